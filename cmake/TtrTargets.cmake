@@ -1,0 +1,39 @@
+# ttr_target(TARGET): the warnings, the floating-point rules and the sanitizers of this project.
+function(ttr_target target)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+  # Kernels write their fused multiply-adds out; everywhere else the compiler must not invent any,
+  # so that an experiment prints the same numbers on every machine.
+  target_compile_options(${target} PRIVATE -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow
+                                           -Wno-sign-conversion $<$<BOOL:${TTR_WERROR}>:-Werror>)
+  if(TTR_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${TTR_SANITIZE} -fno-sanitize-recover=all
+                                             -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE -fsanitize=${TTR_SANITIZE})
+  endif()
+endfunction()
+
+# ttr_room([OPTIMIZE]): adds every .cc file of the calling folder to the library ttr. With OPTIMIZE,
+# for the rooms that hold inner loops, a release compiles them with -O3.
+function(ttr_room)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "OPTIMIZE" "" "")
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
+  target_sources(ttr PRIVATE ${sources})
+  if(arg_OPTIMIZE AND sources)
+    set_source_files_properties(${sources} TARGET_DIRECTORY ttr
+                                PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
+  endif()
+endfunction()
+
+# ttr_test(NAME): one executable of all tests/NAME/*.cc, each of its tests known to ctest under the
+# label NAME. Further libraries follow the name.
+function(ttr_test name)
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc")
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(ttr_test_${name} ${sources})
+  ttr_target(ttr_test_${name})
+  target_link_libraries(ttr_test_${name} PRIVATE ttr_test_support ${ARGN} GTest::gtest_main)
+  gtest_discover_tests(ttr_test_${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                       PROPERTIES LABELS ${name} TIMEOUT 600)
+endfunction()

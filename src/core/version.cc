@@ -1,0 +1,7 @@
+#include "ttr/version.h"
+
+namespace ttr {
+
+const char* Version() { return TTR_VERSION_STRING; }
+
+}  // namespace ttr
