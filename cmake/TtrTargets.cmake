@@ -1,6 +1,5 @@
 # ttr_target(TARGET): the warnings, the floating-point rules and the sanitizers of this project.
 function(ttr_target target)
-  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
   # Kernels write their fused multiply-adds out; everywhere else the compiler must not invent any,
   # so that an experiment prints the same numbers on every machine.
   target_compile_options(${target} PRIVATE -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow

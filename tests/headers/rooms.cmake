@@ -1,0 +1,65 @@
+# Reads every #include line of the project and holds it against the plan of the house (DESIGN.md).
+#   cmake -D SOURCE_DIR=... -P rooms.cmake
+
+set(violations "")
+
+# check(FILES PATTERN [ONLY REGEX | NEVER REGEX] WHY text): FILES are those below PATTERN, and each
+# of what they include, written as <x> or "x", must match ONLY, or must not match NEVER.
+function(check)
+  cmake_parse_arguments(arg "" "ONLY;NEVER;EXCEPT;WHY" "IN" ${ARGN})
+  list(TRANSFORM arg_IN PREPEND "${SOURCE_DIR}/" OUTPUT_VARIABLE roots)
+  set(files "")
+  foreach(root IN LISTS roots)
+    file(GLOB_RECURSE found RELATIVE "${SOURCE_DIR}" "${root}/*.h" "${root}/*.cc")
+    list(APPEND files ${found})
+  endforeach()
+  foreach(file IN LISTS files)
+    if(arg_EXCEPT AND file MATCHES "${arg_EXCEPT}")
+      continue()
+    endif()
+    file(STRINGS "${SOURCE_DIR}/${file}" lines REGEX "^[ \t]*#[ \t]*include[ \t]")
+    foreach(line IN LISTS lines)
+      string(REGEX REPLACE "^[ \t]*#[ \t]*include[ \t]+([<\"][^>\"]*[>\"]).*" "\\1" included
+             "${line}")
+      if((arg_ONLY AND NOT included MATCHES "${arg_ONLY}")
+         OR (arg_NEVER AND included MATCHES "${arg_NEVER}"))
+        string(APPEND violations "  ${file} includes ${included}: ${arg_WHY}\n")
+      endif()
+    endforeach()
+  endforeach()
+  set(violations "${violations}" PARENT_SCOPE)
+endfunction()
+
+# Standard headers have neither a folder nor a suffix in their names.
+check(IN include ONLY "^(<[a-z_0-9]+>|\"ttr/[a-z_0-9]+\\.h\")$"
+      WHY "public headers need the standard library alone")
+check(IN src include EXCEPT "^src/definition/" NEVER "^[<\"](unsupported/)?Eigen/"
+      WHY "only the definition is written on Eigen")
+check(IN src include EXCEPT "^src/(simd|engines)/" NEVER "^[<\"]hwy/"
+      WHY "Highway lives in src/simd and in the engines")
+check(IN src include EXCEPT "^src/parallel/" NEVER "^[<\"](tbb|oneapi)/"
+      WHY "threads live in src/parallel")
+check(IN src/engines NEVER "^\"(src/(recipe|plan|definition|layer)/|ttr/(recipe|zoo|layer|memory)\\.h)"
+      WHY "an engine knows numbers and kernels, not recipes")
+check(IN src/definition NEVER "^\"src/(engines|simd|plan|layer)/"
+      WHY "the definition judges the engines and shares nothing with them")
+check(IN src/simd src/parallel src/core
+      NEVER "^\"src/(recipe|plan|definition|layer|engines)/"
+      WHY "shared rooms lie below the others")
+check(IN src include NEVER "^\"(experiments|tools|tests|bench)/"
+      WHY "the library does not know who uses it")
+
+# Engines do not know each other.
+file(GLOB engines RELATIVE "${SOURCE_DIR}/src/engines" "${SOURCE_DIR}/src/engines/*")
+foreach(engine IN LISTS engines)
+  foreach(other IN LISTS engines)
+    if(NOT engine STREQUAL other AND IS_DIRECTORY "${SOURCE_DIR}/src/engines/${engine}")
+      check(IN src/engines/${engine} NEVER "^\"src/engines/${other}/"
+            WHY "what engines share moves down, to src/simd or src/parallel")
+    endif()
+  endforeach()
+endforeach()
+
+if(violations)
+  message(FATAL_ERROR "These lines break the plan of the house (DESIGN.md):\n${violations}")
+endif()

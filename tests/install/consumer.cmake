@@ -1,0 +1,42 @@
+# Installs ttr under a fresh prefix, then builds and runs examples/consumer against it twice: by
+# find_package and by pkg-config. Both programs must run and print the same.
+#   cmake -D BUILD_DIR= -D SOURCE_DIR= -D WORK_DIR= -D CONFIG= -D CXX= -D LIBDIR= -D VERSION= -P ...
+
+file(REMOVE_RECURSE "${WORK_DIR}")
+file(MAKE_DIRECTORY "${WORK_DIR}")
+set(prefix "${WORK_DIR}/prefix")
+set(consumer "${SOURCE_DIR}/examples/consumer")
+# What this machine has installed, or the surrounding make exports, must not leak in.
+set(ENV{PKG_CONFIG_PATH} "${prefix}/${LIBDIR}/pkgconfig")
+set(ENV{LD_LIBRARY_PATH} "${prefix}/${LIBDIR}")
+unset(ENV{MAKEFLAGS})
+
+execute_process(COMMAND ${CMAKE_COMMAND} --install "${BUILD_DIR}" --prefix "${prefix}"
+                        --config "${CONFIG}"
+                OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+
+execute_process(COMMAND ${CMAKE_COMMAND} -S "${consumer}" -B "${WORK_DIR}/cmake"
+                        "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_COMPILER=${CXX}"
+                COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} --build "${WORK_DIR}/cmake" COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND "${WORK_DIR}/cmake/consumer" OUTPUT_VARIABLE by_cmake
+                COMMAND_ERROR_IS_FATAL ANY)
+
+execute_process(COMMAND make -C "${consumer}" "CXX=${CXX}" "OUT=${WORK_DIR}/consumer"
+                COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND "${WORK_DIR}/consumer" OUTPUT_VARIABLE by_pkg_config
+                COMMAND_ERROR_IS_FATAL ANY)
+
+if(by_cmake STREQUAL "" OR NOT by_cmake STREQUAL by_pkg_config)
+  message(FATAL_ERROR "the consumer prints\n'${by_cmake}' when built by find_package, and\n"
+                      "'${by_pkg_config}' when built by pkg-config")
+endif()
+execute_process(COMMAND pkg-config --modversion ttr OUTPUT_VARIABLE version
+                OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+if(NOT version STREQUAL VERSION)
+  message(FATAL_ERROR "pkg-config says that ttr is ${version}, and it is ${VERSION}")
+endif()
+if(EXISTS "${prefix}/bin/ttr")
+  execute_process(COMMAND "${prefix}/bin/ttr" --version COMMAND_ERROR_IS_FATAL ANY)
+endif()
+message("${by_cmake}")
