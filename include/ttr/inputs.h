@@ -1,0 +1,128 @@
+/// What a layer takes and keeps: inputs, sizes, state. All of it follows from the recipe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ttr/recipe.h"
+#include "ttr/tensor.h"
+
+namespace ttr {
+
+/// The sizes of one call. H memories; key, value and query heads divide it (memory h reads key head
+/// h / (H/Hk)), or the query heads are a multiple of it (several queries read one memory).
+struct Dims {
+  std::int64_t batch = 1;        ///< B
+  std::int64_t tokens = 0;       ///< T
+  std::int64_t query_heads = 1;  ///< Hq
+  std::int64_t key_heads = 1;    ///< Hk
+  std::int64_t value_heads = 1;  ///< Hv
+  std::int64_t heads = 1;        ///< H
+  std::int64_t key_dim = 1;      ///< Dk
+  std::int64_t value_dim = 1;    ///< Dv
+  std::int64_t features = 0;     ///< F, rows of features.w; 0 where the recipe has none
+  std::int64_t hidden = 0;       ///< hidden width of a network of depth >= 2
+  std::int64_t sequences = 0;    ///< N packed sequences; 0: not packed
+
+  std::int64_t output_heads() const { return heads > query_heads ? heads : query_heads; }
+  /// Rows of the state: N where packed, else B.
+  std::int64_t states() const { return sequences > 0 ? sequences : batch; }
+  bool operator==(const Dims&) const = default;
+};
+
+/// The inputs by name; an absent one is a default view. Shapes and ranges: InputSpecs().
+/// Per-token inputs are float32, float64 or bfloat16 (gates may be wider than q, k, v), with any
+/// strides but a contiguous last axis.
+struct Inputs {
+  TensorView q, k, v, v_im;
+  TensorView log_decay, phase, dt, a;
+  TensorView step, importance, log_importance;
+  TensorView erase_key, erase_gate, bonus, momentum, weight_decay, ridge;
+  TensorView features_w, features_b, ln_weight, ln_bias, row_bias;
+  TensorView cu_seqlens;
+};
+
+/// The name of every member of Inputs ("features.w" for features_w).
+struct InputField {
+  std::string_view name;
+  TensorView Inputs::*view;
+};
+std::span<const InputField> InputFields();
+
+/// An axis of an input or a state.
+enum class Axis : std::uint8_t {
+  kBatch, kTokens, kRows /* tokens * steps per token */, kQueryHeads, kKeyHeads, kValueHeads, kHeads,
+  kKeyDim, kValueDim, kPhiDim /* key dimension of the state: features, the affine 1 */,
+  kFeatures, kOne, kMiniBatch, kHidden, kSequencesPlus1, kStates /* N or B */, kPairs,
+};
+
+/// "B", "T", "T n", "Hq", ...
+std::string_view Name(Axis axis);
+
+/// The range that a range check enforces (NaN is data and passes).
+enum class Range : std::uint8_t { kAny, kNonNegative, kNonPositive };
+
+struct InputSpec {
+  std::string_view name;
+  TensorView Inputs::*view;
+  std::vector<std::vector<Axis>> shapes;  ///< any of these
+  bool required = true;
+  Range range = Range::kAny;
+  std::string_view meaning;
+};
+
+/// The inputs that a recipe takes, required ones first.
+std::vector<InputSpec> InputSpecs(const Recipe& recipe);
+
+struct StateSpec {
+  std::string name;  ///< "state", "state.n", ...
+  std::vector<Axis> shape;
+  std::string_view meaning;
+};
+
+/// What a recipe's memory consists of. Empty where nothing can be carried (not causal).
+/// A memory that keeps its pairs has an axis kPairs that grows.
+std::vector<StateSpec> StateSpecs(const Recipe& recipe);
+
+/// The key dimension of the state: Dk, the dimension of the features, plus one where affine.
+std::int64_t PhiDim(const Recipe& recipe, const Dims& dims);
+
+/// The state of a layer: named tensors, float32 or float64. Empty means the recipe's start.
+class State {
+ public:
+  struct Entry {
+    std::string name;
+    TensorView view;
+    Tensor owned;  ///< empty where the caller's memory is bound
+  };
+
+  /// Puts or replaces a tensor that this state owns.
+  void Set(std::string_view name, Tensor tensor);
+  /// Puts or replaces memory of the caller's, which is then updated in place.
+  void Bind(std::string_view name, const TensorView& view);
+
+  /// The tensor of a name; an undefined view when there is none.
+  TensorView Get(std::string_view name) const;
+  bool empty() const { return entries_.empty(); }
+  const std::vector<Entry>& entries() const { return entries_; }
+  void clear() { entries_.clear(); }
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+/// Sizes of a call, from the shapes of its inputs, checked against the recipe: presence, dtypes,
+/// ranks, sizes, strides. `op` names the operator in errors. O(number of inputs).
+Dims CheckInputs(std::string_view op, const Recipe& recipe, const Inputs& inputs);
+
+/// Ranges of the values (log_decay <= 0, importance >= 0, increasing cu_seqlens, ...); reads every
+/// gate once.
+void CheckRanges(std::string_view op, const Recipe& recipe, const Inputs& inputs);
+
+/// Shapes and dtypes of a given state (weights of networks may lack the batch axis).
+void CheckState(std::string_view op, const Recipe& recipe, const Dims& dims, const State& state);
+
+}  // namespace ttr

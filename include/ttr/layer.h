@@ -1,0 +1,88 @@
+/// A planned recipe, ready to run on tensors.
+///
+///     ttr::Layer layer(ttr::ParseRecipe("gated_deltanet"));
+///     ttr::State state;                                    // empty: the recipe's start
+///     layer.Forward({.q = q, .k = k, .v = v, .log_decay = g, .step = beta}, state, {.y = y});
+///
+/// Whole = split anywhere = token by token, to rounding: `state` carries everything. The same
+/// input on the same machine gives the same bits, whatever the number of threads.
+///
+/// Cost: `ttr plan RECIPE`, EstimateCost(). Errors: ttr::Error before any work, see CheckInputs().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ttr/executor.h"
+#include "ttr/inputs.h"
+#include "ttr/plan.h"
+#include "ttr/recipe.h"
+
+namespace ttr {
+
+/// What became of the regression of one token and head. NaN or infinity in the data is data.
+enum class Status : std::int8_t {
+  kSolved = 0,
+  kRegularised = 1,   ///< singular: the smallest-norm solution
+  kNotConverged = 2,  ///< an iteration stopped at its limit, or an early factor failed
+  kSingular = 3,      ///< no neighbour has weight, or nothing can be solved: y = 0
+};
+
+/// Memory of the caller's that receives results.
+struct Outputs {
+  TensorView y;       ///< [B, T, max(H, Hq), Dv], float32, float64 or bfloat16
+  TensorView status;  ///< optional: int8 [B, T, max(H, Hq)], a Status each
+};
+
+/// Where and in what a call runs.
+struct Run {
+  Executor* executor = nullptr;    ///< null: DefaultExecutor()
+  std::span<std::byte> scratch{};  ///< at least ScratchBytes(); empty: allocated by the call
+};
+
+class Layer {
+ public:
+  /// Validates and plans. `engine` given: that engine or an Error.
+  explicit Layer(const Recipe& recipe);
+  Layer(const Recipe& recipe, Engine engine);
+
+  const Recipe& recipe() const { return recipe_; }
+  const Plan& plan() const { return plan_; }
+
+  /// The start of the recipe's memory, as tensors: what an empty State means. `dtype` is float64
+  /// where v is float64, else float32.
+  State InitialState(const Inputs& inputs) const;
+
+  /// Memorizes every token and answers every query. `state` is read, and left as after the last
+  /// token; entries that it lacks are made (owned), those it has are updated in place.
+  void Forward(const Inputs& inputs, State& state, const Outputs& outputs,
+               const Run& run = {}) const;
+
+  /// One token (T = 1): Forward without what long sequences need. In place, O(state).
+  void Step(const Inputs& inputs, State& state, const Outputs& outputs, const Run& run = {}) const;
+
+  /// Writes without reading (inputs without q), and reads without writing (inputs with q alone,
+  /// and the constants of the recipe).
+  void Memorize(const Inputs& inputs, State& state, const Run& run = {}) const;
+  void Retrieve(const Inputs& inputs, const State& state, const Outputs& outputs,
+                const Run& run = {}) const;
+
+  /// Gradients of a scalar loss. Given are the inputs and the state of the forward call at its
+  /// start, `dy` = gradient of y, `dstate` = gradient of the final state (empty: zero). Written are
+  /// the views of `dinputs` that are defined, shaped as the inputs, and into `dinitial` the
+  /// gradient of the initial state. Through the definition: central differences in double
+  /// precision, one pair of forward calls per number, for small inputs.
+  void Backward(const Inputs& inputs, const State& initial, const TensorView& dy,
+                const State& dstate, const Inputs& dinputs, State& dinitial,
+                const Run& run = {}) const;
+
+  /// Bytes of scratch that Forward needs at these sizes with this many threads.
+  std::size_t ScratchBytes(const Dims& dims, int threads) const;
+
+ private:
+  Recipe recipe_;
+  Plan plan_;
+};
+
+}  // namespace ttr

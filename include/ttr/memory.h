@@ -1,0 +1,73 @@
+/// The streaming face of a layer: memorize pairs, retrieve values, save, load.
+///
+///     ttr::AssociativeMemory memory("weighted_rls{decay: 0.99}", {.key_dim = 16, .value_dim = 1});
+///     memory.Memorize(key, value);
+///     memory.Retrieve(query, answer);
+///     memory.Save("filter.safetensors");
+///
+/// For every causal recipe; memories that keep their pairs (softmax, kernel regression) grow.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ttr/layer.h"
+
+namespace ttr {
+
+/// Values of gates for one token, by input name: {{"log_decay", x}, ...}, each one number per memory
+/// or per channel as the recipe's InputSpecs say. A gate that is a constant can be set once.
+using Gates = std::map<std::string, std::span<const double>, std::less<>>;
+
+class AssociativeMemory {
+ public:
+  struct Sizes {
+    std::int64_t key_dim = 1;
+    std::int64_t value_dim = 1;
+    std::int64_t heads = 1;
+  };
+
+  AssociativeMemory(std::string_view recipe, const Sizes& sizes);
+  AssociativeMemory(const Recipe& recipe, const Sizes& sizes);
+
+  const Recipe& recipe() const { return layer_.recipe(); }
+  const Sizes& sizes() const { return sizes_; }
+  /// Tokens memorized so far, over all sessions.
+  std::int64_t count() const { return count_; }
+  const State& state() const { return state_; }
+
+  /// Writes one association: key [H, Dk], value [H, Dv] (n rows each where the recipe takes n steps
+  /// a token). Error: sizes, or a gate that the recipe requires and that was not given.
+  void Memorize(std::span<const double> key, std::span<const double> value,
+                const Gates& gates = {});
+
+  /// Reads y = m(q) into `value` [H, Dv]; q is [H, Dk]. Changes nothing.
+  Status Retrieve(std::span<const double> query, std::span<double> value) const;
+
+  /// 1/2 |v - m(k)|^2 of the memory as it is, summed over heads: this pair's part of the
+  /// regression's loss.
+  double Loss(std::span<const double> key, std::span<const double> value) const;
+
+  /// Sets a gate for all later tokens, for example the step size of a delta rule.
+  void SetGate(std::string_view name, std::span<const double> values);
+
+  /// One safetensors file: state, gates, recipe and version. Atomic: a crash leaves the old file or
+  /// the new one. `extra` travels along in the header. A loaded memory continues bit for bit.
+  void Save(const std::filesystem::path& path,
+            const std::map<std::string, std::string>& extra = {}) const;
+  static AssociativeMemory Load(const std::filesystem::path& path,
+                                std::map<std::string, std::string>* extra = nullptr);
+
+ private:
+  Layer layer_;
+  Sizes sizes_;
+  State state_;
+  std::map<std::string, Tensor, std::less<>> gates_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace ttr
