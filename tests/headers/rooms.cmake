@@ -39,7 +39,7 @@ check(IN src include EXCEPT "^src/(simd|engines)/" NEVER "^[<\"]hwy/"
       WHY "Highway lives in src/simd and in the engines")
 check(IN src include EXCEPT "^src/parallel/" NEVER "^[<\"](tbb|oneapi)/"
       WHY "threads live in src/parallel")
-check(IN src/engines NEVER "^\"(src/(recipe|plan|definition|layer)/|ttr/(recipe|zoo|layer|memory)\\.h)"
+check(IN src/engines NEVER "^\"(src/(recipe|plan|definition|layer)/|ttr/(recipe|zoo|plan|layer|memory)\\.h)"
       WHY "an engine knows numbers and kernels, not recipes")
 check(IN src/definition NEVER "^\"src/(engines|simd|plan|layer)/"
       WHY "the definition judges the engines and shares nothing with them")

@@ -1,0 +1,51 @@
+# What a person types. All of it is thin over the presets of CMakePresets.json.
+# TTR_WERROR=ON turns warnings into errors, as continuous integration does.
+export TTR_WERROR ?= OFF
+JOBS := $(shell nproc)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup build demo test test-sanitizers test-clang check bench format format-check clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## install what is missing, with apt
+	@scripts/setup
+
+build: setup  ## build everything into build/release
+	@scripts/build release
+
+demo: setup  ## experiments, recall and forecast on one page
+	@scripts/build release ttr_command
+	@scripts/demo
+
+test: setup  ## build everything and run the tests
+	@scripts/build release
+	ctest --preset release -j $(JOBS)
+
+test-sanitizers: setup  ## the tests once more under the sanitizers
+	@scripts/build asan
+	ctest --preset asan -j $(JOBS)
+	@scripts/build tsan ttr_test_engines ttr_test_layer
+	ctest --preset tsan -j $(JOBS)
+
+test-clang: setup  ## the tests once more, compiled by clang
+	@scripts/setup --developer
+	@scripts/build clang
+	ctest --preset clang -j $(JOBS)
+
+check: test test-sanitizers format-check  ## what continuous integration checks
+
+bench: setup  ## build and run the benchmarks
+	@scripts/build release ttr_bench
+	build/release/bench/ttr_bench
+
+format:  ## format the code
+	@scripts/format
+
+format-check:  ## say which files are not formatted
+	@scripts/format --check
+
+clean:  ## remove build/
+	rm -rf build
