@@ -7,6 +7,8 @@ function(ttr_target target)
   if(TTR_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${TTR_SANITIZE} -fno-sanitize-recover=all
                                              -fno-omit-frame-pointer)
+    # Instrumented code makes g++ 12 see uninitialised values that are none, in the standard library.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_link_options(${target} PRIVATE -fsanitize=${TTR_SANITIZE})
   endif()
 endfunction()
