@@ -87,6 +87,9 @@ class TensorView {
   bool defined_ = false;
 };
 
+/// Copies every element of `from` into `to`, converting; shapes are equal.
+void CopyInto(const TensorView& from, const TensorView& to);
+
 /// Reads or writes one element of `dtype` at `data` as double.
 double LoadElement(const void* data, DType dtype, std::int64_t index);
 void StoreElement(void* data, DType dtype, std::int64_t index, double value);

@@ -1,0 +1,150 @@
+#include "src/definition/differentiate.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "src/definition/sequence.h"
+
+namespace ttr::definition {
+namespace {
+
+/// A call whose numbers may be changed: double-precision copies of everything that was given.
+class Probe {
+ public:
+  Probe(const Recipe& recipe, const Dims& dims, const Inputs& inputs, const State& initial,
+        const TensorView& dy, const State& dstate)
+      : recipe_(recipe), dims_(dims), dy_(dy), dstate_(dstate) {
+    for (const InputField& field : InputFields()) {
+      const TensorView& view = inputs.*field.view;
+      if (!view.defined()) continue;
+      if (!IsFloating(view.dtype())) {
+        inputs_.*field.view = view;
+        continue;
+      }
+      copies_.push_back(Tensor::Copy(view, DType::kFloat64));
+      inputs_.*field.view = copies_.back().view();
+    }
+    for (const State::Entry& entry : initial.entries()) {
+      initial_.Set(entry.name, Tensor::Copy(entry.view, DType::kFloat64));
+    }
+    y_ = Tensor(DType::kFloat64, dy.shape());
+  }
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
+
+  const Inputs& inputs() const { return inputs_; }
+  const State& initial() const { return initial_; }
+
+  /// L at the numbers as they are.
+  double Loss() {
+    State state;
+    for (const State::Entry& entry : initial_.entries()) {
+      state.Set(entry.name, Tensor::Copy(entry.view));
+    }
+    RunSequences(Mode::kForward, recipe_, dims_, inputs_, state, {.y = y_.view(), .status = {}},
+                 SequentialExecutor());
+    double loss = Dot(dy_, y_.view());
+    for (const State::Entry& entry : dstate_.entries()) {
+      loss += Dot(entry.view, state.Get(entry.name));
+    }
+    return loss;
+  }
+
+ private:
+  /// Terms whose weight is zero do not count, whatever their value.
+  static double Dot(const TensorView& weights, const TensorView& values) {
+    const Tensor w = Tensor::Copy(weights, DType::kFloat64);
+    const Tensor x = Tensor::Copy(values, DType::kFloat64);
+    double sum = 0;
+    for (std::size_t i = 0; i < w.as<double>().size(); ++i) {
+      if (w.as<double>()[i] != 0) sum += w.as<double>()[i] * x.as<double>()[i];
+    }
+    return sum;
+  }
+
+  const Recipe& recipe_;
+  const Dims& dims_;
+  const TensorView& dy_;
+  const State& dstate_;
+  std::vector<Tensor> copies_;
+  Inputs inputs_;
+  State initial_;
+  Tensor y_;
+};
+
+/// The derivative of the loss by one of its numbers.
+double Derivative(double& x, Range range, const std::function<double()>& loss) {
+  const double at = x;
+  if (!std::isfinite(at)) return 0;
+  const double h = std::cbrt(std::numeric_limits<double>::epsilon()) * std::max(1.0, std::abs(at));
+  const auto value = [&](double moved) {
+    x = moved;
+    const double result = loss();
+    x = at;
+    return result;
+  };
+  const bool at_lower_edge = range == Range::kNonNegative && at - h < 0;
+  const bool at_upper_edge = range == Range::kNonPositive && at + h > 0;
+  if (at_lower_edge || at_upper_edge) {
+    const double d = at_lower_edge ? h : -h;
+    return (4 * value(at + d) - value(at + 2 * d) - 3 * value(at)) / (2 * d);
+  }
+  return (value(at + h) - value(at - h)) / (2 * h);
+}
+
+Range RangeOf(const Recipe& recipe, TensorView Inputs::*view) {
+  for (const InputSpec& spec : InputSpecs(recipe)) {
+    if (spec.view == view) return spec.range;
+  }
+  return Range::kAny;
+}
+
+bool IsCount(const std::string& name) { return name == "state.position" || name == "state.length"; }
+
+}  // namespace
+
+void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
+                   const State& initial, const TensorView& dy, const State& dstate,
+                   const Inputs& dinputs, State& dinitial, Executor& executor) {
+  // Without a given state the recipe's own start is what the gradient is taken at.
+  State start;
+  if (initial.empty()) {
+    RunSequences(Mode::kStart, recipe, dims, inputs, start, {}, SequentialExecutor());
+  }
+  const State& from = initial.empty() ? start : initial;
+
+  /// Fills `gradient` with the derivatives by the numbers of the tensor that `find` picks.
+  const auto differentiate = [&](const auto& find, Range range, const TensorView& gradient) {
+    const Tensor result(DType::kFloat64, gradient.shape());
+    const std::int64_t count = result.elements();
+    const std::int64_t tasks = std::min<std::int64_t>(count, executor.threads());
+    executor.Run(tasks, [&](std::int64_t task) {
+      Probe probe(recipe, dims, inputs, from, dy, dstate);
+      const TensorView tensor = find(probe);
+      for (std::int64_t i = task; i < count; i += tasks) {
+        result.as<double>()[static_cast<std::size_t>(i)] =
+            Derivative(tensor.as<double>()[i], range, [&] { return probe.Loss(); });
+      }
+    });
+    CopyInto(result.view(), gradient);
+  };
+
+  for (const InputField& field : InputFields()) {
+    const TensorView& gradient = dinputs.*field.view;
+    if (!gradient.defined()) continue;
+    differentiate([&](const Probe& probe) { return probe.inputs().*field.view; },
+                  RangeOf(recipe, field.view), gradient);
+  }
+  for (const State::Entry& entry : from.entries()) {
+    if (!dinitial.Get(entry.name).defined()) {
+      const DType dtype = entry.view.dtype();
+      dinitial.Set(entry.name, Tensor(dtype, entry.view.shape()));
+    }
+    if (IsCount(entry.name)) continue;
+    differentiate([&](const Probe& probe) { return probe.initial().Get(entry.name); }, Range::kAny,
+                  dinitial.Get(entry.name));
+  }
+}
+
+}  // namespace ttr::definition

@@ -1,0 +1,19 @@
+/// From tensors to what one memory sees.
+#pragma once
+
+#include "src/definition/memory.h"
+
+namespace ttr::definition {
+
+/// Everything about one memory that all its tokens share.
+Constants GatherConstants(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
+                          std::int64_t head);
+
+/// The token at row t of batch b, before phi: q, k normalised where the recipe says so.
+Token GatherToken(const Constants& constants, const Inputs& inputs, std::int64_t b, std::int64_t t);
+
+/// Query head j at row t of batch b, before phi: normalised, not yet scaled.
+Vector GatherQuery(const Constants& constants, const Inputs& inputs, std::int64_t b, std::int64_t t,
+                   std::int64_t j);
+
+}  // namespace ttr::definition
