@@ -15,6 +15,8 @@ namespace {
 
 // One example has 2^40 draws to itself.
 constexpr int kDrawsPerExample = 40;
+// No sum or product of sizes below overflows.
+constexpr std::int64_t kMost = std::int64_t{1} << 28;
 
 void Require(bool holds, std::string_view name, std::string_view required, double given) {
   if (!holds) {
@@ -24,14 +26,14 @@ void Require(bool holds, std::string_view name, std::string_view required, doubl
 
 void Validate(const MqarOptions& o, std::uint64_t index) {
   const auto number = [](auto x) { return static_cast<double>(x); };
-  Require(o.pairs >= 1, "pairs", "at least 1", number(o.pairs));
+  Require(o.pairs >= 1 && o.pairs <= kMost, "pairs", "in 1..2^28", number(o.pairs));
   Require(o.vocabulary % 2 == 0 && o.vocabulary / 2 - 1 >= o.pairs, "vocabulary",
           fmt::format("even and at least 2 * pairs + 2 = {}", 2 * o.pairs + 2),
           number(o.vocabulary));
   Require(index < std::uint64_t{1} << (63 - kDrawsPerExample), "index", "below 2^23",
           number(index));
   if (o.law != MqarLaw::kWithReplacement) {
-    Require(o.passes >= 1, "passes", "at least 1", number(o.passes));
+    Require(o.passes >= 1 && o.passes <= kMost, "passes", "in 1..2^28", number(o.passes));
   }
   if (o.law == MqarLaw::kZoology) {
     const std::int64_t least = 2 * o.pairs * (o.passes + 1);
@@ -42,8 +44,7 @@ void Validate(const MqarOptions& o, std::uint64_t index) {
             "positive and finite", o.slot_exponent);
   }
   if (o.law == MqarLaw::kWithReplacement) {
-    Require(o.tokens % 2 == 0 && o.tokens >= 2, "tokens", "even and at least 2",
-            number(o.tokens));
+    Require(o.tokens % 2 == 0 && o.tokens >= 2, "tokens", "even and at least 2", number(o.tokens));
   }
 }
 

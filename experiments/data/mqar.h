@@ -1,5 +1,5 @@
-/// Multi-query associative recall: P cues, each with its response, then cues asked again. Three laws
-/// carry the name; all three are here.
+/// Multi-query associative recall: P cues, each with its response, then cues asked again. Three
+/// laws carry the name; all three are here.
 ///
 /// kZoology (Arora et al. 2023, arXiv 2312.04927). Token 0 is the filler, cues are 1 .. V/2 - 1,
 ///   responses V/2 .. V - 1. P cues and P responses are drawn without replacement and matched. The
@@ -9,7 +9,8 @@
 ///   the label of that position is its response. The answer itself is never written. All other
 ///   positions hold the filler, or random tokens of the whole vocabulary. T even, T >= C + 2 P.
 ///
-/// kWithReplacement (the paper). T/2 pairs drawn with replacement from the P pairs, then one cue out
+/// kWithReplacement (the paper). T/2 pairs drawn with replacement from the P pairs, then one cue
+/// out
 ///   of those seen, each seen cue equally probable: T + 1 tokens, T even.
 ///
 /// kBalanced. `passes` times over all pairs, each time in a new random order, then one cue:
@@ -31,12 +32,12 @@ enum class MqarLaw { kZoology, kWithReplacement, kBalanced };
 
 struct MqarOptions {
   MqarLaw law = MqarLaw::kZoology;
-  std::int64_t tokens = 256;      // T; not used by kBalanced
-  std::int64_t pairs = 16;        // P >= 1
+  std::int64_t tokens = 256;       // T; not used by kBalanced
+  std::int64_t pairs = 16;         // P, 1 .. 2^28
   std::int64_t vocabulary = 8192;  // V, even, V/2 - 1 >= P
-  std::int64_t passes = 1;        // >= 1; not used by kWithReplacement
-  double slot_exponent = 0.01;    // kZoology: > 0
-  bool random_filler = false;     // kZoology
+  std::int64_t passes = 1;         // 1 .. 2^28; not used by kWithReplacement
+  double slot_exponent = 0.01;     // kZoology: > 0
+  bool random_filler = false;      // kZoology
 };
 
 struct MqarPair {

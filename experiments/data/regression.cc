@@ -13,8 +13,7 @@ namespace {
 
 void Require(bool holds, const char* name, const char* required, double given) {
   if (!holds) {
-    throw Error(
-        fmt::format("[online-regression] {} must be {} but is {}", name, required, given));
+    throw Error(fmt::format("[online-regression] {} must be {} but is {}", name, required, given));
   }
 }
 
@@ -69,22 +68,23 @@ RegressionData MakeRegression(const SwitchingProcess& process, std::uint64_t see
   RegressionData data;
   data.tokens = tokens;
   data.key_dim = dim;
-  data.keys.assign((tokens + 2) * dim, 0.0);
-  std::vector<double> eps(dim);
-  DrawNoise(process, random, eps);
+  std::vector<double> key(dim), eps(dim);
   if (process.start == KeyStart::kStationary) {
     const double deviation =
         process.noise / std::sqrt(1 - process.first_decay * process.first_decay);
+    DrawNoise(process, random, eps);
     for (std::int64_t i = 0; i < dim; ++i) {
-      data.keys[i] = deviation * eps[i];
+      key[i] = deviation * eps[i];
     }
   }
-  for (std::int64_t t = 0; t <= tokens; ++t) {
+  data.keys.reserve((tokens + 2) * dim);
+  for (std::int64_t t = 0; t < tokens + 2; ++t) {
     const double decay = 4 * t < tokens ? process.first_decay : process.second_decay;
     DrawNoise(process, random, eps);
     for (std::int64_t i = 0; i < dim; ++i) {
-      data.keys[(t + 1) * dim + i] = decay * data.keys[t * dim + i] + process.noise * eps[i];
+      key[i] = decay * key[i] + process.noise * eps[i];
     }
+    data.keys.insert(data.keys.end(), key.begin(), key.end());
   }
 
   const auto row = [&data, dim](std::int64_t t) { return data.keys.begin() + t * dim; };
