@@ -28,11 +28,11 @@ enum class Scale { kLinear, kLog10, kLog2 };
 
 struct Tick {
   double at = 0;
-  std::string label;
+  std::string label = {};
 };
 
 struct Axis {
-  std::string label;
+  std::string label = {};
   Scale scale = Scale::kLinear;
   std::optional<double> min = std::nullopt;  // Absent: from the data.
   std::optional<double> max = std::nullopt;
@@ -43,9 +43,9 @@ enum class Mark { kLine, kPoints, kLinePoints, kBars };
 
 // Points that are not finite, or not positive on a logarithmic axis, are gaps.
 struct Series {
-  std::string name;
+  std::string name = {};
   std::vector<double> x = {};  // Empty: 0, 1, 2, ... (the category of a bar)
-  std::vector<double> y;
+  std::vector<double> y = {};
   std::vector<double> low = {};  // Both or none: a band around a line, bars around points and bars.
   std::vector<double> high = {};
   Mark mark = Mark::kLine;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <system_error>
 #include <utility>
@@ -86,7 +87,9 @@ class Child {
     if (error != 0) Fail("run gnuplot", error);
   }
   ~Child() {
-    if (id_ > 0) Wait();
+    if (id_ <= 0) return;
+    kill(id_, SIGTERM);  // Only on the way out of an exception: it waits for input.
+    Wait();
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;

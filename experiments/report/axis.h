@@ -1,0 +1,26 @@
+// Ranges and ticks of a chart's axes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/report/chart.h"
+
+namespace ttr::report {
+
+struct Range {
+  double low = 0;
+  double high = 1;
+};
+
+// What an axis shows: the data's extent with a little air, unless the axis fixes its ends. Throws
+// ttr::Error when these contradict one another. `from_zero`: bars, which start there.
+Range AxisRange(const Axis& axis, const std::vector<double>& values, bool from_zero);
+
+// About `wanted` ticks at round numbers, or the axis's own.
+std::vector<Tick> AxisTicks(const Axis& axis, const Range& range, int wanted);
+
+// Where `value` lies between the range's ends, 0 to 1; NaN when it has no place on the axis.
+double Fraction(const Axis& axis, const Range& range, double value);
+
+}  // namespace ttr::report

@@ -1,0 +1,295 @@
+#include "experiments/report/chart_layout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "experiments/report/chart_check.h"
+#include "experiments/report/utf8.h"
+
+namespace ttr::report {
+namespace {
+
+constexpr double kWideWidth = 760;
+constexpr double kNarrowWidth = 380;
+constexpr double kEdge = 8;
+constexpr double kLine = 18;  // Height of a line of text.
+constexpr double kPanelGap = 28;
+constexpr double kDirectGap = 8;  // Between the end of a series and its name.
+
+std::vector<std::string> WrapText(const std::string& text, double width, double size) {
+  std::vector<std::string> lines;
+  std::string line;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (!line.empty() && TextWidth(line + " " + word, size) > width) {
+      lines.push_back(std::move(line));
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  if (!line.empty()) lines.push_back(std::move(line));
+  return lines;
+}
+
+// One style a name, in order of appearance over all panels; baselines take no colour.
+void AssignStyles(const Chart& chart, ChartLayout& layout) {
+  std::size_t coloured = 0;
+  for (std::size_t p = 0; p < chart.panels.size(); ++p) {
+    for (const Series& series : chart.panels[p].series) {
+      const auto same = std::find_if(layout.styles.begin(), layout.styles.end(),
+                                     [&](const SeriesStyle& s) { return s.name == series.name; });
+      layout.panels[p].styles.push_back(static_cast<std::size_t>(same - layout.styles.begin()));
+      if (same != layout.styles.end()) continue;
+      SeriesStyle style = {series.name, kBaseline.light, "(2,3)", 6, series.mark};
+      if (!series.muted) {
+        style.colour = kSeriesColours[coloured % kSeriesColours.size()].light;
+        style.dash = kDashes[coloured % kDashes.size()];
+        style.marker = kMarkers[coloured % kMarkers.size()];
+        ++coloured;
+      }
+      layout.styles.push_back(style);
+    }
+  }
+}
+
+std::vector<Tick> CategoryTicks(const std::vector<std::string>& names) {
+  std::vector<Tick> ticks;
+  for (std::size_t i = 0; i < names.size(); ++i) ticks.push_back({static_cast<double>(i), names[i]});
+  return ticks;
+}
+
+void FindRanges(const Panel& panel, PanelLayout& out) {
+  out.x_axis = panel.x;
+  out.y_axis = panel.y;
+  std::vector<double> xs;
+  std::vector<double> ys;
+  bool bars = false;
+  for (const Series& series : panel.series) {
+    bars = bars || series.mark == Mark::kBars;
+    for (std::size_t i = 0; i < series.y.size(); ++i) {
+      xs.push_back(series.x.empty() ? static_cast<double>(i) : series.x[i]);
+    }
+    for (const auto* values : {&series.y, &series.low, &series.high}) {
+      ys.insert(ys.end(), values->begin(), values->end());
+    }
+  }
+  const auto categories = [](Axis& axis, const std::vector<std::string>& names) {
+    axis.min = -.5;
+    axis.max = static_cast<double>(names.size()) - .5;
+    axis.ticks = CategoryTicks(names);
+  };
+  if (panel.heat_map) {
+    categories(out.x_axis, panel.heat_map->columns);
+    categories(out.y_axis, {panel.heat_map->rows.rbegin(), panel.heat_map->rows.rend()});
+  } else if (!panel.categories.empty()) {
+    if (panel.horizontal) {
+      std::swap(xs, ys);
+      categories(out.y_axis, {panel.categories.rbegin(), panel.categories.rend()});
+    } else {
+      categories(out.x_axis, panel.categories);
+    }
+  }
+  for (const Reference& reference : panel.references) {
+    (reference.vertical ? xs : ys).push_back(reference.at);
+  }
+  out.x = AxisRange(out.x_axis, xs, bars && panel.horizontal);
+  out.y = AxisRange(out.y_axis, ys, bars && !panel.horizontal);
+  // A line runs from edge to edge; air is for what has an extent of its own.
+  const bool lines_only = std::all_of(panel.series.begin(), panel.series.end(),
+                                      [](const Series& s) { return s.mark == Mark::kLine; });
+  if (lines_only && !panel.heat_map && !xs.empty()) {
+    Axis tight = out.x_axis;
+    const auto usable = [&](double x) {
+      return std::isfinite(x) && (tight.scale == Scale::kLinear || x > 0);
+    };
+    xs.erase(std::remove_if(xs.begin(), xs.end(), [&](double x) { return !usable(x); }), xs.end());
+    if (xs.empty()) return;
+    const auto [low, high] = std::minmax_element(xs.begin(), xs.end());
+    if (*low < *high) {
+      if (!tight.min) out.x.low = *low;
+      if (!tight.max) out.x.high = *high;
+    }
+  }
+}
+
+double WidestLabel(const std::vector<Tick>& ticks) {
+  double widest = 0;
+  for (const Tick& tick : ticks) widest = std::max(widest, TextWidth(tick.label, kTickSize));
+  return widest;
+}
+
+double WidestName(const ChartLayout& layout) {
+  double widest = 0;
+  for (const auto& style : layout.styles) {
+    widest = std::max(widest, TextWidth(style.name, kTextSize));
+  }
+  return widest;
+}
+
+bool UseDirectLegend(const Chart& chart, Format format, const ChartLayout& layout) {
+  if (chart.legend == Legend::kDirect) return true;
+  if (chart.legend != Legend::kAuto || chart.panels.size() != 1) return false;
+  const Panel& panel = chart.panels[0];
+  const bool lines = std::none_of(panel.series.begin(), panel.series.end(), [](const Series& s) {
+    return s.mark == Mark::kBars || s.mark == Mark::kPoints;
+  });
+  return lines && format == Format::kWide && layout.styles.size() > 1 &&
+         WidestName(layout) < .3 * layout.width &&
+         static_cast<double>(layout.styles.size()) * kLine < chart.height;
+}
+
+// Places names at the right of a panel, each as near to its series' end as the others allow.
+void PlaceNames(PanelLayout& panel, ChartLayout& layout) {
+  struct Name {
+    double end, y;
+    std::size_t style;
+  };
+  std::vector<Name> names;
+  for (std::size_t s = 0; s < panel.styles.size(); ++s) {
+    const Series& series = panel.panel->series[s];
+    double fraction = .5;
+    for (const double y : series.y) {
+      const double place = Fraction(panel.y_axis, panel.y, y);
+      if (std::isfinite(place)) fraction = std::clamp(place, 0.0, 1.0);
+    }
+    const double y = panel.bottom - fraction * (panel.bottom - panel.top);
+    names.push_back({y, y, panel.styles[s]});
+  }
+  std::stable_sort(names.begin(), names.end(),
+                   [](const Name& a, const Name& b) { return a.end < b.end; });
+  // Spread: neighbours that overlap share their displacement, until none do.
+  constexpr double kSpacing = 16;
+  for (int round = 0; round < 200; ++round) {
+    bool moved = false;
+    for (std::size_t i = 1; i < names.size(); ++i) {
+      const double overlap = kSpacing - (names[i].y - names[i - 1].y);
+      if (overlap < .1) continue;
+      names[i - 1].y -= overlap / 2;
+      names[i].y += overlap / 2;
+      moved = true;
+    }
+    for (Name& name : names) name.y = std::clamp(name.y, panel.top, panel.bottom);
+    if (!moved) break;
+  }
+  for (const Name& name : names) {
+    const SeriesStyle& style = layout.styles[name.style];
+    layout.leaders.push_back({panel.right + 1, name.end, panel.right + kDirectGap - 1, name.y});
+    layout.texts.push_back({panel.right + kDirectGap + 2, name.y, style.name, Anchor::kLeft,
+                            kTextSize, style.colour, false});
+  }
+}
+
+// Rows of samples and names; returns the height they take.
+double PlaceLegend(double top, ChartLayout& layout) {
+  double x = kEdge;
+  double y = top + kLine / 2;
+  for (std::size_t s = 0; s < layout.styles.size(); ++s) {
+    const double width = kSwatchWidth + 6 + TextWidth(layout.styles[s].name, kTextSize);
+    if (x > kEdge && x + width > layout.width - kEdge) {
+      x = kEdge;
+      y += kLine + 2;
+    }
+    layout.swatches.push_back({x, y, s});
+    layout.texts.push_back({x + kSwatchWidth + 6, y, layout.styles[s].name});
+    x += width + 20;
+  }
+  return y + kLine / 2 + 8 - top;
+}
+
+// Titles, margins and ticks of one panel in the column [left, right]; returns its lower edge.
+double PlacePanel(PanelLayout& panel, double left, double right, double top, double height,
+                  double right_margin, ChartLayout& layout) {
+  const Panel& data = *panel.panel;
+  FindRanges(data, panel);
+  panel.y_ticks = AxisTicks(panel.y_axis, panel.y, static_cast<int>(height / 48));
+  panel.left = left + WidestLabel(panel.y_ticks) + 10;
+  panel.right = right - right_margin;
+  if (data.horizontal && !data.categories.empty()) panel.right -= 44;  // Values at the bars' ends.
+  panel.x_ticks =
+      AxisTicks(panel.x_axis, panel.x, static_cast<int>((panel.right - panel.left) / 70));
+  // Half of the last label stands outside.
+  if (!panel.x_ticks.empty() && right_margin == 0) {
+    panel.right -= TextWidth(panel.x_ticks.back().label, kTickSize) / 2;
+  }
+  const double slot = (panel.right - panel.left) / std::max(1.0, panel.x.high - panel.x.low);
+  panel.slanted = !panel.x_axis.ticks.empty() && (data.heat_map || !data.categories.empty()) &&
+                  WidestLabel(panel.x_ticks) > slot - 6;
+
+  double y = top;
+  if (!data.title.empty()) {
+    layout.texts.push_back({left, y + kLine / 2, data.title, Anchor::kLeft, 13.5, kInk.light, true});
+    y += kLine + 4;
+  }
+  // The name of the upright axis stands over it, where one reads it without turning one's head.
+  if (!data.y.label.empty()) {
+    layout.texts.push_back(
+        {left, y + kLine / 2, data.y.label, Anchor::kLeft, kTextSize, kMutedInk.light, false});
+    y += kLine;
+  }
+  panel.top = y + 8;
+  panel.bottom = panel.top + height;
+  y = panel.bottom + 22;
+  if (panel.slanted) y += .5 * WidestLabel(panel.x_ticks);
+  if (!data.x.label.empty()) {
+    layout.texts.push_back({(panel.left + panel.right) / 2, y + kLine / 2 - 1, data.x.label,
+                            Anchor::kCentre, kTextSize, kMutedInk.light, false});
+    y += kLine;
+  }
+  return y;
+}
+
+}  // namespace
+
+double TextWidth(std::string_view text, double size) { return .56 * size * DisplayWidth(text); }
+
+ChartLayout LayOut(const Chart& chart, Format format) {
+  CheckChart(chart);
+  ChartLayout layout;
+  layout.width = format == Format::kWide ? kWideWidth : kNarrowWidth;
+  layout.panels.resize(chart.panels.size());
+  for (std::size_t p = 0; p < chart.panels.size(); ++p) layout.panels[p].panel = &chart.panels[p];
+  AssignStyles(chart, layout);
+
+  double y = 4;
+  for (const auto& line : WrapText(chart.title, layout.width - 2 * kEdge, kTitleSize * 1.08)) {
+    layout.texts.push_back({kEdge, y + 11, line, Anchor::kLeft, kTitleSize, kInk.light, true});
+    y += 22;
+  }
+  for (const auto& line : WrapText(chart.subtitle, layout.width - 2 * kEdge, kTextSize)) {
+    layout.texts.push_back(
+        {kEdge, y + kLine / 2, line, Anchor::kLeft, kTextSize, kMutedInk.light, false});
+    y += kLine;
+  }
+  y += 8;
+
+  const bool direct = UseDirectLegend(chart, format, layout);
+  const bool on_top = !direct && chart.legend != Legend::kNone && layout.styles.size() > 1;
+  if (on_top) y += PlaceLegend(y, layout);
+  const double right_margin = direct ? WidestName(layout) + kDirectGap + 4 : 0;
+
+  const bool beside = format == Format::kWide;
+  const double count = beside ? static_cast<double>(chart.panels.size()) : 1;
+  const double column = (layout.width - 2 * kEdge - kPanelGap * (count - 1)) / count;
+  const double height = beside ? chart.height : std::min(chart.height, 240);
+  double lower = y;
+  for (std::size_t p = 0; p < layout.panels.size(); ++p) {
+    PanelLayout& panel = layout.panels[p];
+    const double left = kEdge + (beside ? static_cast<double>(p) * (column + kPanelGap) : 0);
+    const double top = beside || p == 0 ? y : lower + 16;
+    // Bars are as high as their number asks for, not as the panel happens to be.
+    const bool listed = panel.panel->horizontal && !panel.panel->categories.empty();
+    const double bars = static_cast<double>(panel.panel->categories.size()) *
+                        (10 + 12 * static_cast<double>(panel.panel->series.size()));
+    lower = std::max(beside ? lower : 0.0, PlacePanel(panel, left, left + column, top,
+                                                      listed ? bars : height, right_margin, layout));
+    if (direct) PlaceNames(panel, layout);
+  }
+  layout.height = std::ceil(lower + 6);
+  return layout;
+}
+
+}  // namespace ttr::report
