@@ -1,0 +1,146 @@
+#include "ttr/layer.h"
+
+#include <string>
+
+#include "src/definition/differentiate.h"
+#include "src/definition/sequence.h"
+#include "src/layer/check_outputs.h"
+#include "src/layer/run_fast_weights.h"
+#include "ttr/error.h"
+
+namespace ttr {
+namespace {
+
+/// Sizes that only the state tells: memories where nothing is written, widths of networks.
+void CompleteFromState(const Recipe& recipe, const State& state, Needs needs, Dims& dims) {
+  for (const StateSpec& spec : StateSpecs(recipe)) {
+    const TensorView view = state.Get(spec.name);
+    if (!view.defined()) continue;
+    const auto missing = static_cast<int>(spec.shape.size()) - view.rank();
+    for (int axis = 0; axis < view.rank(); ++axis) {
+      const Axis meaning = spec.shape[static_cast<std::size_t>(axis + missing)];
+      if (meaning == Axis::kHidden) dims.hidden = view.size(axis);
+      if (meaning == Axis::kHeads && needs == Needs::kRead) dims.heads = view.size(axis);
+    }
+  }
+}
+
+Dims Check(std::string_view op, const Recipe& recipe, const Inputs& inputs, const State& state,
+           Needs needs, const TensorView& y = {}) {
+  Dims dims = CheckInputs(op, recipe, inputs, needs);
+  if (needs == Needs::kRead && y.rank() == 4) dims.value_dim = y.size(3);
+  CompleteFromState(recipe, state, needs, dims);
+  CheckRanges(op, recipe, inputs);
+  CheckState(op, recipe, dims, state);
+  return dims;
+}
+
+Executor& ExecutorOf(const Run& run) { return run.executor ? *run.executor : DefaultExecutor(); }
+
+void RequireCausal(std::string_view op, const Recipe& recipe) {
+  if (recipe.reading.causal) return;
+  throw Error("[" + std::string(op) +
+              "] a recipe that reads the whole sequence at once (causal: false) has no memory to "
+              "go on from; use Forward on the whole sequence");
+}
+
+definition::Mode ModeOf(Needs needs) {
+  switch (needs) {
+    case Needs::kBoth: return definition::Mode::kForward;
+    case Needs::kWrite: return definition::Mode::kMemorize;
+    case Needs::kRead: return definition::Mode::kRetrieve;
+  }
+  return definition::Mode::kForward;
+}
+
+}  // namespace
+
+Layer::Layer(const Recipe& recipe) : recipe_(recipe) {
+  Validate(recipe_);
+  plan_ = MakePlan(recipe_);
+}
+
+Layer::Layer(const Recipe& recipe, Engine engine) : Layer(recipe) {
+  if (engine == plan_.engine) return;
+  if (engine != Engine::kDefinition) {
+    throw Error("Layer", "engine",
+                std::string(Name(plan_.engine)) + " (" + plan_.why + ")", std::string(Name(engine)));
+  }
+  plan_.engine = engine;
+  plan_.why = "asked for: the literal regression in double precision";
+}
+
+State Layer::InitialState(const Inputs& inputs) const {
+  const Dims dims = Check("InitialState", recipe_, inputs, State(), Needs::kWrite);
+  State state;
+  definition::RunSequences(definition::Mode::kStart, recipe_, dims, inputs, state, {},
+                           SequentialExecutor());
+  return state;
+}
+
+void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
+                    const Run& run) const {
+  const Dims dims = Check("Forward", recipe_, inputs, state, Needs::kBoth);
+  CheckOutputs("Forward", dims, inputs, state, outputs);
+  if (plan_.engine == Engine::kFastWeights) {
+    RunFastWeights(recipe_, dims, inputs, state, outputs, Needs::kBoth, ExecutorOf(run),
+                   run.scratch);
+  } else {
+    definition::RunSequences(definition::Mode::kForward, recipe_, dims, inputs, state, outputs,
+                             ExecutorOf(run));
+  }
+}
+
+void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs,
+                 const Run& run) const {
+  RequireCausal("Step", recipe_);
+  const std::int64_t tokens = inputs.v.defined() && inputs.v.rank() == 4 ? inputs.v.size(1) : 0;
+  const std::int64_t rows = recipe_.optimizer.solver == Solver::kSgd ? recipe_.optimizer.steps : 1;
+  if (tokens != rows) {
+    throw Error("Step", "v", "one token (T = " + std::to_string(rows) + ")",
+                "T = " + std::to_string(tokens));
+  }
+  Forward(inputs, state, outputs, run);
+}
+
+void Layer::Memorize(const Inputs& inputs, State& state, const Run& run) const {
+  RequireCausal("Memorize", recipe_);
+  const Dims dims = Check("Memorize", recipe_, inputs, state, Needs::kWrite);
+  if (plan_.engine == Engine::kFastWeights) {
+    RunFastWeights(recipe_, dims, inputs, state, {}, Needs::kWrite, ExecutorOf(run), run.scratch);
+  } else {
+    definition::RunSequences(ModeOf(Needs::kWrite), recipe_, dims, inputs, state, {},
+                             ExecutorOf(run));
+  }
+}
+
+void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& outputs,
+                     const Run& run) const {
+  RequireCausal("Retrieve", recipe_);
+  const Dims dims = Check("Retrieve", recipe_, inputs, state, Needs::kRead, outputs.y);
+  CheckOutputs("Retrieve", dims, inputs, state, outputs);
+  // Reading changes nothing, so the state may be taken as it is.
+  auto& unchanged = const_cast<State&>(state);
+  if (plan_.engine == Engine::kFastWeights) {
+    RunFastWeights(recipe_, dims, inputs, unchanged, outputs, Needs::kRead, ExecutorOf(run),
+                   run.scratch);
+  } else {
+    definition::RunSequences(ModeOf(Needs::kRead), recipe_, dims, inputs, unchanged, outputs,
+                             ExecutorOf(run));
+  }
+}
+
+void Layer::Backward(const Inputs& inputs, const State& initial, const TensorView& dy,
+                     const State& dstate, const Inputs& dinputs, State& dinitial,
+                     const Run& run) const {
+  const Dims dims = Check("Backward", recipe_, inputs, initial, Needs::kBoth);
+  CheckGradients("Backward", dims, inputs, dy, dinputs);
+  definition::Differentiate(recipe_, dims, inputs, initial, dy, dstate, dinputs, dinitial,
+                            ExecutorOf(run));
+}
+
+std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {
+  return plan_.engine == Engine::kFastWeights ? FastWeightsScratchBytes(recipe_, dims, threads) : 0;
+}
+
+}  // namespace ttr

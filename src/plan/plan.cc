@@ -1,0 +1,162 @@
+#include "ttr/plan.h"
+
+namespace ttr {
+namespace {
+
+/// Why the fast-weights engine cannot run a recipe; null where it can.
+const char* FastWeightsObstacle(const Recipe& recipe) {
+  const Optimizer& optimizer = recipe.optimizer;
+  struct Obstacle {
+    bool present;
+    const char* what;
+  };
+  const Obstacle obstacles[] = {
+      {recipe.function.kind != FunctionClass::kLinear, "its memory is not a linear map"},
+      {optimizer.solver != Solver::kGradient && optimizer.solver != Solver::kSgd,
+       "it solves a linear system"},
+      {optimizer.solver == Solver::kGradient &&
+           (optimizer.steps != 1 || optimizer.preconditioner != Preconditioner::kNone),
+       "it solves a linear system step by step"},
+      {recipe.function.features != FeatureMap::kNone, "a feature map"},
+      {recipe.weights.decay == Decay::kChannel || recipe.weights.decay == Decay::kMatrix,
+       "a decay that is no scalar"},
+      {recipe.weights.importance != Importance::kNone, "importance weights"},
+      {optimizer.solver == Solver::kSgd && optimizer.steps != 1, "several steps a token"},
+      {optimizer.erase != Erase::kKey, "an erase key of its own"},
+      {optimizer.momentum, "momentum"},
+      {optimizer.weight_decay != WeightDecay::kNone, "weight decay"},
+      {optimizer.preconditioner != Preconditioner::kNone, "a preconditioner"},
+      {recipe.reading.normalise_sum != NormaliseSum::kNone, "a denominator"},
+      {recipe.reading.bonus, "a bonus of the current token"},
+      {recipe.reading.correction != 0, "a corrected query"},
+      {!recipe.reading.causal, "reading the whole sequence at once"},
+  };
+  for (const Obstacle& obstacle : obstacles) {
+    if (obstacle.present) return obstacle.what;
+  }
+  return nullptr;
+}
+
+bool IsExact(const Recipe& recipe) {
+  return recipe.optimizer.solver == Solver::kExact;
+}
+
+bool KeepsPairs(const Recipe& recipe) { return recipe.similarity.kernel != Kernel::kNone; }
+
+/// Multiply-adds count two. The leading terms only.
+double Flops(const Recipe& recipe, const Dims& dims) {
+  const double phi = static_cast<double>(PhiDim(recipe, dims));
+  const double dv = static_cast<double>(dims.value_dim);
+  const double pairs = static_cast<double>(dims.tokens) / 2;  // causal average
+  const Optimizer& optimizer = recipe.optimizer;
+  const double steps = static_cast<double>(optimizer.steps);
+  switch (recipe.function.kind) {
+    case FunctionClass::kConstant:
+      return KeepsPairs(recipe) ? pairs * 2 * (phi + dv) : 4 * dv;
+    case FunctionClass::kPolynomial: {
+      double monomials = 1;
+      for (std::int64_t d = 1; d <= recipe.function.degree; ++d) {
+        monomials *= (phi + static_cast<double>(d)) / static_cast<double>(d);
+      }
+      return pairs * (2 * (phi + dv) + monomials * monomials) +
+             monomials * monomials * monomials / 3;
+    }
+    case FunctionClass::kKernel:
+      return optimizer.solver == Solver::kExact
+                 ? pairs * pairs * pairs / 3 + pairs * 2 * (phi + dv)
+                 : pairs * 2 * (phi + dv);
+    case FunctionClass::kNetwork: {
+      double weights = 0;
+      double width = phi;
+      for (std::int64_t l = 1; l <= recipe.function.depth; ++l) {
+        const double next = l == recipe.function.depth ? dv : static_cast<double>(dims.hidden);
+        weights += width * next;
+        width = next;
+      }
+      return 10 * weights;  // read 2, forward 2, backward 4, update 2
+    }
+    case FunctionClass::kLinear:
+    case FunctionClass::kAffine:
+      break;
+  }
+  const double memory = phi * dv;
+  switch (optimizer.solver) {
+    case Solver::kSgd:
+      return 2 * memory + 4 * memory * steps;
+    case Solver::kGradient:
+      if (optimizer.steps == 1 && optimizer.preconditioner == Preconditioner::kNone) {
+        return 4 * memory;
+      }
+      [[fallthrough]];
+    case Solver::kConjugateGradient:
+    case Solver::kChebyshev:
+      return 4 * memory + 2 * phi * phi * (1 + steps);
+    case Solver::kExact:
+      return 4 * memory + 2 * phi * phi + phi * phi * phi / 3;
+  }
+  return 0;
+}
+
+double StateNumbers(const Recipe& recipe, const Dims& dims) {
+  double sum = 0;
+  for (const StateSpec& spec : StateSpecs(recipe)) {
+    double size = 1;
+    for (const Axis axis : spec.shape) {
+      switch (axis) {
+        case Axis::kPhiDim: size *= static_cast<double>(PhiDim(recipe, dims)); break;
+        case Axis::kKeyDim: size *= static_cast<double>(dims.key_dim); break;
+        case Axis::kValueDim: size *= static_cast<double>(dims.value_dim); break;
+        case Axis::kHidden: size *= static_cast<double>(dims.hidden); break;
+        case Axis::kPairs: {
+          const std::int64_t window = recipe.weights.window;
+          const bool bounded = window > 0 && window < dims.tokens;
+          size *= static_cast<double>(bounded ? window : dims.tokens);
+          break;
+        }
+        default: break;  // sequences and heads: the size is that of one memory
+      }
+    }
+    sum += size;
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::string_view Name(Engine engine) {
+  switch (engine) {
+    case Engine::kDefinition: return "definition";
+    case Engine::kFastWeights: return "fast_weights";
+  }
+  return "";
+}
+
+Plan MakePlan(const Recipe& recipe) {
+  Plan plan;
+  plan.exact = IsExact(recipe);
+  const char* obstacle = FastWeightsObstacle(recipe);
+  if (obstacle == nullptr) {
+    plan.engine = Engine::kFastWeights;
+    plan.why = "a linear memory with at most a scalar decay, written along its key: in chunks, SIMD";
+  } else {
+    plan.engine = Engine::kDefinition;
+    plan.why = "no fast engine takes it yet (" + std::string(obstacle) +
+               "): the definition runs it in double precision, right but slow";
+  }
+  return plan;
+}
+
+Cost EstimateCost(const Recipe& recipe, const Plan& plan, const Dims& dims) {
+  // The definition computes and keeps doubles; engines float32 unless the inputs are wider.
+  const double bytes = plan.engine == Engine::kDefinition ? 8 : 4;
+  Cost cost;
+  cost.flops_per_token = Flops(recipe, dims);
+  cost.state_bytes = bytes * StateNumbers(recipe, dims);
+  const double streamed = 2 * static_cast<double>(dims.key_dim + dims.value_dim);  // q, k, v, y
+  const bool keeps_pairs = KeepsPairs(recipe);
+  // A memory of fixed size is read and written once a token when decoding; kept pairs are read.
+  cost.bytes_per_token = bytes * streamed + (keeps_pairs ? 1 : 2) * cost.state_bytes;
+  return cost;
+}
+
+}  // namespace ttr
