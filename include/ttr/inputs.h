@@ -56,7 +56,7 @@ std::span<const InputField> InputFields();
 enum class Axis : std::uint8_t {
   kBatch, kTokens, kRows /* tokens * steps per token */, kQueryHeads, kKeyHeads, kValueHeads, kHeads,
   kKeyDim, kValueDim, kPhiDim /* key dimension of the state: features, the affine 1 */,
-  kFeatures, kOne, kMiniBatch, kHidden, kSequencesPlus1, kStates /* N or B */, kPairs,
+  kFeatures, kOne, kMiniBatch, kHidden, kSequencesPlus1, kStates /* N or B */, kPairs /* S */,
 };
 
 /// "B", "T", "T n", "Hq", ...
@@ -114,15 +114,30 @@ class State {
   std::vector<Entry> entries_;
 };
 
-/// Sizes of a call, from the shapes of its inputs, checked against the recipe: presence, dtypes,
-/// ranks, sizes, strides. `op` names the operator in errors. O(number of inputs).
-Dims CheckInputs(std::string_view op, const Recipe& recipe, const Inputs& inputs);
+/// What a call does with its inputs.
+enum class Needs : std::uint8_t {
+  kBoth,
+  kWrite,  ///< memorizes: q may be absent, then Hq = H
+  kRead,   ///< retrieves: q and the constants alone (and erase_key where q is corrected by it)
+};
 
-/// Ranges of the values (log_decay <= 0, importance >= 0, increasing cu_seqlens, ...); reads every
-/// gate once.
+/// Sizes of a call, from the shapes of its inputs, checked against the recipe: presence, dtypes,
+/// ranks, sizes, strides, and that cu_seqlens runs from 0 to T without falling. `op` names the
+/// operator in errors. O(number of inputs + N).
+///
+/// Reading takes the sizes that q does not tell (H, Dv) from `state`; without one H is that of the
+/// constants or of q, and Dv is 1. Where there are no keys (gated vectors) Dk = Dv.
+///
+/// Errors: `[deltanet] k must be [B,T,Hk,Dk] = [2,64,4,128] but is [2,64,4,64]`.
+Dims CheckInputs(std::string_view op, const Recipe& recipe, const Inputs& inputs,
+                 Needs needs = Needs::kBoth, const State* state = nullptr);
+
+/// Ranges of the values (log_decay <= 0, importance >= 0, ...); reads every gate once. NaN passes.
 void CheckRanges(std::string_view op, const Recipe& recipe, const Inputs& inputs);
 
-/// Shapes and dtypes of a given state (weights of networks may lack the batch axis).
+/// Names, shapes and dtypes of a given state, and the counts in it. Entries may be missing (they then
+/// have the recipe's start), but pairs are kept whole: state.k with state.v. Weights of networks may
+/// lack the first axis. The last axis is contiguous.
 void CheckState(std::string_view op, const Recipe& recipe, const Dims& dims, const State& state);
 
 }  // namespace ttr

@@ -1,0 +1,64 @@
+#include "src/recipe/family.h"
+
+namespace ttr {
+
+Family FamilyOf(const Recipe& recipe) {
+  const Optimizer& optimizer = recipe.optimizer;
+  switch (recipe.function.kind) {
+    case FunctionClass::kConstant:
+      return recipe.similarity.kernel == Kernel::kNone ? Family::kGatedVector
+                                                       : Family::kKernelSmoother;
+    case FunctionClass::kPolynomial: return Family::kLocalPolynomial;
+    case FunctionClass::kKernel:
+      return optimizer.solver == Solver::kExact ? Family::kKernelRegression
+                                                : Family::kKernelSmoother;
+    case FunctionClass::kNetwork: return Family::kNetwork;
+    case FunctionClass::kLinear:
+    case FunctionClass::kAffine: break;
+  }
+  if (optimizer.solver == Solver::kSgd) return Family::kSgd;
+  const bool one_plain_step = optimizer.solver == Solver::kGradient && optimizer.steps == 1 &&
+                              optimizer.eta == 1 &&
+                              optimizer.preconditioner == Preconditioner::kNone;
+  return one_plain_step ? Family::kHebbian : Family::kLeastSquares;
+}
+
+bool KeepsPairs(const Recipe& recipe) {
+  const Family family = FamilyOf(recipe);
+  return family == Family::kKernelSmoother || family == Family::kKernelRegression ||
+         family == Family::kLocalPolynomial;
+}
+
+bool ReadsKeys(const Recipe& recipe) {
+  const bool complement = recipe.weights.importance == Importance::kComplement ||
+                          recipe.weights.importance == Importance::kRootComplement;
+  return FamilyOf(recipe) != Family::kGatedVector && !complement;
+}
+
+bool ReadsQueries(const Recipe& recipe) { return FamilyOf(recipe) != Family::kGatedVector; }
+
+bool HasRidge(const Recipe& recipe) {
+  switch (FamilyOf(recipe)) {
+    case Family::kLeastSquares:
+      return recipe.optimizer.solver != Solver::kGradient ||
+             recipe.optimizer.preconditioner != Preconditioner::kNone;
+    case Family::kKernelRegression:
+    case Family::kLocalPolynomial: return true;
+    default: return false;
+  }
+}
+
+bool HasBandwidth(Kernel kernel) {
+  return kernel != Kernel::kNone && kernel != Kernel::kExponential &&
+         kernel != Kernel::kInverseDistance;
+}
+
+bool KeepsKeyDim(FeatureMap map) {
+  return map == FeatureMap::kNone || map == FeatureMap::kElu1 || map == FeatureMap::kRelu;
+}
+
+bool IsRandom(FeatureMap map) {
+  return map == FeatureMap::kRfa || map == FeatureMap::kFavor || map == FeatureMap::kDijiang;
+}
+
+}  // namespace ttr
