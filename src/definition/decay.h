@@ -1,0 +1,44 @@
+/// Forgetting, and reading a state's tensors: what the fast-weight families share.
+#pragma once
+
+#include <cmath>
+
+#include "src/definition/memory.h"
+
+namespace ttr::definition {
+
+/// M diag(exp(log_decay)): nothing to do for size 0, one factor for size 1, else one factor for
+/// each key channel (column). A channel that is forgotten altogether leaves no NaN behind.
+inline Matrix Decayed(const Vector& log_decay, const Matrix& m) {
+  if (log_decay.size() == 0) return m;
+  Matrix faded(m.rows(), m.cols());
+  for (Eigen::Index n = 0; n < m.cols(); ++n) {
+    faded.col(n) = Faded(std::exp(log_decay(log_decay.size() == 1 ? 0 : n)), m.col(n));
+  }
+  return faded;
+}
+
+/// One entry for each of n channels, from nothing (zeros), one number, or n numbers.
+inline Vector PerChannel(const Vector& x, Eigen::Index n) {
+  if (x.size() == 0) return Vector::Zero(n);
+  return x.size() == 1 ? Vector(Vector::Constant(n, x(0))) : x;
+}
+
+/// (re + i im) diag(e^{i phase}), column by column.
+inline void Rotate(const Vector& phase, Matrix& re, Matrix& im) {
+  for (Eigen::Index n = 0; n < re.cols(); ++n) {
+    const Vector x = re.col(n);
+    re.col(n) = std::cos(phase(n)) * x - std::sin(phase(n)) * im.col(n);
+    im.col(n) = std::sin(phase(n)) * x + std::cos(phase(n)) * im.col(n);
+  }
+}
+
+/// 1 - g and sqrt(1 - g^2) for g = exp(log_decay), without cancellation where g is close to 1.
+inline Vector Complement(const Vector& log_decay) {
+  return log_decay.unaryExpr([](double x) { return -std::expm1(x); });
+}
+inline Vector RootComplement(const Vector& log_decay) {
+  return log_decay.unaryExpr([](double x) { return std::sqrt(-std::expm1(2 * x)); });
+}
+
+}  // namespace ttr::definition
