@@ -1,31 +1,20 @@
 #include "src/definition/memory.h"
+#include "src/recipe/family.h"
 
 namespace ttr::definition {
 
 std::unique_ptr<Memory> MakeMemory(const Constants& constants) {
-  const Recipe& recipe = constants.recipe;
-  const Optimizer& optimizer = recipe.optimizer;
-  switch (recipe.function.kind) {
-    case FunctionClass::kNetwork:
-      return MakeNetwork(constants);
-    case FunctionClass::kPolynomial:
-      return MakeLocalPolynomial(constants);
-    case FunctionClass::kKernel:
-      // One gradient step takes the Gram matrix as I: an unnormalised smoother.
-      return optimizer.solver == Solver::kExact ? MakeKernelRegression(constants)
-                                                : MakeKernelSmoother(constants);
-    case FunctionClass::kConstant:
-      return recipe.similarity.kernel == Kernel::kNone ? MakeGatedVector(constants)
-                                                       : MakeKernelSmoother(constants);
-    case FunctionClass::kLinear:
-    case FunctionClass::kAffine:
-      break;
+  switch (FamilyOf(constants.recipe)) {
+    case Family::kHebbian: return MakeHebbian(constants);
+    case Family::kGatedVector: return MakeGatedVector(constants);
+    case Family::kSgd: return MakeSgd(constants);
+    case Family::kLeastSquares: return MakeLeastSquares(constants);
+    case Family::kKernelSmoother: return MakeKernelSmoother(constants);
+    case Family::kKernelRegression: return MakeKernelRegression(constants);
+    case Family::kLocalPolynomial: return MakeLocalPolynomial(constants);
+    case Family::kNetwork: return MakeNetwork(constants);
   }
-  if (optimizer.solver == Solver::kSgd) return MakeSgd(constants);
-  const bool takes_gram_as_identity = optimizer.solver == Solver::kGradient &&
-                                      optimizer.steps == 1 &&
-                                      optimizer.preconditioner == Preconditioner::kNone;
-  return takes_gram_as_identity ? MakeHebbian(constants) : MakeLeastSquares(constants);
+  return nullptr;
 }
 
 }  // namespace ttr::definition

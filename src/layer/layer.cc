@@ -140,7 +140,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
 }
 
 std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {
-  return plan_.engine == Engine::kFastWeights ? FastWeightsScratchBytes(recipe_, dims, threads) : 0;
+  return plan_.engine == Engine::kFastWeights ? FastWeightsScratchBytes(dims, threads) : 0;
 }
 
 }  // namespace ttr

@@ -1,22 +1,21 @@
 #include "ttr/plan.h"
 
+#include "src/recipe/family.h"
+
 namespace ttr {
 namespace {
 
 /// Why the fast-weights engine cannot run a recipe; null where it can.
 const char* FastWeightsObstacle(const Recipe& recipe) {
   const Optimizer& optimizer = recipe.optimizer;
+  const Family family = FamilyOf(recipe);
   struct Obstacle {
     bool present;
     const char* what;
   };
   const Obstacle obstacles[] = {
-      {recipe.function.kind != FunctionClass::kLinear, "its memory is not a linear map"},
-      {optimizer.solver != Solver::kGradient && optimizer.solver != Solver::kSgd,
-       "it solves a linear system"},
-      {optimizer.solver == Solver::kGradient &&
-           (optimizer.steps != 1 || optimizer.preconditioner != Preconditioner::kNone),
-       "it solves a linear system step by step"},
+      {family == Family::kLeastSquares, "it solves a linear system"},
+      {family != Family::kHebbian && family != Family::kSgd, "its memory is not a linear map"},
       {recipe.function.features != FeatureMap::kNone, "a feature map"},
       {recipe.weights.decay == Decay::kChannel || recipe.weights.decay == Decay::kMatrix,
        "a decay that is no scalar"},
@@ -37,12 +36,6 @@ const char* FastWeightsObstacle(const Recipe& recipe) {
   return nullptr;
 }
 
-bool IsExact(const Recipe& recipe) {
-  return recipe.optimizer.solver == Solver::kExact;
-}
-
-bool KeepsPairs(const Recipe& recipe) { return recipe.similarity.kernel != Kernel::kNone; }
-
 /// Multiply-adds count two. The leading terms only.
 double Flops(const Recipe& recipe, const Dims& dims) {
   const double phi = static_cast<double>(PhiDim(recipe, dims));
@@ -50,22 +43,32 @@ double Flops(const Recipe& recipe, const Dims& dims) {
   const double pairs = static_cast<double>(dims.tokens) / 2;  // causal average
   const Optimizer& optimizer = recipe.optimizer;
   const double steps = static_cast<double>(optimizer.steps);
-  switch (recipe.function.kind) {
-    case FunctionClass::kConstant:
-      return KeepsPairs(recipe) ? pairs * 2 * (phi + dv) : 4 * dv;
-    case FunctionClass::kPolynomial: {
-      double monomials = 1;
+  const double memory = phi * dv;
+  switch (FamilyOf(recipe)) {
+    case Family::kHebbian:
+      return 4 * memory;
+    case Family::kGatedVector:
+      return 4 * dv;
+    case Family::kSgd:
+      return 2 * memory + 4 * memory * steps;
+    case Family::kLeastSquares: {
+      const double writes_and_reads = 4 * memory + 2 * phi * phi;
+      return writes_and_reads + (optimizer.solver == Solver::kExact ? phi * phi * phi / 3
+                                                                    : 2 * phi * phi * steps);
+    }
+    case Family::kKernelSmoother:
+      return pairs * 2 * (phi + dv);
+    case Family::kKernelRegression:
+      return pairs * pairs * pairs / 3 + pairs * 2 * (phi + dv);
+    case Family::kLocalPolynomial: {
+      double monomials = 1;  // binomial(Dk + p, p)
       for (std::int64_t d = 1; d <= recipe.function.degree; ++d) {
         monomials *= (phi + static_cast<double>(d)) / static_cast<double>(d);
       }
       return pairs * (2 * (phi + dv) + monomials * monomials) +
              monomials * monomials * monomials / 3;
     }
-    case FunctionClass::kKernel:
-      return optimizer.solver == Solver::kExact
-                 ? pairs * pairs * pairs / 3 + pairs * 2 * (phi + dv)
-                 : pairs * 2 * (phi + dv);
-    case FunctionClass::kNetwork: {
+    case Family::kNetwork: {
       double weights = 0;
       double width = phi;
       for (std::int64_t l = 1; l <= recipe.function.depth; ++l) {
@@ -75,24 +78,6 @@ double Flops(const Recipe& recipe, const Dims& dims) {
       }
       return 10 * weights;  // read 2, forward 2, backward 4, update 2
     }
-    case FunctionClass::kLinear:
-    case FunctionClass::kAffine:
-      break;
-  }
-  const double memory = phi * dv;
-  switch (optimizer.solver) {
-    case Solver::kSgd:
-      return 2 * memory + 4 * memory * steps;
-    case Solver::kGradient:
-      if (optimizer.steps == 1 && optimizer.preconditioner == Preconditioner::kNone) {
-        return 4 * memory;
-      }
-      [[fallthrough]];
-    case Solver::kConjugateGradient:
-    case Solver::kChebyshev:
-      return 4 * memory + 2 * phi * phi * (1 + steps);
-    case Solver::kExact:
-      return 4 * memory + 2 * phi * phi + phi * phi * phi / 3;
   }
   return 0;
 }
@@ -133,7 +118,7 @@ std::string_view Name(Engine engine) {
 
 Plan MakePlan(const Recipe& recipe) {
   Plan plan;
-  plan.exact = IsExact(recipe);
+  plan.exact = recipe.optimizer.solver == Solver::kExact;
   const char* obstacle = FastWeightsObstacle(recipe);
   if (obstacle == nullptr) {
     plan.engine = Engine::kFastWeights;
