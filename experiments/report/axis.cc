@@ -55,9 +55,9 @@ std::string Superscript(int number) {
 std::vector<Tick> LinearTicks(const Range& range, int wanted) {
   const double rough = (range.high - range.low) / std::max(1, wanted);
   const double power = std::pow(10, std::floor(std::log10(rough)));
-  double step = 10 * power;
-  for (const double factor : {5.0, 2.0, 1.0}) {
-    if (factor * power >= rough * .999) step = factor * power;
+  double step = power;
+  for (const double factor : {2.0, 5.0, 10.0}) {  // The nearest, by ratio.
+    if (rough * rough > step * factor * power) step = factor * power;
   }
   const int digits = std::max(0, static_cast<int>(-std::floor(std::log10(step * 1.001))));
   const double largest = std::max(std::abs(range.low), std::abs(range.high));

@@ -188,13 +188,14 @@ double PlaceLegend(double top, ChartLayout& layout) {
   double x = kEdge;
   double y = top + kLine / 2;
   for (std::size_t s = 0; s < layout.styles.size(); ++s) {
-    const double width = kSwatchWidth + 6 + TextWidth(layout.styles[s].name, kTextSize);
+    const double sample = SwatchWidth(layout.styles[s]) + 6;
+    const double width = sample + TextWidth(layout.styles[s].name, kTextSize);
     if (x > kEdge && x + width > layout.width - kEdge) {
       x = kEdge;
       y += kLine + 2;
     }
     layout.swatches.push_back({x, y, s});
-    layout.texts.push_back({x + kSwatchWidth + 6, y, layout.styles[s].name});
+    layout.texts.push_back({x + sample, y, layout.styles[s].name});
     x += width + 20;
   }
   return y + kLine / 2 + 8 - top;
@@ -205,12 +206,12 @@ double PlacePanel(PanelLayout& panel, double left, double right, double top, dou
                   double right_margin, ChartLayout& layout) {
   const Panel& data = *panel.panel;
   FindRanges(data, panel);
-  panel.y_ticks = AxisTicks(panel.y_axis, panel.y, static_cast<int>(height / 48));
+  panel.y_ticks = AxisTicks(panel.y_axis, panel.y, static_cast<int>(height / 44));
   panel.left = left + WidestLabel(panel.y_ticks) + 10;
   panel.right = right - right_margin;
   if (data.horizontal && !data.categories.empty()) panel.right -= 44;  // Values at the bars' ends.
   panel.x_ticks =
-      AxisTicks(panel.x_axis, panel.x, static_cast<int>((panel.right - panel.left) / 70));
+      AxisTicks(panel.x_axis, panel.x, static_cast<int>((panel.right - panel.left) / 58));
   // Half of the last label stands outside.
   if (!panel.x_ticks.empty() && right_margin == 0) {
     panel.right -= TextWidth(panel.x_ticks.back().label, kTickSize) / 2;
@@ -243,6 +244,8 @@ double PlacePanel(PanelLayout& panel, double left, double right, double top, dou
 }
 
 }  // namespace
+
+double SwatchWidth(const SeriesStyle& style) { return style.mark == Mark::kBars ? 12 : 26; }
 
 double TextWidth(std::string_view text, double size) { return .56 * size * DisplayWidth(text); }
 

@@ -66,7 +66,8 @@ struct ChartLayout {
   std::vector<Leader> leaders;
 };
 
-inline constexpr double kSwatchWidth = 24;
+// Width of a series' sample in the legend.
+double SwatchWidth(const SeriesStyle& style);
 
 // Throws ttr::Error when the chart has no meaning.
 ChartLayout LayOut(const Chart& chart, Format format);

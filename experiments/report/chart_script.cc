@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "experiments/report/chart_data.h"
 #include "experiments/report/gnuplot.h"
@@ -92,18 +94,18 @@ class Writer {
 
   void LegendSample(const Swatch& swatch) {
     const SeriesStyle& style = layout_.styles[swatch.style];
-    const double end = swatch.x + kSwatchWidth;
+    const double end = swatch.x + SwatchWidth(style);
     if (style.mark == Mark::kBars) {
-      Add("set object rectangle from {} to {} fc rgb '{}' fs solid noborder\n",
-          ScreenPoint(end - 12, swatch.y + 6), ScreenPoint(end, swatch.y - 6), style.colour);
+      Add("set object rectangle from {} to {} fc rgb '{}' fs solid .9 noborder\n",
+          ScreenPoint(swatch.x, swatch.y + 6), ScreenPoint(end, swatch.y - 6), style.colour);
       return;
     }
     if (style.mark != Mark::kPoints) {
-      Line(ScreenPoint(swatch.x, swatch.y), ScreenPoint(end, swatch.y), style.colour, 2, style.dash);
+      Line(ScreenPoint(swatch.x, swatch.y), ScreenPoint(end, swatch.y), style.colour, 1.8, style.dash);
     }
     if (style.mark != Mark::kLine) {
       Add("set label '' at {} point pt {} ps {} lc rgb '{}'\n",
-          ScreenPoint(swatch.x + kSwatchWidth / 2, swatch.y), style.marker, kPointSize,
+          ScreenPoint((swatch.x + end) / 2, swatch.y), style.marker, kPointSize,
           style.colour);
     }
   }
@@ -213,7 +215,7 @@ class Writer {
     script_ += "EOD\n";
     const std::string colour = fmt::format("lc rgb '{}'", style.colour);
     if (series.mark != Mark::kPoints) {
-      plot += fmt::format(", {} using 1:2 with lines {} lw 2 {} notitle", block, colour,
+      plot += fmt::format(", {} using 1:2 with lines {} lw 1.8 {} notitle", block, colour,
                           Dash(style.dash));
     }
     if (series.mark == Mark::kLine) return;
@@ -236,6 +238,7 @@ class Writer {
     const double slot = .74 / static_cast<double>(data.series.size());
     const double zero =
         value_axis.scale == Scale::kLinear ? Fraction(value_axis, values, 0) : 0.0;
+    std::vector<std::pair<std::size_t, std::pair<double, double>>> numbered;
     const std::string block = Open();
     for (std::size_t i = 0; i < series.y.size(); ++i) {
       const double end = Fraction(value_axis, values, series.y[i]);
@@ -255,15 +258,16 @@ class Writer {
         Add("{:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f}\n", end, middle, zero, end, b, a,
             low, high);
         const double past = std::max({end, std::isnan(high) ? end : high, 0.0});
-        if (past <= 1.001) {
-          BarValue(panel, past, middle, ShowReal(series.y[i], data.digits));
-        }
+        if (past <= 1.001) numbered.push_back({i, {past, middle}});
       } else {
         Add("{:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f}\n", middle, end, a, b, zero, end,
             low, high);
       }
     }
     script_ += "EOD\n";
+    for (const auto& [i, at] : numbered) {
+      BarValue(panel, at.first, at.second, ShowReal(series.y[i], data.digits));
+    }
     plot += fmt::format(", {} using 1:2:3:4:5:6 with boxxyerror fs solid .9 noborder lc rgb '{}' "
                         "notitle",
                         block, colour);
