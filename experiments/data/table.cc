@@ -1,0 +1,188 @@
+#include "experiments/data/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "experiments/data/csv_rows.h"
+#include "experiments/data/text.h"
+#include "ttr/error.h"
+
+namespace ttr::experiments {
+namespace {
+
+constexpr std::size_t kMostNamesShown = 20;
+constexpr std::size_t kMostBytesShown = 60;
+
+std::string Shown(std::string_view text) {
+  const bool cut = text.size() > kMostBytesShown;
+  return fmt::format("'{}{}'", Printable(text.substr(0, kMostBytesShown)), cut ? "..." : "");
+}
+
+std::string ShownNames(std::span<const std::string> names) {
+  std::string list;
+  for (std::size_t i = 0; i < std::min(names.size(), kMostNamesShown); ++i) {
+    list += (i == 0 ? "" : ", ") + Shown(names[i]);
+  }
+  return list + (names.size() > kMostNamesShown ? ", ..." : "");
+}
+
+std::string_view Trim(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kSpace);
+  return first == std::string_view::npos
+             ? std::string_view{}
+             : text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+bool IsMissing(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  constexpr std::string_view kWords[] = {"", "na", "n/a", "nan", "-nan", "null", "?"};
+  return std::find(std::begin(kWords), std::end(kWords), lower) != std::end(kWords);
+}
+
+}  // namespace
+
+bool ParseValue(std::string_view field, double& value) {
+  std::string_view text = Trim(field);
+  if (IsMissing(text)) {
+    value = std::numeric_limits<double>::quiet_NaN();
+    return true;
+  }
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') {
+    text.remove_prefix(1);  // from_chars knows no plus sign
+  }
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end && std::isfinite(value);
+}
+
+std::string QuoteField(std::string_view field, char separator) {
+  const std::string special = {separator, '"', '\n', '\r'};
+  const bool padded = !field.empty() && (field.front() == ' ' || field.back() == ' ');
+  if (field.find_first_of(special) == std::string_view::npos && !padded) {
+    return std::string(field);
+  }
+  std::string quoted = "\"";
+  for (const char c : field) {
+    quoted.append(c == '"' ? 2 : 1, c);
+  }
+  return quoted + '"';
+}
+
+class TableReader::Impl {
+ public:
+  Impl(std::istream& in, std::string name, TableOptions options)
+      : rows_(in, std::move(name), options.separator, kMaxRowBytes) {
+    TableRow first;
+    if (!rows_.Next(first.fields, first.line)) {
+      throw Error(fmt::format("[table] {} must hold a header line but is empty", rows_.name()));
+    }
+    if (HasHeader(options.header, first.fields)) {
+      header_ = std::move(first.fields);
+    } else {
+      for (std::size_t i = 1; i <= first.fields.size(); ++i) {
+        header_.push_back(std::to_string(i));
+      }
+      waiting_ = std::move(first);
+      is_waiting_ = true;
+    }
+    for (const std::string& column : options.columns) {
+      chosen_.push_back(FindColumn(column));
+    }
+  }
+
+  const std::vector<std::string>& header() const { return header_; }
+  const std::vector<std::int64_t>& chosen() const { return chosen_; }
+
+  bool Next(TableRow& row) {
+    if (is_waiting_) {
+      row.fields.swap(waiting_.fields);
+      row.line = waiting_.line;
+      is_waiting_ = false;
+    } else if (!rows_.Next(row.fields, row.line)) {
+      return false;
+    }
+    row.number = ++count_;
+    if (row.fields.size() != header_.size()) {
+      throw Error(fmt::format("[table] {} line {} must have {} fields ({}) but has {}",
+                              rows_.name(), row.line, header_.size(), ShownNames(header_),
+                              row.fields.size()));
+    }
+    row.values.resize(chosen_.size());
+    for (std::size_t i = 0; i < chosen_.size(); ++i) {
+      const std::string& field = row.fields[chosen_[i]];
+      if (!ParseValue(field, row.values[i])) {
+        throw Error(fmt::format(
+            "[table] {} line {} column {} must be a finite number, or empty, NA, NaN, null or ? "
+            "where it is missing, but is {}",
+            rows_.name(), row.line, Shown(header_[chosen_[i]]), Shown(field)));
+      }
+    }
+    return true;
+  }
+
+ private:
+  static bool HasHeader(TableOptions::Header header, const std::vector<std::string>& first) {
+    if (header != TableOptions::Header::kAuto) {
+      return header == TableOptions::Header::kYes;
+    }
+    double value = 0;
+    bool any_number = false;
+    for (const std::string& field : first) {
+      if (!ParseValue(field, value)) {
+        return true;
+      }
+      any_number = any_number || !std::isnan(value);
+    }
+    return !any_number;
+  }
+
+  std::int64_t FindColumn(const std::string& wanted) const {
+    const auto found = std::find(header_.begin(), header_.end(), wanted);
+    if (found != header_.end()) {
+      if (std::find(found + 1, header_.end(), wanted) != header_.end()) {
+        throw Error(
+            fmt::format("[table] {}: column must name one column, or give its number, but {} "
+                        "stands in the header more than once",
+                        rows_.name(), Shown(wanted)));
+      }
+      return found - header_.begin();
+    }
+    std::int64_t number = 0;
+    const char* end = wanted.data() + wanted.size();
+    const auto [stop, error] = std::from_chars(wanted.data(), end, number);
+    const auto most = static_cast<std::int64_t>(header_.size());
+    if (error == std::errc() && stop == end && number >= 1 && number <= most) {
+      return number - 1;
+    }
+    throw Error(fmt::format("[table] {}: column must be one of {}, or a number in 1..{}, but is {}",
+                            rows_.name(), ShownNames(header_), most, Shown(wanted)));
+  }
+
+  CsvRows rows_;
+  std::vector<std::string> header_;
+  std::vector<std::int64_t> chosen_;
+  TableRow waiting_;  // a first row that was no header
+  bool is_waiting_ = false;
+  std::int64_t count_ = 0;
+};
+
+TableReader::TableReader(std::istream& in, std::string name, TableOptions options)
+    : impl_(std::make_unique<Impl>(in, std::move(name), std::move(options))) {}
+TableReader::~TableReader() = default;
+
+const std::vector<std::string>& TableReader::header() const { return impl_->header(); }
+const std::vector<std::int64_t>& TableReader::chosen() const { return impl_->chosen(); }
+bool TableReader::Next(TableRow& row) { return impl_->Next(row); }
+
+}  // namespace ttr::experiments
