@@ -1,0 +1,150 @@
+// ttr apply: runs a layer on tensors, the door for all outside tools.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "tools/command.h"
+#include "tools/tensor_io.h"
+#include "ttr/error.h"
+#include "ttr/layer.h"
+#include "ttr/safetensors.h"
+#include "ttr/version.h"
+
+namespace ttr::tools {
+namespace {
+
+struct Arguments {
+  std::string recipe;
+  std::string in;
+  std::string out;
+  std::string via = "engine";
+  std::int64_t split = 1;
+  int threads = 0;
+  bool gradients = false;
+  bool quiet = false;
+};
+
+
+// Runs tokens in pieces, the state carried from one to the next.
+void RunPieces(const Layer& layer, const Inputs& inputs, std::int64_t tokens, std::int64_t piece,
+               bool step, State& state, const Outputs& outputs, const ttr::Run& run) {
+  for (std::int64_t begin = 0; begin < tokens; begin += piece) {
+    const std::int64_t count = std::min(piece, tokens - begin);
+    Tensor cu_seqlens;
+    const Inputs part = SliceTokens(layer.recipe(), inputs, begin, count, cu_seqlens);
+    const Outputs part_outputs{outputs.y.Slice(1, begin, count),
+                               outputs.status.Slice(1, begin, count)};
+    if (step) {
+      layer.Step(part, state, part_outputs, run);
+    } else {
+      layer.Forward(part, state, part_outputs, run);
+    }
+  }
+}
+
+void AddState(const State& state, std::string_view prefix, TensorFile& file) {
+  for (const State::Entry& entry : state.entries()) {
+    file.tensors[std::string(prefix) + entry.name] = Tensor::Copy(entry.view);
+  }
+}
+
+void AddGradients(const Layer& layer, const LayerFile& given, const State& initial,
+                  const ttr::Run& run, TensorFile& file) {
+  if (!given.dy.defined()) {
+    throw Error("apply", "dy", "in the input file, the gradient of y (for --grad)", "missing");
+  }
+  Inputs gradients;
+  for (const InputField& field : InputFields()) {
+    const TensorView& input = given.inputs.*field.view;
+    if (!input.defined() || !IsFloating(input.dtype())) continue;
+    const std::string name = "d" + std::string(field.name);
+    file.tensors[name] = Tensor(input.dtype(), input.shape());
+    gradients.*field.view = file.tensors[name].view();
+  }
+  State dinitial;
+  layer.Backward(given.inputs, initial, given.dy, given.dstate, gradients, dinitial, run);
+  AddState(dinitial, "d", file);
+}
+
+void Run(const Arguments& arguments) {
+  const Recipe recipe = RecipeArgument(arguments.recipe);
+  const TensorFile in = ReadSafetensors(arguments.in);
+  const LayerFile given = SortTensors(arguments.in, in, recipe);
+
+  const Layer layer =
+      arguments.via == "definition" ? Layer(recipe, Engine::kDefinition) : Layer(recipe);
+  if (arguments.via == "engine" && layer.plan().engine == Engine::kDefinition && !arguments.quiet) {
+    Note(layer.plan().why);
+  }
+  const bool step = arguments.via == "step";
+  if ((step || arguments.split > 1) && !recipe.reading.causal) {
+    throw Error("apply", "--split and --via step", "absent for a recipe that reads the whole "
+                "sequence at once (causal: false)", "given");
+  }
+
+  const Dims dims = CheckInputs("apply", recipe, given.inputs, Needs::kBoth, &given.state);
+  const std::unique_ptr<Executor> executor =
+      arguments.threads > 0 ? MakeExecutor(arguments.threads) : nullptr;
+  const ttr::Run run{.executor = executor.get(), .scratch = {}};
+
+  TensorFile out;
+  const TensorView& v = given.inputs.v;
+  Tensor y(v.dtype(), {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
+  Tensor status(DType::kInt8, {dims.batch, dims.tokens, dims.output_heads()});
+  State state;
+  AddState(given.state, "", out);  // copies: the given state stays as it is for the gradients
+  for (auto& [name, tensor] : out.tensors) state.Set(name, std::move(tensor));
+  out.tensors.clear();
+
+  const Outputs outputs{y.view(), status.view()};
+  const std::int64_t piece =
+      step ? 1 : (dims.tokens + arguments.split - 1) / std::max<std::int64_t>(1, arguments.split);
+  if (dims.tokens == 0 || piece >= dims.tokens) {
+    layer.Forward(given.inputs, state, outputs, run);
+  } else {
+    RunPieces(layer, given.inputs, dims.tokens, piece, step, state, outputs, run);
+  }
+  if (arguments.gradients) AddGradients(layer, given, given.state, run, out);
+
+  AddState(state, "", out);
+  out.tensors["y"] = std::move(y);
+  out.tensors["status"] = std::move(status);
+  out.metadata["recipe"] = ToJson(recipe);
+  out.metadata["ttr_version"] = Version();
+  WriteSafetensors(arguments.out, out);
+}
+
+}  // namespace
+
+void AddApply(CLI::App& app) {
+  CLI::App* command = AddCommand(
+      app, "apply", "runs a layer on tensors from a safetensors file",
+      "  ttr apply gated_deltanet --in qkv.safetensors --out y.safetensors\n"
+      "  ttr apply 'rls{ridge: 1e-2}' --in qkv.safetensors --out y.safetensors --split 4\n"
+      "  ttr apply deltanet --in qkv_dy.safetensors --out grads.safetensors --grad\n"
+      "Which inputs a layer takes: ttr zoo NAME");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("RECIPE", arguments->recipe, "a zoo name, name{changes}, a recipe line, @FILE")
+      ->required();
+  command->add_option("--in", arguments->in, "inputs by name (q, k, v, ...), and state if any")
+      ->required();
+  command->add_option("--out", arguments->out, "receives y, status and the final state")
+      ->required();
+  command->add_option("--via", arguments->via,
+                      "engine (the planned one), definition (the literal regression), or step "
+                      "(token by token)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"engine", "definition", "step"}));
+  command->add_option("--split", arguments->split, "cut the sequence into N pieces, carrying the state")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command->add_option("--threads", arguments->threads, "threads (default: all, or TTR_THREADS)")
+      ->check(CLI::Range(1, 4096));
+  command->add_flag("--grad", arguments->gradients,
+                    "also read dy (and dstate) and write dNAME for every input and the state");
+  command->add_flag("--quiet", arguments->quiet, "no notes");
+  command->callback([arguments] { Run(*arguments); });
+}
+
+}  // namespace ttr::tools

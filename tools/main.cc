@@ -1,0 +1,82 @@
+// The command `ttr`. Exit codes: 0 success, 1 the system refused, 2 wrong usage or bad input.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+#include "tools/command.h"
+#include "ttr/error.h"
+#include "ttr/version.h"
+
+namespace {
+
+constexpr int kSystemFailed = 1;
+constexpr int kBadInput = 2;
+
+// One clear line: what, without line breaks.
+int Fail(int code, std::string what) {
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  fmt::print(stderr, "ttr: {}\n", what);
+  return code;
+}
+
+// The subcommand that was named, for the hint.
+std::string Chosen(const CLI::App& app) {
+  std::string words = "ttr";
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    words += " " + at->get_name();
+  }
+  return words;
+}
+
+int Run(int argc, char** argv) {
+  CLI::App app{
+      "ttr: sequence layers as regressions that are solved while reading.\n"
+      "A layer is a recipe: weights of the associations, a function class, an optimizer."};
+  app.name("ttr");
+  app.set_version_flag("--version", std::string("ttr ") + ttr::Version());
+  app.require_subcommand(1);
+  app.footer("Start with: ttr zoo, ttr zoo gated_deltanet, ttr recall README.md");
+  app.formatter(std::make_shared<CLI::Formatter>());
+  ttr::tools::AddZoo(app);
+  ttr::tools::AddPlan(app);
+  ttr::tools::AddApply(app);
+  ttr::tools::AddRecall(app);
+  ttr::tools::AddForecast(app);
+  ttr::tools::AddExperiment(app);
+  ttr::tools::AddBench(app);
+  ttr::tools::AddDoctor(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);  // --help, --version
+  } catch (const CLI::ParseError& error) {
+    return Fail(kBadInput, std::string(error.what()) + " (see " + Chosen(app) + " --help)");
+  }
+  std::cout.flush();
+  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return Fail(kSystemFailed, "standard output cannot be written");
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const ttr::Error& error) {
+    return Fail(kBadInput, error.what());
+  } catch (const std::bad_alloc&) {
+    return Fail(kSystemFailed, "out of memory");
+  } catch (const std::exception& error) {
+    return Fail(kSystemFailed, error.what());
+  }
+}

@@ -1,0 +1,83 @@
+// ttr plan: which engine runs a recipe, what it costs, and why.
+#include "ttr/plan.h"
+
+#include <fmt/core.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "experiments/report/table.h"
+#include "tools/command.h"
+
+namespace ttr::tools {
+namespace {
+
+struct Arguments {
+  std::string recipe;
+  Dims dims;
+  bool json = false;
+};
+
+void Run(const Arguments& arguments) {
+  const Recipe recipe = RecipeArgument(arguments.recipe);
+  const Plan plan = MakePlan(recipe);
+  Dims dims = arguments.dims;
+  dims.features = dims.features == 0 ? dims.key_dim : dims.features;
+  dims.hidden = recipe.function.expansion * dims.key_dim;
+  const Cost cost = EstimateCost(recipe, plan, dims);
+  if (arguments.json) {
+    nlohmann::ordered_json json;
+    json["recipe"] = ToString(recipe);
+    json["engine"] = Name(plan.engine);
+    json["why"] = plan.why;
+    json["exact"] = plan.exact;
+    json["dk"] = dims.key_dim;
+    json["dv"] = dims.value_dim;
+    json["tokens"] = dims.tokens;
+    json["flops_per_token"] = cost.flops_per_token;
+    json["bytes_per_token"] = cost.bytes_per_token;
+    json["state_bytes"] = cost.state_bytes;
+    fmt::print("{}\n", report::DumpJson(json));
+    return;
+  }
+  fmt::print("recipe           {}\n", ToString(recipe));
+  fmt::print("engine           {}\n", Name(plan.engine));
+  fmt::print("why              {}\n", plan.why);
+  fmt::print("exact            {}\n",
+             plan.exact ? "yes: the minimiser of its regression, up to rounding"
+                        : "no: steps towards the minimiser");
+  fmt::print("\nfor Dk = {}, Dv = {}, T = {}, one memory:\n", dims.key_dim, dims.value_dim,
+             dims.tokens);
+  fmt::print("flops a token    {:.0f}\n", cost.flops_per_token);
+  fmt::print("bytes a token    {:.0f}\n", cost.bytes_per_token);
+  fmt::print("state            {:.0f} bytes\n", cost.state_bytes);
+}
+
+}  // namespace
+
+void AddPlan(CLI::App& app) {
+  CLI::App* command = AddCommand(app, "plan", "which engine runs a recipe, its cost, and why",
+                                 "  ttr plan gated_deltanet --dk 128 --dv 128\n"
+                                 "  ttr plan 'uniform | linear | exact(ridge: 0.01)' --json");
+  const auto arguments = std::make_shared<Arguments>();
+  arguments->dims.key_dim = 64;
+  arguments->dims.value_dim = 64;
+  arguments->dims.tokens = 1024;
+  command->add_option("RECIPE", arguments->recipe, "a zoo name, name{changes}, a recipe line, @FILE")
+      ->required();
+  command->add_option("--dk", arguments->dims.key_dim, "length of keys and queries")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  command->add_option("--dv", arguments->dims.value_dim, "length of values")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  command->add_option("--tokens", arguments->dims.tokens, "length of the sequence")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
+  command->add_option("--features", arguments->dims.features,
+                      "rows of features.w, where a feature map has weights (default Dk)");
+  command->add_flag("--json", arguments->json, "print JSON");
+  command->callback([arguments] { Run(*arguments); });
+}
+
+}  // namespace ttr::tools
