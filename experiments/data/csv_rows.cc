@@ -10,7 +10,9 @@
 namespace ttr::experiments {
 
 CsvRows::CsvRows(std::istream& in, std::string name, char separator, std::size_t max_row_bytes)
-    : bytes_(in, std::move(name)), max_row_bytes_(max_row_bytes) {
+    : bytes_(in, std::move(name)),
+      max_row_bytes_(max_row_bytes),
+      blank_(separator == '\t' ? " \r\n" : " \t\r\n") {
   if (csv_init(&parser_, CSV_STRICT | CSV_STRICT_FINI) != 0) {
     throw std::bad_alloc();
   }
@@ -39,20 +41,19 @@ void CsvRows::SkipByteOrderMark() {
   if (first == 0xFE || first == 0xFF) {
     throw Error(fmt::format("[table] {} must be UTF-8 but begins like UTF-16", name()));
   }
-  if (first != 0xEF) {
-    return;
+  for (const int mark : {0xEF, 0xBB, 0xBF}) {
+    if (bytes_.Peek() != mark) {
+      return;  // what was taken is text: another character that begins like the mark
+    }
+    taken_.push_back(static_cast<char>(bytes_.Get()));
   }
-  bytes_.Get();
-  if (bytes_.Peek() != 0xBB || (bytes_.Get(), bytes_.Get()) != 0xBF) {
-    throw Error(
-        fmt::format("[table] {} must be UTF-8 but begins with a damaged byte order mark", name()));
-  }
+  taken_.clear();
 }
 
 // Collects bytes up to the end of a line, so that the parser ends one row at most. False at the end
 // of the input.
 bool CsvRows::ReadPiece() {
-  piece_.clear();
+  piece_ = std::exchange(taken_, {});
   while (true) {
     const int byte = bytes_.Get();
     if (byte == ByteReader::kEnd) {
@@ -116,7 +117,7 @@ bool CsvRows::Next(std::vector<std::string>& fields, std::int64_t& line) {
       }
       break;
     }
-    if (!started_ && piece_.find_first_not_of(" \r\n") == std::string::npos) {
+    if (!started_ && piece_.find_first_not_of(blank_) == std::string::npos) {
       continue;
     }
     started_ = true;

@@ -37,7 +37,9 @@ class CsvRows {
 
   ByteReader bytes_;
   std::size_t max_row_bytes_;
+  const char* blank_;  // what an empty line may consist of
   csv_parser parser_;
+  std::string taken_;                // read ahead while looking for a byte order mark
   std::string piece_;                // up to and including the end of a line
   std::vector<std::string> fields_;  // of the row being read
   bool row_ended_ = false;

@@ -219,7 +219,7 @@ TEST(CounterRandom, BelowIsInRangeAndEven) {
 }
 
 // With n = 3 * 2^61 only three quarters of all draws are usable. Taking the rest too, modulo n,
-// would make the lower third of the numbers twice as probable as the others.
+// would give the lower third of the numbers a probability of 3/8.
 TEST(CounterRandom, BelowIsUnbiasedForLargeRanges) {
   CounterRandom random(4);
   constexpr std::int64_t kRange = std::int64_t{3} << 61;
