@@ -1,6 +1,7 @@
 /// Random numbers that are the same on every machine, for every number of threads.
 ///
-///   draw(seed, stream, i) = half (i mod 2) of Philox4x32-10(key = seed, counter = (i div 2, stream))
+///   draw(seed, stream, i) = half (i mod 2) of Philox4x32-10(key = seed, counter = (i div 2,
+///   stream))
 ///
 /// A draw is a pure function of (seed, stream, i), not of the draws before it, so work may be cut
 /// among threads in any way: give each task a stream of its own, or let it jump with Seek.

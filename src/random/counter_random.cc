@@ -26,9 +26,7 @@ std::array<std::uint64_t, 2> Block(std::uint64_t seed, std::uint64_t stream, std
 }
 
 // The middle of one of 2^52 equal cells of (0, 1): 53 bits, hence exact, and never 0 or 1.
-double ToUniform(std::uint64_t bits) {
-  return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
-}
+double ToUniform(std::uint64_t bits) { return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52; }
 
 }  // namespace
 
