@@ -142,7 +142,7 @@ Range AxisRange(const Axis& axis, const std::vector<double>& values, bool from_z
   Range range = {Value(axis, from - air), Value(axis, to + air)};
   // Air does not carry a quantity that is never negative below zero.
   if (!IsLog(axis) && low >= 0) range.low = std::max(range.low, 0.0);
-  if (!IsLog(axis) && high <= 0) range.high = std::min(range.high, 0.0);
+  if (!IsLog(axis) && high <= 0 && low < 0) range.high = std::min(range.high, 0.0);
   if (axis.min) range.low = *axis.min;
   if (axis.max) range.high = *axis.max;
   if (!(range.low < range.high)) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <numbers>
 
 #include "experiments/report/chart_check.h"
 #include "experiments/report/utf8.h"
@@ -58,7 +58,9 @@ void AssignStyles(const Chart& chart, ChartLayout& layout) {
 
 std::vector<Tick> CategoryTicks(const std::vector<std::string>& names) {
   std::vector<Tick> ticks;
-  for (std::size_t i = 0; i < names.size(); ++i) ticks.push_back({static_cast<double>(i), names[i]});
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!names[i].empty()) ticks.push_back({static_cast<double>(i), names[i]});
+  }
   return ticks;
 }
 
@@ -201,6 +203,18 @@ double PlaceLegend(double top, ChartLayout& layout) {
   return y + kLine / 2 + 8 - top;
 }
 
+// How far the names of columns are turned: not where they fit side by side, upright where the first
+// would else run out of the picture.
+int NameAngle(const PanelLayout& panel) {
+  if (panel.x_axis.ticks.empty() || panel.x_ticks.empty()) return 0;
+  const double width = panel.right - panel.left;
+  const double slot = width / static_cast<double>(panel.x_ticks.size());
+  const double widest = WidestLabel(panel.x_ticks);
+  if (widest <= slot - 6) return 0;
+  const double first = panel.left + width * Fraction(panel.x_axis, panel.x, panel.x_ticks[0].at);
+  return .87 * TextWidth(panel.x_ticks[0].label, kTickSize) < first && slot > 24 ? 30 : 90;
+}
+
 // Titles, margins and ticks of one panel in the column [left, right]; returns its lower edge.
 double PlacePanel(PanelLayout& panel, double left, double right, double top, double height,
                   double right_margin, ChartLayout& layout) {
@@ -216,9 +230,7 @@ double PlacePanel(PanelLayout& panel, double left, double right, double top, dou
   if (!panel.x_ticks.empty() && right_margin == 0) {
     panel.right -= TextWidth(panel.x_ticks.back().label, kTickSize) / 2;
   }
-  const double slot = (panel.right - panel.left) / std::max(1.0, panel.x.high - panel.x.low);
-  panel.slanted = !panel.x_axis.ticks.empty() && (data.heat_map || !data.categories.empty()) &&
-                  WidestLabel(panel.x_ticks) > slot - 6;
+  panel.turned = NameAngle(panel);
 
   double y = top;
   if (!data.title.empty()) {
@@ -230,11 +242,13 @@ double PlacePanel(PanelLayout& panel, double left, double right, double top, dou
     layout.texts.push_back(
         {left, y + kLine / 2, data.y.label, Anchor::kLeft, kTextSize, kMutedInk.light, false});
     y += kLine;
+  } else if (data.heat_map) {
+    y += kLine;  // For the key of its colours.
   }
   panel.top = y + 8;
   panel.bottom = panel.top + height;
   y = panel.bottom + 22;
-  if (panel.slanted) y += .5 * WidestLabel(panel.x_ticks);
+  y += std::sin(panel.turned * std::numbers::pi / 180) * WidestLabel(panel.x_ticks);
   if (!data.x.label.empty()) {
     layout.texts.push_back({(panel.left + panel.right) / 2, y + kLine / 2 - 1, data.x.label,
                             Anchor::kCentre, kTextSize, kMutedInk.light, false});

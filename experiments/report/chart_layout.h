@@ -53,7 +53,7 @@ struct PanelLayout {
   Axis x_axis, y_axis;                              // As drawn: those of bars are made here.
   Range x, y;
   std::vector<Tick> x_ticks, y_ticks;
-  bool slanted = false;             // Long names under a bar chart.
+  int turned = 0;                   // Degrees, for names too long to stand side by side.
   std::vector<std::size_t> styles;  // One a series.
 };
 

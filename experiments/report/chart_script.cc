@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -111,7 +112,7 @@ class Writer {
   }
 
   void Ticks(char axis, const std::vector<Tick>& ticks, const Axis& scale, const Range& range,
-             const char* options) {
+             std::string_view options) {
     Add("set {}tics (", axis);
     for (std::size_t i = 0; i < ticks.size(); ++i) {
       Add("{}{} {:.6f}", i > 0 ? ", " : "", GnuplotQuoted(ticks[i].label),
@@ -128,7 +129,8 @@ class Writer {
     const bool cells = panel.panel->heat_map.has_value();
     const bool named_rows = !panel.panel->categories.empty() && panel.panel->horizontal;
     Ticks('x', panel.x_ticks, panel.x_axis, panel.x,
-          panel.slanted ? "scale 0 rotate by -30 left" : cells ? "scale 0" : "scale 0 offset 0,0.2");
+          panel.turned == 0 ? "scale 0 offset 0,0.2"
+                            : fmt::format("scale 0 rotate by {} right", panel.turned));
     Ticks('y', panel.y_ticks, panel.y_axis, panel.y, "scale 0 offset 0.6,0");
     script_ += "unset grid\n";
     if (!cells) {
@@ -220,60 +222,77 @@ class Writer {
     }
     if (series.mark == Mark::kLine) return;
     if (!series.low.empty()) {
-      plot += fmt::format(", {} using 1:2:3:4 with yerrorbars {} lw 1.2 pt 0 ps 0 notitle", block,
-                          colour);
+      std::vector<Point> points = DrawnPoints(panel, s);
+      DrawWhiskers(points, false, style.colour, plot);
     }
     plot += fmt::format(", {} using 1:2 with points {} pt {} ps {} notitle", block, colour,
                         style.marker, kPointSize);
+  }
+
+  // Upright or level lines from low to high. gnuplot's own error bars come with a white halo, which
+  // a dark page shows.
+  void DrawWhiskers(const std::vector<Point>& points, bool level, std::string_view colour,
+                    std::string& plot) {
+    const std::string block = Open();
+    for (const Point& p : points) {
+      if (std::isnan(p.x) || std::isnan(p.y) || std::isnan(p.low) || std::isnan(p.high)) continue;
+      if (level) {
+        Add("{:.5f} {:.5f}\n{:.5f} {:.5f}\n\n", p.low, p.y, p.high, p.y);
+      } else {
+        Add("{:.5f} {:.5f}\n{:.5f} {:.5f}\n\n", p.x, p.low, p.x, p.high);
+      }
+    }
+    script_ += "EOD\n";
+    plot += fmt::format(", {} using 1:2 with lines dt solid lc rgb '{}' lw 1.3 notitle", block,
+                        colour);
   }
 
   // One box a category; series of a panel stand beside each other.
   void DrawBars(const PanelLayout& panel, std::size_t s, std::string& plot) {
     const Panel& data = *panel.panel;
     const Series& series = data.series[s];
-    const std::string_view colour = layout_.styles[panel.styles[s]].colour;
-    const Axis& value_axis = data.horizontal ? panel.x_axis : panel.y_axis;
+    const Axis& axis = data.horizontal ? panel.x_axis : panel.y_axis;
     const Range& values = data.horizontal ? panel.x : panel.y;
+    const auto place = [&](double value) { return Fraction(axis, values, value); };
     const double count = static_cast<double>(data.categories.size());
     const double slot = .74 / static_cast<double>(data.series.size());
-    const double zero =
-        value_axis.scale == Scale::kLinear ? Fraction(value_axis, values, 0) : 0.0;
-    std::vector<std::pair<std::size_t, std::pair<double, double>>> numbered;
+    const double zero = axis.scale == Scale::kLinear ? place(0) : 0.0;
+    std::vector<Point> whiskers;
+    std::vector<std::string> shown;
     const std::string block = Open();
     for (std::size_t i = 0; i < series.y.size(); ++i) {
-      const double end = Fraction(value_axis, values, series.y[i]);
+      const double end = place(series.y[i]);
       if (std::isnan(end)) continue;
       const double begin = static_cast<double>(i) + .13 + slot * static_cast<double>(s);
       double a = begin / count;
       double b = (begin + slot * .94) / count;
-      if (data.horizontal) a = 1 - a, b = 1 - b;
-      const double middle = (a + b) / 2;
-      double low = end;
-      double high = end;
+      if (data.horizontal) {  // From top to bottom.
+        a = 1 - a;
+        b = 1 - b;
+      }
+      Point whisker = {(a + b) / 2, end, end, end};
       if (!series.low.empty()) {
-        low = Fraction(value_axis, values, series.low[i]);
-        high = Fraction(value_axis, values, series.high[i]);
+        whisker.low = place(series.low[i]);
+        whisker.high = place(series.high[i]);
       }
       if (data.horizontal) {
-        Add("{:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f}\n", end, middle, zero, end, b, a,
-            low, high);
-        const double past = std::max({end, std::isnan(high) ? end : high, 0.0});
-        if (past <= 1.001) numbered.push_back({i, {past, middle}});
+        std::swap(whisker.x, whisker.y);
+        Add("{:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f}\n", end, whisker.y, zero, end, b, a);
       } else {
-        Add("{:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f}\n", middle, end, a, b, zero, end,
-            low, high);
+        Add("{:.5f} {:.5f} {:.5f} {:.5f} {:.5f} {:.5f}\n", whisker.x, end, a, b, zero, end);
       }
+      whiskers.push_back(whisker);
+      shown.push_back(ShowReal(series.y[i], data.digits));
     }
     script_ += "EOD\n";
-    for (const auto& [i, at] : numbered) {
-      BarValue(panel, at.first, at.second, ShowReal(series.y[i], data.digits));
-    }
     plot += fmt::format(", {} using 1:2:3:4:5:6 with boxxyerror fs solid .9 noborder lc rgb '{}' "
                         "notitle",
-                        block, colour);
-    if (series.low.empty()) return;
-    plot += fmt::format(", {} using 1:2:7:8 with {} lc rgb '{}' lw 1.2 pt 0 ps 0 notitle", block,
-                        data.horizontal ? "xerrorbars" : "yerrorbars", kMutedInk.light);
+                        block, layout_.styles[panel.styles[s]].colour);
+    if (!series.low.empty()) DrawWhiskers(whiskers, data.horizontal, kMutedInk.light, plot);
+    for (std::size_t i = 0; data.horizontal && i < whiskers.size(); ++i) {
+      const double past = std::fmax(std::max(whiskers[i].x, zero), whiskers[i].high);
+      if (past <= 1.001) BarValue(panel, past, whiskers[i].y, shown[i]);
+    }
   }
 
   void BarValue(const PanelLayout& panel, double x, double y, const std::string& text) {
@@ -281,9 +300,24 @@ class Writer {
           Anchor::kLeft, kTickSize, kMutedInk.light, false);
   }
 
+  // The values' own extent, without air: the scale's ends are values that occur.
+  static Range CellRange(const HeatMap& map) {
+    Axis axis = {.min = map.min, .max = map.max};
+    double low = std::numeric_limits<double>::infinity();
+    double high = -low;
+    for (const double value : map.values) {
+      if (!std::isfinite(value)) continue;
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+    if (low < axis.max.value_or(high) && !axis.min) axis.min = low;
+    if (high > axis.min.value_or(low) && !axis.max) axis.max = high;
+    return AxisRange(axis, map.values, false);
+  }
+
   void DrawCells(const PanelLayout& panel, std::string& plot) {
     const HeatMap& map = *panel.panel->heat_map;
-    const Range range = AxisRange({.min = map.min, .max = map.max}, map.values, false);
+    const Range range = CellRange(map);
     const double columns = static_cast<double>(map.columns.size());
     const double rows = static_cast<double>(map.rows.size());
     const double width = (panel.right - panel.left) / columns;
@@ -305,15 +339,38 @@ class Writer {
     script_ += "EOD\n";
     plot += fmt::format(
         ", {} using 1:2:3:4:5:6:7 with boxxyerror fs solid noborder lc rgb variable notitle", block);
+    double widest = 0;
+    for (const auto& [i, colour] : numbered) {
+      widest = std::max(widest, TextWidth(ShowReal(map.values[i], map.digits), 11));
+    }
+    if (height < 14 || widest > width - 4) return HeatKey(panel, range);
     for (const auto& [i, colour] : numbered) {
       const std::string text = ShowReal(map.values[i], map.digits);
-      if (height < 14 || TextWidth(text, 11) > width - 4) continue;
       const auto column = static_cast<double>(i % map.columns.size());
       const auto row = static_cast<double>(map.rows.size() - 1 - i / map.columns.size());
       // Not the ink of the page: the cell's colour is the same by day and night.
       Label(fmt::format("graph {:.6f}, graph {:.6f}", (column + .5) / columns, (row + .5) / rows),
             text, Anchor::kCentre, 11, IsDark(colour) ? "#fdfdfd" : "#101112", false, "front");
     }
+  }
+
+  // What the colours mean, where cells are too small for numbers: above the panel, at the right.
+  void HeatKey(const PanelLayout& panel, const Range& range) {
+    constexpr int kSteps = 30;
+    constexpr double kStep = 3;
+    const int digits = panel.panel->heat_map->digits;
+    const std::string high = ShowReal(range.high, digits);
+    const double y = panel.top - 16;
+    const double end = panel.right - TextWidth(high, kTickSize) - 6;
+    const double begin = end - kSteps * kStep;
+    for (int i = 0; i < kSteps; ++i) {
+      Add("set object rectangle from {} to {} fc rgb {} fs solid noborder\n",
+          ScreenPoint(begin + i * kStep, y + 5), ScreenPoint(begin + (i + 1) * kStep + .2, y - 5),
+          HeatColour((i + .5) / kSteps));
+    }
+    Label(ScreenPoint(begin - 6, y), ShowReal(range.low, digits), Anchor::kRight, kTickSize,
+          kMutedInk.light, false);
+    Label(ScreenPoint(end + 6, y), high, Anchor::kLeft, kTickSize, kMutedInk.light, false);
   }
 
   static constexpr double kPointSize = .65;

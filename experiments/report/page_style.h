@@ -36,7 +36,8 @@ p{margin:0 0 .9rem;max-width:40rem;text-wrap:pretty}
 code,pre{font-family:var(--mono);font-size:.86em;font-variant-ligatures:none}
 code{background:var(--panel);border-radius:4px;padding:.1em .32em}
 figure{margin:1.9rem 0}
-figure svg{display:block;width:100%;height:auto;max-width:760px}
+/* Pictures have an inner margin of 8 of their 760 or 380 units: text stands under text. */
+figure svg{display:block;width:calc(100% + 16px);height:auto;max-width:776px;margin-left:-8px}
 figure .narrow{display:none}
 figcaption{margin-top:.6rem;color:var(--muted);font-size:.92rem;line-height:1.5;max-width:40rem}
 .scroll{overflow-x:auto;margin:1.6rem 0;-webkit-overflow-scrolling:touch}
@@ -45,7 +46,7 @@ outline-offset:3px;border-radius:3px}
 table{border-collapse:collapse;font-size:.9rem;line-height:1.4;font-variant-numeric:tabular-nums}
 caption{text-align:left;font-weight:600;padding:0 0 .6rem;white-space:nowrap}
 th,td{padding:.42rem 0 .42rem 1.6rem;text-align:left;vertical-align:baseline}
-th:first-child,td:first-child{padding-left:0}
+th:first-child,td:first-child{padding-left:0;white-space:nowrap}
 th{font-weight:500;color:var(--muted);white-space:nowrap}
 thead tr{border-bottom:1px solid var(--muted)}
 tbody tr+tr{border-top:1px solid var(--line)}
@@ -66,7 +67,7 @@ footer a{margin-right:1.2rem}
 @media (max-width:640px){body{font-size:16px}header{padding-top:2.5rem}h1{font-size:1.95rem}
 .lead{font-size:1.08rem}section{margin-top:2.25rem;padding-top:2rem}h2{font-size:1.35rem}
 figure.both .wide{display:none}figure.both .narrow{display:block}
-figure.both .narrow svg{max-width:440px}
+figure.both .narrow svg{max-width:456px}
 figure:not(.both) .wide{overflow-x:auto}figure:not(.both) .wide svg{min-width:620px}}
 @media print{:root{color-scheme:light}body{font-size:11pt}section{break-inside:avoid-page}
 nav{display:none}}
