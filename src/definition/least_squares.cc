@@ -1,0 +1,207 @@
+/// Weighted linear least squares, its normal equations carried as statistics and solved at every
+/// read:
+///
+///     A_t = g_t A_{t-1} + w_t k_t k_t^T,   B_t = g_t B_{t-1} + w_t v_t k_t^T
+///     y = B x,   A x = q
+///
+/// The third choice of the recipe is how A x = q is solved: exactly (RLS, mesa-layer, intention),
+/// by conjugate gradients (MesaNet), Chebyshev (Gated KalmaNet) or gradient descent with any
+/// preconditioner (between linear attention and RLS).
+/// Source: Wang, Shi, Fox (2025), Vignettes 1 to 3; mesa 2309.05858, intention 2305.10203,
+/// MesaNet 2506.05233, Gated KalmaNet 2511.21016.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "src/definition/memory.h"
+#include "src/definition/preconditioner.h"
+#include "src/definition/symmetric.h"
+
+namespace ttr::definition {
+namespace {
+
+/// x after some iterations, and whether they reached what was asked of them.
+struct Iterate {
+  Vector x;
+  Status status = Status::kSolved;
+};
+
+/// x <- x + eta P (q - A x), `steps` times from x = 0: gradient descent on the regression, for all
+/// queries at once, since M_n q = B x_n.
+Iterate GradientDescent(const Matrix& a, const Preconditioning& p, const Vector& q,
+                        const Optimizer& optimizer) {
+  Vector x = Vector::Zero(q.size());
+  for (std::int64_t n = 0; n < optimizer.steps; ++n) {
+    x += optimizer.eta * p.Apply(q - a * x);
+  }
+  return {x};
+}
+
+/// Conjugate gradients from x = 0 (Hestenes, Stiefel 1952), preconditioned by P:
+///
+///     alpha = r.z / d.Ad,  x += alpha d,  r -= alpha A d,  z = P r,  d = z + (r.z / old r.z) d
+///
+/// until |r| <= tolerance |q|; never tighter than eps, below which r is rounding.
+Iterate ConjugateGradient(const Matrix& a, const Preconditioning& p, const Vector& q,
+                          const Optimizer& optimizer) {
+  const double asked = optimizer.tolerance;
+  const double goal = std::max(asked, std::numeric_limits<double>::epsilon()) * q.norm();
+  Vector x = Vector::Zero(q.size());
+  Vector r = q;
+  Vector z = p.Apply(r);
+  Vector d = z;
+  double rz = r.dot(z);
+  for (std::int64_t n = 0; n < optimizer.steps && !(r.norm() <= goal); ++n) {
+    const Vector ad = a * d;
+    const double curvature = d.dot(ad);
+    // A is singular along d, and q has a part there: no x solves A x = q.
+    if (curvature <= 0) return {x, Status::kNotConverged};
+    const double alpha = rz / curvature;
+    x += alpha * d;
+    r -= alpha * ad;
+    z = p.Apply(r);
+    const double next = r.dot(z);
+    d = z + (next / rz) * d;
+    rz = next;
+  }
+  // A tolerance of 0 asks for `steps` iterations, whatever they reach.
+  const bool missed = asked > 0 && r.norm() > goal;
+  return {x, missed ? Status::kNotConverged : Status::kSolved};
+}
+
+/// Chebyshev's semi-iteration on an interval that holds the eigenvalues of A:
+///
+///     c = (high + low) / 2,  rho = (high - low) / (high + low),  x_1 = q / c,  w_1 = 2
+///     w_{n+1} = 4 / (4 - rho^2 w_n)
+///     x_{n+1} = w_{n+1} (x_n - x_{n-1} + (q - A x_n) / c) + x_{n-1}
+///
+/// x_1 counts as the first iterate.
+Iterate Chebyshev(const Matrix& a, double low, double high, const Vector& q,
+                  std::int64_t iterates) {
+  Vector before = Vector::Zero(q.size());
+  const double centre = (high + low) / 2;
+  if (centre == 0 || iterates == 0) return {before, Status::kRegularised};  // A = 0
+  const double rho = (high - low) / (high + low);
+  Vector x = q / centre;
+  double weight = 2;
+  for (std::int64_t n = 1; n < iterates; ++n) {
+    weight = 4 / (4 - rho * rho * weight);
+    const Vector next = weight * (x - before + (q - a * x) / centre) + before;
+    before = x;
+    x = next;
+  }
+  return {x};
+}
+
+class LeastSquares : public Memory {
+ public:
+  explicit LeastSquares(const Constants& constants)
+      : optimizer_(constants.recipe.optimizer),
+        ridge_(constants.ridge),
+        // Without decay a fading ridge does not fade: it may be kept apart from the data.
+        fading_(optimizer_.ridge_kind == RidgeKind::kFading &&
+                constants.recipe.weights.decay != Decay::kNone),
+        kept_in_a_(optimizer_.ridge_kind == RidgeKind::kFading),
+        a_(Matrix::Zero(constants.phi_dim, constants.phi_dim)),
+        b_(Matrix::Zero(constants.value_dim, constants.phi_dim)) {
+    // Plain gradient descent follows the gradient of the data alone (batch gradient descent).
+    if (optimizer_.solver == Solver::kGradient &&
+        optimizer_.preconditioner == Preconditioner::kNone) {
+      ridge_.setZero();
+    }
+    if (kept_in_a_) a_.diagonal() = ridge_;
+  }
+
+  /// A_t = g A_{t-1} + w k k^T,  B_t = g B_{t-1} + w v k^T
+  void Write(const Token& token) override {
+    if (token.log_decay.size() > 0) {
+      const double g = std::exp(token.log_decay(0));
+      a_ = Faded(g, a_);
+      b_ = Faded(g, b_);
+    }
+    if (token.importance != 0) {
+      a_ += token.importance * token.k * token.k.transpose();
+      b_ += token.importance * token.v * token.k.transpose();
+    }
+    solver_.reset();
+    preconditioning_.reset();
+  }
+
+  /// y = B x with A x = q.
+  Answer Read(const Vector& q) const override {
+    const Matrix a = Regularised();
+    if (!a.allFinite()) {
+      return {Vector::Constant(b_.rows(), std::numeric_limits<double>::quiet_NaN())};
+    }
+    if (optimizer_.solver == Solver::kExact) {
+      if (!solver_) solver_.emplace(a);
+      return {b_ * solver_->Solve(q), solver_->singular() ? Status::kRegularised : Status::kSolved};
+    }
+    const Iterate iterate = Iterated(a, q);
+    return {b_ * iterate.x, iterate.status};
+  }
+
+  Arrays Save() const override {
+    return {{"state", Array::Transposed(b_)}, {"state.a", Array::Of(a_)}};
+  }
+
+  void Load(const Arrays& state) override {
+    if (const auto b = state.find("state"); b != state.end()) b_ = b->second.transposed();
+    if (const auto a = state.find("state.a"); a != state.end()) a_ = a->second.matrix();
+    solver_.reset();
+    preconditioning_.reset();
+  }
+
+ private:
+  /// A with its ridge: fading, it is in the statistics already; constant, H + diag(ridge);
+  /// relative, H + ridge |H|_F.
+  Matrix Regularised() const {
+    Matrix a = a_;
+    if (!kept_in_a_) a.diagonal() += RidgeNow();
+    return a;
+  }
+
+  Vector RidgeNow() const {
+    return optimizer_.ridge_kind == RidgeKind::kRelative ? Vector(ridge_ * a_.norm()) : ridge_;
+  }
+
+  Iterate Iterated(const Matrix& a, const Vector& q) const {
+    if (optimizer_.solver == Solver::kChebyshev) {
+      // H is positive semi-definite, so the eigenvalues of H + ridge lie between the smallest ridge
+      // and the largest plus |H|_F. A ridge that has faded cannot be told from the data: the lower
+      // end is then the smallest eigenvalue itself.
+      if (fading_) {
+        const Eigen::SelfAdjointEigenSolver<Matrix> eigen(a, Eigen::EigenvaluesOnly);
+        const double low = std::max(0., eigen.eigenvalues().minCoeff());
+        return Chebyshev(a, low, a.norm(), q, optimizer_.steps);
+      }
+      const Vector ridge = RidgeNow();
+      Matrix h = a;
+      h.diagonal() -= ridge;
+      return Chebyshev(a, ridge.minCoeff(), ridge.maxCoeff() + h.norm(), q, optimizer_.steps);
+    }
+    if (!preconditioning_) preconditioning_.emplace(a, optimizer_);
+    return optimizer_.solver == Solver::kConjugateGradient
+               ? ConjugateGradient(a, *preconditioning_, q, optimizer_)
+               : GradientDescent(a, *preconditioning_, q, optimizer_);
+  }
+
+  Optimizer optimizer_;
+  Vector ridge_;
+  bool fading_;     // the ridge decays with the data
+  bool kept_in_a_;  // a_ holds the ridge
+  Matrix a_;
+  Matrix b_;  // B, Dv x Dk
+  // What the reads until the next write share.
+  mutable std::optional<SymmetricSolver> solver_;
+  mutable std::optional<Preconditioning> preconditioning_;
+};
+
+}  // namespace
+
+std::unique_ptr<Memory> MakeLeastSquares(const Constants& constants) {
+  return std::make_unique<LeastSquares>(constants);
+}
+
+}  // namespace ttr::definition

@@ -1,0 +1,106 @@
+#include "src/definition/pairs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace ttr::definition {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+Pairs::Pairs(const Constants& constants)
+    : window_(static_cast<std::size_t>(constants.recipe.weights.window)),
+      weighted_(constants.recipe.weights.decay != Decay::kNone ||
+                constants.recipe.weights.importance != Importance::kNone),
+      key_dim_(constants.phi_dim),
+      value_dim_(constants.value_dim) {}
+
+void Pairs::Append(const Vector& k, const Vector& v, double log_weight) {
+  pairs_.push_back({k, v, log_weight});
+  if (window_ > 0 && pairs_.size() > window_) pairs_.pop_front();
+}
+
+void Pairs::Write(const Token& token) {
+  if (token.log_decay.size() > 0) {
+    const double log_decay = token.log_decay(0);
+    for (Entry& pair : pairs_) {
+      // What is forgotten altogether leaves no NaN behind.
+      pair.log_weight = log_decay == -kInfinity ? -kInfinity : pair.log_weight + log_decay;
+    }
+  }
+  const double log_weight = std::log(token.importance) + token.log_importance;
+  for (Eigen::Index j = 0; j < token.k.cols(); ++j) {
+    Append(token.k.col(j), token.v.col(j), log_weight);
+  }
+}
+
+Arrays Pairs::Save() const {
+  Matrix k(size(), key_dim_);
+  Matrix v(size(), value_dim_);
+  Vector log_weight(size());
+  for (Eigen::Index i = 0; i < size(); ++i) {
+    k.row(i) = this->k(i).transpose();
+    v.row(i) = this->v(i).transpose();
+    log_weight(i) = this->log_weight(i);
+  }
+  Arrays state{{"state.k", Array::Of(k)},
+               {"state.v", Array::Of(v)},
+               {"state.length", Array::Of(static_cast<double>(size()))}};
+  if (weighted_) state["state.log_weight"] = Array::Of(log_weight);
+  return state;
+}
+
+void Pairs::Load(const Arrays& state) {
+  const auto k = state.find("state.k");
+  const auto v = state.find("state.v");
+  if (k == state.end() || v == state.end()) return;
+  const Matrix keys = k->second.matrix();
+  const Matrix values = v->second.matrix();
+  const auto length = state.find("state.length");
+  const auto log_weight = state.find("state.log_weight");
+  const Eigen::Index rows = std::min(keys.rows(), values.rows());
+  const Eigen::Index n = length == state.end()
+                             ? rows
+                             : std::min(rows, static_cast<Eigen::Index>(length->second.scalar()));
+  pairs_.clear();
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const double weight =
+        log_weight == state.end() ? 0 : log_weight->second.values.at(static_cast<std::size_t>(i));
+    Append(keys.row(i).transpose(), values.row(i).transpose(), weight);
+  }
+}
+
+Closeness Weigh(const Pairs& pairs, const Similarity& similarity, double scale, const Vector& q) {
+  Vector logs(pairs.size());
+  double top = -kInfinity;
+  for (Eigen::Index i = 0; i < pairs.size(); ++i) {
+    const double log_weight = pairs.log_weight(i);
+    logs(i) = log_weight == -kInfinity ? -kInfinity
+                                       : LogKernel(similarity, scale, pairs.k(i), q) + log_weight;
+    top = std::max(top, logs(i));  // passes over NaN
+  }
+  Closeness closeness{Vector::Zero(pairs.size())};
+  closeness.hit = similarity.kernel == Kernel::kInverseDistance && top == kInfinity;
+  for (Eigen::Index i = 0; i < pairs.size(); ++i) {
+    if (logs(i) == -kInfinity) continue;
+    closeness.any = true;
+    // Hits share all weight in the proportion of their own.
+    const double log_hit = logs(i) == kInfinity ? pairs.log_weight(i) : -kInfinity;
+    closeness.p(i) = std::exp(closeness.hit && !std::isnan(logs(i)) ? log_hit : logs(i) - top);
+  }
+  if (closeness.any) closeness.p /= closeness.p.sum();
+  return closeness;
+}
+
+Vector WeightedMean(const Pairs& pairs, const Vector& p, Eigen::Index value_dim) {
+  Vector mean = Vector::Zero(value_dim);
+  for (Eigen::Index i = 0; i < pairs.size(); ++i) {
+    if (p(i) != 0) mean += p(i) * pairs.v(i);
+  }
+  return mean;
+}
+
+}  // namespace ttr::definition

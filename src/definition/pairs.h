@@ -1,0 +1,61 @@
+/// The memory of nonparametric layers: the associations themselves, each with its weight.
+#pragma once
+
+#include <deque>
+
+#include "src/definition/memory.h"
+
+namespace ttr::definition {
+
+/// (k_i, v_i, log w_i), i = 1 .. S, oldest first:
+///
+///     w_i = importance_i * prod_{i < j <= t} g_j
+///
+/// Only the latest `window` pairs are kept, if the recipe has a window. A weight of zero stays zero
+/// (log w = -inf), whatever k and v hold.
+class Pairs {
+ public:
+  explicit Pairs(const Constants& constants);
+
+  void Write(const Token& token);
+
+  Eigen::Index size() const { return static_cast<Eigen::Index>(pairs_.size()); }
+  const Vector& k(Eigen::Index i) const { return pairs_[static_cast<std::size_t>(i)].k; }
+  const Vector& v(Eigen::Index i) const { return pairs_[static_cast<std::size_t>(i)].v; }
+  double log_weight(Eigen::Index i) const { return pairs_[static_cast<std::size_t>(i)].log_weight; }
+
+  Arrays Save() const;
+  /// Rows of the tensors beyond `state.length` are padding.
+  void Load(const Arrays& state);
+
+ private:
+  struct Entry {
+    Vector k;
+    Vector v;
+    double log_weight;
+  };
+
+  void Append(const Vector& k, const Vector& v, double log_weight);
+
+  std::deque<Entry> pairs_;
+  std::size_t window_;
+  bool weighted_;
+  Eigen::Index key_dim_;
+  Eigen::Index value_dim_;
+};
+
+/// log s(k, q): of no neighbour -inf, of a hit of the inverse distance +inf.
+double LogKernel(const Similarity& similarity, double scale, const Vector& k, const Vector& q);
+
+/// How much each pair counts for a query.
+struct Closeness {
+  Vector p;          // w_i s(k_i, q) / sum_j w_j s(k_j, q); exactly 0 where a pair has no weight
+  bool any = false;  // false: no pair has weight, p is zero
+  bool hit = false;  // a key at distance 0 has taken all weight (inverse distance)
+};
+Closeness Weigh(const Pairs& pairs, const Similarity& similarity, double scale, const Vector& q);
+
+/// sum_i p_i v_i over the pairs that have weight.
+Vector WeightedMean(const Pairs& pairs, const Vector& p, Eigen::Index value_dim);
+
+}  // namespace ttr::definition
