@@ -40,7 +40,8 @@ namespace ttr::fast_weights {
 
 enum class Write : std::uint8_t { kHebbian, kDelta };
 
-/// Where b_t comes from. With n = |k_t|^2 (after normalise_qk) and s the input `step`:
+/// Where b_t comes from; Hebbian memories take the first two. With n = |k_t|^2 (after normalise_qk)
+/// and s the input `step`:
 enum class Step : std::uint8_t {
   kOne,       ///< 1
   kInput,     ///< s

@@ -1,0 +1,162 @@
+// Which memory is done by whom: sequences, heads and strips of columns become tasks.
+
+#include "src/engines/fast_weights/fast_weights.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "src/engines/fast_weights/kernel.h"
+#include "src/engines/fast_weights/layout.h"
+#include "src/parallel/workers.h"
+#include "ttr/error.h"
+
+namespace ttr::fast_weights {
+namespace {
+
+/// Below this many flops a second thread costs more than it brings (some ten microseconds).
+constexpr double kFlopsWorthThreads = 1e6;
+
+std::size_t BytesOfWorker(const Sizes& sizes) {
+  return sizes.state == DType::kFloat64 ? Scratch<double>(sizes, nullptr).bytes
+                                        : Scratch<float>(sizes, nullptr).bytes;
+}
+
+std::byte* Align(std::byte* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  return memory + (kAlignment - address % kAlignment) % kAlignment;
+}
+
+/// Row of head `head` (of an input with `heads` of them), from token `first` of batch `batch` on.
+Rows RowsOf(const TensorView& view, std::int64_t batch, std::int64_t first, std::int64_t head) {
+  if (!view.defined()) return {};
+  const std::int64_t offset = batch * view.stride(0) + first * view.stride(1) + head * view.stride(2);
+  return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
+          view.dtype(), view.stride(1)};
+}
+
+struct Sequence {
+  std::int64_t batch, first, tokens;
+};
+
+/// The sizes of one call and how it is cut into tasks.
+struct Work {
+  const Options& options;
+  const Call& call;
+  Sizes sizes;
+  std::int64_t sequences, heads, tokens;  // tokens: of all sequences
+  std::int64_t parts = 1;                 // column ranges of one memory
+  std::int64_t part_columns = 0;
+
+  Work(const Options& o, const Call& c) : options(o), call(c) {
+    const TensorView& timed = call.k.defined() ? call.k : call.q;
+    sequences = call.cu_seqlens.empty() ? call.state.size(0)
+                                        : static_cast<std::int64_t>(call.cu_seqlens.size()) - 1;
+    heads = call.state.size(1);
+    sizes.key_dim = call.state.size(2);
+    sizes.value_dim = call.state.size(3);
+    sizes.state = call.state.dtype();
+    if (call.q.defined()) sizes.queries = std::max<std::int64_t>(1, call.q.size(2) / heads);
+    tokens = call.cu_seqlens.empty() ? timed.size(0) * timed.size(1) : timed.size(1);
+    for (std::int64_t n = 0; n < sequences; ++n) {
+      sizes.tokens = std::max(sizes.tokens, SequenceOf(n, timed.size(1)).tokens);
+    }
+    part_columns = sizes.value_dim;
+  }
+
+  Sequence SequenceOf(std::int64_t n, std::int64_t length) const {
+    if (call.cu_seqlens.empty()) return {n, 0, length};
+    const auto i = static_cast<std::size_t>(n);
+    return {0, call.cu_seqlens[i], call.cu_seqlens[i + 1] - call.cu_seqlens[i]};
+  }
+
+  double Flops() const {
+    return 6.0 * static_cast<double>(tokens * heads) * static_cast<double>(sizes.key_dim) *
+           static_cast<double>(sizes.value_dim);
+  }
+
+  /// Value columns are independent: cut them where memories alone do not employ all threads. An
+  /// output norm needs whole rows.
+  void Cut(int threads) {
+    const std::int64_t memories = sequences * heads;
+    if (memories >= threads || options.output_norm != OutputNorm::kNone) return;
+    const std::int64_t width = StripColumns(sizes.state);
+    const std::int64_t strips = (sizes.value_dim + width - 1) / width;
+    const std::int64_t wanted = (threads + memories - 1) / memories;
+    const std::int64_t strips_a_part = (strips + wanted - 1) / wanted;
+    part_columns = strips_a_part * width;
+    parts = (strips + strips_a_part - 1) / strips_a_part;
+  }
+
+  /// Task number `item`, of sequences x heads x parts.
+  Memory MemoryOf(std::int64_t item) const {
+    const std::int64_t part = item % parts;
+    const std::int64_t h = item / parts % heads;
+    const std::int64_t n = item / parts / heads;
+    const TensorView& timed = call.k.defined() ? call.k : call.q;
+    const Sequence sequence = SequenceOf(n, timed.size(1));
+    auto rows = [&](const TensorView& view, std::int64_t head) {
+      return RowsOf(view, sequence.batch, sequence.first, head);
+    };
+    Memory m;
+    if (call.k.defined()) {
+      m.k = rows(call.k, h * call.k.size(2) / heads);
+      m.v = rows(call.v, h * call.v.size(2) / heads);
+      m.log_decay = rows(call.log_decay, h);
+      m.step = rows(call.step, h);
+      if (!call.decay_factors.empty()) m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
+    }
+    if (call.q.defined()) {
+      m.q = rows(call.q, sizes.queries > 1 ? h * sizes.queries : h * call.q.size(2) / heads);
+      m.y = rows(call.y, h * sizes.queries);
+      m.q_head_stride = call.q.stride(2);
+      m.y_head_stride = call.y.stride(2);
+    }
+    m.state = call.state.as<std::byte>() +
+              (n * call.state.stride(0) + h * call.state.stride(1)) *
+                  static_cast<std::int64_t>(SizeOf(sizes.state));
+    m.state_stride = call.state.stride(2);
+    m.tokens = sequence.tokens;
+    m.key_dim = sizes.key_dim;
+    m.value_dim = sizes.value_dim;
+    m.queries = sizes.queries;
+    m.first_column = part * part_columns;
+    m.end_column = std::min(sizes.value_dim, m.first_column + part_columns);
+    return m;
+  }
+};
+
+}  // namespace
+
+std::size_t ScratchBytes(const Sizes& sizes, int threads) {
+  return static_cast<std::size_t>(threads) * BytesOfWorker(sizes) + kAlignment;
+}
+
+void Forward(const Options& options, const Call& call, Executor& executor,
+             std::span<std::byte> scratch) {
+  Work work(options, call);
+  if (work.tokens == 0 || work.heads == 0) return;
+  const int threads = work.Flops() < kFlopsWorthThreads ? 1 : executor.threads();
+  work.Cut(threads);
+  const std::int64_t items = work.sequences * work.heads * work.parts;
+  const int workers = static_cast<int>(std::min<std::int64_t>(threads, items));
+
+  const std::size_t needed = ScratchBytes(work.sizes, workers);
+  std::unique_ptr<std::byte[]> owned;
+  if (scratch.empty()) {
+    owned.reset(new std::byte[needed]);
+    scratch = {owned.get(), needed};
+  } else if (scratch.size() < needed) {
+    throw Error("fast_weights", "scratch", "at least " + std::to_string(needed) + " bytes",
+                std::to_string(scratch.size()));
+  }
+  std::byte* const start = Align(scratch.data());
+  const std::size_t bytes = BytesOfWorker(work.sizes);
+  RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
+    RunMemory(work.sizes.state, options, work.MemoryOf(item), work.sizes,
+              start + static_cast<std::size_t>(worker) * bytes);
+  });
+}
+
+}  // namespace ttr::fast_weights

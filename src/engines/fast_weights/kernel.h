@@ -1,0 +1,19 @@
+/// The compiled kernels behind run-time dispatch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/engines/fast_weights/layout.h"
+
+namespace ttr::fast_weights {
+
+/// One memory through one sequence, on the chosen target; `scratch` is 64-byte aligned and holds
+/// Scratch<T>::bytes. `dtype` is the state's.
+void RunMemory(DType dtype, const Options& options, const Memory& memory, const Sizes& sizes,
+               std::byte* scratch);
+
+/// Value columns of a strip on the chosen target.
+std::int64_t StripColumns(DType dtype);
+
+}  // namespace ttr::fast_weights

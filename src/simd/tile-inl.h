@@ -1,0 +1,112 @@
+// Register tiles: small products and triangular solves on R rows x NV vectors held in registers.
+// Compiled once for every target (included by kernel files after hwy/foreach_target.h).
+
+#if defined(TTR_SIMD_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_SIMD_TILE_INL_H_
+#undef TTR_SIMD_TILE_INL_H_
+#else
+#define TTR_SIMD_TILE_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/highway.h"
+
+// Tiles are arrays of vectors, which become registers only where every loop over them is unrolled.
+#ifndef TTR_UNROLL
+#ifdef __clang__
+#define TTR_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define TTR_UNROLL _Pragma("GCC unroll 16")
+#endif
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::simd {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Rows of a tile that is two vectors wide: its accumulators, two vectors of the right factor and a
+/// broadcast of the left one fit the registers (32, or 16 before AVX-512).
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+inline constexpr int kTileRows = 8;
+#else
+inline constexpr int kTileRows = 4;
+#endif
+
+template <class D, int R, int NV>
+using Tile = hn::Vec<D>[R][NV];
+
+template <class D, int R, int NV>
+HWY_INLINE void SetZero(D d, Tile<D, R, NV>& tile) {
+  TTR_UNROLL
+  for (int r = 0; r < R; ++r) {
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) tile[r][v] = hn::Zero(d);
+  }
+}
+
+/// tile[r] += sum_s a[r A_ROW + s A_STEP] b[s b_step ...], s < count. `b` is aligned.
+template <std::size_t A_ROW, std::size_t A_STEP, class D, int R, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void MulAddRows(D d, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b,
+                           std::size_t b_step, std::int64_t count, Tile<D, R, NV>& tile) {
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::int64_t s = 0; s < count; ++s) {
+    hn::Vec<D> right[NV];
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) right[v] = hn::Load(d, b + v * lanes);
+    TTR_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const hn::Vec<D> left = hn::Set(d, a[r * A_ROW]);
+      TTR_UNROLL
+      for (int v = 0; v < NV; ++v) tile[r][v] = hn::MulAdd(left, right[v], tile[r][v]);
+    }
+    a += A_STEP;
+    b += b_step;
+  }
+}
+
+/// Forward substitution in the tile: tile[r] += sum_{j < r} lower[r ROW + j] tile[j], rows in order.
+/// Column by column, so that no row waits for a chain of its own. Row r reads rows j < r only: what
+/// is not finite in a later row stays there.
+template <std::size_t ROW, class D, int R, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void SolveUnitLower(D d, const T* HWY_RESTRICT lower, Tile<D, R, NV>& tile) {
+  TTR_UNROLL
+  for (int j = 0; j < R - 1; ++j) {
+    TTR_UNROLL
+    for (int r = 1; r < R; ++r) {
+      if (r <= j) continue;
+      const hn::Vec<D> left = hn::Set(d, lower[r * ROW + j]);
+      TTR_UNROLL
+      for (int v = 0; v < NV; ++v) tile[r][v] = hn::MulAdd(left, tile[j][v], tile[r][v]);
+    }
+  }
+}
+
+/// tile[r] += sum_{j < r} lower[r ROW + j] b[j b_step ...]: the same triangle, of another matrix.
+template <std::size_t ROW, class D, int R, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void MulAddStrictLower(D d, const T* HWY_RESTRICT lower, const T* HWY_RESTRICT b,
+                                  std::size_t b_step, Tile<D, R, NV>& tile) {
+  const std::size_t lanes = hn::Lanes(d);
+  TTR_UNROLL
+  for (int j = 0; j < R - 1; ++j) {
+    hn::Vec<D> right[NV];
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) right[v] = hn::Load(d, b + j * b_step + v * lanes);
+    TTR_UNROLL
+    for (int r = 1; r < R; ++r) {
+      if (r <= j) continue;
+      const hn::Vec<D> left = hn::Set(d, lower[r * ROW + j]);
+      TTR_UNROLL
+      for (int v = 0; v < NV; ++v) tile[r][v] = hn::MulAdd(left, right[v], tile[r][v]);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::simd
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_SIMD_TILE_INL_H_

@@ -1,0 +1,85 @@
+// Rows into columns, in registers. Compiled once for every target.
+
+#if defined(TTR_SIMD_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_SIMD_TRANSPOSE_INL_H_
+#undef TTR_SIMD_TRANSPOSE_INL_H_
+#else
+#define TTR_SIMD_TRANSPOSE_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::simd {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR
+
+/// A vector whose 16-byte blocks are rows[0], rows[step], rows[2 step], ... at `column`.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* const* rows, std::size_t step, std::int64_t column) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(T) == 16) {
+    return hn::LoadU(d, rows[0] + column);
+  } else {
+    const hn::Half<D> half;
+    const std::size_t blocks = hn::MaxLanes(D()) * sizeof(T) / 32;
+    return hn::Combine(d, LoadBlocks(half, rows + blocks * step, step, column),
+                       LoadBlocks(half, rows, step, column));
+  }
+}
+
+/// out[(column + m) COUNT + lane] for m < 4 (float) or 2 (double) and one vector of rows.
+template <std::size_t COUNT, class D>
+HWY_INLINE void TransposeBlocks(D d, const float* const* rows, std::int64_t column, float* out) {
+  const hn::RepartitionToWide<D> wide;
+  const auto x0 = LoadBlocks(d, rows, 4, column);
+  const auto x1 = LoadBlocks(d, rows + 1, 4, column);
+  const auto x2 = LoadBlocks(d, rows + 2, 4, column);
+  const auto x3 = LoadBlocks(d, rows + 3, 4, column);
+  const auto a = hn::BitCast(wide, hn::InterleaveLower(d, x0, x1));
+  const auto b = hn::BitCast(wide, hn::InterleaveLower(d, x2, x3));
+  const auto e = hn::BitCast(wide, hn::InterleaveUpper(d, x0, x1));
+  const auto f = hn::BitCast(wide, hn::InterleaveUpper(d, x2, x3));
+  hn::Store(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), d, out);
+  hn::Store(hn::BitCast(d, hn::InterleaveUpper(wide, a, b)), d, out + COUNT);
+  hn::Store(hn::BitCast(d, hn::InterleaveLower(wide, e, f)), d, out + 2 * COUNT);
+  hn::Store(hn::BitCast(d, hn::InterleaveUpper(wide, e, f)), d, out + 3 * COUNT);
+}
+
+template <std::size_t COUNT, class D>
+HWY_INLINE void TransposeBlocks(D d, const double* const* rows, std::int64_t column, double* out) {
+  const auto x0 = LoadBlocks(d, rows, 2, column);
+  const auto x1 = LoadBlocks(d, rows + 1, 2, column);
+  hn::Store(hn::InterleaveLower(d, x0, x1), d, out);
+  hn::Store(hn::InterleaveUpper(d, x0, x1), d, out + COUNT);
+}
+
+#endif  // HWY_TARGET != HWY_SCALAR
+
+/// out[c COUNT + r] = rows[r][c], c < columns. `out` is aligned; COUNT is a multiple of a vector.
+template <std::size_t COUNT, class T>
+HWY_INLINE void Transpose(const T* const* rows, std::int64_t columns, T* HWY_RESTRICT out) {
+  std::int64_t c = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kBlock = 16 / sizeof(T);
+  for (; c + kBlock <= columns; c += kBlock) {
+    for (std::size_t r = 0; r < COUNT; r += hn::Lanes(d)) {
+      TransposeBlocks<COUNT>(d, rows + r, c, out + c * COUNT + r);
+    }
+  }
+#endif
+  for (; c < columns; ++c) {
+    for (std::size_t r = 0; r < COUNT; ++r) out[c * COUNT + r] = rows[r][c];
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::simd
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_SIMD_TRANSPOSE_INL_H_
