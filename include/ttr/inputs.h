@@ -99,6 +99,13 @@ class State {
     Tensor owned;  ///< empty where the caller's memory is bound
   };
 
+  State() = default;
+  /// Copies what the state owns; bound memory stays shared.
+  State(const State& other);
+  State& operator=(const State& other);
+  State(State&&) = default;
+  State& operator=(State&&) = default;
+
   /// Puts or replaces a tensor that this state owns.
   void Set(std::string_view name, Tensor tensor);
   /// Puts or replaces memory of the caller's, which is then updated in place.

@@ -18,7 +18,6 @@ Family FamilyOf(const Recipe& recipe) {
   }
   if (optimizer.solver == Solver::kSgd) return Family::kSgd;
   const bool one_plain_step = optimizer.solver == Solver::kGradient && optimizer.steps == 1 &&
-                              optimizer.eta == 1 &&
                               optimizer.preconditioner == Preconditioner::kNone;
   return one_plain_step ? Family::kHebbian : Family::kLeastSquares;
 }

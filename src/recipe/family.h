@@ -8,7 +8,7 @@
 namespace ttr {
 
 enum class Family : std::uint8_t {
-  kHebbian,           ///< linear, one full gradient step of size 1: writes without reading
+  kHebbian,           ///< linear, one full gradient step (of size eta): writes without reading
   kGatedVector,       ///< constant without similarity: h_t = g (.) h_{t-1} + v
   kSgd,               ///< linear, one pair at a time
   kLeastSquares,      ///< linear, A x = q solved by any other means

@@ -1,0 +1,227 @@
+// Presence, shapes and dtypes of inputs, and the sizes that follow from them.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+
+#include "src/recipe/axes.h"
+#include "src/recipe/family.h"
+#include "ttr/error.h"
+#include "ttr/inputs.h"
+
+namespace ttr {
+namespace {
+
+bool IsPerToken(const InputSpec& spec) {
+  const Axis second = spec.shapes[0].size() > 1 ? spec.shapes[0][1] : spec.shapes[0][0];
+  return second == Axis::kTokens || second == Axis::kRows;
+}
+
+/// One call of CheckInputs.
+class Checker {
+ public:
+  Checker(std::string_view op, const Recipe& recipe, const Inputs& inputs, Needs needs)
+      : op_(op), recipe_(recipe), inputs_(inputs), needs_(needs), specs_(InputSpecs(recipe)) {
+    steps_ = recipe.optimizer.solver == Solver::kSgd ? recipe.optimizer.steps : 1;
+    sizes_.Set(Axis::kOne, 1);
+    sizes_.Set(Axis::kMiniBatch, recipe.optimizer.mini_batch);
+  }
+
+  Dims Check(const State* state) {
+    CheckPresence();
+    for (const InputField& field : InputFields()) {
+      const InputSpec* spec = Find(field.name);
+      if (spec != nullptr && (inputs_.*field.view).defined()) CheckOne(*spec);
+    }
+    if (needs_ == Needs::kRead && state != nullptr) TakeSizesOf(*state);
+    Dims dims = Derive();
+    CheckHeads(dims);
+    CheckRest(dims);
+    if (inputs_.cu_seqlens.defined()) CheckSequences(dims);
+    return dims;
+  }
+
+ private:
+  const InputSpec* Find(std::string_view name) const {
+    for (const InputSpec& spec : specs_) {
+      if (spec.name == name) return &spec;
+    }
+    return nullptr;
+  }
+
+  bool IsNeeded(const InputSpec& spec) const {
+    if (!spec.required) return false;
+    switch (needs_) {
+      case Needs::kBoth: return true;
+      case Needs::kWrite: return spec.name != "q" && spec.name != "bonus";
+      case Needs::kRead:
+        return !IsPerToken(spec) ? spec.name != "bonus" && spec.name != "a" : spec.name == "q";
+    }
+    return true;
+  }
+
+  void CheckPresence() const {
+    for (const InputField& field : InputFields()) {
+      const TensorView& view = inputs_.*field.view;
+      const InputSpec* spec = Find(field.name);
+      if (spec == nullptr) {
+        if (view.defined()) {
+          throw Error(op_, field.name, "absent, for " + ToString(recipe_) + " does not take it",
+                      ShapeText(view.shape()));
+        }
+        continue;
+      }
+      if (!view.defined() && IsNeeded(*spec)) {
+        throw Error(op_, field.name, AxesText(spec->shapes[0]), "absent");
+      }
+      const bool unread = needs_ == Needs::kRead && field.name != "q" &&
+                          field.name != "cu_seqlens" && IsPerToken(*spec);
+      if (view.defined() && unread) {
+        throw Error(op_, field.name, "absent where nothing is written", ShapeText(view.shape()));
+      }
+    }
+  }
+
+  [[noreturn]] void FailShape(const InputSpec& spec, const TensorView& view) const {
+    std::string required;
+    for (const std::vector<Axis>& axes : spec.shapes) {
+      if (!required.empty()) required += " or ";
+      required += AxesText(axes) + " = " + sizes_.Text(axes, view.shape());
+    }
+    throw Error(op_, spec.name, required, ShapeText(view.shape()));
+  }
+
+  void CheckOne(const InputSpec& spec) {
+    const TensorView& view = inputs_.*spec.view;
+    const bool is_integer = spec.name == "cu_seqlens";
+    if (is_integer ? view.dtype() != DType::kInt64 : !IsFloating(view.dtype())) {
+      throw Error(op_, spec.name, is_integer ? "int64" : "float32, float64 or bfloat16",
+                  Name(view.dtype()));
+    }
+    const auto axes = std::find_if(
+        spec.shapes.begin(), spec.shapes.end(),
+        [&](const std::vector<Axis>& a) { return static_cast<int>(a.size()) == view.rank(); });
+    if (axes == spec.shapes.end()) FailShape(spec, view);
+    for (int i = 0; i < view.rank(); ++i) {
+      if (!Bind((*axes)[static_cast<std::size_t>(i)], view.size(i))) FailShape(spec, view);
+    }
+    const int last = view.rank() - 1;
+    if (view.size(last) > 1 && view.stride(last) != 1) {
+      throw Error(op_, spec.name, "contiguous in its last axis",
+                  "of stride " + std::to_string(view.stride(last)));
+    }
+    if (view.data() == nullptr && view.shape().elements() > 0) {
+      throw Error(op_, spec.name, "memory", "null");
+    }
+  }
+
+  // A size of an axis is what the first input says; it may then not change.
+  bool Bind(Axis axis, std::int64_t size) {
+    if (axis == Axis::kRows) {
+      if (size % steps_ != 0) return false;
+      return Bind(Axis::kTokens, size / steps_) && sizes_.Bind(axis, size);
+    }
+    const bool may_be_empty =
+        axis == Axis::kBatch || axis == Axis::kTokens || axis == Axis::kSequencesPlus1;
+    if (size < (may_be_empty ? 0 : 1)) return false;
+    if (axis == Axis::kTokens) sizes_.Set(Axis::kRows, size * steps_);
+    return sizes_.Bind(axis, size);
+  }
+
+  // Reading has neither values nor gates: their sizes are those of the memory.
+  void TakeSizesOf(const State& state) {
+    for (const StateSpec& spec : StateSpecs(recipe_)) {
+      const TensorView view = state.Get(spec.name);
+      if (!view.defined() || view.rank() != static_cast<int>(spec.shape.size())) continue;
+      for (int i = 0; i < view.rank(); ++i) {
+        const Axis axis = spec.shape[static_cast<std::size_t>(i)];
+        const bool lacking = axis == Axis::kHeads || axis == Axis::kValueDim;
+        if (lacking && !sizes_.Known(axis)) sizes_.Set(axis, view.size(i));
+      }
+    }
+  }
+
+  Dims Derive() const {
+    Dims dims;
+    dims.batch = sizes_.Or(Axis::kBatch, 1);
+    dims.tokens = sizes_.Or(Axis::kTokens, 0);
+    const std::int64_t key_heads = sizes_.Or(Axis::kKeyHeads, 1);
+    const std::int64_t value_heads = sizes_.Or(Axis::kValueHeads, 1);
+    std::int64_t heads = std::max(key_heads, value_heads);
+    if (needs_ == Needs::kRead) heads = sizes_.Or(Axis::kQueryHeads, 1);
+    dims.heads = sizes_.Or(Axis::kHeads, heads);
+    dims.key_heads = sizes_.Or(Axis::kKeyHeads, dims.heads);
+    dims.value_heads = sizes_.Or(Axis::kValueHeads, dims.heads);
+    dims.query_heads = sizes_.Or(Axis::kQueryHeads, dims.heads);
+    dims.value_dim = sizes_.Or(Axis::kValueDim, 1);
+    const bool keyless = FamilyOf(recipe_) == Family::kGatedVector;
+    dims.key_dim = keyless ? dims.value_dim : sizes_.Or(Axis::kKeyDim, 1);
+    dims.features = sizes_.Or(Axis::kFeatures, 0);
+    const bool hidden = FamilyOf(recipe_) == Family::kNetwork && recipe_.function.depth > 1;
+    dims.hidden = hidden ? recipe_.function.expansion * dims.key_dim : 0;
+    const std::int64_t bounds = sizes_.Or(Axis::kSequencesPlus1, 1);
+    dims.sequences = bounds - 1;
+    return dims;
+  }
+
+  void CheckHeads(const Dims& dims) const {
+    const auto fail = [&](std::string_view name, std::string_view must, std::int64_t given) {
+      throw Error(op_, std::string(name) + " heads",
+                  std::string(must) + " H = " + std::to_string(dims.heads), std::to_string(given));
+    };
+    if (dims.heads % dims.key_heads != 0) fail("k", "a divisor of", dims.key_heads);
+    if (dims.heads % dims.value_heads != 0) fail("v", "a divisor of", dims.value_heads);
+    if (dims.heads % dims.query_heads != 0 && dims.query_heads % dims.heads != 0) {
+      fail("q", "a divisor or a multiple of", dims.query_heads);
+    }
+  }
+
+  void CheckRest(const Dims& dims) const {
+    const bool adds_input = FamilyOf(recipe_) == Family::kNetwork && recipe_.function.residual;
+    if (adds_input && needs_ != Needs::kRead && dims.value_dim != dims.key_dim) {
+      throw Error(op_, "v", "as long as k under residual: true, Dv = Dk = " +
+                                std::to_string(dims.key_dim),
+                  "Dv = " + std::to_string(dims.value_dim));
+    }
+  }
+
+  void CheckSequences(const Dims& dims) const {
+    const TensorView& bounds = inputs_.cu_seqlens;
+    if (bounds.size(0) < 2) {
+      throw Error(op_, "cu_seqlens", "[N+1] with N >= 1", ShapeText(bounds.shape()));
+    }
+    if (dims.batch != 1) {
+      throw Error(op_, "B", "1 beside cu_seqlens", std::to_string(dims.batch));
+    }
+    const std::int64_t stride = bounds.stride(0);
+    const auto* values = bounds.as<const std::int64_t>();
+    std::int64_t before = 0;
+    for (std::int64_t i = 0; i < bounds.size(0); ++i) {
+      const std::int64_t value = values[i * stride];
+      const bool last = i + 1 == bounds.size(0);
+      if ((i == 0 && value != 0) || value < before || (last && value != dims.tokens)) {
+        throw Error(op_, "cu_seqlens",
+                    "from 0 to T = " + std::to_string(dims.tokens) + " without falling",
+                    std::to_string(value) + " at " + std::to_string(i));
+      }
+      before = value;
+    }
+  }
+
+  std::string_view op_;
+  const Recipe& recipe_;
+  const Inputs& inputs_;
+  Needs needs_;
+  std::vector<InputSpec> specs_;
+  std::int64_t steps_ = 1;
+  AxisSizes sizes_;
+};
+
+}  // namespace
+
+Dims CheckInputs(std::string_view op, const Recipe& recipe, const Inputs& inputs, Needs needs,
+                 const State* state) {
+  return Checker(op, recipe, inputs, needs).Check(state);
+}
+
+}  // namespace ttr

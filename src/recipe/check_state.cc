@@ -1,0 +1,112 @@
+// Names, shapes and dtypes of a given state, and the counts in it.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "src/recipe/axes.h"
+#include "src/recipe/family.h"
+#include "ttr/error.h"
+#include "ttr/inputs.h"
+
+namespace ttr {
+namespace {
+
+// Names that the state of a recipe may have, for the error about another one.
+std::string NamesOf(const std::vector<StateSpec>& specs) {
+  std::string names;
+  for (const StateSpec& spec : specs) names += (names.empty() ? "" : ", ") + spec.name;
+  return names.empty() ? "empty (nothing is carried)" : "one of " + names;
+}
+
+AxisSizes SizesOf(const Recipe& recipe, const Dims& dims) {
+  AxisSizes sizes;
+  sizes.Set(Axis::kStates, dims.states());
+  sizes.Set(Axis::kHeads, dims.heads);
+  sizes.Set(Axis::kPhiDim, PhiDim(recipe, dims));
+  sizes.Set(Axis::kKeyDim, dims.key_dim);
+  sizes.Set(Axis::kValueDim, dims.value_dim);
+  sizes.Set(Axis::kHidden, dims.hidden);
+  return sizes;
+}
+
+// `state.w1`, `state.b1`, ...: parameters, which every sequence may share.
+bool IsStartWeight(const Recipe& recipe, std::string_view name) {
+  return FamilyOf(recipe) == Family::kNetwork &&
+         (name.starts_with("state.w") || name.starts_with("state.b"));
+}
+
+void CheckEntry(std::string_view op, const StateSpec& spec, const TensorView& view, bool may_share,
+                AxisSizes& sizes) {
+  if (view.dtype() != DType::kFloat32 && view.dtype() != DType::kFloat64) {
+    throw Error(op, spec.name, "float32 or float64", Name(view.dtype()));
+  }
+  std::span<const Axis> axes = spec.shape;
+  const int rank = static_cast<int>(axes.size());
+  if (may_share && view.rank() == rank - 1) axes = axes.subspan(1);
+  bool fits = view.rank() == static_cast<int>(axes.size());
+  for (int i = 0; fits && i < view.rank(); ++i) {
+    fits = view.size(i) >= 0 && sizes.Bind(axes[static_cast<std::size_t>(i)], view.size(i));
+  }
+  if (!fits) {
+    throw Error(op, spec.name, AxesText(axes) + " = " + sizes.Text(axes, view.shape()),
+                ShapeText(view.shape()));
+  }
+  const int last = view.rank() - 1;
+  if (view.size(last) > 1 && view.stride(last) != 1) {
+    throw Error(op, spec.name, "contiguous in its last axis",
+                "of stride " + std::to_string(view.stride(last)));
+  }
+  if (view.data() == nullptr && view.shape().elements() > 0) {
+    throw Error(op, spec.name, "memory", "null");
+  }
+}
+
+// A tensor [N, H] of whole numbers in 0 .. most: they say how much of other memory is read.
+void CheckCounts(std::string_view op, std::string_view name, const TensorView& counts,
+                 std::int64_t most) {
+  for (std::int64_t n = 0; n < counts.size(0); ++n) {
+    for (std::int64_t h = 0; h < counts.size(1); ++h) {
+      const double count = counts.At({n, h});
+      if (count >= 0 && count <= static_cast<double>(most) && count == std::floor(count)) continue;
+      throw Error(op, name, "a whole number from 0 to " + std::to_string(most),
+                  std::to_string(count) + " at [" + std::to_string(n) + "," + std::to_string(h) +
+                      "]");
+    }
+  }
+}
+
+}  // namespace
+
+void CheckState(std::string_view op, const Recipe& recipe, const Dims& dims, const State& state) {
+  const std::vector<StateSpec> specs = StateSpecs(recipe);
+  AxisSizes sizes = SizesOf(recipe, dims);
+  for (const State::Entry& entry : state.entries()) {
+    const auto spec = std::find_if(specs.begin(), specs.end(), [&](const StateSpec& candidate) {
+      return candidate.name == entry.name;
+    });
+    if (spec == specs.end()) throw Error(op, "state", NamesOf(specs), "'" + entry.name + "'");
+    if (!entry.view.defined()) throw Error(op, entry.name, "a tensor", "absent");
+    CheckEntry(op, *spec, entry.view, IsStartWeight(recipe, entry.name), sizes);
+  }
+
+  const bool has_keys = state.Get("state.k").defined();
+  if (KeepsPairs(recipe)) {
+    for (const StateSpec& spec : specs) {
+      const bool given = state.Get(spec.name).defined();
+      if (given && !has_keys) throw Error(op, "state.k", "given with " + spec.name, "absent");
+    }
+    if (has_keys && !state.Get("state.v").defined()) {
+      throw Error(op, "state.v", "given with state.k", "absent");
+    }
+  }
+  if (const TensorView length = state.Get("state.length"); length.defined()) {
+    CheckCounts(op, "state.length", length, sizes.Or(Axis::kPairs, 0));
+  }
+  if (const TensorView position = state.Get("state.position"); position.defined()) {
+    const bool network = FamilyOf(recipe) == Family::kNetwork;
+    CheckCounts(op, "state.position", position,
+                network ? recipe.optimizer.mini_batch : std::int64_t{1} << 53);
+  }
+}
+
+}  // namespace ttr

@@ -1,0 +1,278 @@
+// Pairs of choices that contradict each other, with the reason and what mends them.
+#include "src/recipe/rules.h"
+
+#include "src/recipe/family.h"
+
+namespace ttr {
+namespace {
+
+using R = const Recipe&;
+
+bool IsFunction(R r, FunctionClass kind) { return r.function.kind == kind; }
+bool IsSolver(R r, Solver solver) { return r.optimizer.solver == solver; }
+bool IsFamily(R r, Family family) { return FamilyOf(r) == family; }
+bool IsDecay(R r, Decay decay) { return r.weights.decay == decay; }
+bool IsImportance(R r, Importance importance) { return r.weights.importance == importance; }
+bool HasPreconditioner(R r) { return r.optimizer.preconditioner != Preconditioner::kNone; }
+bool HasOwnErasure(R r) { return r.optimizer.erase != Erase::kKey; }
+bool IsFadedKey(R r) {
+  return IsImportance(r, Importance::kComplement) || IsImportance(r, Importance::kRootComplement);
+}
+// Is phi(k) as long as k, channel by channel?
+bool KeepsChannels(R r) {
+  return KeepsKeyDim(r.function.features) && !IsFunction(r, FunctionClass::kAffine);
+}
+bool IsCompact(Kernel kernel) {
+  return kernel == Kernel::kEpanechnikov || kernel == Kernel::kBiweight ||
+         kernel == Kernel::kTriweight;
+}
+
+void NoDecay(Recipe& r) {
+  r.weights.decay = Decay::kNone;
+  r.weights.decay_factor = 1;
+  r.weights.phase = false;
+}
+void ScalarDecay(Recipe& r) {
+  NoDecay(r);
+  r.weights.decay = Decay::kScalar;
+}
+void ChannelDecay(Recipe& r) {
+  NoDecay(r);
+  r.weights.decay = Decay::kChannel;
+}
+void NoPhase(Recipe& r) { r.weights.phase = false; }
+void NoImportance(Recipe& r) { r.weights.importance = Importance::kNone; }
+void NoNormaliser(Recipe& r) { r.reading.normalise_sum = NormaliseSum::kNone; }
+void NoPreconditioner(Recipe& r) { r.optimizer.preconditioner = Preconditioner::kNone; }
+void NoBonus(Recipe& r) { r.reading.bonus = false; }
+void NoMomentum(Recipe& r) { r.optimizer.momentum = false; }
+void NoWeightDecay(Recipe& r) { r.optimizer.weight_decay = WeightDecay::kNone; }
+void OneStep(Recipe& r) { r.optimizer.steps = 1; }
+void StepInput(Recipe& r) { r.optimizer.step = StepRule::kInput; }
+void Exact(Recipe& r) { r.optimizer.solver = Solver::kExact; }
+void Gradient(Recipe& r) { r.optimizer.solver = Solver::kGradient; }
+void Causal(Recipe& r) { r.reading.causal = true; }
+void Exponential(Recipe& r) { r.similarity.kernel = Kernel::kExponential; }
+void PlainKeys(Recipe& r) {
+  r.function.features = FeatureMap::kNone;
+  if (r.function.kind == FunctionClass::kAffine) r.function.kind = FunctionClass::kLinear;
+}
+
+constexpr Rule kRules[] = {
+    // The function class, its kernel and its optimizer.
+    {[](R r) {
+       return (IsFunction(r, FunctionClass::kLinear) || IsFunction(r, FunctionClass::kAffine)) &&
+              r.similarity.kernel != Kernel::kNone;
+     },
+     "one linear map serves all queries, so no similarity to one of them can weigh its pairs; "
+     "around every query it is a polynomial of degree 1",
+     [](Recipe& r) {
+       r.function = {.kind = FunctionClass::kPolynomial};
+       r.optimizer.solver = Solver::kExact;
+     }},
+    {[](R r) {
+       return IsFunction(r, FunctionClass::kPolynomial) && r.similarity.kernel == Kernel::kNone;
+     },
+     "a polynomial around the query needs a similarity that says what is near", Exponential},
+    {[](R r) {
+       return IsFunction(r, FunctionClass::kKernel) && r.similarity.kernel == Kernel::kNone;
+     },
+     "the function class kernel needs a kernel", Exponential},
+    {[](R r) {
+       return IsFunction(r, FunctionClass::kKernel) &&
+              r.similarity.kernel == Kernel::kInverseDistance;
+     },
+     "the inverse distance is infinite at a hit, so it spans no space of functions", Exponential},
+    {[](R r) { return IsFamily(r, Family::kKernelRegression) && IsCompact(r.similarity.kernel); },
+     "a compact kernel is not positive definite, so there is no regression in its space; it can "
+     "weigh pairs around the query",
+     [](Recipe& r) { r.function = {.kind = FunctionClass::kConstant}; }},
+    {[](R r) { return HasBandwidth(r.similarity.kernel) && r.similarity.bandwidth <= 0; },
+     "this kernel needs a bandwidth > 0", [](Recipe& r) { r.similarity.bandwidth = 1; }},
+    {[](R r) { return IsFunction(r, FunctionClass::kNetwork) && !IsSolver(r, Solver::kSgd); },
+     "a network is trained by sgd", [](Recipe& r) { r.optimizer.solver = Solver::kSgd; }},
+    {[](R r) { return IsFunction(r, FunctionClass::kPolynomial) && !IsSolver(r, Solver::kExact); },
+     "a local polynomial is solved exactly", Exact},
+    {[](R r) {
+       return IsFunction(r, FunctionClass::kConstant) && r.similarity.kernel != Kernel::kNone &&
+              !IsSolver(r, Solver::kExact);
+     },
+     "a weighted mean is solved exactly", Exact},
+    {[](R r) { return IsFamily(r, Family::kGatedVector) && !IsSolver(r, Solver::kGradient); },
+     "a constant without similarity is one vector, written by one gradient step", Gradient},
+    {[](R r) {
+       return IsFunction(r, FunctionClass::kKernel) && !IsSolver(r, Solver::kExact) &&
+              !IsSolver(r, Solver::kGradient);
+     },
+     "a regression in a kernel's space is solved exactly, or by one gradient step", Exact},
+    {[](R r) {
+       return r.optimizer.steps != 1 &&
+              (IsFamily(r, Family::kGatedVector) || IsFamily(r, Family::kKernelSmoother));
+     },
+     "without a linear map only one gradient step from 0 is defined", OneStep},
+    {[](R r) { return IsSolver(r, Solver::kChebyshev) && r.optimizer.ridge <= 0; },
+     "chebyshev needs a ridge > 0, which bounds its eigenvalues from below",
+     [](Recipe& r) { r.optimizer.ridge = 0.02; }},
+
+    // Decay and importance.
+    {[](R r) {
+       return IsFunction(r, FunctionClass::kNetwork) && !IsDecay(r, Decay::kNone);
+     },
+     "a network forgets by weight_decay", NoDecay},
+    {[](R r) {
+       return IsDecay(r, Decay::kMatrix) && !IsFamily(r, Family::kHebbian);
+     },
+     "a decay per entry of the memory goes with one gradient step on a linear memory", ScalarDecay},
+    {[](R r) {
+       return IsDecay(r, Decay::kChannel) &&
+              (KeepsPairs(r) || IsFamily(r, Family::kLeastSquares));
+     },
+     "a decay per key channel weighs no association as a whole, so the regression has no such "
+     "weights",
+     ScalarDecay},
+    {[](R r) {
+       const bool per_channel = IsDecay(r, Decay::kMatrix) || IsDecay(r, Decay::kChannel);
+       return per_channel && !KeepsChannels(r);
+     },
+     "a decay per key channel needs features that keep the channels (none, elu1, relu) and a linear "
+     "function",
+     PlainKeys},
+    {[](R r) {
+       return r.weights.phase && !IsFamily(r, Family::kHebbian) &&
+              !IsFamily(r, Family::kGatedVector);
+     },
+     "a complex decay goes with one gradient step", NoPhase},
+    {[](R r) {
+       return IsFunction(r, FunctionClass::kNetwork) && !IsImportance(r, Importance::kNone);
+     },
+     "a network weighs a pair by its step", NoImportance},
+    {[](R r) {
+       return IsFamily(r, Family::kSgd) && !IsImportance(r, Importance::kNone) &&
+              !(IsImportance(r, Importance::kInput) && HasPreconditioner(r));
+     },
+     "sgd weighs a pair by its step; an importance (input) is taken by its preconditioner alone",
+     NoImportance},
+    {[](R r) { return IsFadedKey(r) && !IsDecay(r, Decay::kChannel); },
+     "this importance is formed from the decay of each channel", ChannelDecay},
+    {[](R r) {
+       return IsFadedKey(r) && !IsFamily(r, Family::kHebbian) &&
+              !IsFamily(r, Family::kGatedVector);
+     },
+     "an importance that takes the place of the key goes with one gradient step", NoImportance},
+    {[](R r) { return IsFadedKey(r) && r.function.features != FeatureMap::kNone; },
+     "this importance takes the place of the key, so there is no key for a feature map",
+     [](Recipe& r) { r.function.features = FeatureMap::kNone; }},
+    {[](R r) {
+       return IsImportance(r, Importance::kLog) && !IsFamily(r, Family::kHebbian) &&
+              !KeepsPairs(r);
+     },
+     "importance(log) goes with one gradient step on a linear memory, or with kept pairs",
+     [](Recipe& r) { r.weights.importance = Importance::kInput; }},
+    {[](R r) { return IsImportance(r, Importance::kLog) && r.weights.phase; },
+     "importance(log) keeps a maximum of real weights, and a phase makes them complex", NoPhase},
+
+    // Stochastic gradient descent.
+    {[](R r) {
+       return HasPreconditioner(r) && IsFamily(r, Family::kSgd) &&
+              r.optimizer.preconditioner != Preconditioner::kDiagonal;
+     },
+     "the preconditioner of sgd is diagonal",
+     [](Recipe& r) { r.optimizer.preconditioner = Preconditioner::kDiagonal; }},
+    {[](R r) {
+       return HasPreconditioner(r) && IsSolver(r, Solver::kSgd) &&
+              (HasOwnErasure(r) || r.optimizer.momentum || r.optimizer.steps > 1);
+     },
+     "the preconditioner of sgd goes with plain steps, one a token", NoPreconditioner},
+    {[](R r) {
+       const bool derived = r.optimizer.step != StepRule::kInput &&
+                            r.optimizer.step != StepRule::kOne;
+       return derived && HasOwnErasure(r);
+     },
+     "this step rule is derived for a memory that erases along the key that it writes", StepInput},
+    {[](R r) {
+       const bool derived = r.optimizer.step != StepRule::kInput &&
+                            r.optimizer.step != StepRule::kOne;
+       return derived && HasPreconditioner(r) && IsSolver(r, Solver::kSgd);
+     },
+     "this step rule is derived for plain gradients", StepInput},
+    {[](R r) {
+       return r.optimizer.erase == Erase::kUndecayed && r.optimizer.step != StepRule::kOne;
+     },
+     "erase: undecayed writes its value with step: one",
+     [](Recipe& r) { r.optimizer.step = StepRule::kOne; }},
+    {[](R r) { return HasOwnErasure(r) && !KeepsChannels(r); },
+     "an erase key has the channels of k: features that keep them (none, elu1, relu) and a linear "
+     "function",
+     PlainKeys},
+    {[](R r) { return HasOwnErasure(r) && r.optimizer.momentum; },
+     "momentum sums gradients, and erasing along another key is none", NoMomentum},
+    {[](R r) {
+       return HasOwnErasure(r) && r.optimizer.weight_decay != WeightDecay::kNone;
+     },
+     "a memory that erases along its own key forgets by its decay", NoWeightDecay},
+    {[](R r) {
+       return IsSolver(r, Solver::kSgd) && r.optimizer.steps > 1 &&
+              (HasOwnErasure(r) || IsFunction(r, FunctionClass::kNetwork));
+     },
+     "several steps a token are plain delta steps", OneStep},
+    {[](R r) {
+       return IsSolver(r, Solver::kSgd) && r.optimizer.steps > 1 && r.optimizer.momentum;
+     },
+     "momentum is given once a token, not for each of its steps", NoMomentum},
+    {[](R r) {
+       return IsSolver(r, Solver::kSgd) && r.optimizer.steps > 1 &&
+              r.optimizer.weight_decay != WeightDecay::kNone;
+     },
+     "weight decay is given once a token, not for each of its steps", NoWeightDecay},
+    {[](R r) {
+       return r.optimizer.row_factor != RowFactor::kOne &&
+              (r.optimizer.momentum || r.optimizer.weight_decay != WeightDecay::kNone);
+     },
+     "a row factor scales the sum of gradients of its mini-batch, which momentum and weight decay "
+     "mix with older ones",
+     [](Recipe& r) { r.optimizer.row_factor = RowFactor::kOne; }},
+
+    // Reading.
+    {[](R r) { return !r.reading.causal && IsSolver(r, Solver::kSgd); },
+     "a sequence of steps has no order-free meaning", Causal},
+    {[](R r) { return !r.reading.causal && r.reading.read == Read::kBefore; },
+     "read: before is about order, which causal: false gives up",
+     [](Recipe& r) { r.reading.read = Read::kAfter; }},
+    {[](R r) { return !r.reading.causal && IsFamily(r, Family::kGatedVector); },
+     "without queries every token would read the same", Causal},
+    {[](R r) { return !r.reading.causal && r.weights.window > 0; },
+     "a window looks back from its token", Causal},
+    {[](R r) {
+       const bool linear = IsFunction(r, FunctionClass::kLinear) && KeepsChannels(r);
+       const bool one_key = r.optimizer.steps == 1 || !IsSolver(r, Solver::kSgd);
+       return r.reading.bonus && !(linear && one_key && ReadsKeys(r));
+     },
+     "a bonus has the channels of k: a linear memory that reads one key a token, with features that "
+     "keep them (none, elu1, relu)",
+     NoBonus},
+    {[](R r) {
+       return r.reading.bonus && r.reading.normalise_sum == NormaliseSum::kStabilised;
+     },
+     "the bonus of the current token is outside of the stabilised sum", NoBonus},
+    {[](R r) {
+       return r.reading.normalise_sum != NormaliseSum::kNone && r.weights.phase;
+     },
+     "a sum of complex weights is no denominator", NoNormaliser},
+    {[](R r) {
+       return r.reading.normalise_sum != NormaliseSum::kNone && IsDecay(r, Decay::kMatrix);
+     },
+     "under a decay per entry every value channel has weights of its own, so there is no one sum",
+     NoNormaliser},
+    {[](R r) {
+       return r.reading.normalise_sum == NormaliseSum::kStabilised &&
+              !IsImportance(r, Importance::kLog);
+     },
+     "stabilised divides by a sum of exp(log_importance), so it needs importance(log)",
+     [](Recipe& r) { r.reading.normalise_sum = NormaliseSum::kSum; }},
+};
+
+}  // namespace
+
+std::span<const Rule> PairRules() { return kRules; }
+
+}  // namespace ttr

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "ttr/recipe.h"
+
+namespace ttr {
+
+/// Two choices that contradict each other.
+struct Rule {
+  bool (*broken)(const Recipe&);
+  std::string_view reason;
+  void (*mend)(Recipe&);
+};
+std::span<const Rule> PairRules();
+
+/// Where an option does something.
+struct Home {
+  std::string_view option;
+  bool (*has_effect)(const Recipe&);
+  std::string_view reason;
+};
+std::span<const Home> OptionHomes();
+
+}  // namespace ttr

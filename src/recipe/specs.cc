@@ -1,0 +1,245 @@
+// The inputs of a recipe and their shapes: contract.md's table, derived from the values.
+#include <algorithm>
+
+#include "src/recipe/family.h"
+#include "src/recipe/feature_maps.h"
+#include "ttr/inputs.h"
+
+namespace ttr {
+namespace {
+
+using Shapes = std::vector<std::vector<Axis>>;
+
+constexpr InputField kFields[] = {
+    {"q", &Inputs::q},
+    {"k", &Inputs::k},
+    {"v", &Inputs::v},
+    {"v_im", &Inputs::v_im},
+    {"log_decay", &Inputs::log_decay},
+    {"phase", &Inputs::phase},
+    {"dt", &Inputs::dt},
+    {"a", &Inputs::a},
+    {"step", &Inputs::step},
+    {"importance", &Inputs::importance},
+    {"log_importance", &Inputs::log_importance},
+    {"erase_key", &Inputs::erase_key},
+    {"erase_gate", &Inputs::erase_gate},
+    {"bonus", &Inputs::bonus},
+    {"momentum", &Inputs::momentum},
+    {"weight_decay", &Inputs::weight_decay},
+    {"ridge", &Inputs::ridge},
+    {"features.w", &Inputs::features_w},
+    {"features.b", &Inputs::features_b},
+    {"ln_weight", &Inputs::ln_weight},
+    {"ln_bias", &Inputs::ln_bias},
+    {"row_bias", &Inputs::row_bias},
+    {"cu_seqlens", &Inputs::cu_seqlens},
+};
+
+enum class Presence { kRequired, kOptional };
+constexpr auto kRequired = Presence::kRequired;
+constexpr auto kOptional = Presence::kOptional;
+
+class Collector {
+ public:
+  void Add(std::string_view name, Shapes shapes, Presence presence, Range range,
+           std::string_view meaning) {
+    const auto field = std::find_if(std::begin(kFields), std::end(kFields),
+                                    [&](const InputField& f) { return f.name == name; });
+    specs_.push_back(
+        {name, field->view, std::move(shapes), presence == kRequired, range, meaning});
+  }
+
+  std::vector<InputSpec> Sorted() {
+    std::stable_partition(specs_.begin(), specs_.end(),
+                          [](const InputSpec& spec) { return spec.required; });
+    return std::move(specs_);
+  }
+
+ private:
+  std::vector<InputSpec> specs_;
+};
+
+void AddPairs(const Recipe& recipe, Collector& specs) {
+  using enum Axis;
+  if (FamilyOf(recipe) == Family::kGatedVector) {
+    specs.Add("v", {{kBatch, kTokens, kHeads, kValueDim}}, kRequired, Range::kAny, "values");
+    if (recipe.weights.phase) {
+      specs.Add("v_im", {{kBatch, kTokens, kHeads, kValueDim}}, kOptional, Range::kAny,
+                "imaginary part of the values");
+    }
+    return;
+  }
+  specs.Add("q", {{kBatch, kTokens, kQueryHeads, kKeyDim}}, kRequired, Range::kAny, "queries");
+  if (ReadsKeys(recipe)) {
+    specs.Add("k", {{kBatch, kRows, kKeyHeads, kKeyDim}}, kRequired, Range::kAny, "keys");
+  }
+  specs.Add("v", {{kBatch, kRows, kValueHeads, kValueDim}}, kRequired, Range::kAny, "values");
+}
+
+void AddWeights(const Recipe& recipe, Collector& specs) {
+  using enum Axis;
+  const Weights& weights = recipe.weights;
+  const Axis channel = FamilyOf(recipe) == Family::kGatedVector ? kValueDim : kKeyDim;
+  if (weights.decay == Decay::kScalar) {
+    specs.Add("log_decay", {{kBatch, kTokens, kHeads}}, kRequired, Range::kNonPositive,
+              "logarithm of the forgetting factor; -inf forgets all");
+  }
+  if (weights.decay == Decay::kChannel) {
+    specs.Add("log_decay", {{kBatch, kTokens, kHeads, channel}}, kRequired, Range::kNonPositive,
+              "logarithm of the forgetting factor of each channel; -inf forgets all");
+  }
+  if (weights.phase) {
+    specs.Add("phase", {{kBatch, kTokens, kHeads, channel}}, kRequired, Range::kAny,
+              "angle of the complex decay");
+  }
+  if (weights.decay == Decay::kMatrix) {
+    specs.Add("dt", {{kBatch, kTokens, kHeads, kValueDim}}, kRequired, Range::kNonNegative,
+              "time step: the memory's entries decay by exp(dt a)");
+    specs.Add("a", {{kHeads, kValueDim, kKeyDim}}, kRequired, Range::kNonPositive,
+              "rates of the decay exp(dt a)");
+  }
+  if (weights.importance == Importance::kInput) {
+    specs.Add("importance", {{kBatch, kTokens, kHeads}}, kOptional, Range::kNonNegative,
+              "weight of this association (1)");
+  }
+  if (weights.importance == Importance::kLog) {
+    specs.Add("log_importance", {{kBatch, kTokens, kHeads}}, kRequired, Range::kAny,
+              "logarithm of the weight of this association");
+  }
+}
+
+void AddFeatures(const Recipe& recipe, Collector& specs) {
+  using enum Axis;
+  const Shapes rows = {{kHeads, kFeatures, kKeyDim}};
+  switch (recipe.function.features) {
+    case FeatureMap::kT2r:
+      specs.Add("features.w", rows, kRequired, Range::kAny, "W of relu(W x + b)");
+      specs.Add("features.b", {{kHeads, kFeatures}}, kOptional, Range::kAny,
+                "b of relu(W x + b) (0)");
+      break;
+    case FeatureMap::kHedgehogExp:
+    case FeatureMap::kHedgehogSoftmax:
+      specs.Add("features.w", rows, kRequired, Range::kAny, "W of the feature map");
+      break;
+    case FeatureMap::kRebased:
+      specs.Add("features.w", {{kHeads, kOne, kKeyDim}}, kOptional, Range::kAny,
+                "scale of the layer norm (1)");
+      specs.Add("features.b", {{kHeads, kKeyDim}}, kOptional, Range::kAny,
+                "shift of the layer norm (0)");
+      break;
+    case FeatureMap::kDijiang:
+      specs.Add("features.w", rows, kOptional, Range::kAny, "directions (drawn from the seed)");
+      specs.Add("features.b", {{kHeads, kFeatures}}, kOptional, Range::kAny,
+                "logarithms of the weights of the directions (0)");
+      break;
+    case FeatureMap::kRfa:
+    case FeatureMap::kFavor:
+      specs.Add("features.w", rows, kOptional, Range::kAny, "directions (drawn from the seed)");
+      break;
+    default: break;
+  }
+}
+
+void AddSgd(const Recipe& recipe, Collector& specs) {
+  using enum Axis;
+  const Optimizer& optimizer = recipe.optimizer;
+  if (optimizer.step != StepRule::kNlms && optimizer.step != StepRule::kOne) {
+    specs.Add("step", {{kBatch, kRows, kHeads}}, kRequired, Range::kNonNegative, "step size");
+  }
+  const std::vector<Axis> per_channel = {kBatch, kTokens, kHeads, kKeyDim};
+  if (optimizer.erase == Erase::kEraseKey || optimizer.erase == Erase::kUndecayed) {
+    specs.Add("erase_key", {per_channel}, kRequired, Range::kAny,
+              "the key along which the memory erases");
+  }
+  if (optimizer.erase == Erase::kGatedKey || optimizer.erase == Erase::kUndecayed) {
+    specs.Add("erase_gate", {per_channel}, kRequired, Range::kAny,
+              "how much each channel of the key erases");
+  }
+  if (optimizer.momentum) {
+    specs.Add("momentum", {{kBatch, kTokens, kHeads}}, kRequired, Range::kAny,
+              "share of the last update that is kept");
+  }
+  if (optimizer.weight_decay != WeightDecay::kNone) {
+    specs.Add("weight_decay", {{kBatch, kTokens, kHeads}}, kRequired, Range::kNonNegative,
+              "shrinking of the memory");
+  }
+}
+
+void AddNetwork(const Recipe& recipe, Collector& specs) {
+  using enum Axis;
+  if (recipe.function.norm) {
+    specs.Add("ln_weight", {{kHeads, kValueDim}}, kOptional, Range::kAny,
+              "scale of the layer norm (1)");
+    specs.Add("ln_bias", {{kHeads, kValueDim}}, kOptional, Range::kAny,
+              "shift of the layer norm (0)");
+  }
+  if (recipe.optimizer.row_factor == RowFactor::kInverse) {
+    specs.Add("row_bias", {{kHeads, kMiniBatch}}, kOptional, Range::kAny,
+              "added to the row factor 1/(i+1) (0)");
+  }
+}
+
+void AddRidge(const Recipe& recipe, Collector& specs) {
+  using enum Axis;
+  Shapes shapes = {{kHeads}};
+  const bool per_channel = FamilyOf(recipe) == Family::kLeastSquares &&
+                           recipe.optimizer.ridge_kind != RidgeKind::kRelative &&
+                           KeepsKeyDim(recipe.function.features);
+  if (per_channel) shapes.push_back({kHeads, kKeyDim});
+  specs.Add("ridge", std::move(shapes), kOptional, Range::kNonNegative,
+            "takes the place of the recipe's ridge");
+}
+
+}  // namespace
+
+std::span<const InputField> InputFields() { return kFields; }
+
+std::string_view Name(Axis axis) {
+  switch (axis) {
+    case Axis::kBatch: return "B";
+    case Axis::kTokens: return "T";
+    case Axis::kRows: return "T n";
+    case Axis::kQueryHeads: return "Hq";
+    case Axis::kKeyHeads: return "Hk";
+    case Axis::kValueHeads: return "Hv";
+    case Axis::kHeads: return "H";
+    case Axis::kKeyDim: return "Dk";
+    case Axis::kValueDim: return "Dv";
+    case Axis::kPhiDim: return "Dphi";
+    case Axis::kFeatures: return "F";
+    case Axis::kOne: return "1";
+    case Axis::kMiniBatch: return "mini_batch";
+    case Axis::kHidden: return "hidden";
+    case Axis::kSequencesPlus1: return "N+1";
+    case Axis::kStates: return "N";
+    case Axis::kPairs: return "S";
+  }
+  return "?";
+}
+
+std::vector<InputSpec> InputSpecs(const Recipe& recipe) {
+  using enum Axis;
+  Collector specs;
+  AddPairs(recipe, specs);
+  AddWeights(recipe, specs);
+  if (recipe.optimizer.solver == Solver::kSgd) AddSgd(recipe, specs);
+  if (recipe.reading.bonus) {
+    specs.Add("bonus", {{kHeads, kKeyDim}}, kRequired, Range::kAny,
+              "extra weight of the current token");
+  }
+  AddFeatures(recipe, specs);
+  if (FamilyOf(recipe) == Family::kNetwork) AddNetwork(recipe, specs);
+  if (HasRidge(recipe)) AddRidge(recipe, specs);
+  specs.Add("cu_seqlens", {{kSequencesPlus1}}, kOptional, Range::kAny,
+            "first token of each packed sequence, and T (B = 1, int64)");
+  return specs.Sorted();
+}
+
+std::int64_t PhiDim(const Recipe& recipe, const Dims& dims) {
+  const bool affine = recipe.function.kind == FunctionClass::kAffine;
+  if (!affine && recipe.function.kind != FunctionClass::kLinear) return dims.key_dim;
+  return FeatureDim(recipe.function, dims.key_dim, dims.features) + (affine ? 1 : 0);
+}
+
+}  // namespace ttr

@@ -1,0 +1,47 @@
+#include <algorithm>
+
+#include "ttr/inputs.h"
+
+namespace ttr {
+namespace {
+
+State::Entry& FindOrAdd(std::vector<State::Entry>& entries, std::string_view name) {
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&](const State::Entry& entry) { return entry.name == name; });
+  if (found != entries.end()) return *found;
+  return entries.emplace_back(State::Entry{std::string(name), {}, {}});
+}
+
+}  // namespace
+
+State::State(const State& other) : entries_(other.entries_) {
+  for (Entry& entry : entries_) {
+    if (entry.owned.defined()) entry.view = entry.owned.view();
+  }
+}
+
+State& State::operator=(const State& other) {
+  if (this != &other) *this = State(other);
+  return *this;
+}
+
+void State::Set(std::string_view name, Tensor tensor) {
+  Entry& entry = FindOrAdd(entries_, name);
+  entry.owned = std::move(tensor);
+  entry.view = entry.owned.view();
+}
+
+void State::Bind(std::string_view name, const TensorView& view) {
+  Entry& entry = FindOrAdd(entries_, name);
+  entry.owned = Tensor();
+  entry.view = view;
+}
+
+TensorView State::Get(std::string_view name) const {
+  for (const Entry& entry : entries_) {
+    if (entry.name == name) return entry.view;
+  }
+  return TensorView();
+}
+
+}  // namespace ttr

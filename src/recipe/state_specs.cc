@@ -1,0 +1,115 @@
+// What the memory of a recipe consists of.
+#include <string>
+
+#include "src/recipe/family.h"
+#include "ttr/inputs.h"
+
+namespace ttr {
+namespace {
+
+using Specs = std::vector<StateSpec>;
+
+constexpr Axis kN = Axis::kStates;
+constexpr Axis kH = Axis::kHeads;
+constexpr Axis kPhi = Axis::kPhiDim;
+constexpr Axis kDv = Axis::kValueDim;
+
+void AddHebbian(const Recipe& recipe, Specs& specs) {
+  specs.push_back({"state", {kN, kH, kPhi, kDv}, "the memory, M transposed"});
+  if (recipe.weights.phase) {
+    specs.push_back({"state.im", {kN, kH, kPhi, kDv}, "its imaginary part"});
+  }
+  if (recipe.reading.normalise_sum != NormaliseSum::kNone) {
+    specs.push_back({"state.n", {kN, kH, kPhi}, "the weighted sum of the keys"});
+  }
+  if (recipe.weights.importance == Importance::kLog) {
+    specs.push_back({"state.m", {kN, kH}, "running maximum of the log-weights: what is kept of the "
+                                          "memory and the sum is divided by its exponential"});
+  }
+}
+
+void AddGatedVector(const Recipe& recipe, Specs& specs) {
+  specs.push_back({"state", {kN, kH, kDv}, "h"});
+  if (recipe.weights.phase) specs.push_back({"state.im", {kN, kH, kDv}, "its imaginary part"});
+}
+
+void AddSgd(const Recipe& recipe, Specs& specs) {
+  specs.push_back({"state", {kN, kH, kPhi, kDv}, "the memory, M transposed"});
+  if (recipe.optimizer.momentum) {
+    specs.push_back({"state.momentum", {kN, kH, kPhi, kDv}, "the last update"});
+  }
+  if (recipe.optimizer.preconditioner != Preconditioner::kNone) {
+    specs.push_back({"state.d", {kN, kH, kPhi}, "diagonal curvature"});
+  }
+}
+
+void AddLeastSquares(const Recipe& recipe, Specs& specs) {
+  const bool fading = recipe.optimizer.ridge_kind == RidgeKind::kFading && HasRidge(recipe);
+  specs.push_back({"state", {kN, kH, kPhi, kDv}, "B transposed: the weighted sum of k v^T"});
+  specs.push_back({"state.a",
+                   {kN, kH, kPhi, kPhi},
+                   fading ? "A: the weighted Gram matrix of the keys, with the fading ridge"
+                          : "H: the weighted Gram matrix of the keys"});
+}
+
+void AddPairs(const Recipe& recipe, Specs& specs) {
+  constexpr Axis kS = Axis::kPairs;
+  specs.push_back({"state.k", {kN, kS, kH, Axis::kKeyDim}, "the keys, oldest first"});
+  specs.push_back({"state.v", {kN, kS, kH, kDv}, "the values"});
+  if (recipe.weights.decay != Decay::kNone || recipe.weights.importance != Importance::kNone) {
+    specs.push_back({"state.log_weight", {kN, kS, kH}, "logarithms of the weights"});
+  }
+  specs.push_back({"state.length", {kN, kH}, "number of valid pairs; what follows is padding"});
+}
+
+void AddNetwork(const Recipe& recipe, Specs& specs) {
+  const Optimizer& optimizer = recipe.optimizer;
+  const bool batches = optimizer.mini_batch > 1;
+  const bool carries = optimizer.momentum || optimizer.weight_decay != WeightDecay::kNone;
+  const auto add = [&](const std::string& prefix, std::string_view weights,
+                       std::string_view biases) {
+    for (std::int64_t i = 1; i <= recipe.function.depth; ++i) {
+      const Axis in = i == 1 ? Axis::kKeyDim : Axis::kHidden;
+      const Axis out = i == recipe.function.depth ? kDv : Axis::kHidden;
+      specs.push_back({prefix + "w" + std::to_string(i), {kN, kH, in, out}, weights});
+      if (recipe.function.bias) {
+        specs.push_back({prefix + "b" + std::to_string(i), {kN, kH, out}, biases});
+      }
+    }
+  };
+  add("state.",
+      batches && !carries ? "weights where the mini-batch began, input first"
+                          : "weights, input first",
+      "biases");
+  if (batches) specs.push_back({"state.position", {kN, kH}, "tokens of the mini-batch so far"});
+  if (batches && !carries) {
+    add("state.g_", "sum of step times gradient in this mini-batch", "the same of the biases");
+  }
+  if (optimizer.momentum) add("state.s_", "the last update", "the same of the biases");
+  if (batches && carries) {
+    add("state.anchor_", "weights where the mini-batch began", "biases where it began");
+  }
+}
+
+}  // namespace
+
+std::vector<StateSpec> StateSpecs(const Recipe& recipe) {
+  Specs specs;
+  if (!recipe.reading.causal) return specs;
+  switch (FamilyOf(recipe)) {
+    case Family::kHebbian: AddHebbian(recipe, specs); break;
+    case Family::kGatedVector: AddGatedVector(recipe, specs); break;
+    case Family::kSgd: AddSgd(recipe, specs); break;
+    case Family::kLeastSquares: AddLeastSquares(recipe, specs); break;
+    case Family::kKernelSmoother:
+    case Family::kKernelRegression:
+    case Family::kLocalPolynomial: AddPairs(recipe, specs); break;
+    case Family::kNetwork: AddNetwork(recipe, specs); break;
+  }
+  if (recipe.function.features == FeatureMap::kCosformer) {
+    specs.push_back({"state.position", {kN, kH}, "tokens so far"});
+  }
+  return specs;
+}
+
+}  // namespace ttr
