@@ -1,4 +1,4 @@
-/// Forgetting, and reading a state's tensors: what the fast-weight families share.
+/// Forgetting: what the linear families share.
 #pragma once
 
 #include <cmath>
@@ -16,12 +16,6 @@ inline Matrix Decayed(const Vector& log_decay, const Matrix& m) {
     faded.col(n) = Faded(std::exp(log_decay(log_decay.size() == 1 ? 0 : n)), m.col(n));
   }
   return faded;
-}
-
-/// One entry for each of n channels, from nothing (zeros), one number, or n numbers.
-inline Vector PerChannel(const Vector& x, Eigen::Index n) {
-  if (x.size() == 0) return Vector::Zero(n);
-  return x.size() == 1 ? Vector(Vector::Constant(n, x(0))) : x;
 }
 
 /// (re + i im) diag(e^{i phase}), column by column.

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "src/definition/memory.h"
+#include "src/recipe/family.h"
 #include "ttr/random.h"
 
 namespace ttr::definition {
@@ -17,7 +18,11 @@ Vector Relu(const Vector& x) {
   return x.unaryExpr([](double u) { return Relu(u); });
 }
 
-Vector Exp(const Vector& x) { return x.array().exp(); }
+// By the standard library: Eigen's vectorized exp() bounds its argument, so that NaN, infinities
+// and underflow get lost.
+Vector Exp(const Vector& x) {
+  return x.unaryExpr([](double u) { return std::exp(u); });
+}
 
 Vector Stacked(const Vector& x, const Vector& y) {
   Vector both(x.size() + y.size());
@@ -93,7 +98,9 @@ Vector Rebased(const Vector& x, const Matrix& w, const Vector& b) {
 // RFA, 2103.02143, which feeds it unit keys and queries (normalise_qk): exp(k . q) up to a factor.
 Vector Rfa(const Vector& x, const Matrix& w) {
   const Vector u = w * x;
-  return Stacked(u.array().sin(), u.array().cos()) / std::sqrt(static_cast<double>(w.rows()));
+  return Stacked(u.unaryExpr([](double a) { return std::sin(a); }),
+                 u.unaryExpr([](double a) { return std::cos(a); })) /
+         std::sqrt(static_cast<double>(w.rows()));
 }
 
 // exp(Wx - |x|^2 / 2) / sqrt(F), rows of W normal and orthogonal in blocks of d, so that
@@ -144,13 +151,6 @@ Matrix CosineRows(CounterRandom& random, std::int64_t rows, std::int64_t d) {
     }
   }
   return w;
-}
-
-// d(d + 1)/2
-std::int64_t Pairs(std::int64_t d) { return d * (d + 1) / 2; }
-
-bool IsRandom(FeatureMap map) {
-  return map == FeatureMap::kRfa || map == FeatureMap::kFavor || map == FeatureMap::kDijiang;
 }
 
 }  // namespace
@@ -211,35 +211,6 @@ Vector ApplyFeatures(const Constants& constants, const Vector& x, std::int64_t p
       return Power2(x);
   }
   return x;
-}
-
-std::int64_t FeatureDim(const Recipe& recipe, std::int64_t key_dim, std::int64_t feature_rows) {
-  const Function& function = recipe.function;
-  const std::int64_t rows = feature_rows > 0 ? feature_rows : function.feature_dim;
-  switch (function.features) {
-    case FeatureMap::kNone:
-    case FeatureMap::kElu1:
-    case FeatureMap::kRelu:
-      return key_dim;
-    case FeatureMap::kCosformer:
-      return 2 * key_dim;
-    case FeatureMap::kDpfp:
-      return 2 * key_dim * function.nu;
-    case FeatureMap::kT2r:
-    case FeatureMap::kFavor:
-    case FeatureMap::kDijiang:
-      return rows;
-    case FeatureMap::kHedgehogExp:
-    case FeatureMap::kHedgehogSoftmax:
-    case FeatureMap::kRfa:
-      return 2 * rows;
-    case FeatureMap::kTaylor2:
-      return 1 + key_dim + Pairs(key_dim);
-    case FeatureMap::kRebased:
-    case FeatureMap::kPower2:
-      return Pairs(key_dim);
-  }
-  return key_dim;
 }
 
 }  // namespace ttr::definition

@@ -27,7 +27,7 @@ class GatedVector final : public Memory {
     const Vector weight = Weight(token);
     if (constants_.recipe.weights.phase) {
       im_ = Decayed(token.log_decay, im_);
-      Rotate(PerChannel(token.phase, re_.cols()), re_, im_);
+      Rotate(token.phase, re_, im_);
       if (token.v_im.size() > 0) im_ += weight.cwiseProduct(token.v_im).transpose();
     }
     re_ += weight.cwiseProduct(token.v.col(0)).transpose();
@@ -55,14 +55,13 @@ class GatedVector final : public Memory {
 
  private:
   Vector Weight(const Token& token) const {
-    const Eigen::Index d = re_.cols();
     switch (constants_.recipe.weights.importance) {
       case Importance::kComplement:
-        return Complement(PerChannel(token.log_decay, d));
+        return Complement(token.log_decay);
       case Importance::kRootComplement:
-        return RootComplement(PerChannel(token.log_decay, d));
+        return RootComplement(token.log_decay);
       default:
-        return Vector::Constant(d, token.importance);  // 1 where the recipe takes none
+        return Vector::Constant(re_.cols(), token.importance);  // 1 where the recipe takes none
     }
   }
 

@@ -24,8 +24,7 @@ class Hebbian final : public Memory {
   explicit Hebbian(const Constants& constants)
       : constants_(constants),
         denominator_(constants.recipe.reading.normalise_sum != NormaliseSum::kNone),
-        stabilised_(constants.recipe.weights.importance == Importance::kLog ||
-                    constants.recipe.reading.normalise_sum == NormaliseSum::kStabilised),
+        stabilised_(constants.recipe.weights.importance == Importance::kLog),
         re_(Matrix::Zero(constants.value_dim, constants.phi_dim)),
         im_(Matrix::Zero(constants.value_dim, constants.phi_dim)) {}
 
@@ -83,9 +82,9 @@ class Hebbian final : public Memory {
   Vector Key(const Token& token) const {
     switch (constants_.recipe.weights.importance) {
       case Importance::kComplement:
-        return Complement(PerChannel(token.log_decay, re_.cols()));
+        return Complement(token.log_decay);
       case Importance::kRootComplement:
-        return RootComplement(PerChannel(token.log_decay, re_.cols()));
+        return RootComplement(token.log_decay);
       default:
         return token.k.col(0);
     }
@@ -105,7 +104,7 @@ class Hebbian final : public Memory {
     re_ = Decayed(token.log_decay, re_);
     if (constants_.recipe.weights.phase) {
       im_ = Decayed(token.log_decay, im_);
-      Rotate(PerChannel(token.phase, re_.cols()), re_, im_);
+      Rotate(token.phase, re_, im_);
     }
   }
 

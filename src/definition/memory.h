@@ -125,8 +125,6 @@ Vector ApplyFeatures(const Constants& constants, const Vector& x, std::int64_t p
 /// The directions of a random map (rfa, favor, dijiang), [feature_dim, Dk], from the recipe's seed
 /// and the index of the memory. Empty for other maps.
 Matrix DrawFeatures(const Recipe& recipe, std::int64_t key_dim, std::int64_t head);
-/// The length of phi(x).
-std::int64_t FeatureDim(const Recipe& recipe, std::int64_t key_dim, std::int64_t feature_rows);
 
 /// s(k, q) of Similarity; `scale` is that of the exponential kernel. kernel_smoother.cc
 double EvaluateKernel(const Similarity& similarity, double scale, const Vector& k, const Vector& q);
