@@ -1,8 +1,8 @@
 // Files that are whole or not there: written beside their target, synced, then renamed.
 //
-// Failures of the system (no permission, disk full) throw ttr::SystemError and leave the old file as
-// it was. The temporary file goes when the object does, and when SIGINT, SIGTERM or SIGHUP ends the
-// program (a handler is installed on first use, unless the program has its own).
+// Failures of the system (no permission, disk full) throw ttr::SystemError and leave the old file
+// as it was. The temporary file goes when the object does, and when SIGINT, SIGTERM or SIGHUP ends
+// the program (a handler is installed on first use, unless the program has its own).
 #pragma once
 
 #include <filesystem>

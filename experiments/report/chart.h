@@ -1,19 +1,18 @@
 // Charts described as data and drawn by gnuplot, as SVG and PNG.
 //
-//   Chart chart{.title = "One-step loss", .subtitle = "mean of 20 seeds, band: two standard errors"};
-//   Panel& panel = chart.panels.emplace_back();
-//   panel.x = {.label = "token"};
-//   panel.y = {.label = "loss", .scale = Scale::kLog10};
-//   panel.series.push_back({.name = "weighted_rls", .x = t, .y = loss, .low = lo, .high = hi});
-//   panel.references.push_back({.at = 64, .vertical = true, .label = "the law changes"});
-//   SaveChart(chart, "out/figure2");  // out/figure2.svg and out/figure2.png
+//   Chart chart{.title = "One-step loss", .subtitle = "mean of 20 seeds, band: two standard
+//   errors"}; Panel& panel = chart.panels.emplace_back(); panel.x = {.label = "token"}; panel.y =
+//   {.label = "loss", .scale = Scale::kLog10}; panel.series.push_back({.name = "weighted_rls", .x =
+//   t, .y = loss, .low = lo, .high = hi}); panel.references.push_back({.at = 64, .vertical = true,
+//   .label = "the law changes"}); SaveChart(chart, "out/figure2");  // out/figure2.svg and
+//   out/figure2.png
 //
-// Colours are Okabe and Ito's, told apart by the colour-blind, and each series has a dash pattern and
-// a marker of its own besides. The SVG has no background and carries a style for dark pages. The same
-// chart gives the same bytes.
+// Colours are Okabe and Ito's, told apart by the colour-blind, and each series has a dash pattern
+// and a marker of its own besides. The SVG has no background and carries a style for dark pages.
+// The same chart gives the same bytes.
 //
-// Errors: ttr::Error when the description has no meaning; ttr::SystemError when gnuplot is missing or
-// fails, or a file cannot be written.
+// Errors: ttr::Error when the description has no meaning; ttr::SystemError when gnuplot is missing
+// or fails, or a file cannot be written.
 #pragma once
 
 #include <filesystem>
@@ -84,7 +83,7 @@ struct Panel {
 };
 
 enum class Legend {
-  kAuto,    // Names at the ends of the lines where one panel has room for them, else on top.
+  kAuto,  // Names at the ends of the lines where one panel has room for them, else on top.
   kDirect,
   kTop,
   kNone,

@@ -25,13 +25,14 @@ void CheckSeries(const Panel& panel, const Series& series) {
                             series.name));
   }
   if (bars && !series.x.empty()) {
-    throw Error(fmt::format("[chart] bars of series {} must stand at categories but have x",
-                            series.name));
+    throw Error(
+        fmt::format("[chart] bars of series {} must stand at categories but have x", series.name));
   }
   if (bars) {
     if (series.y.size() != panel.categories.size()) {
-      throw Error(fmt::format("[chart] series {} must have a bar for each of {} categories but has {}",
-                              series.name, panel.categories.size(), series.y.size()));
+      throw Error(
+          fmt::format("[chart] series {} must have a bar for each of {} categories but has {}",
+                      series.name, panel.categories.size(), series.y.size()));
     }
   }
 }
@@ -49,9 +50,10 @@ void CheckChart(const Chart& chart) {
     const HeatMap& map = *panel.heat_map;
     if (!panel.series.empty() || map.rows.empty() || map.columns.empty() ||
         map.values.size() != map.rows.size() * map.columns.size()) {
-      throw Error(fmt::format("[chart] a heat map must stand alone and have rows x columns = {} x {} "
-                              "values but has {}",
-                              map.rows.size(), map.columns.size(), map.values.size()));
+      throw Error(
+          fmt::format("[chart] a heat map must stand alone and have rows x columns = {} x {} "
+                      "values but has {}",
+                      map.rows.size(), map.columns.size(), map.values.size()));
     }
   }
 }

@@ -13,8 +13,8 @@ struct Point {
 };
 
 // The points of series `s` of a panel, far-off ones brought near. A line with many more points than
-// the picture has columns is thinned to the least and the greatest of each column, which draw the same
-// picture.
+// the picture has columns is thinned to the least and the greatest of each column, which draw the
+// same picture.
 std::vector<Point> DrawnPoints(const PanelLayout& panel, std::size_t s);
 
 }  // namespace ttr::report

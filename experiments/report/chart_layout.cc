@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "experiments/report/chart_check.h"
+#include "experiments/report/chart_legend.h"
 #include "experiments/report/utf8.h"
 
 namespace ttr::report {
@@ -12,10 +13,7 @@ namespace {
 
 constexpr double kWideWidth = 760;
 constexpr double kNarrowWidth = 380;
-constexpr double kEdge = 8;
-constexpr double kLine = 18;  // Height of a line of text.
 constexpr double kPanelGap = 28;
-constexpr double kDirectGap = 8;  // Between the end of a series and its name.
 
 std::vector<std::string> WrapText(const std::string& text, double width, double size) {
   std::vector<std::string> lines;
@@ -124,85 +122,6 @@ double WidestLabel(const std::vector<Tick>& ticks) {
   return widest;
 }
 
-double WidestName(const ChartLayout& layout) {
-  double widest = 0;
-  for (const auto& style : layout.styles) {
-    widest = std::max(widest, TextWidth(style.name, kTextSize));
-  }
-  return widest;
-}
-
-bool UseDirectLegend(const Chart& chart, Format format, const ChartLayout& layout) {
-  if (chart.legend == Legend::kDirect) return true;
-  if (chart.legend != Legend::kAuto || chart.panels.size() != 1) return false;
-  const Panel& panel = chart.panels[0];
-  const bool lines = std::none_of(panel.series.begin(), panel.series.end(), [](const Series& s) {
-    return s.mark == Mark::kBars || s.mark == Mark::kPoints;
-  });
-  return lines && format == Format::kWide && layout.styles.size() > 1 &&
-         WidestName(layout) < .3 * layout.width &&
-         static_cast<double>(layout.styles.size()) * kLine < chart.height;
-}
-
-// Places names at the right of a panel, each as near to its series' end as the others allow.
-void PlaceNames(PanelLayout& panel, ChartLayout& layout) {
-  struct Name {
-    double end, y;
-    std::size_t style;
-  };
-  std::vector<Name> names;
-  for (std::size_t s = 0; s < panel.styles.size(); ++s) {
-    const Series& series = panel.panel->series[s];
-    double fraction = .5;
-    for (const double y : series.y) {
-      const double place = Fraction(panel.y_axis, panel.y, y);
-      if (std::isfinite(place)) fraction = std::clamp(place, 0.0, 1.0);
-    }
-    const double y = panel.bottom - fraction * (panel.bottom - panel.top);
-    names.push_back({y, y, panel.styles[s]});
-  }
-  std::stable_sort(names.begin(), names.end(),
-                   [](const Name& a, const Name& b) { return a.end < b.end; });
-  // Spread: neighbours that overlap share their displacement, until none do.
-  constexpr double kSpacing = 16;
-  for (int round = 0; round < 200; ++round) {
-    bool moved = false;
-    for (std::size_t i = 1; i < names.size(); ++i) {
-      const double overlap = kSpacing - (names[i].y - names[i - 1].y);
-      if (overlap < .1) continue;
-      names[i - 1].y -= overlap / 2;
-      names[i].y += overlap / 2;
-      moved = true;
-    }
-    for (Name& name : names) name.y = std::clamp(name.y, panel.top, panel.bottom);
-    if (!moved) break;
-  }
-  for (const Name& name : names) {
-    const SeriesStyle& style = layout.styles[name.style];
-    layout.leaders.push_back({panel.right + 1, name.end, panel.right + kDirectGap - 1, name.y});
-    layout.texts.push_back({panel.right + kDirectGap + 2, name.y, style.name, Anchor::kLeft,
-                            kTextSize, style.colour, false});
-  }
-}
-
-// Rows of samples and names; returns the height they take.
-double PlaceLegend(double top, ChartLayout& layout) {
-  double x = kEdge;
-  double y = top + kLine / 2;
-  for (std::size_t s = 0; s < layout.styles.size(); ++s) {
-    const double sample = SwatchWidth(layout.styles[s]) + 6;
-    const double width = sample + TextWidth(layout.styles[s].name, kTextSize);
-    if (x > kEdge && x + width > layout.width - kEdge) {
-      x = kEdge;
-      y += kLine + 2;
-    }
-    layout.swatches.push_back({x, y, s});
-    layout.texts.push_back({x + sample, y, layout.styles[s].name});
-    x += width + 20;
-  }
-  return y + kLine / 2 + 8 - top;
-}
-
 // How far the names of columns are turned: not where they fit side by side, upright where the first
 // would else run out of the picture.
 int NameAngle(const PanelLayout& panel) {
@@ -234,7 +153,8 @@ double PlacePanel(PanelLayout& panel, double left, double right, double top, dou
 
   double y = top;
   if (!data.title.empty()) {
-    layout.texts.push_back({left, y + kLine / 2, data.title, Anchor::kLeft, 13.5, kInk.light, true});
+    layout.texts.push_back(
+        {left, y + kLine / 2, data.title, Anchor::kLeft, 13.5, kInk.light, true});
     y += kLine + 4;
   }
   // The name of the upright axis stands over it, where one reads it without turning one's head.
@@ -258,8 +178,6 @@ double PlacePanel(PanelLayout& panel, double left, double right, double top, dou
 }
 
 }  // namespace
-
-double SwatchWidth(const SeriesStyle& style) { return style.mark == Mark::kBars ? 12 : 26; }
 
 double TextWidth(std::string_view text, double size) { return .56 * size * DisplayWidth(text); }
 
@@ -286,7 +204,7 @@ ChartLayout LayOut(const Chart& chart, Format format) {
   const bool direct = UseDirectLegend(chart, format, layout);
   const bool on_top = !direct && chart.legend != Legend::kNone && layout.styles.size() > 1;
   if (on_top) y += PlaceLegend(y, layout);
-  const double right_margin = direct ? WidestName(layout) + kDirectGap + 4 : 0;
+  const double right_margin = direct ? DirectLegendWidth(layout) : 0;
 
   const bool beside = format == Format::kWide;
   const double count = beside ? static_cast<double>(chart.panels.size()) : 1;
@@ -301,8 +219,9 @@ ChartLayout LayOut(const Chart& chart, Format format) {
     const bool listed = panel.panel->horizontal && !panel.panel->categories.empty();
     const double bars = static_cast<double>(panel.panel->categories.size()) *
                         (10 + 12 * static_cast<double>(panel.panel->series.size()));
-    lower = std::max(beside ? lower : 0.0, PlacePanel(panel, left, left + column, top,
-                                                      listed ? bars : height, right_margin, layout));
+    lower = std::max(
+        beside ? lower : 0.0,
+        PlacePanel(panel, left, left + column, top, listed ? bars : height, right_margin, layout));
     if (direct) PlaceNames(panel, layout);
   }
   layout.height = std::ceil(lower + 6);

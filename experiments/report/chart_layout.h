@@ -14,6 +14,8 @@ namespace ttr::report {
 inline constexpr double kTitleSize = 16;
 inline constexpr double kTextSize = 12.5;
 inline constexpr double kTickSize = 12;
+inline constexpr double kLine = 18;  // Height of a line of text.
+inline constexpr double kEdge = 8;   // Free at the left and right of a picture.
 
 enum class Anchor { kLeft, kCentre, kRight };
 

@@ -40,12 +40,13 @@ class Writer {
  public:
   std::string Write(const Page& page) {
     const std::string title = EscapeHtml(page.title);
-    out_ = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-           // An attempt to load anything from elsewhere is a mistake, and fails.
-           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-           "style-src 'unsafe-inline'; img-src data:\">\n<title>" +
-           title + "</title>\n<style>" + std::string(kPageStyle) + "</style>\n</head>\n<body>\n";
+    out_ =
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+        // An attempt to load anything from elsewhere is a mistake, and fails.
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+        "style-src 'unsafe-inline'; img-src data:\">\n<title>" +
+        title + "</title>\n<style>" + std::string(kPageStyle) + "</style>\n</head>\n<body>\n";
     out_ += "<header>\n<h1>" + title + "</h1>\n";
     if (!page.lead.empty()) out_ += "<p class=\"lead\">" + InlineHtml(page.lead) + "</p>\n";
     if (page.contents && page.sections.size() > 1) Contents(page);

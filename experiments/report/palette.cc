@@ -28,8 +28,8 @@ std::string DarkRules() {
 }
 
 unsigned HeatColour(double fraction) {
-  // Stops of a single-hue scale whose lightness falls evenly: it reads in grey and for every kind of
-  // colour vision.
+  // Stops of a single-hue scale whose lightness falls evenly: it reads in grey and for every kind
+  // of colour vision.
   static constexpr std::array<unsigned, 7> kStops = {0xeef4fb, 0xcfe1f2, 0xa3cbe5, 0x6aaed6,
                                                      0x3b8bc2, 0x1a64a5, 0x08396f};
   const double place = std::clamp(fraction, 0.0, 1.0) * static_cast<double>(kStops.size() - 1);

@@ -38,8 +38,8 @@ void Cut(std::string& text, std::string_view from, std::string_view to) {
   text = out + text.substr(begin);
 }
 
-// Reads "rgb(  0, 114, 178)" at the head of `text`, with the quote after it, as "#0072b2" in quotes;
-// empty when something else stands there (a text of the chart may hold anything).
+// Reads "rgb(  0, 114, 178)" at the head of `text`, with the quote after it, as "#0072b2" in
+// quotes; empty when something else stands there (a text of the chart may hold anything).
 std::string HexColour(std::string_view text, std::size_t& length) {
   std::size_t place = 4;
   std::string hex = "\"#";
@@ -108,9 +108,9 @@ std::string FinishSvg(std::string_view drawn, std::string_view title,
   ReplaceAll(svg, " shape-rendering='crispEdges'", "");
   ReplaceAll(svg, fmt::format("font-family=\"{}\"", kSvgFont), "");
   ReplaceAll(svg, fmt::format("font-family=\"{}\"", kSvgBold), "font-weight=\"600\"");
-  // Opened on its own, the picture needs a ground that fits its colours; in a page it has the page's.
-  const std::string head = fmt::format(
-      "<svg role=\"img\" {}", kFonts);
+  // Opened on its own, the picture needs a ground that fits its colours; in a page it has the
+  // page's.
+  const std::string head = fmt::format("<svg role=\"img\" {}", kFonts);
   const std::string after = fmt::format(
       ">\n<title>{}</title>\n<desc>{}</desc>\n<style>svg:root{{background:#fff}}"
       "@media (prefers-color-scheme:dark){{svg:root{{background:#14171b}}{}}}</style>\n",

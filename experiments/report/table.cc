@@ -115,19 +115,19 @@ Table& Table::AddInteger(std::string name, std::string unit) {
 }
 
 Table& Table::AddReal(std::string name, int digits, std::string unit, RealFormat format) {
-  return AddColumn({std::move(name), ColumnType::kReal, digits, std::move(unit), format,
-                    Alignment::kRight});
+  return AddColumn(
+      {std::move(name), ColumnType::kReal, digits, std::move(unit), format, Alignment::kRight});
 }
 
 Table& Table::AddMeasured(std::string name, int digits, std::string unit, RealFormat format) {
-  return AddColumn({std::move(name), ColumnType::kMeasured, digits, std::move(unit), format,
-                    Alignment::kRight});
+  return AddColumn(
+      {std::move(name), ColumnType::kMeasured, digits, std::move(unit), format, Alignment::kRight});
 }
 
 Table& Table::AddRow(std::vector<Cell> cells) {
   if (cells.size() != columns_.size()) {
-    throw Error(fmt::format("[table] a row must have {} cells but has {}", columns_.size(),
-                            cells.size()));
+    throw Error(
+        fmt::format("[table] a row must have {} cells but has {}", columns_.size(), cells.size()));
   }
   for (std::size_t c = 0; c < cells.size(); ++c) {
     if (Fits(cells[c].value(), columns_[c].type)) continue;

@@ -9,8 +9,8 @@
 //   table.WriteCsv("recall.csv");
 //
 // For people (text, Markdown, HTML) numbers are rounded to the column's digits; for machines (CSV,
-// JSON) they are the shortest text that reads back as the same double. A measured column becomes two
-// there, NAME and NAME_error.
+// JSON) they are the shortest text that reads back as the same double. A measured column becomes
+// two there, NAME and NAME_error.
 #pragma once
 
 #include <concepts>

@@ -98,8 +98,8 @@ std::string Printable(std::string_view text) {
 std::string ValidText(std::string_view text) {
   std::string out;
   ForEach(text, [&](const Symbol& symbol, std::string_view bytes) {
-    const bool dropped = symbol.valid && IsControl(symbol.code) && symbol.code != '\n' &&
-                         symbol.code != '\t';
+    const bool dropped =
+        symbol.valid && IsControl(symbol.code) && symbol.code != '\n' && symbol.code != '\t';
     // XML has no place for these two non-characters.
     if (!dropped && symbol.code != 0xFFFE && symbol.code != 0xFFFF) out += bytes;
   });

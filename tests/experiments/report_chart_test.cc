@@ -173,10 +173,9 @@ TEST(Chart, OneNameHasOneColourInAllPanelsAndBaselinesTakeNone) {
 TEST(Chart, SvgHasItsTextsEscapedAndBothSchemes) {
   const std::string svg = RenderSvg(TwoLines());
   EXPECT_TRUE(Balanced(svg));
-  for (const char* part :
-       {"weighted_rls{step: longhorn}", "naïve_\"one\"", "the law changes", "loss_t",
-        "<title>Loss &amp; &lt;b&gt;more&lt;/b&gt;</title>", "it's `date` $(date) @x",
-        "prefers-color-scheme:dark", "role=\"img\""}) {
+  for (const char* part : {"weighted_rls{step: longhorn}", "naïve_\"one\"", "the law changes",
+                           "loss_t", "<title>Loss &amp; &lt;b&gt;more&lt;/b&gt;</title>",
+                           "it's `date` $(date) @x", "prefers-color-scheme:dark", "role=\"img\""}) {
     EXPECT_TRUE(Contains(svg, part)) << part;
   }
   EXPECT_FALSE(Contains(svg, "<b>"));
@@ -193,7 +192,8 @@ TEST(Chart, SaveWritesBothFiles) {
   const std::string png = ReadAll(folder / "figure.95.png");
   ASSERT_GT(png.size(), 1000u);
   EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
-  const auto width = static_cast<unsigned char>(png[18]) * 256 + static_cast<unsigned char>(png[19]);
+  const auto width =
+      static_cast<unsigned char>(png[18]) * 256 + static_cast<unsigned char>(png[19]);
   EXPECT_EQ(width, 1520);
   EXPECT_EQ(png, RenderPng(TwoLines()));
   EXPECT_EQ(folder.Count(), 2);

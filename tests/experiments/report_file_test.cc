@@ -154,7 +154,8 @@ std::string ReadAvailable(int file) {
   fcntl(file, F_SETFL, O_NONBLOCK);
   std::string out;
   char buffer[4096];
-  for (ssize_t n = read(file, buffer, sizeof buffer); n > 0; n = read(file, buffer, sizeof buffer)) {
+  for (ssize_t n = read(file, buffer, sizeof buffer); n > 0;
+       n = read(file, buffer, sizeof buffer)) {
     out.append(buffer, static_cast<std::size_t>(n));
   }
   return out;

@@ -23,9 +23,7 @@ class TemporaryFolder {
   std::filesystem::path operator/(const char* name) const { return path_ / name; }
   const std::filesystem::path& path() const { return path_; }
   // Number of files in it, hidden ones included.
-  auto Count() const {
-    return std::distance(std::filesystem::directory_iterator(path_), {});
-  }
+  auto Count() const { return std::distance(std::filesystem::directory_iterator(path_), {}); }
 
  private:
   std::filesystem::path path_;
