@@ -11,25 +11,11 @@
 namespace ttr {
 namespace {
 
-/// Sizes that only the state tells: memories where nothing is written, widths of networks.
-void CompleteFromState(const Recipe& recipe, const State& state, Needs needs, Dims& dims) {
-  for (const StateSpec& spec : StateSpecs(recipe)) {
-    const TensorView view = state.Get(spec.name);
-    if (!view.defined()) continue;
-    const auto missing = static_cast<int>(spec.shape.size()) - view.rank();
-    for (int axis = 0; axis < view.rank(); ++axis) {
-      const Axis meaning = spec.shape[static_cast<std::size_t>(axis + missing)];
-      if (meaning == Axis::kHidden) dims.hidden = view.size(axis);
-      if (meaning == Axis::kHeads && needs == Needs::kRead) dims.heads = view.size(axis);
-    }
-  }
-}
-
 Dims Check(std::string_view op, const Recipe& recipe, const Inputs& inputs, const State& state,
            Needs needs, const TensorView& y = {}) {
-  Dims dims = CheckInputs(op, recipe, inputs, needs);
-  if (needs == Needs::kRead && y.rank() == 4) dims.value_dim = y.size(3);
-  CompleteFromState(recipe, state, needs, dims);
+  Dims dims = CheckInputs(op, recipe, inputs, needs, &state);
+  // Nothing memorized yet: only the answer tells how long a value is.
+  if (needs == Needs::kRead && state.empty() && y.rank() == 4) dims.value_dim = y.size(3);
   CheckRanges(op, recipe, inputs);
   CheckState(op, recipe, dims, state);
   return dims;

@@ -1,0 +1,180 @@
+// Every layer of the zoo, through the public API: it runs; cut anywhere or token by token it gives the
+// same; heads and sequences do not meet; NaN stays where it belongs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/support/calls.h"
+#include "ttr/error.h"
+#include "ttr/zoo.h"
+
+namespace ttr {
+namespace {
+
+using test::Call;
+using test::LargestDifference;
+using test::RunInPieces;
+using test::RunWhole;
+
+class ZooLayer : public ::testing::TestWithParam<std::string> {
+ protected:
+  Recipe recipe() const { return ParseRecipe(GetParam()); }
+};
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const ZooEntry& entry : Zoo()) names.emplace_back(entry.name);
+  // Feature maps are no layers of their own; each stands here on linear attention.
+  for (const FeatureEntry& map : FeatureMaps()) {
+    names.push_back("linear_attention{features: " + std::string(map.name) + "}");
+  }
+  return names;
+}
+
+std::string CaseName(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name;
+  for (const char c : info.param) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) name += c;
+  }
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ZooLayer, ::testing::ValuesIn(Names()), CaseName);
+
+TEST_P(ZooLayer, RunsOnTheDefinition) {
+  const Call call(recipe(), test::SmallDims(recipe()), DType::kFloat64, 1);
+  const test::Result result = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+  double largest = 0;
+  for (const double y : result.y.as<double>()) {
+    ASSERT_TRUE(std::isfinite(y));
+    largest = std::max(largest, std::abs(y));
+  }
+  EXPECT_GT(largest, 0);
+  EXPECT_EQ(result.state.empty(), !recipe().reading.causal);
+}
+
+TEST_P(ZooLayer, WholeIsSplitIsStep) {
+  if (!recipe().reading.causal) GTEST_SKIP() << "reads the whole sequence at once";
+  const Call call(recipe(), test::SmallDims(recipe()), DType::kFloat64, 2);
+  for (const Engine engine : {Engine::kDefinition, MakePlan(recipe()).engine}) {
+    const Layer layer(recipe(), engine);
+    const test::Result whole = RunWhole(layer, call);
+    for (const std::int64_t piece : {1, 3, 5}) {
+      const test::Result pieces = RunInPieces(layer, call, piece);
+      EXPECT_LT(LargestDifference(whole.y, pieces.y), 1e-11) << "pieces of " << piece;
+      for (const State::Entry& entry : whole.state.entries()) {
+        EXPECT_LT(LargestDifference(entry.view, pieces.state.Get(entry.name)), 1e-11)
+            << entry.name << ", pieces of " << piece;
+      }
+    }
+  }
+}
+
+TEST_P(ZooLayer, PackedSequencesDoNotMeet) {
+  const Dims dims = test::SmallDims(recipe());
+  const Call call(recipe(), dims, DType::kFloat64, 3);
+  const Layer layer(recipe(), Engine::kDefinition);
+  // The tokens of batch 0 as one packed batch of three sequences: 4, none, and the rest.
+  const test::Result packed = test::RunPacked(layer, call, {0, 4, 4, dims.tokens});
+  const test::Result first = test::RunTokens(layer, call, 0, 4);
+  const test::Result last = test::RunTokens(layer, call, 4, dims.tokens - 4);
+  EXPECT_EQ(LargestDifference(packed.y.view().Slice(1, 0, 4), first.y), 0);
+  EXPECT_EQ(LargestDifference(packed.y.view().Slice(1, 4, dims.tokens - 4), last.y), 0);
+}
+
+TEST_P(ZooLayer, NanReachesOnlyWhatDependsOnIt) {
+  if (!recipe().reading.causal) GTEST_SKIP() << "reads the whole sequence at once";
+  const Dims dims = test::SmallDims(recipe());
+  const Call clean(recipe(), dims, DType::kFloat64, 4);
+  Call spoilt(recipe(), dims, DType::kFloat64, 4);
+  const std::int64_t row = 5 * (spoilt.inputs.v.size(1) / dims.tokens);
+  spoilt.inputs.v.Set({0, row, 0, 0}, std::numeric_limits<double>::quiet_NaN());
+  for (const Engine engine : {Engine::kDefinition, MakePlan(recipe()).engine}) {
+    const Layer layer(recipe(), engine);
+    const test::Result expected = RunWhole(layer, clean);
+    const test::Result got = RunWhole(layer, spoilt);
+    const std::int64_t spoilt_heads = dims.output_heads() / dims.value_heads;
+    bool arrived = false;
+    for (std::int64_t b = 0; b < dims.batch; ++b) {
+      for (std::int64_t t = 0; t < dims.tokens; ++t) {
+        for (std::int64_t h = 0; h < dims.output_heads(); ++h) {
+          for (std::int64_t c = 0; c < dims.value_dim; ++c) {
+            const double y = got.y.view().At({b, t, h, c});
+            if (b == 0 && t >= 5 && h < spoilt_heads) {
+              arrived = arrived || std::isnan(y);
+            } else {
+              ASSERT_EQ(y, expected.y.view().At({b, t, h, c})) << b << " " << t << " " << h;
+            }
+          }
+        }
+      }
+    }
+    EXPECT_TRUE(arrived);
+  }
+}
+
+TEST_P(ZooLayer, ThreadsDoNotChangeBits) {
+  const Call call(recipe(), test::SmallDims(recipe()), DType::kFloat32, 5);
+  const Layer layer(recipe());
+  const auto two = MakeExecutor(2);
+  const test::Result one = RunWhole(layer, call, {.executor = &SequentialExecutor(), .scratch = {}});
+  const test::Result other = RunWhole(layer, call, {.executor = two.get(), .scratch = {}});
+  EXPECT_EQ(LargestDifference(one.y, other.y), 0);
+}
+
+TEST_P(ZooLayer, EngineAgreesWithTheDefinition) {
+  if (MakePlan(recipe()).engine == Engine::kDefinition) GTEST_SKIP() << "no engine yet";
+  for (const std::int64_t tokens : {0, 1, 7, 40}) {
+    Dims dims = test::SmallDims(recipe());
+    dims.tokens = tokens;
+    const Call call(recipe(), dims, DType::kFloat64, 6);
+    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+    const test::Result computed = RunWhole(Layer(recipe()), call);
+    EXPECT_LT(LargestDifference(defined.y, computed.y), 1e-12);
+    EXPECT_LT(LargestDifference(defined.state.Get("state"), computed.state.Get("state")), 1e-12);
+  }
+}
+
+TEST_P(ZooLayer, WithoutTokensTheStateIsTheStart) {
+  if (!recipe().reading.causal) GTEST_SKIP() << "reads the whole sequence at once";
+  Dims dims = test::SmallDims(recipe());
+  dims.tokens = 0;
+  const Call call(recipe(), dims, DType::kFloat64, 7);
+  const Layer layer(recipe(), Engine::kDefinition);
+  const test::Result result = RunWhole(layer, call);
+  const State start = layer.InitialState(call.inputs);
+  ASSERT_EQ(result.state.entries().size(), start.entries().size());
+  for (const State::Entry& entry : start.entries()) {
+    EXPECT_EQ(LargestDifference(entry.view, result.state.Get(entry.name)), 0) << entry.name;
+  }
+}
+
+TEST_P(ZooLayer, MemorizeThenRetrieveIsForward) {
+  const Recipe r = recipe();
+  if (!r.reading.causal || r.reading.read == Read::kBefore || r.reading.correction != 0) {
+    GTEST_SKIP() << "reads something else than the memory after the token";
+  }
+  Dims dims = test::SmallDims(r);
+  const Call call(r, dims, DType::kFloat64, 8);
+  for (const Engine engine : {Engine::kDefinition, MakePlan(r).engine}) {
+    const Layer layer(r, engine);
+    const test::Result whole = RunWhole(layer, call);
+    State state;
+    Inputs writes = call.inputs;
+    writes.q = {};
+    layer.Memorize(writes, state);
+    Inputs reads = call.inputs;  // constants stay; what belongs to tokens goes
+    for (const InputSpec& spec : InputSpecs(r)) {
+      if (spec.shapes.front().front() == Axis::kBatch) reads.*spec.view = {};
+    }
+    if (call.inputs.q.defined()) reads.q = call.inputs.q.Slice(1, dims.tokens - 1, 1);
+    if (!call.inputs.q.defined()) continue;  // a gated vector has no query
+    Tensor y(DType::kFloat64, {dims.batch, 1, dims.output_heads(), dims.value_dim});
+    layer.Retrieve(reads, state, {y.view(), {}});
+    EXPECT_LT(LargestDifference(whole.y.view().Slice(1, dims.tokens - 1, 1), y), 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace ttr

@@ -1,0 +1,50 @@
+// Calls of layers for tests: random inputs of any recipe, run whole, in pieces, packed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "experiments/data/random_inputs.h"
+#include "ttr/layer.h"
+
+namespace ttr::test {
+
+// Two sequences of 11 tokens, 4 memories; 2 key heads and 8 query heads where the recipe has keys;
+// Dk = 3, Dv = 4 (5 and 5 where they must be equal).
+Dims SmallDims(const Recipe& recipe);
+
+// Inputs of a call, with the memory they lie in.
+struct Call {
+  Call(const Recipe& recipe, const Dims& dims, DType dtype, std::uint64_t seed,
+       bool optional_ones = false);
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  Recipe recipe;
+  Dims dims;
+  experiments::RandomInputs random;
+  Inputs inputs;
+};
+
+struct Result {
+  Tensor y;
+  Tensor status;
+  State state;
+};
+
+// Outputs are filled with NaN before the call, so that what is not written shows.
+Result RunWhole(const Layer& layer, const Call& call, const Run& run = {});
+
+// `piece` tokens at a time, the state carried; one token goes through Layer::Step.
+Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece);
+
+// Tokens of batch row 0 only: begin .. begin + count as a sequence of their own, or all of them
+// packed into sequences with these bounds.
+Result RunTokens(const Layer& layer, const Call& call, std::int64_t begin, std::int64_t count);
+Result RunPacked(const Layer& layer, const Call& call, const std::vector<std::int64_t>& bounds);
+
+// The greatest |a - b| over all elements; equal NaNs and infinities count as equal. Shapes must be
+// equal (else infinity).
+double LargestDifference(const TensorView& a, const TensorView& b);
+
+}  // namespace ttr::test
