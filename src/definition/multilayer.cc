@@ -1,0 +1,143 @@
+#include "src/definition/multilayer.h"
+
+#include <cmath>
+
+#include "ttr/random.h"
+
+namespace ttr::definition {
+namespace {
+
+constexpr double kNormEps = 1e-6;
+
+struct Activated {
+  double value;
+  double slope;
+};
+
+/// act(z) and act'(z).
+Activated Activate(Activation activation, double z) {
+  switch (activation) {
+    case Activation::kSilu: {
+      const double s = 1 / (1 + std::exp(-z));
+      return {z * s, s * (1 + z * (1 - s))};
+    }
+    case Activation::kGelu: {
+      // z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3)))
+      const double c = std::sqrt(2 / M_PI);
+      const double t = std::tanh(c * (z + 0.044715 * z * z * z));
+      const double inner = c * (1 + 3 * 0.044715 * z * z);
+      return {z / 2 * (1 + t), (1 + t) / 2 + z / 2 * (1 - t * t) * inner};
+    }
+    case Activation::kRelu:
+      return z <= 0 ? Activated{0, 0} : Activated{z, 1};  // a NaN goes on
+    case Activation::kTanh: {
+      const double t = std::tanh(z);
+      return {t, 1 - t * t};
+    }
+  }
+  return {z, 1};
+}
+
+Vector Values(Activation activation, const Vector& z) {
+  return z.unaryExpr([activation](double x) { return Activate(activation, x).value; });
+}
+
+Vector Slopes(Activation activation, const Vector& z) {
+  return z.unaryExpr([activation](double x) { return Activate(activation, x).slope; });
+}
+
+/// (z - mean z) / deviation, and the deviation sqrt(var z + eps).
+struct Standardised {
+  Vector z;
+  double deviation;
+};
+
+Standardised Standardise(const Vector& z) {
+  const Vector centred = z.array() - z.mean();
+  const double deviation =
+      std::sqrt(centred.squaredNorm() / static_cast<double>(z.size()) + kNormEps);
+  return {centred / deviation, deviation};
+}
+
+}  // namespace
+
+Multilayer::Multilayer(const Constants& constants)
+    : function_(constants.recipe.function),
+      head_(constants.head),
+      ln_weight_(constants.ln_weight),
+      ln_bias_(constants.ln_bias) {
+  const std::int64_t hidden =
+      constants.dims.hidden > 0 ? constants.dims.hidden : function_.expansion * constants.phi_dim;
+  widths_.assign(static_cast<std::size_t>(function_.depth) + 1, hidden);
+  widths_.front() = constants.phi_dim;
+  widths_.back() = constants.value_dim;
+  for (std::int64_t l = 1; l <= function_.depth; ++l) {
+    names_.push_back("w" + std::to_string(l));
+    if (function_.bias) names_.push_back("b" + std::to_string(l));
+  }
+}
+
+Parameters Multilayer::Start() const {
+  CounterRandom random(static_cast<std::uint64_t>(function_.seed),
+                       static_cast<std::uint64_t>(head_));
+  Parameters parameters;
+  for (std::size_t l = 0; l + 1 < widths_.size(); ++l) {
+    const Eigen::Index in = widths_[l];
+    const Eigen::Index out = widths_[l + 1];
+    Matrix w = Matrix::Zero(in, out);
+    if (function_.depth > 1) {
+      for (Eigen::Index i = 0; i < in; ++i) {
+        for (Eigen::Index j = 0; j < out; ++j) {
+          w(i, j) = random.Normal() / std::sqrt(static_cast<double>(in));
+        }
+      }
+    }
+    parameters.push_back(w);
+    if (function_.bias) parameters.push_back(Matrix::Zero(out, 1));
+  }
+  return parameters;
+}
+
+Multilayer::Trace Multilayer::Forward(const Parameters& parameters, const Vector& k) const {
+  Trace trace;
+  Vector x = k;
+  for (std::size_t l = 0; l + 1 < widths_.size(); ++l) {
+    Vector z = parameters[WeightOf(l)].transpose() * x;
+    if (function_.bias) z += parameters[WeightOf(l) + 1];
+    trace.x.push_back(x);
+    trace.z.push_back(z);
+    x = Values(function_.activation, z);
+  }
+  trace.f = trace.z.back();
+  if (function_.norm) trace.f = ln_weight_.cwiseProduct(Standardise(trace.f).z) + ln_bias_;
+  if (function_.residual) trace.f += k;
+  return trace;
+}
+
+Vector Multilayer::Evaluate(const Parameters& parameters, const Vector& k) const {
+  return Forward(parameters, k).f;
+}
+
+Parameters Multilayer::Gradient(const Parameters& parameters, const Vector& k,
+                                const Vector& v) const {
+  const Trace trace = Forward(parameters, k);
+  Vector dz = trace.f - v;  // of the output; the residual branch leads to no parameter
+  if (function_.norm) {
+    // z^ = (z - mean) / s:  dz = (g - mean(g) - z^ mean(g (.) z^)) / s  with g = weight (.) df.
+    const Standardised standard = Standardise(trace.z.back());
+    const Vector g = ln_weight_.cwiseProduct(dz);
+    const Vector spread = standard.z * g.cwiseProduct(standard.z).mean();
+    dz = (g.array() - g.mean() - spread.array()) / standard.deviation;
+  }
+  Parameters gradient(parameters.size());
+  for (std::size_t l = widths_.size() - 1; l-- > 0;) {
+    gradient[WeightOf(l)] = trace.x[l] * dz.transpose();
+    if (function_.bias) gradient[WeightOf(l) + 1] = dz;
+    if (l == 0) break;
+    const Vector dx = parameters[WeightOf(l)] * dz;
+    dz = dx.cwiseProduct(Slopes(function_.activation, trace.z[l - 1]));
+  }
+  return gradient;
+}
+
+}  // namespace ttr::definition

@@ -1,0 +1,139 @@
+/// A network trained while it reads, on the loss 1/2 |f(k) - v|^2, with all gradients of a
+/// mini-batch taken at the weights W_bar where it began (TTT, Titans).
+///
+/// Plainly, token j in place i_j = 0, 1, ... of its mini-batch:
+///
+///     G = sum over the tokens j of this mini-batch so far of step_j grad_j(W_bar)
+///     W = W_bar - row_i G,   row_i = 1  or  max(1/(i + 1) + row_bias_i, 0)
+///
+/// where i is the place of the latest token; after the last place W becomes the next W_bar.
+///
+/// With momentum or weight decay:
+///
+///     S_t = momentum_t S_{t-1} - step_t grad_t(W_bar)
+///     W_t = (1 - weight_decay_t) W_{t-1} + S_t       (coupled: 1 - step_t weight_decay_t)
+///
+/// Biases are trained, and decay, as the weights are. What a factor of zero forgets is gone, NaN
+/// included. Source: TTT 2407.04620, Titans 2501.00663.
+#include <algorithm>
+#include <string>
+
+#include "src/definition/memory.h"
+#include "src/definition/multilayer.h"
+
+namespace ttr::definition {
+namespace {
+
+Parameters Zeros(const Parameters& like) {
+  Parameters zeros;
+  for (const Matrix& m : like) zeros.push_back(Matrix::Zero(m.rows(), m.cols()));
+  return zeros;
+}
+
+/// x <- factor x + scale y; a factor or a scale of zero takes nothing, not even NaN.
+void Combine(double factor, Parameters& x, double scale, const Parameters& y) {
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = Faded(factor, x[i]) + Faded(scale, y[i]);
+}
+
+class Network : public Memory {
+ public:
+  explicit Network(const Constants& constants)
+      : optimizer_(constants.recipe.optimizer),
+        row_bias_(constants.row_bias),
+        network_(constants),
+        weights_(network_.Start()),
+        anchor_(weights_),
+        gradient_(Zeros(weights_)),
+        velocity_(Zeros(weights_)) {}
+
+  void Write(const Token& token) override {
+    const double step = token.step(0);
+    const Parameters gradient = network_.Gradient(anchor_, token.k.col(0), token.v.col(0));
+    if (plain()) {
+      Combine(1, gradient_, step, gradient);
+      weights_ = anchor_;
+      Combine(1, weights_, -RowFactorAt(position_), gradient_);
+    } else {
+      Combine(optimizer_.momentum ? token.momentum : 0, velocity_, -step, gradient);
+      const bool coupled = optimizer_.weight_decay == WeightDecay::kCoupled;
+      Combine(1 - (coupled ? step : 1) * token.weight_decay, weights_, 1, velocity_);
+    }
+    if (++position_ < optimizer_.mini_batch) return;
+    position_ = 0;
+    anchor_ = weights_;
+    gradient_ = Zeros(weights_);
+  }
+
+  /// y = f(q) with the weights after the latest token.
+  Answer Read(const Vector& q) const override { return {network_.Evaluate(weights_, q)}; }
+
+  Arrays Save() const override {
+    Arrays state;
+    // Without momentum and weight decay W follows from W_bar and G.
+    Put("", plain() ? anchor_ : weights_, state);
+    if (optimizer_.momentum) Put("s_", velocity_, state);
+    if (optimizer_.mini_batch > 1) {
+      state["state.position"] = Array::Of(static_cast<double>(position_));
+      plain() ? Put("g_", gradient_, state) : Put("anchor_", anchor_, state);
+    }
+    return state;
+  }
+
+  void Load(const Arrays& state) override {
+    Take(state, "", weights_);
+    anchor_ = weights_;
+    gradient_ = velocity_ = Zeros(weights_);
+    Take(state, "anchor_", anchor_);
+    Take(state, "s_", velocity_);
+    Take(state, "g_", gradient_);
+    if (const auto position = state.find("state.position"); position != state.end()) {
+      position_ = static_cast<std::int64_t>(position->second.scalar());
+    }
+    if (plain() && position_ > 0) Combine(1, weights_, -RowFactorAt(position_ - 1), gradient_);
+  }
+
+ private:
+  bool plain() const {
+    return !optimizer_.momentum && optimizer_.weight_decay == WeightDecay::kNone;
+  }
+
+  double RowFactorAt(std::int64_t place) const {
+    if (optimizer_.row_factor == RowFactor::kOne) return 1;
+    const double bias = place < row_bias_.size() ? row_bias_(place) : 0;
+    return std::max(1 / static_cast<double>(place + 1) + bias, 0.);
+  }
+
+  void Put(const std::string& prefix, const Parameters& parameters, Arrays& state) const {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const std::string& name = network_.names()[i];
+      state["state." + prefix + name] =
+          name[0] == 'b' ? Array::Of(Vector(parameters[i])) : Array::Of(parameters[i]);
+    }
+  }
+
+  void Take(const Arrays& state, const std::string& prefix, Parameters& parameters) const {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const std::string& name = network_.names()[i];
+      const auto array = state.find("state." + prefix + name);
+      if (array == state.end()) continue;
+      parameters[i] = name[0] == 'b' ? Matrix(array->second.vector()) : array->second.matrix();
+    }
+  }
+
+  Optimizer optimizer_;
+  Vector row_bias_;
+  Multilayer network_;
+  std::int64_t position_ = 0;  // tokens of this mini-batch so far
+  Parameters weights_;         // W, after the latest token
+  Parameters anchor_;          // W_bar
+  Parameters gradient_;        // G
+  Parameters velocity_;        // S
+};
+
+}  // namespace
+
+std::unique_ptr<Memory> MakeNetwork(const Constants& constants) {
+  return std::make_unique<Network>(constants);
+}
+
+}  // namespace ttr::definition
