@@ -1,14 +1,15 @@
 #include "ttr/executor.h"
 
+#include <oneapi/tbb/info.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include "src/parallel/thread_sanitizer.h"
 #include "ttr/error.h"
@@ -27,11 +28,13 @@ class Sequential final : public Executor {
   }
 };
 
-// An arena of its own, so that what the caller does with oneTBB elsewhere neither widens nor narrows
-// it. The calling thread is one of its threads.
+// An arena of its own, so that what the caller does with oneTBB elsewhere neither widens nor
+// narrows it. The calling thread is one of its threads. Work is divided for the asked number of
+// threads; an arena wider than the machine would only make oneTBB complain on standard error.
 class TbbExecutor final : public Executor {
  public:
-  explicit TbbExecutor(int threads) : threads_(threads), arena_(threads) {}
+  explicit TbbExecutor(int threads)
+      : threads_(threads), arena_(std::min(threads, oneapi::tbb::info::default_concurrency())) {}
 
   int threads() const override { return threads_; }
 
@@ -58,7 +61,8 @@ class TbbExecutor final : public Executor {
   oneapi::tbb::task_arena arena_;
 };
 
-int CheckThreads(std::string_view where, std::string_view what, std::string_view given, int threads) {
+int CheckThreads(std::string_view where, std::string_view what, std::string_view given,
+                 int threads) {
   if (threads < 1 || threads > kMostThreads) {
     throw Error(where, what, "a number from 1 to " + std::to_string(kMostThreads), given);
   }
@@ -68,8 +72,7 @@ int CheckThreads(std::string_view where, std::string_view what, std::string_view
 int DefaultThreads() {
   const char* variable = std::getenv("TTR_THREADS");
   if (variable == nullptr || *variable == '\0') {
-    const unsigned threads = std::thread::hardware_concurrency();
-    return threads == 0 ? 1 : static_cast<int>(threads);
+    return oneapi::tbb::info::default_concurrency();
   }
   const std::string_view text(variable);
   int threads = 0;

@@ -56,9 +56,7 @@ std::vector<std::string> SupportedTargets() {
 
 std::string_view ChosenTarget() { return hwy::TargetName(Chosen()); }
 
-void ForceTarget(std::string_view name) {
-  forced_target = name.empty() ? 0 : Find("name", name);
-}
+void ForceTarget(std::string_view name) { forced_target = name.empty() ? 0 : Find("name", name); }
 
 namespace simd {
 

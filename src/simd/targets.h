@@ -9,7 +9,7 @@
 // additions over AVX3 are for bytes), and those whose vectors have no fixed size, because register
 // tiles are arrays of vectors.
 #ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS                                                           \
+#define HWY_DISABLED_TARGETS \
   (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #endif
 
@@ -23,6 +23,6 @@ std::size_t ChosenIndex();
 
 }  // namespace ttr::simd
 
-/// Highway's own HWY_DYNAMIC_DISPATCH follows a choice that all users of Highway in a process share;
-/// this one follows ttr's. (With a single compiled target the table has one entry.)
+/// Highway's own HWY_DYNAMIC_DISPATCH follows a choice that all users of Highway in a process
+/// share; this one follows ttr's. (With a single compiled target the table has one entry.)
 #define TTR_DISPATCH(FUNCTION) (*(HWY_DISPATCH_TABLE(FUNCTION)[::ttr::simd::ChosenIndex()]))

@@ -68,9 +68,9 @@ HWY_INLINE void MulAddRows(D d, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b
   }
 }
 
-/// Forward substitution in the tile: tile[r] += sum_{j < r} lower[r ROW + j] tile[j], rows in order.
-/// Column by column, so that no row waits for a chain of its own. Row r reads rows j < r only: what
-/// is not finite in a later row stays there.
+/// Forward substitution in the tile: tile[r] += sum_{j < r} lower[r ROW + j] tile[j], rows in
+/// order. Column by column, so that no row waits for a chain of its own. Row r reads rows j < r
+/// only: what is not finite in a later row stays there.
 template <std::size_t ROW, class D, int R, int NV, class T = hn::TFromD<D>>
 HWY_INLINE void SolveUnitLower(D d, const T* HWY_RESTRICT lower, Tile<D, R, NV>& tile) {
   TTR_UNROLL

@@ -131,7 +131,8 @@ void StepToken(const Options& options, const Memory& memory, const Token<T>& tok
   if (rest == 0) return;
   for (std::int64_t row = 0; row < memory.key_dim; ++row) {
     const T* from = state + row * memory.state_stride + column;
-    std::fill(std::copy(from, from + rest, padded + row * kLanes), padded + (row + 1) * kLanes, T(0));
+    std::fill(std::copy(from, from + rest, padded + row * kLanes), padded + (row + 1) * kLanes,
+              T(0));
   }
   StepColumns<1>(options, memory.key_dim, at(column), padded, kLanes);
   if (token.key == nullptr) return;

@@ -31,7 +31,8 @@ std::byte* Align(std::byte* memory) {
 /// Row of head `head` (of an input with `heads` of them), from token `first` of batch `batch` on.
 Rows RowsOf(const TensorView& view, std::int64_t batch, std::int64_t first, std::int64_t head) {
   if (!view.defined()) return {};
-  const std::int64_t offset = batch * view.stride(0) + first * view.stride(1) + head * view.stride(2);
+  const std::int64_t offset =
+      batch * view.stride(0) + first * view.stride(1) + head * view.stride(2);
   return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
           view.dtype(), view.stride(1)};
 }
@@ -105,7 +106,8 @@ struct Work {
       m.v = rows(call.v, h * call.v.size(2) / heads);
       m.log_decay = rows(call.log_decay, h);
       m.step = rows(call.step, h);
-      if (!call.decay_factors.empty()) m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
+      if (!call.decay_factors.empty())
+        m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
     }
     if (call.q.defined()) {
       m.q = rows(call.q, sizes.queries > 1 ? h * sizes.queries : h * call.q.size(2) / heads);
@@ -113,9 +115,8 @@ struct Work {
       m.q_head_stride = call.q.stride(2);
       m.y_head_stride = call.y.stride(2);
     }
-    m.state = call.state.as<std::byte>() +
-              (n * call.state.stride(0) + h * call.state.stride(1)) *
-                  static_cast<std::int64_t>(SizeOf(sizes.state));
+    m.state = call.state.as<std::byte>() + (n * call.state.stride(0) + h * call.state.stride(1)) *
+                                               static_cast<std::int64_t>(SizeOf(sizes.state));
     m.state_stride = call.state.stride(2);
     m.tokens = sequence.tokens;
     m.key_dim = sizes.key_dim;

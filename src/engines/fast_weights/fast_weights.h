@@ -9,20 +9,20 @@
 /// the memory stay in the first-level cache. Sequences of a few tokens (decode) update the state
 /// where it lies, with one read and one write.
 ///
-/// | argument  | shape                | dtype                       | meaning                        |
+/// | argument  | shape                | dtype                       | meaning |
 /// |-----------|----------------------|-----------------------------|--------------------------------|
-/// | q         | [B, T, Hq, Dk]       | float32, float64, bfloat16  | queries; absent: write only    |
-/// | k         | [B, T, Hk, Dk]       | the same                    | keys; absent: read only        |
-/// | v         | [B, T, Hv, Dv]       | the same                    | values; absent where k is      |
-/// | log_decay | [B, T, H]            | the same                    | log g_t <= 0, -inf forgets all |
-/// | step      | [B, T, H]            | the same                    | b of the step rules            |
-/// | state     | [B or N, H, Dk, Dv]  | float32, float64            | M transposed, updated in place |
-/// | y         | [B, T, max(H,Hq), Dv]| float32, float64, bfloat16  | absent where q is              |
+/// | q         | [B, T, Hq, Dk]       | float32, float64, bfloat16  | queries; absent: write only |
+/// | k         | [B, T, Hk, Dk]       | the same                    | keys; absent: read only | | v
+/// | [B, T, Hv, Dv]       | the same                    | values; absent where k is      | |
+/// log_decay | [B, T, H]            | the same                    | log g_t <= 0, -inf forgets all
+/// | | step      | [B, T, H]            | the same                    | b of the step rules | |
+/// state     | [B or N, H, Dk, Dv]  | float32, float64            | M transposed, updated in place
+/// | | y         | [B, T, max(H,Hq), Dv]| float32, float64, bfloat16  | absent where q is |
 ///
 /// Any strides but a contiguous last axis; gates ([B, T, H]) may have any stride in every axis. Hk
 /// and Hv divide H; Hq divides H or is a multiple of it. All arithmetic is done in the state's
-/// dtype. Data may hold NaN and infinities: they reach the tokens that depend on them and no others;
-/// a log_decay of -inf forgets them exactly.
+/// dtype. Data may hold NaN and infinities: they reach the tokens that depend on them and no
+/// others; a log_decay of -inf forgets them exactly.
 ///
 /// Cost a token and memory: 6 Dk Dv flops (Hebbian 4 Dk Dv) and O(C (Dk + Dv)) more, C = 16.
 /// The same bits for any number of threads. The caller validates shapes, dtypes and overlap.
@@ -58,8 +58,8 @@ struct Options {
   double eta = 1;  ///< NLMS
   double eps = 0;  ///< NLMS
   bool read_before = false;
-  bool normalise_qk = false;  ///< x / sqrt(|x|^2 + 1e-6) for q and k
-  double scale = 1;           ///< multiplies q, after normalise_qk
+  bool normalise_qk = false;                   ///< x / sqrt(|x|^2 + 1e-6) for q and k
+  double scale = 1;                            ///< multiplies q, after normalise_qk
   OutputNorm output_norm = OutputNorm::kNone;  ///< of y over Dv; zero stays zero
   double output_norm_eps = 0;                  ///< added to the mean square or the squared norm
 };
@@ -87,8 +87,8 @@ struct Sizes {
 /// of 64 tokens and not beyond.
 std::size_t ScratchBytes(const Sizes& sizes, int threads);
 
-/// Memorizes and answers every token; the state is left as after the last. `scratch` (any alignment)
-/// holds ScratchBytes() at least, or is empty, and then it is allocated.
+/// Memorizes and answers every token; the state is left as after the last. `scratch` (any
+/// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});
 

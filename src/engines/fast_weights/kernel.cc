@@ -113,8 +113,9 @@ void RunChunked(const Options& options, const Memory& memory, const Scratch<T>& 
         const std::int64_t t = chunks[i].first;
         const Prepared<T> prepared(memory, scratch, i);
         const StripRows<const T> v =
-            c < values_from ? StripRows<const T>{values + t * memory.v.stride + c, memory.v.stride}
-                            : StripRows<const T>{scratch.values + (t - begin) * columns + c, columns};
+            c < values_from
+                ? StripRows<const T>{values + t * memory.v.stride + c, memory.v.stride}
+                : StripRows<const T>{scratch.values + (t - begin) * columns + c, columns};
         const bool direct = c < outputs_from;
         const StripRows<T> y =
             direct ? StripRows<T>{outputs + t * memory.y.stride + c, memory.y.stride}
@@ -122,9 +123,11 @@ void RunChunked(const Options& options, const Memory& memory, const Scratch<T>& 
         const std::int64_t y_head_stride = direct ? memory.y_head_stride : kBlockTokens * columns;
         T* strip = scratch.strips + c * key_rows;
         if (width > Lanes<T>()) {
-          ProcessStrip<2>(options, memory, chunks[i], prepared, scratch, strip, v, y, y_head_stride);
+          ProcessStrip<2>(options, memory, chunks[i], prepared, scratch, strip, v, y,
+                          y_head_stride);
         } else {
-          ProcessStrip<1>(options, memory, chunks[i], prepared, scratch, strip, v, y, y_head_stride);
+          ProcessStrip<1>(options, memory, chunks[i], prepared, scratch, strip, v, y,
+                          y_head_stride);
         }
       }
       c += width;
@@ -134,8 +137,7 @@ void RunChunked(const Options& options, const Memory& memory, const Scratch<T>& 
         for (std::int64_t t = begin; t < end; ++t) {
           T* row = scratch.outputs + (q * kBlockTokens + t - begin) * columns + outputs_from;
           NormaliseOutput(options, row, memory.end_column - outputs_from);
-          StoreRow(row, memory.end_column - outputs_from, memory.y.data,
-                   memory.y.dtype,
+          StoreRow(row, memory.end_column - outputs_from, memory.y.data, memory.y.dtype,
                    t * memory.y.stride + q * memory.y_head_stride + outputs_from);
         }
       }
@@ -146,7 +148,8 @@ void RunChunked(const Options& options, const Memory& memory, const Scratch<T>& 
 }
 
 template <class T>
-void Run(const Options& options, const Memory& memory, const Sizes& sizes, std::byte* memory_block) {
+void Run(const Options& options, const Memory& memory, const Sizes& sizes,
+         std::byte* memory_block) {
   if (memory.tokens == 0) return;
   const Scratch<T> scratch(sizes, memory_block);
   if (sizes.tokens <= kDirectTokens) {
@@ -156,7 +159,8 @@ void Run(const Options& options, const Memory& memory, const Sizes& sizes, std::
   }
 }
 
-void RunFloat(const Options& options, const Memory& memory, const Sizes& sizes, std::byte* scratch) {
+void RunFloat(const Options& options, const Memory& memory, const Sizes& sizes,
+              std::byte* scratch) {
   Run<float>(options, memory, sizes, scratch);
 }
 void RunDouble(const Options& options, const Memory& memory, const Sizes& sizes,

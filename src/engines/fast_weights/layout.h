@@ -22,7 +22,8 @@ inline constexpr std::int64_t kDirectTokens = 3;
 
 inline constexpr std::size_t kAlignment = 64;
 
-/// One row of numbers a token: element i of token t at data[t * stride + i]. Inputs are not written.
+/// One row of numbers a token: element i of token t at data[t * stride + i]. Inputs are not
+/// written.
 struct Rows {
   void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -51,20 +52,20 @@ constexpr std::int64_t RoundUp(std::int64_t x, std::int64_t unit) {
   return (x + unit - 1) / unit * unit;
 }
 
-/// The arrays of a worker's scratch, in elements of T. One for all targets: rows are padded to eight
-/// and columns to 64 bytes.
+/// The arrays of a worker's scratch, in elements of T. One for all targets: rows are padded to
+/// eight and columns to 64 bytes.
 template <class T>
 struct Scratch {
-  T* strips;       // the memory, strip by strip: [columns / W][key rows][W]
-  T* keys;         // [chunk][key rows][kChunk]: keys of a chunk as columns
-  T* queries;      // [chunk][query][key rows][kChunk]
-  T* coefficients; // [chunk][CoefficientCount]
-  T* values;       // [block token][columns]: converted values, where not read where they lie
-  T* outputs;      // [query][block token][columns]
-  T* rows;         // [kChunk][key rows]: converted, normalised rows; also the rows of direct steps
-  T* innovations;  // [2][kChunk][W] of a strip: as solved, and decayed to the chunk's end
-  T* early;        // [query][W]: answers from a memory that is then forgotten
-  T* zeros;        // [key rows]
+  T* strips;        // the memory, strip by strip: [columns / W][key rows][W]
+  T* keys;          // [chunk][key rows][kChunk]: keys of a chunk as columns
+  T* queries;       // [chunk][query][key rows][kChunk]
+  T* coefficients;  // [chunk][CoefficientCount]
+  T* values;        // [block token][columns]: converted values, where not read where they lie
+  T* outputs;       // [query][block token][columns]
+  T* rows;          // [kChunk][key rows]: converted, normalised rows; also the rows of direct steps
+  T* innovations;   // [2][kChunk][W] of a strip: as solved, and decayed to the chunk's end
+  T* early;         // [query][W]: answers from a memory that is then forgotten
+  T* zeros;         // [key rows]
   std::size_t bytes;
 
   static std::int64_t CoefficientCount(std::int64_t queries) {

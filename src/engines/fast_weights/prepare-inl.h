@@ -1,7 +1,8 @@
 // What a chunk of tokens needs once, for all value columns: keys and queries as columns, and the
 // small matrices of the chunk. Compiled once for every target.
 //
-// With g_i the decays of the chunk's tokens, D_ij = prod_{j < l <= i} g_l and c_i = prod_{l <= i} g_l:
+// With g_i the decays of the chunk's tokens, D_ij = prod_{j < l <= i} g_l and c_i = prod_{l <= i}
+// g_l:
 //
 //     lower_ij = -b_i D_ij k_i . k_j             j < i    the system of the innovations
 //     score_ij = scale D_ij q_i . k_j            j <= i   (read before: scale D_{i-1,j}, j < i)
@@ -203,8 +204,8 @@ HWY_INLINE void Weigh(const Options& options, std::int64_t queries, bool solve, 
         hn::Store(hn::Mul(factor, hn::Load(d, out.lower + at)), d, out.lower + at);
       }
       // A lane is 1 from its own token on; before it, whatever it held is dropped here.
-      products = hn::IfThenElse(hn::Eq(column, hn::Set(d, static_cast<T>(i))),
-                                hn::Set(d, T(1)), products);
+      products =
+          hn::IfThenElse(hn::Eq(column, hn::Set(d, static_cast<T>(i))), hn::Set(d, T(1)), products);
       const auto weight = hn::Mul(scale, options.read_before ? undecayed : products);
       for (std::int64_t q = 0; q < queries; ++q) {
         T* score = out.scores + q * kChunk * kChunk + at;
@@ -238,7 +239,8 @@ HWY_INLINE void Prepare(const Options& options, const Memory& memory, const Chun
          out.scores + q * kChunk * kChunk);
   }
   for (std::int64_t i = 0; i < kChunk; ++i) {
-    out.step[i] = memory.step && i < chunk.tokens ? LoadGate<T>(memory.step, chunk.first + i) : T(0);
+    out.step[i] =
+        memory.step && i < chunk.tokens ? LoadGate<T>(memory.step, chunk.first + i) : T(0);
   }
   Steps(options, chunk.tokens, out.lower, out.step);
   HWY_ALIGN T g[kChunk];

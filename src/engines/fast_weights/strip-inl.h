@@ -61,9 +61,8 @@ HWY_INLINE void Innovate(const Options& options, const Memory& memory, const Chu
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) {
         const auto x = hn::LoadU(d, value + n * kLanes);
-        tile[r][n] = hn::Mul(step, options.write == Write::kDelta
-                                       ? hn::NegMulAdd(decay, tile[r][n], x)
-                                       : x);
+        tile[r][n] =
+            hn::Mul(step, options.write == Write::kDelta ? hn::NegMulAdd(decay, tile[r][n], x) : x);
       }
     }
     if (options.write == Write::kDelta) {
@@ -159,8 +158,8 @@ HWY_INLINE void WriteMemory(const Memory& memory, const Chunk& chunk, const Prep
 
 /// early[query W ...] = scale q_0 M: what the first token reads before its gate forgets the memory.
 template <int NV, class T>
-void AnswerEarly(const Options& options, const Memory& memory, const Prepared<T>& p,
-                 const T* strip, T* early) {
+void AnswerEarly(const Options& options, const Memory& memory, const Prepared<T>& p, const T* strip,
+                 T* early) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t key_rows = RoundUp(memory.key_dim, kAlignment / sizeof(T));
