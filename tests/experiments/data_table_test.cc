@@ -49,7 +49,7 @@ TableOptions Columns(std::vector<std::string> columns) {
   return options;
 }
 
-TEST(Table, ReadsChosenColumnsAndPassesTheOthersThrough) {
+TEST(TableReader, ReadsChosenColumnsAndPassesTheOthersThrough) {
   const Table table = Read("date,a,b\n2020-01-01,1,2.5\nyesterday,-3e2,+4\n", Columns({"b", "2"}));
   EXPECT_EQ(table.header, (Fields{"date", "a", "b"}));
   EXPECT_EQ(table.chosen, (std::vector<std::int64_t>{2, 1}));
@@ -62,7 +62,7 @@ TEST(Table, ReadsChosenColumnsAndPassesTheOthersThrough) {
   EXPECT_EQ(table.rows[1].line, 3);
 }
 
-TEST(Table, ANameComesBeforeANumber) {
+TEST(TableReader, ANameComesBeforeANumber) {
   const Table table = Read("2,1\n10,20\n", [] {
     TableOptions options = Columns({"1"});
     options.header = Header::kYes;
@@ -71,7 +71,7 @@ TEST(Table, ANameComesBeforeANumber) {
   EXPECT_EQ(table.rows[0].values[0], 20);
 }
 
-TEST(Table, MissingValues) {
+TEST(TableReader, MissingValues) {
   const Table table =
       Read("x,y\n,1\nNA,1\nnan,1\nNaN,1\n?,1\nn/a,1\nNULL,1\n\"\",1\n  ,1\n-nan,1\n7,1\n",
            Columns({"x", "y"}));
@@ -84,7 +84,7 @@ TEST(Table, MissingValues) {
 }
 
 // LF, CRLF, CR, empty lines, no line end at the end: the same table, and the lines a person counts.
-TEST(Table, LineEndsAndEmptyLines) {
+TEST(TableReader, LineEndsAndEmptyLines) {
   for (const std::string end : {"\n", "\r\n", "\r"}) {
     for (const bool last : {true, false}) {
       const std::string text =
@@ -98,7 +98,7 @@ TEST(Table, LineEndsAndEmptyLines) {
   }
 }
 
-TEST(Table, QuotedFieldsHoldAnything) {
+TEST(TableReader, QuotedFieldsHoldAnything) {
   const Table table =
       Read("name,\"the \"\"x\"\"\"\n\"a,b\",1\n\"two\r\nlines\", 2 \n\" padded \",\" 3 \"\n",
            Columns({"the \"x\""}));
@@ -112,14 +112,14 @@ TEST(Table, QuotedFieldsHoldAnything) {
   EXPECT_EQ(table.rows[2].values[0], 3);
 }
 
-TEST(Table, ByteOrderMarkAndCharactersThatBeginLikeIt) {
+TEST(TableReader, ByteOrderMarkAndCharactersThatBeginLikeIt) {
   EXPECT_EQ(Read("\xEF\xBB\xBFx\n1\n", Columns({"x"})).rows[0].values[0], 1);
   EXPECT_EQ(Read("\xEF\xBD\x84,x\na,1\n").header[0], "\xEF\xBD\x84");
   EXPECT_EQ(Read("\xEF\xBB\xBE,x\na,1\n").header[0], "\xEF\xBB\xBE");
   EXPECT_NE(Failure("\xFF\xFEx").find("UTF-16"), std::string::npos);
 }
 
-TEST(Table, AHeaderOfNumbersIsARow) {
+TEST(TableReader, AHeaderOfNumbersIsARow) {
   const Table table = Read("1.5,2\n3,NA\n", Columns({"2"}));
   EXPECT_EQ(table.header, (Fields{"1", "2"}));
   ASSERT_EQ(table.rows.size(), 2u);
@@ -135,7 +135,7 @@ TEST(Table, AHeaderOfNumbersIsARow) {
   EXPECT_EQ(Read("NA,NA\n3,4\n").header, (Fields{"NA", "NA"}));  // names, as they are no numbers
 }
 
-TEST(Table, OtherSeparators) {
+TEST(TableReader, OtherSeparators) {
   for (const char separator : {';', '\t', '|'}) {
     TableOptions options = Columns({"b"});
     options.separator = separator;
@@ -148,7 +148,7 @@ TEST(Table, OtherSeparators) {
   }
 }
 
-TEST(Table, ErrorsNameFileLineColumnAndWhatWasGiven) {
+TEST(TableReader, ErrorsNameFileLineColumnAndWhatWasGiven) {
   EXPECT_EQ(Failure("date,a\n2020,1\n2021,1,2\n"),
             "[table] t.csv line 3 must have 2 fields ('date', 'a') but has 3");
   EXPECT_EQ(Failure("date,a\n2020\n"),
@@ -172,7 +172,7 @@ TEST(Table, ErrorsNameFileLineColumnAndWhatWasGiven) {
   }
 }
 
-TEST(Table, MisplacedAndOpenQuotes) {
+TEST(TableReader, MisplacedAndOpenQuotes) {
   EXPECT_NE(Failure("a,b\n1,x\"y\n").find("t.csv line 2: field 2"), std::string::npos);
   EXPECT_NE(Failure("a,b\n\"x\"y,1\n").find("t.csv line 2: field 1"), std::string::npos);
   EXPECT_NE(Failure("a,b\n1,2\n3,\"open\n5,6\n").find("t.csv line 3: field 2"), std::string::npos);
@@ -180,14 +180,14 @@ TEST(Table, MisplacedAndOpenQuotes) {
   EXPECT_NE(Failure(endless).find("t.csv line 3: a row must be at most"), std::string::npos);
 }
 
-TEST(Table, ControlCharactersDoNotReachTheTerminal) {
+TEST(TableReader, ControlCharactersDoNotReachTheTerminal) {
   const std::string text = Failure("a\n\x1B[31m\n", Columns({"a"}));
   EXPECT_EQ(text.find('\x1B'), std::string::npos);
   EXPECT_NE(text.find("\\x1b[31m"), std::string::npos);
 }
 
 // A row is handed over when its line has ended, before the next piece is asked for.
-TEST(Table, ARowArrivesWithItsLine) {
+TEST(TableReader, ARowArrivesWithItsLine) {
   Pieces pieces({"t,x\n", "a,1\nb,", "2\r\n", "c,3"});
   std::istream in(&pieces);
   TableReader reader(in, "pipe", Columns({"x"}));
@@ -202,7 +202,7 @@ TEST(Table, ARowArrivesWithItsLine) {
   EXPECT_FALSE(reader.Next(row));
 }
 
-TEST(Table, WrittenFieldsReadBack) {
+TEST(TableReader, WrittenFieldsReadBack) {
   const Fields fields = {"plain", "a,b", "say \"hi\"", "two\nlines", " padded", "", "caf\xC3\xA9"};
   std::string line;
   for (const std::string& field : fields) {
@@ -212,7 +212,7 @@ TEST(Table, WrittenFieldsReadBack) {
   EXPECT_EQ(Read(line + "\n").header, fields);
 }
 
-TEST(Table, TheSeriesThatComesWithTtr) {
+TEST(TableReader, TheSeriesThatComesWithTtr) {
   Input input(std::string(TTR_SOURCE_DIR) + "/data/co2_weekly.csv");
   TableReader reader(input.stream(), input.name(), Columns({"co2"}));
   TableRow row;
