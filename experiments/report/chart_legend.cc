@@ -48,8 +48,10 @@ void PlaceNames(const PanelLayout& panel, ChartLayout& layout) {
     const double y = panel.bottom - fraction * (panel.bottom - panel.top);
     names.push_back({y, y, panel.styles[s]});
   }
-  std::stable_sort(names.begin(), names.end(),
-                   [](const Name& a, const Name& b) { return a.end < b.end; });
+  // Lines that end together keep their order.
+  std::sort(names.begin(), names.end(), [](const Name& a, const Name& b) {
+    return a.end != b.end ? a.end < b.end : a.style < b.style;
+  });
   // Spread: neighbours that overlap share their displacement, until none do.
   constexpr double kSpacing = 16;
   for (int round = 0; round < 200; ++round) {
