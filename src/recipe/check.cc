@@ -110,9 +110,6 @@ class Checker {
       throw Error(op_, spec.name, "contiguous in its last axis",
                   "of stride " + std::to_string(view.stride(last)));
     }
-    if (view.data() == nullptr && view.shape().elements() > 0) {
-      throw Error(op_, spec.name, "memory", "null");
-    }
   }
 
   // A size of an axis is what the first input says; it may then not change.

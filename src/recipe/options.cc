@@ -238,6 +238,13 @@ struct Overloaded : F... {
 template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
 
+const Option& Find(std::string_view name) {
+  if (const Option* option = FindOption(name)) return *option;
+  std::vector<std::string_view> names;
+  for (const Option& option : Table()) names.push_back(option.name);
+  throw Error("recipe", "text", "the name of an option", Quoted(name) + DidYouMean(name, names));
+}
+
 const Recipe& DefaultRecipe() {
   static const Recipe recipe;
   return recipe;
@@ -359,23 +366,13 @@ void SetDefault(Recipe& recipe, const Option& option) {
   SetOption(recipe, option, GetOption(DefaultRecipe(), option), "");
 }
 
-void FailUnknownOption(std::string_view name, std::string_view place) {
-  std::vector<std::string_view> names;
-  for (const Option& option : Table()) names.push_back(option.name);
-  throw Error("recipe", "option" + std::string(place), "one of " + Joined(names),
-              Quoted(name) + DidYouMean(name, names));
-}
 
 void SetOption(Recipe& recipe, std::string_view name, std::string_view value) {
-  const Option* option = FindOption(name);
-  if (option == nullptr) FailUnknownOption(name, "");
-  SetOption(recipe, *option, value, "");
+  SetOption(recipe, Find(name), value, "");
 }
 
 std::string GetOption(const Recipe& recipe, std::string_view name) {
-  const Option* option = FindOption(name);
-  if (option == nullptr) FailUnknownOption(name, "");
-  return GetOption(recipe, *option);
+  return GetOption(recipe, Find(name));
 }
 
 std::vector<OptionInfo> RecipeOptions() {

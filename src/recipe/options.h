@@ -76,7 +76,4 @@ std::string OutOfRange(const Recipe& recipe, const Option& option);
 bool IsDefault(const Recipe& recipe, const Option& option);
 void SetDefault(Recipe& recipe, const Option& option);
 
-/// The error about an option that nobody knows.
-[[noreturn]] void FailUnknownOption(std::string_view name, std::string_view place);
-
 }  // namespace ttr

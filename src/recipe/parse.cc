@@ -115,7 +115,7 @@ class Parser {
       if ((part.empty() || option.part == part) && option.name != part) names.push_back(option.name);
     }
     if (std::find(names.begin(), names.end(), token_.text) == names.end()) {
-      Fail("one of " + Joined(names), names);
+      Fail(part.empty() ? "the name of an option" : "one of " + Joined(names), names);
     }
     const std::string_view name = TakeWord("").text;
     Take(":");

@@ -14,7 +14,9 @@ bool IsFamily(R r, Family family) { return FamilyOf(r) == family; }
 bool IsDecay(R r, Decay decay) { return r.weights.decay == decay; }
 bool IsImportance(R r, Importance importance) { return r.weights.importance == importance; }
 bool HasPreconditioner(R r) { return r.optimizer.preconditioner != Preconditioner::kNone; }
-bool HasOwnErasure(R r) { return r.optimizer.erase != Erase::kKey; }
+bool HasOwnErasure(R r) {
+  return FamilyOf(r) == Family::kSgd && r.optimizer.erase != Erase::kKey;
+}
 bool IsFadedKey(R r) {
   return IsImportance(r, Importance::kComplement) || IsImportance(r, Importance::kRootComplement);
 }
@@ -115,6 +117,12 @@ constexpr Rule kRules[] = {
      [](Recipe& r) { r.optimizer.ridge = 0.02; }},
 
     // Decay and importance.
+    {[](R r) { return r.weights.phase && !IsDecay(r, Decay::kChannel); },
+     "phase turns the channels of decay(channel)",
+     [](Recipe& r) {
+       ChannelDecay(r);
+       r.weights.phase = true;
+     }},
     {[](R r) {
        return IsFunction(r, FunctionClass::kNetwork) && !IsDecay(r, Decay::kNone);
      },
@@ -152,13 +160,13 @@ constexpr Rule kRules[] = {
      },
      "sgd weighs a pair by its step; an importance (input) is taken by its preconditioner alone",
      NoImportance},
-    {[](R r) { return IsFadedKey(r) && !IsDecay(r, Decay::kChannel); },
-     "this importance is formed from the decay of each channel", ChannelDecay},
     {[](R r) {
        return IsFadedKey(r) && !IsFamily(r, Family::kHebbian) &&
               !IsFamily(r, Family::kGatedVector);
      },
      "an importance that takes the place of the key goes with one gradient step", NoImportance},
+    {[](R r) { return IsFadedKey(r) && !IsDecay(r, Decay::kChannel); },
+     "this importance is formed from the decay of each channel", ChannelDecay},
     {[](R r) { return IsFadedKey(r) && r.function.features != FeatureMap::kNone; },
      "this importance takes the place of the key, so there is no key for a feature map",
      [](Recipe& r) { r.function.features = FeatureMap::kNone; }},
@@ -196,7 +204,8 @@ constexpr Rule kRules[] = {
      },
      "this step rule is derived for plain gradients", StepInput},
     {[](R r) {
-       return r.optimizer.erase == Erase::kUndecayed && r.optimizer.step != StepRule::kOne;
+       return HasOwnErasure(r) && r.optimizer.erase == Erase::kUndecayed &&
+              r.optimizer.step != StepRule::kOne;
      },
      "erase: undecayed writes its value with step: one",
      [](Recipe& r) { r.optimizer.step = StepRule::kOne; }},

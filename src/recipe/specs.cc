@@ -36,6 +36,12 @@ constexpr InputField kFields[] = {
     {"cu_seqlens", &Inputs::cu_seqlens},
 };
 
+// The second axis of k, v and step: rows of their own where a token takes several pairs.
+Axis PairAxis(const Recipe& recipe) {
+  const bool several = recipe.optimizer.solver == Solver::kSgd && recipe.optimizer.steps > 1;
+  return several ? Axis::kRows : Axis::kTokens;
+}
+
 enum class Presence { kRequired, kOptional };
 constexpr auto kRequired = Presence::kRequired;
 constexpr auto kOptional = Presence::kOptional;
@@ -70,11 +76,12 @@ void AddPairs(const Recipe& recipe, Collector& specs) {
     }
     return;
   }
+  const Axis rows = PairAxis(recipe);
   specs.Add("q", {{kBatch, kTokens, kQueryHeads, kKeyDim}}, kRequired, Range::kAny, "queries");
   if (ReadsKeys(recipe)) {
-    specs.Add("k", {{kBatch, kRows, kKeyHeads, kKeyDim}}, kRequired, Range::kAny, "keys");
+    specs.Add("k", {{kBatch, rows, kKeyHeads, kKeyDim}}, kRequired, Range::kAny, "keys");
   }
-  specs.Add("v", {{kBatch, kRows, kValueHeads, kValueDim}}, kRequired, Range::kAny, "values");
+  specs.Add("v", {{kBatch, rows, kValueHeads, kValueDim}}, kRequired, Range::kAny, "values");
 }
 
 void AddWeights(const Recipe& recipe, Collector& specs) {
@@ -145,7 +152,7 @@ void AddSgd(const Recipe& recipe, Collector& specs) {
   using enum Axis;
   const Optimizer& optimizer = recipe.optimizer;
   if (optimizer.step != StepRule::kNlms && optimizer.step != StepRule::kOne) {
-    specs.Add("step", {{kBatch, kRows, kHeads}}, kRequired, Range::kNonNegative, "step size");
+    specs.Add("step", {{kBatch, PairAxis(recipe), kHeads}}, kRequired, Range::kNonNegative, "step size");
   }
   const std::vector<Axis> per_channel = {kBatch, kTokens, kHeads, kKeyDim};
   if (optimizer.erase == Erase::kEraseKey || optimizer.erase == Erase::kUndecayed) {

@@ -73,7 +73,7 @@ std::string Joined(std::span<const std::string_view> words) {
 std::string DidYouMean(std::string_view word, std::span<const std::string_view> known) {
   if (word.empty() || word.size() > kMaxQuoted) return "";
   std::string_view nearest;
-  std::size_t least = word.size() / 2 + 2;
+  std::size_t least = (word.size() + 1) / 3 + 1;
   for (const std::string_view candidate : known) {
     const std::size_t distance = EditDistance(word, candidate);
     if (distance < least && distance < candidate.size()) {
