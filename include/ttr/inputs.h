@@ -37,12 +37,12 @@ struct Dims {
 /// Per-token inputs are float32, float64 or bfloat16 (gates may be wider than q, k, v), with any
 /// strides but a contiguous last axis.
 struct Inputs {
-  TensorView q, k, v, v_im;
-  TensorView log_decay, phase, dt, a;
-  TensorView step, importance, log_importance;
-  TensorView erase_key, erase_gate, bonus, momentum, weight_decay, ridge;
-  TensorView features_w, features_b, ln_weight, ln_bias, row_bias;
-  TensorView cu_seqlens;
+  TensorView q{}, k{}, v{}, v_im{};
+  TensorView log_decay{}, phase{}, dt{}, a{};
+  TensorView step{}, importance{}, log_importance{};
+  TensorView erase_key{}, erase_gate{}, bonus{}, momentum{}, weight_decay{}, ridge{};
+  TensorView features_w{}, features_b{}, ln_weight{}, ln_bias{}, row_bias{};
+  TensorView cu_seqlens{};
 };
 
 /// The name of every member of Inputs ("features.w" for features_w).

@@ -31,8 +31,8 @@ enum class Status : std::int8_t {
 
 /// Memory of the caller's that receives results.
 struct Outputs {
-  TensorView y;       ///< [B, T, max(H, Hq), Dv], float32, float64 or bfloat16
-  TensorView status;  ///< optional: int8 [B, T, max(H, Hq)], a Status each
+  TensorView y{};       ///< [B, T, max(H, Hq), Dv], float32, float64 or bfloat16
+  TensorView status{};  ///< optional: int8 [B, T, max(H, Hq)], a Status each
 };
 
 /// Where and in what a call runs.
