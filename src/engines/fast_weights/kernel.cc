@@ -9,6 +9,7 @@
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
+#include "src/engines/fast_weights/ahead-inl.h"
 #include "src/engines/fast_weights/direct-inl.h"
 #include "src/engines/fast_weights/prepare-inl.h"
 #include "src/engines/fast_weights/rows-inl.h"
@@ -19,6 +20,7 @@ namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
 
 template <class T>
 constexpr std::int64_t Lanes() {
@@ -107,6 +109,10 @@ void RunChunked(const Options& options, const Memory& memory, const Scratch<T>& 
         std::fill(row + memory.end_column, row + columns, T(0));
       }
     }
+    const std::int64_t strips =
+        RoundUp(memory.end_column - memory.first_column, 2 * Lanes<T>()) / (2 * Lanes<T>());
+    const std::int64_t tiles = RoundUp(memory.key_dim, sn::kTileRows) / sn::kTileRows;
+    Ahead ahead(memory, end, std::min(end + kBlockTokens, memory.tokens), strips * count * tiles);
     for (std::int64_t c = memory.first_column; c < memory.end_column;) {
       const std::int64_t width = Width<T>(memory, c);
       for (std::int64_t i = 0; i < count; ++i) {
@@ -124,10 +130,10 @@ void RunChunked(const Options& options, const Memory& memory, const Scratch<T>& 
         T* strip = scratch.strips + c * key_rows;
         if (width > Lanes<T>()) {
           ProcessStrip<2>(options, memory, chunks[i], prepared, scratch, strip, v, y,
-                          y_head_stride);
+                          y_head_stride, ahead);
         } else {
           ProcessStrip<1>(options, memory, chunks[i], prepared, scratch, strip, v, y,
-                          y_head_stride);
+                          y_head_stride, ahead);
         }
       }
       c += width;

@@ -82,22 +82,19 @@ inline Chunk NextChunk(const Memory& memory, std::int64_t first) {
 }
 
 /// out[d kChunk + i] = element d of row i of the chunk; zero beyond its tokens and beyond key_dim.
+/// Rows are copied first: those of a chunk may lie a power of two apart, where the cache cannot hold
+/// all of them while each of their lines is read four times.
 template <class T>
 HWY_INLINE void PackColumns(const Options& options, const Rows& rows, const Memory& memory,
                             const Chunk& chunk, const Scratch<T>& scratch, T* out) {
   const std::int64_t key_rows = RoundUp(memory.key_dim, kAlignment / sizeof(T));
-  const bool in_place = rows.dtype == DTypeOf<T>() && !options.normalise_qk;
   const T* pointers[kChunk];
   for (std::int64_t i = 0; i < kChunk; ++i) {
-    if (i >= chunk.tokens) {
-      pointers[i] = scratch.zeros;
-    } else if (in_place) {
-      pointers[i] = static_cast<const T*>(rows.data) + (chunk.first + i) * rows.stride;
-    } else {
-      T* row = scratch.rows + i * key_rows;
-      LoadKey(options, rows, chunk.first + i, memory.key_dim, row);
-      pointers[i] = row;
-    }
+    pointers[i] = scratch.zeros;
+    if (i >= chunk.tokens) continue;
+    T* row = scratch.rows + i * key_rows;
+    LoadKey(options, rows, chunk.first + i, memory.key_dim, row);
+    pointers[i] = row;
   }
   sn::Transpose<kChunk>(pointers, memory.key_dim, out);
   std::fill(out + memory.key_dim * kChunk, out + key_rows * kChunk, T(0));

@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/fast_weights/ahead-inl.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/prepare-inl.h"
 #include "src/simd/tile-inl.h"
@@ -131,7 +132,7 @@ HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk
 /// M = c_n M + sum_j k_j^T decayed_j.
 template <int NV, class T>
 HWY_INLINE void WriteMemory(const Memory& memory, const Chunk& chunk, const Prepared<T>& p,
-                            const T* HWY_RESTRICT decayed, T* HWY_RESTRICT strip) {
+                            const T* HWY_RESTRICT decayed, T* HWY_RESTRICT strip, Ahead& ahead) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
@@ -139,6 +140,7 @@ HWY_INLINE void WriteMemory(const Memory& memory, const Chunk& chunk, const Prep
   const auto decay = hn::Set(d, p.decay[kChunk - 1]);
   for (std::int64_t row = 0; row < memory.key_dim; row += kRows) {
     T* HWY_RESTRICT out = strip + row * kWidth;
+    ahead.Fetch();
     sn::Tile<decltype(d), kRows, NV> tile;
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
@@ -178,7 +180,7 @@ void AnswerEarly(const Options& options, const Memory& memory, const Prepared<T>
 template <int NV, class T>
 void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chunk,
                   const Prepared<T>& p, const Scratch<T>& scratch, T* HWY_RESTRICT strip,
-                  StripRows<const T> v, StripRows<T> y, std::int64_t y_head_stride) {
+                  StripRows<const T> v, StripRows<T> y, std::int64_t y_head_stride, Ahead& ahead) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t queries = memory.q ? memory.queries : 0;
   const bool early = chunk.forget && options.read_before;
@@ -197,7 +199,7 @@ void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chu
     }
   }
   if (memory.k) {
-    WriteMemory<NV>(memory, chunk, p, scratch.innovations + kChunk * kWidth, strip);
+    WriteMemory<NV>(memory, chunk, p, scratch.innovations + kChunk * kWidth, strip, ahead);
   }
 }
 
