@@ -14,13 +14,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ttr/layer.h"
 
 namespace ttr {
 
-/// Values of gates for one token, by input name: {{"log_decay", x}, ...}, each one number per memory
-/// or per channel as the recipe's InputSpecs say. A gate that is a constant can be set once.
+/// Values of gates for one token, by input name: {{"log_decay", x}, ...}, each one number per
+/// memory or per channel as the recipe's InputSpecs say. A gate that is a constant can be set once.
 using Gates = std::map<std::string, std::span<const double>, std::less<>>;
 
 class AssociativeMemory {
@@ -40,19 +41,24 @@ class AssociativeMemory {
   std::int64_t count() const { return count_; }
   const State& state() const { return state_; }
 
-  /// Writes one association: key [H, Dk], value [H, Dv] (n rows each where the recipe takes n steps
-  /// a token). Error: sizes, or a gate that the recipe requires and that was not given.
+  /// Writes one association: key [H, Dk], value [H, Dv] ([n, H, Dk] and [n, H, Dv] where the recipe
+  /// takes n steps a token; a recipe without keys ignores `key`). `gates` take the place of those
+  /// of SetGate() for this token. Error, and nothing written: sizes, a gate that the recipe does
+  /// not take, or one that it requires and that was not given.
   void Memorize(std::span<const double> key, std::span<const double> value,
                 const Gates& gates = {});
 
-  /// Reads y = m(q) into `value` [H, Dv]; q is [H, Dk]. Changes nothing.
+  /// Reads y = m(q) into `value` [H, Dv]; q is [H, Dk] (ignored by a recipe without queries).
+  /// Changes nothing. Returns the worst status of all heads.
   Status Retrieve(std::span<const double> query, std::span<double> value) const;
 
   /// 1/2 |v - m(k)|^2 of the memory as it is, summed over heads: this pair's part of the
   /// regression's loss.
   double Loss(std::span<const double> key, std::span<const double> value) const;
 
-  /// Sets a gate for all later tokens, for example the step size of a delta rule.
+  /// Sets a gate for all later tokens, for example the step size of a delta rule, or a constant of
+  /// the recipe ("features.w", "ridge", ...). Inputs of a token that InputSpecs() call optional
+  /// need not be set.
   void SetGate(std::string_view name, std::span<const double> values);
 
   /// One safetensors file: state, gates, recipe and version. Atomic: a crash leaves the old file or
@@ -63,8 +69,14 @@ class AssociativeMemory {
                                 std::map<std::string, std::string>* extra = nullptr);
 
  private:
+  Status Read(const Layer& layer, std::string_view op, std::string_view name,
+              std::span<const double> query, std::span<double> value) const;
+
   Layer layer_;
+  Layer
+      fit_;  // the same memory without what belongs to reading alone (scale, output norm): m itself
   Sizes sizes_;
+  std::vector<InputSpec> specs_;
   State state_;
   std::map<std::string, Tensor, std::less<>> gates_;
   std::int64_t count_ = 0;

@@ -6,6 +6,7 @@
 #include "src/definition/sequence.h"
 #include "src/layer/check_outputs.h"
 #include "src/layer/run_fast_weights.h"
+#include "src/recipe/family.h"
 #include "ttr/error.h"
 
 namespace ttr {
@@ -14,8 +15,17 @@ namespace {
 Dims Check(std::string_view op, const Recipe& recipe, const Inputs& inputs, const State& state,
            Needs needs, const TensorView& y = {}) {
   Dims dims = CheckInputs(op, recipe, inputs, needs, &state);
-  // Nothing memorized yet: only the answer tells how long a value is.
-  if (needs == Needs::kRead && state.empty() && y.rank() == 4) dims.value_dim = y.size(3);
+  if (needs == Needs::kRead && y.rank() == 4) {
+    // Nothing memorized yet: only the answer tells how long a value is.
+    if (state.empty()) dims.value_dim = y.size(3);
+    // No queries: only the answer tells how many are asked for.
+    if (!ReadsQueries(recipe)) {
+      dims.batch = y.size(0);
+      dims.tokens = y.size(1);
+      if (state.empty()) dims.query_heads = dims.key_heads = dims.value_heads = dims.heads = y.size(2);
+      dims.key_dim = dims.value_dim;
+    }
+  }
   CheckRanges(op, recipe, inputs);
   CheckState(op, recipe, dims, state);
   return dims;

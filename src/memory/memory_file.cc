@@ -1,0 +1,183 @@
+// A memory on disk: its state and gates as tensors, all else in the header's metadata.
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/memory/gates.h"
+#include "ttr/error.h"
+#include "ttr/memory.h"
+#include "ttr/safetensors.h"
+#include "ttr/version.h"
+
+namespace ttr {
+namespace {
+
+constexpr std::string_view kFormat = "1";  // of what is stored, and how it is named
+constexpr std::string_view kGatePrefix = "gate.";
+constexpr std::string_view kExtraPrefix = "extra.";
+
+using Metadata = std::map<std::string, std::string>;
+
+// The file as it is read: every complaint names it.
+class Loader {
+ public:
+  Loader(const std::filesystem::path& path, TensorFile& content)
+      : name_(path.string()), content_(content) {}
+
+  [[noreturn]] void Fail(const std::string& what, std::string_view required,
+                         std::string_view given) const {
+    throw Error("Load", what + " of " + name_, required, given);
+  }
+
+  const std::string& Text(const std::string& key) const {
+    const auto found = content_.metadata.find(key);
+    if (found == content_.metadata.end()) {
+      Fail("metadata '" + key + "'", "there, as in every saved memory", "absent");
+    }
+    return found->second;
+  }
+
+  std::int64_t Number(const std::string& key) const {
+    const std::string& text = Text(key);
+    std::int64_t number = 0;
+    const char* end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || rest != end || number < 0) {
+      Fail("metadata '" + key + "'", "a whole number, 0 or more", "'" + text.substr(0, 40) + "'");
+    }
+    return number;
+  }
+
+  // What a call says about a part of the file, with that and the file's name in place of the
+  // operator's.
+  template <class Call>
+  auto Named(const std::string& what, Call&& call) const {
+    try {
+      return call();
+    } catch (const Error& error) {
+      std::string_view text = error.what();
+      if (text.starts_with('[')) text.remove_prefix(std::min(text.find(']') + 1, text.size()));
+      throw Error("[Load] " + what + " of " + name_ + ":" + std::string(text));
+    }
+  }
+
+  Recipe ReadRecipe() const {
+    const Recipe recipe = Named("recipe", [&] { return RecipeFromJson(Text("recipe")); });
+    const Recipe line = Named("recipe_line", [&] { return ParseRecipe(Text("recipe_line")); });
+    if (!(line == recipe)) {
+      Fail("recipe_line", "the recipe '" + ToString(recipe) + "'", "'" + ToString(line) + "'");
+    }
+    return recipe;
+  }
+
+  const Tensor& Float64(const std::string& name, const Tensor& tensor) const {
+    if (tensor.dtype() != DType::kFloat64) {
+      Fail("tensor '" + name + "'", "float64", Name(tensor.dtype()));
+    }
+    return tensor;
+  }
+
+ private:
+  std::string name_;
+  TensorFile& content_;
+};
+
+Dims DimsOf(const Recipe& recipe, const AssociativeMemory::Sizes& sizes, const Tensor* features) {
+  const auto specs = InputSpecs(recipe);
+  const bool keyless = std::none_of(specs.begin(), specs.end(), [](const InputSpec& spec) {
+    return spec.name == "q" || spec.name == "k";
+  });
+  Dims dims;
+  dims.query_heads = dims.key_heads = dims.value_heads = dims.heads = sizes.heads;
+  dims.key_dim = keyless ? sizes.value_dim : sizes.key_dim;
+  dims.value_dim = sizes.value_dim;
+  dims.tokens = 1;
+  if (features != nullptr) dims.features = features->shape()[1];
+  const bool network = recipe.function.kind == FunctionClass::kNetwork;
+  if (network && recipe.function.depth > 1) dims.hidden = recipe.function.expansion * dims.key_dim;
+  return dims;
+}
+
+}  // namespace
+
+void AssociativeMemory::Save(const std::filesystem::path& path,
+                             const std::map<std::string, std::string>& extra) const {
+  TensorFile file;
+  for (const State::Entry& entry : state_.entries()) {
+    file.tensors.emplace(entry.name, Tensor::Copy(entry.view));
+  }
+  for (const auto& [name, gate] : gates_) {
+    file.tensors.emplace(std::string(kGatePrefix) + name, gate);
+  }
+  file.metadata = {{"ttr.memory", std::string(kFormat)},
+                   {"ttr.version", Version()},
+                   {"recipe", ToJson(recipe())},
+                   {"recipe_line", ToString(recipe())},
+                   {"key_dim", std::to_string(sizes_.key_dim)},
+                   {"value_dim", std::to_string(sizes_.value_dim)},
+                   {"heads", std::to_string(sizes_.heads)},
+                   {"count", std::to_string(count_)}};
+  for (const auto& [key, value] : extra) {
+    file.metadata.emplace(std::string(kExtraPrefix) + key, value);
+  }
+  WriteSafetensors(path, file);
+}
+
+AssociativeMemory AssociativeMemory::Load(const std::filesystem::path& path,
+                                          std::map<std::string, std::string>* extra) {
+  TensorFile file = ReadSafetensors(path);
+  const Loader loader(path, file);
+  if (const std::string& format = loader.Text("ttr.memory"); format != kFormat) {
+    loader.Fail("metadata 'ttr.memory'",
+                std::string(kFormat) + ", the format that ttr " + Version() + " reads",
+                "'" + format.substr(0, 40) + "', written by ttr " +
+                    loader.Text("ttr.version").substr(0, 40));
+  }
+  const Sizes sizes{.key_dim = loader.Number("key_dim"),
+                    .value_dim = loader.Number("value_dim"),
+                    .heads = loader.Number("heads")};
+  const Recipe recipe = loader.ReadRecipe();
+  AssociativeMemory memory =
+      loader.Named("sizes", [&] { return AssociativeMemory(recipe, sizes); });
+  memory.count_ = loader.Number("count");
+
+  for (auto& [name, tensor] : file.tensors) {
+    loader.Float64(name, tensor);
+    if (name.starts_with(kGatePrefix)) {
+      loader.Named("tensor '" + name + "'",
+                   [&] { memory.SetGate(name.substr(kGatePrefix.size()), tensor.as<double>()); });
+    } else {
+      memory.state_.Set(name, std::move(tensor));
+    }
+  }
+  const auto features = memory.gates_.find("features.w");
+  const Dims dims =
+      DimsOf(recipe, sizes, features == memory.gates_.end() ? nullptr : &features->second);
+  loader.Named("state", [&] { CheckState("Load", recipe, dims, memory.state_); });
+  // A memory that has read a token has all of its state; one that has not has none.
+  for (const StateSpec& spec : StateSpecs(recipe)) {
+    const bool given = memory.state_.Get(spec.name).defined();
+    if (given != (memory.count_ > 0)) {
+      loader.Fail("tensor '" + spec.name + "'",
+                  given ? "absent after 0 tokens"
+                        : "there after " + std::to_string(memory.count_) + " tokens",
+                  given ? "there" : "absent");
+    }
+  }
+
+  if (extra != nullptr) {
+    extra->clear();
+    for (const auto& [key, value] : file.metadata) {
+      if (key.starts_with(kExtraPrefix)) extra->emplace(key.substr(kExtraPrefix.size()), value);
+    }
+  }
+  return memory;
+}
+
+}  // namespace ttr
