@@ -20,6 +20,8 @@
 
 namespace ttr {
 
+struct TensorFile;
+
 /// Values of gates for one token, by input name: {{"log_decay", x}, ...}, each one number per
 /// memory or per channel as the recipe's InputSpecs say. A gate that is a constant can be set once.
 using Gates = std::map<std::string, std::span<const double>, std::less<>>;
@@ -67,6 +69,12 @@ class AssociativeMemory {
             const std::map<std::string, std::string>& extra = {}) const;
   static AssociativeMemory Load(const std::filesystem::path& path,
                                 std::map<std::string, std::string>* extra = nullptr);
+
+  /// What Save() writes and Load() reads, for programs that keep more than one memory in a file.
+  /// `source` stands for the file in errors.
+  TensorFile ToTensors(const std::map<std::string, std::string>& extra = {}) const;
+  static AssociativeMemory FromTensors(TensorFile file, const std::string& source,
+                                       std::map<std::string, std::string>* extra = nullptr);
 
  private:
   Status Read(const Layer& layer, std::string_view op, std::string_view name,

@@ -27,8 +27,7 @@ using Metadata = std::map<std::string, std::string>;
 // The file as it is read: every complaint names it.
 class Loader {
  public:
-  Loader(const std::filesystem::path& path, TensorFile& content)
-      : name_(path.string()), content_(content) {}
+  Loader(const std::string& name, TensorFile& content) : name_(name), content_(content) {}
 
   [[noreturn]] void Fail(const std::string& what, std::string_view required,
                          std::string_view given) const {
@@ -108,6 +107,15 @@ Dims DimsOf(const Recipe& recipe, const AssociativeMemory::Sizes& sizes, const T
 
 void AssociativeMemory::Save(const std::filesystem::path& path,
                              const std::map<std::string, std::string>& extra) const {
+  WriteSafetensors(path, ToTensors(extra));
+}
+
+AssociativeMemory AssociativeMemory::Load(const std::filesystem::path& path,
+                                          std::map<std::string, std::string>* extra) {
+  return FromTensors(ReadSafetensors(path), path.string(), extra);
+}
+
+TensorFile AssociativeMemory::ToTensors(const std::map<std::string, std::string>& extra) const {
   TensorFile file;
   for (const State::Entry& entry : state_.entries()) {
     file.tensors.emplace(entry.name, Tensor::Copy(entry.view));
@@ -126,13 +134,12 @@ void AssociativeMemory::Save(const std::filesystem::path& path,
   for (const auto& [key, value] : extra) {
     file.metadata.emplace(std::string(kExtraPrefix) + key, value);
   }
-  WriteSafetensors(path, file);
+  return file;
 }
 
-AssociativeMemory AssociativeMemory::Load(const std::filesystem::path& path,
-                                          std::map<std::string, std::string>* extra) {
-  TensorFile file = ReadSafetensors(path);
-  const Loader loader(path, file);
+AssociativeMemory AssociativeMemory::FromTensors(TensorFile file, const std::string& source,
+                                                 std::map<std::string, std::string>* extra) {
+  const Loader loader(source, file);
   if (const std::string& format = loader.Text("ttr.memory"); format != kFormat) {
     loader.Fail("metadata 'ttr.memory'",
                 std::string(kFormat) + ", the format that ttr " + Version() + " reads",
