@@ -48,15 +48,29 @@ struct Inputs {
 /// The name of every member of Inputs ("features.w" for features_w).
 struct InputField {
   std::string_view name;
-  TensorView Inputs::*view;
+  TensorView Inputs::* view;
 };
 std::span<const InputField> InputFields();
 
 /// An axis of an input or a state.
 enum class Axis : std::uint8_t {
-  kBatch, kTokens, kRows /* tokens * steps per token */, kQueryHeads, kKeyHeads, kValueHeads, kHeads,
-  kKeyDim, kValueDim, kPhiDim /* key dimension of the state: features, the affine 1 */,
-  kFeatures, kOne, kMiniBatch, kHidden, kSequencesPlus1, kStates /* N or B */, kPairs /* S */,
+  kBatch,
+  kTokens,
+  kRows /* tokens * steps per token */,
+  kQueryHeads,
+  kKeyHeads,
+  kValueHeads,
+  kHeads,
+  kKeyDim,
+  kValueDim,
+  kPhiDim /* key dimension of the state: features, the affine 1 */,
+  kFeatures,
+  kOne,
+  kMiniBatch,
+  kHidden,
+  kSequencesPlus1,
+  kStates /* N or B */,
+  kPairs /* S */,
 };
 
 /// "B", "T", "T n", "Hq", ...
@@ -67,7 +81,7 @@ enum class Range : std::uint8_t { kAny, kNonNegative, kNonPositive };
 
 struct InputSpec {
   std::string_view name;
-  TensorView Inputs::*view;
+  TensorView Inputs::* view;
   std::vector<std::vector<Axis>> shapes;  ///< any of these
   bool required = true;
   Range range = Range::kAny;
@@ -142,9 +156,9 @@ Dims CheckInputs(std::string_view op, const Recipe& recipe, const Inputs& inputs
 /// Ranges of the values (log_decay <= 0, importance >= 0, ...); reads every gate once. NaN passes.
 void CheckRanges(std::string_view op, const Recipe& recipe, const Inputs& inputs);
 
-/// Names, shapes and dtypes of a given state, and the counts in it. Entries may be missing (they then
-/// have the recipe's start), but pairs are kept whole: state.k with state.v. Weights of networks may
-/// lack the first axis. The last axis is contiguous.
+/// Names, shapes and dtypes of a given state, and the counts in it. Entries may be missing (they
+/// then have the recipe's start), but pairs are kept whole: state.k with state.v. Weights of
+/// networks may lack the first axis. The last axis is contiguous.
 void CheckState(std::string_view op, const Recipe& recipe, const Dims& dims, const State& state);
 
 }  // namespace ttr

@@ -1,6 +1,7 @@
 /// A sequence layer as data: the three choices of test-time regression, plus how it is read.
 ///
-/// At every token a layer *memorizes* the pairs (k_i, v_i) seen so far by (approximately) minimising
+/// At every token a layer *memorizes* the pairs (k_i, v_i) seen so far by minimising, at least
+/// approximately,
 ///
 ///     1/2 sum_i gamma_i^(t) |v_i - m(k_i)|^2
 ///
@@ -64,8 +65,8 @@ enum class Kernel : std::uint8_t {
   kInverseDistance,  ///< 1 / d; at d = 0 the hit's value
 };
 
-/// For a constant or polynomial function class the similarity weighs associations by their closeness
-/// to the query; for the function class `kernel` it is the kernel of the regression.
+/// For a constant or polynomial function class the similarity weighs associations by their
+/// closeness to the query; for the function class `kernel` it is the kernel of the regression.
 struct Similarity {
   Kernel kernel = Kernel::kNone;
   double bandwidth = 0;  ///< B > 0; unused by the exponential and inverse-distance kernels
@@ -73,9 +74,9 @@ struct Similarity {
 };
 
 enum class FunctionClass : std::uint8_t {
-  kConstant,    ///< m(k) = c: around the query under a similarity, else one vector (gated recurrence)
-  kLinear,      ///< m(k) = M phi(k)
-  kAffine,      ///< m(k) = M [phi(k); 1], no ridge on the intercept
+  kConstant,  ///< m(k) = c: around the query under a similarity, else one vector (gated recurrence)
+  kLinear,    ///< m(k) = M phi(k)
+  kAffine,    ///< m(k) = M [phi(k); 1], no ridge on the intercept
   kPolynomial,  ///< a polynomial in k - q of degree 1, 2, ..., around every query
   kKernel,      ///< linear in the feature space of the kernel
   kNetwork,     ///< a small network, trained while it reads
@@ -83,8 +84,20 @@ enum class FunctionClass : std::uint8_t {
 
 /// phi, applied to keys and queries. Formulas: docs/layers.md.
 enum class FeatureMap : std::uint8_t {
-  kNone, kElu1, kRelu, kCosformer, kDpfp, kT2r, kHedgehogExp, kHedgehogSoftmax, kTaylor2, kRebased,
-  kRfa, kFavor, kDijiang, kPower2,
+  kNone,
+  kElu1,
+  kRelu,
+  kCosformer,
+  kDpfp,
+  kT2r,
+  kHedgehogExp,
+  kHedgehogSoftmax,
+  kTaylor2,
+  kRebased,
+  kRfa,
+  kFavor,
+  kDijiang,
+  kPower2,
 };
 
 enum class Activation : std::uint8_t { kSilu, kGelu, kRelu, kTanh };
@@ -94,7 +107,7 @@ struct Function {
 
   FeatureMap features = FeatureMap::kNone;
   std::int64_t nu = 1;             ///< DPFP: number of rolls
-  std::int64_t feature_dim = 64;   ///< random maps (rfa, favor, dijiang): number of random directions
+  std::int64_t feature_dim = 64;   ///< random maps (rfa, favor, dijiang): number of directions
   std::int64_t max_length = 4096;  ///< cosFormer: m, the length at which its weight reaches zero
   std::int64_t seed = 0;           ///< random maps, and networks that start from random weights
 
@@ -131,8 +144,8 @@ enum class Erase : std::uint8_t {
   kKey,        ///< the key itself
   kEraseKey,   ///< along `erase_key` (Comba)
   kGatedKey,   ///< along `erase_gate` (.) k (Gated DeltaNet-2)
-  kUndecayed,  ///< M (kappa)(gate (.) kappa)^T is taken from the undecayed memory, kappa = `erase_key`,
-               ///< gate = `erase_gate` (RWKV-7)
+  kUndecayed,  ///< M (kappa)(gate (.) kappa)^T is taken from the undecayed memory, kappa =
+               ///< `erase_key`, gate = `erase_gate` (RWKV-7)
 };
 
 enum class WeightDecay : std::uint8_t {
@@ -141,8 +154,9 @@ enum class WeightDecay : std::uint8_t {
   kDecoupled,  ///< memory shrinks by 1 - weight_decay
 };
 
-/// What multiplies the gradient. For full-batch gradient descent: an approximation of A^-1, with A
-/// the Gram matrix plus ridge. For SGD: `kDiagonal`, from a running diagonal curvature.
+/// What multiplies the gradient. For full-batch gradient descent and conjugate gradient: an
+/// approximation of A^-1, with A the Gram matrix plus ridge. For SGD: `kDiagonal`, from a running
+/// diagonal curvature.
 enum class Preconditioner : std::uint8_t { kNone, kDiagonal, kBlockDiagonal, kLowRank };
 
 enum class RidgeKind : std::uint8_t {
@@ -213,8 +227,10 @@ struct Recipe {
 std::string ToString(const Recipe& recipe);
 
 /// Everything that `ttr` takes for a recipe: a zoo name, a zoo name with changes in braces
-/// ("gated_deltanet{step: longhorn, read: before}"), or a recipe line. Validated.
-/// Error: names the unknown word, its place, and the nearest known one.
+/// ("gated_deltanet{step: longhorn, read: before}"), or a recipe line. Validated. What the changes
+/// in braces leave without an effect, and do not say themselves, takes its default: without a
+/// gaussian kernel no bandwidth. Error: names the unknown word, its place, and the nearest known
+/// one. Cost: O(length); at most 4096 characters.
 Recipe ParseRecipe(std::string_view text);
 
 /// Changes one option by its name, as inside braces: Set(recipe, "ridge", "1e-3"). Not validated.
@@ -233,13 +249,15 @@ struct OptionInfo {
 };
 std::vector<OptionInfo> RecipeOptions();
 
-/// JSON for files: {"weights": {...}, "similarity": {...}, ...}; defaults may be left out when read.
-/// Validated when read.
+/// JSON for files: {"weights": {"decay": "scalar"}, "optimizer": {"optimizer": "exact", "ridge":
+/// 1}}, every option by its name under its part. Defaults may be left out when read; unknown keys,
+/// and keys said twice, are errors. Validated when read.
 std::string ToJson(const Recipe& recipe);
 Recipe RecipeFromJson(std::string_view json);
 
 /// Throws an Error with the reason, and the nearest recipe that has a meaning, when this one has
-/// none.
+/// none: choices that contradict each other, numbers out of range, and options that would be
+/// ignored.
 void Validate(const Recipe& recipe);
 
 }  // namespace ttr

@@ -176,8 +176,8 @@ class Checker {
   void CheckRest(const Dims& dims) const {
     const bool adds_input = FamilyOf(recipe_) == Family::kNetwork && recipe_.function.residual;
     if (adds_input && needs_ != Needs::kRead && dims.value_dim != dims.key_dim) {
-      throw Error(op_, "v", "as long as k under residual: true, Dv = Dk = " +
-                                std::to_string(dims.key_dim),
+      throw Error(op_, "v",
+                  "as long as k under residual: true, Dv = Dk = " + std::to_string(dims.key_dim),
                   "Dv = " + std::to_string(dims.value_dim));
     }
   }

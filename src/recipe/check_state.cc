@@ -65,9 +65,9 @@ void CheckCounts(std::string_view op, std::string_view name, const TensorView& c
     for (std::int64_t h = 0; h < counts.size(1); ++h) {
       const double count = counts.At({n, h});
       if (count >= 0 && count <= static_cast<double>(most) && count == std::floor(count)) continue;
-      throw Error(op, name, "a whole number from 0 to " + std::to_string(most),
-                  std::to_string(count) + " at [" + std::to_string(n) + "," + std::to_string(h) +
-                      "]");
+      throw Error(
+          op, name, "a whole number from 0 to " + std::to_string(most),
+          std::to_string(count) + " at [" + std::to_string(n) + "," + std::to_string(h) + "]");
     }
   }
 }

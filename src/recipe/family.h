@@ -12,7 +12,8 @@ enum class Family : std::uint8_t {
   kGatedVector,       ///< constant without similarity: h_t = g (.) h_{t-1} + v
   kSgd,               ///< linear, one pair at a time
   kLeastSquares,      ///< linear, A x = q solved by any other means
-  kKernelSmoother,    ///< sums over the pairs: constant under a similarity, one step in a kernel's space
+  kKernelSmoother,    ///< sums over the pairs: constant under a similarity, one step in a kernel's
+                      ///< space
   kKernelRegression,  ///< exact in a kernel's space
   kLocalPolynomial,   ///< a fit around every query
   kNetwork,           ///< a small network, trained while it reads

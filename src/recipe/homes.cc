@@ -19,8 +19,8 @@ bool IsCurvatureSgd(R r) {
 }
 bool IsNlms(R r) { return IsLinearSgd(r) && r.optimizer.step == StepRule::kNlms; }
 bool HasErasureKey(R r) {
-  return IsLinearSgd(r) && (r.optimizer.erase == Erase::kEraseKey ||
-                            r.optimizer.erase == Erase::kUndecayed);
+  return IsLinearSgd(r) &&
+         (r.optimizer.erase == Erase::kEraseKey || r.optimizer.erase == Erase::kUndecayed);
 }
 bool IsMap(R r, FeatureMap map) { return IsLinear(r) && r.function.features == map; }
 bool IsHidden(R r) { return IsNetwork(r) && r.function.depth >= 2; }
@@ -78,8 +78,7 @@ constexpr Home kHomes[] = {
      "block belongs to preconditioner: block_diagonal"},
     {"rank", [](R r) { return r.optimizer.preconditioner == Preconditioner::kLowRank; },
      "rank belongs to preconditioner: low_rank"},
-    {"curvature_decay", IsCurvatureSgd,
-     "curvature_decay belongs to sgd(preconditioner: diagonal)"},
+    {"curvature_decay", IsCurvatureSgd, "curvature_decay belongs to sgd(preconditioner: diagonal)"},
     {"curvature_centre", IsCurvatureSgd,
      "curvature_centre belongs to sgd(preconditioner: diagonal)"},
     {"ridge", HasRidge, "this optimizer has no ridge"},

@@ -1,8 +1,6 @@
 #include "src/recipe/options.h"
 
 #include <cmath>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "src/recipe/text.h"
@@ -11,183 +9,8 @@
 namespace ttr {
 namespace {
 
-using Words = std::string_view[];
-
-// Each list in the order of its enumerators.
-constexpr Words kDecays = {"none", "constant", "retention", "scalar", "channel", "matrix"};
-constexpr Words kImportances = {"none", "input", "log", "complement", "root_complement"};
-constexpr Words kKernels = {"none",         "exponential", "gaussian",  "laplace",
-                            "epanechnikov", "biweight",    "triweight", "inverse_distance"};
-constexpr Words kFunctions = {"constant", "linear", "affine", "polynomial", "kernel", "network"};
-constexpr Words kFeatures = {"none",         "elu1",   "relu",  "cosformer",
-                             "dpfp",         "t2r",    "hedgehog_exp", "hedgehog_softmax",
-                             "taylor2",      "rebased", "rfa",  "favor",
-                             "dijiang",      "power2"};
-constexpr Words kActivations = {"silu", "gelu", "relu", "tanh"};
-constexpr Words kSolvers = {"gradient", "sgd", "exact", "conjugate_gradient", "chebyshev"};
-constexpr Words kStepRules = {"input", "nlms", "longhorn", "efla", "one"};
-constexpr Words kErases = {"key", "erase_key", "gated_key", "undecayed"};
-constexpr Words kWeightDecays = {"none", "coupled", "decoupled"};
-constexpr Words kRowFactors = {"one", "inverse"};
-constexpr Words kPreconditioners = {"none", "diagonal", "block_diagonal", "low_rank"};
-constexpr Words kRidgeKinds = {"fading", "constant", "relative"};
-constexpr Words kReads = {"after", "before"};
-constexpr Words kNormaliseSums = {"none", "sum", "stabilised"};
-constexpr Words kOutputNorms = {"none", "l2", "rms"};
-constexpr Words kScales = {"number", "rsqrt_dk"};
-
-template <auto kPart, auto kMember>
-constexpr auto& Member(auto& recipe) {
-  return (recipe.*kPart).*kMember;
-}
-
-template <auto kPart, auto kMember>
-WordOption Word(std::span<const std::string_view> words) {
-  using Enum = std::remove_reference_t<decltype(Member<kPart, kMember>(std::declval<Recipe&>()))>;
-  return {words, [](const Recipe& r) { return static_cast<int>(Member<kPart, kMember>(r)); },
-          [](Recipe& r, int place) { Member<kPart, kMember>(r) = static_cast<Enum>(place); }};
-}
-
-template <auto kPart, auto kMember>
-FlagOption Flag() {
-  return {[](const Recipe& r) -> bool { return Member<kPart, kMember>(r); },
-          [](Recipe& r, bool value) { Member<kPart, kMember>(r) = value; }};
-}
-
-template <auto kPart, auto kMember>
-IntegerOption Integer(std::int64_t least, std::int64_t most) {
-  return {[](const Recipe& r) -> std::int64_t { return Member<kPart, kMember>(r); },
-          [](Recipe& r, std::int64_t value) { Member<kPart, kMember>(r) = value; }, least, most};
-}
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-template <auto kPart, auto kMember>
-NumberOption Number(double least, double most, bool open = false) {
-  return {[](const Recipe& r) -> double { return Member<kPart, kMember>(r); },
-          [](Recipe& r, double value) { Member<kPart, kMember>(r) = value; }, least, most, open};
-}
-
-// A constant factor belongs to its kind: any other kind takes it back to 1.
-WordOrNumberOption DecayOption() {
-  WordOrNumberOption option{Word<&Recipe::weights, &Weights::decay>(kDecays),
-                            Number<&Recipe::weights, &Weights::decay_factor>(0, 1, true),
-                            static_cast<int>(Decay::kConstant)};
-  option.word.set = [](Recipe& r, int place) {
-    r.weights.decay = static_cast<Decay>(place);
-    r.weights.decay_factor = 1;
-  };
-  return option;
-}
-
-WordOrNumberOption ScaleOption() {
-  const WordOption word{
-      kScales, [](const Recipe& r) { return r.reading.scale_rsqrt ? 1 : 0; },
-      [](Recipe& r, int place) {
-        r.reading.scale_rsqrt = place == 1;
-        r.reading.scale = 1;
-      }};
-  return {word, Number<&Recipe::reading, &Reading::scale>(-kInfinity, kInfinity), 0};
-}
-
-constexpr std::int64_t kManyTokens = std::int64_t{1} << 40;
-constexpr std::int64_t kMany = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int64_t>::max();
-
-const std::vector<Option>& Table() {
-  constexpr auto kW = &Recipe::weights;
-  constexpr auto kS = &Recipe::similarity;
-  constexpr auto kF = &Recipe::function;
-  constexpr auto kO = &Recipe::optimizer;
-  constexpr auto kR = &Recipe::reading;
-  static const std::vector<Option> table = {
-      {"decay", "weights", DecayOption(),
-       "how an association fades with age: a constant factor, RetNet's constants, or an input"},
-      {"phase", "weights", Flag<kW, &Weights::phase>(),
-       "the decay turns by an angle too: g exp(i phase)"},
-      {"importance", "weights", Word<kW, &Weights::importance>(kImportances),
-       "the weight that an association carries from the start"},
-      {"window", "weights", Integer<kW, &Weights::window>(0, kManyTokens),
-       "only so many latest associations count; 0: all"},
-
-      {"kernel", "similarity", Word<kS, &Similarity::kernel>(kKernels),
-       "closeness of key and query"},
-      {"bandwidth", "similarity", Number<kS, &Similarity::bandwidth>(0, kInfinity),
-       "the distance at which closeness ends, as the kernel's formula says"},
-
-      {"function", "function", Word<kF, &Function::kind>(kFunctions), "what maps keys to values"},
-      {"features", "function", Word<kF, &Function::features>(kFeatures),
-       "feature map of keys and queries"},
-      {"nu", "function", Integer<kF, &Function::nu>(1, kMany), "DPFP: number of rolls"},
-      {"feature_dim", "function", Integer<kF, &Function::feature_dim>(1, kMany),
-       "random feature maps: number of directions"},
-      {"max_length", "function", Integer<kF, &Function::max_length>(1, kManyTokens),
-       "cosFormer: the length at which its weight reaches zero"},
-      {"seed", "function", Integer<kF, &Function::seed>(0, kMaxInt),
-       "of random directions, and of a network's start"},
-      {"degree", "function", Integer<kF, &Function::degree>(1, 16), "degree of the polynomial"},
-      {"depth", "function", Integer<kF, &Function::depth>(1, 64),
-       "network: number of weight matrices"},
-      {"expansion", "function", Integer<kF, &Function::expansion>(1, kMany),
-       "network: hidden width in multiples of Dk"},
-      {"activation", "function", Word<kF, &Function::activation>(kActivations),
-       "network: between its weight matrices"},
-      {"norm", "function", Flag<kF, &Function::norm>(), "network: layer norm of its output"},
-      {"residual", "function", Flag<kF, &Function::residual>(), "network: adds its input"},
-      {"bias", "function", Flag<kF, &Function::bias>(), "network: a bias after every matrix"},
-
-      {"optimizer", "optimizer", Word<kO, &Optimizer::solver>(kSolvers),
-       "how the minimum is approached"},
-      {"steps", "optimizer", Integer<kO, &Optimizer::steps>(1, kMany),
-       "iterations; sgd: pairs per token"},
-      {"step", "optimizer", Word<kO, &Optimizer::step>(kStepRules), "sgd: rule of the step size"},
-      {"eta", "optimizer", Number<kO, &Optimizer::eta>(0, kInfinity, true),
-       "gradient: step size; nlms: numerator"},
-      {"eps", "optimizer", Number<kO, &Optimizer::eps>(0, kInfinity), "nlms: added to |k|^2"},
-      {"erase", "optimizer", Word<kO, &Optimizer::erase>(kErases),
-       "sgd: the key along which it erases"},
-      {"momentum", "optimizer", Flag<kO, &Optimizer::momentum>(), "sgd: momentum, an input"},
-      {"weight_decay", "optimizer", Word<kO, &Optimizer::weight_decay>(kWeightDecays),
-       "sgd: shrinking of the memory, an input; coupled: times the step size"},
-      {"mini_batch", "optimizer", Integer<kO, &Optimizer::mini_batch>(1, kMany),
-       "network: gradients are taken at the weights where so many tokens began"},
-      {"row_factor", "optimizer", Word<kO, &Optimizer::row_factor>(kRowFactors),
-       "network: factor of reading position i in its mini-batch, 1 or 1/(i+1) + row_bias"},
-      {"preconditioner", "optimizer", Word<kO, &Optimizer::preconditioner>(kPreconditioners),
-       "multiplies the gradient: an approximate inverse of the curvature"},
-      {"block", "optimizer", Integer<kO, &Optimizer::block>(1, kMany),
-       "size of the blocks of the block-diagonal preconditioner"},
-      {"rank", "optimizer", Integer<kO, &Optimizer::rank>(1, kMany),
-       "eigenpairs of the low-rank preconditioner"},
-      {"curvature_decay", "optimizer", Number<kO, &Optimizer::curvature_decay>(0, 1),
-       "sgd with preconditioner: forgetting of the curvature"},
-      {"curvature_centre", "optimizer",
-       Number<kO, &Optimizer::curvature_centre>(-kInfinity, kInfinity),
-       "sgd with preconditioner: log-curvature at which it multiplies by 1"},
-      {"ridge", "optimizer", Number<kO, &Optimizer::ridge>(0, kInfinity),
-       "penalty on the squared size of the map; 0: minimum norm"},
-      {"ridge_kind", "optimizer", Word<kO, &Optimizer::ridge_kind>(kRidgeKinds),
-       "the ridge fades with the associations, is constant, or grows with them"},
-      {"tolerance", "optimizer", Number<kO, &Optimizer::tolerance>(0, kInfinity),
-       "conjugate gradient: relative residual at which it stops"},
-
-      {"read", "reading", Word<kR, &Reading::read>(kReads), "after or before the write"},
-      {"bonus", "reading", Flag<kR, &Reading::bonus>(),
-       "read before: adds the current token with its own weight, an input"},
-      {"normalise_sum", "reading", Word<kR, &Reading::normalise_sum>(kNormaliseSums),
-       "divides by the sum of weights; stabilised: as mLSTM"},
-      {"normalise_qk", "reading", Flag<kR, &Reading::normalise_qk>(),
-       "queries and keys to unit length"},
-      {"output_norm", "reading", Word<kR, &Reading::output_norm>(kOutputNorms),
-       "output to unit length or unit mean square"},
-      {"scale", "reading", ScaleOption(), "multiplies q; rsqrt_dk: Dk^-1/2"},
-      {"correction", "reading", Number<kR, &Reading::correction>(-kInfinity, kInfinity),
-       "query read is q - correction * erase_key"},
-      {"causal", "reading", Flag<kR, &Reading::causal>(),
-       "false: every query reads the whole sequence"},
-  };
-  return table;
-}
 
 [[noreturn]] void Fail(const Option& option, std::string_view place, std::string_view text) {
   std::string given = Quoted(text);
@@ -218,8 +41,8 @@ std::string RangeOf(const NumberOption& number) {
 }
 
 bool Within(const NumberOption& number, double x) {
-  return std::isfinite(x) && x <= number.most && (number.open ? x > number.least
-                                                              : x >= number.least);
+  return std::isfinite(x) && x <= number.most &&
+         (number.open ? x > number.least : x >= number.least);
 }
 
 // The words that a person writes: the place that stands for a number is written as that number.
@@ -241,7 +64,7 @@ Overloaded(F...) -> Overloaded<F...>;
 const Option& Find(std::string_view name) {
   if (const Option* option = FindOption(name)) return *option;
   std::vector<std::string_view> names;
-  for (const Option& option : Table()) names.push_back(option.name);
+  for (const Option& option : Options()) names.push_back(option.name);
   throw Error("recipe", "text", "the name of an option", Quoted(name) + DidYouMean(name, names));
 }
 
@@ -252,10 +75,8 @@ const Recipe& DefaultRecipe() {
 
 }  // namespace
 
-std::span<const Option> Options() { return Table(); }
-
 const Option* FindOption(std::string_view name) {
-  for (const Option& option : Table()) {
+  for (const Option& option : Options()) {
     if (option.name == name) return &option;
   }
   return nullptr;
@@ -263,38 +84,39 @@ const Option* FindOption(std::string_view name) {
 
 void SetOption(Recipe& recipe, const Option& option, std::string_view text,
                std::string_view place) {
-  const bool known = std::visit(
-      Overloaded{
-          [&](const WordOption& word) {
-            const int found = PlaceOf(text, word.words);
-            if (found >= 0) word.set(recipe, found);
-            return found >= 0;
-          },
-          [&](const FlagOption& flag) {
-            const bool is_true = text == "true";
-            if (is_true || text == "false") flag.set(recipe, is_true);
-            return is_true || text == "false";
-          },
-          [&](const IntegerOption& integer) {
-            const auto value = ParseInteger(text);
-            if (value) integer.set(recipe, *value);
-            return value.has_value();
-          },
-          [&](const NumberOption& number) {
-            const auto value = ParseNumber(text);
-            if (value) number.set(recipe, *value);
-            return value.has_value();
-          },
-          [&](const WordOrNumberOption& either) {
-            const auto value = ParseNumber(text);
-            const int found = value ? either.number_place : PlaceOf(text, either.word.words);
-            if (found < 0 || (!value && found == either.number_place)) return false;
-            either.word.set(recipe, found);
-            if (value) either.number.set(recipe, *value);
-            return true;
-          },
-      },
-      option.value);
+  const bool known = std::visit(Overloaded{
+                                    [&](const WordOption& word) {
+                                      const int found = PlaceOf(text, word.words);
+                                      if (found >= 0) word.set(recipe, found);
+                                      return found >= 0;
+                                    },
+                                    [&](const FlagOption& flag) {
+                                      const bool is_true = text == "true";
+                                      if (is_true || text == "false") flag.set(recipe, is_true);
+                                      return is_true || text == "false";
+                                    },
+                                    [&](const IntegerOption& integer) {
+                                      const auto value = ParseInteger(text);
+                                      if (value) integer.set(recipe, *value);
+                                      return value.has_value();
+                                    },
+                                    [&](const NumberOption& number) {
+                                      const auto value = ParseNumber(text);
+                                      if (value) number.set(recipe, *value);
+                                      return value.has_value();
+                                    },
+                                    [&](const WordOrNumberOption& either) {
+                                      const auto value = ParseNumber(text);
+                                      const int found = value ? either.number_place
+                                                              : PlaceOf(text, either.word.words);
+                                      if (found < 0 || (!value && found == either.number_place))
+                                        return false;
+                                      either.word.set(recipe, found);
+                                      if (value) either.number.set(recipe, *value);
+                                      return true;
+                                    },
+                                },
+                                option.value);
   if (!known) Fail(option, place, text);
 }
 
@@ -306,7 +128,9 @@ std::string GetOption(const Recipe& recipe, const Option& option) {
   return std::visit(
       Overloaded{
           spell,
-          [&](const FlagOption& flag) -> std::string { return flag.get(recipe) ? "true" : "false"; },
+          [&](const FlagOption& flag) -> std::string {
+            return flag.get(recipe) ? "true" : "false";
+          },
           [&](const IntegerOption& integer) { return std::to_string(integer.get(recipe)); },
           [&](const NumberOption& number) { return FormatNumber(number.get(recipe)); },
           [&](const WordOrNumberOption& either) {
@@ -319,21 +143,22 @@ std::string GetOption(const Recipe& recipe, const Option& option) {
 }
 
 std::string Values(const Option& option) {
-  return std::visit(
-      Overloaded{
-          [](const WordOption& word) { return "one of " + Joined(word.words); },
-          [](const FlagOption&) { return std::string("true or false"); },
-          [](const IntegerOption& integer) {
-            std::string range = "a whole number >= " + std::to_string(integer.least);
-            if (integer.most < kMaxInt) range += " and <= " + std::to_string(integer.most);
-            return range;
-          },
-          [](const NumberOption& number) { return RangeOf(number); },
-          [](const WordOrNumberOption& either) {
-            return "one of " + Joined(WordsOf(either)) + ", or " + RangeOf(either.number);
-          },
-      },
-      option.value);
+  return std::visit(Overloaded{
+                        [](const WordOption& word) { return "one of " + Joined(word.words); },
+                        [](const FlagOption&) { return std::string("true or false"); },
+                        [](const IntegerOption& integer) {
+                          std::string range = "a whole number >= " + std::to_string(integer.least);
+                          if (integer.most < kMaxInt)
+                            range += " and <= " + std::to_string(integer.most);
+                          return range;
+                        },
+                        [](const NumberOption& number) { return RangeOf(number); },
+                        [](const WordOrNumberOption& either) {
+                          return "one of " + Joined(WordsOf(either)) + ", or " +
+                                 RangeOf(either.number);
+                        },
+                    },
+                    option.value);
 }
 
 std::string OutOfRange(const Recipe& recipe, const Option& option) {
@@ -359,13 +184,19 @@ std::string OutOfRange(const Recipe& recipe, const Option& option) {
 }
 
 bool IsDefault(const Recipe& recipe, const Option& option) {
-  return GetOption(recipe, option) == GetOption(DefaultRecipe(), option);
+  const auto same = [&recipe](const auto& value) {
+    return value.get(recipe) == value.get(DefaultRecipe());
+  };
+  return std::visit(Overloaded{same,
+                               [&](const WordOrNumberOption& either) {
+                                 return same(either.word) && same(either.number);
+                               }},
+                    option.value);
 }
 
 void SetDefault(Recipe& recipe, const Option& option) {
   SetOption(recipe, option, GetOption(DefaultRecipe(), option), "");
 }
-
 
 void SetOption(Recipe& recipe, std::string_view name, std::string_view value) {
   SetOption(recipe, Find(name), value, "");
@@ -377,7 +208,7 @@ std::string GetOption(const Recipe& recipe, std::string_view name) {
 
 std::vector<OptionInfo> RecipeOptions() {
   std::vector<OptionInfo> infos;
-  for (const Option& option : Table()) {
+  for (const Option& option : Options()) {
     infos.push_back({option.name, option.part, GetOption(DefaultRecipe(), option), Values(option),
                      option.meaning});
   }

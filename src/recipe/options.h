@@ -1,5 +1,5 @@
-/// The table of all options of a recipe. Printing, parsing, JSON, SetOption, GetOption and the random
-/// recipes of the tests follow from it.
+/// The table of all options of a recipe. Printing, parsing, JSON, SetOption, GetOption and the
+/// random recipes of the tests follow from it.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ struct NumberOption {
   bool open = false;  // `least` itself is not allowed
 };
 
-/// A word of the list, or a number: `decay: scalar`, `decay: 0.99`; `scale: rsqrt_dk`, `scale: 0.5`.
-/// The number is said where the word's place is `number_place`.
+/// A word of the list, or a number: `decay: scalar`, `decay: 0.99`; `scale: rsqrt_dk`, `scale:
+/// 0.5`. The number is said where the word's place is `number_place`.
 struct WordOrNumberOption {
   WordOption word;
   NumberOption number;
@@ -63,8 +63,7 @@ std::span<const Option> Options();
 const Option* FindOption(std::string_view name);
 
 /// As SetOption, with `place` (" at character 7", may be empty) in the error.
-void SetOption(Recipe& recipe, const Option& option, std::string_view text,
-               std::string_view place);
+void SetOption(Recipe& recipe, const Option& option, std::string_view text, std::string_view place);
 std::string GetOption(const Recipe& recipe, const Option& option);
 
 /// "true or false", "one of none, scalar", "a number > 0".

@@ -66,7 +66,8 @@ class Parser {
   }
 
  private:
-  [[noreturn]] void Fail(const std::string& required, std::span<const std::string_view> known = {}) {
+  [[noreturn]] void Fail(const std::string& required,
+                         std::span<const std::string_view> known = {}) {
     if (token_.text.empty()) throw Error("recipe", "text", required, "at its end");
     throw Error("recipe", "text" + token_.At(), required,
                 Quoted(token_.text) + DidYouMean(token_.text, known));
@@ -112,7 +113,8 @@ class Parser {
   void ParsePair(Recipe& recipe, std::string_view part) {
     std::vector<std::string_view> names;
     for (const Option& option : Options()) {
-      if ((part.empty() || option.part == part) && option.name != part) names.push_back(option.name);
+      if ((part.empty() || option.part == part) && option.name != part)
+        names.push_back(option.name);
     }
     if (std::find(names.begin(), names.end(), token_.text) == names.end()) {
       Fail(part.empty() ? "the name of an option" : "one of " + Joined(names), names);

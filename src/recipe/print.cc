@@ -44,8 +44,8 @@ std::string Parenthesised(std::string_view name, const std::string& list) {
 std::string WeightsText(const Recipe& recipe) {
   std::string terms;
   if (!IsDefault(recipe, "decay") || recipe.weights.phase) {
-    Append(terms, " x ", "decay(" + GetOption(recipe, "decay") +
-                             (recipe.weights.phase ? ", phase)" : ")"));
+    Append(terms, " x ",
+           "decay(" + GetOption(recipe, "decay") + (recipe.weights.phase ? ", phase)" : ")"));
   }
   for (const std::string_view name : {"importance", "window"}) {
     if (!IsDefault(recipe, name)) {

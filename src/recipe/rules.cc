@@ -14,9 +14,7 @@ bool IsFamily(R r, Family family) { return FamilyOf(r) == family; }
 bool IsDecay(R r, Decay decay) { return r.weights.decay == decay; }
 bool IsImportance(R r, Importance importance) { return r.weights.importance == importance; }
 bool HasPreconditioner(R r) { return r.optimizer.preconditioner != Preconditioner::kNone; }
-bool HasOwnErasure(R r) {
-  return FamilyOf(r) == Family::kSgd && r.optimizer.erase != Erase::kKey;
-}
+bool HasOwnErasure(R r) { return FamilyOf(r) == Family::kSgd && r.optimizer.erase != Erase::kKey; }
 bool IsFadedKey(R r) {
   return IsImportance(r, Importance::kComplement) || IsImportance(r, Importance::kRootComplement);
 }
@@ -123,17 +121,12 @@ constexpr Rule kRules[] = {
        ChannelDecay(r);
        r.weights.phase = true;
      }},
-    {[](R r) {
-       return IsFunction(r, FunctionClass::kNetwork) && !IsDecay(r, Decay::kNone);
-     },
+    {[](R r) { return IsFunction(r, FunctionClass::kNetwork) && !IsDecay(r, Decay::kNone); },
      "a network forgets by weight_decay", NoDecay},
-    {[](R r) {
-       return IsDecay(r, Decay::kMatrix) && !IsFamily(r, Family::kHebbian);
-     },
+    {[](R r) { return IsDecay(r, Decay::kMatrix) && !IsFamily(r, Family::kHebbian); },
      "a decay per entry of the memory goes with one gradient step on a linear memory", ScalarDecay},
     {[](R r) {
-       return IsDecay(r, Decay::kChannel) &&
-              (KeepsPairs(r) || IsFamily(r, Family::kLeastSquares));
+       return IsDecay(r, Decay::kChannel) && (KeepsPairs(r) || IsFamily(r, Family::kLeastSquares));
      },
      "a decay per key channel weighs no association as a whole, so the regression has no such "
      "weights",
@@ -142,7 +135,8 @@ constexpr Rule kRules[] = {
        const bool per_channel = IsDecay(r, Decay::kMatrix) || IsDecay(r, Decay::kChannel);
        return per_channel && !KeepsChannels(r);
      },
-     "a decay per key channel needs features that keep the channels (none, elu1, relu) and a linear "
+     "a decay per key channel needs features that keep the channels (none, elu1, relu) and a "
+     "linear "
      "function",
      PlainKeys},
     {[](R r) {
@@ -161,8 +155,7 @@ constexpr Rule kRules[] = {
      "sgd weighs a pair by its step; an importance (input) is taken by its preconditioner alone",
      NoImportance},
     {[](R r) {
-       return IsFadedKey(r) && !IsFamily(r, Family::kHebbian) &&
-              !IsFamily(r, Family::kGatedVector);
+       return IsFadedKey(r) && !IsFamily(r, Family::kHebbian) && !IsFamily(r, Family::kGatedVector);
      },
      "an importance that takes the place of the key goes with one gradient step", NoImportance},
     {[](R r) { return IsFadedKey(r) && !IsDecay(r, Decay::kChannel); },
@@ -171,8 +164,7 @@ constexpr Rule kRules[] = {
      "this importance takes the place of the key, so there is no key for a feature map",
      [](Recipe& r) { r.function.features = FeatureMap::kNone; }},
     {[](R r) {
-       return IsImportance(r, Importance::kLog) && !IsFamily(r, Family::kHebbian) &&
-              !KeepsPairs(r);
+       return IsImportance(r, Importance::kLog) && !IsFamily(r, Family::kHebbian) && !KeepsPairs(r);
      },
      "importance(log) goes with one gradient step on a linear memory, or with kept pairs",
      [](Recipe& r) { r.weights.importance = Importance::kInput; }},
@@ -192,14 +184,14 @@ constexpr Rule kRules[] = {
      },
      "the preconditioner of sgd goes with plain steps, one a token", NoPreconditioner},
     {[](R r) {
-       const bool derived = r.optimizer.step != StepRule::kInput &&
-                            r.optimizer.step != StepRule::kOne;
+       const bool derived =
+           r.optimizer.step != StepRule::kInput && r.optimizer.step != StepRule::kOne;
        return derived && HasOwnErasure(r);
      },
      "this step rule is derived for a memory that erases along the key that it writes", StepInput},
     {[](R r) {
-       const bool derived = r.optimizer.step != StepRule::kInput &&
-                            r.optimizer.step != StepRule::kOne;
+       const bool derived =
+           r.optimizer.step != StepRule::kInput && r.optimizer.step != StepRule::kOne;
        return derived && HasPreconditioner(r) && IsSolver(r, Solver::kSgd);
      },
      "this step rule is derived for plain gradients", StepInput},
@@ -215,18 +207,14 @@ constexpr Rule kRules[] = {
      PlainKeys},
     {[](R r) { return HasOwnErasure(r) && r.optimizer.momentum; },
      "momentum sums gradients, and erasing along another key is none", NoMomentum},
-    {[](R r) {
-       return HasOwnErasure(r) && r.optimizer.weight_decay != WeightDecay::kNone;
-     },
+    {[](R r) { return HasOwnErasure(r) && r.optimizer.weight_decay != WeightDecay::kNone; },
      "a memory that erases along its own key forgets by its decay", NoWeightDecay},
     {[](R r) {
        return IsSolver(r, Solver::kSgd) && r.optimizer.steps > 1 &&
               (HasOwnErasure(r) || IsFunction(r, FunctionClass::kNetwork));
      },
      "several steps a token are plain delta steps", OneStep},
-    {[](R r) {
-       return IsSolver(r, Solver::kSgd) && r.optimizer.steps > 1 && r.optimizer.momentum;
-     },
+    {[](R r) { return IsSolver(r, Solver::kSgd) && r.optimizer.steps > 1 && r.optimizer.momentum; },
      "momentum is given once a token, not for each of its steps", NoMomentum},
     {[](R r) {
        return IsSolver(r, Solver::kSgd) && r.optimizer.steps > 1 &&
@@ -256,16 +244,13 @@ constexpr Rule kRules[] = {
        const bool one_key = r.optimizer.steps == 1 || !IsSolver(r, Solver::kSgd);
        return r.reading.bonus && !(linear && one_key && ReadsKeys(r));
      },
-     "a bonus has the channels of k: a linear memory that reads one key a token, with features that "
+     "a bonus has the channels of k: a linear memory that reads one key a token, with features "
+     "that "
      "keep them (none, elu1, relu)",
      NoBonus},
-    {[](R r) {
-       return r.reading.bonus && r.reading.normalise_sum == NormaliseSum::kStabilised;
-     },
+    {[](R r) { return r.reading.bonus && r.reading.normalise_sum == NormaliseSum::kStabilised; },
      "the bonus of the current token is outside of the stabilised sum", NoBonus},
-    {[](R r) {
-       return r.reading.normalise_sum != NormaliseSum::kNone && r.weights.phase;
-     },
+    {[](R r) { return r.reading.normalise_sum != NormaliseSum::kNone && r.weights.phase; },
      "a sum of complex weights is no denominator", NoNormaliser},
     {[](R r) {
        return r.reading.normalise_sum != NormaliseSum::kNone && IsDecay(r, Decay::kMatrix);

@@ -52,8 +52,7 @@ class Collector {
            std::string_view meaning) {
     const auto field = std::find_if(std::begin(kFields), std::end(kFields),
                                     [&](const InputField& f) { return f.name == name; });
-    specs_.push_back(
-        {name, field->view, std::move(shapes), presence == kRequired, range, meaning});
+    specs_.push_back({name, field->view, std::move(shapes), presence == kRequired, range, meaning});
   }
 
   std::vector<InputSpec> Sorted() {
@@ -152,7 +151,8 @@ void AddSgd(const Recipe& recipe, Collector& specs) {
   using enum Axis;
   const Optimizer& optimizer = recipe.optimizer;
   if (optimizer.step != StepRule::kNlms && optimizer.step != StepRule::kOne) {
-    specs.Add("step", {{kBatch, PairAxis(recipe), kHeads}}, kRequired, Range::kNonNegative, "step size");
+    specs.Add("step", {{kBatch, PairAxis(recipe), kHeads}}, kRequired, Range::kNonNegative,
+              "step size");
   }
   const std::vector<Axis> per_channel = {kBatch, kTokens, kHeads, kKeyDim};
   if (optimizer.erase == Erase::kEraseKey || optimizer.erase == Erase::kUndecayed) {

@@ -23,8 +23,10 @@ void AddHebbian(const Recipe& recipe, Specs& specs) {
     specs.push_back({"state.n", {kN, kH, kPhi}, "the weighted sum of the keys"});
   }
   if (recipe.weights.importance == Importance::kLog) {
-    specs.push_back({"state.m", {kN, kH}, "running maximum of the log-weights: what is kept of the "
-                                          "memory and the sum is divided by its exponential"});
+    specs.push_back({"state.m",
+                     {kN, kH},
+                     "running maximum of the log-weights: what is kept of the "
+                     "memory and the sum is divided by its exponential"});
   }
 }
 

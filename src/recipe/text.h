@@ -24,7 +24,8 @@ std::string Quoted(std::string_view text);
 /// "a, b, c".
 std::string Joined(std::span<const std::string_view> words);
 
-/// " (did you mean X?)" with the known word at the smallest edit distance; empty where none is near.
+/// " (did you mean X?)" with the known word at the smallest edit distance; empty where none is
+/// near.
 std::string DidYouMean(std::string_view word, std::span<const std::string_view> known);
 
 }  // namespace ttr

@@ -1,4 +1,5 @@
-// Which recipes have a meaning: the rules, each with its reason and the smallest change that mends it.
+// Which recipes have a meaning: the rules, each with its reason and the smallest change that mends
+// it.
 //
 // Two tables. An option has a *home*: the recipes in which it does something; elsewhere it would be
 // ignored in silence, so it is refused. And some *pairs* of choices contradict each other.

@@ -1,7 +1,7 @@
 // Every named layer: one entry each, in the order of docs/layers.md.
 //
-// Legend: M = M_t in R^{Dv x Dk}, M' = M_{t-1}, k, v, q column vectors of token t, (.) element-wise,
-// g = exp(log_decay), b = step, w = importance, y = M q unless said otherwise.
+// Legend: M = M_t in R^{Dv x Dk}, M' = M_{t-1}, k, v, q column vectors of token t, (.)
+// element-wise, g = exp(log_decay), b = step, w = importance, y = M q unless said otherwise.
 #include "ttr/zoo.h"
 
 namespace ttr {
@@ -29,8 +29,8 @@ constexpr ZooEntry kZoo[] = {
      "M = f M' + j v k^T, n = f n' + j k; y = M q / max(|n^T q|, exp(-m)), q scaled by Dk^-1/2"},
     {"mamba", "decay(matrix) | linear | gradient", "Mamba (S6)", "arXiv 2312.00752",
      "M[c,n] = exp(dt_c a_cn) M'[c,n] + v_c k_n; v = dt x, k = B, q = C"},
-    {"mamba2", "decay(scalar) | linear | gradient", "Mamba-2 (SSD), simple GLA",
-     "arXiv 2405.21060", "M = g M' + v k^T; v = dt x, k = B, q = C"},
+    {"mamba2", "decay(scalar) | linear | gradient", "Mamba-2 (SSD), simple GLA", "arXiv 2405.21060",
+     "M = g M' + v k^T; v = dt x, k = B, q = C"},
     {"lru", "decay(channel, phase) x importance(root_complement) | constant | gradient", "LRU",
      "arXiv 2303.06349",
      "h = lambda (.) h' + sqrt(1 - |lambda|^2) (.) v, lambda = g e^{i phase}; y = Re(h)"},
@@ -65,9 +65,9 @@ constexpr ZooEntry kZoo[] = {
     {"gated_deltanet2", "decay(channel) | linear | sgd(step: one, erase: gated_key)",
      "Gated DeltaNet-2", "arXiv 2605.22791",
      "M~ = M' diag(g); M = M~ + (v - M~ (erase_gate (.) k)) k^T; v is gated outside"},
-    {"delta_product", "decay(scalar) | linear | sgd(steps: 2)", "DeltaProduct",
-     "arXiv 2502.10297",
-     "M_0 = g M'; M_j = M_{j-1} + b_j (v_j - M_{j-1} k_j) k_j^T, j = 1..steps; read after the last"},
+    {"delta_product", "decay(scalar) | linear | sgd(steps: 2)", "DeltaProduct", "arXiv 2502.10297",
+     "M_0 = g M'; M_j = M_{j-1} + b_j (v_j - M_{j-1} k_j) k_j^T, j = 1..steps; read after the "
+     "last"},
     {"rwkv7", "decay(channel) | linear | sgd(step: one, erase: undecayed)", "RWKV-7",
      "arXiv 2503.14456",
      "M = M' (diag(g) - kappa (a (.) kappa)^T) + v k^T, kappa = erase_key, a = erase_gate"},
@@ -99,18 +99,21 @@ constexpr ZooEntry kZoo[] = {
     {"batch_gd", "uniform | linear | gradient(steps: 8, eta: 0.1)", "Batch gradient descent",
      "Test-time regression 2025, Vignette 3",
      "H = H' + k k^T; B = B' + v k^T; x <- x + eta (q - H x), `steps` times from 0; y = B x"},
-    {"quasi_newton", "uniform | linear | gradient(steps: 4, preconditioner: diagonal, ridge: 0.001)",
+    {"quasi_newton",
+     "uniform | linear | gradient(steps: 4, preconditioner: diagonal, ridge: 0.001)",
      "Quasi-Newton", "Test-time regression 2025, Vignette 3",
      "A as in rls; x <- x + eta P (q - A x), `steps` times from 0, P = diag(A)^-1; y = B x"},
 
     // Nonparametric: the pairs are kept. s_i = s(k_i, q).
     {"softmax", "similarity(exponential) | constant | exact | reading(scale: rsqrt_dk)",
-     "Softmax attention", "arXiv 1706.03762", "y = sum s_i v_i / sum s_i, s_i = exp(k_i . q / sqrt(Dk))"},
+     "Softmax attention", "arXiv 1706.03762",
+     "y = sum s_i v_i / sum s_i, s_i = exp(k_i . q / sqrt(Dk))"},
     {"kernel_smoother", "uniform | kernel(exponential) | gradient | reading(scale: rsqrt_dk)",
      "Unnormalised softmax, kernel smoother", "Test-time regression 2025, Vignette 4",
      "y = sum s_i v_i, s_i = exp(k_i . q / sqrt(Dk))"},
     {"nadaraya_watson", "similarity(gaussian, bandwidth: 1) | constant | exact", "Nadaraya-Watson",
-     "Nadaraya 1964, Watson 1964", "y = sum s_i v_i / sum s_i, s_i = exp(-|k_i - q|^2 / bandwidth)"},
+     "Nadaraya 1964, Watson 1964",
+     "y = sum s_i v_i / sum s_i, s_i = exp(-|k_i - q|^2 / bandwidth)"},
     {"kernel_ridge",
      "uniform | kernel(exponential) | exact(ridge: 0.001) | reading(scale: rsqrt_dk)",
      "Kernel ridge regression", "Test-time regression 2025, Vignette 4",
@@ -141,23 +144,24 @@ constexpr ZooEntry kZoo[] = {
     {"affine_rls", "uniform | affine | exact(ridge: 0.001)", "RLS with an intercept", "classic",
      "rls on the key [k; 1], no ridge on the 1"},
     {"feature_rls", "uniform | linear(features: elu1) | exact(ridge: 0.001)",
-     "Optimal nonlinear memory", "Test-time regression 2025, Vignette 1", "rls on phi(k) and phi(q)"},
+     "Optimal nonlinear memory", "Test-time regression 2025, Vignette 1",
+     "rls on phi(k) and phi(q)"},
 
     // Networks that are trained while they read. L = 1/2 |f(k) - v|^2.
     {"ttt_linear",
      "uniform | network(norm: true, residual: true, bias: true) | sgd(mini_batch: 16, row_factor: "
      "inverse)",
      "TTT-Linear", "arXiv 2407.04620",
-     "f(x) = x + LN(W x + b); W_t = W_s - c_i sum over j in s+1..t of step_j grad L_j(W_s), W_s the "
+     "f(x) = x + LN(W x + b); W_t = W_s - c_i sum over j in s+1..t of step_j grad L_j(W_s), W_s "
+     "the "
      "weights where the mini-batch began, i = t - s - 1, c_i = max(1/(i+1) + row_bias_i, 0)"},
     {"ttt_mlp",
      "uniform | network(depth: 2, activation: gelu, norm: true, residual: true, bias: true) | "
      "sgd(mini_batch: 16, row_factor: inverse)",
      "TTT-MLP", "arXiv 2407.04620",
      "f(x) = x + LN(W2 gelu(W1 x + b1) + b2), hidden width 4 Dk; trained as ttt_linear"},
-    {"titans",
-     "uniform | network(depth: 2) | sgd(momentum: true, weight_decay: decoupled)", "Titans",
-     "arXiv 2501.00663",
+    {"titans", "uniform | network(depth: 2) | sgd(momentum: true, weight_decay: decoupled)",
+     "Titans", "arXiv 2501.00663",
      "f(x) = W2 silu(W1 x); S = momentum S' - step grad L(W'); W = (1 - weight_decay) W' + S"},
 };
 

@@ -40,7 +40,8 @@ TEST(CheckInputs, TakesEveryLayerOfTheZooAndTellsItsSizes) {
     const Recipe recipe = ParseRecipe(entry.recipe);
     const OwnedInputs made = MakeInputs(recipe);
     const Dims dims = CheckInputs("op", recipe, made.inputs);
-    const bool vector = recipe.function.kind == FunctionClass::kConstant && !made.inputs.q.defined();
+    const bool vector =
+        recipe.function.kind == FunctionClass::kConstant && !made.inputs.q.defined();
     EXPECT_EQ(dims.batch, 2) << entry.name;
     EXPECT_EQ(dims.tokens, 12) << entry.name;
     EXPECT_EQ(dims.heads, 2) << entry.name;
@@ -95,7 +96,7 @@ TEST(CheckInputs, SaysWhatIsRequiredAndWhatIsGiven) {
     change(d.owned);
     return d.Failure();
   };
-  const auto with = [&](TensorView Inputs::*view, const Shape& shape) {
+  const auto with = [&](TensorView Inputs::* view, const Shape& shape) {
     return after([&](OwnedInputs& owned) { owned.Add(view, DType::kFloat32, shape); });
   };
   EXPECT_EQ(Delta().Failure(), "");
@@ -107,7 +108,8 @@ TEST(CheckInputs, SaysWhatIsRequiredAndWhatIsGiven) {
             "[op] v must be [B,T,Hv,Dv] = [2,64,4,32] but is [2,63,4,32]");
   EXPECT_EQ(with(&Inputs::v, {2, 64, 4, 0}),
             "[op] v must be [B,T,Hv,Dv] = [2,64,4,Dv] but is [2,64,4,0]");
-  EXPECT_EQ(with(&Inputs::step, {2, 64, 2}), "[op] step must be [B,T,H] = [2,64,4] but is [2,64,2]");
+  EXPECT_EQ(with(&Inputs::step, {2, 64, 2}),
+            "[op] step must be [B,T,H] = [2,64,4] but is [2,64,2]");
   EXPECT_EQ(with(&Inputs::bonus, {4, 128}),
             "[op] bonus must be absent, for decay(scalar) | linear | sgd does not take it but is "
             "[4,128]");
@@ -307,12 +309,10 @@ TEST_F(CheckStateTest, ShapesAndTypes) {
   EXPECT_EQ(Failure("deltanet"), "");
   Set("state", {2, 3, 4, 5}, DType::kFloat64);
   EXPECT_EQ(Failure("deltanet"), "");
-  EXPECT_EQ(Failure("affine_rls"),
-            "[op] state must be [N,H,Dphi,Dv] = [2,3,5,5] but is [2,3,4,5]");
+  EXPECT_EQ(Failure("affine_rls"), "[op] state must be [N,H,Dphi,Dv] = [2,3,5,5] but is [2,3,4,5]");
   EXPECT_EQ(Failure("softmax"),
             "[op] state must be one of state.k, state.v, state.length but is 'state'");
-  EXPECT_EQ(Failure("intention"),
-            "[op] state must be empty (nothing is carried) but is 'state'");
+  EXPECT_EQ(Failure("intention"), "[op] state must be empty (nothing is carried) but is 'state'");
   Set("state", {2, 3, 4, 5}, DType::kBFloat16);
   EXPECT_EQ(Failure("deltanet"), "[op] state must be float32 or float64 but is bfloat16");
   Set("state", {3, 4, 5});
@@ -320,7 +320,8 @@ TEST_F(CheckStateTest, ShapesAndTypes) {
   const std::int64_t strides[] = {60, 20, 1, 4};
   const Tensor memory(DType::kFloat32, {2, 3, 4, 5});
   state_.Bind("state", TensorView(memory.data(), DType::kFloat32, {2, 3, 4, 5}, strides));
-  EXPECT_EQ(Failure("deltanet"), "[op] state must be contiguous in its last axis but is of stride 4");
+  EXPECT_EQ(Failure("deltanet"),
+            "[op] state must be contiguous in its last axis but is of stride 4");
   dims_.sequences = 7;
   Set("state", {7, 3, 4, 5});
   EXPECT_EQ(Failure("deltanet"), "");

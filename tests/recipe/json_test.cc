@@ -36,9 +36,10 @@ TEST(RecipeJson, DefaultsMayBeLeftOut) {
 }
 
 TEST(RecipeJson, RefusesWhatItDoesNotKnow) {
-  EXPECT_EQ(JsonMessage(R"({"wieghts": {}})"),
-            "[recipe] JSON key must be one of weights, similarity, function, optimizer, reading but "
-            "is 'wieghts' (did you mean weights?)");
+  EXPECT_EQ(
+      JsonMessage(R"({"wieghts": {}})"),
+      "[recipe] JSON key must be one of weights, similarity, function, optimizer, reading but "
+      "is 'wieghts' (did you mean weights?)");
   EXPECT_EQ(JsonMessage(R"({"weights": {"ridge": 1}})"),
             "[recipe] JSON key in weights must be one of decay, phase, importance, window but is "
             "'ridge'");
@@ -52,10 +53,12 @@ TEST(RecipeJson, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(JsonMessage(R"({"weights": {"phase": 1}})"),
             "[recipe] phase must be true or false but is '1'");
   EXPECT_EQ(JsonMessage("3"), "[recipe] JSON must be an object but is number");
-  EXPECT_EQ(JsonMessage(R"({"weights": })"), "[recipe] text must be JSON but is malformed at byte 13");
-  EXPECT_EQ(JsonMessage(R"({"optimizer": {"optimizer": "exact", "ridge": -1}})"),
-            "[recipe] uniform | linear | exact(ridge: -1) has no meaning: ridge must be a number >= "
-            "0; the nearest that has one is uniform | linear | exact");
+  EXPECT_EQ(JsonMessage(R"({"weights": })"),
+            "[recipe] text must be JSON but is malformed at byte 13");
+  EXPECT_EQ(
+      JsonMessage(R"({"optimizer": {"optimizer": "exact", "ridge": -1}})"),
+      "[recipe] uniform | linear | exact(ridge: -1) has no meaning: ridge must be a number >= "
+      "0; the nearest that has one is uniform | linear | exact");
 }
 
 TEST(RecipeJson, BoundsHostileText) {

@@ -32,7 +32,7 @@ struct OwnedInputs {
   std::deque<Tensor> tensors;
   Inputs inputs;
 
-  void Add(TensorView Inputs::*view, DType dtype, const Shape& shape) {
+  void Add(TensorView Inputs::* view, DType dtype, const Shape& shape) {
     tensors.emplace_back(dtype, shape);
     inputs.*view = tensors.back().view();
   }

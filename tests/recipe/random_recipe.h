@@ -28,8 +28,8 @@ class RandomRecipes {
     if (const auto* word = std::get_if<WordOption>(&option.value)) return Any(word->words);
     if (std::holds_alternative<FlagOption>(option.value)) return Integer(0, 1) ? "true" : "false";
     if (const auto* integer = std::get_if<IntegerOption>(&option.value)) {
-      const std::int64_t most = Integer(0, 1) ? integer->most
-                                              : std::min<std::int64_t>(integer->most, 9);
+      const std::int64_t most =
+          Integer(0, 1) ? integer->most : std::min<std::int64_t>(integer->most, 9);
       return std::to_string(Integer(integer->least, most));
     }
     if (const auto* number = std::get_if<NumberOption>(&option.value)) return Number(*number);
@@ -50,8 +50,8 @@ class RandomRecipes {
   }
 
   std::string Any(std::span<const std::string_view> words) {
-    return std::string(words[static_cast<std::size_t>(
-        Integer(0, static_cast<std::int64_t>(words.size()) - 1))]);
+    return std::string(
+        words[static_cast<std::size_t>(Integer(0, static_cast<std::int64_t>(words.size()) - 1))]);
   }
 
   // All magnitudes, many digits.

@@ -52,8 +52,7 @@ TEST(Specs, InputsOfLayersWithOneGradientStep) {
   EXPECT_EQ(InputsOf("rwkv6"), kQkv + " log_decay[B,T,H,Dk] bonus[H,Dk]");
   EXPECT_EQ(InputsOf("mlstm"), kQkv + " log_decay[B,T,H] log_importance[B,T,H]");
   EXPECT_EQ(InputsOf("mamba"), kQkv + " dt[B,T,H,Dv] a[H,Dv,Dk]");
-  EXPECT_EQ(InputsOf("lru"),
-            "v[B,T,H,Dv] log_decay[B,T,H,Dv] phase[B,T,H,Dv] v_im?[B,T,H,Dv]");
+  EXPECT_EQ(InputsOf("lru"), "v[B,T,H,Dv] log_decay[B,T,H,Dv] phase[B,T,H,Dv] v_im?[B,T,H,Dv]");
   EXPECT_EQ(InputsOf("rg_lru"), "v[B,T,H,Dv] log_decay[B,T,H,Dv]");
 }
 
@@ -70,8 +69,9 @@ TEST(Specs, InputsOfLayersThatStep) {
             kQkv + " step[B,T,H] momentum[B,T,H] weight_decay[B,T,H]");
   EXPECT_EQ(InputsOf("preconditioned_deltanet"), kQkv + " step[B,T,H] importance?[B,T,H]");
   EXPECT_EQ(InputsOf("titans"), kQkv + " step[B,T,H] momentum[B,T,H] weight_decay[B,T,H]");
-  EXPECT_EQ(InputsOf("ttt_mlp"), kQkv + " step[B,T,H] ln_weight?[H,Dv] ln_bias?[H,Dv] "
-                                      "row_bias?[H,mini_batch]");
+  EXPECT_EQ(InputsOf("ttt_mlp"), kQkv +
+                                     " step[B,T,H] ln_weight?[H,Dv] ln_bias?[H,Dv] "
+                                     "row_bias?[H,mini_batch]");
 }
 
 TEST(Specs, InputsOfLayersThatSolve) {

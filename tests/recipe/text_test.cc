@@ -6,8 +6,8 @@
 #include "src/recipe/family.h"
 #include "src/recipe/parse.h"
 #include "src/recipe/validate.h"
-#include "tests/recipe/random_recipe.h"
 #include "tests/recipe/message.h"
+#include "tests/recipe/random_recipe.h"
 #include "ttr/recipe.h"
 #include "ttr/zoo.h"
 
@@ -100,9 +100,10 @@ TEST(RecipeText, ErrorsNameTheWordItsPlaceAndTheNearestOne) {
   EXPECT_EQ(ParseMessage("gated_deltanit"),
             "[recipe] text at character 1 must be a name of the zoo, or weights | function | "
             "optimizer but is 'gated_deltanit' (did you mean gated_deltanet?)");
-  EXPECT_EQ(ParseMessage("decay(scaler) | linear | sgd"),
-            "[recipe] decay at character 7 must be one of none, retention, scalar, channel, matrix, "
-            "or a number > 0 and <= 1 but is 'scaler' (did you mean scalar?)");
+  EXPECT_EQ(
+      ParseMessage("decay(scaler) | linear | sgd"),
+      "[recipe] decay at character 7 must be one of none, retention, scalar, channel, matrix, "
+      "or a number > 0 and <= 1 but is 'scaler' (did you mean scalar?)");
   EXPECT_EQ(ParseMessage("mesa{rigde: 3}"),
             "[recipe] text at character 6 must be the name of an option but is 'rigde' (did you "
             "mean ridge?)");
@@ -150,8 +151,8 @@ TEST(RecipeText, SurvivesDamage) {
         random.Integer(0, static_cast<std::int64_t>(Zoo().size()) - 1))];
     std::string text(entry.recipe);
     for (std::int64_t n = random.Integer(1, 4); n > 0 && !text.empty(); --n) {
-      const auto at = static_cast<std::size_t>(
-          random.Integer(0, static_cast<std::int64_t>(text.size()) - 1));
+      const auto at =
+          static_cast<std::size_t>(random.Integer(0, static_cast<std::int64_t>(text.size()) - 1));
       const char letter = letters[static_cast<std::size_t>(
           random.Integer(0, static_cast<std::int64_t>(letters.size()) - 1))];
       switch (random.Integer(0, 3)) {

@@ -17,7 +17,7 @@ namespace {
 
 struct Refusal {
   std::string_view recipe;
-  std::string_view reason;   // how it begins
+  std::string_view reason;  // how it begins
   std::string_view nearest;
 };
 
@@ -70,9 +70,11 @@ TEST(Validate, WeightsThatTheMemoryCannotHave) {
        "decay(channel, phase) | linear | gradient"},
       {"decay(channel, phase) | linear | sgd", "a complex decay goes with one gradient step",
        "decay(channel) | linear | sgd"},
-      {"decay(matrix) | linear | sgd", "a decay per entry of the memory goes with one gradient step",
+      {"decay(matrix) | linear | sgd",
+       "a decay per entry of the memory goes with one gradient step",
        "decay(scalar) | linear | sgd"},
-      {"decay(channel) | linear | exact", "a decay per key channel weighs no association as a whole",
+      {"decay(channel) | linear | exact",
+       "a decay per key channel weighs no association as a whole",
        "decay(scalar) | linear | exact"},
       {"decay(channel) x similarity(exponential) | constant | exact",
        "a decay per key channel weighs no association as a whole",
@@ -112,20 +114,21 @@ TEST(Validate, StepsThatContradictEachOther) {
        "uniform | linear | sgd(preconditioner: diagonal)"},
       {"uniform | linear | sgd(step: longhorn, erase: erase_key)", "this step rule is derived",
        "uniform | linear | sgd(erase: erase_key)"},
-      {"uniform | linear | sgd(erase: undecayed)", "erase: undecayed writes its value with step: one",
+      {"uniform | linear | sgd(erase: undecayed)",
+       "erase: undecayed writes its value with step: one",
        "uniform | linear | sgd(step: one, erase: undecayed)"},
       {"uniform | linear | sgd(momentum: true, erase: gated_key)", "momentum sums gradients",
        "uniform | linear | sgd(erase: gated_key)"},
       {"uniform | linear | sgd(steps: 2, momentum: true)", "momentum is given once a token",
        "uniform | linear | sgd(steps: 2)"},
-      {"uniform | linear | sgd(steps: 2, weight_decay: coupled)", "weight decay is given once a token",
-       "uniform | linear | sgd(steps: 2)"},
+      {"uniform | linear | sgd(steps: 2, weight_decay: coupled)",
+       "weight decay is given once a token", "uniform | linear | sgd(steps: 2)"},
       {"uniform | network | sgd(steps: 2)", "several steps a token are plain delta steps",
        "uniform | network | sgd"},
       {"uniform | network | sgd(momentum: true, mini_batch: 4, row_factor: inverse)",
        "a row factor scales the sum", "uniform | network | sgd(momentum: true, mini_batch: 4)"},
-      {"uniform | linear(features: dpfp) | sgd(erase: erase_key)", "an erase key has the channels of k",
-       "uniform | linear | sgd(erase: erase_key)"},
+      {"uniform | linear(features: dpfp) | sgd(erase: erase_key)",
+       "an erase key has the channels of k", "uniform | linear | sgd(erase: erase_key)"},
   };
   Expect(kCases);
 }
@@ -134,14 +137,15 @@ TEST(Validate, ReadingThatTheMemoryDoesNotOffer) {
   constexpr Refusal kCases[] = {
       {"uniform | linear | sgd | reading(causal: false)", "a sequence of steps has no order-free",
        "uniform | linear | sgd"},
-      {"uniform | linear | exact | reading(read: before, causal: false)", "read: before is about order",
-       "uniform | linear | exact | reading(causal: false)"},
-      {"decay(scalar) | constant | gradient | reading(causal: false)", "without queries every token",
-       "decay(scalar) | constant | gradient"},
-      {"uniform | linear | gradient | reading(bonus: true)", "a bonus stands in for the current token",
-       "uniform | linear | gradient"},
+      {"uniform | linear | exact | reading(read: before, causal: false)",
+       "read: before is about order", "uniform | linear | exact | reading(causal: false)"},
+      {"decay(scalar) | constant | gradient | reading(causal: false)",
+       "without queries every token", "decay(scalar) | constant | gradient"},
+      {"uniform | linear | gradient | reading(bonus: true)",
+       "a bonus stands in for the current token", "uniform | linear | gradient"},
       {"similarity(exponential) | constant | exact | reading(read: before, bonus: true)",
-       "a bonus has the channels of k", "similarity(exponential) | constant | exact | reading(read: "
+       "a bonus has the channels of k",
+       "similarity(exponential) | constant | exact | reading(read: "
        "before)"},
       {"decay(channel, phase) | linear | gradient | reading(normalise_sum: sum)",
        "a sum of complex weights is no denominator", "decay(channel, phase) | linear | gradient"},
@@ -151,12 +155,12 @@ TEST(Validate, ReadingThatTheMemoryDoesNotOffer) {
        "uniform | linear | gradient | reading(normalise_sum: sum)"},
       {"uniform | linear | exact | reading(normalise_sum: sum)", "dividing by the sum of weights",
        "uniform | linear | exact"},
-      {"decay(channel) | constant | gradient | reading(normalise_qk: true)", "this memory reads no keys",
-       "decay(channel) | constant | gradient"},
-      {"uniform | linear | sgd | reading(correction: 0.1)", "the correction of q is along erase_key",
-       "uniform | linear | sgd"},
-      {"similarity(gaussian, bandwidth: 2) | constant | exact | reading(scale: 2)", "scale multiplies q",
-       "similarity(gaussian, bandwidth: 2) | constant | exact"},
+      {"decay(channel) | constant | gradient | reading(normalise_qk: true)",
+       "this memory reads no keys", "decay(channel) | constant | gradient"},
+      {"uniform | linear | sgd | reading(correction: 0.1)",
+       "the correction of q is along erase_key", "uniform | linear | sgd"},
+      {"similarity(gaussian, bandwidth: 2) | constant | exact | reading(scale: 2)",
+       "scale multiplies q", "similarity(gaussian, bandwidth: 2) | constant | exact"},
   };
   Expect(kCases);
 }
@@ -164,8 +168,8 @@ TEST(Validate, ReadingThatTheMemoryDoesNotOffer) {
 // Every option that some recipe cannot use is refused there when it says something, and no option
 // slips through without a home: those that every recipe uses are listed here.
 TEST(Validate, EveryOptionHasAHomeOrIsForAll) {
-  const std::set<std::string_view> for_all = {"decay",     "importance", "function",   "optimizer",
-                                              "read",      "output_norm", "causal"};
+  const std::set<std::string_view> for_all = {"decay", "importance",  "function", "optimizer",
+                                              "read",  "output_norm", "causal"};
   for (const OptionInfo& info : RecipeOptions()) {
     bool has_home = false;
     for (const Home& home : OptionHomes()) has_home |= home.option == info.name;
@@ -184,14 +188,16 @@ TEST(Validate, RefusesWhatWouldBeIgnored) {
        "uniform | linear | gradient"},
       {"uniform | linear | gradient(weight_decay: coupled)", "weight decay belongs to sgd",
        "uniform | linear | gradient"},
-      {"uniform | linear | exact(step: nlms)", "step rules belong to sgd", "uniform | linear | exact"},
+      {"uniform | linear | exact(step: nlms)", "step rules belong to sgd",
+       "uniform | linear | exact"},
       {"uniform | linear | exact(erase: erase_key)", "erase keys belong to sgd",
        "uniform | linear | exact"},
       {"uniform | linear | sgd(mini_batch: 4)", "mini-batches belong to networks",
        "uniform | linear | sgd"},
       {"uniform | linear | sgd(eta: 2)", "eta belongs to gradient", "uniform | linear | sgd"},
       {"uniform | linear(nu: 2) | sgd", "nu belongs to features: dpfp", "uniform | linear | sgd"},
-      {"uniform | linear(seed: 2) | sgd", "seed belongs to random features", "uniform | linear | sgd"},
+      {"uniform | linear(seed: 2) | sgd", "seed belongs to random features",
+       "uniform | linear | sgd"},
       {"uniform | network(activation: gelu) | sgd", "activation stands between",
        "uniform | network | sgd"},
       {"similarity(exponential, bandwidth: 2) | constant | exact", "bandwidth belongs to",
@@ -239,14 +245,35 @@ TEST(Validate, AllowsWhatHasAMeaningBeyondTheZoo) {
            "uniform | kernel(triweight, bandwidth: 2) | gradient | reading(output_norm: rms)",
            "similarity(exponential) | constant | exact | reading(normalise_qk: true, scale: 4, "
            "causal: false)",
-           "uniform | linear(features: elu1) | gradient | reading(normalise_sum: sum, causal: false)",
+           "uniform | linear(features: elu1) | gradient | reading(normalise_sum: sum, causal: "
+           "false)",
            "importance(input) | linear | gradient | reading(read: before, bonus: true, "
            "normalise_sum: sum)",
-           "uniform | network(depth: 3, residual: true) | sgd(weight_decay: coupled, mini_batch: 4) "
+           "uniform | network(depth: 3, residual: true) | sgd(weight_decay: coupled, mini_batch: "
+           "4) "
            "| reading(read: before)",
        }) {
     EXPECT_EQ(Message([&] { EXPECT_EQ(ToString(ParseRecipe(text)), text); }), "");
   }
+}
+
+// No rule is hidden behind the others: each is the first that some recipe breaks.
+TEST(Validate, EveryRuleIsReached) {
+  RandomRecipes random(9);
+  std::set<std::string_view> reached;
+  for (int i = 0; i < 12000; ++i) {
+    Recipe recipe = random.Next();
+    for (int mended = 0; mended < 10; ++mended) {
+      const Rule* broken = nullptr;
+      for (const Rule& rule : PairRules()) {
+        if (broken == nullptr && rule.broken(recipe)) broken = &rule;
+      }
+      if (broken == nullptr) break;
+      reached.insert(broken->reason);
+      broken->mend(recipe);
+    }
+  }
+  for (const Rule& rule : PairRules()) EXPECT_TRUE(reached.contains(rule.reason)) << rule.reason;
 }
 
 TEST(Validate, TheNearestRecipeOfAnyHasAMeaning) {

@@ -19,7 +19,8 @@ std::set<std::string> Words(const std::string& text) {
 TEST(Zoo, HoldsEveryNameOfTheContract) {
   const std::set<std::string> contract = Words(
       "linear_attention retnet gla gateloop hgrn2 rwkv6 rwkv7 mlstm mamba mamba2 lru hgrn rg_lru "
-      "deltanet nlms longhorn efla leaky_lms decoupled_lms gated_deltanet kda comba gated_deltanet2 "
+      "deltanet nlms longhorn efla leaky_lms decoupled_lms gated_deltanet kda comba "
+      "gated_deltanet2 "
       "delta_product preconditioned_deltanet momentum_deltanet rls weighted_rls mesa intention "
       "kalmanet batch_gd quasi_newton softmax kernel_smoother nadaraya_watson kernel_ridge "
       "local_linear local_quadratic local_cubic window_softmax decayed_softmax affine_rls "
@@ -43,7 +44,8 @@ TEST(Zoo, EveryRecipeHasAMeaningAndPrintsAsItIsWritten) {
 
 TEST(Zoo, NoTwoLayersAreTheSame) {
   std::set<std::string_view> recipes;
-  for (const ZooEntry& entry : Zoo()) EXPECT_TRUE(recipes.insert(entry.recipe).second) << entry.name;
+  for (const ZooEntry& entry : Zoo())
+    EXPECT_TRUE(recipes.insert(entry.recipe).second) << entry.name;
 }
 
 TEST(Zoo, UnknownNamesAreNull) {
@@ -67,9 +69,9 @@ TEST(Zoo, FamiliesAreThoseOfTheCatalogue) {
 }
 
 TEST(FeatureMaps, AreThoseOfTheContractUnderTheirNames) {
-  const std::set<std::string> contract =
-      Words("elu1 relu cosformer dpfp t2r hedgehog_exp hedgehog_softmax taylor2 rebased rfa favor "
-            "dijiang power2");
+  const std::set<std::string> contract = Words(
+      "elu1 relu cosformer dpfp t2r hedgehog_exp hedgehog_softmax taylor2 rebased rfa favor "
+      "dijiang power2");
   std::set<std::string> names;
   for (const FeatureEntry& entry : FeatureMaps()) {
     names.insert(std::string(entry.name));
