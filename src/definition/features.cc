@@ -159,14 +159,10 @@ Matrix DrawFeatures(const Recipe& recipe, std::int64_t key_dim, std::int64_t hea
   const Function& function = recipe.function;
   CounterRandom random(static_cast<std::uint64_t>(function.seed), static_cast<std::uint64_t>(head));
   switch (function.features) {
-    case FeatureMap::kRfa:
-      return NormalRows(random, function.feature_dim, key_dim);
-    case FeatureMap::kFavor:
-      return OrthogonalRows(random, function.feature_dim, key_dim);
-    case FeatureMap::kDijiang:
-      return CosineRows(random, function.feature_dim, key_dim);
-    default:
-      return Matrix();
+    case FeatureMap::kRfa: return NormalRows(random, function.feature_dim, key_dim);
+    case FeatureMap::kFavor: return OrthogonalRows(random, function.feature_dim, key_dim);
+    case FeatureMap::kDijiang: return CosineRows(random, function.feature_dim, key_dim);
+    default: return Matrix();
   }
 }
 
@@ -179,36 +175,26 @@ Vector ApplyFeatures(const Constants& constants, const Vector& x, std::int64_t p
   const Matrix& w = drawn ? drawn_w : constants.features_w;
   const Vector& b = constants.features_b;
   switch (function.features) {
-    case FeatureMap::kNone:
-      return x;
-    case FeatureMap::kElu1:
-      return Elu1(x);
-    case FeatureMap::kRelu:
-      return Relu(x);
-    case FeatureMap::kCosformer:
-      return Cosformer(x, position, function.max_length);
-    case FeatureMap::kDpfp:
-      return Dpfp(x, function.nu);
+    case FeatureMap::kNone: return x;
+    case FeatureMap::kElu1: return Elu1(x);
+    case FeatureMap::kRelu: return Relu(x);
+    case FeatureMap::kCosformer: return Cosformer(x, position, function.max_length);
+    case FeatureMap::kDpfp: return Dpfp(x, function.nu);
     case FeatureMap::kT2r:  // relu(Wx + b). 2103.13076.
       return Relu(b.size() > 0 ? Vector(w * x + b) : Vector(w * x));
     case FeatureMap::kHedgehogExp:  // [exp(Wx), exp(-Wx)]. Hedgehog, 2402.04347; no bias.
       return Stacked(Exp(w * x), Exp(-(w * x)));
     case FeatureMap::kHedgehogSoftmax:  // [softmax(Wx), softmax(-Wx)], the same paper's other form.
       return Stacked(Softmax(w * x), Softmax(-(w * x)));
-    case FeatureMap::kTaylor2:
-      return Taylor2(x);
-    case FeatureMap::kRebased:
-      return Rebased(x, w, b);
-    case FeatureMap::kRfa:
-      return Rfa(x, w);
-    case FeatureMap::kFavor:
-      return Favor(x, w);
+    case FeatureMap::kTaylor2: return Taylor2(x);
+    case FeatureMap::kRebased: return Rebased(x, w, b);
+    case FeatureMap::kRfa: return Rfa(x, w);
+    case FeatureMap::kFavor: return Favor(x, w);
     case FeatureMap::kDijiang:
       // D exp(T C x) with D = exp(b), 1 where absent. DiJiang's weighted cosine features,
       // 2403.19928; the released code puts a softmax in the place of the exponential.
       return Exp(b.size() > 0 ? Vector(w * x + b) : Vector(w * x));
-    case FeatureMap::kPower2:
-      return Power2(x);
+    case FeatureMap::kPower2: return Power2(x);
   }
   return x;
 }

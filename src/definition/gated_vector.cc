@@ -56,10 +56,8 @@ class GatedVector final : public Memory {
  private:
   Vector Weight(const Token& token) const {
     switch (constants_.recipe.weights.importance) {
-      case Importance::kComplement:
-        return Complement(token.log_decay);
-      case Importance::kRootComplement:
-        return RootComplement(token.log_decay);
+      case Importance::kComplement: return Complement(token.log_decay);
+      case Importance::kRootComplement: return RootComplement(token.log_decay);
       default:
         return Vector::Constant(re_.cols(), token.importance);  // 1 where the recipe takes none
     }

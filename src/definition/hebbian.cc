@@ -81,12 +81,9 @@ class Hebbian final : public Memory {
   // k; in its place 1 - g (HGRN2) or sqrt(1 - g^2), g the decay of the token.
   Vector Key(const Token& token) const {
     switch (constants_.recipe.weights.importance) {
-      case Importance::kComplement:
-        return Complement(token.log_decay);
-      case Importance::kRootComplement:
-        return RootComplement(token.log_decay);
-      default:
-        return token.k.col(0);
+      case Importance::kComplement: return Complement(token.log_decay);
+      case Importance::kRootComplement: return RootComplement(token.log_decay);
+      default: return token.k.col(0);
     }
   }
 

@@ -25,8 +25,7 @@ double StepSize(const Optimizer& optimizer, double b, double squared_norm) {
       return b / (1 + b * squared_norm);
     case StepRule::kEfla:  // the flow dM/ds = (v - M k) k^T for time b; for |k| -> 0 this is b
       return squared_norm == 0 ? b : -std::expm1(-b * squared_norm) / squared_norm;
-    case StepRule::kOne:
-      return 1;
+    case StepRule::kOne: return 1;
   }
   return b;
 }
@@ -89,12 +88,9 @@ class Sgd final : public Memory {
 
   double Shrink(double beta, double lambda) const {
     switch (optimizer_.weight_decay) {
-      case WeightDecay::kCoupled:
-        return 1 - beta * lambda;
-      case WeightDecay::kDecoupled:
-        return 1 - lambda;
-      case WeightDecay::kNone:
-        break;
+      case WeightDecay::kCoupled: return 1 - beta * lambda;
+      case WeightDecay::kDecoupled: return 1 - lambda;
+      case WeightDecay::kNone: break;
     }
     return 1;
   }
@@ -109,12 +105,9 @@ class Sgd final : public Memory {
                 const Matrix& before) {
     const Vector w = beta * Precondition(token, k);
     switch (optimizer_.erase) {
-      case Erase::kKey:
-        return (v - m_ * k) * w.transpose();
-      case Erase::kEraseKey:
-        return (v - m_ * token.erase_key) * w.transpose();
-      case Erase::kGatedKey:
-        return (v - m_ * token.erase_gate.cwiseProduct(k)) * w.transpose();
+      case Erase::kKey: return (v - m_ * k) * w.transpose();
+      case Erase::kEraseKey: return (v - m_ * token.erase_key) * w.transpose();
+      case Erase::kGatedKey: return (v - m_ * token.erase_gate.cwiseProduct(k)) * w.transpose();
       case Erase::kUndecayed: {
         const Vector& kappa = token.erase_key;
         const Vector along = token.erase_gate.cwiseProduct(kappa);
