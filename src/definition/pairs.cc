@@ -84,12 +84,19 @@ Closeness Weigh(const Pairs& pairs, const Similarity& similarity, double scale, 
   }
   Closeness closeness{Vector::Zero(pairs.size())};
   closeness.hit = similarity.kernel == Kernel::kInverseDistance && top == kInfinity;
+  if (closeness.hit) {
+    // Hits share all weight, in the proportion of their own.
+    top = -kInfinity;
+    for (Eigen::Index i = 0; i < pairs.size(); ++i) {
+      if (std::isnan(logs(i))) continue;
+      logs(i) = logs(i) == kInfinity ? pairs.log_weight(i) : -kInfinity;
+      top = std::max(top, logs(i));
+    }
+  }
   for (Eigen::Index i = 0; i < pairs.size(); ++i) {
     if (logs(i) == -kInfinity) continue;
     closeness.any = true;
-    // Hits share all weight in the proportion of their own.
-    const double log_hit = logs(i) == kInfinity ? pairs.log_weight(i) : -kInfinity;
-    closeness.p(i) = std::exp(closeness.hit && !std::isnan(logs(i)) ? log_hit : logs(i) - top);
+    closeness.p(i) = std::exp(logs(i) - top);
   }
   if (closeness.any) closeness.p /= closeness.p.sum();
   return closeness;

@@ -135,11 +135,15 @@ TEST(KernelSmoother, InverseDistanceInterpolates) {
   EXPECT_NEAR(memory->Read(Column({1})).y(0), (3 + 4.5) / 1.5, 1e-14);
   EXPECT_EQ(memory->Read(Column({3})).y(0), 9);
   EXPECT_EQ(memory->Read(Column({3})).status, Status::kSolved);
-  // Hits share by their own weights.
+  // Hits share by their own weights, however faded.
   Token again = Pair(Column({3}), Column({1}));
   again.importance = 3;
   memory->Write(again);
   EXPECT_NEAR(memory->Read(Column({3})).y(0), 3, 1e-14);
+  Token fade = Pair(Column({7}), Column({0}));
+  fade.log_decay = Vector::Constant(1, -1000);
+  memory->Write(fade);
+  EXPECT_NEAR(memory->Read(Column({3})).y(0), 3, 1e-12);  // log-weights of 1000 round at 1e-13
 }
 
 TEST(KernelSmoother, WindowKeepsTheLatest) {
