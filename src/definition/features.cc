@@ -166,8 +166,7 @@ Matrix DrawFeatures(const Recipe& recipe, std::int64_t key_dim, std::int64_t hea
   }
 }
 
-Vector ApplyFeatures(const Constants& constants, const Vector& x, std::int64_t position,
-                     bool /*is_query*/) {
+Vector ApplyFeatures(const Constants& constants, const Vector& x, std::int64_t position) {
   const Function& function = constants.recipe.function;
   const bool drawn = IsRandom(function.features) && constants.features_w.size() == 0;
   const Matrix drawn_w =

@@ -76,7 +76,8 @@ Constants GatherConstants(const Recipe& recipe, const Dims& dims, const Inputs& 
   if (recipe.function.kind == FunctionClass::kAffine) c.ridge[c.phi_dim - 1] = 0;
   c.bonus = Row(inputs.bonus, {head});
   c.a = Rows(inputs.a, head);
-  c.features_w = Rows(inputs.features_w, head);
+  c.features_w = inputs.features_w.defined() ? Rows(inputs.features_w, head)
+                                             : DrawFeatures(recipe, dims.key_dim, head);
   c.features_b = Row(inputs.features_b, {head});
   c.ln_weight = inputs.ln_weight.defined() ? Row(inputs.ln_weight, {head})
                                            : Vector(Vector::Ones(dims.value_dim));

@@ -120,8 +120,7 @@ std::unique_ptr<Memory> MakeMemory(const Constants& constants);
 /// phi(x). `position` counts the tokens before this one (cosFormer). Random maps draw their
 /// directions anew at every call where `constants.features_w` is empty: whoever maps many vectors
 /// puts DrawFeatures() there first. features.cc
-Vector ApplyFeatures(const Constants& constants, const Vector& x, std::int64_t position,
-                     bool is_query);
+Vector ApplyFeatures(const Constants& constants, const Vector& x, std::int64_t position);
 /// The directions of a random map (rfa, favor, dijiang), [feature_dim, Dk], from the recipe's seed
 /// and the index of the memory. Empty for other maps.
 Matrix DrawFeatures(const Recipe& recipe, std::int64_t key_dim, std::int64_t head);

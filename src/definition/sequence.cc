@@ -61,10 +61,10 @@ class Reader {
   const Recipe& recipe() const { return constants_.recipe; }
 
   /// phi(x), with the 1 of an affine memory behind it.
-  Vector Phi(const Vector& x, std::int64_t position, bool is_query) const {
+  Vector Phi(const Vector& x, std::int64_t position) const {
     Vector phi = x;
     if (recipe().function.features != FeatureMap::kNone) {
-      phi = ApplyFeatures(constants_, x, position, is_query);
+      phi = ApplyFeatures(constants_, x, position);
     }
     if (recipe().function.kind == FunctionClass::kAffine) {
       phi.conservativeResize(phi.size() + 1);
@@ -79,7 +79,7 @@ class Reader {
     Token token = GatherToken(constants_, inputs_, b, t);
     if (token.k.rows() > 0) {
       Matrix phi(constants_.phi_dim, token.k.cols());
-      for (Eigen::Index j = 0; j < token.k.cols(); ++j) phi.col(j) = Phi(token.k.col(j), position_, false);
+      for (Eigen::Index j = 0; j < token.k.cols(); ++j) phi.col(j) = Phi(token.k.col(j), position_);
       token.k = phi;
     }
     if (constants_.value_dim > token.v.rows()) {
@@ -98,7 +98,7 @@ class Reader {
     }
     if (q.size() == 0) return q;
     const bool kernel_scales = recipe().similarity.kernel != Kernel::kNone;
-    const Vector phi = Phi(q, position, true);
+    const Vector phi = Phi(q, position);
     return kernel_scales ? phi : Vector(constants_.scale * phi);
   }
 
@@ -115,7 +115,9 @@ class Reader {
       definition::Answer answer = memory_->Read(q);
       if (token != nullptr && recipe().reading.bonus) {
         const Vector k = token->k.col(0);
-        answer.y += constants_.bonus.cwiseProduct(k).dot(q) * token->v.col(0);
+        // Weighed as the memory weighs what it reads: eta times the sum.
+        answer.y += recipe().optimizer.eta * constants_.bonus.cwiseProduct(k).dot(q) *
+                    token->v.col(0);
       }
       Normalise(answer);
       for (std::int64_t c = 0; c < dims.value_dim; ++c) {

@@ -22,7 +22,7 @@ Constants With(FeatureMap map, std::int64_t key_dim) {
 }
 
 Vector Phi(const Constants& constants, const Vector& x, std::int64_t position = 0) {
-  return ApplyFeatures(constants, x, position, false);
+  return ApplyFeatures(constants, x, position);
 }
 
 TEST(Features, Elementwise) {
