@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "experiments/data/regression.h"
+#include "experiments/studies/layers.h"
+#include "experiments/studies/options.h"
 #include "experiments/studies/study.h"
 
 namespace ttr::experiments {
@@ -15,22 +17,43 @@ namespace ttr::experiments {
 /// What the paper leaves unstated, with what is chosen here. docs/experiments.md shows what each
 /// choice does.
 struct OnlineRegressionOptions {
-  SwitchingProcess process{};
-  double scale = 8;           ///< of q in softmax (p = 0) and local linear (p = 1) attention
-  bool unit_keys = true;      ///< their keys and queries to unit length
+  SwitchingProcess process{};     ///< its `start` is `stationary_start`
+  bool stationary_start = false;  ///< k_0 from the spread of the first phase, not from rest
+  bool unit_keys = true;      ///< keys and queries of softmax (p = 0) and p = 1 to unit length
+  double scale = 8;           ///< of their queries
   double local_ridge = 1e-2;  ///< on the slope of p = 1
   double small_ridge = 1e-6;  ///< of the two RLS
   double large_ridge = 1e-3;
   double decay = 0.95;  ///< of every layer that forgets by a constant factor
   double step = 1;      ///< step size of the delta rules, on unit keys
-  bool all_layers = true;              ///< beside the figure's, those of the zoo that need no learning
-  std::vector<std::string> recipes{};  ///< more recipes, of layers that take q, k and v alone
+  bool others = true;   ///< beside the figure's layers, all of the zoo that need no learning
+  std::vector<std::string> recipes{};  ///< more layers
 };
 
-/// 20 seeds unless `run` says otherwise.
+OptionFields Fields(OnlineRegressionOptions& options);
+
+/// One layer of the study.
+struct RegressionLayer {
+  std::string label;
+  std::string recipe;  ///< empty: the naive forecaster, y_t = v_t
+  ConstantGates gates{};
+  int panel = 0;  ///< of the picture, from 1; 0: in the table only
+};
+std::vector<RegressionLayer> RegressionLayers(const OnlineRegressionOptions& options);
+
+/// The layers of the zoo that the study leaves out, and why.
+struct LeftOut {
+  std::string name;
+  std::string why;
+};
+std::vector<LeftOut> LeftOutOfRegression();
+
+inline constexpr std::int64_t kRegressionSeeds = 20;
+
+/// kRegressionSeeds seeds unless `run` says otherwise.
 StudyResult RunOnlineRegression(const OnlineRegressionOptions& options, const StudyRun& run);
 
-/// Mean loss of each phase over scale (p = 0, 1), ridge (RLS), and both for p = 1.
+/// Mean loss of each phase over the scale (p = 0, 1) and the ridge (RLS, p = 1), 5 seeds.
 StudyResult RunOnlineRegressionSweep(const OnlineRegressionOptions& options, const StudyRun& run);
 
 }  // namespace ttr::experiments

@@ -1,0 +1,127 @@
+#include "experiments/studies/layers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "experiments/data/random_inputs.h"
+#include "ttr/error.h"
+
+namespace ttr::experiments {
+namespace {
+
+constexpr double kNormEps = 1e-6;  // as reading(normalise_qk) has it
+
+void CopyRows(std::span<const double> from, Tensor& to) {
+  std::copy(from.begin(), from.end(), to.as<double>().begin());
+}
+
+void NormaliseRows(std::span<double> rows, std::int64_t dim) {
+  for (std::size_t begin = 0; begin < rows.size(); begin += static_cast<std::size_t>(dim)) {
+    const auto row = rows.subspan(begin, static_cast<std::size_t>(dim));
+    double squares = kNormEps;
+    for (const double x : row) squares += x * x;
+    for (double& x : row) x /= std::sqrt(squares);
+  }
+}
+
+double ValueOf(std::string_view name, const ConstantGates& gates) {
+  if (name == "log_decay" || name == "a") return std::log(gates.decay);
+  if (name == "step") return gates.step;
+  if (name == "momentum") return gates.momentum;
+  if (name == "weight_decay") return gates.weight_decay;
+  if (name == "log_importance" || name == "phase") return 0;
+  return 1;  // dt, erase_gate, bonus
+}
+
+// All inputs that the recipe requires, of their shapes.
+RandomInputs MakeInputs(const Recipe& recipe, const ConstantGates& gates, const PairRows& rows) {
+  Dims dims;
+  dims.key_dim = rows.key_dim;
+  dims.value_dim = rows.value_dim;
+  dims.tokens = static_cast<std::int64_t>(rows.v.size()) / rows.value_dim;
+  RandomInputs made = MakeRandomInputs(recipe, dims, DType::kFloat64, 0);
+  for (auto& [name, tensor] : made.tensors) {
+    if (name == "k" || name == "erase_key") {
+      CopyRows(rows.k, tensor);
+      if (name == "erase_key" && recipe.reading.normalise_qk) {
+        NormaliseRows(tensor.as<double>(), rows.key_dim);
+      }
+    } else if (name == "v") {
+      CopyRows(rows.v, tensor);
+    } else if (name == "q") {
+      if (!rows.q.empty()) CopyRows(rows.q, tensor);
+    } else {
+      const auto entries = tensor.as<double>();
+      std::fill(entries.begin(), entries.end(), ValueOf(name, gates));
+    }
+  }
+  return made;
+}
+
+std::vector<double> Values(const Tensor& tensor) {
+  const auto entries = tensor.as<double>();
+  return {entries.begin(), entries.end()};
+}
+
+Run OneThread() { return {.executor = &SequentialExecutor(), .scratch = {}}; }
+
+const Recipe& Checked(const Recipe& recipe) {
+  if (const std::string why = NeedsLearning(recipe); !why.empty()) {
+    throw Error("[experiment] " + ToString(recipe) + " cannot run without training: " + why);
+  }
+  return recipe;
+}
+
+}  // namespace
+
+std::string NeedsLearning(const Recipe& recipe) {
+  if (recipe.optimizer.solver == Solver::kSgd && recipe.optimizer.steps > 1) {
+    return "it takes several pairs a token";
+  }
+  for (const InputSpec& spec : InputSpecs(recipe)) {
+    if (spec.required && spec.name.starts_with("features")) {
+      return "it takes the weights " + std::string(spec.name);
+    }
+  }
+  return "";
+}
+
+StudyLayer::StudyLayer(const std::string& recipe, const ConstantGates& gates)
+    : StudyLayer(ParseRecipe(recipe), gates) {}
+
+StudyLayer::StudyLayer(const Recipe& recipe, const ConstantGates& gates)
+    : layer_(Checked(recipe), Engine::kDefinition), gates_(gates) {}
+
+std::vector<double> StudyLayer::Forward(const PairRows& rows) const {
+  const RandomInputs made = MakeInputs(recipe(), gates_, rows);
+  const std::int64_t tokens = made.inputs.v.size(1);
+  Tensor y(DType::kFloat64, {1, tokens, 1, rows.value_dim});
+  State state;
+  layer_.Forward(made.inputs, state, {.y = y, .status = {}}, OneThread());
+  return Values(y);
+}
+
+void StudyLayer::Memorize(const PairRows& rows, State& state) const {
+  RandomInputs made = MakeInputs(recipe(), gates_, rows);
+  made.inputs.q = {};
+  layer_.Memorize(made.inputs, state, OneThread());
+}
+
+std::vector<double> StudyLayer::Retrieve(std::span<const double> q, std::int64_t key_dim,
+                                         std::int64_t value_dim, const State& state) const {
+  const std::int64_t queries = static_cast<std::int64_t>(q.size()) / key_dim;
+  Tensor y(DType::kFloat64, {1, queries, 1, value_dim});
+  Inputs inputs;
+  inputs.q = TensorView(q.data(), DType::kFloat64, {1, queries, 1, key_dim});
+  layer_.Retrieve(inputs, state, {.y = y, .status = {}}, OneThread());
+  return Values(y);
+}
+
+std::vector<double> StudyLayer::Recall(const PairRows& rows) const {
+  State state;
+  Memorize(rows, state);
+  return Retrieve(rows.q, rows.key_dim, rows.value_dim, state);
+}
+
+}  // namespace ttr::experiments

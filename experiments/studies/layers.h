@@ -1,0 +1,61 @@
+/// Layers as studies use them: a recipe as text, constant gates, one sequence and one memory, all in
+/// double precision and by the definition, so that every machine prints the same numbers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ttr/layer.h"
+
+namespace ttr::experiments {
+
+/// What a layer's gates are where nothing is learned: the same for all tokens.
+struct ConstantGates {
+  double decay = 1;         ///< exp(log_decay); Mamba: dt = 1, a = log(decay)
+  double step = 1;          ///< step size
+  double momentum = 0.5;    ///< share of the last update that is kept
+  double weight_decay = 0;  ///< shrinking of the memory
+};
+// The others have no choice: log_importance 0, phase 0, erase_key = k, erase_gate 1, bonus 1.
+
+/// Row-major rows of double: keys and values of `tokens` pairs, and as many queries as asked.
+struct PairRows {
+  std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;
+  std::span<const double> k, v;
+  std::span<const double> q{};
+};
+
+/// Why a layer cannot run without something learned, or "" where it can: it takes weights of a
+/// feature map, or several pairs a token.
+std::string NeedsLearning(const Recipe& recipe);
+
+class StudyLayer {
+ public:
+  /// Error: a recipe that does not parse, or that NeedsLearning().
+  StudyLayer(const std::string& recipe, const ConstantGates& gates = {});
+  StudyLayer(const Recipe& recipe, const ConstantGates& gates = {});
+
+  const Recipe& recipe() const { return layer_.recipe(); }
+
+  /// y_t = m_t(q_t): [tokens, value_dim].
+  std::vector<double> Forward(const PairRows& rows) const;
+
+  /// Writes the pairs; `state` carries on.
+  void Memorize(const PairRows& rows, State& state) const;
+
+  /// m(q) for every query: [queries, value_dim].
+  std::vector<double> Retrieve(std::span<const double> q, std::int64_t key_dim,
+                               std::int64_t value_dim, const State& state) const;
+
+  /// Memorize into an empty state, then Retrieve.
+  std::vector<double> Recall(const PairRows& rows) const;
+
+ private:
+  Layer layer_;
+  ConstantGates gates_;
+};
+
+}  // namespace ttr::experiments

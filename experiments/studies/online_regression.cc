@@ -1,0 +1,194 @@
+#include "experiments/studies/online_regression.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "experiments/studies/phases.h"
+#include "experiments/studies/run_parts.h"
+#include "experiments/studies/statistics.h"
+
+namespace ttr::experiments {
+namespace {
+
+constexpr char kName[] = "online-regression";
+
+// Loss of every seed and token of one layer, and what the phases make of it.
+struct LayerLoss {
+  RegressionLayer layer;
+  std::vector<std::vector<double>> by_seed;  // [seed][token]
+
+  Sample Phase(int phase) const {
+    Sample sample{layer.label, {}};
+    for (const auto& losses : by_seed) sample.values.push_back(PhaseMean(losses, phase));
+    return sample;
+  }
+};
+
+report::Table LossTable(const std::vector<LayerLoss>& losses) {
+  report::Table table("Mean one-step loss");
+  table.AddText("layer");
+  for (int phase = 0; phase < kPhases; ++phase) table.AddMeasured(PhaseName(phase), 3);
+  table.AddText("recipe");
+  for (const LayerLoss& loss : losses) {
+    std::vector<report::Cell> row = {loss.layer.label};
+    for (int phase = 0; phase < kPhases; ++phase) row.emplace_back(MeanOf(loss.Phase(phase).values));
+    row.emplace_back(loss.layer.recipe.empty() ? "y_t = v_t" : loss.layer.recipe);
+    table.AddRow(std::move(row));
+  }
+  return table;
+}
+
+report::Table CurveTable(const std::vector<LayerLoss>& losses) {
+  report::Table table("One-step loss of every token");
+  table.AddInteger("token");
+  for (const LayerLoss& loss : losses) table.AddMeasured(loss.layer.label, 4);
+  for (std::size_t t = 0; t < losses.front().by_seed.front().size(); ++t) {
+    std::vector<report::Cell> row = {t + 1};
+    for (const LayerLoss& loss : losses) {
+      std::vector<double> values;
+      for (const auto& seed : loss.by_seed) values.push_back(seed[t]);
+      row.emplace_back(MeanOf(values));
+    }
+    table.AddRow(std::move(row));
+  }
+  return table;
+}
+
+report::Chart LossChart(const std::vector<LayerLoss>& losses, std::int64_t tokens) {
+  report::Chart chart{.title = "Online regression on a process that changes its law",
+                      .subtitle = fmt::format(
+                          "one-step loss, mean of {} seeds, band: two standard errors",
+                          losses.front().by_seed.size())};
+  const char* titles[] = {"The paper's layers", "Other layers"};
+  for (int p = 1; p <= 2; ++p) {
+    report::Panel panel{.title = titles[p - 1],
+                        .x = {.label = "token"},
+                        .y = {.label = "loss", .scale = report::Scale::kLog10}};
+    panel.references.push_back({.at = static_cast<double>(tokens) / 4,
+                                .vertical = true,
+                                .label = "the law changes"});
+    for (const LayerLoss& loss : losses) {
+      const bool naive = loss.layer.recipe.empty();
+      if (loss.layer.panel != p && !naive) continue;
+      const Band band = BandOf(loss.by_seed);
+      report::Series series{.name = loss.layer.label, .y = band.mean, .muted = naive};
+      for (std::size_t t = 0; t < band.mean.size(); ++t) {
+        series.x.push_back(static_cast<double>(t + 1));
+      }
+      if (losses.front().by_seed.size() > 1) {
+        series.low = band.low;
+        series.high = band.high;
+      }
+      panel.series.push_back(std::move(series));
+    }
+    chart.panels.push_back(std::move(panel));
+  }
+  return chart;
+}
+
+// The first seven layers, in the order of RegressionLayers().
+enum Place { kNaive, kLinear, kLargeRidge, kSmallRidge, kSoftmax, kLocal, kWeighted };
+
+std::vector<Claim> CheckClaims(const std::vector<LayerLoss>& losses) {
+  const auto at = [&](Place place, int phase) {
+    return losses[static_cast<std::size_t>(place)].Phase(phase);
+  };
+  std::vector<Claim> claims;
+  claims.push_back(Increasing("first quarter: p = 1 < p = 0 < RLS < linear attention",
+                              {at(kLocal, 0), at(kSoftmax, 0), at(kLargeRidge, 0), at(kLinear, 0)}));
+  claims.push_back(Increasing("second quarter, after the switch: p = 1 < RLS with the small ridge",
+                              {at(kLocal, 1), at(kSmallRidge, 1)}));
+  claims.push_back(Increasing("last half: p = 1 < p = 0 < RLS with the small ridge",
+                              {at(kLocal, 2), at(kSoftmax, 2), at(kSmallRidge, 2)}));
+  claims.push_back(
+      Increasing("second quarter: unweighted RLS does not adapt, weighted RLS does",
+                 {at(kWeighted, 1), at(kLargeRidge, 1), at(kSmallRidge, 1)}));
+  claims.push_back(Increasing("last half: weighted RLS < RLS with either ridge",
+                              {at(kWeighted, 2), at(kLargeRidge, 2), at(kSmallRidge, 2)}));
+  // Against every layer of the figure.
+  for (int phase = 0; phase < kPhases; ++phase) {
+    Claim naive{fmt::format("{}: the naive forecaster is below every layer of the figure",
+                            PhaseName(phase)),
+                true, ""};
+    double nearest = INFINITY;
+    for (const Place other : {kLinear, kLargeRidge, kSmallRidge, kSoftmax, kLocal, kWeighted}) {
+      const Claim pair = Increasing("", {at(kNaive, phase), at(other, phase)});
+      naive.holds = naive.holds && pair.holds;
+      const double mean = MeanOf(at(other, phase).values).value;
+      if (mean < nearest) {
+        nearest = mean;
+        naive.evidence = "nearest: " + pair.evidence;
+      }
+    }
+    claims.push_back(std::move(naive));
+  }
+  return claims;
+}
+
+}  // namespace
+
+OptionFields Fields(OnlineRegressionOptions& o) {
+  return {
+      {"tokens", &o.process.tokens, "T"},
+      {"dim", &o.process.key_dim, "length of keys and values"},
+      {"rho", &o.process.rho, "correlation between the channels of the noise"},
+      {"noise", &o.process.noise, "size of the noise"},
+      {"first-decay", &o.process.first_decay, "of the process, for t < T/4"},
+      {"second-decay", &o.process.second_decay, "of the process, after that"},
+      {"stationary-start", &o.stationary_start,
+       "k_0 from the spread of the first phase; else from rest, k_0 = 0"},
+      {"unit-keys", &o.unit_keys, "softmax and p = 1 read keys and queries of unit length"},
+      {"scale", &o.scale, "of the queries of softmax and p = 1: the inverse bandwidth"},
+      {"local-ridge", &o.local_ridge, "on the slope of p = 1, relative to the sum of weights"},
+      {"small-ridge", &o.small_ridge, "of the first RLS"},
+      {"large-ridge", &o.large_ridge, "of the second RLS, and of the other least-squares layers"},
+      {"decay", &o.decay, "forgetting factor of every layer that forgets"},
+      {"step", &o.step, "step size of the delta rules, on unit keys"},
+      {"others", &o.others, "beside the paper's layers, all of the zoo that need no learning"},
+      {"recipe", &o.recipes, "another layer (may be repeated)"},
+  };
+}
+
+StudyResult RunOnlineRegression(const OnlineRegressionOptions& options, const StudyRun& run) {
+  OnlineRegressionOptions defaults, given = options;
+  const nlohmann::ordered_json described = Describe(Fields(given));
+  CheckRegressionOptions(given);
+  const std::vector<RegressionLayer> layers = RegressionLayers(given);
+  const RegressionRunner runner(given, layers);
+  const PartResults results =
+      RunParts(run, kName, kRegressionSeeds, described, static_cast<std::int64_t>(layers.size()),
+               [&](std::uint64_t seed, std::int64_t part) {
+                 return runner.Losses(seed, static_cast<std::size_t>(part));
+               });
+
+  std::vector<LayerLoss> losses;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    losses.push_back({layers[l], {}});
+    for (const auto& seed : results) losses.back().by_seed.push_back(seed[l]);
+  }
+  StudyResult result;
+  result.name = kName;
+  result.title = "Online regression";
+  result.sentences = {
+      "Each layer reads one sequence once and forecasts the next value; nothing is learned. Local "
+      "linear attention (p = 1) forecasts better than softmax attention (p = 0), softmax better "
+      "than recursive least squares, and that better than linear attention while the process "
+      "changes fast; after the switch, layers that cannot forget stay behind.",
+      "A local fit weighs the past by its similarity to the query, and so leaves old keys out by "
+      "itself; least squares needs weights that fade. The naive forecaster, which repeats the last "
+      "value, is the lowest of the figure: on a process that is nearly a random walk there is "
+      "little more to know.",
+  };
+  result.command = CommandOf(kName, Fields(given), Fields(defaults), run);
+  result.claims = CheckClaims(losses);
+  result.tables.push_back({"online-regression-phases", LossTable(losses)});
+  result.tables.push_back({"online-regression-curves", CurveTable(losses)});
+  for (StudyTable& table : result.tables) {
+    table.table.SetMeta("seeds", SeedRange(run, kRegressionSeeds)).SetMeta("options", described);
+  }
+  result.charts.push_back({"online-regression", LossChart(losses, given.process.tokens)});
+  return result;
+}
+
+}  // namespace ttr::experiments

@@ -1,0 +1,123 @@
+// Which layers take part in online regression, and what is chosen for each.
+#include <fmt/format.h>
+
+#include "experiments/report/table.h"
+#include "experiments/studies/online_regression.h"
+
+namespace ttr::experiments {
+namespace {
+
+using report::ExactReal;
+
+struct Line {
+  const char* label;
+  const char* recipe;  // {scale}, {ridge} and {eta} are filled in
+  int panel = 0;
+  double step = 0;  // 0: the option's
+};
+
+// A memory that only adds (the Hebbian family) answers with vectors of any length: as the paper does
+// for linear attention, its output is taken to unit length. Delta rules read unit keys, for which
+// the step size has a scale.
+constexpr Line kOthers[] = {
+    {"linear attention, 1 + ELU", "linear_attention{features: elu1, normalise_sum: sum}"},
+    {"RetNet", "retnet{output_norm: l2}"},
+    {"Mamba-2, simple GLA", "mamba2{output_norm: l2}", 2},
+    {"GLA", "gla{output_norm: l2}"},
+    {"GateLoop", "gateloop{output_norm: l2}"},
+    {"Mamba", "mamba{output_norm: l2}"},
+    {"RWKV-6", "rwkv6{output_norm: l2}"},
+    {"mLSTM", "mlstm"},
+    {"LRU", "lru{output_norm: l2}"},
+    {"HGRN (mean of the past)", "hgrn", 2},
+    {"RG-LRU", "rg_lru{output_norm: l2}"},
+    {"DeltaNet", "deltanet{normalise_qk: true}", 2},
+    {"NLMS", "nlms"},
+    {"Longhorn", "longhorn{normalise_qk: true}"},
+    {"EFLA", "efla{normalise_qk: true}"},
+    {"leaky LMS", "leaky_lms{normalise_qk: true}"},
+    {"LMS, decoupled decay", "decoupled_lms{normalise_qk: true}"},
+    {"Gated DeltaNet", "gated_deltanet{normalise_qk: true}", 2},
+    {"KDA", "kda{normalise_qk: true}"},
+    {"Comba", "comba{normalise_qk: true}"},
+    {"Gated DeltaNet-2", "gated_deltanet2{normalise_qk: true}"},
+    {"RWKV-7", "rwkv7{normalise_qk: true}"},
+    {"preconditioned DeltaNet", "preconditioned_deltanet{normalise_qk: true}", 0, .1},
+    {"momentum DeltaNet", "momentum_deltanet{normalise_qk: true}", 0, .5},
+    {"weighted RLS, fading ridge", "weighted_rls{ridge: {ridge}}"},
+    {"MesaNet", "mesa"},
+    {"Gated KalmaNet", "kalmanet"},
+    {"gradient descent, 8 steps", "batch_gd{eta: {eta}, normalise_qk: true}"},
+    {"quasi-Newton, low rank", "quasi_newton{preconditioner: low_rank, ridge: {ridge}}"},
+    {"unnormalised softmax",
+     "kernel_smoother{scale: {scale}, normalise_qk: true, output_norm: l2}"},
+    {"Nadaraya-Watson, compact",
+     "nadaraya_watson{kernel: epanechnikov, bandwidth: 1, normalise_qk: true}"},
+    {"kernel ridge regression",
+     "kernel_ridge{scale: {scale}, normalise_qk: true, ridge: {ridge}}", 2},
+    {"sliding-window softmax", "window_softmax{scale: {scale}, normalise_qk: true, window: 16}"},
+    {"decayed softmax", "decayed_softmax{scale: {scale}, normalise_qk: true}", 2},
+    {"affine RLS", "affine_rls{ridge: {ridge}}"},
+    {"RLS on 1 + ELU", "feature_rls{ridge: {ridge}}"},
+    {"TTT-Linear, no norm", "ttt_linear{norm: false, row_factor: one, normalise_qk: true}", 0, .05},
+    {"TTT-MLP, no norm", "ttt_mlp{norm: false, row_factor: one, normalise_qk: true}", 0, .01},
+    {"Titans", "titans{normalise_qk: true}", 0, .1},
+};
+
+std::string Filled(std::string text, const std::string& name, double value) {
+  const std::string place = "{" + name + "}";
+  if (const auto at = text.find(place); at != std::string::npos) {
+    text.replace(at, place.size(), ExactReal(value));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<RegressionLayer> RegressionLayers(const OnlineRegressionOptions& o) {
+  const ConstantGates gates{.decay = o.decay, .step = o.step, .momentum = .5,
+                            .weight_decay = 1 - o.decay};
+  const std::string local =
+      fmt::format("scale: {}, normalise_qk: {}", ExactReal(o.scale), o.unit_keys);
+  std::vector<RegressionLayer> layers = {
+      {"naive forecaster", "", gates, 1},
+      {"linear attention", "linear_attention{output_norm: l2}", gates, 1},
+      {"RLS, ridge " + ExactReal(o.large_ridge),
+       fmt::format("rls{{ridge: {}}}", ExactReal(o.large_ridge)), gates, 1},
+      {"RLS, ridge " + ExactReal(o.small_ridge),
+       fmt::format("rls{{ridge: {}}}", ExactReal(o.small_ridge)), gates, 1},
+      {"softmax, p = 0", "softmax{" + local + "}", gates, 1},
+      {"local linear, p = 1",
+       fmt::format("local_linear{{{}, ridge: {}}}", local, ExactReal(o.local_ridge)), gates, 1},
+      // The ridge of weighted least squares fades with the associations: with .95 it is gone after a
+      // hundred tokens, and twenty recent keys do not span 64 channels. A constant ridge stays.
+      {"weighted RLS",
+       fmt::format("weighted_rls{{ridge: {}, ridge_kind: constant}}", ExactReal(o.large_ridge)),
+       gates, 2},
+  };
+  if (o.others) {
+    for (const Line& line : kOthers) {
+      std::string recipe = Filled(line.recipe, "scale", o.scale);
+      recipe = Filled(recipe, "ridge", o.large_ridge);
+      // Below 2 / lambda_max: unit keys have lambda_max <= T.
+      recipe = Filled(recipe, "eta", 1 / static_cast<double>(o.process.tokens));
+      ConstantGates own = gates;
+      if (line.step != 0) own.step = line.step;
+      layers.push_back({line.label, recipe, own, line.panel});
+    }
+  }
+  for (const std::string& recipe : o.recipes) layers.push_back({recipe, recipe, gates, 2});
+  return layers;
+}
+
+std::vector<LeftOut> LeftOutOfRegression() {
+  return {
+      {"hgrn2", "its key is its gate, which would have to be learned"},
+      {"delta_product", "takes several pairs a token"},
+      {"intention", "reads the whole sequence, the future included"},
+      {"local_quadratic", "2145 monomials for 64 channels, more than there are tokens"},
+      {"local_cubic", "47905 monomials for 64 channels, more than there are tokens"},
+  };
+}
+
+}  // namespace ttr::experiments

@@ -1,0 +1,48 @@
+#include "experiments/studies/study.h"
+
+#include <algorithm>
+
+#include "experiments/report/atomic_file.h"
+
+namespace ttr::experiments {
+
+report::Table ClaimsTable(const std::vector<Claim>& claims) {
+  report::Table table("Claims");
+  table.AddText("claim").AddText("verdict").AddText("evidence");
+  for (const Claim& claim : claims) {
+    table.AddRow({claim.what, claim.holds ? "holds" : "does not hold", claim.evidence});
+  }
+  return table;
+}
+
+bool AllHold(const std::vector<Claim>& claims) {
+  return std::all_of(claims.begin(), claims.end(), [](const Claim& c) { return c.holds; });
+}
+
+nlohmann::ordered_json ToJson(const StudyResult& result) {
+  nlohmann::ordered_json json;
+  json["name"] = result.name;
+  json["title"] = result.title;
+  json["sentences"] = result.sentences;
+  json["command"] = result.command;
+  json["claims"] = nlohmann::ordered_json::array();
+  for (const Claim& claim : result.claims) {
+    json["claims"].push_back(
+        {{"claim", claim.what}, {"holds", claim.holds}, {"evidence", claim.evidence}});
+  }
+  json["tables"] = nlohmann::ordered_json::object();
+  for (const StudyTable& table : result.tables) json["tables"][table.stem] = table.table.ToJson();
+  return json;
+}
+
+void Save(const StudyResult& result, const std::filesystem::path& folder) {
+  report::EnsureFolder(folder);
+  for (const StudyTable& table : result.tables) {
+    table.table.WriteCsv(folder / (table.stem + ".csv"));
+    table.table.WriteJson(folder / (table.stem + ".json"));
+  }
+  for (const StudyChart& chart : result.charts) report::SaveChart(chart.chart, folder / chart.stem);
+  report::WriteFile(folder / (result.name + ".json"), report::DumpJson(ToJson(result)) + "\n");
+}
+
+}  // namespace ttr::experiments
