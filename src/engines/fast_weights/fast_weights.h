@@ -24,7 +24,7 @@
 /// dtype. Data may hold NaN and infinities: they reach the tokens that depend on them and no
 /// others; a log_decay of -inf forgets them exactly.
 ///
-/// Cost a token and memory: 6 Dk Dv flops (Hebbian 4 Dk Dv) and O(C (Dk + Dv)) more, C = 16.
+/// Cost a token and memory: 6 Dk Dv flops (Hebbian 4 Dk Dv) and O(C (Dk + Dv)) more, C = 8.
 /// The same bits for any number of threads. The caller validates shapes, dtypes and overlap.
 #pragma once
 

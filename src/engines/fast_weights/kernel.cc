@@ -129,11 +129,11 @@ void RunChunked(const Options& options, const Memory& memory, const Scratch<T>& 
         const std::int64_t y_head_stride = direct ? memory.y_head_stride : kBlockTokens * columns;
         T* strip = scratch.strips + c * key_rows;
         if (width > Lanes<T>()) {
-          ProcessStrip<2>(options, memory, chunks[i], prepared, scratch, strip, v, y,
-                          y_head_stride, ahead);
+          ProcessStrip<2>(options, memory, chunks[i], prepared, scratch, strip, v, y, y_head_stride,
+                          ahead);
         } else {
-          ProcessStrip<1>(options, memory, chunks[i], prepared, scratch, strip, v, y,
-                          y_head_stride, ahead);
+          ProcessStrip<1>(options, memory, chunks[i], prepared, scratch, strip, v, y, y_head_stride,
+                          ahead);
         }
       }
       c += width;

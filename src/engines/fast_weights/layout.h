@@ -10,7 +10,7 @@ namespace ttr::fast_weights {
 
 /// Tokens of a chunk. Longer chunks read and write the memory less often and solve larger systems:
 /// per token 6 Dk Dv flops against kChunk (2 Dk + Dv) of Gram matrices and substitution.
-inline constexpr int kChunk = 16;
+inline constexpr int kChunk = 8;
 
 /// Chunks prepared at a time. All strips of the memory pass over a block before the next one is
 /// fetched, so that every line of q, k, v and y comes and goes once.
@@ -40,6 +40,7 @@ struct Memory {
   double decay_factor = 1;
   void* state = nullptr;  // [key_dim] rows of value_dim columns
   std::int64_t state_stride = 0;
+  const void* next_state = nullptr;  // of the memory that probably comes next; worth fetching
   std::int64_t tokens = 0;
   std::int64_t key_dim = 1;
   std::int64_t value_dim = 1;

@@ -82,8 +82,8 @@ inline Chunk NextChunk(const Memory& memory, std::int64_t first) {
 }
 
 /// out[d kChunk + i] = element d of row i of the chunk; zero beyond its tokens and beyond key_dim.
-/// Rows are copied first: those of a chunk may lie a power of two apart, where the cache cannot hold
-/// all of them while each of their lines is read four times.
+/// Rows are copied first: those of a chunk may lie a power of two apart, where the cache cannot
+/// hold all of them while each of their lines is read four times.
 template <class T>
 HWY_INLINE void PackColumns(const Options& options, const Rows& rows, const Memory& memory,
                             const Chunk& chunk, const Scratch<T>& scratch, T* out) {
@@ -100,22 +100,42 @@ HWY_INLINE void PackColumns(const Options& options, const Rows& rows, const Memo
   std::fill(out + memory.key_dim * kChunk, out + key_rows * kChunk, T(0));
 }
 
-/// out[i kChunk + j] = sum_d left[d kChunk + i] right[d kChunk + j] for j <= i at least.
+/// A vector of the chunk's tokens: one of them where the whole chunk is shorter than a vector.
+template <class T>
+using ChunkTag = hn::CappedTag<T, kChunk>;
+
+/// Rows i .. i + R, columns j .. j + NV vectors of the product below.
+template <int R, int NV, class D, class T = hn::TFromD<D>>
+HWY_INLINE void GramTile(D d, const T* left, const T* right, std::int64_t key_dim, int i, int j,
+                         T* out) {
+  sn::Tile<D, R, NV> tile;
+  sn::SetZero(d, tile);
+  sn::MulAddRows<1, kChunk>(d, left + i, right + j, kChunk, key_dim, tile);
+  TTR_UNROLL
+  for (int r = 0; r < R; ++r) {
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) {
+      hn::Store(tile[r][v], d, out + (i + r) * kChunk + j + v * hn::MaxLanes(d));
+    }
+  }
+}
+
+/// out[i kChunk + j] = sum_d left[d kChunk + i] right[d kChunk + j] for j <= i at least: tiles
+/// above the diagonal are left out.
 template <class T>
 HWY_INLINE void Gram(const T* left, const T* right, std::int64_t key_dim, T* out) {
-  const hn::ScalableTag<T> d;
-  constexpr int kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  constexpr int kVectors = std::min(kChunk / kLanes, 2);
-  constexpr int kRows = sn::kTileRows * 2 / kVectors;
-  for (int i = 0; i < kChunk; i += kRows) {
-    for (int j = 0; j < i + kRows; j += kVectors * kLanes) {
-      sn::Tile<decltype(d), kRows, kVectors> tile;
-      sn::SetZero(d, tile);
-      sn::MulAddRows<1, kChunk>(d, left + i, right + j, kChunk, key_dim, tile);
-      for (int r = 0; r < kRows; ++r) {
-        for (int v = 0; v < kVectors; ++v) {
-          hn::Store(tile[r][v], d, out + (i + r) * kChunk + j + v * kLanes);
-        }
+  const ChunkTag<T> d;
+  constexpr int kLanes = hn::MaxLanes(ChunkTag<T>());
+  if constexpr (kLanes == kChunk && kChunk > 8) {
+    const hn::Half<ChunkTag<T>> half;
+    GramTile<kChunk / 2, 1>(half, left, right, key_dim, 0, 0, out);
+    GramTile<kChunk / 2, 1>(d, left, right, key_dim, kChunk / 2, 0, out);
+  } else {
+    constexpr int kVectors = std::min(kChunk / kLanes, 2);
+    constexpr int kRows = std::min(kChunk, sn::kTileRows * 2 / kVectors);
+    for (int i = 0; i < kChunk; i += kRows) {
+      for (int j = 0; j < i + kRows; j += kVectors * kLanes) {
+        GramTile<kRows, kVectors>(d, left, right, key_dim, i, j, out);
       }
     }
   }
@@ -124,7 +144,7 @@ HWY_INLINE void Gram(const T* left, const T* right, std::int64_t key_dim, T* out
 /// step[i] = b_i, from the inputs in step[i] and n_i = gram[i kChunk + i].
 template <class T>
 HWY_INLINE void Steps(const Options& options, std::int64_t tokens, const T* gram, T* step) {
-  const hn::ScalableTag<T> d;
+  const ChunkTag<T> d;
   HWY_ALIGN T norms[kChunk];
   for (int i = 0; i < kChunk; ++i) norms[i] = gram[i * kChunk + i];
   const auto one = hn::Set(d, T(1));
@@ -133,22 +153,15 @@ HWY_INLINE void Steps(const Options& options, std::int64_t tokens, const T* gram
     const auto n = hn::Load(d, norms + i);
     auto b = s;
     switch (options.step) {
-      case Step::kOne:
-        b = one;
-        break;
-      case Step::kInput:
-        break;
+      case Step::kOne: b = one; break;
+      case Step::kInput: break;
       case Step::kNlms:
         b = hn::Div(hn::Set(d, static_cast<T>(options.eta)),
                     hn::Add(n, hn::Set(d, static_cast<T>(options.eps))));
         b = hn::IfThenElse(hn::Eq(n, hn::Zero(d)), hn::Zero(d), b);
         break;
-      case Step::kLonghorn:
-        b = hn::Div(s, hn::MulAdd(s, n, one));
-        break;
-      case Step::kEfla:
-        b = hn::Mul(s, sn::OneMinusExpOver(d, hn::Mul(s, n)));
-        break;
+      case Step::kLonghorn: b = hn::Div(s, hn::MulAdd(s, n, one)); break;
+      case Step::kEfla: b = hn::Mul(s, sn::OneMinusExpOver(d, hn::Mul(s, n))); break;
     }
     hn::Store(b, d, step + i);
   }
@@ -159,7 +172,7 @@ HWY_INLINE void Steps(const Options& options, std::int64_t tokens, const T* gram
 template <class T>
 HWY_INLINE void Decays(const Memory& memory, const Chunk& chunk, T* g) {
   if (memory.log_decay) {
-    const hn::ScalableTag<T> d;
+    const ChunkTag<T> d;
     for (std::int64_t i = 0; i < kChunk; ++i) {
       g[i] = i < chunk.tokens ? LoadGate<T>(memory.log_decay, chunk.first + i) : T(0);
     }
@@ -178,8 +191,8 @@ HWY_INLINE void Decays(const Memory& memory, const Chunk& chunk, T* g) {
 template <class T>
 HWY_INLINE void Weigh(const Options& options, std::int64_t queries, bool solve, const T* g,
                       const Prepared<T>& out) {
-  const hn::ScalableTag<T> d;
-  constexpr int kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  const ChunkTag<T> d;
+  constexpr int kLanes = hn::MaxLanes(ChunkTag<T>());
   constexpr int kVectors = kChunk / kLanes;
   const auto scale = hn::Set(d, static_cast<T>(options.scale));
   T running = 1;

@@ -54,8 +54,7 @@ void LoadRow(const Rows& rows, std::int64_t t, std::int64_t begin, std::int64_t 
       return ConvertFrom(static_cast<const float*>(rows.data) + offset, count, to);
     case DType::kFloat64:
       return ConvertFrom(static_cast<const double*>(rows.data) + offset, count, to);
-    default:
-      return ConvertFrom(static_cast<const BFloat16*>(rows.data) + offset, count, to);
+    default: return ConvertFrom(static_cast<const BFloat16*>(rows.data) + offset, count, to);
   }
 }
 
