@@ -118,7 +118,7 @@ TEST(QuasiNewton, DiagonalAndBlocksByHand) {
 }
 
 TEST(QuasiNewton, LowRankNeverOvershootsAndNeedsFewSteps) {
-  Recipe recipe = Iterative(Solver::kGradient, 60);
+  Recipe recipe = Iterative(Solver::kGradient, 3);
   recipe.optimizer.ridge = 5;
   recipe.optimizer.preconditioner = Preconditioner::kLowRank;
   double before = kInfinity;
