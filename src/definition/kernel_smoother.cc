@@ -24,22 +24,14 @@ double LogKernel(const Similarity& similarity, double scale, const Vector& k, co
     return u >= 1 ? -std::numeric_limits<double>::infinity() : n * std::log1p(-u * u);
   };
   switch (similarity.kernel) {
-    case Kernel::kNone:
-      return 0;
-    case Kernel::kExponential:
-      break;
-    case Kernel::kGaussian:
-      return -d * d / b;
-    case Kernel::kLaplace:
-      return -u;
-    case Kernel::kEpanechnikov:
-      return compact(1);
-    case Kernel::kBiweight:
-      return compact(2);
-    case Kernel::kTriweight:
-      return compact(3);
-    case Kernel::kInverseDistance:
-      return -std::log(d);
+    case Kernel::kNone: return 0;
+    case Kernel::kExponential: break;
+    case Kernel::kGaussian: return -d * d / b;
+    case Kernel::kLaplace: return -u;
+    case Kernel::kEpanechnikov: return compact(1);
+    case Kernel::kBiweight: return compact(2);
+    case Kernel::kTriweight: return compact(3);
+    case Kernel::kInverseDistance: return -std::log(d);
   }
   return 0;
 }

@@ -28,8 +28,7 @@ Activated Activate(Activation activation, double z) {
       const double inner = c * (1 + 3 * 0.044715 * z * z);
       return {z / 2 * (1 + t), (1 + t) / 2 + z / 2 * (1 - t * t) * inner};
     }
-    case Activation::kRelu:
-      return z <= 0 ? Activated{0, 0} : Activated{z, 1};  // a NaN goes on
+    case Activation::kRelu: return z <= 0 ? Activated{0, 0} : Activated{z, 1};  // a NaN goes on
     case Activation::kTanh: {
       const double t = std::tanh(z);
       return {t, 1 - t * t};

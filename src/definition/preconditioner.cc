@@ -43,17 +43,10 @@ Matrix LowRank(const Matrix& a, Eigen::Index rank) {
 Preconditioning::Preconditioning(const Matrix& a, const Optimizer& optimizer)
     : identity_(optimizer.preconditioner == Preconditioner::kNone) {
   switch (optimizer.preconditioner) {
-    case Preconditioner::kNone:
-      break;
-    case Preconditioner::kDiagonal:
-      p_ = Diagonal(a);
-      break;
-    case Preconditioner::kBlockDiagonal:
-      p_ = BlockDiagonal(a, optimizer.block);
-      break;
-    case Preconditioner::kLowRank:
-      p_ = LowRank(a, optimizer.rank);
-      break;
+    case Preconditioner::kNone: break;
+    case Preconditioner::kDiagonal: p_ = Diagonal(a); break;
+    case Preconditioner::kBlockDiagonal: p_ = BlockDiagonal(a, optimizer.block); break;
+    case Preconditioner::kLowRank: p_ = LowRank(a, optimizer.rank); break;
   }
 }
 
