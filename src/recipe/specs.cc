@@ -1,5 +1,7 @@
 // The inputs of a recipe and their shapes: contract.md's table, derived from the values.
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "src/recipe/family.h"
 #include "src/recipe/feature_maps.h"
@@ -52,17 +54,19 @@ class Collector {
            std::string_view meaning) {
     const auto field = std::find_if(std::begin(kFields), std::end(kFields),
                                     [&](const InputField& f) { return f.name == name; });
-    specs_.push_back({name, field->view, std::move(shapes), presence == kRequired, range, meaning});
+    std::vector<InputSpec>& specs = presence == kRequired ? required_ : optional_;
+    specs.push_back({name, field->view, std::move(shapes), presence == kRequired, range, meaning});
   }
 
-  std::vector<InputSpec> Sorted() {
-    std::stable_partition(specs_.begin(), specs_.end(),
-                          [](const InputSpec& spec) { return spec.required; });
-    return std::move(specs_);
+  std::vector<InputSpec> RequiredFirst() {
+    std::vector<InputSpec> specs = std::move(required_);
+    std::move(optional_.begin(), optional_.end(), std::back_inserter(specs));
+    return specs;
   }
 
  private:
-  std::vector<InputSpec> specs_;
+  std::vector<InputSpec> required_;
+  std::vector<InputSpec> optional_;
 };
 
 void AddPairs(const Recipe& recipe, Collector& specs) {
@@ -240,7 +244,7 @@ std::vector<InputSpec> InputSpecs(const Recipe& recipe) {
   if (HasRidge(recipe)) AddRidge(recipe, specs);
   specs.Add("cu_seqlens", {{kSequencesPlus1}}, kOptional, Range::kAny,
             "first token of each packed sequence, and T (B = 1, int64)");
-  return specs.Sorted();
+  return specs.RequiredFirst();
 }
 
 std::int64_t PhiDim(const Recipe& recipe, const Dims& dims) {
