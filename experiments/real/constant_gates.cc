@@ -1,0 +1,75 @@
+#include "experiments/real/constant_gates.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "ttr/error.h"
+
+namespace ttr::experiments {
+namespace {
+
+void CheckConstants(const GateConstants& constants) {
+  const auto check = [](const char* name, double value, bool holds, const char* required) {
+    if (!holds) throw Error("gates", name, required, fmt::format("{}", value));
+  };
+  // Written so that NaN fails.
+  check("step", constants.step, constants.step >= 0 && std::isfinite(constants.step), "0 or more");
+  check("decay", constants.decay, constants.decay > 0 && constants.decay <= 1,
+        "above 0 and at most 1");
+  check("momentum", constants.momentum, constants.momentum >= 0 && constants.momentum < 1,
+        "0 or more and below 1");
+  check("weight decay", constants.weight_decay,
+        constants.weight_decay >= 0 && constants.weight_decay <= 1, "from 0 to 1");
+}
+
+std::optional<double> ValueOf(std::string_view name, const GateConstants& constants) {
+  if (name == "step") return constants.step;
+  if (name == "log_decay" || name == "a") return std::log(constants.decay);
+  if (name == "momentum") return constants.momentum;
+  if (name == "weight_decay") return constants.weight_decay;
+  if (name == "dt" || name == "erase_gate") return 1;
+  // A weight of exp(0); no turning; no part of the current token in what is read before it.
+  if (name == "log_importance" || name == "phase" || name == "bonus") return 0;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<ConstantGate> ConstantGates(const Recipe& recipe, const GateConstants& constants) {
+  CheckConstants(constants);
+  if (!recipe.reading.causal) {
+    throw Error(
+        "[gates] a recipe that reads the whole sequence at once (causal: false) would see "
+        "what it is to predict");
+  }
+  if (recipe.optimizer.solver == Solver::kSgd && recipe.optimizer.steps > 1) {
+    throw Error("gates", "steps", "1: a token of real input is one pair",
+                std::to_string(recipe.optimizer.steps));
+  }
+  std::vector<ConstantGate> gates;
+  bool reads_queries = false;
+  for (const InputSpec& spec : InputSpecs(recipe)) {
+    reads_queries = reads_queries || spec.name == "q";
+    if (!spec.required || spec.name == "q" || spec.name == "k" || spec.name == "v") continue;
+    ConstantGate gate{.name = spec.name, .view = spec.view, .shape = spec.shapes.front()};
+    gate.per_token = gate.shape.size() > 1 && gate.shape[1] == Axis::kTokens;
+    gate.is_key = spec.name == "erase_key";
+    const std::optional<double> value = ValueOf(spec.name, constants);
+    if (!value && !gate.is_key) {
+      throw Error("gates", "the recipe", "one whose inputs have a constant value",
+                  fmt::format("one that takes {} ({})", spec.name, spec.meaning));
+    }
+    gate.value = value.value_or(0);
+    gates.push_back(std::move(gate));
+  }
+  if (!reads_queries) {
+    throw Error("gates", "the recipe", "one that reads with queries",
+                "a gated vector, which has nothing to be asked");
+  }
+  return gates;
+}
+
+}  // namespace ttr::experiments

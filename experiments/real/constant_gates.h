@@ -1,0 +1,34 @@
+/// Gates for memories that read real input, where nothing is learned: what a network would compute
+/// for every token (decay, step size, ...) is a constant here.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "ttr/inputs.h"
+#include "ttr/recipe.h"
+
+namespace ttr::experiments {
+
+struct GateConstants {
+  double step = .5;           ///< `step`; keys have length 1 at most, so 1 replaces what was known
+  double decay = .99;         ///< exp(`log_decay`), a token
+  double momentum = .9;       ///< `momentum`
+  double weight_decay = .01;  ///< `weight_decay`
+};
+
+/// One gate that a recipe requires.
+struct ConstantGate {
+  std::string_view name;
+  TensorView Inputs::* view;
+  std::vector<Axis> shape;
+  bool per_token = true;
+  bool is_key = false;  ///< `erase_key`: the key itself instead of a constant
+  double value = 0;
+};
+
+/// The gates that `recipe` requires beside q, k and v. Throws Error for constants out of range, and
+/// for a recipe that cannot run so: it takes several pairs a token, or weights that are learned.
+std::vector<ConstantGate> ConstantGates(const Recipe& recipe, const GateConstants& constants);
+
+}  // namespace ttr::experiments

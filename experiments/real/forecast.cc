@@ -1,0 +1,122 @@
+#include "experiments/real/forecast.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "ttr/error.h"
+#include "ttr/executor.h"
+
+namespace ttr::experiments {
+
+Forecasts::Forecasts(std::int64_t methods, std::int64_t rows, std::int64_t columns)
+    : rows_(rows),
+      columns_(columns),
+      values_(static_cast<std::size_t>(methods * rows * columns),
+              std::numeric_limits<double>::quiet_NaN()),
+      made_(static_cast<std::size_t>(methods * rows)) {}
+
+std::span<double> Forecasts::At(std::int64_t method, std::int64_t row) {
+  return std::span(values_).subspan((method * rows_ + row) * columns_, columns_);
+}
+
+bool Forecasts::Made(std::int64_t method, std::int64_t row, std::int64_t column) const {
+  const std::int64_t at = method * rows_ + row;
+  return made_[at] != 0 || !std::isnan(values_[at * columns_ + column]);
+}
+
+void Forecasts::SetMade(std::int64_t method, std::int64_t row) { made_[method * rows_ + row] = 1; }
+
+ForecastRun::ForecastRun(const ForecastOptions& options) : options_(options) {
+  const auto columns = static_cast<std::int64_t>(options.columns.size());
+  if (columns == 0) throw Error("forecast", "--column", "given at least once", "absent");
+  methods_ = {"naive"};
+  naive_.emplace_back(columns, 1, options.horizon);
+  if (options.season != 0) {
+    methods_.push_back("seasonal_naive");
+    naive_.emplace_back(columns, options.season, options.horizon);
+  }
+  std::set<std::string> known(methods_.begin(), methods_.end());
+  for (const NamedRecipe& memory : options.memories) {
+    if (!known.insert(memory.text).second) {
+      throw Error("forecast", "--memory", "different from all others",
+                  "'" + memory.text + "' twice");
+    }
+    methods_.push_back(memory.text);
+    try {
+      forecasters_.emplace_back(memory.recipe, ForecasterOptions{.lags = options.lags,
+                                                                 .columns = columns,
+                                                                 .horizon = options.horizon,
+                                                                 .units = options.units,
+                                                                 .gates = options.gates});
+    } catch (const Error& error) {
+      throw Error("--memory '" + memory.text + "': " + error.what());
+    }
+  }
+  sums_.resize(methods_.size() * static_cast<std::size_t>(columns));
+  scored_.resize(static_cast<std::size_t>(columns));
+}
+
+Forecasts ForecastRun::Next(std::span<const double> rows) {
+  const auto columns = static_cast<std::int64_t>(options_.columns.size());
+  const std::int64_t count = static_cast<std::int64_t>(rows.size()) / columns;
+  const auto naive = static_cast<std::int64_t>(naive_.size());
+  Forecasts forecasts(static_cast<std::int64_t>(methods_.size()), count, columns);
+  const auto run = [&](std::int64_t method) {
+    for (std::int64_t t = 0; t < count; ++t) {
+      const auto row = rows.subspan(t * columns, columns);
+      const auto forecast = forecasts.At(method, t);
+      if (method < naive) {
+        naive_[method].Next(row, forecast);
+      } else if (forecasters_[method - naive].Next(row, forecast)) {
+        forecasts.SetMade(method, t);
+      }
+    }
+  };
+  const auto methods = static_cast<std::int64_t>(methods_.size());
+  // A row that is waited for is not worth the way to other threads.
+  (count == 1 ? SequentialExecutor() : DefaultExecutor()).Run(methods, run);
+  Score(rows, forecasts);
+  return forecasts;
+}
+
+void ForecastRun::Score(std::span<const double> rows, Forecasts& forecasts) {
+  const auto columns = static_cast<std::int64_t>(options_.columns.size());
+  const auto methods = static_cast<std::int64_t>(methods_.size());
+  const std::int64_t count = static_cast<std::int64_t>(rows.size()) / columns;
+  for (std::int64_t t = 0; t < count; ++t) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const double x = rows[t * columns + c];
+      bool all = !std::isnan(x);
+      for (std::int64_t m = 0; m < methods; ++m) all = all && forecasts.Made(m, t, c);
+      if (!all) continue;
+      ++scored_[c];
+      for (std::int64_t m = 0; m < methods; ++m) {
+        const double error = forecasts.At(m, t)[c] - x;
+        sums_[m * columns + c].absolute += std::abs(error);
+        sums_[m * columns + c].squares += error * error;
+      }
+    }
+  }
+}
+
+std::vector<ForecastErrors> ForecastRun::Errors() const {
+  std::vector<ForecastErrors> errors;
+  const std::size_t columns = options_.columns.size();
+  for (std::size_t c = 0; c < columns; ++c) {
+    const auto rows = static_cast<double>(scored_[c]);
+    for (std::size_t m = 0; m < methods_.size(); ++m) {
+      const Sums& sums = sums_[m * columns + c];
+      errors.push_back({.method = methods_[m],
+                        .column = options_.columns[c],
+                        .rows = scored_[c],
+                        .mean_absolute = sums.absolute / rows,
+                        .root_mean_square = std::sqrt(sums.squares / rows),
+                        .relative = std::sqrt(sums.squares / sums_[c].squares)});
+    }
+  }
+  return errors;
+}
+
+}  // namespace ttr::experiments

@@ -1,0 +1,106 @@
+/// Forecasts of the rows of a table by several memories and the naive forecasters, side by side,
+/// while the table is read; and their errors.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiments/real/forecaster.h"
+#include "experiments/real/naive.h"
+
+namespace ttr::experiments {
+
+/// A memory as the user named it.
+struct NamedRecipe {
+  std::string text;
+  Recipe recipe;
+};
+
+struct ForecastOptions {
+  std::vector<std::string> columns;  ///< the names of the columns that are forecast
+  std::int64_t lags = 16;
+  std::int64_t horizon = 1;
+  std::int64_t season = 0;  ///< rows; 0: no seasonal naive forecaster
+  std::vector<NamedRecipe> memories;
+  Units units = Units::kWindow;
+  GateConstants gates;
+};
+
+/// The errors of one method on one column, over the rows that every method has a forecast of.
+struct ForecastErrors {
+  std::string method;
+  std::string column;
+  std::int64_t rows = 0;
+  double mean_absolute = 0;
+  double root_mean_square = 0;
+  double relative = 0;  ///< root mean square over that of the naive forecaster
+};
+
+/// Forecasts of a block of rows.
+class Forecasts {
+ public:
+  Forecasts(std::int64_t methods, std::int64_t rows, std::int64_t columns);
+
+  /// [C]; NaN where there is none.
+  std::span<double> At(std::int64_t method, std::int64_t row);
+  /// Was one made? A memory that has run away may have made one that is NaN.
+  bool Made(std::int64_t method, std::int64_t row, std::int64_t column) const;
+  void SetMade(std::int64_t method, std::int64_t row);
+
+ private:
+  std::int64_t rows_;
+  std::int64_t columns_;
+  std::vector<double> values_;
+  std::vector<char> made_;
+};
+
+class ForecastRun {
+ public:
+  /// Throws Error for options and recipes that have no meaning.
+  explicit ForecastRun(const ForecastOptions& options);
+
+  /// The names of the methods, in the order of Forecasts: naive, seasonal_naive (with a season),
+  /// then the memories by their texts.
+  const std::vector<std::string>& methods() const { return methods_; }
+
+  /// Reads a block of rows ([rows, C], NaN where missing) and returns the forecasts *of* these
+  /// rows. However a table is cut into blocks, the forecasts are the same. Memories run in
+  /// parallel.
+  Forecasts Next(std::span<const double> rows);
+
+  std::vector<ForecastErrors> Errors() const;
+
+  /// Everything that later rows depend on, in one file, atomically. A run resumed from it with the
+  /// same options continues bit for bit. Only the errors start anew.
+  void Save(const std::filesystem::path& path) const;
+  /// Throws Error that names what does not match: columns, lags, horizon, season, units, memories,
+  /// gates; or a damaged file.
+  void Resume(const std::filesystem::path& path);
+
+ private:
+  void Score(std::span<const double> rows, Forecasts& forecasts);
+
+  struct Sums {
+    double absolute = 0;
+    double squares = 0;
+  };
+
+  ForecastOptions options_;
+  std::vector<std::string> methods_;
+  std::vector<Naive> naive_;
+  std::vector<Forecaster> forecasters_;
+  std::vector<Sums> sums_;            // [methods, C]
+  std::vector<std::int64_t> scored_;  // [C]
+};
+
+/// The options that a saved run had, memories included: what a resumed one takes where the user
+/// said nothing. Throws Error for a file that is none.
+ForecastOptions SavedOptions(const std::filesystem::path& path);
+
+}  // namespace ttr::experiments

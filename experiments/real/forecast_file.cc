@@ -1,0 +1,149 @@
+// A saved run of forecasts: one safetensors file. The memories' tensors and metadata have "I."
+// before their names where there are several (one alone is a file that AssociativeMemory::Load
+// reads); the rest is JSON in the metadata "extra.forecast".
+#include <nlohmann/json.hpp>
+
+#include "experiments/real/forecast.h"
+#include "ttr/error.h"
+#include "ttr/safetensors.h"
+
+namespace ttr::experiments {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kKey = "forecast";
+
+std::string UnitsName(Units units) { return units == Units::kWindow ? "window" : "raw"; }
+
+json OptionsJson(const ForecastOptions& options) {
+  json memories = json::array();
+  for (const NamedRecipe& memory : options.memories) {
+    memories.push_back({{"text", memory.text}, {"recipe", ToString(memory.recipe)}});
+  }
+  return {{"columns", options.columns},
+          {"lags", options.lags},
+          {"horizon", options.horizon},
+          {"season", options.season},
+          {"units", UnitsName(options.units)},
+          {"step", options.gates.step},
+          {"decay", options.gates.decay},
+          {"momentum", options.gates.momentum},
+          {"weight_decay", options.gates.weight_decay},
+          {"memories", memories}};
+}
+
+ForecastOptions OptionsOf(const json& saved) {
+  ForecastOptions options;
+  options.columns = saved.at("columns").get<std::vector<std::string>>();
+  options.lags = saved.at("lags").get<std::int64_t>();
+  options.horizon = saved.at("horizon").get<std::int64_t>();
+  options.season = saved.at("season").get<std::int64_t>();
+  options.units = saved.at("units") == "raw" ? Units::kRaw : Units::kWindow;
+  options.gates.step = saved.at("step").get<double>();
+  options.gates.decay = saved.at("decay").get<double>();
+  options.gates.momentum = saved.at("momentum").get<double>();
+  options.gates.weight_decay = saved.at("weight_decay").get<double>();
+  for (const json& memory : saved.at("memories")) {
+    options.memories.push_back({memory.at("text").get<std::string>(),
+                                ParseRecipe(memory.at("recipe").get<std::string>())});
+  }
+  return options;
+}
+
+// "I." where there are several memories, else nothing.
+std::string Prefix(std::size_t i, std::size_t count) {
+  return count == 1 ? "" : std::to_string(i) + ".";
+}
+
+json RunJson(const std::filesystem::path& path, const TensorFile& file) {
+  const auto found = file.metadata.find(std::string("extra.") + kKey);
+  if (found == file.metadata.end()) {
+    throw Error("resume", path.string(), "a file that ttr forecast --save wrote",
+                "one without the metadata 'extra.forecast'");
+  }
+  const json saved = json::parse(found->second, nullptr, false);
+  if (saved.is_discarded()) {
+    throw Error("resume", "the metadata 'extra.forecast' of " + path.string(), "JSON", "damaged");
+  }
+  return saved;
+}
+
+// JSON that lacks something, or holds something else there, is a damaged file.
+template <class Call>
+auto Undamaged(const std::filesystem::path& path, Call&& call) {
+  try {
+    return call();
+  } catch (const json::exception& error) {
+    throw Error("resume", path.string(), "a file that ttr forecast --save wrote",
+                std::string("damaged: ") + error.what());
+  }
+}
+
+void CheckSame(const std::filesystem::path& path, const json& given, const json& saved) {
+  for (const auto& [name, value] : given.items()) {
+    if (saved.at(name) == value) continue;
+    throw Error("resume", name, saved.at(name).dump() + " as in " + path.string(), value.dump());
+  }
+}
+
+}  // namespace
+
+ForecastOptions SavedOptions(const std::filesystem::path& path) {
+  const TensorFile file = ReadSafetensors(path);
+  return Undamaged(path, [&] { return OptionsOf(RunJson(path, file).at("options")); });
+}
+
+void ForecastRun::Save(const std::filesystem::path& path) const {
+  if (forecasters_.empty()) throw Error("save", "--memory", "given", "absent: nothing to save");
+  json naive = json::array();
+  for (const Naive& method : naive_) naive.push_back(method.Save());
+  json forecasters = json::array();
+  for (const Forecaster& forecaster : forecasters_) forecasters.push_back(forecaster.Save());
+  const json run = {
+      {"options", OptionsJson(options_)}, {"naive", naive}, {"forecasters", forecasters}};
+
+  TensorFile file;
+  for (std::size_t i = 0; i < forecasters_.size(); ++i) {
+    const std::string prefix = Prefix(i, forecasters_.size());
+    TensorFile memory = forecasters_[i].memory().ToTensors();
+    for (auto& [name, tensor] : memory.tensors) {
+      file.tensors.emplace(prefix + name, std::move(tensor));
+    }
+    for (auto& [name, text] : memory.metadata) file.metadata.emplace(prefix + name, text);
+  }
+  file.metadata.emplace(std::string("extra.") + kKey, run.dump());
+  WriteSafetensors(path, file);
+}
+
+void ForecastRun::Resume(const std::filesystem::path& path) {
+  TensorFile file = ReadSafetensors(path);
+  Undamaged(path, [&] {
+    const json saved = RunJson(path, file);
+    CheckSame(path, OptionsJson(options_), saved.at("options"));
+    file.metadata.erase(std::string("extra.") + kKey);
+    for (std::size_t i = 0; i < naive_.size(); ++i) naive_[i].Load(saved.at("naive").at(i));
+    for (std::size_t i = 0; i < forecasters_.size(); ++i) {
+      const std::string prefix = Prefix(i, forecasters_.size());
+      TensorFile part;
+      for (auto& [name, tensor] : file.tensors) {
+        if (name.starts_with(prefix)) part.tensors.emplace(name.substr(prefix.size()), tensor);
+      }
+      for (const auto& [name, text] : file.metadata) {
+        if (name.starts_with(prefix)) part.metadata.emplace(name.substr(prefix.size()), text);
+      }
+      AssociativeMemory memory = AssociativeMemory::FromTensors(std::move(part), path.string());
+      const AssociativeMemory& here = forecasters_[i].memory();
+      if (!(memory.recipe() == here.recipe()) || memory.sizes().key_dim != here.sizes().key_dim ||
+          memory.sizes().value_dim != here.sizes().value_dim || memory.sizes().heads != 1) {
+        throw Error(
+            "resume", "memory " + std::to_string(i) + " of " + path.string(),
+            ToString(here.recipe()) + " with keys of " + std::to_string(here.sizes().key_dim),
+            ToString(memory.recipe()) + " with keys of " + std::to_string(memory.sizes().key_dim));
+      }
+      forecasters_[i].Load(std::move(memory), saved.at("forecasters").at(i));
+    }
+  });
+}
+
+}  // namespace ttr::experiments

@@ -1,0 +1,175 @@
+#include "experiments/real/forecaster.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "ttr/error.h"
+
+namespace ttr::experiments {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr std::int64_t kMostNumbers = std::int64_t{1} << 24;
+
+const ForecasterOptions& Checked(const ForecasterOptions& options) {
+  const auto check = [](const char* name, std::int64_t value) {
+    if (value < 1 || value > kMostNumbers) {
+      throw Error("forecast", name, "from 1 to " + std::to_string(kMostNumbers),
+                  std::to_string(value));
+    }
+  };
+  check("lags", options.lags);
+  check("columns", options.columns);
+  check("horizon", options.horizon);
+  check("lags times columns", options.lags * options.columns);
+  return options;
+}
+
+AssociativeMemory::Sizes SizesOf(const ForecasterOptions& options) {
+  return {.key_dim = options.lags * options.columns, .value_dim = options.columns, .heads = 1};
+}
+
+std::int64_t Elements(const std::vector<Axis>& shape, const AssociativeMemory::Sizes& sizes) {
+  std::int64_t elements = 1;
+  for (const Axis axis : shape) {
+    if (axis == Axis::kKeyDim) elements *= sizes.key_dim;
+    if (axis == Axis::kValueDim) elements *= sizes.value_dim;
+  }
+  return elements;
+}
+
+// JSON has no NaN: null stands for it.
+std::vector<double> Numbers(const nlohmann::json& json) {
+  std::vector<double> numbers;
+  for (const auto& item : json) numbers.push_back(item.is_null() ? kNaN : item.get<double>());
+  return numbers;
+}
+
+}  // namespace
+
+Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
+    : options_(Checked(options)),
+      memory_(recipe, SizesOf(options)),
+      window_(options.lags, options.columns, options.units),
+      gap_(static_cast<std::size_t>(options.columns)),
+      filled_(static_cast<std::size_t>(options.columns)),
+      key_(static_cast<std::size_t>(options.lags * options.columns)),
+      value_(static_cast<std::size_t>(options.columns)) {
+  for (const ConstantGate& gate : ConstantGates(recipe, options.gates)) {
+    if (gate.is_key) {
+      erases_along_key_ = true;
+      continue;
+    }
+    const std::vector<double> values(Elements(gate.shape, memory_.sizes()), gate.value);
+    memory_.SetGate(gate.name, values);
+  }
+  // What the recipe asks of these sizes shows now rather than at some row.
+  AssociativeMemory probe = memory_;
+  const std::span<const double> key = key_;
+  if (erases_along_key_) {
+    probe.Memorize(key_, value_, {{"erase_key", key}});
+  } else {
+    probe.Memorize(key_, value_);
+  }
+  probe.Retrieve(key_, value_);
+}
+
+bool Forecaster::Next(std::span<const double> row, std::span<double> forecast) {
+  std::fill(forecast.begin(), forecast.end(), kNaN);
+  const auto missing = [](double x) { return std::isnan(x); };
+  if (window_.empty() && std::any_of(row.begin(), row.end(), missing)) return false;
+
+  const bool was_asked = static_cast<std::int64_t>(pending_.size()) == options_.horizon;
+  if (was_asked) std::copy_n(pending_.front().forecast.begin(), forecast.size(), forecast.begin());
+  Fill(row, forecast);
+  if (was_asked) {
+    if (!std::all_of(row.begin(), row.end(), missing)) Learn(pending_.front());
+    pending_.pop_front();
+  }
+  window_.Push(filled_);
+  if (window_.full()) Ask();
+  return was_asked;
+}
+
+void Forecaster::Fill(std::span<const double> row, std::span<const double> forecast) {
+  for (std::size_t c = 0; c < row.size(); ++c) {
+    if (!std::isnan(row[c])) {
+      gap_[c] = 0;
+      filled_[c] = row[c];
+      continue;
+    }
+    ++gap_[c];
+    if (gap_[c] > options_.lags) {
+      filled_[c] = window_.Mean(static_cast<std::int64_t>(c));
+    } else {
+      filled_[c] = std::isfinite(forecast[c]) ? forecast[c] : window_.latest()[c];
+    }
+  }
+}
+
+void Forecaster::Learn(const Pending& asked) {
+  if (asked.window.flat) return;
+  window_.ToMemory(asked.window, filled_, value_);
+  key_ = asked.window.key;
+  if (options_.units == Units::kWindow) {
+    double distance = 0;
+    for (const double x : value_) distance = std::hypot(distance, x);
+    if (distance > 1) {
+      for (double& x : key_) x /= distance;
+      for (double& x : value_) x /= distance;
+    }
+  }
+  if (erases_along_key_) {
+    memory_.Memorize(key_, value_, {{"erase_key", std::span<const double>(key_)}});
+  } else {
+    memory_.Memorize(key_, value_);
+  }
+}
+
+void Forecaster::Ask() {
+  Pending& asked = pending_.emplace_back();
+  window_.MakeKey(asked.window);
+  memory_.Retrieve(asked.window.key, value_);
+  asked.forecast.resize(value_.size());
+  window_.ToData(asked.window, value_, asked.forecast);
+}
+
+nlohmann::json Forecaster::Save() const {
+  nlohmann::json pending = nlohmann::json::array();
+  for (const Pending& p : pending_) {
+    pending.push_back({{"key", p.window.key},
+                       {"centre", p.window.centre},
+                       {"scale", p.window.scale},
+                       {"flat", p.window.flat},
+                       {"forecast", p.forecast}});
+  }
+  return {{"window", window_.Save()}, {"pending", pending}, {"gap", gap_}};
+}
+
+void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
+  const auto fail = [](const char* what) { throw Error("resume", what, "of these sizes", "not"); };
+  std::deque<Pending> pending;
+  for (const auto& item : saved.at("pending")) {
+    Pending& p = pending.emplace_back();
+    p.window.key = Numbers(item.at("key"));
+    p.window.centre = Numbers(item.at("centre"));
+    p.window.scale = item.at("scale").get<double>();
+    p.window.flat = item.at("flat").get<bool>();
+    p.forecast = Numbers(item.at("forecast"));
+    if (p.window.key.size() != key_.size() || p.window.centre.size() != value_.size() ||
+        p.forecast.size() != value_.size()) {
+      fail("every pending forecast");
+    }
+  }
+  if (static_cast<std::int64_t>(pending.size()) > options_.horizon) fail("the pending forecasts");
+  const auto gap = saved.at("gap").get<std::vector<std::int64_t>>();
+  if (gap.size() != gap_.size()) fail("the counts of missing rows");
+  window_.Load(saved.at("window"));
+  pending_ = std::move(pending);
+  gap_ = gap;
+  memory_ = std::move(memory);
+}
+
+}  // namespace ttr::experiments

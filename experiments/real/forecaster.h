@@ -1,0 +1,75 @@
+/// One memory that forecasts the rows of a table while it reads them.
+///
+/// At row t the memory holds the pairs (window that ends at row i - n, row i) of all rows i <= t;
+/// it is asked with the window that ends at row t, and its answer is the forecast of row t + n,
+/// made from nothing later than row t (n the horizon: direct forecasts, no forecast is fed back).
+///
+/// Missing values: the forecast of that row stands in for them in the windows, or the last value
+/// where there is no forecast; from the (lags + 1)-th missing row of a gap on the mean of the
+/// window, so that a long gap ends flat instead of running away. A row whose values are all missing
+/// is not memorized; in a row with some of them missing, the forecast is memorized in their place.
+/// The first row that counts is the first with a value in every column.
+///
+/// An outlier: where the value lies further from the window's mean than the scale of its window,
+/// pair and all are divided by that distance instead. For a linear memory that is the same relation
+/// with less weight, so one jump by 10^6 cannot outvote all other rows.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "experiments/real/constant_gates.h"
+#include "experiments/real/lag_window.h"
+#include "ttr/memory.h"
+
+namespace ttr::experiments {
+
+struct ForecasterOptions {
+  std::int64_t lags = 1;
+  std::int64_t columns = 1;
+  std::int64_t horizon = 1;
+  Units units = Units::kWindow;
+  GateConstants gates;
+};
+
+class Forecaster {
+ public:
+  /// Throws Error for sizes below 1 and for recipes that cannot forecast.
+  Forecaster(const Recipe& recipe, const ForecasterOptions& options);
+
+  /// Reads a row of C values, NaN where missing. Writes the forecast of this row, made `horizon`
+  /// rows ago, into `forecast`; false, and NaN there, if none was made.
+  bool Next(std::span<const double> row, std::span<double> forecast);
+
+  const AssociativeMemory& memory() const { return memory_; }
+
+  /// All beside the memory itself, as JSON.
+  nlohmann::json Save() const;
+  /// Takes over what was saved, of a forecaster with the same recipe and options.
+  void Load(AssociativeMemory memory, const nlohmann::json& saved);
+
+ private:
+  struct Pending {
+    LagKey window;
+    std::vector<double> forecast;
+  };
+
+  void Fill(std::span<const double> row, std::span<const double> forecast);
+  void Learn(const Pending& asked);
+  void Ask();
+
+  ForecasterOptions options_;
+  AssociativeMemory memory_;
+  LagWindow window_;
+  bool erases_along_key_ = false;
+  std::deque<Pending> pending_;      // forecasts of the next `horizon` rows
+  std::vector<std::int64_t> gap_;    // rows missing up to now, of each column
+  std::vector<double> filled_;       // the row, with its gaps filled
+  std::vector<double> key_, value_;  // scratch of Learn and Ask
+};
+
+}  // namespace ttr::experiments

@@ -1,0 +1,137 @@
+#include "experiments/real/lag_window.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ttr/error.h"
+
+namespace ttr::experiments {
+namespace {
+
+// |x| without overflow or underflow on the way.
+double Length(std::span<const double> x) {
+  double greatest = 0;
+  for (const double value : x) greatest = std::max(greatest, std::abs(value));
+  if (greatest == 0 || !std::isfinite(greatest)) return greatest;
+  double sum = 0;
+  for (const double value : x) sum += (value / greatest) * (value / greatest);
+  return greatest * std::sqrt(sum);
+}
+
+}  // namespace
+
+LagWindow::LagWindow(std::int64_t lags, std::int64_t columns, Units units)
+    : lags_(lags),
+      columns_(columns),
+      units_(units),
+      ring_(static_cast<std::size_t>(lags * columns)),
+      unit_(static_cast<std::size_t>(columns)) {}
+
+double LagWindow::At(std::int64_t age, std::int64_t column) const {
+  const std::int64_t row = next_ - 1 - age;
+  return ring_[(row < 0 ? row + lags_ : row) * columns_ + column];
+}
+
+void LagWindow::Push(std::span<const double> row) {
+  std::copy(row.begin(), row.end(), ring_.begin() + next_ * columns_);
+  next_ = next_ + 1 == lags_ ? 0 : next_ + 1;
+  rows_ = std::min(rows_ + 1, lags_);
+}
+
+std::span<const double> LagWindow::latest() const {
+  const std::int64_t row = next_ == 0 ? lags_ - 1 : next_ - 1;
+  return std::span(ring_).subspan(row * columns_, columns_);
+}
+
+double LagWindow::Mean(std::int64_t column) const {
+  // Around the latest value, so that equal values have exactly that mean.
+  const double origin = At(0, column);
+  double sum = 0;
+  for (std::int64_t age = 0; age < rows_; ++age) sum += At(age, column) - origin;
+  return origin + sum / static_cast<double>(rows_);
+}
+
+void LagWindow::MakeKey(LagKey& key) {
+  key.key.resize(ring_.size());
+  key.centre.assign(unit_.size(), 0);
+  key.scale = 1;
+  if (units_ == Units::kRaw) {
+    for (std::int64_t age = 0; age < lags_; ++age) {
+      for (std::int64_t c = 0; c < columns_; ++c) key.key[age * columns_ + c] = At(age, c);
+    }
+    key.flat = Length(key.key) == 0;
+    return;
+  }
+  std::vector<double> column(static_cast<std::size_t>(lags_));
+  for (std::int64_t c = 0; c < columns_; ++c) {
+    key.centre[c] = Mean(c);
+    double greatest = 0;
+    for (std::int64_t age = 0; age < lags_; ++age) {
+      column[age] = At(age, c) - key.centre[c];
+      greatest = std::max(greatest, std::abs(At(age, c)));
+    }
+    double length = Length(column);
+    // What is left of equal numbers by rounding is no movement.
+    const double rounding = 4 * std::numeric_limits<double>::epsilon() * greatest *
+                            std::sqrt(static_cast<double>(lags_));
+    if (length <= rounding) {
+      length = 0;
+      std::fill(column.begin(), column.end(), 0);
+    }
+    if (unit_[c] == 0) unit_[c] = length;
+    const double unit = unit_[c] == 0 ? 1 : unit_[c];
+    for (std::int64_t age = 0; age < lags_; ++age) key.key[age * columns_ + c] = column[age] / unit;
+  }
+  const double length = Length(key.key);
+  running_ =
+      running_ == 0 ? length : running_ + (length - running_) / (10 * static_cast<double>(lags_));
+  key.scale = std::max(length, running_);
+  key.flat = length == 0;
+  if (key.scale > 0) {
+    for (double& x : key.key) x /= key.scale;
+  }
+}
+
+void LagWindow::ToMemory(const LagKey& key, std::span<const double> data,
+                         std::span<double> memory) const {
+  for (std::size_t c = 0; c < memory.size(); ++c) {
+    const double unit = units_ == Units::kRaw || unit_[c] == 0 ? 1 : unit_[c];
+    memory[c] = (data[c] - key.centre[c]) / unit / (key.scale == 0 ? 1 : key.scale);
+  }
+}
+
+void LagWindow::ToData(const LagKey& key, std::span<const double> memory,
+                       std::span<double> data) const {
+  for (std::size_t c = 0; c < data.size(); ++c) {
+    const double unit = units_ == Units::kRaw || unit_[c] == 0 ? 1 : unit_[c];
+    data[c] = key.centre[c] + unit * key.scale * memory[c];
+  }
+}
+
+nlohmann::json LagWindow::Save() const {
+  std::vector<double> rows;  // the oldest first
+  for (std::int64_t age = rows_ - 1; age >= 0; --age) {
+    for (std::int64_t c = 0; c < columns_; ++c) rows.push_back(At(age, c));
+  }
+  return {{"rows", rows}, {"unit", unit_}, {"running", running_}};
+}
+
+void LagWindow::Load(const nlohmann::json& saved) {
+  const auto rows = saved.at("rows").get<std::vector<double>>();
+  const auto unit = saved.at("unit").get<std::vector<double>>();
+  if (rows.size() > ring_.size() || rows.size() % unit_.size() != 0 ||
+      unit.size() != unit_.size()) {
+    throw Error("resume", "the lag buffer",
+                std::to_string(lags_) + " rows of " + std::to_string(columns_) + " numbers",
+                std::to_string(rows.size()) + " numbers");
+  }
+  next_ = rows_ = 0;
+  for (std::size_t i = 0; i < rows.size(); i += unit_.size()) {
+    Push(std::span(rows).subspan(i, unit_.size()));
+  }
+  unit_ = unit;
+  running_ = saved.at("running").get<double>();
+}
+
+}  // namespace ttr::experiments
