@@ -109,7 +109,7 @@ struct Function {
   std::int64_t nu = 1;             ///< DPFP: number of rolls
   std::int64_t feature_dim = 64;   ///< random maps (rfa, favor, dijiang): number of directions
   std::int64_t max_length = 4096;  ///< cosFormer: m, the length at which its weight reaches zero
-  std::int64_t seed = 0;           ///< random maps, and networks that start from random weights
+  std::int64_t seed = 0;           ///< random maps, and the start of networks of depth >= 2
 
   std::int64_t degree = 1;  ///< polynomial: 1 or more
 

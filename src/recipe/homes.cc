@@ -46,8 +46,9 @@ constexpr Home kHomes[] = {
      "feature_dim belongs to the random features rfa, favor and dijiang"},
     {"max_length", [](R r) { return IsMap(r, FeatureMap::kCosformer); },
      "max_length belongs to features: cosformer"},
-    {"seed", [](R r) { return IsNetwork(r) || (IsLinear(r) && IsRandom(r.function.features)); },
-     "seed belongs to random features and to networks"},
+    {"seed", [](R r) { return IsHidden(r) || (IsLinear(r) && IsRandom(r.function.features)); },
+     "seed belongs to random features, and to networks of depth >= 2, which start from random "
+     "weights"},
     {"degree", [](R r) { return r.function.kind == FunctionClass::kPolynomial; },
      "degree belongs to polynomials"},
     {"depth", IsNetwork, "depth belongs to networks"},

@@ -198,6 +198,8 @@ TEST(Validate, RefusesWhatWouldBeIgnored) {
       {"uniform | linear(nu: 2) | sgd", "nu belongs to features: dpfp", "uniform | linear | sgd"},
       {"uniform | linear(seed: 2) | sgd", "seed belongs to random features",
        "uniform | linear | sgd"},
+      {"uniform | network(seed: 2) | sgd", "seed belongs to random features",
+       "uniform | network | sgd"},
       {"uniform | network(activation: gelu) | sgd", "activation stands between",
        "uniform | network | sgd"},
       {"similarity(exponential, bandwidth: 2) | constant | exact", "bandwidth belongs to",
