@@ -1,0 +1,83 @@
+#include "experiments/real/forecast_report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace ttr::experiments {
+
+report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options) {
+  report::Table table(fmt::format("Errors of forecasts {} row{} ahead", options.horizon,
+                                  options.horizon == 1 ? "" : "s"));
+  const bool several = options.columns.size() > 1;
+  if (several) table.AddText("column");
+  table.AddText("method").AddInteger("rows");
+  table.AddReal("mae", 4, "", report::RealFormat::kSignificant);
+  table.AddReal("rmse", 4, "", report::RealFormat::kSignificant);
+  table.AddReal("rmse_of_naive", 3, "", report::RealFormat::kSignificant);
+  for (const ForecastErrors& errors : run.Errors()) {
+    std::vector<report::Cell> cells;
+    if (several) cells.emplace_back(errors.column);
+    cells.emplace_back(errors.method);
+    cells.emplace_back(errors.rows);
+    for (const double error : {errors.mean_absolute, errors.root_mean_square, errors.relative}) {
+      cells.push_back(errors.rows > 0 ? report::Cell(error) : report::Cell());
+    }
+    table.AddRow(std::move(cells));
+  }
+  table.SetMeta("columns", options.columns);
+  table.SetMeta("lags", options.lags);
+  table.SetMeta("horizon", options.horizon);
+  table.SetMeta("season", options.season);
+  table.SetMeta("units", options.units == Units::kWindow ? "window" : "raw");
+  table.SetMeta("step", options.gates.step);
+  table.SetMeta("decay", options.gates.decay);
+  return table;
+}
+
+report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& options,
+                            const ForecastTail& tail) {
+  const std::size_t naive = options.season == 0 ? 1 : 2;  // methods that are no memory
+  std::vector<ForecastErrors> errors = run.Errors();
+  errors.resize(run.methods().size());  // of the first column
+  std::size_t best = errors.size();
+  for (std::size_t m = naive; m < errors.size(); ++m) {
+    const double error = errors[m].root_mean_square;
+    if (std::isfinite(error) && (best == errors.size() || error < errors[best].root_mean_square)) {
+      best = m;
+    }
+  }
+
+  report::Chart chart{
+      .title = fmt::format("Forecasts of {}", options.columns.front()),
+      .subtitle = fmt::format("{} row{} ahead, from the last {}, learned in one pass",
+                              options.horizon, options.horizon == 1 ? "" : "s", options.lags)};
+  report::Panel& rows = chart.panels.emplace_back();
+  rows.title = "the last rows";
+  rows.x = {.label = "row"};
+  rows.y = {.label = options.columns.front()};
+  std::vector<double> number(tail.values.size());
+  for (std::size_t t = 0; t < number.size(); ++t) {
+    number[t] = static_cast<double>(tail.first_row) + static_cast<double>(t);
+  }
+  rows.series.push_back({.name = "measured", .x = number, .y = tail.values, .muted = true});
+  if (best < errors.size()) {
+    rows.series.push_back({.name = errors[best].method, .x = number, .y = tail.forecasts[best]});
+  }
+
+  report::Panel& bars = chart.panels.emplace_back();
+  bars.title = "error relative to the naive forecast";
+  bars.x = {.label = "root mean square error / naive"};
+  bars.horizontal = true;
+  report::Series relative{.name = "error", .mark = report::Mark::kBars};
+  for (const ForecastErrors& error : errors) {
+    bars.categories.push_back(error.method);
+    relative.y.push_back(error.relative);
+  }
+  bars.references.push_back({.at = 1, .vertical = true, .label = "naive"});
+  bars.series.push_back(std::move(relative));
+  chart.legend = report::Legend::kTop;
+  return chart;
+}
+
+}  // namespace ttr::experiments

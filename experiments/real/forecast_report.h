@@ -1,0 +1,20 @@
+/// What a run of forecasts comes to: a table of errors and a picture.
+#pragma once
+
+#include "experiments/real/forecast.h"
+#include "experiments/real/forecast_table.h"
+#include "experiments/report/chart.h"
+#include "experiments/report/table.h"
+
+namespace ttr::experiments {
+
+/// One line a column and method: rows scored, MAE, RMSE, and RMSE relative to the naive
+/// forecaster's.
+report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options);
+
+/// The last rows as measured and as the best memory and the naive forecaster said, beside bars of
+/// all errors on the first column.
+report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& options,
+                            const ForecastTail& tail);
+
+}  // namespace ttr::experiments

@@ -1,0 +1,104 @@
+#include "experiments/real/forecast_table.h"
+
+#include <algorithm>
+
+#include "experiments/report/table.h"
+#include "ttr/error.h"
+
+namespace ttr::experiments {
+namespace {
+
+class Writer {
+ public:
+  Writer(TableReader& table, ForecastRun& run) : run_(run) {
+    for (const std::int64_t column : table.chosen()) names_.push_back(table.header()[column]);
+    header_ = table.header();
+    for (const std::string& column : names_) {
+      for (const std::string& method : run.methods()) {
+        const std::string name = names_.size() == 1 ? method : column + " " + method;
+        if (std::find(header_.begin(), header_.end(), name) != header_.end()) {
+          throw Error("forecast", "every column of the table",
+                      "named otherwise than the forecasts beside it", "'" + name + "'");
+        }
+        header_.push_back(name);
+      }
+    }
+  }
+
+  std::string Header() const { return Line(header_); }
+
+  // The lines of a block, whose forecasts are made here.
+  std::string Block(const std::vector<TableRow>& rows, ForecastTail& tail) {
+    const auto columns = static_cast<std::int64_t>(names_.size());
+    const auto methods = static_cast<std::int64_t>(run_.methods().size());
+    std::vector<double> values;
+    for (const TableRow& row : rows) {
+      values.insert(values.end(), row.values.begin(), row.values.end());
+    }
+    Forecasts forecasts = run_.Next(values);
+    std::string text;
+    std::vector<std::string> fields;
+    for (std::size_t t = 0; t < rows.size(); ++t) {
+      const auto row = static_cast<std::int64_t>(t);
+      fields = rows[t].fields;
+      for (std::int64_t c = 0; c < columns; ++c) {
+        for (std::int64_t m = 0; m < methods; ++m) {
+          fields.push_back(forecasts.Made(m, row, c) ? report::ExactReal(forecasts.At(m, row)[c])
+                                                     : std::string());
+        }
+      }
+      text += Line(fields);
+      tail.values.push_back(rows[t].values[0]);
+      for (std::int64_t m = 0; m < methods; ++m) {
+        tail.forecasts[m].push_back(forecasts.At(m, row)[0]);
+      }
+    }
+    return text;
+  }
+
+ private:
+  static std::string Line(const std::vector<std::string>& fields) {
+    return report::CsvLine(fields) + "\n";
+  }
+
+  ForecastRun& run_;
+  std::vector<std::string> names_;
+  std::vector<std::string> header_;
+};
+
+// Keeps the last rows only; now and then, as cutting costs the length of what is kept.
+void Cut(ForecastTail& tail, std::size_t most) {
+  if (tail.values.size() <= most) return;
+  const auto gone = static_cast<std::ptrdiff_t>(tail.values.size() - ForecastTail::kRows);
+  tail.values.erase(tail.values.begin(), tail.values.begin() + gone);
+  for (auto& series : tail.forecasts) series.erase(series.begin(), series.begin() + gone);
+  tail.first_row += gone;
+}
+
+}  // namespace
+
+ForecastTail ForecastTable(TableReader& table, ForecastRun& run,
+                           const ForecastTableOptions& options,
+                           const std::function<void(std::string_view)>& write) {
+  Writer writer(table, run);
+  ForecastTail tail;
+  tail.forecasts.resize(run.methods().size());
+  write(writer.Header());
+  std::vector<TableRow> rows;
+  bool more = true;
+  while (more) {
+    rows.clear();
+    TableRow row;
+    while (static_cast<std::int64_t>(rows.size()) < options.block && (more = table.Next(row))) {
+      rows.push_back(row);
+    }
+    if (rows.empty()) break;
+    write(writer.Block(rows, tail));
+    Cut(tail, 4 * ForecastTail::kRows);
+    if (options.progress) options.progress(static_cast<std::int64_t>(rows.size()));
+  }
+  Cut(tail, ForecastTail::kRows);
+  return tail;
+}
+
+}  // namespace ttr::experiments

@@ -1,0 +1,39 @@
+/// A table in, the same table with forecasts beside it out.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiments/data/table.h"
+#include "experiments/real/forecast.h"
+
+namespace ttr::experiments {
+
+/// What one column of a chart shows: the last rows of the first chosen column.
+struct ForecastTail {
+  static constexpr std::size_t kRows = 400;
+
+  std::int64_t first_row = 1;                  // number of the first row in it
+  std::vector<double> values;                  // as measured, NaN where missing
+  std::vector<std::vector<double>> forecasts;  // of each method
+};
+
+struct ForecastTableOptions {
+  std::int64_t block = 512;  ///< rows taken together; 1 for a live stream
+  /// Called after every block with the number of its rows.
+  std::function<void(std::int64_t)> progress;
+};
+
+/// Reads `table` to its end and hands every line of the result (with its line end) to `write`: the
+/// header first, then as many rows as the table has. A row is the table's own fields, then one
+/// column a method: METHOD, or with several chosen columns `COLUMN METHOD`. A forecast that is not
+/// there is an empty field. Lines of a block come together, each before the next block is read.
+///
+/// Throws Error where the table has a column of such a name already.
+ForecastTail ForecastTable(TableReader& table, ForecastRun& run,
+                           const ForecastTableOptions& options,
+                           const std::function<void(std::string_view)>& write);
+
+}  // namespace ttr::experiments

@@ -1,0 +1,214 @@
+// ttr forecast: memories forecast the columns of a table while they read it.
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/data/input.h"
+#include "experiments/data/table.h"
+#include "experiments/real/forecast_report.h"
+#include "experiments/real/forecast_table.h"
+#include "experiments/report/atomic_file.h"
+#include "experiments/report/progress.h"
+#include "tools/command.h"
+#include "ttr/error.h"
+
+namespace ttr::tools {
+namespace {
+
+using experiments::ForecastOptions;
+
+// None of them grows with the table.
+constexpr const char* kDefaultMemories[] = {"rls", "weighted_rls{decay: 0.99}", "nlms", "deltanet",
+                                            "window_softmax{window: 256, scale: 16}"};
+
+struct Arguments {
+  std::string table;
+  ForecastOptions options;
+  std::vector<std::string> memories;
+  std::string units = "window";
+  std::string separator = ",";
+  std::string out;
+  std::string save;
+  std::string resume;
+  std::string chart;
+  bool json = false;
+  bool quiet = false;
+};
+
+// Where the resulting table goes: a file that is whole or not there, or standard output, line by
+// line as the lines come.
+class Destination {
+ public:
+  explicit Destination(const std::string& path) {
+    if (!path.empty() && path != "-") file_.emplace(path);
+  }
+  bool is_file() const { return file_.has_value(); }
+
+  void Write(std::string_view text) {
+    if (file_) {
+      file_->Write(text);
+    } else if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
+               std::fflush(stdout) != 0) {
+      throw SystemError(std::string("standard output cannot be written: ") + std::strerror(errno));
+    }
+  }
+  void Prepare() {
+    if (file_) file_->Prepare();
+  }
+  void Commit() {
+    if (file_) file_->Commit();
+  }
+
+ private:
+  std::optional<report::AtomicFile> file_;
+};
+
+bool IsLive(const std::string& path) {
+  return path == "-" || !std::filesystem::is_regular_file(path);
+}
+
+// What was said on the command line, and where nothing was, what the resumed run had.
+ForecastOptions ChosenOptions(const CLI::App& command, const Arguments& arguments) {
+  ForecastOptions options = arguments.options;
+  options.units = arguments.units == "raw" ? experiments::Units::kRaw : experiments::Units::kWindow;
+  std::vector<std::string> memories = arguments.memories;
+  if (memories.empty() && arguments.resume.empty()) {
+    memories.assign(std::begin(kDefaultMemories), std::end(kDefaultMemories));
+  }
+  for (const std::string& text : memories) {
+    options.memories.push_back({text, RecipeArgument(text)});
+  }
+  if (arguments.resume.empty()) return options;
+
+  ForecastOptions saved = experiments::SavedOptions(arguments.resume);
+  const auto given = [&](const char* name) { return command.count(name) > 0; };
+  if (!given("--column")) options.columns = saved.columns;
+  if (!given("--lags")) options.lags = saved.lags;
+  if (!given("--horizon")) options.horizon = saved.horizon;
+  if (!given("--season")) options.season = saved.season;
+  if (!given("--units")) options.units = saved.units;
+  if (!given("--step")) options.gates.step = saved.gates.step;
+  if (!given("--decay")) options.gates.decay = saved.gates.decay;
+  if (!given("--momentum")) options.gates.momentum = saved.gates.momentum;
+  if (!given("--weight-decay")) options.gates.weight_decay = saved.gates.weight_decay;
+  if (memories.empty()) options.memories = std::move(saved.memories);
+  return options;
+}
+
+// Standard output carries one thing: the table of forecasts, or that of errors.
+void PrintErrors(const Arguments& arguments, const report::Table& errors, bool to_stdout) {
+  if (!to_stdout && arguments.quiet) return;
+  std::string text = errors.ToText({.width = to_stdout ? TerminalWidth() : 0});
+  if (arguments.json) text = report::DumpJson(errors.ToJson()) + "\n";
+  fmt::print(to_stdout ? stdout : stderr, "{}", text);
+}
+
+void Run(const CLI::App& command, const Arguments& arguments) {
+  ForecastOptions options = ChosenOptions(command, arguments);
+  if (options.columns.empty()) {
+    throw Error("forecast", "--column", "given at least once (or --resume)", "absent");
+  }
+  if (arguments.separator.size() != 1) {
+    throw Error("forecast", "--separator", "one character", "'" + arguments.separator + "'");
+  }
+  experiments::Input input(arguments.table);
+  experiments::TableReader table(
+      input.stream(), input.name(),
+      {.columns = options.columns, .separator = arguments.separator.front()});
+  std::vector<std::string> names;
+  for (const std::int64_t column : table.chosen()) names.push_back(table.header()[column]);
+  options.columns = names;
+
+  experiments::ForecastRun run(options);
+  if (!arguments.resume.empty()) run.Resume(arguments.resume);
+  Destination out(arguments.out);
+  const bool live = IsLive(arguments.table);
+  report::Progress progress("forecast", 0, {.quiet = arguments.quiet || !out.is_file()});
+  const experiments::ForecastTail tail = experiments::ForecastTable(
+      table, run,
+      {.block = live ? 1 : 512, .progress = [&](std::int64_t rows) { progress.Advance(rows); }},
+      [&](std::string_view text) { out.Write(text); });
+  progress.Clear();
+
+  // Everything that may fail before the first file is replaced.
+  if (!arguments.chart.empty()) {
+    const std::filesystem::path stem(arguments.chart);
+    if (stem.has_parent_path()) report::EnsureFolder(stem.parent_path());
+    report::SaveChart(experiments::ForecastChart(run, options, tail), stem);
+  }
+  out.Prepare();
+  if (!arguments.save.empty()) run.Save(arguments.save);
+  out.Commit();
+  PrintErrors(arguments, experiments::ErrorTable(run, options), out.is_file());
+}
+
+}  // namespace
+
+void AddForecast(CLI::App& app) {
+  CLI::App* command = AddCommand(
+      app, "forecast", "memories forecast the columns of a table while they read it",
+      "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --season 52 --out forecast.csv\n"
+      "  ttr forecast data/co2_weekly.csv --column co2 --lags 16 --memory 'weighted_rls{decay: "
+      ".99}' "
+      "--memory nlms --out forecast.csv --save memory.safetensors\n"
+      "  tail -f sensor.csv | ttr forecast - --column value --lags 8 --memory nlms\n"
+      "Row t of the result holds the forecasts of row t, made from the rows before it.");
+  const auto arguments = std::make_shared<Arguments>();
+  experiments::ForecastOptions& options = arguments->options;
+  command->add_option("TABLE", arguments->table, "CSV with a header; - reads standard input live")
+      ->required();
+  command->add_option("--column", options.columns, "a column to forecast; repeatable")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--lags", options.lags, "rows that a forecast looks back on")
+      ->capture_default_str();
+  command
+      ->add_option("--memory", arguments->memories,
+                   "a recipe; repeatable (default: rls, weighted_rls, nlms, deltanet, "
+                   "window_softmax)")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--out", arguments->out,
+                      "the table with forecasts (default: standard output)");
+  command->add_option("--horizon", options.horizon, "forecast this many rows ahead")
+      ->capture_default_str();
+  command->add_option("--season", options.season,
+                      "rows of a season: adds the seasonal naive forecaster");
+  command->add_option("--save", arguments->save, "write the memories to this file at the end");
+  command->add_option("--resume", arguments->resume,
+                      "go on from a saved file; options not given are those it had");
+  command
+      ->add_option("--units", arguments->units,
+                   "window: keys relative to the window's mean and size; raw: the data as they "
+                   "are")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"window", "raw"}));
+  command->add_option("--step", options.gates.step, "step size, for recipes that take one")
+      ->capture_default_str();
+  command
+      ->add_option("--decay", options.gates.decay,
+                   "forgetting factor a row, for recipes that take one")
+      ->capture_default_str();
+  command->add_option("--momentum", options.gates.momentum, "momentum, for recipes that take it")
+      ->capture_default_str();
+  command
+      ->add_option("--weight-decay", options.gates.weight_decay,
+                   "weight decay, for recipes that take it")
+      ->capture_default_str();
+  command->add_option("--separator", arguments->separator, "between the fields of TABLE")
+      ->capture_default_str();
+  command->add_option("--chart", arguments->chart, "write PREFIX.svg and PREFIX.png");
+  command->add_flag("--json", arguments->json, "print the errors as JSON");
+  command->add_flag("--quiet", arguments->quiet, "no progress, no notes");
+  command->callback([command, arguments] { Run(*command, *arguments); });
+}
+
+}  // namespace ttr::tools
