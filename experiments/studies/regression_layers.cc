@@ -54,7 +54,7 @@ constexpr Line kOthers[] = {
     {"Nadaraya-Watson, compact",
      "nadaraya_watson{kernel: epanechnikov, bandwidth: 1, normalise_qk: true}"},
     {"kernel ridge regression",
-     "kernel_ridge{scale: {scale}, normalise_qk: true, ridge: {ridge}}", 2},
+     "kernel_ridge{scale: {scale}, normalise_qk: true, ridge: {ridge}}"},
     {"sliding-window softmax", "window_softmax{scale: {scale}, normalise_qk: true, window: 16}"},
     {"decayed softmax", "decayed_softmax{scale: {scale}, normalise_qk: true}", 2},
     {"affine RLS", "affine_rls{ridge: {ridge}}"},
