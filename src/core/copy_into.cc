@@ -25,10 +25,8 @@ void Widen(const Row& row, std::int64_t begin, std::int64_t count, double* to) {
 
 void Load(const Row& row, std::int64_t begin, std::int64_t count, double* to) {
   switch (row.dtype) {
-    case DType::kFloat32:
-      return Widen<float>(row, begin, count, to);
-    case DType::kFloat64:
-      return Widen<double>(row, begin, count, to);
+    case DType::kFloat32: return Widen<float>(row, begin, count, to);
+    case DType::kFloat64: return Widen<double>(row, begin, count, to);
     default:
       for (std::int64_t i = 0; i < count; ++i) {
         to[i] = LoadElement(row.data, row.dtype, row.offset + (begin + i) * row.stride);

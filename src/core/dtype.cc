@@ -9,16 +9,11 @@ namespace ttr {
 
 std::string_view Name(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32:
-      return "float32";
-    case DType::kFloat64:
-      return "float64";
-    case DType::kBFloat16:
-      return "bfloat16";
-    case DType::kInt64:
-      return "int64";
-    case DType::kInt8:
-      return "int8";
+    case DType::kFloat32: return "float32";
+    case DType::kFloat64: return "float64";
+    case DType::kBFloat16: return "bfloat16";
+    case DType::kInt64: return "int64";
+    case DType::kInt8: return "int8";
   }
   return "unknown";
 }

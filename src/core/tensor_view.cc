@@ -150,36 +150,24 @@ TensorView TensorView::Slice(int axis, std::int64_t begin, std::int64_t count) c
 
 double LoadElement(const void* data, DType dtype, std::int64_t index) {
   switch (dtype) {
-    case DType::kFloat32:
-      return static_cast<const float*>(data)[index];
-    case DType::kFloat64:
-      return static_cast<const double*>(data)[index];
-    case DType::kBFloat16:
-      return ToFloat(static_cast<const BFloat16*>(data)[index]);
-    case DType::kInt64:
-      return static_cast<double>(static_cast<const std::int64_t*>(data)[index]);
-    case DType::kInt8:
-      return static_cast<const std::int8_t*>(data)[index];
+    case DType::kFloat32: return static_cast<const float*>(data)[index];
+    case DType::kFloat64: return static_cast<const double*>(data)[index];
+    case DType::kBFloat16: return ToFloat(static_cast<const BFloat16*>(data)[index]);
+    case DType::kInt64: return static_cast<double>(static_cast<const std::int64_t*>(data)[index]);
+    case DType::kInt8: return static_cast<const std::int8_t*>(data)[index];
   }
   return 0;
 }
 
 void StoreElement(void* data, DType dtype, std::int64_t index, double value) {
   switch (dtype) {
-    case DType::kFloat32:
-      static_cast<float*>(data)[index] = static_cast<float>(value);
-      return;
-    case DType::kFloat64:
-      static_cast<double*>(data)[index] = value;
-      return;
-    case DType::kBFloat16:
-      static_cast<BFloat16*>(data)[index] = ToBFloat16(value);
-      return;
+    case DType::kFloat32: static_cast<float*>(data)[index] = static_cast<float>(value); return;
+    case DType::kFloat64: static_cast<double*>(data)[index] = value; return;
+    case DType::kBFloat16: static_cast<BFloat16*>(data)[index] = ToBFloat16(value); return;
     case DType::kInt64:
       static_cast<std::int64_t*>(data)[index] = Saturate<std::int64_t>(value);
       return;
-    case DType::kInt8:
-      static_cast<std::int8_t*>(data)[index] = Saturate<std::int8_t>(value);
+    case DType::kInt8: static_cast<std::int8_t*>(data)[index] = Saturate<std::int8_t>(value);
   }
 }
 

@@ -157,8 +157,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
   [[noreturn]] bool Unexpected(const std::string& given) const {
     switch (place_) {
       case Place::kOutside:
-      case Place::kEnd:
-        throw Error(kWhere, "header of " + file_, "an object", given);
+      case Place::kEnd: throw Error(kWhere, "header of " + file_, "an object", given);
       case Place::kTop:
         throw Error(kWhere, key_ == kMetadataKey ? "__metadata__ in " + file_ : TensorText(),
                     "an object", given);
@@ -167,8 +166,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
       case Place::kTensor:
         throw Error(kWhere, field_ + " of " + TensorText(),
                     field_ == "dtype" ? "a string" : "an array", given);
-      case Place::kArray:
-        break;
+      case Place::kArray: break;
     }
     throw Error(kWhere, field_ + " of " + TensorText(), "whole numbers, 0 or more", given);
   }

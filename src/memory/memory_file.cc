@@ -67,8 +67,10 @@ class Loader {
   }
 
   Recipe ReadRecipe() const {
-    const Recipe recipe = Named("recipe", [&] { return RecipeFromJson(Text("recipe")); });
-    const Recipe line = Named("recipe_line", [&] { return ParseRecipe(Text("recipe_line")); });
+    const std::string& json = Text("recipe");
+    const std::string& text = Text("recipe_line");
+    const Recipe recipe = Named("recipe", [&] { return RecipeFromJson(json); });
+    const Recipe line = Named("recipe_line", [&] { return ParseRecipe(text); });
     if (!(line == recipe)) {
       Fail("recipe_line", "the recipe '" + ToString(recipe) + "'", "'" + ToString(line) + "'");
     }

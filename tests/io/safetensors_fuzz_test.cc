@@ -50,23 +50,12 @@ class Mutator {
       case 1:
         if (!bytes.empty()) bytes[place] = static_cast<char>(bytes[place] ^ (1 << Below(8)));
         break;
-      case 2:
-        bytes.resize(place);
-        break;
-      case 3:
-        bytes.append(Below(20), '\0');
-        break;
-      case 4:
-        bytes.insert(place, kTokens[Below(kTokens.size())]);
-        break;
-      case 5:
-        bytes.erase(place, 1 + Below(12));
-        break;
-      case 6:
-        bytes.insert(Below(bytes.size() + 1), bytes.substr(place, 1 + Below(60)));
-        break;
-      default:
-        ReplaceNumber(bytes);
+      case 2: bytes.resize(place); break;
+      case 3: bytes.append(Below(20), '\0'); break;
+      case 4: bytes.insert(place, kTokens[Below(kTokens.size())]); break;
+      case 5: bytes.erase(place, 1 + Below(12)); break;
+      case 6: bytes.insert(Below(bytes.size() + 1), bytes.substr(place, 1 + Below(60))); break;
+      default: ReplaceNumber(bytes);
     }
     // Most mutants get the length of their header right again, and so are read further.
     std::size_t end = bytes.rfind('}');
