@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
-#include "experiments/data/random_inputs.h"
 #include "ttr/error.h"
 
 namespace ttr::experiments {
@@ -34,27 +32,44 @@ double ValueOf(std::string_view name, const ConstantGates& gates) {
   return 1;  // dt, erase_gate, bonus
 }
 
-// All inputs that the recipe requires, of their shapes.
-RandomInputs MakeInputs(const Recipe& recipe, const ConstantGates& gates, const PairRows& rows) {
-  Dims dims;
-  dims.key_dim = rows.key_dim;
-  dims.value_dim = rows.value_dim;
-  dims.tokens = static_cast<std::int64_t>(rows.v.size()) / rows.value_dim;
-  RandomInputs made = MakeRandomInputs(recipe, dims, DType::kFloat64, 0);
-  for (auto& [name, tensor] : made.tensors) {
-    if (name == "k" || name == "erase_key") {
+// One sequence and one memory.
+std::int64_t SizeOf(Axis axis, const PairRows& rows, std::int64_t tokens) {
+  switch (axis) {
+    case Axis::kTokens:
+    case Axis::kRows: return tokens;
+    case Axis::kKeyDim: return rows.key_dim;
+    case Axis::kValueDim: return rows.value_dim;
+    default: return 1;
+  }
+}
+
+struct MadeInputs {
+  Inputs inputs;
+  std::vector<Tensor> tensors;
+};
+
+// All inputs that the recipe requires; q only where there are queries.
+MadeInputs MakeInputs(const Recipe& recipe, const ConstantGates& gates, const PairRows& rows) {
+  const auto tokens = static_cast<std::int64_t>(rows.v.size()) / rows.value_dim;
+  MadeInputs made;
+  for (const InputSpec& spec : InputSpecs(recipe)) {
+    if (!spec.required || (spec.name == "q" && rows.q.empty())) continue;
+    std::vector<std::int64_t> sizes;
+    for (const Axis axis : spec.shapes.front()) sizes.push_back(SizeOf(axis, rows, tokens));
+    Tensor tensor(DType::kFloat64, Shape(std::span<const std::int64_t>(sizes)));
+    if (spec.name == "k" || spec.name == "erase_key") {
       CopyRows(rows.k, tensor);
-      if (name == "erase_key" && recipe.reading.normalise_qk) {
+      if (spec.name == "erase_key" && recipe.reading.normalise_qk) {
         NormaliseRows(tensor.as<double>(), rows.key_dim);
       }
-    } else if (name == "v") {
-      CopyRows(rows.v, tensor);
-    } else if (name == "q") {
-      if (!rows.q.empty()) CopyRows(rows.q, tensor);
+    } else if (spec.name == "v" || spec.name == "q") {
+      CopyRows(spec.name == "v" ? rows.v : rows.q, tensor);
     } else {
       const auto entries = tensor.as<double>();
-      std::fill(entries.begin(), entries.end(), ValueOf(name, gates));
+      std::fill(entries.begin(), entries.end(), ValueOf(spec.name, gates));
     }
+    made.inputs.*spec.view = tensor.view();
+    made.tensors.push_back(std::move(tensor));
   }
   return made;
 }
@@ -94,7 +109,7 @@ StudyLayer::StudyLayer(const Recipe& recipe, const ConstantGates& gates)
     : layer_(Checked(recipe), Engine::kDefinition), gates_(gates) {}
 
 std::vector<double> StudyLayer::Forward(const PairRows& rows) const {
-  const RandomInputs made = MakeInputs(recipe(), gates_, rows);
+  const MadeInputs made = MakeInputs(recipe(), gates_, rows);
   const std::int64_t tokens = made.inputs.v.size(1);
   Tensor y(DType::kFloat64, {1, tokens, 1, rows.value_dim});
   State state;
@@ -103,8 +118,9 @@ std::vector<double> StudyLayer::Forward(const PairRows& rows) const {
 }
 
 void StudyLayer::Memorize(const PairRows& rows, State& state) const {
-  RandomInputs made = MakeInputs(recipe(), gates_, rows);
-  made.inputs.q = {};
+  const MadeInputs made = MakeInputs(
+      recipe(), gates_,
+      {.key_dim = rows.key_dim, .value_dim = rows.value_dim, .k = rows.k, .v = rows.v});
   layer_.Memorize(made.inputs, state, OneThread());
 }
 

@@ -35,6 +35,10 @@ constexpr Setting kPaper{"with replacement, all bigrams", MqarLaw::kWithReplacem
 constexpr Setting kZoology{"Zoology, all bigrams", MqarLaw::kZoology, Embedding::kUnit,
                            Memorized::kAllBigrams};
 
+// A memory is read at every labelled position in turn there, which takes long for those that keep
+// their pairs.
+constexpr std::int64_t kLongestZoology = 1024;
+
 struct MqarLayer {
   std::string label;
   std::string recipe;
@@ -52,12 +56,11 @@ std::vector<MqarLayer> Layers(const MqarStudyOptions& o) {
   return layers;
 }
 
-// One number of the study: a setting, P, T and a layer.
+// One example of the study, read by all layers.
 struct Cell {
   Setting setting;
   std::int64_t pairs;
   std::size_t length;  // index of T
-  std::size_t layer;
 };
 
 std::vector<Setting> Settings(const MqarStudyOptions& o) {
@@ -76,21 +79,25 @@ std::int64_t LeastTokens(MqarLaw law, std::int64_t pairs) {
   return law == MqarLaw::kBalanced ? 2 * pairs : 4 * pairs;
 }
 
-std::vector<Cell> Cells(const MqarStudyOptions& o, std::size_t layers) {
+std::vector<Cell> Cells(const MqarStudyOptions& o) {
   std::vector<Cell> cells;
   for (const Setting& setting : Settings(o)) {
     for (const std::int64_t pairs : o.pairs) {
       for (std::size_t t = 0; t < o.tokens.size(); ++t) {
         if (o.tokens[t] < LeastTokens(setting.law, pairs)) continue;
-        for (std::size_t l = 0; l < layers; ++l) cells.push_back({setting, pairs, t, l});
+        if (setting.law == MqarLaw::kZoology && o.tokens[t] > kLongestZoology) continue;
+        cells.push_back({setting, pairs, t});
       }
     }
   }
   return cells;
 }
 
-double Run(const MqarStudyOptions& o, const StudyLayer& layer, const Cell& cell,
-           std::uint64_t seed) {
+using LayerList = std::vector<std::unique_ptr<StudyLayer>>;
+
+// Accuracy of every layer.
+Numbers Run(const MqarStudyOptions& o, const LayerList& layers, const Cell& cell,
+            std::uint64_t seed) {
   MqarOptions options;
   options.law = cell.setting.law;
   options.pairs = cell.pairs;
@@ -103,8 +110,13 @@ double Run(const MqarStudyOptions& o, const StudyLayer& layer, const Cell& cell,
       cell.setting.embedding == Embedding::kOrthonormal ? 2 * cell.pairs : o.dim;
   const RecallTask task = MakeRecallTask(example, dim, seed, cell.setting.embedding,
                                          cell.setting.memorized, o.decode_cues);
-  return Accuracy(task, options.law == MqarLaw::kZoology ? AskInPlace(layer, task)
-                                                         : layer.Recall(task.rows()));
+  Numbers accuracies;
+  for (const auto& layer : layers) {
+    accuracies.push_back(Accuracy(task, options.law == MqarLaw::kZoology
+                                            ? AskInPlace(*layer, task)
+                                            : layer->Recall(task.rows())));
+  }
+  return accuracies;
 }
 
 // Accuracies by what they are of.
@@ -112,9 +124,10 @@ class Accuracies {
  public:
   Accuracies(const std::vector<Cell>& cells, const PartResults& results) {
     for (std::size_t c = 0; c < cells.size(); ++c) {
-      Sample& sample = samples_[Key(cells[c].setting, cells[c].pairs, cells[c].length,
-                                    cells[c].layer)];
-      for (const auto& seed : results) sample.values.push_back(seed[c].front());
+      for (std::size_t l = 0; l < results.front()[c].size(); ++l) {
+        Sample& sample = samples_[Key(cells[c].setting, cells[c].pairs, cells[c].length, l)];
+        for (const auto& seed : results) sample.values.push_back(seed[c][l]);
+      }
     }
   }
 
@@ -218,10 +231,8 @@ std::vector<Claim> CheckClaims(const MqarStudyOptions& o, const Accuracies& accu
                     linear64.least >= .995, linear64.shown});
   claims.push_back({"P = 128: RLS recalls at least .998 at every length", rls128.least >= .998,
                     rls128.shown});
-  claims.push_back({"P = 128: linear attention is lower than RLS at every length, between .93 and .98",
-                    linear128.least >= .93 && linear128.greatest <= .98 &&
-                        linear128.greatest < rls128.least,
-                    linear128.shown});
+  claims.push_back({"P = 128: linear attention is lower than RLS, by .01 or more at every length",
+                    linear128.greatest <= rls128.least - .01, linear128.shown});
   const double spread = std::max({linear64.greatest - linear64.least,
                                   linear128.greatest - linear128.least,
                                   rls128.greatest - rls128.least});
@@ -245,10 +256,14 @@ std::vector<Claim> CheckClaims(const MqarStudyOptions& o, const Accuracies& accu
                       fmt::format("{:.3f} at first, least {:.3f}, {:.3f} at last",
                                   drawn.means.front(), drawn.least, drawn.means.back())});
   }
-  if (o.all_bigrams) {
-    const OverLengths all = over(kBigrams, 128, kRls);
-    claims.push_back({"P = 128, memory of all bigrams: twice the keys, and RLS falls below .85",
-                      all.greatest < .85, all.shown});
+  if (o.all_bigrams && o.replacement) {
+    const OverLengths all = over(kPaper, 128, kRls);
+    const OverLengths alone = over(kReplacement, 128, kRls);
+    claims.push_back({"P = 128 with replacement: a memory of all bigrams, twice the keys, costs RLS "
+                      "more than .1 at its worst length",
+                      all.least < alone.least - .1,
+                      fmt::format("least {:.3f}, with the pairs alone {:.3f}", all.least,
+                                  alone.least)});
   }
   return claims;
 }
@@ -287,7 +302,7 @@ OptionFields Fields(MqarStudyOptions& o) {
       {"orthonormal", &o.orthonormal, "also orthonormal embeddings, in 2 P dimensions"},
       {"replacement", &o.replacement, "also pairs drawn with replacement, the paper's law"},
       {"all-bigrams", &o.all_bigrams, "also a memory of all bigrams, the paper's construction"},
-      {"zoology", &o.zoology, "also Zoology's law, asked at the labelled positions of its text"},
+      {"zoology", &o.zoology, "also Zoology's law, asked at the labelled positions of its text; up to T = 1024"},
   };
 }
 
@@ -296,17 +311,16 @@ StudyResult RunMqar(const MqarStudyOptions& options, const StudyRun& run) {
   CheckOptions(given);
   const nlohmann::ordered_json described = Describe(Fields(given));
   const std::vector<MqarLayer> layers = Layers(given);
-  std::vector<std::unique_ptr<StudyLayer>> made;
+  LayerList made;
   for (const MqarLayer& layer : layers) {
     made.push_back(
         std::make_unique<StudyLayer>(layer.recipe, ConstantGates{.step = given.step}));
   }
-  const std::vector<Cell> cells = Cells(given, layers.size());
+  const std::vector<Cell> cells = Cells(given);
   const PartResults results =
       RunParts(run, kName, kMqarSeeds, described, static_cast<std::int64_t>(cells.size()),
-               [&](std::uint64_t seed, std::int64_t part) -> Numbers {
-                 const Cell& cell = cells[static_cast<std::size_t>(part)];
-                 return {Run(given, *made[cell.layer], cell, seed)};
+               [&](std::uint64_t seed, std::int64_t part) {
+                 return Run(given, made, cells[static_cast<std::size_t>(part)], seed);
                });
   const Accuracies accuracies(cells, results);
 

@@ -32,7 +32,7 @@ struct MqarStudyOptions {
 
 OptionFields Fields(MqarStudyOptions& options);
 
-inline constexpr std::int64_t kMqarSeeds = 20;
+inline constexpr std::int64_t kMqarSeeds = 10;
 
 /// kMqarSeeds seeds unless `run` says otherwise; a seed is one example for every P and T.
 StudyResult RunMqar(const MqarStudyOptions& options, const StudyRun& run);

@@ -2,6 +2,8 @@
 
 #include <map>
 #include <numeric>
+#include <span>
+#include <unordered_map>
 
 #include "experiments/data/embedding.h"
 
@@ -15,31 +17,30 @@ class Embedder {
       : dim_(dim), seed_(seed) {
     if (embedding != Embedding::kOrthonormal) return;
     const auto pairs = static_cast<std::int64_t>(example.pairs.size());
-    frame_ = OrthonormalVectors(seed, 2 * pairs, dim);
+    table_ = OrthonormalVectors(seed, 2 * pairs, dim);
     for (std::int64_t j = 0; j < pairs; ++j) {
       place_[example.pairs[static_cast<std::size_t>(j)].cue] = j;
       place_[example.pairs[static_cast<std::size_t>(j)].response] = pairs + j;
     }
   }
 
-  void Append(std::int64_t token, std::vector<double>& rows) const {
-    const std::size_t begin = rows.size();
+  void Append(std::int64_t token, std::vector<double>& rows) {
     const auto dim = static_cast<std::size_t>(dim_);
-    rows.resize(begin + dim);
-    const std::span<double> row(rows.data() + begin, dim);
-    if (const auto place = place_.find(token); place != place_.end()) {
-      const auto from = frame_.begin() + place->second * dim_;
-      std::copy(from, from + dim_, row.begin());
-    } else {
-      UnitVector(seed_, token, row);
+    auto place = place_.find(token);
+    if (place == place_.end()) {
+      place = place_.emplace(token, static_cast<std::int64_t>(table_.size() / dim)).first;
+      table_.resize(table_.size() + dim);
+      UnitVector(seed_, token, std::span<double>(table_).last(dim));
     }
+    const auto from = table_.begin() + place->second * dim_;
+    rows.insert(rows.end(), from, from + dim_);
   }
 
  private:
   std::int64_t dim_;
   std::uint64_t seed_;
-  std::vector<double> frame_;
-  std::map<std::int64_t, std::int64_t> place_;
+  std::vector<double> table_;
+  std::unordered_map<std::int64_t, std::int64_t> place_;  // row of the table
 };
 
 double Dot(const double* a, const double* b, std::int64_t dim) {
@@ -50,7 +51,7 @@ double Dot(const double* a, const double* b, std::int64_t dim) {
 
 RecallTask MakeRecallTask(const MqarExample& example, std::int64_t dim, std::uint64_t seed,
                           Embedding embedding, Memorized memorized, bool decode_cues) {
-  const Embedder embedder(example, dim, seed, embedding);
+  Embedder embedder(example, dim, seed, embedding);
   RecallTask task;
   task.dim = dim;
   std::map<std::int64_t, std::int64_t> row_of;
