@@ -27,7 +27,7 @@ using experiments::ForecastOptions;
 
 // None of them grows with the table.
 constexpr const char* kDefaultMemories[] = {"rls", "weighted_rls{decay: 0.99}", "nlms", "deltanet",
-                                            "window_softmax{window: 256, scale: 16}"};
+                                            "nadaraya_watson{window: 256, bandwidth: 0.02}"};
 
 struct Arguments {
   std::string table;
@@ -173,7 +173,7 @@ void AddForecast(CLI::App& app) {
   command
       ->add_option("--memory", arguments->memories,
                    "a recipe; repeatable (default: rls, weighted_rls, nlms, deltanet, "
-                   "window_softmax)")
+                   "nadaraya_watson)")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--out", arguments->out,

@@ -13,7 +13,7 @@ namespace ttr::experiments {
 struct GateConstants {
   double step = .5;           ///< `step`; keys have length 1 at most, so 1 replaces what was known
   double decay = .99;         ///< exp(`log_decay`), a token
-  double momentum = .9;       ///< `momentum`
+  double momentum = .5;       ///< `momentum`
   double weight_decay = .01;  ///< `weight_decay`
 };
 

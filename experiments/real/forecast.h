@@ -13,14 +13,9 @@
 
 #include "experiments/real/forecaster.h"
 #include "experiments/real/naive.h"
+#include "experiments/real/named_recipe.h"
 
 namespace ttr::experiments {
-
-/// A memory as the user named it.
-struct NamedRecipe {
-  std::string text;
-  Recipe recipe;
-};
 
 struct ForecastOptions {
   std::vector<std::string> columns;  ///< the names of the columns that are forecast

@@ -1,0 +1,162 @@
+// ttr recall: memories read a text, one pass, nothing trained.
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "experiments/data/input.h"
+#include "experiments/data/text.h"
+#include "experiments/real/recall_report.h"
+#include "experiments/report/atomic_file.h"
+#include "experiments/report/progress.h"
+#include "tools/command.h"
+#include "ttr/error.h"
+
+namespace ttr::tools {
+namespace {
+
+using experiments::RecallOptions;
+
+// Those that need nothing learned, from the simplest to the exact.
+constexpr const char* kDefaultMemories[] = {"linear_attention",
+                                            "retnet",
+                                            "deltanet",
+                                            "gated_deltanet",
+                                            "nlms",
+                                            "rls",
+                                            "softmax{normalise_qk: true, scale: 16}"};
+
+struct Arguments {
+  std::vector<std::string> files;
+  RecallOptions options;
+  std::vector<std::string> memories;
+  std::int64_t limit = 0;
+  std::string out;
+  bool bytes = false;
+  bool fold_case = false;
+  bool json = false;
+  bool quiet = false;
+};
+
+void ReadTexts(const Arguments& arguments, experiments::RecallRun& run) {
+  report::Progress progress("recall", arguments.limit, {.quiet = arguments.quiet});
+  for (const std::string& file : arguments.files) {
+    experiments::Input input(file);
+    experiments::TextReader reader(
+        input.stream(), input.name(),
+        {.kind = arguments.options.kind, .fold_case = arguments.fold_case});
+    std::string token;
+    while ((arguments.limit == 0 || run.tokens() < arguments.limit) && reader.Next(token)) {
+      run.Read(token);
+      progress.Advance();
+    }
+  }
+  run.Finish();
+}
+
+void WriteReport(const std::string& folder, const experiments::RecallRun& run,
+                 const RecallOptions& options, const std::string& source) {
+  const std::filesystem::path path(folder);
+  report::EnsureFolder(path);
+  const report::Table table = experiments::RecallTable(run, options, source);
+  table.WriteCsv(path / "recall.csv");
+  table.WriteJson(path / "recall.json");
+  experiments::RecallCurve(run).WriteCsv(path / "recall_curve.csv");
+  report::SaveChart(experiments::RecallChart(run, options, source), path / "recall");
+}
+
+void Run(const Arguments& given) {
+  Arguments arguments = given;
+  if (arguments.files.empty()) arguments.files = {"-"};
+  RecallOptions& options = arguments.options;
+  if (arguments.bytes) options.kind = experiments::TokenKind::kBytes;
+  if (arguments.memories.empty()) {
+    arguments.memories.assign(std::begin(kDefaultMemories), std::end(kDefaultMemories));
+  }
+  for (const std::string& text : arguments.memories) {
+    options.memories.push_back({text, RecipeArgument(text)});
+  }
+  // A file that is not there is said before the first one has been read.
+  for (const std::string& file : arguments.files) experiments::Input check(file);
+
+  experiments::RecallRun run(options);
+  ReadTexts(arguments, run);
+  const std::string source =
+      arguments.files.size() > 1 ? fmt::format("{} files", arguments.files.size())
+      : arguments.files.front() == "-"
+          ? "standard input"
+          : std::filesystem::path(arguments.files.front()).filename().string();
+  if (run.tokens() == 0) {
+    throw Error("recall", source, "a text of one token at least", "empty");
+  }
+  if (!arguments.out.empty()) WriteReport(arguments.out, run, options, source);
+  const report::Table table = experiments::RecallTable(run, options, source);
+  if (arguments.json) {
+    fmt::print("{}\n", report::DumpJson(table.ToJson()));
+    return;
+  }
+  fmt::print("{}", table.ToText({.width = TerminalWidth()}));
+  if (arguments.quiet) return;
+  Note(
+      fmt::format("{} tokens, {} different ones; recall: share of next tokens named right; "
+                  "after_seen: of those after a token that had a successor before; pair_seen: of "
+                  "those where that successor had followed before",
+                  run.tokens(), run.vocabulary().size()));
+  for (const experiments::RecallResult& result : run.results()) {
+    if (result.tokens == run.tokens()) continue;
+    Note(fmt::format("{} keeps every pair and stopped after {} tokens (--kept)", result.method,
+                     result.tokens));
+  }
+}
+
+}  // namespace
+
+void AddRecall(CLI::App& app) {
+  CLI::App* command =
+      AddCommand(app, "recall", "memories read a text and name the next token, nothing trained",
+                 "  ttr recall README.md\n"
+                 "  ttr recall book.txt --memory rls --memory 'gated_deltanet{step: longhorn}' "
+                 "--decay .999 --out recall\n"
+                 "  cat *.txt | ttr recall --bytes --limit 20000");
+  const auto arguments = std::make_shared<Arguments>();
+  RecallOptions& options = arguments->options;
+  command->add_option("FILE", arguments->files,
+                      "texts, read one after the other; - or none reads "
+                      "standard input");
+  command->add_flag("--bytes", arguments->bytes, "tokens are bytes instead of words and marks");
+  command->add_flag("--fold-case", arguments->fold_case, "read A-Z as a-z");
+  command
+      ->add_option("--memory", arguments->memories,
+                   "a recipe; repeatable (default: linear_attention, retnet, deltanet, "
+                   "gated_deltanet, nlms, rls, softmax)")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--dim", options.dim, "length of the tokens' vectors")->capture_default_str();
+  command->add_option("--limit", arguments->limit, "stop after this many tokens")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command
+      ->add_option("--kept", options.kept,
+                   "memories that keep every pair stop after this many tokens")
+      ->capture_default_str();
+  command->add_option("--seed", options.seed, "of the tokens' vectors")->capture_default_str();
+  command->add_option("--step", options.gates.step, "step size, for recipes that take one")
+      ->capture_default_str();
+  command
+      ->add_option("--decay", options.gates.decay,
+                   "forgetting factor a token, for recipes that take one")
+      ->capture_default_str();
+  command->add_option("--momentum", options.gates.momentum, "momentum, for recipes that take it")
+      ->capture_default_str();
+  command
+      ->add_option("--weight-decay", options.gates.weight_decay,
+                   "weight decay, for recipes that take it")
+      ->capture_default_str();
+  command->add_option("--out", arguments->out, "write CSV, JSON, SVG and PNG into this folder");
+  command->add_flag("--json", arguments->json, "print the table as JSON");
+  command->add_flag("--quiet", arguments->quiet, "no progress, no notes");
+  command->callback([arguments] { Run(*arguments); });
+}
+
+}  // namespace ttr::tools
