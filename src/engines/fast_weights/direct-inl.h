@@ -190,9 +190,14 @@ T StepSize(const Options& options, T s, const T* key, std::int64_t key_dim) {
   return steps[0];
 }
 
+/// Elements of a state that is fetched while another of its size is updated: both fit in a
+/// second-level cache.
+inline constexpr std::int64_t kMostFetchedAhead = 1 << 16;
+
 /// A sequence of a few tokens.
 template <class T>
-void RunDirect(const Options& options, const Memory& memory, const Scratch<T>& scratch) {
+void RunDirect(const Options& options, const Memory& memory, const Memory& next,
+               const Scratch<T>& scratch) {
   const std::int64_t key_rows = RoundUp(memory.key_dim, kAlignment / sizeof(T));
   const std::int64_t columns = RoundUp(memory.value_dim, kAlignment / sizeof(T));
   const std::int64_t queries = memory.q ? memory.queries : 0;
@@ -235,7 +240,9 @@ void RunDirect(const Options& options, const Memory& memory, const Scratch<T>& s
       writer.key = key;
       writer.value = scratch.values;
       writer.step = StepSize(options, token.step, key, memory.key_dim);
-      writer.next = t == memory.tokens - 1 ? static_cast<const T*>(memory.next_state) : nullptr;
+      if (t == memory.tokens - 1 && memory.key_dim * memory.value_dim <= kMostFetchedAhead) {
+        writer.next = static_cast<const T*>(next.state);
+      }
     }
     if (shared) {
       writer.query = query;

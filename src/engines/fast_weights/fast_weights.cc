@@ -18,10 +18,6 @@ namespace {
 /// Below this many flops a second thread costs more than it brings (some ten microseconds).
 constexpr double kFlopsWorthThreads = 1e6;
 
-/// Elements of a state that is fetched while another of its size is updated: both fit in a
-/// second-level cache.
-constexpr std::int64_t kMostFetchedAhead = 1 << 16;
-
 std::size_t BytesOfWorker(const Sizes& sizes) {
   return sizes.state == DType::kFloat64 ? Scratch<double>(sizes, nullptr).bytes
                                         : Scratch<float>(sizes, nullptr).bytes;
@@ -122,10 +118,6 @@ struct Work {
     m.state = call.state.as<std::byte>() + (n * call.state.stride(0) + h * call.state.stride(1)) *
                                                static_cast<std::int64_t>(SizeOf(sizes.state));
     m.state_stride = call.state.stride(2);
-    if (h + 1 < heads && parts == 1 && sizes.key_dim * sizes.value_dim <= kMostFetchedAhead) {
-      m.next_state = static_cast<const std::byte*>(m.state) +
-                     call.state.stride(1) * static_cast<std::int64_t>(SizeOf(sizes.state));
-    }
     m.tokens = sequence.tokens;
     m.key_dim = sizes.key_dim;
     m.value_dim = sizes.value_dim;
@@ -163,7 +155,11 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   std::byte* const start = Align(scratch.data());
   const std::size_t bytes = BytesOfWorker(work.sizes);
   RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
-    RunMemory(work.sizes.state, options, work.MemoryOf(item), work.sizes,
+    // Workers take items in turn: this is probably the one that it will do next.
+    const std::int64_t following = item + workers;
+    Memory next;
+    if (following < items) next = work.MemoryOf(following);
+    RunMemory(work.sizes.state, options, work.MemoryOf(item), next, work.sizes,
               start + static_cast<std::size_t>(worker) * bytes);
   });
 }

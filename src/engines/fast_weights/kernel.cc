@@ -79,7 +79,8 @@ std::int64_t FirstConverted(const Memory& memory, DType dtype, bool whole_rows) 
 }
 
 template <class T>
-void RunChunked(const Options& options, const Memory& memory, const Scratch<T>& scratch) {
+void RunChunked(const Options& options, const Memory& memory, const Memory& next,
+                const Scratch<T>& scratch) {
   const std::int64_t key_rows = RoundUp(memory.key_dim, kAlignment / sizeof(T));
   const std::int64_t columns = RoundUp(memory.value_dim, kAlignment / sizeof(T));
   const std::int64_t queries = memory.q ? memory.queries : 0;
@@ -112,7 +113,11 @@ void RunChunked(const Options& options, const Memory& memory, const Scratch<T>& 
     const std::int64_t strips =
         RoundUp(memory.end_column - memory.first_column, 2 * Lanes<T>()) / (2 * Lanes<T>());
     const std::int64_t tiles = RoundUp(memory.key_dim, sn::kTileRows) / sn::kTileRows;
-    Ahead ahead(memory, end, std::min(end + kBlockTokens, memory.tokens), strips * count * tiles);
+    const bool last = end == memory.tokens;
+    const std::int64_t ahead_begin = last ? 0 : end;
+    const std::int64_t ahead_tokens = last ? next.tokens : memory.tokens;
+    Ahead ahead(last ? next : memory, ahead_begin,
+                std::min(ahead_begin + kBlockTokens, ahead_tokens), strips * count * tiles);
     for (std::int64_t c = memory.first_column; c < memory.end_column;) {
       const std::int64_t width = Width<T>(memory, c);
       for (std::int64_t i = 0; i < count; ++i) {
@@ -154,24 +159,24 @@ void RunChunked(const Options& options, const Memory& memory, const Scratch<T>& 
 }
 
 template <class T>
-void Run(const Options& options, const Memory& memory, const Sizes& sizes,
+void Run(const Options& options, const Memory& memory, const Memory& next, const Sizes& sizes,
          std::byte* memory_block) {
   if (memory.tokens == 0) return;
   const Scratch<T> scratch(sizes, memory_block);
   if (sizes.tokens <= kDirectTokens) {
-    RunDirect(options, memory, scratch);
+    RunDirect(options, memory, next, scratch);
   } else {
-    RunChunked(options, memory, scratch);
+    RunChunked(options, memory, next, scratch);
   }
 }
 
-void RunFloat(const Options& options, const Memory& memory, const Sizes& sizes,
+void RunFloat(const Options& options, const Memory& memory, const Memory& next, const Sizes& sizes,
               std::byte* scratch) {
-  Run<float>(options, memory, sizes, scratch);
+  Run<float>(options, memory, next, sizes, scratch);
 }
-void RunDouble(const Options& options, const Memory& memory, const Sizes& sizes,
+void RunDouble(const Options& options, const Memory& memory, const Memory& next, const Sizes& sizes,
                std::byte* scratch) {
-  Run<double>(options, memory, sizes, scratch);
+  Run<double>(options, memory, next, sizes, scratch);
 }
 std::int64_t VectorBytes() { return Lanes<float>() * static_cast<std::int64_t>(sizeof(float)); }
 const char* CompiledTarget() { return hwy::TargetName(HWY_TARGET); }
@@ -188,12 +193,12 @@ HWY_EXPORT(RunDouble);
 HWY_EXPORT(VectorBytes);
 HWY_EXPORT(CompiledTarget);
 
-void RunMemory(DType dtype, const Options& options, const Memory& memory, const Sizes& sizes,
-               std::byte* scratch) {
+void RunMemory(DType dtype, const Options& options, const Memory& memory, const Memory& next,
+               const Sizes& sizes, std::byte* scratch) {
   if (dtype == DType::kFloat64) {
-    TTR_DISPATCH(RunDouble)(options, memory, sizes, scratch);
+    TTR_DISPATCH(RunDouble)(options, memory, next, sizes, scratch);
   } else {
-    TTR_DISPATCH(RunFloat)(options, memory, sizes, scratch);
+    TTR_DISPATCH(RunFloat)(options, memory, next, sizes, scratch);
   }
 }
 

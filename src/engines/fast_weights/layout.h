@@ -40,7 +40,6 @@ struct Memory {
   double decay_factor = 1;
   void* state = nullptr;  // [key_dim] rows of value_dim columns
   std::int64_t state_stride = 0;
-  const void* next_state = nullptr;  // of the memory that probably comes next; worth fetching
   std::int64_t tokens = 0;
   std::int64_t key_dim = 1;
   std::int64_t value_dim = 1;
