@@ -9,6 +9,7 @@
 #include <new>
 #include <string>
 
+#include "experiments/report/atomic_file.h"
 #include "tools/command.h"
 #include "ttr/error.h"
 #include "ttr/version.h"
@@ -70,6 +71,7 @@ int Run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ttr::report::RemoveTemporariesOnSignals();
   try {
     return Run(argc, argv);
   } catch (const ttr::Error& error) {

@@ -1,16 +1,7 @@
 #include "experiments/report/atomic_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <array>
-#include <atomic>
-#include <cerrno>
-#include <climits>
 #include <csignal>
-#include <cstring>
-#include <mutex>
+#include <string>
 #include <system_error>
 
 #include "ttr/error.h"
@@ -18,176 +9,41 @@
 namespace ttr::report {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::size_t kGather = std::size_t{1} << 16;
-
-// What the signal handler unlinks. Fixed storage and atomics: a handler may neither lock nor
-// allocate. A file that finds no free slot is still removed by its destructor.
-struct Slot {
-  std::atomic<bool> taken = false;
-  std::atomic<bool> armed = false;
-  char path[PATH_MAX] = {};
-};
-std::array<Slot, 32> slots;
-
 void RemoveAndRaise(int signal) {
-  for (Slot& slot : slots) {
-    if (slot.armed.load()) unlink(slot.path);
-  }
+  AtomicFile::RemoveTemporaries();
   // The handler was reset to the default by SA_RESETHAND: the program ends as if there were none.
   raise(signal);
 }
 
-void InstallHandlers() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-      struct sigaction old = {};
-      if (sigaction(signal, nullptr, &old) != 0 || old.sa_handler != SIG_DFL) continue;
-      struct sigaction action = {};
-      action.sa_handler = RemoveAndRaise;
-      sigemptyset(&action.sa_mask);
-      action.sa_flags = static_cast<int>(SA_RESETHAND);
-      sigaction(signal, &action, nullptr);
-    }
-  });
-}
-
-int TakeSlot(const std::string& path) {
-  if (path.size() >= PATH_MAX) return -1;
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    bool expected = false;
-    if (!slots[i].taken.compare_exchange_strong(expected, true)) continue;
-    std::memcpy(slots[i].path, path.c_str(), path.size() + 1);
-    slots[i].armed.store(true);
-    return static_cast<int>(i);
-  }
-  return -1;
-}
-
-void FreeSlot(int slot) {
-  if (slot < 0) return;
-  slots[static_cast<std::size_t>(slot)].armed.store(false);
-  slots[static_cast<std::size_t>(slot)].taken.store(false);
-}
-
-void SyncFolder(const fs::path& folder) {
-  // The rename itself is durable only once the folder is. Some file systems refuse to sync one;
-  // the file is complete all the same.
-  const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) return;
-  fsync(file);
-  close(file);
-}
-
-[[noreturn]] void Throw(const fs::path& path, const char* action, int error) {
-  throw SystemError(std::string("cannot ") + action + " " + path.string() + ": " +
-                    std::generic_category().message(error));
-}
-
 }  // namespace
 
-AtomicFile::AtomicFile(const fs::path& path) : path_(path) {
-  std::error_code error;
-  if (fs::is_symlink(path_, error)) {
-    const fs::path real = fs::weakly_canonical(path_, error);
-    if (!error) path_ = real;
-  }
-  struct stat old = {};
-  const bool exists = stat(path_.c_str(), &old) == 0;
-  if (exists && S_ISDIR(old.st_mode)) Throw(path_, "write", EISDIR);
-  if (exists && !S_ISREG(old.st_mode)) {
-    file_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-    if (file_ < 0) Throw(path_, "write", errno);
-    return;
-  }
-  // Renaming needs no permission on the old file, but a person who took it away meant something.
-  if (exists && access(path_.c_str(), W_OK) != 0) Throw(path_, "write", errno);
-
-  InstallHandlers();
-  static std::atomic<unsigned> counter = 0;
-  do {
-    const std::string name = "." + path_.filename().string() + "." + std::to_string(getpid()) +
-                             "-" + std::to_string(counter++) + ".tmp";
-    temporary_ = (path_.parent_path() / name).string();
-    file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (file_ < 0 && errno == EEXIST);
-  if (file_ < 0) {
-    const int reason = errno;
-    temporary_.clear();
-    Throw(path_, "write", reason);
-  }
-  slot_ = TakeSlot(temporary_);
-  if (exists && fchmod(file_, old.st_mode & 07777) != 0) Fail("set the mode of", errno);
-}
-
-AtomicFile::~AtomicFile() { Discard(); }
-
-void AtomicFile::Write(std::string_view bytes) {
-  buffer_ += bytes;
-  if (buffer_.size() >= kGather) Flush();
-}
-
-void AtomicFile::Flush() {
-  std::string_view rest = buffer_;
-  while (!rest.empty()) {
-    const ssize_t written = write(file_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) Fail("write", errno);
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-  buffer_.clear();
-}
-
-void AtomicFile::Prepare() {
-  if (file_ < 0) return;
-  Flush();
-  if (!temporary_.empty() && fsync(file_) != 0) Fail("sync", errno);
-  Close();
-}
-
-void AtomicFile::Close() {
-  const int file = file_;
-  file_ = -1;
-  if (file >= 0 && close(file) != 0 && errno != EINTR) Fail("close", errno);
-}
-
-void AtomicFile::Commit() {
-  Prepare();
-  if (temporary_.empty()) return;
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) Fail("replace", errno);
-  temporary_.clear();
-  FreeSlot(slot_);
-  slot_ = -1;
-  SyncFolder(path_.has_parent_path() ? path_.parent_path() : fs::path("."));
-}
-
-void AtomicFile::Discard() {
-  if (file_ >= 0) close(file_);
-  file_ = -1;
-  if (!temporary_.empty()) unlink(temporary_.c_str());
-  temporary_.clear();
-  FreeSlot(slot_);
-  slot_ = -1;
-}
-
-void AtomicFile::Fail(const char* action, int error) {
-  Discard();
-  Throw(path_, action, error);
-}
-
-void WriteFile(const fs::path& path, std::string_view content) {
+void WriteFile(const std::filesystem::path& path, std::string_view content) {
   AtomicFile file(path);
   file.Write(content);
   file.Commit();
 }
 
-void EnsureFolder(const fs::path& folder) {
+void EnsureFolder(const std::filesystem::path& folder) {
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) Throw(folder, "create the folder", error.value());
-  if (!fs::is_directory(folder, error)) Throw(folder, "create the folder", ENOTDIR);
+  std::filesystem::create_directories(folder, error);
+  if (!error && !std::filesystem::is_directory(folder, error)) {
+    error = std::make_error_code(std::errc::not_a_directory);
+  }
+  if (error) {
+    throw SystemError("cannot create the folder " + folder.string() + ": " + error.message());
+  }
+}
+
+void RemoveTemporariesOnSignals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction old = {};
+    if (sigaction(signal, nullptr, &old) != 0 || old.sa_handler != SIG_DFL) continue;
+    struct sigaction action = {};
+    action.sa_handler = RemoveAndRaise;
+    sigemptyset(&action.sa_mask);
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(signal, &action, nullptr);
+  }
 }
 
 }  // namespace ttr::report

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "ttr/dtype.h"
 
@@ -102,8 +103,14 @@ class Tensor {
 
   Tensor(const Tensor& other);
   Tensor& operator=(const Tensor& other);
-  Tensor(Tensor&&) = default;
-  Tensor& operator=(Tensor&&) = default;
+  /// Leaves `other` absent.
+  Tensor(Tensor&& other) noexcept
+      : memory_(std::move(other.memory_)), view_(std::exchange(other.view_, {})) {}
+  Tensor& operator=(Tensor&& other) noexcept {
+    memory_ = std::move(other.memory_);
+    view_ = std::exchange(other.view_, {});
+    return *this;
+  }
 
   /// A contiguous copy of a view, converted to `dtype` if given.
   static Tensor Copy(const TensorView& view);
