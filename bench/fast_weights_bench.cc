@@ -3,9 +3,9 @@
 //     ttr_bench [--benchmark_filter=prefill] [--benchmark_format=json]
 //
 // Counters: ns a token and head; GFLOP/s on useful flops (6 Dk Dv a token and head for the delta
-// rule, 4 for Hebbian); share of the peak of fused multiply-adds (of one thread, times the threads),
-// or of the bandwidth of one thread's in-place update of as many bytes, both measured just before.
-// TTR_TARGET forces a SIMD target, for kernels and limits.
+// rule, 4 for Hebbian); share of the peak of fused multiply-adds (of one thread, times the
+// threads), or of the bandwidth of one thread's in-place update of as many bytes, both measured
+// just before. TTR_TARGET forces a SIMD target, for kernels and limits.
 
 #include <benchmark/benchmark.h>
 

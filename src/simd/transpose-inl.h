@@ -65,7 +65,7 @@ template <std::size_t COUNT, class T>
 HWY_INLINE void Transpose(const T* const* rows, std::int64_t columns, T* HWY_RESTRICT out) {
   std::int64_t c = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const hn::ScalableTag<T> d;
+  const hn::CappedTag<T, COUNT> d;
   constexpr std::int64_t kBlock = 16 / sizeof(T);
   for (; c + kBlock <= columns; c += kBlock) {
     for (std::size_t r = 0; r < COUNT; r += hn::Lanes(d)) {

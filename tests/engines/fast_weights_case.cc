@@ -47,28 +47,20 @@ double Norm(const std::vector<double>& x) {
 
 double StepSize(const Options& options, double s, double n) {
   switch (options.step) {
-    case Step::kOne:
-      return 1;
-    case Step::kInput:
-      return s;
-    case Step::kNlms:
-      return n == 0 ? 0 : options.eta / (n + options.eps);
-    case Step::kLonghorn:
-      return s / (1 + s * n);
-    case Step::kEfla:
-      return n == 0 ? s : -std::expm1(-s * n) / n;
+    case Step::kOne: return 1;
+    case Step::kInput: return s;
+    case Step::kNlms: return n == 0 ? 0 : options.eta / (n + options.eps);
+    case Step::kLonghorn: return s / (1 + s * n);
+    case Step::kEfla: return n == 0 ? s : -std::expm1(-s * n) / n;
   }
   return kNaN;
 }
 
 double Epsilon(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64:
-      return std::numeric_limits<double>::epsilon();
-    case DType::kBFloat16:
-      return 1.0 / 128;
-    default:
-      return static_cast<double>(std::numeric_limits<float>::epsilon());
+    case DType::kFloat64: return std::numeric_limits<double>::epsilon();
+    case DType::kBFloat16: return 1.0 / 128;
+    default: return static_cast<double>(std::numeric_limits<float>::epsilon());
   }
 }
 

@@ -90,11 +90,18 @@ struct Work {
     parts = (strips + strips_a_part - 1) / strips_a_part;
   }
 
+  /// The head of an input that memory h reads. (Divisions would be felt in a decode of small
+  /// states.)
+  std::int64_t HeadOf(std::int64_t h, const TensorView& input) const {
+    return input.size(2) == heads ? h : h * input.size(2) / heads;
+  }
+
   /// Task number `item`, of sequences x heads x parts.
   Memory MemoryOf(std::int64_t item) const {
-    const std::int64_t part = item % parts;
-    const std::int64_t h = item / parts % heads;
-    const std::int64_t n = item / parts / heads;
+    const std::int64_t memory = parts == 1 ? item : item / parts;
+    const std::int64_t part = item - memory * parts;
+    const std::int64_t n = memory / heads;
+    const std::int64_t h = memory - n * heads;
     const TensorView& timed = call.k.defined() ? call.k : call.q;
     const Sequence sequence = SequenceOf(n, timed.size(1));
     auto rows = [&](const TensorView& view, std::int64_t head) {
@@ -102,15 +109,15 @@ struct Work {
     };
     Memory m;
     if (call.k.defined()) {
-      m.k = rows(call.k, h * call.k.size(2) / heads);
-      m.v = rows(call.v, h * call.v.size(2) / heads);
+      m.k = rows(call.k, HeadOf(h, call.k));
+      m.v = rows(call.v, HeadOf(h, call.v));
       m.log_decay = rows(call.log_decay, h);
       m.step = rows(call.step, h);
       if (!call.decay_factors.empty())
         m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
     }
     if (call.q.defined()) {
-      m.q = rows(call.q, sizes.queries > 1 ? h * sizes.queries : h * call.q.size(2) / heads);
+      m.q = rows(call.q, sizes.queries > 1 ? h * sizes.queries : HeadOf(h, call.q));
       m.y = rows(call.y, h * sizes.queries);
       m.q_head_stride = call.q.stride(2);
       m.y_head_stride = call.y.stride(2);
