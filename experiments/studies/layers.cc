@@ -118,9 +118,9 @@ std::vector<double> StudyLayer::Forward(const PairRows& rows) const {
 }
 
 void StudyLayer::Memorize(const PairRows& rows, State& state) const {
-  const MadeInputs made = MakeInputs(
-      recipe(), gates_,
-      {.key_dim = rows.key_dim, .value_dim = rows.value_dim, .k = rows.k, .v = rows.v});
+  const MadeInputs made =
+      MakeInputs(recipe(), gates_,
+                 {.key_dim = rows.key_dim, .value_dim = rows.value_dim, .k = rows.k, .v = rows.v});
   layer_.Memorize(made.inputs, state, OneThread());
 }
 

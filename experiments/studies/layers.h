@@ -1,5 +1,5 @@
-/// Layers as studies use them: a recipe as text, constant gates, one sequence and one memory, all in
-/// double precision and by the definition, so that every machine prints the same numbers.
+/// Layers as studies use them: a recipe as text, constant gates, one sequence and one memory, all
+/// in double precision and by the definition, so that every machine prints the same numbers.
 #pragma once
 
 #include <cstdint>

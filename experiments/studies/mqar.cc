@@ -19,21 +19,23 @@ constexpr char kName[] = "mqar";
 
 struct Setting {
   const char* name;
+  const char* short_name;  // as the title of a panel
   MqarLaw law;
   Embedding embedding;
   Memorized memorized;
 };
-constexpr Setting kBalanced{"balanced", MqarLaw::kBalanced, Embedding::kUnit, Memorized::kPairs};
-constexpr Setting kOrthonormal{"balanced, orthonormal", MqarLaw::kBalanced,
+constexpr Setting kBalanced{"balanced", "balanced", MqarLaw::kBalanced, Embedding::kUnit,
+                            Memorized::kPairs};
+constexpr Setting kOrthonormal{"balanced, orthonormal", "orthonormal", MqarLaw::kBalanced,
                                Embedding::kOrthonormal, Memorized::kPairs};
-constexpr Setting kReplacement{"with replacement", MqarLaw::kWithReplacement, Embedding::kUnit,
-                               Memorized::kPairs};
-constexpr Setting kBigrams{"balanced, all bigrams", MqarLaw::kBalanced, Embedding::kUnit,
-                           Memorized::kAllBigrams};
-constexpr Setting kPaper{"with replacement, all bigrams", MqarLaw::kWithReplacement,
-                         Embedding::kUnit, Memorized::kAllBigrams};
-constexpr Setting kZoology{"Zoology, all bigrams", MqarLaw::kZoology, Embedding::kUnit,
-                           Memorized::kAllBigrams};
+constexpr Setting kReplacement{"with replacement", "drawn, pairs", MqarLaw::kWithReplacement,
+                               Embedding::kUnit, Memorized::kPairs};
+constexpr Setting kBigrams{"balanced, all bigrams", "balanced, bigrams", MqarLaw::kBalanced,
+                           Embedding::kUnit, Memorized::kAllBigrams};
+constexpr Setting kPaper{"with replacement, all bigrams", "drawn, bigrams",
+                         MqarLaw::kWithReplacement, Embedding::kUnit, Memorized::kAllBigrams};
+constexpr Setting kZoology{"Zoology, all bigrams", "Zoology, bigrams", MqarLaw::kZoology,
+                           Embedding::kUnit, Memorized::kAllBigrams};
 
 // A memory is read at every labelled position in turn there, which takes long for those that keep
 // their pairs.
@@ -172,8 +174,8 @@ report::Table AccuracyTable(const MqarStudyOptions& o, const std::vector<MqarLay
 
 report::Panel AccuracyPanel(const MqarStudyOptions& o, const std::vector<MqarLayer>& layers,
                             const Accuracies& accuracies, const Setting& setting,
-                            std::int64_t pairs) {
-  report::Panel panel{.title = fmt::format("{}, P = {}", setting.name, pairs),
+                            std::int64_t pairs, const std::string& title) {
+  report::Panel panel{.title = title,
                       .x = {.label = "T, tokens", .scale = report::Scale::kLog2},
                       .y = {.label = "accuracy", .min = 0, .max = 1.02}};
   for (std::size_t l = 0; l < layers.size(); ++l) {
@@ -229,13 +231,13 @@ std::vector<Claim> CheckClaims(const MqarStudyOptions& o, const Accuracies& accu
   const OverLengths rls128 = over(kBalanced, 128, kRls);
   claims.push_back({"P = 64: linear attention recalls at least .995 at every length",
                     linear64.least >= .995, linear64.shown});
-  claims.push_back({"P = 128: RLS recalls at least .998 at every length", rls128.least >= .998,
-                    rls128.shown});
+  claims.push_back(
+      {"P = 128: RLS recalls at least .998 at every length", rls128.least >= .998, rls128.shown});
   claims.push_back({"P = 128: linear attention is lower than RLS, by .01 or more at every length",
                     linear128.greatest <= rls128.least - .01, linear128.shown});
-  const double spread = std::max({linear64.greatest - linear64.least,
-                                  linear128.greatest - linear128.least,
-                                  rls128.greatest - rls128.least});
+  const double spread =
+      std::max({linear64.greatest - linear64.least, linear128.greatest - linear128.least,
+                rls128.greatest - rls128.least});
   claims.push_back({"flat in T: of these, none changes by more than .02 from one length to another",
                     spread <= .02, fmt::format("greatest change {:.4f}", spread)});
   if (o.orthonormal) {
@@ -245,25 +247,26 @@ std::vector<Claim> CheckClaims(const MqarStudyOptions& o, const Accuracies& accu
         least = std::min(least, over(kOrthonormal, pairs, l).least);
       }
     }
-    claims.push_back({"orthonormal embeddings: every layer recalls all, at every length", least == 1,
-                      fmt::format("least {:.4f}", least)});
+    claims.push_back({"orthonormal embeddings: every layer recalls all, at every length",
+                      least == 1, fmt::format("least {:.4f}", least)});
   }
   if (o.replacement && o.tokens.size() >= 3) {
     const OverLengths drawn = over(kReplacement, 128, kLinear);
-    claims.push_back({"P = 128 with replacement: linear attention is worst at a length between the "
-                      "shortest and the longest, where counts differ most",
-                      drawn.least < drawn.means.front() && drawn.least < drawn.means.back(),
-                      fmt::format("{:.3f} at first, least {:.3f}, {:.3f} at last",
-                                  drawn.means.front(), drawn.least, drawn.means.back())});
+    claims.push_back(
+        {"P = 128 with replacement: linear attention is worst at a length between the "
+         "shortest and the longest, where counts differ most",
+         drawn.least < drawn.means.front() && drawn.least < drawn.means.back(),
+         fmt::format("{:.3f} at first, least {:.3f}, {:.3f} at last", drawn.means.front(),
+                     drawn.least, drawn.means.back())});
   }
   if (o.all_bigrams && o.replacement) {
     const OverLengths all = over(kPaper, 128, kRls);
     const OverLengths alone = over(kReplacement, 128, kRls);
-    claims.push_back({"P = 128 with replacement: a memory of all bigrams, twice the keys, costs RLS "
-                      "more than .1 at its worst length",
-                      all.least < alone.least - .1,
-                      fmt::format("least {:.3f}, with the pairs alone {:.3f}", all.least,
-                                  alone.least)});
+    claims.push_back(
+        {"P = 128 with replacement: a memory of all bigrams, twice the keys, costs RLS "
+         "more than .1 at its worst length",
+         all.least < alone.least - .1,
+         fmt::format("least {:.3f}, with the pairs alone {:.3f}", all.least, alone.least)});
   }
   return claims;
 }
@@ -302,7 +305,8 @@ OptionFields Fields(MqarStudyOptions& o) {
       {"orthonormal", &o.orthonormal, "also orthonormal embeddings, in 2 P dimensions"},
       {"replacement", &o.replacement, "also pairs drawn with replacement, the paper's law"},
       {"all-bigrams", &o.all_bigrams, "also a memory of all bigrams, the paper's construction"},
-      {"zoology", &o.zoology, "also Zoology's law, asked at the labelled positions of its text; up to T = 1024"},
+      {"zoology", &o.zoology,
+       "also Zoology's law, asked at the labelled positions of its text; up to T = 1024"},
   };
 }
 
@@ -313,8 +317,7 @@ StudyResult RunMqar(const MqarStudyOptions& options, const StudyRun& run) {
   const std::vector<MqarLayer> layers = Layers(given);
   LayerList made;
   for (const MqarLayer& layer : layers) {
-    made.push_back(
-        std::make_unique<StudyLayer>(layer.recipe, ConstantGates{.step = given.step}));
+    made.push_back(std::make_unique<StudyLayer>(layer.recipe, ConstantGates{.step = given.step}));
   }
   const std::vector<Cell> cells = Cells(given);
   const PartResults results =
@@ -343,17 +346,21 @@ StudyResult RunMqar(const MqarStudyOptions& options, const StudyRun& run) {
   table.SetMeta("seeds", SeedRange(run, kMqarSeeds)).SetMeta("options", described);
   result.tables.push_back({"mqar-accuracy", std::move(table)});
 
-  const std::string subtitle =
-      fmt::format("recall of every cue, {} dimensions, mean of {} seeds", given.dim, results.size());
+  const std::string subtitle = fmt::format("recall of every cue, {} dimensions, mean of {} seeds",
+                                           given.dim, results.size());
   report::Chart balanced{.title = "Recall over length, nothing trained", .subtitle = subtitle};
   for (const std::int64_t pairs : given.pairs) {
-    balanced.panels.push_back(AccuracyPanel(given, layers, accuracies, kBalanced, pairs));
+    balanced.panels.push_back(AccuracyPanel(given, layers, accuracies, kBalanced, pairs,
+                                            fmt::format("balanced, P = {}", pairs)));
   }
   result.charts.push_back({"mqar", std::move(balanced)});
-  report::Chart others{.title = "What does depend on length", .subtitle = subtitle};
+  const std::int64_t most = given.pairs.back();
+  report::Chart others{.title = "What does depend on length",
+                       .subtitle = fmt::format("P = {}, {}", most, subtitle)};
   for (const Setting& setting : Settings(given)) {
-    if (setting.name == kBalanced.name || setting.name == kOrthonormal.name) continue;
-    others.panels.push_back(AccuracyPanel(given, layers, accuracies, setting, given.pairs.back()));
+    if (setting.law == MqarLaw::kBalanced) continue;
+    others.panels.push_back(
+        AccuracyPanel(given, layers, accuracies, setting, most, setting.short_name));
   }
   if (!others.panels.empty()) result.charts.push_back({"mqar-laws", std::move(others)});
   return result;

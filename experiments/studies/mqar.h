@@ -19,11 +19,11 @@ struct MqarStudyOptions {
   std::int64_t dim = 64;
   std::vector<std::int64_t> pairs{64, 128};
   std::vector<std::int64_t> tokens{256, 512, 1024, 2048, 4096};
-  double ridge = 1e-3;                  ///< of RLS
-  double step = 0.5;                    ///< of DeltaNet (with 1 it is NLMS, on unit keys)
-  double scale = 8;                     ///< of softmax
-  std::vector<std::string> recipes{};   ///< more layers
-  bool decode_cues = false;  ///< an answer is looked for among the cues too, 2 P tokens
+  double ridge = 1e-3;                 ///< of RLS
+  double step = 0.5;                   ///< of DeltaNet (with 1 it is NLMS, on unit keys)
+  double scale = 8;                    ///< of softmax
+  std::vector<std::string> recipes{};  ///< more layers
+  bool decode_cues = false;            ///< an answer is looked for among the cues too, 2 P tokens
   bool orthonormal = true;  ///< also orthonormal embeddings, in the 2 P dimensions that they take
   bool replacement = true;  ///< also pairs drawn with replacement (the paper's law)
   bool all_bigrams = true;  ///< also the paper's memory of all bigrams x_{t-1} -> x_t

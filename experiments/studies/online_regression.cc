@@ -32,7 +32,8 @@ report::Table LossTable(const std::vector<LayerLoss>& losses) {
   table.AddText("recipe");
   for (const LayerLoss& loss : losses) {
     std::vector<report::Cell> row = {loss.layer.label};
-    for (int phase = 0; phase < kPhases; ++phase) row.emplace_back(MeanOf(loss.Phase(phase).values));
+    for (int phase = 0; phase < kPhases; ++phase)
+      row.emplace_back(MeanOf(loss.Phase(phase).values));
     row.emplace_back(loss.layer.recipe.empty() ? "y_t = v_t" : loss.layer.recipe);
     table.AddRow(std::move(row));
   }
@@ -56,18 +57,17 @@ report::Table CurveTable(const std::vector<LayerLoss>& losses) {
 }
 
 report::Chart LossChart(const std::vector<LayerLoss>& losses, std::int64_t tokens) {
-  report::Chart chart{.title = "Online regression on a process that changes its law",
-                      .subtitle = fmt::format(
-                          "one-step loss, mean of {} seeds, band: two standard errors",
-                          losses.front().by_seed.size())};
+  report::Chart chart{
+      .title = "Online regression on a process that changes its law",
+      .subtitle = fmt::format("one-step loss, mean of {} seeds, band: two standard errors",
+                              losses.front().by_seed.size())};
   const char* titles[] = {"The paper's layers", "Other layers"};
   for (int p = 1; p <= 2; ++p) {
     report::Panel panel{.title = titles[p - 1],
                         .x = {.label = "token"},
                         .y = {.label = "loss", .scale = report::Scale::kLog10}};
-    panel.references.push_back({.at = static_cast<double>(tokens) / 4,
-                                .vertical = true,
-                                .label = "the law changes"});
+    panel.references.push_back(
+        {.at = static_cast<double>(tokens) / 4, .vertical = true, .label = "the law changes"});
     for (const LayerLoss& loss : losses) {
       const bool naive = loss.layer.recipe.empty();
       if (loss.layer.panel != p && !naive) continue;
@@ -95,15 +95,15 @@ std::vector<Claim> CheckClaims(const std::vector<LayerLoss>& losses) {
     return losses[static_cast<std::size_t>(place)].Phase(phase);
   };
   std::vector<Claim> claims;
-  claims.push_back(Increasing("first quarter: p = 1 < p = 0 < RLS < linear attention",
-                              {at(kLocal, 0), at(kSoftmax, 0), at(kLargeRidge, 0), at(kLinear, 0)}));
+  claims.push_back(
+      Increasing("first quarter: p = 1 < p = 0 < RLS < linear attention",
+                 {at(kLocal, 0), at(kSoftmax, 0), at(kLargeRidge, 0), at(kLinear, 0)}));
   claims.push_back(Increasing("second quarter, after the switch: p = 1 < RLS with the small ridge",
                               {at(kLocal, 1), at(kSmallRidge, 1)}));
   claims.push_back(Increasing("last half: p = 1 < p = 0 < RLS with the small ridge",
                               {at(kLocal, 2), at(kSoftmax, 2), at(kSmallRidge, 2)}));
-  claims.push_back(
-      Increasing("second quarter: unweighted RLS does not adapt, weighted RLS does",
-                 {at(kWeighted, 1), at(kLargeRidge, 1), at(kSmallRidge, 1)}));
+  claims.push_back(Increasing("second quarter: unweighted RLS does not adapt, weighted RLS does",
+                              {at(kWeighted, 1), at(kLargeRidge, 1), at(kSmallRidge, 1)}));
   claims.push_back(Increasing("last half: weighted RLS < RLS with either ridge",
                               {at(kWeighted, 2), at(kLargeRidge, 2), at(kSmallRidge, 2)}));
   // Against every layer of the figure.

@@ -19,10 +19,10 @@ namespace ttr::experiments {
 struct OnlineRegressionOptions {
   SwitchingProcess process{};     ///< its `start` is `stationary_start`
   bool stationary_start = false;  ///< k_0 from the spread of the first phase, not from rest
-  bool unit_keys = true;      ///< keys and queries of softmax (p = 0) and p = 1 to unit length
-  double scale = 8;           ///< of their queries
-  double local_ridge = 1e-2;  ///< on the slope of p = 1
-  double small_ridge = 1e-6;  ///< of the two RLS
+  bool unit_keys = true;          ///< keys and queries of softmax (p = 0) and p = 1 to unit length
+  double scale = 8;               ///< of their queries
+  double local_ridge = 1e-2;      ///< on the slope of p = 1
+  double small_ridge = 1e-6;      ///< of the two RLS
   double large_ridge = 1e-3;
   double decay = 0.95;  ///< of every layer that forgets by a constant factor
   double step = 1;      ///< step size of the delta rules, on unit keys

@@ -1,5 +1,5 @@
-// What the parameters do that the paper leaves unstated: the scale (inverse bandwidth) of softmax and
-// p = 1, and the ridges.
+// What the parameters do that the paper leaves unstated: the scale (inverse bandwidth) of softmax
+// and p = 1, and the ridges.
 #include <fmt/format.h>
 
 #include "experiments/studies/online_regression.h"
@@ -18,8 +18,9 @@ constexpr double kRidges[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
 
 // A line of a picture: a layer, and the axis that it is drawn over.
 enum Line { kSoftmax, kSoftmaxRaw, kLocal, kRls, kWeighted, kLocalRidge };
-constexpr const char* kLabels[] = {"softmax, p = 0",     "softmax, raw keys", "local linear, p = 1",
-                                   "RLS", "weighted RLS", "local linear, p = 1"};
+constexpr const char* kLabels[] = {"softmax, p = 0",      "softmax, raw keys",
+                                   "local linear, p = 1", "RLS",
+                                   "weighted RLS",        "local linear, p = 1"};
 bool OverScale(Line line) { return line <= kLocal; }
 
 struct Point {
@@ -62,11 +63,10 @@ std::vector<Point> Points(const OnlineRegressionOptions& o) {
 // The loss of one phase over one axis.
 report::Panel PhasePanel(const std::vector<Point>& points, const PartResults& results, int phase,
                          bool over_scale) {
-  report::Panel panel{
-      .title = fmt::format("{}, over the {}", PhaseName(phase), over_scale ? "scale" : "ridge"),
-      .x = {.label = over_scale ? "scale" : "ridge",
-            .scale = over_scale ? report::Scale::kLog2 : report::Scale::kLog10},
-      .y = {.label = "loss", .scale = report::Scale::kLog10}};
+  report::Panel panel{.title = PhaseName(phase),
+                      .x = {.label = over_scale ? "scale" : "ridge",
+                            .scale = over_scale ? report::Scale::kLog2 : report::Scale::kLog10},
+                      .y = {.label = "loss", .scale = report::Scale::kLog10}};
   for (const Line line : {kSoftmax, kSoftmaxRaw, kLocal, kRls, kWeighted, kLocalRidge}) {
     if (OverScale(line) != over_scale) continue;
     report::Series series{.name = kLabels[line], .mark = report::Mark::kLinePoints};

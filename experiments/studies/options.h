@@ -1,5 +1,5 @@
-/// The options of a study as a list of named fields: the command line, the cache's key, the meta data
-/// of tables and the command that makes a result again all walk the same list.
+/// The options of a study as a list of named fields: the command line, the cache's key, the meta
+/// data of tables and the command that makes a result again all walk the same list.
 #pragma once
 
 #include <cstdint>

@@ -31,21 +31,19 @@ RegressionRunner::RegressionRunner(const OnlineRegressionOptions& options,
     : process_(options.process) {
   process_.start = options.stationary_start ? KeyStart::kStationary : KeyStart::kRest;
   for (const RegressionLayer& layer : layers) {
-    layers_.push_back(layer.recipe.empty()
-                          ? nullptr
-                          : std::make_unique<StudyLayer>(layer.recipe, layer.gates));
+    layers_.push_back(
+        layer.recipe.empty() ? nullptr : std::make_unique<StudyLayer>(layer.recipe, layer.gates));
   }
 }
 
 std::vector<double> RegressionRunner::Losses(std::uint64_t seed, std::size_t layer) const {
   const RegressionData data = MakeRegression(process_, seed);
-  const std::vector<double> y =
-      layers_[layer] ? layers_[layer]->Forward({.key_dim = data.key_dim,
-                                                .value_dim = data.key_dim,
-                                                .k = data.k,
-                                                .v = data.v,
-                                                .q = data.q})
-                     : data.v;
+  const std::vector<double> y = layers_[layer] ? layers_[layer]->Forward({.key_dim = data.key_dim,
+                                                                          .value_dim = data.key_dim,
+                                                                          .k = data.k,
+                                                                          .v = data.v,
+                                                                          .q = data.q})
+                                               : data.v;
   std::vector<double> losses;
   const auto dim = static_cast<std::size_t>(data.key_dim);
   for (std::size_t begin = 0; begin < y.size(); begin += dim) {

@@ -31,7 +31,8 @@ struct RecallTask {
   PairRows rows() const { return {.key_dim = dim, .value_dim = dim, .k = k, .v = v, .q = q}; }
 };
 
-/// Embeds an example. Candidates are its P responses, and its cues behind them if `decode_cues`. Under Zoology's law with kAllBigrams, every query is asked where it stands.
+/// Embeds an example. Candidates are its P responses, and its cues behind them if `decode_cues`.
+/// Under Zoology's law with kAllBigrams, every query is asked where it stands.
 RecallTask MakeRecallTask(const MqarExample& example, std::int64_t dim, std::uint64_t seed,
                           Embedding embedding, Memorized memorized, bool decode_cues = false);
 

@@ -16,9 +16,9 @@ struct Line {
   double step = 0;  // 0: the option's
 };
 
-// A memory that only adds (the Hebbian family) answers with vectors of any length: as the paper does
-// for linear attention, its output is taken to unit length. Delta rules read unit keys, for which
-// the step size has a scale.
+// A memory that only adds (the Hebbian family) answers with vectors of any length: as the paper
+// does for linear attention, its output is taken to unit length. Delta rules read unit keys, for
+// which the step size has a scale.
 constexpr Line kOthers[] = {
     {"linear attention, 1 + ELU", "linear_attention{features: elu1, normalise_sum: sum}"},
     {"RetNet", "retnet{output_norm: l2}"},
@@ -53,8 +53,7 @@ constexpr Line kOthers[] = {
      "kernel_smoother{scale: {scale}, normalise_qk: true, output_norm: l2}"},
     {"Nadaraya-Watson, compact",
      "nadaraya_watson{kernel: epanechnikov, bandwidth: 1, normalise_qk: true}"},
-    {"kernel ridge regression",
-     "kernel_ridge{scale: {scale}, normalise_qk: true, ridge: {ridge}}"},
+    {"kernel ridge regression", "kernel_ridge{scale: {scale}, normalise_qk: true, ridge: {ridge}}"},
     {"sliding-window softmax", "window_softmax{scale: {scale}, normalise_qk: true, window: 16}"},
     {"decayed softmax", "decayed_softmax{scale: {scale}, normalise_qk: true}", 2},
     {"affine RLS", "affine_rls{ridge: {ridge}}"},
@@ -75,8 +74,8 @@ std::string Filled(std::string text, const std::string& name, double value) {
 }  // namespace
 
 std::vector<RegressionLayer> RegressionLayers(const OnlineRegressionOptions& o) {
-  const ConstantGates gates{.decay = o.decay, .step = o.step, .momentum = .5,
-                            .weight_decay = 1 - o.decay};
+  const ConstantGates gates{
+      .decay = o.decay, .step = o.step, .momentum = .5, .weight_decay = 1 - o.decay};
   const std::string local =
       fmt::format("scale: {}, normalise_qk: {}", ExactReal(o.scale), o.unit_keys);
   std::vector<RegressionLayer> layers = {
@@ -89,8 +88,8 @@ std::vector<RegressionLayer> RegressionLayers(const OnlineRegressionOptions& o) 
       {"softmax, p = 0", "softmax{" + local + "}", gates, 1},
       {"local linear, p = 1",
        fmt::format("local_linear{{{}, ridge: {}}}", local, ExactReal(o.local_ridge)), gates, 1},
-      // The ridge of weighted least squares fades with the associations: with .95 it is gone after a
-      // hundred tokens, and twenty recent keys do not span 64 channels. A constant ridge stays.
+      // The ridge of weighted least squares fades with the associations: with .95 it is gone after
+      // a hundred tokens, and twenty recent keys do not span 64 channels. A constant ridge stays.
       {"weighted RLS",
        fmt::format("weighted_rls{{ridge: {}, ridge_kind: constant}}", ExactReal(o.large_ridge)),
        gates, 2},

@@ -103,7 +103,9 @@ PartResults RunParts(const StudyRun& run, const std::string& name, std::int64_t 
                      const std::function<Numbers(std::uint64_t, std::int64_t)>& work) {
   const std::int64_t seeds = SeedCount(run, default_seeds);
   PartResults results(static_cast<std::size_t>(seeds));
-  const auto seed_at = [&](std::size_t s) { return run.first_seed + static_cast<std::uint64_t>(s); };
+  const auto seed_at = [&](std::size_t s) {
+    return run.first_seed + static_cast<std::uint64_t>(s);
+  };
 
   std::optional<Cache> cache;
   if (!run.cache.empty()) {

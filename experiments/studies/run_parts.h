@@ -16,11 +16,11 @@ using Numbers = std::vector<double>;
 /// [seed][part]: what work(seed, part) returned, in the order of the seeds.
 using PartResults = std::vector<std::vector<Numbers>>;
 
-/// Calls work(seed, part) for every seed of `run` (`default_seeds` of them where it says 0) and every
-/// part in [0, parts). `work` is a pure function, called from several threads. A seed goes into the
-/// cache as soon as its parts are complete; `options` is everything that its numbers depend on
-/// beside the seed, and a cached result counts only where `options` and the version of the library
-/// are the same. Errors: seeds out of range.
+/// Calls work(seed, part) for every seed of `run` (`default_seeds` of them where it says 0) and
+/// every part in [0, parts). `work` is a pure function, called from several threads. A seed goes
+/// into the cache as soon as its parts are complete; `options` is everything that its numbers
+/// depend on beside the seed, and a cached result counts only where `options` and the version of
+/// the library are the same. Errors: seeds out of range.
 PartResults RunParts(const StudyRun& run, const std::string& name, std::int64_t default_seeds,
                      const nlohmann::ordered_json& options, std::int64_t parts,
                      const std::function<Numbers(std::uint64_t seed, std::int64_t part)>& work);

@@ -51,7 +51,8 @@ struct StudyRun {
   std::uint64_t first_seed = 1;
   Executor* executor = nullptr;  ///< null: DefaultExecutor()
   bool quiet = true;             ///< no progress bar on standard error
-  /// Where results of each seed are kept (NAME-SEED.json) as soon as they are there; empty: nowhere.
+  /// Where results of each seed are kept (NAME-SEED.json) as soon as they are there; empty:
+  /// nowhere.
   std::filesystem::path cache = {};
   bool resume = false;  ///< takes what the cache has; what was made with other options is made anew
   std::function<void(const std::string&)> note = {};  ///< receives notes for a person
@@ -64,8 +65,8 @@ bool AllHold(const std::vector<Claim>& claims);
 /// Everything, for machines: title, sentences, command, claims, tables with their meta.
 nlohmann::ordered_json ToJson(const StudyResult& result);
 
-/// DIR/STEM.csv and .json of every table, DIR/STEM.svg and .png of every chart, DIR/NAME.json of the
-/// whole; each file whole or not at all. Makes the folder. Throws ttr::SystemError.
+/// DIR/STEM.csv and .json of every table, DIR/STEM.svg and .png of every chart, DIR/NAME.json of
+/// the whole; each file whole or not at all. Makes the folder. Throws ttr::SystemError.
 void Save(const StudyResult& result, const std::filesystem::path& folder);
 
 }  // namespace ttr::experiments
