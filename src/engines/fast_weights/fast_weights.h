@@ -84,7 +84,7 @@ struct Sizes {
 };
 
 /// Bytes of scratch that Forward needs with this many threads; grows with `tokens` up to one block
-/// of 64 tokens and not beyond.
+/// of 32 tokens and not beyond.
 std::size_t ScratchBytes(const Sizes& sizes, int threads);
 
 /// Memorizes and answers every token; the state is left as after the last. `scratch` (any
