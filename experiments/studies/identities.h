@@ -31,7 +31,7 @@ struct Identity {
   std::string why;
   std::string left, right;
   ConstantGates left_gates{}, right_gates{};
-  double bound = 1e-10;
+  double bound = 1e-12;
   bool unit_keys = true;  ///< the sequence has keys and queries of unit length
   Compared compared = Compared::kAll;
   double left_values = 1;             ///< factor of the values that the left side reads

@@ -49,11 +49,12 @@ struct LeftOut {
 std::vector<LeftOut> LeftOutOfRegression();
 
 inline constexpr std::int64_t kRegressionSeeds = 20;
+inline constexpr std::int64_t kSweepSeeds = 5;
 
 /// kRegressionSeeds seeds unless `run` says otherwise.
 StudyResult RunOnlineRegression(const OnlineRegressionOptions& options, const StudyRun& run);
 
-/// Mean loss of each phase over the scale (p = 0, 1) and the ridge (RLS, p = 1), 5 seeds.
+/// Mean loss of each phase over the scale (p = 0, 1) and the ridge (RLS, p = 1), kSweepSeeds seeds.
 StudyResult RunOnlineRegressionSweep(const OnlineRegressionOptions& options, const StudyRun& run);
 
 }  // namespace ttr::experiments

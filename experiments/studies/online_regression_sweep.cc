@@ -11,7 +11,6 @@ namespace ttr::experiments {
 namespace {
 
 constexpr char kName[] = "online-regression-sweep";
-constexpr std::int64_t kSeeds = 5;
 
 constexpr double kScales[] = {.5, 1, 2, 4, 8, 16, 32, 64};
 constexpr double kRidges[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
@@ -93,7 +92,7 @@ StudyResult RunOnlineRegressionSweep(const OnlineRegressionOptions& options, con
   for (const Point& point : points) layers.push_back(point.layer);
   const RegressionRunner runner(given, layers);
   const PartResults results =
-      RunParts(run, kName, kSeeds, described, static_cast<std::int64_t>(layers.size()),
+      RunParts(run, kName, kSweepSeeds, described, static_cast<std::int64_t>(layers.size()),
                [&](std::uint64_t seed, std::int64_t part) {
                  return runner.Losses(seed, static_cast<std::size_t>(part));
                });
@@ -115,7 +114,7 @@ StudyResult RunOnlineRegressionSweep(const OnlineRegressionOptions& options, con
     }
     table.AddRow(std::move(row));
   }
-  table.SetMeta("seeds", SeedRange(run, kSeeds)).SetMeta("options", described);
+  table.SetMeta("seeds", SeedRange(run, kSweepSeeds)).SetMeta("options", described);
 
   StudyResult result;
   result.name = kName;

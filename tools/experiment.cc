@@ -1,0 +1,243 @@
+// ttr experiment: the paper's experiments, each a table, a picture, and claims checked on the data.
+#include <fmt/core.h>
+
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <type_traits>
+
+#include "experiments/report/table.h"
+#include "experiments/studies/capacity.h"
+#include "experiments/studies/dials.h"
+#include "experiments/studies/identities.h"
+#include "experiments/studies/mqar.h"
+#include "experiments/studies/online_regression.h"
+#include "experiments/studies/options.h"
+#include "experiments/studies/stability.h"
+#include "tools/command.h"
+#include "ttr/error.h"
+#include "ttr/executor.h"
+
+namespace ttr::tools {
+namespace {
+
+using namespace ttr::experiments;  // NOLINT: what this file is about
+
+constexpr int kTextWidth = 100;
+
+// What all experiments take.
+struct Common {
+  std::int64_t seeds = 0;
+  std::uint64_t first_seed = StudyRun().first_seed;
+  std::string out;
+  int threads = 0;
+  bool json = false;
+  bool quick = false;
+  bool quiet = false;
+  bool resume = false;
+};
+
+void AddCommon(CLI::App* command, Common& common, std::int64_t default_seeds) {
+  command
+      ->add_option("--seeds", common.seeds,
+                   fmt::format("how many seeds [{}; with --quick 2]", default_seeds))
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000000}));
+  command->add_option("--seed", common.first_seed, "the first seed")->capture_default_str();
+  command->add_option("--out", common.out,
+                      "folder for CSV, JSON, SVG and PNG; results of each seed go to its cache/");
+  command->add_flag("--resume", common.resume,
+                    "take the seeds that --out's cache/ has of the same options");
+  command->add_option("--threads", common.threads, "threads (default: all, or TTR_THREADS)")
+      ->check(CLI::Range(1, 4096));
+  command->add_flag("--json", common.json, "print JSON");
+  command->add_flag("--quick", common.quick, "a smaller version, in seconds");
+  command->add_flag("--quiet", common.quiet, "no progress and no notes");
+}
+
+// The smaller versions; options that are given count more.
+void MakeQuick(OnlineRegressionOptions& o) { o.others = false; }
+void MakeQuick(MqarStudyOptions& o) {
+  o.tokens = {256, 512, 1024};
+  o.orthonormal = o.zoology = false;
+}
+void MakeQuick(CapacityOptions& o) { o.pairs = {32, 64, 128}; }
+void MakeQuick(StabilityOptions& o) { o.tokens = 256; }
+void MakeQuick(IdentitiesOptions&) {}
+void MakeQuick(DialsOptions& o) {
+  o.steps = {1, 4, 16, 64};
+  o.passes = {1, 4, 16};
+}
+
+// One option of the command a field.
+CLI::Option* AddField(CLI::App* command, const OptionField& field) {
+  return std::visit(
+      [&](auto* value) {
+        using T = std::remove_pointer_t<decltype(value)>;
+        CLI::Option* option = command->add_option("--" + field.name, *value, field.help);
+        if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+          option->allow_extra_args(false);  // recipes hold commas and blanks: one at a time
+        } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>> ||
+                             std::is_same_v<T, std::vector<double>>) {
+          option->delimiter(',')->capture_default_str();
+        } else {
+          option->capture_default_str();
+        }
+        return option;
+      },
+      field.value);
+}
+
+std::string Wrapped(const std::string& text, int width) {
+  std::istringstream words(text);
+  std::string word, line, all;
+  while (words >> word) {
+    if (!line.empty() && static_cast<int>(line.size() + word.size()) >= width) {
+      all += line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return all + line;
+}
+
+void Print(const StudyResult& result, const std::string& seeds) {
+  const int width = TerminalWidth();
+  fmt::print("{}, seeds {}\n\n", result.title, seeds);
+  for (const StudyTable& table : result.tables) {
+    if (table.table.rows().size() > 100) continue;  // curves are for files
+    fmt::print("{}\n{}\n", table.table.title(),
+               table.table.ToText({.width = width, .wrap_last = false, .indent = 0}));
+  }
+  const int text_width = width > 0 && width < kTextWidth ? width : kTextWidth;
+  for (const std::string& sentence : result.sentences) {
+    fmt::print("{}\n", Wrapped(sentence, text_width));
+  }
+  if (!result.claims.empty()) fmt::print("\n");
+  for (const Claim& claim : result.claims) {
+    fmt::print("{}  {}\n", claim.holds ? "holds        " : "does not hold", claim.what);
+    fmt::print("               {}\n", claim.evidence);
+  }
+  fmt::print("\nmade again by: {}\n", result.command);
+}
+
+template <class Options>
+using StudyFunction = StudyResult (*)(const Options&, const StudyRun&);
+
+void Execute(const Common& common, std::int64_t default_seeds,
+             const std::function<StudyResult(const StudyRun&)>& study) {
+  if (common.resume && common.out.empty()) {
+    throw Error("experiment", "--resume", "given together with --out", "given alone");
+  }
+  const std::unique_ptr<Executor> executor =
+      common.threads > 0 ? MakeExecutor(common.threads) : nullptr;
+  StudyRun run;
+  run.seeds = common.seeds == 0 && common.quick ? 2 : common.seeds;
+  run.first_seed = common.first_seed;
+  run.executor = executor.get();
+  run.quiet = common.quiet;
+  run.resume = common.resume;
+  if (!common.out.empty()) run.cache = std::filesystem::path(common.out) / "cache";
+  if (!common.quiet) run.note = [](const std::string& text) { Note(text); };
+
+  const StudyResult result = study(run);
+  if (common.json) {
+    fmt::print("{}\n", report::DumpJson(ToJson(result)));
+  } else {
+    const std::int64_t count = run.seeds == 0 ? default_seeds : run.seeds;
+    Print(result, count == 1 ? std::to_string(run.first_seed)
+                             : fmt::format("{} to {}", run.first_seed,
+                                           run.first_seed + static_cast<std::uint64_t>(count) - 1));
+  }
+  if (common.out.empty()) return;
+  Save(result, common.out);
+  if (!common.quiet)
+    Note(
+        fmt::format("written to {}: {}.json and its tables and pictures", common.out, result.name));
+}
+
+template <class Options>
+CLI::App* AddStudy(CLI::App* experiment, const std::string& name, const std::string& what,
+                   const std::string& examples, std::int64_t default_seeds,
+                   StudyFunction<Options> study, StudyFunction<Options> sweep = nullptr) {
+  CLI::App* command = experiment->add_subcommand(name, what);
+  command->footer("Examples:\n" + examples);
+  const auto options = std::make_shared<Options>();
+  const auto common = std::make_shared<Common>();
+  const auto sweeps = std::make_shared<bool>(false);
+  std::vector<CLI::Option*> given;
+  for (const OptionField& field : Fields(*options)) given.push_back(AddField(command, field));
+  if (sweep != nullptr) {
+    command->add_flag("--sweep", *sweeps, "instead: what scale and ridge do");
+  }
+  AddCommon(command, *common, default_seeds);
+  command->callback([=] {
+    if (common->quick) {
+      Options quick;
+      MakeQuick(quick);
+      const OptionFields from = Fields(quick), to = Fields(*options);
+      for (std::size_t i = 0; i < to.size(); ++i) {
+        if (given[i]->count() > 0) continue;
+        std::visit([&](auto* value) { *value = *std::get<decltype(value)>(from[i].value); },
+                   to[i].value);
+      }
+    }
+    Execute(*common, *sweeps ? kSweepSeeds : default_seeds, [&](const StudyRun& run) {
+      return *sweeps ? sweep(*options, run) : study(*options, run);
+    });
+  });
+  return command;
+}
+
+void List(const CLI::App& experiment) {
+  report::Table table("experiments");
+  table.AddText("name").AddText("what one sees");
+  for (const CLI::App* study : experiment.get_subcommands([](const CLI::App*) { return true; })) {
+    table.AddRow({study->get_name(), study->get_description()});
+  }
+  fmt::print("{}\nttr experiment NAME --help\n",
+             table.ToText({.width = TerminalWidth(), .wrap_last = true, .indent = 0}));
+}
+
+}  // namespace
+
+void AddExperiment(CLI::App& app) {
+  CLI::App* experiment =
+      AddCommand(app, "experiment",
+                 "the paper's experiments: tables, pictures, and claims checked on the data",
+                 "  ttr experiment\n"
+                 "  ttr experiment online-regression --out results\n"
+                 "  ttr experiment mqar --quick");
+  experiment->require_subcommand(0, 1);
+  AddStudy<OnlineRegressionOptions>(
+      experiment, "online-regression",
+      "the paper's figure 2: which layers forecast a process that changes its law",
+      "  ttr experiment online-regression --seeds 20 --out results\n"
+      "  ttr experiment online-regression --rho 0.2 --recipe 'mesa{decay: 0.9, ridge: 1e-3}'\n"
+      "  ttr experiment online-regression --sweep",
+      kRegressionSeeds, &RunOnlineRegression, &RunOnlineRegressionSweep);
+  AddStudy<MqarStudyOptions>(
+      experiment, "mqar",
+      "the paper's figure 3 without training: recall is limited by capacity, not by length",
+      "  ttr experiment mqar --out results\n"
+      "  ttr experiment mqar --pairs 64,128,256 --tokens 512,2048,8192 --recipe longhorn",
+      kMqarSeeds, &RunMqar);
+  AddStudy<CapacityOptions>(
+      experiment, "capacity", "how many pairs each memory recalls, for its number of dimensions",
+      "  ttr experiment capacity --dim 32 --pairs 16,32,64,128", kCapacitySeeds, &RunCapacity);
+  AddStudy<StabilityOptions>(
+      experiment, "stability",
+      "the norm of the output: linear attention grows, least squares stays below the paper's bound",
+      "  ttr experiment stability --rho 0.9", kStabilitySeeds, &RunStability);
+  AddStudy<IdentitiesOptions>(
+      experiment, "identities", "which layers are one and the same, and how far they differ",
+      "  ttr experiment identities --seeds 10", kIdentitySeeds, &RunIdentities);
+  AddStudy<DialsOptions>(
+      experiment, "dials",
+      "from linear attention to least squares by solver steps, from the delta rule by passes",
+      "  ttr experiment dials --pairs 96 --steps 1,10,100", kDialsSeeds, &RunDials);
+  experiment->callback([experiment] {
+    if (experiment->get_subcommands().empty()) List(*experiment);
+  });
+}
+
+}  // namespace ttr::tools
