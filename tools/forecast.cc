@@ -18,6 +18,7 @@
 #include "experiments/report/atomic_file.h"
 #include "experiments/report/progress.h"
 #include "tools/command.h"
+#include "ttr/atomic_file.h"
 #include "ttr/error.h"
 
 namespace ttr::tools {
@@ -68,7 +69,7 @@ class Destination {
   }
 
  private:
-  std::optional<report::AtomicFile> file_;
+  std::optional<AtomicFile> file_;
 };
 
 bool IsLive(const std::string& path) {

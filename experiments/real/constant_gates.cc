@@ -38,7 +38,7 @@ std::optional<double> ValueOf(std::string_view name, const GateConstants& consta
 
 }  // namespace
 
-std::vector<ConstantGate> ConstantGates(const Recipe& recipe, const GateConstants& constants) {
+std::vector<ConstantGate> ConstantInputs(const Recipe& recipe, const GateConstants& constants) {
   CheckConstants(constants);
   if (!recipe.reading.causal) {
     throw Error(

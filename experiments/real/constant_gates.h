@@ -29,6 +29,6 @@ struct ConstantGate {
 
 /// The gates that `recipe` requires beside q, k and v. Throws Error for constants out of range, and
 /// for a recipe that cannot run so: it takes several pairs a token, or weights that are learned.
-std::vector<ConstantGate> ConstantGates(const Recipe& recipe, const GateConstants& constants);
+std::vector<ConstantGate> ConstantInputs(const Recipe& recipe, const GateConstants& constants);
 
 }  // namespace ttr::experiments

@@ -18,13 +18,13 @@
 namespace ttr::experiments {
 
 struct ForecastOptions {
-  std::vector<std::string> columns;  ///< the names of the columns that are forecast
+  std::vector<std::string> columns{};  ///< the names of the columns that are forecast
   std::int64_t lags = 16;
   std::int64_t horizon = 1;
   std::int64_t season = 0;  ///< rows; 0: no seasonal naive forecaster
-  std::vector<NamedRecipe> memories;
+  std::vector<NamedRecipe> memories{};
   Units units = Units::kWindow;
-  GateConstants gates;
+  GateConstants gates{};
 };
 
 /// The errors of one method on one column, over the rows that every method has a forecast of.

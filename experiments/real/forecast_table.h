@@ -23,7 +23,7 @@ struct ForecastTail {
 struct ForecastTableOptions {
   std::int64_t block = 512;  ///< rows taken together; 1 for a live stream
   /// Called after every block with the number of its rows.
-  std::function<void(std::int64_t)> progress;
+  std::function<void(std::int64_t)> progress{};
 };
 
 /// Reads `table` to its end and hands every line of the result (with its line end) to `write`: the

@@ -57,7 +57,7 @@ Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
       filled_(static_cast<std::size_t>(options.columns)),
       key_(static_cast<std::size_t>(options.lags * options.columns)),
       value_(static_cast<std::size_t>(options.columns)) {
-  for (const ConstantGate& gate : ConstantGates(recipe, options.gates)) {
+  for (const ConstantGate& gate : ConstantInputs(recipe, options.gates)) {
     if (gate.is_key) {
       erases_along_key_ = true;
       continue;
@@ -131,7 +131,11 @@ void Forecaster::Learn(const Pending& asked) {
 void Forecaster::Ask() {
   Pending& asked = pending_.emplace_back();
   window_.MakeKey(asked.window);
-  memory_.Retrieve(asked.window.key, value_);
+  if (memory_.count() == 0 || (asked.window.flat && options_.units == Units::kWindow)) {
+    std::fill(value_.begin(), value_.end(), 0);  // the window's mean
+  } else {
+    memory_.Retrieve(asked.window.key, value_);
+  }
   asked.forecast.resize(value_.size());
   window_.ToData(asked.window, value_, asked.forecast);
 }

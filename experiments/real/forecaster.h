@@ -4,6 +4,9 @@
 /// it is asked with the window that ends at row t, and its answer is the forecast of row t + n,
 /// made from nothing later than row t (n the horizon: direct forecasts, no forecast is fed back).
 ///
+/// A memory that holds nothing yet, and a window in which nothing moves, forecast the window's
+/// mean; such a window is not memorized.
+///
 /// Missing values: the forecast of that row stands in for them in the windows, or the last value
 /// where there is no forecast; from the (lags + 1)-th missing row of a gap on the mean of the
 /// window, so that a long gap ends flat instead of running away. A row whose values are all missing
@@ -33,7 +36,7 @@ struct ForecasterOptions {
   std::int64_t columns = 1;
   std::int64_t horizon = 1;
   Units units = Units::kWindow;
-  GateConstants gates;
+  GateConstants gates{};
 };
 
 class Forecaster {

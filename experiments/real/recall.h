@@ -29,8 +29,8 @@ struct RecallOptions {
   std::int64_t dim = 64;
   std::uint64_t seed = 1;
   std::int64_t kept = 4096;  ///< memories that keep all pairs stop reading after this many tokens
-  std::vector<NamedRecipe> memories;
-  GateConstants gates;
+  std::vector<NamedRecipe> memories{};
+  GateConstants gates{};
 };
 
 /// Hits among questions.
@@ -47,8 +47,8 @@ struct RecallResult {
   std::string method;
   std::int64_t tokens = 0;            ///< read; fewer than the text has where a memory stopped
   HitRate all{};                      ///< next tokens that were answered right
-  HitRate seen{};                      ///< of those after a token that had a successor before
-  HitRate pair{};                      ///< of those where this very successor had followed before
+  HitRate seen{};                     ///< of those after a token that had a successor before
+  HitRate pair{};                     ///< of those where this very successor had followed before
   double bits = 0;                    ///< sum over all tokens
   std::array<HitRate, kBins> bins{};  ///< `seen` at the positions 2^i .. 2^(i+1) - 1
   double bits_per_token() const { return bits / static_cast<double>(tokens); }

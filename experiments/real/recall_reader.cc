@@ -41,7 +41,7 @@ Tensor Filled(const ConstantGate& gate, std::int64_t tokens, std::int64_t dim) {
 RecallReader::RecallReader(const Recipe& recipe, std::int64_t dim, const GateConstants& constants)
     : layer_(recipe),
       dim_(dim),
-      gates_(ConstantGates(recipe, constants)),
+      gates_(ConstantInputs(recipe, constants)),
       before_(recipe.reading.read == Read::kBefore),
       grows_(KeepsPairs(recipe)) {
   // What the recipe asks of these sizes shows now rather than in the text.
