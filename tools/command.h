@@ -18,6 +18,7 @@ void AddForecast(CLI::App& app);
 void AddExperiment(CLI::App& app);
 void AddBench(CLI::App& app);
 void AddDoctor(CLI::App& app);
+void AddDemo(CLI::App& app);
 
 // A subcommand with its text and an example that works, shown below the options by --help.
 CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& what,

@@ -45,7 +45,6 @@ int Run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("ttr ") + ttr::Version());
   app.require_subcommand(1);
   app.footer("Start with: ttr zoo, ttr zoo gated_deltanet, ttr recall README.md");
-  app.formatter(std::make_shared<CLI::Formatter>());
   ttr::tools::AddZoo(app);
   ttr::tools::AddPlan(app);
   ttr::tools::AddApply(app);
@@ -54,6 +53,7 @@ int Run(int argc, char** argv) {
   ttr::tools::AddExperiment(app);
   ttr::tools::AddBench(app);
   ttr::tools::AddDoctor(app);
+  ttr::tools::AddDemo(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
