@@ -1,0 +1,147 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "experiments/data/random_inputs.h"
+#include "tests/support/calls.h"
+#include "tests/tools/command.h"
+#include "ttr/plan.h"
+#include "ttr/safetensors.h"
+#include "ttr/zoo.h"
+
+namespace ttr::test {
+namespace {
+
+// Two sequences of 7 tokens, two memories, as a file.
+TensorFile InputFile(const Recipe& recipe, DType dtype = DType::kFloat64) {
+  Dims dims = SmallDims(recipe);
+  dims.tokens = 7;
+  TensorFile file;
+  file.tensors = experiments::MakeRandomInputs(recipe, dims, dtype, 11).tensors;
+  return file;
+}
+
+// The outputs of ttr apply RECIPE MORE...
+TensorFile Apply(const TemporaryFolder& folder, const std::string& recipe,
+                 const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"apply", recipe,         "--in",   folder / "in",
+                                        "--out", folder / "out", "--quiet"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const Outcome outcome = Ttr(arguments);
+  EXPECT_EQ(outcome.code, 0) << recipe << ": " << outcome.err;
+  return outcome.code == 0 ? ReadSafetensors(folder / "out") : TensorFile();
+}
+
+void ExpectSame(const TensorFile& a, const TensorFile& b, double tolerance,
+                const std::string& what) {
+  ASSERT_EQ(a.tensors.size(), b.tensors.size()) << what;
+  for (const auto& [name, tensor] : a.tensors) {
+    ASSERT_TRUE(b.tensors.contains(name)) << what << " " << name;
+    double size = 1;
+    for (const double x : Tensor::Copy(tensor, DType::kFloat64).as<double>()) {
+      if (std::isfinite(x)) size = std::max(size, std::abs(x));
+    }
+    EXPECT_LE(LargestDifference(tensor, b.tensors.at(name)), tolerance * size)
+        << what << " " << name;
+  }
+}
+
+TEST(Apply, EveryLayerByEveryWayIsTheSame) {
+  const TemporaryFolder folder;
+  for (const ZooEntry& entry : Zoo()) {
+    const std::string name(entry.name);
+    const Recipe recipe = ParseRecipe(name);
+    WriteSafetensors(folder / "in", InputFile(recipe));
+    const TensorFile definition = Apply(folder, name, {"--via", "definition"});
+    EXPECT_TRUE(definition.tensors.contains("y")) << name;
+    EXPECT_TRUE(definition.tensors.contains("status")) << name;
+    // Sums in another order: some rounding errors, times the condition of the least squares.
+    constexpr double kTolerance = 1e-9;
+    ExpectSame(definition, Apply(folder, name, {}), kTolerance, name + " via engine");
+    if (!recipe.reading.causal) continue;
+    ExpectSame(definition, Apply(folder, name, {"--via", "step"}), kTolerance, name + " via step");
+    ExpectSame(definition, Apply(folder, name, {"--split", "3"}), kTolerance, name + " split");
+  }
+}
+
+TEST(Apply, GradientsOfLinearAttentionAreTheClosedForm) {
+  const TemporaryFolder folder;
+  const Recipe recipe = ParseRecipe("linear_attention");
+  Dims dims;
+  dims.tokens = 5;
+  dims.key_dim = 3;
+  dims.value_dim = 2;
+  TensorFile file;
+  file.tensors = experiments::MakeRandomInputs(recipe, dims, DType::kFloat64, 4).tensors;
+  file.tensors["dy"] = Tensor::Copy(file.tensors.at("v"));
+  WriteSafetensors(folder / "in", file);
+  const TensorFile out = Apply(folder, "linear_attention", {"--grad", "--via", "definition"});
+  const auto at = [&](const char* name, std::int64_t t, std::int64_t i) {
+    return file.tensors.at(name).view().At({0, t, 0, i});
+  };
+  // y_t = sum over i <= t of v_i (k_i . q_t)
+  for (std::int64_t t = 0; t < 5; ++t) {
+    for (std::int64_t c = 0; c < 3; ++c) {
+      double dq = 0, dk = 0;
+      for (std::int64_t i = 0; i < 5; ++i) {
+        for (std::int64_t d = 0; d < 2; ++d) {
+          if (i <= t) dq += at("dy", t, d) * at("v", i, d) * at("k", i, c);
+          if (i >= t) dk += at("dy", i, d) * at("v", t, d) * at("q", i, c);
+        }
+      }
+      EXPECT_NEAR(out.tensors.at("dq").view().At({0, t, 0, c}), dq, 1e-7);
+      EXPECT_NEAR(out.tensors.at("dk").view().At({0, t, 0, c}), dk, 1e-7);
+    }
+    for (std::int64_t d = 0; d < 2; ++d) {
+      double dv = 0;
+      for (std::int64_t i = t; i < 5; ++i) {
+        double kq = 0;
+        for (std::int64_t c = 0; c < 3; ++c) kq += at("k", t, c) * at("q", i, c);
+        dv += kq * at("dy", i, d);
+      }
+      EXPECT_NEAR(out.tensors.at("dv").view().At({0, t, 0, d}), dv, 1e-7);
+    }
+  }
+}
+
+TEST(Apply, BadInputIsRefusedAndNothingIsWritten) {
+  const TemporaryFolder folder;
+  const Recipe recipe = ParseRecipe("deltanet");
+  const std::vector<std::string> call = {"apply",       "deltanet", "--in",
+                                         folder / "in", "--out",    folder / "out"};
+  const auto refused = [&](const std::string& text) {
+    const std::string what = NoRefusal(Ttr(call), 2, text);
+    return std::filesystem::exists(folder / "out") ? "an output was written" : what;
+  };
+  TensorFile file = InputFile(recipe);
+  file.tensors.erase("step");
+  WriteSafetensors(folder / "in", file);
+  EXPECT_EQ(refused("step"), "");
+
+  file = InputFile(recipe);
+  file.tensors["speed"] = Tensor(DType::kFloat32, {1});
+  WriteSafetensors(folder / "in", file);
+  EXPECT_EQ(refused("speed"), "");
+
+  file = InputFile(recipe);
+  file.tensors.at("step").as<double>()[3] = -1;
+  WriteSafetensors(folder / "in", file);
+  EXPECT_EQ(refused("step"), "");
+
+  file = InputFile(recipe);
+  file.tensors["k"] = Tensor(DType::kFloat64, {2, 7, 2, 9});
+  WriteSafetensors(folder / "in", file);
+  EXPECT_EQ(refused("must be"), "");
+
+  WriteSafetensors(folder / "in", InputFile(recipe));
+  const std::string content = ReadAll(folder / "in");
+  Write(folder / "in", content.substr(0, content.size() - 1));
+  EXPECT_EQ(refused((folder / "in").string()), "");
+  Write(folder / "in", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10));
+  EXPECT_EQ(refused((folder / "in").string()), "");
+  Write(folder / "in", "");
+  EXPECT_EQ(refused((folder / "in").string()), "");
+}
+
+}  // namespace
+}  // namespace ttr::test

@@ -1,0 +1,29 @@
+// Runs the built command `ttr` and looks at what a user would see.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/experiments/report_support.h"
+
+namespace ttr::test {
+
+using report::ReadAll;
+using report::TemporaryFolder;
+
+struct Outcome {
+  int code = -1;  // 128 + signal where one ended it
+  std::string out;
+  std::string err;
+};
+
+// ttr ARGUMENTS < input
+Outcome Ttr(const std::vector<std::string>& arguments, const std::string& input = "");
+
+// Empty if the outcome is a refusal as users are promised one: the code, one line on standard error
+// that holds `text`, nothing on standard output. Else what is wrong with it.
+std::string NoRefusal(const Outcome& outcome, int code, const std::string& text);
+
+void Write(const std::filesystem::path& path, const std::string& content);
+
+}  // namespace ttr::test

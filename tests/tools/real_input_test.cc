@@ -1,0 +1,164 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/command.h"
+
+namespace ttr::test {
+namespace {
+
+std::string Rows(int begin, int end) {
+  std::string text = "day,x\n";
+  for (int t = begin; t < end; ++t) {
+    text +=
+        std::to_string(t) + "th," + (t % 11 == 3 ? "" : std::to_string(std::sin(.3 * t))) + "\n";
+  }
+  return text;
+}
+
+TEST(Forecast, TableInTableOut) {
+  const TemporaryFolder folder;
+  Write(folder / "t.csv", Rows(0, 100));
+  const Outcome run = Ttr({"forecast", folder / "t.csv", "--column", "x", "--lags", "4", "--memory",
+                           "weighted_rls{decay: .95}", "--memory", "nlms", "--season", "21",
+                           "--out", folder / "f.csv", "--chart", folder / "chart"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.out.find("rmse"), std::string::npos) << run.out;
+  EXPECT_EQ(run.err, "");
+  const std::string table = ReadAll(folder / "f.csv");
+  EXPECT_TRUE(table.starts_with(
+      "day,x,naive,seasonal_naive,weighted_rls{decay: .95},nlms\n0th,0.000000,,,,\n"))
+      << table;
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 101);
+  EXPECT_TRUE(std::filesystem::exists(folder / "chart.svg"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "chart.png"));
+
+  // Standard input and output hold the same table; the errors go to standard error.
+  const Outcome piped =
+      Ttr({"forecast", "-", "--column", "x", "--lags", "4", "--memory", "weighted_rls{decay: .95}",
+           "--memory", "nlms", "--season", "21", "--json"},
+          Rows(0, 100));
+  EXPECT_EQ(piped.code, 0);
+  EXPECT_EQ(piped.out, table);
+  EXPECT_TRUE(nlohmann::json::accept(piped.err)) << piped.err;
+}
+
+TEST(Forecast, StopAndResumeChangeNothing) {
+  const TemporaryFolder folder;
+  Write(folder / "all.csv", Rows(0, 200));
+  Write(folder / "a.csv", Rows(0, 77));
+  Write(folder / "b.csv", Rows(77, 200));
+  const std::vector<std::string> options = {"--column",  "x",   "--lags",   "5",
+                                            "--memory",  "rls", "--memory", "gated_deltanet",
+                                            "--horizon", "3",   "--quiet"};
+  const auto forecast = [&](const std::string& table, std::vector<std::string> more) {
+    more.insert(more.begin(), {"forecast", table});
+    more.insert(more.end(), options.begin(), options.end());
+    const Outcome outcome = Ttr(more);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    return outcome.out;
+  };
+  const std::string whole = forecast(folder / "all.csv", {});
+  const std::string first = forecast(folder / "a.csv", {"--save", folder / "m"});
+  const std::string second = forecast(folder / "b.csv", {"--resume", folder / "m"});
+  EXPECT_EQ(first + second.substr(second.find('\n') + 1), whole);
+  // Options that are not said are those of the file.
+  const Outcome rest = Ttr({"forecast", folder / "b.csv", "--resume", folder / "m", "--quiet"});
+  EXPECT_EQ(rest.out, second) << rest.err;
+
+  EXPECT_EQ(NoRefusal(Ttr({"forecast", folder / "b.csv", "--column", "x", "--lags", "6", "--resume",
+                           folder / "m"}),
+                      2, "[resume] lags must be 5"),
+            "");
+  EXPECT_EQ(NoRefusal(Ttr({"forecast", folder / "b.csv", "--column", "x", "--memory", "nlms",
+                           "--resume", folder / "m"}),
+                      2, "[resume] memories"),
+            "");
+}
+
+TEST(Forecast, BadInputIsRefusedAndTheOldFileStays) {
+  const TemporaryFolder folder;
+  Write(folder / "f.csv", "old");
+  const auto refused = [&](const std::string& table, const std::string& text,
+                           std::vector<std::string> more = {"--column", "x", "--lags", "2"}) {
+    Write(folder / "t.csv", table);
+    more.insert(more.begin(), {"forecast", folder / "t.csv", "--out", folder / "f.csv"});
+    const std::string what = NoRefusal(Ttr(more), 2, text);
+    return ReadAll(folder / "f.csv") == "old" && folder.Count() <= 2 ? what
+                                                                     : "something was written";
+  };
+  EXPECT_EQ(refused("x\n1\n2\nthree\n", "three"), "");
+  EXPECT_EQ(refused("x,y\n1,2\n3\n", "line 3"), "");
+  EXPECT_EQ(refused("y\n1\n", "x"), "");
+  EXPECT_EQ(refused("", "empty"), "");
+  EXPECT_EQ(refused("x\n1\n\"2\n", "quote"), "");
+  EXPECT_EQ(refused("x,naive\n1,2\n", "naive"), "");
+  EXPECT_EQ(refused("x\n1\n", "lags", {"--column", "x", "--lags", "0"}), "");
+  EXPECT_EQ(refused("x\n1\n", "--column", {"--lags", "2"}), "");
+  EXPECT_EQ(refused("x\n1\n", "rsl", {"--column", "x", "--memory", "rsl"}), "");
+  EXPECT_EQ(refused("x\n1\n", "intention", {"--column", "x", "--memory", "intention"}), "");
+  EXPECT_EQ(refused("x\n1\n", "decay", {"--column", "x", "--decay", "2"}), "");
+  EXPECT_EQ(refused("x\n1\n", "horizon", {"--column", "x", "--horizon", "0"}), "");
+  EXPECT_EQ(NoRefusal(Ttr({"forecast", folder / "none.csv", "--column", "x"}), 2, "none.csv"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"forecast", folder / "t.csv", "--column", "x", "--out",
+                           folder / "none" / "f.csv"}),
+                      1, "none"),
+            "");
+}
+
+TEST(Forecast, TheCommandOfTheDocumentsRuns) {
+  const TemporaryFolder folder;
+  const Outcome run =
+      Ttr({"forecast", TTR_SOURCE_DIR "/data/co2_weekly.csv", "--column", "co2", "--lags", "52",
+           "--season", "52", "--memory", "rls", "--json", "--out", folder / "f.csv"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const auto rows = nlohmann::json::parse(run.out).at("rows");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[2].at("method"), "rls");
+  EXPECT_LT(rows[2].at("rmse_of_naive").get<double>(), .9);
+  EXPECT_GT(rows[1].at("rmse_of_naive").get<double>(), 1);
+}
+
+TEST(Recall, SmallTextInTableAndFilesOut) {
+  const TemporaryFolder folder;
+  const std::string text =
+      "Hakuna Matata, it means no worries for the rest of your days. Hakuna Matata\n";
+  const Outcome run = Ttr({"recall", "--memory", "rls", "--memory", "softmax{scale: 16}", "--json",
+                           "--quiet", "--out", folder / "out"},
+                          text);
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(run.err, "");
+  const auto json = nlohmann::json::parse(run.out);
+  EXPECT_EQ(json.at("meta").at("tokens"), 16);
+  ASSERT_EQ(json.at("rows").size(), 3u);
+  for (const auto& row : json.at("rows")) EXPECT_EQ(row.at("after_seen"), 1) << row;
+  for (const char* file :
+       {"recall.csv", "recall.json", "recall_curve.csv", "recall.svg", "recall.png"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / "out" / file)) << file;
+  }
+  // The same from a file, by default with all memories; and bytes.
+  Write(folder / "t.txt", text);
+  const Outcome file = Ttr({"recall", folder / "t.txt"});
+  EXPECT_EQ(file.code, 0) << file.err;
+  EXPECT_NE(file.out.find("gated_deltanet"), std::string::npos);
+  const Outcome bytes =
+      Ttr({"recall", "--bytes", "--limit", "20", "--memory", "rls", "--json"}, text);
+  EXPECT_EQ(nlohmann::json::parse(bytes.out).at("meta").at("tokens"), 20);
+}
+
+TEST(Recall, BadInputIsRefused) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(NoRefusal(Ttr({"recall", folder / "none.txt"}), 2, "none.txt"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"recall", folder.path()}), 2, folder.path()), "");
+  EXPECT_EQ(NoRefusal(Ttr({"recall", "-"}), 2, "empty"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"recall", "--memory", "rsl"}, "a b"), 2, "rsl"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"recall", "--memory", "lru"}, "a b"), 2, "lru"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"recall", "--dim", "0"}, "a b"), 2, "--dim"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"recall", "--limit", "0"}, "a b"), 2, "--limit"), "");
+}
+
+}  // namespace
+}  // namespace ttr::test
