@@ -40,8 +40,19 @@ report::Section SectionOf(const experiments::StudyResult& study) {
   for (const experiments::StudyChart& chart : study.charts) {
     section.figures.push_back(report::MakeFigure(chart.chart));
   }
-  if (!study.claims.empty()) section.tables.push_back(ClaimsTable(study.claims));
+  if (!study.claims.empty()) {
+    report::Table verdicts;
+    verdicts.AddText("on this run").AddText("");
+    for (const experiments::Claim& claim : study.claims) {
+      verdicts.AddRow({claim.what, claim.holds ? "holds" : "does not hold"});
+    }
+    section.tables.push_back(verdicts);
+    section.details.push_back({"The figures behind it", {ClaimsTable(study.claims)}, ""});
+  }
   for (const experiments::StudyTable& table : study.tables) {
+    // Longer ones belong into the files that the command writes.
+    constexpr std::size_t kMostRows = 100;
+    if (table.table.rows().size() > kMostRows) continue;
     section.details.push_back({table.table.title(), {table.table}, ""});
   }
   return section;

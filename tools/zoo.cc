@@ -101,7 +101,7 @@ void PrintLayer(const std::string& name, const Recipe& recipe, const ZooEntry* e
     fmt::print("{:<12}{}\n", label, text);
   };
   if (entry != nullptr) {
-    line(name, fmt::format("{} ({})", entry->title, entry->source));
+    line("layer", fmt::format("{}: {} ({})", name, entry->title, entry->source));
     line("recurrence", entry->recurrence);
   }
   line("recipe", ToString(recipe));
