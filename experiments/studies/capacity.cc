@@ -115,7 +115,7 @@ report::Chart CapacityChart(const CapacityOptions& o, const std::vector<Capacity
                       .subtitle = fmt::format(
                           "one pass over P random pairs, d = {}, mean of {} seeds", o.dim, seeds)};
   report::Panel panel{.x = {.label = "P / d", .scale = report::Scale::kLog2},
-                      .y = {.label = "accuracy", .min = 0, .max = 1.02}};
+                      .y = {.label = "accuracy", .min = 0, .max = 1.1}};
   panel.references.push_back({.at = 1, .vertical = true, .label = "P = d"});
   for (std::size_t l = 0; l < layers.size(); ++l) {
     if (!layers[l].drawn) continue;

@@ -20,7 +20,7 @@ namespace ttr::experiments {
 
 struct DialsOptions {
   std::int64_t dim = 64;
-  std::int64_t pairs = 128;     ///< P of the first dial, and of the second where no map fits all
+  std::int64_t pairs = 192;     ///< P of the first dial, and of the second where no map fits all
   std::int64_t few_pairs = 48;  ///< P of the second dial where one does
   std::vector<std::int64_t> steps{1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
   std::vector<std::int64_t> passes{1, 2, 4, 8, 16, 32, 64, 128};
