@@ -27,8 +27,9 @@ namespace {
 using experiments::ForecastOptions;
 
 // None of them grows with the table.
-constexpr const char* kDefaultMemories[] = {"rls", "weighted_rls{decay: 0.99}", "nlms", "deltanet",
-                                            "nadaraya_watson{window: 256, bandwidth: 0.02}"};
+constexpr const char* kDefaultMemories[] = {
+    "rls{ridge: 0.1}", "weighted_rls{decay: 0.99, ridge: 0.1}", "nlms", "deltanet",
+    "nadaraya_watson{window: 256, bandwidth: 0.02}"};
 
 struct Arguments {
   std::string table;

@@ -66,15 +66,13 @@ report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& optio
   }
 
   report::Panel& bars = chart.panels.emplace_back();
-  bars.title = "error relative to the naive forecast";
-  bars.x = {.label = "root mean square error / naive"};
+  bars.title = "error over the naive forecast's";
   bars.horizontal = true;
+  bars.categories = ShortNames(run.methods());
   report::Series relative{.name = "error", .mark = report::Mark::kBars};
   for (const ForecastErrors& error : errors) {
-    bars.categories.push_back(error.method);
     relative.y.push_back(error.relative);
   }
-  bars.references.push_back({.at = 1, .vertical = true, .label = "naive"});
   bars.series.push_back(std::move(relative));
   chart.legend = report::Legend::kTop;
   return chart;

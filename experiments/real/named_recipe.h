@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ttr/recipe.h"
 
@@ -11,5 +12,9 @@ struct NamedRecipe {
   std::string text;  ///< names its results
   Recipe recipe;
 };
+
+/// Names for the bars of a chart, which need their room: NAME{..} for NAME{changes}, unless two
+/// would be called the same.
+std::vector<std::string> ShortNames(const std::vector<std::string>& methods);
 
 }  // namespace ttr::experiments

@@ -160,6 +160,10 @@ void RecallRun::Count(RecallResult& result, const Question& question, std::int64
                       std::int64_t answer, double bits) {
   ++result.tokens;
   result.bits += question.shared_bits + bits;
+  if (!question.is_new) {
+    ++result.known;
+    result.known_bits += bits;
+  }
   if (question.before < 0) return;  // nothing to ask with
   const std::int64_t hit = answer == question.token ? 1 : 0;
   const auto add = [&](HitRate& rate) {

@@ -51,6 +51,9 @@ struct RecallResult {
   HitRate pair{};                     ///< of those where this very successor had followed before
   double bits = 0;                    ///< sum over all tokens
   std::array<HitRate, kBins> bins{};  ///< `seen` at the positions 2^i .. 2^(i+1) - 1
+  std::int64_t known = 0;             ///< tokens that were not new
+  double known_bits = 0;              ///< of `bits`, what it took to tell these from each other
+  double bits_per_known() const { return known_bits / static_cast<double>(known); }
   double bits_per_token() const { return bits / static_cast<double>(tokens); }
 };
 

@@ -21,10 +21,11 @@ report::Table RecallTable(const RecallRun& run, const RecallOptions& options,
   report::Table table("Next-token recall of " + source);
   table.AddText("memory").AddInteger("tokens");
   table.AddReal("recall", 4).AddReal("after_seen", 4).AddReal("pair_seen", 4);
-  table.AddReal("bits_per_token", 3);
+  table.AddReal("bits_known", 3).AddReal("bits_per_token", 3);
   for (const RecallResult& result : run.results()) {
     table.AddRow({result.method, result.tokens, Rate(result.all), Rate(result.seen),
                   Rate(result.pair),
+                  result.known > 0 ? report::Cell(result.bits_per_known()) : report::Cell(),
                   result.tokens > 0 ? report::Cell(result.bits_per_token()) : report::Cell()});
   }
   table.SetMeta("source", source);
@@ -78,15 +79,16 @@ report::Chart RecallChart(const RecallRun& run, const RecallOptions& options,
   }
 
   report::Panel& bars = chart.panels.emplace_back();
-  bars.title = "cost";
-  bars.x = {.label = "bits a token"};
+  bars.title = "bits to name a known token";
   bars.horizontal = true;
   bars.digits = 2;
-  report::Series bits{.name = "bits a token", .mark = report::Mark::kBars};
+  std::vector<std::string> methods;
+  report::Series bits{.name = "bits", .mark = report::Mark::kBars};
   for (const RecallResult& result : run.results()) {
-    bars.categories.push_back(result.method);
-    bits.y.push_back(result.tokens > 0 ? result.bits_per_token() : std::nan(""));
+    methods.push_back(result.method);
+    bits.y.push_back(result.known > 0 ? result.bits_per_known() : std::nan(""));
   }
+  bars.categories = ShortNames(methods);
   bars.series.push_back(std::move(bits));
   chart.legend = report::Legend::kTop;
   return chart;

@@ -10,7 +10,7 @@
 namespace ttr::experiments {
 
 /// One line a method: tokens, recall (all; after a token that had a successor before; where this
-/// successor had followed before), bits a token.
+/// successor had followed before), bits to name a token that is known, bits a token in all.
 report::Table RecallTable(const RecallRun& run, const RecallOptions& options,
                           const std::string& source);
 

@@ -55,6 +55,7 @@ TEST(Recall, HakunaMatata) {
     EXPECT_EQ(result.seen.hits, 1) << kMemories[m];
     EXPECT_EQ(result.all.questions, 15);
     EXPECT_EQ(result.all.hits, 1);
+    EXPECT_EQ(result.known, 2);
   }
 }
 
