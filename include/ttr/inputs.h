@@ -135,6 +135,16 @@ class State {
   std::vector<Entry> entries_;
 };
 
+/// What a recipe takes and keeps, derived once: every call is checked against it.
+struct Requirements {
+  Requirements(const Recipe& from)  // NOLINT: a recipe is used where its requirements are asked
+      : recipe(from), inputs(InputSpecs(from)), state(StateSpecs(from)) {}
+
+  Recipe recipe;
+  std::vector<InputSpec> inputs;
+  std::vector<StateSpec> state;
+};
+
 /// What a call does with its inputs.
 enum class Needs : std::uint8_t {
   kBoth,
@@ -150,15 +160,16 @@ enum class Needs : std::uint8_t {
 /// constants or of q, and Dv is 1. Where there are no keys (gated vectors) Dk = Dv.
 ///
 /// Errors: `[deltanet] k must be [B,T,Hk,Dk] = [2,64,4,128] but is [2,64,4,64]`.
-Dims CheckInputs(std::string_view op, const Recipe& recipe, const Inputs& inputs,
+Dims CheckInputs(std::string_view op, const Requirements& requirements, const Inputs& inputs,
                  Needs needs = Needs::kBoth, const State* state = nullptr);
 
 /// Ranges of the values (log_decay <= 0, importance >= 0, ...); reads every gate once. NaN passes.
-void CheckRanges(std::string_view op, const Recipe& recipe, const Inputs& inputs);
+void CheckRanges(std::string_view op, const Requirements& requirements, const Inputs& inputs);
 
 /// Names, shapes and dtypes of a given state, and the counts in it. Entries may be missing (they
 /// then have the recipe's start), but pairs are kept whole: state.k with state.v. Weights of
 /// networks may lack the first axis. The last axis is contiguous.
-void CheckState(std::string_view op, const Recipe& recipe, const Dims& dims, const State& state);
+void CheckState(std::string_view op, const Requirements& requirements, const Dims& dims,
+                const State& state);
 
 }  // namespace ttr

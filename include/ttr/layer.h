@@ -47,7 +47,8 @@ class Layer {
   explicit Layer(const Recipe& recipe);
   Layer(const Recipe& recipe, Engine engine);
 
-  const Recipe& recipe() const { return recipe_; }
+  const Recipe& recipe() const { return requirements_.recipe; }
+  const Requirements& requirements() const { return requirements_; }
   const Plan& plan() const { return plan_; }
 
   /// The start of the recipe's memory, as tensors: what an empty State means. `dtype` is float64
@@ -81,7 +82,7 @@ class Layer {
   std::size_t ScratchBytes(const Dims& dims, int threads) const;
 
  private:
-  Recipe recipe_;
+  Requirements requirements_;
   Plan plan_;
 };
 

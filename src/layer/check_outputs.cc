@@ -1,32 +1,33 @@
 #include "src/layer/check_outputs.h"
 
+#include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "ttr/error.h"
 
 namespace ttr {
 namespace {
 
+/// The bytes between a view's first and last element. Strides are not negative.
 struct Extent {
-  std::string name;
+  explicit Extent(const TensorView& view) : begin(view.as<const std::byte>()), end(begin) {
+    if (!view.defined() || view.shape().elements() == 0) return;
+    std::int64_t last = 0;
+    for (int axis = 0; axis < view.rank(); ++axis) {
+      last += (view.size(axis) - 1) * view.stride(axis);
+    }
+    end += (last + 1) * static_cast<std::int64_t>(SizeOf(view.dtype()));
+  }
+
   const std::byte* begin;
   const std::byte* end;
 };
 
-/// The bytes between a view's first and last element. Strides are not negative.
-Extent ExtentOf(std::string name, const TensorView& view) {
-  const auto* begin = view.as<const std::byte>();
-  if (!view.defined() || view.shape().elements() == 0) return {std::move(name), begin, begin};
-  std::int64_t last = 0;
-  for (int axis = 0; axis < view.rank(); ++axis) last += (view.size(axis) - 1) * view.stride(axis);
-  const auto bytes = static_cast<std::int64_t>(SizeOf(view.dtype()));
-  return {std::move(name), begin, begin + (last + 1) * bytes};
-}
-
-bool Overlap(const Extent& a, const Extent& b) {
+bool Overlap(const TensorView& view_a, const TensorView& view_b) {
+  const Extent a(view_a);
+  const Extent b(view_b);
   const std::less<const std::byte*> before;
   return a.begin != a.end && b.begin != b.end && before(a.begin, b.end) && before(b.begin, a.end);
 }
@@ -39,6 +40,25 @@ std::string Describe(const TensorView& view) {
 void CheckShape(std::string_view op, std::string_view name, const TensorView& view,
                 const Shape& shape) {
   if (!(view.shape() == shape)) throw Error(op, name, shape.ToString(), Describe(view));
+}
+
+void CheckApart(std::string_view op, std::string_view name, const TensorView& written,
+                std::string_view other_name, const TensorView& other) {
+  if (Overlap(written, other)) {
+    throw Error(op, name, "memory of its own", "overlapping " + std::string(other_name));
+  }
+}
+
+/// What is written shares no memory with any input, nor with these entries of the state.
+void CheckAlone(std::string_view op, std::string_view name, const TensorView& written,
+                const Inputs& inputs, std::span<const State::Entry> entries) {
+  if (!written.defined()) return;
+  for (const InputField& field : InputFields()) {
+    CheckApart(op, name, written, field.name, inputs.*field.view);
+  }
+  for (const State::Entry& entry : entries) {
+    CheckApart(op, name, written, entry.name, entry.view);
+  }
 }
 
 }  // namespace
@@ -63,25 +83,13 @@ void CheckOutputs(std::string_view op, const Dims& dims, const Inputs& inputs, c
     CheckShape(op, "status", outputs.status, shape);
   }
 
-  std::vector<Extent> written{ExtentOf("y", outputs.y), ExtentOf("status", outputs.status)};
+  CheckApart(op, "y", outputs.y, "status", outputs.status);
+  CheckAlone(op, "y", outputs.y, inputs, state.entries());
+  CheckAlone(op, "status", outputs.status, inputs, state.entries());
+  std::span<const State::Entry> others = state.entries();
   for (const State::Entry& entry : state.entries()) {
-    written.push_back(ExtentOf(entry.name, entry.view));
-  }
-  std::vector<Extent> read;
-  for (const InputField& field : InputFields()) {
-    read.push_back(ExtentOf(std::string(field.name), inputs.*field.view));
-  }
-  for (std::size_t i = 0; i < written.size(); ++i) {
-    for (std::size_t j = i + 1; j < written.size(); ++j) {
-      if (Overlap(written[i], written[j])) {
-        throw Error(op, written[i].name, "memory of its own", "overlapping " + written[j].name);
-      }
-    }
-    for (const Extent& input : read) {
-      if (Overlap(written[i], input)) {
-        throw Error(op, written[i].name, "memory of its own", "overlapping " + input.name);
-      }
-    }
+    others = others.subspan(1);
+    CheckAlone(op, entry.name, entry.view, inputs, others);
   }
 }
 

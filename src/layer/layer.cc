@@ -12,23 +12,28 @@
 namespace ttr {
 namespace {
 
-Dims Check(std::string_view op, const Recipe& recipe, const Inputs& inputs, const State& state,
-           Needs needs, const TensorView& y = {}) {
-  Dims dims = CheckInputs(op, recipe, inputs, needs, &state);
+Dims Check(std::string_view op, const Requirements& requirements, const Inputs& inputs,
+           const State& state, Needs needs, const TensorView& y = {}) {
+  Dims dims = CheckInputs(op, requirements, inputs, needs, &state);
   if (needs == Needs::kRead && y.rank() == 4) {
     // Nothing memorized yet: only the answer tells how long a value is.
     if (state.empty()) dims.value_dim = y.size(3);
     // No queries: only the answer tells how many are asked for.
-    if (!ReadsQueries(recipe)) {
+    if (!ReadsQueries(requirements.recipe)) {
       dims.batch = y.size(0);
       dims.tokens = y.size(1);
       if (state.empty()) dims.query_heads = dims.key_heads = dims.value_heads = dims.heads = y.size(2);
       dims.key_dim = dims.value_dim;
     }
   }
-  CheckRanges(op, recipe, inputs);
-  CheckState(op, recipe, dims, state);
+  CheckRanges(op, requirements, inputs);
+  CheckState(op, requirements, dims, state);
   return dims;
+}
+
+const Recipe& Valid(const Recipe& recipe) {
+  Validate(recipe);
+  return recipe;
 }
 
 Executor& ExecutorOf(const Run& run) { return run.executor ? *run.executor : DefaultExecutor(); }
@@ -51,10 +56,7 @@ definition::Mode ModeOf(Needs needs) {
 
 }  // namespace
 
-Layer::Layer(const Recipe& recipe) : recipe_(recipe) {
-  Validate(recipe_);
-  plan_ = MakePlan(recipe_);
-}
+Layer::Layer(const Recipe& recipe) : requirements_(Valid(recipe)), plan_(MakePlan(recipe)) {}
 
 Layer::Layer(const Recipe& recipe, Engine engine) : Layer(recipe) {
   if (engine == plan_.engine) return;
@@ -67,31 +69,32 @@ Layer::Layer(const Recipe& recipe, Engine engine) : Layer(recipe) {
 }
 
 State Layer::InitialState(const Inputs& inputs) const {
-  const Dims dims = Check("InitialState", recipe_, inputs, State(), Needs::kWrite);
+  const Dims dims = Check("InitialState", requirements_, inputs, State(), Needs::kWrite);
   State state;
-  definition::RunSequences(definition::Mode::kStart, recipe_, dims, inputs, state, {},
+  definition::RunSequences(definition::Mode::kStart, recipe(), dims, inputs, state, {},
                            SequentialExecutor());
   return state;
 }
 
 void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
                     const Run& run) const {
-  const Dims dims = Check("Forward", recipe_, inputs, state, Needs::kBoth);
+  const Dims dims = Check("Forward", requirements_, inputs, state, Needs::kBoth);
   CheckOutputs("Forward", dims, inputs, state, outputs);
   if (plan_.engine == Engine::kFastWeights) {
-    RunFastWeights(recipe_, dims, inputs, state, outputs, Needs::kBoth, ExecutorOf(run),
+    RunFastWeights(recipe(), dims, inputs, state, outputs, Needs::kBoth, ExecutorOf(run),
                    run.scratch);
   } else {
-    definition::RunSequences(definition::Mode::kForward, recipe_, dims, inputs, state, outputs,
+    definition::RunSequences(definition::Mode::kForward, recipe(), dims, inputs, state, outputs,
                              ExecutorOf(run));
   }
 }
 
 void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs,
                  const Run& run) const {
-  RequireCausal("Step", recipe_);
+  RequireCausal("Step", recipe());
   const std::int64_t tokens = inputs.v.defined() && inputs.v.rank() == 4 ? inputs.v.size(1) : 0;
-  const std::int64_t rows = recipe_.optimizer.solver == Solver::kSgd ? recipe_.optimizer.steps : 1;
+  const Optimizer& optimizer = recipe().optimizer;
+  const std::int64_t rows = optimizer.solver == Solver::kSgd ? optimizer.steps : 1;
   if (tokens != rows) {
     throw Error("Step", "v", "one token (T = " + std::to_string(rows) + ")",
                 "T = " + std::to_string(tokens));
@@ -100,28 +103,28 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs,
 }
 
 void Layer::Memorize(const Inputs& inputs, State& state, const Run& run) const {
-  RequireCausal("Memorize", recipe_);
-  const Dims dims = Check("Memorize", recipe_, inputs, state, Needs::kWrite);
+  RequireCausal("Memorize", recipe());
+  const Dims dims = Check("Memorize", requirements_, inputs, state, Needs::kWrite);
   if (plan_.engine == Engine::kFastWeights) {
-    RunFastWeights(recipe_, dims, inputs, state, {}, Needs::kWrite, ExecutorOf(run), run.scratch);
+    RunFastWeights(recipe(), dims, inputs, state, {}, Needs::kWrite, ExecutorOf(run), run.scratch);
   } else {
-    definition::RunSequences(ModeOf(Needs::kWrite), recipe_, dims, inputs, state, {},
+    definition::RunSequences(ModeOf(Needs::kWrite), recipe(), dims, inputs, state, {},
                              ExecutorOf(run));
   }
 }
 
 void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& outputs,
                      const Run& run) const {
-  RequireCausal("Retrieve", recipe_);
-  const Dims dims = Check("Retrieve", recipe_, inputs, state, Needs::kRead, outputs.y);
+  RequireCausal("Retrieve", recipe());
+  const Dims dims = Check("Retrieve", requirements_, inputs, state, Needs::kRead, outputs.y);
   CheckOutputs("Retrieve", dims, inputs, state, outputs);
   // Reading changes nothing, so the state may be taken as it is.
   auto& unchanged = const_cast<State&>(state);
   if (plan_.engine == Engine::kFastWeights) {
-    RunFastWeights(recipe_, dims, inputs, unchanged, outputs, Needs::kRead, ExecutorOf(run),
+    RunFastWeights(recipe(), dims, inputs, unchanged, outputs, Needs::kRead, ExecutorOf(run),
                    run.scratch);
   } else {
-    definition::RunSequences(ModeOf(Needs::kRead), recipe_, dims, inputs, unchanged, outputs,
+    definition::RunSequences(ModeOf(Needs::kRead), recipe(), dims, inputs, unchanged, outputs,
                              ExecutorOf(run));
   }
 }
@@ -129,9 +132,9 @@ void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& ou
 void Layer::Backward(const Inputs& inputs, const State& initial, const TensorView& dy,
                      const State& dstate, const Inputs& dinputs, State& dinitial,
                      const Run& run) const {
-  const Dims dims = Check("Backward", recipe_, inputs, initial, Needs::kBoth);
+  const Dims dims = Check("Backward", requirements_, inputs, initial, Needs::kBoth);
   CheckGradients("Backward", dims, inputs, dy, dinputs);
-  definition::Differentiate(recipe_, dims, inputs, initial, dy, dstate, dinputs, dinitial,
+  definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
                             ExecutorOf(run));
 }
 

@@ -20,18 +20,22 @@ bool IsPerToken(const InputSpec& spec) {
 /// One call of CheckInputs.
 class Checker {
  public:
-  Checker(std::string_view op, const Recipe& recipe, const Inputs& inputs, Needs needs)
-      : op_(op), recipe_(recipe), inputs_(inputs), needs_(needs), specs_(InputSpecs(recipe)) {
-    steps_ = recipe.optimizer.solver == Solver::kSgd ? recipe.optimizer.steps : 1;
+  Checker(std::string_view op, const Requirements& requirements, const Inputs& inputs, Needs needs)
+      : op_(op),
+        requirements_(requirements),
+        recipe_(requirements.recipe),
+        inputs_(inputs),
+        needs_(needs) {
+    steps_ = recipe_.optimizer.solver == Solver::kSgd ? recipe_.optimizer.steps : 1;
     sizes_.Set(Axis::kOne, 1);
-    sizes_.Set(Axis::kMiniBatch, recipe.optimizer.mini_batch);
+    sizes_.Set(Axis::kMiniBatch, recipe_.optimizer.mini_batch);
   }
 
   Dims Check(const State* state) {
     CheckPresence();
     for (const InputField& field : InputFields()) {
-      const InputSpec* spec = Find(field.name);
-      if (spec != nullptr && (inputs_.*field.view).defined()) CheckOne(*spec);
+      if (!(inputs_.*field.view).defined()) continue;
+      if (const InputSpec* spec = Find(field.view)) CheckOne(*spec);
     }
     if (needs_ == Needs::kRead && state != nullptr) TakeSizesOf(*state);
     Dims dims = Derive();
@@ -42,9 +46,9 @@ class Checker {
   }
 
  private:
-  const InputSpec* Find(std::string_view name) const {
-    for (const InputSpec& spec : specs_) {
-      if (spec.name == name) return &spec;
+  const InputSpec* Find(TensorView Inputs::* view) const {
+    for (const InputSpec& spec : requirements_.inputs) {
+      if (spec.view == view) return &spec;
     }
     return nullptr;
   }
@@ -63,7 +67,7 @@ class Checker {
   void CheckPresence() const {
     for (const InputField& field : InputFields()) {
       const TensorView& view = inputs_.*field.view;
-      const InputSpec* spec = Find(field.name);
+      const InputSpec* spec = Find(field.view);
       if (spec == nullptr) {
         if (view.defined()) {
           throw Error(op_, field.name, "absent, for " + ToString(recipe_) + " does not take it",
@@ -127,7 +131,7 @@ class Checker {
 
   // Reading has neither values nor gates: their sizes are those of the memory.
   void TakeSizesOf(const State& state) {
-    for (const StateSpec& spec : StateSpecs(recipe_)) {
+    for (const StateSpec& spec : requirements_.state) {
       const TensorView view = state.Get(spec.name);
       if (!view.defined() || view.rank() != static_cast<int>(spec.shape.size())) continue;
       for (int i = 0; i < view.rank(); ++i) {
@@ -206,19 +210,19 @@ class Checker {
   }
 
   std::string_view op_;
+  const Requirements& requirements_;
   const Recipe& recipe_;
   const Inputs& inputs_;
   Needs needs_;
-  std::vector<InputSpec> specs_;
   std::int64_t steps_ = 1;
   AxisSizes sizes_;
 };
 
 }  // namespace
 
-Dims CheckInputs(std::string_view op, const Recipe& recipe, const Inputs& inputs, Needs needs,
-                 const State* state) {
-  return Checker(op, recipe, inputs, needs).Check(state);
+Dims CheckInputs(std::string_view op, const Requirements& requirements, const Inputs& inputs,
+                 Needs needs, const State* state) {
+  return Checker(op, requirements, inputs, needs).Check(state);
 }
 
 }  // namespace ttr

@@ -74,8 +74,11 @@ void CheckCounts(std::string_view op, std::string_view name, const TensorView& c
 
 }  // namespace
 
-void CheckState(std::string_view op, const Recipe& recipe, const Dims& dims, const State& state) {
-  const std::vector<StateSpec> specs = StateSpecs(recipe);
+void CheckState(std::string_view op, const Requirements& requirements, const Dims& dims,
+                const State& state) {
+  if (state.empty()) return;
+  const Recipe& recipe = requirements.recipe;
+  const std::vector<StateSpec>& specs = requirements.state;
   AxisSizes sizes = SizesOf(recipe, dims);
   for (const State::Entry& entry : state.entries()) {
     const auto spec = std::find_if(specs.begin(), specs.end(), [&](const StateSpec& candidate) {

@@ -63,8 +63,8 @@ void CheckElements(std::string_view op, const InputSpec& spec, const TensorView&
 
 }  // namespace
 
-void CheckRanges(std::string_view op, const Recipe& recipe, const Inputs& inputs) {
-  for (const InputSpec& spec : InputSpecs(recipe)) {
+void CheckRanges(std::string_view op, const Requirements& requirements, const Inputs& inputs) {
+  for (const InputSpec& spec : requirements.inputs) {
     const TensorView& view = inputs.*spec.view;
     if (spec.range == Range::kAny || !view.defined()) continue;
     switch (view.dtype()) {
