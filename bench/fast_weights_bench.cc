@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/machine.h"
+#include "ttr/machine.h"
 #include "src/engines/fast_weights/fast_weights.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
@@ -92,7 +92,7 @@ double Time(benchmark::State& state, FastWeights& work) {
 void Prefill(benchmark::State& state, Rule rule, const Shapes& s) {
   FastWeights work(rule, s);
   work.Run();
-  const double peak = FmaPeak(s.state == DType::kFloat64) * s.threads;
+  const double peak = MeasureFmaPeak(s.state == DType::kFloat64) * s.threads;
   const double seconds = Time(state, work);
   const double units = static_cast<double>(state.iterations() * s.tokens * s.heads);
   const double flops = (rule == Rule::kHebbian ? 4.0 : 6.0) * static_cast<double>(s.dim * s.dim);
@@ -107,7 +107,7 @@ void Decode(benchmark::State& state, Rule rule, const Shapes& s) {
   FastWeights work(rule, s);
   work.Run();
   const auto bytes = static_cast<std::size_t>(s.heads * s.dim * s.dim) * sizeof(float);
-  const double bandwidth = InPlaceBandwidth(bytes);
+  const double bandwidth = MeasureInPlaceBandwidth(bytes);
   const double seconds = Time(state, work);
   const double rate =
       2e-9 * static_cast<double>(state.iterations()) * static_cast<double>(bytes) / seconds;
