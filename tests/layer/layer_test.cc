@@ -170,6 +170,25 @@ TEST(Layer, ReadsAnyStridesAndMixedDtypes) {
   EXPECT_LT(test::LargestDifference(y, exact), 1e-5);
 }
 
+TEST(Layer, EveryInputMayHaveADtypeOfItsOwn) {
+  const Call call(ParseRecipe("gated_deltanet"), OneHead(40, 16, 16), DType::kBFloat16, 3);
+  const Tensor q = Tensor::Copy(call.inputs.q, DType::kFloat64);
+  const Tensor k = Tensor::Copy(call.inputs.k, DType::kFloat32);
+  const Tensor decay = Tensor::Copy(call.inputs.log_decay, DType::kFloat64);
+  Inputs mixed = call.inputs;  // v and step stay bfloat16
+  mixed.q = q.view();
+  mixed.k = k.view();
+  mixed.log_decay = decay.view();
+  Tensor y(DType::kFloat32, {1, 40, 1, 16});
+  Tensor same(DType::kFloat32, {1, 40, 1, 16});
+  State state;
+  State same_state;
+  const Layer layer(call.recipe);
+  layer.Forward(mixed, state, {y.view(), {}});
+  layer.Forward(call.inputs, same_state, {same.view(), {}});
+  EXPECT_EQ(test::LargestDifference(y, same), 0);
+}
+
 // y_t = sum_{i <= t} (k_i . q_t) v_i: every gradient by hand.
 TEST(Backward, OfLinearAttentionIsTheClosedForm) {
   constexpr std::int64_t kTokens = 5;
