@@ -21,7 +21,11 @@ report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options)
     cells.emplace_back(errors.method);
     cells.emplace_back(errors.rows);
     for (const double error : {errors.mean_absolute, errors.root_mean_square, errors.relative}) {
-      cells.push_back(errors.rows > 0 ? report::Cell(error) : report::Cell());
+      if (errors.rows > 0) {
+        cells.emplace_back(error);
+      } else {
+        cells.emplace_back();
+      }
     }
     table.AddRow(std::move(cells));
   }

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 
 namespace ttr::experiments {
 namespace {
 
-report::Cell Rate(const HitRate& rate) {
-  return rate.questions > 0 ? report::Cell(rate.rate()) : report::Cell();
+std::optional<double> Rate(const HitRate& rate) {
+  return rate.questions > 0 ? std::optional(rate.rate()) : std::nullopt;
 }
 
 // The middle of the positions 2^i .. 2^(i+1) - 1 on a logarithmic axis.
@@ -25,8 +26,8 @@ report::Table RecallTable(const RecallRun& run, const RecallOptions& options,
   for (const RecallResult& result : run.results()) {
     table.AddRow({result.method, result.tokens, Rate(result.all), Rate(result.seen),
                   Rate(result.pair),
-                  result.known > 0 ? report::Cell(result.bits_per_known()) : report::Cell(),
-                  result.tokens > 0 ? report::Cell(result.bits_per_token()) : report::Cell()});
+                  result.known > 0 ? std::optional(result.bits_per_known()) : std::nullopt,
+                  result.tokens > 0 ? std::optional(result.bits_per_token()) : std::nullopt});
   }
   table.SetMeta("source", source);
   table.SetMeta("tokens", run.tokens());
