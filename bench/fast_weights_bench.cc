@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "ttr/machine.h"
 #include "src/engines/fast_weights/fast_weights.h"
 #include "ttr/executor.h"
+#include "ttr/machine.h"
 #include "ttr/tensor.h"
 
 namespace ttr::bench {

@@ -25,7 +25,6 @@ struct Arguments {
   bool quiet = false;
 };
 
-
 // Runs tokens in pieces, the state carried from one to the next.
 void RunPieces(const Layer& layer, const Inputs& inputs, std::int64_t tokens, std::int64_t piece,
                bool step, State& state, const Outputs& outputs, const ttr::Run& run) {
@@ -79,8 +78,10 @@ void Run(const Arguments& arguments) {
   }
   const bool step = arguments.via == "step";
   if ((step || arguments.split > 1) && !recipe.reading.causal) {
-    throw Error("apply", "--split and --via step", "absent for a recipe that reads the whole "
-                "sequence at once (causal: false)", "given");
+    throw Error("apply", "--split and --via step",
+                "absent for a recipe that reads the whole "
+                "sequence at once (causal: false)",
+                "given");
   }
 
   const Dims dims = CheckInputs("apply", recipe, given.inputs, Needs::kBoth, &given.state);
@@ -125,18 +126,22 @@ void AddApply(CLI::App& app) {
       "  ttr apply deltanet --in qkv_dy.safetensors --out grads.safetensors --grad\n"
       "Which inputs a layer takes: ttr zoo NAME");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("RECIPE", arguments->recipe, "a zoo name, name{changes}, a recipe line, @FILE")
+  command
+      ->add_option("RECIPE", arguments->recipe, "a zoo name, name{changes}, a recipe line, @FILE")
       ->required();
   command->add_option("--in", arguments->in, "inputs by name (q, k, v, ...), and state if any")
       ->required();
   command->add_option("--out", arguments->out, "receives y, status and the final state")
       ->required();
-  command->add_option("--via", arguments->via,
-                      "engine (the planned one), definition (the literal regression), or step "
-                      "(token by token)")
+  command
+      ->add_option("--via", arguments->via,
+                   "engine (the planned one), definition (the literal regression), or step "
+                   "(token by token)")
       ->capture_default_str()
       ->check(CLI::IsMember({"engine", "definition", "step"}));
-  command->add_option("--split", arguments->split, "cut the sequence into N pieces, carrying the state")
+  command
+      ->add_option("--split", arguments->split,
+                   "cut the sequence into N pieces, carrying the state")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   command->add_option("--threads", arguments->threads, "threads (default: all, or TTR_THREADS)")

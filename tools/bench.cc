@@ -82,8 +82,7 @@ void Measure(Work& work, Executor& executor) {
   const Run run{.executor = &executor, .scratch = {}};
   const experiments::RandomInputs random =
       experiments::MakeRandomInputs(work.recipe, work.dims, DType::kFloat32, /*seed=*/1);
-  Tensor y(DType::kFloat32,
-           {1, work.dims.tokens, work.dims.output_heads(), work.dims.value_dim});
+  Tensor y(DType::kFloat32, {1, work.dims.tokens, work.dims.output_heads(), work.dims.value_dim});
   State state;
   const double prefill =
       Seconds([&] { layer.Forward(random.inputs, state, {.y = y.view(), .status = {}}, run); });
@@ -128,7 +127,11 @@ void RunBench(const Arguments& arguments) {
     const Cost cost = EstimateCost(work.recipe, plan, work.dims);
     const double prefill = Median(work.prefill_ns);
     const double gflops = cost.flops_per_token / prefill;
-    std::vector<report::Cell> row{work.name, Name(plan.engine), work.dims.key_dim, prefill, gflops,
+    std::vector<report::Cell> row{work.name,
+                                  Name(plan.engine),
+                                  work.dims.key_dim,
+                                  prefill,
+                                  gflops,
                                   100 * gflops / (peak * arguments.threads)};
     if (work.decode_ns.empty()) {
       row.insert(row.end(), 3, {});
@@ -151,8 +154,9 @@ void RunBench(const Arguments& arguments) {
     fmt::print("{}\n", report::DumpJson(table.ToJson()));
     return;
   }
-  fmt::print("target {}, fused multiply-add peak {:.0f} GFLOP/s a thread; T = {}, H = {}, threads {}\n\n",
-             ChosenTarget(), peak, arguments.tokens, arguments.heads, arguments.threads);
+  fmt::print(
+      "target {}, fused multiply-add peak {:.0f} GFLOP/s a thread; T = {}, H = {}, threads {}\n\n",
+      ChosenTarget(), peak, arguments.tokens, arguments.heads, arguments.threads);
   fmt::print("{}", table.ToText());
 }
 

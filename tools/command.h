@@ -24,8 +24,8 @@ void AddDemo(CLI::App& app);
 CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& what,
                      const std::string& examples);
 
-// A recipe as the command takes it: a zoo name, with changes in braces, a recipe line, or @FILE with
-// the recipe as JSON. Throws ttr::Error.
+// A recipe as the command takes it: a zoo name, with changes in braces, a recipe line, or @FILE
+// with the recipe as JSON. Throws ttr::Error.
 Recipe RecipeArgument(const std::string& text);
 
 // What a person reads on standard error beside the results: notes, with "ttr: " before them.

@@ -87,12 +87,16 @@ report::Section RecallSection(const Arguments& arguments) {
   report::Section section;
   section.title = "Recall in a real text";
   section.text = {
-      "Each memory reads the project's own documents once, word by word; before every word it is asked "
-      "which one follows the word before, then it is told. Words are fixed random unit vectors, nothing "
+      "Each memory reads the project's own documents once, word by word; before every word it is "
+      "asked "
+      "which one follows the word before, then it is told. Words are fixed random unit vectors, "
+      "nothing "
       "is trained: what is recalled was learned in the reading.",
-      "A memory of 64 x 64 numbers can keep some 64 associations apart: `linear_attention` drowns in "
+      "A memory of 64 x 64 numbers can keep some 64 associations apart: `linear_attention` drowns "
+      "in "
       "the overlap of its keys, layers that correct their errors (`deltanet`, `nlms`) or solve the "
-      "regression (`rls`) hold on longer, and `softmax`, which keeps every pair, follows the counts."};
+      "regression (`rls`) hold on longer, and `softmax`, which keeps every pair, follows the "
+      "counts."};
   section.command =
       "ttr recall" + files +
       " --memory linear_attention --memory deltanet --memory nlms --memory rls --memory "
@@ -113,21 +117,24 @@ report::Section ForecastSection(const Arguments& arguments) {
   experiments::TableReader table(input.stream(), input.name(), {.columns = options.columns});
   experiments::ForecastRun run(options);
   report::AtomicFile csv(fs::path(arguments.out) / "forecast.csv");
-  const experiments::ForecastTail tail = experiments::ForecastTable(
-      table, run, {}, [&](std::string_view text) { csv.Write(text); });
+  const experiments::ForecastTail tail =
+      experiments::ForecastTable(table, run, {}, [&](std::string_view text) { csv.Write(text); });
   csv.Commit();
 
   report::Section section;
   section.title = "Forecasting a real series";
   section.text = {
-      "Weekly CO2 on Mauna Loa since 1958: each memory reads the series once, row by row, and says the "
+      "Weekly CO2 on Mauna Loa since 1958: each memory reads the series once, row by row, and says "
+      "the "
       "next row before it sees it. Keys are the last 52 rows, values the next one; weeks that were "
       "never measured are forecast too.",
-      "A memory that solves its regression (`rls`) finds season and trend by itself and is well below "
+      "A memory that solves its regression (`rls`) finds season and trend by itself and is well "
+      "below "
       "the forecaster that repeats the last row; one that ignores how the lags go together "
       "(`linear_attention`) is not."};
   section.command = fmt::format(
-      "ttr forecast {} --column co2 --lags 52 --season 52 --memory rls --memory 'weighted_rls{{decay: "
+      "ttr forecast {} --column co2 --lags 52 --season 52 --memory rls --memory "
+      "'weighted_rls{{decay: "
       "0.999}}' --memory nlms --memory linear_attention --out forecast.csv",
       arguments.series);
   section.figures.push_back(report::MakeFigure(ForecastChart(run, options, tail)));
@@ -140,9 +147,12 @@ void Run(const Arguments& arguments) {
   report::Page page;
   page.title = "ttr: memories that regress while they read";
   page.lead = fmt::format(
-      "A sequence layer that recalls is a regression solved while reading. Three choices make a layer: "
-      "which associations count, which functions are allowed, how the minimum is approached. ttr has "
-      "{} published layers and new ones as one line each; here they are, run by the library on this "
+      "A sequence layer that recalls is a regression solved while reading. Three choices make a "
+      "layer: "
+      "which associations count, which functions are allowed, how the minimum is approached. ttr "
+      "has "
+      "{} published layers and new ones as one line each; here they are, run by the library on "
+      "this "
       "machine, with nothing trained.",
       Zoo().size());
 
@@ -163,9 +173,9 @@ void Run(const Arguments& arguments) {
 }  // namespace
 
 void AddDemo(CLI::App& app) {
-  CLI::App* command = AddCommand(
-      app, "demo", "the paper's experiments and real input, on one page",
-      "  ttr demo --out demo --series data/co2_weekly.csv README.md DESIGN.md");
+  CLI::App* command =
+      AddCommand(app, "demo", "the paper's experiments and real input, on one page",
+                 "  ttr demo --out demo --series data/co2_weekly.csv README.md DESIGN.md");
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("--out", arguments->out, "folder that receives index.html")
       ->capture_default_str();

@@ -43,9 +43,9 @@ void Run(const Arguments& arguments) {
   fmt::print("recipe           {}\n", ToString(recipe));
   fmt::print("engine           {}\n", Name(plan.engine));
   fmt::print("why              {}\n", plan.why);
-  fmt::print("exact            {}\n",
-             plan.exact ? "yes: the minimiser of its regression, up to rounding"
-                        : "no: steps towards the minimiser");
+  fmt::print("exact            {}\n", plan.exact
+                                          ? "yes: the minimiser of its regression, up to rounding"
+                                          : "no: steps towards the minimiser");
   fmt::print("\nfor Dk = {}, Dv = {}, T = {}, one memory:\n", dims.key_dim, dims.value_dim,
              dims.tokens);
   fmt::print("flops a token    {:.0f}\n", cost.flops_per_token);
@@ -63,7 +63,8 @@ void AddPlan(CLI::App& app) {
   arguments->dims.key_dim = 64;
   arguments->dims.value_dim = 64;
   arguments->dims.tokens = 1024;
-  command->add_option("RECIPE", arguments->recipe, "a zoo name, name{changes}, a recipe line, @FILE")
+  command
+      ->add_option("RECIPE", arguments->recipe, "a zoo name, name{changes}, a recipe line, @FILE")
       ->required();
   command->add_option("--dk", arguments->dims.key_dim, "length of keys and queries")
       ->capture_default_str()

@@ -9,13 +9,12 @@
 
 namespace ttr::tools {
 
-
 // What an input file holds, as views into `file` (which outlives them).
 struct LayerFile {
   Inputs inputs;
-  State state;        // copies, of the dtype that states have beside these inputs
-  TensorView dy;      // gradient of y
-  State dstate;       // gradient of the final state
+  State state;    // copies, of the dtype that states have beside these inputs
+  TensorView dy;  // gradient of y
+  State dstate;   // gradient of the final state
 };
 
 // Sorts the tensors of a file by their names. A name that is none is an Error that lists the names

@@ -82,8 +82,8 @@ void PrintAll(bool as_json) {
   for (const ZooEntry& entry : Zoo()) {
     const Recipe recipe = ParseRecipe(entry.recipe);
     const Plan plan = MakePlan(recipe);
-    layers.AddRow({entry.name, Name(plan.engine), plan.exact ? "yes" : "no", entry.source,
-                   ToString(recipe)});
+    layers.AddRow(
+        {entry.name, Name(plan.engine), plan.exact ? "yes" : "no", entry.source, ToString(recipe)});
   }
   fmt::print("{}\n", layers.ToText({.width = TerminalWidth(), .wrap_last = true, .indent = 0}));
   report::Table features;
@@ -92,7 +92,8 @@ void PrintAll(bool as_json) {
     features.AddRow({feature.name, feature.source, feature.formula});
   }
   fmt::print("{}\n", features.ToText({.width = TerminalWidth(), .wrap_last = true, .indent = 0}));
-  fmt::print("One layer in full: ttr zoo NAME. A feature map: linear_attention{{features: elu1}}.\n");
+  fmt::print(
+      "One layer in full: ttr zoo NAME. A feature map: linear_attention{{features: elu1}}.\n");
 }
 
 void PrintLayer(const std::string& name, const Recipe& recipe, const ZooEntry* entry) {
@@ -110,8 +111,8 @@ void PrintLayer(const std::string& name, const Recipe& recipe, const ZooEntry* e
   report::Table inputs("inputs");
   inputs.AddText("input").AddText("shape").AddText("").AddText("meaning");
   for (const InputSpec& spec : InputSpecs(recipe)) {
-    inputs.AddRow({spec.name, ShapesOf(spec), spec.required ? "required" : "optional",
-                   spec.meaning});
+    inputs.AddRow(
+        {spec.name, ShapesOf(spec), spec.required ? "required" : "optional", spec.meaning});
   }
   report::Table state("state");
   state.AddText("state").AddText("shape").AddText("meaning");

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-
 #include "ttr/plan.h"
 #include "ttr/zoo.h"
 
@@ -79,21 +78,23 @@ std::string ZooMarkdown() {
   text += "\n## Inputs and state\n\n| layer | inputs | state |\n|---|---|---|\n";
   for (const ZooEntry& entry : Zoo()) {
     const Recipe recipe = ParseRecipe(entry.recipe);
-    text += fmt::format("| {} | {} | {} |\n", Code(entry.name), InputNames(recipe),
-                        StateNames(recipe));
+    text +=
+        fmt::format("| {} | {} | {} |\n", Code(entry.name), InputNames(recipe), StateNames(recipe));
   }
-  text += "\n## Feature maps\n\nUsed as `linear_attention{features: NAME}`, with any linear memory.\n\n"
-          "| map | source | formula |\n|---|---|---|\n";
+  text +=
+      "\n## Feature maps\n\nUsed as `linear_attention{features: NAME}`, with any linear memory.\n\n"
+      "| map | source | formula |\n|---|---|---|\n";
   for (const FeatureEntry& feature : FeatureMaps()) {
     text += fmt::format("| {} | {} | {} |\n", Code(feature.name), Escaped(feature.source),
                         Escaped(feature.formula));
   }
-  text += "\n## Options\n\nEvery option can be changed in braces: `rls{ridge: 0.1, read: before}`.\n\n"
-          "| option | part | values | default | meaning |\n|---|---|---|---|---|\n";
+  text +=
+      "\n## Options\n\nEvery option can be changed in braces: `rls{ridge: 0.1, read: before}`.\n\n"
+      "| option | part | values | default | meaning |\n|---|---|---|---|---|\n";
   for (const OptionInfo& option : RecipeOptions()) {
-    text += fmt::format("| {} | {} | {} | {} | {} |\n", Code(option.name), option.part,
-                        Escaped(option.values), Code(option.default_value),
-                        Escaped(option.meaning));
+    text +=
+        fmt::format("| {} | {} | {} | {} | {} |\n", Code(option.name), option.part,
+                    Escaped(option.values), Code(option.default_value), Escaped(option.meaning));
   }
   return text;
 }

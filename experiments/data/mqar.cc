@@ -151,9 +151,7 @@ MqarExample MakeMqar(const MqarOptions& options, std::uint64_t seed, std::uint64
     example.pairs.push_back({1 + cues[j], half + responses[j]});
   }
   switch (options.law) {
-    case MqarLaw::kZoology:
-      FillZoology(options, random, example);
-      break;
+    case MqarLaw::kZoology: FillZoology(options, random, example); break;
     case MqarLaw::kWithReplacement:
       FillWithReplacement(options, random, example);
       AskSeen(random, example);

@@ -19,24 +19,18 @@ bool IsLog(const Axis& axis) { return axis.scale != Scale::kLinear; }
 // The axis's own coordinate, in which it is linear.
 double Coordinate(const Axis& axis, double value) {
   switch (axis.scale) {
-    case Scale::kLog10:
-      return std::log10(value);
-    case Scale::kLog2:
-      return std::log2(value);
-    case Scale::kLinear:
-      break;
+    case Scale::kLog10: return std::log10(value);
+    case Scale::kLog2: return std::log2(value);
+    case Scale::kLinear: break;
   }
   return value;
 }
 
 double Value(const Axis& axis, double coordinate) {
   switch (axis.scale) {
-    case Scale::kLog10:
-      return std::pow(10, coordinate);
-    case Scale::kLog2:
-      return std::exp2(coordinate);
-    case Scale::kLinear:
-      break;
+    case Scale::kLog10: return std::pow(10, coordinate);
+    case Scale::kLog2: return std::exp2(coordinate);
+    case Scale::kLinear: break;
   }
   return coordinate;
 }

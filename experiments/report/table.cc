@@ -19,14 +19,10 @@ bool Fits(const Cell::Value& value, ColumnType type) {
   const bool integer = std::holds_alternative<std::int64_t>(value);
   const bool real = integer || std::holds_alternative<double>(value);
   switch (type) {
-    case ColumnType::kText:
-      return std::holds_alternative<std::string>(value);
-    case ColumnType::kInteger:
-      return integer;
-    case ColumnType::kReal:
-      return real;
-    case ColumnType::kMeasured:
-      return real || std::holds_alternative<Measured>(value);
+    case ColumnType::kText: return std::holds_alternative<std::string>(value);
+    case ColumnType::kInteger: return integer;
+    case ColumnType::kReal: return real;
+    case ColumnType::kMeasured: return real || std::holds_alternative<Measured>(value);
   }
   return false;
 }

@@ -52,8 +52,8 @@ class TensorView {
 
   template <class T>
   static TensorView Of(T* data, const Shape& shape) {
-    return TensorView(const_cast<std::remove_const_t<T>*>(data),
-                      DTypeOf<std::remove_const_t<T>>(), shape);
+    return TensorView(const_cast<std::remove_const_t<T>*>(data), DTypeOf<std::remove_const_t<T>>(),
+                      shape);
   }
 
   bool defined() const { return defined_; }

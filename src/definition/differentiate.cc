@@ -93,7 +93,7 @@ double Derivative(double& x, Range range, const std::function<double()>& loss) {
   return (value(at + h) - value(at - h)) / (2 * h);
 }
 
-Range RangeOf(const Recipe& recipe, TensorView Inputs::*view) {
+Range RangeOf(const Recipe& recipe, TensorView Inputs::* view) {
   for (const InputSpec& spec : InputSpecs(recipe)) {
     if (spec.view == view) return spec.range;
   }

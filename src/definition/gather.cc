@@ -37,16 +37,12 @@ Vector GatherLogDecay(const Recipe& recipe, const Inputs& inputs, std::int64_t b
                       std::int64_t head) {
   switch (recipe.weights.decay) {
     case Decay::kNone:
-    case Decay::kMatrix:
-      return Vector();
-    case Decay::kConstant:
-      return Vector::Constant(1, std::log(recipe.weights.decay_factor));
+    case Decay::kMatrix: return Vector();
+    case Decay::kConstant: return Vector::Constant(1, std::log(recipe.weights.decay_factor));
     case Decay::kRetention:
       return Vector::Constant(1, std::log1p(-std::exp2(-5.0 - static_cast<double>(head))));
-    case Decay::kScalar:
-      return Vector::Constant(1, inputs.log_decay.At({b, t, head}));
-    case Decay::kChannel:
-      return Row(inputs.log_decay, {b, t, head});
+    case Decay::kScalar: return Vector::Constant(1, inputs.log_decay.At({b, t, head}));
+    case Decay::kChannel: return Row(inputs.log_decay, {b, t, head});
   }
   return Vector();
 }
@@ -81,8 +77,8 @@ Constants GatherConstants(const Recipe& recipe, const Dims& dims, const Inputs& 
   c.features_b = Row(inputs.features_b, {head});
   c.ln_weight = inputs.ln_weight.defined() ? Row(inputs.ln_weight, {head})
                                            : Vector(Vector::Ones(dims.value_dim));
-  c.ln_bias = inputs.ln_bias.defined() ? Row(inputs.ln_bias, {head})
-                                       : Vector(Vector::Zero(dims.value_dim));
+  c.ln_bias =
+      inputs.ln_bias.defined() ? Row(inputs.ln_bias, {head}) : Vector(Vector::Zero(dims.value_dim));
   c.row_bias = inputs.row_bias.defined() ? Row(inputs.row_bias, {head})
                                          : Vector(Vector::Zero(recipe.optimizer.mini_batch));
   return c;

@@ -1,8 +1,8 @@
 /// The definition: every recipe as a memory that is written token by token and read query by query,
 /// literally as the mathematics says, in double precision. It judges all engines.
 ///
-/// A family implements `Memory`; what recipes share (normalising q and k, feature maps, the affine 1,
-/// scale, denominators, bonus, output norm, the order of reading and writing) is in sequence.cc.
+/// A family implements `Memory`; what recipes share (normalising q and k, feature maps, the affine
+/// 1, scale, denominators, bonus, output norm, the order of reading and writing) is in sequence.cc.
 ///
 /// One legend for all families, as in the paper: column vectors, k and q in R^Dk (after phi), v in
 /// R^Dv, memory M in R^{Dv x Dk}, y = M q. Stored states hold the transpose, [Dk, Dv].
@@ -26,17 +26,17 @@ using Matrix = Eigen::MatrixXd;
 
 /// What one memory sees of one token. Inputs that the recipe does not take keep these defaults.
 struct Token {
-  Matrix k;                 // Dk x n: n pairs a token (1 unless the recipe says more), after phi
-  Matrix v;                 // Dv x n
-  Vector v_im;              // Dv, imaginary part of a complex input (zero if absent)
-  Vector log_decay;         // size 0: no decay; 1: scalar (also the recipe's constant); Dk: per channel
-  Vector phase;             // per channel, size 0 if real
-  Vector dt;                // Dv: matrix decay exp(dt_c a_cn)
-  Vector step;              // n
+  Matrix k;          // Dk x n: n pairs a token (1 unless the recipe says more), after phi
+  Matrix v;          // Dv x n
+  Vector v_im;       // Dv, imaginary part of a complex input (zero if absent)
+  Vector log_decay;  // size 0: no decay; 1: scalar (also the recipe's constant); Dk: per channel
+  Vector phase;      // per channel, size 0 if real
+  Vector dt;         // Dv: matrix decay exp(dt_c a_cn)
+  Vector step;       // n
   double importance = 1;
   double log_importance = 0;
-  Vector erase_key;         // Dk
-  Vector erase_gate;        // Dk
+  Vector erase_key;   // Dk
+  Vector erase_gate;  // Dk
   double momentum = 0;
   double weight_decay = 0;
 };
@@ -45,14 +45,14 @@ struct Token {
 struct Constants {
   Recipe recipe;
   Dims dims;
-  std::int64_t head = 0;  // index of the memory, 0 .. H-1
+  std::int64_t head = 0;       // index of the memory, 0 .. H-1
   std::int64_t phi_dim = 0;    // length of the k and q that a memory sees (features, the affine 1)
   std::int64_t value_dim = 0;  // length of its v (one more than Dv where a denominator is kept)
-  double scale = 1;       // resolved; sequence.cc multiplies q by it, except for similarity kernels
-  Vector ridge;           // phi_dim entries, from the recipe or the input; 0 on the affine 1
-  Vector bonus;           // Dk
-  Matrix a;               // Dv x Dk
-  Matrix features_w;      // F x Dk
+  double scale = 1;   // resolved; sequence.cc multiplies q by it, except for similarity kernels
+  Vector ridge;       // phi_dim entries, from the recipe or the input; 0 on the affine 1
+  Vector bonus;       // Dk
+  Matrix a;           // Dv x Dk
+  Matrix features_w;  // F x Dk
   Vector features_b;
   Vector ln_weight, ln_bias;  // Dv
   Vector row_bias;            // mini_batch, zero if absent
@@ -65,8 +65,8 @@ struct Array {
 
   static Array Of(double x);
   static Array Of(const Vector& x);
-  static Array Of(const Matrix& x);            // rows x cols, row-major
-  static Array Transposed(const Matrix& m);    // the [Dk, Dv] form of a Dv x Dk memory
+  static Array Of(const Matrix& x);          // rows x cols, row-major
+  static Array Transposed(const Matrix& m);  // the [Dk, Dv] form of a Dv x Dk memory
   double scalar() const;
   Vector vector() const;
   Matrix matrix() const;
@@ -106,14 +106,14 @@ inline Matrix Faded(double g, const Matrix& m) {
 }
 
 /// One maker per family; MakeMemory (make_memory.cc) chooses by the values of the recipe.
-std::unique_ptr<Memory> MakeHebbian(const Constants& constants);          // hebbian.cc
-std::unique_ptr<Memory> MakeGatedVector(const Constants& constants);      // gated_vector.cc
-std::unique_ptr<Memory> MakeSgd(const Constants& constants);              // sgd.cc
-std::unique_ptr<Memory> MakeLeastSquares(const Constants& constants);     // least_squares.cc
-std::unique_ptr<Memory> MakeKernelSmoother(const Constants& constants);   // kernel_smoother.cc
-std::unique_ptr<Memory> MakeKernelRegression(const Constants& constants); // kernel_regression.cc
-std::unique_ptr<Memory> MakeLocalPolynomial(const Constants& constants);  // local_polynomial.cc
-std::unique_ptr<Memory> MakeNetwork(const Constants& constants);          // network.cc
+std::unique_ptr<Memory> MakeHebbian(const Constants& constants);           // hebbian.cc
+std::unique_ptr<Memory> MakeGatedVector(const Constants& constants);       // gated_vector.cc
+std::unique_ptr<Memory> MakeSgd(const Constants& constants);               // sgd.cc
+std::unique_ptr<Memory> MakeLeastSquares(const Constants& constants);      // least_squares.cc
+std::unique_ptr<Memory> MakeKernelSmoother(const Constants& constants);    // kernel_smoother.cc
+std::unique_ptr<Memory> MakeKernelRegression(const Constants& constants);  // kernel_regression.cc
+std::unique_ptr<Memory> MakeLocalPolynomial(const Constants& constants);   // local_polynomial.cc
+std::unique_ptr<Memory> MakeNetwork(const Constants& constants);           // network.cc
 
 std::unique_ptr<Memory> MakeMemory(const Constants& constants);
 

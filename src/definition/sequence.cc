@@ -21,7 +21,8 @@ class Reader {
         queries_(std::max<std::int64_t>(1, dims.query_heads / dims.heads)) {}
 
   void Load(const Arrays& arrays) {
-    if (const auto position = arrays.find(kPosition); counts_position_ && position != arrays.end()) {
+    if (const auto position = arrays.find(kPosition);
+        counts_position_ && position != arrays.end()) {
       position_ = static_cast<std::int64_t>(position->second.scalar());
     }
     if (!arrays.empty()) memory_->Load(arrays);
@@ -116,8 +117,8 @@ class Reader {
       if (token != nullptr && recipe().reading.bonus) {
         const Vector k = token->k.col(0);
         // Weighed as the memory weighs what it reads: eta times the sum.
-        answer.y += recipe().optimizer.eta * constants_.bonus.cwiseProduct(k).dot(q) *
-                    token->v.col(0);
+        answer.y +=
+            recipe().optimizer.eta * constants_.bonus.cwiseProduct(k).dot(q) * token->v.col(0);
       }
       Normalise(answer);
       for (std::int64_t c = 0; c < dims.value_dim; ++c) {
@@ -154,9 +155,7 @@ class Reader {
     switch (recipe().reading.output_norm) {
       case OutputNorm::kNone: break;
       case OutputNorm::kL2: size = y.norm(); break;
-      case OutputNorm::kRms:
-        size = y.norm() / std::sqrt(static_cast<double>(y.size()));
-        break;
+      case OutputNorm::kRms: size = y.norm() / std::sqrt(static_cast<double>(y.size())); break;
     }
     if (size != 0) y /= size;
     answer.y = y;
@@ -166,7 +165,7 @@ class Reader {
   const Inputs& inputs_;
   std::unique_ptr<Memory> memory_;
   bool counts_position_;
-  std::int64_t queries_;  // query heads that read this memory
+  std::int64_t queries_;       // query heads that read this memory
   std::int64_t position_ = 0;  // tokens written so far
 };
 
@@ -183,8 +182,9 @@ void RunSequences(Mode mode, const Recipe& recipe, const Dims& dims, const Input
     reader.Load(LoadArrays(recipe, state, sequence, head));
     if (mode != Mode::kStart) {
       const bool packed = dims.sequences > 0;
-      reader.Run(mode, packed ? 0 : sequence, packed ? inputs.cu_seqlens.as<std::int64_t>()[sequence] : 0,
-                 packed ? inputs.cu_seqlens.as<std::int64_t>()[sequence + 1] : dims.tokens, outputs);
+      reader.Run(
+          mode, packed ? 0 : sequence, packed ? inputs.cu_seqlens.as<std::int64_t>()[sequence] : 0,
+          packed ? inputs.cu_seqlens.as<std::int64_t>()[sequence + 1] : dims.tokens, outputs);
     }
     if (mode != Mode::kRetrieve) arrays[static_cast<std::size_t>(task)] = reader.Save();
   });

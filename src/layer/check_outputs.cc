@@ -93,8 +93,8 @@ void CheckOutputs(std::string_view op, const Dims& dims, const Inputs& inputs, c
   }
 }
 
-void CheckGradients(std::string_view op, const Dims& dims,
-                    const Inputs& inputs, const TensorView& dy, const Inputs& dinputs) {
+void CheckGradients(std::string_view op, const Dims& dims, const Inputs& inputs,
+                    const TensorView& dy, const Inputs& dinputs) {
   const Shape y_shape{dims.batch, dims.tokens, dims.output_heads(), dims.value_dim};
   if (!dy.defined() || !(dy.shape() == y_shape)) {
     throw Error(op, "dy", "[B,T,max(H,Hq),Dv] = " + y_shape.ToString(), Describe(dy));

@@ -12,9 +12,9 @@ namespace ttr {
 void CheckOutputs(std::string_view op, const Dims& dims, const Inputs& inputs, const State& state,
                   const Outputs& outputs);
 
-/// Gradients: the views of `dinputs` that are defined are shaped as the inputs they belong to; dy as
-/// the output; dstate as the final state.
-void CheckGradients(std::string_view op, const Dims& dims,
-                    const Inputs& inputs, const TensorView& dy, const Inputs& dinputs);
+/// Gradients: the views of `dinputs` that are defined are shaped as the inputs they belong to; dy
+/// as the output; dstate as the final state.
+void CheckGradients(std::string_view op, const Dims& dims, const Inputs& inputs,
+                    const TensorView& dy, const Inputs& dinputs);
 
 }  // namespace ttr

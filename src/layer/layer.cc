@@ -22,7 +22,8 @@ Dims Check(std::string_view op, const Requirements& requirements, const Inputs& 
     if (!ReadsQueries(requirements.recipe)) {
       dims.batch = y.size(0);
       dims.tokens = y.size(1);
-      if (state.empty()) dims.query_heads = dims.key_heads = dims.value_heads = dims.heads = y.size(2);
+      if (state.empty())
+        dims.query_heads = dims.key_heads = dims.value_heads = dims.heads = y.size(2);
       dims.key_dim = dims.value_dim;
     }
   }
@@ -61,8 +62,8 @@ Layer::Layer(const Recipe& recipe) : requirements_(Valid(recipe)), plan_(MakePla
 Layer::Layer(const Recipe& recipe, Engine engine) : Layer(recipe) {
   if (engine == plan_.engine) return;
   if (engine != Engine::kDefinition) {
-    throw Error("Layer", "engine",
-                std::string(Name(plan_.engine)) + " (" + plan_.why + ")", std::string(Name(engine)));
+    throw Error("Layer", "engine", std::string(Name(plan_.engine)) + " (" + plan_.why + ")",
+                std::string(Name(engine)));
   }
   plan_.engine = engine;
   plan_.why = "asked for: the literal regression in double precision";
@@ -89,8 +90,7 @@ void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
   }
 }
 
-void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs,
-                 const Run& run) const {
+void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, const Run& run) const {
   RequireCausal("Step", recipe());
   const std::int64_t tokens = inputs.v.defined() && inputs.v.rank() == 4 ? inputs.v.size(1) : 0;
   const Optimizer& optimizer = recipe().optimizer;

@@ -45,21 +45,16 @@ double Flops(const Recipe& recipe, const Dims& dims) {
   const double steps = static_cast<double>(optimizer.steps);
   const double memory = phi * dv;
   switch (FamilyOf(recipe)) {
-    case Family::kHebbian:
-      return 4 * memory;
-    case Family::kGatedVector:
-      return 4 * dv;
-    case Family::kSgd:
-      return 2 * memory + 4 * memory * steps;
+    case Family::kHebbian: return 4 * memory;
+    case Family::kGatedVector: return 4 * dv;
+    case Family::kSgd: return 2 * memory + 4 * memory * steps;
     case Family::kLeastSquares: {
       const double writes_and_reads = 4 * memory + 2 * phi * phi;
-      return writes_and_reads + (optimizer.solver == Solver::kExact ? phi * phi * phi / 3
-                                                                    : 2 * phi * phi * steps);
+      return writes_and_reads +
+             (optimizer.solver == Solver::kExact ? phi * phi * phi / 3 : 2 * phi * phi * steps);
     }
-    case Family::kKernelSmoother:
-      return pairs * 2 * (phi + dv);
-    case Family::kKernelRegression:
-      return pairs * pairs * pairs / 3 + pairs * 2 * (phi + dv);
+    case Family::kKernelSmoother: return pairs * 2 * (phi + dv);
+    case Family::kKernelRegression: return pairs * pairs * pairs / 3 + pairs * 2 * (phi + dv);
     case Family::kLocalPolynomial: {
       double monomials = 1;  // binomial(Dk + p, p)
       for (std::int64_t d = 1; d <= recipe.function.degree; ++d) {
@@ -122,7 +117,8 @@ Plan MakePlan(const Recipe& recipe) {
   const char* obstacle = FastWeightsObstacle(recipe);
   if (obstacle == nullptr) {
     plan.engine = Engine::kFastWeights;
-    plan.why = "a linear memory with at most a scalar decay, written along its key: in chunks, SIMD";
+    plan.why =
+        "a linear memory with at most a scalar decay, written along its key: in chunks, SIMD";
   } else {
     plan.engine = Engine::kDefinition;
     plan.why = "no fast engine takes it yet (" + std::string(obstacle) +

@@ -45,13 +45,13 @@ TEST(Layer, NamesWhatIsWrongWithTheOutput) {
   State state;
   Tensor short_y(DType::kFloat32, {1, 3, 1, 3});
   ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, state, {short_y.view(), {}}); }),
-              {"[Forward] y", "[1, 4, 1, 3]", "[1, 3, 1, 3]"});
+             {"[Forward] y", "[1, 4, 1, 3]", "[1, 3, 1, 3]"});
   EXPECT_TRUE(state.empty());
 
   Tensor y(DType::kFloat32, {1, 4, 1, 3});
   Tensor status(DType::kFloat32, {1, 4, 1});
   ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, state, {y.view(), status.view()}); }),
-              {"[Forward] status must be int8"});
+             {"[Forward] status must be int8"});
 }
 
 TEST(Layer, RefusesToWriteOverItsInputs) {
@@ -59,11 +59,11 @@ TEST(Layer, RefusesToWriteOverItsInputs) {
   const Layer layer(call.recipe);
   State state;
   ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, state, {call.inputs.v, {}}); }),
-              {"[Forward] y", "overlapping v"});
+             {"[Forward] y", "overlapping v"});
   Tensor y(DType::kFloat32, {1, 4, 1, 3});
   state.Bind("state", TensorView(y.data(), DType::kFloat32, {1, 1, 3, 3}));
   ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, state, {y.view(), {}}); }),
-              {"overlapping state"});
+             {"overlapping state"});
 }
 
 TEST(Layer, RefusesGatesOutOfRangeBeforeAnyWork) {
@@ -73,8 +73,7 @@ TEST(Layer, RefusesGatesOutOfRangeBeforeAnyWork) {
   y.view().Set({0, 0, 0, 0}, 42);
   call.inputs.log_decay.Set({0, 3, 0}, 0.5);
   State state;
-  ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, state, {y.view(), {}}); }),
-              {"log_decay"});
+  ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, state, {y.view(), {}}); }), {"log_decay"});
   EXPECT_EQ(y.view().At({0, 0, 0, 0}), 42);
   EXPECT_TRUE(state.empty());
 }
@@ -84,19 +83,19 @@ TEST(Layer, StepTakesOneToken) {
   Tensor y(DType::kFloat32, {1, 2, 1, 2});
   State state;
   ExpectSays(ErrorOf([&] { Layer(call.recipe).Step(call.inputs, state, {y.view(), {}}); }),
-              {"[Step] v", "T = 2"});
+             {"[Step] v", "T = 2"});
 }
 
 TEST(Layer, WhatReadsEverythingAtOnceHasNoMemory) {
   const Call call(ParseRecipe("intention"), OneHead(4, 2, 2), DType::kFloat32, 1);
   State state;
   ExpectSays(ErrorOf([&] { Layer(call.recipe).Memorize(call.inputs, state); }),
-              {"whole sequence at once"});
+             {"whole sequence at once"});
 }
 
 TEST(Layer, AnEngineThatCannotIsRefused) {
   ExpectSays(ErrorOf([] { Layer(ParseRecipe("softmax"), Engine::kFastWeights); }),
-              {"engine", "definition", "fast_weights"});
+             {"engine", "definition", "fast_weights"});
 }
 
 TEST(Layer, AnsweringBeforeAnythingIsMemorizedGivesTheStart) {
@@ -144,7 +143,7 @@ TEST(Layer, ReadsAnyStridesAndMixedDtypes) {
   const Call wide(ParseRecipe("deltanet"), dims, DType::kBFloat16, 3);
   Tensor fused(DType::kBFloat16, {1, kTokens, 1, 3 * kDim});
   Inputs inputs;
-  const auto place = [&](TensorView Inputs::*view, std::int64_t at) {
+  const auto place = [&](TensorView Inputs::* view, std::int64_t at) {
     const TensorView slice = fused.view().Slice(3, at * kDim, kDim);
     CopyInto(wide.inputs.*view, slice);
     inputs.*view = slice;

@@ -1,5 +1,7 @@
-// Every layer of the zoo, through the public API: it runs; cut anywhere or token by token it gives the
-// same; heads and sequences do not meet; NaN stays where it belongs.
+// Every layer of the zoo, through the public API: it runs; cut anywhere or token by token it gives
+// the same; heads and sequences do not meet; NaN stays where it belongs.
+#include "ttr/zoo.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,7 +9,6 @@
 
 #include "tests/support/calls.h"
 #include "ttr/error.h"
-#include "ttr/zoo.h"
 
 namespace ttr {
 namespace {
@@ -118,7 +119,8 @@ TEST_P(ZooLayer, ThreadsDoNotChangeBits) {
   const Call call(recipe(), test::SmallDims(recipe()), DType::kFloat32, 5);
   const Layer layer(recipe());
   const auto two = MakeExecutor(2);
-  const test::Result one = RunWhole(layer, call, {.executor = &SequentialExecutor(), .scratch = {}});
+  const test::Result one =
+      RunWhole(layer, call, {.executor = &SequentialExecutor(), .scratch = {}});
   const test::Result other = RunWhole(layer, call, {.executor = two.get(), .scratch = {}});
   EXPECT_EQ(LargestDifference(one.y, other.y), 0);
 }

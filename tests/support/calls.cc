@@ -72,15 +72,13 @@ Call::Call(const Recipe& recipe_in, const Dims& dims_in, DType dtype, std::uint6
       inputs(random.inputs) {}
 
 Result RunWhole(const Layer& layer, const Call& call, const Run& run) {
-  Result result =
-      MakeResult(call.dims, call.dims.batch, call.dims.tokens, call.inputs.v.dtype());
+  Result result = MakeResult(call.dims, call.dims.batch, call.dims.tokens, call.inputs.v.dtype());
   layer.Forward(call.inputs, result.state, {result.y.view(), result.status.view()}, run);
   return result;
 }
 
 Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece) {
-  Result result =
-      MakeResult(call.dims, call.dims.batch, call.dims.tokens, call.inputs.v.dtype());
+  Result result = MakeResult(call.dims, call.dims.batch, call.dims.tokens, call.inputs.v.dtype());
   for (std::int64_t begin = 0; begin < call.dims.tokens; begin += piece) {
     const std::int64_t count = std::min(piece, call.dims.tokens - begin);
     const Outputs outputs{result.y.view().Slice(1, begin, count),
@@ -105,8 +103,7 @@ Result RunTokens(const Layer& layer, const Call& call, std::int64_t begin, std::
 Result RunPacked(const Layer& layer, const Call& call, const std::vector<std::int64_t>& bounds) {
   Result result = MakeResult(call.dims, 1, call.dims.tokens, call.inputs.v.dtype());
   Inputs inputs = Part(call, 0, call.dims.tokens, true);
-  inputs.cu_seqlens =
-      TensorView::Of(bounds.data(), {static_cast<std::int64_t>(bounds.size())});
+  inputs.cu_seqlens = TensorView::Of(bounds.data(), {static_cast<std::int64_t>(bounds.size())});
   layer.Forward(inputs, result.state, {result.y.view(), result.status.view()});
   return result;
 }
