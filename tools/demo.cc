@@ -97,10 +97,10 @@ report::Section RecallSection(const Arguments& arguments) {
       "the overlap of its keys, layers that correct their errors (`deltanet`, `nlms`) or solve the "
       "regression (`rls`) hold on longer, and `softmax`, which keeps every pair, follows the "
       "counts."};
-  section.command =
-      "ttr recall" + files +
-      " --memory linear_attention --memory deltanet --memory nlms --memory rls --memory "
-      "'softmax{scale: 32}'";
+  section.command = "ttr recall" + files;
+  for (const experiments::NamedRecipe& memory : options.memories) {
+    section.command += " --memory '" + memory.text + "'";
+  }
   section.figures.push_back(report::MakeFigure(RecallChart(run, options, source)));
   section.tables.push_back(RecallTable(run, options, source));
   return section;
@@ -112,7 +112,8 @@ report::Section ForecastSection(const Arguments& arguments) {
   options.columns = {"co2"};
   options.lags = 52;
   options.season = 52;
-  options.memories = Named({"rls", "weighted_rls{decay: 0.999}", "nlms", "linear_attention"});
+  options.memories = Named({"rls{ridge: 0.1}", "weighted_rls{decay: 0.999, ridge: 0.1}",
+                            "local_linear", "deltanet", "nlms"});
   experiments::Input input(arguments.series);
   experiments::TableReader table(input.stream(), input.name(), {.columns = options.columns});
   experiments::ForecastRun run(options);
@@ -129,14 +130,14 @@ report::Section ForecastSection(const Arguments& arguments) {
       "next row before it sees it. Keys are the last 52 rows, values the next one; weeks that were "
       "never measured are forecast too.",
       "A memory that solves its regression (`rls`) finds season and trend by itself and is well "
-      "below "
-      "the forecaster that repeats the last row; one that ignores how the lags go together "
-      "(`linear_attention`) is not."};
-  section.command = fmt::format(
-      "ttr forecast {} --column co2 --lags 52 --season 52 --memory rls --memory "
-      "'weighted_rls{{decay: "
-      "0.999}}' --memory nlms --memory linear_attention --out forecast.csv",
-      arguments.series);
+      "below the forecaster that repeats the last row; one that only corrects its latest error "
+      "(`deltanet`, `nlms`) does not get below it."};
+  section.command = fmt::format("ttr forecast {} --column co2 --lags 52 --season 52",
+                                arguments.series);
+  for (const experiments::NamedRecipe& memory : options.memories) {
+    section.command += " --memory '" + memory.text + "'";
+  }
+  section.command += " --out forecast.csv";
   section.figures.push_back(report::MakeFigure(ForecastChart(run, options, tail)));
   section.tables.push_back(ErrorTable(run, options));
   return section;

@@ -37,6 +37,17 @@ std::string Chosen(const CLI::App& app) {
   return words;
 }
 
+// What went wrong on the command line, and where to read on.
+std::string UsageError(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const bool misnamed = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
+  if (!misnamed) return std::string(error.what()) + " (see " + Chosen(app) + " --help)";
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  return "there is no command '" + std::string(argv[1]) + "'; there are " + names;
+}
+
 int Run(int argc, char** argv) {
   CLI::App app{
       "ttr: sequence layers as regressions that are solved while reading.\n"
@@ -59,7 +70,7 @@ int Run(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help, --version
   } catch (const CLI::ParseError& error) {
-    return Fail(kBadInput, std::string(error.what()) + " (see " + Chosen(app) + " --help)");
+    return Fail(kBadInput, UsageError(app, error, argc, argv));
   }
   std::cout.flush();
   if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

@@ -118,13 +118,14 @@ void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& ou
   RequireCausal("Retrieve", recipe());
   const Dims dims = Check("Retrieve", requirements_, inputs, state, Needs::kRead, outputs.y);
   CheckOutputs("Retrieve", dims, inputs, state, outputs);
-  // Reading changes nothing, so the state may be taken as it is.
-  auto& unchanged = const_cast<State&>(state);
+  // Reading changes nothing: a state without entries stays without.
+  State start;
+  auto& read = state.empty() ? start : const_cast<State&>(state);
   if (plan_.engine == Engine::kFastWeights) {
-    RunFastWeights(recipe(), dims, inputs, unchanged, outputs, Needs::kRead, ExecutorOf(run),
+    RunFastWeights(recipe(), dims, inputs, read, outputs, Needs::kRead, ExecutorOf(run),
                    run.scratch);
   } else {
-    definition::RunSequences(ModeOf(Needs::kRead), recipe(), dims, inputs, unchanged, outputs,
+    definition::RunSequences(ModeOf(Needs::kRead), recipe(), dims, inputs, read, outputs,
                              ExecutorOf(run));
   }
 }

@@ -99,17 +99,16 @@ TEST(Layer, AnEngineThatCannotIsRefused) {
 }
 
 TEST(Layer, AnsweringBeforeAnythingIsMemorizedGivesTheStart) {
-  const Layer layer(ParseRecipe("rls"));
-  const Tensor q = [] {
-    Tensor t(DType::kFloat64, {1, 1, 2, 3});
-    for (double& x : t.as<double>()) x = 1;
-    return t;
-  }();
-  Tensor y(DType::kFloat64, {1, 1, 2, 5});
-  for (double& x : y.as<double>()) x = 9;
-  const State state;
-  layer.Retrieve({.q = q.view()}, state, {y.view(), {}});
-  for (const double x : y.as<double>()) EXPECT_EQ(x, 0);
+  Tensor q(DType::kFloat64, {1, 1, 2, 3});
+  for (double& x : q.as<double>()) x = 1;
+  for (const char* name : {"rls", "deltanet", "softmax"}) {
+    Tensor y(DType::kFloat64, {1, 1, 2, 5});
+    for (double& x : y.as<double>()) x = 9;
+    const State state;
+    Layer(ParseRecipe(name)).Retrieve({.q = q.view()}, state, {y.view(), {}});
+    for (const double x : y.as<double>()) EXPECT_EQ(x, 0) << name;
+    EXPECT_TRUE(state.empty()) << name;
+  }
 }
 
 TEST(Layer, StateOfTheCallerIsUpdatedInPlace) {

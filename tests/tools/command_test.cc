@@ -78,7 +78,7 @@ TEST(Command, EveryHelpHasAnExample) {
 
 TEST(Command, WrongUsageIsOneLineAndCodeTwo) {
   EXPECT_EQ(NoRefusal(Ttr({}), 2, "subcommand"), "");
-  EXPECT_EQ(NoRefusal(Ttr({"fly"}), 2, "subcommand"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"fly"}), 2, "no command 'fly'"), "");
   EXPECT_EQ(NoRefusal(Ttr({"zoo", "--fly"}), 2, "--fly"), "");
   EXPECT_EQ(NoRefusal(Ttr({"zoo", "gated_deltanett"}), 2, "gated_deltanet"), "");
   EXPECT_EQ(NoRefusal(Ttr({"plan", "rls{ridge: -1}"}), 2, "ridge"), "");
