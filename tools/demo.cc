@@ -132,8 +132,8 @@ report::Section ForecastSection(const Arguments& arguments) {
       "A memory that solves its regression (`rls`) finds season and trend by itself and is well "
       "below the forecaster that repeats the last row; one that only corrects its latest error "
       "(`deltanet`, `nlms`) does not get below it."};
-  section.command = fmt::format("ttr forecast {} --column co2 --lags 52 --season 52",
-                                arguments.series);
+  section.command =
+      fmt::format("ttr forecast {} --column co2 --lags 52 --season 52", arguments.series);
   for (const experiments::NamedRecipe& memory : options.memories) {
     section.command += " --memory '" + memory.text + "'";
   }

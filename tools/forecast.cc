@@ -18,6 +18,7 @@
 #include "experiments/report/atomic_file.h"
 #include "experiments/report/progress.h"
 #include "tools/command.h"
+#include "tools/gate_options.h"
 #include "ttr/atomic_file.h"
 #include "ttr/error.h"
 
@@ -193,18 +194,7 @@ void AddForecast(CLI::App& app) {
                    "are")
       ->capture_default_str()
       ->check(CLI::IsMember({"window", "raw"}));
-  command->add_option("--step", options.gates.step, "step size, for recipes that take one")
-      ->capture_default_str();
-  command
-      ->add_option("--decay", options.gates.decay,
-                   "forgetting factor a row, for recipes that take one")
-      ->capture_default_str();
-  command->add_option("--momentum", options.gates.momentum, "momentum, for recipes that take it")
-      ->capture_default_str();
-  command
-      ->add_option("--weight-decay", options.gates.weight_decay,
-                   "weight decay, for recipes that take it")
-      ->capture_default_str();
+  AddGateOptions(*command, options.gates);
   command->add_option("--separator", arguments->separator, "between the fields of TABLE")
       ->capture_default_str();
   command->add_option("--chart", arguments->chart, "write PREFIX.svg and PREFIX.png");

@@ -12,6 +12,7 @@
 #include "experiments/report/atomic_file.h"
 #include "experiments/report/progress.h"
 #include "tools/command.h"
+#include "tools/gate_options.h"
 #include "ttr/error.h"
 
 namespace ttr::tools {
@@ -141,18 +142,7 @@ void AddRecall(CLI::App& app) {
                    "memories that keep every pair stop after this many tokens")
       ->capture_default_str();
   command->add_option("--seed", options.seed, "of the tokens' vectors")->capture_default_str();
-  command->add_option("--step", options.gates.step, "step size, for recipes that take one")
-      ->capture_default_str();
-  command
-      ->add_option("--decay", options.gates.decay,
-                   "forgetting factor a token, for recipes that take one")
-      ->capture_default_str();
-  command->add_option("--momentum", options.gates.momentum, "momentum, for recipes that take it")
-      ->capture_default_str();
-  command
-      ->add_option("--weight-decay", options.gates.weight_decay,
-                   "weight decay, for recipes that take it")
-      ->capture_default_str();
+  AddGateOptions(*command, options.gates);
   command->add_option("--out", arguments->out, "write CSV, JSON, SVG and PNG into this folder");
   command->add_flag("--json", arguments->json, "print the table as JSON");
   command->add_flag("--quiet", arguments->quiet, "no progress, no notes");

@@ -6,6 +6,7 @@
 /// f holds the monomials of degree 1 .. p, each mixed one once, with coefficient 1; the ridge is
 /// relative to sum_j w_j s(k_j, q). Without neighbours y = 0.
 /// Source: Wang, Shi, Fox (2025), Vignette 4; Fan (1996), Local polynomial modelling.
+#include <Eigen/QR>
 #include <cmath>
 #include <limits>
 #include <vector>

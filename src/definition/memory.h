@@ -8,7 +8,7 @@
 /// R^Dv, memory M in R^{Dv x Dk}, y = M q. Stored states hold the transpose, [Dk, Dv].
 #pragma once
 
-#include <Eigen/Dense>
+#include <Eigen/Core>
 #include <cstdint>
 #include <map>
 #include <memory>

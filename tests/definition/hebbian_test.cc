@@ -1,3 +1,4 @@
+#include <Eigen/QR>
 #include <gtest/gtest.h>
 
 #include <cmath>

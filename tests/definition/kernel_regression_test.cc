@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <Eigen/Cholesky>
 #include <cmath>
 #include <limits>
 #include <vector>
