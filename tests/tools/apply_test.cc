@@ -38,7 +38,8 @@ void ExpectSame(const TensorFile& a, const TensorFile& b, double tolerance,
   for (const auto& [name, tensor] : a.tensors) {
     ASSERT_TRUE(b.tensors.contains(name)) << what << " " << name;
     double size = 1;
-    for (const double x : Tensor::Copy(tensor, DType::kFloat64).as<double>()) {
+    const Tensor wide = Tensor::Copy(tensor, DType::kFloat64);
+    for (const double x : wide.as<double>()) {
       if (std::isfinite(x)) size = std::max(size, std::abs(x));
     }
     EXPECT_LE(LargestDifference(tensor, b.tensors.at(name)), tolerance * size)
