@@ -1,6 +1,6 @@
-#include <Eigen/QR>
 #include <gtest/gtest.h>
 
+#include <Eigen/QR>
 #include <cmath>
 #include <limits>
 #include <vector>
