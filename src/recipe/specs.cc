@@ -1,4 +1,4 @@
-// The inputs of a recipe and their shapes: contract.md's table, derived from the values.
+// The inputs of a recipe and their shapes, derived from its values.
 #include <algorithm>
 #include <iterator>
 #include <utility>
