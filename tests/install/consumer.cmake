@@ -6,6 +6,13 @@ file(REMOVE_RECURSE "${WORK_DIR}")
 file(MAKE_DIRECTORY "${WORK_DIR}")
 set(prefix "${WORK_DIR}/prefix")
 set(consumer "${SOURCE_DIR}/examples/consumer")
+# The README shows this very program.
+file(READ "${consumer}/main.cc" program)
+file(READ "${SOURCE_DIR}/README.md" readme)
+string(FIND "${readme}" "${program}" place)
+if(place EQUAL -1)
+  message(FATAL_ERROR "README.md does not show examples/consumer/main.cc as it is")
+endif()
 # What this machine has installed, or the surrounding make exports, must not leak in.
 set(ENV{PKG_CONFIG_PATH} "${prefix}/${LIBDIR}/pkgconfig")
 set(ENV{LD_LIBRARY_PATH} "${prefix}/${LIBDIR}")
