@@ -13,6 +13,7 @@ namespace ttr {
 enum class Engine : std::uint8_t {
   kDefinition,   ///< the literal regression in double precision: always right, slow
   kFastWeights,  ///< linear memories in chunks: Hebbian and delta rules
+  kScan,         ///< memories that decay entry by entry: gated vectors, Mamba
 };
 
 std::string_view Name(Engine engine);

@@ -6,6 +6,7 @@
 #include "src/definition/sequence.h"
 #include "src/layer/check_outputs.h"
 #include "src/layer/run_fast_weights.h"
+#include "src/layer/run_scan.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
 
@@ -84,6 +85,8 @@ void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
   if (plan_.engine == Engine::kFastWeights) {
     RunFastWeights(recipe(), dims, inputs, state, outputs, Needs::kBoth, ExecutorOf(run),
                    run.scratch);
+  } else if (plan_.engine == Engine::kScan) {
+    RunScan(recipe(), dims, inputs, state, outputs, Needs::kBoth, ExecutorOf(run), run.scratch);
   } else {
     definition::RunSequences(definition::Mode::kForward, recipe(), dims, inputs, state, outputs,
                              ExecutorOf(run));
@@ -107,6 +110,8 @@ void Layer::Memorize(const Inputs& inputs, State& state, const Run& run) const {
   const Dims dims = Check("Memorize", requirements_, inputs, state, Needs::kWrite);
   if (plan_.engine == Engine::kFastWeights) {
     RunFastWeights(recipe(), dims, inputs, state, {}, Needs::kWrite, ExecutorOf(run), run.scratch);
+  } else if (plan_.engine == Engine::kScan) {
+    RunScan(recipe(), dims, inputs, state, {}, Needs::kWrite, ExecutorOf(run), run.scratch);
   } else {
     definition::RunSequences(ModeOf(Needs::kWrite), recipe(), dims, inputs, state, {},
                              ExecutorOf(run));
@@ -124,6 +129,8 @@ void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& ou
   if (plan_.engine == Engine::kFastWeights) {
     RunFastWeights(recipe(), dims, inputs, read, outputs, Needs::kRead, ExecutorOf(run),
                    run.scratch);
+  } else if (plan_.engine == Engine::kScan) {
+    RunScan(recipe(), dims, inputs, read, outputs, Needs::kRead, ExecutorOf(run), run.scratch);
   } else {
     definition::RunSequences(ModeOf(Needs::kRead), recipe(), dims, inputs, read, outputs,
                              ExecutorOf(run));
@@ -140,6 +147,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
 }
 
 std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {
+  if (plan_.engine == Engine::kScan) return ScanScratchBytes(recipe(), dims, threads);
   return plan_.engine == Engine::kFastWeights ? FastWeightsScratchBytes(dims, threads) : 0;
 }
 

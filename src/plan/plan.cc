@@ -1,5 +1,6 @@
 #include "ttr/plan.h"
 
+#include "src/plan/scan_obstacle.h"
 #include "src/recipe/family.h"
 
 namespace ttr {
@@ -107,6 +108,7 @@ std::string_view Name(Engine engine) {
   switch (engine) {
     case Engine::kDefinition: return "definition";
     case Engine::kFastWeights: return "fast_weights";
+    case Engine::kScan: return "scan";
   }
   return "";
 }
@@ -114,8 +116,12 @@ std::string_view Name(Engine engine) {
 Plan MakePlan(const Recipe& recipe) {
   Plan plan;
   plan.exact = recipe.optimizer.solver == Solver::kExact;
-  const char* obstacle = FastWeightsObstacle(recipe);
-  if (obstacle == nullptr) {
+  const bool scan = DecaysByEntry(recipe);
+  const char* obstacle = scan ? ScanObstacle(recipe) : FastWeightsObstacle(recipe);
+  if (scan && obstacle == nullptr) {
+    plan.engine = Engine::kScan;
+    plan.why = "a memory that decays entry by entry: a recurrence over tokens, SIMD over entries";
+  } else if (obstacle == nullptr) {
     plan.engine = Engine::kFastWeights;
     plan.why =
         "a linear memory with at most a scalar decay, written along its key: in chunks, SIMD";

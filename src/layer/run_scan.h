@@ -1,0 +1,22 @@
+/// From a recipe's words to those of the scan engine.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "ttr/layer.h"
+
+namespace ttr {
+
+/// Runs a call that has been checked. `state` gets the entries that it lacks.
+void RunScan(const Recipe& recipe, const Dims& dims, const Inputs& inputs, State& state,
+             const Outputs& outputs, Needs needs, Executor& executor, std::span<std::byte> scratch);
+
+std::size_t ScanScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
+
+/// Layer::Backward of a call that has been checked.
+void DifferentiateScan(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
+                       const State& initial, const TensorView& dy, const State& dstate,
+                       const Inputs& dinputs, State& dinitial, Executor& executor);
+
+}  // namespace ttr
