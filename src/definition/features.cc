@@ -4,10 +4,11 @@
 /// where it is not given.
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "src/definition/memory.h"
 #include "src/recipe/family.h"
-#include "ttr/random.h"
+#include "src/recipe/feature_maps.h"
 
 namespace ttr::definition {
 namespace {
@@ -110,60 +111,14 @@ Vector Favor(const Vector& x, const Matrix& w) {
   return Exp((w * x).array() - x.squaredNorm() / 2) / std::sqrt(static_cast<double>(w.rows()));
 }
 
-// Rows of normal numbers: row r has the draws r d .. r d + d - 1.
-Matrix NormalRows(CounterRandom& random, std::int64_t rows, std::int64_t d) {
-  Matrix w(rows, d);
-  for (Eigen::Index r = 0; r < rows; ++r) {
-    for (Eigen::Index c = 0; c < d; ++c) w(r, c) = random.Normal();
-  }
-  return w;
-}
-
-// Normal rows made orthogonal in blocks of d of them (Gram-Schmidt, every projection taken off
-// twice), each then as long as another normal vector: every row is a normal vector by itself.
-Matrix OrthogonalRows(CounterRandom& random, std::int64_t rows, std::int64_t d) {
-  Matrix w = NormalRows(random, rows, d);
-  const Matrix lengths = NormalRows(random, rows, d);
-  for (Eigen::Index r = 0; r < rows; ++r) {
-    Vector u = w.row(r).transpose();
-    for (int pass = 0; pass < 2; ++pass) {
-      for (Eigen::Index s = r - r % d; s < r; ++s) {
-        const Vector other = w.row(s).transpose();
-        u -= other * (other.dot(u) / other.squaredNorm());
-      }
-    }
-    w.row(r) = (u * (lengths.row(r).norm() / u.norm())).transpose();
-  }
-  return w;
-}
-
-// T C: row r is t_r times row r mod d of the orthonormal DCT-II matrix,
-//     C_rc = s_r cos(pi (2c + 1) r / 2d),  s_0 = sqrt(1/d),  else sqrt(2/d),
-// t_r normal, by the inverse distribution function.
-Matrix CosineRows(CounterRandom& random, std::int64_t rows, std::int64_t d) {
-  Matrix w(rows, d);
-  for (Eigen::Index r = 0; r < rows; ++r) {
-    const double frequency = static_cast<double>(r % d);
-    const double t = random.Normal() * std::sqrt((r % d == 0 ? 1.0 : 2.0) / static_cast<double>(d));
-    for (Eigen::Index c = 0; c < d; ++c) {
-      w(r, c) = t * std::cos(std::numbers::pi * (2.0 * static_cast<double>(c) + 1) * frequency /
-                             (2.0 * static_cast<double>(d)));
-    }
-  }
-  return w;
-}
-
 }  // namespace
 
 Matrix DrawFeatures(const Recipe& recipe, std::int64_t key_dim, std::int64_t head) {
-  const Function& function = recipe.function;
-  CounterRandom random(static_cast<std::uint64_t>(function.seed), static_cast<std::uint64_t>(head));
-  switch (function.features) {
-    case FeatureMap::kRfa: return NormalRows(random, function.feature_dim, key_dim);
-    case FeatureMap::kFavor: return OrthogonalRows(random, function.feature_dim, key_dim);
-    case FeatureMap::kDijiang: return CosineRows(random, function.feature_dim, key_dim);
-    default: return Matrix();
-  }
+  const std::vector<double> rows =
+      DrawFeatureRows(recipe.function, key_dim, static_cast<std::uint64_t>(head));
+  using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  if (rows.empty()) return {};
+  return Eigen::Map<const RowMajor>(rows.data(), recipe.function.feature_dim, key_dim);
 }
 
 Vector ApplyFeatures(const Constants& constants, const Vector& x, std::int64_t position) {

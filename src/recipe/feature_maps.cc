@@ -1,5 +1,6 @@
 #include "src/recipe/feature_maps.h"
 
+#include "src/random/directions.h"
 #include "ttr/zoo.h"
 
 namespace ttr {
@@ -63,6 +64,20 @@ std::int64_t FeatureDim(const Function& function, std::int64_t key_dim, std::int
     case FeatureMap::kDijiang: return directions;
   }
   return key_dim;
+}
+
+std::vector<double> DrawFeatureRows(const Function& function, std::int64_t key_dim,
+                                    std::uint64_t head) {
+  const auto draw = [&](Directions kind) {
+    return DrawDirections(kind, static_cast<std::uint64_t>(function.seed), head,
+                          function.feature_dim, key_dim);
+  };
+  switch (function.features) {
+    case FeatureMap::kRfa: return draw(Directions::kNormal);
+    case FeatureMap::kFavor: return draw(Directions::kOrthogonal);
+    case FeatureMap::kDijiang: return draw(Directions::kCosine);
+    default: return {};
+  }
 }
 
 }  // namespace ttr
