@@ -1,14 +1,158 @@
 #include "src/layer/run_scan.h"
 
-#include "ttr/error.h"
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "src/engines/scan/scan.h"
+#include "src/recipe/family.h"
 
 namespace ttr {
+namespace {
 
-void RunScan(const Recipe&, const Dims&, const Inputs&, State&, const Outputs&, Needs, Executor&,
-             std::span<std::byte>) {
-  throw Error("[scan] no recipe is planned onto this engine");
+bool IsVector(const Recipe& recipe) { return FamilyOf(recipe) == Family::kGatedVector; }
+
+scan::Weight WeightOf(Importance importance) {
+  switch (importance) {
+    case Importance::kComplement: return scan::Weight::kComplement;
+    case Importance::kRootComplement: return scan::Weight::kRootComplement;
+    default: return scan::Weight::kOne;  // beside the input, where there is one
+  }
 }
 
-std::size_t ScanScratchBytes(const Recipe&, const Dims&, int) { return 0; }
+scan::OutputNorm NormOf(OutputNorm norm) {
+  switch (norm) {
+    case OutputNorm::kNone: return scan::OutputNorm::kNone;
+    case OutputNorm::kL2: return scan::OutputNorm::kL2;
+    case OutputNorm::kRms: return scan::OutputNorm::kRms;
+  }
+  return scan::OutputNorm::kNone;
+}
+
+scan::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
+  scan::Options options;
+  options.weight = WeightOf(recipe.weights.importance);
+  options.read_before = recipe.reading.read == Read::kBefore;
+  options.normalise_qk = recipe.reading.normalise_qk;
+  options.output_norm = NormOf(recipe.reading.output_norm);
+  // A vector is read without a query, and so without its scale. One gradient step of size eta from
+  // 0: the memory is eta times the sum, so the sum is kept and eta multiplies what is read.
+  options.scale = recipe.optimizer.eta;
+  if (!IsVector(recipe)) {
+    options.scale *= recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
+                                                : recipe.reading.scale;
+  }
+  return options;
+}
+
+/// Constant factors of the decay, one a memory; empty where it comes from the inputs or is none.
+std::vector<double> DecayFactors(const Recipe& recipe, const Dims& dims) {
+  std::vector<double> factors;
+  for (std::int64_t h = 0; h < dims.heads; ++h) {
+    switch (recipe.weights.decay) {
+      case Decay::kConstant: factors.push_back(recipe.weights.decay_factor); break;
+      case Decay::kRetention:
+        factors.push_back(1 - std::exp2(-5.0 - static_cast<double>(h)));
+        break;
+      default: return {};
+    }
+  }
+  return factors;
+}
+
+/// The inputs and the constants of a call, which `factors` outlives.
+scan::Call CallOf(const Dims& dims, const Inputs& inputs, Needs needs,
+                  const std::vector<double>& factors) {
+  scan::Call call;
+  if (needs != Needs::kWrite) call.q = inputs.q;
+  if (needs != Needs::kRead) {
+    call.k = inputs.k;
+    call.v = inputs.v;
+    call.v_im = inputs.v_im;
+    call.importance = inputs.importance;
+    call.log_decay = inputs.log_decay;
+    call.phase = inputs.phase;
+    call.dt = inputs.dt;
+    call.a = inputs.a;
+  }
+  call.decay_factors = factors;
+  if (inputs.cu_seqlens.defined()) {
+    call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
+                       static_cast<std::size_t>(dims.sequences + 1)};
+  }
+  return call;
+}
+
+/// An entry of the state in the arithmetic's dtype: the state's own, or a copy that goes back.
+class Entry {
+ public:
+  Entry(State& state, std::string_view name, DType dtype, const Shape& shape) {
+    if (!state.Get(name).defined()) state.Set(name, Tensor(dtype, shape));
+    home_ = state.Get(name);
+    if (home_.dtype() == dtype) {
+      view_ = home_;
+    } else {
+      copy_ = Tensor::Copy(home_, dtype);
+      view_ = copy_.view();
+    }
+  }
+  const TensorView& view() const { return view_; }
+  void Return() const {
+    if (copy_.defined()) CopyInto(copy_.view(), home_);
+  }
+
+ private:
+  TensorView home_, view_;
+  Tensor copy_;
+};
+
+/// What arithmetic is done in: the dtype of the memory, or that which a new one gets.
+DType Arithmetic(const Inputs& inputs, const State& state) {
+  if (const TensorView given = state.Get("state"); given.defined()) return given.dtype();
+  const TensorView& typed = inputs.v.defined() ? inputs.v : inputs.q;
+  const bool wide = typed.defined() && typed.dtype() == DType::kFloat64;
+  return wide ? DType::kFloat64 : DType::kFloat32;
+}
+
+Shape StateShape(const Recipe& recipe, const Dims& dims) {
+  if (IsVector(recipe)) return {dims.states(), dims.heads, dims.value_dim};
+  return {dims.states(), dims.heads, dims.key_dim, dims.value_dim};
+}
+
+}  // namespace
+
+void RunScan(const Recipe& recipe, const Dims& dims, const Inputs& inputs, State& state,
+             const Outputs& outputs, Needs needs, Executor& executor,
+             std::span<std::byte> scratch) {
+  const DType dtype = Arithmetic(inputs, state);
+  const Shape shape = StateShape(recipe, dims);
+  const Entry re(state, "state", dtype, shape);
+  const std::vector<double> factors = DecayFactors(recipe, dims);
+  scan::Call call = CallOf(dims, inputs, needs, factors);
+  call.state = re.view();
+  if (needs != Needs::kWrite) call.y = outputs.y;
+  const scan::Options options = OptionsOf(recipe, dims);
+  if (recipe.weights.phase) {
+    const Entry im(state, "state.im", dtype, shape);
+    call.state_im = im.view();
+    scan::Forward(options, call, executor, scratch);
+    im.Return();
+  } else {
+    scan::Forward(options, call, executor, scratch);
+  }
+  if (outputs.status.defined()) {
+    CopyInto(Tensor(DType::kInt8, outputs.status.shape()).view(), outputs.status);  // all solved
+  }
+}
+
+std::size_t ScanScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
+  scan::Sizes sizes;
+  sizes.key_dim = IsVector(recipe) ? 0 : dims.key_dim;
+  sizes.value_dim = IsVector(recipe) ? dims.heads * dims.value_dim : dims.value_dim;
+  sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
+  sizes.state = DType::kFloat64;  // the wider one, as the dtype is not part of the sizes
+  sizes.whole_rows = recipe.reading.output_norm != OutputNorm::kNone;
+  return scan::ScratchBytes(sizes, threads);
+}
 
 }  // namespace ttr

@@ -11,7 +11,6 @@ bool DecaysByEntry(const Recipe& recipe) {
 }
 
 const char* ScanObstacle(const Recipe& recipe) {
-  if (DecaysByEntry(recipe)) return "a decay of every entry";
   if (!recipe.reading.causal) return "reading the whole sequence at once";
   if (recipe.function.features != FeatureMap::kNone) return "a feature map";
   if (recipe.weights.importance == Importance::kLog) return "unbounded importance weights";

@@ -1,0 +1,250 @@
+// A matrix memory that decays per entry. Lanes run over value columns; a group of key rows of one
+// vector of columns stays in registers for a block of tokens. Compiled once for every target.
+
+#if defined(TTR_SCAN_MATRIX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_SCAN_MATRIX_INL_H_
+#undef TTR_SCAN_MATRIX_INL_H_
+#else
+#define TTR_SCAN_MATRIX_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/scan/layout.h"
+#include "src/engines/scan/norm-inl.h"
+#include "src/simd/decay-inl.h"
+#include "src/simd/rows-inl.h"
+#include "src/simd/tile-inl.h"
+#include "src/simd/transpose-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::scan {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// A block of tokens on one vector of columns. Rows of values, time steps and answers are a strip
+/// apart; those of keys and queries key_dim.
+template <class T>
+struct Block {
+  std::int64_t tokens, key_dim, queries;
+  const T *k, *q;   // q: [query][kBlockTokens][key_dim]
+  const T *v, *dt;  // [token]
+  T* y;             // [query][kBlockTokens][y_stride]
+  std::int64_t stride, y_stride;
+  const T* rates;  // [key_dim][lanes]
+  T* state;        // [key_dim], state_stride apart
+  std::int64_t state_stride;
+  T scale;
+};
+
+/// y (+)= scale q M of one token and ROWS key rows from `row` on.
+template <int ROWS, class D, class T = hn::TFromD<D>>
+HWY_INLINE void AnswerRows(D d, const Block<T>& block, std::int64_t t, std::int64_t row,
+                           const hn::Vec<D> (&m)[ROWS]) {
+  for (std::int64_t query = 0; query < block.queries; ++query) {
+    const std::int64_t at = query * kBlockTokens + t;
+    const T* HWY_RESTRICT q = block.q + at * block.key_dim + row;
+    T* HWY_RESTRICT y = block.y + at * block.y_stride;
+    // Two sums, so that the additions wait less for each other.
+    auto even = hn::Mul(hn::Set(d, q[0]), m[0]);
+    auto odd = hn::Zero(d);
+    if constexpr (ROWS > 1) odd = hn::Mul(hn::Set(d, q[1]), m[1]);
+    TTR_UNROLL
+    for (int r = 2; r < ROWS; ++r) {
+      auto& sum = r % 2 == 0 ? even : odd;
+      sum = hn::MulAdd(hn::Set(d, q[r]), m[r], sum);
+    }
+    const auto scale = hn::Set(d, block.scale);
+    const auto part = hn::Mul(scale, hn::Add(even, odd));
+    hn::StoreU(row == 0 ? part : hn::Add(hn::LoadU(d, y), part), d, y);
+  }
+}
+
+template <int ROWS, bool WRITES, bool BEFORE, class T>
+HWY_INLINE void ScanRows(const Block<T>& block, std::int64_t row) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  const T* HWY_RESTRICT rates = block.rates + row * kLanes;
+  T* HWY_RESTRICT state = block.state + row * block.state_stride;
+  hn::Vec<decltype(d)> m[ROWS];
+  TTR_UNROLL
+  for (int r = 0; r < ROWS; ++r) m[r] = hn::LoadU(d, state + r * block.state_stride);
+  for (std::int64_t t = 0; t < block.tokens; ++t) {
+    if constexpr (!WRITES || BEFORE) AnswerRows<ROWS>(d, block, t, row, m);
+    if constexpr (!WRITES) continue;
+    const T* HWY_RESTRICT k = block.k + t * block.key_dim + row;
+    const auto dt = hn::LoadU(d, block.dt + t * block.stride);
+    const auto v = hn::LoadU(d, block.v + t * block.stride);
+    TTR_UNROLL
+    for (int r = 0; r < ROWS; ++r) {
+      const auto decay = sn::RateDecay(d, dt, hn::Load(d, rates + r * kLanes));
+      m[r] = hn::MulAdd(hn::Set(d, k[r]), v, sn::Fade(decay, m[r]));
+    }
+    if constexpr (!BEFORE) AnswerRows<ROWS>(d, block, t, row, m);
+  }
+  if constexpr (WRITES) {
+    TTR_UNROLL
+    for (int r = 0; r < ROWS; ++r) hn::StoreU(m[r], d, state + r * block.state_stride);
+  }
+}
+
+template <bool WRITES, bool BEFORE, class T>
+void ScanBlock(const Block<T>& block) {
+  std::int64_t row = 0;
+  for (; row + 8 <= block.key_dim; row += 8) ScanRows<8, WRITES, BEFORE>(block, row);
+  for (; row + 4 <= block.key_dim; row += 4) ScanRows<4, WRITES, BEFORE>(block, row);
+  for (; row < block.key_dim; ++row) ScanRows<1, WRITES, BEFORE>(block, row);
+}
+
+/// The rates, a vector of columns at a time, transposed and in their unit. Columns beyond the last
+/// get those of the last.
+template <class T>
+void LoadRates(const Matrix& memory, const MatrixScratch<T>& scratch) {
+  constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  const T* rows[kLanes];
+  for (std::int64_t c = 0; c < memory.columns; c += kLanes) {
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      const std::int64_t column = std::min<std::int64_t>(c + i, memory.columns - 1);
+      if (memory.a.dtype == DTypeOf<T>()) {
+        rows[i] = static_cast<const T*>(memory.a.data) + column * memory.a.stride;
+      } else {
+        T* copy = scratch.a_rows + i * memory.key_dim;
+        sn::LoadRow(memory.a, column, 0, memory.key_dim, copy);
+        rows[i] = copy;
+      }
+    }
+    T* rates = scratch.rates + c * memory.key_dim;
+    sn::Transpose<kLanes>(rows, memory.key_dim, rates);
+    for (std::int64_t i = 0; i < memory.key_dim * static_cast<std::int64_t>(kLanes); ++i) {
+      rates[i] = static_cast<T>(static_cast<double>(rates[i]) * sn::kRateUnit<T>);
+    }
+  }
+}
+
+/// Keys and queries of tokens begin .. begin + tokens, and the weights of their values.
+template <class T>
+void LoadTokens(const Options& options, const Matrix& memory, std::int64_t begin,
+                std::int64_t tokens, const MatrixScratch<T>& scratch) {
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    if (memory.k) {
+      LoadKey(options, memory.k, begin + t, memory.key_dim, scratch.k + t * memory.key_dim);
+      scratch.weights[t] = memory.importance ? sn::LoadOne<T>(memory.importance, begin + t) : T(1);
+    }
+    for (std::int64_t query = 0; memory.q && query < memory.queries; ++query) {
+      Rows rows = memory.q;
+      rows.data = static_cast<std::byte*>(rows.data) +
+                  query * memory.q_head_stride * static_cast<std::int64_t>(SizeOf(rows.dtype));
+      LoadKey(options, rows, begin + t, memory.key_dim,
+              scratch.q + (query * kBlockTokens + t) * memory.key_dim);
+    }
+  }
+}
+
+/// Values and time steps of columns first .. first + count.
+template <class T>
+void LoadStrip(const Matrix& memory, std::int64_t begin, std::int64_t tokens, std::int64_t first,
+               std::int64_t count, const MatrixScratch<T>& scratch) {
+  constexpr std::int64_t kStrip = MatrixScratch<T>::kStrip;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    T* v = scratch.v + t * kStrip;
+    T* dt = scratch.dt + t * kStrip;
+    sn::LoadRow(memory.v, begin + t, first, count, v);
+    if (memory.importance) sn::Multiply(v, count, scratch.weights[t]);
+    sn::LoadRow(memory.dt, begin + t, first, count, dt);
+  }
+}
+
+template <class T>
+void StoreAnswers(const Options& options, const Matrix& memory, std::int64_t begin,
+                  std::int64_t tokens, std::int64_t first, std::int64_t count, T* y,
+                  std::int64_t stride) {
+  for (std::int64_t query = 0; query < memory.queries; ++query) {
+    Rows rows = memory.y;
+    rows.data = static_cast<std::byte*>(rows.data) +
+                query * memory.y_head_stride * static_cast<std::int64_t>(SizeOf(rows.dtype));
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      T* row = y + (query * kBlockTokens + t) * stride;
+      NormaliseOutput(options, row, count);
+      sn::StoreRow(row, begin + t, first, count, rows);
+    }
+  }
+}
+
+template <class T>
+void ScanColumns(const Options& options, const Matrix& memory, const Block<T>& block) {
+  if (!memory.k) {
+    ScanBlock<false, false>(block);
+  } else if (options.read_before) {
+    ScanBlock<true, true>(block);
+  } else {
+    ScanBlock<true, false>(block);
+  }
+}
+
+/// A block of tokens on all columns.
+template <class T>
+void RunBlock(const Options& options, const Matrix& memory, std::int64_t begin, std::int64_t tokens,
+              const MatrixScratch<T>& scratch) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  constexpr std::int64_t kStrip = MatrixScratch<T>::kStrip;
+  const bool norm = options.output_norm != OutputNorm::kNone;
+  T* state = static_cast<T*>(memory.state);
+  LoadTokens(options, memory, begin, tokens, scratch);
+  Block<T> block{};
+  block.tokens = tokens;
+  block.key_dim = memory.key_dim;
+  block.queries = memory.q ? memory.queries : 0;
+  block.k = scratch.k;
+  block.q = scratch.q;
+  block.stride = kStrip;
+  block.y_stride = norm ? RoundUp(memory.columns, kStrip) : kStrip;
+  block.scale = static_cast<T>(options.scale);
+  for (std::int64_t first = 0; first < memory.columns; first += kStrip) {
+    const std::int64_t count = std::min(kStrip, memory.columns - first);
+    if (memory.k) LoadStrip(memory, begin, tokens, first, count, scratch);
+    for (std::int64_t c = 0; c < count; c += kLanes) {
+      const std::int64_t filled = std::min(kLanes, count - c);
+      const std::int64_t column = first + c;
+      block.v = scratch.v + c;
+      block.dt = scratch.dt + c;
+      block.y = scratch.y + (norm ? column : c);
+      block.rates = scratch.rates + column * memory.key_dim;
+      const bool whole = filled == kLanes;
+      block.state = whole ? state + column : scratch.state;
+      block.state_stride = whole ? memory.state_stride : kLanes;
+      for (std::int64_t row = 0; !whole && row < memory.key_dim; ++row) {
+        const T* from = state + row * memory.state_stride + column;
+        std::copy(from, from + filled, scratch.state + row * kLanes);
+      }
+      ScanColumns(options, memory, block);
+      for (std::int64_t row = 0; !whole && memory.k && row < memory.key_dim; ++row) {
+        const T* from = scratch.state + row * kLanes;
+        std::copy(from, from + filled, state + row * memory.state_stride + column);
+      }
+    }
+    if (memory.q && !norm) {
+      StoreAnswers(options, memory, begin, tokens, first, count, scratch.y, kStrip);
+    }
+  }
+  if (memory.q && norm) {
+    StoreAnswers(options, memory, begin, tokens, 0, memory.columns, scratch.y, block.y_stride);
+  }
+}
+
+template <class T>
+void RunMatrix(const Options& options, const Matrix& memory, const MatrixScratch<T>& scratch) {
+  if (memory.k) LoadRates(memory, scratch);
+  for (std::int64_t begin = 0; begin < memory.tokens; begin += kBlockTokens) {
+    RunBlock(options, memory, begin, std::min(kBlockTokens, memory.tokens - begin), scratch);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::scan
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_SCAN_MATRIX_INL_H_

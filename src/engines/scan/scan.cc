@@ -1,0 +1,72 @@
+// Which memory is done by whom: sequences, heads and ranges of columns become tasks.
+
+#include "src/engines/scan/scan.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "src/engines/scan/kernel.h"
+#include "src/engines/scan/work.h"
+#include "src/parallel/workers.h"
+#include "ttr/error.h"
+
+namespace ttr::scan {
+namespace {
+
+/// Below this many entries times tokens a second thread costs more than it brings.
+constexpr std::int64_t kWorthThreads = 100'000;
+
+template <class T>
+std::size_t BytesOf(const Sizes& sizes) {
+  return sizes.key_dim > 0 ? MatrixScratch<T>(sizes, nullptr).bytes
+                           : VectorScratch<T>(sizes, nullptr).bytes;
+}
+
+std::size_t BytesOfWorker(const Sizes& sizes) {
+  return sizes.state == DType::kFloat64 ? BytesOf<double>(sizes) : BytesOf<float>(sizes);
+}
+
+std::byte* Align(std::byte* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  return memory + (kAlignment - address % kAlignment) % kAlignment;
+}
+
+}  // namespace
+
+std::size_t ScratchBytes(const Sizes& sizes, int threads) {
+  return static_cast<std::size_t>(threads) * BytesOfWorker(sizes) + kAlignment;
+}
+
+void Forward(const Options& options, const Call& call, Executor& executor,
+             std::span<std::byte> scratch) {
+  Work work(options, call);
+  const std::int64_t entries =
+      work.heads * work.columns * std::max<std::int64_t>(1, work.sizes.key_dim);
+  if (work.tokens * entries == 0) return;
+  const int threads = work.tokens * entries < kWorthThreads ? 1 : executor.threads();
+  work.Cut(threads);
+  const int workers = static_cast<int>(std::min<std::int64_t>(threads, work.tasks()));
+
+  const std::size_t needed = ScratchBytes(work.sizes, workers);
+  std::unique_ptr<std::byte[]> owned;
+  if (scratch.empty()) {
+    owned.reset(new std::byte[needed]);
+    scratch = {owned.get(), needed};
+  } else if (scratch.size() < needed) {
+    throw Error("scan", "scratch", "at least " + std::to_string(needed) + " bytes",
+                std::to_string(scratch.size()));
+  }
+  std::byte* const start = Align(scratch.data());
+  const std::size_t bytes = BytesOfWorker(work.sizes);
+  RunOnWorkers(executor, workers, work.tasks(), [&](std::int64_t task, int worker) {
+    std::byte* own = start + static_cast<std::size_t>(worker) * bytes;
+    if (work.matrix) {
+      ScanMatrix(options, work.MatrixOf(task), work.sizes, own);
+    } else {
+      ScanVector(options, work.VectorOf(task), work.sizes, own);
+    }
+  });
+}
+
+}  // namespace ttr::scan

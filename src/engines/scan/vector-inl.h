@@ -1,0 +1,193 @@
+// A vector memory through its tokens: every row is read or written once, from its beginning to its
+// end, and the state stays in the caches. Compiled once for every target.
+
+#if defined(TTR_SCAN_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_SCAN_VECTOR_INL_H_
+#undef TTR_SCAN_VECTOR_INL_H_
+#else
+#define TTR_SCAN_VECTOR_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/engines/scan/layout.h"
+#include "src/engines/scan/norm-inl.h"
+#include "src/simd/decay-inl.h"
+#include "src/simd/rows-inl.h"
+#include "src/simd/sincos-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::scan {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// A piece of one token's rows, in the arithmetic's type; what is absent is null.
+template <class T>
+struct Piece {
+  const T *v, *v_im, *log_decay, *phase;
+  T *re, *im, *y;
+  T gate, weight;  // of the whole token; the gate counts where log_decay is null
+};
+
+/// The decay of one vector of channels and what its value is multiplied by.
+template <Weight WEIGHT, bool CHANNEL, class D, class T = hn::TFromD<D>>
+HWY_INLINE sn::Decay<D> DecayAt(D d, const Piece<T>& piece, std::int64_t i, hn::Vec<D>& weight) {
+  weight = hn::Set(d, piece.weight);
+  if constexpr (!CHANNEL) {
+    const auto gate = hn::Set(d, piece.gate);
+    return {gate, hn::Eq(gate, hn::Zero(d))};
+  } else {
+    hn::Vec<D> complement;
+    const auto decay = sn::ExpDecay(d, hn::LoadU(d, piece.log_decay + i), complement);
+    if constexpr (WEIGHT == Weight::kComplement) weight = complement;
+    if constexpr (WEIGHT == Weight::kRootComplement) {
+      // 1 - g^2 = (1 - g) (1 + g)
+      weight = hn::Sqrt(hn::MulAdd(complement, decay.factor, complement));
+    }
+    return decay;
+  }
+}
+
+/// One token on `count` channels, rounded up to vectors.
+template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class T>
+HWY_INLINE void StepPiece(const Options& options, const Piece<T>& piece, std::int64_t count) {
+  const hn::ScalableTag<T> d;
+  const auto scale = hn::Set(d, static_cast<T>(options.scale));
+  const bool before = options.read_before;
+  for (std::int64_t i = 0; i < count; i += hn::MaxLanes(hn::ScalableTag<T>())) {
+    hn::Vec<decltype(d)> weight;
+    const auto decay = DecayAt<WEIGHT, CHANNEL>(d, piece, i, weight);
+    const auto old = hn::LoadU(d, piece.re + i);
+    auto now = sn::Fade(decay, old);
+    if constexpr (COMPLEX) {
+      hn::Vec<decltype(d)> sine, cosine;
+      sn::SinCos(d, hn::LoadU(d, piece.phase + i), sine, cosine);
+      const auto imaginary = sn::Fade(decay, hn::LoadU(d, piece.im + i));
+      auto turned = hn::MulAdd(sine, now, hn::Mul(cosine, imaginary));
+      now = hn::NegMulAdd(sine, imaginary, hn::Mul(cosine, now));
+      if (piece.v_im != nullptr) {
+        turned = hn::MulAdd(weight, hn::LoadU(d, piece.v_im + i), turned);
+      }
+      hn::StoreU(turned, d, piece.im + i);
+    }
+    now = hn::MulAdd(weight, hn::LoadU(d, piece.v + i), now);
+    hn::StoreU(now, d, piece.re + i);
+    if (piece.y != nullptr) hn::StoreU(hn::Mul(scale, before ? old : now), d, piece.y + i);
+  }
+}
+
+/// Which of the kernels a memory takes.
+template <class T>
+HWY_INLINE void Step(const Options& options, const Piece<T>& piece, std::int64_t count) {
+  const auto by_weight = [&](auto complex) {
+    constexpr bool kComplex = decltype(complex)::value;
+    switch (options.weight) {
+      case Weight::kOne: return StepPiece<Weight::kOne, true, kComplex>(options, piece, count);
+      case Weight::kComplement:
+        return StepPiece<Weight::kComplement, true, kComplex>(options, piece, count);
+      case Weight::kRootComplement:
+        return StepPiece<Weight::kRootComplement, true, kComplex>(options, piece, count);
+    }
+  };
+  if (piece.log_decay == nullptr) {
+    StepPiece<Weight::kOne, false, false>(options, piece, count);
+  } else if (piece.phase == nullptr) {
+    by_weight(std::false_type());
+  } else {
+    by_weight(std::true_type());
+  }
+}
+
+/// Channels begin .. begin + count of token t's row: where it lies if it can be used there, else a
+/// copy in T. Null where there are no rows.
+template <class T>
+HWY_INLINE const T* Channels(const Rows& rows, std::int64_t t, std::int64_t begin,
+                             std::int64_t count, bool whole_vectors, T* copy) {
+  if (!rows) return nullptr;
+  if (whole_vectors && rows.dtype == DTypeOf<T>()) {
+    return static_cast<const T*>(rows.data) + t * rows.stride + begin;
+  }
+  sn::LoadRow(rows, t, begin, count, copy);
+  return copy;
+}
+
+/// exp(x) of a token's one gate; exactly 0 where forgotten.
+template <class T>
+T GateOf(const Vector& memory, std::int64_t t) {
+  if (!memory.gate) return static_cast<T>(memory.decay_factor);
+  return std::exp(sn::LoadOne<T>(memory.gate, t));
+}
+
+template <class T>
+void RunVector(const Options& options, const Vector& memory, const VectorScratch<T>& scratch) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  const std::int64_t filled = memory.channels / kLanes * kLanes;
+  const bool norm = options.output_norm != OutputNorm::kNone;
+  T* re = static_cast<T*>(memory.re);
+  T* im = static_cast<T*>(memory.im);
+  for (std::int64_t t = 0; t < memory.tokens; ++t) {
+    Piece<T> piece{};
+    piece.gate = GateOf<T>(memory, t);
+    piece.weight = memory.importance ? sn::LoadOne<T>(memory.importance, t) : T(1);
+    for (std::int64_t c = 0; c < memory.channels;) {
+      const bool whole = c < filled;
+      const std::int64_t count = whole ? std::min(kPiece, filled - c) : memory.channels - c;
+      piece.v = Channels(memory.v, t, c, count, whole, scratch.v);
+      piece.v_im = Channels(memory.v_im, t, c, count, whole, scratch.v_im);
+      piece.log_decay = Channels(memory.log_decay, t, c, count, whole, scratch.log_decay);
+      piece.phase = Channels(memory.phase, t, c, count, whole, scratch.phase);
+      const bool direct = whole && !norm && memory.y.dtype == DTypeOf<T>();
+      if (memory.y) {
+        piece.y = direct ? static_cast<T*>(memory.y.data) + t * memory.y.stride + c
+                         : scratch.y + (norm ? c : 0);
+      }
+      piece.re = whole ? re + c : scratch.re;
+      piece.im = whole && im != nullptr ? im + c : scratch.im;
+      if (!whole) {
+        std::copy(re + c, re + c + count, scratch.re);
+        if (im != nullptr) std::copy(im + c, im + c + count, scratch.im);
+      }
+      Step(options, piece, count);
+      if (!whole) {
+        std::copy(scratch.re, scratch.re + count, re + c);
+        if (im != nullptr) std::copy(scratch.im, scratch.im + count, im + c);
+      }
+      if (memory.y && !direct && !norm) sn::StoreRow(piece.y, t, c, count, memory.y);
+      c += count;
+    }
+    if (norm && memory.y) {
+      NormaliseOutput(options, scratch.y, memory.channels);
+      sn::StoreRow(scratch.y, t, 0, memory.channels, memory.y);
+    }
+  }
+}
+
+/// Every token reads the memory as it is.
+template <class T>
+void ReadVector(const Options& options, const Vector& memory, const VectorScratch<T>& scratch) {
+  const T* re = static_cast<const T*>(memory.re);
+  const bool norm = options.output_norm != OutputNorm::kNone;
+  for (std::int64_t c = 0; c < memory.channels;) {
+    const std::int64_t count = norm ? memory.channels : std::min(kPiece, memory.channels - c);
+    for (std::int64_t i = 0; i < count; ++i) {
+      scratch.y[i] = static_cast<T>(options.scale) * re[c + i];
+    }
+    NormaliseOutput(options, scratch.y, count);
+    for (std::int64_t t = 0; t < memory.tokens; ++t) {
+      sn::StoreRow(scratch.y, t, c, count, memory.y);
+    }
+    c += count;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::scan
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_SCAN_VECTOR_INL_H_

@@ -1,0 +1,47 @@
+/// The sizes of one call and how it is cut into tasks.
+#pragma once
+
+#include <cstdint>
+
+#include "src/engines/scan/layout.h"
+
+namespace ttr::scan {
+
+/// Row of head `head` from token `first` of batch `batch`, and from element `column` on.
+Rows RowsOf(const TensorView& view, std::int64_t batch, std::int64_t first, std::int64_t head,
+            std::int64_t column = 0);
+
+struct Sequence {
+  std::int64_t batch, first, tokens;
+};
+
+struct Work {
+  const Options& options;
+  const Call& call;
+  Sizes sizes;
+  bool matrix;
+  std::int64_t sequences, heads, length, tokens;  // tokens: of all sequences
+  std::int64_t columns;                           // of one memory: value_dim, or that of all heads
+  std::int64_t parts = 1, part_columns;           // column ranges of one memory
+
+  Work(const Options& options, const Call& call);
+
+  /// Vectors whose heads lie next to each other are one long vector.
+  void Merge();
+
+  /// Columns are independent: cuts them into ranges of at least 256 bytes where memories alone do
+  /// not employ all threads. An output norm needs whole rows.
+  void Cut(int threads);
+
+  std::int64_t tasks() const { return sequences * heads * parts; }
+  Sequence SequenceOf(std::int64_t n) const;
+  /// The head of an input that memory h reads.
+  std::int64_t HeadOf(std::int64_t h, const TensorView& input) const {
+    return h * input.size(2) / heads;
+  }
+
+  Vector VectorOf(std::int64_t task) const;
+  Matrix MatrixOf(std::int64_t task) const;
+};
+
+}  // namespace ttr::scan

@@ -1,0 +1,111 @@
+// Rows of per-token numbers: conversion to and from the arithmetic's type, norms. Compiled once for
+// every target; the loops are plain, and the compiler vectorises them.
+
+#if defined(TTR_SIMD_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_SIMD_ROWS_INL_H_
+#undef TTR_SIMD_ROWS_INL_H_
+#else
+#define TTR_SIMD_ROWS_INL_H_
+#endif
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "hwy/highway.h"
+#include "src/simd/rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::simd {
+namespace HWY_NAMESPACE {
+
+template <class T>
+T Widen(T x) {
+  return x;
+}
+inline float Widen(BFloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
+
+template <class To, class From>
+To Narrow(From x) {
+  if constexpr (!std::is_same_v<To, BFloat16>) {
+    return static_cast<To>(x);
+  } else if constexpr (std::is_same_v<From, double>) {
+    return ToBFloat16(x);
+  } else {
+    // To nearest, ties to even; a NaN keeps its upper bits and stays quiet.
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+    const std::uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+    const std::uint32_t result = std::isnan(x) ? bits | 0x400000u : rounded;
+    return BFloat16{static_cast<std::uint16_t>(result >> 16)};
+  }
+}
+
+template <class T, class From>
+void ConvertFrom(const From* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(Widen(from[i]));
+}
+
+/// Elements begin .. begin + count of token t's row.
+template <class T>
+void LoadRow(const Rows& rows, std::int64_t t, std::int64_t begin, std::int64_t count, T* to) {
+  const std::int64_t offset = t * rows.stride + begin;
+  switch (rows.dtype) {
+    case DType::kFloat32:
+      return ConvertFrom(static_cast<const float*>(rows.data) + offset, count, to);
+    case DType::kFloat64:
+      return ConvertFrom(static_cast<const double*>(rows.data) + offset, count, to);
+    default: return ConvertFrom(static_cast<const BFloat16*>(rows.data) + offset, count, to);
+  }
+}
+
+template <class To, class T>
+void ConvertTo(const T* HWY_RESTRICT from, std::int64_t count, To* HWY_RESTRICT to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = Narrow<To>(from[i]);
+}
+
+/// The same elements, written.
+template <class T>
+void StoreRow(const T* from, std::int64_t t, std::int64_t begin, std::int64_t count,
+              const Rows& rows) {
+  const std::int64_t offset = t * rows.stride + begin;
+  switch (rows.dtype) {
+    case DType::kFloat32: return ConvertTo(from, count, static_cast<float*>(rows.data) + offset);
+    case DType::kFloat64: return ConvertTo(from, count, static_cast<double*>(rows.data) + offset);
+    default: return ConvertTo(from, count, static_cast<BFloat16*>(rows.data) + offset);
+  }
+}
+
+/// One number of token t.
+template <class T>
+T LoadOne(const Rows& rows, std::int64_t t) {
+  T value;
+  LoadRow(rows, t, 0, 1, &value);
+  return value;
+}
+
+/// In four sums, so that the additions need not wait for each other; in double, so that squares
+/// neither overflow nor vanish for float.
+template <class T>
+double SumOfSquares(const T* x, std::int64_t count) {
+  double sums[4] = {0, 0, 0, 0};
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    for (int j = 0; j < 4; ++j) {
+      sums[j] += static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
+    }
+  }
+  for (; i < count; ++i) sums[0] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+template <class T>
+void Multiply(T* x, std::int64_t count, T factor) {
+  for (std::int64_t i = 0; i < count; ++i) x[i] *= factor;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::simd
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_SIMD_ROWS_INL_H_
