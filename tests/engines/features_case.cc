@@ -134,7 +134,6 @@ definition::Vector Define(const MapCase& c, const Vector& x, const Matrix& w, co
                           std::int64_t position) {
   definition::Constants constants;
   constants.recipe.function = c.function;
-  constants.key_dim = x.size();
   constants.features_w = w;
   constants.features_b = b;
   return definition::ApplyFeatures(constants, x, position);

@@ -1,0 +1,120 @@
+#include "src/operators/check.h"
+
+#include <cstddef>
+#include <functional>
+
+#include "ttr/error.h"
+
+namespace ttr::operators {
+namespace {
+
+constexpr std::string_view kFloating = "float32, float64 or bfloat16";
+
+std::string Describe(const TensorView& view) {
+  if (!view.defined()) return "absent";
+  return std::string(Name(view.dtype())) + " " + view.shape().ToString();
+}
+
+std::string Required(std::string_view axes, const Shape& shape) {
+  return std::string(kFloating) + " " + std::string(axes) + " = " + shape.ToString();
+}
+
+void CheckLastAxis(std::string_view op, const Named& argument) {
+  const TensorView& view = argument.view;
+  const int last = view.rank() - 1;
+  if (view.size(last) > 1 && view.stride(last) != 1) {
+    throw Error(op, argument.name, "contiguous in its last axis",
+                "of stride " + std::to_string(view.stride(last)));
+  }
+}
+
+/// The bytes from a view's first element to behind its last. Strides may be negative.
+struct Extent {
+  explicit Extent(const TensorView& view) {
+    if (!view.defined() || view.shape().elements() == 0) return;
+    std::int64_t first = 0, last = 0;
+    for (int axis = 0; axis < view.rank(); ++axis) {
+      const std::int64_t reach = (view.size(axis) - 1) * view.stride(axis);
+      (reach < 0 ? first : last) += reach;
+    }
+    const auto size = static_cast<std::int64_t>(SizeOf(view.dtype()));
+    begin = view.as<const std::byte>() + first * size;
+    end = view.as<const std::byte>() + (last + 1) * size;
+  }
+
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+};
+
+}  // namespace
+
+void CheckTensor(std::string_view op, const Named& argument, std::string_view axes,
+                 const Shape& shape) {
+  const TensorView& view = argument.view;
+  if (!view.defined() || !IsFloating(view.dtype()) || !(view.shape() == shape)) {
+    throw Error(op, argument.name, Required(axes, shape), Describe(view));
+  }
+  CheckLastAxis(op, argument);
+}
+
+void CheckParameter(std::string_view op, const Named& argument, std::string_view axes,
+                    const Shape& shape) {
+  const TensorView& view = argument.view;
+  bool fits = view.defined() && IsFloating(view.dtype()) && view.rank() == shape.rank() &&
+              (view.size(0) == 1 || view.size(0) == shape[0]);
+  for (int axis = 1; fits && axis < shape.rank(); ++axis) fits = view.size(axis) == shape[axis];
+  if (!fits) throw Error(op, argument.name, Required(axes, shape), Describe(view));
+  CheckLastAxis(op, argument);
+}
+
+void CheckRows(std::string_view op, const Named& argument, std::string_view axes) {
+  const TensorView& view = argument.view;
+  const bool fits = view.defined() && IsFloating(view.dtype()) && view.rank() == 4 &&
+                    view.size(2) > 0 && view.size(3) > 0;
+  if (!fits) {
+    throw Error(op, argument.name, std::string(kFloating) + " " + std::string(axes),
+                Describe(view));
+  }
+  CheckLastAxis(op, argument);
+}
+
+void CheckAbsent(std::string_view op, const Named& argument, std::string_view why) {
+  if (argument.view.defined()) {
+    throw Error(op, argument.name, "absent, for " + std::string(why), Describe(argument.view));
+  }
+}
+
+void CheckApart(std::string_view op, const Named& written, std::initializer_list<Named> others) {
+  const Extent a(written.view);
+  const std::less<const std::byte*> before;
+  for (const Named& other : others) {
+    const Extent b(other.view);
+    if (a.begin != a.end && b.begin != b.end && before(a.begin, b.end) && before(b.begin, a.end)) {
+      throw Error(op, written.name, "memory of its own", "overlapping " + std::string(other.name));
+    }
+  }
+}
+
+std::span<const std::int64_t> CheckSequences(std::string_view op, const TensorView& cu_seqlens,
+                                             std::int64_t batch, std::int64_t tokens) {
+  if (!cu_seqlens.defined()) return {};
+  if (cu_seqlens.dtype() != DType::kInt64 || cu_seqlens.rank() != 1 || cu_seqlens.size(0) < 2 ||
+      !cu_seqlens.contiguous()) {
+    throw Error(op, "cu_seqlens", "contiguous int64 [N+1] with N >= 1", Describe(cu_seqlens));
+  }
+  if (batch != 1) throw Error(op, "B", "1 beside cu_seqlens", std::to_string(batch));
+  const std::span<const std::int64_t> bounds{cu_seqlens.as<const std::int64_t>(),
+                                             static_cast<std::size_t>(cu_seqlens.size(0))};
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    const bool last = i + 1 == bounds.size();
+    if ((i == 0 && bounds[i] != 0) || bounds[i] < before || (last && bounds[i] != tokens)) {
+      throw Error(op, "cu_seqlens", "from 0 to T = " + std::to_string(tokens) + " without falling",
+                  std::to_string(bounds[i]) + " at " + std::to_string(i));
+    }
+    before = bounds[i];
+  }
+  return bounds;
+}
+
+}  // namespace ttr::operators

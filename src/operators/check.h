@@ -1,0 +1,42 @@
+/// What all operators ask of their arguments.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ttr/tensor.h"
+
+namespace ttr::operators {
+
+struct Named {
+  std::string_view name;
+  TensorView view;
+};
+
+/// Defined, floating-point, of this shape (written as `axes`, "[B,T,H,D]"), contiguous in its last
+/// axis.
+void CheckTensor(std::string_view op, const Named& argument, std::string_view axes,
+                 const Shape& shape);
+
+/// The same, for a parameter whose first axis is H or 1.
+void CheckParameter(std::string_view op, const Named& argument, std::string_view axes,
+                    const Shape& shape);
+
+/// Rank 4, floating-point, contiguous in its last axis: what an operator takes its sizes from.
+void CheckRows(std::string_view op, const Named& argument, std::string_view axes);
+
+/// Absent, because of `why`.
+void CheckAbsent(std::string_view op, const Named& argument, std::string_view why);
+
+/// Shares no memory with any of the others.
+void CheckApart(std::string_view op, const Named& written, std::initializer_list<Named> others);
+
+/// The bounds of packed sequences of `tokens` tokens, empty where absent: int64 [N+1], contiguous,
+/// from 0 to `tokens` without falling, beside a batch of 1.
+std::span<const std::int64_t> CheckSequences(std::string_view op, const TensorView& cu_seqlens,
+                                             std::int64_t batch, std::int64_t tokens);
+
+}  // namespace ttr::operators
