@@ -1,0 +1,115 @@
+/// Gradients of the memories of this engine, on gathered rows: one memory, one sequence.
+///
+/// The recurrence, T tokens, M [Dk, Dv], with row vectors r, w, w', q of Dk and v, v', u, y of Dv
+/// numbers:
+///
+///     M~_t = h_t (.) M_{t-1}                       what the erasure sees
+///     u_t  = b_t (v_t - r_t M~_t)                  erase;  otherwise u_t = b_t v_t
+///     M_t  = a_t (.) M_{t-1} + w_t^T u_t + w'_t^T v'_t
+///     y_tp = q_tp M_t + o_tp x_t                   read before: q_tp M_{t-1} + o_tp x_t
+///
+/// where x is v' of a second write, otherwise v, and o the bonus. The decay a_t is one number, or
+/// one for each row of M, and
+///
+///     Seen::kDecayed    h_t = a_t      the delta family
+///     Seen::kUndecayed  h_t = 1        RWKV-7
+///     Seen::kOwn        h_t is given   weight decay; GradientDecay::kScalar only
+///
+/// Given dL/dy and dL/dM_T, RunGradient finds the gradients of everything else:
+///
+///     input                            shape        gradient
+///     erase, write, second_write       [T][Dk]      d_erase, d_write, d_second_write
+///     query                            [p][T][Dk]   d_query
+///     value, second_value              [T][Dv]      d_value, d_second_value
+///     step (absent: 1)                 [T]          d_step
+///     decay, erase_decay: numbers      [T]          d_decay, d_erase_decay
+///     log_decay <= 0: rows             [T][Dk]      d_log_decay
+///     bonus (absent: 0)                [p][T]       d_bonus
+///     initial (absent: 0)              [Dk][Dv]     d_initial
+///
+/// Scales, norms, step rules and denominators are the caller's, who gathers the rows and takes the
+/// gradients of rows further.
+///
+/// Rows of Dk or Dv numbers begin at multiples of 64 bytes and are zero from there up to the next
+/// multiple of 16 numbers; so are the rows that are returned. Gradients are overwritten; those of
+/// step, decay, log-decay, bonus and the initial memory may be absent (null), those of rows that
+/// are given may not. A forgotten channel (log-decay -inf) has the gradient 0 there. Where `reset`
+/// is set, a scalar decay of 0 is a border too: nothing, NaN included, passes it backwards, and its
+/// own gradient is reported 0, which is a da of a gate in the log domain.
+///
+/// Cost: some 20 Dk Dv flops a token. The memory is recomputed from checkpoints, one each
+/// kGradientBlock tokens: scratch is O(T (Dk + Dv) + T / kGradientBlock Dk Dv). Nothing is
+/// allocated and nothing is thrown; the same call gives the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ttr::fast_weights {
+
+/// Tokens between the memories that are kept.
+inline constexpr int kGradientBlock = 64;
+
+enum class GradientDecay { kNone, kScalar, kChannel };
+
+enum class Seen { kDecayed, kUndecayed, kOwn };
+
+struct GradientSizes {
+  std::int64_t tokens = 0;
+  std::int64_t key_dim = 1;
+  std::int64_t value_dim = 1;
+  std::int64_t queries = 1;
+  bool erase = false;
+  bool second_write = false;
+  GradientDecay decay = GradientDecay::kNone;
+};
+
+/// Row t of head p at data[p * head_stride + t * stride].
+template <class T>
+struct GradientRows {
+  T* data = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t head_stride = 0;
+  explicit operator bool() const { return data != nullptr; }
+};
+
+template <class T>
+struct GradientCall {
+  GradientSizes sizes;
+  Seen seen = Seen::kDecayed;
+  bool read_before = false;
+  bool reset = false;
+
+  GradientRows<const T> erase, write, second_write, query, log_decay;
+  GradientRows<const T> value;  // absent: 0, which only an erasing memory can do without
+  GradientRows<const T> second_value;
+  const T* step = nullptr;
+  const T* decay = nullptr;
+  const T* erase_decay = nullptr;
+  GradientRows<const T> bonus;  // stride: between tokens, any
+
+  const T* initial = nullptr;  // rows need no alignment and no padding
+  std::int64_t initial_stride = 0;
+
+  GradientRows<const T> d_output;  // [p][T][Dv]
+  const T* d_final = nullptr;      // [Dk][Dv]; absent: 0
+  std::int64_t d_final_stride = 0;
+
+  GradientRows<T> d_erase, d_write, d_second_write, d_query, d_log_decay;
+  GradientRows<T> d_value, d_second_value;
+  T* d_step = nullptr;
+  T* d_decay = nullptr;
+  T* d_erase_decay = nullptr;
+  GradientRows<T> d_bonus;
+  T* d_initial = nullptr;
+  std::int64_t d_initial_stride = 0;
+};
+
+/// Bytes of scratch, which RunGradient wants aligned to 64.
+template <class T>
+std::size_t GradientScratchBytes(const GradientSizes& sizes);
+
+void RunGradient(const GradientCall<float>& call, std::byte* scratch);
+void RunGradient(const GradientCall<double>& call, std::byte* scratch);
+
+}  // namespace ttr::fast_weights

@@ -1,0 +1,335 @@
+// The large half of a chunk's backward pass, strip by strip of key channels: with M the memory
+// before the chunk and dM' the gradient behind it, c and D of gradient_rows-inl.h,
+//
+//     dx_i = c_i G_i M^T       + sum_j dP_ij D_ij w_j             of every read x
+//     dw_j = D_nj u_j dM'^T    + sum_x,i dP_ij D_ij x_i
+//     dM   = c_n dM' + sum_x,i (c_i x_i)^T G_i
+//
+// and the gradients of the decays from what they multiply. Compiled once for every target.
+
+#if defined(TTR_FAST_WEIGHTS_GRADIENT_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_GRADIENT_BACKWARD_INL_H_
+#undef TTR_FAST_WEIGHTS_GRADIENT_BACKWARD_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_GRADIENT_BACKWARD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/gradient.h"
+#include "src/engines/fast_weights/gradient_adjoint-inl.h"
+#include "src/engines/fast_weights/gradient_channel-inl.h"
+#include "src/engines/fast_weights/gradient_forward-inl.h"
+#include "src/engines/fast_weights/gradient_layout.h"
+#include "src/engines/fast_weights/gradient_rows-inl.h"
+#include "src/engines/fast_weights/gradient_state-inl.h"
+#include "src/simd/strided-inl.h"
+#include "src/simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights::gradient {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// Gradients of the scalar coefficients of a chunk.
+template <class T>
+struct CoefficientGradients {
+  T prefix[kTokens + 1] = {};
+  T between[kTokens + 1][kTokens] = {};
+  T h[kTokens] = {};
+
+  /// Takes the gradients of the scores, and turns them into those of the products x_i . w_j.
+  void Scores(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, const T* products,
+              T* grads) {
+    for (int i = 0; i < kTokens; ++i) {
+      T* row = grads + i * kTokens;
+      const int count = i < chunk.tokens ? Coefficients<T>::Count(kind, i) : 0;
+      const T* factors = c.Between(kind, i);
+      T* out = between[kind.before ? i : i + 1];
+      const T own = c.Own(kind, i);
+      for (int j = 0; j < count; ++j) {
+        const T grad = row[j] * products[i * kTokens + j];
+        out[j] += own * grad;
+        if (kind.own) h[i] += factors[j] * grad;
+        row[j] *= own * factors[j];
+      }
+      std::fill(row + count, row + kTokens, T(0));
+    }
+  }
+
+  /// Takes x_i . (G_i M^T) of a read.
+  void Read(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, const T* sums) {
+    for (int i = 0; i < chunk.tokens; ++i) {
+      prefix[kind.before ? i : i + 1] += c.Own(kind, i) * sums[i];
+      if (kind.own) h[i] += c.State(kind, i) * sums[i];
+    }
+  }
+
+  /// Takes w_j . (u_j dM'^T) of a write.
+  void Write(const Chunk& chunk, const T* sums) {
+    for (int j = 0; j < chunk.tokens; ++j) between[chunk.tokens][j] += sums[j];
+  }
+
+  /// The decays' own, backwards through c_i = a_i c_{i-1} and D_ij = a_i D_{i-1,j}.
+  void Decays(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c) {
+    for (std::int64_t i = chunk.tokens - 1; i >= 0; --i) {
+      T grad = prefix[i + 1] * c.prefix[i];
+      prefix[i] += c.a[i] * prefix[i + 1];
+      for (std::int64_t j = 0; j < i; ++j) {
+        grad += between[i + 1][j] * c.between[i][j];
+        between[i][j] += c.a[i] * between[i + 1][j];
+      }
+      if (call.reset && c.a[i] == 0) grad = 0;
+      if (call.d_decay != nullptr) call.d_decay[chunk.first + i] = grad;
+      if (call.d_erase_decay != nullptr) call.d_erase_decay[chunk.first + i] = h[i];
+    }
+  }
+};
+
+/// tally[i] += the products of tile row i with x_i, by lanes.
+template <int NV, class T>
+HWY_INLINE void Tally(const Chunk& chunk, View<T> rows, std::int64_t i, std::int64_t key,
+                      const sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile, T* tallies) {
+  const hn::ScalableTag<T> d;
+  TTR_UNROLL
+  for (int r = 0; r < sn::kTileRows; ++r) {
+    auto sum = hn::Load(d, tallies + (i + r) * kTokens);
+    const T* row = rows[std::min(i + r, chunk.tokens - 1)] + key;
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      sum = hn::MulAdd(tile[r][n], hn::Load(d, row + n * Lanes<T>()), sum);
+    }
+    hn::Store(sum, d, tallies + (i + r) * kTokens);
+  }
+}
+
+template <int NV, class T>
+HWY_INLINE void StoreTile(std::int64_t count, T* out, std::int64_t stride,
+                          const sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+  const hn::ScalableTag<T> d;
+  TTR_UNROLL
+  for (int r = 0; r < sn::kTileRows; ++r) {
+    if (r >= count) break;
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, out + r * stride + n * Lanes<T>());
+  }
+}
+
+/// The pairs of tokens, and the rows' own decays: what turns the gradients of decayed rows into
+/// those of the rows, where decays are scalar.
+template <int NV, class T>
+HWY_INLINE void ScaleTile(const T* factors, sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+  const hn::ScalableTag<T> d;
+  TTR_UNROLL
+  for (int r = 0; r < sn::kTileRows; ++r) {
+    const auto factor = hn::Set(d, factors[r]);
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) tile[r][n] = hn::Mul(factor, tile[r][n]);
+  }
+}
+
+template <int NV, class T>
+void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+                   const ChunkRows<T>& rows, const Scratch<T>& scratch, const T* memory,
+                   std::int64_t key, std::int64_t x) {
+  const hn::ScalableTag<T> d;
+  constexpr int kRows = sn::kTileRows;
+  const bool channels = call.sizes.decay == GradientDecay::kChannel;
+  const ReadKind kind = KindOf(call, x);
+  const View<T> g = rows.Grad(x);
+  const T* strip = memory + key * scratch.values;
+  T factors[kTokens];
+  for (int i = 0; i < kTokens; ++i) factors[i] = c.State(kind, i) * c.Own(kind, i);
+  std::int64_t stride;
+  T* out = rows.ReadGradient(x, &stride) + key;
+  for (std::int64_t i = 0; i < chunk.tokens; i += kRows) {
+    sn::Tile<decltype(d), kRows, NV> tile;
+    sn::SetZero(d, tile);
+    if (!chunk.forget) {
+      sn::MulAddStrided(d, g[i], g.stride, 1, strip, NV * Lanes<T>(), call.sizes.value_dim, tile);
+    }
+    if (channels) {
+      StoreTile<NV>(kRows, scratch.key_grads + (x * kTokens + i) * scratch.keys + key,
+                    scratch.keys, tile);
+      continue;
+    }
+    if (call.sizes.decay == GradientDecay::kScalar) {
+      Tally<NV>(chunk, rows.Read(x), i, key, tile, scratch.tallies + x * kSquare);
+      ScaleTile<NV>(factors + i, tile);
+    }
+    for (std::int64_t w = 0; w < scratch.writes; ++w) {
+      const T* pairs = scratch.score_grads + (x * scratch.writes + w) * kSquare + i * kTokens;
+      const View<T> writes = rows.Write(w);
+      sn::MulAddStrided(d, pairs, kTokens, 1, writes.data + key, writes.stride,
+                        std::min(i + kRows, chunk.tokens), tile);
+    }
+    StoreTile<NV>(chunk.tokens - i, out + i * stride, stride, tile);
+  }
+}
+
+template <int NV, class T>
+void WriteGradients(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+                    const ChunkRows<T>& rows, const Scratch<T>& scratch, std::int64_t key,
+                    std::int64_t w) {
+  const hn::ScalableTag<T> d;
+  constexpr int kRows = sn::kTileRows;
+  const bool channels = call.sizes.decay == GradientDecay::kChannel;
+  const T* columns = scratch.update_columns + w * scratch.values * kTokens;
+  const T* strip = scratch.adjoint + key * scratch.values;
+  std::int64_t stride;
+  T* out = rows.WriteGradient(w, &stride) + key;
+  for (std::int64_t j = 0; j < chunk.tokens; j += kRows) {
+    sn::Tile<decltype(d), kRows, NV> tile;
+    sn::SetZero(d, tile);
+    sn::MulAddRows<1, kTokens>(d, columns + j, strip, NV * Lanes<T>(), call.sizes.value_dim, tile);
+    const std::int64_t index = scratch.reads + w;
+    if (channels) {
+      StoreTile<NV>(kRows, scratch.key_grads + (index * kTokens + j) * scratch.keys + key,
+                    scratch.keys, tile);
+      continue;
+    }
+    if (call.sizes.decay == GradientDecay::kScalar) {
+      Tally<NV>(chunk, rows.Write(w), j, key, tile, scratch.tallies + index * kSquare);
+      ScaleTile<NV>(c.to_end + j, tile);
+    }
+    for (std::int64_t x = 0; x < scratch.reads; ++x) {
+      const T* pairs = scratch.score_grads + (x * scratch.writes + w) * kSquare;
+      const View<T> reads = rows.Read(x);
+      sn::MulAddStrided(d, pairs + j * (kTokens + 1), 1, kTokens, reads[j] + key, reads.stride,
+                        chunk.tokens - j, tile);
+    }
+    StoreTile<NV>(chunk.tokens - j, out + j * stride, stride, tile);
+  }
+}
+
+template <int NV, class T>
+void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+                   const ChunkRows<T>& rows, const Scratch<T>& scratch, const T* memory,
+                   std::int64_t key, T* overlap) {
+  const hn::ScalableTag<T> d;
+  const bool channels = call.sizes.decay == GradientDecay::kChannel;
+  for (std::int64_t x = 0; x < scratch.reads; ++x) {
+    ReadGradients<NV>(call, chunk, c, rows, scratch, memory, key, x);
+  }
+  for (std::int64_t w = 0; w < scratch.writes; ++w) {
+    WriteGradients<NV>(call, chunk, c, rows, scratch, key, w);
+  }
+  T* strip = scratch.adjoint + key * scratch.values;
+  if (channels) std::fill(overlap, overlap + NV * Lanes<T>(), T(0));
+  if (chunk.forget) {
+    std::fill(strip, strip + NV * Lanes<T>() * scratch.values, T(0));
+  } else {
+    hn::Vec<decltype(d)> decay[NV];
+    LastDecay(call, chunk, c, scratch, key, decay);
+    const T* partner = memory + key * scratch.values;
+    constexpr std::int64_t kReads = 8;
+    for (std::int64_t x = 0; x < scratch.reads; x += kReads) {
+      Outer<T> outers[kReads];
+      const std::int64_t count = std::min(kReads, scratch.reads - x);
+      for (std::int64_t o = 0; o < count; ++o) {
+        const View<T> g = rows.Grad(x + o);
+        outers[o] = {scratch.read_rows + (x + o) * kTokens * scratch.keys + key, scratch.keys,
+                     g.data, g.stride};
+      }
+      if (x == 0 && call.sizes.decay != GradientDecay::kNone) {
+        UpdateStrip<NV, true>(call.sizes, chunk.tokens, strip, strip, decay, outers, count,
+                              partner, overlap);
+      } else {
+        if (x > 0) {
+          for (int n = 0; n < NV; ++n) decay[n] = hn::Set(d, T(1));
+        }
+        UpdateStrip<NV, false, T>(call.sizes, chunk.tokens, strip, strip, decay, outers, count,
+                                  nullptr, nullptr);
+      }
+    }
+  }
+  if (!channels) return;
+  for (int n = 0; n < NV; ++n) {
+    ChannelGradients(call, chunk, scratch, rows, key + n * Lanes<T>(),
+                     hn::Load(d, overlap + n * Lanes<T>()));
+  }
+}
+
+/// From dL/dM behind the chunk, in scratch.adjoint, to the same before it, and every gradient of
+/// the chunk's tokens. `memory` is the one before the chunk.
+template <class T>
+void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch,
+                   const T* memory) {
+  const bool scalar = call.sizes.decay == GradientDecay::kScalar;
+  const Coefficients<T> c(call, chunk);
+  const ChunkRows<T> rows(call, chunk, scratch);
+  rows.Fill();
+  if (call.sizes.decay == GradientDecay::kChannel) Prefixes(chunk, scratch);
+  for (std::int64_t x = 0; x < scratch.reads; ++x) {
+    DecayReads(call, chunk, c, rows.Read(x), x, scratch);
+  }
+  Adjoint(call, chunk, c, rows, scratch);
+
+  CoefficientGradients<T> grads;
+  for (std::int64_t x = 0; x < scratch.reads; ++x) {
+    for (std::int64_t w = 0; w < scratch.writes; ++w) {
+      const std::int64_t index = (x * scratch.writes + w) * kSquare;
+      grads.Scores(chunk, c, KindOf(call, x), scratch.products + index,
+                   scratch.score_grads + index);
+    }
+  }
+  const std::int64_t all = scratch.reads + scratch.writes;
+  std::fill(scratch.tallies, scratch.tallies + all * kSquare, T(0));
+  alignas(64) T overlap[2 * kTokens] = {};
+  for (std::int64_t k = 0; k < scratch.keys;) {
+    if (Vectors<T>(k, scratch.keys) == 2) {
+      BackwardStrip<2>(call, chunk, c, rows, scratch, memory, k, overlap);
+      k += 2 * Lanes<T>();
+    } else {
+      BackwardStrip<1>(call, chunk, c, rows, scratch, memory, k, overlap);
+      k += Lanes<T>();
+    }
+  }
+  if (!scalar) return;
+  T sums[kTokens];
+  for (std::int64_t x = 0; x < scratch.reads; ++x) {
+    SumTallies(scratch.tallies + x * kSquare, sums);
+    grads.Read(chunk, c, KindOf(call, x), sums);
+  }
+  for (std::int64_t w = 0; w < scratch.writes; ++w) {
+    SumTallies(scratch.tallies + (scratch.reads + w) * kSquare, sums);
+    grads.Write(chunk, sums);
+  }
+  for (const T sum : overlap) grads.prefix[chunk.tokens] += sum;
+  grads.Decays(call, chunk, c);
+}
+
+/// All chunks of one block, the last first.
+template <class T>
+void BackwardBlock(const GradientCall<T>& call, std::int64_t begin, const Scratch<T>& scratch) {
+  const std::int64_t end = std::min<std::int64_t>(begin + kGradientBlock, call.sizes.tokens);
+  Chunk chunks[kGradientBlock];
+  const T* memories[kGradientBlock];
+  std::int64_t count = 0;
+  std::int64_t used = 0;
+  const T* memory = scratch.checkpoints + begin / kGradientBlock * scratch.state;
+  for (std::int64_t first = begin; first < end; ++count) {
+    const Chunk chunk = NextChunk(call, begin, first, end);
+    const Coefficients<T> c(call, chunk);
+    PrepareWrites(call, chunk, c, scratch);
+    chunks[count] = chunk;
+    memories[count] = memory;
+    first += chunk.tokens;
+    // A memory that the next chunk forgets is not needed, which leaves three at the most.
+    if (first == end || NextChunk(call, begin, first, end).forget) continue;
+    T* next = scratch.memories + used++ * scratch.state;
+    Advance(call, chunk, c, scratch, memory, next);
+    memory = next;
+  }
+  while (count-- > 0) BackwardChunk(call, chunks[count], scratch, memories[count]);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights::gradient
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_GRADIENT_BACKWARD_INL_H_

@@ -1,0 +1,213 @@
+// The forward pass of the gradient: errors of every token, and the memory at every block's
+// beginning. Compiled once for every target.
+
+#if defined(TTR_FAST_WEIGHTS_GRADIENT_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_GRADIENT_FORWARD_INL_H_
+#undef TTR_FAST_WEIGHTS_GRADIENT_FORWARD_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_GRADIENT_FORWARD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/gradient.h"
+#include "src/engines/fast_weights/gradient_channel-inl.h"
+#include "src/engines/fast_weights/gradient_layout.h"
+#include "src/engines/fast_weights/gradient_rows-inl.h"
+#include "src/engines/fast_weights/gradient_state-inl.h"
+#include "src/simd/strided-inl.h"
+#include "src/simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights::gradient {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// out[i][j] = x_i . y_j, the y as columns [count][kTokens].
+template <class T>
+void Products(View<T> rows, const T* HWY_RESTRICT columns, std::int64_t count, T* out) {
+  const hn::ScalableTag<T> d;
+  constexpr int kNV = kTokenVectors<T>;
+  constexpr int kRows = sn::kTileRows;
+  constexpr std::int64_t kLanes = Lanes<T>();
+  for (std::int64_t i = 0; i < kTokens; i += kRows) {
+    for (std::int64_t j = 0; j < kTokens; j += kNV * kLanes) {
+      sn::Tile<decltype(d), kRows, kNV> tile;
+      sn::SetZero(d, tile);
+      sn::MulAddStrided(d, rows[i], rows.stride, 1, columns + j, kTokens, count, tile);
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        TTR_UNROLL
+        for (int n = 0; n < kNV; ++n) {
+          hn::Store(tile[r][n], d, out + (i + r) * kTokens + j + n * kLanes);
+        }
+      }
+    }
+  }
+}
+
+/// out[i][j] = sign factor D_ij products[i][j], for the pairs that meet; 0 elsewhere.
+template <class T>
+void Scores(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, const T* products,
+            T* out) {
+  std::fill(out, out + kSquare, T(0));
+  for (int i = 0; i < chunk.tokens; ++i) {
+    const T* between = c.Between(kind, i);
+    const T own = c.Own(kind, i);
+    for (int j = 0; j < Coefficients<T>::Count(kind, i); ++j) {
+      out[i * kTokens + j] = own * between[j] * products[i * kTokens + j];
+    }
+  }
+}
+
+/// The products of the erasures with the writes of a chunk, as the forward pass kept them.
+template <class T>
+T* EraseProducts(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch,
+                 std::int64_t write) {
+  return scratch.erase_products + (write * call.sizes.tokens + chunk.first) * kTokens;
+}
+
+/// e_i = v_i - r_i M~_i of one strip of value columns. `lower` [i][j] = -A_ij b_j; `lower_value` =
+/// -A'_ij of the second write; `read` = the erasures' reading of the memory before the chunk, and
+/// `decay` what multiplies it.
+template <int NV, class T>
+void SolveErrors(const GradientCall<T>& call, const Chunk& chunk, const T* lower,
+                 const T* lower_value, const T* decay, const T* read, std::int64_t column,
+                 const Scratch<T>& scratch) {
+  const hn::ScalableTag<T> d;
+  constexpr int kRows = sn::kTileRows;
+  constexpr std::int64_t kLanes = Lanes<T>();
+  T* errors = scratch.errors + chunk.first * scratch.values + column;
+  for (std::int64_t i = 0; i < chunk.tokens; i += kRows) {
+    sn::Tile<decltype(d), kRows, NV> tile;
+    TTR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const std::int64_t t = std::min(i + r, chunk.tokens - 1);
+      const auto factor = hn::Set(d, decay[i + r]);
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) {
+        const std::int64_t v = column + n * kLanes;
+        const auto value =
+            call.value ? hn::Load(d, call.value.data + (chunk.first + t) * call.value.stride + v)
+                       : hn::Zero(d);
+        tile[r][n] = chunk.forget
+                         ? value
+                         : hn::NegMulAdd(factor, hn::Load(d, read + t * scratch.values + v), value);
+      }
+    }
+    if (call.second_value) {
+      const T* values = call.second_value.data + chunk.first * call.second_value.stride + column;
+      sn::MulAddStrided(d, lower_value + i * kTokens, kTokens, 1, values, call.second_value.stride,
+                        std::min(i + kRows, chunk.tokens), tile);
+    }
+    sn::MulAddStrided(d, lower + i * kTokens, kTokens, 1, errors, scratch.values, i, tile);
+    sn::SolveUnitLower<kTokens>(d, lower + i * kTokens + i, tile);
+    TTR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      if (i + r >= chunk.tokens) break;
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) {
+        hn::Store(tile[r][n], d, errors + (i + r) * scratch.values + n * kLanes);
+      }
+    }
+  }
+}
+
+template <class T>
+void Errors(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+            const Scratch<T>& scratch, const T* memory) {
+  const GradientSizes& sizes = call.sizes;
+  const bool channels = sizes.decay == GradientDecay::kChannel;
+  const std::int64_t erasure = sizes.queries;
+  const ReadKind kind = KindOf(call, erasure);
+  const ChunkRows<T> chunk_rows(call, chunk, scratch);
+  const View<T> rows = chunk_rows.Read(erasure, true);
+  alignas(64) T lower[2][kSquare];
+  T decay[kTokens];
+  for (int i = 0; i < kTokens; ++i) decay[i] = channels ? T(1) : c.State(kind, i) * c.Own(kind, i);
+
+  for (std::int64_t w = 0; w < scratch.writes; ++w) {
+    const View<T> writes = chunk_rows.Write(w, true);
+    alignas(64) T products[kSquare];
+    if (channels) {
+      ChannelProducts(chunk, kind, rows, writes, scratch, products);
+    } else {
+      sn::TransposeStrided(writes.data, writes.stride, kTokens, scratch.keys, scratch.write_columns,
+                           kTokens);
+      Products(rows, scratch.write_columns, sizes.key_dim, products);
+    }
+    std::copy(products, products + chunk.tokens * kTokens, EraseProducts(call, chunk, scratch, w));
+    Scores(chunk, c, kind, products, lower[w]);
+    for (int i = 0; i < kTokens; ++i) {
+      for (int j = 0; j < kTokens; ++j) {
+        lower[w][i * kTokens + j] *= w == 0 ? -c.b[j] : T(-1);
+      }
+    }
+  }
+
+  T* read = scratch.update_grads;
+  if (!chunk.forget) {
+    View<T> reads = rows;
+    if (channels) {
+      DecayReads(call, chunk, c, rows, erasure, scratch);
+      reads = {scratch.read_rows + erasure * kTokens * scratch.keys, scratch.keys};
+    }
+    sn::TransposeStrided(reads.data, reads.stride, kTokens, scratch.keys, scratch.columns, kTokens);
+    ReadState(sizes, scratch, memory, scratch.columns, scratch.update_columns);
+    sn::TransposeStrided(scratch.update_columns, kTokens, scratch.values, kTokens, read,
+                         scratch.values);
+  }
+  for (std::int64_t v = 0; v < scratch.values;) {
+    if (Vectors<T>(v, scratch.values) == 2) {
+      SolveErrors<2>(call, chunk, lower[0], lower[1], decay, read, v, scratch);
+      v += 2 * Lanes<T>();
+    } else {
+      SolveErrors<1>(call, chunk, lower[0], lower[1], decay, read, v, scratch);
+      v += Lanes<T>();
+    }
+  }
+}
+
+/// write_rows and updates of a chunk whose errors are known.
+template <class T>
+void PrepareWrites(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+                   const Scratch<T>& scratch) {
+  DecayWrites(call, chunk, c, scratch);
+  ScaleRows(chunk, ErrorsOf(call, chunk, scratch), c.b, scratch.values,
+            scratch.updates + chunk.at * scratch.values);
+}
+
+template <class T>
+void ForwardPass(const GradientCall<T>& call, const Scratch<T>& scratch) {
+  const std::int64_t tokens = call.sizes.tokens;
+  for (std::int64_t begin = 0; begin < tokens; begin += kGradientBlock) {
+    const std::int64_t end = std::min<std::int64_t>(begin + kGradientBlock, tokens);
+    T* checkpoint = scratch.checkpoints + begin / kGradientBlock * scratch.state;
+    const T* memory = checkpoint;
+    for (std::int64_t first = begin; first < end;) {
+      const Chunk chunk = NextChunk(call, begin, first, end);
+      first += chunk.tokens;
+      const Coefficients<T> c(call, chunk);
+      if (call.sizes.decay == GradientDecay::kChannel) {
+        Gates(call, chunk, scratch);
+        Prefixes(chunk, scratch);
+      }
+      if (call.sizes.erase) Errors(call, chunk, c, scratch, memory);
+      if (first == tokens) break;
+      PrepareWrites(call, chunk, c, scratch);
+      T* next = first == end ? checkpoint + scratch.state : scratch.memories;
+      Advance(call, chunk, c, scratch, memory, next);
+      memory = next;
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights::gradient
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_GRADIENT_FORWARD_INL_H_

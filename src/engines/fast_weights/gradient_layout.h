@@ -1,0 +1,99 @@
+/// How the gradient's kernels divide their scratch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/engines/fast_weights/gradient.h"
+
+namespace ttr::fast_weights::gradient {
+
+/// Tokens of a chunk: one AVX-512 vector of float, because the products that contract over keys
+/// have tokens as lanes.
+inline constexpr int kTokens = 16;
+
+constexpr std::int64_t RoundUp(std::int64_t x, std::int64_t unit) {
+  return (x + unit - 1) / unit * unit;
+}
+
+/// A small matrix of a chunk: [reading token][writing token].
+inline constexpr std::int64_t kSquare = kTokens * kTokens;
+
+/// The arrays of the scratch, in elements of T. `reads` are the queries and, last, the erasure;
+/// `writes` the innovations and the second write. Rows of keys and of values have the strides
+/// `keys` and `values`. A memory is kept transposed, in strips of key channels W wide:
+/// [keys / W][values][W], so that key channels are lanes.
+template <class T>
+struct Scratch {
+  std::int64_t keys, values, state, reads, writes;
+
+  T* checkpoints;     // [block][state]: the memory at the beginning of each block
+  T* memories;        // [3][state]: at the beginnings of further chunks of a block
+  T* adjoint;         // dL/dM
+  T* errors;          // [T][values]: e = v - r M~, what the erasing memory steps along
+  T* erase_products;  // [write][T][kTokens]: r_i . w_j; with the decay between, if of channels
+  T* gates;           // [T][keys]: exp(log decay)
+  T* write_rows;      // [write][block token][keys]: decayed to the end of their chunk
+  T* updates;         // [block token][values]: u
+  T* read_rows;       // [read][kTokens][keys]: decayed since the beginning of the chunk
+  T* plain_reads;     // [read][kTokens][keys]: copies of rows of a chunk that is not full
+  T* plain_writes;    // [write][kTokens][keys]
+  T* plain_values;    // [kTokens][values]
+  T* read_grads;      // [read][kTokens][values]: dL/dy, and for the erasure dL/d(r M~)
+  T* write_columns;   // [keys][kTokens]
+  T* update_columns;  // [write][values][kTokens]
+  T* columns;         // [max(keys, values)][kTokens]
+  T* update_grads;    // [write][kTokens][values]: dL/du
+  T* products;        // [read][write][kSquare]: q_i . w_j
+  T* scores;          // [read][write][kSquare]: with the decay between
+  T* score_grads;     // [read][write][kSquare]
+  T* prefixes;        // [kTokens + 1][keys]: products of the decays since the beginning
+  T* key_grads;       // [read, write][kTokens][keys]
+  T* tallies;         // [read + write + 1][kTokens][kTokens]: sums by lanes
+  std::size_t bytes;
+
+  Scratch(const GradientSizes& sizes, std::byte* memory) {
+    const std::int64_t tokens = sizes.tokens;
+    const bool channels = sizes.decay == GradientDecay::kChannel;
+    keys = RoundUp(sizes.key_dim, kTokens);
+    values = RoundUp(sizes.value_dim, kTokens);
+    state = keys * values;
+    reads = sizes.queries + (sizes.erase ? 1 : 0);
+    writes = sizes.second_write ? 2 : 1;
+    const std::int64_t blocks = tokens / kGradientBlock + 1;
+    // A chunk that is not full reads, and does not use, rows behind its last.
+    const std::int64_t block_rows = kGradientBlock + kTokens;
+    std::int64_t used = 0;
+    auto take = [&](std::int64_t count) {
+      T* start = memory == nullptr ? nullptr : reinterpret_cast<T*>(memory) + used;
+      used += RoundUp(count, kTokens);
+      return start;
+    };
+    checkpoints = take(blocks * state);
+    memories = take(3 * state);
+    adjoint = take(state);
+    errors = take(sizes.erase ? tokens * values : 0);
+    erase_products = take(sizes.erase ? writes * tokens * kTokens : 0);
+    gates = take(channels ? tokens * keys : 0);
+    write_rows = take(writes * block_rows * keys);
+    updates = take(block_rows * values);
+    read_rows = take(reads * kTokens * keys);
+    plain_reads = take(reads * kTokens * keys);
+    plain_writes = take(writes * kTokens * keys);
+    plain_values = take(kTokens * values);
+    read_grads = take(reads * kTokens * values);
+    write_columns = take(keys * kTokens);
+    update_columns = take(writes * values * kTokens);
+    columns = take((keys > values ? keys : values) * kTokens);
+    update_grads = take(writes * kTokens * values);
+    products = take(reads * writes * kSquare);
+    scores = take(reads * writes * kSquare);
+    score_grads = take(reads * writes * kSquare);
+    prefixes = take(channels ? (kTokens + 1) * keys : 0);
+    key_grads = take(channels ? (reads + writes) * kTokens * keys : 0);
+    tallies = take((reads + writes + 1) * kSquare);
+    bytes = static_cast<std::size_t>(used) * sizeof(T);
+  }
+};
+
+}  // namespace ttr::fast_weights::gradient

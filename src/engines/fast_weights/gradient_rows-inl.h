@@ -1,0 +1,315 @@
+// A chunk of tokens: its coefficients and its rows, decayed to the chunk's two ends. With D_ij =
+// prod_{j < l <= i} a_l and c_i = prod_{l <= i} a_l within the chunk, a read of token i finds
+//
+//     after its token's write   c_i x_i M      + sum_{j <= i} D_ij     (x_i . w_j) u_j
+//     before it                 c_{i-1} x_i M  + sum_{j < i}  D_{i-1,j} (x_i . w_j) u_j
+//
+// of the memory M before the chunk; an erasure never finds its own write, and h_i multiplies it
+// where it has a decay of its own. All are products of what lies between, never quotients.
+// Compiled once for every target.
+
+#if defined(TTR_FAST_WEIGHTS_GRADIENT_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_GRADIENT_ROWS_INL_H_
+#undef TTR_FAST_WEIGHTS_GRADIENT_ROWS_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_GRADIENT_ROWS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/gradient.h"
+#include "src/engines/fast_weights/gradient_layout.h"
+#include "src/simd/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights::gradient {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+constexpr std::int64_t Lanes() {
+  return hn::MaxLanes(hn::ScalableTag<T>());
+}
+
+template <class T>
+struct View {
+  const T* data;
+  std::int64_t stride;
+  const T* operator[](std::int64_t token) const { return data + token * stride; }
+};
+
+struct Chunk {
+  std::int64_t first;   // token
+  std::int64_t at;      // the same in its block
+  std::int64_t tokens;  // <= kTokens
+  bool forget;          // nothing before it reaches it
+};
+
+/// What a read sees of its own token.
+struct ReadKind {
+  bool before;    // neither the token's decay nor its write
+  bool diagonal;  // its write
+  bool own;       // a decay of its own
+};
+
+template <class T>
+ReadKind KindOf(const GradientCall<T>& call, std::int64_t read) {
+  if (read < call.sizes.queries) return {call.read_before, !call.read_before, false};
+  return {call.seen != Seen::kDecayed, false, call.seen == Seen::kOwn};
+}
+
+/// Whether a token that forgets everything can begin a chunk that does not know the memory.
+template <class T>
+bool CanForget(const GradientCall<T>& call) {
+  const bool channels = call.sizes.decay == GradientDecay::kChannel;
+  if (!channels && !(call.reset && call.decay != nullptr)) return false;
+  if (call.read_before && call.sizes.queries > 0) return false;
+  return !call.sizes.erase || call.seen == Seen::kDecayed;
+}
+
+template <class T>
+bool Forgets(const GradientCall<T>& call, std::int64_t token) {
+  if (call.sizes.decay != GradientDecay::kChannel) return call.decay[token] == 0;
+  const T* row = call.log_decay.data + token * call.log_decay.stride;
+  return std::all_of(row, row + call.sizes.key_dim,
+                     [](T x) { return x == -std::numeric_limits<T>::infinity(); });
+}
+
+/// The chunk that begins at `first` of the block [begin, end).
+template <class T>
+Chunk NextChunk(const GradientCall<T>& call, std::int64_t begin, std::int64_t first,
+                std::int64_t end) {
+  Chunk chunk{first, first - begin, std::min<std::int64_t>(kTokens, end - first), false};
+  if (!CanForget(call)) return chunk;
+  chunk.forget = Forgets(call, first);
+  for (std::int64_t i = 1; i < chunk.tokens; ++i) {
+    if (Forgets(call, first + i)) chunk.tokens = i;
+  }
+  return chunk;
+}
+
+/// The scalar coefficients; ones where the decay is of channels, whose rows carry it.
+template <class T>
+struct Coefficients {
+  T a[kTokens], h[kTokens], b[kTokens];
+  T prefix[kTokens + 1];            // c_{i-1}
+  T to_end[kTokens];                // D_nj
+  T between[kTokens + 1][kTokens];  // [i + 1][j]: D_ij; 0 above the diagonal
+
+  Coefficients(const GradientCall<T>& call, const Chunk& chunk) {
+    const bool scalar = call.sizes.decay == GradientDecay::kScalar;
+    for (int i = 0; i < kTokens; ++i) {
+      const bool real = i < chunk.tokens;
+      const std::int64_t t = chunk.first + i;
+      a[i] = real && scalar && call.decay != nullptr ? call.decay[t] : T(1);
+      h[i] = real && scalar && call.erase_decay != nullptr ? call.erase_decay[t] : T(1);
+      b[i] = !real ? T(0) : call.step == nullptr ? T(1) : call.step[t];
+    }
+    prefix[0] = 1;
+    std::fill(between[0], between[0] + kTokens, T(0));
+    for (int i = 0; i < kTokens; ++i) {
+      prefix[i + 1] = prefix[i] * a[i];
+      for (int j = 0; j < kTokens; ++j) between[i + 1][j] = j < i ? a[i] * between[i][j] : T(0);
+      between[i + 1][i] = 1;
+    }
+    for (int j = 0; j < kTokens; ++j) to_end[j] = j < chunk.tokens ? between[chunk.tokens][j] : 0;
+  }
+
+  T Last(const Chunk& chunk) const { return prefix[chunk.tokens]; }
+
+  /// What a read multiplies M with; without the decay of its own.
+  T State(ReadKind kind, int i) const { return prefix[kind.before ? i : i + 1]; }
+  T Own(ReadKind kind, int i) const { return kind.own ? h[i] : T(1); }
+
+  /// Row i of what it multiplies (x_i . w_j) with, j < Count(kind, i).
+  const T* Between(ReadKind kind, int i) const { return between[kind.before ? i : i + 1]; }
+  static int Count(ReadKind kind, int i) { return kind.diagonal ? i + 1 : i; }
+};
+
+/// Rows of a chunk where they lie, or in `copies` where reading kTokens of them would pass their
+/// end; `fill` makes the copies.
+template <class T>
+View<T> RowsOf(const GradientRows<const T>& rows, const Chunk& chunk, std::int64_t head,
+               std::int64_t width, T* copies, bool fill) {
+  const T* from = rows.data + head * rows.head_stride + chunk.first * rows.stride;
+  if (chunk.tokens == kTokens) return {from, rows.stride};
+  if (fill) {
+    std::fill(copies, copies + kTokens * width, T(0));
+    for (std::int64_t i = 0; i < chunk.tokens; ++i) {
+      std::copy(from + i * rows.stride, from + i * rows.stride + width, copies + i * width);
+    }
+  }
+  return {copies, width};
+}
+
+/// All rows of a chunk.
+template <class T>
+class ChunkRows {
+ public:
+  ChunkRows(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch)
+      : call_(call), chunk_(chunk), scratch_(scratch) {}
+
+  /// Makes the copies; before that, the rest below has no meaning.
+  void Fill() const {
+    for (std::int64_t x = 0; x < scratch_.reads; ++x) Read(x, true);
+    for (std::int64_t x = 0; x < call_.sizes.queries; ++x) Grad(x, true);
+    for (std::int64_t w = 0; w < scratch_.writes; ++w) Write(w, true);
+    if (scratch_.writes == 2) Update(1, true);
+  }
+
+  View<T> Read(std::int64_t x, bool fill = false) const {
+    const bool query = x < call_.sizes.queries;
+    return RowsOf(query ? call_.query : call_.erase, chunk_, query ? x : 0, scratch_.keys,
+                  scratch_.plain_reads + x * kTokens * scratch_.keys, fill);
+  }
+
+  View<T> Write(std::int64_t w, bool fill = false) const {
+    return RowsOf(w == 0 ? call_.write : call_.second_write, chunk_, 0, scratch_.keys,
+                  scratch_.plain_writes + w * kTokens * scratch_.keys, fill);
+  }
+
+  /// The gradients of what the reads find.
+  View<T> Grad(std::int64_t x, bool fill = false) const {
+    T* own = scratch_.read_grads + x * kTokens * scratch_.values;
+    if (x == call_.sizes.queries) return {own, scratch_.values};
+    return RowsOf(call_.d_output, chunk_, x, scratch_.values, own, fill);
+  }
+
+  /// What is written: the innovations, or the second values.
+  View<T> Update(std::int64_t w, bool fill = false) const {
+    if (w == 0) return {scratch_.updates + chunk_.at * scratch_.values, scratch_.values};
+    return RowsOf(call_.second_value, chunk_, 0, scratch_.values, scratch_.plain_values, fill);
+  }
+
+  /// Where the gradients of the reads and of the writes go: the row of the chunk's first token.
+  T* ReadGradient(std::int64_t x, std::int64_t* stride) const {
+    const bool query = x < call_.sizes.queries;
+    const GradientRows<T>& rows = query ? call_.d_query : call_.d_erase;
+    *stride = rows.stride;
+    return rows.data + (query ? x * rows.head_stride : 0) + chunk_.first * rows.stride;
+  }
+  T* WriteGradient(std::int64_t w, std::int64_t* stride) const {
+    const GradientRows<T>& rows = w == 0 ? call_.d_write : call_.d_second_write;
+    *stride = rows.stride;
+    return rows.data + chunk_.first * rows.stride;
+  }
+
+ private:
+  const GradientCall<T>& call_;
+  const Chunk& chunk_;
+  const Scratch<T>& scratch_;
+};
+
+/// gates = exp(log decay) of the chunk.
+template <class T>
+void Gates(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t t = chunk.first; t < chunk.first + chunk.tokens; ++t) {
+    const T* log = call.log_decay.data + t * call.log_decay.stride;
+    T* gates = scratch.gates + t * scratch.keys;
+    for (std::int64_t k = 0; k < scratch.keys; k += Lanes<T>()) {
+      hn::Store(ttr::simd::HWY_NAMESPACE::ExpNonPositive(d, hn::Load(d, log + k)), d, gates + k);
+    }
+  }
+}
+
+/// prefixes[i] = c_{i-1}, of channels.
+template <class T>
+void Prefixes(const Chunk& chunk, const Scratch<T>& scratch) {
+  const hn::ScalableTag<T> d;
+  const T* gates = scratch.gates + chunk.first * scratch.keys;
+  std::fill(scratch.prefixes, scratch.prefixes + scratch.keys, T(1));
+  for (std::int64_t i = 0; i < chunk.tokens; ++i) {
+    const T* row = scratch.prefixes + i * scratch.keys;
+    for (std::int64_t k = 0; k < scratch.keys; k += Lanes<T>()) {
+      const auto next = hn::Mul(hn::Load(d, row + k), hn::Load(d, gates + i * scratch.keys + k));
+      hn::Store(next, d, scratch.prefixes + (i + 1) * scratch.keys + k);
+    }
+  }
+}
+
+/// out_i = factor_i in_i, rows beyond the chunk's last 0.
+template <class T>
+void ScaleRows(const Chunk& chunk, View<T> in, const T* factors, std::int64_t width, T* out) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < kTokens; ++i, out += width) {
+    if (i >= chunk.tokens) {
+      std::fill(out, out + width, T(0));
+      continue;
+    }
+    const auto factor = hn::Set(d, factors[i]);
+    for (std::int64_t k = 0; k < width; k += Lanes<T>()) {
+      hn::Store(hn::Mul(factor, hn::Load(d, in[i] + k)), d, out + k);
+    }
+  }
+}
+
+/// read_rows of one read: x_i as it finds the memory before the chunk.
+template <class T>
+void DecayReads(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+                View<T> in, std::int64_t read, const Scratch<T>& scratch) {
+  const hn::ScalableTag<T> d;
+  const ReadKind kind = KindOf(call, read);
+  T* out = scratch.read_rows + read * kTokens * scratch.keys;
+  if (call.sizes.decay != GradientDecay::kChannel) {
+    T factors[kTokens];
+    for (int i = 0; i < kTokens; ++i) factors[i] = c.State(kind, i) * c.Own(kind, i);
+    ScaleRows(chunk, in, factors, scratch.keys, out);
+    return;
+  }
+  for (std::int64_t i = 0; i < kTokens; ++i, out += scratch.keys) {
+    if (i >= chunk.tokens) {
+      std::fill(out, out + scratch.keys, T(0));
+      continue;
+    }
+    const T* prefix = scratch.prefixes + (kind.before ? i : i + 1) * scratch.keys;
+    for (std::int64_t k = 0; k < scratch.keys; k += Lanes<T>()) {
+      hn::Store(hn::Mul(hn::Load(d, prefix + k), hn::Load(d, in[i] + k)), d, out + k);
+    }
+  }
+}
+
+/// write_rows of the chunk: w_j as it stands at the chunk's end.
+template <class T>
+void DecayWrites(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+                 const Scratch<T>& scratch) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t w = 0; w < scratch.writes; ++w) {
+    const GradientRows<const T>& rows = w == 0 ? call.write : call.second_write;
+    const View<T> in{rows.data + chunk.first * rows.stride, rows.stride};
+    T* out = scratch.write_rows + (w * (kGradientBlock + kTokens) + chunk.at) * scratch.keys;
+    if (call.sizes.decay != GradientDecay::kChannel) {
+      ScaleRows(chunk, in, c.to_end, scratch.keys, out);
+      continue;
+    }
+    const T* gates = scratch.gates + chunk.first * scratch.keys;
+    for (std::int64_t k = 0; k < scratch.keys; k += Lanes<T>()) {
+      auto factor = hn::Set(d, T(1));
+      for (std::int64_t j = chunk.tokens - 1; j >= 0; --j) {
+        hn::Store(hn::Mul(factor, hn::Load(d, in[j] + k)), d, out + j * scratch.keys + k);
+        factor = hn::Mul(factor, hn::Load(d, gates + j * scratch.keys + k));
+      }
+      for (std::int64_t j = chunk.tokens; j < kTokens; ++j) {
+        hn::Store(hn::Zero(d), d, out + j * scratch.keys + k);
+      }
+    }
+  }
+}
+
+/// What the steps of the chunk go along, b_i times which is u_i: the errors, or the values.
+template <class T>
+View<T> ErrorsOf(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch) {
+  if (call.sizes.erase) return {scratch.errors + chunk.first * scratch.values, scratch.values};
+  return {call.value.data + chunk.first * call.value.stride, call.value.stride};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights::gradient
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_GRADIENT_ROWS_INL_H_

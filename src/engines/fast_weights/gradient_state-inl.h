@@ -1,0 +1,227 @@
+// Products of a chunk's rows with the whole memory, which is kept transposed, [values][keys] in
+// strips of key channels. Compiled once for every target.
+
+#if defined(TTR_FAST_WEIGHTS_GRADIENT_STATE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_GRADIENT_STATE_INL_H_
+#undef TTR_FAST_WEIGHTS_GRADIENT_STATE_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_GRADIENT_STATE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/gradient.h"
+#include "src/engines/fast_weights/gradient_layout.h"
+#include "src/engines/fast_weights/gradient_rows-inl.h"
+#include "src/simd/strided-inl.h"
+#include "src/simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights::gradient {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// Vectors of the strip of lanes that begins at `first` of `count`: two, or one at the end.
+template <class T>
+int Vectors(std::int64_t first, std::int64_t count) {
+  return count - first > Lanes<T>() ? 2 : 1;
+}
+
+/// state = matrix^T, matrix [key_dim][value_dim]; 0 where there is none.
+template <class T>
+void LoadState(const GradientSizes& sizes, const Scratch<T>& scratch, const T* matrix,
+               std::int64_t stride, T* state) {
+  std::fill(state, state + scratch.state, T(0));
+  if (matrix == nullptr) return;
+  for (std::int64_t k = 0; k < sizes.key_dim;) {
+    const std::int64_t width = Vectors<T>(k, scratch.keys) * Lanes<T>();
+    const std::int64_t filled = std::min(width, sizes.key_dim - k);
+    T* strip = state + k * scratch.values;
+    for (std::int64_t i = 0; i < filled; ++i) {
+      const T* row = matrix + (k + i) * stride;
+      for (std::int64_t v = 0; v < sizes.value_dim; ++v) strip[v * width + i] = row[v];
+    }
+    k += width;
+  }
+}
+
+template <class T>
+void StoreState(const GradientSizes& sizes, const Scratch<T>& scratch, const T* state, T* matrix,
+                std::int64_t stride) {
+  for (std::int64_t k = 0; k < sizes.key_dim;) {
+    const std::int64_t width = Vectors<T>(k, scratch.keys) * Lanes<T>();
+    const std::int64_t filled = std::min(width, sizes.key_dim - k);
+    const T* strip = state + k * scratch.values;
+    for (std::int64_t i = 0; i < filled; ++i) {
+      T* row = matrix + (k + i) * stride;
+      for (std::int64_t v = 0; v < sizes.value_dim; ++v) row[v] = strip[v * width + i];
+    }
+    k += width;
+  }
+}
+
+/// Token vectors of a tile, and its rows: one vector wide, it needs twice the rows to hide the
+/// latency of a multiply-add.
+template <class T>
+inline constexpr int kTokenVectors = Lanes<T>() < kTokens ? 2 : 1;
+template <class T>
+inline constexpr int kTokenRows = kTokenVectors<T> == 2 ? sn::kTileRows : 2 * sn::kTileRows;
+
+/// out[v][i] = sum_k state[v][k] columns[k][i]: the memory read along the tokens' rows.
+template <class T>
+void ReadState(const GradientSizes& sizes, const Scratch<T>& scratch, const T* HWY_RESTRICT state,
+               const T* HWY_RESTRICT columns, T* HWY_RESTRICT out) {
+  const hn::ScalableTag<T> d;
+  constexpr int kNV = kTokenVectors<T>;
+  constexpr int kRows = kTokenRows<T>;
+  constexpr std::int64_t kLanes = Lanes<T>();
+  std::int64_t v = 0;
+  for (; v < sizes.value_dim; v += kRows) {
+    for (std::int64_t i = 0; i < kTokens; i += kNV * kLanes) {
+      sn::Tile<decltype(d), kRows, kNV> tile;
+      sn::SetZero(d, tile);
+      for (std::int64_t k = 0; k < sizes.key_dim;) {
+        const std::int64_t left = sizes.key_dim - k;
+        const T* strip = state + k * scratch.values;
+        const T* right = columns + k * kTokens + i;
+        if (Vectors<T>(k, scratch.keys) == 2) {
+          sn::MulAddRows<2 * kLanes, 1>(d, strip + v * 2 * kLanes, right, kTokens,
+                                        std::min(left, 2 * kLanes), tile);
+          k += 2 * kLanes;
+        } else {
+          sn::MulAddRows<kLanes, 1>(d, strip + v * kLanes, right, kTokens, std::min(left, kLanes),
+                                    tile);
+          k += kLanes;
+        }
+      }
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        TTR_UNROLL
+        for (int n = 0; n < kNV; ++n) {
+          hn::Store(tile[r][n], d, out + (v + r) * kTokens + i + n * kLanes);
+        }
+      }
+    }
+  }
+  if (v < scratch.values) std::fill(out + v * kTokens, out + scratch.values * kTokens, T(0));
+}
+
+/// One product rows^T values that is added to a strip of the memory.
+template <class T>
+struct Outer {
+  const T* rows;  // [token], at the strip's first key
+  std::int64_t row_stride;
+  const T* values;  // [token]
+  std::int64_t value_stride;
+};
+
+/// out = decay (.) in + sum over the outer products, of one strip; in null: 0. With a partner, an
+/// array of `out`'s size, overlap[lane] += in (.) partner, before the decay. `out` may be `in`.
+template <int NV, bool OVERLAP, class T>
+HWY_INLINE void UpdateStrip(const GradientSizes& sizes, std::int64_t tokens, const T* in, T* out,
+                            const hn::Vec<hn::ScalableTag<T>> (&decay)[NV], const Outer<T>* outers,
+                            std::int64_t count, const T* partner, T* overlap) {
+  const hn::ScalableTag<T> d;
+  constexpr int kRows = sn::kTileRows;
+  constexpr std::int64_t kLanes = Lanes<T>();
+  constexpr std::int64_t kWidth = NV * kLanes;
+  hn::Vec<decltype(d)> sums[NV];
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) sums[n] = hn::Zero(d);
+  for (std::int64_t v = 0; v < sizes.value_dim; v += kRows) {
+    sn::Tile<decltype(d), kRows, NV> tile;
+    if (in == nullptr) {
+      sn::SetZero(d, tile);
+    } else {
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        TTR_UNROLL
+        for (int n = 0; n < NV; ++n) {
+          const auto x = hn::Load(d, in + (v + r) * kWidth + n * kLanes);
+          tile[r][n] = hn::Mul(decay[n], x);
+          if constexpr (OVERLAP) {
+            sums[n] = hn::MulAdd(x, hn::Load(d, partner + (v + r) * kWidth + n * kLanes), sums[n]);
+          }
+        }
+      }
+    }
+    for (std::int64_t o = 0; o < count; ++o) {
+      sn::MulAddStrided(d, outers[o].values + v, 1, outers[o].value_stride, outers[o].rows,
+                        outers[o].row_stride, tokens, tile);
+    }
+    TTR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) {
+        hn::Store(tile[r][n], d, out + (v + r) * kWidth + n * kLanes);
+      }
+    }
+  }
+  if constexpr (OVERLAP) {
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      hn::Store(hn::Add(sums[n], hn::Load(d, overlap + n * kLanes)), d, overlap + n * kLanes);
+    }
+  }
+}
+
+/// c_n of the chunk on the lanes of one strip.
+template <int NV, class T>
+HWY_INLINE void LastDecay(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+                          const Scratch<T>& scratch, std::int64_t key,
+                          hn::Vec<hn::ScalableTag<T>> (&decay)[NV]) {
+  const hn::ScalableTag<T> d;
+  const bool channels = call.sizes.decay == GradientDecay::kChannel;
+  for (int n = 0; n < NV; ++n) {
+    decay[n] = hn::Set(d, c.Last(chunk));
+    if (!channels) continue;
+    for (std::int64_t i = 0; i < chunk.tokens; ++i) {
+      const T* gates = scratch.gates + (chunk.first + i) * scratch.keys + key;
+      decay[n] = hn::Mul(decay[n], hn::Load(d, gates + n * Lanes<T>()));
+    }
+  }
+}
+
+template <int NV, class T>
+void AdvanceStrip(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+                  const Scratch<T>& scratch, std::int64_t key, const T* in, T* out) {
+  hn::Vec<hn::ScalableTag<T>> decay[NV];
+  LastDecay(call, chunk, c, scratch, key, decay);
+  Outer<T> outers[2];
+  for (std::int64_t w = 0; w < scratch.writes; ++w) {
+    const std::int64_t row = w * (kGradientBlock + kTokens) + chunk.at;
+    outers[w].rows = scratch.write_rows + row * scratch.keys + key;
+    outers[w].row_stride = scratch.keys;
+    outers[w].values = w == 0 ? scratch.updates + chunk.at * scratch.values
+                              : call.second_value.data + chunk.first * call.second_value.stride;
+    outers[w].value_stride = w == 0 ? scratch.values : call.second_value.stride;
+  }
+  const std::int64_t offset = key * scratch.values;
+  UpdateStrip<NV, false, T>(call.sizes, chunk.tokens, chunk.forget ? nullptr : in + offset,
+                            out + offset, decay, outers, scratch.writes, nullptr, nullptr);
+}
+
+/// The memory after the chunk, from the one before it and the chunk's write_rows and updates.
+template <class T>
+void Advance(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+             const Scratch<T>& scratch, const T* in, T* out) {
+  for (std::int64_t k = 0; k < call.sizes.key_dim;) {
+    if (Vectors<T>(k, scratch.keys) == 2) {
+      AdvanceStrip<2>(call, chunk, c, scratch, k, in, out);
+      k += 2 * Lanes<T>();
+    } else {
+      AdvanceStrip<1>(call, chunk, c, scratch, k, in, out);
+      k += Lanes<T>();
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights::gradient
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_GRADIENT_STATE_INL_H_

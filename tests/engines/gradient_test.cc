@@ -1,0 +1,220 @@
+#include "src/engines/fast_weights/gradient.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/engines/gradient_case.h"
+#include "ttr/target.h"
+
+namespace ttr::fast_weights {
+namespace {
+
+std::vector<GradientShape> Shapes() {
+  std::vector<GradientShape> shapes;
+  GradientShape delta;
+  delta.sizes = {.tokens = 33, .key_dim = 16, .value_dim = 33, .queries = 1, .erase = true};
+  for (const bool erase : {true, false}) {
+    for (const bool before : {false, true}) {
+      GradientShape shape = delta;
+      shape.sizes.erase = erase;
+      shape.read_before = before;
+      shapes.push_back(shape);
+      for (const Gates gates : {Gates::kMild, Gates::kMixed, Gates::kStrong, Gates::kNegative}) {
+        shape.gates = gates;
+        shape.sizes.decay = GradientDecay::kScalar;
+        for (const Seen seen : {Seen::kDecayed, Seen::kUndecayed, Seen::kOwn}) {
+          if (seen != Seen::kDecayed && !erase) continue;
+          shape.seen = seen;
+          shapes.push_back(shape);
+        }
+        shape.seen = Seen::kDecayed;
+        shape.reset = true;
+        if (gates == Gates::kMixed) shapes.push_back(shape);
+        shape.reset = false;
+        if (gates == Gates::kNegative) continue;
+        shape.sizes.decay = GradientDecay::kChannel;
+        for (const Seen seen : {Seen::kDecayed, Seen::kUndecayed}) {
+          if (seen != Seen::kDecayed && !erase) continue;
+          shape.seen = seen;
+          shapes.push_back(shape);
+        }
+        shape.seen = Seen::kDecayed;
+      }
+    }
+  }
+  // RWKV-7: an undecayed erasure of its own, and the values written apart.
+  for (const GradientDecay decay :
+       {GradientDecay::kNone, GradientDecay::kScalar, GradientDecay::kChannel}) {
+    for (const bool value : {false, true}) {
+      GradientShape shape = delta;
+      shape.sizes.decay = decay;
+      shape.sizes.second_write = true;
+      shape.seen = Seen::kUndecayed;
+      shape.value = value;
+      shape.step = value;
+      shape.bonus = true;
+      shapes.push_back(shape);
+      shape.sizes.queries = 3;
+      shape.seen = Seen::kDecayed;
+      shape.gates = Gates::kMixed;
+      shape.read_before = value;
+      shapes.push_back(shape);
+    }
+  }
+  GradientShape bonus = delta;  // RWKV-6
+  bonus.sizes.erase = false;
+  bonus.sizes.decay = GradientDecay::kChannel;
+  bonus.read_before = bonus.bonus = true;
+  bonus.step = false;
+  bonus.sizes.queries = 3;
+  shapes.push_back(bonus);
+  GradientShape bare = delta;
+  bare.states = bare.step = false;
+  shapes.push_back(bare);
+  bare.sizes.queries = 0;
+  bare.states = true;
+  shapes.push_back(bare);
+  bare.sizes.queries = 9;
+  bare.sizes.decay = GradientDecay::kScalar;
+  shapes.push_back(bare);
+  return shapes;
+}
+
+GradientArrays OutputGradients(const GradientShape& shape, std::uint64_t seed) {
+  GradientShape like = shape;
+  like.sizes.queries = std::max<std::int64_t>(shape.sizes.queries, 1);
+  like.sizes.tokens *= like.sizes.queries;
+  like.value = true;
+  const GradientArrays random = RandomInputs(like, seed);
+  GradientArrays d;
+  if (shape.sizes.queries > 0) d["output"] = random.at("value");
+  if (shape.states) d["final"] = random.at("initial");
+  return d;
+}
+
+/// A step of the difference quotients moves every input whose gate it does not turn over.
+bool Movable(const std::string& name, double x) {
+  return name != "log_decay" || x > -std::numeric_limits<double>::infinity();
+}
+
+TEST(Gradient, ReverseModeIsTheSlopeOfTheRecurrence) {
+  for (GradientShape shape : Shapes()) {
+    if (shape.reset) continue;
+    SCOPED_TRACE(shape.Name());
+    shape.sizes.tokens = 5;
+    shape.sizes.key_dim = 3;
+    shape.sizes.value_dim = 2;
+    const GradientArrays in = RandomInputs(shape, 7);
+    const GradientArrays d = OutputGradients(shape, 8);
+    GradientArrays magnitudes;
+    const GradientArrays gradient = ReverseMode(shape, in, d, &magnitudes);
+    const auto loss = [&](const GradientArrays& inputs) {
+      const GradientArrays out = Recurrence(shape, inputs);
+      double sum = 0;
+      for (const auto& [name, weights] : d) {
+        for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * out.at(name)[i];
+      }
+      return sum;
+    };
+    for (const auto& [name, values] : in) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        if (!Movable(name, values[i])) {
+          EXPECT_EQ(gradient.at(name)[i], 0);
+          continue;
+        }
+        GradientArrays moved = in;
+        moved[name][i] = values[i] + 1e-5;
+        const double up = loss(moved);
+        moved[name][i] = values[i] - 1e-5;
+        const double slope = (up - loss(moved)) / 2e-5;
+        ASSERT_NEAR(gradient.at(name)[i], slope, 1e-7 * (1 + std::abs(slope))) << name << " " << i;
+      }
+    }
+  }
+}
+
+/// Numbers of one token (of one head) of an input; all of them where it is a memory.
+std::int64_t TokenWidth(const GradientShape& shape, const std::string& name, std::size_t count) {
+  if (name == "initial") return static_cast<std::int64_t>(count);
+  const std::int64_t heads = name == "query" || name == "bonus" ? shape.sizes.queries : 1;
+  return static_cast<std::int64_t>(count) / (heads * shape.sizes.tokens);
+}
+
+template <class T>
+void Compare(const GradientShape& shape, std::uint64_t seed) {
+  SCOPED_TRACE(shape.Name());
+  const GradientArrays in = RandomInputs(shape, seed);
+  const GradientArrays d = OutputGradients(shape, seed + 1);
+  GradientArrays magnitudes;
+  const GradientArrays expected = ReverseMode(shape, in, d, &magnitudes);
+  const GradientArrays found = EngineGradients<T>(shape, in, d);
+  // Unit keys and contracting updates: an error is a few roundings of what a token sums, or of what
+  // an ordinary token sums, whose errors reach it through the memory.
+  const double unit = 16 * static_cast<double>(std::numeric_limits<T>::epsilon());
+  for (const auto& [name, values] : expected) {
+    if (values.empty()) continue;
+    const std::vector<double>& sizes = magnitudes.at(name);
+    double squares = 0;
+    for (const double x : sizes) squares += x * x;
+    const double ordinary = std::sqrt(squares / static_cast<double>(sizes.size()));
+    const std::int64_t width = TokenWidth(shape, name, values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::size_t first = i / width * width;
+      const double largest = *std::max_element(sizes.begin() + first, sizes.begin() + first + width);
+      ASSERT_NEAR(found.at(name)[i], values[i], unit * (largest + ordinary))
+          << name << " token " << i / width << " element " << i - first;
+    }
+  }
+}
+
+class GradientOnTarget : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { ForceTarget(GetParam()); }
+  void TearDown() override { ForceTarget(""); }
+};
+
+TEST_P(GradientOnTarget, EveryModeAgreesWithTheRecurrence) {
+  std::uint64_t seed = 1;
+  for (const GradientShape& shape : Shapes()) {
+    Compare<float>(shape, ++seed);
+    Compare<double>(shape, seed);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(GradientOnTarget, EveryShapeAgreesWithTheRecurrence) {
+  std::uint64_t seed = 100;
+  for (const GradientDecay decay : {GradientDecay::kScalar, GradientDecay::kChannel}) {
+    for (const bool erase : {true, false}) {
+      for (const std::int64_t tokens : {0, 1, 7, 16, 33, 130}) {
+        for (const std::int64_t dim : {1, 3, 16, 33, 64}) {
+          GradientShape shape;
+          shape.sizes = {.tokens = tokens, .key_dim = dim, .value_dim = 67 - dim,
+                         .queries = dim == 16 ? 3 : 1, .erase = erase, .decay = decay};
+          shape.gates = tokens % 2 == 0 ? Gates::kMixed : Gates::kMild;
+          Compare<float>(shape, ++seed);
+          Compare<double>(shape, seed);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+std::string TargetName(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, GradientOnTarget, testing::ValuesIn(SupportedTargets()),
+                         TargetName);
+
+}  // namespace
+}  // namespace ttr::fast_weights
