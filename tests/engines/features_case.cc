@@ -168,11 +168,15 @@ Judged Judge(const MapCase& c, const FeatureCall& call, std::int64_t b, std::int
     if (c.has_bias) du += rounding * bias.cwiseAbs();
   }
   if (c.options.map == Map::kFavor) du.array() += rounding * x.squaredNorm();
-  // ReBased: entries before the products, with the parts that may cancel.
+  // ReBased: entries before the products, with the parts that may cancel; the mean is taken off in
+  // double.
   Vector entries = Vector::Zero(d);
   if (c.options.map == Map::kRebased) {
     const Vector centred = x.array() - x.mean();
-    entries = centred.cwiseAbs() / std::sqrt(centred.squaredNorm() / static_cast<double>(d) + 1e-5);
+    const double root = std::sqrt(centred.squaredNorm() / static_cast<double>(d) + 1e-5);
+    const double wide = std::numeric_limits<double>::epsilon() / std::max(eps, 1e-300);
+    entries = centred.cwiseAbs() + wide * x.cwiseAbs();
+    entries.array() = (entries.array() + wide * x.cwiseAbs().mean()) / root;
     if (c.features > 0) entries = entries.cwiseProduct(w.row(0).transpose().cwiseAbs());
     if (c.has_bias) entries += bias.cwiseAbs();
   }
