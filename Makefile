@@ -2,10 +2,11 @@
 # TTR_WERROR=ON turns warnings into errors, as continuous integration does.
 export TTR_WERROR ?= OFF
 JOBS := $(shell nproc)
+PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-sanitizers test-clang check bench format format-check clean
+.PHONY: help setup build demo test test-sanitizers test-clang check bench performance format format-check clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,9 +38,15 @@ test-clang: setup  ## the tests once more, compiled by clang
 
 check: test test-sanitizers format-check  ## what continuous integration checks
 
-bench: setup  ## build and run the benchmarks
-	@scripts/build release ttr_bench
-	build/release/bench/ttr_bench
+bench: setup  ## time every engine beside the machine's limits: tables and pictures in build/bench
+	@scripts/build release ttr_command
+	build/release/tools/ttr bench --out build/bench
+
+performance: bench  ## make bench, the peers that PYTHON has, and docs/performance.md from both
+	$(PYTHON) bench/peers/run.py --json build/bench/peers.json
+	$(PYTHON) bench/peers/run.py --unlock --peers torch --json build/bench/peers-unlocked.json
+	$(PYTHON) bench/peers/run.py --gradients --json build/bench/peers-gradients.json
+	$(PYTHON) bench/report.py build/bench
 
 format:  ## format the code
 	@scripts/format

@@ -9,10 +9,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
 #include "hwy/highway.h"
+#include "src/simd/exp-inl.h"
 #include "src/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,6 +25,9 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// Vectors that a pass over memory takes at once; lengths are multiples of as many.
+inline constexpr std::size_t kAtOnce = 8;
 
 /// `count` rounds of multiply-adds on as many independent sums as kernels hold; flops done.
 template <class T>
@@ -48,11 +55,63 @@ double Rounds(std::int64_t count, T seed, T* out) {
 double FloatRounds(std::int64_t count, float* out) { return Rounds<float>(count, 0.5f, out); }
 double DoubleRounds(std::int64_t count, double* out) { return Rounds<double>(count, 0.5, out); }
 
+/// data[i] *= factor
 void Scale(float* data, std::size_t count, float factor) {
   const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
   const auto f = hn::Set(d, factor);
-  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
-    hn::Store(hn::Mul(f, hn::Load(d, data + i)), d, data + i);
+  for (std::size_t i = 0; i < count; i += kAtOnce * lanes) {
+    TTR_UNROLL
+    for (std::size_t u = 0; u < kAtOnce; ++u) {
+      float* at = data + i + u * lanes;
+      hn::Store(hn::Mul(f, hn::Load(d, at)), d, at);
+    }
+  }
+}
+
+/// sum_i data[i]
+float Sum(const float* data, std::size_t count) {
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  hn::Vec<decltype(d)> sums[kAtOnce];
+  TTR_UNROLL
+  for (std::size_t u = 0; u < kAtOnce; ++u) sums[u] = hn::Zero(d);
+  for (std::size_t i = 0; i < count; i += kAtOnce * lanes) {
+    TTR_UNROLL
+    for (std::size_t u = 0; u < kAtOnce; ++u) {
+      sums[u] = hn::Add(sums[u], hn::Load(d, data + i + u * lanes));
+    }
+  }
+  auto sum = hn::Zero(d);
+  TTR_UNROLL
+  for (std::size_t u = 0; u < kAtOnce; ++u) sum = hn::Add(sum, sums[u]);
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+/// c = a factor + b
+void Triad(const float* a, const float* b, float* c, std::size_t count, float factor) {
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto f = hn::Set(d, factor);
+  for (std::size_t i = 0; i < count; i += kAtOnce * lanes) {
+    TTR_UNROLL
+    for (std::size_t u = 0; u < kAtOnce; ++u) {
+      const std::size_t at = i + u * lanes;
+      hn::Store(hn::MulAdd(f, hn::Load(d, a + at), hn::Load(d, b + at)), d, c + at);
+    }
+  }
+}
+
+/// out[i] = exp(in[i])
+void Exponentials(const float* in, float* out, std::size_t count) {
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::size_t i = 0; i < count; i += kAtOnce * lanes) {
+    TTR_UNROLL
+    for (std::size_t u = 0; u < kAtOnce; ++u) {
+      const std::size_t at = i + u * lanes;
+      hn::Store(sn::ExpNonPositive(d, hn::Load(d, in + at)), d, out + at);
+    }
   }
 }
 
@@ -66,43 +125,112 @@ namespace ttr {
 HWY_EXPORT(FloatRounds);
 HWY_EXPORT(DoubleRounds);
 HWY_EXPORT(Scale);
+HWY_EXPORT(Sum);
+HWY_EXPORT(Triad);
+HWY_EXPORT(Exponentials);
 
 namespace {
 
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+/// Floats that a pass takes at once where vectors are longest, 64 bytes; shorter ones divide it.
+constexpr std::size_t kGrain = 8 * 64 / sizeof(float);
+
+std::size_t WholeGrains(std::size_t floats) {
+  return std::max<std::size_t>(1, floats / kGrain) * kGrain;
+}
+
+hwy::AlignedFreeUniquePtr<float[]> Filled(std::size_t count, float value) {
+  auto data = hwy::AllocateAligned<float>(count);
+  std::fill(data.get(), data.get() + count, value);
+  return data;
+}
+
+/// Most of `work` a second: the best of a few goes of `passes` calls; `amount` is done by one.
+template <class Work>
+double Best(double amount, std::size_t passes, const Work& work) {
+  constexpr int kGoes = 6;
+  double best = 0;
+  for (int go = 0; go < kGoes; ++go) {
+    const auto start = std::chrono::steady_clock::now();
+    for (std::size_t pass = 0; pass < passes; ++pass) work(pass);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    best = std::max(best, amount * static_cast<double>(passes) / took.count());
+  }
+  return best * 1e-9;
+}
+
+/// Passes over `bytes` that take long enough to time.
+std::size_t Passes(std::size_t bytes) {
+  return std::max<std::size_t>(1, (std::size_t{32} << 20) / bytes);
 }
 
 }  // namespace
 
+std::vector<MemoryLevel> MemoryLevels() {
+  // What the first processor sees; the C library's own figures are wrong on some machines.
+  const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index";
+  constexpr std::string_view kNames[] = {"L1", "L2", "L3"};
+  std::vector<MemoryLevel> levels;
+  for (int index = 0; levels.size() < std::size(kNames); ++index) {
+    const auto file = [&](const char* name) {
+      return std::ifstream(folder + std::to_string(index) + "/" + name);
+    };
+    std::string type;
+    std::size_t kilobytes = 0;
+    if (!(file("type") >> type) || !(file("size") >> kilobytes)) break;
+    if (type == "Instruction") continue;
+    levels.push_back({kNames[levels.size()], kilobytes << 10});
+  }
+  levels.push_back({"DRAM", 0});
+  return levels;
+}
+
 double MeasureFmaPeak(bool float64) {
-  constexpr std::int64_t kRounds = 100000;
-  double best = 0;
+  constexpr std::int64_t kRounds = 50000;
   float floats[64];
   double doubles[64];
-  for (int repeat = 0; repeat < 12; ++repeat) {
-    const double start = Seconds();
-    const double flops = float64 ? TTR_DISPATCH(DoubleRounds)(kRounds, doubles)
-                                 : TTR_DISPATCH(FloatRounds)(kRounds, floats);
-    best = std::max(best, flops / (Seconds() - start));
-  }
-  return best * 1e-9;
+  double flops = 0;
+  const double rounds = Best(1, 1, [&](std::size_t) {
+    flops = float64 ? TTR_DISPATCH(DoubleRounds)(kRounds, doubles)
+                    : TTR_DISPATCH(FloatRounds)(kRounds, floats);
+  });
+  return rounds * flops;
+}
+
+double MeasureExpRate() {
+  const std::size_t count = WholeGrains(1024);
+  const auto in = Filled(count, -0.5f);
+  const auto out = Filled(count, 0.0f);
+  return Best(static_cast<double>(count), 1000,
+              [&](std::size_t) { TTR_DISPATCH(Exponentials)(in.get(), out.get(), count); });
 }
 
 double MeasureInPlaceBandwidth(std::size_t bytes) {
-  const std::size_t count = bytes / sizeof(float);
-  const auto data = hwy::AllocateAligned<float>(count);
-  std::fill(data.get(), data.get() + count, 1.0f);
-  const std::size_t passes = std::max<std::size_t>(1, (std::size_t{8} << 20) / bytes);
-  double best = 0;
-  for (int repeat = 0; repeat < 12; ++repeat) {
-    const double start = Seconds();
-    for (std::size_t pass = 0; pass < passes; ++pass) {
-      TTR_DISPATCH(Scale)(data.get(), count, pass % 2 == 0 ? 2.0f : 0.5f);
-    }
-    best = std::max(best, 2.0 * static_cast<double>(bytes * passes) / (Seconds() - start));
-  }
-  return best * 1e-9;
+  const std::size_t count = WholeGrains(bytes / sizeof(float));
+  const auto data = Filled(count, 1.0f);
+  const std::size_t size = count * sizeof(float);
+  return Best(2.0 * static_cast<double>(size), Passes(size), [&](std::size_t pass) {
+    TTR_DISPATCH(Scale)(data.get(), count, pass % 2 == 0 ? 2.0f : 0.5f);
+  });
+}
+
+double MeasureReadBandwidth(std::size_t bytes) {
+  const std::size_t count = WholeGrains(bytes / sizeof(float));
+  const auto data = Filled(count, 1.0f);
+  const std::size_t size = count * sizeof(float);
+  float kept = 0;
+  const double best = Best(static_cast<double>(size), Passes(size),
+                           [&](std::size_t) { kept += TTR_DISPATCH(Sum)(data.get(), count); });
+  return kept > 0 ? best : 0;  // the sums are asked for, so that they are made
+}
+
+double MeasureStreamBandwidth(std::size_t bytes) {
+  const std::size_t count = WholeGrains(bytes / (3 * sizeof(float)));
+  const auto a = Filled(count, 1.0f);
+  const auto b = Filled(count, 2.0f);
+  const auto c = Filled(count, 0.0f);
+  const std::size_t size = 3 * count * sizeof(float);
+  return Best(static_cast<double>(size), Passes(size),
+              [&](std::size_t) { TTR_DISPATCH(Triad)(a.get(), b.get(), c.get(), count, 0.5f); });
 }
 
 }  // namespace ttr

@@ -1,0 +1,144 @@
+"""What the peers share: the layers, their inputs, ttr's own answers and times, the clock."""
+
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# name: (rule, decay). M = g M' + b (v - g M' k) k^T (delta) or g M' + v k^T (hebbian); y = M q.
+LAYERS = {
+    "gated_deltanet": ("delta", "scalar"),
+    "deltanet": ("delta", "none"),
+    "kda": ("delta", "channel"),
+    "mamba2": ("hebbian", "scalar"),
+    "retnet": ("hebbian", "retention"),
+    "gla": ("hebbian", "channel"),
+}
+
+
+@dataclasses.dataclass
+class Problem:
+    """One layer at one size. Arrays are float32, heads first: [H, T, d] and [H, T]."""
+
+    layer: str
+    d: int
+    tokens: int
+    heads: int
+    inputs: dict  # q, k, v, and log_decay [H, T, 1 or d] and step [H, T, 1] where the layer has them
+    given: frozenset  # names of those that ttr takes (retnet's decay is its own)
+
+
+def make_problem(layer, d, tokens, heads):
+    rule, decay = LAYERS[layer]
+    random = np.random.default_rng(1)
+    normal = lambda scale: scale * random.standard_normal((heads, tokens, d), dtype=np.float32)
+    inputs = {"q": normal(d**-0.5), "k": normal(d**-0.5), "v": normal(1.0)}
+    given = {"q", "k", "v"}
+    if decay in ("scalar", "channel"):
+        last = d if decay == "channel" else 1
+        inputs["log_decay"] = -0.1 * random.random((heads, tokens, last), dtype=np.float32)
+        given.add("log_decay")
+    if decay == "retention":
+        rates = np.log1p(-(2.0 ** (-5.0 - np.arange(heads))))
+        inputs["log_decay"] = np.tile(rates.astype(np.float32)[:, None, None], (1, tokens, 1))
+    if rule == "delta":
+        inputs["step"] = random.random((heads, tokens, 1), dtype=np.float32)
+        given.add("step")
+    return Problem(layer, d, tokens, heads, inputs, frozenset(given))
+
+
+def _to_ttr(name, array, channel):
+    """[H, T, x] to [1, T, H, x], or [1, T, H] for gates of one number a token."""
+    array = np.ascontiguousarray(array.swapaxes(0, 1)[None])
+    one_number = name == "step" or (name == "log_decay" and not channel)
+    return array[..., 0].copy() if one_number else array
+
+
+class Ttr:
+    """The built command: its answers by `ttr apply`, its times by `ttr bench`."""
+
+    def __init__(self, command, threads):
+        self.command, self.threads = str(command), threads
+
+    def apply(self, problem, dy=None):
+        """y, and with dy the gradients of q, k, v, ..., heads first."""
+        from safetensors.numpy import load_file, save_file
+
+        channel = LAYERS[problem.layer][1] == "channel"
+        tensors = {n: _to_ttr(n, problem.inputs[n], channel) for n in problem.given}
+        if dy is not None:
+            tensors["dy"] = _to_ttr("dy", dy, channel)
+        with tempfile.TemporaryDirectory() as folder:
+            source, result = f"{folder}/in.safetensors", f"{folder}/out.safetensors"
+            save_file(tensors, source)
+            command = [self.command, "apply", problem.layer, "--in", source, "--out", result, "--quiet"]
+            subprocess.run(command + (["--grad"] if dy is not None else []), check=True)
+            out = load_file(result)
+        back = lambda a: (a if a.ndim == 4 else a[..., None])[0].swapaxes(0, 1)
+        if dy is None:
+            return back(out["y"])
+        return {n: back(out["d" + n]) for n in problem.given}
+
+    def bench(self, problem, part):
+        """The row of `ttr bench` for a part."""
+        command = [self.command, "bench", problem.layer, "--part", part, "--json", "--quiet"]
+        for name, value in (
+            ("d", problem.d), ("tokens", problem.tokens), ("heads", problem.heads),
+            ("threads", self.threads), ("repeats", 3),
+        ):
+            command += [f"--{name}", str(value)]
+        run = subprocess.run(command, check=True, capture_output=True, text=True)
+        return json.loads(run.stdout)[part]["rows"][0]
+
+
+def nanoseconds(problem, run):
+    """One timing of a peer, ns a token and head; short calls are repeated."""
+    calls, seconds = 0, 0.0
+    start = time.perf_counter()
+    while seconds < 0.02:
+        run()
+        calls += 1
+        seconds = time.perf_counter() - start
+    return 1e9 * seconds / (calls * problem.tokens * problem.heads)
+
+
+def error(got, want):
+    """The greatest difference as a share of the greatest number."""
+    return float(np.max(np.abs(np.asarray(got, dtype=np.float64) - want)) / np.max(np.abs(want)))
+
+
+def restart(threads, unlock):
+    """Starts the process again as peers deserve it: memory kept between calls, so that large
+    temporaries do not fault in page by page each time; on as many processors as there are threads;
+    and, to `unlock`, with the one function by which MKL asks whether it runs on its maker's
+    processor (it keeps its AVX-512 kernels from others, and PyTorch with it)."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    if "TTR_PEERS" in os.environ:
+        return
+    environment = dict(os.environ, TTR_PEERS="1", MALLOC_MMAP_THRESHOLD_=str(32 << 20))
+    environment.update(MALLOC_TRIM_THRESHOLD_=str(1 << 40), OMP_NUM_THREADS=str(threads))
+    with tempfile.TemporaryDirectory() as folder:
+        if unlock:
+            source, library = f"{folder}/unlock.c", f"{folder}/unlock.so"
+            pathlib.Path(source).write_text("int mkl_serv_intel_cpu_true(void) { return 1; }\n")
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+            environment["LD_PRELOAD"] = library
+        arguments = [os.sys.executable, *os.sys.argv]
+        raise SystemExit(subprocess.run(arguments, env=environment).returncode)
+
+
+@functools.cache
+def processor():
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return ""

@@ -1,0 +1,111 @@
+// What `ttr bench` says. No test asserts a time; what follows from one is checked.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/command.h"
+
+namespace ttr::test {
+namespace {
+
+using nlohmann::json;
+
+json Bench(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "bench");
+  for (const char* argument : {"--repeats", "1", "--quiet", "--json"}) {
+    arguments.emplace_back(argument);
+  }
+  const Outcome outcome = Ttr(arguments);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  return json::parse(outcome.out, nullptr, /*allow_exceptions=*/false);
+}
+
+TEST(Bench, PrefillFollowsFromItsTime) {
+  const json bench = Bench({"retnet", "gated_deltanet", "--part", "prefill", "--d", "8", "24",
+                            "--tokens", "9", "--heads", "3"});
+  ASSERT_TRUE(bench.contains("prefill")) << bench;
+  EXPECT_FALSE(bench.contains("decode"));
+  EXPECT_EQ(bench["about"]["tokens"], 9);
+  EXPECT_FALSE(bench["about"]["target"].get<std::string>().empty());
+  const json& rows = bench["prefill"]["rows"];
+  ASSERT_EQ(rows.size(), 4u);
+  const char* const layers[] = {"retnet", "gated_deltanet", "retnet", "gated_deltanet"};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const json& row = rows[i];
+    EXPECT_EQ(row["layer"], layers[i]);
+    const int d = i < 2 ? 8 : 24;
+    EXPECT_EQ(row["d"], d);
+    const double time = row["time"], useful = row["useful"];
+    EXPECT_GT(time, 0);
+    const double flops = (i % 2 == 0 ? 4 : 6) * d * d;
+    EXPECT_NEAR(useful * time, flops, 1e-9 * flops);
+    EXPECT_GT(row["of limit"].get<double>(), 0);
+  }
+}
+
+TEST(Bench, SeveralThreadsAndBf16) {
+  const json bench = Bench({"deltanet", "--part", "threads", "bf16", "--d", "16", "--tokens", "70",
+                            "--heads", "2", "--threads", "2"});
+  ASSERT_TRUE(bench.contains("threads") && bench.contains("bf16")) << bench;
+  const json& threads = bench["threads"]["rows"][0];
+  EXPECT_EQ(threads["threads"], 2);
+  EXPECT_DOUBLE_EQ(threads["speed-up"].get<double>(),
+                   threads["one thread"].get<double>() / threads["all threads"].get<double>());
+  // float32 arithmetic leaves the rounding of the answers, 2^-9 of each; a wrong one is far off.
+  const json& bf16 = bench["bf16"]["rows"][0];
+  EXPECT_GT(bf16["median error"].get<double>(), 1e-5);
+  EXPECT_LT(bf16["median error"].get<double>(), 1. / 512);
+  EXPECT_LT(bf16["greatest error"].get<double>(), 10. / 512);
+}
+
+TEST(Bench, DecodesInCacheAndInMainMemory) {
+  const json bench = Bench({"gated_deltanet", "--part", "decode", "--d", "128"});
+  ASSERT_TRUE(bench.contains("decode")) << bench;
+  const json& row = bench["decode"]["rows"][0];
+  for (const char* where : {"cache", "DRAM"}) {
+    const std::string in = std::string(", ") + where;
+    EXPECT_GT(row["time" + in].get<double>(), 0);
+    // The limit that binds is no less than the one of the memory alone.
+    EXPECT_GE(row["of limit" + in].get<double>(), row["of in-place" + in].get<double>());
+  }
+}
+
+TEST(Bench, LayersThatTheDefinitionRunsHaveNoGradientsToTime) {
+  const json bench = Bench(
+      {"local_cubic", "--part", "train", "decode", "--d", "2", "--tokens", "3", "--heads", "1"});
+  ASSERT_TRUE(bench.contains("train")) << bench;
+  // Its memory is the list of its pairs: there is no size to decode at.
+  EXPECT_FALSE(bench.contains("decode"));
+  const json& row = bench["train"]["rows"][0];
+  EXPECT_GT(row["forward"].get<double>(), 0);
+  if (row["engine"] == "definition") {
+    EXPECT_TRUE(row["forward + backward"].is_null());
+  }
+}
+
+TEST(Bench, WritesTablesAndPictures) {
+  const TemporaryFolder folder;
+  const Outcome outcome =
+      Ttr({"bench", "retnet", "--part", "prefill", "curves", "--d", "16", "--tokens", "16",
+           "--heads", "2", "--repeats", "1", "--quiet", "--out", folder.path().string()});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("Prefill, float32"), std::string::npos) << outcome.out;
+  EXPECT_TRUE(json::accept(ReadAll(folder / "bench.json")));
+  EXPECT_NE(ReadAll(folder / "bench.md").find("| retnet |"), std::string::npos);
+  EXPECT_TRUE(ReadAll(folder / "prefill.csv").starts_with("layer,engine,d,"));
+  for (const char* picture :
+       {"roofline.svg", "cost-T.svg", "cost-d.svg", "cost-H.svg", "cost-threads.svg"}) {
+    EXPECT_NE(ReadAll(folder / picture).find("<svg"), std::string::npos) << picture;
+  }
+}
+
+TEST(Bench, RefusesWhatHasNoMeaning) {
+  EXPECT_EQ(NoRefusal(Ttr({"bench", "--part", "fly"}), 2, "--part"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"bench", "--d", "0"}), 2, "--d"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"bench", "gated_deltanett"}), 2, "gated_deltanet"), "");
+}
+
+}  // namespace
+}  // namespace ttr::test

@@ -1,0 +1,92 @@
+#include "tools/bench_limits.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <iterator>
+
+namespace ttr::tools {
+namespace {
+
+// Above this no cache plays a part, and longer passes only take longer.
+constexpr std::size_t kMostBytes = std::size_t{128} << 20;
+
+// A power of two of bytes near a work's own, so that works share what is measured.
+std::size_t Rounded(double bytes) {
+  const auto size = static_cast<std::size_t>(std::max(bytes * std::sqrt(0.5), 4096.0));
+  return std::min(std::bit_ceil(size), kMostBytes);
+}
+
+std::string ShowBytes(std::size_t bytes) {
+  return bytes >= (1 << 20) ? fmt::format("{} MB", bytes >> 20) : fmt::format("{} KB", bytes >> 10);
+}
+
+// Inputs and answers count where the state does not dwarf them: an update of a large state is held
+// against the bandwidth for that state alone.
+double MovedBytes(const Demand& demand) {
+  const bool dwarfed = demand.state_bytes > 8 * demand.stream_bytes;
+  return demand.state_bytes + (dwarfed ? 0 : demand.stream_bytes);
+}
+
+}  // namespace
+
+Limits::Limits(const std::vector<Work>& works, bool levels) {
+  for (const Work& work : works) {
+    const Demand& demand = work.demand();
+    (demand.state_bytes > 0 ? in_place_ : stream_)[Rounded(demand.footprint)];
+  }
+  if (!levels) return;
+  std::size_t largest = 0;
+  for (const MemoryLevel& level : MemoryLevels()) {
+    const bool main_memory = level.bytes == 0;
+    largest = std::max(largest, level.bytes);
+    const std::size_t bytes = main_memory ? std::max(kMostBytes, 2 * largest) : level.bytes / 2;
+    levels_.push_back({std::string(level.name), bytes});
+    for (Samples* samples : {&in_place_, &stream_, &read_}) (*samples)[bytes];
+  }
+}
+
+void Limits::Sample() {
+  fma_.push_back(MeasureFmaPeak());
+  exp_.push_back(MeasureExpRate());
+  for (auto& [bytes, samples] : in_place_) samples.push_back(MeasureInPlaceBandwidth(bytes));
+  for (auto& [bytes, samples] : stream_) samples.push_back(MeasureStreamBandwidth(bytes));
+  for (auto& [bytes, samples] : read_) samples.push_back(MeasureReadBandwidth(bytes));
+}
+
+Bound Limits::MemoryBound(const Work& work) const {
+  const Demand& demand = work.demand();
+  const std::size_t bytes = Rounded(demand.footprint);
+  const bool in_place = demand.state_bytes > 0;
+  const double one_thread = Median((in_place ? in_place_ : stream_).at(bytes));
+  return {MovedBytes(demand) / (one_thread * work.setting().threads),
+          (in_place ? "in-place " : "stream ") + ShowBytes(bytes)};
+}
+
+Bound Limits::BoundOf(const Work& work) const {
+  const Demand& demand = work.demand();
+  const int threads = work.setting().threads;
+  const Bound bounds[] = {{demand.flops / (Median(fma_) * threads), "FMA"},
+                          {demand.exps / (Median(exp_) * threads), "exp"},
+                          MemoryBound(work)};
+  return *std::max_element(std::begin(bounds), std::end(bounds),
+                           [](const Bound& a, const Bound& b) { return a.ns < b.ns; });
+}
+
+report::Table Limits::ToTable() const {
+  report::Table table("Limits of one thread, measured between the works");
+  table.AddText("limit").AddReal("value", 1).AddText("unit");
+  table.AddRow({"fused multiply-adds, float32", Median(fma_), "GFLOP/s"});
+  table.AddRow({"exponentials, float32", Median(exp_), "Gexp/s"});
+  for (const Level& level : levels_) {
+    const std::string where = fmt::format(", {} ({})", level.name, ShowBytes(level.bytes));
+    table.AddRow({"read" + where, Median(read_.at(level.bytes)), "GB/s"});
+    table.AddRow({"read + write in place" + where, InPlace(level.bytes), "GB/s"});
+    table.AddRow({"two read, one written" + where, Median(stream_.at(level.bytes)), "GB/s"});
+  }
+  return table;
+}
+
+}  // namespace ttr::tools

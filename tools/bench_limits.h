@@ -1,0 +1,53 @@
+// The machine's limits, measured between the works of `ttr bench`, and which of them binds a work.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "experiments/report/table.h"
+#include "tools/bench_work.h"
+#include "ttr/machine.h"
+
+namespace ttr::tools {
+
+// The least time that the machine's limits leave a work, and the limit that sets it.
+struct Bound {
+  double ns = 0;      // a token and memory
+  std::string limit;  // "FMA", "exp", "stream 12 MB", "in-place 64 MB"
+};
+
+class Limits {
+ public:
+  // What the bounds of these works rest on, and every level of memory if `levels`.
+  Limits(const std::vector<Work>& works, bool levels);
+
+  // Measures each limit once more.
+  void Sample();
+
+  Bound BoundOf(const Work& work) const;
+  // The same for its bytes alone: how long they take to come and go.
+  Bound MemoryBound(const Work& work) const;
+
+  double FmaPeak() const { return Median(fma_); }
+  // GB/s of one thread, read and written in place.
+  double InPlace(std::size_t bytes) const { return Median(in_place_.at(bytes)); }
+
+  struct Level {
+    std::string name;
+    std::size_t bytes;  // touched, half of what the level holds
+  };
+  const std::vector<Level>& levels() const { return levels_; }
+
+  report::Table ToTable() const;
+
+ private:
+  using Samples = std::map<std::size_t, std::vector<double>>;
+
+  std::vector<Level> levels_;
+  std::vector<double> fma_, exp_;
+  Samples in_place_, stream_, read_;
+};
+
+}  // namespace ttr::tools

@@ -1,0 +1,155 @@
+// Which works `ttr bench` runs.
+#include <algorithm>
+#include <thread>
+
+#include "tools/bench_work.h"
+#include "tools/command.h"
+#include "ttr/zoo.h"
+
+namespace ttr::tools {
+namespace {
+
+constexpr double kCacheBytes = 2 << 20;  // of all states that are decoded from cache
+constexpr double kDramBytes = 64 << 20;  // and from main memory
+// Curves of all layers would be a thicket; these stand for their families.
+constexpr std::string_view kCurveLayers[] = {"gated_deltanet", "kda", "retnet", "hgrn"};
+constexpr std::int64_t kCurveTokens = 1024;
+constexpr std::int64_t kCurveHeads = 8;
+
+struct Named {
+  std::string name;
+  Recipe recipe;
+};
+
+std::vector<Named> Layers(const BenchOptions& options) {
+  std::vector<Named> layers;
+  for (const std::string& name : options.what) layers.push_back({name, RecipeArgument(name)});
+  if (!layers.empty()) return layers;
+  for (const ZooEntry& entry : Zoo()) {
+    const Recipe recipe = ParseRecipe(entry.recipe);
+    // The definition is no measure of speed.
+    if (MakePlan(recipe).engine == Engine::kDefinition) continue;
+    layers.push_back({std::string(entry.name), recipe});
+  }
+  return layers;
+}
+
+Dims MakeDims(std::int64_t tokens, std::int64_t heads, std::int64_t d) {
+  Dims dims;
+  dims.tokens = tokens;
+  dims.heads = dims.query_heads = dims.key_heads = dims.value_heads = heads;
+  dims.key_dim = dims.value_dim = dims.features = d;
+  return dims;
+}
+
+// Collects the works of all parts.
+class Collector {
+ public:
+  Collector(const BenchOptions& options, const std::function<Executor&(int)>& executor,
+            BenchMemory& memory)
+      : options_(options), executor_(executor), memory_(memory) {}
+
+  void Collect(Part part, const Named& layer, std::int64_t d) {
+    const Dims dims = MakeDims(options_.tokens, options_.heads, d);
+    switch (part) {
+      case Part::kLimits: break;
+      case Part::kPrefill: Add(layer, {.part = part, .dims = dims}); break;
+      case Part::kDecode: CollectDecode(layer, d); break;
+      case Part::kTrain:
+        Add(layer, {.part = part, .variant = "forward", .dims = dims});
+        if (HasFastBackward(layer.recipe)) {
+          Add(layer,
+              {.part = part, .doing = Doing::kForwardBackward, .variant = "both", .dims = dims});
+        }
+        break;
+      case Part::kThreads: {
+        const Dims one = MakeDims(options_.tokens, 1, d);
+        const int threads = std::max(2, options_.threads);
+        Add(layer, {.part = part, .variant = "one", .dims = one}, 1);
+        Add(layer, {.part = part, .variant = "several", .dims = one}, threads);
+        break;
+      }
+      case Part::kBf16:
+        Add(layer, {.part = part, .variant = "float32", .dims = dims});
+        Add(layer, {.part = part, .variant = "bfloat16", .dims = dims, .dtype = DType::kBFloat16});
+        break;
+      case Part::kCurves:
+        if (d == options_.dims.back() && OnCurves(layer)) CollectCurves(layer, d);
+        break;
+    }
+  }
+
+  std::vector<Work> works;
+
+ private:
+  void Add(const Named& layer, Setting setting, int threads = 0) {
+    setting.dims.hidden = layer.recipe.function.expansion * setting.dims.key_dim;
+    setting.threads = threads > 0 ? threads : options_.threads;
+    works.emplace_back(layer.name, layer.recipe, setting, executor_(setting.threads), memory_);
+  }
+
+  void CollectDecode(const Named& layer, std::int64_t d) {
+    const Plan plan = MakePlan(layer.recipe);
+    const double state = EstimateCost(layer.recipe, plan, MakeDims(1, 1, d)).state_bytes;
+    if (KeepsPairs(layer.recipe) || !layer.recipe.reading.causal) return;
+    const auto add = [&](const char* variant, double bytes) {
+      const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
+      Add(layer, {.part = Part::kDecode,
+                  .doing = Doing::kSteps,
+                  .variant = variant,
+                  .dims = MakeDims(1, heads, d)});
+    };
+    add("cache", kCacheBytes);
+    add("DRAM", kDramBytes);
+  }
+
+  bool OnCurves(const Named& layer) const {
+    return !options_.what.empty() || std::find(std::begin(kCurveLayers), std::end(kCurveLayers),
+                                               layer.name) != std::end(kCurveLayers);
+  }
+
+  void CollectCurves(const Named& layer, std::int64_t d) {
+    const std::int64_t tokens = std::min(options_.tokens, kCurveTokens);
+    const std::int64_t heads = std::min(options_.heads, kCurveHeads);
+    const auto add = [&](const char* axis, const Dims& dims, int threads) {
+      Add(layer, {.part = Part::kCurves, .variant = axis, .dims = dims}, threads);
+    };
+    for (std::int64_t t = tokens / 16; t <= 8 * tokens; t *= 2) {
+      if (t > 0) add("T", MakeDims(t, heads, d), options_.threads);
+    }
+    for (const std::int64_t size : {16, 32, 64, 96, 128, 192, 256}) {
+      add("d", MakeDims(tokens, heads, size), options_.threads);
+    }
+    for (std::int64_t h = 1; h <= 8 * heads; h *= 2) {
+      add("H", MakeDims(tokens, h, d), options_.threads);
+    }
+    const int most = std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
+    for (int threads = 1; threads < 2 * most; threads *= 2) {
+      add("threads", MakeDims(tokens, heads, d), std::min(threads, most));
+    }
+  }
+
+  const BenchOptions& options_;
+  const std::function<Executor&(int)>& executor_;
+  BenchMemory& memory_;
+};
+
+}  // namespace
+
+std::vector<Work> MakeWorks(const BenchOptions& options,
+                            const std::function<Executor&(int threads)>& executor,
+                            BenchMemory& memory) {
+  const std::vector<Named> layers = Layers(options);
+  Collector collector(options, executor, memory);
+  for (std::size_t part = 0; part < std::size(kPartNames); ++part) {
+    const bool asked = std::find(options.parts.begin(), options.parts.end(), kPartNames[part]) !=
+                       options.parts.end();
+    if (!asked) continue;
+    for (const std::int64_t d : options.dims) {
+      for (const Named& layer : layers) collector.Collect(static_cast<Part>(part), layer, d);
+    }
+  }
+  return std::move(collector.works);
+}
+
+}  // namespace ttr::tools

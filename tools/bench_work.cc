@@ -1,0 +1,168 @@
+#include "tools/bench_work.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "ttr/error.h"
+
+namespace ttr::tools {
+namespace {
+
+// A sample lasts at least so long, so that neither the clock nor the call itself is what is timed.
+constexpr double kSampleSeconds = 2e-3;
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Exponentials a token and memory that the decay asks for.
+double Exponentials(const Recipe& recipe, const Dims& dims) {
+  const double channels = static_cast<double>(
+      recipe.function.kind == FunctionClass::kConstant ? dims.value_dim : dims.key_dim);
+  const double phases = recipe.weights.phase ? 2 * channels : 0;
+  switch (recipe.weights.decay) {
+    case Decay::kNone:
+    case Decay::kConstant:
+    case Decay::kRetention: return phases;
+    case Decay::kScalar: return phases + 1;
+    case Decay::kChannel: return phases + channels;
+    case Decay::kMatrix: return static_cast<double>(dims.key_dim * dims.value_dim);
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool KeepsPairs(const Recipe& recipe) {
+  for (const StateSpec& spec : StateSpecs(recipe)) {
+    if (std::find(spec.shape.begin(), spec.shape.end(), Axis::kPairs) != spec.shape.end()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& executor,
+           BenchMemory& memory)
+    : name_(std::move(name)),
+      setting_(std::move(setting)),
+      layer_(std::make_shared<const Layer>(recipe)),
+      executor_(&executor) {
+  const Dims& dims = setting_.dims;
+  inputs_ = memory.MakeInputs(recipe, dims, setting_.dtype);
+  const TensorView y = memory.Take("y", setting_.dtype,
+                                   {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
+  outputs_ = {.y = y, .status = {}};
+  if (!KeepsPairs(recipe) && recipe.reading.causal) state_ = memory.Memory(*layer_, inputs_);
+  if (setting_.doing == Doing::kForwardBackward) gradients_ = memory.Gradients(inputs_);
+  scratch_ = memory.Scratch(layer_->ScratchBytes(dims, setting_.threads));
+
+  const Cost cost = EstimateCost(recipe, layer_->plan(), dims);
+  const auto units = static_cast<double>(dims.tokens * dims.heads);
+  const double y_bytes =
+      static_cast<double>(y.shape().elements()) * static_cast<double>(SizeOf(y.dtype()));
+  const double stream = BytesOf(inputs_) + y_bytes;
+  const bool decodes = setting_.doing == Doing::kSteps;
+  // The backward pass of a product is two products.
+  const double passes = setting_.doing == Doing::kForwardBackward ? 3 : 1;
+  demand_.flops = passes * cost.flops_per_token;
+  demand_.exps = passes * Exponentials(recipe, dims);
+  demand_.stream_bytes = passes * stream / units;
+  demand_.state_bytes = decodes ? 2 * cost.state_bytes : 0;
+  demand_.footprint =
+      passes * stream + (decodes ? cost.state_bytes * static_cast<double>(dims.heads) : 0);
+}
+
+void Work::Run() {
+  const ttr::Run run{.executor = executor_, .scratch = scratch_};
+  State fresh;
+  State& state = state_.empty() ? fresh : state_;
+  switch (setting_.doing) {
+    case Doing::kForward: layer_->Forward(inputs_, state, outputs_, run); break;
+    case Doing::kSteps: layer_->Step(inputs_, state, outputs_, run); break;
+    case Doing::kForwardBackward: {
+      layer_->Forward(inputs_, state, outputs_, run);
+      layer_->Backward(inputs_, {}, outputs_.y, {}, gradients_, initial_gradient_, run);
+      break;
+    }
+  }
+}
+
+double Work::Once(int count) {
+  const double start = Now();
+  for (int i = 0; i < count; ++i) Run();
+  return (Now() - start) / count;
+}
+
+void Work::Sample() {
+  if (count_ == 0) {
+    Once(1);  // touches its memory
+    const double seconds = Once(1);
+    count_ = static_cast<int>(std::clamp(kSampleSeconds / seconds, 1.0, 1e5));
+  } else if (count_ > 1) {
+    Once(1);  // brings what it reads back into the caches
+  }
+  const auto units = static_cast<double>(setting_.dims.tokens * setting_.dims.heads);
+  ns_.push_back(1e9 * Once(count_) / units);
+}
+
+double Work::LeastSeconds() {
+  double least = Once(1);
+  for (int i = 0; i < 2; ++i) least = std::min(least, Once(1));
+  return least;
+}
+
+double Work::Ns() const { return Median(ns_); }
+
+double Work::x() const {
+  const Dims& dims = setting_.dims;
+  if (setting_.variant == "T") return static_cast<double>(dims.tokens);
+  if (setting_.variant == "d") return static_cast<double>(dims.key_dim);
+  if (setting_.variant == "H") return static_cast<double>(dims.heads);
+  return setting_.threads;
+}
+
+Tensor Work::Answers(bool wide) const {
+  std::vector<Tensor> copies;
+  Inputs inputs = inputs_;
+  for (const InputField& field : InputFields()) {
+    TensorView& view = inputs.*field.view;
+    if (!wide || !view.defined() || !IsFloating(view.dtype())) continue;
+    view = copies.emplace_back(Tensor::Copy(view, DType::kFloat32)).view();
+  }
+  Tensor y(wide ? DType::kFloat32 : outputs_.y.dtype(), outputs_.y.shape());
+  State state;
+  layer_->Forward(inputs, state, {.y = y.view(), .status = {}},
+                  {.executor = executor_, .scratch = scratch_});
+  return y;
+}
+
+bool HasFastBackward(const Recipe& recipe) {
+  if (MakePlan(recipe).engine == Engine::kDefinition) return false;
+  // The library does not say; a tiny shape does. Central differences take two forward calls for
+  // each of its 200 numbers, an engine's gradients as long as a few.
+  constexpr double kForwardCalls = 60;
+  Setting setting;
+  setting.dims.tokens = setting.dims.key_dim = setting.dims.value_dim = setting.dims.features = 8;
+  BenchMemory memory;
+  const auto least = [&](Doing doing) {
+    setting.doing = doing;
+    Work work("", recipe, setting, SequentialExecutor(), memory);
+    return work.LeastSeconds();
+  };
+  try {
+    return least(Doing::kForwardBackward) < kForwardCalls * least(Doing::kForward);
+  } catch (const Error&) {
+    return false;  // a recipe that cannot be differentiated
+  }
+}
+
+}  // namespace ttr::tools

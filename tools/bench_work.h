@@ -1,0 +1,117 @@
+// What `ttr bench` times: one layer, at one size, doing one thing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/bench_inputs.h"
+#include "ttr/layer.h"
+
+namespace ttr::tools {
+
+enum class Part {
+  kLimits,   // of every level of memory
+  kPrefill,  // a whole sequence
+  kDecode,   // single tokens, the states in cache or in main memory
+  kTrain,    // forward and backward
+  kThreads,  // one memory, several threads
+  kBf16,     // bfloat16 inputs
+  kCurves,   // cost against T, d, H, threads
+};
+inline constexpr std::string_view kPartNames[] = {"limits",  "prefill", "decode", "train",
+                                                  "threads", "bf16",    "curves"};
+inline std::string_view Name(Part part) { return kPartNames[static_cast<std::size_t>(part)]; }
+
+struct BenchOptions {
+  std::vector<std::string> what;
+  std::vector<std::string> parts;
+  std::vector<std::int64_t> dims{64, 128};
+  std::int64_t tokens = 2048;
+  std::int64_t heads = 32;
+  int threads = 1;
+  int repeats = 9;
+};
+
+// What a work needs at the least, a token and memory.
+struct Demand {
+  double flops = 0;         // useful ones
+  double exps = 0;          // exponentials of gates; a sine and a cosine count one each
+  double stream_bytes = 0;  // inputs read and answers written, once
+  double state_bytes = 0;   // of the memory, read and written for every token (decode)
+  double footprint = 0;     // bytes that one call touches, all in all
+};
+
+enum class Doing { kForward, kSteps, kForwardBackward };
+
+// Where and how a work runs.
+struct Setting {
+  Part part = Part::kPrefill;
+  Doing doing = Doing::kForward;
+  std::string variant{};  // tells works of one part, layer and d apart: "cache", "DRAM", "T", ...
+  Dims dims{};
+  int threads = 1;
+  DType dtype = DType::kFloat32;
+};
+
+class Work {
+ public:
+  Work(std::string name, const Recipe& recipe, Setting setting, Executor& executor,
+       BenchMemory& memory);
+
+  // Times the work once more.
+  void Sample();
+
+  const std::string& name() const { return name_; }
+  const Setting& setting() const { return setting_; }
+  const Plan& plan() const { return layer_->plan(); }
+  const Demand& demand() const { return demand_; }
+  double x() const;  // on the curve that `variant` names
+
+  // The shortest of a few calls, for a rough look.
+  double LeastSeconds();
+
+  // Median over the samples, ns a token and memory.
+  double Ns() const;
+  // Useful GFLOP/s.
+  double Gflops() const { return demand_.flops / Ns(); }
+
+  // The answers from the recipe's start; all inputs (as they were rounded) and answers in float32
+  // if `wide`.
+  Tensor Answers(bool wide) const;
+
+ private:
+  void Run();
+  double Once(int count);
+
+  std::string name_;
+  Setting setting_;
+  std::shared_ptr<const Layer> layer_;
+  Executor* executor_;
+  Inputs inputs_, gradients_;
+  State state_, initial_gradient_;
+  Outputs outputs_;
+  std::span<std::byte> scratch_;
+  Demand demand_;
+  int count_ = 0;  // calls a sample
+  std::vector<double> ns_;
+};
+
+// Memories whose state is the list of their pairs: it has no size of its own.
+bool KeepsPairs(const Recipe& recipe);
+
+double Median(std::vector<double> values);
+
+// Gradients by an engine; the definition's, two calls a number, are no measure of speed.
+bool HasFastBackward(const Recipe& recipe);
+
+// The works of all parts that are asked for. `executor` gives the executor of a number of threads.
+std::vector<Work> MakeWorks(const BenchOptions& options,
+                            const std::function<Executor&(int threads)>& executor,
+                            BenchMemory& memory);
+
+}  // namespace ttr::tools
