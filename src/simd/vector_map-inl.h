@@ -99,6 +99,20 @@ HWY_INLINE double WideSum(std::int64_t count, const T* x, const Term& term) {
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
+/// sum_i x[i] y[i] in the same way.
+template <class T>
+HWY_INLINE double WideDot(std::int64_t count, const T* x, const T* y) {
+  double sums[8] = {};
+  std::int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    for (int j = 0; j < 8; ++j) {
+      sums[j] += static_cast<double>(x[i + j]) * static_cast<double>(y[i + j]);
+    }
+  }
+  for (; i < count; ++i) sums[0] += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
 /// y += a x
 template <class T>
 HWY_INLINE void AddScaled(std::int64_t count, T a, const T* x, T* y) {

@@ -1,0 +1,67 @@
+/// Norms of rows, with a learned scale and shift and a gate: what stands before the keys and behind
+/// the memory of most linear-attention layers.
+///
+///     n = x / sqrt(|x|^2 + eps)                  kL2     (unit keys and queries)
+///     n = x / sqrt(|x|^2 / D + eps)              kRms    (1910.07467)
+///     n = (x - mean) / sqrt(variance + eps)      kLayer  (1607.06450)
+///     y = (n (.) weight + bias) (.) silu(gate)
+///
+/// weight, bias and gate each where given; silu(g) = g / (1 + exp(-g)). kRms with weight and gate
+/// is the output of Gated DeltaNet (2412.06464).
+///
+/// | argument     | shape          | dtype                      | meaning |
+/// |--------------|----------------|----------------------------|----------------------------------|
+/// | x            | [B, T, H, D]   | float32, float64, bfloat16 | rows | | weight, bias | [D] or
+/// [H, D]  | the same                   | scale and shift; optional        | | gate         | [B,
+/// T, H, D]   | the same                   | optional                         | | eps          | |
+/// double, >= 0, finite       | 0: a zero row stays zero and has | |              | | | no gradient
+/// | | y            | [B, T, H, D]   | the same                   | may be x itself |
+///
+/// Any strides but a contiguous last axis. Means and squares are summed in double, so that they
+/// neither overflow nor cancel; the rest is done in double where x is float64, else in float. NaN
+/// and infinities stay in their row. The same bits for any number of threads.
+///
+/// Gradients: `dy` is that of y; those of `gradients` that are defined are written, shaped as what
+/// they belong to (dweight and dbias summed over all rows).
+///
+/// Cost: about 6 flops a number, an exponential with a gate; one pass over memory.
+///
+/// Errors (ttr::Error, before any work): shapes, dtypes or strides other than those above; eps
+/// below 0; outputs that share memory with inputs (but y = x).
+#pragma once
+
+#include <cstdint>
+
+#include "ttr/executor.h"
+#include "ttr/tensor.h"
+
+namespace ttr {
+
+enum class RowNorm : std::uint8_t { kL2, kRms, kLayer };
+
+struct Norm {
+  RowNorm kind = RowNorm::kRms;
+  double eps = 1e-6;
+  TensorView weight{};
+  TensorView bias{};
+};
+
+struct NormInputs {
+  TensorView x{};
+  TensorView gate{};
+};
+
+void ApplyNorm(const Norm& norm, const NormInputs& inputs, const TensorView& y,
+               Executor& executor = DefaultExecutor());
+
+struct NormGradients {
+  TensorView dx{};
+  TensorView dweight{};
+  TensorView dbias{};
+  TensorView dgate{};
+};
+
+void ApplyNormGradient(const Norm& norm, const NormInputs& inputs, const TensorView& dy,
+                       const NormGradients& gradients, Executor& executor = DefaultExecutor());
+
+}  // namespace ttr

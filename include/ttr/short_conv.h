@@ -1,0 +1,71 @@
+/// Short causal convolution over time, each channel by itself, as it stands before q, k and v in
+/// most linear-attention layers.
+///
+///     z_t = bias + sum_{j < W} weight_j x_{t - (W-1) + j}
+///     y_t = z_t, or silu(z_t) = z_t / (1 + exp(-z_t))
+///
+/// The last weight is the current token's. Before the first token x is what the state holds, 0
+/// where there is none. (Width 2 with weights 1 - a and a is the KV-shift.) Mamba, 2312.00752;
+/// Gated DeltaNet, 2412.06464.
+///
+/// | argument   | shape               | dtype                      | meaning |
+/// |------------|---------------------|----------------------------|---------------------------------|
+/// | x          | [B, T, H, D]        | float32, float64, bfloat16 | inputs | | weight     | [H, D,
+/// W]           | the same                   | W in 1 .. 8; any strides        | | bias       | [H,
+/// D]              | the same                   | optional                        | | cu_seqlens |
+/// [N + 1]             | int64                      | packed sequences, B = 1         | | state |
+/// [B or N, W-1, H, D] | the same                   | optional: the inputs before the | | | | |
+/// first token, oldest first; left | |            |                     | | as after the last token
+/// | | y          | [B, T, H, D]        | the same                   | outputs |
+///
+/// Channels without heads: H = 1, D = C. Any strides but a contiguous last axis. Arithmetic in
+/// double where x is float64, else in float, always in the order of j: whole = split anywhere =
+/// token by token, bit for bit (a state narrower than x rounds). The same bits for any number of
+/// threads. NaN stays with its channel and the W tokens that see it. A weight that lies as [H, W,
+/// D] in memory (a view with stride 1 along D) in the arithmetic's type is used where it lies,
+/// which is worth it in a decode; any other is turned once a task.
+///
+/// Backward: `dy` and `dfinal` (absent: zero) are the gradients of y and of the state after the
+/// last token; those of `gradients` that are defined are written.
+///
+/// Cost: 2 W flops a number, and an exponential under SiLU; one pass over x and y. Backward
+/// computes z again: some 4 W flops a number more.
+///
+/// Errors (ttr::Error, before any work): shapes, dtypes or strides other than those above; outputs
+/// that share memory with inputs.
+#pragma once
+
+#include "ttr/executor.h"
+#include "ttr/tensor.h"
+
+namespace ttr {
+
+struct ShortConv {
+  TensorView weight{};
+  TensorView bias{};
+  bool silu = false;
+};
+
+struct ShortConvInputs {
+  TensorView x{};
+  TensorView cu_seqlens{};
+};
+
+void ApplyShortConv(const ShortConv& conv, const ShortConvInputs& inputs, const TensorView& state,
+                    const TensorView& y, Executor& executor = DefaultExecutor());
+
+/// Gradients of x, weight, bias, and of the state before the first token.
+struct ShortConvGradients {
+  TensorView dx{};
+  TensorView dweight{};
+  TensorView dbias{};
+  TensorView dinitial{};
+};
+
+/// `initial` is the state before the first token, absent: 0.
+void ApplyShortConvGradient(const ShortConv& conv, const ShortConvInputs& inputs,
+                            const TensorView& initial, const TensorView& dy,
+                            const TensorView& dfinal, const ShortConvGradients& gradients,
+                            Executor& executor = DefaultExecutor());
+
+}  // namespace ttr

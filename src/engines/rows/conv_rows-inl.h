@@ -1,0 +1,153 @@
+// The parts of the short convolution: its window of inputs, its weights, one or a few outputs.
+// Compiled once for every target.
+
+#if defined(TTR_ROWS_CONV_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_ROWS_CONV_ROWS_INL_H_
+#undef TTR_ROWS_CONV_ROWS_INL_H_
+#else
+#define TTR_ROWS_CONV_ROWS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/rows/row_access-inl.h"
+#include "src/engines/rows/short_conv_kernel.h"
+#include "src/simd/elementary-inl.h"
+#include "src/simd/rows-inl.h"
+#include "src/simd/tile-inl.h"
+#include "src/simd/vector_map-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::rows {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// The weights as [W][D] in T: where they lie, if they lie so, else in `scratch` (W D numbers).
+template <class T>
+const T* Weights(const ConvTask& task, T* scratch) {
+  const bool in_place = task.weight_dtype == DTypeOf<T>() && task.weight_channel_stride == 1 &&
+                        task.weight_step_stride == task.dim;
+  if (in_place) return static_cast<const T*>(task.weight);
+  for (std::int64_t c = 0; c < task.dim; ++c) {
+    if (task.weight_step_stride == 1) {
+      T taps[kMaxConvWidth];
+      const simd::Rows rows{const_cast<void*>(task.weight), task.weight_dtype,
+                            task.weight_channel_stride};
+      sn::LoadRow(rows, c, 0, task.width, taps);
+      for (std::int64_t j = 0; j < task.width; ++j) scratch[j * task.dim + c] = taps[j];
+    } else {
+      for (std::int64_t j = 0; j < task.width; ++j) {
+        const std::int64_t offset = c * task.weight_channel_stride + j * task.weight_step_stride;
+        const simd::Rows rows{const_cast<void*>(task.weight), task.weight_dtype, offset};
+        scratch[j * task.dim + c] = sn::LoadOne<T>(rows, 1);
+      }
+    }
+  }
+  return scratch;
+}
+
+/// Inputs of a sequence by their token, -(W - 1) .. T - 1, in T. Rows of another type are converted
+/// once, into a ring of `slots` rows; those before the first token lie in rows of their own.
+template <class T>
+class Window {
+ public:
+  static std::int64_t Numbers(std::int64_t dim, std::int64_t width, std::int64_t slots) {
+    return (width - 1 + slots) * dim;
+  }
+
+  /// For tokens from `first` on (-(W - 1) at the least).
+  Window(const ConvTask& task, std::int64_t first, std::int64_t slots, T* scratch)
+      : task_(task),
+        before_(scratch),
+        ring_(scratch + (task.width - 1) * task.dim),
+        slots_(slots),
+        converted_(std::max<std::int64_t>(first, 0)),
+        direct_(task.x.dtype == DTypeOf<T>()) {
+    if (first >= 0) return;
+    for (std::int64_t r = 0; r < task.width - 1; ++r) {
+      T* const row = before_ + r * task.dim;
+      if (task.state) {
+        sn::LoadRow(task.state, r, 0, task.dim, row);
+      } else {
+        std::fill(row, row + task.dim, T(0));
+      }
+    }
+  }
+
+  /// Makes tokens up to `end` ready; of the converted ones the last `slots` stay.
+  HWY_INLINE void Advance(std::int64_t end) {
+    if (direct_) return;
+    for (; converted_ < end; ++converted_) {
+      sn::LoadRow(task_.x, converted_, 0, task_.dim, ring_ + converted_ % slots_ * task_.dim);
+    }
+  }
+
+  HWY_INLINE const T* Row(std::int64_t t) const {
+    if (t < 0) return before_ + (t + task_.width - 1) * task_.dim;
+    if (direct_) return static_cast<const T*>(task_.x.data) + t * task_.x.stride;
+    return ring_ + t % slots_ * task_.dim;
+  }
+
+ private:
+  const ConvTask& task_;
+  T* before_;
+  T* ring_;
+  std::int64_t slots_;
+  std::int64_t converted_;
+  bool direct_;
+};
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Silu(D d, V z) {
+  const auto one = hn::Set(d, hn::TFromD<D>(1));
+  return hn::Div(z, hn::Add(one, sn::Exp(d, hn::Neg(z))));
+}
+
+/// K outputs of W + K - 1 rows of inputs, channel by channel: out[k] = b + sum_j w_j x[k + j].
+template <int W, int K, class T>
+HWY_INLINE void ConvolveRows(const T* weights, const T* bias, const T* const* x, std::int64_t dim,
+                             bool silu, T* const* out) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto channels = [&](std::int64_t c, const auto& load, const auto& store) HWY_ATTR {
+    V sums[K];
+    const V start = bias == nullptr ? hn::Zero(d) : load(bias + c);
+    TTR_UNROLL
+    for (int k = 0; k < K; ++k) sums[k] = start;
+    V w[W];
+    TTR_UNROLL
+    for (int j = 0; j < W; ++j) w[j] = load(weights + j * dim + c);
+    TTR_UNROLL
+    for (int i = 0; i < W + K - 1; ++i) {
+      const V row = load(x[i] + c);
+      TTR_UNROLL
+      for (int k = 0; k < K; ++k) {
+        if (i >= k && i - k < W) sums[k] = hn::MulAdd(w[i - k], row, sums[k]);
+      }
+    }
+    TTR_UNROLL
+    for (int k = 0; k < K; ++k) store(silu ? Silu(d, sums[k]) : sums[k], out[k] + c);
+  };
+  std::int64_t c = 0;
+  for (; c + lanes <= dim; c += lanes) {
+    channels(
+        c, [&](const T* p) HWY_ATTR { return hn::LoadU(d, p); },
+        [&](V v, T* p) HWY_ATTR { hn::StoreU(v, d, p); });
+  }
+  if (c < dim) {
+    channels(
+        c, [&](const T* p) HWY_ATTR { return sn::LoadSome(d, p, dim - c); },
+        [&](V v, T* p) HWY_ATTR { sn::StoreSome(v, d, p, dim - c); });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::rows
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_ROWS_CONV_ROWS_INL_H_

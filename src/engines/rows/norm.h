@@ -1,0 +1,41 @@
+/// Norms of rows, with what layers put around them.
+///
+///     n = x / sqrt(|x|^2 + eps)                       kL2
+///     n = x / sqrt(|x|^2 / D + eps)                   kRms
+///     n = (x - mean) / sqrt(variance + eps)           kLayer
+///     y = (n (.) weight + bias) (.) silu(gate)        each where given
+///
+/// Where the root is 0 (a zero row, eps = 0), n is 0 and has no gradient. Means and squares are
+/// summed in double; the rest is done in double where x is float64, else in float. The same bits
+/// for any number of threads. The caller validates.
+#pragma once
+
+#include <cstdint>
+
+#include "ttr/executor.h"
+#include "ttr/tensor.h"
+
+namespace ttr::rows {
+
+enum class NormKind : std::uint8_t { kL2, kRms, kLayer };
+
+struct NormCall {
+  NormKind kind = NormKind::kRms;
+  double eps = 0;
+  TensorView x;             ///< [B, T, H, D]
+  TensorView weight, bias;  ///< [H or 1, D]; may be absent
+  TensorView gate;          ///< [B, T, H, D]; may be absent
+};
+
+/// `y` may be x itself.
+void Normalise(const NormCall& call, const TensorView& y, Executor& executor);
+
+/// As what they are gradients of; written where defined.
+struct NormGradients {
+  TensorView dx, dweight, dbias, dgate;
+};
+
+void NormaliseGradient(const NormCall& call, const TensorView& dy, const NormGradients& gradients,
+                       Executor& executor);
+
+}  // namespace ttr::rows

@@ -1,0 +1,195 @@
+// The short convolution of one head of one sequence, compiled for every target.
+
+#include "src/engines/rows/short_conv_kernel.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "src/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/engines/rows/short_conv_kernel.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "src/engines/rows/conv_rows-inl.h"
+#include "src/engines/rows/row_access-inl.h"
+#include "src/simd/elementary-inl.h"
+#include "src/simd/vector_map-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::rows {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+template <int W, int K, class T>
+HWY_INLINE void ForwardTokens(const ConvTask& task, const T* weights, std::int64_t t,
+                              Window<T>& window, T* scratch_y) {
+  window.Advance(t + K);
+  const T* x[W + K - 1];
+  for (int i = 0; i < W + K - 1; ++i) x[i] = window.Row(t - (W - 1) + i);
+  T* out[K];
+  for (int k = 0; k < K; ++k) out[k] = Destination(task.y, t + k, scratch_y + k * task.dim);
+  ConvolveRows<W, K>(weights, static_cast<const T*>(task.bias), x, task.dim, task.silu, out);
+  for (int k = 0; k < K; ++k) Finish(out[k], t + k, task.dim, task.y);
+}
+
+template <int W, class T>
+void ForwardTo(const ConvTask& task) {
+  constexpr int kTogether = static_cast<int>(kConvTogether);
+  constexpr std::int64_t kSlots = W + kConvTogether - 1;
+  T* const scratch_w = static_cast<T*>(task.scratch);
+  T* const scratch_y = scratch_w + W * task.dim;
+  T* const scratch_x = scratch_y + kConvTogether * task.dim;
+  const T* const weights = Weights(task, scratch_w);
+  Window<T> window(task, task.begin - (W - 1), kSlots, scratch_x);
+  std::int64_t t = task.begin;
+  for (; t + kTogether <= task.end; t += kTogether) {
+    ForwardTokens<W, kTogether>(task, weights, t, window, scratch_y);
+  }
+  for (; t < task.end; ++t) ForwardTokens<W, 1>(task, weights, t, window, scratch_y);
+}
+
+/// dz of token t, from dy and, under SiLU, from z.
+template <int W, class T>
+void InnerGradient(const ConvTask& task, const T* weights, std::int64_t t, const Window<T>& window,
+                   T* scratch_z, T* dz) {
+  sn::LoadRow(task.y, t, 0, task.dim, dz);
+  if (!task.silu) return;
+  const T* x[W];
+  for (int j = 0; j < W; ++j) x[j] = window.Row(t - (W - 1) + j);
+  ConvolveRows<W, 1>(weights, static_cast<const T*>(task.bias), x, task.dim, false, &scratch_z);
+  const auto slope = [](auto d, auto g, auto z) HWY_ATTR {
+    const auto s = sn::Sigmoid(d, z);
+    const auto y = hn::Mul(z, s);
+    return hn::Mul(g, hn::Add(s, hn::NegMulAdd(y, s, y)));  // s (1 + z (1 - s))
+  };
+  sn::MapRows(task.dim, dz, slope, static_cast<const T*>(dz), static_cast<const T*>(scratch_z));
+}
+
+template <class T>
+HWY_INLINE void AddProduct(std::int64_t count, const T* a, const T* b, T* to) {
+  const auto add = [](auto, auto u, auto v, auto sum) HWY_ATTR { return hn::MulAdd(u, v, sum); };
+  sn::MapRows(count, to, add, a, b, static_cast<const T*>(to));
+}
+
+/// Blocks of tokens: first dz of the block and of the W - 1 tokens behind it, then what each input
+/// before the last of them gets.
+template <int W, class T>
+void BackwardTo(const ConvTask& task) {
+  constexpr std::int64_t kBehind = W - 1;
+  constexpr std::int64_t kRows = kConvBlock + kBehind;  // of dz
+  const std::int64_t dim = task.dim;
+  T* const scratch_w = static_cast<T*>(task.scratch);
+  T* const sum = scratch_w + W * dim;
+  T* const scratch_z = sum + dim;
+  T* const dz = scratch_z + dim;
+  T* const scratch_x = dz + kRows * dim;
+  const T* const weights = Weights(task, scratch_w);
+  Window<T> window(task, task.begin - kBehind, kRows + kBehind, scratch_x);
+  T* const dweight = static_cast<T*>(task.dweight);
+  T* const dbias = static_cast<T*>(task.dbias);
+
+  for (std::int64_t begin = task.begin; begin < task.end; begin += kConvBlock) {
+    const std::int64_t end = std::min(task.end, begin + kConvBlock);
+    const std::int64_t behind = std::min(task.tokens, end + kBehind);
+    window.Advance(behind);
+    for (std::int64_t t = begin; t < behind; ++t) {
+      InnerGradient<W>(task, weights, t, window, scratch_z, dz + (t - begin) * dim);
+    }
+    for (std::int64_t t = begin; t < end; ++t) {
+      const T* const row = dz + (t - begin) * dim;
+      if (dbias != nullptr) sn::AddScaled(dim, T(1), row, dbias);
+      if (dweight == nullptr) continue;
+      for (std::int64_t j = 0; j < W; ++j) {
+        AddProduct(dim, row, window.Row(t - kBehind + j), dweight + j * dim);
+      }
+    }
+    // Input i reaches tokens i .. i + W - 1, and the final state if it is one of the last W - 1.
+    for (std::int64_t i = begin == 0 ? -kBehind : begin; i < end; ++i) {
+      const simd::Rows& rows = i < 0 ? task.dinitial : task.dx;
+      if (!rows) continue;
+      const std::int64_t kept = i - (task.tokens - kBehind);
+      if (task.dfinal && kept >= 0) {
+        sn::LoadRow(task.dfinal, kept, 0, dim, sum);
+      } else {
+        std::fill(sum, sum + dim, T(0));
+      }
+      for (std::int64_t t = std::max(i, begin); t < std::min(i + W, behind); ++t) {
+        AddProduct(dim, weights + (i + kBehind - t) * dim, dz + (t - begin) * dim, sum);
+      }
+      sn::StoreRow(sum, i < 0 ? i + kBehind : i, 0, dim, rows);
+    }
+  }
+}
+
+/// run(the width as a constant).
+template <class Run>
+HWY_INLINE void WithWidth(std::int64_t width, const Run& run) {
+  switch (width) {
+    case 1: return run(std::integral_constant<int, 1>());
+    case 2: return run(std::integral_constant<int, 2>());
+    case 3: return run(std::integral_constant<int, 3>());
+    case 4: return run(std::integral_constant<int, 4>());
+    case 5: return run(std::integral_constant<int, 5>());
+    case 6: return run(std::integral_constant<int, 6>());
+    case 7: return run(std::integral_constant<int, 7>());
+    default: return run(std::integral_constant<int, 8>());
+  }
+}
+
+template <class T>
+void Forward(const ConvTask& task) {
+  WithWidth(task.width, [&](auto width) HWY_ATTR { ForwardTo<width(), T>(task); });
+}
+
+template <class T>
+void Backward(const ConvTask& task) {
+  WithWidth(task.width, [&](auto width) HWY_ATTR { BackwardTo<width(), T>(task); });
+}
+
+void ConvFloat(const ConvTask& task) { Forward<float>(task); }
+void ConvDouble(const ConvTask& task) { Forward<double>(task); }
+void ConvGradientFloat(const ConvTask& task) { Backward<float>(task); }
+void ConvGradientDouble(const ConvTask& task) { Backward<double>(task); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::rows
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ttr::rows {
+
+HWY_EXPORT(ConvFloat);
+HWY_EXPORT(ConvDouble);
+HWY_EXPORT(ConvGradientFloat);
+HWY_EXPORT(ConvGradientDouble);
+
+std::int64_t ConvScratch(std::int64_t dim, std::int64_t width, bool backward) {
+  const std::int64_t before = width - 1;
+  const std::int64_t rows =
+      backward ? width + 2 + (kConvBlock + before) + (before + kConvBlock + 2 * before)
+               : width + kConvTogether + (before + width + kConvTogether - 1);
+  return rows * dim;
+}
+
+void RunConv(DType arithmetic, const ConvTask& task) {
+  if (arithmetic == DType::kFloat64) {
+    TTR_DISPATCH(ConvDouble)(task);
+  } else {
+    TTR_DISPATCH(ConvFloat)(task);
+  }
+}
+
+void RunConvGradient(DType arithmetic, const ConvTask& task) {
+  if (arithmetic == DType::kFloat64) {
+    TTR_DISPATCH(ConvGradientDouble)(task);
+  } else {
+    TTR_DISPATCH(ConvGradientFloat)(task);
+  }
+}
+
+}  // namespace ttr::rows
+#endif  // HWY_ONCE
