@@ -142,6 +142,11 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                      const Run& run) const {
   const Dims dims = Check("Backward", requirements_, inputs, initial, Needs::kBoth);
   CheckGradients("Backward", dims, inputs, dy, dinputs);
+  if (plan_.engine == Engine::kScan) {
+    DifferentiateScan(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
+                      ExecutorOf(run));
+    return;
+  }
   definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
                             ExecutorOf(run));
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "src/engines/scan/gradient.h"
 #include "src/engines/scan/scan.h"
 #include "src/recipe/family.h"
 
@@ -153,6 +154,132 @@ std::size_t ScanScratchBytes(const Recipe& recipe, const Dims& dims, int threads
   sizes.state = DType::kFloat64;  // the wider one, as the dtype is not part of the sizes
   sizes.whole_rows = recipe.reading.output_norm != OutputNorm::kNone;
   return scan::ScratchBytes(sizes, threads);
+}
+
+namespace {
+
+/// A tensor with a contiguous last axis: the given one, or a copy.
+class Contiguous {
+ public:
+  explicit Contiguous(const TensorView& view) : view_(view) {
+    const int last = view.rank() - 1;
+    if (!view.defined() || view.size(last) == 1 || view.stride(last) == 1) return;
+    copy_ = Tensor::Copy(view);
+    view_ = copy_.view();
+  }
+  const TensorView& view() const { return view_; }
+
+ private:
+  TensorView view_;
+  Tensor copy_;
+};
+
+/// Gradients where they are wanted, by way of a copy where the last axis is not contiguous.
+class Wanted {
+ public:
+  explicit Wanted(const TensorView& home) : home_(home), contiguous_(home) {}
+  const TensorView& view() const { return contiguous_.view(); }
+  void Return() const {
+    if (home_.defined() && view().data() != home_.data()) CopyInto(view(), home_);
+  }
+
+ private:
+  TensorView home_;
+  Contiguous contiguous_;
+};
+
+/// dy of what the output norm was taken of, z: y = z / |z| passes on (dy - y (y . dy)) / |z|, for
+/// the root mean square with y . dy / Dv. A row of zeros is not normalised.
+Tensor BackNorm(OutputNorm norm, const Tensor& z, const TensorView& dy) {
+  Tensor dz(z.dtype(), z.shape());
+  const std::int64_t width = z.shape()[3];
+  std::vector<double> y(static_cast<std::size_t>(width));
+  std::int64_t row = 0;
+  for (std::int64_t b = 0; b < dy.size(0); ++b) {
+    for (std::int64_t t = 0; t < dy.size(1); ++t) {
+      for (std::int64_t h = 0; h < dy.size(2); ++h, row += width) {
+        double squares = 0;
+        for (std::int64_t c = 0; c < width; ++c) {
+          y[static_cast<std::size_t>(c)] = LoadElement(z.data(), z.dtype(), row + c);
+          squares += y[static_cast<std::size_t>(c)] * y[static_cast<std::size_t>(c)];
+        }
+        const double count = norm == OutputNorm::kRms ? static_cast<double>(width) : 1;
+        const double size = squares == 0 ? 1 : std::sqrt(squares / count);
+        double along = 0;
+        for (std::int64_t c = 0; c < width; ++c) {
+          y[static_cast<std::size_t>(c)] /= size;
+          along += y[static_cast<std::size_t>(c)] * dy.At({b, t, h, c}) / count;
+        }
+        for (std::int64_t c = 0; c < width; ++c) {
+          const double tangent = dy.At({b, t, h, c}) - along * y[static_cast<std::size_t>(c)];
+          StoreElement(dz.data(), dz.dtype(), row + c, tangent / size);
+        }
+      }
+    }
+  }
+  return dz;
+}
+
+}  // namespace
+
+void DifferentiateScan(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
+                       const State& initial, const TensorView& dy, const State& dstate,
+                       const Inputs& dinputs, State& dinitial, Executor& executor) {
+  const DType dtype = Arithmetic(inputs, initial);
+  const Shape shape = StateShape(recipe, dims);
+  const auto copy_of = [&](const State& state, std::string_view name) {
+    const TensorView view = state.Get(name);
+    return view.defined() ? Tensor::Copy(view, dtype) : Tensor(dtype, shape);
+  };
+  const bool complex = recipe.weights.phase;
+  const Tensor re = copy_of(initial, "state");
+  const Tensor dre = copy_of(dstate, "state");
+  Tensor im, dim;
+  if (complex) {
+    im = copy_of(initial, "state.im");
+    dim = copy_of(dstate, "state.im");
+  }
+  const std::vector<double> factors = DecayFactors(recipe, dims);
+  scan::Call call = CallOf(dims, inputs, Needs::kBoth, factors);
+  call.state = re.view();
+  if (complex) call.state_im = im.view();
+  scan::Options options = OptionsOf(recipe, dims);
+  options.output_norm = scan::OutputNorm::kNone;
+
+  const Contiguous given(dy);
+  Tensor dz;
+  if (recipe.reading.output_norm != OutputNorm::kNone) {
+    const Tensor z(dtype, dy.shape());
+    const Tensor end = Tensor::Copy(re.view());
+    const Tensor end_im = complex ? Tensor::Copy(im.view()) : Tensor();
+    scan::Call again = call;
+    again.state = end.view();
+    if (complex) again.state_im = end_im.view();
+    again.y = z.view();
+    scan::Forward(options, again, executor);
+    dz = BackNorm(recipe.reading.output_norm, z, given.view());
+  }
+
+  const Wanted v(dinputs.v), v_im(dinputs.v_im), importance(dinputs.importance);
+  const Wanted log_decay(dinputs.log_decay), phase(dinputs.phase);
+  const Wanted q(dinputs.q), k(dinputs.k), dt(dinputs.dt), a(dinputs.a);
+  const scan::Gradients gradients{v.view(), v_im.view(), importance.view(),
+                                  log_decay.view(), phase.view(), q.view(),
+                                  k.view(), dt.view(), a.view()};
+  scan::Backward(options, call, dz.defined() ? dz.view() : given.view(), dre.view(),
+                 complex ? dim.view() : TensorView(), gradients, executor);
+  for (const Wanted* wanted : {&v, &v_im, &importance, &log_decay, &phase, &q, &k, &dt, &a}) {
+    wanted->Return();
+  }
+  const auto give = [&](std::string_view name, const Tensor& gradient) {
+    if (!dinitial.Get(name).defined()) {
+      const TensorView from = initial.Get(name);
+      dinitial.Set(name, Tensor(from.defined() ? from.dtype() : dtype, gradient.shape()));
+    }
+    CopyInto(gradient.view(), dinitial.Get(name));
+  };
+  give("state", dre);
+  if (complex) give("state.im", dim);
 }
 
 }  // namespace ttr

@@ -42,8 +42,7 @@ HWY_INLINE void SinCosFloat(D d, hn::Vec<D> x, hn::Vec<D>& sine, hn::Vec<D>& cos
   // Quarter turns: odd ones swap sine and cosine; bit 1 of n, and of n + 1, are the signs.
   const auto quarters = hn::BitCast(du, rounded);
   const auto one = hn::Set(du, 1);
-  const auto odd =
-      hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(du, hn::Eq(hn::And(quarters, one), one))));
+  const auto odd = hn::RebindMask(d, hn::TestBit(quarters, one));
   const auto bit = hn::Set(du, 2);
   const auto sine_sign = hn::ShiftLeft<30>(hn::And(quarters, bit));
   const auto cosine_sign = hn::ShiftLeft<30>(hn::And(hn::Add(quarters, one), bit));

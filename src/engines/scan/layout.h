@@ -20,10 +20,15 @@ inline constexpr std::int64_t kPiece = 512;
 
 /// Tokens for which a strip of a matrix stays in registers, and the bytes of a strip's rows.
 inline constexpr std::int64_t kBlockTokens = 32;
-inline constexpr std::int64_t kStripBytes = 256;
+inline constexpr std::int64_t kStripBytes = 512;
 
 constexpr std::int64_t RoundUp(std::int64_t x, std::int64_t unit) {
   return (x + unit - 1) / unit * unit;
+}
+
+inline std::byte* AlignUp(std::byte* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  return memory + (kAlignment - address % kAlignment) % kAlignment;
 }
 
 /// One vector memory, one sequence, a range of channels (row pointers stand at the first of them).

@@ -100,28 +100,29 @@ void ScanBlock(const Block<T>& block) {
   for (; row < block.key_dim; ++row) ScanRows<1, WRITES, BEFORE>(block, row);
 }
 
-/// The rates, a vector of columns at a time, transposed and in their unit. Columns beyond the last
-/// get those of the last.
+/// The rates of columns first .. end, a vector of columns at a time, transposed and in their unit.
+/// Columns beyond the memory's last get zeros.
 template <class T>
-void LoadRates(const Matrix& memory, const MatrixScratch<T>& scratch) {
+void LoadRates(const Matrix& memory, std::int64_t first, std::int64_t end,
+               const MatrixScratch<T>& scratch) {
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   const T* rows[kLanes];
-  for (std::int64_t c = 0; c < memory.columns; c += kLanes) {
+  for (std::int64_t c = first; c < end; c += kLanes) {
     for (std::size_t i = 0; i < kLanes; ++i) {
-      const std::int64_t column = std::min<std::int64_t>(c + i, memory.columns - 1);
-      if (memory.a.dtype == DTypeOf<T>()) {
+      const std::int64_t column = c + static_cast<std::int64_t>(i);
+      if (column < memory.columns && memory.a.dtype == DTypeOf<T>()) {
         rows[i] = static_cast<const T*>(memory.a.data) + column * memory.a.stride;
-      } else {
-        T* copy = scratch.a_rows + i * memory.key_dim;
-        sn::LoadRow(memory.a, column, 0, memory.key_dim, copy);
-        rows[i] = copy;
+        continue;
       }
+      T* copy = scratch.a_rows + i * memory.key_dim;
+      std::fill(copy, copy + memory.key_dim, T(0));
+      if (column < memory.columns) sn::LoadRow(memory.a, column, 0, memory.key_dim, copy);
+      rows[i] = copy;
     }
     T* rates = scratch.rates + c * memory.key_dim;
     sn::Transpose<kLanes>(rows, memory.key_dim, rates);
-    for (std::int64_t i = 0; i < memory.key_dim * static_cast<std::int64_t>(kLanes); ++i) {
-      rates[i] = static_cast<T>(static_cast<double>(rates[i]) * sn::kRateUnit<T>);
-    }
+    sn::Multiply(rates, memory.key_dim * static_cast<std::int64_t>(kLanes),
+                 static_cast<T>(sn::kRateUnit<T>));
   }
 }
 
@@ -144,14 +145,30 @@ void LoadTokens(const Options& options, const Matrix& memory, std::int64_t begin
   }
 }
 
-/// Values and time steps of columns first .. first + count.
+/// Towards the second-level cache: rows of a strip lie far apart, so hardware does not foresee them.
+inline void Fetch(const Rows& rows, std::int64_t t, std::int64_t first) {
+  const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
+  const char* data = static_cast<const char*>(rows.data) + (t * rows.stride + first) * size;
+  for (std::int64_t byte = 0; byte < kStripBytes; byte += 64) {
+    __builtin_prefetch(data + byte, 0, 2);
+  }
+}
+
+/// Values and time steps of columns first .. first + count. Those that come next are fetched.
 template <class T>
 void LoadStrip(const Matrix& memory, std::int64_t begin, std::int64_t tokens, std::int64_t first,
                std::int64_t count, const MatrixScratch<T>& scratch) {
   constexpr std::int64_t kStrip = MatrixScratch<T>::kStrip;
+  const bool last = first + kStrip >= memory.columns;
+  const std::int64_t next = last ? 0 : first + kStrip;
+  const std::int64_t next_begin = last ? begin + tokens : begin;
   for (std::int64_t t = 0; t < tokens; ++t) {
     T* v = scratch.v + t * kStrip;
     T* dt = scratch.dt + t * kStrip;
+    if (next_begin + t < memory.tokens) {
+      Fetch(memory.v, next_begin + t, next);
+      Fetch(memory.dt, next_begin + t, next);
+    }
     sn::LoadRow(memory.v, begin + t, first, count, v);
     if (memory.importance) sn::Multiply(v, count, scratch.weights[t]);
     sn::LoadRow(memory.dt, begin + t, first, count, dt);
@@ -205,7 +222,10 @@ void RunBlock(const Options& options, const Matrix& memory, std::int64_t begin, 
   block.scale = static_cast<T>(options.scale);
   for (std::int64_t first = 0; first < memory.columns; first += kStrip) {
     const std::int64_t count = std::min(kStrip, memory.columns - first);
-    if (memory.k) LoadStrip(memory, begin, tokens, first, count, scratch);
+    if (memory.k) {
+      if (begin == 0) LoadRates(memory, first, first + count, scratch);
+      LoadStrip(memory, begin, tokens, first, count, scratch);
+    }
     for (std::int64_t c = 0; c < count; c += kLanes) {
       const std::int64_t filled = std::min(kLanes, count - c);
       const std::int64_t column = first + c;
@@ -237,7 +257,6 @@ void RunBlock(const Options& options, const Matrix& memory, std::int64_t begin, 
 
 template <class T>
 void RunMatrix(const Options& options, const Matrix& memory, const MatrixScratch<T>& scratch) {
-  if (memory.k) LoadRates(memory, scratch);
   for (std::int64_t begin = 0; begin < memory.tokens; begin += kBlockTokens) {
     RunBlock(options, memory, begin, std::min(kBlockTokens, memory.tokens - begin), scratch);
   }

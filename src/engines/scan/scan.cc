@@ -27,11 +27,6 @@ std::size_t BytesOfWorker(const Sizes& sizes) {
   return sizes.state == DType::kFloat64 ? BytesOf<double>(sizes) : BytesOf<float>(sizes);
 }
 
-std::byte* Align(std::byte* memory) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  return memory + (kAlignment - address % kAlignment) % kAlignment;
-}
-
 }  // namespace
 
 std::size_t ScratchBytes(const Sizes& sizes, int threads) {
@@ -57,7 +52,7 @@ void Forward(const Options& options, const Call& call, Executor& executor,
     throw Error("scan", "scratch", "at least " + std::to_string(needed) + " bytes",
                 std::to_string(scratch.size()));
   }
-  std::byte* const start = Align(scratch.data());
+  std::byte* const start = AlignUp(scratch.data());
   const std::size_t bytes = BytesOfWorker(work.sizes);
   RunOnWorkers(executor, workers, work.tasks(), [&](std::int64_t task, int worker) {
     std::byte* own = start + static_cast<std::size_t>(worker) * bytes;

@@ -105,7 +105,7 @@ HWY_INLINE void Step(const Options& options, const Piece<T>& piece, std::int64_t
 }
 
 /// Channels begin .. begin + count of token t's row: where it lies if it can be used there, else a
-/// copy in T. Null where there are no rows.
+/// copy in T, with zeros up to a whole vector. Null where there are no rows.
 template <class T>
 HWY_INLINE const T* Channels(const Rows& rows, std::int64_t t, std::int64_t begin,
                              std::int64_t count, bool whole_vectors, T* copy) {
@@ -114,6 +114,9 @@ HWY_INLINE const T* Channels(const Rows& rows, std::int64_t t, std::int64_t begi
     return static_cast<const T*>(rows.data) + t * rows.stride + begin;
   }
   sn::LoadRow(rows, t, begin, count, copy);
+  if (!whole_vectors) {
+    std::fill(copy + count, copy + RoundUp(count, hn::MaxLanes(hn::ScalableTag<T>())), T(0));
+  }
   return copy;
 }
 

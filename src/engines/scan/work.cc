@@ -1,6 +1,7 @@
 #include "src/engines/scan/work.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace ttr::scan {
 namespace {
@@ -26,7 +27,8 @@ Rows RowsOf(const TensorView& view, std::int64_t batch, std::int64_t first, std:
   return {ElementOf(view, offset), view.dtype(), view.stride(1)};
 }
 
-Work::Work(const Options& o, const Call& c) : options(o), call(c), matrix(c.state.rank() == 4) {
+Work::Work(const Options& o, const Call& c, std::span<const TensorView> others)
+    : options(o), call(c), matrix(c.state.rank() == 4) {
   const TensorView& timed = call.v.defined() ? call.v : call.y;
   length = timed.size(1);
   tokens = call.cu_seqlens.empty() ? timed.size(0) * length : length;
@@ -38,13 +40,16 @@ Work::Work(const Options& o, const Call& c) : options(o), call(c), matrix(c.stat
   sizes.state = call.state.dtype();
   sizes.whole_rows = options.output_norm != OutputNorm::kNone;
   if (call.q.defined()) sizes.queries = std::max<std::int64_t>(1, call.q.size(2) / heads);
-  if (!matrix) Merge();
+  if (!matrix) Merge(others);
   sizes.value_dim = part_columns = columns;
 }
 
-void Work::Merge() {
-  const bool one_gate = call.log_decay.defined() && call.log_decay.rank() == 3;
-  if (heads == 1 || one_gate || call.importance.defined() || sizes.whole_rows) return;
+bool Work::shares_gates() const {
+  return call.importance.defined() || (call.log_decay.defined() && call.log_decay.rank() == 3);
+}
+
+void Work::Merge(std::span<const TensorView> others) {
+  if (heads == 1 || shares_gates() || sizes.whole_rows) return;
   if (std::adjacent_find(call.decay_factors.begin(), call.decay_factors.end(),
                          std::not_equal_to<>()) != call.decay_factors.end()) {
     return;
@@ -52,6 +57,7 @@ void Work::Merge() {
   for (const TensorView* view : {&call.v, &call.v_im, &call.log_decay, &call.phase, &call.y}) {
     if (!HeadsAdjoin(*view)) return;
   }
+  if (!std::all_of(others.begin(), others.end(), HeadsAdjoin)) return;
   for (const TensorView* state : {&call.state, &call.state_im}) {
     if (state->defined() && state->stride(1) != state->size(2)) return;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "src/engines/scan/layout.h"
 
@@ -24,14 +25,18 @@ struct Work {
   std::int64_t columns;                           // of one memory: value_dim, or that of all heads
   std::int64_t parts = 1, part_columns;           // column ranges of one memory
 
-  Work(const Options& options, const Call& call);
+  /// `others`: further per-channel tensors that tasks read or write.
+  Work(const Options& options, const Call& call, std::span<const TensorView> others = {});
 
   /// Vectors whose heads lie next to each other are one long vector.
-  void Merge();
+  void Merge(std::span<const TensorView> others);
 
   /// Columns are independent: cuts them into ranges of at least 256 bytes where memories alone do
   /// not employ all threads. An output norm needs whole rows.
   void Cut(int threads);
+
+  /// Has a vector one gate, or one importance, for all its channels?
+  bool shares_gates() const;
 
   std::int64_t tasks() const { return sequences * heads * parts; }
   Sequence SequenceOf(std::int64_t n) const;

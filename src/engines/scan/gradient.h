@@ -1,0 +1,36 @@
+/// Gradients of the scan engine, by the recurrences in reverse.
+///
+///     vectors    D = dL/dh_t:  dv = w D,  d log g = Re(conj(D) g h_{t-1}),  D <- conj(g) D
+///     matrices   D = dL/dM_t:  dv_c = w sum_n D k_n,  dk_n = w sum_c D v_c,
+///                              d(dt_c a_cn) = D g M_{t-1},  D <- g D
+///
+/// The states between are computed anew from those kept every kCheckpoint tokens. A decay of 0 has
+/// gradient 0; so has log_decay = 0 under a root complement, where the true one is infinite.
+///
+/// Inputs that several memories share get the sum of their gradients. The same bits for any number
+/// of threads. Memory: O(T) numbers a channel, and the states kept.
+#pragma once
+
+#include <cstddef>
+
+#include "src/engines/scan/scan.h"
+
+namespace ttr::scan {
+
+/// Shaped as the inputs, any floating dtype, any strides but a contiguous last axis; those that are
+/// absent are not wanted.
+struct Gradients {
+  TensorView v, v_im, importance, log_decay, phase, q, k, dt, a;
+};
+
+/// `call`: as for Forward, its state the initial one, which is left as it is; y is not read and
+/// options.output_norm must be none. `dstate` (and `dstate_im`): in the state's dtype, contiguous;
+/// given the gradient of the final state, left as that of the initial one.
+void Backward(const Options& options, const Call& call, const TensorView& dy,
+              const TensorView& dstate, const TensorView& dstate_im, const Gradients& gradients,
+              Executor& executor);
+
+/// Bytes of memory that Backward allocates with this many threads.
+std::size_t BackwardBytes(const Options& options, const Call& call, int threads);
+
+}  // namespace ttr::scan

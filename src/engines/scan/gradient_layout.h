@@ -1,0 +1,110 @@
+/// What the glue tells the gradient kernels about one memory, and how they divide their scratch.
+#pragma once
+
+#include <cstdint>
+
+#include "src/engines/scan/layout.h"
+
+namespace ttr::scan {
+
+/// Tokens between states that are kept.
+inline constexpr std::int64_t kCheckpoint = kBlockTokens;
+
+/// Columns of a matrix that make one task. Sums over columns are taken within a task, then over
+/// tasks, so this may not depend on the number of threads.
+inline constexpr std::int64_t kGroup = 256;
+
+constexpr std::int64_t Checkpoints(std::int64_t tokens) {
+  return (tokens + kCheckpoint - 1) / kCheckpoint;
+}
+
+/// Gradients of one vector memory, one sequence, a range of channels. Absent ones are not wanted.
+struct VectorGradient {
+  Rows dy, dv, dv_im, dlog_decay, dphase;
+  Rows dgate, dimportance;  // one number a token
+  void* dre = nullptr;      // contiguous, of the state's dtype
+  void* dim = nullptr;
+};
+
+/// Gradients of one matrix memory, one sequence, a group of columns: sums over these columns, in
+/// the state's dtype. `token` counts from the sequence's first.
+struct MatrixGradient {
+  Rows dy;  // of the first query
+  std::int64_t dy_head_stride = 0;
+  Rows dv, ddt;
+  Rows dimportance;  // [token]
+  void* dk = nullptr;  // [token][key_dim]
+  void* dq = nullptr;  // [token][key_dim], queries `dq_stride` numbers apart
+  std::int64_t dq_stride = 0;
+  void* da = nullptr;  // [columns][key_dim]
+  void* dstate = nullptr;
+  std::int64_t dstate_stride = 0;
+};
+
+/// Of a worker on vector memories.
+template <class T>
+struct VectorGradientScratch {
+  T *kept_re, *kept_im;  // [checkpoint][channels]
+  T *re, *im;            // [kCheckpoint + 1][channels]: before every token, and after the last
+  T *dy, *dv, *dv_im, *dlog_decay, *dphase, *dre, *dim;  // pieces
+  T *old_re, *old_im;
+  std::byte* forward;  // VectorScratch
+  std::size_t bytes;
+
+  VectorGradientScratch(const Sizes& sizes, std::int64_t tokens, bool complex, std::byte* memory) {
+    Arena arena(memory);
+    const std::int64_t line = kAlignment / sizeof(T);
+    const std::int64_t channels = RoundUp(sizes.value_dim, line);
+    kept_re = arena.Take<T>(Checkpoints(tokens) * channels);
+    re = arena.Take<T>((kCheckpoint + 1) * channels);
+    kept_im = arena.Take<T>(complex ? Checkpoints(tokens) * channels : 0);
+    im = arena.Take<T>(complex ? (kCheckpoint + 1) * channels : 0);
+    const std::int64_t piece = std::min(kPiece, channels);
+    for (T** row : {&dy, &dv, &dv_im, &dlog_decay, &dphase, &dre, &dim, &old_re, &old_im}) {
+      *row = arena.Take<T>(piece);
+    }
+    const std::size_t bytes_forward = VectorScratch<T>(sizes, nullptr).bytes;
+    forward = arena.Take<std::byte>(static_cast<std::int64_t>(bytes_forward));
+    bytes = arena.bytes();
+  }
+};
+
+/// Of a worker on matrix memories; columns are those of a group.
+template <class T>
+struct MatrixGradientScratch {
+  static constexpr std::int64_t kStrip = MatrixScratch<T>::kStrip;
+  static constexpr std::int64_t kLine = kAlignment / sizeof(T);
+  std::int64_t columns;   // of a group, whole strips
+  T* kept;                // [checkpoint][key_dim][columns]
+  T* states;              // [token][key_dim][lanes]: before every token, of one vector of columns
+  T* dstate;              // [key_dim][columns]
+  T* da;                  // [columns / lanes][key_dim][lanes]
+  T *dk, *dq;             // [token][key_dim][lanes], dq with [query] in front: summed over vectors
+  T *dv, *ddt;            // [token][strip]
+  T* dy;                  // [query][token][strip], scaled
+  T* dimportance;         // [token]
+  std::byte* forward;     // MatrixScratch
+  std::size_t bytes;
+
+  MatrixGradientScratch(const Sizes& sizes, std::int64_t tokens, std::byte* memory) {
+    Arena arena(memory);
+    columns = std::min(kGroup, RoundUp(sizes.value_dim, kStrip));
+    Sizes group = sizes;
+    group.value_dim = columns;
+    kept = arena.Take<T>(Checkpoints(tokens) * sizes.key_dim * columns);
+    states = arena.Take<T>(kCheckpoint * sizes.key_dim * kLine);
+    dstate = arena.Take<T>(sizes.key_dim * columns);
+    da = arena.Take<T>(sizes.key_dim * columns);
+    dk = arena.Take<T>(kCheckpoint * sizes.key_dim * kLine);
+    dq = arena.Take<T>(sizes.queries * kCheckpoint * sizes.key_dim * kLine);
+    dv = arena.Take<T>(kCheckpoint * kStrip);
+    ddt = arena.Take<T>(kCheckpoint * kStrip);
+    dy = arena.Take<T>(sizes.queries * kCheckpoint * kStrip);
+    dimportance = arena.Take<T>(kCheckpoint);
+    forward = arena.Take<std::byte>(
+        static_cast<std::int64_t>(MatrixScratch<T>(group, nullptr).bytes));
+    bytes = arena.bytes();
+  }
+};
+
+}  // namespace ttr::scan
