@@ -23,9 +23,9 @@ HEBBIAN = ("retnet", "gla", "mamba2", "linear_attention")
 SCAN = ("hgrn", "rg_lru", "lru", "mamba")
 
 
-def markdown(head, rows):
-    """A table whose first column is text and whose other columns are numbers."""
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+def markdown(head, rows, text=(0,)):
+    """A table; the columns of `text` stand at the left, the others, numbers, at the right."""
+    lines = [head, ["---" if c in text else "---:" for c in range(len(head))], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -61,7 +61,9 @@ class Bench:
             return "Not measured."
         columns = found["columns"]
         heads = [c["name"] + (f" ({c['unit']})" if c.get("unit") else "") for c in columns]
-        return markdown(heads, [[show(row[c["name"]]) for c in columns] for row in found["rows"]])
+        rows = [[row[c["name"]] for c in columns] for row in found["rows"]]
+        text = [c for c in range(len(heads)) if any(isinstance(row[c], str) for row in rows)]
+        return markdown(heads, [[show(cell) for cell in row] for row in rows], text)
 
 
 def show(value):
@@ -97,7 +99,8 @@ def goals(bench):
         add(f"prefill, {layer}, d = 128: of the FMA peak", 55, 75, bench.of_peak(layer, 128))
     for d in (128, 64):
         ratio = bench.cell("train", delta, d, "ratio")
-        add(f"forward + backward, {delta}, d = {d}: times forward", 3.5, 2.8, ratio, "x", least=False)
+        work = f"forward + backward, {delta}, d = {d}: times forward"
+        add(work, 3.5, 2.8, ratio, "x", least=False)
     for where, must, aim in (("cache", 75, 90), ("DRAM", 80, 92)):
         share = bench.cell("decode", delta, 128, f"of in-place, {where}")
         add(f"decode, {delta}, d = 128, {where}: of an in-place update", must, aim, share)
@@ -109,14 +112,16 @@ def goals(bench):
     for layer in SCAN:
         share = bench.cell("prefill", layer, 128, "of limit")
         add(f"scan, {layer}, d = 128: of the limit that binds", 50, 80, share)
-    return markdown(["work", "must", "aim", "measured", "reached"], rows)
+    return markdown(["work", "must", "aim", "measured", "reached"], rows, text=(0, 4))
 
 
 def about(bench):
     a = bench.json["about"]
+    options = " ".join(f"--{n} {a[n]}" for n in ("tokens", "heads", "threads", "repeats"))
     return (
-        f"{a['processor']}, target {a['target']}, ttr {a['version']}; T = {a['tokens']}, "
-        f"H = {a['heads']}, {a['threads']} thread(s), medians of {a['repeats']} interleaved runs."
+        f"{a['processor']}, target {a['target']}, ttr {a['version']}. Unless said otherwise "
+        f"T = {a['tokens']}, H = {a['heads']}, {a['threads']} thread(s), medians of {a['repeats']} "
+        f"interleaved runs:\n\n    ttr bench {options} --out build/bench\n"
     )
 
 
@@ -126,16 +131,20 @@ def peers(path):
     run = json.loads(path.read_text())
     rows = []
     for row in run["rows"]:
-        spread = f"{row['ratio']:.1f} ({row['low']:.1f} .. {row['high']:.1f})" if "ratio" in row else ""
-        error = f"{row['error']:.0e}" if "error" in row else ""
-        ns = "-" if row["ns"] is None else f"{row['ns']:.0f}"
-        rows.append([f"{row['layer']}, d = {row['d']}", row["who"], ns, spread, error])
-    first = run["rows"][0]
-    note = f"T = {first['T']}, H = {first['H']}, {run['about']['threads']} thread(s)"
-    note += ", MKL unlocked.\n\n" if run["about"]["unlocked"] else ".\n\n"
+        cells = [f"{row['layer']}, d = {row['d']}", row["who"], "-", "", ""]
+        if row["ns"] is not None:
+            cells[2] = f"{row['ns']:.0f}"
+        if "ratio" in row:
+            cells[3] = f"{row['ratio']:.1f} ({row['low']:.1f} .. {row['high']:.1f})"
+        if "error" in row:
+            cells[4] = f"{row['error']:.0e}"
+        rows.append(cells)
+    a = run["about"]
+    options = "".join(f" --{n} {a[n]}" for n in ("tokens", "heads", "threads", "rounds"))
+    options += "".join(f" --{n}" for n in ("unlock", "gradients", "compile") if a[n])
+    note = f"{a['processor']}:\n\n    bench/peers/run.py{options}\n\n"
     head = ["layer", "who", "ns/token/head", "times ttr (range)", "error"]
-    table = markdown(head, rows).replace("---: | ---: | ---: | ---:", "--- | ---: | ---: | ---:", 1)
-    return note + table
+    return note + markdown(head, rows, text=(0, 1))
 
 
 def main():
@@ -146,16 +155,16 @@ def main():
     parser.add_argument("--document", type=pathlib.Path, default=ROOT / "docs/performance.md")
     options = parser.parse_args()
     bench = Bench(options.folder / "bench.json")
-    parts = {name: bench.table(name) for name in ("limits", "prefill", "decode", "train", "threads", "bf16")}
+    tables = ("limits", "prefill", "decode", "train", "threads", "bf16")
+    parts = {name: bench.table(name) for name in tables}
     parts["about"] = about(bench)
     parts["goals"] = goals(bench)
-    parts["peers"] = peers(options.folder / "peers.json")
-    parts["peers-unlocked"] = peers(options.folder / "peers-unlocked.json")
-    parts["peers-gradients"] = peers(options.folder / "peers-gradients.json")
+    for name in ("peers", "peers-unlocked", "peers-gradients"):
+        parts[name] = peers(options.folder / f"{name}.json")
 
     def fill(found):
         if found[1] not in parts:
-            sys.exit(f"report.py: {options.document} asks for '{found[1]}', which is none of {sorted(parts)}")
+            sys.exit(f"report.py: '{found[1]}' is none of {', '.join(sorted(parts))}")
         return f"<!-- begin {found[1]} -->\n{parts[found[1]]}\n<!-- end -->"
 
     text = options.document.read_text()

@@ -104,8 +104,8 @@ double Work::Once(int count) {
 
 void Work::Sample() {
   if (count_ == 0) {
-    Once(1);  // touches its memory
-    const double seconds = Once(1);
+    double seconds = Once(1);  // touches its memory
+    if (seconds < 10 * kSampleSeconds) seconds = Once(1);
     count_ = static_cast<int>(std::clamp(kSampleSeconds / seconds, 1.0, 1e5));
   } else if (count_ > 1) {
     Once(1);  // brings what it reads back into the caches

@@ -79,8 +79,9 @@ class Ttr:
         with tempfile.TemporaryDirectory() as folder:
             source, result = f"{folder}/in.safetensors", f"{folder}/out.safetensors"
             save_file(tensors, source)
-            command = [self.command, "apply", problem.layer, "--in", source, "--out", result, "--quiet"]
-            subprocess.run(command + (["--grad"] if dy is not None else []), check=True)
+            command = [self.command, "apply", problem.layer, "--in", source, "--out", result]
+            command += ["--quiet"] if dy is None else ["--quiet", "--grad"]
+            subprocess.run(command, check=True)
             out = load_file(result)
         back = lambda a: (a if a.ndim == 4 else a[..., None])[0].swapaxes(0, 1)
         if dy is None:

@@ -100,20 +100,23 @@ def compare(problem, found, ttr, options):
         errors = forward_errors(problem, calls, ttr)
     for name in list(calls):
         if not errors[name] < WORST_ERROR:
-            print(f"{name} is left out: its {problem.layer} is off by {errors[name]:.1e}", file=sys.stderr)
+            off = f"its {problem.layer} is off by {errors[name]:.1e}"
+            print(f"{name} is left out: {off}", file=sys.stderr)
             del calls[name]
     part, column = ("train", "forward + backward") if options.gradients else ("prefill", "time")
     own, times = [], {name: [] for name in calls}
     for run in calls.values():
         run()
     for _ in range(options.rounds):
-        own.append(ttr.bench(problem, part)[column])
+        measured = ttr.bench(problem, part)
+        own.append(measured[column])
         for name, run in calls.items():
             times[name].append(common.nanoseconds(problem, run))
     # Without gradients by an engine there is nothing to divide by.
     timed = None not in own
     base = {"layer": problem.layer, "d": problem.d, "T": problem.tokens, "H": problem.heads}
-    rows = [{**base, "who": "ttr", "ns": statistics.median(own) if timed else None}]
+    who = f"ttr ({measured['engine']})"
+    rows = [{**base, "who": who, "ns": statistics.median(own) if timed else None}]
     for name, values in times.items():
         row = {**base, "who": name, "ns": statistics.median(values), "error": errors[name]}
         if timed:
@@ -127,12 +130,14 @@ def table(rows):
     """Cells as text, the heading first."""
     cells = [["layer", "d", "T", "H", "who", "ns/token/head", "ratio to ttr (range)", "error"]]
     for row in rows:
-        ratio = f"{row['ratio']:.1f} ({row['low']:.1f} .. {row['high']:.1f})" if "ratio" in row else ""
-        cells.append(
-            [row["layer"], str(row["d"]), str(row["T"]), str(row["H"]), row["who"],
-             "-" if row["ns"] is None else f"{row['ns']:.0f}", ratio,
-             f"{row['error']:.0e}" if "error" in row else ""]
-        )
+        ns = "-" if row["ns"] is None else f"{row['ns']:.0f}"
+        ratio = error = ""
+        if "ratio" in row:
+            ratio = f"{row['ratio']:.1f} ({row['low']:.1f} .. {row['high']:.1f})"
+        if "error" in row:
+            error = f"{row['error']:.0e}"
+        where = [row["layer"], str(row["d"]), str(row["T"]), str(row["H"])]
+        cells.append([*where, row["who"], ns, ratio, error])
     return cells
 
 
@@ -152,8 +157,9 @@ def main():
     for row in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
     if options.json:
-        about = {"processor": common.processor(), "threads": options.threads,
-                 "unlocked": options.unlock, "gradients": options.gradients}
+        about = {"processor": common.processor()}
+        for name in ("tokens", "heads", "threads", "rounds", "unlock", "gradients", "compile"):
+            about[name] = getattr(options, name)
         options.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
     if options.markdown:
         lines = ["| " + " | ".join(row) + " |" for row in cells]

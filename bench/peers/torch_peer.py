@@ -74,9 +74,9 @@ def advance_chunk(memory, q, scores, w, u, k_end, last):
 
 
 def chunk(q, k, v, log_decay=None, step=None, *, compiled=False):
-    first, advance = (
-        (compile_once(prepare), compile_once(advance_chunk)) if compiled else (prepare, advance_chunk)
-    )
+    first, advance = prepare, advance_chunk
+    if compiled:
+        first, advance = compile_once(prepare), compile_once(advance_chunk)
     heads, tokens, _ = q.shape
     size = min(CHUNK, tokens)
     if tokens % size != 0:

@@ -16,7 +16,7 @@
 
 #include "hwy/aligned_allocator.h"
 #include "hwy/highway.h"
-#include "src/simd/exp-inl.h"
+#include "src/simd/decay-inl.h"
 #include "src/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -102,15 +102,17 @@ void Triad(const float* a, const float* b, float* c, std::size_t count, float fa
   }
 }
 
-/// out[i] = exp(in[i])
+/// out[i] = exp(in[i]), in[i] <= 0, by the fastest exponential that the engines have.
 void Exponentials(const float* in, float* out, std::size_t count) {
   const hn::ScalableTag<float> d;
   const std::size_t lanes = hn::Lanes(d);
+  const auto rate = hn::Set(d, static_cast<float>(sn::kRateUnit<float>));
+  const auto one = hn::Set(d, 1.0f);
   for (std::size_t i = 0; i < count; i += kAtOnce * lanes) {
     TTR_UNROLL
     for (std::size_t u = 0; u < kAtOnce; ++u) {
       const std::size_t at = i + u * lanes;
-      hn::Store(sn::ExpNonPositive(d, hn::Load(d, in + at)), d, out + at);
+      hn::Store(sn::Fade(sn::RateDecay(d, hn::Load(d, in + at), rate), one), d, out + at);
     }
   }
 }
