@@ -83,7 +83,7 @@ void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
   const Dims dims = Check("Forward", requirements_, inputs, state, Needs::kBoth);
   CheckOutputs("Forward", dims, inputs, state, outputs);
   if (plan_.engine == Engine::kFastWeights) {
-    RunFastWeights(recipe(), dims, inputs, state, outputs, Needs::kBoth, ExecutorOf(run),
+    RunFastWeights(requirements_, dims, inputs, state, outputs, Needs::kBoth, ExecutorOf(run),
                    run.scratch);
   } else if (plan_.engine == Engine::kScan) {
     RunScan(recipe(), dims, inputs, state, outputs, Needs::kBoth, ExecutorOf(run), run.scratch);
@@ -109,7 +109,8 @@ void Layer::Memorize(const Inputs& inputs, State& state, const Run& run) const {
   RequireCausal("Memorize", recipe());
   const Dims dims = Check("Memorize", requirements_, inputs, state, Needs::kWrite);
   if (plan_.engine == Engine::kFastWeights) {
-    RunFastWeights(recipe(), dims, inputs, state, {}, Needs::kWrite, ExecutorOf(run), run.scratch);
+    RunFastWeights(requirements_, dims, inputs, state, {}, Needs::kWrite, ExecutorOf(run),
+                   run.scratch);
   } else if (plan_.engine == Engine::kScan) {
     RunScan(recipe(), dims, inputs, state, {}, Needs::kWrite, ExecutorOf(run), run.scratch);
   } else {
@@ -127,7 +128,7 @@ void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& ou
   State start;
   auto& read = state.empty() ? start : const_cast<State&>(state);
   if (plan_.engine == Engine::kFastWeights) {
-    RunFastWeights(recipe(), dims, inputs, read, outputs, Needs::kRead, ExecutorOf(run),
+    RunFastWeights(requirements_, dims, inputs, read, outputs, Needs::kRead, ExecutorOf(run),
                    run.scratch);
   } else if (plan_.engine == Engine::kScan) {
     RunScan(recipe(), dims, inputs, read, outputs, Needs::kRead, ExecutorOf(run), run.scratch);
@@ -153,7 +154,8 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
 
 std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {
   if (plan_.engine == Engine::kScan) return ScanScratchBytes(recipe(), dims, threads);
-  return plan_.engine == Engine::kFastWeights ? FastWeightsScratchBytes(dims, threads) : 0;
+  return plan_.engine == Engine::kFastWeights ? FastWeightsScratchBytes(recipe(), dims, threads)
+                                              : 0;
 }
 
 }  // namespace ttr

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "src/engines/fast_weights/fast_weights.h"
@@ -30,24 +32,93 @@ fast_weights::OutputNorm NormOf(OutputNorm norm) {
   return fast_weights::OutputNorm::kNone;
 }
 
-fast_weights::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
+fast_weights::Erase EraseOf(Erase erase) {
+  switch (erase) {
+    case Erase::kKey: return fast_weights::Erase::kKey;
+    case Erase::kEraseKey: return fast_weights::Erase::kEraseKey;
+    case Erase::kGatedKey: return fast_weights::Erase::kGatedKey;
+    case Erase::kUndecayed: return fast_weights::Erase::kApart;
+  }
+  return fast_weights::Erase::kKey;
+}
+
+fast_weights::Decay DecayOf(Decay decay) {
+  switch (decay) {
+    case Decay::kConstant:
+    case Decay::kRetention: return fast_weights::Decay::kConstant;
+    case Decay::kScalar: return fast_weights::Decay::kScalar;
+    case Decay::kChannel: return fast_weights::Decay::kChannel;
+    case Decay::kNone:
+    case Decay::kMatrix: break;  // per entry: another engine's
+  }
+  return fast_weights::Decay::kNone;
+}
+
+fast_weights::Denominator DenominatorOf(NormaliseSum normalise) {
+  switch (normalise) {
+    case NormaliseSum::kNone: return fast_weights::Denominator::kNone;
+    case NormaliseSum::kSum: return fast_weights::Denominator::kSum;
+    case NormaliseSum::kStabilised: return fast_weights::Denominator::kStabilised;
+  }
+  return fast_weights::Denominator::kNone;
+}
+
+fast_weights::Shrink ShrinkOf(WeightDecay decay) {
+  switch (decay) {
+    case WeightDecay::kNone: return fast_weights::Shrink::kNone;
+    case WeightDecay::kCoupled: return fast_weights::Shrink::kCoupled;
+    case WeightDecay::kDecoupled: return fast_weights::Shrink::kDecoupled;
+  }
+  return fast_weights::Shrink::kNone;
+}
+
+/// One gradient step of size eta from 0: the memory is eta times the sum, so the sum is kept and
+/// eta multiplies what is read.
+void SetHebbian(const Recipe& recipe, const Inputs& inputs, fast_weights::Options& options) {
+  options.write = fast_weights::Write::kHebbian;
+  options.gain = recipe.optimizer.eta;
+  options.step = fast_weights::Step::kOne;
+  switch (recipe.weights.importance) {
+    case Importance::kNone: break;
+    case Importance::kInput:
+      if (inputs.importance.defined()) options.step = fast_weights::Step::kInput;
+      break;
+    case Importance::kLog: options.step = fast_weights::Step::kLogWeight; break;
+    case Importance::kComplement: options.key = fast_weights::Key::kComplement; break;
+    case Importance::kRootComplement: options.key = fast_weights::Key::kRootComplement; break;
+  }
+}
+
+void SetSgd(const Optimizer& optimizer, fast_weights::Options& options) {
+  options.write = fast_weights::Write::kDelta;
+  options.step = StepOf(optimizer.step);
+  options.eta = optimizer.eta;
+  options.eps = optimizer.eps;
+  options.erase = EraseOf(optimizer.erase);
+  options.momentum = optimizer.momentum;
+  options.shrink = ShrinkOf(optimizer.weight_decay);
+  options.preconditioned = optimizer.preconditioner != Preconditioner::kNone;
+  options.curvature_decay = optimizer.curvature_decay;
+  options.curvature_centre = optimizer.curvature_centre;
+  options.steps = static_cast<int>(optimizer.steps);
+}
+
+fast_weights::Options OptionsOf(const Recipe& recipe, const Dims& dims, const Inputs& inputs) {
   fast_weights::Options options;
+  options.decay = DecayOf(recipe.weights.decay);
+  options.phase = recipe.weights.phase;
   options.read_before = recipe.reading.read == Read::kBefore;
+  options.bonus = recipe.reading.bonus;
+  options.correction = recipe.reading.correction;
   options.normalise_qk = recipe.reading.normalise_qk;
+  options.denominator = DenominatorOf(recipe.reading.normalise_sum);
   options.output_norm = NormOf(recipe.reading.output_norm);
   options.scale = recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
                                              : recipe.reading.scale;
   if (FamilyOf(recipe) == Family::kHebbian) {
-    options.write = fast_weights::Write::kHebbian;
-    options.step = fast_weights::Step::kOne;
-    // One gradient step of size eta from 0: the memory is eta times the sum, so the sum is kept and
-    // eta multiplies what is read.
-    options.scale *= recipe.optimizer.eta;
+    SetHebbian(recipe, inputs, options);
   } else {
-    options.write = fast_weights::Write::kDelta;
-    options.step = StepOf(recipe.optimizer.step);
-    options.eta = recipe.optimizer.eta;
-    options.eps = recipe.optimizer.eps;
+    SetSgd(recipe.optimizer, options);
   }
   return options;
 }
@@ -67,29 +138,67 @@ std::vector<double> DecayFactors(const Recipe& recipe, const Dims& dims) {
   return factors;
 }
 
+/// The entry of a state, made where it is missing: zeros, and no maximum of nothing.
+void MakeMissing(const Requirements& requirements, const Dims& dims, bool wide, State& state) {
+  for (const StateSpec& spec : requirements.state) {
+    if (state.Get(spec.name).defined()) continue;
+    std::vector<std::int64_t> shape;
+    for (const Axis axis : spec.shape) {
+      switch (axis) {
+        case Axis::kStates: shape.push_back(dims.states()); break;
+        case Axis::kHeads: shape.push_back(dims.heads); break;
+        case Axis::kPhiDim: shape.push_back(PhiDim(requirements.recipe, dims)); break;
+        default: shape.push_back(dims.value_dim); break;
+      }
+    }
+    Tensor tensor(wide ? DType::kFloat64 : DType::kFloat32,
+                  Shape(std::span<const std::int64_t>(shape)));
+    if (spec.name == "state.m") {
+      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+        StoreElement(tensor.data(), tensor.dtype(), i, -std::numeric_limits<double>::infinity());
+      }
+    }
+    state.Set(spec.name, std::move(tensor));
+  }
+}
+
 }  // namespace
 
-void RunFastWeights(const Recipe& recipe, const Dims& dims, const Inputs& inputs, State& state,
-                    const Outputs& outputs, Needs needs, Executor& executor,
+void RunFastWeights(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
+                    State& state, const Outputs& outputs, Needs needs, Executor& executor,
                     std::span<std::byte> scratch) {
-  constexpr std::string_view kState = "state";
-  if (!state.Get(kState).defined()) {
-    const TensorView& typed = inputs.v.defined() ? inputs.v : inputs.q;
-    const bool wide = typed.dtype() == DType::kFloat64;
-    state.Set(kState, Tensor(wide ? DType::kFloat64 : DType::kFloat32,
-                             {dims.states(), dims.heads, dims.key_dim, dims.value_dim}));
-  }
+  const Recipe& recipe = requirements.recipe;
+  const TensorView& typed = inputs.v.defined() ? inputs.v : inputs.q;
+  MakeMissing(requirements, dims, typed.dtype() == DType::kFloat64, state);
   fast_weights::Call call;
-  call.state = state.Get(kState);
+  call.state = state.Get("state");
+  call.second = state.Get(recipe.weights.phase ? "state.im" : "state.momentum");
+  call.sum = state.Get("state.n");
+  call.maximum = state.Get("state.m");
+  call.curvature = state.Get("state.d");
   if (needs != Needs::kWrite) {
     call.q = inputs.q;
     call.y = outputs.y;
+    if (outputs.status.defined()) {
+      CopyInto(Tensor(DType::kInt8, outputs.status.shape()).view(), outputs.status);  // all solved
+      call.status = outputs.status;
+    }
   }
   if (needs != Needs::kRead) {
     call.k = inputs.k;
     call.v = inputs.v;
     call.log_decay = inputs.log_decay;
+    call.phase = inputs.phase;
     call.step = inputs.step;
+    const bool weighs = FamilyOf(recipe) == Family::kHebbian;
+    if (weighs && inputs.importance.defined()) call.step = inputs.importance;
+    if (weighs && inputs.log_importance.defined()) call.step = inputs.log_importance;
+    if (!weighs) call.importance = inputs.importance;
+    call.erase_key = inputs.erase_key;
+    call.erase_gate = inputs.erase_gate;
+    call.momentum = inputs.momentum;
+    call.weight_decay = inputs.weight_decay;
+    call.bonus = inputs.bonus;
   }
   const std::vector<double> factors = DecayFactors(recipe, dims);
   call.decay_factors = factors;
@@ -97,20 +206,17 @@ void RunFastWeights(const Recipe& recipe, const Dims& dims, const Inputs& inputs
     call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
                        static_cast<std::size_t>(dims.sequences + 1)};
   }
-  fast_weights::Forward(OptionsOf(recipe, dims), call, executor, scratch);
-  if (outputs.status.defined()) {
-    CopyInto(Tensor(DType::kInt8, outputs.status.shape()).view(), outputs.status);  // all solved
-  }
+  fast_weights::Forward(OptionsOf(recipe, dims, inputs), call, executor, scratch);
 }
 
-std::size_t FastWeightsScratchBytes(const Dims& dims, int threads) {
+std::size_t FastWeightsScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
   fast_weights::Sizes sizes;
   sizes.tokens = dims.tokens;
   sizes.key_dim = dims.key_dim;
   sizes.value_dim = dims.value_dim;
   sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
   sizes.state = DType::kFloat64;  // the wider one, as the dtype is not part of the sizes
-  return fast_weights::ScratchBytes(sizes, threads);
+  return fast_weights::ScratchBytes(OptionsOf(recipe, dims, {}), sizes, threads);
 }
 
 }  // namespace ttr

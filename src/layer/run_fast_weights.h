@@ -8,11 +8,11 @@
 
 namespace ttr {
 
-/// Runs a call that has been checked. `state` gets the entry "state" where it has none.
-void RunFastWeights(const Recipe& recipe, const Dims& dims, const Inputs& inputs, State& state,
-                    const Outputs& outputs, Needs needs, Executor& executor,
+/// Runs a call that has been checked. `state` gets the entries that it lacks.
+void RunFastWeights(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
+                    State& state, const Outputs& outputs, Needs needs, Executor& executor,
                     std::span<std::byte> scratch);
 
-std::size_t FastWeightsScratchBytes(const Dims& dims, int threads);
+std::size_t FastWeightsScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
 
 }  // namespace ttr

@@ -14,21 +14,24 @@ const char* FastWeightsObstacle(const Recipe& recipe) {
     bool present;
     const char* what;
   };
+  const bool by_channel = recipe.weights.decay == Decay::kChannel;
+  const bool divides = recipe.reading.normalise_sum != NormaliseSum::kNone;
   const Obstacle obstacles[] = {
       {family == Family::kLeastSquares, "it solves a linear system"},
       {family != Family::kHebbian && family != Family::kSgd, "its memory is not a linear map"},
+      {recipe.function.kind == FunctionClass::kAffine, "an intercept"},
       {recipe.function.features != FeatureMap::kNone, "a feature map"},
-      {recipe.weights.decay == Decay::kChannel || recipe.weights.decay == Decay::kMatrix,
-       "a decay that is no scalar"},
-      {recipe.weights.importance != Importance::kNone, "importance weights"},
-      {optimizer.solver == Solver::kSgd && optimizer.steps != 1, "several steps a token"},
-      {optimizer.erase != Erase::kKey, "an erase key of its own"},
-      {optimizer.momentum, "momentum"},
-      {optimizer.weight_decay != WeightDecay::kNone, "weight decay"},
-      {optimizer.preconditioner != Preconditioner::kNone, "a preconditioner"},
-      {recipe.reading.normalise_sum != NormaliseSum::kNone, "a denominator"},
-      {recipe.reading.bonus, "a bonus of the current token"},
-      {recipe.reading.correction != 0, "a corrected query"},
+      {recipe.weights.decay == Decay::kMatrix, "a decay for every entry of the memory"},
+      {by_channel && recipe.weights.importance == Importance::kLog,
+       "logarithmic weights beside a decay for each channel"},
+      {by_channel && optimizer.momentum, "momentum beside a decay for each channel"},
+      {by_channel && optimizer.weight_decay != WeightDecay::kNone,
+       "weight decay beside a decay for each channel"},
+      {recipe.reading.bonus && family == Family::kSgd, "a bonus of what a memory already erases"},
+      {recipe.reading.bonus && recipe.weights.importance != Importance::kNone,
+       "a bonus beside importance weights"},
+      {recipe.reading.bonus && divides && optimizer.eta != 1,
+       "a bonus under a denominator and a step size"},
       {!recipe.reading.causal, "reading the whole sequence at once"},
   };
   for (const Obstacle& obstacle : obstacles) {
@@ -123,8 +126,7 @@ Plan MakePlan(const Recipe& recipe) {
     plan.why = "a memory that decays entry by entry: a recurrence over tokens, SIMD over entries";
   } else if (obstacle == nullptr) {
     plan.engine = Engine::kFastWeights;
-    plan.why =
-        "a linear memory with at most a scalar decay, written along its key: in chunks, SIMD";
+    plan.why = "a linear memory written by rank-one steps: in chunks, SIMD";
   } else {
     plan.engine = Engine::kDefinition;
     plan.why = "no fast engine takes it yet (" + std::string(obstacle) +

@@ -80,6 +80,8 @@ std::vector<double> Row(const TensorView& view, std::int64_t b, std::int64_t t, 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
 Problem::Problem(const Case& c) : factors(c.factors), cu_seqlens(c.cu_seqlens), options(c.options) {
+  if (!factors.empty()) options.decay = Decay::kConstant;
+  if (!c.log_decays.empty()) options.decay = Decay::kScalar;
   std::mt19937_64 random(std::hash<std::string>()(c.name));
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform(0.05, 0.95);
@@ -136,8 +138,15 @@ Problem::Problem(const Case& c) : factors(c.factors), cu_seqlens(c.cu_seqlens), 
 }
 
 Call Problem::call() const {
-  return {q.view,  k.view,     v.view,     log_decay.view, step.view,
-          factors, cu_seqlens, state.view, y.view};
+  return {.q = q.view,
+          .k = k.view,
+          .v = v.view,
+          .log_decay = log_decay.view,
+          .step = step.view,
+          .decay_factors = factors,
+          .cu_seqlens = cu_seqlens,
+          .state = state.view,
+          .y = y.view};
 }
 
 Call Problem::Range(std::int64_t begin, std::int64_t count) const {
@@ -310,7 +319,8 @@ void RunForward(const Problem& problem, const Call& call, Executor& executor) {
     sizes.queries = std::max<std::int64_t>(1, call.q.size(2) / call.state.size(1));
   }
   sizes.state = call.state.dtype();
-  std::vector<std::byte> scratch(ScratchBytes(sizes, executor.threads()), std::byte{0xff});
+  std::vector<std::byte> scratch(ScratchBytes(problem.options, sizes, executor.threads()),
+                                 std::byte{0xff});
   Forward(problem.options, call, executor, scratch);
 }
 

@@ -23,9 +23,11 @@ namespace HWY_NAMESPACE {
 
 class Ahead {
  public:
-  /// Rows of tokens begin .. end of `memory`, to be fetched over `calls` calls of Fetch().
-  Ahead(const Memory& memory, std::int64_t begin, std::int64_t end, std::int64_t calls) {
-    if (begin >= end || calls <= 0) return;
+  /// Rows begin .. end of `memory`, to be fetched over `calls` calls of Fetch().
+  Ahead(const Memory& memory, std::int64_t begin, std::int64_t end, std::int64_t calls,
+        bool by_channel) {
+    // Where a token has several rows its queries lie elsewhere; hardware then does what it can.
+    if (begin >= end || calls <= 0 || memory.steps > 1) return;
     const std::int64_t width = memory.end_column - memory.first_column;
     auto add = [&](const Rows& rows, std::int64_t first, std::int64_t count) {
       if (!rows) return;
@@ -35,6 +37,10 @@ class Ahead {
     };
     add(memory.k, 0, memory.key_dim);
     add(memory.v, memory.first_column, width);
+    add(memory.erase_key, 0, memory.key_dim);
+    add(memory.erase_gate, 0, memory.key_dim);
+    if (by_channel) add(memory.log_decay, 0, memory.key_dim);
+    add(memory.phase, 0, memory.key_dim);
     for (std::int64_t query = 0; query < std::min(memory.queries, kMostQueries); ++query) {
       Rows q = memory.q, y = memory.y;
       if (!q) break;
@@ -65,7 +71,7 @@ class Ahead {
     const char* data;
     std::int64_t stride, bytes;
   };
-  Stream streams_[2 + 2 * kMostQueries];
+  Stream streams_[6 + 2 * kMostQueries];
   std::int64_t count_ = 0, next_ = 0, left_ = 0, rows_a_call_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// A few tokens (decode): the state is updated where it lies, with one read and one write of every
-// element a token. Compiled once for every target.
+// A few rows (decode): the state is updated where it lies, with one read and one write of every
+// element a row. Compiled once for every target.
 
 #if defined(TTR_FAST_WEIGHTS_DIRECT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_DIRECT_INL_H_
@@ -10,11 +10,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/prepare-inl.h"
+#include "src/engines/fast_weights/reads-inl.h"
 #include "src/engines/fast_weights/rows-inl.h"
 #include "src/simd/tile-inl.h"
 
@@ -24,135 +23,166 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// One token in the arithmetic's type.
+/// One row as the memory meets it:
+///     u = step (v - erased erase M),   answer_q = read_q query_q M + score_q u + score_value_q v,
+///     M = decay (.) M + write^T u + value_key^T v
 template <class T>
-struct Token {
-  const T* key;    // null: nothing is written
-  const T* query;  // null: nothing is read
-  const T* value;
-  T* answer;
-  T decay;
+struct RowStep {
+  std::int64_t key_dim;
+  const T* decay;
+  const T* erase;      // null: nothing is erased
+  const T* write;      // null: nothing is written
+  const T* value_key;  // null: v is part of u
+  T erased;
   T step;
+  const T* value;
+  std::int64_t queries;
+  bool ask;        // read the memory; false: the answers hold what was read of it
+  bool add;        // add what the row itself writes
+  const T* query;  // [query] rows, query_stride apart
+  std::int64_t query_stride;
+  const T* read;  // [query], kChunk apart
+  const T* score;
+  const T* score_value;
+  T* answers;  // [query] rows, answer_stride apart
+  std::int64_t answer_stride;
   const T* next;  // a state to be fetched meanwhile, of the same rows; or null
 };
 
-/// read += key M, answer += query M, of NV vectors of columns.
-template <int NV, bool KEY, bool QUERY, class D, class T = hn::TFromD<D>>
-HWY_INLINE void ReadColumns(D d, std::int64_t key_dim, const Token<T>& token,
-                            const T* HWY_RESTRICT state, std::int64_t stride,
-                            hn::Vec<D> (&read)[NV], hn::Vec<D> (&answer)[NV]) {
+/// erased += erase M, answer += query M, of NV vectors of columns.
+template <int NV, bool ERASE, bool QUERY, class D, class T = hn::TFromD<D>>
+HWY_INLINE void ReadColumns(D d, std::int64_t key_dim, const T* HWY_RESTRICT erase,
+                            const T* HWY_RESTRICT query, const T* HWY_RESTRICT state,
+                            std::int64_t stride, hn::Vec<D> (&erased)[NV],
+                            hn::Vec<D> (&answer)[NV]) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   for (std::int64_t row = 0; row < key_dim; ++row, state += stride) {
-    const auto key = hn::Set(d, KEY ? token.key[row] : T(0));
-    const auto query = hn::Set(d, QUERY ? token.query[row] : T(0));
+    const auto r = hn::Set(d, ERASE ? erase[row] : T(0));
+    const auto q = hn::Set(d, QUERY ? query[row] : T(0));
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
       const auto m = hn::LoadU(d, state + n * kLanes);
-      if constexpr (KEY) read[n] = hn::MulAdd(key, m, read[n]);
-      if constexpr (QUERY) answer[n] = hn::MulAdd(query, m, answer[n]);
+      if constexpr (ERASE) erased[n] = hn::MulAdd(r, m, erased[n]);
+      if constexpr (QUERY) answer[n] = hn::MulAdd(q, m, answer[n]);
     }
   }
 }
 
-/// M = decay M + key innovation; answer += query M. Rows in reverse order: the last that were read
-/// are still near. Meanwhile the next state is fetched, so that memory does not rest.
-template <int NV, bool QUERY, class D, class T = hn::TFromD<D>>
-HWY_INLINE void WriteColumns(D d, std::int64_t key_dim, const Token<T>& token,
-                             const hn::Vec<D> (&innovation)[NV], T* HWY_RESTRICT state,
-                             std::int64_t stride, hn::Vec<D> (&answer)[NV]) {
+/// M = decay (.) M + write u (+ value_key v). Rows in reverse order: the last that were read are
+/// still near. Meanwhile the next state is fetched, so that memory does not rest.
+template <int NV, bool APART, class D, class T = hn::TFromD<D>>
+HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
+                             const hn::Vec<D> (&v)[NV], T* HWY_RESTRICT state,
+                             std::int64_t stride) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
-  const auto decay = hn::Set(d, token.decay);
-  const T* next = token.next != nullptr ? token.next : state;
-  for (std::int64_t row = key_dim - 1; row >= 0; --row) {
+  const T* next = s.next != nullptr ? s.next : state;
+  for (std::int64_t row = s.key_dim - 1; row >= 0; --row) {
     T* HWY_RESTRICT m = state + row * stride;
-    const auto key = hn::Set(d, token.key[row]);
-    const auto query = hn::Set(d, QUERY ? token.query[row] : T(0));
+    const auto decay = hn::Set(d, s.decay[row]);
+    const auto key = hn::Set(d, s.write[row]);
+    const auto value_key = hn::Set(d, APART ? s.value_key[row] : T(0));
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
       if (n * kLanes * sizeof(T) % 64 == 0) {
-        __builtin_prefetch(next + (key_dim - 1 - row) * stride + n * kLanes, 0, 2);
+        __builtin_prefetch(next + (s.key_dim - 1 - row) * stride + n * kLanes, 0, 2);
       }
-      const auto old = hn::Mul(decay, hn::LoadU(d, m + n * kLanes));
-      const auto now = hn::MulAdd(key, innovation[n], old);
+      auto now = hn::MulAdd(key, u[n], hn::Mul(decay, hn::LoadU(d, m + n * kLanes)));
+      if constexpr (APART) now = hn::MulAdd(value_key, v[n], now);
       hn::StoreU(now, d, m + n * kLanes);
-      if constexpr (QUERY) answer[n] = hn::MulAdd(query, now, answer[n]);
     }
   }
 }
 
-/// One token on NV vectors of columns of the state, of rows `stride` apart.
+/// One row on NV vectors of columns of the state, of rows `stride` apart.
 template <int NV, class T>
-void StepColumns(const Options& options, std::int64_t key_dim, const Token<T>& token,
-                 T* HWY_RESTRICT state, std::int64_t stride) {
+void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  hn::Vec<decltype(d)> read[NV], answer[NV];
-  TTR_UNROLL
-  for (int n = 0; n < NV; ++n) read[n] = answer[n] = hn::Zero(d);
+  hn::Vec<decltype(d)> u[NV], v[NV], answer[NV];
+  auto clear = [&](auto& x) HWY_ATTR {
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) x[n] = hn::Zero(d);
+  };
+  auto keep = [&](std::int64_t q) HWY_ATTR {
+    const auto read = hn::Set(d, s.read[q * kChunk]);
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      hn::StoreU(hn::Mul(read, answer[n]), d, s.answers + q * s.answer_stride + n * kLanes);
+    }
+  };
+  clear(u);
+  for (std::int64_t q = 1; s.ask && q < s.queries; ++q) {
+    clear(answer);
+    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query + q * s.query_stride, state, stride,
+                                 u, answer);
+    keep(q);
+  }
+  clear(answer);
+  const bool ask = s.ask && s.queries > 0;
+  if (s.erase != nullptr && ask) {
+    ReadColumns<NV, true, true>(d, s.key_dim, s.erase, s.query, state, stride, u, answer);
+  } else if (s.erase != nullptr) {
+    ReadColumns<NV, true, false>(d, s.key_dim, s.erase, s.query, state, stride, u, answer);
+  } else if (ask) {
+    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query, state, stride, u, answer);
+  }
+  if (ask) keep(0);
+  if (s.write == nullptr) return;
 
-  const bool writes = token.key != nullptr;
-  const bool solve = writes && options.write == Write::kDelta;
-  const bool ask_first = token.query != nullptr && (options.read_before || !writes);
-  if (solve && ask_first) {
-    ReadColumns<NV, true, true>(d, key_dim, token, state, stride, read, answer);
-  } else if (solve) {
-    ReadColumns<NV, true, false>(d, key_dim, token, state, stride, read, answer);
-  } else if (ask_first) {
-    ReadColumns<NV, false, true>(d, key_dim, token, state, stride, read, answer);
+  const bool apart = s.value_key != nullptr;
+  const auto erased = hn::Set(d, s.erased);
+  const auto step = hn::Set(d, s.step);
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) {
+    v[n] = hn::LoadU(d, s.value + n * kLanes);
+    const auto given = apart ? hn::Zero(d) : v[n];
+    u[n] = hn::Mul(step, s.erase != nullptr ? hn::NegMulAdd(erased, u[n], given) : given);
   }
-  if (writes) {
-    const auto decay = hn::Set(d, token.decay);
-    const auto step = hn::Set(d, token.step);
+  for (std::int64_t q = 0; s.add && q < s.queries; ++q) {
+    T* const to = s.answers + q * s.answer_stride;
+    const auto score = hn::Set(d, s.score[q * kChunk * kChunk]);
+    const auto score_value = hn::Set(d, apart ? s.score_value[q * kChunk * kChunk] : T(0));
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
-      const auto value = hn::LoadU(d, token.value + n * kLanes);
-      read[n] = hn::Mul(step, solve ? hn::NegMulAdd(decay, read[n], value) : value);
-    }
-    if (token.query != nullptr && !ask_first) {
-      WriteColumns<NV, true>(d, key_dim, token, read, state, stride, answer);
-    } else {
-      WriteColumns<NV, false>(d, key_dim, token, read, state, stride, answer);
+      auto y = hn::MulAdd(score, u[n], hn::LoadU(d, to + n * kLanes));
+      if (apart) y = hn::MulAdd(score_value, v[n], y);
+      hn::StoreU(y, d, to + n * kLanes);
     }
   }
-  if (token.query != nullptr) {
-    const auto scale = hn::Set(d, static_cast<T>(options.scale));
-    TTR_UNROLL
-    for (int n = 0; n < NV; ++n) {
-      hn::StoreU(hn::Mul(scale, answer[n]), d, token.answer + n * kLanes);
-    }
+  if (apart) {
+    WriteColumns<NV, true>(d, s, u, v, state, stride);
+  } else {
+    WriteColumns<NV, false>(d, s, u, v, state, stride);
   }
 }
 
-/// Token `token` as columns from `column` on see it.
+/// The step as columns from `column` on see it.
 template <class T>
-Token<T> FromColumn(Token<T> token, std::int64_t column) {
-  if (token.value != nullptr) token.value += column;
-  if (token.answer != nullptr) token.answer += column;
-  if (token.next != nullptr) token.next += column;
-  return token;
+RowStep<T> FromColumn(RowStep<T> s, std::int64_t column) {
+  if (s.value != nullptr) s.value += column;
+  if (s.answers != nullptr) s.answers += column;
+  if (s.next != nullptr) s.next += column;
+  return s;
 }
 
 /// As many groups of NV vectors as fit, then of half as many; `column` is left behind the last.
 template <int NV, class T>
-void StepGroups(const Options& options, const Memory& memory, const Token<T>& token,
-                std::int64_t& column) {
+void StepGroups(const Memory& memory, const RowStep<T>& s, std::int64_t& column) {
   constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   T* state = static_cast<T*>(memory.state);
   for (; column + kWidth <= memory.end_column; column += kWidth) {
-    StepColumns<NV>(options, memory.key_dim, FromColumn(token, column), state + column,
-                    memory.state_stride);
+    StepColumns<NV>(FromColumn(s, column), state + column, memory.state_stride);
   }
-  if constexpr (NV > 1) StepGroups<NV / 2>(options, memory, token, column);
+  if constexpr (NV > 1) StepGroups<NV / 2>(memory, s, column);
 }
 
 /// All columns; what does not fill a vector goes through a padded copy.
 template <class T>
-void StepToken(const Options& options, const Memory& memory, const Token<T>& token,
-               T* HWY_RESTRICT padded) {
+void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   T* state = static_cast<T*>(memory.state);
   std::int64_t column = memory.first_column;
-  StepGroups<sn::kTileRows>(options, memory, token, column);
+  StepGroups<sn::kTileRows>(memory, s, column);
   const std::int64_t rest = memory.end_column - column;
   if (rest == 0) return;
   for (std::int64_t row = 0; row < memory.key_dim; ++row) {
@@ -160,101 +190,130 @@ void StepToken(const Options& options, const Memory& memory, const Token<T>& tok
     std::fill(std::copy(from, from + rest, padded + row * kLanes), padded + (row + 1) * kLanes,
               T(0));
   }
-  Token<T> last = FromColumn(token, column);
+  RowStep<T> last = FromColumn(s, column);
   last.next = nullptr;
-  StepColumns<1>(options, memory.key_dim, last, padded, kLanes);
-  if (token.key == nullptr) return;
+  StepColumns<1>(last, padded, kLanes);
+  if (s.write == nullptr) return;
   for (std::int64_t row = 0; row < memory.key_dim; ++row) {
     const T* from = padded + row * kLanes;
     std::copy(from, from + rest, state + row * memory.state_stride + column);
   }
 }
 
-/// What multiplying by a gate of zero would not do: forget what is not finite, too.
+/// What multiplying by a decay of zero would not do: forget what is not finite, too.
 template <class T>
-void Forget(const Memory& memory) {
+void ForgetRows(const Options& options, const Memory& memory, const T* forgotten) {
   for (std::int64_t row = 0; row < memory.key_dim; ++row) {
+    if (options.by_channel() && forgotten[row] == 0) continue;
     T* m = static_cast<T*>(memory.state) + row * memory.state_stride;
     std::fill(m + memory.first_column, m + memory.end_column, T(0));
   }
 }
 
+/// The coefficients of one row: what reads-inl.h does for a chunk.
 template <class T>
-T StepSize(const Options& options, T s, const T* key, std::int64_t key_dim) {
-  if (options.step == Step::kOne) return T(1);
-  if (options.step == Step::kInput) return s;
-  // The chunked kernel's formulas, on one lane of its arrays.
-  HWY_ALIGN T steps[kChunk] = {s};
-  HWY_ALIGN T gram[kChunk * kChunk] = {static_cast<T>(SumOfSquares(key, key_dim))};
-  Steps(options, 1, gram, steps);
-  return steps[0];
+void PrepareRow(const Options& options, const Memory& memory, const Chunk& chunk,
+                Scratch<T>& scratch, const Prepared<T>& out) {
+  Gathered<T>& g = scratch.gathered;
+  const std::int64_t queries = memory.q && memory.Reads(chunk.first) ? memory.queries : 0;
+  const T scale = static_cast<T>(options.scale);
+  const bool channels = options.by_channel();
+  Gather(options, memory, chunk, scratch.carried, g);
+  if (memory.writes()) {
+    out.step[0] = g.step[0];
+    out.to_end[0] = 1;
+    out.decay[0] = channels ? T(1) : g.seen[0];
+    if (channels) {
+      std::copy_n(g.factors, g.stride, out.row_decay);
+      std::copy_n(g.write, g.stride, g.products);
+      for (std::int64_t d = 0; d < g.stride; ++d) {
+        out.forgotten[d] = chunk.forget && g.factors[d] == 0 ? T(1) : T(0);
+      }
+      MultiplyRows(g.erase, g.factors, g.stride, g.products + g.stride);
+    } else {
+      std::fill_n(out.row_decay, g.stride, g.decay[0]);
+    }
+  }
+  for (std::int64_t q = 0; q < queries; ++q) {
+    T* query = g.query + q * g.query_stride;
+    T& score = out.scores[q * kChunk * kChunk];
+    T& score_value = out.score_values[q * kChunk * kChunk];
+    out.read[q * kChunk] = scale;
+    score = score_value = 0;
+    if (!memory.writes()) continue;
+    if (options.read_before) {
+      if (options.bonus) score = Bonus(options, g, 0, query);
+      continue;
+    }
+    score = scale * Dot(query, g.write, g.stride);
+    if (options.apart()) score_value = scale * Dot(query, g.value, g.stride);
+    if (channels) {
+      MultiplyRows(query, g.factors, g.stride, query);
+    } else {
+      out.read[q * kChunk] *= g.decay[0];
+    }
+  }
+  if (queries > 0) WeighReads(options, memory, chunk, scratch, out);
+  if (memory.writes() && options.denominator != Denominator::kNone) {
+    UpdateSum(options, chunk, scratch, out);
+  }
 }
 
 /// Elements of a state that is fetched while another of its size is updated: both fit in a
 /// second-level cache.
 inline constexpr std::int64_t kMostFetchedAhead = 1 << 16;
 
-/// A sequence of a few tokens.
+/// A sequence of a few rows.
 template <class T>
 void RunDirect(const Options& options, const Memory& memory, const Memory& next,
-               const Scratch<T>& scratch) {
-  const std::int64_t key_rows = RoundUp(memory.key_dim, kAlignment / sizeof(T));
-  const std::int64_t columns = RoundUp(memory.value_dim, kAlignment / sizeof(T));
-  const std::int64_t queries = memory.q ? memory.queries : 0;
+               Scratch<T>& scratch) {
+  const std::int64_t columns = RoundUp(memory.value_dim, kLine<T>);
   const std::int64_t width = memory.end_column - memory.first_column;
-  T* key = scratch.rows;
-  T* query = scratch.rows + key_rows;
-  for (std::int64_t t = 0; t < memory.tokens; ++t) {
-    Token<T> token{};
-    token.decay = static_cast<T>(memory.decay_factor);
-    token.step = memory.step ? LoadGate<T>(memory.step, t) : T(1);
-    bool forget = false;
-    if (memory.log_decay) {
-      const T log_decay = LoadGate<T>(memory.log_decay, t);
-      forget = log_decay == -std::numeric_limits<T>::infinity();
-      const hn::CappedTag<T, 1> one;
-      token.decay = hn::GetLane(sn::ExpNonPositive(one, hn::Set(one, log_decay)));
+  const Gathered<T>& g = scratch.gathered;
+  const Prepared<T> p(options, memory, scratch, 0);
+  for (std::int64_t r = 0; r < memory.rows; ++r) {
+    const Chunk chunk = NextChunk(options, memory, r, 1);
+    PrepareRow(options, memory, chunk, scratch, p);
+    RowStep<T> s{};
+    s.key_dim = memory.key_dim;
+    s.queries = memory.q && memory.Reads(r) ? memory.queries : 0;
+    s.ask = true;
+    s.add = !options.read_before || options.bonus;
+    s.query = g.query;
+    s.query_stride = g.query_stride;
+    s.read = p.read;
+    s.answers = scratch.outputs;
+    s.answer_stride = columns;
+    // What reads before reads what is then forgotten.
+    if (chunk.forget && options.read_before && s.queries > 0) {
+      StepRow(memory, s, scratch.strips);
+      s.ask = false;
     }
-    for (std::int64_t q = 0; q < queries; ++q) {
-      Rows rows = memory.q;
-      rows.data = static_cast<std::byte*>(rows.data) +
-                  q * memory.q_head_stride * static_cast<std::int64_t>(SizeOf(rows.dtype));
-      LoadKey(options, rows, t, memory.key_dim, query + q * key_rows);
-    }
-    // The first query shares the passes of the write, unless the memory is forgotten in between.
-    const bool shared = queries > 0 && !(forget && options.read_before);
-    auto ask = [&](std::int64_t first) {
-      for (std::int64_t q = first; q < queries; ++q) {
-        Token<T> reader = token;
-        reader.query = query + q * key_rows;
-        reader.answer = scratch.outputs + q * columns;
-        StepToken(options, memory, reader, scratch.strips);
-      }
-    };
-    if (options.read_before) ask(shared ? 1 : 0);
-    if (forget) Forget<T>(memory);
-    Token<T> writer = token;
-    if (memory.k) {
-      LoadKey(options, memory.k, t, memory.key_dim, key);
-      LoadRow(memory.v, t, memory.first_column, width, scratch.values + memory.first_column);
-      writer.key = key;
-      writer.value = scratch.values;
-      writer.step = StepSize(options, token.step, key, memory.key_dim);
-      if (t == memory.tokens - 1 && memory.key_dim * memory.value_dim <= kMostFetchedAhead) {
-        writer.next = static_cast<const T*>(next.state);
+    if (chunk.forget) ForgetRows(options, memory, p.forgotten);
+    if (memory.writes()) {
+      LoadRow(memory.v, r, memory.first_column, width, scratch.values + memory.first_column);
+      s.decay = p.row_decay;
+      // As it meets the memory: decayed, where decays are rows and it does not see the memory
+      // before.
+      const bool decayed = options.by_channel() && !options.apart();
+      s.erase = !options.erases() ? nullptr : decayed ? g.products + g.stride : g.erase;
+      s.write = g.write;
+      s.value_key = options.apart() ? g.value : nullptr;
+      s.erased = p.decay[0];
+      s.step = p.step[0];
+      s.value = scratch.values;
+      s.score = p.scores;
+      s.score_value = p.score_values;
+      if (r == memory.rows - 1 && memory.key_dim * memory.value_dim <= kMostFetchedAhead) {
+        s.next = static_cast<const T*>(next.state);
       }
     }
-    if (shared) {
-      writer.query = query;
-      writer.answer = scratch.outputs;
-    }
-    StepToken(options, memory, writer, scratch.strips);
-    if (!options.read_before) ask(1);
-    for (std::int64_t q = 0; q < queries; ++q) {
+    StepRow(memory, s, scratch.strips);
+    for (std::int64_t q = 0; q < s.queries; ++q) {
       T* y = scratch.outputs + q * columns + memory.first_column;
       NormaliseOutput(options, y, width);
       StoreRow(y, width, memory.y.data, memory.y.dtype,
-               t * memory.y.stride + q * memory.y_head_stride + memory.first_column);
+               memory.Token(r) * memory.y.stride + q * memory.y_head_stride + memory.first_column);
     }
   }
 }

@@ -18,9 +18,9 @@ namespace {
 /// Below this many flops a second thread costs more than it brings (some ten microseconds).
 constexpr double kFlopsWorthThreads = 1e6;
 
-std::size_t BytesOfWorker(const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? Scratch<double>(sizes, nullptr).bytes
-                                        : Scratch<float>(sizes, nullptr).bytes;
+std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
+  return sizes.state == DType::kFloat64 ? Scratch<double>(options, sizes, nullptr).bytes
+                                        : Scratch<float>(options, sizes, nullptr).bytes;
 }
 
 std::byte* Align(std::byte* memory) {
@@ -37,6 +37,22 @@ Rows RowsOf(const TensorView& view, std::int64_t batch, std::int64_t first, std:
           view.dtype(), view.stride(1)};
 }
 
+/// What memory `head` of sequence `n` keeps in a view [N, H, ...].
+Rows KeptOf(const TensorView& view, std::int64_t n, std::int64_t head) {
+  if (!view.defined()) return {};
+  const std::int64_t offset = n * view.stride(0) + head * view.stride(1);
+  return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
+          view.dtype(), 0};
+}
+
+/// Row `head` of a constant [H, ...].
+Rows ConstantOf(const TensorView& view, std::int64_t head) {
+  if (!view.defined()) return {};
+  const std::int64_t offset = head * view.stride(0);
+  return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
+          view.dtype(), 0};
+}
+
 struct Sequence {
   std::int64_t batch, first, tokens;
 };
@@ -51,7 +67,6 @@ struct Work {
   std::int64_t part_columns = 0;
 
   Work(const Options& o, const Call& c) : options(o), call(c) {
-    const TensorView& timed = call.k.defined() ? call.k : call.q;
     sequences = call.cu_seqlens.empty() ? call.state.size(0)
                                         : static_cast<std::int64_t>(call.cu_seqlens.size()) - 1;
     heads = call.state.size(1);
@@ -59,29 +74,36 @@ struct Work {
     sizes.value_dim = call.state.size(3);
     sizes.state = call.state.dtype();
     if (call.q.defined()) sizes.queries = std::max<std::int64_t>(1, call.q.size(2) / heads);
-    tokens = call.cu_seqlens.empty() ? timed.size(0) * timed.size(1) : timed.size(1);
+    tokens = call.cu_seqlens.empty() ? sequences * Length() : Length();
     for (std::int64_t n = 0; n < sequences; ++n) {
-      sizes.tokens = std::max(sizes.tokens, SequenceOf(n, timed.size(1)).tokens);
+      sizes.tokens = std::max(sizes.tokens, SequenceOf(n).tokens);
     }
     part_columns = sizes.value_dim;
   }
 
-  Sequence SequenceOf(std::int64_t n, std::int64_t length) const {
-    if (call.cu_seqlens.empty()) return {n, 0, length};
+  /// Tokens of a batch row.
+  std::int64_t Length() const {
+    return call.q.defined() ? call.q.size(1) : call.v.size(1) / options.steps;
+  }
+
+  Sequence SequenceOf(std::int64_t n) const {
+    if (call.cu_seqlens.empty()) return {n, 0, Length()};
     const auto i = static_cast<std::size_t>(n);
     return {0, call.cu_seqlens[i], call.cu_seqlens[i + 1] - call.cu_seqlens[i]};
   }
 
   double Flops() const {
-    return 6.0 * static_cast<double>(tokens * heads) * static_cast<double>(sizes.key_dim) *
-           static_cast<double>(sizes.value_dim);
+    return 6.0 * static_cast<double>(tokens * heads * options.steps) *
+           static_cast<double>(sizes.key_dim) * static_cast<double>(sizes.value_dim);
   }
 
   /// Value columns are independent: cut them where memories alone do not employ all threads. An
-  /// output norm needs whole rows.
+  /// output norm needs whole rows, and what a memory keeps beside its columns belongs to all.
   void Cut(int threads) {
     const std::int64_t memories = sequences * heads;
-    if (memories >= threads || options.output_norm != OutputNorm::kNone) return;
+    const bool shared = options.denominator != Denominator::kNone || options.preconditioned ||
+                        options.step == Step::kLogWeight;
+    if (memories >= threads || shared || options.output_norm != OutputNorm::kNone) return;
     const std::int64_t width = StripColumns(sizes.state);
     const std::int64_t strips = (sizes.value_dim + width - 1) / width;
     const std::int64_t wanted = (threads + memories - 1) / memories;
@@ -102,30 +124,58 @@ struct Work {
     const std::int64_t part = item - memory * parts;
     const std::int64_t n = memory / heads;
     const std::int64_t h = memory - n * heads;
-    const TensorView& timed = call.k.defined() ? call.k : call.q;
-    const Sequence sequence = SequenceOf(n, timed.size(1));
+    const Sequence sequence = SequenceOf(n);
+    // Inputs of a token, and of its steps.
     auto rows = [&](const TensorView& view, std::int64_t head) {
       return RowsOf(view, sequence.batch, sequence.first, head);
     };
+    auto step_rows = [&](const TensorView& view, std::int64_t head) {
+      return RowsOf(view, sequence.batch, sequence.first * options.steps, head);
+    };
     Memory m;
-    if (call.k.defined()) {
-      m.k = rows(call.k, HeadOf(h, call.k));
-      m.v = rows(call.v, HeadOf(h, call.v));
+    m.steps = options.steps;
+    m.read_before = options.read_before;
+    m.rows = sequence.tokens * options.steps;
+    if (call.v.defined()) {
+      if (call.k.defined()) m.k = step_rows(call.k, HeadOf(h, call.k));
+      m.v = step_rows(call.v, HeadOf(h, call.v));
+      m.step = step_rows(call.step, h);
       m.log_decay = rows(call.log_decay, h);
-      m.step = rows(call.step, h);
+      m.phase = rows(call.phase, h);
+      m.importance = rows(call.importance, h);
+      m.erase_key = rows(call.erase_key, h);
+      m.erase_gate = rows(call.erase_gate, h);
+      m.momentum = rows(call.momentum, h);
+      m.weight_decay = rows(call.weight_decay, h);
+      m.bonus = ConstantOf(call.bonus, h);
       if (!call.decay_factors.empty())
         m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
+    } else {
+      m.steps = 1;
+      m.rows = sequence.tokens;
     }
     if (call.q.defined()) {
       m.q = rows(call.q, sizes.queries > 1 ? h * sizes.queries : HeadOf(h, call.q));
       m.y = rows(call.y, h * sizes.queries);
       m.q_head_stride = call.q.stride(2);
       m.y_head_stride = call.y.stride(2);
+      if (call.status.defined()) {
+        const TensorView& status = call.status;
+        m.status = status.as<std::int8_t>() + sequence.batch * status.stride(0) +
+                   sequence.first * status.stride(1) + h * sizes.queries * status.stride(2);
+        m.status_stride = status.stride(1);
+        m.status_head_stride = status.stride(2);
+      }
     }
-    m.state = call.state.as<std::byte>() + (n * call.state.stride(0) + h * call.state.stride(1)) *
-                                               static_cast<std::int64_t>(SizeOf(sizes.state));
+    m.state = KeptOf(call.state, n, h).data;
     m.state_stride = call.state.stride(2);
-    m.tokens = sequence.tokens;
+    if (call.second.defined()) {
+      m.second = KeptOf(call.second, n, h).data;
+      m.second_stride = call.second.stride(2);
+    }
+    m.sum = KeptOf(call.sum, n, h);
+    m.maximum = KeptOf(call.maximum, n, h);
+    m.curvature = KeptOf(call.curvature, n, h);
     m.key_dim = sizes.key_dim;
     m.value_dim = sizes.value_dim;
     m.queries = sizes.queries;
@@ -137,8 +187,8 @@ struct Work {
 
 }  // namespace
 
-std::size_t ScratchBytes(const Sizes& sizes, int threads) {
-  return static_cast<std::size_t>(threads) * BytesOfWorker(sizes) + kAlignment;
+std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads) {
+  return static_cast<std::size_t>(threads) * BytesOfWorker(options, sizes) + kAlignment;
 }
 
 void Forward(const Options& options, const Call& call, Executor& executor,
@@ -150,7 +200,7 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   const std::int64_t items = work.sequences * work.heads * work.parts;
   const int workers = static_cast<int>(std::min<std::int64_t>(threads, items));
 
-  const std::size_t needed = ScratchBytes(work.sizes, workers);
+  const std::size_t needed = ScratchBytes(options, work.sizes, workers);
   std::unique_ptr<std::byte[]> owned;
   if (scratch.empty()) {
     owned.reset(new std::byte[needed]);
@@ -160,14 +210,15 @@ void Forward(const Options& options, const Call& call, Executor& executor,
                 std::to_string(scratch.size()));
   }
   std::byte* const start = Align(scratch.data());
-  const std::size_t bytes = BytesOfWorker(work.sizes);
+  const std::size_t bytes = BytesOfWorker(options, work.sizes);
   RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
     // Workers take items in turn: this is probably the one that it will do next.
     const std::int64_t following = item + workers;
     Memory next;
     if (following < items) next = work.MemoryOf(following);
-    RunMemory(work.sizes.state, options, work.MemoryOf(item), next, work.sizes,
-              start + static_cast<std::size_t>(worker) * bytes);
+    const auto run = work.sizes.state == DType::kFloat64 ? RunMemoryDouble : RunMemoryFloat;
+    run(options, work.MemoryOf(item), next, work.sizes,
+        start + static_cast<std::size_t>(worker) * bytes);
   });
 }
 

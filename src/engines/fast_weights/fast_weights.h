@@ -1,31 +1,49 @@
-/// Fast weights: a linear memory written by one rank-one step a token.
+/// Fast weights: a linear memory written by rank-one steps.
 ///
-///     M_t = g_t M_{t-1} + b_t (v_t - M~ k_t) k_t^T      delta rule, M~ = g_t M_{t-1}
-///     M_t = g_t M_{t-1} + b_t v_t k_t^T                 Hebbian
-///     y_t = scale M_t q_t                               (read before: scale M_{t-1} q_t)
+///     M~_t = h_t M_{t-1}                               what the erasure sees
+///     u_t  = b_t (v_t - M~_t r_t)      delta           u_t = b_t v_t      Hebbian
+///     M_t  = a_t M_{t-1} + u_t w_t^T                   a_t: a number, or one a key channel
+///     y_t  = scale M_t q_t                             (read before: scale M_{t-1} q_t)
 ///
-/// Chunks of tokens read the memory once, solve a small triangular system for the innovations, and
-/// write the memory once (Yang et al. 2024, 2406.06484 and 2412.06464); strips of value columns of
-/// the memory stay in the first-level cache. Sequences of a few tokens (decode) update the state
-/// where it lies, with one read and one write.
+/// Every published layer of the family is a choice of the write key w, the erase key r, the decay a
+/// and the step b; `Options` lists the choices. Chunks of tokens read the memory once, solve a
+/// small triangular system for the innovations u, and write the memory once (Yang et al. 2024,
+/// 2406.06484 and 2412.06464); strips of value columns of the memory stay in the first-level cache.
+/// Sequences of a few tokens (decode) update the state where it lies, with one read and one write.
 ///
-/// | argument  | shape                | dtype                       | meaning |
-/// |-----------|----------------------|-----------------------------|--------------------------------|
-/// | q         | [B, T, Hq, Dk]       | float32, float64, bfloat16  | queries; absent: write only |
-/// | k         | [B, T, Hk, Dk]       | the same                    | keys; absent: read only | | v
-/// | [B, T, Hv, Dv]       | the same                    | values; absent where k is      | |
-/// log_decay | [B, T, H]            | the same                    | log g_t <= 0, -inf forgets all
-/// | | step      | [B, T, H]            | the same                    | b of the step rules | |
-/// state     | [B or N, H, Dk, Dv]  | float32, float64            | M transposed, updated in place
-/// | | y         | [B, T, max(H,Hq), Dv]| float32, float64, bfloat16  | absent where q is |
+/// | argument     | shape                 | dtype                      | meaning |
+/// |--------------|-----------------------|----------------------------|---------------------------|
+/// | q            | [B, T, Hq, Dk]        | float32, float64, bfloat16 | queries; absent: write
+/// only | | k            | [B, T n, Hk, Dk]      | the same                   | keys | | v | [B, T
+/// n, Hv, Dv]      | the same                   | values; absent: read only | | log_decay    | [B,
+/// T, H] (, Dk)      | the same                   | <= 0, -inf forgets        | | phase        |
+/// [B, T, H, Dk]         | the same                   | angle of a complex decay  | | step | [B, T
+/// n, H]           | the same                   | what the step rule reads  | | importance   | [B,
+/// T, H]             | the same                   | of the curvature          | | erase_key    |
+/// [B, T, H, Dk]         | the same                   | r, where it is not k      | | erase_gate |
+/// [B, T, H, Dk]         | the same                   | see Erase                 | | momentum |
+/// [B, T, H]             | the same                   | share of the last update  | | weight_decay
+/// | [B, T, H]             | the same                   | see Shrink                | | bonus | [H,
+/// Dk]               | the same                   | weight of the own token   | | features_w   |
+/// [H, F, Dk]            | the same                   | of the feature map        | | features_b |
+/// [H, F] or [H, Dk]     | the same                   | of the feature map        | | state | [B or
+/// N, H, D, Dv]    | float32, float64           | M transposed, in place    | | second       | the
+/// same              | as the state               | imaginary part; or momentum | | sum          |
+/// [B or N, H, D]        | float32, float64           | the denominator's vector  | | maximum | [B
+/// or N, H]           | the same                   | of the log-weights        | | curvature    |
+/// [B or N, H, D]        | the same                   | diagonal curvature        | | position | [B
+/// or N, H]           | the same                   | tokens so far             | | y            |
+/// [B, T, max(H,Hq), Dv] | float32, float64, bfloat16 | absent where q is         |
 ///
-/// Any strides but a contiguous last axis; gates ([B, T, H]) may have any stride in every axis. Hk
-/// and Hv divide H; Hq divides H or is a multiple of it. All arithmetic is done in the state's
-/// dtype. Data may hold NaN and infinities: they reach the tokens that depend on them and no
-/// others; a log_decay of -inf forgets them exactly.
+/// n = steps a token; D = Dk, or the length of the features. Any strides but a contiguous last
+/// axis; gates ([B, T, H]) may have any stride in every axis. Hk and Hv divide H; Hq divides H or
+/// is a multiple of it. All arithmetic is done in the state's dtype. Data may hold NaN and
+/// infinities: they reach the tokens that depend on them and no others; a log_decay of -inf forgets
+/// them exactly.
 ///
-/// Cost a token and memory: 6 Dk Dv flops (Hebbian 4 Dk Dv) and O(C (Dk + Dv)) more, C = 8.
-/// The same bits for any number of threads. The caller validates shapes, dtypes and overlap.
+/// Cost a token and memory: 6 D Dv flops (Hebbian 4 D Dv) and O(C (D + Dv)) more, C = 8; 2 D Dv
+/// more where values are written along a key of their own, twice as many for a complex decay or
+/// momentum. The same bits for any number of threads. The caller validates shapes, dtypes, overlap.
 #pragma once
 
 #include <cstddef>
@@ -40,14 +58,47 @@ namespace ttr::fast_weights {
 
 enum class Write : std::uint8_t { kHebbian, kDelta };
 
-/// Where b_t comes from; Hebbian memories take the first two. With n = |k_t|^2 (after normalise_qk)
-/// and s the input `step`:
+/// Where b_t comes from; Hebbian memories take kOne, kInput and kLogWeight. With n = |k_t|^2 (after
+/// normalise_qk) and s the input `step`:
 enum class Step : std::uint8_t {
-  kOne,       ///< 1
-  kInput,     ///< s
-  kNlms,      ///< eta / (n + eps); 0 for a zero key
-  kLonghorn,  ///< s / (1 + s n)
-  kEfla,      ///< (1 - exp(-s n)) / n, s where n = 0
+  kOne,        ///< 1
+  kInput,      ///< s
+  kNlms,       ///< eta / (n + eps); 0 for a zero key
+  kLonghorn,   ///< s / (1 + s n)
+  kEfla,       ///< (1 - exp(-s n)) / n, s where n = 0
+  kLogWeight,  ///< exp(s), s of any size: memory and sum are kept divided by exp(maximum)
+};
+
+/// Along which keys a delta memory erases and writes; k is the key, e the `erase_key`, c the
+/// `erase_gate`.
+enum class Erase : std::uint8_t {
+  kKey,       ///< r = k, w = k
+  kEraseKey,  ///< r = e, w = k
+  kGatedKey,  ///< r = c (.) k, w = k
+  kApart,     ///< r = e, of the undecayed memory, along c (.) e; the value is written along k
+};
+
+/// What stands for the key of a Hebbian memory; a the decay per channel.
+enum class Key : std::uint8_t {
+  kInput,
+  kComplement /* 1 - a */,
+  kRootComplement /* sqrt(1-a^2) */
+};
+
+enum class Decay : std::uint8_t { kNone, kConstant, kScalar, kChannel };
+
+/// M_t = s_t M~_t + ...: weight decay; the error is of the memory before it shrinks.
+enum class Shrink : std::uint8_t {
+  kNone,
+  kCoupled,    ///< s = 1 - b weight_decay
+  kDecoupled,  ///< s = 1 - weight_decay
+};
+
+/// By what the answers of a Hebbian memory are divided. The sum n_t is the memory of the value 1.
+enum class Denominator : std::uint8_t {
+  kNone,
+  kSum,         ///< n_t . q_t; where it is 0, y = 0 and the status is kSingular
+  kStabilised,  ///< max(|n_t . q_t|, exp(-maximum)), both as they are kept
 };
 
 enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
@@ -57,35 +108,63 @@ struct Options {
   Step step = Step::kInput;
   double eta = 1;  ///< NLMS
   double eps = 0;  ///< NLMS
+  Erase erase = Erase::kKey;
+  Key key = Key::kInput;
+  Decay decay = Decay::kNone;
+  bool phase = false;     ///< channels turn by `phase`; Hebbian, kChannel
+  bool momentum = false;  ///< G_t = momentum_t G_{t-1} + u w^T; M_t = a M_{t-1} + G_t; delta, kKey
+  Shrink shrink = Shrink::kNone;
+  bool preconditioned = false;  ///< w = k (.) m(D_t), see Curvature in keys-inl.h; delta, kKey
+  double curvature_decay = 1;
+  double curvature_centre = 0;
+  int steps = 1;  ///< delta steps a token: rows of k, v and step
   bool read_before = false;
-  bool normalise_qk = false;                   ///< x / sqrt(|x|^2 + 1e-6) for q and k
-  double scale = 1;                            ///< multiplies q, after normalise_qk
+  bool bonus = false;         ///< read before: y += scale (bonus (.) k).q v
+  double correction = 0;      ///< q - correction erase_key is read
+  bool normalise_qk = false;  ///< x / sqrt(|x|^2 + 1e-6) for q and k
+  double scale = 1;           ///< multiplies q, after normalise_qk
+  double gain = 1;            ///< multiplies y
+  Denominator denominator = Denominator::kNone;
   OutputNorm output_norm = OutputNorm::kNone;  ///< of y over Dv; zero stays zero
   double output_norm_eps = 0;                  ///< added to the mean square or the squared norm
+
+  /// Two memories side by side: real and imaginary part, or memory and momentum.
+  bool paired() const { return phase || momentum; }
+  bool erases() const { return write == Write::kDelta; }
+  /// Are values written along a key of their own?
+  bool apart() const { return erase == Erase::kApart; }
+  /// Is the decay a row of numbers a token? (Values that are written apart share that road.)
+  bool by_channel() const { return decay == Decay::kChannel || apart(); }
 };
 
 struct Call {
-  TensorView q, k, v;
-  TensorView log_decay;                      ///< absent: no decay, or a constant one
-  TensorView step;                           ///< given exactly where the step rule reads it
-  std::span<const double> decay_factors;     ///< [H], in (0, 1]: constant decay; empty: none
-  std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
-  TensorView state;
-  TensorView y;
+  TensorView q{}, k{}, v{};
+  TensorView log_decay{}, phase{};
+  TensorView step{}, importance{};
+  TensorView erase_key{}, erase_gate{};
+  TensorView momentum{}, weight_decay{};
+  TensorView bonus{}, features_w{}, features_b{};
+  std::span<const double> decay_factors{};     ///< [H], in (0, 1], of kConstant
+  std::span<const std::int64_t> cu_seqlens{};  ///< [N + 1], in tokens; empty: not packed
+  TensorView state{}, second{};
+  TensorView sum{}, maximum{}, curvature{}, position{};
+  TensorView y{};
+  TensorView status{};  ///< int8, as y without its last axis; written where not kSolved
 };
 
 /// What scratch depends on.
 struct Sizes {
-  std::int64_t tokens = 0;  ///< of the longest sequence
-  std::int64_t key_dim = 1;
+  std::int64_t tokens = 0;   ///< of the longest sequence
+  std::int64_t key_dim = 1;  ///< of q and k
   std::int64_t value_dim = 1;
-  std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
+  std::int64_t features = 0;  ///< F
+  std::int64_t queries = 1;   ///< query heads that read one memory: max(1, Hq / H)
   DType state = DType::kFloat32;
 };
 
 /// Bytes of scratch that Forward needs with this many threads; grows with `tokens` up to one block
-/// of 32 tokens and not beyond.
-std::size_t ScratchBytes(const Sizes& sizes, int threads);
+/// of 32 rows and not beyond.
+std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads);
 
 /// Memorizes and answers every token; the state is left as after the last. `scratch` (any
 /// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.

@@ -1,6 +1,7 @@
 /// What the glue tells the kernels about one memory, and how they divide their scratch.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -8,17 +9,18 @@
 
 namespace ttr::fast_weights {
 
-/// Tokens of a chunk. Longer chunks read and write the memory less often and solve larger systems:
-/// per token 6 Dk Dv flops against kChunk (2 Dk + Dv) of Gram matrices and substitution.
+/// Rows (tokens, or the steps of a token) of a chunk. Longer chunks read and write the memory less
+/// often and solve larger systems: per row 6 Dk Dv flops against kChunk (2 Dk + Dv) of Gram
+/// matrices and substitution.
 inline constexpr int kChunk = 8;
 
 /// Chunks prepared at a time. All strips of the memory pass over a block before the next one is
 /// fetched, so that every line of q, k, v and y comes and goes once.
 inline constexpr int kBlockChunks = 4;
-inline constexpr int kBlockTokens = kChunk * kBlockChunks;
+inline constexpr int kBlockRows = kChunk * kBlockChunks;
 
-/// Sequences up to this length are updated token by token where the state lies.
-inline constexpr std::int64_t kDirectTokens = 3;
+/// Sequences up to this many rows are updated row by row where the state lies.
+inline constexpr std::int64_t kDirectRows = 3;
 
 inline constexpr std::size_t kAlignment = 64;
 
@@ -31,70 +33,167 @@ struct Rows {
   explicit operator bool() const { return data != nullptr; }
 };
 
-/// One memory, one sequence, a range of value columns.
+/// One memory, one sequence, a range of value columns. "Row" r belongs to token r / steps.
 struct Memory {
   Rows q, k, v, y;                 // q and y: of the first of `queries` heads
   std::int64_t q_head_stride = 0;  // in elements, between the queries of one memory
   std::int64_t y_head_stride = 0;
-  Rows log_decay, step;  // one number a token
+  Rows log_decay, phase, step, importance, erase_key, erase_gate, momentum, weight_decay;
+  Rows bonus;  // one row
   double decay_factor = 1;
-  void* state = nullptr;  // [key_dim] rows of value_dim columns
+  void* state = nullptr;   // [key_dim] rows of value_dim columns
+  void* second = nullptr;  // the same
   std::int64_t state_stride = 0;
-  std::int64_t tokens = 0;
+  std::int64_t second_stride = 0;
+  Rows sum, curvature;  // one row each
+  Rows maximum;         // one number
+  std::int8_t* status = nullptr;
+  std::int64_t status_stride = 0;
+  std::int64_t status_head_stride = 0;
+  std::int64_t rows = 0;
+  std::int64_t steps = 1;  // rows a token
+  bool read_before = false;
   std::int64_t key_dim = 1;
   std::int64_t value_dim = 1;
   std::int64_t queries = 1;
   std::int64_t first_column = 0;  // a multiple of the strip's width
   std::int64_t end_column = 0;
+
+  bool writes() const { return v.data != nullptr; }
+  bool Starts(std::int64_t r) const { return steps == 1 || r % steps == 0; }
+  /// Is the memory read at row r: the last of a token, or the first where it is read before?
+  bool Reads(std::int64_t r) const {
+    return steps == 1 || r % steps == (read_before ? 0 : steps - 1);
+  }
+  std::int64_t Token(std::int64_t r) const { return steps == 1 ? r : r / steps; }
 };
+
+/// The numbers of query head `query`.
+inline Rows QueryRows(const Memory& memory, std::int64_t query) {
+  Rows rows = memory.q;
+  rows.data = static_cast<std::byte*>(rows.data) +
+              query * memory.q_head_stride * static_cast<std::int64_t>(SizeOf(rows.dtype));
+  return rows;
+}
 
 constexpr std::int64_t RoundUp(std::int64_t x, std::int64_t unit) {
   return (x + unit - 1) / unit * unit;
 }
 
+/// Numbers of T in a cache line: arrays are padded to lines, so that they are whole vectors.
+template <class T>
+inline constexpr std::int64_t kLine = kAlignment / sizeof(T);
+
+/// Paired memories lie one below the other; they take the chunked road for any length.
+inline bool IsDirect(const Options& options, std::int64_t rows) {
+  return rows <= kDirectRows && !options.paired();
+}
+
+/// Rows of the memory's arrays on the chunked road: padded, twice as many where it is paired.
+template <class T>
+std::int64_t StateRows(const Options& options, std::int64_t key_dim) {
+  return RoundUp((options.paired() ? 2 : 1) * key_dim, kLine<T>);
+}
+
+/// What a memory keeps beside its strips, from chunk to chunk.
+template <class T>
+struct Carried {
+  T* sum;
+  T* curvature;
+  double maximum;
+};
+
+/// The rows of one chunk as they act on the memory: row i at [i stride]. Padded with zeros; null
+/// where the recipe has none.
+template <class T>
+struct Gathered {
+  std::int64_t stride;
+  T* write;                   // w
+  T* erase;                   // r; = write for a plain delta rule
+  T* value;                   // the key of values that are written apart
+  std::int64_t query_stride;  // between the queries of one memory
+  T* query;                   // [query][row]; behind them their imaginary parts, where decays turn
+  T* bonus;                   // one row
+  T* factors;                 // decay per channel
+  T* cosines;                 // of the phase
+  T* sines;
+  T* products;  // [2][row]: keys, as decay and phase turn them
+  // One number a row:
+  T step[kChunk];   // b
+  T decay[kChunk];  // a: from row to row
+  T seen[kChunk];   // h: from the row before to the erasure
+  T momentum[kChunk];
+  T log_scale[kChunk];  // the maximum after the row
+  T first_scale;        // and before the first
+};
+
 /// The arrays of a worker's scratch, in elements of T. One for all targets: rows are padded to
-/// eight and columns to 64 bytes.
+/// lines.
 template <class T>
 struct Scratch {
-  T* strips;        // the memory, strip by strip: [columns / W][key rows][W]
-  T* keys;          // [chunk][key rows][kChunk]: keys of a chunk as columns
-  T* queries;       // [chunk][query][key rows][kChunk]
+  T* strips;        // the memory, strip by strip: [columns / W][state rows][W]
+  T* keys;          // [chunk][3][state rows][kChunk]: erase, write and value keys as columns
+  T* queries;       // [chunk][query][state rows][kChunk]
+  T* unscaled;      // [1 + queries][key rows][kChunk]: columns before they are stacked
   T* coefficients;  // [chunk][CoefficientCount]
-  T* values;        // [block token][columns]: converted values, where not read where they lie
-  T* outputs;       // [query][block token][columns]
-  T* rows;          // [kChunk][key rows]: converted, normalised rows; also the rows of direct steps
-  T* innovations;   // [2][kChunk][W] of a strip: as solved, and decayed to the chunk's end
+  T* turns;         // [chunk][5][key rows]: how the memory's rows decay or turn; what is forgotten
+  T* values;        // [block row][columns]: converted values, where not read where they lie
+  T* outputs;       // [query][block row][columns]
+  T* innovations;   // [3][kChunk][W] of a strip: as solved, decayed to the chunk's end, values
   T* early;         // [query][W]: answers from a memory that is then forgotten
+  T* bonuses;       // [query][kChunk]: weights of the rows' own values
   T* zeros;         // [key rows]
+  Gathered<T> gathered;
+  Carried<T> carried;
   std::size_t bytes;
 
   static std::int64_t CoefficientCount(std::int64_t queries) {
-    return (queries + 1) * kChunk * kChunk + 4 * kChunk;
+    // lower, lower of values, scores and scores of values; read a query; step, decay, to_end
+    return (2 + 2 * queries) * kChunk * kChunk + (queries + 3) * kChunk;
   }
 
-  Scratch(const Sizes& sizes, std::byte* memory) {
-    const std::int64_t line = kAlignment / sizeof(T);
-    const bool chunked = sizes.tokens > kDirectTokens;
+  Scratch(const Options& options, const Sizes& sizes, std::byte* memory) {
+    const bool chunked = !IsDirect(options, sizes.tokens * options.steps);
     const std::int64_t chunks = chunked ? kBlockChunks : 0;
-    const std::int64_t tokens = chunked ? kBlockTokens : 1;
-    const std::int64_t key_rows = RoundUp(sizes.key_dim, line);
-    const std::int64_t columns = RoundUp(sizes.value_dim, line);
+    const std::int64_t rows = chunked ? kBlockRows : 1;
+    const std::int64_t chunk = chunked ? kChunk : 1;
+    const std::int64_t key_rows = RoundUp(sizes.key_dim, kLine<T>);
+    const std::int64_t state_rows = StateRows<T>(options, sizes.key_dim);
+    const std::int64_t columns = RoundUp(sizes.value_dim, kLine<T>);
+    const bool apart = options.apart();
+    const bool own_erase = apart || options.erase != Erase::kKey || options.preconditioned;
     std::int64_t used = 0;
     auto take = [&](std::int64_t count) {
       T* start = memory == nullptr ? nullptr : reinterpret_cast<T*>(memory) + used;
-      used += RoundUp(count, line);
-      return start;
+      used += RoundUp(count, kLine<T>);
+      return count == 0 ? nullptr : start;
     };
-    strips = take(key_rows * (chunked ? columns : line));
-    keys = take(chunks * key_rows * kChunk);
-    queries = take(chunks * sizes.queries * key_rows * kChunk);
-    coefficients = take(chunks * CoefficientCount(sizes.queries));
-    values = take(tokens * columns);
-    outputs = take(tokens * sizes.queries * columns);
-    rows = take((chunked ? kChunk : sizes.queries + 1) * key_rows);
-    innovations = take(2 * kChunk * 2 * line);
-    early = take(sizes.queries * 2 * line);
+    strips = take(state_rows * (chunked ? columns : kLine<T>));
+    keys = take(chunks * 3 * state_rows * kChunk);
+    queries = take(chunks * sizes.queries * state_rows * kChunk);
+    unscaled = take(options.momentum ? (1 + sizes.queries) * key_rows * kChunk : 0);
+    coefficients = take(std::max<std::int64_t>(chunks, 1) * CoefficientCount(sizes.queries));
+    turns = take(std::max<std::int64_t>(chunks, 1) * 5 * key_rows);
+    values = take(rows * columns);
+    outputs = take(rows * sizes.queries * columns);
+    innovations = take(3 * kChunk * 2 * kLine<T>);
+    early = take(sizes.queries * 2 * kLine<T>);
+    bonuses = take(options.bonus ? sizes.queries * kChunk : 0);
     zeros = take(key_rows);
+    gathered.stride = key_rows;
+    gathered.write = take(chunk * key_rows);
+    gathered.erase = own_erase ? take(chunk * key_rows) : gathered.write;
+    gathered.value = take(apart ? chunk * key_rows : 0);
+    gathered.query_stride = chunk * key_rows;
+    gathered.query = take((options.phase ? 2 : 1) * sizes.queries * chunk * key_rows);
+    gathered.bonus = take(options.bonus ? key_rows : 0);
+    gathered.factors = take(options.by_channel() ? chunk * key_rows : 0);
+    gathered.cosines = take(options.phase ? chunk * key_rows : 0);
+    gathered.sines = take(options.phase ? chunk * key_rows : 0);
+    gathered.products = take(options.by_channel() ? 2 * chunk * key_rows : 0);
+    carried.sum = take(options.denominator != Denominator::kNone ? key_rows : 0);
+    carried.curvature = take(options.preconditioned ? key_rows : 0);
+    carried.maximum = 0;
     bytes = static_cast<std::size_t>(used) * sizeof(T);
   }
 };

@@ -19,6 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
+namespace hn = hwy::HWY_NAMESPACE;
+
 template <class T>
 T Widen(T x) {
   return x;
@@ -88,6 +90,34 @@ T LoadGate(const Rows& rows, std::int64_t t) {
   return value;
 }
 
+/// Is any element of token t's row equal to `value`?
+inline bool AnyEquals(const Rows& rows, std::int64_t t, std::int64_t count, double value) {
+  const auto any = [&](const auto* row) {
+    bool found = false;
+    for (std::int64_t i = 0; i < count; ++i) {
+      found |= Widen(row[i]) == static_cast<decltype(Widen(row[i]))>(value);
+    }
+    return found;
+  };
+  const std::int64_t offset = t * rows.stride;
+  switch (rows.dtype) {
+    case DType::kFloat32: return any(static_cast<const float*>(rows.data) + offset);
+    case DType::kFloat64: return any(static_cast<const double*>(rows.data) + offset);
+    default: return any(static_cast<const BFloat16*>(rows.data) + offset);
+  }
+}
+
+/// x . y, whole vectors.
+template <class T>
+HWY_INLINE T Dot(const T* x, const T* y, std::int64_t count) {
+  const hn::ScalableTag<T> d;
+  auto sum = hn::Zero(d);
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    sum = hn::MulAdd(hn::Load(d, x + i), hn::Load(d, y + i), sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
 /// In four sums, so that the additions need not wait for each other; in double, so that squares
 /// neither overflow nor vanish for float.
 template <class T>
@@ -106,6 +136,16 @@ double SumOfSquares(const T* x, std::int64_t count) {
 template <class T>
 void Multiply(T* x, std::int64_t count, T factor) {
   for (std::int64_t i = 0; i < count; ++i) x[i] *= factor;
+}
+
+/// x -= factor times token t's row.
+template <class T>
+void SubtractRow(const Rows& rows, std::int64_t t, std::int64_t count, T factor, T* x) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    T element;
+    LoadRow(rows, t, i, 1, &element);
+    x[i] -= factor * element;
+  }
 }
 
 /// Row t of keys or queries in T, normalised if asked for.

@@ -1,11 +1,14 @@
 // One chunk of tokens against one strip of value columns of the memory, M (key rows x W, in the
 // first-level cache). With the arrays of prepare-inl.h, u_i the innovation of token i:
 //
-//     u_i = b_i (v_i - c_i k_i M) + sum_{j < i} lower_ij u_j          read the memory, solve
+//     u_i = b_i (v_i - decay_i r_i M) + sum_{j < i} lower_ij u_j      read the memory, solve
 //     y_i = read_i q_i M + sum_j score_ij u_j                         answer
-//     M   = c_n M + sum_j D_nj k_j^T u_j                              write the memory
+//     M   = c_n M + sum_j to_end_j w_j^T u_j                          write the memory
 //
-// Compiled once for every target. Rows beyond a chunk's last token are computed and never used.
+// Values that are written along a key of their own (RWKV-7) are innovations that are given: their
+// terms stand beside those of the u_j, in which v is then missing.
+//
+// Compiled once for every target. Rows beyond a chunk's last are computed and never used.
 
 #if defined(TTR_FAST_WEIGHTS_STRIP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_STRIP_INL_H_
@@ -38,7 +41,13 @@ struct StripRows {
   T* operator[](std::int64_t token) const { return data + token * stride; }
 };
 
-/// The innovations of a chunk: innovations[j W ...] as solved, and behind them decayed to its end.
+/// Rows of the memory that hold something.
+inline std::int64_t StripRowsOf(const Options& options, const Memory& memory) {
+  return (options.paired() ? 2 : 1) * memory.key_dim;
+}
+
+/// The innovations of a chunk: innovations[j W ...] as solved, behind them decayed to its end, and
+/// behind those the values that are written apart.
 template <int NV, class T>
 HWY_INLINE void Innovate(const Options& options, const Memory& memory, const Chunk& chunk,
                          const Prepared<T>& p, const T* HWY_RESTRICT strip, StripRows<const T> v,
@@ -47,27 +56,37 @@ HWY_INLINE void Innovate(const Options& options, const Memory& memory, const Chu
   constexpr int kRows = sn::kTileRows;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   constexpr std::size_t kWidth = NV * kLanes;
+  const bool delta = options.erases();
+  const bool apart = options.apart();
   T* HWY_RESTRICT decayed = innovations + kChunk * kWidth;
-  for (std::int64_t i = 0; i < chunk.tokens; i += kRows) {
+  T* HWY_RESTRICT values = innovations + 2 * kChunk * kWidth;
+  for (std::int64_t i = 0; i < chunk.rows; i += kRows) {
     sn::Tile<decltype(d), kRows, NV> tile;
     sn::SetZero(d, tile);
-    if (options.write == Write::kDelta) {
-      sn::MulAddRows<1, kChunk>(d, p.keys + i, strip, kWidth, memory.key_dim, tile);
-    }
+    if (delta)
+      sn::MulAddRows<1, kChunk>(d, p.erase + i, strip, kWidth, StripRowsOf(options, memory), tile);
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const T* value = v[std::min(i + r, chunk.tokens - 1)];
+      const T* value = v[std::min(i + r, chunk.rows - 1)];
       const auto decay = hn::Set(d, p.decay[i + r]);
       const auto step = hn::Set(d, p.step[i + r]);
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) {
-        const auto x = hn::LoadU(d, value + n * kLanes);
-        tile[r][n] =
-            hn::Mul(step, options.write == Write::kDelta ? hn::NegMulAdd(decay, tile[r][n], x) : x);
+        auto x = hn::LoadU(d, value + n * kLanes);
+        if (apart) {
+          hn::Store(x, d, values + (i + r) * kWidth + n * kLanes);
+          x = hn::Zero(d);
+        }
+        tile[r][n] = hn::Mul(step, delta ? hn::NegMulAdd(decay, tile[r][n], x) : x);
       }
     }
-    if (options.write == Write::kDelta) {
+    if (delta) {
       sn::MulAddRows<kChunk, 1>(d, p.lower + i * kChunk, innovations, kWidth, i, tile);
+      if (apart) {
+        const T* block = p.lower_value + i * kChunk;
+        sn::MulAddRows<kChunk, 1>(d, block, values, kWidth, i, tile);
+        sn::MulAddStrictLower<kChunk>(d, block + i, values + i * kWidth, kWidth, tile);
+      }
       sn::SolveUnitLower<kChunk>(d, p.lower + i * kChunk + i, tile);
     }
     TTR_UNROLL
@@ -82,6 +101,27 @@ HWY_INLINE void Innovate(const Options& options, const Memory& memory, const Chu
   }
 }
 
+/// tile[r] += sum_j scores[i + r][j] rows[j], j < i + r, or j <= i + r with the diagonal.
+template <class D, int R, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RESTRICT rows,
+                             std::int64_t i, bool diagonal, sn::Tile<D, R, NV>& tile) {
+  constexpr std::size_t kLanes = hn::MaxLanes(D());
+  constexpr std::size_t kWidth = NV * kLanes;
+  const T* block = scores + i * kChunk;
+  sn::MulAddRows<kChunk, 1>(d, block, rows, kWidth, i, tile);
+  sn::MulAddStrictLower<kChunk>(d, block + i, rows + i * kWidth, kWidth, tile);
+  if (!diagonal) return;
+  TTR_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const auto score = hn::Set(d, block[i + r * (kChunk + 1)]);
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const auto u = hn::Load(d, rows + (i + r) * kWidth + n * kLanes);
+      tile[r][n] = hn::MulAdd(score, u, tile[r][n]);
+    }
+  }
+}
+
 /// The answers of one query head.
 template <int NV, class T>
 HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk& chunk,
@@ -91,65 +131,90 @@ HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk
   constexpr int kRows = sn::kTileRows;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   constexpr std::size_t kWidth = NV * kLanes;
-  const std::int64_t key_rows = RoundUp(memory.key_dim, kAlignment / sizeof(T));
-  const T* HWY_RESTRICT queries = p.queries + query * key_rows * kChunk;
-  const T* HWY_RESTRICT scores = p.scores + query * kChunk * kChunk;
-  for (std::int64_t i = 0; i < chunk.tokens; i += kRows) {
+  const std::int64_t state_rows = StateRows<T>(options, memory.key_dim);
+  const T* HWY_RESTRICT queries = p.queries + query * state_rows * kChunk;
+  const T* HWY_RESTRICT factors = p.read + query * kChunk;
+  const bool diagonal = !options.read_before || options.bonus;
+  for (std::int64_t i = 0; i < chunk.rows; i += kRows) {
     sn::Tile<decltype(d), kRows, NV> tile;
     sn::SetZero(d, tile);
-    sn::MulAddRows<1, kChunk>(d, queries + i, strip, kWidth, memory.key_dim, tile);
+    sn::MulAddRows<1, kChunk>(d, queries + i, strip, kWidth, StripRowsOf(options, memory), tile);
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const auto read = hn::Set(d, p.read[i + r]);
+      const auto read = hn::Set(d, factors[i + r]);
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) tile[r][n] = hn::Mul(read, tile[r][n]);
     }
-    if (memory.k) {
-      const T* block = scores + i * kChunk;
-      sn::MulAddRows<kChunk, 1>(d, block, innovations, kWidth, i, tile);
-      sn::MulAddStrictLower<kChunk>(d, block + i, innovations + i * kWidth, kWidth, tile);
-      if (!options.read_before) {
-        TTR_UNROLL
-        for (int r = 0; r < kRows; ++r) {
-          const auto score = hn::Set(d, block[i + r * (kChunk + 1)]);
-          TTR_UNROLL
-          for (int n = 0; n < NV; ++n) {
-            const auto u = hn::Load(d, innovations + (i + r) * kWidth + n * kLanes);
-            tile[r][n] = hn::MulAdd(score, u, tile[r][n]);
-          }
-        }
+    if (memory.writes()) {
+      const std::int64_t at = query * kChunk * kChunk;
+      MulAddCausal(d, p.scores + at, innovations, i, diagonal, tile);
+      if (options.apart()) {
+        MulAddCausal(d, p.score_values + at, innovations + 2 * kChunk * kWidth, i, diagonal, tile);
       }
     }
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      if (i + r >= chunk.tokens) break;
+      if (i + r >= chunk.rows) break;
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) hn::StoreU(tile[r][n], d, y[i + r] + n * kLanes);
     }
   }
 }
 
-/// M = c_n M + sum_j k_j^T decayed_j.
+/// A paired memory decays and turns: what its rows pass on to each other.
 template <int NV, class T>
-HWY_INLINE void WriteMemory(const Memory& memory, const Chunk& chunk, const Prepared<T>& p,
-                            const T* HWY_RESTRICT decayed, T* HWY_RESTRICT strip, Ahead& ahead) {
+HWY_INLINE void Turn(const Memory& memory, const Prepared<T>& p, T* HWY_RESTRICT strip) {
+  const hn::ScalableTag<T> d;
+  constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  T* HWY_RESTRICT second = strip + memory.key_dim * NV * kLanes;
+  for (std::int64_t row = 0; row < memory.key_dim; ++row) {
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const std::size_t at = row * NV * kLanes + n * kLanes;
+      const auto x = hn::Load(d, strip + at);
+      const auto y = hn::Load(d, second + at);
+      const auto now = hn::Mul(hn::Set(d, p.turn[1][row]), y);
+      const auto then = hn::Mul(hn::Set(d, p.turn[3][row]), y);
+      hn::Store(hn::MulAdd(hn::Set(d, p.turn[0][row]), x, now), d, strip + at);
+      hn::Store(hn::MulAdd(hn::Set(d, p.turn[2][row]), x, then), d, second + at);
+    }
+  }
+}
+
+/// M = c_n M + sum_j w_j^T decayed_j; a paired memory has turned already.
+template <int NV, class T>
+HWY_INLINE void WriteMemory(const Options& options, const Memory& memory, const Chunk& chunk,
+                            const Prepared<T>& p, const T* HWY_RESTRICT decayed,
+                            T* HWY_RESTRICT strip, Ahead& ahead) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   constexpr std::size_t kWidth = NV * kLanes;
-  const auto decay = hn::Set(d, p.decay[kChunk - 1]);
-  for (std::int64_t row = 0; row < memory.key_dim; row += kRows) {
+  const bool paired = options.paired();
+  if (paired) Turn<NV>(memory, p, strip);
+  const std::int64_t rows = StripRowsOf(options, memory);
+  for (std::int64_t row = 0; row < rows; row += kRows) {
     T* HWY_RESTRICT out = strip + row * kWidth;
     ahead.Fetch();
     sn::Tile<decltype(d), kRows, NV> tile;
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
       TTR_UNROLL
-      for (int n = 0; n < NV; ++n) {
-        tile[r][n] = hn::Mul(decay, hn::Load(d, out + r * kWidth + n * kLanes));
+      for (int n = 0; n < NV; ++n) tile[r][n] = hn::Load(d, out + r * kWidth + n * kLanes);
+    }
+    if (!paired) {
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const auto decay = hn::Set(d, p.row_decay[row + r]);
+        TTR_UNROLL
+        for (int n = 0; n < NV; ++n) tile[r][n] = hn::Mul(decay, tile[r][n]);
       }
     }
-    sn::MulAddRows<kChunk, 1>(d, p.keys + row * kChunk, decayed, kWidth, chunk.tokens, tile);
+    sn::MulAddRows<kChunk, 1>(d, p.write + row * kChunk, decayed, kWidth, chunk.rows, tile);
+    if (options.apart()) {
+      sn::MulAddRows<kChunk, 1>(d, p.value + row * kChunk, decayed + kChunk * kWidth, kWidth,
+                                chunk.rows, tile);
+    }
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
       TTR_UNROLL
@@ -158,20 +223,32 @@ HWY_INLINE void WriteMemory(const Memory& memory, const Chunk& chunk, const Prep
   }
 }
 
-/// early[query W ...] = scale q_0 M: what the first token reads before its gate forgets the memory.
+/// Zeros for what the chunk begins by forgetting.
+template <int NV, class T>
+HWY_INLINE void Forget(const Options& options, const Memory& memory, const Prepared<T>& p,
+                       T* strip) {
+  constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
+  const std::int64_t parts = options.paired() ? 2 : 1;
+  for (std::int64_t row = 0; row < parts * memory.key_dim; ++row) {
+    if (options.by_channel() && p.forgotten[row % memory.key_dim] == 0) continue;
+    std::fill(strip + row * kWidth, strip + (row + 1) * kWidth, T(0));
+  }
+}
+
+/// early[query W ...] = read_0 q_0 M: what the first row reads before its decay forgets the memory.
 template <int NV, class T>
 void AnswerEarly(const Options& options, const Memory& memory, const Prepared<T>& p, const T* strip,
                  T* early) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  const std::int64_t key_rows = RoundUp(memory.key_dim, kAlignment / sizeof(T));
+  const std::int64_t state_rows = StateRows<T>(options, memory.key_dim);
   for (std::int64_t query = 0; query < memory.queries; ++query) {
     sn::Tile<decltype(d), 1, NV> tile;
     sn::SetZero(d, tile);
-    sn::MulAddRows<1, kChunk>(d, p.queries + query * key_rows * kChunk, strip, NV * kLanes,
-                              memory.key_dim, tile);
+    sn::MulAddRows<1, kChunk>(d, p.queries + query * state_rows * kChunk, strip, NV * kLanes,
+                              StripRowsOf(options, memory), tile);
     for (int n = 0; n < NV; ++n) {
-      hn::Store(hn::Mul(hn::Set(d, static_cast<T>(options.scale)), tile[0][n]), d,
+      hn::Store(hn::Mul(hn::Set(d, p.read[query * kChunk]), tile[0][n]), d,
                 early + (query * NV + n) * kLanes);
     }
   }
@@ -183,23 +260,22 @@ void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chu
                   StripRows<const T> v, StripRows<T> y, std::int64_t y_head_stride, Ahead& ahead) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t queries = memory.q ? memory.queries : 0;
-  const bool early = chunk.forget && options.read_before;
+  const bool early = chunk.forget && options.read_before && queries > 0;
   if (early) AnswerEarly<NV>(options, memory, p, strip, scratch.early);
-  if (chunk.forget) {
-    const std::int64_t key_rows = RoundUp(memory.key_dim, kAlignment / sizeof(T));
-    std::fill(strip, strip + key_rows * kWidth, T(0));
-  }
-  if (memory.k) Innovate<NV>(options, memory, chunk, p, strip, v, scratch.innovations);
+  if (chunk.forget) Forget<NV>(options, memory, p, strip);
+  if (memory.writes()) Innovate<NV>(options, memory, chunk, p, strip, v, scratch.innovations);
   for (std::int64_t query = 0; query < queries; ++query) {
     const StripRows<T> rows{y.data + query * y_head_stride, y.stride};
     Answer<NV>(options, memory, chunk, p, query, strip, scratch.innovations, rows);
-    if (early) {
-      const T* answer = scratch.early + query * kWidth;
-      std::copy(answer, answer + kWidth, rows[0]);
+    if (!early) continue;
+    const T bonus = options.bonus ? p.scores[query * kChunk * kChunk] : T(0);
+    const T* answer = scratch.early + query * kWidth;
+    for (std::size_t c = 0; c < kWidth; ++c) {
+      rows[0][c] = options.bonus ? answer[c] + bonus * scratch.innovations[c] : answer[c];
     }
   }
-  if (memory.k) {
-    WriteMemory<NV>(memory, chunk, p, scratch.innovations + kChunk * kWidth, strip, ahead);
+  if (memory.writes()) {
+    WriteMemory<NV>(options, memory, chunk, p, scratch.innovations + kChunk * kWidth, strip, ahead);
   }
 }
 

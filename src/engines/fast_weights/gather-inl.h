@@ -1,0 +1,184 @@
+// From inputs to the rows and numbers that act on the memory: what tells one layer from another.
+// Compiled once for every target.
+
+#if defined(TTR_FAST_WEIGHTS_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_GATHER_INL_H_
+#undef TTR_FAST_WEIGHTS_GATHER_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_GATHER_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/keys-inl.h"
+#include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/rows-inl.h"
+#include "src/simd/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// Rows first .. first + rows of a sequence. A decay of zero starts a chunk, whose memory then
+/// begins empty (in the channels that are forgotten): what was not finite is forgotten with the
+/// rest, which a multiplication by zero would not do.
+struct Chunk {
+  std::int64_t first = 0;
+  std::int64_t rows = 0;
+  bool forget = false;
+};
+
+/// Does anything of row r's decay forget everything?
+inline bool Forgets(const Memory& memory, std::int64_t r, bool by_channel) {
+  constexpr double kForget = -std::numeric_limits<double>::infinity();
+  if (!memory.Starts(r)) return false;
+  const std::int64_t token = memory.Token(r);
+  if (!by_channel) return LoadGate<double>(memory.log_decay, token) == kForget;
+  return AnyEquals(memory.log_decay, token, memory.key_dim, kForget);
+}
+
+/// The next chunk that starts at row `first`.
+inline Chunk NextChunk(const Options& options, const Memory& memory, std::int64_t first,
+                       std::int64_t most = kChunk) {
+  Chunk chunk{first, std::min<std::int64_t>(most, memory.rows - first), false};
+  // A memory that is erased before it decays keeps what a decay of zero would forget.
+  if (!memory.log_decay || options.apart()) return chunk;
+  const bool by_channel = options.decay == Decay::kChannel;
+  chunk.forget = Forgets(memory, first, by_channel);
+  for (std::int64_t i = 1; i < chunk.rows; ++i) {
+    if (Forgets(memory, first + i, by_channel)) chunk.rows = i;
+  }
+  return chunk;
+}
+
+/// A vector of the chunk's rows: one of them where the whole chunk is shorter than a vector.
+template <class T>
+using ChunkTag = hn::CappedTag<T, kChunk>;
+
+template <class T>
+HWY_INLINE void ExpAll(T (&x)[kChunk]) {
+  const ChunkTag<T> d;
+  for (std::size_t i = 0; i < kChunk; i += hn::Lanes(d)) {
+    hn::StoreU(sn::ExpNonPositive(d, hn::LoadU(d, x + i)), d, x + i);
+  }
+}
+
+/// step[i] = b_i from the inputs in step[i] and the keys' n_i = |k_i|^2.
+template <class T>
+HWY_INLINE void Steps(const Options& options, const T (&norms)[kChunk], T (&step)[kChunk]) {
+  const ChunkTag<T> d;
+  const auto one = hn::Set(d, T(1));
+  for (std::size_t i = 0; i < kChunk; i += hn::Lanes(d)) {
+    const auto s = hn::LoadU(d, step + i);
+    const auto n = hn::LoadU(d, norms + i);
+    auto b = s;
+    switch (options.step) {
+      case Step::kOne: b = one; break;
+      case Step::kInput:
+      case Step::kLogWeight: break;
+      case Step::kNlms:
+        b = hn::Div(hn::Set(d, static_cast<T>(options.eta)),
+                    hn::Add(n, hn::Set(d, static_cast<T>(options.eps))));
+        b = hn::IfThenElse(hn::Eq(n, hn::Zero(d)), hn::Zero(d), b);
+        break;
+      case Step::kLonghorn: b = hn::Div(s, hn::MulAdd(s, n, one)); break;
+      case Step::kEfla: b = hn::Mul(s, sn::OneMinusExpOver(d, hn::Mul(s, n))); break;
+    }
+    hn::StoreU(b, d, step + i);
+  }
+}
+
+/// Decay and weight under a running maximum m of the log-weights s (mLSTM):
+///     m = max(log a + m', s),   a <- exp(log a + m' - m),   b = exp(s - m)
+/// as exponents. The sum of logarithms is kept in double precision: only differences of m count,
+/// and m grows with the sequence.
+template <class T>
+HWY_INLINE void Stabilise(double log_decay, double log_weight, double& maximum, T& decay,
+                          T& weight) {
+  constexpr double kNothing = -std::numeric_limits<double>::infinity();
+  // Forgetting everything forgets an infinite or undefined maximum too.
+  const double past = log_decay == kNothing ? kNothing : log_decay + maximum;
+  maximum = std::max(past, log_weight);
+  decay = static_cast<T>(past == kNothing ? kNothing : past - maximum);
+  weight = static_cast<T>(log_weight == kNothing ? kNothing : log_weight - maximum);
+}
+
+/// The numbers of a chunk's rows; of rows that it does not have: no step, no decay.
+template <class T>
+HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, const Chunk& chunk,
+                              Carried<T>& carried, Gathered<T>& out) {
+  const bool by_channel = options.by_channel();
+  const bool stabilised = options.step == Step::kLogWeight;
+  const bool scalar = !by_channel && options.decay == Decay::kScalar;
+  const double factor = options.decay == Decay::kConstant ? memory.decay_factor : 1;
+  T norms[kChunk] = {};
+  for (std::int64_t i = 0; i < kChunk; ++i) {
+    out.step[i] = out.momentum[i] = out.log_scale[i] = 0;
+    out.decay[i] = scalar || stabilised ? T(0) : T(1);
+    if (i >= chunk.rows) continue;
+    const std::int64_t row = chunk.first + i;
+    const bool starts = memory.Starts(row);
+    if (memory.step) out.step[i] = LoadGate<T>(memory.step, row);
+    if (stabilised) {
+      const double log_decay =
+          memory.log_decay ? LoadGate<double>(memory.log_decay, row) : std::log(factor);
+      Stabilise(log_decay, LoadGate<double>(memory.step, row), carried.maximum, out.decay[i],
+                out.step[i]);
+      out.log_scale[i] = static_cast<T>(carried.maximum);
+    } else if (scalar && starts) {
+      // A chunk that begins by forgetting begins with an empty memory: nothing is left to decay.
+      const bool empty = chunk.forget && i == 0;
+      out.decay[i] = empty ? T(0) : LoadGate<T>(memory.log_decay, memory.Token(row));
+    } else if (!scalar && !by_channel && starts) {
+      out.decay[i] = static_cast<T>(factor);
+    }
+    if (options.momentum) out.momentum[i] = LoadGate<T>(memory.momentum, memory.Token(row));
+    if (options.step != Step::kOne && options.step != Step::kInput && !stabilised) {
+      const T* key = out.write + i * out.stride;
+      norms[i] = Dot(key, key, out.stride);
+    }
+  }
+  if (scalar || stabilised) ExpAll(out.decay);
+  if (stabilised) ExpAll(out.step);
+  Steps(options, norms, out.step);
+  for (std::int64_t i = 0; i < kChunk; ++i) {
+    out.seen[i] = options.apart() ? T(1) : out.decay[i];
+    if (i >= chunk.rows) {
+      out.step[i] = 0;
+      out.decay[i] = out.seen[i] = 1;
+    } else if (options.shrink != Shrink::kNone) {
+      const T lambda = LoadGate<T>(memory.weight_decay, memory.Token(chunk.first + i));
+      out.decay[i] *= 1 - (options.shrink == Shrink::kCoupled ? out.step[i] * lambda : lambda);
+    }
+  }
+}
+
+/// All rows and numbers of a chunk.
+template <class T>
+HWY_INLINE void Gather(const Options& options, const Memory& memory, const Chunk& chunk,
+                       Carried<T>& carried, Gathered<T>& out) {
+  const std::int64_t queries = memory.q ? memory.queries : 0;
+  for (std::int64_t i = 0; i < chunk.rows; ++i) {
+    if (memory.writes()) GatherKey(options, memory, chunk.first + i, i, carried, out);
+    if (!memory.Reads(chunk.first + i)) continue;
+    for (std::int64_t q = 0; q < queries; ++q) {
+      GatherQuery(options, memory, chunk.first + i, q,
+                  out.query + q * out.query_stride + i * out.stride);
+    }
+  }
+  out.first_scale = static_cast<T>(carried.maximum);
+  if (memory.writes()) GatherNumbers(options, memory, chunk, carried, out);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_GATHER_INL_H_

@@ -1,0 +1,37 @@
+// The kernels in double, for every target.
+
+#include "src/engines/fast_weights/kernel.h"
+#include "src/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/engines/fast_weights/kernel_double.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/run-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+void RunDouble(const Options& options, const Memory& memory, const Memory& next, const Sizes& sizes,
+               std::byte* scratch) {
+  Run<double>(options, memory, next, sizes, scratch);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ttr::fast_weights {
+
+HWY_EXPORT(RunDouble);
+
+void RunMemoryDouble(const Options& options, const Memory& memory, const Memory& next,
+                     const Sizes& sizes, std::byte* scratch) {
+  TTR_DISPATCH(RunDouble)(options, memory, next, sizes, scratch);
+}
+
+}  // namespace ttr::fast_weights
+#endif  // HWY_ONCE

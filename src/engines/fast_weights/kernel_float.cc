@@ -1,0 +1,47 @@
+// The kernels in float, for every target.
+
+#include "src/engines/fast_weights/kernel.h"
+#include "src/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/engines/fast_weights/kernel_float.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/run-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+void RunFloat(const Options& options, const Memory& memory, const Memory& next, const Sizes& sizes,
+              std::byte* scratch) {
+  Run<float>(options, memory, next, sizes, scratch);
+}
+std::int64_t VectorBytes() { return Lanes<float>() * static_cast<std::int64_t>(sizeof(float)); }
+const char* CompiledTarget() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ttr::fast_weights {
+
+HWY_EXPORT(RunFloat);
+HWY_EXPORT(VectorBytes);
+HWY_EXPORT(CompiledTarget);
+
+void RunMemoryFloat(const Options& options, const Memory& memory, const Memory& next,
+                    const Sizes& sizes, std::byte* scratch) {
+  TTR_DISPATCH(RunFloat)(options, memory, next, sizes, scratch);
+}
+
+std::int64_t StripColumns(DType dtype) {
+  return 2 * TTR_DISPATCH(VectorBytes)() / static_cast<std::int64_t>(SizeOf(dtype));
+}
+
+const char* KernelTarget() { return TTR_DISPATCH(CompiledTarget)(); }
+
+}  // namespace ttr::fast_weights
+#endif  // HWY_ONCE

@@ -1,0 +1,205 @@
+// One row of keys, queries and decays per channel, as the memory meets them. Compiled once for
+// every target.
+
+#if defined(TTR_FAST_WEIGHTS_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_KEYS_INL_H_
+#undef TTR_FAST_WEIGHTS_KEYS_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_KEYS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/rows-inl.h"
+#include "src/simd/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// Zeros behind the `count` numbers of a row, up to `stride`.
+template <class T>
+HWY_INLINE void Pad(T* row, std::int64_t count, std::int64_t stride) {
+  for (std::int64_t i = count; i < stride; ++i) row[i] = 0;
+}
+
+/// to = x (.) y, whole vectors.
+template <class T>
+HWY_INLINE void MultiplyRows(const T* x, const T* y, std::int64_t count, T* to) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    hn::Store(hn::Mul(hn::Load(d, x + i), hn::Load(d, y + i)), d, to + i);
+  }
+}
+
+/// x *= factor, whole vectors.
+template <class T>
+HWY_INLINE void MultiplyBy(T* x, std::int64_t count, T factor) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    hn::Store(hn::Mul(hn::Set(d, factor), hn::Load(d, x + i)), d, x + i);
+  }
+}
+
+/// x = exp(x), x <= 0, whole vectors.
+template <class T>
+HWY_INLINE void ExpRow(T* x, std::int64_t count) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    hn::Store(sn::ExpNonPositive(d, hn::Load(d, x + i)), d, x + i);
+  }
+}
+
+/// 1 - a or sqrt(1 - a^2) from log a <= 0, without cancellation where a is close to 1.
+template <class T>
+HWY_INLINE void ComplementRow(Key key, T* x, std::int64_t count) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    auto log_decay = hn::Load(d, x + i);
+    if (key == Key::kRootComplement) log_decay = hn::Add(log_decay, log_decay);
+    // Below its range Expm1 is -1 to the last bit; NaN stays.
+    const auto low = hn::Set(d, sn::kLowestExponent<T>);
+    const auto safe = hn::IfThenElse(hn::Lt(log_decay, low), low, log_decay);
+    const auto value = hn::Neg(hn::Expm1(d, hn::IfThenElseZero(hn::Eq(safe, safe), safe)));
+    auto result = key == Key::kRootComplement ? hn::Sqrt(value) : value;
+    result = hn::IfThenElse(hn::Eq(safe, safe), result, safe);
+    hn::Store(result, d, x + i);
+  }
+}
+
+/// Cosines and sines of a row of angles. Highway's are for angles up to a few tens of thousands.
+template <class T>
+HWY_INLINE void TurnRow(std::int64_t count, T* angles_then_cosines, T* sines) {
+  constexpr double kMost = 30000;
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    T* at = angles_then_cosines + i;
+    const auto x = hn::Load(d, at);
+    if (hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, static_cast<T>(kMost))))) {
+      hn::Store(hn::Cos(d, x), d, at);
+      hn::Store(hn::Sin(d, x), d, sines + i);
+      continue;
+    }
+    for (std::size_t lane = 0; lane < hn::Lanes(d); ++lane) {
+      const double angle = static_cast<double>(at[lane]);
+      at[lane] = static_cast<T>(std::cos(angle));
+      sines[i + static_cast<std::int64_t>(lane)] = static_cast<T>(std::sin(angle));
+    }
+  }
+}
+
+/// Curvature D = decay D' + weight k (.) k, and the key it leads to: k (.) m(D),
+///     m(D) = 1.5^(-l / (1 + |l|)),   l = log(D + 1e-6) - centre
+/// (preconditioned DeltaNet, 2604.21100).
+template <class T>
+HWY_INLINE void PreconditionRow(const Options& options, T weight, const T* key, std::int64_t count,
+                                T* curvature, T* to) {
+  const hn::ScalableTag<T> d;
+  const auto log_base = hn::Set(d, static_cast<T>(-0.405465108108164381978));  // -log 1.5
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    const auto k = hn::Load(d, key + i);
+    const auto old =
+        hn::Mul(hn::Set(d, static_cast<T>(options.curvature_decay)), hn::Load(d, curvature + i));
+    const auto now = hn::MulAdd(hn::Mul(hn::Set(d, weight), k), k, old);
+    hn::Store(now, d, curvature + i);
+    const auto shifted = hn::Add(now, hn::Set(d, static_cast<T>(1e-6)));
+    const auto finite =
+        hn::Le(shifted, hn::Set(d, std::numeric_limits<T>::max()));  // false for NaN
+    const auto l = hn::Sub(hn::Log(d, hn::IfThenElse(finite, shifted, hn::Set(d, T(1)))),
+                           hn::Set(d, static_cast<T>(options.curvature_centre)));
+    const auto power = hn::Mul(log_base, hn::Div(l, hn::Add(hn::Set(d, T(1)), hn::Abs(l))));
+    const auto factor =
+        hn::IfThenElse(finite, hn::Exp(d, power), hn::Sub(shifted, shifted));  // NaN
+    hn::Store(hn::Mul(k, factor), d, to + i);
+  }
+}
+
+/// Row i of the chunk: w, r, the key of values that are written apart, and the decay per channel;
+/// from row `row` of the sequence.
+template <class T>
+HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int64_t row,
+                          std::int64_t i, Carried<T>& carried, Gathered<T>& out) {
+  const std::int64_t dim = memory.key_dim;
+  const std::int64_t stride = out.stride;
+  const std::int64_t token = memory.Token(row);
+  const bool apart = options.apart();
+  T* const write = out.write + i * stride;
+  T* const erase = out.erase + i * stride;
+  T* const key = apart ? out.value + i * stride : options.preconditioned ? erase : write;
+  auto load = [&](const Rows& rows, T* to) {
+    LoadRow(rows, token, 0, dim, to);
+    Pad(to, dim, stride);
+  };
+  if (options.key != Key::kInput) {
+    load(memory.log_decay, key);
+    ComplementRow(options.key, key, stride);
+  } else {
+    LoadKey(options, memory.k, row, dim, key);
+    Pad(key, dim, stride);
+  }
+  switch (options.erase) {
+    case Erase::kKey:
+      if (options.preconditioned) {
+        const T weight = memory.importance ? LoadGate<T>(memory.importance, token) : T(1);
+        PreconditionRow(options, weight, key, stride, carried.curvature, write);
+      }
+      break;
+    case Erase::kEraseKey: load(memory.erase_key, erase); break;
+    case Erase::kGatedKey:
+      load(memory.erase_gate, erase);
+      MultiplyRows(erase, key, stride, erase);
+      break;
+    case Erase::kApart:
+      load(memory.erase_key, erase);
+      load(memory.erase_gate, write);
+      MultiplyRows(erase, write, stride, write);
+      break;
+  }
+  if (!options.by_channel()) return;
+  T* const factors = out.factors + i * stride;
+  if (!memory.Starts(row)) {
+    std::fill(factors, factors + stride, T(1));
+  } else if (options.decay == Decay::kChannel) {
+    load(memory.log_decay, factors);
+    ExpRow(factors, stride);
+  } else {
+    T factor = options.decay == Decay::kConstant ? static_cast<T>(memory.decay_factor) : T(1);
+    if (options.decay == Decay::kScalar) {
+      factor = static_cast<T>(std::exp(LoadGate<double>(memory.log_decay, token)));
+    }
+    std::fill(factors, factors + stride, factor);
+  }
+  if (options.phase) {
+    load(memory.phase, out.cosines + i * stride);
+    TurnRow(stride, out.cosines + i * stride, out.sines + i * stride);
+  }
+}
+
+/// The query of head `query` at row `row`: normalised, corrected; not scaled.
+template <class T>
+HWY_INLINE void GatherQuery(const Options& options, const Memory& memory, std::int64_t row,
+                            std::int64_t query, T* to) {
+  const std::int64_t token = memory.Token(row);
+  const std::int64_t dim = memory.key_dim;
+  LoadKey(options, QueryRows(memory, query), token, dim, to);
+  // Without writing (a look into the memory) there is no erase key to correct by.
+  if (options.correction != 0 && memory.erase_key) {
+    SubtractRow(memory.erase_key, token, dim, static_cast<T>(options.correction), to);
+  }
+  Pad(to, dim, RoundUp(dim, kLine<T>));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_KEYS_INL_H_

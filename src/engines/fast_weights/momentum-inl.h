@@ -1,0 +1,114 @@
+// A chunk of a memory with momentum, which is two memories: M and the last update G,
+//
+//     G_i = m_i G_{i-1} + w_i^T u_i,   M_i = a_i M_{i-1} + G_i,   u_i = b_i (v_i - h_i r_i M_{i-1})
+//
+// Both are linear in what they were at the chunk's start and in the innovations, with coefficients
+// that are numbers:
+//
+//     M_i = alpha_i M_0 + pi_i G_0 + sum_j p_ij w_j^T u_j,   p_ij = a_i p_{i-1,j} + e_ij
+//     G_i = epsilon_i G_0 + sum_j e_ij w_j^T u_j,            e_ij = m_i e_{i-1,j}, e_ii = 1
+//
+// so the chunk's keys, erase keys and queries for (M_0, G_0), one below the other, are the given
+// ones times those numbers. Compiled once for every target.
+
+#if defined(TTR_FAST_WEIGHTS_MOMENTUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_MOMENTUM_INL_H_
+#undef TTR_FAST_WEIGHTS_MOMENTUM_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_MOMENTUM_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/prepare-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// to = the columns times first[i], and below them times second[i].
+template <class T>
+HWY_INLINE void StackColumns(const T* columns, std::int64_t key_dim, std::int64_t rows,
+                             const T* first, const T* second, T* to) {
+  for (std::int64_t d = 0; d < key_dim; ++d) {
+    for (int i = 0; i < kChunk; ++i) {
+      to[d * kChunk + i] = first[i] * columns[d * kChunk + i];
+      to[(key_dim + d) * kChunk + i] = second[i] * columns[d * kChunk + i];
+    }
+  }
+  PadColumns(to, 2 * key_dim, rows);
+}
+
+template <class T>
+HWY_INLINE void PrepareMomentum(const Options& options, const Memory& memory, const Chunk& chunk,
+                                const Scratch<T>& scratch, const Prepared<T>& out) {
+  const Gathered<T>& g = scratch.gathered;
+  const std::int64_t state_rows = StateRows<T>(options, memory.key_dim);
+  const std::int64_t queries = memory.q ? memory.queries : 0;
+  const T scale = static_cast<T>(options.scale);
+  T* const key = scratch.unscaled;
+  PackColumns(memory, chunk, g.write, g.stride, false, scratch.zeros, key);
+  Gram(key, key, memory.key_dim, out.lower);
+  for (std::int64_t q = 0; q < queries; ++q) {
+    T* query = key + (1 + q) * g.stride * kChunk;
+    PackColumns(memory, chunk, g.query + q * g.query_stride, g.stride, true, scratch.zeros, query);
+    Gram(query, key, memory.key_dim, out.scores + q * kChunk * kChunk);
+  }
+
+  T of_memory[kChunk], of_update[kChunk];  // alpha, pi as the erasure sees them
+  T read_memory[kChunk], read_update[kChunk];
+  T to_memory[kChunk] = {}, to_update[kChunk] = {};  // p_ij, e_ij of row i
+  T alpha = 1, pi = 0, epsilon = 1;
+  for (int i = 0; i < kChunk; ++i) {
+    of_memory[i] = g.seen[i] * alpha;
+    of_update[i] = g.seen[i] * pi;
+    for (int j = 0; j < i; ++j) out.lower[i * kChunk + j] *= -g.step[i] * g.seen[i] * to_memory[j];
+    read_memory[i] = alpha;
+    read_update[i] = pi;
+    T before[kChunk];
+    std::copy_n(to_memory, kChunk, before);
+    if (i < chunk.rows) {
+      epsilon *= g.momentum[i];
+      alpha *= g.decay[i];
+      pi = g.decay[i] * pi + epsilon;
+      for (int j = 0; j < i; ++j) {
+        to_update[j] *= g.momentum[i];
+        to_memory[j] = g.decay[i] * to_memory[j] + to_update[j];
+      }
+      to_memory[i] = to_update[i] = 1;
+    }
+    if (!options.read_before) {
+      read_memory[i] = alpha;
+      read_update[i] = pi;
+    }
+    const T* weights = options.read_before ? before : to_memory;
+    for (std::int64_t q = 0; q < queries; ++q) {
+      T* row = out.scores + (q * kChunk + i) * kChunk;
+      for (int j = 0; j <= i; ++j) row[j] *= scale * weights[j];
+    }
+    out.step[i] = g.step[i];
+    out.decay[i] = out.to_end[i] = 1;
+  }
+  StackColumns(key, memory.key_dim, state_rows, of_memory, of_update, out.erase);
+  StackColumns(key, memory.key_dim, state_rows, to_memory, to_update, out.write);
+  for (std::int64_t q = 0; q < queries; ++q) {
+    StackColumns(key + (1 + q) * g.stride * kChunk, memory.key_dim, state_rows, read_memory,
+                 read_update, out.queries + q * state_rows * kChunk);
+  }
+  std::fill(out.read, out.read + queries * kChunk, scale);
+  std::fill(out.turn[0], out.turn[0] + g.stride, alpha);
+  std::fill(out.turn[1], out.turn[1] + g.stride, pi);
+  std::fill(out.turn[2], out.turn[2] + g.stride, T(0));
+  std::fill(out.turn[3], out.turn[3] + g.stride, epsilon);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_MOMENTUM_INL_H_

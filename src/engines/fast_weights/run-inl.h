@@ -1,0 +1,219 @@
+// The passes over one memory. Compiled once for every target and type of arithmetic.
+
+#if defined(TTR_FAST_WEIGHTS_RUN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_RUN_INL_H_
+#undef TTR_FAST_WEIGHTS_RUN_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_RUN_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/ahead-inl.h"
+#include "src/engines/fast_weights/direct-inl.h"
+#include "src/engines/fast_weights/reads-inl.h"
+#include "src/engines/fast_weights/rows-inl.h"
+#include "src/engines/fast_weights/strip-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+template <class T>
+constexpr std::int64_t Lanes() {
+  return hn::MaxLanes(hn::ScalableTag<T>());
+}
+
+/// Width of the strip that begins at `column`: two vectors, or one at the end.
+template <class T>
+std::int64_t Width(const Memory& memory, std::int64_t column) {
+  return memory.value_dim - column > Lanes<T>() ? 2 * Lanes<T>() : Lanes<T>();
+}
+
+/// A memory of `rows` rows between its home and the strips of the scratch, where it begins at row
+/// `first`: columns that a strip has beyond the memory's last are zero.
+template <class T>
+void LoadStrips(const Memory& memory, const void* home, std::int64_t stride, std::int64_t first,
+                std::int64_t state_rows, const Scratch<T>& scratch) {
+  const T* state = static_cast<const T*>(home);
+  for (std::int64_t c = memory.first_column; c < memory.end_column;) {
+    const std::int64_t width = Width<T>(memory, c);
+    const std::int64_t filled = std::min(width, memory.value_dim - c);
+    T* strip = scratch.strips + c * state_rows + first * width;
+    for (std::int64_t row = 0; row < memory.key_dim; ++row, strip += width) {
+      const T* from = state + row * stride + c;
+      std::fill(std::copy(from, from + filled, strip), strip + width, T(0));
+    }
+    // Tiles of rows go beyond the last.
+    std::fill(strip, scratch.strips + c * state_rows + state_rows * width, T(0));
+    c += width;
+  }
+}
+
+template <class T>
+void StoreStrips(const Memory& memory, void* home, std::int64_t stride, std::int64_t first,
+                 std::int64_t state_rows, const Scratch<T>& scratch) {
+  T* state = static_cast<T*>(home);
+  for (std::int64_t c = memory.first_column; c < memory.end_column;) {
+    const std::int64_t width = Width<T>(memory, c);
+    const std::int64_t filled = std::min(width, memory.value_dim - c);
+    const T* strip = scratch.strips + c * state_rows + first * width;
+    for (std::int64_t row = 0; row < memory.key_dim; ++row, strip += width) {
+      std::copy(strip, strip + filled, state + row * stride + c);
+    }
+    c += width;
+  }
+}
+
+/// What a memory keeps beside its rows and columns.
+template <class T>
+void LoadCarried(const Memory& memory, Scratch<T>& scratch) {
+  const std::int64_t stride = scratch.gathered.stride;
+  auto load = [&](const Rows& rows, T* to, std::int64_t count) {
+    if (!rows) return;
+    LoadRow(rows, 0, 0, count, to);
+    Pad(to, count, stride);
+  };
+  load(memory.sum, scratch.carried.sum, memory.key_dim);
+  load(memory.curvature, scratch.carried.curvature, memory.key_dim);
+  load(memory.bonus, scratch.gathered.bonus, memory.key_dim);
+  if (memory.maximum) scratch.carried.maximum = LoadGate<double>(memory.maximum, 0);
+}
+
+template <class T>
+void StoreCarried(const Memory& memory, const Scratch<T>& scratch) {
+  auto store = [&](const Rows& rows, const T* from) {
+    if (rows) StoreRow(from, memory.key_dim, rows.data, rows.dtype, 0);
+  };
+  store(memory.sum, scratch.carried.sum);
+  store(memory.curvature, scratch.carried.curvature);
+  if (memory.maximum) {
+    StoreRow(&scratch.carried.maximum, 1, memory.maximum.data, memory.maximum.dtype, 0);
+  }
+}
+
+/// The first column from which rows of this type go through the scratch instead of being read or
+/// written where they lie: all of them where they need conversion, else a last strip that they do
+/// not fill.
+template <class T>
+std::int64_t FirstConverted(const Memory& memory, DType dtype, bool whole_rows) {
+  if (dtype != DTypeOf<T>() || whole_rows) return memory.first_column;
+  const std::int64_t filled = memory.value_dim / Lanes<T>() * Lanes<T>();
+  const std::int64_t last = filled / (2 * Lanes<T>()) * (2 * Lanes<T>());
+  const std::int64_t end = filled == memory.value_dim ? filled : last;
+  return std::clamp(end, memory.first_column, memory.end_column);
+}
+
+template <class T>
+void RunChunked(const Options& options, const Memory& memory, const Memory& next,
+                Scratch<T>& scratch) {
+  const std::int64_t state_rows = StateRows<T>(options, memory.key_dim);
+  const std::int64_t columns = RoundUp(memory.value_dim, kAlignment / sizeof(T));
+  const std::int64_t queries = memory.q ? memory.queries : 0;
+  const std::int64_t values_from =
+      memory.writes() ? FirstConverted<T>(memory, memory.v.dtype, false) : memory.end_column;
+  const bool whole_rows = options.output_norm != OutputNorm::kNone || memory.steps > 1;
+  const std::int64_t outputs_from =
+      memory.q ? FirstConverted<T>(memory, memory.y.dtype, whole_rows) : memory.end_column;
+  const T* values = static_cast<const T*>(memory.v.data);
+  T* outputs = static_cast<T*>(memory.y.data);
+  std::fill(scratch.zeros, scratch.zeros + scratch.gathered.stride, T(0));
+  LoadStrips(memory, memory.state, memory.state_stride, 0, state_rows, scratch);
+  if (options.paired()) {
+    LoadStrips(memory, memory.second, memory.second_stride, memory.key_dim, state_rows, scratch);
+  }
+
+  for (std::int64_t begin = 0; begin < memory.rows;) {
+    Chunk chunks[kBlockChunks];
+    std::int64_t count = 0;
+    std::int64_t end = begin;
+    for (; count < kBlockChunks && end < memory.rows; ++count) {
+      chunks[count] = NextChunk(options, memory, end);
+      end += chunks[count].rows;
+      Prepare(options, memory, chunks[count], scratch,
+              Prepared<T>(options, memory, scratch, count));
+    }
+    if (values_from < memory.end_column) {
+      for (std::int64_t t = begin; t < end; ++t) {
+        T* row = scratch.values + (t - begin) * columns;
+        LoadRow(memory.v, t, values_from, memory.end_column - values_from, row + values_from);
+        std::fill(row + memory.end_column, row + columns, T(0));
+      }
+    }
+    const std::int64_t strips =
+        RoundUp(memory.end_column - memory.first_column, 2 * Lanes<T>()) / (2 * Lanes<T>());
+    const std::int64_t tiles = RoundUp(StripRowsOf(options, memory), sn::kTileRows) / sn::kTileRows;
+    const bool last = end == memory.rows;
+    const std::int64_t ahead_begin = last ? 0 : end;
+    const std::int64_t ahead_rows = last ? next.rows : memory.rows;
+    Ahead ahead(last ? next : memory, ahead_begin, std::min(ahead_begin + kBlockRows, ahead_rows),
+                strips * count * tiles, options.decay == Decay::kChannel);
+    for (std::int64_t c = memory.first_column; c < memory.end_column;) {
+      const std::int64_t width = Width<T>(memory, c);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t t = chunks[i].first;
+        const Prepared<T> prepared(options, memory, scratch, i);
+        const StripRows<const T> v =
+            c < values_from
+                ? StripRows<const T>{values + t * memory.v.stride + c, memory.v.stride}
+                : StripRows<const T>{scratch.values + (t - begin) * columns + c, columns};
+        const bool direct = c < outputs_from;
+        const StripRows<T> y =
+            direct ? StripRows<T>{outputs + t * memory.y.stride + c, memory.y.stride}
+                   : StripRows<T>{scratch.outputs + (t - begin) * columns + c, columns};
+        const std::int64_t y_head_stride = direct ? memory.y_head_stride : kBlockRows * columns;
+        T* strip = scratch.strips + c * state_rows;
+        if (width > Lanes<T>()) {
+          ProcessStrip<2>(options, memory, chunks[i], prepared, scratch, strip, v, y, y_head_stride,
+                          ahead);
+        } else {
+          ProcessStrip<1>(options, memory, chunks[i], prepared, scratch, strip, v, y, y_head_stride,
+                          ahead);
+        }
+      }
+      c += width;
+    }
+    if (outputs_from < memory.end_column) {
+      for (std::int64_t q = 0; q < queries; ++q) {
+        for (std::int64_t r = begin; r < end; ++r) {
+          if (!memory.Reads(r)) continue;
+          T* row = scratch.outputs + (q * kBlockRows + r - begin) * columns + outputs_from;
+          NormaliseOutput(options, row, memory.end_column - outputs_from);
+          StoreRow(row, memory.end_column - outputs_from, memory.y.data, memory.y.dtype,
+                   memory.Token(r) * memory.y.stride + q * memory.y_head_stride + outputs_from);
+        }
+      }
+    }
+    begin = end;
+  }
+  if (!memory.writes()) return;
+  StoreStrips(memory, memory.state, memory.state_stride, 0, state_rows, scratch);
+  if (options.paired()) {
+    StoreStrips(memory, memory.second, memory.second_stride, memory.key_dim, state_rows, scratch);
+  }
+}
+
+template <class T>
+void Run(const Options& options, const Memory& memory, const Memory& next, const Sizes& sizes,
+         std::byte* memory_block) {
+  if (memory.rows == 0) return;
+  Scratch<T> scratch(options, sizes, memory_block);
+  LoadCarried(memory, scratch);
+  if (IsDirect(options, sizes.tokens * options.steps)) {
+    RunDirect(options, memory, next, scratch);
+  } else {
+    RunChunked(options, memory, next, scratch);
+  }
+  if (memory.writes()) StoreCarried(memory, scratch);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_RUN_INL_H_
