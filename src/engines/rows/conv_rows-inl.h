@@ -26,26 +26,27 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
+template <class T, class From>
+void TurnWeights(const ConvTask& task, const From* from, T* to) {
+  for (std::int64_t j = 0; j < task.width; ++j, from += task.weight_step_stride) {
+    for (std::int64_t c = 0; c < task.dim; ++c) {
+      *to++ = static_cast<T>(sn::Widen(from[c * task.weight_channel_stride]));
+    }
+  }
+}
+
 /// The weights as [W][D] in T: where they lie, if they lie so, else in `scratch` (W D numbers).
 template <class T>
 const T* Weights(const ConvTask& task, T* scratch) {
   const bool in_place = task.weight_dtype == DTypeOf<T>() && task.weight_channel_stride == 1 &&
                         task.weight_step_stride == task.dim;
   if (in_place) return static_cast<const T*>(task.weight);
-  for (std::int64_t c = 0; c < task.dim; ++c) {
-    if (task.weight_step_stride == 1) {
-      T taps[kMaxConvWidth];
-      const simd::Rows rows{const_cast<void*>(task.weight), task.weight_dtype,
-                            task.weight_channel_stride};
-      sn::LoadRow(rows, c, 0, task.width, taps);
-      for (std::int64_t j = 0; j < task.width; ++j) scratch[j * task.dim + c] = taps[j];
-    } else {
-      for (std::int64_t j = 0; j < task.width; ++j) {
-        const std::int64_t offset = c * task.weight_channel_stride + j * task.weight_step_stride;
-        const simd::Rows rows{const_cast<void*>(task.weight), task.weight_dtype, offset};
-        scratch[j * task.dim + c] = sn::LoadOne<T>(rows, 1);
-      }
-    }
+  switch (task.weight_dtype) {
+    case DType::kFloat32: TurnWeights(task, static_cast<const float*>(task.weight), scratch); break;
+    case DType::kFloat64:
+      TurnWeights(task, static_cast<const double*>(task.weight), scratch);
+      break;
+    default: TurnWeights(task, static_cast<const BFloat16*>(task.weight), scratch);
   }
   return scratch;
 }

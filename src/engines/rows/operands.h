@@ -82,21 +82,28 @@ class PartialSums {
   /// Writes the sums over all tasks, and over the heads where one parameter serves all.
   void Write() const {
     if (!gradient_.defined()) return;
-    const std::int64_t owners = gradient_.size(0);
-    Tensor totals(DType::kFloat64, {owners, elements_});
-    double* const total = static_cast<double*>(totals.data());
-    for (std::int64_t h = 0; h < heads_; ++h) {
-      for (std::int64_t task = 0; task < tasks_a_head_; ++task) {
-        for (std::int64_t i = 0; i < elements_; ++i) {
-          total[(owners == 1 ? 0 : h) * elements_ + i] +=
-              LoadElement(sums_.data(), sums_.dtype(), (h * tasks_a_head_ + task) * elements_ + i);
-        }
-      }
+    if (sums_.dtype() == DType::kFloat64) {
+      WriteTotals<double>();
+    } else {
+      WriteTotals<float>();
     }
-    CopyInto(TensorView(total, DType::kFloat64, gradient_.shape()), gradient_);
   }
 
  private:
+  template <class T>
+  void WriteTotals() const {
+    const std::int64_t owners = gradient_.size(0);
+    Tensor totals(DType::kFloat64, {owners, elements_});
+    const T* sum = static_cast<const T*>(sums_.data());
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      double* const total = static_cast<double*>(totals.data()) + (owners == 1 ? 0 : h) * elements_;
+      for (std::int64_t task = 0; task < tasks_a_head_; ++task, sum += elements_) {
+        for (std::int64_t i = 0; i < elements_; ++i) total[i] += static_cast<double>(sum[i]);
+      }
+    }
+    CopyInto(TensorView(totals.data(), DType::kFloat64, gradient_.shape()), gradient_);
+  }
+
   TensorView gradient_;
   std::int64_t heads_;
   std::int64_t tasks_a_head_;

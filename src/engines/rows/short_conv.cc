@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <vector>
 
 #include "src/engines/rows/operands.h"
@@ -115,37 +114,14 @@ struct Work {
   }
 };
 
-void CopyRow(const simd::Rows& from, std::int64_t from_row, const simd::Rows& to,
-             std::int64_t to_row, std::int64_t dim) {
-  const auto size = static_cast<std::int64_t>(SizeOf(to.dtype));
-  if (from.dtype == to.dtype) {
-    std::memmove(static_cast<std::byte*>(to.data) + to_row * to.stride * size,
-                 static_cast<const std::byte*>(from.data) + from_row * from.stride * size,
-                 static_cast<std::size_t>(dim * size));
-    return;
-  }
-  for (std::int64_t c = 0; c < dim; ++c) {
-    StoreElement(to.data, to.dtype, to_row * to.stride + c,
-                 LoadElement(from.data, from.dtype, from_row * from.stride + c));
-  }
-}
-
-/// The last W - 1 inputs; where a sequence has fewer, those of the state before move up.
+/// The last W - 1 inputs of every sequence.
 void LeaveState(const Work& work) {
-  const std::int64_t kept = work.width - 1;
+  const Tensor row(work.arithmetic, {work.dim});
   for (std::int64_t n = 0; n < work.sequences.count(); ++n) {
-    const std::int64_t tokens = work.sequences.Tokens(n);
-    if (tokens == 0) continue;
     for (std::int64_t h = 0; h < work.heads; ++h) {
-      const ConvTask task = work.TaskOf(n, 0, h);
-      for (std::int64_t r = 0; r < kept; ++r) {
-        const std::int64_t t = tokens - kept + r;
-        if (t < 0) {
-          CopyRow(task.state, r + tokens, task.state, r, work.dim);
-        } else {
-          CopyRow(task.x, t, task.state, r, work.dim);
-        }
-      }
+      ConvTask task = work.TaskOf(n, 0, h);
+      task.scratch = row.data();
+      RunConvState(work.arithmetic, task);
     }
   }
 }

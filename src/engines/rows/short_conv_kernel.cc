@@ -3,6 +3,8 @@
 #include "src/engines/rows/short_conv_kernel.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <type_traits>
 
 #include "src/simd/targets.h"
@@ -150,6 +152,34 @@ void Backward(const ConvTask& task) {
   WithWidth(task.width, [&](auto width) HWY_ATTR { BackwardTo<width(), T>(task); });
 }
 
+/// Row r gets token T - (W - 1) + r; where a sequence has fewer tokens, rows of before move up.
+template <class T>
+void LeaveState(const ConvTask& task) {
+  const auto bytes = static_cast<std::int64_t>(SizeOf(task.state.dtype));
+  const auto copy = [&](const simd::Rows& from, std::int64_t from_row, std::int64_t r) {
+    if (from.dtype != task.state.dtype) {
+      T* const row = static_cast<T*>(task.scratch);
+      sn::LoadRow(from, from_row, 0, task.dim, row);
+      sn::StoreRow(static_cast<const T*>(row), r, 0, task.dim, task.state);
+      return;
+    }
+    std::memcpy(static_cast<std::byte*>(task.state.data) + r * task.state.stride * bytes,
+                static_cast<const std::byte*>(from.data) + from_row * from.stride * bytes,
+                static_cast<std::size_t>(task.dim * bytes));
+  };
+  if (task.tokens == 0) return;
+  const std::int64_t first = task.tokens - (task.width - 1);
+  for (std::int64_t r = 0; r < task.width - 1; ++r) {
+    if (first + r < 0) {
+      copy(task.state, r + task.tokens, r);
+    } else {
+      copy(task.x, first + r, r);
+    }
+  }
+}
+
+void ConvStateFloat(const ConvTask& task) { LeaveState<float>(task); }
+void ConvStateDouble(const ConvTask& task) { LeaveState<double>(task); }
 void ConvFloat(const ConvTask& task) { Forward<float>(task); }
 void ConvDouble(const ConvTask& task) { Forward<double>(task); }
 void ConvGradientFloat(const ConvTask& task) { Backward<float>(task); }
@@ -162,6 +192,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ttr::rows {
 
+HWY_EXPORT(ConvStateFloat);
+HWY_EXPORT(ConvStateDouble);
 HWY_EXPORT(ConvFloat);
 HWY_EXPORT(ConvDouble);
 HWY_EXPORT(ConvGradientFloat);
@@ -188,6 +220,14 @@ void RunConvGradient(DType arithmetic, const ConvTask& task) {
     TTR_DISPATCH(ConvGradientDouble)(task);
   } else {
     TTR_DISPATCH(ConvGradientFloat)(task);
+  }
+}
+
+void RunConvState(DType arithmetic, const ConvTask& task) {
+  if (arithmetic == DType::kFloat64) {
+    TTR_DISPATCH(ConvStateDouble)(task);
+  } else {
+    TTR_DISPATCH(ConvStateFloat)(task);
   }
 }
 

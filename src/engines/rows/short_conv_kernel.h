@@ -41,4 +41,7 @@ std::int64_t ConvScratch(std::int64_t dim, std::int64_t width, bool backward);
 void RunConv(DType arithmetic, const ConvTask& task);
 void RunConvGradient(DType arithmetic, const ConvTask& task);
 
+/// Leaves the state as after the sequence's last token. Scratch: `dim` numbers.
+void RunConvState(DType arithmetic, const ConvTask& task);
+
 }  // namespace ttr::rows
