@@ -4,7 +4,7 @@
 ///     function.features = ttr::FeatureMap::kHedgehogExp;
 ///     ttr::ApplyFeatures(function, {.x = k, .w = w}, phi_k);
 ///
-/// The equation of every map stands in `ttr zoo features` (FeatureMaps()); of a Function only
+/// The equation of every map stands in FeatureMaps() (zoo.h); of a Function only
 /// `features`, `nu`, `feature_dim`, `max_length` and `seed` take part.
 ///
 /// | argument   | shape              | dtype                      | meaning |
