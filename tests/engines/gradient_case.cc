@@ -156,7 +156,8 @@ GradientArrays RandomInputs(const GradientShape& shape, std::uint64_t seed) {
     for (std::int64_t r = 0; unit && r < count; ++r) {
       double norm = 0;
       for (std::int64_t i = 0; i < width; ++i) norm += x[r * width + i] * x[r * width + i];
-      for (std::int64_t i = 0; i < width; ++i) x[r * width + i] = exact(x[r * width + i] / std::sqrt(norm));
+      for (std::int64_t i = 0; i < width; ++i)
+        x[r * width + i] = exact(x[r * width + i] / std::sqrt(norm));
     }
     return x;
   };

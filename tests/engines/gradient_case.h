@@ -27,8 +27,8 @@ struct GradientShape {
 };
 
 /// Arrays by name, without padding: "erase", "write", "second_write" [T, Dk]; "query" [p, T, Dk];
-/// "value", "second_value" [T, Dv]; "step", "decay", "erase_decay" [T]; "log_decay" [T, Dk]; "bonus"
-/// [p, T]; "initial", "final" [Dk, Dv]; "output" [p, T, Dv]. Absent ones are not there.
+/// "value", "second_value" [T, Dv]; "step", "decay", "erase_decay" [T]; "log_decay" [T, Dk];
+/// "bonus" [p, T]; "initial", "final" [Dk, Dv]; "output" [p, T, Dv]. Absent ones are not there.
 using GradientArrays = std::map<std::string, std::vector<double>>;
 
 GradientArrays RandomInputs(const GradientShape& shape, std::uint64_t seed);

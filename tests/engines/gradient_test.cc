@@ -166,7 +166,8 @@ void Compare(const GradientShape& shape, std::uint64_t seed) {
     const std::int64_t width = TokenWidth(shape, name, values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
       const std::size_t first = i / width * width;
-      const double largest = *std::max_element(sizes.begin() + first, sizes.begin() + first + width);
+      const double largest =
+          *std::max_element(sizes.begin() + first, sizes.begin() + first + width);
       ASSERT_NEAR(found.at(name)[i], values[i], unit * (largest + ordinary))
           << name << " token " << i / width << " element " << i - first;
     }
@@ -195,8 +196,12 @@ TEST_P(GradientOnTarget, EveryShapeAgreesWithTheRecurrence) {
       for (const std::int64_t tokens : {0, 1, 7, 16, 33, 130}) {
         for (const std::int64_t dim : {1, 3, 16, 33, 64}) {
           GradientShape shape;
-          shape.sizes = {.tokens = tokens, .key_dim = dim, .value_dim = 67 - dim,
-                         .queries = dim == 16 ? 3 : 1, .erase = erase, .decay = decay};
+          shape.sizes = {.tokens = tokens,
+                         .key_dim = dim,
+                         .value_dim = 67 - dim,
+                         .queries = dim == 16 ? 3 : 1,
+                         .erase = erase,
+                         .decay = decay};
           shape.gates = tokens % 2 == 0 ? Gates::kMixed : Gates::kMild;
           Compare<float>(shape, ++seed);
           Compare<double>(shape, seed);

@@ -38,7 +38,8 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 template <class T>
 void SumTallies(const T* tallies, T* out) {
   const hn::ScalableTag<T> d;
-  for (int i = 0; i < kTokens; ++i) out[i] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, tallies + i * kTokens)));
+  for (int i = 0; i < kTokens; ++i)
+    out[i] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, tallies + i * kTokens)));
 }
 
 /// products, scores and the innovations' gradients from the memory's alone.
@@ -55,8 +56,8 @@ void PrepareScores(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
       sn::TransposeStrided(decayed, scratch.keys, kTokens, scratch.keys, scratch.write_columns,
                            kTokens);
     } else {
-      sn::TransposeStrided(writes.data, writes.stride, kTokens, scratch.keys,
-                           scratch.write_columns, kTokens);
+      sn::TransposeStrided(writes.data, writes.stride, kTokens, scratch.keys, scratch.write_columns,
+                           kTokens);
     }
     for (std::int64_t x = 0; x < scratch.reads; ++x) {
       const std::int64_t index = (x * scratch.writes + w) * kSquare;
@@ -78,36 +79,39 @@ void PrepareScores(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
   }
 }
 
-/// Stores a gradient of values and adds to it what the bonus of each query carries.
+/// Stores gradients of values, to which it adds what the bonus of each query carries.
 template <int NV, class T>
-HWY_INLINE void StoreValueGradient(const GradientCall<T>& call, const Chunk& chunk,
-                                   const ChunkRows<T>& rows, std::int64_t token,
-                                   std::int64_t column, const GradientRows<T>& out, bool bonus,
-                                   hn::Vec<hn::ScalableTag<T>> (&grad)[NV]) {
+HWY_INLINE void StoreValueGradients(const GradientCall<T>& call, const Chunk& chunk,
+                                    const ChunkRows<T>& rows, std::int64_t i, std::int64_t column,
+                                    const GradientRows<T>& out, bool bonus,
+                                    sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
-  constexpr std::int64_t kLanes = Lanes<T>();
-  if (!out || token >= chunk.tokens) return;
-  const std::int64_t t = chunk.first + token;
+  if (!out) return;
+  const std::int64_t t = chunk.first + i;
   for (std::int64_t x = 0; bonus && call.bonus && x < call.sizes.queries; ++x) {
-    const auto factor =
-        hn::Set(d, call.bonus.data[x * call.bonus.head_stride + t * call.bonus.stride]);
-    for (int n = 0; n < NV; ++n) {
-      const auto dy = hn::Load(d, rows.Grad(x)[token] + column + n * kLanes);
-      grad[n] = hn::MulAdd(factor, dy, grad[n]);
+    const T* factors = call.bonus.data + x * call.bonus.head_stride;
+    TTR_UNROLL
+    for (int r = 0; r < sn::kTileRows; ++r) {
+      if (i + r >= chunk.tokens) break;
+      const auto factor = hn::Set(d, factors[(t + r) * call.bonus.stride]);
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) {
+        const auto dy = hn::Load(d, rows.Grad(x)[i + r] + column + n * Lanes<T>());
+        tile[r][n] = hn::MulAdd(factor, dy, tile[r][n]);
+      }
     }
   }
-  for (int n = 0; n < NV; ++n) {
-    hn::Store(grad[n], d, out.data + t * out.stride + column + n * kLanes);
-  }
+  StoreTile<NV>(chunk.tokens - i, out.data + t * out.stride + column, out.stride, tile);
 }
 
 /// tile = the gradients of the updates of `write` from what lies behind the chunk and from the
 /// first `reads` reads.
 template <int NV, class T>
-HWY_INLINE void CollectUpdateGradients(
-    const Chunk& chunk, const ChunkRows<T>& rows, const T* to_end, std::int64_t write,
-    std::int64_t reads, std::int64_t i, std::int64_t column, const Scratch<T>& scratch,
-    sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+HWY_INLINE void CollectUpdateGradients(const Chunk& chunk, const ChunkRows<T>& rows,
+                                       const T* to_end, std::int64_t write, std::int64_t reads,
+                                       std::int64_t i, std::int64_t column,
+                                       const Scratch<T>& scratch,
+                                       sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
   const T* grads = scratch.update_grads + (write * kTokens + i) * scratch.values + column;
   TTR_UNROLL
@@ -150,34 +154,35 @@ void SolveAdjoint(const GradientCall<T>& call, const Chunk& chunk, const Coeffic
                         chunk.tokens - i - kRows, tile);
       sn::SolveUnitLowerTransposed<kTokens>(d, lower + i * (kTokens + 1), tile);
     }
+    StoreTile<NV>(kRows, grads + i * scratch.values, scratch.values, tile);
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const std::int64_t token = i + r;
-      const auto step = hn::Set(d, c.b[token]);
-      hn::Vec<decltype(d)> grad[NV];
-      const T* error = errors[std::min(token, chunk.tokens - 1)] + column;
-      auto tally = hn::Load(d, tallies + token * kTokens);
+      const T* error = errors[std::min(i + r, chunk.tokens - 1)] + column;
+      const auto step = hn::Set(d, c.b[i + r]);
+      auto tally = hn::Load(d, tallies + (i + r) * kTokens);
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) {
-        grad[n] = hn::Mul(step, tile[r][n]);
         tally = hn::MulAdd(tile[r][n], hn::Load(d, error + n * kLanes), tally);
-        hn::Store(tile[r][n], d, grads + token * scratch.values + n * kLanes);
-        if (sizes.erase) {
-          hn::Store(hn::Neg(grad[n]), d, erasures + token * scratch.values + n * kLanes);
+        tile[r][n] = hn::Mul(step, tile[r][n]);
+      }
+      hn::Store(tally, d, tallies + (i + r) * kTokens);
+    }
+    if (sizes.erase) {
+      T* out = erasures + i * scratch.values;
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        TTR_UNROLL
+        for (int n = 0; n < NV; ++n) {
+          hn::Store(hn::Neg(tile[r][n]), d, out + r * scratch.values + n * kLanes);
         }
       }
-      hn::Store(tally, d, tallies + token * kTokens);
-      StoreValueGradient<NV>(call, chunk, rows, token, column, call.d_value, !sizes.second_write,
-                             grad);
     }
+    StoreValueGradients<NV>(call, chunk, rows, i, column, call.d_value, !sizes.second_write, tile);
   }
   for (std::int64_t i = last; sizes.second_write && i >= 0; i -= kRows) {
     sn::Tile<decltype(d), kRows, NV> tile;
     CollectUpdateGradients<NV>(chunk, rows, to_end, 1, scratch.reads, i, column, scratch, tile);
-    TTR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      StoreValueGradient<NV>(call, chunk, rows, i + r, column, call.d_second_value, true, tile[r]);
-    }
+    StoreValueGradients<NV>(call, chunk, rows, i, column, call.d_second_value, true, tile);
   }
 }
 

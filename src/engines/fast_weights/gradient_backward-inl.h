@@ -107,18 +107,6 @@ HWY_INLINE void Tally(const Chunk& chunk, View<T> rows, std::int64_t i, std::int
   }
 }
 
-template <int NV, class T>
-HWY_INLINE void StoreTile(std::int64_t count, T* out, std::int64_t stride,
-                          const sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
-  const hn::ScalableTag<T> d;
-  TTR_UNROLL
-  for (int r = 0; r < sn::kTileRows; ++r) {
-    if (r >= count) break;
-    TTR_UNROLL
-    for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, out + r * stride + n * Lanes<T>());
-  }
-}
-
 /// The pairs of tokens, and the rows' own decays: what turns the gradients of decayed rows into
 /// those of the rows, where decays are scalar.
 template <int NV, class T>
@@ -153,8 +141,8 @@ void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
       sn::MulAddStrided(d, g[i], g.stride, 1, strip, NV * Lanes<T>(), call.sizes.value_dim, tile);
     }
     if (channels) {
-      StoreTile<NV>(kRows, scratch.key_grads + (x * kTokens + i) * scratch.keys + key,
-                    scratch.keys, tile);
+      StoreTile<NV>(kRows, scratch.key_grads + (x * kTokens + i) * scratch.keys + key, scratch.keys,
+                    tile);
       continue;
     }
     if (call.sizes.decay == GradientDecay::kScalar) {
@@ -212,6 +200,7 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
                    std::int64_t key, T* overlap) {
   const hn::ScalableTag<T> d;
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
+  FetchBehind(call, chunk, scratch, key, NV * Lanes<T>());
   for (std::int64_t x = 0; x < scratch.reads; ++x) {
     ReadGradients<NV>(call, chunk, c, rows, scratch, memory, key, x);
   }
@@ -236,8 +225,8 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
                      g.data, g.stride};
       }
       if (x == 0 && call.sizes.decay != GradientDecay::kNone) {
-        UpdateStrip<NV, true>(call.sizes, chunk.tokens, strip, strip, decay, outers, count,
-                              partner, overlap);
+        UpdateStrip<NV, true>(call.sizes, chunk.tokens, strip, strip, decay, outers, count, partner,
+                              overlap);
       } else {
         if (x > 0) {
           for (int n = 0; n < NV; ++n) decay[n] = hn::Set(d, T(1));

@@ -13,6 +13,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/gradient.h"
+#include "src/engines/fast_weights/gradient_fetch-inl.h"
 #include "src/engines/fast_weights/gradient_layout.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/simd/strided-inl.h"
@@ -110,6 +111,19 @@ void ReadState(const GradientSizes& sizes, const Scratch<T>& scratch, const T* H
   if (v < scratch.values) std::fill(out + v * kTokens, out + scratch.values * kTokens, T(0));
 }
 
+/// out = the first `count` rows of the tile.
+template <int NV, class T>
+HWY_INLINE void StoreTile(std::int64_t count, T* out, std::int64_t stride,
+                          const sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+  const hn::ScalableTag<T> d;
+  TTR_UNROLL
+  for (int r = 0; r < sn::kTileRows; ++r) {
+    if (r >= count) break;
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, out + r * stride + n * Lanes<T>());
+  }
+}
+
 /// One product rows^T values that is added to a strip of the memory.
 template <class T>
 struct Outer {
@@ -189,6 +203,7 @@ HWY_INLINE void LastDecay(const GradientCall<T>& call, const Chunk& chunk, const
 template <int NV, class T>
 void AdvanceStrip(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                   const Scratch<T>& scratch, std::int64_t key, const T* in, T* out) {
+  FetchAhead(call, chunk, scratch, key, NV * Lanes<T>());
   hn::Vec<hn::ScalableTag<T>> decay[NV];
   LastDecay(call, chunk, c, scratch, key, decay);
   Outer<T> outers[2];
