@@ -7,21 +7,21 @@
 /// The equation of every map stands in FeatureMaps() (zoo.h); of a Function only
 /// `features`, `nu`, `feature_dim`, `max_length` and `seed` take part.
 ///
-/// | argument   | shape              | dtype                      | meaning |
-/// |------------|--------------------|----------------------------|----------------------------------|
-/// | x          | [B, T, H, D]       | float32, float64, bfloat16 | rows | | w          | [H or 1,
-/// F, D]     | the same                   | W: required by t2r, hedgehog; by | |            | | |
-/// rfa, favor, dijiang drawn from   | |            |                    | | the seed where absent;
-/// rebased:  | |            |                    |                            | F = 1, the scale, 1
-/// where absent | | b          | [H or 1, F]        | the same                   | t2r, dijiang:
-/// bias, 0 where      | |            |                    |                            | absent;
-/// rebased: [H or 1, D]     | | cu_seqlens | [N + 1]            | int64                      |
-/// packed sequences, B = 1          | | positions  | [B or N]           | int64 | cosformer: the
-/// position of every | |            |                    |                            | sequence's
-/// first row; absent: 0  | | y          | [B, T, H, Dphi]    | float32, float64, bfloat16 | phi(x)
-/// |
+/// | argument   | shape           | dtype    | meaning                                            |
+/// |------------|-----------------|----------|----------------------------------------------------|
+/// | x          | [B, T, H, D]    | floating | rows                                               |
+/// | w          | [H or 1, F, D]  | floating | W: required by t2r and hedgehog; by rfa, favor and |
+/// |            |                 |          | dijiang drawn from the seed where absent; rebased: |
+/// |            |                 |          | F = 1, the scale, 1 where absent                   |
+/// | b          | [H or 1, F]     | floating | t2r, dijiang: bias, 0 where absent; rebased:       |
+/// |            |                 |          | [H or 1, D]                                        |
+/// | cu_seqlens | [N + 1]         | int64    | packed sequences, B = 1                            |
+/// | positions  | [B or N]        | int64    | cosformer: the position of the first row of every  |
+/// |            |                 |          | sequence; absent: 0                                |
+/// | y          | [B, T, H, Dphi] | floating | phi(x)                                             |
 ///
-/// Any strides but a contiguous last axis. Arithmetic in double where x is float64, else in float.
+/// Floating: float32, float64 or bfloat16, each by itself. Any strides but a contiguous last axis.
+/// Arithmetic in double where x is float64, else in float.
 /// NaN and infinities stay in their row. The same bits for any number of threads.
 ///
 /// Gradients: `dy` is that of y; those of `gradients` that are defined are written (dw and db
