@@ -9,15 +9,17 @@
 /// weight, bias and gate each where given; silu(g) = g / (1 + exp(-g)). kRms with weight and gate
 /// is the output of Gated DeltaNet (2412.06464).
 ///
-/// | argument     | shape          | dtype                      | meaning |
-/// |--------------|----------------|----------------------------|----------------------------------|
-/// | x            | [B, T, H, D]   | float32, float64, bfloat16 | rows | | weight, bias | [D] or
-/// [H, D]  | the same                   | scale and shift; optional        | | gate         | [B,
-/// T, H, D]   | the same                   | optional                         | | eps          | |
-/// double, >= 0, finite       | 0: a zero row stays zero and has | |              | | | no gradient
-/// | | y            | [B, T, H, D]   | the same                   | may be x itself |
+/// | argument     | shape         | dtype    | meaning                                         |
+/// |--------------|---------------|----------|-------------------------------------------------|
+/// | x            | [B, T, H, D]  | floating | rows                                            |
+/// | weight, bias | [D] or [H, D] | floating | scale and shift; optional                       |
+/// | gate         | [B, T, H, D]  | floating | optional                                        |
+/// | eps          |               | double   | finite, >= 0; 0: a zero row stays zero, with no |
+/// |              |               |          | slope                                           |
+/// | y            | [B, T, H, D]  | floating | may be x itself                                 |
 ///
-/// Any strides but a contiguous last axis. Means and squares are summed in double, so that they
+/// Floating: float32, float64 or bfloat16, each by itself. Any strides but a contiguous last axis.
+/// Means and squares are summed in double, so that they
 /// neither overflow nor cancel; the rest is done in double where x is float64, else in float. NaN
 /// and infinities stay in their row. The same bits for any number of threads.
 ///

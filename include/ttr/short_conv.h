@@ -8,22 +8,24 @@
 /// where there is none. (Width 2 with weights 1 - a and a is the KV-shift.) Mamba, 2312.00752;
 /// Gated DeltaNet, 2412.06464.
 ///
-/// | argument   | shape               | dtype                      | meaning |
-/// |------------|---------------------|----------------------------|---------------------------------|
-/// | x          | [B, T, H, D]        | float32, float64, bfloat16 | inputs | | weight     | [H, D,
-/// W]           | the same                   | W in 1 .. 8; any strides        | | bias       | [H,
-/// D]              | the same                   | optional                        | | cu_seqlens |
-/// [N + 1]             | int64                      | packed sequences, B = 1         | | state |
-/// [B or N, W-1, H, D] | the same                   | optional: the inputs before the | | | | |
-/// first token, oldest first; left | |            |                     | | as after the last token
-/// | | y          | [B, T, H, D]        | the same                   | outputs |
+/// | argument   | shape               | dtype    | meaning                                      |
+/// |------------|---------------------|----------|----------------------------------------------|
+/// | x          | [B, T, H, D]        | floating | inputs                                       |
+/// | weight     | [H, D, W]           | floating | W in 1 .. 8; any strides                     |
+/// | bias       | [H, D]              | floating | optional                                     |
+/// | cu_seqlens | [N + 1]             | int64    | packed sequences, B = 1                      |
+/// | state      | [B or N, W-1, H, D] | floating | optional: the inputs before the first token, |
+/// |            |                     |          | oldest                                       |
+/// |            |                     |          | first; left as after the last token          |
+/// | y          | [B, T, H, D]        | floating | outputs                                      |
 ///
-/// Channels without heads: H = 1, D = C. Any strides but a contiguous last axis. Arithmetic in
-/// double where x is float64, else in float, always in the order of j: whole = split anywhere =
-/// token by token, bit for bit (a state narrower than x rounds). The same bits for any number of
-/// threads. NaN stays with its channel and the W tokens that see it. A weight that lies as [H, W,
-/// D] in memory (a view with stride 1 along D) in the arithmetic's type is used where it lies,
-/// which is worth it in a decode; any other is turned once a task.
+/// Floating: float32, float64 or bfloat16, each by itself. Channels without heads: H = 1, D = C.
+/// Any strides but a contiguous last axis. Arithmetic in double where x is float64, else in float,
+/// always in the order of j: whole = split anywhere = token by token, bit for bit (a state narrower
+/// than x rounds). The same bits for any number of threads. NaN stays with its channel and the W
+/// tokens that see it. A weight that lies as [H, W, D] in memory (a view with stride 1 along D) in
+/// the arithmetic's type is used where it lies, which is worth it in a decode; any other is turned
+/// once a task.
 ///
 /// Backward: `dy` and `dfinal` (absent: zero) are the gradients of y and of the state after the
 /// last token; those of `gradients` that are defined are written.

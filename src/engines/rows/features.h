@@ -3,22 +3,22 @@
 /// W = w (F rows of length d), b a bias of length F, both where the map has them; t the position of
 /// a row, counted from `position`.
 ///
-/// | map              | phi(x)                                                        | length |
-/// |------------------|---------------------------------------------------------------|-------------|
-/// | kNone            | x                                                             | d | | kElu1
-/// | x + 1 where x > 0, else exp(x)                                | d           | | kRelu | max(x,
-/// 0)                                                     | d           | | kCosformer       |
-/// [relu(x) cos(pi t / 2m), relu(x) sin(pi t / 2m)]              | 2d          | | kDpfp | r (.)
-/// roll(r, j), j = 1 .. nu, r = [relu(x), relu(-x)]        | 2 d nu      | | kT2r             |
-/// relu(W x + b)                                                 | F           | | kHedgehogExp |
-/// [exp(W x), exp(-W x)]                                         | 2F          | | kHedgehogSoftmax
-/// | [softmax(W x), softmax(-W x)]                                 | 2F          | | kTaylor2 | [1,
-/// x / d^(1/4), power2(x) / sqrt(2d)]                        | 1 + d + d(d+1)/2 | | kRebased |
-/// power2(w (.) (x - mean) / sqrt(variance + 1e-5) + b)          | d(d+1)/2    | | kRfa | [sin(W
-/// x), cos(W x)] / sqrt(F)                                | 2F          | | kFavor           |
-/// exp(W x - |x|^2 / 2) / sqrt(F)                                | F           | | kDijiang | exp(W
-/// x + b)                                                  | F           | | kPower2          |
-/// x_i^2 and sqrt(2) x_i x_j, i < j, row by row                  | d(d+1)/2    |
+/// | map              | phi(x)                                                 | length           |
+/// |------------------|--------------------------------------------------------|------------------|
+/// | kNone            | x                                                      | d                |
+/// | kElu1            | x + 1 where x > 0, else exp(x)                         | d                |
+/// | kRelu            | max(x, 0)                                              | d                |
+/// | kCosformer       | [relu(x) cos(pi t / 2m), relu(x) sin(pi t / 2m)]       | 2d               |
+/// | kDpfp            | r (.) roll(r, j), j = 1 .. nu, r = [relu(x), relu(-x)] | 2 d nu           |
+/// | kT2r             | relu(W x + b)                                          | F                |
+/// | kHedgehogExp     | [exp(W x), exp(-W x)]                                  | 2F               |
+/// | kHedgehogSoftmax | [softmax(W x), softmax(-W x)]                          | 2F               |
+/// | kTaylor2         | [1, x / d^(1/4), power2(x) / sqrt(2d)]                 | 1 + d + d(d+1)/2 |
+/// | kRebased         | power2(w (.) (x - mean) / sqrt(variance + 1e-5) + b)   | d(d+1)/2         |
+/// | kRfa             | [sin(W x), cos(W x)] / sqrt(F)                         | 2F               |
+/// | kFavor           | exp(W x - |x|^2 / 2) / sqrt(F)                         | F                |
+/// | kDijiang         | exp(W x + b)                                           | F                |
+/// | kPower2          | x_i^2 and sqrt(2) x_i x_j, i < j, row by row           | d(d+1)/2         |
 ///
 /// (For kRebased w and b have one row of length d; 1 and 0 where absent.)
 ///
