@@ -126,25 +126,31 @@ def about(bench):
 
 
 def peers(path):
+    """One line a layer and d: ttr's time, then every peer's and its ratio to ttr's."""
     if not path.exists():
         return "Not measured."
     run = json.loads(path.read_text())
-    rows = []
-    for row in run["rows"]:
-        cells = [f"{row['layer']}, d = {row['d']}", row["who"], "-", "", ""]
-        if row["ns"] is not None:
-            cells[2] = f"{row['ns']:.0f}"
-        if "ratio" in row:
-            cells[3] = f"{row['ratio']:.1f} ({row['low']:.1f} .. {row['high']:.1f})"
-        if "error" in row:
-            cells[4] = f"{row['error']:.0e}"
-        rows.append(cells)
     a = run["about"]
     options = "".join(f" --{n} {a[n]}" for n in ("tokens", "heads", "threads", "rounds"))
+    options += " --peers " + " ".join(a["peers"])
     options += "".join(f" --{n}" for n in ("unlock", "gradients", "compile") if a[n])
-    note = f"{a['processor']}:\n\n    bench/peers/run.py{options}\n\n"
-    head = ["layer", "who", "ns/token/head", "times ttr (range)", "error"]
-    return note + markdown(head, rows, text=(0, 1))
+    worst = max(row.get("error", 0) for row in run["rows"])
+    note = f"{a['processor']}; ns a token and head, times ttr (range); greatest error {worst:.0e}:"
+    note += f"\n\n    bench/peers/run.py{options}\n\n"
+
+    lines, names = {}, []
+    for row in run["rows"]:
+        line = lines.setdefault((row["layer"], row["d"]), {})
+        name = "ttr" if row["who"].startswith("ttr") else row["who"]
+        names += [] if name in names else [name]
+        cell = "-" if row["ns"] is None else f"{row['ns']:.0f}"
+        if "ratio" in row:
+            cell += f": {row['ratio']:.1f} x ({row['low']:.1f} .. {row['high']:.1f})"
+        line[name] = cell + (", definition" if row["who"] == "ttr (definition)" else "")
+    rows = []
+    for (layer, d), line in lines.items():
+        rows.append([layer, str(d), *(line.get(n, "") for n in names)])
+    return note + markdown(["layer", "d", *names], rows)
 
 
 def main():
@@ -168,7 +174,7 @@ def main():
         return f"<!-- begin {found[1]} -->\n{parts[found[1]]}\n<!-- end -->"
 
     text = options.document.read_text()
-    text = re.sub(r"<!-- begin ([a-z-]+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL)
+    text = re.sub(r"<!-- begin ([a-z0-9-]+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL)
     options.document.write_text(text)
     images = options.document.parent / "images"
     images.mkdir(exist_ok=True)

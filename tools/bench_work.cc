@@ -90,7 +90,9 @@ void Work::Run() {
     case Doing::kSteps: layer_->Step(inputs_, state, outputs_, run); break;
     case Doing::kForwardBackward: {
       layer_->Forward(inputs_, state, outputs_, run);
-      layer_->Backward(inputs_, {}, outputs_.y, {}, gradients_, initial_gradient_, run);
+      // Its scratch is not the forward one's, so the call makes it: that belongs to its time.
+      layer_->Backward(inputs_, {}, outputs_.y, {}, gradients_, initial_gradient_,
+                       {.executor = executor_, .scratch = {}});
       break;
     }
   }

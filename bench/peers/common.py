@@ -32,7 +32,7 @@ class Problem:
     d: int
     tokens: int
     heads: int
-    inputs: dict  # q, k, v, and log_decay [H, T, 1 or d] and step [H, T, 1] where the layer has them
+    inputs: dict  # q, k, v; log_decay [H, T, 1 or d] and step [H, T, 1] where the layer has them
     given: frozenset  # names of those that ttr takes (retnet's decay is its own)
 
 

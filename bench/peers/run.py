@@ -158,8 +158,8 @@ def main():
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
     if options.json:
         about = {"processor": common.processor()}
-        for name in ("tokens", "heads", "threads", "rounds", "unlock", "gradients", "compile"):
-            about[name] = getattr(options, name)
+        chosen = ("tokens", "heads", "threads", "rounds", "peers", "unlock", "gradients", "compile")
+        about.update({name: getattr(options, name) for name in chosen})
         options.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
     if options.markdown:
         lines = ["| " + " | ".join(row) + " |" for row in cells]
