@@ -73,6 +73,7 @@ struct VectorGradientScratch {
 template <class T>
 struct MatrixGradientScratch {
   static constexpr std::int64_t kStrip = MatrixScratch<T>::kStrip;
+  static constexpr std::int64_t kRow = MatrixScratch<T>::kRow;
   static constexpr std::int64_t kLine = kAlignment / sizeof(T);
   std::int64_t columns;   // of a group, whole strips
   T* kept;                // [checkpoint][key_dim][columns]
@@ -97,9 +98,9 @@ struct MatrixGradientScratch {
     da = arena.Take<T>(sizes.key_dim * columns);
     dk = arena.Take<T>(kCheckpoint * sizes.key_dim * kLine);
     dq = arena.Take<T>(sizes.queries * kCheckpoint * sizes.key_dim * kLine);
-    dv = arena.Take<T>(kCheckpoint * kStrip);
-    ddt = arena.Take<T>(kCheckpoint * kStrip);
-    dy = arena.Take<T>(sizes.queries * kCheckpoint * kStrip);
+    dv = arena.Take<T>(kCheckpoint * kRow);
+    ddt = arena.Take<T>(kCheckpoint * kRow);
+    dy = arena.Take<T>(sizes.queries * kCheckpoint * kRow);
     dimportance = arena.Take<T>(kCheckpoint);
     forward = arena.Take<std::byte>(
         static_cast<std::int64_t>(MatrixScratch<T>(group, nullptr).bytes));

@@ -173,6 +173,7 @@ class MatrixBackward {
  private:
   static constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   static constexpr std::int64_t kStrip = MatrixScratch<T>::kStrip;
+  static constexpr std::int64_t kRow = MatrixScratch<T>::kRow;
 
   std::int64_t Stride() const { return s_.columns; }
   std::int64_t StateSize() const { return memory_.key_dim * s_.columns; }
@@ -197,7 +198,7 @@ class MatrixBackward {
     block.queries = 0;
     block.k = f_.k;
     block.q = f_.q;
-    block.stride = kStrip;
+    block.stride = kRow;
     block.state_stride = Stride();
     block.scale = static_cast<T>(options_.scale);
     return block;
@@ -209,8 +210,8 @@ class MatrixBackward {
     LoadStrip(memory_, b * kCheckpoint, Tokens(b), first, count, f_);
     const std::int64_t filled = RoundUp(count, kLanes);
     for (std::int64_t t = 0; t < Tokens(b); ++t) {
-      std::fill(f_.v + t * kStrip + count, f_.v + t * kStrip + filled, T(0));
-      std::fill(f_.dt + t * kStrip + count, f_.dt + t * kStrip + filled, T(0));
+      std::fill(f_.v + t * kRow + count, f_.v + t * kRow + filled, T(0));
+      std::fill(f_.dt + t * kRow + count, f_.dt + t * kRow + filled, T(0));
     }
   }
 
@@ -236,7 +237,7 @@ class MatrixBackward {
       rows.data = static_cast<std::byte*>(rows.data) +
                   query * gradient_.dy_head_stride * static_cast<std::int64_t>(SizeOf(rows.dtype));
       for (std::int64_t t = 0; t < Tokens(b); ++t) {
-        T* row = s_.dy + (query * kBlockTokens + t) * kStrip;
+        T* row = s_.dy + (query * kBlockTokens + t) * kRow;
         sn::LoadRow(rows, b * kCheckpoint + t, first, count, row);
         sn::Multiply(row, count, static_cast<T>(options_.scale));
         std::fill(row + count, row + RoundUp(count, kLanes), T(0));
@@ -248,9 +249,9 @@ class MatrixBackward {
   void StoreColumns(std::int64_t b, std::int64_t first, std::int64_t count) {
     const std::int64_t begin = b * kCheckpoint;
     for (std::int64_t t = 0; t < Tokens(b); ++t) {
-      T* dv = s_.dv + t * kStrip;
+      T* dv = s_.dv + t * kRow;
       if (gradient_.dimportance) {
-        T* v = f_.v + t * kStrip;
+        T* v = f_.v + t * kRow;
         sn::LoadRow(memory_.v, begin + t, first, count, v);
         for (std::int64_t c = 0; c < count; ++c) s_.dimportance[t] += dv[c] * v[c];
       }
@@ -259,7 +260,7 @@ class MatrixBackward {
         sn::StoreRow(dv, begin + t, first, count, gradient_.dv);
       }
       if (gradient_.ddt) {
-        T* ddt = s_.ddt + t * kStrip;
+        T* ddt = s_.ddt + t * kRow;
         sn::Multiply(ddt, count, static_cast<T>(1 / sn::kRateUnit<T>));
         sn::StoreRow(ddt, begin + t, first, count, gradient_.ddt);
       }
@@ -286,8 +287,8 @@ class MatrixBackward {
       const std::int64_t count = std::min(kStrip, memory_.columns - first);
       LoadColumns(b, first);
       LoadAnswers(b, first, count);
-      std::fill(s_.dv, s_.dv + tokens * kStrip, T(0));
-      std::fill(s_.ddt, s_.ddt + tokens * kStrip, T(0));
+      std::fill(s_.dv, s_.dv + tokens * kRow, T(0));
+      std::fill(s_.ddt, s_.ddt + tokens * kRow, T(0));
       for (std::int64_t c = 0; c < count; c += kLanes) {
         const std::int64_t column = first + c;
         block.v = f_.v + c;

@@ -20,7 +20,7 @@ inline constexpr std::int64_t kPiece = 512;
 
 /// Tokens for which a strip of a matrix stays in registers, and the bytes of a strip's rows.
 inline constexpr std::int64_t kBlockTokens = 32;
-inline constexpr std::int64_t kStripBytes = 512;
+inline constexpr std::int64_t kStripBytes = 256;
 
 constexpr std::int64_t RoundUp(std::int64_t x, std::int64_t unit) {
   return (x + unit - 1) / unit * unit;
@@ -96,6 +96,9 @@ struct VectorScratch {
 template <class T>
 struct MatrixScratch {
   static constexpr std::int64_t kStrip = kStripBytes / sizeof(T);
+  // Rows of a strip are an odd number of lines apart: all tokens of one vector of columns have
+  // their place in the first-level cache.
+  static constexpr std::int64_t kRow = kStrip + kAlignment / sizeof(T);
   T* rates;    // [columns / lanes][key_dim][lanes]: a, times its unit
   T* k;        // [token][key_dim]
   T* q;        // [query][token][key_dim]
@@ -113,13 +116,18 @@ struct MatrixScratch {
     rates = arena.Take<T>(columns * sizes.key_dim);
     k = arena.Take<T>(kBlockTokens * sizes.key_dim);
     q = arena.Take<T>(sizes.queries * kBlockTokens * sizes.key_dim);
-    v = arena.Take<T>(kBlockTokens * kStrip);
-    dt = arena.Take<T>(kBlockTokens * kStrip);
-    y = arena.Take<T>(sizes.queries * kBlockTokens * (sizes.whole_rows ? columns : kStrip));
+    v = arena.Take<T>(kBlockTokens * kRow);
+    dt = arena.Take<T>(kBlockTokens * kRow);
+    y = arena.Take<T>(sizes.queries * kBlockTokens * YRow(sizes.whole_rows, columns));
     state = arena.Take<T>(sizes.key_dim * line);
     a_rows = arena.Take<T>(sizes.key_dim * line);
     weights = arena.Take<T>(kBlockTokens);
     bytes = arena.bytes();
+  }
+
+  /// From one token's answers to the next one's.
+  static std::int64_t YRow(bool whole_rows, std::int64_t columns) {
+    return whole_rows ? RoundUp(columns, kStrip) + kRow - kStrip : kRow;
   }
 };
 

@@ -163,8 +163,8 @@ void LoadStrip(const Matrix& memory, std::int64_t begin, std::int64_t tokens, st
   const std::int64_t next = last ? 0 : first + kStrip;
   const std::int64_t next_begin = last ? begin + tokens : begin;
   for (std::int64_t t = 0; t < tokens; ++t) {
-    T* v = scratch.v + t * kStrip;
-    T* dt = scratch.dt + t * kStrip;
+    T* v = scratch.v + t * MatrixScratch<T>::kRow;
+    T* dt = scratch.dt + t * MatrixScratch<T>::kRow;
     if (next_begin + t < memory.tokens) {
       Fetch(memory.v, next_begin + t, next);
       Fetch(memory.dt, next_begin + t, next);
@@ -217,8 +217,8 @@ void RunBlock(const Options& options, const Matrix& memory, std::int64_t begin, 
   block.queries = memory.q ? memory.queries : 0;
   block.k = scratch.k;
   block.q = scratch.q;
-  block.stride = kStrip;
-  block.y_stride = norm ? RoundUp(memory.columns, kStrip) : kStrip;
+  block.stride = MatrixScratch<T>::kRow;
+  block.y_stride = MatrixScratch<T>::YRow(norm, memory.columns);
   block.scale = static_cast<T>(options.scale);
   for (std::int64_t first = 0; first < memory.columns; first += kStrip) {
     const std::int64_t count = std::min(kStrip, memory.columns - first);
@@ -247,7 +247,7 @@ void RunBlock(const Options& options, const Matrix& memory, std::int64_t begin, 
       }
     }
     if (memory.q && !norm) {
-      StoreAnswers(options, memory, begin, tokens, first, count, scratch.y, kStrip);
+      StoreAnswers(options, memory, begin, tokens, first, count, scratch.y, block.y_stride);
     }
   }
   if (memory.q && norm) {
