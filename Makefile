@@ -43,6 +43,7 @@ bench: setup  ## time every engine beside the machine's limits: tables and pictu
 	build/release/tools/ttr bench --out build/bench
 
 performance: bench  ## make bench, the peers that PYTHON has, and docs/performance.md from both
+	-TTR_TARGET=AVX2 build/release/tools/ttr bench gated_deltanet retnet --part limits prefill --out build/bench/AVX2
 	$(PYTHON) bench/peers/run.py --json build/bench/peers.json
 	$(PYTHON) bench/peers/run.py --unlock --peers torch --json build/bench/peers-unlocked.json
 	$(PYTHON) bench/peers/run.py --gradients --json build/bench/peers-gradients.json
