@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "src/engines/fast_weights/fast_weights.h"
+#include "src/operators/feature_words.h"
 #include "src/recipe/family.h"
+#include "src/recipe/feature_maps.h"
 
 namespace ttr {
 namespace {
@@ -108,6 +110,7 @@ fast_weights::Options OptionsOf(const Recipe& recipe, const Dims& dims, const In
   options.decay = DecayOf(recipe.weights.decay);
   options.phase = recipe.weights.phase;
   options.read_before = recipe.reading.read == Read::kBefore;
+  options.features = FeatureWords(recipe.function);
   options.bonus = recipe.reading.bonus;
   options.correction = recipe.reading.correction;
   options.normalise_qk = recipe.reading.normalise_qk;
@@ -136,6 +139,29 @@ std::vector<double> DecayFactors(const Recipe& recipe, const Dims& dims) {
     }
   }
   return factors;
+}
+
+/// A parameter of the feature map as the engine takes it: contiguous, of the state's dtype.
+TensorView Parameter(const TensorView& given, DType dtype, Tensor& copy) {
+  if (!given.defined() || (given.dtype() == dtype && given.contiguous())) return given;
+  copy = Tensor::Copy(given, dtype);
+  return copy.view();
+}
+
+/// The directions of a random map that is not given them.
+TensorView DrawnParameter(const Recipe& recipe, const Dims& dims, DType dtype, Tensor& drawn) {
+  const auto count =
+      static_cast<std::int64_t>(DrawFeatureRows(recipe.function, dims.key_dim, 0).size());
+  if (count == 0) return {};
+  drawn = Tensor(dtype, {dims.heads, count / dims.key_dim, dims.key_dim});
+  for (std::int64_t h = 0; h < dims.heads; ++h) {
+    const std::vector<double> numbers =
+        DrawFeatureRows(recipe.function, dims.key_dim, static_cast<std::uint64_t>(h));
+    for (std::int64_t i = 0; i < count; ++i) {
+      StoreElement(drawn.data(), dtype, h * count + i, numbers[static_cast<std::size_t>(i)]);
+    }
+  }
+  return drawn.view();
 }
 
 /// The entry of a state, made where it is missing: zeros, and no maximum of nothing.
@@ -176,6 +202,12 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
   call.sum = state.Get("state.n");
   call.maximum = state.Get("state.m");
   call.curvature = state.Get("state.d");
+  call.position = state.Get("state.position");
+  Tensor features_w, features_b;
+  call.features_w = inputs.features_w.defined()
+                        ? Parameter(inputs.features_w, call.state.dtype(), features_w)
+                        : DrawnParameter(recipe, dims, call.state.dtype(), features_w);
+  call.features_b = Parameter(inputs.features_b, call.state.dtype(), features_b);
   if (needs != Needs::kWrite) {
     call.q = inputs.q;
     call.y = outputs.y;
@@ -212,7 +244,8 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
 std::size_t FastWeightsScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
   fast_weights::Sizes sizes;
   sizes.tokens = dims.tokens;
-  sizes.key_dim = dims.key_dim;
+  sizes.input_dim = dims.key_dim;
+  sizes.key_dim = PhiDim(recipe, dims);
   sizes.value_dim = dims.value_dim;
   sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
   sizes.state = DType::kFloat64;  // the wider one, as the dtype is not part of the sizes

@@ -9,6 +9,7 @@
 
 #include "src/engines/rows/features.h"
 #include "src/operators/check.h"
+#include "src/operators/feature_words.h"
 #include "src/recipe/family.h"
 #include "src/recipe/feature_maps.h"
 #include "ttr/error.h"
@@ -17,26 +18,6 @@ namespace ttr {
 namespace {
 
 using operators::Named;
-
-rows::Map WordOf(FeatureMap map) {
-  switch (map) {
-    case FeatureMap::kNone: return rows::Map::kNone;
-    case FeatureMap::kElu1: return rows::Map::kElu1;
-    case FeatureMap::kRelu: return rows::Map::kRelu;
-    case FeatureMap::kCosformer: return rows::Map::kCosformer;
-    case FeatureMap::kDpfp: return rows::Map::kDpfp;
-    case FeatureMap::kT2r: return rows::Map::kT2r;
-    case FeatureMap::kHedgehogExp: return rows::Map::kHedgehogExp;
-    case FeatureMap::kHedgehogSoftmax: return rows::Map::kHedgehogSoftmax;
-    case FeatureMap::kTaylor2: return rows::Map::kTaylor2;
-    case FeatureMap::kRebased: return rows::Map::kRebased;
-    case FeatureMap::kRfa: return rows::Map::kRfa;
-    case FeatureMap::kFavor: return rows::Map::kFavor;
-    case FeatureMap::kDijiang: return rows::Map::kDijiang;
-    case FeatureMap::kPower2: return rows::Map::kPower2;
-  }
-  return rows::Map::kNone;
-}
 
 bool NeedsWeights(FeatureMap map) {
   return map == FeatureMap::kT2r || map == FeatureMap::kHedgehogExp ||
@@ -70,7 +51,7 @@ Checked Check(std::string_view op, const Function& function, const FeatureInputs
   const bool rebased = map == FeatureMap::kRebased;
 
   Checked checked;
-  checked.options = {WordOf(map), function.nu, function.max_length};
+  checked.options = FeatureWords(function);
   checked.call.x = in.x;
   std::int64_t features = rebased ? 1 : function.feature_dim;
   if (NeedsWeights(map) || IsRandom(map) || rebased) {

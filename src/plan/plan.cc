@@ -20,7 +20,6 @@ const char* FastWeightsObstacle(const Recipe& recipe) {
       {family == Family::kLeastSquares, "it solves a linear system"},
       {family != Family::kHebbian && family != Family::kSgd, "its memory is not a linear map"},
       {recipe.function.kind == FunctionClass::kAffine, "an intercept"},
-      {recipe.function.features != FeatureMap::kNone, "a feature map"},
       {recipe.weights.decay == Decay::kMatrix, "a decay for every entry of the memory"},
       {by_channel && recipe.weights.importance == Importance::kLog,
        "logarithmic weights beside a decay for each channel"},

@@ -52,6 +52,7 @@ double StepSize(const Options& options, double s, double n) {
     case Step::kNlms: return n == 0 ? 0 : options.eta / (n + options.eps);
     case Step::kLonghorn: return s / (1 + s * n);
     case Step::kEfla: return n == 0 ? s : -std::expm1(-s * n) / n;
+    case Step::kLogWeight: break;
   }
   return kNaN;
 }

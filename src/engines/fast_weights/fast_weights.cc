@@ -71,6 +71,9 @@ struct Work {
                                         : static_cast<std::int64_t>(call.cu_seqlens.size()) - 1;
     heads = call.state.size(1);
     sizes.key_dim = call.state.size(2);
+    sizes.input_dim = call.k.defined()   ? call.k.size(3)
+                      : call.q.defined() ? call.q.size(3)
+                                         : sizes.key_dim;
     sizes.value_dim = call.state.size(3);
     sizes.state = call.state.dtype();
     if (call.q.defined()) sizes.queries = std::max<std::int64_t>(1, call.q.size(2) / heads);
@@ -102,7 +105,7 @@ struct Work {
   void Cut(int threads) {
     const std::int64_t memories = sequences * heads;
     const bool shared = options.denominator != Denominator::kNone || options.preconditioned ||
-                        options.step == Step::kLogWeight;
+                        options.step == Step::kLogWeight || call.position.defined();
     if (memories >= threads || shared || options.output_norm != OutputNorm::kNone) return;
     const std::int64_t width = StripColumns(sizes.state);
     const std::int64_t strips = (sizes.value_dim + width - 1) / width;
@@ -176,6 +179,11 @@ struct Work {
     m.sum = KeptOf(call.sum, n, h);
     m.maximum = KeptOf(call.maximum, n, h);
     m.curvature = KeptOf(call.curvature, n, h);
+    m.position = KeptOf(call.position, n, h);
+    m.features_w = ConstantOf(call.features_w, h).data;
+    m.features_b = ConstantOf(call.features_b, h).data;
+    if (call.features_w.defined()) m.features = call.features_w.size(1);
+    m.input_dim = sizes.input_dim;
     m.key_dim = sizes.key_dim;
     m.value_dim = sizes.value_dim;
     m.queries = sizes.queries;

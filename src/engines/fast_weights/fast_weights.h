@@ -50,6 +50,7 @@
 #include <cstdint>
 #include <span>
 
+#include "src/engines/rows/features.h"
 #include "ttr/dtype.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
@@ -117,7 +118,8 @@ struct Options {
   bool preconditioned = false;  ///< w = k (.) m(D_t), see Curvature in keys-inl.h; delta, kKey
   double curvature_decay = 1;
   double curvature_centre = 0;
-  int steps = 1;  ///< delta steps a token: rows of k, v and step
+  int steps = 1;                    ///< delta steps a token: rows of k, v and step
+  rows::FeatureOptions features{};  ///< of q and k, after normalise_qk
   bool read_before = false;
   bool bonus = false;         ///< read before: y += scale (bonus (.) k).q v
   double correction = 0;      ///< q - correction erase_key is read
@@ -154,11 +156,11 @@ struct Call {
 
 /// What scratch depends on.
 struct Sizes {
-  std::int64_t tokens = 0;   ///< of the longest sequence
-  std::int64_t key_dim = 1;  ///< of q and k
+  std::int64_t tokens = 0;     ///< of the longest sequence
+  std::int64_t input_dim = 1;  ///< Dk, of q and k
+  std::int64_t key_dim = 1;    ///< D, of the state
   std::int64_t value_dim = 1;
-  std::int64_t features = 0;  ///< F
-  std::int64_t queries = 1;   ///< query heads that read one memory: max(1, Hq / H)
+  std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
   DType state = DType::kFloat32;
 };
 

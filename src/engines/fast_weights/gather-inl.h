@@ -169,8 +169,8 @@ HWY_INLINE void Gather(const Options& options, const Memory& memory, const Chunk
     if (memory.writes()) GatherKey(options, memory, chunk.first + i, i, carried, out);
     if (!memory.Reads(chunk.first + i)) continue;
     for (std::int64_t q = 0; q < queries; ++q) {
-      GatherQuery(options, memory, chunk.first + i, q,
-                  out.query + q * out.query_stride + i * out.stride);
+      T* const query = out.query + q * out.query_stride + i * out.stride;
+      GatherQuery(options, memory, chunk.first + i, q, carried, out.raw, query);
     }
   }
   out.first_scale = static_cast<T>(carried.maximum);

@@ -17,6 +17,7 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/rows-inl.h"
+#include "src/engines/rows/features_kernel.h"
 #include "src/simd/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -123,6 +124,39 @@ HWY_INLINE void PreconditionRow(const Options& options, T weight, const T* key, 
   }
 }
 
+/// phi of a row of Dk numbers behind `raw`; the room behind them is its scratch.
+template <class T>
+HWY_INLINE void MapFeatureRow(const Options& options, const Memory& memory, std::int64_t position,
+                              T* raw, T* to) {
+  rows::FeatureTask task;
+  task.x = {raw, DTypeOf<T>(), 0};
+  task.y = {to, DTypeOf<T>(), 0};
+  task.w = memory.features_w;
+  task.b = memory.features_b;
+  task.tokens = 1;
+  task.dim = memory.input_dim;
+  task.features = memory.features;
+  task.phi_dim = memory.key_dim;
+  task.position = position;
+  task.scratch = raw + RoundUp(memory.input_dim, kLine<T>);
+  rows::RunFeatures(DTypeOf<T>(), options.features, task);
+}
+
+/// Row t of keys or queries as the memory meets it: normalised, its features; of the token at
+/// `position`.
+template <class T>
+HWY_INLINE void LoadMapped(const Options& options, const Memory& memory, const Rows& source,
+                           std::int64_t t, std::int64_t position, T* raw, T* to) {
+  const std::int64_t dim = memory.key_dim;
+  if (options.features.map == rows::Map::kNone) {
+    LoadKey(options, source, t, dim, to);
+  } else {
+    LoadKey(options, source, t, memory.input_dim, raw);
+    MapFeatureRow(options, memory, position, raw, to);
+  }
+  Pad(to, dim, RoundUp(dim, kLine<T>));
+}
+
 /// Row i of the chunk: w, r, the key of values that are written apart, and the decay per channel;
 /// from row `row` of the sequence.
 template <class T>
@@ -143,8 +177,7 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
     load(memory.log_decay, key);
     ComplementRow(options.key, key, stride);
   } else {
-    LoadKey(options, memory.k, row, dim, key);
-    Pad(key, dim, stride);
+    LoadMapped(options, memory, memory.k, row, carried.position + token, out.raw, key);
   }
   switch (options.erase) {
     case Erase::kKey:
@@ -184,18 +217,28 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
   }
 }
 
-/// The query of head `query` at row `row`: normalised, corrected; not scaled.
+/// The query of head `query` at row `row`: normalised, corrected, its features; not scaled.
 template <class T>
 HWY_INLINE void GatherQuery(const Options& options, const Memory& memory, std::int64_t row,
-                            std::int64_t query, T* to) {
+                            std::int64_t query, const Carried<T>& carried, T* raw, T* to) {
   const std::int64_t token = memory.Token(row);
-  const std::int64_t dim = memory.key_dim;
-  LoadKey(options, QueryRows(memory, query), token, dim, to);
-  // Without writing (a look into the memory) there is no erase key to correct by.
-  if (options.correction != 0 && memory.erase_key) {
-    SubtractRow(memory.erase_key, token, dim, static_cast<T>(options.correction), to);
+  const Rows source = QueryRows(memory, query);
+  // A look into the memory, without writing, stands where the last token stood, and has no erase
+  // key to correct by.
+  if (!memory.writes()) {
+    const std::int64_t last = std::max<std::int64_t>(carried.position - 1, 0);
+    LoadMapped(options, memory, source, token, last, raw, to);
+  } else if (options.correction == 0) {
+    LoadMapped(options, memory, source, token, carried.position + token, raw, to);
+  } else {
+    const bool maps = options.features.map != rows::Map::kNone;
+    T* const plain = maps ? raw : to;
+    LoadKey(options, source, token, memory.input_dim, plain);
+    SubtractRow(memory.erase_key, token, memory.input_dim, static_cast<T>(options.correction),
+                plain);
+    if (maps) MapFeatureRow(options, memory, carried.position + token, raw, to);
+    Pad(to, memory.key_dim, RoundUp(memory.key_dim, kLine<T>));
   }
-  Pad(to, dim, RoundUp(dim, kLine<T>));
 }
 
 }  // namespace HWY_NAMESPACE

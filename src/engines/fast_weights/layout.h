@@ -45,15 +45,20 @@ struct Memory {
   void* second = nullptr;  // the same
   std::int64_t state_stride = 0;
   std::int64_t second_stride = 0;
-  Rows sum, curvature;  // one row each
-  Rows maximum;         // one number
+  Rows sum, curvature;               // one row each
+  Rows maximum;                      // one number
+  Rows position;                     // the same
+  const void* features_w = nullptr;  // [features][input_dim], as the state
+  const void* features_b = nullptr;
+  std::int64_t features = 0;
   std::int8_t* status = nullptr;
   std::int64_t status_stride = 0;
   std::int64_t status_head_stride = 0;
   std::int64_t rows = 0;
   std::int64_t steps = 1;  // rows a token
   bool read_before = false;
-  std::int64_t key_dim = 1;
+  std::int64_t input_dim = 1;  // of q and k
+  std::int64_t key_dim = 1;    // of the state: the features of q and k
   std::int64_t value_dim = 1;
   std::int64_t queries = 1;
   std::int64_t first_column = 0;  // a multiple of the strip's width
@@ -101,6 +106,7 @@ struct Carried {
   T* sum;
   T* curvature;
   double maximum;
+  std::int64_t position;  // of the sequence's first token
 };
 
 /// The rows of one chunk as they act on the memory: row i at [i stride]. Padded with zeros; null
@@ -114,6 +120,7 @@ struct Gathered {
   std::int64_t query_stride;  // between the queries of one memory
   T* query;                   // [query][row]; behind them their imaginary parts, where decays turn
   T* bonus;                   // one row
+  T* raw;                     // a row before its features, and what they need
   T* factors;                 // decay per channel
   T* cosines;                 // of the phase
   T* sines;
@@ -155,7 +162,7 @@ struct Scratch {
   Scratch(const Options& options, const Sizes& sizes, std::byte* memory) {
     const bool chunked = !IsDirect(options, sizes.tokens * options.steps);
     const std::int64_t chunks = chunked ? kBlockChunks : 0;
-    const std::int64_t rows = chunked ? kBlockRows : 1;
+    const std::int64_t block = chunked ? kBlockRows : 1;
     const std::int64_t chunk = chunked ? kChunk : 1;
     const std::int64_t key_rows = RoundUp(sizes.key_dim, kLine<T>);
     const std::int64_t state_rows = StateRows<T>(options, sizes.key_dim);
@@ -174,8 +181,8 @@ struct Scratch {
     unscaled = take(options.momentum ? (1 + sizes.queries) * key_rows * kChunk : 0);
     coefficients = take(std::max<std::int64_t>(chunks, 1) * CoefficientCount(sizes.queries));
     turns = take(std::max<std::int64_t>(chunks, 1) * 5 * key_rows);
-    values = take(rows * columns);
-    outputs = take(rows * sizes.queries * columns);
+    values = take(block * columns);
+    outputs = take(block * sizes.queries * columns);
     innovations = take(3 * kChunk * 2 * kLine<T>);
     early = take(sizes.queries * 2 * kLine<T>);
     bonuses = take(options.bonus ? sizes.queries * kChunk : 0);
@@ -186,6 +193,8 @@ struct Scratch {
     gathered.value = take(apart ? chunk * key_rows : 0);
     gathered.query_stride = chunk * key_rows;
     gathered.query = take((options.phase ? 2 : 1) * sizes.queries * chunk * key_rows);
+    const bool maps = options.features.map != rows::Map::kNone;
+    gathered.raw = take(maps ? 3 * RoundUp(sizes.input_dim, kLine<T>) + key_rows : 0);
     gathered.bonus = take(options.bonus ? key_rows : 0);
     gathered.factors = take(options.by_channel() ? chunk * key_rows : 0);
     gathered.cosines = take(options.phase ? chunk * key_rows : 0);
@@ -194,6 +203,7 @@ struct Scratch {
     carried.sum = take(options.denominator != Denominator::kNone ? key_rows : 0);
     carried.curvature = take(options.preconditioned ? key_rows : 0);
     carried.maximum = 0;
+    carried.position = 0;
     bytes = static_cast<std::size_t>(used) * sizeof(T);
   }
 };

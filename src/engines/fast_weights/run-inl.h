@@ -83,6 +83,9 @@ void LoadCarried(const Memory& memory, Scratch<T>& scratch) {
   load(memory.curvature, scratch.carried.curvature, memory.key_dim);
   load(memory.bonus, scratch.gathered.bonus, memory.key_dim);
   if (memory.maximum) scratch.carried.maximum = LoadGate<double>(memory.maximum, 0);
+  if (memory.position) {
+    scratch.carried.position = static_cast<std::int64_t>(LoadGate<double>(memory.position, 0));
+  }
 }
 
 template <class T>
@@ -94,6 +97,11 @@ void StoreCarried(const Memory& memory, const Scratch<T>& scratch) {
   store(memory.curvature, scratch.carried.curvature);
   if (memory.maximum) {
     StoreRow(&scratch.carried.maximum, 1, memory.maximum.data, memory.maximum.dtype, 0);
+  }
+  if (memory.position) {
+    const auto position =
+        static_cast<double>(scratch.carried.position + memory.rows / memory.steps);
+    StoreRow(&position, 1, memory.position.data, memory.position.dtype, 0);
   }
 }
 
