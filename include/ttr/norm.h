@@ -19,9 +19,9 @@
 /// | y            | [B, T, H, D]  | floating | may be x itself                                 |
 ///
 /// Floating: float32, float64 or bfloat16, each by itself. Any strides but a contiguous last axis.
-/// Means and squares are summed in double, so that they
-/// neither overflow nor cancel; the rest is done in double where x is float64, else in float. NaN
-/// and infinities stay in their row. The same bits for any number of threads.
+/// Means and squares are summed in double, so that they neither overflow nor cancel; the rest is
+/// done in double where x is float64, else in float. NaN and infinities stay in their row. The same
+/// bits for any number of threads.
 ///
 /// Gradients: `dy` is that of y; those of `gradients` that are defined are written, shaped as what
 /// they belong to (dweight and dbias summed over all rows).

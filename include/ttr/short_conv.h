@@ -15,8 +15,7 @@
 /// | bias       | [H, D]              | floating | optional                                     |
 /// | cu_seqlens | [N + 1]             | int64    | packed sequences, B = 1                      |
 /// | state      | [B or N, W-1, H, D] | floating | optional: the inputs before the first token, |
-/// |            |                     |          | oldest                                       |
-/// |            |                     |          | first; left as after the last token          |
+/// |            |                     |          | oldest first; left as after the last token   |
 /// | y          | [B, T, H, D]        | floating | outputs                                      |
 ///
 /// Floating: float32, float64 or bfloat16, each by itself. Channels without heads: H = 1, D = C.

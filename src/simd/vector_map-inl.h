@@ -120,8 +120,56 @@ HWY_INLINE void AddScaled(std::int64_t count, T a, const T* x, T* y) {
   MapRows(count, y, add, x, static_cast<const T*>(y));
 }
 
-/// Rows of `w` that are multiplied together: their sums are independent, and x is read once.
+/// Rows of a matrix that are taken together: what belongs to all of them is read once.
 inline constexpr std::int64_t kRowsTogether = 8;
+
+/// y += sum_r a_r w_r, rows w_r of length `dim` one after another.
+template <class T>
+HWY_INLINE void AddRows(const T* a, const T* w, std::int64_t dim, std::int64_t rows, T* y) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t r = 0;
+  for (; r + kRowsTogether <= rows; r += kRowsTogether) {
+    const T* const row = w + r * dim;
+    std::int64_t c = 0;
+    for (; c + lanes <= dim; c += lanes) {
+      auto even = hn::LoadU(d, y + c);
+      auto odd = hn::Zero(d);
+      for (std::int64_t j = 0; j < kRowsTogether; j += 2) {
+        even = hn::MulAdd(hn::Set(d, a[r + j]), hn::LoadU(d, row + j * dim + c), even);
+        odd = hn::MulAdd(hn::Set(d, a[r + j + 1]), hn::LoadU(d, row + (j + 1) * dim + c), odd);
+      }
+      hn::StoreU(hn::Add(even, odd), d, y + c);
+    }
+    for (; c < dim; ++c) {
+      for (std::int64_t j = 0; j < kRowsTogether; ++j) y[c] += a[r + j] * row[j * dim + c];
+    }
+  }
+  for (; r < rows; ++r) AddScaled(dim, a[r], w + r * dim, y);
+}
+
+/// w_r += a_r x.
+template <class T>
+HWY_INLINE void AddOuter(const T* a, const T* x, std::int64_t dim, std::int64_t rows, T* w) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t r = 0;
+  for (; r + kRowsTogether <= rows; r += kRowsTogether) {
+    T* const row = w + r * dim;
+    std::int64_t c = 0;
+    for (; c + lanes <= dim; c += lanes) {
+      const auto right = hn::LoadU(d, x + c);
+      for (std::int64_t j = 0; j < kRowsTogether; ++j) {
+        T* const to = row + j * dim + c;
+        hn::StoreU(hn::MulAdd(hn::Set(d, a[r + j]), right, hn::LoadU(d, to)), d, to);
+      }
+    }
+    for (; c < dim; ++c) {
+      for (std::int64_t j = 0; j < kRowsTogether; ++j) row[j * dim + c] += a[r + j] * x[c];
+    }
+  }
+  for (; r < rows; ++r) AddScaled(dim, a[r], x, w + r * dim);
+}
 
 /// out[r] = w_r . x + b_r, rows w_r of length `dim` one after another; b may be null.
 template <class T>

@@ -64,10 +64,9 @@ HWY_INLINE T LinearGradient(const LinearRow<T>& row, const Slope& slope) {
   ForFeatures(row, [&](std::int64_t first, std::int64_t count, T* u) HWY_ATTR {
     slope(first, count, u);
     sum += sn::Sum(count, u);
-    for (std::int64_t f = 0; f < count; ++f) {
-      const std::int64_t at = (first + f) * row.dim;
-      sn::AddScaled(row.dim, u[f], row.w + at, row.dx);
-      if (row.dw != nullptr) sn::AddScaled(row.dim, u[f], row.x, row.dw + at);
+    sn::AddRows(static_cast<const T*>(u), row.w + first * row.dim, row.dim, count, row.dx);
+    if (row.dw != nullptr) {
+      sn::AddOuter(static_cast<const T*>(u), row.x, row.dim, count, row.dw + first * row.dim);
     }
     if (row.db != nullptr) sn::AddScaled(count, T(1), u, row.db + first);
   });
