@@ -14,6 +14,9 @@ inline constexpr std::int64_t kCheckpoint = kBlockTokens;
 /// tasks, so this may not depend on the number of threads.
 inline constexpr std::int64_t kGroup = 256;
 
+/// Key rows that are taken back together.
+inline constexpr int kGroupRows = 4;
+
 constexpr std::int64_t Checkpoints(std::int64_t tokens) {
   return (tokens + kCheckpoint - 1) / kCheckpoint;
 }
@@ -44,8 +47,9 @@ struct MatrixGradient {
 /// Of a worker on vector memories.
 template <class T>
 struct VectorGradientScratch {
-  T *kept_re, *kept_im;  // [checkpoint][channels]
-  T *re, *im;            // [kCheckpoint + 1][channels]: before every token, and after the last
+  std::int64_t stride;   // between states: an odd number of lines
+  T *kept_re, *kept_im;  // [checkpoint][stride]
+  T *re, *im;            // [kCheckpoint][stride]: before every token
   T *dy, *dv, *dv_im, *dlog_decay, *dphase, *dre, *dim;  // pieces
   T *old_re, *old_im;
   std::byte* forward;  // VectorScratch
@@ -55,10 +59,11 @@ struct VectorGradientScratch {
     Arena arena(memory);
     const std::int64_t line = kAlignment / sizeof(T);
     const std::int64_t channels = RoundUp(sizes.value_dim, line);
-    kept_re = arena.Take<T>(Checkpoints(tokens) * channels);
-    re = arena.Take<T>((kCheckpoint + 1) * channels);
-    kept_im = arena.Take<T>(complex ? Checkpoints(tokens) * channels : 0);
-    im = arena.Take<T>(complex ? (kCheckpoint + 1) * channels : 0);
+    stride = (channels / line | 1) * line;
+    kept_re = arena.Take<T>(Checkpoints(tokens) * stride);
+    re = arena.Take<T>(kCheckpoint * stride);
+    kept_im = arena.Take<T>(complex ? Checkpoints(tokens) * stride : 0);
+    im = arena.Take<T>(complex ? kCheckpoint * stride : 0);
     const std::int64_t piece = std::min(kPiece, channels);
     for (T** row : {&dy, &dv, &dv_im, &dlog_decay, &dphase, &dre, &dim, &old_re, &old_im}) {
       *row = arena.Take<T>(piece);
@@ -77,10 +82,12 @@ struct MatrixGradientScratch {
   static constexpr std::int64_t kLine = kAlignment / sizeof(T);
   std::int64_t columns;   // of a group, whole strips
   T* kept;                // [checkpoint][key_dim][columns]
-  T* states;              // [token][key_dim][lanes]: before every token, of one vector of columns
+  T* states;              // [token][row][lanes]: before every token, of a group of key rows and one
+                          // vector of columns
+  T* factors;             // the same of the decays
   T* dstate;              // [key_dim][columns]
   T* da;                  // [columns / lanes][key_dim][lanes]
-  T *dk, *dq;             // [token][key_dim][lanes], dq with [query] in front: summed over vectors
+  T *dk, *dq;  // [group of rows][token][row][lanes], dq with [query] in front: sums over vectors
   T *dv, *ddt;            // [token][strip]
   T* dy;                  // [query][token][strip], scaled
   T* dimportance;         // [token]
@@ -93,7 +100,8 @@ struct MatrixGradientScratch {
     Sizes group = sizes;
     group.value_dim = columns;
     kept = arena.Take<T>(Checkpoints(tokens) * sizes.key_dim * columns);
-    states = arena.Take<T>(kCheckpoint * sizes.key_dim * kLine);
+    states = arena.Take<T>(kCheckpoint * kGroupRows * kLine);
+    factors = arena.Take<T>(kCheckpoint * kGroupRows * kLine);
     dstate = arena.Take<T>(sizes.key_dim * columns);
     da = arena.Take<T>(sizes.key_dim * columns);
     dk = arena.Take<T>(kCheckpoint * sizes.key_dim * kLine);

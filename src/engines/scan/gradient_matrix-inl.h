@@ -25,31 +25,46 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 /// block.stride apart.
 template <class T>
 struct GradientBlock {
-  T* states;     // [token][key_dim][lanes]: before every token
+  T* states;     // [token][row of a group][lanes]: before every token
+  T* factors;    // the same of the decays; 0 where they forget
   const T* dy;   // [query][kBlockTokens][stride], scaled
   T *dv, *ddt;   // [token][stride]
-  T *dk, *dq;    // [token][key_dim][lanes], dq with [query] in front
+  T *dk, *dq;    // [group of rows][token][row of it][lanes], dq with [query] in front
   T* da;         // [key_dim][lanes]
   T* dstate;     // [key_dim], dstate_stride apart
   std::int64_t dstate_stride;
-  bool before;
 };
 
-/// Fills block.states; the last token is not written.
-template <class T>
-void RememberStates(const Block<T>& block, const GradientBlock<T>& out) {
+/// Fills out.states and out.factors for ROWS key rows from `row` on.
+template <int ROWS, class T>
+HWY_INLINE void RememberRows(const Block<T>& block, const GradientBlock<T>& out,
+                             std::int64_t row) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  for (std::int64_t row = 0; row < block.key_dim; ++row) {
-    const auto rate = hn::Load(d, block.rates + row * kLanes);
-    auto m = hn::LoadU(d, block.state + row * block.state_stride);
-    for (std::int64_t t = 0; t < block.tokens; ++t) {
-      hn::Store(m, d, out.states + (t * block.key_dim + row) * kLanes);
-      const auto decay = sn::RateDecay(d, hn::LoadU(d, block.dt + t * block.stride), rate);
-      const auto v = hn::LoadU(d, block.v + t * block.stride);
-      m = hn::MulAdd(hn::Set(d, block.k[t * block.key_dim + row]), v, sn::Fade(decay, m));
+  hn::Vec<decltype(d)> m[ROWS];
+  TTR_UNROLL
+  for (int r = 0; r < ROWS; ++r) {
+    m[r] = hn::LoadU(d, block.state + (row + r) * block.state_stride);
+  }
+  for (std::int64_t t = 0; t < block.tokens; ++t) {
+    const std::int64_t at = t * block.key_dim + row;
+    const auto dt = hn::LoadU(d, block.dt + t * block.stride);
+    const auto v = hn::LoadU(d, block.v + t * block.stride);
+    TTR_UNROLL
+    for (int r = 0; r < ROWS; ++r) {
+      hn::Store(m[r], d, out.states + (t * ROWS + r) * kLanes);
+      const auto decay = sn::RateDecay(d, dt, hn::Load(d, block.rates + (row + r) * kLanes));
+      hn::Store(hn::IfThenZeroElse(decay.forgets, decay.factor), d,
+                out.factors + (t * ROWS + r) * kLanes);
+      m[r] = hn::MulAdd(hn::Set(d, block.k[at + r]), v, sn::Fade(decay, m[r]));
     }
   }
+}
+
+/// Where sums of token t and of the group that begins at `row` lie.
+template <int ROWS>
+constexpr std::int64_t SumsAt(std::int64_t t, std::int64_t row) {
+  return row * kCheckpoint + t * ROWS;
 }
 
 /// sums[row] += a m[row], dm[row] += q[row] a: what an answer's gradient a does to its query and to
@@ -62,7 +77,8 @@ HWY_INLINE void BackAnswers(D d, const Block<T>& block, const GradientBlock<T>& 
     const std::int64_t at = query * kBlockTokens + t;
     const auto dy = hn::LoadU(d, out.dy + at * block.stride);
     const T* HWY_RESTRICT q = block.q + at * block.key_dim + row;
-    T* HWY_RESTRICT dq = out.dq + (at * block.key_dim + row) * kLanes;
+    T* HWY_RESTRICT dq =
+        out.dq + (query * kCheckpoint * block.key_dim + SumsAt<ROWS>(t, row)) * kLanes;
     TTR_UNROLL
     for (int r = 0; r < ROWS; ++r) {
       hn::Store(hn::MulAdd(dy, m[r], hn::Load(d, dq + r * kLanes)), d, dq + r * kLanes);
@@ -82,10 +98,10 @@ HWY_INLINE void BackRows(const Block<T>& block, const GradientBlock<T>& out, std
     da[r] = hn::Load(d, out.da + (row + r) * kLanes);
   }
   for (std::int64_t t = block.tokens - 1; t >= 0; --t) {
-    const std::int64_t at = t * block.key_dim + row;
-    const T* HWY_RESTRICT k = block.k + at;
-    const T* HWY_RESTRICT states = out.states + at * kLanes;
-    T* HWY_RESTRICT dk = out.dk + at * kLanes;
+    const T* HWY_RESTRICT k = block.k + t * block.key_dim + row;
+    const T* HWY_RESTRICT states = out.states + t * ROWS * kLanes;
+    const T* HWY_RESTRICT factors = out.factors + t * ROWS * kLanes;
+    T* HWY_RESTRICT dk = out.dk + SumsAt<ROWS>(t, row) * kLanes;
     const auto dt = hn::LoadU(d, block.dt + t * block.stride);
     const auto v = hn::LoadU(d, block.v + t * block.stride);
     auto dv = hn::LoadU(d, out.dv + t * block.stride);
@@ -94,7 +110,8 @@ HWY_INLINE void BackRows(const Block<T>& block, const GradientBlock<T>& out, std
     sn::Decay<hn::ScalableTag<T>> decays[ROWS];
     TTR_UNROLL
     for (int r = 0; r < ROWS; ++r) {
-      decays[r] = sn::RateDecay(d, dt, hn::Load(d, block.rates + (row + r) * kLanes));
+      const auto factor = hn::Load(d, factors + r * kLanes);
+      decays[r] = {factor, hn::Eq(factor, hn::Zero(d))};
       kept[r] = sn::Fade(decays[r], hn::Load(d, states + r * kLanes));
       if constexpr (!BEFORE) now[r] = hn::MulAdd(hn::Set(d, k[r]), v, kept[r]);
     }
@@ -125,21 +142,38 @@ HWY_INLINE void BackRows(const Block<T>& block, const GradientBlock<T>& out, std
   }
 }
 
+template <int ROWS, bool BEFORE, class T>
+HWY_INLINE void BackGroup(const Block<T>& block, const GradientBlock<T>& out, std::int64_t row) {
+  RememberRows<ROWS>(block, out, row);
+  BackRows<ROWS, BEFORE>(block, out, row);
+}
+
 template <bool BEFORE, class T>
 void BackBlock(const Block<T>& block, const GradientBlock<T>& out) {
   std::int64_t row = 0;
-  for (; row + 4 <= block.key_dim; row += 4) BackRows<4, BEFORE>(block, out, row);
-  for (; row < block.key_dim; ++row) BackRows<1, BEFORE>(block, out, row);
+  for (; row + kGroupRows <= block.key_dim; row += kGroupRows) {
+    BackGroup<kGroupRows, BEFORE>(block, out, row);
+  }
+  for (; row < block.key_dim; ++row) BackGroup<1, BEFORE>(block, out, row);
 }
 
-/// to[i] = sum over a vector's lanes of from[i], i < count.
+/// rows[token][key_dim] = the sums, over the lanes, as groups of key rows left them.
 template <class T>
-void SumLanes(const T* from, std::int64_t count, T* to) {
+void SumLanes(const T* sums, std::int64_t tokens, std::int64_t key_dim, T* rows) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  for (std::int64_t i = 0; i < count; ++i) {
-    to[i] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, from + i * kLanes)));
-  }
+  const auto group = [&](std::int64_t row, std::int64_t count) {
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const T* from = sums + (row * kCheckpoint + t * count) * kLanes;
+      T* to = rows + t * key_dim + row;
+      for (std::int64_t r = 0; r < count; ++r) {
+        to[r] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, from + r * kLanes)));
+      }
+    }
+  };
+  std::int64_t row = 0;
+  for (; row + kGroupRows <= key_dim; row += kGroupRows) group(row, kGroupRows);
+  for (; row < key_dim; ++row) group(row, 1);
 }
 
 template <class T>
@@ -270,16 +304,16 @@ class MatrixBackward {
   void Back(std::int64_t b) {
     const std::int64_t begin = b * kCheckpoint;
     const std::int64_t tokens = Tokens(b);
-    const std::int64_t keys = tokens * memory_.key_dim;
     const std::int64_t query_keys = kCheckpoint * memory_.key_dim;
     LoadTokens(options_, memory_, begin, tokens, f_);
-    std::fill(s_.dk, s_.dk + keys * kLanes, T(0));
+    std::fill(s_.dk, s_.dk + query_keys * kLanes, T(0));
     std::fill(s_.dq, s_.dq + memory_.queries * query_keys * kLanes, T(0));
     std::fill(s_.dimportance, s_.dimportance + tokens, T(0));
     Block<T> block = BlockOf(b);
     block.queries = memory_.queries;
     GradientBlock<T> out{};
     out.states = s_.states;
+    out.factors = s_.factors;
     out.dk = s_.dk;
     out.dq = s_.dq;
     out.dstate_stride = Stride();
@@ -300,7 +334,6 @@ class MatrixBackward {
         out.ddt = s_.ddt + c;
         out.da = s_.da + column * memory_.key_dim;
         out.dstate = s_.dstate + column;
-        RememberStates(block, out);
         if (options_.read_before) {
           BackBlock<true>(block, out);
         } else {
@@ -310,10 +343,11 @@ class MatrixBackward {
       StoreColumns(b, first, count);
     }
     if (gradient_.dk != nullptr) {
-      SumLanes(s_.dk, keys, static_cast<T*>(gradient_.dk) + begin * memory_.key_dim);
+      SumLanes(s_.dk, tokens, memory_.key_dim,
+               static_cast<T*>(gradient_.dk) + begin * memory_.key_dim);
     }
     for (std::int64_t query = 0; gradient_.dq != nullptr && query < memory_.queries; ++query) {
-      SumLanes(s_.dq + query * query_keys * kLanes, keys,
+      SumLanes(s_.dq + query * query_keys * kLanes, tokens, memory_.key_dim,
                static_cast<T*>(gradient_.dq) + query * gradient_.dq_stride +
                    begin * memory_.key_dim);
     }

@@ -120,11 +120,19 @@ HWY_INLINE void Back(const Options& options, const Piece<T>& piece, std::int64_t
   }
 }
 
-/// Stores a piece where somebody wants it.
+/// Where a piece of a gradient is written: where it belongs, if it can be written there.
 template <class T>
-HWY_INLINE void StorePiece(const T* piece, std::int64_t t, std::int64_t begin, std::int64_t count,
-                           const Rows& rows) {
-  if (rows) sn::StoreRow(piece, t, begin, count, rows);
+HWY_INLINE T* Target(const Rows& rows, std::int64_t t, std::int64_t begin, bool whole_vectors,
+                     T* scratch) {
+  if (!rows || !whole_vectors || rows.dtype != DTypeOf<T>()) return scratch;
+  return static_cast<T*>(rows.data) + t * rows.stride + begin;
+}
+
+/// Takes a piece from the scratch to where it belongs, if somebody wants it.
+template <class T>
+HWY_INLINE void Deliver(const T* piece, const T* scratch, std::int64_t t, std::int64_t begin,
+                        std::int64_t count, const Rows& rows) {
+  if (rows && piece == scratch) sn::StoreRow(piece, t, begin, count, rows);
 }
 
 /// Token t backwards, all channels; `re` and `im` are the state before it.
@@ -157,10 +165,10 @@ void BackToken(const Options& options, const Vector& memory, const VectorGradien
     T* dre = static_cast<T*>(gradient.dre);
     T* dim = static_cast<T*>(gradient.dim);
     GradientPiece<T> out{Channels(gradient.dy, t, c, count, whole, scratch.dy),
-                         scratch.dv,
-                         scratch.dv_im,
-                         scratch.dlog_decay,
-                         scratch.dphase,
+                         Target(gradient.dv, t, c, whole, scratch.dv),
+                         Target(gradient.dv_im, t, c, whole, scratch.dv_im),
+                         Target(gradient.dlog_decay, t, c, whole, scratch.dlog_decay),
+                         Target(gradient.dphase, t, c, whole, scratch.dphase),
                          own(dre, scratch.dre),
                          own(dim, scratch.dim)};
     Back(options, piece, count, out, sums);
@@ -168,64 +176,62 @@ void BackToken(const Options& options, const Vector& memory, const VectorGradien
       std::copy(out.dre, out.dre + count, dre + c);
       if (dim != nullptr) std::copy(out.dim, out.dim + count, dim + c);
     }
-    StorePiece(out.dv, t, c, count, gradient.dv);
-    StorePiece(out.dv_im, t, c, count, gradient.dv_im);
-    StorePiece(out.dlog_decay, t, c, count, gradient.dlog_decay);
-    StorePiece(out.dphase, t, c, count, gradient.dphase);
+    Deliver(out.dv, scratch.dv, t, c, count, gradient.dv);
+    Deliver(out.dv_im, scratch.dv_im, t, c, count, gradient.dv_im);
+    Deliver(out.dlog_decay, scratch.dlog_decay, t, c, count, gradient.dlog_decay);
+    Deliver(out.dphase, scratch.dphase, t, c, count, gradient.dphase);
     c += count;
   }
-  StorePiece(&sums.gate, t, 0, 1, gradient.dgate);
-  StorePiece(&sums.importance, t, 0, 1, gradient.dimportance);
+  Deliver(&sums.gate, &sums.gate, t, 0, 1, gradient.dgate);
+  Deliver(&sums.importance, &sums.importance, t, 0, 1, gradient.dimportance);
 }
 
 template <class T>
 void BackVector(const Options& options, const Vector& memory, const VectorGradient& gradient,
                 const VectorScratch<T>& forward, const VectorGradientScratch<T>& scratch) {
   const std::int64_t channels = memory.channels;
+  const std::int64_t stride = scratch.stride;
   const bool complex = memory.im != nullptr;
-  // One token after `re`, `im`, which are moved.
-  const auto step = [&](std::int64_t t, T* re, T* im) {
-    Vector token = memory;
-    for (Rows* rows : {&token.v, &token.v_im, &token.log_decay, &token.phase, &token.gate,
-                       &token.importance}) {
+  const auto tokens_of = [&](std::int64_t block) {
+    return std::min(kCheckpoint, memory.tokens - block * kCheckpoint);
+  };
+  // The first tokens of a block after the state `re`, `im`.
+  const auto run = [&](std::int64_t block, std::int64_t tokens, T* re, T* im,
+                       std::int64_t state_stride) {
+    Vector part = memory;
+    for (Rows* rows :
+         {&part.v, &part.v_im, &part.log_decay, &part.phase, &part.gate, &part.importance}) {
       if (!*rows) continue;
-      rows->data = static_cast<std::byte*>(rows->data) +
-                   t * rows->stride * static_cast<std::int64_t>(SizeOf(rows->dtype));
+      rows->data = static_cast<std::byte*>(rows->data) + block * kCheckpoint * rows->stride *
+                       static_cast<std::int64_t>(SizeOf(rows->dtype));
     }
-    token.y = {};
-    token.re = re;
-    token.im = complex ? im : nullptr;
-    token.tokens = 1;
-    RunVector(options, token, forward);
+    part.y = {};
+    part.re = re;
+    part.im = complex ? im : nullptr;
+    part.tokens = tokens;
+    part.state_stride = state_stride;
+    RunVector(options, part, forward);
   };
   const auto copy = [&](const T* from, T* to) { std::copy(from, from + channels, to); };
 
-  T* re = scratch.re;
-  T* im = scratch.im;
-  copy(static_cast<const T*>(memory.re), re);
-  if (complex) copy(static_cast<const T*>(memory.im), im);
-  for (std::int64_t t = 0; t < memory.tokens; ++t) {
-    if (t % kCheckpoint == 0) {
-      copy(re, scratch.kept_re + t / kCheckpoint * channels);
-      if (complex) copy(im, scratch.kept_im + t / kCheckpoint * channels);
-    }
-    step(t, re, im);
+  const std::int64_t blocks = Checkpoints(memory.tokens);
+  if (blocks == 0) return;
+  copy(static_cast<const T*>(memory.re), scratch.kept_re);
+  if (complex) copy(static_cast<const T*>(memory.im), scratch.kept_im);
+  for (std::int64_t block = 0; block + 1 < blocks; ++block) {
+    T* next_re = scratch.kept_re + (block + 1) * stride;
+    T* next_im = scratch.kept_im + (block + 1) * stride;
+    copy(next_re - stride, next_re);
+    if (complex) copy(next_im - stride, next_im);
+    run(block, kCheckpoint, next_re, next_im, 0);
   }
-  for (std::int64_t block = Checkpoints(memory.tokens) - 1; block >= 0; --block) {
-    const std::int64_t begin = block * kCheckpoint;
-    const std::int64_t end = std::min(begin + kCheckpoint, memory.tokens);
-    copy(scratch.kept_re + block * channels, re);
-    if (complex) copy(scratch.kept_im + block * channels, im);
-    for (std::int64_t t = begin; t + 1 < end; ++t) {
-      T* next_re = re + (t + 1 - begin) * channels;
-      T* next_im = im + (t + 1 - begin) * channels;
-      copy(next_re - channels, next_re);
-      if (complex) copy(next_im - channels, next_im);
-      step(t, next_re, next_im);
-    }
-    for (std::int64_t t = end - 1; t >= begin; --t) {
-      BackToken<T>(options, memory, gradient, t, re + (t - begin) * channels,
-                   complex ? im + (t - begin) * channels : nullptr, forward, scratch);
+  for (std::int64_t block = blocks - 1; block >= 0; --block) {
+    copy(scratch.kept_re + block * stride, scratch.re);
+    if (complex) copy(scratch.kept_im + block * stride, scratch.im);
+    run(block, tokens_of(block) - 1, scratch.re, scratch.im, stride);
+    for (std::int64_t i = tokens_of(block) - 1; i >= 0; --i) {
+      BackToken<T>(options, memory, gradient, block * kCheckpoint + i, scratch.re + i * stride,
+                   complex ? scratch.im + i * stride : nullptr, forward, scratch);
     }
   }
 }

@@ -38,6 +38,7 @@ struct Vector {
   double decay_factor = 1;
   void* re = nullptr;
   void* im = nullptr;
+  std::int64_t state_stride = 0;  // from before a token to after it; 0: the state is updated
   std::int64_t tokens = 0;
   std::int64_t channels = 0;
 };
@@ -65,12 +66,14 @@ class Arena {
   template <class T>
   T* Take(std::int64_t count) {
     T* start = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + used_);
-    used_ += RoundUp(count * static_cast<std::int64_t>(sizeof(T)), kAlignment);
+    // Arrays of the size of a page would compete for the same places of the first-level cache.
+    used_ += RoundUp(count * static_cast<std::int64_t>(sizeof(T)), kAlignment) + kStagger;
     return start;
   }
   std::size_t bytes() const { return static_cast<std::size_t>(used_); }
 
  private:
+  static constexpr std::int64_t kStagger = 3 * static_cast<std::int64_t>(kAlignment);
   std::byte* memory_;
   std::int64_t used_ = 0;
 };

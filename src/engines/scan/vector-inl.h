@@ -31,7 +31,9 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 template <class T>
 struct Piece {
   const T *v, *v_im, *log_decay, *phase;
-  T *re, *im, *y;
+  const T *re, *im;    // before the token
+  T *re_out, *im_out;  // after it; may be the same
+  T* y;
   T gate, weight;  // of the whole token; the gate counts where log_decay is null
 };
 
@@ -74,10 +76,10 @@ HWY_INLINE void StepPiece(const Options& options, const Piece<T>& piece, std::in
       if (piece.v_im != nullptr) {
         turned = hn::MulAdd(weight, hn::LoadU(d, piece.v_im + i), turned);
       }
-      hn::StoreU(turned, d, piece.im + i);
+      hn::StoreU(turned, d, piece.im_out + i);
     }
     now = hn::MulAdd(weight, hn::LoadU(d, piece.v + i), now);
-    hn::StoreU(now, d, piece.re + i);
+    hn::StoreU(now, d, piece.re_out + i);
     if (piece.y != nullptr) hn::StoreU(hn::Mul(scale, before ? old : now), d, piece.y + i);
   }
 }
@@ -132,9 +134,12 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t filled = memory.channels / kLanes * kLanes;
   const bool norm = options.output_norm != OutputNorm::kNone;
-  T* re = static_cast<T*>(memory.re);
-  T* im = static_cast<T*>(memory.im);
+  const bool complex = memory.im != nullptr;
   for (std::int64_t t = 0; t < memory.tokens; ++t) {
+    const T* re = static_cast<const T*>(memory.re) + t * memory.state_stride;
+    const T* im = complex ? static_cast<const T*>(memory.im) + t * memory.state_stride : nullptr;
+    T* re_out = const_cast<T*>(re) + memory.state_stride;
+    T* im_out = complex ? const_cast<T*>(im) + memory.state_stride : nullptr;
     Piece<T> piece{};
     piece.gate = GateOf<T>(memory, t);
     piece.weight = memory.importance ? sn::LoadOne<T>(memory.importance, t) : T(1);
@@ -150,16 +155,21 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
         piece.y = direct ? static_cast<T*>(memory.y.data) + t * memory.y.stride + c
                          : scratch.y + (norm ? c : 0);
       }
-      piece.re = whole ? re + c : scratch.re;
-      piece.im = whole && im != nullptr ? im + c : scratch.im;
-      if (!whole) {
+      if (whole) {
+        piece.re = re + c;
+        piece.re_out = re_out + c;
+        piece.im = complex ? im + c : nullptr;
+        piece.im_out = complex ? im_out + c : nullptr;
+      } else {
+        piece.re = piece.re_out = scratch.re;
+        piece.im = piece.im_out = scratch.im;
         std::copy(re + c, re + c + count, scratch.re);
-        if (im != nullptr) std::copy(im + c, im + c + count, scratch.im);
+        if (complex) std::copy(im + c, im + c + count, scratch.im);
       }
       Step(options, piece, count);
       if (!whole) {
-        std::copy(scratch.re, scratch.re + count, re + c);
-        if (im != nullptr) std::copy(scratch.im, scratch.im + count, im + c);
+        std::copy(scratch.re, scratch.re + count, re_out + c);
+        if (complex) std::copy(scratch.im, scratch.im + count, im_out + c);
       }
       if (memory.y && !direct && !norm) sn::StoreRow(piece.y, t, c, count, memory.y);
       c += count;
