@@ -72,8 +72,9 @@ class Layer {
   /// Gradients of a scalar loss. Given are the inputs and the state of the forward call at its
   /// start, `dy` = gradient of y, `dstate` = gradient of the final state (empty: zero). Written are
   /// the views of `dinputs` that are defined, shaped as the inputs, and into `dinitial` the
-  /// gradient of the initial state. Through the definition: central differences in double
-  /// precision, one pair of forward calls per number, for small inputs.
+  /// gradient of the initial state. An engine that has gradients takes its recurrence backwards;
+  /// else through the definition: central differences in double precision, one pair of forward
+  /// calls per number, for small inputs.
   void Backward(const Inputs& inputs, const State& initial, const TensorView& dy,
                 const State& dstate, const Inputs& dinputs, State& dinitial,
                 const Run& run = {}) const;

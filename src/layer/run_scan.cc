@@ -263,9 +263,9 @@ void DifferentiateScan(const Recipe& recipe, const Dims& dims, const Inputs& inp
   const Wanted v(dinputs.v), v_im(dinputs.v_im), importance(dinputs.importance);
   const Wanted log_decay(dinputs.log_decay), phase(dinputs.phase);
   const Wanted q(dinputs.q), k(dinputs.k), dt(dinputs.dt), a(dinputs.a);
-  const scan::Gradients gradients{v.view(), v_im.view(), importance.view(),
+  const scan::Gradients gradients{v.view(),         v_im.view(),  importance.view(),
                                   log_decay.view(), phase.view(), q.view(),
-                                  k.view(), dt.view(), a.view()};
+                                  k.view(),         dt.view(),    a.view()};
   scan::Backward(options, call, dz.defined() ? dz.view() : given.view(), dre.view(),
                  complex ? dim.view() : TensorView(), gradients, executor);
   for (const Wanted* wanted : {&v, &v_im, &importance, &log_decay, &phase, &q, &k, &dt, &a}) {

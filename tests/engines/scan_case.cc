@@ -74,9 +74,9 @@ struct Entry {
     // Written out: a product of complex numbers looks for infinities.
     const double re = g * (value.real() * turn.real() - value.imag() * turn.imag());
     const double im = g * (value.real() * turn.imag() + value.imag() * turn.real());
-    value = phase == 0 ? Complex(g * value.real() + written.real(),
-                                 g * value.imag() + written.imag())
-                       : Complex(re + written.real(), im + written.imag());
+    value = phase == 0
+                ? Complex(g * value.real() + written.real(), g * value.imag() + written.imag())
+                : Complex(re + written.real(), im + written.imag());
   }
 };
 
@@ -120,7 +120,8 @@ class Column {
     const double v_im = p_.v_im.view.defined() ? p_.v_im.view.At({b, t, h_, c_}) : 0;
     double weight = w;
     if (p_.options.weight == Weight::kComplement) weight = -std::expm1(log_decay);
-    if (p_.options.weight == Weight::kRootComplement) weight = std::sqrt(-std::expm1(2 * log_decay));
+    if (p_.options.weight == Weight::kRootComplement)
+      weight = std::sqrt(-std::expm1(2 * log_decay));
     entries_[0].Step(log_decay, phase, {weight * v, weight * v_im}, rounding_);
   }
 

@@ -1,5 +1,3 @@
-#include "src/engines/scan/gradient.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/engines/scan/gradient.h"
 #include "tests/engines/scan_case.h"
 #include "ttr/target.h"
 
@@ -130,9 +129,8 @@ std::vector<Case> GradientCases() {
     c.options.weight = Weight::kRootComplement;
     c.phase = c.v_im = true;
   });
-  add("complex before", [](Case& c) {
-    c.phase = c.v_im = c.importance = c.options.read_before = true;
-  });
+  add("complex before",
+      [](Case& c) { c.phase = c.v_im = c.importance = c.options.read_before = true; });
   add("scalar", [](Case& c) {
     c.gate = Gate::kScalar;
     c.importance = true;
@@ -225,8 +223,7 @@ TEST(ScanGradient, InFloat32IsThatInFloat64) {
     c.value_dim = c.matrix ? 40 : 600;
     c.data = c.gates = c.state = DType::kFloat32;
     const Problem narrow(c);
-    const Problem wide =
-        In(c, narrow, DType::kFloat64, DType::kFloat64, DType::kFloat64, false);
+    const Problem wide = In(c, narrow, DType::kFloat64, DType::kFloat64, DType::kFloat64, false);
     const Problem strided = In(c, narrow, DType::kFloat32, DType::kFloat64, DType::kFloat32, true);
     const Result expected(wide);
     for (const Problem* p : {&narrow, &strided}) {

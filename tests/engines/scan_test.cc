@@ -191,7 +191,8 @@ TEST(Scan, ConfinesWhatIsNotFinite) {
             // Tokens, heads, columns and rows lie before and behind.
             StoreElement(view.data(), view.dtype(), view.shape().elements() / 2, value);
             if (problem.log_decay.view.defined()) {
-              for (std::int64_t d = 0; d < 21; ++d) problem.log_decay.view.Set({0, 31, 1, d}, -kInf);
+              for (std::int64_t d = 0; d < 21; ++d)
+                problem.log_decay.view.Set({0, 31, 1, d}, -kInf);
             }
             if (kind == 0) problem.a.view.Set({1, 4, 2}, -kInf);
             const Expected expected = Recur(problem);

@@ -107,8 +107,8 @@ TEST_P(ScanGradient, IsThatOfTheDefinition) {
     Steepen(call.inputs.log_decay);
     const State initial = RandomState(layer_, call.inputs, 10);
     const State dstate = RandomState(layer_, call.inputs, 20);
-    const Tensor dy = Normal(
-        DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
+    const Tensor dy =
+        Normal(DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
     const Result got = Differentiate(layer_, call.inputs, initial, dy, dstate);
     const Layer defined(layer_.recipe(), Engine::kDefinition);
     const Result expected = Differentiate(defined, call.inputs, initial, dy, dstate);
@@ -122,8 +122,8 @@ TEST_P(ScanGradient, HasTheSameBitsForAnyNumberOfThreads) {
   Dims dims = test::SmallDims(layer_.recipe());
   dims.tokens = 70;
   const Call call(layer_.recipe(), dims, DType::kFloat32, 4, true);
-  const Tensor dy = Normal(
-      DType::kFloat32, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
+  const Tensor dy =
+      Normal(DType::kFloat32, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
   const auto three = MakeExecutor(3);
   const ttr::Run one_thread{.executor = &SequentialExecutor(), .scratch = {}};
   const ttr::Run threads{.executor = three.get(), .scratch = {}};
@@ -140,8 +140,8 @@ TEST(ScanGradients, OfAForgottenPastAreZero) {
   const std::int64_t t = 6;
   call.inputs.log_decay.Set({0, t, 1, 2}, -kInf);
   call.inputs.v.Set({0, 2, 1, 2}, std::numeric_limits<double>::quiet_NaN());
-  const Tensor dy = Normal(
-      DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 6);
+  const Tensor dy =
+      Normal(DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 6);
   // Of what was forgotten nobody asks, so that its NaN belongs to no loss.
   for (std::int64_t before = 2; before < t; ++before) dy.view().Set({0, before, 1, 2}, 0);
   const Result got = Differentiate(layer, call.inputs, {}, dy, {});

@@ -70,8 +70,8 @@ class Parts {
   std::int64_t stride() const { return tokens_ * width_; }
   std::byte* At(std::int64_t part, std::int64_t token, std::int64_t column = 0) const {
     if (memory_ == nullptr) return nullptr;
-    return memory_.get() + ((part * tokens_ + token) * width_ + column) *
-                               static_cast<std::int64_t>(SizeOf(dtype_));
+    return memory_.get() +
+           ((part * tokens_ + token) * width_ + column) * static_cast<std::int64_t>(SizeOf(dtype_));
   }
   Rows RowsAt(std::int64_t part, std::int64_t token, std::int64_t column = 0) const {
     return {At(part, token, column), dtype_, width_};

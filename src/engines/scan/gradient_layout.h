@@ -35,7 +35,7 @@ struct MatrixGradient {
   Rows dy;  // of the first query
   std::int64_t dy_head_stride = 0;
   Rows dv, ddt;
-  Rows dimportance;  // [token]
+  Rows dimportance;    // [token]
   void* dk = nullptr;  // [token][key_dim]
   void* dq = nullptr;  // [token][key_dim], queries `dq_stride` numbers apart
   std::int64_t dq_stride = 0;
@@ -80,18 +80,18 @@ struct MatrixGradientScratch {
   static constexpr std::int64_t kStrip = MatrixScratch<T>::kStrip;
   static constexpr std::int64_t kRow = MatrixScratch<T>::kRow;
   static constexpr std::int64_t kLine = kAlignment / sizeof(T);
-  std::int64_t columns;   // of a group, whole strips
-  T* kept;                // [checkpoint][key_dim][columns]
-  T* states;              // [token][row][lanes]: before every token, of a group of key rows and one
-                          // vector of columns
-  T* factors;             // the same of the decays
-  T* dstate;              // [key_dim][columns]
-  T* da;                  // [columns / lanes][key_dim][lanes]
-  T *dk, *dq;  // [group of rows][token][row][lanes], dq with [query] in front: sums over vectors
-  T *dv, *ddt;            // [token][strip]
-  T* dy;                  // [query][token][strip], scaled
-  T* dimportance;         // [token]
-  std::byte* forward;     // MatrixScratch
+  std::int64_t columns;  // of a group, whole strips
+  T* kept;               // [checkpoint][key_dim][columns]
+  T* states;             // [token][row][lanes]: before every token, of a group of key rows and one
+                         // vector of columns
+  T* factors;            // the same of the decays
+  T* dstate;             // [key_dim][columns]
+  T* da;                 // [columns / lanes][key_dim][lanes]
+  T *dk, *dq;   // [group of rows][token][row][lanes], dq with [query] in front: sums over vectors
+  T *dv, *ddt;  // [token][strip]
+  T* dy;        // [query][token][strip], scaled
+  T* dimportance;      // [token]
+  std::byte* forward;  // MatrixScratch
   std::size_t bytes;
 
   MatrixGradientScratch(const Sizes& sizes, std::int64_t tokens, std::byte* memory) {
@@ -110,8 +110,8 @@ struct MatrixGradientScratch {
     ddt = arena.Take<T>(kCheckpoint * kRow);
     dy = arena.Take<T>(sizes.queries * kCheckpoint * kRow);
     dimportance = arena.Take<T>(kCheckpoint);
-    forward = arena.Take<std::byte>(
-        static_cast<std::int64_t>(MatrixScratch<T>(group, nullptr).bytes));
+    forward =
+        arena.Take<std::byte>(static_cast<std::int64_t>(MatrixScratch<T>(group, nullptr).bytes));
     bytes = arena.bytes();
   }
 };

@@ -25,20 +25,19 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 /// block.stride apart.
 template <class T>
 struct GradientBlock {
-  T* states;     // [token][row of a group][lanes]: before every token
-  T* factors;    // the same of the decays; 0 where they forget
-  const T* dy;   // [query][kBlockTokens][stride], scaled
-  T *dv, *ddt;   // [token][stride]
-  T *dk, *dq;    // [group of rows][token][row of it][lanes], dq with [query] in front
-  T* da;         // [key_dim][lanes]
-  T* dstate;     // [key_dim], dstate_stride apart
+  T* states;    // [token][row of a group][lanes]: before every token
+  T* factors;   // the same of the decays; 0 where they forget
+  const T* dy;  // [query][kBlockTokens][stride], scaled
+  T *dv, *ddt;  // [token][stride]
+  T *dk, *dq;   // [group of rows][token][row of it][lanes], dq with [query] in front
+  T* da;        // [key_dim][lanes]
+  T* dstate;    // [key_dim], dstate_stride apart
   std::int64_t dstate_stride;
 };
 
 /// Fills out.states and out.factors for ROWS key rows from `row` on.
 template <int ROWS, class T>
-HWY_INLINE void RememberRows(const Block<T>& block, const GradientBlock<T>& out,
-                             std::int64_t row) {
+HWY_INLINE void RememberRows(const Block<T>& block, const GradientBlock<T>& out, std::int64_t row) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   hn::Vec<decltype(d)> m[ROWS];
@@ -347,9 +346,9 @@ class MatrixBackward {
                static_cast<T*>(gradient_.dk) + begin * memory_.key_dim);
     }
     for (std::int64_t query = 0; gradient_.dq != nullptr && query < memory_.queries; ++query) {
-      SumLanes(s_.dq + query * query_keys * kLanes, tokens, memory_.key_dim,
-               static_cast<T*>(gradient_.dq) + query * gradient_.dq_stride +
-                   begin * memory_.key_dim);
+      SumLanes(
+          s_.dq + query * query_keys * kLanes, tokens, memory_.key_dim,
+          static_cast<T*>(gradient_.dq) + query * gradient_.dq_stride + begin * memory_.key_dim);
     }
     for (std::int64_t t = 0; gradient_.dimportance && t < tokens; ++t) {
       sn::StoreRow(s_.dimportance + t, begin + t, 0, 1, gradient_.dimportance);

@@ -202,8 +202,9 @@ void BackVector(const Options& options, const Vector& memory, const VectorGradie
     for (Rows* rows :
          {&part.v, &part.v_im, &part.log_decay, &part.phase, &part.gate, &part.importance}) {
       if (!*rows) continue;
-      rows->data = static_cast<std::byte*>(rows->data) + block * kCheckpoint * rows->stride *
-                       static_cast<std::int64_t>(SizeOf(rows->dtype));
+      rows->data =
+          static_cast<std::byte*>(rows->data) +
+          block * kCheckpoint * rows->stride * static_cast<std::int64_t>(SizeOf(rows->dtype));
     }
     part.y = {};
     part.re = re;

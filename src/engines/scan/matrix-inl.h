@@ -145,7 +145,8 @@ void LoadTokens(const Options& options, const Matrix& memory, std::int64_t begin
   }
 }
 
-/// Towards the second-level cache: rows of a strip lie far apart, so hardware does not foresee them.
+/// Towards the second-level cache: rows of a strip lie far apart, so hardware does not foresee
+/// them.
 inline void Fetch(const Rows& rows, std::int64_t t, std::int64_t first) {
   const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
   const char* data = static_cast<const char*>(rows.data) + (t * rows.stride + first) * size;
