@@ -5,7 +5,7 @@
 // error 1e-8 (Remez). Adding 1.5 2^23 + 64 rounds y and leaves n + 64 in the lowest bits, from
 // where it is shifted into the exponent: 2^(n + 64) is a normal number for every n that matters,
 // and a last multiplication by 2^-64 rounds results below the normal numbers as they should be.
-// Within 1.5 units in the last place of exp; exactly 1 at 0; NaN stays NaN.
+// Within 1.5 units in the last place of exp, 2.5 of 1 - exp; exactly 1 at 0; NaN stays NaN.
 
 #if defined(TTR_SIMD_DECAY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_SIMD_DECAY_INL_H_
