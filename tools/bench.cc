@@ -148,9 +148,11 @@ void AddBench(CLI::App& app) {
   BenchOptions& options = arguments->options;
   command->add_option("WHAT", options.what, "layers (default: all that a fast engine runs)");
   command
-      ->add_option("--part", options.parts,
-                   "limits, prefill, decode, train, threads, bf16, curves (default: all; curves "
-                   "only with --out)")
+      ->add_option(
+          "--part", options.parts,
+          "what to time: decode has states in cache and in main memory, train is forward and "
+          "backward, threads is one head, curves run along T, d, H and threads (default: "
+          "all; curves only with --out)")
       ->check(
           CLI::IsMember(std::vector<std::string>(std::begin(kPartNames), std::end(kPartNames))));
   command->add_option("--d", options.dims, "head dimensions, Dk = Dv")
