@@ -212,6 +212,72 @@ TEST_P(GradientOnTarget, EveryShapeAgreesWithTheRecurrence) {
   }
 }
 
+// Long enough for blocks of several chunks, whose memories are computed again.
+TEST_P(GradientOnTarget, LongSequencesAgreeWithTheRecurrence) {
+  GradientShape shape;
+  shape.sizes = {.tokens = 4230, .key_dim = 17, .value_dim = 3, .queries = 1, .erase = true};
+  shape.gates = Gates::kMixed;
+  for (const GradientDecay decay :
+       {GradientDecay::kNone, GradientDecay::kScalar, GradientDecay::kChannel}) {
+    shape.sizes.decay = decay;
+    shape.reset = decay == GradientDecay::kScalar;
+    Compare<double>(shape, 300);
+  }
+  shape.sizes.value_dim = 17;
+  Compare<float>(shape, 301);
+}
+
+// A forgotten memory is no number, and no token behind the border has a gradient that is none.
+TEST_P(GradientOnTarget, WhatIsForgottenReachesNothingBehindIt) {
+  for (const GradientDecay decay : {GradientDecay::kScalar, GradientDecay::kChannel}) {
+    GradientShape shape;
+    shape.sizes = {.tokens = 40, .key_dim = 20, .value_dim = 20, .queries = 2, .erase = true};
+    shape.sizes.decay = decay;
+    shape.reset = true;
+    constexpr std::int64_t kBorder = 21;
+    const double infinity = std::numeric_limits<double>::infinity();
+    GradientArrays in = RandomInputs(shape, 5);
+    if (decay == GradientDecay::kScalar) {
+      in["decay"][kBorder] = 0;
+    } else {
+      std::fill_n(in["log_decay"].begin() + kBorder * shape.sizes.key_dim, shape.sizes.key_dim,
+                  -infinity);
+    }
+    GradientArrays d = OutputGradients(shape, 6);
+    const GradientArrays clean = EngineGradients<float>(shape, in, d);
+    in["value"][kBorder * shape.sizes.value_dim - 1] = std::nan("");
+    in["initial"][3] = infinity;
+    const GradientArrays found = EngineGradients<float>(shape, in, d);
+    for (const auto& [name, values] : clean) {
+      if (name == "initial") continue;
+      const std::int64_t heads = name == "query" ? shape.sizes.queries : 1;
+      const std::int64_t width = TokenWidth(shape, name, values.size());
+      for (std::int64_t row = 0; row < heads * shape.sizes.tokens; ++row) {
+        if (row % shape.sizes.tokens < kBorder) continue;
+        for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
+          ASSERT_EQ(found.at(name)[i], values[i]) << name << " row " << row;
+        }
+      }
+    }
+    // Nor does a gradient from behind the border pass it.
+    d["final"][0] = std::nan("");
+    d["output"][(kBorder + 1) * shape.sizes.value_dim] = std::nan("");
+    in = RandomInputs(shape, 5);
+    if (decay == GradientDecay::kScalar) {
+      in["decay"][kBorder] = 0;
+    } else {
+      std::fill_n(in["log_decay"].begin() + kBorder * shape.sizes.key_dim, shape.sizes.key_dim,
+                  -infinity);
+    }
+    const GradientArrays back = EngineGradients<float>(shape, in, d);
+    for (const auto& [name, values] : clean) {
+      const std::int64_t width = TokenWidth(shape, name, values.size());
+      const std::int64_t count = name == "initial" ? width : kBorder * width;
+      for (std::int64_t i = 0; i < count; ++i) ASSERT_EQ(back.at(name)[i], values[i]) << name;
+    }
+  }
+}
+
 std::string TargetName(const testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
   std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');

@@ -21,13 +21,15 @@ void Run(const GradientCall<T>& call, std::byte* memory) {
   const GradientSizes& sizes = call.sizes;
   const Scratch<T> scratch(sizes, memory);
   // Rows of memories beyond the last value are read, and have to be numbers.
-  const std::int64_t blocks = sizes.tokens / kGradientBlock + 1;
-  std::fill(scratch.checkpoints, scratch.checkpoints + (blocks + 3) * scratch.state, T(0));
+  if (scratch.values > sizes.value_dim) {
+    std::fill(scratch.checkpoints, scratch.checkpoints + (scratch.blocks + 3) * scratch.state,
+              T(0));
+  }
   LoadState(sizes, scratch, call.initial, call.initial_stride, scratch.checkpoints);
   ForwardPass(call, scratch);
   LoadState(sizes, scratch, call.d_final, call.d_final_stride, scratch.adjoint);
-  const std::int64_t last = (sizes.tokens - 1) / kGradientBlock * kGradientBlock;
-  for (std::int64_t begin = last; sizes.tokens > 0 && begin >= 0; begin -= kGradientBlock) {
+  const std::int64_t last = (sizes.tokens - 1) / scratch.block * scratch.block;
+  for (std::int64_t begin = last; sizes.tokens > 0 && begin >= 0; begin -= scratch.block) {
     BackwardBlock(call, begin, scratch);
   }
   if (call.d_initial != nullptr) {

@@ -38,8 +38,10 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 template <class T>
 void SumTallies(const T* tallies, T* out) {
   const hn::ScalableTag<T> d;
-  for (int i = 0; i < kTokens; ++i)
-    out[i] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, tallies + i * kTokens)));
+  LaneSums<T> sums;
+  std::fill(out, out + kTokens, T(0));
+  for (int i = 0; i < kTokens; ++i) sums.Add(hn::Load(d, tallies + i * kTokens), out + i);
+  sums.Flush();
 }
 
 /// products, scores and the innovations' gradients from the memory's alone.
@@ -120,7 +122,16 @@ HWY_INLINE void CollectUpdateGradients(const Chunk& chunk, const ChunkRows<T>& r
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
       const auto grad = hn::Load(d, grads + r * scratch.values + n * Lanes<T>());
-      tile[r][n] = i + r < chunk.tokens ? hn::Mul(factor, grad) : hn::Zero(d);
+      tile[r][n] = hn::Mul(factor, grad);
+    }
+  }
+  if (i + sn::kTileRows > chunk.tokens) {
+    TTR_UNROLL
+    for (int r = 0; r < sn::kTileRows; ++r) {
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) {
+        if (i + r >= chunk.tokens) tile[r][n] = hn::Zero(d);
+      }
     }
   }
   for (std::int64_t x = 0; x < reads; ++x) {

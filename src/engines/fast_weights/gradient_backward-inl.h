@@ -47,17 +47,15 @@ struct CoefficientGradients {
               T* grads) {
     for (int i = 0; i < kTokens; ++i) {
       T* row = grads + i * kTokens;
+      const T* product = products + i * kTokens;
       const int count = i < chunk.tokens ? Coefficients<T>::Count(kind, i) : 0;
       const T* factors = c.Between(kind, i);
       T* out = between[kind.before ? i : i + 1];
       const T own = c.Own(kind, i);
-      for (int j = 0; j < count; ++j) {
-        const T grad = row[j] * products[i * kTokens + j];
-        out[j] += own * grad;
-        if (kind.own) h[i] += factors[j] * grad;
-        row[j] *= own * factors[j];
-      }
-      std::fill(row + count, row + kTokens, T(0));
+      // Whole rows, for the compiler to make vectors of; what is no pair may be no number.
+      for (int j = 0; j < kTokens; ++j) out[j] += j < count ? own * row[j] * product[j] : T(0);
+      for (int j = 0; kind.own && j < count; ++j) h[i] += factors[j] * row[j] * product[j];
+      for (int j = 0; j < kTokens; ++j) row[j] = j < count ? own * factors[j] * row[j] : T(0);
     }
   }
 
@@ -79,10 +77,14 @@ struct CoefficientGradients {
     for (std::int64_t i = chunk.tokens - 1; i >= 0; --i) {
       T grad = prefix[i + 1] * c.prefix[i];
       prefix[i] += c.a[i] * prefix[i + 1];
-      for (std::int64_t j = 0; j < i; ++j) {
-        grad += between[i + 1][j] * c.between[i][j];
-        between[i][j] += c.a[i] * between[i + 1][j];
+      // Four sums, so that none waits for the one before.
+      T sums[4] = {};
+      for (int j = 0; j < kTokens; ++j) {
+        const T behind = j < i ? between[i + 1][j] : T(0);
+        sums[j % 4] += behind * c.between[i][j];
+        between[i][j] += c.a[i] * behind;
       }
+      grad += (sums[0] + sums[1]) + (sums[2] + sums[3]);
       if (call.reset && c.a[i] == 0) grad = 0;
       if (call.d_decay != nullptr) call.d_decay[chunk.first + i] = grad;
       if (call.d_erase_decay != nullptr) call.d_erase_decay[chunk.first + i] = h[i];
@@ -295,12 +297,12 @@ void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratc
 /// All chunks of one block, the last first.
 template <class T>
 void BackwardBlock(const GradientCall<T>& call, std::int64_t begin, const Scratch<T>& scratch) {
-  const std::int64_t end = std::min<std::int64_t>(begin + kGradientBlock, call.sizes.tokens);
+  const std::int64_t end = std::min<std::int64_t>(begin + scratch.block, call.sizes.tokens);
   Chunk chunks[kGradientBlock];
   const T* memories[kGradientBlock];
   std::int64_t count = 0;
   std::int64_t used = 0;
-  const T* memory = scratch.checkpoints + begin / kGradientBlock * scratch.state;
+  const T* memory = scratch.checkpoints + begin / scratch.block * scratch.state;
   for (std::int64_t first = begin; first < end; ++count) {
     const Chunk chunk = NextChunk(call, begin, first, end);
     const Coefficients<T> c(call, chunk);

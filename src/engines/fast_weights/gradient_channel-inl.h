@@ -131,8 +131,6 @@ void ChannelProducts(const Chunk& chunk, ReadKind kind, View<T> reads, View<T> w
   sums.Flush();
 }
 
-inline constexpr int kHalf = kTokens / 2;
-
 /// Some of the reads against one write, at one vector of key channels.
 template <class T>
 struct ReadGroup {

@@ -60,7 +60,7 @@ void FetchAhead(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T
   values.Fetch(call.second_value.data, call.second_value.stride);
 }
 
-/// Of the backward pass.
+/// Of the backward pass. Writes and errors are wanted a whole block before the rest.
 template <class T>
 void FetchBehind(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch,
                  std::int64_t key, std::int64_t width) {
@@ -70,28 +70,20 @@ void FetchBehind(const GradientCall<T>& call, const Chunk& chunk, const Scratch<
   for (std::int64_t x = 0; x < call.sizes.queries; ++x) {
     keys.Fetch(call.query.data + x * call.query.head_stride, call.query.stride);
     values.Fetch(call.d_output.data + x * call.d_output.head_stride, call.d_output.stride);
-    keys.Fetch(call.d_query.data + x * call.d_query.head_stride, call.d_query.stride);
   }
-  keys.Fetch(call.write.data, call.write.stride);
-  keys.Fetch(call.d_write.data, call.d_write.stride);
   if (call.erase.data != call.write.data) keys.Fetch(call.erase.data, call.erase.stride);
-  keys.Fetch(call.d_erase.data, call.d_erase.stride);
-  values.Fetch(call.d_value.data, call.d_value.stride);
+  const std::int64_t block = std::max<std::int64_t>(chunk.first - scratch.block, 0);
+  const Patch<T> writes{block, std::min(block + chunk.tokens, chunk.first), key, key + width};
+  const Patch<T> errors = ValuePatch(writes, scratch);
+  writes.Fetch(call.write.data, call.write.stride);
+  writes.Fetch(call.second_write.data, call.second_write.stride);
   if (call.sizes.erase) {
-    values.Fetch(scratch.errors, scratch.values);
+    errors.Fetch(scratch.errors, scratch.values);
   } else {
-    values.Fetch(call.value.data, call.value.stride);
+    errors.Fetch(call.value.data, call.value.stride);
   }
-  if (call.sizes.second_write) {
-    keys.Fetch(call.second_write.data, call.second_write.stride);
-    keys.Fetch(call.d_second_write.data, call.d_second_write.stride);
-    values.Fetch(call.second_value.data, call.second_value.stride);
-    values.Fetch(call.d_second_value.data, call.d_second_value.stride);
-  }
-  if (call.sizes.decay == GradientDecay::kChannel) {
-    keys.Fetch(scratch.gates, scratch.keys);
-    keys.Fetch(call.d_log_decay.data, call.d_log_decay.stride);
-  }
+  errors.Fetch(call.second_value.data, call.second_value.stride);
+  if (call.sizes.decay == GradientDecay::kChannel) writes.Fetch(scratch.gates, scratch.keys);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -27,39 +27,51 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// out[i][j] = x_i . y_j, the y as columns [count][kTokens].
-template <class T>
-void Products(View<T> rows, const T* HWY_RESTRICT columns, std::int64_t count, T* out) {
-  const hn::ScalableTag<T> d;
-  constexpr int kNV = kTokenVectors<T>;
+/// Tile rows of Products against vectors of D.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void ProductRows(D d, View<T> rows, std::int64_t i, std::int64_t lanes_end,
+                            const T* HWY_RESTRICT columns, std::int64_t count, T* out) {
   constexpr int kRows = sn::kTileRows;
-  constexpr std::int64_t kLanes = Lanes<T>();
-  for (std::int64_t i = 0; i < kTokens; i += kRows) {
-    for (std::int64_t j = 0; j < kTokens; j += kNV * kLanes) {
-      sn::Tile<decltype(d), kRows, kNV> tile;
-      sn::SetZero(d, tile);
-      sn::MulAddStrided(d, rows[i], rows.stride, 1, columns + j, kTokens, count, tile);
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  constexpr int kNV = kLanes < kTokens / 2 ? 2 : 1;
+  for (std::int64_t j = 0; j < lanes_end; j += kNV * kLanes) {
+    sn::Tile<D, kRows, kNV> tile;
+    sn::SetZero(d, tile);
+    sn::MulAddStrided(d, rows[i], rows.stride, 1, columns + j, kTokens, count, tile);
+    TTR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
       TTR_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        TTR_UNROLL
-        for (int n = 0; n < kNV; ++n) {
-          hn::Store(tile[r][n], d, out + (i + r) * kTokens + j + n * kLanes);
-        }
+      for (int n = 0; n < kNV; ++n) {
+        hn::Store(tile[r][n], d, out + (i + r) * kTokens + j + n * kLanes);
       }
     }
   }
 }
 
-/// out[i][j] = sign factor D_ij products[i][j], for the pairs that meet; 0 elsewhere.
+/// out[i][j] = x_i . y_j, the y as columns [count][kTokens], at least where j <= i.
+template <class T>
+void Products(View<T> rows, const T* HWY_RESTRICT columns, std::int64_t count, T* out) {
+  const hn::CappedTag<T, kHalf> half;
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < kHalf; i += sn::kTileRows) {
+    ProductRows(half, rows, i, kHalf, columns, count, out);
+  }
+  for (std::int64_t i = kHalf; i < kTokens; i += sn::kTileRows) {
+    ProductRows(d, rows, i, kTokens, columns, count, out);
+  }
+}
+
+/// out[i][j] = h_i D_ij products[i][j], for the pairs that meet; 0 elsewhere.
 template <class T>
 void Scores(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, const T* products,
             T* out) {
-  std::fill(out, out + kSquare, T(0));
-  for (int i = 0; i < chunk.tokens; ++i) {
+  for (int i = 0; i < kTokens; ++i) {
     const T* between = c.Between(kind, i);
     const T own = c.Own(kind, i);
-    for (int j = 0; j < Coefficients<T>::Count(kind, i); ++j) {
-      out[i * kTokens + j] = own * between[j] * products[i * kTokens + j];
+    const int count = i < chunk.tokens ? Coefficients<T>::Count(kind, i) : 0;
+    for (int j = 0; j < kTokens; ++j) {
+      const T score = own * between[j] * products[i * kTokens + j];
+      out[i * kTokens + j] = j < count ? score : T(0);
     }
   }
 }
@@ -156,8 +168,13 @@ void Errors(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<
       DecayReads(call, chunk, c, rows, erasure, scratch);
       reads = {scratch.read_rows + erasure * kTokens * scratch.keys, scratch.keys};
     }
-    sn::TransposeStrided(reads.data, reads.stride, kTokens, scratch.keys, scratch.columns, kTokens);
-    ReadState(sizes, scratch, memory, scratch.columns, scratch.update_columns);
+    const T* columns = scratch.write_columns;
+    if (channels || scratch.writes > 1 || call.erase.data != call.write.data) {
+      sn::TransposeStrided(reads.data, reads.stride, kTokens, scratch.keys, scratch.columns,
+                           kTokens);
+      columns = scratch.columns;
+    }
+    ReadState(sizes, scratch, memory, columns, scratch.update_columns);
     sn::TransposeStrided(scratch.update_columns, kTokens, scratch.values, kTokens, read,
                          scratch.values);
   }
@@ -184,9 +201,9 @@ void PrepareWrites(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
 template <class T>
 void ForwardPass(const GradientCall<T>& call, const Scratch<T>& scratch) {
   const std::int64_t tokens = call.sizes.tokens;
-  for (std::int64_t begin = 0; begin < tokens; begin += kGradientBlock) {
-    const std::int64_t end = std::min<std::int64_t>(begin + kGradientBlock, tokens);
-    T* checkpoint = scratch.checkpoints + begin / kGradientBlock * scratch.state;
+  for (std::int64_t begin = 0; begin < tokens; begin += scratch.block) {
+    const std::int64_t end = std::min<std::int64_t>(begin + scratch.block, tokens);
+    T* checkpoint = scratch.checkpoints + begin / scratch.block * scratch.state;
     const T* memory = checkpoint;
     for (std::int64_t first = begin; first < end;) {
       const Chunk chunk = NextChunk(call, begin, first, end);

@@ -16,6 +16,12 @@ constexpr std::int64_t RoundUp(std::int64_t x, std::int64_t unit) {
   return (x + unit - 1) / unit * unit;
 }
 
+inline constexpr int kHalf = kTokens / 2;
+
+/// Up to so many bytes the memory is kept at every chunk: what stays in the caches is had sooner
+/// than computed again.
+inline constexpr std::int64_t kCachedMemories = std::int64_t{1} << 20;
+
 /// A small matrix of a chunk: [reading token][writing token].
 inline constexpr std::int64_t kSquare = kTokens * kTokens;
 
@@ -26,6 +32,7 @@ inline constexpr std::int64_t kSquare = kTokens * kTokens;
 template <class T>
 struct Scratch {
   std::int64_t keys, values, state, reads, writes;
+  std::int64_t block;  // tokens between checkpoints: kTokens or kGradientBlock
 
   T* checkpoints;     // [block][state]: the memory at the beginning of each block
   T* memories;        // [3][state]: at the beginnings of further chunks of a block
@@ -50,6 +57,7 @@ struct Scratch {
   T* prefixes;        // [kTokens + 1][keys]: products of the decays since the beginning
   T* key_grads;       // [read, write][kTokens][keys]
   T* tallies;         // [read + write + 1][kTokens][kTokens]: sums by lanes
+  std::int64_t blocks;
   std::size_t bytes;
 
   Scratch(const GradientSizes& sizes, std::byte* memory) {
@@ -60,7 +68,9 @@ struct Scratch {
     state = keys * values;
     reads = sizes.queries + (sizes.erase ? 1 : 0);
     writes = sizes.second_write ? 2 : 1;
-    const std::int64_t blocks = tokens / kGradientBlock + 1;
+    const std::int64_t all = (tokens / kTokens + 1) * state * static_cast<std::int64_t>(sizeof(T));
+    block = all <= kCachedMemories ? kTokens : kGradientBlock;
+    blocks = tokens / block + 1;
     // A chunk that is not full reads, and does not use, rows behind its last.
     const std::int64_t block_rows = kGradientBlock + kTokens;
     std::int64_t used = 0;

@@ -114,7 +114,7 @@ struct Coefficients {
     std::fill(between[0], between[0] + kTokens, T(0));
     for (int i = 0; i < kTokens; ++i) {
       prefix[i + 1] = prefix[i] * a[i];
-      for (int j = 0; j < kTokens; ++j) between[i + 1][j] = j < i ? a[i] * between[i][j] : T(0);
+      for (int j = 0; j < kTokens; ++j) between[i + 1][j] = a[i] * between[i][j];
       between[i + 1][i] = 1;
     }
     for (int j = 0; j < kTokens; ++j) to_end[j] = j < chunk.tokens ? between[chunk.tokens][j] : 0;
@@ -134,8 +134,8 @@ struct Coefficients {
 /// Rows of a chunk where they lie, or in `copies` where reading kTokens of them would pass their
 /// end; `fill` makes the copies.
 template <class T>
-View<T> RowsOf(const GradientRows<const T>& rows, const Chunk& chunk, std::int64_t head,
-               std::int64_t width, T* copies, bool fill) {
+HWY_INLINE View<T> RowsOf(const GradientRows<const T>& rows, const Chunk& chunk, std::int64_t head,
+                          std::int64_t width, T* copies, bool fill) {
   const T* from = rows.data + head * rows.head_stride + chunk.first * rows.stride;
   if (chunk.tokens == kTokens) return {from, rows.stride};
   if (fill) {

@@ -224,7 +224,7 @@ void AdvanceStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffic
 template <class T>
 void Advance(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
              const Scratch<T>& scratch, const T* in, T* out) {
-  for (std::int64_t k = 0; k < call.sizes.key_dim;) {
+  for (std::int64_t k = 0; k < scratch.keys;) {
     if (Vectors<T>(k, scratch.keys) == 2) {
       AdvanceStrip<2>(call, chunk, c, scratch, k, in, out);
       k += 2 * Lanes<T>();
