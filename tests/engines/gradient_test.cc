@@ -83,6 +83,8 @@ std::vector<GradientShape> Shapes() {
   bare.sizes.queries = 9;
   bare.sizes.decay = GradientDecay::kScalar;
   shapes.push_back(bare);
+  bare.sizes.decay = GradientDecay::kChannel;
+  shapes.push_back(bare);
   return shapes;
 }
 

@@ -109,8 +109,7 @@ HWY_INLINE void Tally(const Chunk& chunk, View<T> rows, std::int64_t i, std::int
   }
 }
 
-/// The pairs of tokens, and the rows' own decays: what turns the gradients of decayed rows into
-/// those of the rows, where decays are scalar.
+/// Row r of the tile times factors[r].
 template <int NV, class T>
 HWY_INLINE void ScaleTile(const T* factors, sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
@@ -122,6 +121,7 @@ HWY_INLINE void ScaleTile(const T* factors, sn::Tile<hn::ScalableTag<T>, sn::kTi
   }
 }
 
+/// The gradients of one read; where channels decay, key_grads, those of its decayed rows.
 template <int NV, class T>
 void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                    const ChunkRows<T>& rows, const Scratch<T>& scratch, const T* memory,
@@ -161,6 +161,7 @@ void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
   }
 }
 
+/// The same of one write.
 template <int NV, class T>
 void WriteGradients(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                     const ChunkRows<T>& rows, const Scratch<T>& scratch, std::int64_t key,
@@ -196,6 +197,7 @@ void WriteGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeff
   }
 }
 
+/// One strip of key channels. `overlap` sums M (.) dM' by lanes.
 template <int NV, class T>
 void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                    const ChunkRows<T>& rows, const Scratch<T>& scratch, const T* memory,
