@@ -79,6 +79,9 @@ class Layer {
                 const State& dstate, const Inputs& dinputs, State& dinitial,
                 const Run& run = {}) const;
 
+  /// Bytes of scratch that Backward takes; 0 where it takes none.
+  std::size_t BackwardScratchBytes(const Dims& dims, int threads) const;
+
   /// Bytes of scratch that Forward needs at these sizes with this many threads.
   std::size_t ScratchBytes(const Dims& dims, int threads) const;
 

@@ -1,0 +1,188 @@
+/// How a call is cut into memories: sequences, heads and strips of columns.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "src/engines/fast_weights/fast_weights.h"
+#include "src/engines/fast_weights/kernel.h"
+#include "src/engines/fast_weights/layout.h"
+
+namespace ttr::fast_weights {
+
+/// Below this many flops a second thread costs more than it brings (some ten microseconds).
+inline constexpr double kFlopsWorthThreads = 1e6;
+
+inline std::byte* Align(std::byte* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  return memory + (kAlignment - address % kAlignment) % kAlignment;
+}
+
+/// Row of head `head` (of an input with `heads` of them), from token `first` of batch `batch` on.
+inline Rows RowsOf(const TensorView& view, std::int64_t batch, std::int64_t first,
+                   std::int64_t head) {
+  if (!view.defined()) return {};
+  const std::int64_t offset =
+      batch * view.stride(0) + first * view.stride(1) + head * view.stride(2);
+  return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
+          view.dtype(), view.stride(1)};
+}
+
+/// What memory `head` of sequence `n` keeps in a view [N, H, ...].
+inline Rows KeptOf(const TensorView& view, std::int64_t n, std::int64_t head) {
+  if (!view.defined()) return {};
+  const std::int64_t offset = n * view.stride(0) + head * view.stride(1);
+  return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
+          view.dtype(), 0};
+}
+
+/// Row `head` of a constant [H, ...].
+inline Rows ConstantOf(const TensorView& view, std::int64_t head) {
+  if (!view.defined()) return {};
+  const std::int64_t offset = head * view.stride(0);
+  return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
+          view.dtype(), 0};
+}
+
+struct Sequence {
+  std::int64_t batch, first, tokens;
+};
+
+/// The sizes of one call and how it is cut into tasks.
+struct Work {
+  const Options& options;
+  const Call& call;
+  Sizes sizes;
+  std::int64_t sequences, heads, tokens;  // tokens: of all sequences
+  std::int64_t parts = 1;                 // column ranges of one memory
+  std::int64_t part_columns = 0;
+
+  Work(const Options& o, const Call& c) : options(o), call(c) {
+    sequences = call.cu_seqlens.empty() ? call.state.size(0)
+                                        : static_cast<std::int64_t>(call.cu_seqlens.size()) - 1;
+    heads = call.state.size(1);
+    sizes.key_dim = call.state.size(2);
+    sizes.input_dim = call.k.defined()   ? call.k.size(3)
+                      : call.q.defined() ? call.q.size(3)
+                                         : sizes.key_dim;
+    sizes.value_dim = call.state.size(3);
+    sizes.state = call.state.dtype();
+    if (call.q.defined()) sizes.queries = std::max<std::int64_t>(1, call.q.size(2) / heads);
+    tokens = call.cu_seqlens.empty() ? sequences * Length() : Length();
+    for (std::int64_t n = 0; n < sequences; ++n) {
+      sizes.tokens = std::max(sizes.tokens, SequenceOf(n).tokens);
+    }
+    part_columns = sizes.value_dim;
+  }
+
+  /// Tokens of a batch row.
+  std::int64_t Length() const {
+    return call.q.defined() ? call.q.size(1) : call.v.size(1) / options.steps;
+  }
+
+  Sequence SequenceOf(std::int64_t n) const {
+    if (call.cu_seqlens.empty()) return {n, 0, Length()};
+    const auto i = static_cast<std::size_t>(n);
+    return {0, call.cu_seqlens[i], call.cu_seqlens[i + 1] - call.cu_seqlens[i]};
+  }
+
+  double Flops() const {
+    return 6.0 * static_cast<double>(tokens * heads * options.steps) *
+           static_cast<double>(sizes.key_dim) * static_cast<double>(sizes.value_dim);
+  }
+
+  /// Value columns are independent: cut them where memories alone do not employ all threads. An
+  /// output norm needs whole rows, and what a memory keeps beside its columns belongs to all.
+  void Cut(int threads) {
+    const std::int64_t memories = sequences * heads;
+    const bool shared = options.denominator != Denominator::kNone || options.preconditioned ||
+                        options.step == Step::kLogWeight || call.position.defined();
+    if (memories >= threads || shared || options.output_norm != OutputNorm::kNone) return;
+    const std::int64_t width = StripColumns(sizes.state);
+    const std::int64_t strips = (sizes.value_dim + width - 1) / width;
+    const std::int64_t wanted = (threads + memories - 1) / memories;
+    const std::int64_t strips_a_part = (strips + wanted - 1) / wanted;
+    part_columns = strips_a_part * width;
+    parts = (strips + strips_a_part - 1) / strips_a_part;
+  }
+
+  /// The head of an input that memory h reads. (Divisions would be felt in a decode of small
+  /// states.)
+  std::int64_t HeadOf(std::int64_t h, const TensorView& input) const {
+    return input.size(2) == heads ? h : h * input.size(2) / heads;
+  }
+
+  /// Task number `item`, of sequences x heads x parts.
+  Memory MemoryOf(std::int64_t item) const {
+    const std::int64_t memory = parts == 1 ? item : item / parts;
+    const std::int64_t part = item - memory * parts;
+    const std::int64_t n = memory / heads;
+    const std::int64_t h = memory - n * heads;
+    const Sequence sequence = SequenceOf(n);
+    // Inputs of a token, and of its steps.
+    auto rows = [&](const TensorView& view, std::int64_t head) {
+      return RowsOf(view, sequence.batch, sequence.first, head);
+    };
+    auto step_rows = [&](const TensorView& view, std::int64_t head) {
+      return RowsOf(view, sequence.batch, sequence.first * options.steps, head);
+    };
+    Memory m;
+    m.steps = options.steps;
+    m.read_before = options.read_before;
+    m.rows = sequence.tokens * options.steps;
+    if (call.v.defined()) {
+      if (call.k.defined()) m.k = step_rows(call.k, HeadOf(h, call.k));
+      m.v = step_rows(call.v, HeadOf(h, call.v));
+      m.step = step_rows(call.step, h);
+      m.log_decay = rows(call.log_decay, h);
+      m.phase = rows(call.phase, h);
+      m.importance = rows(call.importance, h);
+      m.erase_key = rows(call.erase_key, h);
+      m.erase_gate = rows(call.erase_gate, h);
+      m.momentum = rows(call.momentum, h);
+      m.weight_decay = rows(call.weight_decay, h);
+      m.bonus = ConstantOf(call.bonus, h);
+      if (!call.decay_factors.empty())
+        m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
+    } else {
+      m.steps = 1;
+      m.rows = sequence.tokens;
+    }
+    if (call.q.defined()) {
+      m.q = rows(call.q, sizes.queries > 1 ? h * sizes.queries : HeadOf(h, call.q));
+      m.y = rows(call.y, h * sizes.queries);
+      m.q_head_stride = call.q.stride(2);
+      m.y_head_stride = call.y.stride(2);
+      if (call.status.defined()) {
+        const TensorView& status = call.status;
+        m.status = status.as<std::int8_t>() + sequence.batch * status.stride(0) +
+                   sequence.first * status.stride(1) + h * sizes.queries * status.stride(2);
+        m.status_stride = status.stride(1);
+        m.status_head_stride = status.stride(2);
+      }
+    }
+    m.state = KeptOf(call.state, n, h).data;
+    m.state_stride = call.state.stride(2);
+    if (call.second.defined()) {
+      m.second = KeptOf(call.second, n, h).data;
+      m.second_stride = call.second.stride(2);
+    }
+    m.sum = KeptOf(call.sum, n, h);
+    m.maximum = KeptOf(call.maximum, n, h);
+    m.curvature = KeptOf(call.curvature, n, h);
+    m.position = KeptOf(call.position, n, h);
+    m.features_w = ConstantOf(call.features_w, h).data;
+    m.features_b = ConstantOf(call.features_b, h).data;
+    if (call.features_w.defined()) m.features = call.features_w.size(1);
+    m.input_dim = sizes.input_dim;
+    m.key_dim = sizes.key_dim;
+    m.value_dim = sizes.value_dim;
+    m.queries = sizes.queries;
+    m.first_column = part * part_columns;
+    m.end_column = std::min(sizes.value_dim, m.first_column + part_columns);
+    return m;
+  }
+};
+
+}  // namespace ttr::fast_weights

@@ -1,0 +1,232 @@
+// Recipes and tensors in the words of the fast-weights engine.
+
+#include "src/layer/fast_weights_words.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "src/operators/feature_words.h"
+#include "src/recipe/family.h"
+#include "src/recipe/feature_maps.h"
+
+namespace ttr {
+namespace {
+
+fast_weights::Step StepOf(StepRule rule) {
+  switch (rule) {
+    case StepRule::kInput: return fast_weights::Step::kInput;
+    case StepRule::kNlms: return fast_weights::Step::kNlms;
+    case StepRule::kLonghorn: return fast_weights::Step::kLonghorn;
+    case StepRule::kEfla: return fast_weights::Step::kEfla;
+    case StepRule::kOne: return fast_weights::Step::kOne;
+  }
+  return fast_weights::Step::kOne;
+}
+
+fast_weights::OutputNorm NormOf(OutputNorm norm) {
+  switch (norm) {
+    case OutputNorm::kNone: return fast_weights::OutputNorm::kNone;
+    case OutputNorm::kL2: return fast_weights::OutputNorm::kL2;
+    case OutputNorm::kRms: return fast_weights::OutputNorm::kRms;
+  }
+  return fast_weights::OutputNorm::kNone;
+}
+
+fast_weights::Erase EraseOf(Erase erase) {
+  switch (erase) {
+    case Erase::kKey: return fast_weights::Erase::kKey;
+    case Erase::kEraseKey: return fast_weights::Erase::kEraseKey;
+    case Erase::kGatedKey: return fast_weights::Erase::kGatedKey;
+    case Erase::kUndecayed: return fast_weights::Erase::kApart;
+  }
+  return fast_weights::Erase::kKey;
+}
+
+fast_weights::Decay DecayOf(Decay decay) {
+  switch (decay) {
+    case Decay::kConstant:
+    case Decay::kRetention: return fast_weights::Decay::kConstant;
+    case Decay::kScalar: return fast_weights::Decay::kScalar;
+    case Decay::kChannel: return fast_weights::Decay::kChannel;
+    case Decay::kNone:
+    case Decay::kMatrix: break;  // per entry: another engine's
+  }
+  return fast_weights::Decay::kNone;
+}
+
+fast_weights::Denominator DenominatorOf(NormaliseSum normalise) {
+  switch (normalise) {
+    case NormaliseSum::kNone: return fast_weights::Denominator::kNone;
+    case NormaliseSum::kSum: return fast_weights::Denominator::kSum;
+    case NormaliseSum::kStabilised: return fast_weights::Denominator::kStabilised;
+  }
+  return fast_weights::Denominator::kNone;
+}
+
+fast_weights::Shrink ShrinkOf(WeightDecay decay) {
+  switch (decay) {
+    case WeightDecay::kNone: return fast_weights::Shrink::kNone;
+    case WeightDecay::kCoupled: return fast_weights::Shrink::kCoupled;
+    case WeightDecay::kDecoupled: return fast_weights::Shrink::kDecoupled;
+  }
+  return fast_weights::Shrink::kNone;
+}
+
+/// One gradient step of size eta from 0: the memory is eta times the sum, so the sum is kept and
+/// eta multiplies what is read.
+void SetHebbian(const Recipe& recipe, const Inputs& inputs, fast_weights::Options& options) {
+  options.write = fast_weights::Write::kHebbian;
+  options.gain = recipe.optimizer.eta;
+  options.step = fast_weights::Step::kOne;
+  switch (recipe.weights.importance) {
+    case Importance::kNone: break;
+    case Importance::kInput:
+      if (inputs.importance.defined()) options.step = fast_weights::Step::kInput;
+      break;
+    case Importance::kLog: options.step = fast_weights::Step::kLogWeight; break;
+    case Importance::kComplement: options.key = fast_weights::Key::kComplement; break;
+    case Importance::kRootComplement: options.key = fast_weights::Key::kRootComplement; break;
+  }
+}
+
+void SetSgd(const Optimizer& optimizer, fast_weights::Options& options) {
+  options.write = fast_weights::Write::kDelta;
+  options.step = StepOf(optimizer.step);
+  options.eta = optimizer.eta;
+  options.eps = optimizer.eps;
+  options.erase = EraseOf(optimizer.erase);
+  options.momentum = optimizer.momentum;
+  options.shrink = ShrinkOf(optimizer.weight_decay);
+  options.preconditioned = optimizer.preconditioner != Preconditioner::kNone;
+  options.curvature_decay = optimizer.curvature_decay;
+  options.curvature_centre = optimizer.curvature_centre;
+  options.steps = static_cast<int>(optimizer.steps);
+}
+
+/// Constant factors of the decay, one a memory; empty where it comes from the inputs or is none.
+std::vector<double> DecayFactors(const Recipe& recipe, const Dims& dims) {
+  std::vector<double> factors;
+  for (std::int64_t h = 0; h < dims.heads; ++h) {
+    switch (recipe.weights.decay) {
+      case Decay::kConstant: factors.push_back(recipe.weights.decay_factor); break;
+      case Decay::kRetention:
+        factors.push_back(1 - std::exp2(-5.0 - static_cast<double>(h)));
+        break;
+      default: return {};
+    }
+  }
+  return factors;
+}
+
+/// A parameter of the feature map as the engine takes it: contiguous, of the state's dtype.
+TensorView Parameter(const TensorView& given, DType dtype, Tensor& copy) {
+  if (!given.defined() || (given.dtype() == dtype && given.contiguous())) return given;
+  copy = Tensor::Copy(given, dtype);
+  return copy.view();
+}
+
+/// The directions of a random map that is not given them.
+TensorView DrawnParameter(const Recipe& recipe, const Dims& dims, DType dtype, Tensor& drawn) {
+  const auto count =
+      static_cast<std::int64_t>(DrawFeatureRows(recipe.function, dims.key_dim, 0).size());
+  if (count == 0) return {};
+  drawn = Tensor(dtype, {dims.heads, count / dims.key_dim, dims.key_dim});
+  for (std::int64_t h = 0; h < dims.heads; ++h) {
+    const std::vector<double> numbers =
+        DrawFeatureRows(recipe.function, dims.key_dim, static_cast<std::uint64_t>(h));
+    for (std::int64_t i = 0; i < count; ++i) {
+      StoreElement(drawn.data(), dtype, h * count + i, numbers[static_cast<std::size_t>(i)]);
+    }
+  }
+  return drawn.view();
+}
+
+}  // namespace
+
+fast_weights::Options FastWeightsOptions(const Recipe& recipe, const Dims& dims,
+                                         const Inputs& inputs) {
+  fast_weights::Options options;
+  options.decay = DecayOf(recipe.weights.decay);
+  options.phase = recipe.weights.phase;
+  options.read_before = recipe.reading.read == Read::kBefore;
+  options.features = FeatureWords(recipe.function);
+  options.bonus = recipe.reading.bonus;
+  options.correction = recipe.reading.correction;
+  options.normalise_qk = recipe.reading.normalise_qk;
+  options.denominator = DenominatorOf(recipe.reading.normalise_sum);
+  options.output_norm = NormOf(recipe.reading.output_norm);
+  options.scale = recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
+                                             : recipe.reading.scale;
+  if (FamilyOf(recipe) == Family::kHebbian) {
+    SetHebbian(recipe, inputs, options);
+  } else {
+    SetSgd(recipe.optimizer, options);
+  }
+  return options;
+}
+
+void MakeMissing(const Requirements& requirements, const Dims& dims, bool wide, State& state) {
+  for (const StateSpec& spec : requirements.state) {
+    if (state.Get(spec.name).defined()) continue;
+    std::vector<std::int64_t> shape;
+    for (const Axis axis : spec.shape) {
+      switch (axis) {
+        case Axis::kStates: shape.push_back(dims.states()); break;
+        case Axis::kHeads: shape.push_back(dims.heads); break;
+        case Axis::kPhiDim: shape.push_back(PhiDim(requirements.recipe, dims)); break;
+        default: shape.push_back(dims.value_dim); break;
+      }
+    }
+    Tensor tensor(wide ? DType::kFloat64 : DType::kFloat32,
+                  Shape(std::span<const std::int64_t>(shape)));
+    if (spec.name == "state.m") {
+      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+        StoreElement(tensor.data(), tensor.dtype(), i, -std::numeric_limits<double>::infinity());
+      }
+    }
+    state.Set(spec.name, std::move(tensor));
+  }
+}
+
+FastWeightsCall::FastWeightsCall(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
+                                 const State& state, Needs needs)
+    : factors_(DecayFactors(recipe, dims)) {
+  call.state = state.Get("state");
+  call.second = state.Get(recipe.weights.phase ? "state.im" : "state.momentum");
+  call.sum = state.Get("state.n");
+  call.maximum = state.Get("state.m");
+  call.curvature = state.Get("state.d");
+  call.position = state.Get("state.position");
+  call.features_w = inputs.features_w.defined()
+                        ? Parameter(inputs.features_w, call.state.dtype(), features_w_)
+                        : DrawnParameter(recipe, dims, call.state.dtype(), features_w_);
+  call.features_b = Parameter(inputs.features_b, call.state.dtype(), features_b_);
+  if (needs != Needs::kWrite) call.q = inputs.q;
+  if (needs != Needs::kRead) {
+    call.k = inputs.k;
+    call.v = inputs.v;
+    call.log_decay = inputs.log_decay;
+    call.phase = inputs.phase;
+    call.step = inputs.*FastWeightsStep(recipe);
+    if (FamilyOf(recipe) == Family::kSgd) call.importance = inputs.importance;
+    call.erase_key = inputs.erase_key;
+    call.erase_gate = inputs.erase_gate;
+    call.momentum = inputs.momentum;
+    call.weight_decay = inputs.weight_decay;
+    call.bonus = inputs.bonus;
+  }
+  call.decay_factors = factors_;
+  if (inputs.cu_seqlens.defined()) {
+    call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
+                       static_cast<std::size_t>(dims.sequences + 1)};
+  }
+}
+
+TensorView Inputs::* FastWeightsStep(const Recipe& recipe) {
+  if (FamilyOf(recipe) == Family::kSgd) return &Inputs::step;
+  return recipe.weights.importance == Importance::kLog ? &Inputs::log_importance
+                                                       : &Inputs::importance;
+}
+
+}  // namespace ttr

@@ -1,0 +1,76 @@
+#include "tests/support/gradients.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/calls.h"
+#include "ttr/random.h"
+
+namespace ttr::test {
+namespace {
+
+double Largest(const TensorView& view) {
+  const Tensor copy = Tensor::Copy(view, DType::kFloat64);
+  double largest = 1;
+  for (const double x : copy.as<double>()) largest = std::max(largest, std::abs(x));
+  return largest;
+}
+
+void ExpectViewsClose(const TensorView& a, const TensorView& b, double tolerance,
+                      std::string_view name) {
+  EXPECT_LE(LargestDifference(a, b), tolerance * Largest(b)) << name;
+}
+
+}  // namespace
+
+Tensor Normal(DType dtype, const Shape& shape, std::uint64_t seed) {
+  Tensor tensor(dtype, shape);
+  CounterRandom random(seed, 0);
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    StoreElement(tensor.data(), dtype, i, random.Normal());
+  }
+  return tensor;
+}
+
+State RandomState(const Layer& layer, const Inputs& inputs, std::uint64_t seed) {
+  const State start = layer.InitialState(inputs);
+  State drawn;
+  for (const State::Entry& entry : start.entries()) {
+    Tensor tensor = Normal(entry.view.dtype(), entry.view.shape(), seed++);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      const double x = LoadElement(tensor.data(), tensor.dtype(), i);
+      if (entry.name == "state.d") StoreElement(tensor.data(), tensor.dtype(), i, x * x);
+      if (entry.name == "state.position") StoreElement(tensor.data(), tensor.dtype(), i, 3);
+    }
+    drawn.Set(entry.name, std::move(tensor));
+  }
+  return drawn;
+}
+
+Gradients Differentiate(const Layer& layer, const Inputs& inputs, const State& initial,
+                        const TensorView& dy, const State& dstate, const Run& run, DType dtype) {
+  Gradients result;
+  for (const InputField& field : InputFields()) {
+    const TensorView& input = inputs.*field.view;
+    if (!input.defined() || !IsFloating(input.dtype())) continue;
+    result.tensors.push_back(Normal(dtype, input.shape(), 99));
+    result.inputs.*field.view = result.tensors.back().view();
+  }
+  layer.Backward(inputs, initial, dy, dstate, result.inputs, result.initial, run);
+  return result;
+}
+
+void ExpectClose(const Gradients& a, const Gradients& b, double tolerance) {
+  for (const InputField& field : InputFields()) {
+    const TensorView& x = a.inputs.*field.view;
+    if (x.defined()) ExpectViewsClose(x, b.inputs.*field.view, tolerance, field.name);
+  }
+  ASSERT_EQ(a.initial.entries().size(), b.initial.entries().size());
+  for (const State::Entry& entry : a.initial.entries()) {
+    ExpectViewsClose(entry.view, b.initial.Get(entry.name), tolerance, entry.name);
+  }
+}
+
+}  // namespace ttr::test
