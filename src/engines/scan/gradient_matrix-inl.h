@@ -183,8 +183,9 @@ class MatrixBackward {
       : options_(options), memory_(memory), gradient_(gradient), f_(forward), s_(scratch) {}
 
   void Run() {
-    if (memory_.columns == 0) return;
     const std::int64_t blocks = Checkpoints(memory_.tokens);
+    std::fill(s_.da, s_.da + StateSize(), T(0));
+    if (blocks == 0) return StoreRates();
     LoadRates(memory_, 0, memory_.columns, f_);
     CopyState(static_cast<const T*>(memory_.state), memory_.state_stride, s_.kept, Stride());
     for (std::int64_t b = 0; b + 1 < blocks; ++b) {
@@ -194,7 +195,6 @@ class MatrixBackward {
     }
     T* dstate = static_cast<T*>(gradient_.dstate);
     CopyState(dstate, gradient_.dstate_stride, s_.dstate, Stride());
-    std::fill(s_.da, s_.da + StateSize(), T(0));
     for (std::int64_t b = blocks - 1; b >= 0; --b) Back(b);
     for (std::int64_t row = 0; row < memory_.key_dim; ++row) {
       const T* from = s_.dstate + row * Stride();
