@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "tests/support/calls.h"
+#include "tests/support/recipes.h"
 #include "ttr/error.h"
 
 namespace ttr {
@@ -23,83 +24,7 @@ class ZooLayer : public ::testing::TestWithParam<std::string> {
   Recipe recipe() const { return ParseRecipe(GetParam()); }
 };
 
-std::vector<std::string> Names() {
-  std::vector<std::string> names;
-  for (const ZooEntry& entry : Zoo()) names.emplace_back(entry.name);
-  // Feature maps are no layers of their own; each stands here on linear attention.
-  for (const FeatureEntry& map : FeatureMaps()) {
-    names.push_back("linear_attention{features: " + std::string(map.name) + "}");
-  }
-  // Options that no entry of the zoo has set, alone and together.
-  for (const char* recipe : {
-           "linear_attention{normalise_qk: true, scale: rsqrt_dk, output_norm: l2}",
-           "linear_attention{decay: 0.9, eta: 0.5, read: before}",
-           "gla{normalise_sum: sum, read: before}",
-           "retnet{output_norm: rms}",
-           "deltanet{read: before, normalise_qk: true}",
-           "deltanet{decay: 0.99, step: longhorn, output_norm: rms, scale: 0.5}",
-           "gated_deltanet{step: efla, read: before}",
-           "nlms{eta: 0.5, eps: 0.1, decay: scalar}",
-           "delta_product{steps: 3, step: nlms}",
-           "kda{features: relu}",
-           "kda{read: before, normalise_qk: true}",
-           "gla{importance: input, eta: 0.5}",
-           "hgrn2{normalise_sum: sum}",
-           "hgrn2{importance: root_complement, read: before, scale: 2}",
-           "gateloop{read: before, scale: 0.5}",
-           "mlstm{decay: none, read: before}",
-           "mlstm{normalise_sum: none, decay: 0.9}",
-           "linear_attention{importance: input, normalise_sum: sum, read: before, bonus: false}",
-           "rwkv6{decay: scalar}",
-           "rwkv7{decay: scalar, read: before}",
-           "rwkv7{decay: none}",
-           "comba{decay: channel, read: before}",
-           "gated_deltanet2{decay: 0.9, step: input}",
-           "delta_product{steps: 4, decay: channel, read: before}",
-           "leaky_lms{decay: scalar, step: efla}",
-           "decoupled_lms{decay: 0.9, read: before}",
-           "momentum_deltanet{decay: scalar, weight_decay: coupled, read: before}",
-           "momentum_deltanet{weight_decay: none, step: longhorn, normalise_qk: true}",
-           "preconditioned_deltanet{decay: channel, curvature_decay: 0.9, curvature_centre: 0.5}",
-           "preconditioned_deltanet{decay: 0.9, step: one, read: before}",
-           "rls{read: before, ridge: 0}",
-           "weighted_rls{ridge_kind: constant, scale: 2}",
-           "affine_rls{features: taylor2, decay: 0.9}",
-           "decay(scalar) x importance(input) | linear | conjugate_gradient(steps: 9, ridge: 0.1)",
-           "softmax{kernel: gaussian, bandwidth: 2, window: 4}",
-           "nadaraya_watson{kernel: triweight, bandwidth: 3, decay: 0.9}",
-           "kernel_ridge{kernel: laplace, bandwidth: 2}",
-           "local_linear{kernel: gaussian, bandwidth: 4, window: 6}",
-           "titans{depth: 1, mini_batch: 4}",
-           "titans{depth: 3, bias: true, activation: tanh}",
-           "ttt_mlp{bias: false, mini_batch: 3, row_factor: one}",
-       }) {
-    names.emplace_back(recipe);
-  }
-  return names;
-}
-
-std::string CaseName(const ::testing::TestParamInfo<std::string>& info) {
-  std::string name;
-  for (const char c : info.param) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) name += c;
-  }
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, ZooLayer, ::testing::ValuesIn(Names()), CaseName);
-
-class EngineLayer : public ZooLayer {};
-
-std::vector<std::string> NamesWithAnEngine() {
-  std::vector<std::string> names = Names();
-  std::erase_if(names, [](const std::string& name) {
-    return MakePlan(ParseRecipe(name)).engine == Engine::kDefinition;
-  });
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, EngineLayer, ::testing::ValuesIn(NamesWithAnEngine()), CaseName);
+INSTANTIATE_TEST_SUITE_P(All, ZooLayer, ::testing::ValuesIn(test::LayerRecipes()), test::CaseName);
 
 TEST_P(ZooLayer, RunsOnTheDefinition) {
   const Call call(recipe(), test::SmallDims(recipe()), DType::kFloat64, 1);
@@ -181,23 +106,6 @@ TEST_P(ZooLayer, ThreadsDoNotChangeBits) {
       RunWhole(layer, call, {.executor = &SequentialExecutor(), .scratch = {}});
   const test::Result other = RunWhole(layer, call, {.executor = two.get(), .scratch = {}});
   EXPECT_EQ(LargestDifference(one.y, other.y), 0);
-}
-
-TEST_P(EngineLayer, AgreesWithTheDefinition) {
-  for (const std::int64_t tokens : {0, 1, 7, 40}) {
-    Dims dims = test::SmallDims(recipe());
-    dims.tokens = tokens;
-    const Call call(recipe(), dims, DType::kFloat64, 6);
-    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
-    const test::Result computed = RunWhole(Layer(recipe()), call);
-    // A quotient by a small sum has the condition of its own size.
-    double largest = 1;
-    for (const double y : defined.y.as<double>()) largest = std::max(largest, std::abs(y));
-    EXPECT_LT(LargestDifference(defined.y, computed.y), 1e-12 * largest * largest);
-    for (const State::Entry& entry : defined.state.entries()) {
-      EXPECT_LT(LargestDifference(entry.view, computed.state.Get(entry.name)), 1e-12) << entry.name;
-    }
-  }
 }
 
 TEST_P(ZooLayer, WithoutTokensTheStateIsTheStart) {

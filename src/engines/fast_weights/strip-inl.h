@@ -223,12 +223,12 @@ HWY_INLINE void WriteMemory(const Options& options, const Memory& memory, const 
   }
 }
 
-/// Zeros for what the chunk begins by forgetting.
+/// Zeros for what the chunk begins by forgetting. A last update is no memory: it does not decay.
 template <int NV, class T>
 HWY_INLINE void Forget(const Options& options, const Memory& memory, const Prepared<T>& p,
                        T* strip) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
-  const std::int64_t parts = options.paired() ? 2 : 1;
+  const std::int64_t parts = options.phase ? 2 : 1;
   for (std::int64_t row = 0; row < parts * memory.key_dim; ++row) {
     if (options.by_channel() && p.forgotten[row % memory.key_dim] == 0) continue;
     std::fill(strip + row * kWidth, strip + (row + 1) * kWidth, T(0));

@@ -1,0 +1,150 @@
+// Every recipe that an engine runs, against the definition: on every target, under every gate, in
+// every dtype.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/support/calls.h"
+#include "tests/support/recipes.h"
+#include "ttr/layer.h"
+#include "ttr/target.h"
+#include "ttr/zoo.h"
+
+namespace ttr {
+namespace {
+
+using test::Call;
+using test::LargestDifference;
+using test::RunWhole;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+class EngineLayer : public ::testing::TestWithParam<std::string> {
+ protected:
+  void TearDown() override { ForceTarget(""); }
+  Recipe recipe() const { return ParseRecipe(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, EngineLayer, ::testing::ValuesIn(test::EngineRecipes()),
+                         test::CaseName);
+
+// The greatest finite size of a number, 1 at least.
+double Size(const TensorView& view) {
+  const Tensor copy = Tensor::Copy(view, DType::kFloat64);
+  double size = 1;
+  for (const double x : copy.as<double>()) {
+    if (std::isfinite(x)) size = std::max(size, std::abs(x));
+  }
+  return size;
+}
+
+// `rounding` is that of the arithmetic. A quotient by a small sum has the condition of its own
+// size.
+void ExpectAgreement(const test::Result& defined, const test::Result& computed, double rounding,
+                     const std::string& what) {
+  const double size = Size(defined.y);
+  EXPECT_LE(LargestDifference(defined.y, computed.y), rounding * size * size) << what;
+  EXPECT_EQ(LargestDifference(defined.status, computed.status), 0) << what;
+  for (const State::Entry& entry : defined.state.entries()) {
+    EXPECT_LE(LargestDifference(entry.view, computed.state.Get(entry.name)),
+              rounding * Size(entry.view))
+        << what << " " << entry.name;
+  }
+}
+
+TEST_P(EngineLayer, AgreesWithTheDefinitionOnEveryTarget) {
+  struct Shape {
+    std::int64_t tokens, key_dim, value_dim;
+  };
+  for (const Shape& shape : {Shape{0, 3, 4}, Shape{1, 3, 4}, Shape{2, 1, 1}, Shape{7, 3, 4},
+                             Shape{40, 3, 4}, Shape{1, 20, 37}, Shape{19, 20, 37}}) {
+    Dims dims = test::SmallDims(recipe());
+    const bool square = dims.key_dim == dims.value_dim;
+    dims.tokens = shape.tokens;
+    dims.key_dim = square ? shape.value_dim : shape.key_dim;
+    dims.value_dim = shape.value_dim;
+    const Call call(recipe(), dims, DType::kFloat64, 6, true);
+    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+    for (const std::string& target : SupportedTargets()) {
+      ForceTarget(target);
+      ExpectAgreement(defined, RunWhole(Layer(recipe()), call), 2e-12,
+                      target + ", " + std::to_string(shape.tokens) + " tokens");
+    }
+  }
+}
+
+TEST_P(EngineLayer, AgreesWithTheDefinitionUnderEveryGate) {
+  const std::vector<std::vector<double>> lists = {
+      {0},
+      {-1e-3},
+      {-0.7},
+      {-7},
+      {-70},
+      {-kInf},
+      {-0.1, -1e-3, 0, -70, -0.7, -1e-3, -kInf, -0.02, -7, 0, -1e-3},
+      {-0.1, -0.2, -0.3, -0.01, -1e-3, -0.5, -0.6, -0.3, -0.2, -0.1, -0.05, -kInf, -0.4}};
+  const Dims dims = test::SmallDims(recipe());
+  const Call call(recipe(), dims, DType::kFloat64, 9);
+  if (!call.inputs.log_decay.defined()) GTEST_SKIP() << "no gates";
+  for (const std::vector<double>& gates : lists) {
+    double* numbers = call.inputs.log_decay.as<double>();
+    const std::int64_t count = call.inputs.log_decay.shape().elements();
+    for (std::int64_t i = 0; i < count; ++i) {
+      numbers[i] = gates[static_cast<std::size_t>(i) % gates.size()];
+    }
+    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+    const Layer layer(recipe());
+    ExpectAgreement(defined, RunWhole(layer, call), 2e-12, "whole");
+    ExpectAgreement(defined, test::RunInPieces(layer, call, 1), 2e-12, "token by token");
+  }
+}
+
+TEST_P(EngineLayer, ForgetsWhatIsNotFinite) {
+  const Dims dims = test::SmallDims(recipe());
+  const Call call(recipe(), dims, DType::kFloat64, 10);
+  const TensorView& gates = call.inputs.log_decay;
+  if (!gates.defined()) GTEST_SKIP() << "no gates";
+  call.inputs.v.Set({0, 0, 0, 0}, std::numeric_limits<double>::quiet_NaN());
+  for (std::int64_t h = 0; h < dims.heads; ++h) {
+    for (std::int64_t d = 0; d < (gates.rank() == 4 ? gates.size(3) : 1); ++d) {
+      for (const std::int64_t t : {1, 5}) {
+        if (gates.rank() == 4) {
+          gates.Set({0, t, h, d}, -kInf);
+        } else {
+          gates.Set({0, t, h}, -kInf);
+        }
+      }
+    }
+  }
+  const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+  const Layer layer(recipe());
+  ExpectAgreement(defined, RunWhole(layer, call), 2e-12, "whole");
+  ExpectAgreement(defined, test::RunInPieces(layer, call, 1), 2e-12, "token by token");
+}
+
+TEST_P(EngineLayer, AgreesWithTheDefinitionInNarrowTypes) {
+  Dims dims = test::SmallDims(recipe());
+  dims.tokens = 40;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const Call call(recipe(), dims, dtype, 11, true);
+    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+    const test::Result computed = RunWhole(Layer(recipe()), call);
+    // Answers are rounded to the inputs' type, states are float32.
+    ExpectAgreement(defined, computed, dtype == DType::kFloat32 ? 2e-5 : 1.0 / 128, "narrow");
+  }
+}
+
+TEST_P(EngineLayer, PackedSequencesDoNotMeet) {
+  const Dims dims = test::SmallDims(recipe());
+  const Call call(recipe(), dims, DType::kFloat64, 12);
+  const Layer layer(recipe());
+  const Layer defined(recipe(), Engine::kDefinition);
+  const std::vector<std::int64_t> bounds = {0, 1, 1, 4, dims.tokens};
+  ExpectAgreement(RunPacked(defined, call, bounds), RunPacked(layer, call, bounds), 2e-12,
+                  "packed");
+}
+
+}  // namespace
+}  // namespace ttr
