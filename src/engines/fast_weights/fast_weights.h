@@ -11,29 +11,31 @@
 /// 2406.06484 and 2412.06464); strips of value columns of the memory stay in the first-level cache.
 /// Sequences of a few tokens (decode) update the state where it lies, with one read and one write.
 ///
-/// | argument     | shape                 | dtype                      | meaning |
-/// |--------------|-----------------------|----------------------------|---------------------------|
-/// | q            | [B, T, Hq, Dk]        | float32, float64, bfloat16 | queries; absent: write
-/// only | | k            | [B, T n, Hk, Dk]      | the same                   | keys | | v | [B, T
-/// n, Hv, Dv]      | the same                   | values; absent: read only | | log_decay    | [B,
-/// T, H] (, Dk)      | the same                   | <= 0, -inf forgets        | | phase        |
-/// [B, T, H, Dk]         | the same                   | angle of a complex decay  | | step | [B, T
-/// n, H]           | the same                   | what the step rule reads  | | importance   | [B,
-/// T, H]             | the same                   | of the curvature          | | erase_key    |
-/// [B, T, H, Dk]         | the same                   | r, where it is not k      | | erase_gate |
-/// [B, T, H, Dk]         | the same                   | see Erase                 | | momentum |
-/// [B, T, H]             | the same                   | share of the last update  | | weight_decay
-/// | [B, T, H]             | the same                   | see Shrink                | | bonus | [H,
-/// Dk]               | the same                   | weight of the own token   | | features_w   |
-/// [H, F, Dk]            | the same                   | of the feature map        | | features_b |
-/// [H, F] or [H, Dk]     | the same                   | of the feature map        | | state | [B or
-/// N, H, D, Dv]    | float32, float64           | M transposed, in place    | | second       | the
-/// same              | as the state               | imaginary part; or momentum | | sum          |
-/// [B or N, H, D]        | float32, float64           | the denominator's vector  | | maximum | [B
-/// or N, H]           | the same                   | of the log-weights        | | curvature    |
-/// [B or N, H, D]        | the same                   | diagonal curvature        | | position | [B
-/// or N, H]           | the same                   | tokens so far             | | y            |
-/// [B, T, max(H,Hq), Dv] | float32, float64, bfloat16 | absent where q is         |
+/// | argument     | shape                 | dtype            | meaning                         |
+/// |--------------|-----------------------|------------------|---------------------------------|
+/// | q            | [B, T, Hq, Dk]        | input            | queries; absent: write only     |
+/// | k            | [B, T n, Hk, Dk]      | input            | keys                            |
+/// | v            | [B, T n, Hv, Dv]      | input            | values; absent: read only       |
+/// | log_decay    | [B, T, H] (, Dk)      | input            | <= 0; -inf forgets              |
+/// | phase        | [B, T, H, Dk]         | input            | angle of a complex decay        |
+/// | step         | [B, T n, H]           | input            | what the step rule reads        |
+/// | importance   | [B, T, H]             | input            | weight in the curvature         |
+/// | erase_key    | [B, T, H, Dk]         | input            | e, see Erase                    |
+/// | erase_gate   | [B, T, H, Dk]         | input            | c, see Erase                    |
+/// | momentum     | [B, T, H]             | input            | share of the last update        |
+/// | weight_decay | [B, T, H]             | input            | see Shrink                      |
+/// | bonus        | [H, Dk]               | input            | weight of the own token         |
+/// | features_w   | [H, F, Dk]            | state's          | contiguous; of the feature map  |
+/// | features_b   | [H, F]                | state's          | contiguous; of the feature map  |
+/// | state        | [B or N, H, D, Dv]    | float32, float64 | M transposed, in place          |
+/// | second       | [B or N, H, D, Dv]    | state's          | imaginary part, or momentum     |
+/// | sum          | [B or N, H, D]        | float32, float64 | the denominator's vector        |
+/// | maximum      | [B or N, H]           | float32, float64 | of the log-weights              |
+/// | curvature    | [B or N, H, D]        | float32, float64 | diagonal curvature              |
+/// | position     | [B or N, H]           | float32, float64 | tokens so far                   |
+/// | y            | [B, T, max(H,Hq), Dv] | input            | absent where q is               |
+///
+/// "input" is float32, float64 or bfloat16, one by one.
 ///
 /// n = steps a token; D = Dk, or the length of the features. Any strides but a contiguous last
 /// axis; gates ([B, T, H]) may have any stride in every axis. Hk and Hv divide H; Hq divides H or
