@@ -148,7 +148,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                       ExecutorOf(run));
     return;
   }
-  if (plan_.engine == Engine::kFastWeights && HasFastWeightsGradient(recipe())) {
+  if (plan_.engine == Engine::kFastWeights) {
     DifferentiateFastWeights(requirements_, dims, inputs, initial, dy, dstate, dinputs, dinitial,
                              ExecutorOf(run), run.scratch);
     return;
@@ -158,8 +158,9 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
 }
 
 std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
-  const bool fast = plan_.engine == Engine::kFastWeights && HasFastWeightsGradient(recipe());
-  return fast ? FastWeightsGradientScratchBytes(recipe(), dims, threads) : 0;
+  return plan_.engine == Engine::kFastWeights
+             ? FastWeightsGradientScratchBytes(recipe(), dims, threads)
+             : 0;
 }
 
 std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {

@@ -87,10 +87,6 @@ std::size_t FastWeightsScratchBytes(const Recipe& recipe, const Dims& dims, int 
       fast_weights::ScratchBytes(options, SizesOf(recipe, dims, DType::kFloat64), threads));
 }
 
-bool HasFastWeightsGradient(const Recipe& recipe) {
-  return fast_weights::HasBackward(FastWeightsOptions(recipe, {}, {}));
-}
-
 void DifferentiateFastWeights(const Requirements& requirements, const Dims& dims,
                               const Inputs& inputs, const State& initial, const TensorView& dy,
                               const State& dstate, const Inputs& dinputs, State& dinitial,
@@ -105,13 +101,17 @@ void DifferentiateFastWeights(const Requirements& requirements, const Dims& dims
   }
   const FastWeightsCall words(recipe, dims, inputs, start, Needs::kBoth);
   const DType dtype = words.call.state.dtype();
+  const Second second(words.call.second, dtype);
   const ParameterGradient features_w(dinputs.features_w, dtype);
   const ParameterGradient features_b(dinputs.features_b, dtype);
 
   fast_weights::BackwardCall call;
   call.forward = words.call;
+  call.forward.second = second.view();
   call.dy = dy;
+  const char* const name = recipe.weights.phase ? "state.im" : "state.momentum";
   call.dstate = dstate.Get("state");
+  call.dsecond = dstate.Get(name);
   call.dsum = dstate.Get("state.n");
   call.dmaximum = dstate.Get("state.m");
   call.dcurvature = dstate.Get("state.d");
@@ -120,15 +120,18 @@ void DifferentiateFastWeights(const Requirements& requirements, const Dims& dims
   gradients.k = dinputs.k;
   gradients.v = dinputs.v;
   gradients.log_decay = dinputs.log_decay;
+  gradients.phase = dinputs.phase;
   gradients.step = dinputs.*FastWeightsStep(recipe);
   if (words.call.importance.defined()) gradients.importance = dinputs.importance;
   gradients.erase_key = dinputs.erase_key;
   gradients.erase_gate = dinputs.erase_gate;
+  gradients.momentum = dinputs.momentum;
   gradients.weight_decay = dinputs.weight_decay;
   gradients.bonus = dinputs.bonus;
   gradients.features_w = features_w.view();
   gradients.features_b = features_b.view();
   gradients.state = dinitial.Get("state");
+  gradients.second = dinitial.Get(name);
   gradients.sum = dinitial.Get("state.n");
   gradients.maximum = dinitial.Get("state.m");
   gradients.curvature = dinitial.Get("state.d");

@@ -13,13 +13,11 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
                     State& state, const Outputs& outputs, Needs needs, Executor& executor,
                     std::span<std::byte> scratch);
 
-/// Layer::Backward, where HasFastWeightsGradient().
+/// Layer::Backward.
 void DifferentiateFastWeights(const Requirements& requirements, const Dims& dims,
                               const Inputs& inputs, const State& initial, const TensorView& dy,
                               const State& dstate, const Inputs& dinputs, State& dinitial,
                               Executor& executor, std::span<std::byte> scratch);
-
-bool HasFastWeightsGradient(const Recipe& recipe);
 
 std::size_t FastWeightsGradientScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
 

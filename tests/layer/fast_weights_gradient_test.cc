@@ -1,6 +1,7 @@
 // Gradients of the layers that the fast-weights engine runs, against those of the definition.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
 #include "tests/support/calls.h"
@@ -67,7 +68,16 @@ INSTANTIATE_TEST_SUITE_P(
         "delta_product{steps: 3, decay: channel, read: before}", "delta_product{step: nlms}",
         "rwkv7", "rwkv7{decay: scalar, read: before}", "rwkv7{decay: none}",
         "preconditioned_deltanet",
-        "preconditioned_deltanet{decay: channel, curvature_decay: 0.9, curvature_centre: 0.5}"),
+        "preconditioned_deltanet{decay: channel, curvature_decay: 0.9, curvature_centre: 0.5}",
+        "gateloop", "gateloop{read: before, scale: 0.5}", "gateloop{importance: complement}",
+        "gateloop{importance: input, output_norm: l2}",
+        "gateloop{importance: root_complement, read: before}",
+        "gateloop{read: before, bonus: true, features: relu}", "momentum_deltanet",
+        "momentum_deltanet{decay: scalar, weight_decay: coupled, read: before}",
+        "momentum_deltanet{weight_decay: none, step: longhorn, normalise_qk: true}",
+        "momentum_deltanet{weight_decay: none, decay: scalar, scale: 0.5}",
+        "momentum_deltanet{decay: 0.9, step: nlms, output_norm: l2, read: before}",
+        "momentum_deltanet{features: elu1, output_norm: rms}"),
     [](const auto& one) { return "case" + std::to_string(one.index); });
 
 TEST_P(FastWeightsGradient, IsThatOfTheDefinition) {
@@ -126,6 +136,107 @@ TEST_P(FastWeightsGradient, HasTheSameBitsForAnyNumberOfThreads) {
   const Gradients many =
       Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = three.get(), .scratch = {}});
   ExpectClose(one, many, 0);
+}
+
+class PairedGradient : public testing::TestWithParam<const char*> {
+ protected:
+  PairedGradient() : dims_(test::SmallDims(layer_.recipe())) {
+    dims_.batch = dims_.heads = dims_.key_heads = dims_.value_heads = dims_.query_heads = 1;
+  }
+
+  Layer layer_{ParseRecipe(GetParam())};
+  Layer defined_{layer_.recipe(), Engine::kDefinition};
+  Dims dims_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, PairedGradient,
+                         testing::Values("gateloop", "gateloop{read: before}",
+                                         "momentum_deltanet{decay: scalar}",
+                                         "momentum_deltanet{decay: scalar, read: before}"),
+                         [](const auto& one) { return "case" + std::to_string(one.index); });
+
+// Memories are kept each 32 tokens.
+TEST_P(PairedGradient, IsThatOfTheDefinitionOverManyTokens) {
+  dims_.tokens = 70;
+  const Call call(layer_.recipe(), dims_, DType::kFloat64, 3, true);
+  const State initial = RandomState(layer_, call.inputs, 10);
+  const State dstate = RandomState(layer_, call.inputs, 20);
+  const Tensor dy = Normal(DType::kFloat64, {1, dims_.tokens, 1, dims_.value_dim}, 6);
+  ExpectClose(Differentiate(layer_, call.inputs, initial, dy, dstate),
+              Differentiate(defined_, call.inputs, initial, dy, dstate), 1e-7);
+}
+
+TEST_P(PairedGradient, OfAForgottenMemoryIsZero) {
+  dims_.tokens = 5;
+  const Call call(layer_.recipe(), dims_, DType::kFloat64, 3, true);
+  const Tensor dy = Normal(DType::kFloat64, {1, dims_.tokens, 1, dims_.value_dim}, 6);
+  for (std::int64_t c = 0; c < dims_.value_dim; ++c) dy.view().Set({0, 0, 0, c}, 0);
+  // From an empty memory, whose decay does not matter.
+  const State initial = RandomState(layer_, call.inputs, 10);
+  const bool momentum = layer_.recipe().optimizer.momentum;
+  auto fill = [&](double x) {
+    for (const State::Entry& entry : initial.entries()) {
+      // A last update is no memory: it does not decay.
+      if (entry.name == "state.momentum") continue;
+      for (std::int64_t i = 0; i < entry.view.shape().elements(); ++i) {
+        StoreElement(entry.view.data(), entry.view.dtype(), i, x);
+      }
+    }
+  };
+  fill(0);
+  const Gradients expected = Differentiate(defined_, call.inputs, initial, dy, {});
+  // The same from a memory that is no number, and is forgotten.
+  fill(std::numeric_limits<double>::quiet_NaN());
+  const TensorView& gates = call.inputs.log_decay;
+  for (std::int64_t d = 0; d < (momentum ? 1 : dims_.key_dim); ++d) {
+    constexpr double kForget = -std::numeric_limits<double>::infinity();
+    momentum ? gates.Set({0, 0, 0}, kForget) : gates.Set({0, 0, 0, d}, kForget);
+  }
+  const Gradients got = Differentiate(layer_, call.inputs, initial, dy, {});
+  for (const InputField& field : InputFields()) {
+    const TensorView& x = got.inputs.*field.view;
+    if (!x.defined()) continue;
+    // The first token read before reads what is no number yet.
+    const std::int64_t first = field.view == &Inputs::q ? 1 : 0;
+    const std::int64_t count = dims_.tokens - first;
+    EXPECT_LE(test::LargestDifference(x.Slice(1, first, count),
+                                      (expected.inputs.*field.view).Slice(1, first, count)),
+              1e-7)
+        << field.name;
+  }
+  for (const State::Entry& entry : got.initial.entries()) {
+    if (entry.name == "state.momentum") {
+      EXPECT_LE(test::LargestDifference(entry.view, expected.initial.Get(entry.name)), 1e-7);
+      continue;
+    }
+    for (std::int64_t d = 0; d < dims_.key_dim; ++d) {
+      for (std::int64_t c = 0; c < dims_.value_dim; ++c) {
+        EXPECT_EQ(entry.view.At({0, 0, d, c}), 0) << entry.name;
+      }
+    }
+  }
+}
+
+// The second memory may be of another dtype than the first.
+TEST_P(PairedGradient, TakesASecondStateOfAnotherType) {
+  dims_.tokens = 4;
+  const Call call(layer_.recipe(), dims_, DType::kFloat64, 3, true);
+  const State initial = RandomState(layer_, call.inputs, 10);
+  State mixed;
+  for (const State::Entry& entry : initial.entries()) {
+    const bool first = entry.name == "state";
+    mixed.Set(entry.name, Tensor::Copy(entry.view, first ? DType::kFloat64 : DType::kFloat32));
+  }
+  State rounded;
+  for (const State::Entry& entry : mixed.entries()) {
+    rounded.Set(entry.name, Tensor::Copy(entry.view, DType::kFloat64));
+  }
+  const Tensor dy = Normal(DType::kFloat64, {1, dims_.tokens, 1, dims_.value_dim}, 6);
+  const Gradients got = Differentiate(layer_, call.inputs, mixed, dy, initial);
+  const Gradients expected = Differentiate(layer_, call.inputs, rounded, dy, initial);
+  EXPECT_EQ(test::LargestDifference(got.inputs.v, expected.inputs.v), 0);
+  EXPECT_EQ(test::LargestDifference(got.inputs.log_decay, expected.inputs.log_decay), 0);
+  ExpectClose(got, expected, 1e-6);  // the gradient of a float32 state is one
 }
 
 }  // namespace

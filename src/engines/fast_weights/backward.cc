@@ -39,6 +39,10 @@ bool LoadFinal(const Options& options, const Memory& memory, const GradientMemor
                BackwardRows<T>& rows) {
   const std::int64_t stride = rows.value_stride;
   std::fill_n(rows.d_final, memory.key_dim * stride, T(0));
+  if (options.paired()) std::fill_n(rows.d_final_second, memory.key_dim * stride, T(0));
+  for (std::int64_t d = 0; options.paired() && out.dsecond && d < memory.key_dim; ++d) {
+    ReadRow(out.dsecond, d, memory.value_dim, rows.d_final_second + d * stride);
+  }
   if (!out.dstate && !out.dsum) return false;
   for (std::int64_t d = 0; out.dstate && d < memory.key_dim; ++d) {
     ReadRow(out.dstate, d, memory.value_dim, rows.d_final + d * stride);
@@ -52,16 +56,10 @@ bool LoadFinal(const Options& options, const Memory& memory, const GradientMemor
   return true;
 }
 
+/// `final`: is there a gradient of the final state?
 template <class T>
-void RunOne(const Options& options, const Memory& memory, const GradientMemory& out, Sizes sizes,
-            std::byte* scratch) {
-  BackwardRows<T> rows(options, sizes, scratch);
-  // A packed sequence may be shorter than the longest, for which the scratch is laid out.
-  rows.rows = memory.rows;
-  GatherRows(options, memory, rows);
-  GatherOutputGradients(options, memory, sizes, rows);
-  const bool final = LoadFinal(options, memory, out, rows);
-
+void DifferentiateRows(const Options& options, const Memory& memory, const Sizes& sizes, bool final,
+                       const BackwardRows<T>& rows) {
   const std::int64_t keys = rows.key_stride, values = rows.value_stride;
   const bool apart = options.apart();
   GradientCall<T> call;
@@ -118,6 +116,71 @@ void RunOne(const Options& options, const Memory& memory, const GradientMemory& 
   call.d_initial = rows.d_initial;
   call.d_initial_stride = values;
   RunGradient(call, rows.gradient);
+}
+
+template <class T>
+void DifferentiatePair(const Options& options, const Memory& memory, const Sizes& sizes,
+                       const BackwardRows<T>& rows) {
+  const std::int64_t keys = rows.key_stride, values = rows.value_stride;
+  PairedCall<T> call;
+  call.sizes = PairedSizesOf(options, sizes);
+  call.sizes.tokens = memory.rows;
+  call.read_before = options.read_before;
+  call.write = InputAt(rows.write, keys);
+  call.d_write = RowsAt(rows.d_write, keys);
+  call.query = InputAt(rows.query, keys, rows.rows * keys);
+  call.d_query = RowsAt(rows.d_query, keys, rows.rows * keys);
+  call.value = InputAt(rows.value, values);
+  call.d_value = RowsAt(rows.d_value, values);
+  call.step = rows.step;
+  call.d_step = rows.d_step;
+  if (options.phase) {
+    call.log_decay = InputAt(rows.log_decay, keys);
+    call.d_log_decay = RowsAt(rows.d_log_decay, keys);
+    call.phase = InputAt(rows.phase, keys);
+    call.d_phase = RowsAt(rows.d_phase, keys);
+  } else {
+    call.erase = InputAt(rows.erase, keys);
+    call.d_erase = RowsAt(rows.d_erase, keys);
+    call.momentum = rows.momentum;
+    call.d_momentum = rows.d_momentum;
+    call.decay = rows.decay;
+    call.erase_decay = rows.erase_decay;
+  }
+  call.d_decay = rows.d_decay;
+  call.d_erase_decay = rows.d_erase_decay;
+  if (options.bonus) {
+    call.bonus = InputAt(rows.bonus, 1, rows.rows);
+    call.d_bonus = RowsAt(rows.d_bonus, 1, rows.rows);
+  }
+  call.initial = rows.initial;
+  call.initial_second = rows.initial_second;
+  call.d_output = InputAt(rows.dy, values, rows.rows * values);
+  call.d_final = rows.d_final;
+  call.d_final_second = rows.d_final_second;
+  call.state_stride = values;
+  call.d_initial = rows.d_initial;
+  call.d_initial_second = rows.d_initial_second;
+  RunPairedGradient(call, rows.gradient);
+  if (options.shrink != Shrink::kNone) return;
+  // Without weight decay both decays are one.
+  for (std::int64_t r = 0; r < rows.rows; ++r) rows.d_decay[r] += rows.d_erase_decay[r];
+}
+
+template <class T>
+void RunOne(const Options& options, const Memory& memory, const GradientMemory& out, Sizes sizes,
+            std::byte* scratch) {
+  BackwardRows<T> rows(options, sizes, scratch);
+  // A packed sequence may be shorter than the longest, for which the scratch is laid out.
+  rows.rows = memory.rows;
+  GatherRows(options, memory, rows);
+  GatherOutputGradients(options, memory, sizes, rows);
+  const bool final = LoadFinal(options, memory, out, rows);
+  if (options.paired()) {
+    DifferentiatePair(options, memory, sizes, rows);
+  } else {
+    DifferentiateRows(options, memory, sizes, final, rows);
+  }
   ScatterGradients(options, memory, out, rows);
 }
 
@@ -161,21 +224,28 @@ GradientMemory GradientsOf(const Work& work, const BackwardCall& call, std::int6
   m.add_k = shared(g.k);
   m.add_v = shared(g.v);
   m.log_decay = rows(g.log_decay, h);
+  m.phase = rows(g.phase, h);
   m.step = step_rows(g.step, h);
   m.importance = rows(g.importance, h);
   m.erase_key = rows(g.erase_key, h);
   m.erase_gate = rows(g.erase_gate, h);
+  m.momentum = rows(g.momentum, h);
   m.weight_decay = rows(g.weight_decay, h);
   m.bonus = ConstantOf(g.bonus, h);
   m.features_w = ConstantOf(g.features_w, h).data;
   m.features_b = ConstantOf(g.features_b, h).data;
-  m.state = KeptOf(g.state, n, h);
-  if (m.state) m.state.stride = g.state.stride(2);
+  auto state = [&](const TensorView& view) {
+    Rows kept = KeptOf(view, n, h);
+    if (kept) kept.stride = view.stride(2);
+    return kept;
+  };
+  m.state = state(g.state);
+  m.second = state(g.second);
   m.sum = KeptOf(g.sum, n, h);
   m.maximum = KeptOf(g.maximum, n, h);
   m.curvature = KeptOf(g.curvature, n, h);
-  m.dstate = KeptOf(call.dstate, n, h);
-  if (m.dstate) m.dstate.stride = call.dstate.stride(2);
+  m.dstate = state(call.dstate);
+  m.dsecond = state(call.dsecond);
   m.dsum = KeptOf(call.dsum, n, h);
   m.dmaximum = KeptOf(call.dmaximum, n, h);
   m.dcurvature = KeptOf(call.dcurvature, n, h);
@@ -184,8 +254,6 @@ GradientMemory GradientsOf(const Work& work, const BackwardCall& call, std::int6
 }
 
 }  // namespace
-
-bool HasBackward(const Options& options) { return !options.paired(); }
 
 std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads) {
   return static_cast<std::size_t>(threads) * BytesOfWorker(options, sizes) + kAlignment;

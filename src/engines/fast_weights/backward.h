@@ -1,16 +1,18 @@
 /// Gradients of the layers of this engine: inputs in, gradients of inputs out.
 ///
 /// Given dL/dy and dL/d(final state), finds dL/d of every input and of the initial state, for all
-/// options of Forward but complex decays and momentum (HasBackward). A memory's inputs are gathered
-/// into rows (backward_rows.h), the rows' gradients come from gradient.h, and are taken on to the
-/// inputs by the chain rule. Where answers are divided or normalised, they are computed once more.
+/// options of Forward. A memory's inputs are gathered into rows (backward_rows.h), the rows'
+/// gradients come from gradient.h, those of paired memories from gradient_paired.h, and are taken
+/// on to the inputs by the chain rule. Where answers are divided or normalised, they are computed
+/// once more.
 ///
 /// Gradients have the shapes of what they are gradients of, any of the three dtypes, and are
 /// overwritten; absent ones are not computed. Heads that share an input add up. The gradient of a
-/// log_decay of -inf, and of a zero key's step size, is 0.
+/// log_decay of -inf, of the phase beside it, and of a zero key's step size, is 0.
 ///
-/// Cost: some 20 D Dv flops a token and memory; scratch of O(T (D + Dv)) and a state each 64
-/// tokens, for every thread. The same bits for any number of threads.
+/// Cost: some 20 D Dv flops a token and memory, 34 with momentum, 44 of a complex decay; scratch
+/// of O(T (D + Dv)) and a state each 64 tokens, for every thread. The same bits for any number of
+/// threads.
 #pragma once
 
 #include <cstddef>
@@ -22,20 +24,19 @@ namespace ttr::fast_weights {
 
 struct Gradients {
   TensorView q{}, k{}, v{};
-  TensorView log_decay{}, step{}, importance{};
-  TensorView erase_key{}, erase_gate{}, weight_decay{};
+  TensorView log_decay{}, phase{}, step{}, importance{};
+  TensorView erase_key{}, erase_gate{}, momentum{}, weight_decay{};
   TensorView bonus{}, features_w{}, features_b{};
-  TensorView state{}, sum{}, maximum{}, curvature{};  ///< of the initial ones
+  TensorView state{}, second{}, sum{}, maximum{}, curvature{};  ///< of the initial ones
 };
 
 struct BackwardCall {
   Call forward{};  ///< state and the others of its kind as they were at the start; y is not used
   TensorView dy{};
-  TensorView dstate{}, dsum{}, dmaximum{}, dcurvature{};  ///< of the final ones; absent: 0
+  TensorView dstate{}, dsecond{};  ///< of the final ones; absent: 0
+  TensorView dsum{}, dmaximum{}, dcurvature{};
   Gradients gradients{};
 };
-
-bool HasBackward(const Options& options);
 
 std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads);
 

@@ -97,6 +97,7 @@ void GatherKeyRow(const Options& options, const Memory& memory, std::int64_t r, 
       std::fill(log_decay, log_decay + dim, static_cast<T>(shared));
     }
   }
+  if (options.phase) ReadPadded(memory.phase, token, dim, stride, rows.phase + r * stride);
   if (options.key == Key::kInput) {
     ReadKey(options, memory.k, r, memory.input_dim, rows.row);
     MapRow(options, memory, static_cast<std::int64_t>(position) + token, rows.row, stride, key);
@@ -162,6 +163,7 @@ void GatherNumbers(const Options& options, const Memory& memory, std::int64_t r,
     kept -= options.shrink == Shrink::kCoupled ? rows.step[r] * lambda : lambda;
     rows.shrinkage[r] = 1 - kept;
   }
+  if (options.momentum) rows.momentum[r] = ReadOne<T>(memory.momentum, token);
   rows.decay[r] = kept * decay;
   rows.erase_decay[r] = decay;
 }
@@ -193,6 +195,26 @@ void GatherQueryRow(const Options& options, const Memory& memory, std::int64_t r
   rows.bonus[q * rows.rows + r] = sum;
 }
 
+template <class T>
+void GatherState(const Memory& memory, const void* state, std::int64_t stride,
+                 std::int64_t value_stride, T* to) {
+  for (std::int64_t d = 0; d < memory.key_dim; ++d, to += value_stride) {
+    std::copy_n(static_cast<const T*>(state) + d * stride, memory.value_dim, to);
+    std::fill(to + memory.value_dim, to + value_stride, T(0));
+  }
+}
+
+void FetchInputs(const Memory& memory, std::int64_t r, std::int64_t queries) {
+  const std::int64_t token = memory.Token(r);
+  FetchRow(memory.k, r, memory.input_dim);
+  FetchRow(memory.v, r, memory.value_dim);
+  FetchRow(memory.erase_key, token, memory.key_dim);
+  FetchRow(memory.erase_gate, token, memory.key_dim);
+  for (std::int64_t q = 0; q < queries; ++q) {
+    FetchRow(QueryRows(memory, q), token, memory.input_dim);
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -205,6 +227,7 @@ void GatherRows(const Options& options, const Memory& memory, BackwardRows<T>& r
     ReadPadded(memory.curvature, 0, memory.key_dim, rows.key_stride, rows.curvature);
   }
   for (std::int64_t r = 0; r < rows.rows; ++r) {
+    if (r + kRowsAhead < rows.rows) FetchInputs(memory, r + kRowsAhead, rows.queries);
     GatherKeyRow(options, memory, r, position, rows);
     GatherNumbers(options, memory, r, rows);
     for (std::int64_t q = 0; q < rows.queries; ++q) {
@@ -214,11 +237,10 @@ void GatherRows(const Options& options, const Memory& memory, BackwardRows<T>& r
     ReadPadded(memory.v, r, memory.value_dim, rows.value_stride, value);
     if (extended) value[memory.value_dim] = 1;
   }
-  for (std::int64_t d = 0; d < memory.key_dim; ++d) {
-    const T* state = static_cast<const T*>(memory.state) + d * memory.state_stride;
-    T* to = rows.initial + d * rows.value_stride;
-    std::copy_n(state, memory.value_dim, to);
-    std::fill(to + memory.value_dim, to + rows.value_stride, T(0));
+  GatherState(memory, memory.state, memory.state_stride, rows.value_stride, rows.initial);
+  if (options.paired()) {
+    GatherState(memory, memory.second, memory.second_stride, rows.value_stride,
+                rows.initial_second);
   }
   if (!extended) return;
   ReadRow(memory.sum, 0, memory.key_dim, rows.row);

@@ -86,6 +86,13 @@ void AnswerRows(const Options& options, const Memory& memory, const Sizes& sizes
   m.y_head_stride = rows.rows * rows.value_stride;
   m.state = rows.last;
   m.state_stride = rows.value_stride;
+  if (options.paired()) {
+    std::copy_n(rows.initial_second, memory.key_dim * rows.value_stride, rows.last_second);
+    m.second = rows.last_second;
+    m.second_stride = rows.value_stride;
+    m.phase = memory.phase;
+    m.momentum = memory.momentum;
+  }
   m.input_dim = m.key_dim = memory.key_dim;
   m.value_dim = m.end_column = rows.value_dim;
   m.queries = rows.queries;
@@ -111,6 +118,9 @@ void GatherOutputGradients(const Options& options, const Memory& memory, const S
       T* const to = rows.dy + (q * rows.rows + r) * rows.value_stride;
       std::fill(to, to + rows.value_stride, T(0));
       if (!memory.Reads(r)) continue;
+      if (r + kRowsAhead < rows.rows) {
+        FetchRow(dy, memory.Token(r + kRowsAhead), memory.value_dim);
+      }
       ReadRow(dy, memory.Token(r), memory.value_dim, to);
       const T* const y = rows.y + (q * rows.rows + r) * rows.value_stride;
       T maximum = 0;

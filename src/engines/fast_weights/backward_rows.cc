@@ -42,6 +42,10 @@ GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
   return result;
 }
 
+PairedSizes PairedSizesOf(const Options& options, const Sizes& sizes) {
+  return {sizes.tokens, sizes.key_dim, sizes.value_dim, sizes.queries, options.phase};
+}
+
 template <class T>
 BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::byte* memory) {
   const GradientSizes extended = GradientSizesOf(options, sizes);
@@ -67,9 +71,11 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   query = take(true, queries * keys);
   value = take(true, values);
   log_decay = take(options.by_channel(), keys);
+  phase = take(options.phase, keys);
   step = take(true, rows);
   decay = take(true, rows);
   erase_decay = take(true, rows);
+  momentum = take(options.momentum, rows);
   shrinkage = take(options.shrink != Shrink::kNone, rows);
   bonus = take(options.bonus, queries * rows);
   const bool stabilised = options.step == Step::kLogWeight;
@@ -85,9 +91,11 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   d_query = take(true, queries * keys);
   d_value = take(true, values);
   d_log_decay = take(options.by_channel(), keys);
+  d_phase = take(options.phase, keys);
   d_step = take(true, rows);
   d_decay = take(true, rows);
   d_erase_decay = take(true, rows);
+  d_momentum = take(options.momentum, rows);
   d_bonus = take(options.bonus, queries * rows);
   d_bonus_row = take(options.bonus, key_stride);
   d_curvature = take(options.preconditioned, key_stride);
@@ -96,12 +104,18 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   last = take(NeedsAnswers(options), state);
   d_initial = take(true, state);
   d_final = take(true, state);
+  const bool paired = options.paired();
+  initial_second = take(paired, state);
+  last_second = take(paired && NeedsAnswers(options), state);
+  d_initial_second = take(paired, state);
+  d_final_second = take(paired, state);
   const std::int64_t input_stride = RoundUp(sizes.input_dim, kUnit);
   row = take(true, 7 * input_stride + 4 * key_stride + 2 * value_stride);
   bytes = static_cast<std::size_t>(used) * sizeof(T);
   gradient = memory + bytes;
-  bytes += static_cast<std::size_t>(
-      RoundUp(static_cast<std::int64_t>(GradientScratchBytes<T>(extended)), kAlignment));
+  const std::size_t gradients = paired ? PairedScratchBytes<T>(PairedSizesOf(options, sizes))
+                                       : GradientScratchBytes<T>(extended);
+  bytes += static_cast<std::size_t>(RoundUp(static_cast<std::int64_t>(gradients), kAlignment));
   forward = memory + bytes;
   if (NeedsAnswers(options)) {
     Sizes wide = sizes;

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "src/engines/fast_weights/gradient.h"
+#include "src/engines/fast_weights/gradient_paired.h"
 #include "src/engines/fast_weights/layout.h"
 
 namespace ttr::fast_weights {
@@ -18,11 +19,11 @@ namespace ttr::fast_weights {
 struct GradientMemory {
   Rows q, k, v;                    // q: of the first of `queries` heads
   std::int64_t q_head_stride = 0;  // in elements
-  Rows log_decay, step, importance, erase_key, erase_gate, weight_decay;
+  Rows log_decay, phase, step, importance, erase_key, erase_gate, momentum, weight_decay;
   Rows bonus;                    // one row
-  Rows state;                    // key_dim rows
+  Rows state, second;            // key_dim rows
   Rows sum, maximum, curvature;  // one row each
-  Rows dstate, dsum, dmaximum, dcurvature;
+  Rows dstate, dsecond, dsum, dmaximum, dcurvature;
   void* features_w = nullptr;  // in the arithmetic's type, added to
   void* features_b = nullptr;
   // Do other heads, or for constants other sequences, come before, whose gradients are added to?
@@ -33,15 +34,16 @@ template <class T>
 struct BackwardRows {
   std::int64_t rows, key_stride, value_stride, value_dim, queries;
   T *key, *write, *erase, *query, *value, *log_decay;  // key: after features
-  T *step, *decay, *erase_decay, *shrinkage, *bonus;
+  T *phase, *step, *decay, *erase_decay, *momentum, *shrinkage, *bonus;
   T *log_weight_decay, *maxima;  // under a maximum of log-weights: log a; m, [rows + 1]
   T* curvature;                  // [rows + 1]
   T *y, *dy;                     // [query][row][value]
-  T *d_write, *d_erase, *d_second, *d_query, *d_value, *d_log_decay;
-  T *d_step, *d_decay, *d_erase_decay, *d_bonus;
+  T *d_write, *d_erase, *d_second, *d_query, *d_value, *d_log_decay, *d_phase;
+  T *d_step, *d_decay, *d_erase_decay, *d_momentum, *d_bonus;
   T *d_bonus_row, *d_curvature;
   T *initial, *last, *d_initial, *d_final;  // [D][value]: extended by the sum
-  T* row;                                   // rows of inputs, keys and values for the moment
+  T *initial_second, *last_second, *d_initial_second, *d_final_second;  // [D][value]
+  T* row;  // rows of inputs, keys and values for the moment
   double final_maximum;
   T d_first_maximum;  // what the first answer adds to the gradient of the initial maximum
   bool* kept;         // [rows]: did the maximum come from the past?
@@ -58,6 +60,7 @@ bool NeedsAnswers(const Options& options);
 Options PlainOptions(const Options& options);
 
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes);
+PairedSizes PairedSizesOf(const Options& options, const Sizes& sizes);
 
 template <class T>
 void GatherRows(const Options& options, const Memory& memory, BackwardRows<T>& rows);

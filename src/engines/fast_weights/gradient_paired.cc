@@ -1,0 +1,167 @@
+#include "src/engines/fast_weights/gradient_paired.h"
+
+#include <algorithm>
+
+#include "src/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/engines/fast_weights/gradient_paired.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/gradient_momentum-inl.h"
+#include "src/engines/fast_weights/gradient_paired_layout.h"
+#include "src/engines/fast_weights/gradient_turn-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights::gradient {
+namespace HWY_NAMESPACE {
+
+/// Every gradient is a sum over value columns.
+template <class T>
+void ZeroGradients(const PairedCall<T>& call, const PairedScratch<T>& scratch) {
+  const std::int64_t tokens = call.sizes.tokens;
+  for (const GradientRows<T>& rows : {call.d_write, call.d_erase, call.d_log_decay, call.d_phase}) {
+    for (std::int64_t t = 0; rows && t < tokens; ++t) {
+      std::fill_n(rows.data + t * rows.stride, scratch.keys, T(0));
+    }
+  }
+  for (std::int64_t p = 0; p < call.sizes.queries; ++p) {
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      T* const d_query = call.d_query.data + p * call.d_query.head_stride;
+      std::fill_n(d_query + t * call.d_query.stride, scratch.keys, T(0));
+      if (!call.d_bonus) continue;
+      call.d_bonus.data[p * call.d_bonus.head_stride + t * call.d_bonus.stride] = 0;
+    }
+  }
+  for (T* numbers : {call.d_step, call.d_decay, call.d_erase_decay, call.d_momentum}) {
+    if (numbers != nullptr) std::fill_n(numbers, tokens, T(0));
+  }
+}
+
+/// Columns of a pair of memories, transposed.
+template <class T>
+void LoadPair(const PairedCall<T>& call, const PairedScratch<T>& scratch, std::int64_t column,
+              const T* first, const T* second, T* to) {
+  std::fill_n(to, scratch.pair, T(0));
+  for (std::int64_t k = 0; k < call.sizes.key_dim; ++k) {
+    const std::int64_t from = k * call.state_stride + column;
+    for (int c = 0; c < kPairedColumns; ++c) {
+      to[c * scratch.keys + k] = first[from + c];
+      to[scratch.part + c * scratch.keys + k] = second[from + c];
+    }
+  }
+}
+
+template <class T>
+void StorePair(const PairedCall<T>& call, const PairedScratch<T>& scratch, std::int64_t column,
+               const T* from, T* first, T* second) {
+  for (std::int64_t k = 0; k < call.sizes.key_dim; ++k) {
+    const std::int64_t to = k * call.state_stride + column;
+    for (int c = 0; c < kPairedColumns; ++c) {
+      first[to + c] = from[c * scratch.keys + k];
+      second[to + c] = from[scratch.part + c * scratch.keys + k];
+    }
+  }
+}
+
+template <class T, bool kTurns>
+HWY_NOINLINE void Step(const PairedCall<T>& call, const PairedToken& at,
+                       const PairedScratch<T>& scratch, const T* from, T* to) {
+  if constexpr (kTurns) {
+    StepTurn(call, at, scratch, from, to);
+  } else {
+    StepMomentum(call, at, scratch, from, to);
+  }
+}
+
+template <class T, bool kTurns>
+HWY_NOINLINE void Unstep(const PairedCall<T>& call, const PairedToken& at,
+                         const PairedScratch<T>& scratch, const T* before, const T* after) {
+  if constexpr (kTurns) {
+    UnstepTurn(call, at, scratch, before, after);
+  } else {
+    UnstepMomentum(call, at, scratch, before, after);
+  }
+}
+
+/// A few value columns through the whole sequence and back.
+template <class T, bool kTurns>
+void RunColumns(const PairedCall<T>& call, const PairedScratch<T>& scratch, std::int64_t column) {
+  const std::int64_t tokens = call.sizes.tokens, pair = scratch.pair;
+  const std::int64_t last = tokens == 0 ? 0 : (tokens - 1) / kPairedBlock;
+  LoadPair(call, scratch, column, call.initial, call.initial_second, scratch.checkpoints);
+  for (std::int64_t block = 0; block < last; ++block) {
+    const T* from = scratch.checkpoints + block * pair;
+    T* const to = scratch.checkpoints + (block + 1) * pair;
+    for (std::int64_t i = 0; i < kPairedBlock; ++i) {
+      Step<T, kTurns>(call, {block * kPairedBlock + i, i, column}, scratch, from, to);
+      from = to;
+    }
+  }
+  LoadPair(call, scratch, column, call.d_final, call.d_final_second, scratch.adjoint);
+  for (std::int64_t block = last; block >= 0; --block) {
+    const std::int64_t first = block * kPairedBlock;
+    const std::int64_t count = std::min<std::int64_t>(kPairedBlock, tokens - first);
+    T* const memories = scratch.memories;
+    std::copy_n(scratch.checkpoints + block * pair, pair, memories);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const PairedToken at{first + i, i, column};
+      Step<T, kTurns>(call, at, scratch, memories + i * pair, memories + (i + 1) * pair);
+    }
+    for (std::int64_t i = count - 1; i >= 0; --i) {
+      const PairedToken at{first + i, i, column};
+      Unstep<T, kTurns>(call, at, scratch, memories + i * pair, memories + (i + 1) * pair);
+    }
+  }
+  StorePair(call, scratch, column, scratch.adjoint, call.d_initial, call.d_initial_second);
+}
+
+template <class T>
+void RunPaired(const PairedCall<T>& call, std::byte* memory) {
+  const PairedScratch<T> scratch(call.sizes, memory);
+  ZeroGradients(call, scratch);
+  if (call.sizes.turns) GatherTurns(call, scratch);
+  const auto run = call.sizes.turns ? RunColumns<T, true> : RunColumns<T, false>;
+  for (std::int64_t column = 0; column < call.sizes.value_dim; column += kPairedColumns) {
+    run(call, scratch, column);
+  }
+}
+
+void RunPairedFloat(const PairedCall<float>& call, std::byte* scratch) { RunPaired(call, scratch); }
+void RunPairedDouble(const PairedCall<double>& call, std::byte* scratch) {
+  RunPaired(call, scratch);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights::gradient
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ttr::fast_weights {
+namespace gradient {
+
+HWY_EXPORT(RunPairedFloat);
+HWY_EXPORT(RunPairedDouble);
+
+}  // namespace gradient
+
+template <class T>
+std::size_t PairedScratchBytes(const PairedSizes& sizes) {
+  return gradient::PairedScratch<T>(sizes, nullptr).bytes;
+}
+template std::size_t PairedScratchBytes<float>(const PairedSizes& sizes);
+template std::size_t PairedScratchBytes<double>(const PairedSizes& sizes);
+
+void RunPairedGradient(const PairedCall<float>& call, std::byte* scratch) {
+  using namespace gradient;
+  TTR_DISPATCH(RunPairedFloat)(call, scratch);
+}
+
+void RunPairedGradient(const PairedCall<double>& call, std::byte* scratch) {
+  using namespace gradient;
+  TTR_DISPATCH(RunPairedDouble)(call, scratch);
+}
+
+}  // namespace ttr::fast_weights
+#endif  // HWY_ONCE

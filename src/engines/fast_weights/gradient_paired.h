@@ -1,0 +1,105 @@
+/// Gradients of paired memories, on gathered rows: one memory, one sequence.
+///
+/// The recurrences, T tokens, M and N [Dk, Dv], with row vectors r, w, q of Dk and v, u, y of Dv
+/// numbers. A memory M with its last update N, the decays a and h and the momentum m numbers:
+///
+///     u_t  = b_t (v_t - h_t r_t M_{t-1})
+///     N_t  = m_t N_{t-1} + w_t^T u_t
+///     M_t  = a_t M_{t-1} + N_t
+///
+/// or, where it `turns`, a complex memory M + i N, whose row d decays by g = exp(log_decay_td) and
+/// turns by p = phase_td:
+///
+///     M_t + i N_t = g e^{i p} (.) (M_{t-1} + i N_{t-1}) + w_t^T b_t v_t
+///
+/// Both answer
+///
+///     y_tq = q_tq M_t + o_tq v_t                   read before: q_tq M_{t-1} + o_tq v_t
+///
+/// with o the bonus, which only memories that turn have. Given dL/dy, dL/dM_T and dL/dN_T, finds
+/// the gradients of everything else:
+///
+///     input                            shape        gradient
+///     write                            [T][Dk]      d_write
+///     query                            [q][T][Dk]   d_query
+///     value                            [T][Dv]      d_value
+///     step                             [T]          d_step
+///     erase                            [T][Dk]      d_erase           momentum
+///     decay, erase_decay, momentum     [T]          d_ of that name   momentum
+///     log_decay <= 0, phase            [T][Dk]      d_ of that name   turns
+///     bonus (absent: 0)                [q][T]       d_bonus           turns
+///     initial, initial_second          [Dk][Dv]     d_ of that name
+///
+/// Rows are as gradient.h wants them; all gradients are wanted and overwritten, and rows of values
+/// are written up to the next multiple of kPairedColumns. Where h_t is 0, or g of a channel, the
+/// past is forgotten: nothing, NaN included, passes that border, and the gradients of the decays,
+/// and of the phase, are 0 there. A last update is no memory: it does not decay.
+///
+/// Value columns are independent of each other: a few at a time go through the sequence, forwards,
+/// with both memories kept each kPairedBlock tokens, and backwards block by block. Cost: some 34 Dk
+/// Dv flops a token, 44 where the memory turns. Scratch: those columns of both memories for each
+/// token of a block and for each block, and of memories that turn 2 T Dk numbers. Nothing is
+/// allocated and nothing is thrown; the same call gives the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/engines/fast_weights/gradient.h"
+
+namespace ttr::fast_weights {
+
+/// Tokens between the memories that are kept.
+inline constexpr int kPairedBlock = 32;
+
+/// Value columns that go through the sequence together.
+inline constexpr int kPairedColumns = 4;
+
+struct PairedSizes {
+  std::int64_t tokens = 0;
+  std::int64_t key_dim = 1;
+  std::int64_t value_dim = 1;
+  std::int64_t queries = 1;
+  bool turns = false;
+};
+
+template <class T>
+struct PairedCall {
+  PairedSizes sizes;
+  bool read_before = false;
+
+  GradientRows<const T> write, query, value;
+  GradientRows<const T> erase, log_decay, phase;
+  const T* step = nullptr;
+  const T* decay = nullptr;
+  const T* erase_decay = nullptr;
+  const T* momentum = nullptr;
+  GradientRows<const T> bonus;  // stride: between tokens, any
+
+  const T* initial = nullptr;
+  const T* initial_second = nullptr;
+
+  GradientRows<const T> d_output;  // [q][T][Dv]
+  const T* d_final = nullptr;
+  const T* d_final_second = nullptr;
+  std::int64_t state_stride = 0;  // of all six memories
+
+  GradientRows<T> d_write, d_query, d_value;
+  GradientRows<T> d_erase, d_log_decay, d_phase;
+  T* d_step = nullptr;
+  T* d_decay = nullptr;
+  T* d_erase_decay = nullptr;
+  T* d_momentum = nullptr;
+  GradientRows<T> d_bonus;
+  T* d_initial = nullptr;
+  T* d_initial_second = nullptr;
+};
+
+/// Bytes of scratch, which RunPairedGradient wants aligned to 64.
+template <class T>
+std::size_t PairedScratchBytes(const PairedSizes& sizes);
+
+void RunPairedGradient(const PairedCall<float>& call, std::byte* scratch);
+void RunPairedGradient(const PairedCall<double>& call, std::byte* scratch);
+
+}  // namespace ttr::fast_weights
