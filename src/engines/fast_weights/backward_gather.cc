@@ -204,6 +204,17 @@ void GatherState(const Memory& memory, const void* state, std::int64_t stride,
   }
 }
 
+void FetchInputs(const Memory& memory, std::int64_t r, std::int64_t queries) {
+  const std::int64_t token = memory.Token(r);
+  FetchRow(memory.k, r, memory.input_dim);
+  FetchRow(memory.v, r, memory.value_dim);
+  FetchRow(memory.erase_key, token, memory.key_dim);
+  FetchRow(memory.erase_gate, token, memory.key_dim);
+  for (std::int64_t q = 0; q < queries; ++q) {
+    FetchRow(QueryRows(memory, q), token, memory.input_dim);
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -216,6 +227,7 @@ void GatherRows(const Options& options, const Memory& memory, BackwardRows<T>& r
     ReadPadded(memory.curvature, 0, memory.key_dim, rows.key_stride, rows.curvature);
   }
   for (std::int64_t r = 0; r < rows.rows; ++r) {
+    if (r + kRowsAhead < rows.rows) FetchInputs(memory, r + kRowsAhead, rows.queries);
     GatherKeyRow(options, memory, r, position, rows);
     GatherNumbers(options, memory, r, rows);
     for (std::int64_t q = 0; q < rows.queries; ++q) {

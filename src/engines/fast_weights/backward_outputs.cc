@@ -118,6 +118,9 @@ void GatherOutputGradients(const Options& options, const Memory& memory, const S
       T* const to = rows.dy + (q * rows.rows + r) * rows.value_stride;
       std::fill(to, to + rows.value_stride, T(0));
       if (!memory.Reads(r)) continue;
+      if (r + kRowsAhead < rows.rows) {
+        FetchRow(dy, memory.Token(r + kRowsAhead), memory.value_dim);
+      }
       ReadRow(dy, memory.Token(r), memory.value_dim, to);
       const T* const y = rows.y + (q * rows.rows + r) * rows.value_stride;
       T maximum = 0;

@@ -85,6 +85,8 @@ class Scatter {
   }
 
  private:
+  /// Are keys and queries read as they are?
+  bool plain() const { return !options_.normalise_qk && options_.features.map == rows::Map::kNone; }
   bool stabilised() const { return options_.step == Step::kLogWeight; }
 
   /// Answers do not depend on the maximum by which the memory is divided, so that it has no
@@ -103,6 +105,11 @@ class Scatter {
   }
 
   void Row(std::int64_t r) {
+    if (r >= kRowsAhead) {
+      FetchRow(out_.k, r - kRowsAhead, memory_.input_dim);
+      FetchRow(out_.v, r - kRowsAhead, memory_.value_dim);
+      FetchRow(out_.q, memory_.Token(r - kRowsAhead), memory_.input_dim);
+    }
     std::fill_n(d_key_, stride_, T(0));
     std::fill_n(d_erase_, stride_, T(0));
     for (std::int64_t q = 0; memory_.Reads(r) && q < rows_.queries; ++q) Query(r, q);
@@ -111,6 +118,7 @@ class Scatter {
     Numbers(r);
     if (options_.by_channel()) ChannelDecay(r);
     if (options_.key != Key::kInput) return;
+    if (plain()) return WriteRow(d_key_, dim_, out_.k, r, out_.add_k);
     ReadRow(memory_.k, r, memory_.input_dim, raw_);
     std::copy_n(raw_, memory_.input_dim, x_);
     Normalise(x_);
@@ -165,10 +173,11 @@ class Scatter {
       }
     }
     for (std::int64_t d = 0; d < dim_; ++d) d_query[d] *= static_cast<T>(options_.scale);
+    const T correction = static_cast<T>(options_.correction);
+    if (plain() && correction == 0) return WriteQuery(d_query, token, q);
     ReadRow(QueryRows(memory_, q), token, memory_.input_dim, raw_);
     std::copy_n(raw_, memory_.input_dim, x_);
     Normalise(x_);
-    const T correction = static_cast<T>(options_.correction);
     if (correction != 0) {
       ReadRow(memory_.erase_key, token, memory_.input_dim, extra_);
       for (std::int64_t d = 0; d < memory_.input_dim; ++d) x_[d] -= correction * extra_[d];
@@ -178,11 +187,15 @@ class Scatter {
       for (std::int64_t d = 0; d < memory_.input_dim; ++d) d_erase_[d] -= correction * dx_[d];
     }
     if (options_.normalise_qk) ThroughUnitNorm(raw_, memory_.input_dim, dx_);
+    WriteQuery(dx_, token, q);
+  }
+
+  void WriteQuery(const T* dx, std::int64_t token, std::int64_t q) const {
     if (!out_.q) return;
     Rows rows = out_.q;
     rows.data = static_cast<std::byte*>(rows.data) +
                 q * out_.q_head_stride * static_cast<std::int64_t>(SizeOf(rows.dtype));
-    WriteRow(dx_, memory_.input_dim, rows, token, out_.add_q);
+    WriteRow(dx, memory_.input_dim, rows, token, out_.add_q);
   }
 
   void Keys(std::int64_t r) {
