@@ -16,9 +16,19 @@
 namespace ttr::fast_weights {
 namespace {
 
+/// The memory that a worker probably does next, at the front of its scratch: it is fetched towards
+/// the caches while another is run, and finding it twice would be felt in a decode.
+struct Upcoming {
+  std::int64_t item = -1;
+  Memory memory;
+};
+constexpr std::size_t kUpcomingBytes =
+    (sizeof(Upcoming) + kAlignment - 1) / kAlignment * kAlignment;
+
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? Scratch<double>(options, sizes, nullptr).bytes
-                                        : Scratch<float>(options, sizes, nullptr).bytes;
+  return kUpcomingBytes + (sizes.state == DType::kFloat64
+                               ? Scratch<double>(options, sizes, nullptr).bytes
+                               : Scratch<float>(options, sizes, nullptr).bytes);
 }
 
 }  // namespace
@@ -47,14 +57,18 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   }
   std::byte* const start = Align(scratch.data());
   const std::size_t bytes = BytesOfWorker(options, work.sizes);
+  for (int worker = 0; worker < workers; ++worker) {
+    new (start + static_cast<std::size_t>(worker) * bytes) Upcoming;
+  }
+  const auto run = work.sizes.state == DType::kFloat64 ? RunMemoryDouble : RunMemoryFloat;
   RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
-    // Workers take items in turn: this is probably the one that it will do next.
+    std::byte* const own = start + static_cast<std::size_t>(worker) * bytes;
+    Upcoming& upcoming = *std::launder(reinterpret_cast<Upcoming*>(own));
+    const Memory memory = upcoming.item == item ? upcoming.memory : work.MemoryOf(item);
+    // Workers take items in turn.
     const std::int64_t following = item + workers;
-    Memory next;
-    if (following < items) next = work.MemoryOf(following);
-    const auto run = work.sizes.state == DType::kFloat64 ? RunMemoryDouble : RunMemoryFloat;
-    run(options, work.MemoryOf(item), next, work.sizes,
-        start + static_cast<std::size_t>(worker) * bytes);
+    upcoming = {following, following < items ? work.MemoryOf(following) : Memory{}};
+    run(options, memory, upcoming.memory, work.sizes, own + kUpcomingBytes);
   });
 }
 
