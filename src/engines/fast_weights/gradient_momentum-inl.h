@@ -49,7 +49,7 @@ HWY_INLINE void StepMomentum(const PairedCall<T>& call, const PairedToken& at,
     const auto r = hn::Load(d, erase + k);
     TTR_UNROLL
     for (int c = 0; c < kPairedColumns; ++c) {
-      sums[c] = hn::MulAdd(r, hn::Load(d, from + c * keys + k), sums[c]);
+      sums[c] = hn::MulAdd(r, hn::Load(d, from + k * kPairedColumns + c * kLanes), sums[c]);
     }
   }
   TTR_UNROLL
@@ -64,7 +64,7 @@ HWY_INLINE void StepMomentum(const PairedCall<T>& call, const PairedToken& at,
     const auto w = hn::Load(d, write + k);
     TTR_UNROLL
     for (int c = 0; c < kPairedColumns; ++c) {
-      const std::int64_t x = c * keys + k;
+      const std::int64_t x = k * kPairedColumns + c * kLanes;
       const auto before = hn::Load(d, from + x);
       const auto last = hn::Mul(momentum, hn::Load(d, from + scratch.part + x));
       const auto update = hn::MulAdd(updates[c], w, last);
@@ -101,7 +101,7 @@ HWY_INLINE void UnstepMomentum(const PairedCall<T>& call, const PairedToken& at,
     const auto w = hn::Load(d, write + k);
     TTR_UNROLL
     for (int c = 0; c < kPairedColumns; ++c) {
-      const std::int64_t x = c * keys + k;
+      const std::int64_t x = k * kPairedColumns + c * kLanes;
       const auto of_memory = hn::Load(d, memory + x);
       const auto of_update = hn::Add(hn::Load(d, update + x), of_memory);
       hn::Store(of_update, d, update + x);
@@ -138,7 +138,7 @@ HWY_INLINE void UnstepMomentum(const PairedCall<T>& call, const PairedToken& at,
     auto by_erase = hn::Load(d, d_erase + k);
     TTR_UNROLL
     for (int c = 0; c < kPairedColumns; ++c) {
-      const std::int64_t x = c * keys + k;
+      const std::int64_t x = k * kPairedColumns + c * kLanes;
       const auto of_update = hn::Load(d, update + x);
       by_write = hn::MulAdd(written[c], of_update, by_write);
       hn::Store(hn::Mul(momentum, of_update), d, update + x);

@@ -17,6 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
 namespace HWY_NAMESPACE {
 
+namespace hn = hwy::HWY_NAMESPACE;
+
 /// Every gradient is a sum over value columns.
 template <class T>
 void ZeroGradients(const PairedCall<T>& call, const PairedScratch<T>& scratch) {
@@ -39,16 +41,25 @@ void ZeroGradients(const PairedCall<T>& call, const PairedScratch<T>& scratch) {
   }
 }
 
+/// Where a pair has its key channel k, of the first column.
+template <class T>
+std::int64_t PlaceOf(std::int64_t k) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  return k / kLanes * kLanes * kPairedColumns + k % kLanes;
+}
+
 /// Columns of a pair of memories, transposed.
 template <class T>
 void LoadPair(const PairedCall<T>& call, const PairedScratch<T>& scratch, std::int64_t column,
               const T* first, const T* second, T* to) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   std::fill_n(to, scratch.pair, T(0));
   for (std::int64_t k = 0; k < call.sizes.key_dim; ++k) {
     const std::int64_t from = k * call.state_stride + column;
     for (int c = 0; c < kPairedColumns; ++c) {
-      to[c * scratch.keys + k] = first[from + c];
-      to[scratch.part + c * scratch.keys + k] = second[from + c];
+      T* const place = to + PlaceOf<T>(k) + c * kLanes;
+      place[0] = first[from + c];
+      place[scratch.part] = second[from + c];
     }
   }
 }
@@ -56,11 +67,13 @@ void LoadPair(const PairedCall<T>& call, const PairedScratch<T>& scratch, std::i
 template <class T>
 void StorePair(const PairedCall<T>& call, const PairedScratch<T>& scratch, std::int64_t column,
                const T* from, T* first, T* second) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   for (std::int64_t k = 0; k < call.sizes.key_dim; ++k) {
     const std::int64_t to = k * call.state_stride + column;
     for (int c = 0; c < kPairedColumns; ++c) {
-      first[to + c] = from[c * scratch.keys + k];
-      second[to + c] = from[scratch.part + c * scratch.keys + k];
+      const T* const place = from + PlaceOf<T>(k) + c * kLanes;
+      first[to + c] = place[0];
+      second[to + c] = place[scratch.part];
     }
   }
 }

@@ -10,7 +10,7 @@
 namespace ttr::fast_weights::gradient {
 
 /// The arrays of the scratch, in elements of T. A pair of memories is kept transposed, a few of
-/// their columns: [2][kPairedColumns][keys], so that key channels are lanes.
+/// their columns: [2][keys / W][kPairedColumns][W], so that key channels are lanes, W of them.
 template <class T>
 struct PairedScratch {
   std::int64_t keys, part, pair;  // part: from the first memory of a pair to the second
@@ -25,7 +25,8 @@ struct PairedScratch {
 
   PairedScratch(const PairedSizes& sizes, std::byte* memory) {
     keys = RoundUp(sizes.key_dim, kTokens);
-    part = kPairedColumns * keys;
+    // A line more: memories that lie a power of two apart would share the sets of a cache.
+    part = kPairedColumns * keys + kTokens;
     pair = 2 * part;
     std::int64_t used = 0;
     auto take = [&](std::int64_t count) {

@@ -40,7 +40,7 @@ HWY_INLINE void Unread(const PairedCall<T>& call, const PairedToken& at,
       auto by_query = hn::Load(d, d_query + k);
       TTR_UNROLL
       for (int c = 0; c < kPairedColumns; ++c) {
-        const std::int64_t x = c * keys + k;
+        const std::int64_t x = k * kPairedColumns + c * kLanes;
         by_query = hn::MulAdd(weights[c], hn::Load(d, memory + x), by_query);
         const auto adjoint = hn::Load(d, scratch.adjoint + x);
         hn::Store(hn::MulAdd(weights[c], q, adjoint), d, scratch.adjoint + x);

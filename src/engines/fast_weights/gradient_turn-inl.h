@@ -81,18 +81,19 @@ template <class T>
 HWY_INLINE void StepTurn(const PairedCall<T>& call, const PairedToken& at,
                          const PairedScratch<T>& scratch, const T* from, T* to) {
   const hn::ScalableTag<T> d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(d);
   const std::int64_t keys = scratch.keys;
   const T* const write = call.write.data + at.t * call.write.stride;
   const T* const value = call.value.data + at.t * call.value.stride + at.column;
   hn::Vec<decltype(d)> updates[kPairedColumns];
   TTR_UNROLL
   for (int c = 0; c < kPairedColumns; ++c) updates[c] = hn::Set(d, call.step[at.t] * value[c]);
-  for (std::int64_t k = 0; k < keys; k += hn::MaxLanes(d)) {
+  for (std::int64_t k = 0; k < keys; k += kLanes) {
     const Turning turning(d, scratch.cosines + at.t * keys + k, scratch.sines + at.t * keys + k);
     const auto w = hn::Load(d, write + k);
     TTR_UNROLL
     for (int c = 0; c < kPairedColumns; ++c) {
-      const std::int64_t x = c * keys + k;
+      const std::int64_t x = k * kPairedColumns + c * kLanes;
       auto re = hn::Load(d, from + x), im = hn::Load(d, from + scratch.part + x);
       turning.Forwards(re, im);
       hn::Store(hn::MulAdd(updates[c], w, re), d, to + x);
@@ -127,6 +128,7 @@ template <class T>
 HWY_INLINE void UnstepTurn(const PairedCall<T>& call, const PairedToken& at,
                            const PairedScratch<T>& scratch, const T* before, const T* after) {
   const hn::ScalableTag<T> d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(d);
   const std::int64_t keys = scratch.keys;
   const T* const write = call.write.data + at.t * call.write.stride;
   const T* const value = call.value.data + at.t * call.value.stride + at.column;
@@ -140,14 +142,14 @@ HWY_INLINE void UnstepTurn(const PairedCall<T>& call, const PairedToken& at,
     sums[c] = hn::Zero(d);
     updates[c] = hn::Set(d, call.step[at.t] * value[c]);
   }
-  for (std::int64_t k = 0; k < keys; k += hn::MaxLanes(d)) {
+  for (std::int64_t k = 0; k < keys; k += kLanes) {
     const Turning turning(d, scratch.cosines + at.t * keys + k, scratch.sines + at.t * keys + k);
     const auto w = hn::Load(d, write + k);
     auto by_write = hn::Load(d, d_write + k);
     auto by_decay = hn::Zero(d), by_phase = hn::Zero(d);
     TTR_UNROLL
     for (int c = 0; c < kPairedColumns; ++c) {
-      const std::int64_t x = c * keys + k;
+      const std::int64_t x = k * kPairedColumns + c * kLanes;
       auto re = hn::Load(d, before + x), im = hn::Load(d, before + scratch.part + x);
       turning.Forwards(re, im);
       auto of_re = hn::Load(d, scratch.adjoint + x);
