@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "tests/support/calls.h"
 #include "tests/support/gradients.h"
@@ -100,6 +101,39 @@ TEST_P(FastWeightsGradient, IsThatOfTheDefinition) {
     const Gradients expected = Differentiate(defined, call.inputs, initial, dy, dstate);
     // Central differences of step 6e-6 are off by 6e-12 times the third derivative.
     ExpectClose(got, expected, 1e-7);
+  }
+}
+
+// A gate of -inf has the gradient 0 by definition, and what it forgets gets none.
+TEST_P(FastWeightsGradient, IsThatOfTheDefinitionWhereGatesForget) {
+  constexpr double kForget = -std::numeric_limits<double>::infinity();
+  const Recipe& recipe = layer_.recipe();
+  const Dims dims = SomeDims(recipe, 7, 1, 1, 1, 1);
+  const Call call(recipe, dims, DType::kFloat64, 7, true);
+  const TensorView& gates = call.inputs.log_decay;
+  if (!gates.defined()) GTEST_SKIP() << "no gates";
+  const std::int64_t width = gates.shape().elements() / dims.tokens;
+  for (const std::int64_t t : {0, 4}) {
+    for (std::int64_t d = 0; d < width; ++d) gates.as<double>()[t * width + d] = kForget;
+  }
+  if (width > 1) gates.as<double>()[2 * width] = kForget;  // one channel of a token
+  const State initial = RandomState(layer_, call.inputs, 10);
+  const Tensor dy = OutputGradient(dims, DType::kFloat64);
+  const Gradients got = Differentiate(layer_, call.inputs, initial, dy, {});
+  const Layer defined(recipe, Engine::kDefinition);
+  ExpectClose(got, Differentiate(defined, call.inputs, initial, dy, {}), 1e-7);
+}
+
+TEST_P(FastWeightsGradient, WithoutTokensIsThatOfTheState) {
+  const Dims dims = SomeDims(layer_.recipe(), 0, 2, 2, 2, 2);
+  const Call call(layer_.recipe(), dims, DType::kFloat64, 8, true);
+  const State initial = RandomState(layer_, call.inputs, 10);
+  const State dstate = RandomState(layer_, call.inputs, 20);
+  const Tensor dy = OutputGradient(dims, DType::kFloat64);
+  const Gradients got = Differentiate(layer_, call.inputs, initial, dy, dstate);
+  for (const State::Entry& entry : dstate.entries()) {
+    if (entry.name == "state.position") continue;
+    EXPECT_EQ(test::LargestDifference(got.initial.Get(entry.name), entry.view), 0) << entry.name;
   }
 }
 

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
@@ -90,20 +91,36 @@ T LoadGate(const Rows& rows, std::int64_t t) {
   return value;
 }
 
-/// Is any element of token t's row equal to `value`?
-inline bool AnyEquals(const Rows& rows, std::int64_t t, std::int64_t count, double value) {
-  const auto any = [&](const auto* row) {
-    bool found = false;
-    for (std::int64_t i = 0; i < count; ++i) {
-      found |= Widen(row[i]) == static_cast<decltype(Widen(row[i]))>(value);
+/// Is any element of a row equal to `value`?
+template <class T>
+HWY_INLINE bool AnyEquals(const T* row, std::int64_t count, double value) {
+  std::int64_t i = 0;
+  if constexpr (!std::is_same_v<T, BFloat16>) {
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const auto wanted = hn::Set(d, static_cast<T>(value));
+    auto found = hn::Zero(d);  // a sum of lanes that are 1 where it is
+    for (; i + lanes <= count; i += lanes) {
+      found = hn::Add(found,
+                      hn::IfThenElseZero(hn::Eq(hn::LoadU(d, row + i), wanted), hn::Set(d, T(1))));
     }
-    return found;
-  };
+    if (!hn::AllTrue(d, hn::Eq(found, hn::Zero(d)))) return true;
+  }
+  for (; i < count; ++i) {
+    if (static_cast<double>(Widen(row[i])) == value) return true;
+  }
+  return false;
+}
+
+/// The same of token t's row.
+inline bool AnyEquals(const Rows& rows, std::int64_t t, std::int64_t count, double value) {
   const std::int64_t offset = t * rows.stride;
   switch (rows.dtype) {
-    case DType::kFloat32: return any(static_cast<const float*>(rows.data) + offset);
-    case DType::kFloat64: return any(static_cast<const double*>(rows.data) + offset);
-    default: return any(static_cast<const BFloat16*>(rows.data) + offset);
+    case DType::kFloat32:
+      return AnyEquals(static_cast<const float*>(rows.data) + offset, count, value);
+    case DType::kFloat64:
+      return AnyEquals(static_cast<const double*>(rows.data) + offset, count, value);
+    default: return AnyEquals(static_cast<const BFloat16*>(rows.data) + offset, count, value);
   }
 }
 
