@@ -49,14 +49,26 @@ struct RowStep {
   const T* next;  // a state to be fetched meanwhile, of the same rows; or null
 };
 
-/// erased += erase M, answer += query M, of NV vectors of columns.
+/// NV vectors of a row towards the second-level cache.
+template <int NV, class T>
+HWY_INLINE void FetchColumns(const T* row) {
+  constexpr std::size_t kBytes = NV * hn::MaxLanes(hn::ScalableTag<T>()) * sizeof(T);
+  TTR_UNROLL
+  for (std::size_t byte = 0; byte < kBytes; byte += 64) {
+    __builtin_prefetch(reinterpret_cast<const char*>(row) + byte, 0, 2);
+  }
+}
+
+/// erased += erase M, answer += query M, of NV vectors of columns. Meanwhile the first half of the
+/// next state is fetched, so that memory does not rest.
 template <int NV, bool ERASE, bool QUERY, class D, class T = hn::TFromD<D>>
 HWY_INLINE void ReadColumns(D d, std::int64_t key_dim, const T* HWY_RESTRICT erase,
                             const T* HWY_RESTRICT query, const T* HWY_RESTRICT state,
-                            std::int64_t stride, hn::Vec<D> (&erased)[NV],
+                            std::int64_t stride, const T* next, hn::Vec<D> (&erased)[NV],
                             hn::Vec<D> (&answer)[NV]) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   for (std::int64_t row = 0; row < key_dim; ++row, state += stride) {
+    if (next != nullptr && row % 2 == 0) FetchColumns<NV, T>(next + row / 2 * stride);
     const auto r = hn::Set(d, ERASE ? erase[row] : T(0));
     const auto q = hn::Set(d, QUERY ? query[row] : T(0));
     TTR_UNROLL
@@ -69,23 +81,23 @@ HWY_INLINE void ReadColumns(D d, std::int64_t key_dim, const T* HWY_RESTRICT era
 }
 
 /// M = decay (.) M + write u (+ value_key v). Rows in reverse order: the last that were read are
-/// still near. Meanwhile the next state is fetched, so that memory does not rest.
+/// still near. Meanwhile the rest of the next state is fetched: all of it, or its second half.
 template <int NV, bool APART, class D, class T = hn::TFromD<D>>
 HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
-                             const hn::Vec<D> (&v)[NV], T* HWY_RESTRICT state,
-                             std::int64_t stride) {
+                             const hn::Vec<D> (&v)[NV], T* HWY_RESTRICT state, std::int64_t stride,
+                             bool half) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
-  const T* next = s.next != nullptr ? s.next : state;
   for (std::int64_t row = s.key_dim - 1; row >= 0; --row) {
     T* HWY_RESTRICT m = state + row * stride;
+    const std::int64_t done = s.key_dim - 1 - row;
+    if (s.next != nullptr && !(half && done % 2 != 0)) {
+      FetchColumns<NV, T>(s.next + (half ? (s.key_dim + done) / 2 : done) * stride);
+    }
     const auto decay = hn::Set(d, s.decay[row]);
     const auto key = hn::Set(d, s.write[row]);
     const auto value_key = hn::Set(d, APART ? s.value_key[row] : T(0));
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
-      if (n * kLanes * sizeof(T) % 64 == 0) {
-        __builtin_prefetch(next + (s.key_dim - 1 - row) * stride + n * kLanes, 0, 2);
-      }
       auto now = hn::MulAdd(key, u[n], hn::Mul(decay, hn::LoadU(d, m + n * kLanes)));
       if constexpr (APART) now = hn::MulAdd(value_key, v[n], now);
       hn::StoreU(now, d, m + n * kLanes);
@@ -114,22 +126,23 @@ void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride
   for (std::int64_t q = 1; s.ask && q < s.queries; ++q) {
     clear(answer);
     ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query + q * s.query_stride, state, stride,
-                                 u, answer);
+                                 static_cast<const T*>(nullptr), u, answer);
     keep(q);
   }
   clear(answer);
   const bool ask = s.ask && s.queries > 0;
   if (s.erase != nullptr && ask) {
-    ReadColumns<NV, true, true>(d, s.key_dim, s.erase, s.query, state, stride, u, answer);
+    ReadColumns<NV, true, true>(d, s.key_dim, s.erase, s.query, state, stride, s.next, u, answer);
   } else if (s.erase != nullptr) {
-    ReadColumns<NV, true, false>(d, s.key_dim, s.erase, s.query, state, stride, u, answer);
+    ReadColumns<NV, true, false>(d, s.key_dim, s.erase, s.query, state, stride, s.next, u, answer);
   } else if (ask) {
-    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query, state, stride, u, answer);
+    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query, state, stride, s.next, u, answer);
   }
   if (ask) keep(0);
   if (s.write == nullptr) return;
 
   const bool apart = s.value_key != nullptr;
+  const bool half = s.erase != nullptr || ask;  // of the next state is on its way
   const auto erased = hn::Set(d, s.erased);
   const auto step = hn::Set(d, s.step);
   TTR_UNROLL
@@ -150,9 +163,9 @@ void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride
     }
   }
   if (apart) {
-    WriteColumns<NV, true>(d, s, u, v, state, stride);
+    WriteColumns<NV, true>(d, s, u, v, state, stride, half);
   } else {
-    WriteColumns<NV, false>(d, s, u, v, state, stride);
+    WriteColumns<NV, false>(d, s, u, v, state, stride, half);
   }
 }
 
