@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "src/layer/decay_factors.h"
 #include "src/operators/feature_words.h"
 #include "src/recipe/family.h"
 #include "src/recipe/feature_maps.h"
@@ -102,21 +103,6 @@ void SetSgd(const Optimizer& optimizer, fast_weights::Options& options) {
   options.curvature_decay = optimizer.curvature_decay;
   options.curvature_centre = optimizer.curvature_centre;
   options.steps = static_cast<int>(optimizer.steps);
-}
-
-/// Constant factors of the decay, one a memory; empty where it comes from the inputs or is none.
-std::vector<double> DecayFactors(const Recipe& recipe, const Dims& dims) {
-  std::vector<double> factors;
-  for (std::int64_t h = 0; h < dims.heads; ++h) {
-    switch (recipe.weights.decay) {
-      case Decay::kConstant: factors.push_back(recipe.weights.decay_factor); break;
-      case Decay::kRetention:
-        factors.push_back(1 - std::exp2(-5.0 - static_cast<double>(h)));
-        break;
-      default: return {};
-    }
-  }
-  return factors;
 }
 
 /// A parameter of the feature map as the engine takes it: contiguous, of the state's dtype.

@@ -6,6 +6,7 @@
 
 #include "src/engines/scan/gradient.h"
 #include "src/engines/scan/scan.h"
+#include "src/layer/decay_factors.h"
 #include "src/recipe/family.h"
 
 namespace ttr {
@@ -44,21 +45,6 @@ scan::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
                                                 : recipe.reading.scale;
   }
   return options;
-}
-
-/// Constant factors of the decay, one a memory; empty where it comes from the inputs or is none.
-std::vector<double> DecayFactors(const Recipe& recipe, const Dims& dims) {
-  std::vector<double> factors;
-  for (std::int64_t h = 0; h < dims.heads; ++h) {
-    switch (recipe.weights.decay) {
-      case Decay::kConstant: factors.push_back(recipe.weights.decay_factor); break;
-      case Decay::kRetention:
-        factors.push_back(1 - std::exp2(-5.0 - static_cast<double>(h)));
-        break;
-      default: return {};
-    }
-  }
-  return factors;
 }
 
 /// The inputs and the constants of a call, which `factors` outlives.

@@ -104,6 +104,20 @@ void Multiply(T* x, std::int64_t count, T factor) {
   for (std::int64_t i = 0; i < count; ++i) x[i] *= factor;
 }
 
+/// What makes a key or query one of unit length: 1 / sqrt(|x|^2 + 1e-6).
+template <class T>
+double UnitFactor(const T* x, std::int64_t count) {
+  return 1 / std::sqrt(SumOfSquares(x, count) + 1e-6);
+}
+
+/// x / sqrt(|x|^2 / length + eps), in place; a zero row stays zero.
+template <class T>
+void DivideByNorm(T* x, std::int64_t count, double length, double eps) {
+  const double norm = std::sqrt(SumOfSquares(x, count) / length + eps);
+  if (norm == 0) return;
+  for (std::int64_t i = 0; i < count; ++i) x[i] = static_cast<T>(static_cast<double>(x[i]) / norm);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::simd
 HWY_AFTER_NAMESPACE();

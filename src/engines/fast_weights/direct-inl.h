@@ -325,8 +325,7 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
     for (std::int64_t q = 0; q < s.queries; ++q) {
       T* y = scratch.outputs + q * columns + memory.first_column;
       NormaliseOutput(options, y, width);
-      StoreRow(y, width, memory.y.data, memory.y.dtype,
-               memory.Token(r) * memory.y.stride + q * memory.y_head_stride + memory.first_column);
+      StoreRow(y, memory.Token(r), q * memory.y_head_stride + memory.first_column, width, memory.y);
     }
   }
 }

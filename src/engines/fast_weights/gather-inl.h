@@ -40,7 +40,7 @@ inline bool Forgets(const Memory& memory, std::int64_t r, bool by_channel) {
   constexpr double kForget = -std::numeric_limits<double>::infinity();
   if (!memory.Starts(r)) return false;
   const std::int64_t token = memory.Token(r);
-  if (!by_channel) return LoadGate<double>(memory.log_decay, token) == kForget;
+  if (!by_channel) return LoadOne<double>(memory.log_decay, token) == kForget;
   return AnyEquals(memory.log_decay, token, memory.key_dim, kForget);
 }
 
@@ -125,21 +125,21 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
     if (i >= chunk.rows) continue;
     const std::int64_t row = chunk.first + i;
     const bool starts = memory.Starts(row);
-    if (memory.step) out.step[i] = LoadGate<T>(memory.step, row);
+    if (memory.step) out.step[i] = LoadOne<T>(memory.step, row);
     if (stabilised) {
       const double log_decay =
-          memory.log_decay ? LoadGate<double>(memory.log_decay, row) : std::log(factor);
-      Stabilise(log_decay, LoadGate<double>(memory.step, row), carried.maximum, out.decay[i],
+          memory.log_decay ? LoadOne<double>(memory.log_decay, row) : std::log(factor);
+      Stabilise(log_decay, LoadOne<double>(memory.step, row), carried.maximum, out.decay[i],
                 out.step[i]);
       out.log_scale[i] = static_cast<T>(carried.maximum);
     } else if (scalar && starts) {
       // A chunk that begins by forgetting begins with an empty memory: nothing is left to decay.
       const bool empty = chunk.forget && i == 0;
-      out.decay[i] = empty ? T(0) : LoadGate<T>(memory.log_decay, memory.Token(row));
+      out.decay[i] = empty ? T(0) : LoadOne<T>(memory.log_decay, memory.Token(row));
     } else if (!scalar && !by_channel && starts) {
       out.decay[i] = static_cast<T>(factor);
     }
-    if (options.momentum) out.momentum[i] = LoadGate<T>(memory.momentum, memory.Token(row));
+    if (options.momentum) out.momentum[i] = LoadOne<T>(memory.momentum, memory.Token(row));
     if (options.step != Step::kOne && options.step != Step::kInput && !stabilised) {
       const T* key = out.write + i * out.stride;
       norms[i] = Dot(key, key, out.stride);
@@ -154,7 +154,7 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
       out.step[i] = 0;
       out.decay[i] = out.seen[i] = 1;
     } else if (options.shrink != Shrink::kNone) {
-      const T lambda = LoadGate<T>(memory.weight_decay, memory.Token(chunk.first + i));
+      const T lambda = LoadOne<T>(memory.weight_decay, memory.Token(chunk.first + i));
       out.decay[i] *= 1 - (options.shrink == Shrink::kCoupled ? out.step[i] * lambda : lambda);
     }
   }
@@ -170,7 +170,8 @@ HWY_INLINE void Gather(const Options& options, const Memory& memory, const Chunk
     if (!memory.Reads(chunk.first + i)) continue;
     for (std::int64_t q = 0; q < queries; ++q) {
       T* const query = out.query + q * out.query_stride + i * out.stride;
-      GatherQuery(options, memory, chunk.first + i, q, carried, out.raw, query);
+      GatherQuery(options, memory, chunk.first + i, q, carried, out.erase + i * out.stride, out.raw,
+                  query);
     }
   }
   out.first_scale = static_cast<T>(carried.maximum);

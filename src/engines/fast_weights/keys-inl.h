@@ -42,6 +42,13 @@ HWY_INLINE void MultiplyRows(const T* x, const T* y, std::int64_t count, T* to) 
   }
 }
 
+/// x -= factor y, of `count` numbers.
+template <class T>
+HWY_INLINE void SubtractMultiple(T factor, const T* HWY_RESTRICT y, std::int64_t count,
+                                 T* HWY_RESTRICT x) {
+  for (std::int64_t i = 0; i < count; ++i) x[i] -= factor * y[i];
+}
+
 /// x *= factor, whole vectors.
 template <class T>
 HWY_INLINE void MultiplyBy(T* x, std::int64_t count, T factor) {
@@ -182,7 +189,7 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
   switch (options.erase) {
     case Erase::kKey:
       if (options.preconditioned) {
-        const T weight = memory.importance ? LoadGate<T>(memory.importance, token) : T(1);
+        const T weight = memory.importance ? LoadOne<T>(memory.importance, token) : T(1);
         PreconditionRow(options, weight, key, stride, carried.curvature, write);
       }
       break;
@@ -207,7 +214,7 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
   } else {
     T factor = options.decay == Decay::kConstant ? static_cast<T>(memory.decay_factor) : T(1);
     if (options.decay == Decay::kScalar) {
-      factor = static_cast<T>(std::exp(LoadGate<double>(memory.log_decay, token)));
+      factor = static_cast<T>(std::exp(LoadOne<double>(memory.log_decay, token)));
     }
     std::fill(factors, factors + stride, factor);
   }
@@ -217,10 +224,12 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
   }
 }
 
-/// The query of head `query` at row `row`: normalised, corrected, its features; not scaled.
+/// The query of head `query` at row `row`: normalised, corrected by the row's gathered erase key,
+/// its features; not scaled.
 template <class T>
 HWY_INLINE void GatherQuery(const Options& options, const Memory& memory, std::int64_t row,
-                            std::int64_t query, const Carried<T>& carried, T* raw, T* to) {
+                            std::int64_t query, const Carried<T>& carried, const T* erase, T* raw,
+                            T* to) {
   const std::int64_t token = memory.Token(row);
   const Rows source = QueryRows(memory, query);
   // A look into the memory, without writing, stands where the last token stood, and has no erase
@@ -234,8 +243,7 @@ HWY_INLINE void GatherQuery(const Options& options, const Memory& memory, std::i
     const bool maps = options.features.map != rows::Map::kNone;
     T* const plain = maps ? raw : to;
     LoadKey(options, source, token, memory.input_dim, plain);
-    SubtractRow(memory.erase_key, token, memory.input_dim, static_cast<T>(options.correction),
-                plain);
+    SubtractMultiple(static_cast<T>(options.correction), erase, memory.input_dim, plain);
     if (maps) MapFeatureRow(options, memory, carried.position + token, raw, to);
     Pad(to, memory.key_dim, RoundUp(memory.key_dim, kLine<T>));
   }

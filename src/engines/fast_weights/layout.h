@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/engines/fast_weights/fast_weights.h"
+#include "src/simd/rows.h"
 
 namespace ttr::fast_weights {
 
@@ -24,14 +25,7 @@ inline constexpr std::int64_t kDirectRows = 3;
 
 inline constexpr std::size_t kAlignment = 64;
 
-/// One row of numbers a token: element i of token t at data[t * stride + i]. Inputs are not
-/// written.
-struct Rows {
-  void* data = nullptr;
-  DType dtype = DType::kFloat32;
-  std::int64_t stride = 0;
-  explicit operator bool() const { return data != nullptr; }
-};
+using simd::Rows;
 
 /// One memory, one sequence, a range of value columns. "Row" r belongs to token r / steps.
 struct Memory {

@@ -82,26 +82,26 @@ void LoadCarried(const Memory& memory, Scratch<T>& scratch) {
   load(memory.sum, scratch.carried.sum, memory.key_dim);
   load(memory.curvature, scratch.carried.curvature, memory.key_dim);
   load(memory.bonus, scratch.gathered.bonus, memory.key_dim);
-  if (memory.maximum) scratch.carried.maximum = LoadGate<double>(memory.maximum, 0);
+  if (memory.maximum) scratch.carried.maximum = LoadOne<double>(memory.maximum, 0);
   if (memory.position) {
-    scratch.carried.position = static_cast<std::int64_t>(LoadGate<double>(memory.position, 0));
+    scratch.carried.position = static_cast<std::int64_t>(LoadOne<double>(memory.position, 0));
   }
 }
 
 template <class T>
 void StoreCarried(const Memory& memory, const Scratch<T>& scratch) {
   auto store = [&](const Rows& rows, const T* from) {
-    if (rows) StoreRow(from, memory.key_dim, rows.data, rows.dtype, 0);
+    if (rows) StoreRow(from, 0, 0, memory.key_dim, rows);
   };
   store(memory.sum, scratch.carried.sum);
   store(memory.curvature, scratch.carried.curvature);
   if (memory.maximum) {
-    StoreRow(&scratch.carried.maximum, 1, memory.maximum.data, memory.maximum.dtype, 0);
+    StoreRow(&scratch.carried.maximum, 0, 0, 1, memory.maximum);
   }
   if (memory.position) {
     const auto position =
         static_cast<double>(scratch.carried.position + memory.rows / memory.steps);
-    StoreRow(&position, 1, memory.position.data, memory.position.dtype, 0);
+    StoreRow(&position, 0, 0, 1, memory.position);
   }
 }
 
@@ -192,8 +192,8 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
           if (!memory.Reads(r)) continue;
           T* row = scratch.outputs + (q * kBlockRows + r - begin) * columns + outputs_from;
           NormaliseOutput(options, row, memory.end_column - outputs_from);
-          StoreRow(row, memory.end_column - outputs_from, memory.y.data, memory.y.dtype,
-                   memory.Token(r) * memory.y.stride + q * memory.y_head_stride + outputs_from);
+          StoreRow(row, memory.Token(r), q * memory.y_head_stride + outputs_from,
+                   memory.end_column - outputs_from, memory.y);
         }
       }
     }

@@ -20,28 +20,19 @@ namespace HWY_NAMESPACE {
 
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// What a key or query is multiplied by under normalise_qk.
-template <class T>
-double KeyFactor(const T* x, std::int64_t count) {
-  return 1 / std::sqrt(sn::SumOfSquares(x, count) + 1e-6);
-}
-
 /// Row t of keys or queries in T, normalised if asked for.
 template <class T>
 void LoadKey(const Options& options, const Rows& rows, std::int64_t t, std::int64_t count, T* to) {
   sn::LoadRow(rows, t, 0, count, to);
-  if (options.normalise_qk) sn::Multiply(to, count, static_cast<T>(KeyFactor(to, count)));
+  if (options.normalise_qk) sn::Multiply(to, count, static_cast<T>(sn::UnitFactor(to, count)));
 }
 
 /// The output norm of a whole row; a zero row stays zero.
 template <class T>
 void NormaliseOutput(const Options& options, T* y, std::int64_t count) {
   if (options.output_norm == OutputNorm::kNone) return;
-  double sum = sn::SumOfSquares(y, count);
-  if (options.output_norm == OutputNorm::kRms) sum /= static_cast<double>(count);
-  const double norm = std::sqrt(sum);
-  if (norm == 0) return;
-  for (std::int64_t i = 0; i < count; ++i) y[i] = static_cast<T>(static_cast<double>(y[i]) / norm);
+  const bool mean = options.output_norm == OutputNorm::kRms;
+  sn::DivideByNorm(y, count, mean ? static_cast<double>(count) : 1, 0);
 }
 
 }  // namespace HWY_NAMESPACE
