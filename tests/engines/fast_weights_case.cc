@@ -12,28 +12,11 @@
 namespace ttr::fast_weights {
 namespace {
 
+using test::Epsilon;
+using test::Fill;
+using test::MakeData;
+
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-// [B, T, H, D] or [B, T, H]; in memory heads before tokens if asked for.
-Data Make(DType dtype, const Shape& shape, bool head_major) {
-  if (!head_major) {
-    Data data{Tensor(dtype, shape), {}};
-    data.view = data.memory.view();
-    return data;
-  }
-  const std::int64_t d = shape.rank() == 4 ? shape[3] : 1;
-  Data data{Tensor(dtype, {shape[0], shape[2], shape[1], d}), {}};
-  const std::int64_t strides[] = {shape[2] * shape[1] * d, d, shape[1] * d, 1};
-  data.view = TensorView(data.memory.data(), dtype, shape,
-                         std::span(strides).first(static_cast<std::size_t>(shape.rank())));
-  return data;
-}
-
-void Fill(Data& data, const std::function<double()>& number) {
-  for (std::int64_t i = 0; i < data.memory.elements(); ++i) {
-    StoreElement(data.memory.data(), data.memory.dtype(), i, number());
-  }
-}
 
 double At(const TensorView& view, std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t d) {
   return view.At({b, t, h, d});
@@ -55,14 +38,6 @@ double StepSize(const Options& options, double s, double n) {
     case Step::kLogWeight: break;
   }
   return kNaN;
-}
-
-double Epsilon(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64: return std::numeric_limits<double>::epsilon();
-    case DType::kBFloat16: return 1.0 / 128;
-    default: return static_cast<double>(std::numeric_limits<float>::epsilon());
-  }
 }
 
 std::vector<double> Row(const TensorView& view, std::int64_t b, std::int64_t t, std::int64_t h,
@@ -93,16 +68,16 @@ Problem::Problem(const Case& c) : factors(c.factors), cu_seqlens(c.cu_seqlens), 
   auto draw = [&] { return normal(random); };
   auto draw_unit = [&] { return unit * normal(random); };
 
-  state = Make(c.state, {states, c.heads, c.key_dim, c.value_dim}, false);
+  state = MakeData(c.state, {states, c.heads, c.key_dim, c.value_dim}, false);
   Fill(state, draw);
   if (c.reads) {
-    q = Make(c.data, {c.batch, c.tokens, c.query_heads, c.key_dim}, c.head_major);
+    q = MakeData(c.data, {c.batch, c.tokens, c.query_heads, c.key_dim}, c.head_major);
     Fill(q, draw_unit);
-    y = Make(c.data, {c.batch, c.tokens, outputs, c.value_dim}, c.head_major);
+    y = MakeData(c.data, {c.batch, c.tokens, outputs, c.value_dim}, c.head_major);
     Fill(y, [] { return kNaN; });
   }
   if (!c.writes) return;
-  k = Make(c.data, {c.batch, c.tokens, c.key_heads, c.key_dim}, c.head_major);
+  k = MakeData(c.data, {c.batch, c.tokens, c.key_heads, c.key_dim}, c.head_major);
   Fill(k, draw_unit);
   const double factor = c.keys == Keys::kHuge ? 1e6 : c.keys == Keys::kTiny ? 1e-6 : 1;
   for (std::int64_t b = 0; b < c.batch; ++b) {
@@ -120,11 +95,11 @@ Problem::Problem(const Case& c) : factors(c.factors), cu_seqlens(c.cu_seqlens), 
       }
     }
   }
-  v = Make(c.data, {c.batch, c.tokens, c.value_heads, c.value_dim}, c.head_major);
+  v = MakeData(c.data, {c.batch, c.tokens, c.value_heads, c.value_dim}, c.head_major);
   Fill(v, draw);
   const Step rule = options.step;
   if (rule == Step::kInput || rule == Step::kLonghorn || rule == Step::kEfla) {
-    step = Make(c.gates, {c.batch, c.tokens, c.heads}, c.head_major);
+    step = MakeData(c.gates, {c.batch, c.tokens, c.heads}, c.head_major);
     // The explicit step is stable below 2 / |k|^2; the others are for every size of key.
     const bool explicit_step = rule == Step::kInput;
     Fill(step, [&] {
@@ -132,7 +107,7 @@ Problem::Problem(const Case& c) : factors(c.factors), cu_seqlens(c.cu_seqlens), 
     });
   }
   if (!c.log_decays.empty()) {
-    log_decay = Make(c.gates, {c.batch, c.tokens, c.heads}, c.head_major);
+    log_decay = MakeData(c.gates, {c.batch, c.tokens, c.heads}, c.head_major);
     std::size_t next = 0;
     Fill(log_decay, [&] { return c.log_decays[next++ % c.log_decays.size()]; });
   }

@@ -10,26 +10,18 @@
 #include <vector>
 
 #include "tests/engines/fast_weights_case.h"
+#include "tests/support/engines.h"
 #include "ttr/error.h"
 #include "ttr/target.h"
 
 namespace ttr::fast_weights {
 namespace {
 
+using test::Bytes;
+using test::OnTarget;
+
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-/// Forces a target for the length of a test.
-class OnTarget {
- public:
-  explicit OnTarget(std::string_view name) { ForceTarget(name); }
-  ~OnTarget() { ForceTarget(""); }
-};
-
-std::vector<std::byte> Bytes(const Tensor& tensor) {
-  const auto* data = static_cast<const std::byte*>(tensor.data());
-  return {data, data + tensor.bytes()};
-}
 
 class FastWeightsOnTarget : public testing::TestWithParam<std::string> {};
 

@@ -8,19 +8,16 @@
 #include <vector>
 
 #include "tests/engines/features_case.h"
+#include "tests/support/engines.h"
 #include "ttr/target.h"
 
 namespace ttr::rows {
 namespace {
 
+using test::OnTarget;
+
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-class OnTarget {
- public:
-  explicit OnTarget(std::string_view name) { ForceTarget(name); }
-  ~OnTarget() { ForceTarget(""); }
-};
 
 class FeaturesOnTarget : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Targets, FeaturesOnTarget, testing::ValuesIn(SupportedTargets()),

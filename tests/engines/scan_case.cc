@@ -13,38 +13,13 @@
 namespace ttr::scan {
 namespace {
 
+using test::Epsilon;
+using test::Fill;
+using test::MakeData;
+
 using Complex = std::complex<double>;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-// [B, T, H, D] or [B, T, H]; in memory heads before tokens if asked for.
-Data Make(DType dtype, const Shape& shape, bool head_major) {
-  if (!head_major) {
-    Data data{Tensor(dtype, shape), {}};
-    data.view = data.memory.view();
-    return data;
-  }
-  const std::int64_t d = shape.rank() == 4 ? shape[3] : 1;
-  Data data{Tensor(dtype, {shape[0], shape[2], shape[1], d}), {}};
-  const std::int64_t strides[] = {shape[2] * shape[1] * d, d, shape[1] * d, 1};
-  data.view = TensorView(data.memory.data(), dtype, shape,
-                         std::span(strides).first(static_cast<std::size_t>(shape.rank())));
-  return data;
-}
-
-void Fill(Data& data, const std::function<double()>& number) {
-  for (std::int64_t i = 0; i < data.memory.elements(); ++i) {
-    StoreElement(data.memory.data(), data.memory.dtype(), i, number());
-  }
-}
-
-double Epsilon(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64: return std::numeric_limits<double>::epsilon();
-    case DType::kBFloat16: return 1.0 / 128;
-    default: return static_cast<double>(std::numeric_limits<float>::epsilon());
-  }
-}
 
 std::vector<double> Row(const TensorView& view, std::int64_t b, std::int64_t t, std::int64_t h,
                         bool normalise) {
@@ -217,7 +192,7 @@ Problem::Problem(const Case& c) : cu_seqlens(c.cu_seqlens), options(c.options) {
   const Shape per_head{c.batch, c.tokens, c.heads};
   const auto make = [&](Data& data, DType dtype, const Shape& shape,
                         const std::function<double()>& number) {
-    data = Make(dtype, shape, c.head_major);
+    data = MakeData(dtype, shape, c.head_major);
     Fill(data, number);
   };
   std::size_t next = 0;
@@ -226,10 +201,10 @@ Problem::Problem(const Case& c) : cu_seqlens(c.cu_seqlens), options(c.options) {
 
   const Shape state_shape = c.matrix ? Shape{states, c.heads, c.key_dim, c.value_dim}
                                      : Shape{states, c.heads, c.value_dim};
-  state = Make(c.state, state_shape, false);
+  state = MakeData(c.state, state_shape, false);
   Fill(state, draw);
   if (c.phase) {
-    state_im = Make(c.state, state_shape, false);
+    state_im = MakeData(c.state, state_shape, false);
     Fill(state_im, draw);
   }
   const std::int64_t outputs = c.matrix ? std::max(c.heads, c.query_heads) : c.heads;
@@ -244,7 +219,7 @@ Problem::Problem(const Case& c) : cu_seqlens(c.cu_seqlens), options(c.options) {
   if (c.matrix) {
     make(k, c.data, {c.batch, c.tokens, c.key_heads, c.key_dim}, draw);
     make(dt, c.gates, per_value, gate);
-    a = Make(c.gates, {c.heads, c.value_dim, c.key_dim}, false);
+    a = MakeData(c.gates, {c.heads, c.value_dim, c.key_dim}, false);
     Fill(a, deal);
     return;
   }

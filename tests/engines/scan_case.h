@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/engines/scan/scan.h"
+#include "tests/support/engines.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
 
@@ -35,11 +36,7 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& c);
 
-/// A tensor with its view in the engine's order of axes.
-struct Data {
-  Tensor memory;
-  TensorView view;
-};
+using test::Data;
 
 /// The inputs and the initial state of a case, drawn from its name. y starts as NaN.
 struct Problem {

@@ -9,17 +9,14 @@
 
 #include "src/engines/scan/gradient.h"
 #include "tests/engines/scan_case.h"
+#include "tests/support/engines.h"
 #include "ttr/target.h"
 
 namespace ttr::scan {
 namespace {
 
-/// Forces a target for the length of a test.
-class OnTarget {
- public:
-  explicit OnTarget(std::string_view name) { ForceTarget(name); }
-  ~OnTarget() { ForceTarget(""); }
-};
+using test::Bytes;
+using test::OnTarget;
 
 struct Named {
   const char* name;

@@ -5,21 +5,10 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/support/engines.h"
 #include "ttr/random.h"
 
 namespace ttr::test {
-namespace {
-
-double Epsilon(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64: return std::numeric_limits<double>::epsilon();
-    case DType::kBFloat16: return 1.0 / 128;
-    default: return static_cast<double>(std::numeric_limits<float>::epsilon());
-  }
-}
-
-}  // namespace
-
 std::ostream& operator<<(std::ostream& out, const ConvCase& c) {
   return out << c.name << " B=" << c.batch << " T=" << c.tokens << " H=" << c.heads
              << " D=" << c.dim << " W=" << c.width << (c.silu ? " silu" : "")

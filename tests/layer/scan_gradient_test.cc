@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/calls.h"
+#include "tests/support/gradients.h"
 #include "ttr/layer.h"
 #include "ttr/random.h"
 
@@ -14,64 +15,18 @@ namespace ttr {
 namespace {
 
 using test::Call;
+using test::Differentiate;
+using test::ExpectWithin;
+using test::Gradients;
 using test::LargestDifference;
-
-Tensor Normal(DType dtype, const Shape& shape, std::uint64_t seed) {
-  Tensor tensor(dtype, shape);
-  CounterRandom random(seed, 0);
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-    StoreElement(tensor.data(), dtype, i, random.Normal());
-  }
-  return tensor;
-}
-
-/// A state of the layer, drawn at random.
-State RandomState(const Layer& layer, const Inputs& inputs, std::uint64_t seed) {
-  State state = layer.InitialState(inputs);
-  State drawn;
-  for (const State::Entry& entry : state.entries()) {
-    drawn.Set(entry.name, Normal(entry.view.dtype(), entry.view.shape(), seed++));
-  }
-  return drawn;
-}
+using test::Normal;
+using test::RandomState;
 
 /// Away from 0, where sqrt(1 - g^2) is too steep for differences.
 void Steepen(const TensorView& log_decay) {
   if (!log_decay.defined()) return;
   double* numbers = log_decay.as<double>();
   for (std::int64_t i = 0; i < log_decay.shape().elements(); ++i) numbers[i] -= 0.3;
-}
-
-/// The gradients of everything that a call takes.
-struct Result {
-  std::vector<Tensor> tensors;
-  Inputs inputs;
-  State initial;
-};
-
-Result Differentiate(const Layer& layer, const Inputs& inputs, const State& initial,
-                     const TensorView& dy, const State& dstate, const Run& run = {}) {
-  Result result;
-  for (const InputField& field : InputFields()) {
-    const TensorView& input = inputs.*field.view;
-    if (!input.defined() || !IsFloating(input.dtype())) continue;
-    result.tensors.push_back(Normal(DType::kFloat64, input.shape(), 99));  // to be overwritten
-    result.inputs.*field.view = result.tensors.back().view();
-  }
-  layer.Backward(inputs, initial, dy, dstate, result.inputs, result.initial, run);
-  return result;
-}
-
-void ExpectEqual(const Result& a, const Result& b, double tolerance) {
-  for (const InputField& field : InputFields()) {
-    const TensorView& x = a.inputs.*field.view;
-    if (!x.defined()) continue;
-    EXPECT_LE(LargestDifference(x, b.inputs.*field.view), tolerance) << field.name;
-  }
-  ASSERT_EQ(a.initial.entries().size(), b.initial.entries().size());
-  for (const State::Entry& entry : a.initial.entries()) {
-    EXPECT_LE(LargestDifference(entry.view, b.initial.Get(entry.name)), tolerance) << entry.name;
-  }
 }
 
 class ScanGradient : public testing::TestWithParam<const char*> {
@@ -109,12 +64,12 @@ TEST_P(ScanGradient, IsThatOfTheDefinition) {
     const State dstate = RandomState(layer_, call.inputs, 20);
     const Tensor dy =
         Normal(DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
-    const Result got = Differentiate(layer_, call.inputs, initial, dy, dstate);
+    const Gradients got = Differentiate(layer_, call.inputs, initial, dy, dstate);
     const Layer defined(layer_.recipe(), Engine::kDefinition);
-    const Result expected = Differentiate(defined, call.inputs, initial, dy, dstate);
+    const Gradients expected = Differentiate(defined, call.inputs, initial, dy, dstate);
     // The error of central differences of step h = 6e-6 is h^2 / 6 = 6e-12 times the third
     // derivative, which a norm of small answers takes to 1e4.
-    ExpectEqual(got, expected, 3e-7);
+    ExpectWithin(got, expected, 3e-7);
   }
 }
 
@@ -127,9 +82,9 @@ TEST_P(ScanGradient, HasTheSameBitsForAnyNumberOfThreads) {
   const auto three = MakeExecutor(3);
   const ttr::Run one_thread{.executor = &SequentialExecutor(), .scratch = {}};
   const ttr::Run threads{.executor = three.get(), .scratch = {}};
-  const Result one = Differentiate(layer_, call.inputs, {}, dy, {}, one_thread);
-  const Result many = Differentiate(layer_, call.inputs, {}, dy, {}, threads);
-  ExpectEqual(one, many, 0);
+  const Gradients one = Differentiate(layer_, call.inputs, {}, dy, {}, one_thread);
+  const Gradients many = Differentiate(layer_, call.inputs, {}, dy, {}, threads);
+  ExpectWithin(one, many, 0);
 }
 
 TEST(ScanGradients, OfAForgottenPastAreZero) {
@@ -144,7 +99,7 @@ TEST(ScanGradients, OfAForgottenPastAreZero) {
       Normal(DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 6);
   // Of what was forgotten nobody asks, so that its NaN belongs to no loss.
   for (std::int64_t before = 2; before < t; ++before) dy.view().Set({0, before, 1, 2}, 0);
-  const Result got = Differentiate(layer, call.inputs, {}, dy, {});
+  const Gradients got = Differentiate(layer, call.inputs, {}, dy, {});
   EXPECT_EQ(got.inputs.log_decay.At({0, t, 1, 2}), 0);
   for (std::int64_t s = t; s < dims.tokens; ++s) {
     EXPECT_TRUE(std::isfinite(got.inputs.v.At({0, s, 1, 2})));

@@ -18,9 +18,17 @@ double Largest(const TensorView& view) {
   return largest;
 }
 
-void ExpectViewsClose(const TensorView& a, const TensorView& b, double tolerance,
-                      std::string_view name) {
-  EXPECT_LE(LargestDifference(a, b), tolerance * Largest(b)) << name;
+// Each view of `a` beside the one of `b`, with what to call it.
+template <class Compare>
+void ForEachGradient(const Gradients& a, const Gradients& b, const Compare& compare) {
+  for (const InputField& field : InputFields()) {
+    const TensorView& x = a.inputs.*field.view;
+    if (x.defined()) compare(x, b.inputs.*field.view, field.name);
+  }
+  ASSERT_EQ(a.initial.entries().size(), b.initial.entries().size());
+  for (const State::Entry& entry : a.initial.entries()) {
+    compare(entry.view, b.initial.Get(entry.name), entry.name);
+  }
 }
 
 }  // namespace
@@ -63,14 +71,15 @@ Gradients Differentiate(const Layer& layer, const Inputs& inputs, const State& i
 }
 
 void ExpectClose(const Gradients& a, const Gradients& b, double tolerance) {
-  for (const InputField& field : InputFields()) {
-    const TensorView& x = a.inputs.*field.view;
-    if (x.defined()) ExpectViewsClose(x, b.inputs.*field.view, tolerance, field.name);
-  }
-  ASSERT_EQ(a.initial.entries().size(), b.initial.entries().size());
-  for (const State::Entry& entry : a.initial.entries()) {
-    ExpectViewsClose(entry.view, b.initial.Get(entry.name), tolerance, entry.name);
-  }
+  ForEachGradient(a, b, [=](const TensorView& x, const TensorView& y, std::string_view name) {
+    EXPECT_LE(LargestDifference(x, y), tolerance * Largest(y)) << name;
+  });
+}
+
+void ExpectWithin(const Gradients& a, const Gradients& b, double distance) {
+  ForEachGradient(a, b, [=](const TensorView& x, const TensorView& y, std::string_view name) {
+    EXPECT_LE(LargestDifference(x, y), distance) << name;
+  });
 }
 
 }  // namespace ttr::test

@@ -28,4 +28,7 @@ Gradients Differentiate(const Layer& layer, const Inputs& inputs, const State& i
 // Every number within `tolerance` times the larger of 1 and the tensor's greatest number.
 void ExpectClose(const Gradients& a, const Gradients& b, double tolerance);
 
+// Every number within `distance`.
+void ExpectWithin(const Gradients& a, const Gradients& b, double distance);
+
 }  // namespace ttr::test
