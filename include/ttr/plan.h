@@ -11,9 +11,10 @@
 namespace ttr {
 
 enum class Engine : std::uint8_t {
-  kDefinition,   ///< the literal regression in double precision: always right, slow
-  kFastWeights,  ///< linear memories in chunks: Hebbian and delta rules
-  kScan,         ///< memories that decay entry by entry: gated vectors, Mamba
+  kDefinition,    ///< the literal regression in double precision: always right, slow
+  kFastWeights,   ///< linear memories in chunks: Hebbian and delta rules
+  kScan,          ///< memories that decay entry by entry: gated vectors, Mamba
+  kLeastSquares,  ///< linear memories that solve their normal equations for every query
 };
 
 std::string_view Name(Engine engine);

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "src/layer/decay_factors.h"
+#include "src/layer/feature_parameters.h"
 #include "src/operators/feature_words.h"
 #include "src/recipe/family.h"
-#include "src/recipe/feature_maps.h"
 
 namespace ttr {
 namespace {
@@ -103,29 +103,6 @@ void SetSgd(const Optimizer& optimizer, fast_weights::Options& options) {
   options.curvature_decay = optimizer.curvature_decay;
   options.curvature_centre = optimizer.curvature_centre;
   options.steps = static_cast<int>(optimizer.steps);
-}
-
-/// A parameter of the feature map as the engine takes it: contiguous, of the state's dtype.
-TensorView Parameter(const TensorView& given, DType dtype, Tensor& copy) {
-  if (!given.defined() || (given.dtype() == dtype && given.contiguous())) return given;
-  copy = Tensor::Copy(given, dtype);
-  return copy.view();
-}
-
-/// The directions of a random map that is not given them.
-TensorView DrawnParameter(const Recipe& recipe, const Dims& dims, DType dtype, Tensor& drawn) {
-  const auto count =
-      static_cast<std::int64_t>(DrawFeatureRows(recipe.function, dims.key_dim, 0).size());
-  if (count == 0) return {};
-  drawn = Tensor(dtype, {dims.heads, count / dims.key_dim, dims.key_dim});
-  for (std::int64_t h = 0; h < dims.heads; ++h) {
-    const std::vector<double> numbers =
-        DrawFeatureRows(recipe.function, dims.key_dim, static_cast<std::uint64_t>(h));
-    for (std::int64_t i = 0; i < count; ++i) {
-      StoreElement(drawn.data(), dtype, h * count + i, numbers[static_cast<std::size_t>(i)]);
-    }
-  }
-  return drawn.view();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "src/definition/sequence.h"
 #include "src/layer/check_outputs.h"
 #include "src/layer/run_fast_weights.h"
+#include "src/layer/run_least_squares.h"
 #include "src/layer/run_scan.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
@@ -56,6 +57,26 @@ definition::Mode ModeOf(Needs needs) {
   return definition::Mode::kForward;
 }
 
+/// Runs a call that has been checked on the engine of the plan.
+void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, const Inputs& inputs,
+           State& state, const Outputs& outputs, Needs needs, const Run& run) {
+  Executor& executor = ExecutorOf(run);
+  switch (engine) {
+    case Engine::kFastWeights:
+      return RunFastWeights(requirements, dims, inputs, state, outputs, needs, executor,
+                            run.scratch);
+    case Engine::kScan:
+      return RunScan(requirements.recipe, dims, inputs, state, outputs, needs, executor,
+                     run.scratch);
+    case Engine::kLeastSquares:
+      return RunLeastSquares(requirements, dims, inputs, state, outputs, needs, executor,
+                             run.scratch);
+    case Engine::kDefinition:
+      return definition::RunSequences(ModeOf(needs), requirements.recipe, dims, inputs, state,
+                                      outputs, executor);
+  }
+}
+
 }  // namespace
 
 Layer::Layer(const Recipe& recipe) : requirements_(Valid(recipe)), plan_(MakePlan(recipe)) {}
@@ -82,15 +103,7 @@ void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
                     const Run& run) const {
   const Dims dims = Check("Forward", requirements_, inputs, state, Needs::kBoth);
   CheckOutputs("Forward", dims, inputs, state, outputs);
-  if (plan_.engine == Engine::kFastWeights) {
-    RunFastWeights(requirements_, dims, inputs, state, outputs, Needs::kBoth, ExecutorOf(run),
-                   run.scratch);
-  } else if (plan_.engine == Engine::kScan) {
-    RunScan(recipe(), dims, inputs, state, outputs, Needs::kBoth, ExecutorOf(run), run.scratch);
-  } else {
-    definition::RunSequences(definition::Mode::kForward, recipe(), dims, inputs, state, outputs,
-                             ExecutorOf(run));
-  }
+  RunOn(plan_.engine, requirements_, dims, inputs, state, outputs, Needs::kBoth, run);
 }
 
 void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, const Run& run) const {
@@ -108,15 +121,7 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
 void Layer::Memorize(const Inputs& inputs, State& state, const Run& run) const {
   RequireCausal("Memorize", recipe());
   const Dims dims = Check("Memorize", requirements_, inputs, state, Needs::kWrite);
-  if (plan_.engine == Engine::kFastWeights) {
-    RunFastWeights(requirements_, dims, inputs, state, {}, Needs::kWrite, ExecutorOf(run),
-                   run.scratch);
-  } else if (plan_.engine == Engine::kScan) {
-    RunScan(recipe(), dims, inputs, state, {}, Needs::kWrite, ExecutorOf(run), run.scratch);
-  } else {
-    definition::RunSequences(ModeOf(Needs::kWrite), recipe(), dims, inputs, state, {},
-                             ExecutorOf(run));
-  }
+  RunOn(plan_.engine, requirements_, dims, inputs, state, {}, Needs::kWrite, run);
 }
 
 void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& outputs,
@@ -127,15 +132,7 @@ void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& ou
   // Reading changes nothing: a state without entries stays without.
   State start;
   auto& read = state.empty() ? start : const_cast<State&>(state);
-  if (plan_.engine == Engine::kFastWeights) {
-    RunFastWeights(requirements_, dims, inputs, read, outputs, Needs::kRead, ExecutorOf(run),
-                   run.scratch);
-  } else if (plan_.engine == Engine::kScan) {
-    RunScan(recipe(), dims, inputs, read, outputs, Needs::kRead, ExecutorOf(run), run.scratch);
-  } else {
-    definition::RunSequences(ModeOf(Needs::kRead), recipe(), dims, inputs, read, outputs,
-                             ExecutorOf(run));
-  }
+  RunOn(plan_.engine, requirements_, dims, inputs, read, outputs, Needs::kRead, run);
 }
 
 void Layer::Backward(const Inputs& inputs, const State& initial, const TensorView& dy,
@@ -164,9 +161,13 @@ std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
 }
 
 std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {
-  if (plan_.engine == Engine::kScan) return ScanScratchBytes(recipe(), dims, threads);
-  return plan_.engine == Engine::kFastWeights ? FastWeightsScratchBytes(recipe(), dims, threads)
-                                              : 0;
+  switch (plan_.engine) {
+    case Engine::kFastWeights: return FastWeightsScratchBytes(recipe(), dims, threads);
+    case Engine::kScan: return ScanScratchBytes(recipe(), dims, threads);
+    case Engine::kLeastSquares: return LeastSquaresScratchBytes(recipe(), dims, threads);
+    case Engine::kDefinition: break;
+  }
+  return 0;
 }
 
 }  // namespace ttr

@@ -17,7 +17,6 @@ const char* FastWeightsObstacle(const Recipe& recipe) {
   const bool by_channel = recipe.weights.decay == Decay::kChannel;
   const bool divides = recipe.reading.normalise_sum != NormaliseSum::kNone;
   const Obstacle obstacles[] = {
-      {family == Family::kLeastSquares, "it solves a linear system"},
       {family != Family::kHebbian && family != Family::kSgd, "its memory is not a linear map"},
       {recipe.function.kind == FunctionClass::kAffine, "an intercept"},
       {recipe.weights.decay == Decay::kMatrix, "a decay for every entry of the memory"},
@@ -36,6 +35,20 @@ const char* FastWeightsObstacle(const Recipe& recipe) {
   for (const Obstacle& obstacle : obstacles) {
     if (obstacle.present) return obstacle.what;
   }
+  return nullptr;
+}
+
+/// The same of the least-squares engine.
+const char* LeastSquaresObstacle(const Recipe& recipe) {
+  const Optimizer& optimizer = recipe.optimizer;
+  if (optimizer.solver != Solver::kExact) return "it solves its linear system by iteration";
+  const bool own_systems =
+      optimizer.ridge_kind == RidgeKind::kRelative ||
+      (optimizer.ridge_kind == RidgeKind::kConstant && recipe.weights.decay != Decay::kNone);
+  if (own_systems) return "a ridge beside associations that fade without it";
+  if (recipe.reading.normalise_sum != NormaliseSum::kNone) return "a denominator";
+  if (recipe.reading.bonus) return "a bonus";
+  if (recipe.function.features == FeatureMap::kCosformer) return "features of the position";
   return nullptr;
 }
 
@@ -111,6 +124,7 @@ std::string_view Name(Engine engine) {
     case Engine::kDefinition: return "definition";
     case Engine::kFastWeights: return "fast_weights";
     case Engine::kScan: return "scan";
+    case Engine::kLeastSquares: return "least_squares";
   }
   return "";
 }
@@ -118,17 +132,28 @@ std::string_view Name(Engine engine) {
 Plan MakePlan(const Recipe& recipe) {
   Plan plan;
   plan.exact = recipe.optimizer.solver == Solver::kExact;
-  const bool scan = DecaysByEntry(recipe);
-  const char* obstacle = scan ? ScanObstacle(recipe) : FastWeightsObstacle(recipe);
-  if (scan && obstacle == nullptr) {
-    plan.engine = Engine::kScan;
-    plan.why = "a memory that decays entry by entry: a recurrence over tokens, SIMD over entries";
-  } else if (obstacle == nullptr) {
-    plan.engine = Engine::kFastWeights;
-    plan.why = "a linear memory written by rank-one steps: in chunks, SIMD";
+  struct Way {
+    Engine engine;
+    const char* obstacle;
+    const char* why;
+  };
+  Way way;
+  if (DecaysByEntry(recipe)) {
+    way = {Engine::kScan, ScanObstacle(recipe),
+           "a memory that decays entry by entry: a recurrence over tokens, SIMD over entries"};
+  } else if (FamilyOf(recipe) == Family::kLeastSquares) {
+    way = {Engine::kLeastSquares, LeastSquaresObstacle(recipe),
+           "normal equations: one Cholesky factor a chunk, every prefix exactly, SIMD"};
+  } else {
+    way = {Engine::kFastWeights, FastWeightsObstacle(recipe),
+           "a linear memory written by rank-one steps: in chunks, SIMD"};
+  }
+  if (way.obstacle == nullptr) {
+    plan.engine = way.engine;
+    plan.why = way.why;
   } else {
     plan.engine = Engine::kDefinition;
-    plan.why = "no fast engine takes it yet (" + std::string(obstacle) +
+    plan.why = "no fast engine takes it yet (" + std::string(way.obstacle) +
                "): the definition runs it in double precision, right but slow";
   }
   return plan;

@@ -41,6 +41,27 @@ HWY_INLINE void MulAddStrided(D d, const T* HWY_RESTRICT a, std::int64_t a_row, 
   }
 }
 
+/// tile[r] -= sum_s a[r a_row + s a_step] b[s b_step ...], s < count. Any alignment.
+template <class D, int R, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void MulSubStrided(D d, const T* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
+                              const T* HWY_RESTRICT b, std::int64_t b_step, std::int64_t count,
+                              Tile<D, R, NV>& tile) {
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::int64_t s = 0; s < count; ++s) {
+    hn::Vec<D> right[NV];
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) right[v] = hn::LoadU(d, b + v * lanes);
+    TTR_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const hn::Vec<D> left = hn::Set(d, a[r * a_row]);
+      TTR_UNROLL
+      for (int v = 0; v < NV; ++v) tile[r][v] = hn::NegMulAdd(left, right[v], tile[r][v]);
+    }
+    a += a_step;
+    b += b_step;
+  }
+}
+
 /// Backward substitution in the tile with the transpose: tile[r] += sum_{i > r} lower[i ROW + r]
 /// tile[i], rows from the last to the first.
 template <std::size_t ROW, class D, int R, int NV, class T = hn::TFromD<D>>

@@ -91,7 +91,11 @@ TEST_P(ZooLayer, NanReachesOnlyWhatDependsOnIt) {
             if (b == 0 && t >= 5 && h < spoilt_heads) {
               arrived = arrived || std::isnan(y);
             } else {
-              ASSERT_EQ(y, expected.y.view().At({b, t, h, c})) << b << " " << t << " " << h;
+              // Chunks of least squares end before what is not finite, and so round elsewhere.
+              const double rounding = layer.plan().engine == Engine::kLeastSquares ? 1e-11 : 0;
+              const double clean_y = expected.y.view().At({b, t, h, c});
+              ASSERT_NEAR(y, clean_y, rounding * std::max(1.0, std::abs(clean_y)))
+                  << b << " " << t << " " << h;
             }
           }
         }

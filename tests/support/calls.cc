@@ -71,6 +71,10 @@ Call::Call(const Recipe& recipe_in, const Dims& dims_in, DType dtype, std::uint6
       random(experiments::MakeRandomInputs(recipe, dims, dtype, seed, optional_ones)),
       inputs(random.inputs) {}
 
+Inputs TokensOf(const Call& call, std::int64_t begin, std::int64_t count) {
+  return Part(call, begin, count, false);
+}
+
 Result RunWhole(const Layer& layer, const Call& call, const Run& run) {
   Result result = MakeResult(call.dims, call.dims.batch, call.dims.tokens, call.inputs.v.dtype());
   layer.Forward(call.inputs, result.state, {result.y.view(), result.status.view()}, run);
@@ -83,7 +87,7 @@ Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece) {
     const std::int64_t count = std::min(piece, call.dims.tokens - begin);
     const Outputs outputs{result.y.view().Slice(1, begin, count),
                           result.status.view().Slice(1, begin, count)};
-    const Inputs part = Part(call, begin, count, false);
+    const Inputs part = TokensOf(call, begin, count);
     if (count == 1) {
       layer.Step(part, result.state, outputs);
     } else {

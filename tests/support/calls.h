@@ -26,6 +26,9 @@ struct Call {
   Inputs inputs;
 };
 
+// The inputs of tokens begin .. begin + count of all batch rows; shares memory.
+Inputs TokensOf(const Call& call, std::int64_t begin, std::int64_t count);
+
 struct Result {
   Tensor y;
   Tensor status;

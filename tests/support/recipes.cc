@@ -49,6 +49,11 @@ std::vector<std::string> LayerRecipes() {
            "rls{read: before, ridge: 0}",
            "weighted_rls{ridge_kind: constant, scale: 2}",
            "affine_rls{features: taylor2, decay: 0.9}",
+           "affine_rls{read: before, ridge: 0}",
+           "weighted_rls{features: hedgehog_exp, normalise_qk: true, read: before}",
+           "weighted_rls{decay: retention, output_norm: rms, scale: rsqrt_dk}",
+           "mesa{decay: none}",
+           "intention{normalise_qk: true, output_norm: l2, importance: input}",
            "decay(scalar) x importance(input) | linear | conjugate_gradient(steps: 9, ridge: 0.1)",
            "softmax{kernel: gaussian, bandwidth: 2, window: 4}",
            "nadaraya_watson{kernel: triweight, bandwidth: 3, decay: 0.9}",
@@ -66,7 +71,16 @@ std::vector<std::string> LayerRecipes() {
 std::vector<std::string> EngineRecipes() {
   std::vector<std::string> names = LayerRecipes();
   std::erase_if(names, [](const std::string& name) {
-    return MakePlan(ParseRecipe(name)).engine == Engine::kDefinition;
+    const Engine engine = MakePlan(ParseRecipe(name)).engine;
+    return engine == Engine::kDefinition || engine == Engine::kLeastSquares;
+  });
+  return names;
+}
+
+std::vector<std::string> LeastSquaresRecipes() {
+  std::vector<std::string> names = LayerRecipes();
+  std::erase_if(names, [](const std::string& name) {
+    return MakePlan(ParseRecipe(name)).engine != Engine::kLeastSquares;
   });
   return names;
 }

@@ -1,0 +1,68 @@
+#include "src/engines/least_squares/careful.h"
+
+#include <cmath>
+
+namespace ttr::least_squares {
+
+template <class T>
+CarefulMemory<T>::CarefulMemory(const Memory& memory, const Options& options, const Scratch<T>& s)
+    : key_dim_(memory.key_dim),
+      value_dim_(memory.value_dim),
+      relative_(options.ridge == Ridge::kRelative) {
+  const auto keys = static_cast<std::size_t>(key_dim_);
+  a_.resize(keys * keys);
+  b_.resize(keys * static_cast<std::size_t>(value_dim_));
+  q_.resize(keys);
+  x_.resize(keys);
+  ridge_.assign(keys, 0);
+  if (options.ridge != Ridge::kInState) ridge_.assign(memory.ridge, memory.ridge + key_dim_);
+  for (std::int64_t i = 0; i < key_dim_; ++i) {
+    for (std::int64_t j = i; j < key_dim_; ++j) {
+      a_[i * key_dim_ + j] = a_[j * key_dim_ + i] = static_cast<double>(s.a[i * s.a_stride + j]);
+    }
+    for (std::int64_t c = 0; c < value_dim_; ++c) {
+      b_[i * value_dim_ + c] = static_cast<double>(s.b[i * s.b_stride + c]);
+    }
+  }
+}
+
+template <class T>
+void CarefulMemory<T>::Add(const T* key, const T* value) {
+  for (std::int64_t i = 0; i < key_dim_; ++i) {
+    const double k = static_cast<double>(key[i]);
+    if (k == 0) continue;
+    for (std::int64_t j = 0; j < key_dim_; ++j) {
+      a_[i * key_dim_ + j] += k * static_cast<double>(key[j]);
+    }
+    for (std::int64_t c = 0; c < value_dim_; ++c) {
+      b_[i * value_dim_ + c] += k * static_cast<double>(value[c]);
+    }
+  }
+  factored_ = false;
+}
+
+template <class T>
+bool CarefulMemory<T>::Answer(const T* query, T* y) {
+  if (!factored_) {
+    double squares = 0;
+    for (const double x : a_) squares += x * x;
+    const double factor = relative_ ? std::sqrt(squares) : 1;
+    std::vector<double> a = a_;
+    for (std::int64_t i = 0; i < key_dim_; ++i) a[i * key_dim_ + i] += factor * ridge_[i];
+    solver_.Factor(key_dim_, a.data(), Rounding<T>(key_dim_), kFaded<T>);
+    factored_ = true;
+  }
+  for (std::int64_t i = 0; i < key_dim_; ++i) q_[i] = static_cast<double>(query[i]);
+  solver_.Solve(q_.data(), x_.data());
+  for (std::int64_t c = 0; c < value_dim_; ++c) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < key_dim_; ++i) sum += b_[i * value_dim_ + c] * x_[i];
+    y[c] = static_cast<T>(sum);
+  }
+  return solver_.singular();
+}
+
+template class CarefulMemory<float>;
+template class CarefulMemory<double>;
+
+}  // namespace ttr::least_squares

@@ -1,0 +1,34 @@
+/// A memory whose Gram matrix is singular, or nearly: token by token, in double.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/minimum_norm.h"
+
+namespace ttr::least_squares {
+
+template <class T>
+class CarefulMemory {
+ public:
+  CarefulMemory(const Memory& memory, const Options& options, const Scratch<T>& s);
+
+  /// One association more, weighted: A += k k^T, B += k v^T.
+  void Add(const T* key, const T* value);
+
+  /// y = B^T A^+ q. Was A singular?
+  bool Answer(const T* query, T* y);
+
+ private:
+  std::int64_t key_dim_, value_dim_;
+  bool relative_;
+  std::vector<double> a_, b_, ridge_, q_, x_;
+  MinimumNorm solver_;
+  bool factored_ = false;
+};
+
+extern template class CarefulMemory<float>;
+extern template class CarefulMemory<double>;
+
+}  // namespace ttr::least_squares

@@ -1,0 +1,149 @@
+// Tokens of a chunk as weighted rows, and as columns beside the memory. Compiled once for every
+// target.
+
+#if defined(TTR_LEAST_SQUARES_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_GATHER_INL_H_
+#undef TTR_LEAST_SQUARES_GATHER_INL_H_
+#else
+#define TTR_LEAST_SQUARES_GATHER_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/layout.h"
+#include "src/simd/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// Tokens first .. first + tokens of a sequence. The decay of the first is applied to the memory
+/// before the chunk; those of the others make its tokens weigh 1 / c.
+struct Chunk {
+  std::int64_t first = 0;
+  std::int64_t tokens = 0;
+  double decay = 1;  // of the first token
+  double end = 1;    // c of the last one
+};
+
+/// How far associations may fade within a chunk. The weights that stand for it grow by as much, and
+/// so does the condition of the factor that they share.
+inline constexpr double kLeastDecay = 0.02;
+
+inline double LogDecay(const Memory& memory, std::int64_t t) {
+  return memory.log_decay ? sn::LoadOne<double>(memory.log_decay, t)
+                          : std::log(memory.decay_factor);
+}
+
+template <class T>
+HWY_INLINE bool AllFinite(const T* row, std::int64_t count) {
+  bool finite = true;
+  for (std::int64_t i = 0; i < count; ++i) finite &= row[i] - row[i] == T(0);
+  return finite;
+}
+
+/// Row i of `to`: `factor` times row t, filled up with zeros. Is it finite?
+template <class T>
+HWY_INLINE bool LoadScaled(const Rows& rows, std::int64_t t, std::int64_t count, T factor, T* to,
+                           std::int64_t unit) {
+  std::fill(to + count, to + unit, T(0));
+  if (factor == 0) {  // whatever is there: it does not count
+    std::fill(to, to + count, T(0));
+    return true;
+  }
+  sn::LoadRow(rows, t, 0, count, to);
+  const bool finite = AllFinite(to, count);
+  if (factor != 1) sn::Multiply(to, count, factor);
+  return finite;
+}
+
+/// The next chunk that starts at token `first`: at most `most` tokens, whose keys and values it
+/// leaves in s.k and s.v. It ends before the memory fades too far or is forgotten, and before what
+/// is not finite: tokens before that must not meet it in a product.
+template <class T>
+HWY_INLINE Chunk GatherChunk(const Memory& memory, std::int64_t first, std::int64_t most,
+                             const Scratch<T>& s) {
+  Chunk chunk{first, 0, std::exp(LogDecay(memory, first)), 1};
+  double log_c = 0;
+  const std::int64_t tokens = std::min(most, memory.tokens - first);
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    double c = chunk.end;
+    if (i > 0) {
+      const double log_decay = LogDecay(memory, first + i);
+      if (log_decay != 0) c = std::exp(log_c += log_decay);
+      if (!(c >= kLeastDecay)) break;
+    }
+    const double importance =
+        memory.importance ? sn::LoadOne<double>(memory.importance, first + i) : 1;
+    const T weight = static_cast<T>(std::sqrt(importance / c));
+    const bool key =
+        LoadScaled(memory.k, first + i, memory.key_dim, weight, s.k + i * s.k_stride, s.keys_unit);
+    const bool value = LoadScaled(memory.v, first + i, memory.value_dim, weight,
+                                  s.v + i * s.v_stride, s.values_unit);
+    const bool finite = key && value && std::isfinite(weight);
+    if (!finite && i > 0) break;
+    s.weight[i] = weight;
+    chunk.end = c;
+    ++chunk.tokens;
+    if (!finite) break;
+  }
+  for (std::int64_t i = chunk.tokens; i < RoundUp(chunk.tokens, kUnit); ++i) {
+    std::fill(s.k + i * s.k_stride, s.k + i * s.k_stride + s.keys_unit, T(0));
+    std::fill(s.v + i * s.v_stride, s.v + i * s.v_stride + s.values_unit, T(0));
+  }
+  return chunk;
+}
+
+inline Rows OfQuery(const Rows& rows, std::int64_t head_stride, std::int64_t query) {
+  Rows moved = rows;
+  moved.data = static_cast<std::byte*>(rows.data) +
+               query * head_stride * static_cast<std::int64_t>(SizeOf(rows.dtype));
+  return moved;
+}
+
+/// The queries of tokens first .. first + tokens, scaled, in s.q: token by token, those of a token
+/// side by side.
+template <class T>
+HWY_INLINE void GatherQueries(const Options& options, const Memory& memory, std::int64_t first,
+                              std::int64_t tokens, const Scratch<T>& s) {
+  const std::int64_t count = tokens * memory.queries;
+  for (std::int64_t j = 0; j < RoundUp(count, kUnit); ++j) {
+    T* const row = s.q + j * s.k_stride;
+    if (j >= count) {
+      std::fill(row, row + s.keys_unit, T(0));
+      continue;
+    }
+    const Rows rows = OfQuery(memory.q, memory.q_head_stride, j % memory.queries);
+    LoadScaled(rows, first + j / memory.queries, memory.key_dim, T(1), row, s.keys_unit);
+    if (options.scale != 1) sn::Multiply(row, memory.key_dim, static_cast<T>(options.scale));
+  }
+}
+
+/// Answers in s.y to their places.
+template <class T>
+HWY_INLINE void ScatterAnswers(const Memory& memory, std::int64_t first, std::int64_t tokens,
+                               const Scratch<T>& s) {
+  for (std::int64_t j = 0; j < tokens * memory.queries; ++j) {
+    const Rows rows = OfQuery(memory.y, memory.y_head_stride, j % memory.queries);
+    sn::StoreRow(s.y + j * s.y_stride, first + j / memory.queries, 0, memory.value_dim, rows);
+  }
+}
+
+inline void MarkRegularised(const Memory& memory, std::int64_t token, std::int64_t query) {
+  if (memory.status == nullptr) return;
+  memory.status[token * memory.status_stride + query * memory.status_head_stride] =
+      1;  // Status::kRegularised
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_GATHER_INL_H_

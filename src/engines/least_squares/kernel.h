@@ -1,0 +1,16 @@
+/// The kernels that the glue calls.
+#pragma once
+
+#include <cstddef>
+
+#include "src/engines/least_squares/layout.h"
+
+namespace ttr::least_squares {
+
+/// Takes one memory through its sequence. `scratch` is aligned and holds Scratch<T>::bytes.
+void RunMemoryFloat(const Options& options, const Memory& memory, const Sizes& sizes,
+                    std::byte* scratch);
+void RunMemoryDouble(const Options& options, const Memory& memory, const Sizes& sizes,
+                     std::byte* scratch);
+
+}  // namespace ttr::least_squares

@@ -1,0 +1,130 @@
+/// What the glue tells the kernels about one memory, and how they divide their scratch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "src/engines/least_squares/least_squares.h"
+#include "src/simd/rows.h"
+
+namespace ttr::least_squares {
+
+inline constexpr std::size_t kAlignment = 64;
+
+/// Blocks have rows and columns in these units: whole vectors, whole register tiles, whole squares
+/// of a transposition.
+inline constexpr std::int64_t kUnit = 16;
+
+constexpr std::int64_t RoundUp(std::int64_t n, std::int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+using simd::Rows;
+
+/// One memory and one sequence.
+struct Memory {
+  Rows q, k, v, y;                 // q and y: of the first of `queries` heads
+  std::int64_t q_head_stride = 0;  // in elements, between the queries of one memory
+  std::int64_t y_head_stride = 0;
+  Rows log_decay, importance;
+  double decay_factor = 1;
+  const double* ridge = nullptr;  // key_dim numbers
+  void* a = nullptr;              // [key_dim] rows of key_dim
+  void* b = nullptr;              // [key_dim] rows of value_dim
+  std::int64_t a_stride = 0, b_stride = 0;
+  std::int8_t* status = nullptr;
+  std::int64_t status_stride = 0, status_head_stride = 0;
+  std::int64_t tokens = 0;
+  std::int64_t key_dim = 1, value_dim = 1;
+  std::int64_t queries = 0;  // of a token; 0: writes only
+
+  bool writes() const { return static_cast<bool>(v); }
+};
+
+/// Tokens that share the factor of their start. Longer chunks factor less often and solve larger
+/// systems; a chunk longer than D would see directions twice.
+inline std::int64_t ChunkTokens(std::int64_t key_dim) {
+  return std::clamp<std::int64_t>(RoundUp(key_dim, kUnit), kUnit, 64);
+}
+
+/// What is left of a pivot, as a share of its diagonal, that is rounding and no number: beyond it a
+/// direction counts as never seen. Double may take the definition's margin; float cannot afford it.
+template <class T>
+constexpr double Rounding(std::int64_t key_dim) {
+  constexpr double kEpsilon = sizeof(T) == 4 ? 0x1p-23 : 0x1p-52;
+  return (sizeof(T) == 4 ? 4 : 64) * static_cast<double>(key_dim) * kEpsilon;
+}
+
+/// Below this a diagonal has faded away: its digits are gone.
+template <class T>
+inline constexpr double kFaded = sizeof(T) == 4 ? 1e-30 : 1e-290;
+
+/// Rows of a block lie an odd number of lines apart, or those of a power of two would meet in the
+/// same few sets of a cache.
+template <class T>
+constexpr std::int64_t StrideOf(std::int64_t columns) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  return (RoundUp(columns, kLine) / kLine | 1) * kLine;
+}
+
+/// The scratch of one worker.
+template <class T>
+struct Scratch {
+  std::int64_t keys_unit, values_unit, chunk, columns;  // D, Dv, tokens, queries: rounded up
+  // A (its upper triangle) and B as they go.
+  T *a, *b;
+  // K, V and Q of the chunk, K and V times sqrt(w / c).
+  T *k, *v, *q;
+  // [A | K^T | Q^T | B], then [U | Wk | Wq | Wb].
+  T* first;
+  // [S | V | M], then [L^T | E | P].
+  T* second;
+  T* y;
+  // A row as loaded, and what the chunk's tokens weigh: sqrt(w / c).
+  T* row;
+  T* weight;
+  std::int64_t a_stride, b_stride, k_stride, v_stride, first_stride, second_stride, y_stride;
+  std::size_t bytes;
+
+  Scratch(const Options&, const Sizes& sizes, std::byte* memory) {
+    keys_unit = RoundUp(sizes.key_dim, kUnit);
+    values_unit = RoundUp(sizes.value_dim, kUnit);
+    chunk = std::min(ChunkTokens(sizes.key_dim),
+                     RoundUp(std::max<std::int64_t>(sizes.tokens, 1), kUnit));
+    columns = RoundUp(chunk * sizes.queries, kUnit);
+    a_stride = StrideOf<T>(keys_unit);
+    b_stride = v_stride = y_stride = StrideOf<T>(values_unit);
+    k_stride = StrideOf<T>(keys_unit);
+    first_stride = StrideOf<T>(first_end() + kUnit);
+    second_stride = StrideOf<T>(second_end() + kUnit);
+    std::int64_t used = 0;
+    const auto take = [&](std::int64_t count) {
+      T* const at = memory == nullptr ? nullptr : reinterpret_cast<T*>(memory) + used;
+      used += RoundUp(count, static_cast<std::int64_t>(kAlignment / sizeof(T)));
+      return at;
+    };
+    a = take(keys_unit * a_stride);
+    b = take(keys_unit * b_stride);
+    k = take(chunk * k_stride);
+    v = take(chunk * v_stride);
+    q = take(columns * k_stride);
+    first = take(keys_unit * first_stride);
+    second = take(chunk * second_stride);
+    y = take(columns * y_stride);
+    row = take(std::max(keys_unit, values_unit));
+    weight = take(chunk);
+    bytes = static_cast<std::size_t>(used) * sizeof(T);
+  }
+
+  // Where the parts of `first` and `second` begin.
+  std::int64_t first_k() const { return keys_unit; }
+  std::int64_t first_q() const { return first_k() + chunk; }
+  std::int64_t first_b() const { return first_q() + columns; }
+  std::int64_t first_end() const { return first_b() + values_unit; }
+  std::int64_t second_v() const { return chunk; }
+  std::int64_t second_q() const { return second_v() + values_unit; }
+  std::int64_t second_end() const { return second_q() + columns; }
+};
+
+}  // namespace ttr::least_squares

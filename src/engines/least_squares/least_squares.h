@@ -1,0 +1,107 @@
+/// Least squares: a linear memory that solves its normal equations for every query.
+///
+///     A_t = g_t A_{t-1} + w_t k_t k_t^T,   B_t = g_t B_{t-1} + w_t k_t v_t^T
+///     y_t = B_t^T x_t,   (A_t + R_t) x_t = scale q_t            (read before: those of t - 1)
+///
+/// R is nothing (a ridge, where there is one, is part of A and fades with it), a constant diagonal,
+/// or one that grows with |A_t|_F.
+///
+/// The information form, A and B, is all that is carried: an inverse carried along (the textbook
+/// recursion) loses its digits within some thousand tokens. Chunks of tokens share one Cholesky
+/// factor A = U^T U of their start; what the tokens of the chunk add is a small system of its own,
+/// whose leading blocks are the prefixes:
+///
+///     W = U^-T [K^T Q^T B]           whitened keys, queries and memory (K, V times sqrt(w / c))
+///     S = I + Wk^T Wk = L L^T        L^-1 [V - Wk^T Wb, Wk^T Wq] = [E, P]
+///     Y = Wq^T Wb + triu(P)^T E      every prefix exactly
+///
+/// so exact least squares costs about two delta rules. Where A is singular (no ridge, or one that
+/// has faded) tokens are solved one by one by the minimum-norm solution. Under a ridge that does
+/// not fade beside associations that do, every token has a system of its own: as many as a vector
+/// has lanes are factored side by side.
+/// Source: Wang, Shi, Fox (2025), Vignettes 1 and 2; MesaNet 2506.05233 for the constant ridge.
+///
+/// | argument   | shape           | dtype            | meaning |
+/// |------------|-----------------|------------------|----------------------------------------------|
+/// | q          | [B, T, Hq, D]   | input            | queries; absent: write only | | k          |
+/// [B, T, Hk, D]   | input            | keys                                         | | v | [B, T,
+/// Hv, Dv]  | input            | values; absent: read only                    | | log_decay  | [B,
+/// T, H]       | input            | log g <= 0; -inf forgets                     | | importance |
+/// [B, T, H]       | input            | w >= 0; absent: 1                            | | ridge |
+/// [H, D]          | float64          | diagonal of R, or of R / |A|_F               | | a | [N, H,
+/// D, D]    | float32, float64 | A, symmetric; read, then written             | | b          | [N,
+/// H, D, Dv]   | as a             | B; read, then written                        | | y          |
+/// [B, T, H', Dv]  | input            | answers, H' = max(H, Hq)                     | | status |
+/// [B, T, H']      | int8             | written where not solved (0)                 |
+///
+/// input = float32, float64 or bfloat16. Any strides but a contiguous last axis. H memories; Hk, Hv
+/// divide H, Hq divides it or is a multiple. N = B, or the number of sequences in cu_seqlens (B =
+/// 1 then). Arithmetic is of the state's dtype; a singular A is solved in double.
+///
+/// Cost a token, m = chunk (64): 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / 3m flops; with a
+/// system of its own D^3 / 3 + 5 D^2 + 6 D Dv; D^3 ten times for a singular A.
+///
+/// The caller has validated all of it. Forward does not throw, but for scratch that is too small.
+/// Workers do not print or fail; results do not depend on their number.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ttr/executor.h"
+#include "ttr/tensor.h"
+
+namespace ttr::least_squares {
+
+enum class Ridge : std::uint8_t {
+  kInState,   ///< R = 0
+  kConstant,  ///< R = diag(ridge)
+  kRelative,  ///< R = |A|_F diag(ridge)
+};
+
+struct Options {
+  Ridge ridge = Ridge::kInState;
+  bool fades = false;  ///< is there any decay?
+  bool read_before = false;
+  bool causal = true;  ///< false: every query reads the memory of the whole sequence
+  double scale = 1;    ///< multiplies q
+
+  /// Does every token have a system of its own, which no chunk shares?
+  bool own_systems() const {
+    return ridge != Ridge::kInState && (fades || ridge == Ridge::kRelative);
+  }
+};
+
+struct Call {
+  TensorView q{}, k{}, v{};
+  TensorView log_decay{}, importance{};
+  std::span<const double> decay_factors{};     ///< [H], in (0, 1]: a constant decay
+  std::span<const std::int64_t> cu_seqlens{};  ///< [N + 1], in tokens; empty: not packed
+  TensorView ridge{};
+  TensorView a{}, b{};
+  TensorView y{};
+  TensorView status{};
+};
+
+/// What scratch depends on.
+struct Sizes {
+  std::int64_t tokens = 0;  ///< of the longest sequence
+  std::int64_t key_dim = 1;
+  std::int64_t value_dim = 1;
+  std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
+  DType state = DType::kFloat32;
+};
+
+/// Bytes of scratch that Forward needs with this many threads.
+std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads);
+
+/// Memorizes and answers every token; the state is left as after the last. `scratch` (any
+/// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.
+void Forward(const Options& options, const Call& call, Executor& executor,
+             std::span<std::byte> scratch = {});
+
+/// The SIMD target that the kernels themselves report they were compiled for, as chosen now.
+const char* KernelTarget();
+
+}  // namespace ttr::least_squares

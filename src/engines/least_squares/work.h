@@ -1,0 +1,106 @@
+/// How a call is cut into memories.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "src/engines/least_squares/layout.h"
+#include "src/simd/row_views.h"
+
+namespace ttr::least_squares {
+
+/// Below this many flops a second thread costs more than it brings (some ten microseconds).
+inline constexpr double kFlopsWorthThreads = 1e6;
+
+inline std::byte* Align(std::byte* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  return memory + (kAlignment - address % kAlignment) % kAlignment;
+}
+
+struct Work {
+  const Call& call;
+  Sizes sizes;
+  std::int64_t sequences, heads, tokens;  // tokens: of all sequences
+
+  explicit Work(const Call& c) : call(c) {
+    sequences = call.cu_seqlens.empty() ? call.b.size(0)
+                                        : static_cast<std::int64_t>(call.cu_seqlens.size()) - 1;
+    heads = call.b.size(1);
+    sizes.key_dim = call.b.size(2);
+    sizes.value_dim = call.b.size(3);
+    sizes.state = call.b.dtype();
+    sizes.queries = call.q.defined() ? std::max<std::int64_t>(1, call.q.size(2) / heads) : 0;
+    tokens = call.cu_seqlens.empty() ? sequences * Length() : Length();
+    for (std::int64_t n = 0; n < sequences; ++n) {
+      sizes.tokens = std::max(sizes.tokens, SequenceOf(n).tokens);
+    }
+  }
+
+  /// Tokens of a batch row.
+  std::int64_t Length() const { return call.v.defined() ? call.v.size(1) : call.q.size(1); }
+
+  struct Sequence {
+    std::int64_t batch, first, tokens;
+  };
+  Sequence SequenceOf(std::int64_t n) const {
+    if (call.cu_seqlens.empty()) return {n, 0, Length()};
+    const auto i = static_cast<std::size_t>(n);
+    return {0, call.cu_seqlens[i], call.cu_seqlens[i + 1] - call.cu_seqlens[i]};
+  }
+
+  double Flops() const {
+    return 10.0 * static_cast<double>(tokens * heads) * static_cast<double>(sizes.key_dim) *
+           static_cast<double>(sizes.key_dim + sizes.value_dim);
+  }
+
+  /// The head of an input that memory h reads.
+  std::int64_t HeadOf(std::int64_t h, const TensorView& input) const {
+    return h * input.size(2) / heads;
+  }
+
+  /// Memory `item` of sequences x heads.
+  Memory MemoryOf(std::int64_t item) const {
+    const std::int64_t n = item / heads;
+    const std::int64_t h = item % heads;
+    const Sequence sequence = SequenceOf(n);
+    const auto rows = [&](const TensorView& view, std::int64_t head) {
+      return simd::RowsOf(view, sequence.batch, sequence.first, head);
+    };
+    Memory m;
+    if (call.v.defined()) {
+      m.k = rows(call.k, HeadOf(h, call.k));
+      m.v = rows(call.v, HeadOf(h, call.v));
+      m.log_decay = rows(call.log_decay, h);
+      m.importance = rows(call.importance, h);
+      if (!call.decay_factors.empty()) {
+        m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
+      }
+    }
+    if (call.q.defined()) {
+      m.queries = sizes.queries;
+      m.q = rows(call.q, sizes.queries > 1 ? h * sizes.queries : HeadOf(h, call.q));
+      m.y = rows(call.y, h * sizes.queries);
+      m.q_head_stride = call.q.stride(2);
+      m.y_head_stride = call.y.stride(2);
+      if (call.status.defined()) {
+        const TensorView& status = call.status;
+        m.status = static_cast<std::int8_t*>(
+            simd::RowsOf(status, sequence.batch, sequence.first, h * sizes.queries).data);
+        m.status_stride = status.stride(1);
+        m.status_head_stride = status.stride(2);
+      }
+    }
+    if (call.ridge.defined()) m.ridge = call.ridge.as<double>() + h * call.ridge.stride(0);
+    m.a = simd::KeptOf(call.a, n, h);
+    m.b = simd::KeptOf(call.b, n, h);
+    m.a_stride = call.a.stride(2);
+    m.b_stride = call.b.stride(2);
+    m.tokens = sequence.tokens;
+    m.key_dim = sizes.key_dim;
+    m.value_dim = sizes.value_dim;
+    return m;
+  }
+};
+
+}  // namespace ttr::least_squares

@@ -1,0 +1,49 @@
+/// Keys and queries as a memory meets them: normalised, their features, the 1 of an affine memory;
+/// and the gradients back to the inputs.
+#pragma once
+
+#include "src/engines/rows/features.h"
+#include "ttr/executor.h"
+#include "ttr/inputs.h"
+
+namespace ttr {
+
+/// For engines that read rows and know no maps. What a recipe leaves as it is stays the caller's
+/// tensor; else there is a copy, [B, T, heads, Dphi] of `dtype`. (Maps that depend on the position
+/// of a token are not for this.)
+class MappedKeys {
+ public:
+  MappedKeys(const Recipe& recipe, const Dims& dims, const Inputs& inputs, DType dtype,
+             Executor& executor);
+  MappedKeys(const MappedKeys&) = delete;
+  MappedKeys& operator=(const MappedKeys&) = delete;
+
+  const TensorView& k() const { return k_.mapped; }
+  const TensorView& q() const { return q_.mapped; }
+
+  /// Gradients of the inputs and of the map's parameters, from those of k() and q(); written where
+  /// defined.
+  void Backward(const TensorView& dk, const TensorView& dq, const Inputs& dinputs) const;
+
+ private:
+  struct Side {
+    TensorView input, plain, mapped;  // as given; of unit length; after phi
+    Tensor unit, phi;
+  };
+  void Map(const TensorView& input, std::int64_t heads, Side& side);
+  /// Adds to dw and db.
+  void Back(const Side& side, const TensorView& dmapped, const TensorView& dinput, const Tensor& dw,
+            const Tensor& db) const;
+  rows::FeatureCall CallOf(const Side& side, std::int64_t head) const;
+
+  rows::FeatureOptions features_;
+  bool affine_, normalise_;
+  std::int64_t memories_;
+  DType dtype_;
+  Executor& executor_;
+  Tensor w_copy_, b_copy_;
+  TensorView w_, b_;
+  Side k_, q_;
+};
+
+}  // namespace ttr

@@ -1,0 +1,18 @@
+/// From a recipe's words to those of the least-squares engine.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "ttr/layer.h"
+
+namespace ttr {
+
+/// Runs a call that has been checked. `state` gets the entries that it lacks.
+void RunLeastSquares(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
+                     State& state, const Outputs& outputs, Needs needs, Executor& executor,
+                     std::span<std::byte> scratch);
+
+std::size_t LeastSquaresScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
+
+}  // namespace ttr

@@ -1,0 +1,290 @@
+// Products, Cholesky factors and triangular solves on blocks of rows. Compiled once for every
+// target.
+//
+// A block is row-major and aligned; rows are counted in multiples of kTileRows and columns in whole
+// vectors, so that there are no edges: who has fewer fills up with zeros (and ones on a diagonal).
+
+#if defined(TTR_SIMD_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_SIMD_BLOCKS_INL_H_
+#undef TTR_SIMD_BLOCKS_INL_H_
+#else
+#define TTR_SIMD_BLOCKS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/simd/strided-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::simd {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// A block in memory: element (i, j) at data[i stride + j].
+template <class T>
+struct Block {
+  T* data = nullptr;
+  std::int64_t stride = 0;
+
+  T* Row(std::int64_t i) const { return data + i * stride; }
+  /// Columns from j on.
+  Block Columns(std::int64_t j) const { return {data + j, stride}; }
+  Block Rows(std::int64_t i) const { return {Row(i), stride}; }
+};
+
+/// A left factor of any order: element (i, p) at data[i row + p step].
+template <class T>
+struct Left {
+  const T* data = nullptr;
+  std::int64_t row = 0;
+  std::int64_t step = 0;
+
+  static Left Of(const Block<T>& b) { return {b.data, b.stride, 1}; }
+  static Left Transposed(const Block<T>& b) { return {b.data, 1, b.stride}; }
+};
+
+template <class D, int R, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void LoadTile(D d, const T* from, std::int64_t stride, Tile<D, R, NV>& tile) {
+  const std::size_t lanes = hn::Lanes(d);
+  TTR_UNROLL
+  for (int r = 0; r < R; ++r) {
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) tile[r][v] = hn::LoadU(d, from + r * stride + v * lanes);
+  }
+}
+
+template <class D, int R, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void StoreTile(D d, const Tile<D, R, NV>& tile, T* to, std::int64_t stride) {
+  const std::size_t lanes = hn::Lanes(d);
+  TTR_UNROLL
+  for (int r = 0; r < R; ++r) {
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) hn::StoreU(tile[r][v], d, to + r * stride + v * lanes);
+  }
+}
+
+/// Calls tiles(column, vectors as a constant) for columns [begin, end), two vectors at a time.
+template <class D, class Tiles>
+HWY_INLINE void ForTiles(D d, std::int64_t begin, std::int64_t end, const Tiles& tiles) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t j = begin;
+  for (; j + 2 * lanes <= end; j += 2 * lanes) tiles(j, std::integral_constant<int, 2>());
+  for (; j < end; j += lanes) tiles(j, std::integral_constant<int, 1>());
+}
+
+/// What a product does with what is there.
+enum class Into { kSet, kAdd, kSubtract };
+
+/// The whole: all columns, all steps.
+struct Whole {
+  std::int64_t columns, steps;
+  std::int64_t FirstColumn(std::int64_t) const { return 0; }
+  std::int64_t Steps(std::int64_t) const { return steps; }
+};
+/// The result from row i's column i times `columns_a_row` on (rounded down to a vector).
+struct UpperResult {
+  std::int64_t columns, steps;
+  std::int64_t columns_a_row = 1;
+  std::int64_t FirstColumn(std::int64_t i) const { return std::min(i * columns_a_row, columns); }
+  std::int64_t Steps(std::int64_t) const { return steps; }
+};
+/// A left factor that is zero behind step i / rows_a_step of row i.
+struct LowerLeft {
+  std::int64_t columns, steps;
+  std::int64_t rows_a_step = 1;
+  std::int64_t FirstColumn(std::int64_t) const { return 0; }
+  std::int64_t Steps(std::int64_t i) const {
+    return std::min(steps, (i + kTileRows - 1) / rows_a_step + 1);
+  }
+};
+
+/// to(i, j) = / += / -= sum_p left(i, p) right(p, j), for `rows` rows; `part` says which columns
+/// and steps.
+template <Into INTO, class T, class Part>
+HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int64_t rows,
+                           const Part& part, const Block<T>& to) {
+  const hn::ScalableTag<T> d;
+  using D = decltype(d);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < rows; i += kTileRows) {
+    const std::int64_t first = part.FirstColumn(i) / lanes * lanes;
+    const std::int64_t steps = part.Steps(i);
+    const T* const a = left.data + i * left.row;
+    ForTiles(d, first, part.columns, [&](std::int64_t j, auto vectors) HWY_ATTR {
+      Tile<D, kTileRows, vectors()> tile;
+      if constexpr (INTO == Into::kSet) {
+        SetZero<D, kTileRows, vectors()>(d, tile);
+      } else {
+        LoadTile<D, kTileRows, vectors()>(d, to.Row(i) + j, to.stride, tile);
+      }
+      if constexpr (INTO == Into::kSubtract) {
+        MulSubStrided<D, kTileRows, vectors()>(d, a, left.row, left.step, right.data + j,
+                                               right.stride, steps, tile);
+      } else {
+        MulAddStrided<D, kTileRows, vectors()>(d, a, left.row, left.step, right.data + j,
+                                               right.stride, steps, tile);
+      }
+      StoreTile<D, kTileRows, vectors()>(d, tile, to.Row(i) + j, to.stride);
+    });
+  }
+}
+
+/// A triangle of kTileRows rows and the reciprocals of its diagonal, as the solves in registers
+/// take it: upper[j][r] = U(i + j, i + r).
+template <class T>
+struct Corner {
+  T upper[kTileRows][kTileRows];
+  T inverse[kTileRows];
+
+  void Load(const Block<T>& u, std::int64_t i) {
+    for (int j = 0; j < kTileRows; ++j) {
+      for (int r = j; r < kTileRows; ++r) upper[j][r] = u.Row(i + j)[i + r];
+      inverse[j] = T(1) / upper[j][j];
+    }
+  }
+};
+
+/// tile <- U^-T tile, rows in order, column by column.
+template <class D, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void SolveDown(D d, const Corner<T>& corner, Tile<D, kTileRows, NV>& tile) {
+  TTR_UNROLL
+  for (int j = 0; j < kTileRows; ++j) {
+    const hn::Vec<D> inverse = hn::Set(d, corner.inverse[j]);
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) tile[j][v] = hn::Mul(inverse, tile[j][v]);
+    TTR_UNROLL
+    for (int r = 1; r < kTileRows; ++r) {
+      if (r <= j) continue;
+      const hn::Vec<D> left = hn::Set(d, corner.upper[j][r]);
+      TTR_UNROLL
+      for (int v = 0; v < NV; ++v) tile[r][v] = hn::NegMulAdd(left, tile[j][v], tile[r][v]);
+    }
+  }
+}
+
+/// tile <- U^-1 tile, rows from the last to the first.
+template <class D, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void SolveUp(D d, const Corner<T>& corner, Tile<D, kTileRows, NV>& tile) {
+  TTR_UNROLL
+  for (int j = kTileRows - 1; j >= 0; --j) {
+    const hn::Vec<D> inverse = hn::Set(d, corner.inverse[j]);
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) tile[j][v] = hn::Mul(inverse, tile[j][v]);
+    TTR_UNROLL
+    for (int r = 0; r < kTileRows - 1; ++r) {
+      if (r >= j) continue;
+      const hn::Vec<D> left = hn::Set(d, corner.upper[r][j]);
+      TTR_UNROLL
+      for (int v = 0; v < NV; ++v) tile[r][v] = hn::NegMulAdd(left, tile[j][v], tile[r][v]);
+    }
+  }
+}
+
+/// What stops a factorization: pivot i, and what was left of it.
+template <class T>
+struct Pivot {
+  std::int64_t index;
+  T left;
+};
+
+/// Cholesky: the upper triangle of `a` (n rows) becomes U with A = U^T U; what is below it is
+/// overwritten. goes_on(i, diagonal, left) is asked for every pivot, what A has there and what is
+/// left of it; where it says no, the factor ends: rows before `index` are right, those of its
+/// block of rows and behind it are not.
+template <class T, class GoesOn>
+HWY_NOINLINE Pivot<T> Factor(const Block<T>& a, std::int64_t n, const GoesOn& goes_on) {
+  const hn::ScalableTag<T> d;
+  using D = decltype(d);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr int kMost = static_cast<int>(hn::MaxLanes(hn::ScalableTag<T>()));
+  constexpr int kVectors = (kTileRows + kMost - 1) / kMost;  // that hold a corner
+  for (std::int64_t i = 0; i < n; i += kTileRows) {
+    HWY_ALIGN T square[kTileRows][kVectors * kMost];
+    Corner<T> corner;
+    {
+      Tile<D, kTileRows, kVectors> tile;
+      const T* const top = a.data + i;
+      LoadTile<D, kTileRows, kVectors>(d, a.Row(i) + i, a.stride, tile);
+      T diagonal[kTileRows];
+      for (int r = 0; r < kTileRows; ++r) diagonal[r] = a.Row(i + r)[i + r];
+      MulSubStrided<D, kTileRows, kVectors>(d, top, 1, a.stride, top, a.stride, i, tile);
+      StoreTile<D, kTileRows, kVectors>(d, tile, &square[0][0], kVectors * kMost);
+      for (int j = 0; j < kTileRows; ++j) {
+        const T left = square[j][j];
+        if (!goes_on(i + j, diagonal[j], left)) return {i + j, left};
+        const T inverse = T(1) / std::sqrt(left);
+        corner.inverse[j] = inverse;
+        for (int r = j; r < kTileRows; ++r) corner.upper[j][r] = square[j][r] * inverse;
+        for (int s = j + 1; s < kTileRows; ++s) {
+          const T factor = corner.upper[j][s];
+          for (int r = s; r < kTileRows; ++r) square[s][r] -= factor * corner.upper[j][r];
+        }
+      }
+    }
+    ForTiles(d, i / lanes * lanes, n, [&](std::int64_t j, auto vectors) HWY_ATTR {
+      Tile<D, kTileRows, vectors()> tile;
+      LoadTile<D, kTileRows, vectors()>(d, a.Row(i) + j, a.stride, tile);
+      MulSubStrided<D, kTileRows, vectors()>(d, a.data + i, 1, a.stride, a.data + j, a.stride, i,
+                                             tile);
+      SolveDown<D, vectors()>(d, corner, tile);
+      StoreTile<D, kTileRows, vectors()>(d, tile, a.Row(i) + j, a.stride);
+    });
+    // The corner is what the reciprocals belong to, not what the solve left of it.
+    for (int j = 0; j < kTileRows; ++j) {
+      for (int r = j; r < kTileRows; ++r) a.Row(i + j)[i + r] = corner.upper[j][r];
+    }
+  }
+  return {n, T(0)};
+}
+
+/// x <- U^-T x, for columns [begin, end) of x, strip by strip so that a strip stays close.
+template <class T>
+HWY_NOINLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Block<T>& x,
+                                 std::int64_t begin, std::int64_t end) {
+  const hn::ScalableTag<T> d;
+  using D = decltype(d);
+  ForTiles(d, begin, end, [&](std::int64_t j, auto vectors) HWY_ATTR {
+    Corner<T> corner;
+    for (std::int64_t i = 0; i < n; i += kTileRows) {
+      corner.Load(u, i);
+      Tile<D, kTileRows, vectors()> tile;
+      LoadTile<D, kTileRows, vectors()>(d, x.Row(i) + j, x.stride, tile);
+      MulSubStrided<D, kTileRows, vectors()>(d, u.data + i, 1, u.stride, x.data + j, x.stride, i,
+                                             tile);
+      SolveDown<D, vectors()>(d, corner, tile);
+      StoreTile<D, kTileRows, vectors()>(d, tile, x.Row(i) + j, x.stride);
+    }
+  });
+}
+
+/// x <- U^-1 x, for columns [begin, end) of x.
+template <class T>
+HWY_NOINLINE void SubstituteUp(const Block<T>& u, std::int64_t n, const Block<T>& x,
+                               std::int64_t begin, std::int64_t end) {
+  const hn::ScalableTag<T> d;
+  using D = decltype(d);
+  ForTiles(d, begin, end, [&](std::int64_t j, auto vectors) HWY_ATTR {
+    Corner<T> corner;
+    for (std::int64_t i = n - kTileRows; i >= 0; i -= kTileRows) {
+      corner.Load(u, i);
+      const std::int64_t next = i + kTileRows;
+      Tile<D, kTileRows, vectors()> tile;
+      LoadTile<D, kTileRows, vectors()>(d, x.Row(i) + j, x.stride, tile);
+      MulSubStrided<D, kTileRows, vectors()>(d, u.Row(i) + next, u.stride, 1, x.Row(next) + j,
+                                             x.stride, n - next, tile);
+      SolveUp<D, vectors()>(d, corner, tile);
+      StoreTile<D, kTileRows, vectors()>(d, tile, x.Row(i) + j, x.stride);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::simd
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_SIMD_BLOCKS_INL_H_
