@@ -24,6 +24,8 @@
 /// - Residuals are Gaussian, centred, and of a variance that moves slowly beside 1 / (1 - g) rows.
 /// - No term is added for the uncertainty of the parameters (no leverage): a residual was made with
 ///   parameters that did not know it, so s^2 holds their uncertainty already, as it was on average.
+///   With forgetting that is what it is now; without, the young fit's larger residuals stay in the
+///   mean, and s is too large by about p log(t) / 2 t of itself (p parameters, t residuals).
 /// - No degrees of freedom are taken off for parameters, for the same reason: none was fitted to a
 ///   residual before that counted. n is that of the scaled chi-square with the mean and variance of
 ///   s^2 (Satterthwaite), which for independent residuals is n_eff. What parameters do cost is
