@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -37,6 +38,7 @@ struct Arguments {
   ForecastOptions options;
   std::vector<std::string> memories;
   std::string units = "window";
+  std::string interval;
   std::string separator = ",";
   std::string out;
   std::string save;
@@ -78,10 +80,28 @@ bool IsLive(const std::string& path) {
   return path == "-" || !std::filesystem::is_regular_file(path);
 }
 
+// "--interval" alone means the usual level.
+double Level(const std::string& text) {
+  if (text.empty()) return .95;
+  double level = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, level);
+  if (error != std::errc() || rest != end || !(level > 0 && level < 1)) {
+    throw Error("forecast", "--interval", "a level above 0 and below 1", "'" + text + "'");
+  }
+  return level;
+}
+
 // What was said on the command line, and where nothing was, what the resumed run had.
 ForecastOptions ChosenOptions(const CLI::App& command, const Arguments& arguments) {
   ForecastOptions options = arguments.options;
   options.units = arguments.units == "raw" ? experiments::Units::kRaw : experiments::Units::kWindow;
+  if (command.count("--interval") > 0) options.interval = Level(arguments.interval);
+  if (command.count("--interval-decay") > 0 &&
+      !(options.interval_decay > 0 && options.interval_decay <= 1)) {
+    throw Error("forecast", "--interval-decay", "above 0 and at most 1",
+                fmt::format("{}", options.interval_decay));
+  }
   std::vector<std::string> memories = arguments.memories;
   if (memories.empty() && arguments.resume.empty()) {
     memories.assign(std::begin(kDefaultMemories), std::end(kDefaultMemories));
@@ -98,6 +118,8 @@ ForecastOptions ChosenOptions(const CLI::App& command, const Arguments& argument
   if (!given("--horizon")) options.horizon = saved.horizon;
   if (!given("--season")) options.season = saved.season;
   if (!given("--units")) options.units = saved.units;
+  if (!given("--interval")) options.interval = saved.interval;
+  if (!given("--interval-decay")) options.interval_decay = saved.interval_decay;
   if (!given("--step")) options.gates.step = saved.gates.step;
   if (!given("--decay")) options.gates.decay = saved.gates.decay;
   if (!given("--momentum")) options.gates.momentum = saved.gates.momentum;
@@ -162,8 +184,14 @@ void AddForecast(CLI::App& app) {
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 16 --memory 'weighted_rls{decay: "
       ".99}' "
       "--memory nlms --out forecast.csv --save memory.safetensors\n"
+      "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --memory 'rls{ridge: 0.1}' "
+      "--interval 0.95 --out forecast.csv\n"
       "  tail -f sensor.csv | ttr forecast - --column value --lags 8 --memory nlms\n"
-      "Row t of the result holds the forecasts of row t, made from the rows before it.");
+      "Row t of the result holds the forecasts of row t, made from the rows before it.\n"
+      "With --interval, NAME.lower and NAME.upper follow each memory's NAME; the table of errors\n"
+      "says what share of the rows lay between them (coverage) and how wide they are.\n"
+      "For least squares it says how many rows count (samples) and the condition of the Gram\n"
+      "matrix: inf where the windows do not span their space.");
   const auto arguments = std::make_shared<Arguments>();
   experiments::ForecastOptions& options = arguments->options;
   command->add_option("TABLE", arguments->table, "CSV with a header; - reads standard input live")
@@ -194,6 +222,17 @@ void AddForecast(CLI::App& app) {
                    "are")
       ->capture_default_str()
       ->check(CLI::IsMember({"window", "raw"}));
+  command
+      ->add_option("--interval", arguments->interval,
+                   "prediction intervals at this level: columns NAME.lower and NAME.upper beside "
+                   "each memory's (without a number: 0.95)")
+      ->type_name("LEVEL")
+      ->expected(0, 1);
+  command
+      ->add_option("--interval-decay", options.interval_decay,
+                   "forgetting factor of the errors that an interval follows from (default: the "
+                   "memory's own)")
+      ->type_name("FACTOR");
   AddGateOptions(*command, options.gates);
   command->add_option("--separator", arguments->separator, "between the fields of TABLE")
       ->capture_default_str();

@@ -72,4 +72,16 @@ std::vector<ConstantGate> ConstantInputs(const Recipe& recipe, const GateConstan
   return gates;
 }
 
+double ConstantDecay(const Recipe& recipe, const GateConstants& constants) {
+  switch (recipe.weights.decay) {
+    case Decay::kNone: return 1;
+    case Decay::kConstant: return recipe.weights.decay_factor;
+    case Decay::kRetention: return 1 - 1. / 32;
+    case Decay::kScalar:
+    case Decay::kChannel:
+    case Decay::kMatrix: return constants.decay;
+  }
+  return 1;
+}
+
 }  // namespace ttr::experiments

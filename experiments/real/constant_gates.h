@@ -31,4 +31,9 @@ struct ConstantGate {
 /// for a recipe that cannot run so: it takes several pairs a token, or weights that are learned.
 std::vector<ConstantGate> ConstantInputs(const Recipe& recipe, const GateConstants& constants);
 
+/// g, by which an association fades from one token to the next, of the first memory: the recipe's
+/// own, or `decay` where it takes one a token; 1 where ages weigh the same. What a step size or a
+/// weight decay forgets is not in it.
+double ConstantDecay(const Recipe& recipe, const GateConstants& constants);
+
 }  // namespace ttr::experiments

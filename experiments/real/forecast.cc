@@ -15,10 +15,15 @@ Forecasts::Forecasts(std::int64_t methods, std::int64_t rows, std::int64_t colum
       columns_(columns),
       values_(static_cast<std::size_t>(methods * rows * columns),
               std::numeric_limits<double>::quiet_NaN()),
+      margins_(values_),
       made_(static_cast<std::size_t>(methods * rows)) {}
 
 std::span<double> Forecasts::At(std::int64_t method, std::int64_t row) {
   return std::span(values_).subspan((method * rows_ + row) * columns_, columns_);
+}
+
+std::span<double> Forecasts::Margin(std::int64_t method, std::int64_t row) {
+  return std::span(margins_).subspan((method * rows_ + row) * columns_, columns_);
 }
 
 bool Forecasts::Made(std::int64_t method, std::int64_t row, std::int64_t column) const {
@@ -31,6 +36,9 @@ void Forecasts::SetMade(std::int64_t method, std::int64_t row) { made_[method * 
 ForecastRun::ForecastRun(const ForecastOptions& options) : options_(options) {
   const auto columns = static_cast<std::int64_t>(options.columns.size());
   if (columns == 0) throw Error("forecast", "--column", "given at least once", "absent");
+  if (options.interval == 0 && options.interval_decay != 0) {
+    throw Error("forecast", "--interval", "given with --interval-decay", "absent");
+  }
   methods_ = {"naive"};
   naive_.emplace_back(columns, 1, options.horizon);
   if (options.season != 0) {
@@ -45,11 +53,14 @@ ForecastRun::ForecastRun(const ForecastOptions& options) : options_(options) {
     }
     methods_.push_back(memory.text);
     try {
-      forecasters_.emplace_back(memory.recipe, ForecasterOptions{.lags = options.lags,
-                                                                 .columns = columns,
-                                                                 .horizon = options.horizon,
-                                                                 .units = options.units,
-                                                                 .gates = options.gates});
+      forecasters_.emplace_back(memory.recipe,
+                                ForecasterOptions{.lags = options.lags,
+                                                  .columns = columns,
+                                                  .horizon = options.horizon,
+                                                  .units = options.units,
+                                                  .gates = options.gates,
+                                                  .interval = options.interval,
+                                                  .interval_decay = options.interval_decay});
     } catch (const Error& error) {
       throw Error("--memory '" + memory.text + "': " + error.what());
     }
@@ -69,7 +80,7 @@ Forecasts ForecastRun::Next(std::span<const double> rows) {
       const auto forecast = forecasts.At(method, t);
       if (method < naive) {
         naive_[method].Next(row, forecast);
-      } else if (forecasters_[method - naive].Next(row, forecast)) {
+      } else if (forecasters_[method - naive].Next(row, forecast, forecasts.Margin(method, t))) {
         forecasts.SetMade(method, t);
       }
     }
@@ -93,9 +104,17 @@ void ForecastRun::Score(std::span<const double> rows, Forecasts& forecasts) {
       if (!all) continue;
       ++scored_[c];
       for (std::int64_t m = 0; m < methods; ++m) {
-        const double error = forecasts.At(m, t)[c] - x;
-        sums_[m * columns + c].absolute += std::abs(error);
-        sums_[m * columns + c].squares += error * error;
+        const double forecast = forecasts.At(m, t)[c];
+        const double error = forecast - x;
+        Sums& sums = sums_[m * columns + c];
+        sums.absolute += std::abs(error);
+        sums.squares += error * error;
+        const double margin = forecasts.Margin(m, t)[c];
+        if (std::isnan(margin)) continue;
+        ++sums.intervals;
+        sums.widths += 2 * margin;
+        // As the bounds are written; a forecast that is NaN has nothing inside.
+        if (forecast - margin <= x && x <= forecast + margin) ++sums.inside;
       }
     }
   }
@@ -108,15 +127,31 @@ std::vector<ForecastErrors> ForecastRun::Errors() const {
     const auto rows = static_cast<double>(scored_[c]);
     for (std::size_t m = 0; m < methods_.size(); ++m) {
       const Sums& sums = sums_[m * columns + c];
+      const auto intervals = static_cast<double>(sums.intervals);
       errors.push_back({.method = methods_[m],
                         .column = options_.columns[c],
                         .rows = scored_[c],
                         .mean_absolute = sums.absolute / rows,
                         .root_mean_square = std::sqrt(sums.squares / rows),
-                        .relative = std::sqrt(sums.squares / sums_[c].squares)});
+                        .relative = std::sqrt(sums.squares / sums_[c].squares),
+                        .coverage = static_cast<double>(sums.inside) / intervals,
+                        .width = sums.widths / intervals,
+                        .loss = HasIntervals(static_cast<std::int64_t>(m))
+                                    ? forecasters_[m - naive_.size()].residuals()[c].MeanLoss()
+                                    : std::numeric_limits<double>::quiet_NaN()});
     }
   }
   return errors;
+}
+
+std::vector<std::optional<FitQuality>> ForecastRun::Qualities() const {
+  std::vector<std::optional<FitQuality>> qualities(naive_.size());
+  for (const Forecaster& forecaster : forecasters_) qualities.push_back(forecaster.Quality());
+  return qualities;
+}
+
+bool ForecastRun::HasIntervals(std::int64_t method) const {
+  return options_.interval > 0 && method >= static_cast<std::int64_t>(naive_.size());
 }
 
 }  // namespace ttr::experiments

@@ -25,6 +25,8 @@ struct ForecastOptions {
   std::vector<NamedRecipe> memories{};
   Units units = Units::kWindow;
   GateConstants gates{};
+  double interval = 0;        ///< level of the memories' prediction intervals; 0: none
+  double interval_decay = 0;  ///< of the residuals' weights; 0: the memory's own
 };
 
 /// The errors of one method on one column, over the rows that every method has a forecast of.
@@ -35,6 +37,11 @@ struct ForecastErrors {
   double mean_absolute = 0;
   double root_mean_square = 0;
   double relative = 0;  ///< root mean square over that of the naive forecaster
+
+  // Intervals, over those of these rows that had one: NaN where none had.
+  double coverage = 0;  ///< share of the rows inside
+  double width = 0;     ///< mean
+  double loss = 0;      ///< mean loss of all residuals so far, weighted by age (residuals.h)
 };
 
 /// Forecasts of a block of rows.
@@ -44,6 +51,8 @@ class Forecasts {
 
   /// [C]; NaN where there is none.
   std::span<double> At(std::int64_t method, std::int64_t row);
+  /// [C]; half the width of the interval around it, NaN where there is none.
+  std::span<double> Margin(std::int64_t method, std::int64_t row);
   /// Was one made? A memory that has run away may have made one that is NaN.
   bool Made(std::int64_t method, std::int64_t row, std::int64_t column) const;
   void SetMade(std::int64_t method, std::int64_t row);
@@ -52,6 +61,7 @@ class Forecasts {
   std::int64_t rows_;
   std::int64_t columns_;
   std::vector<double> values_;
+  std::vector<double> margins_;
   std::vector<char> made_;
 };
 
@@ -70,6 +80,10 @@ class ForecastRun {
   Forecasts Next(std::span<const double> rows);
 
   std::vector<ForecastErrors> Errors() const;
+  /// Of every method; none where it is no least-squares memory. O((lags C)^3) each.
+  std::vector<std::optional<FitQuality>> Qualities() const;
+  /// Does it give intervals? Naive forecasters never do.
+  bool HasIntervals(std::int64_t method) const;
 
   /// Everything that later rows depend on, in one file, atomically. A run resumed from it with the
   /// same options continues bit for bit. Only the errors start anew.
@@ -84,6 +98,9 @@ class ForecastRun {
   struct Sums {
     double absolute = 0;
     double squares = 0;
+    double widths = 0;
+    std::int64_t intervals = 0;
+    std::int64_t inside = 0;
   };
 
   ForecastOptions options_;

@@ -21,16 +21,21 @@ json OptionsJson(const ForecastOptions& options) {
   for (const NamedRecipe& memory : options.memories) {
     memories.push_back({{"text", memory.text}, {"recipe", ToString(memory.recipe)}});
   }
-  return {{"columns", options.columns},
-          {"lags", options.lags},
-          {"horizon", options.horizon},
-          {"season", options.season},
-          {"units", UnitsName(options.units)},
-          {"step", options.gates.step},
-          {"decay", options.gates.decay},
-          {"momentum", options.gates.momentum},
-          {"weight_decay", options.gates.weight_decay},
-          {"memories", memories}};
+  json saved = {{"columns", options.columns},
+                {"lags", options.lags},
+                {"horizon", options.horizon},
+                {"season", options.season},
+                {"units", UnitsName(options.units)},
+                {"step", options.gates.step},
+                {"decay", options.gates.decay},
+                {"momentum", options.gates.momentum},
+                {"weight_decay", options.gates.weight_decay},
+                {"memories", memories}};
+  if (options.interval != 0) {
+    saved["interval"] = options.interval;
+    saved["interval_decay"] = options.interval_decay;
+  }
+  return saved;
 }
 
 ForecastOptions OptionsOf(const json& saved) {
@@ -44,6 +49,8 @@ ForecastOptions OptionsOf(const json& saved) {
   options.gates.decay = saved.at("decay").get<double>();
   options.gates.momentum = saved.at("momentum").get<double>();
   options.gates.weight_decay = saved.at("weight_decay").get<double>();
+  options.interval = saved.value("interval", 0.);  // absent from files without intervals
+  options.interval_decay = saved.value("interval_decay", 0.);
   for (const json& memory : saved.at("memories")) {
     options.memories.push_back({memory.at("text").get<std::string>(),
                                 ParseRecipe(memory.at("recipe").get<std::string>())});
@@ -81,6 +88,13 @@ auto Undamaged(const std::filesystem::path& path, Call&& call) {
 }
 
 void CheckSame(const std::filesystem::path& path, const json& given, const json& saved) {
+  for (const char* name : {"interval", "interval_decay"}) {
+    const auto of = [&](const json& options) {
+      return options.contains(name) ? options.at(name).dump() : "absent";
+    };
+    if (of(given) == of(saved)) continue;
+    throw Error("resume", name, of(saved) + " as in " + path.string(), of(given));
+  }
   for (const auto& [name, value] : given.items()) {
     if (saved.at(name) == value) continue;
     throw Error("resume", name, saved.at(name).dump() + " as in " + path.string(), value.dump());

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <vector>
 
 namespace ttr::experiments {
 
@@ -15,6 +18,19 @@ report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options)
   table.AddReal("mae", 4, "", report::RealFormat::kSignificant);
   table.AddReal("rmse", 4, "", report::RealFormat::kSignificant);
   table.AddReal("rmse_of_naive", 3, "", report::RealFormat::kSignificant);
+  if (options.interval > 0) {
+    table.AddReal("coverage", 4, "", report::RealFormat::kSignificant);
+    table.AddReal("width", 4, "", report::RealFormat::kSignificant);
+    table.AddReal("loss", 4, "", report::RealFormat::kSignificant);
+  }
+  const std::vector<std::optional<FitQuality>> qualities = run.Qualities();
+  const bool fits = std::any_of(qualities.begin(), qualities.end(),
+                                [](const auto& quality) { return quality.has_value(); });
+  if (fits) {
+    table.AddReal("samples", 1);
+    table.AddReal("condition", 3, "", report::RealFormat::kSignificant);
+  }
+  std::size_t method = 0;
   for (const ForecastErrors& errors : run.Errors()) {
     std::vector<report::Cell> cells;
     if (several) cells.emplace_back(errors.column);
@@ -27,6 +43,17 @@ report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options)
         cells.emplace_back();
       }
     }
+    if (options.interval > 0) {
+      for (const double number : {errors.coverage, errors.width, errors.loss}) {
+        cells.push_back(std::isnan(number) ? report::Cell() : report::Cell(number));
+      }
+    }
+    if (fits) {
+      const std::optional<FitQuality>& quality = qualities[method];
+      cells.push_back(quality ? report::Cell(quality->samples) : report::Cell());
+      cells.push_back(quality ? report::Cell(quality->condition) : report::Cell());
+    }
+    method = (method + 1) % qualities.size();
     table.AddRow(std::move(cells));
   }
   table.SetMeta("columns", options.columns);
@@ -36,6 +63,7 @@ report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options)
   table.SetMeta("units", options.units == Units::kWindow ? "window" : "raw");
   table.SetMeta("step", options.gates.step);
   table.SetMeta("decay", options.gates.decay);
+  if (options.interval > 0) table.SetMeta("interval", options.interval);
   return table;
 }
 
@@ -58,6 +86,9 @@ report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& optio
                               options.horizon, options.horizon == 1 ? "" : "s", options.lags)};
   report::Panel& rows = chart.panels.emplace_back();
   rows.title = "the last rows";
+  if (options.interval > 0) {
+    rows.title += fmt::format("; band: {:g} % interval", 100 * options.interval);
+  }
   rows.x = {.label = "row"};
   rows.y = {.label = options.columns.front()};
   std::vector<double> number(tail.values.size());
@@ -66,7 +97,14 @@ report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& optio
   }
   rows.series.push_back({.name = "measured", .x = number, .y = tail.values, .muted = true});
   if (best < errors.size()) {
-    rows.series.push_back({.name = errors[best].method, .x = number, .y = tail.forecasts[best]});
+    report::Series& forecast = rows.series.emplace_back();
+    forecast = {.name = errors[best].method, .x = number, .y = tail.forecasts[best]};
+    if (options.interval > 0) {
+      for (std::size_t t = 0; t < number.size(); ++t) {
+        forecast.low.push_back(forecast.y[t] - tail.margins[best][t]);
+        forecast.high.push_back(forecast.y[t] + tail.margins[best][t]);
+      }
+    }
   }
 
   report::Panel& bars = chart.panels.emplace_back();

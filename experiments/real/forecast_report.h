@@ -9,11 +9,13 @@
 namespace ttr::experiments {
 
 /// One line a column and method: rows scored, MAE, RMSE, and RMSE relative to the naive
-/// forecaster's.
+/// forecaster's. With intervals: the share of rows inside them, their mean width, and the loss.
+/// Where there are least-squares memories: how many pairs count in them, and the condition of their
+/// Gram matrix.
 report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options);
 
-/// The last rows as measured and as the best memory and the naive forecaster said, beside bars of
-/// all errors on the first column.
+/// The last rows as measured and as the best memory and the naive forecaster said, with its
+/// intervals, beside bars of all errors on the first column.
 report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& options,
                             const ForecastTail& tail);
 

@@ -1,6 +1,7 @@
 #include "experiments/real/forecast_table.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "experiments/report/table.h"
 #include "ttr/error.h"
@@ -14,13 +15,14 @@ class Writer {
     for (const std::int64_t column : table.chosen()) names_.push_back(table.header()[column]);
     header_ = table.header();
     for (const std::string& column : names_) {
-      for (const std::string& method : run.methods()) {
+      for (std::size_t m = 0; m < run.methods().size(); ++m) {
+        const std::string& method = run.methods()[m];
         const std::string name = names_.size() == 1 ? method : column + " " + method;
-        if (std::find(header_.begin(), header_.end(), name) != header_.end()) {
-          throw Error("forecast", "every column of the table",
-                      "named otherwise than the forecasts beside it", "'" + name + "'");
+        AddName(name);
+        if (run.HasIntervals(static_cast<std::int64_t>(m))) {
+          AddName(name + ".lower");
+          AddName(name + ".upper");
         }
-        header_.push_back(name);
       }
     }
   }
@@ -43,20 +45,34 @@ class Writer {
       fields = rows[t].fields;
       for (std::int64_t c = 0; c < columns; ++c) {
         for (std::int64_t m = 0; m < methods; ++m) {
-          fields.push_back(forecasts.Made(m, row, c) ? report::ExactReal(forecasts.At(m, row)[c])
-                                                     : std::string());
+          const double forecast = forecasts.At(m, row)[c];
+          fields.push_back(forecasts.Made(m, row, c) ? report::ExactReal(forecast) : std::string());
+          if (!run_.HasIntervals(m)) continue;
+          const double margin = forecasts.Margin(m, row)[c];
+          for (const double bound : {forecast - margin, forecast + margin}) {
+            fields.push_back(std::isnan(margin) ? std::string() : report::ExactReal(bound));
+          }
         }
       }
       text += Line(fields);
       tail.values.push_back(rows[t].values[0]);
       for (std::int64_t m = 0; m < methods; ++m) {
         tail.forecasts[m].push_back(forecasts.At(m, row)[0]);
+        tail.margins[m].push_back(forecasts.Margin(m, row)[0]);
       }
     }
     return text;
   }
 
  private:
+  void AddName(const std::string& name) {
+    if (std::find(header_.begin(), header_.end(), name) != header_.end()) {
+      throw Error("forecast", "every column of the table",
+                  "named otherwise than the forecasts beside it", "'" + name + "'");
+    }
+    header_.push_back(name);
+  }
+
   static std::string Line(const std::vector<std::string>& fields) {
     return report::CsvLine(fields) + "\n";
   }
@@ -71,7 +87,9 @@ void Cut(ForecastTail& tail, std::size_t most) {
   if (tail.values.size() <= most) return;
   const auto gone = static_cast<std::ptrdiff_t>(tail.values.size() - ForecastTail::kRows);
   tail.values.erase(tail.values.begin(), tail.values.begin() + gone);
-  for (auto& series : tail.forecasts) series.erase(series.begin(), series.begin() + gone);
+  for (auto* of_methods : {&tail.forecasts, &tail.margins}) {
+    for (auto& series : *of_methods) series.erase(series.begin(), series.begin() + gone);
+  }
   tail.first_row += gone;
 }
 
@@ -83,6 +101,7 @@ ForecastTail ForecastTable(TableReader& table, ForecastRun& run,
   Writer writer(table, run);
   ForecastTail tail;
   tail.forecasts.resize(run.methods().size());
+  tail.margins.resize(run.methods().size());
   write(writer.Header());
   std::vector<TableRow> rows;
   bool more = true;

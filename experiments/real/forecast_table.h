@@ -18,6 +18,7 @@ struct ForecastTail {
   std::int64_t first_row = 1;                  // number of the first row in it
   std::vector<double> values;                  // as measured, NaN where missing
   std::vector<std::vector<double>> forecasts;  // of each method
+  std::vector<std::vector<double>> margins;    // half the widths of their intervals
 };
 
 struct ForecastTableOptions {
@@ -28,8 +29,9 @@ struct ForecastTableOptions {
 
 /// Reads `table` to its end and hands every line of the result (with its line end) to `write`: the
 /// header first, then as many rows as the table has. A row is the table's own fields, then one
-/// column a method: METHOD, or with several chosen columns `COLUMN METHOD`. A forecast that is not
-/// there is an empty field. Lines of a block come together, each before the next block is read.
+/// column a method: METHOD, or with several chosen columns `COLUMN METHOD`; where the run gives
+/// intervals each memory's is followed by `METHOD.lower` and `METHOD.upper`. What is not there is
+/// an empty field. Lines of a block come together, each before the next block is read.
 ///
 /// Throws Error where the table has a column of such a name already.
 ForecastTail ForecastTable(TableReader& table, ForecastRun& run,

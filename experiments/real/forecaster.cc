@@ -24,6 +24,11 @@ const ForecasterOptions& Checked(const ForecasterOptions& options) {
   check("columns", options.columns);
   check("horizon", options.horizon);
   check("lags times columns", options.lags * options.columns);
+  // Written so that NaN fails.
+  if (options.interval != 0 && !(options.interval > 0 && options.interval < 1)) {
+    throw Error("forecast", "interval", "a level above 0 and below 1",
+                std::to_string(options.interval));
+  }
   return options;
 }
 
@@ -65,6 +70,11 @@ Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
     const std::vector<double> values(Elements(gate.shape, memory_.sizes()), gate.value);
     memory_.SetGate(gate.name, values);
   }
+  if (options.interval > 0) {
+    const double decay =
+        options.interval_decay != 0 ? options.interval_decay : ConstantDecay(recipe, options.gates);
+    residuals_.assign(value_.size(), Residuals(decay, 2 * options.lags * options.columns));
+  }
   // What the recipe asks of these sizes shows now rather than at some row.
   AssociativeMemory probe = memory_;
   const std::span<const double> key = key_;
@@ -76,15 +86,35 @@ Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
   probe.Retrieve(key_, value_);
 }
 
-bool Forecaster::Next(std::span<const double> row, std::span<double> forecast) {
+std::optional<FitQuality> Forecaster::Quality() const {
+  const Recipe& recipe = memory_.recipe();
+  const auto specs = StateSpecs(recipe);
+  if (std::none_of(specs.begin(), specs.end(),
+                   [](const StateSpec& spec) { return spec.name == "state.a"; })) {
+    return std::nullopt;
+  }
+  return FitQuality{
+      .samples = EffectiveSamples(ConstantDecay(recipe, options_.gates), memory_.count()),
+      .condition = memory_.Condition()};
+}
+
+bool Forecaster::Next(std::span<const double> row, std::span<double> forecast,
+                      std::span<double> margin) {
   std::fill(forecast.begin(), forecast.end(), kNaN);
+  std::fill(margin.begin(), margin.end(), kNaN);
   const auto missing = [](double x) { return std::isnan(x); };
   if (window_.empty() && std::any_of(row.begin(), row.end(), missing)) return false;
 
   const bool was_asked = static_cast<std::int64_t>(pending_.size()) == options_.horizon;
-  if (was_asked) std::copy_n(pending_.front().forecast.begin(), forecast.size(), forecast.begin());
+  if (was_asked) {
+    const Pending& asked = pending_.front();
+    std::copy_n(asked.forecast.begin(), forecast.size(), forecast.begin());
+    if (!asked.margin.empty()) std::copy_n(asked.margin.begin(), margin.size(), margin.begin());
+  }
   Fill(row, forecast);
   if (was_asked) {
+    // A missing value gives a residual that is NaN, which is passed over.
+    for (std::size_t c = 0; c < residuals_.size(); ++c) residuals_[c].Add(row[c] - forecast[c]);
     if (!std::all_of(row.begin(), row.end(), missing)) Learn(pending_.front());
     pending_.pop_front();
   }
@@ -138,6 +168,9 @@ void Forecaster::Ask() {
   }
   asked.forecast.resize(value_.size());
   window_.ToData(asked.window, value_, asked.forecast);
+  for (Residuals& residuals : residuals_) {
+    asked.margin.push_back(residuals.Margin(options_.interval, options_.horizon));
+  }
 }
 
 nlohmann::json Forecaster::Save() const {
@@ -148,8 +181,11 @@ nlohmann::json Forecaster::Save() const {
                        {"scale", p.window.scale},
                        {"flat", p.window.flat},
                        {"forecast", p.forecast}});
+    if (!p.margin.empty()) pending.back()["margin"] = p.margin;
   }
-  return {{"window", window_.Save()}, {"pending", pending}, {"gap", gap_}};
+  nlohmann::json saved = {{"window", window_.Save()}, {"pending", pending}, {"gap", gap_}};
+  for (const Residuals& residuals : residuals_) saved["residuals"].push_back(residuals.Save());
+  return saved;
 }
 
 void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
@@ -162,14 +198,18 @@ void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
     p.window.scale = item.at("scale").get<double>();
     p.window.flat = item.at("flat").get<bool>();
     p.forecast = Numbers(item.at("forecast"));
+    if (!residuals_.empty()) p.margin = Numbers(item.at("margin"));
     if (p.window.key.size() != key_.size() || p.window.centre.size() != value_.size() ||
-        p.forecast.size() != value_.size()) {
+        p.forecast.size() != value_.size() || p.margin.size() != residuals_.size()) {
       fail("every pending forecast");
     }
   }
   if (static_cast<std::int64_t>(pending.size()) > options_.horizon) fail("the pending forecasts");
   const auto gap = saved.at("gap").get<std::vector<std::int64_t>>();
   if (gap.size() != gap_.size()) fail("the counts of missing rows");
+  for (std::size_t c = 0; c < residuals_.size(); ++c) {
+    residuals_[c].Load(saved.at("residuals").at(c));
+  }
   window_.Load(saved.at("window"));
   pending_ = std::move(pending);
   gap_ = gap;

@@ -16,17 +16,24 @@
 /// An outlier: where the value lies further from the window's mean than the scale of its window,
 /// pair and all are divided by that distance instead. For a linear memory that is the same relation
 /// with less weight, so one jump by 10^6 cannot outvote all other rows.
+///
+/// With an interval, every forecast is made with a margin, from the residuals known at the time
+/// (residuals.h); those of the first 2 lags C forecasts are not taken. A least-squares fit of p
+/// parameters to n rows of noise misses the next row by a variance 1 + p / (n - p - 1) times that
+/// of the noise: without bound at n = p, down to about twice at n = 2 p.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "experiments/real/constant_gates.h"
 #include "experiments/real/lag_window.h"
+#include "experiments/real/residuals.h"
 #include "ttr/memory.h"
 
 namespace ttr::experiments {
@@ -37,6 +44,14 @@ struct ForecasterOptions {
   std::int64_t horizon = 1;
   Units units = Units::kWindow;
   GateConstants gates{};
+  double interval = 0;        ///< level of the prediction intervals; 0: none
+  double interval_decay = 0;  ///< of the residuals' weights; 0: the recipe's own (ConstantDecay)
+};
+
+/// What a least-squares memory rests on.
+struct FitQuality {
+  double samples = 0;    ///< (sum w)^2 / sum w^2 over the weights w of the pairs' ages
+  double condition = 0;  ///< AssociativeMemory::Condition()
 };
 
 class Forecaster {
@@ -45,10 +60,15 @@ class Forecaster {
   Forecaster(const Recipe& recipe, const ForecasterOptions& options);
 
   /// Reads a row of C values, NaN where missing. Writes the forecast of this row, made `horizon`
-  /// rows ago, into `forecast`; false, and NaN there, if none was made.
-  bool Next(std::span<const double> row, std::span<double> forecast);
+  /// rows ago, into `forecast`; false, and NaN there, if none was made. The interval of that
+  /// forecast is forecast +- margin; [C], NaN where there is none, or empty where none is wanted.
+  bool Next(std::span<const double> row, std::span<double> forecast, std::span<double> margin = {});
 
   const AssociativeMemory& memory() const { return memory_; }
+  /// Of every column; empty without intervals.
+  const std::vector<Residuals>& residuals() const { return residuals_; }
+  /// None where the memory carries no Gram matrix. O((lags C)^3).
+  std::optional<FitQuality> Quality() const;
 
   /// All beside the memory itself, as JSON.
   nlohmann::json Save() const;
@@ -59,6 +79,7 @@ class Forecaster {
   struct Pending {
     LagKey window;
     std::vector<double> forecast;
+    std::vector<double> margin;  // empty without intervals
   };
 
   void Fill(std::span<const double> row, std::span<const double> forecast);
@@ -69,10 +90,11 @@ class Forecaster {
   AssociativeMemory memory_;
   LagWindow window_;
   bool erases_along_key_ = false;
-  std::deque<Pending> pending_;      // forecasts of the next `horizon` rows
-  std::vector<std::int64_t> gap_;    // rows missing up to now, of each column
-  std::vector<double> filled_;       // the row, with its gaps filled
-  std::vector<double> key_, value_;  // scratch of Learn and Ask
+  std::deque<Pending> pending_;       // forecasts of the next `horizon` rows
+  std::vector<std::int64_t> gap_;     // rows missing up to now, of each column
+  std::vector<double> filled_;        // the row, with its gaps filled
+  std::vector<double> key_, value_;   // scratch of Learn and Ask
+  std::vector<Residuals> residuals_;  // of each column, where there are intervals
 };
 
 }  // namespace ttr::experiments

@@ -91,6 +91,116 @@ TEST(ForecastTable, StoppedAndResumedIsOneRun) {
   }
 }
 
+ForecastOptions WithIntervals() {
+  ForecastOptions options = Options();
+  options.interval = .9;
+  options.interval_decay = .97;
+  return options;
+}
+
+// The fields of a line that holds no quotes.
+std::vector<std::string> Fields(const std::string& line) {
+  std::vector<std::string> fields(1);
+  for (const char c : line) {
+    if (c == ',') {
+      fields.emplace_back();
+    } else {
+      fields.back() += c;
+    }
+  }
+  return fields;
+}
+
+TEST(ForecastTable, IntervalsStandBesideEveryMemory) {
+  ForecastOptions options{.columns = {"x"}, .lags = 2, .season = 7, .interval = .8};
+  options.memories = {{"rls", ParseRecipe("rls")}, {"nlms", ParseRecipe("nlms")}};
+  ForecastRun run(options);
+  std::string text = "x\n";
+  for (int t = 0; t < 50; ++t) text += std::to_string(std::sin(t * t)) + "\n";
+  std::istringstream in(text);
+  TableReader table(in, "test", {.columns = {"x"}});
+  std::vector<std::vector<std::string>> rows;
+  const ForecastTail tail = ForecastTable(table, run, {.block = 1}, [&](std::string_view line) {
+    rows.push_back(Fields(std::string(line.substr(0, line.size() - 1))));
+  });
+  const std::vector<std::string> header = {"x",    "naive",      "seasonal_naive",
+                                           "rls",  "rls.lower",  "rls.upper",
+                                           "nlms", "nlms.lower", "nlms.upper"};
+  EXPECT_EQ(rows[0], header);
+  int inside = 0, count = 0;
+  double width = 0;
+  for (std::size_t t = 1; t < rows.size(); ++t) {
+    const auto& row = rows[t];
+    ASSERT_EQ(row.size(), header.size());
+    // Two rows of the first window, four skipped, one to know; written as t counts from 1.
+    const bool has = t >= 8;
+    EXPECT_EQ(row[4].empty(), !has) << t;
+    if (!has) continue;
+    const double x = std::stod(row[0]), lower = std::stod(row[4]), upper = std::stod(row[5]);
+    EXPECT_NEAR((lower + upper) / 2, std::stod(row[3]), 1e-12) << t;
+    if (row[2].empty()) continue;  // no row of the errors: the seasonal forecaster has none
+    ++count;
+    width += upper - lower;
+    if (lower <= x && x <= upper) ++inside;
+  }
+  const auto errors = run.Errors();
+  EXPECT_TRUE(std::isnan(errors[0].coverage));
+  EXPECT_EQ(errors[2].coverage, static_cast<double>(inside) / count);
+  EXPECT_NEAR(errors[2].width, width / count, 1e-12);
+  EXPECT_GT(errors[2].loss, 0);
+  const report::Table shown = ErrorTable(run, options);
+  ASSERT_EQ(shown.columns().size(), 10u);
+  EXPECT_EQ(shown.columns()[5].name, "coverage");
+  EXPECT_EQ(shown.columns()[9].name, "condition");
+  EXPECT_EQ(shown.Shown(1, 5), "");
+  EXPECT_NE(shown.Shown(2, 5), "");
+  EXPECT_EQ(shown.Shown(2, 8), "48.0");
+  EXPECT_EQ(shown.Shown(3, 8), "");
+  const report::Chart chart = ForecastChart(run, options, tail);
+  EXPECT_EQ(chart.panels[0].series[1].low.size(), 50u);
+  EXPECT_NE(report::RenderSvg(chart).find("80 % interval"), std::string::npos);
+}
+
+TEST(ForecastTable, WithIntervalsStoppedAndResumedIsOneRun) {
+  const report::TemporaryFolder folder;
+  ForecastRun whole(WithIntervals()), live(WithIntervals());
+  const std::string out = RunTable(whole, kHeader + Body(0, 200), 512);
+  EXPECT_EQ(out, RunTable(live, kHeader + Body(0, 200), 1));
+  for (const int cut : {1, 8, 20, 40, 124}) {
+    ForecastRun first(WithIntervals());
+    std::string joined = RunTable(first, kHeader + Body(0, cut), 512);
+    first.Save(folder / "m");
+    ForecastRun second(WithIntervals());
+    second.Resume(folder / "m");
+    const std::string rest = RunTable(second, kHeader + Body(cut, 200), 512);
+    joined += rest.substr(rest.find('\n') + 1);
+    EXPECT_EQ(joined, out) << cut;
+    EXPECT_EQ(second.Errors().back().loss, whole.Errors().back().loss) << cut;
+  }
+  EXPECT_EQ(SavedOptions(folder / "m").interval, .9);
+  EXPECT_EQ(SavedOptions(folder / "m").interval_decay, .97);
+}
+
+TEST(ForecastTable, IntervalsChangeNoForecast) {
+  ForecastOptions with{.columns = {"a", "b"}, .lags = 4};
+  with.memories = {{"rls", ParseRecipe("rls")}};
+  const ForecastOptions without = with;
+  with.interval = .5;
+  ForecastRun one(with), other(without);
+  std::istringstream a(RunTable(one, kHeader + Body(0, 80), 512));
+  std::istringstream b(RunTable(other, kHeader + Body(0, 80), 512));
+  std::string line, plain;
+  while (std::getline(a, line)) {
+    ASSERT_TRUE(std::getline(b, plain));
+    auto fields = Fields(line);  // "x, y" makes two
+    const bool header = fields[0] == "date";
+    const std::ptrdiff_t first = (header ? 4 : 5) + 2;
+    fields.erase(fields.begin() + first + 4, fields.begin() + first + 6);
+    fields.erase(fields.begin() + first, fields.begin() + first + 2);
+    EXPECT_EQ(fields, Fields(plain));
+  }
+}
+
 TEST(ForecastTable, OneMemoryIsAPlainSavedMemory) {
   const report::TemporaryFolder folder;
   ForecastOptions options = Options();
@@ -136,6 +246,18 @@ TEST(ForecastTable, ResumeRefusesByName) {
   EXPECT_EQ(starts(message([](ForecastOptions& o) { o.gates.step = 1; }), "[resume] step"), "");
   EXPECT_EQ(starts(message([](ForecastOptions& o) { o.memories.pop_back(); }), "[resume] memories"),
             "");
+  EXPECT_EQ(starts(message([](ForecastOptions& o) { o.interval = .5; }),
+                   "[resume] interval must be absent as in"),
+            "");
+  ForecastRun with(WithIntervals());
+  RunTable(with, kHeader + Body(0, 100), 512);
+  with.Save(folder / "m");
+  EXPECT_EQ(starts(message([](ForecastOptions&) {}), "[resume] interval must be 0.9 as in"), "");
+  EXPECT_EQ(starts(message([](ForecastOptions& o) { o.interval = .9; }),
+                   "[resume] interval_decay must be 0.97 as in"),
+            "");
+  EXPECT_EQ(message([](ForecastOptions& o) { o = WithIntervals(); }), "");
+  run.Save(folder / "m");
 
   // A damaged file: any cut of it, and a file that is something else.
   const std::string content = report::ReadAll(folder / "m");

@@ -1,12 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "experiments/real/forecaster.h"
 #include "experiments/real/naive.h"
+#include "tests/experiments/real_series.h"
 #include "ttr/error.h"
 #include "ttr/random.h"
 
@@ -15,10 +17,6 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-Forecaster Make(const char* recipe, const ForecasterOptions& options) {
-  return Forecaster(ParseRecipe(recipe), options);
-}
-
 // The forecasts of every row of one column.
 std::vector<double> Forecast(Forecaster forecaster, const std::vector<double>& rows) {
   std::vector<double> forecasts(rows.size());
@@ -26,22 +24,6 @@ std::vector<double> Forecast(Forecaster forecaster, const std::vector<double>& r
     forecaster.Next({&rows[t], 1}, {&forecasts[t], 1});
   }
   return forecasts;
-}
-
-std::vector<double> Sine(std::int64_t rows, double step = .1) {
-  std::vector<double> x;
-  for (std::int64_t t = 0; t < rows; ++t) x.push_back(std::sin(step * static_cast<double>(t)));
-  return x;
-}
-
-// x_t = 1.6 x_{t-1} - .8 x_{t-2} + noise
-std::vector<double> Autoregressive(std::int64_t rows, double noise) {
-  CounterRandom random(7);
-  std::vector<double> x = {1, 1};
-  for (std::int64_t t = 2; t < rows; ++t) {
-    x.push_back(1.6 * x[t - 1] - .8 * x[t - 2] + noise * random.Normal());
-  }
-  return x;
 }
 
 double WorstAfter(std::int64_t begin, const std::vector<double>& rows,

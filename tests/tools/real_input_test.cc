@@ -79,6 +79,43 @@ TEST(Forecast, StopAndResumeChangeNothing) {
             "");
 }
 
+TEST(Forecast, IntervalsFromTheCommandLine) {
+  const TemporaryFolder folder;
+  Write(folder / "a.csv", Rows(0, 77));
+  Write(folder / "b.csv", Rows(77, 200));
+  const std::vector<std::string> options = {"--column", "x",    "--lags",   "3",
+                                            "--memory", "mesa", "--memory", "nlms"};
+  const auto forecast = [&](std::vector<std::string> more, const std::string& in = "") {
+    more.insert(more.begin(), "forecast");
+    more.insert(more.end(), options.begin(), options.end());
+    const Outcome outcome = Ttr(more, in);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome;
+  };
+  // Live, whole, and in two runs of which the second says nothing.
+  const Outcome live = forecast({"-", "--interval", "0.95", "--quiet"}, Rows(0, 200));
+  EXPECT_TRUE(live.out.starts_with(
+      "day,x,naive,mesa,mesa.lower,mesa.upper,nlms,nlms.lower,nlms.upper\n0th,0.000000,,,,,,,\n"))
+      << live.out;
+  const Outcome first =
+      forecast({folder / "a.csv", "--save", folder / "m", "--quiet", "--interval"});
+  const Outcome second = Ttr({"forecast", folder / "b.csv", "--resume", folder / "m", "--quiet"});
+  EXPECT_EQ(first.out + second.out.substr(second.out.find('\n') + 1), live.out) << second.err;
+
+  const Outcome errors = forecast({folder / "a.csv", "--interval", ".5", "--json", "--chart",
+                                   folder / "chart", "--out", folder / "f.csv"});
+  const auto json = nlohmann::json::parse(errors.out);
+  EXPECT_EQ(json.at("meta").at("interval"), .5);
+  EXPECT_TRUE(json.at("rows")[0].at("coverage").is_null());
+  EXPECT_GT(json.at("rows")[1].at("coverage"), 0);
+  EXPECT_GT(json.at("rows")[1].at("width"), 0);
+  EXPECT_GT(json.at("rows")[1].at("loss"), 0);
+  EXPECT_GT(json.at("rows")[1].at("condition"), 1);
+  EXPECT_LT(json.at("rows")[1].at("samples"), 77);
+  EXPECT_TRUE(json.at("rows")[2].at("samples").is_null());
+  EXPECT_TRUE(std::filesystem::exists(folder / "chart.svg"));
+}
+
 TEST(Forecast, BadInputIsRefusedAndTheOldFileStays) {
   const TemporaryFolder folder;
   Write(folder / "f.csv", "old");
@@ -102,6 +139,13 @@ TEST(Forecast, BadInputIsRefusedAndTheOldFileStays) {
   EXPECT_EQ(refused("x\n1\n", "intention", {"--column", "x", "--memory", "intention"}), "");
   EXPECT_EQ(refused("x\n1\n", "decay", {"--column", "x", "--decay", "2"}), "");
   EXPECT_EQ(refused("x\n1\n", "horizon", {"--column", "x", "--horizon", "0"}), "");
+  for (const char* level : {"0", "1", "95", "nan", "t.csv"}) {
+    EXPECT_EQ(refused("x\n1\n", "--interval", {"--column", "x", "--interval", level}), "") << level;
+  }
+  EXPECT_EQ(refused("x\n1\n", "--interval", {"--column", "x", "--interval-decay", "0.9"}), "");
+  EXPECT_EQ(refused("x\n1\n", "--interval-decay",
+                    {"--column", "x", "--interval", ".9", "--interval-decay", "0"}),
+            "");
   EXPECT_EQ(NoRefusal(Ttr({"forecast", folder / "none.csv", "--column", "x"}), 2, "none.csv"), "");
   EXPECT_EQ(NoRefusal(Ttr({"forecast", folder / "t.csv", "--column", "x", "--out",
                            folder / "none" / "f.csv"}),

@@ -1,0 +1,75 @@
+#include "experiments/real/residuals.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "experiments/real/student_t.h"
+#include "ttr/error.h"
+
+namespace ttr::experiments {
+
+double EffectiveSamples(double decay, std::int64_t count) {
+  const auto n = static_cast<double>(count);
+  const double rate = -std::log(decay);
+  return rate == 0 ? n : std::tanh(n * rate / 2) / std::tanh(rate / 2);
+}
+
+Residuals::Residuals(double decay, std::int64_t skip) : decay_(decay), skip_(skip) {
+  // Written so that NaN fails.
+  if (!(decay > 0 && decay <= 1)) {
+    throw Error("forecast", "the decay of residuals", "above 0 and at most 1",
+                std::to_string(decay));
+  }
+  if (skip < 0) throw Error("forecast", "skipped residuals", "0 or more", std::to_string(skip));
+}
+
+void Residuals::Add(double residual) {
+  if (!std::isfinite(residual)) return;
+  if (skipped_ < skip_) {
+    ++skipped_;
+    return;
+  }
+  ++count_;
+  const auto n = static_cast<double>(count_);
+  const double r =
+      decay_ == 1 ? 1 / n : std::min(1., (1 - decay_) / -std::expm1(n * std::log(decay_)));
+  scale_ = std::hypot(std::sqrt(1 - r) * scale_, std::sqrt(r) * residual);
+}
+
+double Residuals::Scale() const {
+  return count_ == 0 ? std::numeric_limits<double>::quiet_NaN() : scale_;
+}
+
+double Residuals::Margin(double level, std::int64_t horizon) {
+  const auto h = static_cast<double>(horizon);
+  const double degrees = EffectiveSamples() * 3 * h / (2 * h * h + 1);
+  if (degrees < 1) return std::numeric_limits<double>::quiet_NaN();
+  if (level != quantile_level_ || degrees != quantile_degrees_) {
+    quantile_ = StudentQuantile(level, degrees);
+    quantile_level_ = level;
+    quantile_degrees_ = degrees;
+  }
+  return quantile_ * scale_;
+}
+
+nlohmann::json Residuals::Save() const {
+  return {{"skipped", skipped_}, {"count", count_}, {"scale", scale_}};
+}
+
+void Residuals::Load(const nlohmann::json& saved) {
+  const auto skipped = saved.at("skipped").get<std::int64_t>();
+  const auto count = saved.at("count").get<std::int64_t>();
+  const auto scale = saved.at("scale").get<double>();
+  const bool whole = skipped >= 0 && skipped <= skip_ && count >= 0 && scale >= 0 &&
+                     (count == 0 || skipped == skip_);
+  if (!whole) {
+    throw Error("resume", "the residuals",
+                std::to_string(skip_) + " skipped before the first that counts", saved.dump());
+  }
+  skipped_ = skipped;
+  count_ = count;
+  scale_ = scale;
+}
+
+}  // namespace ttr::experiments
