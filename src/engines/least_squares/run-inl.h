@@ -13,6 +13,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/least_squares/careful.h"
+#include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/simd/blocks-inl.h"
@@ -30,10 +31,10 @@ template <class T>
 class Runner {
  public:
   Runner(const Options& options, const Memory& memory, const Sizes& sizes, std::byte* scratch)
-      : options_(options), memory_(memory), s_(options, sizes, scratch) {}
+      : options_(options), memory_(memory), s_(options, sizes, scratch), carried_(memory, s_) {}
 
   void Run() {
-    LoadState();
+    carried_.Load();
     const std::int64_t tokens = memory_.tokens;
     if (!memory_.writes()) {
       AnswerAll();
@@ -42,7 +43,7 @@ class Runner {
     const bool reads = memory_.queries > 0 && options_.causal;
     if (reads && options_.read_before && tokens > 0) Answer(0, 1);
     for (std::int64_t t = 0; t < tokens;) t += Next(t, reads);
-    StoreState();
+    carried_.Store();
     if (!options_.causal) AnswerAll();
   }
 
@@ -50,10 +51,9 @@ class Runner {
   using Block = sn::Block<T>;
   using Left = sn::Left<T>;
 
-  Block a() const { return {s_.a, s_.a_stride}; }
-  Block b() const { return {s_.b, s_.b_stride}; }
-  Block keys() const { return {s_.k, s_.k_stride}; }
-  Block values() const { return {s_.v, s_.v_stride}; }
+  Block a() const { return carried_.a(); }
+  Block b() const { return carried_.b(); }
+  Block values() const { return carried_.values(); }
   Block queries() const { return {s_.q, s_.k_stride}; }
   Block answers() const { return {s_.y, s_.y_stride}; }
   Block first() const { return {s_.first, s_.first_stride}; }
@@ -62,15 +62,15 @@ class Runner {
   /// Tokens from t on; how many.
   std::int64_t Next(std::int64_t t, bool reads) {
     Chunk chunk = GatherChunk(memory_, t, s_.chunk, s_);
-    Fade(chunk.decay);
+    carried_.Fade(chunk.decay);
     const std::int64_t begin = t + (options_.read_before ? 1 : 0);
     auto answered = [&] { return std::min(begin + chunk.tokens, memory_.tokens) - begin; };
     if (!reads || answered() == 0) {
-      Write(chunk);
+      carried_.Write(chunk);
       return chunk.tokens;
     }
     if (chunk.tokens == 1) {
-      Write(chunk);
+      carried_.Write(chunk);
       Answer(begin, answered());
       return 1;
     }
@@ -79,53 +79,15 @@ class Runner {
     if (right == 0) {
       // The memory is singular as the chunk begins: some tokens one by one, then it is tried anew.
       patience_ = std::min<std::int64_t>(2 * patience_, kUnit);
-      Shorten(chunk, std::min(chunk.tokens, patience_));
+      carried_.Shorten(chunk, std::min(chunk.tokens, patience_));
       SolveCarefully(chunk, begin, answered());
     } else {
       patience_ = 1;
-      Shorten(chunk, right);
+      carried_.Shorten(chunk, right);
       ScatterAnswers(memory_, begin, answered(), s_);
     }
-    Write(chunk);
+    carried_.Write(chunk);
     return chunk.tokens;
-  }
-
-  /// Leaves the first tokens of a chunk.
-  void Shorten(Chunk& chunk, std::int64_t tokens) {
-    if (tokens >= chunk.tokens) return;
-    double log_c = 0;
-    for (std::int64_t i = 1; i < tokens; ++i) log_c += LogDecay(memory_, chunk.first + i);
-    for (std::int64_t i = tokens; i < chunk.tokens; ++i) {
-      std::fill(keys().Row(i), keys().Row(i) + s_.keys_unit, T(0));
-      std::fill(values().Row(i), values().Row(i) + s_.values_unit, T(0));
-    }
-    chunk.tokens = tokens;
-    chunk.end = std::exp(log_c);
-  }
-
-  /// A and B times g. What is forgotten altogether leaves no NaN behind.
-  void Fade(double g) {
-    if (g == 1) return;
-    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
-      if (g == 0) {
-        std::fill(a().Row(i), a().Row(i) + s_.keys_unit, T(0));
-        std::fill(b().Row(i), b().Row(i) + s_.values_unit, T(0));
-      } else {
-        sn::Multiply(a().Row(i) + i, s_.keys_unit - i, static_cast<T>(g));
-        sn::Multiply(b().Row(i), s_.values_unit, static_cast<T>(g));
-      }
-    }
-  }
-
-  /// A <- c (A + K^T K), B <- c (B + K^T V), K and V weighted.
-  void Write(const Chunk& chunk) {
-    const std::int64_t tokens = chunk.tokens;
-    const Left transposed = Left::Transposed(keys());
-    sn::Multiply<sn::Into::kAdd>(transposed, keys(), s_.keys_unit,
-                                 sn::UpperResult{s_.keys_unit, tokens}, a());
-    sn::Multiply<sn::Into::kAdd>(transposed, values(), s_.keys_unit,
-                                 sn::Whole{s_.values_unit, tokens}, b());
-    Fade(chunk.end);
   }
 
   /// [A + R | ...] in `first`, R the ridge that is not in the state; ones on the diagonal behind D.
@@ -135,22 +97,10 @@ class Runner {
     }
     for (std::int64_t i = memory_.key_dim; i < s_.keys_unit; ++i) first().Row(i)[i] = T(1);
     if (options_.ridge == Ridge::kInState) return;
-    const double factor = options_.ridge == Ridge::kRelative ? FrobeniusNorm() : 1;
+    const double factor = options_.ridge == Ridge::kRelative ? carried_.FrobeniusNorm() : 1;
     for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
       first().Row(i)[i] += static_cast<T>(memory_.ridge[i] * factor);
     }
-  }
-
-  /// |A|_F
-  double FrobeniusNorm() const {
-    double squares = 0;
-    for (std::int64_t r = 0; r < memory_.key_dim; ++r) {
-      for (std::int64_t c = r; c < memory_.key_dim; ++c) {
-        const double x = static_cast<double>(a().Row(r)[c]);
-        squares += (r == c ? 1 : 2) * x * x;
-      }
-    }
-    return std::sqrt(squares);
   }
 
   /// U, or false where A is singular to rounding or not finite.
@@ -318,35 +268,10 @@ class Runner {
     }
   }
 
-  void LoadState() {
-    const T* const from_a = static_cast<const T*>(memory_.a);
-    const T* const from_b = static_cast<const T*>(memory_.b);
-    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
-      std::fill(a().Row(i), a().Row(i) + s_.keys_unit, T(0));
-      std::fill(b().Row(i), b().Row(i) + s_.values_unit, T(0));
-      if (i >= memory_.key_dim) continue;
-      const T* const row = from_a + i * memory_.a_stride;
-      std::copy(row + i, row + memory_.key_dim, a().Row(i) + i);
-      const T* const values = from_b + i * memory_.b_stride;
-      std::copy(values, values + memory_.value_dim, b().Row(i));
-    }
-  }
-
-  void StoreState() {
-    T* const to_a = static_cast<T*>(memory_.a);
-    T* const to_b = static_cast<T*>(memory_.b);
-    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
-      for (std::int64_t j = i; j < memory_.key_dim; ++j) {
-        to_a[i * memory_.a_stride + j] = to_a[j * memory_.a_stride + i] = a().Row(i)[j];
-      }
-      const T* const values = b().Row(i);
-      std::copy(values, values + memory_.value_dim, to_b + i * memory_.b_stride);
-    }
-  }
-
   const Options& options_;
   const Memory& memory_;
-  Scratch<T> s_;
+  const Scratch<T> s_;
+  const Carried<T> carried_;
   std::int64_t patience_ = 1;  // tokens that are solved one by one before a chunk is tried again
 };
 

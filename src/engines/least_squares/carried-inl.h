@@ -1,0 +1,139 @@
+// The memory that a sequence carries, and how it is written. Compiled once for every target.
+
+#if defined(TTR_LEAST_SQUARES_CARRIED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_CARRIED_INL_H_
+#undef TTR_LEAST_SQUARES_CARRIED_INL_H_
+#else
+#define TTR_LEAST_SQUARES_CARRIED_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/gather-inl.h"
+#include "src/engines/least_squares/layout.h"
+#include "src/simd/blocks-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+/// A (its upper triangle) and B in the scratch of a worker, and the chunk that is written to them.
+template <class T>
+class Carried {
+ public:
+  using Block = sn::Block<T>;
+  using Left = sn::Left<T>;
+
+  Carried(const Memory& memory, const Scratch<T>& scratch) : memory_(memory), s_(scratch) {}
+
+  Block a() const { return {s_.a, s_.a_stride}; }
+  Block b() const { return {s_.b, s_.b_stride}; }
+  Block keys() const { return {s_.k, s_.k_stride}; }
+  Block values() const { return {s_.v, s_.v_stride}; }
+
+  /// From the caller's state, and back.
+  void Load() const {
+    const T* const from_a = static_cast<const T*>(memory_.a);
+    const T* const from_b = static_cast<const T*>(memory_.b);
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+      std::fill(a().Row(i), a().Row(i) + s_.keys_unit, T(0));
+      std::fill(b().Row(i), b().Row(i) + s_.values_unit, T(0));
+      if (i >= memory_.key_dim) continue;
+      const T* const row = from_a + i * memory_.a_stride;
+      std::copy(row + i, row + memory_.key_dim, a().Row(i) + i);
+      const T* const values = from_b + i * memory_.b_stride;
+      std::copy(values, values + memory_.value_dim, b().Row(i));
+    }
+  }
+
+  void Store() const {
+    T* const to_a = static_cast<T*>(memory_.a);
+    T* const to_b = static_cast<T*>(memory_.b);
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+      for (std::int64_t j = i; j < memory_.key_dim; ++j) {
+        to_a[i * memory_.a_stride + j] = to_a[j * memory_.a_stride + i] = a().Row(i)[j];
+      }
+      const T* const values = b().Row(i);
+      std::copy(values, values + memory_.value_dim, to_b + i * memory_.b_stride);
+    }
+  }
+
+  /// A and B times g. What is forgotten altogether leaves no NaN behind.
+  void Fade(double g) const {
+    if (g == 1) return;
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+      if (g == 0) {
+        std::fill(a().Row(i), a().Row(i) + s_.keys_unit, T(0));
+        std::fill(b().Row(i), b().Row(i) + s_.values_unit, T(0));
+      } else {
+        sn::Multiply(a().Row(i) + i, s_.keys_unit - i, static_cast<T>(g));
+        sn::Multiply(b().Row(i), s_.values_unit, static_cast<T>(g));
+      }
+    }
+  }
+
+  /// A <- c (A + K^T K), B <- c (B + K^T V), K and V weighted.
+  void Write(const Chunk& chunk) const {
+    const std::int64_t tokens = chunk.tokens;
+    const Left transposed = Left::Transposed(keys());
+    sn::Multiply<sn::Into::kAdd>(transposed, keys(), s_.keys_unit,
+                                 sn::UpperResult{s_.keys_unit, tokens}, a());
+    sn::Multiply<sn::Into::kAdd>(transposed, values(), s_.keys_unit,
+                                 sn::Whole{s_.values_unit, tokens}, b());
+    Fade(chunk.end);
+  }
+
+  /// y_t = (B + sum_{i <= t} k_i v_i^T)^T x_t, K and V the chunk's: rows j of x and y belong to its
+  /// token j / queries. `kt` is K^T; `scores` has room for `columns` rows of `tokens` numbers.
+  void Read(const Block& kt, const Block& x, std::int64_t tokens, std::int64_t columns,
+            std::int64_t queries, const Block& scores, const Block& y) const {
+    const std::int64_t unit = RoundUp(tokens, kUnit);
+    sn::Multiply<sn::Into::kSet>(Left::Of(x), kt, columns, sn::Whole{unit, s_.keys_unit}, scores);
+    for (std::int64_t j = 0; j < columns; ++j) {  // a query sees no later token
+      const std::int64_t seen = std::min(j / queries + 1, unit);
+      std::fill(scores.Row(j) + seen, scores.Row(j) + unit, T(0));
+    }
+    sn::Multiply<sn::Into::kSet>(Left::Of(x), b(), columns,
+                                 sn::Whole{s_.values_unit, s_.keys_unit}, y);
+    sn::Multiply<sn::Into::kAdd>(Left::Of(scores), values(), columns,
+                                 sn::LowerLeft{s_.values_unit, unit, queries}, y);
+  }
+
+  /// Leaves the first tokens of a chunk.
+  void Shorten(Chunk& chunk, std::int64_t tokens) const {
+    if (tokens >= chunk.tokens) return;
+    double log_c = 0;
+    for (std::int64_t i = 1; i < tokens; ++i) log_c += LogDecay(memory_, chunk.first + i);
+    for (std::int64_t i = tokens; i < chunk.tokens; ++i) {
+      std::fill(keys().Row(i), keys().Row(i) + s_.keys_unit, T(0));
+      std::fill(values().Row(i), values().Row(i) + s_.values_unit, T(0));
+    }
+    chunk.tokens = tokens;
+    chunk.end = std::exp(log_c);
+  }
+
+  /// |A|_F
+  double FrobeniusNorm() const {
+    double squares = 0;
+    for (std::int64_t r = 0; r < memory_.key_dim; ++r) {
+      for (std::int64_t c = r; c < memory_.key_dim; ++c) {
+        const double x = static_cast<double>(a().Row(r)[c]);
+        squares += (r == c ? 1 : 2) * x * x;
+      }
+    }
+    return std::sqrt(squares);
+  }
+
+ private:
+  const Memory& memory_;
+  const Scratch<T>& s_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_CARRIED_INL_H_
