@@ -107,7 +107,8 @@ bool IsCount(const std::string& name) { return name == "state.position" || name 
 void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
                    const State& initial, const TensorView& dy, const State& dstate,
                    const Inputs& dinputs, State& dinitial, Executor& executor) {
-  // Without a given state the recipe's own start is what the gradient is taken at.
+  // Without a given state the gradient of the state is taken at the recipe's own start, which
+  // inputs (the ridge) may be part of.
   State start;
   if (initial.empty()) {
     RunSequences(Mode::kStart, recipe, dims, inputs, start, {}, SequentialExecutor());
@@ -115,12 +116,13 @@ void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
   const State& from = initial.empty() ? start : initial;
 
   /// Fills `gradient` with the derivatives by the numbers of the tensor that `find` picks.
-  const auto differentiate = [&](const auto& find, Range range, const TensorView& gradient) {
+  const auto differentiate = [&](const State& at, const auto& find, Range range,
+                                 const TensorView& gradient) {
     const Tensor result(DType::kFloat64, gradient.shape());
     const std::int64_t count = result.elements();
     const std::int64_t tasks = std::min<std::int64_t>(count, executor.threads());
     executor.Run(tasks, [&](std::int64_t task) {
-      Probe probe(recipe, dims, inputs, from, dy, dstate);
+      Probe probe(recipe, dims, inputs, at, dy, dstate);
       const TensorView tensor = find(probe);
       for (std::int64_t i = task; i < count; i += tasks) {
         result.as<double>()[static_cast<std::size_t>(i)] =
@@ -133,8 +135,9 @@ void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
   for (const InputField& field : InputFields()) {
     const TensorView& gradient = dinputs.*field.view;
     if (!gradient.defined()) continue;
-    differentiate([&](const Probe& probe) { return probe.inputs().*field.view; },
-                  RangeOf(recipe, field.view), gradient);
+    differentiate(
+        initial, [&](const Probe& probe) { return probe.inputs().*field.view; },
+        RangeOf(recipe, field.view), gradient);
   }
   for (const State::Entry& entry : from.entries()) {
     if (!dinitial.Get(entry.name).defined()) {
@@ -142,8 +145,9 @@ void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
       dinitial.Set(entry.name, Tensor(dtype, entry.view.shape()));
     }
     if (IsCount(entry.name)) continue;
-    differentiate([&](const Probe& probe) { return probe.initial().Get(entry.name); }, Range::kAny,
-                  dinitial.Get(entry.name));
+    differentiate(
+        from, [&](const Probe& probe) { return probe.initial().Get(entry.name); }, Range::kAny,
+        dinitial.Get(entry.name));
   }
 }
 

@@ -140,24 +140,31 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                      const Run& run) const {
   const Dims dims = Check("Backward", requirements_, inputs, initial, Needs::kBoth);
   CheckGradients("Backward", dims, inputs, dy, dinputs);
-  if (plan_.engine == Engine::kScan) {
-    DifferentiateScan(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
-                      ExecutorOf(run));
-    return;
+  Executor& executor = ExecutorOf(run);
+  switch (plan_.engine) {
+    case Engine::kScan:
+      return DifferentiateScan(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
+                               executor);
+    case Engine::kFastWeights:
+      return DifferentiateFastWeights(requirements_, dims, inputs, initial, dy, dstate, dinputs,
+                                      dinitial, executor, run.scratch);
+    case Engine::kLeastSquares:
+      return DifferentiateLeastSquares(requirements_, dims, inputs, initial, dy, dstate, dinputs,
+                                       dinitial, executor, run.scratch);
+    case Engine::kDefinition:
+      return definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs,
+                                       dinitial, executor);
   }
-  if (plan_.engine == Engine::kFastWeights) {
-    DifferentiateFastWeights(requirements_, dims, inputs, initial, dy, dstate, dinputs, dinitial,
-                             ExecutorOf(run), run.scratch);
-    return;
-  }
-  definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
-                            ExecutorOf(run));
 }
 
 std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
-  return plan_.engine == Engine::kFastWeights
-             ? FastWeightsGradientScratchBytes(recipe(), dims, threads)
-             : 0;
+  switch (plan_.engine) {
+    case Engine::kFastWeights: return FastWeightsGradientScratchBytes(recipe(), dims, threads);
+    case Engine::kLeastSquares: return LeastSquaresGradientScratchBytes(recipe(), dims, threads);
+    case Engine::kScan:
+    case Engine::kDefinition: break;
+  }
+  return 0;
 }
 
 std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {

@@ -1,6 +1,7 @@
 #include "src/layer/mapped_keys.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "src/engines/rows/norm.h"
 #include "src/layer/feature_parameters.h"
@@ -20,21 +21,24 @@ void Add(const TensorView& b, const TensorView& a) {
   }
 }
 
-/// The sum over heads that share one: [B, T, heads, D] to [B, T, fewer, D].
-void SumHeads(const Tensor& from, const TensorView& to) {
-  const std::int64_t heads = from.shape()[2];
-  const std::int64_t group = heads / to.size(2);
+template <class T>
+void SumHeadsAs(const TensorView& from, const TensorView& to) {
+  const std::int64_t group = from.size(2) / to.size(2);
   const std::int64_t dim = to.size(3);
+  std::vector<T> sum(static_cast<std::size_t>(dim));
   for (std::int64_t b = 0; b < to.size(0); ++b) {
     for (std::int64_t t = 0; t < to.size(1); ++t) {
       for (std::int64_t h = 0; h < to.size(2); ++h) {
+        std::fill(sum.begin(), sum.end(), T(0));
+        for (std::int64_t g = h * group; g < (h + 1) * group; ++g) {
+          const T* const row =
+              from.as<T>() + b * from.stride(0) + t * from.stride(1) + g * from.stride(2);
+          for (std::int64_t d = 0; d < dim; ++d) sum[static_cast<std::size_t>(d)] += row[d];
+        }
+        const std::int64_t offset = b * to.stride(0) + t * to.stride(1) + h * to.stride(2);
         for (std::int64_t d = 0; d < dim; ++d) {
-          double sum = 0;
-          const std::int64_t row = (b * to.size(1) + t) * heads + h * group;
-          for (std::int64_t g = 0; g < group; ++g) {
-            sum += LoadElement(from.data(), from.dtype(), (row + g) * dim + d);
-          }
-          to.Set({b, t, h, d}, sum);
+          StoreElement(to.data(), to.dtype(), offset + d,
+                       static_cast<double>(sum[static_cast<std::size_t>(d)]));
         }
       }
     }
@@ -42,6 +46,14 @@ void SumHeads(const Tensor& from, const TensorView& to) {
 }
 
 }  // namespace
+
+void SumHeads(const TensorView& from, const TensorView& to) {
+  if (from.dtype() == DType::kFloat64) {
+    SumHeadsAs<double>(from, to);
+  } else {
+    SumHeadsAs<float>(from, to);
+  }
+}
 
 MappedKeys::MappedKeys(const Recipe& recipe, const Dims& dims, const Inputs& inputs, DType dtype,
                        Executor& executor)

@@ -8,6 +8,9 @@
 
 namespace ttr {
 
+/// The sum over heads that share one: [B, T, heads, D] to [B, T, fewer, D].
+void SumHeads(const TensorView& from, const TensorView& to);
+
 /// For engines that read rows and know no maps. What a recipe leaves as it is stays the caller's
 /// tensor; else there is a copy, [B, T, heads, Dphi] of `dtype`. (Maps that depend on the position
 /// of a token are not for this.)
@@ -20,6 +23,8 @@ class MappedKeys {
 
   const TensorView& k() const { return k_.mapped; }
   const TensorView& q() const { return q_.mapped; }
+  /// Are they as they were given?
+  bool plain() const { return !normalise_ && !affine_ && features_.map == rows::Map::kNone; }
 
   /// Gradients of the inputs and of the map's parameters, from those of k() and q(); written where
   /// defined.

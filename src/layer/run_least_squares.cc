@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "src/engines/least_squares/gradient.h"
 #include "src/engines/least_squares/least_squares.h"
 #include "src/engines/rows/norm.h"
 #include "src/layer/decay_factors.h"
@@ -102,66 +103,218 @@ rows::NormKind KindOf(OutputNorm norm) {
   return norm == OutputNorm::kL2 ? rows::NormKind::kL2 : rows::NormKind::kRms;
 }
 
+/// What an engine call reads, of a call that has been checked.
+struct Words {
+  Words(const Recipe& recipe, const Dims& dims, const Inputs& inputs, State& state, Needs needs,
+        Executor& executor)
+      : ridge(RidgeOf(recipe, dims, inputs.ridge)),
+        memories(recipe, dims, ridge, IsWide(inputs), state),
+        keys(recipe, dims, Used(inputs, needs), memories.b.dtype(), executor),
+        factors(DecayFactors(recipe, dims)) {
+    call.q = keys.q();
+    call.k = keys.k();
+    if (needs != Needs::kRead) {
+      call.v = inputs.v;
+      call.log_decay = inputs.log_decay;
+      call.importance = inputs.importance;
+      call.decay_factors = factors;
+    }
+    if (inputs.cu_seqlens.defined()) {
+      call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
+                         static_cast<std::size_t>(dims.sequences + 1)};
+    }
+    call.ridge = ridge.view();
+    call.a = memories.a;
+    call.b = memories.b;
+  }
+  Words(const Words&) = delete;
+  Words& operator=(const Words&) = delete;
+
+  Tensor ridge;
+  Memories memories;
+  MappedKeys keys;
+  std::vector<double> factors;
+  least_squares::Call call;
+
+ private:
+  static Inputs Used(const Inputs& inputs, Needs needs) {
+    Inputs used = inputs;
+    if (needs == Needs::kWrite) used.q = {};
+    if (needs == Needs::kRead) used.k = {};
+    return used;
+  }
+};
+
+least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
+  least_squares::Sizes sizes;
+  sizes.tokens = dims.tokens;
+  sizes.key_dim = PhiDim(recipe, dims);
+  sizes.value_dim = dims.value_dim;
+  sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
+  sizes.state = state;
+  return sizes;
+}
+
+/// The engine's gradient of rows [B, T, heads, D] for those of an input, whose heads may be fewer.
+class HeadGradient {
+ public:
+  HeadGradient(const TensorView& wanted, std::int64_t heads, DType dtype) : wanted_(wanted) {
+    if (!wanted.defined() || wanted.size(2) == heads) return;
+    own_ = Tensor(dtype, {wanted.size(0), wanted.size(1), heads, wanted.size(3)});
+  }
+  TensorView view() const { return own_.defined() ? own_.view() : wanted_; }
+  void Return() const {
+    if (own_.defined()) SumHeads(own_, wanted_);
+  }
+
+ private:
+  TensorView wanted_;
+  Tensor own_;
+};
+
+/// The gradient of the input `ridge`, [H] or [H, Dk], from those of every sequence's diagonal.
+void ReturnRidge(const Dims& dims, const Tensor& diagonal, const TensorView& dridge) {
+  const bool one = dridge.rank() == 1;
+  for (std::int64_t h = 0; h < dims.heads; ++h) {
+    double all = 0;
+    for (std::int64_t i = 0; i < (one ? diagonal.shape()[2] : dims.key_dim); ++i) {
+      double sum = 0;
+      for (std::int64_t n = 0; n < dims.states(); ++n) sum += diagonal.view().At({n, h, i});
+      all += sum;
+      if (!one) dridge.Set({h, i}, sum);
+    }
+    if (one) dridge.Set({h}, all);
+  }
+}
+
 }  // namespace
 
 void RunLeastSquares(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                      State& state, const Outputs& outputs, Needs needs, Executor& executor,
                      std::span<std::byte> scratch) {
   const Recipe& recipe = requirements.recipe;
-  const Tensor ridge = RidgeOf(recipe, dims, inputs.ridge);
-  const Memories memories(recipe, dims, ridge, IsWide(inputs), state);
-  Inputs used = inputs;
-  if (needs == Needs::kWrite) used.q = {};
-  if (needs == Needs::kRead) used.k = used.v = {};
-  const MappedKeys keys(recipe, dims, used, memories.b.dtype(), executor);
-  const std::vector<double> factors = DecayFactors(recipe, dims);
-
-  least_squares::Call call;
-  call.q = keys.q();
-  call.k = keys.k();
-  call.v = used.v;
-  if (needs != Needs::kRead) {
-    call.log_decay = inputs.log_decay;
-    call.importance = inputs.importance;
-    call.decay_factors = factors;
-  }
-  if (inputs.cu_seqlens.defined()) {
-    call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
-                       static_cast<std::size_t>(dims.sequences + 1)};
-  }
-  call.ridge = ridge.view();
-  call.a = memories.a;
-  call.b = memories.b;
+  Words words(recipe, dims, inputs, state, needs, executor);
   const OutputNorm norm = recipe.reading.output_norm;
   Tensor plain;  // answers before their norm
   if (needs != Needs::kWrite) {
-    if (norm != OutputNorm::kNone) plain = Tensor(memories.b.dtype(), outputs.y.shape());
-    call.y = plain.defined() ? plain.view() : outputs.y;
+    if (norm != OutputNorm::kNone) plain = Tensor(words.call.b.dtype(), outputs.y.shape());
+    words.call.y = plain.defined() ? plain.view() : outputs.y;
     if (outputs.status.defined()) {
       CopyInto(Tensor(DType::kInt8, outputs.status.shape()).view(), outputs.status);  // all solved
-      call.status = outputs.status;
+      words.call.status = outputs.status;
     }
   }
-  least_squares::Forward(OptionsOf(recipe, dims), call, executor, scratch);
+  least_squares::Forward(OptionsOf(recipe, dims), words.call, executor, scratch);
   if (plain.defined()) {
     rows::Normalise({KindOf(norm), 0, plain, {}, {}, {}}, outputs.y, executor);
   }
-  if (needs != Needs::kRead) memories.Return();
+  if (needs != Needs::kRead) words.memories.Return();
 }
 
-std::size_t LeastSquaresScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
-  least_squares::Sizes sizes;
-  sizes.tokens = dims.tokens;
-  sizes.key_dim = PhiDim(recipe, dims);
-  sizes.value_dim = dims.value_dim;
-  sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
-  const least_squares::Options options = OptionsOf(recipe, dims);
-  std::size_t bytes = 0;
-  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
-    sizes.state = dtype;
-    bytes = std::max(bytes, least_squares::ScratchBytes(options, sizes, threads));
+void DifferentiateLeastSquares(const Requirements& requirements, const Dims& dims,
+                               const Inputs& inputs, const State& initial, const TensorView& dy,
+                               const State& dstate, const Inputs& dinputs, State& dinitial,
+                               Executor& executor, std::span<std::byte> scratch) {
+  const Recipe& recipe = requirements.recipe;
+  State start = initial;
+  Words words(recipe, dims, inputs, start, Needs::kBoth, executor);
+  const DType dtype = words.call.b.dtype();
+  for (const StateSpec& spec : requirements.state) {
+    if (dinitial.Get(spec.name).defined()) continue;
+    const TensorView from = start.Get(spec.name);
+    dinitial.Set(spec.name, Tensor(from.dtype(), from.shape()));
   }
-  return bytes;
+
+  least_squares::BackwardCall call;
+  call.dy = dy;
+  const OutputNorm norm = recipe.reading.output_norm;
+  Tensor plain, dplain;
+  if (norm != OutputNorm::kNone) {
+    // The answers once more, for the gradient of their norm.
+    plain = Tensor(dtype, dy.shape());
+    dplain = Tensor(dtype, dy.shape());
+    Tensor a = Tensor::Copy(words.call.a);
+    Tensor b = Tensor::Copy(words.call.b);
+    least_squares::Call forward = words.call;
+    forward.a = a;
+    forward.b = b;
+    forward.y = plain;
+    least_squares::Forward(OptionsOf(recipe, dims), forward, executor);
+    rows::NormaliseGradient({KindOf(norm), 0, plain, {}, {}, {}}, dy, {dplain, {}, {}, {}},
+                            executor);
+    call.dy = dplain;
+  }
+  call.forward = words.call;
+  call.da = dstate.Get("state.a");
+  call.db = dstate.Get("state");
+
+  const bool direct = words.keys.plain();
+  Tensor dk, dq;
+  if (!direct) {
+    dk = Tensor(dtype, words.call.k.shape());
+    dq = Tensor(dtype, words.call.q.shape());
+  }
+  const std::int64_t answers = std::max(dims.heads, dims.query_heads);
+  const HeadGradient keys(direct ? dinputs.k : dk.view(), dims.heads, dtype);
+  const HeadGradient queries(direct ? dinputs.q : dq.view(), answers, dtype);
+  const HeadGradient values(dinputs.v, dims.heads, dtype);
+  call.gradients.q = queries.view();
+  call.gradients.k = keys.view();
+  call.gradients.v = values.view();
+  call.gradients.log_decay = dinputs.log_decay;
+  call.gradients.importance = dinputs.importance;
+  call.gradients.a = dinitial.Get("state.a");
+  call.gradients.b = dinitial.Get("state");
+  const std::int64_t phi = PhiDim(recipe, dims);
+  Tensor diagonal, start_gradient;
+  const bool starts_with_ridge =
+      recipe.optimizer.ridge_kind == RidgeKind::kFading && initial.empty();
+  if (dinputs.ridge.defined()) {
+    diagonal = Tensor(DType::kFloat64, {dims.states(), dims.heads, phi});
+    if (recipe.optimizer.ridge_kind == RidgeKind::kConstant) call.gradients.ridge = diagonal;
+    if (starts_with_ridge && !call.gradients.a.defined()) {  // not causal: no state, yet a start
+      start_gradient = Tensor(dtype, words.call.a.shape());
+      call.gradients.a = start_gradient;
+    }
+  }
+  least_squares::Backward(OptionsOf(recipe, dims), call, executor, scratch);
+  keys.Return();
+  queries.Return();
+  values.Return();
+  if (!direct) words.keys.Backward(dk, dq, dinputs);
+  if (!dinputs.ridge.defined()) return;
+  const std::int64_t ridged = phi - (recipe.function.kind == FunctionClass::kAffine ? 1 : 0);
+  for (std::int64_t n = 0; n < dims.states(); ++n) {
+    for (std::int64_t h = 0; h < dims.heads; ++h) {
+      for (std::int64_t i = 0; i < phi; ++i) {
+        if (starts_with_ridge) diagonal.view().Set({n, h, i}, call.gradients.a.At({n, h, i, i}));
+        if (i >= ridged) diagonal.view().Set({n, h, i}, 0);
+      }
+    }
+  }
+  ReturnRidge(dims, diagonal, dinputs.ridge);
+}
+
+namespace {
+
+template <class BytesOf>
+std::size_t MostBytes(const Recipe& recipe, const Dims& dims, const BytesOf& bytes_of) {
+  return std::max(bytes_of(SizesOf(recipe, dims, DType::kFloat32)),
+                  bytes_of(SizesOf(recipe, dims, DType::kFloat64)));
+}
+
+}  // namespace
+
+std::size_t LeastSquaresScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
+  return MostBytes(recipe, dims, [&](const least_squares::Sizes& sizes) {
+    return least_squares::ScratchBytes(OptionsOf(recipe, dims), sizes, threads);
+  });
+}
+
+std::size_t LeastSquaresGradientScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
+  return MostBytes(recipe, dims, [&](const least_squares::Sizes& sizes) {
+    return least_squares::BackwardScratchBytes(OptionsOf(recipe, dims), sizes, threads);
+  });
 }
 
 }  // namespace ttr

@@ -13,6 +13,14 @@ void RunLeastSquares(const Requirements& requirements, const Dims& dims, const I
                      State& state, const Outputs& outputs, Needs needs, Executor& executor,
                      std::span<std::byte> scratch);
 
+/// Layer::Backward of a call that has been checked.
+void DifferentiateLeastSquares(const Requirements& requirements, const Dims& dims,
+                               const Inputs& inputs, const State& initial, const TensorView& dy,
+                               const State& dstate, const Inputs& dinputs, State& dinitial,
+                               Executor& executor, std::span<std::byte> scratch);
+
+std::size_t LeastSquaresGradientScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
+
 std::size_t LeastSquaresScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
 
 }  // namespace ttr

@@ -84,6 +84,7 @@ enum class Into { kSet, kAdd, kSubtract };
 struct Whole {
   std::int64_t columns, steps;
   std::int64_t FirstColumn(std::int64_t) const { return 0; }
+  std::int64_t FirstStep(std::int64_t) const { return 0; }
   std::int64_t Steps(std::int64_t) const { return steps; }
 };
 /// The result from row i's column i times `columns_a_row` on (rounded down to a vector).
@@ -91,6 +92,7 @@ struct UpperResult {
   std::int64_t columns, steps;
   std::int64_t columns_a_row = 1;
   std::int64_t FirstColumn(std::int64_t i) const { return std::min(i * columns_a_row, columns); }
+  std::int64_t FirstStep(std::int64_t) const { return 0; }
   std::int64_t Steps(std::int64_t) const { return steps; }
 };
 /// A left factor that is zero behind step i / rows_a_step of row i.
@@ -98,9 +100,19 @@ struct LowerLeft {
   std::int64_t columns, steps;
   std::int64_t rows_a_step = 1;
   std::int64_t FirstColumn(std::int64_t) const { return 0; }
+  std::int64_t FirstStep(std::int64_t) const { return 0; }
   std::int64_t Steps(std::int64_t i) const {
     return std::min(steps, (i + kTileRows - 1) / rows_a_step + 1);
   }
+};
+
+/// A left factor that is zero before step i steps_a_row of row i.
+struct UpperLeft {
+  std::int64_t columns, steps;
+  std::int64_t steps_a_row = 1;
+  std::int64_t FirstColumn(std::int64_t) const { return 0; }
+  std::int64_t FirstStep(std::int64_t i) const { return std::min(i * steps_a_row, steps); }
+  std::int64_t Steps(std::int64_t i) const { return steps - FirstStep(i); }
 };
 
 /// to(i, j) = / += / -= sum_p left(i, p) right(p, j), for `rows` rows; `part` says which columns
@@ -114,7 +126,8 @@ HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int6
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
     const std::int64_t first = part.FirstColumn(i) / lanes * lanes;
     const std::int64_t steps = part.Steps(i);
-    const T* const a = left.data + i * left.row;
+    const T* const a = left.data + i * left.row + part.FirstStep(i) * left.step;
+    const T* const b = right.Row(part.FirstStep(i));
     ForTiles(d, first, part.columns, [&](std::int64_t j, auto vectors) HWY_ATTR {
       Tile<D, kTileRows, vectors()> tile;
       if constexpr (INTO == Into::kSet) {
@@ -123,11 +136,11 @@ HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int6
         LoadTile<D, kTileRows, vectors()>(d, to.Row(i) + j, to.stride, tile);
       }
       if constexpr (INTO == Into::kSubtract) {
-        MulSubStrided<D, kTileRows, vectors()>(d, a, left.row, left.step, right.data + j,
-                                               right.stride, steps, tile);
+        MulSubStrided<D, kTileRows, vectors()>(d, a, left.row, left.step, b + j, right.stride,
+                                               steps, tile);
       } else {
-        MulAddStrided<D, kTileRows, vectors()>(d, a, left.row, left.step, right.data + j,
-                                               right.stride, steps, tile);
+        MulAddStrided<D, kTileRows, vectors()>(d, a, left.row, left.step, b + j, right.stride,
+                                               steps, tile);
       }
       StoreTile<D, kTileRows, vectors()>(d, tile, to.Row(i) + j, to.stride);
     });

@@ -42,24 +42,54 @@ void CarefulMemory<T>::Add(const T* key, const T* value) {
 }
 
 template <class T>
-bool CarefulMemory<T>::Answer(const T* query, T* y) {
-  if (!factored_) {
-    double squares = 0;
-    for (const double x : a_) squares += x * x;
-    const double factor = relative_ ? std::sqrt(squares) : 1;
-    std::vector<double> a = a_;
-    for (std::int64_t i = 0; i < key_dim_; ++i) a[i * key_dim_ + i] += factor * ridge_[i];
-    solver_.Factor(key_dim_, a.data(), Rounding<T>(key_dim_), kFaded<T>);
-    factored_ = true;
-  }
+void CarefulMemory<T>::Factor() {
+  if (factored_) return;
+  double squares = 0;
+  for (const double x : a_) squares += x * x;
+  const double factor = relative_ ? std::sqrt(squares) : 1;
+  regularised_ = a_;
+  for (std::int64_t i = 0; i < key_dim_; ++i) regularised_[i * key_dim_ + i] += factor * ridge_[i];
+  solver_.Factor(key_dim_, regularised_.data(), Rounding<T>(key_dim_), kFaded<T>);
+  factored_ = true;
+}
+
+template <class T>
+void CarefulMemory<T>::Solve(const T* query) {
+  Factor();
   for (std::int64_t i = 0; i < key_dim_; ++i) q_[i] = static_cast<double>(query[i]);
   solver_.Solve(q_.data(), x_.data());
+}
+
+template <class T>
+bool CarefulMemory<T>::Answer(const T* query, T* y) {
+  Solve(query);
   for (std::int64_t c = 0; c < value_dim_; ++c) {
     double sum = 0;
     for (std::int64_t i = 0; i < key_dim_; ++i) sum += b_[i * value_dim_ + c] * x_[i];
     y[c] = static_cast<T>(sum);
   }
   return solver_.singular();
+}
+
+template <class T>
+bool CarefulMemory<T>::Solutions(const T* q, const T* u, T* x, T* z, T* x2, T* z2) {
+  const auto keep = [&](T* to) {
+    for (std::int64_t i = 0; i < key_dim_; ++i) to[i] = static_cast<T>(x_[i]);
+  };
+  Solve(q);
+  keep(x);
+  for (std::int64_t i = 0; i < key_dim_ && solver_.singular(); ++i) {
+    double rest = q_[i];
+    for (std::int64_t j = 0; j < key_dim_; ++j) rest -= regularised_[i * key_dim_ + j] * x_[j];
+    x2[i] = static_cast<T>(rest);
+  }
+  Solve(u);
+  keep(z);
+  if (!solver_.singular()) return false;
+  q_ = x_;
+  solver_.Solve(q_.data(), x_.data());
+  for (std::int64_t i = 0; i < key_dim_; ++i) z2[i] = static_cast<T>(-x_[i]);
+  return true;
 }
 
 template class CarefulMemory<float>;

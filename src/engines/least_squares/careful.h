@@ -20,10 +20,18 @@ class CarefulMemory {
   /// y = B^T A^+ q. Was A singular?
   bool Answer(const T* query, T* y);
 
+  /// x = A^+ q and z = A^+ u; where A is singular also x2 = q - A x and z2 = -A^+ z (else 0). Was
+  /// it?
+  bool Solutions(const T* q, const T* u, T* x, T* z, T* x2, T* z2);
+
  private:
+  void Factor();
+  /// x_ = A^+ q_
+  void Solve(const T* query);
+
   std::int64_t key_dim_, value_dim_;
   bool relative_;
-  std::vector<double> a_, b_, ridge_, q_, x_;
+  std::vector<double> a_, b_, ridge_, regularised_, q_, x_;
   MinimumNorm solver_;
   bool factored_ = false;
 };

@@ -96,8 +96,8 @@ class Carried {
       const std::int64_t seen = std::min(j / queries + 1, unit);
       std::fill(scores.Row(j) + seen, scores.Row(j) + unit, T(0));
     }
-    sn::Multiply<sn::Into::kSet>(Left::Of(x), b(), columns,
-                                 sn::Whole{s_.values_unit, s_.keys_unit}, y);
+    sn::Multiply<sn::Into::kSet>(Left::Of(x), b(), columns, sn::Whole{s_.values_unit, s_.keys_unit},
+                                 y);
     sn::Multiply<sn::Into::kAdd>(Left::Of(scores), values(), columns,
                                  sn::LowerLeft{s_.values_unit, unit, queries}, y);
   }

@@ -8,7 +8,6 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -16,22 +15,22 @@
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/prefixes-inl.h"
 #include "src/simd/blocks-inl.h"
-#include "src/simd/strided-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
-/// How much larger a token's leverage may be at the start of its chunk than when its turn comes:
-/// digits are lost in proportion.
-inline constexpr double kMostLoss = 8;
-
 template <class T>
 class Runner {
  public:
   Runner(const Options& options, const Memory& memory, const Sizes& sizes, std::byte* scratch)
-      : options_(options), memory_(memory), s_(options, sizes, scratch), carried_(memory, s_) {}
+      : options_(options),
+        memory_(memory),
+        s_(options, sizes, scratch),
+        carried_(memory, s_),
+        prefixes_(options, memory, s_, carried_) {}
 
   void Run() {
     carried_.Load();
@@ -48,17 +47,6 @@ class Runner {
   }
 
  private:
-  using Block = sn::Block<T>;
-  using Left = sn::Left<T>;
-
-  Block a() const { return carried_.a(); }
-  Block b() const { return carried_.b(); }
-  Block values() const { return carried_.values(); }
-  Block queries() const { return {s_.q, s_.k_stride}; }
-  Block answers() const { return {s_.y, s_.y_stride}; }
-  Block first() const { return {s_.first, s_.first_stride}; }
-  Block second() const { return {s_.second, s_.second_stride}; }
-
   /// Tokens from t on; how many.
   std::int64_t Next(std::int64_t t, bool reads) {
     Chunk chunk = GatherChunk(memory_, t, s_.chunk, s_);
@@ -75,7 +63,7 @@ class Runner {
       return 1;
     }
     GatherQueries(options_, memory_, begin, answered(), s_);
-    const std::int64_t right = Solve(chunk, answered());
+    const std::int64_t right = Solve(chunk, begin, answered());
     if (right == 0) {
       // The memory is singular as the chunk begins: some tokens one by one, then it is tried anew.
       patience_ = std::min<std::int64_t>(2 * patience_, kUnit);
@@ -90,151 +78,32 @@ class Runner {
     return chunk.tokens;
   }
 
-  /// [A + R | ...] in `first`, R the ridge that is not in the state; ones on the diagonal behind D.
-  void CopyMemory() {
-    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
-      std::copy(a().Row(i) + i, a().Row(i) + s_.keys_unit, first().Row(i) + i);
-    }
-    for (std::int64_t i = memory_.key_dim; i < s_.keys_unit; ++i) first().Row(i)[i] = T(1);
-    if (options_.ridge == Ridge::kInState) return;
-    const double factor = options_.ridge == Ridge::kRelative ? carried_.FrobeniusNorm() : 1;
-    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
-      first().Row(i)[i] += static_cast<T>(memory_.ridge[i] * factor);
-    }
-  }
-
-  /// U, or false where A is singular to rounding or not finite.
-  bool FactorMemory() {
-    const T rounding = static_cast<T>(Rounding<T>(memory_.key_dim));
-    const auto goes_on = [&](std::int64_t, T diagonal, T left) {
-      return left > rounding * diagonal && diagonal > static_cast<T>(kFaded<T>);
-    };
-    return sn::Factor(first(), s_.keys_unit, goes_on).index == s_.keys_unit;
-  }
-
-  bool Empty() const {
-    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
-      if (a().Row(i)[i] != 0) return false;
-    }
-    return options_.ridge == Ridge::kInState;
-  }
-
   /// Answers of a chunk in s_.y. Returns how many of its tokens are right (and the queries that
-  /// see no others); 0: the memory it starts from is singular.
-  std::int64_t Solve(const Chunk& chunk, std::int64_t reading) {
-    const bool empty = Empty();
-    const std::int64_t tokens_unit = RoundUp(chunk.tokens, kUnit);
-    const std::int64_t columns = RoundUp(reading * memory_.queries, kUnit);
-    const Block wk = first().Columns(s_.first_k());
-    const Block wq = first().Columns(s_.first_q());
-    const Block wb = first().Columns(s_.first_b());
-    sn::TransposeStrided(s_.k, s_.k_stride, tokens_unit, s_.keys_unit, wk.data, wk.stride);
-    sn::TransposeStrided(s_.q, s_.k_stride, columns, s_.keys_unit, wq.data, wq.stride);
-    if (!empty) {
-      CopyMemory();
-      if (!FactorMemory()) return 0;
-      for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
-        std::copy(b().Row(i), b().Row(i) + s_.values_unit, wb.Row(i));
-      }
-      // Columns that are not there are not touched; those that are stand in three places.
-      sn::SubstituteDown(first(), s_.keys_unit, first(), s_.first_k(), s_.first_k() + tokens_unit);
-      sn::SubstituteDown(first(), s_.keys_unit, first(), s_.first_q(), s_.first_q() + columns);
-      sn::SubstituteDown(first(), s_.keys_unit, first(), s_.first_b(), s_.first_end());
-    }
-    std::int64_t tokens = chunk.tokens;
-    for (;;) {
-      const std::int64_t right = FactorTokens(tokens, empty);
-      if (right == tokens) break;
-      if (right == 0) return 0;
-      tokens = right;
-      for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
-        std::fill(wk.Row(i) + tokens, wk.Row(i) + tokens_unit, T(0));
-      }
-    }
-    SolveTokens(tokens, columns, empty);
-    if (empty) {  // fewer tokens than dimensions: the solution of least norm
-      for (std::int64_t j = 0; j < reading * memory_.queries; ++j) {
-        if (j / memory_.queries + 1 >= memory_.key_dim) break;
-        MarkRegularised(memory_, chunk.first + (options_.read_before ? 1 : 0) + j / memory_.queries,
-                        j % memory_.queries);
-      }
+  /// see no others); 0: the memory that it starts from is singular.
+  std::int64_t Solve(const Chunk& chunk, std::int64_t begin, std::int64_t reading) {
+    const std::int64_t rows = reading * memory_.queries;
+    const std::int64_t tokens = prefixes_.Begin(chunk.tokens, rows, true);
+    if (tokens == 0) return 0;
+    prefixes_.Answers(memory_.queries);
+    for (std::int64_t j = 0; j < rows && prefixes_.empty(); ++j) {
+      const std::int64_t seen = j / memory_.queries + 1;
+      if (seen > std::min(tokens, memory_.key_dim - 1)) break;
+      MarkRegularised(memory_, begin + seen - 1, j % memory_.queries);
     }
     return tokens;
-  }
-
-  /// S = I + Wk^T Wk = L L^T (without I where the memory is empty), for this many tokens. Returns
-  /// how many of them keep their digits.
-  std::int64_t FactorTokens(std::int64_t tokens, bool empty) {
-    const std::int64_t unit = RoundUp(tokens, kUnit);
-    const Block wk = first().Columns(s_.first_k());
-    sn::Multiply<sn::Into::kSet>(Left::Transposed(wk), wk, unit,
-                                 sn::UpperResult{unit, s_.keys_unit}, second());
-    for (std::int64_t i = 0; i < unit; ++i) {
-      T& diagonal = second().Row(i)[i];
-      diagonal = i < tokens ? diagonal + (empty ? T(0) : T(1)) : T(1);
-    }
-    const T rounding = static_cast<T>(Rounding<T>(memory_.key_dim));
-    // A token this far beyond all that the memory has seen leaves it singular to rounding.
-    const T most_leverage = static_cast<T>(1 / Rounding<double>(memory_.key_dim));
-    const auto goes_on = [&](std::int64_t i, T diagonal, T left) {
-      if (empty) return left > rounding * diagonal && diagonal > static_cast<T>(kFaded<T>);
-      if (diagonal > most_leverage) return false;
-      return left * static_cast<T>(kMostLoss) >= diagonal || (i == 0 && !(left <= 0));
-    };
-    return std::min(sn::Factor(second(), unit, goes_on).index, tokens);
-  }
-
-  /// E and P, then Y.
-  void SolveTokens(std::int64_t tokens, std::int64_t columns, bool empty) {
-    const std::int64_t unit = RoundUp(tokens, kUnit);
-    const Block wk = first().Columns(s_.first_k());
-    const Block wq = first().Columns(s_.first_q());
-    const Block wb = first().Columns(s_.first_b());
-    const Block e = second().Columns(s_.second_v());
-    const Block p = second().Columns(s_.second_q());
-    for (std::int64_t i = 0; i < unit; ++i) {
-      std::copy(values().Row(i), values().Row(i) + s_.values_unit, e.Row(i));
-      if (i >= tokens) std::fill(e.Row(i), e.Row(i) + s_.values_unit, T(0));
-    }
-    if (!empty) {
-      sn::Multiply<sn::Into::kSubtract>(Left::Transposed(wk), wb, unit,
-                                        sn::Whole{s_.values_unit, s_.keys_unit}, e);
-    }
-    sn::Multiply<sn::Into::kSet>(Left::Transposed(wk), wq, unit,
-                                 sn::UpperResult{columns, s_.keys_unit, memory_.queries}, p);
-    sn::SubstituteDown(second(), unit, e, 0, s_.values_unit);
-    sn::SubstituteDown(second(), unit, p, 0, columns);
-    for (std::int64_t i = 0; i < unit; ++i) {  // a query sees no later token
-      const std::int64_t unseen = i < tokens ? std::min(i * memory_.queries, columns) : columns;
-      std::fill(p.Row(i), p.Row(i) + unseen, T(0));
-    }
-    if (empty) {
-      for (std::int64_t i = 0; i < columns; ++i) {
-        std::fill(answers().Row(i), answers().Row(i) + s_.values_unit, T(0));
-      }
-    } else {
-      sn::Multiply<sn::Into::kSet>(Left::Transposed(wq), wb, columns,
-                                   sn::Whole{s_.values_unit, s_.keys_unit}, answers());
-    }
-    sn::Multiply<sn::Into::kAdd>(Left::Transposed(p), e, columns,
-                                 sn::LowerLeft{s_.values_unit, unit, memory_.queries}, answers());
   }
 
   /// Answers of the memory as it is: x = (A + R)^-1 q, y = B^T x.
   void Answer(std::int64_t begin, std::int64_t reading) {
     GatherQueries(options_, memory_, begin, reading, s_);
-    const std::int64_t columns = RoundUp(reading * memory_.queries, kUnit);
-    const Block x = first().Columns(s_.first_q());
-    sn::TransposeStrided(s_.q, s_.k_stride, columns, s_.keys_unit, x.data, x.stride);
-    CopyMemory();
-    if (!FactorMemory()) {
+    const std::int64_t rows = reading * memory_.queries;
+    if (!prefixes_.SolveColumns(rows)) {
       AnswerCarefully(begin, reading);
       return;
     }
-    sn::SubstituteDown(first(), s_.keys_unit, x, 0, columns);
-    sn::SubstituteUp(first(), s_.keys_unit, x, 0, columns);
-    sn::Multiply<sn::Into::kSet>(Left::Transposed(x), b(), columns,
-                                 sn::Whole{s_.values_unit, s_.keys_unit}, answers());
+    sn::Multiply<sn::Into::kSet>(sn::Left<T>::Transposed(prefixes_.columns()), carried_.b(),
+                                 RoundUp(rows, kUnit), sn::Whole{s_.values_unit, s_.keys_unit},
+                                 sn::Block<T>{s_.y, s_.y_stride});
     ScatterAnswers(memory_, begin, reading, s_);
   }
 
@@ -272,6 +141,7 @@ class Runner {
   const Memory& memory_;
   const Scratch<T> s_;
   const Carried<T> carried_;
+  Prefixes<T> prefixes_;
   std::int64_t patience_ = 1;  // tokens that are solved one by one before a chunk is tried again
 };
 

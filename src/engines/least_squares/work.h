@@ -4,26 +4,51 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
 
 #include "src/engines/least_squares/layout.h"
+#include "src/parallel/workers.h"
 #include "src/simd/row_views.h"
+#include "ttr/error.h"
+#include "ttr/executor.h"
 
 namespace ttr::least_squares {
 
 /// Below this many flops a second thread costs more than it brings (some ten microseconds).
 inline constexpr double kFlopsWorthThreads = 1e6;
 
-inline std::byte* Align(std::byte* memory) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  return memory + (kAlignment - address % kAlignment) % kAlignment;
+/// Calls run(item, scratch) for every item, each worker with `bytes` of its own. The caller's
+/// scratch is used where there is one.
+template <class RunItem>
+void RunItems(Executor& executor, int threads, std::int64_t items, std::size_t bytes,
+              std::span<std::byte> scratch, const RunItem& run) {
+  const int workers = static_cast<int>(std::min<std::int64_t>(threads, items));
+  const std::size_t needed = static_cast<std::size_t>(workers) * bytes + kAlignment;
+  std::unique_ptr<std::byte[]> owned;
+  if (scratch.empty()) {
+    owned.reset(new std::byte[needed]);
+    scratch = {owned.get(), needed};
+  } else if (scratch.size() < needed) {
+    throw Error("least_squares", "scratch", "at least " + std::to_string(needed) + " bytes",
+                std::to_string(scratch.size()));
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(scratch.data());
+  std::byte* const start = scratch.data() + (kAlignment - address % kAlignment) % kAlignment;
+  RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
+    run(item, start + static_cast<std::size_t>(worker) * bytes);
+  });
 }
 
 struct Work {
   const Call& call;
+  const TensorView& y;  // answers, or their gradients
   Sizes sizes;
   std::int64_t sequences, heads, tokens;  // tokens: of all sequences
 
-  explicit Work(const Call& c) : call(c) {
+  explicit Work(const Call& c) : Work(c, c.y) {}
+  Work(const Call& c, const TensorView& answers) : call(c), y(answers) {
     sequences = call.cu_seqlens.empty() ? call.b.size(0)
                                         : static_cast<std::int64_t>(call.cu_seqlens.size()) - 1;
     heads = call.b.size(1);
@@ -47,6 +72,10 @@ struct Work {
     if (call.cu_seqlens.empty()) return {n, 0, Length()};
     const auto i = static_cast<std::size_t>(n);
     return {0, call.cu_seqlens[i], call.cu_seqlens[i + 1] - call.cu_seqlens[i]};
+  }
+
+  int Threads(const Executor& executor) const {
+    return Flops() < kFlopsWorthThreads ? 1 : executor.threads();
   }
 
   double Flops() const {
@@ -80,9 +109,9 @@ struct Work {
     if (call.q.defined()) {
       m.queries = sizes.queries;
       m.q = rows(call.q, sizes.queries > 1 ? h * sizes.queries : HeadOf(h, call.q));
-      m.y = rows(call.y, h * sizes.queries);
+      m.y = rows(y, h * sizes.queries);
       m.q_head_stride = call.q.stride(2);
-      m.y_head_stride = call.y.stride(2);
+      m.y_head_stride = y.stride(2);
       if (call.status.defined()) {
         const TensorView& status = call.status;
         m.status = static_cast<std::int8_t*>(

@@ -1,0 +1,53 @@
+/// Gradients of least squares by the implicit function: nothing is differentiated through a solve.
+///
+/// With z_t = (A_t + R)^-1 B_t dy_t, one more solve with the factor that finds x_t,
+///
+///     dL/dq_t = scale z_t,   dL/dA_t = -z_t x_t^T,   dL/dB_t = x_t dy_t^T
+///
+/// and these, summed over all later t as the weights say, meet the keys and values of each token:
+///
+///     F_i = sum_{t >= i} prod g (-z_t x_t^T),   G_i = sum_{t >= i} prod g x_t dy_t^T
+///     dL/dk_i = w_i ((F_i + F_i^T) k_i + G_i v_i),   dL/dv_i = w_i G_i^T k_i
+///     dL/dw_i = k_i^T F_i k_i + k_i^T G_i v_i
+///     dL/dlog g_t = <F, A> + <G, B> of the past at t
+///
+/// The solution of least norm, where A is singular, moves within the range of A, too:
+/// dL/dA_t = -z_t x_t^T + (A^+ z_t)((I - A A^+) scale q_t)^T. Forward through the sequence for x
+/// and z, then backward for F and G, both chunk by chunk.
+///
+/// Gradients have the shapes of what they are gradients of, float32, float64 or bfloat16, and are
+/// overwritten; absent ones are not computed. There are H heads of k and v and max(H, Hq) of q:
+/// who shares heads adds them up. That of a log_decay of -inf is 0. That of a is symmetric.
+///
+/// Cost: some 32 D^2 + 16 D Dv flops a token; scratch of O(T D) for every thread. The same bits for
+/// any number of threads.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "src/engines/least_squares/least_squares.h"
+
+namespace ttr::least_squares {
+
+struct Gradients {
+  TensorView q{}, k{}, v{};
+  TensorView log_decay{}, importance{};
+  TensorView ridge{};   ///< [N, H, D] float64, of the constant ridge in every sequence
+  TensorView a{}, b{};  ///< of the initial state
+};
+
+struct BackwardCall {
+  Call forward{};  ///< a and b as they were at the start, not written; y and status are not used
+  TensorView dy{};
+  TensorView da{}, db{};  ///< of the final state; absent: 0
+  Gradients gradients{};
+};
+
+std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads);
+
+/// `scratch` as for Forward.
+void Backward(const Options& options, const BackwardCall& call, Executor& executor,
+              std::span<std::byte> scratch = {});
+
+}  // namespace ttr::least_squares

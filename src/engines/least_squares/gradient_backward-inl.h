@@ -1,0 +1,305 @@
+// Backward through a sequence: from x and z of every answer to the gradients of what was written.
+// Compiled once for every target.
+
+#if defined(TTR_LEAST_SQUARES_GRADIENT_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_GRADIENT_BACKWARD_INL_H_
+#undef TTR_LEAST_SQUARES_GRADIENT_BACKWARD_INL_H_
+#else
+#define TTR_LEAST_SQUARES_GRADIENT_BACKWARD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/gather-inl.h"
+#include "src/engines/least_squares/gradient_forward-inl.h"
+#include "src/engines/least_squares/gradient_layout.h"
+#include "src/simd/blocks-inl.h"
+#include "src/simd/strided-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+/// In the words of gradient.h, F + F^T and G carried from the end to the start; within a part, in
+/// its scale, a row an answer,
+///
+///     dK = K (F + F^T) + V G^T - triu(K X^T) Z + (triu(V dY^T) - triu(K Z^T)) X
+///     dV = K G + triu(K X^T) dY
+///     F + F^T -= Z^T X + X^T Z,   G += X^T dY
+template <class T>
+class GradientBackward {
+ public:
+  GradientBackward(const Options& options, const GradientMemory& memory,
+                   const GradientScratch<T>& scratch)
+      : options_(options), m_(memory), memory_(memory.memory), s_(scratch), c_(scratch.chunk) {}
+
+  void Run(std::int64_t parts) {
+    Start();
+    for (std::int64_t p = parts - 1; p >= 0; --p) {
+      const Part& part = s_.parts[p];
+      Fade(part.end);
+      Gather(part);
+      if (part.tokens > 0) Differentiate(part);
+      if (part.reading > 0) {
+        Read(part);
+        WriteQueries(part);
+      }
+      Fade(part.decay);
+    }
+    Finish();
+  }
+
+ private:
+  using Block = sn::Block<T>;
+  using Left = sn::Left<T>;
+
+  Block f() const { return {s_.f, c_.k_stride}; }
+  Block gradient_b() const { return {s_.gradient_b, c_.b_stride}; }
+  Block keys() const { return {c_.k, c_.k_stride}; }
+  Block values() const { return {c_.v, c_.v_stride}; }
+  Block dy() const { return {c_.y, c_.y_stride}; }
+  Block dk() const { return {s_.dk, c_.k_stride}; }
+  Block dv() const { return {s_.dv, c_.v_stride}; }
+  /// Rows of a part in one of the arrays of the whole sequence, padded to whole units in scratch.
+  Block x() const { return {c_.q, c_.k_stride}; }
+  Block z() const { return {s_.solutions, c_.k_stride}; }
+
+  /// The final state's gradients, and what all of the past is worth by them.
+  void Start() {
+    const std::int64_t dim = memory_.key_dim;
+    for (std::int64_t i = 0; i < c_.keys_unit; ++i) {
+      std::fill(f().Row(i), f().Row(i) + c_.keys_unit, T(0));
+      std::fill(gradient_b().Row(i), gradient_b().Row(i) + c_.values_unit, T(0));
+      if (i >= dim) continue;
+      if (m_.db) sn::LoadRow(m_.db, i, 0, memory_.value_dim, gradient_b().Row(i));
+      if (m_.da) sn::LoadRow(m_.da, i, 0, dim, f().Row(i));
+    }
+    past_ = 0;
+    for (std::int64_t i = 0; i < dim; ++i) {
+      for (std::int64_t j = i; j < dim; ++j) {
+        const T sum = f().Row(i)[j] + f().Row(j)[i];
+        f().Row(i)[j] = f().Row(j)[i] = sum;
+        const double product =
+            static_cast<double>(sum) * static_cast<double>(c_.a[i * c_.a_stride + j]);
+        past_ += i == j ? product / 2 : product;
+      }
+      for (std::int64_t j = 0; j < memory_.value_dim; ++j) {
+        past_ += static_cast<double>(gradient_b().Row(i)[j]) *
+                 static_cast<double>(c_.b[i * c_.b_stride + j]);
+      }
+    }
+    if (m_.dridge != nullptr) std::fill(m_.dridge, m_.dridge + dim, 0.0);
+  }
+
+  void Fade(double g) {
+    if (g == 1) return;
+    for (std::int64_t i = 0; i < c_.keys_unit; ++i) {
+      if (g == 0) {
+        std::fill(f().Row(i), f().Row(i) + c_.keys_unit, T(0));
+        std::fill(gradient_b().Row(i), gradient_b().Row(i) + c_.values_unit, T(0));
+      } else {
+        sn::Multiply(f().Row(i), c_.keys_unit, static_cast<T>(g));
+        sn::Multiply(gradient_b().Row(i), c_.values_unit, static_cast<T>(g));
+      }
+    }
+  }
+
+  void CopyRows(const T* from, const Part& part, const Block& to) {
+    const std::int64_t rows = part.reading * memory_.queries;
+    const T* row = from + part.begin * memory_.queries * c_.k_stride;
+    for (std::int64_t j = 0; j < RoundUp(rows, kUnit); ++j, row += c_.k_stride) {
+      if (j < rows) {
+        std::copy(row, row + c_.keys_unit, to.Row(j));
+      } else {
+        std::fill(to.Row(j), to.Row(j) + c_.keys_unit, T(0));
+      }
+    }
+  }
+
+  /// Keys and values as they are (those that do not count as zeros), and the part's answers.
+  void Gather(const Part& part) {
+    for (std::int64_t i = 0; i < RoundUp(part.tokens, kUnit); ++i) {
+      const std::int64_t t = part.first + i;
+      const bool counts =
+          i < part.tokens && (!memory_.importance ||
+                              sn::LoadOne<double>(memory_.importance, t) != 0 || m_.dimportance);
+      LoadScaled(memory_.k, t, memory_.key_dim, counts ? T(1) : T(0), keys().Row(i), c_.keys_unit);
+      LoadScaled(memory_.v, t, memory_.value_dim, counts ? T(1) : T(0), values().Row(i),
+                 c_.values_unit);
+    }
+    GatherAnswerGradients(m_, part.begin, part.reading, c_);
+    CopyRows(s_.x, part, x());
+    CopyRows(s_.z, part, z());
+  }
+
+  /// products = triu(left right^T), zero where an answer does not see a token.
+  void Products(const Part& part, const Block& left, const Block& right_columns, std::int64_t dim,
+                const Block& products) {
+    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    const std::int64_t columns = RoundUp(part.reading * memory_.queries, kUnit);
+    sn::Multiply<sn::Into::kSet>(Left::Of(left), right_columns, unit,
+                                 sn::UpperResult{columns, dim, memory_.queries}, products);
+    for (std::int64_t i = 0; i < unit; ++i) {
+      const std::int64_t unseen = std::min(i * memory_.queries, columns);
+      std::fill(products.Row(i), products.Row(i) + unseen, T(0));
+    }
+  }
+
+  /// dK -= triu(K L^T) R + triu(K R^T) L for the rows of a pair.
+  void SubtractPair(const Part& part, const Block& l, const Block& r) {
+    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
+    const Block lt{s_.xt, s_.rows_stride};
+    const Block rt{s_.zt, s_.rows_stride};
+    const Block kl{s_.kx, s_.rows_stride};
+    const Block kr{s_.kz, s_.rows_stride};
+    sn::TransposeStrided(l.data, l.stride, rows, c_.keys_unit, lt.data, lt.stride);
+    sn::TransposeStrided(r.data, r.stride, rows, c_.keys_unit, rt.data, rt.stride);
+    Products(part, keys(), lt, c_.keys_unit, kl);
+    Products(part, keys(), rt, c_.keys_unit, kr);
+    const sn::UpperLeft seen{c_.keys_unit, rows, memory_.queries};
+    sn::Multiply<sn::Into::kSubtract>(Left::Of(kl), r, unit, seen, dk());
+    sn::Multiply<sn::Into::kSubtract>(Left::Of(kr), l, unit, seen, dk());
+  }
+
+  void Differentiate(const Part& part) {
+    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
+    const Block gradient_bt{s_.gradient_bt, c_.k_stride};
+    sn::TransposeStrided(s_.gradient_b, c_.b_stride, c_.keys_unit, c_.values_unit, gradient_bt.data,
+                         gradient_bt.stride);
+    sn::Multiply<sn::Into::kSet>(Left::Of(keys()), f(), unit, sn::Whole{c_.keys_unit, c_.keys_unit},
+                                 dk());
+    sn::Multiply<sn::Into::kAdd>(Left::Of(values()), gradient_bt, unit,
+                                 sn::Whole{c_.keys_unit, c_.values_unit}, dk());
+    sn::Multiply<sn::Into::kSet>(Left::Of(keys()), gradient_b(), unit,
+                                 sn::Whole{c_.values_unit, c_.keys_unit}, dv());
+    if (rows > 0) {
+      if (part.singular) {
+        CopyRows(s_.x2, part, x());
+        CopyRows(s_.z2, part, z());
+        SubtractPair(part, x(), z());
+        CopyRows(s_.x, part, x());
+        CopyRows(s_.z, part, z());
+      }
+      SubtractPair(part, x(), z());  // and K X^T stands in kx
+      const Block dyt{s_.dyt, s_.rows_stride};
+      const Block vdy{s_.vdy, s_.rows_stride};
+      sn::TransposeStrided(dy().data, dy().stride, rows, c_.values_unit, dyt.data, dyt.stride);
+      Products(part, values(), dyt, c_.values_unit, vdy);
+      sn::Multiply<sn::Into::kAdd>(Left::Of(vdy), x(), unit,
+                                   sn::UpperLeft{c_.keys_unit, rows, memory_.queries}, dk());
+      sn::Multiply<sn::Into::kAdd>(Left::Of(Block{s_.kx, s_.rows_stride}), dy(), unit,
+                                   sn::UpperLeft{c_.values_unit, rows, memory_.queries}, dv());
+    }
+    WriteTokens(part);
+  }
+
+  /// dK and dV times w / c to their places, and the numbers of every token, the last one first.
+  void WriteTokens(const Part& part) {
+    double log_c = 0;
+    for (std::int64_t i = 1; i < part.tokens; ++i) log_c += LogDecay(memory_, part.first + i);
+    for (std::int64_t i = part.tokens - 1; i >= 0; --i) {
+      const std::int64_t t = part.first + i;
+      const double weight = memory_.importance ? sn::LoadOne<double>(memory_.importance, t) : 1;
+      const double c = std::exp(log_c);
+      T* const key_gradient = dk().Row(i);
+      T* const value_gradient = dv().Row(i);
+      const double by_weight = (Dot(keys().Row(i), key_gradient, memory_.key_dim) +
+                                Dot(values().Row(i), value_gradient, memory_.value_dim)) /
+                               (2 * c);
+      if (m_.dimportance) StoreNumber(by_weight, t, m_.dimportance);
+      StoreScaled(key_gradient, weight / c, t, memory_.key_dim, m_.dk);
+      StoreScaled(value_gradient, weight / c, t, memory_.value_dim, m_.dv);
+      if (weight != 0) past_ -= weight * by_weight;
+      const double log_decay = i == 0 ? std::log(part.decay) : LogDecay(memory_, t);
+      log_c -= i == 0 ? 0 : log_decay;
+      if (part.decay == 0 && i == 0) past_ = 0;
+      if (m_.dlog_decay) StoreNumber(past_, t, m_.dlog_decay);
+    }
+  }
+
+  static double Dot(const T* a, const T* b, std::int64_t count) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+    }
+    return sum;
+  }
+
+  static void StoreNumber(double x, std::int64_t t, const Rows& to) {
+    const T number = static_cast<T>(x);
+    sn::StoreRow(&number, t, 0, 1, to);
+  }
+
+  static void StoreScaled(T* row, double factor, std::int64_t t, std::int64_t count,
+                          const Rows& to) {
+    if (!to) return;
+    if (factor == 0) {
+      std::fill(row, row + count, T(0));  // a token that does not count may not be finite
+    } else {
+      sn::Multiply(row, count, static_cast<T>(factor));
+    }
+    sn::StoreRow(row, t, 0, count, to);
+  }
+
+  /// What the part's answers add to F + F^T and G.
+  void Read(const Part& part) {
+    const std::int64_t rows = part.reading * memory_.queries;
+    const sn::Whole square{c_.keys_unit, rows};
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, square, f());
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, square, f());
+    sn::Multiply<sn::Into::kAdd>(Left::Transposed(x()), dy(), c_.keys_unit,
+                                 sn::Whole{c_.values_unit, rows}, gradient_b());
+    if (!part.singular) return;
+    CopyRows(s_.x2, part, x());
+    CopyRows(s_.z2, part, z());
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, square, f());
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, square, f());
+  }
+
+  /// dq = scale z; the ridge's -z (.) x.
+  void WriteQueries(const Part& part) {
+    for (std::int64_t j = 0; j < part.reading * memory_.queries; ++j) {
+      const std::int64_t t = part.begin + j / memory_.queries;
+      const std::int64_t at = (part.begin * memory_.queries + j) * c_.k_stride;
+      T* const row = s_.z + at;
+      for (std::int64_t i = 0; i < memory_.key_dim && m_.dridge != nullptr; ++i) {
+        m_.dridge[i] -= static_cast<double>(row[i]) * static_cast<double>(s_.x[at + i]);
+      }
+      const Rows to = m_.dq ? OfQuery(m_.dq, m_.dq_head_stride, j % memory_.queries) : Rows{};
+      StoreScaled(row, options_.scale, t, memory_.key_dim, to);
+    }
+  }
+
+  void Finish() {
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+      sn::Multiply(f().Row(i), memory_.key_dim, T(0.5));
+      if (m_.da_initial) sn::StoreRow(f().Row(i), i, 0, memory_.key_dim, m_.da_initial);
+      if (m_.db_initial) sn::StoreRow(gradient_b().Row(i), i, 0, memory_.value_dim, m_.db_initial);
+    }
+  }
+
+  const Options& options_;
+  const GradientMemory& m_;
+  const Memory& memory_;
+  const GradientScratch<T>& s_;
+  const Scratch<T>& c_;
+  double past_ = 0;  // <F, A> + <G, B> of what was written before
+};
+
+template <class T>
+void RunGradient(const Options& options, const GradientMemory& memory, const Sizes& sizes,
+                 std::byte* scratch) {
+  const GradientScratch<T> s(options, sizes, scratch);
+  const std::int64_t parts = GradientForward<T>(options, memory, s).Run();
+  GradientBackward<T>(options, memory, s).Run(parts);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_GRADIENT_BACKWARD_INL_H_

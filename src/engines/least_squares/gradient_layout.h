@@ -1,0 +1,94 @@
+/// What the glue tells the gradient kernels about one memory, and how they divide their scratch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "src/engines/least_squares/layout.h"
+
+namespace ttr::least_squares {
+
+/// One memory and one sequence. `memory` is that of the forward call; its a and b are read only.
+struct GradientMemory {
+  Memory memory;
+  Rows dy, dq, dk, dv, dlog_decay, dimportance;
+  std::int64_t dy_head_stride = 0, dq_head_stride = 0;
+  Rows da, db;  // of the final state: key_dim rows
+  Rows da_initial, db_initial;
+  double* dridge = nullptr;  // key_dim numbers
+};
+
+/// Tokens that were solved together, and what reads them: `reading` tokens from `begin` on, of
+/// which the j-th sees j + 1 of the part's tokens.
+struct Part {
+  std::int64_t first, tokens, begin, reading;
+  double decay, end;  // as in Chunk
+  bool singular;      // are there second pairs?
+};
+
+inline Sizes WithTwoSides(Sizes sizes) {
+  sizes.queries *= 2;  // a query and what its answer's gradient asks for
+  return sizes;
+}
+
+/// The scratch of one worker.
+template <class T>
+struct GradientScratch {
+  Scratch<T> chunk;   // its rows are right-hand sides: those of q, then those of u, token by token
+  std::int64_t rows;  // answers of a chunk: tokens times queries, rounded up
+  // Of the whole sequence, a row an answer: x and z, and the second pair of singular tokens.
+  T *x, *z, *x2, *z2;
+  Part* parts;
+  // Forward: B^T, V^T, and rows of u, scores, solutions, whitened keys.
+  T *bt, *vt, *u, *scores, *solutions, *g;
+  // Backward: F + F^T, G; G^T; X^T, Z^T and dY^T; products with keys and values; rows of dk and dv.
+  T *f, *gradient_b, *gradient_bt, *xt, *zt, *dyt, *kx, *kz, *vdy, *dk, *dv;
+  std::int64_t rows_stride, tokens_stride;
+  std::size_t bytes;
+
+  GradientScratch(const Options& options, const Sizes& sizes, std::byte* memory)
+      : chunk(options, WithTwoSides(sizes), memory) {
+    rows = RoundUp(chunk.chunk * sizes.queries, kUnit);
+    rows_stride = StrideOf<T>(rows);
+    tokens_stride = StrideOf<T>(chunk.chunk);
+    std::size_t used = chunk.bytes;
+    const auto bytes_of = [&](std::size_t count) {
+      std::byte* const at = memory == nullptr ? nullptr : memory + used;
+      used += (count + kAlignment - 1) / kAlignment * kAlignment;
+      return at;
+    };
+    const auto take = [&](std::int64_t count) {
+      return reinterpret_cast<T*>(bytes_of(static_cast<std::size_t>(count) * sizeof(T)));
+    };
+    const std::int64_t answers = sizes.tokens * sizes.queries;
+    for (T** whole : {&x, &z, &x2, &z2}) *whole = take(answers * chunk.k_stride);
+    parts = reinterpret_cast<Part*>(
+        bytes_of(static_cast<std::size_t>(2 * sizes.tokens + 2) * sizeof(Part)));
+    bt = take(chunk.values_unit * chunk.k_stride);
+    vt = take(chunk.values_unit * tokens_stride);
+    u = take(rows * chunk.k_stride);
+    scores = take(rows * tokens_stride);
+    solutions = take(chunk.columns * chunk.k_stride);
+    g = take(chunk.chunk * chunk.k_stride);
+    f = take(chunk.keys_unit * chunk.k_stride);
+    gradient_b = take(chunk.keys_unit * chunk.b_stride);
+    gradient_bt = take(chunk.values_unit * chunk.k_stride);
+    xt = take(chunk.keys_unit * rows_stride);
+    zt = take(chunk.keys_unit * rows_stride);
+    dyt = take(chunk.values_unit * rows_stride);
+    kx = take(chunk.chunk * rows_stride);
+    kz = take(chunk.chunk * rows_stride);
+    vdy = take(chunk.chunk * rows_stride);
+    dk = take(chunk.chunk * chunk.k_stride);
+    dv = take(chunk.chunk * chunk.v_stride);
+    bytes = used;
+  }
+};
+
+void RunGradientFloat(const Options& options, const GradientMemory& memory, const Sizes& sizes,
+                      std::byte* scratch);
+void RunGradientDouble(const Options& options, const GradientMemory& memory, const Sizes& sizes,
+                       std::byte* scratch);
+
+}  // namespace ttr::least_squares

@@ -1,0 +1,212 @@
+// All prefixes of a chunk from one factor of the memory that it starts from. Compiled once for
+// every target.
+
+#if defined(TTR_LEAST_SQUARES_PREFIXES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_PREFIXES_INL_H_
+#undef TTR_LEAST_SQUARES_PREFIXES_INL_H_
+#else
+#define TTR_LEAST_SQUARES_PREFIXES_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/carried-inl.h"
+#include "src/engines/least_squares/gather-inl.h"
+#include "src/engines/least_squares/layout.h"
+#include "src/simd/blocks-inl.h"
+#include "src/simd/strided-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+/// How much larger a token's leverage may be at the start of its chunk than when its turn comes:
+/// digits are lost in proportion.
+inline constexpr double kMostLoss = 8;
+
+/// Right-hand sides stand in the rows of s.q, `queries` a token of the chunk: row j sees the
+/// memory and the chunk's tokens up to j / queries. K and V of the chunk stand in s.k and s.v.
+template <class T>
+class Prefixes {
+ public:
+  Prefixes(const Options& options, const Memory& memory, const Scratch<T>& scratch,
+           const Carried<T>& carried)
+      : options_(options), memory_(memory), s_(scratch), carried_(carried) {}
+
+  /// Factors and whitens for this many tokens and rows. Returns for how many of the tokens (and the
+  /// rows that see no others) what follows is right; 0: the memory is singular. A memory without
+  /// any association is left to the caller unless `may_be_empty`.
+  std::int64_t Begin(std::int64_t tokens, std::int64_t rows, bool may_be_empty) {
+    empty_ = Empty();
+    if (empty_ && !may_be_empty) return 0;
+    columns_ = RoundUp(rows, kUnit);
+    const std::int64_t unit = RoundUp(tokens, kUnit);
+    sn::TransposeStrided(s_.k, s_.k_stride, unit, s_.keys_unit, wk().data, wk().stride);
+    sn::TransposeStrided(s_.q, s_.k_stride, columns_, s_.keys_unit, wq().data, wq().stride);
+    if (!empty_) {
+      if (!FactorMemory()) return 0;
+      sn::SubstituteDown(first(), s_.keys_unit, wk(), 0, unit);
+      sn::SubstituteDown(first(), s_.keys_unit, wq(), 0, columns_);
+    }
+    tokens_ = tokens;
+    for (;;) {
+      const std::int64_t right = FactorTokens();
+      if (right == tokens_ || right == 0) return right;
+      tokens_ = right;
+      for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+        std::fill(wk().Row(i) + tokens_, wk().Row(i) + unit, T(0));
+      }
+    }
+  }
+
+  /// Was there nothing before the chunk? Then fewer tokens than dimensions are solved by the
+  /// solution of least norm.
+  bool empty() const { return empty_; }
+
+  /// Y = Wq^T Wb + triu(P)^T E in s.y.
+  void Answers(std::int64_t queries) {
+    const std::int64_t unit = RoundUp(tokens_, kUnit);
+    const Block e = second().Columns(s_.second_v());
+    for (std::int64_t i = 0; i < unit; ++i) {
+      const T* const row = carried_.values().Row(i);
+      std::copy(row, row + (i < tokens_ ? s_.values_unit : 0), e.Row(i));
+      if (i >= tokens_) std::fill(e.Row(i), e.Row(i) + s_.values_unit, T(0));
+    }
+    if (empty_) {
+      for (std::int64_t i = 0; i < columns_; ++i) {
+        std::fill(answers().Row(i), answers().Row(i) + s_.values_unit, T(0));
+      }
+    } else {
+      for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+        std::copy(carried_.b().Row(i), carried_.b().Row(i) + s_.values_unit, wb().Row(i));
+      }
+      sn::SubstituteDown(first(), s_.keys_unit, wb(), 0, s_.values_unit);
+      sn::Multiply<sn::Into::kSubtract>(Left::Transposed(wk()), wb(), unit,
+                                        sn::Whole{s_.values_unit, s_.keys_unit}, e);
+      sn::Multiply<sn::Into::kSet>(Left::Transposed(wq()), wb(), columns_,
+                                   sn::Whole{s_.values_unit, s_.keys_unit}, answers());
+    }
+    sn::SubstituteDown(second(), unit, e, 0, s_.values_unit);
+    MakeGains(queries);
+    sn::Multiply<sn::Into::kAdd>(Left::Transposed(gains()), e, columns_,
+                                 sn::LowerLeft{s_.values_unit, unit, queries}, answers());
+  }
+
+  /// X = U^-1 (Wq - (L^-1 Wk^T)^T triu(P)), rows as those of s.q. `g` has room for Wk^T.
+  void Solutions(std::int64_t queries, const sn::Block<T>& g, const sn::Block<T>& x) {
+    const std::int64_t unit = RoundUp(tokens_, kUnit);
+    if (tokens_ > 0) {
+      sn::TransposeStrided(wk().data, wk().stride, s_.keys_unit, unit, g.data, g.stride);
+      sn::SubstituteDown(second(), unit, g, 0, s_.keys_unit);
+      MakeGains(queries);
+      sn::Multiply<sn::Into::kSubtract>(Left::Transposed(g), gains(), s_.keys_unit,
+                                        sn::Whole{columns_, unit}, wq());
+    }
+    sn::SubstituteUp(first(), s_.keys_unit, wq(), 0, columns_);
+    sn::TransposeStrided(wq().data, wq().stride, s_.keys_unit, columns_, x.data, x.stride);
+  }
+
+  /// The right-hand sides solved with the memory alone, as columns: x = (A + R)^-1 q. False where
+  /// it is singular.
+  bool SolveColumns(std::int64_t rows) {
+    columns_ = RoundUp(rows, kUnit);
+    sn::TransposeStrided(s_.q, s_.k_stride, columns_, s_.keys_unit, wq().data, wq().stride);
+    if (!FactorMemory()) return false;
+    sn::SubstituteDown(first(), s_.keys_unit, wq(), 0, columns_);
+    sn::SubstituteUp(first(), s_.keys_unit, wq(), 0, columns_);
+    return true;
+  }
+  sn::Block<T> columns() const { return wq(); }
+
+ private:
+  using Block = sn::Block<T>;
+  using Left = sn::Left<T>;
+
+  Block first() const { return {s_.first, s_.first_stride}; }
+  Block second() const { return {s_.second, s_.second_stride}; }
+  Block wk() const { return first().Columns(s_.first_k()); }
+  Block wq() const { return first().Columns(s_.first_q()); }
+  Block wb() const { return first().Columns(s_.first_b()); }
+  Block gains() const { return second().Columns(s_.second_q()); }
+  Block answers() const { return {s_.y, s_.y_stride}; }
+
+  bool Empty() const {
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+      if (carried_.a().Row(i)[i] != 0) return false;
+    }
+    return options_.ridge == Ridge::kInState;
+  }
+
+  /// A + R in `first`, R the ridge that is not in the state; ones on the diagonal behind D.
+  void CopyMemory() {
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+      std::copy(carried_.a().Row(i) + i, carried_.a().Row(i) + s_.keys_unit, first().Row(i) + i);
+    }
+    for (std::int64_t i = memory_.key_dim; i < s_.keys_unit; ++i) first().Row(i)[i] = T(1);
+    if (options_.ridge == Ridge::kInState) return;
+    const double factor = options_.ridge == Ridge::kRelative ? carried_.FrobeniusNorm() : 1;
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+      first().Row(i)[i] += static_cast<T>(memory_.ridge[i] * factor);
+    }
+  }
+
+  /// U, or false where A is singular to rounding or not finite.
+  bool FactorMemory() {
+    CopyMemory();
+    const T rounding = static_cast<T>(Rounding<T>(memory_.key_dim));
+    const auto goes_on = [&](std::int64_t, T diagonal, T left) {
+      return left > rounding * diagonal && diagonal > static_cast<T>(kFaded<T>);
+    };
+    return sn::Factor(first(), s_.keys_unit, goes_on).index == s_.keys_unit;
+  }
+
+  /// S = I + Wk^T Wk = L L^T (without I where the memory is empty). Returns how many tokens keep
+  /// their digits.
+  std::int64_t FactorTokens() {
+    const std::int64_t unit = RoundUp(tokens_, kUnit);
+    sn::Multiply<sn::Into::kSet>(Left::Transposed(wk()), wk(), unit,
+                                 sn::UpperResult{unit, s_.keys_unit}, second());
+    for (std::int64_t i = 0; i < unit; ++i) {
+      T& diagonal = second().Row(i)[i];
+      diagonal = i < tokens_ ? diagonal + (empty_ ? T(0) : T(1)) : T(1);
+    }
+    const T rounding = static_cast<T>(Rounding<T>(memory_.key_dim));
+    // A token this far beyond all that the memory has seen leaves it singular to rounding.
+    const T most_leverage = static_cast<T>(1 / Rounding<double>(memory_.key_dim));
+    const auto goes_on = [&](std::int64_t i, T diagonal, T left) {
+      if (empty_) return left > rounding * diagonal && diagonal > static_cast<T>(kFaded<T>);
+      if (diagonal > most_leverage) return false;
+      return left * static_cast<T>(kMostLoss) >= diagonal || (i == 0 && !(left <= 0));
+    };
+    return std::min(sn::Factor(second(), unit, goes_on).index, tokens_);
+  }
+
+  /// P = L^-1 Wk^T Wq, zero where a row does not see a token.
+  void MakeGains(std::int64_t queries) {
+    const std::int64_t unit = RoundUp(tokens_, kUnit);
+    const Block p = gains();
+    sn::Multiply<sn::Into::kSet>(Left::Transposed(wk()), wq(), unit,
+                                 sn::UpperResult{columns_, s_.keys_unit, queries}, p);
+    sn::SubstituteDown(second(), unit, p, 0, columns_);
+    for (std::int64_t i = 0; i < unit; ++i) {
+      const std::int64_t unseen = i < tokens_ ? std::min(i * queries, columns_) : columns_;
+      std::fill(p.Row(i), p.Row(i) + unseen, T(0));
+    }
+  }
+
+  const Options& options_;
+  const Memory& memory_;
+  const Scratch<T>& s_;
+  const Carried<T>& carried_;
+  std::int64_t tokens_ = 0;
+  std::int64_t columns_ = 0;
+  bool empty_ = false;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_PREFIXES_INL_H_

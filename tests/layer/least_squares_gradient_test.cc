@@ -1,0 +1,246 @@
+// Gradients of the least-squares engine against central differences of the definition.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/support/calls.h"
+#include "tests/support/gradients.h"
+#include "tests/support/recipes.h"
+#include "ttr/layer.h"
+
+namespace ttr {
+namespace {
+
+using test::Call;
+using test::Differentiate;
+using test::ExpectClose;
+using test::Gradients;
+using test::Normal;
+
+// Ridges are large enough for differences: what is nearly singular bends within their step.
+const std::vector<std::string> kRecipes = {
+    "rls{ridge: 0.5}",
+    "rls{ridge: 0.5, read: before, scale: 0.7}",
+    "weighted_rls{ridge: 0.5}",
+    "weighted_rls{ridge: 0.5, decay: 0.8, read: before}",
+    "weighted_rls{ridge: 2, decay: retention, output_norm: rms}",
+    "weighted_rls{ridge: 2, features: hedgehog_softmax, normalise_qk: true, read: before}",
+    "mesa{ridge: 0.5, decay: none}",
+    "mesa{ridge: 0.5, decay: none, read: before, output_norm: l2}",
+    "affine_rls{ridge: 0.5}",
+    "affine_rls{ridge: 0.5, features: elu1, decay: scalar}",
+    "feature_rls{ridge: 0.5, features: rebased}",
+    "intention{ridge: 0.5, importance: input}",
+    "intention{ridge: 0.5, ridge_kind: constant, normalise_qk: true, output_norm: rms}",
+    "rls{ridge: 0}",
+    "rls{ridge: 0, read: before}",
+    "intention{ridge: 0}",
+    "weighted_rls{ridge: 0, decay: 0.9}",
+};
+
+class LeastSquaresGradient : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { ASSERT_EQ(layer_.plan().engine, Engine::kLeastSquares); }
+  Recipe recipe() const { return ParseRecipe(GetParam()); }
+  Layer layer_{recipe()};
+};
+
+INSTANTIATE_TEST_SUITE_P(All, LeastSquaresGradient, ::testing::ValuesIn(kRecipes),
+                         [](const auto& recipe) { return "case" + std::to_string(recipe.index); });
+
+// A Gram matrix and a B that goes with it: those of a sequence of random pairs.
+State PastOf(const Layer& layer, const Call& call) {
+  Dims dims = call.dims;
+  dims.tokens = 2 * PhiDim(layer.recipe(), dims) + 2;
+  const Call past(call.recipe, dims, DType::kFloat64, 77, true);
+  State state;
+  layer.Memorize(past.inputs, state);
+  return state;
+}
+
+State RandomGradient(const State& state, std::uint64_t seed) {
+  State gradient;
+  for (const State::Entry& entry : state.entries()) {
+    gradient.Set(entry.name, Normal(DType::kFloat64, entry.view.shape(), seed++));
+  }
+  return gradient;
+}
+
+// Of a symmetric matrix only the sum of the two gradients of an entry means anything.
+void Symmetrise(Gradients& gradients) {
+  const TensorView a = gradients.initial.Get("state.a");
+  if (!a.defined()) return;
+  for (std::int64_t n = 0; n < a.size(0); ++n) {
+    for (std::int64_t h = 0; h < a.size(1); ++h) {
+      for (std::int64_t i = 0; i < a.size(2); ++i) {
+        for (std::int64_t j = 0; j < i; ++j) {
+          const double mean = (a.At({n, h, i, j}) + a.At({n, h, j, i})) / 2;
+          a.Set({n, h, i, j}, mean);
+          a.Set({n, h, j, i}, mean);
+        }
+      }
+    }
+  }
+}
+
+Tensor AnswerGradient(const Dims& dims, std::uint64_t seed) {
+  return Normal(DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim},
+                seed);
+}
+
+Dims SomeDims(std::int64_t tokens) {
+  Dims dims;
+  dims.tokens = tokens;
+  dims.heads = dims.value_heads = 2;
+  dims.key_heads = 1;
+  dims.query_heads = 4;
+  dims.key_dim = 3;
+  dims.value_dim = 4;
+  dims.features = 3;
+  return dims;
+}
+
+TEST_P(LeastSquaresGradient, IsThatOfTheDefinition) {
+  const Dims dims = SomeDims(20);
+  const Call call(recipe(), dims, DType::kFloat64, 3, true);
+  const Layer defined(recipe(), Engine::kDefinition);
+  const Tensor dy = AnswerGradient(dims, 30);
+  const bool causal = recipe().reading.causal;
+  for (const bool past : {false, true}) {
+    if (past && !causal) continue;
+    const State initial = past ? PastOf(layer_, call) : State();
+    const State dstate = causal ? RandomGradient(layer_.InitialState(call.inputs), 20) : State();
+    Gradients got = Differentiate(layer_, call.inputs, initial, dy, dstate);
+    Gradients expected = Differentiate(defined, call.inputs, initial, dy, dstate);
+    Symmetrise(got);
+    Symmetrise(expected);
+    // Nothing has a derivative by a memory that is singular.
+    if (!past) got.initial = expected.initial = {};
+    ExpectClose(got, expected, 3e-7);
+  }
+}
+
+// What is forgotten gets no gradient, and a gate of -inf has the gradient 0 by definition.
+TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionWhereGatesForget) {
+  const Dims dims = SomeDims(9);
+  const Call call(recipe(), dims, DType::kFloat64, 5, true);
+  if (!call.inputs.log_decay.defined()) GTEST_SKIP() << "no gates";
+  for (const std::int64_t t : {0, 5}) {
+    call.inputs.log_decay.Set({0, t, 1}, -std::numeric_limits<double>::infinity());
+  }
+  const Tensor dy = AnswerGradient(dims, 31);
+  Gradients got = Differentiate(layer_, call.inputs, {}, dy, {});
+  Gradients expected = Differentiate(Layer(recipe(), Engine::kDefinition), call.inputs, {}, dy, {});
+  got.initial = expected.initial = {};
+  ExpectClose(got, expected, 3e-7);
+}
+
+// Over several chunks of full size: the derivative along a random direction.
+TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionAlongADirection) {
+  if (recipe().function.features != FeatureMap::kNone) GTEST_SKIP() << "many dimensions";
+  Dims dims = SomeDims(100);
+  dims.key_dim = 21;
+  dims.value_dim = 9;
+  const Call call(recipe(), dims, DType::kFloat64, 6, true);
+  const Tensor dy = AnswerGradient(dims, 32);
+  const Gradients gradients = Differentiate(layer_, call.inputs, {}, dy, {});
+  const Layer defined(recipe(), Engine::kDefinition);
+  // The loss at a distance along the direction, which steps on the sizes of what is positive.
+  const auto loss = [&](double distance) {
+    const Call moved(recipe(), dims, DType::kFloat64, 6, true);
+    std::uint64_t seed = 50;
+    for (const InputField& field : InputFields()) {
+      const TensorView& view = moved.inputs.*field.view;
+      if (!view.defined()) continue;
+      const Tensor direction = Normal(DType::kFloat64, view.shape(), seed++);
+      for (std::int64_t i = 0; i < view.shape().elements(); ++i) {
+        double& x = view.as<double>()[i];
+        x += distance * x * direction.as<double>()[static_cast<std::size_t>(i)];
+      }
+    }
+    const test::Result result = RunWhole(defined, moved);
+    double sum = 0;
+    for (std::size_t i = 0; i < dy.as<double>().size(); ++i) {
+      sum += dy.as<double>()[i] * result.y.as<double>()[i];
+    }
+    return sum;
+  };
+  double along = 0;
+  double terms = 0;
+  std::uint64_t seed = 50;
+  for (const InputField& field : InputFields()) {
+    const TensorView& view = call.inputs.*field.view;
+    if (!view.defined()) continue;
+    const Tensor direction = Normal(DType::kFloat64, view.shape(), seed++);
+    const Tensor gradient = Tensor::Copy(gradients.inputs.*field.view, DType::kFloat64);
+    for (std::size_t i = 0; i < direction.as<double>().size(); ++i) {
+      const double term =
+          gradient.as<double>()[i] * view.as<double>()[i] * direction.as<double>()[i];
+      along += term;
+      terms += std::abs(term);
+    }
+  }
+  constexpr double kStep = 1e-5;
+  EXPECT_NEAR((loss(kStep) - loss(-kStep)) / (2 * kStep), along, 1e-7 * terms);
+}
+
+TEST_P(LeastSquaresGradient, OfFloatIsThatOfDouble) {
+  // Gradients grow with the square of the condition: where the ridge fades within a few tokens
+  // float has no digits of them.
+  if (recipe().optimizer.ridge == 0 || recipe().weights.decay == Decay::kConstant) {
+    GTEST_SKIP() << "too badly conditioned for float";
+  }
+  Dims dims = SomeDims(100);
+  dims.key_dim = 21;
+  const Call wide(recipe(), dims, DType::kFloat64, 7, true);
+  const Call narrow(recipe(), dims, DType::kFloat32, 7, true);
+  for (const InputField& field : InputFields()) {
+    const TensorView& view = narrow.inputs.*field.view;
+    if (!view.defined()) continue;
+    for (std::int64_t i = 0; i < view.shape().elements(); ++i) {
+      if (field.name == "log_decay") view.as<float>()[i] *= 0.01F;
+    }
+    CopyInto(view, wide.inputs.*field.view);
+  }
+  const Tensor dy = AnswerGradient(dims, 33);
+  Gradients expected = Differentiate(layer_, wide.inputs, {}, dy, {});
+  Gradients got = Differentiate(layer_, narrow.inputs, {}, Tensor::Copy(dy, DType::kFloat32), {});
+  got.initial = expected.initial = {};
+  ExpectClose(got, expected, 3e-4);
+}
+
+TEST_P(LeastSquaresGradient, HasTheSameBitsForAnyNumberOfThreads) {
+  Dims dims = SomeDims(60);
+  dims.batch = 2;
+  dims.key_dim = 21;
+  const Call call(recipe(), dims, DType::kFloat32, 8, true);
+  const Tensor dy = AnswerGradient(dims, 34);
+  const auto three = MakeExecutor(3);
+  const Gradients one = Differentiate(layer_, call.inputs, {}, dy, {},
+                                      {.executor = &SequentialExecutor(), .scratch = {}});
+  std::vector<std::byte> scratch(layer_.BackwardScratchBytes(dims, 3));
+  const Gradients many =
+      Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = three.get(), .scratch = scratch});
+  test::ExpectWithin(one, many, 0);
+}
+
+TEST_P(LeastSquaresGradient, WithoutTokensIsThatOfTheState) {
+  if (!recipe().reading.causal) GTEST_SKIP() << "no state";
+  const Call call(recipe(), SomeDims(0), DType::kFloat64, 9, true);
+  const State initial = PastOf(layer_, call);
+  const State dstate = RandomGradient(initial, 20);
+  Gradients got = Differentiate(layer_, call.inputs, initial, AnswerGradient(call.dims, 1), dstate);
+  Gradients expected;
+  for (const State::Entry& entry : dstate.entries()) {
+    expected.initial.Set(entry.name, Tensor::Copy(entry.view));
+  }
+  Symmetrise(expected);
+  for (const State::Entry& entry : expected.initial.entries()) {
+    EXPECT_EQ(test::LargestDifference(got.initial.Get(entry.name), entry.view), 0) << entry.name;
+  }
+}
+
+}  // namespace
+}  // namespace ttr
