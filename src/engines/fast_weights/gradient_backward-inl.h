@@ -86,8 +86,8 @@ struct CoefficientGradients {
       }
       grad += (sums[0] + sums[1]) + (sums[2] + sums[3]);
       if (call.reset && c.a[i] == 0) grad = 0;
-      if (call.d_decay != nullptr) call.d_decay[chunk.first + i] = grad;
-      if (call.d_erase_decay != nullptr) call.d_erase_decay[chunk.first + i] = h[i];
+      if (call.d_decay != nullptr) call.d_decay[chunk.at + i] = grad;
+      if (call.d_erase_decay != nullptr) call.d_erase_decay[chunk.at + i] = h[i];
     }
   }
 };
@@ -204,7 +204,6 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
                    std::int64_t key, T* overlap) {
   const hn::ScalableTag<T> d;
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
-  FetchBehind(call, chunk, scratch, key, NV * Lanes<T>());
   for (std::int64_t x = 0; x < scratch.reads; ++x) {
     ReadGradients<NV>(call, chunk, c, rows, scratch, memory, key, x);
   }
@@ -217,7 +216,7 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
     std::fill(strip, strip + NV * Lanes<T>() * scratch.values, T(0));
   } else {
     hn::Vec<decltype(d)> decay[NV];
-    LastDecay(call, chunk, c, scratch, key, decay);
+    LastDecay(call, chunk, c, key, decay);
     const T* partner = memory + key * scratch.values;
     constexpr std::int64_t kReads = 8;
     for (std::int64_t x = 0; x < scratch.reads; x += kReads) {
@@ -229,14 +228,14 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
                      g.data, g.stride};
       }
       if (x == 0 && call.sizes.decay != GradientDecay::kNone) {
-        UpdateStrip<NV, true>(call.sizes, chunk.tokens, strip, strip, decay, outers, count, partner,
+        UpdateStrip<NV, true>(call, chunk.tokens, strip, strip, decay, outers, count, partner,
                               overlap);
       } else {
         if (x > 0) {
           for (int n = 0; n < NV; ++n) decay[n] = hn::Set(d, T(1));
         }
-        UpdateStrip<NV, false, T>(call.sizes, chunk.tokens, strip, strip, decay, outers, count,
-                                  nullptr, nullptr);
+        UpdateStrip<NV, false, T>(call, chunk.tokens, strip, strip, decay, outers, count, nullptr,
+                                  nullptr);
       }
     }
   }
@@ -256,7 +255,7 @@ void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratc
   const Coefficients<T> c(call, chunk);
   const ChunkRows<T> rows(call, chunk, scratch);
   rows.Fill();
-  if (call.sizes.decay == GradientDecay::kChannel) Prefixes(chunk, scratch);
+  if (call.sizes.decay == GradientDecay::kChannel) Prefixes(call, chunk, scratch);
   for (std::int64_t x = 0; x < scratch.reads; ++x) {
     DecayReads(call, chunk, c, rows.Read(x), x, scratch);
   }
@@ -296,29 +295,13 @@ void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratc
   grads.Decays(call, chunk, c);
 }
 
-/// All chunks of one block, the last first.
+/// All chunks of a block that was replayed, the last first.
 template <class T>
-void BackwardBlock(const GradientCall<T>& call, std::int64_t begin, const Scratch<T>& scratch) {
-  const std::int64_t end = std::min<std::int64_t>(begin + scratch.block, call.sizes.tokens);
-  Chunk chunks[kGradientBlock];
-  const T* memories[kGradientBlock];
-  std::int64_t count = 0;
-  std::int64_t used = 0;
-  const T* memory = scratch.checkpoints + begin / scratch.block * scratch.state;
-  for (std::int64_t first = begin; first < end; ++count) {
-    const Chunk chunk = NextChunk(call, begin, first, end);
-    const Coefficients<T> c(call, chunk);
-    PrepareWrites(call, chunk, c, scratch);
-    chunks[count] = chunk;
-    memories[count] = memory;
-    first += chunk.tokens;
-    // A memory that the next chunk forgets is not needed, which leaves three at the most.
-    if (first == end || NextChunk(call, begin, first, end).forget) continue;
-    T* next = scratch.memories + used++ * scratch.state;
-    Advance(call, chunk, c, scratch, memory, next);
-    memory = next;
+void BackwardBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
+  const Replay<T>& replay = *scratch.replay;
+  for (std::int64_t i = replay.count - 1; i >= 0; --i) {
+    BackwardChunk(call, replay.chunks[i], scratch, replay.memories[i]);
   }
-  while (count-- > 0) BackwardChunk(call, chunks[count], scratch, memories[count]);
 }
 
 }  // namespace HWY_NAMESPACE

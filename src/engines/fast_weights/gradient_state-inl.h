@@ -13,7 +13,6 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/gradient.h"
-#include "src/engines/fast_weights/gradient_fetch-inl.h"
 #include "src/engines/fast_weights/gradient_layout.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/simd/strided-inl.h"
@@ -63,6 +62,17 @@ void StoreState(const GradientSizes& sizes, const Scratch<T>& scratch, const T* 
     }
     k += width;
   }
+}
+
+/// The sum of the products of the final memory, in scratch.memories, with its gradient.
+template <class T>
+T Overlap(const Scratch<T>& scratch) {
+  const hn::ScalableTag<T> d;
+  auto sum = hn::Zero(d);
+  for (std::int64_t i = 0; i < scratch.state; i += Lanes<T>()) {
+    sum = hn::MulAdd(hn::Load(d, scratch.memories + i), hn::Load(d, scratch.adjoint + i), sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 /// Token vectors of a tile, and its rows: one vector wide, it needs twice the rows to hide the
@@ -136,7 +146,7 @@ struct Outer {
 /// out = decay (.) in + sum over the outer products, of one strip; in null: 0. With a partner, an
 /// array of `out`'s size, overlap[lane] += in (.) partner, before the decay. `out` may be `in`.
 template <int NV, bool OVERLAP, class T>
-HWY_INLINE void UpdateStrip(const GradientSizes& sizes, std::int64_t tokens, const T* in, T* out,
+HWY_INLINE void UpdateStrip(const GradientCall<T>& call, std::int64_t tokens, const T* in, T* out,
                             const hn::Vec<hn::ScalableTag<T>> (&decay)[NV], const Outer<T>* outers,
                             std::int64_t count, const T* partner, T* overlap) {
   const hn::ScalableTag<T> d;
@@ -146,7 +156,8 @@ HWY_INLINE void UpdateStrip(const GradientSizes& sizes, std::int64_t tokens, con
   hn::Vec<decltype(d)> sums[NV];
   TTR_UNROLL
   for (int n = 0; n < NV; ++n) sums[n] = hn::Zero(d);
-  for (std::int64_t v = 0; v < sizes.value_dim; v += kRows) {
+  for (std::int64_t v = 0; v < call.sizes.value_dim; v += kRows) {
+    if (call.ahead != nullptr) call.ahead->Fetch();
     sn::Tile<decltype(d), kRows, NV> tile;
     if (in == nullptr) {
       sn::SetZero(d, tile);
@@ -186,16 +197,15 @@ HWY_INLINE void UpdateStrip(const GradientSizes& sizes, std::int64_t tokens, con
 /// c_n of the chunk on the lanes of one strip.
 template <int NV, class T>
 HWY_INLINE void LastDecay(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
-                          const Scratch<T>& scratch, std::int64_t key,
-                          hn::Vec<hn::ScalableTag<T>> (&decay)[NV]) {
+                          std::int64_t key, hn::Vec<hn::ScalableTag<T>> (&decay)[NV]) {
   const hn::ScalableTag<T> d;
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
   for (int n = 0; n < NV; ++n) {
     decay[n] = hn::Set(d, c.Last(chunk));
     if (!channels) continue;
+    const View<T> gates = GatesOf(call, chunk);
     for (std::int64_t i = 0; i < chunk.tokens; ++i) {
-      const T* gates = scratch.gates + (chunk.first + i) * scratch.keys + key;
-      decay[n] = hn::Mul(decay[n], hn::Load(d, gates + n * Lanes<T>()));
+      decay[n] = hn::Mul(decay[n], hn::Load(d, gates[i] + key + n * Lanes<T>()));
     }
   }
 }
@@ -203,21 +213,20 @@ HWY_INLINE void LastDecay(const GradientCall<T>& call, const Chunk& chunk, const
 template <int NV, class T>
 void AdvanceStrip(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                   const Scratch<T>& scratch, std::int64_t key, const T* in, T* out) {
-  FetchAhead(call, chunk, scratch, key, NV * Lanes<T>());
   hn::Vec<hn::ScalableTag<T>> decay[NV];
-  LastDecay(call, chunk, c, scratch, key, decay);
+  LastDecay(call, chunk, c, key, decay);
   Outer<T> outers[2];
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
     const std::int64_t row = w * (kGradientBlock + kTokens) + chunk.at;
     outers[w].rows = scratch.write_rows + row * scratch.keys + key;
     outers[w].row_stride = scratch.keys;
     outers[w].values = w == 0 ? scratch.updates + chunk.at * scratch.values
-                              : call.second_value.data + chunk.first * call.second_value.stride;
+                              : call.second_value.data + chunk.at * call.second_value.stride;
     outers[w].value_stride = w == 0 ? scratch.values : call.second_value.stride;
   }
   const std::int64_t offset = key * scratch.values;
-  UpdateStrip<NV, false, T>(call.sizes, chunk.tokens, chunk.forget ? nullptr : in + offset,
-                            out + offset, decay, outers, scratch.writes, nullptr, nullptr);
+  UpdateStrip<NV, false, T>(call, chunk.tokens, chunk.forget ? nullptr : in + offset, out + offset,
+                            decay, outers, scratch.writes, nullptr, nullptr);
 }
 
 /// The memory after the chunk, from the one before it and the chunk's write_rows and updates.
