@@ -224,7 +224,7 @@ TEST_P(GradientOnTarget, EveryShapeAgreesWithTheRecurrence) {
 // Long enough for blocks of several chunks, whose memories are computed again.
 TEST_P(GradientOnTarget, LongSequencesAgreeWithTheRecurrence) {
   GradientShape shape;
-  shape.sizes = {.tokens = 4230, .key_dim = 17, .value_dim = 3, .queries = 1, .erase = true};
+  shape.sizes = {.tokens = 8330, .key_dim = 17, .value_dim = 3, .queries = 1, .erase = true};
   shape.gates = Gates::kMixed;
   for (const GradientDecay decay :
        {GradientDecay::kNone, GradientDecay::kScalar, GradientDecay::kChannel}) {

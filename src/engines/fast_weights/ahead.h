@@ -11,30 +11,36 @@ namespace ttr::fast_weights {
 
 class Ahead {
  public:
+  /// `rows` rows of each input and output.
+  explicit Ahead(std::int64_t rows) : rows_(std::max<std::int64_t>(rows, 0)) {}
+
   /// Columns first .. first + count of rows `begin` .. of an input or output; nothing where there
   /// are none.
   void Add(const Rows& rows, std::int64_t begin, std::int64_t first, std::int64_t count) {
     if (!rows || count_ == kMost) return;
     const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
     const auto* data = static_cast<const char*>(rows.data) + (begin * rows.stride + first) * size;
-    streams_[count_++] = {data, rows.stride * size, count * size};
+    const std::int64_t lines = (count * size + kLineBytes - 1) / kLineBytes;
+    streams_[count_++] = {data, rows.stride * size, lines};
+    left_ += rows_ * lines;
   }
 
-  /// `rows` rows of each, over `calls` calls of Fetch().
-  void Start(std::int64_t rows, std::int64_t calls) {
-    left_ = std::max<std::int64_t>(rows, 0) * count_;
+  /// From now on, all that is left over `calls` calls of Fetch().
+  void Start(std::int64_t calls) {
     calls = std::max<std::int64_t>(calls, 1);
-    rows_a_call_ = (left_ + calls - 1) / calls;
+    lines_a_call_ = (left_ + calls - 1) / calls;
   }
 
-  /// The next few rows.
+  /// The next few lines.
   void Fetch() {
-    for (std::int64_t i = 0; i < rows_a_call_ && left_ > 0; ++i, --left_) {
+    std::int64_t lines = std::min(lines_a_call_, left_);
+    left_ -= lines;
+    for (; lines > 0; --lines) {
       Stream& stream = streams_[next_];
       // To the second level: the first belongs to the strip of the memory.
-      for (std::int64_t byte = 0; byte < stream.bytes; byte += kLineBytes) {
-        __builtin_prefetch(stream.data + byte, 0, 2);
-      }
+      __builtin_prefetch(stream.data + line_ * kLineBytes, 0, 2);
+      if (++line_ < stream.lines) continue;
+      line_ = 0;
       stream.data += stream.stride;
       next_ = next_ + 1 == count_ ? 0 : next_ + 1;
     }
@@ -45,10 +51,10 @@ class Ahead {
   static constexpr std::int64_t kMost = 16;
   struct Stream {
     const char* data;
-    std::int64_t stride, bytes;
+    std::int64_t stride, lines;
   };
   Stream streams_[kMost];
-  std::int64_t count_ = 0, next_ = 0, left_ = 0, rows_a_call_ = 0;
+  std::int64_t rows_, count_ = 0, next_ = 0, line_ = 0, left_ = 0, lines_a_call_ = 0;
 };
 
 }  // namespace ttr::fast_weights

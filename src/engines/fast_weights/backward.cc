@@ -151,10 +151,33 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Backwar
   return call;
 }
 
+/// Can rows of `width` numbers be read or written by the gradient's kernels where they lie?
+template <class T>
+bool Lies(const Rows& rows, std::int64_t width) {
+  constexpr std::int64_t kUnit = 16;
+  return rows && rows.dtype == DTypeOf<T>() && width % kUnit == 0 && rows.stride % kUnit == 0 &&
+         reinterpret_cast<std::uintptr_t>(rows.data) % kAlignment == 0;
+}
+
+template <class T>
+void FindRows(const Options& options, const Memory& memory, const GradientMemory& out,
+              BackwardRows<T>& rows) {
+  const std::int64_t values = memory.value_dim, keys = memory.key_dim;
+  const bool wide = rows.value_dim > values;  // by the value 1
+  rows.value_lies = !wide && Lies<T>(memory.v, values);
+  rows.d_value_lies = !wide && !out.add_v && Lies<T>(out.v, values);
+  const bool plain = options.features.map == rows::Map::kNone && !options.normalise_qk &&
+                     options.scale == 1 && options.correction == 0 && !options.bonus &&
+                     options.steps == 1;
+  rows.d_query_lies = plain && !out.add_q && Lies<T>(out.q, keys) &&
+                      Lies<T>({out.q.data, out.q.dtype, out.q_head_stride}, keys);
+}
+
 /// What is wanted of `block` when it is gathered, and of another when it is scattered.
 Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory& out,
               std::int64_t gathered, std::int64_t scattered, bool reads) {
-  Ahead ahead;
+  const std::int64_t first = std::max(gathered, scattered) * kGradientBlock;
+  Ahead ahead(std::min<std::int64_t>(kGradientBlock, memory.rows - first));
   if (memory.steps > 1) return ahead;  // hardware then does what it can
   auto add = [&](const Rows& rows, std::int64_t block, std::int64_t count) {
     if (block >= 0) ahead.Add(rows, block * kGradientBlock, 0, count);
@@ -181,25 +204,36 @@ void Differentiate(const Options& options, const Memory& memory, const Sizes& si
                    const GradientMemory& out, BackwardRows<T>& rows) {
   GradientCall<T> call = CallOn(options, sizes, rows);
   const std::int64_t blocks = (memory.rows + kGradientBlock - 1) / kGradientBlock;
+  FindRows(options, memory, out, rows);
+  GradientRows<const T>& value = options.apart() ? call.second_value : call.value;
+  GradientRows<T>& d_value = options.apart() ? call.d_second_value : call.d_value;
   auto go_to = [&](std::int64_t block) {
     rows.first = call.first = block * kGradientBlock;
     rows.count = call.tokens = std::min<std::int64_t>(kGradientBlock, memory.rows - rows.first);
     call.last = block == blocks - 1;
+    const std::int64_t first = rows.first;
+    if (rows.value_lies) {
+      value =
+          InputAt(static_cast<const T*>(memory.v.data) + first * memory.v.stride, memory.v.stride);
+    }
+    if (rows.d_value_lies) {
+      d_value = RowsAt(static_cast<T*>(out.v.data) + first * out.v.stride, out.v.stride);
+    }
+    if (rows.d_query_lies) {
+      call.d_query = RowsAt(static_cast<T*>(out.q.data) + first * out.q.stride, out.q.stride,
+                            out.q_head_stride);
+    }
   };
   // Answers do not depend on the maximum by which the memory is divided, so that it has no gradient
   // inside of the sequence. The final memory is divided by the final maximum: minus the product of
   // the memory and its gradient.
   T overlap = 0;
   if (options.step == Step::kLogWeight && memory.rows > 0) call.overlap = &overlap;
-  // A fetch goes with each 8 columns and 32 channels of the memory and 16 tokens.
-  const std::int64_t fetches = kGradientBlock * memory.key_dim * memory.value_dim / (8 * 32 * 16);
   RunGradient(GradientPart::kBegin, call, rows.gradient);
   for (std::int64_t block = 0; block < blocks; ++block) {
     go_to(block);
-    GatherBlock(options, memory, call.last, rows);
+    GatherBlock(options, memory, true, call.last, rows);
     Ahead ahead = AheadOf(options, memory, out, call.last ? -1 : block + 1, -1, false);
-    ahead.Start(std::min<std::int64_t>(kGradientBlock, memory.rows - rows.first - rows.count),
-                fetches);
     call.ahead = &ahead;
     RunGradient(GradientPart::kForward, call, rows.gradient);
   }
@@ -207,9 +241,10 @@ void Differentiate(const Options& options, const Memory& memory, const Sizes& si
   rows.d_maximum -= overlap;
   for (std::int64_t block = blocks - 1; block >= 0; --block) {
     go_to(block);
-    if (!call.last) GatherBlock(options, memory, true, rows);
+    // An erasing memory keeps its errors, and does not ask for its values again.
+    const bool values = !options.erases() || options.apart();
+    if (!call.last) GatherBlock(options, memory, values, true, rows);
     Ahead ahead = AheadOf(options, memory, out, block - 1, block, true);
-    ahead.Start(rows.count, fetches);
     call.ahead = &ahead;
     RunGradient(GradientPart::kReplay, call, rows.gradient);
     GatherOutputGradients(options, memory, rows);
@@ -247,7 +282,7 @@ template <class T>
 void DifferentiatePair(const Options& options, const Memory& memory, const Sizes& sizes,
                        const GradientMemory& out, BackwardRows<T>& rows) {
   rows.count = memory.rows;
-  GatherBlock(options, memory, true, rows);
+  GatherBlock(options, memory, true, true, rows);
   if (NeedsAnswers(options)) AnswerPair(options, memory, sizes, rows);
   GatherOutputGradients(options, memory, rows);
   const std::int64_t keys = rows.key_stride, values = rows.value_stride;

@@ -87,7 +87,8 @@ void FinishQueries(const Options& options, const Memory& memory, std::int64_t r,
 }
 
 template <class T>
-void GatherRows(const Options& options, const Memory& memory, bool reads, BackwardRows<T>& rows) {
+void GatherRows(const Options& options, const Memory& memory, bool values, bool queries,
+                BackwardRows<T>& rows) {
   const std::int64_t stride = rows.key_stride, block = rows.first / kGradientBlock;
   Carried<T> carried{};
   if (memory.position) {
@@ -101,7 +102,7 @@ void GatherRows(const Options& options, const Memory& memory, bool reads, Backwa
     std::copy_n(rows.block_curvatures + block * stride, stride, rows.curvature);
   }
   Memory gathered = memory;
-  if (!reads) gathered.q = {};
+  if (!queries) gathered.q = {};
   const std::int64_t most = options.preconditioned ? 1 : kChunk;
   for (std::int64_t r = 0; r < rows.count; r += most) {
     const Chunk chunk{rows.first + r, std::min(most, rows.count - r), false};
@@ -118,8 +119,8 @@ void GatherRows(const Options& options, const Memory& memory, bool reads, Backwa
       MultiplyRows(rows.sines + i * stride, rows.gates + i * stride, stride,
                    rows.sines + i * stride);
     }
-    if (reads) FinishQueries(options, memory, r, chunk.rows, rows);
-    for (std::int64_t i = r; i < r + chunk.rows; ++i) {
+    if (queries) FinishQueries(options, memory, r, chunk.rows, rows);
+    for (std::int64_t i = r; values && !rows.value_lies && i < r + chunk.rows; ++i) {
       T* const value = rows.value + i * rows.value_stride;
       LoadRow(memory.v, rows.first + i, 0, memory.value_dim, value);
       Pad(value, memory.value_dim, rows.value_stride);

@@ -16,13 +16,13 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
-void GatherFloat(const Options& options, const Memory& memory, bool reads,
+void GatherFloat(const Options& options, const Memory& memory, bool values, bool queries,
                  BackwardRows<float>& rows) {
-  GatherRows(options, memory, reads, rows);
+  GatherRows(options, memory, values, queries, rows);
 }
-void GatherDouble(const Options& options, const Memory& memory, bool reads,
+void GatherDouble(const Options& options, const Memory& memory, bool values, bool queries,
                   BackwardRows<double>& rows) {
-  GatherRows(options, memory, reads, rows);
+  GatherRows(options, memory, values, queries, rows);
 }
 void OutputsFloat(const Options& options, const Memory& memory, BackwardRows<float>& rows) {
   GatherOutputs(options, memory, rows);
@@ -53,13 +53,13 @@ HWY_EXPORT(OutputsDouble);
 HWY_EXPORT(ScatterFloat);
 HWY_EXPORT(ScatterDouble);
 
-void GatherBlock(const Options& options, const Memory& memory, bool reads,
+void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
                  BackwardRows<float>& rows) {
-  TTR_DISPATCH(GatherFloat)(options, memory, reads, rows);
+  TTR_DISPATCH(GatherFloat)(options, memory, values, queries, rows);
 }
-void GatherBlock(const Options& options, const Memory& memory, bool reads,
+void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
                  BackwardRows<double>& rows) {
-  TTR_DISPATCH(GatherDouble)(options, memory, reads, rows);
+  TTR_DISPATCH(GatherDouble)(options, memory, values, queries, rows);
 }
 void GatherOutputGradients(const Options& options, const Memory& memory,
                            BackwardRows<float>& rows) {

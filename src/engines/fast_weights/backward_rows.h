@@ -53,6 +53,9 @@ struct BackwardRows {
 
   T *initial, *d_initial, *d_final;                              // [D][value]: extended by the sum
   T *initial_second, *d_initial_second, *d_final_second, *last;  // [D][value]; last: a pair
+  // Are values read, and their and the queries' gradients written, where they lie?
+  bool value_lies = false, d_value_lies = false, d_query_lies = false;
+
   T* row;                         // rows of inputs, keys and values for the moment
   std::byte *gradient, *forward;  // scratch of those
   std::size_t bytes;
@@ -66,11 +69,12 @@ bool NeedsAnswers(const Options& options);
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes);
 PairedSizes PairedSizesOf(const Options& options, const Sizes& sizes);
 
-/// The rows first .. first + count of the sequence into the block; queries where `reads`. Blocks
-/// come in order before they are come back to: what a row keeps for the next one is kept for each.
-void GatherBlock(const Options& options, const Memory& memory, bool reads,
+/// The rows first .. first + count of the sequence into the block; values and queries where they
+/// are wanted. Blocks come in order before they are come back to: what a row keeps for the next one
+/// is kept for each.
+void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
                  BackwardRows<float>& rows);
-void GatherBlock(const Options& options, const Memory& memory, bool reads,
+void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
                  BackwardRows<double>& rows);
 
 /// dL/dy of the block (which stands at memory.y), through norms and denominators, into rows.dy.

@@ -132,9 +132,12 @@ class Scatter {
       d_erased_ = rows_.d_erase + r * stride_;
     }
     Keys(r, token);
-    for (std::int64_t q = 0; memory_.Reads(row) && q < rows_.queries; ++q) Query(r, token, q);
+    const std::int64_t queries = memory_.Reads(row) && !rows_.d_query_lies ? rows_.queries : 0;
+    for (std::int64_t q = 0; q < queries; ++q) Query(r, token, q);
     if (d_erased_ != nullptr) Write(d_erased_, dim_, out_.erase_key, token);
-    Write(rows_.d_value + r * rows_.value_stride, memory_.value_dim, out_.v, row, out_.add_v);
+    if (!rows_.d_value_lies) {
+      Write(rows_.d_value + r * rows_.value_stride, memory_.value_dim, out_.v, row, out_.add_v);
+    }
     Numbers(r, token);
     if (options_.by_channel()) ChannelDecay(r, token);
     if (options_.key != Key::kInput) return;

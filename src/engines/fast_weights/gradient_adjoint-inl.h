@@ -79,10 +79,9 @@ void ScoresOf(const GradientCall<T>& call, const Chunk& chunk, const Coefficient
 template <class T>
 void PrepareScores(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                    const ChunkRows<T>& rows, const Scratch<T>& scratch) {
-  const GradientSizes& sizes = call.sizes;
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
     ScoresOf(call, chunk, c, rows, scratch, w);
-    ReadState(sizes, scratch, scratch.adjoint, scratch.write_columns, scratch.columns);
+    ReadState(call, scratch, scratch.adjoint, scratch.write_columns, scratch.columns);
     sn::TransposeStrided(scratch.columns, kTokens, scratch.values, kTokens,
                          scratch.update_grads + w * kTokens * scratch.values, scratch.values);
   }

@@ -74,7 +74,7 @@ void AnswerBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
         DecayReads(call, chunk, c, rows.Read(x), x, scratch);
         sn::TransposeStrided(scratch.read_rows + x * kTokens * scratch.keys, scratch.keys, kTokens,
                              scratch.keys, scratch.columns, kTokens);
-        ReadState(call.sizes, scratch, replay.memories[i], scratch.columns, scratch.update_columns);
+        ReadState(call, scratch, replay.memories[i], scratch.columns, scratch.update_columns);
         sn::TransposeStrided(scratch.update_columns, kTokens, scratch.values, kTokens, read,
                              scratch.values);
       }

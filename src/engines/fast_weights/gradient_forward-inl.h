@@ -175,7 +175,7 @@ void Errors(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<
                            kTokens);
       columns = scratch.columns;
     }
-    ReadState(sizes, scratch, memory, columns, scratch.update_columns);
+    ReadState(call, scratch, memory, columns, scratch.update_columns);
     sn::TransposeStrided(scratch.update_columns, kTokens, scratch.values, kTokens, read,
                          scratch.values);
   }
@@ -209,6 +209,8 @@ T* Checkpoint(const Scratch<T>& scratch, std::int64_t first) {
 /// last token of all, where it is wanted, is left in scratch.memories.
 template <class T>
 void ForwardBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
+  const std::int64_t chunks = RoundUp(call.tokens, kTokens) / kTokens;
+  StartFetching(call, scratch, call.sizes.erase ? chunks : 0, 0, chunks);
   const T* memory = Checkpoint(scratch, call.first);
   for (std::int64_t at = 0; at < call.tokens;) {
     const Chunk chunk = NextChunk(call, at, scratch);
@@ -229,6 +231,10 @@ void ForwardBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
 /// The chunks of a block and the memories before them.
 template <class T>
 void ReplayBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
+  const std::int64_t chunks = RoundUp(call.tokens, kTokens) / kTokens;
+  const std::int64_t advances = scratch.interval == kTokens ? 0 : chunks - 1;
+  StartFetching(call, scratch, chunks * scratch.writes, chunks * (scratch.reads + scratch.writes),
+                chunks + advances);
   Replay<T>& replay = *scratch.replay;
   replay.count = 0;
   std::int64_t used = 0;

@@ -20,7 +20,7 @@ inline constexpr int kHalf = kTokens / 2;
 
 /// Up to so many bytes the memory is kept at every chunk: what stays in the caches is had sooner
 /// than computed again.
-inline constexpr std::int64_t kCachedMemories = std::int64_t{1} << 20;
+inline constexpr std::int64_t kCachedMemories = std::int64_t{1} << 21;
 
 /// A small matrix of a chunk: [reading token][writing token].
 inline constexpr std::int64_t kSquare = kTokens * kTokens;

@@ -75,6 +75,11 @@ T Overlap(const Scratch<T>& scratch) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+template <class T>
+HWY_INLINE void Fetch(const GradientCall<T>& call) {
+  if (call.ahead != nullptr) call.ahead->Fetch();
+}
+
 /// Token vectors of a tile, and its rows: one vector wide, it needs twice the rows to hide the
 /// latency of a multiply-add.
 template <class T>
@@ -82,17 +87,34 @@ inline constexpr int kTokenVectors = Lanes<T>() < kTokens ? 2 : 1;
 template <class T>
 inline constexpr int kTokenRows = kTokenVectors<T> == 2 ? sn::kTileRows : 2 * sn::kTileRows;
 
+/// Paces what is fetched ahead: a little with every tile of `reads` readings of the memory, `rows`
+/// products of a chunk's rows with it, and `updates` of it.
+template <class T>
+void StartFetching(const GradientCall<T>& call, const Scratch<T>& scratch, std::int64_t reads,
+                   std::int64_t rows, std::int64_t updates) {
+  if (call.ahead == nullptr) return;
+  const std::int64_t strips = RoundUp(scratch.keys, 2 * Lanes<T>()) / (2 * Lanes<T>());
+  const std::int64_t values = call.sizes.value_dim;
+  const std::int64_t tiles = RoundUp(values, sn::kTileRows) / sn::kTileRows;
+  const std::int64_t token_tiles =
+      RoundUp(values, kTokenRows<T>) / kTokenRows<T> * kTokens / (kTokenVectors<T> * Lanes<T>());
+  call.ahead->Start(reads * token_tiles + rows * strips * (kTokens / sn::kTileRows) +
+                    updates * strips * tiles);
+}
+
 /// out[v][i] = sum_k state[v][k] columns[k][i]: the memory read along the tokens' rows.
 template <class T>
-void ReadState(const GradientSizes& sizes, const Scratch<T>& scratch, const T* HWY_RESTRICT state,
+void ReadState(const GradientCall<T>& call, const Scratch<T>& scratch, const T* HWY_RESTRICT state,
                const T* HWY_RESTRICT columns, T* HWY_RESTRICT out) {
   const hn::ScalableTag<T> d;
+  const GradientSizes& sizes = call.sizes;
   constexpr int kNV = kTokenVectors<T>;
   constexpr int kRows = kTokenRows<T>;
   constexpr std::int64_t kLanes = Lanes<T>();
   std::int64_t v = 0;
   for (; v < sizes.value_dim; v += kRows) {
     for (std::int64_t i = 0; i < kTokens; i += kNV * kLanes) {
+      Fetch(call);
       sn::Tile<decltype(d), kRows, kNV> tile;
       sn::SetZero(d, tile);
       for (std::int64_t k = 0; k < sizes.key_dim;) {
@@ -157,7 +179,7 @@ HWY_INLINE void UpdateStrip(const GradientCall<T>& call, std::int64_t tokens, co
   TTR_UNROLL
   for (int n = 0; n < NV; ++n) sums[n] = hn::Zero(d);
   for (std::int64_t v = 0; v < call.sizes.value_dim; v += kRows) {
-    if (call.ahead != nullptr) call.ahead->Fetch();
+    Fetch(call);
     sn::Tile<decltype(d), kRows, NV> tile;
     if (in == nullptr) {
       sn::SetZero(d, tile);

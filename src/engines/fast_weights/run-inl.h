@@ -117,10 +117,11 @@ std::int64_t FirstConverted(const Memory& memory, DType dtype, bool whole_rows) 
   return std::clamp(end, memory.first_column, memory.end_column);
 }
 
-/// Inputs and outputs of `memory` from row `begin` on.
-inline Ahead AheadOf(const Options& options, const Memory& memory, std::int64_t begin) {
+/// Rows begin .. end of the inputs and outputs of `memory`.
+inline Ahead AheadOf(const Options& options, const Memory& memory, std::int64_t begin,
+                     std::int64_t end) {
   constexpr std::int64_t kMostQueries = 3;
-  Ahead ahead;
+  Ahead ahead(end - begin);
   // Where a token has several rows its queries lie elsewhere; hardware then does what it can.
   if (memory.steps > 1) return ahead;
   const std::int64_t width = memory.end_column - memory.first_column;
@@ -179,9 +180,9 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     const bool last = end == memory.rows;
     const std::int64_t ahead_begin = last ? 0 : end;
     const std::int64_t ahead_rows = last ? next.rows : memory.rows;
-    Ahead ahead = AheadOf(options, last ? next : memory, ahead_begin);
-    ahead.Start(std::min<std::int64_t>(kBlockRows, ahead_rows - ahead_begin),
-                strips * count * tiles);
+    const std::int64_t ahead_end = std::min(ahead_begin + kBlockRows, ahead_rows);
+    Ahead ahead = AheadOf(options, last ? next : memory, ahead_begin, ahead_end);
+    ahead.Start(strips * count * tiles);
     for (std::int64_t c = memory.first_column; c < memory.end_column;) {
       const std::int64_t width = Width<T>(memory, c);
       for (std::int64_t i = 0; i < count; ++i) {
