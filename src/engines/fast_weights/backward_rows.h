@@ -88,4 +88,9 @@ void ScatterBlock(const Options& options, const Memory& memory, const GradientMe
 void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
                   BackwardRows<double>& rows);
 
+/// The gradients of one memory; `scratch` as BackwardRows says.
+template <class T>
+void DifferentiateMemory(const Options& options, const Memory& memory, const GradientMemory& out,
+                         const Sizes& sizes, std::byte* scratch);
+
 }  // namespace ttr::fast_weights
