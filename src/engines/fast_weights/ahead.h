@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "hwy/base.h"
 #include "src/engines/fast_weights/layout.h"
 
 namespace ttr::fast_weights {
@@ -32,14 +33,18 @@ class Ahead {
   }
 
   /// The next few lines.
-  void Fetch() {
+  HWY_INLINE void Fetch() {
     std::int64_t lines = std::min(lines_a_call_, left_);
     left_ -= lines;
-    for (; lines > 0; --lines) {
+    while (lines > 0) {
       Stream& stream = streams_[next_];
+      const std::int64_t count = std::min(lines, stream.lines - line_);
+      const char* line = stream.data + line_ * kLineBytes;
       // To the second level: the first belongs to the strip of the memory.
-      __builtin_prefetch(stream.data + line_ * kLineBytes, 0, 2);
-      if (++line_ < stream.lines) continue;
+      for (std::int64_t i = 0; i < count; ++i) __builtin_prefetch(line + i * kLineBytes, 0, 2);
+      lines -= count;
+      line_ += count;
+      if (line_ < stream.lines) continue;
       line_ = 0;
       stream.data += stream.stride;
       next_ = next_ + 1 == count_ ? 0 : next_ + 1;
