@@ -318,9 +318,58 @@ GradientArrays ReverseMode(const GradientShape& shape, const GradientArrays& in,
   return out;
 }
 
+namespace {
+
+std::vector<double> Exp(std::vector<double> x) {
+  for (double& value : x) value = std::exp(value);
+  return x;
+}
+
+/// The call on the block that begins with token `first`, from that on the whole sequence.
+template <class T>
+GradientCall<T> BlockOf(const GradientCall<T>& all, std::int64_t first) {
+  GradientCall<T> call = all;
+  call.first = first;
+  call.tokens = std::min<std::int64_t>(kGradientBlock, all.sizes.tokens - first);
+  call.last = first + call.tokens == all.sizes.tokens;
+  for (auto* rows : {&call.erase, &call.write, &call.second_write, &call.query, &call.gates,
+                     &call.value, &call.second_value, &call.bonus, &call.d_output}) {
+    if (*rows) rows->data += first * rows->stride;
+  }
+  for (auto* rows :
+       {&call.d_erase, &call.d_write, &call.d_second_write, &call.d_query, &call.d_log_decay,
+        &call.d_value, &call.d_second_value, &call.d_bonus, &call.answers}) {
+    if (*rows) rows->data += first * rows->stride;
+  }
+  for (const T** numbers : {&call.step, &call.decay, &call.erase_decay}) {
+    if (*numbers != nullptr) *numbers += first;
+  }
+  for (T** numbers : {&call.d_step, &call.d_decay, &call.d_erase_decay}) {
+    if (*numbers != nullptr) *numbers += first;
+  }
+  return call;
+}
+
+template <class T>
+void RunBlocks(const GradientCall<T>& all, std::byte* scratch) {
+  const std::int64_t blocks = (all.sizes.tokens + kGradientBlock - 1) / kGradientBlock;
+  RunGradient(GradientPart::kBegin, all, scratch);
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    RunGradient(GradientPart::kForward, BlockOf(all, b * kGradientBlock), scratch);
+  }
+  RunGradient(GradientPart::kTurn, all, scratch);
+  for (std::int64_t b = blocks - 1; b >= 0; --b) {
+    RunGradient(GradientPart::kReplay, BlockOf(all, b * kGradientBlock), scratch);
+    RunGradient(GradientPart::kBackward, BlockOf(all, b * kGradientBlock), scratch);
+  }
+  if (all.d_initial != nullptr) RunGradient(GradientPart::kEnd, all, scratch);
+}
+
+}  // namespace
+
 template <class T>
 GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays& in,
-                               const GradientArrays& d) {
+                               const GradientArrays& d, std::vector<double>* output) {
   const GradientSizes& s = shape.sizes;
   const T nan = std::numeric_limits<T>::quiet_NaN();
   std::map<std::string, Buffer<T>> given, found;
@@ -332,7 +381,7 @@ GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays&
   };
   for (const GradientArrays* arrays : {&in, &d}) {
     for (const auto& [name, values] : *arrays) {
-      given.emplace(name, Buffer<T>::Of(values, width(name)));
+      given.emplace(name, Buffer<T>::Of(name == "log_decay" ? Exp(values) : values, width(name)));
       found.emplace(name, Buffer<T>(given.at(name).rows, width(name), nan));
     }
   }
@@ -362,7 +411,7 @@ GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays&
   call.write = rows("write");
   call.second_write = rows("second_write");
   call.query = rows("query");
-  call.log_decay = rows("log_decay");
+  call.gates = rows("log_decay");
   call.value = rows("value");
   call.second_value = rows("second_value");
   call.bonus = rows("bonus");
@@ -386,6 +435,10 @@ GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays&
   call.d_value = d_rows("value");
   call.d_second_value = d_rows("second_value");
   call.d_bonus = d_rows("bonus");
+  Buffer<T> answers(s.queries * s.tokens, s.value_dim, nan);
+  if (output != nullptr) {
+    call.answers = {answers.data.get(), answers.stride, answers.stride * s.tokens};
+  }
   if (shape.step) call.d_step = d_numbers["step"].data();
   if (s.decay == GradientDecay::kScalar) call.d_decay = d_numbers["decay"].data();
   if (shape.seen == Seen::kOwn) call.d_erase_decay = d_numbers["erase_decay"].data();
@@ -393,9 +446,10 @@ GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays&
   const std::size_t bytes = GradientScratchBytes<T>(s);
   const auto scratch = hwy::AllocateAligned<T>(bytes / sizeof(T));
   std::fill(scratch.get(), scratch.get() + bytes / sizeof(T), nan);
-  RunGradient(call, reinterpret_cast<std::byte*>(scratch.get()));
+  RunBlocks(call, reinterpret_cast<std::byte*>(scratch.get()));
 
   GradientArrays out;
+  if (output != nullptr) *output = answers.Values();
   for (const auto& [name, values] : in) {
     if (const auto it = d_numbers.find(name); it != d_numbers.end()) {
       out[name].assign(it->second.begin(), it->second.end());
@@ -407,8 +461,8 @@ GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays&
 }
 
 template GradientArrays EngineGradients<float>(const GradientShape&, const GradientArrays&,
-                                               const GradientArrays&);
+                                               const GradientArrays&, std::vector<double>*);
 template GradientArrays EngineGradients<double>(const GradientShape&, const GradientArrays&,
-                                                const GradientArrays&);
+                                                const GradientArrays&, std::vector<double>*);
 
 }  // namespace ttr::fast_weights

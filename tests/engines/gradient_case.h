@@ -41,9 +41,10 @@ GradientArrays Recurrence(const GradientShape& shape, const GradientArrays& inpu
 GradientArrays ReverseMode(const GradientShape& shape, const GradientArrays& inputs,
                            const GradientArrays& d, GradientArrays* magnitudes);
 
-/// The same, of the engine in T. Scratch and gradients begin as NaN.
+/// The same, of the engine in T, and "output" as it finds it where that is asked for. Scratch and
+/// gradients begin as NaN.
 template <class T>
 GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays& inputs,
-                               const GradientArrays& d);
+                               const GradientArrays& d, std::vector<double>* output = nullptr);
 
 }  // namespace ttr::fast_weights

@@ -1,6 +1,7 @@
 // Gradients of the layers that the fast-weights engine runs, against those of the definition.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
@@ -170,6 +171,30 @@ TEST_P(FastWeightsGradient, HasTheSameBitsForAnyNumberOfThreads) {
   const Gradients many =
       Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = three.get(), .scratch = {}});
   ExpectClose(one, many, 0);
+}
+
+class WholeLinesGradient : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(All, WholeLinesGradient,
+                         testing::Values("gated_deltanet", "linear_attention{scale: 1}",
+                                         "rwkv7{scale: 1}", "gla{read: before, scale: 1}"),
+                         [](const auto& one) { return "case" + std::to_string(one.index); });
+
+// Rows of whole cache lines are read and written where they lie; more of them than a block has.
+TEST_P(WholeLinesGradient, IsThatOfTheDefinition) {
+  const Layer layer(ParseRecipe(GetParam()));
+  Dims dims = test::SmallDims(layer.recipe());
+  dims.batch = 1;
+  dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 1;
+  dims.key_dim = dims.value_dim = 16;
+  dims.tokens = 67;
+  const Call call(layer.recipe(), dims, DType::kFloat64, 3, true);
+  ASSERT_EQ(reinterpret_cast<std::uintptr_t>(call.inputs.v.data()) % 64, 0u);
+  const State initial = RandomState(layer, call.inputs, 10);
+  const Tensor dy = Normal(DType::kFloat64, {1, dims.tokens, 1, dims.value_dim}, 6);
+  const Layer defined(layer.recipe(), Engine::kDefinition);
+  ExpectClose(Differentiate(layer, call.inputs, initial, dy, {}),
+              Differentiate(defined, call.inputs, initial, dy, {}), 1e-7);
 }
 
 class PairedGradient : public testing::TestWithParam<const char*> {

@@ -1,4 +1,4 @@
-// The backward pass: memory by memory, gather, gradients of rows, scatter.
+// The backward pass: a call, memory by memory.
 
 #include "src/engines/fast_weights/backward.h"
 
@@ -8,7 +8,6 @@
 #include <string>
 
 #include "src/engines/fast_weights/backward_rows.h"
-#include "src/engines/fast_weights/row_io.h"
 #include "src/engines/fast_weights/work.h"
 #include "src/parallel/workers.h"
 #include "ttr/error.h"
@@ -21,167 +20,6 @@ std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
                                 ? BackwardRows<double>(options, sizes, nullptr).bytes
                                 : BackwardRows<float>(options, sizes, nullptr).bytes;
   return static_cast<std::size_t>(RoundUp(static_cast<std::int64_t>(bytes), kAlignment));
-}
-
-template <class T>
-GradientRows<T> RowsAt(T* data, std::int64_t stride, std::int64_t head_stride = 0) {
-  return {data, stride, head_stride};
-}
-
-template <class T>
-GradientRows<const T> InputAt(const T* data, std::int64_t stride, std::int64_t head_stride = 0) {
-  return {data, stride, head_stride};
-}
-
-/// The final state's gradient, the sum's as one column more.
-template <class T>
-bool LoadFinal(const Options& options, const Memory& memory, const GradientMemory& out,
-               BackwardRows<T>& rows) {
-  const std::int64_t stride = rows.value_stride;
-  std::fill_n(rows.d_final, memory.key_dim * stride, T(0));
-  if (options.paired()) std::fill_n(rows.d_final_second, memory.key_dim * stride, T(0));
-  for (std::int64_t d = 0; options.paired() && out.dsecond && d < memory.key_dim; ++d) {
-    ReadRow(out.dsecond, d, memory.value_dim, rows.d_final_second + d * stride);
-  }
-  if (!out.dstate && !out.dsum) return false;
-  for (std::int64_t d = 0; out.dstate && d < memory.key_dim; ++d) {
-    ReadRow(out.dstate, d, memory.value_dim, rows.d_final + d * stride);
-  }
-  if (out.dsum && options.denominator != Denominator::kNone) {
-    ReadRow(out.dsum, 0, memory.key_dim, rows.row);
-    for (std::int64_t d = 0; d < memory.key_dim; ++d) {
-      rows.d_final[d * stride + memory.value_dim] = rows.row[d];
-    }
-  }
-  return true;
-}
-
-/// `final`: is there a gradient of the final state?
-template <class T>
-void DifferentiateRows(const Options& options, const Memory& memory, const Sizes& sizes, bool final,
-                       const BackwardRows<T>& rows) {
-  const std::int64_t keys = rows.key_stride, values = rows.value_stride;
-  const bool apart = options.apart();
-  GradientCall<T> call;
-  call.sizes = GradientSizesOf(options, sizes);
-  call.sizes.tokens = memory.rows;
-  call.seen = apart                             ? Seen::kUndecayed
-              : options.shrink != Shrink::kNone ? Seen::kOwn
-                                                : Seen::kDecayed;
-  call.read_before = options.read_before;
-  call.reset = options.decay == Decay::kScalar && options.shrink == Shrink::kNone;
-  call.write = InputAt(rows.write, keys);
-  call.d_write = RowsAt(rows.d_write, keys);
-  if (options.erases()) {
-    call.erase = InputAt(rows.erase, keys);
-    call.d_erase = RowsAt(rows.d_erase, keys);
-  }
-  if (apart) {
-    call.second_write = InputAt(rows.key, keys);
-    call.second_value = InputAt(rows.value, values);
-    call.d_second_write = RowsAt(rows.d_second, keys);
-    call.d_second_value = RowsAt(rows.d_value, values);
-  } else {
-    call.value = InputAt(rows.value, values);
-    call.d_value = RowsAt(rows.d_value, values);
-  }
-  call.query = InputAt(rows.query, keys, rows.rows * keys);
-  call.d_query = RowsAt(rows.d_query, keys, rows.rows * keys);
-  call.step = rows.step;
-  call.d_step = rows.d_step;
-  if (call.sizes.decay == GradientDecay::kChannel) {
-    call.log_decay = InputAt(rows.log_decay, keys);
-    call.d_log_decay = RowsAt(rows.d_log_decay, keys);
-  } else if (call.sizes.decay == GradientDecay::kScalar) {
-    call.decay = rows.decay;
-    call.d_decay = rows.d_decay;
-    if (call.seen == Seen::kOwn) {
-      call.erase_decay = rows.erase_decay;
-      call.d_erase_decay = rows.d_erase_decay;
-    }
-  }
-  if (call.seen != Seen::kOwn) std::fill_n(rows.d_erase_decay, rows.rows, T(0));
-  if (call.sizes.decay != GradientDecay::kScalar) std::fill_n(rows.d_decay, rows.rows, T(0));
-  if (options.bonus) {
-    call.bonus = InputAt(rows.bonus, 1, rows.rows);
-    call.d_bonus = RowsAt(rows.d_bonus, 1, rows.rows);
-  }
-  call.initial = rows.initial;
-  call.initial_stride = values;
-  call.d_output = InputAt(rows.dy, values, rows.rows * values);
-  if (final) {
-    call.d_final = rows.d_final;
-    call.d_final_stride = values;
-  }
-  call.d_initial = rows.d_initial;
-  call.d_initial_stride = values;
-  RunGradient(call, rows.gradient);
-}
-
-template <class T>
-void DifferentiatePair(const Options& options, const Memory& memory, const Sizes& sizes,
-                       const BackwardRows<T>& rows) {
-  const std::int64_t keys = rows.key_stride, values = rows.value_stride;
-  PairedCall<T> call;
-  call.sizes = PairedSizesOf(options, sizes);
-  call.sizes.tokens = memory.rows;
-  call.read_before = options.read_before;
-  call.write = InputAt(rows.write, keys);
-  call.d_write = RowsAt(rows.d_write, keys);
-  call.query = InputAt(rows.query, keys, rows.rows * keys);
-  call.d_query = RowsAt(rows.d_query, keys, rows.rows * keys);
-  call.value = InputAt(rows.value, values);
-  call.d_value = RowsAt(rows.d_value, values);
-  call.step = rows.step;
-  call.d_step = rows.d_step;
-  if (options.phase) {
-    call.log_decay = InputAt(rows.log_decay, keys);
-    call.d_log_decay = RowsAt(rows.d_log_decay, keys);
-    call.phase = InputAt(rows.phase, keys);
-    call.d_phase = RowsAt(rows.d_phase, keys);
-  } else {
-    call.erase = InputAt(rows.erase, keys);
-    call.d_erase = RowsAt(rows.d_erase, keys);
-    call.momentum = rows.momentum;
-    call.d_momentum = rows.d_momentum;
-    call.decay = rows.decay;
-    call.erase_decay = rows.erase_decay;
-  }
-  call.d_decay = rows.d_decay;
-  call.d_erase_decay = rows.d_erase_decay;
-  if (options.bonus) {
-    call.bonus = InputAt(rows.bonus, 1, rows.rows);
-    call.d_bonus = RowsAt(rows.d_bonus, 1, rows.rows);
-  }
-  call.initial = rows.initial;
-  call.initial_second = rows.initial_second;
-  call.d_output = InputAt(rows.dy, values, rows.rows * values);
-  call.d_final = rows.d_final;
-  call.d_final_second = rows.d_final_second;
-  call.state_stride = values;
-  call.d_initial = rows.d_initial;
-  call.d_initial_second = rows.d_initial_second;
-  RunPairedGradient(call, rows.gradient);
-  if (options.shrink != Shrink::kNone) return;
-  // Without weight decay both decays are one.
-  for (std::int64_t r = 0; r < rows.rows; ++r) rows.d_decay[r] += rows.d_erase_decay[r];
-}
-
-template <class T>
-void RunOne(const Options& options, const Memory& memory, const GradientMemory& out, Sizes sizes,
-            std::byte* scratch) {
-  BackwardRows<T> rows(options, sizes, scratch);
-  // A packed sequence may be shorter than the longest, for which the scratch is laid out.
-  rows.rows = memory.rows;
-  GatherRows(options, memory, rows);
-  GatherOutputGradients(options, memory, sizes, rows);
-  const bool final = LoadFinal(options, memory, out, rows);
-  if (options.paired()) {
-    DifferentiatePair(options, memory, sizes, rows);
-  } else {
-    DifferentiateRows(options, memory, sizes, final, rows);
-  }
-  ScatterGradients(options, memory, out, rows);
 }
 
 /// What a call's heads share: memories first .. first + count of a group have inputs of their own.
@@ -285,7 +123,8 @@ void Backward(const Options& options, const BackwardCall& call, Executor& execut
   }
   std::byte* const start = Align(scratch.data());
   const std::size_t bytes = BytesOfWorker(options, work.sizes);
-  const auto run = work.sizes.state == DType::kFloat64 ? RunOne<double> : RunOne<float>;
+  const auto run = work.sizes.state == DType::kFloat64 ? DifferentiateMemory<double>
+                                                       : DifferentiateMemory<float>;
   RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
     const std::int64_t group = item % groups.count;
     const std::int64_t first = constants ? 0 : item / groups.count;

@@ -1,18 +1,18 @@
 /// Gradients of the layers of this engine: inputs in, gradients of inputs out.
 ///
 /// Given dL/dy and dL/d(final state), finds dL/d of every input and of the initial state, for all
-/// options of Forward. A memory's inputs are gathered into rows (backward_rows.h), the rows'
-/// gradients come from gradient.h, those of paired memories from gradient_paired.h, and are taken
-/// on to the inputs by the chain rule. Where answers are divided or normalised, they are computed
-/// once more.
+/// options of Forward. A memory's inputs are gathered into blocks of rows (backward_rows.h), the
+/// rows' gradients come from gradient.h, those of paired memories from gradient_paired.h, and are
+/// taken on to the inputs by the chain rule. Where answers are divided or normalised, they are
+/// computed once more.
 ///
 /// Gradients have the shapes of what they are gradients of, any of the three dtypes, and are
 /// overwritten; absent ones are not computed. Heads that share an input add up. The gradient of a
 /// log_decay of -inf, of the phase beside it, and of a zero key's step size, is 0.
 ///
 /// Cost: some 20 D Dv flops a token and memory, 34 with momentum, 44 of a complex decay; scratch
-/// of O(T (D + Dv)) and a state each 64 tokens, for every thread. The same bits for any number of
-/// threads.
+/// of O(T Dv) and a state each 64 tokens (paired memories: O(T (D + Dv)) and one each 32), for
+/// every thread. The same bits for any number of threads.
 #pragma once
 
 #include <cstddef>

@@ -1,29 +1,14 @@
-// How much of what the backward pass keeps, and what the rows are as a memory of their own.
+// How much of what the backward pass keeps.
 
 #include "src/engines/fast_weights/backward_rows.h"
+
+#include <algorithm>
 
 namespace ttr::fast_weights {
 
 bool NeedsAnswers(const Options& options) {
   return options.denominator != Denominator::kNone || options.output_norm != OutputNorm::kNone ||
          options.step == Step::kLogWeight;
-}
-
-Options PlainOptions(const Options& options) {
-  Options plain = options;
-  plain.step = Step::kInput;
-  plain.key = Key::kInput;
-  plain.features = {};
-  plain.normalise_qk = false;
-  plain.correction = 0;
-  plain.scale = plain.gain = 1;
-  plain.denominator = Denominator::kNone;
-  plain.output_norm = OutputNorm::kNone;
-  plain.preconditioned = false;
-  if (options.preconditioned || options.erase == Erase::kGatedKey) plain.erase = Erase::kEraseKey;
-  if (options.shrink != Shrink::kNone) plain.shrink = Shrink::kDecoupled;
-  if (options.step == Step::kLogWeight) plain.decay = Decay::kScalar;
-  return plain;
 }
 
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
@@ -50,7 +35,8 @@ template <class T>
 BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::byte* memory) {
   const GradientSizes extended = GradientSizesOf(options, sizes);
   constexpr std::int64_t kUnit = 16;
-  rows = extended.tokens;
+  const bool paired = options.paired();
+  rows = paired ? extended.tokens : std::min<std::int64_t>(extended.tokens, kGradientBlock);
   queries = sizes.queries;
   value_dim = extended.value_dim;
   key_stride = RoundUp(sizes.key_dim, kUnit);
@@ -58,10 +44,13 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   const bool apart = options.apart();
   const bool own_write = apart || options.preconditioned;
   const bool own_erase = options.erases() && (apart || options.erase != Erase::kKey);
+  const bool stabilised = options.step == Step::kLogWeight;
+  const bool answers = NeedsAnswers(options);
+  const std::int64_t blocks = extended.tokens / kGradientBlock + 1;
   std::int64_t used = 0;
-  auto take = [&](bool needed, std::int64_t count) {
+  auto take = [&](bool needed, std::int64_t numbers) {
     T* start = memory == nullptr || !needed ? nullptr : reinterpret_cast<T*>(memory) + used;
-    if (needed) used += RoundUp(count, kUnit);
+    if (needed) used += RoundUp(numbers, kUnit);
     return start;
   };
   const std::int64_t keys = rows * key_stride, values = rows * value_stride;
@@ -69,21 +58,20 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   write = own_write ? take(true, keys) : key;
   erase = own_erase ? take(true, keys) : key;
   query = take(true, queries * keys);
+  gates = take(options.by_channel(), keys);
+  cosines = take(options.phase, keys);
+  sines = take(options.phase, keys);
+  if (memory != nullptr) std::fill_n(key, used, T(0));  // what lies behind the last channel stays 0
   value = take(true, values);
-  log_decay = take(options.by_channel(), keys);
-  phase = take(options.phase, keys);
   step = take(true, rows);
   decay = take(true, rows);
   erase_decay = take(true, rows);
   momentum = take(options.momentum, rows);
-  shrinkage = take(options.shrink != Shrink::kNone, rows);
   bonus = take(options.bonus, queries * rows);
-  const bool stabilised = options.step == Step::kLogWeight;
-  log_weight_decay = take(stabilised, rows);
   maxima = take(stabilised, rows + 1);
-  kept = reinterpret_cast<bool*>(take(stabilised, rows));
+  kept = take(stabilised, rows);
   curvature = take(options.preconditioned, (rows + 1) * key_stride);
-  y = take(NeedsAnswers(options), queries * values);
+  y = take(answers, queries * values);
   dy = take(true, queries * values);
   d_write = take(true, keys);
   d_erase = take(options.erases(), keys);
@@ -97,18 +85,20 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   d_erase_decay = take(true, rows);
   d_momentum = take(options.momentum, rows);
   d_bonus = take(options.bonus, queries * rows);
+
+  constexpr std::int64_t kDouble = sizeof(double) / sizeof(T);
+  block_maxima = reinterpret_cast<double*>(take(stabilised, (blocks + 1) * kDouble));
+  block_curvatures = take(options.preconditioned, (blocks + 1) * key_stride);
   d_bonus_row = take(options.bonus, key_stride);
   d_curvature = take(options.preconditioned, key_stride);
   const std::int64_t state = key_stride * value_stride;
   initial = take(true, state);
-  last = take(NeedsAnswers(options), state);
   d_initial = take(true, state);
   d_final = take(true, state);
-  const bool paired = options.paired();
   initial_second = take(paired, state);
-  last_second = take(paired && NeedsAnswers(options), state);
   d_initial_second = take(paired, state);
   d_final_second = take(paired, state);
+  last = take(paired && answers, 2 * state);
   const std::int64_t input_stride = RoundUp(sizes.input_dim, kUnit);
   row = take(true, 7 * input_stride + 4 * key_stride + 2 * value_stride);
   bytes = static_cast<std::size_t>(used) * sizeof(T);
@@ -117,12 +107,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
                                        : GradientScratchBytes<T>(extended);
   bytes += static_cast<std::size_t>(RoundUp(static_cast<std::int64_t>(gradients), kAlignment));
   forward = memory + bytes;
-  if (NeedsAnswers(options)) {
-    Sizes wide = sizes;
-    wide.value_dim = value_dim;
-    wide.input_dim = sizes.key_dim;
-    bytes += Scratch<T>(PlainOptions(options), wide, nullptr).bytes;
-  }
+  if (paired && answers) bytes += Scratch<T>(options, sizes, nullptr).bytes;
 }
 
 template struct BackwardRows<float>;

@@ -1,8 +1,9 @@
-/// One memory's whole sequence as rows, for the backward pass: what gather-inl.h makes of a chunk,
-/// kept, beside its gradients.
+/// A block of one memory's rows, for the backward pass: what gather-inl.h makes of chunks, beside
+/// its gradients; and what is kept from block to block.
 ///
-/// R rows (tokens times steps), D key channels, V value columns (one more where answers are divided
-/// by the sum of weights, which is the memory of the value 1).
+/// R rows of a block (tokens times steps), D key channels, V value columns (one more where answers
+/// are divided by the sum of weights, which is the memory of the value 1). A paired memory's whole
+/// sequence is one block.
 #pragma once
 
 #include <cstddef>
@@ -32,21 +33,30 @@ struct GradientMemory {
 
 template <class T>
 struct BackwardRows {
-  std::int64_t rows, key_stride, value_stride, value_dim, queries;
-  T *key, *write, *erase, *query, *value, *log_decay;  // key: after features
-  T *phase, *step, *decay, *erase_decay, *momentum, *shrinkage, *bonus;
-  T *log_weight_decay, *maxima;  // under a maximum of log-weights: log a; m, [rows + 1]
-  T* curvature;                  // [rows + 1]
-  T *y, *dy;                     // [query][row][value]
+  std::int64_t rows, key_stride, value_stride, value_dim, queries;  // rows: a block has room for
+  std::int64_t first = 0, count = 0;                                // those that it holds
+
+  T *key, *write, *erase, *query, *value, *gates;  // key: after features
+  T *cosines, *sines;                              // times gates
+  T *step, *decay, *erase_decay, *momentum, *bonus;
+  T *maxima, *curvature;  // [rows + 1]: before the first row, and after each
+  T* kept;                // [rows]: is the maximum that of the past? 1 or 0
+  T *y, *dy;              // [query][row][value]
   T *d_write, *d_erase, *d_second, *d_query, *d_value, *d_log_decay, *d_phase;
   T *d_step, *d_decay, *d_erase_decay, *d_momentum, *d_bonus;
+
+  double* block_maxima;  // [block + 1]: before each block, and after the last
+  T* block_curvatures;   // the same
   T *d_bonus_row, *d_curvature;
-  T *initial, *last, *d_initial, *d_final;  // [D][value]: extended by the sum
-  T *initial_second, *last_second, *d_initial_second, *d_final_second;  // [D][value]
-  T* row;  // rows of inputs, keys and values for the moment
-  double final_maximum;
-  T d_first_maximum;  // what the first answer adds to the gradient of the initial maximum
-  bool* kept;         // [rows]: did the maximum come from the past?
+  T d_maximum = 0;        // of the maximum after the row that comes next, going backwards
+  T d_first_maximum = 0;  // of the maximum before all rows, by their first decay or answer
+
+  T *initial, *d_initial, *d_final;                              // [D][value]: extended by the sum
+  T *initial_second, *d_initial_second, *d_final_second, *last;  // [D][value]; last: a pair
+  // Are values read, and their and the queries' gradients written, where they lie?
+  bool value_lies = false, d_value_lies = false, d_query_lies = false;
+
+  T* row;                         // rows of inputs, keys and values for the moment
   std::byte *gradient, *forward;  // scratch of those
   std::size_t bytes;
 
@@ -56,23 +66,31 @@ struct BackwardRows {
 /// Does the backward pass need the answers?
 bool NeedsAnswers(const Options& options);
 
-/// The options under which the gathered rows are a memory of their own.
-Options PlainOptions(const Options& options);
-
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes);
 PairedSizes PairedSizesOf(const Options& options, const Sizes& sizes);
 
-template <class T>
-void GatherRows(const Options& options, const Memory& memory, BackwardRows<T>& rows);
+/// The rows first .. first + count of the sequence into the block; values and queries where they
+/// are wanted. Blocks come in order before they are come back to: what a row keeps for the next one
+/// is kept for each.
+void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
+                 BackwardRows<float>& rows);
+void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
+                 BackwardRows<double>& rows);
 
-/// dL/dy (which stands at memory.y), through norms and denominators, into rows.dy.
-template <class T>
-void GatherOutputGradients(const Options& options, const Memory& memory, const Sizes& sizes,
-                           BackwardRows<T>& rows);
+/// dL/dy of the block (which stands at memory.y), through norms and denominators, into rows.dy.
+void GatherOutputGradients(const Options& options, const Memory& memory, BackwardRows<float>& rows);
+void GatherOutputGradients(const Options& options, const Memory& memory,
+                           BackwardRows<double>& rows);
 
-/// From gradients of rows to those of inputs.
+/// From gradients of the block's rows to those of inputs; and of what is there before all rows.
+void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
+                  BackwardRows<float>& rows);
+void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
+                  BackwardRows<double>& rows);
+
+/// The gradients of one memory; `scratch` as BackwardRows says.
 template <class T>
-void ScatterGradients(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                      BackwardRows<T>& rows);
+void DifferentiateMemory(const Options& options, const Memory& memory, const GradientMemory& out,
+                         const Sizes& sizes, std::byte* scratch);
 
 }  // namespace ttr::fast_weights

@@ -99,8 +99,9 @@ HWY_INLINE void Steps(const Options& options, const T (&norms)[kChunk], T (&step
 ///     m = max(log a + m', s),   a <- exp(log a + m' - m),   b = exp(s - m)
 /// as exponents. The sum of logarithms is kept in double precision: only differences of m count,
 /// and m grows with the sequence.
+/// Is the maximum that of the past?
 template <class T>
-HWY_INLINE void Stabilise(double log_decay, double log_weight, double& maximum, T& decay,
+HWY_INLINE bool Stabilise(double log_decay, double log_weight, double& maximum, T& decay,
                           T& weight) {
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
   // Forgetting everything forgets an infinite or undefined maximum too.
@@ -108,6 +109,7 @@ HWY_INLINE void Stabilise(double log_decay, double log_weight, double& maximum, 
   maximum = std::max(past, log_weight);
   decay = static_cast<T>(past == kNothing ? kNothing : past - maximum);
   weight = static_cast<T>(log_weight == kNothing ? kNothing : log_weight - maximum);
+  return past >= log_weight;
 }
 
 /// The numbers of a chunk's rows; of rows that it does not have: no step, no decay.
@@ -129,8 +131,8 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
     if (stabilised) {
       const double log_decay =
           memory.log_decay ? LoadOne<double>(memory.log_decay, row) : std::log(factor);
-      Stabilise(log_decay, LoadOne<double>(memory.step, row), carried.maximum, out.decay[i],
-                out.step[i]);
+      out.kept[i] = Stabilise(log_decay, LoadOne<double>(memory.step, row), carried.maximum,
+                              out.decay[i], out.step[i]);
       out.log_scale[i] = static_cast<T>(carried.maximum);
     } else if (scalar && starts) {
       // A chunk that begins by forgetting begins with an empty memory: nothing is left to decay.

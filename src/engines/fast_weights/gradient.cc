@@ -7,6 +7,7 @@
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
+#include "src/engines/fast_weights/gradient_answers-inl.h"
 #include "src/engines/fast_weights/gradient_backward-inl.h"
 #include "src/engines/fast_weights/gradient_forward-inl.h"
 #include "src/engines/fast_weights/gradient_layout.h"
@@ -17,28 +18,38 @@ namespace ttr::fast_weights::gradient {
 namespace HWY_NAMESPACE {
 
 template <class T>
-void Run(const GradientCall<T>& call, std::byte* memory) {
+void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
   const GradientSizes& sizes = call.sizes;
   const Scratch<T> scratch(sizes, memory);
-  // Rows of memories beyond the last value are read, and have to be numbers.
-  if (scratch.values > sizes.value_dim) {
-    std::fill(scratch.checkpoints, scratch.checkpoints + (scratch.blocks + 3) * scratch.state,
-              T(0));
-  }
-  LoadState(sizes, scratch, call.initial, call.initial_stride, scratch.checkpoints);
-  ForwardPass(call, scratch);
-  LoadState(sizes, scratch, call.d_final, call.d_final_stride, scratch.adjoint);
-  const std::int64_t last = (sizes.tokens - 1) / scratch.block * scratch.block;
-  for (std::int64_t begin = last; sizes.tokens > 0 && begin >= 0; begin -= scratch.block) {
-    BackwardBlock(call, begin, scratch);
-  }
-  if (call.d_initial != nullptr) {
-    StoreState(sizes, scratch, scratch.adjoint, call.d_initial, call.d_initial_stride);
+  switch (part) {
+    case GradientPart::kBegin:
+      // Rows of memories beyond the last value are read, and have to be numbers.
+      if (scratch.values > sizes.value_dim) {
+        std::fill(scratch.checkpoints,
+                  scratch.checkpoints + (scratch.intervals + 3) * scratch.state, T(0));
+      }
+      return LoadState(sizes, scratch, call.initial, call.initial_stride, scratch.checkpoints);
+    case GradientPart::kForward: return ForwardBlock(call, scratch);
+    case GradientPart::kTurn:
+      LoadState(sizes, scratch, call.d_final, call.d_final_stride, scratch.adjoint);
+      if (call.overlap != nullptr) *call.overlap = Overlap(scratch);
+      return;
+    case GradientPart::kReplay:
+      ReplayBlock(call, scratch);
+      if (call.answers) AnswerBlock(call, scratch);
+      return;
+    case GradientPart::kBackward: return BackwardBlock(call, scratch);
+    case GradientPart::kEnd:
+      return StoreState(sizes, scratch, scratch.adjoint, call.d_initial, call.d_initial_stride);
   }
 }
 
-void RunFloat(const GradientCall<float>& call, std::byte* scratch) { Run(call, scratch); }
-void RunDouble(const GradientCall<double>& call, std::byte* scratch) { Run(call, scratch); }
+void RunFloat(GradientPart part, const GradientCall<float>& call, std::byte* scratch) {
+  Run(part, call, scratch);
+}
+void RunDouble(GradientPart part, const GradientCall<double>& call, std::byte* scratch) {
+  Run(part, call, scratch);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::fast_weights::gradient
@@ -60,14 +71,14 @@ std::size_t GradientScratchBytes(const GradientSizes& sizes) {
 template std::size_t GradientScratchBytes<float>(const GradientSizes& sizes);
 template std::size_t GradientScratchBytes<double>(const GradientSizes& sizes);
 
-void RunGradient(const GradientCall<float>& call, std::byte* scratch) {
+void RunGradient(GradientPart part, const GradientCall<float>& call, std::byte* scratch) {
   using namespace gradient;
-  TTR_DISPATCH(RunFloat)(call, scratch);
+  TTR_DISPATCH(RunFloat)(part, call, scratch);
 }
 
-void RunGradient(const GradientCall<double>& call, std::byte* scratch) {
+void RunGradient(GradientPart part, const GradientCall<double>& call, std::byte* scratch) {
   using namespace gradient;
-  TTR_DISPATCH(RunDouble)(call, scratch);
+  TTR_DISPATCH(RunDouble)(part, call, scratch);
 }
 
 }  // namespace ttr::fast_weights

@@ -15,7 +15,7 @@
 ///     Seen::kUndecayed  h_t = 1        RWKV-7
 ///     Seen::kOwn        h_t is given   weight decay; GradientDecay::kScalar only
 ///
-/// Given dL/dy and dL/dM_T, RunGradient finds the gradients of everything else:
+/// Given dL/dy and dL/dM_T, finds the gradients of everything else:
 ///
 ///     input                            shape        gradient
 ///     erase, write, second_write       [T][Dk]      d_erase, d_write, d_second_write
@@ -23,39 +23,52 @@
 ///     value, second_value              [T][Dv]      d_value, d_second_value
 ///     step (absent: 1)                 [T]          d_step
 ///     decay, erase_decay: numbers      [T]          d_decay, d_erase_decay
-///     log_decay <= 0: rows             [T][Dk]      d_log_decay
+///     gates: rows of decays >= 0       [T][Dk]      d_log_decay, of their logarithms
 ///     bonus (absent: 0)                [p][T]       d_bonus
 ///     initial (absent: 0)              [Dk][Dv]     d_initial
 ///
 /// Scales, norms, step rules and denominators are the caller's, who gathers the rows and takes the
-/// gradients of rows further.
+/// gradients of rows further: a block of kGradientBlock tokens at a time (the last may be shorter),
+/// so that what lies between stays in the caches. With blocks 0 .. n - 1 of the sequence:
+///
+///     kBegin                            takes the initial memory
+///     kForward of block 0 .. n - 1      reads all but queries, d_output
+///     kTurn                             takes dL/dM_T
+///     of block n - 1 .. 0:
+///       kReplay                         the same, and queries where answers are wanted: y
+///       kBackward                       gives the gradients of the block's rows
+///     kEnd                              gives the gradient of the initial memory
 ///
 /// Rows of Dk or Dv numbers begin at multiples of 64 bytes and are zero from there up to the next
 /// multiple of 16 numbers; so are the rows that are returned. Gradients are overwritten; those of
 /// step, decay, log-decay, bonus and the initial memory may be absent (null), those of rows that
-/// are given may not. A forgotten channel (log-decay -inf) has the gradient 0 there. Where `reset`
+/// are given may not. A forgotten channel (gate 0) has the gradient 0 there. Where `reset`
 /// is set, a scalar decay of 0 is a border too: nothing, NaN included, passes it backwards, and its
 /// own gradient is reported 0, which is a da of a gate in the log domain.
 ///
 /// Cost: some 20 Dk Dv flops a token, 14 without an erasure. The memory is recomputed from
-/// checkpoints, one each kGradientBlock tokens: scratch is O(T (Dk + Dv) + T / kGradientBlock Dk
-/// Dv). Nothing is allocated and nothing is thrown; the same call gives the same bits.
+/// checkpoints, one each kGradientBlock tokens: scratch is O(T Dv + T / kGradientBlock Dk Dv).
+/// Nothing is allocated and nothing is thrown; the same call gives the same bits.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "src/engines/fast_weights/ahead.h"
+
 namespace ttr::fast_weights {
 
-/// Tokens between the memories that are kept.
+/// Tokens of a block, and at most between the memories that are kept.
 inline constexpr int kGradientBlock = 64;
+
+enum class GradientPart { kBegin, kForward, kTurn, kReplay, kBackward, kEnd };
 
 enum class GradientDecay { kNone, kScalar, kChannel };
 
 enum class Seen { kDecayed, kUndecayed, kOwn };
 
 struct GradientSizes {
-  std::int64_t tokens = 0;
+  std::int64_t tokens = 0;  // of the longest sequence
   std::int64_t key_dim = 1;
   std::int64_t value_dim = 1;
   std::int64_t queries = 1;
@@ -64,7 +77,7 @@ struct GradientSizes {
   GradientDecay decay = GradientDecay::kNone;
 };
 
-/// Row t of head p at data[p * head_stride + t * stride].
+/// Row t of a block and head p at data[p * head_stride + t * stride].
 template <class T>
 struct GradientRows {
   T* data = nullptr;
@@ -76,17 +89,24 @@ struct GradientRows {
 template <class T>
 struct GradientCall {
   GradientSizes sizes;
+  std::int64_t first = 0;   // of the block, a multiple of kGradientBlock
+  std::int64_t tokens = 0;  // of the block
+  bool last = false;        // of its sequence
   Seen seen = Seen::kDecayed;
   bool read_before = false;
   bool reset = false;
 
-  GradientRows<const T> erase, write, second_write, query, log_decay;
+  GradientRows<const T> erase, write, second_write, query, gates;
   GradientRows<const T> value;  // absent: 0, which only an erasing memory can do without
   GradientRows<const T> second_value;
   const T* step = nullptr;
   const T* decay = nullptr;
   const T* erase_decay = nullptr;
   GradientRows<const T> bonus;  // stride: between tokens, any
+
+  GradientRows<T> answers;  // [p][T][Dv]; absent: not wanted
+  Ahead* ahead = nullptr;   // rows to fetch while the memory is worked on
+  T* overlap = nullptr;     // sum of M_T (.) dL/dM_T, of kTurn; wanted from kForward on
 
   const T* initial = nullptr;  // rows need no alignment and no padding
   std::int64_t initial_stride = 0;
@@ -109,7 +129,7 @@ struct GradientCall {
 template <class T>
 std::size_t GradientScratchBytes(const GradientSizes& sizes);
 
-void RunGradient(const GradientCall<float>& call, std::byte* scratch);
-void RunGradient(const GradientCall<double>& call, std::byte* scratch);
+void RunGradient(GradientPart part, const GradientCall<float>& call, std::byte* scratch);
+void RunGradient(GradientPart part, const GradientCall<double>& call, std::byte* scratch);
 
 }  // namespace ttr::fast_weights

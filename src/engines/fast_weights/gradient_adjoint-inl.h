@@ -44,38 +44,44 @@ void SumTallies(const T* tallies, T* out) {
   sums.Flush();
 }
 
+/// write_columns, products and scores of one write.
+template <class T>
+void ScoresOf(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+              const ChunkRows<T>& rows, const Scratch<T>& scratch, std::int64_t w) {
+  const bool channels = call.sizes.decay == GradientDecay::kChannel;
+  const View<T> writes = rows.Write(w);
+  if (channels) {
+    const T* decayed =
+        scratch.write_rows + (w * (kGradientBlock + kTokens) + chunk.at) * scratch.keys;
+    sn::TransposeStrided(decayed, scratch.keys, kTokens, scratch.keys, scratch.write_columns,
+                         kTokens);
+  } else {
+    sn::TransposeStrided(writes.data, writes.stride, kTokens, scratch.keys, scratch.write_columns,
+                         kTokens);
+  }
+  for (std::int64_t x = 0; x < scratch.reads; ++x) {
+    const std::int64_t index = (x * scratch.writes + w) * kSquare;
+    T* products = scratch.products + index;
+    const ReadKind kind = KindOf(call, x);
+    if (x == call.sizes.queries) {
+      const T* kept = EraseProducts(call, chunk, scratch, w);
+      std::copy(kept, kept + chunk.tokens * kTokens, products);
+    } else if (channels) {
+      ChannelProducts(call, chunk, kind, rows.Read(x), writes, scratch, products);
+    } else {
+      Products(rows.Read(x), scratch.write_columns, call.sizes.key_dim, products);
+    }
+    Scores(chunk, c, kind, products, scratch.scores + index);
+  }
+}
+
 /// products, scores and the innovations' gradients from the memory's alone.
 template <class T>
 void PrepareScores(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                    const ChunkRows<T>& rows, const Scratch<T>& scratch) {
-  const GradientSizes& sizes = call.sizes;
-  const bool channels = sizes.decay == GradientDecay::kChannel;
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
-    const View<T> writes = rows.Write(w);
-    if (channels) {
-      const T* decayed =
-          scratch.write_rows + (w * (kGradientBlock + kTokens) + chunk.at) * scratch.keys;
-      sn::TransposeStrided(decayed, scratch.keys, kTokens, scratch.keys, scratch.write_columns,
-                           kTokens);
-    } else {
-      sn::TransposeStrided(writes.data, writes.stride, kTokens, scratch.keys, scratch.write_columns,
-                           kTokens);
-    }
-    for (std::int64_t x = 0; x < scratch.reads; ++x) {
-      const std::int64_t index = (x * scratch.writes + w) * kSquare;
-      T* products = scratch.products + index;
-      const ReadKind kind = KindOf(call, x);
-      if (x == sizes.queries) {
-        const T* kept = EraseProducts(call, chunk, scratch, w);
-        std::copy(kept, kept + chunk.tokens * kTokens, products);
-      } else if (channels) {
-        ChannelProducts(chunk, kind, rows.Read(x), writes, scratch, products);
-      } else {
-        Products(rows.Read(x), scratch.write_columns, sizes.key_dim, products);
-      }
-      Scores(chunk, c, kind, products, scratch.scores + index);
-    }
-    ReadState(sizes, scratch, scratch.adjoint, scratch.write_columns, scratch.columns);
+    ScoresOf(call, chunk, c, rows, scratch, w);
+    ReadState(call, scratch, scratch.adjoint, scratch.write_columns, scratch.columns);
     sn::TransposeStrided(scratch.columns, kTokens, scratch.values, kTokens,
                          scratch.update_grads + w * kTokens * scratch.values, scratch.values);
   }
@@ -89,7 +95,7 @@ HWY_INLINE void StoreValueGradients(const GradientCall<T>& call, const Chunk& ch
                                     sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
   if (!out) return;
-  const std::int64_t t = chunk.first + i;
+  const std::int64_t t = chunk.at + i;
   for (std::int64_t x = 0; bonus && call.bonus && x < call.sizes.queries; ++x) {
     const T* factors = call.bonus.data + x * call.bonus.head_stride;
     TTR_UNROLL
@@ -206,7 +212,7 @@ void BonusGradients(const GradientCall<T>& call, const Chunk& chunk, const Chunk
   const GradientRows<const T>& values = call.sizes.second_write ? call.second_value : call.value;
   for (std::int64_t x = 0; x < call.sizes.queries; ++x) {
     for (std::int64_t i = 0; i < chunk.tokens; ++i) {
-      const std::int64_t t = chunk.first + i;
+      const std::int64_t t = chunk.at + i;
       auto sum = hn::Zero(d);
       for (std::int64_t v = 0; v < scratch.values; v += Lanes<T>()) {
         sum = hn::MulAdd(hn::Load(d, rows.Grad(x)[i] + v),
@@ -251,7 +257,7 @@ void Adjoint(const GradientCall<T>& call, const Chunk& chunk, const Coefficients
   if (call.d_step != nullptr) {
     T sums[kTokens];
     SumTallies(tallies, sums);
-    std::copy(sums, sums + chunk.tokens, call.d_step + chunk.first);
+    std::copy(sums, sums + chunk.tokens, call.d_step + chunk.at);
   }
   BonusGradients(call, chunk, rows, scratch);
   for (std::int64_t w = 0; w < scratch.writes; ++w) {

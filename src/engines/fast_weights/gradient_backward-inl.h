@@ -45,17 +45,24 @@ struct CoefficientGradients {
   /// Takes the gradients of the scores, and turns them into those of the products x_i . w_j.
   void Scores(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, const T* products,
               T* grads) {
+    const hn::CappedTag<T, kTokens> d;
+    constexpr int kLanes = hn::MaxLanes(d);
     for (int i = 0; i < kTokens; ++i) {
       T* row = grads + i * kTokens;
       const T* product = products + i * kTokens;
       const int count = i < chunk.tokens ? Coefficients<T>::Count(kind, i) : 0;
       const T* factors = c.Between(kind, i);
       T* out = between[kind.before ? i : i + 1];
-      const T own = c.Own(kind, i);
-      // Whole rows, for the compiler to make vectors of; what is no pair may be no number.
-      for (int j = 0; j < kTokens; ++j) out[j] += j < count ? own * row[j] * product[j] : T(0);
       for (int j = 0; kind.own && j < count; ++j) h[i] += factors[j] * row[j] * product[j];
-      for (int j = 0; j < kTokens; ++j) row[j] = j < count ? own * factors[j] * row[j] : T(0);
+      const auto own = hn::Set(d, c.Own(kind, i));
+      for (int j = 0; j < kTokens; j += kLanes) {
+        // What is no pair may be no number.
+        const auto pairs = hn::FirstN(d, static_cast<std::size_t>(std::max(count - j, 0)));
+        const auto grad = hn::Mul(own, hn::Load(d, row + j));
+        const auto by_decay = hn::IfThenElseZero(pairs, hn::Mul(grad, hn::Load(d, product + j)));
+        hn::StoreU(hn::Add(hn::LoadU(d, out + j), by_decay), d, out + j);
+        hn::Store(hn::IfThenElseZero(pairs, hn::Mul(grad, hn::LoadU(d, factors + j))), d, row + j);
+      }
     }
   }
 
@@ -74,20 +81,23 @@ struct CoefficientGradients {
 
   /// The decays' own, backwards through c_i = a_i c_{i-1} and D_ij = a_i D_{i-1,j}.
   void Decays(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c) {
+    const hn::CappedTag<T, kTokens> d;
+    constexpr int kLanes = hn::MaxLanes(d);
     for (std::int64_t i = chunk.tokens - 1; i >= 0; --i) {
       T grad = prefix[i + 1] * c.prefix[i];
       prefix[i] += c.a[i] * prefix[i + 1];
-      // Four sums, so that none waits for the one before.
-      T sums[4] = {};
-      for (int j = 0; j < kTokens; ++j) {
-        const T behind = j < i ? between[i + 1][j] : T(0);
-        sums[j % 4] += behind * c.between[i][j];
-        between[i][j] += c.a[i] * behind;
+      auto sum = hn::Zero(d);
+      for (int j = 0; j < kTokens; j += kLanes) {
+        const auto past = hn::FirstN(d, static_cast<std::size_t>(std::max<std::int64_t>(i - j, 0)));
+        const auto behind = hn::IfThenElseZero(past, hn::LoadU(d, between[i + 1] + j));
+        sum = hn::MulAdd(behind, hn::LoadU(d, c.between[i] + j), sum);
+        const auto total = hn::MulAdd(hn::Set(d, c.a[i]), behind, hn::LoadU(d, between[i] + j));
+        hn::StoreU(total, d, between[i] + j);
       }
-      grad += (sums[0] + sums[1]) + (sums[2] + sums[3]);
+      grad += hn::GetLane(hn::SumOfLanes(d, sum));
       if (call.reset && c.a[i] == 0) grad = 0;
-      if (call.d_decay != nullptr) call.d_decay[chunk.first + i] = grad;
-      if (call.d_erase_decay != nullptr) call.d_erase_decay[chunk.first + i] = h[i];
+      if (call.d_decay != nullptr) call.d_decay[chunk.at + i] = grad;
+      if (call.d_erase_decay != nullptr) call.d_erase_decay[chunk.at + i] = h[i];
     }
   }
 };
@@ -137,6 +147,7 @@ void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
   std::int64_t stride;
   T* out = rows.ReadGradient(x, &stride) + key;
   for (std::int64_t i = 0; i < chunk.tokens; i += kRows) {
+    Fetch(call);
     sn::Tile<decltype(d), kRows, NV> tile;
     sn::SetZero(d, tile);
     if (!chunk.forget) {
@@ -174,6 +185,7 @@ void WriteGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeff
   std::int64_t stride;
   T* out = rows.WriteGradient(w, &stride) + key;
   for (std::int64_t j = 0; j < chunk.tokens; j += kRows) {
+    Fetch(call);
     sn::Tile<decltype(d), kRows, NV> tile;
     sn::SetZero(d, tile);
     sn::MulAddRows<1, kTokens>(d, columns + j, strip, NV * Lanes<T>(), call.sizes.value_dim, tile);
@@ -204,7 +216,6 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
                    std::int64_t key, T* overlap) {
   const hn::ScalableTag<T> d;
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
-  FetchBehind(call, chunk, scratch, key, NV * Lanes<T>());
   for (std::int64_t x = 0; x < scratch.reads; ++x) {
     ReadGradients<NV>(call, chunk, c, rows, scratch, memory, key, x);
   }
@@ -217,7 +228,7 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
     std::fill(strip, strip + NV * Lanes<T>() * scratch.values, T(0));
   } else {
     hn::Vec<decltype(d)> decay[NV];
-    LastDecay(call, chunk, c, scratch, key, decay);
+    LastDecay(call, chunk, c, key, decay);
     const T* partner = memory + key * scratch.values;
     constexpr std::int64_t kReads = 8;
     for (std::int64_t x = 0; x < scratch.reads; x += kReads) {
@@ -229,14 +240,14 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
                      g.data, g.stride};
       }
       if (x == 0 && call.sizes.decay != GradientDecay::kNone) {
-        UpdateStrip<NV, true>(call.sizes, chunk.tokens, strip, strip, decay, outers, count, partner,
+        UpdateStrip<NV, true>(call, chunk.tokens, strip, strip, decay, outers, count, partner,
                               overlap);
       } else {
         if (x > 0) {
           for (int n = 0; n < NV; ++n) decay[n] = hn::Set(d, T(1));
         }
-        UpdateStrip<NV, false, T>(call.sizes, chunk.tokens, strip, strip, decay, outers, count,
-                                  nullptr, nullptr);
+        UpdateStrip<NV, false, T>(call, chunk.tokens, strip, strip, decay, outers, count, nullptr,
+                                  nullptr);
       }
     }
   }
@@ -256,7 +267,7 @@ void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratc
   const Coefficients<T> c(call, chunk);
   const ChunkRows<T> rows(call, chunk, scratch);
   rows.Fill();
-  if (call.sizes.decay == GradientDecay::kChannel) Prefixes(chunk, scratch);
+  if (call.sizes.decay == GradientDecay::kChannel) Prefixes(call, chunk, scratch);
   for (std::int64_t x = 0; x < scratch.reads; ++x) {
     DecayReads(call, chunk, c, rows.Read(x), x, scratch);
   }
@@ -296,29 +307,13 @@ void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratc
   grads.Decays(call, chunk, c);
 }
 
-/// All chunks of one block, the last first.
+/// All chunks of a block that was replayed, the last first.
 template <class T>
-void BackwardBlock(const GradientCall<T>& call, std::int64_t begin, const Scratch<T>& scratch) {
-  const std::int64_t end = std::min<std::int64_t>(begin + scratch.block, call.sizes.tokens);
-  Chunk chunks[kGradientBlock];
-  const T* memories[kGradientBlock];
-  std::int64_t count = 0;
-  std::int64_t used = 0;
-  const T* memory = scratch.checkpoints + begin / scratch.block * scratch.state;
-  for (std::int64_t first = begin; first < end; ++count) {
-    const Chunk chunk = NextChunk(call, begin, first, end);
-    const Coefficients<T> c(call, chunk);
-    PrepareWrites(call, chunk, c, scratch);
-    chunks[count] = chunk;
-    memories[count] = memory;
-    first += chunk.tokens;
-    // A memory that the next chunk forgets is not needed, which leaves three at the most.
-    if (first == end || NextChunk(call, begin, first, end).forget) continue;
-    T* next = scratch.memories + used++ * scratch.state;
-    Advance(call, chunk, c, scratch, memory, next);
-    memory = next;
+void BackwardBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
+  const Replay<T>& replay = *scratch.replay;
+  for (std::int64_t i = replay.count - 1; i >= 0; --i) {
+    BackwardChunk(call, replay.chunks[i], scratch, replay.memories[i]);
   }
-  while (count-- > 0) BackwardChunk(call, chunks[count], scratch, memories[count]);
 }
 
 }  // namespace HWY_NAMESPACE

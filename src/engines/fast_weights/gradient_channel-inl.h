@@ -84,15 +84,14 @@ class LaneSums {
 /// `GROUP` vectors of key channels of ChannelProducts.
 template <int GROUP, class T>
 HWY_INLINE void AddChannelProducts(const Chunk& chunk, ReadKind kind, View<T> reads, View<T> writes,
-                                   const T* gates, std::int64_t gate_stride, std::int64_t key,
-                                   LaneSums<T>& sums, T* out) {
+                                   View<T> gates, std::int64_t key, LaneSums<T>& sums, T* out) {
   const hn::ScalableTag<T> d;
   for (std::int64_t j = 0; j < chunk.tokens; ++j) {
     hn::Vec<decltype(d)> v[GROUP];
     TTR_UNROLL
     for (int n = 0; n < GROUP; ++n) v[n] = hn::Load(d, writes[j] + key + n * Lanes<T>());
     for (std::int64_t i = kind.diagonal ? j : j + 1; i < chunk.tokens; ++i) {
-      const T* gate = gates + i * gate_stride + key;
+      const T* gate = gates[i] + key;
       const T* read = reads[i] + key;
       auto sum = hn::Zero(d);
       TTR_UNROLL
@@ -109,22 +108,22 @@ HWY_INLINE void AddChannelProducts(const Chunk& chunk, ReadKind kind, View<T> re
 
 /// out[i][j] = x_i . v_ij of one read and one write, for the pairs that meet; 0 elsewhere.
 template <class T>
-void ChannelProducts(const Chunk& chunk, ReadKind kind, View<T> reads, View<T> writes,
-                     const Scratch<T>& scratch, T* out) {
-  const T* gates = scratch.gates + chunk.first * scratch.keys;
+void ChannelProducts(const GradientCall<T>& call, const Chunk& chunk, ReadKind kind, View<T> reads,
+                     View<T> writes, const Scratch<T>& scratch, T* out) {
+  const View<T> gates = GatesOf(call, chunk);
   std::fill(out, out + kSquare, T(0));
   LaneSums<T> sums;
   constexpr int kMost = HWY_TARGET == HWY_AVX3 ? 8 : 4;
   for (std::int64_t key = 0; key < scratch.keys;) {
     const std::int64_t left = (scratch.keys - key) / Lanes<T>();
     if (left >= kMost) {
-      AddChannelProducts<kMost>(chunk, kind, reads, writes, gates, scratch.keys, key, sums, out);
+      AddChannelProducts<kMost>(chunk, kind, reads, writes, gates, key, sums, out);
       key += kMost * Lanes<T>();
     } else if (left >= 4) {
-      AddChannelProducts<4>(chunk, kind, reads, writes, gates, scratch.keys, key, sums, out);
+      AddChannelProducts<4>(chunk, kind, reads, writes, gates, key, sums, out);
       key += 4 * Lanes<T>();
     } else {
-      AddChannelProducts<1>(chunk, kind, reads, writes, gates, scratch.keys, key, sums, out);
+      AddChannelProducts<1>(chunk, kind, reads, writes, gates, key, sums, out);
       key += Lanes<T>();
     }
   }
@@ -282,11 +281,11 @@ void ChannelGradients(const GradientCall<T>& call, const Chunk& chunk, const Scr
   const std::int64_t keys = scratch.keys;
   const std::int64_t tokens = chunk.tokens;
   const bool halves = tokens > kHalf;
-  const T* gates = scratch.gates + chunk.first * keys + key;
+  const View<T> gates = GatesOf(call, chunk);
   const T* prefixes = scratch.prefixes + key;
   ChannelHalf<T> first, second;
-  first.Load(gates, keys, tokens);
-  second.Load(gates + kHalf * keys, keys, tokens - kHalf);
+  first.Load(gates[0] + key, gates.stride, tokens);
+  second.Load(gates[kHalf] + key, gates.stride, tokens - kHalf);
 
   // What gates up to token i have a part in, of the memory before the chunk ([0]) and of the first
   // half ([1]), for reads after and before their token.
@@ -373,9 +372,9 @@ void ChannelGradients(const GradientCall<T>& call, const Chunk& chunk, const Scr
     }
     behind = hn::Add(behind, parts[0][1][i]);
     // A gate that is 0 stays 0, whatever lies beyond it.
-    const V gate = hn::Load(d, gates + i * keys);
+    const V gate = hn::Load(d, gates[i] + key);
     hn::Store(hn::IfThenZeroElse(hn::Eq(gate, hn::Zero(d)), grad), d,
-              call.d_log_decay.data + (chunk.first + i) * call.d_log_decay.stride + key);
+              call.d_log_decay.data + (chunk.at + i) * call.d_log_decay.stride + key);
   }
 }
 

@@ -1,5 +1,6 @@
-// The forward pass of the gradient: errors of every token, and the memory at every block's
-// beginning. Compiled once for every target.
+// The forward pass of the gradient, block by block: errors of every token, and the memory at every
+// checkpoint; and the memories between checkpoints, when a block is come back to. Compiled once for
+// every target.
 
 #if defined(TTR_FAST_WEIGHTS_GRADIENT_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_GRADIENT_FORWARD_INL_H_
@@ -104,7 +105,7 @@ void SolveErrors(const GradientCall<T>& call, const Chunk& chunk, const T* lower
       for (int n = 0; n < NV; ++n) {
         const std::int64_t v = column + n * kLanes;
         const auto value =
-            call.value ? hn::Load(d, call.value.data + (chunk.first + t) * call.value.stride + v)
+            call.value ? hn::Load(d, call.value.data + (chunk.at + t) * call.value.stride + v)
                        : hn::Zero(d);
         tile[r][n] = chunk.forget
                          ? value
@@ -112,7 +113,7 @@ void SolveErrors(const GradientCall<T>& call, const Chunk& chunk, const T* lower
       }
     }
     if (call.second_value) {
-      const T* values = call.second_value.data + chunk.first * call.second_value.stride + column;
+      const T* values = call.second_value.data + chunk.at * call.second_value.stride + column;
       sn::MulAddStrided(d, lower_value + i * kTokens, kTokens, 1, values, call.second_value.stride,
                         std::min(i + kRows, chunk.tokens), tile);
     }
@@ -146,7 +147,7 @@ void Errors(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<
     const View<T> writes = chunk_rows.Write(w, true);
     alignas(64) T products[kSquare];
     if (channels) {
-      ChannelProducts(chunk, kind, rows, writes, scratch, products);
+      ChannelProducts(call, chunk, kind, rows, writes, scratch, products);
     } else {
       sn::TransposeStrided(writes.data, writes.stride, kTokens, scratch.keys, scratch.write_columns,
                            kTokens);
@@ -174,7 +175,7 @@ void Errors(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<
                            kTokens);
       columns = scratch.columns;
     }
-    ReadState(sizes, scratch, memory, columns, scratch.update_columns);
+    ReadState(call, scratch, memory, columns, scratch.update_columns);
     sn::TransposeStrided(scratch.update_columns, kTokens, scratch.values, kTokens, read,
                          scratch.values);
   }
@@ -198,28 +199,60 @@ void PrepareWrites(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
             scratch.updates + chunk.at * scratch.values);
 }
 
+/// The memory at the beginning of the interval of checkpoints that begins with token `first`.
 template <class T>
-void ForwardPass(const GradientCall<T>& call, const Scratch<T>& scratch) {
-  const std::int64_t tokens = call.sizes.tokens;
-  for (std::int64_t begin = 0; begin < tokens; begin += scratch.block) {
-    const std::int64_t end = std::min<std::int64_t>(begin + scratch.block, tokens);
-    T* checkpoint = scratch.checkpoints + begin / scratch.block * scratch.state;
-    const T* memory = checkpoint;
-    for (std::int64_t first = begin; first < end;) {
-      const Chunk chunk = NextChunk(call, begin, first, end);
-      first += chunk.tokens;
-      const Coefficients<T> c(call, chunk);
-      if (call.sizes.decay == GradientDecay::kChannel) {
-        Gates(call, chunk, scratch);
-        Prefixes(chunk, scratch);
-      }
-      if (call.sizes.erase) Errors(call, chunk, c, scratch, memory);
-      if (first == tokens) break;
-      PrepareWrites(call, chunk, c, scratch);
-      T* next = first == end ? checkpoint + scratch.state : scratch.memories;
-      Advance(call, chunk, c, scratch, memory, next);
-      memory = next;
-    }
+T* Checkpoint(const Scratch<T>& scratch, std::int64_t first) {
+  return scratch.checkpoints + first / scratch.interval * scratch.state;
+}
+
+/// A block: the errors of its tokens, the checkpoints up to the next block's. The memory after the
+/// last token of all, where it is wanted, is left in scratch.memories.
+template <class T>
+void ForwardBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
+  const std::int64_t chunks = RoundUp(call.tokens, kTokens) / kTokens;
+  StartFetching(call, scratch, call.sizes.erase ? chunks : 0, 0, chunks);
+  const T* memory = Checkpoint(scratch, call.first);
+  for (std::int64_t at = 0; at < call.tokens;) {
+    const Chunk chunk = NextChunk(call, at, scratch);
+    at += chunk.tokens;
+    const Coefficients<T> c(call, chunk);
+    if (call.sizes.decay == GradientDecay::kChannel) Prefixes(call, chunk, scratch);
+    if (call.sizes.erase) Errors(call, chunk, c, scratch, memory);
+    const bool last = call.last && at == call.tokens;
+    if (last && call.overlap == nullptr) break;
+    PrepareWrites(call, chunk, c, scratch);
+    const bool checkpoint = !last && at % scratch.interval == 0;
+    T* next = checkpoint ? Checkpoint(scratch, call.first + at) : scratch.memories;
+    Advance(call, chunk, c, scratch, memory, next);
+    memory = next;
+  }
+}
+
+/// The chunks of a block and the memories before them.
+template <class T>
+void ReplayBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
+  const std::int64_t chunks = RoundUp(call.tokens, kTokens) / kTokens;
+  const std::int64_t advances = scratch.interval == kTokens ? 0 : chunks - 1;
+  StartFetching(call, scratch, chunks * scratch.writes, chunks * (scratch.reads + scratch.writes),
+                chunks + advances);
+  Replay<T>& replay = *scratch.replay;
+  replay.count = 0;
+  std::int64_t used = 0;
+  const T* memory = nullptr;
+  for (std::int64_t at = 0; at < call.tokens;) {
+    if (at % scratch.interval == 0) memory = Checkpoint(scratch, call.first + at);
+    const Chunk chunk = NextChunk(call, at, scratch);
+    const Coefficients<T> c(call, chunk);
+    PrepareWrites(call, chunk, c, scratch);
+    replay.chunks[replay.count] = chunk;
+    replay.memories[replay.count++] = memory;
+    at += chunk.tokens;
+    // A memory that the next chunk forgets is not needed, which leaves three at the most.
+    if (at == call.tokens || at % scratch.interval == 0) continue;
+    if (NextChunk(call, at, scratch).forget) continue;
+    T* next = scratch.memories + used++ * scratch.state;
+    Advance(call, chunk, c, scratch, memory, next);
+    memory = next;
   }
 }
 

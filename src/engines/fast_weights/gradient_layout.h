@@ -20,10 +20,26 @@ inline constexpr int kHalf = kTokens / 2;
 
 /// Up to so many bytes the memory is kept at every chunk: what stays in the caches is had sooner
 /// than computed again.
-inline constexpr std::int64_t kCachedMemories = std::int64_t{1} << 20;
+inline constexpr std::int64_t kCachedMemories = std::int64_t{1} << 21;
 
 /// A small matrix of a chunk: [reading token][writing token].
 inline constexpr std::int64_t kSquare = kTokens * kTokens;
+
+/// Tokens first .. first + tokens of the sequence.
+struct Chunk {
+  std::int64_t first;
+  std::int64_t at;      // the first token's place in its block
+  std::int64_t tokens;  // <= kTokens
+  bool forget;          // nothing before it reaches it
+};
+
+/// The chunks of a block, and the memory before each of them.
+template <class T>
+struct Replay {
+  std::int64_t count;
+  Chunk chunks[kGradientBlock];
+  const T* memories[kGradientBlock];
+};
 
 /// The arrays of the scratch, in elements of T. `reads` are the queries and, last, the erasure;
 /// `writes` the innovations and the second write. Rows of keys and of values have the strides
@@ -32,14 +48,14 @@ inline constexpr std::int64_t kSquare = kTokens * kTokens;
 template <class T>
 struct Scratch {
   std::int64_t keys, values, state, reads, writes;
-  std::int64_t block;  // tokens between checkpoints: kTokens or kGradientBlock
+  std::int64_t interval;  // tokens between checkpoints: kTokens or kGradientBlock
 
-  T* checkpoints;     // [block][state]: the memory at the beginning of each block
-  T* memories;        // [3][state]: at the beginnings of further chunks of a block
+  Replay<T>* replay;
+  T* checkpoints;     // [interval][state]: the memory at the beginning of each interval
+  T* memories;        // [3][state]: at the beginnings of further chunks of an interval
   T* adjoint;         // dL/dM
   T* errors;          // [T][values]: e = v - r M~, what the erasing memory steps along
   T* erase_products;  // [write][T][kTokens]: r_i . w_j; with the decay between, if of channels
-  T* gates;           // [T][keys]: exp(log decay)
   T* write_rows;      // [write][block token][keys]: decayed to the end of their chunk
   T* updates;         // [block token][values]: u
   T* read_rows;       // [read][kTokens][keys]: decayed since the beginning of the chunk
@@ -57,7 +73,7 @@ struct Scratch {
   T* prefixes;        // [kTokens + 1][keys]: products of the decays since the beginning
   T* key_grads;       // [read, write][kTokens][keys]
   T* tallies;         // [read + write + 1][kTokens][kTokens]: sums by lanes
-  std::int64_t blocks;
+  std::int64_t intervals;
   std::size_t bytes;
 
   Scratch(const GradientSizes& sizes, std::byte* memory) {
@@ -69,8 +85,8 @@ struct Scratch {
     reads = sizes.queries + (sizes.erase ? 1 : 0);
     writes = sizes.second_write ? 2 : 1;
     const std::int64_t all = (tokens / kTokens + 1) * state * static_cast<std::int64_t>(sizeof(T));
-    block = all <= kCachedMemories ? kTokens : kGradientBlock;
-    blocks = tokens / block + 1;
+    interval = all <= kCachedMemories ? kTokens : kGradientBlock;
+    intervals = tokens / interval + 1;
     // A chunk that is not full reads, and does not use, rows behind its last.
     const std::int64_t block_rows = kGradientBlock + kTokens;
     std::int64_t used = 0;
@@ -79,12 +95,13 @@ struct Scratch {
       used += RoundUp(count, kTokens);
       return start;
     };
-    checkpoints = take(blocks * state);
+    constexpr auto kReplay = static_cast<std::int64_t>(sizeof(Replay<T>) / sizeof(T)) + 1;
+    replay = reinterpret_cast<Replay<T>*>(take(kReplay));
+    checkpoints = take(intervals * state);
     memories = take(3 * state);
     adjoint = take(state);
     errors = take(sizes.erase ? tokens * values : 0);
     erase_products = take(sizes.erase ? writes * tokens * kTokens : 0);
-    gates = take(channels ? tokens * keys : 0);
     write_rows = take(writes * block_rows * keys);
     updates = take(block_rows * values);
     read_rows = take(reads * kTokens * keys);

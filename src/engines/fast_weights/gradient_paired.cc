@@ -134,7 +134,6 @@ template <class T>
 void RunPaired(const PairedCall<T>& call, std::byte* memory) {
   const PairedScratch<T> scratch(call.sizes, memory);
   ZeroGradients(call, scratch);
-  if (call.sizes.turns) GatherTurns(call, scratch);
   const auto run = call.sizes.turns ? RunColumns<T, true> : RunColumns<T, false>;
   for (std::int64_t column = 0; column < call.sizes.value_dim; column += kPairedColumns) {
     run(call, scratch, column);

@@ -7,8 +7,7 @@
 ///     N_t  = m_t N_{t-1} + w_t^T u_t
 ///     M_t  = a_t M_{t-1} + N_t
 ///
-/// or, where it `turns`, a complex memory M + i N, whose row d decays by g = exp(log_decay_td) and
-/// turns by p = phase_td:
+/// or, where it `turns`, a complex memory M + i N, whose row d decays by g_td and turns by p_td:
 ///
 ///     M_t + i N_t = g e^{i p} (.) (M_{t-1} + i N_{t-1}) + w_t^T b_t v_t
 ///
@@ -26,7 +25,7 @@
 ///     step                             [T]          d_step
 ///     erase                            [T][Dk]      d_erase           momentum
 ///     decay, erase_decay, momentum     [T]          d_ of that name   momentum
-///     log_decay <= 0, phase            [T][Dk]      d_ of that name   turns
+///     cosines, sines: g cos p, g sin p [T][Dk]      d_log_decay, of log g; d_phase    turns
 ///     bonus (absent: 0)                [q][T]       d_bonus           turns
 ///     initial, initial_second          [Dk][Dv]     d_ of that name
 ///
@@ -38,8 +37,8 @@
 /// Value columns are independent of each other: a few at a time go through the sequence, forwards,
 /// with both memories kept each kPairedBlock tokens, and backwards block by block. Cost: some 34 Dk
 /// Dv flops a token, 44 where the memory turns. Scratch: those columns of both memories for each
-/// token of a block and for each block, and of memories that turn 2 T Dk numbers. Nothing is
-/// allocated and nothing is thrown; the same call gives the same bits.
+/// token of a block and for each block. Nothing is allocated and nothing is thrown; the same call
+/// gives the same bits.
 #pragma once
 
 #include <cstddef>
@@ -69,7 +68,7 @@ struct PairedCall {
   bool read_before = false;
 
   GradientRows<const T> write, query, value;
-  GradientRows<const T> erase, log_decay, phase;
+  GradientRows<const T> erase, cosines, sines;
   const T* step = nullptr;
   const T* decay = nullptr;
   const T* erase_decay = nullptr;

@@ -19,8 +19,6 @@ struct PairedScratch {
   T* adjoint;                     // [pair]: dL/dM, dL/dN
   T* seen;                        // [kPairedBlock][kPairedColumns]: r M, and behind it
   T* errors;                      // [kPairedBlock][kPairedColumns]: v - h r M
-  T* cosines;                     // [T][keys]: g cos p
-  T* sines;                       // [T][keys]: g sin p
   std::size_t bytes;
 
   PairedScratch(const PairedSizes& sizes, std::byte* memory) {
@@ -39,8 +37,6 @@ struct PairedScratch {
     adjoint = take(pair);
     seen = take(kPairedBlock * kPairedColumns);
     errors = take(kPairedBlock * kPairedColumns);
-    cosines = take(sizes.turns ? sizes.tokens * keys : 0);
-    sines = take(sizes.turns ? sizes.tokens * keys : 0);
     bytes = static_cast<std::size_t>(used) * sizeof(T);
   }
 };

@@ -18,12 +18,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/gradient.h"
 #include "src/engines/fast_weights/gradient_layout.h"
-#include "src/simd/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
@@ -41,13 +39,6 @@ struct View {
   const T* data;
   std::int64_t stride;
   const T* operator[](std::int64_t token) const { return data + token * stride; }
-};
-
-struct Chunk {
-  std::int64_t first;   // token
-  std::int64_t at;      // the same in its block
-  std::int64_t tokens;  // <= kTokens
-  bool forget;          // nothing before it reaches it
 };
 
 /// What a read sees of its own token.
@@ -73,22 +64,21 @@ bool CanForget(const GradientCall<T>& call) {
 }
 
 template <class T>
-bool Forgets(const GradientCall<T>& call, std::int64_t token) {
-  if (call.sizes.decay != GradientDecay::kChannel) return call.decay[token] == 0;
-  const T* row = call.log_decay.data + token * call.log_decay.stride;
-  return std::all_of(row, row + call.sizes.key_dim,
-                     [](T x) { return x == -std::numeric_limits<T>::infinity(); });
+bool Forgets(const GradientCall<T>& call, std::int64_t at) {
+  if (call.sizes.decay != GradientDecay::kChannel) return call.decay[at] == 0;
+  const T* row = call.gates.data + at * call.gates.stride;
+  return std::all_of(row, row + call.sizes.key_dim, [](T x) { return x == 0; });
 }
 
-/// The chunk that begins at `first` of the block [begin, end).
+/// The chunk that begins at place `at` of the block, within an interval of checkpoints.
 template <class T>
-Chunk NextChunk(const GradientCall<T>& call, std::int64_t begin, std::int64_t first,
-                std::int64_t end) {
-  Chunk chunk{first, first - begin, std::min<std::int64_t>(kTokens, end - first), false};
+Chunk NextChunk(const GradientCall<T>& call, std::int64_t at, const Scratch<T>& scratch) {
+  const std::int64_t end = std::min(call.tokens, (at / scratch.interval + 1) * scratch.interval);
+  Chunk chunk{call.first + at, at, std::min<std::int64_t>(kTokens, end - at), false};
   if (!CanForget(call)) return chunk;
-  chunk.forget = Forgets(call, first);
+  chunk.forget = Forgets(call, at);
   for (std::int64_t i = 1; i < chunk.tokens; ++i) {
-    if (Forgets(call, first + i)) chunk.tokens = i;
+    if (Forgets(call, at + i)) chunk.tokens = i;
   }
   return chunk;
 }
@@ -105,7 +95,7 @@ struct Coefficients {
     const bool scalar = call.sizes.decay == GradientDecay::kScalar;
     for (int i = 0; i < kTokens; ++i) {
       const bool real = i < chunk.tokens;
-      const std::int64_t t = chunk.first + i;
+      const std::int64_t t = chunk.at + i;
       a[i] = real && scalar && call.decay != nullptr ? call.decay[t] : T(1);
       h[i] = real && scalar && call.erase_decay != nullptr ? call.erase_decay[t] : T(1);
       b[i] = !real ? T(0) : call.step == nullptr ? T(1) : call.step[t];
@@ -136,7 +126,7 @@ struct Coefficients {
 template <class T>
 HWY_INLINE View<T> RowsOf(const GradientRows<const T>& rows, const Chunk& chunk, std::int64_t head,
                           std::int64_t width, T* copies, bool fill) {
-  const T* from = rows.data + head * rows.head_stride + chunk.first * rows.stride;
+  const T* from = rows.data + head * rows.head_stride + chunk.at * rows.stride;
   if (chunk.tokens == kTokens) return {from, rows.stride};
   if (fill) {
     std::fill(copies, copies + kTokens * width, T(0));
@@ -191,12 +181,12 @@ class ChunkRows {
     const bool query = x < call_.sizes.queries;
     const GradientRows<T>& rows = query ? call_.d_query : call_.d_erase;
     *stride = rows.stride;
-    return rows.data + (query ? x * rows.head_stride : 0) + chunk_.first * rows.stride;
+    return rows.data + (query ? x * rows.head_stride : 0) + chunk_.at * rows.stride;
   }
   T* WriteGradient(std::int64_t w, std::int64_t* stride) const {
     const GradientRows<T>& rows = w == 0 ? call_.d_write : call_.d_second_write;
     *stride = rows.stride;
-    return rows.data + chunk_.first * rows.stride;
+    return rows.data + chunk_.at * rows.stride;
   }
 
  private:
@@ -205,29 +195,22 @@ class ChunkRows {
   const Scratch<T>& scratch_;
 };
 
-/// gates = exp(log decay) of the chunk.
+/// The gates of a chunk where channels decay.
 template <class T>
-void Gates(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch) {
-  const hn::ScalableTag<T> d;
-  for (std::int64_t t = chunk.first; t < chunk.first + chunk.tokens; ++t) {
-    const T* log = call.log_decay.data + t * call.log_decay.stride;
-    T* gates = scratch.gates + t * scratch.keys;
-    for (std::int64_t k = 0; k < scratch.keys; k += Lanes<T>()) {
-      hn::Store(ttr::simd::HWY_NAMESPACE::ExpNonPositive(d, hn::Load(d, log + k)), d, gates + k);
-    }
-  }
+View<T> GatesOf(const GradientCall<T>& call, const Chunk& chunk) {
+  return {call.gates.data + chunk.at * call.gates.stride, call.gates.stride};
 }
 
 /// prefixes[i] = c_{i-1}, of channels.
 template <class T>
-void Prefixes(const Chunk& chunk, const Scratch<T>& scratch) {
+void Prefixes(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch) {
   const hn::ScalableTag<T> d;
-  const T* gates = scratch.gates + chunk.first * scratch.keys;
+  const View<T> gates = GatesOf(call, chunk);
   std::fill(scratch.prefixes, scratch.prefixes + scratch.keys, T(1));
   for (std::int64_t i = 0; i < chunk.tokens; ++i) {
     const T* row = scratch.prefixes + i * scratch.keys;
     for (std::int64_t k = 0; k < scratch.keys; k += Lanes<T>()) {
-      const auto next = hn::Mul(hn::Load(d, row + k), hn::Load(d, gates + i * scratch.keys + k));
+      const auto next = hn::Mul(hn::Load(d, row + k), hn::Load(d, gates[i] + k));
       hn::Store(next, d, scratch.prefixes + (i + 1) * scratch.keys + k);
     }
   }
@@ -281,18 +264,18 @@ void DecayWrites(const GradientCall<T>& call, const Chunk& chunk, const Coeffici
   const hn::ScalableTag<T> d;
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
     const GradientRows<const T>& rows = w == 0 ? call.write : call.second_write;
-    const View<T> in{rows.data + chunk.first * rows.stride, rows.stride};
+    const View<T> in{rows.data + chunk.at * rows.stride, rows.stride};
     T* out = scratch.write_rows + (w * (kGradientBlock + kTokens) + chunk.at) * scratch.keys;
     if (call.sizes.decay != GradientDecay::kChannel) {
       ScaleRows(chunk, in, c.to_end, scratch.keys, out);
       continue;
     }
-    const T* gates = scratch.gates + chunk.first * scratch.keys;
+    const View<T> gates = GatesOf(call, chunk);
     for (std::int64_t k = 0; k < scratch.keys; k += Lanes<T>()) {
       auto factor = hn::Set(d, T(1));
       for (std::int64_t j = chunk.tokens - 1; j >= 0; --j) {
         hn::Store(hn::Mul(factor, hn::Load(d, in[j] + k)), d, out + j * scratch.keys + k);
-        factor = hn::Mul(factor, hn::Load(d, gates + j * scratch.keys + k));
+        factor = hn::Mul(factor, hn::Load(d, gates[j] + k));
       }
       for (std::int64_t j = chunk.tokens; j < kTokens; ++j) {
         hn::Store(hn::Zero(d), d, out + j * scratch.keys + k);
@@ -305,7 +288,7 @@ void DecayWrites(const GradientCall<T>& call, const Chunk& chunk, const Coeffici
 template <class T>
 View<T> ErrorsOf(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch) {
   if (call.sizes.erase) return {scratch.errors + chunk.first * scratch.values, scratch.values};
-  return {call.value.data + chunk.first * call.value.stride, call.value.stride};
+  return {call.value.data + chunk.at * call.value.stride, call.value.stride};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -13,7 +13,6 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/gradient.h"
-#include "src/engines/fast_weights/gradient_fetch-inl.h"
 #include "src/engines/fast_weights/gradient_layout.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/simd/strided-inl.h"
@@ -65,6 +64,22 @@ void StoreState(const GradientSizes& sizes, const Scratch<T>& scratch, const T* 
   }
 }
 
+/// The sum of the products of the final memory, in scratch.memories, with its gradient.
+template <class T>
+T Overlap(const Scratch<T>& scratch) {
+  const hn::ScalableTag<T> d;
+  auto sum = hn::Zero(d);
+  for (std::int64_t i = 0; i < scratch.state; i += Lanes<T>()) {
+    sum = hn::MulAdd(hn::Load(d, scratch.memories + i), hn::Load(d, scratch.adjoint + i), sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+template <class T>
+HWY_INLINE void Fetch(const GradientCall<T>& call) {
+  if (call.ahead != nullptr) call.ahead->Fetch();
+}
+
 /// Token vectors of a tile, and its rows: one vector wide, it needs twice the rows to hide the
 /// latency of a multiply-add.
 template <class T>
@@ -72,17 +87,34 @@ inline constexpr int kTokenVectors = Lanes<T>() < kTokens ? 2 : 1;
 template <class T>
 inline constexpr int kTokenRows = kTokenVectors<T> == 2 ? sn::kTileRows : 2 * sn::kTileRows;
 
+/// Paces what is fetched ahead: a little with every tile of `reads` readings of the memory, `rows`
+/// products of a chunk's rows with it, and `updates` of it.
+template <class T>
+void StartFetching(const GradientCall<T>& call, const Scratch<T>& scratch, std::int64_t reads,
+                   std::int64_t rows, std::int64_t updates) {
+  if (call.ahead == nullptr) return;
+  const std::int64_t strips = RoundUp(scratch.keys, 2 * Lanes<T>()) / (2 * Lanes<T>());
+  const std::int64_t values = call.sizes.value_dim;
+  const std::int64_t tiles = RoundUp(values, sn::kTileRows) / sn::kTileRows;
+  const std::int64_t token_tiles =
+      RoundUp(values, kTokenRows<T>) / kTokenRows<T> * kTokens / (kTokenVectors<T> * Lanes<T>());
+  call.ahead->Start(reads * token_tiles + rows * strips * (kTokens / sn::kTileRows) +
+                    updates * strips * tiles);
+}
+
 /// out[v][i] = sum_k state[v][k] columns[k][i]: the memory read along the tokens' rows.
 template <class T>
-void ReadState(const GradientSizes& sizes, const Scratch<T>& scratch, const T* HWY_RESTRICT state,
+void ReadState(const GradientCall<T>& call, const Scratch<T>& scratch, const T* HWY_RESTRICT state,
                const T* HWY_RESTRICT columns, T* HWY_RESTRICT out) {
   const hn::ScalableTag<T> d;
+  const GradientSizes& sizes = call.sizes;
   constexpr int kNV = kTokenVectors<T>;
   constexpr int kRows = kTokenRows<T>;
   constexpr std::int64_t kLanes = Lanes<T>();
   std::int64_t v = 0;
   for (; v < sizes.value_dim; v += kRows) {
     for (std::int64_t i = 0; i < kTokens; i += kNV * kLanes) {
+      Fetch(call);
       sn::Tile<decltype(d), kRows, kNV> tile;
       sn::SetZero(d, tile);
       for (std::int64_t k = 0; k < sizes.key_dim;) {
@@ -136,7 +168,7 @@ struct Outer {
 /// out = decay (.) in + sum over the outer products, of one strip; in null: 0. With a partner, an
 /// array of `out`'s size, overlap[lane] += in (.) partner, before the decay. `out` may be `in`.
 template <int NV, bool OVERLAP, class T>
-HWY_INLINE void UpdateStrip(const GradientSizes& sizes, std::int64_t tokens, const T* in, T* out,
+HWY_INLINE void UpdateStrip(const GradientCall<T>& call, std::int64_t tokens, const T* in, T* out,
                             const hn::Vec<hn::ScalableTag<T>> (&decay)[NV], const Outer<T>* outers,
                             std::int64_t count, const T* partner, T* overlap) {
   const hn::ScalableTag<T> d;
@@ -146,7 +178,8 @@ HWY_INLINE void UpdateStrip(const GradientSizes& sizes, std::int64_t tokens, con
   hn::Vec<decltype(d)> sums[NV];
   TTR_UNROLL
   for (int n = 0; n < NV; ++n) sums[n] = hn::Zero(d);
-  for (std::int64_t v = 0; v < sizes.value_dim; v += kRows) {
+  for (std::int64_t v = 0; v < call.sizes.value_dim; v += kRows) {
+    Fetch(call);
     sn::Tile<decltype(d), kRows, NV> tile;
     if (in == nullptr) {
       sn::SetZero(d, tile);
@@ -186,16 +219,15 @@ HWY_INLINE void UpdateStrip(const GradientSizes& sizes, std::int64_t tokens, con
 /// c_n of the chunk on the lanes of one strip.
 template <int NV, class T>
 HWY_INLINE void LastDecay(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
-                          const Scratch<T>& scratch, std::int64_t key,
-                          hn::Vec<hn::ScalableTag<T>> (&decay)[NV]) {
+                          std::int64_t key, hn::Vec<hn::ScalableTag<T>> (&decay)[NV]) {
   const hn::ScalableTag<T> d;
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
   for (int n = 0; n < NV; ++n) {
     decay[n] = hn::Set(d, c.Last(chunk));
     if (!channels) continue;
+    const View<T> gates = GatesOf(call, chunk);
     for (std::int64_t i = 0; i < chunk.tokens; ++i) {
-      const T* gates = scratch.gates + (chunk.first + i) * scratch.keys + key;
-      decay[n] = hn::Mul(decay[n], hn::Load(d, gates + n * Lanes<T>()));
+      decay[n] = hn::Mul(decay[n], hn::Load(d, gates[i] + key + n * Lanes<T>()));
     }
   }
 }
@@ -203,21 +235,20 @@ HWY_INLINE void LastDecay(const GradientCall<T>& call, const Chunk& chunk, const
 template <int NV, class T>
 void AdvanceStrip(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                   const Scratch<T>& scratch, std::int64_t key, const T* in, T* out) {
-  FetchAhead(call, chunk, scratch, key, NV * Lanes<T>());
   hn::Vec<hn::ScalableTag<T>> decay[NV];
-  LastDecay(call, chunk, c, scratch, key, decay);
+  LastDecay(call, chunk, c, key, decay);
   Outer<T> outers[2];
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
     const std::int64_t row = w * (kGradientBlock + kTokens) + chunk.at;
     outers[w].rows = scratch.write_rows + row * scratch.keys + key;
     outers[w].row_stride = scratch.keys;
     outers[w].values = w == 0 ? scratch.updates + chunk.at * scratch.values
-                              : call.second_value.data + chunk.first * call.second_value.stride;
+                              : call.second_value.data + chunk.at * call.second_value.stride;
     outers[w].value_stride = w == 0 ? scratch.values : call.second_value.stride;
   }
   const std::int64_t offset = key * scratch.values;
-  UpdateStrip<NV, false, T>(call.sizes, chunk.tokens, chunk.forget ? nullptr : in + offset,
-                            out + offset, decay, outers, scratch.writes, nullptr, nullptr);
+  UpdateStrip<NV, false, T>(call, chunk.tokens, chunk.forget ? nullptr : in + offset, out + offset,
+                            decay, outers, scratch.writes, nullptr, nullptr);
 }
 
 /// The memory after the chunk, from the one before it and the chunk's write_rows and updates.

@@ -22,33 +22,13 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/gradient_paired_layout.h"
 #include "src/engines/fast_weights/gradient_reads-inl.h"
-#include "src/engines/fast_weights/keys-inl.h"
-#include "src/simd/exp-inl.h"
+#include "src/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace sn = ttr::simd::HWY_NAMESPACE;
-
-/// C and S of every token.
-template <class T>
-HWY_INLINE void GatherTurns(const PairedCall<T>& call, const PairedScratch<T>& scratch) {
-  const hn::ScalableTag<T> d;
-  for (std::int64_t t = 0; t < call.sizes.tokens; ++t) {
-    T* const cosines = scratch.cosines + t * scratch.keys;
-    T* const sines = scratch.sines + t * scratch.keys;
-    const T* const log_decay = call.log_decay.data + t * call.log_decay.stride;
-    std::copy_n(call.phase.data + t * call.phase.stride, scratch.keys, cosines);
-    fast_weights::HWY_NAMESPACE::TurnRow(scratch.keys, cosines, sines);
-    for (std::int64_t k = 0; k < scratch.keys; k += hn::MaxLanes(d)) {
-      const auto g = sn::ExpNonPositive(d, hn::Load(d, log_decay + k));
-      hn::Store(hn::Mul(g, hn::Load(d, cosines + k)), d, cosines + k);
-      hn::Store(hn::Mul(g, hn::Load(d, sines + k)), d, sines + k);
-    }
-  }
-}
 
 /// How a vector of channels turns.
 template <class D>
@@ -85,11 +65,13 @@ HWY_INLINE void StepTurn(const PairedCall<T>& call, const PairedToken& at,
   const std::int64_t keys = scratch.keys;
   const T* const write = call.write.data + at.t * call.write.stride;
   const T* const value = call.value.data + at.t * call.value.stride + at.column;
+  const T* const cosines = call.cosines.data + at.t * call.cosines.stride;
+  const T* const sines = call.sines.data + at.t * call.sines.stride;
   hn::Vec<decltype(d)> updates[kPairedColumns];
   TTR_UNROLL
   for (int c = 0; c < kPairedColumns; ++c) updates[c] = hn::Set(d, call.step[at.t] * value[c]);
   for (std::int64_t k = 0; k < keys; k += kLanes) {
-    const Turning turning(d, scratch.cosines + at.t * keys + k, scratch.sines + at.t * keys + k);
+    const Turning turning(d, cosines + k, sines + k);
     const auto w = hn::Load(d, write + k);
     TTR_UNROLL
     for (int c = 0; c < kPairedColumns; ++c) {
@@ -132,6 +114,8 @@ HWY_INLINE void UnstepTurn(const PairedCall<T>& call, const PairedToken& at,
   const std::int64_t keys = scratch.keys;
   const T* const write = call.write.data + at.t * call.write.stride;
   const T* const value = call.value.data + at.t * call.value.stride + at.column;
+  const T* const cosines = call.cosines.data + at.t * call.cosines.stride;
+  const T* const sines = call.sines.data + at.t * call.sines.stride;
   T* const d_write = call.d_write.data + at.t * call.d_write.stride;
   T* const d_log_decay = call.d_log_decay.data + at.t * call.d_log_decay.stride;
   T* const d_phase = call.d_phase.data + at.t * call.d_phase.stride;
@@ -143,7 +127,7 @@ HWY_INLINE void UnstepTurn(const PairedCall<T>& call, const PairedToken& at,
     updates[c] = hn::Set(d, call.step[at.t] * value[c]);
   }
   for (std::int64_t k = 0; k < keys; k += kLanes) {
-    const Turning turning(d, scratch.cosines + at.t * keys + k, scratch.sines + at.t * keys + k);
+    const Turning turning(d, cosines + k, sines + k);
     const auto w = hn::Load(d, write + k);
     auto by_write = hn::Load(d, d_write + k);
     auto by_decay = hn::Zero(d), by_phase = hn::Zero(d);

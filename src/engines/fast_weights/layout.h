@@ -125,6 +125,7 @@ struct Gathered {
   T seen[kChunk];   // h: from the row before to the erasure
   T momentum[kChunk];
   T log_scale[kChunk];  // the maximum after the row
+  bool kept[kChunk];    // is it that of the past?
   T first_scale;        // and before the first
 };
 

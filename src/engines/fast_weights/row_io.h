@@ -50,17 +50,6 @@ void ReadPadded(const Rows& rows, std::int64_t t, std::int64_t count, std::int64
   for (std::int64_t i = count; i < stride; ++i) to[i] = 0;
 }
 
-/// Rows of one head lie a token apart, which hardware does not foresee: this many are fetched
-/// ahead.
-inline constexpr std::int64_t kRowsAhead = 12;
-
-inline void FetchRow(const Rows& rows, std::int64_t t, std::int64_t count) {
-  if (!rows) return;
-  const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
-  const char* row = static_cast<const char*>(rows.data) + t * rows.stride * size;
-  for (std::int64_t byte = 0; byte < count * size; byte += 64) __builtin_prefetch(row + byte, 0, 2);
-}
-
 /// Writes a row, or adds it to what is there; nothing where there are no rows.
 template <class T>
 void WriteRow(const T* from, std::int64_t count, const Rows& rows, std::int64_t t, bool add) {

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/ahead-inl.h"
+#include "src/engines/fast_weights/ahead.h"
 #include "src/engines/fast_weights/direct-inl.h"
 #include "src/engines/fast_weights/reads-inl.h"
 #include "src/engines/fast_weights/rows-inl.h"
@@ -117,6 +117,27 @@ std::int64_t FirstConverted(const Memory& memory, DType dtype, bool whole_rows) 
   return std::clamp(end, memory.first_column, memory.end_column);
 }
 
+/// Rows begin .. end of the inputs and outputs of `memory`.
+inline Ahead AheadOf(const Options& options, const Memory& memory, std::int64_t begin,
+                     std::int64_t end) {
+  constexpr std::int64_t kMostQueries = 3;
+  Ahead ahead(end - begin);
+  // Where a token has several rows its queries lie elsewhere; hardware then does what it can.
+  if (memory.steps > 1) return ahead;
+  const std::int64_t width = memory.end_column - memory.first_column;
+  ahead.Add(memory.k, begin, 0, memory.key_dim);
+  ahead.Add(memory.v, begin, memory.first_column, width);
+  ahead.Add(memory.erase_key, begin, 0, memory.key_dim);
+  ahead.Add(memory.erase_gate, begin, 0, memory.key_dim);
+  if (options.decay == Decay::kChannel) ahead.Add(memory.log_decay, begin, 0, memory.key_dim);
+  ahead.Add(memory.phase, begin, 0, memory.key_dim);
+  for (std::int64_t q = 0; memory.q && q < std::min(memory.queries, kMostQueries); ++q) {
+    ahead.Add(memory.q, begin, q * memory.q_head_stride, memory.key_dim);
+    ahead.Add(memory.y, begin, q * memory.y_head_stride + memory.first_column, width);
+  }
+  return ahead;
+}
+
 template <class T>
 void RunChunked(const Options& options, const Memory& memory, const Memory& next,
                 Scratch<T>& scratch) {
@@ -159,8 +180,9 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     const bool last = end == memory.rows;
     const std::int64_t ahead_begin = last ? 0 : end;
     const std::int64_t ahead_rows = last ? next.rows : memory.rows;
-    Ahead ahead(last ? next : memory, ahead_begin, std::min(ahead_begin + kBlockRows, ahead_rows),
-                strips * count * tiles, options.decay == Decay::kChannel);
+    const std::int64_t ahead_end = std::min(ahead_begin + kBlockRows, ahead_rows);
+    Ahead ahead = AheadOf(options, last ? next : memory, ahead_begin, ahead_end);
+    ahead.Start(strips * count * tiles);
     for (std::int64_t c = memory.first_column; c < memory.end_column;) {
       const std::int64_t width = Width<T>(memory, c);
       for (std::int64_t i = 0; i < count; ++i) {

@@ -21,7 +21,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/ahead-inl.h"
+#include "src/engines/fast_weights/ahead.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/prepare-inl.h"
 #include "src/simd/tile-inl.h"

@@ -1,0 +1,141 @@
+// From inputs to a block of rows, for the backward pass. Compiled once for every target.
+
+#if defined(TTR_FAST_WEIGHTS_BACKWARD_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_BACKWARD_GATHER_INL_H_
+#undef TTR_FAST_WEIGHTS_BACKWARD_GATHER_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_BACKWARD_GATHER_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/backward_rows.h"
+#include "src/engines/fast_weights/gather-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// Sum of x (.) y (.) z, whole vectors.
+template <class T>
+HWY_INLINE T Dot(const T* x, const T* y, const T* z, std::int64_t count) {
+  const hn::ScalableTag<T> d;
+  auto sum = hn::Zero(d);
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    sum = hn::MulAdd(hn::Mul(hn::Load(d, x + i), hn::Load(d, y + i)), hn::Load(d, z + i), sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+/// Where chunks are gathered to: row r of the block and what follows it.
+template <class T>
+Gathered<T> GatheredAt(const Options& options, const BackwardRows<T>& rows, std::int64_t r) {
+  const std::int64_t stride = rows.key_stride, at = r * stride;
+  Gathered<T> g;
+  g.stride = stride;
+  g.write = rows.write + at;
+  g.erase = rows.erase + at;
+  g.value = options.apart() ? rows.key + at : nullptr;
+  g.query_stride = rows.rows * stride;
+  g.query = rows.query + at;
+  g.raw = rows.row;
+  g.factors = options.by_channel() ? rows.gates + at : nullptr;
+  g.cosines = options.phase ? rows.cosines + at : nullptr;
+  g.sines = options.phase ? rows.sines + at : nullptr;
+  return g;
+}
+
+/// What a chunk's numbers are for the backward pass.
+template <class T>
+void TakeNumbers(const Options& options, const Gathered<T>& g, std::int64_t r, std::int64_t count,
+                 BackwardRows<T>& rows) {
+  std::copy_n(g.step, count, rows.step + r);
+  std::copy_n(g.decay, count, rows.decay + r);
+  std::copy_n(g.seen, count, rows.erase_decay + r);
+  if (options.momentum) std::copy_n(g.momentum, count, rows.momentum + r);
+  if (options.step != Step::kLogWeight) return;
+  std::copy_n(g.log_scale, count, rows.maxima + r + 1);
+  for (std::int64_t i = 0; i < count; ++i) rows.kept[r + i] = g.kept[i] ? T(1) : T(0);
+}
+
+/// Queries of a chunk, scaled, and the weights of the bonus.
+template <class T>
+void FinishQueries(const Options& options, const Memory& memory, std::int64_t r, std::int64_t count,
+                   BackwardRows<T>& rows) {
+  const std::int64_t stride = rows.key_stride;
+  if (options.bonus) {
+    LoadRow(memory.bonus, 0, 0, memory.key_dim, rows.row);
+    Pad(rows.row, memory.key_dim, stride);
+  }
+  for (std::int64_t q = 0; q < rows.queries; ++q) {
+    for (std::int64_t i = r; i < r + count; ++i) {
+      T* const query = rows.query + (q * rows.rows + i) * stride;
+      if (!memory.Reads(rows.first + i)) {
+        std::fill_n(query, stride, T(0));
+      } else if (options.scale != 1) {
+        MultiplyBy(query, stride, static_cast<T>(options.scale));
+      }
+      if (!options.bonus) continue;
+      rows.bonus[q * rows.rows + i] = Dot(rows.row, rows.key + i * stride, query, stride);
+    }
+  }
+}
+
+template <class T>
+void GatherRows(const Options& options, const Memory& memory, bool values, bool queries,
+                BackwardRows<T>& rows) {
+  const std::int64_t stride = rows.key_stride, block = rows.first / kGradientBlock;
+  Carried<T> carried{};
+  if (memory.position) {
+    carried.position = static_cast<std::int64_t>(LoadOne<double>(memory.position, 0));
+  }
+  if (rows.maxima != nullptr) {
+    carried.maximum = rows.block_maxima[block];
+    rows.maxima[0] = static_cast<T>(carried.maximum);
+  }
+  if (options.preconditioned) {
+    std::copy_n(rows.block_curvatures + block * stride, stride, rows.curvature);
+  }
+  Memory gathered = memory;
+  if (!queries) gathered.q = {};
+  const std::int64_t most = options.preconditioned ? 1 : kChunk;
+  for (std::int64_t r = 0; r < rows.count; r += most) {
+    const Chunk chunk{rows.first + r, std::min(most, rows.count - r), false};
+    Gathered<T> g = GatheredAt(options, rows, r);
+    if (options.preconditioned) {
+      carried.curvature = rows.curvature + (r + 1) * stride;
+      std::copy_n(carried.curvature - stride, stride, carried.curvature);
+    }
+    Gather(options, gathered, chunk, carried, g);
+    TakeNumbers(options, g, r, chunk.rows, rows);
+    for (std::int64_t i = r; options.phase && i < r + chunk.rows; ++i) {
+      MultiplyRows(rows.cosines + i * stride, rows.gates + i * stride, stride,
+                   rows.cosines + i * stride);
+      MultiplyRows(rows.sines + i * stride, rows.gates + i * stride, stride,
+                   rows.sines + i * stride);
+    }
+    if (queries) FinishQueries(options, memory, r, chunk.rows, rows);
+    for (std::int64_t i = r; values && !rows.value_lies && i < r + chunk.rows; ++i) {
+      T* const value = rows.value + i * rows.value_stride;
+      LoadRow(memory.v, rows.first + i, 0, memory.value_dim, value);
+      Pad(value, memory.value_dim, rows.value_stride);
+      if (options.denominator != Denominator::kNone) value[memory.value_dim] = 1;
+    }
+  }
+  if (rows.maxima != nullptr) rows.block_maxima[block + 1] = carried.maximum;
+  if (options.preconditioned) {
+    std::copy_n(rows.curvature + rows.count * stride, stride,
+                rows.block_curvatures + (block + 1) * stride);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_BACKWARD_GATHER_INL_H_

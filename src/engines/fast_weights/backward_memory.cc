@@ -1,0 +1,342 @@
+// The backward pass of one memory, block by block: gather, gradients of rows, scatter.
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/engines/fast_weights/backward_rows.h"
+#include "src/engines/fast_weights/kernel.h"
+#include "src/engines/fast_weights/row_io.h"
+
+namespace ttr::fast_weights {
+namespace {
+
+template <class T>
+GradientRows<T> RowsAt(T* data, std::int64_t stride, std::int64_t head_stride = 0) {
+  return {data, stride, head_stride};
+}
+
+template <class T>
+GradientRows<const T> InputAt(const T* data, std::int64_t stride, std::int64_t head_stride = 0) {
+  return {data, stride, head_stride};
+}
+
+/// A memory [D][Dv] from rows of any type, its sum as one column more.
+template <class T>
+void ReadMemory(const Memory& memory, const Rows& state, const Rows& sum, BackwardRows<T>& rows,
+                T* to) {
+  const std::int64_t stride = rows.value_stride;
+  std::fill_n(to, memory.key_dim * stride, T(0));
+  for (std::int64_t d = 0; state && d < memory.key_dim; ++d) {
+    ReadRow(state, d, memory.value_dim, to + d * stride);
+  }
+  if (!sum || rows.value_dim == memory.value_dim) return;
+  ReadRow(sum, 0, memory.key_dim, rows.row);
+  for (std::int64_t d = 0; d < memory.key_dim; ++d) to[d * stride + memory.value_dim] = rows.row[d];
+}
+
+/// What is there before the first row, and behind the last.
+template <class T>
+void GatherEnds(const Options& options, const Memory& memory, const GradientMemory& out,
+                BackwardRows<T>& rows) {
+  constexpr DType kType = DTypeOf<T>();
+  ReadMemory(memory, {memory.state, kType, memory.state_stride}, memory.sum, rows, rows.initial);
+  ReadMemory(memory, out.dstate, out.dsum, rows, rows.d_final);
+  if (options.paired()) {
+    const Rows second{memory.second, kType, memory.second_stride};
+    ReadMemory(memory, second, {}, rows, rows.initial_second);
+    ReadMemory(memory, out.dsecond, {}, rows, rows.d_final_second);
+  }
+  if (rows.maxima != nullptr) {
+    rows.block_maxima[0] = memory.maximum ? ReadOne<double>(memory.maximum, 0) : 0;
+    rows.d_maximum = out.dmaximum ? ReadOne<T>(out.dmaximum, 0) : T(0);
+  }
+  if (options.preconditioned) {
+    ReadPadded(memory.curvature, 0, memory.key_dim, rows.key_stride, rows.block_curvatures);
+    std::fill_n(rows.d_curvature, rows.key_stride, T(0));
+    if (out.dcurvature) ReadRow(out.dcurvature, 0, memory.key_dim, rows.d_curvature);
+  }
+  if (options.bonus) std::fill_n(rows.d_bonus_row, rows.key_stride, T(0));
+}
+
+/// The gradients of what is there before the first row, and of constants.
+template <class T>
+void ScatterEnds(const Options& options, const Memory& memory, const GradientMemory& out,
+                 const BackwardRows<T>& rows) {
+  const std::int64_t stride = rows.value_stride;
+  for (std::int64_t d = 0; d < memory.key_dim; ++d) {
+    WriteRow(rows.d_initial + d * stride, memory.value_dim, out.state, d, false);
+    if (!options.paired()) continue;
+    WriteRow(rows.d_initial_second + d * stride, memory.value_dim, out.second, d, false);
+  }
+  for (std::int64_t d = 0; out.sum && d < memory.key_dim; ++d) {
+    rows.row[d] = rows.d_initial[d * stride + memory.value_dim];
+  }
+  WriteRow(rows.row, memory.key_dim, out.sum, 0, false);
+  if (out.curvature) WriteRow(rows.d_curvature, memory.key_dim, out.curvature, 0, false);
+  if (out.maximum) {
+    const bool finite = std::isfinite(rows.block_maxima[0]);
+    WriteOne(finite ? rows.d_first_maximum + rows.d_maximum : T(0), out.maximum, 0);
+  }
+  if (out.bonus) WriteRow(rows.d_bonus_row, memory.key_dim, out.bonus, 0, out.add_constants);
+}
+
+/// The call on the block of `rows`, whatever rows it holds.
+template <class T>
+GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const BackwardRows<T>& rows) {
+  const std::int64_t keys = rows.key_stride, values = rows.value_stride;
+  const bool apart = options.apart();
+  GradientCall<T> call;
+  call.sizes = GradientSizesOf(options, sizes);
+  call.seen = apart                             ? Seen::kUndecayed
+              : options.shrink != Shrink::kNone ? Seen::kOwn
+                                                : Seen::kDecayed;
+  call.read_before = options.read_before;
+  call.reset = options.decay == Decay::kScalar && options.shrink == Shrink::kNone;
+  call.write = InputAt(rows.write, keys);
+  call.d_write = RowsAt(rows.d_write, keys);
+  if (options.erases()) {
+    call.erase = InputAt(rows.erase, keys);
+    call.d_erase = RowsAt(rows.d_erase, keys);
+  }
+  if (apart) {
+    call.second_write = InputAt(rows.key, keys);
+    call.second_value = InputAt(rows.value, values);
+    call.d_second_write = RowsAt(rows.d_second, keys);
+    call.d_second_value = RowsAt(rows.d_value, values);
+  } else {
+    call.value = InputAt(rows.value, values);
+    call.d_value = RowsAt(rows.d_value, values);
+  }
+  call.query = InputAt(rows.query, keys, rows.rows * keys);
+  call.d_query = RowsAt(rows.d_query, keys, rows.rows * keys);
+  call.step = rows.step;
+  call.d_step = rows.d_step;
+  if (call.sizes.decay == GradientDecay::kChannel) {
+    call.gates = InputAt(rows.gates, keys);
+    call.d_log_decay = RowsAt(rows.d_log_decay, keys);
+  } else if (call.sizes.decay == GradientDecay::kScalar) {
+    call.decay = rows.decay;
+    call.d_decay = rows.d_decay;
+    if (call.seen == Seen::kOwn) {
+      call.erase_decay = rows.erase_decay;
+      call.d_erase_decay = rows.d_erase_decay;
+    }
+  }
+  if (call.seen != Seen::kOwn) std::fill_n(rows.d_erase_decay, rows.rows, T(0));
+  if (call.sizes.decay != GradientDecay::kScalar) std::fill_n(rows.d_decay, rows.rows, T(0));
+  if (options.bonus) {
+    call.bonus = InputAt(rows.bonus, 1, rows.rows);
+    call.d_bonus = RowsAt(rows.d_bonus, 1, rows.rows);
+  }
+  if (NeedsAnswers(options)) call.answers = RowsAt(rows.y, values, rows.rows * values);
+  call.initial = rows.initial;
+  call.d_output = InputAt(rows.dy, values, rows.rows * values);
+  call.d_final = rows.d_final;
+  call.d_initial = rows.d_initial;
+  call.initial_stride = call.d_final_stride = call.d_initial_stride = values;
+  return call;
+}
+
+/// Can rows of `width` numbers be read or written by the gradient's kernels where they lie?
+template <class T>
+bool Lies(const Rows& rows, std::int64_t width) {
+  constexpr std::int64_t kUnit = 16;
+  return rows && rows.dtype == DTypeOf<T>() && width % kUnit == 0 && rows.stride % kUnit == 0 &&
+         reinterpret_cast<std::uintptr_t>(rows.data) % kAlignment == 0;
+}
+
+template <class T>
+void FindRows(const Options& options, const Memory& memory, const GradientMemory& out,
+              BackwardRows<T>& rows) {
+  const std::int64_t values = memory.value_dim, keys = memory.key_dim;
+  const bool wide = rows.value_dim > values;  // by the value 1
+  rows.value_lies = !wide && Lies<T>(memory.v, values);
+  rows.d_value_lies = !wide && !out.add_v && Lies<T>(out.v, values);
+  const bool plain = options.features.map == rows::Map::kNone && !options.normalise_qk &&
+                     options.scale == 1 && options.correction == 0 && !options.bonus &&
+                     options.steps == 1;
+  rows.d_query_lies = plain && !out.add_q && Lies<T>(out.q, keys) &&
+                      Lies<T>({out.q.data, out.q.dtype, out.q_head_stride}, keys);
+}
+
+/// What is wanted of `block` when it is gathered, and of another when it is scattered.
+Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory& out,
+              std::int64_t gathered, std::int64_t scattered, bool reads) {
+  const std::int64_t first = std::max(gathered, scattered) * kGradientBlock;
+  Ahead ahead(std::min<std::int64_t>(kGradientBlock, memory.rows - first));
+  if (memory.steps > 1) return ahead;  // hardware then does what it can
+  auto add = [&](const Rows& rows, std::int64_t block, std::int64_t count) {
+    if (block >= 0) ahead.Add(rows, block * kGradientBlock, 0, count);
+  };
+  add(memory.k, gathered, memory.input_dim);
+  add(memory.v, gathered, memory.value_dim);
+  if (options.decay == Decay::kChannel) add(memory.log_decay, gathered, memory.key_dim);
+  add(memory.erase_key, gathered, memory.key_dim);
+  add(memory.erase_gate, gathered, memory.key_dim);
+  if (!reads) return ahead;
+  add(memory.q, gathered, memory.input_dim);
+  add(memory.y, gathered, memory.value_dim);
+  add(out.q, scattered, memory.input_dim);
+  add(out.k, scattered, memory.input_dim);
+  add(out.v, scattered, memory.value_dim);
+  if (options.decay == Decay::kChannel) add(out.log_decay, scattered, memory.key_dim);
+  add(out.erase_key, scattered, memory.key_dim);
+  add(out.erase_gate, scattered, memory.key_dim);
+  return ahead;
+}
+
+template <class T>
+void Differentiate(const Options& options, const Memory& memory, const Sizes& sizes,
+                   const GradientMemory& out, BackwardRows<T>& rows) {
+  GradientCall<T> call = CallOn(options, sizes, rows);
+  const std::int64_t blocks = (memory.rows + kGradientBlock - 1) / kGradientBlock;
+  FindRows(options, memory, out, rows);
+  GradientRows<const T>& value = options.apart() ? call.second_value : call.value;
+  GradientRows<T>& d_value = options.apart() ? call.d_second_value : call.d_value;
+  auto go_to = [&](std::int64_t block) {
+    rows.first = call.first = block * kGradientBlock;
+    rows.count = call.tokens = std::min<std::int64_t>(kGradientBlock, memory.rows - rows.first);
+    call.last = block == blocks - 1;
+    const std::int64_t first = rows.first;
+    if (rows.value_lies) {
+      value =
+          InputAt(static_cast<const T*>(memory.v.data) + first * memory.v.stride, memory.v.stride);
+    }
+    if (rows.d_value_lies) {
+      d_value = RowsAt(static_cast<T*>(out.v.data) + first * out.v.stride, out.v.stride);
+    }
+    if (rows.d_query_lies) {
+      call.d_query = RowsAt(static_cast<T*>(out.q.data) + first * out.q.stride, out.q.stride,
+                            out.q_head_stride);
+    }
+  };
+  // Answers do not depend on the maximum by which the memory is divided, so that it has no gradient
+  // inside of the sequence. The final memory is divided by the final maximum: minus the product of
+  // the memory and its gradient.
+  T overlap = 0;
+  if (options.step == Step::kLogWeight && memory.rows > 0) call.overlap = &overlap;
+  RunGradient(GradientPart::kBegin, call, rows.gradient);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    go_to(block);
+    GatherBlock(options, memory, true, call.last, rows);
+    Ahead ahead = AheadOf(options, memory, out, call.last ? -1 : block + 1, -1, false);
+    call.ahead = &ahead;
+    RunGradient(GradientPart::kForward, call, rows.gradient);
+  }
+  RunGradient(GradientPart::kTurn, call, rows.gradient);
+  rows.d_maximum -= overlap;
+  for (std::int64_t block = blocks - 1; block >= 0; --block) {
+    go_to(block);
+    // An erasing memory keeps its errors, and does not ask for its values again.
+    const bool values = !options.erases() || options.apart();
+    if (!call.last) GatherBlock(options, memory, values, true, rows);
+    Ahead ahead = AheadOf(options, memory, out, block - 1, block, true);
+    call.ahead = &ahead;
+    RunGradient(GradientPart::kReplay, call, rows.gradient);
+    GatherOutputGradients(options, memory, rows);
+    RunGradient(GradientPart::kBackward, call, rows.gradient);
+    ScatterBlock(options, memory, out, rows);
+  }
+  RunGradient(GradientPart::kEnd, call, rows.gradient);
+}
+
+/// What a paired memory answers before anything is normalised.
+template <class T>
+void AnswerPair(const Options& options, const Memory& memory, const Sizes& sizes,
+                BackwardRows<T>& rows) {
+  constexpr DType kType = DTypeOf<T>();
+  const std::int64_t values = rows.value_stride;
+  Options plain = options;
+  plain.output_norm = OutputNorm::kNone;
+  plain.gain = 1;
+  Memory m = memory;
+  double position = memory.position ? ReadOne<double>(memory.position, 0) : 0;
+  if (m.position) m.position = {&position, DType::kFloat64, 0};
+  m.y = {rows.y, kType, values};
+  m.y_head_stride = rows.rows * values;
+  m.status = nullptr;
+  m.state = rows.last;
+  m.second = rows.last + rows.key_stride * values;
+  m.state_stride = m.second_stride = values;
+  std::copy_n(rows.initial, memory.key_dim * values, static_cast<T*>(m.state));
+  std::copy_n(rows.initial_second, memory.key_dim * values, static_cast<T*>(m.second));
+  const auto run = kType == DType::kFloat64 ? RunMemoryDouble : RunMemoryFloat;
+  run(plain, m, Memory{}, sizes, rows.forward);
+}
+
+template <class T>
+void DifferentiatePair(const Options& options, const Memory& memory, const Sizes& sizes,
+                       const GradientMemory& out, BackwardRows<T>& rows) {
+  rows.count = memory.rows;
+  GatherBlock(options, memory, true, true, rows);
+  if (NeedsAnswers(options)) AnswerPair(options, memory, sizes, rows);
+  GatherOutputGradients(options, memory, rows);
+  const std::int64_t keys = rows.key_stride, values = rows.value_stride;
+  PairedCall<T> call;
+  call.sizes = PairedSizesOf(options, sizes);
+  call.sizes.tokens = memory.rows;
+  call.read_before = options.read_before;
+  call.write = InputAt(rows.write, keys);
+  call.d_write = RowsAt(rows.d_write, keys);
+  call.query = InputAt(rows.query, keys, rows.rows * keys);
+  call.d_query = RowsAt(rows.d_query, keys, rows.rows * keys);
+  call.value = InputAt(rows.value, values);
+  call.d_value = RowsAt(rows.d_value, values);
+  call.step = rows.step;
+  call.d_step = rows.d_step;
+  if (options.phase) {
+    call.cosines = InputAt(rows.cosines, keys);
+    call.sines = InputAt(rows.sines, keys);
+    call.d_log_decay = RowsAt(rows.d_log_decay, keys);
+    call.d_phase = RowsAt(rows.d_phase, keys);
+  } else {
+    call.erase = InputAt(rows.erase, keys);
+    call.d_erase = RowsAt(rows.d_erase, keys);
+    call.momentum = rows.momentum;
+    call.d_momentum = rows.d_momentum;
+    call.decay = rows.decay;
+    call.erase_decay = rows.erase_decay;
+  }
+  call.d_decay = rows.d_decay;
+  call.d_erase_decay = rows.d_erase_decay;
+  if (options.bonus) {
+    call.bonus = InputAt(rows.bonus, 1, rows.rows);
+    call.d_bonus = RowsAt(rows.d_bonus, 1, rows.rows);
+  }
+  call.initial = rows.initial;
+  call.initial_second = rows.initial_second;
+  call.d_output = InputAt(rows.dy, values, rows.rows * values);
+  call.d_final = rows.d_final;
+  call.d_final_second = rows.d_final_second;
+  call.state_stride = values;
+  call.d_initial = rows.d_initial;
+  call.d_initial_second = rows.d_initial_second;
+  RunPairedGradient(call, rows.gradient);
+  // Without weight decay both decays are one.
+  for (std::int64_t r = 0; options.shrink == Shrink::kNone && r < rows.count; ++r) {
+    rows.d_decay[r] += rows.d_erase_decay[r];
+  }
+  ScatterBlock(options, memory, out, rows);
+}
+
+}  // namespace
+
+template <class T>
+void DifferentiateMemory(const Options& options, const Memory& memory, const GradientMemory& out,
+                         const Sizes& sizes, std::byte* scratch) {
+  BackwardRows<T> rows(options, sizes, scratch);
+  GatherEnds(options, memory, out, rows);
+  if (options.paired()) {
+    DifferentiatePair(options, memory, sizes, out, rows);
+  } else {
+    Differentiate(options, memory, sizes, out, rows);
+  }
+  ScatterEnds(options, memory, out, rows);
+}
+
+template void DifferentiateMemory<float>(const Options&, const Memory&, const GradientMemory&,
+                                         const Sizes&, std::byte*);
+template void DifferentiateMemory<double>(const Options&, const Memory&, const GradientMemory&,
+                                          const Sizes&, std::byte*);
+
+}  // namespace ttr::fast_weights

@@ -1,0 +1,92 @@
+// What the queries of a block find, where an answer is divided or normalised and its gradient
+// depends on it: of the memory before their chunk, and of the chunk's writes. Compiled once for
+// every target.
+
+#if defined(TTR_FAST_WEIGHTS_GRADIENT_ANSWERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_GRADIENT_ANSWERS_INL_H_
+#undef TTR_FAST_WEIGHTS_GRADIENT_ANSWERS_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_GRADIENT_ANSWERS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/gradient_adjoint-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights::gradient {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// One vector of value columns of the answers to query x; `read`: what it finds of the memory.
+template <class T>
+void AnswerColumns(const GradientCall<T>& call, const Chunk& chunk, const ChunkRows<T>& rows,
+                   const T* read, std::int64_t x, std::int64_t column, const Scratch<T>& scratch) {
+  const hn::ScalableTag<T> d;
+  constexpr int kRows = sn::kTileRows;
+  T* out = call.answers.data + x * call.answers.head_stride + chunk.at * call.answers.stride;
+  const GradientRows<const T>& own = call.sizes.second_write ? call.second_value : call.value;
+  for (std::int64_t i = 0; i < chunk.tokens; i += kRows) {
+    sn::Tile<decltype(d), kRows, 1> tile;
+    sn::SetZero(d, tile);
+    for (std::int64_t w = 0; w < scratch.writes; ++w) {
+      const T* scores = scratch.scores + (x * scratch.writes + w) * kSquare + i * kTokens;
+      const View<T> updates = rows.Update(w);
+      sn::MulAddStrided(d, scores, kTokens, 1, updates.data + column, updates.stride,
+                        std::min(i + kRows, chunk.tokens), tile);
+    }
+    TTR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      if (i + r >= chunk.tokens) break;
+      auto y = tile[r][0];
+      if (!chunk.forget) y = hn::Add(y, hn::Load(d, read + (i + r) * scratch.values + column));
+      if (call.bonus) {
+        const std::int64_t t = chunk.at + i + r;
+        const T factor = call.bonus.data[x * call.bonus.head_stride + t * call.bonus.stride];
+        const auto value = hn::Load(d, own.data + t * own.stride + column);
+        y = hn::MulAdd(hn::Set(d, factor), value, y);
+      }
+      hn::Store(y, d, out + (i + r) * call.answers.stride + column);
+    }
+  }
+}
+
+/// The answers of a block that was replayed.
+template <class T>
+void AnswerBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
+  const Replay<T>& replay = *scratch.replay;
+  for (std::int64_t i = 0; i < replay.count; ++i) {
+    const Chunk& chunk = replay.chunks[i];
+    const Coefficients<T> c(call, chunk);
+    const ChunkRows<T> rows(call, chunk, scratch);
+    for (std::int64_t x = 0; x < scratch.reads; ++x) rows.Read(x, true);
+    for (std::int64_t w = 0; w < scratch.writes; ++w) rows.Write(w, true);
+    if (scratch.writes == 2) rows.Update(1, true);
+    if (call.sizes.decay == GradientDecay::kChannel) Prefixes(call, chunk, scratch);
+    for (std::int64_t w = 0; w < scratch.writes; ++w) ScoresOf(call, chunk, c, rows, scratch, w);
+    T* const read = scratch.update_grads;
+    for (std::int64_t x = 0; x < call.sizes.queries; ++x) {
+      if (!chunk.forget) {
+        DecayReads(call, chunk, c, rows.Read(x), x, scratch);
+        sn::TransposeStrided(scratch.read_rows + x * kTokens * scratch.keys, scratch.keys, kTokens,
+                             scratch.keys, scratch.columns, kTokens);
+        ReadState(call, scratch, replay.memories[i], scratch.columns, scratch.update_columns);
+        sn::TransposeStrided(scratch.update_columns, kTokens, scratch.values, kTokens, read,
+                             scratch.values);
+      }
+      for (std::int64_t v = 0; v < scratch.values; v += Lanes<T>()) {
+        AnswerColumns(call, chunk, rows, read, x, v, scratch);
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights::gradient
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_GRADIENT_ANSWERS_INL_H_
