@@ -26,7 +26,7 @@ const std::vector<std::string> kRecipes = {
     "weighted_rls{ridge: 0.5}",
     "weighted_rls{ridge: 0.5, decay: 0.8, read: before}",
     "weighted_rls{ridge: 2, decay: retention, output_norm: rms}",
-    "weighted_rls{ridge: 2, features: hedgehog_softmax, normalise_qk: true, read: before}",
+    "weighted_rls{ridge: 2, features: t2r, normalise_qk: true, read: before}",
     "mesa{ridge: 0.5, decay: none}",
     "mesa{ridge: 0.5, decay: none, read: before, output_norm: l2}",
     "affine_rls{ridge: 0.5}",
