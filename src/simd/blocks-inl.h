@@ -147,19 +147,12 @@ HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int6
   }
 }
 
-/// A triangle of kTileRows rows and the reciprocals of its diagonal, as the solves in registers
-/// take it: upper[j][r] = U(i + j, i + r).
+/// The triangle on the diagonal of a block of rows and the reciprocals of its diagonal, as the
+/// solves in registers take it: upper[j][r] = U(i + j, i + r).
 template <class T>
 struct Corner {
   T upper[kTileRows][kTileRows];
   T inverse[kTileRows];
-
-  void Load(const Block<T>& u, std::int64_t i) {
-    for (int j = 0; j < kTileRows; ++j) {
-      for (int r = j; r < kTileRows; ++r) upper[j][r] = u.Row(i + j)[i + r];
-      inverse[j] = T(1) / upper[j][j];
-    }
-  }
 };
 
 /// tile <- U^-T tile, rows in order, column by column.
@@ -206,11 +199,12 @@ struct Pivot {
 };
 
 /// Cholesky: the upper triangle of `a` (n rows) becomes U with A = U^T U; what is below it is
-/// overwritten. goes_on(i, diagonal, left) is asked for every pivot, what A has there and what is
-/// left of it; where it says no, the factor ends: rows before `index` are right, those of its
-/// block of rows and behind it are not.
+/// overwritten. `corners` has room for one of every block of rows. goes_on(i, diagonal, left) is
+/// asked for every pivot, what A has there and what is left of it; where it says no, the factor
+/// ends: rows before `index` are right, those of its block of rows and behind it are not.
 template <class T, class GoesOn>
-HWY_NOINLINE Pivot<T> Factor(const Block<T>& a, std::int64_t n, const GoesOn& goes_on) {
+HWY_NOINLINE Pivot<T> Factor(const Block<T>& a, std::int64_t n, Corner<T>* corners,
+                             const GoesOn& goes_on) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -218,7 +212,7 @@ HWY_NOINLINE Pivot<T> Factor(const Block<T>& a, std::int64_t n, const GoesOn& go
   constexpr int kVectors = (kTileRows + kMost - 1) / kMost;  // that hold a corner
   for (std::int64_t i = 0; i < n; i += kTileRows) {
     HWY_ALIGN T square[kTileRows][kVectors * kMost];
-    Corner<T> corner;
+    Corner<T>& corner = corners[i / kTileRows];
     {
       Tile<D, kTileRows, kVectors> tile;
       const T* const top = a.data + i;
@@ -255,42 +249,38 @@ HWY_NOINLINE Pivot<T> Factor(const Block<T>& a, std::int64_t n, const GoesOn& go
   return {n, T(0)};
 }
 
-/// x <- U^-T x, for columns [begin, end) of x, strip by strip so that a strip stays close.
+/// x <- U^-T x, for `columns` of x, strip by strip so that a strip stays close.
 template <class T>
-HWY_NOINLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Block<T>& x,
-                                 std::int64_t begin, std::int64_t end) {
+HWY_NOINLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Corner<T>* corners,
+                                 const Block<T>& x, std::int64_t columns) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
-  ForTiles(d, begin, end, [&](std::int64_t j, auto vectors) HWY_ATTR {
-    Corner<T> corner;
+  ForTiles(d, 0, columns, [&](std::int64_t j, auto vectors) HWY_ATTR {
     for (std::int64_t i = 0; i < n; i += kTileRows) {
-      corner.Load(u, i);
       Tile<D, kTileRows, vectors()> tile;
       LoadTile<D, kTileRows, vectors()>(d, x.Row(i) + j, x.stride, tile);
       MulSubStrided<D, kTileRows, vectors()>(d, u.data + i, 1, u.stride, x.data + j, x.stride, i,
                                              tile);
-      SolveDown<D, vectors()>(d, corner, tile);
+      SolveDown<D, vectors()>(d, corners[i / kTileRows], tile);
       StoreTile<D, kTileRows, vectors()>(d, tile, x.Row(i) + j, x.stride);
     }
   });
 }
 
-/// x <- U^-1 x, for columns [begin, end) of x.
+/// x <- U^-1 x, for `columns` of x.
 template <class T>
-HWY_NOINLINE void SubstituteUp(const Block<T>& u, std::int64_t n, const Block<T>& x,
-                               std::int64_t begin, std::int64_t end) {
+HWY_NOINLINE void SubstituteUp(const Block<T>& u, std::int64_t n, const Corner<T>* corners,
+                               const Block<T>& x, std::int64_t columns) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
-  ForTiles(d, begin, end, [&](std::int64_t j, auto vectors) HWY_ATTR {
-    Corner<T> corner;
+  ForTiles(d, 0, columns, [&](std::int64_t j, auto vectors) HWY_ATTR {
     for (std::int64_t i = n - kTileRows; i >= 0; i -= kTileRows) {
-      corner.Load(u, i);
       const std::int64_t next = i + kTileRows;
       Tile<D, kTileRows, vectors()> tile;
       LoadTile<D, kTileRows, vectors()>(d, x.Row(i) + j, x.stride, tile);
       MulSubStrided<D, kTileRows, vectors()>(d, u.Row(i) + next, u.stride, 1, x.Row(next) + j,
                                              x.stride, n - next, tile);
-      SolveUp<D, vectors()>(d, corner, tile);
+      SolveUp<D, vectors()>(d, corners[i / kTileRows], tile);
       StoreTile<D, kTileRows, vectors()>(d, tile, x.Row(i) + j, x.stride);
     }
   });

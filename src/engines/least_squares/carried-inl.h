@@ -36,19 +36,24 @@ class Carried {
 
   /// From the caller's state, and back.
   void Load() const {
-    const T* const from_a = static_cast<const T*>(memory_.a);
-    const T* const from_b = static_cast<const T*>(memory_.b);
+    LoadGram();
+    const T* const from = static_cast<const T*>(memory_.b);
     for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
-      std::fill(a().Row(i), a().Row(i) + s_.keys_unit, T(0));
       std::fill(b().Row(i), b().Row(i) + s_.values_unit, T(0));
       if (i >= memory_.key_dim) continue;
-      const T* const row = from_a + i * memory_.a_stride;
-      std::copy(row + i, row + memory_.key_dim, a().Row(i) + i);
-      const T* const values = from_b + i * memory_.b_stride;
-      std::copy(values, values + memory_.value_dim, b().Row(i));
+      const T* const row = from + i * memory_.b_stride;
+      std::copy(row, row + memory_.value_dim, b().Row(i));
     }
   }
-
+  void LoadGram() const {
+    const T* const from = static_cast<const T*>(memory_.a);
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+      std::fill(a().Row(i), a().Row(i) + s_.keys_unit, T(0));
+      if (i >= memory_.key_dim) continue;
+      const T* const row = from + i * memory_.a_stride;
+      std::copy(row + i, row + memory_.key_dim, a().Row(i) + i);
+    }
+  }
   void Store() const {
     T* const to_a = static_cast<T*>(memory_.a);
     T* const to_b = static_cast<T*>(memory_.b);

@@ -42,26 +42,48 @@ inline double LogDecay(const Memory& memory, std::int64_t t) {
                           : std::log(memory.decay_factor);
 }
 
+/// to = factor from, filled up with zeros to `unit` numbers. Is it finite? `to` may be `from`.
 template <class T>
-HWY_INLINE bool AllFinite(const T* row, std::int64_t count) {
-  bool finite = true;
-  for (std::int64_t i = 0; i < count; ++i) finite &= row[i] - row[i] == T(0);
-  return finite;
+HWY_INLINE bool CopyScaled(const T* from, std::int64_t count, T factor, T* to, std::int64_t unit) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto by = hn::Set(d, factor);
+  auto zero = hn::Zero(d);  // and NaN after a number that is not finite
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto x = hn::LoadU(d, from + i);
+    zero = hn::Add(zero, hn::Sub(x, x));
+    hn::Store(hn::Mul(by, x), d, to + i);
+  }
+  T rest = hn::GetLane(hn::SumOfLanes(d, zero));
+  for (; i < count; ++i) {
+    rest += from[i] - from[i];
+    to[i] = factor * from[i];
+  }
+  std::fill(to + count, to + unit, T(0));
+  return rest == 0;
 }
 
-/// Row i of `to`: `factor` times row t, filled up with zeros. Is it finite?
+/// Row t times `factor`, filled up with zeros. Is it finite?
 template <class T>
 HWY_INLINE bool LoadScaled(const Rows& rows, std::int64_t t, std::int64_t count, T factor, T* to,
                            std::int64_t unit) {
-  std::fill(to + count, to + unit, T(0));
   if (factor == 0) {  // whatever is there: it does not count
-    std::fill(to, to + count, T(0));
+    std::fill(to, to + unit, T(0));
     return true;
   }
+  if (rows.dtype == DTypeOf<T>()) {
+    return CopyScaled(static_cast<const T*>(rows.data) + t * rows.stride, count, factor, to, unit);
+  }
   sn::LoadRow(rows, t, 0, count, to);
-  const bool finite = AllFinite(to, count);
-  if (factor != 1) sn::Multiply(to, count, factor);
-  return finite;
+  return CopyScaled(to, count, factor, to, unit);
+}
+
+/// Asks for row t, which is read soon.
+inline void FetchRow(const Rows& rows, std::int64_t t, std::int64_t count) {
+  const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
+  const char* const row = static_cast<const char*>(rows.data) + t * rows.stride * size;
+  for (std::int64_t at = 0; at < count * size; at += 64) __builtin_prefetch(row + at, 0, 2);
 }
 
 /// The next chunk that starts at token `first`: at most `most` tokens, whose keys and values it
@@ -80,6 +102,10 @@ HWY_INLINE Chunk GatherChunk(const Memory& memory, std::int64_t first, std::int6
       if (log_decay != 0) c = std::exp(log_c += log_decay);
       if (!(c >= kLeastDecay)) break;
     }
+    if (const std::int64_t ahead = first + i + most; ahead < memory.tokens) {
+      FetchRow(memory.k, ahead, memory.key_dim);
+      FetchRow(memory.v, ahead, memory.value_dim);
+    }
     const double importance =
         memory.importance ? sn::LoadOne<double>(memory.importance, first + i) : 1;
     const T weight = static_cast<T>(std::sqrt(importance / c));
@@ -89,7 +115,6 @@ HWY_INLINE Chunk GatherChunk(const Memory& memory, std::int64_t first, std::int6
                                   s.v + i * s.v_stride, s.values_unit);
     const bool finite = key && value && std::isfinite(weight);
     if (!finite && i > 0) break;
-    s.weight[i] = weight;
     chunk.end = c;
     ++chunk.tokens;
     if (!finite) break;
@@ -121,8 +146,9 @@ HWY_INLINE void GatherQueries(const Options& options, const Memory& memory, std:
       continue;
     }
     const Rows rows = OfQuery(memory.q, memory.q_head_stride, j % memory.queries);
-    LoadScaled(rows, first + j / memory.queries, memory.key_dim, T(1), row, s.keys_unit);
-    if (options.scale != 1) sn::Multiply(row, memory.key_dim, static_cast<T>(options.scale));
+    const std::int64_t token = first + j / memory.queries;
+    if (token + s.chunk < memory.tokens) FetchRow(rows, token + s.chunk, memory.key_dim);
+    LoadScaled(rows, token, memory.key_dim, static_cast<T>(options.scale), row, s.keys_unit);
   }
 }
 

@@ -16,6 +16,9 @@ inline constexpr std::size_t kAlignment = 64;
 /// of a transposition.
 inline constexpr std::int64_t kUnit = 16;
 
+/// Numbers of a sn::Corner, for each of its rows (of 8 at the most).
+inline constexpr std::int64_t kCornerNumbers = 9;
+
 constexpr std::int64_t RoundUp(std::int64_t n, std::int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
@@ -80,10 +83,8 @@ struct Scratch {
   T* first;
   // [S | V | M], then [L^T | E | P].
   T* second;
+  T* corners;  // of U and of L^T (sn::Corner)
   T* y;
-  // A row as loaded, and what the chunk's tokens weigh: sqrt(w / c).
-  T* row;
-  T* weight;
   std::int64_t a_stride, b_stride, k_stride, v_stride, first_stride, second_stride, y_stride;
   std::size_t bytes;
 
@@ -111,9 +112,8 @@ struct Scratch {
     q = take(columns * k_stride);
     first = take(keys_unit * first_stride);
     second = take(chunk * second_stride);
+    corners = take((keys_unit + chunk) * kCornerNumbers);
     y = take(columns * y_stride);
-    row = take(std::max(keys_unit, values_unit));
-    weight = take(chunk);
     bytes = static_cast<std::size_t>(used) * sizeof(T);
   }
 

@@ -47,8 +47,8 @@ class Prefixes {
     sn::TransposeStrided(s_.q, s_.k_stride, columns_, s_.keys_unit, wq().data, wq().stride);
     if (!empty_) {
       if (!FactorMemory()) return 0;
-      sn::SubstituteDown(first(), s_.keys_unit, wk(), 0, unit);
-      sn::SubstituteDown(first(), s_.keys_unit, wq(), 0, columns_);
+      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wk(), unit);
+      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wq(), columns_);
     }
     tokens_ = tokens;
     for (;;) {
@@ -82,13 +82,13 @@ class Prefixes {
       for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
         std::copy(carried_.b().Row(i), carried_.b().Row(i) + s_.values_unit, wb().Row(i));
       }
-      sn::SubstituteDown(first(), s_.keys_unit, wb(), 0, s_.values_unit);
+      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wb(), s_.values_unit);
       sn::Multiply<sn::Into::kSubtract>(Left::Transposed(wk()), wb(), unit,
                                         sn::Whole{s_.values_unit, s_.keys_unit}, e);
       sn::Multiply<sn::Into::kSet>(Left::Transposed(wq()), wb(), columns_,
                                    sn::Whole{s_.values_unit, s_.keys_unit}, answers());
     }
-    sn::SubstituteDown(second(), unit, e, 0, s_.values_unit);
+    sn::SubstituteDown(second(), unit, second_corners(), e, s_.values_unit);
     MakeGains(queries);
     sn::Multiply<sn::Into::kAdd>(Left::Transposed(gains()), e, columns_,
                                  sn::LowerLeft{s_.values_unit, unit, queries}, answers());
@@ -99,12 +99,12 @@ class Prefixes {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
     if (tokens_ > 0) {
       sn::TransposeStrided(wk().data, wk().stride, s_.keys_unit, unit, g.data, g.stride);
-      sn::SubstituteDown(second(), unit, g, 0, s_.keys_unit);
+      sn::SubstituteDown(second(), unit, second_corners(), g, s_.keys_unit);
       MakeGains(queries);
       sn::Multiply<sn::Into::kSubtract>(Left::Transposed(g), gains(), s_.keys_unit,
                                         sn::Whole{columns_, unit}, wq());
     }
-    sn::SubstituteUp(first(), s_.keys_unit, wq(), 0, columns_);
+    sn::SubstituteUp(first(), s_.keys_unit, first_corners(), wq(), columns_);
     sn::TransposeStrided(wq().data, wq().stride, s_.keys_unit, columns_, x.data, x.stride);
   }
 
@@ -114,8 +114,8 @@ class Prefixes {
     columns_ = RoundUp(rows, kUnit);
     sn::TransposeStrided(s_.q, s_.k_stride, columns_, s_.keys_unit, wq().data, wq().stride);
     if (!FactorMemory()) return false;
-    sn::SubstituteDown(first(), s_.keys_unit, wq(), 0, columns_);
-    sn::SubstituteUp(first(), s_.keys_unit, wq(), 0, columns_);
+    sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wq(), columns_);
+    sn::SubstituteUp(first(), s_.keys_unit, first_corners(), wq(), columns_);
     return true;
   }
   sn::Block<T> columns() const { return wq(); }
@@ -126,6 +126,8 @@ class Prefixes {
 
   Block first() const { return {s_.first, s_.first_stride}; }
   Block second() const { return {s_.second, s_.second_stride}; }
+  sn::Corner<T>* first_corners() const { return reinterpret_cast<sn::Corner<T>*>(s_.corners); }
+  sn::Corner<T>* second_corners() const { return first_corners() + s_.keys_unit / sn::kTileRows; }
   Block wk() const { return first().Columns(s_.first_k()); }
   Block wq() const { return first().Columns(s_.first_q()); }
   Block wb() const { return first().Columns(s_.first_b()); }
@@ -159,7 +161,7 @@ class Prefixes {
     const auto goes_on = [&](std::int64_t, T diagonal, T left) {
       return left > rounding * diagonal && diagonal > static_cast<T>(kFaded<T>);
     };
-    return sn::Factor(first(), s_.keys_unit, goes_on).index == s_.keys_unit;
+    return sn::Factor(first(), s_.keys_unit, first_corners(), goes_on).index == s_.keys_unit;
   }
 
   /// S = I + Wk^T Wk = L L^T (without I where the memory is empty). Returns how many tokens keep
@@ -180,7 +182,7 @@ class Prefixes {
       if (diagonal > most_leverage) return false;
       return left * static_cast<T>(kMostLoss) >= diagonal || (i == 0 && !(left <= 0));
     };
-    return std::min(sn::Factor(second(), unit, goes_on).index, tokens_);
+    return std::min(sn::Factor(second(), unit, second_corners(), goes_on).index, tokens_);
   }
 
   /// P = L^-1 Wk^T Wq, zero where a row does not see a token.
@@ -189,7 +191,7 @@ class Prefixes {
     const Block p = gains();
     sn::Multiply<sn::Into::kSet>(Left::Transposed(wk()), wq(), unit,
                                  sn::UpperResult{columns_, s_.keys_unit, queries}, p);
-    sn::SubstituteDown(second(), unit, p, 0, columns_);
+    sn::SubstituteDown(second(), unit, second_corners(), p, columns_);
     for (std::int64_t i = 0; i < unit; ++i) {
       const std::int64_t unseen = i < tokens_ ? std::min(i * queries, columns_) : columns_;
       std::fill(p.Row(i), p.Row(i) + unseen, T(0));

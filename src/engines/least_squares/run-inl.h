@@ -16,6 +16,7 @@
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/prefixes-inl.h"
+#include "src/engines/least_squares/step-inl.h"
 #include "src/simd/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,8 +34,12 @@ class Runner {
         prefixes_(options, memory, s_, carried_) {}
 
   void Run() {
-    carried_.Load();
     const std::int64_t tokens = memory_.tokens;
+    if (tokens == 1 && memory_.writes() && options_.causal) {
+      Step();
+      return;
+    }
+    carried_.Load();
     if (!memory_.writes()) {
       AnswerAll();
       return;
@@ -76,6 +81,30 @@ class Runner {
     }
     carried_.Write(chunk);
     return chunk.tokens;
+  }
+
+  /// One token, in the caller's state. Only A is copied, for its factor.
+  void Step() {
+    const bool reads = memory_.queries > 0;
+    if (reads && options_.read_before) AnswerStep();
+    const Chunk chunk = GatherChunk(memory_, 0, 1, s_);
+    WriteInPlace(memory_, static_cast<T>(chunk.decay), s_.k, s_.v);
+    if (reads && !options_.read_before) AnswerStep();
+  }
+
+  void AnswerStep() {
+    carried_.LoadGram();
+    GatherQueries(options_, memory_, 0, 1, s_);
+    if (!prefixes_.SolveColumns(memory_.queries)) {
+      carried_.Load();
+      AnswerCarefully(0, 1);
+      return;
+    }
+    const sn::Block<T> x = prefixes_.columns();
+    for (std::int64_t r = 0; r < memory_.queries; ++r) {
+      ReadInPlace(memory_, x.data + r, x.stride, s_.y + r * s_.y_stride);
+    }
+    ScatterAnswers(memory_, 0, 1, s_);
   }
 
   /// Answers of a chunk in s_.y. Returns how many of its tokens are right (and the queries that
