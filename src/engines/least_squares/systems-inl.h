@@ -282,8 +282,8 @@ class Systems {
         std::copy(right, right + size_, q_.begin());
         solver_.Solve(q_.data(), x_.data());
         T* const side = sides.Side(r) + lane;
-        for (std::int64_t i = 0; i < size_; ++i) {
-          side[i * Lanes()] = static_cast<T>(x_[static_cast<std::size_t>(i)]);
+        for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+          side[i * Lanes()] = i < size_ ? static_cast<T>(x_[static_cast<std::size_t>(i)]) : T(0);
         }
       }
     }
