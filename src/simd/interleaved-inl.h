@@ -45,7 +45,7 @@ inline constexpr int kSquareColumns = 2;
 
 /// Steps of a product that pass before it turns to the next rows: two panels of them, and those
 /// that they meet, fit the first cache.
-inline constexpr std::int64_t kPanelDepth = 64;
+inline constexpr std::int64_t kPanelDepth = 32;
 
 /// Columns (in panels) that are factored together: what they subtract is fetched once for all.
 inline constexpr std::int64_t kPanelsWide = 2;
@@ -96,22 +96,25 @@ HWY_INLINE void SubtractProduct(D d, const T* rows, const T* columns, std::int64
   for (int first = 0; first < kPanelRows; first += kSquareColumns) {
     const T* HWY_RESTRICT a = rows;
     const T* HWY_RESTRICT b = columns + static_cast<std::size_t>(first) * lanes;
-    for (std::int64_t k = 0; k < steps; ++k) {
-      hn::Vec<D> right[kSquareColumns];
+    for (std::int64_t k = 0; k < steps; k += kPanelRows) {
       TTR_UNROLL
-      for (int c = 0; c < kSquareColumns; ++c) {
-        right[c] = hn::Load(d, b + static_cast<std::size_t>(c) * lanes);
-      }
-      TTR_UNROLL
-      for (int r = 0; r < kPanelRows; ++r) {
-        const hn::Vec<D> left = hn::Load(d, a + static_cast<std::size_t>(r) * lanes);
+      for (std::size_t step = 0; step < kPanelRows; ++step) {
+        hn::Vec<D> right[kSquareColumns];
         TTR_UNROLL
-        for (int c = 0; c < kSquareColumns; ++c) {
-          square[r][first + c] = hn::NegMulAdd(left, right[c], square[r][first + c]);
+        for (std::size_t c = 0; c < kSquareColumns; ++c) {
+          right[c] = hn::Load(d, b + (step * kPanelRows + c) * lanes);
+        }
+        TTR_UNROLL
+        for (std::size_t r = 0; r < kPanelRows; ++r) {
+          const hn::Vec<D> left = hn::Load(d, a + (step * kPanelRows + r) * lanes);
+          TTR_UNROLL
+          for (int c = 0; c < kSquareColumns; ++c) {
+            square[r][first + c] = hn::NegMulAdd(left, right[c], square[r][first + c]);
+          }
         }
       }
-      a += kPanelRows * lanes;
-      b += kPanelRows * lanes;
+      a += kPanelRows * kPanelRows * lanes;
+      b += kPanelRows * kPanelRows * lanes;
     }
   }
 }
@@ -264,17 +267,18 @@ HWY_INLINE void SolveDownPanel(D d, const Panels<T>& l, const T* inverses, std::
   }
 }
 
-/// Cholesky: the matrices whose squares source(d, i, j, square) gives become L L^T, and the
+/// Cholesky: the matrices whose squares given(d, i, j, square) gives become L L^T, and the
 /// right-hand sides L^-1 of what they were. `inverses` gets the reciprocals of L's diagonal.
 /// Systems with a pivot beyond the limits are taken from `regular` (a vector of ones): what they
 /// give is no number to use, and the other lanes do not see it.
 template <class T, class Source>
-HWY_NOINLINE void FactorInterleaved(const Source& source, const PivotLimits<T>& limits,
+HWY_NOINLINE void FactorInterleaved(const Source& given, const PivotLimits<T>& limits,
                                     const Panels<T>& l, T* inverses, const RightSides<T>& x,
                                     T* regular_lanes) {
   const SystemTag<T> d;
   using D = decltype(d);
   const std::size_t lanes = hn::Lanes(d);
+  const Source source = given;  // a local one, which no store can change
   hn::Mask<D> regular = hn::Gt(hn::Load(d, regular_lanes), hn::Zero(d));
   for (std::int64_t j0 = 0; j0 < l.count; j0 += kPanelsWide) {
     const std::int64_t solved = j0 * kPanelRows;
