@@ -42,14 +42,17 @@ const char* FastWeightsObstacle(const Recipe& recipe) {
 const char* LeastSquaresObstacle(const Recipe& recipe) {
   const Optimizer& optimizer = recipe.optimizer;
   if (optimizer.solver != Solver::kExact) return "it solves its linear system by iteration";
-  const bool own_systems =
-      optimizer.ridge_kind == RidgeKind::kRelative ||
-      (optimizer.ridge_kind == RidgeKind::kConstant && recipe.weights.decay != Decay::kNone);
-  if (own_systems) return "a ridge beside associations that fade without it";
   if (recipe.reading.normalise_sum != NormaliseSum::kNone) return "a denominator";
   if (recipe.reading.bonus) return "a bonus";
   if (recipe.function.features == FeatureMap::kCosformer) return "features of the position";
   return nullptr;
+}
+
+/// Has every token a system of its own, which no chunk shares?
+bool HasOwnSystems(const Recipe& recipe) {
+  const RidgeKind kind = recipe.optimizer.ridge_kind;
+  return kind == RidgeKind::kRelative ||
+         (kind == RidgeKind::kConstant && recipe.weights.decay != Decay::kNone);
 }
 
 /// Multiply-adds count two. The leading terms only.
@@ -142,8 +145,12 @@ Plan MakePlan(const Recipe& recipe) {
     way = {Engine::kScan, ScanObstacle(recipe),
            "a memory that decays entry by entry: a recurrence over tokens, SIMD over entries"};
   } else if (FamilyOf(recipe) == Family::kLeastSquares) {
-    way = {Engine::kLeastSquares, LeastSquaresObstacle(recipe),
-           "normal equations: one Cholesky factor a chunk, every prefix exactly, SIMD"};
+    way = {
+        Engine::kLeastSquares, LeastSquaresObstacle(recipe),
+        HasOwnSystems(recipe)
+            ? "normal equations, their ridge apart from what fades: one Cholesky factor a token, "
+              "a token in every lane"
+            : "normal equations: one Cholesky factor a chunk, every prefix exactly, SIMD"};
   } else {
     way = {Engine::kFastWeights, FastWeightsObstacle(recipe),
            "a linear memory written by rank-one steps: in chunks, SIMD"};

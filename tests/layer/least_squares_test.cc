@@ -127,11 +127,13 @@ class LeastSquaresEngine : public ::testing::TestWithParam<Keys> {};
 INSTANTIATE_TEST_SUITE_P(All, LeastSquaresEngine, ::testing::ValuesIn(test::kAllKeys),
                          [](const auto& keys) { return std::string(Name(keys.param)); });
 
-// All decays and ridges of one kind of keys, in the arithmetic of one dtype.
-void ExpectErrorsOfTheCondition(Keys keys, DType dtype, double epsilon) {
-  for (const char* decay : {"none", "0.999", "0.99", "0.9", "scalar"}) {
-    for (const char* ridge : {"0", "1e-8", "1e-3", "0.1", "10"}) {
-      const std::string recipe = "rls{decay: " + std::string(decay) + ", ridge: " + ridge + "}";
+// All of these decays and ridges on one kind of keys, in the arithmetic of one dtype.
+void ExpectErrorsOfTheCondition(const std::string& name, const std::vector<std::string>& decays,
+                                const std::vector<std::string>& ridges, Keys keys, DType dtype,
+                                double epsilon) {
+  for (const std::string& decay : decays) {
+    for (const std::string& ridge : ridges) {
+      const std::string recipe = name + "{decay: " + decay + ", ridge: " + ridge + "}";
       const Call drawn(ParseRecipe(recipe), DimsOf({150, 20, 7}), DType::kFloat64, 5);
       test::FillKeys(keys, 7, drawn);
       const Pair pair(drawn, dtype);
@@ -148,12 +150,55 @@ void ExpectErrorsOfTheCondition(Keys keys, DType dtype, double epsilon) {
   }
 }
 
+// Ridges that fade, and ridges that do not.
+void ExpectErrorsOfTheCondition(Keys keys, DType dtype, double epsilon) {
+  ExpectErrorsOfTheCondition("rls", {"none", "0.999", "0.99", "0.9", "scalar"},
+                             {"0", "1e-8", "1e-3", "0.1", "10"}, keys, dtype, epsilon);
+  ExpectErrorsOfTheCondition("mesa", {"0.999", "0.9", "scalar"}, {"1e-3", "0.25", "10"}, keys,
+                             dtype, epsilon);
+}
+
 TEST_P(LeastSquaresEngine, ErrsByTheConditionInDouble) {
   ExpectErrorsOfTheCondition(GetParam(), DType::kFloat64, 0x1p-52);
 }
 
 TEST_P(LeastSquaresEngine, ErrsByTheConditionInFloat) {
   ExpectErrorsOfTheCondition(GetParam(), DType::kFloat32, 0x1p-23);
+}
+
+// What is not finite reaches its token and later ones alone, wherever it stands in a block, and no
+// farther than where the memory is forgotten.
+TEST(LeastSquaresSystems, KeepsWhatIsNotFiniteFromEarlierTokens) {
+  for (const char* recipe : {"mesa", "mesa{ridge_kind: relative}", "mesa{read: before}"}) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      for (const std::int64_t bad : {0, 1, 70, 137, 299}) {
+        Call call(ParseRecipe(recipe), DimsOf({300, 5, 3}), dtype, 5);
+        const Layer layer(call.recipe);
+        const TensorView& gates = call.inputs.log_decay;
+        const std::int64_t forgotten = bad + 90;
+        for (std::int64_t h = 0; h < 2 && forgotten < 300; ++h) gates.Set({0, forgotten, h}, -kInf);
+        const Tensor whole = RunWhole(layer, call).y;
+        for (const double number : {kInf, std::numeric_limits<double>::quiet_NaN()}) {
+          call.inputs.k.Set({0, bad, 0, 2}, number);
+          const test::Result result = RunWhole(layer, call);
+          const std::int64_t late = call.recipe.reading.read == Read::kBefore ? 1 : 0;
+          for (std::int64_t t = 0; t < 300; ++t) {
+            for (std::int64_t h = 0; h < 4; ++h) {
+              const bool reached = h < 2 && t >= bad + late && t < forgotten + late;
+              const double y = result.y.view().At({0, t, h, 1});
+              const double of_numbers = whole.view().At({0, t, h, 1});
+              if (reached) {
+                EXPECT_TRUE(std::isnan(y)) << recipe << " " << bad << " token " << t;
+              } else {
+                EXPECT_NEAR(y, of_numbers, 1e-4 * (1 + std::abs(of_numbers)))
+                    << recipe << " " << bad << " token " << t;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 class LeastSquaresLayer : public ::testing::TestWithParam<std::string> {
@@ -204,8 +249,9 @@ void ExpectAgreement(const Call& call, const std::vector<Condition>& conditions,
 }
 
 TEST_P(LeastSquaresLayer, AgreesWithTheDefinitionOnEveryTarget) {
-  for (const Shape& shape : {Shape{0, 3, 4}, Shape{1, 3, 4}, Shape{2, 1, 1}, Shape{7, 3, 4},
-                             Shape{40, 3, 4}, Shape{1, 20, 37}, Shape{100, 20, 37}}) {
+  for (const Shape& shape :
+       {Shape{0, 3, 4}, Shape{1, 3, 4}, Shape{2, 1, 1}, Shape{7, 3, 4}, Shape{40, 3, 4},
+        Shape{1, 20, 37}, Shape{100, 20, 37}, Shape{300, 3, 2}}) {
     Dims dims = test::SmallDims(recipe());
     dims.tokens = shape.tokens;
     dims.key_dim = shape.key_dim;
@@ -246,6 +292,7 @@ TEST_P(LeastSquaresLayer, AgreesWithTheDefinitionUnderEveryGate) {
     const std::vector<Condition> conditions = Conditions(call);
     const Layer layer(recipe());
     ExpectAgreement(call, conditions, defined, RunWhole(layer, call), "whole");
+    if (!recipe().reading.causal) continue;  // nothing to go on from
     ExpectAgreement(call, conditions, defined, test::RunInPieces(layer, call, 1), "by token");
     ExpectAgreement(call, conditions, defined, test::RunInPieces(layer, call, 7), "split");
   }

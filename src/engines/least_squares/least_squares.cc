@@ -4,14 +4,17 @@
 
 #include "src/engines/least_squares/kernel.h"
 #include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/systems_layout.h"
 #include "src/engines/least_squares/work.h"
 
 namespace ttr::least_squares {
 namespace {
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? Scratch<double>(options, sizes, nullptr).bytes
-                                        : Scratch<float>(options, sizes, nullptr).bytes;
+  const auto bytes = [&]<class T>(T) {
+    return Scratch<T>(options, sizes, nullptr).bytes + SystemsBytes<T>(options, sizes);
+  };
+  return sizes.state == DType::kFloat64 ? bytes(double()) : bytes(float());
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/own_systems-inl.h"
 #include "src/engines/least_squares/prefixes-inl.h"
 #include "src/engines/least_squares/step-inl.h"
 #include "src/simd/blocks-inl.h"
@@ -31,7 +32,8 @@ class Runner {
         memory_(memory),
         s_(options, sizes, scratch),
         carried_(memory, s_),
-        prefixes_(options, memory, s_, carried_) {}
+        prefixes_(options, memory, s_, carried_),
+        block_(sizes, sizes.queries, scratch + s_.bytes) {}
 
   void Run() {
     const std::int64_t tokens = memory_.tokens;
@@ -46,7 +48,11 @@ class Runner {
     }
     const bool reads = memory_.queries > 0 && options_.causal;
     if (reads && options_.read_before && tokens > 0) Answer(0, 1);
-    for (std::int64_t t = 0; t < tokens;) t += Next(t, reads);
+    if (reads && options_.own_systems() && OwnSystems<T>::Pays(tokens)) {
+      OwnSystems<T>(options_, memory_, s_, carried_, block_).Run();
+    } else {
+      for (std::int64_t t = 0; t < tokens;) t += Next(t, reads);
+    }
     carried_.Store();
     if (!options_.causal) AnswerAll();
   }
@@ -54,7 +60,8 @@ class Runner {
  private:
   /// Tokens from t on; how many.
   std::int64_t Next(std::int64_t t, bool reads) {
-    Chunk chunk = GatherChunk(memory_, t, s_.chunk, s_);
+    const std::int64_t most = reads && options_.own_systems() ? 1 : s_.chunk;
+    Chunk chunk = GatherChunk(memory_, t, most, s_);
     carried_.Fade(chunk.decay);
     const std::int64_t begin = t + (options_.read_before ? 1 : 0);
     auto answered = [&] { return std::min(begin + chunk.tokens, memory_.tokens) - begin; };
@@ -171,6 +178,7 @@ class Runner {
   const Scratch<T> s_;
   const Carried<T> carried_;
   Prefixes<T> prefixes_;
+  const SystemsScratch<T> block_;  // of own systems only
   std::int64_t patience_ = 1;  // tokens that are solved one by one before a chunk is tried again
 };
 

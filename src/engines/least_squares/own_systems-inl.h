@@ -1,0 +1,124 @@
+// Tokens that each have a system of their own, read in blocks. Compiled once for every target.
+
+#if defined(TTR_LEAST_SQUARES_OWN_SYSTEMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_OWN_SYSTEMS_INL_H_
+#undef TTR_LEAST_SQUARES_OWN_SYSTEMS_INL_H_
+#else
+#define TTR_LEAST_SQUARES_OWN_SYSTEMS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/carried-inl.h"
+#include "src/engines/least_squares/gather-inl.h"
+#include "src/engines/least_squares/systems-inl.h"
+#include "src/simd/strided-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+/// Writes and answers the tokens of a sequence: all systems of a block are solved for x_t first,
+/// then the answers y_t = B_t^T x_t come from products of whole chunks.
+template <class T>
+class OwnSystems {
+ public:
+  OwnSystems(const Options& options, const Memory& memory, const Scratch<T>& scratch,
+             const Carried<T>& carried, const SystemsScratch<T>& block)
+      : options_(options),
+        memory_(memory),
+        s_(scratch),
+        carried_(carried),
+        block_(block),
+        systems_(memory.ridge, options.ridge == Ridge::kRelative, memory.key_dim, block) {}
+
+  /// Do these many tokens pay for the lanes that stay idle, or is one by one faster?
+  static bool Pays(std::int64_t tokens) {
+    return tokens > 1 && tokens >= sn::SystemsAtOnce<T>() / 4;
+  }
+
+  void Run() {
+    const std::int64_t lanes = sn::SystemsAtOnce<T>();
+    const std::int64_t most = Systems<T>::BlockTokens();
+    const std::int64_t blocks = (memory_.tokens + most - 1) / most;
+    const std::int64_t usual = RoundUp((memory_.tokens + blocks - 1) / blocks, lanes);
+    for (std::int64_t t = 0; t < memory_.tokens; t += usual) {
+      const std::int64_t tokens = std::min(usual, memory_.tokens - t);
+      const std::int64_t begin = t + (options_.read_before ? 1 : 0);  // of the answers
+      const std::int64_t answered = std::min(begin + tokens, memory_.tokens) - begin;
+      Gather(t, tokens, begin, answered);
+      systems_.Solve(carried_.a(), tokens, memory_.queries);
+      for (std::int64_t i = 0; i < answered; ++i) {
+        if (!block_.regularised[i]) continue;
+        for (std::int64_t r = 0; r < memory_.queries; ++r) MarkRegularised(memory_, begin + i, r);
+      }
+      for (std::int64_t i = 0; i < tokens;) {
+        i += Read(t + i, tokens - i, begin + i, std::max<std::int64_t>(answered - i, 0), i);
+      }
+    }
+  }
+
+ private:
+  using Block = sn::Block<T>;
+
+  /// Keys, decays and right-hand sides of a block.
+  void Gather(std::int64_t t, std::int64_t tokens, std::int64_t begin, std::int64_t answered) {
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      const double importance =
+          memory_.importance ? sn::LoadOne<double>(memory_.importance, t + i) : 1;
+      block_.decay[i] = static_cast<T>(std::exp(LogDecay(memory_, t + i)));
+      LoadScaled(memory_.k, t + i, memory_.key_dim, static_cast<T>(std::sqrt(importance)),
+                 block_.keys + i * block_.stride, block_.keys_unit);
+    }
+    Scratch<T> queries = s_;
+    queries.q = block_.right;
+    GatherQueries(options_, memory_, begin, answered, queries);
+    std::fill(block_.right + answered * memory_.queries * block_.stride,
+              block_.right + tokens * memory_.queries * block_.stride, T(0));
+  }
+
+  /// The answers of a chunk from its solutions, which begin with those of the block's token
+  /// `solved`; then writes it. Returns how many tokens it has.
+  std::int64_t Read(std::int64_t t, std::int64_t most, std::int64_t begin, std::int64_t answers,
+                    std::int64_t solved) {
+    const Chunk chunk = GatherChunk(memory_, t, std::min(most, s_.chunk), s_);
+    carried_.Fade(chunk.decay);
+    const std::int64_t reading = std::min(answers, chunk.tokens);
+    if (reading > 0) {
+      const Block x{block_.right + solved * memory_.queries * block_.stride, block_.stride};
+      double log_c = 0;
+      for (std::int64_t i = 1; i < reading; ++i) {
+        log_c += LogDecay(memory_, t + i);
+        if (log_c == 0) continue;
+        const T c = static_cast<T>(std::exp(log_c));
+        for (std::int64_t r = 0; r < memory_.queries; ++r) {
+          sn::Multiply(x.Row(i * memory_.queries + r), memory_.key_dim, c);
+        }
+      }
+      const Block kt{s_.first + s_.first_k(), s_.first_stride};
+      sn::TransposeStrided(s_.k, s_.k_stride, RoundUp(chunk.tokens, kUnit), s_.keys_unit, kt.data,
+                           kt.stride);
+      carried_.Read(kt, x, chunk.tokens, RoundUp(reading * memory_.queries, kUnit), memory_.queries,
+                    {s_.second, s_.chunk}, {s_.y, s_.y_stride});
+      ScatterAnswers(memory_, begin, reading, s_);
+    }
+    carried_.Write(chunk);
+    return chunk.tokens;
+  }
+
+  const Options& options_;
+  const Memory& memory_;
+  const Scratch<T>& s_;
+  const Carried<T>& carried_;
+  const SystemsScratch<T>& block_;
+  Systems<T> systems_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_OWN_SYSTEMS_INL_H_

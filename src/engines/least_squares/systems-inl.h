@@ -1,0 +1,326 @@
+// A block of tokens that each have a system of their own, (H_t + R) x = b. Compiled once for every
+// target.
+//
+// The block is cut into as many runs of tokens as a vector has lanes, and a lane takes its run
+// token by token, a round each: H <- g H + k k^T, a factor, the solutions. Lanes do not see each
+// other; the H that a lane begins with comes from products of the keys before it.
+
+#if defined(TTR_LEAST_SQUARES_SYSTEMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_SYSTEMS_INL_H_
+#undef TTR_LEAST_SQUARES_SYSTEMS_INL_H_
+#else
+#define TTR_LEAST_SQUARES_SYSTEMS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/minimum_norm.h"
+#include "src/engines/least_squares/systems_layout.h"
+#include "src/simd/blocks-inl.h"
+#include "src/simd/interleaved-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// What a round does to H where it is, square by square: H <- g H + k k^T.
+template <class T>
+struct Gram {
+  sn::Panels<T> h;
+  const T* key;
+  const T* decay;
+
+  template <class D>
+  HWY_INLINE void Update(D d, std::int64_t i, std::int64_t j, sn::Square<D>& square) const {
+    const std::size_t lanes = hn::Lanes(d);
+    const hn::Vec<D> g = hn::Load(d, decay);
+    const hn::Mask<D> kept = hn::Ne(g, hn::Zero(d));  // what is forgotten leaves no NaN behind
+    T* const at = h.At(i, j);
+    hn::Vec<D> rows[simd::kPanelRows];
+    TTR_UNROLL
+    for (std::size_t r = 0; r < simd::kPanelRows; ++r) {
+      rows[r] = hn::Load(d, key + (static_cast<std::size_t>(i * simd::kPanelRows) + r) * lanes);
+    }
+    TTR_UNROLL
+    for (std::size_t c = 0; c < simd::kPanelRows; ++c) {
+      const hn::Vec<D> column =
+          hn::Load(d, key + (static_cast<std::size_t>(j * simd::kPanelRows) + c) * lanes);
+      TTR_UNROLL
+      for (std::size_t r = 0; r < simd::kPanelRows; ++r) {
+        T* const element = at + (c * simd::kPanelRows + r) * lanes;
+        const hn::Vec<D> faded = hn::IfThenElseZero(kept, hn::Mul(g, hn::Load(d, element)));
+        square[r][c] = hn::MulAdd(rows[r], column, faded);
+        hn::Store(square[r][c], d, element);
+      }
+    }
+  }
+};
+
+/// Squares of H + R for the factor.
+template <class T>
+struct RidgedGram {
+  Gram<T> gram;
+  bool update;  // is H still to be taken to the next token?
+  const double* ridge;
+  std::int64_t size;
+  const T* factor;  // of the ridge, in every lane
+
+  template <class D>
+  HWY_INLINE void operator()(D d, std::int64_t i, std::int64_t j, sn::Square<D>& square) const {
+    if (update) {
+      gram.Update(d, i, j, square);
+    } else {
+      sn::LoadSquare(d, gram.h.At(i, j), square);
+    }
+    if (i != j) return;
+    TTR_UNROLL
+    for (int r = 0; r < simd::kPanelRows; ++r) {
+      const std::int64_t row = i * simd::kPanelRows + r;
+      square[r][r] = row < size ? hn::MulAdd(hn::Set(d, static_cast<T>(ridge[row])),
+                                             hn::Load(d, factor), square[r][r])
+                                : hn::Set(d, T(1));
+    }
+  }
+};
+
+template <class T>
+class Systems {
+ public:
+  using Block = sn::Block<T>;
+
+  /// `ridge`: key_dim numbers, times |H|_F where it is `relative`.
+  Systems(const double* ridge, bool relative, std::int64_t key_dim,
+          const SystemsScratch<T>& scratch)
+      : ridge_(ridge), relative_(relative), size_(key_dim), s_(scratch) {}
+
+  /// Tokens that a block takes at most.
+  static std::int64_t BlockTokens() { return sn::SystemsAtOnce<T>() * kMostRounds; }
+
+  /// Solves for tokens 0 .. tokens of a block. The caller has filled in s.keys and s.decay of these
+  /// tokens and their right-hand sides, rows t rights + r of s.right, all with zeros up to
+  /// keys_unit; the solutions take the places of the right-hand sides. `a`: H before the block, its
+  /// upper triangle. s.regularised[t]: is the system of token t singular? Its solution is then the
+  /// one of least norm.
+  void Solve(const Block& a, std::int64_t tokens, std::int64_t rights) {
+    rounds_ = (tokens + Lanes() - 1) / Lanes();
+    const std::int64_t slots = rounds_ * Lanes();
+    std::fill(s_.regularised, s_.regularised + tokens, false);
+    std::fill(s_.keys + tokens * s_.stride, s_.keys + slots * s_.stride, T(0));
+    std::fill(s_.decay + tokens, s_.decay + slots, T(1));
+    std::fill(s_.right + tokens * rights * s_.stride, s_.right + slots * rights * s_.stride, T(0));
+    Begin(a);
+    const sn::RightSides<T> sides{s_.sides, s_.keys_unit, rights};
+    for (std::int64_t round = 0; round < rounds_; ++round) {
+      GatherRound(round, sides);
+      SolveRound(sides);
+      if (!AllRegular()) SolveCarefully(round, tokens, sides);
+      for (std::int64_t r = 0; r < rights; ++r) {
+        sn::TransposeStrided(sides.Side(r), Lanes(), s_.keys_unit, Lanes(),
+                             s_.right + (round * rights + r) * s_.stride,
+                             rounds_ * rights * s_.stride);
+      }
+    }
+  }
+
+ private:
+  static std::int64_t Lanes() { return sn::SystemsAtOnce<T>(); }
+  std::int64_t PanelCount() const { return simd::PanelsOf(size_); }
+  sn::Panels<T> H() const { return {s_.h, PanelCount()}; }
+  sn::Panels<T> L() const { return {s_.l, PanelCount()}; }
+
+  /// What every lane begins with: the H of the lane before, faded, and its keys, each as far as it
+  /// has faded when that lane ends. A few rows at a time.
+  void Begin(const Block& a) {
+    for (std::int64_t lane = 0; lane < Lanes(); ++lane) {
+      double left = 1;
+      std::int64_t first = rounds_;
+      for (std::int64_t t = rounds_ - 1; t >= 0 && left != 0; --t) {
+        const std::int64_t token = lane * rounds_ + t;
+        s_.left[token] = static_cast<T>(left);
+        if (s_.left[token] != 0) first = t;
+        left *= static_cast<double>(s_.decay[token]);
+      }
+      kept_[lane] = static_cast<T>(left);
+      first_[lane] = first;
+    }
+    for (std::int64_t i = 0; i < simd::kPanelRows * PanelCount(); i += sn::kTileRows) Strip(a, i);
+  }
+
+  /// Rows i .. i + kTileRows of H as lanes begin.
+  void Strip(const Block& a, std::int64_t i) {
+    const std::int64_t rows =
+        std::min<std::int64_t>(sn::kTileRows, simd::kPanelRows * PanelCount() - i);
+    const std::int64_t begin = i / kUnit * kUnit;
+    const std::int64_t columns = s_.keys_unit - begin;
+    const std::int64_t lane_stride = sn::kTileRows * s_.strip_stride;
+    const auto strip = [&](std::int64_t lane) {
+      return Block{s_.strips + lane * lane_stride + begin, s_.strip_stride};
+    };
+    for (std::int64_t r = 0; r < sn::kTileRows; ++r) {
+      std::copy(a.Row(i + r) + begin, a.Row(i + r) + s_.keys_unit, strip(0).Row(r));
+    }
+    for (std::int64_t lane = 1; lane < Lanes(); ++lane) {
+      const Block from = strip(lane - 1);
+      const Block to = strip(lane);
+      const T kept = kept_[lane - 1];
+      for (std::int64_t r = 0; r < sn::kTileRows; ++r) {
+        for (std::int64_t c = 0; c < columns; ++c) {
+          to.Row(r)[c] = kept == 0 ? T(0) : kept * from.Row(r)[c];
+        }
+      }
+      const std::int64_t first = first_[lane - 1];
+      const std::int64_t token = (lane - 1) * rounds_ + first;
+      const std::int64_t steps = rounds_ - first;
+      if (steps == 0) continue;
+      for (std::int64_t t = 0; t < steps; ++t) {
+        const T* const key = s_.keys + (token + t) * s_.stride + i;
+        T* const scaled = s_.strip_keys + t * sn::kTileRows;
+        for (int r = 0; r < sn::kTileRows; ++r) scaled[r] = s_.left[token + t] * key[r];
+      }
+      const Block keys{s_.keys + token * s_.stride + begin, s_.stride};
+      sn::Multiply<sn::Into::kAdd>(sn::Left<T>{s_.strip_keys, 1, sn::kTileRows}, keys,
+                                   sn::kTileRows, sn::Whole{columns, steps}, to);
+    }
+    // Row i + r of the upper triangle is a column of the lower one.
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t column = i + r;
+      const std::int64_t panel = column / simd::kPanelRows;
+      for (std::int64_t p = panel; p < PanelCount(); ++p) {
+        sn::TransposeStrided(
+            s_.strips + r * s_.strip_stride + p * simd::kPanelRows, lane_stride, Lanes(),
+            simd::kPanelRows,
+            H().At(p, panel) + column % simd::kPanelRows * simd::kPanelRows * Lanes(), Lanes());
+      }
+    }
+  }
+
+  /// Keys, decays and right-hand sides of every lane's token.
+  void GatherRound(std::int64_t round, const sn::RightSides<T>& sides) const {
+    sn::TransposeStrided(s_.keys + round * s_.stride, rounds_ * s_.stride, Lanes(), s_.keys_unit,
+                         s_.key, Lanes());
+    for (std::int64_t lane = 0; lane < Lanes(); ++lane) {
+      s_.lane_decay[lane] = s_.decay[lane * rounds_ + round];
+      s_.norm[lane] = T(1);
+      s_.regular[lane] = T(1);
+    }
+    for (std::int64_t r = 0; r < sides.count; ++r) {
+      sn::TransposeStrided(s_.right + (round * sides.count + r) * s_.stride,
+                           rounds_ * sides.count * s_.stride, Lanes(), s_.keys_unit, sides.Side(r),
+                           Lanes());
+    }
+  }
+
+  void SolveRound(const sn::RightSides<T>& sides) const {
+    const Gram<T> gram{H(), s_.key, s_.lane_decay};
+    if (relative_) UpdateNorm(gram);
+    const RidgedGram<T> matrix{gram, !relative_, ridge_, size_, s_.norm};
+    const sn::PivotLimits<T> limits{static_cast<T>(Rounding<T>(size_)), static_cast<T>(kFaded<T>)};
+    sn::FactorInterleaved(matrix, limits, L(), s_.inverses, sides, s_.regular);
+    sn::SubstituteUpInterleaved(L(), s_.inverses, sides);
+  }
+
+  /// H of the token, and its |H|_F. No element exceeds the largest on the diagonal: in proportion
+  /// to that squares neither overflow nor vanish.
+  HWY_NOINLINE void UpdateNorm(const Gram<T>& gram) const {
+    const sn::SystemTag<T> d;
+    using D = decltype(d);
+    hn::Vec<D> largest = hn::Zero(d);
+    sn::Square<D> square;
+    for (std::int64_t i = 0; i < PanelCount(); ++i) {
+      for (std::int64_t j = 0; j <= i; ++j) gram.Update(d, i, j, square);
+      TTR_UNROLL
+      for (int r = 0; r < simd::kPanelRows; ++r) largest = hn::Max(largest, square[r][r]);
+    }
+    const hn::Vec<D> one = hn::Set(d, T(1));
+    const hn::Mask<D> some = hn::Gt(largest, hn::Zero(d));
+    const hn::Vec<D> inverse = hn::Div(one, hn::IfThenElse(some, largest, one));
+    hn::Vec<D> squares = hn::Zero(d);
+    for (std::int64_t i = 0; i < PanelCount(); ++i) {
+      for (std::int64_t j = 0; j <= i; ++j) {
+        sn::LoadSquare(d, gram.h.At(i, j), square);
+        hn::Vec<D> sum = hn::Zero(d);
+        TTR_UNROLL
+        for (int c = 0; c < simd::kPanelRows; ++c) {
+          TTR_UNROLL
+          for (int r = 0; r < simd::kPanelRows; ++r) {
+            if (i == j && r < c) continue;  // above the diagonal there is nothing
+            const hn::Vec<D> element = hn::Mul(square[r][c], inverse);
+            const hn::Vec<D> twice = i == j && r == c ? element : hn::Add(element, element);
+            sum = hn::MulAdd(element, twice, sum);
+          }
+        }
+        squares = hn::Add(squares, sum);
+      }
+    }
+    hn::Store(hn::Mul(hn::Sqrt(squares), largest), d, s_.norm);
+  }
+
+  bool AllRegular() const {
+    return std::find(s_.regular, s_.regular + Lanes(), T(0)) == s_.regular + Lanes();
+  }
+
+  /// The lanes whose system is singular, or nearly, one by one in double.
+  HWY_NOINLINE void SolveCarefully(std::int64_t round, std::int64_t tokens,
+                                   const sn::RightSides<T>& sides) {
+    matrix_.resize(static_cast<std::size_t>(size_ * size_));
+    q_.resize(static_cast<std::size_t>(size_));
+    x_.resize(static_cast<std::size_t>(size_));
+    for (std::int64_t lane = 0; lane < Lanes(); ++lane) {
+      const std::int64_t token = lane * rounds_ + round;
+      if (s_.regular[lane] != 0 || token >= tokens) continue;
+      FactorCarefully(lane);
+      s_.regularised[token] = solver_.singular();
+      for (std::int64_t r = 0; r < sides.count; ++r) {
+        const T* const right = s_.right + (token * sides.count + r) * s_.stride;
+        std::copy(right, right + size_, q_.begin());
+        solver_.Solve(q_.data(), x_.data());
+        T* const side = sides.Side(r) + lane;
+        for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+          side[i * Lanes()] = i < size_ ? static_cast<T>(x_[static_cast<std::size_t>(i)]) : T(0);
+        }
+      }
+    }
+  }
+
+  void FactorCarefully(std::int64_t lane) {
+    double squares = 0;
+    for (std::int64_t i = 0; i < size_; ++i) {
+      for (std::int64_t j = 0; j <= i; ++j) {
+        const std::int64_t place = j % simd::kPanelRows * simd::kPanelRows + i % simd::kPanelRows;
+        const T* const square = H().At(i / simd::kPanelRows, j / simd::kPanelRows);
+        const double x = static_cast<double>(square[place * Lanes() + lane]);
+        matrix_[static_cast<std::size_t>(i * size_ + j)] = x;
+        matrix_[static_cast<std::size_t>(j * size_ + i)] = x;
+        squares += (i == j ? 1 : 2) * x * x;
+      }
+    }
+    const double factor = relative_ ? std::sqrt(squares) : 1;
+    for (std::int64_t i = 0; i < size_; ++i) {
+      matrix_[static_cast<std::size_t>(i * size_ + i)] += factor * ridge_[i];
+    }
+    solver_.Factor(size_, matrix_.data(), Rounding<T>(size_), kFaded<T>);
+  }
+
+  const double* ridge_;
+  const bool relative_;
+  const std::int64_t size_;
+  const SystemsScratch<T>& s_;
+  std::int64_t rounds_ = 1;
+  T kept_[simd::kMostSystems<T>];              // what a lane leaves of the H it begins with
+  std::int64_t first_[simd::kMostSystems<T>];  // the first of its tokens of which a rest is left
+  std::vector<double> matrix_, q_, x_;
+  MinimumNorm solver_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_SYSTEMS_INL_H_

@@ -1,0 +1,24 @@
+/// Where many small systems lie side by side: the layout of interleaved-inl.h.
+#pragma once
+
+#include <cstdint>
+
+namespace ttr::simd {
+
+/// The lower triangle of a matrix is kept in panels of four rows. Panel I has the columns up to its
+/// last row, one after the other, four elements each; every element is a vector, a system in each
+/// lane. Squares on the diagonal are whole.
+inline constexpr std::int64_t kPanelRows = 4;
+
+constexpr std::int64_t PanelsOf(std::int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
+
+/// Vectors before panel `panel`: 16 (1 + 2 + ... + panel). Of a whole matrix: that of its end.
+constexpr std::int64_t VectorsBefore(std::int64_t panel) {
+  return kPanelRows * kPanelRows * panel * (panel + 1) / 2;
+}
+
+/// Systems side by side: as many as a vector has lanes, and these are 64 bytes at most.
+template <class T>
+inline constexpr std::int64_t kMostSystems = 64 / sizeof(T);
+
+}  // namespace ttr::simd
