@@ -149,12 +149,13 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
       return DifferentiateFastWeights(requirements_, dims, inputs, initial, dy, dstate, dinputs,
                                       dinitial, executor, run.scratch);
     case Engine::kLeastSquares:
+      if (!LeastSquaresDifferentiates(recipe())) break;
       return DifferentiateLeastSquares(requirements_, dims, inputs, initial, dy, dstate, dinputs,
                                        dinitial, executor, run.scratch);
-    case Engine::kDefinition:
-      return definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs,
-                                       dinitial, executor);
+    case Engine::kDefinition: break;
   }
+  definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
+                            executor);
 }
 
 std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {

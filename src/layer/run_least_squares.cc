@@ -211,6 +211,11 @@ void RunLeastSquares(const Requirements& requirements, const Dims& dims, const I
   if (needs != Needs::kRead) words.memories.Return();
 }
 
+bool LeastSquaresDifferentiates(const Recipe& recipe) {
+  return recipe.optimizer.solver == Solver::kExact &&
+         recipe.optimizer.ridge_kind != RidgeKind::kRelative;
+}
+
 void DifferentiateLeastSquares(const Requirements& requirements, const Dims& dims,
                                const Inputs& inputs, const State& initial, const TensorView& dy,
                                const State& dstate, const Inputs& dinputs, State& dinitial,

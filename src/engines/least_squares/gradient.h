@@ -19,7 +19,10 @@
 /// overwritten; absent ones are not computed. There are H heads of k and v and max(H, Hq) of q:
 /// who shares heads adds them up. That of a log_decay of -inf is 0. That of a is symmetric.
 ///
-/// Cost: some 32 D^2 + 16 D Dv flops a token; scratch of O(T D) for every thread. The same bits for
+/// For exact solutions, with a ridge in the state or a constant one (not relative to |A|_F).
+///
+/// Cost: some 32 D^2 + 16 D Dv flops a token (D^3 / 3 more with systems of
+/// their own); scratch of O(T D) for every thread. The same bits for
 /// any number of threads.
 #pragma once
 

@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -40,6 +41,7 @@ class GradientBackward {
     for (std::int64_t p = parts - 1; p >= 0; --p) {
       const Part& part = s_.parts[p];
       Fade(part.end);
+      FindScales(part);
       Gather(part);
       if (part.tokens > 0) Differentiate(part);
       if (part.reading > 0) {
@@ -104,6 +106,34 @@ class GradientBackward {
         sn::Multiply(gradient_b().Row(i), c_.values_unit, static_cast<T>(g));
       }
     }
+  }
+
+  /// c of a part's tokens.
+  void FindScales(const Part& part) {
+    double log_c = 0;
+    s_.c[0] = 1;
+    for (std::int64_t i = 1; i < part.tokens; ++i) {
+      log_c += LogDecay(memory_, part.first + i);
+      s_.c[i] = std::exp(log_c);
+    }
+  }
+
+  /// That of the token that the part's j-th answering token sees last.
+  double ScaleOf(const Part& part, std::int64_t j) const { return part.tokens == 0 ? 1 : s_.c[j]; }
+
+  /// <F, A> + <G, B> of what the j-th answering token read: z^T R x, for all that it asks of is
+  /// in the same proportion to A and to B, but the ridge that does not fade.
+  double WorthOf(const Part& part, std::int64_t j) const {
+    if (options_.ridge != Ridge::kConstant) return 0;
+    double sum = 0;
+    for (std::int64_t r = 0; r < memory_.queries; ++r) {
+      const std::int64_t at = ((part.begin + j) * memory_.queries + r) * c_.k_stride;
+      for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+        sum += static_cast<double>(s_.z[at + i]) * memory_.ridge[i] *
+               static_cast<double>(s_.x[at + i]);
+      }
+    }
+    return sum / ScaleOf(part, j);
   }
 
   void CopyRows(const T* from, const Part& part, const Block& to) {
@@ -199,12 +229,11 @@ class GradientBackward {
 
   /// dK and dV times w / c to their places, and the numbers of every token, the last one first.
   void WriteTokens(const Part& part) {
-    double log_c = 0;
-    for (std::int64_t i = 1; i < part.tokens; ++i) log_c += LogDecay(memory_, part.first + i);
     for (std::int64_t i = part.tokens - 1; i >= 0; --i) {
       const std::int64_t t = part.first + i;
+      if (i < part.reading) past_ += WorthOf(part, i);
       const double weight = memory_.importance ? sn::LoadOne<double>(memory_.importance, t) : 1;
-      const double c = std::exp(log_c);
+      const double c = s_.c[i];
       T* const key_gradient = dk().Row(i);
       T* const value_gradient = dv().Row(i);
       const double by_weight = (Dot(keys().Row(i), key_gradient, memory_.key_dim) +
@@ -214,8 +243,6 @@ class GradientBackward {
       StoreScaled(key_gradient, weight / c, t, memory_.key_dim, m_.dk);
       StoreScaled(value_gradient, weight / c, t, memory_.value_dim, m_.dv);
       if (weight != 0) past_ -= weight * by_weight;
-      const double log_decay = i == 0 ? std::log(part.decay) : LogDecay(memory_, t);
-      log_c -= i == 0 ? 0 : log_decay;
       if (part.decay == 0 && i == 0) past_ = 0;
       if (m_.dlog_decay) StoreNumber(past_, t, m_.dlog_decay);
     }
@@ -247,6 +274,7 @@ class GradientBackward {
 
   /// What the part's answers add to F + F^T and G.
   void Read(const Part& part) {
+    for (std::int64_t j = 0; j < part.reading && part.tokens == 0; ++j) past_ += WorthOf(part, j);
     const std::int64_t rows = part.reading * memory_.queries;
     const sn::Whole square{c_.keys_unit, rows};
     sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, square, f());
@@ -264,10 +292,11 @@ class GradientBackward {
   void WriteQueries(const Part& part) {
     for (std::int64_t j = 0; j < part.reading * memory_.queries; ++j) {
       const std::int64_t t = part.begin + j / memory_.queries;
+      const double c = ScaleOf(part, j / memory_.queries);
       const std::int64_t at = (part.begin * memory_.queries + j) * c_.k_stride;
       T* const row = s_.z + at;
       for (std::int64_t i = 0; i < memory_.key_dim && m_.dridge != nullptr; ++i) {
-        m_.dridge[i] -= static_cast<double>(row[i]) * static_cast<double>(s_.x[at + i]);
+        m_.dridge[i] -= static_cast<double>(row[i]) * static_cast<double>(s_.x[at + i]) / c;
       }
       const Rows to = m_.dq ? OfQuery(m_.dq, m_.dq_head_stride, j % memory_.queries) : Rows{};
       StoreScaled(row, options_.scale, t, memory_.key_dim, to);

@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -17,6 +18,7 @@
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/gradient_layout.h"
 #include "src/engines/least_squares/prefixes-inl.h"
+#include "src/engines/least_squares/systems-inl.h"
 #include "src/simd/blocks-inl.h"
 #include "src/simd/strided-inl.h"
 
@@ -58,7 +60,12 @@ class GradientForward {
     const std::int64_t tokens = memory_.tokens;
     const bool reads = options_.causal;
     if (reads && options_.read_before && tokens > 0) Read(0, 1);
-    for (std::int64_t t = 0; t < tokens;) t += Next(t, reads);
+    const std::int64_t lanes = sn::SystemsAtOnce<T>();
+    if (reads && options_.own_systems() && tokens > 1 && tokens >= lanes / 4) {
+      RunBlocks();
+    } else {
+      for (std::int64_t t = 0; t < tokens;) t += Next(t, reads);
+    }
     for (std::int64_t t = 0; t < tokens && !reads; t += s_.chunk.chunk) {
       Read(t, std::min(s_.chunk.chunk, tokens - t));
     }
@@ -72,7 +79,8 @@ class GradientForward {
   Block solutions() const { return {s_.solutions, s_.chunk.k_stride}; }
 
   std::int64_t Next(std::int64_t t, bool reads) {
-    Chunk chunk = GatherChunk(memory_, t, s_.chunk.chunk, s_.chunk);
+    const std::int64_t most = reads && options_.own_systems() ? 1 : s_.chunk.chunk;
+    Chunk chunk = GatherChunk(memory_, t, most, s_.chunk);
     carried_.Fade(chunk.decay);
     const std::int64_t begin = t + (options_.read_before ? 1 : 0);
     const auto answered = [&] {
@@ -97,6 +105,90 @@ class GradientForward {
     s_.parts[parts_++] = {t, chunk.tokens, begin, answered(), chunk.decay, chunk.end, singular};
     carried_.Write(chunk);
     return chunk.tokens;
+  }
+
+  /// Tokens that each have a system of their own, in blocks.
+  void RunBlocks() {
+    const std::int64_t lanes = sn::SystemsAtOnce<T>();
+    const std::int64_t most = lanes * kMostRounds;
+    for (std::int64_t t = 0; t < memory_.tokens; t += most) {
+      const std::int64_t tokens = std::min(most, memory_.tokens - t);
+      const std::int64_t first_part = parts_;
+      CopyMemory(s_.chunk.a, s_.chunk.b, s_.a_before, s_.b_before);
+      GatherBlock(t, tokens);
+      Systems<T> systems(memory_.ridge, false, memory_.key_dim, s_.systems);
+      systems.Solve({s_.a_before, s_.chunk.a_stride}, tokens, 2 * memory_.queries);
+      if (std::find(s_.systems.regularised, s_.systems.regularised + tokens, true) ==
+          s_.systems.regularised + tokens) {
+        for (std::int64_t p = first_part; p < parts_; ++p) KeepOwn(s_.parts[p], t);
+        continue;
+      }
+      // With second pairs of solutions, then, one by one.
+      CopyMemory(s_.a_before, s_.b_before, s_.chunk.a, s_.chunk.b);
+      parts_ = first_part;
+      for (std::int64_t i = t; i < t + tokens;) i += Next(i, true);
+    }
+  }
+
+  void CopyMemory(const T* from_a, const T* from_b, T* to_a, T* to_b) const {
+    std::copy(from_a, from_a + s_.chunk.keys_unit * s_.chunk.a_stride, to_a);
+    std::copy(from_b, from_b + s_.chunk.keys_unit * s_.chunk.b_stride, to_b);
+  }
+
+  /// Keys, decays and right-hand sides of a block, whose tokens are written chunk by chunk.
+  void GatherBlock(std::int64_t t, std::int64_t tokens) {
+    const SystemsScratch<T>& block = s_.systems;
+    const std::int64_t sides = 2 * memory_.queries;
+    std::fill(block.right, block.right + tokens * sides * block.stride, T(0));
+    for (std::int64_t i = 0; i < tokens;) {
+      const Chunk chunk =
+          GatherChunk(memory_, t + i, std::min(s_.chunk.chunk, tokens - i), s_.chunk);
+      carried_.Fade(chunk.decay);
+      const std::int64_t begin = t + i + (options_.read_before ? 1 : 0);
+      const std::int64_t answered = std::min(begin + chunk.tokens, memory_.tokens) - begin;
+      if (answered > 0) GatherSides(begin, answered, chunk.tokens);
+      double log_c = 0;
+      for (std::int64_t j = 0; j < chunk.tokens; ++j) {
+        const double log_decay = LogDecay(memory_, t + i + j);
+        if (j > 0) log_c += log_decay;
+        block.decay[i + j] = static_cast<T>(std::exp(log_decay));
+        const double importance =
+            memory_.importance ? sn::LoadOne<double>(memory_.importance, t + i + j) : 1;
+        LoadScaled(memory_.k, t + i + j, memory_.key_dim, static_cast<T>(std::sqrt(importance)),
+                   block.keys + (i + j) * block.stride, block.keys_unit);
+        for (std::int64_t r = 0; r < sides && j < answered; ++r) {
+          const T* const side = s_.chunk.q + (j * sides + r) * s_.chunk.k_stride;
+          T* const to = block.right + ((i + j) * sides + r) * block.stride;
+          std::copy(side, side + block.keys_unit, to);
+          // u was found from B / c.
+          if (r >= memory_.queries && log_c != 0) {
+            sn::Multiply(to, block.keys_unit, static_cast<T>(std::exp(log_c)));
+          }
+        }
+      }
+      s_.parts[parts_++] = {t + i, chunk.tokens, begin, answered, chunk.decay, chunk.end, false};
+      carried_.Write(chunk);
+      i += chunk.tokens;
+    }
+  }
+
+  /// The solutions of a part of the block that begins at token t, x times c.
+  void KeepOwn(const Part& part, std::int64_t t) {
+    const SystemsScratch<T>& block = s_.systems;
+    const std::int64_t queries = memory_.queries;
+    double log_c = 0;
+    for (std::int64_t j = 0; j < part.reading; ++j) {
+      if (j > 0) log_c += LogDecay(memory_, part.first + j);
+      const T* const solved = block.right + (part.first + j - t) * 2 * queries * block.stride;
+      for (std::int64_t r = 0; r < queries; ++r) {
+        const T* const x = solved + r * block.stride;
+        const T* const z = solved + (queries + r) * block.stride;
+        const std::int64_t at = ((part.begin + j) * queries + r) * s_.chunk.k_stride;
+        std::copy(x, x + block.keys_unit, s_.x + at);
+        std::copy(z, z + block.keys_unit, s_.z + at);
+        if (log_c != 0) sn::Multiply(s_.x + at, block.keys_unit, static_cast<T>(std::exp(log_c)));
+      }
+    }
   }
 
   /// Answers of the memory as it is.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/systems_layout.h"
 
 namespace ttr::least_squares {
 
@@ -35,8 +36,12 @@ inline Sizes WithTwoSides(Sizes sizes) {
 /// The scratch of one worker.
 template <class T>
 struct GradientScratch {
-  Scratch<T> chunk;   // its rows are right-hand sides: those of q, then those of u, token by token
-  std::int64_t rows;  // answers of a chunk: tokens times queries, rounded up
+  Scratch<T> chunk;  // its rows are right-hand sides: those of q, then those of u, token by token
+  SystemsScratch<T> systems;  // where every token has its own
+  std::int64_t rows;          // answers of a chunk: tokens times queries, rounded up
+  // A and B before a block of such tokens, and c of the tokens of a part.
+  T *a_before, *b_before;
+  double* c;
   // Of the whole sequence, a row an answer: x and z, and the second pair of singular tokens.
   T *x, *z, *x2, *z2;
   Part* parts;
@@ -48,11 +53,13 @@ struct GradientScratch {
   std::size_t bytes;
 
   GradientScratch(const Options& options, const Sizes& sizes, std::byte* memory)
-      : chunk(options, WithTwoSides(sizes), memory) {
+      : chunk(options, WithTwoSides(sizes), memory),
+        systems(sizes, 2 * sizes.queries, memory == nullptr ? nullptr : memory + chunk.bytes) {
     rows = RoundUp(chunk.chunk * sizes.queries, kUnit);
     rows_stride = StrideOf<T>(rows);
     tokens_stride = StrideOf<T>(chunk.chunk);
-    std::size_t used = chunk.bytes;
+    const bool own = SystemsBytes<T>(options, sizes) > 0;
+    std::size_t used = chunk.bytes + (own ? systems.bytes : 0);
     const auto bytes_of = [&](std::size_t count) {
       std::byte* const at = memory == nullptr ? nullptr : memory + used;
       used += (count + kAlignment - 1) / kAlignment * kAlignment;
@@ -61,6 +68,9 @@ struct GradientScratch {
     const auto take = [&](std::int64_t count) {
       return reinterpret_cast<T*>(bytes_of(static_cast<std::size_t>(count) * sizeof(T)));
     };
+    a_before = take(own ? chunk.keys_unit * chunk.a_stride : 0);
+    b_before = take(own ? chunk.keys_unit * chunk.b_stride : 0);
+    c = reinterpret_cast<double*>(bytes_of(static_cast<std::size_t>(chunk.chunk) * sizeof(double)));
     const std::int64_t answers = sizes.tokens * sizes.queries;
     for (T** whole : {&x, &z, &x2, &z2}) *whole = take(answers * chunk.k_stride);
     parts = reinterpret_cast<Part*>(
