@@ -41,11 +41,19 @@ const char* FastWeightsObstacle(const Recipe& recipe) {
 /// The same of the least-squares engine.
 const char* LeastSquaresObstacle(const Recipe& recipe) {
   const Optimizer& optimizer = recipe.optimizer;
-  if (optimizer.solver != Solver::kExact) return "it solves its linear system by iteration";
-  const bool own_systems =
-      optimizer.ridge_kind == RidgeKind::kRelative ||
-      (optimizer.ridge_kind == RidgeKind::kConstant && recipe.weights.decay != Decay::kNone);
-  if (own_systems) return "a ridge beside associations that fade without it";
+  const bool exact = optimizer.solver == Solver::kExact;
+  const bool fades = recipe.weights.decay != Decay::kNone;
+  const bool own_systems = optimizer.ridge_kind == RidgeKind::kRelative ||
+                           (optimizer.ridge_kind == RidgeKind::kConstant && fades);
+  // Both take eigenvalues of the A of every token.
+  if (!exact && optimizer.preconditioner == Preconditioner::kLowRank) {
+    return "a preconditioner of low rank";
+  }
+  if (optimizer.solver == Solver::kChebyshev && optimizer.ridge_kind == RidgeKind::kFading &&
+      fades) {
+    return "the smallest eigenvalue under a ridge that fades";
+  }
+  if (exact && own_systems) return "a ridge beside associations that fade without it";
   if (recipe.reading.normalise_sum != NormaliseSum::kNone) return "a denominator";
   if (recipe.reading.bonus) return "a bonus";
   if (recipe.function.features == FeatureMap::kCosformer) return "features of the position";
@@ -143,7 +151,9 @@ Plan MakePlan(const Recipe& recipe) {
            "a memory that decays entry by entry: a recurrence over tokens, SIMD over entries"};
   } else if (FamilyOf(recipe) == Family::kLeastSquares) {
     way = {Engine::kLeastSquares, LeastSquaresObstacle(recipe),
-           "normal equations: one Cholesky factor a chunk, every prefix exactly, SIMD"};
+           recipe.optimizer.solver == Solver::kExact
+               ? "normal equations: one Cholesky factor a chunk, every prefix exactly, SIMD"
+               : "normal equations: every step of the iteration for all tokens of a chunk, SIMD"};
   } else {
     way = {Engine::kFastWeights, FastWeightsObstacle(recipe),
            "a linear memory written by rank-one steps: in chunks, SIMD"};

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "src/engines/least_squares/iteration_scratch.h"
 #include "src/engines/least_squares/kernel.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/work.h"
@@ -16,8 +17,8 @@ namespace ttr::least_squares {
 namespace {
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? Scratch<double>(options, sizes, nullptr).bytes
-                                        : Scratch<float>(options, sizes, nullptr).bytes;
+  return sizes.state == DType::kFloat64 ? BytesOf<double>(options, sizes)
+                                        : BytesOf<float>(options, sizes);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "src/engines/least_squares/careful.h"
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
+#include "src/engines/least_squares/iterate-inl.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/simd/blocks-inl.h"
 #include "src/simd/strided-inl.h"
@@ -277,7 +278,11 @@ class Runner {
 
 template <class T>
 void Run(const Options& options, const Memory& memory, const Sizes& sizes, std::byte* scratch) {
-  Runner<T>(options, memory, sizes, scratch).Run();
+  if (options.iterates()) {
+    IteratingRunner<T>(options, memory, sizes, scratch).Run();
+  } else {
+    Runner<T>(options, memory, sizes, scratch).Run();
+  }
 }
 
 }  // namespace HWY_NAMESPACE
