@@ -73,6 +73,8 @@ std::vector<std::string> LayerRecipes() {
            "decay(scalar) | affine | conjugate_gradient(steps: 40, ridge: 0.05, ridge_kind: "
            "relative, preconditioner: block_diagonal, block: 3, tolerance: 1e-6) | reading(read: "
            "before)",
+           "decay(scalar) | linear | conjugate_gradient(steps: 4, ridge: 0.5, ridge_kind: "
+           "constant)",
            "importance(input) | linear(features: taylor2) | conjugate_gradient(steps: 3, ridge: 1, "
            "tolerance: 0.01) | reading(causal: false)",
            "softmax{kernel: gaussian, bandwidth: 2, window: 4}",

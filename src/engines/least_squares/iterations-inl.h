@@ -83,9 +83,8 @@ class Iterations {
 
   double Dot(const T* x, const T* y) const {
     Vec sum = hn::Zero(Tag());
-    ForVectors([&](auto d, std::int64_t v) HWY_ATTR {
-      sum = hn::MulAdd(hn::Load(d, x + v), hn::Load(d, y + v), sum);
-    });
+    ForVectors([&](auto d, std::int64_t v)
+                   HWY_ATTR { sum = hn::MulAdd(hn::Load(d, x + v), hn::Load(d, y + v), sum); });
     return Sum(sum);
   }
 
@@ -130,7 +129,7 @@ class Iterations {
       const double rho = (high - low) / (high + low);
       it_.size[j] = centre == 0 ? 0 : 1 / centre;
       it_.damping[j] = centre == 0 ? 0 : rho * rho;
-      it_.product[j] = 2;  // w
+      it_.product[j] = 2;                             // w
       if (centre == 0) it_.status[j] = kRegularised;  // A = 0, x = 0
       const Vec inverse = Spread(it_.size[j]);
       ForVectors([&](auto d, std::int64_t v) HWY_ATTR {
@@ -163,8 +162,8 @@ class Iterations {
     }
   }
 
-  /// For q of unit length, so that squares neither overflow nor vanish. Slots hold the directions of
-  /// the right-hand sides that have not converged, in order.
+  /// For q of unit length, so that squares neither overflow nor vanish. Slots hold the directions
+  /// of the right-hand sides that have not converged, in order.
   void ConjugateGradient(const Block& q, std::int64_t rows) const {
     const double goal =
         std::max(how_.tolerance, static_cast<double>(std::numeric_limits<T>::epsilon()));
@@ -182,9 +181,8 @@ class Iterations {
     }
     for (std::int64_t j = 0; j < rows; ++j) {
       const Vec size = Spread(it_.size[j]);
-      ForVectors([&](auto d, std::int64_t v) HWY_ATTR {
-        hn::Store(hn::Mul(size, hn::Load(d, X(j) + v)), d, X(j) + v);
-      });
+      ForVectors([&](auto d, std::int64_t v)
+                     HWY_ATTR { hn::Store(hn::Mul(size, hn::Load(d, X(j) + v)), d, X(j) + v); });
     }
   }
 

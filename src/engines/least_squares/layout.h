@@ -50,8 +50,8 @@ inline std::int64_t ChunkTokens(std::int64_t key_dim) {
   return std::clamp<std::int64_t>(RoundUp(key_dim, kUnit), kUnit, 64);
 }
 
-/// Tokens whose systems are iterated together. A longer chunk writes A less often, and every product
-/// with A_t has more keys to go through.
+/// Tokens whose systems are iterated together. A longer chunk writes A less often, and every
+/// product with A_t has more keys to go through.
 inline constexpr std::int64_t kTokensTogether = 16;
 
 /// What is left of a pivot, as a share of its diagonal, that is rounding and no number: beyond it a

@@ -85,8 +85,7 @@ class PrefixSystems {
     const bool relative = options_.ridge == Ridge::kRelative;
     if (relative || options_.iteration.solver == Solver::kChebyshev) Norms();
     for (std::int64_t i = 0; i < count_; ++i) {
-      it_.factor[i] =
-          options_.ridge == Ridge::kInState ? 0 : (relative ? it_.norm[i] : 1);
+      it_.factor[i] = options_.ridge == Ridge::kInState ? 0 : (relative ? it_.norm[i] : 1);
     }
     if (options_.iteration.preconditioner == Preconditioner::kDiagonal) Diagonals();
     if (options_.iteration.preconditioner == Preconditioner::kBlockDiagonal) Blocks();
@@ -182,7 +181,7 @@ class PrefixSystems {
 
   /// |H_i|_F, H = A without the ridge where that is part of it:
   ///
-///     |H_0 + sum k k^T|^2 = |H_0|^2 + 2 sum k_i^T H_0 k_i + sum (k_i . k_j)^2
+  ///     |H_0 + sum k k^T|^2 = |H_0|^2 + 2 sum k_i^T H_0 k_i + sum (k_i . k_j)^2
   ///
   /// of which no term is negative.
   void Norms() const {
