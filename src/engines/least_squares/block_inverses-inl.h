@@ -21,8 +21,18 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
-/// Lanes are matrices. Loops over them are plain, and the compiler vectorises them.
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Lanes are matrices.
 using Lanes = double[kBlocksTogether];
+
+/// Calls each(tag, lane) for all of them, a vector at a time.
+template <class Each>
+HWY_INLINE void ForLanes(const Each& each) {
+  const hn::CappedTag<double, kBlocksTogether> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t l = 0; l < kBlocksTogether; l += lanes) each(d, l);
+}
 
 /// Element (i, j) of kBlocksTogether matrices of n rows, one after another in memory.
 class LaneMatrix {
@@ -37,63 +47,68 @@ class LaneMatrix {
   std::int64_t n_;
 };
 
-/// Matrices of ones on their diagonals (lower triangles) become their inverses (whole). `least` is
-/// the smallest pivot of each; where that is not positive, so is no result.
+/// to = 1 / sqrt(x), of what is positive and no denormal number.
+HWY_INLINE void InverseRoots(const double* x, double* to) {
+  ForLanes([&](auto d, std::int64_t l) HWY_ATTR {
+    const auto positive = hn::Max(hn::LoadU(d, x + l), hn::Set(d, 1e-300));
+    hn::StoreU(hn::Div(hn::Set(d, 1.0), hn::Sqrt(positive)), d, to + l);
+  });
+}
+
+/// Matrices of ones on their diagonals (lower triangles) become their inverses (upper triangles).
+/// `least` is the smallest pivot of each; where that is not positive, so is no result.
 HWY_INLINE void InvertLanes(const LaneMatrix& a, std::int64_t n, Lanes& least) {
   std::fill(least, least + kBlocksTogether, 1.0);
-  // L, its diagonal inverted.
-  for (std::int64_t j = 0; j < n; ++j) {
-    double* const pivot = a.At(j, j);
-    for (int l = 0; l < kBlocksTogether; ++l) {
-      least[l] = std::min(least[l], pivot[l] == pivot[l] ? pivot[l] : -1);
-      pivot[l] = 1 / std::sqrt(std::max(pivot[l], 1e-300));
-    }
-    for (std::int64_t i = j + 1; i < n; ++i) {
-      double* const below = a.At(i, j);
-      for (int l = 0; l < kBlocksTogether; ++l) below[l] *= pivot[l];
-    }
-    for (std::int64_t i = j + 1; i < n; ++i) {
-      const double* const left = a.At(i, j);
-      for (std::int64_t c = j + 1; c <= i; ++c) {
-        const double* const right = a.At(c, j);
-        double* const to = a.At(i, c);
-        for (int l = 0; l < kBlocksTogether; ++l) to[l] -= left[l] * right[l];
-      }
-    }
-  }
-  // M = L^-1, column by column: M_ij = -(sum_{j <= c < i} L_ic M_cj) / L_ii.
-  for (std::int64_t j = 0; j < n; ++j) {
-    for (std::int64_t i = j + 1; i < n; ++i) {
-      Lanes sum = {};
-      for (std::int64_t c = j; c < i; ++c) {
-        const double* const left = a.At(i, c);
-        const double* const right = a.At(c, j);
-        for (int l = 0; l < kBlocksTogether; ++l) sum[l] += left[l] * right[l];
-      }
-      // L_ij is read for the last time in this sum; the later ones of row i start behind it.
-      double* const to = a.At(i, j);
-      const double* const inverse = a.At(i, i);
-      for (int l = 0; l < kBlocksTogether; ++l) to[l] = -sum[l] * inverse[l];
-    }
-  }
-  // M^T M: element (i, j), i >= j, reads rows i and below, which are still M's.
+  // L, its diagonal inverted, row by row from those above.
   for (std::int64_t i = 0; i < n; ++i) {
     for (std::int64_t j = 0; j <= i; ++j) {
-      Lanes sum = {};
-      for (std::int64_t c = i; c < n; ++c) {
-        const double* const left = a.At(c, i);
-        const double* const right = a.At(c, j);
-        for (int l = 0; l < kBlocksTogether; ++l) sum[l] += left[l] * right[l];
-      }
-      for (int l = 0; l < kBlocksTogether; ++l) a.At(j, i)[l] = sum[l];
+      ForLanes([&](auto d, std::int64_t l) HWY_ATTR {
+        auto left = hn::LoadU(d, a.At(i, j) + l);
+        for (std::int64_t c = 0; c < j; ++c) {
+          left = hn::NegMulAdd(hn::LoadU(d, a.At(i, c) + l), hn::LoadU(d, a.At(j, c) + l), left);
+        }
+        if (j < i) left = hn::Mul(left, hn::LoadU(d, a.At(j, j) + l));
+        hn::StoreU(left, d, a.At(i, j) + l);
+      });
+    }
+    double* const pivot = a.At(i, i);
+    for (int l = 0; l < kBlocksTogether; ++l) {
+      least[l] = pivot[l] < least[l] || pivot[l] != pivot[l] ? pivot[l] : least[l];
+    }
+    InverseRoots(pivot, pivot);
+  }
+  // M = L^-1, column by column: M_ij = -(sum_{j <= c < i} L_ic M_cj) / L_ii. L_ij is read for the
+  // last time in its own sum.
+  for (std::int64_t j = 0; j < n; ++j) {
+    for (std::int64_t i = j + 1; i < n; ++i) {
+      ForLanes([&](auto d, std::int64_t l) HWY_ATTR {
+        auto sum = hn::Zero(d);
+        for (std::int64_t c = j; c < i; ++c) {
+          sum = hn::NegMulAdd(hn::LoadU(d, a.At(i, c) + l), hn::LoadU(d, a.At(c, j) + l), sum);
+        }
+        hn::StoreU(hn::Mul(sum, hn::LoadU(d, a.At(i, i) + l)), d, a.At(i, j) + l);
+      });
+    }
+  }
+  // M^T M: element (j, i), j <= i, reads rows i and below, whose lower triangle is still M's.
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j <= i; ++j) {
+      ForLanes([&](auto d, std::int64_t l) HWY_ATTR {
+        auto sum = hn::Zero(d);
+        for (std::int64_t c = i; c < n; ++c) {
+          sum = hn::MulAdd(hn::LoadU(d, a.At(c, i) + l), hn::LoadU(d, a.At(c, j) + l), sum);
+        }
+        hn::StoreU(sum, d, a.At(j, i) + l);
+      });
     }
   }
 }
 
 /// The inverses of the diagonal blocks of a symmetric matrix, of the singular ones the
-/// pseudo-inverses, as the definition has them. `element(i, c)`, c <= i, is that of channels i and
-/// c of the same block. Row i of `to`, `block` numbers, is what channel i of a vector adds to each
-/// channel of its block. `work` holds block + 1 rows of blocks, lane by lane.
+/// pseudo-inverses, as the definition has them. `element(begin, i, c)`, c <= i, is that of
+/// channels begin + i and begin + c of the block that starts at `begin`. Row i of `to`, `block`
+/// numbers, is what channel i of a vector adds to each channel of its block. `work` holds block + 1
+/// rows of blocks, lane by lane.
 template <class T>
 class BlockInverses {
  public:
@@ -135,11 +150,17 @@ class BlockInverses {
         const std::int64_t begin = first + l * block_;
         const bool there = begin + i < size_;
         for (std::int64_t c = 0; c < i; ++c) {
-          matrix_.At(i, c)[l] = there ? element(begin + i, begin + c) : 0;
+          matrix_.At(i, c)[l] = there ? element(begin, i, c) : 0;
         }
-        const double diagonal = there ? element(begin + i, begin + i) : 1;
-        Scale(i)[l] = diagonal > kFaded<T> ? 1 / std::sqrt(diagonal) : 0;
-        matrix_.At(i, i)[l] = diagonal > kFaded<T> ? 1 : 0;
+        matrix_.At(i, i)[l] = there ? element(begin, i, i) : 1;
+      }
+      double* const scale = Scale(i);
+      double* const diagonal = matrix_.At(i, i);
+      InverseRoots(diagonal, scale);
+      for (std::int64_t l = 0; l < kBlocksTogether; ++l) {
+        const bool there = diagonal[l] > kFaded<T>;
+        scale[l] = there ? scale[l] : 0;
+        diagonal[l] = there ? 1 : 0;
       }
       for (std::int64_t c = 0; c < i; ++c) {
         for (std::int64_t l = 0; l < kBlocksTogether; ++l) {
@@ -164,7 +185,7 @@ class BlockInverses {
     std::vector<double> a(count * count), unit(count), column(count);
     for (std::int64_t i = 0; i < n; ++i) {
       for (std::int64_t c = 0; c <= i; ++c) {
-        a[i * n + c] = a[c * n + i] = element(begin + i, begin + c);
+        a[i * n + c] = a[c * n + i] = element(begin, i, c);
       }
     }
     MinimumNorm solver;

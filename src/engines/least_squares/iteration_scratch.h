@@ -61,8 +61,9 @@ struct IterationScratch {
     take(x, s.columns * s.k_stride);
     take(scores, std::max(s.columns, s.chunk) * kt_stride);
     take(ridge, s.keys_unit);
-    take(inverse, s.chunk * s.keys_unit * block);
-    take(row, s.keys_unit);
+    // Blocks are read and written by whole vectors.
+    take(inverse, s.chunk * s.keys_unit * block + kUnit);
+    take(row, s.keys_unit + kUnit);
     take(blocks, s.keys_unit * block);
     take(work, blocked ? kBlocksTogether * (block + 1) * block : 0);
     for (double** const numbers : {&fade, &factor, &norm}) take(*numbers, s.chunk);

@@ -141,14 +141,22 @@ class PrefixSystems {
         return to;
       }
       case Preconditioner::kBlockDiagonal: {
+        // Whole vectors: what they hold behind a block is overwritten by the next one.
+        const hn::ScalableTag<T> d;
         const T* const inverse = it_.inverse + system * s_.keys_unit * it_.block;
-        std::fill(to, to + s_.keys_unit, T(0));
         for (std::int64_t begin = 0; begin < memory_.key_dim; begin += it_.block) {
           const std::int64_t n = std::min(it_.block, memory_.key_dim - begin);
-          for (std::int64_t i = begin; i < begin + n; ++i) {
-            sn::AddScaled(n, r[i], inverse + i * it_.block, to + begin);
+          const T* const rows = inverse + begin * it_.block;
+          for (std::int64_t c = 0; c < n; c += LanesOf(d)) {
+            auto sum = hn::Zero(d);
+            for (std::int64_t i = 0; i < n; ++i) {
+              sum =
+                  hn::MulAdd(hn::Set(d, r[begin + i]), hn::LoadU(d, rows + i * it_.block + c), sum);
+            }
+            hn::StoreU(sum, d, to + begin + c);
           }
         }
+        std::fill(to + memory_.key_dim, to + s_.keys_unit, T(0));
         return to;
       }
     }
@@ -236,26 +244,30 @@ class PrefixSystems {
     const std::int64_t n = it_.block;
     const std::int64_t size = memory_.key_dim;
     double* const sums = it_.blocks;  // row i: channel i and those of its block up to it
-    for (std::int64_t i = 0; i < size; ++i) {
-      const std::int64_t begin = i / n * n;
-      for (std::int64_t c = begin; c <= i; ++c) {
-        sums[i * n + c - begin] = static_cast<double>(Stacked(i)[c]);
+    for (std::int64_t begin = 0; begin < size; begin += n) {
+      for (std::int64_t i = begin; i < std::min(begin + n, size); ++i) {
+        for (std::int64_t c = begin; c <= i; ++c) {
+          sums[i * n + c - begin] = static_cast<double>(Stacked(i)[c]);
+        }
       }
     }
     for (std::int64_t t = 0; t < count_; ++t) {
       const T* const key = carried_.keys().Row(t);
-      for (std::int64_t i = 0; tokens_ > 0 && i < size; ++i) {
-        const std::int64_t begin = i / n * n;
-        for (std::int64_t c = begin; c <= i; ++c) {
-          sums[i * n + c - begin] += static_cast<double>(key[i]) * static_cast<double>(key[c]);
+      for (std::int64_t begin = 0; tokens_ > 0 && begin < size; begin += n) {
+        for (std::int64_t i = begin; i < std::min(begin + n, size); ++i) {
+          const double left = static_cast<double>(key[i]);
+          double* const row = sums + i * n;
+          for (std::int64_t c = 0; c <= i - begin; ++c) {
+            row[c] += left * static_cast<double>(key[begin + c]);
+          }
         }
       }
       const double fade = it_.fade[t];
       const double factor = it_.factor[t];
       inverses_.Invert(
-          [&](std::int64_t i, std::int64_t c) {
-            const double x = fade * sums[i * n + c % n];
-            return i == c ? x + factor * memory_.ridge[i] : x;
+          [&](std::int64_t begin, std::int64_t i, std::int64_t c) {
+            const double x = fade * sums[(begin + i) * n + c];
+            return i == c ? x + factor * memory_.ridge[begin + i] : x;
           },
           it_.inverse + t * s_.keys_unit * n);
     }
