@@ -19,8 +19,34 @@ bool IsWide(const Inputs& inputs) {
   return typed.dtype() == DType::kFloat64;
 }
 
+least_squares::Iteration IterationOf(const Optimizer& optimizer) {
+  least_squares::Iteration iteration;
+  switch (optimizer.solver) {
+    case Solver::kGradient: iteration.solver = least_squares::Solver::kGradient; break;
+    case Solver::kConjugateGradient:
+      iteration.solver = least_squares::Solver::kConjugateGradient;
+      break;
+    case Solver::kChebyshev: iteration.solver = least_squares::Solver::kChebyshev; break;
+    default: iteration.solver = least_squares::Solver::kExact;
+  }
+  // Chebyshev's iteration has none; the plan takes no other kinds.
+  if (optimizer.solver != Solver::kChebyshev) {
+    if (optimizer.preconditioner == Preconditioner::kDiagonal) {
+      iteration.preconditioner = least_squares::Preconditioner::kDiagonal;
+    } else if (optimizer.preconditioner == Preconditioner::kBlockDiagonal) {
+      iteration.preconditioner = least_squares::Preconditioner::kBlockDiagonal;
+    }
+  }
+  iteration.steps = optimizer.steps;
+  iteration.eta = optimizer.eta;
+  iteration.block = optimizer.block;
+  iteration.tolerance = optimizer.tolerance;
+  return iteration;
+}
+
 least_squares::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
   least_squares::Options options;
+  options.iteration = IterationOf(recipe.optimizer);
   switch (recipe.optimizer.ridge_kind) {
     case RidgeKind::kFading: options.ridge = least_squares::Ridge::kInState; break;
     case RidgeKind::kConstant: options.ridge = least_squares::Ridge::kConstant; break;
@@ -34,11 +60,13 @@ least_squares::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
   return options;
 }
 
-/// [H, Dphi], the ridge of every memory; none on the 1 of an affine memory.
+/// [H, Dphi], the ridge of every memory; none on the 1 of an affine memory, nor for plain gradient
+/// descent, which follows the gradient of the data alone.
 Tensor RidgeOf(const Recipe& recipe, const Dims& dims, const TensorView& given) {
   const std::int64_t phi = PhiDim(recipe, dims);
   const bool affine = recipe.function.kind == FunctionClass::kAffine;
   Tensor ridge(DType::kFloat64, {dims.heads, phi});
+  if (!HasRidge(recipe)) return ridge;
   double* numbers = ridge.as<double>().data();
   for (std::int64_t h = 0; h < dims.heads; ++h) {
     for (std::int64_t i = 0; i < phi - (affine ? 1 : 0); ++i) {

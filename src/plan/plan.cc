@@ -41,7 +41,16 @@ const char* FastWeightsObstacle(const Recipe& recipe) {
 /// The same of the least-squares engine.
 const char* LeastSquaresObstacle(const Recipe& recipe) {
   const Optimizer& optimizer = recipe.optimizer;
-  if (optimizer.solver != Solver::kExact) return "it solves its linear system by iteration";
+  const bool exact = optimizer.solver == Solver::kExact;
+  const bool fades = recipe.weights.decay != Decay::kNone;
+  // Both take eigenvalues of the A of every token.
+  if (!exact && optimizer.preconditioner == Preconditioner::kLowRank) {
+    return "a preconditioner of low rank";
+  }
+  if (optimizer.solver == Solver::kChebyshev && optimizer.ridge_kind == RidgeKind::kFading &&
+      fades) {
+    return "the smallest eigenvalue under a ridge that fades";
+  }
   if (recipe.reading.normalise_sum != NormaliseSum::kNone) return "a denominator";
   if (recipe.reading.bonus) return "a bonus";
   if (recipe.function.features == FeatureMap::kCosformer) return "features of the position";
@@ -68,9 +77,12 @@ double Flops(const Recipe& recipe, const Dims& dims) {
     case Family::kGatedVector: return 4 * dv;
     case Family::kSgd: return 2 * memory + 4 * memory * steps;
     case Family::kLeastSquares: {
-      const double writes_and_reads = 4 * memory + 2 * phi * phi;
-      return writes_and_reads +
-             (optimizer.solver == Solver::kExact ? phi * phi * phi / 3 : 2 * phi * phi * steps);
+      if (optimizer.solver != Solver::kExact) return 4 * memory + 2 * phi * phi * (1 + steps);
+      if (HasOwnSystems(recipe)) return phi * phi * phi / 3 + 5 * phi * phi + 6 * memory;
+      // A factor of A and one of the tokens' system, both shared by a chunk.
+      constexpr double kChunk = 64;
+      return 4 * phi * phi + 6 * memory + kChunk * 3 * (phi + dv) +
+             (phi * phi * phi + kChunk * kChunk * kChunk) / (3 * kChunk);
     }
     case Family::kKernelSmoother: return pairs * 2 * (phi + dv);
     case Family::kKernelRegression: return pairs * pairs * pairs / 3 + pairs * 2 * (phi + dv);
@@ -145,12 +157,13 @@ Plan MakePlan(const Recipe& recipe) {
     way = {Engine::kScan, ScanObstacle(recipe),
            "a memory that decays entry by entry: a recurrence over tokens, SIMD over entries"};
   } else if (FamilyOf(recipe) == Family::kLeastSquares) {
-    way = {
-        Engine::kLeastSquares, LeastSquaresObstacle(recipe),
-        HasOwnSystems(recipe)
-            ? "normal equations, their ridge apart from what fades: one Cholesky factor a token, "
-              "a token in every lane"
-            : "normal equations: one Cholesky factor a chunk, every prefix exactly, SIMD"};
+    const char* why = "normal equations: one Cholesky factor a chunk, every prefix exactly, SIMD";
+    if (recipe.optimizer.solver != Solver::kExact) {
+      why = "normal equations: every step of the iteration for all tokens of a chunk, SIMD";
+    } else if (HasOwnSystems(recipe)) {
+      why = "normal equations, their ridge apart from what fades: a Cholesky factor in every lane";
+    }
+    way = {Engine::kLeastSquares, LeastSquaresObstacle(recipe), why};
   } else {
     way = {Engine::kFastWeights, FastWeightsObstacle(recipe),
            "a linear memory written by rank-one steps: in chunks, SIMD"};

@@ -62,6 +62,28 @@ std::vector<std::string> LayerRecipes() {
            "mesa{ridge_kind: relative, causal: false}",
            "intention{normalise_qk: true, output_norm: l2, importance: input}",
            "decay(scalar) x importance(input) | linear | conjugate_gradient(steps: 9, ridge: 0.1)",
+           "batch_gd{decay: scalar, importance: input, read: before, steps: 3, eta: 0.3}",
+           "batch_gd{decay: retention, features: elu1, eta: 0.02, normalise_qk: true}",
+           "batch_gd{causal: false, scale: 0.5, output_norm: rms}",
+           "quasi_newton{preconditioner: block_diagonal, block: 2, decay: scalar, read: before}",
+           "quasi_newton{preconditioner: block_diagonal, decay: 0.9, ridge: 0, eta: 0.5}",
+           "quasi_newton{decay: scalar, ridge_kind: constant, ridge: 0.1, function: affine}",
+           "quasi_newton{ridge_kind: relative, importance: input, eta: 0.3}",
+           "quasi_newton{preconditioner: low_rank, rank: 2}",
+           "kalmanet{read: before, decay: retention, steps: 7}",
+           "kalmanet{ridge_kind: constant, ridge: 0.5, importance: input, function: affine}",
+           "kalmanet{ridge_kind: fading, decay: none, ridge: 0.5, steps: 12}",
+           "kalmanet{ridge_kind: fading, steps: 5}",
+           "uniform | linear | conjugate_gradient(steps: 2, ridge: 0.1)",
+           "decay(0.9) | linear | conjugate_gradient(steps: 30, ridge: 0.1, ridge_kind: constant, "
+           "preconditioner: diagonal, tolerance: 1e-3)",
+           "decay(scalar) | affine | conjugate_gradient(steps: 40, ridge: 0.05, ridge_kind: "
+           "relative, preconditioner: block_diagonal, block: 3, tolerance: 1e-6) | reading(read: "
+           "before)",
+           "decay(scalar) | linear | conjugate_gradient(steps: 4, ridge: 0.5, ridge_kind: "
+           "constant)",
+           "importance(input) | linear(features: taylor2) | conjugate_gradient(steps: 3, ridge: 1, "
+           "tolerance: 0.01) | reading(causal: false)",
            "softmax{kernel: gaussian, bandwidth: 2, window: 4}",
            "nadaraya_watson{kernel: triweight, bandwidth: 3, decay: 0.9}",
            "kernel_ridge{kernel: laplace, bandwidth: 2}",
@@ -87,7 +109,19 @@ std::vector<std::string> EngineRecipes() {
 std::vector<std::string> LeastSquaresRecipes() {
   std::vector<std::string> names = LayerRecipes();
   std::erase_if(names, [](const std::string& name) {
-    return MakePlan(ParseRecipe(name)).engine != Engine::kLeastSquares;
+    const Recipe recipe = ParseRecipe(name);
+    return MakePlan(recipe).engine != Engine::kLeastSquares ||
+           recipe.optimizer.solver != Solver::kExact;
+  });
+  return names;
+}
+
+std::vector<std::string> IterativeRecipes() {
+  std::vector<std::string> names = LayerRecipes();
+  std::erase_if(names, [](const std::string& name) {
+    const Recipe recipe = ParseRecipe(name);
+    return MakePlan(recipe).engine != Engine::kLeastSquares ||
+           recipe.optimizer.solver == Solver::kExact;
   });
   return names;
 }

@@ -42,6 +42,13 @@ inline double LogDecay(const Memory& memory, std::int64_t t) {
                           : std::log(memory.decay_factor);
 }
 
+template <class T>
+HWY_INLINE bool AllFinite(const T* row, std::int64_t count) {
+  bool finite = true;
+  for (std::int64_t i = 0; i < count; ++i) finite &= row[i] - row[i] == T(0);
+  return finite;
+}
+
 /// to = factor from, filled up with zeros to `unit` numbers. Is it finite? `to` may be `from`.
 template <class T>
 HWY_INLINE bool CopyScaled(const T* from, std::int64_t count, T factor, T* to, std::int64_t unit) {

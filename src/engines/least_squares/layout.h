@@ -38,6 +38,8 @@ struct Memory {
   std::int64_t a_stride = 0, b_stride = 0;
   std::int8_t* status = nullptr;
   std::int64_t status_stride = 0, status_head_stride = 0;
+  std::int64_t* iterations = nullptr;
+  std::int64_t iterations_stride = 0, iterations_head_stride = 0;
   std::int64_t tokens = 0;
   std::int64_t key_dim = 1, value_dim = 1;
   std::int64_t queries = 0;  // of a token; 0: writes only
@@ -50,6 +52,10 @@ struct Memory {
 inline std::int64_t ChunkTokens(std::int64_t key_dim) {
   return std::clamp<std::int64_t>(RoundUp(key_dim, kUnit), kUnit, 64);
 }
+
+/// Tokens whose systems are iterated together. A longer chunk writes A less often, and every
+/// product with A_t has more keys to go through.
+inline constexpr std::int64_t kTokensTogether = 16;
 
 /// What is left of a pivot, as a share of its diagonal, that is rounding and no number: beyond it a
 /// direction counts as never seen. Double may take the definition's margin; float cannot afford it.
@@ -88,10 +94,10 @@ struct Scratch {
   std::int64_t a_stride, b_stride, k_stride, v_stride, first_stride, second_stride, y_stride;
   std::size_t bytes;
 
-  Scratch(const Options&, const Sizes& sizes, std::byte* memory) {
+  Scratch(const Options& options, const Sizes& sizes, std::byte* memory) {
     keys_unit = RoundUp(sizes.key_dim, kUnit);
     values_unit = RoundUp(sizes.value_dim, kUnit);
-    chunk = std::min(ChunkTokens(sizes.key_dim),
+    chunk = std::min(options.iterates() ? kTokensTogether : ChunkTokens(sizes.key_dim),
                      RoundUp(std::max<std::int64_t>(sizes.tokens, 1), kUnit));
     columns = RoundUp(chunk * sizes.queries, kUnit);
     a_stride = StrideOf<T>(keys_unit);
@@ -110,9 +116,9 @@ struct Scratch {
     k = take(chunk * k_stride);
     v = take(chunk * v_stride);
     q = take(columns * k_stride);
-    first = take(keys_unit * first_stride);
-    second = take(chunk * second_stride);
-    corners = take((keys_unit + chunk) * kCornerNumbers);
+    first = take(options.iterates() ? 0 : keys_unit * first_stride);
+    second = take(options.iterates() ? 0 : chunk * second_stride);
+    corners = take(options.iterates() ? 0 : (keys_unit + chunk) * kCornerNumbers);
     y = take(columns * y_stride);
     bytes = static_cast<std::size_t>(used) * sizeof(T);
   }

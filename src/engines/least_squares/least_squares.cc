@@ -2,6 +2,7 @@
 
 #include "src/engines/least_squares/least_squares.h"
 
+#include "src/engines/least_squares/iteration_scratch.h"
 #include "src/engines/least_squares/kernel.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/systems_layout.h"
@@ -10,11 +11,17 @@
 namespace ttr::least_squares {
 namespace {
 
+template <class T>
+std::size_t BytesOf(const Options& options, const Sizes& sizes) {
+  const Scratch<T> scratch(options, sizes, nullptr);
+  return scratch.bytes + (options.iterates()
+                              ? IterationScratch<T>(options, sizes, scratch, nullptr).bytes
+                              : SystemsBytes<T>(options, sizes));
+}
+
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  const auto bytes = [&]<class T>(T) {
-    return Scratch<T>(options, sizes, nullptr).bytes + SystemsBytes<T>(options, sizes);
-  };
-  return sizes.state == DType::kFloat64 ? bytes(double()) : bytes(float());
+  return sizes.state == DType::kFloat64 ? BytesOf<double>(options, sizes)
+                                        : BytesOf<float>(options, sizes);
 }
 
 }  // namespace

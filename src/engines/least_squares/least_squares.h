@@ -19,6 +19,11 @@
 /// has faded) tokens are solved one by one by the minimum-norm solution. Under a ridge that does
 /// not fade beside associations that do, every token has a system of its own: as many as a vector
 /// has lanes are factored side by side.
+///
+/// Solvers that iterate take all queries of a chunk through each step together. A_t is never
+/// formed: A_t x = c_t (A_0 x + K^T (K x)) + R_t x, with the keys up to t, is two products of
+/// matrices for all of them. Who has converged takes no part in the next. Status 2: a tolerance was
+/// missed, or A is singular along the way; 1: A = 0 has no interval of eigenvalues.
 /// Source: Wang, Shi, Fox (2025), Vignettes 1 and 2; MesaNet 2506.05233 for the constant ridge.
 ///
 /// | argument   | shape           | dtype            | meaning |
@@ -49,6 +54,7 @@
 #include <cstdint>
 #include <span>
 
+#include "src/engines/least_squares/iteration.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
 
@@ -66,10 +72,12 @@ struct Options {
   bool read_before = false;
   bool causal = true;  ///< false: every query reads the memory of the whole sequence
   double scale = 1;    ///< multiplies q
+  Iteration iteration{};
 
+  bool iterates() const { return iteration.solver != Solver::kExact; }
   /// Does every token have a system of its own, which no chunk shares?
   bool own_systems() const {
-    return ridge != Ridge::kInState && (fades || ridge == Ridge::kRelative);
+    return !iterates() && ridge != Ridge::kInState && (fades || ridge == Ridge::kRelative);
   }
 };
 
@@ -82,6 +90,7 @@ struct Call {
   TensorView a{}, b{};
   TensorView y{};
   TensorView status{};
+  TensorView iterations{};  ///< optional: int64 [B, T, H'], what each right-hand side took
 };
 
 /// What scratch depends on.

@@ -14,6 +14,7 @@
 #include "src/engines/least_squares/careful.h"
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
+#include "src/engines/least_squares/iterate-inl.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/own_systems-inl.h"
 #include "src/engines/least_squares/prefixes-inl.h"
@@ -184,7 +185,11 @@ class Runner {
 
 template <class T>
 void Run(const Options& options, const Memory& memory, const Sizes& sizes, std::byte* scratch) {
-  Runner<T>(options, memory, sizes, scratch).Run();
+  if (options.iterates()) {
+    IteratingRunner<T>(options, memory, sizes, scratch).Run();
+  } else {
+    Runner<T>(options, memory, sizes, scratch).Run();
+  }
 }
 
 }  // namespace HWY_NAMESPACE

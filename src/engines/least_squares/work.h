@@ -119,6 +119,13 @@ struct Work {
         m.status_stride = status.stride(1);
         m.status_head_stride = status.stride(2);
       }
+      if (call.iterations.defined()) {
+        const TensorView& iterations = call.iterations;
+        m.iterations = static_cast<std::int64_t*>(
+            simd::RowsOf(iterations, sequence.batch, sequence.first, h * sizes.queries).data);
+        m.iterations_stride = iterations.stride(1);
+        m.iterations_head_stride = iterations.stride(2);
+      }
     }
     if (call.ridge.defined()) m.ridge = call.ridge.as<double>() + h * call.ridge.stride(0);
     m.a = simd::KeptOf(call.a, n, h);

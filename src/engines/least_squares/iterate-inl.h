@@ -1,0 +1,137 @@
+// One memory taken through its sequence by solvers that iterate. Compiled once for every target.
+
+#if defined(TTR_LEAST_SQUARES_ITERATE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_ITERATE_INL_H_
+#undef TTR_LEAST_SQUARES_ITERATE_INL_H_
+#else
+#define TTR_LEAST_SQUARES_ITERATE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/carried-inl.h"
+#include "src/engines/least_squares/gather-inl.h"
+#include "src/engines/least_squares/iteration_scratch.h"
+#include "src/engines/least_squares/iterations-inl.h"
+#include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/prefix_systems-inl.h"
+#include "src/simd/blocks-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+template <class T>
+class IteratingRunner {
+ public:
+  IteratingRunner(const Options& options, const Memory& memory, const Sizes& sizes,
+                  std::byte* scratch)
+      : options_(options),
+        memory_(memory),
+        s_(options, sizes, scratch),
+        it_(options, sizes, s_, scratch + s_.bytes),
+        carried_(memory, s_),
+        systems_(options, memory, s_, it_, carried_),
+        iterations_(options.iteration, systems_, s_, it_) {
+    s_.k = it_.stacked + s_.keys_unit * s_.k_stride;
+  }
+  IteratingRunner(const IteratingRunner&) = delete;
+  IteratingRunner& operator=(const IteratingRunner&) = delete;
+
+  void Run() {
+    carried_.Load();
+    const std::int64_t tokens = memory_.tokens;
+    if (!memory_.writes()) {
+      AnswerAll(0, tokens);
+      return;
+    }
+    const bool reads = memory_.queries > 0 && options_.causal;
+    if (reads && options_.read_before && tokens > 0) AnswerAll(0, 1);
+    for (std::int64_t t = 0; t < tokens;) t += Next(t, reads);
+    carried_.Store();
+    if (!options_.causal) AnswerAll(0, tokens);
+  }
+
+ private:
+  using Block = sn::Block<T>;
+
+  /// Tokens from t on; how many.
+  std::int64_t Next(std::int64_t t, bool reads) {
+    const Chunk chunk = GatherChunk(memory_, t, s_.chunk, s_);
+    carried_.Fade(chunk.decay);
+    const std::int64_t begin = t + (options_.read_before ? 1 : 0);
+    const std::int64_t answered = std::min(begin + chunk.tokens, memory_.tokens) - begin;
+    const bool together = chunk.tokens > 1;
+    if (!together) carried_.Write(chunk);
+    if (reads && answered > 0) {
+      const bool finite = systems_.Prepare(together ? &chunk : nullptr);
+      Answer(begin, answered, together ? chunk.tokens : 0, finite);
+    }
+    if (together) carried_.Write(chunk);
+    return chunk.tokens;
+  }
+
+  /// Answers of the memory as it is.
+  void AnswerAll(std::int64_t begin, std::int64_t reading) {
+    const bool finite = systems_.Prepare(nullptr);
+    for (std::int64_t t = begin; t < begin + reading; t += s_.chunk) {
+      Answer(t, std::min(s_.chunk, begin + reading - t), 0, finite);
+    }
+  }
+
+  /// Answers `reading` tokens, of which each sees one of the chunk's `tokens` more.
+  void Answer(std::int64_t begin, std::int64_t reading, std::int64_t tokens, bool finite) {
+    GatherQueries(options_, memory_, begin, reading, s_);
+    const std::int64_t rows = reading * memory_.queries;
+    const Block y{s_.y, s_.y_stride};
+    if (finite) {
+      const Block x = iterations_.Solve({s_.q, s_.k_stride}, rows, memory_.queries);
+      for (std::int64_t j = 0; tokens > 0 && j < rows; ++j) {
+        const T fade = static_cast<T>(systems_.Fade(j / memory_.queries));
+        if (fade != 1) sn::Multiply(x.Row(j), s_.keys_unit, fade);
+      }
+      carried_.Read(systems_.kt(), x, tokens, RoundUp(rows, kUnit), memory_.queries,
+                    {it_.scores, it_.kt_stride}, y);
+    } else {
+      for (std::int64_t j = 0; j < rows; ++j) {
+        std::fill(y.Row(j), y.Row(j) + memory_.value_dim, std::numeric_limits<T>::quiet_NaN());
+        it_.status[j] = 0;
+        it_.iterations[j] = 0;
+      }
+    }
+    ScatterAnswers(memory_, begin, reading, s_);
+    Report(begin, rows);
+  }
+
+  void Report(std::int64_t begin, std::int64_t rows) const {
+    for (std::int64_t j = 0; j < rows; ++j) {
+      const std::int64_t token = begin + j / memory_.queries;
+      const std::int64_t query = j % memory_.queries;
+      if (memory_.status != nullptr && it_.status[j] != 0) {
+        memory_.status[token * memory_.status_stride + query * memory_.status_head_stride] =
+            it_.status[j];
+      }
+      if (memory_.iterations != nullptr) {
+        memory_.iterations[token * memory_.iterations_stride +
+                           query * memory_.iterations_head_stride] = it_.iterations[j];
+      }
+    }
+  }
+
+  const Options& options_;
+  const Memory& memory_;
+  Scratch<T> s_;
+  const IterationScratch<T> it_;
+  const Carried<T> carried_;
+  PrefixSystems<T> systems_;
+  const Iterations<T> iterations_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_ITERATE_INL_H_

@@ -1,0 +1,31 @@
+/// How A x = q is approached where it is not solved.
+#pragma once
+
+#include <cstdint>
+
+namespace ttr::least_squares {
+
+/// All start from x = 0.
+enum class Solver : std::uint8_t {
+  kExact,
+  kGradient,           ///< x <- x + eta P (q - A x), `steps` times
+  kConjugateGradient,  ///< preconditioned by P, `steps` times at most, until |r| <= tolerance |q|
+  kChebyshev,          ///< iterate `steps`, for the eigenvalues between the ridge and it plus |H|_F
+};
+
+enum class Preconditioner : std::uint8_t {
+  kNone,           ///< P = I
+  kDiagonal,       ///< P = diag(A)^-1, 0 where A_ii = 0
+  kBlockDiagonal,  ///< P = the (pseudo-)inverses of the diagonal blocks of size `block`
+};
+
+struct Iteration {
+  Solver solver = Solver::kExact;
+  std::int64_t steps = 1;
+  double eta = 1;
+  Preconditioner preconditioner = Preconditioner::kNone;
+  std::int64_t block = 8;
+  double tolerance = 0;  ///< never tighter than the rounding of the arithmetic; 0: `steps` steps
+};
+
+}  // namespace ttr::least_squares

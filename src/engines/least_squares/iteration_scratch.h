@@ -1,0 +1,78 @@
+/// What a worker that iterates needs beside Scratch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "src/engines/least_squares/layout.h"
+
+namespace ttr::least_squares {
+
+/// Blocks whose inverses are computed side by side.
+inline constexpr std::int64_t kBlocksTogether = 8;
+
+template <class T>
+struct IterationScratch {
+  std::int64_t block = 0;  // channels of a block of the preconditioner
+  // [A; K]: all of A, and the keys of the chunk under it, in rows of k_stride.
+  T* stacked;
+  // K^T.
+  T* kt;
+  // Rows for every right-hand side: what is multiplied by A, with its products with the keys behind
+  // it; the product; the residual; the solution, where it is not what is multiplied.
+  T *d, *ad, *r, *x;
+  // Products with the keys, of right-hand sides; of the keys themselves.
+  T* scores;
+  T* ridge;
+  // P of every system: its diagonal, or its blocks, rows of `block`.
+  T* inverse;
+  T* row;
+  double *blocks, *work;  // the diagonal (blocks) of A; some blocks, lane by lane
+  double *fade, *factor, *norm;
+  double *size, *product, *damping;
+  std::int32_t *slot, *system;
+  std::int64_t* iterations;
+  std::int8_t* status;
+  std::int64_t kt_stride, d_stride;
+  std::size_t bytes;
+
+  IterationScratch(const Options& options, const Sizes& sizes, const Scratch<T>& s,
+                   std::byte* memory) {
+    const Iteration& how = options.iteration;
+    if (how.preconditioner == Preconditioner::kDiagonal) block = 1;
+    if (how.preconditioner == Preconditioner::kBlockDiagonal) {
+      block = std::min(how.block, sizes.key_dim);
+    }
+    const bool blocked = how.preconditioner == Preconditioner::kBlockDiagonal;
+    kt_stride = StrideOf<T>(s.chunk);
+    d_stride = StrideOf<T>(s.keys_unit + s.chunk);
+    bytes = 0;
+    const auto take = [&]<class Number>(Number*& at, std::int64_t count) {
+      at = memory == nullptr ? nullptr : reinterpret_cast<Number*>(memory + bytes);
+      bytes += static_cast<std::size_t>(
+          RoundUp(count * static_cast<std::int64_t>(sizeof(Number)), kAlignment));
+    };
+    take(stacked, (s.keys_unit + s.chunk) * s.k_stride);
+    take(kt, s.keys_unit * kt_stride);
+    take(d, s.columns * d_stride);
+    take(ad, s.columns * s.k_stride);
+    take(r, s.columns * s.k_stride);
+    take(x, s.columns * s.k_stride);
+    take(scores, std::max(s.columns, s.chunk) * kt_stride);
+    take(ridge, s.keys_unit);
+    // Blocks are read and written by whole vectors.
+    take(inverse, s.chunk * s.keys_unit * block + kUnit);
+    take(row, s.keys_unit + kUnit);
+    take(blocks, s.keys_unit * block);
+    take(work, blocked ? kBlocksTogether * (block + 1) * block : 0);
+    for (double** const numbers : {&fade, &factor, &norm}) take(*numbers, s.chunk);
+    for (double** const numbers : {&size, &product, &damping}) take(*numbers, s.columns);
+    take(slot, s.columns);
+    take(system, s.columns);
+    take(iterations, s.columns);
+    take(status, s.columns);
+  }
+};
+
+}  // namespace ttr::least_squares

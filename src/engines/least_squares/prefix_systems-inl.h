@@ -1,0 +1,291 @@
+// The systems of a chunk's tokens, as what multiplies vectors. Compiled once for every target.
+
+#if defined(TTR_LEAST_SQUARES_PREFIX_SYSTEMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_PREFIX_SYSTEMS_INL_H_
+#undef TTR_LEAST_SQUARES_PREFIX_SYSTEMS_INL_H_
+#else
+#define TTR_LEAST_SQUARES_PREFIX_SYSTEMS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/block_inverses-inl.h"
+#include "src/engines/least_squares/carried-inl.h"
+#include "src/engines/least_squares/gather-inl.h"
+#include "src/engines/least_squares/iteration_scratch.h"
+#include "src/engines/least_squares/layout.h"
+#include "src/simd/blocks-inl.h"
+#include "src/simd/strided-inl.h"
+#include "src/simd/vector_map-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Steps of a product whose left rows are vectors and, behind them, their products with the keys
+/// that their systems have seen. Systems are in order.
+struct SeenKeys {
+  std::int64_t columns, keys_unit, tokens;
+  const std::int32_t* system;
+  std::int64_t rows;
+  std::int64_t FirstColumn(std::int64_t) const { return 0; }
+  std::int64_t FirstStep(std::int64_t) const { return 0; }
+  std::int64_t Steps(std::int64_t i) const {
+    const std::int64_t last = std::min<std::int64_t>(i + sn::kTileRows, rows) - 1;
+    return keys_unit + std::min<std::int64_t>(system[last] + 1, tokens);
+  }
+};
+
+/// System i is that of the chunk's token i, A_i + R_i with
+///
+///     A_i = c_i (A_0 + sum_{j <= i} k_j k_j^T),   k weighted by sqrt(w / c)
+///
+/// or there is one, that of the memory as it is.
+template <class T>
+class PrefixSystems {
+ public:
+  using Block = sn::Block<T>;
+  using Left = sn::Left<T>;
+
+  /// `s.k` lies behind the rows of A in `it.stacked`.
+  PrefixSystems(const Options& options, const Memory& memory, const Scratch<T>& s,
+                const IterationScratch<T>& it, const Carried<T>& carried)
+      : options_(options),
+        memory_(memory),
+        s_(s),
+        it_(it),
+        carried_(carried),
+        inverses_(memory.key_dim, std::max<std::int64_t>(1, it.block), it.work) {
+    std::fill(it_.ridge, it_.ridge + s_.keys_unit, T(0));
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+      it_.ridge[i] = static_cast<T>(memory_.ridge[i]);
+      least_ridge_ = i == 0 ? memory_.ridge[i] : std::min(least_ridge_, memory_.ridge[i]);
+      most_ridge_ = std::max(most_ridge_, memory_.ridge[i]);
+    }
+  }
+
+  /// The systems of a chunk, or (no chunk) of the memory as it is. False: A is not finite.
+  bool Prepare(const Chunk* chunk) {
+    tokens_ = chunk ? chunk->tokens : 0;
+    count_ = std::max<std::int64_t>(1, tokens_);
+    if (!CopyMemory()) return false;
+    double log_c = 0;
+    for (std::int64_t i = 0; i < count_; ++i) {
+      if (i > 0) log_c += LogDecay(memory_, chunk->first + i);
+      it_.fade[i] = std::exp(log_c);
+    }
+    if (tokens_ > 0) {
+      sn::TransposeStrided(s_.k, s_.k_stride, RoundUp(tokens_, kUnit), s_.keys_unit, it_.kt,
+                           it_.kt_stride);
+    }
+    const bool relative = options_.ridge == Ridge::kRelative;
+    if (relative || options_.iteration.solver == Solver::kChebyshev) Norms();
+    for (std::int64_t i = 0; i < count_; ++i) {
+      it_.factor[i] = options_.ridge == Ridge::kInState ? 0 : (relative ? it_.norm[i] : 1);
+    }
+    if (options_.iteration.preconditioner == Preconditioner::kDiagonal) Diagonals();
+    if (options_.iteration.preconditioner == Preconditioner::kBlockDiagonal) Blocks();
+    return true;
+  }
+
+  std::int64_t count() const { return count_; }
+  double Fade(std::int64_t system) const { return it_.fade[system]; }
+  Block kt() const { return {it_.kt, it_.kt_stride}; }
+
+  /// An interval that holds the eigenvalues: H_i, without its ridge, is positive semi-definite.
+  double Low(std::int64_t system) const { return RidgeSize(system) * least_ridge_; }
+  double High(std::int64_t system) const {
+    return RidgeSize(system) * most_ridge_ + it_.norm[system];
+  }
+
+  /// ax <- (A_0 + sum k k^T) x for rows of x, of these systems (in order). Behind its D numbers a
+  /// row of x has room for its products with the keys. Finish() makes a product of A_i + R_i of it.
+  void Multiply(const Block& x, const std::int32_t* system, std::int64_t rows,
+                const Block& ax) const {
+    const std::int64_t unit = RoundUp(tokens_, kUnit);
+    if (unit > 0) {
+      const Block behind = x.Columns(s_.keys_unit);
+      sn::Multiply<sn::Into::kSet>(Left::Of(x), kt(), rows, sn::Whole{unit, s_.keys_unit}, behind);
+      for (std::int64_t j = 0; j < rows; ++j) {
+        std::fill(behind.Row(j) + std::min<std::int64_t>(system[j] + 1, tokens_),
+                  behind.Row(j) + unit, T(0));
+      }
+    }
+    sn::Multiply<sn::Into::kSet>(Left::Of(x), Block{it_.stacked, s_.k_stride}, rows,
+                                 SeenKeys{s_.keys_unit, s_.keys_unit, tokens_, system, rows}, ax);
+  }
+
+  /// A vector of (A_i + R_i) x, at v, from what Multiply() left.
+  template <class D>
+  HWY_INLINE hn::Vec<D> Finish(D d, hn::Vec<D> fade, hn::Vec<D> factor, const T* ax, const T* x,
+                               std::int64_t v) const {
+    const auto ridge = hn::Mul(hn::Mul(factor, hn::Load(d, it_.ridge + v)), hn::Load(d, x + v));
+    return hn::MulAdd(fade, hn::Load(d, ax + v), ridge);
+  }
+  T Factor(std::int64_t system) const { return static_cast<T>(it_.factor[system]); }
+
+  /// P r; r itself where there is no preconditioner.
+  const T* Precondition(std::int64_t system, const T* r, T* to) const {
+    switch (options_.iteration.preconditioner) {
+      case Preconditioner::kNone: return r;
+      case Preconditioner::kDiagonal: {
+        const hn::ScalableTag<T> d;
+        const T* const inverse = it_.inverse + system * s_.keys_unit;
+        for (std::int64_t v = 0; v < s_.keys_unit; v += LanesOf(d)) {
+          hn::Store(hn::Mul(hn::Load(d, inverse + v), hn::Load(d, r + v)), d, to + v);
+        }
+        return to;
+      }
+      case Preconditioner::kBlockDiagonal: {
+        // Whole vectors: what they hold behind a block is overwritten by the next one.
+        const hn::ScalableTag<T> d;
+        const T* const inverse = it_.inverse + system * s_.keys_unit * it_.block;
+        for (std::int64_t begin = 0; begin < memory_.key_dim; begin += it_.block) {
+          const std::int64_t n = std::min(it_.block, memory_.key_dim - begin);
+          const T* const rows = inverse + begin * it_.block;
+          for (std::int64_t c = 0; c < n; c += LanesOf(d)) {
+            auto sum = hn::Zero(d);
+            for (std::int64_t i = 0; i < n; ++i) {
+              sum =
+                  hn::MulAdd(hn::Set(d, r[begin + i]), hn::LoadU(d, rows + i * it_.block + c), sum);
+            }
+            hn::StoreU(sum, d, to + begin + c);
+          }
+        }
+        std::fill(to + memory_.key_dim, to + s_.keys_unit, T(0));
+        return to;
+      }
+    }
+    return r;
+  }
+
+ private:
+  template <class D>
+  static std::int64_t LanesOf(D d) {
+    return static_cast<std::int64_t>(hn::Lanes(d));
+  }
+
+  double RidgeSize(std::int64_t system) const {
+    return options_.ridge == Ridge::kRelative ? it_.norm[system] : 1;
+  }
+
+  T* Stacked(std::int64_t i) const { return it_.stacked + i * s_.k_stride; }
+
+  /// All of A, of which the memory carries the upper triangle.
+  bool CopyMemory() const {
+    sn::TransposeStrided(s_.a, s_.a_stride, s_.keys_unit, s_.keys_unit, it_.stacked, s_.k_stride);
+    bool finite = true;
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+      const T* const row = s_.a + i * s_.a_stride;
+      finite &= AllFinite(row + i, s_.keys_unit - i);
+      std::copy(row + i, row + s_.keys_unit, Stacked(i) + i);
+    }
+    return finite;
+  }
+
+  /// |H_i|_F, H = A without the ridge where that is part of it:
+  ///
+  ///     |H_0 + sum k k^T|^2 = |H_0|^2 + 2 sum k_i^T H_0 k_i + sum (k_i . k_j)^2
+  ///
+  /// of which no term is negative.
+  void Norms() const {
+    const bool with_ridge = options_.ridge == Ridge::kInState;
+    const auto ridge = [&](std::int64_t i) { return with_ridge ? memory_.ridge[i] : 0; };
+    double squares = 0;
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+      const T* const row = Stacked(i);
+      const double own = static_cast<double>(row[i]) - ridge(i);
+      const double others = sn::WideDot(memory_.key_dim - i - 1, row + i + 1, row + i + 1);
+      squares += own * own + 2 * others;
+    }
+    if (tokens_ == 0) {
+      it_.norm[0] = std::sqrt(squares);
+      return;
+    }
+    const Block keys = carried_.keys();
+    const Block gram{it_.scores, it_.kt_stride};
+    const Block products{it_.ad, s_.k_stride};
+    const std::int64_t unit = RoundUp(tokens_, kUnit);
+    sn::Multiply<sn::Into::kSet>(Left::Of(keys), kt(), unit, sn::Whole{unit, s_.keys_unit}, gram);
+    sn::Multiply<sn::Into::kSet>(Left::Of(keys), Block{it_.stacked, s_.k_stride}, unit,
+                                 sn::Whole{s_.keys_unit, s_.keys_unit}, products);
+    for (std::int64_t t = 0; t < tokens_; ++t) {
+      const T* const key = keys.Row(t);
+      const T* const others = gram.Row(t);
+      double first = sn::WideDot(memory_.key_dim, key, products.Row(t));
+      for (std::int64_t i = 0; with_ridge && i < memory_.key_dim; ++i) {
+        first -= ridge(i) * static_cast<double>(key[i]) * static_cast<double>(key[i]);
+      }
+      const double own = static_cast<double>(others[t]);
+      squares += 2 * std::max(0.0, first) + 2 * sn::WideDot(t, others, others) + own * own;
+      it_.norm[t] = it_.fade[t] * std::sqrt(squares);
+    }
+  }
+
+  void Diagonals() const {
+    double* const sums = it_.blocks;
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) sums[i] = static_cast<double>(Stacked(i)[i]);
+    for (std::int64_t t = 0; t < count_; ++t) {
+      T* const inverse = it_.inverse + t * s_.keys_unit;
+      const T* const key = carried_.keys().Row(t);
+      for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+        if (tokens_ > 0) sums[i] += static_cast<double>(key[i]) * static_cast<double>(key[i]);
+        const double x = it_.fade[t] * sums[i] + it_.factor[t] * static_cast<double>(it_.ridge[i]);
+        inverse[i] = x == 0 ? T(0) : static_cast<T>(1 / x);
+      }
+    }
+  }
+
+  void Blocks() const {
+    const std::int64_t n = it_.block;
+    const std::int64_t size = memory_.key_dim;
+    double* const sums = it_.blocks;  // row i: channel i and those of its block up to it
+    for (std::int64_t begin = 0; begin < size; begin += n) {
+      for (std::int64_t i = begin; i < std::min(begin + n, size); ++i) {
+        for (std::int64_t c = begin; c <= i; ++c) {
+          sums[i * n + c - begin] = static_cast<double>(Stacked(i)[c]);
+        }
+      }
+    }
+    for (std::int64_t t = 0; t < count_; ++t) {
+      const T* const key = carried_.keys().Row(t);
+      for (std::int64_t begin = 0; tokens_ > 0 && begin < size; begin += n) {
+        for (std::int64_t i = begin; i < std::min(begin + n, size); ++i) {
+          const double left = static_cast<double>(key[i]);
+          double* const row = sums + i * n;
+          for (std::int64_t c = 0; c <= i - begin; ++c) {
+            row[c] += left * static_cast<double>(key[begin + c]);
+          }
+        }
+      }
+      const double fade = it_.fade[t];
+      const double factor = it_.factor[t];
+      inverses_.Invert(
+          [&](std::int64_t begin, std::int64_t i, std::int64_t c) {
+            const double x = fade * sums[(begin + i) * n + c];
+            return i == c ? x + factor * memory_.ridge[begin + i] : x;
+          },
+          it_.inverse + t * s_.keys_unit * n);
+    }
+  }
+
+  const Options& options_;
+  const Memory& memory_;
+  const Scratch<T>& s_;
+  const IterationScratch<T>& it_;
+  const Carried<T>& carried_;
+  const BlockInverses<T> inverses_;
+  double least_ridge_ = 0, most_ridge_ = 0;
+  std::int64_t tokens_ = 0, count_ = 1;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_PREFIX_SYSTEMS_INL_H_
