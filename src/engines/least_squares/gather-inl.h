@@ -42,11 +42,16 @@ inline double LogDecay(const Memory& memory, std::int64_t t) {
                           : std::log(memory.decay_factor);
 }
 
+/// Of an aligned row of whole units.
 template <class T>
-HWY_INLINE bool AllFinite(const T* row, std::int64_t count) {
-  bool finite = true;
-  for (std::int64_t i = 0; i < count; ++i) finite &= row[i] - row[i] == T(0);
-  return finite;
+HWY_INLINE bool AllFinite(const T* row, std::int64_t unit) {
+  const hn::CappedTag<T, kUnit> d;
+  auto differences = hn::Zero(d);  // x - x is 0, or NaN where x is not finite
+  for (std::int64_t i = 0; i < unit; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    const auto x = hn::Load(d, row + i);
+    differences = hn::Add(differences, hn::Sub(x, x));
+  }
+  return hn::AllTrue(d, hn::Eq(differences, hn::Zero(d)));
 }
 
 /// Row i of `to`: `factor` times row t, filled up with zeros. Is it finite?
@@ -59,7 +64,7 @@ HWY_INLINE bool LoadScaled(const Rows& rows, std::int64_t t, std::int64_t count,
     return true;
   }
   sn::LoadRow(rows, t, 0, count, to);
-  const bool finite = AllFinite(to, count);
+  const bool finite = AllFinite(to, unit);
   if (factor != 1) sn::Multiply(to, count, factor);
   return finite;
 }
