@@ -36,7 +36,8 @@ class Runner {
         memory_(memory),
         s_(options, sizes, scratch),
         carried_(memory, s_),
-        block_(sizes, sizes.queries, scratch + s_.bytes) {}
+        block_(sizes, sizes.queries,
+               SystemsBytes<T>(options, sizes) > 0 ? scratch + s_.bytes : nullptr) {}
 
   void Run() {
     carried_.Load();
