@@ -1,6 +1,4 @@
-// Cholesky factors and triangular solves of many small systems side by side: every lane of a vector
-// has a system of its own, so that no operation but whole vectors' occurs. Compiled once for every
-// target.
+// Cholesky factors of many small systems side by side. Compiled once for every target.
 
 #if defined(TTR_SIMD_INTERLEAVED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_SIMD_INTERLEAVED_INL_H_
@@ -14,27 +12,14 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/simd/interleaved.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/interleaved_sides-inl.h"
+#include "src/simd/panels-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::simd {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-template <class T>
-using SystemTag = hn::CappedTag<T, static_cast<std::size_t>(kMostSystems<T>)>;
-
-/// How many systems lie side by side.
-template <class T>
-HWY_INLINE std::int64_t SystemsAtOnce() {
-  return static_cast<std::int64_t>(hn::Lanes(SystemTag<T>()));
-}
-
-/// Four rows and four columns of every system: element [row][column].
-template <class D>
-using Square = Tile<D, kPanelRows, kPanelRows>;
 
 /// Columns of a square that stay in registers while products are subtracted from it.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
@@ -49,43 +34,6 @@ inline constexpr std::int64_t kPanelDepth = 32;
 
 /// Columns (in panels) that are factored together: what they subtract is fetched once for all.
 inline constexpr std::int64_t kPanelsWide = 2;
-
-/// Matrices in panels.
-template <class T>
-struct Panels {
-  T* data = nullptr;
-  std::int64_t count = 0;
-
-  T* Panel(std::int64_t i) const { return data + VectorsBefore(i) * SystemsAtOnce<T>(); }
-  /// Rows of panel i, columns of panel j <= i.
-  T* At(std::int64_t i, std::int64_t j) const {
-    return Panel(i) + j * kPanelRows * kPanelRows * SystemsAtOnce<T>();
-  }
-};
-
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void LoadSquare(D d, const T* from, Square<D>& square) {
-  const std::size_t lanes = hn::Lanes(d);
-  TTR_UNROLL
-  for (std::size_t c = 0; c < kPanelRows; ++c) {
-    TTR_UNROLL
-    for (std::size_t r = 0; r < kPanelRows; ++r) {
-      square[r][c] = hn::Load(d, from + (c * kPanelRows + r) * lanes);
-    }
-  }
-}
-
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void StoreSquare(D d, const Square<D>& square, T* to) {
-  const std::size_t lanes = hn::Lanes(d);
-  TTR_UNROLL
-  for (std::size_t c = 0; c < kPanelRows; ++c) {
-    TTR_UNROLL
-    for (std::size_t r = 0; r < kPanelRows; ++r) {
-      hn::Store(square[r][c], d, to + (c * kPanelRows + r) * lanes);
-    }
-  }
-}
 
 /// square -= sum over `steps` columns of the panels `rows` and `columns`, one times the other.
 template <class D, class T = hn::TFromD<D>>
@@ -118,26 +66,6 @@ HWY_INLINE void SubtractProduct(D d, const T* rows, const T* columns, std::int64
     }
   }
 }
-
-/// The triangle on the diagonal of a factor: lower[c][j], j < c, and the diagonal's reciprocals.
-template <class D>
-struct Triangle {
-  Square<D> lower;
-  hn::Vec<D> inverse[kPanelRows];
-
-  template <class T>
-  HWY_INLINE Triangle(D d, const T* square, const T* inverses) {
-    const std::size_t lanes = hn::Lanes(d);
-    TTR_UNROLL
-    for (std::size_t j = 0; j < kPanelRows; ++j) {
-      inverse[j] = hn::Load(d, inverses + j * lanes);
-      TTR_UNROLL
-      for (std::size_t c = 0; c < kPanelRows; ++c) {
-        if (c > j) lower[c][j] = hn::Load(d, square + (j * kPanelRows + c) * lanes);
-      }
-    }
-  }
-};
 
 /// square <- square L^-T
 template <class D>
@@ -193,80 +121,6 @@ HWY_INLINE void FactorSquare(D d, const PivotLimits<T>& limits, T* inverses, Squ
   }
 }
 
-/// Right-hand sides of all systems: element i of the r-th at data[(r stride + i) systems].
-template <class T>
-struct RightSides {
-  T* data = nullptr;
-  std::int64_t stride = 0;
-  std::int64_t count = 0;
-
-  T* Side(std::int64_t r) const { return data + r * stride * SystemsAtOnce<T>(); }
-};
-
-/// Calls sides(first, how many as a constant): two right-hand sides at a time.
-template <class Sides>
-HWY_INLINE void ForSides(std::int64_t count, const Sides& sides) {
-  std::int64_t r = 0;
-  for (; r + 2 <= count; r += 2) sides(r, std::integral_constant<int, 2>());
-  if (r < count) sides(r, std::integral_constant<int, 1>());
-}
-
-/// Elements of panel j of NS right-hand sides, those before which are solved: x <- L^-1 x.
-template <int NS, class D, class T = hn::TFromD<D>>
-HWY_INLINE void SolveDownPanel(D d, const Panels<T>& l, const T* inverses, std::int64_t j,
-                               const RightSides<T>& x, std::int64_t first) {
-  const std::size_t lanes = hn::Lanes(d);
-  // Even and odd steps are summed apart, or few right-hand sides would wait for each other.
-  hn::Vec<D> sums[2][NS][kPanelRows];
-  T* at[NS];
-  TTR_UNROLL
-  for (int s = 0; s < NS; ++s) {
-    at[s] = x.Side(first + s) + static_cast<std::size_t>(j * kPanelRows) * lanes;
-    TTR_UNROLL
-    for (std::size_t r = 0; r < kPanelRows; ++r) {
-      sums[0][s][r] = hn::Load(d, at[s] + r * lanes);
-      sums[1][s][r] = hn::Zero(d);
-    }
-  }
-  const T* HWY_RESTRICT panel = l.Panel(j);
-  for (std::int64_t k = 0; k < j * kPanelRows; k += 2) {
-    TTR_UNROLL
-    for (std::size_t odd = 0; odd < 2; ++odd) {
-      hn::Vec<D> solved[NS];
-      TTR_UNROLL
-      for (int s = 0; s < NS; ++s) {
-        solved[s] = hn::Load(d, x.Side(first + s) + (static_cast<std::size_t>(k) + odd) * lanes);
-      }
-      TTR_UNROLL
-      for (std::size_t r = 0; r < kPanelRows; ++r) {
-        const hn::Vec<D> left = hn::Load(d, panel + (odd * kPanelRows + r) * lanes);
-        TTR_UNROLL
-        for (int s = 0; s < NS; ++s) {
-          sums[odd][s][r] = hn::NegMulAdd(left, solved[s], sums[odd][s][r]);
-        }
-      }
-    }
-    panel += 2 * kPanelRows * lanes;
-  }
-  const Triangle<D> triangle(d, l.At(j, j),
-                             inverses + static_cast<std::size_t>(j * kPanelRows) * lanes);
-  TTR_UNROLL
-  for (int s = 0; s < NS; ++s) {
-    hn::Vec<D> y[kPanelRows];
-    TTR_UNROLL
-    for (int r = 0; r < kPanelRows; ++r) y[r] = hn::Add(sums[0][s][r], sums[1][s][r]);
-    TTR_UNROLL
-    for (int c = 0; c < kPanelRows; ++c) {
-      y[c] = hn::Mul(y[c], triangle.inverse[c]);
-      TTR_UNROLL
-      for (int r = 1; r < kPanelRows; ++r) {
-        if (r > c) y[r] = hn::NegMulAdd(triangle.lower[r][c], y[c], y[r]);
-      }
-      hn::Store(y[c], d, at[s] + static_cast<std::size_t>(c) * lanes);
-    }
-  }
-}
-
 /// Cholesky: the matrices whose squares given(d, i, j, square) gives become L L^T, and the
 /// right-hand sides L^-1 of what they were. `inverses` gets the reciprocals of L's diagonal.
 /// Systems with a pivot beyond the limits are taken from `regular` (a vector of ones): what they
@@ -317,55 +171,6 @@ HWY_NOINLINE void FactorInterleaved(const Source& given, const PivotLimits<T>& l
     }
   }
   hn::Store(hn::IfThenElseZero(regular, hn::Set(d, T(1))), d, regular_lanes);
-}
-
-/// x <- L^-T x
-template <class T>
-HWY_NOINLINE void SubstituteUpInterleaved(const Panels<T>& l, const T* inverses,
-                                          const RightSides<T>& x) {
-  const SystemTag<T> d;
-  using D = decltype(d);
-  const std::size_t lanes = hn::Lanes(d);
-  ForSides(x.count, [&](std::int64_t first, auto sides) HWY_ATTR {
-    constexpr int kSides = sides();
-    for (std::int64_t i = l.count - 1; i >= 0; --i) {
-      const std::size_t before = static_cast<std::size_t>(i * kPanelRows);
-      const Triangle<D> triangle(d, l.At(i, i), inverses + before * lanes);
-      hn::Vec<D> solved[kSides][kPanelRows];
-      TTR_UNROLL
-      for (int s = 0; s < kSides; ++s) {
-        T* const at = x.Side(first + s) + before * lanes;
-        TTR_UNROLL
-        for (std::size_t r = 0; r < kPanelRows; ++r) solved[s][r] = hn::Load(d, at + r * lanes);
-        TTR_UNROLL
-        for (int c = kPanelRows - 1; c >= 0; --c) {
-          solved[s][c] = hn::Mul(solved[s][c], triangle.inverse[c]);
-          TTR_UNROLL
-          for (int r = 0; r < kPanelRows - 1; ++r) {
-            if (r < c) {
-              solved[s][r] = hn::NegMulAdd(triangle.lower[c][r], solved[s][c], solved[s][r]);
-            }
-          }
-          hn::Store(solved[s][c], d, at + static_cast<std::size_t>(c) * lanes);
-        }
-      }
-      const T* HWY_RESTRICT panel = l.Panel(i);
-      for (std::size_t k = 0; k < before; ++k) {
-        hn::Vec<D> left[kPanelRows];
-        TTR_UNROLL
-        for (std::size_t r = 0; r < kPanelRows; ++r) left[r] = hn::Load(d, panel + r * lanes);
-        TTR_UNROLL
-        for (int s = 0; s < kSides; ++s) {
-          T* const at = x.Side(first + s) + k * lanes;
-          hn::Vec<D> sum = hn::Load(d, at);
-          TTR_UNROLL
-          for (int r = 0; r < kPanelRows; ++r) sum = hn::NegMulAdd(left[r], solved[s][r], sum);
-          hn::Store(sum, d, at);
-        }
-        panel += kPanelRows * lanes;
-      }
-    }
-  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,4 +1,4 @@
-/// Where many small systems lie side by side: the layout of interleaved-inl.h.
+/// Where many small systems lie side by side: the layout of panels-inl.h.
 #pragma once
 
 #include <cstdint>

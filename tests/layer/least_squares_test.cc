@@ -166,41 +166,6 @@ TEST_P(LeastSquaresEngine, ErrsByTheConditionInFloat) {
   ExpectErrorsOfTheCondition(GetParam(), DType::kFloat32, 0x1p-23);
 }
 
-// What is not finite reaches its token and later ones alone, wherever it stands in a block, and no
-// farther than where the memory is forgotten.
-TEST(LeastSquaresSystems, KeepsWhatIsNotFiniteFromEarlierTokens) {
-  for (const char* recipe : {"mesa", "mesa{ridge_kind: relative}", "mesa{read: before}"}) {
-    for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
-      for (const std::int64_t bad : {0, 1, 70, 137, 299}) {
-        Call call(ParseRecipe(recipe), DimsOf({300, 5, 3}), dtype, 5);
-        const Layer layer(call.recipe);
-        const TensorView& gates = call.inputs.log_decay;
-        const std::int64_t forgotten = bad + 90;
-        for (std::int64_t h = 0; h < 2 && forgotten < 300; ++h) gates.Set({0, forgotten, h}, -kInf);
-        const Tensor whole = RunWhole(layer, call).y;
-        for (const double number : {kInf, std::numeric_limits<double>::quiet_NaN()}) {
-          call.inputs.k.Set({0, bad, 0, 2}, number);
-          const test::Result result = RunWhole(layer, call);
-          const std::int64_t late = call.recipe.reading.read == Read::kBefore ? 1 : 0;
-          for (std::int64_t t = 0; t < 300; ++t) {
-            for (std::int64_t h = 0; h < 4; ++h) {
-              const bool reached = h < 2 && t >= bad + late && t < forgotten + late;
-              const double y = result.y.view().At({0, t, h, 1});
-              const double of_numbers = whole.view().At({0, t, h, 1});
-              if (reached) {
-                EXPECT_TRUE(std::isnan(y)) << recipe << " " << bad << " token " << t;
-              } else {
-                EXPECT_NEAR(y, of_numbers, 1e-4 * (1 + std::abs(of_numbers)))
-                    << recipe << " " << bad << " token " << t;
-              }
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
 class LeastSquaresLayer : public ::testing::TestWithParam<std::string> {
  protected:
   void TearDown() override { ForceTarget(""); }

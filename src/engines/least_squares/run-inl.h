@@ -34,7 +34,8 @@ class Runner {
         s_(options, sizes, scratch),
         carried_(memory, s_),
         prefixes_(options, memory, s_, carried_),
-        block_(sizes, sizes.queries, scratch + s_.bytes) {}
+        block_(sizes, sizes.queries,
+               SystemsBytes<T>(options, sizes) > 0 ? scratch + s_.bytes : nullptr) {}
 
   void Run() {
     const std::int64_t tokens = memory_.tokens;
