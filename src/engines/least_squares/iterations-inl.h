@@ -242,14 +242,14 @@ class Iterations {
       hn::Store(left, d, r + v);
       sum = hn::MulAdd(left, left, sum);
     });
-    const double residual = std::sqrt(Sum(sum));
-    if (residual <= goal) return false;
+    const double residual = Sum(sum);  // its square
+    if (residual <= goal * goal) return false;
     if (n == how_.steps) {
-      if (how_.tolerance > 0 && residual > goal) it_.status[j] = kNotConverged;
+      if (how_.tolerance > 0 && residual > goal * goal) it_.status[j] = kNotConverged;
       return false;
     }
     const T* const z = systems_.Precondition(system, r, it_.row);
-    const double next = z == r ? residual * residual : Dot(r, z);
+    const double next = z == r ? residual : Dot(r, z);
     const Vec beta = Spread(next / it_.product[j]);
     it_.product[j] = next;
     T* const to = D(kept);

@@ -108,6 +108,10 @@ class PrefixSystems {
   void Multiply(const Block& x, const std::int32_t* system, std::int64_t rows,
                 const Block& ax) const {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
+    if (unit == 0 && rows < sn::kTileRows / 2) {  // a token or two: most of a tile would be idle
+      for (std::int64_t j = 0; j < rows; ++j) MultiplyRow(x.Row(j), ax.Row(j));
+      return;
+    }
     if (unit > 0) {
       const Block behind = x.Columns(s_.keys_unit);
       sn::Multiply<sn::Into::kSet>(Left::Of(x), kt(), rows, sn::Whole{unit, s_.keys_unit}, behind);
@@ -172,6 +176,38 @@ class PrefixSystems {
 
   double RidgeSize(std::int64_t system) const {
     return options_.ridge == Ridge::kRelative ? it_.norm[system] : 1;
+  }
+
+  /// ax <- A_0 x.
+  void MultiplyRow(const T* x, T* ax) const {
+    const hn::ScalableTag<T> d;
+    sn::ForTiles(d, 0, s_.keys_unit, [&](std::int64_t j, auto vectors) HWY_ATTR {
+      MultiplyColumns<decltype(d), vectors()>(d, x, j, ax + j);
+    });
+  }
+
+  /// Columns from j on, in sums that do not wait for each other.
+  template <class D, int NV>
+  HWY_INLINE void MultiplyColumns(D d, const T* x, std::int64_t j, T* ax) const {
+    constexpr int kSums = 4;
+    sn::Tile<D, kSums, NV> sums;
+    sn::SetZero<D, kSums, NV>(d, sums);
+    for (std::int64_t i = 0; i < s_.keys_unit; i += kSums) {
+      TTR_UNROLL
+      for (int r = 0; r < kSums; ++r) {
+        const T* const row = Stacked(i + r) + j;
+        const auto left = hn::Set(d, x[i + r]);
+        TTR_UNROLL
+        for (int v = 0; v < NV; ++v) {
+          sums[r][v] = hn::MulAdd(left, hn::Load(d, row + v * LanesOf(d)), sums[r][v]);
+        }
+      }
+    }
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) {
+      const auto even = hn::Add(sums[0][v], sums[2][v]);
+      hn::Store(hn::Add(even, hn::Add(sums[1][v], sums[3][v])), d, ax + v * LanesOf(d));
+    }
   }
 
   T* Stacked(std::int64_t i) const { return it_.stacked + i * s_.k_stride; }
