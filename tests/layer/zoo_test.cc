@@ -4,11 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "src/recipe/family.h"
 #include "tests/support/calls.h"
 #include "tests/support/recipes.h"
+#include "tests/support/regressions.h"
 #include "ttr/error.h"
 
 namespace ttr {
@@ -129,6 +132,20 @@ TEST_P(ZooLayer, WithoutTokensTheStateIsTheStart) {
   }
 }
 
+// How far two answers to the last token may be apart where each is as exact as its system's
+// condition says.
+double LastRounding(const Call& call) {
+  const Dims& dims = call.dims;
+  const std::vector<test::Condition> conditions = test::Conditions(call);
+  const std::vector<double> lengths = test::QueryLengths(call);
+  double condition = 0;
+  for (std::size_t i = 1; i <= static_cast<std::size_t>(dims.batch * dims.heads); ++i) {
+    const test::Condition& last = conditions[conditions.size() - i];
+    condition = std::max(condition, last.number * last.memory);
+  }
+  return 2 * 10 * 0x1p-52 * condition * *std::max_element(lengths.begin(), lengths.end());
+}
+
 TEST_P(ZooLayer, MemorizeThenRetrieveIsForward) {
   const Recipe r = recipe();
   if (!r.reading.causal || r.reading.read == Read::kBefore || r.reading.correction != 0) {
@@ -151,7 +168,9 @@ TEST_P(ZooLayer, MemorizeThenRetrieveIsForward) {
     if (!call.inputs.q.defined()) continue;  // a gated vector has no query
     Tensor y(DType::kFloat64, {dims.batch, 1, dims.output_heads(), dims.value_dim});
     layer.Retrieve(reads, state, {y.view(), {}});
-    EXPECT_LT(LargestDifference(whole.y.view().Slice(1, dims.tokens - 1, 1), y), 1e-12);
+    double rounding = 1e-12;
+    if (FamilyOf(r) == Family::kLeastSquares) rounding = std::max(rounding, LastRounding(call));
+    EXPECT_LT(LargestDifference(whole.y.view().Slice(1, dims.tokens - 1, 1), y), rounding);
   }
 }
 

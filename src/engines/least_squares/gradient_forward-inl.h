@@ -60,8 +60,7 @@ class GradientForward {
     const std::int64_t tokens = memory_.tokens;
     const bool reads = options_.causal;
     if (reads && options_.read_before && tokens > 0) Read(0, 1);
-    const std::int64_t lanes = sn::SystemsAtOnce<T>();
-    if (reads && options_.own_systems() && tokens > 1 && tokens >= lanes / 4) {
+    if (reads && options_.own_systems() && Systems<T>::Pays(tokens)) {
       RunBlocks();
     } else {
       for (std::int64_t t = 0; t < tokens;) t += Next(t, reads);
@@ -109,8 +108,7 @@ class GradientForward {
 
   /// Tokens that each have a system of their own, in blocks.
   void RunBlocks() {
-    const std::int64_t lanes = sn::SystemsAtOnce<T>();
-    const std::int64_t most = lanes * kMostRounds;
+    const std::int64_t most = Systems<T>::BlockTokens();
     for (std::int64_t t = 0; t < memory_.tokens; t += most) {
       const std::int64_t tokens = std::min(most, memory_.tokens - t);
       const std::int64_t first_part = parts_;

@@ -54,7 +54,9 @@ struct GradientScratch {
 
   GradientScratch(const Options& options, const Sizes& sizes, std::byte* memory)
       : chunk(options, WithTwoSides(sizes), memory),
-        systems(sizes, 2 * sizes.queries, memory == nullptr ? nullptr : memory + chunk.bytes) {
+        systems(sizes, 2 * sizes.queries,
+                memory == nullptr || SystemsBytes<T>(options, sizes) == 0 ? nullptr
+                                                                          : memory + chunk.bytes) {
     rows = RoundUp(chunk.chunk * sizes.queries, kUnit);
     rows_stride = StrideOf<T>(rows);
     tokens_stride = StrideOf<T>(chunk.chunk);

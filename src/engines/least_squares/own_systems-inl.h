@@ -35,12 +35,6 @@ class OwnSystems {
         block_(block),
         systems_(memory.ridge, options.ridge == Ridge::kRelative, memory.key_dim, block) {}
 
-  /// Do these many tokens pay for the lanes that stay idle, or is one by one faster? Measured for D
-  /// from 4 to 128: from 2 tokens on where there are 8 lanes, from 3 to 6 where there are 16.
-  static bool Pays(std::int64_t tokens) {
-    return tokens > 1 && 3 * tokens >= sn::SystemsAtOnce<T>();
-  }
-
   void Run() {
     const std::int64_t lanes = sn::SystemsAtOnce<T>();
     const std::int64_t most = Systems<T>::BlockTokens();

@@ -50,7 +50,7 @@ class Runner {
     }
     const bool reads = memory_.queries > 0 && options_.causal;
     if (reads && options_.read_before && tokens > 0) Answer(0, 1);
-    if (reads && options_.own_systems() && OwnSystems<T>::Pays(tokens)) {
+    if (reads && options_.own_systems() && Systems<T>::Pays(tokens)) {
       OwnSystems<T>(options_, memory_, s_, carried_, block_).Run();
     } else {
       for (std::int64_t t = 0; t < tokens;) t += Next(t, reads);
