@@ -227,6 +227,7 @@ def least_squares_peers(path):
     for row in rows:
         ratio = f"{row['ratio']:.1f} ({row['low']:.1f} .. {row['high']:.1f})" if "ratio" in row else ""
         error = f"{row['error']:.0e}" if "error" in row else ""
+        error += " (beyond the condition)" if row.get("inexact") else ""
         times = ["-" if row.get(n) is None else f"{row[n]:.0f}" for n in ("ns", "least")]
         where = [row["layer"], str(row["d"]), row["who"], str(row["T"])]
         lines.append([*where, *times, ratio, error])
