@@ -5,6 +5,10 @@
     TTR_TARGET=AVX2 ttr bench gated_deltanet --part limits prefill --out build/bench/AVX2
     bench/peers/run.py --json build/bench/peers.json
     bench/peers/run.py --gradients --json build/bench/peers-gradients.json
+    bench/peers/run.py --layers rls weighted_rls mesa --unlock --compile \\
+        --json build/bench/peers-least-squares.json
+    bench/peers/run.py --layers rls weighted_rls mesa --unlock --compile --gradients \\
+        --json build/bench/peers-least-squares-gradients.json
     bench/report.py build/bench
 
 Only the first is needed; what else is there is taken.
@@ -21,9 +25,10 @@ import shutil
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PICTURES = ("roofline", "cost-T", "cost-d", "cost-H", "cost-threads")
+PICTURES = ("roofline", "least-squares", "cost-T", "cost-d", "cost-H", "cost-threads")
 HEBBIAN = ("retnet", "gla", "mamba2", "linear_attention")
 SCAN = ("hgrn", "rg_lru", "lru", "mamba")
+EXACT = ("rls", "weighted_rls", "mesa{decay: none}")  # tokens share a factor
 
 
 def markdown(head, rows, text=(0,)):
@@ -79,22 +84,30 @@ def show(value):
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.0f}"
 
 
-def goals(bench, avx2):
+class Goals:
     """Every goal with what must be reached, what is aimed at (if more), and what was measured."""
-    rows = []
 
-    def add(work, must, aim, measured, unit="%", least=True):
+    def __init__(self):
+        self.rows = []
+
+    def add(self, work, must, aim, measured, unit="%", least=True, absent="no engine yet"):
         if measured is None:
-            verdict, shown = "no engine yet", "-"
+            verdict, shown = absent, "-"
         else:
             better = (lambda goal: measured >= goal) if least else (lambda goal: measured <= goal)
             verdict = "must" if better(must) else "missed"
             verdict = "aim" if aim is not None and better(aim) else verdict
             shown = f"{measured:.1f} {unit}" if unit == "%" else f"{measured:.2f} {unit}"
         further = "" if aim is None else f"{aim} {unit}"
-        rows.append([work, f"{must} {unit}", further, shown, verdict])
+        self.rows.append([work, f"{must} {unit}", further, shown, verdict])
 
-    delta = "gated_deltanet"
+    def table(self):
+        return markdown(["work", "must", "aim", "measured", "reached"], self.rows, text=(0, 4))
+
+
+def goals(bench, avx2):
+    found = Goals()
+    add, delta = found.add, "gated_deltanet"
     for d, must, aim in ((128, 65, 80), (64, 58, 75)):
         add(f"prefill, {delta}, d = {d}: of the FMA peak", must, aim, bench.of_peak(delta, d))
     for d in (128, 64):
@@ -120,7 +133,58 @@ def goals(bench, avx2):
     for d in (128, 64) if avx2 is not None else ():
         work = f"prefill by AVX2, {delta}, d = {d}: of the FMA peak of AVX2"
         add(work, 55, None, avx2.of_peak(delta, d))
-    return markdown(["work", "must", "aim", "measured", "reached"], rows, text=(0, 4))
+    return found.table()
+
+
+def least_squares_goals(bench, forward, gradients):
+    """Of least squares; `forward` and `gradients` are the rows of the peers."""
+    found = Goals()
+    cell = lambda layer, d, column: bench.cell("least_squares", layer, d, column)
+    for layer in EXACT:
+        for d in (64, 128):
+            ratio = cell(layer, d, "forward / delta")
+            found.add(f"{layer}, d = {d}: times the delta rule", 3, 2.2, ratio, "x", least=False)
+    for d, must, aim in ((64, 2.0, 1.3), (128, 10, 7)):
+        time = cell("mesa", d, "forward")
+        if time is not None:
+            time *= bench.rows("limits")[0]["value"] / 260 / 1000
+        work = f"mesa, d = {d}: a token and head, as if at 260 GFLOP/s"
+        found.add(work, must, aim, time, "us", least=False)
+    for layer in (*EXACT, "mesa"):
+        for d in (64, 128):
+            ratio = cell(layer, d, "both / forward")
+            work = f"{layer}, d = {d}: forward + backward, times forward"
+            found.add(work, 3.5, 3, ratio, "x", least=False)
+    for d in (64, 128):
+        for where in ("cache", "DRAM"):
+            times = bench.cell("least_squares_decode", "rls", d, f"times limit, {where}")
+            found.add(f"rls, d = {d}: decode, {where}, times the limit", 2, 1.3, times, "x", False)
+
+    def beside(rows, layer, d, forms):
+        """The smallest ratio of the peers of these forms."""
+        ratios = [
+            row["ratio"]
+            for row in rows
+            if (row["layer"], row["d"]) == (layer, d)
+            and "ratio" in row
+            and "definition" not in row["beside"]
+            and row["who"].split(",")[0].split()[-1] in forms
+        ]
+        return min(ratios, default=None)
+
+    for rows, what in ((forward, ""), (gradients, ", forward + backward")):
+        peer = lambda *args: found.add(*args, unit="x", absent="not measured")
+        for d in (64, 128):
+            ratio = beside(rows, "weighted_rls", d, ("chunks",))
+            peer(f"weighted_rls, d = {d}{what}: ahead of chunks in PyTorch", 6, 9, ratio)
+            ratio = beside(rows, "weighted_rls", d, ("prefixes", "cg", "loop"))
+            peer(f"weighted_rls, d = {d}{what}: ahead of all others", 1, None, ratio)
+            ratio = beside(rows, "mesa", d, ("prefixes",))
+            peer(f"mesa, d = {d}{what}: ahead of batched Cholesky", 20, 30, ratio)
+            if not what:
+                ratio = beside(rows, "mesa", d, ("cg",))
+                peer(f"mesa, d = {d}: ahead of 30 steps of CG", 1, None, ratio)
+    return found.table()
 
 
 def about(bench):
@@ -133,18 +197,54 @@ def about(bench):
     )
 
 
+def peer_command(a):
+    options = "".join(f" --{n} {a[n]}" for n in ("tokens", "heads", "threads", "rounds"))
+    if "layers" in a:
+        options += " --layers " + " ".join(a["layers"])
+    options += " --peers " + " ".join(a["peers"])
+    options += "".join(f" --{n}" for n in ("unlock", "gradients", "compile") if a[n])
+    return f"    bench/peers/run.py{options}\n\n"
+
+
+def least_squares_rows(path):
+    """The rows of the peers, each with what stands beside it."""
+    if not path.exists():
+        return []
+    rows, beside = json.loads(path.read_text())["rows"], ""
+    for row in rows:
+        beside = row["who"] if row["who"].startswith("ttr") else beside
+        row["beside"] = beside
+    return rows
+
+
+def least_squares_peers(path):
+    """One line a layer, d and peer, errors among them: the iterative ones are not exact."""
+    rows = least_squares_rows(path)
+    if not rows:
+        return "Not measured."
+    a = json.loads(path.read_text())["about"]
+    lines = []
+    for row in rows:
+        ratio = f"{row['ratio']:.1f} ({row['low']:.1f} .. {row['high']:.1f})" if "ratio" in row else ""
+        error = f"{row['error']:.0e}" if "error" in row else ""
+        error += " (beyond the condition)" if row.get("inexact") else ""
+        times = ["-" if row.get(n) is None else f"{row[n]:.0f}" for n in ("ns", "least")]
+        where = [row["layer"], str(row["d"]), row["who"], str(row["T"])]
+        lines.append([*where, *times, ratio, error])
+    head = ["layer", "d", "who", "T", "ns/token/head", "least", "times ttr (range)", "error"]
+    note = f"{a['processor']}; H = {a['heads']}; medians of {a['rounds']} rounds:\n\n"
+    return note + peer_command(a) + markdown(head, lines, text=(0, 2))
+
+
 def peers(path):
     """One line a layer and d: ttr's time, then every peer's and its ratio to ttr's."""
     if not path.exists():
         return "Not measured."
     run = json.loads(path.read_text())
     a = run["about"]
-    options = "".join(f" --{n} {a[n]}" for n in ("tokens", "heads", "threads", "rounds"))
-    options += " --peers " + " ".join(a["peers"])
-    options += "".join(f" --{n}" for n in ("unlock", "gradients", "compile") if a[n])
     worst = max(row.get("error", 0) for row in run["rows"])
     note = f"{a['processor']}; ns a token and head, times ttr (range); greatest error {worst:.0e}:"
-    note += f"\n\n    bench/peers/run.py{options}\n\n"
+    note += f"\n\n{peer_command(a)}"
 
     lines, names = {}, []
     for row in run["rows"]:
@@ -171,6 +271,16 @@ def main():
     bench = Bench(options.folder / "bench.json")
     tables = ("limits", "prefill", "decode", "train", "threads", "bf16")
     parts = {name: bench.table(name) for name in tables}
+    parts["least-squares"] = bench.table("least_squares")
+    if (options.folder / "least-squares.svg").exists():
+        picture = "![Least squares beside the delta rule](images/least-squares.svg)"
+        parts["least-squares"] += f"\n\n{picture}"
+    parts["least-squares-decode"] = bench.table("least_squares_decode")
+    others = [options.folder / f"peers-least-squares{n}.json" for n in ("", "-gradients")]
+    for path in others:
+        parts[path.stem] = least_squares_peers(path)
+    rows = [least_squares_rows(path) for path in others]
+    parts["least-squares-goals"] = least_squares_goals(bench, *rows)
     parts["about"] = about(bench)
     other = options.folder / "AVX2/bench.json"
     parts["goals"] = goals(bench, Bench(other) if other.exists() else None)

@@ -11,6 +11,7 @@
 
 #include "experiments/report/atomic_file.h"
 #include "experiments/report/progress.h"
+#include "tools/bench_least_squares.h"
 #include "tools/bench_limits.h"
 #include "tools/bench_report.h"
 #include "tools/bench_work.h"
@@ -77,6 +78,8 @@ void WriteFolder(const Arguments& arguments, const std::vector<NamedTable>& tabl
   report::WriteFile(out / "bench.json", report::DumpJson(ToJson(arguments, tables)) + "\n");
   const report::Chart roofline = RooflineChart(works, limits);
   if (!roofline.panels.front().series.empty()) report::SaveChart(roofline, out / "roofline");
+  const report::Chart least_squares = LeastSquaresChart(works);
+  if (!least_squares.panels.empty()) report::SaveChart(least_squares, out / "least-squares");
   for (const char* axis : {"T", "d", "H", "threads"}) {
     const report::Chart chart = CurveChart(works, axis);
     if (!chart.panels.empty()) report::SaveChart(chart, out / (std::string("cost-") + axis));
@@ -143,7 +146,10 @@ void AddBench(CLI::App& app) {
       "\n"
       "A work's limit is the slowest of what it needs at the least: its useful multiply-adds at\n"
       "the measured peak, its exponentials, its bytes at the measured bandwidth. Useful flops a\n"
-      "token and head: 4 Dk Dv for Hebbian layers, 6 for delta rules; ttr plan NAME tells.");
+      "token and head: 4 Dk Dv for Hebbian layers, 6 for delta rules; ttr plan NAME tells. Exact\n"
+      "least squares, D = Dk, chunks of m = 64: 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / "
+      "3m,\n"
+      "or with a factor for every token D^3 / 3 + 5 D^2 + 6 D Dv.");
   const auto arguments = std::make_shared<Arguments>();
   BenchOptions& options = arguments->options;
   command->add_option("WHAT", options.what, "layers (default: all that a fast engine runs)");
@@ -151,8 +157,9 @@ void AddBench(CLI::App& app) {
       ->add_option(
           "--part", options.parts,
           "what to time: decode has states in cache and in main memory, train is forward and "
-          "backward, threads is one head, curves run along T, d, H and threads (default: "
-          "all; curves only with --out)")
+          "backward, threads is one head, least_squares has all of it beside the delta rule, "
+          "curves "
+          "run along T, d, H and threads (default: all; curves only with --out)")
       ->check(
           CLI::IsMember(std::vector<std::string>(std::begin(kPartNames), std::end(kPartNames))));
   command->add_option("--d", options.dims, "head dimensions, Dk = Dv")

@@ -16,7 +16,7 @@ class BenchMemory {
  public:
   // Random inputs that `recipe` takes at these sizes. q, k and v are of `dtype`; everything else is
   // float32, as models keep their gates. Long sequences repeat some tokens: no kernel's time
-  // depends on that.
+  // depends on that, but least squares on whether keys are of full rank, and they are.
   Inputs MakeInputs(const Recipe& recipe, const Dims& dims, DType dtype);
 
   // A place for the gradient of every input.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "tools/bench_least_squares.h"
 #include "tools/bench_work.h"
 #include "tools/command.h"
 #include "ttr/zoo.h"
@@ -42,6 +43,20 @@ Dims MakeDims(std::int64_t tokens, std::int64_t heads, std::int64_t d) {
   return dims;
 }
 
+// Those of the part least_squares, the delta rule last; none where no such layer is named.
+std::vector<Named> LeastSquaresLayers(const BenchOptions& options) {
+  std::vector<Named> layers;
+  const auto add = [&](const std::string& name) { layers.push_back({name, RecipeArgument(name)}); };
+  if (options.what.empty()) {
+    for (const std::string_view name : kLeastSquaresLayers) add(std::string(name));
+  }
+  for (const std::string& name : options.what) {
+    if (CarriesGram(RecipeArgument(name))) add(name);
+  }
+  if (!layers.empty()) add(std::string(kDeltaRule));
+  return layers;
+}
+
 // Collects the works of all parts.
 class Collector {
  public:
@@ -54,7 +69,7 @@ class Collector {
     switch (part) {
       case Part::kLimits: break;
       case Part::kPrefill: Add(layer, {.part = part, .dims = dims}); break;
-      case Part::kDecode: CollectDecode(layer, d); break;
+      case Part::kDecode: CollectDecode(part, layer, d); break;
       case Part::kTrain:
         Add(layer, {.part = part, .variant = "forward", .dims = dims});
         if (HasFastBackward(layer.recipe)) {
@@ -73,6 +88,7 @@ class Collector {
         Add(layer, {.part = part, .variant = "float32", .dims = dims});
         Add(layer, {.part = part, .variant = "bfloat16", .dims = dims, .dtype = DType::kBFloat16});
         break;
+      case Part::kLeastSquares: CollectLeastSquares(layer, d); break;
       case Part::kCurves:
         if (d == options_.dims.back() && OnCurves(layer)) CollectCurves(layer, d);
         break;
@@ -88,19 +104,35 @@ class Collector {
     works.emplace_back(layer.name, layer.recipe, setting, executor_(setting.threads), memory_);
   }
 
-  void CollectDecode(const Named& layer, std::int64_t d) {
+  void CollectDecode(Part part, const Named& layer, std::int64_t d) {
     const Plan plan = MakePlan(layer.recipe);
     const double state = EstimateCost(layer.recipe, plan, MakeDims(1, 1, d)).state_bytes;
     if (KeepsPairs(layer.recipe) || !layer.recipe.reading.causal) return;
     const auto add = [&](const char* variant, double bytes) {
       const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
-      Add(layer, {.part = Part::kDecode,
+      Add(layer, {.part = part,
                   .doing = Doing::kSteps,
                   .variant = variant,
                   .dims = MakeDims(1, heads, d)});
     };
     add("cache", kCacheBytes);
     add("DRAM", kDramBytes);
+  }
+
+  void CollectLeastSquares(const Named& layer, std::int64_t d) {
+    constexpr Part kPart = Part::kLeastSquares;
+    if (MakePlan(layer.recipe).engine == Engine::kDefinition) {
+      const std::int64_t tokens = std::min(options_.tokens, kDefinitionTokens);
+      Add(layer, {.part = kPart, .variant = "forward", .dims = MakeDims(tokens, 1, d)});
+      return;
+    }
+    const Dims dims = MakeDims(std::min(options_.tokens, kLeastSquaresTokens), options_.heads, d);
+    Add(layer, {.part = kPart, .variant = "forward", .dims = dims});
+    if (HasFastBackward(layer.recipe)) {
+      Add(layer,
+          {.part = kPart, .doing = Doing::kForwardBackward, .variant = "both", .dims = dims});
+    }
+    CollectDecode(kPart, layer, d);
   }
 
   bool OnCurves(const Named& layer) const {
@@ -145,8 +177,10 @@ std::vector<Work> MakeWorks(const BenchOptions& options,
     const bool asked = std::find(options.parts.begin(), options.parts.end(), kPartNames[part]) !=
                        options.parts.end();
     if (!asked) continue;
+    const bool least_squares = kPartNames[part] == Name(Part::kLeastSquares);
     for (const std::int64_t d : options.dims) {
-      for (const Named& layer : layers) collector.Collect(static_cast<Part>(part), layer, d);
+      for (const Named& layer : least_squares ? LeastSquaresLayers(options) : layers)
+        collector.Collect(static_cast<Part>(part), layer, d);
     }
   }
   return std::move(collector.works);

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tools/bench_least_squares.h"
+
 namespace ttr::tools {
 namespace {
 
@@ -176,6 +178,7 @@ Table TableOf(Part part, const std::vector<Work>& works, const Limits& limits) {
     case Part::kTrain: return TrainTable(works, limits);
     case Part::kThreads: return ThreadsTable(works, limits);
     case Part::kBf16: return Bf16Table(works, limits);
+    case Part::kLeastSquares: return LeastSquaresTable(works, limits);
     case Part::kCurves: return CurvesTable(works);
   }
   return Table();
@@ -190,7 +193,11 @@ std::vector<NamedTable> BenchTables(const std::vector<Work>& works, const Limits
     const bool run = part == Part::kLimits ||
                      std::any_of(works.begin(), works.end(),
                                  [&](const Work& work) { return work.setting().part == part; });
-    if (run) tables.push_back({std::string(Name(part)), TableOf(part, works, limits)});
+    if (!run) continue;
+    tables.push_back({std::string(Name(part)), TableOf(part, works, limits)});
+    if (part == Part::kLeastSquares) {
+      tables.push_back({"least_squares_decode", LeastSquaresDecodeTable(works, limits)});
+    }
   }
   return tables;
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "tools/bench_least_squares.h"
 #include "ttr/error.h"
 
 namespace ttr::tools {
@@ -62,6 +63,11 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
                                    {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
   outputs_ = {.y = y, .status = {}};
   if (!KeepsPairs(recipe) && recipe.reading.causal) state_ = memory.Memory(*layer_, inputs_);
+  if (CarriesGram(recipe)) {
+    outputs_.status =
+        memory.Take("status", DType::kInt8, {dims.batch, dims.tokens, dims.output_heads()});
+    if (!state_.empty()) start_ = OneHead(memory);
+  }
   if (setting_.doing == Doing::kForwardBackward) gradients_ = memory.Gradients(inputs_);
   scratch_ = memory.Scratch(layer_->ScratchBytes(dims, setting_.threads));
 
@@ -73,7 +79,8 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
   const bool decodes = setting_.doing == Doing::kSteps;
   // The backward pass of a product is two products.
   const double passes = setting_.doing == Doing::kForwardBackward ? 3 : 1;
-  demand_.flops = passes * cost.flops_per_token;
+  demand_.flops =
+      passes * (CarriesGram(recipe) ? LeastSquaresFlops(recipe, dims) : cost.flops_per_token);
   demand_.exps = passes * Exponentials(recipe, dims);
   demand_.stream_bytes = passes * stream / units;
   demand_.state_bytes = decodes ? 2 * cost.state_bytes : 0;
@@ -104,7 +111,41 @@ double Work::Once(int count) {
   return (Now() - start) / count;
 }
 
+// Gram matrices grow with every call that goes on from the last, and those of a single token's key
+// become singular as no model's are. So such works begin every sample where they began the first:
+// at the recipe's start, single tokens behind a sequence of full rank.
+State Work::OneHead(BenchMemory& memory) const {
+  const Recipe& recipe = layer_->recipe();
+  Dims dims = setting_.dims;
+  dims.heads = dims.query_heads = dims.key_heads = dims.value_heads = 1;
+  const bool behind = setting_.doing == Doing::kSteps;
+  if (behind) dims.tokens = TokensOfFullRank(recipe, dims);
+  const Inputs inputs = memory.MakeInputs(recipe, dims, setting_.dtype);
+  State start = layer_->InitialState(inputs);
+  if (behind) layer_->Memorize(inputs, start, {.executor = executor_, .scratch = {}});
+  return start;
+}
+
+void Work::Restore() {
+  for (const State::Entry& entry : start_.entries()) {
+    const TensorView view = state_.Get(entry.name);
+    for (std::int64_t head = 0; head < view.shape()[1]; ++head) {
+      CopyInto(entry.view, view.Slice(1, head, 1));
+    }
+  }
+}
+
+double Work::SolvedShare() const {
+  const TensorView& status = outputs_.status;
+  if (!status.defined()) return 1;
+  const std::int64_t count = status.shape().elements();
+  const auto* const values = status.as<std::int8_t>();
+  const auto solved = std::count(values, values + count, std::int8_t(Status::kSolved));
+  return static_cast<double>(solved) / static_cast<double>(count);
+}
+
 void Work::Sample() {
+  Restore();
   if (count_ == 0) {
     double seconds = Once(1);  // touches its memory
     if (seconds < 10 * kSampleSeconds) seconds = Once(1);
@@ -114,6 +155,7 @@ void Work::Sample() {
   }
   const auto units = static_cast<double>(setting_.dims.tokens * setting_.dims.heads);
   ns_.push_back(1e9 * Once(count_) / units);
+  solved_ = std::min(solved_, SolvedShare());
 }
 
 double Work::LeastSeconds() {
@@ -123,6 +165,8 @@ double Work::LeastSeconds() {
 }
 
 double Work::Ns() const { return Median(ns_); }
+
+double Work::LeastNs() const { return *std::min_element(ns_.begin(), ns_.end()); }
 
 double Work::x() const {
   const Dims& dims = setting_.dims;

@@ -15,16 +15,17 @@
 namespace ttr::tools {
 
 enum class Part {
-  kLimits,   // of every level of memory
-  kPrefill,  // a whole sequence
-  kDecode,   // single tokens, the states in cache or in main memory
-  kTrain,    // forward and backward
-  kThreads,  // one memory, several threads
-  kBf16,     // bfloat16 inputs
-  kCurves,   // cost against T, d, H, threads
+  kLimits,        // of every level of memory
+  kPrefill,       // a whole sequence
+  kDecode,        // single tokens, the states in cache or in main memory
+  kTrain,         // forward and backward
+  kThreads,       // one memory, several threads
+  kBf16,          // bfloat16 inputs
+  kLeastSquares,  // memories that carry a Gram matrix, beside the delta rule
+  kCurves,        // cost against T, d, H, threads
 };
-inline constexpr std::string_view kPartNames[] = {"limits",  "prefill", "decode", "train",
-                                                  "threads", "bf16",    "curves"};
+inline constexpr std::string_view kPartNames[] = {"limits",  "prefill", "decode",        "train",
+                                                  "threads", "bf16",    "least_squares", "curves"};
 inline std::string_view Name(Part part) { return kPartNames[static_cast<std::size_t>(part)]; }
 
 struct BenchOptions {
@@ -77,6 +78,10 @@ class Work {
 
   // Median over the samples, ns a token and memory.
   double Ns() const;
+  double LeastNs() const;
+  // The smallest share, over the samples, of answers that are exact solutions; 1 where answers have
+  // no status.
+  double solved() const { return solved_; }
   // Useful GFLOP/s.
   double Gflops() const { return demand_.flops / Ns(); }
 
@@ -87,6 +92,9 @@ class Work {
  private:
   void Run();
   double Once(int count);
+  State OneHead(BenchMemory& memory) const;
+  void Restore();
+  double SolvedShare() const;
 
   std::string name_;
   Setting setting_;
@@ -94,11 +102,13 @@ class Work {
   Executor* executor_;
   Inputs inputs_, gradients_;
   State state_, initial_gradient_;
+  State start_;  // of one head, where what calls leave must not pile up
   Outputs outputs_;
   std::span<std::byte> scratch_;
   Demand demand_;
   int count_ = 0;  // calls a sample
   std::vector<double> ns_;
+  double solved_ = 1;
 };
 
 // Memories whose state is the list of their pairs: it has no size of its own.

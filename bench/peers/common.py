@@ -21,7 +21,12 @@ LAYERS = {
     "mamba2": ("hebbian", "scalar"),
     "retnet": ("hebbian", "retention"),
     "gla": ("hebbian", "channel"),
+    # A = g A' + w k k^T, B = g B' + w k v^T; y = B^T A^-1 q, with the ridges below.
+    "rls": ("exact", "none"),
+    "weighted_rls": ("exact", "mild"),
+    "mesa": ("exact", "mild"),
 }
+RIDGES = {"rls": 0.001, "weighted_rls": 0.001, "mesa": 0.25}
 
 
 @dataclasses.dataclass
@@ -34,6 +39,15 @@ class Problem:
     heads: int
     inputs: dict  # q, k, v; log_decay [H, T, 1 or d] and step [H, T, 1] where the layer has them
     given: frozenset  # names of those that ttr takes (retnet's decay is its own)
+
+    @property
+    def ridge(self):
+        return RIDGES[self.layer]
+
+    @property
+    def constant_ridge(self):
+        """Does the ridge stay while associations fade?"""
+        return self.layer == "mesa"
 
 
 def make_problem(layer, d, tokens, heads):
@@ -49,6 +63,10 @@ def make_problem(layer, d, tokens, heads):
     if decay == "retention":
         rates = np.log1p(-(2.0 ** (-5.0 - np.arange(heads))))
         inputs["log_decay"] = np.tile(rates.astype(np.float32)[:, None, None], (1, tokens, 1))
+    if decay == "mild":  # faster, and A is singular before d keys have come
+        inputs["log_decay"] = -0.0054 * random.random((heads, tokens, 1), dtype=np.float32)
+        inputs["importance"] = 0.1 + 0.9 * random.random((heads, tokens, 1), dtype=np.float32)
+        given |= {"log_decay", "importance"}
     if rule == "delta":
         inputs["step"] = random.random((heads, tokens, 1), dtype=np.float32)
         given.add("step")
@@ -58,7 +76,7 @@ def make_problem(layer, d, tokens, heads):
 def _to_ttr(name, array, channel):
     """[H, T, x] to [1, T, H, x], or [1, T, H] for gates of one number a token."""
     array = np.ascontiguousarray(array.swapaxes(0, 1)[None])
-    one_number = name == "step" or (name == "log_decay" and not channel)
+    one_number = name in ("step", "importance") or (name == "log_decay" and not channel)
     return array[..., 0].copy() if one_number else array
 
 
@@ -97,18 +115,20 @@ class Ttr:
         ):
             command += [f"--{name}", str(value)]
         run = subprocess.run(command, check=True, capture_output=True, text=True)
-        return json.loads(run.stdout)[part]["rows"][0]
+        rows = json.loads(run.stdout)[part]["rows"]
+        return next(row for row in rows if row["layer"] == problem.layer)
 
 
-def nanoseconds(problem, run):
-    """One timing of a peer, ns a token and head; short calls are repeated."""
+def nanoseconds(run, units):
+    """One timing of a peer, ns a token and head (`units` of them a call); short calls are
+    repeated."""
     calls, seconds = 0, 0.0
     start = time.perf_counter()
     while seconds < 0.02:
         run()
         calls += 1
         seconds = time.perf_counter() - start
-    return 1e9 * seconds / (calls * problem.tokens * problem.heads)
+    return 1e9 * seconds / (calls * units)
 
 
 def error(got, want):

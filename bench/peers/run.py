@@ -5,6 +5,7 @@
     bench/peers/run.py                                        # forward, every layer and peer
     bench/peers/run.py --layers gated_deltanet --d 128 --tokens 2048 --heads 32 --compile
     bench/peers/run.py --gradients --unlock                   # forward + backward; AVX-512 in PyTorch
+    bench/peers/run.py --layers rls weighted_rls mesa         # least squares: see least_squares.py
 
 Before timing, every peer's answers are held against ttr's (gradients on a small shape); "error" is
 the greatest difference as a share of the greatest number. Each round then times ttr and every peer
@@ -33,7 +34,8 @@ def arguments():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--ttr", default=common.ROOT / "build/release/tools/ttr")
-    parser.add_argument("--layers", nargs="+", choices=common.LAYERS, default=list(common.LAYERS))
+    default = [layer for layer in common.LAYERS if layer not in common.RIDGES]
+    parser.add_argument("--layers", nargs="+", choices=common.LAYERS, default=default)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--d", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--tokens", type=int, default=1024, help="a multiple of 64")
@@ -111,7 +113,7 @@ def compare(problem, found, ttr, options):
         measured = ttr.bench(problem, part)
         own.append(measured[column])
         for name, run in calls.items():
-            times[name].append(common.nanoseconds(problem, run))
+            times[name].append(common.nanoseconds(run, problem.tokens * problem.heads))
     # Without gradients by an engine there is nothing to divide by.
     timed = None not in own
     base = {"layer": problem.layer, "d": problem.d, "T": problem.tokens, "H": problem.heads}
@@ -146,11 +148,17 @@ def main():
     common.restart(options.threads, options.unlock)
     ttr = common.Ttr(options.ttr, options.threads)
     found = modules(options.peers)
+    torch = any(module.__name__ == PEERS["torch"] for module in found)
+    if torch:
+        import least_squares
     rows = []
     for layer in options.layers:
         for d in options.d:
             problem = common.make_problem(layer, d, options.tokens, options.heads)
-            rows += compare(problem, found, ttr, options)
+            if layer not in common.RIDGES:
+                rows += compare(problem, found, ttr, options)
+            elif torch:
+                rows += least_squares.compare(problem, ttr, options)
             print(f"{layer}, d = {d}: done", file=sys.stderr)
     cells = table(rows)
     widths = [max(len(row[c]) for row in cells) for c in range(len(cells[0]))]
@@ -160,6 +168,7 @@ def main():
         about = {"processor": common.processor()}
         chosen = ("tokens", "heads", "threads", "rounds", "peers", "unlock", "gradients", "compile")
         about.update({name: getattr(options, name) for name in chosen})
+        about["layers"] = options.layers
         options.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
     if options.markdown:
         lines = ["| " + " | ".join(row) + " |" for row in cells]

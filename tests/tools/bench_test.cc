@@ -85,6 +85,39 @@ TEST(Bench, LayersThatTheDefinitionRunsHaveNoGradientsToTime) {
   }
 }
 
+TEST(Bench, LeastSquaresStandsBesideTheDeltaRule) {
+  const json bench = Bench({"rls", "mesa", "retnet", "--part", "least_squares", "--d", "16",
+                            "--tokens", "70", "--heads", "2"});
+  ASSERT_TRUE(bench.contains("least_squares")) << bench;
+  const json& rows = bench["least_squares"]["rows"];
+  ASSERT_EQ(rows.size(), 3u);  // retnet carries no Gram matrix
+  const json& rls = rows[0];
+  const json& delta = rows[2];
+  EXPECT_EQ(delta["layer"], "gated_deltanet");
+  EXPECT_DOUBLE_EQ(rls["forward / delta"].get<double>(),
+                   rls["forward"].get<double>() / delta["forward"].get<double>());
+  EXPECT_DOUBLE_EQ(delta["forward / delta"].get<double>(), 1);
+  // 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / 3m; a factor a token: D^3 / 3 + 11 D^2.
+  const double shared = 10 * 256 + 64 * 96 + (4096 + 262144) / 192.;
+  const double own = 4096 / 3. + 11 * 256;
+  EXPECT_NEAR(rls["useful"].get<double>() * rls["forward"].get<double>(), shared, 1e-9 * shared);
+  EXPECT_NEAR(rows[1]["useful"].get<double>() * rows[1]["forward"].get<double>(), own, 1e-9 * own);
+  // Well-posed systems are what is timed.
+  for (const json& row : rows) EXPECT_EQ(row["solved"], 100) << row;
+  ASSERT_TRUE(bench.contains("least_squares_decode")) << bench;
+  for (const json& row : bench["least_squares_decode"]["rows"]) {
+    for (const std::string where : {"cache", "DRAM"}) {
+      EXPECT_EQ(row["solved, " + where], 100) << row;
+      EXPECT_NEAR(row["times limit, " + where].get<double>() * row["limit, " + where].get<double>(),
+                  row["time, " + where].get<double>(), 1e-9 * row["time, " + where].get<double>());
+    }
+  }
+}
+
+TEST(Bench, WithoutAGramMatrixThereIsNoLeastSquares) {
+  EXPECT_FALSE(Bench({"retnet", "--part", "least_squares", "--d", "16"}).contains("least_squares"));
+}
+
 TEST(Bench, WritesTablesAndPictures) {
   const TemporaryFolder folder;
   const Outcome outcome =
