@@ -8,34 +8,51 @@
 #include "experiments/studies/recall_task.h"
 #include "experiments/studies/run_parts.h"
 #include "experiments/studies/statistics.h"
+#include "experiments/studies/sweeps.h"
 
 namespace ttr::experiments {
 namespace {
 
 constexpr char kName[] = "dials";
-constexpr char kExact[] = "rls{ridge: 0}";
+
+// What a dial is turned through.
+enum class Turns {
+  kSteps,   // of the solver
+  kPasses,  // of a delta rule over the pairs, the memory carried on
+  kSweeps,  // of Gauss and Seidel over the pairs
+};
 
 // One line of the pictures: a dial turned through its settings.
 struct Dial {
   std::string label;
   std::int64_t pairs;
-  bool passes;         // n passes over the pairs, else n steps of the solver
+  Turns turns;
   std::string recipe;  // {n} stands for the number of steps
+  double ridge = 0;    // of the least squares that it is turned towards
+
+  bool steps() const { return turns == Turns::kSteps; }
 };
 
 std::vector<Dial> Dials(const DialsOptions& o) {
   const double load = static_cast<double>(o.pairs) / static_cast<double>(o.dim);
   // Half of what converges: lambda_max of P random unit keys is close to (1 + sqrt(P/d))^2.
   const double eta = o.eta > 0 ? o.eta : 1 / std::pow(1 + std::sqrt(load), 2);
-  return {
-      {"gradient descent", o.pairs, false,
+  std::vector<Dial> dials = {
+      {"gradient descent", o.pairs, Turns::kSteps,
        fmt::format("batch_gd{{steps: {{n}}, eta: {}}}", report::ExactReal(eta))},
-      {"conjugate gradient", o.pairs, false, "uniform | linear | conjugate_gradient(steps: {n})"},
-      {fmt::format("NLMS, P = {}", o.few_pairs), o.few_pairs, true, "nlms"},
-      {fmt::format("DeltaNet, P = {}", o.few_pairs), o.few_pairs, true, "deltanet"},
-      {fmt::format("NLMS, P = {}", o.pairs), o.pairs, true, "nlms"},
-      {fmt::format("DeltaNet, P = {}", o.pairs), o.pairs, true, "deltanet"},
+      {"conjugate gradient", o.pairs, Turns::kSteps,
+       "uniform | linear | conjugate_gradient(steps: {n})"},
   };
+  for (const std::int64_t pairs : {o.few_pairs, o.pairs}) {
+    dials.push_back({fmt::format("NLMS, P = {}", pairs), pairs, Turns::kPasses, "nlms"});
+    dials.push_back({fmt::format("DeltaNet, P = {}", pairs), pairs, Turns::kPasses, "deltanet"});
+    // On unit keys the first sweep with this ridge is DeltaNet; from step 1 on there is none.
+    if (o.step > 0 && o.step < 1) {
+      dials.push_back(
+          {fmt::format("Gauss-Seidel, P = {}", pairs), pairs, Turns::kSweeps, "", 1 / o.step - 1});
+    }
+  }
+  return dials;
 }
 
 RecallTask MakeTask(const DialsOptions& o, std::int64_t pairs, std::uint64_t seed) {
@@ -62,14 +79,23 @@ double Distance(const std::vector<double>& y, const std::vector<double>& exact) 
 // least squares itself (distance 0).
 Numbers Turn(const DialsOptions& o, const Dial& dial, std::uint64_t seed) {
   const RecallTask task = MakeTask(o, dial.pairs, seed);
-  const std::vector<double> exact = StudyLayer(kExact).Recall(task.rows());
+  const std::string least_squares = fmt::format("rls{{ridge: {}}}", report::ExactReal(dial.ridge));
+  const std::vector<double> exact =
+      StudyLayer(least_squares, {}, Runs::kLeastSquaresEngine).Recall(task.rows());
   const ConstantGates gates{.step = o.step};
   Numbers numbers;
   const auto add = [&](const std::vector<double>& y) {
     numbers.push_back(Distance(y, exact));
     numbers.push_back(Accuracy(task, y));
   };
-  if (dial.passes) {
+  if (dial.turns == Turns::kSweeps) {
+    DualSweeps sweeps(task.rows(), RidgesOfStep(task.rows(), o.step));
+    std::int64_t done = 0;
+    for (const std::int64_t n : o.passes) {
+      for (; done < n; ++done) sweeps.Sweep();
+      add(sweeps.Retrieve(task.q));
+    }
+  } else if (dial.turns == Turns::kPasses) {
     const StudyLayer layer(dial.recipe, gates);
     State state;
     std::int64_t done = 0;
@@ -81,7 +107,7 @@ Numbers Turn(const DialsOptions& o, const Dial& dial, std::uint64_t seed) {
     for (const std::int64_t n : o.steps) {
       std::string recipe = dial.recipe;
       recipe.replace(recipe.find("{n}"), 3, std::to_string(n));
-      add(StudyLayer(recipe, gates).Recall(task.rows()));
+      add(StudyLayer(recipe, gates, Runs::kLeastSquaresEngine).Recall(task.rows()));
     }
   }
   add(exact);
@@ -89,7 +115,7 @@ Numbers Turn(const DialsOptions& o, const Dial& dial, std::uint64_t seed) {
 }
 
 const std::vector<std::int64_t>& Settings(const DialsOptions& o, const Dial& dial) {
-  return dial.passes ? o.passes : o.steps;
+  return dial.steps() ? o.steps : o.passes;
 }
 
 std::vector<double> Column(const PartResults& results, std::size_t dial, std::size_t place) {
@@ -112,7 +138,7 @@ report::Chart DialChart(const DialsOptions& o, const std::vector<Dial>& dials,
         .y = {.label = number == 0 ? "relative distance" : "accuracy",
               .scale = number == 0 ? report::Scale::kLog10 : report::Scale::kLinear}};
     for (std::size_t d = 0; d < dials.size(); ++d) {
-      if (dials[d].passes != passes) continue;
+      if (dials[d].steps() == passes) continue;
       report::Series series{.name = dials[d].label, .mark = report::Mark::kLinePoints};
       const auto& settings = Settings(o, dials[d]);
       for (std::size_t i = 0; i < settings.size(); ++i) {
@@ -129,19 +155,22 @@ report::Chart DialChart(const DialsOptions& o, const std::vector<Dial>& dials,
 report::Table DialTable(const DialsOptions& o, const std::vector<Dial>& dials,
                         const PartResults& results) {
   report::Table table("The two dials, turned towards least squares");
-  table.AddText("dial").AddInteger("P").AddInteger("steps or passes");
+  table.AddText("dial").AddInteger("P").AddReal("ridge", 2).AddInteger("steps or passes");
   table.AddMeasured("distance to least squares", 2, "", report::RealFormat::kScientific);
   table.AddMeasured("recall", 3);
   for (std::size_t d = 0; d < dials.size(); ++d) {
     const auto& settings = Settings(o, dials[d]);
     for (std::size_t i = 0; i <= settings.size(); ++i) {
       const bool exact = i == settings.size();
-      std::vector<report::Cell> row = {exact ? "least squares" : dials[d].label, dials[d].pairs};
+      std::vector<report::Cell> row = {exact ? "least squares" : dials[d].label, dials[d].pairs,
+                                       dials[d].ridge};
       row.push_back(exact ? report::Cell() : report::Cell(settings[i]));
       row.emplace_back(MeanOf(Column(results, d, 2 * i)));
       row.emplace_back(MeanOf(Column(results, d, 2 * i + 1)));
-      // Least squares once for each P.
-      if (!exact || d == 1 || d == 3) table.AddRow(std::move(row));
+      // Least squares once for each P and ridge.
+      const bool repeated = d + 1 < dials.size() && dials[d + 1].pairs == dials[d].pairs &&
+                            dials[d + 1].ridge == dials[d].ridge;
+      if (!exact || !repeated) table.AddRow(std::move(row));
     }
   }
   return table;
@@ -155,10 +184,13 @@ std::vector<Claim> CheckClaims(const DialsOptions& o, const std::vector<Dial>& d
   };
   for (std::size_t d = 0; d < dials.size(); ++d) {
     const bool fits = dials[d].pairs <= o.dim;
-    if (dials[d].passes && !fits) continue;
-    Claim claim{fmt::format("{}: nearer to least squares with every {}", dials[d].label,
-                            dials[d].passes ? "further pass" : "further step"),
-                true, ""};
+    if (dials[d].turns == Turns::kPasses && !fits) continue;
+    constexpr const char* kTurn[] = {"step", "pass", "sweep"};
+    Claim claim{
+        fmt::format("{}: nearer to least squares{} with every further {}", dials[d].label,
+                    dials[d].ridge > 0 ? fmt::format(" of ridge {:.3g}", dials[d].ridge) : "",
+                    kTurn[static_cast<int>(dials[d].turns)]),
+        true, ""};
     const std::size_t last = Settings(o, dials[d]).size() - 1;
     for (std::size_t i = 1; i <= last; ++i) {
       // Once there, rounding is all that is left.
@@ -169,7 +201,7 @@ std::vector<Claim> CheckClaims(const DialsOptions& o, const std::vector<Dial>& d
     claims.push_back(std::move(claim));
   }
   for (std::size_t d = 0; d < dials.size(); ++d) {
-    if (!dials[d].passes || dials[d].pairs <= o.dim) continue;
+    if (dials[d].turns != Turns::kPasses || dials[d].pairs <= o.dim) continue;
     const std::size_t last = Settings(o, dials[d]).size() - 1;
     claims.push_back(
         {fmt::format("{}: more pairs than dimensions, no map fits all, and passes with a "
@@ -232,9 +264,10 @@ StudyResult RunDials(const DialsOptions& options, const StudyRun& run) {
       "over the same pairs turn the delta rule into it: the layers are points on a line, not "
       "different things.",
       "Gradient descent needs as many steps as the condition of the keys asks for, conjugate "
-      "gradients the root of that. Passes of a delta rule are Gauss-Seidel sweeps of the dual "
-      "system: they arrive where a map fits all pairs, and circle around the solution where none "
-      "does.",
+      "gradients the root of that. Passes of a delta rule are sweeps of the dual system without a "
+      "ridge: they arrive where a map fits all pairs, and circle around the solution where none "
+      "does. The sweep whose first pass is the same delta rule, and which knows the ridge that the "
+      "rule's step stands for, arrives everywhere.",
   };
   result.command = CommandOf(kName, Fields(given), Fields(defaults), run);
   result.claims = CheckClaims(given, dials, results);

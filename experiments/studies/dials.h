@@ -5,7 +5,9 @@
 /// but for a factor, n -> infinity is least squares.
 ///
 /// The second turns the delta rule into least squares: n passes over the same pairs. On unit keys a
-/// pass of NLMS is one sweep of Gauss-Seidel on K K^T alpha = V (Kaczmarz).
+/// pass of NLMS is one sweep of Gauss-Seidel on K K^T alpha = V (Kaczmarz). Beside them sweeps of
+/// Gauss-Seidel on (K K^T + ridge) alpha = V, whose first one is DeltaNet (sweeps.h): n = 1 is the
+/// delta rule, n -> infinity least squares with the ridge 1 / step - 1.
 ///
 /// Source: Wang, Shi, Fox, "Test-time regression" (2025), Vignette 3.
 #pragma once
@@ -25,7 +27,7 @@ struct DialsOptions {
   std::vector<std::int64_t> steps{1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
   std::vector<std::int64_t> passes{1, 2, 4, 8, 16, 32, 64, 128};
   double eta = 0;     ///< step size of gradient descent; 0: 1 / (1 + sqrt(P/d))^2
-  double step = 0.5;  ///< step size of DeltaNet
+  double step = 0.5;  ///< step size of DeltaNet, on unit keys
 };
 
 OptionFields Fields(DialsOptions& options);

@@ -88,6 +88,12 @@ const Recipe& Checked(const Recipe& recipe) {
   return recipe;
 }
 
+Engine EngineFor(const Recipe& recipe, Runs runs) {
+  const bool taken =
+      runs == Runs::kLeastSquaresEngine && MakePlan(recipe).engine == Engine::kLeastSquares;
+  return taken ? Engine::kLeastSquares : Engine::kDefinition;
+}
+
 }  // namespace
 
 std::string NeedsLearning(const Recipe& recipe) {
@@ -102,11 +108,11 @@ std::string NeedsLearning(const Recipe& recipe) {
   return "";
 }
 
-StudyLayer::StudyLayer(const std::string& recipe, const ConstantGates& gates)
-    : StudyLayer(ParseRecipe(recipe), gates) {}
+StudyLayer::StudyLayer(const std::string& recipe, const ConstantGates& gates, Runs runs)
+    : StudyLayer(ParseRecipe(recipe), gates, runs) {}
 
-StudyLayer::StudyLayer(const Recipe& recipe, const ConstantGates& gates)
-    : layer_(Checked(recipe), Engine::kDefinition), gates_(gates) {}
+StudyLayer::StudyLayer(const Recipe& recipe, const ConstantGates& gates, Runs runs)
+    : layer_(Checked(recipe), EngineFor(recipe, runs)), gates_(gates) {}
 
 std::vector<double> StudyLayer::Forward(const PairRows& rows) const {
   const MadeInputs made = MakeInputs(recipe(), gates_, rows);

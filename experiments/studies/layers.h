@@ -1,5 +1,5 @@
-/// Layers as studies use them: a recipe as text, constant gates, one sequence and one memory, all
-/// in double precision and by the definition, so that every machine prints the same numbers.
+/// Layers as studies use them: a recipe as text, constant gates, one sequence and one memory, in
+/// double precision, by the definition unless a study asks for an engine.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +32,21 @@ struct PairRows {
 /// feature map, or several pairs a token.
 std::string NeedsLearning(const Recipe& recipe);
 
+/// What a study's layers run on.
+enum class Runs {
+  kDefinition,          ///< for the same numbers on every machine
+  kLeastSquaresEngine,  ///< that engine for the recipes it takes: the same but for rounding
+};
+
 class StudyLayer {
  public:
   /// Error: a recipe that does not parse, or that NeedsLearning().
-  StudyLayer(const std::string& recipe, const ConstantGates& gates = {});
-  StudyLayer(const Recipe& recipe, const ConstantGates& gates = {});
+  StudyLayer(const std::string& recipe, const ConstantGates& gates = {},
+             Runs runs = Runs::kDefinition);
+  StudyLayer(const Recipe& recipe, const ConstantGates& gates = {}, Runs runs = Runs::kDefinition);
 
   const Recipe& recipe() const { return layer_.recipe(); }
+  Engine engine() const { return layer_.plan().engine; }
 
   /// y_t = m_t(q_t): [tokens, value_dim].
   std::vector<double> Forward(const PairRows& rows) const;

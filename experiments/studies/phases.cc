@@ -32,7 +32,9 @@ RegressionRunner::RegressionRunner(const OnlineRegressionOptions& options,
   process_.start = options.stationary_start ? KeyStart::kStationary : KeyStart::kRest;
   for (const RegressionLayer& layer : layers) {
     layers_.push_back(
-        layer.recipe.empty() ? nullptr : std::make_unique<StudyLayer>(layer.recipe, layer.gates));
+        layer.recipe.empty()
+            ? nullptr
+            : std::make_unique<StudyLayer>(layer.recipe, layer.gates, Runs::kLeastSquaresEngine));
   }
 }
 

@@ -8,6 +8,9 @@
 ///     k_t = Sigma^(1/2) z_t / sqrt(Dk),  Sigma = (1 - rho) I + rho 1 1^T,  z_t ~ N(0, I)
 ///     v_t = W k_t + noise z'_t / sqrt(Dk),  W_ij ~ N(0, 1 / Dk),  q_t of the same law as k_t
 ///
+/// And that of the recursion itself (stability_streams.h): the engine and the textbook's update of
+/// an inverse, both forgetting, over a long stream.
+///
 /// Source: Wang, Shi, Fox, "Test-time regression" (2025), appendix "Bounding the norm of a linear
 /// regression layer".
 #pragma once
@@ -25,6 +28,7 @@ struct StabilityOptions {
   std::int64_t dim = 32;
   double rho = 0.5;
   double noise = 0.1;
+  std::int64_t stream = 16384;  ///< tokens of the streams that are forgotten
 };
 
 OptionFields Fields(StabilityOptions& options);

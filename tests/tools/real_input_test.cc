@@ -1,8 +1,10 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/tools/command.h"
 
@@ -43,6 +45,34 @@ TEST(Forecast, TableInTableOut) {
   EXPECT_EQ(piped.code, 0);
   EXPECT_EQ(piped.out, table);
   EXPECT_TRUE(nlohmann::json::accept(piped.err)) << piped.err;
+}
+
+// A sine excites two of sixteen directions; with forgetting, the inverse that textbooks carry is
+// NaN after some thousand rows.
+TEST(Forecast, AHundredThousandRowsOfASineWithForgetting) {
+  const TemporaryFolder folder;
+  std::string table = "x\n";
+  for (int t = 0; t < 100'000; ++t) table += fmt::format("{}\n", std::sin(.3 * t));
+  Write(folder / "t.csv", table);
+  const Outcome run =
+      Ttr({"forecast", folder / "t.csv", "--column", "x", "--lags", "16", "--memory",
+           "weighted_rls{decay: 0.95}", "--out", folder / "f.csv", "--json"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  std::istringstream rows(ReadAll(folder / "f.csv"));
+  std::string row;
+  std::getline(rows, row);
+  double worst = 0;
+  int compared = 0;
+  for (int t = 0; std::getline(rows, row); ++t) {
+    if (t < 1000) continue;  // the ridge fades
+    const double forecast = std::stod(row.substr(row.rfind(',') + 1));
+    // NaN stays: no comparison with it is true.
+    const double error = std::abs(forecast - std::sin(.3 * t));
+    worst = error <= worst ? worst : error;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 99'000);
+  EXPECT_LE(worst, 1e-10);
 }
 
 TEST(Forecast, StopAndResumeChangeNothing) {
