@@ -326,7 +326,7 @@ TEST(LeastSquaresStreams, TheTextbookRecursionLosesThem) {
   EXPECT_LE(TextbookError<double>(kCorrelated, 0.99, Textbook::kGain, 1000), 1e-6);
 }
 
-// Half a minute: ttr_test_layer --gtest_also_run_disabled_tests --gtest_filter='*TenMillion*'
+// Some two minutes: ttr_test_layer --gtest_also_run_disabled_tests --gtest_filter='*TenMillion*'
 TEST(LeastSquaresStreams, DISABLED_TenMillionTokens) {
   for (const DType dtype : kBoth) {
     ExpectHolds({kSine, 0.95, dtype, 10'000'000});

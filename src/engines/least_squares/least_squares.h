@@ -26,18 +26,19 @@
 /// missed, or A is singular along the way; 1: A = 0 has no interval of eigenvalues.
 /// Source: Wang, Shi, Fox (2025), Vignettes 1 and 2; MesaNet 2506.05233 for the constant ridge.
 ///
-/// | argument   | shape           | dtype            | meaning |
-/// |------------|-----------------|------------------|----------------------------------------------|
-/// | q          | [B, T, Hq, D]   | input            | queries; absent: write only | | k          |
-/// [B, T, Hk, D]   | input            | keys                                         | | v | [B, T,
-/// Hv, Dv]  | input            | values; absent: read only                    | | log_decay  | [B,
-/// T, H]       | input            | log g <= 0; -inf forgets                     | | importance |
-/// [B, T, H]       | input            | w >= 0; absent: 1                            | | ridge |
-/// [H, D]          | float64          | diagonal of R, or of R / |A|_F               | | a | [N, H,
-/// D, D]    | float32, float64 | A, symmetric; read, then written             | | b          | [N,
-/// H, D, Dv]   | as a             | B; read, then written                        | | y          |
-/// [B, T, H', Dv]  | input            | answers, H' = max(H, Hq)                     | | status |
-/// [B, T, H']      | int8             | written where not solved (0)                 |
+/// | argument   | shape          | dtype            | meaning                           |
+/// |------------|----------------|------------------|-----------------------------------|
+/// | q          | [B, T, Hq, D]  | input            | queries; absent: write only       |
+/// | k          | [B, T, Hk, D]  | input            | keys                              |
+/// | v          | [B, T, Hv, Dv] | input            | values; absent: read only         |
+/// | log_decay  | [B, T, H]      | input            | log g <= 0; -inf forgets          |
+/// | importance | [B, T, H]      | input            | w >= 0; absent: 1                 |
+/// | ridge      | [H, D]         | float64          | diagonal of R, or of R / norm(A)  |
+/// | a          | [N, H, D, D]   | float32, float64 | A, symmetric; read, then written  |
+/// | b          | [N, H, D, Dv]  | as a             | B; read, then written             |
+/// | y          | [B, T, H', Dv] | input            | answers, H' = max(H, Hq)          |
+/// | status     | [B, T, H']     | int8             | written where not solved (0)      |
+/// | iterations | [B, T, H']     | int64            | optional: of solvers that iterate |
 ///
 /// input = float32, float64 or bfloat16. Any strides but a contiguous last axis. H memories; Hk, Hv
 /// divide H, Hq divides it or is a multiple. N = B, or the number of sequences in cu_seqlens (B =
