@@ -131,6 +131,27 @@ rows::NormKind KindOf(OutputNorm norm) {
   return norm == OutputNorm::kL2 ? rows::NormKind::kL2 : rows::NormKind::kRms;
 }
 
+least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
+  least_squares::Sizes sizes;
+  sizes.tokens = dims.tokens;
+  sizes.key_dim = PhiDim(recipe, dims);
+  sizes.value_dim = dims.value_dim;
+  sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
+  sizes.state = state;
+  return sizes;
+}
+
+/// The factor that steps of a token take on from one to the next, and reading one finds.
+TensorView KeptOf(const Recipe& recipe, const Dims& dims, const TensorView& b, Needs needs,
+                  State& state) {
+  if (dims.tokens != 1 || !OptionsOf(recipe, dims).keeps_factor()) return {};
+  const Shape shape{dims.states(), dims.heads,
+                    least_squares::KeptNumbers(SizesOf(recipe, dims, b.dtype()))};
+  if (needs != Needs::kRead) return state.Keep(b.dtype(), shape);
+  const TensorView kept = state.kept();
+  return kept.defined() && kept.dtype() == b.dtype() && kept.shape() == shape ? kept : TensorView();
+}
+
 /// What an engine call reads, of a call that has been checked.
 struct Words {
   Words(const Recipe& recipe, const Dims& dims, const Inputs& inputs, State& state, Needs needs,
@@ -172,16 +193,6 @@ struct Words {
     return used;
   }
 };
-
-least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
-  least_squares::Sizes sizes;
-  sizes.tokens = dims.tokens;
-  sizes.key_dim = PhiDim(recipe, dims);
-  sizes.value_dim = dims.value_dim;
-  sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
-  sizes.state = state;
-  return sizes;
-}
 
 /// The engine's gradient of rows [B, T, heads, D] for those of an input, whose heads may be fewer.
 class HeadGradient {
@@ -232,6 +243,7 @@ void RunLeastSquares(const Requirements& requirements, const Dims& dims, const I
       words.call.status = outputs.status;
     }
   }
+  words.call.kept = KeptOf(recipe, dims, words.call.b, needs, state);
   least_squares::Forward(OptionsOf(recipe, dims), words.call, executor, scratch);
   if (plain.defined()) {
     rows::Normalise({KindOf(norm), 0, plain, {}, {}, {}}, outputs.y, executor);

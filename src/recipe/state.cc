@@ -14,7 +14,7 @@ State::Entry& FindOrAdd(std::vector<State::Entry>& entries, std::string_view nam
 
 }  // namespace
 
-State::State(const State& other) : entries_(other.entries_) {
+State::State(const State& other) : entries_(other.entries_), kept_(other.kept_) {
   for (Entry& entry : entries_) {
     if (entry.owned.defined()) entry.view = entry.owned.view();
   }
@@ -35,6 +35,13 @@ void State::Bind(std::string_view name, const TensorView& view) {
   Entry& entry = FindOrAdd(entries_, name);
   entry.owned = Tensor();
   entry.view = view;
+}
+
+TensorView State::Keep(DType dtype, const Shape& shape) {
+  if (!kept_.defined() || kept_.dtype() != dtype || !(kept_.shape() == shape)) {
+    kept_ = Tensor(dtype, shape);
+  }
+  return kept_.view();
 }
 
 TensorView State::Get(std::string_view name) const {

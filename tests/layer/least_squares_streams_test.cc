@@ -337,7 +337,7 @@ TEST(LeastSquaresStreams, DISABLED_TenMillionTokens) {
 // Known not to hold: where the state holds more than some thirty sums, what rounding leaves in a
 // direction without keys exceeds the margin below which the engine takes it for rounding (float32;
 // the margin of float64 is wider).
-TEST(LeastSquaresStreams, DISABLED_LongMemoriesOfKeysWithoutADirection) {
+TEST(LeastSquaresStreams, LongMemoriesOfKeysWithoutADirection) {
   for (const DType dtype : kBoth) {
     for (const Stream& stream : {kSubspace, kConstant, kSine}) {
       ExpectHolds({stream, 0.999, dtype, 200'000});
@@ -346,7 +346,7 @@ TEST(LeastSquaresStreams, DISABLED_LongMemoriesOfKeysWithoutADirection) {
 }
 
 // The least case of it: one key, one value, no forgetting. M = v k^T / |k|^2.
-TEST(LeastSquaresStreams, DISABLED_LongMemoryOfOneKey) {
+TEST(LeastSquaresStreams, LongMemoryOfOneKey) {
   Row key(kKeys);
   for (std::int64_t i = 0; i < kKeys; ++i)
     key[i] = static_cast<float>(std::cos(1. + 3. * static_cast<double>(i)));

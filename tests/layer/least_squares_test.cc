@@ -141,11 +141,12 @@ void ExpectErrorsOfTheCondition(const std::string& name, const std::vector<std::
       ASSERT_EQ(layer.plan().engine, Engine::kLeastSquares);
       const test::Result defined = RunWhole(Layer(drawn.recipe, Engine::kDefinition), pair.wide);
       const std::vector<Condition> conditions = Conditions(pair.wide);
-      std::string where;
-      EXPECT_LE(
-          WorstError(pair.wide, conditions, defined, RunWhole(layer, pair.narrow), epsilon, where),
-          10)
-          << recipe << " " << where;
+      for (const std::int64_t piece : {std::int64_t{150}, std::int64_t{1}}) {
+        const test::Result computed = RunInPieces(layer, pair.narrow, piece);
+        std::string where;
+        EXPECT_LE(WorstError(pair.wide, conditions, defined, computed, epsilon, where), 10)
+            << recipe << (piece == 1 ? ", by token, " : ", whole, ") << where;
+      }
     }
   }
 }

@@ -20,7 +20,29 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// sum <- g (sum + row), or g sum, in double, from the vector with column `begin` on; row <- the
+/// nearest floats. `end` is a multiple of kUnit.
+template <bool kAdd>
+HWY_INLINE void SumInDouble(double g, std::int64_t begin, std::int64_t end, double* sum,
+                            float* row) {
+  const hn::CappedTag<double, kUnit> d;
+  const hn::Rebind<float, decltype(d)> narrow;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto by = hn::Set(d, g);
+  for (std::int64_t i = begin / lanes * lanes; i < end; i += lanes) {
+    auto x = hn::Load(d, sum + i);
+    if constexpr (kAdd) x = hn::Add(x, hn::PromoteTo(d, hn::Load(narrow, row + i)));
+    x = hn::Mul(by, x);
+    hn::Store(x, d, sum + i);
+    hn::Store(hn::DemoteTo(narrow, x), narrow, row + i);
+  }
+}
+
 /// A (its upper triangle) and B in the scratch of a worker, and the chunk that is written to them.
+/// Floats of chunks are summed in double. Were every sum rounded, their rounding would soon pass
+/// for data in directions that no key has.
 template <class T>
 class Carried {
  public:
@@ -43,6 +65,14 @@ class Carried {
       if (i >= memory_.key_dim) continue;
       const T* const row = from + i * memory_.b_stride;
       std::copy(row, row + memory_.value_dim, b().Row(i));
+    }
+    BeginSums();
+  }
+  /// To be called where A and B were put into the scratch by others.
+  void BeginSums() const {
+    if constexpr (kSums) {
+      std::copy(s_.a, s_.a + s_.keys_unit * s_.a_stride, s_.a_sum);
+      std::copy(s_.b, s_.b + s_.keys_unit * s_.b_stride, s_.b_sum);
     }
   }
   void LoadGram() const {
@@ -68,27 +98,32 @@ class Carried {
 
   /// A and B times g. What is forgotten altogether leaves no NaN behind.
   void Fade(double g) const {
-    if (g == 1) return;
-    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
-      if (g == 0) {
-        std::fill(a().Row(i), a().Row(i) + s_.keys_unit, T(0));
-        std::fill(b().Row(i), b().Row(i) + s_.values_unit, T(0));
+    if (g == 0) {
+      std::fill(s_.a, s_.a + s_.keys_unit * s_.a_stride, T(0));
+      std::fill(s_.b, s_.b + s_.keys_unit * s_.b_stride, T(0));
+      BeginSums();
+    } else if (g != 1) {
+      if constexpr (kSums) {
+        UpdateSums<false>(g);
       } else {
-        sn::Multiply(a().Row(i) + i, s_.keys_unit - i, static_cast<T>(g));
-        sn::Multiply(b().Row(i), s_.values_unit, static_cast<T>(g));
+        Scale(g);
       }
     }
   }
 
   /// A <- c (A + K^T K), B <- c (B + K^T V), K and V weighted.
   void Write(const Chunk& chunk) const {
+    constexpr sn::Into kInto = kSums ? sn::Into::kSet : sn::Into::kAdd;
     const std::int64_t tokens = chunk.tokens;
     const Left transposed = Left::Transposed(keys());
-    sn::Multiply<sn::Into::kAdd>(transposed, keys(), s_.keys_unit,
-                                 sn::UpperResult{s_.keys_unit, tokens}, a());
-    sn::Multiply<sn::Into::kAdd>(transposed, values(), s_.keys_unit,
-                                 sn::Whole{s_.values_unit, tokens}, b());
-    Fade(chunk.end);
+    sn::Multiply<kInto>(transposed, keys(), s_.keys_unit, sn::UpperResult{s_.keys_unit, tokens},
+                        a());
+    sn::Multiply<kInto>(transposed, values(), s_.keys_unit, sn::Whole{s_.values_unit, tokens}, b());
+    if constexpr (kSums) {
+      UpdateSums<true>(chunk.end);
+    } else if (chunk.end != 1) {
+      Scale(chunk.end);
+    }
   }
 
   /// y_t = (B + sum_{i <= t} k_i v_i^T)^T x_t, K and V the chunk's: rows j of x and y belong to its
@@ -133,6 +168,22 @@ class Carried {
   }
 
  private:
+  static constexpr bool kSums = sizeof(T) == sizeof(float);
+
+  template <bool kAdd>
+  void UpdateSums(double g) const {
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+      SumInDouble<kAdd>(g, i, s_.keys_unit, s_.a_sum + i * s_.a_stride, a().Row(i));
+      SumInDouble<kAdd>(g, 0, s_.values_unit, s_.b_sum + i * s_.b_stride, b().Row(i));
+    }
+  }
+  void Scale(double g) const {
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+      sn::Multiply(a().Row(i) + i, s_.keys_unit - i, static_cast<T>(g));
+      sn::Multiply(b().Row(i), s_.values_unit, static_cast<T>(g));
+    }
+  }
+
   const Memory& memory_;
   const Scratch<T>& s_;
 };

@@ -123,6 +123,7 @@ class GradientForward {
       }
       // With second pairs of solutions, then, one by one.
       CopyMemory(s_.a_before, s_.b_before, s_.chunk.a, s_.chunk.b);
+      carried_.BeginSums();
       parts_ = first_part;
       for (std::int64_t i = t; i < t + tokens;) i += Next(i, true);
     }

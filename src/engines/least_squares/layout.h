@@ -36,6 +36,7 @@ struct Memory {
   void* a = nullptr;              // [key_dim] rows of key_dim
   void* b = nullptr;              // [key_dim] rows of value_dim
   std::int64_t a_stride = 0, b_stride = 0;
+  void* kept = nullptr;  // of Kept: what stays for the next token, if anything
   std::int8_t* status = nullptr;
   std::int64_t status_stride = 0, status_head_stride = 0;
   std::int64_t* iterations = nullptr;
@@ -83,6 +84,8 @@ struct Scratch {
   std::int64_t keys_unit, values_unit, chunk, columns;  // D, Dv, tokens, queries: rounded up
   // A (its upper triangle) and B as they go.
   T *a, *b;
+  // For T = float: the same in double, which they are rounded from.
+  double *a_sum, *b_sum;
   // K, V and Q of the chunk, K and V times sqrt(w / c).
   T *k, *v, *q;
   // [A | K^T | Q^T | B], then [U | Wk | Wq | Wb].
@@ -113,6 +116,10 @@ struct Scratch {
     };
     a = take(keys_unit * a_stride);
     b = take(keys_unit * b_stride);
+    // Two floats a double; the strides are the same.
+    constexpr std::int64_t kDouble = sizeof(T) == sizeof(float) ? 2 : 0;
+    a_sum = reinterpret_cast<double*>(take(kDouble * keys_unit * a_stride));
+    b_sum = reinterpret_cast<double*>(take(kDouble * keys_unit * b_stride));
     k = take(chunk * k_stride);
     v = take(chunk * v_stride);
     q = take(columns * k_stride);

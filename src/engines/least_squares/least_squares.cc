@@ -3,6 +3,7 @@
 #include "src/engines/least_squares/least_squares.h"
 
 #include "src/engines/least_squares/iteration_scratch.h"
+#include "src/engines/least_squares/kept.h"
 #include "src/engines/least_squares/kernel.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/systems_layout.h"
@@ -28,6 +29,11 @@ std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
 
 std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads) {
   return static_cast<std::size_t>(threads) * BytesOfWorker(options, sizes) + kAlignment;
+}
+
+std::int64_t KeptNumbers(const Sizes& sizes) {
+  return sizes.state == DType::kFloat64 ? Kept<double>(sizes.key_dim).numbers
+                                        : Kept<float>(sizes.key_dim).numbers;
 }
 
 void Forward(const Options& options, const Call& call, Executor& executor,

@@ -36,6 +36,7 @@
 /// | ridge      | [H, D]         | float64          | diagonal of R, or of R / norm(A)  |
 /// | a          | [N, H, D, D]   | float32, float64 | A, symmetric; read, then written  |
 /// | b          | [N, H, D, Dv]  | as a             | B; read, then written             |
+/// | kept       | [N, H, KeptNumbers] | as a         | optional: a factor of A, for one token |
 /// | y          | [B, T, H', Dv] | input            | answers, H' = max(H, Hq)          |
 /// | status     | [B, T, H']     | int8             | written where not solved (0)      |
 /// | iterations | [B, T, H']     | int64            | optional: of solvers that iterate |
@@ -45,7 +46,8 @@
 /// 1 then). Arithmetic is of the state's dtype; a singular A is solved in double.
 ///
 /// Cost a token, m = chunk (64): 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / 3m flops; with a
-/// system of its own D^3 / 3 + 5 D^2 + 6 D Dv; D^3 ten times for a singular A. A step of
+/// system of its own D^3 / 3 + 5 D^2 + 6 D Dv; D^3 ten times for a singular A; a single token with
+/// what is kept 9 D^2 + 5 D Dv, without it as with a system of its own. A step of
 /// an iteration takes 2 D^2 + 3 m D a query, m = 16.
 ///
 /// The caller has validated all of it. Forward does not throw, but for scratch that is too small.
@@ -77,6 +79,11 @@ struct Options {
   Iteration iteration{};
 
   bool iterates() const { return iteration.solver != Solver::kExact; }
+  /// Can a factor of A be taken on from token to token?
+  bool keeps_factor() const {
+    return !iterates() && causal &&
+           (ridge == Ridge::kInState || (ridge == Ridge::kConstant && !fades));
+  }
   /// Does every token have a system of its own, which no chunk shares?
   bool own_systems() const {
     return !iterates() && ridge != Ridge::kInState && (fades || ridge == Ridge::kRelative);
@@ -90,6 +97,7 @@ struct Call {
   std::span<const std::int64_t> cu_seqlens{};  ///< [N + 1], in tokens; empty: not packed
   TensorView ridge{};
   TensorView a{}, b{};
+  TensorView kept{};  ///< zeros at first; only where options.keeps_factor(), only read without v
   TensorView y{};
   TensorView status{};
   TensorView iterations{};  ///< optional: int64 [B, T, H'], what each right-hand side took
@@ -106,6 +114,10 @@ struct Sizes {
 
 /// Bytes of scratch that Forward needs with this many threads.
 std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads);
+
+/// Numbers of Call::kept for one memory. It holds for the very bits of A and of the ridge, which
+/// are compared: these may change in between.
+std::int64_t KeptNumbers(const Sizes& sizes);
 
 /// Memorizes and answers every token; the state is left as after the last. `scratch` (any
 /// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.

@@ -120,6 +120,17 @@ class Prefixes {
   }
   sn::Block<T> columns() const { return wq(); }
 
+  /// U with A + R = U^T U, or false where A is singular to rounding or not finite.
+  bool FactorMemory() {
+    CopyMemory();
+    const T rounding = static_cast<T>(Rounding<T>(memory_.key_dim));
+    const auto goes_on = [&](std::int64_t, T diagonal, T left) {
+      return left > rounding * diagonal && diagonal > static_cast<T>(kFaded<T>);
+    };
+    return sn::Factor(first(), s_.keys_unit, first_corners(), goes_on).index == s_.keys_unit;
+  }
+  sn::Block<T> factor() const { return first(); }
+
  private:
   using Block = sn::Block<T>;
   using Left = sn::Left<T>;
@@ -152,16 +163,6 @@ class Prefixes {
     for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
       first().Row(i)[i] += static_cast<T>(memory_.ridge[i] * factor);
     }
-  }
-
-  /// U, or false where A is singular to rounding or not finite.
-  bool FactorMemory() {
-    CopyMemory();
-    const T rounding = static_cast<T>(Rounding<T>(memory_.key_dim));
-    const auto goes_on = [&](std::int64_t, T diagonal, T left) {
-      return left > rounding * diagonal && diagonal > static_cast<T>(kFaded<T>);
-    };
-    return sn::Factor(first(), s_.keys_unit, first_corners(), goes_on).index == s_.keys_unit;
   }
 
   /// S = I + Wk^T Wk = L L^T (without I where the memory is empty). Returns how many tokens keep

@@ -15,6 +15,7 @@
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/iterate-inl.h"
+#include "src/engines/least_squares/kept-inl.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/own_systems-inl.h"
 #include "src/engines/least_squares/prefixes-inl.h"
@@ -41,6 +42,10 @@ class Runner {
     const std::int64_t tokens = memory_.tokens;
     if (tokens == 1 && memory_.writes() && options_.causal) {
       Step();
+      return;
+    }
+    if (tokens == 1 && !memory_.writes()) {
+      ReadStep();
       return;
     }
     carried_.Load();
@@ -92,29 +97,85 @@ class Runner {
     return chunk.tokens;
   }
 
-  /// One token, in the caller's state. Only A is copied, for its factor.
+  /// One token, in the caller's state.
   void Step() {
     const bool reads = memory_.queries > 0;
-    if (reads && options_.read_before) AnswerStep();
+    if (reads && options_.read_before) ReadStep();
     const Chunk chunk = GatherChunk(memory_, 0, 1, s_);
-    WriteInPlace(memory_, static_cast<T>(chunk.decay), s_.k, s_.v);
-    if (reads && !options_.read_before) AnswerStep();
-  }
-
-  void AnswerStep() {
-    carried_.LoadGram();
-    GatherQueries(options_, memory_, 0, 1, s_);
-    if (!prefixes_.SolveColumns(memory_.queries)) {
-      carried_.Load();
-      AnswerCarefully(0, 1);
+    const T g = static_cast<T>(chunk.decay);
+    BitSum<T> before, after;
+    WriteGram(memory_, g, s_.k, before, after);
+    const bool regular = memory_.kept == nullptr || UpdateFactor(g, before, after);
+    const bool answers = reads && !options_.read_before;
+    const bool solved = answers && regular && SolveStep(after);
+    WriteValues(memory_, g, s_.k, s_.v, solved ? s_.q : nullptr, s_.y);
+    if (!answers) return;
+    if (!solved) {
+      AnswerStepCarefully();
       return;
     }
-    const sn::Block<T> x = prefixes_.columns();
-    for (std::int64_t r = 0; r < memory_.queries; ++r) {
-      ReadInPlace(memory_, x.data + r, x.stride, s_.y + r * s_.y_stride);
-    }
+    for (std::int64_t r = 1; r < memory_.queries; ++r) ReadQuery(r);
     ScatterAnswers(memory_, 0, 1, s_);
   }
+
+  /// Once the key in s_.k is written. False: A is singular.
+  bool UpdateFactor(T g, const BitSum<T>& before, const BitSum<T>& after) {
+    const KeptFactor<T> kept(memory_, options_);
+    std::copy(s_.k, s_.k + s_.keys_unit, Spare(0));
+    if (!kept.Fits(before) || !kept.Update(g, Spare(0), Spare(1))) {
+      carried_.LoadGram();
+      if (!prefixes_.FactorMemory()) {
+        kept.Drop();
+        return false;
+      }
+      kept.Take(prefixes_.factor());
+    }
+    kept.Seal(after);
+    return true;
+  }
+
+  /// One token, of the memory as it is.
+  void ReadStep() {
+    if (!SolveStep(BitsOfGram<T>(memory_))) {
+      AnswerStepCarefully();
+      return;
+    }
+    for (std::int64_t r = 0; r < memory_.queries; ++r) ReadQuery(r);
+    ScatterAnswers(memory_, 0, 1, s_);
+  }
+
+  void ReadQuery(std::int64_t r) {
+    ReadInPlace(memory_, s_.q + r * s_.k_stride, s_.y + r * s_.y_stride);
+  }
+
+  void AnswerStepCarefully() {
+    carried_.Load();
+    AnswerCarefully(0, 1);
+  }
+
+  /// The token's queries become solutions, in s_.q. `bits` are those of A. False: A is singular.
+  bool SolveStep(const BitSum<T>& bits) {
+    GatherQueries(options_, memory_, 0, 1, s_);
+    if (memory_.kept != nullptr) {
+      const KeptFactor<T> kept(memory_, options_);
+      if (kept.Fits(bits)) {
+        for (std::int64_t r = 0; r < memory_.queries; ++r) {
+          kept.Solve(s_.q + r * s_.k_stride, Spare(0));
+        }
+        return true;
+      }
+    }
+    carried_.LoadGram();
+    if (!prefixes_.SolveColumns(memory_.queries)) return false;
+    const Block x = prefixes_.columns();
+    for (std::int64_t r = 0; r < memory_.queries; ++r) {
+      for (std::int64_t i = 0; i < s_.keys_unit; ++i) s_.q[r * s_.k_stride + i] = x.Row(i)[r];
+    }
+    return true;
+  }
+
+  /// Rows of D numbers that no step of a token needs.
+  T* Spare(std::int64_t row) const { return s_.b + row * RoundUp(s_.keys_unit, kAlignment); }
 
   /// Answers of a chunk in s_.y. Returns how many of its tokens are right (and the queries that
   /// see no others); 0: the memory that it starts from is singular.
@@ -174,6 +235,8 @@ class Runner {
       sn::StoreRow(y, token, 0, memory_.value_dim, OfQuery(memory_.y, memory_.y_head_stride, r));
     }
   }
+
+  using Block = sn::Block<T>;
 
   const Options& options_;
   const Memory& memory_;

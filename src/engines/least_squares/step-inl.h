@@ -9,9 +9,12 @@
 #endif
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
+#include "src/engines/least_squares/kept-inl.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/simd/tile-inl.h"
 
@@ -21,59 +24,135 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// row <- g row + factor x; g = 0 forgets, whatever was there.
+/// `count` numbers, and zeros.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadPart(D d, const T* from, std::size_t count) {
+  if (count == hn::Lanes(d)) return hn::LoadU(d, from);
+  HWY_ALIGN T part[hn::MaxLanes(D())] = {};
+  std::copy(from, from + count, part);
+  return hn::Load(d, part);
+}
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void StorePart(hn::Vec<D> x, D d, T* to, std::size_t count) {
+  if (count == hn::Lanes(d)) return hn::StoreU(x, d, to);
+  HWY_ALIGN T part[hn::MaxLanes(D())];
+  hn::Store(x, d, part);
+  std::copy(part, part + count, to);
+}
+
+/// A <- g A + k k^T in the caller's state, k times sqrt(w); g = 0 forgets, whatever was there. Adds
+/// up the bits that A had and has.
 template <class T>
-HWY_INLINE void WriteRow(T g, T factor, const T* x, std::int64_t count, T* row) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+HWY_INLINE void WriteGram(const Memory& memory, T g, const T* k, BitSum<T>& before,
+                          BitSum<T>& after) {
+  const hn::CappedTag<T, kUnit> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto fade = hn::Set(d, g);
-  const auto by = hn::Set(d, factor);
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto old = g == 0 ? hn::Zero(d) : hn::Mul(fade, hn::LoadU(d, row + i));
-    hn::StoreU(hn::MulAdd(by, hn::LoadU(d, x + i), old), d, row + i);
-  }
-  for (; i < count; ++i) row[i] = (g == 0 ? T(0) : g * row[i]) + factor * x[i];
-}
-
-/// A <- g A + k k^T and B <- g B + k v^T in the caller's state; k and v times sqrt(w).
-template <class T>
-HWY_INLINE void WriteInPlace(const Memory& memory, T g, const T* k, const T* v) {
   for (std::int64_t i = 0; i < memory.key_dim; ++i) {
-    WriteRow(g, k[i], k, memory.key_dim, static_cast<T*>(memory.a) + i * memory.a_stride);
-    WriteRow(g, k[i], v, memory.value_dim, static_cast<T*>(memory.b) + i * memory.b_stride);
+    T* const row = static_cast<T*>(memory.a) + i * memory.a_stride;
+    const auto by = hn::Set(d, k[i]);
+    before.NextRow();
+    after.NextRow();
+    for (std::int64_t j = 0; j < memory.key_dim; j += lanes) {
+      const auto count = static_cast<std::size_t>(std::min(lanes, memory.key_dim - j));
+      const auto old = LoadPart(d, row + j, count);
+      before.Add(old);
+      const auto kept = g == 0 ? hn::Zero(d) : hn::Mul(fade, old);
+      const auto now = hn::MulAdd(by, hn::Load(d, k + j), kept);
+      after.Add(now);
+      StorePart(now, d, row + j, count);
+    }
   }
 }
 
-/// y = B^T x of the caller's state, x with this stride.
+/// The bits of A as they are.
 template <class T>
-HWY_INLINE void ReadInPlace(const Memory& memory, const T* x, std::int64_t x_stride, T* y) {
-  constexpr int kVectors = 4;  // columns held in registers
-  const hn::ScalableTag<T> d;
+HWY_INLINE BitSum<T> BitsOfGram(const Memory& memory) {
+  const hn::CappedTag<T, kUnit> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  BitSum<T> bits;
+  for (std::int64_t i = 0; i < memory.key_dim; ++i) {
+    const T* const row = static_cast<const T*>(memory.a) + i * memory.a_stride;
+    bits.NextRow();
+    for (std::int64_t j = 0; j < memory.key_dim; j += lanes) {
+      const auto count = static_cast<std::size_t>(std::min(lanes, memory.key_dim - j));
+      bits.Add(LoadPart(d, row + j, count));
+    }
+  }
+  return bits;
+}
+
+/// Calls columns(first, vectors as a constant, numbers in the last of them) for strips of B.
+template <class D, class Columns>
+HWY_INLINE void ForStrips(D d, std::int64_t value_dim, const Columns& columns) {
+  constexpr int kVectors = 4;  // held in registers
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const T* const b = static_cast<const T*>(memory.b);
   std::int64_t c = 0;
-  for (; c + kVectors * lanes <= memory.value_dim; c += kVectors * lanes) {
-    hn::Vec<decltype(d)> sum[kVectors];
+  for (; c + kVectors * lanes <= value_dim; c += kVectors * lanes) {
+    columns(c, std::integral_constant<int, kVectors>(), static_cast<std::size_t>(lanes));
+  }
+  for (; c < value_dim; c += lanes) {
+    columns(c, std::integral_constant<int, 1>(),
+            static_cast<std::size_t>(std::min(lanes, value_dim - c)));
+  }
+}
+
+/// y = B^T x of the caller's state.
+template <class T>
+HWY_INLINE void ReadInPlace(const Memory& memory, const T* x, T* y) {
+  const hn::CappedTag<T, kUnit> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  ForStrips(d, memory.value_dim, [&](std::int64_t c, auto vectors, std::size_t last) HWY_ATTR {
+    hn::Vec<decltype(d)> sum[vectors()];
     TTR_UNROLL
-    for (int n = 0; n < kVectors; ++n) sum[n] = hn::Zero(d);
-    for (std::int64_t i = 0; i < memory.key_dim; ++i) {
-      const auto by = hn::Set(d, x[i * x_stride]);
-      const T* const row = b + i * memory.b_stride + c;
+    for (int n = 0; n < vectors(); ++n) sum[n] = hn::Zero(d);
+    const T* row = static_cast<const T*>(memory.b) + c;
+    for (std::int64_t i = 0; i < memory.key_dim; ++i, row += memory.b_stride) {
+      const auto by = hn::Set(d, x[i]);
       TTR_UNROLL
-      for (int n = 0; n < kVectors; ++n) {
-        sum[n] = hn::MulAdd(by, hn::LoadU(d, row + n * lanes), sum[n]);
+      for (int n = 0; n < vectors(); ++n) {
+        const auto b = vectors() > 1 ? hn::LoadU(d, row + n * lanes) : LoadPart(d, row, last);
+        sum[n] = hn::MulAdd(by, b, sum[n]);
       }
     }
     TTR_UNROLL
-    for (int n = 0; n < kVectors; ++n) hn::StoreU(sum[n], d, y + c + n * lanes);
-  }
-  std::fill(y + c, y + memory.value_dim, T(0));
-  for (std::int64_t i = 0; i < memory.key_dim; ++i) {
-    const T by = x[i * x_stride];
-    const T* const row = b + i * memory.b_stride;
-    for (std::int64_t j = c; j < memory.value_dim; ++j) y[j] += by * row[j];
-  }
+    for (int n = 0; n < vectors(); ++n) hn::StoreU(sum[n], d, y + c + n * lanes);
+  });
+}
+
+/// B <- g B + k v^T in the caller's state, k and v times sqrt(w), and y = B^T x after it; without x
+/// no y.
+template <class T>
+HWY_INLINE void WriteValues(const Memory& memory, T g, const T* k, const T* v, const T* x, T* y) {
+  const hn::CappedTag<T, kUnit> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto fade = hn::Set(d, g);
+  ForStrips(d, memory.value_dim, [&](std::int64_t c, auto vectors, std::size_t last) HWY_ATTR {
+    hn::Vec<decltype(d)> sum[vectors()], value[vectors()];
+    TTR_UNROLL
+    for (int n = 0; n < vectors(); ++n) {
+      sum[n] = hn::Zero(d);
+      value[n] = hn::Load(d, v + c + n * lanes);
+    }
+    T* row = static_cast<T*>(memory.b) + c;
+    for (std::int64_t i = 0; i < memory.key_dim; ++i, row += memory.b_stride) {
+      const auto by = hn::Set(d, k[i]);
+      const auto read = hn::Set(d, x == nullptr ? T(0) : x[i]);
+      TTR_UNROLL
+      for (int n = 0; n < vectors(); ++n) {
+        const auto old = vectors() > 1 ? hn::LoadU(d, row + n * lanes) : LoadPart(d, row, last);
+        const auto now = hn::MulAdd(by, value[n], g == 0 ? hn::Zero(d) : hn::Mul(fade, old));
+        sum[n] = hn::MulAdd(read, now, sum[n]);
+        if constexpr (vectors() > 1) {
+          hn::StoreU(now, d, row + n * lanes);
+        } else {
+          StorePart(now, d, row, last);
+        }
+      }
+    }
+    TTR_UNROLL
+    for (int n = 0; n < vectors() && x != nullptr; ++n) hn::StoreU(sum[n], d, y + c + n * lanes);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,0 +1,214 @@
+// A factor of A that is carried from token to token. Compiled once for every target.
+
+#if defined(TTR_LEAST_SQUARES_KEPT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_KEPT_INL_H_
+#undef TTR_LEAST_SQUARES_KEPT_INL_H_
+#else
+#define TTR_LEAST_SQUARES_KEPT_INL_H_
+#endif
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/kept.h"
+#include "src/engines/least_squares/layout.h"
+#include "src/simd/blocks-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// The bits of rows of numbers, added up: two matrices with the same sum are the same, but for a
+/// chance of 2^-32.
+template <class T>
+class BitSum {
+ public:
+  using Tag = hn::CappedTag<T, kUnit>;
+  using Bits = hn::RebindToUnsigned<Tag>;
+
+  BitSum() : sum_(hn::Zero(Bits())) {}  // compiled for the target, as one made by itself is not
+  void NextRow() { sum_ = hn::RotateRight<1>(sum_); }
+  void Add(hn::Vec<Tag> x) { sum_ = hn::Add(sum_, hn::BitCast(Bits(), x)); }
+  void Store(T* to) const { hn::StoreU(hn::BitCast(Tag(), sum_), Tag(), to); }
+  bool Is(const T* stored) const {
+    const auto other = hn::BitCast(Bits(), hn::LoadU(Tag(), stored));
+    return hn::AllTrue(Bits(), hn::Eq(sum_, other));
+  }
+
+ private:
+  hn::Vec<Bits> sum_;
+};
+
+/// A + R = U^T diag(d) U for A as the bits of the state are, R a constant ridge or none.
+///
+/// One association more, A <- g A + p p^T, takes w = U^-T p on the way (Gill, Golub, Murray,
+/// Saunders 1974, method C1, with their 1 / alpha as a sum):
+///
+///     s_0 = 1,  s_{i+1} = s_i + w_i^2 / g d_i,   d_i <- g d_i s_{i+1} / s_i
+///     row i of U <- row i + w_i / (g d_i s_{i+1}) (p - sum_{j <= i} w_j row j)
+///
+/// All terms are positive: as stable as a factor made anew, in D^2 multiply-adds instead of
+/// D^3 / 6. Four rows are taken together.
+template <class T>
+class KeptFactor {
+ public:
+  KeptFactor(const Memory& memory, const Options& options)
+      : memory_(memory),
+        constant_(options.ridge == Ridge::kConstant),
+        f_(memory.key_dim, memory.kept) {}
+
+  /// Is it that of the memory whose bits were added up?
+  bool Fits(const BitSum<T>& bits) const { return f_.d[0] > 0 && Sealed(bits).Is(f_.seal); }
+  void Seal(const BitSum<T>& bits) const { Sealed(bits).Store(f_.seal); }
+  void Drop() const { f_.d[0] = 0; }
+
+  /// Takes over a Cholesky factor.
+  void Take(const sn::Block<T>& factor) const {
+    for (std::int64_t i = 0; i < f_.unit; ++i) {
+      const T diagonal = factor.Row(i)[i];
+      T* const row = f_.u + i * f_.stride;
+      std::fill(row, row + i, T(0));
+      row[i] = T(1);
+      for (std::int64_t j = i + 1; j < f_.unit; ++j) row[j] = factor.Row(i)[j] / diagonal;
+      f_.d[i] = diagonal * diagonal;
+    }
+  }
+
+  /// p p^T more, after everything was multiplied by g. Overwrites p; `s` has room for D numbers.
+  /// False: A, which was written, is singular to rounding, and the factor is dropped.
+  bool Update(T g, T* p, T* s) const {
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) f_.d[i] *= g;
+    T sum = 1;
+    for (std::int64_t i = 0; i < f_.unit; i += kRows) {
+      const T before = sum;
+      T w[kRows], by[kRows];
+      Leading(i, p, w);
+      for (int r = 0; r < kRows; ++r) {
+        const T scaled = w[r] / f_.d[i + r];
+        sum += w[r] * scaled;
+        s[i + r] = sum;
+        by[r] = scaled / sum;
+      }
+      Eliminate<true>(i, w, by, p);
+      for (int r = 0; r < kRows; ++r) f_.d[i + r] *= s[i + r] / (r == 0 ? before : s[i + r - 1]);
+    }
+    if (Holds()) return true;
+    Drop();
+    return false;
+  }
+
+  /// x = (A + R)^-1 q in the place of q; `z` has room for D numbers.
+  void Solve(T* q, T* z) const {
+    for (std::int64_t i = 0; i < f_.unit; i += kRows) {
+      T w[kRows];
+      Leading(i, q, w);
+      for (int r = 0; r < kRows; ++r) z[i + r] = w[r] / f_.d[i + r];
+      Eliminate<false>(i, w, nullptr, q);
+    }
+    std::fill(q, q + f_.unit, T(0));  // what is not yet known of x adds nothing
+    for (std::int64_t i = f_.unit - kRows; i >= 0; i -= kRows) Backward(i, z, q);
+  }
+
+ private:
+  using Tag = hn::CappedTag<T, kUnit>;
+  static constexpr int kRows = 4;
+
+  T* Row(std::int64_t i) const { return f_.u + i * f_.stride; }
+
+  /// With the ridge, that a call may change.
+  BitSum<T> Sealed(BitSum<T> bits) const {
+    if (!constant_) return bits;
+    bits.NextRow();
+    T ridge[kUnit] = {};
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+      ridge[i % kUnit] += static_cast<T>(memory_.ridge[i]) * static_cast<T>(i + 1);
+    }
+    for (std::int64_t i = 0; i < kUnit; i += static_cast<std::int64_t>(hn::Lanes(Tag()))) {
+      bits.Add(hn::LoadU(Tag(), ridge + i));
+    }
+    return bits;
+  }
+
+  /// The next numbers of U^-T p.
+  void Leading(std::int64_t i, const T* p, T (&w)[kRows]) const {
+    for (int r = 0; r < kRows; ++r) {
+      w[r] = p[i + r];
+      for (int j = 0; j < r; ++j) w[r] -= w[j] * Row(i + j)[i + r];
+    }
+  }
+
+  /// p less w times four rows; each of the rows takes up `by` times what is left then.
+  template <bool kUpdate>
+  HWY_INLINE void Eliminate(std::int64_t i, const T (&w)[kRows], const T* by, T* p) const {
+    const Tag d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    hn::Vec<Tag> factor[kRows], share[kRows];
+    TTR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      factor[r] = hn::Set(d, w[r]);
+      if constexpr (kUpdate) share[r] = hn::Set(d, by[r]);
+    }
+    for (std::int64_t j = i / lanes * lanes; j < f_.unit; j += lanes) {
+      auto x = hn::Load(d, p + j);
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const auto row = hn::Load(d, Row(i + r) + j);
+        x = hn::NegMulAdd(factor[r], row, x);
+        if constexpr (kUpdate) hn::Store(hn::MulAdd(share[r], x, row), d, Row(i + r) + j);
+      }
+      hn::Store(x, d, p + j);
+    }
+    if constexpr (kUpdate) {
+      for (int r = 0; r < kRows; ++r) {
+        p[i + r] = T(0);  // but for rounding
+        for (int c = 0; c <= r; ++c) Row(i + r)[i + c] = T(c == r);
+      }
+    }
+  }
+
+  /// Four more numbers of x.
+  void Backward(std::int64_t i, const T* z, T* x) const {
+    const Tag d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    hn::Vec<Tag> sum[kRows];
+    TTR_UNROLL
+    for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(d);
+    for (std::int64_t j = i / lanes * lanes; j < f_.unit; j += lanes) {
+      const auto known = hn::Load(d, x + j);
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r)
+        sum[r] = hn::MulAdd(hn::Load(d, Row(i + r) + j), known, sum[r]);
+    }
+    T next[kRows];
+    for (int r = kRows - 1; r >= 0; --r) {
+      next[r] = z[i + r] - hn::GetLane(hn::SumOfLanes(d, sum[r]));
+      for (int c = r + 1; c < kRows; ++c) next[r] -= Row(i + r)[i + c] * next[c];
+    }
+    std::copy(next, next + kRows, x + i);
+  }
+
+  /// Is every pivot more than rounding of its diagonal?
+  bool Holds() const {
+    const T rounding = static_cast<T>(Rounding<T>(memory_.key_dim));
+    const T* diagonal = static_cast<const T*>(memory_.a);
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i, diagonal += memory_.a_stride + 1) {
+      const T whole = *diagonal + (constant_ ? static_cast<T>(memory_.ridge[i]) : T(0));
+      if (!(f_.d[i] > rounding * whole) || !(whole > static_cast<T>(kFaded<T>))) return false;
+    }
+    return true;
+  }
+
+  const Memory& memory_;
+  const bool constant_;
+  const Kept<T> f_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_KEPT_INL_H_
