@@ -68,6 +68,20 @@ class Carried {
     }
     BeginSums();
   }
+  /// Between stretches of a sequence, with all digits: the rows of A's upper triangle and of B.
+  void Load(const double* kept) const {
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+      std::fill(a().Row(i), a().Row(i) + i, T(0));
+      kept = Take(kept, s_.keys_unit - i, i * s_.a_stride + i, s_.a, s_.a_sum);
+      kept = Take(kept, s_.values_unit, i * s_.b_stride, s_.b, s_.b_sum);
+    }
+  }
+  void Keep(double* kept) const {
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+      kept = Give(s_.keys_unit - i, i * s_.a_stride + i, s_.a, s_.a_sum, kept);
+      kept = Give(s_.values_unit, i * s_.b_stride, s_.b, s_.b_sum, kept);
+    }
+  }
   /// To be called where A and B were put into the scratch by others.
   void BeginSums() const {
     if constexpr (kSums) {
@@ -169,6 +183,22 @@ class Carried {
 
  private:
   static constexpr bool kSums = sizeof(T) == sizeof(float);
+
+  static const double* Take(const double* kept, std::int64_t count, std::int64_t at, T* numbers,
+                            double* sums) {
+    for (std::int64_t i = 0; i < count; ++i) numbers[at + i] = static_cast<T>(kept[i]);
+    if constexpr (kSums) std::copy(kept, kept + count, sums + at);
+    return kept + count;
+  }
+  static double* Give(std::int64_t count, std::int64_t at, const T* numbers, const double* sums,
+                      double* kept) {
+    if constexpr (kSums) {
+      std::copy(sums + at, sums + at + count, kept);
+    } else {
+      std::copy(numbers + at, numbers + at + count, kept);
+    }
+    return kept + count;
+  }
 
   template <bool kAdd>
   void UpdateSums(double g) const {

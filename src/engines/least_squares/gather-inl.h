@@ -164,13 +164,14 @@ template <class T>
 HWY_INLINE void ScatterAnswers(const Memory& memory, std::int64_t first, std::int64_t tokens,
                                const Scratch<T>& s) {
   for (std::int64_t j = 0; j < tokens * memory.queries; ++j) {
+    if (!memory.Leaves(first + j / memory.queries)) continue;
     const Rows rows = OfQuery(memory.y, memory.y_head_stride, j % memory.queries);
     sn::StoreRow(s.y + j * s.y_stride, first + j / memory.queries, 0, memory.value_dim, rows);
   }
 }
 
 inline void MarkRegularised(const Memory& memory, std::int64_t token, std::int64_t query) {
-  if (memory.status == nullptr) return;
+  if (memory.status == nullptr || !memory.Leaves(token)) return;
   memory.status[token * memory.status_stride + query * memory.status_head_stride] =
       1;  // Status::kRegularised
 }

@@ -25,6 +25,20 @@ constexpr std::int64_t RoundUp(std::int64_t n, std::int64_t unit) {
 
 using simd::Rows;
 
+/// What one of several threads does of a sequence: it answers tokens first .. end. Chunks begin
+/// where they do when one thread does all, so that a chunk across such a bound is run by two, each
+/// of which leaves its own answers.
+struct Stretch {
+  std::int64_t begin = 0;           // where it begins to run: the chunk of `first`, if it answers
+  std::int64_t first = 0, end = 0;  // rounded up to blocks, where there are blocks
+  bool answers = true;              // false: writes only
+  const double* start = nullptr;    // the memory at `begin`, as Carried::Keep leaves it
+  double* finish = nullptr;         // where to leave it as the chunk of `end` begins,
+  std::int64_t kept_at = 0;         // which is this token
+  std::int64_t patience = 1;        // Runner's, at `begin`; then at `kept_at`
+  std::int64_t own_begin = 0, own_end = 0;  // of the answers that it leaves; set as it runs
+};
+
 /// One memory and one sequence.
 struct Memory {
   Rows q, k, v, y;                 // q and y: of the first of `queries` heads
@@ -43,9 +57,14 @@ struct Memory {
   std::int64_t iterations_stride = 0, iterations_head_stride = 0;
   std::int64_t tokens = 0;
   std::int64_t key_dim = 1, value_dim = 1;
-  std::int64_t queries = 0;  // of a token; 0: writes only
+  std::int64_t queries = 0;    // of a token; 0: writes only
+  Stretch* stretch = nullptr;  // absent: all tokens, from and to the caller's state
 
   bool writes() const { return static_cast<bool>(v); }
+  /// Is the answer of this token to be left?
+  bool Leaves(std::int64_t token) const {
+    return stretch == nullptr || (token >= stretch->own_begin && token < stretch->own_end);
+  }
 };
 
 /// Tokens that share the factor of their start. Longer chunks factor less often and solve larger

@@ -6,6 +6,7 @@
 #include "src/engines/least_squares/kept.h"
 #include "src/engines/least_squares/kernel.h"
 #include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/stretches.h"
 #include "src/engines/least_squares/systems_layout.h"
 #include "src/engines/least_squares/work.h"
 
@@ -28,7 +29,8 @@ std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
 }  // namespace
 
 std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads) {
-  return static_cast<std::size_t>(threads) * BytesOfWorker(options, sizes) + kAlignment;
+  const std::size_t more = threads > 1 ? StretchBytes(sizes) : 0;
+  return static_cast<std::size_t>(threads) * (BytesOfWorker(options, sizes) + more) + kAlignment;
 }
 
 std::int64_t KeptNumbers(const Sizes& sizes) {
@@ -41,11 +43,19 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   const Work work(call);
   const std::int64_t items = work.sequences * work.heads;
   if (work.tokens == 0 || items == 0) return;
-  const auto run = work.sizes.state == DType::kFloat64 ? RunMemoryDouble : RunMemoryFloat;
-  RunItems(executor, work.Threads(executor), items, BytesOfWorker(options, work.sizes), scratch,
-           [&](std::int64_t item, std::byte* own) {
-             run(options, work.MemoryOf(item), work.sizes, own);
-           });
+  const RunMemory run = work.sizes.state == DType::kFloat64 ? RunMemoryDouble : RunMemoryFloat;
+  const int threads = work.Threads(executor);
+  const std::size_t bytes = BytesOfWorker(options, work.sizes);
+  if (const std::int64_t stretches = StretchesOf(options, work, threads); stretches > 1) {
+    const auto workers = static_cast<std::size_t>(stretches * items);
+    const Claimed claimed(scratch, workers * (bytes + StretchBytes(work.sizes)));
+    RunStretches(options, work, stretches, static_cast<int>(workers), executor, claimed.start(),
+                 bytes, run);
+    return;
+  }
+  RunItems(executor, threads, items, bytes, scratch, [&](std::int64_t item, std::byte* own) {
+    run(options, work.MemoryOf(item), work.sizes, own);
+  });
 }
 
 }  // namespace ttr::least_squares

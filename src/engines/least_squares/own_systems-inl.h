@@ -35,25 +35,22 @@ class OwnSystems {
         block_(block),
         systems_(memory.ridge, options.ridge == Ridge::kRelative, memory.key_dim, block) {}
 
-  void Run() {
-    const std::int64_t lanes = sn::SystemsAtOnce<T>();
-    const std::int64_t most = Systems<T>::BlockTokens();
-    const std::int64_t blocks = (memory_.tokens + most - 1) / most;
-    const std::int64_t usual = RoundUp((memory_.tokens + blocks - 1) / blocks, lanes);
-    for (std::int64_t t = 0; t < memory_.tokens; t += usual) {
-      const std::int64_t tokens = std::min(usual, memory_.tokens - t);
-      const std::int64_t begin = t + (options_.read_before ? 1 : 0);  // of the answers
-      const std::int64_t answered = std::min(begin + tokens, memory_.tokens) - begin;
-      Gather(t, tokens, begin, answered);
-      systems_.Solve(carried_.a(), tokens, memory_.queries);
-      for (std::int64_t i = 0; i < answered; ++i) {
-        if (!block_.regularised[i]) continue;
-        for (std::int64_t r = 0; r < memory_.queries; ++r) MarkRegularised(memory_, begin + i, r);
-      }
-      for (std::int64_t i = 0; i < tokens;) {
-        i += Read(t + i, tokens - i, begin + i, std::max<std::int64_t>(answered - i, 0), i);
-      }
+  /// The block of tokens that begins with t; how many.
+  std::int64_t Next(std::int64_t t) {
+    const std::int64_t tokens =
+        std::min(Systems<T>::BlockTokens(memory_.tokens), memory_.tokens - t);
+    const std::int64_t begin = t + (options_.read_before ? 1 : 0);  // of the answers
+    const std::int64_t answered = std::min(begin + tokens, memory_.tokens) - begin;
+    Gather(t, tokens, begin, answered);
+    systems_.Solve(carried_.a(), tokens, memory_.queries);
+    for (std::int64_t i = 0; i < answered; ++i) {
+      if (!block_.regularised[i]) continue;
+      for (std::int64_t r = 0; r < memory_.queries; ++r) MarkRegularised(memory_, begin + i, r);
     }
+    for (std::int64_t i = 0; i < tokens;) {
+      i += Read(t + i, tokens - i, begin + i, std::max<std::int64_t>(answered - i, 0), i);
+    }
+    return tokens;
   }
 
  private:

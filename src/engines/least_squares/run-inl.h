@@ -48,27 +48,73 @@ class Runner {
       ReadStep();
       return;
     }
-    carried_.Load();
     if (!memory_.writes()) {
+      carried_.Load();
       AnswerAll();
       return;
     }
-    const bool reads = memory_.queries > 0 && options_.causal;
-    if (reads && options_.read_before && tokens > 0) Answer(0, 1);
-    if (reads && options_.own_systems() && Systems<T>::Pays(tokens)) {
-      OwnSystems<T>(options_, memory_, s_, carried_, block_).Run();
-    } else {
-      for (std::int64_t t = 0; t < tokens;) t += Next(t, reads);
+    if (memory_.stretch != nullptr) {
+      Go(*memory_.stretch);
+      return;
     }
-    carried_.Store();
+    Stretch whole{.end = tokens};
+    Go(whole);
     if (!options_.causal) AnswerAll();
   }
 
  private:
-  /// Tokens from t on; how many.
-  std::int64_t Next(std::int64_t t, bool reads) {
-    const std::int64_t most = reads && options_.own_systems() ? 1 : s_.chunk;
+  void Go(Stretch& stretch) {
+    const std::int64_t tokens = memory_.tokens;
+    const bool blocks = memory_.queries > 0 && options_.own_systems() && Systems<T>::Pays(tokens);
+    // Writes end with blocks, too: sums of other chunks would have other bits.
+    const std::int64_t block = blocks ? Systems<T>::BlockTokens(tokens) : 1;
+    for (std::int64_t* bound : {&stretch.first, &stretch.end}) {
+      *bound = std::min(RoundUp(*bound, block), tokens);
+    }
+    const std::int64_t ahead = options_.read_before ? 1 : 0;
+    stretch.own_begin = stretch.first == 0 ? 0 : stretch.first + ahead;
+    stretch.own_end = stretch.end + ahead;
+    patience_ = stretch.patience;
+    if (stretch.start != nullptr) {
+      carried_.Load(stretch.start);
+    } else {
+      carried_.Load();
+    }
+    const bool reads = stretch.answers && memory_.queries > 0 && options_.causal;
+    if (reads && ahead != 0 && stretch.begin == 0 && tokens > 0) Answer(0, 1);
+    std::int64_t t = stretch.begin;
+    if (reads && blocks) {
+      OwnSystems<T> own(options_, memory_, s_, carried_, block_);
+      while (t < stretch.end) t += own.Next(t);
+    } else {
+      while (t < stretch.end) {
+        std::int64_t most = reads && options_.own_systems() ? 1 : s_.chunk;
+        if (blocks) most = std::min(most, block - t % block);
+        const std::int64_t done = Next(t, most, reads, stretch);
+        if (done == 0) return;
+        t += done;
+      }
+    }
+    if (stretch.finish == nullptr) {
+      carried_.Store();
+    } else if (t == stretch.end) {
+      Keep(t, stretch);
+    }
+  }
+
+  void Keep(std::int64_t t, Stretch& stretch) const {
+    carried_.Keep(stretch.finish);
+    stretch.kept_at = t;
+    stretch.patience = patience_;
+  }
+
+  /// Tokens from t on, `most` at the most; how many. 0: that would write more than the stretch.
+  std::int64_t Next(std::int64_t t, std::int64_t most, bool reads, Stretch& stretch) {
     Chunk chunk = GatherChunk(memory_, t, most, s_);
+    if (t + chunk.tokens > stretch.end) {
+      Keep(t, stretch);
+      if (!stretch.answers) return 0;
+    }
     carried_.Fade(chunk.decay);
     const std::int64_t begin = t + (options_.read_before ? 1 : 0);
     auto answered = [&] { return std::min(begin + chunk.tokens, memory_.tokens) - begin; };
@@ -232,6 +278,7 @@ class Runner {
       const std::int64_t j = i * memory_.queries + r;
       T* const y = s_.y + j * s_.y_stride;
       if (careful.Answer(s_.q + j * s_.k_stride, y)) MarkRegularised(memory_, token, r);
+      if (!memory_.Leaves(token)) continue;
       sn::StoreRow(y, token, 0, memory_.value_dim, OfQuery(memory_.y, memory_.y_head_stride, r));
     }
   }

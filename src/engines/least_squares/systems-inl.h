@@ -49,6 +49,11 @@ class Systems {
 
   /// Tokens that a block takes at most.
   static std::int64_t BlockTokens() { return sn::SystemsAtOnce<T>() * kMostRounds; }
+  /// Tokens of all blocks of a sequence but the last: as even as whole vectors allow.
+  static std::int64_t BlockTokens(std::int64_t tokens) {
+    const std::int64_t blocks = (tokens + BlockTokens() - 1) / BlockTokens();
+    return RoundUp((tokens + blocks - 1) / blocks, sn::SystemsAtOnce<T>());
+  }
 
   /// Solves for tokens 0 .. tokens of a block. The caller has filled in s.keys and s.decay of these
   /// tokens and their right-hand sides, rows t rights + r of s.right, all with zeros up to
