@@ -43,6 +43,24 @@ const std::vector<std::string> kRecipes = {
     "rls{ridge: 0, read: before}",
     "intention{ridge: 0}",
     "weighted_rls{ridge: 0, decay: 0.9}",
+    // Converged.
+    "uniform | linear | conjugate_gradient(steps: 80, ridge: 0.5)",
+    "uniform | linear | conjugate_gradient(steps: 80, ridge: 0.5, ridge_kind: constant, "
+    "preconditioner: diagonal) | reading(causal: false)",
+    "decay(scalar) x importance(input) | linear | conjugate_gradient(steps: 80, ridge: 0.5, "
+    "ridge_kind: constant, tolerance: 1e-13)",
+    "decay(scalar) | affine(features: elu1) | conjugate_gradient(steps: 80, ridge: 0.5, "
+    "ridge_kind: constant)",
+    "decay(retention) | linear | conjugate_gradient(steps: 80, ridge: 2) | reading(output_norm: "
+    "rms)",
+    "decay(0.95) | linear | conjugate_gradient(steps: 80, ridge: 0.5, preconditioner: "
+    "block_diagonal, block: 2) | reading(read: before, scale: 0.7)",
+    "decay(retention) | linear | conjugate_gradient(steps: 80, ridge: 0.5, ridge_kind: constant, "
+    "preconditioner: block_diagonal)",
+    "kalmanet{ridge_kind: constant, ridge: 0.5, steps: 500}",
+    "kalmanet{ridge_kind: constant, ridge: 0.5, importance: input, decay: 0.9, steps: 500, "
+    "read: before}",
+    "kalmanet{ridge_kind: fading, decay: none, ridge: 0.5, steps: 500}",
 };
 
 class LeastSquaresGradient : public ::testing::TestWithParam<std::string> {

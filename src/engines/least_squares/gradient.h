@@ -15,15 +15,20 @@
 /// dL/dA_t = -z_t x_t^T + (A^+ z_t)((I - A A^+) scale q_t)^T. Forward through the sequence for x
 /// and z, then backward for F and G, both chunk by chunk.
 ///
+/// Conjugate gradients and Chebyshev's iteration: the same formulas, the gradient of the converged
+/// problem. z takes as many steps, or goes to the same tolerance, as x. It is not that of the steps
+/// that were taken, and where few are, it errs as much as their answer does.
+///
 /// Gradients have the shapes of what they are gradients of, float32, float64 or bfloat16, and are
 /// overwritten; absent ones are not computed. There are H heads of k and v and max(H, Hq) of q:
 /// who shares heads adds them up. That of a log_decay of -inf is 0. That of a is symmetric.
 ///
-/// For exact solutions, with a ridge in the state or a constant one (not relative to |A|_F).
+/// For all but gradient descent, with a ridge in the state or a constant one (not relative to
+/// |A|_F).
 ///
-/// Cost: some 32 D^2 + 16 D Dv flops a token (D^3 / 3 more with systems of
-/// their own); scratch of O(T D) for every thread. The same bits for
-/// any number of threads.
+/// Cost: some 32 D^2 + 16 D Dv flops a token (D^3 / 3 more with systems of their own, 4 n D^2 for n
+/// steps of an iteration); scratch of O(T D) for every thread. The same bits for any number of
+/// threads.
 #pragma once
 
 #include <cstddef>

@@ -15,6 +15,7 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/gradient_forward-inl.h"
+#include "src/engines/least_squares/gradient_iterations-inl.h"
 #include "src/engines/least_squares/gradient_layout.h"
 #include "src/simd/blocks-inl.h"
 #include "src/simd/strided-inl.h"
@@ -323,7 +324,8 @@ template <class T>
 void RunGradient(const Options& options, const GradientMemory& memory, const Sizes& sizes,
                  std::byte* scratch) {
   const GradientScratch<T> s(options, sizes, scratch);
-  const std::int64_t parts = GradientForward<T>(options, memory, s).Run();
+  const std::int64_t parts = options.iterates() ? GradientIterations<T>(options, memory, s).Run()
+                                                : GradientForward<T>(options, memory, s).Run();
   GradientBackward<T>(options, memory, s).Run(parts);
 }
 

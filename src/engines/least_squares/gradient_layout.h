@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/engines/least_squares/iteration_scratch.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/systems_layout.h"
 
@@ -37,8 +38,9 @@ inline Sizes WithTwoSides(Sizes sizes) {
 template <class T>
 struct GradientScratch {
   Scratch<T> chunk;  // its rows are right-hand sides: those of q, then those of u, token by token
-  SystemsScratch<T> systems;  // where every token has its own
-  std::int64_t rows;          // answers of a chunk: tokens times queries, rounded up
+  SystemsScratch<T> systems;      // where every token has its own
+  IterationScratch<T> iteration;  // where they are iterated
+  std::int64_t rows;              // answers of a chunk: tokens times queries, rounded up
   // A and B before a block of such tokens, and c of the tokens of a part.
   T *a_before, *b_before;
   double* c;
@@ -56,12 +58,19 @@ struct GradientScratch {
       : chunk(options, WithTwoSides(sizes), memory),
         systems(sizes, 2 * sizes.queries,
                 memory == nullptr || SystemsBytes<T>(options, sizes) == 0 ? nullptr
-                                                                          : memory + chunk.bytes) {
+                                                                          : memory + chunk.bytes),
+        iteration(options, WithTwoSides(sizes), chunk,
+                  memory == nullptr || !options.iterates() ? nullptr : memory + chunk.bytes) {
     rows = RoundUp(chunk.chunk * sizes.queries, kUnit);
     rows_stride = StrideOf<T>(rows);
     tokens_stride = StrideOf<T>(chunk.chunk);
     const bool own = SystemsBytes<T>(options, sizes) > 0;
-    std::size_t used = chunk.bytes + (own ? systems.bytes : 0);
+    std::size_t used =
+        chunk.bytes + (own ? systems.bytes : 0) + (options.iterates() ? iteration.bytes : 0);
+    // Keys lie under the rows of A.
+    if (iteration.stacked != nullptr) {
+      chunk.k = iteration.stacked + chunk.keys_unit * chunk.k_stride;
+    }
     const auto bytes_of = [&](std::size_t count) {
       std::byte* const at = memory == nullptr ? nullptr : memory + used;
       used += (count + kAlignment - 1) / kAlignment * kAlignment;

@@ -1,0 +1,117 @@
+// Forward through a sequence for what its gradient needs, where systems are iterated. Compiled once
+// for every target.
+
+#if defined(TTR_LEAST_SQUARES_GRADIENT_ITERATIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_GRADIENT_ITERATIONS_INL_H_
+#undef TTR_LEAST_SQUARES_GRADIENT_ITERATIONS_INL_H_
+#else
+#define TTR_LEAST_SQUARES_GRADIENT_ITERATIONS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/carried-inl.h"
+#include "src/engines/least_squares/gather-inl.h"
+#include "src/engines/least_squares/gradient_layout.h"
+#include "src/engines/least_squares/gradient_sides-inl.h"
+#include "src/engines/least_squares/iterations-inl.h"
+#include "src/engines/least_squares/prefix_systems-inl.h"
+#include "src/simd/blocks-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+/// What GradientForward does by factors. x and z take the same iteration, side by side.
+template <class T>
+class GradientIterations {
+ public:
+  GradientIterations(const Options& options, const GradientMemory& memory,
+                     const GradientScratch<T>& scratch)
+      : options_(options),
+        memory_(memory.memory),
+        s_(scratch),
+        carried_(memory_, s_.chunk),
+        sides_(options, memory, scratch, carried_),
+        systems_(options, memory_, s_.chunk, s_.iteration, carried_),
+        iterations_(options.iteration, systems_, s_.chunk, s_.iteration) {}
+  GradientIterations(const GradientIterations&) = delete;
+  GradientIterations& operator=(const GradientIterations&) = delete;
+
+  /// Leaves A and B of the end in the scratch. Returns the number of parts.
+  std::int64_t Run() {
+    carried_.Load();
+    const std::int64_t tokens = memory_.tokens;
+    if (options_.causal && options_.read_before && tokens > 0) ReadAll(0, 1);
+    for (std::int64_t t = 0; t < tokens;) t += Next(t);
+    if (!options_.causal) ReadAll(0, tokens);
+    return parts_;
+  }
+
+ private:
+  using Block = sn::Block<T>;
+
+  /// Tokens from t on; how many.
+  std::int64_t Next(std::int64_t t) {
+    const Chunk chunk = GatherChunk(memory_, t, s_.chunk.chunk, s_.chunk);
+    carried_.Fade(chunk.decay);
+    const std::int64_t begin = t + (options_.read_before ? 1 : 0);
+    const std::int64_t reading =
+        options_.causal ? std::min(begin + chunk.tokens, memory_.tokens) - begin : 0;
+    const Part part{t, chunk.tokens, begin, reading, chunk.decay, chunk.end, false};
+    if (reading > 0) {
+      systems_.Prepare(&chunk);
+      Solve(part);
+    }
+    s_.parts[parts_++] = part;
+    carried_.Write(chunk);
+    return chunk.tokens;
+  }
+
+  /// Answers of the memory as it is.
+  void ReadAll(std::int64_t begin, std::int64_t reading) {
+    systems_.Prepare(nullptr);
+    for (std::int64_t t = begin; t < begin + reading; t += s_.chunk.chunk) {
+      const Part part{t, 0, t, std::min(s_.chunk.chunk, begin + reading - t), 1, 1, false};
+      Solve(part);
+      s_.parts[parts_++] = part;
+    }
+  }
+
+  void Solve(const Part& part) {
+    sides_.Gather(part.begin, part.reading, part.tokens);
+    const std::int64_t queries = memory_.queries;
+    const Block sides{s_.chunk.q, s_.chunk.k_stride};
+    ScaleRows(part, sides.Rows(queries));  // u was found from B / c
+    const Block solutions = iterations_.Solve(sides, 2 * part.reading * queries, 2 * queries);
+    ScaleRows(part, solutions);
+    sides_.Keep(solutions, part.begin, part.reading);
+  }
+
+  /// The first half of every token's rows times its c.
+  void ScaleRows(const Part& part, const Block& rows) const {
+    for (std::int64_t j = 0; j < part.reading && part.tokens > 0; ++j) {
+      const T c = static_cast<T>(systems_.Fade(j));
+      for (std::int64_t r = 0; r < memory_.queries && c != 1; ++r) {
+        sn::Multiply(rows.Row(2 * j * memory_.queries + r), s_.chunk.keys_unit, c);
+      }
+    }
+  }
+
+  const Options& options_;
+  const Memory& memory_;
+  const GradientScratch<T>& s_;
+  const Carried<T> carried_;
+  const GradientSides<T> sides_;
+  PrefixSystems<T> systems_;
+  const Iterations<T> iterations_;
+  std::int64_t parts_ = 0;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_GRADIENT_ITERATIONS_INL_H_
