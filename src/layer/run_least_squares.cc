@@ -240,8 +240,7 @@ void RunLeastSquares(const Requirements& requirements, const Dims& dims, const I
 }
 
 bool LeastSquaresDifferentiates(const Recipe& recipe) {
-  return recipe.optimizer.solver != Solver::kGradient &&
-         recipe.optimizer.ridge_kind != RidgeKind::kRelative;
+  return !HasRidge(recipe) || recipe.optimizer.ridge_kind != RidgeKind::kRelative;
 }
 
 void DifferentiateLeastSquares(const Requirements& requirements, const Dims& dims,

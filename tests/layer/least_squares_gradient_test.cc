@@ -61,6 +61,20 @@ const std::vector<std::string> kRecipes = {
     "kalmanet{ridge_kind: constant, ridge: 0.5, importance: input, decay: 0.9, steps: 500, "
     "read: before}",
     "kalmanet{ridge_kind: fading, decay: none, ridge: 0.5, steps: 500}",
+    // Of the steps.
+    "batch_gd{eta: 0.1}",
+    "batch_gd{steps: 3, eta: 0.05, decay: scalar, importance: input, read: before}",
+    "batch_gd{steps: 6, eta: 0.01, causal: false, scale: 0.5, output_norm: rms}",
+    "batch_gd{steps: 40, eta: 0.02, decay: retention, features: elu1}",
+    "quasi_newton{ridge: 0.5}",
+    "quasi_newton{steps: 1, decay: scalar}",
+    "quasi_newton{decay: scalar, importance: input, ridge_kind: constant, ridge: 0.5, eta: 0.4, "
+    "function: affine}",
+    "quasi_newton{preconditioner: block_diagonal, block: 2, decay: scalar, ridge: 0.5, read: "
+    "before}",
+    "quasi_newton{preconditioner: block_diagonal, block: 3, decay: 0.9, ridge_kind: constant, "
+    "ridge: 0.5, steps: 7, eta: 0.3, causal: false}",
+    "quasi_newton{preconditioner: block_diagonal, block: 2, decay: 0.9, ridge: 0, eta: 0.5}",
 };
 
 class LeastSquaresGradient : public ::testing::TestWithParam<std::string> {
@@ -143,6 +157,17 @@ TEST_P(LeastSquaresGradient, IsThatOfTheDefinition) {
     if (!past) got.initial = expected.initial = {};
     ExpectClose(got, expected, 3e-7);
   }
+}
+
+// Fewer than there are dimensions: without a ridge all of them are answered by least norm.
+TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionOfFewTokens) {
+  const Dims dims = SomeDims(2);
+  const Call call(recipe(), dims, DType::kFloat64, 4, true);
+  const Tensor dy = AnswerGradient(dims, 35);
+  Gradients got = Differentiate(layer_, call.inputs, {}, dy, {});
+  Gradients expected = Differentiate(Layer(recipe(), Engine::kDefinition), call.inputs, {}, dy, {});
+  got.initial = expected.initial = {};
+  ExpectClose(got, expected, 3e-7);
 }
 
 // What is forgotten gets no gradient, and a gate of -inf has the gradient 0 by definition.

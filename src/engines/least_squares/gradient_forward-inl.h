@@ -87,7 +87,8 @@ class GradientForward {
         singular = SolveCarefully(begin, answered(), chunk.tokens);
       }
     }
-    s_.parts[parts_++] = {t, chunk.tokens, begin, answered(), chunk.decay, chunk.end, singular};
+    s_.parts[parts_++] = {t,           chunk.tokens, begin,           answered(),
+                          chunk.decay, chunk.end,    singular ? 1 : 0};
     carried_.Write(chunk);
     return chunk.tokens;
   }
@@ -150,7 +151,7 @@ class GradientForward {
           }
         }
       }
-      s_.parts[parts_++] = {t + i, chunk.tokens, begin, answered, chunk.decay, chunk.end, false};
+      s_.parts[parts_++] = {t + i, chunk.tokens, begin, answered, chunk.decay, chunk.end, 0};
       carried_.Write(chunk);
       i += chunk.tokens;
     }
@@ -188,7 +189,7 @@ class GradientForward {
     } else {
       singular = SolveCarefully(begin, reading, 0);
     }
-    s_.parts[parts_++] = {begin, 0, begin, reading, 1, 1, singular};
+    s_.parts[parts_++] = {begin, 0, begin, reading, 1, 1, singular ? 1 : 0};
   }
 
   /// One by one, in double, with the second pairs of singular systems. Were there any?
@@ -201,12 +202,12 @@ class GradientForward {
       if (t < tokens) careful.Add(s_.chunk.k + t * stride, s_.chunk.v + t * s_.chunk.v_stride);
       for (std::int64_t r = 0; r < queries && t < reading; ++r) {
         const std::int64_t at = ((begin + t) * queries + r) * stride;
-        for (T* const row : {s_.x + at, s_.z + at, s_.x2 + at, s_.z2 + at}) {
+        for (T* const row : {s_.x + at, s_.z + at, s_.more_x + at, s_.more_z + at}) {
           std::fill(row, row + s_.chunk.keys_unit, T(0));
         }
         const T* const q = s_.chunk.q + (2 * t * queries + r) * stride;
         const T* const u = s_.chunk.q + ((2 * t + 1) * queries + r) * stride;
-        singular |= careful.Solutions(q, u, s_.x + at, s_.z + at, s_.x2 + at, s_.z2 + at);
+        singular |= careful.Solutions(q, u, s_.x + at, s_.z + at, s_.more_x + at, s_.more_z + at);
       }
     }
     return singular;

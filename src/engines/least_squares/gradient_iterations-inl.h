@@ -60,7 +60,7 @@ class GradientIterations {
     const std::int64_t begin = t + (options_.read_before ? 1 : 0);
     const std::int64_t reading =
         options_.causal ? std::min(begin + chunk.tokens, memory_.tokens) - begin : 0;
-    const Part part{t, chunk.tokens, begin, reading, chunk.decay, chunk.end, false};
+    const Part part{t, chunk.tokens, begin, reading, chunk.decay, chunk.end, MorePairs(options_)};
     if (reading > 0) {
       systems_.Prepare(&chunk);
       Solve(part);
@@ -74,7 +74,8 @@ class GradientIterations {
   void ReadAll(std::int64_t begin, std::int64_t reading) {
     systems_.Prepare(nullptr);
     for (std::int64_t t = begin; t < begin + reading; t += s_.chunk.chunk) {
-      const Part part{t, 0, t, std::min(s_.chunk.chunk, begin + reading - t), 1, 1, false};
+      const Part part{
+          t, 0, t, std::min(s_.chunk.chunk, begin + reading - t), 1, 1, MorePairs(options_)};
       Solve(part);
       s_.parts[parts_++] = part;
     }
@@ -85,7 +86,11 @@ class GradientIterations {
     const std::int64_t queries = memory_.queries;
     const Block sides{s_.chunk.q, s_.chunk.k_stride};
     ScaleRows(part, sides.Rows(queries));  // u was found from B / c
-    const Block solutions = iterations_.Solve(sides, 2 * part.reading * queries, 2 * queries);
+    const Block solutions =
+        iterations_.Solve(sides, 2 * part.reading * queries, 2 * queries, steps());
+    if (options_.descends()) {
+      for (std::int64_t j = 0; j < part.reading; ++j) KeepSteps(part, j, sides, solutions);
+    }
     ScaleRows(part, solutions);
     sides_.Keep(solutions, part.begin, part.reading);
   }
@@ -99,6 +104,64 @@ class GradientIterations {
       }
     }
   }
+
+  Block steps() const { return {s_.steps, s_.chunk.k_stride}; }
+
+  /// The gradient of n steps of descent for the part's j-th answering token. With e_i = P r_i, the
+  /// i-th step of x (from 1), and f_i that of z,
+  ///
+  ///     dL/dA = -eta sum_{0 < i < n} f_{n-i} x_i^T - eta sum_{0 < i <= n} D(f_{n+1-i} e_i^T)
+  ///
+  /// where D keeps the blocks whose inverses P is made of.
+  void KeepSteps(const Part& part, std::int64_t j, const Block& sides, const Block& solutions) {
+    const std::int64_t n = options_.iteration.steps;
+    const double eta = options_.iteration.eta;
+    const double c = part.tokens > 0 ? systems_.Fade(j) : 1;
+    const std::int64_t token = part.begin + j;
+    const std::int64_t queries = memory_.queries;
+    const std::int64_t rows = 2 * part.reading * queries;
+    const std::int64_t block = s_.iteration.block;
+    T* const blocks = s_.blocks + token * s_.chunk.keys_unit * block;
+    std::fill(blocks, blocks + s_.chunk.keys_unit * block, T(0));
+    for (std::int64_t r = 0; r < queries; ++r) {
+      const std::int64_t q = 2 * j * queries + r;
+      const std::int64_t u = q + queries;
+      const auto e = [&](std::int64_t i) { return steps().Row((i - 1) * rows + q); };
+      const auto f = [&](std::int64_t i) { return steps().Row((i - 1) * rows + u); };
+      if (block == 0) s_.worth[token] += Dot(solutions.Row(q), sides.Row(u));
+      for (std::int64_t i = 1; i < n; ++i) {
+        const std::int64_t pair = (i - 1) * memory_.tokens * queries;
+        const std::int64_t at = (pair + token * queries + r) * s_.chunk.k_stride;
+        T* const x = s_.more_x + at;
+        const T* const before = x - memory_.tokens * queries * s_.chunk.k_stride;
+        for (std::int64_t v = 0; v < s_.chunk.keys_unit; ++v) {
+          x[v] = (i > 1 ? before[v] : T(0)) + static_cast<T>(eta * eta * c) * e(i)[v];
+        }
+        std::copy(f(n - i), f(n - i) + s_.chunk.keys_unit, s_.more_z + at);
+        // Without P, A x_i = r_0 - r_i.
+        if (block == 0) s_.worth[token] -= eta * (Dot(f(n - i), e(1)) - Dot(f(n - i), e(i + 1)));
+      }
+      for (std::int64_t i = 1; i <= n && block > 0; ++i) {
+        SubtractBlocks(static_cast<T>(eta * c), f(n + 1 - i), e(i), blocks);
+      }
+    }
+  }
+
+  /// The blocks of factor (f e^T + e f^T).
+  void SubtractBlocks(T factor, const T* f, const T* e, T* blocks) const {
+    const std::int64_t n = s_.iteration.block;
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+      const std::int64_t begin = i / n * n;
+      const T by_f = factor * f[i];
+      const T by_e = factor * e[i];
+      const std::int64_t count = std::min(n, memory_.key_dim - begin);
+      for (std::int64_t c = 0; c < count; ++c) {
+        blocks[i * n + c] -= by_f * e[begin + c] + by_e * f[begin + c];
+      }
+    }
+  }
+
+  double Dot(const T* a, const T* b) const { return sn::WideDot(memory_.key_dim, a, b); }
 
   const Options& options_;
   const Memory& memory_;

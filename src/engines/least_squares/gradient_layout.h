@@ -25,9 +25,15 @@ struct GradientMemory {
 /// which the j-th sees j + 1 of the part's tokens.
 struct Part {
   std::int64_t first, tokens, begin, reading;
-  double decay, end;  // as in Chunk
-  bool singular;      // are there second pairs?
+  double decay, end;   // as in Chunk
+  std::int64_t pairs;  // beside x and z
 };
+
+/// Pairs of an answer in dL/dA, beside x and z.
+inline std::int64_t MorePairs(const Options& options) {
+  if (!options.iterates()) return 1;
+  return options.descends() ? std::max<std::int64_t>(options.iteration.steps - 1, 0) : 0;
+}
 
 inline Sizes WithTwoSides(Sizes sizes) {
   sizes.queries *= 2;  // a query and what its answer's gradient asks for
@@ -44,8 +50,17 @@ struct GradientScratch {
   // A and B before a block of such tokens, and c of the tokens of a part.
   T *a_before, *b_before;
   double* c;
-  // Of the whole sequence, a row an answer: x and z, and the second pair of singular tokens.
-  T *x, *z, *x2, *z2;
+  // Of the whole sequence, a row an answer: x and z, and more pairs: the second one of
+  // singular tokens, or those of the steps of gradient descent.
+  T *x, *z, *more_x, *more_z;
+  // P r of all steps for a chunk's sides.
+  T* steps;
+  // What P adds to dL/dA + its transpose, for every answering token: the rows of its blocks.
+  T* blocks;
+  // <dL/dA, A> + <dL/dB, B> of an answering token's answers, but for what a ridge adds.
+  double* worth;
+  // The diagonals of dL/dR of a part's answering tokens.
+  double* diagonal;
   Part* parts;
   // Forward: B^T, V^T, and rows of u, scores, solutions, whitened keys.
   T *bt, *vt, *u, *scores, *solutions, *g;
@@ -81,9 +96,18 @@ struct GradientScratch {
     };
     a_before = take(own ? chunk.keys_unit * chunk.a_stride : 0);
     b_before = take(own ? chunk.keys_unit * chunk.b_stride : 0);
-    c = reinterpret_cast<double*>(bytes_of(static_cast<std::size_t>(chunk.chunk) * sizeof(double)));
+    const auto take_doubles = [&](std::int64_t count) {
+      return reinterpret_cast<double*>(bytes_of(static_cast<std::size_t>(count) * sizeof(double)));
+    };
+    c = take_doubles(chunk.chunk);
     const std::int64_t answers = sizes.tokens * sizes.queries;
-    for (T** whole : {&x, &z, &x2, &z2}) *whole = take(answers * chunk.k_stride);
+    const std::int64_t more_pairs = MorePairs(options);
+    for (T** whole : {&x, &z}) *whole = take(answers * chunk.k_stride);
+    for (T** whole : {&more_x, &more_z}) *whole = take(more_pairs * answers * chunk.k_stride);
+    steps = take(options.descends() ? options.iteration.steps * chunk.columns * chunk.k_stride : 0);
+    blocks = take(options.descends() ? sizes.tokens * chunk.keys_unit * iteration.block : 0);
+    worth = take_doubles(sizes.tokens);
+    diagonal = take_doubles(chunk.chunk * chunk.keys_unit);
     parts = reinterpret_cast<Part*>(
         bytes_of(static_cast<std::size_t>(2 * sizes.tokens + 2) * sizeof(Part)));
     bt = take(chunk.values_unit * chunk.k_stride);

@@ -77,6 +77,7 @@ struct Options {
   Iteration iteration{};
 
   bool iterates() const { return iteration.solver != Solver::kExact; }
+  bool descends() const { return iteration.solver == Solver::kGradient; }
   /// Does every token have a system of its own, which no chunk shares?
   bool own_systems() const {
     return !iterates() && ridge != Ridge::kInState && (fades || ridge == Ridge::kRelative);
