@@ -26,7 +26,8 @@
 ///     dL/dq = scale z_n,   dL/dB = x_n dy^T
 ///     dL/dA = -eta sum_{0 < i < n} f_{n-i} x_i^T - eta sum_{0 < i <= n} D(f_{n+1-i} e_i^T)
 ///
-/// n - 1 pairs for F, and blocks that stay blocks.
+/// n - 1 pairs for F, and blocks that stay blocks. The inverse of a singular block moves within its
+/// range, too: D((P z_n)(scale q - D(A) P scale q)^T) more.
 ///
 /// Gradients have the shapes of what they are gradients of, float32, float64 or bfloat16, and are
 /// overwritten; absent ones are not computed. There are H heads of k and v and max(H, Hq) of q:

@@ -112,7 +112,8 @@ class GradientIterations {
   ///
   ///     dL/dA = -eta sum_{0 < i < n} f_{n-i} x_i^T - eta sum_{0 < i <= n} D(f_{n+1-i} e_i^T)
   ///
-  /// where D keeps the blocks whose inverses P is made of.
+  /// where D keeps the blocks whose inverses P is made of. That of a singular block moves within
+  /// its range, too: + D((P z)(q - D(A) P q)^T), for all but q lies in the range of D(A).
   void KeepSteps(const Part& part, std::int64_t j, const Block& sides, const Block& solutions) {
     const std::int64_t n = options_.iteration.steps;
     const double eta = options_.iteration.eta;
@@ -144,6 +145,14 @@ class GradientIterations {
       for (std::int64_t i = 1; i <= n && block > 0; ++i) {
         SubtractBlocks(static_cast<T>(eta * c), f(n + 1 - i), e(i), blocks);
       }
+      if (block > 1 && n > 0) {
+        const std::int64_t system = std::min(j, systems_.count() - 1);
+        const T* const pz = systems_.Precondition(system, solutions.Row(u), s_.iteration.row);
+        T* const rest = s_.g;
+        MultiplyBlocks(system, part.tokens, c, e(1), rest);
+        for (std::int64_t i = 0; i < memory_.key_dim; ++i) rest[i] = sides.Row(q)[i] - rest[i];
+        SubtractBlocks(static_cast<T>(-c), pz, rest, blocks);
+      }
     }
   }
 
@@ -157,6 +166,24 @@ class GradientIterations {
       const std::int64_t count = std::min(n, memory_.key_dim - begin);
       for (std::int64_t c = 0; c < count; ++c) {
         blocks[i * n + c] -= by_f * e[begin + c] + by_e * f[begin + c];
+      }
+    }
+  }
+
+  /// ax = D(A) x of a system.
+  void MultiplyBlocks(std::int64_t system, std::int64_t tokens, double c, const T* x, T* ax) const {
+    const std::int64_t n = s_.iteration.block;
+    for (std::int64_t begin = 0; begin < memory_.key_dim; begin += n) {
+      const std::int64_t count = std::min(n, memory_.key_dim - begin);
+      const auto dot = [&](const T* row) { return sn::WideDot(count, row + begin, x + begin); };
+      for (std::int64_t i = begin; i < begin + count; ++i) {
+        double sum = dot(s_.iteration.stacked + i * s_.chunk.k_stride);
+        for (std::int64_t t = 0; t < std::min(system + 1, tokens); ++t) {
+          const T* const key = carried_.keys().Row(t);
+          sum += static_cast<double>(key[i]) * dot(key);
+        }
+        const double ridge = static_cast<double>(systems_.Factor(system)) * memory_.ridge[i];
+        ax[i] = static_cast<T>(c * sum + ridge * static_cast<double>(x[i]));
       }
     }
   }
