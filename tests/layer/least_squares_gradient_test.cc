@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "tests/support/calls.h"
@@ -43,6 +44,10 @@ const std::vector<std::string> kRecipes = {
     "rls{ridge: 0, read: before}",
     "intention{ridge: 0}",
     "weighted_rls{ridge: 0, decay: 0.9}",
+    "mesa{ridge_kind: relative, ridge: 0.2}",
+    "mesa{ridge_kind: relative, ridge: 0.2, decay: 0.8, read: before, scale: 0.7}",
+    "uniform | affine | exact(ridge: 0.2, ridge_kind: relative)",
+    "mesa{ridge_kind: relative, ridge: 0.2, causal: false, output_norm: rms}",
     // Converged.
     "uniform | linear | conjugate_gradient(steps: 80, ridge: 0.5)",
     "uniform | linear | conjugate_gradient(steps: 80, ridge: 0.5, ridge_kind: constant, "
@@ -61,6 +66,10 @@ const std::vector<std::string> kRecipes = {
     "kalmanet{ridge_kind: constant, ridge: 0.5, importance: input, decay: 0.9, steps: 500, "
     "read: before}",
     "kalmanet{ridge_kind: fading, decay: none, ridge: 0.5, steps: 500}",
+    "kalmanet{ridge: 0.2, steps: 400}",
+    "kalmanet{ridge: 0.2, steps: 400, decay: retention, read: before}",
+    "decay(scalar) x importance(input) | linear | conjugate_gradient(steps: 80, ridge: 0.2, "
+    "ridge_kind: relative, preconditioner: diagonal)",
     // Of the steps.
     "batch_gd{eta: 0.1}",
     "batch_gd{steps: 3, eta: 0.05, decay: scalar, importance: input, read: before}",
@@ -70,6 +79,7 @@ const std::vector<std::string> kRecipes = {
     "quasi_newton{steps: 1, decay: scalar}",
     "quasi_newton{decay: scalar, importance: input, ridge_kind: constant, ridge: 0.5, eta: 0.4, "
     "function: affine}",
+    "quasi_newton{decay: scalar, importance: input, ridge_kind: relative, ridge: 0.2, eta: 0.4}",
     "quasi_newton{preconditioner: block_diagonal, block: 2, decay: scalar, ridge: 0.5, read: "
     "before}",
     "quasi_newton{preconditioner: block_diagonal, block: 3, decay: 0.9, ridge_kind: constant, "
@@ -173,6 +183,20 @@ TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionOfFewTokens) {
   const Dims dims = SomeDims(2);
   const FullCall call(recipe(), dims, 4);
   const Tensor dy = AnswerGradient(dims, 35);
+  Gradients got = Differentiate(layer_, call.inputs, {}, dy, {});
+  Gradients expected = Differentiate(Layer(recipe(), Engine::kDefinition), call.inputs, {}, dy, {});
+  got.initial = expected.initial = {};
+  ExpectClose(got, expected, 3e-7);
+}
+
+TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionOfPackedSequences) {
+  const Dims dims = SomeDims(9);
+  FullCall call(recipe(), dims, 10);
+  const Tensor offsets(DType::kInt64, {4});
+  const std::int64_t begins[] = {0, 2, 2, 9};
+  std::copy(std::begin(begins), std::end(begins), offsets.as<std::int64_t>().begin());
+  call.inputs.cu_seqlens = offsets.view();
+  const Tensor dy = AnswerGradient(dims, 36);
   Gradients got = Differentiate(layer_, call.inputs, {}, dy, {});
   Gradients expected = Differentiate(Layer(recipe(), Engine::kDefinition), call.inputs, {}, dy, {});
   got.initial = expected.initial = {};

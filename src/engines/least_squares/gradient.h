@@ -33,7 +33,11 @@
 /// overwritten; absent ones are not computed. There are H heads of k and v and max(H, Hq) of q:
 /// who shares heads adds them up. That of a log_decay of -inf is 0. That of a is symmetric.
 ///
-/// For a ridge in the state or a constant one (not relative to |A|_F).
+/// A ridge relative to |A|_F: with s_t = ridge . diag(dL/dR_t) = -sum_i ridge_i x_i z_i,
+///
+///     dL/dA_t = -z_t x_t^T + s_t A_t / |A_t|_F,   dL/dridge_i = -sum_t |A_t|_F x_i z_i
+///
+/// where no A_t is formed either: gradient_norms-inl.h.
 ///
 /// Cost: some 32 D^2 + 16 D Dv flops a token (D^3 / 3 more with systems of their own, 4 n D^2 for n
 /// steps of an iteration); scratch of O(T D) for every thread, O(n T D) for gradient descent.

@@ -17,6 +17,7 @@
 #include "src/engines/least_squares/gradient_forward-inl.h"
 #include "src/engines/least_squares/gradient_iterations-inl.h"
 #include "src/engines/least_squares/gradient_layout.h"
+#include "src/engines/least_squares/gradient_norms-inl.h"
 #include "src/simd/blocks-inl.h"
 #include "src/simd/strided-inl.h"
 
@@ -35,17 +36,23 @@ class GradientBackward {
  public:
   GradientBackward(const Options& options, const GradientMemory& memory,
                    const GradientScratch<T>& scratch)
-      : options_(options), m_(memory), memory_(memory.memory), s_(scratch), c_(scratch.chunk) {}
+      : options_(options),
+        m_(memory),
+        memory_(memory.memory),
+        s_(scratch),
+        c_(scratch.chunk),
+        norms_(memory, scratch) {}
 
   void Run(std::int64_t parts) {
     Start();
     for (std::int64_t p = parts - 1; p >= 0; --p) {
       const Part& part = s_.parts[p];
       Fade(part.end);
-      FindScales(part);
+      FindScales(memory_, part, s_);
       Gather(part);
       if (part.tokens > 0) Begin(part);
       if (part.reading > 0) Answer(part);
+      if (options_.ridge == Ridge::kRelative) norms_.Add(part, keys(), dk(), f());
       if (part.tokens > 0) WriteTokens(part);
       WriteQueries(part);
       Fade(part.decay);
@@ -97,6 +104,7 @@ class GradientBackward {
 
   void Fade(double g) {
     if (g == 1) return;
+    norms_.Fade(g);
     for (std::int64_t i = 0; i < c_.keys_unit; ++i) {
       if (g == 0) {
         std::fill(f().Row(i), f().Row(i) + c_.keys_unit, T(0));
@@ -108,17 +116,7 @@ class GradientBackward {
     }
   }
 
-  /// c of a part's tokens.
-  void FindScales(const Part& part) {
-    double log_c = 0;
-    s_.c[0] = 1;
-    for (std::int64_t i = 1; i < part.tokens; ++i) {
-      log_c += LogDecay(memory_, part.first + i);
-      s_.c[i] = std::exp(log_c);
-    }
-  }
-
-  /// That of the token that the part's j-th answering token sees last.
+  /// c of the token that the part's j-th answering token sees last.
   double ScaleOf(const Part& part, std::int64_t j) const { return part.tokens == 0 ? 1 : s_.c[j]; }
 
   void CopyRows(const T* from, const Part& part, const Block& to) {
@@ -137,12 +135,9 @@ class GradientBackward {
   void Gather(const Part& part) {
     for (std::int64_t i = 0; i < RoundUp(part.tokens, kUnit); ++i) {
       const std::int64_t t = part.first + i;
-      const bool counts =
-          i < part.tokens && (!memory_.importance ||
-                              sn::LoadOne<double>(memory_.importance, t) != 0 || m_.dimportance);
-      LoadScaled(memory_.k, t, memory_.key_dim, counts ? T(1) : T(0), keys().Row(i), c_.keys_unit);
-      LoadScaled(memory_.v, t, memory_.value_dim, counts ? T(1) : T(0), values().Row(i),
-                 c_.values_unit);
+      const T counts = Counts(m_, part, i) ? T(1) : T(0);
+      LoadScaled(memory_.k, t, memory_.key_dim, counts, keys().Row(i), c_.keys_unit);
+      LoadScaled(memory_.v, t, memory_.value_dim, counts, values().Row(i), c_.values_unit);
     }
     GatherAnswerGradients(m_, part.begin, part.reading, c_);
   }
@@ -247,17 +242,23 @@ class GradientBackward {
                                  sn::Whole{c_.values_unit, rows}, gradient_b());
   }
 
-  /// dL/dR, and what it takes from the worth of A: only a ridge in the state grows with A.
+  /// dL/dR, and what it takes from the worth of A: a constant ridge does not grow with A.
   void AddRidge(const Part& part) {
     for (std::int64_t j = 0; j < part.reading; ++j) {
       const double* const diagonal = s_.diagonal + j * c_.keys_unit;
-      double worth = 0;
+      const bool relative = options_.ridge == Ridge::kRelative;
+      const double size = relative ? s_.norm[part.begin + j] : 1;
+      double sum = 0;
       for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
         const double by_ridge = (diagonal[i] + BlockDiagonal(part.begin + j, i)) / ScaleOf(part, j);
-        if (m_.dridge != nullptr) m_.dridge[i] += by_ridge;
-        worth += memory_.ridge[i] * by_ridge;
+        if (m_.dridge != nullptr) m_.dridge[i] += size * by_ridge;
+        sum += memory_.ridge[i] * by_ridge;
       }
-      s_.worth[part.begin + j] -= worth;
+      if (relative) {
+        norms_.Set(part, j, sum);
+      } else {
+        s_.worth[part.begin + j] -= sum;
+      }
     }
   }
 
@@ -351,6 +352,10 @@ class GradientBackward {
   void Finish() {
     for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
       sn::Multiply(f().Row(i), memory_.key_dim, T(0.5));
+      const T* const a = static_cast<const T*>(memory_.a) + i * memory_.a_stride;
+      for (std::int64_t j = 0; j < memory_.key_dim && norms_.alpha() != 0; ++j) {
+        f().Row(i)[j] += static_cast<T>(norms_.alpha()) * a[j];
+      }
       if (m_.da_initial) sn::StoreRow(f().Row(i), i, 0, memory_.key_dim, m_.da_initial);
       if (m_.db_initial) sn::StoreRow(gradient_b().Row(i), i, 0, memory_.value_dim, m_.db_initial);
     }
@@ -361,6 +366,7 @@ class GradientBackward {
   const Memory& memory_;
   const GradientScratch<T>& s_;
   const Scratch<T>& c_;
+  GradientNorms<T> norms_;
   double past_ = 0;  // <F, A> + <G, B> of what was written before
 };
 

@@ -17,6 +17,7 @@
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/gradient_layout.h"
+#include "src/engines/least_squares/gradient_norms-inl.h"
 #include "src/engines/least_squares/gradient_sides-inl.h"
 #include "src/engines/least_squares/prefixes-inl.h"
 #include "src/engines/least_squares/systems-inl.h"
@@ -39,6 +40,7 @@ class GradientForward {
         s_(scratch),
         carried_(memory_, s_.chunk),
         sides_(options, memory, scratch, carried_),
+        norms_(memory, scratch),
         prefixes_(options, memory_, s_.chunk, carried_) {}
 
   /// Leaves A and B of the end in the scratch. Returns the number of parts.
@@ -72,6 +74,9 @@ class GradientForward {
       return reads ? std::min(begin + chunk.tokens, memory_.tokens) - begin : 0;
     };
     bool singular = false;
+    if (answered() > 0 && options_.ridge == Ridge::kRelative) {
+      return NextAlone(chunk, begin);
+    }
     if (answered() > 0) {
       sides_.Gather(begin, answered(), chunk.tokens);
       const std::int64_t sides = 2 * memory_.queries;
@@ -87,10 +92,24 @@ class GradientForward {
         singular = SolveCarefully(begin, answered(), chunk.tokens);
       }
     }
-    s_.parts[parts_++] = {t,           chunk.tokens, begin,           answered(),
-                          chunk.decay, chunk.end,    singular ? 1 : 0};
+    Keep({t, chunk.tokens, begin, answered(), chunk.decay, chunk.end, singular ? 1 : 0});
     carried_.Write(chunk);
     return chunk.tokens;
+  }
+
+  /// One token under a ridge that grows with what it writes.
+  std::int64_t NextAlone(const Chunk& chunk, std::int64_t begin) {
+    Part part{chunk.first, 1, begin, 1, chunk.decay, chunk.end, 0};
+    norms_.Find(part);
+    carried_.Write(chunk);
+    part.pairs = SolveMemory(begin, 1) ? 1 : 0;
+    s_.parts[parts_++] = part;
+    return 1;
+  }
+
+  void Keep(const Part& part) {
+    if (options_.ridge == Ridge::kRelative) norms_.Find(part);
+    s_.parts[parts_++] = part;
   }
 
   /// Tokens that each have a system of their own, in blocks.
@@ -101,7 +120,8 @@ class GradientForward {
       const std::int64_t first_part = parts_;
       CopyMemory(s_.chunk.a, s_.chunk.b, s_.a_before, s_.b_before);
       GatherBlock(t, tokens);
-      Systems<T> systems(memory_.ridge, false, memory_.key_dim, s_.systems);
+      Systems<T> systems(memory_.ridge, options_.ridge == Ridge::kRelative, memory_.key_dim,
+                         s_.systems);
       systems.Solve({s_.a_before, s_.chunk.a_stride}, tokens, 2 * memory_.queries);
       if (std::find(s_.systems.regularised, s_.systems.regularised + tokens, true) ==
           s_.systems.regularised + tokens) {
@@ -151,7 +171,7 @@ class GradientForward {
           }
         }
       }
-      s_.parts[parts_++] = {t + i, chunk.tokens, begin, answered, chunk.decay, chunk.end, 0};
+      Keep({t + i, chunk.tokens, begin, answered, chunk.decay, chunk.end, 0});
       carried_.Write(chunk);
       i += chunk.tokens;
     }
@@ -178,18 +198,20 @@ class GradientForward {
 
   /// Answers of the memory as it is.
   void Read(std::int64_t begin, std::int64_t reading) {
+    const bool singular = SolveMemory(begin, reading);
+    Keep({begin, 0, begin, reading, 1, 1, singular ? 1 : 0});
+  }
+
+  /// Is it singular?
+  bool SolveMemory(std::int64_t begin, std::int64_t reading) {
     sides_.Gather(begin, reading, 0);
     const std::int64_t rows = reading * 2 * memory_.queries;
-    bool singular = false;
-    if (prefixes_.SolveColumns(rows)) {
-      const Block x = prefixes_.columns();
-      sn::TransposeStrided(x.data, x.stride, s_.chunk.keys_unit, RoundUp(rows, kUnit),
-                           solutions().data, solutions().stride);
-      sides_.Keep(solutions(), begin, reading);
-    } else {
-      singular = SolveCarefully(begin, reading, 0);
-    }
-    s_.parts[parts_++] = {begin, 0, begin, reading, 1, 1, singular ? 1 : 0};
+    if (!prefixes_.SolveColumns(rows)) return SolveCarefully(begin, reading, 0);
+    const Block x = prefixes_.columns();
+    sn::TransposeStrided(x.data, x.stride, s_.chunk.keys_unit, RoundUp(rows, kUnit),
+                         solutions().data, solutions().stride);
+    sides_.Keep(solutions(), begin, reading);
+    return false;
   }
 
   /// One by one, in double, with the second pairs of singular systems. Were there any?
@@ -218,6 +240,7 @@ class GradientForward {
   const GradientScratch<T>& s_;
   const Carried<T> carried_;
   const GradientSides<T> sides_;
+  const GradientNorms<T> norms_;
   Prefixes<T> prefixes_;
   std::int64_t parts_ = 0;
   std::int64_t patience_ = 1;

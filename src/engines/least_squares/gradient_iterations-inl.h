@@ -15,6 +15,7 @@
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/gradient_layout.h"
+#include "src/engines/least_squares/gradient_norms-inl.h"
 #include "src/engines/least_squares/gradient_sides-inl.h"
 #include "src/engines/least_squares/iterations-inl.h"
 #include "src/engines/least_squares/prefix_systems-inl.h"
@@ -35,6 +36,7 @@ class GradientIterations {
         s_(scratch),
         carried_(memory_, s_.chunk),
         sides_(options, memory, scratch, carried_),
+        norms_(memory, scratch),
         systems_(options, memory_, s_.chunk, s_.iteration, carried_),
         iterations_(options.iteration, systems_, s_.chunk, s_.iteration) {}
   GradientIterations(const GradientIterations&) = delete;
@@ -65,7 +67,7 @@ class GradientIterations {
       systems_.Prepare(&chunk);
       Solve(part);
     }
-    s_.parts[parts_++] = part;
+    Keep(part);
     carried_.Write(chunk);
     return chunk.tokens;
   }
@@ -77,8 +79,13 @@ class GradientIterations {
       const Part part{
           t, 0, t, std::min(s_.chunk.chunk, begin + reading - t), 1, 1, MorePairs(options_)};
       Solve(part);
-      s_.parts[parts_++] = part;
+      Keep(part);
     }
+  }
+
+  void Keep(const Part& part) {
+    if (options_.ridge == Ridge::kRelative) norms_.Find(part);
+    s_.parts[parts_++] = part;
   }
 
   void Solve(const Part& part) {
@@ -195,6 +202,7 @@ class GradientIterations {
   const GradientScratch<T>& s_;
   const Carried<T> carried_;
   const GradientSides<T> sides_;
+  const GradientNorms<T> norms_;
   PrefixSystems<T> systems_;
   const Iterations<T> iterations_;
   std::int64_t parts_ = 0;

@@ -47,9 +47,9 @@ struct GradientScratch {
   SystemsScratch<T> systems;      // where every token has its own
   IterationScratch<T> iteration;  // where they are iterated
   std::int64_t rows;              // answers of a chunk: tokens times queries, rounded up
-  // A and B before a block of such tokens, and c of the tokens of a part.
+  // A and B before a block of such tokens; c and w / c of the tokens of a part.
   T *a_before, *b_before;
-  double* c;
+  double *c, *weight;
   // Of the whole sequence, a row an answer: x and z, and more pairs: the second one of
   // singular tokens, or those of the steps of gradient descent.
   T *x, *z, *more_x, *more_z;
@@ -61,6 +61,11 @@ struct GradientScratch {
   double* worth;
   // The diagonals of dL/dR of a part's answering tokens.
   double* diagonal;
+  // Where the ridge is relative: |A|_F of every answering token, A k of every token with the A that
+  // its part begins with, and sums over the tokens of a part.
+  double* norm;
+  T* ak;
+  double* sums;
   Part* parts;
   // Forward: B^T, V^T, and rows of u, scores, solutions, whitened keys.
   T *bt, *vt, *u, *scores, *solutions, *g;
@@ -99,7 +104,10 @@ struct GradientScratch {
     const auto take_doubles = [&](std::int64_t count) {
       return reinterpret_cast<double*>(bytes_of(static_cast<std::size_t>(count) * sizeof(double)));
     };
-    c = take_doubles(chunk.chunk);
+    for (double** numbers : {&c, &weight, &sums}) *numbers = take_doubles(chunk.chunk);
+    const bool relative = options.ridge == Ridge::kRelative;
+    norm = take_doubles(relative ? sizes.tokens : 0);
+    ak = take(relative ? (sizes.tokens + kUnit) * chunk.k_stride : 0);  // whole units are written
     const std::int64_t answers = sizes.tokens * sizes.queries;
     const std::int64_t more_pairs = MorePairs(options);
     for (T** whole : {&x, &z}) *whole = take(answers * chunk.k_stride);
