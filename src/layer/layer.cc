@@ -149,7 +149,6 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
       return DifferentiateFastWeights(requirements_, dims, inputs, initial, dy, dstate, dinputs,
                                       dinitial, executor, run.scratch);
     case Engine::kLeastSquares:
-      if (!LeastSquaresDifferentiates(recipe())) break;
       return DifferentiateLeastSquares(requirements_, dims, inputs, initial, dy, dstate, dinputs,
                                        dinitial, executor, run.scratch);
     case Engine::kDefinition: break;

@@ -251,11 +251,6 @@ void RunLeastSquares(const Requirements& requirements, const Dims& dims, const I
   if (needs != Needs::kRead) words.memories.Return();
 }
 
-bool LeastSquaresDifferentiates(const Recipe& recipe) {
-  return recipe.optimizer.solver == Solver::kExact &&
-         recipe.optimizer.ridge_kind != RidgeKind::kRelative;
-}
-
 void DifferentiateLeastSquares(const Requirements& requirements, const Dims& dims,
                                const Inputs& inputs, const State& initial, const TensorView& dy,
                                const State& dstate, const Inputs& dinputs, State& dinitial,
@@ -316,7 +311,7 @@ void DifferentiateLeastSquares(const Requirements& requirements, const Dims& dim
       recipe.optimizer.ridge_kind == RidgeKind::kFading && initial.empty();
   if (dinputs.ridge.defined()) {
     diagonal = Tensor(DType::kFloat64, {dims.states(), dims.heads, phi});
-    if (recipe.optimizer.ridge_kind == RidgeKind::kConstant) call.gradients.ridge = diagonal;
+    if (recipe.optimizer.ridge_kind != RidgeKind::kFading) call.gradients.ridge = diagonal;
     if (starts_with_ridge && !call.gradients.a.defined()) {  // not causal: no state, yet a start
       start_gradient = Tensor(dtype, words.call.a.shape());
       call.gradients.a = start_gradient;

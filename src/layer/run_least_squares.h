@@ -13,9 +13,6 @@ void RunLeastSquares(const Requirements& requirements, const Dims& dims, const I
                      State& state, const Outputs& outputs, Needs needs, Executor& executor,
                      std::span<std::byte> scratch);
 
-/// Has the engine gradients of this recipe? Not of iterations, nor of a ridge relative to |A|.
-bool LeastSquaresDifferentiates(const Recipe& recipe);
-
 /// Layer::Backward of a call that has been checked.
 void DifferentiateLeastSquares(const Requirements& requirements, const Dims& dims,
                                const Inputs& inputs, const State& initial, const TensorView& dy,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "tests/support/calls.h"
@@ -43,6 +44,48 @@ const std::vector<std::string> kRecipes = {
     "rls{ridge: 0, read: before}",
     "intention{ridge: 0}",
     "weighted_rls{ridge: 0, decay: 0.9}",
+    "mesa{ridge_kind: relative, ridge: 0.2}",
+    "mesa{ridge_kind: relative, ridge: 0.2, decay: 0.8, read: before, scale: 0.7}",
+    "uniform | affine | exact(ridge: 0.2, ridge_kind: relative)",
+    "mesa{ridge_kind: relative, ridge: 0.2, causal: false, output_norm: rms}",
+    // Converged.
+    "uniform | linear | conjugate_gradient(steps: 80, ridge: 0.5)",
+    "uniform | linear | conjugate_gradient(steps: 80, ridge: 0.5, ridge_kind: constant, "
+    "preconditioner: diagonal) | reading(causal: false)",
+    "decay(scalar) x importance(input) | linear | conjugate_gradient(steps: 80, ridge: 0.5, "
+    "ridge_kind: constant, tolerance: 1e-13)",
+    "decay(scalar) | affine(features: elu1) | conjugate_gradient(steps: 80, ridge: 0.5, "
+    "ridge_kind: constant)",
+    "decay(retention) | linear | conjugate_gradient(steps: 80, ridge: 2) | reading(output_norm: "
+    "rms)",
+    "decay(0.95) | linear | conjugate_gradient(steps: 80, ridge: 0.5, preconditioner: "
+    "block_diagonal, block: 2) | reading(read: before, scale: 0.7)",
+    "decay(retention) | linear | conjugate_gradient(steps: 80, ridge: 0.5, ridge_kind: constant, "
+    "preconditioner: block_diagonal)",
+    "kalmanet{ridge_kind: constant, ridge: 0.5, steps: 500}",
+    "kalmanet{ridge_kind: constant, ridge: 0.5, importance: input, decay: 0.9, steps: 500, "
+    "read: before}",
+    "kalmanet{ridge_kind: fading, decay: none, ridge: 0.5, steps: 500}",
+    "kalmanet{ridge: 0.2, steps: 400}",
+    "kalmanet{ridge: 0.2, steps: 400, decay: retention, read: before}",
+    "decay(scalar) x importance(input) | linear | conjugate_gradient(steps: 80, ridge: 0.2, "
+    "ridge_kind: relative, preconditioner: diagonal)",
+    // Of the steps.
+    "batch_gd{eta: 0.1}",
+    "batch_gd{steps: 3, eta: 0.05, decay: scalar, importance: input, read: before}",
+    "batch_gd{steps: 6, eta: 0.01, causal: false, scale: 0.5, output_norm: rms}",
+    "batch_gd{steps: 40, eta: 0.02, decay: retention, features: elu1}",
+    "quasi_newton{ridge: 0.5}",
+    "quasi_newton{steps: 1, decay: scalar}",
+    "quasi_newton{decay: scalar, importance: input, ridge_kind: constant, ridge: 0.5, eta: 0.4, "
+    "function: affine}",
+    "quasi_newton{decay: scalar, importance: input, ridge_kind: relative, ridge: 0.2, eta: 0.4}",
+    "quasi_newton{preconditioner: block_diagonal, block: 2, decay: scalar, ridge: 0.5, read: "
+    "before}",
+    "quasi_newton{preconditioner: block_diagonal, block: 3, decay: 0.9, ridge_kind: constant, "
+    "ridge: 0.5, steps: 7, eta: 0.3, causal: false}",
+    "quasi_newton{preconditioner: block_diagonal, block: 3, decay: 0.9, ridge: 0, eta: 0.1, steps: "
+    "3}",
 };
 
 class LeastSquaresGradient : public ::testing::TestWithParam<std::string> {
@@ -107,9 +150,17 @@ Dims SomeDims(std::int64_t tokens) {
   return dims;
 }
 
+// With everything that is optional, but no ridge in place of one that is 0.
+struct FullCall : Call {
+  FullCall(const Recipe& asked, const Dims& sizes, std::uint64_t seed)
+      : Call(asked, sizes, DType::kFloat64, seed, true) {
+    if (asked.optimizer.ridge == 0) inputs.ridge = {};
+  }
+};
+
 TEST_P(LeastSquaresGradient, IsThatOfTheDefinition) {
   const Dims dims = SomeDims(20);
-  const Call call(recipe(), dims, DType::kFloat64, 3, true);
+  const FullCall call(recipe(), dims, 3);
   const Layer defined(recipe(), Engine::kDefinition);
   const Tensor dy = AnswerGradient(dims, 30);
   const bool causal = recipe().reading.causal;
@@ -127,10 +178,35 @@ TEST_P(LeastSquaresGradient, IsThatOfTheDefinition) {
   }
 }
 
+// Fewer than there are dimensions: without a ridge all of them are answered by least norm.
+TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionOfFewTokens) {
+  const Dims dims = SomeDims(2);
+  const FullCall call(recipe(), dims, 4);
+  const Tensor dy = AnswerGradient(dims, 35);
+  Gradients got = Differentiate(layer_, call.inputs, {}, dy, {});
+  Gradients expected = Differentiate(Layer(recipe(), Engine::kDefinition), call.inputs, {}, dy, {});
+  got.initial = expected.initial = {};
+  ExpectClose(got, expected, 3e-7);
+}
+
+TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionOfPackedSequences) {
+  const Dims dims = SomeDims(9);
+  FullCall call(recipe(), dims, 10);
+  const Tensor offsets(DType::kInt64, {4});
+  const std::int64_t begins[] = {0, 2, 2, 9};
+  std::copy(std::begin(begins), std::end(begins), offsets.as<std::int64_t>().begin());
+  call.inputs.cu_seqlens = offsets.view();
+  const Tensor dy = AnswerGradient(dims, 36);
+  Gradients got = Differentiate(layer_, call.inputs, {}, dy, {});
+  Gradients expected = Differentiate(Layer(recipe(), Engine::kDefinition), call.inputs, {}, dy, {});
+  got.initial = expected.initial = {};
+  ExpectClose(got, expected, 3e-7);
+}
+
 // What is forgotten gets no gradient, and a gate of -inf has the gradient 0 by definition.
 TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionWhereGatesForget) {
   const Dims dims = SomeDims(9);
-  const Call call(recipe(), dims, DType::kFloat64, 5, true);
+  const FullCall call(recipe(), dims, 5);
   if (!call.inputs.log_decay.defined()) GTEST_SKIP() << "no gates";
   for (const std::int64_t t : {0, 5}) {
     call.inputs.log_decay.Set({0, t, 1}, -std::numeric_limits<double>::infinity());
@@ -148,13 +224,13 @@ TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionAlongADirection) {
   Dims dims = SomeDims(100);
   dims.key_dim = 21;
   dims.value_dim = 9;
-  const Call call(recipe(), dims, DType::kFloat64, 6, true);
+  const FullCall call(recipe(), dims, 6);
   const Tensor dy = AnswerGradient(dims, 32);
   const Gradients gradients = Differentiate(layer_, call.inputs, {}, dy, {});
   const Layer defined(recipe(), Engine::kDefinition);
   // The loss at a distance along the direction, which steps on the sizes of what is positive.
   const auto loss = [&](double distance) {
-    const Call moved(recipe(), dims, DType::kFloat64, 6, true);
+    const FullCall moved(recipe(), dims, 6);
     std::uint64_t seed = 50;
     for (const InputField& field : InputFields()) {
       const TensorView& view = moved.inputs.*field.view;

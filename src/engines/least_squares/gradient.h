@@ -15,15 +15,33 @@
 /// dL/dA_t = -z_t x_t^T + (A^+ z_t)((I - A A^+) scale q_t)^T. Forward through the sequence for x
 /// and z, then backward for F and G, both chunk by chunk.
 ///
+/// Conjugate gradients and Chebyshev's iteration: the same formulas, the gradient of the converged
+/// problem. z takes as many steps, or goes to the same tolerance, as x. It is not that of the steps
+/// that were taken, and where few are, it errs as much as their answer does.
+///
+/// Gradient descent: exactly that of its n steps x_i = x_{i-1} + eta e_i, e_i = P (q - A x_{i-1}).
+/// They are linear in q and their adjoint is the same recurrence from u = B dy. With its steps
+/// z_i = z_{i-1} + eta f_i, and D keeping the blocks whose inverses P is made of,
+///
+///     dL/dq = scale z_n,   dL/dB = x_n dy^T
+///     dL/dA = -eta sum_{0 < i < n} f_{n-i} x_i^T - eta sum_{0 < i <= n} D(f_{n+1-i} e_i^T)
+///
+/// n - 1 pairs for F, and blocks that stay blocks. The inverse of a singular block moves within its
+/// range, too: D((P z_n)(scale q - D(A) P scale q)^T) more.
+///
 /// Gradients have the shapes of what they are gradients of, float32, float64 or bfloat16, and are
 /// overwritten; absent ones are not computed. There are H heads of k and v and max(H, Hq) of q:
 /// who shares heads adds them up. That of a log_decay of -inf is 0. That of a is symmetric.
 ///
-/// For exact solutions, with a ridge in the state or a constant one (not relative to |A|_F).
+/// A ridge relative to |A|_F: with s_t = ridge . diag(dL/dR_t) = -sum_i ridge_i x_i z_i,
 ///
-/// Cost: some 32 D^2 + 16 D Dv flops a token (D^3 / 3 more with systems of
-/// their own); scratch of O(T D) for every thread. The same bits for
-/// any number of threads.
+///     dL/dA_t = -z_t x_t^T + s_t A_t / |A_t|_F,   dL/dridge_i = -sum_t |A_t|_F x_i z_i
+///
+/// where no A_t is formed either: gradient_norms-inl.h.
+///
+/// Cost: some 32 D^2 + 16 D Dv flops a token (D^3 / 3 more with systems of their own, 4 n D^2 for n
+/// steps of an iteration); scratch of O(T D) for every thread, O(n T D) for gradient descent.
+/// The same bits for any number of threads.
 #pragma once
 
 #include <cstddef>

@@ -15,7 +15,9 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/gradient_forward-inl.h"
+#include "src/engines/least_squares/gradient_iterations-inl.h"
 #include "src/engines/least_squares/gradient_layout.h"
+#include "src/engines/least_squares/gradient_norms-inl.h"
 #include "src/simd/blocks-inl.h"
 #include "src/simd/strided-inl.h"
 
@@ -34,20 +36,25 @@ class GradientBackward {
  public:
   GradientBackward(const Options& options, const GradientMemory& memory,
                    const GradientScratch<T>& scratch)
-      : options_(options), m_(memory), memory_(memory.memory), s_(scratch), c_(scratch.chunk) {}
+      : options_(options),
+        m_(memory),
+        memory_(memory.memory),
+        s_(scratch),
+        c_(scratch.chunk),
+        norms_(memory, scratch) {}
 
   void Run(std::int64_t parts) {
     Start();
     for (std::int64_t p = parts - 1; p >= 0; --p) {
       const Part& part = s_.parts[p];
       Fade(part.end);
-      FindScales(part);
+      FindScales(memory_, part, s_);
       Gather(part);
-      if (part.tokens > 0) Differentiate(part);
-      if (part.reading > 0) {
-        Read(part);
-        WriteQueries(part);
-      }
+      if (part.tokens > 0) Begin(part);
+      if (part.reading > 0) Answer(part);
+      if (options_.ridge == Ridge::kRelative) norms_.Add(part, keys(), dk(), f());
+      if (part.tokens > 0) WriteTokens(part);
+      WriteQueries(part);
       Fade(part.decay);
     }
     Finish();
@@ -97,6 +104,7 @@ class GradientBackward {
 
   void Fade(double g) {
     if (g == 1) return;
+    norms_.Fade(g);
     for (std::int64_t i = 0; i < c_.keys_unit; ++i) {
       if (g == 0) {
         std::fill(f().Row(i), f().Row(i) + c_.keys_unit, T(0));
@@ -108,33 +116,8 @@ class GradientBackward {
     }
   }
 
-  /// c of a part's tokens.
-  void FindScales(const Part& part) {
-    double log_c = 0;
-    s_.c[0] = 1;
-    for (std::int64_t i = 1; i < part.tokens; ++i) {
-      log_c += LogDecay(memory_, part.first + i);
-      s_.c[i] = std::exp(log_c);
-    }
-  }
-
-  /// That of the token that the part's j-th answering token sees last.
+  /// c of the token that the part's j-th answering token sees last.
   double ScaleOf(const Part& part, std::int64_t j) const { return part.tokens == 0 ? 1 : s_.c[j]; }
-
-  /// <F, A> + <G, B> of what the j-th answering token read: z^T R x, for all that it asks of is
-  /// in the same proportion to A and to B, but the ridge that does not fade.
-  double WorthOf(const Part& part, std::int64_t j) const {
-    if (options_.ridge != Ridge::kConstant) return 0;
-    double sum = 0;
-    for (std::int64_t r = 0; r < memory_.queries; ++r) {
-      const std::int64_t at = ((part.begin + j) * memory_.queries + r) * c_.k_stride;
-      for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
-        sum += static_cast<double>(s_.z[at + i]) * memory_.ridge[i] *
-               static_cast<double>(s_.x[at + i]);
-      }
-    }
-    return sum / ScaleOf(part, j);
-  }
 
   void CopyRows(const T* from, const Part& part, const Block& to) {
     const std::int64_t rows = part.reading * memory_.queries;
@@ -152,16 +135,11 @@ class GradientBackward {
   void Gather(const Part& part) {
     for (std::int64_t i = 0; i < RoundUp(part.tokens, kUnit); ++i) {
       const std::int64_t t = part.first + i;
-      const bool counts =
-          i < part.tokens && (!memory_.importance ||
-                              sn::LoadOne<double>(memory_.importance, t) != 0 || m_.dimportance);
-      LoadScaled(memory_.k, t, memory_.key_dim, counts ? T(1) : T(0), keys().Row(i), c_.keys_unit);
-      LoadScaled(memory_.v, t, memory_.value_dim, counts ? T(1) : T(0), values().Row(i),
-                 c_.values_unit);
+      const T counts = Counts(m_, part, i) ? T(1) : T(0);
+      LoadScaled(memory_.k, t, memory_.key_dim, counts, keys().Row(i), c_.keys_unit);
+      LoadScaled(memory_.v, t, memory_.value_dim, counts, values().Row(i), c_.values_unit);
     }
     GatherAnswerGradients(m_, part.begin, part.reading, c_);
-    CopyRows(s_.x, part, x());
-    CopyRows(s_.z, part, z());
   }
 
   /// products = triu(left right^T), zero where an answer does not see a token.
@@ -177,26 +155,9 @@ class GradientBackward {
     }
   }
 
-  /// dK -= triu(K L^T) R + triu(K R^T) L for the rows of a pair.
-  void SubtractPair(const Part& part, const Block& l, const Block& r) {
+  /// What later tokens ask of the part's keys and values.
+  void Begin(const Part& part) {
     const std::int64_t unit = RoundUp(part.tokens, kUnit);
-    const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
-    const Block lt{s_.xt, s_.rows_stride};
-    const Block rt{s_.zt, s_.rows_stride};
-    const Block kl{s_.kx, s_.rows_stride};
-    const Block kr{s_.kz, s_.rows_stride};
-    sn::TransposeStrided(l.data, l.stride, rows, c_.keys_unit, lt.data, lt.stride);
-    sn::TransposeStrided(r.data, r.stride, rows, c_.keys_unit, rt.data, rt.stride);
-    Products(part, keys(), lt, c_.keys_unit, kl);
-    Products(part, keys(), rt, c_.keys_unit, kr);
-    const sn::UpperLeft seen{c_.keys_unit, rows, memory_.queries};
-    sn::Multiply<sn::Into::kSubtract>(Left::Of(kl), r, unit, seen, dk());
-    sn::Multiply<sn::Into::kSubtract>(Left::Of(kr), l, unit, seen, dk());
-  }
-
-  void Differentiate(const Part& part) {
-    const std::int64_t unit = RoundUp(part.tokens, kUnit);
-    const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
     const Block gradient_bt{s_.gradient_bt, c_.k_stride};
     sn::TransposeStrided(s_.gradient_b, c_.b_stride, c_.keys_unit, c_.values_unit, gradient_bt.data,
                          gradient_bt.stride);
@@ -206,32 +167,138 @@ class GradientBackward {
                                  sn::Whole{c_.keys_unit, c_.values_unit}, dk());
     sn::Multiply<sn::Into::kSet>(Left::Of(keys()), gradient_b(), unit,
                                  sn::Whole{c_.values_unit, c_.keys_unit}, dv());
-    if (rows > 0) {
-      if (part.singular) {
-        CopyRows(s_.x2, part, x());
-        CopyRows(s_.z2, part, z());
-        SubtractPair(part, x(), z());
-        CopyRows(s_.x, part, x());
-        CopyRows(s_.z, part, z());
+  }
+
+  /// What the part's own answers ask of them, and of all that was before.
+  void Answer(const Part& part) {
+    const bool ridged = options_.ridge != Ridge::kInState;
+    if (ridged) std::fill(s_.diagonal, s_.diagonal + part.reading * c_.keys_unit, 0.0);
+    const std::int64_t pair = memory_.tokens * memory_.queries * c_.k_stride;
+    for (std::int64_t p = 0; p < part.pairs; ++p) {
+      CopyRows(s_.more_x + p * pair, part, x());
+      CopyRows(s_.more_z + p * pair, part, z());
+      SubtractPair(part, ridged);
+    }
+    CopyRows(s_.x, part, x());
+    CopyRows(s_.z, part, z());
+    if (!options_.descends()) SubtractPair(part, ridged);
+    AddValues(part);
+    if (ridged) AddRidge(part);
+    if (options_.descends() && s_.iteration.block > 0) AddBlocks(part);
+    for (std::int64_t j = 0; j < part.reading && part.tokens == 0; ++j) {
+      past_ += s_.worth[part.begin + j];
+    }
+  }
+
+  /// -Z X^T of the rows of a pair:
+  ///
+  ///     dK -= triu(K X^T) Z + triu(K Z^T) X,   F + F^T -= Z^T X + X^T Z
+  void SubtractPair(const Part& part, bool ridged) {
+    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
+    if (unit > 0) {
+      const Block kx = SeenBy(part, x(), {s_.xt, s_.rows_stride}, {s_.kx, s_.rows_stride});
+      const Block kz = SeenBy(part, z(), {s_.zt, s_.rows_stride}, {s_.kz, s_.rows_stride});
+      const sn::UpperLeft seen{c_.keys_unit, rows, memory_.queries};
+      sn::Multiply<sn::Into::kSubtract>(Left::Of(kx), z(), unit, seen, dk());
+      sn::Multiply<sn::Into::kSubtract>(Left::Of(kz), x(), unit, seen, dk());
+    }
+    const sn::Whole square{c_.keys_unit, rows};
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, square, f());
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, square, f());
+    for (std::int64_t j = 0; j < part.reading * memory_.queries && ridged; ++j) {
+      double* const diagonal = s_.diagonal + j / memory_.queries * c_.keys_unit;
+      for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+        diagonal[i] -= static_cast<double>(z().Row(j)[i]) * static_cast<double>(x().Row(j)[i]);
       }
-      SubtractPair(part, x(), z());  // and K X^T stands in kx
+    }
+  }
+
+  /// triu(K X^T) of rows X, which it transposes.
+  Block SeenBy(const Part& part, const Block& rows, const Block& columns, const Block& products) {
+    sn::TransposeStrided(rows.data, rows.stride, RoundUp(part.reading * memory_.queries, kUnit),
+                         c_.keys_unit, columns.data, columns.stride);
+    Products(part, keys(), columns, c_.keys_unit, products);
+    return products;
+  }
+
+  /// dK += triu(V dY^T) X, dV += triu(K X^T) dY, G += X^T dY.
+  void AddValues(const Part& part) {
+    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
+    if (unit > 0) {
+      const Block kx{s_.kx, s_.rows_stride};  // where the pair of x and z has left its product
+      if (options_.descends()) SeenBy(part, x(), {s_.xt, s_.rows_stride}, kx);
       const Block dyt{s_.dyt, s_.rows_stride};
       const Block vdy{s_.vdy, s_.rows_stride};
       sn::TransposeStrided(dy().data, dy().stride, rows, c_.values_unit, dyt.data, dyt.stride);
       Products(part, values(), dyt, c_.values_unit, vdy);
       sn::Multiply<sn::Into::kAdd>(Left::Of(vdy), x(), unit,
                                    sn::UpperLeft{c_.keys_unit, rows, memory_.queries}, dk());
-      sn::Multiply<sn::Into::kAdd>(Left::Of(Block{s_.kx, s_.rows_stride}), dy(), unit,
+      sn::Multiply<sn::Into::kAdd>(Left::Of(kx), dy(), unit,
                                    sn::UpperLeft{c_.values_unit, rows, memory_.queries}, dv());
     }
-    WriteTokens(part);
+    sn::Multiply<sn::Into::kAdd>(Left::Transposed(x()), dy(), c_.keys_unit,
+                                 sn::Whole{c_.values_unit, rows}, gradient_b());
+  }
+
+  /// dL/dR, and what it takes from the worth of A: a constant ridge does not grow with A.
+  void AddRidge(const Part& part) {
+    for (std::int64_t j = 0; j < part.reading; ++j) {
+      const double* const diagonal = s_.diagonal + j * c_.keys_unit;
+      const bool relative = options_.ridge == Ridge::kRelative;
+      const double size = relative ? s_.norm[part.begin + j] : 1;
+      double sum = 0;
+      for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+        const double by_ridge = (diagonal[i] + BlockDiagonal(part.begin + j, i)) / ScaleOf(part, j);
+        if (m_.dridge != nullptr) m_.dridge[i] += size * by_ridge;
+        sum += memory_.ridge[i] * by_ridge;
+      }
+      if (relative) {
+        norms_.Set(part, j, sum);
+      } else {
+        s_.worth[part.begin + j] -= sum;
+      }
+    }
+  }
+
+  T* BlocksOf(std::int64_t token) const {
+    return s_.blocks + token * c_.keys_unit * s_.iteration.block;
+  }
+  double BlockDiagonal(std::int64_t token, std::int64_t i) const {
+    const std::int64_t n = s_.iteration.block;
+    if (!options_.descends() || n == 0) return 0;
+    return static_cast<double>(BlocksOf(token)[i * n + i % n]) / 2;
+  }
+
+  /// What the preconditioners add, block by block: to the keys of the tokens that they see, from
+  /// the last one on, and to F + F^T.
+  void AddBlocks(const Part& part) {
+    const std::int64_t n = s_.iteration.block;
+    for (std::int64_t j = part.reading - 1; j >= 0; --j) {
+      T* const sum = BlocksOf(part.begin + j);
+      for (std::int64_t i = 0; i < c_.keys_unit * n && j + 1 < part.reading; ++i) {
+        sum[i] += sum[c_.keys_unit * n + i];
+      }
+      for (std::int64_t i = 0; i < memory_.key_dim && j < part.tokens; ++i) {
+        const T key = keys().Row(j)[i];
+        T* const to = dk().Row(j) + i / n * n;
+        const std::int64_t count = std::min(n, memory_.key_dim - i / n * n);
+        for (std::int64_t c = 0; c < count; ++c) to[c] += key * sum[i * n + c];
+      }
+    }
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+      T* const to = f().Row(i) + i / n * n;
+      const std::int64_t count = std::min(n, memory_.key_dim - i / n * n);
+      for (std::int64_t c = 0; c < count; ++c) to[c] += BlocksOf(part.begin)[i * n + c];
+    }
   }
 
   /// dK and dV times w / c to their places, and the numbers of every token, the last one first.
   void WriteTokens(const Part& part) {
     for (std::int64_t i = part.tokens - 1; i >= 0; --i) {
       const std::int64_t t = part.first + i;
-      if (i < part.reading) past_ += WorthOf(part, i);
+      if (i < part.reading) past_ += s_.worth[part.begin + i];
       const double weight = memory_.importance ? sn::LoadOne<double>(memory_.importance, t) : 1;
       const double c = s_.c[i];
       T* const key_gradient = dk().Row(i);
@@ -272,32 +339,11 @@ class GradientBackward {
     sn::StoreRow(row, t, 0, count, to);
   }
 
-  /// What the part's answers add to F + F^T and G.
-  void Read(const Part& part) {
-    for (std::int64_t j = 0; j < part.reading && part.tokens == 0; ++j) past_ += WorthOf(part, j);
-    const std::int64_t rows = part.reading * memory_.queries;
-    const sn::Whole square{c_.keys_unit, rows};
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, square, f());
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, square, f());
-    sn::Multiply<sn::Into::kAdd>(Left::Transposed(x()), dy(), c_.keys_unit,
-                                 sn::Whole{c_.values_unit, rows}, gradient_b());
-    if (!part.singular) return;
-    CopyRows(s_.x2, part, x());
-    CopyRows(s_.z2, part, z());
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, square, f());
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, square, f());
-  }
-
-  /// dq = scale z; the ridge's -z (.) x.
+  /// dq = scale z.
   void WriteQueries(const Part& part) {
     for (std::int64_t j = 0; j < part.reading * memory_.queries; ++j) {
       const std::int64_t t = part.begin + j / memory_.queries;
-      const double c = ScaleOf(part, j / memory_.queries);
-      const std::int64_t at = (part.begin * memory_.queries + j) * c_.k_stride;
-      T* const row = s_.z + at;
-      for (std::int64_t i = 0; i < memory_.key_dim && m_.dridge != nullptr; ++i) {
-        m_.dridge[i] -= static_cast<double>(row[i]) * static_cast<double>(s_.x[at + i]) / c;
-      }
+      T* const row = s_.z + (part.begin * memory_.queries + j) * c_.k_stride;
       const Rows to = m_.dq ? OfQuery(m_.dq, m_.dq_head_stride, j % memory_.queries) : Rows{};
       StoreScaled(row, options_.scale, t, memory_.key_dim, to);
     }
@@ -306,6 +352,10 @@ class GradientBackward {
   void Finish() {
     for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
       sn::Multiply(f().Row(i), memory_.key_dim, T(0.5));
+      const T* const a = static_cast<const T*>(memory_.a) + i * memory_.a_stride;
+      for (std::int64_t j = 0; j < memory_.key_dim && norms_.alpha() != 0; ++j) {
+        f().Row(i)[j] += static_cast<T>(norms_.alpha()) * a[j];
+      }
       if (m_.da_initial) sn::StoreRow(f().Row(i), i, 0, memory_.key_dim, m_.da_initial);
       if (m_.db_initial) sn::StoreRow(gradient_b().Row(i), i, 0, memory_.value_dim, m_.db_initial);
     }
@@ -316,6 +366,7 @@ class GradientBackward {
   const Memory& memory_;
   const GradientScratch<T>& s_;
   const Scratch<T>& c_;
+  GradientNorms<T> norms_;
   double past_ = 0;  // <F, A> + <G, B> of what was written before
 };
 
@@ -323,7 +374,9 @@ template <class T>
 void RunGradient(const Options& options, const GradientMemory& memory, const Sizes& sizes,
                  std::byte* scratch) {
   const GradientScratch<T> s(options, sizes, scratch);
-  const std::int64_t parts = GradientForward<T>(options, memory, s).Run();
+  std::fill(s.worth, s.worth + memory.memory.tokens, 0.0);
+  const std::int64_t parts = options.iterates() ? GradientIterations<T>(options, memory, s).Run()
+                                                : GradientForward<T>(options, memory, s).Run();
   GradientBackward<T>(options, memory, s).Run(parts);
 }
 

@@ -17,6 +17,8 @@
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/gradient_layout.h"
+#include "src/engines/least_squares/gradient_norms-inl.h"
+#include "src/engines/least_squares/gradient_sides-inl.h"
 #include "src/engines/least_squares/prefixes-inl.h"
 #include "src/engines/least_squares/systems-inl.h"
 #include "src/simd/blocks-inl.h"
@@ -26,20 +28,6 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
-/// Rows of dL/dy of an answered token, those of a token side by side, filled up with zeros.
-template <class T>
-void GatherAnswerGradients(const GradientMemory& m, std::int64_t begin, std::int64_t reading,
-                           const Scratch<T>& s) {
-  const std::int64_t queries = m.memory.queries;
-  for (std::int64_t j = 0; j < RoundUp(reading * queries, kUnit); ++j) {
-    T* const row = s.y + j * s.y_stride;
-    std::fill(row, row + s.values_unit, T(0));
-    if (j >= reading * queries) continue;
-    const Rows rows = OfQuery(m.dy, m.dy_head_stride, j % queries);
-    sn::LoadRow(rows, begin + j / queries, 0, m.memory.value_dim, row);
-  }
-}
-
 /// x_t = (A_t + R)^-1 q_t and z_t = (A_t + R)^-1 B_t dy_t, in s.x and s.z by answered token; x in
 /// the scale of its part, in which A is 1 / c as large.
 template <class T>
@@ -48,10 +36,11 @@ class GradientForward {
   GradientForward(const Options& options, const GradientMemory& memory,
                   const GradientScratch<T>& scratch)
       : options_(options),
-        m_(memory),
         memory_(memory.memory),
         s_(scratch),
         carried_(memory_, s_.chunk),
+        sides_(options, memory, scratch, carried_),
+        norms_(memory, scratch),
         prefixes_(options, memory_, s_.chunk, carried_) {}
 
   /// Leaves A and B of the end in the scratch. Returns the number of parts.
@@ -73,7 +62,6 @@ class GradientForward {
 
  private:
   using Block = sn::Block<T>;
-  using Left = sn::Left<T>;
 
   Block solutions() const { return {s_.solutions, s_.chunk.k_stride}; }
 
@@ -86,24 +74,42 @@ class GradientForward {
       return reads ? std::min(begin + chunk.tokens, memory_.tokens) - begin : 0;
     };
     bool singular = false;
+    if (answered() > 0 && options_.ridge == Ridge::kRelative) {
+      return NextAlone(chunk, begin);
+    }
     if (answered() > 0) {
-      GatherSides(begin, answered(), chunk.tokens);
+      sides_.Gather(begin, answered(), chunk.tokens);
       const std::int64_t sides = 2 * memory_.queries;
       const std::int64_t right = prefixes_.Begin(chunk.tokens, answered() * sides, false);
       if (right > 0) {
         patience_ = 1;
         carried_.Shorten(chunk, right);
         prefixes_.Solutions(sides, {s_.g, s_.chunk.k_stride}, solutions());
-        Keep(begin, answered());
+        sides_.Keep(solutions(), begin, answered());
       } else {
         patience_ = std::min<std::int64_t>(2 * patience_, kUnit);
         carried_.Shorten(chunk, std::min(chunk.tokens, patience_));
         singular = SolveCarefully(begin, answered(), chunk.tokens);
       }
     }
-    s_.parts[parts_++] = {t, chunk.tokens, begin, answered(), chunk.decay, chunk.end, singular};
+    Keep({t, chunk.tokens, begin, answered(), chunk.decay, chunk.end, singular ? 1 : 0});
     carried_.Write(chunk);
     return chunk.tokens;
+  }
+
+  /// One token under a ridge that grows with what it writes.
+  std::int64_t NextAlone(const Chunk& chunk, std::int64_t begin) {
+    Part part{chunk.first, 1, begin, 1, chunk.decay, chunk.end, 0};
+    norms_.Find(part);
+    carried_.Write(chunk);
+    part.pairs = SolveMemory(begin, 1) ? 1 : 0;
+    s_.parts[parts_++] = part;
+    return 1;
+  }
+
+  void Keep(const Part& part) {
+    if (options_.ridge == Ridge::kRelative) norms_.Find(part);
+    s_.parts[parts_++] = part;
   }
 
   /// Tokens that each have a system of their own, in blocks.
@@ -114,7 +120,8 @@ class GradientForward {
       const std::int64_t first_part = parts_;
       CopyMemory(s_.chunk.a, s_.chunk.b, s_.a_before, s_.b_before);
       GatherBlock(t, tokens);
-      Systems<T> systems(memory_.ridge, false, memory_.key_dim, s_.systems);
+      Systems<T> systems(memory_.ridge, options_.ridge == Ridge::kRelative, memory_.key_dim,
+                         s_.systems);
       systems.Solve({s_.a_before, s_.chunk.a_stride}, tokens, 2 * memory_.queries);
       if (std::find(s_.systems.regularised, s_.systems.regularised + tokens, true) ==
           s_.systems.regularised + tokens) {
@@ -145,7 +152,7 @@ class GradientForward {
       carried_.Fade(chunk.decay);
       const std::int64_t begin = t + i + (options_.read_before ? 1 : 0);
       const std::int64_t answered = std::min(begin + chunk.tokens, memory_.tokens) - begin;
-      if (answered > 0) GatherSides(begin, answered, chunk.tokens);
+      if (answered > 0) sides_.Gather(begin, answered, chunk.tokens);
       double log_c = 0;
       for (std::int64_t j = 0; j < chunk.tokens; ++j) {
         const double log_decay = LogDecay(memory_, t + i + j);
@@ -165,7 +172,7 @@ class GradientForward {
           }
         }
       }
-      s_.parts[parts_++] = {t + i, chunk.tokens, begin, answered, chunk.decay, chunk.end, false};
+      Keep({t + i, chunk.tokens, begin, answered, chunk.decay, chunk.end, 0});
       carried_.Write(chunk);
       i += chunk.tokens;
     }
@@ -192,72 +199,20 @@ class GradientForward {
 
   /// Answers of the memory as it is.
   void Read(std::int64_t begin, std::int64_t reading) {
-    GatherSides(begin, reading, 0);
+    const bool singular = SolveMemory(begin, reading);
+    Keep({begin, 0, begin, reading, 1, 1, singular ? 1 : 0});
+  }
+
+  /// Is it singular?
+  bool SolveMemory(std::int64_t begin, std::int64_t reading) {
+    sides_.Gather(begin, reading, 0);
     const std::int64_t rows = reading * 2 * memory_.queries;
-    bool singular = false;
-    if (prefixes_.SolveColumns(rows)) {
-      const Block x = prefixes_.columns();
-      sn::TransposeStrided(x.data, x.stride, s_.chunk.keys_unit, RoundUp(rows, kUnit),
-                           solutions().data, solutions().stride);
-      Keep(begin, reading);
-    } else {
-      singular = SolveCarefully(begin, reading, 0);
-    }
-    s_.parts[parts_++] = {begin, 0, begin, reading, 1, 1, singular};
-  }
-
-  /// Right-hand sides: scaled queries, and u = (B + sum_{i <= t} k_i v_i^T) dy_t.
-  void GatherSides(std::int64_t begin, std::int64_t reading, std::int64_t tokens) {
-    const Scratch<T>& s = s_.chunk;
-    const std::int64_t queries = memory_.queries;
-    const std::int64_t rows = RoundUp(reading * queries, kUnit);
-    const std::int64_t unit = RoundUp(tokens, kUnit);
-    GatherAnswerGradients(m_, begin, reading, s);
-    const Block dy{s.y, s.y_stride};
-    const Block u{s_.u, s.k_stride};
-    const Block bt{s_.bt, s.k_stride};
-    const Block vt{s_.vt, s_.tokens_stride};
-    const Block scores{s_.scores, s_.tokens_stride};
-    sn::TransposeStrided(s.b, s.b_stride, s.keys_unit, s.values_unit, bt.data, bt.stride);
-    sn::Multiply<sn::Into::kSet>(Left::Of(dy), bt, rows, sn::Whole{s.keys_unit, s.values_unit}, u);
-    if (tokens > 0) {
-      sn::TransposeStrided(s.v, s.v_stride, unit, s.values_unit, vt.data, vt.stride);
-      sn::Multiply<sn::Into::kSet>(Left::Of(dy), vt, rows, sn::Whole{unit, s.values_unit}, scores);
-      for (std::int64_t j = 0; j < rows; ++j) {
-        const std::int64_t seen = std::min(j / queries + 1, unit);
-        std::fill(scores.Row(j) + seen, scores.Row(j) + unit, T(0));
-      }
-      sn::Multiply<sn::Into::kAdd>(Left::Of(scores), carried_.keys(), rows,
-                                   sn::LowerLeft{s.keys_unit, unit, queries}, u);
-    }
-    // Those of q, then those of u, token by token.
-    GatherQueries(options_, memory_, begin, reading, s);
-    const Block sides{s.q, s.k_stride};
-    for (std::int64_t j = reading * queries - 1; j >= 0; --j) {
-      const std::int64_t to = j / queries * 2 * queries + j % queries;
-      std::copy(sides.Row(j), sides.Row(j) + s.keys_unit, sides.Row(to));
-    }
-    for (std::int64_t j = 0; j < reading * queries; ++j) {
-      const std::int64_t to = (j / queries * 2 + 1) * queries + j % queries;
-      std::copy(u.Row(j), u.Row(j) + s.keys_unit, sides.Row(to));
-    }
-    for (std::int64_t j = reading * 2 * queries; j < RoundUp(reading * 2 * queries, kUnit); ++j) {
-      std::fill(s.q + j * s.k_stride, s.q + j * s.k_stride + s.keys_unit, T(0));
-    }
-  }
-
-  /// Solutions to the rows of the sequence.
-  void Keep(std::int64_t begin, std::int64_t reading) {
-    const std::int64_t queries = memory_.queries;
-    for (std::int64_t t = 0; t < reading; ++t) {
-      for (std::int64_t r = 0; r < queries; ++r) {
-        const T* const x = solutions().Row(2 * t * queries + r);
-        const T* const z = solutions().Row((2 * t + 1) * queries + r);
-        const std::int64_t at = ((begin + t) * queries + r) * s_.chunk.k_stride;
-        std::copy(x, x + s_.chunk.keys_unit, s_.x + at);
-        std::copy(z, z + s_.chunk.keys_unit, s_.z + at);
-      }
-    }
+    if (!prefixes_.SolveColumns(rows)) return SolveCarefully(begin, reading, 0);
+    const Block x = prefixes_.columns();
+    sn::TransposeStrided(x.data, x.stride, s_.chunk.keys_unit, RoundUp(rows, kUnit),
+                         solutions().data, solutions().stride);
+    sides_.Keep(solutions(), begin, reading);
+    return false;
   }
 
   /// One by one, in double, with the second pairs of singular systems. Were there any?
@@ -270,22 +225,23 @@ class GradientForward {
       if (t < tokens) careful.Add(s_.chunk.k + t * stride, s_.chunk.v + t * s_.chunk.v_stride);
       for (std::int64_t r = 0; r < queries && t < reading; ++r) {
         const std::int64_t at = ((begin + t) * queries + r) * stride;
-        for (T* const row : {s_.x + at, s_.z + at, s_.x2 + at, s_.z2 + at}) {
+        for (T* const row : {s_.x + at, s_.z + at, s_.more_x + at, s_.more_z + at}) {
           std::fill(row, row + s_.chunk.keys_unit, T(0));
         }
         const T* const q = s_.chunk.q + (2 * t * queries + r) * stride;
         const T* const u = s_.chunk.q + ((2 * t + 1) * queries + r) * stride;
-        singular |= careful.Solutions(q, u, s_.x + at, s_.z + at, s_.x2 + at, s_.z2 + at);
+        singular |= careful.Solutions(q, u, s_.x + at, s_.z + at, s_.more_x + at, s_.more_z + at);
       }
     }
     return singular;
   }
 
   const Options& options_;
-  const GradientMemory& m_;
   const Memory& memory_;
   const GradientScratch<T>& s_;
   const Carried<T> carried_;
+  const GradientSides<T> sides_;
+  const GradientNorms<T> norms_;
   Prefixes<T> prefixes_;
   std::int64_t parts_ = 0;
   std::int64_t patience_ = 1;

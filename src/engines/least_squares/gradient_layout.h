@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/engines/least_squares/iteration_scratch.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/systems_layout.h"
 
@@ -24,9 +25,15 @@ struct GradientMemory {
 /// which the j-th sees j + 1 of the part's tokens.
 struct Part {
   std::int64_t first, tokens, begin, reading;
-  double decay, end;  // as in Chunk
-  bool singular;      // are there second pairs?
+  double decay, end;   // as in Chunk
+  std::int64_t pairs;  // beside x and z
 };
+
+/// Pairs of an answer in dL/dA, beside x and z.
+inline std::int64_t MorePairs(const Options& options) {
+  if (!options.iterates()) return 1;
+  return options.descends() ? std::max<std::int64_t>(options.iteration.steps - 1, 0) : 0;
+}
 
 inline Sizes WithTwoSides(Sizes sizes) {
   sizes.queries *= 2;  // a query and what its answer's gradient asks for
@@ -37,13 +44,28 @@ inline Sizes WithTwoSides(Sizes sizes) {
 template <class T>
 struct GradientScratch {
   Scratch<T> chunk;  // its rows are right-hand sides: those of q, then those of u, token by token
-  SystemsScratch<T> systems;  // where every token has its own
-  std::int64_t rows;          // answers of a chunk: tokens times queries, rounded up
-  // A and B before a block of such tokens, and c of the tokens of a part.
+  SystemsScratch<T> systems;      // where every token has its own
+  IterationScratch<T> iteration;  // where they are iterated
+  std::int64_t rows;              // answers of a chunk: tokens times queries, rounded up
+  // A and B before a block of such tokens; c and w / c of the tokens of a part.
   T *a_before, *b_before;
-  double* c;
-  // Of the whole sequence, a row an answer: x and z, and the second pair of singular tokens.
-  T *x, *z, *x2, *z2;
+  double *c, *weight;
+  // Of the whole sequence, a row an answer: x and z, and more pairs: the second one of
+  // singular tokens, or those of the steps of gradient descent.
+  T *x, *z, *more_x, *more_z;
+  // P r of all steps for a chunk's sides.
+  T* steps;
+  // What P adds to dL/dA + its transpose, for every answering token: the rows of its blocks.
+  T* blocks;
+  // <dL/dA, A> + <dL/dB, B> of an answering token's answers, but for what a ridge adds.
+  double* worth;
+  // The diagonals of dL/dR of a part's answering tokens.
+  double* diagonal;
+  // Where the ridge is relative: |A|_F of every answering token, A k of every token with the A that
+  // its part begins with, and sums over the tokens of a part.
+  double* norm;
+  T* ak;
+  double* sums;
   Part* parts;
   // Forward: B^T, V^T, and rows of u, scores, solutions, whitened keys.
   T *bt, *vt, *u, *scores, *solutions, *g;
@@ -56,12 +78,19 @@ struct GradientScratch {
       : chunk(options, WithTwoSides(sizes), memory),
         systems(sizes, 2 * sizes.queries,
                 memory == nullptr || SystemsBytes<T>(options, sizes) == 0 ? nullptr
-                                                                          : memory + chunk.bytes) {
+                                                                          : memory + chunk.bytes),
+        iteration(options, WithTwoSides(sizes), chunk,
+                  memory == nullptr || !options.iterates() ? nullptr : memory + chunk.bytes) {
     rows = RoundUp(chunk.chunk * sizes.queries, kUnit);
     rows_stride = StrideOf<T>(rows);
     tokens_stride = StrideOf<T>(chunk.chunk);
     const bool own = SystemsBytes<T>(options, sizes) > 0;
-    std::size_t used = chunk.bytes + (own ? systems.bytes : 0);
+    std::size_t used =
+        chunk.bytes + (own ? systems.bytes : 0) + (options.iterates() ? iteration.bytes : 0);
+    // Keys lie under the rows of A.
+    if (iteration.stacked != nullptr) {
+      chunk.k = iteration.stacked + chunk.keys_unit * chunk.k_stride;
+    }
     const auto bytes_of = [&](std::size_t count) {
       std::byte* const at = memory == nullptr ? nullptr : memory + used;
       used += (count + kAlignment - 1) / kAlignment * kAlignment;
@@ -72,9 +101,21 @@ struct GradientScratch {
     };
     a_before = take(own ? chunk.keys_unit * chunk.a_stride : 0);
     b_before = take(own ? chunk.keys_unit * chunk.b_stride : 0);
-    c = reinterpret_cast<double*>(bytes_of(static_cast<std::size_t>(chunk.chunk) * sizeof(double)));
+    const auto take_doubles = [&](std::int64_t count) {
+      return reinterpret_cast<double*>(bytes_of(static_cast<std::size_t>(count) * sizeof(double)));
+    };
+    for (double** numbers : {&c, &weight, &sums}) *numbers = take_doubles(chunk.chunk);
+    const bool relative = options.ridge == Ridge::kRelative;
+    norm = take_doubles(relative ? sizes.tokens : 0);
+    ak = take(relative ? (sizes.tokens + kUnit) * chunk.k_stride : 0);  // whole units are written
     const std::int64_t answers = sizes.tokens * sizes.queries;
-    for (T** whole : {&x, &z, &x2, &z2}) *whole = take(answers * chunk.k_stride);
+    const std::int64_t more_pairs = MorePairs(options);
+    for (T** whole : {&x, &z}) *whole = take(answers * chunk.k_stride);
+    for (T** whole : {&more_x, &more_z}) *whole = take(more_pairs * answers * chunk.k_stride);
+    steps = take(options.descends() ? options.iteration.steps * chunk.columns * chunk.k_stride : 0);
+    blocks = take(options.descends() ? sizes.tokens * chunk.keys_unit * iteration.block : 0);
+    worth = take_doubles(sizes.tokens);
+    diagonal = take_doubles(chunk.chunk * chunk.keys_unit);
     parts = reinterpret_cast<Part*>(
         bytes_of(static_cast<std::size_t>(2 * sizes.tokens + 2) * sizeof(Part)));
     bt = take(chunk.values_unit * chunk.k_stride);

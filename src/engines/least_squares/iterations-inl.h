@@ -37,8 +37,10 @@ class Iterations {
       : how_(how), systems_(systems), s_(s), it_(it) {}
 
   /// x with A x = q, approximately; rows in scratch, until the next call. `q` has `rows` rows in a
-  /// block of a multiple of kUnit.
-  Block Solve(const Block& q, std::int64_t rows, std::int64_t per_system) const {
+  /// block of a multiple of kUnit. `steps`: where step n of gradient descent leaves the P r of row
+  /// j, in row n rows + j.
+  Block Solve(const Block& q, std::int64_t rows, std::int64_t per_system,
+              const Block& steps = {}) const {
     for (std::int64_t j = 0; j < rows; ++j) {
       it_.slot[j] = static_cast<std::int32_t>(j);
       it_.system[j] = static_cast<std::int32_t>(std::min(j / per_system, systems_.count() - 1));
@@ -50,7 +52,7 @@ class Iterations {
     switch (how_.solver) {
       case Solver::kConjugateGradient: ConjugateGradient(q, rows); return {it_.x, s_.k_stride};
       case Solver::kChebyshev: Chebyshev(q, rows); return {it_.d, it_.d_stride};
-      default: GradientDescent(q, rows); return {it_.d, it_.d_stride};
+      default: GradientDescent(q, rows, steps); return {it_.d, it_.d_stride};
     }
   }
 
@@ -94,7 +96,7 @@ class Iterations {
   }
 
   /// x <- x + eta P (q - A x). The first step needs no product.
-  void GradientDescent(const Block& q, std::int64_t rows) const {
+  void GradientDescent(const Block& q, std::int64_t rows, const Block& steps) const {
     for (std::int64_t n = 0; n < how_.steps; ++n) {
       if (n > 0) Products(rows);
       for (std::int64_t j = 0; j < rows; ++j) {
@@ -112,6 +114,7 @@ class Iterations {
           });
         }
         const T* const step = systems_.Precondition(system, residual, it_.row);
+        if (steps.data != nullptr) std::copy(step, step + s_.keys_unit, steps.Row(n * rows + j));
         const Vec eta = Spread(how_.eta);
         ForVectors([&](auto d, std::int64_t v) HWY_ATTR {
           hn::Store(hn::MulAdd(eta, hn::Load(d, step + v), hn::Load(d, x + v)), d, x + v);

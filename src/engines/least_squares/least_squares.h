@@ -84,6 +84,7 @@ struct Options {
     return !iterates() && causal &&
            (ridge == Ridge::kInState || (ridge == Ridge::kConstant && !fades));
   }
+  bool descends() const { return iteration.solver == Solver::kGradient; }
   /// Does every token have a system of its own, which no chunk shares?
   bool own_systems() const {
     return !iterates() && ridge != Ridge::kInState && (fades || ridge == Ridge::kRelative);
