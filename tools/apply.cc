@@ -32,8 +32,10 @@ void RunPieces(const Layer& layer, const Inputs& inputs, std::int64_t tokens, st
     const std::int64_t count = std::min(piece, tokens - begin);
     Tensor cu_seqlens;
     const Inputs part = SliceTokens(layer.recipe(), inputs, begin, count, cu_seqlens);
-    const Outputs part_outputs{outputs.y.Slice(1, begin, count),
-                               outputs.status.Slice(1, begin, count)};
+    Outputs part_outputs{outputs.y.Slice(1, begin, count), outputs.status.Slice(1, begin, count)};
+    if (outputs.iterations.defined()) {
+      part_outputs.iterations = outputs.iterations.Slice(1, begin, count);
+    }
     if (step) {
       layer.Step(part, state, part_outputs, run);
     } else {
@@ -98,7 +100,12 @@ void Run(const Arguments& arguments) {
   for (auto& [name, tensor] : out.tensors) state.Set(name, std::move(tensor));
   out.tensors.clear();
 
-  const Outputs outputs{y.view(), status.view()};
+  Outputs outputs{y.view(), status.view()};
+  Tensor iterations;  // of the solver whose answers take as many as they need
+  if (recipe.optimizer.solver == Solver::kConjugateGradient) {
+    iterations = Tensor(DType::kInt64, status.shape());
+    outputs.iterations = iterations.view();
+  }
   const std::int64_t piece =
       step ? 1 : (dims.tokens + arguments.split - 1) / std::max<std::int64_t>(1, arguments.split);
   if (dims.tokens == 0 || piece >= dims.tokens) {
@@ -111,6 +118,7 @@ void Run(const Arguments& arguments) {
   AddState(state, "", out);
   out.tensors["y"] = std::move(y);
   out.tensors["status"] = std::move(status);
+  if (iterations.defined()) out.tensors["iterations"] = std::move(iterations);
   out.metadata["recipe"] = ToJson(recipe);
   out.metadata["ttr_version"] = Version();
   WriteSafetensors(arguments.out, out);
@@ -131,7 +139,9 @@ void AddApply(CLI::App& app) {
       ->required();
   command->add_option("--in", arguments->in, "inputs by name (q, k, v, ...), and state if any")
       ->required();
-  command->add_option("--out", arguments->out, "receives y, status and the final state")
+  command
+      ->add_option("--out", arguments->out,
+                   "receives y, status, the final state, and of conjugate_gradient the iterations")
       ->required();
   command
       ->add_option("--via", arguments->via,

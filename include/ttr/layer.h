@@ -33,6 +33,8 @@ enum class Status : std::int8_t {
 struct Outputs {
   TensorView y{};       ///< [B, T, max(H, Hq), Dv], float32, float64 or bfloat16
   TensorView status{};  ///< optional: int8 [B, T, max(H, Hq)], a Status each
+  /// optional: int64 [B, T, max(H, Hq)], the steps that each answer took; 0: it was not iterated
+  TensorView iterations{};
 };
 
 /// Where and in what a call runs.

@@ -156,8 +156,15 @@ enum class WeightDecay : std::uint8_t {
 
 /// What multiplies the gradient. For full-batch gradient descent and conjugate gradient: an
 /// approximation of A^-1, with A the Gram matrix plus ridge. For SGD: `kDiagonal`, from a running
-/// diagonal curvature.
-enum class Preconditioner : std::uint8_t { kNone, kDiagonal, kBlockDiagonal, kLowRank };
+/// diagonal curvature. `kChunkFactor` is one Cholesky factor for all tokens that an engine takes
+/// together (A^-1 itself for a token alone): conjugate gradient stopped by its tolerance.
+enum class Preconditioner : std::uint8_t {
+  kNone,
+  kDiagonal,
+  kBlockDiagonal,
+  kLowRank,
+  kChunkFactor,
+};
 
 enum class RidgeKind : std::uint8_t {
   kFading,    ///< decays with the associations: A_0 = ridge I, A_t = g_t A_{t-1} + w k k^T

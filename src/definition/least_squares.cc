@@ -24,6 +24,7 @@ namespace {
 /// x after some iterations, and whether they reached what was asked of them.
 struct Iterate {
   Vector x;
+  std::int64_t steps;  // taken
   Status status = Status::kSolved;
 };
 
@@ -35,7 +36,7 @@ Iterate GradientDescent(const Matrix& a, const Preconditioning& p, const Vector&
   for (std::int64_t n = 0; n < optimizer.steps; ++n) {
     x += optimizer.eta * p.Apply(q - a * x);
   }
-  return {x};
+  return {x, optimizer.steps};
 }
 
 /// Conjugate gradients from x = 0 (Hestenes, Stiefel 1952), preconditioned by P:
@@ -52,11 +53,12 @@ Iterate ConjugateGradient(const Matrix& a, const Preconditioning& p, const Vecto
   Vector z = p.Apply(r);
   Vector d = z;
   double rz = r.dot(z);
-  for (std::int64_t n = 0; n < optimizer.steps && !(r.norm() <= goal); ++n) {
+  std::int64_t n = 0;
+  for (; n < optimizer.steps && !(r.norm() <= goal); ++n) {
     const Vector ad = a * d;
     const double curvature = d.dot(ad);
     // A is singular along d, and q has a part there: no x solves A x = q.
-    if (curvature <= 0) return {x, Status::kNotConverged};
+    if (curvature <= 0) return {x, n + 1, Status::kNotConverged};
     const double alpha = rz / curvature;
     x += alpha * d;
     r -= alpha * ad;
@@ -67,7 +69,7 @@ Iterate ConjugateGradient(const Matrix& a, const Preconditioning& p, const Vecto
   }
   // A tolerance of 0 asks for `steps` iterations, whatever they reach.
   const bool missed = asked > 0 && r.norm() > goal;
-  return {x, missed ? Status::kNotConverged : Status::kSolved};
+  return {x, n, missed ? Status::kNotConverged : Status::kSolved};
 }
 
 /// Chebyshev's semi-iteration on an interval that holds the eigenvalues of A:
@@ -81,7 +83,7 @@ Iterate Chebyshev(const Matrix& a, double low, double high, const Vector& q,
                   std::int64_t iterates) {
   Vector before = Vector::Zero(q.size());
   const double centre = (high + low) / 2;
-  if (centre == 0 || iterates == 0) return {before, Status::kRegularised};  // A = 0
+  if (centre == 0 || iterates == 0) return {before, iterates, Status::kRegularised};  // A = 0
   const double rho = (high - low) / (high + low);
   Vector x = q / centre;
   double weight = 2;
@@ -91,7 +93,7 @@ Iterate Chebyshev(const Matrix& a, double low, double high, const Vector& q,
     before = x;
     x = next;
   }
-  return {x};
+  return {x, iterates};
 }
 
 class LeastSquares : public Memory {
@@ -139,7 +141,7 @@ class LeastSquares : public Memory {
       return {b_ * solver_->Solve(q), solver_->singular() ? Status::kRegularised : Status::kSolved};
     }
     const Iterate iterate = Iterated(a, q);
-    return {b_ * iterate.x, iterate.status};
+    return {b_ * iterate.x, iterate.status, iterate.steps};
   }
 
   Arrays Save() const override {

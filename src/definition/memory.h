@@ -78,6 +78,7 @@ using Arrays = std::map<std::string, Array>;
 struct Answer {
   Vector y;
   Status status = Status::kSolved;
+  std::int64_t iterations = 0;
 };
 
 class Memory {

@@ -13,12 +13,16 @@ Matrix Diagonal(const Matrix& a) {
   return a.diagonal().unaryExpr(inverse).asDiagonal();
 }
 
+/// The pseudo-inverse, where it is singular.
+Matrix Inverse(const Matrix& a) {
+  return SymmetricSolver(a).Solve(Matrix::Identity(a.rows(), a.cols()));
+}
+
 Matrix BlockDiagonal(const Matrix& a, Eigen::Index block) {
   Matrix p = Matrix::Zero(a.rows(), a.cols());
   for (Eigen::Index begin = 0; begin < a.rows(); begin += block) {
     const Eigen::Index n = std::min(block, a.rows() - begin);
-    const SymmetricSolver solver(a.block(begin, begin, n, n));
-    p.block(begin, begin, n, n) = solver.Solve(Matrix::Identity(n, n));
+    p.block(begin, begin, n, n) = Inverse(a.block(begin, begin, n, n));
   }
   return p;
 }
@@ -47,6 +51,7 @@ Preconditioning::Preconditioning(const Matrix& a, const Optimizer& optimizer)
     case Preconditioner::kDiagonal: p_ = Diagonal(a); break;
     case Preconditioner::kBlockDiagonal: p_ = BlockDiagonal(a, optimizer.block); break;
     case Preconditioner::kLowRank: p_ = LowRank(a, optimizer.rank); break;
+    case Preconditioner::kChunkFactor: p_ = Inverse(a); break;
   }
 }
 

@@ -16,6 +16,8 @@ namespace ttr::definition {
 ///                     and their eigenvectors and s the largest of the others: P A has all its
 ///                     eigenvalues in [0, 1], so that a step of eta = 1 never overshoots. An
 ///                     eigenvalue that is zero to rounding is inverted to 0.
+///     chunk_factor    P = A^-1: every token is a chunk of its own. An engine shares a factor among
+///                     more tokens and takes more steps to the same tolerance.
 class Preconditioning {
  public:
   Preconditioning(const Matrix& a, const Optimizer& optimizer);

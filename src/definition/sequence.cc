@@ -127,6 +127,9 @@ class Reader {
       if (outputs.status.defined()) {
         outputs.status.Set({b, t, output_head}, static_cast<double>(answer.status));
       }
+      if (outputs.iterations.defined()) {
+        outputs.iterations.Set({b, t, output_head}, static_cast<double>(answer.iterations));
+      }
     }
   }
 

@@ -42,6 +42,17 @@ void CheckShape(std::string_view op, std::string_view name, const TensorView& vi
   if (!(view.shape() == shape)) throw Error(op, name, shape.ToString(), Describe(view));
 }
 
+/// What is told of every answer, if asked for.
+void CheckReport(std::string_view op, std::string_view name, const TensorView& view, DType dtype,
+                 const Dims& dims) {
+  if (!view.defined()) return;
+  const Shape shape{dims.batch, dims.tokens, dims.output_heads()};
+  if (view.dtype() != dtype) {
+    throw Error(op, name, std::string(Name(dtype)) + " " + shape.ToString(), Describe(view));
+  }
+  CheckShape(op, name, view, shape);
+}
+
 void CheckApart(std::string_view op, std::string_view name, const TensorView& written,
                 std::string_view other_name, const TensorView& other) {
   if (Overlap(written, other)) {
@@ -75,17 +86,15 @@ void CheckOutputs(std::string_view op, const Dims& dims, const Inputs& inputs, c
     throw Error(op, "y", "contiguous in its last axis",
                 "of stride " + std::to_string(outputs.y.stride(3)));
   }
-  if (outputs.status.defined()) {
-    const Shape shape{dims.batch, dims.tokens, dims.output_heads()};
-    if (outputs.status.dtype() != DType::kInt8) {
-      throw Error(op, "status", "int8 " + shape.ToString(), Describe(outputs.status));
-    }
-    CheckShape(op, "status", outputs.status, shape);
-  }
+  CheckReport(op, "status", outputs.status, DType::kInt8, dims);
+  CheckReport(op, "iterations", outputs.iterations, DType::kInt64, dims);
 
   CheckApart(op, "y", outputs.y, "status", outputs.status);
+  CheckApart(op, "y", outputs.y, "iterations", outputs.iterations);
+  CheckApart(op, "status", outputs.status, "iterations", outputs.iterations);
   CheckAlone(op, "y", outputs.y, inputs, state.entries());
   CheckAlone(op, "status", outputs.status, inputs, state.entries());
+  CheckAlone(op, "iterations", outputs.iterations, inputs, state.entries());
   std::span<const State::Entry> others = state.entries();
   for (const State::Entry& entry : state.entries()) {
     others = others.subspan(1);

@@ -61,6 +61,9 @@ definition::Mode ModeOf(Needs needs) {
 void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, const Inputs& inputs,
            State& state, const Outputs& outputs, Needs needs, const Run& run) {
   Executor& executor = ExecutorOf(run);
+  if (outputs.iterations.defined()) {  // few engines have any to tell of
+    CopyInto(Tensor(DType::kInt64, outputs.iterations.shape()).view(), outputs.iterations);
+  }
   switch (engine) {
     case Engine::kFastWeights:
       return RunFastWeights(requirements, dims, inputs, state, outputs, needs, executor,

@@ -35,6 +35,8 @@ least_squares::Iteration IterationOf(const Optimizer& optimizer) {
       iteration.preconditioner = least_squares::Preconditioner::kDiagonal;
     } else if (optimizer.preconditioner == Preconditioner::kBlockDiagonal) {
       iteration.preconditioner = least_squares::Preconditioner::kBlockDiagonal;
+    } else if (optimizer.preconditioner == Preconditioner::kChunkFactor) {
+      iteration.preconditioner = least_squares::Preconditioner::kChunkFactor;
     }
   }
   iteration.steps = optimizer.steps;
@@ -242,6 +244,7 @@ void RunLeastSquares(const Requirements& requirements, const Dims& dims, const I
       CopyInto(Tensor(DType::kInt8, outputs.status.shape()).view(), outputs.status);  // all solved
       words.call.status = outputs.status;
     }
+    words.call.iterations = outputs.iterations;
   }
   words.call.kept = KeptOf(recipe, dims, words.call.b, needs, state);
   least_squares::Forward(OptionsOf(recipe, dims), words.call, executor, scratch);

@@ -27,7 +27,8 @@ constexpr Words kStepRules = {"input", "nlms", "longhorn", "efla", "one"};
 constexpr Words kErases = {"key", "erase_key", "gated_key", "undecayed"};
 constexpr Words kWeightDecays = {"none", "coupled", "decoupled"};
 constexpr Words kRowFactors = {"one", "inverse"};
-constexpr Words kPreconditioners = {"none", "diagonal", "block_diagonal", "low_rank"};
+constexpr Words kPreconditioners = {"none", "diagonal", "block_diagonal", "low_rank",
+                                    "chunk_factor"};
 constexpr Words kRidgeKinds = {"fading", "constant", "relative"};
 constexpr Words kReads = {"after", "before"};
 constexpr Words kNormaliseSums = {"none", "sum", "stabilised"};

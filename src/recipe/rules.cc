@@ -27,6 +27,11 @@ bool IsCompact(Kernel kernel) {
          kernel == Kernel::kTriweight;
 }
 
+// Is its linear system approached by steps?
+bool IsLeastSquaresIteration(R r) {
+  return IsFamily(r, Family::kLeastSquares) && !IsSolver(r, Solver::kExact);
+}
+
 void NoDecay(Recipe& r) {
   r.weights.decay = Decay::kNone;
   r.weights.decay_factor = 1;
@@ -113,6 +118,17 @@ constexpr Rule kRules[] = {
     {[](R r) { return IsSolver(r, Solver::kChebyshev) && r.optimizer.ridge <= 0; },
      "chebyshev needs a ridge > 0, which bounds its eigenvalues from below",
      [](Recipe& r) { r.optimizer.ridge = 0.02; }},
+    {[](R r) {
+       return IsLeastSquaresIteration(r) &&
+              r.optimizer.preconditioner == Preconditioner::kChunkFactor &&
+              !(IsSolver(r, Solver::kConjugateGradient) && r.optimizer.tolerance > 0);
+     },
+     "chunk_factor is shared by the tokens of a chunk, so after a fixed number of steps answers "
+     "would depend on where chunks begin; it preconditions conjugate_gradient with a tolerance > 0",
+     [](Recipe& r) {
+       r.optimizer.solver = Solver::kConjugateGradient;
+       r.optimizer.tolerance = 1e-3;
+     }},
 
     // Decay and importance.
     {[](R r) { return r.weights.phase && !IsDecay(r, Decay::kChannel); },

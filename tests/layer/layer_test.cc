@@ -52,6 +52,14 @@ TEST(Layer, NamesWhatIsWrongWithTheOutput) {
   Tensor status(DType::kFloat32, {1, 4, 1});
   ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, state, {y.view(), status.view()}); }),
              {"[Forward] status must be int8"});
+  Outputs outputs{.y = y.view()};
+  outputs.iterations = status.view();
+  ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, state, outputs); }),
+             {"[Forward] iterations must be int64 [1, 4, 1]", "float32"});
+  const Tensor few(DType::kInt64, {1, 4});
+  outputs.iterations = few.view();
+  ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, state, outputs); }),
+             {"[Forward] iterations must be [1, 4, 1]"});
 }
 
 TEST(Layer, RefusesToWriteOverItsInputs) {
@@ -64,6 +72,12 @@ TEST(Layer, RefusesToWriteOverItsInputs) {
   state.Bind("state", TensorView(y.data(), DType::kFloat32, {1, 1, 3, 3}));
   ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, state, {y.view(), {}}); }),
              {"overlapping state"});
+  Tensor numbers(DType::kFloat64, {1, 4, 1, 3});
+  Outputs outputs{.y = numbers.view()};
+  outputs.iterations = TensorView(numbers.data(), DType::kInt64, {1, 4, 1});
+  State empty;
+  ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, empty, outputs); }),
+             {"[Forward] y", "overlapping iterations"});
 }
 
 TEST(Layer, RefusesGatesOutOfRangeBeforeAnyWork) {

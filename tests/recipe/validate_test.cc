@@ -112,6 +112,16 @@ TEST(Validate, StepsThatContradictEachOther) {
        "uniform | linear | gradient"},
       {"uniform | linear | sgd(preconditioner: low_rank)", "the preconditioner of sgd is diagonal",
        "uniform | linear | sgd(preconditioner: diagonal)"},
+      {"uniform | linear | conjugate_gradient(steps: 4, preconditioner: chunk_factor)",
+       "chunk_factor is shared by the tokens of a chunk",
+       "uniform | linear | conjugate_gradient(steps: 4, preconditioner: chunk_factor, tolerance: "
+       "0.001)"},
+      {"uniform | linear | gradient(steps: 4, preconditioner: chunk_factor)",
+       "chunk_factor is shared by the tokens of a chunk",
+       "uniform | linear | conjugate_gradient(steps: 4, preconditioner: chunk_factor, tolerance: "
+       "0.001)"},
+      {"uniform | linear | sgd(preconditioner: chunk_factor)",
+       "the preconditioner of sgd is diagonal", "uniform | linear | sgd(preconditioner: diagonal)"},
       {"uniform | linear | sgd(step: longhorn, erase: erase_key)", "this step rule is derived",
        "uniform | linear | sgd(erase: erase_key)"},
       {"uniform | linear | sgd(erase: undecayed)",

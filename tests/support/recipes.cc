@@ -84,6 +84,15 @@ std::vector<std::string> LayerRecipes() {
            "constant)",
            "importance(input) | linear(features: taylor2) | conjugate_gradient(steps: 3, ridge: 1, "
            "tolerance: 0.01) | reading(causal: false)",
+           "decay(0.9) | linear | conjugate_gradient(steps: 30, ridge: 0.1, ridge_kind: constant, "
+           "preconditioner: chunk_factor, tolerance: 1e-12)",
+           "decay(scalar) x importance(input) | affine | conjugate_gradient(steps: 40, ridge: "
+           "0.05, ridge_kind: relative, preconditioner: chunk_factor, tolerance: 1e-12) | "
+           "reading(read: before)",
+           "decay(0.99) | linear | conjugate_gradient(steps: 30, ridge: 0.5, preconditioner: "
+           "chunk_factor, tolerance: 1e-9)",
+           "uniform | linear(features: taylor2) | conjugate_gradient(steps: 9, ridge: 1, "
+           "preconditioner: chunk_factor, tolerance: 0.01) | reading(causal: false)",
            "softmax{kernel: gaussian, bandwidth: 2, window: 4}",
            "nadaraya_watson{kernel: triweight, bandwidth: 3, decay: 0.9}",
            "kernel_ridge{kernel: laplace, bandwidth: 2}",

@@ -65,6 +65,21 @@ TEST(Apply, EveryLayerByEveryWayIsTheSame) {
   }
 }
 
+TEST(Apply, ConjugateGradientsSayHowManyTheyWere) {
+  const TemporaryFolder folder;
+  const std::string recipe = "uniform | linear | conjugate_gradient(steps: 2, ridge: 0.1)";
+  WriteSafetensors(folder / "in", InputFile(ParseRecipe(recipe)));
+  for (const char* split : {"1", "3"}) {
+    const TensorFile out = Apply(folder, recipe, {"--split", split});
+    ASSERT_TRUE(out.tensors.contains("iterations"));
+    const Tensor& iterations = out.tensors.at("iterations");
+    EXPECT_EQ(iterations.shape(), out.tensors.at("status").shape());
+    for (const std::int64_t n : iterations.as<std::int64_t>()) EXPECT_EQ(n, 2);
+  }
+  WriteSafetensors(folder / "in", InputFile(ParseRecipe("rls")));
+  EXPECT_FALSE(Apply(folder, "rls", {}).tensors.contains("iterations"));
+}
+
 TEST(Apply, GradientsOfLinearAttentionAreTheClosedForm) {
   const TemporaryFolder folder;
   const Recipe recipe = ParseRecipe("linear_attention");

@@ -13,6 +13,9 @@
 
 #include "hwy/highway.h"
 #include "src/engines/least_squares/carried-inl.h"
+#include "src/engines/least_squares/chunk_factor-inl.h"
+#include "src/engines/least_squares/factor_scratch.h"
+#include "src/engines/least_squares/factored_gradients-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/iteration_scratch.h"
 #include "src/engines/least_squares/iterations-inl.h"
@@ -34,8 +37,11 @@ class IteratingRunner {
         s_(options, sizes, scratch),
         it_(options, sizes, s_, scratch + s_.bytes),
         carried_(memory, s_),
+        f_(options, s_, scratch + s_.bytes + it_.bytes),
         systems_(options, memory, s_, it_, carried_),
-        iterations_(options.iteration, systems_, s_, it_) {
+        factor_(memory, systems_, s_, it_, f_),
+        iterations_(options.iteration, systems_, s_, it_),
+        factored_gradients_(options.iteration, systems_, factor_, s_, it_, f_) {
     s_.k = it_.stacked + s_.keys_unit * s_.k_stride;
   }
   IteratingRunner(const IteratingRunner&) = delete;
@@ -60,23 +66,41 @@ class IteratingRunner {
 
   /// Tokens from t on; how many.
   std::int64_t Next(std::int64_t t, bool reads) {
-    const Chunk chunk = GatherChunk(memory_, t, s_.chunk, s_);
+    Chunk chunk = GatherChunk(memory_, t, s_.chunk, s_);
     carried_.Fade(chunk.decay);
     const std::int64_t begin = t + (options_.read_before ? 1 : 0);
-    const std::int64_t answered = std::min(begin + chunk.tokens, memory_.tokens) - begin;
+    const bool asked = reads && begin < memory_.tokens;
+    bool finite = true;
+    if (asked && chunk.tokens > 1) {
+      finite = Prepare(&chunk);
+      if (factored_) carried_.Shorten(chunk, std::max<std::int64_t>(1, factor_.tokens()));
+    }
     const bool together = chunk.tokens > 1;
     if (!together) carried_.Write(chunk);
-    if (reads && answered > 0) {
-      const bool finite = systems_.Prepare(together ? &chunk : nullptr);
+    if (asked) {
+      if (!together) finite = Prepare(nullptr);
+      const std::int64_t answered = std::min(begin + chunk.tokens, memory_.tokens) - begin;
       Answer(begin, answered, together ? chunk.tokens : 0, finite);
     }
     if (together) carried_.Write(chunk);
     return chunk.tokens;
   }
 
+  /// The systems of a chunk, or (no chunk) of the memory as it is, and the factor that they share.
+  /// False: A is not finite.
+  bool Prepare(const Chunk* chunk) {
+    factored_ = false;
+    if (!systems_.Prepare(chunk)) return false;
+    if (options_.iteration.preconditioner == Preconditioner::kChunkFactor) {
+      factored_ = factor_.Prepare(chunk ? chunk->tokens : 0);
+      if (!factored_) systems_.Diagonals();
+    }
+    return true;
+  }
+
   /// Answers of the memory as it is.
   void AnswerAll(std::int64_t begin, std::int64_t reading) {
-    const bool finite = systems_.Prepare(nullptr);
+    const bool finite = Prepare(nullptr);
     for (std::int64_t t = begin; t < begin + reading; t += s_.chunk) {
       Answer(t, std::min(s_.chunk, begin + reading - t), 0, finite);
     }
@@ -88,11 +112,7 @@ class IteratingRunner {
     const std::int64_t rows = reading * memory_.queries;
     const Block y{s_.y, s_.y_stride};
     if (finite) {
-      const Block x = iterations_.Solve({s_.q, s_.k_stride}, rows, memory_.queries);
-      for (std::int64_t j = 0; tokens > 0 && j < rows; ++j) {
-        const T fade = static_cast<T>(systems_.Fade(j / memory_.queries));
-        if (fade != 1) sn::Multiply(x.Row(j), s_.keys_unit, fade);
-      }
+      const Block x = Solve({s_.q, s_.k_stride}, rows, tokens);
       carried_.Read(systems_.kt(), x, tokens, RoundUp(rows, kUnit), memory_.queries,
                     {it_.scores, it_.kt_stride}, y);
     } else {
@@ -104,6 +124,17 @@ class IteratingRunner {
     }
     ScatterAnswers(memory_, begin, reading, s_);
     Report(begin, rows);
+  }
+
+  /// c_i x for every row, (A_i + R_i) x = q.
+  Block Solve(const Block& q, std::int64_t rows, std::int64_t tokens) {
+    if (factored_) return factored_gradients_.Solve(q, rows, memory_.queries);
+    const Block x = iterations_.Solve(q, rows, memory_.queries);
+    for (std::int64_t j = 0; tokens > 0 && j < rows; ++j) {
+      const T fade = static_cast<T>(systems_.Fade(j / memory_.queries));
+      if (fade != 1) sn::Multiply(x.Row(j), s_.keys_unit, fade);
+    }
+    return x;
   }
 
   void Report(std::int64_t begin, std::int64_t rows) const {
@@ -126,8 +157,12 @@ class IteratingRunner {
   Scratch<T> s_;
   const IterationScratch<T> it_;
   const Carried<T> carried_;
+  const FactorScratch<T> f_;
   PrefixSystems<T> systems_;
+  ChunkFactor<T> factor_;
   const Iterations<T> iterations_;
+  FactoredGradients<T> factored_gradients_;
+  bool factored_ = false;  // is there a factor for the systems that are prepared?
 };
 
 }  // namespace HWY_NAMESPACE

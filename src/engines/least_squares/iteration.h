@@ -17,6 +17,8 @@ enum class Preconditioner : std::uint8_t {
   kNone,           ///< P = I
   kDiagonal,       ///< P = diag(A)^-1, 0 where A_ii = 0
   kBlockDiagonal,  ///< P = the (pseudo-)inverses of the diagonal blocks of size `block`
+  kChunkFactor,    ///< conjugate gradients to a tolerance: P = the inverse with one ridge for all
+                   ///< tokens of a chunk, from one Cholesky factor; where there is none, diagonal
 };
 
 struct Iteration {

@@ -40,7 +40,10 @@ struct IterationScratch {
   IterationScratch(const Options& options, const Sizes& sizes, const Scratch<T>& s,
                    std::byte* memory) {
     const Iteration& how = options.iteration;
-    if (how.preconditioner == Preconditioner::kDiagonal) block = 1;
+    if (how.preconditioner == Preconditioner::kDiagonal ||
+        how.preconditioner == Preconditioner::kChunkFactor) {
+      block = 1;
+    }
     if (how.preconditioner == Preconditioner::kBlockDiagonal) {
       block = std::min(how.block, sizes.key_dim);
     }

@@ -2,6 +2,7 @@
 
 #include "src/engines/least_squares/least_squares.h"
 
+#include "src/engines/least_squares/factor_scratch.h"
 #include "src/engines/least_squares/iteration_scratch.h"
 #include "src/engines/least_squares/kept.h"
 #include "src/engines/least_squares/kernel.h"
@@ -16,9 +17,9 @@ namespace {
 template <class T>
 std::size_t BytesOf(const Options& options, const Sizes& sizes) {
   const Scratch<T> scratch(options, sizes, nullptr);
-  return scratch.bytes + (options.iterates()
-                              ? IterationScratch<T>(options, sizes, scratch, nullptr).bytes
-                              : SystemsBytes<T>(options, sizes));
+  if (!options.iterates()) return scratch.bytes + SystemsBytes<T>(options, sizes);
+  return scratch.bytes + IterationScratch<T>(options, sizes, scratch, nullptr).bytes +
+         FactorScratch<T>(options, scratch, nullptr).bytes;
 }
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {

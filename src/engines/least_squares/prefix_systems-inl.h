@@ -95,6 +95,10 @@ class PrefixSystems {
 
   std::int64_t count() const { return count_; }
   double Fade(std::int64_t system) const { return it_.fade[system]; }
+  /// rho_i, where A_i + R_i = c_i (A_0 + sum k k^T + rho_i diag(ridge)).
+  double RidgeFactor(std::int64_t system) const {
+    return it_.factor[system] == 0 ? 0 : it_.factor[system] / it_.fade[system];
+  }
   Block kt() const { return {it_.kt, it_.kt_stride}; }
 
   /// An interval that holds the eigenvalues: H_i, without its ridge, is positive semi-definite.
@@ -133,11 +137,28 @@ class PrefixSystems {
   }
   T Factor(std::int64_t system) const { return static_cast<T>(it_.factor[system]); }
 
+  /// The diagonals of the systems that are prepared, for Precondition(). Prepare() does it where
+  /// they are all there is.
+  void Diagonals() const {
+    double* const sums = it_.blocks;
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) sums[i] = static_cast<double>(Stacked(i)[i]);
+    for (std::int64_t t = 0; t < count_; ++t) {
+      T* const inverse = it_.inverse + t * s_.keys_unit;
+      const T* const key = carried_.keys().Row(t);
+      for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+        if (tokens_ > 0) sums[i] += static_cast<double>(key[i]) * static_cast<double>(key[i]);
+        const double x = it_.fade[t] * sums[i] + it_.factor[t] * static_cast<double>(it_.ridge[i]);
+        inverse[i] = x == 0 ? T(0) : static_cast<T>(1 / x);
+      }
+    }
+  }
+
   /// P r; r itself where there is no preconditioner.
   const T* Precondition(std::int64_t system, const T* r, T* to) const {
     switch (options_.iteration.preconditioner) {
       case Preconditioner::kNone: return r;
-      case Preconditioner::kDiagonal: {
+      case Preconditioner::kDiagonal:
+      case Preconditioner::kChunkFactor: {
         const hn::ScalableTag<T> d;
         const T* const inverse = it_.inverse + system * s_.keys_unit;
         for (std::int64_t v = 0; v < s_.keys_unit; v += LanesOf(d)) {
@@ -260,20 +281,6 @@ class PrefixSystems {
       const double own = static_cast<double>(others[t]);
       squares += 2 * std::max(0.0, first) + 2 * sn::WideDot(t, others, others) + own * own;
       it_.norm[t] = it_.fade[t] * std::sqrt(squares);
-    }
-  }
-
-  void Diagonals() const {
-    double* const sums = it_.blocks;
-    for (std::int64_t i = 0; i < s_.keys_unit; ++i) sums[i] = static_cast<double>(Stacked(i)[i]);
-    for (std::int64_t t = 0; t < count_; ++t) {
-      T* const inverse = it_.inverse + t * s_.keys_unit;
-      const T* const key = carried_.keys().Row(t);
-      for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
-        if (tokens_ > 0) sums[i] += static_cast<double>(key[i]) * static_cast<double>(key[i]);
-        const double x = it_.fade[t] * sums[i] + it_.factor[t] * static_cast<double>(it_.ridge[i]);
-        inverse[i] = x == 0 ? T(0) : static_cast<T>(1 / x);
-      }
     }
   }
 

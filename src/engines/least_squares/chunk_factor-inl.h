@@ -1,0 +1,149 @@
+// One factor for the systems of all tokens of a chunk. Compiled once for every target.
+
+#if defined(TTR_LEAST_SQUARES_CHUNK_FACTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_CHUNK_FACTOR_INL_H_
+#undef TTR_LEAST_SQUARES_CHUNK_FACTOR_INL_H_
+#else
+#define TTR_LEAST_SQUARES_CHUNK_FACTOR_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/factor_scratch.h"
+#include "src/engines/least_squares/iteration_scratch.h"
+#include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/prefix_systems-inl.h"
+#include "src/simd/blocks-inl.h"
+#include "src/simd/strided-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+/// System i of a chunk is c_i times G_i + rho_i R, G_i = A_0 + sum_{j <= i} k_j k_j^T, and P_i is
+/// the inverse of the same with one rho for all of them:
+///
+///     A_0 + rho R = U^T U,   W = U^-T K^T,   I + W^T W = L L^T,   S = L^-1 W^T
+///     P_i = U^-1 (I - S_i^T S_i) U^-T,   S_i: rows 0 .. i of S
+///
+/// so that whatever the keys are, the eigenvalues of P_i (G_i + rho_i R) lie between 1 and
+/// rho_i / rho: by what the ridge gains on the associations, within the chunk.
+template <class T>
+class ChunkFactor {
+ public:
+  using Block = sn::Block<T>;
+  using Left = sn::Left<T>;
+
+  ChunkFactor(const Memory& memory, const PrefixSystems<T>& systems, const Scratch<T>& s,
+              const IterationScratch<T>& it, const FactorScratch<T>& f)
+      : memory_(memory), systems_(systems), s_(s), it_(it), f_(f) {}
+
+  /// For the systems as they are prepared, of a chunk of `tokens` or (0) of the memory alone.
+  /// False: A_0 + rho R is singular to rounding.
+  bool Prepare(std::int64_t tokens) {
+    double least = systems_.RidgeFactor(0);
+    double most = least;
+    for (std::int64_t i = 1; i < systems_.count(); ++i) {
+      least = std::min(least, systems_.RidgeFactor(i));
+      most = std::max(most, systems_.RidgeFactor(i));
+    }
+    tokens_ = 0;
+    if (!FactorMemory(least > 0 ? std::sqrt(least * most) : most)) return false;
+    if (tokens > 0) FactorTokens(tokens);
+    return true;
+  }
+
+  /// How many of the chunk's tokens P serves. 0: the first outweighs the memory by more than there
+  /// are digits.
+  std::int64_t tokens() const { return tokens_; }
+
+  /// x <- P x for so many columns, of which column j belongs to system j / per_system.
+  void Multiply(const Block& x, std::int64_t columns, std::int64_t per_system) const {
+    sn::SubstituteDown(u(), s_.keys_unit, u_corners(), x, columns);
+    if (tokens_ > 0) {
+      const std::int64_t unit = RoundUp(tokens_, kUnit);
+      const Block shares{f_.shares, f_.columns_stride};
+      sn::Multiply<sn::Into::kSet>(Left::Of(g()), x, unit, sn::Whole{columns, s_.keys_unit},
+                                   shares);
+      HideUnseen(shares, columns, per_system, tokens_);
+      sn::Multiply<sn::Into::kSubtract>(Left::Transposed(g()), shares, s_.keys_unit,
+                                        sn::Whole{columns, unit}, x);
+    }
+    sn::SubstituteUp(u(), s_.keys_unit, u_corners(), x, columns);
+  }
+
+  /// Row i of `products` is about token i: it keeps the columns of the systems that have seen it.
+  static void HideUnseen(const Block& products, std::int64_t columns, std::int64_t per_system,
+                         std::int64_t tokens) {
+    for (std::int64_t i = 0; i < RoundUp(tokens, kUnit); ++i) {
+      const std::int64_t unseen = i < tokens ? std::min(i * per_system, columns) : columns;
+      std::fill(products.Row(i), products.Row(i) + unseen, T(0));
+    }
+  }
+
+ private:
+  Block u() const { return {f_.u, f_.u_stride}; }
+  Block s() const { return {f_.s, f_.s_stride}; }
+  Block w() const { return {f_.w, f_.s_stride}; }
+  Block g() const { return {f_.g, f_.u_stride}; }
+  sn::Corner<T>* u_corners() const { return reinterpret_cast<sn::Corner<T>*>(f_.u_corners); }
+  sn::Corner<T>* s_corners() const { return reinterpret_cast<sn::Corner<T>*>(f_.s_corners); }
+
+  bool FactorMemory(double rho) const {
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+      T* const row = u().Row(i);
+      const T* const from = it_.stacked + i * s_.k_stride;
+      std::copy(from + i, from + s_.keys_unit, row + i);
+      row[i] = i < memory_.key_dim ? row[i] + static_cast<T>(rho * memory_.ridge[i]) : T(1);
+    }
+    const T rounding = static_cast<T>(Rounding<T>(memory_.key_dim));
+    const auto goes_on = [&](std::int64_t, T diagonal, T left) {
+      return left > rounding * diagonal && diagonal > static_cast<T>(kFaded<T>);
+    };
+    return sn::Factor(u(), s_.keys_unit, u_corners(), goes_on).index == s_.keys_unit;
+  }
+
+  /// S, for as many tokens as I - S_i^T S_i has digits: in their directions it is as small as one
+  /// over what they weigh together.
+  void FactorTokens(std::int64_t tokens) {
+    const std::int64_t unit = RoundUp(tokens, kUnit);
+    for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+      const T* const from = it_.kt + i * it_.kt_stride;
+      std::copy(from, from + unit, w().Row(i));
+    }
+    sn::SubstituteDown(u(), s_.keys_unit, u_corners(), w(), unit);
+    sn::Multiply<sn::Into::kSet>(Left::Transposed(w()), w(), unit,
+                                 sn::UpperResult{unit, s_.keys_unit}, s());
+    const T most = 1 / (64 * std::numeric_limits<T>::epsilon());
+    T weight = 0;
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      weight += s().Row(i)[i];
+      if (!(weight <= most)) break;
+      tokens_ = i + 1;
+    }
+    for (std::int64_t i = 0; i < unit; ++i) s().Row(i)[i] += T(1);
+    // No pivot of I + W^T W is below 1.
+    const auto goes_on = [](std::int64_t, T, T left) { return left > T(0.5); };
+    tokens_ = std::min(tokens_, sn::Factor(s(), unit, s_corners(), goes_on).index);
+    if (tokens_ == 0) return;
+    sn::TransposeStrided(w().data, w().stride, s_.keys_unit, unit, g().data, g().stride);
+    sn::SubstituteDown(s(), unit, s_corners(), g(), s_.keys_unit);
+  }
+
+  const Memory& memory_;
+  const PrefixSystems<T>& systems_;
+  const Scratch<T>& s_;
+  const IterationScratch<T>& it_;
+  const FactorScratch<T>& f_;
+  std::int64_t tokens_ = 0;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_CHUNK_FACTOR_INL_H_
