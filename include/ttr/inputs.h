@@ -134,13 +134,13 @@ class State {
   /// What an engine keeps beside the entries so that the next token takes less (least squares: a
   /// factor of A). It is no part of the memory: it is used only where it belongs to the very bits
   /// of the entries, so that these may be changed, replaced and saved without a thought of it.
-  TensorView kept() const { return kept_.defined() ? kept_.view() : TensorView(); }
+  TensorView companion() const { return companion_.defined() ? companion_.view() : TensorView(); }
   /// The same, made of zeros where it does not have this type and shape.
-  TensorView Keep(DType dtype, const Shape& shape);
+  TensorView Companion(DType dtype, const Shape& shape);
 
  private:
   std::vector<Entry> entries_;
-  Tensor kept_;
+  Tensor companion_;
 };
 
 /// What a recipe takes and keeps, derived once: every call is checked against it.

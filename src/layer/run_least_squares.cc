@@ -144,14 +144,15 @@ least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state
 }
 
 /// The factor that steps of a token take on from one to the next, and reading one finds.
-TensorView KeptOf(const Recipe& recipe, const Dims& dims, const TensorView& b, Needs needs,
-                  State& state) {
+TensorView FactorOf(const Recipe& recipe, const Dims& dims, const TensorView& b, Needs needs,
+                    State& state) {
   if (dims.tokens != 1 || !OptionsOf(recipe, dims).keeps_factor()) return {};
   const Shape shape{dims.states(), dims.heads,
-                    least_squares::KeptNumbers(SizesOf(recipe, dims, b.dtype()))};
-  if (needs != Needs::kRead) return state.Keep(b.dtype(), shape);
-  const TensorView kept = state.kept();
-  return kept.defined() && kept.dtype() == b.dtype() && kept.shape() == shape ? kept : TensorView();
+                    least_squares::FactorNumbers(SizesOf(recipe, dims, b.dtype()))};
+  if (needs != Needs::kRead) return state.Companion(b.dtype(), shape);
+  const TensorView factor = state.companion();
+  const bool fits = factor.defined() && factor.dtype() == b.dtype() && factor.shape() == shape;
+  return fits ? factor : TensorView();
 }
 
 /// What an engine call reads, of a call that has been checked.
@@ -246,7 +247,7 @@ void RunLeastSquares(const Requirements& requirements, const Dims& dims, const I
     }
     words.call.iterations = outputs.iterations;
   }
-  words.call.kept = KeptOf(recipe, dims, words.call.b, needs, state);
+  words.call.factor = FactorOf(recipe, dims, words.call.b, needs, state);
   least_squares::Forward(OptionsOf(recipe, dims), words.call, executor, scratch);
   if (plain.defined()) {
     rows::Normalise({KindOf(norm), 0, plain, {}, {}, {}}, outputs.y, executor);

@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::string_view kFormat = "1";  // of what is stored, and how it is named
 constexpr std::string_view kGatePrefix = "gate.";
-constexpr std::string_view kKept = "kept";  // State::kept(), so that answers go on bit for bit
+constexpr std::string_view kCompanion =
+    "companion";  // State::companion(), so that answers go on bit for bit
 constexpr std::string_view kExtraPrefix = "extra.";
 
 using Metadata = std::map<std::string, std::string>;
@@ -123,8 +124,8 @@ TensorFile AssociativeMemory::ToTensors(const std::map<std::string, std::string>
   for (const State::Entry& entry : state_.entries()) {
     file.tensors.emplace(entry.name, Tensor::Copy(entry.view));
   }
-  if (state_.kept().defined()) {
-    file.tensors.emplace(std::string(kKept), Tensor::Copy(state_.kept()));
+  if (state_.companion().defined()) {
+    file.tensors.emplace(std::string(kCompanion), Tensor::Copy(state_.companion()));
   }
   for (const auto& [name, gate] : gates_) {
     file.tensors.emplace(std::string(kGatePrefix) + name, gate);
@@ -165,8 +166,8 @@ AssociativeMemory AssociativeMemory::FromTensors(TensorFile file, const std::str
     if (name.starts_with(kGatePrefix)) {
       loader.Named("tensor '" + name + "'",
                    [&] { memory.SetGate(name.substr(kGatePrefix.size()), tensor.as<double>()); });
-    } else if (name == kKept) {
-      CopyInto(tensor, memory.state_.Keep(tensor.dtype(), tensor.shape()));
+    } else if (name == kCompanion) {
+      CopyInto(tensor, memory.state_.Companion(tensor.dtype(), tensor.shape()));
     } else {
       memory.state_.Set(name, std::move(tensor));
     }

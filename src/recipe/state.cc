@@ -14,7 +14,7 @@ State::Entry& FindOrAdd(std::vector<State::Entry>& entries, std::string_view nam
 
 }  // namespace
 
-State::State(const State& other) : entries_(other.entries_), kept_(other.kept_) {
+State::State(const State& other) : entries_(other.entries_), companion_(other.companion_) {
   for (Entry& entry : entries_) {
     if (entry.owned.defined()) entry.view = entry.owned.view();
   }
@@ -37,11 +37,11 @@ void State::Bind(std::string_view name, const TensorView& view) {
   entry.view = view;
 }
 
-TensorView State::Keep(DType dtype, const Shape& shape) {
-  if (!kept_.defined() || kept_.dtype() != dtype || !(kept_.shape() == shape)) {
-    kept_ = Tensor(dtype, shape);
+TensorView State::Companion(DType dtype, const Shape& shape) {
+  if (!companion_.defined() || companion_.dtype() != dtype || !(companion_.shape() == shape)) {
+    companion_ = Tensor(dtype, shape);
   }
-  return kept_.view();
+  return companion_.view();
 }
 
 TensorView State::Get(std::string_view name) const {

@@ -74,8 +74,8 @@ INSTANTIATE_TEST_SUITE_P(Recipes, LeastSquaresStep,
 
 TEST_P(LeastSquaresStep, TakesOnAFactorFromTokenToToken) {
   const State state = After(40);
-  EXPECT_TRUE(state.kept().defined());
-  EXPECT_NE(state.kept().At({0, 0, 0}), 0);
+  EXPECT_TRUE(state.companion().defined());
+  EXPECT_NE(state.companion().At({0, 0, 0}), 0);
   ExpectRight(state, 40, "as it is");
 }
 
@@ -122,7 +122,7 @@ TEST_P(LeastSquaresStep, MemorizesAndRetrievesWithIt) {
     inputs.q = {};
     layer.Memorize(inputs, state);
   }
-  EXPECT_NE(state.kept().At({0, 0, 0}), 0);
+  EXPECT_NE(state.companion().At({0, 0, 0}), 0);
   const Tensor read = ReadAnswer(layer, call, 41, state);
   EXPECT_LT(test::LargestDifference(read, ReadAnswer(layer, call, 41, WithoutFactor(state))),
             1e-10);

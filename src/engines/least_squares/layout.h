@@ -50,7 +50,7 @@ struct Memory {
   void* a = nullptr;              // [key_dim] rows of key_dim
   void* b = nullptr;              // [key_dim] rows of value_dim
   std::int64_t a_stride = 0, b_stride = 0;
-  void* kept = nullptr;  // of Kept: what stays for the next token, if anything
+  void* factor = nullptr;  // of FactorLayout: what stays for the next token, if anything
   std::int8_t* status = nullptr;
   std::int64_t status_stride = 0, status_head_stride = 0;
   std::int64_t* iterations = nullptr;

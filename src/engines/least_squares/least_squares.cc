@@ -4,9 +4,9 @@
 
 #include "src/engines/least_squares/factor_scratch.h"
 #include "src/engines/least_squares/iteration_scratch.h"
-#include "src/engines/least_squares/kept.h"
 #include "src/engines/least_squares/kernel.h"
 #include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/step_factor.h"
 #include "src/engines/least_squares/stretches.h"
 #include "src/engines/least_squares/systems_layout.h"
 #include "src/engines/least_squares/work.h"
@@ -34,9 +34,9 @@ std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads
   return static_cast<std::size_t>(threads) * (BytesOfWorker(options, sizes) + more) + kAlignment;
 }
 
-std::int64_t KeptNumbers(const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? Kept<double>(sizes.key_dim).numbers
-                                        : Kept<float>(sizes.key_dim).numbers;
+std::int64_t FactorNumbers(const Sizes& sizes) {
+  return sizes.state == DType::kFloat64 ? FactorLayout<double>(sizes.key_dim).numbers
+                                        : FactorLayout<float>(sizes.key_dim).numbers;
 }
 
 void Forward(const Options& options, const Call& call, Executor& executor,

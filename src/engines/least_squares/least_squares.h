@@ -36,7 +36,7 @@
 /// | ridge      | [H, D]         | float64          | diagonal of R, or of R / norm(A)  |
 /// | a          | [N, H, D, D]   | float32, float64 | A, symmetric; read, then written  |
 /// | b          | [N, H, D, Dv]  | as a             | B; read, then written             |
-/// | kept       | [N, H, KeptNumbers] | as a         | optional: a factor of A, for one token |
+/// | factor     | [N, H, n]      | as a             | optional: of A, for single tokens |
 /// | y          | [B, T, H', Dv] | input            | answers, H' = max(H, Hq)          |
 /// | status     | [B, T, H']     | int8             | written where not solved (0)      |
 /// | iterations | [B, T, H']     | int64            | optional: of solvers that iterate |
@@ -47,7 +47,7 @@
 ///
 /// Cost a token, m = chunk (64): 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / 3m flops; with a
 /// system of its own D^3 / 3 + 5 D^2 + 6 D Dv; D^3 ten times for a singular A; a single token with
-/// what is kept 9 D^2 + 5 D Dv, without it as with a system of its own. A step of
+/// its factor 9 D^2 + 5 D Dv, without it as with a system of its own. A step of
 /// an iteration takes 2 D^2 + 3 m D a query, m = 16.
 ///
 /// The caller has validated all of it. Forward does not throw, but for scratch that is too small.
@@ -98,7 +98,7 @@ struct Call {
   std::span<const std::int64_t> cu_seqlens{};  ///< [N + 1], in tokens; empty: not packed
   TensorView ridge{};
   TensorView a{}, b{};
-  TensorView kept{};  ///< zeros at first; only where options.keeps_factor(), only read without v
+  TensorView factor{};  ///< zeros at first; only where options.keeps_factor(), only read without v
   TensorView y{};
   TensorView status{};
   TensorView iterations{};  ///< optional: int64 [B, T, H'], what each right-hand side took
@@ -116,9 +116,9 @@ struct Sizes {
 /// Bytes of scratch that Forward needs with this many threads.
 std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads);
 
-/// Numbers of Call::kept for one memory. It holds for the very bits of A and of the ridge, which
+/// Numbers of Call::factor for one memory. It holds for the very bits of A and of the ridge, which
 /// are compared: these may change in between.
-std::int64_t KeptNumbers(const Sizes& sizes);
+std::int64_t FactorNumbers(const Sizes& sizes);
 
 /// Memorizes and answers every token; the state is left as after the last. `scratch` (any
 /// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.

@@ -15,11 +15,11 @@
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/iterate-inl.h"
-#include "src/engines/least_squares/kept-inl.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/own_systems-inl.h"
 #include "src/engines/least_squares/prefixes-inl.h"
 #include "src/engines/least_squares/step-inl.h"
+#include "src/engines/least_squares/step_factor-inl.h"
 #include "src/simd/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -151,7 +151,7 @@ class Runner {
     const T g = static_cast<T>(chunk.decay);
     BitSum<T> before, after;
     WriteGram(memory_, g, s_.k, before, after);
-    const bool regular = memory_.kept == nullptr || UpdateFactor(g, before, after);
+    const bool regular = memory_.factor == nullptr || UpdateFactor(g, before, after);
     const bool answers = reads && !options_.read_before;
     const bool solved = answers && regular && SolveStep(after);
     WriteValues(memory_, g, s_.k, s_.v, solved ? s_.q : nullptr, s_.y);
@@ -166,17 +166,17 @@ class Runner {
 
   /// Once the key in s_.k is written. False: A is singular.
   bool UpdateFactor(T g, const BitSum<T>& before, const BitSum<T>& after) {
-    const KeptFactor<T> kept(memory_, options_);
+    const StepFactor<T> factor(memory_, options_);
     std::copy(s_.k, s_.k + s_.keys_unit, Spare(0));
-    if (!kept.Fits(before) || !kept.Update(g, Spare(0), Spare(1))) {
+    if (!factor.Fits(before) || !factor.Update(g, Spare(0), Spare(1))) {
       carried_.LoadGram();
       if (!prefixes_.FactorMemory()) {
-        kept.Drop();
+        factor.Drop();
         return false;
       }
-      kept.Take(prefixes_.factor());
+      factor.Take(prefixes_.factor());
     }
-    kept.Seal(after);
+    factor.Seal(after);
     return true;
   }
 
@@ -202,11 +202,11 @@ class Runner {
   /// The token's queries become solutions, in s_.q. `bits` are those of A. False: A is singular.
   bool SolveStep(const BitSum<T>& bits) {
     GatherQueries(options_, memory_, 0, 1, s_);
-    if (memory_.kept != nullptr) {
-      const KeptFactor<T> kept(memory_, options_);
-      if (kept.Fits(bits)) {
+    if (memory_.factor != nullptr) {
+      const StepFactor<T> factor(memory_, options_);
+      if (factor.Fits(bits)) {
         for (std::int64_t r = 0; r < memory_.queries; ++r) {
-          kept.Solve(s_.q + r * s_.k_stride, Spare(0));
+          factor.Solve(s_.q + r * s_.k_stride, Spare(0));
         }
         return true;
       }

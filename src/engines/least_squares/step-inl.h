@@ -14,8 +14,8 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
-#include "src/engines/least_squares/kept-inl.h"
 #include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/step_factor-inl.h"
 #include "src/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();

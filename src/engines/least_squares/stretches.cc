@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kLeastTokens = 256;
 
 /// Numbers of Carried::Keep.
-std::int64_t KeptNumbersOf(const Sizes& sizes) {
+std::int64_t NumbersOfMemory(const Sizes& sizes) {
   const std::int64_t keys = RoundUp(sizes.key_dim, kUnit);
   return keys * (keys + 1) / 2 + keys * RoundUp(sizes.value_dim, kUnit);
 }
@@ -87,7 +87,7 @@ std::int64_t StretchesOf(const Options& options, const Work& work, int threads) 
 }
 
 std::size_t StretchBytes(const Sizes& sizes) {
-  const auto numbers = static_cast<std::size_t>(2 * KeptNumbersOf(sizes));
+  const auto numbers = static_cast<std::size_t>(2 * NumbersOfMemory(sizes));
   const std::size_t bytes = numbers * sizeof(double) + sizeof(Piece);
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -95,7 +95,7 @@ std::size_t StretchBytes(const Sizes& sizes) {
 void RunStretches(const Options& options, const Work& work, std::int64_t stretches, int workers,
                   Executor& executor, std::byte* start, std::size_t bytes, RunMemory run) {
   const std::int64_t items = work.sequences * work.heads;
-  const std::int64_t numbers = KeptNumbersOf(work.sizes);
+  const std::int64_t numbers = NumbersOfMemory(work.sizes);
   const double share = ShareOfWriting(options, work.sizes);
   std::byte* const rooms = start + static_cast<std::size_t>(workers) * bytes;
   const auto piece_of = [&](std::int64_t index) -> Piece& {

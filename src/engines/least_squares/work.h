@@ -141,7 +141,7 @@ struct Work {
     if (call.ridge.defined()) m.ridge = call.ridge.as<double>() + h * call.ridge.stride(0);
     m.a = simd::KeptOf(call.a, n, h);
     m.b = simd::KeptOf(call.b, n, h);
-    m.kept = simd::KeptOf(call.kept, n, h);
+    m.factor = simd::KeptOf(call.factor, n, h);
     m.a_stride = call.a.stride(2);
     m.b_stride = call.b.stride(2);
     m.tokens = sequence.tokens;

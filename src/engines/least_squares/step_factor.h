@@ -9,14 +9,14 @@ namespace ttr::least_squares {
 
 /// A + R = U^T diag(d) U, U with ones on its diagonal and zeros below it.
 template <class T>
-struct Kept {
+struct FactorLayout {
   std::int64_t unit, stride;  // rows and columns: D rounded up
   std::int64_t numbers;       // of T, all together
   T* u;
   T* d;
   T* seal;  // whole vectors: the bits of A and R that this is a factor of, added up
 
-  explicit Kept(std::int64_t key_dim, void* memory = nullptr)
+  explicit FactorLayout(std::int64_t key_dim, void* memory = nullptr)
       : unit(RoundUp(key_dim, kUnit)), stride(StrideOf<T>(unit)) {
     std::int64_t used = 0;
     const auto take = [&](std::int64_t count) {

@@ -1,10 +1,10 @@
 // A factor of A that is carried from token to token. Compiled once for every target.
 
-#if defined(TTR_LEAST_SQUARES_KEPT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_LEAST_SQUARES_KEPT_INL_H_
-#undef TTR_LEAST_SQUARES_KEPT_INL_H_
+#if defined(TTR_LEAST_SQUARES_STEP_FACTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_STEP_FACTOR_INL_H_
+#undef TTR_LEAST_SQUARES_STEP_FACTOR_INL_H_
 #else
-#define TTR_LEAST_SQUARES_KEPT_INL_H_
+#define TTR_LEAST_SQUARES_STEP_FACTOR_INL_H_
 #endif
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/least_squares/kept.h"
 #include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/step_factor.h"
 #include "src/simd/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -54,12 +54,12 @@ class BitSum {
 /// All terms are positive: as stable as a factor made anew, in D^2 multiply-adds instead of
 /// D^3 / 6. Four rows are taken together.
 template <class T>
-class KeptFactor {
+class StepFactor {
  public:
-  KeptFactor(const Memory& memory, const Options& options)
+  StepFactor(const Memory& memory, const Options& options)
       : memory_(memory),
         constant_(options.ridge == Ridge::kConstant),
-        f_(memory.key_dim, memory.kept) {}
+        f_(memory.key_dim, memory.factor) {}
 
   /// Is it that of the memory whose bits were added up?
   bool Fits(const BitSum<T>& bits) const { return f_.d[0] > 0 && Sealed(bits).Is(f_.seal); }
@@ -204,11 +204,11 @@ class KeptFactor {
 
   const Memory& memory_;
   const bool constant_;
-  const Kept<T> f_;
+  const FactorLayout<T> f_;
 };
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::least_squares
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_LEAST_SQUARES_KEPT_INL_H_
+#endif  // TTR_LEAST_SQUARES_STEP_FACTOR_INL_H_
