@@ -18,6 +18,7 @@ GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
   result.value_dim = sizes.value_dim + (options.denominator != Denominator::kNone ? 1 : 0);
   result.queries = sizes.queries;
   result.erase = options.erases();
+  result.kept = sizes.kept;
   result.second_write = options.apart();
   const bool fades = options.decay != Decay::kNone || options.shrink != Shrink::kNone ||
                      options.step == Step::kLogWeight;

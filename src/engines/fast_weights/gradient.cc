@@ -28,11 +28,14 @@ void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
         std::fill(scratch.checkpoints,
                   scratch.checkpoints + (scratch.intervals + 3) * scratch.state, T(0));
       }
+      if (sizes.kept) return;
       return LoadState(sizes, scratch, call.initial, call.initial_stride, scratch.checkpoints);
     case GradientPart::kForward: return ForwardBlock(call, scratch);
     case GradientPart::kTurn:
       LoadState(sizes, scratch, call.d_final, call.d_final_stride, scratch.adjoint);
-      if (call.overlap != nullptr) *call.overlap = Overlap(scratch);
+      if (call.overlap != nullptr) {
+        *call.overlap = Overlap(scratch, sizes.kept ? call.kept_last : scratch.memories);
+      }
       return;
     case GradientPart::kReplay:
       ReplayBlock(call, scratch);

@@ -63,7 +63,7 @@ void ScoresOf(const GradientCall<T>& call, const Chunk& chunk, const Coefficient
     const std::int64_t index = (x * scratch.writes + w) * kSquare;
     T* products = scratch.products + index;
     const ReadKind kind = KindOf(call, x);
-    if (x == call.sizes.queries) {
+    if (x == call.sizes.queries && !call.sizes.kept) {
       const T* kept = EraseProducts(call, chunk, scratch, w);
       std::copy(kept, kept + chunk.tokens * kTokens, products);
     } else if (channels) {

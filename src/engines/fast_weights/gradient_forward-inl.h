@@ -240,7 +240,11 @@ void ReplayBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
   std::int64_t used = 0;
   const T* memory = nullptr;
   for (std::int64_t at = 0; at < call.tokens;) {
-    if (at % scratch.interval == 0) memory = Checkpoint(scratch, call.first + at);
+    if (call.sizes.kept) {
+      if (at == 0) memory = call.kept_memory;
+    } else if (at % scratch.interval == 0) {
+      memory = Checkpoint(scratch, call.first + at);
+    }
     const Chunk chunk = NextChunk(call, at, scratch);
     const Coefficients<T> c(call, chunk);
     PrepareWrites(call, chunk, c, scratch);

@@ -85,8 +85,8 @@ struct Scratch {
     reads = sizes.queries + (sizes.erase ? 1 : 0);
     writes = sizes.second_write ? 2 : 1;
     const std::int64_t all = (tokens / kTokens + 1) * state * static_cast<std::int64_t>(sizeof(T));
-    interval = all <= kCachedMemories ? kTokens : kGradientBlock;
-    intervals = tokens / interval + 1;
+    interval = all <= kCachedMemories && !sizes.kept ? kTokens : kGradientBlock;
+    intervals = sizes.kept ? 0 : tokens / interval + 1;
     // A chunk that is not full reads, and does not use, rows behind its last.
     const std::int64_t block_rows = kGradientBlock + kTokens;
     std::int64_t used = 0;
@@ -100,8 +100,9 @@ struct Scratch {
     checkpoints = take(intervals * state);
     memories = take(3 * state);
     adjoint = take(state);
-    errors = take(sizes.erase ? tokens * values : 0);
-    erase_products = take(sizes.erase ? writes * tokens * kTokens : 0);
+    const bool computes = sizes.erase && !sizes.kept;
+    errors = take(computes ? tokens * values : 0);
+    erase_products = take(computes ? writes * tokens * kTokens : 0);
     write_rows = take(writes * block_rows * keys);
     updates = take(block_rows * values);
     read_rows = take(reads * kTokens * keys);

@@ -287,7 +287,10 @@ void DecayWrites(const GradientCall<T>& call, const Chunk& chunk, const Coeffici
 /// What the steps of the chunk go along, b_i times which is u_i: the errors, or the values.
 template <class T>
 View<T> ErrorsOf(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch) {
-  if (call.sizes.erase) return {scratch.errors + chunk.first * scratch.values, scratch.values};
+  if (call.sizes.erase) {
+    const T* errors = call.sizes.kept ? call.kept_errors : scratch.errors;
+    return {errors + chunk.first * scratch.values, scratch.values};
+  }
   return {call.value.data + chunk.at * call.value.stride, call.value.stride};
 }
 

@@ -64,13 +64,13 @@ void StoreState(const GradientSizes& sizes, const Scratch<T>& scratch, const T* 
   }
 }
 
-/// The sum of the products of the final memory, in scratch.memories, with its gradient.
+/// The sum of the products of the final memory with its gradient.
 template <class T>
-T Overlap(const Scratch<T>& scratch) {
+T Overlap(const Scratch<T>& scratch, const T* memory) {
   const hn::ScalableTag<T> d;
   auto sum = hn::Zero(d);
   for (std::int64_t i = 0; i < scratch.state; i += Lanes<T>()) {
-    sum = hn::MulAdd(hn::Load(d, scratch.memories + i), hn::Load(d, scratch.adjoint + i), sum);
+    sum = hn::MulAdd(hn::Load(d, memory + i), hn::Load(d, scratch.adjoint + i), sum);
   }
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
