@@ -153,8 +153,8 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
   rows.value_lies = !wide && Lies<T>(memory.v, values);
   rows.d_value_lies = !wide && !out.add_v && Lies<T>(out.v, values);
   const bool plain = options.features.map == rows::Map::kNone && !options.normalise_qk &&
-                     options.scale == 1 && options.correction == 0 && !options.bonus &&
-                     options.steps == 1;
+                     (options.scale == 1 || rows.folds_scale) && options.correction == 0 &&
+                     !options.bonus && options.steps == 1;
   rows.d_query_lies = plain && !out.add_q && Lies<T>(out.q, keys) &&
                       Lies<T>({out.q.data, out.q.dtype, out.q_head_stride}, keys);
 }

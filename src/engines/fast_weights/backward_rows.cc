@@ -47,6 +47,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   const bool own_erase = options.erases() && (apart || options.erase != Erase::kKey);
   const bool stabilised = options.step == Step::kLogWeight;
   const bool answers = NeedsAnswers(options);
+  folds_scale = options.scale != 1 && !answers && !options.bonus;
   const std::int64_t blocks = extended.tokens / kGradientBlock + 1;
   std::int64_t used = 0;
   auto take = [&](bool needed, std::int64_t numbers) {

@@ -115,6 +115,9 @@ class Scatter {
       for (std::int64_t i = 0; i < count; ++i) sum_[i] += from[i];
       from = sum_;
     }
+    if (to.dtype == DTypeOf<T>()) {
+      return Copy(from, count, static_cast<T*>(to.data) + t * to.stride);
+    }
     StoreRow(from, t, 0, count, to);
   }
   void WriteOne(T x, const Rows& to, std::int64_t t) { Write(&x, 1, to, t); }
@@ -204,7 +207,7 @@ class Scatter {
       AddProduct(d_key_, by, extra_, query, stride_, d_key_);
       AddProduct(d_query, by, extra_, key, stride_, d_query);
     }
-    if (options_.scale != 1) MultiplyBy(d_query, stride_, static_cast<T>(options_.scale));
+    if (options_.scale != 1 && !rows_.folds_scale) MultiplyBy(d_query, stride_, static_cast<T>(options_.scale));
     const T correction = static_cast<T>(options_.correction);
     T* dx = d_query;
     // Features learn from queries, too.

@@ -51,10 +51,8 @@ void ScoresOf(const GradientCall<T>& call, const Chunk& chunk, const Coefficient
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
   const View<T> writes = rows.Write(w);
   if (channels) {
-    const T* decayed =
-        scratch.write_rows + (w * (kGradientBlock + kTokens) + chunk.at) * scratch.keys;
-    sn::TransposeStrided(decayed, scratch.keys, kTokens, scratch.keys, scratch.write_columns,
-                         kTokens);
+    sn::TransposeStrided(scratch.WriteRow(w, chunk.at), scratch.write_stride, kTokens, scratch.keys,
+                         scratch.write_columns, kTokens);
   } else {
     sn::TransposeStrided(writes.data, writes.stride, kTokens, scratch.keys, scratch.write_columns,
                          kTokens);

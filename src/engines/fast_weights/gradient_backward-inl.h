@@ -228,7 +228,7 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
     std::fill(strip, strip + NV * Lanes<T>() * scratch.values, T(0));
   } else {
     hn::Vec<decltype(d)> decay[NV];
-    LastDecay(call, chunk, c, key, decay);
+    LastDecay(call, chunk, c.Last(chunk), key, decay);
     const T* partner = memory + key * scratch.values;
     constexpr std::int64_t kReads = 8;
     for (std::int64_t x = 0; x < scratch.reads; x += kReads) {

@@ -196,7 +196,7 @@ void PrepareWrites(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
                    const Scratch<T>& scratch) {
   DecayWrites(call, chunk, c, scratch);
   ScaleRows(chunk, ErrorsOf(call, chunk, scratch), c.b, scratch.values,
-            scratch.updates + chunk.at * scratch.values);
+            scratch.updates + chunk.at * scratch.update_stride, scratch.update_stride);
 }
 
 /// The memory at the beginning of the interval of checkpoints that begins with token `first`.
@@ -239,6 +239,8 @@ void ReplayBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
   replay.count = 0;
   std::int64_t used = 0;
   const T* memory = nullptr;
+  T last[kGradientBlock];
+  bool advances_any = false;
   for (std::int64_t at = 0; at < call.tokens;) {
     if (call.sizes.kept) {
       if (at == 0) memory = call.kept_memory;
@@ -246,18 +248,22 @@ void ReplayBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
       memory = Checkpoint(scratch, call.first + at);
     }
     const Chunk chunk = NextChunk(call, at, scratch);
-    const Coefficients<T> c(call, chunk);
+    const Coefficients<T> c(call, chunk, false);
     PrepareWrites(call, chunk, c, scratch);
+    last[replay.count] = c.Last(chunk);
     replay.chunks[replay.count] = chunk;
+    replay.next[replay.count] = nullptr;
     replay.memories[replay.count++] = memory;
     at += chunk.tokens;
     // A memory that the next chunk forgets is not needed, which leaves three at the most.
     if (at == call.tokens || at % scratch.interval == 0) continue;
     if (NextChunk(call, at, scratch).forget) continue;
     T* next = scratch.memories + used++ * scratch.state;
-    Advance(call, chunk, c, scratch, memory, next);
+    replay.next[replay.count - 1] = next;
     memory = next;
+    advances_any = true;
   }
+  if (advances_any) AdvanceThrough(call, replay, last, scratch);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/fast_weights/ahead.h"
 #include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/simd/strided-inl.h"
@@ -73,6 +74,20 @@ class Keeper {
       k += lanes;
     }
     state_ += keys_ * values_;
+  }
+
+  /// Has the rows from `begin` on, and their share of the memory behind their block, brought near:
+  /// stores that wait for memory would stop the kernel.
+  void Fetch(std::int64_t begin, Ahead& ahead) const {
+    if (state_ == nullptr) return;
+    constexpr DType kType = DTypeOf<T>();
+    const std::int64_t width = memory_.end_column - memory_.first_column;
+    if (errors_ != nullptr) ahead.Add({errors_, kType, values_}, begin, memory_.first_column, width);
+    const std::int64_t block = begin / kGradientBlock + 1;
+    if (!Wants(std::min(block * kGradientBlock, memory_.rows))) return;
+    T* const next = static_cast<T*>(memory_.kept_states) + block * keys_ * values_;
+    const std::int64_t part = keys_ * values_ / kGradientBlock;
+    ahead.Add({next, kType, part}, begin % kGradientBlock, 0, part);
   }
 
   /// Where the errors of row `row` go from `column` on; null where they are not kept.

@@ -132,10 +132,11 @@ void KeepFirst(const Memory& memory, std::int64_t state_rows, const Scratch<T>& 
 }
 
 /// Rows begin .. end of the inputs and outputs of `memory`.
-inline Ahead AheadOf(const Options& options, const Memory& memory, std::int64_t begin,
-                     std::int64_t end) {
+template <class T>
+Ahead AheadOf(const Options& options, const Memory& memory, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kMostQueries = 3;
   Ahead ahead(end - begin);
+  Keeper<T>(options, memory).Fetch(begin, ahead);
   // Where a token has several rows its queries lie elsewhere; hardware then does what it can.
   if (memory.steps > 1) return ahead;
   const std::int64_t width = memory.end_column - memory.first_column;
@@ -203,7 +204,7 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     const std::int64_t ahead_begin = last ? 0 : end;
     const std::int64_t ahead_rows = last ? next.rows : memory.rows;
     const std::int64_t ahead_end = std::min(ahead_begin + kBlockRows, ahead_rows);
-    Ahead ahead = AheadOf(options, last ? next : memory, ahead_begin, ahead_end);
+    Ahead ahead = AheadOf<T>(options, last ? next : memory, ahead_begin, ahead_end);
     ahead.Start(strips * count * tiles);
     for (std::int64_t c = memory.first_column; c < memory.end_column;) {
       const std::int64_t width = Width<T>(memory, c);
