@@ -137,6 +137,9 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Backwar
   return call;
 }
 
+/// Bytes of a gradient of all heads from which on it is written past the caches.
+constexpr std::int64_t kUncachedBytes = std::int64_t{1} << 21;
+
 /// Can rows of `width` numbers be read or written by the gradient's kernels where they lie?
 template <class T>
 bool Lies(const Rows& rows, std::int64_t width) {
@@ -157,6 +160,13 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
                      !options.bonus && options.steps == 1;
   rows.d_query_lies = plain && !out.add_q && Lies<T>(out.q, keys) &&
                       Lies<T>({out.q.data, out.q.dtype, out.q_head_stride}, keys);
+  // What no cache holds until it is read again is not brought there to be written.
+  auto large = [&](const Rows& of) {
+    return memory.rows * of.stride * static_cast<std::int64_t>(sizeof(T)) >= kUncachedBytes;
+  };
+  rows.streams_value = rows.d_value_lies && large(out.v);
+  rows.streams_query = rows.d_query_lies && !options.by_channel() && large(out.q);
+  rows.streams_key = !out.add_k && Lies<T>(out.k, memory.input_dim) && large(out.k);
 }
 
 /// What is wanted of `block` when it is gathered, and of another when it is scattered.
@@ -174,6 +184,8 @@ Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory
   if (options.decay == Decay::kChannel) add(memory.log_decay, gathered, memory.key_dim);
   add(memory.erase_key, gathered, memory.key_dim);
   add(memory.erase_gate, gathered, memory.key_dim);
+  add(memory.step, gathered, 1);
+  if (options.decay == Decay::kScalar) add(memory.log_decay, gathered, 1);
   if (!reads) return ahead;
   if (memory.kept_states != nullptr && gathered >= 0) {
     // The memory before the block as so many rows, too.
@@ -183,9 +195,9 @@ Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory
   }
   add(memory.q, gathered, memory.input_dim);
   add(memory.y, gathered, memory.value_dim);
-  add(out.q, scattered, memory.input_dim);
-  add(out.k, scattered, memory.input_dim);
-  add(out.v, scattered, memory.value_dim);
+  if (!rows.streams_query) add(out.q, scattered, memory.input_dim);
+  if (!rows.streams_key) add(out.k, scattered, memory.input_dim);
+  if (!rows.streams_value) add(out.v, scattered, memory.value_dim);
   if (options.decay == Decay::kChannel) add(out.log_decay, scattered, memory.key_dim);
   add(out.erase_key, scattered, memory.key_dim);
   add(out.erase_gate, scattered, memory.key_dim);
@@ -198,6 +210,8 @@ void Differentiate(const Options& options, const Memory& memory, const Sizes& si
   GradientCall<T> call = CallOn(options, sizes, rows);
   const std::int64_t blocks = (memory.rows + kGradientBlock - 1) / kGradientBlock;
   FindRows(options, memory, out, rows);
+  call.stream_query = rows.streams_query;
+  call.stream_value = rows.streams_value;
   const bool kept = sizes.kept;
   const T* const memories = static_cast<const T*>(memory.kept_states);
   if (kept) {

@@ -145,6 +145,9 @@ class Scatter {
     if (options_.by_channel()) ChannelDecay(r, token);
     if (options_.key != Key::kInput) return;
     T* const dx = plain() ? d_key_ : ThroughInput(memory_.k, row, r, d_key_, T(0));
+    if (rows_.streams_key) {
+      return CopyPast(dx, memory_.input_dim, static_cast<T*>(out_.k.data) + row * out_.k.stride);
+    }
     Write(dx, memory_.input_dim, out_.k, row, out_.add_k);
   }
 

@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "src/engines/fast_weights/gradient.cc"
 #include "hwy/foreach_target.h"
 //
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/gradient_answers-inl.h"
 #include "src/engines/fast_weights/gradient_backward-inl.h"
@@ -43,6 +44,7 @@ void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
       return;
     case GradientPart::kBackward: return BackwardBlock(call, scratch);
     case GradientPart::kEnd:
+      hwy::FlushStream();
       return StoreState(sizes, scratch, scratch.adjoint, call.d_initial, call.d_initial_stride);
   }
 }

@@ -97,6 +97,8 @@ struct GradientCall {
   Seen seen = Seen::kDecayed;
   bool read_before = false;
   bool reset = false;
+  bool stream_query = false;  // write d_query past the caches? (not where channels decay)
+  bool stream_value = false;  // the same of d_value and d_second_value
 
   GradientRows<const T> erase, write, second_write, query, gates;
   GradientRows<const T> value;  // absent: 0, which only an erasing memory can do without

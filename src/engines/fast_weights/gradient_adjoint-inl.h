@@ -38,6 +38,10 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 template <class T>
 void SumTallies(const T* tallies, T* out) {
   const hn::ScalableTag<T> d;
+  if constexpr (Lanes<T>() == kTokens) {
+    hn::StoreU(LaneSums<T>::template SumAll<kTokens>(tallies), d, out);
+    return;
+  }
   LaneSums<T> sums;
   std::fill(out, out + kTokens, T(0));
   for (int i = 0; i < kTokens; ++i) sums.Add(hn::Load(d, tallies + i * kTokens), out + i);
@@ -107,7 +111,12 @@ HWY_INLINE void StoreValueGradients(const GradientCall<T>& call, const Chunk& ch
       }
     }
   }
-  StoreTile<NV>(chunk.tokens - i, out.data + t * out.stride + column, out.stride, tile);
+  T* const to = out.data + t * out.stride + column;
+  if (call.stream_value) {
+    StreamTile<NV>(chunk.tokens - i, to, out.stride, tile);
+  } else {
+    StoreTile<NV>(chunk.tokens - i, to, out.stride, tile);
+  }
 }
 
 /// tile = the gradients of the updates of `write` from what lies behind the chunk and from the

@@ -168,7 +168,11 @@ void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
       sn::MulAddStrided(d, pairs, kTokens, 1, writes.data + key, writes.stride,
                         std::min(i + kRows, chunk.tokens), tile);
     }
-    StoreTile<NV>(chunk.tokens - i, out + i * stride, stride, tile);
+    if (call.stream_query && x < call.sizes.queries) {
+      StreamTile<NV>(chunk.tokens - i, out + i * stride, stride, tile);
+    } else {
+      StoreTile<NV>(chunk.tokens - i, out + i * stride, stride, tile);
+    }
   }
 }
 

@@ -66,13 +66,18 @@ void Products(View<T> rows, const T* HWY_RESTRICT columns, std::int64_t count, T
 template <class T>
 void Scores(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, const T* products,
             T* out) {
+  const hn::CappedTag<T, kTokens> d;
+  constexpr int kLanes = hn::MaxLanes(d);
   for (int i = 0; i < kTokens; ++i) {
     const T* between = c.Between(kind, i);
-    const T own = c.Own(kind, i);
+    const auto own = hn::Set(d, c.Own(kind, i));
     const int count = i < chunk.tokens ? Coefficients<T>::Count(kind, i) : 0;
-    for (int j = 0; j < kTokens; ++j) {
-      const T score = own * between[j] * products[i * kTokens + j];
-      out[i * kTokens + j] = j < count ? score : T(0);
+    for (int j = 0; j < kTokens; j += kLanes) {
+      const int at = i * kTokens + j;
+      const auto decay = hn::Mul(own, hn::LoadU(d, between + j));
+      const auto pairs = hn::FirstN(d, static_cast<std::size_t>(std::max(count - j, 0)));
+      const auto score = hn::Mul(decay, hn::Load(d, products + at));
+      hn::Store(hn::IfThenElseZero(pairs, score), d, out + at);
     }
   }
 }

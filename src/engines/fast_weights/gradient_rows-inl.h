@@ -112,9 +112,13 @@ struct Coefficients {
       return;
     }
     std::fill(between[0], between[0] + kTokens, T(0));
+    const hn::CappedTag<T, kTokens> d;
+    constexpr int kLanes = hn::MaxLanes(d);
     for (int i = 0; i < kTokens; ++i) {
       prefix[i + 1] = prefix[i] * a[i];
-      for (int j = 0; j < kTokens; ++j) between[i + 1][j] = a[i] * between[i][j];
+      for (int j = 0; j < kTokens; j += kLanes) {
+        hn::StoreU(hn::Mul(hn::Set(d, a[i]), hn::LoadU(d, between[i] + j)), d, between[i + 1] + j);
+      }
       between[i + 1][i] = 1;
     }
     for (int j = 0; j < kTokens; ++j) to_end[j] = j < chunk.tokens ? between[chunk.tokens][j] : 0;

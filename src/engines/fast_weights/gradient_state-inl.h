@@ -156,6 +156,19 @@ HWY_INLINE void StoreTile(std::int64_t count, T* out, std::int64_t stride,
   }
 }
 
+/// The same past the caches.
+template <int NV, class T>
+HWY_INLINE void StreamTile(std::int64_t count, T* out, std::int64_t stride,
+                           const sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+  const hn::ScalableTag<T> d;
+  TTR_UNROLL
+  for (int r = 0; r < sn::kTileRows; ++r) {
+    if (r >= count) break;
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) hn::Stream(tile[r][n], d, out + r * stride + n * Lanes<T>());
+  }
+}
+
 /// The tile = whole rows.
 template <int NV, class T>
 HWY_INLINE void LoadTile(const T* in, std::int64_t stride,

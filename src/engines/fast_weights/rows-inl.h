@@ -94,6 +94,14 @@ HWY_INLINE void Copy(const T* HWY_RESTRICT from, std::int64_t count, T* HWY_REST
   for (; i < count; ++i) to[i] = from[i];
 }
 
+/// The same past the caches, of whole lines.
+template <class T>
+HWY_INLINE void CopyPast(const T* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < count; i += lanes) hn::Stream(hn::LoadU(d, from + i), d, to + i);
+}
+
 /// The first `count` numbers of row t, which are mostly of T already.
 template <class T>
 HWY_INLINE void LoadFirst(const Rows& rows, std::int64_t t, std::int64_t count, T* to) {
