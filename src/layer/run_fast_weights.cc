@@ -81,9 +81,8 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
 }
 
 std::size_t FastWeightsKeptBytes(const Recipe& recipe, const Dims& dims, DType state) {
-  return fast_weights::KeptBytes(FastWeightsOptions(recipe, dims, {}),
-                                 SizesOf(recipe, dims, state), dims.heads, dims.states(),
-                                 dims.tokens, dims.sequences > 0);
+  return fast_weights::KeptBytes(FastWeightsOptions(recipe, dims, {}), SizesOf(recipe, dims, state),
+                                 dims.heads, dims.states(), dims.tokens, dims.sequences > 0);
 }
 
 std::size_t FastWeightsScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {

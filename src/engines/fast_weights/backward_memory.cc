@@ -169,10 +169,14 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
   rows.streams_key = !out.add_k && Lies<T>(out.k, memory.input_dim) && large(out.k);
 }
 
+/// An erasing memory has its errors, and does not ask for its values again.
+bool ReplaysValues(const Options& options) { return !options.erases() || options.apart(); }
+
 /// What is wanted of `block` when it is gathered, and of another when it is scattered.
 template <class T>
 Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory& out,
-              const BackwardRows<T>& rows, std::int64_t gathered, std::int64_t scattered, bool reads) {
+              const BackwardRows<T>& rows, std::int64_t gathered, std::int64_t scattered,
+              bool reads) {
   const std::int64_t first = std::max(gathered, scattered) * kGradientBlock;
   Ahead ahead(std::min<std::int64_t>(kGradientBlock, memory.rows - first));
   if (memory.steps > 1) return ahead;  // hardware then does what it can
@@ -180,7 +184,7 @@ Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory
     if (block >= 0) ahead.Add(of, block * kGradientBlock, 0, count);
   };
   add(memory.k, gathered, memory.input_dim);
-  add(memory.v, gathered, memory.value_dim);
+  if (!reads || ReplaysValues(options)) add(memory.v, gathered, memory.value_dim);
   if (options.decay == Decay::kChannel) add(memory.log_decay, gathered, memory.key_dim);
   add(memory.erase_key, gathered, memory.key_dim);
   add(memory.erase_gate, gathered, memory.key_dim);
@@ -191,7 +195,8 @@ Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory
     // The memory before the block as so many rows, too.
     const std::int64_t values = rows.value_stride, part = rows.key_stride * values / kGradientBlock;
     ahead.Add({memory.kept_states, DTypeOf<T>(), part}, gathered * kGradientBlock, 0, part);
-    if (memory.kept_errors != nullptr) add({memory.kept_errors, DTypeOf<T>(), values}, gathered, values);
+    if (memory.kept_errors != nullptr)
+      add({memory.kept_errors, DTypeOf<T>(), values}, gathered, values);
   }
   add(memory.q, gathered, memory.input_dim);
   add(memory.y, gathered, memory.value_dim);
@@ -258,9 +263,7 @@ void Differentiate(const Options& options, const Memory& memory, const Sizes& si
   rows.d_maximum -= overlap;
   for (std::int64_t block = blocks - 1; block >= 0; --block) {
     go_to(block);
-    // An erasing memory keeps its errors, and does not ask for its values again.
-    const bool values = !options.erases() || options.apart();
-    if (kept || !call.last) GatherBlock(options, memory, values, true, rows);
+    if (kept || !call.last) GatherBlock(options, memory, ReplaysValues(options), true, rows);
     Ahead ahead = AheadOf(options, memory, out, rows, block - 1, block, true);
     call.ahead = &ahead;
     RunGradient(GradientPart::kReplay, call, rows.gradient);

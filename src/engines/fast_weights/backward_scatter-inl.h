@@ -210,7 +210,8 @@ class Scatter {
       AddProduct(d_key_, by, extra_, query, stride_, d_key_);
       AddProduct(d_query, by, extra_, key, stride_, d_query);
     }
-    if (options_.scale != 1 && !rows_.folds_scale) MultiplyBy(d_query, stride_, static_cast<T>(options_.scale));
+    if (options_.scale != 1 && !rows_.folds_scale)
+      MultiplyBy(d_query, stride_, static_cast<T>(options_.scale));
     const T correction = static_cast<T>(options_.correction);
     T* dx = d_query;
     // Features learn from queries, too.

@@ -153,7 +153,7 @@ struct Call {
   TensorView state{}, second{};
   TensorView sum{}, maximum{}, curvature{}, position{};
   TensorView y{};
-  TensorView status{};  ///< int8, as y without its last axis; written where not kSolved
+  TensorView status{};          ///< int8, as y without its last axis; written where not kSolved
   std::span<std::byte> kept{};  ///< KeptBytes() for Backward of the same call, or empty
 };
 
@@ -177,8 +177,8 @@ std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});
 
-/// Bytes that Forward keeps for Backward, of `sequences` sequences of `tokens` tokens each, or of so
-/// many together where they are `packed`: a state each 64 rows, and Dv numbers a row where
+/// Bytes that Forward keeps for Backward, of `sequences` sequences of `tokens` tokens each, or of
+/// so many together where they are `packed`: a state each 64 rows, and Dv numbers a row where
 /// something is erased. 0: it keeps nothing of these options.
 std::size_t KeptBytes(const Options& options, const Sizes& sizes, std::int64_t heads,
                       std::int64_t sequences, std::int64_t tokens, bool packed);

@@ -39,9 +39,9 @@
 ///       kBackward                       gives the gradients of the block's rows
 ///     kEnd                              gives the gradient of the initial memory
 ///
-/// Where a forward pass of another kernel has kept them (sizes.kept), the memory before every block,
-/// transposed as gradient_layout.h says, and the errors v - r M~ of all tokens are given: there is
-/// no kForward.
+/// Where a forward pass of another kernel has kept them (sizes.kept), the memory before every
+/// block, transposed as gradient_layout.h says, and the errors v - r M~ of all tokens are given:
+/// there is no kForward.
 ///
 /// Rows of Dk or Dv numbers begin at multiples of 64 bytes and are zero from there up to the next
 /// multiple of 16 numbers; so are the rows that are returned. Gradients are overwritten; those of
@@ -50,9 +50,10 @@
 /// is set, a scalar decay of 0 is a border too: nothing, NaN included, passes it backwards, and its
 /// own gradient is reported 0, which is a da of a gate in the log domain.
 ///
-/// Cost: some 20 Dk Dv flops a token, 14 without an erasure; 14 and 10 of what was kept. The memory is recomputed from
-/// checkpoints, one each kGradientBlock tokens: scratch is O(T Dv + T / kGradientBlock Dk Dv).
-/// Nothing is allocated and nothing is thrown; the same call gives the same bits.
+/// Cost: some 20 Dk Dv flops a token, 14 without an erasure; 14 and 10 of what was kept. The memory
+/// is recomputed from checkpoints, one each kGradientBlock tokens: scratch is O(T Dv + T /
+/// kGradientBlock Dk Dv). Nothing is allocated and nothing is thrown; the same call gives the same
+/// bits.
 #pragma once
 
 #include <cstddef>

@@ -148,10 +148,12 @@ HWY_INLINE void CollectUpdateGradients(const Chunk& chunk, const ChunkRows<T>& r
     }
   }
   for (std::int64_t x = 0; x < reads; ++x) {
-    const T* scores = scratch.scores + (x * scratch.writes + write) * kSquare;
+    const T* scores = scratch.scores + (x * scratch.writes + write) * kSquare + i;
     const View<T> g = rows.Grad(x);
-    sn::MulAddStrided(d, scores + i * (kTokens + 1), 1, kTokens, g[i] + column, g.stride,
-                      chunk.tokens - i, tile);
+    const std::int64_t next = i + sn::kTileRows;
+    MulAddTriangle<false, NV>(scores + i * kTokens, 1, kTokens, g[i] + column, g.stride, tile);
+    sn::MulAddStrided(d, scores + next * kTokens, 1, kTokens, g[next] + column, g.stride,
+                      chunk.tokens - next, tile);
   }
 }
 

@@ -28,19 +28,18 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// Tile rows of Products against vectors of D.
-template <class D, class T = hn::TFromD<D>>
+/// R rows of Products against vectors of D.
+template <int R, class D, class T = hn::TFromD<D>>
 HWY_INLINE void ProductRows(D d, View<T> rows, std::int64_t i, std::int64_t lanes_end,
                             const T* HWY_RESTRICT columns, std::int64_t count, T* out) {
-  constexpr int kRows = sn::kTileRows;
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   constexpr int kNV = kLanes < kTokens / 2 ? 2 : 1;
   for (std::int64_t j = 0; j < lanes_end; j += kNV * kLanes) {
-    sn::Tile<D, kRows, kNV> tile;
+    sn::Tile<D, R, kNV> tile;
     sn::SetZero(d, tile);
     sn::MulAddStrided(d, rows[i], rows.stride, 1, columns + j, kTokens, count, tile);
     TTR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < R; ++r) {
       TTR_UNROLL
       for (int n = 0; n < kNV; ++n) {
         hn::Store(tile[r][n], d, out + (i + r) * kTokens + j + n * kLanes);
@@ -54,11 +53,17 @@ template <class T>
 void Products(View<T> rows, const T* HWY_RESTRICT columns, std::int64_t count, T* out) {
   const hn::CappedTag<T, kHalf> half;
   const hn::ScalableTag<T> d;
-  for (std::int64_t i = 0; i < kHalf; i += sn::kTileRows) {
-    ProductRows(half, rows, i, kHalf, columns, count, out);
-  }
-  for (std::int64_t i = kHalf; i < kTokens; i += sn::kTileRows) {
-    ProductRows(d, rows, i, kTokens, columns, count, out);
+  constexpr int kRows = sn::kTileRows;
+  if constexpr (Lanes<T>() == kTokens && kRows == kHalf) {
+    // A vector is a row of the product: half of one costs as much.
+    ProductRows<kTokens>(d, rows, 0, kTokens, columns, count, out);
+  } else {
+    for (std::int64_t i = 0; i < kHalf; i += kRows) {
+      ProductRows<kRows>(half, rows, i, kHalf, columns, count, out);
+    }
+    for (std::int64_t i = kHalf; i < kTokens; i += kRows) {
+      ProductRows<kRows>(d, rows, i, kTokens, columns, count, out);
+    }
   }
 }
 

@@ -181,6 +181,28 @@ HWY_INLINE void LoadTile(const T* in, std::int64_t stride,
   }
 }
 
+/// tile[r] += sum_s a[r a_row + s a_step] b[s b_step ...] of a triangle as high as the tile: s <=
+/// r, or s >= r.
+template <bool LOWER, int NV, class T>
+HWY_INLINE void MulAddTriangle(const T* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
+                               const T* HWY_RESTRICT b, std::int64_t b_step,
+                               sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+  const hn::ScalableTag<T> d;
+  TTR_UNROLL
+  for (int s = 0; s < sn::kTileRows; ++s) {
+    hn::Vec<decltype(d)> right[NV];
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) right[n] = hn::Load(d, b + s * b_step + n * Lanes<T>());
+    TTR_UNROLL
+    for (int r = 0; r < sn::kTileRows; ++r) {
+      if (LOWER ? s > r : s < r) continue;
+      const auto left = hn::Set(d, a[r * a_row + s * a_step]);
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) tile[r][n] = hn::MulAdd(left, right[n], tile[r][n]);
+    }
+  }
+}
+
 /// One product rows^T values that is added to a strip of the memory.
 template <class T>
 struct Outer {

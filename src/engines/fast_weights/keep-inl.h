@@ -82,7 +82,8 @@ class Keeper {
     if (state_ == nullptr) return;
     constexpr DType kType = DTypeOf<T>();
     const std::int64_t width = memory_.end_column - memory_.first_column;
-    if (errors_ != nullptr) ahead.Add({errors_, kType, values_}, begin, memory_.first_column, width);
+    if (errors_ != nullptr)
+      ahead.Add({errors_, kType, values_}, begin, memory_.first_column, width);
     const std::int64_t block = begin / kGradientBlock + 1;
     if (!Wants(std::min(block * kGradientBlock, memory_.rows))) return;
     T* const next = static_cast<T*>(memory_.kept_states) + block * keys_ * values_;

@@ -23,7 +23,7 @@ struct Work;
 struct KeptLayout {
   std::int64_t keys, values, state;
   std::int64_t steps, sequences;
-  std::int64_t more;  // memories of a sequence beside those of its blocks: the final one
+  std::int64_t more;          // memories of a sequence beside those of its blocks: the final one
   std::int64_t blocks, rows;  // of one head, all sequences
   bool packed, errors;
 
@@ -66,7 +66,8 @@ struct KeptLayout {
   static constexpr std::int64_t kUnit = 16;
 };
 
-/// Notes at the beginning of call.kept what is kept there: work.sizes.kept says whether anything is.
+/// Notes at the beginning of call.kept what is kept there: work.sizes.kept says whether anything
+/// is.
 void NoteKept(const Work& work);
 
 /// Is call.kept what a forward pass of this call left? Then work.sizes.kept says what it noted.

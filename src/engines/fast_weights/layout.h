@@ -43,10 +43,10 @@ struct Memory {
   void* second = nullptr;  // the same
   std::int64_t state_stride = 0;
   std::int64_t second_stride = 0;
-  Rows sum, curvature;               // one row each
-  Rows maximum;                      // one number
-  Rows position;                     // the same
-  void* kept_states = nullptr;       // see kept.h; null: nothing is kept
+  Rows sum, curvature;          // one row each
+  Rows maximum;                 // one number
+  Rows position;                // the same
+  void* kept_states = nullptr;  // see kept.h; null: nothing is kept
   void* kept_errors = nullptr;
   const void* features_w = nullptr;  // [features][input_dim], as the state
   const void* features_b = nullptr;

@@ -181,9 +181,8 @@ HWY_INLINE void FoldSteps(const Options& options, std::int64_t queries, const Pr
   constexpr int kLanes = hn::MaxLanes(ChunkTag<T>());
   for (int j = 0; j < kChunk; j += kLanes) {
     const auto step = hn::Load(d, out.step + j);
-    auto fold = [&](T* row) HWY_ATTR {
-      hn::Store(hn::Mul(step, hn::Load(d, row + j)), d, row + j);
-    };
+    auto fold = [&](T* row)
+                    HWY_ATTR { hn::Store(hn::Mul(step, hn::Load(d, row + j)), d, row + j); };
     fold(out.to_end);
     for (int i = 0; options.erases() && i < kChunk; ++i) fold(out.lower + i * kChunk);
     for (std::int64_t i = 0; i < queries * kChunk; ++i) fold(out.scores + i * kChunk);

@@ -1,6 +1,6 @@
 // One chunk of tokens against one strip of value columns of the memory, M (key rows x W, in the
-// first-level cache). With the arrays of prepare-inl.h, which hold the steps b, and e_i the error of
-// token i, along which it steps (v_i where nothing is erased):
+// first-level cache). With the arrays of prepare-inl.h, which hold the steps b, and e_i the error
+// of token i, along which it steps (v_i where nothing is erased):
 //
 //     e_i = v_i - decay_i r_i M + sum_{j < i} lower_ij e_j            read the memory, solve
 //     y_i = read_i q_i M + sum_j score_ij e_j                         answer
@@ -47,12 +47,12 @@ inline std::int64_t StripRowsOf(const Options& options, const Memory& memory) {
   return (options.paired() ? 2 : 1) * memory.key_dim;
 }
 
-/// The errors of a chunk: errors[j W ...] as solved, behind them what of them is written, and behind
-/// those the values that are written apart. `kept`, where they are: the chunk's rows.
+/// The errors of a chunk: errors[j W ...] as solved, behind them what of them is written, and
+/// behind those the values that are written apart. `kept`, where they are: the chunk's rows.
 template <int NV, class T>
 HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const Chunk& chunk,
-                           const Prepared<T>& p, const T* HWY_RESTRICT strip,
-                           StripRows<const T> v, StripRows<T> kept, T* HWY_RESTRICT errors) {
+                           const Prepared<T>& p, const T* HWY_RESTRICT strip, StripRows<const T> v,
+                           StripRows<T> kept, T* HWY_RESTRICT errors) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
