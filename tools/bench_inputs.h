@@ -26,6 +26,8 @@ class BenchMemory {
   State Memory(const Layer& layer, const Inputs& inputs);
 
   std::span<std::byte> Scratch(std::size_t bytes);
+  // For what a forward pass keeps for the backward pass.
+  std::span<std::byte> Kept(std::size_t bytes);
 
   // The tensor of a name, dtype and shape.
   TensorView Take(std::string_view name, DType dtype, const Shape& shape);

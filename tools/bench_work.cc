@@ -68,8 +68,13 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
         memory.Take("status", DType::kInt8, {dims.batch, dims.tokens, dims.output_heads()});
     if (!state_.empty()) start_ = OneHead(memory);
   }
-  if (setting_.doing == Doing::kForwardBackward) gradients_ = memory.Gradients(inputs_);
-  scratch_ = memory.Scratch(layer_->ScratchBytes(dims, setting_.threads));
+  std::size_t scratch = layer_->ScratchBytes(dims, setting_.threads);
+  if (setting_.doing == Doing::kForwardBackward) {
+    gradients_ = memory.Gradients(inputs_);
+    scratch = std::max(scratch, layer_->BackwardScratchBytes(dims, setting_.threads));
+    kept_ = memory.Kept(layer_->KeptBytes(dims));
+  }
+  scratch_ = memory.Scratch(scratch);
 
   const Cost cost = EstimateCost(recipe, layer_->plan(), dims);
   const auto units = static_cast<double>(dims.tokens * dims.heads);
@@ -96,10 +101,9 @@ void Work::Run() {
     case Doing::kForward: layer_->Forward(inputs_, state, outputs_, run); break;
     case Doing::kSteps: layer_->Step(inputs_, state, outputs_, run); break;
     case Doing::kForwardBackward: {
-      layer_->Forward(inputs_, state, outputs_, run);
-      // Its scratch is not the forward one's, so the call makes it: that belongs to its time.
-      layer_->Backward(inputs_, {}, outputs_.y, {}, gradients_, initial_gradient_,
-                       {.executor = executor_, .scratch = {}});
+      const ttr::Run keeping{.executor = executor_, .scratch = scratch_, .kept = kept_};
+      layer_->Forward(inputs_, state, outputs_, keeping);
+      layer_->Backward(inputs_, {}, outputs_.y, {}, gradients_, initial_gradient_, keeping);
       break;
     }
   }

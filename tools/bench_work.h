@@ -104,7 +104,7 @@ class Work {
   State state_, initial_gradient_;
   State start_;  // of one head, where what calls leave must not pile up
   Outputs outputs_;
-  std::span<std::byte> scratch_;
+  std::span<std::byte> scratch_, kept_;
   Demand demand_;
   int count_ = 0;  // calls a sample
   std::vector<double> ns_;

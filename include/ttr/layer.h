@@ -41,6 +41,10 @@ struct Outputs {
 struct Run {
   Executor* executor = nullptr;    ///< null: DefaultExecutor()
   std::span<std::byte> scratch{};  ///< at least ScratchBytes(); empty: allocated by the call
+  /// At least KeptBytes(), or empty. Forward leaves there what Backward of the same call would
+  /// compute anew; Backward reads it, as often as is wanted. Its place, the engine's target and the
+  /// inputs must be the same. Any number of threads, on either side.
+  std::span<std::byte> kept{};
 };
 
 class Layer {
@@ -83,6 +87,11 @@ class Layer {
 
   /// Bytes of scratch that Backward takes; 0 where it takes none.
   std::size_t BackwardScratchBytes(const Dims& dims, int threads) const;
+
+  /// Bytes that Forward can keep for Backward where the state is of this dtype; 0: nothing. Fast
+  /// weights (not complex ones, nor those with momentum): a state each 64 tokens and, where
+  /// something is erased, as many numbers as v has.
+  std::size_t KeptBytes(const Dims& dims, DType state = DType::kFloat32) const;
 
   /// Bytes of scratch that Forward needs at these sizes with this many threads.
   std::size_t ScratchBytes(const Dims& dims, int threads) const;

@@ -48,6 +48,25 @@ void RequireCausal(std::string_view op, const Recipe& recipe) {
               "go on from; use Forward on the whole sequence");
 }
 
+/// The dtype of the state that a call has or will make.
+DType StateType(const Inputs& inputs, const State& state) {
+  const TensorView given = state.Get("state");
+  if (given.defined()) return given.dtype();
+  return inputs.v.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+}
+
+void CheckKept(std::string_view op, std::size_t needed, const Run& run) {
+  if (run.kept.empty() || run.kept.size() >= needed) return;
+  throw Error(op, "kept", "at least " + std::to_string(needed) + " bytes",
+              std::to_string(run.kept.size()));
+}
+
+/// Only a call that writes and reads has a backward pass.
+void RequireNothingKept(std::string_view op, const Run& run) {
+  if (run.kept.empty()) return;
+  throw Error(op, "kept", "empty", std::to_string(run.kept.size()) + " bytes");
+}
+
 definition::Mode ModeOf(Needs needs) {
   switch (needs) {
     case Needs::kBoth: return definition::Mode::kForward;
@@ -67,7 +86,7 @@ void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, co
   switch (engine) {
     case Engine::kFastWeights:
       return RunFastWeights(requirements, dims, inputs, state, outputs, needs, executor,
-                            run.scratch);
+                            run.scratch, run.kept);
     case Engine::kScan:
       return RunScan(requirements.recipe, dims, inputs, state, outputs, needs, executor,
                      run.scratch);
@@ -106,6 +125,7 @@ void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
                     const Run& run) const {
   const Dims dims = Check("Forward", requirements_, inputs, state, Needs::kBoth);
   CheckOutputs("Forward", dims, inputs, state, outputs);
+  CheckKept("Forward", KeptBytes(dims, StateType(inputs, state)), run);
   RunOn(plan_.engine, requirements_, dims, inputs, state, outputs, Needs::kBoth, run);
 }
 
@@ -124,6 +144,7 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
 void Layer::Memorize(const Inputs& inputs, State& state, const Run& run) const {
   RequireCausal("Memorize", recipe());
   const Dims dims = Check("Memorize", requirements_, inputs, state, Needs::kWrite);
+  RequireNothingKept("Memorize", run);
   RunOn(plan_.engine, requirements_, dims, inputs, state, {}, Needs::kWrite, run);
 }
 
@@ -132,6 +153,7 @@ void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& ou
   RequireCausal("Retrieve", recipe());
   const Dims dims = Check("Retrieve", requirements_, inputs, state, Needs::kRead, outputs.y);
   CheckOutputs("Retrieve", dims, inputs, state, outputs);
+  RequireNothingKept("Retrieve", run);
   // Reading changes nothing: a state without entries stays without.
   State start;
   auto& read = state.empty() ? start : const_cast<State&>(state);
@@ -143,6 +165,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                      const Run& run) const {
   const Dims dims = Check("Backward", requirements_, inputs, initial, Needs::kBoth);
   CheckGradients("Backward", dims, inputs, dy, dinputs);
+  CheckKept("Backward", KeptBytes(dims, StateType(inputs, initial)), run);
   Executor& executor = ExecutorOf(run);
   switch (plan_.engine) {
     case Engine::kScan:
@@ -150,7 +173,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                                executor);
     case Engine::kFastWeights:
       return DifferentiateFastWeights(requirements_, dims, inputs, initial, dy, dstate, dinputs,
-                                      dinitial, executor, run.scratch);
+                                      dinitial, executor, run.scratch, run.kept);
     case Engine::kLeastSquares:
       return DifferentiateLeastSquares(requirements_, dims, inputs, initial, dy, dstate, dinputs,
                                        dinitial, executor, run.scratch);
@@ -168,6 +191,11 @@ std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
     case Engine::kDefinition: break;
   }
   return 0;
+}
+
+std::size_t Layer::KeptBytes(const Dims& dims, DType state) const {
+  if (plan_.engine != Engine::kFastWeights) return 0;
+  return FastWeightsKeptBytes(recipe(), dims, state);
 }
 
 std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {

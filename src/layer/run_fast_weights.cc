@@ -61,13 +61,14 @@ class ParameterGradient {
 
 void RunFastWeights(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                     State& state, const Outputs& outputs, Needs needs, Executor& executor,
-                    std::span<std::byte> scratch) {
+                    std::span<std::byte> scratch, std::span<std::byte> kept) {
   const Recipe& recipe = requirements.recipe;
   MakeMissing(requirements, dims, IsWide(inputs), state);
   FastWeightsCall words(recipe, dims, inputs, state, needs);
   fast_weights::Call& call = words.call;
   const Second second(call.second, call.state.dtype());
   call.second = second.view();
+  call.kept = kept;
   if (needs != Needs::kWrite) {
     call.y = outputs.y;
     if (outputs.status.defined()) {
@@ -77,6 +78,11 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
   }
   fast_weights::Forward(FastWeightsOptions(recipe, dims, inputs), call, executor, scratch);
   if (needs != Needs::kRead) second.Return();
+}
+
+std::size_t FastWeightsKeptBytes(const Recipe& recipe, const Dims& dims, DType state) {
+  return fast_weights::KeptBytes(FastWeightsOptions(recipe, dims, {}), SizesOf(recipe, dims, state),
+                                 dims.heads, dims.states(), dims.tokens, dims.sequences > 0);
 }
 
 std::size_t FastWeightsScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
@@ -90,7 +96,8 @@ std::size_t FastWeightsScratchBytes(const Recipe& recipe, const Dims& dims, int 
 void DifferentiateFastWeights(const Requirements& requirements, const Dims& dims,
                               const Inputs& inputs, const State& initial, const TensorView& dy,
                               const State& dstate, const Inputs& dinputs, State& dinitial,
-                              Executor& executor, std::span<std::byte> scratch) {
+                              Executor& executor, std::span<std::byte> scratch,
+                              std::span<std::byte> kept) {
   const Recipe& recipe = requirements.recipe;
   State start = initial;
   MakeMissing(requirements, dims, IsWide(inputs), start);
@@ -108,6 +115,7 @@ void DifferentiateFastWeights(const Requirements& requirements, const Dims& dims
   fast_weights::BackwardCall call;
   call.forward = words.call;
   call.forward.second = second.view();
+  call.forward.kept = kept;
   call.dy = dy;
   const char* const name = recipe.weights.phase ? "state.im" : "state.momentum";
   call.dstate = dstate.Get("state");

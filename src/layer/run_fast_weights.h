@@ -11,15 +11,18 @@ namespace ttr {
 /// Runs a call that has been checked. `state` gets the entries that it lacks.
 void RunFastWeights(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                     State& state, const Outputs& outputs, Needs needs, Executor& executor,
-                    std::span<std::byte> scratch);
+                    std::span<std::byte> scratch, std::span<std::byte> kept);
 
 /// Layer::Backward.
 void DifferentiateFastWeights(const Requirements& requirements, const Dims& dims,
                               const Inputs& inputs, const State& initial, const TensorView& dy,
                               const State& dstate, const Inputs& dinputs, State& dinitial,
-                              Executor& executor, std::span<std::byte> scratch);
+                              Executor& executor, std::span<std::byte> scratch,
+                              std::span<std::byte> kept);
 
 std::size_t FastWeightsGradientScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
+
+std::size_t FastWeightsKeptBytes(const Recipe& recipe, const Dims& dims, DType state);
 
 std::size_t FastWeightsScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
 

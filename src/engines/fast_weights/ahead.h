@@ -53,7 +53,7 @@ class Ahead {
 
  private:
   static constexpr std::int64_t kLineBytes = 64;
-  static constexpr std::int64_t kMost = 16;
+  static constexpr std::int64_t kMost = 20;
   struct Stream {
     const char* data;
     std::int64_t stride, lines;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "src/engines/fast_weights/backward_rows.h"
+#include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/work.h"
 #include "src/parallel/workers.h"
 #include "ttr/error.h"
@@ -101,8 +102,12 @@ void Backward(const Options& options, const BackwardCall& call, Executor& execut
               std::span<std::byte> scratch) {
   Call forward = call.forward;
   forward.y = call.dy;  // read where the forward pass writes
-  const Work work(options, forward);
+  Work work(options, forward);
   if (work.heads == 0 || work.sequences == 0) return;
+  if (!forward.kept.empty() && !options.paired() && !FindKept(work)) {
+    throw Error("Backward", "kept", "what Forward left there for the same inputs",
+                "something else");
+  }
   const Groups groups(work, forward);
   // Gradients of constants are sums over the sequences, in order.
   const Gradients& g = call.gradients;

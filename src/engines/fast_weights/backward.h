@@ -10,7 +10,8 @@
 /// overwritten; absent ones are not computed. Heads that share an input add up. The gradient of a
 /// log_decay of -inf, of the phase beside it, and of a zero key's step size, is 0.
 ///
-/// Cost: some 20 D Dv flops a token and memory, 34 with momentum, 44 of a complex decay; scratch
+/// Cost: some 20 D Dv flops a token and memory, 34 with momentum, 44 of a complex decay; with what
+/// Forward kept, some 14, and less scratch. Else scratch
 /// of O(T Dv) and a state each 64 tokens (paired memories: O(T (D + Dv)) and one each 32), for
 /// every thread. The same bits for any number of threads.
 #pragma once
@@ -31,13 +32,16 @@ struct Gradients {
 };
 
 struct BackwardCall {
-  Call forward{};  ///< state and the others of its kind as they were at the start; y is not used
+  /// State and the others of its kind as they were at the start; y is not used; `kept`: what
+  /// Forward of this call left there, untouched, or empty.
+  Call forward{};
   TensorView dy{};
   TensorView dstate{}, dsecond{};  ///< of the final ones; absent: 0
   TensorView dsum{}, dmaximum{}, dcurvature{};
   Gradients gradients{};
 };
 
+/// What Forward kept makes it no larger.
 std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads);
 
 /// `scratch` as for Forward.

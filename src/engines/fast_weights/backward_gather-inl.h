@@ -77,7 +77,7 @@ void FinishQueries(const Options& options, const Memory& memory, std::int64_t r,
       T* const query = rows.query + (q * rows.rows + i) * stride;
       if (!memory.Reads(rows.first + i)) {
         std::fill_n(query, stride, T(0));
-      } else if (options.scale != 1) {
+      } else if (options.scale != 1 && !rows.folds_scale) {
         MultiplyBy(query, stride, static_cast<T>(options.scale));
       }
       if (!options.bonus) continue;
@@ -122,7 +122,7 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
     if (queries) FinishQueries(options, memory, r, chunk.rows, rows);
     for (std::int64_t i = r; values && !rows.value_lies && i < r + chunk.rows; ++i) {
       T* const value = rows.value + i * rows.value_stride;
-      LoadRow(memory.v, rows.first + i, 0, memory.value_dim, value);
+      LoadFirst(memory.v, rows.first + i, memory.value_dim, value);
       Pad(value, memory.value_dim, rows.value_stride);
       if (options.denominator != Denominator::kNone) value[memory.value_dim] = 1;
     }

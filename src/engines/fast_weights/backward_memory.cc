@@ -137,6 +137,9 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Backwar
   return call;
 }
 
+/// Bytes of a gradient of all heads from which on it is written past the caches.
+constexpr std::int64_t kUncachedBytes = std::int64_t{1} << 21;
+
 /// Can rows of `width` numbers be read or written by the gradient's kernels where they lie?
 template <class T>
 bool Lies(const Rows& rows, std::int64_t width) {
@@ -153,32 +156,53 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
   rows.value_lies = !wide && Lies<T>(memory.v, values);
   rows.d_value_lies = !wide && !out.add_v && Lies<T>(out.v, values);
   const bool plain = options.features.map == rows::Map::kNone && !options.normalise_qk &&
-                     options.scale == 1 && options.correction == 0 && !options.bonus &&
-                     options.steps == 1;
+                     (options.scale == 1 || rows.folds_scale) && options.correction == 0 &&
+                     !options.bonus && options.steps == 1;
   rows.d_query_lies = plain && !out.add_q && Lies<T>(out.q, keys) &&
                       Lies<T>({out.q.data, out.q.dtype, out.q_head_stride}, keys);
+  // What no cache holds until it is read again is not brought there to be written.
+  auto large = [&](const Rows& of) {
+    return memory.rows * of.stride * static_cast<std::int64_t>(sizeof(T)) >= kUncachedBytes;
+  };
+  rows.streams_value = rows.d_value_lies && large(out.v);
+  rows.streams_query = rows.d_query_lies && !options.by_channel() && large(out.q);
+  rows.streams_key = !out.add_k && Lies<T>(out.k, memory.input_dim) && large(out.k);
 }
 
+/// An erasing memory has its errors, and does not ask for its values again.
+bool ReplaysValues(const Options& options) { return !options.erases() || options.apart(); }
+
 /// What is wanted of `block` when it is gathered, and of another when it is scattered.
+template <class T>
 Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory& out,
-              std::int64_t gathered, std::int64_t scattered, bool reads) {
+              const BackwardRows<T>& rows, std::int64_t gathered, std::int64_t scattered,
+              bool reads) {
   const std::int64_t first = std::max(gathered, scattered) * kGradientBlock;
   Ahead ahead(std::min<std::int64_t>(kGradientBlock, memory.rows - first));
   if (memory.steps > 1) return ahead;  // hardware then does what it can
-  auto add = [&](const Rows& rows, std::int64_t block, std::int64_t count) {
-    if (block >= 0) ahead.Add(rows, block * kGradientBlock, 0, count);
+  auto add = [&](const Rows& of, std::int64_t block, std::int64_t count) {
+    if (block >= 0) ahead.Add(of, block * kGradientBlock, 0, count);
   };
   add(memory.k, gathered, memory.input_dim);
-  add(memory.v, gathered, memory.value_dim);
+  if (!reads || ReplaysValues(options)) add(memory.v, gathered, memory.value_dim);
   if (options.decay == Decay::kChannel) add(memory.log_decay, gathered, memory.key_dim);
   add(memory.erase_key, gathered, memory.key_dim);
   add(memory.erase_gate, gathered, memory.key_dim);
+  add(memory.step, gathered, 1);
+  if (options.decay == Decay::kScalar) add(memory.log_decay, gathered, 1);
   if (!reads) return ahead;
+  if (memory.kept_states != nullptr && gathered >= 0) {
+    // The memory before the block as so many rows, too.
+    const std::int64_t values = rows.value_stride, part = rows.key_stride * values / kGradientBlock;
+    ahead.Add({memory.kept_states, DTypeOf<T>(), part}, gathered * kGradientBlock, 0, part);
+    if (memory.kept_errors != nullptr)
+      add({memory.kept_errors, DTypeOf<T>(), values}, gathered, values);
+  }
   add(memory.q, gathered, memory.input_dim);
   add(memory.y, gathered, memory.value_dim);
-  add(out.q, scattered, memory.input_dim);
-  add(out.k, scattered, memory.input_dim);
-  add(out.v, scattered, memory.value_dim);
+  if (!rows.streams_query) add(out.q, scattered, memory.input_dim);
+  if (!rows.streams_key) add(out.k, scattered, memory.input_dim);
+  if (!rows.streams_value) add(out.v, scattered, memory.value_dim);
   if (options.decay == Decay::kChannel) add(out.log_decay, scattered, memory.key_dim);
   add(out.erase_key, scattered, memory.key_dim);
   add(out.erase_gate, scattered, memory.key_dim);
@@ -191,12 +215,21 @@ void Differentiate(const Options& options, const Memory& memory, const Sizes& si
   GradientCall<T> call = CallOn(options, sizes, rows);
   const std::int64_t blocks = (memory.rows + kGradientBlock - 1) / kGradientBlock;
   FindRows(options, memory, out, rows);
+  call.stream_query = rows.streams_query;
+  call.stream_value = rows.streams_value;
+  const bool kept = sizes.kept;
+  const T* const memories = static_cast<const T*>(memory.kept_states);
+  if (kept) {
+    call.kept_errors = static_cast<const T*>(memory.kept_errors);
+    call.kept_last = memories + blocks * rows.key_stride * rows.value_stride;
+  }
   GradientRows<const T>& value = options.apart() ? call.second_value : call.value;
   GradientRows<T>& d_value = options.apart() ? call.d_second_value : call.d_value;
   auto go_to = [&](std::int64_t block) {
     rows.first = call.first = block * kGradientBlock;
     rows.count = call.tokens = std::min<std::int64_t>(kGradientBlock, memory.rows - rows.first);
     call.last = block == blocks - 1;
+    if (kept) call.kept_memory = memories + block * rows.key_stride * rows.value_stride;
     const std::int64_t first = rows.first;
     if (rows.value_lies) {
       value =
@@ -216,10 +249,13 @@ void Differentiate(const Options& options, const Memory& memory, const Sizes& si
   T overlap = 0;
   if (options.step == Step::kLogWeight && memory.rows > 0) call.overlap = &overlap;
   RunGradient(GradientPart::kBegin, call, rows.gradient);
-  for (std::int64_t block = 0; block < blocks; ++block) {
+  // What a row keeps for the next one but the memory is kept by the rows' own pass.
+  const bool passes = !kept || rows.maxima != nullptr || options.preconditioned;
+  for (std::int64_t block = 0; passes && block < blocks; ++block) {
     go_to(block);
-    GatherBlock(options, memory, true, call.last, rows);
-    Ahead ahead = AheadOf(options, memory, out, call.last ? -1 : block + 1, -1, false);
+    GatherBlock(options, memory, !kept, !kept && call.last, rows);
+    if (kept) continue;
+    Ahead ahead = AheadOf(options, memory, out, rows, call.last ? -1 : block + 1, -1, false);
     call.ahead = &ahead;
     RunGradient(GradientPart::kForward, call, rows.gradient);
   }
@@ -227,10 +263,8 @@ void Differentiate(const Options& options, const Memory& memory, const Sizes& si
   rows.d_maximum -= overlap;
   for (std::int64_t block = blocks - 1; block >= 0; --block) {
     go_to(block);
-    // An erasing memory keeps its errors, and does not ask for its values again.
-    const bool values = !options.erases() || options.apart();
-    if (!call.last) GatherBlock(options, memory, values, true, rows);
-    Ahead ahead = AheadOf(options, memory, out, block - 1, block, true);
+    if (kept || !call.last) GatherBlock(options, memory, ReplaysValues(options), true, rows);
+    Ahead ahead = AheadOf(options, memory, out, rows, block - 1, block, true);
     call.ahead = &ahead;
     RunGradient(GradientPart::kReplay, call, rows.gradient);
     GatherOutputGradients(options, memory, rows);

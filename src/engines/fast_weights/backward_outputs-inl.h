@@ -90,6 +90,9 @@ template <class T>
 void GatherOutputs(const Options& options, const Memory& memory, BackwardRows<T>& rows) {
   const bool answers = NeedsAnswers(options);
   const std::int64_t count = memory.value_dim, stride = rows.value_stride;
+  const T factor = answers            ? T(1)
+                   : rows.folds_scale ? static_cast<T>(options.gain * options.scale)
+                                      : static_cast<T>(options.gain);
   for (std::int64_t q = 0; q < rows.queries; ++q) {
     Rows dy = memory.y;
     dy.data = static_cast<std::byte*>(dy.data) +
@@ -101,13 +104,15 @@ void GatherOutputs(const Options& options, const Memory& memory, BackwardRows<T>
         std::fill_n(to, stride, T(0));
         continue;
       }
-      LoadRow(dy, memory.Token(row), 0, count, to);
-      std::fill(to + count, to + stride, T(0));
-      if (answers) {
-        ThroughAnswer(options, rows.y + at, count, r, to, rows);
-      } else if (options.gain != 1) {
-        sn::Multiply(to, count, static_cast<T>(options.gain));
+      const std::int64_t token = memory.Token(row);
+      if (dy.dtype == DTypeOf<T>()) {
+        CopyScaled(static_cast<const T*>(dy.data) + token * dy.stride, count, factor, to);
+      } else {
+        LoadRow(dy, token, 0, count, to);
+        if (factor != 1) sn::Multiply(to, count, factor);
       }
+      Pad(to, count, stride);
+      if (answers) ThroughAnswer(options, rows.y + at, count, r, to, rows);
     }
   }
 }

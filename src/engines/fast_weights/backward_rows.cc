@@ -18,6 +18,7 @@ GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
   result.value_dim = sizes.value_dim + (options.denominator != Denominator::kNone ? 1 : 0);
   result.queries = sizes.queries;
   result.erase = options.erases();
+  result.kept = sizes.kept;
   result.second_write = options.apart();
   const bool fades = options.decay != Decay::kNone || options.shrink != Shrink::kNone ||
                      options.step == Step::kLogWeight;
@@ -46,6 +47,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   const bool own_erase = options.erases() && (apart || options.erase != Erase::kKey);
   const bool stabilised = options.step == Step::kLogWeight;
   const bool answers = NeedsAnswers(options);
+  folds_scale = options.scale != 1 && !answers && !options.bonus;
   const std::int64_t blocks = extended.tokens / kGradientBlock + 1;
   std::int64_t used = 0;
   auto take = [&](bool needed, std::int64_t numbers) {

@@ -55,6 +55,9 @@ struct BackwardRows {
   T *initial_second, *d_initial_second, *d_final_second, *last;  // [D][value]; last: a pair
   // Are values read, and their and the queries' gradients written, where they lie?
   bool value_lies = false, d_value_lies = false, d_query_lies = false;
+  // Are gradients written past the caches?
+  bool streams_query = false, streams_key = false, streams_value = false;
+  bool folds_scale;  // do the gradients of answers carry the queries' scale, not the queries?
 
   T* row;                         // rows of inputs, keys and values for the moment
   std::byte *gradient, *forward;  // scratch of those

@@ -115,6 +115,9 @@ class Scatter {
       for (std::int64_t i = 0; i < count; ++i) sum_[i] += from[i];
       from = sum_;
     }
+    if (to.dtype == DTypeOf<T>()) {
+      return Copy(from, count, static_cast<T*>(to.data) + t * to.stride);
+    }
     StoreRow(from, t, 0, count, to);
   }
   void WriteOne(T x, const Rows& to, std::int64_t t) { Write(&x, 1, to, t); }
@@ -142,6 +145,9 @@ class Scatter {
     if (options_.by_channel()) ChannelDecay(r, token);
     if (options_.key != Key::kInput) return;
     T* const dx = plain() ? d_key_ : ThroughInput(memory_.k, row, r, d_key_, T(0));
+    if (rows_.streams_key) {
+      return CopyPast(dx, memory_.input_dim, static_cast<T*>(out_.k.data) + row * out_.k.stride);
+    }
     Write(dx, memory_.input_dim, out_.k, row, out_.add_k);
   }
 
@@ -204,7 +210,8 @@ class Scatter {
       AddProduct(d_key_, by, extra_, query, stride_, d_key_);
       AddProduct(d_query, by, extra_, key, stride_, d_query);
     }
-    if (options_.scale != 1) MultiplyBy(d_query, stride_, static_cast<T>(options_.scale));
+    if (options_.scale != 1 && !rows_.folds_scale)
+      MultiplyBy(d_query, stride_, static_cast<T>(options_.scale));
     const T correction = static_cast<T>(options_.correction);
     T* dx = d_query;
     // Features learn from queries, too.

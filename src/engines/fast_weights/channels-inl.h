@@ -112,7 +112,7 @@ HWY_INLINE void PrepareChannels(const Options& options, const Memory& memory, co
   // Row i against the keys before it, and as it meets the memory.
   auto erase = [&](std::int64_t i) {
     T* row = g.erase + i * stride;
-    Dots(row, keys, stride, i, -g.step[i], out.lower + i * kChunk);
+    Dots(row, keys, stride, i, T(-1), out.lower + i * kChunk);
     if (apart) Dots(row, others, stride, i, T(-1), out.lower_value + i * kChunk);
     MultiplyRows(row, decay, stride, row);
   };

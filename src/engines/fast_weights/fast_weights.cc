@@ -7,6 +7,7 @@
 #include <new>
 #include <string>
 
+#include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/work.h"
@@ -37,9 +38,20 @@ std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads
   return static_cast<std::size_t>(threads) * BytesOfWorker(options, sizes) + kAlignment;
 }
 
+std::size_t KeptBytes(const Options& options, const Sizes& sizes, std::int64_t heads,
+                      std::int64_t sequences, std::int64_t tokens, bool packed) {
+  if (options.paired()) return 0;
+  const KeptLayout layout(options, sizes, sequences, tokens, packed);
+  return kAlignment + kKeptNoteBytes +
+         static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
+}
+
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch) {
   Work work(options, call);
+  const bool keeps = !call.kept.empty() && !options.paired();
+  work.sizes.kept = keeps && !IsDirect(options, work.sizes.tokens * options.steps);
+  if (keeps) NoteKept(work);
   if (work.tokens == 0 || work.heads == 0) return;
   const int threads = work.Flops() < kFlopsWorthThreads ? 1 : executor.threads();
   work.Cut(threads);

@@ -153,7 +153,8 @@ struct Call {
   TensorView state{}, second{};
   TensorView sum{}, maximum{}, curvature{}, position{};
   TensorView y{};
-  TensorView status{};  ///< int8, as y without its last axis; written where not kSolved
+  TensorView status{};          ///< int8, as y without its last axis; written where not kSolved
+  std::span<std::byte> kept{};  ///< KeptBytes() for Backward of the same call, or empty
 };
 
 /// What scratch depends on.
@@ -164,6 +165,7 @@ struct Sizes {
   std::int64_t value_dim = 1;
   std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
   DType state = DType::kFloat32;
+  bool kept = false;  ///< is anything kept, for Backward, or was it?
 };
 
 /// Bytes of scratch that Forward needs with this many threads; grows with `tokens` up to one block
@@ -174,6 +176,12 @@ std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads
 /// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});
+
+/// Bytes that Forward keeps for Backward, of `sequences` sequences of `tokens` tokens each, or of
+/// so many together where they are `packed`: a state each 64 rows, and Dv numbers a row where
+/// something is erased. 0: it keeps nothing of these options.
+std::size_t KeptBytes(const Options& options, const Sizes& sizes, std::int64_t heads,
+                      std::int64_t sequences, std::int64_t tokens, bool packed);
 
 /// The SIMD target that the kernels themselves report they were compiled for, as chosen now.
 const char* KernelTarget();

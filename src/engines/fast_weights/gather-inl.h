@@ -47,7 +47,8 @@ inline bool Forgets(const Memory& memory, std::int64_t r, bool by_channel) {
 /// The next chunk that starts at row `first`.
 inline Chunk NextChunk(const Options& options, const Memory& memory, std::int64_t first,
                        std::int64_t most = kChunk) {
-  Chunk chunk{first, std::min<std::int64_t>(most, memory.rows - first), false};
+  const std::int64_t block_end = first - first % kGradientBlock + kGradientBlock;
+  Chunk chunk{first, std::min(most, std::min(memory.rows, block_end) - first), false};
   // A memory that is erased before it decays keeps what a decay of zero would forget.
   if (!memory.log_decay || options.apart()) return chunk;
   const bool by_channel = options.decay == Decay::kChannel;

@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "src/engines/fast_weights/gradient.cc"
 #include "hwy/foreach_target.h"
 //
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/gradient_answers-inl.h"
 #include "src/engines/fast_weights/gradient_backward-inl.h"
@@ -28,11 +29,14 @@ void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
         std::fill(scratch.checkpoints,
                   scratch.checkpoints + (scratch.intervals + 3) * scratch.state, T(0));
       }
+      if (sizes.kept) return;
       return LoadState(sizes, scratch, call.initial, call.initial_stride, scratch.checkpoints);
     case GradientPart::kForward: return ForwardBlock(call, scratch);
     case GradientPart::kTurn:
       LoadState(sizes, scratch, call.d_final, call.d_final_stride, scratch.adjoint);
-      if (call.overlap != nullptr) *call.overlap = Overlap(scratch);
+      if (call.overlap != nullptr) {
+        *call.overlap = Overlap(scratch, sizes.kept ? call.kept_last : scratch.memories);
+      }
       return;
     case GradientPart::kReplay:
       ReplayBlock(call, scratch);
@@ -40,6 +44,7 @@ void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
       return;
     case GradientPart::kBackward: return BackwardBlock(call, scratch);
     case GradientPart::kEnd:
+      hwy::FlushStream();
       return StoreState(sizes, scratch, scratch.adjoint, call.d_initial, call.d_initial_stride);
   }
 }

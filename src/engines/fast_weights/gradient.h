@@ -39,6 +39,10 @@
 ///       kBackward                       gives the gradients of the block's rows
 ///     kEnd                              gives the gradient of the initial memory
 ///
+/// Where a forward pass of another kernel has kept them (sizes.kept), the memory before every
+/// block, transposed as gradient_layout.h says, and the errors v - r M~ of all tokens are given:
+/// there is no kForward.
+///
 /// Rows of Dk or Dv numbers begin at multiples of 64 bytes and are zero from there up to the next
 /// multiple of 16 numbers; so are the rows that are returned. Gradients are overwritten; those of
 /// step, decay, log-decay, bonus and the initial memory may be absent (null), those of rows that
@@ -46,9 +50,10 @@
 /// is set, a scalar decay of 0 is a border too: nothing, NaN included, passes it backwards, and its
 /// own gradient is reported 0, which is a da of a gate in the log domain.
 ///
-/// Cost: some 20 Dk Dv flops a token, 14 without an erasure. The memory is recomputed from
-/// checkpoints, one each kGradientBlock tokens: scratch is O(T Dv + T / kGradientBlock Dk Dv).
-/// Nothing is allocated and nothing is thrown; the same call gives the same bits.
+/// Cost: some 20 Dk Dv flops a token, 14 without an erasure; 14 and 10 of what was kept. The memory
+/// is recomputed from checkpoints, one each kGradientBlock tokens: scratch is O(T Dv + T /
+/// kGradientBlock Dk Dv). Nothing is allocated and nothing is thrown; the same call gives the same
+/// bits.
 #pragma once
 
 #include <cstddef>
@@ -57,9 +62,6 @@
 #include "src/engines/fast_weights/ahead.h"
 
 namespace ttr::fast_weights {
-
-/// Tokens of a block, and at most between the memories that are kept.
-inline constexpr int kGradientBlock = 64;
 
 enum class GradientPart { kBegin, kForward, kTurn, kReplay, kBackward, kEnd };
 
@@ -75,6 +77,7 @@ struct GradientSizes {
   bool erase = false;
   bool second_write = false;
   GradientDecay decay = GradientDecay::kNone;
+  bool kept = false;  // memories and errors are given
 };
 
 /// Row t of a block and head p at data[p * head_stride + t * stride].
@@ -95,6 +98,8 @@ struct GradientCall {
   Seen seen = Seen::kDecayed;
   bool read_before = false;
   bool reset = false;
+  bool stream_query = false;  // write d_query past the caches? (not where channels decay)
+  bool stream_value = false;  // the same of d_value and d_second_value
 
   GradientRows<const T> erase, write, second_write, query, gates;
   GradientRows<const T> value;  // absent: 0, which only an erasing memory can do without
@@ -107,6 +112,10 @@ struct GradientCall {
   GradientRows<T> answers;  // [p][T][Dv]; absent: not wanted
   Ahead* ahead = nullptr;   // rows to fetch while the memory is worked on
   T* overlap = nullptr;     // sum of M_T (.) dL/dM_T, of kTurn; wanted from kForward on
+
+  const T* kept_memory = nullptr;  // before the block
+  const T* kept_last = nullptr;    // M_T, where `overlap` is wanted
+  const T* kept_errors = nullptr;  // [T][Dv]: v - r M~, where an erasing memory keeps them
 
   const T* initial = nullptr;  // rows need no alignment and no padding
   std::int64_t initial_stride = 0;

@@ -38,6 +38,10 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 template <class T>
 void SumTallies(const T* tallies, T* out) {
   const hn::ScalableTag<T> d;
+  if constexpr (Lanes<T>() == kTokens) {
+    hn::StoreU(LaneSums<T>::template SumAll<kTokens>(tallies), d, out);
+    return;
+  }
   LaneSums<T> sums;
   std::fill(out, out + kTokens, T(0));
   for (int i = 0; i < kTokens; ++i) sums.Add(hn::Load(d, tallies + i * kTokens), out + i);
@@ -51,10 +55,8 @@ void ScoresOf(const GradientCall<T>& call, const Chunk& chunk, const Coefficient
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
   const View<T> writes = rows.Write(w);
   if (channels) {
-    const T* decayed =
-        scratch.write_rows + (w * (kGradientBlock + kTokens) + chunk.at) * scratch.keys;
-    sn::TransposeStrided(decayed, scratch.keys, kTokens, scratch.keys, scratch.write_columns,
-                         kTokens);
+    sn::TransposeStrided(scratch.WriteRow(w, chunk.at), scratch.write_stride, kTokens, scratch.keys,
+                         scratch.write_columns, kTokens);
   } else {
     sn::TransposeStrided(writes.data, writes.stride, kTokens, scratch.keys, scratch.write_columns,
                          kTokens);
@@ -63,7 +65,7 @@ void ScoresOf(const GradientCall<T>& call, const Chunk& chunk, const Coefficient
     const std::int64_t index = (x * scratch.writes + w) * kSquare;
     T* products = scratch.products + index;
     const ReadKind kind = KindOf(call, x);
-    if (x == call.sizes.queries) {
+    if (x == call.sizes.queries && !call.sizes.kept) {
       const T* kept = EraseProducts(call, chunk, scratch, w);
       std::copy(kept, kept + chunk.tokens * kTokens, products);
     } else if (channels) {
@@ -109,7 +111,12 @@ HWY_INLINE void StoreValueGradients(const GradientCall<T>& call, const Chunk& ch
       }
     }
   }
-  StoreTile<NV>(chunk.tokens - i, out.data + t * out.stride + column, out.stride, tile);
+  T* const to = out.data + t * out.stride + column;
+  if (call.stream_value) {
+    StreamTile<NV>(chunk.tokens - i, to, out.stride, tile);
+  } else {
+    StoreTile<NV>(chunk.tokens - i, to, out.stride, tile);
+  }
 }
 
 /// tile = the gradients of the updates of `write` from what lies behind the chunk and from the
@@ -141,10 +148,12 @@ HWY_INLINE void CollectUpdateGradients(const Chunk& chunk, const ChunkRows<T>& r
     }
   }
   for (std::int64_t x = 0; x < reads; ++x) {
-    const T* scores = scratch.scores + (x * scratch.writes + write) * kSquare;
+    const T* scores = scratch.scores + (x * scratch.writes + write) * kSquare + i;
     const View<T> g = rows.Grad(x);
-    sn::MulAddStrided(d, scores + i * (kTokens + 1), 1, kTokens, g[i] + column, g.stride,
-                      chunk.tokens - i, tile);
+    const std::int64_t next = i + sn::kTileRows;
+    MulAddTriangle<false, NV>(scores + i * kTokens, 1, kTokens, g[i] + column, g.stride, tile);
+    sn::MulAddStrided(d, scores + next * kTokens, 1, kTokens, g[next] + column, g.stride,
+                      chunk.tokens - next, tile);
   }
 }
 

@@ -165,10 +165,14 @@ void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
     for (std::int64_t w = 0; w < scratch.writes; ++w) {
       const T* pairs = scratch.score_grads + (x * scratch.writes + w) * kSquare + i * kTokens;
       const View<T> writes = rows.Write(w);
-      sn::MulAddStrided(d, pairs, kTokens, 1, writes.data + key, writes.stride,
-                        std::min(i + kRows, chunk.tokens), tile);
+      sn::MulAddStrided(d, pairs, kTokens, 1, writes.data + key, writes.stride, i, tile);
+      MulAddTriangle<true, NV>(pairs + i, kTokens, 1, writes[i] + key, writes.stride, tile);
     }
-    StoreTile<NV>(chunk.tokens - i, out + i * stride, stride, tile);
+    if (call.stream_query && x < call.sizes.queries) {
+      StreamTile<NV>(chunk.tokens - i, out + i * stride, stride, tile);
+    } else {
+      StoreTile<NV>(chunk.tokens - i, out + i * stride, stride, tile);
+    }
   }
 }
 
@@ -200,10 +204,13 @@ void WriteGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeff
       ScaleTile<NV>(c.to_end + j, tile);
     }
     for (std::int64_t x = 0; x < scratch.reads; ++x) {
-      const T* pairs = scratch.score_grads + (x * scratch.writes + w) * kSquare;
+      const T* pairs = scratch.score_grads + (x * scratch.writes + w) * kSquare + j;
       const View<T> reads = rows.Read(x);
-      sn::MulAddStrided(d, pairs + j * (kTokens + 1), 1, kTokens, reads[j] + key, reads.stride,
-                        chunk.tokens - j, tile);
+      const std::int64_t next = j + kRows;
+      MulAddTriangle<false, NV>(pairs + j * kTokens, 1, kTokens, reads[j] + key, reads.stride,
+                                tile);
+      sn::MulAddStrided(d, pairs + next * kTokens, 1, kTokens, reads[next] + key, reads.stride,
+                        chunk.tokens - next, tile);
     }
     StoreTile<NV>(chunk.tokens - j, out + j * stride, stride, tile);
   }
@@ -228,7 +235,7 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
     std::fill(strip, strip + NV * Lanes<T>() * scratch.values, T(0));
   } else {
     hn::Vec<decltype(d)> decay[NV];
-    LastDecay(call, chunk, c, key, decay);
+    LastDecay(call, chunk, c.Last(chunk), key, decay);
     const T* partner = memory + key * scratch.values;
     constexpr std::int64_t kReads = 8;
     for (std::int64_t x = 0; x < scratch.reads; x += kReads) {

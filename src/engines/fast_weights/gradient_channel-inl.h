@@ -53,28 +53,28 @@ class LaneSums {
       hn::Store(hn::Zero(d), d, vectors_ + i * kLanes);
     }
     alignas(64) T sums[kLanes];
-    hn::Store(Sum<kLanes>(vectors_), d, sums);
+    hn::Store(SumAll<kLanes>(vectors_), d, sums);
     for (std::int64_t i = 0; i < count_; ++i) *targets_[i] += sums[i];
     count_ = 0;
   }
 
- private:
-  static constexpr std::int64_t kLanes = Lanes<T>();
-
   /// Lanes in `COUNT` groups, whose sums are those of the COUNT vectors.
   template <std::int64_t COUNT>
-  static HWY_INLINE hn::Vec<hn::ScalableTag<T>> Sum(const T* vectors) {
+  static HWY_INLINE hn::Vec<hn::ScalableTag<T>> SumAll(const T* vectors) {
     const hn::ScalableTag<T> d;
     if constexpr (COUNT == 1) {
       return hn::Load(d, vectors);
     } else {
 #if HWY_TARGET != HWY_SCALAR
-      const auto low = Sum<COUNT / 2>(vectors);
-      const auto high = Sum<COUNT / 2>(vectors + COUNT / 2 * kLanes);
+      const auto low = SumAll<COUNT / 2>(vectors);
+      const auto high = SumAll<COUNT / 2>(vectors + COUNT / 2 * kLanes);
       return hn::Add(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
 #endif
     }
   }
+
+ private:
+  static constexpr std::int64_t kLanes = Lanes<T>();
 
   alignas(64) T vectors_[kLanes * kLanes];
   T* targets_[kLanes];

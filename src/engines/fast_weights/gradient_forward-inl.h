@@ -28,19 +28,18 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// Tile rows of Products against vectors of D.
-template <class D, class T = hn::TFromD<D>>
+/// R rows of Products against vectors of D.
+template <int R, class D, class T = hn::TFromD<D>>
 HWY_INLINE void ProductRows(D d, View<T> rows, std::int64_t i, std::int64_t lanes_end,
                             const T* HWY_RESTRICT columns, std::int64_t count, T* out) {
-  constexpr int kRows = sn::kTileRows;
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   constexpr int kNV = kLanes < kTokens / 2 ? 2 : 1;
   for (std::int64_t j = 0; j < lanes_end; j += kNV * kLanes) {
-    sn::Tile<D, kRows, kNV> tile;
+    sn::Tile<D, R, kNV> tile;
     sn::SetZero(d, tile);
     sn::MulAddStrided(d, rows[i], rows.stride, 1, columns + j, kTokens, count, tile);
     TTR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < R; ++r) {
       TTR_UNROLL
       for (int n = 0; n < kNV; ++n) {
         hn::Store(tile[r][n], d, out + (i + r) * kTokens + j + n * kLanes);
@@ -54,11 +53,17 @@ template <class T>
 void Products(View<T> rows, const T* HWY_RESTRICT columns, std::int64_t count, T* out) {
   const hn::CappedTag<T, kHalf> half;
   const hn::ScalableTag<T> d;
-  for (std::int64_t i = 0; i < kHalf; i += sn::kTileRows) {
-    ProductRows(half, rows, i, kHalf, columns, count, out);
-  }
-  for (std::int64_t i = kHalf; i < kTokens; i += sn::kTileRows) {
-    ProductRows(d, rows, i, kTokens, columns, count, out);
+  constexpr int kRows = sn::kTileRows;
+  if constexpr (Lanes<T>() == kTokens && kRows == kHalf) {
+    // A vector is a row of the product: half of one costs as much.
+    ProductRows<kTokens>(d, rows, 0, kTokens, columns, count, out);
+  } else {
+    for (std::int64_t i = 0; i < kHalf; i += kRows) {
+      ProductRows<kRows>(half, rows, i, kHalf, columns, count, out);
+    }
+    for (std::int64_t i = kHalf; i < kTokens; i += kRows) {
+      ProductRows<kRows>(d, rows, i, kTokens, columns, count, out);
+    }
   }
 }
 
@@ -66,13 +71,18 @@ void Products(View<T> rows, const T* HWY_RESTRICT columns, std::int64_t count, T
 template <class T>
 void Scores(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, const T* products,
             T* out) {
+  const hn::CappedTag<T, kTokens> d;
+  constexpr int kLanes = hn::MaxLanes(d);
   for (int i = 0; i < kTokens; ++i) {
     const T* between = c.Between(kind, i);
-    const T own = c.Own(kind, i);
+    const auto own = hn::Set(d, c.Own(kind, i));
     const int count = i < chunk.tokens ? Coefficients<T>::Count(kind, i) : 0;
-    for (int j = 0; j < kTokens; ++j) {
-      const T score = own * between[j] * products[i * kTokens + j];
-      out[i * kTokens + j] = j < count ? score : T(0);
+    for (int j = 0; j < kTokens; j += kLanes) {
+      const int at = i * kTokens + j;
+      const auto decay = hn::Mul(own, hn::LoadU(d, between + j));
+      const auto pairs = hn::FirstN(d, static_cast<std::size_t>(std::max(count - j, 0)));
+      const auto score = hn::Mul(decay, hn::Load(d, products + at));
+      hn::Store(hn::IfThenElseZero(pairs, score), d, out + at);
     }
   }
 }
@@ -196,7 +206,7 @@ void PrepareWrites(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
                    const Scratch<T>& scratch) {
   DecayWrites(call, chunk, c, scratch);
   ScaleRows(chunk, ErrorsOf(call, chunk, scratch), c.b, scratch.values,
-            scratch.updates + chunk.at * scratch.values);
+            scratch.updates + chunk.at * scratch.update_stride, scratch.update_stride);
 }
 
 /// The memory at the beginning of the interval of checkpoints that begins with token `first`.
@@ -239,21 +249,31 @@ void ReplayBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
   replay.count = 0;
   std::int64_t used = 0;
   const T* memory = nullptr;
+  T last[kGradientBlock];
+  bool advances_any = false;
   for (std::int64_t at = 0; at < call.tokens;) {
-    if (at % scratch.interval == 0) memory = Checkpoint(scratch, call.first + at);
+    if (call.sizes.kept) {
+      if (at == 0) memory = call.kept_memory;
+    } else if (at % scratch.interval == 0) {
+      memory = Checkpoint(scratch, call.first + at);
+    }
     const Chunk chunk = NextChunk(call, at, scratch);
-    const Coefficients<T> c(call, chunk);
+    const Coefficients<T> c(call, chunk, false);
     PrepareWrites(call, chunk, c, scratch);
+    last[replay.count] = c.Last(chunk);
     replay.chunks[replay.count] = chunk;
+    replay.next[replay.count] = nullptr;
     replay.memories[replay.count++] = memory;
     at += chunk.tokens;
     // A memory that the next chunk forgets is not needed, which leaves three at the most.
     if (at == call.tokens || at % scratch.interval == 0) continue;
     if (NextChunk(call, at, scratch).forget) continue;
     T* next = scratch.memories + used++ * scratch.state;
-    Advance(call, chunk, c, scratch, memory, next);
+    replay.next[replay.count - 1] = next;
     memory = next;
+    advances_any = true;
   }
+  if (advances_any) AdvanceThrough(call, replay, last, scratch);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -39,6 +39,7 @@ struct Replay {
   std::int64_t count;
   Chunk chunks[kGradientBlock];
   const T* memories[kGradientBlock];
+  T* next[kGradientBlock];  // where the memory behind a chunk is wanted; null: it is not
 };
 
 /// The arrays of the scratch, in elements of T. `reads` are the queries and, last, the erasure;
@@ -48,6 +49,7 @@ struct Replay {
 template <class T>
 struct Scratch {
   std::int64_t keys, values, state, reads, writes;
+  std::int64_t write_stride, update_stride;  // a line more: many rows are read side by side
   std::int64_t interval;  // tokens between checkpoints: kTokens or kGradientBlock
 
   Replay<T>* replay;
@@ -56,8 +58,8 @@ struct Scratch {
   T* adjoint;         // dL/dM
   T* errors;          // [T][values]: e = v - r M~, what the erasing memory steps along
   T* erase_products;  // [write][T][kTokens]: r_i . w_j; with the decay between, if of channels
-  T* write_rows;      // [write][block token][keys]: decayed to the end of their chunk
-  T* updates;         // [block token][values]: u
+  T* write_rows;      // [write][block token][write_stride]: decayed to the end of their chunk
+  T* updates;         // [block token][update_stride]: u
   T* read_rows;       // [read][kTokens][keys]: decayed since the beginning of the chunk
   T* plain_reads;     // [read][kTokens][keys]: copies of rows of a chunk that is not full
   T* plain_writes;    // [write][kTokens][keys]
@@ -76,17 +78,24 @@ struct Scratch {
   std::int64_t intervals;
   std::size_t bytes;
 
+  /// The decayed row of a write at place `at` of the block.
+  T* WriteRow(std::int64_t write, std::int64_t at) const {
+    return write_rows + (write * (kGradientBlock + kTokens) + at) * write_stride;
+  }
+
   Scratch(const GradientSizes& sizes, std::byte* memory) {
     const std::int64_t tokens = sizes.tokens;
     const bool channels = sizes.decay == GradientDecay::kChannel;
     keys = RoundUp(sizes.key_dim, kTokens);
     values = RoundUp(sizes.value_dim, kTokens);
     state = keys * values;
+    write_stride = keys + kTokens;
+    update_stride = values + kTokens;
     reads = sizes.queries + (sizes.erase ? 1 : 0);
     writes = sizes.second_write ? 2 : 1;
     const std::int64_t all = (tokens / kTokens + 1) * state * static_cast<std::int64_t>(sizeof(T));
-    interval = all <= kCachedMemories ? kTokens : kGradientBlock;
-    intervals = tokens / interval + 1;
+    interval = all <= kCachedMemories && !sizes.kept ? kTokens : kGradientBlock;
+    intervals = sizes.kept ? 0 : tokens / interval + 1;
     // A chunk that is not full reads, and does not use, rows behind its last.
     const std::int64_t block_rows = kGradientBlock + kTokens;
     std::int64_t used = 0;
@@ -100,10 +109,11 @@ struct Scratch {
     checkpoints = take(intervals * state);
     memories = take(3 * state);
     adjoint = take(state);
-    errors = take(sizes.erase ? tokens * values : 0);
-    erase_products = take(sizes.erase ? writes * tokens * kTokens : 0);
-    write_rows = take(writes * block_rows * keys);
-    updates = take(block_rows * values);
+    const bool computes = sizes.erase && !sizes.kept;
+    errors = take(computes ? tokens * values : 0);
+    erase_products = take(computes ? writes * tokens * kTokens : 0);
+    write_rows = take(writes * block_rows * write_stride);
+    updates = take(block_rows * update_stride);
     read_rows = take(reads * kTokens * keys);
     plain_reads = take(reads * kTokens * keys);
     plain_writes = take(writes * kTokens * keys);

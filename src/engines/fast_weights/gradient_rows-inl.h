@@ -91,7 +91,8 @@ struct Coefficients {
   T to_end[kTokens];                // D_nj
   T between[kTokens + 1][kTokens];  // [i + 1][j]: D_ij; 0 above the diagonal
 
-  Coefficients(const GradientCall<T>& call, const Chunk& chunk) {
+  /// Without `pairs` nothing is set of what lies between.
+  Coefficients(const GradientCall<T>& call, const Chunk& chunk, bool pairs = true) {
     const bool scalar = call.sizes.decay == GradientDecay::kScalar;
     for (int i = 0; i < kTokens; ++i) {
       const bool real = i < chunk.tokens;
@@ -101,10 +102,23 @@ struct Coefficients {
       b[i] = !real ? T(0) : call.step == nullptr ? T(1) : call.step[t];
     }
     prefix[0] = 1;
+    if (!pairs) {
+      for (int i = 0; i < kTokens; ++i) prefix[i + 1] = prefix[i] * a[i];
+      T product = 1;
+      for (std::int64_t j = kTokens - 1; j >= 0; --j) {
+        to_end[j] = j < chunk.tokens ? product : T(0);
+        product *= a[j];
+      }
+      return;
+    }
     std::fill(between[0], between[0] + kTokens, T(0));
+    const hn::CappedTag<T, kTokens> d;
+    constexpr int kLanes = hn::MaxLanes(d);
     for (int i = 0; i < kTokens; ++i) {
       prefix[i + 1] = prefix[i] * a[i];
-      for (int j = 0; j < kTokens; ++j) between[i + 1][j] = a[i] * between[i][j];
+      for (int j = 0; j < kTokens; j += kLanes) {
+        hn::StoreU(hn::Mul(hn::Set(d, a[i]), hn::LoadU(d, between[i] + j)), d, between[i + 1] + j);
+      }
       between[i + 1][i] = 1;
     }
     for (int j = 0; j < kTokens; ++j) to_end[j] = j < chunk.tokens ? between[chunk.tokens][j] : 0;
@@ -172,7 +186,9 @@ class ChunkRows {
 
   /// What is written: the innovations, or the second values.
   View<T> Update(std::int64_t w, bool fill = false) const {
-    if (w == 0) return {scratch_.updates + chunk_.at * scratch_.values, scratch_.values};
+    if (w == 0) {
+      return {scratch_.updates + chunk_.at * scratch_.update_stride, scratch_.update_stride};
+    }
     return RowsOf(call_.second_value, chunk_, 0, scratch_.values, scratch_.plain_values, fill);
   }
 
@@ -218,9 +234,10 @@ void Prefixes(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>&
 
 /// out_i = factor_i in_i, rows beyond the chunk's last 0.
 template <class T>
-void ScaleRows(const Chunk& chunk, View<T> in, const T* factors, std::int64_t width, T* out) {
+void ScaleRows(const Chunk& chunk, View<T> in, const T* factors, std::int64_t width, T* out,
+               std::int64_t stride) {
   const hn::ScalableTag<T> d;
-  for (std::int64_t i = 0; i < kTokens; ++i, out += width) {
+  for (std::int64_t i = 0; i < kTokens; ++i, out += stride) {
     if (i >= chunk.tokens) {
       std::fill(out, out + width, T(0));
       continue;
@@ -242,7 +259,7 @@ void DecayReads(const GradientCall<T>& call, const Chunk& chunk, const Coefficie
   if (call.sizes.decay != GradientDecay::kChannel) {
     T factors[kTokens];
     for (int i = 0; i < kTokens; ++i) factors[i] = c.State(kind, i) * c.Own(kind, i);
-    ScaleRows(chunk, in, factors, scratch.keys, out);
+    ScaleRows(chunk, in, factors, scratch.keys, out, scratch.keys);
     return;
   }
   for (std::int64_t i = 0; i < kTokens; ++i, out += scratch.keys) {
@@ -265,20 +282,21 @@ void DecayWrites(const GradientCall<T>& call, const Chunk& chunk, const Coeffici
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
     const GradientRows<const T>& rows = w == 0 ? call.write : call.second_write;
     const View<T> in{rows.data + chunk.at * rows.stride, rows.stride};
-    T* out = scratch.write_rows + (w * (kGradientBlock + kTokens) + chunk.at) * scratch.keys;
+    T* out = scratch.WriteRow(w, chunk.at);
+    const std::int64_t stride = scratch.write_stride;
     if (call.sizes.decay != GradientDecay::kChannel) {
-      ScaleRows(chunk, in, c.to_end, scratch.keys, out);
+      ScaleRows(chunk, in, c.to_end, scratch.keys, out, stride);
       continue;
     }
     const View<T> gates = GatesOf(call, chunk);
     for (std::int64_t k = 0; k < scratch.keys; k += Lanes<T>()) {
       auto factor = hn::Set(d, T(1));
       for (std::int64_t j = chunk.tokens - 1; j >= 0; --j) {
-        hn::Store(hn::Mul(factor, hn::Load(d, in[j] + k)), d, out + j * scratch.keys + k);
+        hn::Store(hn::Mul(factor, hn::Load(d, in[j] + k)), d, out + j * stride + k);
         factor = hn::Mul(factor, hn::Load(d, gates[j] + k));
       }
       for (std::int64_t j = chunk.tokens; j < kTokens; ++j) {
-        hn::Store(hn::Zero(d), d, out + j * scratch.keys + k);
+        hn::Store(hn::Zero(d), d, out + j * stride + k);
       }
     }
   }
@@ -287,7 +305,10 @@ void DecayWrites(const GradientCall<T>& call, const Chunk& chunk, const Coeffici
 /// What the steps of the chunk go along, b_i times which is u_i: the errors, or the values.
 template <class T>
 View<T> ErrorsOf(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch) {
-  if (call.sizes.erase) return {scratch.errors + chunk.first * scratch.values, scratch.values};
+  if (call.sizes.erase) {
+    const T* errors = call.sizes.kept ? call.kept_errors : scratch.errors;
+    return {errors + chunk.first * scratch.values, scratch.values};
+  }
   return {call.value.data + chunk.at * call.value.stride, call.value.stride};
 }
 

@@ -64,13 +64,13 @@ void StoreState(const GradientSizes& sizes, const Scratch<T>& scratch, const T* 
   }
 }
 
-/// The sum of the products of the final memory, in scratch.memories, with its gradient.
+/// The sum of the products of the final memory with its gradient.
 template <class T>
-T Overlap(const Scratch<T>& scratch) {
+T Overlap(const Scratch<T>& scratch, const T* memory) {
   const hn::ScalableTag<T> d;
   auto sum = hn::Zero(d);
   for (std::int64_t i = 0; i < scratch.state; i += Lanes<T>()) {
-    sum = hn::MulAdd(hn::Load(d, scratch.memories + i), hn::Load(d, scratch.adjoint + i), sum);
+    sum = hn::MulAdd(hn::Load(d, memory + i), hn::Load(d, scratch.adjoint + i), sum);
   }
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
@@ -156,6 +156,53 @@ HWY_INLINE void StoreTile(std::int64_t count, T* out, std::int64_t stride,
   }
 }
 
+/// The same past the caches.
+template <int NV, class T>
+HWY_INLINE void StreamTile(std::int64_t count, T* out, std::int64_t stride,
+                           const sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+  const hn::ScalableTag<T> d;
+  TTR_UNROLL
+  for (int r = 0; r < sn::kTileRows; ++r) {
+    if (r >= count) break;
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) hn::Stream(tile[r][n], d, out + r * stride + n * Lanes<T>());
+  }
+}
+
+/// The tile = whole rows.
+template <int NV, class T>
+HWY_INLINE void LoadTile(const T* in, std::int64_t stride,
+                         sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+  const hn::ScalableTag<T> d;
+  TTR_UNROLL
+  for (int r = 0; r < sn::kTileRows; ++r) {
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) tile[r][n] = hn::Load(d, in + r * stride + n * Lanes<T>());
+  }
+}
+
+/// tile[r] += sum_s a[r a_row + s a_step] b[s b_step ...] of a triangle as high as the tile: s <=
+/// r, or s >= r.
+template <bool LOWER, int NV, class T>
+HWY_INLINE void MulAddTriangle(const T* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
+                               const T* HWY_RESTRICT b, std::int64_t b_step,
+                               sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+  const hn::ScalableTag<T> d;
+  TTR_UNROLL
+  for (int s = 0; s < sn::kTileRows; ++s) {
+    hn::Vec<decltype(d)> right[NV];
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) right[n] = hn::Load(d, b + s * b_step + n * Lanes<T>());
+    TTR_UNROLL
+    for (int r = 0; r < sn::kTileRows; ++r) {
+      if (LOWER ? s > r : s < r) continue;
+      const auto left = hn::Set(d, a[r * a_row + s * a_step]);
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) tile[r][n] = hn::MulAdd(left, right[n], tile[r][n]);
+    }
+  }
+}
+
 /// One product rows^T values that is added to a strip of the memory.
 template <class T>
 struct Outer {
@@ -218,12 +265,12 @@ HWY_INLINE void UpdateStrip(const GradientCall<T>& call, std::int64_t tokens, co
 
 /// c_n of the chunk on the lanes of one strip.
 template <int NV, class T>
-HWY_INLINE void LastDecay(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
-                          std::int64_t key, hn::Vec<hn::ScalableTag<T>> (&decay)[NV]) {
+HWY_INLINE void LastDecay(const GradientCall<T>& call, const Chunk& chunk, T last, std::int64_t key,
+                          hn::Vec<hn::ScalableTag<T>> (&decay)[NV]) {
   const hn::ScalableTag<T> d;
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
   for (int n = 0; n < NV; ++n) {
-    decay[n] = hn::Set(d, c.Last(chunk));
+    decay[n] = hn::Set(d, last);
     if (!channels) continue;
     const View<T> gates = GatesOf(call, chunk);
     for (std::int64_t i = 0; i < chunk.tokens; ++i) {
@@ -232,23 +279,98 @@ HWY_INLINE void LastDecay(const GradientCall<T>& call, const Chunk& chunk, const
   }
 }
 
+/// What write w of a chunk adds to a strip.
+template <class T>
+Outer<T> OuterOf(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch,
+                 std::int64_t w, std::int64_t key) {
+  const T* const rows = scratch.WriteRow(w, chunk.at) + key;
+  if (w == 0) {
+    return {rows, scratch.write_stride, scratch.updates + chunk.at * scratch.update_stride,
+            scratch.update_stride};
+  }
+  return {rows, scratch.write_stride, call.second_value.data + chunk.at * call.second_value.stride,
+          call.second_value.stride};
+}
+
 template <int NV, class T>
 void AdvanceStrip(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                   const Scratch<T>& scratch, std::int64_t key, const T* in, T* out) {
   hn::Vec<hn::ScalableTag<T>> decay[NV];
-  LastDecay(call, chunk, c, key, decay);
+  LastDecay(call, chunk, c.Last(chunk), key, decay);
   Outer<T> outers[2];
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
-    const std::int64_t row = w * (kGradientBlock + kTokens) + chunk.at;
-    outers[w].rows = scratch.write_rows + row * scratch.keys + key;
-    outers[w].row_stride = scratch.keys;
-    outers[w].values = w == 0 ? scratch.updates + chunk.at * scratch.values
-                              : call.second_value.data + chunk.at * call.second_value.stride;
-    outers[w].value_stride = w == 0 ? scratch.values : call.second_value.stride;
+    outers[w] = OuterOf(call, chunk, scratch, w, key);
   }
   const std::int64_t offset = key * scratch.values;
   UpdateStrip<NV, false, T>(call, chunk.tokens, chunk.forget ? nullptr : in + offset, out + offset,
                             decay, outers, scratch.writes, nullptr, nullptr);
+}
+
+/// Strip `key` of the memories behind a block's chunks, tile by tile: a memory is the next one's
+/// beginning while it is in registers. `last`: c_n of every chunk, where it is a number.
+template <int NV, class T>
+void AdvanceStripThrough(const GradientCall<T>& call, const Replay<T>& replay, const T* last,
+                         const Scratch<T>& scratch, std::int64_t key) {
+  const hn::ScalableTag<T> d;
+  constexpr int kRows = sn::kTileRows;
+  constexpr std::int64_t kLanes = Lanes<T>();
+  constexpr std::int64_t kWidth = NV * kLanes;
+  alignas(64) T decays[kGradientBlock * kWidth];
+  for (std::int64_t c = 0; c < replay.count; ++c) {
+    hn::Vec<decltype(d)> decay[NV];
+    LastDecay(call, replay.chunks[c], last[c], key, decay);
+    for (int n = 0; n < NV; ++n) hn::Store(decay[n], d, decays + c * kWidth + n * kLanes);
+  }
+  const std::int64_t offset = key * scratch.values;
+  for (std::int64_t v = 0; v < call.sizes.value_dim; v += kRows) {
+    sn::Tile<decltype(d), kRows, NV> tile;
+    bool held = false;  // is the memory before the chunk in the tile?
+    for (std::int64_t c = 0; c < replay.count; ++c) {
+      T* const next = replay.next[c];
+      if (next == nullptr) {
+        held = false;
+        continue;
+      }
+      Fetch(call);
+      const Chunk& chunk = replay.chunks[c];
+      const T* in = replay.memories[c] + offset;
+      const T* decay = decays + c * kWidth;
+      if (chunk.forget) {
+        sn::SetZero(d, tile);
+      } else {
+        if (!held) LoadTile<NV>(in + v * kWidth, kWidth, tile);
+        TTR_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          TTR_UNROLL
+          for (int n = 0; n < NV; ++n) {
+            tile[r][n] = hn::Mul(hn::Load(d, decay + n * kLanes), tile[r][n]);
+          }
+        }
+      }
+      for (std::int64_t w = 0; w < scratch.writes; ++w) {
+        const Outer<T> outer = OuterOf(call, chunk, scratch, w, key);
+        sn::MulAddStrided(d, outer.values + v, 1, outer.value_stride, outer.rows, outer.row_stride,
+                          chunk.tokens, tile);
+      }
+      StoreTile<NV>(kRows, next + offset + v * kWidth, kWidth, tile);
+      held = true;
+    }
+  }
+}
+
+/// The memories behind the chunks of a block that are wanted.
+template <class T>
+void AdvanceThrough(const GradientCall<T>& call, const Replay<T>& replay, const T* last,
+                    const Scratch<T>& scratch) {
+  for (std::int64_t k = 0; k < scratch.keys;) {
+    if (Vectors<T>(k, scratch.keys) == 2) {
+      AdvanceStripThrough<2>(call, replay, last, scratch, k);
+      k += 2 * Lanes<T>();
+    } else {
+      AdvanceStripThrough<1>(call, replay, last, scratch, k);
+      k += Lanes<T>();
+    }
+  }
 }
 
 /// The memory after the chunk, from the one before it and the chunk's write_rows and updates.

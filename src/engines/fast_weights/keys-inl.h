@@ -177,7 +177,7 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
   T* const erase = out.erase + i * stride;
   T* const key = apart ? out.value + i * stride : options.preconditioned ? erase : write;
   auto load = [&](const Rows& rows, T* to) {
-    LoadRow(rows, token, 0, dim, to);
+    LoadFirst(rows, token, dim, to);
     Pad(to, dim, stride);
   };
   if (options.key != Key::kInput) {

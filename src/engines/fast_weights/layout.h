@@ -20,6 +20,10 @@ inline constexpr int kChunk = 8;
 inline constexpr int kBlockChunks = 4;
 inline constexpr int kBlockRows = kChunk * kBlockChunks;
 
+/// Rows of a block of the backward pass, which begins with a memory that was kept: no chunk goes
+/// beyond one.
+inline constexpr int kGradientBlock = 64;
+
 /// Sequences up to this many rows are updated row by row where the state lies.
 inline constexpr std::int64_t kDirectRows = 3;
 
@@ -39,9 +43,11 @@ struct Memory {
   void* second = nullptr;  // the same
   std::int64_t state_stride = 0;
   std::int64_t second_stride = 0;
-  Rows sum, curvature;               // one row each
-  Rows maximum;                      // one number
-  Rows position;                     // the same
+  Rows sum, curvature;          // one row each
+  Rows maximum;                 // one number
+  Rows position;                // the same
+  void* kept_states = nullptr;  // see kept.h; null: nothing is kept
+  void* kept_errors = nullptr;
   const void* features_w = nullptr;  // [features][input_dim], as the state
   const void* features_b = nullptr;
   std::int64_t features = 0;
@@ -141,7 +147,7 @@ struct Scratch {
   T* turns;         // [chunk][5][key rows]: how the memory's rows decay or turn; what is forgotten
   T* values;        // [block row][columns]: converted values, where not read where they lie
   T* outputs;       // [query][block row][columns]
-  T* innovations;   // [3][kChunk][W] of a strip: as solved, decayed to the chunk's end, values
+  T* errors;        // [3][kChunk][W] of a strip: as solved, as written, values
   T* early;         // [query][W]: answers from a memory that is then forgotten
   T* bonuses;       // [query][kChunk]: weights of the rows' own values
   T* zeros;         // [key rows]
@@ -178,7 +184,7 @@ struct Scratch {
     turns = take(std::max<std::int64_t>(chunks, 1) * 5 * key_rows);
     values = take(block * columns);
     outputs = take(block * sizes.queries * columns);
-    innovations = take(3 * kChunk * 2 * kLine<T>);
+    errors = take(3 * kChunk * 2 * kLine<T>);
     early = take(sizes.queries * 2 * kLine<T>);
     bonuses = take(options.bonus ? sizes.queries * kChunk : 0);
     zeros = take(key_rows);

@@ -67,7 +67,7 @@ HWY_INLINE void PrepareMomentum(const Options& options, const Memory& memory, co
   for (int i = 0; i < kChunk; ++i) {
     of_memory[i] = g.seen[i] * alpha;
     of_update[i] = g.seen[i] * pi;
-    for (int j = 0; j < i; ++j) out.lower[i * kChunk + j] *= -g.step[i] * g.seen[i] * to_memory[j];
+    for (int j = 0; j < i; ++j) out.lower[i * kChunk + j] *= -g.seen[i] * to_memory[j];
     read_memory[i] = alpha;
     read_update[i] = pi;
     T before[kChunk];

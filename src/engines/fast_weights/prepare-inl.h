@@ -4,8 +4,8 @@
 // With a_i the decays of the chunk's rows, h_i the decays that the erasures see, D_ij = prod_{j < l
 // <= i} a_l and c_i = prod_{l <= i} a_l:
 //
-//     lower_ij = -b_i h_i D_{i-1,j} r_i . w_j    j < i    the system of the innovations
-//     score_ij = scale D_ij q_i . w_j            j <= i   (read before: scale D_{i-1,j}, j < i)
+//     lower_ij = -h_i D_{i-1,j} r_i . w_j b_j    j < i    the system of the errors
+//     score_ij = scale D_ij q_i . w_j b_j        j <= i   (read before: scale D_{i-1,j}, j < i)
 //     read_i   = scale c_i                                (read before: scale c_{i-1})
 //
 // Products of what lies between, never quotients of running products: no decay overflows, and
@@ -49,7 +49,7 @@ struct Prepared {
   T* read;          // [query]
   T* step;          // b_i; 0 beyond the last row
   T* decay;         // h_i c_{i-1}
-  T* to_end;        // D_nj, n the last row
+  T* to_end;        // D_nj b_j, n the last row
   T* row_decay;     // c_n of every row of the memory; where it is paired, of
   T* turn[4];       // first = turn[0] first + turn[1] second, second = turn[2] .. + turn[3] ..
   T* forgotten;     // not 0 for channels that the chunk begins by forgetting
@@ -156,7 +156,7 @@ HWY_INLINE void Weigh(const Options& options, std::int64_t queries, const Gather
       const std::int64_t at = i * kChunk + v * kLanes;
       const auto undecayed = products;
       if (options.erases()) {
-        const auto weight = hn::Mul(undecayed, hn::Set(d, -g.step[i] * g.seen[i]));
+        const auto weight = hn::Mul(undecayed, hn::Set(d, -g.seen[i]));
         hn::Store(hn::Mul(weight, hn::Load(d, out.lower + at)), d, out.lower + at);
       }
       products = hn::Mul(products, hn::Set(d, g.decay[i]));
@@ -170,6 +170,22 @@ HWY_INLINE void Weigh(const Options& options, std::int64_t queries, const Gather
       }
     }
     hn::Store(products, d, out.to_end + v * kLanes);
+  }
+}
+
+/// The steps' part of the small matrices: column j is multiplied with an error, not yet by b_j.
+template <class T>
+HWY_INLINE void FoldSteps(const Options& options, std::int64_t queries, const Prepared<T>& out) {
+  if (options.step == Step::kOne) return;
+  const ChunkTag<T> d;
+  constexpr int kLanes = hn::MaxLanes(ChunkTag<T>());
+  for (int j = 0; j < kChunk; j += kLanes) {
+    const auto step = hn::Load(d, out.step + j);
+    auto fold = [&](T* row)
+                    HWY_ATTR { hn::Store(hn::Mul(step, hn::Load(d, row + j)), d, row + j); };
+    fold(out.to_end);
+    for (int i = 0; options.erases() && i < kChunk; ++i) fold(out.lower + i * kChunk);
+    for (std::int64_t i = 0; i < queries * kChunk; ++i) fold(out.scores + i * kChunk);
   }
 }
 

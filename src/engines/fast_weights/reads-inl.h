@@ -173,6 +173,7 @@ HWY_INLINE void Prepare(const Options& options, const Memory& memory, const Chun
   }
   if (queries > 0) WeighReads(options, memory, chunk, scratch, out);
   if (options.denominator != Denominator::kNone) UpdateSum(options, chunk, scratch, out);
+  FoldSteps(options, queries, out);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -70,10 +70,49 @@ HWY_INLINE T Dot(const T* x, const T* y, std::int64_t count) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+/// to = factor from, whole rows of one type.
+template <class T>
+HWY_INLINE void CopyScaled(const T* HWY_RESTRICT from, std::int64_t count, T factor,
+                           T* HWY_RESTRICT to) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto factors = hn::Set(d, factor);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::Mul(factors, hn::LoadU(d, from + i)), d, to + i);
+  }
+  for (; i < count; ++i) to[i] = factor * from[i];
+}
+
+/// The same without a factor.
+template <class T>
+HWY_INLINE void Copy(const T* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+/// The same past the caches, of whole lines.
+template <class T>
+HWY_INLINE void CopyPast(const T* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < count; i += lanes) hn::Stream(hn::LoadU(d, from + i), d, to + i);
+}
+
+/// The first `count` numbers of row t, which are mostly of T already.
+template <class T>
+HWY_INLINE void LoadFirst(const Rows& rows, std::int64_t t, std::int64_t count, T* to) {
+  if (rows.dtype != DTypeOf<T>()) return LoadRow(rows, t, 0, count, to);
+  Copy(static_cast<const T*>(rows.data) + t * rows.stride, count, to);
+}
+
 /// Row t of keys or queries in T, normalised if asked for.
 template <class T>
 void LoadKey(const Options& options, const Rows& rows, std::int64_t t, std::int64_t count, T* to) {
-  LoadRow(rows, t, 0, count, to);
+  LoadFirst(rows, t, count, to);
   if (options.normalise_qk) {
     sn::Multiply(to, count, static_cast<T>(sn::UnitFactor(to, count)));
   }

@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/ahead.h"
 #include "src/engines/fast_weights/direct-inl.h"
+#include "src/engines/fast_weights/keep-inl.h"
 #include "src/engines/fast_weights/reads-inl.h"
 #include "src/engines/fast_weights/rows-inl.h"
 #include "src/engines/fast_weights/strip-inl.h"
@@ -117,11 +118,25 @@ std::int64_t FirstConverted(const Memory& memory, DType dtype, bool whole_rows) 
   return std::clamp(end, memory.first_column, memory.end_column);
 }
 
+/// The memory as the strips hold it now, where it is wanted: at the beginning.
+template <class T>
+void KeepFirst(const Memory& memory, std::int64_t state_rows, const Scratch<T>& scratch,
+               Keeper<T>& keeper) {
+  if (!keeper.Wants(0)) return;
+  for (std::int64_t c = memory.first_column; c < memory.end_column;) {
+    const std::int64_t width = Width<T>(memory, c);
+    keeper.Strip(scratch.strips + c * state_rows, c, width);
+    c += width;
+  }
+  keeper.Finish(scratch.carried.sum);
+}
+
 /// Rows begin .. end of the inputs and outputs of `memory`.
-inline Ahead AheadOf(const Options& options, const Memory& memory, std::int64_t begin,
-                     std::int64_t end) {
+template <class T>
+Ahead AheadOf(const Options& options, const Memory& memory, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kMostQueries = 3;
   Ahead ahead(end - begin);
+  Keeper<T>(options, memory).Fetch(begin, ahead);
   // Where a token has several rows its queries lie elsewhere; hardware then does what it can.
   if (memory.steps > 1) return ahead;
   const std::int64_t width = memory.end_column - memory.first_column;
@@ -156,6 +171,8 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
   if (options.paired()) {
     LoadStrips(memory, memory.second, memory.second_stride, memory.key_dim, state_rows, scratch);
   }
+  Keeper<T> keeper(options, memory);
+  KeepFirst(memory, state_rows, scratch, keeper);
 
   for (std::int64_t begin = 0; begin < memory.rows;) {
     Chunk chunks[kBlockChunks];
@@ -166,7 +183,13 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
       end += chunks[count].rows;
       Prepare(options, memory, chunks[count], scratch,
               Prepared<T>(options, memory, scratch, count));
+      // What is kept beside the strips is that of a block's end.
+      if (keeper.Wants(end)) {
+        ++count;
+        break;
+      }
     }
+    const bool keeps = keeper.Wants(end);
     if (values_from < memory.end_column) {
       for (std::int64_t t = begin; t < end; ++t) {
         T* row = scratch.values + (t - begin) * columns;
@@ -181,7 +204,7 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     const std::int64_t ahead_begin = last ? 0 : end;
     const std::int64_t ahead_rows = last ? next.rows : memory.rows;
     const std::int64_t ahead_end = std::min(ahead_begin + kBlockRows, ahead_rows);
-    Ahead ahead = AheadOf(options, last ? next : memory, ahead_begin, ahead_end);
+    Ahead ahead = AheadOf<T>(options, last ? next : memory, ahead_begin, ahead_end);
     ahead.Start(strips * count * tiles);
     for (std::int64_t c = memory.first_column; c < memory.end_column;) {
       const std::int64_t width = Width<T>(memory, c);
@@ -192,6 +215,7 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
             c < values_from
                 ? StripRows<const T>{values + t * memory.v.stride + c, memory.v.stride}
                 : StripRows<const T>{scratch.values + (t - begin) * columns + c, columns};
+        const StripRows<T> kept{keeper.Errors(t, c), keeper.errors_stride()};
         const bool direct = c < outputs_from;
         const StripRows<T> y =
             direct ? StripRows<T>{outputs + t * memory.y.stride + c, memory.y.stride}
@@ -199,15 +223,18 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
         const std::int64_t y_head_stride = direct ? memory.y_head_stride : kBlockRows * columns;
         T* strip = scratch.strips + c * state_rows;
         if (width > Lanes<T>()) {
-          ProcessStrip<2>(options, memory, chunks[i], prepared, scratch, strip, v, y, y_head_stride,
-                          ahead);
+          ProcessStrip<2>(options, memory, chunks[i], prepared, scratch, strip, v, kept, y,
+                          y_head_stride, ahead);
         } else {
-          ProcessStrip<1>(options, memory, chunks[i], prepared, scratch, strip, v, y, y_head_stride,
-                          ahead);
+          ProcessStrip<1>(options, memory, chunks[i], prepared, scratch, strip, v, kept, y,
+                          y_head_stride, ahead);
         }
       }
+      if (keeps) keeper.Strip(scratch.strips + c * state_rows, c, width);
       c += width;
+      if (c >= memory.end_column) keeper.PadErrors(begin, end, c);
     }
+    if (keeps) keeper.Finish(scratch.carried.sum);
     if (outputs_from < memory.end_column) {
       for (std::int64_t q = 0; q < queries; ++q) {
         for (std::int64_t r = begin; r < end; ++r) {

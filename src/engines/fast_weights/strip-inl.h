@@ -1,12 +1,13 @@
 // One chunk of tokens against one strip of value columns of the memory, M (key rows x W, in the
-// first-level cache). With the arrays of prepare-inl.h, u_i the innovation of token i:
+// first-level cache). With the arrays of prepare-inl.h, which hold the steps b, and e_i the error
+// of token i, along which it steps (v_i where nothing is erased):
 //
-//     u_i = b_i (v_i - decay_i r_i M) + sum_{j < i} lower_ij u_j      read the memory, solve
-//     y_i = read_i q_i M + sum_j score_ij u_j                         answer
-//     M   = c_n M + sum_j to_end_j w_j^T u_j                          write the memory
+//     e_i = v_i - decay_i r_i M + sum_{j < i} lower_ij e_j            read the memory, solve
+//     y_i = read_i q_i M + sum_j score_ij e_j                         answer
+//     M   = c_n M + sum_j to_end_j w_j^T e_j                          write the memory
 //
-// Values that are written along a key of their own (RWKV-7) are innovations that are given: their
-// terms stand beside those of the u_j, in which v is then missing.
+// Values that are written along a key of their own (RWKV-7) are given: their terms stand beside
+// those of the e_j, in which v is then missing.
 //
 // Compiled once for every target. Rows beyond a chunk's last are computed and never used.
 
@@ -46,20 +47,20 @@ inline std::int64_t StripRowsOf(const Options& options, const Memory& memory) {
   return (options.paired() ? 2 : 1) * memory.key_dim;
 }
 
-/// The innovations of a chunk: innovations[j W ...] as solved, behind them decayed to its end, and
-/// behind those the values that are written apart.
+/// The errors of a chunk: errors[j W ...] as solved, behind them what of them is written, and
+/// behind those the values that are written apart. `kept`, where they are: the chunk's rows.
 template <int NV, class T>
-HWY_INLINE void Innovate(const Options& options, const Memory& memory, const Chunk& chunk,
-                         const Prepared<T>& p, const T* HWY_RESTRICT strip, StripRows<const T> v,
-                         T* HWY_RESTRICT innovations) {
+HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const Chunk& chunk,
+                           const Prepared<T>& p, const T* HWY_RESTRICT strip, StripRows<const T> v,
+                           StripRows<T> kept, T* HWY_RESTRICT errors) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   constexpr std::size_t kWidth = NV * kLanes;
   const bool delta = options.erases();
   const bool apart = options.apart();
-  T* HWY_RESTRICT decayed = innovations + kChunk * kWidth;
-  T* HWY_RESTRICT values = innovations + 2 * kChunk * kWidth;
+  T* HWY_RESTRICT decayed = errors + kChunk * kWidth;
+  T* HWY_RESTRICT values = errors + 2 * kChunk * kWidth;
   for (std::int64_t i = 0; i < chunk.rows; i += kRows) {
     sn::Tile<decltype(d), kRows, NV> tile;
     sn::SetZero(d, tile);
@@ -69,7 +70,6 @@ HWY_INLINE void Innovate(const Options& options, const Memory& memory, const Chu
     for (int r = 0; r < kRows; ++r) {
       const T* value = v[std::min(i + r, chunk.rows - 1)];
       const auto decay = hn::Set(d, p.decay[i + r]);
-      const auto step = hn::Set(d, p.step[i + r]);
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) {
         auto x = hn::LoadU(d, value + n * kLanes);
@@ -77,11 +77,11 @@ HWY_INLINE void Innovate(const Options& options, const Memory& memory, const Chu
           hn::Store(x, d, values + (i + r) * kWidth + n * kLanes);
           x = hn::Zero(d);
         }
-        tile[r][n] = hn::Mul(step, delta ? hn::NegMulAdd(decay, tile[r][n], x) : x);
+        tile[r][n] = delta ? hn::NegMulAdd(decay, tile[r][n], x) : x;
       }
     }
     if (delta) {
-      sn::MulAddRows<kChunk, 1>(d, p.lower + i * kChunk, innovations, kWidth, i, tile);
+      sn::MulAddRows<kChunk, 1>(d, p.lower + i * kChunk, errors, kWidth, i, tile);
       if (apart) {
         const T* block = p.lower_value + i * kChunk;
         sn::MulAddRows<kChunk, 1>(d, block, values, kWidth, i, tile);
@@ -94,9 +94,16 @@ HWY_INLINE void Innovate(const Options& options, const Memory& memory, const Chu
       const auto to_end = hn::Set(d, p.to_end[i + r]);
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) {
-        hn::Store(tile[r][n], d, innovations + (i + r) * kWidth + n * kLanes);
+        hn::Store(tile[r][n], d, errors + (i + r) * kWidth + n * kLanes);
         hn::Store(hn::Mul(to_end, tile[r][n]), d, decayed + (i + r) * kWidth + n * kLanes);
       }
+    }
+    if (kept.data == nullptr) continue;
+    TTR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      if (i + r >= chunk.rows) break;
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, kept[i + r] + n * kLanes);
     }
   }
 }
@@ -126,7 +133,7 @@ HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RES
 template <int NV, class T>
 HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk& chunk,
                        const Prepared<T>& p, std::int64_t query, const T* HWY_RESTRICT strip,
-                       const T* HWY_RESTRICT innovations, StripRows<T> y) {
+                       const T* HWY_RESTRICT errors, StripRows<T> y) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
@@ -147,9 +154,9 @@ HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk
     }
     if (memory.writes()) {
       const std::int64_t at = query * kChunk * kChunk;
-      MulAddCausal(d, p.scores + at, innovations, i, diagonal, tile);
+      MulAddCausal(d, p.scores + at, errors, i, diagonal, tile);
       if (options.apart()) {
-        MulAddCausal(d, p.score_values + at, innovations + 2 * kChunk * kWidth, i, diagonal, tile);
+        MulAddCausal(d, p.score_values + at, errors + 2 * kChunk * kWidth, i, diagonal, tile);
       }
     }
     TTR_UNROLL
@@ -257,25 +264,26 @@ void AnswerEarly(const Options& options, const Memory& memory, const Prepared<T>
 template <int NV, class T>
 void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chunk,
                   const Prepared<T>& p, const Scratch<T>& scratch, T* HWY_RESTRICT strip,
-                  StripRows<const T> v, StripRows<T> y, std::int64_t y_head_stride, Ahead& ahead) {
+                  StripRows<const T> v, StripRows<T> kept, StripRows<T> y,
+                  std::int64_t y_head_stride, Ahead& ahead) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t queries = memory.q ? memory.queries : 0;
   const bool early = chunk.forget && options.read_before && queries > 0;
   if (early) AnswerEarly<NV>(options, memory, p, strip, scratch.early);
   if (chunk.forget) Forget<NV>(options, memory, p, strip);
-  if (memory.writes()) Innovate<NV>(options, memory, chunk, p, strip, v, scratch.innovations);
+  if (memory.writes()) FindErrors<NV>(options, memory, chunk, p, strip, v, kept, scratch.errors);
   for (std::int64_t query = 0; query < queries; ++query) {
     const StripRows<T> rows{y.data + query * y_head_stride, y.stride};
-    Answer<NV>(options, memory, chunk, p, query, strip, scratch.innovations, rows);
+    Answer<NV>(options, memory, chunk, p, query, strip, scratch.errors, rows);
     if (!early) continue;
     const T bonus = options.bonus ? p.scores[query * kChunk * kChunk] : T(0);
     const T* answer = scratch.early + query * kWidth;
     for (std::size_t c = 0; c < kWidth; ++c) {
-      rows[0][c] = options.bonus ? answer[c] + bonus * scratch.innovations[c] : answer[c];
+      rows[0][c] = options.bonus ? answer[c] + bonus * scratch.errors[c] : answer[c];
     }
   }
   if (memory.writes()) {
-    WriteMemory<NV>(options, memory, chunk, p, scratch.innovations + kChunk * kWidth, strip, ahead);
+    WriteMemory<NV>(options, memory, chunk, p, scratch.errors + kChunk * kWidth, strip, ahead);
   }
 }
 

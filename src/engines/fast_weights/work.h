@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/engines/fast_weights/fast_weights.h"
+#include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
 
@@ -174,6 +175,7 @@ struct Work {
     m.position = KeptOf(call.position, n, h);
     m.features_w = ConstantOf(call.features_w, h).data;
     m.features_b = ConstantOf(call.features_b, h).data;
+    if (sizes.kept) PointToKept(n, h, sequence, m);
     if (call.features_w.defined()) m.features = call.features_w.size(1);
     m.input_dim = sizes.input_dim;
     m.key_dim = sizes.key_dim;
@@ -182,6 +184,17 @@ struct Work {
     m.first_column = part * part_columns;
     m.end_column = std::min(sizes.value_dim, m.first_column + part_columns);
     return m;
+  }
+
+  /// Where the memory's part of what is kept lies.
+  void PointToKept(std::int64_t n, std::int64_t h, const Sequence& sequence, Memory& m) const {
+    const bool packed = !call.cu_seqlens.empty();
+    const KeptLayout layout(options, sizes, sequences, Length(), packed);
+    const std::int64_t first = packed ? sequence.first : n * Length();
+    const auto size = static_cast<std::int64_t>(SizeOf(sizes.state));
+    std::byte* const arrays = KeptArrays(*this);
+    m.kept_states = arrays + layout.StatesOf(h, n, first) * size;
+    if (layout.errors) m.kept_errors = arrays + layout.ErrorsOf(heads, h, first) * size;
   }
 };
 

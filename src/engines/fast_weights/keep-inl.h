@@ -1,0 +1,129 @@
+// What a forward pass keeps for the backward pass: see kept.h. Compiled once for every target.
+
+#if defined(TTR_FAST_WEIGHTS_KEEP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_KEEP_INL_H_
+#undef TTR_FAST_WEIGHTS_KEEP_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_KEEP_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/ahead.h"
+#include "src/engines/fast_weights/kept.h"
+#include "src/engines/fast_weights/layout.h"
+#include "src/simd/strided-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// One memory's part of what is kept, as it passes through its rows.
+template <class T>
+class Keeper {
+ public:
+  Keeper(const Options& options, const Memory& memory)
+      : memory_(memory),
+        sum_(options.denominator != Denominator::kNone),
+        last_(KeptLayout::KeepsLast(options)),
+        keys_(RoundUp(memory.key_dim, kUnit)),
+        values_(RoundUp(memory.value_dim + (sum_ ? 1 : 0), kUnit)),
+        state_(static_cast<T*>(memory.kept_states)),
+        errors_(options.erases() ? static_cast<T*>(memory.kept_errors) : nullptr) {}
+
+  /// Is the memory kept that stands before row `row`?
+  bool Wants(std::int64_t row) const {
+    if (state_ == nullptr) return false;
+    return row < memory_.rows ? row % kGradientBlock == 0 : last_;
+  }
+
+  /// A strip of `width` value columns from `column` on, of the memory that is wanted.
+  void Strip(const T* strip, std::int64_t column, std::int64_t width) {
+    // Rows of the strip are padded to lines only.
+    const std::int64_t rows = RoundUp(memory_.key_dim, kLine<T>);
+    for (std::int64_t k = 0; k < keys_;) {
+      const std::int64_t lanes = Lanes(k);
+      T* const to = state_ + k * values_ + column * lanes;
+      const std::int64_t filled = std::min(lanes, rows - k);
+      sn::TransposeStrided(strip + k * width, width, filled, width, to, lanes);
+      for (std::int64_t v = 0; filled < lanes && v < width; ++v) {
+        std::fill(to + v * lanes + filled, to + (v + 1) * lanes, T(0));
+      }
+      k += lanes;
+    }
+    end_ = column + width;
+  }
+
+  /// The rest of it, behind its last strip; the next is wanted elsewhere.
+  void Finish(const T* sum) {
+    const bool pads = memory_.end_column == memory_.value_dim;
+    for (std::int64_t k = 0; pads && k < keys_;) {
+      const std::int64_t lanes = Lanes(k);
+      T* const to = state_ + k * values_;
+      std::fill(to + end_ * lanes, to + values_ * lanes, T(0));
+      if (sum_) {
+        const std::int64_t filled = std::clamp<std::int64_t>(memory_.key_dim - k, 0, lanes);
+        std::fill(std::copy_n(sum + k, filled, to + memory_.value_dim * lanes),
+                  to + (memory_.value_dim + 1) * lanes, T(0));
+      }
+      k += lanes;
+    }
+    state_ += keys_ * values_;
+  }
+
+  /// Has the rows from `begin` on, and their share of the memory behind their block, brought near:
+  /// stores that wait for memory would stop the kernel.
+  void Fetch(std::int64_t begin, Ahead& ahead) const {
+    if (state_ == nullptr) return;
+    constexpr DType kType = DTypeOf<T>();
+    const std::int64_t width = memory_.end_column - memory_.first_column;
+    if (errors_ != nullptr)
+      ahead.Add({errors_, kType, values_}, begin, memory_.first_column, width);
+    const std::int64_t block = begin / kGradientBlock + 1;
+    if (!Wants(std::min(block * kGradientBlock, memory_.rows))) return;
+    T* const next = static_cast<T*>(memory_.kept_states) + block * keys_ * values_;
+    const std::int64_t part = keys_ * values_ / kGradientBlock;
+    ahead.Add({next, kType, part}, begin % kGradientBlock, 0, part);
+  }
+
+  /// Where the errors of row `row` go from `column` on; null where they are not kept.
+  T* Errors(std::int64_t row, std::int64_t column) const {
+    return errors_ == nullptr ? nullptr : errors_ + row * values_ + column;
+  }
+  std::int64_t errors_stride() const { return values_; }
+
+  /// Zeros behind the strips, which end at column `end`.
+  void PadErrors(std::int64_t begin, std::int64_t last, std::int64_t end) const {
+    if (errors_ == nullptr || memory_.end_column < memory_.value_dim || end >= values_) return;
+    for (std::int64_t row = begin; row < last; ++row) {
+      std::fill(errors_ + row * values_ + end, errors_ + (row + 1) * values_, T(0));
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kUnit = 16;
+
+  /// Key channels of the strip that begins at k: those of gradient_layout.h.
+  std::int64_t Lanes(std::int64_t k) const {
+    constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+    return keys_ - k > kLanes ? 2 * kLanes : kLanes;
+  }
+
+  const Memory& memory_;
+  bool sum_, last_;
+  std::int64_t keys_, values_;
+  T* state_;  // that is wanted next
+  T* errors_;
+  std::int64_t end_ = 0;  // of the strips
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_KEEP_INL_H_

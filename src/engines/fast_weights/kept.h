@@ -1,0 +1,82 @@
+/// What a forward pass keeps for the backward pass of the same call, and where: the memory at the
+/// beginning of every block of kGradientBlock rows, as the gradient's kernels hold it, and what an
+/// erasing memory steps along, v - r M~, of every row.
+///
+///     states  [head][block][keys / W][values][W]
+///     errors  [head][row][values]
+///
+/// `keys` and `values` are padded to 16 numbers; a sum of weights is one more value. W is twice the
+/// lanes of the target, so that what is kept has a meaning for the target that kept it only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "src/engines/fast_weights/layout.h"
+
+namespace ttr::fast_weights {
+
+struct Work;
+
+/// Where it lies, in numbers from its beginning.
+struct KeptLayout {
+  std::int64_t keys, values, state;
+  std::int64_t steps, sequences;
+  std::int64_t more;          // memories of a sequence beside those of its blocks: the final one
+  std::int64_t blocks, rows;  // of one head, all sequences
+  bool packed, errors;
+
+  /// `tokens` of a sequence; of all together where they are packed.
+  KeptLayout(const Options& options, const Sizes& sizes, std::int64_t sequence_count,
+             std::int64_t tokens, bool are_packed)
+      : steps(options.steps), sequences(sequence_count), packed(are_packed) {
+    const bool sum = options.denominator != Denominator::kNone;
+    keys = RoundUp(sizes.key_dim, kUnit);
+    values = RoundUp(sizes.value_dim + (sum ? 1 : 0), kUnit);
+    state = keys * values;
+    more = KeepsLast(options) ? 1 : 0;
+    errors = options.erases();
+    rows = (packed ? 1 : sequences) * tokens * steps;
+    blocks = packed ? BlockOf(sequences, tokens) : BlockOf(sequences, sequences * tokens);
+  }
+
+  /// The first memory of sequence n, which begins with token `first` of all.
+  std::int64_t BlockOf(std::int64_t n, std::int64_t first) const {
+    if (packed) return first * steps / kGradientBlock + n * (1 + more);
+    // All are of one length.
+    const std::int64_t length = n == 0 ? 0 : first / n * steps;
+    return n * (RoundUp(length, kGradientBlock) / kGradientBlock + more);
+  }
+
+  /// What is divided by a maximum has a gradient by the final memory's.
+  static bool KeepsLast(const Options& options) { return options.step == Step::kLogWeight; }
+
+  std::int64_t StatesOf(std::int64_t head, std::int64_t n, std::int64_t first) const {
+    return (head * blocks + BlockOf(n, first)) * state;
+  }
+  std::int64_t ErrorsOf(std::int64_t heads, std::int64_t head, std::int64_t first) const {
+    return heads * blocks * state + (head * rows + first * steps) * values;
+  }
+  std::int64_t Numbers(std::int64_t heads) const {
+    return heads * (blocks * state + (errors ? rows * values : 0));
+  }
+
+ private:
+  static constexpr std::int64_t kUnit = 16;
+};
+
+/// Notes at the beginning of call.kept what is kept there: work.sizes.kept says whether anything
+/// is.
+void NoteKept(const Work& work);
+
+/// Is call.kept what a forward pass of this call left? Then work.sizes.kept says what it noted.
+bool FindKept(Work& work);
+
+/// Bytes before the arrays, which begin at a multiple of kAlignment.
+inline constexpr std::size_t kKeptNoteBytes = 64;
+
+/// Where the arrays begin.
+std::byte* KeptArrays(const Work& work);
+
+}  // namespace ttr::fast_weights

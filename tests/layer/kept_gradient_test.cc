@@ -1,0 +1,250 @@
+// Gradients from what a forward pass kept: Run::kept, Layer::KeptBytes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/support/calls.h"
+#include "tests/support/engines.h"
+#include "tests/support/gradients.h"
+#include "tests/support/recipes.h"
+#include "ttr/error.h"
+#include "ttr/layer.h"
+
+namespace ttr {
+namespace {
+
+using test::Call;
+using test::Differentiate;
+using test::ExpectClose;
+using test::Gradients;
+using test::Normal;
+using test::RandomState;
+
+// Memory for what a call keeps, full of what it must not depend on.
+std::vector<std::byte> Memory(const Layer& layer, const Dims& dims, DType dtype) {
+  return std::vector<std::byte>(layer.KeptBytes(dims, dtype), std::byte{0xff});
+}
+
+// Runs the layer forwards from `initial`, which stays as it is.
+Tensor Answers(const Layer& layer, const Inputs& inputs, const State& initial, const Dims& dims,
+               DType dtype, const Run& run) {
+  State state = initial;
+  Tensor y(dtype, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
+  layer.Forward(inputs, state, {.y = y.view(), .status = {}}, run);
+  return y;
+}
+
+// Makes every number positive: a sum of weights of both signs that comes near 0 has slopes that no
+// difference quotient follows.
+void MakePositive(const TensorView& view) {
+  if (!view.defined()) return;
+  for (std::int64_t i = 0; i < view.shape().elements(); ++i) {
+    const double x = LoadElement(view.data(), view.dtype(), i);
+    StoreElement(view.data(), view.dtype(), i, std::abs(x) + 0.1);
+  }
+}
+
+Dims SomeDims(const Recipe& recipe, std::int64_t tokens, std::int64_t heads) {
+  Dims dims = test::SmallDims(recipe);
+  dims.batch = 1;
+  dims.tokens = tokens;
+  dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = heads;
+  return dims;
+}
+
+Tensor OutputGradient(const Dims& dims, DType dtype) {
+  return Normal(dtype, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
+}
+
+class KeptGradient : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (layer_.plan().engine != Engine::kFastWeights) GTEST_SKIP() << "another engine";
+  }
+
+  Layer layer_{ParseRecipe(GetParam())};
+};
+
+INSTANTIATE_TEST_SUITE_P(All, KeptGradient, testing::ValuesIn(test::EngineRecipes()),
+                         test::CaseName);
+
+// One block and a little more, some of it forgotten in the middle of a chunk.
+TEST_P(KeptGradient, IsThatOfTheDefinition) {
+  constexpr double kForget = -std::numeric_limits<double>::infinity();
+  const Recipe& recipe = layer_.recipe();
+  for (const bool forgets : {false, true}) {
+    const Dims dims = SomeDims(recipe, recipe.optimizer.steps > 1 ? 33 : 66, 1);
+    const Call call(recipe, dims, DType::kFloat64, 3, true);
+    const TensorView& gates = call.inputs.log_decay;
+    if (forgets && !gates.defined()) continue;
+    if (forgets) {
+      const std::int64_t width = gates.shape().elements() / dims.tokens;
+      for (const std::int64_t t : {3, 20}) {
+        for (std::int64_t d = 0; d < width; ++d) gates.as<double>()[t * width + d] = kForget;
+      }
+      if (width > 1) gates.as<double>()[30 * width] = kForget;  // one channel of a token
+    }
+    const State initial = RandomState(layer_, call.inputs, 10);
+    if (recipe.reading.normalise_sum == NormaliseSum::kSum) {
+      MakePositive(call.inputs.q);
+      MakePositive(call.inputs.k);
+      MakePositive(initial.Get("state.n"));
+    }
+    const State dstate = RandomState(layer_, call.inputs, 20);
+    const Tensor dy = OutputGradient(dims, DType::kFloat64);
+    std::vector<std::byte> kept = Memory(layer_, dims, DType::kFloat64);
+    const ttr::Run run{.kept = kept};
+    Answers(layer_, call.inputs, initial, dims, DType::kFloat64, run);
+    const Gradients got = Differentiate(layer_, call.inputs, initial, dy, dstate, run);
+    const Layer defined(recipe, Engine::kDefinition);
+    ExpectClose(got, Differentiate(defined, call.inputs, initial, dy, dstate), 1e-7);
+  }
+}
+
+// Several blocks, packed sequences of all lengths (none, a few, whole blocks), shared heads.
+TEST_P(KeptGradient, IsThatOfWhatIsComputedAnew) {
+  for (const bool packed : {false, true}) {
+    Dims dims = SomeDims(layer_.recipe(), 215, 4);
+    if (!packed) dims.batch = 2;
+    dims.query_heads = 8;
+    dims.value_heads = 2;
+    const std::vector<std::int64_t> bounds = {0, 2, 2, 66, 85, 213, 215};
+    if (packed) dims.sequences = static_cast<std::int64_t>(bounds.size()) - 1;
+    const Call call(layer_.recipe(), dims, DType::kFloat64, 4, true);
+    Inputs inputs = call.inputs;
+    if (packed) {
+      inputs.cu_seqlens = TensorView::Of(bounds.data(), {static_cast<std::int64_t>(bounds.size())});
+    }
+    const State initial = RandomState(layer_, inputs, 10);
+    const State dstate = RandomState(layer_, inputs, 20);
+    const Tensor dy = OutputGradient(dims, DType::kFloat64);
+    std::vector<std::byte> kept = Memory(layer_, dims, DType::kFloat64);
+    const ttr::Run run{.kept = kept};
+    const Tensor y = Answers(layer_, inputs, initial, dims, DType::kFloat64, run);
+    const Tensor plain = Answers(layer_, inputs, initial, dims, DType::kFloat64, {});
+    EXPECT_EQ(test::LargestDifference(y, plain), 0);
+    const Gradients expected = Differentiate(layer_, inputs, initial, dy, dstate);
+    ExpectClose(Differentiate(layer_, inputs, initial, dy, dstate, run), expected, 1e-9);
+    // What was kept is still there.
+    ExpectClose(Differentiate(layer_, inputs, initial, dy, dstate, run), expected, 1e-9);
+  }
+}
+
+TEST_P(KeptGradient, IsTheSameInFloat32OnEveryTarget) {
+  const Dims dims = SomeDims(layer_.recipe(), 140, 2);
+  const Call narrow(layer_.recipe(), dims, DType::kFloat32, 5, true);
+  const Tensor dy = OutputGradient(dims, DType::kFloat32);
+  // The same numbers in double precision.
+  Inputs wide = narrow.inputs;
+  std::vector<Tensor> copies;
+  for (const InputField& field : InputFields()) {
+    const TensorView& input = narrow.inputs.*field.view;
+    if (!input.defined() || !IsFloating(input.dtype())) continue;
+    copies.push_back(Tensor::Copy(input, DType::kFloat64));
+    wide.*field.view = copies.back().view();
+  }
+  const Tensor wide_dy = Tensor::Copy(dy, DType::kFloat64);
+  const Gradients expected = Differentiate(layer_, wide, {}, wide_dy, {});
+  for (const std::string& target : SupportedTargets()) {
+    const test::OnTarget on(target);
+    std::vector<std::byte> kept = Memory(layer_, dims, DType::kFloat32);
+    const ttr::Run run{.kept = kept};
+    Answers(layer_, narrow.inputs, {}, dims, DType::kFloat32, run);
+    ExpectClose(Differentiate(layer_, narrow.inputs, {}, dy, {}, run), expected, 2e-3);
+  }
+}
+
+// Fewer memories than threads are cut by columns.
+TEST_P(KeptGradient, HasTheSameBitsForAnyNumberOfThreads) {
+  Dims dims = SomeDims(layer_.recipe(), 130, 1);
+  dims.key_dim = dims.value_dim = 72;
+  const Call call(layer_.recipe(), dims, DType::kFloat32, 4, true);
+  const Tensor dy = OutputGradient(dims, DType::kFloat32);
+  const auto three = MakeExecutor(3);
+  std::vector<std::byte> one = Memory(layer_, dims, DType::kFloat32), many = one;
+  const ttr::Run sequential{.executor = &SequentialExecutor(), .kept = one};
+  const ttr::Run parallel{.executor = three.get(), .kept = many};
+  Answers(layer_, call.inputs, {}, dims, DType::kFloat32, sequential);
+  Answers(layer_, call.inputs, {}, dims, DType::kFloat32, parallel);
+  ExpectClose(Differentiate(layer_, call.inputs, {}, dy, {}, sequential),
+              Differentiate(layer_, call.inputs, {}, dy, {}, parallel), 0);
+  const ttr::Run mixed{.executor = three.get(), .kept = one};
+  ExpectClose(Differentiate(layer_, call.inputs, {}, dy, {}, mixed),
+              Differentiate(layer_, call.inputs, {}, dy, {}, parallel), 0);
+}
+
+template <class Function>
+std::string MessageOf(const Function& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+class Kept : public testing::Test {
+ protected:
+  Tensor Forward(const ttr::Run& run) const {
+    return Answers(layer_, call_.inputs, {}, dims_, DType::kFloat32, run);
+  }
+  Gradients Backward(const ttr::Run& run) const {
+    return Differentiate(layer_, call_.inputs, {}, dy_, {}, run);
+  }
+
+  Layer layer_{ParseRecipe("gated_deltanet")};
+  Dims dims_ = SomeDims(layer_.recipe(), 70, 2);
+  Call call_{layer_.recipe(), dims_, DType::kFloat32, 4, true};
+  Tensor dy_ = OutputGradient(dims_, DType::kFloat32);
+  std::vector<std::byte> kept_ = Memory(layer_, dims_, DType::kFloat32);
+};
+
+TEST_F(Kept, MustHoldItsBytes) {
+  const std::size_t bytes = kept_.size();
+  ASSERT_GT(bytes, 0u);
+  Forward({.kept = kept_});
+  const ttr::Run small{.kept = std::span(kept_).first(bytes - 1)};
+  const std::string numbers =
+      "at least " + std::to_string(bytes) + " bytes but is " + std::to_string(bytes - 1);
+  EXPECT_EQ(MessageOf([&] { Forward(small); }), "[Forward] kept must be " + numbers);
+  EXPECT_EQ(MessageOf([&] { Backward(small); }), "[Backward] kept must be " + numbers);
+}
+
+TEST_F(Kept, MustBeWhatForwardLeft) {
+  const std::string expected =
+      "[Backward] kept must be what Forward left there for the same inputs but is something else";
+  EXPECT_EQ(MessageOf([&] { Backward({.kept = kept_}); }), expected);
+  // Of another call, and of another place of its own.
+  const Call shorter(layer_.recipe(), SomeDims(layer_.recipe(), 69, 2), DType::kFloat32, 4, true);
+  Answers(layer_, shorter.inputs, {}, shorter.dims, DType::kFloat32, {.kept = kept_});
+  EXPECT_EQ(MessageOf([&] { Backward({.kept = kept_}); }), expected);
+  Forward({.kept = kept_});
+  EXPECT_EQ(MessageOf([&] { Backward({.kept = kept_}); }), "");
+}
+
+TEST_F(Kept, IsOfCallsThatWriteAndRead) {
+  State state;
+  const ttr::Run run{.kept = kept_};
+  const std::string rest = "kept must be empty but is " + std::to_string(kept_.size()) + " bytes";
+  EXPECT_EQ(MessageOf([&] { layer_.Memorize(call_.inputs, state, run); }), "[Memorize] " + rest);
+  layer_.Memorize(call_.inputs, state);
+  Tensor y(DType::kFloat32, dy_.shape());
+  const Inputs queries{.q = call_.inputs.q};
+  EXPECT_EQ(MessageOf([&] { layer_.Retrieve(queries, state, {.y = y.view()}, run); }),
+            "[Retrieve] " + rest);
+}
+
+TEST_F(Kept, IsNothingOfOtherEngines) {
+  for (const char* recipe : {"gateloop", "momentum_deltanet", "hgrn", "rls", "softmax"}) {
+    EXPECT_EQ(Layer(ParseRecipe(recipe)).KeptBytes(dims_), 0u) << recipe;
+  }
+  EXPECT_GE(layer_.KeptBytes(dims_, DType::kFloat64), 2 * kept_.size() - 256);
+}
+
+}  // namespace
+}  // namespace ttr
