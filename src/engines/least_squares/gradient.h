@@ -26,8 +26,9 @@
 ///     dL/dq = scale z_n,   dL/dB = x_n dy^T
 ///     dL/dA = -eta sum_{0 < i < n} f_{n-i} x_i^T - eta sum_{0 < i <= n} D(f_{n+1-i} e_i^T)
 ///
-/// n - 1 pairs for F, and blocks that stay blocks. The inverse of a singular block moves within its
-/// range, too: D((P z_n)(scale q - D(A) P scale q)^T) more.
+/// n - 1 pairs for F (D at the most: their sum has no more), and blocks that stay blocks. The
+/// inverse of a singular block moves within its range, too: D((P z_n)(scale q - D(A) P scale q)^T)
+/// more.
 ///
 /// Gradients have the shapes of what they are gradients of, float32, float64 or bfloat16, and are
 /// overwritten; absent ones are not computed. There are H heads of k and v and max(H, Hq) of q:
@@ -40,7 +41,8 @@
 /// where no A_t is formed either: gradient_norms-inl.h.
 ///
 /// Cost: some 32 D^2 + 16 D Dv flops a token (D^3 / 3 more with systems of their own, 4 n D^2 for n
-/// steps of an iteration); scratch of O(T D) for every thread, O(n T D) for gradient descent.
+/// steps of an iteration); scratch of O(T D) for every thread, O(min(n, D) T D) for gradient
+/// descent.
 /// The same bits for any number of threads.
 #pragma once
 

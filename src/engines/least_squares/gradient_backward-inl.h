@@ -14,6 +14,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/least_squares/gather-inl.h"
+#include "src/engines/least_squares/gradient_blocks-inl.h"
 #include "src/engines/least_squares/gradient_forward-inl.h"
 #include "src/engines/least_squares/gradient_iterations-inl.h"
 #include "src/engines/least_squares/gradient_layout.h"
@@ -41,6 +42,7 @@ class GradientBackward {
         memory_(memory.memory),
         s_(scratch),
         c_(scratch.chunk),
+        blocks_(options, memory.memory, scratch),
         norms_(memory, scratch) {}
 
   void Run(std::int64_t parts) {
@@ -184,7 +186,7 @@ class GradientBackward {
     if (!options_.descends()) SubtractPair(part, ridged);
     AddValues(part);
     if (ridged) AddRidge(part);
-    if (options_.descends() && s_.iteration.block > 0) AddBlocks(part);
+    if (blocks_.any()) blocks_.Add(part, keys(), dk(), f());
     for (std::int64_t j = 0; j < part.reading && part.tokens == 0; ++j) {
       past_ += s_.worth[part.begin + j];
     }
@@ -250,7 +252,8 @@ class GradientBackward {
       const double size = relative ? s_.norm[part.begin + j] : 1;
       double sum = 0;
       for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
-        const double by_ridge = (diagonal[i] + BlockDiagonal(part.begin + j, i)) / ScaleOf(part, j);
+        const double by_ridge =
+            (diagonal[i] + blocks_.Diagonal(part.begin + j, i)) / ScaleOf(part, j);
         if (m_.dridge != nullptr) m_.dridge[i] += size * by_ridge;
         sum += memory_.ridge[i] * by_ridge;
       }
@@ -259,38 +262,6 @@ class GradientBackward {
       } else {
         s_.worth[part.begin + j] -= sum;
       }
-    }
-  }
-
-  T* BlocksOf(std::int64_t token) const {
-    return s_.blocks + token * c_.keys_unit * s_.iteration.block;
-  }
-  double BlockDiagonal(std::int64_t token, std::int64_t i) const {
-    const std::int64_t n = s_.iteration.block;
-    if (!options_.descends() || n == 0) return 0;
-    return static_cast<double>(BlocksOf(token)[i * n + i % n]) / 2;
-  }
-
-  /// What the preconditioners add, block by block: to the keys of the tokens that they see, from
-  /// the last one on, and to F + F^T.
-  void AddBlocks(const Part& part) {
-    const std::int64_t n = s_.iteration.block;
-    for (std::int64_t j = part.reading - 1; j >= 0; --j) {
-      T* const sum = BlocksOf(part.begin + j);
-      for (std::int64_t i = 0; i < c_.keys_unit * n && j + 1 < part.reading; ++i) {
-        sum[i] += sum[c_.keys_unit * n + i];
-      }
-      for (std::int64_t i = 0; i < memory_.key_dim && j < part.tokens; ++i) {
-        const T key = keys().Row(j)[i];
-        T* const to = dk().Row(j) + i / n * n;
-        const std::int64_t count = std::min(n, memory_.key_dim - i / n * n);
-        for (std::int64_t c = 0; c < count; ++c) to[c] += key * sum[i * n + c];
-      }
-    }
-    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
-      T* const to = f().Row(i) + i / n * n;
-      const std::int64_t count = std::min(n, memory_.key_dim - i / n * n);
-      for (std::int64_t c = 0; c < count; ++c) to[c] += BlocksOf(part.begin)[i * n + c];
     }
   }
 
@@ -366,6 +337,7 @@ class GradientBackward {
   const Memory& memory_;
   const GradientScratch<T>& s_;
   const Scratch<T>& c_;
+  const GradientBlocks<T> blocks_;
   GradientNorms<T> norms_;
   double past_ = 0;  // <F, A> + <G, B> of what was written before
 };

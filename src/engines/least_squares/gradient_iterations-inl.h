@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
+#include "src/engines/least_squares/gradient_blocks-inl.h"
 #include "src/engines/least_squares/gradient_layout.h"
 #include "src/engines/least_squares/gradient_norms-inl.h"
 #include "src/engines/least_squares/gradient_sides-inl.h"
@@ -37,6 +38,7 @@ class GradientIterations {
         carried_(memory_, s_.chunk),
         sides_(options, memory, scratch, carried_),
         norms_(memory, scratch),
+        blocks_(options, memory_, scratch),
         systems_(options, memory_, s_.chunk, s_.iteration, carried_),
         iterations_(options.iteration, systems_, s_.chunk, s_.iteration) {}
   GradientIterations(const GradientIterations&) = delete;
@@ -62,7 +64,13 @@ class GradientIterations {
     const std::int64_t begin = t + (options_.read_before ? 1 : 0);
     const std::int64_t reading =
         options_.causal ? std::min(begin + chunk.tokens, memory_.tokens) - begin : 0;
-    const Part part{t, chunk.tokens, begin, reading, chunk.decay, chunk.end, MorePairs(options_)};
+    const Part part{t,
+                    chunk.tokens,
+                    begin,
+                    reading,
+                    chunk.decay,
+                    chunk.end,
+                    MorePairs(options_, memory_.key_dim)};
     if (reading > 0) {
       systems_.Prepare(&chunk);
       Solve(part);
@@ -76,8 +84,13 @@ class GradientIterations {
   void ReadAll(std::int64_t begin, std::int64_t reading) {
     systems_.Prepare(nullptr);
     for (std::int64_t t = begin; t < begin + reading; t += s_.chunk.chunk) {
-      const Part part{
-          t, 0, t, std::min(s_.chunk.chunk, begin + reading - t), 1, 1, MorePairs(options_)};
+      const Part part{t,
+                      0,
+                      t,
+                      std::min(s_.chunk.chunk, begin + reading - t),
+                      1,
+                      1,
+                      MorePairs(options_, memory_.key_dim)};
       Solve(part);
       Keep(part);
     }
@@ -128,58 +141,69 @@ class GradientIterations {
     const std::int64_t token = part.begin + j;
     const std::int64_t queries = memory_.queries;
     const std::int64_t rows = 2 * part.reading * queries;
-    const std::int64_t block = s_.iteration.block;
-    T* const blocks = s_.blocks + token * s_.chunk.keys_unit * block;
-    std::fill(blocks, blocks + s_.chunk.keys_unit * block, T(0));
+    if (blocks_.any()) blocks_.Clear(token);
     for (std::int64_t r = 0; r < queries; ++r) {
       const std::int64_t q = 2 * j * queries + r;
       const std::int64_t u = q + queries;
       const auto e = [&](std::int64_t i) { return steps().Row((i - 1) * rows + q); };
       const auto f = [&](std::int64_t i) { return steps().Row((i - 1) * rows + u); };
-      if (block == 0) s_.worth[token] += Dot(solutions.Row(q), sides.Row(u));
-      for (std::int64_t i = 1; i < n; ++i) {
-        const std::int64_t pair = (i - 1) * memory_.tokens * queries;
-        const std::int64_t at = (pair + token * queries + r) * s_.chunk.k_stride;
-        T* const x = s_.more_x + at;
-        const T* const before = x - memory_.tokens * queries * s_.chunk.k_stride;
-        for (std::int64_t v = 0; v < s_.chunk.keys_unit; ++v) {
-          x[v] = (i > 1 ? before[v] : T(0)) + static_cast<T>(eta * eta * c) * e(i)[v];
+      KeepPairs(token * queries + r, eta * c, e, f);
+      if (!blocks_.any()) {
+        double worth = Dot(solutions.Row(q), sides.Row(u));
+        for (std::int64_t i = 1; i < n; ++i) {  // without P, A x_i = r_0 - r_i
+          worth -= eta * (Dot(f(n - i), e(1)) - Dot(f(n - i), e(i + 1)));
         }
-        std::copy(f(n - i), f(n - i) + s_.chunk.keys_unit, s_.more_z + at);
-        // Without P, A x_i = r_0 - r_i.
-        if (block == 0) s_.worth[token] -= eta * (Dot(f(n - i), e(1)) - Dot(f(n - i), e(i + 1)));
+        s_.worth[token] += worth;
+        continue;
       }
-      for (std::int64_t i = 1; i <= n && block > 0; ++i) {
-        SubtractBlocks(static_cast<T>(eta * c), f(n + 1 - i), e(i), blocks);
-      }
-      if (block > 1 && n > 0) {
+      for (std::int64_t i = 1; i <= n; ++i) blocks_.Subtract(token, eta * c, f(n + 1 - i), e(i));
+      if (blocks_.channels() > 1 && n > 0) {
         const std::int64_t system = std::min(j, systems_.count() - 1);
         const T* const pz = systems_.Precondition(system, solutions.Row(u), s_.iteration.row);
         T* const rest = s_.g;
         MultiplyBlocks(system, part.tokens, c, e(1), rest);
         for (std::int64_t i = 0; i < memory_.key_dim; ++i) rest[i] = sides.Row(q)[i] - rest[i];
-        SubtractBlocks(static_cast<T>(-c), pz, rest, blocks);
+        blocks_.Subtract(token, -c, pz, rest);
       }
     }
   }
 
-  /// The blocks of factor (f e^T + e f^T).
-  void SubtractBlocks(T factor, const T* f, const T* e, T* blocks) const {
-    const std::int64_t n = s_.iteration.block;
-    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
-      const std::int64_t begin = i / n * n;
-      const T by_f = factor * f[i];
-      const T by_e = factor * e[i];
-      const std::int64_t count = std::min(n, memory_.key_dim - begin);
-      for (std::int64_t c = 0; c < count; ++c) {
-        blocks[i * n + c] -= by_f * e[begin + c] + by_e * f[begin + c];
+  /// The pairs f_{n-i} and factor x_i of an answer; where they would be more than there are
+  /// dimensions, the columns of their sum, each beside a unit vector.
+  template <class E, class F>
+  void KeepPairs(std::int64_t answer, double factor, const E& e, const F& f) {
+    const std::int64_t n = options_.iteration.steps;
+    const std::int64_t unit = s_.chunk.keys_unit;
+    const std::int64_t pairs = MorePairs(options_, memory_.key_dim);
+    const auto at = [&](T* rows, std::int64_t pair) {
+      return rows + (pair * memory_.tokens * memory_.queries + answer) * s_.chunk.k_stride;
+    };
+    const bool summed = pairs < n - 1;
+    for (std::int64_t p = 0; p < pairs && summed; ++p) {
+      std::fill(at(s_.more_x, p), at(s_.more_x, p) + unit, T(0));
+      std::fill(at(s_.more_z, p), at(s_.more_z, p) + unit, T(0));
+      at(s_.more_x, p)[p] = T(1);
+    }
+    T* const x = s_.g;  // times factor
+    std::fill(x, x + unit, T(0));
+    const T step = static_cast<T>(factor * options_.iteration.eta);
+    for (std::int64_t i = 1; i < n; ++i) {
+      for (std::int64_t v = 0; v < unit; ++v) x[v] += step * e(i)[v];
+      if (!summed) {
+        std::copy(x, x + unit, at(s_.more_x, i - 1));
+        std::copy(f(n - i), f(n - i) + unit, at(s_.more_z, i - 1));
+        continue;
+      }
+      for (std::int64_t p = 0; p < pairs; ++p) {
+        T* const z = at(s_.more_z, p);
+        for (std::int64_t v = 0; v < unit; ++v) z[v] += x[p] * f(n - i)[v];
       }
     }
   }
 
   /// ax = D(A) x of a system.
   void MultiplyBlocks(std::int64_t system, std::int64_t tokens, double c, const T* x, T* ax) const {
-    const std::int64_t n = s_.iteration.block;
+    const std::int64_t n = blocks_.channels();
     for (std::int64_t begin = 0; begin < memory_.key_dim; begin += n) {
       const std::int64_t count = std::min(n, memory_.key_dim - begin);
       const auto dot = [&](const T* row) { return sn::WideDot(count, row + begin, x + begin); };
@@ -203,6 +227,7 @@ class GradientIterations {
   const Carried<T> carried_;
   const GradientSides<T> sides_;
   const GradientNorms<T> norms_;
+  const GradientBlocks<T> blocks_;
   PrefixSystems<T> systems_;
   const Iterations<T> iterations_;
   std::int64_t parts_ = 0;

@@ -29,10 +29,10 @@ struct Part {
   std::int64_t pairs;  // beside x and z
 };
 
-/// Pairs of an answer in dL/dA, beside x and z.
-inline std::int64_t MorePairs(const Options& options) {
+/// Pairs of an answer in dL/dA, beside x and z. A sum of more than key_dim is one of key_dim.
+inline std::int64_t MorePairs(const Options& options, std::int64_t key_dim) {
   if (!options.iterates()) return 1;
-  return options.descends() ? std::max<std::int64_t>(options.iteration.steps - 1, 0) : 0;
+  return options.descends() ? std::clamp<std::int64_t>(options.iteration.steps - 1, 0, key_dim) : 0;
 }
 
 inline Sizes WithTwoSides(Sizes sizes) {
@@ -109,7 +109,7 @@ struct GradientScratch {
     norm = take_doubles(relative ? sizes.tokens : 0);
     ak = take(relative ? (sizes.tokens + kUnit) * chunk.k_stride : 0);  // whole units are written
     const std::int64_t answers = sizes.tokens * sizes.queries;
-    const std::int64_t more_pairs = MorePairs(options);
+    const std::int64_t more_pairs = MorePairs(options, sizes.key_dim);
     for (T** whole : {&x, &z}) *whole = take(answers * chunk.k_stride);
     for (T** whole : {&more_x, &more_z}) *whole = take(more_pairs * answers * chunk.k_stride);
     steps = take(options.descends() ? options.iteration.steps * chunk.columns * chunk.k_stride : 0);
