@@ -7,6 +7,7 @@
 #include "experiments/report/table.h"
 #include "experiments/studies/recall_task.h"
 #include "experiments/studies/run_parts.h"
+#include "experiments/studies/solver_steps.h"
 #include "experiments/studies/statistics.h"
 #include "experiments/studies/sweeps.h"
 
@@ -274,6 +275,7 @@ StudyResult RunDials(const DialsOptions& options, const StudyRun& run) {
   report::Table table = DialTable(given, dials, results);
   table.SetMeta("seeds", SeedRange(run, kDialsSeeds)).SetMeta("options", described);
   result.tables.push_back({"dials-distance", std::move(table)});
+  result.tables.push_back({"dials-solver-steps", SolverSteps(given.dim, run, kDialsSeeds)});
   result.charts.push_back({"dials-steps", DialChart(given, dials, results, false)});
   result.charts.push_back({"dials-passes", DialChart(given, dials, results, true)});
   return result;

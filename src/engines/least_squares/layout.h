@@ -76,6 +76,15 @@ inline std::int64_t ChunkTokens(std::int64_t key_dim) {
 /// Tokens whose systems are iterated together. A longer chunk writes A less often, and every
 /// product with A_t has more keys to go through.
 inline constexpr std::int64_t kTokensTogether = 16;
+/// The same of those that share a factor: in a longer chunk it costs less, and its ridge is further
+/// from what the last tokens should have.
+inline constexpr std::int64_t kTokensOfFactor = 32;
+
+inline std::int64_t ChunkTokens(const Options& options, std::int64_t key_dim) {
+  if (!options.iterates()) return ChunkTokens(key_dim);
+  return options.iteration.preconditioner == Preconditioner::kChunkFactor ? kTokensOfFactor
+                                                                          : kTokensTogether;
+}
 
 /// What is left of a pivot, as a share of its diagonal, that is rounding and no number: beyond it a
 /// direction counts as never seen. Double may take the definition's margin; float cannot afford it.
@@ -119,7 +128,7 @@ struct Scratch {
   Scratch(const Options& options, const Sizes& sizes, std::byte* memory) {
     keys_unit = RoundUp(sizes.key_dim, kUnit);
     values_unit = RoundUp(sizes.value_dim, kUnit);
-    chunk = std::min(options.iterates() ? kTokensTogether : ChunkTokens(sizes.key_dim),
+    chunk = std::min(ChunkTokens(options, sizes.key_dim),
                      RoundUp(std::max<std::int64_t>(sizes.tokens, 1), kUnit));
     columns = RoundUp(chunk * sizes.queries, kUnit);
     a_stride = StrideOf<T>(keys_unit);
