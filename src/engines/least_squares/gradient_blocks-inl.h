@@ -38,10 +38,18 @@ class GradientBlocks {
   void Clear(std::int64_t token) const { std::fill(Of(token), Of(token) + size_, T(0)); }
 
   /// The blocks of -factor f e^T, and of its transpose.
-  void Subtract(std::int64_t token, double factor, const T* f, const T* e) const {
-    ForRows(Of(token), [&](std::int64_t i, std::int64_t begin, std::int64_t count, T* row) {
-      const T by_f = static_cast<T>(factor) * f[i];
-      const T by_e = static_cast<T>(factor) * e[i];
+  void Subtract(std::int64_t token, double factor, const T* HWY_RESTRICT f,
+                const T* HWY_RESTRICT e) const {
+    T* HWY_RESTRICT const to = Of(token);
+    const T by = static_cast<T>(factor);
+    if (n_ == 1) {
+      for (std::int64_t i = 0; i < dim_; ++i) to[i] -= 2 * by * f[i] * e[i];
+      return;
+    }
+    ForRows([&](std::int64_t i, std::int64_t begin, std::int64_t count) {
+      const T by_f = by * f[i];
+      const T by_e = by * e[i];
+      T* HWY_RESTRICT const row = to + i * n_;
       for (std::int64_t c = 0; c < count; ++c) row[c] -= by_f * e[begin + c] + by_e * f[begin + c];
     });
   }
@@ -55,31 +63,36 @@ class GradientBlocks {
   /// them by their sums.
   void Add(const Part& part, const Block& keys, const Block& dk, const Block& f) const {
     for (std::int64_t j = part.reading - 1; j >= 0; --j) {
-      T* const sum = Of(part.begin + j);
-      for (std::int64_t i = 0; i < size_ && j + 1 < part.reading; ++i) sum[i] += sum[size_ + i];
-      if (j >= part.tokens) continue;
-      ForRows(sum, [&](std::int64_t i, std::int64_t begin, std::int64_t count, const T* row) {
-        const T key = keys.Row(j)[i];
-        T* const to = dk.Row(j) + begin;
-        for (std::int64_t c = 0; c < count; ++c) to[c] += key * row[c];
-      });
+      T* HWY_RESTRICT const sum = Of(part.begin + j);
+      const T* HWY_RESTRICT const later = sum + size_;
+      for (std::int64_t i = 0; i < size_ && j + 1 < part.reading; ++i) sum[i] += later[i];
+      if (j < part.tokens) AddProduct(sum, keys.Row(j), dk.Row(j));
     }
-    ForRows(Of(part.begin),
-            [&](std::int64_t i, std::int64_t begin, std::int64_t count, const T* row) {
-              T* const to = f.Row(i) + begin;
-              for (std::int64_t c = 0; c < count; ++c) to[c] += row[c];
-            });
+    const T* const sum = Of(part.begin);
+    ForRows([&](std::int64_t i, std::int64_t begin, std::int64_t count) {
+      for (std::int64_t c = 0; c < count; ++c) f.Row(i)[begin + c] += sum[i * n_ + c];
+    });
   }
 
  private:
   T* Of(std::int64_t token) const { return blocks_ + token * size_; }
 
-  /// Calls each(channel, first channel of its block, channels of that, row).
+  void AddProduct(const T* HWY_RESTRICT blocks, const T* HWY_RESTRICT x, T* HWY_RESTRICT to) const {
+    if (n_ == 1) {
+      for (std::int64_t i = 0; i < dim_; ++i) to[i] += blocks[i] * x[i];
+      return;
+    }
+    ForRows([&](std::int64_t i, std::int64_t begin, std::int64_t count) {
+      for (std::int64_t c = 0; c < count; ++c) to[begin + c] += x[i] * blocks[i * n_ + c];
+    });
+  }
+
+  /// Calls each(channel, first channel of its block, channels of that).
   template <class Each>
-  void ForRows(T* rows, const Each& each) const {
-    for (std::int64_t i = 0; i < dim_; ++i) {
-      const std::int64_t begin = i / n_ * n_;
-      each(i, begin, std::min(n_, dim_ - begin), rows + i * n_);
+  void ForRows(const Each& each) const {
+    for (std::int64_t begin = 0; begin < dim_; begin += n_) {
+      const std::int64_t count = std::min(n_, dim_ - begin);
+      for (std::int64_t i = begin; i < begin + count; ++i) each(i, begin, count);
     }
   }
 

@@ -184,19 +184,21 @@ class GradientIterations {
       std::fill(at(s_.more_z, p), at(s_.more_z, p) + unit, T(0));
       at(s_.more_x, p)[p] = T(1);
     }
-    T* const x = s_.g;  // times factor
+    T* HWY_RESTRICT const x = s_.g;  // times factor
     std::fill(x, x + unit, T(0));
-    const T step = static_cast<T>(factor * options_.iteration.eta);
+    const T scale = static_cast<T>(factor * options_.iteration.eta);
     for (std::int64_t i = 1; i < n; ++i) {
-      for (std::int64_t v = 0; v < unit; ++v) x[v] += step * e(i)[v];
+      const T* HWY_RESTRICT const step = e(i);
+      const T* HWY_RESTRICT const other = f(n - i);
+      for (std::int64_t v = 0; v < unit; ++v) x[v] += scale * step[v];
       if (!summed) {
         std::copy(x, x + unit, at(s_.more_x, i - 1));
-        std::copy(f(n - i), f(n - i) + unit, at(s_.more_z, i - 1));
+        std::copy(other, other + unit, at(s_.more_z, i - 1));
         continue;
       }
       for (std::int64_t p = 0; p < pairs; ++p) {
-        T* const z = at(s_.more_z, p);
-        for (std::int64_t v = 0; v < unit; ++v) z[v] += x[p] * f(n - i)[v];
+        T* HWY_RESTRICT const z = at(s_.more_z, p);
+        for (std::int64_t v = 0; v < unit; ++v) z[v] += x[p] * other[v];
       }
     }
   }
@@ -204,17 +206,27 @@ class GradientIterations {
   /// ax = D(A) x of a system.
   void MultiplyBlocks(std::int64_t system, std::int64_t tokens, double c, const T* x, T* ax) const {
     const std::int64_t n = blocks_.channels();
+    const double factor = static_cast<double>(systems_.Factor(system));
+    double* const sums = s_.diagonal;
     for (std::int64_t begin = 0; begin < memory_.key_dim; begin += n) {
-      const std::int64_t count = std::min(n, memory_.key_dim - begin);
-      const auto dot = [&](const T* row) { return sn::WideDot(count, row + begin, x + begin); };
-      for (std::int64_t i = begin; i < begin + count; ++i) {
-        double sum = dot(s_.iteration.stacked + i * s_.chunk.k_stride);
-        for (std::int64_t t = 0; t < std::min(system + 1, tokens); ++t) {
-          const T* const key = carried_.keys().Row(t);
-          sum += static_cast<double>(key[i]) * dot(key);
+      const std::int64_t end = std::min(begin + n, memory_.key_dim);
+      const auto dot = [&](const T* row) {
+        double sum = 0;
+        for (std::int64_t i = begin; i < end; ++i) {
+          sum += static_cast<double>(row[i]) * static_cast<double>(x[i]);
         }
-        const double ridge = static_cast<double>(systems_.Factor(system)) * memory_.ridge[i];
-        ax[i] = static_cast<T>(c * sum + ridge * static_cast<double>(x[i]));
+        return sum;
+      };
+      for (std::int64_t i = begin; i < end; ++i) {
+        sums[i] = dot(s_.iteration.stacked + i * s_.chunk.k_stride);
+      }
+      for (std::int64_t t = 0; t < std::min(system + 1, tokens); ++t) {
+        const T* const key = carried_.keys().Row(t);
+        const double product = dot(key);
+        for (std::int64_t i = begin; i < end; ++i) sums[i] += static_cast<double>(key[i]) * product;
+      }
+      for (std::int64_t i = begin; i < end; ++i) {
+        ax[i] = static_cast<T>(c * sums[i] + factor * memory_.ridge[i] * static_cast<double>(x[i]));
       }
     }
   }
