@@ -43,13 +43,13 @@ const char* LeastSquaresObstacle(const Recipe& recipe) {
   const Optimizer& optimizer = recipe.optimizer;
   const bool exact = optimizer.solver == Solver::kExact;
   const bool fades = recipe.weights.decay != Decay::kNone;
-  // Both take eigenvalues of the A of every token.
+  // By their nature: ten times the flops of the factor that would solve the system.
   if (!exact && optimizer.preconditioner == Preconditioner::kLowRank) {
-    return "a preconditioner of low rank";
+    return "a preconditioner of low rank takes eigenvectors of A at every token";
   }
   if (optimizer.solver == Solver::kChebyshev && optimizer.ridge_kind == RidgeKind::kFading &&
       fades) {
-    return "the smallest eigenvalue under a ridge that fades";
+    return "only the smallest eigenvalue of A at every token bounds it under a ridge that fades";
   }
   if (recipe.reading.normalise_sum != NormaliseSum::kNone) return "a denominator";
   if (recipe.reading.bonus) return "a bonus";

@@ -22,7 +22,8 @@
 ///
 /// Solvers that iterate take all queries of a chunk through each step together. A_t is never
 /// formed: A_t x = c_t (A_0 x + K^T (K x)) + R_t x, with the keys up to t, is two products of
-/// matrices for all of them. Who has converged takes no part in the next. Status 2: a tolerance was
+/// matrices for all of them. Who has converged takes no part in the next. A preconditioner may be
+/// one Cholesky factor for a chunk (chunk_factor-inl.h). Status 2: a tolerance was
 /// missed, or A is singular along the way; 1: A = 0 has no interval of eigenvalues.
 /// Source: Wang, Shi, Fox (2025), Vignettes 1 and 2; MesaNet 2506.05233 for the constant ridge.
 ///
@@ -47,8 +48,9 @@
 ///
 /// Cost a token, m = chunk (64): 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / 3m flops; with a
 /// system of its own D^3 / 3 + 5 D^2 + 6 D Dv; D^3 ten times for a singular A; a single token with
-/// its factor 9 D^2 + 5 D Dv, without it as with a system of its own. A step of
-/// an iteration takes 2 D^2 + 3 m D a query, m = 16.
+/// its factor 9 D^2 + 5 D Dv, without it as with a system of its own. A step of an iteration takes
+/// 2 D^2 + 3 m D a query, m = 16; with the chunk's factor twice that, m = 32, and D^3 / 3m + D^2 a
+/// token beside.
 ///
 /// The caller has validated all of it. Forward does not throw, but for scratch that is too small.
 /// Workers do not print or fail; results do not depend on their number.
