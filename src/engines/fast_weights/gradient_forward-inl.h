@@ -14,6 +14,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/gradient.h"
+#include "src/engines/fast_weights/gradient_advance-inl.h"
 #include "src/engines/fast_weights/gradient_channel-inl.h"
 #include "src/engines/fast_weights/gradient_layout.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
