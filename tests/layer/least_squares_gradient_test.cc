@@ -62,6 +62,8 @@ const std::vector<std::string> kRecipes = {
     "block_diagonal, block: 2) | reading(read: before, scale: 0.7)",
     "decay(retention) | linear | conjugate_gradient(steps: 80, ridge: 0.5, ridge_kind: constant, "
     "preconditioner: block_diagonal)",
+    "decay(scalar) x importance(input) | linear | conjugate_gradient(steps: 80, ridge: 0.5, "
+    "ridge_kind: constant, preconditioner: chunk_factor, tolerance: 1e-13)",
     "kalmanet{ridge_kind: constant, ridge: 0.5, steps: 500}",
     "kalmanet{ridge_kind: constant, ridge: 0.5, importance: input, decay: 0.9, steps: 500, "
     "read: before}",

@@ -6,6 +6,12 @@
 namespace ttr::least_squares {
 namespace {
 
+/// What the gradient is that of: the converged problem, where a factor is at hand without steps.
+Options Differentiated(Options options) {
+  if (options.iteration.preconditioner == Preconditioner::kChunkFactor) options.iteration = {};
+  return options;
+}
+
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
   return sizes.state == DType::kFloat64 ? GradientScratch<double>(options, sizes, nullptr).bytes
                                         : GradientScratch<float>(options, sizes, nullptr).bytes;
@@ -46,11 +52,13 @@ GradientMemory MemoryOf(const Work& work, const BackwardCall& call, std::int64_t
 }  // namespace
 
 std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads) {
-  return static_cast<std::size_t>(threads) * BytesOfWorker(options, sizes) + kAlignment;
+  return static_cast<std::size_t>(threads) * BytesOfWorker(Differentiated(options), sizes) +
+         kAlignment;
 }
 
-void Backward(const Options& options, const BackwardCall& call, Executor& executor,
+void Backward(const Options& given, const BackwardCall& call, Executor& executor,
               std::span<std::byte> scratch) {
+  const Options options = Differentiated(given);
   const Work work(call.forward, call.dy);
   const std::int64_t items = work.sequences * work.heads;
   if (items == 0) return;
