@@ -75,6 +75,7 @@ std::string DidYouMean(std::string_view word, std::span<const std::string_view> 
   std::string_view nearest;
   std::size_t least = (word.size() + 1) / 3 + 1;
   for (const std::string_view candidate : known) {
+    if (candidate == word) continue;  // known, but not there
     const std::size_t distance = EditDistance(word, candidate);
     if (distance < least && distance < candidate.size()) {
       least = distance;

@@ -103,20 +103,21 @@ HWY_INLINE void ReadInPlace(const Memory& memory, const T* x, T* y) {
   const hn::CappedTag<T, kUnit> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   ForStrips(d, memory.value_dim, [&](std::int64_t c, auto vectors, std::size_t last) HWY_ATTR {
-    hn::Vec<decltype(d)> sum[vectors()];
+    constexpr int kVectors = vectors();
+    hn::Vec<decltype(d)> sum[kVectors];
     TTR_UNROLL
-    for (int n = 0; n < vectors(); ++n) sum[n] = hn::Zero(d);
+    for (int n = 0; n < kVectors; ++n) sum[n] = hn::Zero(d);
     const T* row = static_cast<const T*>(memory.b) + c;
     for (std::int64_t i = 0; i < memory.key_dim; ++i, row += memory.b_stride) {
       const auto by = hn::Set(d, x[i]);
       TTR_UNROLL
-      for (int n = 0; n < vectors(); ++n) {
-        const auto b = vectors() > 1 ? hn::LoadU(d, row + n * lanes) : LoadPart(d, row, last);
+      for (int n = 0; n < kVectors; ++n) {
+        const auto b = kVectors > 1 ? hn::LoadU(d, row + n * lanes) : LoadPart(d, row, last);
         sum[n] = hn::MulAdd(by, b, sum[n]);
       }
     }
     TTR_UNROLL
-    for (int n = 0; n < vectors(); ++n) hn::StoreU(sum[n], d, y + c + n * lanes);
+    for (int n = 0; n < kVectors; ++n) hn::StoreU(sum[n], d, y + c + n * lanes);
   });
 }
 
@@ -128,9 +129,10 @@ HWY_INLINE void WriteValues(const Memory& memory, T g, const T* k, const T* v, c
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto fade = hn::Set(d, g);
   ForStrips(d, memory.value_dim, [&](std::int64_t c, auto vectors, std::size_t last) HWY_ATTR {
-    hn::Vec<decltype(d)> sum[vectors()], value[vectors()];
+    constexpr int kVectors = vectors();
+    hn::Vec<decltype(d)> sum[kVectors], value[kVectors];
     TTR_UNROLL
-    for (int n = 0; n < vectors(); ++n) {
+    for (int n = 0; n < kVectors; ++n) {
       sum[n] = hn::Zero(d);
       value[n] = hn::Load(d, v + c + n * lanes);
     }
@@ -139,19 +141,20 @@ HWY_INLINE void WriteValues(const Memory& memory, T g, const T* k, const T* v, c
       const auto by = hn::Set(d, k[i]);
       const auto read = hn::Set(d, x == nullptr ? T(0) : x[i]);
       TTR_UNROLL
-      for (int n = 0; n < vectors(); ++n) {
-        const auto old = vectors() > 1 ? hn::LoadU(d, row + n * lanes) : LoadPart(d, row, last);
+      for (int n = 0; n < kVectors; ++n) {
+        const auto old = kVectors > 1 ? hn::LoadU(d, row + n * lanes) : LoadPart(d, row, last);
         const auto now = hn::MulAdd(by, value[n], g == 0 ? hn::Zero(d) : hn::Mul(fade, old));
         sum[n] = hn::MulAdd(read, now, sum[n]);
-        if constexpr (vectors() > 1) {
+        if constexpr (kVectors > 1) {
           hn::StoreU(now, d, row + n * lanes);
         } else {
           StorePart(now, d, row, last);
         }
       }
     }
+    if (x == nullptr) return;
     TTR_UNROLL
-    for (int n = 0; n < vectors() && x != nullptr; ++n) hn::StoreU(sum[n], d, y + c + n * lanes);
+    for (int n = 0; n < kVectors; ++n) hn::StoreU(sum[n], d, y + c + n * lanes);
   });
 }
 
