@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, LeastSquaresStep,
                          ::testing::Values("rls{ridge: 0.1}", "weighted_rls{ridge: 0.1}",
                                            "rls{ridge: 0.1, decay: 0.9, read: before}",
                                            "mesa{decay: none, ridge: 0.1}"),
-                         [](const auto& info) { return std::to_string(info.index); });
+                         [](const auto& recipe) { return std::to_string(recipe.index); });
 
 TEST_P(LeastSquaresStep, TakesOnAFactorFromTokenToToken) {
   const State state = After(40);

@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, LeastSquaresThreads,
                                            "rls{decay: scalar, read: before}", "weighted_rls",
                                            "mesa", "mesa{read: before, decay: 0.99}",
                                            "mesa{decay: none}"),
-                         [](const auto& info) { return std::to_string(info.index); });
+                         [](const auto& recipe) { return std::to_string(recipe.index); });
 
 TEST_P(LeastSquaresThreads, LeaveNoTrace) {
   const Layer layer(ParseRecipe(GetParam()));
