@@ -196,6 +196,7 @@ class Runner {
 
   void AnswerStepCarefully() {
     carried_.Load();
+    GatherQueries(options_, memory_, 0, 1, s_);
     AnswerCarefully(0, 1);
   }
 
