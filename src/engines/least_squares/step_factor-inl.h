@@ -8,7 +8,6 @@
 #endif
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -121,14 +120,14 @@ class StepFactor {
 
   /// With the ridge, that a call may change.
   BitSum<T> Sealed(BitSum<T> bits) const {
-    if (!constant_) return bits;
-    bits.NextRow();
-    T ridge[kUnit] = {};
-    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
-      ridge[i % kUnit] += static_cast<T>(memory_.ridge[i]) * static_cast<T>(i + 1);
-    }
-    for (std::int64_t i = 0; i < kUnit; i += static_cast<std::int64_t>(hn::Lanes(Tag()))) {
-      bits.Add(hn::LoadU(Tag(), ridge + i));
+    for (std::int64_t i = 0; i < memory_.key_dim && constant_; i += kUnit) {
+      const std::int64_t count = std::min(kUnit, memory_.key_dim - i);
+      T ridge[kUnit] = {};
+      for (std::int64_t j = 0; j < count; ++j) ridge[j] = static_cast<T>(memory_.ridge[i + j]);
+      bits.NextRow();
+      for (std::int64_t j = 0; j < kUnit; j += static_cast<std::int64_t>(hn::Lanes(Tag()))) {
+        bits.Add(hn::LoadU(Tag(), ridge + j));
+      }
     }
     return bits;
   }
