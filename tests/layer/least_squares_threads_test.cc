@@ -20,13 +20,15 @@ using test::Keys;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-void ExpectSameBits(const Layer& layer, const Call& call, const std::string& what) {
-  const test::Result alone = test::RunWhole(layer, call, {.executor = &SequentialExecutor()});
-  for (const int threads : {2, 3, 5}) {
+// `run` calls the layer with what it is given.
+template <class RunLayer>
+void ExpectSameBits(const Layer& layer, const Dims& dims, const std::string& what,
+                    const RunLayer& run) {
+  const test::Result alone = run(Run{.executor = &SequentialExecutor()});
+  for (const int threads : {2, 3, 5, 16}) {
     const std::unique_ptr<Executor> executor = MakeExecutor(threads);
-    std::vector<std::byte> scratch(layer.ScratchBytes(call.dims, threads));
-    const test::Result together =
-        test::RunWhole(layer, call, {.executor = executor.get(), .scratch = scratch});
+    std::vector<std::byte> scratch(layer.ScratchBytes(dims, threads));
+    const test::Result together = run(Run{.executor = executor.get(), .scratch = scratch});
     const std::string name = what + ", " + std::to_string(threads) + " threads";
     EXPECT_EQ(test::LargestDifference(alone.y, together.y), 0) << name;
     EXPECT_EQ(test::LargestDifference(alone.status, together.status), 0) << name;
@@ -35,6 +37,11 @@ void ExpectSameBits(const Layer& layer, const Call& call, const std::string& wha
           << name << ", " << entry.name;
     }
   }
+}
+
+void ExpectSameBits(const Layer& layer, const Call& call, const std::string& what) {
+  ExpectSameBits(layer, call.dims, what,
+                 [&](const Run& run) { return test::RunWhole(layer, call, run); });
 }
 
 Dims OneMemory(std::int64_t tokens) {
@@ -77,6 +84,24 @@ TEST_P(LeastSquaresThreads, LeaveNoTraceWhereChunksEndEarly) {
   call.inputs.k.Set({0, 700, 0, 2}, std::nan(""));
   call.inputs.log_decay.Set({0, 705, 0}, -kInf);
   ExpectSameBits(layer, call, "NaN");
+}
+
+// Sequences too short to be cut, beside one that is.
+TEST_P(LeastSquaresThreads, LeaveNoTraceOnPackedSequences) {
+  const Layer layer(ParseRecipe(GetParam()));
+  const Call call(layer.recipe(), OneMemory(1200), DType::kFloat32, 5);
+  std::vector<std::int64_t> bounds{0, 1, 1, 1000, 1200};
+  Inputs inputs = call.inputs;
+  inputs.cu_seqlens = TensorView::Of(bounds.data(), {5});
+  Dims dims = call.dims;
+  dims.sequences = 4;
+  ExpectSameBits(layer, dims, "packed", [&](const ttr::Run& run) {
+    test::Result result;
+    result.y = Tensor(DType::kFloat32, {1, 1200, 2, call.dims.value_dim});
+    result.status = Tensor(DType::kInt8, {1, 1200, 2});
+    layer.Forward(inputs, result.state, {.y = result.y, .status = result.status}, run);
+    return result;
+  });
 }
 
 }  // namespace

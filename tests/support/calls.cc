@@ -64,6 +64,15 @@ Dims SmallDims(const Recipe& recipe) {
   return dims;
 }
 
+Dims TwoMemories(std::int64_t tokens, std::int64_t key_dim, std::int64_t value_dim) {
+  Dims dims;
+  dims.tokens = tokens;
+  dims.key_dim = key_dim;
+  dims.value_dim = value_dim;
+  dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 2;
+  return dims;
+}
+
 Call::Call(const Recipe& recipe_in, const Dims& dims_in, DType dtype, std::uint64_t seed,
            bool optional_ones)
     : recipe(recipe_in),

@@ -13,6 +13,9 @@ namespace ttr::test {
 // Dk = 3, Dv = 4 (5 and 5 where they must be equal).
 Dims SmallDims(const Recipe& recipe);
 
+// One sequence for two memories, with heads of keys, values and queries of their own.
+Dims TwoMemories(std::int64_t tokens, std::int64_t key_dim, std::int64_t value_dim);
+
 // Inputs of a call, with the memory they lie in.
 struct Call {
   Call(const Recipe& recipe, const Dims& dims, DType dtype, std::uint64_t seed,

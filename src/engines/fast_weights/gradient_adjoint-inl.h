@@ -113,7 +113,7 @@ HWY_INLINE void StoreValueGradients(const GradientCall<T>& call, const Chunk& ch
   }
   T* const to = out.data + t * out.stride + column;
   if (call.stream_value) {
-    StreamTile<NV>(chunk.tokens - i, to, out.stride, tile);
+    StoreTile<NV, true>(chunk.tokens - i, to, out.stride, tile);
   } else {
     StoreTile<NV>(chunk.tokens - i, to, out.stride, tile);
   }

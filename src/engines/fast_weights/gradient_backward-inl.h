@@ -169,7 +169,7 @@ void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
       MulAddTriangle<true, NV>(pairs + i, kTokens, 1, writes[i] + key, writes.stride, tile);
     }
     if (call.stream_query && x < call.sizes.queries) {
-      StreamTile<NV>(chunk.tokens - i, out + i * stride, stride, tile);
+      StoreTile<NV, true>(chunk.tokens - i, out + i * stride, stride, tile);
     } else {
       StoreTile<NV>(chunk.tokens - i, out + i * stride, stride, tile);
     }

@@ -143,8 +143,8 @@ void ReadState(const GradientCall<T>& call, const Scratch<T>& scratch, const T* 
   if (v < scratch.values) std::fill(out + v * kTokens, out + scratch.values * kTokens, T(0));
 }
 
-/// out = the first `count` rows of the tile.
-template <int NV, class T>
+/// out = the first `count` rows of the tile; kPast: past the caches.
+template <int NV, bool kPast = false, class T>
 HWY_INLINE void StoreTile(std::int64_t count, T* out, std::int64_t stride,
                           const sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
@@ -152,20 +152,14 @@ HWY_INLINE void StoreTile(std::int64_t count, T* out, std::int64_t stride,
   for (int r = 0; r < sn::kTileRows; ++r) {
     if (r >= count) break;
     TTR_UNROLL
-    for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, out + r * stride + n * Lanes<T>());
-  }
-}
-
-/// The same past the caches.
-template <int NV, class T>
-HWY_INLINE void StreamTile(std::int64_t count, T* out, std::int64_t stride,
-                           const sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
-  const hn::ScalableTag<T> d;
-  TTR_UNROLL
-  for (int r = 0; r < sn::kTileRows; ++r) {
-    if (r >= count) break;
-    TTR_UNROLL
-    for (int n = 0; n < NV; ++n) hn::Stream(tile[r][n], d, out + r * stride + n * Lanes<T>());
+    for (int n = 0; n < NV; ++n) {
+      T* const to = out + r * stride + n * Lanes<T>();
+      if constexpr (kPast) {
+        hn::Stream(tile[r][n], d, to);
+      } else {
+        hn::Store(tile[r][n], d, to);
+      }
+    }
   }
 }
 

@@ -106,7 +106,7 @@ class Keeper {
   }
 
  private:
-  static constexpr std::int64_t kUnit = 16;
+  static constexpr std::int64_t kUnit = KeptLayout::kUnit;
 
   /// Key channels of the strip that begins at k: those of gradient_layout.h.
   std::int64_t Lanes(std::int64_t k) const {

@@ -21,6 +21,8 @@ struct Work;
 
 /// Where it lies, in numbers from its beginning.
 struct KeptLayout {
+  static constexpr std::int64_t kUnit = 16;  // of padding
+
   std::int64_t keys, values, state;
   std::int64_t steps, sequences;
   std::int64_t more;          // memories of a sequence beside those of its blocks: the final one
@@ -61,9 +63,6 @@ struct KeptLayout {
   std::int64_t Numbers(std::int64_t heads) const {
     return heads * (blocks * state + (errors ? rows * values : 0));
   }
-
- private:
-  static constexpr std::int64_t kUnit = 16;
 };
 
 /// Notes at the beginning of call.kept what is kept there: work.sizes.kept says whether anything

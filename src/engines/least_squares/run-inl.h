@@ -167,8 +167,8 @@ class Runner {
   /// Once the key in s_.k is written. False: A is singular.
   bool UpdateFactor(T g, const BitSum<T>& before, const BitSum<T>& after) {
     const StepFactor<T> factor(memory_, options_);
-    std::copy(s_.k, s_.k + s_.keys_unit, Spare(0));
-    if (!factor.Fits(before) || !factor.Update(g, Spare(0), Spare(1))) {
+    std::copy(s_.k, s_.k + s_.keys_unit, spare());
+    if (!factor.Fits(before) || !factor.Update(g, spare())) {
       carried_.LoadGram();
       if (!prefixes_.FactorMemory()) {
         factor.Drop();
@@ -207,7 +207,7 @@ class Runner {
       const StepFactor<T> factor(memory_, options_);
       if (factor.Fits(bits)) {
         for (std::int64_t r = 0; r < memory_.queries; ++r) {
-          factor.Solve(s_.q + r * s_.k_stride, Spare(0));
+          factor.Solve(s_.q + r * s_.k_stride, spare());
         }
         return true;
       }
@@ -221,8 +221,8 @@ class Runner {
     return true;
   }
 
-  /// Rows of D numbers that no step of a token needs.
-  T* Spare(std::int64_t row) const { return s_.b + row * RoundUp(s_.keys_unit, kAlignment); }
+  /// D numbers that no step of a token needs.
+  T* spare() const { return s_.b; }
 
   /// Answers of a chunk in s_.y. Returns how many of its tokens are right (and the queries that
   /// see no others); 0: the memory that it starts from is singular.

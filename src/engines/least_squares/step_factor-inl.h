@@ -77,23 +77,24 @@ class StepFactor {
     }
   }
 
-  /// p p^T more, after everything was multiplied by g. Overwrites p; `s` has room for D numbers.
-  /// False: A, which was written, is singular to rounding, and the factor is dropped.
-  bool Update(T g, T* p, T* s) const {
+  /// p p^T more, after everything was multiplied by g. Overwrites p. False: A, which was written,
+  /// is singular to rounding, and the factor is dropped.
+  bool Update(T g, T* p) const {
     for (std::int64_t i = 0; i < memory_.key_dim; ++i) f_.d[i] *= g;
-    T sum = 1;
+    T sum = 1;      // s_i
+    T inverse = 1;  // 1 / s_i
     for (std::int64_t i = 0; i < f_.unit; i += kRows) {
-      const T before = sum;
       T w[kRows], by[kRows];
       Leading(i, p, w);
       for (int r = 0; r < kRows; ++r) {
-        const T scaled = w[r] / f_.d[i + r];
+        T& d = f_.d[i + r];
+        const T scaled = w[r] / d;
         sum += w[r] * scaled;
-        s[i + r] = sum;
-        by[r] = scaled / sum;
+        d *= sum * inverse;
+        inverse = 1 / sum;
+        by[r] = scaled * inverse;
       }
       Eliminate<true>(i, w, by, p);
-      for (int r = 0; r < kRows; ++r) f_.d[i + r] *= s[i + r] / (r == 0 ? before : s[i + r - 1]);
     }
     if (Holds()) return true;
     Drop();

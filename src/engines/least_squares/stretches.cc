@@ -13,6 +13,9 @@ namespace {
 /// A stretch shorter than this is not worth a thread.
 constexpr std::int64_t kLeastTokens = 256;
 
+/// Is this sequence cut? Of packed ones some may be too short: they are run whole.
+bool IsCut(const Memory& memory) { return memory.tokens >= 2 * kLeastTokens; }
+
 /// Numbers of Carried::Keep.
 std::int64_t NumbersOfMemory(const Sizes& sizes) {
   const std::int64_t keys = RoundUp(sizes.key_dim, kUnit);
@@ -111,6 +114,10 @@ void RunStretches(const Options& options, const Work& work, std::int64_t stretch
     std::byte* const own = start + static_cast<std::size_t>(worker) * bytes;
     const std::int64_t p = index % stretches;
     Memory memory = work.MemoryOf(index / stretches);
+    if (!IsCut(memory)) {
+      if (p == 0) run(options, memory, work.sizes, own);
+      return;
+    }
     Piece& piece = *new (&piece_of(index)) Piece();
     piece.start = reinterpret_cast<double*>(&piece + 1);
     piece.finish = piece.start + numbers;
@@ -128,6 +135,7 @@ void RunStretches(const Options& options, const Work& work, std::int64_t stretch
   });
   for (std::int64_t item = 0; item < items; ++item) {
     Memory memory = work.MemoryOf(item);
+    if (!IsCut(memory)) continue;
     for (std::int64_t p = 1; p < stretches; ++p) {
       const Piece& last = piece_of(item * stretches + p - 1);
       Piece& piece = piece_of(item * stretches + p);
