@@ -36,7 +36,7 @@ test-clang: setup  ## the tests once more, compiled by clang
 	@scripts/build clang
 	ctest --preset clang -j $(JOBS)
 
-check: test test-sanitizers format-check  ## what continuous integration checks
+check: test test-sanitizers format-check  ## all of these: before a release, and for changed kernels
 
 bench: setup  ## time every engine beside the machine's limits: tables and pictures in build/bench
 	@scripts/build release ttr_command

@@ -5,7 +5,6 @@ function(ttr_target target)
   target_compile_options(${target} PRIVATE -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow
                                            -Wno-sign-conversion $<$<BOOL:${TTR_WERROR}>:-Werror>)
   if(TTR_SANITIZE)
-    target_compile_definitions(${target} PRIVATE TTR_SANITIZED)
     target_compile_options(${target} PRIVATE -fsanitize=${TTR_SANITIZE} -fno-sanitize-recover=all
                                              -fno-omit-frame-pointer)
     # Instrumented code makes g++ 12 see uninitialised values that are none, in the standard library.

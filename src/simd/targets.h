@@ -8,18 +8,9 @@
 // Left out: targets that would add compile time and no speed (SSSE3 beside SSE4; AVX3_DL, whose
 // additions over AVX3 are for bytes), and those whose vectors have no fixed size, because register
 // tiles are arrays of vectors.
-//
-// Under sanitizers the widest and the narrowest vectors stand for those between: the sources are
-// the same, and instrumented kernels take minutes to compile.
-#ifdef TTR_SANITIZED
-#define TTR_FEWER_TARGETS (HWY_SSE4 | HWY_AVX2)
-#else
-#define TTR_FEWER_TARGETS 0
-#endif
 #ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS                                                                       \
-  (TTR_FEWER_TARGETS | HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | \
-   HWY_RVV)
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #endif
 
 #include <cstddef>
