@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/simd/ahead.h"
 #include "src/simd/strided-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -116,10 +117,10 @@ struct UpperLeft {
 };
 
 /// to(i, j) = / += / -= sum_p left(i, p) right(p, j), for `rows` rows; `part` says which columns
-/// and steps.
+/// and steps. `ahead` is fetched from meanwhile, if given.
 template <Into INTO, class T, class Part>
 HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int64_t rows,
-                           const Part& part, const Block<T>& to) {
+                           const Part& part, const Block<T>& to, Ahead* ahead = nullptr) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -129,6 +130,7 @@ HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int6
     const T* const a = left.data + i * left.row + part.FirstStep(i) * left.step;
     const T* const b = right.Row(part.FirstStep(i));
     ForTiles(d, first, part.columns, [&](std::int64_t j, auto vectors) HWY_ATTR {
+      if (ahead != nullptr) ahead->Fetch();
       Tile<D, kTileRows, vectors()> tile;
       if constexpr (INTO == Into::kSet) {
         SetZero<D, kTileRows, vectors()>(d, tile);
@@ -211,7 +213,7 @@ HWY_NOINLINE Pivot<T> Factor(const Block<T>& a, std::int64_t n, Corner<T>* corne
   constexpr int kMost = static_cast<int>(hn::MaxLanes(hn::ScalableTag<T>()));
   constexpr int kVectors = (kTileRows + kMost - 1) / kMost;  // that hold a corner
   for (std::int64_t i = 0; i < n; i += kTileRows) {
-    HWY_ALIGN T square[kTileRows][kVectors * kMost];
+    HWY_ALIGN T row[kVectors * kMost];
     Corner<T>& corner = corners[i / kTileRows];
     {
       Tile<D, kTileRows, kVectors> tile;
@@ -220,17 +222,30 @@ HWY_NOINLINE Pivot<T> Factor(const Block<T>& a, std::int64_t n, Corner<T>* corne
       T diagonal[kTileRows];
       for (int r = 0; r < kTileRows; ++r) diagonal[r] = a.Row(i + r)[i + r];
       MulSubStrided<D, kTileRows, kVectors>(d, top, 1, a.stride, top, a.stride, i, tile);
-      StoreTile<D, kTileRows, kVectors>(d, tile, &square[0][0], kVectors * kMost);
+      TTR_UNROLL
       for (int j = 0; j < kTileRows; ++j) {
-        const T left = square[j][j];
+        TTR_UNROLL
+        for (int v = 0; v < kVectors; ++v) hn::Store(tile[j][v], d, row + v * lanes);
+        const T left = row[j];
         if (!goes_on(i + j, diagonal[j], left)) return {i + j, left};
-        const T inverse = T(1) / std::sqrt(left);
-        corner.inverse[j] = inverse;
-        for (int r = j; r < kTileRows; ++r) corner.upper[j][r] = square[j][r] * inverse;
-        for (int s = j + 1; s < kTileRows; ++s) {
-          const T factor = corner.upper[j][s];
-          for (int r = s; r < kTileRows; ++r) square[s][r] -= factor * corner.upper[j][r];
+        const T root = std::sqrt(left);
+        corner.inverse[j] = T(1) / root;
+        const hn::Vec<D> pivot = hn::Set(d, root);
+        TTR_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          tile[j][v] = hn::Div(tile[j][v], pivot);
+          hn::Store(tile[j][v], d, row + v * lanes);
         }
+        TTR_UNROLL
+        for (int s = 1; s < kTileRows; ++s) {
+          if (s <= j) continue;
+          const hn::Vec<D> factor = hn::Set(d, row[s]);
+          TTR_UNROLL
+          for (int v = 0; v < kVectors; ++v) {
+            tile[s][v] = hn::NegMulAdd(factor, tile[j][v], tile[s][v]);
+          }
+        }
+        std::copy(row + j, row + kTileRows, corner.upper[j] + j);
       }
     }
     ForTiles(d, i / lanes * lanes, n, [&](std::int64_t j, auto vectors) HWY_ATTR {
@@ -249,14 +264,15 @@ HWY_NOINLINE Pivot<T> Factor(const Block<T>& a, std::int64_t n, Corner<T>* corne
   return {n, T(0)};
 }
 
-/// x <- U^-T x, for `columns` of x, strip by strip so that a strip stays close.
+/// x <- U^-T x, for `columns` of x, strip by strip so that a strip stays close. `ahead` as above.
 template <class T>
 HWY_NOINLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Corner<T>* corners,
-                                 const Block<T>& x, std::int64_t columns) {
+                                 const Block<T>& x, std::int64_t columns, Ahead* ahead = nullptr) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
   ForTiles(d, 0, columns, [&](std::int64_t j, auto vectors) HWY_ATTR {
     for (std::int64_t i = 0; i < n; i += kTileRows) {
+      if (ahead != nullptr) ahead->Fetch();
       Tile<D, kTileRows, vectors()> tile;
       LoadTile<D, kTileRows, vectors()>(d, x.Row(i) + j, x.stride, tile);
       MulSubStrided<D, kTileRows, vectors()>(d, u.data + i, 1, u.stride, x.data + j, x.stride, i,

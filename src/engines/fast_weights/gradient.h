@@ -59,7 +59,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/engines/fast_weights/ahead.h"
+#include "src/engines/fast_weights/layout.h"
 
 namespace ttr::fast_weights {
 

@@ -11,9 +11,9 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/ahead.h"
 #include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/simd/ahead.h"
 #include "src/simd/strided-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -11,12 +11,12 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/ahead.h"
 #include "src/engines/fast_weights/direct-inl.h"
 #include "src/engines/fast_weights/keep-inl.h"
 #include "src/engines/fast_weights/reads-inl.h"
 #include "src/engines/fast_weights/rows-inl.h"
 #include "src/engines/fast_weights/strip-inl.h"
+#include "src/simd/ahead.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {

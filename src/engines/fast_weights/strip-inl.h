@@ -22,9 +22,9 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/ahead.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/prepare-inl.h"
+#include "src/simd/ahead.h"
 #include "src/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -93,12 +93,19 @@ inline void FetchRow(const Rows& rows, std::int64_t t, std::int64_t count) {
   for (std::int64_t at = 0; at < count * size; at += 64) __builtin_prefetch(row + at, 0, 2);
 }
 
+/// Who asks for the rows of the chunk after the one that is gathered.
+enum class Fetch {
+  kNow,    // who gathers, row for row
+  kLater,  // the caller, spread over its work
+};
+
 /// The next chunk that starts at token `first`: at most `most` tokens, whose keys and values it
-/// leaves in s.k and s.v. It ends before the memory fades too far or is forgotten, and before what
-/// is not finite: tokens before that must not meet it in a product.
+/// leaves in s.k and s.v, filled up with rows of zeros unless `most` is 1. It ends before the
+/// memory fades too far or is forgotten, and before what is not finite: tokens before that must not
+/// meet it in a product.
 template <class T>
 HWY_INLINE Chunk GatherChunk(const Memory& memory, std::int64_t first, std::int64_t most,
-                             const Scratch<T>& s) {
+                             const Scratch<T>& s, Fetch fetch = Fetch::kNow) {
   Chunk chunk{first, 0, std::exp(LogDecay(memory, first)), 1};
   double log_c = 0;
   const std::int64_t tokens = std::min(most, memory.tokens - first);
@@ -109,9 +116,10 @@ HWY_INLINE Chunk GatherChunk(const Memory& memory, std::int64_t first, std::int6
       if (log_decay != 0) c = std::exp(log_c += log_decay);
       if (!(c >= kLeastDecay)) break;
     }
-    if (const std::int64_t ahead = first + i + most; ahead < memory.tokens) {
-      FetchRow(memory.k, ahead, memory.key_dim);
-      FetchRow(memory.v, ahead, memory.value_dim);
+    if (const std::int64_t after = first + i + most;
+        fetch == Fetch::kNow && after < memory.tokens) {
+      FetchRow(memory.k, after, memory.key_dim);
+      FetchRow(memory.v, after, memory.value_dim);
     }
     const double importance =
         memory.importance ? sn::LoadOne<double>(memory.importance, first + i) : 1;
@@ -126,7 +134,7 @@ HWY_INLINE Chunk GatherChunk(const Memory& memory, std::int64_t first, std::int6
     ++chunk.tokens;
     if (!finite) break;
   }
-  for (std::int64_t i = chunk.tokens; i < RoundUp(chunk.tokens, kUnit); ++i) {
+  for (std::int64_t i = chunk.tokens; most > 1 && i < RoundUp(chunk.tokens, kUnit); ++i) {
     std::fill(s.k + i * s.k_stride, s.k + i * s.k_stride + s.keys_unit, T(0));
     std::fill(s.v + i * s.v_stride, s.v + i * s.v_stride + s.values_unit, T(0));
   }
@@ -140,11 +148,19 @@ inline Rows OfQuery(const Rows& rows, std::int64_t head_stride, std::int64_t que
   return moved;
 }
 
+/// The r-th query of a token, scaled.
+template <class T>
+HWY_INLINE void LoadQuery(const Options& options, const Memory& memory, std::int64_t token,
+                          std::int64_t r, T* to, std::int64_t unit) {
+  const Rows rows = OfQuery(memory.q, memory.q_head_stride, r);
+  LoadScaled(rows, token, memory.key_dim, static_cast<T>(options.scale), to, unit);
+}
+
 /// The queries of tokens first .. first + tokens, scaled, in s.q: token by token, those of a token
 /// side by side.
 template <class T>
 HWY_INLINE void GatherQueries(const Options& options, const Memory& memory, std::int64_t first,
-                              std::int64_t tokens, const Scratch<T>& s) {
+                              std::int64_t tokens, const Scratch<T>& s, Fetch fetch = Fetch::kNow) {
   const std::int64_t count = tokens * memory.queries;
   for (std::int64_t j = 0; j < RoundUp(count, kUnit); ++j) {
     T* const row = s.q + j * s.k_stride;
@@ -152,10 +168,12 @@ HWY_INLINE void GatherQueries(const Options& options, const Memory& memory, std:
       std::fill(row, row + s.keys_unit, T(0));
       continue;
     }
-    const Rows rows = OfQuery(memory.q, memory.q_head_stride, j % memory.queries);
+    const std::int64_t r = j % memory.queries;
     const std::int64_t token = first + j / memory.queries;
-    if (token + s.chunk < memory.tokens) FetchRow(rows, token + s.chunk, memory.key_dim);
-    LoadScaled(rows, token, memory.key_dim, static_cast<T>(options.scale), row, s.keys_unit);
+    if (fetch == Fetch::kNow && token + s.chunk < memory.tokens) {
+      FetchRow(OfQuery(memory.q, memory.q_head_stride, r), token + s.chunk, memory.key_dim);
+    }
+    LoadQuery(options, memory, token, r, row, s.keys_unit);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/engines/least_squares/least_squares.h"
+#include "src/simd/ahead.h"
 #include "src/simd/rows.h"
 
 namespace ttr::least_squares {
@@ -23,6 +24,7 @@ constexpr std::int64_t RoundUp(std::int64_t n, std::int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
+using simd::Ahead;
 using simd::Rows;
 
 /// What one of several threads does of a sequence: it answers tokens first .. end. Chunks begin

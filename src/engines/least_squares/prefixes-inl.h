@@ -27,13 +27,14 @@ namespace HWY_NAMESPACE {
 inline constexpr double kMostLoss = 8;
 
 /// Right-hand sides stand in the rows of s.q, `queries` a token of the chunk: row j sees the
-/// memory and the chunk's tokens up to j / queries. K and V of the chunk stand in s.k and s.v.
+/// memory and the chunk's tokens up to j / queries. K and V of the chunk stand in s.k and s.v. What
+/// `ahead` names, if given, is fetched meanwhile.
 template <class T>
 class Prefixes {
  public:
   Prefixes(const Options& options, const Memory& memory, const Scratch<T>& scratch,
-           const Carried<T>& carried)
-      : options_(options), memory_(memory), s_(scratch), carried_(carried) {}
+           const Carried<T>& carried, Ahead* ahead = nullptr)
+      : options_(options), memory_(memory), s_(scratch), carried_(carried), ahead_(ahead) {}
 
   /// Factors and whitens for this many tokens and rows. Returns for how many of the tokens (and the
   /// rows that see no others) what follows is right; 0: the memory is singular. A memory without
@@ -47,8 +48,8 @@ class Prefixes {
     sn::TransposeStrided(s_.q, s_.k_stride, columns_, s_.keys_unit, wq().data, wq().stride);
     if (!empty_) {
       if (!FactorMemory()) return 0;
-      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wk(), unit);
-      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wq(), columns_);
+      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wk(), unit, ahead_);
+      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wq(), columns_, ahead_);
     }
     tokens_ = tokens;
     for (;;) {
@@ -82,16 +83,16 @@ class Prefixes {
       for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
         std::copy(carried_.b().Row(i), carried_.b().Row(i) + s_.values_unit, wb().Row(i));
       }
-      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wb(), s_.values_unit);
+      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wb(), s_.values_unit, ahead_);
       sn::Multiply<sn::Into::kSubtract>(Left::Transposed(wk()), wb(), unit,
-                                        sn::Whole{s_.values_unit, s_.keys_unit}, e);
+                                        sn::Whole{s_.values_unit, s_.keys_unit}, e, ahead_);
       sn::Multiply<sn::Into::kSet>(Left::Transposed(wq()), wb(), columns_,
-                                   sn::Whole{s_.values_unit, s_.keys_unit}, answers());
+                                   sn::Whole{s_.values_unit, s_.keys_unit}, answers(), ahead_);
     }
-    sn::SubstituteDown(second(), unit, second_corners(), e, s_.values_unit);
+    sn::SubstituteDown(second(), unit, second_corners(), e, s_.values_unit, ahead_);
     MakeGains(queries);
     sn::Multiply<sn::Into::kAdd>(Left::Transposed(gains()), e, columns_,
-                                 sn::LowerLeft{s_.values_unit, unit, queries}, answers());
+                                 sn::LowerLeft{s_.values_unit, unit, queries}, answers(), ahead_);
   }
 
   /// X = U^-1 (Wq - (L^-1 Wk^T)^T triu(P)), rows as those of s.q. `g` has room for Wk^T.
@@ -170,7 +171,7 @@ class Prefixes {
   std::int64_t FactorTokens() {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
     sn::Multiply<sn::Into::kSet>(Left::Transposed(wk()), wk(), unit,
-                                 sn::UpperResult{unit, s_.keys_unit}, second());
+                                 sn::UpperResult{unit, s_.keys_unit}, second(), ahead_);
     for (std::int64_t i = 0; i < unit; ++i) {
       T& diagonal = second().Row(i)[i];
       diagonal = i < tokens_ ? diagonal + (empty_ ? T(0) : T(1)) : T(1);
@@ -191,8 +192,8 @@ class Prefixes {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
     const Block p = gains();
     sn::Multiply<sn::Into::kSet>(Left::Transposed(wk()), wq(), unit,
-                                 sn::UpperResult{columns_, s_.keys_unit, queries}, p);
-    sn::SubstituteDown(second(), unit, second_corners(), p, columns_);
+                                 sn::UpperResult{columns_, s_.keys_unit, queries}, p, ahead_);
+    sn::SubstituteDown(second(), unit, second_corners(), p, columns_, ahead_);
     for (std::int64_t i = 0; i < unit; ++i) {
       const std::int64_t unseen = i < tokens_ ? std::min(i * queries, columns_) : columns_;
       std::fill(p.Row(i), p.Row(i) + unseen, T(0));
@@ -203,6 +204,7 @@ class Prefixes {
   const Memory& memory_;
   const Scratch<T>& s_;
   const Carried<T>& carried_;
+  Ahead* const ahead_;
   std::int64_t tokens_ = 0;
   std::int64_t columns_ = 0;
   bool empty_ = false;

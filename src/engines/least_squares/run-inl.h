@@ -34,7 +34,7 @@ class Runner {
         memory_(memory),
         s_(options, sizes, scratch),
         carried_(memory, s_),
-        prefixes_(options, memory, s_, carried_),
+        prefixes_(options, memory, s_, carried_, &ahead_),
         block_(sizes, sizes.queries,
                SystemsBytes<T>(options, sizes) > 0 ? scratch + s_.bytes : nullptr) {}
 
@@ -110,7 +110,8 @@ class Runner {
 
   /// Tokens from t on, `most` at the most; how many. 0: that would write more than the stretch.
   std::int64_t Next(std::int64_t t, std::int64_t most, bool reads, Stretch& stretch) {
-    Chunk chunk = GatherChunk(memory_, t, most, s_);
+    const Fetch fetch = reads ? Fetch::kLater : Fetch::kNow;
+    Chunk chunk = GatherChunk(memory_, t, most, s_, fetch);
     if (t + chunk.tokens > stretch.end) {
       Keep(t, stretch);
       if (!stretch.answers) return 0;
@@ -127,7 +128,8 @@ class Runner {
       Answer(begin, answered());
       return 1;
     }
-    GatherQueries(options_, memory_, begin, answered(), s_);
+    GatherQueries(options_, memory_, begin, answered(), s_, fetch);
+    FetchAfter(begin + chunk.tokens);
     const std::int64_t right = Solve(chunk, begin, answered());
     if (right == 0) {
       // The memory is singular as the chunk begins: some tokens one by one, then it is tried anew.
@@ -143,18 +145,32 @@ class Runner {
     return chunk.tokens;
   }
 
+  /// The rows of a chunk from this token on are fetched while the one before is solved.
+  void FetchAfter(std::int64_t t) {
+    ahead_ = Ahead(std::min(s_.chunk, memory_.tokens - t));
+    ahead_.Add(memory_.k, t, 0, memory_.key_dim);
+    ahead_.Add(memory_.v, t, 0, memory_.value_dim);
+    for (std::int64_t r = 0; r < memory_.queries; ++r) {
+      ahead_.Add(OfQuery(memory_.q, memory_.q_head_stride, r), t, 0, memory_.key_dim);
+      ahead_.Add(OfQuery(memory_.y, memory_.y_head_stride, r), t, 0, memory_.value_dim);
+    }
+    // Tiles of the products and solves that fetch, or fewer.
+    ahead_.Start(3 * s_.keys_unit * (s_.chunk + s_.columns + s_.values_unit) /
+                 (sn::kTileRows * 2 * static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()))));
+  }
+
   /// One token, in the caller's state.
   void Step() {
     const bool reads = memory_.queries > 0;
     if (reads && options_.read_before) ReadStep();
     const Chunk chunk = GatherChunk(memory_, 0, 1, s_);
     const T g = static_cast<T>(chunk.decay);
+    const bool answers = reads && !options_.read_before;
     BitSum<T> before, after;
     WriteGram(memory_, g, s_.k, before, after);
-    const bool regular = memory_.factor == nullptr || UpdateFactor(g, before, after);
-    const bool answers = reads && !options_.read_before;
-    const bool solved = answers && regular && SolveStep(after);
-    WriteValues(memory_, g, s_.k, s_.v, solved ? s_.q : nullptr, s_.y);
+    const bool solved = memory_.factor != nullptr ? UpdateFactor(g, before, after, answers)
+                                                  : answers && SolveStep(after);
+    WriteValues(memory_, g, s_.k, s_.v, answers && solved ? s_.q : nullptr, s_.y);
     if (!answers) return;
     if (!solved) {
       AnswerStepCarefully();
@@ -164,11 +180,16 @@ class Runner {
     ScatterAnswers(memory_, 0, 1, s_);
   }
 
-  /// Once the key in s_.k is written. False: A is singular.
-  bool UpdateFactor(T g, const BitSum<T>& before, const BitSum<T>& after) {
+  /// Once the key in s_.k is written; with `answers` the queries become solutions as well. False: A
+  /// is singular.
+  bool UpdateFactor(T g, const BitSum<T>& before, const BitSum<T>& after, bool answers) {
     const StepFactor<T> factor(memory_, options_);
-    std::copy(s_.k, s_.k + s_.keys_unit, spare());
-    if (!factor.Fits(before) || !factor.Update(g, spare())) {
+    T* const p = spare(0);
+    T* const z = spare(1);
+    std::copy(s_.k, s_.k + s_.keys_unit, p);
+    if (answers) LoadQueryOfStep(0);
+    const bool updated = factor.Fits(before) && factor.Update(g, p, answers ? s_.q : nullptr, z);
+    if (!updated) {
       carried_.LoadGram();
       if (!prefixes_.FactorMemory()) {
         factor.Drop();
@@ -177,7 +198,26 @@ class Runner {
       factor.Take(prefixes_.factor());
     }
     factor.Seal(after);
+    if (!answers) return true;
+    if (updated) {
+      factor.Backward(z, s_.q);
+    } else {
+      SolveQuery(factor, 0);
+    }
+    for (std::int64_t r = 1; r < memory_.queries; ++r) SolveQuery(factor, r);
     return true;
+  }
+
+  void SolveQuery(const StepFactor<T>& factor, std::int64_t r) const {
+    T* const q = LoadQueryOfStep(r);
+    factor.Forward(q, spare(1));
+    factor.Backward(spare(1), q);
+  }
+
+  T* LoadQueryOfStep(std::int64_t r) const {
+    T* const q = s_.q + r * s_.k_stride;
+    LoadQuery(options_, memory_, 0, r, q, s_.keys_unit);
+    return q;
   }
 
   /// One token, of the memory as it is.
@@ -202,16 +242,14 @@ class Runner {
 
   /// The token's queries become solutions, in s_.q. `bits` are those of A. False: A is singular.
   bool SolveStep(const BitSum<T>& bits) {
-    GatherQueries(options_, memory_, 0, 1, s_);
     if (memory_.factor != nullptr) {
       const StepFactor<T> factor(memory_, options_);
       if (factor.Fits(bits)) {
-        for (std::int64_t r = 0; r < memory_.queries; ++r) {
-          factor.Solve(s_.q + r * s_.k_stride, spare());
-        }
+        for (std::int64_t r = 0; r < memory_.queries; ++r) SolveQuery(factor, r);
         return true;
       }
     }
+    GatherQueries(options_, memory_, 0, 1, s_);
     carried_.LoadGram();
     if (!prefixes_.SolveColumns(memory_.queries)) return false;
     const Block x = prefixes_.columns();
@@ -221,8 +259,8 @@ class Runner {
     return true;
   }
 
-  /// D numbers that no step of a token needs.
-  T* spare() const { return s_.b; }
+  /// Rows of D numbers that no step of a token needs.
+  T* spare(std::int64_t row) const { return s_.b + row * RoundUp(s_.keys_unit, kAlignment); }
 
   /// Answers of a chunk in s_.y. Returns how many of its tokens are right (and the queries that
   /// see no others); 0: the memory that it starts from is singular.
@@ -290,6 +328,7 @@ class Runner {
   const Memory& memory_;
   const Scratch<T> s_;
   const Carried<T> carried_;
+  Ahead ahead_{0};
   Prefixes<T> prefixes_;
   const SystemsScratch<T> block_;  // of own systems only
   std::int64_t patience_ = 1;  // tokens that are solved one by one before a chunk is tried again

@@ -78,8 +78,9 @@ class StepFactor {
   }
 
   /// p p^T more, after everything was multiplied by g. Overwrites p. False: A, which was written,
-  /// is singular to rounding, and the factor is dropped.
-  bool Update(T g, T* p) const {
+  /// is singular to rounding, and the factor is dropped. With q, Forward(q, z) on the way, four
+  /// rows behind: each has steps that wait for one another, and the two do not.
+  bool Update(T g, T* p, T* q, T* z) const {
     for (std::int64_t i = 0; i < memory_.key_dim; ++i) f_.d[i] *= g;
     T sum = 1;      // s_i
     T inverse = 1;  // 1 / s_i
@@ -95,22 +96,22 @@ class StepFactor {
         by[r] = scaled * inverse;
       }
       Eliminate<true>(i, w, by, p);
+      if (q != nullptr && i > 0) Forward(i - kRows, q, z);
     }
+    if (q != nullptr) Forward(f_.unit - kRows, q, z);
     if (Holds()) return true;
     Drop();
     return false;
   }
 
-  /// x = (A + R)^-1 q in the place of q; `z` has room for D numbers.
-  void Solve(T* q, T* z) const {
-    for (std::int64_t i = 0; i < f_.unit; i += kRows) {
-      T w[kRows];
-      Leading(i, q, w);
-      for (int r = 0; r < kRows; ++r) z[i + r] = w[r] / f_.d[i + r];
-      Eliminate<false>(i, w, nullptr, q);
-    }
-    std::fill(q, q + f_.unit, T(0));  // what is not yet known of x adds nothing
-    for (std::int64_t i = f_.unit - kRows; i >= 0; i -= kRows) Backward(i, z, q);
+  /// z = diag(d)^-1 U^-T q, which has room for D numbers. Overwrites q.
+  void Forward(T* q, T* z) const {
+    for (std::int64_t i = 0; i < f_.unit; i += kRows) Forward(i, q, z);
+  }
+  /// x = U^-1 z.
+  void Backward(const T* z, T* x) const {
+    std::fill(x, x + f_.unit, T(0));  // what is not yet known of x adds nothing
+    for (std::int64_t i = f_.unit - kRows; i >= 0; i -= kRows) Backward(i, z, x);
   }
 
  private:
@@ -141,9 +142,17 @@ class StepFactor {
     }
   }
 
+  /// Four more numbers of z.
+  void Forward(std::int64_t i, T* q, T* z) const {
+    T w[kRows];
+    Leading(i, q, w);
+    for (int r = 0; r < kRows; ++r) z[i + r] = w[r] / f_.d[i + r];
+    Eliminate<false>(i, w, w, q);
+  }
+
   /// p less w times four rows; each of the rows takes up `by` times what is left then.
   template <bool kUpdate>
-  HWY_INLINE void Eliminate(std::int64_t i, const T (&w)[kRows], const T* by, T* p) const {
+  HWY_INLINE void Eliminate(std::int64_t i, const T (&w)[kRows], const T (&by)[kRows], T* p) const {
     const Tag d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     hn::Vec<Tag> factor[kRows], share[kRows];
@@ -152,7 +161,24 @@ class StepFactor {
       factor[r] = hn::Set(d, w[r]);
       if constexpr (kUpdate) share[r] = hn::Set(d, by[r]);
     }
-    for (std::int64_t j = i / lanes * lanes; j < f_.unit; j += lanes) {
+    std::int64_t j = i / lanes * lanes;
+    if constexpr (kUpdate) {
+      // Up to a row's own place nothing is left of p, but for rounding: there the row stays.
+      const std::int64_t within = std::max<std::int64_t>(kRows, lanes);
+      for (; j < i / within * within + within; j += lanes) {
+        const auto place = hn::Iota(d, static_cast<T>(j));
+        auto x = hn::Load(d, p + j);
+        TTR_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          const auto row = hn::Load(d, Row(i + r) + j);
+          const auto own = hn::Set(d, static_cast<T>(i + r));
+          x = hn::IfThenElseZero(hn::Gt(place, own), hn::NegMulAdd(factor[r], row, x));
+          hn::Store(hn::MulAdd(share[r], x, row), d, Row(i + r) + j);
+        }
+        hn::Store(x, d, p + j);
+      }
+    }
+    for (; j < f_.unit; j += lanes) {
       auto x = hn::Load(d, p + j);
       TTR_UNROLL
       for (int r = 0; r < kRows; ++r) {
@@ -161,12 +187,6 @@ class StepFactor {
         if constexpr (kUpdate) hn::Store(hn::MulAdd(share[r], x, row), d, Row(i + r) + j);
       }
       hn::Store(x, d, p + j);
-    }
-    if constexpr (kUpdate) {
-      for (int r = 0; r < kRows; ++r) {
-        p[i + r] = T(0);  // but for rounding
-        for (int c = 0; c <= r; ++c) Row(i + r)[i + c] = T(c == r);
-      }
     }
   }
 

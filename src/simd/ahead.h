@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "hwy/base.h"
-#include "src/engines/fast_weights/layout.h"
+#include "src/simd/rows.h"
 
-namespace ttr::fast_weights {
+namespace ttr::simd {
 
 class Ahead {
  public:
@@ -62,4 +62,4 @@ class Ahead {
   std::int64_t rows_, count_ = 0, next_ = 0, line_ = 0, left_ = 0, lines_a_call_ = 0;
 };
 
-}  // namespace ttr::fast_weights
+}  // namespace ttr::simd
