@@ -47,6 +47,8 @@ performance: bench  ## make bench, the peers that PYTHON has, and docs/performan
 	$(PYTHON) bench/peers/run.py --json build/bench/peers.json
 	$(PYTHON) bench/peers/run.py --unlock --peers torch --json build/bench/peers-unlocked.json
 	$(PYTHON) bench/peers/run.py --gradients --json build/bench/peers-gradients.json
+	$(PYTHON) bench/peers/run.py --layers rls weighted_rls mesa --heads 4 --json build/bench/peers-least-squares.json
+	$(PYTHON) bench/peers/run.py --layers rls weighted_rls mesa --heads 4 --gradients --json build/bench/peers-least-squares-gradients.json
 	$(PYTHON) bench/report.py build/bench
 
 format:  ## format the code
