@@ -110,7 +110,7 @@ class Runner {
 
   /// Tokens from t on, `most` at the most; how many. 0: that would write more than the stretch.
   std::int64_t Next(std::int64_t t, std::int64_t most, bool reads, Stretch& stretch) {
-    const Fetch fetch = reads ? Fetch::kLater : Fetch::kNow;
+    const Fetch fetch = reads && most > 1 ? Fetch::kLater : Fetch::kNow;
     Chunk chunk = GatherChunk(memory_, t, most, s_, fetch);
     if (t + chunk.tokens > stretch.end) {
       Keep(t, stretch);
@@ -184,8 +184,8 @@ class Runner {
   /// is singular.
   bool UpdateFactor(T g, const BitSum<T>& before, const BitSum<T>& after, bool answers) {
     const StepFactor<T> factor(memory_, options_);
-    T* const p = spare(0);
-    T* const z = spare(1);
+    T* const p = Spare(0);
+    T* const z = Spare(1);
     std::copy(s_.k, s_.k + s_.keys_unit, p);
     if (answers) LoadQueryOfStep(0);
     const bool updated = factor.Fits(before) && factor.Update(g, p, answers ? s_.q : nullptr, z);
@@ -210,8 +210,8 @@ class Runner {
 
   void SolveQuery(const StepFactor<T>& factor, std::int64_t r) const {
     T* const q = LoadQueryOfStep(r);
-    factor.Forward(q, spare(1));
-    factor.Backward(spare(1), q);
+    factor.Forward(q, Spare(1));
+    factor.Backward(Spare(1), q);
   }
 
   T* LoadQueryOfStep(std::int64_t r) const {
@@ -260,7 +260,7 @@ class Runner {
   }
 
   /// Rows of D numbers that no step of a token needs.
-  T* spare(std::int64_t row) const { return s_.b + row * RoundUp(s_.keys_unit, kAlignment); }
+  T* Spare(std::int64_t row) const { return s_.b + row * RoundUp(s_.keys_unit, kAlignment); }
 
   /// Answers of a chunk in s_.y. Returns how many of its tokens are right (and the queries that
   /// see no others); 0: the memory that it starts from is singular.
