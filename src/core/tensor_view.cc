@@ -13,8 +13,6 @@
 namespace ttr {
 namespace {
 
-constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
-
 // A double as an integer of a type: towards zero, saturated; NaN is 0.
 template <class T>
 T Saturate(double value) {
@@ -48,10 +46,9 @@ std::int64_t Shape::elements() const {
   if (std::find(sizes_.begin(), end, 0) != end) return 0;  // however large the others are
   std::int64_t product = 1;
   for (auto size = sizes_.begin(); size != end; ++size) {
-    if (*size > kInt64Max / product) {
+    if (__builtin_mul_overflow(product, *size, &product)) {
       throw Error("Shape", "number of elements", "below 2^63", "the product of " + ToString());
     }
-    product *= *size;
   }
   return product;
 }

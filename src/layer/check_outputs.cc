@@ -13,9 +13,9 @@ namespace {
 /// The bytes between a view's first and last element. Strides are not negative.
 struct Extent {
   explicit Extent(const TensorView& view) : begin(view.as<const std::byte>()), end(begin) {
-    if (!view.defined() || view.shape().elements() == 0) return;
     std::int64_t last = 0;
     for (int axis = 0; axis < view.rank(); ++axis) {
+      if (view.size(axis) == 0) return;
       last += (view.size(axis) - 1) * view.stride(axis);
     }
     end += (last + 1) * static_cast<std::int64_t>(SizeOf(view.dtype()));
@@ -26,6 +26,7 @@ struct Extent {
 };
 
 bool Overlap(const TensorView& view_a, const TensorView& view_b) {
+  if (!view_a.defined() || !view_b.defined()) return false;
   const Extent a(view_a);
   const Extent b(view_b);
   const std::less<const std::byte*> before;

@@ -55,8 +55,12 @@ DType StateType(const Inputs& inputs, const State& state) {
   return inputs.v.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
-void CheckKept(std::string_view op, std::size_t needed, const Run& run) {
-  if (run.kept.empty() || run.kept.size() >= needed) return;
+/// What is kept, if anything, has room for this call.
+void CheckKept(std::string_view op, const Layer& layer, const Dims& dims, const Inputs& inputs,
+               const State& state, const Run& run) {
+  if (run.kept.empty()) return;
+  const std::size_t needed = layer.KeptBytes(dims, StateType(inputs, state));
+  if (run.kept.size() >= needed) return;
   throw Error(op, "kept", "at least " + std::to_string(needed) + " bytes",
               std::to_string(run.kept.size()));
 }
@@ -125,7 +129,7 @@ void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
                     const Run& run) const {
   const Dims dims = Check("Forward", requirements_, inputs, state, Needs::kBoth);
   CheckOutputs("Forward", dims, inputs, state, outputs);
-  CheckKept("Forward", KeptBytes(dims, StateType(inputs, state)), run);
+  CheckKept("Forward", *this, dims, inputs, state, run);
   RunOn(plan_.engine, requirements_, dims, inputs, state, outputs, Needs::kBoth, run);
 }
 
@@ -165,7 +169,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                      const Run& run) const {
   const Dims dims = Check("Backward", requirements_, inputs, initial, Needs::kBoth);
   CheckGradients("Backward", dims, inputs, dy, dinputs);
-  CheckKept("Backward", KeptBytes(dims, StateType(inputs, initial)), run);
+  CheckKept("Backward", *this, dims, inputs, initial, run);
   Executor& executor = ExecutorOf(run);
   switch (plan_.engine) {
     case Engine::kScan:

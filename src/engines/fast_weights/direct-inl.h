@@ -81,17 +81,17 @@ HWY_INLINE void ReadColumns(D d, std::int64_t key_dim, const T* HWY_RESTRICT era
 }
 
 /// M = decay (.) M + write u (+ value_key v). Rows in reverse order: the last that were read are
-/// still near. Meanwhile the rest of the next state is fetched: all of it, or its second half.
+/// still near. Meanwhile the second half of the next state is fetched.
 template <int NV, bool APART, class D, class T = hn::TFromD<D>>
 HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
-                             const hn::Vec<D> (&v)[NV], T* HWY_RESTRICT state, std::int64_t stride,
-                             bool half) {
+                             const hn::Vec<D> (&v)[NV], T* HWY_RESTRICT state,
+                             std::int64_t stride) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   for (std::int64_t row = s.key_dim - 1; row >= 0; --row) {
     T* HWY_RESTRICT m = state + row * stride;
     const std::int64_t done = s.key_dim - 1 - row;
-    if (s.next != nullptr && !(half && done % 2 != 0)) {
-      FetchColumns<NV, T>(s.next + (half ? (s.key_dim + done) / 2 : done) * stride);
+    if (s.next != nullptr && done % 2 == 0) {
+      FetchColumns<NV, T>(s.next + (s.key_dim + done) / 2 * stride);
     }
     const auto decay = hn::Set(d, s.decay[row]);
     const auto key = hn::Set(d, s.write[row]);
@@ -101,6 +101,27 @@ HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV]
       auto now = hn::MulAdd(key, u[n], hn::Mul(decay, hn::LoadU(d, m + n * kLanes)));
       if constexpr (APART) now = hn::MulAdd(value_key, v[n], now);
       hn::StoreU(now, d, m + n * kLanes);
+    }
+  }
+}
+
+/// answer += query M, M = decay (.) M + write u, in one pass: where nothing is erased, what is
+/// written does not wait for what is read.
+template <int NV, bool QUERY, class D, class T = hn::TFromD<D>>
+HWY_INLINE void ReadAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
+                                    T* HWY_RESTRICT state, std::int64_t stride,
+                                    hn::Vec<D> (&answer)[NV]) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  for (std::int64_t row = 0; row < s.key_dim; ++row, state += stride) {
+    if (s.next != nullptr) FetchColumns<NV, T>(s.next + row * stride);
+    const auto decay = hn::Set(d, s.decay[row]);
+    const auto key = hn::Set(d, s.write[row]);
+    const auto q = hn::Set(d, QUERY ? s.query[row] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const auto m = hn::LoadU(d, state + n * kLanes);
+      if constexpr (QUERY) answer[n] = hn::MulAdd(q, m, answer[n]);
+      hn::StoreU(hn::MulAdd(key, u[n], hn::Mul(decay, m)), d, state + n * kLanes);
     }
   }
 }
@@ -131,18 +152,18 @@ void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride
   }
   clear(answer);
   const bool ask = s.ask && s.queries > 0;
+  const bool once = s.write != nullptr && s.erase == nullptr;
   if (s.erase != nullptr && ask) {
     ReadColumns<NV, true, true>(d, s.key_dim, s.erase, s.query, state, stride, s.next, u, answer);
   } else if (s.erase != nullptr) {
     ReadColumns<NV, true, false>(d, s.key_dim, s.erase, s.query, state, stride, s.next, u, answer);
-  } else if (ask) {
+  } else if (ask && !once) {
     ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query, state, stride, s.next, u, answer);
   }
-  if (ask) keep(0);
+  if (ask && !once) keep(0);
   if (s.write == nullptr) return;
 
   const bool apart = s.value_key != nullptr;
-  const bool half = s.erase != nullptr || ask;  // of the next state is on its way
   const auto erased = hn::Set(d, s.erased);
   const auto step = hn::Set(d, s.step);
   TTR_UNROLL
@@ -150,6 +171,12 @@ void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride
     v[n] = hn::LoadU(d, s.value + n * kLanes);
     const auto given = apart ? hn::Zero(d) : v[n];
     u[n] = hn::Mul(step, s.erase != nullptr ? hn::NegMulAdd(erased, u[n], given) : given);
+  }
+  if (once && ask) {
+    ReadAndWriteColumns<NV, true>(d, s, u, state, stride, answer);
+    keep(0);
+  } else if (once) {
+    ReadAndWriteColumns<NV, false>(d, s, u, state, stride, answer);
   }
   for (std::int64_t q = 0; s.add && q < s.queries; ++q) {
     T* const to = s.answers + q * s.answer_stride;
@@ -162,10 +189,11 @@ void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride
       hn::StoreU(y, d, to + n * kLanes);
     }
   }
+  if (once) return;
   if (apart) {
-    WriteColumns<NV, true>(d, s, u, v, state, stride, half);
+    WriteColumns<NV, true>(d, s, u, v, state, stride);
   } else {
-    WriteColumns<NV, false>(d, s, u, v, state, stride, half);
+    WriteColumns<NV, false>(d, s, u, v, state, stride);
   }
 }
 

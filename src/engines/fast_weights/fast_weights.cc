@@ -21,7 +21,8 @@ namespace {
 /// the caches while another is run, and finding it twice would be felt in a decode.
 struct Upcoming {
   std::int64_t item = -1;
-  Memory memory;
+  int place = 0;  // of its memory; the other is that of the one at work
+  Memory memories[2];
 };
 constexpr std::size_t kUpcomingBytes =
     (sizeof(Upcoming) + kAlignment - 1) / kAlignment * kAlignment;
@@ -76,11 +77,15 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
     std::byte* const own = start + static_cast<std::size_t>(worker) * bytes;
     Upcoming& upcoming = *std::launder(reinterpret_cast<Upcoming*>(own));
-    const Memory memory = upcoming.item == item ? upcoming.memory : work.MemoryOf(item);
+    Memory& memory = upcoming.memories[upcoming.place];
+    if (upcoming.item != item) new (&memory) Memory(work.MemoryOf(item));
     // Workers take items in turn.
     const std::int64_t following = item + workers;
-    upcoming = {following, following < items ? work.MemoryOf(following) : Memory{}};
-    run(options, memory, upcoming.memory, work.sizes, own + kUpcomingBytes);
+    upcoming.item = following;
+    upcoming.place = 1 - upcoming.place;
+    Memory& next = upcoming.memories[upcoming.place];
+    new (&next) Memory(following < items ? work.MemoryOf(following) : Memory{});
+    run(options, memory, next, work.sizes, own + kUpcomingBytes);
   });
 }
 

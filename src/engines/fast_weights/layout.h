@@ -67,12 +67,14 @@ struct Memory {
   std::int64_t end_column = 0;
 
   bool writes() const { return v.data != nullptr; }
-  bool Starts(std::int64_t r) const { return steps == 1 || r % steps == 0; }
+  // Asked as "steps > 1": of "steps == 1" compilers make an unconditional division, dozens of
+  // cycles a row.
+  bool Starts(std::int64_t r) const { return !(steps > 1) || r % steps == 0; }
   /// Is the memory read at row r: the last of a token, or the first where it is read before?
   bool Reads(std::int64_t r) const {
-    return steps == 1 || r % steps == (read_before ? 0 : steps - 1);
+    return !(steps > 1) || r % steps == (read_before ? 0 : steps - 1);
   }
-  std::int64_t Token(std::int64_t r) const { return steps == 1 ? r : r / steps; }
+  std::int64_t Token(std::int64_t r) const { return steps > 1 ? r / steps : r; }
 };
 
 /// The numbers of query head `query`.
