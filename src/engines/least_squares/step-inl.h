@@ -40,29 +40,38 @@ HWY_INLINE void StorePart(hn::Vec<D> x, D d, T* to, std::size_t count) {
   std::copy(part, part + count, to);
 }
 
-/// A <- g A + k k^T in the caller's state, k times sqrt(w); g = 0 forgets, whatever was there. Adds
-/// up the bits that A had and has.
+/// A <- g A + k k^T in the caller's state, k times sqrt(w); g = 0 forgets, whatever was there.
+/// Tells the bits that A had and has.
 template <class T>
 HWY_INLINE void WriteGram(const Memory& memory, T g, const T* k, BitSum<T>& before,
                           BitSum<T>& after) {
   const hn::CappedTag<T, kUnit> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t whole = memory.key_dim / lanes * lanes;
   const auto fade = hn::Set(d, g);
+  // In registers: what a reference leads to would be stored for every vector.
+  BitSum<T> was, is;
   for (std::int64_t i = 0; i < memory.key_dim; ++i) {
-    T* const row = static_cast<T*>(memory.a) + i * memory.a_stride;
+    T* HWY_RESTRICT const row = static_cast<T*>(memory.a) + i * memory.a_stride;
     const auto by = hn::Set(d, k[i]);
-    before.NextRow();
-    after.NextRow();
-    for (std::int64_t j = 0; j < memory.key_dim; j += lanes) {
-      const auto count = static_cast<std::size_t>(std::min(lanes, memory.key_dim - j));
-      const auto old = LoadPart(d, row + j, count);
-      before.Add(old);
+    was.NextRow();
+    is.NextRow();
+    const auto write = [&](std::int64_t j, auto old) HWY_ATTR {
+      was.Add(old);
       const auto kept = g == 0 ? hn::Zero(d) : hn::Mul(fade, old);
       const auto now = hn::MulAdd(by, hn::Load(d, k + j), kept);
-      after.Add(now);
-      StorePart(now, d, row + j, count);
+      is.Add(now);
+      return now;
+    };
+    for (std::int64_t j = 0; j < whole; j += lanes) {
+      hn::StoreU(write(j, hn::LoadU(d, row + j)), d, row + j);
     }
+    if (whole == memory.key_dim) continue;
+    const auto rest = static_cast<std::size_t>(memory.key_dim - whole);
+    StorePart(write(whole, LoadPart(d, row + whole, rest)), d, row + whole, rest);
   }
+  before = was;
+  after = is;
 }
 
 /// The bits of A as they are.

@@ -85,16 +85,17 @@ class StepFactor {
     T sum = 1;      // s_i
     T inverse = 1;  // 1 / s_i
     for (std::int64_t i = 0; i < f_.unit; i += kRows) {
-      T w[kRows], by[kRows];
+      T w[kRows], scaled[kRows], sums[kRows], inverses[kRows + 1], by[kRows];
       Leading(i, p, w);
-      for (int r = 0; r < kRows; ++r) {
-        T& d = f_.d[i + r];
-        const T scaled = w[r] / d;
-        sum += w[r] * scaled;
-        d *= sum * inverse;
-        inverse = 1 / sum;
-        by[r] = scaled * inverse;
-      }
+      // Loop by loop, so that what does not wait for a sum is done for all rows at once.
+      T* const d = f_.d + i;
+      for (int r = 0; r < kRows; ++r) scaled[r] = w[r] / d[r];
+      for (int r = 0; r < kRows; ++r) sums[r] = sum += w[r] * scaled[r];
+      inverses[0] = inverse;
+      for (int r = 0; r < kRows; ++r) inverses[r + 1] = 1 / sums[r];
+      for (int r = 0; r < kRows; ++r) d[r] *= sums[r] * inverses[r];
+      for (int r = 0; r < kRows; ++r) by[r] = scaled[r] * inverses[r + 1];
+      inverse = inverses[kRows];
       Eliminate<true>(i, w, by, p);
       if (q != nullptr && i > 0) Forward(i - kRows, q, z);
     }
@@ -110,13 +111,25 @@ class StepFactor {
   }
   /// x = U^-1 z.
   void Backward(const T* z, T* x) const {
-    std::fill(x, x + f_.unit, T(0));  // what is not yet known of x adds nothing
-    for (std::int64_t i = f_.unit - kRows; i >= 0; i -= kRows) Backward(i, z, x);
+    const Tag d;
+    for (std::int64_t i = f_.unit; i > 0;) {
+      const std::int64_t begin = i - kBlock;
+      hn::Vec<Tag> known[kBlockVectors];
+      TTR_UNROLL
+      for (int v = 0; v < kBlockVectors; ++v) known[v] = hn::Zero(d);  // adds nothing yet
+      for (; i > begin; i -= kRows) Backward(i - kRows, begin, z, x, known);
+      TTR_UNROLL
+      for (int v = 0; v < kBlockVectors; ++v) hn::Store(known[v], d, x + begin + v * kLanes);
+    }
   }
 
  private:
   using Tag = hn::CappedTag<T, kUnit>;
+  using One = hn::CappedTag<T, 1>;  // a number whose multiply-adds are fused
   static constexpr int kRows = 4;
+  static constexpr int kLanes = hn::MaxLanes(Tag());
+  static constexpr int kBlockVectors = std::max(kRows / kLanes, 1);
+  static constexpr std::int64_t kBlock = kBlockVectors * kLanes;
 
   T* Row(std::int64_t i) const { return f_.u + i * f_.stride; }
 
@@ -136,9 +149,16 @@ class StepFactor {
 
   /// The next numbers of U^-T p.
   void Leading(std::int64_t i, const T* p, T (&w)[kRows]) const {
+    const One d;
+    hn::Vec<One> x[kRows];
+    TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      w[r] = p[i + r];
-      for (int j = 0; j < r; ++j) w[r] -= w[j] * Row(i + j)[i + r];
+      x[r] = hn::LoadU(d, p + i + r);
+      TTR_UNROLL
+      for (int j = 0; j < r; ++j) {
+        x[r] = hn::NegMulAdd(x[j], hn::LoadU(d, Row(i + j) + i + r), x[r]);
+      }
+      w[r] = hn::GetLane(x[r]);
     }
   }
 
@@ -190,25 +210,46 @@ class StepFactor {
     }
   }
 
-  /// Four more numbers of x.
-  void Backward(std::int64_t i, const T* z, T* x) const {
+  /// Four more numbers of x, of the block that starts at `begin`, in registers: the next four wait
+  /// for them, and for nothing else.
+  HWY_INLINE void Backward(std::int64_t i, std::int64_t begin, const T* z, const T* x,
+                           hn::Vec<Tag> (&known)[kBlockVectors]) const {
     const Tag d;
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const One one;
     hn::Vec<Tag> sum[kRows];
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(d);
-    for (std::int64_t j = i / lanes * lanes; j < f_.unit; j += lanes) {
-      const auto known = hn::Load(d, x + j);
+    for (std::int64_t j = begin + kBlock; j < f_.unit; j += kLanes) {
+      const auto later = hn::Load(d, x + j);
       TTR_UNROLL
       for (int r = 0; r < kRows; ++r)
-        sum[r] = hn::MulAdd(hn::Load(d, Row(i + r) + j), known, sum[r]);
+        sum[r] = hn::MulAdd(hn::Load(d, Row(i + r) + j), later, sum[r]);
     }
-    T next[kRows];
+    TTR_UNROLL
+    for (int v = 0; v < kBlockVectors; ++v) {
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        sum[r] = hn::MulAdd(hn::Load(d, Row(i + r) + begin + v * kLanes), known[v], sum[r]);
+      }
+    }
+    hn::Vec<One> next[kRows];
+    TTR_UNROLL
     for (int r = kRows - 1; r >= 0; --r) {
-      next[r] = z[i + r] - hn::GetLane(hn::SumOfLanes(d, sum[r]));
-      for (int c = r + 1; c < kRows; ++c) next[r] -= Row(i + r)[i + c] * next[c];
+      next[r] = hn::Set(one, z[i + r] - hn::GetLane(hn::SumOfLanes(d, sum[r])));
+      TTR_UNROLL
+      for (int c = kRows - 1; c > r; --c) {
+        next[r] = hn::NegMulAdd(hn::LoadU(one, Row(i + r) + i + c), next[c], next[r]);
+      }
     }
-    std::copy(next, next + kRows, x + i);
+    TTR_UNROLL
+    for (int v = 0; v < kBlockVectors; ++v) {
+      const auto place = hn::Iota(d, static_cast<T>(begin + v * kLanes));
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const auto here = hn::Eq(place, hn::Set(d, static_cast<T>(i + r)));
+        known[v] = hn::IfThenElse(here, hn::Set(d, hn::GetLane(next[r])), known[v]);
+      }
+    }
   }
 
   /// Is every pivot more than rounding of its diagonal?
