@@ -171,7 +171,9 @@ void AddBench(CLI::App& app) {
   command->add_option("--heads", options.heads, "memories (decode takes as many as fill its bytes)")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
-  command->add_option("--repeats", options.repeats, "the median is of so many runs")
+  command
+      ->add_option("--repeats", options.repeats,
+                   "the median is of so many runs; of 3 where they take above a second")
       ->capture_default_str()
       ->check(CLI::Range(1, 10000));
   command->add_option("--threads", options.threads, "threads (the part threads: at least two)")

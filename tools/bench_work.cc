@@ -12,6 +12,9 @@ namespace {
 
 // A sample lasts at least so long, so that neither the clock nor the call itself is what is timed.
 constexpr double kSampleSeconds = 2e-3;
+// What has been sampled so often and so long is sampled no more.
+constexpr std::size_t kLeastSamples = 3;
+constexpr double kShareSeconds = 1;
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -149,6 +152,7 @@ double Work::SolvedShare() const {
 }
 
 void Work::Sample() {
+  if (ns_.size() >= kLeastSamples && spent_ > kShareSeconds) return;
   Restore();
   if (count_ == 0) {
     double seconds = Once(1);  // touches its memory
@@ -158,7 +162,9 @@ void Work::Sample() {
     Once(1);  // brings what it reads back into the caches
   }
   const auto units = static_cast<double>(setting_.dims.tokens * setting_.dims.heads);
-  ns_.push_back(1e9 * Once(count_) / units);
+  const double seconds = Once(count_);
+  spent_ += seconds * count_;
+  ns_.push_back(1e9 * seconds / units);
   solved_ = std::min(solved_, SolvedShare());
 }
 

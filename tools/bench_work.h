@@ -64,7 +64,7 @@ class Work {
   Work(std::string name, const Recipe& recipe, Setting setting, Executor& executor,
        BenchMemory& memory);
 
-  // Times the work once more.
+  // Times the work once more, unless it has had its share of time: a slow work has few samples.
   void Sample();
 
   const std::string& name() const { return name_; }
@@ -108,6 +108,7 @@ class Work {
   Demand demand_;
   int count_ = 0;  // calls a sample
   std::vector<double> ns_;
+  double spent_ = 0;  // seconds on samples
   double solved_ = 1;
 };
 

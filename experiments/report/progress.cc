@@ -14,7 +14,7 @@
 namespace ttr::report {
 namespace {
 
-constexpr auto kInterval = std::chrono::milliseconds(100);
+constexpr std::chrono::milliseconds kInterval{100};
 constexpr int kWidestBar = 30;
 constexpr int kNarrowestBar = 6;
 
@@ -85,8 +85,10 @@ Progress::Progress(std::string label, std::int64_t total, ProgressOptions option
     : label_(std::move(label)),
       total_(total),
       file_(options.file),
-      shown_(!options.quiet && isatty(options.file) == 1) {
-  if (shown_) Draw(true);
+      shown_(!options.quiet),
+      terminal_(isatty(options.file) == 1),
+      interval_(terminal_ ? kInterval : options.line_interval) {
+  if (shown_ && terminal_) Draw(true);
 }
 
 Progress::~Progress() { Clear(); }
@@ -94,7 +96,7 @@ Progress::~Progress() { Clear(); }
 void Progress::Advance(std::int64_t steps) {
   const std::lock_guard lock(mutex_);
   done_ += steps;
-  if (shown_) Draw(done_ == total_);
+  if (shown_) Draw(terminal_ && done_ == total_);
 }
 
 void Progress::SetLabel(std::string label) {
@@ -111,10 +113,14 @@ void Progress::Clear() {
 
 void Progress::Draw(bool now) {
   const Clock::time_point time = Clock::now();
-  if (!now && time - last_draw_ < kInterval) return;
+  if (!now && time - last_draw_ < interval_) return;
   last_draw_ = time;
-  drawn_ = true;
   const double elapsed = std::chrono::duration<double>(time - start_).count();
+  if (!terminal_) {
+    Put(file_, ProgressLine(label_, done_, total_, elapsed, TerminalWidth(file_)) + "\n");
+    return;
+  }
+  drawn_ = true;
   // One column stays free: a full line would make some terminals scroll.
   const int width = TerminalWidth(file_) - 1;
   Put(file_, "\r" + ProgressLine(label_, done_, total_, elapsed, width) + "\x1b[K");

@@ -1,4 +1,4 @@
-// A progress bar on standard error: a bar when that is a terminal, nothing when it is piped.
+// Progress on standard error: a bar where that is a terminal, elsewhere a line every half minute.
 //
 //   Progress progress("online regression", seeds, {.quiet = quiet});
 //   for (...) { ...; progress.Advance(); }
@@ -19,6 +19,7 @@ namespace ttr::report {
 struct ProgressOptions {
   bool quiet = false;
   int file = 2;  // Descriptor that the bar goes to.
+  std::chrono::milliseconds line_interval = std::chrono::seconds(30);  // where there is no bar
 };
 
 class Progress {
@@ -44,10 +45,12 @@ class Progress {
   const std::int64_t total_;
   const int file_;
   const bool shown_;
+  const bool terminal_;
+  const Clock::duration interval_;
   bool drawn_ = false;
   std::int64_t done_ = 0;
   const Clock::time_point start_ = Clock::now();
-  Clock::time_point last_draw_ = {};
+  Clock::time_point last_draw_ = start_;
 };
 
 // The bar's text for a terminal of `width` columns; never wider.

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 
@@ -91,14 +92,21 @@ std::string ReadAvailable(int file) {
   return out;
 }
 
-TEST(Progress, SilentWhenPiped) {
+TEST(Progress, TellsAPipeOfLongWorkInWholeLines) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   {
-    Progress progress("work", 3, {.file = ends[1]});
-    progress.Advance(3);
+    Progress brief("brief", 3, {.file = ends[1]});
+    brief.Advance(3);
+    Progress progress("work", 3, {.file = ends[1], .line_interval = std::chrono::seconds(0)});
+    progress.Advance(1);
+    progress.Advance(2);
+    Progress quiet("quiet", 3,
+                   {.quiet = true, .file = ends[1], .line_interval = std::chrono::seconds(0)});
+    quiet.Advance(3);
   }
-  EXPECT_EQ(ReadAvailable(ends[0]), "");
+  EXPECT_EQ(ReadAvailable(ends[0]),
+            ProgressLine("work", 1, 3, 0, 80) + "\n" + ProgressLine("work", 3, 3, 0, 80) + "\n");
   close(ends[0]);
   close(ends[1]);
 }
