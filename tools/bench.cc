@@ -149,7 +149,7 @@ void AddBench(CLI::App& app) {
       "token and head: 4 Dk Dv for Hebbian layers, 6 for delta rules; ttr plan NAME tells. Exact\n"
       "least squares, D = Dk, chunks of m = 64: 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / "
       "3m,\n"
-      "or with a factor for every token D^3 / 3 + 5 D^2 + 6 D Dv.");
+      "or with a factor for every token D^3 / 3 + 5 D^2 + 6 D Dv; single tokens 9 D^2 + 5 D Dv.");
   const auto arguments = std::make_shared<Arguments>();
   BenchOptions& options = arguments->options;
   command->add_option("WHAT", options.what, "layers (default: all that a fast engine runs)");

@@ -73,8 +73,9 @@ double LeastSquaresFlops(const Recipe& recipe, const Dims& dims) {
   }
   const bool fades = recipe.weights.decay != Decay::kNone;
   const bool own = optimizer.ridge_kind == RidgeKind::kRelative ||
-                   (optimizer.ridge_kind == RidgeKind::kConstant && fades) || dims.tokens == 1;
+                   (optimizer.ridge_kind == RidgeKind::kConstant && fades);
   if (own) return d * d * d / 3 + 5 * d * d + 6 * d * dv;
+  if (dims.tokens == 1) return 9 * d * d + 5 * d * dv;
   const double m = kChunk;
   return 4 * d * d + 6 * d * dv + m * (3 * d + 3 * dv) + (d * d * d + m * m * m) / (3 * m);
 }
