@@ -3,9 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <barrier>
 #include <bit>
 #include <cmath>
 #include <iterator>
+#include <numeric>
+#include <thread>
 
 namespace ttr::tools {
 namespace {
@@ -30,10 +33,30 @@ double MovedBytes(const Demand& demand) {
   return demand.state_bytes + (dwarfed ? 0 : demand.stream_bytes);
 }
 
+// GFLOP/s of all together: what is called a processor may be half of a core.
+double FmaPeakOf(int threads) {
+  if (threads == 1) return MeasureFmaPeak();
+  std::barrier start(threads);
+  std::vector<double> peaks(static_cast<std::size_t>(threads));
+  std::vector<std::jthread> workers;
+  for (double& peak : peaks) {
+    workers.emplace_back([&start, &peak] {
+      start.arrive_and_wait();
+      MeasureFmaPeak();
+      peak = MeasureFmaPeak();  // while all others are at work
+      MeasureFmaPeak();
+    });
+  }
+  workers.clear();  // waits for them
+  return std::accumulate(peaks.begin(), peaks.end(), 0.0);
+}
+
 }  // namespace
 
 Limits::Limits(const std::vector<Work>& works, bool levels) {
+  fma_[1];
   for (const Work& work : works) {
+    fma_[work.setting().threads];
     const Demand& demand = work.demand();
     (demand.state_bytes > 0 ? in_place_ : stream_)[Rounded(demand.footprint)];
   }
@@ -49,7 +72,7 @@ Limits::Limits(const std::vector<Work>& works, bool levels) {
 }
 
 void Limits::Sample() {
-  fma_.push_back(MeasureFmaPeak());
+  for (auto& [threads, samples] : fma_) samples.push_back(FmaPeakOf(threads));
   exp_.push_back(MeasureExpRate());
   for (auto& [bytes, samples] : in_place_) samples.push_back(MeasureInPlaceBandwidth(bytes));
   for (auto& [bytes, samples] : stream_) samples.push_back(MeasureStreamBandwidth(bytes));
@@ -68,7 +91,7 @@ Bound Limits::MemoryBound(const Work& work) const {
 Bound Limits::BoundOf(const Work& work) const {
   const Demand& demand = work.demand();
   const int threads = work.setting().threads;
-  const Bound bounds[] = {{demand.flops / (Median(fma_) * threads), "FMA"},
+  const Bound bounds[] = {{demand.flops / Median(fma_.at(threads)), "FMA"},
                           {demand.exps / (Median(exp_) * threads), "exp"},
                           MemoryBound(work)};
   return *std::max_element(std::begin(bounds), std::end(bounds),
@@ -76,9 +99,14 @@ Bound Limits::BoundOf(const Work& work) const {
 }
 
 report::Table Limits::ToTable() const {
-  report::Table table("Limits of one thread, measured between the works");
+  report::Table table("Limits, of one thread unless said otherwise, measured between the works");
   table.AddText("limit").AddReal("value", 1).AddText("unit");
-  table.AddRow({"fused multiply-adds, float32", Median(fma_), "GFLOP/s"});
+  table.AddRow({"fused multiply-adds, float32", FmaPeak(), "GFLOP/s"});
+  for (const auto& [threads, samples] : fma_) {
+    if (threads == 1) continue;
+    const std::string of = fmt::format("fused multiply-adds, float32, {} threads at once", threads);
+    table.AddRow({of, Median(samples), "GFLOP/s"});
+  }
   table.AddRow({"exponentials, float32", Median(exp_), "Gexp/s"});
   for (const Level& level : levels_) {
     const std::string where = fmt::format(", {} ({})", level.name, ShowBytes(level.bytes));

@@ -30,7 +30,7 @@ class Limits {
   // The same for its bytes alone: how long they take to come and go.
   Bound MemoryBound(const Work& work) const;
 
-  double FmaPeak() const { return Median(fma_); }
+  double FmaPeak() const { return Median(fma_.at(1)); }
   // GB/s of one thread, read and written in place.
   double InPlace(std::size_t bytes) const { return Median(in_place_.at(bytes)); }
 
@@ -46,7 +46,8 @@ class Limits {
   using Samples = std::map<std::size_t, std::vector<double>>;
 
   std::vector<Level> levels_;
-  std::vector<double> fma_, exp_;
+  std::map<int, std::vector<double>> fma_;  // of so many threads at once
+  std::vector<double> exp_;
   Samples in_place_, stream_, read_;
 };
 

@@ -294,6 +294,37 @@ TEST_P(LeastSquaresGradient, OfFloatIsThatOfDouble) {
   ExpectClose(got, expected, 3e-4);
 }
 
+// Before a memory is determined x is as large as 1 / ridge, and what multiplies it in dk, the rest
+// v . dy - k . z, as small as the ridge. Found as a difference it loses the condition a second
+// time.
+TEST(LeastSquaresKeyGradient, OfFloatLosesTheConditionOnce) {
+  constexpr std::int64_t kDim = 48;
+  constexpr double kRidge = 1e-3;
+  constexpr double kLargest = 6;  // eigenvalue of K^T K, for 80 keys of length 1 in 48 dimensions
+  const Layer layer(ParseRecipe("rls{ridge: 0.001}"));
+  ASSERT_EQ(layer.plan().engine, Engine::kLeastSquares);
+  Dims dims = SomeDims(80);
+  dims.key_dim = kDim;
+  const Call wide(layer.recipe(), dims, DType::kFloat64, 7, true);
+  const Call narrow(layer.recipe(), dims, DType::kFloat32, 7, true);
+  for (const InputField& field : InputFields()) {
+    const TensorView& view = narrow.inputs.*field.view;
+    if (!view.defined()) continue;
+    for (std::int64_t i = 0; i < view.shape().elements(); ++i) {
+      if (field.name == "k") view.as<float>()[i] /= std::sqrt(static_cast<float>(kDim));
+    }
+    CopyInto(view, wide.inputs.*field.view);
+  }
+  const Tensor dy = AnswerGradient(dims, 33);
+  const Gradients expected = Differentiate(layer, wide.inputs, {}, dy, {});
+  const Gradients got =
+      Differentiate(layer, narrow.inputs, {}, Tensor::Copy(dy, DType::kFloat32), {});
+  const TensorView& dk = expected.inputs.k;
+  const double greatest = test::LargestDifference(dk, Tensor(dk.dtype(), dk.shape()));
+  const double allowed = 4 * std::numeric_limits<float>::epsilon() * kLargest / kRidge;
+  EXPECT_LT(test::LargestDifference(got.inputs.k, dk), allowed * greatest);
+}
+
 TEST_P(LeastSquaresGradient, HasTheSameBitsForAnyNumberOfThreads) {
   Dims dims = SomeDims(60);
   dims.batch = 2;

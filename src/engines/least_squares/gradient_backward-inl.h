@@ -122,13 +122,17 @@ class GradientBackward {
   double ScaleOf(const Part& part, std::int64_t j) const { return part.tokens == 0 ? 1 : s_.c[j]; }
 
   void CopyRows(const T* from, const Part& part, const Block& to) {
+    CopyRows(from, part, c_.keys_unit, to);
+  }
+  /// Rows of `count` numbers, as far apart as in `to`.
+  void CopyRows(const T* from, const Part& part, std::int64_t count, const Block& to) {
     const std::int64_t rows = part.reading * memory_.queries;
-    const T* row = from + part.begin * memory_.queries * c_.k_stride;
-    for (std::int64_t j = 0; j < RoundUp(rows, kUnit); ++j, row += c_.k_stride) {
+    const T* row = from + part.begin * memory_.queries * to.stride;
+    for (std::int64_t j = 0; j < RoundUp(rows, kUnit); ++j, row += to.stride) {
       if (j < rows) {
-        std::copy(row, row + c_.keys_unit, to.Row(j));
+        std::copy(row, row + count, to.Row(j));
       } else {
-        std::fill(to.Row(j), to.Row(j) + c_.keys_unit, T(0));
+        std::fill(to.Row(j), to.Row(j) + count, T(0));
       }
     }
   }
@@ -183,8 +187,14 @@ class GradientBackward {
     }
     CopyRows(s_.x, part, x());
     CopyRows(s_.z, part, z());
-    if (!options_.descends()) SubtractPair(part, ridged);
-    AddValues(part);
+    if (part.told) {
+      AddTold(part);
+      SubtractPast(part, ridged);
+    } else {
+      if (!options_.descends()) SubtractPair(part, ridged);
+      AddValues(part);
+    }
+    AddPastValues(part);
     if (ridged) AddRidge(part);
     if (blocks_.any()) blocks_.Add(part, keys(), dk(), f());
     for (std::int64_t j = 0; j < part.reading && part.tokens == 0; ++j) {
@@ -205,7 +215,12 @@ class GradientBackward {
       sn::Multiply<sn::Into::kSubtract>(Left::Of(kx), z(), unit, seen, dk());
       sn::Multiply<sn::Into::kSubtract>(Left::Of(kz), x(), unit, seen, dk());
     }
-    const sn::Whole square{c_.keys_unit, rows};
+    SubtractPast(part, ridged);
+  }
+
+  /// F + F^T -= Z^T X + X^T Z.
+  void SubtractPast(const Part& part, bool ridged) {
+    const sn::Whole square{c_.keys_unit, RoundUp(part.reading * memory_.queries, kUnit)};
     sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, square, f());
     sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, square, f());
     for (std::int64_t j = 0; j < part.reading * memory_.queries && ridged; ++j) {
@@ -224,7 +239,24 @@ class GradientBackward {
     return products;
   }
 
-  /// dK += triu(V dY^T) X, dV += triu(K X^T) dY, G += X^T dY.
+  /// What the part's answers ask of its own keys and values, from products that were kept:
+  ///
+  ///     dK -= triu(K X^T) Z - triu(V dY^T - K Z^T) X,   dV += triu(K X^T) dY
+  void AddTold(const Part& part) {
+    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
+    const Block kx{s_.part_kx, s_.tokens_stride};
+    const Block rest{s_.part_rest, s_.tokens_stride};
+    CopyRows(s_.kx_rows, part, unit, kx);
+    CopyRows(s_.rest_rows, part, unit, rest);
+    const sn::UpperLeft keys{c_.keys_unit, rows, memory_.queries};
+    const sn::UpperLeft values{c_.values_unit, rows, memory_.queries};
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(kx), z(), unit, keys, dk());
+    sn::Multiply<sn::Into::kAdd>(Left::Transposed(rest), x(), unit, keys, dk());
+    sn::Multiply<sn::Into::kAdd>(Left::Transposed(kx), dy(), unit, values, dv());
+  }
+
+  /// dK += triu(V dY^T) X, dV += triu(K X^T) dY.
   void AddValues(const Part& part) {
     const std::int64_t unit = RoundUp(part.tokens, kUnit);
     const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
@@ -240,6 +272,11 @@ class GradientBackward {
       sn::Multiply<sn::Into::kAdd>(Left::Of(kx), dy(), unit,
                                    sn::UpperLeft{c_.values_unit, rows, memory_.queries}, dv());
     }
+  }
+
+  /// G += X^T dY.
+  void AddPastValues(const Part& part) {
+    const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
     sn::Multiply<sn::Into::kAdd>(Left::Transposed(x()), dy(), c_.keys_unit,
                                  sn::Whole{c_.values_unit, rows}, gradient_b());
   }

@@ -36,6 +36,7 @@ class GradientForward {
   GradientForward(const Options& options, const GradientMemory& memory,
                   const GradientScratch<T>& scratch)
       : options_(options),
+        gradients_(memory),
         memory_(memory.memory),
         s_(scratch),
         carried_(memory_, s_.chunk),
@@ -77,24 +78,58 @@ class GradientForward {
     if (answered() > 0 && options_.ridge == Ridge::kRelative) {
       return NextAlone(chunk, begin);
     }
+    bool told = false;
     if (answered() > 0) {
-      sides_.Gather(begin, answered(), chunk.tokens);
-      const std::int64_t sides = 2 * memory_.queries;
-      const std::int64_t right = prefixes_.Begin(chunk.tokens, answered() * sides, false);
+      GatherQueries(options_, memory_, begin, answered(), s_.chunk);
+      const std::int64_t right = prefixes_.Begin(chunk.tokens, answered() * memory_.queries, false);
       if (right > 0) {
         patience_ = 1;
         carried_.Shorten(chunk, right);
-        prefixes_.Solutions(sides, {s_.g, s_.chunk.k_stride}, solutions());
-        sides_.Keep(solutions(), begin, answered());
+        told = SolveTogether({t, chunk.tokens, begin, answered(), chunk.decay, chunk.end, 0});
       } else {
         patience_ = std::min<std::int64_t>(2 * patience_, kUnit);
         carried_.Shorten(chunk, std::min(chunk.tokens, patience_));
+        sides_.Gather(begin, answered(), chunk.tokens);
         singular = SolveCarefully(begin, answered(), chunk.tokens);
       }
     }
-    Keep({t, chunk.tokens, begin, answered(), chunk.decay, chunk.end, singular ? 1 : 0});
+    Keep({t, chunk.tokens, begin, answered(), chunk.decay, chunk.end, singular ? 1 : 0, told});
     carried_.Write(chunk);
     return chunk.tokens;
+  }
+
+  /// The answers of a part whose tokens share a factor. Are k . x and v . dy - k . z kept, too? Of
+  /// tokens without weight they are not known.
+  bool SolveTogether(const Part& part) {
+    const std::int64_t queries = memory_.queries;
+    const std::int64_t columns = RoundUp(part.reading * queries, kUnit);
+    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    const std::int64_t first = part.begin * queries;
+    FindScales(memory_, part, s_);
+    const bool told =
+        std::none_of(s_.weight, s_.weight + part.tokens, [](double weight) { return weight == 0; });
+    GatherAnswerGradients(gradients_, part.begin, part.reading, s_.chunk);
+    const Block dyt{s_.dyt, s_.rows_stride};
+    sn::TransposeStrided(s_.chunk.y, s_.chunk.y_stride, columns, s_.chunk.values_unit, dyt.data,
+                         dyt.stride);
+    prefixes_.Pairs(queries, dyt, [&](const Block& solved, const Block& products, bool is_x) {
+      sn::TransposeStrided(solved.data, solved.stride, s_.chunk.keys_unit, columns,
+                           solutions().data, solutions().stride);
+      T* const to = (is_x ? s_.x : s_.z) + first * s_.chunk.k_stride;
+      for (std::int64_t j = 0; j < part.reading * queries; ++j) {
+        const T* const row = solutions().Row(j);
+        std::copy(row, row + s_.chunk.keys_unit, to + j * s_.chunk.k_stride);
+      }
+      if (!told) return;
+      for (std::int64_t i = 0; i < part.tokens; ++i) {
+        const T root = static_cast<T>(std::sqrt(s_.weight[i]));
+        sn::Multiply(products.Row(i), columns, 1 / root);
+      }
+      sn::TransposeStrided(products.data, products.stride, unit, columns,
+                           (is_x ? s_.kx_rows : s_.rest_rows) + first * s_.tokens_stride,
+                           s_.tokens_stride);
+    });
+    return told;
   }
 
   /// One token under a ridge that grows with what it writes.
@@ -237,6 +272,7 @@ class GradientForward {
   }
 
   const Options& options_;
+  const GradientMemory& gradients_;
   const Memory& memory_;
   const GradientScratch<T>& s_;
   const Carried<T> carried_;

@@ -27,6 +27,7 @@ struct Part {
   std::int64_t first, tokens, begin, reading;
   double decay, end;   // as in Chunk
   std::int64_t pairs;  // beside x and z
+  bool told = false;   // are k . x and v . dy - k . z kept, in kx_rows and rest_rows?
 };
 
 /// Pairs of an answer in dL/dA, beside x and z. A sum of more than key_dim is one of key_dim.
@@ -53,6 +54,9 @@ struct GradientScratch {
   // Of the whole sequence, a row an answer: x and z, and more pairs: the second one of
   // singular tokens, or those of the steps of gradient descent.
   T *x, *z, *more_x, *more_z;
+  // Of the same, where tokens share a factor: a row of k . x, and of v . dy - k . z, k and v of the
+  // tokens of the answer's part that it sees. Behind them, room for those of one part.
+  T *kx_rows, *rest_rows, *part_kx, *part_rest;
   // P r of all steps for a chunk's sides.
   T* steps;
   // What P adds to dL/dA + its transpose, for every answering token: the rows of its blocks.
@@ -112,6 +116,11 @@ struct GradientScratch {
     const std::int64_t more_pairs = MorePairs(options, sizes.key_dim);
     for (T** whole : {&x, &z}) *whole = take(answers * chunk.k_stride);
     for (T** whole : {&more_x, &more_z}) *whole = take(more_pairs * answers * chunk.k_stride);
+    const bool shares = !options.iterates() && options.ridge != Ridge::kRelative;
+    for (T** whole : {&kx_rows, &rest_rows}) {
+      *whole = take(shares ? (answers + kUnit) * tokens_stride : 0);  // whole units are written
+    }
+    for (T** part : {&part_kx, &part_rest}) *part = take(shares ? rows * tokens_stride : 0);
     steps = take(options.descends() ? options.iteration.steps * chunk.columns * chunk.k_stride : 0);
     blocks = take(options.descends() ? sizes.tokens * chunk.keys_unit * iteration.block : 0);
     worth = take_doubles(sizes.tokens);

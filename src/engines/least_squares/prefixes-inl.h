@@ -69,44 +69,47 @@ class Prefixes {
   /// Y = Wq^T Wb + triu(P)^T E in s.y.
   void Answers(std::int64_t queries) {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
-    const Block e = second().Columns(s_.second_v());
-    for (std::int64_t i = 0; i < unit; ++i) {
-      const T* const row = carried_.values().Row(i);
-      std::copy(row, row + (i < tokens_ ? s_.values_unit : 0), e.Row(i));
-      if (i >= tokens_) std::fill(e.Row(i), e.Row(i) + s_.values_unit, T(0));
-    }
+    MakeErrors();
     if (empty_) {
       for (std::int64_t i = 0; i < columns_; ++i) {
         std::fill(answers().Row(i), answers().Row(i) + s_.values_unit, T(0));
       }
     } else {
-      for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
-        std::copy(carried_.b().Row(i), carried_.b().Row(i) + s_.values_unit, wb().Row(i));
-      }
-      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wb(), s_.values_unit, ahead_);
-      sn::Multiply<sn::Into::kSubtract>(Left::Transposed(wk()), wb(), unit,
-                                        sn::Whole{s_.values_unit, s_.keys_unit}, e, ahead_);
       sn::Multiply<sn::Into::kSet>(Left::Transposed(wq()), wb(), columns_,
                                    sn::Whole{s_.values_unit, s_.keys_unit}, answers(), ahead_);
     }
-    sn::SubstituteDown(second(), unit, second_corners(), e, s_.values_unit, ahead_);
     MakeGains(queries);
-    sn::Multiply<sn::Into::kAdd>(Left::Transposed(gains()), e, columns_,
+    sn::Multiply<sn::Into::kAdd>(Left::Transposed(gains()), errors(), columns_,
                                  sn::LowerLeft{s_.values_unit, unit, queries}, answers(), ahead_);
   }
 
-  /// X = U^-1 (Wq - (L^-1 Wk^T)^T triu(P)), rows as those of s.q. `g` has room for Wk^T.
-  void Solutions(std::int64_t queries, const sn::Block<T>& g, const sn::Block<T>& x) {
+  /// For rows of queries and, as columns dY^T, the gradients of their answers: x and z of the
+  /// gradient, and what it asks for of keys and values,
+  ///
+  ///     C = triu(K X^T) = L^-T triu(P)                  X = U^-1 (Wq - Wk C)
+  ///     A = triu(V dY^T - K Z^T) = L^-T triu(E dY^T)    Z = U^-1 (Wb dY^T + Wk A)
+  ///
+  /// K and V weighted. Found so, A is no small difference of large products, and Z no difference
+  /// at all. done(x, c, true) and done(z, a, false) take them, a column an answer.
+  template <class Done>
+  void Pairs(std::int64_t queries, const sn::Block<T>& dyt, const Done& done) {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
-    if (tokens_ > 0) {
-      sn::TransposeStrided(wk().data, wk().stride, s_.keys_unit, unit, g.data, g.stride);
-      sn::SubstituteDown(second(), unit, second_corners(), g, s_.keys_unit);
-      MakeGains(queries);
-      sn::Multiply<sn::Into::kSubtract>(Left::Transposed(g), gains(), s_.keys_unit,
-                                        sn::Whole{columns_, unit}, wq());
-    }
+    const sn::Whole back{columns_, unit};
+    MakeErrors();
+    MakeGains(queries);
+    sn::SubstituteUp(second(), unit, second_corners(), gains(), columns_);
+    sn::Multiply<sn::Into::kSubtract>(Left::Of(wk()), gains(), s_.keys_unit, back, wq());
     sn::SubstituteUp(first(), s_.keys_unit, first_corners(), wq(), columns_);
-    sn::TransposeStrided(wq().data, wq().stride, s_.keys_unit, columns_, x.data, x.stride);
+    done(wq(), gains(), true);
+    sn::Multiply<sn::Into::kSet>(Left::Of(errors()), dyt, unit,
+                                 sn::UpperResult{columns_, s_.values_unit, queries}, gains());
+    HideUnseen(queries);
+    sn::SubstituteUp(second(), unit, second_corners(), gains(), columns_);
+    sn::Multiply<sn::Into::kSet>(Left::Of(wb()), dyt, s_.keys_unit,
+                                 sn::Whole{columns_, s_.values_unit}, wq());
+    sn::Multiply<sn::Into::kAdd>(Left::Of(wk()), gains(), s_.keys_unit, back, wq());
+    sn::SubstituteUp(first(), s_.keys_unit, first_corners(), wq(), columns_);
+    done(wq(), gains(), false);
   }
 
   /// The right-hand sides solved with the memory alone, as columns: x = (A + R)^-1 q. False where
@@ -143,6 +146,7 @@ class Prefixes {
   Block wk() const { return first().Columns(s_.first_k()); }
   Block wq() const { return first().Columns(s_.first_q()); }
   Block wb() const { return first().Columns(s_.first_b()); }
+  Block errors() const { return second().Columns(s_.second_v()); }
   Block gains() const { return second().Columns(s_.second_q()); }
   Block answers() const { return {s_.y, s_.y_stride}; }
 
@@ -194,10 +198,35 @@ class Prefixes {
     sn::Multiply<sn::Into::kSet>(Left::Transposed(wk()), wq(), unit,
                                  sn::UpperResult{columns_, s_.keys_unit, queries}, p, ahead_);
     sn::SubstituteDown(second(), unit, second_corners(), p, columns_, ahead_);
-    for (std::int64_t i = 0; i < unit; ++i) {
+    HideUnseen(queries);
+  }
+
+  /// Zeros in `gains` where a row does not see a token.
+  void HideUnseen(std::int64_t queries) {
+    for (std::int64_t i = 0; i < RoundUp(tokens_, kUnit); ++i) {
       const std::int64_t unseen = i < tokens_ ? std::min(i * queries, columns_) : columns_;
-      std::fill(p.Row(i), p.Row(i) + unseen, T(0));
+      std::fill(gains().Row(i), gains().Row(i) + unseen, T(0));
     }
+  }
+
+  /// Wb = U^-T B and E = L^-1 (V - Wk^T Wb): what the chunk's tokens tell that is new.
+  void MakeErrors() {
+    const std::int64_t unit = RoundUp(tokens_, kUnit);
+    const Block e = errors();
+    for (std::int64_t i = 0; i < unit; ++i) {
+      const T* const row = carried_.values().Row(i);
+      std::copy(row, row + (i < tokens_ ? s_.values_unit : 0), e.Row(i));
+      if (i >= tokens_) std::fill(e.Row(i), e.Row(i) + s_.values_unit, T(0));
+    }
+    if (!empty_) {
+      for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
+        std::copy(carried_.b().Row(i), carried_.b().Row(i) + s_.values_unit, wb().Row(i));
+      }
+      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wb(), s_.values_unit, ahead_);
+      sn::Multiply<sn::Into::kSubtract>(Left::Transposed(wk()), wb(), unit,
+                                        sn::Whole{s_.values_unit, s_.keys_unit}, e, ahead_);
+    }
+    sn::SubstituteDown(second(), unit, second_corners(), e, s_.values_unit, ahead_);
   }
 
   const Options& options_;
