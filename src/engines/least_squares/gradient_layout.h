@@ -71,7 +71,7 @@ struct GradientScratch {
   T* ak;
   double* sums;
   Part* parts;
-  // Forward: B^T, V^T, and rows of u, scores, solutions; room for a row of D numbers.
+  // Forward: B^T, V^T, and rows of u, scores, solutions; room for rows of a chunk.
   T *bt, *vt, *u, *scores, *solutions, *g;
   // Backward: F + F^T, G; G^T; X^T, Z^T and dY^T; products with keys and values; rows of dk and dv.
   T *f, *gradient_b, *gradient_bt, *xt, *zt, *dyt, *kx, *kz, *vdy, *dk, *dv;
