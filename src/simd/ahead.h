@@ -18,48 +18,54 @@ class Ahead {
   /// Columns first .. first + count of rows `begin` .. of an input or output; nothing where there
   /// are none.
   void Add(const Rows& rows, std::int64_t begin, std::int64_t first, std::int64_t count) {
-    if (!rows || count_ == kMost) return;
+    if (!rows || count_ == kMost || count == 0) return;
     const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
     const auto* data = static_cast<const char*>(rows.data) + (begin * rows.stride + first) * size;
-    const std::int64_t lines = (count * size + kLineBytes - 1) / kLineBytes;
-    streams_[count_++] = {data, rows.stride * size, lines};
-    left_ += rows_ * lines;
+    const std::int64_t pairs = (count * size + kPairBytes - 1) / kPairBytes;
+    streams_[count_++] = {data, rows.stride * size, pairs};
+    left_ += rows_ * pairs;
   }
 
   /// From now on, all that is left over `calls` calls of Fetch().
   void Start(std::int64_t calls) {
     calls = std::max<std::int64_t>(calls, 1);
-    lines_a_call_ = (left_ + calls - 1) / calls;
+    pairs_a_call_ = (left_ + calls - 1) / calls;
+    if (at_ != nullptr || left_ == 0) return;
+    at_ = streams_[0].data;
+    pairs_ = streams_[0].pairs;
   }
 
-  /// The next few lines.
+  /// The next few lines, in pairs: less to be counted between two products.
   HWY_INLINE void Fetch() {
-    std::int64_t lines = std::min(lines_a_call_, left_);
-    left_ -= lines;
-    while (lines > 0) {
-      Stream& stream = streams_[next_];
-      const std::int64_t count = std::min(lines, stream.lines - line_);
-      const char* line = stream.data + line_ * kLineBytes;
+    std::int64_t pairs = std::min(pairs_a_call_, left_);
+    left_ -= pairs;
+    for (; pairs > 0; --pairs) {
       // To the second level: the first belongs to the strip of the memory.
-      for (std::int64_t i = 0; i < count; ++i) __builtin_prefetch(line + i * kLineBytes, 0, 2);
-      lines -= count;
-      line_ += count;
-      if (line_ < stream.lines) continue;
-      line_ = 0;
-      stream.data += stream.stride;
-      next_ = next_ + 1 == count_ ? 0 : next_ + 1;
+      __builtin_prefetch(at_, 0, 2);
+      __builtin_prefetch(at_ + kPairBytes / 2, 0, 2);
+      at_ += kPairBytes;
+      if (--pairs_ == 0) NextRow();
     }
   }
 
  private:
-  static constexpr std::int64_t kLineBytes = 64;
+  void NextRow() {
+    streams_[next_].data += streams_[next_].stride;
+    next_ = next_ + 1 == count_ ? 0 : next_ + 1;
+    at_ = streams_[next_].data;
+    pairs_ = streams_[next_].pairs;
+  }
+
+  static constexpr std::int64_t kPairBytes = 128;
   static constexpr std::int64_t kMost = 20;
   struct Stream {
     const char* data;
-    std::int64_t stride, lines;
+    std::int64_t stride, pairs;
   };
+  const char* at_ = nullptr;
+  std::int64_t pairs_ = 0, pairs_a_call_ = 0, left_ = 0, next_ = 0;
+  std::int64_t rows_, count_ = 0;
   Stream streams_[kMost];
-  std::int64_t rows_, count_ = 0, next_ = 0, line_ = 0, left_ = 0, lines_a_call_ = 0;
 };
 
 }  // namespace ttr::simd

@@ -292,6 +292,28 @@ TEST(CheckRanges, EveryTypeAndStride) {
   }
 }
 
+TEST(CheckRanges, EveryPlace) {
+  const Recipe recipe = ParseRecipe("mamba2");
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    OwnedInputs made = MakeInputs(recipe);
+    const Tensor longer(dtype, {2, 80, 3});
+    const TensorView view = longer.view().Slice(1, 7, 60);  // a run of 180 numbers a batch
+    made.inputs.log_decay = view;
+    for (std::int64_t b = 0; b < 2; ++b) {
+      for (std::int64_t t = 0; t < 60; ++t) {
+        for (std::int64_t h = 0; h < 3; ++h) {
+          view.Set({b, t, h}, 0.5);
+          const std::string place =
+              std::to_string(b) + "," + std::to_string(t) + "," + std::to_string(h);
+          EXPECT_EQ(Message([&] { CheckRanges("op", recipe, made.inputs); }),
+                    "[op] log_decay must be <= 0 but is 0.5 at [" + place + "]");
+          view.Set({b, t, h}, std::nan(""));  // passes, and hides none of those that follow
+        }
+      }
+    }
+  }
+}
+
 class CheckStateTest : public testing::Test {
  protected:
   std::string Failure(std::string_view recipe) {

@@ -117,6 +117,8 @@ HWY_INLINE bool Stabilise(double log_decay, double log_weight, double& maximum, 
 template <class T>
 HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, const Chunk& chunk,
                               Carried<T>& carried, Gathered<T>& out) {
+  out.first_scale = static_cast<T>(carried.maximum);
+  if (!memory.writes()) return;
   const bool by_channel = options.by_channel();
   const bool stabilised = options.step == Step::kLogWeight;
   const bool scalar = !by_channel && options.decay == Decay::kScalar;
@@ -163,10 +165,10 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
   }
 }
 
-/// All rows and numbers of a chunk.
+/// The keys and queries of a chunk's rows.
 template <class T>
-HWY_INLINE void Gather(const Options& options, const Memory& memory, const Chunk& chunk,
-                       Carried<T>& carried, Gathered<T>& out) {
+HWY_INLINE void GatherRows(const Options& options, const Memory& memory, const Chunk& chunk,
+                           Carried<T>& carried, Gathered<T>& out) {
   const std::int64_t queries = memory.q ? memory.queries : 0;
   for (std::int64_t i = 0; i < chunk.rows; ++i) {
     if (memory.writes()) GatherKey(options, memory, chunk.first + i, i, carried, out);
@@ -177,8 +179,14 @@ HWY_INLINE void Gather(const Options& options, const Memory& memory, const Chunk
                   query);
     }
   }
-  out.first_scale = static_cast<T>(carried.maximum);
-  if (memory.writes()) GatherNumbers(options, memory, chunk, carried, out);
+}
+
+/// All rows and numbers of a chunk.
+template <class T>
+HWY_INLINE void Gather(const Options& options, const Memory& memory, const Chunk& chunk,
+                       Carried<T>& carried, Gathered<T>& out) {
+  GatherRows(options, memory, chunk, carried, out);
+  GatherNumbers(options, memory, chunk, carried, out);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -189,14 +189,33 @@ HWY_INLINE void FoldSteps(const Options& options, std::int64_t queries, const Pr
   }
 }
 
-/// A decay that is a number a row.
+/// Are keys and queries what the inputs hold, and is nothing wanted of them but columns? Then they
+/// are packed from where they lie.
+template <class T>
+HWY_INLINE bool RowsLie(const Options& options, const Memory& memory) {
+  const bool own_keys = options.key != Key::kInput || options.erase != Erase::kKey ||
+                        options.preconditioned || options.correction != 0;
+  const bool mapped = options.normalise_qk || options.features.map != rows::Map::kNone;
+  const bool products = options.by_channel() || options.momentum || options.bonus ||
+                        options.denominator != Denominator::kNone;
+  const bool norms = options.step != Step::kOne && options.step != Step::kInput &&
+                     options.step != Step::kLogWeight;
+  return !own_keys && !mapped && !products && !norms && memory.writes() && memory.steps == 1 &&
+         memory.k.dtype == DTypeOf<T>() && (!memory.q || memory.q.dtype == DTypeOf<T>());
+}
+
+/// A decay that is a number a row. `lie`: as RowsLie() says; otherwise the rows are gathered.
 template <class T>
 HWY_INLINE void PrepareScalar(const Options& options, const Memory& memory, const Chunk& chunk,
-                              const Scratch<T>& scratch, const Prepared<T>& out) {
+                              bool lie, const Scratch<T>& scratch, const Prepared<T>& out) {
   const Gathered<T>& g = scratch.gathered;
   const std::int64_t queries = memory.q ? memory.queries : 0;
   const std::int64_t columns = g.stride * kChunk;
-  PackColumns(memory, chunk, g.write, g.stride, false, scratch.zeros, out.write);
+  auto input = [&](const Rows& rows) {
+    return static_cast<const T*>(rows.data) + chunk.first * rows.stride;
+  };
+  PackColumns(memory, chunk, lie ? input(memory.k) : g.write, lie ? memory.k.stride : g.stride,
+              false, scratch.zeros, out.write);
   PadColumns(out.write, memory.key_dim, g.stride);
   if (options.erases()) {
     if (out.erase != out.write) {
@@ -207,7 +226,8 @@ HWY_INLINE void PrepareScalar(const Options& options, const Memory& memory, cons
   }
   for (std::int64_t q = 0; q < queries; ++q) {
     T* query = out.queries + q * columns;
-    PackColumns(memory, chunk, g.query + q * g.query_stride, g.stride, true, scratch.zeros, query);
+    const T* row = lie ? input(memory.q) + q * memory.q_head_stride : g.query + q * g.query_stride;
+    PackColumns(memory, chunk, row, lie ? memory.q.stride : g.stride, true, scratch.zeros, query);
     PadColumns(query, memory.key_dim, g.stride);
     Gram(query, out.write, memory.key_dim, out.scores + q * kChunk * kChunk);
   }

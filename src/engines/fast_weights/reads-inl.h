@@ -138,7 +138,9 @@ HWY_INLINE void Prepare(const Options& options, const Memory& memory, const Chun
                         Scratch<T>& scratch, const Prepared<T>& out) {
   Gathered<T>& g = scratch.gathered;
   const std::int64_t queries = memory.q ? memory.queries : 0;
-  Gather(options, memory, chunk, scratch.carried, g);
+  const bool lie = RowsLie<T>(options, memory);
+  if (!lie) GatherRows(options, memory, chunk, scratch.carried, g);
+  GatherNumbers(options, memory, chunk, scratch.carried, g);
   if (!memory.writes()) {
     const std::int64_t state_rows = StateRows<T>(options, memory.key_dim);
     for (std::int64_t q = 0; q < queries; ++q) {
@@ -164,7 +166,7 @@ HWY_INLINE void Prepare(const Options& options, const Memory& memory, const Chun
   } else if (options.momentum) {
     PrepareMomentum(options, memory, chunk, scratch, out);
   } else {
-    PrepareScalar(options, memory, chunk, scratch, out);
+    PrepareScalar(options, memory, chunk, lie, scratch, out);
   }
   for (std::int64_t q = 0; options.bonus && q < queries; ++q) {
     for (int i = 0; i < kChunk; ++i) {

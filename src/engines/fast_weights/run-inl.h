@@ -199,7 +199,8 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     }
     const std::int64_t strips =
         RoundUp(memory.end_column - memory.first_column, 2 * Lanes<T>()) / (2 * Lanes<T>());
-    const std::int64_t tiles = RoundUp(StripRowsOf(options, memory), sn::kTileRows) / sn::kTileRows;
+    const std::int64_t tiles = RoundUp(StripRowsOf(options, memory), kWrittenRows) / kWrittenRows *
+                               (options.apart() ? 2 : 1);
     const bool last = end == memory.rows;
     const std::int64_t ahead_begin = last ? 0 : end;
     const std::int64_t ahead_rows = last ? next.rows : memory.rows;

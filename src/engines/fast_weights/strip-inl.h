@@ -188,46 +188,84 @@ HWY_INLINE void Turn(const Memory& memory, const Prepared<T>& p, T* HWY_RESTRICT
   }
 }
 
+/// Rows of the memory that are written at a time. With 32 registers the errors of a whole chunk
+/// stay in them, and half a tile of the memory passes by; with 16 a tile stays and the errors pass
+/// by.
+inline constexpr bool kHoldsErrors = sn::kTileRows == kChunk;
+inline constexpr int kWrittenRows = kHoldsErrors ? sn::kTileRows / 2 : sn::kTileRows;
+
+/// strip[row] = decay[row] strip[row] + sum_{j < count} keys[row kChunk + j] errors[j W ...], of
+/// `rows` rows; decay null: none.
+template <int NV, class T>
+HWY_INLINE void AddOuter(std::int64_t rows, const T* HWY_RESTRICT decay, const T* HWY_RESTRICT keys,
+                         const T* HWY_RESTRICT errors, std::int64_t count, T* HWY_RESTRICT strip,
+                         Ahead& ahead) {
+  const hn::ScalableTag<T> d;
+  constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  constexpr std::size_t kWidth = NV * kLanes;
+  sn::Tile<decltype(d), kChunk, NV> held;
+  if constexpr (kHoldsErrors) {
+    TTR_UNROLL
+    for (int j = 0; j < kChunk; ++j) {
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) {
+        const T* at = errors + j * kWidth + n * kLanes;
+        held[j][n] = j < count ? hn::Load(d, at) : hn::Zero(d);
+      }
+    }
+  }
+  for (std::int64_t row = 0; row < rows; row += kWrittenRows) {
+    T* HWY_RESTRICT out = strip + row * kWidth;
+    ahead.Fetch();
+    sn::Tile<decltype(d), kWrittenRows, NV> tile;
+    TTR_UNROLL
+    for (int r = 0; r < kWrittenRows; ++r) {
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) tile[r][n] = hn::Load(d, out + r * kWidth + n * kLanes);
+    }
+    if (decay != nullptr) {
+      TTR_UNROLL
+      for (int r = 0; r < kWrittenRows; ++r) {
+        const auto factor = hn::Set(d, decay[row + r]);
+        TTR_UNROLL
+        for (int n = 0; n < NV; ++n) tile[r][n] = hn::Mul(factor, tile[r][n]);
+      }
+    }
+    const T* HWY_RESTRICT key = keys + row * kChunk;
+    if constexpr (kHoldsErrors) {
+      TTR_UNROLL
+      for (int j = 0; j < kChunk; ++j) {
+        TTR_UNROLL
+        for (int r = 0; r < kWrittenRows; ++r) {
+          const auto left = hn::Set(d, key[r * kChunk + j]);
+          TTR_UNROLL
+          for (int n = 0; n < NV; ++n) tile[r][n] = hn::MulAdd(left, held[j][n], tile[r][n]);
+        }
+      }
+    } else {
+      sn::MulAddRows<kChunk, 1>(d, key, errors, kWidth, count, tile);
+    }
+    TTR_UNROLL
+    for (int r = 0; r < kWrittenRows; ++r) {
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, out + r * kWidth + n * kLanes);
+    }
+  }
+}
+
 /// M = c_n M + sum_j w_j^T decayed_j; a paired memory has turned already.
 template <int NV, class T>
 HWY_INLINE void WriteMemory(const Options& options, const Memory& memory, const Chunk& chunk,
                             const Prepared<T>& p, const T* HWY_RESTRICT decayed,
                             T* HWY_RESTRICT strip, Ahead& ahead) {
-  const hn::ScalableTag<T> d;
-  constexpr int kRows = sn::kTileRows;
-  constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  constexpr std::size_t kWidth = NV * kLanes;
-  const bool paired = options.paired();
-  if (paired) Turn<NV>(memory, p, strip);
+  constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t rows = StripRowsOf(options, memory);
-  for (std::int64_t row = 0; row < rows; row += kRows) {
-    T* HWY_RESTRICT out = strip + row * kWidth;
-    ahead.Fetch();
-    sn::Tile<decltype(d), kRows, NV> tile;
-    TTR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      TTR_UNROLL
-      for (int n = 0; n < NV; ++n) tile[r][n] = hn::Load(d, out + r * kWidth + n * kLanes);
-    }
-    if (!paired) {
-      TTR_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const auto decay = hn::Set(d, p.row_decay[row + r]);
-        TTR_UNROLL
-        for (int n = 0; n < NV; ++n) tile[r][n] = hn::Mul(decay, tile[r][n]);
-      }
-    }
-    sn::MulAddRows<kChunk, 1>(d, p.write + row * kChunk, decayed, kWidth, chunk.rows, tile);
-    if (options.apart()) {
-      sn::MulAddRows<kChunk, 1>(d, p.value + row * kChunk, decayed + kChunk * kWidth, kWidth,
-                                chunk.rows, tile);
-    }
-    TTR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      TTR_UNROLL
-      for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, out + r * kWidth + n * kLanes);
-    }
-  }
+  if (options.paired()) Turn<NV>(memory, p, strip);
+  const T* const decay = options.paired() ? nullptr : p.row_decay;
+  AddOuter<NV>(rows, decay, p.write, decayed, chunk.rows, strip, ahead);
+  if (!options.apart()) return;
+  const T* const values = decayed + kChunk * kWidth;
+  AddOuter<NV>(rows, static_cast<const T*>(nullptr), p.value, values, chunk.rows, strip, ahead);
 }
 
 /// Zeros for what the chunk begins by forgetting. A last update is no memory: it does not decay.
