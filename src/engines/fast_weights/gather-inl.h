@@ -165,7 +165,7 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
   }
 }
 
-/// The keys and queries of a chunk's rows.
+/// The keys, queries and decays per channel of a chunk's rows.
 template <class T>
 HWY_INLINE void GatherRows(const Options& options, const Memory& memory, const Chunk& chunk,
                            Carried<T>& carried, Gathered<T>& out) {
@@ -178,6 +178,10 @@ HWY_INLINE void GatherRows(const Options& options, const Memory& memory, const C
       GatherQuery(options, memory, chunk.first + i, q, carried, out.erase + i * out.stride, out.raw,
                   query);
     }
+  }
+  // All rows together: an exponential is a long chain, of which many go on side by side.
+  if (memory.writes() && options.decay == Decay::kChannel) {
+    ExpRow(out.factors, chunk.rows * out.stride);
   }
 }
 

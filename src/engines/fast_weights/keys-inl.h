@@ -164,8 +164,8 @@ HWY_INLINE void LoadMapped(const Options& options, const Memory& memory, const R
   Pad(to, dim, RoundUp(dim, kLine<T>));
 }
 
-/// Row i of the chunk: w, r, the key of values that are written apart, and the decay per channel;
-/// from row `row` of the sequence.
+/// Row i of the chunk: w, r, the key of values that are written apart, and the decay per channel,
+/// where it is an input its logarithm; from row `row` of the sequence.
 template <class T>
 HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int64_t row,
                           std::int64_t i, Carried<T>& carried, Gathered<T>& out) {
@@ -206,14 +206,18 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
   }
   if (!options.by_channel()) return;
   T* const factors = out.factors + i * stride;
-  if (!memory.Starts(row)) {
-    std::fill(factors, factors + stride, T(1));
-  } else if (options.decay == Decay::kChannel) {
-    load(memory.log_decay, factors);
-    ExpRow(factors, stride);
+  if (options.decay == Decay::kChannel) {
+    // Logarithms until GatherRows() has all rows of the chunk.
+    if (memory.Starts(row)) {
+      load(memory.log_decay, factors);
+    } else {
+      std::fill(factors, factors + stride, T(0));
+    }
   } else {
-    T factor = options.decay == Decay::kConstant ? static_cast<T>(memory.decay_factor) : T(1);
-    if (options.decay == Decay::kScalar) {
+    T factor = 1;
+    if (options.decay == Decay::kConstant && memory.Starts(row)) {
+      factor = static_cast<T>(memory.decay_factor);
+    } else if (options.decay == Decay::kScalar && memory.Starts(row)) {
       factor = static_cast<T>(std::exp(LoadOne<double>(memory.log_decay, token)));
     }
     std::fill(factors, factors + stride, factor);
