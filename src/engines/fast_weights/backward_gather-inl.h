@@ -111,7 +111,8 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
       carried.curvature = rows.curvature + (r + 1) * stride;
       std::copy_n(carried.curvature - stride, stride, carried.curvature);
     }
-    Gather(options, gathered, chunk, carried, g);
+    if (!rows.keys_lie) GatherRows(options, gathered, chunk, carried, g);
+    GatherNumbers(options, gathered, chunk, carried, g);
     TakeNumbers(options, g, r, chunk.rows, rows);
     for (std::int64_t i = r; options.phase && i < r + chunk.rows; ++i) {
       MultiplyRows(rows.cosines + i * stride, rows.gates + i * stride, stride,
@@ -119,7 +120,7 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
       MultiplyRows(rows.sines + i * stride, rows.gates + i * stride, stride,
                    rows.sines + i * stride);
     }
-    if (queries) FinishQueries(options, memory, r, chunk.rows, rows);
+    if (queries && !rows.keys_lie) FinishQueries(options, memory, r, chunk.rows, rows);
     for (std::int64_t i = r; values && !rows.value_lies && i < r + chunk.rows; ++i) {
       T* const value = rows.value + i * rows.value_stride;
       LoadFirst(memory.v, rows.first + i, memory.value_dim, value);

@@ -153,6 +153,9 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
               BackwardRows<T>& rows) {
   const std::int64_t values = memory.value_dim, keys = memory.key_dim;
   const bool wide = rows.value_dim > values;  // by the value 1
+  rows.keys_lie = RowsLie<T>(options, memory) && (options.scale == 1 || rows.folds_scale) &&
+                  Lies<T>(memory.k, keys) && Lies<T>(memory.q, keys) &&
+                  Lies<T>({memory.q.data, memory.q.dtype, memory.q_head_stride}, keys);
   rows.value_lies = !wide && Lies<T>(memory.v, values);
   rows.d_value_lies = !wide && !out.add_v && Lies<T>(out.v, values);
   const bool plain = options.features.map == rows::Map::kNone && !options.normalise_qk &&
@@ -231,10 +234,15 @@ void Differentiate(const Options& options, const Memory& memory, const Sizes& si
     call.last = block == blocks - 1;
     if (kept) call.kept_memory = memories + block * rows.key_stride * rows.value_stride;
     const std::int64_t first = rows.first;
-    if (rows.value_lies) {
-      value =
-          InputAt(static_cast<const T*>(memory.v.data) + first * memory.v.stride, memory.v.stride);
+    auto input = [&](const Rows& of, std::int64_t head_stride = 0) {
+      return InputAt(static_cast<const T*>(of.data) + first * of.stride, of.stride, head_stride);
+    };
+    if (rows.keys_lie) {
+      call.write = input(memory.k);
+      if (options.erases()) call.erase = call.write;
+      call.query = input(memory.q, memory.q_head_stride);
     }
+    if (rows.value_lies) value = input(memory.v);
     if (rows.d_value_lies) {
       d_value = RowsAt(static_cast<T*>(out.v.data) + first * out.v.stride, out.v.stride);
     }

@@ -53,8 +53,9 @@ struct BackwardRows {
 
   T *initial, *d_initial, *d_final;                              // [D][value]: extended by the sum
   T *initial_second, *d_initial_second, *d_final_second, *last;  // [D][value]; last: a pair
-  // Are values read, and their and the queries' gradients written, where they lie?
-  bool value_lies = false, d_value_lies = false, d_query_lies = false;
+  // Are keys and queries, are values read, and the gradients of values and queries written, where
+  // they lie?
+  bool keys_lie = false, value_lies = false, d_value_lies = false, d_query_lies = false;
   // Are gradients written past the caches?
   bool streams_query = false, streams_key = false, streams_value = false;
   bool folds_scale;  // do the gradients of answers carry the queries' scale, not the queries?

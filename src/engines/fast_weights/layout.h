@@ -104,6 +104,21 @@ std::int64_t StateRows(const Options& options, std::int64_t key_dim) {
   return RoundUp((options.paired() ? 2 : 1) * key_dim, kLine<T>);
 }
 
+/// Are keys and queries what the inputs hold, and is nothing done with them but products with the
+/// memory and with each other? Then they need not be gathered.
+template <class T>
+bool RowsLie(const Options& options, const Memory& memory) {
+  const bool own_keys = options.key != Key::kInput || options.erase != Erase::kKey ||
+                        options.preconditioned || options.correction != 0;
+  const bool mapped = options.normalise_qk || options.features.map != rows::Map::kNone;
+  const bool products = options.by_channel() || options.momentum || options.bonus ||
+                        options.denominator != Denominator::kNone;
+  const bool norms = options.step != Step::kOne && options.step != Step::kInput &&
+                     options.step != Step::kLogWeight;
+  return !own_keys && !mapped && !products && !norms && memory.writes() && memory.steps == 1 &&
+         memory.k.dtype == DTypeOf<T>() && (!memory.q || memory.q.dtype == DTypeOf<T>());
+}
+
 /// What a memory keeps beside its strips, from chunk to chunk.
 template <class T>
 struct Carried {

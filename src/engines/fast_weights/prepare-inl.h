@@ -189,21 +189,6 @@ HWY_INLINE void FoldSteps(const Options& options, std::int64_t queries, const Pr
   }
 }
 
-/// Are keys and queries what the inputs hold, and is nothing wanted of them but columns? Then they
-/// are packed from where they lie.
-template <class T>
-HWY_INLINE bool RowsLie(const Options& options, const Memory& memory) {
-  const bool own_keys = options.key != Key::kInput || options.erase != Erase::kKey ||
-                        options.preconditioned || options.correction != 0;
-  const bool mapped = options.normalise_qk || options.features.map != rows::Map::kNone;
-  const bool products = options.by_channel() || options.momentum || options.bonus ||
-                        options.denominator != Denominator::kNone;
-  const bool norms = options.step != Step::kOne && options.step != Step::kInput &&
-                     options.step != Step::kLogWeight;
-  return !own_keys && !mapped && !products && !norms && memory.writes() && memory.steps == 1 &&
-         memory.k.dtype == DTypeOf<T>() && (!memory.q || memory.q.dtype == DTypeOf<T>());
-}
-
 /// A decay that is a number a row. `lie`: as RowsLie() says; otherwise the rows are gathered.
 template <class T>
 HWY_INLINE void PrepareScalar(const Options& options, const Memory& memory, const Chunk& chunk,
