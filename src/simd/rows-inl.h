@@ -1,5 +1,5 @@
 // Rows of per-token numbers: conversion to and from the arithmetic's type, norms. Compiled once for
-// every target; the loops are plain, and the compiler vectorises them.
+// every target; loops without sums are plain, and the compiler vectorises them.
 
 #if defined(TTR_SIMD_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_SIMD_ROWS_INL_H_
@@ -84,19 +84,34 @@ T LoadOne(const Rows& rows, std::int64_t t) {
   return value;
 }
 
-/// In four sums, so that the additions need not wait for each other; in double, so that squares
-/// neither overflow nor vanish for float.
+/// x . y in double, so that products neither overflow nor vanish for float; in two vectors of sums,
+/// so that the additions need not wait for each other.
+template <class T>
+HWY_INLINE double DotInDouble(const T* x, const T* y, std::int64_t count) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<double> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto load = [&](const T* from) HWY_ATTR {
+    if constexpr (sizeof(T) == sizeof(double)) {
+      return hn::LoadU(d, from);
+    } else {
+      return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, decltype(d)>(), from));
+    }
+  };
+  auto even = hn::Zero(d), odd = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    even = hn::MulAdd(load(x + i), load(y + i), even);
+    odd = hn::MulAdd(load(x + i + lanes), load(y + i + lanes), odd);
+  }
+  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  for (; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+  return sum;
+}
+
 template <class T>
 double SumOfSquares(const T* x, std::int64_t count) {
-  double sums[4] = {0, 0, 0, 0};
-  std::int64_t i = 0;
-  for (; i + 4 <= count; i += 4) {
-    for (int j = 0; j < 4; ++j) {
-      sums[j] += static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
-    }
-  }
-  for (; i < count; ++i) sums[0] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  return DotInDouble(x, x, count);
 }
 
 template <class T>

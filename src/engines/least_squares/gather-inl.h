@@ -161,19 +161,18 @@ HWY_INLINE void LoadQuery(const Options& options, const Memory& memory, std::int
 template <class T>
 HWY_INLINE void GatherQueries(const Options& options, const Memory& memory, std::int64_t first,
                               std::int64_t tokens, const Scratch<T>& s, Fetch fetch = Fetch::kNow) {
+  T* row = s.q;
+  for (std::int64_t token = first; token < first + tokens; ++token) {
+    for (std::int64_t r = 0; r < memory.queries; ++r, row += s.k_stride) {
+      if (fetch == Fetch::kNow && token + s.chunk < memory.tokens) {
+        FetchRow(OfQuery(memory.q, memory.q_head_stride, r), token + s.chunk, memory.key_dim);
+      }
+      LoadQuery(options, memory, token, r, row, s.keys_unit);
+    }
+  }
   const std::int64_t count = tokens * memory.queries;
-  for (std::int64_t j = 0; j < RoundUp(count, kUnit); ++j) {
-    T* const row = s.q + j * s.k_stride;
-    if (j >= count) {
-      std::fill(row, row + s.keys_unit, T(0));
-      continue;
-    }
-    const std::int64_t r = j % memory.queries;
-    const std::int64_t token = first + j / memory.queries;
-    if (fetch == Fetch::kNow && token + s.chunk < memory.tokens) {
-      FetchRow(OfQuery(memory.q, memory.q_head_stride, r), token + s.chunk, memory.key_dim);
-    }
-    LoadQuery(options, memory, token, r, row, s.keys_unit);
+  for (std::int64_t j = count; j < RoundUp(count, kUnit); ++j, row += s.k_stride) {
+    std::fill(row, row + s.keys_unit, T(0));
   }
 }
 
@@ -181,10 +180,13 @@ HWY_INLINE void GatherQueries(const Options& options, const Memory& memory, std:
 template <class T>
 HWY_INLINE void ScatterAnswers(const Memory& memory, std::int64_t first, std::int64_t tokens,
                                const Scratch<T>& s) {
-  for (std::int64_t j = 0; j < tokens * memory.queries; ++j) {
-    if (!memory.Leaves(first + j / memory.queries)) continue;
-    const Rows rows = OfQuery(memory.y, memory.y_head_stride, j % memory.queries);
-    sn::StoreRow(s.y + j * s.y_stride, first + j / memory.queries, 0, memory.value_dim, rows);
+  const T* row = s.y;
+  for (std::int64_t token = first; token < first + tokens; ++token) {
+    for (std::int64_t r = 0; r < memory.queries; ++r, row += s.y_stride) {
+      if (!memory.Leaves(token)) continue;
+      const Rows rows = OfQuery(memory.y, memory.y_head_stride, r);
+      sn::StoreRow(row, token, 0, memory.value_dim, rows);
+    }
   }
 }
 

@@ -73,9 +73,9 @@ class GradientBackward {
   Block dy() const { return {c_.y, c_.y_stride}; }
   Block dk() const { return {s_.dk, c_.k_stride}; }
   Block dv() const { return {s_.dv, c_.v_stride}; }
-  /// Rows of a part in one of the arrays of the whole sequence, padded to whole units in scratch.
-  Block x() const { return {c_.q, c_.k_stride}; }
-  Block z() const { return {s_.solutions, c_.k_stride}; }
+  /// Solutions of a part, in whole units of rows.
+  Block x() const { return x_; }
+  Block z() const { return z_; }
 
   /// The final state's gradients, and what all of the past is worth by them.
   void Start() {
@@ -121,20 +121,25 @@ class GradientBackward {
   /// c of the token that the part's j-th answering token sees last.
   double ScaleOf(const Part& part, std::int64_t j) const { return part.tokens == 0 ? 1 : s_.c[j]; }
 
-  void CopyRows(const T* from, const Part& part, const Block& to) {
-    CopyRows(from, part, c_.keys_unit, to);
-  }
-  /// Rows of `count` numbers, as far apart as in `to`.
-  void CopyRows(const T* from, const Part& part, std::int64_t count, const Block& to) {
+  /// Rows of a part in an array of the whole sequence, of `count` numbers as far apart as in
+  /// `room`: where they lie, or if they are no whole units filled up with zeros in `room`.
+  Block RowsOf(T* whole, const Part& part, std::int64_t count, const Block& room) {
     const std::int64_t rows = part.reading * memory_.queries;
-    const T* row = from + part.begin * memory_.queries * to.stride;
-    for (std::int64_t j = 0; j < RoundUp(rows, kUnit); ++j, row += to.stride) {
+    const Block there{whole + part.begin * memory_.queries * room.stride, room.stride};
+    if (rows % kUnit == 0) return there;
+    for (std::int64_t j = 0; j < RoundUp(rows, kUnit); ++j) {
       if (j < rows) {
-        std::copy(row, row + count, to.Row(j));
+        std::copy(there.Row(j), there.Row(j) + count, room.Row(j));
       } else {
-        std::fill(to.Row(j), to.Row(j) + count, T(0));
+        std::fill(room.Row(j), room.Row(j) + count, T(0));
       }
     }
+    return room;
+  }
+
+  void FindSolutions(T* x, T* z, const Part& part) {
+    x_ = RowsOf(x, part, c_.keys_unit, {c_.q, c_.k_stride});
+    z_ = RowsOf(z, part, c_.keys_unit, {s_.solutions, c_.k_stride});
   }
 
   /// Keys and values as they are (those that do not count as zeros), and the part's answers.
@@ -181,12 +186,10 @@ class GradientBackward {
     if (ridged) std::fill(s_.diagonal, s_.diagonal + part.reading * c_.keys_unit, 0.0);
     const std::int64_t pair = memory_.tokens * memory_.queries * c_.k_stride;
     for (std::int64_t p = 0; p < part.pairs; ++p) {
-      CopyRows(s_.more_x + p * pair, part, x());
-      CopyRows(s_.more_z + p * pair, part, z());
+      FindSolutions(s_.more_x + p * pair, s_.more_z + p * pair, part);
       SubtractPair(part, ridged);
     }
-    CopyRows(s_.x, part, x());
-    CopyRows(s_.z, part, z());
+    FindSolutions(s_.x, s_.z, part);
     if (part.told) {
       AddTold(part);
       SubtractPast(part, ridged);
@@ -245,10 +248,8 @@ class GradientBackward {
   void AddTold(const Part& part) {
     const std::int64_t unit = RoundUp(part.tokens, kUnit);
     const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
-    const Block kx{s_.part_kx, s_.tokens_stride};
-    const Block rest{s_.part_rest, s_.tokens_stride};
-    CopyRows(s_.kx_rows, part, unit, kx);
-    CopyRows(s_.rest_rows, part, unit, rest);
+    const Block kx = RowsOf(s_.kx_rows, part, unit, {s_.part_kx, s_.tokens_stride});
+    const Block rest = RowsOf(s_.rest_rows, part, unit, {s_.part_rest, s_.tokens_stride});
     const sn::UpperLeft keys{c_.keys_unit, rows, memory_.queries};
     const sn::UpperLeft values{c_.values_unit, rows, memory_.queries};
     sn::Multiply<sn::Into::kSubtract>(Left::Transposed(kx), z(), unit, keys, dk());
@@ -311,9 +312,10 @@ class GradientBackward {
       const double c = s_.c[i];
       T* const key_gradient = dk().Row(i);
       T* const value_gradient = dv().Row(i);
-      const double by_weight = (Dot(keys().Row(i), key_gradient, memory_.key_dim) +
-                                Dot(values().Row(i), value_gradient, memory_.value_dim)) /
-                               (2 * c);
+      const double by_weight =
+          (sn::DotInDouble(keys().Row(i), key_gradient, memory_.key_dim) +
+           sn::DotInDouble(values().Row(i), value_gradient, memory_.value_dim)) /
+          (2 * c);
       if (m_.dimportance) StoreNumber(by_weight, t, m_.dimportance);
       StoreScaled(key_gradient, weight / c, t, memory_.key_dim, m_.dk);
       StoreScaled(value_gradient, weight / c, t, memory_.value_dim, m_.dv);
@@ -321,14 +323,6 @@ class GradientBackward {
       if (part.decay == 0 && i == 0) past_ = 0;
       if (m_.dlog_decay) StoreNumber(past_, t, m_.dlog_decay);
     }
-  }
-
-  static double Dot(const T* a, const T* b, std::int64_t count) {
-    double sum = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-    }
-    return sum;
   }
 
   static void StoreNumber(double x, std::int64_t t, const Rows& to) {
@@ -349,11 +343,13 @@ class GradientBackward {
 
   /// dq = scale z.
   void WriteQueries(const Part& part) {
-    for (std::int64_t j = 0; j < part.reading * memory_.queries; ++j) {
-      const std::int64_t t = part.begin + j / memory_.queries;
-      T* const row = s_.z + (part.begin * memory_.queries + j) * c_.k_stride;
-      const Rows to = m_.dq ? OfQuery(m_.dq, m_.dq_head_stride, j % memory_.queries) : Rows{};
-      StoreScaled(row, options_.scale, t, memory_.key_dim, to);
+    if (!m_.dq) return;
+    T* row = s_.z + part.begin * memory_.queries * c_.k_stride;
+    for (std::int64_t t = part.begin; t < part.begin + part.reading; ++t) {
+      for (std::int64_t r = 0; r < memory_.queries; ++r, row += c_.k_stride) {
+        const Rows to = OfQuery(m_.dq, m_.dq_head_stride, r);
+        StoreScaled(row, options_.scale, t, memory_.key_dim, to);
+      }
     }
   }
 
@@ -376,6 +372,7 @@ class GradientBackward {
   const Scratch<T>& c_;
   const GradientBlocks<T> blocks_;
   GradientNorms<T> norms_;
+  Block x_{}, z_{};
   double past_ = 0;  // <F, A> + <G, B> of what was written before
 };
 

@@ -114,12 +114,7 @@ class GradientForward {
                          dyt.stride);
     prefixes_.Pairs(queries, dyt, [&](const Block& solved, const Block& products, bool is_x) {
       sn::TransposeStrided(solved.data, solved.stride, s_.chunk.keys_unit, columns,
-                           solutions().data, solutions().stride);
-      T* const to = (is_x ? s_.x : s_.z) + first * s_.chunk.k_stride;
-      for (std::int64_t j = 0; j < part.reading * queries; ++j) {
-        const T* const row = solutions().Row(j);
-        std::copy(row, row + s_.chunk.keys_unit, to + j * s_.chunk.k_stride);
-      }
+                           (is_x ? s_.x : s_.z) + first * s_.chunk.k_stride, s_.chunk.k_stride);
       if (!told) return;
       for (std::int64_t i = 0; i < part.tokens; ++i) {
         const T root = static_cast<T>(std::sqrt(s_.weight[i]));

@@ -114,11 +114,12 @@ struct GradientScratch {
     ak = take(relative ? (sizes.tokens + kUnit) * chunk.k_stride : 0);  // whole units are written
     const std::int64_t answers = sizes.tokens * sizes.queries;
     const std::int64_t more_pairs = MorePairs(options, sizes.key_dim);
-    for (T** whole : {&x, &z}) *whole = take(answers * chunk.k_stride);
+    // Of x, z and what stands beside them whole units are written.
+    for (T** whole : {&x, &z}) *whole = take((answers + kUnit) * chunk.k_stride);
     for (T** whole : {&more_x, &more_z}) *whole = take(more_pairs * answers * chunk.k_stride);
     const bool shares = !options.iterates() && options.ridge != Ridge::kRelative;
     for (T** whole : {&kx_rows, &rest_rows}) {
-      *whole = take(shares ? (answers + kUnit) * tokens_stride : 0);  // whole units are written
+      *whole = take(shares ? (answers + kUnit) * tokens_stride : 0);
     }
     for (T** part : {&part_kx, &part_rest}) *part = take(shares ? rows * tokens_stride : 0);
     steps = take(options.descends() ? options.iteration.steps * chunk.columns * chunk.k_stride : 0);

@@ -26,12 +26,17 @@ template <class T>
 void GatherAnswerGradients(const GradientMemory& m, std::int64_t begin, std::int64_t reading,
                            const Scratch<T>& s) {
   const std::int64_t queries = m.memory.queries;
-  for (std::int64_t j = 0; j < RoundUp(reading * queries, kUnit); ++j) {
-    T* const row = s.y + j * s.y_stride;
+  T* row = s.y;
+  for (std::int64_t token = begin; token < begin + reading; ++token) {
+    for (std::int64_t r = 0; r < queries; ++r, row += s.y_stride) {
+      const Rows rows = OfQuery(m.dy, m.dy_head_stride, r);
+      sn::LoadRow(rows, token, 0, m.memory.value_dim, row);
+      std::fill(row + m.memory.value_dim, row + s.values_unit, T(0));
+    }
+  }
+  for (std::int64_t j = reading * queries; j < RoundUp(reading * queries, kUnit); ++j) {
     std::fill(row, row + s.values_unit, T(0));
-    if (j >= reading * queries) continue;
-    const Rows rows = OfQuery(m.dy, m.dy_head_stride, j % queries);
-    sn::LoadRow(rows, begin + j / queries, 0, m.memory.value_dim, row);
+    row += s.y_stride;
   }
 }
 
