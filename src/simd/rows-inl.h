@@ -119,10 +119,11 @@ void Multiply(T* x, std::int64_t count, T factor) {
   for (std::int64_t i = 0; i < count; ++i) x[i] *= factor;
 }
 
-/// What makes a key or query one of unit length: 1 / sqrt(|x|^2 + 1e-6).
+/// What makes a key or query x one of unit length, of |x|^2.
+inline double UnitFactorOf(double square) { return 1 / std::sqrt(square + 1e-6); }
 template <class T>
 double UnitFactor(const T* x, std::int64_t count) {
-  return 1 / std::sqrt(SumOfSquares(x, count) + 1e-6);
+  return UnitFactorOf(SumOfSquares(x, count));
 }
 
 /// x / sqrt(|x|^2 / length + eps), in place; a zero row stays zero.

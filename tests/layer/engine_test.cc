@@ -146,5 +146,43 @@ TEST_P(EngineLayer, PackedSequencesDoNotMeet) {
                   "packed");
 }
 
+// Lengths fold into the numbers of a chunk where they are usual, and not where a product of rows as
+// they are would overflow or vanish. Both kinds, side by side and in chunks of their own.
+TEST(EngineNormalises, RowsOfEveryLength) {
+  const std::vector<double> usual = {1, 1e-3, 40, 0.2, 900, 1};
+  const std::vector<double> lengths = {1, 0, 1e9, 1e-9, 3, 1e18, 1e-18, 1e-3, 1, 1, 1e-30};
+  for (const std::string name :
+       {"gated_deltanet", "deltanet{read: before}", "deltanet{step: one}", "retnet", "mamba2"}) {
+    Recipe recipe = ParseRecipe(name);
+    recipe.reading.normalise_qk = true;
+    for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
+      Dims dims = test::SmallDims(recipe);
+      dims.tokens = 45;
+      const Call call(recipe, dims, dtype, 13);
+      for (const bool keys : {false, true}) {
+        const TensorView& rows = keys ? call.inputs.k : call.inputs.q;
+        for (std::int64_t t = 0; t < dims.tokens; ++t) {
+          const auto at = static_cast<std::size_t>(t + (keys ? 2 : 0));
+          const double by = t < 17 ? usual[at % usual.size()] : lengths[at % lengths.size()];
+          for (std::int64_t b = 0; b < rows.size(0); ++b) {
+            for (std::int64_t h = 0; h < rows.size(2); ++h) {
+              for (std::int64_t d = 0; d < rows.size(3); ++d) {
+                rows.Set({b, t, h, d}, by * rows.At({b, t, h, d}));
+              }
+            }
+          }
+        }
+      }
+      const test::Result defined = RunWhole(Layer(recipe, Engine::kDefinition), call);
+      for (const std::string& target : SupportedTargets()) {
+        ForceTarget(target);
+        ExpectAgreement(defined, RunWhole(Layer(recipe), call),
+                        dtype == DType::kFloat64 ? 2e-12 : 2e-5, name + " " + target);
+      }
+      ForceTarget("");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ttr

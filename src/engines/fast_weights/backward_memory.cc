@@ -153,8 +153,9 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
               BackwardRows<T>& rows) {
   const std::int64_t values = memory.value_dim, keys = memory.key_dim;
   const bool wide = rows.value_dim > values;  // by the value 1
-  rows.keys_lie = RowsLie<T>(options, memory) && (options.scale == 1 || rows.folds_scale) &&
-                  Lies<T>(memory.k, keys) && Lies<T>(memory.q, keys) &&
+  rows.keys_lie = RowsLie<T>(options, memory) && !options.normalise_qk &&
+                  (options.scale == 1 || rows.folds_scale) && Lies<T>(memory.k, keys) &&
+                  Lies<T>(memory.q, keys) &&
                   Lies<T>({memory.q.data, memory.q.dtype, memory.q_head_stride}, keys);
   rows.value_lies = !wide && Lies<T>(memory.v, values);
   rows.d_value_lies = !wide && !out.add_v && Lies<T>(out.v, values);

@@ -104,13 +104,13 @@ std::int64_t StateRows(const Options& options, std::int64_t key_dim) {
   return RoundUp((options.paired() ? 2 : 1) * key_dim, kLine<T>);
 }
 
-/// Are keys and queries what the inputs hold, and is nothing done with them but products with the
-/// memory and with each other? Then they need not be gathered.
+/// Are keys and queries what the inputs hold, but for their length, and is nothing done with them
+/// but products with the memory and with each other? Then they need not be gathered.
 template <class T>
 bool RowsLie(const Options& options, const Memory& memory) {
   const bool own_keys = options.key != Key::kInput || options.erase != Erase::kKey ||
                         options.preconditioned || options.correction != 0;
-  const bool mapped = options.normalise_qk || options.features.map != rows::Map::kNone;
+  const bool mapped = options.features.map != rows::Map::kNone;
   const bool products = options.by_channel() || options.momentum || options.bonus ||
                         options.denominator != Denominator::kNone;
   const bool norms = options.step != Step::kOne && options.step != Step::kInput &&
@@ -170,6 +170,7 @@ struct Scratch {
   T* early;         // [query][W]: answers from a memory that is then forgotten
   T* bonuses;       // [query][kChunk]: weights of the rows' own values
   T* zeros;         // [key rows]
+  T* units;         // [1 + query][kChunk]: what normalises keys and queries that were not gathered
   Gathered<T> gathered;
   Carried<T> carried;
   std::size_t bytes;
@@ -207,6 +208,7 @@ struct Scratch {
     early = take(sizes.queries * 2 * kLine<T>);
     bonuses = take(options.bonus ? sizes.queries * kChunk : 0);
     zeros = take(key_rows);
+    units = take(options.normalise_qk ? (1 + sizes.queries) * kChunk : 0);
     gathered.stride = key_rows;
     gathered.write = take(chunk * key_rows);
     gathered.erase = own_erase ? take(chunk * key_rows) : gathered.write;

@@ -173,10 +173,56 @@ HWY_INLINE void Weigh(const Options& options, std::int64_t queries, const Gather
   }
 }
 
+/// What normalises the keys and queries of a chunk that are packed as they lie. False where one of
+/// them is so long, so short or so little of a number that its products would be none.
+template <class T>
+HWY_INLINE bool FindUnits(const Memory& memory, const Chunk& chunk, T* units) {
+  constexpr double kShort = 1e-12, kLong = 1e12;  // squares
+  bool fit = true;
+  auto find = [&](const Rows& rows, std::int64_t offset, T* to) {
+    std::fill(to, to + kChunk, T(1));
+    const T* row = static_cast<const T*>(rows.data) + chunk.first * rows.stride + offset;
+    for (std::int64_t i = 0; i < chunk.rows; ++i, row += rows.stride) {
+      const double square = sn::SumOfSquares(row, memory.key_dim);
+      fit = fit && square > kShort && square < kLong;
+      to[i] = static_cast<T>(sn::UnitFactorOf(square));
+    }
+  };
+  find(memory.k, 0, units);
+  for (std::int64_t q = 0; memory.q && q < memory.queries; ++q) {
+    find(memory.q, q * memory.q_head_stride, units + (1 + q) * kChunk);
+  }
+  return fit;
+}
+
+/// Products with rows that were packed as they lie become those with rows of unit length. Columns
+/// are left to FoldSteps(): a key that writes is longer, or its step.
+template <class T>
+HWY_INLINE void FoldUnits(const Options& options, std::int64_t queries, const T* units,
+                          const Prepared<T>& out) {
+  const ChunkTag<T> d;
+  constexpr int kLanes = hn::MaxLanes(ChunkTag<T>());
+  auto fold = [&](T unit, T& factor, T* row) HWY_ATTR {
+    factor *= unit;
+    for (int j = 0; j < kChunk; j += kLanes) {
+      hn::Store(hn::Mul(hn::Set(d, unit), hn::Load(d, row + j)), d, row + j);
+    }
+  };
+  for (int i = 0; i < kChunk; ++i) {
+    out.step[i] *= units[i];
+    if (options.erases()) fold(units[i], out.decay[i], out.lower + i * kChunk);
+    for (std::int64_t q = 0; q < queries; ++q) {
+      const std::int64_t at = q * kChunk + i;
+      fold(units[kChunk + at], out.read[at], out.scores + at * kChunk);
+    }
+  }
+}
+
 /// The steps' part of the small matrices: column j is multiplied with an error, not yet by b_j.
 template <class T>
-HWY_INLINE void FoldSteps(const Options& options, std::int64_t queries, const Prepared<T>& out) {
-  if (options.step == Step::kOne) return;
+HWY_INLINE void FoldSteps(const Options& options, bool units, std::int64_t queries,
+                          const Prepared<T>& out) {
+  if (options.step == Step::kOne && !units) return;
   const ChunkTag<T> d;
   constexpr int kLanes = hn::MaxLanes(ChunkTag<T>());
   for (int j = 0; j < kChunk; j += kLanes) {
@@ -189,7 +235,8 @@ HWY_INLINE void FoldSteps(const Options& options, std::int64_t queries, const Pr
   }
 }
 
-/// A decay that is a number a row. `lie`: as RowsLie() says; otherwise the rows are gathered.
+/// A decay that is a number a row. Do the rows `lie`, as RowsLie() says? Otherwise they are
+/// gathered.
 template <class T>
 HWY_INLINE void PrepareScalar(const Options& options, const Memory& memory, const Chunk& chunk,
                               bool lie, const Scratch<T>& scratch, const Prepared<T>& out) {

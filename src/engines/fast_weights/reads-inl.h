@@ -138,7 +138,9 @@ HWY_INLINE void Prepare(const Options& options, const Memory& memory, const Chun
                         Scratch<T>& scratch, const Prepared<T>& out) {
   Gathered<T>& g = scratch.gathered;
   const std::int64_t queries = memory.q ? memory.queries : 0;
-  const bool lie = RowsLie<T>(options, memory);
+  const bool lie = RowsLie<T>(options, memory) &&
+                   (!options.normalise_qk || FindUnits(memory, chunk, scratch.units));
+  const bool units = lie && options.normalise_qk;
   if (!lie) GatherRows(options, memory, chunk, scratch.carried, g);
   GatherNumbers(options, memory, chunk, scratch.carried, g);
   if (!memory.writes()) {
@@ -167,6 +169,7 @@ HWY_INLINE void Prepare(const Options& options, const Memory& memory, const Chun
     PrepareMomentum(options, memory, chunk, scratch, out);
   } else {
     PrepareScalar(options, memory, chunk, lie, scratch, out);
+    if (units) FoldUnits(options, queries, scratch.units, out);
   }
   for (std::int64_t q = 0; options.bonus && q < queries; ++q) {
     for (int i = 0; i < kChunk; ++i) {
@@ -175,7 +178,7 @@ HWY_INLINE void Prepare(const Options& options, const Memory& memory, const Chun
   }
   if (queries > 0) WeighReads(options, memory, chunk, scratch, out);
   if (options.denominator != Denominator::kNone) UpdateSum(options, chunk, scratch, out);
-  FoldSteps(options, queries, out);
+  FoldSteps(options, units, queries, out);
 }
 
 }  // namespace HWY_NAMESPACE
