@@ -15,6 +15,7 @@
 
 #include "hwy/highway.h"
 #include "src/simd/rows.h"
+#include "src/simd/vector_map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::simd {
@@ -84,34 +85,9 @@ T LoadOne(const Rows& rows, std::int64_t t) {
   return value;
 }
 
-/// x . y in double, so that products neither overflow nor vanish for float; in two vectors of sums,
-/// so that the additions need not wait for each other.
-template <class T>
-HWY_INLINE double DotInDouble(const T* x, const T* y, std::int64_t count) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const hn::ScalableTag<double> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto load = [&](const T* from) HWY_ATTR {
-    if constexpr (sizeof(T) == sizeof(double)) {
-      return hn::LoadU(d, from);
-    } else {
-      return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, decltype(d)>(), from));
-    }
-  };
-  auto even = hn::Zero(d), odd = hn::Zero(d);
-  std::int64_t i = 0;
-  for (; i + 2 * lanes <= count; i += 2 * lanes) {
-    even = hn::MulAdd(load(x + i), load(y + i), even);
-    odd = hn::MulAdd(load(x + i + lanes), load(y + i + lanes), odd);
-  }
-  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
-  for (; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
-  return sum;
-}
-
 template <class T>
 double SumOfSquares(const T* x, std::int64_t count) {
-  return DotInDouble(x, x, count);
+  return WideDot(count, x, x);
 }
 
 template <class T>

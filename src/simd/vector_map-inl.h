@@ -99,18 +99,27 @@ HWY_INLINE double WideSum(std::int64_t count, const T* x, const Term& term) {
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-/// sum_i x[i] y[i] in the same way.
+/// sum_i x[i] y[i] in double, in two vectors of sums.
 template <class T>
 HWY_INLINE double WideDot(std::int64_t count, const T* x, const T* y) {
-  double sums[8] = {};
-  std::int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    for (int j = 0; j < 8; ++j) {
-      sums[j] += static_cast<double>(x[i + j]) * static_cast<double>(y[i + j]);
+  const hn::ScalableTag<double> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto load = [&](const T* from) HWY_ATTR {
+    if constexpr (sizeof(T) == sizeof(double)) {
+      return hn::LoadU(d, from);
+    } else {
+      return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, decltype(d)>(), from));
     }
+  };
+  auto even = hn::Zero(d), odd = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    even = hn::MulAdd(load(x + i), load(y + i), even);
+    odd = hn::MulAdd(load(x + i + lanes), load(y + i + lanes), odd);
   }
-  for (; i < count; ++i) sums[0] += static_cast<double>(x[i]) * static_cast<double>(y[i]);
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  for (; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+  return sum;
 }
 
 /// y += a x

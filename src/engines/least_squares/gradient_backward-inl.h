@@ -312,10 +312,9 @@ class GradientBackward {
       const double c = s_.c[i];
       T* const key_gradient = dk().Row(i);
       T* const value_gradient = dv().Row(i);
-      const double by_weight =
-          (sn::DotInDouble(keys().Row(i), key_gradient, memory_.key_dim) +
-           sn::DotInDouble(values().Row(i), value_gradient, memory_.value_dim)) /
-          (2 * c);
+      const double by_weight = (sn::WideDot(memory_.key_dim, keys().Row(i), key_gradient) +
+                                sn::WideDot(memory_.value_dim, values().Row(i), value_gradient)) /
+                               (2 * c);
       if (m_.dimportance) StoreNumber(by_weight, t, m_.dimportance);
       StoreScaled(key_gradient, weight / c, t, memory_.key_dim, m_.dk);
       StoreScaled(value_gradient, weight / c, t, memory_.value_dim, m_.dv);
