@@ -16,56 +16,47 @@ class Ahead {
   explicit Ahead(std::int64_t rows) : rows_(std::max<std::int64_t>(rows, 0)) {}
 
   /// Columns first .. first + count of rows `begin` .. of an input or output; nothing where there
-  /// are none.
+  /// are none, or too many.
   void Add(const Rows& rows, std::int64_t begin, std::int64_t first, std::int64_t count) {
-    if (!rows || count_ == kMost || count == 0) return;
+    if (!rows) return;
     const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
     const auto* data = static_cast<const char*>(rows.data) + (begin * rows.stride + first) * size;
-    const std::int64_t pairs = (count * size + kPairBytes - 1) / kPairBytes;
-    streams_[count_++] = {data, rows.stride * size, pairs};
-    left_ += rows_ * pairs;
+    for (std::int64_t at = 0; at < count * size && count_ < kMost; at += kPairBytes) {
+      columns_[count_++] = {data + at, rows.stride * size};
+    }
   }
 
-  /// From now on, all that is left over `calls` calls of Fetch().
+  /// From now on, all of it over `calls` calls of Fetch().
   void Start(std::int64_t calls) {
     calls = std::max<std::int64_t>(calls, 1);
+    left_ = rows_ * count_;
     pairs_a_call_ = (left_ + calls - 1) / calls;
-    if (at_ != nullptr || left_ == 0) return;
-    at_ = streams_[0].data;
-    pairs_ = streams_[0].pairs;
   }
 
-  /// The next few lines, in pairs: less to be counted between two products.
+  /// The next few lines, row by row, in pairs: less to be counted between two products.
   HWY_INLINE void Fetch() {
     std::int64_t pairs = std::min(pairs_a_call_, left_);
     left_ -= pairs;
     for (; pairs > 0; --pairs) {
+      Column& column = columns_[next_];
       // To the second level: the first belongs to the strip of the memory.
-      __builtin_prefetch(at_, 0, 2);
-      __builtin_prefetch(at_ + kPairBytes / 2, 0, 2);
-      at_ += kPairBytes;
-      if (--pairs_ == 0) NextRow();
+      __builtin_prefetch(column.at, 0, 2);
+      __builtin_prefetch(column.at + kPairBytes / 2, 0, 2);
+      column.at += column.stride;
+      next_ = next_ + 1 == count_ ? 0 : next_ + 1;
     }
   }
 
  private:
-  void NextRow() {
-    streams_[next_].data += streams_[next_].stride;
-    next_ = next_ + 1 == count_ ? 0 : next_ + 1;
-    at_ = streams_[next_].data;
-    pairs_ = streams_[next_].pairs;
-  }
-
   static constexpr std::int64_t kPairBytes = 128;
-  static constexpr std::int64_t kMost = 20;
-  struct Stream {
-    const char* data;
-    std::int64_t stride, pairs;
+  static constexpr std::int64_t kMost = 96;
+  /// A pair of lines of every row.
+  struct Column {
+    const char* at;
+    std::int64_t stride;
   };
-  const char* at_ = nullptr;
-  std::int64_t pairs_ = 0, pairs_a_call_ = 0, left_ = 0, next_ = 0;
-  std::int64_t rows_, count_ = 0;
-  Stream streams_[kMost];
+  std::int64_t rows_, pairs_a_call_ = 0, left_ = 0, next_ = 0, count_ = 0;
+  Column columns_[kMost];
 };
 
 }  // namespace ttr::simd

@@ -3,6 +3,7 @@
 #include "src/engines/fast_weights/fast_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <new>
 #include <string>
@@ -24,13 +25,54 @@ struct Upcoming {
   int place = 0;  // of its memory; the other is that of the one at work
   Memory memories[2];
 };
-constexpr std::size_t kUpcomingBytes =
-    (sizeof(Upcoming) + kAlignment - 1) / kAlignment * kAlignment;
+
+/// Memories that take turns.
+using Group = std::array<Memory, kMostTogether>;
+constexpr std::size_t kFrontBytes =
+    (std::max(sizeof(Upcoming), sizeof(Group)) + kAlignment - 1) / kAlignment * kAlignment;
+
+auto KernelOf(const Work& work) {
+  return work.sizes.state == DType::kFloat64 ? RunMemoryDouble : RunMemoryFloat;
+}
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  return kUpcomingBytes + (sizes.state == DType::kFloat64
-                               ? Scratch<double>(options, sizes, nullptr).bytes
-                               : Scratch<float>(options, sizes, nullptr).bytes);
+  return kFrontBytes + (sizes.state == DType::kFloat64
+                            ? Scratch<double>(options, sizes, nullptr).bytes
+                            : Scratch<float>(options, sizes, nullptr).bytes);
+}
+
+/// One memory through its whole sequence.
+void RunOne(const Work& work, std::int64_t item, int workers, std::int64_t items, std::byte* own) {
+  Upcoming& upcoming = *std::launder(reinterpret_cast<Upcoming*>(own));
+  Memory& memory = upcoming.memories[upcoming.place];
+  if (upcoming.item != item) new (&memory) Memory(work.MemoryOf(item));
+  // Workers take items in turn.
+  const std::int64_t following = item + workers;
+  upcoming.item = following;
+  upcoming.place = 1 - upcoming.place;
+  Memory& next = upcoming.memories[upcoming.place];
+  new (&next) Memory(following < items ? work.MemoryOf(following) : Memory{});
+  KernelOf(work)(work.options, memory, next, work.sizes, own + kFrontBytes);
+}
+
+/// Memories item .. item + count of one sequence, a turn each until they are through.
+void RunInTurns(const Work& work, std::int64_t item, std::int64_t count, std::byte* own) {
+  Group& group = *new (own) Group;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Memory& memory = group[static_cast<std::size_t>(i)] = work.MemoryOf(item + i);
+    memory.place = i;
+    memory.to = std::min(kTurnRows, memory.rows);
+  }
+  for (;;) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      Memory& memory = group[static_cast<std::size_t>(i)];
+      const Memory& next = group[static_cast<std::size_t>(i + 1 < count ? i + 1 : 0)];
+      KernelOf(work)(work.options, memory, next, work.sizes, own + kFrontBytes);
+      memory.from = memory.to;
+      memory.to = std::min(memory.from + kTurnRows, memory.rows);
+    }
+    if (group[0].from == group[0].rows) return;
+  }
 }
 
 }  // namespace
@@ -70,22 +112,20 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   }
   std::byte* const start = Align(scratch.data());
   const std::size_t bytes = BytesOfWorker(options, work.sizes);
-  for (int worker = 0; worker < workers; ++worker) {
-    new (start + static_cast<std::size_t>(worker) * bytes) Upcoming;
+  auto scratch_of = [&](int worker) { return start + static_cast<std::size_t>(worker) * bytes; };
+  const std::int64_t together = work.Together(workers);
+  if (together > 1) {
+    const std::int64_t groups = (work.heads + together - 1) / together;
+    RunOnWorkers(executor, workers, work.sequences * groups, [&](std::int64_t item, int worker) {
+      const std::int64_t first = item % groups * together;
+      RunInTurns(work, item / groups * work.heads + first, std::min(together, work.heads - first),
+                 scratch_of(worker));
+    });
+    return;
   }
-  const auto run = work.sizes.state == DType::kFloat64 ? RunMemoryDouble : RunMemoryFloat;
+  for (int worker = 0; worker < workers; ++worker) new (scratch_of(worker)) Upcoming;
   RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
-    std::byte* const own = start + static_cast<std::size_t>(worker) * bytes;
-    Upcoming& upcoming = *std::launder(reinterpret_cast<Upcoming*>(own));
-    Memory& memory = upcoming.memories[upcoming.place];
-    if (upcoming.item != item) new (&memory) Memory(work.MemoryOf(item));
-    // Workers take items in turn.
-    const std::int64_t following = item + workers;
-    upcoming.item = following;
-    upcoming.place = 1 - upcoming.place;
-    Memory& next = upcoming.memories[upcoming.place];
-    new (&next) Memory(following < items ? work.MemoryOf(following) : Memory{});
-    run(options, memory, next, work.sizes, own + kUpcomingBytes);
+    RunOne(work, item, workers, items, scratch_of(worker));
   });
 }
 

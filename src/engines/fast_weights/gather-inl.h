@@ -33,6 +33,7 @@ struct Chunk {
   std::int64_t first = 0;
   std::int64_t rows = 0;
   bool forget = false;
+  bool decays = true;  // is the memory multiplied by its decay, or is that put off?
 };
 
 /// Does anything of row r's decay forget everything?
@@ -48,7 +49,9 @@ inline bool Forgets(const Memory& memory, std::int64_t r, bool by_channel) {
 inline Chunk NextChunk(const Options& options, const Memory& memory, std::int64_t first,
                        std::int64_t most = kChunk) {
   const std::int64_t block_end = first - first % kGradientBlock + kGradientBlock;
-  Chunk chunk{first, std::min(most, std::min(memory.rows, block_end) - first), false};
+  Chunk chunk;
+  chunk.first = first;
+  chunk.rows = std::min(most, std::min(memory.rows, block_end) - first);
   // A memory that is erased before it decays keeps what a decay of zero would forget.
   if (!memory.log_decay || options.apart()) return chunk;
   const bool by_channel = options.decay == Decay::kChannel;

@@ -34,7 +34,11 @@ class Keeper {
         keys_(RoundUp(memory.key_dim, kUnit)),
         values_(RoundUp(memory.value_dim + (sum_ ? 1 : 0), kUnit)),
         state_(static_cast<T*>(memory.kept_states)),
-        errors_(options.erases() ? static_cast<T*>(memory.kept_errors) : nullptr) {}
+        errors_(options.erases() ? static_cast<T*>(memory.kept_errors) : nullptr) {
+    // What stands before this turn's first row was kept in the last.
+    const std::int64_t kept = memory.from == 0 ? 0 : memory.from / kGradientBlock + 1;
+    if (state_ != nullptr) state_ += kept * keys_ * values_;
+  }
 
   /// Is the memory kept that stands before row `row`?
   bool Wants(std::int64_t row) const {

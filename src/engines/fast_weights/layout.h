@@ -25,6 +25,11 @@ inline constexpr int kBlockRows = kChunk * kBlockChunks;
 /// beyond one.
 inline constexpr int kGradientBlock = 64;
 
+/// Memories whose rows lie side by side take turns, this many rows each: a page of an input holds a
+/// row of many heads, and what hardware fetches beside one head's is another's.
+inline constexpr std::int64_t kTurnRows = kGradientBlock;
+inline constexpr std::int64_t kMostTogether = 16;
+
 /// Sequences up to this many rows are updated row by row where the state lies.
 inline constexpr std::int64_t kDirectRows = 3;
 
@@ -57,7 +62,9 @@ struct Memory {
   std::int64_t status_stride = 0;
   std::int64_t status_head_stride = 0;
   std::int64_t rows = 0;
-  std::int64_t steps = 1;  // rows a token
+  std::int64_t from = 0, to = 0;  // those of this turn; a multiple of kTurnRows, or all
+  std::int64_t place = 0;         // among the memories that take turns
+  std::int64_t steps = 1;         // rows a token
   bool read_before = false;
   std::int64_t input_dim = 1;  // of q and k
   std::int64_t key_dim = 1;    // of the state: the features of q and k
@@ -104,6 +111,16 @@ std::int64_t StateRows(const Options& options, std::int64_t key_dim) {
   return RoundUp((options.paired() ? 2 : 1) * key_dim, kLine<T>);
 }
 
+/// How many memories can take turns, whose strips share the second-level cache.
+template <class T>
+std::int64_t MostTogether(const Options& options, const Sizes& sizes) {
+  constexpr std::int64_t kBytes = 512 << 10;
+  if (sizes.tokens * options.steps <= kTurnRows) return 1;
+  const std::int64_t columns = RoundUp(sizes.value_dim, kLine<T>);
+  const std::int64_t numbers = StateRows<T>(options, sizes.key_dim) * columns;
+  return std::clamp<std::int64_t>(kBytes / (numbers * sizeof(T)), 1, kMostTogether);
+}
+
 /// Are keys and queries what the inputs hold, but for their length, and is nothing done with them
 /// but products with the memory and with each other? Then they need not be gathered.
 template <class T>
@@ -124,6 +141,7 @@ template <class T>
 struct Carried {
   T* sum;
   T* curvature;
+  T owed;  // the memory is this times what the strips hold
   double maximum;
   std::int64_t position;  // of the sequence's first token
 };
@@ -173,6 +191,7 @@ struct Scratch {
   T* units;         // [1 + query][kChunk]: what normalises keys and queries that were not gathered
   Gathered<T> gathered;
   Carried<T> carried;
+  T* resting;  // `carried`, between the turns of a memory
   std::size_t bytes;
 
   static std::int64_t CoefficientCount(std::int64_t queries) {
@@ -180,7 +199,8 @@ struct Scratch {
     return (2 + 2 * queries) * kChunk * kChunk + (queries + 3) * kChunk;
   }
 
-  Scratch(const Options& options, const Sizes& sizes, std::byte* memory) {
+  /// Of the memory with this place among those that take turns.
+  Scratch(const Options& options, const Sizes& sizes, std::byte* memory, std::int64_t place = 0) {
     const bool chunked = !IsDirect(options, sizes.tokens * options.steps);
     const std::int64_t chunks = chunked ? kBlockChunks : 0;
     const std::int64_t block = chunked ? kBlockRows : 1;
@@ -197,6 +217,14 @@ struct Scratch {
       return count == 0 ? nullptr : start;
     };
     strips = take(state_rows * (chunked ? columns : kLine<T>));
+    carried.sum = take(options.denominator != Denominator::kNone ? key_rows : 0);
+    carried.curvature = take(options.preconditioned ? key_rows : 0);
+    resting = take(sizeof(Carried<T>) / sizeof(T));
+    // These belong to one memory: once for each of those that take turns.
+    for (T** array : {&strips, &carried.sum, &carried.curvature, &resting}) {
+      if (*array != nullptr) *array += place * used;
+    }
+    used *= MostTogether<T>(options, sizes);
     keys = take(chunks * 3 * state_rows * kChunk);
     queries = take(chunks * sizes.queries * state_rows * kChunk);
     unscaled = take(options.momentum ? (1 + sizes.queries) * key_rows * kChunk : 0);
@@ -222,10 +250,9 @@ struct Scratch {
     gathered.cosines = take(options.phase ? chunk * key_rows : 0);
     gathered.sines = take(options.phase ? chunk * key_rows : 0);
     gathered.products = take(options.by_channel() ? 2 * chunk * key_rows : 0);
-    carried.sum = take(options.denominator != Denominator::kNone ? key_rows : 0);
-    carried.curvature = take(options.preconditioned ? key_rows : 0);
     carried.maximum = 0;
     carried.position = 0;
+    carried.owed = 1;
     bytes = static_cast<std::size_t>(used) * sizeof(T);
   }
 };

@@ -132,9 +132,39 @@ HWY_INLINE void UpdateSum(const Options& options, const Chunk& chunk, const Scra
   }
 }
 
-/// All that a chunk needs beside its values.
+/// A decay that all rows of the memory share is put off: strips hold the memory over a factor that
+/// decays in their place, reads are multiplied by it, and what is written is divided. It is caught
+/// up with where the memory itself is wanted, or the factor becomes small. A multiplication less
+/// for every vector of the memory and chunk.
 template <class T>
-HWY_INLINE void Prepare(const Options& options, const Memory& memory, const Chunk& chunk,
+HWY_INLINE void PutOffDecay(const Options& options, std::int64_t queries, std::int64_t stride,
+                            bool wanted, T& owed, Chunk& chunk, const Prepared<T>& out) {
+  const ChunkTag<T> d;
+  constexpr int kLanes = hn::MaxLanes(ChunkTag<T>());
+  constexpr T kLeast = T(1) / 1024;  // numbers of the strips are at most so much larger
+  auto multiply = [&](T factor, T* row) HWY_ATTR {
+    if (factor == 1) return;
+    for (int j = 0; j < kChunk; j += kLanes) {
+      hn::Store(hn::Mul(hn::Set(d, factor), hn::Load(d, row + j)), d, row + j);
+    }
+  };
+  // What is forgotten is read at most once more, before: all else reads zeros.
+  const T before = owed;
+  if (options.erases()) multiply(before, out.decay);
+  for (std::int64_t q = 0; q < queries; ++q) multiply(before, out.read + q * kChunk);
+  const T after = chunk.forget ? out.row_decay[0] : before * out.row_decay[0];
+  chunk.decays = wanted || !(after >= kLeast);
+  owed = chunk.decays ? T(1) : after;
+  if (chunk.decays) {
+    if (before != 1) std::fill(out.row_decay, out.row_decay + stride, after);
+  } else {
+    multiply(1 / after, out.to_end);
+  }
+}
+
+/// All that a chunk needs beside its values. Is the memory itself `wanted` after it?
+template <class T>
+HWY_INLINE void Prepare(const Options& options, const Memory& memory, bool wanted, Chunk& chunk,
                         Scratch<T>& scratch, const Prepared<T>& out) {
   Gathered<T>& g = scratch.gathered;
   const std::int64_t queries = memory.q ? memory.queries : 0;
@@ -179,6 +209,8 @@ HWY_INLINE void Prepare(const Options& options, const Memory& memory, const Chun
   if (queries > 0) WeighReads(options, memory, chunk, scratch, out);
   if (options.denominator != Denominator::kNone) UpdateSum(options, chunk, scratch, out);
   FoldSteps(options, units, queries, out);
+  if (options.by_channel() || options.momentum) return;
+  PutOffDecay(options, queries, g.stride, wanted, scratch.carried.owed, chunk, out);
 }
 
 }  // namespace HWY_NAMESPACE

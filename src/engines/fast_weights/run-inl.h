@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/direct-inl.h"
@@ -71,7 +72,7 @@ void StoreStrips(const Memory& memory, void* home, std::int64_t stride, std::int
   }
 }
 
-/// What a memory keeps beside its rows and columns.
+/// What a memory keeps beside its rows and columns: as it was given, or as its last turn left it.
 template <class T>
 void LoadCarried(const Memory& memory, Scratch<T>& scratch) {
   const std::int64_t stride = scratch.gathered.stride;
@@ -80,9 +81,13 @@ void LoadCarried(const Memory& memory, Scratch<T>& scratch) {
     LoadRow(rows, 0, 0, count, to);
     Pad(to, count, stride);
   };
+  load(memory.bonus, scratch.gathered.bonus, memory.key_dim);
+  if (memory.from > 0) {
+    std::memcpy(&scratch.carried, scratch.resting, sizeof(scratch.carried));
+    return;
+  }
   load(memory.sum, scratch.carried.sum, memory.key_dim);
   load(memory.curvature, scratch.carried.curvature, memory.key_dim);
-  load(memory.bonus, scratch.gathered.bonus, memory.key_dim);
   if (memory.maximum) scratch.carried.maximum = LoadOne<double>(memory.maximum, 0);
   if (memory.position) {
     scratch.carried.position = static_cast<std::int64_t>(LoadOne<double>(memory.position, 0));
@@ -91,6 +96,10 @@ void LoadCarried(const Memory& memory, Scratch<T>& scratch) {
 
 template <class T>
 void StoreCarried(const Memory& memory, const Scratch<T>& scratch) {
+  if (memory.to < memory.rows) {
+    std::memcpy(scratch.resting, &scratch.carried, sizeof(scratch.carried));
+    return;
+  }
   auto store = [&](const Rows& rows, const T* from) {
     if (rows) StoreRow(from, 0, 0, memory.key_dim, rows);
   };
@@ -167,24 +176,27 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
   const T* values = static_cast<const T*>(memory.v.data);
   T* outputs = static_cast<T*>(memory.y.data);
   std::fill(scratch.zeros, scratch.zeros + scratch.gathered.stride, T(0));
-  LoadStrips(memory, memory.state, memory.state_stride, 0, state_rows, scratch);
-  if (options.paired()) {
-    LoadStrips(memory, memory.second, memory.second_stride, memory.key_dim, state_rows, scratch);
-  }
   Keeper<T> keeper(options, memory);
-  KeepFirst(memory, state_rows, scratch, keeper);
+  if (memory.from == 0) {
+    LoadStrips(memory, memory.state, memory.state_stride, 0, state_rows, scratch);
+    if (options.paired()) {
+      LoadStrips(memory, memory.second, memory.second_stride, memory.key_dim, state_rows, scratch);
+    }
+    KeepFirst(memory, state_rows, scratch, keeper);
+  }
 
-  for (std::int64_t begin = 0; begin < memory.rows;) {
+  for (std::int64_t begin = memory.from; begin < memory.to;) {
     Chunk chunks[kBlockChunks];
     std::int64_t count = 0;
     std::int64_t end = begin;
-    for (; count < kBlockChunks && end < memory.rows; ++count) {
+    for (; count < kBlockChunks && end < memory.to; ++count) {
       chunks[count] = NextChunk(options, memory, end);
       end += chunks[count].rows;
-      Prepare(options, memory, chunks[count], scratch,
+      const bool wanted = keeper.Wants(end);
+      Prepare(options, memory, wanted || end == memory.rows, chunks[count], scratch,
               Prepared<T>(options, memory, scratch, count));
       // What is kept beside the strips is that of a block's end.
-      if (keeper.Wants(end)) {
+      if (wanted) {
         ++count;
         break;
       }
@@ -201,10 +213,9 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
         RoundUp(memory.end_column - memory.first_column, 2 * Lanes<T>()) / (2 * Lanes<T>());
     const std::int64_t tiles = RoundUp(StripRowsOf(options, memory), kWrittenRows) / kWrittenRows *
                                (options.apart() ? 2 : 1);
-    const bool last = end == memory.rows;
-    const std::int64_t ahead_begin = last ? 0 : end;
-    const std::int64_t ahead_rows = last ? next.rows : memory.rows;
-    const std::int64_t ahead_end = std::min(ahead_begin + kBlockRows, ahead_rows);
+    const bool last = end == memory.to;
+    const std::int64_t ahead_begin = last ? next.from : end;
+    const std::int64_t ahead_end = std::min(ahead_begin + kBlockRows, last ? next.to : memory.to);
     Ahead ahead = AheadOf<T>(options, last ? next : memory, ahead_begin, ahead_end);
     ahead.Start(strips * count * tiles);
     for (std::int64_t c = memory.first_column; c < memory.end_column;) {
@@ -249,7 +260,7 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     }
     begin = end;
   }
-  if (!memory.writes()) return;
+  if (!memory.writes() || memory.to < memory.rows) return;
   StoreStrips(memory, memory.state, memory.state_stride, 0, state_rows, scratch);
   if (options.paired()) {
     StoreStrips(memory, memory.second, memory.second_stride, memory.key_dim, state_rows, scratch);
@@ -260,14 +271,14 @@ template <class T>
 void Run(const Options& options, const Memory& memory, const Memory& next, const Sizes& sizes,
          std::byte* memory_block) {
   if (memory.rows == 0) return;
-  Scratch<T> scratch(options, sizes, memory_block);
+  Scratch<T> scratch(options, sizes, memory_block, memory.place);
   LoadCarried(memory, scratch);
   if (IsDirect(options, sizes.tokens * options.steps)) {
     RunDirect(options, memory, next, scratch);
   } else {
     RunChunked(options, memory, next, scratch);
   }
-  if (memory.writes()) StoreCarried(memory, scratch);
+  if (memory.writes() || memory.to < memory.rows) StoreCarried(memory, scratch);
 }
 
 }  // namespace HWY_NAMESPACE

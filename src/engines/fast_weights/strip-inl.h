@@ -261,7 +261,7 @@ HWY_INLINE void WriteMemory(const Options& options, const Memory& memory, const 
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t rows = StripRowsOf(options, memory);
   if (options.paired()) Turn<NV>(memory, p, strip);
-  const T* const decay = options.paired() ? nullptr : p.row_decay;
+  const T* const decay = options.paired() || !chunk.decays ? nullptr : p.row_decay;
   AddOuter<NV>(rows, decay, p.write, decayed, chunk.rows, strip, ahead);
   if (!options.apart()) return;
   const T* const values = decayed + kChunk * kWidth;

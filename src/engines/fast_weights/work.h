@@ -108,6 +108,27 @@ struct Work {
     parts = (strips + strips_a_part - 1) / strips_a_part;
   }
 
+  /// Do rows of many heads lie on one page, of tokens far apart? (Pages and lines that belong
+  /// together are then far from each other for who runs one head after the other.)
+  bool Interleaved() const {
+    constexpr std::int64_t kPage = 4096, kManyPages = 128;
+    const TensorView& rows = call.v.defined() ? call.v : call.q;
+    const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype()));
+    return rows.stride(2) * size < kPage &&
+           sizes.tokens * rows.stride(1) * size > kManyPages * kPage;
+  }
+
+  /// How many memories, one behind the other, take turns on a worker.
+  std::int64_t Together(int workers) const {
+    if (parts > 1 || !Interleaved()) return 1;
+    const std::int64_t most = sizes.state == DType::kFloat64 ? MostTogether<double>(options, sizes)
+                                                             : MostTogether<float>(options, sizes);
+    // Workers come free at different times: each should find a second task.
+    const std::int64_t tasks = workers == 1 ? 1 : 2 * workers;
+    return std::clamp<std::int64_t>((sequences * heads + tasks - 1) / tasks, 1,
+                                    std::min(most, heads));
+  }
+
   /// The head of an input that memory h reads. (Divisions would be felt in a decode of small
   /// states.)
   std::int64_t HeadOf(std::int64_t h, const TensorView& input) const {
@@ -163,6 +184,7 @@ struct Work {
         m.status_head_stride = status.stride(2);
       }
     }
+    m.to = m.rows;
     m.state = KeptOf(call.state, n, h).data;
     m.state_stride = call.state.stride(2);
     if (call.second.defined()) {
