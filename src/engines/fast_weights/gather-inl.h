@@ -51,7 +51,7 @@ inline Chunk NextChunk(const Options& options, const Memory& memory, std::int64_
   const std::int64_t block_end = first - first % kGradientBlock + kGradientBlock;
   Chunk chunk;
   chunk.first = first;
-  chunk.rows = std::min(most, std::min(memory.rows, block_end) - first);
+  chunk.rows = std::min(most, std::min(memory.to, block_end) - first);
   // A memory that is erased before it decays keeps what a decay of zero would forget.
   if (!memory.log_decay || options.apart()) return chunk;
   const bool by_channel = options.decay == Decay::kChannel;

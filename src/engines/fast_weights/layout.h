@@ -27,7 +27,7 @@ inline constexpr int kGradientBlock = 64;
 
 /// Memories whose rows lie side by side take turns, this many rows each: a page of an input holds a
 /// row of many heads, and what hardware fetches beside one head's is another's.
-inline constexpr std::int64_t kTurnRows = kGradientBlock;
+inline constexpr std::int64_t kTurnRows = kBlockRows;
 inline constexpr std::int64_t kMostTogether = 16;
 
 /// Sequences up to this many rows are updated row by row where the state lies.

@@ -129,6 +129,43 @@ HWY_INLINE void Gram(const T* left, const T* right, std::int64_t key_dim, T* out
   }
 }
 
+/// Does a vector hold a row of two chunks' products side by side?
+template <class T>
+inline constexpr bool kPairsGrams = hn::MaxLanes(hn::ScalableTag<T>()) == 2 * kChunk;
+
+#if HWY_TARGET != HWY_SCALAR
+
+/// The same of two left factors at once.
+template <class T>
+HWY_INLINE void GramPair(const T* HWY_RESTRICT first, const T* HWY_RESTRICT second,
+                         const T* HWY_RESTRICT right, std::int64_t key_dim, T* first_out,
+                         T* second_out) {
+  const hn::ScalableTag<T> d;
+  const hn::Half<decltype(d)> half;
+  sn::Tile<decltype(d), kChunk, 1> tile;  // of the products' columns
+  sn::SetZero(d, tile);
+  for (std::int64_t c = 0; c < key_dim * kChunk; c += kChunk) {
+    const auto left = hn::Combine(d, hn::Load(half, second + c), hn::Load(half, first + c));
+    TTR_UNROLL
+    for (int j = 0; j < kChunk; ++j) {
+      tile[j][0] = hn::MulAdd(hn::Set(d, right[c + j]), left, tile[j][0]);
+    }
+  }
+  alignas(kAlignment) T columns[kChunk * 2 * kChunk];
+  const T* first_columns[kChunk];
+  const T* second_columns[kChunk];
+  TTR_UNROLL
+  for (int j = 0; j < kChunk; ++j) {
+    hn::Store(tile[j][0], d, columns + j * 2 * kChunk);
+    first_columns[j] = columns + j * 2 * kChunk;
+    second_columns[j] = first_columns[j] + kChunk;
+  }
+  sn::Transpose<kChunk>(first_columns, kChunk, first_out);
+  sn::Transpose<kChunk>(second_columns, kChunk, second_out);
+}
+
+#endif  // HWY_TARGET != HWY_SCALAR
+
 /// Turns the Gram matrices in `lower` and `scores` into what their names say.
 template <class T>
 HWY_INLINE void Weigh(const Options& options, std::int64_t queries, const Gathered<T>& g,
@@ -243,6 +280,7 @@ HWY_INLINE void PrepareScalar(const Options& options, const Memory& memory, cons
   const Gathered<T>& g = scratch.gathered;
   const std::int64_t queries = memory.q ? memory.queries : 0;
   const std::int64_t columns = g.stride * kChunk;
+  const bool pairs = kPairsGrams<T> && options.erases() && queries > 0;
   auto input = [&](const Rows& rows) {
     return static_cast<const T*>(rows.data) + chunk.first * rows.stride;
   };
@@ -254,14 +292,23 @@ HWY_INLINE void PrepareScalar(const Options& options, const Memory& memory, cons
       PackColumns(memory, chunk, g.erase, g.stride, false, scratch.zeros, out.erase);
       PadColumns(out.erase, memory.key_dim, g.stride);
     }
-    Gram(out.erase, out.write, memory.key_dim, out.lower);
+    if (!pairs) Gram(out.erase, out.write, memory.key_dim, out.lower);
   }
   for (std::int64_t q = 0; q < queries; ++q) {
     T* query = out.queries + q * columns;
     const T* row = lie ? input(memory.q) + q * memory.q_head_stride : g.query + q * g.query_stride;
     PackColumns(memory, chunk, row, lie ? memory.q.stride : g.stride, true, scratch.zeros, query);
     PadColumns(query, memory.key_dim, g.stride);
-    Gram(query, out.write, memory.key_dim, out.scores + q * kChunk * kChunk);
+    T* scores = out.scores + q * kChunk * kChunk;
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kPairsGrams<T>) {
+      if (pairs && q == 0) {
+        GramPair(out.erase, query, out.write, memory.key_dim, out.lower, scores);
+        continue;
+      }
+    }
+#endif
+    Gram(query, out.write, memory.key_dim, scores);
   }
   Weigh(options, queries, g, out);
 }

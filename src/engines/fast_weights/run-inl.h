@@ -192,11 +192,12 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     for (; count < kBlockChunks && end < memory.to; ++count) {
       chunks[count] = NextChunk(options, memory, end);
       end += chunks[count].rows;
-      const bool wanted = keeper.Wants(end);
-      Prepare(options, memory, wanted || end == memory.rows, chunks[count], scratch,
+      // Whether anything is kept or not: answers are the same numbers.
+      const bool wanted = end % kGradientBlock == 0 || end == memory.rows;
+      Prepare(options, memory, wanted, chunks[count], scratch,
               Prepared<T>(options, memory, scratch, count));
       // What is kept beside the strips is that of a block's end.
-      if (wanted) {
+      if (keeper.Wants(end)) {
         ++count;
         break;
       }
