@@ -1,0 +1,152 @@
+// Heads whose rows lie side by side, far from those of the next token, take turns. Whoever calls
+// sees nothing of it.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/calls.h"
+#include "tests/support/engines.h"
+#include "tests/support/gradients.h"
+#include "tests/support/recipes.h"
+#include "ttr/layer.h"
+
+namespace ttr {
+namespace {
+
+using test::Call;
+using test::LargestDifference;
+
+// Rows of tokens so far apart that heads take turns, from some 64 tokens on.
+constexpr std::int64_t kTokenBytes = 8192;
+
+// A view [B, T, H, D] of the same numbers.
+struct Spread {
+  explicit Spread(const TensorView& of) {
+    const std::int64_t stride = kTokenBytes / static_cast<std::int64_t>(SizeOf(of.dtype()));
+    memory = Tensor(of.dtype(), {of.size(0), of.size(1), stride});
+    const std::array<std::int64_t, 4> strides{of.size(1) * stride, stride, of.size(3), 1};
+    view = TensorView(memory.data(), of.dtype(), of.shape(), strides);
+    CopyInto(of, view);
+  }
+  Tensor memory;
+  TensorView view;
+};
+
+struct SpreadInputs {
+  explicit SpreadInputs(const Inputs& of) : inputs(of) {
+    for (TensorView* rows : {&inputs.q, &inputs.k, &inputs.v}) {
+      if (rows->defined()) *rows = spread.emplace_back(*rows).view;
+    }
+  }
+  std::vector<Spread> spread;
+  Inputs inputs;
+};
+
+struct Answers {
+  Tensor y;
+  State state;
+};
+
+Answers Answer(const Layer& layer, const Inputs& inputs, const State& initial, const Dims& dims,
+               DType dtype, bool spread, const ttr::Run& run = {}) {
+  Answers found{Tensor(dtype, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}),
+                initial};
+  const Spread far(found.y);
+  layer.Forward(inputs, found.state, {.y = spread ? far.view : found.y.view(), .status = {}}, run);
+  if (spread) CopyInto(far.view, found.y);
+  return found;
+}
+
+void ExpectSame(const Answers& a, const Answers& b, double distance) {
+  EXPECT_LE(LargestDifference(a.y, b.y), distance);
+  for (const State::Entry& entry : a.state.entries()) {
+    EXPECT_LE(LargestDifference(entry.view, b.state.Get(entry.name)), distance) << entry.name;
+  }
+}
+
+class Turns : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (layer_.plan().engine != Engine::kFastWeights) GTEST_SKIP() << "another engine";
+  }
+
+  // Five memories, two batch rows, a hundred tokens: turns of 32 rows and a rest.
+  Dims SomeDims() const {
+    Dims dims = test::SmallDims(layer_.recipe());
+    dims.tokens = 101;
+    dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 5;
+    return dims;
+  }
+
+  Layer layer_{ParseRecipe(GetParam())};
+};
+
+INSTANTIATE_TEST_SUITE_P(All, Turns, testing::ValuesIn(test::EngineRecipes()), test::CaseName);
+
+TEST_P(Turns, HaveTheBitsOfOneHeadAfterTheOther) {
+  const Dims dims = SomeDims();
+  const Call call(layer_.recipe(), dims, DType::kFloat32, 3, true);
+  const State initial = test::RandomState(layer_, call.inputs, 10);
+  const SpreadInputs far(call.inputs);
+  const Answers expected = Answer(layer_, call.inputs, initial, dims, DType::kFloat32, false);
+  for (const int threads : {1, 2, 3}) {
+    const auto executor = MakeExecutor(threads);
+    const ttr::Run run{.executor = executor.get()};
+    ExpectSame(Answer(layer_, far.inputs, initial, dims, DType::kFloat32, true, run), expected, 0);
+  }
+}
+
+TEST_P(Turns, TakePackedSequences) {
+  Dims dims = SomeDims();
+  dims.batch = 1;
+  dims.tokens = 233;
+  const std::vector<std::int64_t> bounds = {0, 2, 2, 66, 85, 213, 233};
+  dims.sequences = static_cast<std::int64_t>(bounds.size()) - 1;
+  const Call call(layer_.recipe(), dims, DType::kFloat64, 4, true);
+  Inputs inputs = call.inputs;
+  inputs.cu_seqlens = TensorView::Of(bounds.data(), {static_cast<std::int64_t>(bounds.size())});
+  const State initial = test::RandomState(layer_, inputs, 10);
+  const SpreadInputs far(inputs);
+  ExpectSame(Answer(layer_, far.inputs, initial, dims, DType::kFloat64, true),
+             Answer(layer_, inputs, initial, dims, DType::kFloat64, false), 0);
+}
+
+TEST_P(Turns, ForgetWhatIsNotFinite) {
+  const Dims dims = SomeDims();
+  const Call call(layer_.recipe(), dims, DType::kFloat64, 5, true);
+  const TensorView& gates = call.inputs.log_decay;
+  if (!gates.defined()) GTEST_SKIP() << "no gates";
+  const std::int64_t width = gates.shape().elements() / (dims.batch * dims.tokens);
+  for (const std::int64_t t : {3, 31, 32, 70}) {
+    for (std::int64_t d = 0; d < width; ++d) {
+      gates.as<double>()[t * width + d] = -std::numeric_limits<double>::infinity();
+    }
+  }
+  const SpreadInputs far(call.inputs);
+  ExpectSame(Answer(layer_, far.inputs, {}, dims, DType::kFloat64, true),
+             Answer(layer_, call.inputs, {}, dims, DType::kFloat64, false), 1e-9);
+}
+
+TEST_P(Turns, KeepWhatGradientsNeed) {
+  const Dims dims = SomeDims();
+  const Call call(layer_.recipe(), dims, DType::kFloat64, 6, true);
+  const State initial = test::RandomState(layer_, call.inputs, 10);
+  const State dstate = test::RandomState(layer_, call.inputs, 20);
+  const Tensor dy = test::Normal(
+      DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
+  const SpreadInputs far(call.inputs);
+  std::vector<std::byte> kept(layer_.KeptBytes(dims, DType::kFloat64), std::byte{0xff});
+  const ttr::Run run{.kept = kept};
+  Answer(layer_, far.inputs, initial, dims, DType::kFloat64, true, run);
+  test::ExpectClose(test::Differentiate(layer_, far.inputs, initial, dy, dstate, run),
+                    test::Differentiate(layer_, call.inputs, initial, dy, dstate), 1e-9);
+}
+
+}  // namespace
+}  // namespace ttr
