@@ -193,7 +193,7 @@ def about(bench):
     return (
         f"{a['processor']}, target {a['target']}, ttr {a['version']}. Unless said otherwise "
         f"T = {a['tokens']}, H = {a['heads']}, {a['threads']} thread(s), medians of {a['repeats']} "
-        f"interleaved runs:\n\n    ttr bench {options} --out build/bench\n"
+        f"interleaved runs:\n\n    ttr bench {options} --out build/bench\n\n{a.get('quietness', '')}\n"
     )
 
 

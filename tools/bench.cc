@@ -28,6 +28,7 @@ struct Arguments {
   bool json = false;
   bool csv = false;
   bool quiet = false;
+  std::string quietness;  // of the samples, when they are taken
 };
 
 // The processor's name as the system tells it; empty where it does not.
@@ -39,7 +40,8 @@ std::string ProcessorName() {
   return "";
 }
 
-nlohmann::ordered_json About(const BenchOptions& options) {
+nlohmann::ordered_json About(const Arguments& arguments) {
+  const BenchOptions& options = arguments.options;
   nlohmann::ordered_json about;
   about["version"] = Version();
   about["processor"] = ProcessorName();
@@ -48,18 +50,21 @@ nlohmann::ordered_json About(const BenchOptions& options) {
   about["heads"] = options.heads;
   about["threads"] = options.threads;
   about["repeats"] = options.repeats;
+  about["quietness"] = arguments.quietness;
   return about;
 }
 
-std::string Headline(const BenchOptions& options) {
-  return fmt::format("{}, target {}; T = {}, H = {}, threads {}; medians of {} interleaved runs",
-                     ProcessorName(), ChosenTarget(), options.tokens, options.heads,
-                     options.threads, options.repeats);
+std::string Headline(const Arguments& arguments) {
+  const BenchOptions& options = arguments.options;
+  return fmt::format(
+      "{}, target {}; T = {}, H = {}, threads {}; medians of {} interleaved runs.\n{}",
+      ProcessorName(), ChosenTarget(), options.tokens, options.heads, options.threads,
+      options.repeats, arguments.quietness);
 }
 
 nlohmann::ordered_json ToJson(const Arguments& arguments, const std::vector<NamedTable>& tables) {
   nlohmann::ordered_json json;
-  json["about"] = About(arguments.options);
+  json["about"] = About(arguments);
   for (const NamedTable& named : tables) json[named.name] = named.table.ToJson();
   return json;
 }
@@ -68,7 +73,7 @@ void WriteFolder(const Arguments& arguments, const std::vector<NamedTable>& tabl
                  const std::vector<Work>& works, const Limits& limits) {
   const std::filesystem::path out = arguments.out;
   report::EnsureFolder(out);
-  std::string markdown = Headline(arguments.options) + ".\n";
+  std::string markdown = Headline(arguments) + "\n";
   for (const NamedTable& named : tables) {
     const report::Table& table = named.table;
     table.WriteCsv(out / (named.name + ".csv"));
@@ -91,12 +96,33 @@ void Print(const Arguments& arguments, const std::vector<NamedTable>& tables) {
     fmt::print("{}\n", report::DumpJson(ToJson(arguments, tables)));
     return;
   }
-  if (!arguments.csv) fmt::print("{}\n", Headline(arguments.options));
+  if (!arguments.csv) fmt::print("{}\n", Headline(arguments));
   for (const NamedTable& named : tables) {
     const report::Table& table = named.table;
     fmt::print("\n{}\n\n{}", table.title(),
                arguments.csv ? table.ToCsv() : table.ToText({.width = TerminalWidth()}));
   }
+}
+
+// Has any work too few samples that were quiet?
+bool Lacking(const std::vector<Work>& works) {
+  return std::any_of(works.begin(), works.end(),
+                     [](const Work& work) { return work.samples().quiet() < kQuietSamples; });
+}
+
+// What was left out of the medians, and what was not though it should have been.
+std::string Quietness(const std::vector<Work>& works) {
+  std::size_t samples = 0, left_out = 0, loud = 0;
+  for (const Work& work : works) {
+    samples += work.samples().size();
+    left_out += work.samples().left_out();
+    loud += work.samples().quiet() == 0 ? 1 : 0;
+  }
+  std::string text =
+      fmt::format("{} of {} samples were taken while others had part of the core, and are left out",
+                  left_out, samples);
+  if (loud > 0) text += fmt::format("; of {} works there were no others, and all count", loud);
+  return text + ".";
 }
 
 void RunBench(Arguments arguments) {
@@ -124,11 +150,17 @@ void RunBench(Arguments arguments) {
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     limits.Sample();
     for (Work& work : works) {
-      work.Sample();
+      work.Sample(false);
       progress.Advance();
     }
   }
+  // What was sampled while the core was shared is sampled again, a while later.
+  for (int repeat = 0; repeat < options.repeats && Lacking(works); ++repeat) {
+    limits.Sample();
+    for (Work& work : works) work.Sample(true);
+  }
   progress.Clear();
+  arguments.quietness = Quietness(works);
   const std::vector<NamedTable> tables = BenchTables(works, limits);
   if (!arguments.out.empty()) WriteFolder(arguments, tables, works, limits);
   Print(arguments, tables);

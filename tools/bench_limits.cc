@@ -67,23 +67,30 @@ Limits::Limits(const std::vector<Work>& works, bool levels) {
     largest = std::max(largest, level.bytes);
     const std::size_t bytes = main_memory ? std::max(kMostBytes, 2 * largest) : level.bytes / 2;
     levels_.push_back({std::string(level.name), bytes});
-    for (Samples* samples : {&in_place_, &stream_, &read_}) (*samples)[bytes];
+    for (Sizes* sizes : {&in_place_, &stream_, &read_}) (*sizes)[bytes];
   }
 }
 
 void Limits::Sample() {
-  for (auto& [threads, samples] : fma_) samples.push_back(FmaPeakOf(threads));
-  exp_.push_back(MeasureExpRate());
-  for (auto& [bytes, samples] : in_place_) samples.push_back(MeasureInPlaceBandwidth(bytes));
-  for (auto& [bytes, samples] : stream_) samples.push_back(MeasureStreamBandwidth(bytes));
-  for (auto& [bytes, samples] : read_) samples.push_back(MeasureReadBandwidth(bytes));
+  for (auto& [threads, samples] : fma_) {
+    const double before = IssueRate(threads), peak = FmaPeakOf(threads);
+    samples.Add(peak, std::min(before, IssueRate(threads)));
+  }
+  auto add = [](Samples& samples, const auto& measure, auto... of) {
+    const double before = IssueRate(1), value = measure(of...);
+    samples.Add(value, std::min(before, IssueRate(1)));
+  };
+  add(exp_, MeasureExpRate);
+  for (auto& [bytes, samples] : in_place_) add(samples, MeasureInPlaceBandwidth, bytes);
+  for (auto& [bytes, samples] : stream_) add(samples, MeasureStreamBandwidth, bytes);
+  for (auto& [bytes, samples] : read_) add(samples, MeasureReadBandwidth, bytes);
 }
 
 Bound Limits::MemoryBound(const Work& work) const {
   const Demand& demand = work.demand();
   const std::size_t bytes = Rounded(demand.footprint);
   const bool in_place = demand.state_bytes > 0;
-  const double one_thread = Median((in_place ? in_place_ : stream_).at(bytes));
+  const double one_thread = (in_place ? in_place_ : stream_).at(bytes).Median();
   return {MovedBytes(demand) / (one_thread * work.setting().threads),
           (in_place ? "in-place " : "stream ") + ShowBytes(bytes)};
 }
@@ -91,8 +98,8 @@ Bound Limits::MemoryBound(const Work& work) const {
 Bound Limits::BoundOf(const Work& work) const {
   const Demand& demand = work.demand();
   const int threads = work.setting().threads;
-  const Bound bounds[] = {{demand.flops / Median(fma_.at(threads)), "FMA"},
-                          {demand.exps / (Median(exp_) * threads), "exp"},
+  const Bound bounds[] = {{demand.flops / fma_.at(threads).Median(), "FMA"},
+                          {demand.exps / (exp_.Median() * threads), "exp"},
                           MemoryBound(work)};
   return *std::max_element(std::begin(bounds), std::end(bounds),
                            [](const Bound& a, const Bound& b) { return a.ns < b.ns; });
@@ -105,14 +112,14 @@ report::Table Limits::ToTable() const {
   for (const auto& [threads, samples] : fma_) {
     if (threads == 1) continue;
     const std::string of = fmt::format("fused multiply-adds, float32, {} threads at once", threads);
-    table.AddRow({of, Median(samples), "GFLOP/s"});
+    table.AddRow({of, samples.Median(), "GFLOP/s"});
   }
-  table.AddRow({"exponentials, float32", Median(exp_), "Gexp/s"});
+  table.AddRow({"exponentials, float32", exp_.Median(), "Gexp/s"});
   for (const Level& level : levels_) {
     const std::string where = fmt::format(", {} ({})", level.name, ShowBytes(level.bytes));
-    table.AddRow({"read" + where, Median(read_.at(level.bytes)), "GB/s"});
+    table.AddRow({"read" + where, read_.at(level.bytes).Median(), "GB/s"});
     table.AddRow({"read + write in place" + where, InPlace(level.bytes), "GB/s"});
-    table.AddRow({"two read, one written" + where, Median(stream_.at(level.bytes)), "GB/s"});
+    table.AddRow({"two read, one written" + where, stream_.at(level.bytes).Median(), "GB/s"});
   }
   return table;
 }

@@ -30,9 +30,9 @@ class Limits {
   // The same for its bytes alone: how long they take to come and go.
   Bound MemoryBound(const Work& work) const;
 
-  double FmaPeak() const { return Median(fma_.at(1)); }
+  double FmaPeak() const { return fma_.at(1).Median(); }
   // GB/s of one thread, read and written in place.
-  double InPlace(std::size_t bytes) const { return Median(in_place_.at(bytes)); }
+  double InPlace(std::size_t bytes) const { return in_place_.at(bytes).Median(); }
 
   struct Level {
     std::string name;
@@ -43,12 +43,12 @@ class Limits {
   report::Table ToTable() const;
 
  private:
-  using Samples = std::map<std::size_t, std::vector<double>>;
+  using Sizes = std::map<std::size_t, Samples>;
 
   std::vector<Level> levels_;
-  std::map<int, std::vector<double>> fma_;  // of so many threads at once
-  std::vector<double> exp_;
-  Samples in_place_, stream_, read_;
+  std::map<int, Samples> fma_;  // of so many threads at once
+  Samples exp_;
+  Sizes in_place_, stream_, read_;
 };
 
 }  // namespace ttr::tools

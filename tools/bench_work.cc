@@ -47,13 +47,6 @@ bool KeepsPairs(const Recipe& recipe) {
   return false;
 }
 
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& executor,
            BenchMemory& memory)
     : name_(std::move(name)),
@@ -151,8 +144,10 @@ double Work::SolvedShare() const {
   return static_cast<double>(solved) / static_cast<double>(count);
 }
 
-void Work::Sample() {
-  if (ns_.size() >= kLeastSamples && spent_ > kShareSeconds) return;
+void Work::Sample(bool more) {
+  if (more ? ns_.quiet() >= kQuietSamples : ns_.size() >= kLeastSamples && spent_ > kShareSeconds) {
+    return;
+  }
   Restore();
   if (count_ == 0) {
     double seconds = Once(1);  // touches its memory
@@ -162,9 +157,11 @@ void Work::Sample() {
     Once(1);  // brings what it reads back into the caches
   }
   const auto units = static_cast<double>(setting_.dims.tokens * setting_.dims.heads);
+  const double before = IssueRate(setting_.threads);
   const double seconds = Once(count_);
+  const double after = IssueRate(setting_.threads);
   spent_ += seconds * count_;
-  ns_.push_back(1e9 * seconds / units);
+  ns_.Add(1e9 * seconds / units, std::min(before, after));
   solved_ = std::min(solved_, SolvedShare());
 }
 
@@ -173,10 +170,6 @@ double Work::LeastSeconds() {
   for (int i = 0; i < 2; ++i) least = std::min(least, Once(1));
   return least;
 }
-
-double Work::Ns() const { return Median(ns_); }
-
-double Work::LeastNs() const { return *std::min_element(ns_.begin(), ns_.end()); }
 
 double Work::x() const {
   const Dims& dims = setting_.dims;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/bench_inputs.h"
+#include "tools/bench_samples.h"
 #include "ttr/layer.h"
 
 namespace ttr::tools {
@@ -64,8 +65,9 @@ class Work {
   Work(std::string name, const Recipe& recipe, Setting setting, Executor& executor,
        BenchMemory& memory);
 
-  // Times the work once more, unless it has had its share of time: a slow work has few samples.
-  void Sample();
+  // Times the work once more, unless it has had its share of time: a slow work has few samples. For
+  // samples that were not quiet there may be `more`.
+  void Sample(bool more);
 
   const std::string& name() const { return name_; }
   const Setting& setting() const { return setting_; }
@@ -76,9 +78,10 @@ class Work {
   // The shortest of a few calls, for a rough look.
   double LeastSeconds();
 
-  // Median over the samples, ns a token and memory.
-  double Ns() const;
-  double LeastNs() const;
+  // Median over the samples that count, ns a token and memory.
+  double Ns() const { return ns_.Median(); }
+  double LeastNs() const { return ns_.Least(); }
+  const Samples& samples() const { return ns_; }
   // The smallest share, over the samples, of answers that are exact solutions; 1 where answers have
   // no status.
   double solved() const { return solved_; }
@@ -107,15 +110,13 @@ class Work {
   std::span<std::byte> scratch_, kept_;
   Demand demand_;
   int count_ = 0;  // calls a sample
-  std::vector<double> ns_;
+  Samples ns_;
   double spent_ = 0;  // seconds on samples
   double solved_ = 1;
 };
 
 // Memories whose state is the list of their pairs: it has no size of its own.
 bool KeepsPairs(const Recipe& recipe);
-
-double Median(std::vector<double> values);
 
 // Gradients by an engine; the definition's, two calls a number, are no measure of speed.
 bool HasFastBackward(const Recipe& recipe);

@@ -23,6 +23,10 @@ std::vector<MemoryLevel> MemoryLevels();
 /// GFLOP/s of fused multiply-adds on registers; one counts two.
 double MeasureFmaPeak(bool float64 = false);
 
+/// Billions of instructions that do nothing, a second: what the core issues to this thread. Half of
+/// it or less while another hardware thread of the core is at work. Takes some ten microseconds.
+double MeasureIssueRate();
+
 /// Billions of float exponentials a second, as kernels compute them for gates.
 double MeasureExpRate();
 

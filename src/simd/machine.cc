@@ -186,6 +186,18 @@ std::vector<MemoryLevel> MemoryLevels() {
   return levels;
 }
 
+double MeasureIssueRate() {
+  constexpr int kInstructions = 16, kRounds = 500;
+  return Best(kInstructions, kRounds, [](std::size_t) {
+#if defined(__GNUC__)
+    // Nothing but the front end takes part in these.
+    asm volatile(
+        "nop\n nop\n nop\n nop\n nop\n nop\n nop\n nop\n"
+        "nop\n nop\n nop\n nop\n nop\n nop\n nop\n nop");
+#endif
+  });
+}
+
 double MeasureFmaPeak(bool float64) {
   constexpr std::int64_t kRounds = 50000;
   float floats[64];
