@@ -3,6 +3,7 @@
 #include "src/engines/fast_weights/backward.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -92,6 +93,49 @@ GradientMemory GradientsOf(const Work& work, const BackwardCall& call, std::int6
   return m;
 }
 
+/// Memories first .. first + count of sequence n, from their last tokens on, a block each until
+/// they are through.
+template <class T>
+void RunInTurns(const Work& work, const BackwardCall& call, std::int64_t n, std::int64_t first,
+                std::int64_t count, std::byte* scratch) {
+  BackwardRows<T> rows(work.options, work.sizes, scratch);
+  std::array<Memory, kMostTogether> memories;
+  std::array<GradientMemory, kMostTogether> gradients;
+  // The rows before `to`, as many as are in its block.
+  auto turn = [](Memory& memory, std::int64_t to) {
+    memory.to = to;
+    memory.from = to == 0 ? 0 : (to - 1) / kGradientBlock * kGradientBlock;
+  };
+  for (std::int64_t i = 0; i < count; ++i) {
+    Memory& memory = memories[static_cast<std::size_t>(i)];
+    memory = work.MemoryOf(n * work.heads + first + i);
+    memory.place = i;
+    turn(memory, memory.rows);
+    gradients[static_cast<std::size_t>(i)] = GradientsOf(work, call, n, first + i, true);
+  }
+  for (bool goes_on = true; goes_on;) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      Memory& memory = memories[static_cast<std::size_t>(i)];
+      const Memory& next = memories[static_cast<std::size_t>(i + 1 < count ? i + 1 : 0)];
+      DifferentiateMemory(work.options, memory, next, gradients[static_cast<std::size_t>(i)],
+                          work.sizes, rows);
+      goes_on = memory.from > 0;
+      turn(memory, memory.from);
+    }
+  }
+}
+
+/// One memory after the other, `count` of them from `first` on, which may share inputs.
+template <class T>
+void RunGroup(const Work& work, const BackwardCall& call, std::int64_t n, std::int64_t first,
+              std::int64_t count, std::byte* scratch) {
+  for (std::int64_t h = first; h < first + count; ++h) {
+    BackwardRows<T> rows(work.options, work.sizes, scratch);
+    DifferentiateMemory(work.options, work.MemoryOf(n * work.heads + h), Memory{},
+                        GradientsOf(work, call, n, h, h == first), work.sizes, rows);
+  }
+}
+
 }  // namespace
 
 std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads) {
@@ -128,19 +172,29 @@ void Backward(const Options& options, const BackwardCall& call, Executor& execut
   }
   std::byte* const start = Align(scratch.data());
   const std::size_t bytes = BytesOfWorker(options, work.sizes);
-  const auto run = work.sizes.state == DType::kFloat64 ? DifferentiateMemory<double>
-                                                       : DifferentiateMemory<float>;
+  const bool wide = work.sizes.state == DType::kFloat64;
+  auto scratch_of = [&](int worker) { return start + static_cast<std::size_t>(worker) * bytes; };
+  const std::int64_t together =
+      constants || groups.heads > 1 || !work.sizes.kept
+          ? 1
+          : work.Together(workers, MostTogetherBackward(options, work.sizes));
+  if (together > 1) {
+    const std::int64_t turns = (work.heads + together - 1) / together;
+    const auto run = wide ? RunInTurns<double> : RunInTurns<float>;
+    RunOnWorkers(executor, workers, work.sequences * turns, [&](std::int64_t item, int worker) {
+      const std::int64_t first = item % turns * together;
+      run(work, call, item / turns, first, std::min(together, work.heads - first),
+          scratch_of(worker));
+    });
+    return;
+  }
+  const auto run = wide ? RunGroup<double> : RunGroup<float>;
   RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
-    const std::int64_t group = item % groups.count;
-    const std::int64_t first = constants ? 0 : item / groups.count;
-    const std::int64_t last = constants ? work.sequences : first + 1;
-    for (std::int64_t n = first; n < last; ++n) {
-      for (std::int64_t i = 0; i < groups.heads; ++i) {
-        const std::int64_t h = group * groups.heads + i;
-        const Memory memory = work.MemoryOf(n * work.heads + h);
-        run(options, memory, GradientsOf(work, call, n, h, i == 0), work.sizes,
-            start + static_cast<std::size_t>(worker) * bytes);
-      }
+    const std::int64_t first = item % groups.count * groups.heads;
+    const std::int64_t begin = constants ? 0 : item / groups.count;
+    const std::int64_t end = constants ? work.sequences : begin + 1;
+    for (std::int64_t n = begin; n < end; ++n) {
+      run(work, call, n, first, groups.heads, scratch_of(worker));
     }
   });
 }

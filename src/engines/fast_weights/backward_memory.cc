@@ -173,10 +173,16 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
   rows.streams_key = !out.add_k && Lies<T>(out.k, memory.input_dim) && large(out.k);
 }
 
+/// The last block of a memory's turn; negative: it has none.
+std::int64_t LastBlock(const Memory& memory) {
+  return (memory.to + kGradientBlock - 1) / kGradientBlock - 1;
+}
+
 /// An erasing memory has its errors, and does not ask for its values again.
 bool ReplaysValues(const Options& options) { return !options.erases() || options.apart(); }
 
-/// What is wanted of `block` when it is gathered, and of another when it is scattered.
+/// What is wanted of the block `gathered` of a memory when it is gathered, and of another block,
+/// perhaps of another memory, when it is scattered; negative: none.
 template <class T>
 Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory& out,
               const BackwardRows<T>& rows, std::int64_t gathered, std::int64_t scattered,
@@ -213,10 +219,12 @@ Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory
   return ahead;
 }
 
+/// The turn of a memory, from its last block back to its first; `next` has the turn after it.
 template <class T>
-void Differentiate(const Options& options, const Memory& memory, const Sizes& sizes,
-                   const GradientMemory& out, BackwardRows<T>& rows) {
+void Differentiate(const Options& options, const Memory& memory, const Memory& next,
+                   const Sizes& sizes, const GradientMemory& out, BackwardRows<T>& rows) {
   GradientCall<T> call = CallOn(options, sizes, rows);
+  call.sizes.place = memory.place;
   const std::int64_t blocks = (memory.rows + kGradientBlock - 1) / kGradientBlock;
   FindRows(options, memory, out, rows);
   call.stream_query = rows.streams_query;
@@ -257,10 +265,11 @@ void Differentiate(const Options& options, const Memory& memory, const Sizes& si
   // the memory and its gradient.
   T overlap = 0;
   if (options.step == Step::kLogWeight && memory.rows > 0) call.overlap = &overlap;
-  RunGradient(GradientPart::kBegin, call, rows.gradient);
+  const bool begins = memory.to == memory.rows;
+  if (begins) RunGradient(GradientPart::kBegin, call, rows.gradient);
   // What a row keeps for the next one but the memory is kept by the rows' own pass.
   const bool passes = !kept || rows.maxima != nullptr || options.preconditioned;
-  for (std::int64_t block = 0; passes && block < blocks; ++block) {
+  for (std::int64_t block = 0; begins && passes && block < blocks; ++block) {
     go_to(block);
     GatherBlock(options, memory, !kept, !kept && call.last, rows);
     if (kept) continue;
@@ -268,19 +277,22 @@ void Differentiate(const Options& options, const Memory& memory, const Sizes& si
     call.ahead = &ahead;
     RunGradient(GradientPart::kForward, call, rows.gradient);
   }
-  RunGradient(GradientPart::kTurn, call, rows.gradient);
+  if (begins) RunGradient(GradientPart::kTurn, call, rows.gradient);
   rows.d_maximum -= overlap;
-  for (std::int64_t block = blocks - 1; block >= 0; --block) {
+  const std::int64_t first = memory.from / kGradientBlock;
+  for (std::int64_t block = LastBlock(memory); block >= first; --block) {
     go_to(block);
     if (kept || !call.last) GatherBlock(options, memory, ReplaysValues(options), true, rows);
-    Ahead ahead = AheadOf(options, memory, out, rows, block - 1, block, true);
+    const bool ends = block == first;
+    Ahead ahead = AheadOf(options, ends && next.rows > 0 ? next : memory, out, rows,
+                          ends ? LastBlock(next) : block - 1, block, true);
     call.ahead = &ahead;
     RunGradient(GradientPart::kReplay, call, rows.gradient);
     GatherOutputGradients(options, memory, rows);
     RunGradient(GradientPart::kBackward, call, rows.gradient);
     ScatterBlock(options, memory, out, rows);
   }
-  RunGradient(GradientPart::kEnd, call, rows.gradient);
+  if (memory.from == 0) RunGradient(GradientPart::kEnd, call, rows.gradient);
 }
 
 /// What a paired memory answers before anything is normalised.
@@ -365,21 +377,20 @@ void DifferentiatePair(const Options& options, const Memory& memory, const Sizes
 }  // namespace
 
 template <class T>
-void DifferentiateMemory(const Options& options, const Memory& memory, const GradientMemory& out,
-                         const Sizes& sizes, std::byte* scratch) {
-  BackwardRows<T> rows(options, sizes, scratch);
-  GatherEnds(options, memory, out, rows);
+void DifferentiateMemory(const Options& options, const Memory& memory, const Memory& next,
+                         const GradientMemory& out, const Sizes& sizes, BackwardRows<T>& rows) {
+  if (memory.to == memory.rows) GatherEnds(options, memory, out, rows);
   if (options.paired()) {
     DifferentiatePair(options, memory, sizes, out, rows);
   } else {
-    Differentiate(options, memory, sizes, out, rows);
+    Differentiate(options, memory, next, sizes, out, rows);
   }
-  ScatterEnds(options, memory, out, rows);
+  if (memory.from == 0) ScatterEnds(options, memory, out, rows);
 }
 
-template void DifferentiateMemory<float>(const Options&, const Memory&, const GradientMemory&,
-                                         const Sizes&, std::byte*);
-template void DifferentiateMemory<double>(const Options&, const Memory&, const GradientMemory&,
-                                          const Sizes&, std::byte*);
+template void DifferentiateMemory(const Options&, const Memory&, const Memory&,
+                                  const GradientMemory&, const Sizes&, BackwardRows<float>&);
+template void DifferentiateMemory(const Options&, const Memory&, const Memory&,
+                                  const GradientMemory&, const Sizes&, BackwardRows<double>&);
 
 }  // namespace ttr::fast_weights

@@ -19,6 +19,7 @@ GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
   result.queries = sizes.queries;
   result.erase = options.erases();
   result.kept = sizes.kept;
+  result.together = MostTogetherBackward(options, sizes);
   result.second_write = options.apart();
   const bool fades = options.decay != Decay::kNone || options.shrink != Shrink::kNone ||
                      options.step == Step::kLogWeight;
@@ -26,6 +27,20 @@ GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
                  : fades              ? GradientDecay::kScalar
                                       : GradientDecay::kNone;
   return result;
+}
+
+std::int64_t MostTogetherBackward(const Options& options, const Sizes& sizes) {
+  // Half of what the forward pass takes: the arrays of a block share the cache.
+  constexpr std::int64_t kBytes = 256 << 10;
+  const bool carries = options.paired() || options.preconditioned || options.bonus ||
+                       options.step == Step::kLogWeight;
+  if (carries || sizes.tokens * options.steps <= kGradientBlock) return 1;
+  constexpr std::int64_t kUnit = 16;
+  const std::int64_t numbers =
+      RoundUp(sizes.key_dim, kUnit) *
+      RoundUp(sizes.value_dim + (options.denominator != Denominator::kNone ? 1 : 0), kUnit);
+  const auto bytes = numbers * static_cast<std::int64_t>(SizeOf(sizes.state));
+  return std::clamp<std::int64_t>(kBytes / bytes, 1, kMostTogether);
 }
 
 PairedSizes PairedSizesOf(const Options& options, const Sizes& sizes) {

@@ -92,9 +92,14 @@ void ScatterBlock(const Options& options, const Memory& memory, const GradientMe
 void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
                   BackwardRows<double>& rows);
 
-/// The gradients of one memory; `scratch` as BackwardRows says.
+/// How many memories can take turns going backwards, where the forward pass kept what they need: 1
+/// where more is carried from block to block than the gradient of the memory.
+std::int64_t MostTogetherBackward(const Options& options, const Sizes& sizes);
+
+/// The gradients of one memory's turn. A sequence's last turn comes first; `next` is only fetched
+/// towards the caches: the memory whose turn is after this one, or one without rows.
 template <class T>
-void DifferentiateMemory(const Options& options, const Memory& memory, const GradientMemory& out,
-                         const Sizes& sizes, std::byte* scratch);
+void DifferentiateMemory(const Options& options, const Memory& memory, const Memory& next,
+                         const GradientMemory& out, const Sizes& sizes, BackwardRows<T>& rows);
 
 }  // namespace ttr::fast_weights

@@ -113,7 +113,10 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   std::byte* const start = Align(scratch.data());
   const std::size_t bytes = BytesOfWorker(options, work.sizes);
   auto scratch_of = [&](int worker) { return start + static_cast<std::size_t>(worker) * bytes; };
-  const std::int64_t together = work.Together(workers);
+  const std::int64_t most = work.sizes.state == DType::kFloat64
+                                ? MostTogether<double>(options, work.sizes)
+                                : MostTogether<float>(options, work.sizes);
+  const std::int64_t together = work.Together(workers, most);
   if (together > 1) {
     const std::int64_t groups = (work.heads + together - 1) / together;
     RunOnWorkers(executor, workers, work.sequences * groups, [&](std::int64_t item, int worker) {

@@ -78,6 +78,8 @@ struct GradientSizes {
   bool second_write = false;
   GradientDecay decay = GradientDecay::kNone;
   bool kept = false;  // memories and errors are given
+  // Memories that take turns, and which of them this is.
+  std::int64_t together = 1, place = 0;
 };
 
 /// Row t of a block and head p at data[p * head_stride + t * stride].

@@ -55,7 +55,7 @@ struct Scratch {
   Replay<T>* replay;
   T* checkpoints;     // [interval][state]: the memory at the beginning of each interval
   T* memories;        // [3][state]: at the beginnings of further chunks of an interval
-  T* adjoint;         // dL/dM
+  T* adjoint;         // dL/dM: one for each of the memories that take turns
   T* errors;          // [T][values]: e = v - r M~, what the erasing memory steps along
   T* erase_products;  // [write][T][kTokens]: r_i . w_j; with the decay between, if of channels
   T* write_rows;      // [write][block token][write_stride]: decayed to the end of their chunk
@@ -108,7 +108,7 @@ struct Scratch {
     replay = reinterpret_cast<Replay<T>*>(take(kReplay));
     checkpoints = take(intervals * state);
     memories = take(3 * state);
-    adjoint = take(state);
+    adjoint = take(sizes.together * state) + sizes.place * state;
     const bool computes = sizes.erase && !sizes.kept;
     errors = take(computes ? tokens * values : 0);
     erase_products = take(computes ? writes * tokens * kTokens : 0);

@@ -118,11 +118,9 @@ struct Work {
            sizes.tokens * rows.stride(1) * size > kManyPages * kPage;
   }
 
-  /// How many memories, one behind the other, take turns on a worker.
-  std::int64_t Together(int workers) const {
+  /// How many memories, one behind the other, take turns on a worker; `most` can.
+  std::int64_t Together(int workers, std::int64_t most) const {
     if (parts > 1 || !Interleaved()) return 1;
-    const std::int64_t most = sizes.state == DType::kFloat64 ? MostTogether<double>(options, sizes)
-                                                             : MostTogether<float>(options, sizes);
     // Workers come free at different times: each should find a second task.
     const std::int64_t tasks = workers == 1 ? 1 : 2 * workers;
     return std::clamp<std::int64_t>((sequences * heads + tasks - 1) / tasks, 1,
