@@ -9,6 +9,7 @@
 #include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/simd/row_views.h"
 
 namespace ttr::fast_weights {
 
@@ -108,23 +109,11 @@ struct Work {
     parts = (strips + strips_a_part - 1) / strips_a_part;
   }
 
-  /// Do rows of many heads lie on one page, of tokens far apart? (Pages and lines that belong
-  /// together are then far from each other for who runs one head after the other.)
-  bool Interleaved() const {
-    constexpr std::int64_t kPage = 4096, kManyPages = 128;
-    const TensorView& rows = call.v.defined() ? call.v : call.q;
-    const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype()));
-    return rows.stride(2) * size < kPage &&
-           sizes.tokens * rows.stride(1) * size > kManyPages * kPage;
-  }
-
   /// How many memories, one behind the other, take turns on a worker; `most` can.
   std::int64_t Together(int workers, std::int64_t most) const {
-    if (parts > 1 || !Interleaved()) return 1;
-    // Workers come free at different times: each should find a second task.
-    const std::int64_t tasks = workers == 1 ? 1 : 2 * workers;
-    return std::clamp<std::int64_t>((sequences * heads + tasks - 1) / tasks, 1,
-                                    std::min(most, heads));
+    const TensorView& rows = call.v.defined() ? call.v : call.q;
+    if (parts > 1 || !simd::Interleaved(rows, sizes.tokens)) return 1;
+    return simd::TakeTurns(sequences * heads, workers, std::min(most, heads));
   }
 
   /// The head of an input that memory h reads. (Divisions would be felt in a decode of small
