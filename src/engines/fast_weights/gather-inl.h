@@ -48,10 +48,11 @@ inline bool Forgets(const Memory& memory, std::int64_t r, bool by_channel) {
 /// The next chunk that starts at row `first`.
 inline Chunk NextChunk(const Options& options, const Memory& memory, std::int64_t first,
                        std::int64_t most = kChunk) {
-  const std::int64_t block_end = first - first % kGradientBlock + kGradientBlock;
+  // Whether memories take turns or not: answers are the same numbers.
+  const std::int64_t turn_end = first - first % kTurnRows + kTurnRows;
   Chunk chunk;
   chunk.first = first;
-  chunk.rows = std::min(most, std::min(memory.to, block_end) - first);
+  chunk.rows = std::min(most, std::min(memory.rows, turn_end) - first);
   // A memory that is erased before it decays keeps what a decay of zero would forget.
   if (!memory.log_decay || options.apart()) return chunk;
   const bool by_channel = options.decay == Decay::kChannel;
