@@ -104,12 +104,6 @@ void Print(const Arguments& arguments, const std::vector<NamedTable>& tables) {
   }
 }
 
-// Has any work too few samples that were quiet?
-bool Lacking(const std::vector<Work>& works) {
-  return std::any_of(works.begin(), works.end(),
-                     [](const Work& work) { return work.samples().quiet() < kQuietSamples; });
-}
-
 // What was left out of the medians, and what was not though it should have been.
 std::string Quietness(const std::vector<Work>& works) {
   std::size_t samples = 0, left_out = 0, loud = 0;
@@ -150,14 +144,19 @@ void RunBench(Arguments arguments) {
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     limits.Sample();
     for (Work& work : works) {
-      work.Sample(false);
+      work.Sample();
       progress.Advance();
     }
   }
   // What was sampled while the core was shared is sampled again, a while later.
-  for (int repeat = 0; repeat < options.repeats && Lacking(works); ++repeat) {
+  const auto enough =
+      std::min<std::size_t>(kQuietSamples, static_cast<std::size_t>(options.repeats));
+  const auto lacks = [&](const Work& work) { return work.samples().quiet() < enough; };
+  for (int repeat = 0; repeat < options.repeats && std::ranges::any_of(works, lacks); ++repeat) {
     limits.Sample();
-    for (Work& work : works) work.Sample(true);
+    for (Work& work : works) {
+      if (lacks(work)) work.Again();
+    }
   }
   progress.Clear();
   arguments.quietness = Quietness(works);

@@ -14,7 +14,7 @@ namespace ttr::tools {
 // The least rate of `threads` threads at once, and note of the greatest so far.
 double IssueRate(int threads);
 
-// Samples that are not quiet are replaced by as many more rounds.
+// So many should be quiet.
 inline constexpr std::size_t kQuietSamples = 3;
 
 class Samples {

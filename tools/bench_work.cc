@@ -144,10 +144,12 @@ double Work::SolvedShare() const {
   return static_cast<double>(solved) / static_cast<double>(count);
 }
 
-void Work::Sample(bool more) {
-  if (more ? ns_.quiet() >= kQuietSamples : ns_.size() >= kLeastSamples && spent_ > kShareSeconds) {
-    return;
-  }
+void Work::Sample() {
+  if (ns_.size() >= kLeastSamples && spent_ > kShareSeconds) return;
+  Again();
+}
+
+void Work::Again() {
   Restore();
   if (count_ == 0) {
     double seconds = Once(1);  // touches its memory

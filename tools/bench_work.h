@@ -65,9 +65,10 @@ class Work {
   Work(std::string name, const Recipe& recipe, Setting setting, Executor& executor,
        BenchMemory& memory);
 
-  // Times the work once more, unless it has had its share of time: a slow work has few samples. For
-  // samples that were not quiet there may be `more`.
-  void Sample(bool more);
+  // Times the work once more, unless it has had its share of time: a slow work has few samples.
+  void Sample();
+  // Times it in any case.
+  void Again();
 
   const std::string& name() const { return name_; }
   const Setting& setting() const { return setting_; }

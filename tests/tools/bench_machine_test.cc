@@ -24,6 +24,7 @@ TEST(Machine, LimitsOfAnySizeArePositive) {
   EXPECT_TRUE(positive(MeasureFmaPeak()));
   EXPECT_TRUE(positive(MeasureFmaPeak(/*float64=*/true)));
   EXPECT_TRUE(positive(MeasureExpRate()));
+  EXPECT_TRUE(positive(MeasureIssueRate()));
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{1000}, std::size_t{1} << 20}) {
     EXPECT_TRUE(positive(MeasureInPlaceBandwidth(bytes))) << bytes;
     EXPECT_TRUE(positive(MeasureReadBandwidth(bytes))) << bytes;

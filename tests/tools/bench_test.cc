@@ -29,6 +29,7 @@ TEST(Bench, PrefillFollowsFromItsTime) {
   EXPECT_FALSE(bench.contains("decode"));
   EXPECT_EQ(bench["about"]["tokens"], 9);
   EXPECT_FALSE(bench["about"]["target"].get<std::string>().empty());
+  EXPECT_NE(bench["about"]["quietness"].get<std::string>().find(" samples "), std::string::npos);
   const json& rows = bench["prefill"]["rows"];
   ASSERT_EQ(rows.size(), 4u);
   const char* const layers[] = {"retnet", "gated_deltanet", "retnet", "gated_deltanet"};
