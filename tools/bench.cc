@@ -150,7 +150,7 @@ void RunBench(Arguments arguments) {
   }
   // What was sampled while the core was shared is sampled again, a while later.
   const auto enough =
-      std::min<std::size_t>(kQuietSamples, static_cast<std::size_t>(options.repeats));
+      std::min<std::size_t>(kLeastSamples, static_cast<std::size_t>(options.repeats));
   const auto lacks = [&](const Work& work) { return work.samples().quiet() < enough; };
   for (int repeat = 0; repeat < options.repeats && std::ranges::any_of(works, lacks); ++repeat) {
     limits.Sample();

@@ -1,9 +1,9 @@
 // What `ttr bench` measured again and again, and how quiet the machine was meanwhile.
 //
 // What is called a processor is often one of two hardware threads of a core, and the other one
-// somebody else's: while that one works, half of the instructions that the core can issue are gone,
-// and a kernel takes up to twice its time. Such samples say nothing about the kernel. They are told
-// by the rate of instructions that do nothing, taken before and after, and left out.
+// somebody else's: while that one works, up to half of the instructions that the core can issue are
+// gone, and a kernel takes up to twice its time. Such samples say nothing about the kernel. They
+// are told by the rate of instructions that do nothing, taken before and after, and left out.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace ttr::tools {
 // The least rate of `threads` threads at once, and note of the greatest so far.
 double IssueRate(int threads);
 
-// So many should be quiet.
-inline constexpr std::size_t kQuietSamples = 3;
+// A slow work has so many, and any work should have so many that are quiet.
+inline constexpr std::size_t kLeastSamples = 3;
 
 class Samples {
  public:

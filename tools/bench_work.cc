@@ -12,8 +12,7 @@ namespace {
 
 // A sample lasts at least so long, so that neither the clock nor the call itself is what is timed.
 constexpr double kSampleSeconds = 2e-3;
-// What has been sampled so often and so long is sampled no more.
-constexpr std::size_t kLeastSamples = 3;
+// What has been sampled kLeastSamples times and so long is sampled no more.
 constexpr double kShareSeconds = 1;
 
 double Now() {

@@ -7,11 +7,9 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/support/calls.h"
-#include "tests/support/engines.h"
 #include "tests/support/gradients.h"
 #include "tests/support/recipes.h"
 #include "ttr/layer.h"

@@ -62,7 +62,7 @@ struct Memory {
   std::int64_t status_stride = 0;
   std::int64_t status_head_stride = 0;
   std::int64_t rows = 0;
-  std::int64_t from = 0, to = 0;  // those of this turn; a multiple of kTurnRows, or all
+  std::int64_t from = 0, to = 0;  // those of this turn, or all
   std::int64_t place = 0;         // among the memories that take turns
   std::int64_t steps = 1;         // rows a token
   bool read_before = false;

@@ -6,6 +6,8 @@
 //     y_i = read_i q_i M + sum_j score_ij e_j                         answer
 //     M   = c_n M + sum_j to_end_j w_j^T e_j                          write the memory
 //
+// c_n = 1 where the decay is put off (reads-inl.h), which then is in decay, read and to_end.
+//
 // Values that are written along a key of their own (RWKV-7) are given: their terms stand beside
 // those of the e_j, in which v is then missing.
 //

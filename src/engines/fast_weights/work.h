@@ -21,15 +21,7 @@ inline std::byte* Align(std::byte* memory) {
   return memory + (kAlignment - address % kAlignment) % kAlignment;
 }
 
-/// Row of head `head` (of an input with `heads` of them), from token `first` of batch `batch` on.
-inline Rows RowsOf(const TensorView& view, std::int64_t batch, std::int64_t first,
-                   std::int64_t head) {
-  if (!view.defined()) return {};
-  const std::int64_t offset =
-      batch * view.stride(0) + first * view.stride(1) + head * view.stride(2);
-  return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
-          view.dtype(), view.stride(1)};
-}
+using simd::RowsOf;
 
 /// What memory `head` of sequence `n` keeps in a view [N, H, ...].
 inline Rows KeptOf(const TensorView& view, std::int64_t n, std::int64_t head) {
