@@ -16,6 +16,7 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/simd/rows-inl.h"
+#include "src/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
@@ -154,6 +155,26 @@ HWY_INLINE void LoadQuery(const Options& options, const Memory& memory, std::int
                           std::int64_t r, T* to, std::int64_t unit) {
   const Rows rows = OfQuery(memory.q, memory.q_head_stride, r);
   LoadScaled(rows, token, memory.key_dim, static_cast<T>(options.scale), to, unit);
+}
+
+/// The rows of keys, values and queries of a chunk's tokens from t on, to be fetched while the chunk
+/// before is solved.
+template <class T>
+Ahead AheadOf(const Memory& memory, const Scratch<T>& s, std::int64_t t) {
+  Ahead ahead(std::min(s.chunk, memory.tokens - t));
+  ahead.Add(memory.k, t, 0, memory.key_dim);
+  ahead.Add(memory.v, t, 0, memory.value_dim);
+  for (std::int64_t r = 0; r < memory.queries; ++r) {
+    ahead.Add(OfQuery(memory.q, memory.q_head_stride, r), t, 0, memory.key_dim);
+  }
+  return ahead;
+}
+
+/// Tiles of `count` products of this many rows and columns.
+template <class T>
+std::int64_t TilesOf(std::int64_t count, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kTile = sn::kTileRows * 2 * hn::MaxLanes(hn::ScalableTag<T>());
+  return count * rows * columns / kTile;
 }
 
 /// The queries of tokens first .. first + tokens, scaled, in s.q: token by token, those of a token

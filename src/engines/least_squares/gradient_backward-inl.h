@@ -52,6 +52,7 @@ class GradientBackward {
       Fade(part.end);
       FindScales(memory_, part, s_);
       Gather(part);
+      FetchBefore(p);
       if (part.tokens > 0) Begin(part);
       if (part.reading > 0) Answer(part);
       if (options_.ridge == Ridge::kRelative) norms_.Add(part, keys(), dk(), f());
@@ -153,6 +154,27 @@ class GradientBackward {
     GatherAnswerGradients(m_, part.begin, part.reading, c_);
   }
 
+  /// The rows of the part before part p are fetched while that one is worked on.
+  void FetchBefore(std::int64_t p) {
+    if (p == 0) {
+      ahead_ = Ahead(0);
+      return;
+    }
+    const Part& part = s_.parts[p - 1];
+    ahead_ = Ahead(std::max(part.tokens, part.reading));
+    ahead_.Add(memory_.k, part.first, 0, memory_.key_dim);
+    ahead_.Add(memory_.v, part.first, 0, memory_.value_dim);
+    ahead_.Add(m_.dk, part.first, 0, memory_.key_dim);
+    ahead_.Add(m_.dv, part.first, 0, memory_.value_dim);
+    for (std::int64_t r = 0; r < memory_.queries; ++r) {
+      ahead_.Add(OfQuery(m_.dy, m_.dy_head_stride, r), part.begin, 0, memory_.value_dim);
+      if (!m_.dq) continue;
+      ahead_.Add(OfQuery(m_.dq, m_.dq_head_stride, r), part.begin, 0, memory_.key_dim);
+    }
+    // Tiles of the products that fetch.
+    ahead_.Start(TilesOf<T>(2, s_.chunk.chunk + c_.keys_unit, c_.keys_unit + c_.values_unit));
+  }
+
   /// products = triu(left right^T), zero where an answer does not see a token.
   void Products(const Part& part, const Block& left, const Block& right_columns, std::int64_t dim,
                 const Block& products) {
@@ -173,11 +195,11 @@ class GradientBackward {
     sn::TransposeStrided(s_.gradient_b, c_.b_stride, c_.keys_unit, c_.values_unit, gradient_bt.data,
                          gradient_bt.stride);
     sn::Multiply<sn::Into::kSet>(Left::Of(keys()), f(), unit, sn::Whole{c_.keys_unit, c_.keys_unit},
-                                 dk());
+                                 dk(), &ahead_);
     sn::Multiply<sn::Into::kAdd>(Left::Of(values()), gradient_bt, unit,
-                                 sn::Whole{c_.keys_unit, c_.values_unit}, dk());
+                                 sn::Whole{c_.keys_unit, c_.values_unit}, dk(), &ahead_);
     sn::Multiply<sn::Into::kSet>(Left::Of(keys()), gradient_b(), unit,
-                                 sn::Whole{c_.values_unit, c_.keys_unit}, dv());
+                                 sn::Whole{c_.values_unit, c_.keys_unit}, dv(), &ahead_);
   }
 
   /// What the part's own answers ask of them, and of all that was before.
@@ -224,8 +246,8 @@ class GradientBackward {
   /// F + F^T -= Z^T X + X^T Z.
   void SubtractPast(const Part& part, bool ridged) {
     const sn::Whole square{c_.keys_unit, RoundUp(part.reading * memory_.queries, kUnit)};
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, square, f());
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, square, f());
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, square, f(), &ahead_);
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, square, f(), &ahead_);
     for (std::int64_t j = 0; j < part.reading * memory_.queries && ridged; ++j) {
       double* const diagonal = s_.diagonal + j / memory_.queries * c_.keys_unit;
       for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
@@ -279,22 +301,24 @@ class GradientBackward {
   void AddPastValues(const Part& part) {
     const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
     sn::Multiply<sn::Into::kAdd>(Left::Transposed(x()), dy(), c_.keys_unit,
-                                 sn::Whole{c_.values_unit, rows}, gradient_b());
+                                 sn::Whole{c_.values_unit, rows}, gradient_b(), &ahead_);
   }
 
   /// dL/dR, and what it takes from the worth of A: a constant ridge does not grow with A.
   void AddRidge(const Part& part) {
     for (std::int64_t j = 0; j < part.reading; ++j) {
-      const double* const diagonal = s_.diagonal + j * c_.keys_unit;
+      double* const diagonal = s_.diagonal + j * c_.keys_unit;
       const bool relative = options_.ridge == Ridge::kRelative;
       const double size = relative ? s_.norm[part.begin + j] : 1;
-      double sum = 0;
-      for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
-        const double by_ridge =
-            (diagonal[i] + blocks_.Diagonal(part.begin + j, i)) / ScaleOf(part, j);
-        if (m_.dridge != nullptr) m_.dridge[i] += size * by_ridge;
-        sum += memory_.ridge[i] * by_ridge;
+      const double inverse = 1 / ScaleOf(part, j);
+      for (std::int64_t i = 0; i < memory_.key_dim && blocks_.any(); ++i) {
+        diagonal[i] += blocks_.Diagonal(part.begin + j, i);
       }
+      for (std::int64_t i = 0; i < memory_.key_dim; ++i) diagonal[i] *= inverse;
+      for (std::int64_t i = 0; i < memory_.key_dim && m_.dridge != nullptr; ++i) {
+        m_.dridge[i] += size * diagonal[i];
+      }
+      const double sum = sn::WideDot(memory_.key_dim, memory_.ridge, diagonal);
       if (relative) {
         norms_.Set(part, j, sum);
       } else {
@@ -371,6 +395,7 @@ class GradientBackward {
   const Scratch<T>& c_;
   const GradientBlocks<T> blocks_;
   GradientNorms<T> norms_;
+  Ahead ahead_{0};
   Block x_{}, z_{};
   double past_ = 0;  // <F, A> + <G, B> of what was written before
 };

@@ -42,7 +42,7 @@ class GradientForward {
         carried_(memory_, s_.chunk),
         sides_(options, memory, scratch, carried_),
         norms_(memory, scratch),
-        prefixes_(options, memory_, s_.chunk, carried_) {}
+        prefixes_(options, memory_, s_.chunk, carried_, &ahead_) {}
 
   /// Leaves A and B of the end in the scratch. Returns the number of parts.
   std::int64_t Run() {
@@ -68,7 +68,8 @@ class GradientForward {
 
   std::int64_t Next(std::int64_t t, bool reads) {
     const std::int64_t most = reads && options_.own_systems() ? 1 : s_.chunk.chunk;
-    Chunk chunk = GatherChunk(memory_, t, most, s_.chunk);
+    const Fetch fetch = reads && most > 1 ? Fetch::kLater : Fetch::kNow;
+    Chunk chunk = GatherChunk(memory_, t, most, s_.chunk, fetch);
     carried_.Fade(chunk.decay);
     const std::int64_t begin = t + (options_.read_before ? 1 : 0);
     const auto answered = [&] {
@@ -80,7 +81,8 @@ class GradientForward {
     }
     bool told = false;
     if (answered() > 0) {
-      GatherQueries(options_, memory_, begin, answered(), s_.chunk);
+      GatherQueries(options_, memory_, begin, answered(), s_.chunk, fetch);
+      FetchAfter(begin + chunk.tokens);
       const std::int64_t right = prefixes_.Begin(chunk.tokens, answered() * memory_.queries, false);
       if (right > 0) {
         patience_ = 1;
@@ -96,6 +98,16 @@ class GradientForward {
     Keep({t, chunk.tokens, begin, answered(), chunk.decay, chunk.end, singular ? 1 : 0, told});
     carried_.Write(chunk);
     return chunk.tokens;
+  }
+
+  /// The rows of a chunk from this token on are fetched while the one before is solved.
+  void FetchAfter(std::int64_t t) {
+    ahead_ = AheadOf(memory_, s_.chunk, t);
+    for (std::int64_t r = 0; r < memory_.queries; ++r) {
+      ahead_.Add(OfQuery(gradients_.dy, gradients_.dy_head_stride, r), t, 0, memory_.value_dim);
+    }
+    const Scratch<T>& s = s_.chunk;
+    ahead_.Start(TilesOf<T>(3, s.keys_unit, s.chunk + s.columns + s.values_unit));
   }
 
   /// The answers of a part whose tokens share a factor. Are k . x and v . dy - k . z kept, too? Of
@@ -273,6 +285,7 @@ class GradientForward {
   const Carried<T> carried_;
   const GradientSides<T> sides_;
   const GradientNorms<T> norms_;
+  Ahead ahead_{0};
   Prefixes<T> prefixes_;
   std::int64_t parts_ = 0;
   std::int64_t patience_ = 1;

@@ -30,8 +30,7 @@ void GatherAnswerGradients(const GradientMemory& m, std::int64_t begin, std::int
   for (std::int64_t token = begin; token < begin + reading; ++token) {
     for (std::int64_t r = 0; r < queries; ++r, row += s.y_stride) {
       const Rows rows = OfQuery(m.dy, m.dy_head_stride, r);
-      sn::LoadRow(rows, token, 0, m.memory.value_dim, row);
-      std::fill(row + m.memory.value_dim, row + s.values_unit, T(0));
+      LoadScaled(rows, token, m.memory.value_dim, T(1), row, s.values_unit);
     }
   }
   for (std::int64_t j = reading * queries; j < RoundUp(reading * queries, kUnit); ++j) {

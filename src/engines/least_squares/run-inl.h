@@ -147,16 +147,12 @@ class Runner {
 
   /// The rows of a chunk from this token on are fetched while the one before is solved.
   void FetchAfter(std::int64_t t) {
-    ahead_ = Ahead(std::min(s_.chunk, memory_.tokens - t));
-    ahead_.Add(memory_.k, t, 0, memory_.key_dim);
-    ahead_.Add(memory_.v, t, 0, memory_.value_dim);
+    ahead_ = AheadOf(memory_, s_, t);
     for (std::int64_t r = 0; r < memory_.queries; ++r) {
-      ahead_.Add(OfQuery(memory_.q, memory_.q_head_stride, r), t, 0, memory_.key_dim);
       ahead_.Add(OfQuery(memory_.y, memory_.y_head_stride, r), t, 0, memory_.value_dim);
     }
     // Tiles of the products and solves that fetch, or fewer.
-    ahead_.Start(3 * s_.keys_unit * (s_.chunk + s_.columns + s_.values_unit) /
-                 (sn::kTileRows * 2 * static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()))));
+    ahead_.Start(TilesOf<T>(3, s_.keys_unit, s_.chunk + s_.columns + s_.values_unit));
   }
 
   /// One token, in the caller's state.
