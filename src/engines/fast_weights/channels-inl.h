@@ -26,7 +26,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// out[j] = factor x . rows[j stride ...], j < N.
+/// out[j] = factor x . rows[j stride ...], j < N; x of any alignment.
 template <int N, class T>
 HWY_INLINE void DotRows(const T* HWY_RESTRICT x, const T* HWY_RESTRICT rows, std::int64_t stride,
                         T factor, T* HWY_RESTRICT out) {
@@ -34,7 +34,7 @@ HWY_INLINE void DotRows(const T* HWY_RESTRICT x, const T* HWY_RESTRICT rows, std
   sn::Tile<decltype(d), N, 1> sums;
   sn::SetZero(d, sums);
   for (std::int64_t c = 0; c < stride; c += hn::MaxLanes(d)) {
-    const auto left = hn::Load(d, x + c);
+    const auto left = hn::LoadU(d, x + c);
     TTR_UNROLL
     for (int j = 0; j < N; ++j) {
       sums[j][0] = hn::MulAdd(left, hn::Load(d, rows + j * stride + c), sums[j][0]);
@@ -88,10 +88,11 @@ HWY_INLINE void TurnRows(const T* HWY_RESTRICT factors, const T* HWY_RESTRICT co
   }
 }
 
-/// A decay that is a number a channel. Rows of g are used up.
+/// A decay that is a number a channel. Do the rows `lie`, as RowsLie() says? Otherwise they are
+/// gathered. Rows of g are used up.
 template <class T>
 HWY_INLINE void PrepareChannels(const Options& options, const Memory& memory, const Chunk& chunk,
-                                const Scratch<T>& scratch, const Prepared<T>& out) {
+                                bool lie, const Scratch<T>& scratch, const Prepared<T>& out) {
   const Gathered<T>& g = scratch.gathered;
   const std::int64_t stride = g.stride;
   const std::int64_t queries = memory.q ? memory.queries : 0;
@@ -103,6 +104,12 @@ HWY_INLINE void PrepareChannels(const Options& options, const Memory& memory, co
   const std::int64_t imaginary = g.query_stride * memory.queries;
   T* const decay = out.row_decay;  // c_i
   T* const turned = out.turn[2];   // its imaginary part
+  auto row_of = [&](const Rows& rows, std::int64_t i) {
+    return static_cast<const T*>(rows.data) + (chunk.first + i) * rows.stride;
+  };
+  for (std::int64_t i = 0; lie && i < chunk.rows; ++i) {
+    ExpRow(row_of(memory.log_decay, i), stride, g.factors + i * stride);
+  }
   std::fill(decay, decay + stride, T(1));
   if (options.phase) std::fill(turned, turned + stride, T(0));
   for (std::int64_t d = 0; d < stride; ++d) {
@@ -112,23 +119,25 @@ HWY_INLINE void PrepareChannels(const Options& options, const Memory& memory, co
   // Row i against the keys before it, and as it meets the memory.
   auto erase = [&](std::int64_t i) {
     T* row = g.erase + i * stride;
-    Dots(row, keys, stride, i, T(-1), out.lower + i * kChunk);
-    if (apart) Dots(row, others, stride, i, T(-1), out.lower_value + i * kChunk);
-    MultiplyRows(row, decay, stride, row);
+    const T* from = lie ? row_of(memory.k, i) : row;
+    Dots(from, keys, stride, i, T(-1), out.lower + i * kChunk);
+    if (apart) Dots(from, others, stride, i, T(-1), out.lower_value + i * kChunk);
+    MultiplyRows(from, decay, stride, row);
   };
   auto read = [&](std::int64_t i, std::int64_t count) {
     if (!memory.Reads(chunk.first + i)) return;
     for (std::int64_t q = 0; q < queries; ++q) {
       T* row = g.query + q * g.query_stride + i * stride;
+      const T* from = lie ? row_of(memory.q, i) + q * memory.q_head_stride : row;
       const std::int64_t at = q * kChunk * kChunk + i * kChunk;
-      Dots(row, keys, stride, count, scale, out.scores + at);
-      if (apart) Dots(row, others, stride, count, scale, out.score_values + at);
+      Dots(from, keys, stride, count, scale, out.scores + at);
+      if (apart) Dots(from, others, stride, count, scale, out.score_values + at);
       if (options.phase) {
         // Re(M q) of a complex memory M: its imaginary part is read with the sign turned.
-        MultiplyRows(row, turned, stride, row + imaginary);
+        MultiplyRows(from, turned, stride, row + imaginary);
         MultiplyBy(row + imaginary, stride, T(-1));
       }
-      MultiplyRows(row, decay, stride, row);
+      MultiplyRows(from, decay, stride, row);
     }
   };
   for (std::int64_t i = 0; i < chunk.rows; ++i) {
@@ -143,7 +152,7 @@ HWY_INLINE void PrepareChannels(const Options& options, const Memory& memory, co
       if (apart) DecayRows(factors, stride, i, others);
       DecayRows(factors, stride, 1, decay);
     }
-    std::copy_n(g.write + i * stride, stride, keys + i * stride);
+    Copy(lie ? row_of(memory.k, i) : g.write + i * stride, stride, keys + i * stride);
     if (apart) std::copy_n(g.value + i * stride, stride, others + i * stride);
     if (options.phase) std::fill_n(others + i * stride, stride, T(0));
     if (options.erases() && !apart) erase(i);

@@ -185,7 +185,7 @@ HWY_INLINE void GatherRows(const Options& options, const Memory& memory, const C
   }
   // All rows together: an exponential is a long chain, of which many go on side by side.
   if (memory.writes() && options.decay == Decay::kChannel) {
-    ExpRow(out.factors, chunk.rows * out.stride);
+    ExpRow(out.factors, chunk.rows * out.stride, out.factors);
   }
 }
 

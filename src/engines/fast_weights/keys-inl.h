@@ -18,7 +18,7 @@
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/rows-inl.h"
 #include "src/engines/rows/features_kernel.h"
-#include "src/simd/exp-inl.h"
+#include "src/simd/decay-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -33,12 +33,12 @@ HWY_INLINE void Pad(T* row, std::int64_t count, std::int64_t stride) {
   for (std::int64_t i = count; i < stride; ++i) row[i] = 0;
 }
 
-/// to = x (.) y, whole vectors.
+/// to = x (.) y, whole vectors; x of any alignment.
 template <class T>
 HWY_INLINE void MultiplyRows(const T* x, const T* y, std::int64_t count, T* to) {
   const hn::ScalableTag<T> d;
   for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-    hn::Store(hn::Mul(hn::Load(d, x + i), hn::Load(d, y + i)), d, to + i);
+    hn::Store(hn::Mul(hn::LoadU(d, x + i), hn::Load(d, y + i)), d, to + i);
   }
 }
 
@@ -58,12 +58,13 @@ HWY_INLINE void MultiplyBy(T* x, std::int64_t count, T factor) {
   }
 }
 
-/// x = exp(x), x <= 0, whole vectors.
+/// to = exp(x), x <= 0, whole vectors; x of any alignment.
 template <class T>
-HWY_INLINE void ExpRow(T* x, std::int64_t count) {
+HWY_INLINE void ExpRow(const T* x, std::int64_t count, T* to) {
   const hn::ScalableTag<T> d;
   for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-    hn::Store(sn::ExpNonPositive(d, hn::Load(d, x + i)), d, x + i);
+    auto complement = hn::Zero(d);
+    hn::Store(sn::ExpDecay(d, hn::LoadU(d, x + i), complement).factor, d, to + i);
   }
 }
 

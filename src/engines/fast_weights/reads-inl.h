@@ -194,7 +194,7 @@ HWY_INLINE void Prepare(const Options& options, const Memory& memory, bool wante
     }
   }
   if (options.by_channel()) {
-    PrepareChannels(options, memory, chunk, scratch, out);
+    PrepareChannels(options, memory, chunk, lie, scratch, out);
   } else if (options.momentum) {
     PrepareMomentum(options, memory, chunk, scratch, out);
   } else {
