@@ -136,6 +136,44 @@ TEST_P(EngineLayer, AgreesWithTheDefinitionInNarrowTypes) {
   }
 }
 
+// The same numbers as columns of wider rows, which begin anywhere.
+void Widen(Call& call, std::vector<Tensor>& memory) {
+  for (const InputField& field : InputFields()) {
+    TensorView& view = call.inputs.*field.view;
+    if (!view.defined() || view.rank() < 3 || view.size(0) != call.dims.batch) continue;
+    const int last = view.rank() - 1;
+    std::vector<std::int64_t> sizes;
+    for (int axis = 0; axis <= last; ++axis) sizes.push_back(view.size(axis));
+    sizes.back() += 3;
+    memory.emplace_back(view.dtype(), Shape(sizes));
+    const TensorView columns = memory.back().view().Slice(last, 1, view.size(last));
+    CopyInto(view, columns);
+    view = columns;
+  }
+}
+
+// Rows of whole cache lines may be taken where they lie.
+TEST_P(EngineLayer, TakesRowsOfWholeLinesWithAnyStrides) {
+  Dims dims = test::SmallDims(recipe());
+  const bool square = dims.key_dim == dims.value_dim;
+  dims.tokens = 19;
+  dims.key_dim = 16;
+  if (square) dims.value_dim = 16;
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
+    const double rounding = dtype == DType::kFloat64 ? 2e-12 : 2e-5;
+    Call call(recipe(), dims, dtype, 14, true);
+    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+    for (const std::string& target : SupportedTargets()) {
+      ForceTarget(target);
+      ExpectAgreement(defined, RunWhole(Layer(recipe()), call), rounding, target);
+    }
+    ForceTarget("");
+    std::vector<Tensor> memory;
+    Widen(call, memory);
+    ExpectAgreement(defined, RunWhole(Layer(recipe()), call), rounding, "columns");
+  }
+}
+
 TEST_P(EngineLayer, PackedSequencesDoNotMeet) {
   const Dims dims = test::SmallDims(recipe());
   const Call call(recipe(), dims, DType::kFloat64, 12);
