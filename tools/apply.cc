@@ -36,6 +36,9 @@ void RunPieces(const Layer& layer, const Inputs& inputs, std::int64_t tokens, st
     if (outputs.iterations.defined()) {
       part_outputs.iterations = outputs.iterations.Slice(1, begin, count);
     }
+    if (outputs.residual.defined()) {
+      part_outputs.residual = outputs.residual.Slice(1, begin, count);
+    }
     if (step) {
       layer.Step(part, state, part_outputs, run);
     } else {
@@ -102,9 +105,16 @@ void Run(const Arguments& arguments) {
 
   Outputs outputs{y.view(), status.view()};
   Tensor iterations;  // of the solver whose answers take as many as they need
-  if (recipe.optimizer.solver == Solver::kConjugateGradient) {
+  const Solver solver = recipe.optimizer.solver;
+  if (solver == Solver::kConjugateGradient) {
     iterations = Tensor(DType::kInt64, status.shape());
     outputs.iterations = iterations.view();
+  }
+  Tensor residual;
+  if (solver == Solver::kConjugateGradient || solver == Solver::kChebyshev ||
+      solver == Solver::kGradient) {
+    residual = Tensor(DType::kFloat64, status.shape());
+    outputs.residual = residual.view();
   }
   const std::int64_t piece =
       step ? 1 : (dims.tokens + arguments.split - 1) / std::max<std::int64_t>(1, arguments.split);
@@ -119,6 +129,7 @@ void Run(const Arguments& arguments) {
   out.tensors["y"] = std::move(y);
   out.tensors["status"] = std::move(status);
   if (iterations.defined()) out.tensors["iterations"] = std::move(iterations);
+  if (residual.defined()) out.tensors["residual"] = std::move(residual);
   out.metadata["recipe"] = ToJson(recipe);
   out.metadata["ttr_version"] = Version();
   WriteSafetensors(arguments.out, out);
@@ -140,8 +151,10 @@ void AddApply(CLI::App& app) {
   command->add_option("--in", arguments->in, "inputs by name (q, k, v, ...), and state if any")
       ->required();
   command
-      ->add_option("--out", arguments->out,
-                   "receives y, status, the final state, and of conjugate_gradient the iterations")
+      ->add_option(
+          "--out", arguments->out,
+          "receives y, status, the final state, of solvers that iterate the residual, and of "
+          "conjugate_gradient the iterations")
       ->required();
   command
       ->add_option("--via", arguments->via,

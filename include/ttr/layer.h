@@ -35,6 +35,9 @@ struct Outputs {
   TensorView status{};  ///< optional: int8 [B, T, max(H, Hq)], a Status each
   /// optional: int64 [B, T, max(H, Hq)], the steps that each answer took; 0: it was not iterated
   TensorView iterations{};
+  /// optional: float64 [B, T, max(H, Hq)], |q - (A + R) x| / |q| as the iteration left it, of the
+  /// system that an answer solves; 0: it was not iterated. As much work as one step more.
+  TensorView residual{};
 };
 
 /// Where and in what a call runs.

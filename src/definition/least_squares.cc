@@ -134,14 +134,18 @@ class LeastSquares : public Memory {
   Answer Read(const Vector& q) const override {
     const Matrix a = Regularised();
     if (!a.allFinite()) {
-      return {Vector::Constant(b_.rows(), std::numeric_limits<double>::quiet_NaN())};
+      constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+      const bool iterates = optimizer_.solver != Solver::kExact;
+      return {Vector::Constant(b_.rows(), kNaN), Status::kSolved, 0, iterates ? kNaN : 0};
     }
     if (optimizer_.solver == Solver::kExact) {
       if (!solver_) solver_.emplace(a);
       return {b_ * solver_->Solve(q), solver_->singular() ? Status::kRegularised : Status::kSolved};
     }
     const Iterate iterate = Iterated(a, q);
-    return {b_ * iterate.x, iterate.status, iterate.steps};
+    const double size = q.norm();
+    const double residual = size == 0 ? 0 : (q - a * iterate.x).norm() / size;
+    return {b_ * iterate.x, iterate.status, iterate.steps, residual};
   }
 
   Arrays Save() const override {

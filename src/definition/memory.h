@@ -79,6 +79,7 @@ struct Answer {
   Vector y;
   Status status = Status::kSolved;
   std::int64_t iterations = 0;
+  double residual = 0;
 };
 
 class Memory {

@@ -130,6 +130,9 @@ class Reader {
       if (outputs.iterations.defined()) {
         outputs.iterations.Set({b, t, output_head}, static_cast<double>(answer.iterations));
       }
+      if (outputs.residual.defined()) {
+        outputs.residual.Set({b, t, output_head}, answer.residual);
+      }
     }
   }
 

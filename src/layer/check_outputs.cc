@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <iterator>
 #include <span>
 #include <string>
 
@@ -89,13 +90,22 @@ void CheckOutputs(std::string_view op, const Dims& dims, const Inputs& inputs, c
   }
   CheckReport(op, "status", outputs.status, DType::kInt8, dims);
   CheckReport(op, "iterations", outputs.iterations, DType::kInt64, dims);
+  CheckReport(op, "residual", outputs.residual, DType::kFloat64, dims);
 
-  CheckApart(op, "y", outputs.y, "status", outputs.status);
-  CheckApart(op, "y", outputs.y, "iterations", outputs.iterations);
-  CheckApart(op, "status", outputs.status, "iterations", outputs.iterations);
-  CheckAlone(op, "y", outputs.y, inputs, state.entries());
-  CheckAlone(op, "status", outputs.status, inputs, state.entries());
-  CheckAlone(op, "iterations", outputs.iterations, inputs, state.entries());
+  struct Written {
+    const char* name;
+    const TensorView& view;
+  };
+  const Written written[] = {{"y", outputs.y},
+                             {"status", outputs.status},
+                             {"iterations", outputs.iterations},
+                             {"residual", outputs.residual}};
+  for (const Written& one : written) {
+    CheckAlone(op, one.name, one.view, inputs, state.entries());
+    for (const Written* other = &one + 1; other != std::end(written); ++other) {
+      CheckApart(op, one.name, one.view, other->name, other->view);
+    }
+  }
   std::span<const State::Entry> others = state.entries();
   for (const State::Entry& entry : state.entries()) {
     others = others.subspan(1);

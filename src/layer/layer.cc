@@ -84,8 +84,9 @@ definition::Mode ModeOf(Needs needs) {
 void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, const Inputs& inputs,
            State& state, const Outputs& outputs, Needs needs, const Run& run) {
   Executor& executor = ExecutorOf(run);
-  if (outputs.iterations.defined()) {  // few engines have any to tell of
-    CopyInto(Tensor(DType::kInt64, outputs.iterations.shape()).view(), outputs.iterations);
+  for (const TensorView& report : {outputs.iterations, outputs.residual}) {
+    // Few engines have any to tell of.
+    if (report.defined()) CopyInto(Tensor(report.dtype(), report.shape()).view(), report);
   }
   switch (engine) {
     case Engine::kFastWeights:

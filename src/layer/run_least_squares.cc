@@ -246,6 +246,7 @@ void RunLeastSquares(const Requirements& requirements, const Dims& dims, const I
       words.call.status = outputs.status;
     }
     words.call.iterations = outputs.iterations;
+    words.call.residual = outputs.residual;
   }
   words.call.factor = FactorOf(recipe, dims, words.call.b, needs, state);
   least_squares::Forward(OptionsOf(recipe, dims), words.call, executor, scratch);

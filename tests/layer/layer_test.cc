@@ -60,6 +60,10 @@ TEST(Layer, NamesWhatIsWrongWithTheOutput) {
   outputs.iterations = few.view();
   ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, state, outputs); }),
              {"[Forward] iterations must be [1, 4, 1]"});
+  outputs.iterations = {};
+  outputs.residual = status.view();
+  ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, state, outputs); }),
+             {"[Forward] residual must be float64 [1, 4, 1]", "float32"});
 }
 
 TEST(Layer, RefusesToWriteOverItsInputs) {
@@ -78,6 +82,10 @@ TEST(Layer, RefusesToWriteOverItsInputs) {
   State empty;
   ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, empty, outputs); }),
              {"[Forward] y", "overlapping iterations"});
+  outputs.iterations = {};
+  outputs.residual = TensorView(numbers.data(), DType::kFloat64, {1, 4, 1});
+  ExpectSays(ErrorOf([&] { layer.Forward(call.inputs, empty, outputs); }),
+             {"[Forward] y", "overlapping residual"});
 }
 
 TEST(Layer, RefusesGatesOutOfRangeBeforeAnyWork) {

@@ -253,6 +253,82 @@ TEST_P(IterativeLayer, ThreadsDoNotChangeBits) {
   EXPECT_EQ(test::LargestDifference(one.status, other.status), 0);
 }
 
+// What a layer reports of every answer, from memory that is full of something else.
+Tensor Residuals(const Layer& layer, const Call& call, Tensor& status) {
+  const Dims& dims = call.dims;
+  const ttr::Shape shape{dims.batch, dims.tokens, dims.output_heads()};
+  Tensor y(DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
+  Tensor residual(DType::kFloat64, shape);
+  status = Tensor(DType::kInt8, shape);
+  for (double& x : residual.as<double>()) x = kNan;
+  State state;
+  layer.Forward(call.inputs, state,
+                {.y = y.view(), .status = status.view(), .residual = residual.view()});
+  return residual;
+}
+
+Dims SharedMemories(const Recipe& recipe) {
+  Dims dims = test::SmallDims(recipe);
+  dims.tokens = 45;
+  dims.key_dim = 12;
+  dims.query_heads = 2 * dims.heads;
+  return dims;
+}
+
+// After so many steps the answers, and what they leave, are the definition's.
+TEST(IterativeResidual, IsThatOfTheDefinition) {
+  for (const char* line :
+       {"batch_gd{steps: 4}", "quasi_newton{steps: 3}",
+        "quasi_newton{preconditioner: block_diagonal, block: 5, steps: 2, read: before}",
+        "mesa{optimizer: conjugate_gradient, steps: 3}",
+        "mesa{optimizer: conjugate_gradient, steps: 1, read: before}", "kalmanet{steps: 5}"}) {
+    const Recipe recipe = ParseRecipe(line);
+    const Call call(recipe, SharedMemories(recipe), DType::kFloat64, 5, true);
+    const Layer layer(recipe);
+    ASSERT_EQ(layer.plan().engine, Engine::kLeastSquares) << line;
+    Tensor status;
+    const Tensor defined = Residuals(Layer(recipe, Engine::kDefinition), call, status);
+    double most = 0;
+    for (const double x : defined.as<double>()) most = std::max(most, x);
+    ASSERT_GT(most, 0.01) << line;
+    for (const std::string& target : SupportedTargets()) {
+      ForceTarget(target);
+      const Tensor computed = Residuals(layer, call, status);
+      EXPECT_LE(test::LargestDifference(defined.view(), computed.view()), 1e-9)
+          << line << " " << target;
+    }
+    ForceTarget("");
+  }
+}
+
+TEST(IterativeResidual, KeepsToTheTolerance) {
+  for (const char* preconditioner : {"none", "diagonal", "chunk_factor"}) {
+    const Recipe recipe = ParseRecipe(
+        "mesa{optimizer: conjugate_gradient, steps: 40, tolerance: 1e-3, "
+        "preconditioner: " +
+        std::string(preconditioner) + "}");
+    const Call call(recipe, SharedMemories(recipe), DType::kFloat64, 6, true);
+    for (const Engine engine : {Engine::kLeastSquares, Engine::kDefinition}) {
+      Tensor status;
+      const Tensor residual = Residuals(Layer(recipe, engine), call, status);
+      double most = 0;
+      for (const double x : residual.as<double>()) most = std::max(most, x);
+      EXPECT_LE(most, 1e-3 * (1 + 1e-9)) << preconditioner;
+      for (const std::int8_t s : status.as<std::int8_t>()) EXPECT_EQ(s, 0) << preconditioner;
+    }
+  }
+}
+
+TEST(IterativeResidual, IsNothingOfWhatIsSolved) {
+  for (const char* line : {"rls", "mesa", "gated_deltanet", "hgrn"}) {
+    const Recipe recipe = ParseRecipe(line);
+    const Call call(recipe, test::SmallDims(recipe), DType::kFloat64, 7, true);
+    Tensor status;
+    const Tensor residual = Residuals(Layer(recipe), call, status);
+    for (const double x : residual.as<double>()) EXPECT_EQ(x, 0) << line;
+  }
+}
+
 // Inputs of one memory for the engine itself.
 struct EngineCall {
   static constexpr std::int64_t kTokens = 50, kKeys = 12, kValues = 3;

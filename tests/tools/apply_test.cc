@@ -75,9 +75,12 @@ TEST(Apply, ConjugateGradientsSayHowManyTheyWere) {
     const Tensor& iterations = out.tensors.at("iterations");
     EXPECT_EQ(iterations.shape(), out.tensors.at("status").shape());
     for (const std::int64_t n : iterations.as<std::int64_t>()) EXPECT_EQ(n, 2);
+    ASSERT_TRUE(out.tensors.contains("residual"));
+    for (const double r : out.tensors.at("residual").as<double>()) EXPECT_GT(r, 0);
   }
   WriteSafetensors(folder / "in", InputFile(ParseRecipe("rls")));
   EXPECT_FALSE(Apply(folder, "rls", {}).tensors.contains("iterations"));
+  EXPECT_FALSE(Apply(folder, "rls", {}).tensors.contains("residual"));
 }
 
 TEST(Apply, GradientsOfLinearAttentionAreTheClosedForm) {

@@ -122,8 +122,8 @@ std::int64_t MostTogether(const Options& options, const Sizes& sizes) {
 }
 
 /// Are keys and queries what the inputs hold, but for their length, and is nothing done with them
-/// but products with the memory, with each other and with decays? Then they, and decays per channel,
-/// need not be gathered.
+/// but products with the memory, with each other and with decays? Then they, and decays per
+/// channel, need not be gathered.
 template <class T>
 bool RowsLie(const Options& options, const Memory& memory) {
   const bool own_keys = options.key != Key::kInput || options.erase != Erase::kKey ||
@@ -133,12 +133,13 @@ bool RowsLie(const Options& options, const Memory& memory) {
       options.momentum || options.bonus || options.denominator != Denominator::kNone;
   // Rows that meet decays per channel are taken in whole vectors.
   const bool vectors = !options.by_channel() ||
-                       (!options.phase && !options.normalise_qk &&
-                        memory.key_dim % kLine<T> == 0 && memory.log_decay.dtype == DTypeOf<T>());
+                       (!options.phase && !options.normalise_qk && memory.key_dim % kLine<T> == 0 &&
+                        memory.log_decay.dtype == DTypeOf<T>());
   const bool norms = options.step != Step::kOne && options.step != Step::kInput &&
                      options.step != Step::kLogWeight;
-  return !own_keys && !mapped && !products && vectors && !norms && memory.writes() && memory.steps == 1 &&
-         memory.k.dtype == DTypeOf<T>() && (!memory.q || memory.q.dtype == DTypeOf<T>());
+  return !own_keys && !mapped && !products && vectors && !norms && memory.writes() &&
+         memory.steps == 1 && memory.k.dtype == DTypeOf<T>() &&
+         (!memory.q || memory.q.dtype == DTypeOf<T>());
 }
 
 /// What a memory keeps beside its strips, from chunk to chunk.

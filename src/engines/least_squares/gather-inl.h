@@ -157,8 +157,8 @@ HWY_INLINE void LoadQuery(const Options& options, const Memory& memory, std::int
   LoadScaled(rows, token, memory.key_dim, static_cast<T>(options.scale), to, unit);
 }
 
-/// The rows of keys, values and queries of a chunk's tokens from t on, to be fetched while the chunk
-/// before is solved.
+/// The rows of keys, values and queries of a chunk's tokens from t on, to be fetched while the
+/// chunk before is solved.
 template <class T>
 Ahead AheadOf(const Memory& memory, const Scratch<T>& s, std::int64_t t) {
   Ahead ahead(std::min(s.chunk, memory.tokens - t));

@@ -246,8 +246,10 @@ class GradientBackward {
   /// F + F^T -= Z^T X + X^T Z.
   void SubtractPast(const Part& part, bool ridged) {
     const sn::Whole square{c_.keys_unit, RoundUp(part.reading * memory_.queries, kUnit)};
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, square, f(), &ahead_);
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, square, f(), &ahead_);
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, square, f(),
+                                      &ahead_);
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, square, f(),
+                                      &ahead_);
     for (std::int64_t j = 0; j < part.reading * memory_.queries && ridged; ++j) {
       double* const diagonal = s_.diagonal + j / memory_.queries * c_.keys_unit;
       for (std::int64_t i = 0; i < memory_.key_dim; ++i) {

@@ -113,6 +113,9 @@ class IteratingRunner {
     const Block y{s_.y, s_.y_stride};
     if (finite) {
       const Block x = Solve({s_.q, s_.k_stride}, rows, tokens);
+      if (memory_.residual != nullptr) {
+        iterations_.FindResiduals({s_.q, s_.k_stride}, x, rows, memory_.queries);
+      }
       carried_.Read(systems_.kt(), x, tokens, RoundUp(rows, kUnit), memory_.queries,
                     {it_.scores, it_.kt_stride}, y);
     } else {
@@ -120,6 +123,7 @@ class IteratingRunner {
         std::fill(y.Row(j), y.Row(j) + memory_.value_dim, std::numeric_limits<T>::quiet_NaN());
         it_.status[j] = 0;
         it_.iterations[j] = 0;
+        it_.residual[j] = std::numeric_limits<double>::quiet_NaN();
       }
     }
     ScatterAnswers(memory_, begin, reading, s_);
@@ -148,6 +152,10 @@ class IteratingRunner {
       if (memory_.iterations != nullptr) {
         memory_.iterations[token * memory_.iterations_stride +
                            query * memory_.iterations_head_stride] = it_.iterations[j];
+      }
+      if (memory_.residual != nullptr) {
+        memory_.residual[token * memory_.residual_stride + query * memory_.residual_head_stride] =
+            it_.residual[j];
       }
     }
   }

@@ -30,7 +30,7 @@ struct IterationScratch {
   T* row;
   double *blocks, *work;  // the diagonal (blocks) of A; some blocks, lane by lane
   double *fade, *factor, *norm;
-  double *size, *product, *damping;
+  double *size, *product, *damping, *residual;
   std::int32_t *slot, *system;
   std::int64_t* iterations;
   std::int8_t* status;
@@ -70,7 +70,7 @@ struct IterationScratch {
     take(blocks, s.keys_unit * block);
     take(work, blocked ? kBlocksTogether * (block + 1) * block : 0);
     for (double** const numbers : {&fade, &factor, &norm}) take(*numbers, s.chunk);
-    for (double** const numbers : {&size, &product, &damping}) take(*numbers, s.columns);
+    for (double** const numbers : {&size, &product, &damping, &residual}) take(*numbers, s.columns);
     take(slot, s.columns);
     take(system, s.columns);
     take(iterations, s.columns);

@@ -56,6 +56,30 @@ class Iterations {
     }
   }
 
+  /// |q - (A_i + R_i) x| / |q| of rows c_i x, in `residual`. `x` may be what is multiplied by A:
+  /// its numbers stay.
+  void FindResiduals(const Block& q, const Block& x, std::int64_t rows,
+                     std::int64_t per_system) const {
+    for (std::int64_t j = 0; j < RoundUp(rows, kUnit); ++j) {
+      it_.system[j] = static_cast<std::int32_t>(std::min(j / per_system, systems_.count() - 1));
+      if (x.data == it_.d) continue;
+      const T* const row = x.Row(j);
+      std::copy(row, row + (j < rows ? s_.keys_unit : 0), D(j));
+      if (j >= rows) std::fill(D(j), D(j) + s_.keys_unit, T(0));
+    }
+    Products(rows);
+    for (std::int64_t j = 0; j < rows; ++j) {
+      const Vec one = Spread(1);
+      const Vec rho = Spread(systems_.RidgeFactor(it_.system[j]));
+      ForVectors([&](auto d, std::int64_t v) HWY_ATTR {
+        const Vec ax = systems_.Finish(d, one, rho, AD(j), D(j), v);
+        hn::Store(hn::Sub(hn::Load(d, q.Row(j) + v), ax), d, R(j) + v);
+      });
+      const double size = sn::SumOfSquares(q.Row(j), s_.keys_unit);
+      it_.residual[j] = size == 0 ? 0 : std::sqrt(sn::SumOfSquares(R(j), s_.keys_unit) / size);
+    }
+  }
+
  private:
   using Tag = hn::ScalableTag<T>;
   using Vec = hn::Vec<Tag>;

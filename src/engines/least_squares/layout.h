@@ -57,6 +57,8 @@ struct Memory {
   std::int64_t status_stride = 0, status_head_stride = 0;
   std::int64_t* iterations = nullptr;
   std::int64_t iterations_stride = 0, iterations_head_stride = 0;
+  double* residual = nullptr;
+  std::int64_t residual_stride = 0, residual_head_stride = 0;
   std::int64_t tokens = 0;
   std::int64_t key_dim = 1, value_dim = 1;
   std::int64_t queries = 0;    // of a token; 0: writes only

@@ -41,6 +41,7 @@
 /// | y          | [B, T, H', Dv] | input            | answers, H' = max(H, Hq)          |
 /// | status     | [B, T, H']     | int8             | written where not solved (0)      |
 /// | iterations | [B, T, H']     | int64            | optional: of solvers that iterate |
+/// | residual   | [B, T, H']     | float64          | the same, over the norm of q      |
 ///
 /// input = float32, float64 or bfloat16. Any strides but a contiguous last axis. H memories; Hk, Hv
 /// divide H, Hq divides it or is a multiple. N = B, or the number of sequences in cu_seqlens (B =
@@ -104,6 +105,7 @@ struct Call {
   TensorView y{};
   TensorView status{};
   TensorView iterations{};  ///< optional: int64 [B, T, H'], what each right-hand side took
+  TensorView residual{};  ///< optional: float64 [B, T, H'], |q - (A + R) x| / |q| of what iterates
 };
 
 /// What scratch depends on.

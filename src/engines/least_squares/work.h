@@ -137,6 +137,13 @@ struct Work {
         m.iterations_stride = iterations.stride(1);
         m.iterations_head_stride = iterations.stride(2);
       }
+      if (call.residual.defined()) {
+        const TensorView& residual = call.residual;
+        m.residual = static_cast<double*>(
+            simd::RowsOf(residual, sequence.batch, sequence.first, h * sizes.queries).data);
+        m.residual_stride = residual.stride(1);
+        m.residual_head_stride = residual.stride(2);
+      }
     }
     if (call.ridge.defined()) m.ridge = call.ridge.as<double>() + h * call.ridge.stride(0);
     m.a = simd::KeptOf(call.a, n, h);
