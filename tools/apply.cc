@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "tools/bench_least_squares.h"
 #include "tools/command.h"
 #include "tools/tensor_io.h"
 #include "ttr/error.h"
@@ -105,14 +106,12 @@ void Run(const Arguments& arguments) {
 
   Outputs outputs{y.view(), status.view()};
   Tensor iterations;  // of the solver whose answers take as many as they need
-  const Solver solver = recipe.optimizer.solver;
-  if (solver == Solver::kConjugateGradient) {
+  if (recipe.optimizer.solver == Solver::kConjugateGradient) {
     iterations = Tensor(DType::kInt64, status.shape());
     outputs.iterations = iterations.view();
   }
-  Tensor residual;
-  if (solver == Solver::kConjugateGradient || solver == Solver::kChebyshev ||
-      solver == Solver::kGradient) {
+  Tensor residual;  // of those that iterate
+  if (CarriesGram(recipe) && recipe.optimizer.solver != Solver::kExact) {
     residual = Tensor(DType::kFloat64, status.shape());
     outputs.residual = residual.view();
   }

@@ -85,19 +85,24 @@ TEST_P(EngineLayer, AgreesWithTheDefinitionUnderEveryGate) {
       {-kInf},
       {-0.1, -1e-3, 0, -70, -0.7, -1e-3, -kInf, -0.02, -7, 0, -1e-3},
       {-0.1, -0.2, -0.3, -0.01, -1e-3, -0.5, -0.6, -0.3, -0.2, -0.1, -0.05, -kInf, -0.4}};
-  const Dims dims = test::SmallDims(recipe());
-  const Call call(recipe(), dims, DType::kFloat64, 9);
-  if (!call.inputs.log_decay.defined()) GTEST_SKIP() << "no gates";
-  for (const std::vector<double>& gates : lists) {
-    double* numbers = call.inputs.log_decay.as<double>();
-    const std::int64_t count = call.inputs.log_decay.shape().elements();
-    for (std::int64_t i = 0; i < count; ++i) {
-      numbers[i] = gates[static_cast<std::size_t>(i) % gates.size()];
+  const Dims small = test::SmallDims(recipe());
+  Dims lines = small;  // rows of keys that are whole cache lines
+  lines.key_dim = 16;
+  if (small.key_dim == small.value_dim) lines.value_dim = 16;
+  for (const Dims& dims : {small, lines}) {
+    const Call call(recipe(), dims, DType::kFloat64, 9);
+    if (!call.inputs.log_decay.defined()) GTEST_SKIP() << "no gates";
+    for (const std::vector<double>& gates : lists) {
+      double* numbers = call.inputs.log_decay.as<double>();
+      const std::int64_t count = call.inputs.log_decay.shape().elements();
+      for (std::int64_t i = 0; i < count; ++i) {
+        numbers[i] = gates[static_cast<std::size_t>(i) % gates.size()];
+      }
+      const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+      const Layer layer(recipe());
+      ExpectAgreement(defined, RunWhole(layer, call), 2e-12, "whole");
+      ExpectAgreement(defined, test::RunInPieces(layer, call, 1), 2e-12, "token by token");
     }
-    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
-    const Layer layer(recipe());
-    ExpectAgreement(defined, RunWhole(layer, call), 2e-12, "whole");
-    ExpectAgreement(defined, test::RunInPieces(layer, call, 1), 2e-12, "token by token");
   }
 }
 

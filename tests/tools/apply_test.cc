@@ -81,6 +81,10 @@ TEST(Apply, ConjugateGradientsSayHowManyTheyWere) {
   WriteSafetensors(folder / "in", InputFile(ParseRecipe("rls")));
   EXPECT_FALSE(Apply(folder, "rls", {}).tensors.contains("iterations"));
   EXPECT_FALSE(Apply(folder, "rls", {}).tensors.contains("residual"));
+  for (const auto& [name, iterates] : {std::pair("retnet", false), std::pair("batch_gd", true)}) {
+    WriteSafetensors(folder / "in", InputFile(ParseRecipe(name)));
+    EXPECT_EQ(Apply(folder, name, {}).tensors.contains("residual"), iterates) << name;
+  }
 }
 
 TEST(Apply, GradientsOfLinearAttentionAreTheClosedForm) {

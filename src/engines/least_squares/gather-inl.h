@@ -212,9 +212,7 @@ HWY_INLINE void ScatterAnswers(const Memory& memory, std::int64_t first, std::in
 }
 
 inline void MarkRegularised(const Memory& memory, std::int64_t token, std::int64_t query) {
-  if (memory.status == nullptr || !memory.Leaves(token)) return;
-  memory.status[token * memory.status_stride + query * memory.status_head_stride] =
-      1;  // Status::kRegularised
+  if (memory.Leaves(token)) memory.status.Set(token, query, 1);  // Status::kRegularised
 }
 
 }  // namespace HWY_NAMESPACE

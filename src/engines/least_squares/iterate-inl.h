@@ -113,7 +113,7 @@ class IteratingRunner {
     const Block y{s_.y, s_.y_stride};
     if (finite) {
       const Block x = Solve({s_.q, s_.k_stride}, rows, tokens);
-      if (memory_.residual != nullptr) {
+      if (memory_.residual) {
         iterations_.FindResiduals({s_.q, s_.k_stride}, x, rows, memory_.queries);
       }
       carried_.Read(systems_.kt(), x, tokens, RoundUp(rows, kUnit), memory_.queries,
@@ -145,18 +145,9 @@ class IteratingRunner {
     for (std::int64_t j = 0; j < rows; ++j) {
       const std::int64_t token = begin + j / memory_.queries;
       const std::int64_t query = j % memory_.queries;
-      if (memory_.status != nullptr && it_.status[j] != 0) {
-        memory_.status[token * memory_.status_stride + query * memory_.status_head_stride] =
-            it_.status[j];
-      }
-      if (memory_.iterations != nullptr) {
-        memory_.iterations[token * memory_.iterations_stride +
-                           query * memory_.iterations_head_stride] = it_.iterations[j];
-      }
-      if (memory_.residual != nullptr) {
-        memory_.residual[token * memory_.residual_stride + query * memory_.residual_head_stride] =
-            it_.residual[j];
-      }
+      if (it_.status[j] != 0) memory_.status.Set(token, query, it_.status[j]);
+      memory_.iterations.Set(token, query, it_.iterations[j]);
+      memory_.residual.Set(token, query, it_.residual[j]);
     }
   }
 

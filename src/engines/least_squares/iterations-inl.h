@@ -64,8 +64,8 @@ class Iterations {
       it_.system[j] = static_cast<std::int32_t>(std::min(j / per_system, systems_.count() - 1));
       if (x.data == it_.d) continue;
       const T* const row = x.Row(j);
-      std::copy(row, row + (j < rows ? s_.keys_unit : 0), D(j));
-      if (j >= rows) std::fill(D(j), D(j) + s_.keys_unit, T(0));
+      const std::int64_t count = j < rows ? s_.keys_unit : 0;
+      std::fill(std::copy(row, row + count, D(j)), D(j) + s_.keys_unit, T(0));
     }
     Products(rows);
     for (std::int64_t j = 0; j < rows; ++j) {

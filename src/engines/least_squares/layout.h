@@ -41,6 +41,18 @@ struct Stretch {
   std::int64_t own_begin = 0, own_end = 0;  // of the answers that it leaves; set as it runs
 };
 
+/// A number of every answer that is told beside it; where it is wanted.
+template <class Number>
+struct Report {
+  Number* data = nullptr;
+  std::int64_t stride = 0, head_stride = 0;  // in elements, between tokens and between queries
+
+  explicit operator bool() const { return data != nullptr; }
+  void Set(std::int64_t token, std::int64_t query, Number number) const {
+    if (data != nullptr) data[token * stride + query * head_stride] = number;
+  }
+};
+
 /// One memory and one sequence.
 struct Memory {
   Rows q, k, v, y;                 // q and y: of the first of `queries` heads
@@ -53,12 +65,9 @@ struct Memory {
   void* b = nullptr;              // [key_dim] rows of value_dim
   std::int64_t a_stride = 0, b_stride = 0;
   void* factor = nullptr;  // of FactorLayout: what stays for the next token, if anything
-  std::int8_t* status = nullptr;
-  std::int64_t status_stride = 0, status_head_stride = 0;
-  std::int64_t* iterations = nullptr;
-  std::int64_t iterations_stride = 0, iterations_head_stride = 0;
-  double* residual = nullptr;
-  std::int64_t residual_stride = 0, residual_head_stride = 0;
+  Report<std::int8_t> status;
+  Report<std::int64_t> iterations;
+  Report<double> residual;
   std::int64_t tokens = 0;
   std::int64_t key_dim = 1, value_dim = 1;
   std::int64_t queries = 0;    // of a token; 0: writes only

@@ -53,10 +53,9 @@ bool Follows(const Piece& piece, const Piece& last, std::size_t bytes) {
 }
 
 void ClearStatus(const Memory& memory, const Stretch& stretch) {
-  if (memory.status == nullptr) return;
   for (std::int64_t t = stretch.own_begin; t < std::min(stretch.own_end, memory.tokens); ++t) {
     for (std::int64_t r = 0; r < memory.queries; ++r) {
-      memory.status[t * memory.status_stride + r * memory.status_head_stride] = 0;
+      memory.status.Set(t, r, 0);
     }
   }
 }

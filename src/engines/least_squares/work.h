@@ -123,27 +123,14 @@ struct Work {
       m.y = rows(y, h * sizes.queries);
       m.q_head_stride = call.q.stride(2);
       m.y_head_stride = y.stride(2);
-      if (call.status.defined()) {
-        const TensorView& status = call.status;
-        m.status = static_cast<std::int8_t*>(
-            simd::RowsOf(status, sequence.batch, sequence.first, h * sizes.queries).data);
-        m.status_stride = status.stride(1);
-        m.status_head_stride = status.stride(2);
-      }
-      if (call.iterations.defined()) {
-        const TensorView& iterations = call.iterations;
-        m.iterations = static_cast<std::int64_t*>(
-            simd::RowsOf(iterations, sequence.batch, sequence.first, h * sizes.queries).data);
-        m.iterations_stride = iterations.stride(1);
-        m.iterations_head_stride = iterations.stride(2);
-      }
-      if (call.residual.defined()) {
-        const TensorView& residual = call.residual;
-        m.residual = static_cast<double*>(
-            simd::RowsOf(residual, sequence.batch, sequence.first, h * sizes.queries).data);
-        m.residual_stride = residual.stride(1);
-        m.residual_head_stride = residual.stride(2);
-      }
+      const auto report = [&]<class Number>(const TensorView& view, Report<Number>& to) {
+        if (!view.defined()) return;
+        void* const data = rows(view, h * sizes.queries).data;
+        to = {static_cast<Number*>(data), view.stride(1), view.stride(2)};
+      };
+      report(call.status, m.status);
+      report(call.iterations, m.iterations);
+      report(call.residual, m.residual);
     }
     if (call.ridge.defined()) m.ridge = call.ridge.as<double>() + h * call.ridge.stride(0);
     m.a = simd::KeptOf(call.a, n, h);
