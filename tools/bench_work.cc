@@ -154,8 +154,8 @@ void Work::Again() {
     double seconds = Once(1);  // touches its memory
     if (seconds < 10 * kSampleSeconds) seconds = Once(1);
     count_ = static_cast<int>(std::clamp(kSampleSeconds / seconds, 1.0, 1e5));
-  } else if (count_ > 1) {
-    Once(1);  // brings what it reads back into the caches
+  } else if (count_ > 1 || (setting_.doing == Doing::kSteps && !start_.empty())) {
+    Once(1);  // brings what it reads back into the caches; makes the factor that steps take along
   }
   const auto units = static_cast<double>(setting_.dims.tokens * setting_.dims.heads);
   const double before = IssueRate(setting_.threads);

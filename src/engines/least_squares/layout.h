@@ -54,6 +54,18 @@ struct Report {
 };
 
 /// One memory and one sequence.
+/// Where the memory that a worker probably does next lies, which is fetched towards the caches while
+/// another takes its token: A, the factor and B, of the same sizes and strides; or nulls.
+struct Upcoming {
+  const void* a = nullptr;
+  const void* factor = nullptr;
+  const void* b = nullptr;
+};
+
+/// Elements of a memory, all in all, that is fetched while another is updated: both fit in a
+/// second-level cache.
+inline constexpr std::int64_t kMostFetchedAhead = 1 << 16;
+
 struct Memory {
   Rows q, k, v, y;                 // q and y: of the first of `queries` heads
   std::int64_t q_head_stride = 0;  // in elements, between the queries of one memory
@@ -65,6 +77,7 @@ struct Memory {
   void* b = nullptr;              // [key_dim] rows of value_dim
   std::int64_t a_stride = 0, b_stride = 0;
   void* factor = nullptr;  // of FactorLayout: what stays for the next token, if anything
+  Upcoming upcoming;
   Report<std::int8_t> status;
   Report<std::int64_t> iterations;
   Report<double> residual;

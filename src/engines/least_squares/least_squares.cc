@@ -55,7 +55,9 @@ void Forward(const Options& options, const Call& call, Executor& executor,
     return;
   }
   RunItems(executor, threads, items, bytes, scratch, [&](std::int64_t item, std::byte* own) {
-    run(options, work.MemoryOf(item), work.sizes, own);
+    Memory memory = work.MemoryOf(item);
+    memory.upcoming = work.UpcomingOf(item + threads);  // workers take items in turn
+    run(options, memory, work.sizes, own);
   });
 }
 

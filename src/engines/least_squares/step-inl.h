@@ -51,9 +51,11 @@ HWY_INLINE void WriteGram(const Memory& memory, T g, const T* k, BitSum<T>& befo
   const auto fade = hn::Set(d, g);
   // In registers: what a reference leads to would be stored for every vector.
   BitSum<T> was, is;
+  const T* const upcoming = static_cast<const T*>(memory.upcoming.a);
   for (std::int64_t i = 0; i < memory.key_dim; ++i) {
     T* HWY_RESTRICT const row = static_cast<T*>(memory.a) + i * memory.a_stride;
     const auto by = hn::Set(d, k[i]);
+    if (upcoming != nullptr) FetchNumbers(upcoming + i * memory.a_stride, memory.key_dim);
     was.NextRow();
     is.NextRow();
     const auto write = [&](std::int64_t j, auto old) HWY_ATTR {
@@ -146,8 +148,10 @@ HWY_INLINE void WriteValues(const Memory& memory, T g, const T* k, const T* v, c
       value[n] = hn::Load(d, v + c + n * lanes);
     }
     T* row = static_cast<T*>(memory.b) + c;
+    const T* const upcoming = static_cast<const T*>(memory.upcoming.b);
     for (std::int64_t i = 0; i < memory.key_dim; ++i, row += memory.b_stride) {
       const auto by = hn::Set(d, k[i]);
+      if (upcoming != nullptr) FetchNumbers(upcoming + i * memory.b_stride + c, kVectors * lanes);
       const auto read = hn::Set(d, x == nullptr ? T(0) : x[i]);
       TTR_UNROLL
       for (int n = 0; n < kVectors; ++n) {

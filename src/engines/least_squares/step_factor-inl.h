@@ -42,6 +42,14 @@ class BitSum {
   hn::Vec<Bits> sum_;
 };
 
+/// `count` numbers towards the second-level cache; none of null.
+template <class T>
+HWY_INLINE void FetchNumbers(const T* HWY_RESTRICT from, std::int64_t count) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  if (from == nullptr) return;
+  for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(from + i, 0, 2);
+}
+
 /// A + R = U^T diag(d) U for A as the bits of the state are, R a constant ridge or none.
 ///
 /// One association more, A <- g A + p p^T, takes w = U^-T p on the way (Gill, Golub, Murray,
@@ -58,7 +66,8 @@ class StepFactor {
   StepFactor(const Memory& memory, const Options& options)
       : memory_(memory),
         constant_(options.ridge == Ridge::kConstant),
-        f_(memory.key_dim, memory.factor) {}
+        f_(memory.key_dim, memory.factor),
+        upcoming_(static_cast<const T*>(memory.upcoming.factor)) {}
 
   /// Is it that of the memory whose bits were added up?
   bool Fits(const BitSum<T>& bits) const { return f_.d[0] > 0 && Sealed(bits).Is(f_.seal); }
@@ -86,6 +95,7 @@ class StepFactor {
     T inverse = 1;  // 1 / s_i
     for (std::int64_t i = 0; i < f_.unit; i += kRows) {
       T w[kRows], scaled[kRows], sums[kRows], inverses[kRows + 1], by[kRows];
+      FetchRows(i);
       Leading(i, p, w);
       // Loop by loop, so that what does not wait for a sum is done for all rows at once.
       T* const d = f_.d + i;
@@ -132,6 +142,15 @@ class StepFactor {
   static constexpr std::int64_t kBlock = kBlockVectors * kLanes;
 
   T* Row(std::int64_t i) const { return f_.u + i * f_.stride; }
+
+  /// Rows i .. i + kRows of the factor that comes next.
+  HWY_INLINE void FetchRows(std::int64_t i) const {
+    if (upcoming_ == nullptr) return;
+    const std::int64_t first = i / kBlock * kBlock;
+    for (int r = 0; r < kRows; ++r) {
+      FetchNumbers(upcoming_ + (i + r) * f_.stride + first, f_.unit - first);
+    }
+  }
 
   /// With the ridge, that a call may change.
   BitSum<T> Sealed(BitSum<T> bits) const {
@@ -266,6 +285,7 @@ class StepFactor {
   const Memory& memory_;
   const bool constant_;
   const FactorLayout<T> f_;
+  const T* const upcoming_;  // of the same layout
 };
 
 }  // namespace HWY_NAMESPACE

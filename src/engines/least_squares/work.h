@@ -143,6 +143,16 @@ struct Work {
     m.value_dim = sizes.value_dim;
     return m;
   }
+
+  /// What single tokens of memory `item` go through, if there is one and two of them fit in a cache.
+  Upcoming UpcomingOf(std::int64_t item) const {
+    const std::int64_t numbers = sizes.key_dim * (2 * sizes.key_dim + sizes.value_dim);
+    if (sizes.tokens != 1 || item >= sequences * heads || numbers > kMostFetchedAhead) return {};
+    const std::int64_t n = item / heads;
+    const std::int64_t h = item % heads;
+    return {simd::KeptOf(call.a, n, h), simd::KeptOf(call.factor, n, h),
+            simd::KeptOf(call.b, n, h)};
+  }
 };
 
 }  // namespace ttr::least_squares
