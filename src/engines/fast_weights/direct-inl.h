@@ -26,6 +26,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 /// One row as the memory meets it:
 ///     u = step (v - erased erase M),   answer_q = read_q query_q M + score_q u + score_value_q v,
 ///     M = decay (.) M + write^T u + value_key^T v
+/// A paired memory (M, N), the parts of a complex one or a memory and its momentum, besides:
+///     answer_q += read_q query_second_q N,
+///     M += turn_0 (.) N,   N = turn_2 (.) N + (both ? write^T u : turn_1 (.) M)
 template <class T>
 struct RowStep {
   std::int64_t key_dim;
@@ -47,6 +50,12 @@ struct RowStep {
   T* answers;  // [query] rows, answer_stride apart
   std::int64_t answer_stride;
   const T* next;  // a state to be fetched meanwhile, of the same rows; or null
+  T* second;      // N; null: the memory is not paired
+  std::int64_t second_stride;
+  const T* turn[3];
+  bool both;
+  const T* query_second;  // as query; null: N is not read
+  const T* next_second;   // as next
 };
 
 /// NV vectors of a row towards the second-level cache.
@@ -126,6 +135,40 @@ HWY_INLINE void ReadAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (
   }
 }
 
+/// The same of a paired memory; READ: answer += query M + query_second N, in the same pass.
+template <int NV, bool READ, class D, class T = hn::TFromD<D>>
+HWY_INLINE void TurnAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
+                                    T* HWY_RESTRICT state, std::int64_t stride,
+                                    hn::Vec<D> (&answer)[NV]) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  T* HWY_RESTRICT second = s.second;
+  for (std::int64_t row = 0; row < s.key_dim; ++row, state += stride, second += s.second_stride) {
+    if (s.next != nullptr) {
+      FetchColumns<NV, T>(s.next + row * stride);
+      FetchColumns<NV, T>(s.next_second + row * s.second_stride);
+    }
+    const auto decay = hn::Set(d, s.decay[row]);
+    const auto to_first = hn::Set(d, s.turn[0][row]);
+    const auto to_second = hn::Set(d, s.turn[1][row]);
+    const auto decay_second = hn::Set(d, s.turn[2][row]);
+    const auto key = hn::Set(d, s.write[row]);
+    const auto q = hn::Set(d, READ ? s.query[row] : T(0));
+    const auto q_second = hn::Set(d, READ ? s.query_second[row] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const auto x = hn::LoadU(d, state + n * kLanes);
+      const auto y = hn::LoadU(d, second + n * kLanes);
+      if constexpr (READ) {
+        answer[n] = hn::MulAdd(q_second, y, hn::MulAdd(q, x, answer[n]));
+      }
+      const auto written = hn::Mul(key, u[n]);
+      const auto turned = s.both ? written : hn::Mul(to_second, x);
+      hn::StoreU(hn::MulAdd(decay, x, hn::MulAdd(to_first, y, written)), d, state + n * kLanes);
+      hn::StoreU(hn::MulAdd(decay_second, y, turned), d, second + n * kLanes);
+    }
+  }
+}
+
 /// One row on NV vectors of columns of the state, of rows `stride` apart.
 template <int NV, class T>
 void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride) {
@@ -143,24 +186,38 @@ void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride
       hn::StoreU(hn::Mul(read, answer[n]), d, s.answers + q * s.answer_stride + n * kLanes);
     }
   };
+  auto read_second = [&](std::int64_t q) HWY_ATTR {
+    if (s.query_second == nullptr) return;
+    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query_second + q * s.query_stride,
+                                 s.second, s.second_stride, static_cast<const T*>(nullptr), u,
+                                 answer);
+  };
   clear(u);
   for (std::int64_t q = 1; s.ask && q < s.queries; ++q) {
     clear(answer);
     ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query + q * s.query_stride, state, stride,
                                  static_cast<const T*>(nullptr), u, answer);
+    read_second(q);
     keep(q);
   }
   clear(answer);
   const bool ask = s.ask && s.queries > 0;
-  const bool once = s.write != nullptr && s.erase == nullptr;
+  const bool paired = s.second != nullptr;
+  // Where nothing is erased, what is written does not wait for what is read.
+  const bool once =
+      s.write != nullptr && s.erase == nullptr && (!paired || s.query_second != nullptr);
+  const T* const next = paired ? nullptr : s.next;  // in one go as it is written
   if (s.erase != nullptr && ask) {
-    ReadColumns<NV, true, true>(d, s.key_dim, s.erase, s.query, state, stride, s.next, u, answer);
+    ReadColumns<NV, true, true>(d, s.key_dim, s.erase, s.query, state, stride, next, u, answer);
   } else if (s.erase != nullptr) {
-    ReadColumns<NV, true, false>(d, s.key_dim, s.erase, s.query, state, stride, s.next, u, answer);
+    ReadColumns<NV, true, false>(d, s.key_dim, s.erase, s.query, state, stride, next, u, answer);
   } else if (ask && !once) {
-    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query, state, stride, s.next, u, answer);
+    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query, state, stride, next, u, answer);
   }
-  if (ask && !once) keep(0);
+  if (ask && !once) {
+    read_second(0);
+    keep(0);
+  }
   if (s.write == nullptr) return;
 
   const bool apart = s.value_key != nullptr;
@@ -172,12 +229,20 @@ void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride
     const auto given = apart ? hn::Zero(d) : v[n];
     u[n] = hn::Mul(step, s.erase != nullptr ? hn::NegMulAdd(erased, u[n], given) : given);
   }
-  if (once && ask) {
+  if (paired && once && ask) {
+    TurnAndWriteColumns<NV, true>(d, s, u, state, stride, answer);
+  } else if (paired) {
+    TurnAndWriteColumns<NV, false>(d, s, u, state, stride, answer);
+  } else if (once && ask) {
     ReadAndWriteColumns<NV, true>(d, s, u, state, stride, answer);
-    keep(0);
   } else if (once) {
     ReadAndWriteColumns<NV, false>(d, s, u, state, stride, answer);
+  } else if (apart) {
+    WriteColumns<NV, true>(d, s, u, v, state, stride);
+  } else {
+    WriteColumns<NV, false>(d, s, u, v, state, stride);
   }
+  if (once && ask) keep(0);
   for (std::int64_t q = 0; s.add && q < s.queries; ++q) {
     T* const to = s.answers + q * s.answer_stride;
     const auto score = hn::Set(d, s.score[q * kChunk * kChunk]);
@@ -189,12 +254,6 @@ void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride
       hn::StoreU(y, d, to + n * kLanes);
     }
   }
-  if (once) return;
-  if (apart) {
-    WriteColumns<NV, true>(d, s, u, v, state, stride);
-  } else {
-    WriteColumns<NV, false>(d, s, u, v, state, stride);
-  }
 }
 
 /// The step as columns from `column` on see it.
@@ -203,6 +262,8 @@ RowStep<T> FromColumn(RowStep<T> s, std::int64_t column) {
   if (s.value != nullptr) s.value += column;
   if (s.answers != nullptr) s.answers += column;
   if (s.next != nullptr) s.next += column;
+  if (s.second != nullptr) s.second += column;
+  if (s.next_second != nullptr) s.next_second += column;
   return s;
 }
 
@@ -226,29 +287,53 @@ void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) 
   StepGroups<sn::kTileRows>(memory, s, column);
   const std::int64_t rest = memory.end_column - column;
   if (rest == 0) return;
-  for (std::int64_t row = 0; row < memory.key_dim; ++row) {
-    const T* from = state + row * memory.state_stride + column;
-    std::fill(std::copy(from, from + rest, padded + row * kLanes), padded + (row + 1) * kLanes,
-              T(0));
-  }
+  auto load = [&](const T* from, std::int64_t stride, T* to) {
+    for (std::int64_t row = 0; row < memory.key_dim; ++row, from += stride, to += kLanes) {
+      std::fill(std::copy(from, from + rest, to), to + kLanes, T(0));
+    }
+  };
+  auto store = [&](const T* from, T* to, std::int64_t stride) {
+    for (std::int64_t row = 0; row < memory.key_dim; ++row, from += kLanes, to += stride) {
+      std::copy(from, from + rest, to);
+    }
+  };
   RowStep<T> last = FromColumn(s, column);
+  T* const padded_second = padded + memory.key_dim * kLanes;
+  load(state + column, memory.state_stride, padded);
+  if (s.second != nullptr) {
+    load(last.second, s.second_stride, padded_second);
+    last.second = padded_second;
+    last.second_stride = kLanes;
+  }
   last.next = nullptr;
   StepColumns<1>(last, padded, kLanes);
   if (s.write == nullptr) return;
-  for (std::int64_t row = 0; row < memory.key_dim; ++row) {
-    const T* from = padded + row * kLanes;
-    std::copy(from, from + rest, state + row * memory.state_stride + column);
-  }
+  store(padded, state + column, memory.state_stride);
+  if (s.second != nullptr) store(padded_second, s.second + column, s.second_stride);
 }
 
 /// What multiplying by a decay of zero would not do: forget what is not finite, too.
 template <class T>
 void ForgetRows(const Options& options, const Memory& memory, const T* forgotten) {
-  for (std::int64_t row = 0; row < memory.key_dim; ++row) {
-    if (options.by_channel() && forgotten[row] == 0) continue;
-    T* m = static_cast<T*>(memory.state) + row * memory.state_stride;
-    std::fill(m + memory.first_column, m + memory.end_column, T(0));
-  }
+  auto forget = [&](void* matrix, std::int64_t stride) {
+    for (std::int64_t row = 0; row < memory.key_dim; ++row) {
+      if (options.by_channel() && forgotten[row] == 0) continue;
+      T* m = static_cast<T*>(matrix) + row * stride;
+      std::fill(m + memory.first_column, m + memory.end_column, T(0));
+    }
+  };
+  forget(memory.state, memory.state_stride);
+  if (options.phase) forget(memory.second, memory.second_stride);  // a last update is no memory
+}
+
+/// How the parts of a complex memory turn.
+template <class T>
+void PreparePhase(const Gathered<T>& g, const Prepared<T>& out) {
+  MultiplyRows(g.factors, g.sines, g.stride, out.turn[2]);
+  MultiplyRows(g.factors, g.cosines, g.stride, out.turn[3]);
+  std::copy_n(out.turn[3], g.stride, out.turn[0]);
+  std::copy_n(out.turn[2], g.stride, out.turn[1]);
+  MultiplyBy(out.turn[1], g.stride, T(-1));
 }
 
 /// The coefficients of one row: what reads-inl.h does for a chunk.
@@ -259,6 +344,7 @@ void PrepareRow(const Options& options, const Memory& memory, const Chunk& chunk
   const std::int64_t queries = memory.q && memory.Reads(chunk.first) ? memory.queries : 0;
   const T scale = static_cast<T>(options.scale);
   const bool channels = options.by_channel();
+  const std::int64_t imaginary = g.query_stride * memory.queries;  // that read N
   Gather(options, memory, chunk, scratch.carried, g);
   if (memory.writes()) {
     out.step[0] = g.step[0];
@@ -271,8 +357,13 @@ void PrepareRow(const Options& options, const Memory& memory, const Chunk& chunk
         out.forgotten[d] = chunk.forget && g.factors[d] == 0 ? T(1) : T(0);
       }
       MultiplyRows(g.erase, g.factors, g.stride, g.products + g.stride);
+      if (options.phase) PreparePhase(g, out);
     } else {
       std::fill_n(out.row_decay, g.stride, g.decay[0]);
+    }
+    if (options.momentum) {
+      std::fill_n(out.turn[1], g.stride, g.momentum[0]);
+      std::fill_n(out.turn[3], g.stride, g.momentum[0]);
     }
   }
   for (std::int64_t q = 0; q < queries; ++q) {
@@ -288,8 +379,9 @@ void PrepareRow(const Options& options, const Memory& memory, const Chunk& chunk
     }
     score = scale * Dot(query, g.write, g.stride);
     if (options.apart()) score_value = scale * Dot(query, g.value, g.stride);
-    if (channels) {
-      MultiplyRows(query, g.factors, g.stride, query);
+    if (options.paired()) MultiplyRows(query, out.turn[1], g.stride, query + imaginary);
+    if (channels || options.paired()) {
+      MultiplyRows(query, out.row_decay, g.stride, query);
     } else {
       out.read[q * kChunk] *= g.decay[0];
     }
@@ -345,8 +437,18 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
       s.value = scratch.values;
       s.score = p.scores;
       s.score_value = p.score_values;
-      if (r == memory.rows - 1 && memory.key_dim * memory.value_dim <= kMostFetchedAhead) {
+      if (options.paired()) {
+        s.second = static_cast<T*>(memory.second);
+        s.second_stride = memory.second_stride;
+        std::copy_n(p.turn + 1, 3, s.turn);
+        s.both = options.momentum;
+        const bool reads_second = !options.read_before && s.queries > 0;
+        s.query_second = reads_second ? g.query + g.query_stride * memory.queries : nullptr;
+      }
+      const std::int64_t parts = options.paired() ? 2 : 1;
+      if (r == memory.rows - 1 && parts * memory.key_dim * memory.value_dim <= kMostFetchedAhead) {
         s.next = static_cast<const T*>(next.state);
+        s.next_second = static_cast<const T*>(next.second);
       }
     }
     StepRow(memory, s, scratch.strips);

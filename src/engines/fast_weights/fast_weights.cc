@@ -93,7 +93,7 @@ void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch) {
   Work work(options, call);
   const bool keeps = !call.kept.empty() && !options.paired();
-  work.sizes.kept = keeps && !IsDirect(options, work.sizes.tokens * options.steps);
+  work.sizes.kept = keeps && !IsDirect(work.sizes.tokens * options.steps);
   if (keeps) NoteKept(work);
   if (work.tokens == 0 || work.heads == 0) return;
   const int threads = work.Flops() < kFlopsWorthThreads ? 1 : executor.threads();

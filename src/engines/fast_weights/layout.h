@@ -100,12 +100,9 @@ constexpr std::int64_t RoundUp(std::int64_t x, std::int64_t unit) {
 template <class T>
 inline constexpr std::int64_t kLine = kAlignment / sizeof(T);
 
-/// Paired memories lie one below the other; they take the chunked road for any length.
-inline bool IsDirect(const Options& options, std::int64_t rows) {
-  return rows <= kDirectRows && !options.paired();
-}
+inline bool IsDirect(std::int64_t rows) { return rows <= kDirectRows; }
 
-/// Rows of the memory's arrays on the chunked road: padded, twice as many where it is paired.
+/// Rows of the memory's arrays in scratch: padded, twice as many where it is paired.
 template <class T>
 std::int64_t StateRows(const Options& options, std::int64_t key_dim) {
   return RoundUp((options.paired() ? 2 : 1) * key_dim, kLine<T>);
@@ -161,7 +158,7 @@ struct Gathered {
   T* erase;                   // r; = write for a plain delta rule
   T* value;                   // the key of values that are written apart
   std::int64_t query_stride;  // between the queries of one memory
-  T* query;                   // [query][row]; behind them their imaginary parts, where decays turn
+  T* query;                   // [query][row]; behind them those of the second of a pair
   T* bonus;                   // one row
   T* raw;                     // a row before its features, and what they need
   T* factors;                 // decay per channel
@@ -207,7 +204,7 @@ struct Scratch {
 
   /// Of the memory with this place among those that take turns.
   Scratch(const Options& options, const Sizes& sizes, std::byte* memory, std::int64_t place = 0) {
-    const bool chunked = !IsDirect(options, sizes.tokens * options.steps);
+    const bool chunked = !IsDirect(sizes.tokens * options.steps);
     const std::int64_t chunks = chunked ? kBlockChunks : 0;
     const std::int64_t block = chunked ? kBlockRows : 1;
     const std::int64_t chunk = chunked ? kChunk : 1;
@@ -248,7 +245,7 @@ struct Scratch {
     gathered.erase = own_erase ? take(chunk * key_rows) : gathered.write;
     gathered.value = take(apart ? chunk * key_rows : 0);
     gathered.query_stride = chunk * key_rows;
-    gathered.query = take((options.phase ? 2 : 1) * sizes.queries * chunk * key_rows);
+    gathered.query = take((options.paired() ? 2 : 1) * sizes.queries * chunk * key_rows);
     const bool maps = options.features.map != rows::Map::kNone;
     gathered.raw = take(maps ? 3 * RoundUp(sizes.input_dim, kLine<T>) + key_rows : 0);
     gathered.bonus = take(options.bonus ? key_rows : 0);

@@ -274,7 +274,7 @@ void Run(const Options& options, const Memory& memory, const Memory& next, const
   if (memory.rows == 0) return;
   Scratch<T> scratch(options, sizes, memory_block, memory.place);
   LoadCarried(memory, scratch);
-  if (IsDirect(options, sizes.tokens * options.steps)) {
+  if (IsDirect(sizes.tokens * options.steps)) {
     RunDirect(options, memory, next, scratch);
   } else {
     RunChunked(options, memory, next, scratch);

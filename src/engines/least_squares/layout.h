@@ -54,8 +54,8 @@ struct Report {
 };
 
 /// One memory and one sequence.
-/// Where the memory that a worker probably does next lies, which is fetched towards the caches while
-/// another takes its token: A, the factor and B, of the same sizes and strides; or nulls.
+/// Where the memory that a worker probably does next lies, which is fetched towards the caches
+/// while another takes its token: A, the factor and B, of the same sizes and strides; or nulls.
 struct Upcoming {
   const void* a = nullptr;
   const void* factor = nullptr;

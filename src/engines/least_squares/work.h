@@ -144,7 +144,8 @@ struct Work {
     return m;
   }
 
-  /// What single tokens of memory `item` go through, if there is one and two of them fit in a cache.
+  /// What single tokens of memory `item` go through, if there is one and two of them fit in a
+  /// cache.
   Upcoming UpcomingOf(std::int64_t item) const {
     const std::int64_t numbers = sizes.key_dim * (2 * sizes.key_dim + sizes.value_dim);
     if (sizes.tokens != 1 || item >= sequences * heads || numbers > kMostFetchedAhead) return {};
