@@ -93,14 +93,14 @@ HWY_INLINE void ReadColumns(D d, std::int64_t key_dim, const T* HWY_RESTRICT era
 /// still near. Meanwhile the second half of the next state is fetched.
 template <int NV, bool APART, class D, class T = hn::TFromD<D>>
 HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
-                             const hn::Vec<D> (&v)[NV], T* HWY_RESTRICT state,
-                             std::int64_t stride) {
+                             const hn::Vec<D> (&v)[NV], T* HWY_RESTRICT state, std::int64_t stride,
+                             const T* next) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   for (std::int64_t row = s.key_dim - 1; row >= 0; --row) {
     T* HWY_RESTRICT m = state + row * stride;
     const std::int64_t done = s.key_dim - 1 - row;
-    if (s.next != nullptr && done % 2 == 0) {
-      FetchColumns<NV, T>(s.next + (s.key_dim + done) / 2 * stride);
+    if (next != nullptr && done % 2 == 0) {
+      FetchColumns<NV, T>(next + (s.key_dim + done) / 2 * stride);
     }
     const auto decay = hn::Set(d, s.decay[row]);
     const auto key = hn::Set(d, s.write[row]);
@@ -118,11 +118,11 @@ HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV]
 /// written does not wait for what is read.
 template <int NV, bool QUERY, class D, class T = hn::TFromD<D>>
 HWY_INLINE void ReadAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
-                                    T* HWY_RESTRICT state, std::int64_t stride,
+                                    T* HWY_RESTRICT state, std::int64_t stride, const T* next,
                                     hn::Vec<D> (&answer)[NV]) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   for (std::int64_t row = 0; row < s.key_dim; ++row, state += stride) {
-    if (s.next != nullptr) FetchColumns<NV, T>(s.next + row * stride);
+    if (next != nullptr) FetchColumns<NV, T>(next + row * stride);
     const auto decay = hn::Set(d, s.decay[row]);
     const auto key = hn::Set(d, s.write[row]);
     const auto q = hn::Set(d, QUERY ? s.query[row] : T(0));
@@ -139,13 +139,13 @@ HWY_INLINE void ReadAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (
 template <int NV, bool READ, class D, class T = hn::TFromD<D>>
 HWY_INLINE void TurnAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
                                     T* HWY_RESTRICT state, std::int64_t stride,
+                                    T* HWY_RESTRICT second, const T* next, const T* next_second,
                                     hn::Vec<D> (&answer)[NV]) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
-  T* HWY_RESTRICT second = s.second;
   for (std::int64_t row = 0; row < s.key_dim; ++row, state += stride, second += s.second_stride) {
-    if (s.next != nullptr) {
-      FetchColumns<NV, T>(s.next + row * stride);
-      FetchColumns<NV, T>(s.next_second + row * s.second_stride);
+    if (next != nullptr) {
+      FetchColumns<NV, T>(next + row * stride);
+      FetchColumns<NV, T>(next_second + row * s.second_stride);
     }
     const auto decay = hn::Set(d, s.decay[row]);
     const auto to_first = hn::Set(d, s.turn[0][row]);
@@ -169,11 +169,16 @@ HWY_INLINE void TurnAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (
   }
 }
 
-/// One row on NV vectors of columns of the state, of rows `stride` apart.
+/// One row on NV vectors of columns from `column` on; `state` and `second` begin there, their rows
+/// lie `stride` and s.second_stride apart.
 template <int NV, class T>
-void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride) {
+void StepColumns(const RowStep<T>& s, std::int64_t column, T* HWY_RESTRICT state,
+                 std::int64_t stride, T* HWY_RESTRICT second) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  T* const answers = s.answers == nullptr ? nullptr : s.answers + column;
+  const T* const next = s.next == nullptr ? nullptr : s.next + column;
+  const T* const next_second = s.next_second == nullptr ? nullptr : s.next_second + column;
   hn::Vec<decltype(d)> u[NV], v[NV], answer[NV];
   auto clear = [&](auto& x) HWY_ATTR {
     TTR_UNROLL
@@ -183,14 +188,13 @@ void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride
     const auto read = hn::Set(d, s.read[q * kChunk]);
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
-      hn::StoreU(hn::Mul(read, answer[n]), d, s.answers + q * s.answer_stride + n * kLanes);
+      hn::StoreU(hn::Mul(read, answer[n]), d, answers + q * s.answer_stride + n * kLanes);
     }
   };
   auto read_second = [&](std::int64_t q) HWY_ATTR {
     if (s.query_second == nullptr) return;
-    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query_second + q * s.query_stride,
-                                 s.second, s.second_stride, static_cast<const T*>(nullptr), u,
-                                 answer);
+    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query_second + q * s.query_stride, second,
+                                 s.second_stride, static_cast<const T*>(nullptr), u, answer);
   };
   clear(u);
   for (std::int64_t q = 1; s.ask && q < s.queries; ++q) {
@@ -206,13 +210,16 @@ void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride
   // Where nothing is erased, what is written does not wait for what is read.
   const bool once =
       s.write != nullptr && s.erase == nullptr && (!paired || s.query_second != nullptr);
-  const T* const next = paired ? nullptr : s.next;  // in one go as it is written
+  const T* const next_read = paired ? nullptr : next;  // otherwise in one go as it is written
   if (s.erase != nullptr && ask) {
-    ReadColumns<NV, true, true>(d, s.key_dim, s.erase, s.query, state, stride, next, u, answer);
+    ReadColumns<NV, true, true>(d, s.key_dim, s.erase, s.query, state, stride, next_read, u,
+                                answer);
   } else if (s.erase != nullptr) {
-    ReadColumns<NV, true, false>(d, s.key_dim, s.erase, s.query, state, stride, next, u, answer);
+    ReadColumns<NV, true, false>(d, s.key_dim, s.erase, s.query, state, stride, next_read, u,
+                                 answer);
   } else if (ask && !once) {
-    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query, state, stride, next, u, answer);
+    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query, state, stride, next_read, u,
+                                 answer);
   }
   if (ask && !once) {
     read_second(0);
@@ -225,26 +232,26 @@ void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride
   const auto step = hn::Set(d, s.step);
   TTR_UNROLL
   for (int n = 0; n < NV; ++n) {
-    v[n] = hn::LoadU(d, s.value + n * kLanes);
+    v[n] = hn::LoadU(d, s.value + column + n * kLanes);
     const auto given = apart ? hn::Zero(d) : v[n];
     u[n] = hn::Mul(step, s.erase != nullptr ? hn::NegMulAdd(erased, u[n], given) : given);
   }
   if (paired && once && ask) {
-    TurnAndWriteColumns<NV, true>(d, s, u, state, stride, answer);
+    TurnAndWriteColumns<NV, true>(d, s, u, state, stride, second, next, next_second, answer);
   } else if (paired) {
-    TurnAndWriteColumns<NV, false>(d, s, u, state, stride, answer);
+    TurnAndWriteColumns<NV, false>(d, s, u, state, stride, second, next, next_second, answer);
   } else if (once && ask) {
-    ReadAndWriteColumns<NV, true>(d, s, u, state, stride, answer);
+    ReadAndWriteColumns<NV, true>(d, s, u, state, stride, next, answer);
   } else if (once) {
-    ReadAndWriteColumns<NV, false>(d, s, u, state, stride, answer);
+    ReadAndWriteColumns<NV, false>(d, s, u, state, stride, next, answer);
   } else if (apart) {
-    WriteColumns<NV, true>(d, s, u, v, state, stride);
+    WriteColumns<NV, true>(d, s, u, v, state, stride, next);
   } else {
-    WriteColumns<NV, false>(d, s, u, v, state, stride);
+    WriteColumns<NV, false>(d, s, u, v, state, stride, next);
   }
   if (once && ask) keep(0);
   for (std::int64_t q = 0; s.add && q < s.queries; ++q) {
-    T* const to = s.answers + q * s.answer_stride;
+    T* const to = answers + q * s.answer_stride;
     const auto score = hn::Set(d, s.score[q * kChunk * kChunk]);
     const auto score_value = hn::Set(d, apart ? s.score_value[q * kChunk * kChunk] : T(0));
     TTR_UNROLL
@@ -256,24 +263,14 @@ void StepColumns(const RowStep<T>& s, T* HWY_RESTRICT state, std::int64_t stride
   }
 }
 
-/// The step as columns from `column` on see it.
-template <class T>
-RowStep<T> FromColumn(RowStep<T> s, std::int64_t column) {
-  if (s.value != nullptr) s.value += column;
-  if (s.answers != nullptr) s.answers += column;
-  if (s.next != nullptr) s.next += column;
-  if (s.second != nullptr) s.second += column;
-  if (s.next_second != nullptr) s.next_second += column;
-  return s;
-}
-
 /// As many groups of NV vectors as fit, then of half as many; `column` is left behind the last.
 template <int NV, class T>
 void StepGroups(const Memory& memory, const RowStep<T>& s, std::int64_t& column) {
   constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   T* state = static_cast<T*>(memory.state);
   for (; column + kWidth <= memory.end_column; column += kWidth) {
-    StepColumns<NV>(FromColumn(s, column), state + column, memory.state_stride);
+    T* const second = s.second == nullptr ? nullptr : s.second + column;
+    StepColumns<NV>(s, column, state + column, memory.state_stride, second);
   }
   if constexpr (NV > 1) StepGroups<NV / 2>(memory, s, column);
 }
@@ -297,16 +294,13 @@ void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) 
       std::copy(from, from + rest, to);
     }
   };
-  RowStep<T> last = FromColumn(s, column);
   T* const padded_second = padded + memory.key_dim * kLanes;
-  load(state + column, memory.state_stride, padded);
-  if (s.second != nullptr) {
-    load(last.second, s.second_stride, padded_second);
-    last.second = padded_second;
-    last.second_stride = kLanes;
-  }
+  RowStep<T> last = s;
   last.next = nullptr;
-  StepColumns<1>(last, padded, kLanes);
+  last.second_stride = kLanes;
+  load(state + column, memory.state_stride, padded);
+  if (s.second != nullptr) load(s.second + column, s.second_stride, padded_second);
+  StepColumns<1>(last, column, padded, kLanes, padded_second);
   if (s.write == nullptr) return;
   store(padded, state + column, memory.state_stride);
   if (s.second != nullptr) store(padded_second, s.second + column, s.second_stride);
