@@ -49,7 +49,7 @@
 namespace ttr::fast_weights {
 
 /// Tokens between the memories that are kept.
-inline constexpr int kPairedBlock = 32;
+inline constexpr int kPairedBlock = 16;
 
 /// Value columns that go through the sequence together.
 inline constexpr int kPairedColumns = 4;
