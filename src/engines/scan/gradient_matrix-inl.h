@@ -259,7 +259,7 @@ class MatrixBackward {
         block.dt = f_.dt + c;
         block.rates = f_.rates + (first + c) * memory_.key_dim;
         block.state = state + first + c;
-        ScanBlock<true, false>(block);
+        ScanBlock<true, false>(block, 1);
       }
     }
   }

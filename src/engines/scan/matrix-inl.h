@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/engines/scan/layout.h"
@@ -39,6 +40,18 @@ struct Block {
   T* state;        // [key_dim], state_stride apart
   std::int64_t state_stride;
   T scale;
+
+  /// The same on the vector of columns that comes next.
+  HWY_INLINE Block Next() const {
+    constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+    Block next = *this;
+    next.v += kLanes;
+    next.dt += kLanes;
+    next.y += kLanes;
+    next.rates += key_dim * kLanes;
+    next.state += kLanes;
+    return next;
+  }
 };
 
 /// y (+)= scale q M of one token and ROWS key rows from `row` on.
@@ -92,12 +105,20 @@ HWY_INLINE void ScanRows(const Block<T>& block, std::int64_t row) {
   }
 }
 
+/// `vectors` of columns side by side, some rows of all of them before the next: their lines adjoin.
 template <bool WRITES, bool BEFORE, class T>
-void ScanBlock(const Block<T>& block) {
+void ScanBlock(const Block<T>& block, std::int64_t vectors) {
   std::int64_t row = 0;
-  for (; row + 8 <= block.key_dim; row += 8) ScanRows<8, WRITES, BEFORE>(block, row);
-  for (; row + 4 <= block.key_dim; row += 4) ScanRows<4, WRITES, BEFORE>(block, row);
-  for (; row < block.key_dim; ++row) ScanRows<1, WRITES, BEFORE>(block, row);
+  auto scan = [&](auto rows) HWY_ATTR {
+    Block<T> at = block;
+    for (std::int64_t v = 0; v < vectors; ++v, at = at.Next()) {
+      ScanRows<rows(), WRITES, BEFORE>(at, row);
+    }
+    row += rows();
+  };
+  while (row + 8 <= block.key_dim) scan(std::integral_constant<int, 8>());
+  while (row + 4 <= block.key_dim) scan(std::integral_constant<int, 4>());
+  while (row < block.key_dim) scan(std::integral_constant<int, 1>());
 }
 
 /// The rates of columns first .. end, a vector of columns at a time, transposed and in their unit.
@@ -193,13 +214,14 @@ void StoreAnswers(const Options& options, const Matrix& memory, std::int64_t beg
 }
 
 template <class T>
-void ScanColumns(const Options& options, const Matrix& memory, const Block<T>& block) {
+void ScanColumns(const Options& options, const Matrix& memory, const Block<T>& block,
+                 std::int64_t vectors) {
   if (!memory.k) {
-    ScanBlock<false, false>(block);
+    ScanBlock<false, false>(block, vectors);
   } else if (options.read_before) {
-    ScanBlock<true, true>(block);
+    ScanBlock<true, true>(block, vectors);
   } else {
-    ScanBlock<true, false>(block);
+    ScanBlock<true, false>(block, vectors);
   }
 }
 
@@ -227,7 +249,11 @@ void RunBlock(const Options& options, const Matrix& memory, std::int64_t begin, 
       if (begin == 0) LoadRates(memory, first, first + count, scratch);
       LoadStrip(memory, begin, tokens, first, count, scratch);
     }
-    for (std::int64_t c = 0; c < count; c += kLanes) {
+    // Many tokens take a vector of columns each time, which stays in the first-level cache with
+    // them; of a single one all is wanted once.
+    const std::int64_t most = tokens == 1 ? std::max<std::int64_t>(count / kLanes, 1) : 1;
+    for (std::int64_t c = 0, vectors; c < count; c += vectors * kLanes) {
+      vectors = c == 0 ? most : 1;
       const std::int64_t filled = std::min(kLanes, count - c);
       const std::int64_t column = first + c;
       block.v = scratch.v + c;
@@ -241,7 +267,7 @@ void RunBlock(const Options& options, const Matrix& memory, std::int64_t begin, 
         const T* from = state + row * memory.state_stride + column;
         std::copy(from, from + filled, scratch.state + row * kLanes);
       }
-      ScanColumns(options, memory, block);
+      ScanColumns(options, memory, block, vectors);
       for (std::int64_t row = 0; !whole && memory.k && row < memory.key_dim; ++row) {
         const T* from = scratch.state + row * kLanes;
         std::copy(from, from + filled, state + row * memory.state_stride + column);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "src/recipe/text.h"
+#include "src/simd/sign.h"
 #include "ttr/error.h"
 #include "ttr/inputs.h"
 
@@ -11,37 +12,8 @@ namespace {
 
 using Index = std::array<std::int64_t, kMaxRank>;
 
-float Widened(float x) { return x; }
 double Widened(double x) { return x; }
-float Widened(BFloat16 x) { return ToFloat(x); }
-
-// NaN compares false: it passes.
-template <class T>
-bool IsOutside(T x, Range range) {
-  return range == Range::kNonPositive ? Widened(x) > 0 : Widened(x) < 0;
-}
-
-// Numbers that are looked at together, without a branch between them: compilers then take many at a
-// time. A decay per channel is as many numbers as a key.
-constexpr std::int64_t kBlock = 64;
-
-template <Range RANGE, class T>
-bool AnyOutside(const T* block) {
-  int outside = 0;
-  for (std::int64_t i = 0; i < kBlock; ++i) outside |= IsOutside(block[i], RANGE) ? 1 : 0;
-  return outside != 0;
-}
-
-// The first place in a run of n elements that is out of range, or n.
-template <class T>
-std::int64_t FirstOutside(const T* run, std::int64_t n, Range range) {
-  const auto any = range == Range::kNonPositive ? AnyOutside<Range::kNonPositive, T>
-                                                : AnyOutside<Range::kNonNegative, T>;
-  std::int64_t i = 0;
-  while (i + kBlock <= n && !any(run + i)) i += kBlock;
-  while (i < n && !IsOutside(run[i], range)) ++i;
-  return i;
-}
+double Widened(BFloat16 x) { return ToFloat(x); }
 
 [[noreturn]] void Fail(std::string_view op, const InputSpec& spec, const TensorView& view,
                        double value, const Index& index) {
@@ -61,6 +33,8 @@ void CheckElements(std::string_view op, const InputSpec& spec, const TensorView&
   int first = view.rank() - 1;  // axis of the run
   std::int64_t run = view.size(first);
   while (first > 0 && view.stride(first - 1) == run) run *= view.size(--first);
+  const simd::Sign forbidden =
+      spec.range == Range::kNonPositive ? simd::Sign::kPositive : simd::Sign::kNegative;
   Index index{};
   while (true) {
     std::int64_t offset = 0;
@@ -68,7 +42,7 @@ void CheckElements(std::string_view op, const InputSpec& spec, const TensorView&
       offset += index[static_cast<std::size_t>(axis)] * view.stride(axis);
     }
     const T* elements = view.as<const T>() + offset;
-    std::int64_t bad = FirstOutside(elements, run, spec.range);
+    std::int64_t bad = simd::FirstOf(forbidden, elements, run);
     if (bad < run) {
       const double value = Widened(elements[bad]);
       for (int axis = view.rank() - 1; axis >= first; bad /= view.size(axis--)) {
