@@ -86,6 +86,19 @@ void FinishQueries(const Options& options, const Memory& memory, std::int64_t r,
   }
 }
 
+/// A paired memory's rows are gathered for the whole sequence: those some chunks on, which `add`
+/// names from a row on, are fetched meanwhile, a chunk a time. Others are fetched as blocks.
+template <class Add>
+Ahead AheadOfPair(const Options& options, const Memory& memory, const Add& add) {
+  constexpr std::int64_t kDistance = 2 * kChunk;
+  const std::int64_t rows = options.paired() && memory.steps == 1 ? memory.rows - kDistance : 0;
+  Ahead ahead(rows);
+  if (rows <= 0) return ahead;
+  add(ahead, kDistance);
+  ahead.Start(rows / kChunk);
+  return ahead;
+}
+
 template <class T>
 void GatherRows(const Options& options, const Memory& memory, bool values, bool queries,
                 BackwardRows<T>& rows) {
@@ -104,7 +117,15 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
   Memory gathered = memory;
   if (!queries) gathered.q = {};
   const std::int64_t most = options.preconditioned ? 1 : kChunk;
+  Ahead ahead = AheadOfPair(options, memory, [&](Ahead& to, std::int64_t row) {
+    to.Add(memory.k, row, 0, memory.input_dim);
+    to.Add(memory.q, row, 0, memory.input_dim);
+    to.Add(memory.v, row, 0, memory.value_dim);
+    to.Add(memory.phase, row, 0, memory.key_dim);
+    if (options.decay == Decay::kChannel) to.Add(memory.log_decay, row, 0, memory.key_dim);
+  });
   for (std::int64_t r = 0; r < rows.count; r += most) {
+    ahead.Fetch();
     const Chunk chunk{rows.first + r, std::min(most, rows.count - r), false};
     Gathered<T> g = GatheredAt(options, rows, r);
     if (options.preconditioned) {
