@@ -55,16 +55,11 @@ void Products(View<T> rows, const T* HWY_RESTRICT columns, std::int64_t count, T
   const hn::CappedTag<T, kHalf> half;
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
-  if constexpr (Lanes<T>() == kTokens && kRows == kHalf) {
-    // A vector is a row of the product: half of one costs as much.
-    ProductRows<kTokens>(d, rows, 0, kTokens, columns, count, out);
-  } else {
-    for (std::int64_t i = 0; i < kHalf; i += kRows) {
-      ProductRows<kRows>(half, rows, i, kHalf, columns, count, out);
-    }
-    for (std::int64_t i = kHalf; i < kTokens; i += kRows) {
-      ProductRows<kRows>(d, rows, i, kTokens, columns, count, out);
-    }
+  for (std::int64_t i = 0; i < kHalf; i += kRows) {
+    ProductRows<kRows>(half, rows, i, kHalf, columns, count, out);
+  }
+  for (std::int64_t i = kHalf; i < kTokens; i += kRows) {
+    ProductRows<kRows>(d, rows, i, kTokens, columns, count, out);
   }
 }
 
