@@ -1,0 +1,312 @@
+// One row on the columns of a memory where it lies: one read and one write of every element.
+// Compiled once for every target.
+
+#if defined(TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_
+#undef TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/layout.h"
+#include "src/simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// One row as the memory meets it:
+///     u = step (v - erased erase M),   answer_q = read_q query_q M + score_q u + score_value_q v,
+///     M = decay (.) M + write^T u + value_key^T v
+/// A paired memory (M, N), the parts of a complex one or a memory and its momentum, besides:
+///     answer_q += read_q query_second_q N,
+///     M += turn_0 (.) N,   N = turn_2 (.) N + (both ? write^T u : turn_1 (.) M)
+template <class T>
+struct RowStep {
+  std::int64_t key_dim;
+  const T* decay;
+  const T* erase;      // null: nothing is erased
+  const T* write;      // null: nothing is written
+  const T* value_key;  // null: v is part of u
+  T erased;
+  T step;
+  const T* value;
+  std::int64_t queries;
+  bool ask;        // read the memory; false: the answers hold what was read of it
+  bool add;        // add what the row itself writes
+  const T* query;  // [query] rows, query_stride apart
+  std::int64_t query_stride;
+  const T* read;  // [query], kChunk apart
+  const T* score;
+  const T* score_value;
+  T* answers;  // [query] rows, answer_stride apart
+  std::int64_t answer_stride;
+  const T* next;  // a state to be fetched meanwhile, of the same rows; or null
+  T* second;      // N; null: the memory is not paired
+  std::int64_t second_stride;
+  const T* turn[3];
+  bool both;
+  const T* query_second;  // as query; null: N is not read
+  const T* next_second;   // as next
+};
+
+/// NV vectors of a row towards the second-level cache.
+template <int NV, class T>
+HWY_INLINE void FetchColumns(const T* row) {
+  constexpr std::size_t kBytes = NV * hn::MaxLanes(hn::ScalableTag<T>()) * sizeof(T);
+  TTR_UNROLL
+  for (std::size_t byte = 0; byte < kBytes; byte += 64) {
+    __builtin_prefetch(reinterpret_cast<const char*>(row) + byte, 0, 2);
+  }
+}
+
+/// erased += erase M, answer += query M, of NV vectors of columns. Meanwhile the first half of the
+/// next state is fetched, so that memory does not rest.
+template <int NV, bool ERASE, bool QUERY, class D, class T = hn::TFromD<D>>
+HWY_INLINE void ReadColumns(D d, std::int64_t key_dim, const T* HWY_RESTRICT erase,
+                            const T* HWY_RESTRICT query, const T* HWY_RESTRICT state,
+                            std::int64_t stride, const T* next, hn::Vec<D> (&erased)[NV],
+                            hn::Vec<D> (&answer)[NV]) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  for (std::int64_t row = 0; row < key_dim; ++row, state += stride) {
+    if (next != nullptr && row % 2 == 0) FetchColumns<NV, T>(next + row / 2 * stride);
+    const auto r = hn::Set(d, ERASE ? erase[row] : T(0));
+    const auto q = hn::Set(d, QUERY ? query[row] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const auto m = hn::LoadU(d, state + n * kLanes);
+      if constexpr (ERASE) erased[n] = hn::MulAdd(r, m, erased[n]);
+      if constexpr (QUERY) answer[n] = hn::MulAdd(q, m, answer[n]);
+    }
+  }
+}
+
+/// M = decay (.) M + write u (+ value_key v). Rows in reverse order: the last that were read are
+/// still near. Meanwhile the second half of the next state is fetched.
+template <int NV, bool APART, class D, class T = hn::TFromD<D>>
+HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
+                             const hn::Vec<D> (&v)[NV], T* HWY_RESTRICT state, std::int64_t stride,
+                             const T* next) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  for (std::int64_t row = s.key_dim - 1; row >= 0; --row) {
+    T* HWY_RESTRICT m = state + row * stride;
+    const std::int64_t done = s.key_dim - 1 - row;
+    if (next != nullptr && done % 2 == 0) {
+      FetchColumns<NV, T>(next + (s.key_dim + done) / 2 * stride);
+    }
+    const auto decay = hn::Set(d, s.decay[row]);
+    const auto key = hn::Set(d, s.write[row]);
+    const auto value_key = hn::Set(d, APART ? s.value_key[row] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      auto now = hn::MulAdd(key, u[n], hn::Mul(decay, hn::LoadU(d, m + n * kLanes)));
+      if constexpr (APART) now = hn::MulAdd(value_key, v[n], now);
+      hn::StoreU(now, d, m + n * kLanes);
+    }
+  }
+}
+
+/// answer += query M, M = decay (.) M + write u, in one pass: where nothing is erased, what is
+/// written does not wait for what is read.
+template <int NV, bool QUERY, class D, class T = hn::TFromD<D>>
+HWY_INLINE void ReadAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
+                                    T* HWY_RESTRICT state, std::int64_t stride, const T* next,
+                                    hn::Vec<D> (&answer)[NV]) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  for (std::int64_t row = 0; row < s.key_dim; ++row, state += stride) {
+    if (next != nullptr) FetchColumns<NV, T>(next + row * stride);
+    const auto decay = hn::Set(d, s.decay[row]);
+    const auto key = hn::Set(d, s.write[row]);
+    const auto q = hn::Set(d, QUERY ? s.query[row] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const auto m = hn::LoadU(d, state + n * kLanes);
+      if constexpr (QUERY) answer[n] = hn::MulAdd(q, m, answer[n]);
+      hn::StoreU(hn::MulAdd(key, u[n], hn::Mul(decay, m)), d, state + n * kLanes);
+    }
+  }
+}
+
+/// The same of a paired memory; READ: answer += query M + query_second N, in the same pass.
+template <int NV, bool READ, class D, class T = hn::TFromD<D>>
+HWY_INLINE void TurnAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
+                                    T* HWY_RESTRICT state, std::int64_t stride,
+                                    T* HWY_RESTRICT second, const T* next, const T* next_second,
+                                    hn::Vec<D> (&answer)[NV]) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  for (std::int64_t row = 0; row < s.key_dim; ++row, state += stride, second += s.second_stride) {
+    if (next != nullptr) {
+      FetchColumns<NV, T>(next + row * stride);
+      FetchColumns<NV, T>(next_second + row * s.second_stride);
+    }
+    const auto decay = hn::Set(d, s.decay[row]);
+    const auto to_first = hn::Set(d, s.turn[0][row]);
+    const auto to_second = hn::Set(d, s.turn[1][row]);
+    const auto decay_second = hn::Set(d, s.turn[2][row]);
+    const auto key = hn::Set(d, s.write[row]);
+    const auto q = hn::Set(d, READ ? s.query[row] : T(0));
+    const auto q_second = hn::Set(d, READ ? s.query_second[row] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const auto x = hn::LoadU(d, state + n * kLanes);
+      const auto y = hn::LoadU(d, second + n * kLanes);
+      if constexpr (READ) {
+        answer[n] = hn::MulAdd(q_second, y, hn::MulAdd(q, x, answer[n]));
+      }
+      const auto written = hn::Mul(key, u[n]);
+      const auto turned = s.both ? written : hn::Mul(to_second, x);
+      hn::StoreU(hn::MulAdd(decay, x, hn::MulAdd(to_first, y, written)), d, state + n * kLanes);
+      hn::StoreU(hn::MulAdd(decay_second, y, turned), d, second + n * kLanes);
+    }
+  }
+}
+
+/// One row on NV vectors of columns from `column` on; `state` and `second` begin there, their rows
+/// lie `stride` and s.second_stride apart.
+template <int NV, class T>
+void StepColumns(const RowStep<T>& s, std::int64_t column, T* HWY_RESTRICT state,
+                 std::int64_t stride, T* HWY_RESTRICT second) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  T* const answers = s.answers == nullptr ? nullptr : s.answers + column;
+  const T* const next = s.next == nullptr ? nullptr : s.next + column;
+  const T* const next_second = s.next_second == nullptr ? nullptr : s.next_second + column;
+  hn::Vec<decltype(d)> u[NV], v[NV], answer[NV];
+  auto clear = [&](auto& x) HWY_ATTR {
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) x[n] = hn::Zero(d);
+  };
+  auto keep = [&](std::int64_t q) HWY_ATTR {
+    const auto read = hn::Set(d, s.read[q * kChunk]);
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      hn::StoreU(hn::Mul(read, answer[n]), d, answers + q * s.answer_stride + n * kLanes);
+    }
+  };
+  auto read_second = [&](std::int64_t q) HWY_ATTR {
+    if (s.query_second == nullptr) return;
+    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query_second + q * s.query_stride, second,
+                                 s.second_stride, static_cast<const T*>(nullptr), u, answer);
+  };
+  clear(u);
+  for (std::int64_t q = 1; s.ask && q < s.queries; ++q) {
+    clear(answer);
+    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query + q * s.query_stride, state, stride,
+                                 static_cast<const T*>(nullptr), u, answer);
+    read_second(q);
+    keep(q);
+  }
+  clear(answer);
+  const bool ask = s.ask && s.queries > 0;
+  const bool paired = s.second != nullptr;
+  // Where nothing is erased, what is written does not wait for what is read.
+  const bool once =
+      s.write != nullptr && s.erase == nullptr && (!paired || s.query_second != nullptr);
+  const T* const next_read = paired ? nullptr : next;  // otherwise in one go as it is written
+  if (s.erase != nullptr && ask) {
+    ReadColumns<NV, true, true>(d, s.key_dim, s.erase, s.query, state, stride, next_read, u,
+                                answer);
+  } else if (s.erase != nullptr) {
+    ReadColumns<NV, true, false>(d, s.key_dim, s.erase, s.query, state, stride, next_read, u,
+                                 answer);
+  } else if (ask && !once) {
+    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query, state, stride, next_read, u,
+                                 answer);
+  }
+  if (ask && !once) {
+    read_second(0);
+    keep(0);
+  }
+  if (s.write == nullptr) return;
+
+  const bool apart = s.value_key != nullptr;
+  const auto erased = hn::Set(d, s.erased);
+  const auto step = hn::Set(d, s.step);
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) {
+    v[n] = hn::LoadU(d, s.value + column + n * kLanes);
+    const auto given = apart ? hn::Zero(d) : v[n];
+    u[n] = hn::Mul(step, s.erase != nullptr ? hn::NegMulAdd(erased, u[n], given) : given);
+  }
+  if (paired && once && ask) {
+    TurnAndWriteColumns<NV, true>(d, s, u, state, stride, second, next, next_second, answer);
+  } else if (paired) {
+    TurnAndWriteColumns<NV, false>(d, s, u, state, stride, second, next, next_second, answer);
+  } else if (once && ask) {
+    ReadAndWriteColumns<NV, true>(d, s, u, state, stride, next, answer);
+  } else if (once) {
+    ReadAndWriteColumns<NV, false>(d, s, u, state, stride, next, answer);
+  } else if (apart) {
+    WriteColumns<NV, true>(d, s, u, v, state, stride, next);
+  } else {
+    WriteColumns<NV, false>(d, s, u, v, state, stride, next);
+  }
+  if (once && ask) keep(0);
+  for (std::int64_t q = 0; s.add && q < s.queries; ++q) {
+    T* const to = answers + q * s.answer_stride;
+    const auto score = hn::Set(d, s.score[q * kChunk * kChunk]);
+    const auto score_value = hn::Set(d, apart ? s.score_value[q * kChunk * kChunk] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      auto y = hn::MulAdd(score, u[n], hn::LoadU(d, to + n * kLanes));
+      if (apart) y = hn::MulAdd(score_value, v[n], y);
+      hn::StoreU(y, d, to + n * kLanes);
+    }
+  }
+}
+
+/// As many groups of NV vectors as fit, then of half as many; `column` is left behind the last.
+template <int NV, class T>
+void StepGroups(const Memory& memory, const RowStep<T>& s, std::int64_t& column) {
+  constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
+  T* state = static_cast<T*>(memory.state);
+  for (; column + kWidth <= memory.end_column; column += kWidth) {
+    T* const second = s.second == nullptr ? nullptr : s.second + column;
+    StepColumns<NV>(s, column, state + column, memory.state_stride, second);
+  }
+  if constexpr (NV > 1) StepGroups<NV / 2>(memory, s, column);
+}
+
+/// All columns; what does not fill a vector goes through a padded copy.
+template <class T>
+void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  T* state = static_cast<T*>(memory.state);
+  std::int64_t column = memory.first_column;
+  StepGroups<sn::kTileRows>(memory, s, column);
+  const std::int64_t rest = memory.end_column - column;
+  if (rest == 0) return;
+  auto load = [&](const T* from, std::int64_t stride, T* to) {
+    for (std::int64_t row = 0; row < memory.key_dim; ++row, from += stride, to += kLanes) {
+      std::fill(std::copy(from, from + rest, to), to + kLanes, T(0));
+    }
+  };
+  auto store = [&](const T* from, T* to, std::int64_t stride) {
+    for (std::int64_t row = 0; row < memory.key_dim; ++row, from += kLanes, to += stride) {
+      std::copy(from, from + rest, to);
+    }
+  };
+  T* const padded_second = padded + memory.key_dim * kLanes;
+  RowStep<T> last = s;
+  last.next = nullptr;
+  last.second_stride = kLanes;
+  load(state + column, memory.state_stride, padded);
+  if (s.second != nullptr) load(s.second + column, s.second_stride, padded_second);
+  StepColumns<1>(last, column, padded, kLanes, padded_second);
+  if (s.write == nullptr) return;
+  store(padded, state + column, memory.state_stride);
+  if (s.second != nullptr) store(padded_second, s.second + column, s.second_stride);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_
