@@ -35,6 +35,20 @@ struct Piece {
   T *re_out, *im_out;  // after it; may be the same
   T* y;
   T gate, weight;  // of the whole token; the gate counts where log_decay is null
+  // To the rows of the token that comes next, if those are fetched meanwhile. A gate that turns is
+  // so long a calculation that hardware does not see far enough beyond it.
+  bool fetches;
+  std::int64_t v_next, v_im_next, log_decay_next, phase_next, y_next;
+
+  /// Channels i of the next token towards the second-level cache.
+  HWY_INLINE void Fetch(std::int64_t i) const {
+    if (!fetches) return;
+    __builtin_prefetch(v + i + v_next, 0, 2);
+    __builtin_prefetch(log_decay + i + log_decay_next, 0, 2);
+    __builtin_prefetch(phase + i + phase_next, 0, 2);
+    if (v_im != nullptr) __builtin_prefetch(v_im + i + v_im_next, 0, 2);
+    if (y != nullptr) __builtin_prefetch(y + i + y_next, 0, 2);
+  }
 };
 
 /// The decay of one vector of channels and what its value is multiplied by.
@@ -63,6 +77,7 @@ HWY_INLINE void StepPiece(const Options& options, const Piece<T>& piece, std::in
   const auto scale = hn::Set(d, static_cast<T>(options.scale));
   const bool before = options.read_before;
   for (std::int64_t i = 0; i < count; i += hn::MaxLanes(hn::ScalableTag<T>())) {
+    if constexpr (COMPLEX) piece.Fetch(i);
     hn::Vec<decltype(d)> weight;
     const auto decay = DecayAt<WEIGHT, CHANNEL>(d, piece, i, weight);
     const auto old = hn::LoadU(d, piece.re + i);
@@ -151,6 +166,14 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
       piece.log_decay = Channels(memory.log_decay, t, c, count, whole, scratch.log_decay);
       piece.phase = Channels(memory.phase, t, c, count, whole, scratch.phase);
       const bool direct = whole && !norm && memory.y.dtype == DTypeOf<T>();
+      auto lies = [&](const Rows& rows) { return !rows || rows.dtype == DTypeOf<T>(); };
+      piece.fetches = whole && t + 1 < memory.tokens && lies(memory.v) && lies(memory.v_im) &&
+                      lies(memory.log_decay) && lies(memory.phase);
+      piece.v_next = memory.v.stride;
+      piece.v_im_next = memory.v_im.stride;
+      piece.y_next = direct ? memory.y.stride : 0;
+      piece.log_decay_next = memory.log_decay.stride;
+      piece.phase_next = memory.phase.stride;
       if (memory.y) {
         piece.y = direct ? static_cast<T*>(memory.y.data) + t * memory.y.stride + c
                          : scratch.y + (norm ? c : 0);
