@@ -10,6 +10,17 @@
 
 namespace ttr::simd {
 
+/// Numbers of a state that is fetched while another of its size is updated: both fit in a
+/// second-level cache.
+inline constexpr std::int64_t kMostFetchedAhead = 1 << 16;
+
+/// `count` numbers of a row towards the second-level cache.
+template <class T>
+HWY_INLINE void FetchRow(const T* row, std::int64_t count) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(row + i, 0, 2);
+}
+
 class Ahead {
  public:
   /// `rows` rows of each input and output.

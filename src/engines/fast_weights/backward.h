@@ -12,7 +12,7 @@
 ///
 /// Cost: some 20 D Dv flops a token and memory, 34 with momentum, 44 of a complex decay; with what
 /// Forward kept, some 14, and less scratch. Else scratch
-/// of O(T Dv) and a state each 64 tokens (paired memories: O(T (D + Dv)) and one each 32), for
+/// of O(T Dv) and a state each 64 tokens (paired memories: O(T (D + Dv)) and one each 16), for
 /// every thread. The same bits for any number of threads.
 #pragma once
 

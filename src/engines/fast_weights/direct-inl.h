@@ -103,10 +103,6 @@ void PrepareRow(const Options& options, const Memory& memory, const Chunk& chunk
   }
 }
 
-/// Elements of a state that is fetched while another of its size is updated: both fit in a
-/// second-level cache.
-inline constexpr std::int64_t kMostFetchedAhead = 1 << 16;
-
 /// A sequence of a few rows.
 template <class T>
 void RunDirect(const Options& options, const Memory& memory, const Memory& next,
@@ -157,7 +153,8 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
         s.query_second = reads_second ? g.query + g.query_stride * memory.queries : nullptr;
       }
       const std::int64_t parts = options.paired() ? 2 : 1;
-      if (r == memory.rows - 1 && parts * memory.key_dim * memory.value_dim <= kMostFetchedAhead) {
+      if (r == memory.rows - 1 &&
+          parts * memory.key_dim * memory.value_dim <= simd::kMostFetchedAhead) {
         s.next = static_cast<const T*>(next.state);
         s.next_second = static_cast<const T*>(next.second);
       }

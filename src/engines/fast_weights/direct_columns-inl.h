@@ -13,6 +13,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/simd/ahead.h"
 #include "src/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -57,16 +58,6 @@ struct RowStep {
   const T* next_second;   // as next
 };
 
-/// NV vectors of a row towards the second-level cache.
-template <int NV, class T>
-HWY_INLINE void FetchColumns(const T* row) {
-  constexpr std::size_t kBytes = NV * hn::MaxLanes(hn::ScalableTag<T>()) * sizeof(T);
-  TTR_UNROLL
-  for (std::size_t byte = 0; byte < kBytes; byte += 64) {
-    __builtin_prefetch(reinterpret_cast<const char*>(row) + byte, 0, 2);
-  }
-}
-
 /// erased += erase M, answer += query M, of NV vectors of columns. Meanwhile the first half of the
 /// next state is fetched, so that memory does not rest.
 template <int NV, bool ERASE, bool QUERY, class D, class T = hn::TFromD<D>>
@@ -76,7 +67,7 @@ HWY_INLINE void ReadColumns(D d, std::int64_t key_dim, const T* HWY_RESTRICT era
                             hn::Vec<D> (&answer)[NV]) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   for (std::int64_t row = 0; row < key_dim; ++row, state += stride) {
-    if (next != nullptr && row % 2 == 0) FetchColumns<NV, T>(next + row / 2 * stride);
+    if (next != nullptr && row % 2 == 0) simd::FetchRow(next + row / 2 * stride, NV * kLanes);
     const auto r = hn::Set(d, ERASE ? erase[row] : T(0));
     const auto q = hn::Set(d, QUERY ? query[row] : T(0));
     TTR_UNROLL
@@ -99,7 +90,7 @@ HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV]
     T* HWY_RESTRICT m = state + row * stride;
     const std::int64_t done = s.key_dim - 1 - row;
     if (next != nullptr && done % 2 == 0) {
-      FetchColumns<NV, T>(next + (s.key_dim + done) / 2 * stride);
+      simd::FetchRow(next + (s.key_dim + done) / 2 * stride, NV * kLanes);
     }
     const auto decay = hn::Set(d, s.decay[row]);
     const auto key = hn::Set(d, s.write[row]);
@@ -121,7 +112,7 @@ HWY_INLINE void ReadAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (
                                     hn::Vec<D> (&answer)[NV]) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   for (std::int64_t row = 0; row < s.key_dim; ++row, state += stride) {
-    if (next != nullptr) FetchColumns<NV, T>(next + row * stride);
+    if (next != nullptr) simd::FetchRow(next + row * stride, NV * kLanes);
     const auto decay = hn::Set(d, s.decay[row]);
     const auto key = hn::Set(d, s.write[row]);
     const auto q = hn::Set(d, QUERY ? s.query[row] : T(0));
@@ -143,8 +134,8 @@ HWY_INLINE void TurnAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   for (std::int64_t row = 0; row < s.key_dim; ++row, state += stride, second += s.second_stride) {
     if (next != nullptr) {
-      FetchColumns<NV, T>(next + row * stride);
-      FetchColumns<NV, T>(next_second + row * s.second_stride);
+      simd::FetchRow(next + row * stride, NV * kLanes);
+      simd::FetchRow(next_second + row * s.second_stride, NV * kLanes);
     }
     const auto decay = hn::Set(d, s.decay[row]);
     const auto to_first = hn::Set(d, s.turn[0][row]);

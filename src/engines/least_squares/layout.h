@@ -62,10 +62,6 @@ struct Upcoming {
   const void* b = nullptr;
 };
 
-/// Elements of a memory, all in all, that is fetched while another is updated: both fit in a
-/// second-level cache.
-inline constexpr std::int64_t kMostFetchedAhead = 1 << 16;
-
 struct Memory {
   Rows q, k, v, y;                 // q and y: of the first of `queries` heads
   std::int64_t q_head_stride = 0;  // in elements, between the queries of one memory

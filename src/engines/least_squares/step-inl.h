@@ -16,6 +16,7 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/step_factor-inl.h"
+#include "src/simd/ahead.h"
 #include "src/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -55,7 +56,7 @@ HWY_INLINE void WriteGram(const Memory& memory, T g, const T* k, BitSum<T>& befo
   for (std::int64_t i = 0; i < memory.key_dim; ++i) {
     T* HWY_RESTRICT const row = static_cast<T*>(memory.a) + i * memory.a_stride;
     const auto by = hn::Set(d, k[i]);
-    if (upcoming != nullptr) FetchNumbers(upcoming + i * memory.a_stride, memory.key_dim);
+    if (upcoming != nullptr) simd::FetchRow(upcoming + i * memory.a_stride, memory.key_dim);
     was.NextRow();
     is.NextRow();
     const auto write = [&](std::int64_t j, auto old) HWY_ATTR {
@@ -151,7 +152,7 @@ HWY_INLINE void WriteValues(const Memory& memory, T g, const T* k, const T* v, c
     const T* const upcoming = static_cast<const T*>(memory.upcoming.b);
     for (std::int64_t i = 0; i < memory.key_dim; ++i, row += memory.b_stride) {
       const auto by = hn::Set(d, k[i]);
-      if (upcoming != nullptr) FetchNumbers(upcoming + i * memory.b_stride + c, kVectors * lanes);
+      if (upcoming != nullptr) simd::FetchRow(upcoming + i * memory.b_stride + c, kVectors * lanes);
       const auto read = hn::Set(d, x == nullptr ? T(0) : x[i]);
       TTR_UNROLL
       for (int n = 0; n < kVectors; ++n) {

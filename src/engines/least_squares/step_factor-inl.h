@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/step_factor.h"
+#include "src/simd/ahead.h"
 #include "src/simd/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -41,14 +42,6 @@ class BitSum {
  private:
   hn::Vec<Bits> sum_;
 };
-
-/// `count` numbers towards the second-level cache; none of null.
-template <class T>
-HWY_INLINE void FetchNumbers(const T* HWY_RESTRICT from, std::int64_t count) {
-  constexpr std::int64_t kLine = 64 / sizeof(T);
-  if (from == nullptr) return;
-  for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(from + i, 0, 2);
-}
 
 /// A + R = U^T diag(d) U for A as the bits of the state are, R a constant ridge or none.
 ///
@@ -148,7 +141,7 @@ class StepFactor {
     if (upcoming_ == nullptr) return;
     const std::int64_t first = i / kBlock * kBlock;
     for (int r = 0; r < kRows; ++r) {
-      FetchNumbers(upcoming_ + (i + r) * f_.stride + first, f_.unit - first);
+      simd::FetchRow(upcoming_ + (i + r) * f_.stride + first, f_.unit - first);
     }
   }
 

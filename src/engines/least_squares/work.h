@@ -10,6 +10,7 @@
 
 #include "src/engines/least_squares/layout.h"
 #include "src/parallel/workers.h"
+#include "src/simd/ahead.h"
 #include "src/simd/row_views.h"
 #include "ttr/error.h"
 #include "ttr/executor.h"
@@ -148,7 +149,8 @@ struct Work {
   /// cache.
   Upcoming UpcomingOf(std::int64_t item) const {
     const std::int64_t numbers = sizes.key_dim * (2 * sizes.key_dim + sizes.value_dim);
-    if (sizes.tokens != 1 || item >= sequences * heads || numbers > kMostFetchedAhead) return {};
+    if (sizes.tokens != 1 || item >= sequences * heads || numbers > simd::kMostFetchedAhead)
+      return {};
     const std::int64_t n = item / heads;
     const std::int64_t h = item % heads;
     return {simd::KeptOf(call.a, n, h), simd::KeptOf(call.factor, n, h),
