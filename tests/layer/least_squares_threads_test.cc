@@ -55,12 +55,15 @@ Dims OneMemory(std::int64_t tokens) {
 
 class LeastSquaresThreads : public ::testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Recipes, LeastSquaresThreads,
-                         ::testing::Values("rls", "rls{ridge: 0}", "rls{ridge: 1e-3, decay: 0.9}",
-                                           "rls{decay: scalar, read: before}", "weighted_rls",
-                                           "mesa", "mesa{read: before, decay: 0.99}",
-                                           "mesa{decay: none}"),
-                         [](const auto& recipe) { return std::to_string(recipe.index); });
+INSTANTIATE_TEST_SUITE_P(
+    Recipes, LeastSquaresThreads,
+    ::testing::Values("rls", "rls{ridge: 0}", "rls{ridge: 1e-3, decay: 0.9}",
+                      "rls{decay: scalar, read: before}", "weighted_rls", "mesa",
+                      "mesa{read: before, decay: 0.99}", "mesa{decay: none}", "affine_rls",
+                      "intention", "kalmanet", "batch_gd", "quasi_newton{read: before}",
+                      "decay(scalar) | linear | conjugate_gradient(steps: 20, ridge: 1e-6, "
+                      "ridge_kind: constant, preconditioner: chunk_factor, tolerance: 1e-4)"),
+    [](const auto& recipe) { return std::to_string(recipe.index); });
 
 TEST_P(LeastSquaresThreads, LeaveNoTrace) {
   const Layer layer(ParseRecipe(GetParam()));

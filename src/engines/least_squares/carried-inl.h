@@ -68,7 +68,7 @@ class Carried {
     }
     BeginSums();
   }
-  /// Between stretches of a sequence, with all digits: the rows of A's upper triangle and of B.
+  /// With all digits: the rows of A's upper triangle and of B.
   void Load(const double* kept) const {
     for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
       std::fill(a().Row(i), a().Row(i) + i, T(0));
@@ -82,6 +82,41 @@ class Carried {
       kept = Give(s_.values_unit, i * s_.b_stride, s_.b, s_.b_sum, kept);
     }
   }
+
+  /// Begins a stretch, whose bounds it rounds to blocks of this many tokens. Does every token read?
+  bool Begin(const Options& options, std::int64_t block, Stretch& stretch) const {
+    const std::int64_t tokens = memory_.tokens;
+    const bool asked = stretch.answers && memory_.queries > 0 && tokens > 0;
+    const bool reads = asked && memory_.writes() && options.causal;
+    stretch.reads_last = asked && !reads;
+    const std::int64_t unit = stretch.reads_last ? s_.chunk : block;
+    for (std::int64_t* bound : {&stretch.first, &stretch.end}) {
+      if (*bound < tokens) *bound = std::min((*bound + unit / 2) / unit * unit, tokens);
+    }
+    const std::int64_t ahead = reads && options.read_before ? 1 : 0;
+    stretch.own_begin = stretch.first == 0 ? 0 : stretch.first + ahead;
+    stretch.own_end = stretch.end + ahead;
+    if (stretch.start != nullptr) {
+      Load(stretch.start);
+    } else {
+      Load();
+    }
+    return reads;
+  }
+  /// Before a chunk is written. False: it goes beyond a stretch that only writes, and is left to
+  /// who answers.
+  bool Enter(const Chunk& chunk, Stretch& stretch) const {
+    if (stretch.answers || chunk.first + chunk.tokens <= stretch.end) return true;
+    End(chunk.first, stretch);
+    return false;
+  }
+  /// When the memory is where it is to be left: before token t.
+  void End(std::int64_t t, Stretch& stretch) const {
+    stretch.kept_at = t;
+    if (stretch.finish != nullptr) Keep(stretch.finish);
+    if (memory_.stretch == nullptr && memory_.writes()) Store();
+  }
+
   /// To be called where A and B were put into the scratch by others.
   void BeginSums() const {
     if constexpr (kSums) {

@@ -48,43 +48,77 @@ class IteratingRunner {
   IteratingRunner& operator=(const IteratingRunner&) = delete;
 
   void Run() {
-    carried_.Load();
-    const std::int64_t tokens = memory_.tokens;
-    if (!memory_.writes()) {
-      AnswerAll(0, tokens);
-      return;
+    Stretch whole = WholeOf(memory_);
+    Stretch& stretch = memory_.stretch != nullptr ? *memory_.stretch : whole;
+    const bool reads = carried_.Begin(options_, 1, stretch);
+    if (reads && options_.read_before && stretch.begin == 0) AnswerAll(0, 1);
+    std::int64_t t = stretch.begin;
+    while (t < stretch.end) {
+      const std::int64_t done = Next(t, reads, stretch);
+      if (done == 0) return;
+      t += done;
     }
-    const bool reads = memory_.queries > 0 && options_.causal;
-    if (reads && options_.read_before && tokens > 0) AnswerAll(0, 1);
-    for (std::int64_t t = 0; t < tokens;) t += Next(t, reads);
-    carried_.Store();
-    if (!options_.causal) AnswerAll(0, tokens);
+    carried_.End(t, stretch);
+    if (stretch.reads_last) AnswerAll(stretch.first, stretch.end);
   }
 
  private:
   using Block = sn::Block<T>;
 
-  /// Tokens from t on; how many.
-  std::int64_t Next(std::int64_t t, bool reads) {
-    Chunk chunk = GatherChunk(memory_, t, s_.chunk, s_);
+  /// Tokens from t on; how many. 0: that would write more than the stretch.
+  std::int64_t Next(std::int64_t t, bool reads, Stretch& stretch) {
+    const Chunk chunk = GatherChunk(memory_, t, s_.chunk, s_);
+    if (!carried_.Enter(chunk, stretch)) return 0;
     carried_.Fade(chunk.decay);
-    const std::int64_t begin = t + (options_.read_before ? 1 : 0);
-    const bool asked = reads && begin < memory_.tokens;
-    bool finite = true;
-    if (asked && chunk.tokens > 1) {
-      finite = Prepare(&chunk);
-      if (factored_) carried_.Shorten(chunk, std::max<std::int64_t>(1, factor_.tokens()));
+    if (!reads || FirstAnswer(t) >= memory_.tokens) {
+      carried_.Write(chunk);
+      return chunk.tokens;
     }
-    const bool together = chunk.tokens > 1;
-    if (!together) carried_.Write(chunk);
-    if (asked) {
-      if (!together) finite = Prepare(nullptr);
-      const std::int64_t answered = std::min(begin + chunk.tokens, memory_.tokens) - begin;
-      Answer(begin, answered, together ? chunk.tokens : 0, finite);
+    const bool finite = chunk.tokens == 1 || Prepare(&chunk);
+    if (chunk.tokens == 1 || Serves(chunk)) {
+      AnswerAndWrite(chunk, finite);
+    } else {
+      // What is written is always the chunk as a whole (Runner::Next).
+      carried_.Keep(s_.kept);
+      AnswerInParts(t, t + chunk.tokens);
+      carried_.Load(s_.kept);
+      carried_.Write(GatherChunk(memory_, t, s_.chunk, s_));
     }
-    if (together) carried_.Write(chunk);
     return chunk.tokens;
   }
+
+  /// Answers a chunk whose tokens outweigh the memory by more than its factor has digits.
+  void AnswerInParts(std::int64_t first, std::int64_t end) {
+    for (std::int64_t t = first; t < end;) {
+      Chunk part = GatherChunk(memory_, t, end - t, s_);
+      if (t > first) carried_.Fade(part.decay);
+      const bool finite = part.tokens == 1 || Prepare(&part);
+      if (part.tokens > 1 && !Serves(part)) {
+        carried_.Shorten(part, std::max<std::int64_t>(1, factor_.tokens()));
+      }
+      AnswerAndWrite(part, finite);
+      t += part.tokens;
+    }
+  }
+
+  /// Has the factor that was prepared, if there is one, digits for all tokens of the chunk?
+  bool Serves(const Chunk& chunk) const { return !factored_ || factor_.tokens() == chunk.tokens; }
+
+  void AnswerAndWrite(const Chunk& chunk, bool finite) {
+    const std::int64_t begin = FirstAnswer(chunk.first);
+    const std::int64_t answered = std::min(begin + chunk.tokens, memory_.tokens) - begin;
+    if (chunk.tokens == 1) {
+      carried_.Write(chunk);
+      finite = Prepare(nullptr);
+      Answer(begin, answered, 0, finite);
+    } else {
+      Answer(begin, answered, chunk.tokens, finite);
+      carried_.Write(chunk);
+    }
+  }
+
+  /// The first answer after token t is written.
+  std::int64_t FirstAnswer(std::int64_t t) const { return t + (options_.read_before ? 1 : 0); }
 
   /// The systems of a chunk, or (no chunk) of the memory as it is, and the factor that they share.
   /// False: A is not finite.
@@ -99,10 +133,10 @@ class IteratingRunner {
   }
 
   /// Answers of the memory as it is.
-  void AnswerAll(std::int64_t begin, std::int64_t reading) {
+  void AnswerAll(std::int64_t begin, std::int64_t end) {
     const bool finite = Prepare(nullptr);
-    for (std::int64_t t = begin; t < begin + reading; t += s_.chunk) {
-      Answer(t, std::min(s_.chunk, begin + reading - t), 0, finite);
+    for (std::int64_t t = begin; t < end; t += s_.chunk) {
+      Answer(t, std::min(s_.chunk, end - t), 0, finite);
     }
   }
 
@@ -145,6 +179,7 @@ class IteratingRunner {
     for (std::int64_t j = 0; j < rows; ++j) {
       const std::int64_t token = begin + j / memory_.queries;
       const std::int64_t query = j % memory_.queries;
+      if (!memory_.Leaves(token)) continue;
       if (it_.status[j] != 0) memory_.status.Set(token, query, it_.status[j]);
       memory_.iterations.Set(token, query, it_.iterations[j]);
       memory_.residual.Set(token, query, it_.residual[j]);

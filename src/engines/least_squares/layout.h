@@ -32,14 +32,21 @@ using simd::Rows;
 /// of which leaves its own answers.
 struct Stretch {
   std::int64_t begin = 0;           // where it begins to run: the chunk of `first`, if it answers
-  std::int64_t first = 0, end = 0;  // rounded up to blocks, where there are blocks
+  std::int64_t first = 0, end = 0;  // rounded to blocks, where there are blocks
   bool answers = true;              // false: writes only
   const double* start = nullptr;    // the memory at `begin`, as Carried::Keep leaves it
-  double* finish = nullptr;         // where to leave it as the chunk of `end` begins,
-  std::int64_t kept_at = 0;         // which is this token
-  std::int64_t patience = 1;        // Runner's, at `begin`; then at `kept_at`
-  std::int64_t own_begin = 0, own_end = 0;  // of the answers that it leaves; set as it runs
+  double* finish = nullptr;         // where to leave it, if anywhere
+  // Set as it runs:
+  std::int64_t kept_at = 0;  // the token that comes next as it is left: `end`, or its chunk's first
+  std::int64_t own_begin = 0, own_end = 0;  // of the answers that it leaves
+  bool reads_last = false;  // does it answer by the memory after the last token, whatever it wrote?
 };
+
+/// Numbers that Carried::Keep leaves of a memory.
+constexpr std::int64_t KeptNumbers(std::int64_t key_dim, std::int64_t value_dim) {
+  const std::int64_t keys = RoundUp(key_dim, kUnit);
+  return keys * (keys + 1) / 2 + keys * RoundUp(value_dim, kUnit);
+}
 
 /// A number of every answer that is told beside it; where it is wanted.
 template <class Number>
@@ -53,7 +60,6 @@ struct Report {
   }
 };
 
-/// One memory and one sequence.
 /// Where the memory that a worker probably does next lies, which is fetched towards the caches
 /// while another takes its token: A, the factor and B, of the same sizes and strides; or nulls.
 struct Upcoming {
@@ -62,6 +68,7 @@ struct Upcoming {
   const void* b = nullptr;
 };
 
+/// One memory and one sequence.
 struct Memory {
   Rows q, k, v, y;                 // q and y: of the first of `queries` heads
   std::int64_t q_head_stride = 0;  // in elements, between the queries of one memory
@@ -88,6 +95,10 @@ struct Memory {
     return stretch == nullptr || (token >= stretch->own_begin && token < stretch->own_end);
   }
 };
+
+inline Stretch WholeOf(const Memory& memory) {
+  return {.begin = memory.writes() ? 0 : memory.tokens, .end = memory.tokens};
+}
 
 /// Tokens that share the factor of their start. Longer chunks factor less often and solve larger
 /// systems; a chunk longer than D would see directions twice.
@@ -136,6 +147,8 @@ struct Scratch {
   T *a, *b;
   // For T = float: the same in double, which they are rounded from.
   double *a_sum, *b_sum;
+  // The memory as a chunk began that has to be answered in parts.
+  double* kept;
   // K, V and Q of the chunk, K and V times sqrt(w / c).
   T *k, *v, *q;
   // [A | K^T | Q^T | B], then [U | Wk | Wq | Wb].
@@ -170,6 +183,8 @@ struct Scratch {
     constexpr std::int64_t kDouble = sizeof(T) == sizeof(float) ? 2 : 0;
     a_sum = reinterpret_cast<double*>(take(kDouble * keys_unit * a_stride));
     b_sum = reinterpret_cast<double*>(take(kDouble * keys_unit * b_stride));
+    kept = reinterpret_cast<double*>(take(static_cast<std::int64_t>(sizeof(double) / sizeof(T)) *
+                                          KeptNumbers(sizes.key_dim, sizes.value_dim)));
     k = take(chunk * k_stride);
     v = take(chunk * v_stride);
     q = take(columns * k_stride);

@@ -47,7 +47,7 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   const RunMemory run = work.sizes.state == DType::kFloat64 ? RunMemoryDouble : RunMemoryFloat;
   const int threads = work.Threads(executor);
   const std::size_t bytes = BytesOfWorker(options, work.sizes);
-  if (const std::int64_t stretches = StretchesOf(options, work, threads); stretches > 1) {
+  if (const std::int64_t stretches = StretchesOf(work, threads); stretches > 1) {
     const auto workers = static_cast<std::size_t>(stretches * items);
     const Claimed claimed(scratch, workers * (bytes + StretchBytes(work.sizes)));
     RunStretches(options, work, stretches, static_cast<int>(workers), executor, claimed.start(),

@@ -48,18 +48,8 @@ class Runner {
       ReadStep();
       return;
     }
-    if (!memory_.writes()) {
-      carried_.Load();
-      AnswerAll();
-      return;
-    }
-    if (memory_.stretch != nullptr) {
-      Go(*memory_.stretch);
-      return;
-    }
-    Stretch whole{.end = tokens};
-    Go(whole);
-    if (!options_.causal) AnswerAll();
+    Stretch whole = WholeOf(memory_);
+    Go(memory_.stretch != nullptr ? *memory_.stretch : whole);
   }
 
  private:
@@ -68,20 +58,8 @@ class Runner {
     const bool blocks = memory_.queries > 0 && options_.own_systems() && Systems<T>::Pays(tokens);
     // Writes end with blocks, too: sums of other chunks would have other bits.
     const std::int64_t block = blocks ? Systems<T>::BlockTokens(tokens) : 1;
-    for (std::int64_t* bound : {&stretch.first, &stretch.end}) {
-      *bound = std::min(RoundUp(*bound, block), tokens);
-    }
-    const std::int64_t ahead = options_.read_before ? 1 : 0;
-    stretch.own_begin = stretch.first == 0 ? 0 : stretch.first + ahead;
-    stretch.own_end = stretch.end + ahead;
-    patience_ = stretch.patience;
-    if (stretch.start != nullptr) {
-      carried_.Load(stretch.start);
-    } else {
-      carried_.Load();
-    }
-    const bool reads = stretch.answers && memory_.queries > 0 && options_.causal;
-    if (reads && ahead != 0 && stretch.begin == 0 && tokens > 0) Answer(0, 1);
+    const bool reads = carried_.Begin(options_, block, stretch);
+    if (reads && options_.read_before && stretch.begin == 0) Answer(0, 1);
     std::int64_t t = stretch.begin;
     if (reads && blocks) {
       OwnSystems<T> own(options_, memory_, s_, carried_, block_);
@@ -95,54 +73,73 @@ class Runner {
         t += done;
       }
     }
-    if (stretch.finish == nullptr) {
-      carried_.Store();
-    } else if (t == stretch.end) {
-      Keep(t, stretch);
-    }
-  }
-
-  void Keep(std::int64_t t, Stretch& stretch) const {
-    carried_.Keep(stretch.finish);
-    stretch.kept_at = t;
-    stretch.patience = patience_;
+    carried_.End(t, stretch);
+    if (stretch.reads_last) AnswerAll(stretch.first, stretch.end);
   }
 
   /// Tokens from t on, `most` at the most; how many. 0: that would write more than the stretch.
   std::int64_t Next(std::int64_t t, std::int64_t most, bool reads, Stretch& stretch) {
     const Fetch fetch = reads && most > 1 ? Fetch::kLater : Fetch::kNow;
-    Chunk chunk = GatherChunk(memory_, t, most, s_, fetch);
-    if (t + chunk.tokens > stretch.end) {
-      Keep(t, stretch);
-      if (!stretch.answers) return 0;
-    }
+    const Chunk chunk = GatherChunk(memory_, t, most, s_, fetch);
+    if (!carried_.Enter(chunk, stretch)) return 0;
     carried_.Fade(chunk.decay);
-    const std::int64_t begin = t + (options_.read_before ? 1 : 0);
-    auto answered = [&] { return std::min(begin + chunk.tokens, memory_.tokens) - begin; };
-    if (!reads || answered() == 0) {
+    const std::int64_t begin = FirstAnswer(t);
+    const std::int64_t answered = reads ? AnsweredFrom(begin, chunk.tokens) : 0;
+    if (answered == 0) {
       carried_.Write(chunk);
-      return chunk.tokens;
-    }
-    if (chunk.tokens == 1) {
+    } else if (chunk.tokens == 1) {
       carried_.Write(chunk);
-      Answer(begin, answered());
-      return 1;
-    }
-    GatherQueries(options_, memory_, begin, answered(), s_, fetch);
-    FetchAfter(begin + chunk.tokens);
-    const std::int64_t right = Solve(chunk, begin, answered());
-    if (right == 0) {
-      // The memory is singular as the chunk begins: some tokens one by one, then it is tried anew.
-      patience_ = std::min<std::int64_t>(2 * patience_, kUnit);
-      carried_.Shorten(chunk, std::min(chunk.tokens, patience_));
-      SolveCarefully(chunk, begin, answered());
+      Answer(begin, answered);
     } else {
-      patience_ = 1;
-      carried_.Shorten(chunk, right);
-      ScatterAnswers(memory_, begin, answered(), s_);
+      FetchAfter(begin + chunk.tokens);
+      if (Solve(chunk, begin, answered, fetch) == chunk.tokens) {
+        ScatterAnswers(memory_, begin, answered, s_);
+        carried_.Write(chunk);
+      } else {
+        // What is written is always the chunk as a whole: a thread that only writes would not know
+        // of the parts, and sums of parts have other bits.
+        carried_.Keep(s_.kept);
+        AnswerInParts(t, t + chunk.tokens);
+        carried_.Load(s_.kept);
+        carried_.Write(GatherChunk(memory_, t, most, s_));
+      }
     }
-    carried_.Write(chunk);
     return chunk.tokens;
+  }
+
+  /// Answers a chunk that begins with a memory that is singular, or of which it is too far a way to
+  /// its last token for the digits that there are.
+  void AnswerInParts(std::int64_t first, std::int64_t end) {
+    std::int64_t patience = 1;  // tokens that are solved one by one before a chunk is tried again
+    for (std::int64_t t = first; t < end;) {
+      Chunk part = GatherChunk(memory_, t, end - t, s_);
+      if (t > first) carried_.Fade(part.decay);
+      const std::int64_t begin = FirstAnswer(t);
+      if (part.tokens == 1) {
+        carried_.Write(part);
+        Answer(begin, AnsweredFrom(begin, 1));
+      } else {
+        const std::int64_t right =
+            Solve(part, begin, AnsweredFrom(begin, part.tokens), Fetch::kNow);
+        if (right == 0) {
+          patience = std::min<std::int64_t>(2 * patience, kUnit);
+          carried_.Shorten(part, std::min(part.tokens, patience));
+          SolveCarefully(part, begin, AnsweredFrom(begin, part.tokens));
+        } else {
+          patience = 1;
+          carried_.Shorten(part, right);
+          ScatterAnswers(memory_, begin, AnsweredFrom(begin, right), s_);
+        }
+        carried_.Write(part);
+      }
+      t += part.tokens;
+    }
+  }
+
+  /// The first answer after token t is written, and how many of so many there are.
+  std::int64_t FirstAnswer(std::int64_t t) const { return t + (options_.read_before ? 1 : 0); }
+  std::int64_t AnsweredFrom(std::int64_t begin, std::int64_t tokens) const {
+    return std::min(begin + tokens, memory_.tokens) - begin;
   }
 
   /// The rows of a chunk from this token on are fetched while the one before is solved.
@@ -260,7 +257,8 @@ class Runner {
 
   /// Answers of a chunk in s_.y. Returns how many of its tokens are right (and the queries that
   /// see no others); 0: the memory that it starts from is singular.
-  std::int64_t Solve(const Chunk& chunk, std::int64_t begin, std::int64_t reading) {
+  std::int64_t Solve(const Chunk& chunk, std::int64_t begin, std::int64_t reading, Fetch fetch) {
+    GatherQueries(options_, memory_, begin, reading, s_, fetch);
     const std::int64_t rows = reading * memory_.queries;
     const std::int64_t tokens = prefixes_.Begin(chunk.tokens, rows, true);
     if (tokens == 0) return 0;
@@ -287,10 +285,8 @@ class Runner {
     ScatterAnswers(memory_, begin, reading, s_);
   }
 
-  void AnswerAll() {
-    for (std::int64_t t = 0; t < memory_.tokens; t += s_.chunk) {
-      Answer(t, std::min(s_.chunk, memory_.tokens - t));
-    }
+  void AnswerAll(std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; t += s_.chunk) Answer(t, std::min(s_.chunk, end - t));
   }
 
   /// Token by token, in double.
@@ -327,7 +323,6 @@ class Runner {
   Ahead ahead_{0};
   Prefixes<T> prefixes_;
   const SystemsScratch<T> block_;  // of own systems only
-  std::int64_t patience_ = 1;  // tokens that are solved one by one before a chunk is tried again
 };
 
 template <class T>

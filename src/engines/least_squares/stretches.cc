@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <new>
 
 #include "src/parallel/workers.h"
 
@@ -16,48 +14,46 @@ constexpr std::int64_t kLeastTokens = 256;
 /// Is this sequence cut? Of packed ones some may be too short: they are run whole.
 bool IsCut(const Memory& memory) { return memory.tokens >= 2 * kLeastTokens; }
 
-/// Numbers of Carried::Keep.
-std::int64_t NumbersOfMemory(const Sizes& sizes) {
-  const std::int64_t keys = RoundUp(sizes.key_dim, kUnit);
-  return keys * (keys + 1) / 2 + keys * RoundUp(sizes.value_dim, kUnit);
+std::int64_t NumbersOfStretch(const Sizes& sizes) {
+  constexpr std::int64_t kLine = kAlignment / sizeof(double);
+  return RoundUp(KeptNumbers(sizes.key_dim, sizes.value_dim), kLine);
 }
 
-/// What writing costs of answering, in flops.
+/// What writing costs of writing and answering. Answers are flops; sums in double take as long as
+/// some 40 for every number of the memory, a chunk; what is solved or iterated goes at .7 of the
+/// rate of the products that write.
 double ShareOfWriting(const Options& options, const Sizes& sizes) {
+  constexpr double kOfSum = 40;
+  constexpr double kRateOfAnswers = 0.7;
+  constexpr std::int64_t kProbableSteps = 8;  // where a tolerance decides
   const auto d = static_cast<double>(sizes.key_dim);
   const auto dv = static_cast<double>(sizes.value_dim);
-  const auto m = static_cast<double>(ChunkTokens(sizes.key_dim));
-  const double answers = options.own_systems()
-                             ? d * d * d / 3 + 5 * d * d + 6 * d * dv
-                             : 4 * d * d + 6 * d * dv + 3 * m * (d + dv) + d * d * d / (3 * m);
-  return (d * d + 2 * d * dv) / answers;
+  const auto m = static_cast<double>(ChunkTokens(options, sizes.key_dim));
+  const double numbers = d * d / 2 + d * dv;
+  const double writes = 2 * numbers + kOfSum / m * numbers;
+  const double reads = 2 * d * dv;
+  double solves = 0, factors = 0;  // of a query, of a token
+  if (options.iterates()) {
+    const Iteration& how = options.iteration;
+    const std::int64_t steps = how.tolerance > 0 ? std::min(how.steps, kProbableSteps) : how.steps;
+    solves = static_cast<double>(steps) * (2 * d * d + 3 * m * d);
+  } else if (options.own_systems()) {
+    solves = 2 * d * d;
+    factors = d * d * d / 3 + 3 * d * d;
+  } else {
+    solves = d * d + m * (2 * d + dv);
+    factors = d * d + 2 * d * dv + m * (d + dv) + d * d * d / (3 * m);
+  }
+  const auto queries = static_cast<double>(sizes.queries);
+  return writes / (writes + (queries * (solves + reads) + factors) / kRateOfAnswers);
 }
 
 /// The tokens before stretch p of n: (1 - r^p) / (1 - r^n) of all, r = 1 - share, so that all
 /// take the same time.
 std::int64_t Before(std::int64_t p, std::int64_t n, std::int64_t tokens, double share) {
+  if (share == 0) return tokens * p / n;
   const auto part = [&](std::int64_t i) { return 1 - std::pow(1 - share, i); };
   return p == n ? tokens : std::llround(static_cast<double>(tokens) * part(p) / part(n));
-}
-
-/// One stretch of one memory as it was run, and the memory before and after it.
-struct Piece {
-  double *start, *finish;
-  std::int64_t began;
-  Stretch done{};
-};
-
-bool Follows(const Piece& piece, const Piece& last, std::size_t bytes) {
-  return piece.began == last.done.kept_at && last.done.patience == 1 &&
-         std::memcmp(piece.start, last.finish, bytes) == 0;
-}
-
-void ClearStatus(const Memory& memory, const Stretch& stretch) {
-  for (std::int64_t t = stretch.own_begin; t < std::min(stretch.own_end, memory.tokens); ++t) {
-    for (std::int64_t r = 0; r < memory.queries; ++r) {
-      memory.status.Set(t, r, 0);
-    }
-  }
 }
 
 template <class T>
@@ -80,34 +76,24 @@ void Store(const double* kept, const Memory& memory) {
 
 }  // namespace
 
-std::int64_t StretchesOf(const Options& options, const Work& work, int threads) {
+std::int64_t StretchesOf(const Work& work, int threads) {
   const std::int64_t items = work.sequences * work.heads;
-  if (options.iterates() || !options.causal || !work.call.v.defined() || work.sizes.queries == 0) {
-    return 1;
-  }
+  if (work.sizes.queries == 0) return 1;
   return std::max<std::int64_t>(std::min(work.sizes.tokens / kLeastTokens, threads / items), 1);
 }
 
 std::size_t StretchBytes(const Sizes& sizes) {
-  const auto numbers = static_cast<std::size_t>(2 * NumbersOfMemory(sizes));
-  const std::size_t bytes = numbers * sizeof(double) + sizeof(Piece);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return static_cast<std::size_t>(NumbersOfStretch(sizes)) * sizeof(double);
 }
 
 void RunStretches(const Options& options, const Work& work, std::int64_t stretches, int workers,
                   Executor& executor, std::byte* start, std::size_t bytes, RunMemory run) {
   const std::int64_t items = work.sequences * work.heads;
-  const std::int64_t numbers = NumbersOfMemory(work.sizes);
-  const double share = ShareOfWriting(options, work.sizes);
-  std::byte* const rooms = start + static_cast<std::size_t>(workers) * bytes;
-  const auto piece_of = [&](std::int64_t index) -> Piece& {
-    return *reinterpret_cast<Piece*>(rooms +
-                                     static_cast<std::size_t>(index) * StretchBytes(work.sizes));
-  };
-  const auto go = [&](Memory& memory, Stretch stretch, std::byte* scratch) {
-    memory.stretch = &stretch;
-    run(options, memory, work.sizes, scratch);
-    return stretch;
+  double* const rooms =
+      reinterpret_cast<double*>(start + static_cast<std::size_t>(workers) * bytes);
+  // Of a stretch: the memory as it begins, of the last one also as it ends.
+  const auto room_of = [&](std::int64_t index) {
+    return rooms + index * NumbersOfStretch(work.sizes);
   };
   RunOnWorkers(executor, workers, items * stretches, [&](std::int64_t index, int worker) {
     std::byte* const own = start + static_cast<std::size_t>(worker) * bytes;
@@ -117,36 +103,29 @@ void RunStretches(const Options& options, const Work& work, std::int64_t stretch
       if (p == 0) run(options, memory, work.sizes, own);
       return;
     }
-    Piece& piece = *new (&piece_of(index)) Piece();
-    piece.start = reinterpret_cast<double*>(&piece + 1);
-    piece.finish = piece.start + numbers;
-    const std::int64_t first = Before(p, stretches, memory.tokens, share);
-    Stretch answers{.first = first,
-                    .end = Before(p + 1, stretches, memory.tokens, share),
-                    .finish = piece.finish};
-    if (p > 0) {
-      const Stretch written =
-          go(memory, {.end = first, .answers = false, .finish = piece.start}, own);
-      answers.begin = piece.began = written.kept_at;
-      answers.start = piece.start;
+    const auto go = [&](Stretch stretch) {
+      memory.stretch = &stretch;
+      run(options, memory, work.sizes, own);
+      return stretch.kept_at;
+    };
+    const bool waits = !memory.writes() || !options.causal;  // answers come after all writes
+    const double share = waits ? 0 : ShareOfWriting(options, work.sizes);
+    Stretch answers{.begin = waits ? memory.tokens : 0,
+                    .first = Before(p, stretches, memory.tokens, share),
+                    .end = Before(p + 1, stretches, memory.tokens, share)};
+    if (memory.writes() && (p > 0 || waits)) {
+      answers.start = room_of(index);
+      answers.begin = go({.end = waits ? memory.tokens : answers.first,
+                          .answers = false,
+                          .finish = room_of(index)});
     }
-    piece.done = go(memory, answers, own);
+    if (p == stretches - 1 && !waits) answers.finish = room_of(index);
+    go(answers);
   });
   for (std::int64_t item = 0; item < items; ++item) {
-    Memory memory = work.MemoryOf(item);
-    if (!IsCut(memory)) continue;
-    for (std::int64_t p = 1; p < stretches; ++p) {
-      const Piece& last = piece_of(item * stretches + p - 1);
-      Piece& piece = piece_of(item * stretches + p);
-      if (Follows(piece, last, static_cast<std::size_t>(numbers) * sizeof(double))) continue;
-      ClearStatus(memory, piece.done);
-      Stretch again = piece.done;
-      again.begin = last.done.kept_at;
-      again.start = last.finish;
-      again.patience = last.done.patience;
-      piece.done = go(memory, again, start);
-    }
-    const double* const end = piece_of((item + 1) * stretches - 1).finish;
+    const Memory memory = work.MemoryOf(item);
+    if (!IsCut(memory) || !memory.writes()) continue;
+    const double* const end = room_of((item + 1) * stretches - 1);
     if (work.sizes.state == DType::kFloat64) {
       Store<double>(end, memory);
     } else {

@@ -5,9 +5,8 @@
 /// shorter it is. With f = what writing costs of answering, P threads take 1 / P of the time times
 /// 1 + (P - 1) f / 2 or so.
 ///
-/// Answers do not depend on the number of threads, to the bit. Chunks are those of one thread, and
-/// where a stretch did not leave the very bits that the next one began with (its chunks ended
-/// early, where digits ran out), that one is done again.
+/// Answers do not depend on the number of threads, to the bit: chunks are those of one thread, and
+/// what a chunk adds to the memory is the same whoever answers it.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +19,7 @@ namespace ttr::least_squares {
 using RunMemory = void (*)(const Options&, const Memory&, const Sizes&, std::byte*);
 
 /// Into how many stretches the sequences of a call are cut; 1: there are memories enough.
-std::int64_t StretchesOf(const Options& options, const Work& work, int threads);
+std::int64_t StretchesOf(const Work& work, int threads);
 
 /// Bytes that one of them takes besides the scratch of its worker.
 std::size_t StretchBytes(const Sizes& sizes);
