@@ -12,6 +12,7 @@
 #include "tests/support/calls.h"
 #include "tests/support/gradients.h"
 #include "tests/support/recipes.h"
+#include "ttr/executor.h"
 #include "ttr/layer.h"
 
 namespace ttr {
@@ -97,6 +98,27 @@ TEST_P(Turns, HaveTheBitsOfOneHeadAfterTheOther) {
     const auto executor = MakeExecutor(threads);
     const ttr::Run run{.executor = executor.get()};
     ExpectSame(Answer(layer_, far.inputs, initial, dims, DType::kFloat32, true, run), expected, 0);
+  }
+}
+
+// Fewer memories than threads are cut by value columns, what they keep beside these included.
+TEST_P(Turns, HaveTheBitsOfOneThreadWhereColumnsAreCut) {
+  Dims dims = SomeDims();
+  dims.batch = dims.heads = dims.key_heads = dims.value_heads = 1;
+  dims.query_heads = 2;
+  dims.value_dim = 100;
+  dims.tokens = 700;  // enough to be worth threads
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    const Call call(layer_.recipe(), dims, dtype, 3, true);
+    const State initial = test::RandomState(layer_, call.inputs, 10);
+    const Answers expected = Answer(layer_, call.inputs, initial, dims, dtype, false,
+                                    {.executor = &SequentialExecutor()});
+    for (const int threads : {2, 3, 16}) {
+      const auto executor = MakeExecutor(threads);
+      std::vector<std::byte> scratch(layer_.ScratchBytes(dims, threads));
+      const ttr::Run run{.executor = executor.get(), .scratch = scratch};
+      ExpectSame(Answer(layer_, call.inputs, initial, dims, dtype, false, run), expected, 0);
+    }
   }
 }
 

@@ -78,7 +78,8 @@ void RunInTurns(const Work& work, std::int64_t item, std::int64_t count, std::by
 }  // namespace
 
 std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads) {
-  return static_cast<std::size_t>(threads) * BytesOfWorker(options, sizes) + kAlignment;
+  const std::size_t shared = threads > 1 ? static_cast<std::size_t>(SharedBytes(sizes)) : 0;
+  return static_cast<std::size_t>(threads) * (BytesOfWorker(options, sizes) + shared) + kAlignment;
 }
 
 std::size_t KeptBytes(const Options& options, const Sizes& sizes, std::int64_t heads,
@@ -126,6 +127,7 @@ void Forward(const Options& options, const Call& call, Executor& executor,
     });
     return;
   }
+  work.CopyShared(scratch_of(workers));
   for (int worker = 0; worker < workers; ++worker) new (scratch_of(worker)) Upcoming;
   RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
     RunOne(work, item, workers, items, scratch_of(worker));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "src/engines/fast_weights/fast_weights.h"
 #include "src/engines/fast_weights/kept.h"
@@ -43,6 +44,12 @@ struct Sequence {
   std::int64_t batch, first, tokens;
 };
 
+/// What a memory keeps beside its columns: rows and numbers, in any type.
+inline std::int64_t SharedBytes(const Sizes& sizes) {
+  const std::int64_t rows = 2 * sizes.key_dim + 2;
+  return RoundUp(rows * static_cast<std::int64_t>(sizeof(double)), kAlignment);
+}
+
 /// The sizes of one call and how it is cut into tasks.
 struct Work {
   const Options& options;
@@ -51,6 +58,7 @@ struct Work {
   std::int64_t sequences, heads, tokens;  // tokens: of all sequences
   std::int64_t parts = 1;                 // column ranges of one memory
   std::int64_t part_columns = 0;
+  std::byte* copies = nullptr;  // SharedBytes of every part but the first of a memory
 
   Work(const Options& o, const Call& c) : options(o), call(c) {
     sequences = call.cu_seqlens.empty() ? call.state.size(0)
@@ -87,18 +95,34 @@ struct Work {
   }
 
   /// Value columns are independent: cut them where memories alone do not employ all threads. An
-  /// output norm needs whole rows, and what a memory keeps beside its columns belongs to all.
+  /// output norm needs whole rows. There are no more parts behind the first ones than threads.
   void Cut(int threads) {
     const std::int64_t memories = sequences * heads;
-    const bool shared = options.denominator != Denominator::kNone || options.preconditioned ||
-                        options.step == Step::kLogWeight || call.position.defined();
-    if (memories >= threads || shared || options.output_norm != OutputNorm::kNone) return;
+    if (memories >= threads || options.output_norm != OutputNorm::kNone) return;
     const std::int64_t width = StripColumns(sizes.state);
     const std::int64_t strips = (sizes.value_dim + width - 1) / width;
     const std::int64_t wanted = (threads + memories - 1) / memories;
     const std::int64_t strips_a_part = (strips + wanted - 1) / wanted;
     part_columns = strips_a_part * width;
     parts = (strips + strips_a_part - 1) / strips_a_part;
+  }
+
+  /// What a memory keeps beside its columns belongs to all its parts. Each goes through it by
+  /// itself, but the first alone leaves it: the others have copies, of what is there before any
+  /// part runs.
+  void CopyShared(std::byte* to) {
+    if (parts == 1) return;
+    for (std::int64_t memory = 0; memory < sequences * heads; ++memory) {
+      const Memory m = MemoryOf(memory * parts);
+      for (std::int64_t part = 1; part < parts; ++part) {
+        std::byte* at = to + (memory * (parts - 1) + part - 1) * SharedBytes(sizes);
+        ForShared(m, [&](const Rows& shared, std::size_t bytes) {
+          if (shared) std::memcpy(at, shared.data, bytes);
+          at += RoundUp(static_cast<std::int64_t>(bytes), sizeof(double));
+        });
+      }
+    }
+    copies = to;
   }
 
   /// How many memories, one behind the other, take turns on a worker; `most` can.
@@ -184,7 +208,25 @@ struct Work {
     m.queries = sizes.queries;
     m.first_column = part * part_columns;
     m.end_column = std::min(sizes.value_dim, m.first_column + part_columns);
+    if (part > 0) {
+      std::byte* at = copies + (memory * (parts - 1) + part - 1) * SharedBytes(sizes);
+      ForShared(m, [&](Rows& shared, std::size_t bytes) {
+        if (shared) shared.data = at;
+        at += RoundUp(static_cast<std::int64_t>(bytes), sizeof(double));
+      });
+      m.status = nullptr;
+    }
     return m;
+  }
+
+  /// Calls visit(rows, bytes) for all that a memory keeps beside its columns.
+  template <class AnyMemory, class Visit>
+  static void ForShared(AnyMemory& memory, const Visit& visit) {
+    const auto row = static_cast<std::size_t>(memory.key_dim);
+    visit(memory.sum, row * SizeOf(memory.sum.dtype));
+    visit(memory.curvature, row * SizeOf(memory.curvature.dtype));
+    visit(memory.maximum, SizeOf(memory.maximum.dtype));
+    visit(memory.position, SizeOf(memory.position.dtype));
   }
 
   /// Where the memory's part of what is kept lies.
