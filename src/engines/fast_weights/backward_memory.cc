@@ -315,8 +315,8 @@ void AnswerPair(const Options& options, const Memory& memory, const Sizes& sizes
   m.state_stride = m.second_stride = values;
   std::copy_n(rows.initial, memory.key_dim * values, static_cast<T*>(m.state));
   std::copy_n(rows.initial_second, memory.key_dim * values, static_cast<T*>(m.second));
-  const auto run = kType == DType::kFloat64 ? RunMemoryDouble : RunMemoryFloat;
-  run(plain, m, Memory{}, sizes, rows.forward);
+  Scratch<T> scratch(plain, sizes, rows.forward);
+  ChosenKernel<T>()(plain, m, Memory{}, scratch);
 }
 
 template <class T>

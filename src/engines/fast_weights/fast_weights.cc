@@ -18,46 +18,52 @@
 namespace ttr::fast_weights {
 namespace {
 
-/// The memory that a worker probably does next, at the front of its scratch: it is fetched towards
-/// the caches while another is run, and finding it twice would be felt in a decode.
-struct Upcoming {
-  std::int64_t item = -1;
-  int place = 0;  // of its memory; the other is that of the one at work
-  Memory memories[2];
-};
-
 /// Memories that take turns.
 using Group = std::array<Memory, kMostTogether>;
-constexpr std::size_t kFrontBytes =
-    (std::max(sizeof(Upcoming), sizeof(Group)) + kAlignment - 1) / kAlignment * kAlignment;
 
-auto KernelOf(const Work& work) {
-  return work.sizes.state == DType::kFloat64 ? RunMemoryDouble : RunMemoryFloat;
+/// What stands before a worker's scratch.
+template <class T>
+struct Worker {
+  explicit Worker(const Scratch<T>& of) : scratch(of), run(ChosenKernel<T>()) {}
+
+  Scratch<T> scratch;
+  RunMemory<T> run;
+  // The memory that it probably does next, which is fetched towards the caches while another is
+  // run: finding it twice would be felt in a decode.
+  std::int64_t upcoming = -1;
+  int place = 0;  // of its memory; the other is that of the one at work
+  Memory pair[2];
+  alignas(Group) std::byte group[sizeof(Group)];  // where there is one
+};
+template <class T>
+constexpr std::size_t kWorkerBytes = (sizeof(Worker<T>) + kAlignment - 1) / kAlignment * kAlignment;
+
+template <class T>
+std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
+  return kWorkerBytes<T> + Scratch<T>(options, sizes, nullptr).bytes;
 }
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  return kFrontBytes + (sizes.state == DType::kFloat64
-                            ? Scratch<double>(options, sizes, nullptr).bytes
-                            : Scratch<float>(options, sizes, nullptr).bytes);
+  return sizes.state == DType::kFloat64 ? BytesOfWorker<double>(options, sizes)
+                                        : BytesOfWorker<float>(options, sizes);
 }
 
 /// One memory through its whole sequence.
-void RunOne(const Work& work, std::int64_t item, int workers, std::int64_t items, std::byte* own) {
-  Upcoming& upcoming = *std::launder(reinterpret_cast<Upcoming*>(own));
-  Memory& memory = upcoming.memories[upcoming.place];
-  if (upcoming.item != item) new (&memory) Memory(work.MemoryOf(item));
-  // Workers take items in turn.
-  const std::int64_t following = item + workers;
-  upcoming.item = following;
-  upcoming.place = 1 - upcoming.place;
-  Memory& next = upcoming.memories[upcoming.place];
-  new (&next) Memory(following < items ? work.MemoryOf(following) : Memory{});
-  KernelOf(work)(work.options, memory, next, work.sizes, own + kFrontBytes);
+template <class T>
+void RunOne(const Work& work, std::int64_t item, int workers, std::int64_t items, Worker<T>& own) {
+  Memory& memory = own.pair[own.place];
+  if (own.upcoming != item) new (&memory) Memory(work.MemoryOf(item));
+  own.upcoming = item + workers;  // workers take items in turn
+  own.place = 1 - own.place;
+  Memory& next = own.pair[own.place];
+  new (&next) Memory(own.upcoming < items ? work.MemoryOf(own.upcoming) : Memory{});
+  own.run(work.options, memory, next, own.scratch);
 }
 
 /// Memories item .. item + count of one sequence, a turn each until they are through.
-void RunInTurns(const Work& work, std::int64_t item, std::int64_t count, std::byte* own) {
-  Group& group = *new (own) Group;
+template <class T>
+void RunInTurns(const Work& work, std::int64_t item, std::int64_t count, Worker<T>& own) {
+  Group& group = *new (own.group) Group;
   for (std::int64_t i = 0; i < count; ++i) {
     Memory& memory = group[static_cast<std::size_t>(i)] = work.MemoryOf(item + i);
     memory.place = i;
@@ -67,12 +73,41 @@ void RunInTurns(const Work& work, std::int64_t item, std::int64_t count, std::by
     for (std::int64_t i = 0; i < count; ++i) {
       Memory& memory = group[static_cast<std::size_t>(i)];
       const Memory& next = group[static_cast<std::size_t>(i + 1 < count ? i + 1 : 0)];
-      KernelOf(work)(work.options, memory, next, work.sizes, own + kFrontBytes);
+      own.run(work.options, memory, next, own.scratch);
       memory.from = memory.to;
       memory.to = std::min(memory.from + kTurnRows, memory.rows);
     }
     if (group[0].from == group[0].rows) return;
   }
+}
+
+/// `start`: kWorkerBytes and scratch of every worker, then what parts of memories share.
+template <class T>
+void RunAll(Work& work, int workers, Executor& executor, std::byte* start) {
+  const std::size_t bytes = BytesOfWorker<T>(work.options, work.sizes);
+  const auto at = [&](int worker) { return start + static_cast<std::size_t>(worker) * bytes; };
+  const auto worker_at = [&](int worker) -> Worker<T>& {
+    return *std::launder(reinterpret_cast<Worker<T>*>(at(worker)));
+  };
+  for (int worker = 0; worker < workers; ++worker) {
+    const Scratch<T> scratch(work.options, work.sizes, at(worker) + kWorkerBytes<T>);
+    new (at(worker)) Worker<T>(scratch);
+  }
+  const std::int64_t most = MostTogether<T>(work.options, work.sizes);
+  if (const std::int64_t together = work.Together(workers, most); together > 1) {
+    const std::int64_t groups = (work.heads + together - 1) / together;
+    RunOnWorkers(executor, workers, work.sequences * groups, [&](std::int64_t item, int worker) {
+      const std::int64_t first = item % groups * together;
+      RunInTurns(work, item / groups * work.heads + first, std::min(together, work.heads - first),
+                 worker_at(worker));
+    });
+    return;
+  }
+  work.CopyShared(at(workers));
+  const std::int64_t items = work.items();
+  RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
+    RunOne(work, item, workers, items, worker_at(worker));
+  });
 }
 
 }  // namespace
@@ -99,9 +134,7 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   if (work.tokens == 0 || work.heads == 0) return;
   const int threads = work.Flops() < kFlopsWorthThreads ? 1 : executor.threads();
   work.Cut(threads);
-  const std::int64_t items = work.sequences * work.heads * work.parts;
-  const int workers = static_cast<int>(std::min<std::int64_t>(threads, items));
-
+  const int workers = static_cast<int>(std::min<std::int64_t>(threads, work.items()));
   const std::size_t needed = ScratchBytes(options, work.sizes, workers);
   std::unique_ptr<std::byte[]> owned;
   if (scratch.empty()) {
@@ -111,27 +144,8 @@ void Forward(const Options& options, const Call& call, Executor& executor,
     throw Error("fast_weights", "scratch", "at least " + std::to_string(needed) + " bytes",
                 std::to_string(scratch.size()));
   }
-  std::byte* const start = Align(scratch.data());
-  const std::size_t bytes = BytesOfWorker(options, work.sizes);
-  auto scratch_of = [&](int worker) { return start + static_cast<std::size_t>(worker) * bytes; };
-  const std::int64_t most = work.sizes.state == DType::kFloat64
-                                ? MostTogether<double>(options, work.sizes)
-                                : MostTogether<float>(options, work.sizes);
-  const std::int64_t together = work.Together(workers, most);
-  if (together > 1) {
-    const std::int64_t groups = (work.heads + together - 1) / together;
-    RunOnWorkers(executor, workers, work.sequences * groups, [&](std::int64_t item, int worker) {
-      const std::int64_t first = item % groups * together;
-      RunInTurns(work, item / groups * work.heads + first, std::min(together, work.heads - first),
-                 scratch_of(worker));
-    });
-    return;
-  }
-  work.CopyShared(scratch_of(workers));
-  for (int worker = 0; worker < workers; ++worker) new (scratch_of(worker)) Upcoming;
-  RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
-    RunOne(work, item, workers, items, scratch_of(worker));
-  });
+  const auto run = work.sizes.state == DType::kFloat64 ? RunAll<double> : RunAll<float>;
+  run(work, workers, executor, Align(scratch.data()));
 }
 
 }  // namespace ttr::fast_weights

@@ -67,9 +67,14 @@ inline Chunk NextChunk(const Options& options, const Memory& memory, std::int64_
 template <class T>
 using ChunkTag = hn::CappedTag<T, kChunk>;
 
+/// Of the first `rows` at least.
 template <class T>
-HWY_INLINE void ExpAll(T (&x)[kChunk]) {
+HWY_INLINE void ExpAll(std::int64_t rows, T (&x)[kChunk]) {
   const ChunkTag<T> d;
+  if (rows == 1) {  // a vector cannot be loaded before what was just stored to a part of it
+    x[0] = hn::GetLane(sn::ExpNonPositive(d, hn::Set(d, x[0])));
+    return;
+  }
   for (std::size_t i = 0; i < kChunk; i += hn::Lanes(d)) {
     hn::StoreU(sn::ExpNonPositive(d, hn::LoadU(d, x + i)), d, x + i);
   }
@@ -78,6 +83,7 @@ HWY_INLINE void ExpAll(T (&x)[kChunk]) {
 /// step[i] = b_i from the inputs in step[i] and the keys' n_i = |k_i|^2.
 template <class T>
 HWY_INLINE void Steps(const Options& options, const T (&norms)[kChunk], T (&step)[kChunk]) {
+  if (options.step == Step::kInput || options.step == Step::kLogWeight) return;
   const ChunkTag<T> d;
   const auto one = hn::Set(d, T(1));
   for (std::size_t i = 0; i < kChunk; i += hn::Lanes(d)) {
@@ -85,9 +91,9 @@ HWY_INLINE void Steps(const Options& options, const T (&norms)[kChunk], T (&step
     const auto n = hn::LoadU(d, norms + i);
     auto b = s;
     switch (options.step) {
-      case Step::kOne: b = one; break;
       case Step::kInput:
       case Step::kLogWeight: break;
+      case Step::kOne: b = one; break;
       case Step::kNlms:
         b = hn::Div(hn::Set(d, static_cast<T>(options.eta)),
                     hn::Add(n, hn::Set(d, static_cast<T>(options.eps))));
@@ -154,8 +160,8 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
       norms[i] = Dot(key, key, out.stride);
     }
   }
-  if (scalar || stabilised) ExpAll(out.decay);
-  if (stabilised) ExpAll(out.step);
+  if (scalar || stabilised) ExpAll(chunk.rows, out.decay);
+  if (stabilised) ExpAll(chunk.rows, out.step);
   Steps(options, norms, out.step);
   for (std::int64_t i = 0; i < kChunk; ++i) {
     out.seen[i] = options.apart() ? T(1) : out.decay[i];

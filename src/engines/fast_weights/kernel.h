@@ -8,13 +8,18 @@
 
 namespace ttr::fast_weights {
 
-/// One memory through one sequence, on the chosen target, in float or double as the state is;
-/// `scratch` is 64-byte aligned and holds Scratch<T>::bytes. `next` is only fetched towards the
-/// caches: the memory that probably comes after this one, or one without rows.
-void RunMemoryFloat(const Options& options, const Memory& memory, const Memory& next,
-                    const Sizes& sizes, std::byte* scratch);
-void RunMemoryDouble(const Options& options, const Memory& memory, const Memory& next,
-                     const Sizes& sizes, std::byte* scratch);
+/// One memory through one sequence, on the chosen target, in float or double as the state is.
+/// `scratch` is the worker's, of any memory of the call. `next` is only fetched towards the caches:
+/// the memory that probably comes after this one, or one without rows.
+template <class T>
+using RunMemory = void (*)(const Options& options, const Memory& memory, const Memory& next,
+                           Scratch<T>& scratch);
+template <class T>
+RunMemory<T> ChosenKernel();
+template <>
+RunMemory<float> ChosenKernel();
+template <>
+RunMemory<double> ChosenKernel();
 
 /// Value columns of a strip on the chosen target.
 std::int64_t StripColumns(DType dtype);

@@ -14,9 +14,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
-void RunDouble(const Options& options, const Memory& memory, const Memory& next, const Sizes& sizes,
-               std::byte* scratch) {
-  Run<double>(options, memory, next, sizes, scratch);
+void RunDouble(const Options& options, const Memory& memory, const Memory& next,
+               Scratch<double>& scratch) {
+  Run(options, memory, next, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -28,9 +28,9 @@ namespace ttr::fast_weights {
 
 HWY_EXPORT(RunDouble);
 
-void RunMemoryDouble(const Options& options, const Memory& memory, const Memory& next,
-                     const Sizes& sizes, std::byte* scratch) {
-  TTR_DISPATCH(RunDouble)(options, memory, next, sizes, scratch);
+template <>
+RunMemory<double> ChosenKernel() {
+  return &TTR_DISPATCH(RunDouble);
 }
 
 }  // namespace ttr::fast_weights

@@ -14,9 +14,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
-void RunFloat(const Options& options, const Memory& memory, const Memory& next, const Sizes& sizes,
-              std::byte* scratch) {
-  Run<float>(options, memory, next, sizes, scratch);
+void RunFloat(const Options& options, const Memory& memory, const Memory& next,
+              Scratch<float>& scratch) {
+  Run(options, memory, next, scratch);
 }
 std::int64_t VectorBytes() { return Lanes<float>() * static_cast<std::int64_t>(sizeof(float)); }
 const char* CompiledTarget() { return hwy::TargetName(HWY_TARGET); }
@@ -32,9 +32,9 @@ HWY_EXPORT(RunFloat);
 HWY_EXPORT(VectorBytes);
 HWY_EXPORT(CompiledTarget);
 
-void RunMemoryFloat(const Options& options, const Memory& memory, const Memory& next,
-                    const Sizes& sizes, std::byte* scratch) {
-  TTR_DISPATCH(RunFloat)(options, memory, next, sizes, scratch);
+template <>
+RunMemory<float> ChosenKernel() {
+  return &TTR_DISPATCH(RunFloat);
 }
 
 std::int64_t StripColumns(DType dtype) {

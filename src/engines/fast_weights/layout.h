@@ -194,7 +194,9 @@ struct Scratch {
   T* units;         // [1 + query][kChunk]: what normalises keys and queries that were not gathered
   Gathered<T> gathered;
   Carried<T> carried;
-  T* resting;  // `carried`, between the turns of a memory
+  T* resting;            // `carried`, between the turns of a memory
+  std::int64_t own = 0;  // numbers of what belongs to one memory, not to all that take turns
+  bool direct;           // is every sequence so short that the state is updated where it lies?
   std::size_t bytes;
 
   static std::int64_t CoefficientCount(std::int64_t queries) {
@@ -202,9 +204,9 @@ struct Scratch {
     return (2 + 2 * queries) * kChunk * kChunk + (queries + 3) * kChunk;
   }
 
-  /// Of the memory with this place among those that take turns.
-  Scratch(const Options& options, const Sizes& sizes, std::byte* memory, std::int64_t place = 0) {
-    const bool chunked = !IsDirect(sizes.tokens * options.steps);
+  Scratch(const Options& options, const Sizes& sizes, std::byte* memory)
+      : direct(IsDirect(sizes.tokens * options.steps)) {
+    const bool chunked = !direct;
     const std::int64_t chunks = chunked ? kBlockChunks : 0;
     const std::int64_t block = chunked ? kBlockRows : 1;
     const std::int64_t chunk = chunked ? kChunk : 1;
@@ -223,10 +225,7 @@ struct Scratch {
     carried.sum = take(options.denominator != Denominator::kNone ? key_rows : 0);
     carried.curvature = take(options.preconditioned ? key_rows : 0);
     resting = take(sizeof(Carried<T>) / sizeof(T));
-    // These belong to one memory: once for each of those that take turns.
-    for (T** array : {&strips, &carried.sum, &carried.curvature, &resting}) {
-      if (*array != nullptr) *array += place * used;
-    }
+    own = used;
     used *= MostTogether<T>(options, sizes);
     keys = take(chunks * 3 * state_rows * kChunk);
     queries = take(chunks * sizes.queries * state_rows * kChunk);
@@ -253,10 +252,17 @@ struct Scratch {
     gathered.cosines = take(options.phase ? chunk * key_rows : 0);
     gathered.sines = take(options.phase ? chunk * key_rows : 0);
     gathered.products = take(options.by_channel() ? 2 * chunk * key_rows : 0);
-    carried.maximum = 0;
-    carried.position = 0;
-    carried.owed = 1;
     bytes = static_cast<std::size_t>(used) * sizeof(T);
+  }
+
+  /// The same for the memory with this place among those that take turns.
+  Scratch At(std::int64_t place) const {
+    Scratch moved = *this;
+    for (T** array :
+         {&moved.strips, &moved.carried.sum, &moved.carried.curvature, &moved.resting}) {
+      if (*array != nullptr) *array += place * own;
+    }
+    return moved;
   }
 };
 

@@ -86,12 +86,13 @@ void LoadCarried(const Memory& memory, Scratch<T>& scratch) {
     std::memcpy(&scratch.carried, scratch.resting, sizeof(scratch.carried));
     return;
   }
-  load(memory.sum, scratch.carried.sum, memory.key_dim);
-  load(memory.curvature, scratch.carried.curvature, memory.key_dim);
-  if (memory.maximum) scratch.carried.maximum = LoadOne<double>(memory.maximum, 0);
-  if (memory.position) {
-    scratch.carried.position = static_cast<std::int64_t>(LoadOne<double>(memory.position, 0));
-  }
+  Carried<T>& carried = scratch.carried;
+  load(memory.sum, carried.sum, memory.key_dim);
+  load(memory.curvature, carried.curvature, memory.key_dim);
+  carried.owed = 1;
+  carried.maximum = memory.maximum ? LoadOne<double>(memory.maximum, 0) : 0;
+  carried.position =
+      memory.position ? static_cast<std::int64_t>(LoadOne<double>(memory.position, 0)) : 0;
 }
 
 template <class T>
@@ -269,17 +270,22 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
 }
 
 template <class T>
-void Run(const Options& options, const Memory& memory, const Memory& next, const Sizes& sizes,
-         std::byte* memory_block) {
-  if (memory.rows == 0) return;
-  Scratch<T> scratch(options, sizes, memory_block, memory.place);
+void RunOne(const Options& options, const Memory& memory, const Memory& next, Scratch<T>& scratch) {
   LoadCarried(memory, scratch);
-  if (IsDirect(sizes.tokens * options.steps)) {
+  if (scratch.direct) {
     RunDirect(options, memory, next, scratch);
   } else {
     RunChunked(options, memory, next, scratch);
   }
   if (memory.writes() || memory.to < memory.rows) StoreCarried(memory, scratch);
+}
+
+template <class T>
+void Run(const Options& options, const Memory& memory, const Memory& next, Scratch<T>& worker) {
+  if (memory.rows == 0) return;
+  if (memory.place == 0) return RunOne(options, memory, next, worker);
+  Scratch<T> own = worker.At(memory.place);
+  RunOne(options, memory, next, own);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -125,6 +125,9 @@ struct Work {
     copies = to;
   }
 
+  /// Tasks, where memories take no turns.
+  std::int64_t items() const { return sequences * heads * parts; }
+
   /// How many memories, one behind the other, take turns on a worker; `most` can.
   std::int64_t Together(int workers, std::int64_t most) const {
     const TensorView& rows = call.v.defined() ? call.v : call.q;
