@@ -94,7 +94,7 @@ void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, co
                             run.scratch, run.kept);
     case Engine::kScan:
       return RunScan(requirements.recipe, dims, inputs, state, outputs, needs, executor,
-                     run.scratch);
+                     run.scratch, run.kept);
     case Engine::kLeastSquares:
       return RunLeastSquares(requirements, dims, inputs, state, outputs, needs, executor,
                              run.scratch);
@@ -175,7 +175,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
   switch (plan_.engine) {
     case Engine::kScan:
       return DifferentiateScan(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
-                               executor);
+                               executor, run.kept);
     case Engine::kFastWeights:
       return DifferentiateFastWeights(requirements_, dims, inputs, initial, dy, dstate, dinputs,
                                       dinitial, executor, run.scratch, run.kept);
@@ -199,8 +199,13 @@ std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
 }
 
 std::size_t Layer::KeptBytes(const Dims& dims, DType state) const {
-  if (plan_.engine != Engine::kFastWeights) return 0;
-  return FastWeightsKeptBytes(recipe(), dims, state);
+  switch (plan_.engine) {
+    case Engine::kFastWeights: return FastWeightsKeptBytes(recipe(), dims, state);
+    case Engine::kScan: return ScanKeptBytes(recipe(), dims, state);
+    case Engine::kLeastSquares:
+    case Engine::kDefinition: break;
+  }
+  return 0;
 }
 
 std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {

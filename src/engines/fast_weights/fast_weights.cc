@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 
+#include "src/core/kept_note.h"
 #include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
@@ -121,8 +122,7 @@ std::size_t KeptBytes(const Options& options, const Sizes& sizes, std::int64_t h
                       std::int64_t sequences, std::int64_t tokens, bool packed) {
   if (options.paired()) return 0;
   const KeptLayout layout(options, sizes, sequences, tokens, packed);
-  return kAlignment + kKeptNoteBytes +
-         static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
+  return KeptNote::Bytes() + static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
 }
 
 void Forward(const Options& options, const Call& call, Executor& executor,

@@ -2,50 +2,33 @@
 
 #include "src/engines/fast_weights/kept.h"
 
-#include <cstring>
-
+#include "src/core/kept_note.h"
 #include "src/engines/fast_weights/work.h"
 
 namespace ttr::fast_weights {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x74747220'6b657074;  // "ttr kept"
-
-struct Note {
-  std::uint64_t magic = kMagic;
-  std::int64_t tokens, sequences, heads, key_dim, value_dim;
-  std::int32_t dtype, strip;  // strip: value columns of it on the target
-  std::int32_t choices, something;
-
-  Note(const Work& work, bool kept) {
-    const Options& o = work.options;
-    tokens = work.tokens;
-    sequences = work.sequences;
-    heads = work.heads;
-    key_dim = work.sizes.key_dim;
-    value_dim = work.sizes.value_dim;
-    dtype = static_cast<std::int32_t>(work.sizes.state);
-    strip = static_cast<std::int32_t>(StripColumns(work.sizes.state));
-    choices = o.steps * 8 + (o.erases() ? 4 : 0) + (KeptLayout::KeepsLast(o) ? 2 : 0) +
-              (o.denominator != Denominator::kNone ? 1 : 0);
-    something = kept ? 1 : 0;
-  }
-};
-static_assert(sizeof(Note) == kKeptNoteBytes);
+KeptNote NoteOf(const Work& work, bool kept) {
+  const Options& o = work.options;
+  const std::int64_t choices = o.steps * 8 + (o.erases() ? 4 : 0) +
+                               (KeptLayout::KeepsLast(o) ? 2 : 0) +
+                               (o.denominator != Denominator::kNone ? 1 : 0);
+  const auto dtype = static_cast<std::int64_t>(work.sizes.state);
+  // Strips have another width on another target.
+  const std::int64_t layout = 4 * StripColumns(work.sizes.state) + 2 * dtype + (kept ? 1 : 0);
+  return {.numbers = {work.tokens, work.sequences, work.heads, work.sizes.key_dim,
+                      work.sizes.value_dim, choices, layout}};
+}
 
 }  // namespace
 
-std::byte* KeptArrays(const Work& work) { return Align(work.call.kept.data()) + kKeptNoteBytes; }
+std::byte* KeptArrays(const Work& work) { return KeptNote::Behind(work.call.kept); }
 
-void NoteKept(const Work& work) {
-  const Note note(work, work.sizes.kept);
-  std::memcpy(Align(work.call.kept.data()), &note, sizeof(note));
-}
+void NoteKept(const Work& work) { NoteOf(work, work.sizes.kept).WriteTo(work.call.kept); }
 
 bool FindKept(Work& work) {
   for (const bool something : {false, true}) {
-    const Note note(work, something);
-    if (std::memcmp(Align(work.call.kept.data()), &note, sizeof(note)) != 0) continue;
+    if (!NoteOf(work, something).StandsIn(work.call.kept)) continue;
     work.sizes.kept = something;
     return true;
   }

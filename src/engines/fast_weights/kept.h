@@ -72,9 +72,6 @@ void NoteKept(const Work& work);
 /// Is call.kept what a forward pass of this call left? Then work.sizes.kept says what it noted.
 bool FindKept(Work& work);
 
-/// Bytes before the arrays, which begin at a multiple of kAlignment.
-inline constexpr std::size_t kKeptNoteBytes = 64;
-
 /// Where the arrays begin.
 std::byte* KeptArrays(const Work& work);
 

@@ -10,6 +10,7 @@
 #include "src/engines/scan/gradient_kernel.h"
 #include "src/engines/scan/work.h"
 #include "src/parallel/workers.h"
+#include "ttr/error.h"
 
 namespace ttr::scan {
 namespace {
@@ -31,7 +32,7 @@ std::int64_t Longest(const Work& work) {
 
 template <class T>
 std::size_t BytesOf(const Work& work) {
-  const std::int64_t tokens = Longest(work);
+  const std::int64_t tokens = work.call.kept.empty() ? Longest(work) : 0;
   return work.matrix
              ? MatrixGradientScratch<T>(work.sizes, tokens, nullptr).bytes
              : VectorGradientScratch<T>(work.sizes, tokens, work.call.state_im.defined(), nullptr)
@@ -286,6 +287,10 @@ void Backward(const Options& options, const Call& call, const TensorView& dy,
   with_dy.y = dy;
   const TensorView others[] = {gradients.v, gradients.v_im, gradients.log_decay, gradients.phase};
   Work work(options, with_dy, others);
+  if (!call.kept.empty() && !work.Note().StandsIn(call.kept)) {
+    throw Error("Backward", "kept", "what Forward left there for the same inputs",
+                "something else");
+  }
   if (work.heads * work.columns == 0) return;
   Divide(work, executor.threads());
   const int workers = static_cast<int>(std::min<std::int64_t>(executor.threads(), work.tasks()));

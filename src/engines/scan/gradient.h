@@ -4,8 +4,9 @@
 ///     matrices   D = dL/dM_t:  dv_c = w sum_n D k_n,  dk_n = w sum_c D v_c,
 ///                              d(dt_c a_cn) = D g M_{t-1},  D <- g D
 ///
-/// The states between are computed anew from those kept every kCheckpoint tokens. A decay of 0 has
-/// gradient 0; so has log_decay = 0 under a root complement, where the true one is infinite.
+/// The states between are computed anew from those kept every kCheckpoint tokens: by Forward, or
+/// where it was not asked to (call.kept is empty) by a way forwards of Backward's own. A decay of 0
+/// has gradient 0; so has log_decay = 0 under a root complement, where the true one is infinite.
 ///
 /// Inputs that several memories share get the sum of their gradients. The same bits for any number
 /// of threads. Memory: O(T) numbers a channel, and the states kept.
@@ -23,8 +24,9 @@ struct Gradients {
   TensorView v, v_im, importance, log_decay, phase, q, k, dt, a;
 };
 
-/// `call`: as for Forward, its state the initial one, which is left as it is; y is not read and
-/// options.output_norm must be none. `dstate` (and `dstate_im`): in the state's dtype, contiguous;
+/// `call`: as for Forward, its state the initial one, which is left as it is, and `kept` what
+/// Forward left there, or empty; y is not read and options.output_norm must be none. Throws where
+/// something else was kept. `dstate` (and `dstate_im`): in the state's dtype, contiguous;
 /// given the gradient of the final state, left as that of the initial one.
 void Backward(const Options& options, const Call& call, const TensorView& dy,
               const TensorView& dstate, const TensorView& dstate_im, const Gradients& gradients,

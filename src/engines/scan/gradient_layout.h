@@ -1,14 +1,12 @@
 /// What the glue tells the gradient kernels about one memory, and how they divide their scratch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "src/engines/scan/layout.h"
 
 namespace ttr::scan {
-
-/// Tokens between states that are kept.
-inline constexpr std::int64_t kCheckpoint = kBlockTokens;
 
 /// Columns of a matrix that make one task. Sums over columns are taken within a task, then over
 /// tasks, so this may not depend on the number of threads.
@@ -16,10 +14,6 @@ inline constexpr std::int64_t kGroup = 256;
 
 /// Key rows that are taken back together.
 inline constexpr int kGroupRows = 4;
-
-constexpr std::int64_t Checkpoints(std::int64_t tokens) {
-  return (tokens + kCheckpoint - 1) / kCheckpoint;
-}
 
 /// Gradients of one vector memory, one sequence, a range of channels. Absent ones are not wanted.
 struct VectorGradient {
@@ -48,13 +42,14 @@ struct MatrixGradient {
 template <class T>
 struct VectorGradientScratch {
   std::int64_t stride;   // between states: an odd number of lines
-  T *kept_re, *kept_im;  // [checkpoint][stride]
+  T *kept_re, *kept_im;  // [checkpoint][stride], where Forward has kept none: as Vector::kept_re
   T *re, *im;            // [kCheckpoint][stride]: before every token
   T *dy, *dv, *dv_im, *dlog_decay, *dphase, *dre, *dim;  // pieces
   T *old_re, *old_im;
   std::byte* forward;  // VectorScratch
   std::size_t bytes;
 
+  /// `tokens`: for which states are to be kept.
   VectorGradientScratch(const Sizes& sizes, std::int64_t tokens, bool complex, std::byte* memory) {
     Arena arena(memory);
     const std::int64_t line = kAlignment / sizeof(T);
@@ -81,7 +76,7 @@ struct MatrixGradientScratch {
   static constexpr std::int64_t kRow = MatrixScratch<T>::kRow;
   static constexpr std::int64_t kLine = kAlignment / sizeof(T);
   std::int64_t columns;  // of a group, whole strips
-  T* kept;               // [checkpoint][key_dim][columns]
+  T* kept;               // [checkpoint][key_dim][columns]; of one, where Forward has kept them
   T* states;             // [token][row][lanes]: before every token, of a group of key rows and one
                          // vector of columns
   T* factors;            // the same of the decays
@@ -94,12 +89,13 @@ struct MatrixGradientScratch {
   std::byte* forward;  // MatrixScratch
   std::size_t bytes;
 
+  /// `tokens`: for which states are to be kept.
   MatrixGradientScratch(const Sizes& sizes, std::int64_t tokens, std::byte* memory) {
     Arena arena(memory);
     columns = std::min(kGroup, RoundUp(sizes.value_dim, kStrip));
     Sizes group = sizes;
     group.value_dim = columns;
-    kept = arena.Take<T>(Checkpoints(tokens) * sizes.key_dim * columns);
+    kept = arena.Take<T>(std::max<std::int64_t>(Checkpoints(tokens), 1) * sizes.key_dim * columns);
     states = arena.Take<T>(kCheckpoint * kGroupRows * kLine);
     factors = arena.Take<T>(kCheckpoint * kGroupRows * kLine);
     dstate = arena.Take<T>(sizes.key_dim * columns);

@@ -188,7 +188,7 @@ class MatrixBackward {
     if (blocks == 0) return StoreRates();
     LoadRates(memory_, 0, memory_.columns, f_);
     CopyState(static_cast<const T*>(memory_.state), memory_.state_stride, s_.kept, Stride());
-    for (std::int64_t b = 0; b + 1 < blocks; ++b) {
+    for (std::int64_t b = 0; memory_.kept == nullptr && b + 1 < blocks; ++b) {
       T* next = s_.kept + (b + 1) * StateSize();
       std::copy(next - StateSize(), next, next);
       Advance(b, next);
@@ -235,6 +235,16 @@ class MatrixBackward {
     block.state_stride = Stride();
     block.scale = static_cast<T>(options_.scale);
     return block;
+  }
+
+  /// The state before block b.
+  T* Before(std::int64_t b) const {
+    if (memory_.kept == nullptr) return s_.kept + b * StateSize();
+    const bool first = b == 0;
+    CopyState(first ? static_cast<const T*>(memory_.state)
+                    : static_cast<const T*>(memory_.kept) + (b - 1) * memory_.kept_stride,
+              first ? memory_.state_stride : memory_.kept_row_stride, s_.kept, Stride());
+    return s_.kept;
   }
 
   /// Values and time steps of a strip, with zeros beyond the last column.
@@ -310,6 +320,7 @@ class MatrixBackward {
     std::fill(s_.dimportance, s_.dimportance + tokens, T(0));
     Block<T> block = BlockOf(b);
     block.queries = memory_.queries;
+    T* const before = Before(b);
     GradientBlock<T> out{};
     out.states = s_.states;
     out.factors = s_.factors;
@@ -327,7 +338,7 @@ class MatrixBackward {
         block.v = f_.v + c;
         block.dt = f_.dt + c;
         block.rates = f_.rates + column * memory_.key_dim;
-        block.state = s_.kept + b * StateSize() + column;
+        block.state = before + column;
         out.dy = s_.dy + c;
         out.dv = s_.dv + c;
         out.ddt = s_.ddt + c;

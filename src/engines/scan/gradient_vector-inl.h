@@ -207,6 +207,7 @@ void BackVector(const Options& options, const Vector& memory, const VectorGradie
           block * kCheckpoint * rows->stride * static_cast<std::int64_t>(SizeOf(rows->dtype));
     }
     part.y = {};
+    part.kept_re = nullptr;
     part.re = re;
     part.im = complex ? im : nullptr;
     part.tokens = tokens;
@@ -217,18 +218,29 @@ void BackVector(const Options& options, const Vector& memory, const VectorGradie
 
   const std::int64_t blocks = Checkpoints(memory.tokens);
   if (blocks == 0) return;
-  copy(static_cast<const T*>(memory.re), scratch.kept_re);
-  if (complex) copy(static_cast<const T*>(memory.im), scratch.kept_im);
-  for (std::int64_t block = 0; block + 1 < blocks; ++block) {
-    T* next_re = scratch.kept_re + (block + 1) * stride;
-    T* next_im = scratch.kept_im + (block + 1) * stride;
-    copy(next_re - stride, next_re);
-    if (complex) copy(next_im - stride, next_im);
-    run(block, kCheckpoint, next_re, next_im, 0);
+  Vector kept = memory;
+  if (memory.kept_re == nullptr) {
+    kept.kept_re = scratch.kept_re;
+    kept.kept_im = scratch.kept_im;
+    kept.kept_stride = stride;
+  }
+  // The state before a block.
+  const auto load = [&](std::int64_t block, T* re, T* im) {
+    const auto from = [&](const void* first, const void* others) {
+      return block == 0 ? static_cast<const T*>(first)
+                        : static_cast<const T*>(others) + (block - 1) * kept.kept_stride;
+    };
+    copy(from(memory.re, kept.kept_re), re);
+    if (complex) copy(from(memory.im, kept.kept_im), im);
+  };
+  for (std::int64_t block = 0; memory.kept_re == nullptr && block + 1 < blocks; ++block) {
+    T* const re = scratch.kept_re + block * stride;
+    T* const im = complex ? scratch.kept_im + block * stride : nullptr;
+    load(block, re, im);
+    run(block, kCheckpoint, re, im, 0);
   }
   for (std::int64_t block = blocks - 1; block >= 0; --block) {
-    copy(scratch.kept_re + block * stride, scratch.re);
-    if (complex) copy(scratch.kept_im + block * stride, scratch.im);
+    load(block, scratch.re, scratch.im);
     run(block, tokens_of(block) - 1, scratch.re, scratch.im, stride);
     for (std::int64_t i = tokens_of(block) - 1; i >= 0; --i) {
       BackToken<T>(options, memory, gradient, block * kCheckpoint + i, scratch.re + i * stride,

@@ -22,6 +22,13 @@ inline constexpr std::int64_t kPiece = 512;
 inline constexpr std::int64_t kBlockTokens = 32;
 inline constexpr std::int64_t kStripBytes = 256;
 
+/// Tokens between states that are kept for the backward pass.
+inline constexpr std::int64_t kCheckpoint = kBlockTokens;
+
+constexpr std::int64_t Checkpoints(std::int64_t tokens) {
+  return (tokens + kCheckpoint - 1) / kCheckpoint;
+}
+
 constexpr std::int64_t RoundUp(std::int64_t x, std::int64_t unit) {
   return (x + unit - 1) / unit * unit;
 }
@@ -39,6 +46,9 @@ struct Vector {
   void* re = nullptr;
   void* im = nullptr;
   std::int64_t state_stride = 0;  // from before a token to after it; 0: the state is updated
+  void* kept_re = nullptr;        // the state before token kCheckpoint, if any is kept,
+  void* kept_im = nullptr;
+  std::int64_t kept_stride = 0;  // and from that to the next one
   std::int64_t tokens = 0;
   std::int64_t channels = 0;
 };
@@ -53,6 +63,8 @@ struct Matrix {
   Rows a;           // one row a column
   void* state = nullptr;
   std::int64_t state_stride = 0;  // between key rows
+  void* kept = nullptr;           // as in Vector, rows kept_row_stride apart
+  std::int64_t kept_stride = 0, kept_row_stride = 0;
   std::int64_t tokens = 0;
   std::int64_t key_dim = 1;
   std::int64_t columns = 0;

@@ -282,9 +282,24 @@ void RunBlock(const Options& options, const Matrix& memory, std::int64_t begin, 
   }
 }
 
+/// Leaves the state before token t where it is kept, if it is.
+template <class T>
+void Keep(const Matrix& memory, std::int64_t t) {
+  if (memory.kept == nullptr || t == 0) return;
+  const T* state = static_cast<const T*>(memory.state);
+  T* kept = static_cast<T*>(memory.kept) + (t / kCheckpoint - 1) * memory.kept_stride;
+  for (std::int64_t row = 0; row < memory.key_dim; ++row) {
+    std::copy(state, state + memory.columns, kept);
+    state += memory.state_stride;
+    kept += memory.kept_row_stride;
+  }
+}
+
 template <class T>
 void RunMatrix(const Options& options, const Matrix& memory, const MatrixScratch<T>& scratch) {
+  static_assert(kBlockTokens == kCheckpoint);
   for (std::int64_t begin = 0; begin < memory.tokens; begin += kBlockTokens) {
+    Keep<T>(memory, begin);
     RunBlock(options, memory, begin, std::min(kBlockTokens, memory.tokens - begin), scratch);
   }
 }

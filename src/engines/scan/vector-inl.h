@@ -144,6 +144,15 @@ T GateOf(const Vector& memory, std::int64_t t) {
   return std::exp(sn::LoadOne<T>(memory.gate, t));
 }
 
+/// Leaves the state before token t where it is kept, if it is.
+template <class T>
+HWY_INLINE void Keep(const Vector& memory, std::int64_t t, const T* re, const T* im) {
+  if (memory.kept_re == nullptr || t == 0 || t % kCheckpoint != 0) return;
+  const std::int64_t at = (t / kCheckpoint - 1) * memory.kept_stride;
+  std::copy(re, re + memory.channels, static_cast<T*>(memory.kept_re) + at);
+  if (im != nullptr) std::copy(im, im + memory.channels, static_cast<T*>(memory.kept_im) + at);
+}
+
 template <class T>
 void RunVector(const Options& options, const Vector& memory, const VectorScratch<T>& scratch) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
@@ -155,6 +164,7 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
     const T* im = complex ? static_cast<const T*>(memory.im) + t * memory.state_stride : nullptr;
     T* re_out = const_cast<T*>(re) + memory.state_stride;
     T* im_out = complex ? const_cast<T*>(im) + memory.state_stride : nullptr;
+    Keep(memory, t, re, im);
     Piece<T> piece{};
     piece.gate = GateOf<T>(memory, t);
     piece.weight = memory.importance ? sn::LoadOne<T>(memory.importance, t) : T(1);

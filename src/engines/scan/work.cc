@@ -113,9 +113,31 @@ Vector Work::VectorOf(std::int64_t task) const {
   };
   m.re = state_of(call.state);
   m.im = state_of(call.state_im);
+  if (!call.kept.empty()) {
+    m.kept_re = KeptAt(sequence, h * columns + column, false);
+    m.kept_im = m.im != nullptr ? KeptAt(sequence, h * columns + column, true) : nullptr;
+    m.kept_stride = NumbersOfState();
+  }
   m.tokens = sequence.tokens;
   m.channels = std::min(part_columns, columns - column);
   return m;
+}
+
+KeptNote Work::Note() const {
+  const std::int64_t width = NumbersOfState();
+  return {.numbers = {tokens, sequences, width, sizes.key_dim, call.state_im.defined() ? 1 : 0,
+                      static_cast<std::int64_t>(sizes.state), length}};
+}
+
+std::int64_t Work::NumbersOfState() const {
+  return heads * std::max<std::int64_t>(1, sizes.key_dim) * columns;
+}
+
+std::byte* Work::KeptAt(const Sequence& sequence, std::int64_t number, bool imaginary) const {
+  const std::int64_t first = sequence.batch * length + sequence.first;
+  const std::int64_t states = KeptStates(first) + (imaginary ? KeptStates(tokens) : 0);
+  return KeptNote::Behind(call.kept) +
+         (states * NumbersOfState() + number) * static_cast<std::int64_t>(SizeOf(sizes.state));
 }
 
 Matrix Work::MatrixOf(std::int64_t task) const {
@@ -144,6 +166,11 @@ Matrix Work::MatrixOf(std::int64_t task) const {
   }
   m.state = ElementOf(call.state, n * call.state.stride(0) + h * call.state.stride(1) + column);
   m.state_stride = call.state.stride(2);
+  if (!call.kept.empty()) {
+    m.kept = KeptAt(sequence, h * sizes.key_dim * columns + column, false);
+    m.kept_stride = NumbersOfState();
+    m.kept_row_stride = columns;
+  }
   m.tokens = sequence.tokens;
   m.key_dim = sizes.key_dim;
   m.columns = std::min(part_columns, columns - column);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "src/core/kept_note.h"
 #include "src/engines/scan/layout.h"
 
 namespace ttr::scan {
@@ -15,6 +16,11 @@ Rows RowsOf(const TensorView& view, std::int64_t batch, std::int64_t first, std:
 struct Sequence {
   std::int64_t batch, first, tokens;
 };
+
+/// States that are kept of so many tokens. A sequence that begins with token `first` of all has its
+/// own from KeptStates(first) on: one fewer than Checkpoints(), which is what lies before those of
+/// the next.
+constexpr std::int64_t KeptStates(std::int64_t tokens) { return tokens / kCheckpoint; }
 
 struct Work {
   const Options& options;
@@ -47,6 +53,15 @@ struct Work {
 
   Vector VectorOf(std::int64_t task) const;
   Matrix MatrixOf(std::int64_t task) const;
+
+  /// What tells call.kept from any other memory. States of all heads lie side by side,
+  /// [state][head][key row][column]; the imaginary parts behind the real ones.
+  KeptNote Note() const;
+
+ private:
+  /// The part of call.kept that begins with the first state of a sequence, at this number of it.
+  std::byte* KeptAt(const Sequence& sequence, std::int64_t number, bool imaginary) const;
+  std::int64_t NumbersOfState() const;
 };
 
 }  // namespace ttr::scan
