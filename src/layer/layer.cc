@@ -175,7 +175,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
   switch (plan_.engine) {
     case Engine::kScan:
       return DifferentiateScan(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
-                               executor, run.kept);
+                               executor, run.scratch, run.kept);
     case Engine::kFastWeights:
       return DifferentiateFastWeights(requirements_, dims, inputs, initial, dy, dstate, dinputs,
                                       dinitial, executor, run.scratch, run.kept);
@@ -192,7 +192,7 @@ std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
   switch (plan_.engine) {
     case Engine::kFastWeights: return FastWeightsGradientScratchBytes(recipe(), dims, threads);
     case Engine::kLeastSquares: return LeastSquaresGradientScratchBytes(recipe(), dims, threads);
-    case Engine::kScan:
+    case Engine::kScan: return ScanGradientScratchBytes(recipe(), dims, threads);
     case Engine::kDefinition: break;
   }
   return 0;

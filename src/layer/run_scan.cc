@@ -220,7 +220,7 @@ Tensor BackNorm(OutputNorm norm, const Tensor& z, const TensorView& dy) {
 void DifferentiateScan(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
                        const State& initial, const TensorView& dy, const State& dstate,
                        const Inputs& dinputs, State& dinitial, Executor& executor,
-                       std::span<std::byte> kept) {
+                       std::span<std::byte> scratch, std::span<std::byte> kept) {
   const DType dtype = Arithmetic(inputs, initial);
   const Shape shape = StateShape(recipe, dims);
   const auto copy_of = [&](const State& state, std::string_view name) {
@@ -265,7 +265,7 @@ void DifferentiateScan(const Recipe& recipe, const Dims& dims, const Inputs& inp
                                   log_decay.view(), phase.view(), q.view(),
                                   k.view(),         dt.view(),    a.view()};
   scan::Backward(options, call, dz.defined() ? dz.view() : given.view(), dre.view(),
-                 complex ? dim.view() : TensorView(), gradients, executor);
+                 complex ? dim.view() : TensorView(), gradients, executor, scratch);
   for (const Wanted* wanted : {&v, &v_im, &importance, &log_decay, &phase, &q, &k, &dt, &a}) {
     wanted->Return();
   }
@@ -278,6 +278,22 @@ void DifferentiateScan(const Recipe& recipe, const Dims& dims, const Inputs& inp
   };
   give("state", dre);
   if (complex) give("state.im", dim);
+}
+
+std::size_t ScanGradientScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
+  // The wider dtype, as it is not part of the sizes.
+  const scan::Sizes sizes{.key_dim = IsVector(recipe) ? 0 : dims.key_dim,
+                          .value_dim = dims.value_dim,
+                          .queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads),
+                          .state = DType::kFloat64};
+  return scan::BackwardScratchBytes({.sizes = sizes,
+                                     .heads = dims.heads,
+                                     .value_heads = dims.value_heads,
+                                     .sequences = dims.states(),
+                                     .tokens = dims.batch * dims.tokens,
+                                     .length = dims.tokens,
+                                     .complex = recipe.weights.phase},
+                                    threads);
 }
 
 }  // namespace ttr

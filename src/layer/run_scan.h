@@ -22,6 +22,8 @@ std::size_t ScanScratchBytes(const Recipe& recipe, const Dims& dims, int threads
 void DifferentiateScan(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
                        const State& initial, const TensorView& dy, const State& dstate,
                        const Inputs& dinputs, State& dinitial, Executor& executor,
-                       std::span<std::byte> kept);
+                       std::span<std::byte> scratch, std::span<std::byte> kept);
+
+std::size_t ScanGradientScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
 
 }  // namespace ttr

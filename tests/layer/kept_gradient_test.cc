@@ -13,6 +13,7 @@
 #include "tests/support/gradients.h"
 #include "tests/support/recipes.h"
 #include "ttr/error.h"
+#include "ttr/executor.h"
 #include "ttr/layer.h"
 
 namespace ttr {
@@ -150,8 +151,13 @@ TEST_P(KeptGradient, IsThatOfWhatIsComputedAnew) {
     EXPECT_EQ(test::LargestDifference(y, plain), 0);
     const Gradients expected = Differentiate(layer_, inputs, initial, dy, dstate);
     ExpectClose(Differentiate(layer_, inputs, initial, dy, dstate, run), expected, 1e-9);
-    // What was kept is still there.
-    ExpectClose(Differentiate(layer_, inputs, initial, dy, dstate, run), expected, 1e-9);
+    // What was kept is still there; in scratch of the caller's.
+    std::vector<std::byte> scratch(layer_.BackwardScratchBytes(dims, 3), std::byte{0xff});
+    const auto three = MakeExecutor(3);
+    ttr::Run given{.executor = three.get(), .scratch = scratch, .kept = kept};
+    ExpectClose(Differentiate(layer_, inputs, initial, dy, dstate, given), expected, 1e-9);
+    given.kept = {};
+    ExpectClose(Differentiate(layer_, inputs, initial, dy, dstate, given), expected, 1e-9);
   }
 }
 

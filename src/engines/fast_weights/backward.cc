@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <numeric>
-#include <string>
 
 #include "src/engines/fast_weights/backward_rows.h"
 #include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/work.h"
+#include "src/parallel/claimed.h"
 #include "src/parallel/workers.h"
 #include "ttr/error.h"
 
@@ -161,19 +160,13 @@ void Backward(const Options& options, const BackwardCall& call, Executor& execut
   const int threads = work.Flops() < kFlopsWorthThreads ? 1 : executor.threads();
   const int workers = static_cast<int>(std::min<std::int64_t>(threads, items));
 
-  const std::size_t needed = BackwardScratchBytes(options, work.sizes, workers);
-  std::unique_ptr<std::byte[]> owned;
-  if (scratch.empty()) {
-    owned.reset(new std::byte[needed]);
-    scratch = {owned.get(), needed};
-  } else if (scratch.size() < needed) {
-    throw Error("fast_weights", "scratch", "at least " + std::to_string(needed) + " bytes",
-                std::to_string(scratch.size()));
-  }
-  std::byte* const start = Align(scratch.data());
+  const Claimed claimed("fast_weights", scratch,
+                        BackwardScratchBytes(options, work.sizes, workers));
   const std::size_t bytes = BytesOfWorker(options, work.sizes);
   const bool wide = work.sizes.state == DType::kFloat64;
-  auto scratch_of = [&](int worker) { return start + static_cast<std::size_t>(worker) * bytes; };
+  auto scratch_of = [&](int worker) {
+    return claimed.start() + static_cast<std::size_t>(worker) * bytes;
+  };
   const std::int64_t together =
       constants || groups.heads > 1 || !work.sizes.kept
           ? 1

@@ -4,17 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <new>
-#include <string>
 
 #include "src/core/kept_note.h"
 #include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/work.h"
+#include "src/parallel/claimed.h"
 #include "src/parallel/workers.h"
-#include "ttr/error.h"
 
 namespace ttr::fast_weights {
 namespace {
@@ -135,17 +133,9 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   const int threads = work.Flops() < kFlopsWorthThreads ? 1 : executor.threads();
   work.Cut(threads);
   const int workers = static_cast<int>(std::min<std::int64_t>(threads, work.items()));
-  const std::size_t needed = ScratchBytes(options, work.sizes, workers);
-  std::unique_ptr<std::byte[]> owned;
-  if (scratch.empty()) {
-    owned.reset(new std::byte[needed]);
-    scratch = {owned.get(), needed};
-  } else if (scratch.size() < needed) {
-    throw Error("fast_weights", "scratch", "at least " + std::to_string(needed) + " bytes",
-                std::to_string(scratch.size()));
-  }
+  const Claimed claimed("fast_weights", scratch, ScratchBytes(options, work.sizes, workers));
   const auto run = work.sizes.state == DType::kFloat64 ? RunAll<double> : RunAll<float>;
-  run(work, workers, executor, Align(scratch.data()));
+  run(work, workers, executor, claimed.start());
 }
 
 }  // namespace ttr::fast_weights

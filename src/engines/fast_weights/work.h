@@ -17,11 +17,6 @@ namespace ttr::fast_weights {
 /// Below this many flops a second thread costs more than it brings (some ten microseconds).
 inline constexpr double kFlopsWorthThreads = 1e6;
 
-inline std::byte* Align(std::byte* memory) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  return memory + (kAlignment - address % kAlignment) % kAlignment;
-}
-
 using simd::RowsOf;
 
 /// What memory `head` of sequence `n` keeps in a view [N, H, ...].

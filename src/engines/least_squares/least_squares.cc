@@ -49,7 +49,8 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   const std::size_t bytes = BytesOfWorker(options, work.sizes);
   if (const std::int64_t stretches = StretchesOf(work, threads); stretches > 1) {
     const auto workers = static_cast<std::size_t>(stretches * items);
-    const Claimed claimed(scratch, workers * (bytes + StretchBytes(work.sizes)));
+    const Claimed claimed("least_squares", scratch,
+                          workers * (bytes + StretchBytes(work.sizes)) + kAlignment);
     RunStretches(options, work, stretches, static_cast<int>(workers), executor, claimed.start(),
                  bytes, run);
     return;

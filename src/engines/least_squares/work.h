@@ -4,15 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <string>
 
 #include "src/engines/least_squares/layout.h"
+#include "src/parallel/claimed.h"
 #include "src/parallel/workers.h"
 #include "src/simd/ahead.h"
 #include "src/simd/row_views.h"
-#include "ttr/error.h"
 #include "ttr/executor.h"
 
 namespace ttr::least_squares {
@@ -20,34 +18,13 @@ namespace ttr::least_squares {
 /// Below this many flops a second thread costs more than it brings (some ten microseconds).
 inline constexpr double kFlopsWorthThreads = 1e6;
 
-/// The caller's scratch, aligned, or memory of its own where there is none.
-class Claimed {
- public:
-  Claimed(std::span<std::byte> scratch, std::size_t bytes) {
-    const std::size_t needed = bytes + kAlignment;
-    if (scratch.empty()) {
-      owned_.reset(new std::byte[needed]);
-      scratch = {owned_.get(), needed};
-    } else if (scratch.size() < needed) {
-      throw Error("least_squares", "scratch", "at least " + std::to_string(needed) + " bytes",
-                  std::to_string(scratch.size()));
-    }
-    const auto address = reinterpret_cast<std::uintptr_t>(scratch.data());
-    start_ = scratch.data() + (kAlignment - address % kAlignment) % kAlignment;
-  }
-  std::byte* start() const { return start_; }
-
- private:
-  std::unique_ptr<std::byte[]> owned_;
-  std::byte* start_;
-};
-
 /// Calls run(item, scratch) for every item, each worker with `bytes` of its own.
 template <class RunItem>
 void RunItems(Executor& executor, int threads, std::int64_t items, std::size_t bytes,
               std::span<std::byte> scratch, const RunItem& run) {
   const int workers = static_cast<int>(std::min<std::int64_t>(threads, items));
-  const Claimed claimed(scratch, static_cast<std::size_t>(workers) * bytes);
+  const Claimed claimed("least_squares", scratch,
+                        static_cast<std::size_t>(workers) * bytes + kAlignment);
   RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
     run(item, claimed.start() + static_cast<std::size_t>(worker) * bytes);
   });

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <vector>
 
 #include "src/engines/scan/gradient_kernel.h"
 #include "src/engines/scan/work.h"
+#include "src/parallel/claimed.h"
 #include "src/parallel/workers.h"
 #include "ttr/error.h"
 
@@ -22,32 +22,42 @@ std::byte* At(const TensorView& view, std::int64_t offset) {
   return view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype()));
 }
 
-std::int64_t Longest(const Work& work) {
-  std::int64_t longest = 0;
-  for (std::int64_t n = 0; n < work.sequences; ++n) {
-    longest = std::max(longest, work.SequenceOf(n).tokens);
-  }
-  return longest;
+GradientSizes SizesOf(const Work& work) {
+  GradientSizes sizes{.sizes = work.sizes,
+                      .heads = work.heads,
+                      .value_heads = work.call.v.size(2),
+                      .sequences = work.sequences,
+                      .tokens = work.tokens,
+                      .length = work.length,
+                      .complex = work.call.state_im.defined()};
+  sizes.sizes.value_dim = work.columns;
+  return sizes;
 }
 
+std::size_t Rounded(std::size_t bytes) {
+  return static_cast<std::size_t>(RoundUp(static_cast<std::int64_t>(bytes), kAlignment));
+}
+
+/// Of a worker: heads of vectors may lie next to each other.
 template <class T>
-std::size_t BytesOf(const Work& work) {
-  const std::int64_t tokens = work.call.kept.empty() ? Longest(work) : 0;
-  return work.matrix
-             ? MatrixGradientScratch<T>(work.sizes, tokens, nullptr).bytes
-             : VectorGradientScratch<T>(work.sizes, tokens, work.call.state_im.defined(), nullptr)
-                   .bytes;
+std::size_t BytesOfWorker(const GradientSizes& of) {
+  Sizes sizes = of.sizes;
+  if (sizes.key_dim > 0) return Rounded(MatrixGradientScratch<T>(sizes, of.length, nullptr).bytes);
+  sizes.value_dim *= of.heads;
+  return Rounded(VectorGradientScratch<T>(sizes, of.length, of.complex, nullptr).bytes);
 }
 
-std::size_t BytesOfWorker(const Work& work) {
-  return work.sizes.state == DType::kFloat64 ? BytesOf<double>(work) : BytesOf<float>(work);
+std::size_t BytesOfWorker(const GradientSizes& of) {
+  return of.sizes.state == DType::kFloat64 ? BytesOfWorker<double>(of) : BytesOfWorker<float>(of);
 }
+
+std::int64_t GroupsOf(std::int64_t columns) { return (columns + kGroup - 1) / kGroup; }
 
 /// Cuts a call into tasks.
 void Divide(Work& work, int threads) {
   if (work.matrix) {
     work.part_columns = kGroup;
-    work.parts = (work.columns + kGroup - 1) / kGroup;
+    work.parts = GroupsOf(work.columns);
   } else if (!work.shares_gates()) {
     work.Cut(threads);
     work.sizes.value_dim = std::min(work.columns, work.part_columns);
@@ -58,20 +68,22 @@ void Divide(Work& work, int threads) {
 /// [part][token of all][width].
 class Parts {
  public:
-  Parts(bool wanted, DType dtype, std::int64_t parts, std::int64_t tokens, std::int64_t width)
-      : dtype_(dtype), tokens_(tokens), width_(width) {
-    if (wanted) memory_.reset(new std::byte[Bytes(parts, tokens, width, dtype)]);
+  /// Takes its part of `memory`, if it is wanted.
+  Parts(std::byte*& memory, bool wanted, DType dtype, std::int64_t parts, std::int64_t tokens,
+        std::int64_t width)
+      : memory_(wanted ? memory : nullptr), dtype_(dtype), tokens_(tokens), width_(width) {
+    if (wanted) memory += Bytes(parts, tokens, width, dtype);
   }
   static std::size_t Bytes(std::int64_t parts, std::int64_t tokens, std::int64_t width,
                            DType dtype) {
-    return static_cast<std::size_t>(parts * tokens * width) * SizeOf(dtype);
+    return Rounded(static_cast<std::size_t>(parts * tokens * width) * SizeOf(dtype));
   }
 
   explicit operator bool() const { return memory_ != nullptr; }
   std::int64_t stride() const { return tokens_ * width_; }
   std::byte* At(std::int64_t part, std::int64_t token, std::int64_t column = 0) const {
     if (memory_ == nullptr) return nullptr;
-    return memory_.get() +
+    return memory_ +
            ((part * tokens_ + token) * width_ + column) * static_cast<std::int64_t>(SizeOf(dtype_));
   }
   Rows RowsAt(std::int64_t part, std::int64_t token, std::int64_t column = 0) const {
@@ -91,7 +103,7 @@ class Parts {
   }
 
  private:
-  std::unique_ptr<std::byte[]> memory_;
+  std::byte* memory_;
   DType dtype_;
   std::int64_t tokens_, width_;
 };
@@ -128,30 +140,33 @@ void StoreTo(const TensorView& view, std::int64_t offset, const std::vector<doub
 /// One call on matrix memories.
 class MatrixWork {
  public:
-  MatrixWork(const Work& work, const Gradients& gradients)
+  /// `memory`: Bytes() of it.
+  MatrixWork(const Work& work, const Gradients& gradients, std::byte* memory)
       : work_(work),
         gradients_(gradients),
         batch_(work.call.v.size(0)),
         tokens_(batch_ * work.length),
         shares_values_(work.call.v.size(2) < work.heads),
-        dk_(gradients.k.defined(), work.sizes.state, Tasks(), tokens_, work.sizes.key_dim),
-        dq_(gradients.q.defined(), work.sizes.state, Tasks() * work.sizes.queries, tokens_,
+        dk_(memory, gradients.k.defined(), work.sizes.state, Tasks(), tokens_, work.sizes.key_dim),
+        dq_(memory, gradients.q.defined(), work.sizes.state, Tasks() * work.sizes.queries, tokens_,
             work.sizes.key_dim),
-        dv_(gradients.v.defined() && shares_values_, work.sizes.state, work.heads, tokens_,
+        dv_(memory, gradients.v.defined() && shares_values_, work.sizes.state, work.heads, tokens_,
             work.columns),
-        dimportance_(gradients.importance.defined(), work.sizes.state, Tasks(), tokens_, 1),
-        da_(gradients.a.defined(), work.sizes.state, work.sequences * work.heads, work.columns,
-            work.sizes.key_dim) {}
+        dimportance_(memory, gradients.importance.defined(), work.sizes.state, Tasks(), tokens_, 1),
+        da_(memory, gradients.a.defined(), work.sizes.state, work.sequences * work.heads,
+            work.columns, work.sizes.key_dim) {}
 
-  static std::size_t Bytes(const Work& work) {
-    const std::int64_t tokens = work.call.v.size(0) * work.length;
-    const std::int64_t tasks = work.heads * work.parts;
-    const DType dtype = work.sizes.state;
-    const bool shares = work.call.v.size(2) < work.heads;
-    return Parts::Bytes(tasks * (1 + work.sizes.queries), tokens, work.sizes.key_dim, dtype) +
-           (shares ? Parts::Bytes(work.heads, tokens, work.columns, dtype) : 0) +
-           Parts::Bytes(tasks, tokens, 1, dtype) +
-           Parts::Bytes(work.sequences * work.heads, work.columns, work.sizes.key_dim, dtype);
+  static std::size_t Bytes(const GradientSizes& of) {
+    const Sizes& sizes = of.sizes;
+    const std::int64_t tasks = of.heads * GroupsOf(sizes.value_dim);
+    const auto bytes = [&](std::int64_t parts, std::int64_t tokens, std::int64_t width) {
+      return Parts::Bytes(parts, tokens, width, sizes.state);
+    };
+    return bytes(tasks, of.tokens, sizes.key_dim) +
+           bytes(tasks * sizes.queries, of.tokens, sizes.key_dim) +
+           (of.value_heads < of.heads ? bytes(of.heads, of.tokens, sizes.value_dim) : 0) +
+           bytes(tasks, of.tokens, 1) +
+           bytes(of.sequences * of.heads, sizes.value_dim, sizes.key_dim);
   }
 
   MatrixGradient Of(std::int64_t task, const TensorView& dy, const TensorView& dstate) const {
@@ -282,7 +297,7 @@ VectorGradient VectorGradientOf(const Work& work, const Gradients& gradients, st
 
 void Backward(const Options& options, const Call& call, const TensorView& dy,
               const TensorView& dstate, const TensorView& dstate_im, const Gradients& gradients,
-              Executor& executor) {
+              Executor& executor, std::span<std::byte> scratch) {
   Call with_dy = call;
   with_dy.y = dy;
   const TensorView others[] = {gradients.v, gradients.v_im, gradients.log_decay, gradients.phase};
@@ -292,25 +307,26 @@ void Backward(const Options& options, const Call& call, const TensorView& dy,
                 "something else");
   }
   if (work.heads * work.columns == 0) return;
+  const GradientSizes sizes = SizesOf(work);
   Divide(work, executor.threads());
   const int workers = static_cast<int>(std::min<std::int64_t>(executor.threads(), work.tasks()));
-  const std::size_t bytes = BytesOfWorker(work);
-  const std::unique_ptr<std::byte[]> owned(
-      new std::byte[static_cast<std::size_t>(workers) * bytes + kAlignment]);
-  std::byte* const start = AlignUp(owned.get());
-  const auto scratch = [&](int worker) { return start + static_cast<std::size_t>(worker) * bytes; };
+  const Claimed claimed("scan", scratch, BackwardScratchBytes(sizes, workers));
+  const std::size_t bytes = BytesOfWorker(sizes);
+  const auto own = [&](int worker) {
+    return claimed.start() + static_cast<std::size_t>(worker) * bytes;
+  };
   if (!work.matrix) {
     RunOnWorkers(executor, workers, work.tasks(), [&](std::int64_t task, int worker) {
       BackScanVector(options, work.VectorOf(task),
                      VectorGradientOf(work, gradients, task, dstate, dstate_im), work.sizes,
-                     scratch(worker));
+                     own(worker));
     });
     return;
   }
-  const MatrixWork sums(work, gradients);
+  const MatrixWork sums(work, gradients, own(workers));
   RunOnWorkers(executor, workers, work.tasks(), [&](std::int64_t task, int worker) {
     BackScanMatrix(options, work.MatrixOf(task), sums.Of(task, dy, dstate), work.sizes,
-                   scratch(worker));
+                   own(worker));
   });
   const std::int64_t items = (sums.tokens() + kRowsATask - 1) / kRowsATask;
   const int summers = static_cast<int>(std::min<std::int64_t>(executor.threads(), items));
@@ -320,11 +336,9 @@ void Backward(const Options& options, const Call& call, const TensorView& dy,
   sums.SumRates();
 }
 
-std::size_t BackwardBytes(const Options& options, const Call& call, int threads) {
-  Work work(options, call);
-  Divide(work, threads);
-  return static_cast<std::size_t>(threads) * BytesOfWorker(work) + kAlignment +
-         (work.matrix ? MatrixWork::Bytes(work) : 0);
+std::size_t BackwardScratchBytes(const GradientSizes& sizes, int threads) {
+  const std::size_t sums = sizes.sizes.key_dim > 0 ? MatrixWork::Bytes(sizes) : 0;
+  return static_cast<std::size_t>(threads) * BytesOfWorker(sizes) + sums + kAlignment;
 }
 
 }  // namespace ttr::scan

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "src/engines/scan/scan.h"
 
@@ -24,15 +25,25 @@ struct Gradients {
   TensorView v, v_im, importance, log_decay, phase, q, k, dt, a;
 };
 
+/// What scratch of Backward depends on.
+struct GradientSizes {
+  Sizes sizes;  ///< value_dim: of one head
+  std::int64_t heads = 1, value_heads = 1, sequences = 1;
+  std::int64_t tokens = 0;  ///< of all sequences
+  std::int64_t length = 0;  ///< of a batch row
+  bool complex = false;
+};
+
+/// Bytes of scratch that Backward needs with this many threads, whether anything was kept or not.
+std::size_t BackwardScratchBytes(const GradientSizes& sizes, int threads);
+
 /// `call`: as for Forward, its state the initial one, which is left as it is, and `kept` what
 /// Forward left there, or empty; y is not read and options.output_norm must be none. Throws where
-/// something else was kept. `dstate` (and `dstate_im`): in the state's dtype, contiguous;
-/// given the gradient of the final state, left as that of the initial one.
+/// something else was kept, or where the scratch is too small; scratch as for Forward. `dstate`
+/// (and `dstate_im`): in the state's dtype, contiguous; given the gradient of the final state, left
+/// as that of the initial one.
 void Backward(const Options& options, const Call& call, const TensorView& dy,
               const TensorView& dstate, const TensorView& dstate_im, const Gradients& gradients,
-              Executor& executor);
-
-/// Bytes of memory that Backward allocates with this many threads.
-std::size_t BackwardBytes(const Options& options, const Call& call, int threads);
+              Executor& executor, std::span<std::byte> scratch = {});
 
 }  // namespace ttr::scan

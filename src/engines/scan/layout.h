@@ -33,11 +33,6 @@ constexpr std::int64_t RoundUp(std::int64_t x, std::int64_t unit) {
   return (x + unit - 1) / unit * unit;
 }
 
-inline std::byte* AlignUp(std::byte* memory) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  return memory + (kAlignment - address % kAlignment) % kAlignment;
-}
-
 /// One vector memory, one sequence, a range of channels (row pointers stand at the first of them).
 struct Vector {
   Rows v, v_im, log_decay, phase, y;  // log_decay: of each channel

@@ -3,13 +3,11 @@
 #include "src/engines/scan/scan.h"
 
 #include <algorithm>
-#include <memory>
-#include <string>
 
 #include "src/engines/scan/kernel.h"
 #include "src/engines/scan/work.h"
+#include "src/parallel/claimed.h"
 #include "src/parallel/workers.h"
-#include "ttr/error.h"
 
 namespace ttr::scan {
 namespace {
@@ -51,19 +49,10 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   work.Cut(threads);
   const int workers = static_cast<int>(std::min<std::int64_t>(threads, work.tasks()));
 
-  const std::size_t needed = ScratchBytes(work.sizes, workers);
-  std::unique_ptr<std::byte[]> owned;
-  if (scratch.empty()) {
-    owned.reset(new std::byte[needed]);
-    scratch = {owned.get(), needed};
-  } else if (scratch.size() < needed) {
-    throw Error("scan", "scratch", "at least " + std::to_string(needed) + " bytes",
-                std::to_string(scratch.size()));
-  }
-  std::byte* const start = AlignUp(scratch.data());
+  const Claimed claimed("scan", scratch, ScratchBytes(work.sizes, workers));
   const std::size_t bytes = BytesOfWorker(work.sizes);
   RunOnWorkers(executor, workers, work.tasks(), [&](std::int64_t task, int worker) {
-    std::byte* own = start + static_cast<std::size_t>(worker) * bytes;
+    std::byte* own = claimed.start() + static_cast<std::size_t>(worker) * bytes;
     if (work.matrix) {
       ScanMatrix(options, work.MatrixOf(task), work.sizes, own);
     } else {
