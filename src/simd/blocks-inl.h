@@ -138,11 +138,11 @@ HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int6
         LoadTile<D, kTileRows, vectors()>(d, to.Row(i) + j, to.stride, tile);
       }
       if constexpr (INTO == Into::kSubtract) {
-        MulSubStrided<D, kTileRows, vectors()>(d, a, left.row, left.step, b + j, right.stride,
-                                               steps, tile);
+        Accumulate<true, D, kTileRows, vectors()>(d, a, left.row, left.step, b + j, right.stride,
+                                                  steps, tile);
       } else {
-        MulAddStrided<D, kTileRows, vectors()>(d, a, left.row, left.step, b + j, right.stride,
-                                               steps, tile);
+        Accumulate<false, D, kTileRows, vectors()>(d, a, left.row, left.step, b + j, right.stride,
+                                                   steps, tile);
       }
       StoreTile<D, kTileRows, vectors()>(d, tile, to.Row(i) + j, to.stride);
     });
@@ -221,7 +221,7 @@ HWY_NOINLINE Pivot<T> Factor(const Block<T>& a, std::int64_t n, Corner<T>* corne
       LoadTile<D, kTileRows, kVectors>(d, a.Row(i) + i, a.stride, tile);
       T diagonal[kTileRows];
       for (int r = 0; r < kTileRows; ++r) diagonal[r] = a.Row(i + r)[i + r];
-      MulSubStrided<D, kTileRows, kVectors>(d, top, 1, a.stride, top, a.stride, i, tile);
+      Accumulate<true, D, kTileRows, kVectors>(d, top, 1, a.stride, top, a.stride, i, tile);
       TTR_UNROLL
       for (int j = 0; j < kTileRows; ++j) {
         TTR_UNROLL
@@ -251,8 +251,8 @@ HWY_NOINLINE Pivot<T> Factor(const Block<T>& a, std::int64_t n, Corner<T>* corne
     ForTiles(d, i / lanes * lanes, n, [&](std::int64_t j, auto vectors) HWY_ATTR {
       Tile<D, kTileRows, vectors()> tile;
       LoadTile<D, kTileRows, vectors()>(d, a.Row(i) + j, a.stride, tile);
-      MulSubStrided<D, kTileRows, vectors()>(d, a.data + i, 1, a.stride, a.data + j, a.stride, i,
-                                             tile);
+      Accumulate<true, D, kTileRows, vectors()>(d, a.data + i, 1, a.stride, a.data + j, a.stride, i,
+                                                tile);
       SolveDown<D, vectors()>(d, corner, tile);
       StoreTile<D, kTileRows, vectors()>(d, tile, a.Row(i) + j, a.stride);
     });
@@ -275,8 +275,8 @@ HWY_NOINLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Corner
       if (ahead != nullptr) ahead->Fetch();
       Tile<D, kTileRows, vectors()> tile;
       LoadTile<D, kTileRows, vectors()>(d, x.Row(i) + j, x.stride, tile);
-      MulSubStrided<D, kTileRows, vectors()>(d, u.data + i, 1, u.stride, x.data + j, x.stride, i,
-                                             tile);
+      Accumulate<true, D, kTileRows, vectors()>(d, u.data + i, 1, u.stride, x.data + j, x.stride, i,
+                                                tile);
       SolveDown<D, vectors()>(d, corners[i / kTileRows], tile);
       StoreTile<D, kTileRows, vectors()>(d, tile, x.Row(i) + j, x.stride);
     }
@@ -294,8 +294,8 @@ HWY_NOINLINE void SubstituteUp(const Block<T>& u, std::int64_t n, const Corner<T
       const std::int64_t next = i + kTileRows;
       Tile<D, kTileRows, vectors()> tile;
       LoadTile<D, kTileRows, vectors()>(d, x.Row(i) + j, x.stride, tile);
-      MulSubStrided<D, kTileRows, vectors()>(d, u.Row(i) + next, u.stride, 1, x.Row(next) + j,
-                                             x.stride, n - next, tile);
+      Accumulate<true, D, kTileRows, vectors()>(d, u.Row(i) + next, u.stride, 1, x.Row(next) + j,
+                                                x.stride, n - next, tile);
       SolveUp<D, vectors()>(d, corners[i / kTileRows], tile);
       StoreTile<D, kTileRows, vectors()>(d, tile, x.Row(i) + j, x.stride);
     }

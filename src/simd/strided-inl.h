@@ -13,54 +13,13 @@
 
 #include "hwy/highway.h"
 #include "src/simd/tile-inl.h"
+#include "src/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::simd {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-/// tile[r] += sum_s a[r a_row + s a_step] b[s b_step ...], s < count. `b` is aligned.
-template <class D, int R, int NV, class T = hn::TFromD<D>>
-HWY_INLINE void MulAddStrided(D d, const T* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
-                              const T* HWY_RESTRICT b, std::int64_t b_step, std::int64_t count,
-                              Tile<D, R, NV>& tile) {
-  const std::size_t lanes = hn::Lanes(d);
-  for (std::int64_t s = 0; s < count; ++s) {
-    hn::Vec<D> right[NV];
-    TTR_UNROLL
-    for (int v = 0; v < NV; ++v) right[v] = hn::Load(d, b + v * lanes);
-    TTR_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const hn::Vec<D> left = hn::Set(d, a[r * a_row]);
-      TTR_UNROLL
-      for (int v = 0; v < NV; ++v) tile[r][v] = hn::MulAdd(left, right[v], tile[r][v]);
-    }
-    a += a_step;
-    b += b_step;
-  }
-}
-
-/// tile[r] -= sum_s a[r a_row + s a_step] b[s b_step ...], s < count. Any alignment.
-template <class D, int R, int NV, class T = hn::TFromD<D>>
-HWY_INLINE void MulSubStrided(D d, const T* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
-                              const T* HWY_RESTRICT b, std::int64_t b_step, std::int64_t count,
-                              Tile<D, R, NV>& tile) {
-  const std::size_t lanes = hn::Lanes(d);
-  for (std::int64_t s = 0; s < count; ++s) {
-    hn::Vec<D> right[NV];
-    TTR_UNROLL
-    for (int v = 0; v < NV; ++v) right[v] = hn::LoadU(d, b + v * lanes);
-    TTR_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const hn::Vec<D> left = hn::Set(d, a[r * a_row]);
-      TTR_UNROLL
-      for (int v = 0; v < NV; ++v) tile[r][v] = hn::NegMulAdd(left, right[v], tile[r][v]);
-    }
-    a += a_step;
-    b += b_step;
-  }
-}
 
 /// Backward substitution in the tile with the transpose: tile[r] += sum_{i > r} lower[i ROW + r]
 /// tile[i], rows from the last to the first.
@@ -93,33 +52,6 @@ HWY_INLINE hn::Vec<D> LoadBlocksStrided(D d, const T* in, std::int64_t step) {
   }
 }
 
-template <class D>
-HWY_INLINE void TransposeBlocksStrided(D d, const float* in, std::int64_t in_stride, float* out,
-                                       std::int64_t out_stride) {
-  const hn::RepartitionToWide<D> wide;
-  const auto x0 = LoadBlocksStrided(d, in, 4 * in_stride);
-  const auto x1 = LoadBlocksStrided(d, in + in_stride, 4 * in_stride);
-  const auto x2 = LoadBlocksStrided(d, in + 2 * in_stride, 4 * in_stride);
-  const auto x3 = LoadBlocksStrided(d, in + 3 * in_stride, 4 * in_stride);
-  const auto a = hn::BitCast(wide, hn::InterleaveLower(d, x0, x1));
-  const auto b = hn::BitCast(wide, hn::InterleaveLower(d, x2, x3));
-  const auto e = hn::BitCast(wide, hn::InterleaveUpper(d, x0, x1));
-  const auto f = hn::BitCast(wide, hn::InterleaveUpper(d, x2, x3));
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), d, out);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(wide, a, b)), d, out + out_stride);
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(wide, e, f)), d, out + 2 * out_stride);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(wide, e, f)), d, out + 3 * out_stride);
-}
-
-template <class D>
-HWY_INLINE void TransposeBlocksStrided(D d, const double* in, std::int64_t in_stride, double* out,
-                                       std::int64_t out_stride) {
-  const auto x0 = LoadBlocksStrided(d, in, 2 * in_stride);
-  const auto x1 = LoadBlocksStrided(d, in + in_stride, 2 * in_stride);
-  hn::Store(hn::InterleaveLower(d, x0, x1), d, out);
-  hn::Store(hn::InterleaveUpper(d, x0, x1), d, out + out_stride);
-}
-
 #endif  // HWY_TARGET != HWY_SCALAR
 
 /// out[c out_stride + r] = in[r in_stride + c], r < rows, c < columns; both multiples of 16, and
@@ -134,8 +66,11 @@ HWY_INLINE void TransposeStrided(const T* HWY_RESTRICT in, std::int64_t in_strid
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::CappedTag<T, 16>());
   for (std::int64_t r = 0; r < rows; r += kLanes) {
     for (std::int64_t c = 0; c < columns; c += kBlock) {
-      TransposeBlocksStrided(d, in + r * in_stride + c, in_stride, out + c * out_stride + r,
-                             out_stride);
+      const T* const from = in + r * in_stride + c;
+      const auto load = [&](std::int64_t row) HWY_ATTR {
+        return LoadBlocksStrided(d, from + row * in_stride, kBlock * in_stride);
+      };
+      TransposeBlocks(d, load, out + c * out_stride + r, out_stride);
     }
   }
 #else

@@ -48,24 +48,38 @@ HWY_INLINE void SetZero(D d, Tile<D, R, NV>& tile) {
   }
 }
 
-/// tile[r] += sum_s a[r A_ROW + s A_STEP] b[s b_step ...], s < count. `b` is aligned.
-template <std::size_t A_ROW, std::size_t A_STEP, class D, int R, int NV, class T = hn::TFromD<D>>
-HWY_INLINE void MulAddRows(D d, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b,
-                           std::size_t b_step, std::int64_t count, Tile<D, R, NV>& tile) {
+/// tile[r] += sum_s a[r a_row + s a_step] b[s b_step ...], s < count; SUBTRACT: -=.
+template <bool SUBTRACT, class D, int R, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void Accumulate(D d, const T* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
+                           const T* HWY_RESTRICT b, std::int64_t b_step, std::int64_t count,
+                           Tile<D, R, NV>& tile) {
   const std::size_t lanes = hn::Lanes(d);
   for (std::int64_t s = 0; s < count; ++s) {
     hn::Vec<D> right[NV];
     TTR_UNROLL
-    for (int v = 0; v < NV; ++v) right[v] = hn::Load(d, b + v * lanes);
+    for (int v = 0; v < NV; ++v) right[v] = hn::LoadU(d, b + v * lanes);
     TTR_UNROLL
     for (int r = 0; r < R; ++r) {
-      const hn::Vec<D> left = hn::Set(d, a[r * A_ROW]);
+      const hn::Vec<D> left = hn::Set(d, a[r * a_row]);
       TTR_UNROLL
-      for (int v = 0; v < NV; ++v) tile[r][v] = hn::MulAdd(left, right[v], tile[r][v]);
+      for (int v = 0; v < NV; ++v) {
+        if constexpr (SUBTRACT) {
+          tile[r][v] = hn::NegMulAdd(left, right[v], tile[r][v]);
+        } else {
+          tile[r][v] = hn::MulAdd(left, right[v], tile[r][v]);
+        }
+      }
     }
-    a += A_STEP;
+    a += a_step;
     b += b_step;
   }
+}
+
+/// The same where the steps are known beforehand.
+template <std::int64_t A_ROW, std::int64_t A_STEP, class D, int R, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void MulAddRows(D d, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b,
+                           std::int64_t b_step, std::int64_t count, Tile<D, R, NV>& tile) {
+  Accumulate<false>(d, a, A_ROW, A_STEP, b, b_step, count, tile);
 }
 
 /// Forward substitution in the tile: tile[r] += sum_{j < r} lower[r ROW + j] tile[j], rows in

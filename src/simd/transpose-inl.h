@@ -32,30 +32,27 @@ HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* const* rows, std::size_t step, st
   }
 }
 
-/// out[(column + m) COUNT + lane] for m < 4 (float) or 2 (double) and one vector of rows.
-template <std::size_t COUNT, class D>
-HWY_INLINE void TransposeBlocks(D d, const float* const* rows, std::int64_t column, float* out) {
+/// out[m stride + lane], m < n: the m-th number of every 16-byte block of load(0) .. load(n - 1),
+/// where n = 4 (float) or 2 (double) are in a block; lane b n + i holds that of block b of load(i).
+template <class D, class Load>
+HWY_INLINE void TransposeBlocks(D d, const Load& load, float* out, std::int64_t stride) {
   const hn::RepartitionToWide<D> wide;
-  const auto x0 = LoadBlocks(d, rows, 4, column);
-  const auto x1 = LoadBlocks(d, rows + 1, 4, column);
-  const auto x2 = LoadBlocks(d, rows + 2, 4, column);
-  const auto x3 = LoadBlocks(d, rows + 3, 4, column);
+  const auto x0 = load(0), x1 = load(1), x2 = load(2), x3 = load(3);
   const auto a = hn::BitCast(wide, hn::InterleaveLower(d, x0, x1));
   const auto b = hn::BitCast(wide, hn::InterleaveLower(d, x2, x3));
   const auto e = hn::BitCast(wide, hn::InterleaveUpper(d, x0, x1));
   const auto f = hn::BitCast(wide, hn::InterleaveUpper(d, x2, x3));
   hn::Store(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), d, out);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(wide, a, b)), d, out + COUNT);
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(wide, e, f)), d, out + 2 * COUNT);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(wide, e, f)), d, out + 3 * COUNT);
+  hn::Store(hn::BitCast(d, hn::InterleaveUpper(wide, a, b)), d, out + stride);
+  hn::Store(hn::BitCast(d, hn::InterleaveLower(wide, e, f)), d, out + 2 * stride);
+  hn::Store(hn::BitCast(d, hn::InterleaveUpper(wide, e, f)), d, out + 3 * stride);
 }
 
-template <std::size_t COUNT, class D>
-HWY_INLINE void TransposeBlocks(D d, const double* const* rows, std::int64_t column, double* out) {
-  const auto x0 = LoadBlocks(d, rows, 2, column);
-  const auto x1 = LoadBlocks(d, rows + 1, 2, column);
+template <class D, class Load>
+HWY_INLINE void TransposeBlocks(D d, const Load& load, double* out, std::int64_t stride) {
+  const auto x0 = load(0), x1 = load(1);
   hn::Store(hn::InterleaveLower(d, x0, x1), d, out);
-  hn::Store(hn::InterleaveUpper(d, x0, x1), d, out + COUNT);
+  hn::Store(hn::InterleaveUpper(d, x0, x1), d, out + stride);
 }
 
 #endif  // HWY_TARGET != HWY_SCALAR
@@ -69,7 +66,9 @@ HWY_INLINE void Transpose(const T* const* rows, std::int64_t columns, T* HWY_RES
   constexpr std::int64_t kBlock = 16 / sizeof(T);
   for (; c + kBlock <= columns; c += kBlock) {
     for (std::size_t r = 0; r < COUNT; r += hn::Lanes(d)) {
-      TransposeBlocks<COUNT>(d, rows + r, c, out + c * COUNT + r);
+      const auto load = [&](std::int64_t row)
+                            HWY_ATTR { return LoadBlocks(d, rows + r + row, kBlock, c); };
+      TransposeBlocks(d, load, out + c * COUNT + r, COUNT);
     }
   }
 #endif

@@ -152,8 +152,8 @@ HWY_INLINE void CollectUpdateGradients(const Chunk& chunk, const ChunkRows<T>& r
     const View<T> g = rows.Grad(x);
     const std::int64_t next = i + sn::kTileRows;
     MulAddTriangle<false, NV>(scores + i * kTokens, 1, kTokens, g[i] + column, g.stride, tile);
-    sn::MulAddStrided(d, scores + next * kTokens, 1, kTokens, g[next] + column, g.stride,
-                      chunk.tokens - next, tile);
+    sn::Accumulate<false>(d, scores + next * kTokens, 1, kTokens, g[next] + column, g.stride,
+                          chunk.tokens - next, tile);
   }
 }
 
@@ -175,9 +175,9 @@ void SolveAdjoint(const GradientCall<T>& call, const Chunk& chunk, const Coeffic
     sn::Tile<decltype(d), kRows, NV> tile;
     CollectUpdateGradients<NV>(chunk, rows, to_end, 0, sizes.queries, i, column, scratch, tile);
     if (sizes.erase) {
-      sn::MulAddStrided(d, lower + (i + kRows) * kTokens + i, 1, kTokens,
-                        grads + (i + kRows) * scratch.values, scratch.values,
-                        chunk.tokens - i - kRows, tile);
+      sn::Accumulate<false>(d, lower + (i + kRows) * kTokens + i, 1, kTokens,
+                            grads + (i + kRows) * scratch.values, scratch.values,
+                            chunk.tokens - i - kRows, tile);
       sn::SolveUnitLowerTransposed<kTokens>(d, lower + i * (kTokens + 1), tile);
     }
     StoreTile<NV>(kRows, grads + i * scratch.values, scratch.values, tile);

@@ -95,8 +95,8 @@ void AdvanceStripThrough(const GradientCall<T>& call, const Replay<T>& replay, c
       }
       for (std::int64_t w = 0; w < scratch.writes; ++w) {
         const Outer<T> outer = OuterOf(call, chunk, scratch, w, key);
-        sn::MulAddStrided(d, outer.values + v, 1, outer.value_stride, outer.rows, outer.row_stride,
-                          chunk.tokens, tile);
+        sn::Accumulate<false>(d, outer.values + v, 1, outer.value_stride, outer.rows,
+                              outer.row_stride, chunk.tokens, tile);
       }
       StoreTile<NV>(kRows, next + offset + v * kWidth, kWidth, tile);
       held = true;

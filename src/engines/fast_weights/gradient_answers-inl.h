@@ -36,8 +36,8 @@ void AnswerColumns(const GradientCall<T>& call, const Chunk& chunk, const ChunkR
     for (std::int64_t w = 0; w < scratch.writes; ++w) {
       const T* scores = scratch.scores + (x * scratch.writes + w) * kSquare + i * kTokens;
       const View<T> updates = rows.Update(w);
-      sn::MulAddStrided(d, scores, kTokens, 1, updates.data + column, updates.stride,
-                        std::min(i + kRows, chunk.tokens), tile);
+      sn::Accumulate<false>(d, scores, kTokens, 1, updates.data + column, updates.stride,
+                            std::min(i + kRows, chunk.tokens), tile);
     }
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {

@@ -151,7 +151,8 @@ void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
     sn::Tile<decltype(d), kRows, NV> tile;
     sn::SetZero(d, tile);
     if (!chunk.forget) {
-      sn::MulAddStrided(d, g[i], g.stride, 1, strip, NV * Lanes<T>(), call.sizes.value_dim, tile);
+      sn::Accumulate<false>(d, g[i], g.stride, 1, strip, NV * Lanes<T>(), call.sizes.value_dim,
+                            tile);
     }
     if (channels) {
       StoreTile<NV>(kRows, scratch.key_grads + (x * kTokens + i) * scratch.keys + key, scratch.keys,
@@ -165,7 +166,7 @@ void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
     for (std::int64_t w = 0; w < scratch.writes; ++w) {
       const T* pairs = scratch.score_grads + (x * scratch.writes + w) * kSquare + i * kTokens;
       const View<T> writes = rows.Write(w);
-      sn::MulAddStrided(d, pairs, kTokens, 1, writes.data + key, writes.stride, i, tile);
+      sn::Accumulate<false>(d, pairs, kTokens, 1, writes.data + key, writes.stride, i, tile);
       MulAddTriangle<true, NV>(pairs + i, kTokens, 1, writes[i] + key, writes.stride, tile);
     }
     if (call.stream_query && x < call.sizes.queries) {
@@ -209,8 +210,8 @@ void WriteGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeff
       const std::int64_t next = j + kRows;
       MulAddTriangle<false, NV>(pairs + j * kTokens, 1, kTokens, reads[j] + key, reads.stride,
                                 tile);
-      sn::MulAddStrided(d, pairs + next * kTokens, 1, kTokens, reads[next] + key, reads.stride,
-                        chunk.tokens - next, tile);
+      sn::Accumulate<false>(d, pairs + next * kTokens, 1, kTokens, reads[next] + key, reads.stride,
+                            chunk.tokens - next, tile);
     }
     StoreTile<NV>(chunk.tokens - j, out + j * stride, stride, tile);
   }

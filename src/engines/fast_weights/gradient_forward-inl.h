@@ -38,7 +38,7 @@ HWY_INLINE void ProductRows(D d, View<T> rows, std::int64_t i, std::int64_t lane
   for (std::int64_t j = 0; j < lanes_end; j += kNV * kLanes) {
     sn::Tile<D, R, kNV> tile;
     sn::SetZero(d, tile);
-    sn::MulAddStrided(d, rows[i], rows.stride, 1, columns + j, kTokens, count, tile);
+    sn::Accumulate<false>(d, rows[i], rows.stride, 1, columns + j, kTokens, count, tile);
     TTR_UNROLL
     for (int r = 0; r < R; ++r) {
       TTR_UNROLL
@@ -120,10 +120,10 @@ void SolveErrors(const GradientCall<T>& call, const Chunk& chunk, const T* lower
     }
     if (call.second_value) {
       const T* values = call.second_value.data + chunk.at * call.second_value.stride + column;
-      sn::MulAddStrided(d, lower_value + i * kTokens, kTokens, 1, values, call.second_value.stride,
-                        std::min(i + kRows, chunk.tokens), tile);
+      sn::Accumulate<false>(d, lower_value + i * kTokens, kTokens, 1, values,
+                            call.second_value.stride, std::min(i + kRows, chunk.tokens), tile);
     }
-    sn::MulAddStrided(d, lower + i * kTokens, kTokens, 1, errors, scratch.values, i, tile);
+    sn::Accumulate<false>(d, lower + i * kTokens, kTokens, 1, errors, scratch.values, i, tile);
     sn::SolveUnitLower<kTokens>(d, lower + i * kTokens + i, tile);
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {

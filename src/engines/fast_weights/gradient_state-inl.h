@@ -238,8 +238,8 @@ HWY_INLINE void UpdateStrip(const GradientCall<T>& call, std::int64_t tokens, co
       }
     }
     for (std::int64_t o = 0; o < count; ++o) {
-      sn::MulAddStrided(d, outers[o].values + v, 1, outers[o].value_stride, outers[o].rows,
-                        outers[o].row_stride, tokens, tile);
+      sn::Accumulate<false>(d, outers[o].values + v, 1, outers[o].value_stride, outers[o].rows,
+                            outers[o].row_stride, tokens, tile);
     }
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
