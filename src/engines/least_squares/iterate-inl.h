@@ -78,26 +78,29 @@ class IteratingRunner {
     if (chunk.tokens == 1 || Serves(chunk)) {
       AnswerAndWrite(chunk, finite);
     } else {
-      // What is written is always the chunk as a whole (Runner::Next).
+      // What stays written is always the chunk as a whole (Runner::Next).
       carried_.Keep(s_.kept);
-      AnswerInParts(t, t + chunk.tokens);
+      AnswerInParts(chunk, finite);
       carried_.Load(s_.kept);
       carried_.Write(GatherChunk(memory_, t, s_.chunk, s_));
     }
     return chunk.tokens;
   }
 
-  /// Answers a chunk whose tokens outweigh the memory by more than its factor has digits.
-  void AnswerInParts(std::int64_t first, std::int64_t end) {
-    for (std::int64_t t = first; t < end;) {
-      Chunk part = GatherChunk(memory_, t, end - t, s_);
-      if (t > first) carried_.Fade(part.decay);
-      const bool finite = part.tokens == 1 || Prepare(&part);
+  /// Answers, and writes, a chunk whose tokens outweigh the memory by more than its factor, which
+  /// is prepared, has digits.
+  void AnswerInParts(Chunk part, bool finite) {
+    const std::int64_t end = part.first + part.tokens;
+    for (;;) {
       if (part.tokens > 1 && !Serves(part)) {
         carried_.Shorten(part, std::max<std::int64_t>(1, factor_.tokens()));
       }
       AnswerAndWrite(part, finite);
-      t += part.tokens;
+      const std::int64_t t = part.first + part.tokens;
+      if (t == end) return;
+      part = GatherChunk(memory_, t, end - t, s_);
+      carried_.Fade(part.decay);
+      finite = part.tokens == 1 || Prepare(&part);
     }
   }
 

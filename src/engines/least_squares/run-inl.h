@@ -92,14 +92,15 @@ class Runner {
       Answer(begin, answered);
     } else {
       FetchAfter(begin + chunk.tokens);
-      if (Solve(chunk, begin, answered, fetch) == chunk.tokens) {
+      const std::int64_t right = Solve(chunk, begin, answered, fetch);
+      if (right == chunk.tokens) {
         ScatterAnswers(memory_, begin, answered, s_);
         carried_.Write(chunk);
       } else {
-        // What is written is always the chunk as a whole: a thread that only writes would not know
-        // of the parts, and sums of parts have other bits.
+        // What stays written is always the chunk as a whole: a thread that only writes would not
+        // know of the parts, and sums of parts have other bits.
         carried_.Keep(s_.kept);
-        AnswerInParts(t, t + chunk.tokens);
+        AnswerInParts(chunk, right);
         carried_.Load(s_.kept);
         carried_.Write(GatherChunk(memory_, t, most, s_));
       }
@@ -107,21 +108,17 @@ class Runner {
     return chunk.tokens;
   }
 
-  /// Answers a chunk that begins with a memory that is singular, or of which it is too far a way to
-  /// its last token for the digits that there are.
-  void AnswerInParts(std::int64_t first, std::int64_t end) {
-    std::int64_t patience = 1;  // tokens that are solved one by one before a chunk is tried again
-    for (std::int64_t t = first; t < end;) {
-      Chunk part = GatherChunk(memory_, t, end - t, s_);
-      if (t > first) carried_.Fade(part.decay);
-      const std::int64_t begin = FirstAnswer(t);
+  /// Answers, and writes, a chunk of which only `right` tokens were answered by Solve().
+  void AnswerInParts(Chunk part, std::int64_t right) {
+    const std::int64_t end = part.first + part.tokens;
+    std::int64_t patience = 1;  // tokens that are solved one by one before the rest is tried again
+    for (;;) {
+      const std::int64_t begin = FirstAnswer(part.first);
       if (part.tokens == 1) {
         carried_.Write(part);
         Answer(begin, AnsweredFrom(begin, 1));
       } else {
-        const std::int64_t right =
-            Solve(part, begin, AnsweredFrom(begin, part.tokens), Fetch::kNow);
-        if (right == 0) {
+        if (right == 0) {  // the memory is singular as the part begins
           patience = std::min<std::int64_t>(2 * patience, kUnit);
           carried_.Shorten(part, std::min(part.tokens, patience));
           SolveCarefully(part, begin, AnsweredFrom(begin, part.tokens));
@@ -132,7 +129,14 @@ class Runner {
         }
         carried_.Write(part);
       }
-      t += part.tokens;
+      const std::int64_t t = part.first + part.tokens;
+      if (t == end) return;
+      part = GatherChunk(memory_, t, end - t, s_);
+      carried_.Fade(part.decay);
+      if (part.tokens > 1) {
+        const std::int64_t next = FirstAnswer(t);
+        right = Solve(part, next, AnsweredFrom(next, part.tokens), Fetch::kNow);
+      }
     }
   }
 
