@@ -89,6 +89,22 @@ TEST_P(LeastSquaresThreads, LeaveNoTraceWhereChunksEndEarly) {
   ExpectSameBits(layer, call, "NaN");
 }
 
+TEST_P(LeastSquaresThreads, LeaveNoTraceOnQueriesAlone) {
+  const Layer layer(ParseRecipe(GetParam()));
+  if (!layer.recipe().reading.causal) GTEST_SKIP() << "no memory to go on from";
+  const Call call(layer.recipe(), OneMemory(1400), DType::kFloat32, 5);
+  State memory;
+  layer.Memorize(call.inputs, memory);
+  ExpectSameBits(layer, call.dims, "queries", [&](const ttr::Run& run) {
+    test::Result result;
+    result.state = memory;
+    result.y = Tensor(DType::kFloat32, {1, 1400, 2, call.dims.value_dim});
+    result.status = Tensor(DType::kInt8, {1, 1400, 2});
+    layer.Retrieve({.q = call.inputs.q}, memory, {.y = result.y, .status = result.status}, run);
+    return result;
+  });
+}
+
 // Sequences too short to be cut, beside one that is.
 TEST_P(LeastSquaresThreads, LeaveNoTraceOnPackedSequences) {
   const Layer layer(ParseRecipe(GetParam()));
