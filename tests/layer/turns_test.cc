@@ -2,6 +2,7 @@
 // sees nothing of it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +28,8 @@ constexpr std::int64_t kTokenBytes = 8192;
 // A view [B, T, H, D] of the same numbers.
 struct Spread {
   explicit Spread(const TensorView& of) {
-    const std::int64_t stride = kTokenBytes / static_cast<std::int64_t>(SizeOf(of.dtype()));
+    const std::int64_t far = kTokenBytes / static_cast<std::int64_t>(SizeOf(of.dtype()));
+    const std::int64_t stride = std::max(far, of.size(2) * of.size(3));
     memory = Tensor(of.dtype(), {of.size(0), of.size(1), stride});
     const std::array<std::int64_t, 4> strides{of.size(1) * stride, stride, of.size(3), 1};
     view = TensorView(memory.data(), of.dtype(), of.shape(), strides);
@@ -106,9 +108,16 @@ TEST_P(Turns, HaveTheBitsOfOneThreadWhereColumnsAreCut) {
   Dims dims = SomeDims();
   dims.batch = dims.heads = dims.key_heads = dims.value_heads = 1;
   dims.query_heads = 2;
-  dims.value_dim = 100;
-  dims.tokens = 700;  // enough to be worth threads
-  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+  struct Length {
+    std::int64_t tokens, value_dim;
+    DType dtype;
+  };
+  // Enough to be worth threads: chunk by chunk, and where the state lies.
+  for (const auto& [tokens, value_dim, dtype] :
+       {Length{700, 100, DType::kFloat32}, Length{700, 100, DType::kFloat64},
+        Length{2, 12000, DType::kFloat32}}) {
+    dims.tokens = tokens;
+    dims.value_dim = value_dim;
     const Call call(layer_.recipe(), dims, dtype, 3, true);
     const State initial = test::RandomState(layer_, call.inputs, 10);
     const Answers expected = Answer(layer_, call.inputs, initial, dims, dtype, false,

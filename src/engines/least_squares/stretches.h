@@ -2,7 +2,7 @@
 ///
 /// What a thread needs is the memory as its stretch begins, and to write is a fraction of what it
 /// is to answer. So every thread writes all tokens before its stretch, and the later a stretch the
-/// shorter it is. With f = what writing costs of answering, P threads take 1 / P of the time times
+/// shorter it is. With f = what writing costs of both, P threads take 1 / P of the time times
 /// 1 + (P - 1) f / 2 or so.
 ///
 /// Answers do not depend on the number of threads, to the bit: chunks are those of one thread, and
