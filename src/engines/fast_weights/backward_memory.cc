@@ -96,7 +96,7 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Backwar
   call.d_write = RowsAt(rows.d_write, keys);
   if (options.erases()) {
     call.erase = InputAt(rows.erase, keys);
-    call.d_erase = RowsAt(rows.d_erase, keys);
+    if (!JoinsErasure(options)) call.d_erase = RowsAt(rows.d_erase, keys);
   }
   if (apart) {
     call.second_write = InputAt(rows.key, keys);
@@ -162,6 +162,13 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
   const bool plain = options.features.map == rows::Map::kNone && !options.normalise_qk &&
                      (options.scale == 1 || rows.folds_scale) && options.correction == 0 &&
                      !options.bonus && options.steps == 1;
+  rows.dy_lies = !NeedsAnswers(options) && options.steps == 1 && Lies<T>(memory.y, values) &&
+                 Lies<T>({memory.y.data, memory.y.dtype, memory.y_head_stride}, values);
+  const bool own_step = options.step != Step::kOne && options.step != Step::kInput &&
+                        options.step != Step::kLogWeight;
+  rows.d_key_lies = plain && !own_step && !options.by_channel() && options.key == Key::kInput &&
+                    options.erase == Erase::kKey && !options.preconditioned && !out.add_k &&
+                    Lies<T>(out.k, keys);
   rows.d_query_lies = plain && !out.add_q && Lies<T>(out.q, keys) &&
                       Lies<T>({out.q.data, out.q.dtype, out.q_head_stride}, keys);
   // What no cache holds until it is read again is not brought there to be written.
@@ -228,6 +235,8 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
   const std::int64_t blocks = (memory.rows + kGradientBlock - 1) / kGradientBlock;
   FindRows(options, memory, out, rows);
   call.stream_query = rows.streams_query;
+  call.stream_write = rows.streams_key && rows.d_key_lies;
+  if (rows.dy_lies) call.output_factor = rows.OutputFactor(options);
   call.stream_value = rows.streams_value;
   const bool kept = sizes.kept;
   const T* const memories = static_cast<const T*>(memory.kept_states);
@@ -259,6 +268,10 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
       call.d_query = RowsAt(static_cast<T*>(out.q.data) + first * out.q.stride, out.q.stride,
                             out.q_head_stride);
     }
+    if (rows.d_key_lies) {
+      call.d_write = RowsAt(static_cast<T*>(out.k.data) + first * out.k.stride, out.k.stride);
+    }
+    if (rows.dy_lies) call.d_output = input(memory.y, memory.y_head_stride);
   };
   // Answers do not depend on the maximum by which the memory is divided, so that it has no gradient
   // inside of the sequence. The final memory is divided by the final maximum: minus the product of
@@ -288,7 +301,7 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
                           ends ? LastBlock(next) : block - 1, block, true);
     call.ahead = &ahead;
     RunGradient(GradientPart::kReplay, call, rows.gradient);
-    GatherOutputGradients(options, memory, rows);
+    if (!rows.dy_lies) GatherOutputGradients(options, memory, rows);
     RunGradient(GradientPart::kBackward, call, rows.gradient);
     ScatterBlock(options, memory, out, rows);
   }

@@ -91,9 +91,7 @@ template <class T>
 void GatherOutputs(const Options& options, const Memory& memory, BackwardRows<T>& rows) {
   const bool answers = NeedsAnswers(options);
   const std::int64_t count = memory.value_dim, stride = rows.value_stride;
-  const T factor = answers            ? T(1)
-                   : rows.folds_scale ? static_cast<T>(options.gain * options.scale)
-                                      : static_cast<T>(options.gain);
+  const T factor = answers ? T(1) : rows.OutputFactor(options);
   for (std::int64_t q = 0; q < rows.queries; ++q) {
     Rows dy = memory.y;
     dy.data = static_cast<std::byte*>(dy.data) +

@@ -11,6 +11,11 @@ bool NeedsAnswers(const Options& options) {
          options.step == Step::kLogWeight;
 }
 
+bool JoinsErasure(const Options& options) {
+  return options.erases() && options.erase == Erase::kKey && !options.preconditioned &&
+         !options.paired();
+}
+
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
   GradientSizes result;
   result.tokens = sizes.tokens * options.steps;
@@ -91,7 +96,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   y = take(answers, queries * values);
   dy = take(true, queries * values);
   d_write = take(true, keys);
-  d_erase = take(options.erases(), keys);
+  d_erase = take(options.erases() && !JoinsErasure(options), keys);
   d_second = take(apart, keys);
   d_query = take(true, queries * keys);
   d_value = take(true, values);

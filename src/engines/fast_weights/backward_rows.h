@@ -53,9 +53,10 @@ struct BackwardRows {
 
   T *initial, *d_initial, *d_final;                              // [D][value]: extended by the sum
   T *initial_second, *d_initial_second, *d_final_second, *last;  // [D][value]; last: a pair
-  // Are keys and queries, are values read, and the gradients of values and queries written, where
-  // they lie?
-  bool keys_lie = false, value_lies = false, d_value_lies = false, d_query_lies = false;
+  // Are keys and queries, values and gradients of answers read, and those of values, queries and
+  // keys written, where they lie?
+  bool keys_lie = false, value_lies = false, dy_lies = false;
+  bool d_value_lies = false, d_query_lies = false, d_key_lies = false;
   // Are gradients written past the caches?
   bool streams_query = false, streams_key = false, streams_value = false;
   bool folds_scale;  // do the gradients of answers carry the queries' scale, not the queries?
@@ -65,10 +66,18 @@ struct BackwardRows {
   std::size_t bytes;
 
   BackwardRows(const Options& options, const Sizes& sizes, std::byte* memory);
+
+  /// What multiplies the gradients of answers that are neither divided nor normalised.
+  T OutputFactor(const Options& options) const {
+    return static_cast<T>(folds_scale ? options.gain * options.scale : options.gain);
+  }
 };
 
 /// Does the backward pass need the answers?
 bool NeedsAnswers(const Options& options);
+
+/// Is what erases what is written, so that they have one gradient?
+bool JoinsErasure(const Options& options);
 
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes);
 PairedSizes PairedSizesOf(const Options& options, const Sizes& sizes);

@@ -143,7 +143,7 @@ class Scatter {
     }
     Numbers(r, token);
     if (options_.by_channel()) ChannelDecay(r, token);
-    if (options_.key != Key::kInput) return;
+    if (options_.key != Key::kInput || rows_.d_key_lies) return;
     T* const dx = plain() ? d_key_ : ThroughInput(memory_.k, row, r, d_key_, T(0));
     if (rows_.streams_key) {
       return CopyPast(dx, memory_.input_dim, static_cast<T*>(out_.k.data) + row * out_.k.stride);

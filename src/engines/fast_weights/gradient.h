@@ -46,7 +46,8 @@
 /// Rows of Dk or Dv numbers begin at multiples of 64 bytes and are zero from there up to the next
 /// multiple of 16 numbers; so are the rows that are returned. Gradients are overwritten; those of
 /// step, decay, log-decay, bonus and the initial memory may be absent (null), those of rows that
-/// are given may not. A forgotten channel (gate 0) has the gradient 0 there. Where `reset`
+/// are given may not, but for d_erase where the erasing rows are those that are written: d_write
+/// then is the gradient of both. A forgotten channel (gate 0) has the gradient 0 there. Where `reset`
 /// is set, a scalar decay of 0 is a border too: nothing, NaN included, passes it backwards, and its
 /// own gradient is reported 0, which is a da of a gate in the log domain.
 ///
@@ -100,8 +101,8 @@ struct GradientCall {
   Seen seen = Seen::kDecayed;
   bool read_before = false;
   bool reset = false;
-  bool stream_query = false;  // write d_query past the caches? (not where channels decay)
-  bool stream_value = false;  // the same of d_value and d_second_value
+  // Write d_query, d_write past the caches (not where channels decay)? d_value, d_second_value?
+  bool stream_query = false, stream_write = false, stream_value = false;
 
   GradientRows<const T> erase, write, second_write, query, gates;
   GradientRows<const T> value;  // absent: 0, which only an erasing memory can do without
@@ -123,6 +124,7 @@ struct GradientCall {
   std::int64_t initial_stride = 0;
 
   GradientRows<const T> d_output;  // [p][T][Dv]
+  T output_factor = 1;             // of all of d_output
   const T* d_final = nullptr;      // [Dk][Dv]; absent: 0
   std::int64_t d_final_stride = 0;
 

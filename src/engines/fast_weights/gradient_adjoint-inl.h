@@ -169,7 +169,12 @@ void SolveAdjoint(const GradientCall<T>& call, const Chunk& chunk, const Coeffic
   const View<T> errors = ErrorsOf(call, chunk, scratch);
   T* tallies = scratch.tallies + (scratch.reads + scratch.writes) * kSquare;
   T* grads = scratch.update_grads + column;
-  T* erasures = scratch.read_grads + sizes.queries * kTokens * scratch.values + column;
+  const std::int64_t erasure = sizes.queries * kTokens * scratch.values + column;
+  T* erasures = scratch.read_grads + erasure;
+  T* decayed = scratch.decayed_grads + erasure;
+  const bool decays = sizes.decay == GradientDecay::kScalar;
+  T own[kTokens];
+  const T* const factors = c.ReadFactors(KindOf(call, sizes.queries), own);
   const std::int64_t last = (chunk.tokens - 1) / kRows * kRows;
   for (std::int64_t i = last; i >= 0; i -= kRows) {
     sn::Tile<decltype(d), kRows, NV> tile;
@@ -194,12 +199,15 @@ void SolveAdjoint(const GradientCall<T>& call, const Chunk& chunk, const Coeffic
       hn::Store(tally, d, tallies + (i + r) * kTokens);
     }
     if (sizes.erase) {
-      T* out = erasures + i * scratch.values;
       TTR_UNROLL
       for (int r = 0; r < kRows; ++r) {
+        const auto factor = hn::Set(d, factors[i + r]);
         TTR_UNROLL
         for (int n = 0; n < NV; ++n) {
-          hn::Store(hn::Neg(tile[r][n]), d, out + r * scratch.values + n * kLanes);
+          const std::int64_t at = (i + r) * scratch.values + n * kLanes;
+          const auto grad = hn::Neg(tile[r][n]);
+          hn::Store(grad, d, erasures + at);
+          if (decays) hn::Store(hn::Mul(factor, grad), d, decayed + at);
         }
       }
     }
@@ -234,7 +242,7 @@ void BonusGradients(const GradientCall<T>& call, const Chunk& chunk, const Chunk
 }
 
 /// Everything of the chunk that does not touch the memory before it: the gradients of values and
-/// steps, read_grads of the erasure, and score_grads.
+/// steps, read_grads and decayed_grads of the erasure, and score_grads.
 template <class T>
 void Adjoint(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
              const ChunkRows<T>& rows, const Scratch<T>& scratch) {

@@ -22,10 +22,11 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// One vector of value columns of the answers to query x; `read`: what it finds of the memory.
+/// One vector of value columns of the answers to query x; `read`: what it finds of the memory, but
+/// for the factors of its rows.
 template <class T>
 void AnswerColumns(const GradientCall<T>& call, const Chunk& chunk, const ChunkRows<T>& rows,
-                   const T* read, std::int64_t x, std::int64_t column, const Scratch<T>& scratch) {
+                   const T* factors, const T* read, std::int64_t x, std::int64_t column, const Scratch<T>& scratch) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
   T* out = call.answers.data + x * call.answers.head_stride + chunk.at * call.answers.stride;
@@ -43,7 +44,10 @@ void AnswerColumns(const GradientCall<T>& call, const Chunk& chunk, const ChunkR
     for (int r = 0; r < kRows; ++r) {
       if (i + r >= chunk.tokens) break;
       auto y = tile[r][0];
-      if (!chunk.forget) y = hn::Add(y, hn::Load(d, read + (i + r) * scratch.values + column));
+      if (!chunk.forget) {
+        const auto found = hn::Load(d, read + (i + r) * scratch.values + column);
+        y = hn::MulAdd(hn::Set(d, factors[i + r]), found, y);
+      }
       if (call.bonus) {
         const std::int64_t t = chunk.at + i + r;
         const T factor = call.bonus.data[x * call.bonus.head_stride + t * call.bonus.stride];
@@ -63,23 +67,29 @@ void AnswerBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
     const Chunk& chunk = replay.chunks[i];
     const Coefficients<T> c(call, chunk);
     const ChunkRows<T> rows(call, chunk, scratch);
-    for (std::int64_t x = 0; x < scratch.reads; ++x) rows.Read(x, true);
-    for (std::int64_t w = 0; w < scratch.writes; ++w) rows.Write(w, true);
-    if (scratch.writes == 2) rows.Update(1, true);
-    if (call.sizes.decay == GradientDecay::kChannel) Prefixes(call, chunk, scratch);
+    rows.CopyKeys();
+    rows.CopyValues();
+    const bool channels = call.sizes.decay == GradientDecay::kChannel;
+    if (channels) Prefixes(call, chunk, scratch);
     for (std::int64_t w = 0; w < scratch.writes; ++w) ScoresOf(call, chunk, c, rows, scratch, w);
     T* const read = scratch.update_grads;
     for (std::int64_t x = 0; x < call.sizes.queries; ++x) {
+      T own[kTokens];
+      const T* const factors = c.ReadFactors(KindOf(call, x), own);
       if (!chunk.forget) {
-        DecayReads(call, chunk, c, rows.Read(x), x, scratch);
-        sn::TransposeStrided(scratch.read_rows + x * kTokens * scratch.keys, scratch.keys, kTokens,
-                             scratch.keys, scratch.columns, kTokens);
+        View<T> reads = rows.Read(x);
+        if (channels) {
+          DecayReads(call, chunk, reads, x, scratch);
+          reads = {scratch.read_rows + x * kTokens * scratch.keys, scratch.keys};
+        }
+        sn::TransposeStrided(reads.data, reads.stride, kTokens, scratch.keys, scratch.columns,
+                             kTokens);
         ReadState(call, scratch, replay.memories[i], scratch.columns, scratch.update_columns);
         sn::TransposeStrided(scratch.update_columns, kTokens, scratch.values, kTokens, read,
                              scratch.values);
       }
       for (std::int64_t v = 0; v < scratch.values; v += Lanes<T>()) {
-        AnswerColumns(call, chunk, rows, read, x, v, scratch);
+        AnswerColumns(call, chunk, rows, factors, read, x, v, scratch);
       }
     }
   }

@@ -38,8 +38,8 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 /// Gradients of the scalar coefficients of a chunk.
 template <class T>
 struct CoefficientGradients {
+  alignas(64) T between[kTokens + 1][kTokens] = {};
   T prefix[kTokens + 1] = {};
-  T between[kTokens + 1][kTokens] = {};
   T h[kTokens] = {};
 
   /// Takes the gradients of the scores, and turns them into those of the products x_i . w_j.
@@ -53,15 +53,17 @@ struct CoefficientGradients {
       const int count = i < chunk.tokens ? Coefficients<T>::Count(kind, i) : 0;
       const T* factors = c.Between(kind, i);
       T* out = between[kind.before ? i : i + 1];
-      for (int j = 0; kind.own && j < count; ++j) h[i] += factors[j] * row[j] * product[j];
+      if (kind.own) {
+        for (int j = 0; j < count; ++j) h[i] += factors[j] * row[j] * product[j];
+      }
       const auto own = hn::Set(d, c.Own(kind, i));
       for (int j = 0; j < kTokens; j += kLanes) {
         // What is no pair may be no number.
         const auto pairs = hn::FirstN(d, static_cast<std::size_t>(std::max(count - j, 0)));
         const auto grad = hn::Mul(own, hn::Load(d, row + j));
         const auto by_decay = hn::IfThenElseZero(pairs, hn::Mul(grad, hn::Load(d, product + j)));
-        hn::StoreU(hn::Add(hn::LoadU(d, out + j), by_decay), d, out + j);
-        hn::Store(hn::IfThenElseZero(pairs, hn::Mul(grad, hn::LoadU(d, factors + j))), d, row + j);
+        hn::Store(hn::Add(hn::Load(d, out + j), by_decay), d, out + j);
+        hn::Store(hn::IfThenElseZero(pairs, hn::Mul(grad, hn::Load(d, factors + j))), d, row + j);
       }
     }
   }
@@ -79,22 +81,28 @@ struct CoefficientGradients {
     for (int j = 0; j < chunk.tokens; ++j) between[chunk.tokens][j] += sums[j];
   }
 
-  /// The decays' own, backwards through c_i = a_i c_{i-1} and D_ij = a_i D_{i-1,j}.
-  void Decays(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c) {
-    const hn::CappedTag<T, kTokens> d;
-    constexpr int kLanes = hn::MaxLanes(d);
-    for (std::int64_t i = chunk.tokens - 1; i >= 0; --i) {
-      T grad = prefix[i + 1] * c.prefix[i];
-      prefix[i] += c.a[i] * prefix[i + 1];
-      auto sum = hn::Zero(d);
-      for (int j = 0; j < kTokens; j += kLanes) {
-        const auto past = hn::FirstN(d, static_cast<std::size_t>(std::max<std::int64_t>(i - j, 0)));
-        const auto behind = hn::IfThenElseZero(past, hn::LoadU(d, between[i + 1] + j));
-        sum = hn::MulAdd(behind, hn::LoadU(d, c.between[i] + j), sum);
-        const auto total = hn::MulAdd(hn::Set(d, c.a[i]), behind, hn::LoadU(d, between[i] + j));
-        hn::StoreU(total, d, between[i] + j);
+  /// The decays' own, backwards through c_i = a_i c_{i-1} and D_ij = a_i D_{i-1,j}. `tallies` has
+  /// room for kTokens rows of lanes.
+  void Decays(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+              T* tallies) {
+    const hn::ScalableTag<T> d;
+    for (int i = 0; i < kTokens; ++i) hn::Store(hn::Zero(d), d, tallies + i * kTokens);
+    for (std::int64_t j = 0; j < chunk.tokens; j += Lanes<T>()) {
+      const auto column = hn::Iota(d, static_cast<T>(j));
+      auto behind = hn::Load(d, between[chunk.tokens] + j);
+      for (std::int64_t i = chunk.tokens - 1; i >= 0; --i) {
+        const auto past = hn::Lt(column, hn::Set(d, static_cast<T>(i)));
+        behind = hn::IfThenElseZero(past, behind);
+        T* const tally = tallies + i * kTokens;
+        hn::Store(hn::MulAdd(behind, hn::Load(d, c.between[i] + j), hn::Load(d, tally)), d, tally);
+        behind = hn::MulAdd(hn::Set(d, c.a[i]), behind, hn::Load(d, between[i] + j));
       }
-      grad += hn::GetLane(hn::SumOfLanes(d, sum));
+    }
+    T sums[kTokens];
+    SumTallies(tallies, sums);
+    for (std::int64_t i = chunk.tokens - 1; i >= 0; --i) {
+      T grad = sums[i] + prefix[i + 1] * c.prefix[i];
+      prefix[i] += c.a[i] * prefix[i + 1];
       if (call.reset && c.a[i] == 0) grad = 0;
       if (call.d_decay != nullptr) call.d_decay[chunk.at + i] = grad;
       if (call.d_erase_decay != nullptr) call.d_erase_decay[chunk.at + i] = h[i];
@@ -131,21 +139,22 @@ HWY_INLINE void ScaleTile(const T* factors, sn::Tile<hn::ScalableTag<T>, sn::kTi
   }
 }
 
-/// The gradients of one read; where channels decay, key_grads, those of its decayed rows.
+/// The gradients of one read; where channels decay, key_grads, those of its decayed rows. Those of
+/// an erasure that has none of its own go to `joined`, [kTokens] rows of the strip's width.
 template <int NV, class T>
 void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                    const ChunkRows<T>& rows, const Scratch<T>& scratch, const T* memory,
-                   std::int64_t key, std::int64_t x) {
+                   std::int64_t key, std::int64_t x, T* joined) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
   const ReadKind kind = KindOf(call, x);
   const View<T> g = rows.Grad(x);
   const T* strip = memory + key * scratch.values;
-  T factors[kTokens];
-  for (int i = 0; i < kTokens; ++i) factors[i] = c.State(kind, i) * c.Own(kind, i);
+  T own[kTokens];
+  const T* const factors = c.ReadFactors(kind, own);
   std::int64_t stride;
-  T* out = rows.ReadGradient(x, &stride) + key;
+  T* const out = rows.ReadGradient(x, &stride);
   for (std::int64_t i = 0; i < chunk.tokens; i += kRows) {
     Fetch(call);
     sn::Tile<decltype(d), kRows, NV> tile;
@@ -169,19 +178,21 @@ void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
       sn::Accumulate<false>(d, pairs, kTokens, 1, writes.data + key, writes.stride, i, tile);
       MulAddTriangle<true, NV>(pairs + i, kTokens, 1, writes[i] + key, writes.stride, tile);
     }
-    if (call.stream_query && x < call.sizes.queries) {
-      StoreTile<NV, true>(chunk.tokens - i, out + i * stride, stride, tile);
+    if (out == nullptr) {
+      StoreTile<NV>(kRows, joined + i * NV * Lanes<T>(), NV * Lanes<T>(), tile);
+    } else if (call.stream_query && x < call.sizes.queries) {
+      StoreTile<NV, true>(chunk.tokens - i, out + i * stride + key, stride, tile);
     } else {
-      StoreTile<NV>(chunk.tokens - i, out + i * stride, stride, tile);
+      StoreTile<NV>(chunk.tokens - i, out + i * stride + key, stride, tile);
     }
   }
 }
 
-/// The same of one write.
+/// The same of one write, to which it adds `joined`, if any.
 template <int NV, class T>
 void WriteGradients(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                     const ChunkRows<T>& rows, const Scratch<T>& scratch, std::int64_t key,
-                    std::int64_t w) {
+                    std::int64_t w, const T* joined) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
@@ -213,7 +224,21 @@ void WriteGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeff
       sn::Accumulate<false>(d, pairs + next * kTokens, 1, kTokens, reads[next] + key, reads.stride,
                             chunk.tokens - next, tile);
     }
-    StoreTile<NV>(chunk.tokens - j, out + j * stride, stride, tile);
+    if (joined != nullptr) {
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        TTR_UNROLL
+        for (int n = 0; n < NV; ++n) {
+          const T* const more = joined + ((j + r) * NV + n) * Lanes<T>();
+          tile[r][n] = hn::Add(tile[r][n], hn::Load(d, more));
+        }
+      }
+    }
+    if (call.stream_write && w == 0) {
+      StoreTile<NV, true>(chunk.tokens - j, out + j * stride, stride, tile);
+    } else {
+      StoreTile<NV>(chunk.tokens - j, out + j * stride, stride, tile);
+    }
   }
 }
 
@@ -224,11 +249,14 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
                    std::int64_t key, T* overlap) {
   const hn::ScalableTag<T> d;
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
+  alignas(64) T joined[kTokens * NV * Lanes<T>()];
   for (std::int64_t x = 0; x < scratch.reads; ++x) {
-    ReadGradients<NV>(call, chunk, c, rows, scratch, memory, key, x);
+    ReadGradients<NV>(call, chunk, c, rows, scratch, memory, key, x, joined);
   }
+  const bool joins = call.erase && !call.d_erase && !channels;
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
-    WriteGradients<NV>(call, chunk, c, rows, scratch, key, w);
+    WriteGradients<NV>(call, chunk, c, rows, scratch, key, w,
+                       joins && w == 0 ? joined : nullptr);
   }
   T* strip = scratch.adjoint + key * scratch.values;
   if (channels) std::fill(overlap, overlap + NV * Lanes<T>(), T(0));
@@ -243,9 +271,10 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
       Outer<T> outers[kReads];
       const std::int64_t count = std::min(kReads, scratch.reads - x);
       for (std::int64_t o = 0; o < count; ++o) {
-        const View<T> g = rows.Grad(x + o);
-        outers[o] = {scratch.read_rows + (x + o) * kTokens * scratch.keys + key, scratch.keys,
-                     g.data, g.stride};
+        const View<T> g = rows.DecayedGrad(x + o);
+        const T* const read = channels ? scratch.read_rows + (x + o) * kTokens * scratch.keys
+                                       : rows.Read(x + o).data;
+        outers[o] = {read + key, scratch.keys, g.data, g.stride};
       }
       if (x == 0 && call.sizes.decay != GradientDecay::kNone) {
         UpdateStrip<NV, true>(call, chunk.tokens, strip, strip, decay, outers, count, partner,
@@ -274,10 +303,14 @@ void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratc
   const bool scalar = call.sizes.decay == GradientDecay::kScalar;
   const Coefficients<T> c(call, chunk);
   const ChunkRows<T> rows(call, chunk, scratch);
-  rows.Fill();
-  if (call.sizes.decay == GradientDecay::kChannel) Prefixes(call, chunk, scratch);
-  for (std::int64_t x = 0; x < scratch.reads; ++x) {
-    DecayReads(call, chunk, c, rows.Read(x), x, scratch);
+  rows.CopyKeys();
+  rows.CopyValues();
+  rows.CopyGradients(c);
+  if (call.sizes.decay == GradientDecay::kChannel) {
+    Prefixes(call, chunk, scratch);
+    for (std::int64_t x = 0; x < scratch.reads; ++x) {
+      DecayReads(call, chunk, rows.Read(x), x, scratch);
+    }
   }
   Adjoint(call, chunk, c, rows, scratch);
 
@@ -312,7 +345,7 @@ void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratc
     grads.Write(chunk, sums);
   }
   for (const T sum : overlap) grads.prefix[chunk.tokens] += sum;
-  grads.Decays(call, chunk, c);
+  grads.Decays(call, chunk, c, scratch.tallies);
 }
 
 /// All chunks of a block that was replayed, the last first.

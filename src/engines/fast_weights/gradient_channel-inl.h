@@ -352,9 +352,13 @@ void ChannelGradients(const GradientCall<T>& call, const Chunk& chunk, const Scr
   for (std::int64_t x = 0; x < scratch.reads; ++x) {
     const T* grads = scratch.key_grads + x * kTokens * keys + key;
     std::int64_t stride;
-    T* out = rows.ReadGradient(x, &stride) + key;
+    T* out = rows.ReadGradient(x, &stride);
+    const bool joined = out == nullptr;
+    if (joined) out = rows.WriteGradient(0, &stride);
     for (std::int64_t i = 0; i < tokens; ++i) {
-      hn::Store(hn::Load(d, grads + i * keys), d, out + i * stride);
+      V grad = hn::Load(d, grads + i * keys);
+      if (joined) grad = hn::Add(grad, hn::Load(d, out + i * stride + key));
+      hn::Store(grad, d, out + i * stride + key);
     }
   }
   if (!call.d_log_decay) return;

@@ -75,7 +75,7 @@ void Scores(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, const T
     const int count = i < chunk.tokens ? Coefficients<T>::Count(kind, i) : 0;
     for (int j = 0; j < kTokens; j += kLanes) {
       const int at = i * kTokens + j;
-      const auto decay = hn::Mul(own, hn::LoadU(d, between + j));
+      const auto decay = hn::Mul(own, hn::Load(d, between + j));
       const auto pairs = hn::FirstN(d, static_cast<std::size_t>(std::max(count - j, 0)));
       const auto score = hn::Mul(decay, hn::Load(d, products + at));
       hn::Store(hn::IfThenElseZero(pairs, score), d, out + at);
@@ -144,13 +144,14 @@ void Errors(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<
   const std::int64_t erasure = sizes.queries;
   const ReadKind kind = KindOf(call, erasure);
   const ChunkRows<T> chunk_rows(call, chunk, scratch);
-  const View<T> rows = chunk_rows.Read(erasure, true);
+  chunk_rows.CopyKeys(false);
+  const View<T> rows = chunk_rows.Read(erasure);
   alignas(64) T lower[2][kSquare];
   T decay[kTokens];
   for (int i = 0; i < kTokens; ++i) decay[i] = channels ? T(1) : c.State(kind, i) * c.Own(kind, i);
 
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
-    const View<T> writes = chunk_rows.Write(w, true);
+    const View<T> writes = chunk_rows.Write(w);
     alignas(64) T products[kSquare];
     if (channels) {
       ChannelProducts(call, chunk, kind, rows, writes, scratch, products);
@@ -172,7 +173,7 @@ void Errors(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<
   if (!chunk.forget) {
     View<T> reads = rows;
     if (channels) {
-      DecayReads(call, chunk, c, rows, erasure, scratch);
+      DecayReads(call, chunk, rows, erasure, scratch);
       reads = {scratch.read_rows + erasure * kTokens * scratch.keys, scratch.keys};
     }
     const T* columns = scratch.write_columns;

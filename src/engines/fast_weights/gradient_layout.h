@@ -60,11 +60,12 @@ struct Scratch {
   T* erase_products;  // [write][T][kTokens]: r_i . w_j; with the decay between, if of channels
   T* write_rows;      // [write][block token][write_stride]: decayed to the end of their chunk
   T* updates;         // [block token][update_stride]: u
-  T* read_rows;       // [read][kTokens][keys]: decayed since the beginning of the chunk
-  T* plain_reads;     // [read][kTokens][keys]: copies of rows of a chunk that is not full
+  T* read_rows;       // [read][kTokens][keys]: where channels decay, since the chunk's beginning
+  T* plain_reads;     // [read][kTokens][keys]: copies
   T* plain_writes;    // [write][kTokens][keys]
-  T* plain_values;    // [kTokens][values]
+  T* plain_values;    // [kTokens][values]: of second values of a chunk that is not full
   T* read_grads;      // [read][kTokens][values]: dL/dy, and for the erasure dL/d(r M~)
+  T* decayed_grads;   // [read][kTokens][values]: the same times a decay that is a number
   T* write_columns;   // [keys][kTokens]
   T* update_columns;  // [write][values][kTokens]
   T* columns;         // [max(keys, values)][kTokens]
@@ -114,11 +115,12 @@ struct Scratch {
     erase_products = take(computes ? writes * tokens * kTokens : 0);
     write_rows = take(writes * block_rows * write_stride);
     updates = take(block_rows * update_stride);
-    read_rows = take(reads * kTokens * keys);
+    read_rows = take(channels ? reads * kTokens * keys : 0);
     plain_reads = take(reads * kTokens * keys);
     plain_writes = take(writes * kTokens * keys);
     plain_values = take(kTokens * values);
     read_grads = take(reads * kTokens * values);
+    decayed_grads = take(sizes.decay == GradientDecay::kScalar ? reads * kTokens * values : 0);
     write_columns = take(keys * kTokens);
     update_columns = take(writes * values * kTokens);
     columns = take((keys > values ? keys : values) * kTokens);

@@ -86,10 +86,10 @@ Chunk NextChunk(const GradientCall<T>& call, std::int64_t at, const Scratch<T>& 
 /// The scalar coefficients; ones where the decay is of channels, whose rows carry it.
 template <class T>
 struct Coefficients {
+  alignas(64) T between[kTokens + 1][kTokens];  // [i + 1][j]: D_ij; 0 above the diagonal
+  alignas(64) T to_end[kTokens];                // D_nj
   T a[kTokens], h[kTokens], b[kTokens];
-  T prefix[kTokens + 1];            // c_{i-1}
-  T to_end[kTokens];                // D_nj
-  T between[kTokens + 1][kTokens];  // [i + 1][j]: D_ij; 0 above the diagonal
+  T prefix[kTokens + 1];  // c_{i-1}
 
   /// Without `pairs` nothing is set of what lies between.
   Coefficients(const GradientCall<T>& call, const Chunk& chunk, bool pairs = true) {
@@ -102,8 +102,8 @@ struct Coefficients {
       b[i] = !real ? T(0) : call.step == nullptr ? T(1) : call.step[t];
     }
     prefix[0] = 1;
+    for (int i = 0; i < kTokens; ++i) prefix[i + 1] = prefix[i] * a[i];
     if (!pairs) {
-      for (int i = 0; i < kTokens; ++i) prefix[i + 1] = prefix[i] * a[i];
       T product = 1;
       for (std::int64_t j = kTokens - 1; j >= 0; --j) {
         to_end[j] = j < chunk.tokens ? product : T(0);
@@ -111,17 +111,20 @@ struct Coefficients {
       }
       return;
     }
-    std::fill(between[0], between[0] + kTokens, T(0));
     const hn::CappedTag<T, kTokens> d;
     constexpr int kLanes = hn::MaxLanes(d);
-    for (int i = 0; i < kTokens; ++i) {
-      prefix[i + 1] = prefix[i] * a[i];
-      for (int j = 0; j < kTokens; j += kLanes) {
-        hn::StoreU(hn::Mul(hn::Set(d, a[i]), hn::LoadU(d, between[i] + j)), d, between[i + 1] + j);
+    for (int j = 0; j < kTokens; j += kLanes) {
+      const auto column = hn::Iota(d, static_cast<T>(j));
+      auto row = hn::Zero(d), last = hn::Zero(d);
+      hn::Store(row, d, between[0] + j);
+      for (int i = 0; i < kTokens; ++i) {
+        const auto own = hn::Eq(column, hn::Set(d, static_cast<T>(i)));
+        row = hn::IfThenElse(own, hn::Set(d, T(1)), hn::Mul(hn::Set(d, a[i]), row));
+        hn::Store(row, d, between[i + 1] + j);
+        if (i < chunk.tokens) last = row;
       }
-      between[i + 1][i] = 1;
+      hn::Store(last, d, to_end + j);
     }
-    for (int j = 0; j < kTokens; ++j) to_end[j] = j < chunk.tokens ? between[chunk.tokens][j] : 0;
   }
 
   T Last(const Chunk& chunk) const { return prefix[chunk.tokens]; }
@@ -129,74 +132,119 @@ struct Coefficients {
   /// What a read multiplies M with; without the decay of its own.
   T State(ReadKind kind, int i) const { return prefix[kind.before ? i : i + 1]; }
   T Own(ReadKind kind, int i) const { return kind.own ? h[i] : T(1); }
+  /// The product of both for all tokens, which may need `room`.
+  const T* ReadFactors(ReadKind kind, T (&room)[kTokens]) const {
+    const T* const state = prefix + (kind.before ? 0 : 1);
+    if (!kind.own) return state;
+    for (int i = 0; i < kTokens; ++i) room[i] = state[i] * h[i];
+    return room;
+  }
 
   /// Row i of what it multiplies (x_i . w_j) with, j < Count(kind, i).
   const T* Between(ReadKind kind, int i) const { return between[kind.before ? i : i + 1]; }
   static int Count(ReadKind kind, int i) { return kind.diagonal ? i + 1 : i; }
 };
 
-/// Rows of a chunk where they lie, or in `copies` where reading kTokens of them would pass their
-/// end; `fill` makes the copies.
+/// out = the chunk's rows, and rows of zeros behind them: kTokens in all.
 template <class T>
-HWY_INLINE View<T> RowsOf(const GradientRows<const T>& rows, const Chunk& chunk, std::int64_t head,
-                          std::int64_t width, T* copies, bool fill) {
-  const T* from = rows.data + head * rows.head_stride + chunk.at * rows.stride;
-  if (chunk.tokens == kTokens) return {from, rows.stride};
-  if (fill) {
-    std::fill(copies, copies + kTokens * width, T(0));
-    for (std::int64_t i = 0; i < chunk.tokens; ++i) {
-      std::copy(from + i * rows.stride, from + i * rows.stride + width, copies + i * width);
+void CopyRows(const Chunk& chunk, const T* from, std::int64_t from_stride, std::int64_t width,
+              T* out) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < chunk.tokens; ++i, from += from_stride, out += width) {
+    for (std::int64_t k = 0; k < width; k += Lanes<T>()) {
+      hn::Store(hn::Load(d, from + k), d, out + k);
     }
   }
-  return {copies, width};
+  std::fill(out, out + (kTokens - chunk.tokens) * width, T(0));
 }
 
-/// All rows of a chunk.
+/// All rows of a chunk, copied: rows of heads side by side lie whole pages apart and would drive
+/// each other out of the first-level cache.
 template <class T>
 class ChunkRows {
  public:
   ChunkRows(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch)
-      : call_(call), chunk_(chunk), scratch_(scratch) {}
+      : call_(call),
+        chunk_(chunk),
+        scratch_(scratch),
+        joined_(call.erase && call.erase.data == call.write.data) {}
 
-  /// Makes the copies; before that, the rest below has no meaning.
-  void Fill() const {
-    for (std::int64_t x = 0; x < scratch_.reads; ++x) Read(x, true);
-    for (std::int64_t x = 0; x < call_.sizes.queries; ++x) Grad(x, true);
-    for (std::int64_t w = 0; w < scratch_.writes; ++w) Write(w, true);
-    if (scratch_.writes == 2) Update(1, true);
+  /// Makes the copies of what is read and written along; before that, the rest below has no
+  /// meaning.
+  void CopyKeys(bool queries = true) const {
+    for (std::int64_t x = queries ? 0 : call_.sizes.queries; x < scratch_.reads; ++x) {
+      const bool query = x < call_.sizes.queries;
+      const GradientRows<const T>& rows = query ? call_.query : call_.erase;
+      Copy(rows, query ? x : 0, scratch_.keys, scratch_.plain_reads + x * Keys());
+    }
+    for (std::int64_t w = joined_ ? 1 : 0; w < scratch_.writes; ++w) {
+      Copy(w == 0 ? call_.write : call_.second_write, 0, scratch_.keys,
+           scratch_.plain_writes + w * Keys());
+    }
+  }
+  void CopyValues() const {
+    if (scratch_.writes < 2 || chunk_.tokens == kTokens) return;
+    Copy(call_.second_value, 0, scratch_.values, scratch_.plain_values);
   }
 
-  View<T> Read(std::int64_t x, bool fill = false) const {
-    const bool query = x < call_.sizes.queries;
-    return RowsOf(query ? call_.query : call_.erase, chunk_, query ? x : 0, scratch_.keys,
-                  scratch_.plain_reads + x * kTokens * scratch_.keys, fill);
+  /// The gradients of what the queries find, and the same by what decays before them.
+  void CopyGradients(const Coefficients<T>& c) const {
+    const hn::ScalableTag<T> d;
+    const auto scale = hn::Set(d, call_.output_factor);
+    for (std::int64_t x = 0; x < call_.sizes.queries; ++x) {
+      const GradientRows<const T>& rows = call_.d_output;
+      const T* from = rows.data + x * rows.head_stride + chunk_.at * rows.stride;
+      T* out = scratch_.read_grads + x * Values();
+      T* decayed = scratch_.decayed_grads + x * Values();
+      T own[kTokens];
+      const T* const factors = c.ReadFactors(KindOf(call_, x), own);
+      for (std::int64_t i = 0; i < chunk_.tokens; ++i, from += rows.stride) {
+        const auto factor = hn::Set(d, factors[i]);
+        for (std::int64_t v = 0; v < scratch_.values; v += Lanes<T>()) {
+          const auto grad = hn::Mul(scale, hn::Load(d, from + v));
+          hn::Store(grad, d, out + i * scratch_.values + v);
+          if (Decays()) hn::Store(hn::Mul(factor, grad), d, decayed + i * scratch_.values + v);
+        }
+      }
+      std::fill(out + chunk_.tokens * scratch_.values, out + Values(), T(0));
+    }
   }
 
-  View<T> Write(std::int64_t w, bool fill = false) const {
-    return RowsOf(w == 0 ? call_.write : call_.second_write, chunk_, 0, scratch_.keys,
-                  scratch_.plain_writes + w * kTokens * scratch_.keys, fill);
+  View<T> Read(std::int64_t x) const {
+    return {scratch_.plain_reads + x * Keys(), scratch_.keys};
+  }
+  View<T> Write(std::int64_t w) const {
+    if (w == 0 && joined_) return Read(call_.sizes.queries);
+    return {scratch_.plain_writes + w * Keys(), scratch_.keys};
   }
 
-  /// The gradients of what the reads find.
-  View<T> Grad(std::int64_t x, bool fill = false) const {
-    T* own = scratch_.read_grads + x * kTokens * scratch_.values;
-    if (x == call_.sizes.queries) return {own, scratch_.values};
-    return RowsOf(call_.d_output, chunk_, x, scratch_.values, own, fill);
+  /// The gradients of what the reads find; and times what multiplies the memory that they find,
+  /// where that is a number.
+  View<T> Grad(std::int64_t x) const {
+    return {scratch_.read_grads + x * Values(), scratch_.values};
+  }
+  View<T> DecayedGrad(std::int64_t x) const {
+    if (!Decays()) return Grad(x);
+    return {scratch_.decayed_grads + x * Values(), scratch_.values};
   }
 
   /// What is written: the innovations, or the second values.
-  View<T> Update(std::int64_t w, bool fill = false) const {
+  View<T> Update(std::int64_t w) const {
     if (w == 0) {
       return {scratch_.updates + chunk_.at * scratch_.update_stride, scratch_.update_stride};
     }
-    return RowsOf(call_.second_value, chunk_, 0, scratch_.values, scratch_.plain_values, fill);
+    if (chunk_.tokens < kTokens) return {scratch_.plain_values, scratch_.values};
+    const GradientRows<const T>& rows = call_.second_value;
+    return {rows.data + chunk_.at * rows.stride, rows.stride};
   }
 
   /// Where the gradients of the reads and of the writes go: the row of the chunk's first token.
+  /// None of an erasure whose rows are those that are written.
   T* ReadGradient(std::int64_t x, std::int64_t* stride) const {
     const bool query = x < call_.sizes.queries;
     const GradientRows<T>& rows = query ? call_.d_query : call_.d_erase;
     *stride = rows.stride;
+    if (!rows) return nullptr;
     return rows.data + (query ? x * rows.head_stride : 0) + chunk_.at * rows.stride;
   }
   T* WriteGradient(std::int64_t w, std::int64_t* stride) const {
@@ -206,9 +254,20 @@ class ChunkRows {
   }
 
  private:
+  std::int64_t Keys() const { return kTokens * scratch_.keys; }
+  std::int64_t Values() const { return kTokens * scratch_.values; }
+  bool Decays() const { return call_.sizes.decay == GradientDecay::kScalar; }
+
+  void Copy(const GradientRows<const T>& rows, std::int64_t head, std::int64_t width,
+            T* out) const {
+    const T* const from = rows.data + head * rows.head_stride + chunk_.at * rows.stride;
+    CopyRows(chunk_, from, rows.stride, width, out);
+  }
+
   const GradientCall<T>& call_;
   const Chunk& chunk_;
   const Scratch<T>& scratch_;
+  bool joined_;
 };
 
 /// The gates of a chunk where channels decay.
@@ -249,19 +308,13 @@ void ScaleRows(const Chunk& chunk, View<T> in, const T* factors, std::int64_t wi
   }
 }
 
-/// read_rows of one read: x_i as it finds the memory before the chunk.
+/// read_rows of one read where channels decay: x_i as it finds the memory before the chunk.
 template <class T>
-void DecayReads(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
-                View<T> in, std::int64_t read, const Scratch<T>& scratch) {
+void DecayReads(const GradientCall<T>& call, const Chunk& chunk, View<T> in, std::int64_t read,
+                const Scratch<T>& scratch) {
   const hn::ScalableTag<T> d;
   const ReadKind kind = KindOf(call, read);
   T* out = scratch.read_rows + read * kTokens * scratch.keys;
-  if (call.sizes.decay != GradientDecay::kChannel) {
-    T factors[kTokens];
-    for (int i = 0; i < kTokens; ++i) factors[i] = c.State(kind, i) * c.Own(kind, i);
-    ScaleRows(chunk, in, factors, scratch.keys, out, scratch.keys);
-    return;
-  }
   for (std::int64_t i = 0; i < kTokens; ++i, out += scratch.keys) {
     if (i >= chunk.tokens) {
       std::fill(out, out + scratch.keys, T(0));
