@@ -77,7 +77,7 @@ void ThroughAnswer(const Options& options, const T* y, std::int64_t count, std::
   }
   T along = 0;  // dL/d log(factor)
   if (quotient.d_sum != 0 || quotient.d_maximum != 0) {
-    for (std::int64_t i = 0; i < count; ++i) along += to[i] * quotient.factor * y[i];
+    along = quotient.factor * DotFirst(to, y, count);
   }
   sn::Multiply(to, count, quotient.factor);
   // d log(1 / |sum|) = -d sum / sum
