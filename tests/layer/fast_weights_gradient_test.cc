@@ -225,14 +225,23 @@ TEST_P(PairedGradient, IsThatOfTheDefinitionOverManyTokens) {
               Differentiate(defined_, call.inputs, initial, dy, dstate), 1e-7);
 }
 
-TEST_P(PairedGradient, OfAForgottenMemoryIsZero) {
-  dims_.tokens = 5;
+class ForgottenGradient : public PairedGradient {};
+
+INSTANTIATE_TEST_SUITE_P(All, ForgottenGradient,
+                         testing::Values("gateloop", "gateloop{read: before}",
+                                         "momentum_deltanet{decay: scalar}",
+                                         "momentum_deltanet{decay: scalar, read: before}", "gla",
+                                         "gla{read: before}", "mamba2{read: before}",
+                                         "gated_deltanet", "gated_deltanet{read: before}", "kda"),
+                         [](const auto& one) { return "case" + std::to_string(one.index); });
+
+TEST_P(ForgottenGradient, IsZero) {
+  dims_.tokens = 70;
   const Call call(layer_.recipe(), dims_, DType::kFloat64, 3, true);
   const Tensor dy = Normal(DType::kFloat64, {1, dims_.tokens, 1, dims_.value_dim}, 6);
   for (std::int64_t c = 0; c < dims_.value_dim; ++c) dy.view().Set({0, 0, 0, c}, 0);
   // From an empty memory, whose decay does not matter.
   const State initial = RandomState(layer_, call.inputs, 10);
-  const bool momentum = layer_.recipe().optimizer.momentum;
   auto fill = [&](double x) {
     for (const State::Entry& entry : initial.entries()) {
       // A last update is no memory: it does not decay.
@@ -247,9 +256,8 @@ TEST_P(PairedGradient, OfAForgottenMemoryIsZero) {
   // The same from a memory that is no number, and is forgotten.
   fill(std::numeric_limits<double>::quiet_NaN());
   const TensorView& gates = call.inputs.log_decay;
-  for (std::int64_t d = 0; d < (momentum ? 1 : dims_.key_dim); ++d) {
-    constexpr double kForget = -std::numeric_limits<double>::infinity();
-    momentum ? gates.Set({0, 0, 0}, kForget) : gates.Set({0, 0, 0, d}, kForget);
+  for (std::int64_t d = 0; d < gates.shape().elements() / dims_.tokens; ++d) {
+    StoreElement(gates.data(), gates.dtype(), d, -std::numeric_limits<double>::infinity());
   }
   const Gradients got = Differentiate(layer_, call.inputs, initial, dy, {});
   for (const InputField& field : InputFields()) {

@@ -2,7 +2,7 @@
 ///
 /// Given dL/dy and dL/d(final state), finds dL/d of every input and of the initial state, for all
 /// options of Forward. A memory's inputs are gathered into blocks of rows (backward_rows.h), the
-/// rows' gradients come from gradient.h, those of paired memories from gradient_paired.h, and are
+/// rows' gradients come from gradient.h, those with momentum from gradient_momentum.h, and are
 /// taken on to the inputs by the chain rule. Where answers are divided or normalised, they are
 /// computed once more.
 ///
@@ -12,7 +12,7 @@
 ///
 /// Cost: some 20 D Dv flops a token and memory, 34 with momentum, 44 of a complex decay; with what
 /// Forward kept, some 14, and less scratch. Else scratch
-/// of O(T Dv) and a state each 64 tokens (paired memories: O(T (D + Dv)) and one each 16), for
+/// of O(T Dv) and a state each 64 tokens (with momentum: O(T (D + Dv)) and one each 16), for
 /// every thread. The same bits for any number of threads.
 #pragma once
 

@@ -12,6 +12,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/backward_rows.h"
+#include "src/engines/fast_weights/backward_turn-inl.h"
 #include "src/engines/fast_weights/gather-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -86,12 +87,12 @@ void FinishQueries(const Options& options, const Memory& memory, std::int64_t r,
   }
 }
 
-/// A paired memory's rows are gathered for the whole sequence: those some chunks on, which `add`
-/// names from a row on, are fetched meanwhile, a chunk a time. Others are fetched as blocks.
+/// Rows of a memory with momentum are gathered for the whole sequence: those some chunks on, which
+/// `add` names from a row on, are fetched meanwhile, a chunk a time. Others are fetched as blocks.
 template <class Add>
-Ahead AheadOfPair(const Options& options, const Memory& memory, const Add& add) {
+Ahead AheadOfAll(const Options& options, const Memory& memory, const Add& add) {
   constexpr std::int64_t kDistance = 2 * kChunk;
-  const std::int64_t rows = options.paired() && memory.steps == 1 ? memory.rows - kDistance : 0;
+  const std::int64_t rows = options.momentum && memory.steps == 1 ? memory.rows - kDistance : 0;
   Ahead ahead(rows);
   if (rows <= 0) return ahead;
   add(ahead, kDistance);
@@ -114,15 +115,17 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
   if (options.preconditioned) {
     std::copy_n(rows.block_curvatures + block * stride, stride, rows.curvature);
   }
+  if (options.phase) {
+    rows.block_frame = rows.block_frames + block * stride;
+    std::copy_n(rows.block_frame, stride, rows.frame);
+  }
   Memory gathered = memory;
   if (!queries) gathered.q = {};
   const std::int64_t most = options.preconditioned ? 1 : kChunk;
-  Ahead ahead = AheadOfPair(options, memory, [&](Ahead& to, std::int64_t row) {
+  Ahead ahead = AheadOfAll(options, memory, [&](Ahead& to, std::int64_t row) {
     to.Add(memory.k, row, 0, memory.input_dim);
     to.Add(memory.q, row, 0, memory.input_dim);
     to.Add(memory.v, row, 0, memory.value_dim);
-    to.Add(memory.phase, row, 0, memory.key_dim);
-    if (options.decay == Decay::kChannel) to.Add(memory.log_decay, row, 0, memory.key_dim);
   });
   for (std::int64_t r = 0; r < rows.count; r += most) {
     ahead.Fetch();
@@ -135,13 +138,8 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
     if (!rows.keys_lie) GatherRows(options, gathered, chunk, carried, g);
     GatherNumbers(options, gathered, chunk, carried, g);
     TakeNumbers(options, g, r, chunk.rows, rows);
-    for (std::int64_t i = r; options.phase && i < r + chunk.rows; ++i) {
-      MultiplyRows(rows.cosines + i * stride, rows.gates + i * stride, stride,
-                   rows.cosines + i * stride);
-      MultiplyRows(rows.sines + i * stride, rows.gates + i * stride, stride,
-                   rows.sines + i * stride);
-    }
     if (queries && !rows.keys_lie) FinishQueries(options, memory, r, chunk.rows, rows);
+    if (options.phase) TurnRows(options.read_before, queries, memory.key_dim, r, chunk.rows, rows);
     for (std::int64_t i = r; values && !rows.value_lies && i < r + chunk.rows; ++i) {
       T* const value = rows.value + i * rows.value_stride;
       LoadFirst(memory.v, rows.first + i, memory.value_dim, value);
@@ -154,6 +152,7 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
     std::copy_n(rows.curvature + rows.count * stride, stride,
                 rows.block_curvatures + (block + 1) * stride);
   }
+  if (options.phase) std::copy_n(rows.frame, stride, rows.block_frames + (block + 1) * stride);
 }
 
 }  // namespace HWY_NAMESPACE

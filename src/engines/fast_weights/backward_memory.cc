@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "src/engines/fast_weights/backward_rows.h"
 #include "src/engines/fast_weights/kernel.h"
@@ -41,10 +42,25 @@ void GatherEnds(const Options& options, const Memory& memory, const GradientMemo
   constexpr DType kType = DTypeOf<T>();
   ReadMemory(memory, {memory.state, kType, memory.state_stride}, memory.sum, rows, rows.initial);
   ReadMemory(memory, out.dstate, out.dsum, rows, rows.d_final);
-  if (options.paired()) {
-    const Rows second{memory.second, kType, memory.second_stride};
+  const Rows second{memory.second, kType, memory.second_stride};
+  if (options.momentum) {
     ReadMemory(memory, second, {}, rows, rows.initial_second);
     ReadMemory(memory, out.dsecond, {}, rows, rows.d_final_second);
+  }
+  if (options.phase) {
+    const std::int64_t half = rows.key_stride / 2, part = half * rows.value_stride;
+    std::fill_n(rows.block_frames, half, T(1));
+    std::fill_n(rows.block_frames + half, half, T(0));
+    std::fill_n(rows.turned, half, T(0));
+    for (T* to : {rows.initial, rows.d_final}) {
+      const std::int64_t used = memory.key_dim * rows.value_stride;
+      std::fill(to + used, to + part, T(0));
+      std::fill(to + part + used, to + 2 * part, T(0));
+    }
+    ReadMemory(memory, second, {}, rows, rows.initial + part);
+    std::transform(rows.initial + part, rows.initial + 2 * part, rows.initial + part,
+                   std::negate<T>());
+    ReadMemory(memory, out.dsecond, {}, rows, rows.d_final + part);
   }
   if (rows.maxima != nullptr) {
     rows.block_maxima[0] = memory.maximum ? ReadOne<double>(memory.maximum, 0) : 0;
@@ -65,8 +81,13 @@ void ScatterEnds(const Options& options, const Memory& memory, const GradientMem
   const std::int64_t stride = rows.value_stride;
   for (std::int64_t d = 0; d < memory.key_dim; ++d) {
     WriteRow(rows.d_initial + d * stride, memory.value_dim, out.state, d, false);
-    if (!options.paired()) continue;
-    WriteRow(rows.d_initial_second + d * stride, memory.value_dim, out.second, d, false);
+    if (options.momentum) {
+      WriteRow(rows.d_initial_second + d * stride, memory.value_dim, out.second, d, false);
+    }
+    if (!options.phase) continue;
+    const T* const second = rows.d_initial + (rows.key_stride / 2 + d) * stride;
+    std::transform(second, second + memory.value_dim, rows.row, std::negate<T>());
+    WriteRow(rows.row, memory.value_dim, out.second, d, false);
   }
   for (std::int64_t d = 0; out.sum && d < memory.key_dim; ++d) {
     rows.row[d] = rows.d_initial[d * stride + memory.value_dim];
@@ -129,6 +150,7 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Backwar
     call.d_bonus = RowsAt(rows.d_bonus, 1, rows.rows);
   }
   if (NeedsAnswers(options)) call.answers = RowsAt(rows.y, values, rows.rows * values);
+  if (options.phase) call.turned = rows.turned_before;
   call.initial = rows.initial;
   call.d_output = InputAt(rows.dy, values, rows.rows * values);
   call.d_final = rows.d_final;
@@ -169,7 +191,7 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
   rows.d_key_lies = plain && !own_step && !options.by_channel() && options.key == Key::kInput &&
                     options.erase == Erase::kKey && !options.preconditioned && !out.add_k &&
                     Lies<T>(out.k, keys);
-  rows.d_query_lies = plain && !out.add_q && Lies<T>(out.q, keys) &&
+  rows.d_query_lies = plain && !options.phase && !out.add_q && Lies<T>(out.q, keys) &&
                       Lies<T>({out.q.data, out.q.dtype, out.q_head_stride}, keys);
   // What no cache holds until it is read again is not brought there to be written.
   auto large = [&](const Rows& of) {
@@ -203,6 +225,7 @@ Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory
   add(memory.k, gathered, memory.input_dim);
   if (!reads || ReplaysValues(options)) add(memory.v, gathered, memory.value_dim);
   if (options.decay == Decay::kChannel) add(memory.log_decay, gathered, memory.key_dim);
+  add(memory.phase, gathered, memory.key_dim);
   add(memory.erase_key, gathered, memory.key_dim);
   add(memory.erase_gate, gathered, memory.key_dim);
   add(memory.step, gathered, 1);
@@ -221,9 +244,27 @@ Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory
   if (!rows.streams_key) add(out.k, scattered, memory.input_dim);
   if (!rows.streams_value) add(out.v, scattered, memory.value_dim);
   if (options.decay == Decay::kChannel) add(out.log_decay, scattered, memory.key_dim);
+  add(out.phase, scattered, memory.key_dim);
   add(out.erase_key, scattered, memory.key_dim);
   add(out.erase_gate, scattered, memory.key_dim);
   return ahead;
+}
+
+/// The gradient of the final memory as its frame has it (backward_turn-inl.h).
+template <class T>
+void TurnFinal(const Memory& memory, std::int64_t blocks, BackwardRows<T>& rows) {
+  const std::int64_t half = rows.key_stride / 2, stride = rows.value_stride;
+  const T* const cosines = rows.block_frames + blocks * rows.key_stride;
+  const T* const sines = cosines + half;
+  for (std::int64_t k = 0; k < memory.key_dim; ++k) {
+    T* const real = rows.d_final + k * stride;
+    T* const imaginary = rows.d_final + (half + k) * stride;
+    for (std::int64_t v = 0; v < memory.value_dim; ++v) {
+      const T re = real[v], im = imaginary[v];
+      real[v] = cosines[k] * re + sines[k] * im;
+      imaginary[v] = sines[k] * re - cosines[k] * im;
+    }
+  }
 }
 
 /// The turn of a memory, from its last block back to its first; `next` has the turn after it.
@@ -290,7 +331,15 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
     call.ahead = &ahead;
     RunGradient(GradientPart::kForward, call, rows.gradient);
   }
-  if (begins) RunGradient(GradientPart::kTurn, call, rows.gradient);
+  auto take_turned = [&] {
+    if (options.phase) std::copy_n(rows.turned_before, rows.key_stride / 2, rows.turned);
+  };
+  if (begins) {
+    if (options.phase) TurnFinal(memory, blocks, rows);
+    if (memory.rows == 0) call.turned = nullptr;
+    RunGradient(GradientPart::kTurn, call, rows.gradient);
+    if (memory.rows > 0) take_turned();
+  }
   rows.d_maximum -= overlap;
   const std::int64_t first = memory.from / kGradientBlock;
   for (std::int64_t block = LastBlock(memory); block >= first; --block) {
@@ -304,14 +353,15 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
     if (!rows.dy_lies) GatherOutputGradients(options, memory, rows);
     RunGradient(GradientPart::kBackward, call, rows.gradient);
     ScatterBlock(options, memory, out, rows);
+    take_turned();
   }
   if (memory.from == 0) RunGradient(GradientPart::kEnd, call, rows.gradient);
 }
 
-/// What a paired memory answers before anything is normalised.
+/// What a memory with momentum answers before anything is normalised.
 template <class T>
-void AnswerPair(const Options& options, const Memory& memory, const Sizes& sizes,
-                BackwardRows<T>& rows) {
+void AnswerMomentum(const Options& options, const Memory& memory, const Sizes& sizes,
+                    BackwardRows<T>& rows) {
   constexpr DType kType = DTypeOf<T>();
   const std::int64_t values = rows.value_stride;
   Options plain = options;
@@ -333,15 +383,15 @@ void AnswerPair(const Options& options, const Memory& memory, const Sizes& sizes
 }
 
 template <class T>
-void DifferentiatePair(const Options& options, const Memory& memory, const Sizes& sizes,
-                       const GradientMemory& out, BackwardRows<T>& rows) {
+void DifferentiateMomentum(const Options& options, const Memory& memory, const Sizes& sizes,
+                           const GradientMemory& out, BackwardRows<T>& rows) {
   rows.count = memory.rows;
   GatherBlock(options, memory, true, true, rows);
-  if (NeedsAnswers(options)) AnswerPair(options, memory, sizes, rows);
+  if (NeedsAnswers(options)) AnswerMomentum(options, memory, sizes, rows);
   GatherOutputGradients(options, memory, rows);
   const std::int64_t keys = rows.key_stride, values = rows.value_stride;
-  PairedCall<T> call;
-  call.sizes = PairedSizesOf(options, sizes);
+  MomentumCall<T> call;
+  call.sizes = MomentumSizesOf(sizes);
   call.sizes.tokens = memory.rows;
   call.read_before = options.read_before;
   call.write = InputAt(rows.write, keys);
@@ -352,25 +402,14 @@ void DifferentiatePair(const Options& options, const Memory& memory, const Sizes
   call.d_value = RowsAt(rows.d_value, values);
   call.step = rows.step;
   call.d_step = rows.d_step;
-  if (options.phase) {
-    call.cosines = InputAt(rows.cosines, keys);
-    call.sines = InputAt(rows.sines, keys);
-    call.d_log_decay = RowsAt(rows.d_log_decay, keys);
-    call.d_phase = RowsAt(rows.d_phase, keys);
-  } else {
-    call.erase = InputAt(rows.erase, keys);
-    call.d_erase = RowsAt(rows.d_erase, keys);
-    call.momentum = rows.momentum;
-    call.d_momentum = rows.d_momentum;
-    call.decay = rows.decay;
-    call.erase_decay = rows.erase_decay;
-  }
+  call.erase = InputAt(rows.erase, keys);
+  call.d_erase = RowsAt(rows.d_erase, keys);
+  call.momentum = rows.momentum;
+  call.d_momentum = rows.d_momentum;
+  call.decay = rows.decay;
+  call.erase_decay = rows.erase_decay;
   call.d_decay = rows.d_decay;
   call.d_erase_decay = rows.d_erase_decay;
-  if (options.bonus) {
-    call.bonus = InputAt(rows.bonus, 1, rows.rows);
-    call.d_bonus = RowsAt(rows.d_bonus, 1, rows.rows);
-  }
   call.initial = rows.initial;
   call.initial_second = rows.initial_second;
   call.d_output = InputAt(rows.dy, values, rows.rows * values);
@@ -379,7 +418,7 @@ void DifferentiatePair(const Options& options, const Memory& memory, const Sizes
   call.state_stride = values;
   call.d_initial = rows.d_initial;
   call.d_initial_second = rows.d_initial_second;
-  RunPairedGradient(call, rows.gradient);
+  RunMomentumGradient(call, rows.gradient);
   // Without weight decay both decays are one.
   for (std::int64_t r = 0; options.shrink == Shrink::kNone && r < rows.count; ++r) {
     rows.d_decay[r] += rows.d_erase_decay[r];
@@ -393,8 +432,8 @@ template <class T>
 void DifferentiateMemory(const Options& options, const Memory& memory, const Memory& next,
                          const GradientMemory& out, const Sizes& sizes, BackwardRows<T>& rows) {
   if (memory.to == memory.rows) GatherEnds(options, memory, out, rows);
-  if (options.paired()) {
-    DifferentiatePair(options, memory, sizes, out, rows);
+  if (options.momentum) {
+    DifferentiateMomentum(options, memory, sizes, out, rows);
   } else {
     Differentiate(options, memory, next, sizes, out, rows);
   }

@@ -13,13 +13,13 @@ bool NeedsAnswers(const Options& options) {
 
 bool JoinsErasure(const Options& options) {
   return options.erases() && options.erase == Erase::kKey && !options.preconditioned &&
-         !options.paired();
+         !options.momentum;
 }
 
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
   GradientSizes result;
   result.tokens = sizes.tokens * options.steps;
-  result.key_dim = sizes.key_dim;
+  result.key_dim = options.phase ? 2 * RoundUp(sizes.key_dim, 16) : sizes.key_dim;
   result.value_dim = sizes.value_dim + (options.denominator != Denominator::kNone ? 1 : 0);
   result.queries = sizes.queries;
   result.erase = options.erases();
@@ -48,19 +48,19 @@ std::int64_t MostTogetherBackward(const Options& options, const Sizes& sizes) {
   return std::clamp<std::int64_t>(kBytes / bytes, 1, kMostTogether);
 }
 
-PairedSizes PairedSizesOf(const Options& options, const Sizes& sizes) {
-  return {sizes.tokens, sizes.key_dim, sizes.value_dim, sizes.queries, options.phase};
+MomentumSizes MomentumSizesOf(const Sizes& sizes) {
+  return {sizes.tokens, sizes.key_dim, sizes.value_dim, sizes.queries};
 }
 
 template <class T>
 BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::byte* memory) {
   const GradientSizes extended = GradientSizesOf(options, sizes);
   constexpr std::int64_t kUnit = 16;
-  const bool paired = options.paired();
-  rows = paired ? extended.tokens : std::min<std::int64_t>(extended.tokens, kGradientBlock);
+  rows =
+      options.momentum ? extended.tokens : std::min<std::int64_t>(extended.tokens, kGradientBlock);
   queries = sizes.queries;
   value_dim = extended.value_dim;
-  key_stride = RoundUp(sizes.key_dim, kUnit);
+  key_stride = RoundUp(extended.key_dim, kUnit);
   value_stride = RoundUp(value_dim, kUnit);
   const bool apart = options.apart();
   const bool own_write = apart || options.preconditioned;
@@ -111,25 +111,29 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   constexpr std::int64_t kDouble = sizeof(double) / sizeof(T);
   block_maxima = reinterpret_cast<double*>(take(stabilised, (blocks + 1) * kDouble));
   block_curvatures = take(options.preconditioned, (blocks + 1) * key_stride);
+  block_frames = take(options.phase, (blocks + 1) * key_stride);
+  frame = take(options.phase, key_stride);
+  turned = take(options.phase, key_stride / 2);
+  turned_before = take(options.phase, key_stride / 2);
   d_bonus_row = take(options.bonus, key_stride);
   d_curvature = take(options.preconditioned, key_stride);
   const std::int64_t state = key_stride * value_stride;
   initial = take(true, state);
   d_initial = take(true, state);
   d_final = take(true, state);
-  initial_second = take(paired, state);
-  d_initial_second = take(paired, state);
-  d_final_second = take(paired, state);
-  last = take(paired && answers, 2 * state);
+  initial_second = take(options.momentum, state);
+  d_initial_second = take(options.momentum, state);
+  d_final_second = take(options.momentum, state);
+  last = take(options.momentum && answers, 2 * state);
   const std::int64_t input_stride = RoundUp(sizes.input_dim, kUnit);
   row = take(true, 7 * input_stride + 4 * key_stride + 2 * value_stride);
   bytes = static_cast<std::size_t>(used) * sizeof(T);
   gradient = memory + bytes;
-  const std::size_t gradients = paired ? PairedScratchBytes<T>(PairedSizesOf(options, sizes))
-                                       : GradientScratchBytes<T>(extended);
+  const std::size_t gradients = options.momentum ? MomentumScratchBytes<T>(MomentumSizesOf(sizes))
+                                                 : GradientScratchBytes<T>(extended);
   bytes += static_cast<std::size_t>(RoundUp(static_cast<std::int64_t>(gradients), kAlignment));
   forward = memory + bytes;
-  if (paired && answers) bytes += Scratch<T>(options, sizes, nullptr).bytes;
+  if (options.momentum && answers) bytes += Scratch<T>(options, sizes, nullptr).bytes;
 }
 
 template struct BackwardRows<float>;

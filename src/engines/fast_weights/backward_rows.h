@@ -2,15 +2,16 @@
 /// its gradients; and what is kept from block to block.
 ///
 /// R rows of a block (tokens times steps), D key channels, V value columns (one more where answers
-/// are divided by the sum of weights, which is the memory of the value 1). A paired memory's whole
-/// sequence is one block.
+/// are divided by the sum of weights, which is the memory of the value 1). Where channels turn,
+/// rows have twice the channels (backward_turn-inl.h). The whole sequence of a memory with momentum
+/// is one block.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "src/engines/fast_weights/gradient.h"
-#include "src/engines/fast_weights/gradient_paired.h"
+#include "src/engines/fast_weights/gradient_momentum.h"
 #include "src/engines/fast_weights/layout.h"
 
 namespace ttr::fast_weights {
@@ -37,7 +38,7 @@ struct BackwardRows {
   std::int64_t first = 0, count = 0;                                // those that it holds
 
   T *key, *write, *erase, *query, *value, *gates;  // key: after features
-  T *cosines, *sines;                              // times gates
+  T *cosines, *sines;                              // of the frames
   T *step, *decay, *erase_decay, *momentum, *bonus;
   T *maxima, *curvature;  // [rows + 1]: before the first row, and after each
   T* kept;                // [rows]: is the maximum that of the past? 1 or 0
@@ -45,8 +46,12 @@ struct BackwardRows {
   T *d_write, *d_erase, *d_second, *d_query, *d_value, *d_log_decay, *d_phase;
   T *d_step, *d_decay, *d_erase_decay, *d_momentum, *d_bonus;
 
-  double* block_maxima;  // [block + 1]: before each block, and after the last
-  T* block_curvatures;   // the same
+  double* block_maxima;              // [block + 1]: before each block, and after the last
+  T* block_curvatures;               // the same
+  T* block_frames;                   // the same: cosines and, behind them, sines
+  T *frame, *block_frame = nullptr;  // behind the row gathered last; that before the block
+  T *turned, *turned_before;  // dL/dp of a phase behind the row that comes next, going backwards;
+                              // and of one before the block
   T *d_bonus_row, *d_curvature;
   T d_maximum = 0;        // of the maximum after the row that comes next, going backwards
   T d_first_maximum = 0;  // of the maximum before all rows, by their first decay or answer
@@ -80,7 +85,7 @@ bool NeedsAnswers(const Options& options);
 bool JoinsErasure(const Options& options);
 
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes);
-PairedSizes PairedSizesOf(const Options& options, const Sizes& sizes);
+MomentumSizes MomentumSizesOf(const Sizes& sizes);
 
 /// The rows first .. first + count of the sequence into the block; values and queries where they
 /// are wanted. Blocks come in order before they are come back to: what a row keeps for the next one

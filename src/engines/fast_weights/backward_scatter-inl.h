@@ -17,6 +17,7 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/backward_gather-inl.h"
 #include "src/engines/fast_weights/backward_rows.h"
+#include "src/engines/fast_weights/backward_turn-inl.h"
 #include "src/engines/rows/features_kernel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -129,6 +130,7 @@ class Scatter {
 
   void Row(std::int64_t r) {
     const std::int64_t row = rows_.first + r, token = memory_.Token(row);
+    if (options_.phase) UnturnRow(options_.read_before, r, rows_);
     // The key's gradient, collected where that of the first of its roles stands.
     d_key_ = (options_.apart() ? rows_.d_second : rows_.d_write) + r * stride_;
     if (options_.erase == Erase::kEraseKey || options_.apart()) {

@@ -37,6 +37,7 @@ void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
       if (call.overlap != nullptr) {
         *call.overlap = Overlap(scratch, sizes.kept ? call.kept_last : scratch.memories);
       }
+      if (call.turned != nullptr) Turned(call, scratch, scratch.memories);
       return;
     case GradientPart::kReplay:
       ReplayBlock(call, scratch);

@@ -47,9 +47,9 @@
 /// multiple of 16 numbers; so are the rows that are returned. Gradients are overwritten; those of
 /// step, decay, log-decay, bonus and the initial memory may be absent (null), those of rows that
 /// are given may not, but for d_erase where the erasing rows are those that are written: d_write
-/// then is the gradient of both. A forgotten channel (gate 0) has the gradient 0 there. Where `reset`
-/// is set, a scalar decay of 0 is a border too: nothing, NaN included, passes it backwards, and its
-/// own gradient is reported 0, which is a da of a gate in the log domain.
+/// then is the gradient of both. A forgotten channel (gate 0) has the gradient 0 there. Where
+/// `reset` is set, a scalar decay of 0 is a border too: nothing, NaN included, passes it backwards,
+/// and its own gradient is reported 0, which is a da of a gate in the log domain.
 ///
 /// Cost: some 20 Dk Dv flops a token, 14 without an erasure; 14 and 10 of what was kept. The memory
 /// is recomputed from checkpoints, one each kGradientBlock tokens: scratch is O(T Dv + T /
@@ -115,6 +115,10 @@ struct GradientCall {
   GradientRows<T> answers;  // [p][T][Dv]; absent: not wanted
   Ahead* ahead = nullptr;   // rows to fetch while the memory is worked on
   T* overlap = nullptr;     // sum of M_T (.) dL/dM_T, of kTurn; wanted from kForward on
+  // [Dk / 2], channel d: the gradient of turning channels d and d + Dk / 2 into each other, sum_v
+  // M'_v dL/dM_v - M_v dL/dM'_v, with M behind all (kTurn) or before the block (kBackward). Wanted
+  // from kForward on; Dk a multiple of 32.
+  T* turned = nullptr;
 
   const T* kept_memory = nullptr;  // before the block
   const T* kept_last = nullptr;    // M_T, where `overlap` is wanted

@@ -85,13 +85,14 @@ void AdvanceStripThrough(const GradientCall<T>& call, const Replay<T>& replay, c
         sn::SetZero(d, tile);
       } else {
         if (!held) LoadTile<NV>(in + v * kWidth, kWidth, tile);
+        hn::Vec<decltype(d)> factors[NV];
+        for (int n = 0; n < NV; ++n) factors[n] = hn::Load(d, decay + n * kLanes);
         TTR_UNROLL
         for (int r = 0; r < kRows; ++r) {
           TTR_UNROLL
-          for (int n = 0; n < NV; ++n) {
-            tile[r][n] = hn::Mul(hn::Load(d, decay + n * kLanes), tile[r][n]);
-          }
+          for (int n = 0; n < NV; ++n) tile[r][n] = hn::Mul(factors[n], tile[r][n]);
         }
+        Zeros<NV, T>(factors).Clear(tile);
       }
       for (std::int64_t w = 0; w < scratch.writes; ++w) {
         const Outer<T> outer = OuterOf(call, chunk, scratch, w, key);

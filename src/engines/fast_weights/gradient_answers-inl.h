@@ -26,7 +26,8 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 /// for the factors of its rows.
 template <class T>
 void AnswerColumns(const GradientCall<T>& call, const Chunk& chunk, const ChunkRows<T>& rows,
-                   const T* factors, const T* read, std::int64_t x, std::int64_t column, const Scratch<T>& scratch) {
+                   const T* factors, const T* read, std::int64_t x, std::int64_t column,
+                   const Scratch<T>& scratch) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
   T* out = call.answers.data + x * call.answers.head_stride + chunk.at * call.answers.stride;
@@ -44,7 +45,7 @@ void AnswerColumns(const GradientCall<T>& call, const Chunk& chunk, const ChunkR
     for (int r = 0; r < kRows; ++r) {
       if (i + r >= chunk.tokens) break;
       auto y = tile[r][0];
-      if (!chunk.forget) {
+      if (!chunk.forget && factors[i + r] != 0) {
         const auto found = hn::Load(d, read + (i + r) * scratch.values + column);
         y = hn::MulAdd(hn::Set(d, factors[i + r]), found, y);
       }

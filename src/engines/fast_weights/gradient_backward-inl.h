@@ -68,9 +68,11 @@ struct CoefficientGradients {
     }
   }
 
-  /// Takes x_i . (G_i M^T) of a read.
-  void Read(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, const T* sums) {
+  /// Takes x_i . (G_i M^T) of a read; of one that is behind a border nothing.
+  void Read(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, bool reset,
+            const T* sums) {
     for (int i = 0; i < chunk.tokens; ++i) {
+      if (reset && c.State(kind, i) == 0) continue;
       prefix[kind.before ? i : i + 1] += c.Own(kind, i) * sums[i];
       if (kind.own) h[i] += c.State(kind, i) * sums[i];
     }
@@ -127,15 +129,24 @@ HWY_INLINE void Tally(const Chunk& chunk, View<T> rows, std::int64_t i, std::int
   }
 }
 
-/// Row r of the tile times factors[r].
+/// Row r of the tile times factors[r]; 0 where that is 0.
 template <int NV, class T>
 HWY_INLINE void ScaleTile(const T* factors, sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
+  bool zeros = false;
   TTR_UNROLL
   for (int r = 0; r < sn::kTileRows; ++r) {
     const auto factor = hn::Set(d, factors[r]);
+    zeros = zeros || factors[r] == 0;
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) tile[r][n] = hn::Mul(factor, tile[r][n]);
+  }
+  if (!zeros) return;
+  TTR_UNROLL
+  for (int r = 0; r < sn::kTileRows; ++r) {
+    const auto none = hn::Eq(hn::Set(d, factors[r]), hn::Zero(d));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) tile[r][n] = hn::IfThenZeroElse(none, tile[r][n]);
   }
 }
 
@@ -255,8 +266,7 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
   }
   const bool joins = call.erase && !call.d_erase && !channels;
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
-    WriteGradients<NV>(call, chunk, c, rows, scratch, key, w,
-                       joins && w == 0 ? joined : nullptr);
+    WriteGradients<NV>(call, chunk, c, rows, scratch, key, w, joins && w == 0 ? joined : nullptr);
   }
   T* strip = scratch.adjoint + key * scratch.values;
   if (channels) std::fill(overlap, overlap + NV * Lanes<T>(), T(0));
@@ -272,8 +282,8 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
       const std::int64_t count = std::min(kReads, scratch.reads - x);
       for (std::int64_t o = 0; o < count; ++o) {
         const View<T> g = rows.DecayedGrad(x + o);
-        const T* const read = channels ? scratch.read_rows + (x + o) * kTokens * scratch.keys
-                                       : rows.Read(x + o).data;
+        const T* const read =
+            channels ? scratch.read_rows + (x + o) * kTokens * scratch.keys : rows.Read(x + o).data;
         outers[o] = {read + key, scratch.keys, g.data, g.stride};
       }
       if (x == 0 && call.sizes.decay != GradientDecay::kNone) {
@@ -338,13 +348,14 @@ void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratc
   T sums[kTokens];
   for (std::int64_t x = 0; x < scratch.reads; ++x) {
     SumTallies(scratch.tallies + x * kSquare, sums);
-    grads.Read(chunk, c, KindOf(call, x), sums);
+    grads.Read(chunk, c, KindOf(call, x), call.reset, sums);
   }
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
     SumTallies(scratch.tallies + (scratch.reads + w) * kSquare, sums);
     grads.Write(chunk, sums);
   }
-  for (const T sum : overlap) grads.prefix[chunk.tokens] += sum;
+  const bool passed = !call.reset || c.Last(chunk) != 0;
+  for (const T sum : overlap) grads.prefix[chunk.tokens] += passed ? sum : T(0);
   grads.Decays(call, chunk, c, scratch.tallies);
 }
 
@@ -354,6 +365,12 @@ void BackwardBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
   const Replay<T>& replay = *scratch.replay;
   for (std::int64_t i = replay.count - 1; i >= 0; --i) {
     BackwardChunk(call, replay.chunks[i], scratch, replay.memories[i]);
+  }
+  if (call.turned == nullptr) return;
+  if (replay.chunks[0].forget) {
+    std::fill(call.turned, call.turned + call.sizes.key_dim / 2, T(0));
+  } else {
+    Turned(call, scratch, replay.memories[0]);
   }
 }
 

@@ -299,7 +299,8 @@ void ChannelGradients(const GradientCall<T>& call, const Chunk& chunk, const Scr
     T* grads = scratch.key_grads + x * kTokens * keys + key;
     for (std::int64_t i = 0; i < tokens; ++i) {
       const V prefix = hn::Load(d, prefixes + (before ? i : i + 1) * keys);
-      const V grad = hn::Mul(prefix, hn::Load(d, grads + i * keys));
+      const V product = hn::Mul(prefix, hn::Load(d, grads + i * keys));
+      const V grad = hn::IfThenZeroElse(hn::Eq(prefix, hn::Zero(d)), product);
       hn::Store(grad, d, grads + i * keys);
       parts[0][before][i] = hn::MulAdd(grad, hn::Load(d, read[i] + key), parts[0][before][i]);
     }
@@ -362,7 +363,8 @@ void ChannelGradients(const GradientCall<T>& call, const Chunk& chunk, const Scr
     }
   }
   if (!call.d_log_decay) return;
-  V behind = hn::Mul(overlap, hn::Load(d, prefixes + tokens * keys));
+  const V last = hn::Load(d, prefixes + tokens * keys);
+  V behind = hn::IfThenZeroElse(hn::Eq(last, hn::Zero(d)), hn::Mul(overlap, last));
   V behind_half = through;
   for (std::int64_t i = tokens - 1; i >= 0; --i) {
     behind = hn::Add(behind, parts[0][0][i]);

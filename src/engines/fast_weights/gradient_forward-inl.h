@@ -113,7 +113,7 @@ void SolveErrors(const GradientCall<T>& call, const Chunk& chunk, const T* lower
         const auto value =
             call.value ? hn::Load(d, call.value.data + (chunk.at + t) * call.value.stride + v)
                        : hn::Zero(d);
-        tile[r][n] = chunk.forget
+        tile[r][n] = chunk.forget || decay[i + r] == 0
                          ? value
                          : hn::NegMulAdd(factor, hn::Load(d, read + t * scratch.values + v), value);
       }
@@ -226,7 +226,7 @@ void ForwardBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
     if (call.sizes.decay == GradientDecay::kChannel) Prefixes(call, chunk, scratch);
     if (call.sizes.erase) Errors(call, chunk, c, scratch, memory);
     const bool last = call.last && at == call.tokens;
-    if (last && call.overlap == nullptr) break;
+    if (last && call.overlap == nullptr && call.turned == nullptr) break;
     PrepareWrites(call, chunk, c, scratch);
     const bool checkpoint = !last && at % scratch.interval == 0;
     T* next = checkpoint ? Checkpoint(scratch, call.first + at) : scratch.memories;

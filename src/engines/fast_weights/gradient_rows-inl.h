@@ -210,9 +210,7 @@ class ChunkRows {
     }
   }
 
-  View<T> Read(std::int64_t x) const {
-    return {scratch_.plain_reads + x * Keys(), scratch_.keys};
-  }
+  View<T> Read(std::int64_t x) const { return {scratch_.plain_reads + x * Keys(), scratch_.keys}; }
   View<T> Write(std::int64_t w) const {
     if (w == 0 && joined_) return Read(call_.sizes.queries);
     return {scratch_.plain_writes + w * Keys(), scratch_.keys};

@@ -225,7 +225,7 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
   }
   if (options.phase) {
     load(memory.phase, out.cosines + i * stride);
-    TurnRow(stride, out.cosines + i * stride, out.sines + i * stride);
+    TurnRow(RoundUp(dim, kLine<T>), out.cosines + i * stride, out.sines + i * stride);
   }
 }
 

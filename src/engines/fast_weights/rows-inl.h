@@ -73,7 +73,8 @@ HWY_INLINE T Dot(const T* x, const T* y, std::int64_t count) {
 /// The same of the first `count` numbers.
 template <class T>
 HWY_INLINE T DotFirst(const T* x, const T* y, std::int64_t count) {
-  const std::int64_t whole = count - count % static_cast<std::int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
+  const std::int64_t whole =
+      count - count % static_cast<std::int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
   T sum = Dot(x, y, whole);
   for (std::int64_t i = whole; i < count; ++i) sum += x[i] * y[i];
   return sum;
