@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/simd/rows-inl.h"
 #include "src/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,6 +31,28 @@ HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* const* rows, std::size_t step, st
     return hn::Combine(d, LoadBlocks(half, rows + blocks * step, step, column),
                        LoadBlocks(half, rows, step, column));
   }
+}
+
+/// The same of numbers that are as wide as those of D only with zeros behind them.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadUpperHalves(D d, const BFloat16* const* rows, std::size_t step,
+                                      std::int64_t column) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    const hn::Rebind<std::uint16_t, D> narrow;
+    const auto* bits = reinterpret_cast<const std::uint16_t*>(rows[0] + column);
+    return hn::PromoteTo(d, hn::LoadU(narrow, bits));
+  } else {
+    const hn::Half<D> half;
+    const std::size_t blocks = hn::MaxLanes(D()) / 8;
+    return hn::Combine(d, LoadUpperHalves(half, rows + blocks * step, step, column),
+                       LoadUpperHalves(half, rows, step, column));
+  }
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, const BFloat16* const* rows, std::size_t step,
+                                 std::int64_t column) {
+  const hn::RebindToUnsigned<D> bits;
+  return hn::BitCast(d, hn::ShiftLeft<16>(LoadUpperHalves(bits, rows, step, column)));
 }
 
 /// out[m stride + lane], m < n: the m-th number of every 16-byte block of load(0) .. load(n - 1),
@@ -58,8 +81,9 @@ HWY_INLINE void TransposeBlocks(D d, const Load& load, double* out, std::int64_t
 #endif  // HWY_TARGET != HWY_SCALAR
 
 /// out[c COUNT + r] = rows[r][c], c < columns. `out` is aligned; COUNT is a multiple of a vector.
-template <std::size_t COUNT, class T>
-HWY_INLINE void Transpose(const T* const* rows, std::int64_t columns, T* HWY_RESTRICT out) {
+/// Rows are of T or, where that is float, of bfloat16.
+template <std::size_t COUNT, class From, class T>
+HWY_INLINE void Transpose(const From* const* rows, std::int64_t columns, T* HWY_RESTRICT out) {
   std::int64_t c = 0;
 #if HWY_TARGET != HWY_SCALAR
   const hn::CappedTag<T, COUNT> d;
@@ -73,7 +97,7 @@ HWY_INLINE void Transpose(const T* const* rows, std::int64_t columns, T* HWY_RES
   }
 #endif
   for (; c < columns; ++c) {
-    for (std::size_t r = 0; r < COUNT; ++r) out[c * COUNT + r] = rows[r][c];
+    for (std::size_t r = 0; r < COUNT; ++r) out[c * COUNT + r] = Widen(rows[r][c]);
   }
 }
 

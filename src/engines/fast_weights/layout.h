@@ -134,9 +134,14 @@ bool RowsLie(const Options& options, const Memory& memory) {
                         memory.log_decay.dtype == DTypeOf<T>());
   const bool norms = options.step != Step::kOne && options.step != Step::kInput &&
                      options.step != Step::kLogWeight;
+  // bfloat16 becomes columns of float as it is read, if nothing else is wanted of it.
+  const bool widens = DTypeOf<T>() == DType::kFloat32 && !options.by_channel() &&
+                      !options.normalise_qk;
+  auto lies = [&](const Rows& rows) {
+    return rows.dtype == DTypeOf<T>() || (widens && rows.dtype == DType::kBFloat16);
+  };
   return !own_keys && !mapped && !products && vectors && !norms && memory.writes() &&
-         memory.steps == 1 && memory.k.dtype == DTypeOf<T>() &&
-         (!memory.q || memory.q.dtype == DTypeOf<T>());
+         memory.steps == 1 && lies(memory.k) && (!memory.q || lies(memory.q));
 }
 
 /// What a memory keeps beside its strips, from chunk to chunk.

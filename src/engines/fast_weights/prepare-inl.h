@@ -81,15 +81,30 @@ struct Prepared {
 
 /// out[d kChunk + i] = rows[i stride + d] for the chunk's rows and d < count; zero elsewhere.
 /// `reads`: only of rows that are read.
-template <class T>
-HWY_INLINE void PackColumns(const Memory& memory, const Chunk& chunk, const T* rows,
-                            std::int64_t stride, bool reads, const T* zeros, T* out) {
-  const T* pointers[kChunk];
+template <class From, class T>
+HWY_INLINE void PackColumns(const Memory& memory, const Chunk& chunk, const From* rows,
+                            std::int64_t stride, bool reads, const From* zeros, T* out) {
+  const From* pointers[kChunk];
   for (std::int64_t i = 0; i < kChunk; ++i) {
     const bool there = i < chunk.rows && (!reads || memory.Reads(chunk.first + i));
     pointers[i] = there ? rows + i * stride : zeros;
   }
   sn::Transpose<kChunk>(pointers, memory.key_dim, out);
+}
+
+/// The same of rows that lie, as RowsLie() says, `offset` numbers from where `rows` begin.
+template <class T>
+HWY_INLINE void PackRows(const Memory& memory, const Chunk& chunk, const Rows& rows,
+                         std::int64_t offset, bool reads, const T* zeros, T* out) {
+  const std::int64_t at = chunk.first * rows.stride + offset;
+  if constexpr (std::is_same_v<T, float>) {
+    if (rows.dtype == DType::kBFloat16) {
+      const auto* narrow = static_cast<const BFloat16*>(rows.data) + at;
+      const auto* none = reinterpret_cast<const BFloat16*>(zeros);
+      return PackColumns(memory, chunk, narrow, rows.stride, reads, none, out);
+    }
+  }
+  PackColumns(memory, chunk, static_cast<const T*>(rows.data) + at, rows.stride, reads, zeros, out);
 }
 
 /// Zeros below the `used` rows of columns that a memory of `rows` rows has.
@@ -281,23 +296,27 @@ HWY_INLINE void PrepareScalar(const Options& options, const Memory& memory, cons
   const std::int64_t queries = memory.q ? memory.queries : 0;
   const std::int64_t columns = g.stride * kChunk;
   const bool pairs = kPairsGrams<T> && options.erases() && queries > 0;
-  auto input = [&](const Rows& rows) {
-    return static_cast<const T*>(rows.data) + chunk.first * rows.stride;
-  };
-  PackColumns(memory, chunk, lie ? input(memory.k) : g.write, lie ? memory.k.stride : g.stride,
-              false, scratch.zeros, out.write);
+  const T* const zeros = scratch.zeros;
+  if (lie) {
+    PackRows(memory, chunk, memory.k, 0, false, zeros, out.write);
+  } else {
+    PackColumns(memory, chunk, g.write, g.stride, false, zeros, out.write);
+  }
   PadColumns(out.write, memory.key_dim, g.stride);
   if (options.erases()) {
     if (out.erase != out.write) {
-      PackColumns(memory, chunk, g.erase, g.stride, false, scratch.zeros, out.erase);
+      PackColumns(memory, chunk, g.erase, g.stride, false, zeros, out.erase);
       PadColumns(out.erase, memory.key_dim, g.stride);
     }
     if (!pairs) Gram(out.erase, out.write, memory.key_dim, out.lower);
   }
   for (std::int64_t q = 0; q < queries; ++q) {
     T* query = out.queries + q * columns;
-    const T* row = lie ? input(memory.q) + q * memory.q_head_stride : g.query + q * g.query_stride;
-    PackColumns(memory, chunk, row, lie ? memory.q.stride : g.stride, true, scratch.zeros, query);
+    if (lie) {
+      PackRows(memory, chunk, memory.q, q * memory.q_head_stride, true, zeros, query);
+    } else {
+      PackColumns(memory, chunk, g.query + q * g.query_stride, g.stride, true, zeros, query);
+    }
     PadColumns(query, memory.key_dim, g.stride);
     T* scores = out.scores + q * kChunk * kChunk;
 #if HWY_TARGET != HWY_SCALAR
