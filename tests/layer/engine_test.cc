@@ -165,8 +165,11 @@ TEST_P(EngineLayer, TakesRowsOfWholeLinesWithAnyStrides) {
   dims.tokens = 19;
   dims.key_dim = 16;
   if (square) dims.value_dim = 16;
-  for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
-    const double rounding = dtype == DType::kFloat64 ? 2e-12 : 2e-5;
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
+    // Answers are rounded to the inputs' type.
+    const double rounding = dtype == DType::kFloat64   ? 2e-12
+                            : dtype == DType::kFloat32 ? 2e-5
+                                                       : 1.0 / 128;
     Call call(recipe(), dims, dtype, 14, true);
     const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
     for (const std::string& target : SupportedTargets()) {
