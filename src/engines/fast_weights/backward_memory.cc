@@ -149,7 +149,7 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Backwar
     call.bonus = InputAt(rows.bonus, 1, rows.rows);
     call.d_bonus = RowsAt(rows.d_bonus, 1, rows.rows);
   }
-  if (NeedsAnswers(options)) call.answers = RowsAt(rows.y, values, rows.rows * values);
+  if (rows.y != nullptr) call.answers = RowsAt(rows.y, values, rows.rows * values);
   if (options.phase) call.turned = rows.turned_before;
   call.initial = rows.initial;
   call.d_output = InputAt(rows.dy, values, rows.rows * values);
@@ -184,7 +184,7 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
   const bool plain = options.features.map == rows::Map::kNone && !options.normalise_qk &&
                      (options.scale == 1 || rows.folds_scale) && options.correction == 0 &&
                      !options.bonus && options.steps == 1;
-  rows.dy_lies = !NeedsAnswers(options) && options.steps == 1 && Lies<T>(memory.y, values) &&
+  rows.dy_lies = !options.transforms_answers() && options.steps == 1 && Lies<T>(memory.y, values) &&
                  Lies<T>({memory.y.data, memory.y.dtype, memory.y_head_stride}, values);
   const bool own_step = options.step != Step::kOne && options.step != Step::kInput &&
                         options.step != Step::kLogWeight;
@@ -237,6 +237,9 @@ Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory
     ahead.Add({memory.kept_states, DTypeOf<T>(), part}, gathered * kGradientBlock, 0, part);
     if (memory.kept_errors != nullptr)
       add({memory.kept_errors, DTypeOf<T>(), values}, gathered, values);
+    const std::int64_t answers = rows.queries * values;
+    if (memory.kept_answers != nullptr)
+      add({memory.kept_answers, DTypeOf<T>(), answers}, gathered, answers);
   }
   add(memory.q, gathered, memory.input_dim);
   add(memory.y, gathered, memory.value_dim);
@@ -387,7 +390,7 @@ void DifferentiateMomentum(const Options& options, const Memory& memory, const S
                            const GradientMemory& out, BackwardRows<T>& rows) {
   rows.count = memory.rows;
   GatherBlock(options, memory, true, true, rows);
-  if (NeedsAnswers(options)) AnswerMomentum(options, memory, sizes, rows);
+  if (options.transforms_answers()) AnswerMomentum(options, memory, sizes, rows);
   GatherOutputGradients(options, memory, rows);
   const std::int64_t keys = rows.key_stride, values = rows.value_stride;
   MomentumCall<T> call;

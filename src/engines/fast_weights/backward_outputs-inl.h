@@ -64,24 +64,27 @@ void ThroughNorm(const Options& options, const T* x, std::int64_t count, T* dy) 
   }
 }
 
-/// dy, in `to`, of an answer that is not the numerator y alone, which row r of the block has.
+/// dy, in `to`, of an answer that is not the numerator y alone, which row r of the block has, and
+/// whose weights have this sum; or, as Forward keeps it, with `factored`, is y before it is
+/// normalised.
 template <class T>
-void ThroughAnswer(const Options& options, const T* y, std::int64_t count, std::int64_t r, T* to,
-                   BackwardRows<T>& rows) {
+void ThroughAnswer(const Options& options, const T* y, T sum, bool factored, std::int64_t count,
+                   std::int64_t r, T* to, BackwardRows<T>& rows) {
   const bool extended = options.denominator != Denominator::kNone;
   const T maximum = rows.maxima == nullptr ? T(0) : rows.maxima[options.read_before ? r : r + 1];
-  const Quotient<T> quotient = QuotientOf(options, extended ? y[count] : T(0), maximum);
+  const Quotient<T> quotient = QuotientOf(options, sum, maximum);
+  const T factor = factored ? T(1) : quotient.factor;
   if (options.output_norm != OutputNorm::kNone) {
-    for (std::int64_t i = 0; i < count; ++i) rows.row[i] = quotient.factor * y[i];
+    for (std::int64_t i = 0; i < count; ++i) rows.row[i] = factor * y[i];
     ThroughNorm(options, rows.row, count, to);
   }
   T along = 0;  // dL/d log(factor)
   if (quotient.d_sum != 0 || quotient.d_maximum != 0) {
-    along = quotient.factor * DotFirst(to, y, count);
+    along = factor * DotFirst(to, y, count);
   }
   sn::Multiply(to, count, quotient.factor);
   // d log(1 / |sum|) = -d sum / sum
-  if (extended && quotient.d_sum != 0) to[count] = -along / y[count];
+  if (extended && quotient.d_sum != 0) to[count] = -along / sum;
   if (options.read_before && rows.first + r == 0) {
     rows.d_first_maximum += along * quotient.d_maximum;
   }
@@ -89,7 +92,10 @@ void ThroughAnswer(const Options& options, const T* y, std::int64_t count, std::
 
 template <class T>
 void GatherOutputs(const Options& options, const Memory& memory, BackwardRows<T>& rows) {
-  const bool answers = NeedsAnswers(options);
+  const bool answers = options.transforms_answers();
+  const bool divides = options.denominator != Denominator::kNone;
+  const auto* const kept = static_cast<const T*>(memory.kept_answers);
+  const auto* const kept_sums = static_cast<const T*>(memory.kept_sums);
   const std::int64_t count = memory.value_dim, stride = rows.value_stride;
   const T factor = answers ? T(1) : rows.OutputFactor(options);
   for (std::int64_t q = 0; q < rows.queries; ++q) {
@@ -114,7 +120,11 @@ void GatherOutputs(const Options& options, const Memory& memory, BackwardRows<T>
         if (factor != 1) sn::Multiply(to, count, factor);
       }
       Pad(to, count, stride);
-      if (answers) ThroughAnswer(options, rows.y + at, count, r, to, rows);
+      if (!answers) continue;
+      const std::int64_t place = row * rows.queries + q;
+      const T* const y = kept != nullptr ? kept + place * stride : rows.y + at;
+      const T sum = !divides ? T(0) : kept != nullptr ? kept_sums[place] : y[count];
+      ThroughAnswer(options, y, sum, kept != nullptr, count, r, to, rows);
     }
   }
 }

@@ -6,11 +6,6 @@
 
 namespace ttr::fast_weights {
 
-bool NeedsAnswers(const Options& options) {
-  return options.denominator != Denominator::kNone || options.output_norm != OutputNorm::kNone ||
-         options.step == Step::kLogWeight;
-}
-
 bool JoinsErasure(const Options& options) {
   return options.erases() && options.erase == Erase::kKey && !options.preconditioned &&
          !options.momentum;
@@ -66,7 +61,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   const bool own_write = apart || options.preconditioned;
   const bool own_erase = options.erases() && (apart || options.erase != Erase::kKey);
   const bool stabilised = options.step == Step::kLogWeight;
-  const bool answers = NeedsAnswers(options);
+  const bool answers = options.transforms_answers();
   folds_scale = options.scale != 1 && !answers && !options.bonus;
   const std::int64_t blocks = extended.tokens / kGradientBlock + 1;
   std::int64_t used = 0;
@@ -93,7 +88,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   maxima = take(stabilised, rows + 1);
   kept = take(stabilised, rows);
   curvature = take(options.preconditioned, (rows + 1) * key_stride);
-  y = take(answers, queries * values);
+  y = take(answers && !sizes.kept, queries * values);
   dy = take(true, queries * values);
   d_write = take(true, keys);
   d_erase = take(options.erases() && !JoinsErasure(options), keys);

@@ -42,7 +42,7 @@ struct BackwardRows {
   T *step, *decay, *erase_decay, *momentum, *bonus;
   T *maxima, *curvature;  // [rows + 1]: before the first row, and after each
   T* kept;                // [rows]: is the maximum that of the past? 1 or 0
-  T *y, *dy;              // [query][row][value]
+  T *y, *dy;              // [query][row][value]; y where Forward did not keep it
   T *d_write, *d_erase, *d_second, *d_query, *d_value, *d_log_decay, *d_phase;
   T *d_step, *d_decay, *d_erase_decay, *d_momentum, *d_bonus;
 
@@ -77,9 +77,6 @@ struct BackwardRows {
     return static_cast<T>(folds_scale ? options.gain * options.scale : options.gain);
   }
 };
-
-/// Does the backward pass need the answers?
-bool NeedsAnswers(const Options& options);
 
 /// Is what erases what is written, so that they have one gradient?
 bool JoinsErasure(const Options& options);

@@ -135,6 +135,11 @@ struct Options {
   /// Two memories side by side: real and imaginary part, or memory and momentum.
   bool paired() const { return phase || momentum; }
   bool erases() const { return write == Write::kDelta; }
+  /// Are answers more than what a query finds and a constant factor?
+  bool transforms_answers() const {
+    return denominator != Denominator::kNone || output_norm != OutputNorm::kNone ||
+           step == Step::kLogWeight;
+  }
   /// Are values written along a key of their own?
   bool apart() const { return erase == Erase::kApart; }
   /// Is the decay a row of numbers a token? (Values that are written apart share that road.)

@@ -34,7 +34,8 @@ class Keeper {
         keys_(RoundUp(memory.key_dim, kUnit)),
         values_(RoundUp(memory.value_dim + (sum_ ? 1 : 0), kUnit)),
         state_(static_cast<T*>(memory.kept_states)),
-        errors_(options.erases() ? static_cast<T*>(memory.kept_errors) : nullptr) {
+        errors_(options.erases() ? static_cast<T*>(memory.kept_errors) : nullptr),
+        answers_(static_cast<T*>(memory.kept_answers)) {
     // What stands before this turn's first row was kept in the last.
     const std::int64_t kept = memory.from == 0 ? 0 : memory.from / kGradientBlock + 1;
     if (state_ != nullptr) state_ += kept * keys_ * values_;
@@ -88,6 +89,10 @@ class Keeper {
     const std::int64_t width = memory_.end_column - memory_.first_column;
     if (errors_ != nullptr)
       ahead.Add({errors_, kType, values_}, begin, memory_.first_column, width);
+    for (std::int64_t q = 0; answers_ != nullptr && q < memory_.queries; ++q) {
+      ahead.Add({answers_, kType, memory_.queries * values_}, begin,
+                q * values_ + memory_.first_column, width);
+    }
     const std::int64_t block = begin / kGradientBlock + 1;
     if (!Wants(std::min(block * kGradientBlock, memory_.rows))) return;
     T* const next = static_cast<T*>(memory_.kept_states) + block * keys_ * values_;
@@ -100,6 +105,13 @@ class Keeper {
     return errors_ == nullptr ? nullptr : errors_ + row * values_ + column;
   }
   std::int64_t errors_stride() const { return values_; }
+
+  /// The same of the answers to the first query; those to the next follow `values()` on.
+  T* Answers(std::int64_t row, std::int64_t column) const {
+    return answers_ == nullptr ? nullptr : answers_ + row * answers_stride() + column;
+  }
+  std::int64_t answers_stride() const { return memory_.queries * values_; }
+  std::int64_t values() const { return values_; }
 
   /// Zeros behind the strips, which end at column `end`.
   void PadErrors(std::int64_t begin, std::int64_t last, std::int64_t end) const {
@@ -123,6 +135,7 @@ class Keeper {
   std::int64_t keys_, values_;
   T* state_;  // that is wanted next
   T* errors_;
+  T* answers_;
   std::int64_t end_ = 0;  // of the strips
 };
 

@@ -1,11 +1,14 @@
 /// What a forward pass keeps for the backward pass of the same call, and where: the memory at the
-/// beginning of every block of kGradientBlock rows, as the gradient's kernels hold it, and what an
-/// erasing memory steps along, v - r M~, of every row.
+/// beginning of every block of kGradientBlock rows, as the gradient's kernels hold it, what an
+/// erasing memory steps along, v - r M~, of every row, and answers that are divided or normalised,
+/// before they are normalised.
 ///
-///     states  [head][block][keys / W][values][W]
-///     errors  [head][row][values]
+///     states   [head][block][keys / W][values][W]
+///     errors   [head][row][values]
+///     answers  [head][row][query][values]
+///     sums     [head][row][query]            of weights, by which answers are divided
 ///
-/// `keys` and `values` are padded to 16 numbers; a sum of weights is one more value. W is twice the
+/// `keys` and `values` are padded to 16 numbers; a sum of weights is one more value of a state. W is twice the
 /// lanes of the target, so that what is kept has a meaning for the target that kept it only.
 #pragma once
 
@@ -27,6 +30,7 @@ struct KeptLayout {
   std::int64_t steps, sequences;
   std::int64_t more;          // memories of a sequence beside those of its blocks: the final one
   std::int64_t blocks, rows;  // of one head, all sequences
+  std::int64_t answers, sums;  // a row
   bool packed, errors;
 
   /// `tokens` of a sequence; of all together where they are packed.
@@ -39,6 +43,8 @@ struct KeptLayout {
     state = keys * values;
     more = KeepsLast(options) ? 1 : 0;
     errors = options.erases();
+    answers = options.transforms_answers() ? sizes.queries : 0;
+    sums = sum ? sizes.queries : 0;
     rows = (packed ? 1 : sequences) * tokens * steps;
     blocks = packed ? BlockOf(sequences, tokens) : BlockOf(sequences, sequences * tokens);
   }
@@ -60,9 +66,14 @@ struct KeptLayout {
   std::int64_t ErrorsOf(std::int64_t heads, std::int64_t head, std::int64_t first) const {
     return heads * blocks * state + (head * rows + first * steps) * values;
   }
-  std::int64_t Numbers(std::int64_t heads) const {
-    return heads * (blocks * state + (errors ? rows * values : 0));
+  std::int64_t AnswersOf(std::int64_t heads, std::int64_t head, std::int64_t first) const {
+    return ErrorsOf(heads, errors ? heads : 0, 0) +
+           (head * rows + first * steps) * answers * values;
   }
+  std::int64_t SumsOf(std::int64_t heads, std::int64_t head, std::int64_t first) const {
+    return AnswersOf(heads, heads, 0) + (head * rows + first * steps) * sums;
+  }
+  std::int64_t Numbers(std::int64_t heads) const { return SumsOf(heads, heads, 0); }
 };
 
 /// Notes at the beginning of call.kept what is kept there: work.sizes.kept says whether anything

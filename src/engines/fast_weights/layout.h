@@ -55,6 +55,8 @@ struct Memory {
   Rows position;                // the same
   void* kept_states = nullptr;  // see kept.h; null: nothing is kept
   void* kept_errors = nullptr;
+  void* kept_answers = nullptr;
+  void* kept_sums = nullptr;
   const void* features_w = nullptr;  // [features][input_dim], as the state
   const void* features_b = nullptr;
   std::int64_t features = 0;

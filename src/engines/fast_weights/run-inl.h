@@ -229,7 +229,9 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
             c < values_from
                 ? StripRows<const T>{values + t * memory.v.stride + c, memory.v.stride}
                 : StripRows<const T>{scratch.values + (t - begin) * columns + c, columns};
-        const StripRows<T> kept{keeper.Errors(t, c), keeper.errors_stride()};
+        const KeptRows<T> kept{{keeper.Errors(t, c), keeper.errors_stride()},
+                               {keeper.Answers(t, c), keeper.answers_stride()},
+                               keeper.values()};
         const bool direct = c < outputs_from;
         const StripRows<T> y =
             direct ? StripRows<T>{outputs + t * memory.y.stride + c, memory.y.stride}

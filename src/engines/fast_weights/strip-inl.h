@@ -44,6 +44,13 @@ struct StripRows {
   T* operator[](std::int64_t token) const { return data + token * stride; }
 };
 
+/// Where a chunk's rows are kept for the backward pass, if they are.
+template <class T>
+struct KeptRows {
+  StripRows<T> errors, answers;
+  std::int64_t answers_head_stride;
+};
+
 /// Rows of the memory that hold something.
 inline std::int64_t StripRowsOf(const Options& options, const Memory& memory) {
   return (options.paired() ? 2 : 1) * memory.key_dim;
@@ -131,11 +138,11 @@ HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RES
   }
 }
 
-/// The answers of one query head.
+/// The answers of one query head. `kept`: a second place, if there is one.
 template <int NV, class T>
 HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk& chunk,
                        const Prepared<T>& p, std::int64_t query, const T* HWY_RESTRICT strip,
-                       const T* HWY_RESTRICT errors, StripRows<T> y) {
+                       const T* HWY_RESTRICT errors, StripRows<T> y, StripRows<T> kept) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
@@ -166,6 +173,13 @@ HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk
       if (i + r >= chunk.rows) break;
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) hn::StoreU(tile[r][n], d, y[i + r] + n * kLanes);
+    }
+    if (kept.data == nullptr) continue;
+    TTR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      if (i + r >= chunk.rows) break;
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, kept[i + r] + n * kLanes);
     }
   }
 }
@@ -304,22 +318,27 @@ void AnswerEarly(const Options& options, const Memory& memory, const Prepared<T>
 template <int NV, class T>
 void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chunk,
                   const Prepared<T>& p, const Scratch<T>& scratch, T* HWY_RESTRICT strip,
-                  StripRows<const T> v, StripRows<T> kept, StripRows<T> y,
+                  StripRows<const T> v, const KeptRows<T>& kept, StripRows<T> y,
                   std::int64_t y_head_stride, Ahead& ahead) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t queries = memory.q ? memory.queries : 0;
   const bool early = chunk.forget && options.read_before && queries > 0;
   if (early) AnswerEarly<NV>(options, memory, p, strip, scratch.early);
   if (chunk.forget) Forget<NV>(options, memory, p, strip);
-  if (memory.writes()) FindErrors<NV>(options, memory, chunk, p, strip, v, kept, scratch.errors);
+  if (memory.writes()) {
+    FindErrors<NV>(options, memory, chunk, p, strip, v, kept.errors, scratch.errors);
+  }
   for (std::int64_t query = 0; query < queries; ++query) {
     const StripRows<T> rows{y.data + query * y_head_stride, y.stride};
-    Answer<NV>(options, memory, chunk, p, query, strip, scratch.errors, rows);
+    StripRows<T> second = kept.answers;
+    if (second.data != nullptr) second.data += query * kept.answers_head_stride;
+    Answer<NV>(options, memory, chunk, p, query, strip, scratch.errors, rows, second);
     if (!early) continue;
     const T bonus = options.bonus ? p.scores[query * kChunk * kChunk] : T(0);
     const T* answer = scratch.early + query * kWidth;
     for (std::size_t c = 0; c < kWidth; ++c) {
       rows[0][c] = options.bonus ? answer[c] + bonus * scratch.errors[c] : answer[c];
+      if (second.data != nullptr) second[0][c] = rows[0][c];
     }
   }
   if (memory.writes()) {

@@ -236,6 +236,8 @@ struct Work {
     std::byte* const arrays = KeptArrays(*this);
     m.kept_states = arrays + layout.StatesOf(h, n, first) * size;
     if (layout.errors) m.kept_errors = arrays + layout.ErrorsOf(heads, h, first) * size;
+    if (layout.answers > 0) m.kept_answers = arrays + layout.AnswersOf(heads, h, first) * size;
+    if (layout.sums > 0) m.kept_sums = arrays + layout.SumsOf(heads, h, first) * size;
   }
 };
 
