@@ -175,7 +175,8 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
               BackwardRows<T>& rows) {
   const std::int64_t values = memory.value_dim, keys = memory.key_dim;
   const bool wide = rows.value_dim > values;  // by the value 1
-  rows.keys_lie = RowsLie<T>(options, memory) && !options.by_channel() && !options.normalise_qk &&
+  rows.keys_lie = RowsAreInputs<T>(options, memory) && !options.momentum && !options.bonus &&
+                  !options.by_channel() && !options.normalise_qk &&
                   (options.scale == 1 || rows.folds_scale) && Lies<T>(memory.k, keys) &&
                   Lies<T>(memory.q, keys) &&
                   Lies<T>({memory.q.data, memory.q.dtype, memory.q_head_stride}, keys);

@@ -74,6 +74,7 @@ void ThroughAnswer(const Options& options, const T* y, T sum, bool factored, std
   const T maximum = rows.maxima == nullptr ? T(0) : rows.maxima[options.read_before ? r : r + 1];
   const Quotient<T> quotient = QuotientOf(options, sum, maximum);
   const T factor = factored ? T(1) : quotient.factor;
+  const T fold = rows.folds_scale ? static_cast<T>(options.scale) : T(1);
   if (options.output_norm != OutputNorm::kNone) {
     for (std::int64_t i = 0; i < count; ++i) rows.row[i] = factor * y[i];
     ThroughNorm(options, rows.row, count, to);
@@ -82,9 +83,9 @@ void ThroughAnswer(const Options& options, const T* y, T sum, bool factored, std
   if (quotient.d_sum != 0 || quotient.d_maximum != 0) {
     along = factor * DotFirst(to, y, count);
   }
-  sn::Multiply(to, count, quotient.factor);
+  sn::Multiply(to, count, fold * quotient.factor);
   // d log(1 / |sum|) = -d sum / sum
-  if (extended && quotient.d_sum != 0) to[count] = -along / sum;
+  if (extended && quotient.d_sum != 0) to[count] = -along / sum * fold;
   if (options.read_before && rows.first + r == 0) {
     rows.d_first_maximum += along * quotient.d_maximum;
   }

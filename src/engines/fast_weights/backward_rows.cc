@@ -62,7 +62,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   const bool own_erase = options.erases() && (apart || options.erase != Erase::kKey);
   const bool stabilised = options.step == Step::kLogWeight;
   const bool answers = options.transforms_answers();
-  folds_scale = options.scale != 1 && !answers && !options.bonus;
+  folds_scale = options.scale != 1 && (!answers || sizes.kept) && !options.bonus;
   const std::int64_t blocks = extended.tokens / kGradientBlock + 1;
   std::int64_t used = 0;
   auto take = [&](bool needed, std::int64_t numbers) {

@@ -120,16 +120,12 @@ std::int64_t MostTogether(const Options& options, const Sizes& sizes) {
   return std::clamp<std::int64_t>(kBytes / (numbers * sizeof(T)), 1, kMostTogether);
 }
 
-/// Are keys and queries what the inputs hold, but for their length, and is nothing done with them
-/// but products with the memory, with each other and with decays? Then they, and decays per
-/// channel, need not be gathered.
+/// Are keys and queries what the inputs hold, but for their length?
 template <class T>
-bool RowsLie(const Options& options, const Memory& memory) {
+bool RowsAreInputs(const Options& options, const Memory& memory) {
   const bool own_keys = options.key != Key::kInput || options.erase != Erase::kKey ||
                         options.preconditioned || options.correction != 0;
   const bool mapped = options.features.map != rows::Map::kNone;
-  const bool products =
-      options.momentum || options.bonus || options.denominator != Denominator::kNone;
   // Rows that meet decays per channel are taken in whole vectors.
   const bool vectors = !options.by_channel() ||
                        (!options.phase && !options.normalise_qk && memory.key_dim % kLine<T> == 0 &&
@@ -142,8 +138,16 @@ bool RowsLie(const Options& options, const Memory& memory) {
   auto lies = [&](const Rows& rows) {
     return rows.dtype == DTypeOf<T>() || (widens && rows.dtype == DType::kBFloat16);
   };
-  return !own_keys && !mapped && !products && vectors && !norms && memory.writes() &&
+  return !own_keys && !mapped && vectors && !norms && memory.writes() &&
          memory.steps == 1 && lies(memory.k) && (!memory.q || lies(memory.q));
+}
+
+/// And is nothing done with them but products with the memory, with each other and with decays?
+/// Then they, and decays per channel, need not be gathered.
+template <class T>
+bool RowsLie(const Options& options, const Memory& memory) {
+  return RowsAreInputs<T>(options, memory) && !options.momentum && !options.bonus &&
+         options.denominator == Denominator::kNone;
 }
 
 /// What a memory keeps beside its strips, from chunk to chunk.
