@@ -125,12 +125,18 @@ TEST_P(KeptGradient, IsThatOfTheDefinition) {
   }
 }
 
-// Several blocks, packed sequences of all lengths (none, a few, whole blocks), shared heads.
+// Several blocks, packed sequences of all lengths (none, a few, whole blocks), shared heads; rows
+// of whole cache lines, which are taken where they lie.
 TEST_P(KeptGradient, IsThatOfWhatIsComputedAnew) {
-  for (const bool packed : {false, true}) {
+  struct Case {
+    bool packed, lines;
+  };
+  for (const auto& [packed, lines] : {Case{false, false}, Case{true, false}, Case{false, true}}) {
     Dims dims = SomeDims(layer_.recipe(), 215, 4);
     if (!packed) dims.batch = 2;
-    if (!IsVector(layer_.recipe())) {
+    if (lines) {
+      dims.key_dim = dims.value_dim = 16;
+    } else if (!IsVector(layer_.recipe())) {
       dims.query_heads = 8;
       dims.value_heads = 2;
     }

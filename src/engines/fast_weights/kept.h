@@ -8,8 +8,9 @@
 ///     answers  [head][row][query][values]
 ///     sums     [head][row][query]            of weights, by which answers are divided
 ///
-/// `keys` and `values` are padded to 16 numbers; a sum of weights is one more value of a state. W is twice the
-/// lanes of the target, so that what is kept has a meaning for the target that kept it only.
+/// `keys` and `values` are padded to 16 numbers; a sum of weights is one more value of a state. W
+/// is twice the lanes of the target, so that what is kept has a meaning for the target that kept it
+/// only.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +29,8 @@ struct KeptLayout {
 
   std::int64_t keys, values, state;
   std::int64_t steps, sequences;
-  std::int64_t more;          // memories of a sequence beside those of its blocks: the final one
-  std::int64_t blocks, rows;  // of one head, all sequences
+  std::int64_t more;           // memories of a sequence beside those of its blocks: the final one
+  std::int64_t blocks, rows;   // of one head, all sequences
   std::int64_t answers, sums;  // a row
   bool packed, errors;
 
