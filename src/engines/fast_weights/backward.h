@@ -10,7 +10,7 @@
 /// overwritten; absent ones are not computed. Heads that share an input add up. The gradient of a
 /// log_decay of -inf, of the phase beside it, and of a zero key's step size, is 0.
 ///
-/// Cost: some 20 D Dv flops a token and memory, 34 with momentum, 44 of a complex decay; with what
+/// Cost: some 20 D Dv flops a token and memory, 34 with momentum, 28 of a complex decay; with what
 /// Forward kept, some 14, and less scratch. Else scratch
 /// of O(T Dv) and a state each 64 tokens (with momentum: O(T (D + Dv)) and one each 16), for
 /// every thread. The same bits for any number of threads.
