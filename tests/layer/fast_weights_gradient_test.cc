@@ -176,7 +176,8 @@ TEST_P(FastWeightsGradient, HasTheSameBitsForAnyNumberOfThreads) {
 class WholeLinesGradient : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(All, WholeLinesGradient,
-                         testing::Values("gated_deltanet", "linear_attention{scale: 1}",
+                         testing::Values("gated_deltanet", "gated_deltanet{scale: 0.5}",
+                                         "linear_attention{scale: 1}", "kda{scale: 0.5}",
                                          "rwkv7{scale: 1}", "gla{read: before, scale: 1}"),
                          [](const auto& one) { return "case" + std::to_string(one.index); });
 
@@ -195,6 +196,21 @@ TEST_P(WholeLinesGradient, IsThatOfTheDefinition) {
   const Layer defined(layer.recipe(), Engine::kDefinition);
   ExpectClose(Differentiate(layer, call.inputs, initial, dy, {}),
               Differentiate(defined, call.inputs, initial, dy, {}), 1e-7);
+}
+
+// Gradients that no cache holds are written past them; those of another type than the arithmetic's
+// are converted on their way, and are the same numbers.
+TEST_P(WholeLinesGradient, IsTheSameWrittenPastTheCaches) {
+  const Layer layer(ParseRecipe(GetParam()));
+  Dims dims = test::SmallDims(layer.recipe());
+  dims.batch = 1;
+  dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 8;
+  dims.key_dim = dims.value_dim = 64;
+  dims.tokens = 1030;
+  const Call call(layer.recipe(), dims, DType::kFloat32, 3, true);
+  const Tensor dy = Normal(DType::kFloat32, {1, dims.tokens, 8, dims.value_dim}, 6);
+  ExpectClose(Differentiate(layer, call.inputs, {}, dy, {}, {}, DType::kFloat32),
+              Differentiate(layer, call.inputs, {}, dy, {}, {}, DType::kFloat64), 0);
 }
 
 class PairedGradient : public testing::TestWithParam<const char*> {

@@ -150,7 +150,6 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Backwar
     call.d_bonus = RowsAt(rows.d_bonus, 1, rows.rows);
   }
   if (rows.y != nullptr) call.answers = RowsAt(rows.y, values, rows.rows * values);
-  if (options.phase) call.turned = rows.turned_before;
   call.initial = rows.initial;
   call.d_output = InputAt(rows.dy, values, rows.rows * values);
   call.d_final = rows.d_final;
@@ -175,10 +174,9 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
               BackwardRows<T>& rows) {
   const std::int64_t values = memory.value_dim, keys = memory.key_dim;
   const bool wide = rows.value_dim > values;  // by the value 1
-  rows.keys_lie = RowsAreInputs<T>(options, memory) && !options.momentum && !options.bonus &&
-                  !options.by_channel() && !options.normalise_qk &&
-                  (options.scale == 1 || rows.folds_scale) && Lies<T>(memory.k, keys) &&
-                  Lies<T>(memory.q, keys) &&
+  rows.keys_lie = RowsAreInputs<T>(options, memory) && !options.bonus && !options.by_channel() &&
+                  !options.normalise_qk && (options.scale == 1 || rows.folds_scale) &&
+                  Lies<T>(memory.k, keys) && Lies<T>(memory.q, keys) &&
                   Lies<T>({memory.q.data, memory.q.dtype, memory.q_head_stride}, keys);
   rows.value_lies = !wide && Lies<T>(memory.v, values);
   rows.d_value_lies = !wide && !out.add_v && Lies<T>(out.v, values);
@@ -323,6 +321,7 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
   // the memory and its gradient.
   T overlap = 0;
   if (options.step == Step::kLogWeight && memory.rows > 0) call.overlap = &overlap;
+  if (options.phase && memory.rows > 0) call.turned = rows.turned_before;
   const bool begins = memory.to == memory.rows;
   if (begins) RunGradient(GradientPart::kBegin, call, rows.gradient);
   // What a row keeps for the next one but the memory is kept by the rows' own pass.
@@ -336,13 +335,12 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
     RunGradient(GradientPart::kForward, call, rows.gradient);
   }
   auto take_turned = [&] {
-    if (options.phase) std::copy_n(rows.turned_before, rows.key_stride / 2, rows.turned);
+    if (call.turned != nullptr) std::copy_n(rows.turned_before, rows.key_stride / 2, rows.turned);
   };
   if (begins) {
     if (options.phase) TurnFinal(memory, blocks, rows);
-    if (memory.rows == 0) call.turned = nullptr;
     RunGradient(GradientPart::kTurn, call, rows.gradient);
-    if (memory.rows > 0) take_turned();
+    take_turned();
   }
   rows.d_maximum -= overlap;
   const std::int64_t first = memory.from / kGradientBlock;

@@ -14,7 +14,8 @@ bool JoinsErasure(const Options& options) {
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
   GradientSizes result;
   result.tokens = sizes.tokens * options.steps;
-  result.key_dim = options.phase ? 2 * RoundUp(sizes.key_dim, 16) : sizes.key_dim;
+  constexpr std::int64_t kUnit = 16;
+  result.key_dim = options.phase ? 2 * RoundUp(sizes.key_dim, kUnit) : sizes.key_dim;
   result.value_dim = sizes.value_dim + (options.denominator != Denominator::kNone ? 1 : 0);
   result.queries = sizes.queries;
   result.erase = options.erases();

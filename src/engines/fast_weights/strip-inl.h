@@ -51,6 +51,20 @@ struct KeptRows {
   std::int64_t answers_head_stride;
 };
 
+/// The first `count` rows of a tile to where they are kept.
+template <int NV, class T>
+HWY_INLINE void KeepTile(std::int64_t count,
+                         const sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile, T* to,
+                         std::int64_t stride) {
+  const hn::ScalableTag<T> d;
+  TTR_UNROLL
+  for (int r = 0; r < sn::kTileRows; ++r) {
+    if (r >= count) break;
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, to + r * stride + n * hn::MaxLanes(d));
+  }
+}
+
 /// Rows of the memory that hold something.
 inline std::int64_t StripRowsOf(const Options& options, const Memory& memory) {
   return (options.paired() ? 2 : 1) * memory.key_dim;
@@ -107,13 +121,7 @@ HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const C
         hn::Store(hn::Mul(to_end, tile[r][n]), d, decayed + (i + r) * kWidth + n * kLanes);
       }
     }
-    if (kept.data == nullptr) continue;
-    TTR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      if (i + r >= chunk.rows) break;
-      TTR_UNROLL
-      for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, kept[i + r] + n * kLanes);
-    }
+    if (kept.data != nullptr) KeepTile<NV>(chunk.rows - i, tile, kept[i], kept.stride);
   }
 }
 
@@ -174,13 +182,7 @@ HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) hn::StoreU(tile[r][n], d, y[i + r] + n * kLanes);
     }
-    if (kept.data == nullptr) continue;
-    TTR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      if (i + r >= chunk.rows) break;
-      TTR_UNROLL
-      for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, kept[i + r] + n * kLanes);
-    }
+    if (kept.data != nullptr) KeepTile<NV>(chunk.rows - i, tile, kept[i], kept.stride);
   }
 }
 
