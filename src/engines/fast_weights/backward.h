@@ -2,17 +2,15 @@
 ///
 /// Given dL/dy and dL/d(final state), finds dL/d of every input and of the initial state, for all
 /// options of Forward. A memory's inputs are gathered into blocks of rows (backward_rows.h), the
-/// rows' gradients come from gradient.h, those with momentum from gradient_momentum.h, and are
-/// taken on to the inputs by the chain rule. Where answers are divided or normalised, they are
-/// computed once more.
+/// rows' gradients come from gradient.h and are taken on to the inputs by the chain rule. Where
+/// answers are divided or normalised, they are computed once more.
 ///
 /// Gradients have the shapes of what they are gradients of, any of the three dtypes, and are
 /// overwritten; absent ones are not computed. Heads that share an input add up. The gradient of a
 /// log_decay of -inf, of the phase beside it, and of a zero key's step size, is 0.
 ///
-/// Cost: some 20 D Dv flops a token and memory, 34 with momentum, 28 of a complex decay; with what
-/// Forward kept, some 14, and less scratch. Else scratch
-/// of O(T Dv) and a state each 64 tokens (with momentum: O(T (D + Dv)) and one each 16), for
+/// Cost: some 20 D Dv flops a token and memory, 40 with momentum, 28 of a complex decay; with what
+/// Forward kept, some 14, and less scratch. Else scratch of O(T Dv) and a state each 64 tokens, for
 /// every thread. The same bits for any number of threads.
 #pragma once
 

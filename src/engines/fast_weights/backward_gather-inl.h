@@ -87,19 +87,6 @@ void FinishQueries(const Options& options, const Memory& memory, std::int64_t r,
   }
 }
 
-/// Rows of a memory with momentum are gathered for the whole sequence: those some chunks on, which
-/// `add` names from a row on, are fetched meanwhile, a chunk a time. Others are fetched as blocks.
-template <class Add>
-Ahead AheadOfAll(const Options& options, const Memory& memory, const Add& add) {
-  constexpr std::int64_t kDistance = 2 * kChunk;
-  const std::int64_t rows = options.momentum && memory.steps == 1 ? memory.rows - kDistance : 0;
-  Ahead ahead(rows);
-  if (rows <= 0) return ahead;
-  add(ahead, kDistance);
-  ahead.Start(rows / kChunk);
-  return ahead;
-}
-
 template <class T>
 void GatherRows(const Options& options, const Memory& memory, bool values, bool queries,
                 BackwardRows<T>& rows) {
@@ -122,13 +109,7 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
   Memory gathered = memory;
   if (!queries) gathered.q = {};
   const std::int64_t most = options.preconditioned ? 1 : kChunk;
-  Ahead ahead = AheadOfAll(options, memory, [&](Ahead& to, std::int64_t row) {
-    to.Add(memory.k, row, 0, memory.input_dim);
-    to.Add(memory.q, row, 0, memory.input_dim);
-    to.Add(memory.v, row, 0, memory.value_dim);
-  });
   for (std::int64_t r = 0; r < rows.count; r += most) {
-    ahead.Fetch();
     const Chunk chunk{rows.first + r, std::min(most, rows.count - r), false};
     Gathered<T> g = GatheredAt(options, rows, r);
     if (options.preconditioned) {

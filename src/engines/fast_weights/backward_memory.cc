@@ -44,8 +44,8 @@ void GatherEnds(const Options& options, const Memory& memory, const GradientMemo
   ReadMemory(memory, out.dstate, out.dsum, rows, rows.d_final);
   const Rows second{memory.second, kType, memory.second_stride};
   if (options.momentum) {
-    ReadMemory(memory, second, {}, rows, rows.initial_second);
-    ReadMemory(memory, out.dsecond, {}, rows, rows.d_final_second);
+    ReadMemory(memory, second, {}, rows, rows.initial + rows.matrix());
+    ReadMemory(memory, out.dsecond, {}, rows, rows.d_final + rows.matrix());
   }
   if (options.phase) {
     const std::int64_t half = rows.key_stride / 2, part = half * rows.value_stride;
@@ -82,7 +82,7 @@ void ScatterEnds(const Options& options, const Memory& memory, const GradientMem
   for (std::int64_t d = 0; d < memory.key_dim; ++d) {
     WriteRow(rows.d_initial + d * stride, memory.value_dim, out.state, d, false);
     if (options.momentum) {
-      WriteRow(rows.d_initial_second + d * stride, memory.value_dim, out.second, d, false);
+      WriteRow(rows.d_initial + rows.matrix() + d * stride, memory.value_dim, out.second, d, false);
     }
     if (!options.phase) continue;
     const T* const second = rows.d_initial + (rows.key_stride / 2 + d) * stride;
@@ -108,11 +108,11 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Backwar
   const bool apart = options.apart();
   GradientCall<T> call;
   call.sizes = GradientSizesOf(options, sizes);
-  call.seen = apart                             ? Seen::kUndecayed
-              : options.shrink != Shrink::kNone ? Seen::kOwn
-                                                : Seen::kDecayed;
+  const bool own_decay = options.shrink != Shrink::kNone || options.momentum;
+  call.seen = apart ? Seen::kUndecayed : own_decay ? Seen::kOwn : Seen::kDecayed;
   call.read_before = options.read_before;
-  call.reset = options.decay == Decay::kScalar && options.shrink == Shrink::kNone;
+  call.reset =
+      options.decay == Decay::kScalar && (options.shrink == Shrink::kNone || options.momentum);
   call.write = InputAt(rows.write, keys);
   call.d_write = RowsAt(rows.d_write, keys);
   if (options.erases()) {
@@ -142,6 +142,11 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Backwar
       call.erase_decay = rows.erase_decay;
       call.d_erase_decay = rows.d_erase_decay;
     }
+  }
+  if (options.momentum) {
+    call.momentum = rows.momentum;
+    call.d_momentum = rows.d_momentum;
+    call.update = rows.matrix();
   }
   if (call.seen != Seen::kOwn) std::fill_n(rows.d_erase_decay, rows.rows, T(0));
   if (call.sizes.decay != GradientDecay::kScalar) std::fill_n(rows.d_decay, rows.rows, T(0));
@@ -269,6 +274,12 @@ void TurnFinal(const Memory& memory, std::int64_t blocks, BackwardRows<T>& rows)
   }
 }
 
+/// A decay that is given twice, though it is one: of all that is erased and kept.
+template <class T>
+void JoinDecays(const BackwardRows<T>& rows) {
+  for (std::int64_t r = 0; r < rows.count; ++r) rows.d_decay[r] += rows.d_erase_decay[r];
+}
+
 /// The turn of a memory, from its last block back to its first; `next` has the turn after it.
 template <class T>
 void Differentiate(const Options& options, const Memory& memory, const Memory& next,
@@ -354,78 +365,11 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
     RunGradient(GradientPart::kReplay, call, rows.gradient);
     if (!rows.dy_lies) GatherOutputGradients(options, memory, rows);
     RunGradient(GradientPart::kBackward, call, rows.gradient);
+    if (call.seen == Seen::kOwn && options.shrink == Shrink::kNone) JoinDecays(rows);
     ScatterBlock(options, memory, out, rows);
     take_turned();
   }
   if (memory.from == 0) RunGradient(GradientPart::kEnd, call, rows.gradient);
-}
-
-/// What a memory with momentum answers before anything is normalised.
-template <class T>
-void AnswerMomentum(const Options& options, const Memory& memory, const Sizes& sizes,
-                    BackwardRows<T>& rows) {
-  constexpr DType kType = DTypeOf<T>();
-  const std::int64_t values = rows.value_stride;
-  Options plain = options;
-  plain.output_norm = OutputNorm::kNone;
-  plain.gain = 1;
-  Memory m = memory;
-  double position = memory.position ? ReadOne<double>(memory.position, 0) : 0;
-  if (m.position) m.position = {&position, DType::kFloat64, 0};
-  m.y = {rows.y, kType, values};
-  m.y_head_stride = rows.rows * values;
-  m.status = nullptr;
-  m.state = rows.last;
-  m.second = rows.last + rows.key_stride * values;
-  m.state_stride = m.second_stride = values;
-  std::copy_n(rows.initial, memory.key_dim * values, static_cast<T*>(m.state));
-  std::copy_n(rows.initial_second, memory.key_dim * values, static_cast<T*>(m.second));
-  Scratch<T> scratch(plain, sizes, rows.forward);
-  ChosenKernel<T>()(plain, m, Memory{}, scratch);
-}
-
-template <class T>
-void DifferentiateMomentum(const Options& options, const Memory& memory, const Sizes& sizes,
-                           const GradientMemory& out, BackwardRows<T>& rows) {
-  rows.count = memory.rows;
-  GatherBlock(options, memory, true, true, rows);
-  if (options.transforms_answers()) AnswerMomentum(options, memory, sizes, rows);
-  GatherOutputGradients(options, memory, rows);
-  const std::int64_t keys = rows.key_stride, values = rows.value_stride;
-  MomentumCall<T> call;
-  call.sizes = MomentumSizesOf(sizes);
-  call.sizes.tokens = memory.rows;
-  call.read_before = options.read_before;
-  call.write = InputAt(rows.write, keys);
-  call.d_write = RowsAt(rows.d_write, keys);
-  call.query = InputAt(rows.query, keys, rows.rows * keys);
-  call.d_query = RowsAt(rows.d_query, keys, rows.rows * keys);
-  call.value = InputAt(rows.value, values);
-  call.d_value = RowsAt(rows.d_value, values);
-  call.step = rows.step;
-  call.d_step = rows.d_step;
-  call.erase = InputAt(rows.erase, keys);
-  call.d_erase = RowsAt(rows.d_erase, keys);
-  call.momentum = rows.momentum;
-  call.d_momentum = rows.d_momentum;
-  call.decay = rows.decay;
-  call.erase_decay = rows.erase_decay;
-  call.d_decay = rows.d_decay;
-  call.d_erase_decay = rows.d_erase_decay;
-  call.initial = rows.initial;
-  call.initial_second = rows.initial_second;
-  call.d_output = InputAt(rows.dy, values, rows.rows * values);
-  call.d_final = rows.d_final;
-  call.d_final_second = rows.d_final_second;
-  call.state_stride = values;
-  call.d_initial = rows.d_initial;
-  call.d_initial_second = rows.d_initial_second;
-  RunMomentumGradient(call, rows.gradient);
-  // Without weight decay both decays are one.
-  for (std::int64_t r = 0; options.shrink == Shrink::kNone && r < rows.count; ++r) {
-    rows.d_decay[r] += rows.d_erase_decay[r];
-  }
-  ScatterBlock(options, memory, out, rows);
 }
 
 }  // namespace
@@ -434,11 +378,7 @@ template <class T>
 void DifferentiateMemory(const Options& options, const Memory& memory, const Memory& next,
                          const GradientMemory& out, const Sizes& sizes, BackwardRows<T>& rows) {
   if (memory.to == memory.rows) GatherEnds(options, memory, out, rows);
-  if (options.momentum) {
-    DifferentiateMomentum(options, memory, sizes, out, rows);
-  } else {
-    Differentiate(options, memory, next, sizes, out, rows);
-  }
+  Differentiate(options, memory, next, sizes, out, rows);
   if (memory.from == 0) ScatterEnds(options, memory, out, rows);
 }
 

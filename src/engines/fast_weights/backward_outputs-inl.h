@@ -103,10 +103,7 @@ void GatherOutputs(const Options& options, const Memory& memory, BackwardRows<T>
     Rows dy = memory.y;
     dy.data = static_cast<std::byte*>(dy.data) +
               q * memory.y_head_stride * static_cast<std::int64_t>(SizeOf(dy.dtype));
-    Ahead ahead = AheadOfAll(options, memory,
-                             [&](Ahead& to, std::int64_t row) { to.Add(dy, row, 0, count); });
     for (std::int64_t r = 0; r < rows.count; ++r) {
-      if (r % kChunk == 0) ahead.Fetch();
       const std::int64_t at = (q * rows.rows + r) * stride, row = rows.first + r;
       T* const to = rows.dy + at;
       if (!memory.Reads(row)) {

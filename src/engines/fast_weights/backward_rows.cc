@@ -7,8 +7,7 @@
 namespace ttr::fast_weights {
 
 bool JoinsErasure(const Options& options) {
-  return options.erases() && options.erase == Erase::kKey && !options.preconditioned &&
-         !options.momentum;
+  return options.erases() && options.erase == Erase::kKey && !options.preconditioned;
 }
 
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
@@ -22,8 +21,9 @@ GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
   result.kept = sizes.kept;
   result.together = MostTogetherBackward(options, sizes);
   result.second_write = options.apart();
+  result.momentum = options.momentum;
   const bool fades = options.decay != Decay::kNone || options.shrink != Shrink::kNone ||
-                     options.step == Step::kLogWeight;
+                     options.step == Step::kLogWeight || options.momentum;
   result.decay = options.by_channel() ? GradientDecay::kChannel
                  : fades              ? GradientDecay::kScalar
                                       : GradientDecay::kNone;
@@ -44,16 +44,11 @@ std::int64_t MostTogetherBackward(const Options& options, const Sizes& sizes) {
   return std::clamp<std::int64_t>(kBytes / bytes, 1, kMostTogether);
 }
 
-MomentumSizes MomentumSizesOf(const Sizes& sizes) {
-  return {sizes.tokens, sizes.key_dim, sizes.value_dim, sizes.queries};
-}
-
 template <class T>
 BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::byte* memory) {
   const GradientSizes extended = GradientSizesOf(options, sizes);
   constexpr std::int64_t kUnit = 16;
-  rows =
-      options.momentum ? extended.tokens : std::min<std::int64_t>(extended.tokens, kGradientBlock);
+  rows = std::min<std::int64_t>(extended.tokens, kGradientBlock);
   queries = sizes.queries;
   value_dim = extended.value_dim;
   key_stride = RoundUp(extended.key_dim, kUnit);
@@ -113,23 +108,16 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   turned_before = take(options.phase, key_stride / 2);
   d_bonus_row = take(options.bonus, key_stride);
   d_curvature = take(options.preconditioned, key_stride);
-  const std::int64_t state = key_stride * value_stride;
+  const std::int64_t state = (options.momentum ? 2 : 1) * matrix();
   initial = take(true, state);
   d_initial = take(true, state);
   d_final = take(true, state);
-  initial_second = take(options.momentum, state);
-  d_initial_second = take(options.momentum, state);
-  d_final_second = take(options.momentum, state);
-  last = take(options.momentum && answers, 2 * state);
   const std::int64_t input_stride = RoundUp(sizes.input_dim, kUnit);
   row = take(true, 7 * input_stride + 4 * key_stride + 2 * value_stride);
   bytes = static_cast<std::size_t>(used) * sizeof(T);
   gradient = memory + bytes;
-  const std::size_t gradients = options.momentum ? MomentumScratchBytes<T>(MomentumSizesOf(sizes))
-                                                 : GradientScratchBytes<T>(extended);
-  bytes += static_cast<std::size_t>(RoundUp(static_cast<std::int64_t>(gradients), kAlignment));
-  forward = memory + bytes;
-  if (options.momentum && answers) bytes += Scratch<T>(options, sizes, nullptr).bytes;
+  const auto gradients = static_cast<std::int64_t>(GradientScratchBytes<T>(extended));
+  bytes += static_cast<std::size_t>(RoundUp(gradients, kAlignment));
 }
 
 template struct BackwardRows<float>;

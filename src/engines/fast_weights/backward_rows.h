@@ -3,15 +3,13 @@
 ///
 /// R rows of a block (tokens times steps), D key channels, V value columns (one more where answers
 /// are divided by the sum of weights, which is the memory of the value 1). Where channels turn,
-/// rows have twice the channels (backward_turn-inl.h). The whole sequence of a memory with momentum
-/// is one block.
+/// rows have twice the channels (backward_turn-inl.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "src/engines/fast_weights/gradient.h"
-#include "src/engines/fast_weights/gradient_momentum.h"
 #include "src/engines/fast_weights/layout.h"
 
 namespace ttr::fast_weights {
@@ -56,8 +54,7 @@ struct BackwardRows {
   T d_maximum = 0;        // of the maximum after the row that comes next, going backwards
   T d_first_maximum = 0;  // of the maximum before all rows, by their first decay or answer
 
-  T *initial, *d_initial, *d_final;                              // [D][value]: extended by the sum
-  T *initial_second, *d_initial_second, *d_final_second, *last;  // [D][value]; last: a pair
+  T *initial, *d_initial, *d_final;  // [D][value]: extended by the sum; with momentum, two each
   // Are keys and queries, values and gradients of answers read, and those of values, queries and
   // keys written, where they lie?
   bool keys_lie = false, value_lies = false, dy_lies = false;
@@ -66,11 +63,14 @@ struct BackwardRows {
   bool streams_query = false, streams_key = false, streams_value = false;
   bool folds_scale;  // do the gradients of answers carry the queries' scale, not the queries?
 
-  T* row;                         // rows of inputs, keys and values for the moment
-  std::byte *gradient, *forward;  // scratch of those
+  T* row;               // rows of inputs, keys and values for the moment
+  std::byte* gradient;  // scratch of gradient.h
   std::size_t bytes;
 
   BackwardRows(const Options& options, const Sizes& sizes, std::byte* memory);
+
+  /// Numbers of a memory as `initial` has it.
+  std::int64_t matrix() const { return key_stride * value_stride; }
 
   /// What multiplies the gradients of answers that are neither divided nor normalised.
   T OutputFactor(const Options& options) const {
@@ -82,7 +82,6 @@ struct BackwardRows {
 bool JoinsErasure(const Options& options);
 
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes);
-MomentumSizes MomentumSizesOf(const Sizes& sizes);
 
 /// The rows first .. first + count of the sequence into the block; values and queries where they
 /// are wanted. Blocks come in order before they are come back to: what a row keeps for the next one

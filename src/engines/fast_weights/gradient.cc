@@ -30,10 +30,10 @@ void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
                   scratch.checkpoints + (scratch.intervals + 3) * scratch.state, T(0));
       }
       if (sizes.kept) return;
-      return LoadState(sizes, scratch, call.initial, call.initial_stride, scratch.checkpoints);
+      return LoadState(call, scratch, call.initial, call.initial_stride, scratch.checkpoints);
     case GradientPart::kForward: return ForwardBlock(call, scratch);
     case GradientPart::kTurn:
-      LoadState(sizes, scratch, call.d_final, call.d_final_stride, scratch.adjoint);
+      LoadState(call, scratch, call.d_final, call.d_final_stride, scratch.adjoint);
       if (call.overlap != nullptr) {
         *call.overlap = Overlap(scratch, sizes.kept ? call.kept_last : scratch.memories);
       }
@@ -46,7 +46,7 @@ void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
     case GradientPart::kBackward: return BackwardBlock(call, scratch);
     case GradientPart::kEnd:
       hwy::FlushStream();
-      return StoreState(sizes, scratch, scratch.adjoint, call.d_initial, call.d_initial_stride);
+      return StoreState(call, scratch, scratch.adjoint, call.d_initial, call.d_initial_stride);
   }
 }
 

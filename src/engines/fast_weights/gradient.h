@@ -15,6 +15,12 @@
 ///     Seen::kUndecayed  h_t = 1        RWKV-7
 ///     Seen::kOwn        h_t is given   weight decay; GradientDecay::kScalar only
 ///
+/// With momentum m_t, a number, there is a second memory N, the last update
+/// (gradient_momentum-inl.h); the decay then is one number, h_t is given, and nothing else is
+/// written:
+///
+///     N_t = m_t N_{t-1} + w_t^T u_t,   M_t = a_t M_{t-1} + N_t
+///
 /// Given dL/dy and dL/dM_T, finds the gradients of everything else:
 ///
 ///     input                            shape        gradient
@@ -22,10 +28,11 @@
 ///     query                            [p][T][Dk]   d_query
 ///     value, second_value              [T][Dv]      d_value, d_second_value
 ///     step (absent: 1)                 [T]          d_step
-///     decay, erase_decay: numbers      [T]          d_decay, d_erase_decay
+///     decay, erase_decay, momentum:    [T]          d_decay, d_erase_decay, d_momentum
+///         numbers
 ///     gates: rows of decays >= 0       [T][Dk]      d_log_decay, of their logarithms
 ///     bonus (absent: 0)                [p][T]       d_bonus
-///     initial (absent: 0)              [Dk][Dv]     d_initial
+///     initial (absent: 0)              [Dk][Dv]     d_initial; with momentum, two of each
 ///
 /// Scales, norms, step rules and denominators are the caller's, who gathers the rows and takes the
 /// gradients of rows further: a block of kGradientBlock tokens at a time (the last may be shorter),
@@ -48,13 +55,14 @@
 /// step, decay, log-decay, bonus and the initial memory may be absent (null), those of rows that
 /// are given may not, but for d_erase where the erasing rows are those that are written: d_write
 /// then is the gradient of both. A forgotten channel (gate 0) has the gradient 0 there. Where
-/// `reset` is set, a scalar decay of 0 is a border too: nothing, NaN included, passes it backwards,
-/// and its own gradient is reported 0, which is a da of a gate in the log domain.
+/// `reset` is set, a scalar decay of 0 (h_t, where it is given) is a border too: nothing, NaN
+/// included, passes it backwards, and its own gradient is reported 0, which is a da of a gate in
+/// the log domain. A last update is no memory: it does pass.
 ///
-/// Cost: some 20 Dk Dv flops a token, 14 without an erasure; 14 and 10 of what was kept. The memory
-/// is recomputed from checkpoints, one each kGradientBlock tokens: scratch is O(T Dv + T /
-/// kGradientBlock Dk Dv). Nothing is allocated and nothing is thrown; the same call gives the same
-/// bits.
+/// Cost: some 20 Dk Dv flops a token, 14 without an erasure; 14 and 10 of what was kept; with
+/// momentum twice as many. The memory is recomputed from checkpoints, one each kGradientBlock
+/// tokens: scratch is O(T Dv + T / kGradientBlock Dk Dv). Nothing is allocated and nothing is
+/// thrown; the same call gives the same bits.
 #pragma once
 
 #include <cstddef>
@@ -78,6 +86,7 @@ struct GradientSizes {
   bool erase = false;
   bool second_write = false;
   GradientDecay decay = GradientDecay::kNone;
+  bool momentum = false;
   bool kept = false;  // memories and errors are given
   // Memories that take turns, and which of them this is.
   std::int64_t together = 1, place = 0;
@@ -110,6 +119,7 @@ struct GradientCall {
   const T* step = nullptr;
   const T* decay = nullptr;
   const T* erase_decay = nullptr;
+  const T* momentum = nullptr;
   GradientRows<const T> bonus;  // stride: between tokens, any
 
   GradientRows<T> answers;  // [p][T][Dv]; absent: not wanted
@@ -126,6 +136,7 @@ struct GradientCall {
 
   const T* initial = nullptr;  // rows need no alignment and no padding
   std::int64_t initial_stride = 0;
+  std::int64_t update = 0;  // from initial, d_final, d_initial to the same of N, with momentum
 
   GradientRows<const T> d_output;  // [p][T][Dv]
   T output_factor = 1;             // of all of d_output
@@ -137,6 +148,7 @@ struct GradientCall {
   T* d_step = nullptr;
   T* d_decay = nullptr;
   T* d_erase_decay = nullptr;
+  T* d_momentum = nullptr;
   GradientRows<T> d_bonus;
   T* d_initial = nullptr;
   std::int64_t d_initial_stride = 0;

@@ -22,6 +22,7 @@
 #include "src/engines/fast_weights/gradient_channel-inl.h"
 #include "src/engines/fast_weights/gradient_forward-inl.h"
 #include "src/engines/fast_weights/gradient_layout.h"
+#include "src/engines/fast_weights/gradient_momentum-inl.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/engines/fast_weights/gradient_state-inl.h"
 #include "src/simd/strided-inl.h"
@@ -83,7 +84,12 @@ void PrepareScores(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
                    const ChunkRows<T>& rows, const Scratch<T>& scratch) {
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
     ScoresOf(call, chunk, c, rows, scratch, w);
-    ReadState(call, scratch, scratch.adjoint, scratch.write_columns, scratch.columns);
+    if (scratch.parts > 1) {
+      ReadParts(call, scratch, scratch.adjoint, scratch.write_columns, c.to_end[0], c.to_end[1],
+                scratch.columns);
+    } else {
+      ReadState(call, scratch, scratch.adjoint, scratch.write_columns, scratch.columns);
+    }
     sn::TransposeStrided(scratch.columns, kTokens, scratch.values, kTokens,
                          scratch.update_grads + w * kTokens * scratch.values, scratch.values);
   }
@@ -167,11 +173,11 @@ void SolveAdjoint(const GradientCall<T>& call, const Chunk& chunk, const Coeffic
   constexpr std::int64_t kLanes = Lanes<T>();
   const GradientSizes& sizes = call.sizes;
   const View<T> errors = ErrorsOf(call, chunk, scratch);
-  T* tallies = scratch.tallies + (scratch.reads + scratch.writes) * kSquare;
+  T* tallies = scratch.Tallies(0, scratch.reads + scratch.writes);
   T* grads = scratch.update_grads + column;
   const std::int64_t erasure = sizes.queries * kTokens * scratch.values + column;
   T* erasures = scratch.read_grads + erasure;
-  T* decayed = scratch.decayed_grads + erasure;
+  T* decayed = scratch.DecayedGrads(0, sizes.queries) + column;
   const bool decays = sizes.decay == GradientDecay::kScalar;
   T own[kTokens];
   const T* const factors = c.ReadFactors(KindOf(call, sizes.queries), own);
@@ -258,9 +264,10 @@ void Adjoint(const GradientCall<T>& call, const Chunk& chunk, const Coefficients
     }
   }
   T to_end[kTokens];
-  const bool channels = sizes.decay == GradientDecay::kChannel;
-  for (int j = 0; j < kTokens; ++j) to_end[j] = channels ? T(1) : c.to_end[j];
-  T* tallies = scratch.tallies + (scratch.reads + scratch.writes) * kSquare;
+  // Rows carry the decays of channels; what is read of two parts has been multiplied.
+  const bool carried = sizes.decay == GradientDecay::kChannel || scratch.parts > 1;
+  for (int j = 0; j < kTokens; ++j) to_end[j] = carried ? T(1) : c.to_end[0][j];
+  T* tallies = scratch.Tallies(0, scratch.reads + scratch.writes);
   std::fill(tallies, tallies + kSquare, T(0));
   for (std::int64_t v = 0; v < scratch.values;) {
     if (Vectors<T>(v, scratch.values) == 2) {

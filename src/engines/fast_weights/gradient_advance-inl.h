@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/gradient.h"
 #include "src/engines/fast_weights/gradient_layout.h"
+#include "src/engines/fast_weights/gradient_momentum-inl.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/engines/fast_weights/gradient_state-inl.h"
 #include "src/simd/strided-inl.h"
@@ -38,9 +39,29 @@ Outer<T> OuterOf(const GradientCall<T>& call, const Chunk& chunk, const Scratch<
           call.second_value.stride};
 }
 
+/// A strip of both parts, with momentum.
+template <int NV, class T>
+void AdvanceParts(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+                  const Scratch<T>& scratch, std::int64_t key, const T* in, T* out) {
+  const hn::ScalableTag<T> d;
+  const std::int64_t offset = key * scratch.values;
+  Turn<T>(chunk, c).Forward(NV * Lanes<T>() * scratch.values, scratch.matrix, in + offset,
+                            out + offset);
+  hn::Vec<decltype(d)> one[NV];
+  for (int n = 0; n < NV; ++n) one[n] = hn::Set(d, T(1));
+  for (std::int64_t part = 0; part < scratch.parts; ++part) {
+    T* const of_part = out + part * scratch.matrix + offset;
+    Outer<T> outer = OuterOf(call, chunk, scratch, 0, key);
+    outer.rows = scratch.WriteRow(part, chunk.at) + key;
+    UpdateStrip<NV, false, T>(call, chunk.tokens, of_part, of_part, one, &outer, 1, nullptr,
+                              nullptr);
+  }
+}
+
 template <int NV, class T>
 void AdvanceStrip(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                   const Scratch<T>& scratch, std::int64_t key, const T* in, T* out) {
+  if (scratch.parts > 1) return AdvanceParts<NV>(call, chunk, c, scratch, key, in, out);
   hn::Vec<hn::ScalableTag<T>> decay[NV];
   LastDecay(call, chunk, c.Last(chunk), key, decay);
   Outer<T> outers[2];

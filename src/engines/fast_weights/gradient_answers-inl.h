@@ -75,8 +75,9 @@ void AnswerBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
     for (std::int64_t w = 0; w < scratch.writes; ++w) ScoresOf(call, chunk, c, rows, scratch, w);
     T* const read = scratch.update_grads;
     for (std::int64_t x = 0; x < call.sizes.queries; ++x) {
-      T own[kTokens];
-      const T* const factors = c.ReadFactors(KindOf(call, x), own);
+      T own[2][kTokens];
+      const ReadKind kind = KindOf(call, x);
+      const T* factors = c.ReadFactors(kind, own[0]);
       if (!chunk.forget) {
         View<T> reads = rows.Read(x);
         if (channels) {
@@ -85,7 +86,14 @@ void AnswerBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
         }
         sn::TransposeStrided(reads.data, reads.stride, kTokens, scratch.keys, scratch.columns,
                              kTokens);
-        ReadState(call, scratch, replay.memories[i], scratch.columns, scratch.update_columns);
+        if (scratch.parts > 1) {
+          ReadParts(call, scratch, replay.memories[i], scratch.columns, factors,
+                    c.ReadFactors(kind, own[1], 1), scratch.update_columns);
+          std::fill_n(own[0], kTokens, T(1));
+          factors = own[0];
+        } else {
+          ReadState(call, scratch, replay.memories[i], scratch.columns, scratch.update_columns);
+        }
         sn::TransposeStrided(scratch.update_columns, kTokens, scratch.values, kTokens, read,
                              scratch.values);
       }

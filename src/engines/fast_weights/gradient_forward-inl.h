@@ -17,6 +17,7 @@
 #include "src/engines/fast_weights/gradient_advance-inl.h"
 #include "src/engines/fast_weights/gradient_channel-inl.h"
 #include "src/engines/fast_weights/gradient_layout.h"
+#include "src/engines/fast_weights/gradient_momentum-inl.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/engines/fast_weights/gradient_state-inl.h"
 #include "src/simd/strided-inl.h"
@@ -148,7 +149,8 @@ void Errors(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<
   const View<T> rows = chunk_rows.Read(erasure);
   alignas(64) T lower[2][kSquare];
   T decay[kTokens];
-  for (int i = 0; i < kTokens; ++i) decay[i] = channels ? T(1) : c.State(kind, i) * c.Own(kind, i);
+  const bool carried = channels || scratch.parts > 1;
+  for (int i = 0; i < kTokens; ++i) decay[i] = carried ? T(1) : c.State(kind, i) * c.Own(kind, i);
 
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
     const View<T> writes = chunk_rows.Write(w);
@@ -182,7 +184,13 @@ void Errors(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<
                            kTokens);
       columns = scratch.columns;
     }
-    ReadState(call, scratch, memory, columns, scratch.update_columns);
+    if (scratch.parts > 1) {
+      T own[2][kTokens];
+      ReadParts(call, scratch, memory, columns, c.ReadFactors(kind, own[0]),
+                c.ReadFactors(kind, own[1], 1), scratch.update_columns);
+    } else {
+      ReadState(call, scratch, memory, columns, scratch.update_columns);
+    }
     sn::TransposeStrided(scratch.update_columns, kTokens, scratch.values, kTokens, read,
                          scratch.values);
   }
@@ -217,7 +225,8 @@ T* Checkpoint(const Scratch<T>& scratch, std::int64_t first) {
 template <class T>
 void ForwardBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
   const std::int64_t chunks = RoundUp(call.tokens, kTokens) / kTokens;
-  StartFetching(call, scratch, call.sizes.erase ? chunks : 0, 0, chunks);
+  const std::int64_t of_parts = chunks * scratch.parts;
+  StartFetching(call, scratch, call.sizes.erase ? of_parts : 0, 0, of_parts);
   const T* memory = Checkpoint(scratch, call.first);
   for (std::int64_t at = 0; at < call.tokens;) {
     const Chunk chunk = NextChunk(call, at, scratch);
@@ -240,8 +249,9 @@ template <class T>
 void ReplayBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
   const std::int64_t chunks = RoundUp(call.tokens, kTokens) / kTokens;
   const std::int64_t advances = scratch.interval == kTokens ? 0 : chunks - 1;
-  StartFetching(call, scratch, chunks * scratch.writes, chunks * (scratch.reads + scratch.writes),
-                chunks + advances);
+  const std::int64_t of_parts = chunks * scratch.parts;
+  StartFetching(call, scratch, of_parts * scratch.writes,
+                of_parts * (scratch.reads + scratch.writes), of_parts + advances * scratch.parts);
   Replay<T>& replay = *scratch.replay;
   replay.count = 0;
   std::int64_t used = 0;
@@ -266,9 +276,13 @@ void ReplayBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
     if (at == call.tokens || at % scratch.interval == 0) continue;
     if (NextChunk(call, at, scratch).forget) continue;
     T* next = scratch.memories + used++ * scratch.state;
-    replay.next[replay.count - 1] = next;
+    if (scratch.parts > 1) {
+      Advance(call, chunk, c, scratch, memory, next);
+    } else {
+      replay.next[replay.count - 1] = next;
+      advances_any = true;
+    }
     memory = next;
-    advances_any = true;
   }
   if (advances_any) AdvanceThrough(call, replay, last, scratch);
 }

@@ -1,6 +1,7 @@
 /// How the gradient's kernels divide their scratch.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -45,10 +46,12 @@ struct Replay {
 /// The arrays of the scratch, in elements of T. `reads` are the queries and, last, the erasure;
 /// `writes` the innovations and the second write. Rows of keys and of values have the strides
 /// `keys` and `values`. A memory is kept transposed, in strips of key channels W wide:
-/// [keys / W][values][W], so that key channels are lanes.
+/// [keys / W][values][W], so that key channels are lanes; with momentum, its last update stands
+/// behind it in the same way.
 template <class T>
 struct Scratch {
-  std::int64_t keys, values, state, reads, writes;
+  std::int64_t keys, values, reads, writes;
+  std::int64_t parts, matrix, state;  // memories: 1, with momentum 2; numbers of one, and of all
   std::int64_t write_stride, update_stride;  // a line more: many rows are read side by side
   std::int64_t interval;  // tokens between checkpoints: kTokens or kGradientBlock
 
@@ -58,30 +61,38 @@ struct Scratch {
   T* adjoint;         // dL/dM: one for each of the memories that take turns
   T* errors;          // [T][values]: e = v - r M~, what the erasing memory steps along
   T* erase_products;  // [write][T][kTokens]: r_i . w_j; with the decay between, if of channels
-  T* write_rows;      // [write][block token][write_stride]: decayed to the end of their chunk
+  T* write_rows;      // [write or part][block token][write_stride]: decayed to their chunk's end
   T* updates;         // [block token][update_stride]: u
   T* read_rows;       // [read][kTokens][keys]: where channels decay, since the chunk's beginning
   T* plain_reads;     // [read][kTokens][keys]: copies
   T* plain_writes;    // [write][kTokens][keys]
   T* plain_values;    // [kTokens][values]: of second values of a chunk that is not full
   T* read_grads;      // [read][kTokens][values]: dL/dy, and for the erasure dL/d(r M~)
-  T* decayed_grads;   // [read][kTokens][values]: the same times a decay that is a number
+  T* decayed_grads;   // [part][read][kTokens][values]: the same times a decay that is a number
   T* write_columns;   // [keys][kTokens]
   T* update_columns;  // [write][values][kTokens]
   T* columns;         // [max(keys, values)][kTokens]
+  T* part_columns;    // [values][kTokens]: what is read of the last update
+  T* part_tile;       // a tile of its rows
   T* update_grads;    // [write][kTokens][values]: dL/du
   T* products;        // [read][write][kSquare]: q_i . w_j
   T* scores;          // [read][write][kSquare]: with the decay between
   T* score_grads;     // [read][write][kSquare]
   T* prefixes;        // [kTokens + 1][keys]: products of the decays since the beginning
   T* key_grads;       // [read, write][kTokens][keys]
-  T* tallies;         // [read + write + 1][kTokens][kTokens]: sums by lanes
+  T* tallies;         // [part][read + write + 1][kTokens][kTokens]: sums by lanes
   std::int64_t intervals;
   std::size_t bytes;
 
-  /// The decayed row of a write at place `at` of the block.
+  /// The decayed row of a write, or with momentum of a part, at place `at` of the block.
   T* WriteRow(std::int64_t write, std::int64_t at) const {
     return write_rows + (write * (kGradientBlock + kTokens) + at) * write_stride;
+  }
+  T* DecayedGrads(std::int64_t part, std::int64_t read) const {
+    return decayed_grads + (part * reads + read) * kTokens * values;
+  }
+  T* Tallies(std::int64_t part, std::int64_t index) const {
+    return tallies + (part * (reads + writes + 1) + index) * kSquare;
   }
 
   Scratch(const GradientSizes& sizes, std::byte* memory) {
@@ -89,7 +100,9 @@ struct Scratch {
     const bool channels = sizes.decay == GradientDecay::kChannel;
     keys = RoundUp(sizes.key_dim, kTokens);
     values = RoundUp(sizes.value_dim, kTokens);
-    state = keys * values;
+    parts = sizes.momentum ? 2 : 1;
+    matrix = keys * values;
+    state = parts * matrix;
     write_stride = keys + kTokens;
     update_stride = values + kTokens;
     reads = sizes.queries + (sizes.erase ? 1 : 0);
@@ -113,24 +126,27 @@ struct Scratch {
     const bool computes = sizes.erase && !sizes.kept;
     errors = take(computes ? tokens * values : 0);
     erase_products = take(computes ? writes * tokens * kTokens : 0);
-    write_rows = take(writes * block_rows * write_stride);
+    write_rows = take(std::max(writes, parts) * block_rows * write_stride);
     updates = take(block_rows * update_stride);
     read_rows = take(channels ? reads * kTokens * keys : 0);
     plain_reads = take(reads * kTokens * keys);
     plain_writes = take(writes * kTokens * keys);
     plain_values = take(kTokens * values);
     read_grads = take(reads * kTokens * values);
-    decayed_grads = take(sizes.decay == GradientDecay::kScalar ? reads * kTokens * values : 0);
+    const bool scalar = sizes.decay == GradientDecay::kScalar;
+    decayed_grads = take(scalar ? parts * reads * kTokens * values : 0);
     write_columns = take(keys * kTokens);
     update_columns = take(writes * values * kTokens);
-    columns = take((keys > values ? keys : values) * kTokens);
+    columns = take(std::max(keys, values) * kTokens);
+    part_columns = take(parts > 1 ? values * kTokens : 0);
+    part_tile = take(parts > 1 ? kSquare : 0);
     update_grads = take(writes * kTokens * values);
     products = take(reads * writes * kSquare);
     scores = take(reads * writes * kSquare);
     score_grads = take(reads * writes * kSquare);
     prefixes = take(channels ? (kTokens + 1) * keys : 0);
     key_grads = take(channels ? (reads + writes) * kTokens * keys : 0);
-    tallies = take((reads + writes + 1) * kSquare);
+    tallies = take(parts * (reads + writes + 1) * kSquare);
     bytes = static_cast<std::size_t>(used) * sizeof(T);
   }
 };

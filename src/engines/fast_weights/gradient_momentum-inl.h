@@ -1,13 +1,13 @@
-// A token of a memory with momentum, forwards and backwards, for a few value columns. Names as in
-// gradient_momentum.h; A and B are the adjoints of M and N. Backwards, with e = v - h r M':
+// Momentum in the gradient: a memory M and its last update N, as momentum-inl.h has them. Within a
+// chunk
 //
-//     A += q^T dy                        B += A
-//     du = w B,  dw += u B^T,  db = e du
-//     de = b du = dv,  dr -= h de M'^T,  dh = -r M' de
-//     da = M' . A,  dm = N' . B
-//     A' = a A - h r^T de,  B' = m B
+//     M_i = alpha_i M + pi_i N + sum_{j <= i} p_ij w_j^T u_j    p_ij = a_i p_{i-1,j} + e_ij
+//     N_i = epsilon_i N        + sum_{j <= i} e_ij w_j^T u_j    e_ij = m_i e_{i-1,j},  e_ii = 1
 //
-// Compiled once for every target.
+// with alpha_i = a_i alpha_{i-1}, epsilon_i = m_i epsilon_{i-1} and pi_i = a_i pi_{i-1} +
+// epsilon_i: what a scalar decay does, with p for D, twice. A read finds the parts M and N of the
+// memory before the chunk times alpha and pi; a write reaches the parts behind it by p_nj and e_nj;
+// and the parts turn into each other from chunk to chunk. Compiled once for every target.
 
 #if defined(TTR_FAST_WEIGHTS_GRADIENT_MOMENTUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_GRADIENT_MOMENTUM_INL_H_
@@ -19,8 +19,10 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/gradient_momentum_layout.h"
-#include "src/simd/tile-inl.h"
+#include "src/engines/fast_weights/gradient.h"
+#include "src/engines/fast_weights/gradient_layout.h"
+#include "src/engines/fast_weights/gradient_rows-inl.h"
+#include "src/engines/fast_weights/gradient_state-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
@@ -28,164 +30,88 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The memories after a token from those before it, which may be the same; keeps r M and errors.
+/// factor x; 0 where the factor is 0, whatever x is.
+template <class D>
+HWY_INLINE hn::Vec<D> TimesUnlessZero(D d, hn::Vec<D> factor, hn::Vec<D> x) {
+  return hn::IfThenZeroElse(hn::Eq(factor, hn::Zero(d)), hn::Mul(factor, x));
+}
+
+/// out[v][i] = first[i] M row_i + second[i] N row_i: ReadState of both parts, times what the tokens
+/// find of them.
 template <class T>
-HWY_NOINLINE void Step(const MomentumCall<T>& call, const MomentumToken& at,
-                       const MomentumScratch<T>& scratch, const T* from, T* to) {
-  const hn::ScalableTag<T> d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(d);
-  const std::int64_t keys = scratch.keys;
-  const T* const erase = call.erase.data + at.t * call.erase.stride;
-  const T* const write = call.write.data + at.t * call.write.stride;
-  const T* const value = call.value.data + at.t * call.value.stride + at.column;
-  const T seen_decay = call.erase_decay[at.t];
-  const bool forgets = seen_decay == 0;
-  T* const seen = scratch.seen + at.i * kMomentumColumns;
-  T* const errors = scratch.errors + at.i * kMomentumColumns;
-  hn::Vec<decltype(d)> sums[kMomentumColumns], updates[kMomentumColumns];
-  TTR_UNROLL
-  for (int c = 0; c < kMomentumColumns; ++c) sums[c] = hn::Zero(d);
-  for (std::int64_t k = 0; !forgets && k < keys; k += kLanes) {
-    const auto r = hn::Load(d, erase + k);
-    TTR_UNROLL
-    for (int c = 0; c < kMomentumColumns; ++c) {
-      sums[c] = hn::MulAdd(r, hn::Load(d, from + k * kMomentumColumns + c * kLanes), sums[c]);
-    }
-  }
-  TTR_UNROLL
-  for (int c = 0; c < kMomentumColumns; ++c) {
-    seen[c] = hn::GetLane(hn::SumOfLanes(d, sums[c]));
-    errors[c] = value[c] - seen_decay * seen[c];
-    updates[c] = hn::Set(d, call.step[at.t] * errors[c]);
-  }
-  const auto decay = hn::Set(d, call.decay[at.t]);
-  const auto momentum = hn::Set(d, call.momentum[at.t]);
-  for (std::int64_t k = 0; k < keys; k += kLanes) {
-    const auto w = hn::Load(d, write + k);
-    TTR_UNROLL
-    for (int c = 0; c < kMomentumColumns; ++c) {
-      const std::int64_t x = k * kMomentumColumns + c * kLanes;
-      const auto before = hn::Load(d, from + x);
-      const auto last = hn::Mul(momentum, hn::Load(d, from + scratch.part + x));
-      const auto update = hn::MulAdd(updates[c], w, last);
-      hn::Store(update, d, to + scratch.part + x);
-      hn::Store(forgets ? update : hn::MulAdd(decay, before, update), d, to + x);
+void ReadParts(const GradientCall<T>& call, const Scratch<T>& scratch, const T* state,
+               const T* columns, const T* first, const T* second, T* out) {
+  const hn::CappedTag<T, kTokens> d;
+  ReadState(call, scratch, state, columns, out);
+  ReadState(call, scratch, state + scratch.matrix, columns, scratch.part_columns);
+  for (std::int64_t i = 0; i < kTokens; i += hn::MaxLanes(d)) {
+    const auto of_memory = hn::LoadU(d, first + i), of_update = hn::LoadU(d, second + i);
+    for (std::int64_t at = i; at < scratch.values * kTokens; at += kTokens) {
+      const auto update = TimesUnlessZero(d, of_update, hn::Load(d, scratch.part_columns + at));
+      const auto memory = TimesUnlessZero(d, of_memory, hn::Load(d, out + at));
+      hn::Store(hn::Add(memory, update), d, out + at);
     }
   }
 }
 
-/// The reads of a token: A += q^T dy, dq += dy M^T.
+/// DecayedGrad() of N.
 template <class T>
-HWY_INLINE void Unread(const MomentumCall<T>& call, const MomentumToken& at,
-                       const MomentumScratch<T>& scratch, const T* memory) {
-  const hn::ScalableTag<T> d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(d);
-  const std::int64_t keys = scratch.keys;
-  for (std::int64_t p = 0; p < call.sizes.queries; ++p) {
-    const T* const query = call.query.data + p * call.query.head_stride + at.t * call.query.stride;
-    T* const d_query =
-        call.d_query.data + p * call.d_query.head_stride + at.t * call.d_query.stride;
-    const T* const dy = call.d_output.data + p * call.d_output.head_stride +
-                        at.t * call.d_output.stride + at.column;
-    hn::Vec<decltype(d)> weights[kMomentumColumns];
-    TTR_UNROLL
-    for (int c = 0; c < kMomentumColumns; ++c) weights[c] = hn::Set(d, dy[c]);
-    for (std::int64_t k = 0; k < keys; k += kLanes) {
-      const auto q = hn::Load(d, query + k);
-      auto by_query = hn::Load(d, d_query + k);
-      TTR_UNROLL
-      for (int c = 0; c < kMomentumColumns; ++c) {
-        const std::int64_t x = k * kMomentumColumns + c * kLanes;
-        by_query = hn::MulAdd(weights[c], hn::Load(d, memory + x), by_query);
-        const auto adjoint = hn::Load(d, scratch.adjoint + x);
-        hn::Store(hn::MulAdd(weights[c], q, adjoint), d, scratch.adjoint + x);
-      }
-      hn::Store(by_query, d, d_query + k);
-    }
+void DecayUpdateGradients(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+                          const ChunkRows<T>& rows, const Scratch<T>& scratch) {
+  for (std::int64_t x = 0; x < scratch.reads; ++x) {
+    T own[kTokens];
+    const T* const factors = c.ReadFactors(KindOf(call, x), own, 1);
+    ScaleRows(chunk, rows.Grad(x), factors, scratch.values, scratch.DecayedGrads(1, x),
+              scratch.values);
   }
 }
 
-/// From the adjoint after a token to that before it; adds to the gradients of the token's inputs.
+/// From chunk to chunk: [M, N] <- [alpha M + pi N, epsilon N], and backwards, where A and B are
+/// their gradients, [A, B] <- [alpha A, pi A + epsilon B].
 template <class T>
-HWY_NOINLINE void Unstep(const MomentumCall<T>& call, const MomentumToken& at,
-                         const MomentumScratch<T>& scratch, const T* before, const T* after) {
-  const hn::ScalableTag<T> d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(d);
-  const std::int64_t keys = scratch.keys;
-  const T* const erase = call.erase.data + at.t * call.erase.stride;
-  const T* const write = call.write.data + at.t * call.write.stride;
-  T* const d_erase = call.d_erase.data + at.t * call.d_erase.stride;
-  T* const d_write = call.d_write.data + at.t * call.d_write.stride;
-  T* const d_value = call.d_value.data + at.t * call.d_value.stride + at.column;
-  T* const memory = scratch.adjoint;
-  T* const update = scratch.adjoint + scratch.part;
-  const T step = call.step[at.t];
-  const T seen_decay = call.erase_decay[at.t];
-  const bool forgets = seen_decay == 0;
-  if (!call.read_before) Unread(call, at, scratch, after);
+struct Turn {
+  T alpha, pi, epsilon;
 
-  hn::Vec<decltype(d)> sums[kMomentumColumns];
-  TTR_UNROLL
-  for (int c = 0; c < kMomentumColumns; ++c) sums[c] = hn::Zero(d);
-  auto d_decay = hn::Zero(d), d_momentum = hn::Zero(d);
-  for (std::int64_t k = 0; k < keys; k += kLanes) {
-    const auto w = hn::Load(d, write + k);
-    TTR_UNROLL
-    for (int c = 0; c < kMomentumColumns; ++c) {
-      const std::int64_t x = k * kMomentumColumns + c * kLanes;
-      const auto of_memory = hn::Load(d, memory + x);
-      const auto of_update = hn::Add(hn::Load(d, update + x), of_memory);
-      hn::Store(of_update, d, update + x);
-      sums[c] = hn::MulAdd(of_update, w, sums[c]);
-      d_decay = hn::MulAdd(hn::Load(d, before + x), of_memory, d_decay);
-      d_momentum = hn::MulAdd(hn::Load(d, before + scratch.part + x), of_update, d_momentum);
+  Turn(const Chunk& chunk, const Coefficients<T>& c)
+      : alpha(c.prefix[0][chunk.tokens]),
+        pi(c.prefix[1][chunk.tokens]),
+        epsilon(c.epsilon[chunk.tokens]) {}
+
+  /// `count` numbers of the parts, which are `part` numbers apart.
+  void Forward(std::int64_t count, std::int64_t part, const T* in, T* out) const {
+    const hn::ScalableTag<T> d;
+    for (std::int64_t at = 0; at < count; at += Lanes<T>()) {
+      const auto x = hn::Load(d, in + at), y = hn::Load(d, in + part + at);
+      const auto memory = TimesUnlessZero(d, hn::Set(d, alpha), x);
+      const auto update = TimesUnlessZero(d, hn::Set(d, pi), y);
+      hn::Store(hn::Add(memory, update), d, out + at);
+      hn::Store(TimesUnlessZero(d, hn::Set(d, epsilon), y), d, out + part + at);
     }
   }
-  call.d_momentum[at.t] += hn::GetLane(hn::SumOfLanes(d, d_momentum));
-  if (!forgets) call.d_decay[at.t] += hn::GetLane(hn::SumOfLanes(d, d_decay));
 
-  const T* const seen = scratch.seen + at.i * kMomentumColumns;
-  const T* const errors = scratch.errors + at.i * kMomentumColumns;
-  hn::Vec<decltype(d)> written[kMomentumColumns], erased[kMomentumColumns];
-  T d_step = 0, d_seen_decay = 0;
-  TTR_UNROLL
-  for (int c = 0; c < kMomentumColumns; ++c) {
-    const T by_update = hn::GetLane(hn::SumOfLanes(d, sums[c]));
-    const T by_error = step * by_update;
-    d_step += errors[c] * by_update;
-    d_seen_decay -= seen[c] * by_error;
-    d_value[c] = by_error;
-    written[c] = hn::Set(d, step * errors[c]);
-    erased[c] = hn::Set(d, -seen_decay * by_error);
-  }
-  call.d_step[at.t] += d_step;
-  if (!forgets) call.d_erase_decay[at.t] += d_seen_decay;
-
-  const auto decay = hn::Set(d, call.decay[at.t]);
-  const auto momentum = hn::Set(d, call.momentum[at.t]);
-  for (std::int64_t k = 0; k < keys; k += kLanes) {
-    const auto r = hn::Load(d, erase + k);
-    auto by_write = hn::Load(d, d_write + k);
-    auto by_erase = hn::Load(d, d_erase + k);
+  /// Where they are; and, by lanes, the products of what they are the gradients of before the chunk
+  /// and behind it: sums += M . A, N . A, N . B.
+  void Backward(std::int64_t count, std::int64_t part, const T* memory, T* adjoint,
+                T (&sums)[3][2 * kTokens]) const {
+    const hn::ScalableTag<T> d;
+    hn::Vec<decltype(d)> sum[3];
     TTR_UNROLL
-    for (int c = 0; c < kMomentumColumns; ++c) {
-      const std::int64_t x = k * kMomentumColumns + c * kLanes;
-      const auto of_update = hn::Load(d, update + x);
-      by_write = hn::MulAdd(written[c], of_update, by_write);
-      hn::Store(hn::Mul(momentum, of_update), d, update + x);
-      if (forgets) {
-        hn::Store(hn::Zero(d), d, memory + x);
-      } else {
-        by_erase = hn::MulAdd(erased[c], hn::Load(d, before + x), by_erase);
-        const auto decayed = hn::Mul(decay, hn::Load(d, memory + x));
-        hn::Store(hn::MulAdd(erased[c], r, decayed), d, memory + x);
-      }
+    for (int s = 0; s < 3; ++s) sum[s] = hn::Load(d, sums[s]);
+    for (std::int64_t at = 0; at < count; at += Lanes<T>()) {
+      const auto x = hn::Load(d, memory + at), y = hn::Load(d, memory + part + at);
+      const auto a = hn::Load(d, adjoint + at), b = hn::Load(d, adjoint + part + at);
+      sum[0] = hn::MulAdd(x, a, sum[0]);
+      sum[1] = hn::MulAdd(y, a, sum[1]);
+      sum[2] = hn::MulAdd(y, b, sum[2]);
+      hn::Store(TimesUnlessZero(d, hn::Set(d, alpha), a), d, adjoint + at);
+      const auto through = TimesUnlessZero(d, hn::Set(d, pi), a);
+      hn::Store(hn::Add(through, TimesUnlessZero(d, hn::Set(d, epsilon), b)), d,
+                adjoint + part + at);
     }
-    hn::Store(by_write, d, d_write + k);
-    hn::Store(by_erase, d, d_erase + k);
+    TTR_UNROLL
+    for (int s = 0; s < 3; ++s) hn::Store(sum[s], d, sums[s]);
   }
-  if (call.read_before) Unread(call, at, scratch, before);
-}
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::fast_weights::gradient

@@ -5,7 +5,8 @@
 //     before it                 c_{i-1} x_i M  + sum_{j < i}  D_{i-1,j} (x_i . w_j) u_j
 //
 // of the memory M before the chunk; an erasure never finds its own write, and h_i multiplies it
-// where it has a decay of its own. All are products of what lies between, never quotients.
+// where it has a decay of its own. All are products of what lies between, never quotients. With
+// momentum see gradient_momentum-inl.h.
 // Compiled once for every target.
 
 #if defined(TTR_FAST_WEIGHTS_GRADIENT_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -83,13 +84,40 @@ Chunk NextChunk(const GradientCall<T>& call, std::int64_t at, const Scratch<T>& 
   return chunk;
 }
 
-/// The scalar coefficients; ones where the decay is of channels, whose rows carry it.
+/// rows[i + 1] = factors_i rows[i], 1 at its own place, + more[i + 1] before it; rows[0] = 0.
+/// `last`: the last of a token of the chunk.
+template <class T>
+HWY_INLINE void FillBetween(const Chunk& chunk, const T* factors, const T (*more)[kTokens],
+                            T (*rows)[kTokens], T* last) {
+  const hn::CappedTag<T, kTokens> d;
+  constexpr int kLanes = hn::MaxLanes(d);
+  for (int j = 0; j < kTokens; j += kLanes) {
+    const auto column = hn::Iota(d, static_cast<T>(j));
+    auto row = hn::Zero(d), behind = hn::Zero(d);
+    hn::Store(row, d, rows[0] + j);
+    for (int i = 0; i < kTokens; ++i) {
+      const auto own = hn::Eq(column, hn::Set(d, static_cast<T>(i)));
+      const auto factor = hn::Set(d, factors[i]);
+      row = more == nullptr ? hn::Mul(factor, row)
+                            : hn::MulAdd(factor, row, hn::Load(d, more[i + 1] + j));
+      row = hn::IfThenElse(own, hn::Set(d, T(1)), row);
+      hn::Store(row, d, rows[i + 1] + j);
+      if (i < chunk.tokens) behind = row;
+    }
+    hn::Store(behind, d, last + j);
+  }
+}
+
+/// The scalar coefficients; ones where the decay is of channels, whose rows carry it. With momentum
+/// those of the last update N stand second.
 template <class T>
 struct Coefficients {
-  alignas(64) T between[kTokens + 1][kTokens];  // [i + 1][j]: D_ij; 0 above the diagonal
-  alignas(64) T to_end[kTokens];                // D_nj
-  T a[kTokens], h[kTokens], b[kTokens];
-  T prefix[kTokens + 1];  // c_{i-1}
+  alignas(64) T between[kTokens + 1][kTokens];  // [i + 1][j]: D_ij, p_ij; 0 above the diagonal
+  alignas(64) T updates[kTokens + 1][kTokens];  // [i + 1][j]: e_ij
+  alignas(64) T to_end[2][kTokens];             // D_nj, or p_nj and e_nj
+  T a[kTokens], h[kTokens], b[kTokens], m[kTokens];
+  T prefix[2][kTokens + 1];  // c_{i-1}, or alpha_{i-1} and pi_{i-1}
+  T epsilon[kTokens + 1];    // epsilon_{i-1}
 
   /// Without `pairs` nothing is set of what lies between.
   Coefficients(const GradientCall<T>& call, const Chunk& chunk, bool pairs = true) {
@@ -101,40 +129,43 @@ struct Coefficients {
       h[i] = real && scalar && call.erase_decay != nullptr ? call.erase_decay[t] : T(1);
       b[i] = !real ? T(0) : call.step == nullptr ? T(1) : call.step[t];
     }
-    prefix[0] = 1;
-    for (int i = 0; i < kTokens; ++i) prefix[i + 1] = prefix[i] * a[i];
-    if (!pairs) {
+    prefix[0][0] = 1;
+    for (int i = 0; i < kTokens; ++i) prefix[0][i + 1] = prefix[0][i] * a[i];
+    if (call.sizes.momentum) {
+      SetMomentum(call, chunk);
+    } else if (pairs) {
+      FillBetween<T>(chunk, a, nullptr, between, to_end[0]);
+    } else {
       T product = 1;
       for (std::int64_t j = kTokens - 1; j >= 0; --j) {
-        to_end[j] = j < chunk.tokens ? product : T(0);
+        to_end[0][j] = j < chunk.tokens ? product : T(0);
         product *= a[j];
       }
-      return;
-    }
-    const hn::CappedTag<T, kTokens> d;
-    constexpr int kLanes = hn::MaxLanes(d);
-    for (int j = 0; j < kTokens; j += kLanes) {
-      const auto column = hn::Iota(d, static_cast<T>(j));
-      auto row = hn::Zero(d), last = hn::Zero(d);
-      hn::Store(row, d, between[0] + j);
-      for (int i = 0; i < kTokens; ++i) {
-        const auto own = hn::Eq(column, hn::Set(d, static_cast<T>(i)));
-        row = hn::IfThenElse(own, hn::Set(d, T(1)), hn::Mul(hn::Set(d, a[i]), row));
-        hn::Store(row, d, between[i + 1] + j);
-        if (i < chunk.tokens) last = row;
-      }
-      hn::Store(last, d, to_end + j);
     }
   }
 
-  T Last(const Chunk& chunk) const { return prefix[chunk.tokens]; }
+  void SetMomentum(const GradientCall<T>& call, const Chunk& chunk) {
+    prefix[1][0] = 0;
+    epsilon[0] = 1;
+    for (int i = 0; i < kTokens; ++i) {
+      m[i] = i < chunk.tokens ? call.momentum[chunk.at + i] : T(0);
+      epsilon[i + 1] = m[i] * epsilon[i];
+      prefix[1][i + 1] = a[i] * prefix[1][i] + epsilon[i + 1];
+    }
+    FillBetween<T>(chunk, m, nullptr, updates, to_end[1]);
+    FillBetween<T>(chunk, a, updates, between, to_end[0]);
+  }
 
-  /// What a read multiplies M with; without the decay of its own.
-  T State(ReadKind kind, int i) const { return prefix[kind.before ? i : i + 1]; }
+  T Last(const Chunk& chunk) const { return prefix[0][chunk.tokens]; }
+
+  /// What a read multiplies a memory with; without the decay of its own.
+  T State(ReadKind kind, int i, std::int64_t part = 0) const {
+    return prefix[part][kind.before ? i : i + 1];
+  }
   T Own(ReadKind kind, int i) const { return kind.own ? h[i] : T(1); }
   /// The product of both for all tokens, which may need `room`.
-  const T* ReadFactors(ReadKind kind, T (&room)[kTokens]) const {
-    const T* const state = prefix + (kind.before ? 0 : 1);
+  const T* ReadFactors(ReadKind kind, T (&room)[kTokens], std::int64_t part = 0) const {
+    const T* const state = prefix[part] + (kind.before ? 0 : 1);
     if (!kind.own) return state;
     for (int i = 0; i < kTokens; ++i) room[i] = state[i] * h[i];
     return room;
@@ -195,7 +226,7 @@ class ChunkRows {
       const GradientRows<const T>& rows = call_.d_output;
       const T* from = rows.data + x * rows.head_stride + chunk_.at * rows.stride;
       T* out = scratch_.read_grads + x * Values();
-      T* decayed = scratch_.decayed_grads + x * Values();
+      T* decayed = scratch_.DecayedGrads(0, x);
       T own[kTokens];
       const T* const factors = c.ReadFactors(KindOf(call_, x), own);
       for (std::int64_t i = 0; i < chunk_.tokens; ++i, from += rows.stride) {
@@ -221,9 +252,9 @@ class ChunkRows {
   View<T> Grad(std::int64_t x) const {
     return {scratch_.read_grads + x * Values(), scratch_.values};
   }
-  View<T> DecayedGrad(std::int64_t x) const {
+  View<T> DecayedGrad(std::int64_t x, std::int64_t part = 0) const {
     if (!Decays()) return Grad(x);
-    return {scratch_.decayed_grads + x * Values(), scratch_.values};
+    return {scratch_.DecayedGrads(part, x), scratch_.values};
   }
 
   /// What is written: the innovations, or the second values.
@@ -336,7 +367,10 @@ void DecayWrites(const GradientCall<T>& call, const Chunk& chunk, const Coeffici
     T* out = scratch.WriteRow(w, chunk.at);
     const std::int64_t stride = scratch.write_stride;
     if (call.sizes.decay != GradientDecay::kChannel) {
-      ScaleRows(chunk, in, c.to_end, scratch.keys, out, stride);
+      for (std::int64_t part = 0; part < scratch.parts; ++part) {
+        ScaleRows(chunk, in, c.to_end[part], scratch.keys, scratch.WriteRow(w + part, chunk.at),
+                  stride);
+      }
       continue;
     }
     const View<T> gates = GatesOf(call, chunk);

@@ -31,37 +31,37 @@ int Vectors(std::int64_t first, std::int64_t count) {
   return count - first > Lanes<T>() ? 2 : 1;
 }
 
-/// state = matrix^T, matrix [key_dim][value_dim]; 0 where there is none.
-template <class T>
-void LoadState(const GradientSizes& sizes, const Scratch<T>& scratch, const T* matrix,
-               std::int64_t stride, T* state) {
-  std::fill(state, state + scratch.state, T(0));
-  if (matrix == nullptr) return;
-  for (std::int64_t k = 0; k < sizes.key_dim;) {
-    const std::int64_t width = Vectors<T>(k, scratch.keys) * Lanes<T>();
-    const std::int64_t filled = std::min(width, sizes.key_dim - k);
-    T* strip = state + k * scratch.values;
-    for (std::int64_t i = 0; i < filled; ++i) {
-      const T* row = matrix + (k + i) * stride;
-      for (std::int64_t v = 0; v < sizes.value_dim; ++v) strip[v * width + i] = row[v];
+/// Calls visit(number of a state of the scratch, the same of the caller's).
+template <class S, class M, class T, class Visit>
+void ForState(const GradientCall<T>& call, const Scratch<T>& scratch, S* state, M* matrix,
+              std::int64_t stride, const Visit& visit) {
+  for (std::int64_t part = 0; part < scratch.parts; ++part) {
+    for (std::int64_t k = 0; k < call.sizes.key_dim;) {
+      const std::int64_t width = Vectors<T>(k, scratch.keys) * Lanes<T>();
+      const std::int64_t filled = std::min(width, call.sizes.key_dim - k);
+      S* strip = state + part * scratch.matrix + k * scratch.values;
+      for (std::int64_t i = 0; i < filled; ++i) {
+        M* row = matrix + part * call.update + (k + i) * stride;
+        for (std::int64_t v = 0; v < call.sizes.value_dim; ++v) visit(strip[v * width + i], row[v]);
+      }
+      k += width;
     }
-    k += width;
   }
 }
 
+/// state = matrix^T, matrix [key_dim][value_dim]; 0 where there is none.
 template <class T>
-void StoreState(const GradientSizes& sizes, const Scratch<T>& scratch, const T* state, T* matrix,
+void LoadState(const GradientCall<T>& call, const Scratch<T>& scratch, const T* matrix,
+               std::int64_t stride, T* state) {
+  std::fill(state, state + scratch.state, T(0));
+  if (matrix == nullptr) return;
+  ForState(call, scratch, state, matrix, stride, [](T& to, const T& from) { to = from; });
+}
+
+template <class T>
+void StoreState(const GradientCall<T>& call, const Scratch<T>& scratch, const T* state, T* matrix,
                 std::int64_t stride) {
-  for (std::int64_t k = 0; k < sizes.key_dim;) {
-    const std::int64_t width = Vectors<T>(k, scratch.keys) * Lanes<T>();
-    const std::int64_t filled = std::min(width, sizes.key_dim - k);
-    const T* strip = state + k * scratch.values;
-    for (std::int64_t i = 0; i < filled; ++i) {
-      T* row = matrix + (k + i) * stride;
-      for (std::int64_t v = 0; v < sizes.value_dim; ++v) row[v] = strip[v * width + i];
-    }
-    k += width;
-  }
+  ForState(call, scratch, state, matrix, stride, [](const T& from, T& to) { to = from; });
 }
 
 /// The sum of the products of the final memory with its gradient.
