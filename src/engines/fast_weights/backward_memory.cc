@@ -237,8 +237,8 @@ Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory
   if (!reads) return ahead;
   if (memory.kept_states != nullptr && gathered >= 0) {
     // The memory before the block as so many rows, too.
-    const std::int64_t values = rows.value_stride, part = rows.key_stride * values / kGradientBlock;
-    ahead.Add({memory.kept_states, DTypeOf<T>(), part}, gathered * kGradientBlock, 0, part);
+    const std::int64_t values = rows.value_stride, share = rows.state / kGradientBlock;
+    ahead.Add({memory.kept_states, DTypeOf<T>(), share}, gathered * kGradientBlock, 0, share);
     if (memory.kept_errors != nullptr)
       add({memory.kept_errors, DTypeOf<T>(), values}, gathered, values);
     const std::int64_t answers = rows.queries * values;
@@ -296,7 +296,7 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
   const T* const memories = static_cast<const T*>(memory.kept_states);
   if (kept) {
     call.kept_errors = static_cast<const T*>(memory.kept_errors);
-    call.kept_last = memories + blocks * rows.key_stride * rows.value_stride;
+    call.kept_last = memories + blocks * rows.state;
   }
   GradientRows<const T>& value = options.apart() ? call.second_value : call.value;
   GradientRows<T>& d_value = options.apart() ? call.d_second_value : call.d_value;
@@ -304,7 +304,7 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
     rows.first = call.first = block * kGradientBlock;
     rows.count = call.tokens = std::min<std::int64_t>(kGradientBlock, memory.rows - rows.first);
     call.last = block == blocks - 1;
-    if (kept) call.kept_memory = memories + block * rows.key_stride * rows.value_stride;
+    if (kept) call.kept_memory = memories + block * rows.state;
     const std::int64_t first = rows.first;
     auto input = [&](const Rows& of, std::int64_t head_stride = 0) {
       return InputAt(static_cast<const T*>(of.data) + first * of.stride, of.stride, head_stride);

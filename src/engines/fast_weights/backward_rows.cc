@@ -33,14 +33,15 @@ GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
 std::int64_t MostTogetherBackward(const Options& options, const Sizes& sizes) {
   // Half of what the forward pass takes: the arrays of a block share the cache.
   constexpr std::int64_t kBytes = 256 << 10;
-  const bool carries = options.paired() || options.preconditioned || options.bonus ||
-                       options.step == Step::kLogWeight;
+  const bool carries =
+      options.phase || options.preconditioned || options.bonus || options.step == Step::kLogWeight;
   if (carries || sizes.tokens * options.steps <= kGradientBlock) return 1;
   constexpr std::int64_t kUnit = 16;
   const std::int64_t numbers =
       RoundUp(sizes.key_dim, kUnit) *
       RoundUp(sizes.value_dim + (options.denominator != Denominator::kNone ? 1 : 0), kUnit);
-  const auto bytes = numbers * static_cast<std::int64_t>(SizeOf(sizes.state));
+  const auto bytes =
+      (options.momentum ? 2 : 1) * numbers * static_cast<std::int64_t>(SizeOf(sizes.state));
   return std::clamp<std::int64_t>(kBytes / bytes, 1, kMostTogether);
 }
 
@@ -108,7 +109,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   turned_before = take(options.phase, key_stride / 2);
   d_bonus_row = take(options.bonus, key_stride);
   d_curvature = take(options.preconditioned, key_stride);
-  const std::int64_t state = (options.momentum ? 2 : 1) * matrix();
+  state = (options.momentum ? 2 : 1) * matrix();
   initial = take(true, state);
   d_initial = take(true, state);
   d_final = take(true, state);

@@ -33,6 +33,7 @@ struct GradientMemory {
 template <class T>
 struct BackwardRows {
   std::int64_t rows, key_stride, value_stride, value_dim, queries;  // rows: a block has room for
+  std::int64_t state;                                               // numbers of all memories
   std::int64_t first = 0, count = 0;                                // those that it holds
 
   T *key, *write, *erase, *query, *value, *gates;  // key: after features

@@ -33,12 +33,13 @@ class Keeper {
         last_(KeptLayout::KeepsLast(options)),
         keys_(RoundUp(memory.key_dim, kUnit)),
         values_(RoundUp(memory.value_dim + (sum_ ? 1 : 0), kUnit)),
+        parts_(options.momentum ? 2 : 1),
         state_(static_cast<T*>(memory.kept_states)),
         errors_(options.erases() ? static_cast<T*>(memory.kept_errors) : nullptr),
         answers_(static_cast<T*>(memory.kept_answers)) {
     // What stands before this turn's first row was kept in the last.
     const std::int64_t kept = memory.from == 0 ? 0 : memory.from / kGradientBlock + 1;
-    if (state_ != nullptr) state_ += kept * keys_ * values_;
+    if (state_ != nullptr) state_ += kept * numbers();
   }
 
   /// Is the memory kept that stands before row `row`?
@@ -49,17 +50,9 @@ class Keeper {
 
   /// A strip of `width` value columns from `column` on, of the memory that is wanted.
   void Strip(const T* strip, std::int64_t column, std::int64_t width) {
-    // Rows of the strip are padded to lines only.
-    const std::int64_t rows = RoundUp(memory_.key_dim, kLine<T>);
-    for (std::int64_t k = 0; k < keys_;) {
-      const std::int64_t lanes = Lanes(k);
-      T* const to = state_ + k * values_ + column * lanes;
-      const std::int64_t filled = std::min(lanes, rows - k);
-      sn::TransposeStrided(strip + k * width, width, filled, width, to, lanes);
-      for (std::int64_t v = 0; filled < lanes && v < width; ++v) {
-        std::fill(to + v * lanes + filled, to + (v + 1) * lanes, T(0));
-      }
-      k += lanes;
+    for (std::int64_t part = 0; part < parts_; ++part) {
+      Matrix(strip + part * memory_.key_dim * width, column, width,
+             state_ + part * keys_ * values_);
     }
     end_ = column + width;
   }
@@ -67,8 +60,8 @@ class Keeper {
   /// The rest of it, behind its last strip; the next is wanted elsewhere.
   void Finish(const T* sum) {
     const bool pads = memory_.end_column == memory_.value_dim;
-    for (std::int64_t k = 0; pads && k < keys_;) {
-      const std::int64_t lanes = Lanes(k);
+    for (std::int64_t k = 0; pads && k < parts_ * keys_;) {
+      const std::int64_t lanes = Lanes(k % keys_);
       T* const to = state_ + k * values_;
       std::fill(to + end_ * lanes, to + values_ * lanes, T(0));
       if (sum_) {
@@ -78,7 +71,7 @@ class Keeper {
       }
       k += lanes;
     }
-    state_ += keys_ * values_;
+    state_ += numbers();
   }
 
   /// Has the rows from `begin` on, and their share of the memory behind their block, brought near:
@@ -95,9 +88,9 @@ class Keeper {
     }
     const std::int64_t block = begin / kGradientBlock + 1;
     if (!Wants(std::min(block * kGradientBlock, memory_.rows))) return;
-    T* const next = static_cast<T*>(memory_.kept_states) + block * keys_ * values_;
-    const std::int64_t part = keys_ * values_ / kGradientBlock;
-    ahead.Add({next, kType, part}, begin % kGradientBlock, 0, part);
+    T* const next = static_cast<T*>(memory_.kept_states) + block * numbers();
+    const std::int64_t share = numbers() / kGradientBlock;
+    ahead.Add({next, kType, share}, begin % kGradientBlock, 0, share);
   }
 
   /// Where the errors of row `row` go from `column` on; null where they are not kept.
@@ -124,6 +117,25 @@ class Keeper {
  private:
   static constexpr std::int64_t kUnit = KeptLayout::kUnit;
 
+  /// Of a state.
+  std::int64_t numbers() const { return parts_ * keys_ * values_; }
+
+  /// One matrix of Strip().
+  void Matrix(const T* strip, std::int64_t column, std::int64_t width, T* matrix) const {
+    // Rows of the strip are padded to lines only; behind those of a first part stands the second.
+    const std::int64_t rows = RoundUp(memory_.key_dim, kLine<T>);
+    for (std::int64_t k = 0; k < keys_;) {
+      const std::int64_t lanes = Lanes(k);
+      T* const to = matrix + k * values_ + column * lanes;
+      sn::TransposeStrided(strip + k * width, width, std::min(lanes, rows - k), width, to, lanes);
+      const std::int64_t filled = std::clamp<std::int64_t>(memory_.key_dim - k, 0, lanes);
+      for (std::int64_t v = 0; filled < lanes && v < width; ++v) {
+        std::fill(to + v * lanes + filled, to + (v + 1) * lanes, T(0));
+      }
+      k += lanes;
+    }
+  }
+
   /// Key channels of the strip that begins at k: those of gradient_layout.h.
   std::int64_t Lanes(std::int64_t k) const {
     constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
@@ -132,7 +144,7 @@ class Keeper {
 
   const Memory& memory_;
   bool sum_, last_;
-  std::int64_t keys_, values_;
+  std::int64_t keys_, values_, parts_;
   T* state_;  // that is wanted next
   T* errors_;
   T* answers_;

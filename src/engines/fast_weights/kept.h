@@ -3,7 +3,7 @@
 /// erasing memory steps along, v - r M~, of every row, and answers that are divided or normalised,
 /// before they are normalised.
 ///
-///     states   [head][block][keys / W][values][W]
+///     states   [head][block][keys / W][values][W]     with momentum, the last update behind each
 ///     errors   [head][row][values]
 ///     answers  [head][row][query][values]
 ///     sums     [head][row][query]            of weights, by which answers are divided
@@ -27,7 +27,7 @@ struct Work;
 struct KeptLayout {
   static constexpr std::int64_t kUnit = 16;  // of padding
 
-  std::int64_t keys, values, state;
+  std::int64_t keys, values, parts, state;  // parts: matrices of a state
   std::int64_t steps, sequences;
   std::int64_t more;           // memories of a sequence beside those of its blocks: the final one
   std::int64_t blocks, rows;   // of one head, all sequences
@@ -41,7 +41,8 @@ struct KeptLayout {
     const bool sum = options.denominator != Denominator::kNone;
     keys = RoundUp(sizes.key_dim, kUnit);
     values = RoundUp(sizes.value_dim + (sum ? 1 : 0), kUnit);
-    state = keys * values;
+    parts = options.momentum ? 2 : 1;
+    state = parts * keys * values;
     more = KeepsLast(options) ? 1 : 0;
     errors = options.erases();
     answers = options.transforms_answers() ? sizes.queries : 0;
