@@ -123,10 +123,10 @@ HWY_INLINE bool Stabilise(double log_decay, double log_weight, double& maximum, 
   return past >= log_weight;
 }
 
-/// The numbers of a chunk's rows; of rows that it does not have: no step, no decay.
+/// The numbers of a chunk's rows; of rows up to `room` that it does not have: no step, no decay.
 template <class T>
 HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, const Chunk& chunk,
-                              Carried<T>& carried, Gathered<T>& out) {
+                              Carried<T>& carried, Gathered<T>& out, std::int64_t room = kChunk) {
   out.first_scale = static_cast<T>(carried.maximum);
   if (!memory.writes()) return;
   const bool by_channel = options.by_channel();
@@ -134,7 +134,7 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
   const bool scalar = !by_channel && options.decay == Decay::kScalar;
   const double factor = options.decay == Decay::kConstant ? memory.decay_factor : 1;
   T norms[kChunk] = {};
-  for (std::int64_t i = 0; i < kChunk; ++i) {
+  for (std::int64_t i = 0; i < room; ++i) {
     out.step[i] = out.momentum[i] = out.log_scale[i] = 0;
     out.decay[i] = scalar || stabilised ? T(0) : T(1);
     if (i >= chunk.rows) continue;
@@ -163,7 +163,7 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
   if (scalar || stabilised) ExpAll(chunk.rows, out.decay);
   if (stabilised) ExpAll(chunk.rows, out.step);
   Steps(options, norms, out.step);
-  for (std::int64_t i = 0; i < kChunk; ++i) {
+  for (std::int64_t i = 0; i < room; ++i) {
     out.seen[i] = options.apart() ? T(1) : out.decay[i];
     if (i >= chunk.rows) {
       out.step[i] = 0;
@@ -200,7 +200,7 @@ template <class T>
 HWY_INLINE void Gather(const Options& options, const Memory& memory, const Chunk& chunk,
                        Carried<T>& carried, Gathered<T>& out) {
   GatherRows(options, memory, chunk, carried, out);
-  GatherNumbers(options, memory, chunk, carried, out);
+  GatherNumbers(options, memory, chunk, carried, out, chunk.rows);
 }
 
 }  // namespace HWY_NAMESPACE
