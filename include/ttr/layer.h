@@ -92,8 +92,8 @@ class Layer {
   std::size_t BackwardScratchBytes(const Dims& dims, int threads) const;
 
   /// Bytes that Forward can keep for Backward where the state is of this dtype; 0: nothing. Fast
-  /// weights (not complex ones): a state each 64 tokens and, where something is erased, as many
-  /// numbers as v has. Scans: a state each 32 tokens.
+  /// weights: a state each 64 tokens and, where something is erased, as many numbers as v has.
+  /// Scans: a state each 32 tokens.
   std::size_t KeptBytes(const Dims& dims, DType state = DType::kFloat32) const;
 
   /// Bytes of scratch that Forward needs at these sizes with this many threads.

@@ -272,7 +272,7 @@ TEST_F(Kept, IsOfCallsThatWriteAndRead) {
 }
 
 TEST_F(Kept, IsNothingOfOtherEngines) {
-  for (const char* recipe : {"gateloop", "rls", "softmax"}) {
+  for (const char* recipe : {"rls", "softmax"}) {
     EXPECT_EQ(Layer(ParseRecipe(recipe)).KeptBytes(dims_), 0u) << recipe;
   }
   EXPECT_GE(layer_.KeptBytes(dims_, DType::kFloat64), 2 * kept_.size() - 256);

@@ -147,7 +147,7 @@ void Backward(const Options& options, const BackwardCall& call, Executor& execut
   forward.y = call.dy;  // read where the forward pass writes
   Work work(options, forward);
   if (work.heads == 0 || work.sequences == 0) return;
-  if (!forward.kept.empty() && !options.phase && !FindKept(work)) {
+  if (!forward.kept.empty() && !FindKept(work)) {
     throw Error("Backward", "kept", "what Forward left there for the same inputs",
                 "something else");
   }

@@ -103,8 +103,8 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
     std::copy_n(rows.block_curvatures + block * stride, stride, rows.curvature);
   }
   if (options.phase) {
-    rows.block_frame = rows.block_frames + block * stride;
-    std::copy_n(rows.block_frame, stride, rows.frame);
+    std::fill_n(rows.frame, stride / 2, T(1));
+    std::fill_n(rows.frame + stride / 2, stride / 2, T(0));
   }
   Memory gathered = memory;
   if (!queries) gathered.q = {};
@@ -133,7 +133,6 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
     std::copy_n(rows.curvature + rows.count * stride, stride,
                 rows.block_curvatures + (block + 1) * stride);
   }
-  if (options.phase) std::copy_n(rows.frame, stride, rows.block_frames + (block + 1) * stride);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "src/engines/fast_weights/backward_rows.h"
 #include "src/engines/fast_weights/kernel.h"
@@ -43,25 +42,18 @@ void GatherEnds(const Options& options, const Memory& memory, const GradientMemo
   ReadMemory(memory, {memory.state, kType, memory.state_stride}, memory.sum, rows, rows.initial);
   ReadMemory(memory, out.dstate, out.dsum, rows, rows.d_final);
   const Rows second{memory.second, kType, memory.second_stride};
-  if (options.momentum) {
-    ReadMemory(memory, second, {}, rows, rows.initial + rows.matrix());
-    ReadMemory(memory, out.dsecond, {}, rows, rows.d_final + rows.matrix());
-  }
-  if (options.phase) {
-    const std::int64_t half = rows.key_stride / 2, part = half * rows.value_stride;
-    std::fill_n(rows.block_frames, half, T(1));
-    std::fill_n(rows.block_frames + half, half, T(0));
-    std::fill_n(rows.turned, half, T(0));
+  if (options.paired()) {
+    const std::int64_t part = rows.second(options);
+    // Channels beyond the last, too, are turned.
     for (T* to : {rows.initial, rows.d_final}) {
-      const std::int64_t used = memory.key_dim * rows.value_stride;
-      std::fill(to + used, to + part, T(0));
-      std::fill(to + part + used, to + 2 * part, T(0));
+      for (const std::int64_t first : {std::int64_t{0}, part}) {
+        std::fill(to + first + memory.key_dim * rows.value_stride, to + first + part, T(0));
+      }
     }
     ReadMemory(memory, second, {}, rows, rows.initial + part);
-    std::transform(rows.initial + part, rows.initial + 2 * part, rows.initial + part,
-                   std::negate<T>());
     ReadMemory(memory, out.dsecond, {}, rows, rows.d_final + part);
   }
+  if (options.phase) std::fill_n(rows.turned, rows.key_stride / 2, T(0));
   if (rows.maxima != nullptr) {
     rows.block_maxima[0] = memory.maximum ? ReadOne<double>(memory.maximum, 0) : 0;
     rows.d_maximum = out.dmaximum ? ReadOne<T>(out.dmaximum, 0) : T(0);
@@ -81,13 +73,9 @@ void ScatterEnds(const Options& options, const Memory& memory, const GradientMem
   const std::int64_t stride = rows.value_stride;
   for (std::int64_t d = 0; d < memory.key_dim; ++d) {
     WriteRow(rows.d_initial + d * stride, memory.value_dim, out.state, d, false);
-    if (options.momentum) {
-      WriteRow(rows.d_initial + rows.matrix() + d * stride, memory.value_dim, out.second, d, false);
-    }
-    if (!options.phase) continue;
-    const T* const second = rows.d_initial + (rows.key_stride / 2 + d) * stride;
-    std::transform(second, second + memory.value_dim, rows.row, std::negate<T>());
-    WriteRow(rows.row, memory.value_dim, out.second, d, false);
+    if (!options.paired()) continue;
+    const T* const second = rows.d_initial + rows.second(options);
+    WriteRow(second + d * stride, memory.value_dim, out.second, d, false);
   }
   for (std::int64_t d = 0; out.sum && d < memory.key_dim; ++d) {
     rows.row[d] = rows.d_initial[d * stride + memory.value_dim];
@@ -146,7 +134,7 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Backwar
   if (options.momentum) {
     call.momentum = rows.momentum;
     call.d_momentum = rows.d_momentum;
-    call.update = rows.matrix();
+    call.update = rows.second(options);
   }
   if (call.seen != Seen::kOwn) std::fill_n(rows.d_erase_decay, rows.rows, T(0));
   if (call.sizes.decay != GradientDecay::kScalar) std::fill_n(rows.d_decay, rows.rows, T(0));
@@ -257,23 +245,6 @@ Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory
   return ahead;
 }
 
-/// The gradient of the final memory as its frame has it (backward_turn-inl.h).
-template <class T>
-void TurnFinal(const Memory& memory, std::int64_t blocks, BackwardRows<T>& rows) {
-  const std::int64_t half = rows.key_stride / 2, stride = rows.value_stride;
-  const T* const cosines = rows.block_frames + blocks * rows.key_stride;
-  const T* const sines = cosines + half;
-  for (std::int64_t k = 0; k < memory.key_dim; ++k) {
-    T* const real = rows.d_final + k * stride;
-    T* const imaginary = rows.d_final + (half + k) * stride;
-    for (std::int64_t v = 0; v < memory.value_dim; ++v) {
-      const T re = real[v], im = imaginary[v];
-      real[v] = cosines[k] * re + sines[k] * im;
-      imaginary[v] = sines[k] * re - cosines[k] * im;
-    }
-  }
-}
-
 /// A decay that is given twice, though it is one: of all that is erased and kept.
 template <class T>
 void JoinDecays(const BackwardRows<T>& rows) {
@@ -332,7 +303,10 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
   // the memory and its gradient.
   T overlap = 0;
   if (options.step == Step::kLogWeight && memory.rows > 0) call.overlap = &overlap;
-  if (options.phase && memory.rows > 0) call.turned = rows.turned_before;
+  if (options.phase && memory.rows > 0) {
+    call.frame = rows.frame;
+    call.turned = rows.turned_before;
+  }
   const bool begins = memory.to == memory.rows;
   if (begins) RunGradient(GradientPart::kBegin, call, rows.gradient);
   // What a row keeps for the next one but the memory is kept by the rows' own pass.
@@ -349,7 +323,6 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
     if (call.turned != nullptr) std::copy_n(rows.turned_before, rows.key_stride / 2, rows.turned);
   };
   if (begins) {
-    if (options.phase) TurnFinal(memory, blocks, rows);
     RunGradient(GradientPart::kTurn, call, rows.gradient);
     take_turned();
   }

@@ -103,13 +103,12 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   constexpr std::int64_t kDouble = sizeof(double) / sizeof(T);
   block_maxima = reinterpret_cast<double*>(take(stabilised, (blocks + 1) * kDouble));
   block_curvatures = take(options.preconditioned, (blocks + 1) * key_stride);
-  block_frames = take(options.phase, (blocks + 1) * key_stride);
   frame = take(options.phase, key_stride);
   turned = take(options.phase, key_stride / 2);
   turned_before = take(options.phase, key_stride / 2);
   d_bonus_row = take(options.bonus, key_stride);
   d_curvature = take(options.preconditioned, key_stride);
-  state = (options.momentum ? 2 : 1) * matrix();
+  state = (options.momentum ? 2 : 1) * key_stride * value_stride;
   initial = take(true, state);
   d_initial = take(true, state);
   d_final = take(true, state);

@@ -37,7 +37,7 @@ struct BackwardRows {
   std::int64_t first = 0, count = 0;                                // those that it holds
 
   T *key, *write, *erase, *query, *value, *gates;  // key: after features
-  T *cosines, *sines;                              // of the frames
+  T *cosines, *sines;                              // of the frames behind the rows
   T *step, *decay, *erase_decay, *momentum, *bonus;
   T *maxima, *curvature;  // [rows + 1]: before the first row, and after each
   T* kept;                // [rows]: is the maximum that of the past? 1 or 0
@@ -45,10 +45,9 @@ struct BackwardRows {
   T *d_write, *d_erase, *d_second, *d_query, *d_value, *d_log_decay, *d_phase;
   T *d_step, *d_decay, *d_erase_decay, *d_momentum, *d_bonus;
 
-  double* block_maxima;              // [block + 1]: before each block, and after the last
-  T* block_curvatures;               // the same
-  T* block_frames;                   // the same: cosines and, behind them, sines
-  T *frame, *block_frame = nullptr;  // behind the row gathered last; that before the block
+  double* block_maxima;       // [block + 1]: before each block, and after the last
+  T* block_curvatures;        // the same
+  T* frame;                   // behind the row gathered last: cosines, then sines
   T *turned, *turned_before;  // dL/dp of a phase behind the row that comes next, going backwards;
                               // and of one before the block
   T *d_bonus_row, *d_curvature;
@@ -70,8 +69,10 @@ struct BackwardRows {
 
   BackwardRows(const Options& options, const Sizes& sizes, std::byte* memory);
 
-  /// Numbers of a memory as `initial` has it.
-  std::int64_t matrix() const { return key_stride * value_stride; }
+  /// From a memory to the second of a pair, as `initial` has it.
+  std::int64_t second(const Options& options) const {
+    return (options.phase ? key_stride / 2 : key_stride) * value_stride;
+  }
 
   /// What multiplies the gradients of answers that are neither divided nor normalised.
   T OutputFactor(const Options& options) const {

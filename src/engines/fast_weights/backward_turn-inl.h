@@ -1,18 +1,20 @@
-// Complex decays as real ones, for the backward pass. With P_t the sum of a channel's phases up to
-// token t, and seen from a frame that turns with it, H_t = e^{-i P_t} h_t, a memory that turns is
-// twice the channels of one that does not:
+// Complex decays as real ones, for the backward pass. With P_t the sum of a channel's phases from
+// the beginning of the block up to token t, and seen from a frame that turns with it, H_t = e^{-i
+// P_t} h_t, a memory that turns is twice the channels of one that does not:
 //
 //     h_t = g e^{i p} h' + k^T v,  y = q Re h
-//     [Re H, -Im H] = [g, g] (.) [Re H', -Im H'] + [k cos P, k sin P]^T v
-//     y = [q cos P, q sin P] [Re H, -Im H]              read before: cos and sin of P_{t-1}
+//     [Re H, Im H] = [g, g] (.) [Re H', Im H'] + [k cos P, -k sin P]^T v
+//     y = [q cos P, -q sin P] [Re H, Im H]              read before: cos and sin of P_{t-1}
 //
-// A channel that forgets begins a new frame with its token, P = 0: nothing of the past is in it.
+// The memory behind a block and its gradient turn by the block's P (gradient_turn-inl.h): to the
+// next, there is nothing of a frame. A channel that forgets begins a new one with its token, P = 0.
 // The phase p_t turns all frames from t on, and
 //
-//     dL/dP_t = dk'_sin k'_cos - dk'_cos k'_sin + the same of the queries,   dL/dp_t = sum_{s >= t}
+//     dL/dP_t = dk'_cos k'_sin - dk'_sin k'_cos + the same of the queries,   dL/dp_t = sum_{s >= t}
 //
-// whose terms mostly cancel: the sum begins anew with every block, from what the memory behind the
-// block and its gradient say of it (GradientCall::turned). Compiled once for every target.
+// whose terms mostly cancel: the sum, too, begins anew with every block, from what the memory
+// behind the block and its gradient say of it (GradientCall::turned). Compiled once for every
+// target.
 
 #if defined(TTR_FAST_WEIGHTS_BACKWARD_TURN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_BACKWARD_TURN_INL_H_
@@ -50,19 +52,19 @@ struct Angle {
     return {hn::Mul(factor, c), hn::Mul(factor, s)};
   }
 
-  /// row[k], row[k + half] = cosine row[k], sine row[k].
+  /// row[k], row[k + half] = cosine row[k], -sine row[k].
   HWY_INLINE void Double(std::int64_t half, hn::TFromD<D>* row) const {
     const D d;
     const V x = hn::Load(d, row);
     hn::Store(hn::Mul(cosine, x), d, row);
-    hn::Store(hn::Mul(sine, x), d, row + half);
+    hn::Store(hn::Neg(hn::Mul(sine, x)), d, row + half);
   }
 
-  /// Its transpose: row[k] = cosine row[k] + sine row[k + half], and 0 behind it.
+  /// Its transpose: row[k] = cosine row[k] - sine row[k + half], and 0 behind it.
   HWY_INLINE void Halve(std::int64_t half, hn::TFromD<D>* row) const {
     const D d;
     const V along = hn::Mul(cosine, hn::Load(d, row));
-    hn::Store(hn::MulAdd(sine, hn::Load(d, row + half), along), d, row);
+    hn::Store(hn::NegMulAdd(sine, hn::Load(d, row + half), along), d, row);
     hn::Store(hn::Zero(d), d, row + half);
   }
 };
@@ -101,8 +103,8 @@ void TurnRows(bool read_before, bool queries, std::int64_t dim, std::int64_t r, 
 /// dL/dP of a doubled row x by its gradient.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> ByAngle(D d, const T* x, const T* dx, std::int64_t half) {
-  const auto across = hn::Mul(hn::Load(d, dx), hn::Load(d, x + half));
-  return hn::MulSub(hn::Load(d, dx + half), hn::Load(d, x), across);
+  const auto across = hn::Mul(hn::Load(d, dx + half), hn::Load(d, x));
+  return hn::MulSub(hn::Load(d, dx), hn::Load(d, x + half), across);
 }
 
 /// Row r of the block and its gradients as if nothing had been doubled, and d_phase; from the last
@@ -112,11 +114,14 @@ void UnturnRow(bool read_before, std::int64_t r, BackwardRows<T>& rows) {
   const hn::ScalableTag<T> d;
   using A = Angle<hn::ScalableTag<T>>;
   const std::int64_t stride = rows.key_stride, half = stride / 2, at = r * stride;
-  const T *cosines = rows.block_frame, *sines = cosines + half;
-  if (r > 0) cosines = rows.cosines + at - stride, sines = rows.sines + at - stride;
   for (std::int64_t k = 0; k < half; k += static_cast<std::int64_t>(hn::Lanes(d))) {
     const A after{hn::Load(d, rows.cosines + at + k), hn::Load(d, rows.sines + at + k)};
-    const A read = read_before ? A{hn::Load(d, cosines + k), hn::Load(d, sines + k)} : after;
+    A read = after;
+    if (read_before) read = {hn::Set(d, T(1)), hn::Zero(d)};
+    if (read_before && r > 0) {
+      const std::int64_t before = at - stride + k;
+      read = {hn::Load(d, rows.cosines + before), hn::Load(d, rows.sines + before)};
+    }
     auto by_queries = hn::Zero(d);
     for (std::int64_t q = 0; q < rows.queries; ++q) {
       const std::int64_t place = q * rows.rows * stride + at + k;

@@ -118,7 +118,6 @@ std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads
 
 std::size_t KeptBytes(const Options& options, const Sizes& sizes, std::int64_t heads,
                       std::int64_t sequences, std::int64_t tokens, bool packed) {
-  if (options.phase) return 0;
   const KeptLayout layout(options, sizes, sequences, tokens, packed);
   return KeptNote::Bytes() + static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
 }
@@ -126,7 +125,7 @@ std::size_t KeptBytes(const Options& options, const Sizes& sizes, std::int64_t h
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch) {
   Work work(options, call);
-  const bool keeps = !call.kept.empty() && !options.phase;
+  const bool keeps = !call.kept.empty();
   work.sizes.kept = keeps && !IsDirect(work.sizes.tokens * options.steps);
   if (keeps) NoteKept(work);
   if (work.tokens == 0 || work.heads == 0) return;

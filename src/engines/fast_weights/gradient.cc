@@ -13,6 +13,7 @@
 #include "src/engines/fast_weights/gradient_forward-inl.h"
 #include "src/engines/fast_weights/gradient_layout.h"
 #include "src/engines/fast_weights/gradient_state-inl.h"
+#include "src/engines/fast_weights/gradient_turn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
@@ -22,6 +23,7 @@ template <class T>
 void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
   const GradientSizes& sizes = call.sizes;
   const Scratch<T> scratch(sizes, memory);
+  const T* const last = sizes.kept ? call.kept_last : scratch.memories;
   switch (part) {
     case GradientPart::kBegin:
       // Rows of memories beyond the last value are read, and have to be numbers.
@@ -34,10 +36,8 @@ void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
     case GradientPart::kForward: return ForwardBlock(call, scratch);
     case GradientPart::kTurn:
       LoadState(call, scratch, call.d_final, call.d_final_stride, scratch.adjoint);
-      if (call.overlap != nullptr) {
-        *call.overlap = Overlap(scratch, sizes.kept ? call.kept_last : scratch.memories);
-      }
-      if (call.turned != nullptr) Turned(call, scratch, scratch.memories);
+      if (call.overlap != nullptr) *call.overlap = Overlap(scratch, last);
+      if (call.turned != nullptr) Turned(call, scratch, last);
       return;
     case GradientPart::kReplay:
       ReplayBlock(call, scratch);

@@ -125,13 +125,15 @@ struct GradientCall {
   GradientRows<T> answers;  // [p][T][Dv]; absent: not wanted
   Ahead* ahead = nullptr;   // rows to fetch while the memory is worked on
   T* overlap = nullptr;     // sum of M_T (.) dL/dM_T, of kTurn; wanted from kForward on
-  // [Dk / 2], channel d: the gradient of turning channels d and d + Dk / 2 into each other, sum_v
-  // M'_v dL/dM_v - M_v dL/dM'_v, with M behind all (kTurn) or before the block (kBackward). Wanted
-  // from kForward on; Dk a multiple of 32.
+  // Channels d and d + Dk / 2 (x, y) that a block turns besides: behind its last token to cos x -
+  // sin y, sin x + cos y, by cosines and, behind them, sines, Dk / 2 each. Dk a multiple of 32.
+  const T* frame = nullptr;
+  // [Dk / 2], channel d: the gradient of turning them, sum_v x_v dL/dy_v - y_v dL/dx_v, behind all
+  // tokens (kTurn) or before the block (kBackward). Wanted from kForward on, with `frame`.
   T* turned = nullptr;
 
   const T* kept_memory = nullptr;  // before the block
-  const T* kept_last = nullptr;    // M_T, where `overlap` is wanted
+  const T* kept_last = nullptr;    // M_T, where `overlap` or `turned` is wanted
   const T* kept_errors = nullptr;  // [T][Dv]: v - r M~, where an erasing memory keeps them
 
   const T* initial = nullptr;  // rows need no alignment and no padding

@@ -28,6 +28,7 @@
 #include "src/engines/fast_weights/gradient_momentum-inl.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/engines/fast_weights/gradient_state-inl.h"
+#include "src/engines/fast_weights/gradient_turn-inl.h"
 #include "src/simd/strided-inl.h"
 #include "src/simd/tile-inl.h"
 
@@ -479,6 +480,7 @@ void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratc
 template <class T>
 void BackwardBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
   const Replay<T>& replay = *scratch.replay;
+  if (call.frame != nullptr) EnterFrame(call, scratch);
   for (std::int64_t i = replay.count - 1; i >= 0; --i) {
     BackwardChunk(call, replay.chunks[i], scratch, replay.memories[i]);
   }

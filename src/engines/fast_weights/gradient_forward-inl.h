@@ -20,6 +20,7 @@
 #include "src/engines/fast_weights/gradient_momentum-inl.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/engines/fast_weights/gradient_state-inl.h"
+#include "src/engines/fast_weights/gradient_turn-inl.h"
 #include "src/simd/strided-inl.h"
 #include "src/simd/tile-inl.h"
 
@@ -240,6 +241,7 @@ void ForwardBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
     const bool checkpoint = !last && at % scratch.interval == 0;
     T* next = checkpoint ? Checkpoint(scratch, call.first + at) : scratch.memories;
     Advance(call, chunk, c, scratch, memory, next);
+    if (call.frame != nullptr && at == call.tokens) LeaveFrame(call, scratch, next);
     memory = next;
   }
 }

@@ -75,32 +75,6 @@ T Overlap(const Scratch<T>& scratch, const T* memory) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-/// GradientCall::turned, of one memory. What has no gradient may be no number.
-template <class T>
-void Turned(const GradientCall<T>& call, const Scratch<T>& scratch, const T* memory) {
-  const hn::ScalableTag<T> d;
-  const std::int64_t half = call.sizes.key_dim / 2;
-  for (std::int64_t k = 0; k < half; k += Lanes<T>()) {
-    // Where channels k and k + half of the first value are, and the width of their strips.
-    std::int64_t at[2], width[2];
-    for (std::int64_t i = 0; i < 2; ++i) {
-      const std::int64_t key = k + i * half, strip = key / (2 * Lanes<T>()) * (2 * Lanes<T>());
-      at[i] = strip * scratch.values + key - strip;
-      width[i] = Vectors<T>(strip, scratch.keys) * Lanes<T>();
-    }
-    auto sum = hn::Zero(d);
-    for (std::int64_t v = 0; v < call.sizes.value_dim; ++v) {
-      const std::int64_t x = at[0] + v * width[0], y = at[1] + v * width[1];
-      const auto dx = hn::Load(d, scratch.adjoint + x), dy = hn::Load(d, scratch.adjoint + y);
-      const auto by_x = hn::Mul(hn::Load(d, memory + y), dx);
-      const auto by_y = hn::Mul(hn::Load(d, memory + x), dy);
-      sum = hn::Add(sum, hn::IfThenZeroElse(hn::Eq(dx, hn::Zero(d)), by_x));
-      sum = hn::Sub(sum, hn::IfThenZeroElse(hn::Eq(dy, hn::Zero(d)), by_y));
-    }
-    hn::Store(sum, d, call.turned + k);
-  }
-}
-
 template <class T>
 HWY_INLINE void Fetch(const GradientCall<T>& call) {
   if (call.ahead != nullptr) call.ahead->Fetch();

@@ -31,9 +31,10 @@ class Keeper {
       : memory_(memory),
         sum_(options.denominator != Denominator::kNone),
         last_(KeptLayout::KeepsLast(options)),
-        keys_(RoundUp(memory.key_dim, kUnit)),
+        part_keys_(RoundUp(memory.key_dim, kUnit)),
+        keys_((options.phase ? 2 : 1) * part_keys_),
         values_(RoundUp(memory.value_dim + (sum_ ? 1 : 0), kUnit)),
-        parts_(options.momentum ? 2 : 1),
+        matrices_(options.momentum ? 2 : 1),
         state_(static_cast<T*>(memory.kept_states)),
         errors_(options.erases() ? static_cast<T*>(memory.kept_errors) : nullptr),
         answers_(static_cast<T*>(memory.kept_answers)) {
@@ -50,9 +51,21 @@ class Keeper {
 
   /// A strip of `width` value columns from `column` on, of the memory that is wanted.
   void Strip(const T* strip, std::int64_t column, std::int64_t width) {
-    for (std::int64_t part = 0; part < parts_; ++part) {
-      Matrix(strip + part * memory_.key_dim * width, column, width,
-             state_ + part * keys_ * values_);
+    constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+    constexpr std::int64_t kPiece = std::min<std::int64_t>(kUnit, 2 * kLanes);
+    for (std::int64_t all = 0; all < matrices_ * keys_; all += kPiece) {
+      // Channels `key` .. of a part, which are in the strip of channels from k on of a matrix.
+      const std::int64_t key = all % part_keys_, in_matrix = all % keys_;
+      const std::int64_t k = in_matrix / (2 * kLanes) * (2 * kLanes), lanes = Lanes(k);
+      T* const to = state_ + (all - in_matrix + k) * values_ + column * lanes + (in_matrix - k);
+      // Rows of the strip are padded to lines only; behind those of a first part stands the second.
+      const std::int64_t rows = std::min(kPiece, RoundUp(memory_.key_dim, kLine<T>) - key);
+      const T* const from = strip + (all / part_keys_ * memory_.key_dim + key) * width;
+      if (rows > 0) sn::TransposeStrided(from, width, rows, width, to, lanes);
+      const std::int64_t filled = std::clamp<std::int64_t>(memory_.key_dim - key, 0, kPiece);
+      for (std::int64_t v = 0; filled < kPiece && v < width; ++v) {
+        std::fill(to + v * lanes + filled, to + v * lanes + kPiece, T(0));
+      }
     }
     end_ = column + width;
   }
@@ -60,7 +73,7 @@ class Keeper {
   /// The rest of it, behind its last strip; the next is wanted elsewhere.
   void Finish(const T* sum) {
     const bool pads = memory_.end_column == memory_.value_dim;
-    for (std::int64_t k = 0; pads && k < parts_ * keys_;) {
+    for (std::int64_t k = 0; pads && k < matrices_ * keys_;) {
       const std::int64_t lanes = Lanes(k % keys_);
       T* const to = state_ + k * values_;
       std::fill(to + end_ * lanes, to + values_ * lanes, T(0));
@@ -118,23 +131,7 @@ class Keeper {
   static constexpr std::int64_t kUnit = KeptLayout::kUnit;
 
   /// Of a state.
-  std::int64_t numbers() const { return parts_ * keys_ * values_; }
-
-  /// One matrix of Strip().
-  void Matrix(const T* strip, std::int64_t column, std::int64_t width, T* matrix) const {
-    // Rows of the strip are padded to lines only; behind those of a first part stands the second.
-    const std::int64_t rows = RoundUp(memory_.key_dim, kLine<T>);
-    for (std::int64_t k = 0; k < keys_;) {
-      const std::int64_t lanes = Lanes(k);
-      T* const to = matrix + k * values_ + column * lanes;
-      sn::TransposeStrided(strip + k * width, width, std::min(lanes, rows - k), width, to, lanes);
-      const std::int64_t filled = std::clamp<std::int64_t>(memory_.key_dim - k, 0, lanes);
-      for (std::int64_t v = 0; filled < lanes && v < width; ++v) {
-        std::fill(to + v * lanes + filled, to + (v + 1) * lanes, T(0));
-      }
-      k += lanes;
-    }
-  }
+  std::int64_t numbers() const { return matrices_ * keys_ * values_; }
 
   /// Key channels of the strip that begins at k: those of gradient_layout.h.
   std::int64_t Lanes(std::int64_t k) const {
@@ -144,7 +141,8 @@ class Keeper {
 
   const Memory& memory_;
   bool sum_, last_;
-  std::int64_t keys_, values_, parts_;
+  // Parts of a pair are further channels, or with momentum matrices, of which each is one part.
+  std::int64_t part_keys_, keys_, values_, matrices_;
   T* state_;  // that is wanted next
   T* errors_;
   T* answers_;

@@ -3,7 +3,8 @@
 /// erasing memory steps along, v - r M~, of every row, and answers that are divided or normalised,
 /// before they are normalised.
 ///
-///     states   [head][block][keys / W][values][W]     with momentum, the last update behind each
+///     states   [head][block][keys / W][values][W]     with momentum, the last update behind each;
+///                                                     imaginary parts as more keys
 ///     errors   [head][row][values]
 ///     answers  [head][row][query][values]
 ///     sums     [head][row][query]            of weights, by which answers are divided
@@ -39,7 +40,7 @@ struct KeptLayout {
              std::int64_t tokens, bool are_packed)
       : steps(options.steps), sequences(sequence_count), packed(are_packed) {
     const bool sum = options.denominator != Denominator::kNone;
-    keys = RoundUp(sizes.key_dim, kUnit);
+    keys = (options.phase ? 2 : 1) * RoundUp(sizes.key_dim, kUnit);
     values = RoundUp(sizes.value_dim + (sum ? 1 : 0), kUnit);
     parts = options.momentum ? 2 : 1;
     state = parts * keys * values;
@@ -59,8 +60,10 @@ struct KeptLayout {
     return n * (RoundUp(length, kGradientBlock) / kGradientBlock + more);
   }
 
-  /// What is divided by a maximum has a gradient by the final memory's.
-  static bool KeepsLast(const Options& options) { return options.step == Step::kLogWeight; }
+  /// What is divided by a maximum has a gradient by the final memory's, and so have phases.
+  static bool KeepsLast(const Options& options) {
+    return options.step == Step::kLogWeight || options.phase;
+  }
 
   std::int64_t StatesOf(std::int64_t head, std::int64_t n, std::int64_t first) const {
     return (head * blocks + BlockOf(n, first)) * state;
