@@ -230,7 +230,7 @@ INSTANTIATE_TEST_SUITE_P(All, PairedGradient,
                                          "momentum_deltanet{decay: scalar, read: before}"),
                          [](const auto& one) { return "case" + std::to_string(one.index); });
 
-// Memories are kept each 32 tokens.
+// A block and a little more: pairs pass from block to block.
 TEST_P(PairedGradient, IsThatOfTheDefinitionOverManyTokens) {
   dims_.tokens = 70;
   const Call call(layer_.recipe(), dims_, DType::kFloat64, 3, true);

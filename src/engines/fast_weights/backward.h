@@ -10,8 +10,8 @@
 /// log_decay of -inf, of the phase beside it, and of a zero key's step size, is 0.
 ///
 /// Cost: some 20 D Dv flops a token and memory, 40 with momentum, 28 of a complex decay; with what
-/// Forward kept, some 14, 28 and 20, and less scratch. Else scratch of O(T Dv) and a state each 64 tokens, for
-/// every thread. The same bits for any number of threads.
+/// Forward kept, some 14, 28 and 20, and less scratch. Else scratch of O(T Dv) and a state each 64
+/// tokens, for every thread. The same bits for any number of threads.
 #pragma once
 
 #include <cstddef>

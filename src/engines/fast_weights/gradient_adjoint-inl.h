@@ -84,12 +84,8 @@ void PrepareScores(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
                    const ChunkRows<T>& rows, const Scratch<T>& scratch) {
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
     ScoresOf(call, chunk, c, rows, scratch, w);
-    if (scratch.parts > 1) {
-      ReadParts(call, scratch, scratch.adjoint, scratch.write_columns, c.to_end[0], c.to_end[1],
-                scratch.columns);
-    } else {
-      ReadState(call, scratch, scratch.adjoint, scratch.write_columns, scratch.columns);
-    }
+    ReadParts(call, scratch, scratch.adjoint, scratch.write_columns, c.to_end[0], c.to_end[1],
+              scratch.columns);
     sn::TransposeStrided(scratch.columns, kTokens, scratch.values, kTokens,
                          scratch.update_grads + w * kTokens * scratch.values, scratch.values);
   }

@@ -77,7 +77,7 @@ void AnswerBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
     for (std::int64_t x = 0; x < call.sizes.queries; ++x) {
       T own[2][kTokens];
       const ReadKind kind = KindOf(call, x);
-      const T* factors = c.ReadFactors(kind, own[0]);
+      const T* const first = c.ReadFactors(kind, own[0]);
       if (!chunk.forget) {
         View<T> reads = rows.Read(x);
         if (channels) {
@@ -86,17 +86,14 @@ void AnswerBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
         }
         sn::TransposeStrided(reads.data, reads.stride, kTokens, scratch.keys, scratch.columns,
                              kTokens);
-        if (scratch.parts > 1) {
-          ReadParts(call, scratch, replay.memories[i], scratch.columns, factors,
-                    c.ReadFactors(kind, own[1], 1), scratch.update_columns);
-          std::fill_n(own[0], kTokens, T(1));
-          factors = own[0];
-        } else {
-          ReadState(call, scratch, replay.memories[i], scratch.columns, scratch.update_columns);
-        }
+        ReadParts(call, scratch, replay.memories[i], scratch.columns, first,
+                  c.ReadFactors(kind, own[1], 1), scratch.update_columns);
         sn::TransposeStrided(scratch.update_columns, kTokens, scratch.values, kTokens, read,
                              scratch.values);
       }
+      // What is read of two parts has been multiplied.
+      T factors[kTokens];
+      for (int t = 0; t < kTokens; ++t) factors[t] = scratch.parts > 1 ? T(1) : first[t];
       for (std::int64_t v = 0; v < scratch.values; v += Lanes<T>()) {
         AnswerColumns(call, chunk, rows, factors, read, x, v, scratch);
       }

@@ -185,13 +185,9 @@ void Errors(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<
                            kTokens);
       columns = scratch.columns;
     }
-    if (scratch.parts > 1) {
-      T own[2][kTokens];
-      ReadParts(call, scratch, memory, columns, c.ReadFactors(kind, own[0]),
-                c.ReadFactors(kind, own[1], 1), scratch.update_columns);
-    } else {
-      ReadState(call, scratch, memory, columns, scratch.update_columns);
-    }
+    T own[2][kTokens];
+    ReadParts(call, scratch, memory, columns, c.ReadFactors(kind, own[0]),
+              c.ReadFactors(kind, own[1], 1), scratch.update_columns);
     sn::TransposeStrided(scratch.update_columns, kTokens, scratch.values, kTokens, read,
                          scratch.values);
   }

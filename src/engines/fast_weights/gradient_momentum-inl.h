@@ -36,13 +36,14 @@ HWY_INLINE hn::Vec<D> TimesUnlessZero(D d, hn::Vec<D> factor, hn::Vec<D> x) {
   return hn::IfThenZeroElse(hn::Eq(factor, hn::Zero(d)), hn::Mul(factor, x));
 }
 
-/// out[v][i] = first[i] M row_i + second[i] N row_i: ReadState of both parts, times what the tokens
-/// find of them.
+/// out[v][i] = sum_k state[v][k] columns[k][i]; with momentum first[i] times that of M and
+/// second[i] times that of N.
 template <class T>
 void ReadParts(const GradientCall<T>& call, const Scratch<T>& scratch, const T* state,
                const T* columns, const T* first, const T* second, T* out) {
   const hn::CappedTag<T, kTokens> d;
   ReadState(call, scratch, state, columns, out);
+  if (scratch.parts == 1) return;
   ReadState(call, scratch, state + scratch.matrix, columns, scratch.part_columns);
   for (std::int64_t i = 0; i < kTokens; i += hn::MaxLanes(d)) {
     const auto of_memory = hn::LoadU(d, first + i), of_update = hn::LoadU(d, second + i);

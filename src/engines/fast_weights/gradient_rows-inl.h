@@ -116,8 +116,8 @@ struct Coefficients {
   alignas(64) T updates[kTokens + 1][kTokens];  // [i + 1][j]: e_ij
   alignas(64) T to_end[2][kTokens];             // D_nj, or p_nj and e_nj
   T a[kTokens], h[kTokens], b[kTokens], m[kTokens];
-  T prefix[2][kTokens + 1];  // c_{i-1}, or alpha_{i-1} and pi_{i-1}
-  T epsilon[kTokens + 1];    // epsilon_{i-1}
+  T prefix[2][kTokens + 1] = {};  // c_{i-1}, or alpha_{i-1} and pi_{i-1}
+  T epsilon[kTokens + 1];         // epsilon_{i-1}
 
   /// Without `pairs` nothing is set of what lies between.
   Coefficients(const GradientCall<T>& call, const Chunk& chunk, bool pairs = true) {

@@ -10,8 +10,9 @@ namespace {
 
 KeptNote NoteOf(const Work& work, bool kept) {
   const Options& o = work.options;
-  const std::int64_t choices = o.steps * 16 + (o.transforms_answers() ? 8 : 0) +
-                               (o.erases() ? 4 : 0) + (KeptLayout::KeepsLast(o) ? 2 : 0) +
+  const std::int64_t choices = o.steps * 64 + (o.phase ? 32 : 0) + (o.momentum ? 16 : 0) +
+                               (o.transforms_answers() ? 8 : 0) + (o.erases() ? 4 : 0) +
+                               (KeptLayout::KeepsLast(o) ? 2 : 0) +
                                (o.denominator != Denominator::kNone ? 1 : 0);
   const auto dtype = static_cast<std::int64_t>(work.sizes.state);
   // Strips have another width on another target.
