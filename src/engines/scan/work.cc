@@ -68,7 +68,9 @@ void Work::Merge(std::span<const TensorView> others) {
 void Work::Cut(int threads) {
   const std::int64_t memories = sequences * heads;
   if (memories == 0 || memories >= threads || sizes.whole_rows) return;
-  const std::int64_t unit = kStripBytes / static_cast<std::int64_t>(SizeOf(sizes.state));
+  // A line of a matrix's columns is much work; of a vector's channels it is little beside its rows.
+  const auto bytes = matrix ? static_cast<std::int64_t>(kAlignment) : kStripBytes;
+  const std::int64_t unit = bytes / static_cast<std::int64_t>(SizeOf(sizes.state));
   const std::int64_t units = (columns + unit - 1) / unit;
   const std::int64_t wanted = std::min<std::int64_t>(units, (threads + memories - 1) / memories);
   part_columns = (units + wanted - 1) / wanted * unit;
