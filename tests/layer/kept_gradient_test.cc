@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "ttr/error.h"
 #include "ttr/executor.h"
 #include "ttr/layer.h"
+#include "ttr/random.h"
 
 namespace ttr {
 namespace {
@@ -188,6 +190,33 @@ TEST_P(KeptGradient, IsTheSameInFloat32OnEveryTarget) {
     const ttr::Run run{.kept = kept};
     Answers(layer_, narrow.inputs, {}, dims, DType::kFloat32, run);
     ExpectClose(Differentiate(layer_, narrow.inputs, {}, dy, {}, run), expected, 2e-3);
+  }
+}
+
+// Shapes as they come: strips, chunks and blocks that are not full, on every target.
+TEST_P(KeptGradient, IsThatOfWhatIsComputedAnewForAnyShape) {
+  // A sequence of shapes for every recipe.
+  const std::string name = GetParam();
+  CounterRandom random(std::accumulate(name.begin(), name.end(), std::uint64_t{0}));
+  auto draw = [&](std::int64_t most) { return 1 + random.Below(most); };
+  const bool plain = layer_.recipe().function.features == FeatureMap::kNone;
+  for (const std::string& target : SupportedTargets()) {
+    const test::OnTarget on(target);
+    Dims dims = SomeDims(layer_.recipe(), draw(200), draw(3));
+    dims.value_dim = draw(50);
+    const std::int64_t keys = draw(50);
+    if (plain && !IsVector(layer_.recipe())) dims.key_dim = keys;
+    SCOPED_TRACE(target + ": " + std::to_string(dims.tokens) + " tokens, " +
+                 std::to_string(dims.key_dim) + " x " + std::to_string(dims.value_dim));
+    const Call call(layer_.recipe(), dims, DType::kFloat64, 8, true);
+    const State initial = RandomState(layer_, call.inputs, 10);
+    const State dstate = RandomState(layer_, call.inputs, 20);
+    const Tensor dy = OutputGradient(dims, DType::kFloat64);
+    std::vector<std::byte> kept = Memory(layer_, dims, DType::kFloat64);
+    const ttr::Run run{.kept = kept};
+    Answers(layer_, call.inputs, initial, dims, DType::kFloat64, run);
+    ExpectClose(Differentiate(layer_, call.inputs, initial, dy, dstate, run),
+                Differentiate(layer_, call.inputs, initial, dy, dstate), 1e-8);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/calls.h"
+#include "tests/support/engines.h"
 #include "tests/support/gradients.h"
 #include "tests/support/recipes.h"
 #include "ttr/executor.h"
@@ -122,13 +123,17 @@ TEST_P(Turns, HaveTheBitsOfOneThreadWhereColumnsAreCut) {
     dims.value_dim = value_dim;
     const Call call(layer_.recipe(), dims, dtype, 3, true);
     const State initial = test::RandomState(layer_, call.inputs, 10);
-    const Answers expected = Answer(layer_, call.inputs, initial, dims, dtype, false,
-                                    {.executor = &SequentialExecutor()});
-    for (const int threads : {2, 3, 16}) {
-      const auto executor = MakeExecutor(threads);
-      std::vector<std::byte> scratch(layer_.ScratchBytes(dims, threads));
-      const ttr::Run run{.executor = executor.get(), .scratch = scratch};
-      ExpectSame(Answer(layer_, call.inputs, initial, dims, dtype, false, run), expected, 0);
+    for (const std::string& target : SupportedTargets()) {
+      SCOPED_TRACE(target);
+      const test::OnTarget on(target);
+      const Answers expected = Answer(layer_, call.inputs, initial, dims, dtype, false,
+                                      {.executor = &SequentialExecutor()});
+      for (const int threads : {2, 3, 16}) {
+        const auto executor = MakeExecutor(threads);
+        std::vector<std::byte> scratch(layer_.ScratchBytes(dims, threads));
+        const ttr::Run run{.executor = executor.get(), .scratch = scratch};
+        ExpectSame(Answer(layer_, call.inputs, initial, dims, dtype, false, run), expected, 0);
+      }
     }
   }
 }

@@ -18,7 +18,10 @@ void RunFloat(const Options& options, const Memory& memory, const Memory& next,
               Scratch<float>& scratch) {
   Run(options, memory, next, scratch);
 }
-std::int64_t VectorBytes() { return Lanes<float>() * static_cast<std::int64_t>(sizeof(float)); }
+// Without vectors one of either: not as many bytes.
+std::int64_t LanesOf(DType dtype) {
+  return dtype == DType::kFloat64 ? Lanes<double>() : Lanes<float>();
+}
 const char* CompiledTarget() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace HWY_NAMESPACE
@@ -29,7 +32,7 @@ HWY_AFTER_NAMESPACE();
 namespace ttr::fast_weights {
 
 HWY_EXPORT(RunFloat);
-HWY_EXPORT(VectorBytes);
+HWY_EXPORT(LanesOf);
 HWY_EXPORT(CompiledTarget);
 
 template <>
@@ -37,9 +40,7 @@ RunMemory<float> ChosenKernel() {
   return &TTR_DISPATCH(RunFloat);
 }
 
-std::int64_t StripColumns(DType dtype) {
-  return 2 * TTR_DISPATCH(VectorBytes)() / static_cast<std::int64_t>(SizeOf(dtype));
-}
+std::int64_t StripColumns(DType dtype) { return 2 * TTR_DISPATCH(LanesOf)(dtype); }
 
 const char* KernelTarget() { return TTR_DISPATCH(CompiledTarget)(); }
 
