@@ -36,7 +36,11 @@ HWY_INLINE void SumInDouble(double g, std::int64_t begin, std::int64_t end, doub
     if constexpr (kAdd) x = hn::Add(x, hn::PromoteTo(d, hn::Load(narrow, row + i)));
     x = hn::Mul(by, x);
     hn::Store(x, d, sum + i);
+#if HWY_TARGET == HWY_SCALAR
+    row[i] = static_cast<float>(hn::GetLane(x));  // DemoteTo makes a number of infinity there
+#else
     hn::Store(hn::DemoteTo(narrow, x), narrow, row + i);
+#endif
   }
 }
 
