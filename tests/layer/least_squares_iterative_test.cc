@@ -391,7 +391,10 @@ TEST(IterativeEngine, ReportsWhatItTook) {
   how = {.solver = least_squares::Solver::kConjugateGradient, .steps = 3};
   e.Run();
   for (std::int64_t t = 0; t < EngineCall::kTokens; ++t) {
-    EXPECT_EQ(e.Iterations(t), t == 4 ? 0 : 3) << t;
+    // The system of the first token has two eigenvalues: two steps may leave nothing at all.
+    const double least = t == 0 ? 2 : t == 4 ? 0 : 3;
+    EXPECT_GE(e.Iterations(t), least) << t;
+    EXPECT_LE(e.Iterations(t), t == 4 ? 0 : 3) << t;
     EXPECT_EQ(e.status.view().At({0, t, 0}), 0) << "without a tolerance";
   }
   how.tolerance = 1e-6;

@@ -117,10 +117,10 @@ void UnturnRow(bool read_before, std::int64_t r, BackwardRows<T>& rows) {
   for (std::int64_t k = 0; k < half; k += static_cast<std::int64_t>(hn::Lanes(d))) {
     const A after{hn::Load(d, rows.cosines + at + k), hn::Load(d, rows.sines + at + k)};
     A read = after;
-    if (read_before) read = {hn::Set(d, T(1)), hn::Zero(d)};
-    if (read_before && r > 0) {
+    if (read_before) {
       const std::int64_t before = at - stride + k;
-      read = {hn::Load(d, rows.cosines + before), hn::Load(d, rows.sines + before)};
+      read = r == 0 ? A{hn::Set(d, T(1)), hn::Zero(d)}
+                    : A{hn::Load(d, rows.cosines + before), hn::Load(d, rows.sines + before)};
     }
     auto by_queries = hn::Zero(d);
     for (std::int64_t q = 0; q < rows.queries; ++q) {
