@@ -152,13 +152,18 @@ void RunBench(Arguments arguments) {
   const auto enough =
       std::min<std::size_t>(kLeastSamples, static_cast<std::size_t>(options.repeats));
   const auto lacks = [&](const Work& work) { return work.samples().quiet() < enough; };
+  progress.Clear();
   for (int repeat = 0; repeat < options.repeats && std::ranges::any_of(works, lacks); ++repeat) {
+    report::Progress again("bench, again", std::ranges::count_if(works, lacks),
+                           {.quiet = arguments.quiet});
     limits.Sample();
     for (Work& work : works) {
-      if (lacks(work)) work.Again();
+      if (!lacks(work)) continue;
+      work.Again();
+      again.Advance();
     }
+    again.Clear();
   }
-  progress.Clear();
   arguments.quietness = Quietness(works);
   const std::vector<NamedTable> tables = BenchTables(works, limits);
   if (!arguments.out.empty()) WriteFolder(arguments, tables, works, limits);
