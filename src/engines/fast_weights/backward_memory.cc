@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "src/engines/fast_weights/backward_rows.h"
-#include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/row_io.h"
 
 namespace ttr::fast_weights {

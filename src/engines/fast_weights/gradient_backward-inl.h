@@ -344,12 +344,17 @@ void UpdateParts(const GradientCall<T>& call, const Chunk& chunk, const Coeffici
                              overlaps);
   hn::Vec<decltype(d)> one[NV];
   for (int n = 0; n < NV; ++n) one[n] = hn::Set(d, T(1));
+  constexpr std::int64_t kReads = 8;
   for (std::int64_t part = 0; part < scratch.parts; ++part) {
     T* const of_part = strip + part * scratch.matrix;
-    for (std::int64_t x = 0; x < scratch.reads; ++x) {
-      const View<T> g = rows.DecayedGrad(x, part);
-      const Outer<T> outer{rows.Read(x).data + key, scratch.keys, g.data, g.stride};
-      UpdateStrip<NV, false, T>(call, chunk.tokens, of_part, of_part, one, &outer, 1, nullptr,
+    for (std::int64_t x = 0; x < scratch.reads; x += kReads) {
+      Outer<T> outers[kReads];
+      const std::int64_t count = std::min(kReads, scratch.reads - x);
+      for (std::int64_t o = 0; o < count; ++o) {
+        const View<T> g = rows.DecayedGrad(x + o, part);
+        outers[o] = {rows.Read(x + o).data + key, scratch.keys, g.data, g.stride};
+      }
+      UpdateStrip<NV, false, T>(call, chunk.tokens, of_part, of_part, one, outers, count, nullptr,
                                 nullptr);
     }
   }
