@@ -167,7 +167,11 @@ class Runner {
     WriteGram(memory_, g, s_.k, before, after);
     const bool solved = memory_.factor != nullptr ? UpdateFactor(g, before, after, answers)
                                                   : answers && SolveStep(after);
-    WriteValues(memory_, g, s_.k, s_.v, answers && solved ? s_.q : nullptr, s_.y);
+    if (answers && solved) {
+      WriteValues<true>(memory_, g, s_.k, s_.v, s_.q, s_.y);
+    } else {
+      WriteValues<false>(memory_, g, s_.k, s_.v, s_.q, s_.y);
+    }
     if (!answers) return;
     if (!solved) {
       AnswerStepCarefully();

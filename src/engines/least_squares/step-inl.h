@@ -41,72 +41,90 @@ HWY_INLINE void StorePart(hn::Vec<D> x, D d, T* to, std::size_t count) {
   std::copy(part, part + count, to);
 }
 
+/// Calls strip(first column, vectors as a constant, numbers in the last of them) for all columns of
+/// a matrix; the vectors of a strip are held in registers.
+template <class D, class Strip>
+HWY_INLINE void ForStrips(D d, std::int64_t columns, const Strip& strip) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t c = 0;
+  const auto run = [&](auto vectors) HWY_ATTR {
+    for (; c + vectors() * lanes <= columns; c += vectors() * lanes) {
+      strip(c, vectors, static_cast<std::size_t>(lanes));
+    }
+  };
+  run(std::integral_constant<int, 8>());
+  run(std::integral_constant<int, 4>());
+  run(std::integral_constant<int, 1>());
+  if (c < columns) strip(c, std::integral_constant<int, 1>(), static_cast<std::size_t>(columns - c));
+}
+
+/// What is forgotten leaves nothing behind, not even what is no number.
+template <class T>
+HWY_INLINE void Forget(void* matrix, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
+  T* row = static_cast<T*>(matrix);
+  for (std::int64_t i = 0; i < rows; ++i, row += stride) std::fill(row, row + columns, T(0));
+}
+
 /// A <- g A + k k^T in the caller's state, k times sqrt(w); g = 0 forgets, whatever was there.
 /// Tells the bits that A had and has.
 template <class T>
 HWY_INLINE void WriteGram(const Memory& memory, T g, const T* k, BitSum<T>& before,
                           BitSum<T>& after) {
   const hn::CappedTag<T, kUnit> d;
-  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t whole = memory.key_dim / lanes * lanes;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t key_dim = memory.key_dim, stride = memory.a_stride;
+  if (g == 0) Forget<T>(memory.a, stride, key_dim, key_dim);
   const auto fade = hn::Set(d, g);
   // In registers: what a reference leads to would be stored for every vector.
   BitSum<T> was, is;
-  const T* const upcoming = static_cast<const T*>(memory.upcoming.a);
-  for (std::int64_t i = 0; i < memory.key_dim; ++i) {
-    T* HWY_RESTRICT const row = static_cast<T*>(memory.a) + i * memory.a_stride;
-    const auto by = hn::Set(d, k[i]);
-    if (upcoming != nullptr) simd::FetchRow(upcoming + i * memory.a_stride, memory.key_dim);
-    was.NextRow();
-    is.NextRow();
-    const auto write = [&](std::int64_t j, auto old) HWY_ATTR {
-      was.Add(old);
-      const auto kept = g == 0 ? hn::Zero(d) : hn::Mul(fade, old);
-      const auto now = hn::MulAdd(by, hn::Load(d, k + j), kept);
-      is.Add(now);
-      return now;
-    };
-    for (std::int64_t j = 0; j < whole; j += lanes) {
-      hn::StoreU(write(j, hn::LoadU(d, row + j)), d, row + j);
+  ForStrips(d, key_dim, [&](std::int64_t c, auto vectors, std::size_t last) HWY_ATTR {
+    constexpr int kVectors = vectors();
+    hn::Vec<decltype(d)> key[kVectors];
+    TTR_UNROLL
+    for (int n = 0; n < kVectors; ++n) key[n] = hn::Load(d, k + c + n * lanes);
+    T* HWY_RESTRICT row = static_cast<T*>(memory.a) + c;
+    const T* upcoming = static_cast<const T*>(memory.upcoming.a);
+    for (std::int64_t i = 0; i < key_dim; ++i, row += stride) {
+      const auto by = hn::Set(d, k[i]);
+      if (upcoming != nullptr) simd::FetchRow(upcoming + i * stride + c, kVectors * lanes);
+      was.NextRow();
+      is.NextRow();
+      TTR_UNROLL
+      for (int n = 0; n < kVectors; ++n) {
+        const auto old = kVectors > 1 ? hn::LoadU(d, row + n * lanes) : LoadPart(d, row, last);
+        was.Add(old);
+        const auto now = hn::MulAdd(by, key[n], hn::Mul(fade, old));
+        is.Add(now);
+        if constexpr (kVectors > 1) {
+          hn::StoreU(now, d, row + n * lanes);
+        } else {
+          StorePart(now, d, row, last);
+        }
+      }
     }
-    if (whole == memory.key_dim) continue;
-    const auto rest = static_cast<std::size_t>(memory.key_dim - whole);
-    StorePart(write(whole, LoadPart(d, row + whole, rest)), d, row + whole, rest);
-  }
+  });
   before = was;
   after = is;
 }
 
-/// The bits of A as they are.
+/// The bits of A as they are, added up in the same order.
 template <class T>
 HWY_INLINE BitSum<T> BitsOfGram(const Memory& memory) {
   const hn::CappedTag<T, kUnit> d;
-  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  BitSum<T> bits;
-  for (std::int64_t i = 0; i < memory.key_dim; ++i) {
-    const T* const row = static_cast<const T*>(memory.a) + i * memory.a_stride;
-    bits.NextRow();
-    for (std::int64_t j = 0; j < memory.key_dim; j += lanes) {
-      const auto count = static_cast<std::size_t>(std::min(lanes, memory.key_dim - j));
-      bits.Add(LoadPart(d, row + j, count));
-    }
-  }
-  return bits;
-}
-
-/// Calls columns(first, vectors as a constant, numbers in the last of them) for strips of B.
-template <class D, class Columns>
-HWY_INLINE void ForStrips(D d, std::int64_t value_dim, const Columns& columns) {
-  constexpr int kVectors = 4;  // held in registers
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t c = 0;
-  for (; c + kVectors * lanes <= value_dim; c += kVectors * lanes) {
-    columns(c, std::integral_constant<int, kVectors>(), static_cast<std::size_t>(lanes));
-  }
-  for (; c < value_dim; c += lanes) {
-    columns(c, std::integral_constant<int, 1>(),
-            static_cast<std::size_t>(std::min(lanes, value_dim - c)));
-  }
+  BitSum<T> bits;
+  ForStrips(d, memory.key_dim, [&](std::int64_t c, auto vectors, std::size_t last) HWY_ATTR {
+    constexpr int kVectors = vectors();
+    const T* row = static_cast<const T*>(memory.a) + c;
+    for (std::int64_t i = 0; i < memory.key_dim; ++i, row += memory.a_stride) {
+      bits.NextRow();
+      TTR_UNROLL
+      for (int n = 0; n < kVectors; ++n) {
+        bits.Add(kVectors > 1 ? hn::LoadU(d, row + n * lanes) : LoadPart(d, row, last));
+      }
+    }
+  });
+  return bits;
 }
 
 /// y = B^T x of the caller's state.
@@ -133,12 +151,14 @@ HWY_INLINE void ReadInPlace(const Memory& memory, const T* x, T* y) {
   });
 }
 
-/// B <- g B + k v^T in the caller's state, k and v times sqrt(w), and y = B^T x after it; without x
-/// no y.
-template <class T>
+/// B <- g B + k v^T in the caller's state, k and v times sqrt(w), and y = B^T x after it; kRead =
+/// false: no y.
+template <bool kRead, class T>
 HWY_INLINE void WriteValues(const Memory& memory, T g, const T* k, const T* v, const T* x, T* y) {
   const hn::CappedTag<T, kUnit> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t key_dim = memory.key_dim, stride = memory.b_stride;
+  if (g == 0) Forget<T>(memory.b, stride, key_dim, memory.value_dim);
   const auto fade = hn::Set(d, g);
   ForStrips(d, memory.value_dim, [&](std::int64_t c, auto vectors, std::size_t last) HWY_ATTR {
     constexpr int kVectors = vectors();
@@ -148,17 +168,17 @@ HWY_INLINE void WriteValues(const Memory& memory, T g, const T* k, const T* v, c
       sum[n] = hn::Zero(d);
       value[n] = hn::Load(d, v + c + n * lanes);
     }
-    T* row = static_cast<T*>(memory.b) + c;
+    T* HWY_RESTRICT row = static_cast<T*>(memory.b) + c;
     const T* const upcoming = static_cast<const T*>(memory.upcoming.b);
-    for (std::int64_t i = 0; i < memory.key_dim; ++i, row += memory.b_stride) {
+    for (std::int64_t i = 0; i < key_dim; ++i, row += stride) {
       const auto by = hn::Set(d, k[i]);
-      if (upcoming != nullptr) simd::FetchRow(upcoming + i * memory.b_stride + c, kVectors * lanes);
-      const auto read = hn::Set(d, x == nullptr ? T(0) : x[i]);
+      const auto read = hn::Set(d, kRead ? x[i] : T(0));
+      if (upcoming != nullptr) simd::FetchRow(upcoming + i * stride + c, kVectors * lanes);
       TTR_UNROLL
       for (int n = 0; n < kVectors; ++n) {
         const auto old = kVectors > 1 ? hn::LoadU(d, row + n * lanes) : LoadPart(d, row, last);
-        const auto now = hn::MulAdd(by, value[n], g == 0 ? hn::Zero(d) : hn::Mul(fade, old));
-        sum[n] = hn::MulAdd(read, now, sum[n]);
+        const auto now = hn::MulAdd(by, value[n], hn::Mul(fade, old));
+        if constexpr (kRead) sum[n] = hn::MulAdd(read, now, sum[n]);
         if constexpr (kVectors > 1) {
           hn::StoreU(now, d, row + n * lanes);
         } else {
@@ -166,7 +186,7 @@ HWY_INLINE void WriteValues(const Memory& memory, T g, const T* k, const T* v, c
         }
       }
     }
-    if (x == nullptr) return;
+    if constexpr (!kRead) return;
     TTR_UNROLL
     for (int n = 0; n < kVectors; ++n) hn::StoreU(sum[n], d, y + c + n * lanes);
   });

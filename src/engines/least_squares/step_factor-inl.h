@@ -52,7 +52,7 @@ class BitSum {
 ///     row i of U <- row i + w_i / (g d_i s_{i+1}) (p - sum_{j <= i} w_j row j)
 ///
 /// All terms are positive: as stable as a factor made anew, in D^2 multiply-adds instead of
-/// D^3 / 6. Four rows are taken together.
+/// D^3 / 6. Four rows are taken together. It is 1 / d that is kept: everybody divides by d.
 template <class T>
 class StepFactor {
  public:
@@ -63,19 +63,19 @@ class StepFactor {
         upcoming_(static_cast<const T*>(memory.upcoming.factor)) {}
 
   /// Is it that of the memory whose bits were added up?
-  bool Fits(const BitSum<T>& bits) const { return f_.d[0] > 0 && Sealed(bits).Is(f_.seal); }
+  bool Fits(const BitSum<T>& bits) const { return f_.inverse[0] > 0 && Sealed(bits).Is(f_.seal); }
   void Seal(const BitSum<T>& bits) const { Sealed(bits).Store(f_.seal); }
-  void Drop() const { f_.d[0] = 0; }
+  void Drop() const { f_.inverse[0] = 0; }
 
   /// Takes over a Cholesky factor.
   void Take(const sn::Block<T>& factor) const {
     for (std::int64_t i = 0; i < f_.unit; ++i) {
       const T diagonal = factor.Row(i)[i];
-      T* const row = f_.u + i * f_.stride;
-      std::fill(row, row + i, T(0));
+      T* const row = f_.Row(i);
+      std::fill(row + f_.FirstColumn(i), row + i, T(0));
       row[i] = T(1);
       for (std::int64_t j = i + 1; j < f_.unit; ++j) row[j] = factor.Row(i)[j] / diagonal;
-      f_.d[i] = diagonal * diagonal;
+      f_.inverse[i] = 1 / (diagonal * diagonal);
     }
   }
 
@@ -83,23 +83,26 @@ class StepFactor {
   /// is singular to rounding, and the factor is dropped. With q, Forward(q, z) on the way, four
   /// rows behind: each has steps that wait for one another, and the two do not.
   bool Update(T g, T* p, T* q, T* z) const {
-    for (std::int64_t i = 0; i < memory_.key_dim; ++i) f_.d[i] *= g;
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) f_.inverse[i] /= g;
     T sum = 1;      // s_i
     T inverse = 1;  // 1 / s_i
     for (std::int64_t i = 0; i < f_.unit; i += kRows) {
-      T w[kRows], scaled[kRows], sums[kRows], inverses[kRows + 1], by[kRows];
+      T w[kRows], scaled[kRows], sums[kRows + 1], inverses[kRows + 1], by[kRows];
       FetchRows(i);
-      Leading(i, p, w);
+      const Rows rows(f_, i);
+      Leading(rows, i, p, w);
       // Loop by loop, so that what does not wait for a sum is done for all rows at once.
-      T* const d = f_.d + i;
-      for (int r = 0; r < kRows; ++r) scaled[r] = w[r] / d[r];
-      for (int r = 0; r < kRows; ++r) sums[r] = sum += w[r] * scaled[r];
+      T* const one_by_d = f_.inverse + i;
+      for (int r = 0; r < kRows; ++r) scaled[r] = w[r] * one_by_d[r];
+      sums[0] = sum;
+      for (int r = 0; r < kRows; ++r) sums[r + 1] = sums[r] + w[r] * scaled[r];
       inverses[0] = inverse;
-      for (int r = 0; r < kRows; ++r) inverses[r + 1] = 1 / sums[r];
-      for (int r = 0; r < kRows; ++r) d[r] *= sums[r] * inverses[r];
+      for (int r = 0; r < kRows; ++r) inverses[r + 1] = 1 / sums[r + 1];
+      for (int r = 0; r < kRows; ++r) one_by_d[r] *= sums[r] * inverses[r + 1];
       for (int r = 0; r < kRows; ++r) by[r] = scaled[r] * inverses[r + 1];
+      sum = sums[kRows];
       inverse = inverses[kRows];
-      Eliminate<true>(i, w, by, p);
+      Eliminate<true>(rows, i, w, by, p);
       if (q != nullptr && i > 0) Forward(i - kRows, q, z);
     }
     if (q != nullptr) Forward(f_.unit - kRows, q, z);
@@ -134,15 +137,20 @@ class StepFactor {
   static constexpr int kBlockVectors = std::max(kRows / kLanes, 1);
   static constexpr std::int64_t kBlock = kBlockVectors * kLanes;
 
-  T* Row(std::int64_t i) const { return f_.u + i * f_.stride; }
+  /// Four rows of U, which the compiler may hold in registers.
+  struct Rows {
+    T* row[kRows];
+    Rows(const FactorLayout<T>& f, std::int64_t i) {
+      T* const first = f.Row(i);
+      const std::int64_t columns = f.Columns(i);
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r) row[r] = first + r * columns;
+    }
+  };
 
   /// Rows i .. i + kRows of the factor that comes next.
   HWY_INLINE void FetchRows(std::int64_t i) const {
-    if (upcoming_ == nullptr) return;
-    const std::int64_t first = i / kBlock * kBlock;
-    for (int r = 0; r < kRows; ++r) {
-      simd::FetchRow(upcoming_ + (i + r) * f_.stride + first, f_.unit - first);
-    }
+    if (upcoming_ != nullptr) simd::FetchRow(upcoming_ + f_.Begin(i), kRows * f_.Columns(i));
   }
 
   /// With the ridge, that a call may change.
@@ -160,7 +168,7 @@ class StepFactor {
   }
 
   /// The next numbers of U^-T p.
-  void Leading(std::int64_t i, const T* p, T (&w)[kRows]) const {
+  HWY_INLINE void Leading(const Rows& rows, std::int64_t i, const T* p, T (&w)[kRows]) const {
     const One d;
     hn::Vec<One> x[kRows];
     TTR_UNROLL
@@ -168,55 +176,41 @@ class StepFactor {
       x[r] = hn::LoadU(d, p + i + r);
       TTR_UNROLL
       for (int j = 0; j < r; ++j) {
-        x[r] = hn::NegMulAdd(x[j], hn::LoadU(d, Row(i + j) + i + r), x[r]);
+        x[r] = hn::NegMulAdd(x[j], hn::LoadU(d, rows.row[j] + i + r), x[r]);
       }
       w[r] = hn::GetLane(x[r]);
     }
   }
 
   /// Four more numbers of z.
-  void Forward(std::int64_t i, T* q, T* z) const {
+  HWY_INLINE void Forward(std::int64_t i, T* q, T* z) const {
     T w[kRows];
-    Leading(i, q, w);
-    for (int r = 0; r < kRows; ++r) z[i + r] = w[r] / f_.d[i + r];
-    Eliminate<false>(i, w, w, q);
+    const Rows rows(f_, i);
+    Leading(rows, i, q, w);
+    for (int r = 0; r < kRows; ++r) z[i + r] = w[r] * f_.inverse[i + r];
+    Eliminate<false>(rows, i, w, w, q);
   }
 
-  /// p less w times four rows; each of the rows takes up `by` times what is left then.
+  /// p less w times four rows; each of the rows takes up `by` times what is left then. Up to a row's
+  /// own place that is zero, to the bit: w was found by the same multiply-adds.
   template <bool kUpdate>
-  HWY_INLINE void Eliminate(std::int64_t i, const T (&w)[kRows], const T (&by)[kRows], T* p) const {
+  HWY_INLINE void Eliminate(const Rows& rows, std::int64_t i, const T (&w)[kRows],
+                            const T (&by)[kRows], T* HWY_RESTRICT p) const {
     const Tag d;
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const std::int64_t end = f_.unit;
     hn::Vec<Tag> factor[kRows], share[kRows];
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
       factor[r] = hn::Set(d, w[r]);
       if constexpr (kUpdate) share[r] = hn::Set(d, by[r]);
     }
-    std::int64_t j = i / lanes * lanes;
-    if constexpr (kUpdate) {
-      // Up to a row's own place nothing is left of p, but for rounding: there the row stays.
-      const std::int64_t within = std::max<std::int64_t>(kRows, lanes);
-      for (; j < i / within * within + within; j += lanes) {
-        const auto place = hn::Iota(d, static_cast<T>(j));
-        auto x = hn::Load(d, p + j);
-        TTR_UNROLL
-        for (int r = 0; r < kRows; ++r) {
-          const auto row = hn::Load(d, Row(i + r) + j);
-          const auto own = hn::Set(d, static_cast<T>(i + r));
-          x = hn::IfThenElseZero(hn::Gt(place, own), hn::NegMulAdd(factor[r], row, x));
-          hn::Store(hn::MulAdd(share[r], x, row), d, Row(i + r) + j);
-        }
-        hn::Store(x, d, p + j);
-      }
-    }
-    for (; j < f_.unit; j += lanes) {
+    for (std::int64_t j = i / kLanes * kLanes; j < end; j += kLanes) {
       auto x = hn::Load(d, p + j);
       TTR_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const auto row = hn::Load(d, Row(i + r) + j);
+        const auto row = hn::Load(d, rows.row[r] + j);
         x = hn::NegMulAdd(factor[r], row, x);
-        if constexpr (kUpdate) hn::Store(hn::MulAdd(share[r], x, row), d, Row(i + r) + j);
+        if constexpr (kUpdate) hn::Store(hn::MulAdd(share[r], x, row), d, rows.row[r] + j);
       }
       hn::Store(x, d, p + j);
     }
@@ -228,20 +222,23 @@ class StepFactor {
                            hn::Vec<Tag> (&known)[kBlockVectors]) const {
     const Tag d;
     const One one;
+    const Rows rows(f_, i);
+    const std::int64_t end = f_.unit;
     hn::Vec<Tag> sum[kRows];
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(d);
-    for (std::int64_t j = begin + kBlock; j < f_.unit; j += kLanes) {
+    for (std::int64_t j = begin + kBlock; j < end; j += kLanes) {
       const auto later = hn::Load(d, x + j);
       TTR_UNROLL
-      for (int r = 0; r < kRows; ++r)
-        sum[r] = hn::MulAdd(hn::Load(d, Row(i + r) + j), later, sum[r]);
+      for (int r = 0; r < kRows; ++r) {
+        sum[r] = hn::MulAdd(hn::Load(d, rows.row[r] + j), later, sum[r]);
+      }
     }
     TTR_UNROLL
     for (int v = 0; v < kBlockVectors; ++v) {
       TTR_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        sum[r] = hn::MulAdd(hn::Load(d, Row(i + r) + begin + v * kLanes), known[v], sum[r]);
+        sum[r] = hn::MulAdd(hn::Load(d, rows.row[r] + begin + v * kLanes), known[v], sum[r]);
       }
     }
     hn::Vec<One> next[kRows];
@@ -250,7 +247,7 @@ class StepFactor {
       next[r] = hn::Set(one, z[i + r] - hn::GetLane(hn::SumOfLanes(d, sum[r])));
       TTR_UNROLL
       for (int c = kRows - 1; c > r; --c) {
-        next[r] = hn::NegMulAdd(hn::LoadU(one, Row(i + r) + i + c), next[c], next[r]);
+        next[r] = hn::NegMulAdd(hn::LoadU(one, rows.row[r] + i + c), next[c], next[r]);
       }
     }
     TTR_UNROLL
@@ -270,7 +267,9 @@ class StepFactor {
     const T* diagonal = static_cast<const T*>(memory_.a);
     for (std::int64_t i = 0; i < memory_.key_dim; ++i, diagonal += memory_.a_stride + 1) {
       const T whole = *diagonal + (constant_ ? static_cast<T>(memory_.ridge[i]) : T(0));
-      if (!(f_.d[i] > rounding * whole) || !(whole > static_cast<T>(kFaded<T>))) return false;
+      const T one_by_d = f_.inverse[i];
+      const bool more = one_by_d > 0 && rounding * whole * one_by_d < 1;
+      if (!more || !(whole > static_cast<T>(kFaded<T>))) return false;
     }
     return true;
   }
