@@ -21,6 +21,7 @@ namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// The bits of rows of numbers, added up: two matrices with the same sum are the same, but for a
 /// chance of 2^-32.
@@ -191,8 +192,8 @@ class StepFactor {
     Eliminate<false>(rows, i, w, w, q);
   }
 
-  /// p less w times four rows; each of the rows takes up `by` times what is left then. Up to a row's
-  /// own place that is zero, to the bit: w was found by the same multiply-adds.
+  /// p less w times four rows; each of the rows takes up `by` times what is left then. Up to a
+  /// row's own place that is zero, to the bit: w was found by the same multiply-adds.
   template <bool kUpdate>
   HWY_INLINE void Eliminate(const Rows& rows, std::int64_t i, const T (&w)[kRows],
                             const T (&by)[kRows], T* HWY_RESTRICT p) const {
