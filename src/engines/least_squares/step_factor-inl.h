@@ -78,13 +78,22 @@ class StepFactor {
       for (std::int64_t j = i + 1; j < f_.unit; ++j) row[j] = factor.Row(i)[j] / diagonal;
       f_.inverse[i] = 1 / (diagonal * diagonal);
     }
+    const T* a = static_cast<const T*>(memory_.a);
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i, a += memory_.a_stride + 1) {
+      f_.diagonal[i] = *a + (constant_ ? static_cast<T>(memory_.ridge[i]) : T(0));
+    }
+    std::fill(f_.diagonal + memory_.key_dim, f_.diagonal + f_.unit, T(1));
   }
 
   /// p p^T more, after everything was multiplied by g. Overwrites p. False: A, which was written,
   /// is singular to rounding, and the factor is dropped. With q, Forward(q, z) on the way, four
   /// rows behind: each has steps that wait for one another, and the two do not.
   bool Update(T g, T* p, T* q, T* z) const {
-    for (std::int64_t i = 0; i < memory_.key_dim; ++i) f_.inverse[i] /= g;
+    const T by_g = 1 / g;
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+      f_.inverse[i] *= by_g;
+      f_.diagonal[i] = g * f_.diagonal[i] + p[i] * p[i];
+    }
     T sum = 1;      // s_i
     T inverse = 1;  // 1 / s_i
     for (std::int64_t i = 0; i < f_.unit; i += kRows) {
@@ -255,7 +264,7 @@ class StepFactor {
     for (int v = 0; v < kBlockVectors; ++v) {
       const auto place = hn::Iota(d, static_cast<T>(begin + v * kLanes));
       TTR_UNROLL
-      for (int r = 0; r < kRows; ++r) {
+      for (int r = kRows - 1; r >= 0; --r) {  // what was found last comes last
         const auto here = hn::Eq(place, hn::Set(d, static_cast<T>(i + r)));
         known[v] = hn::IfThenElse(here, hn::Set(d, hn::GetLane(next[r])), known[v]);
       }
@@ -264,15 +273,19 @@ class StepFactor {
 
   /// Is every pivot more than rounding of its diagonal?
   bool Holds() const {
-    const T rounding = static_cast<T>(Rounding<T>(memory_.key_dim));
-    const T* diagonal = static_cast<const T*>(memory_.a);
-    for (std::int64_t i = 0; i < memory_.key_dim; ++i, diagonal += memory_.a_stride + 1) {
-      const T whole = *diagonal + (constant_ ? static_cast<T>(memory_.ridge[i]) : T(0));
-      const T one_by_d = f_.inverse[i];
-      const bool more = one_by_d > 0 && rounding * whole * one_by_d < 1;
-      if (!more || !(whole > static_cast<T>(kFaded<T>))) return false;
+    const Tag d;
+    const auto one = hn::Set(d, T(1));
+    const auto rounding = hn::Set(d, static_cast<T>(Rounding<T>(memory_.key_dim)));
+    const auto faded = hn::Set(d, static_cast<T>(kFaded<T>));
+    auto holds = hn::Eq(one, one);
+    for (std::int64_t i = 0; i < f_.unit; i += kLanes) {
+      const auto by_d = hn::Load(d, f_.inverse + i);
+      const auto diagonal = hn::Load(d, f_.diagonal + i);
+      const auto more = hn::Gt(one, hn::Mul(rounding, hn::Mul(diagonal, by_d)));
+      const auto there = hn::And(hn::Gt(by_d, hn::Zero(d)), hn::Gt(diagonal, faded));
+      holds = hn::And(holds, hn::And(more, there));
     }
-    return true;
+    return hn::AllTrue(d, holds);
   }
 
   const Memory& memory_;

@@ -14,8 +14,9 @@ struct FactorLayout {
   std::int64_t unit;     // rows and columns: D rounded up
   std::int64_t numbers;  // of T, all together
   T* u;
-  T* inverse;  // 1 / d
-  T* seal;     // whole vectors: the bits of A and R that this is a factor of, added up
+  T* inverse;   // 1 / d
+  T* diagonal;  // of A + R
+  T* seal;      // whole vectors: the bits of A and R that this is a factor of, added up
 
   explicit FactorLayout(std::int64_t key_dim, void* memory = nullptr)
       : unit(RoundUp(key_dim, kUnit)) {
@@ -27,6 +28,7 @@ struct FactorLayout {
     };
     u = take(Begin(unit));
     inverse = take(unit);
+    diagonal = take(unit);
     seal = take(kUnit);
     numbers = used;
   }
