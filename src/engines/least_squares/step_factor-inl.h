@@ -89,9 +89,8 @@ class StepFactor {
   /// is singular to rounding, and the factor is dropped. With q, Forward(q, z) on the way, four
   /// rows behind: each has steps that wait for one another, and the two do not.
   bool Update(T g, T* p, T* q, T* z) const {
-    const T by_g = 1 / g;
     for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
-      f_.inverse[i] *= by_g;
+      f_.inverse[i] /= g;  // 1 / g would err by the same every time
       f_.diagonal[i] = g * f_.diagonal[i] + p[i] * p[i];
     }
     T sum = 1;      // s_i
