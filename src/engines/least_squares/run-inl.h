@@ -35,8 +35,8 @@ class Runner {
         s_(options, sizes, scratch),
         carried_(memory, s_),
         prefixes_(options, memory, s_, carried_, &ahead_),
-        block_(sizes, sizes.queries,
-               SystemsBytes<T>(options, sizes) > 0 ? scratch + s_.bytes : nullptr) {}
+        sizes_(sizes),
+        behind_(scratch + s_.bytes) {}
 
   void Run() {
     const std::int64_t tokens = memory_.tokens;
@@ -62,7 +62,8 @@ class Runner {
     if (reads && options_.read_before && stretch.begin == 0) Answer(0, 1);
     std::int64_t t = stretch.begin;
     if (reads && blocks) {
-      OwnSystems<T> own(options_, memory_, s_, carried_, block_);
+      const SystemsScratch<T> systems(sizes_, sizes_.queries, behind_);
+      OwnSystems<T> own(options_, memory_, s_, carried_, systems);
       while (t < stretch.end) t += own.Next(t);
     } else {
       while (t < stretch.end) {
@@ -330,7 +331,8 @@ class Runner {
   const Carried<T> carried_;
   Ahead ahead_{0};
   Prefixes<T> prefixes_;
-  const SystemsScratch<T> block_;  // of own systems only
+  const Sizes& sizes_;
+  std::byte* const behind_;  // where the scratch of own systems begins
 };
 
 template <class T>

@@ -72,15 +72,15 @@ struct Work {
            static_cast<double>(sizes.key_dim + sizes.value_dim);
   }
 
-  /// The head of an input that memory h reads.
+  /// The head of an input that memory h reads. (Divisions would be felt by single tokens.)
   std::int64_t HeadOf(std::int64_t h, const TensorView& input) const {
-    return h * input.size(2) / heads;
+    return input.size(2) == heads ? h : h * input.size(2) / heads;
   }
 
   /// Memory `item` of sequences x heads.
   Memory MemoryOf(std::int64_t item) const {
     const std::int64_t n = item / heads;
-    const std::int64_t h = item % heads;
+    const std::int64_t h = item - n * heads;
     const Sequence sequence = SequenceOf(n);
     const auto rows = [&](const TensorView& view, std::int64_t head) {
       return simd::RowsOf(view, sequence.batch, sequence.first, head);
@@ -129,7 +129,7 @@ struct Work {
     if (sizes.tokens != 1 || item >= sequences * heads || numbers > simd::kMostFetchedAhead)
       return {};
     const std::int64_t n = item / heads;
-    const std::int64_t h = item % heads;
+    const std::int64_t h = item - n * heads;
     return {simd::KeptOf(call.a, n, h), simd::KeptOf(call.factor, n, h),
             simd::KeptOf(call.b, n, h)};
   }
