@@ -116,11 +116,12 @@ struct UpperLeft {
   std::int64_t Steps(std::int64_t i) const { return steps - FirstStep(i); }
 };
 
-/// to(i, j) = / += / -= sum_p left(i, p) right(p, j), for `rows` rows; `part` says which columns
-/// and steps. `ahead` is fetched from meanwhile, if given.
+/// to(i, j) = [from(i, j) +/-] sum_p left(i, p) right(p, j), for `rows` rows; `part` says which
+/// columns and steps. `ahead` is fetched from meanwhile, if given.
 template <Into INTO, class T, class Part>
 HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int64_t rows,
-                           const Part& part, const Block<T>& to, Ahead* ahead = nullptr) {
+                           const Part& part, const Block<T>& from, const Block<T>& to,
+                           Ahead* ahead = nullptr) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -135,7 +136,7 @@ HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int6
       if constexpr (INTO == Into::kSet) {
         SetZero<D, kTileRows, vectors()>(d, tile);
       } else {
-        LoadTile<D, kTileRows, vectors()>(d, to.Row(i) + j, to.stride, tile);
+        LoadTile<D, kTileRows, vectors()>(d, from.Row(i) + j, from.stride, tile);
       }
       if constexpr (INTO == Into::kSubtract) {
         Accumulate<true, D, kTileRows, vectors()>(d, a, left.row, left.step, b + j, right.stride,
@@ -147,6 +148,13 @@ HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int6
       StoreTile<D, kTileRows, vectors()>(d, tile, to.Row(i) + j, to.stride);
     });
   }
+}
+
+/// to = / += / -= the same.
+template <Into INTO, class T, class Part>
+HWY_INLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int64_t rows,
+                         const Part& part, const Block<T>& to, Ahead* ahead = nullptr) {
+  Multiply<INTO>(left, right, rows, part, to, to, ahead);
 }
 
 /// The triangle on the diagonal of a block of rows and the reciprocals of its diagonal, as the
@@ -264,23 +272,31 @@ HWY_NOINLINE Pivot<T> Factor(const Block<T>& a, std::int64_t n, Corner<T>* corne
   return {n, T(0)};
 }
 
-/// x <- U^-T x, for `columns` of x, strip by strip so that a strip stays close. `ahead` as above.
+/// x = U^-T from, for `columns` of x, strip by strip so that a strip stays close. `ahead` as above.
 template <class T>
 HWY_NOINLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Corner<T>* corners,
-                                 const Block<T>& x, std::int64_t columns, Ahead* ahead = nullptr) {
+                                 const Block<T>& from, const Block<T>& x, std::int64_t columns,
+                                 Ahead* ahead = nullptr) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
   ForTiles(d, 0, columns, [&](std::int64_t j, auto vectors) HWY_ATTR {
     for (std::int64_t i = 0; i < n; i += kTileRows) {
       if (ahead != nullptr) ahead->Fetch();
       Tile<D, kTileRows, vectors()> tile;
-      LoadTile<D, kTileRows, vectors()>(d, x.Row(i) + j, x.stride, tile);
+      LoadTile<D, kTileRows, vectors()>(d, from.Row(i) + j, from.stride, tile);
       Accumulate<true, D, kTileRows, vectors()>(d, u.data + i, 1, u.stride, x.data + j, x.stride, i,
                                                 tile);
       SolveDown<D, vectors()>(d, corners[i / kTileRows], tile);
       StoreTile<D, kTileRows, vectors()>(d, tile, x.Row(i) + j, x.stride);
     }
   });
+}
+
+/// x <- U^-T x.
+template <class T>
+HWY_INLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Corner<T>* corners,
+                               const Block<T>& x, std::int64_t columns, Ahead* ahead = nullptr) {
+  SubstituteDown(u, n, corners, x, x, columns, ahead);
 }
 
 /// x <- U^-1 x, for `columns` of x.

@@ -212,20 +212,18 @@ class Prefixes {
   /// Wb = U^-T B and E = L^-1 (V - Wk^T Wb): what the chunk's tokens tell that is new.
   void MakeErrors() {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
+    const Block v = carried_.values();
     const Block e = errors();
-    for (std::int64_t i = 0; i < unit; ++i) {
-      const T* const row = carried_.values().Row(i);
-      std::copy(row, row + (i < tokens_ ? s_.values_unit : 0), e.Row(i));
-      if (i >= tokens_) std::fill(e.Row(i), e.Row(i) + s_.values_unit, T(0));
+    for (std::int64_t i = tokens_; i < unit; ++i)
+      std::fill(v.Row(i), v.Row(i) + s_.values_unit, T(0));
+    if (empty_) {
+      sn::SubstituteDown(second(), unit, second_corners(), v, e, s_.values_unit, ahead_);
+      return;
     }
-    if (!empty_) {
-      for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
-        std::copy(carried_.b().Row(i), carried_.b().Row(i) + s_.values_unit, wb().Row(i));
-      }
-      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wb(), s_.values_unit, ahead_);
-      sn::Multiply<sn::Into::kSubtract>(Left::Transposed(wk()), wb(), unit,
-                                        sn::Whole{s_.values_unit, s_.keys_unit}, e, ahead_);
-    }
+    sn::SubstituteDown(first(), s_.keys_unit, first_corners(), carried_.b(), wb(), s_.values_unit,
+                       ahead_);
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(wk()), wb(), unit,
+                                      sn::Whole{s_.values_unit, s_.keys_unit}, v, e, ahead_);
     sn::SubstituteDown(second(), unit, second_corners(), e, s_.values_unit, ahead_);
   }
 
