@@ -26,6 +26,14 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
+/// Of a result, squares of kUnit rows and columns: those on the diagonal and above it.
+struct UpperSquares {
+  std::int64_t columns, steps;
+  std::int64_t FirstColumn(std::int64_t i) const { return i / kUnit * kUnit; }
+  std::int64_t FirstStep(std::int64_t) const { return 0; }
+  std::int64_t Steps(std::int64_t) const { return steps; }
+};
+
 /// In the words of gradient.h, F + F^T and G carried from the end to the start; within a part, in
 /// its scale, a row an answer,
 ///
@@ -172,7 +180,8 @@ class GradientBackward {
       ahead_.Add(OfQuery(m_.dq, m_.dq_head_stride, r), part.begin, 0, memory_.key_dim);
     }
     // Tiles of the products that fetch.
-    ahead_.Start(TilesOf<T>(2, s_.chunk.chunk + c_.keys_unit, c_.keys_unit + c_.values_unit));
+    ahead_.Start(TilesOf<T>(1, s_.chunk.chunk, 2 * c_.keys_unit + c_.values_unit) +
+                 TilesOf<T>(1, c_.keys_unit, c_.keys_unit + c_.values_unit));
   }
 
   /// products = triu(left right^T), zero where an answer does not see a token.
@@ -243,13 +252,16 @@ class GradientBackward {
     SubtractPast(part, ridged);
   }
 
-  /// F + F^T -= Z^T X + X^T Z.
+  /// F + F^T -= Z^T X + X^T Z: squares of kUnit rows on the diagonal and above it, then below.
   void SubtractPast(const Part& part, bool ridged) {
-    const sn::Whole square{c_.keys_unit, RoundUp(part.reading * memory_.queries, kUnit)};
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, square, f(),
+    const UpperSquares upper{c_.keys_unit, RoundUp(part.reading * memory_.queries, kUnit)};
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, upper, f(),
                                       &ahead_);
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, square, f(),
+    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, upper, f(),
                                       &ahead_);
+    for (std::int64_t i = kUnit; i < c_.keys_unit; i += kUnit) {
+      sn::TransposeStrided(f().data + i, c_.k_stride, i, kUnit, f().Row(i), c_.k_stride);
+    }
     for (std::int64_t j = 0; j < part.reading * memory_.queries && ridged; ++j) {
       double* const diagonal = s_.diagonal + j / memory_.queries * c_.keys_unit;
       for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
