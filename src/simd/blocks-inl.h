@@ -272,14 +272,33 @@ HWY_NOINLINE Pivot<T> Factor(const Block<T>& a, std::int64_t n, Corner<T>* corne
   return {n, T(0)};
 }
 
-/// x = U^-T from, for `columns` of x, strip by strip so that a strip stays close. `ahead` as above.
-template <class T>
-HWY_NOINLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Corner<T>* corners,
+/// All `n` rows of every strip of columns.
+struct AllRows {
+  std::int64_t n;
+  std::int64_t operator()(std::int64_t) const { return n; }
+};
+/// Those up to row i of column i columns_a_row, in a square of `n`: of an upper triangle, or of
+/// what is needed of one.
+struct UpperRows {
+  std::int64_t n;
+  std::int64_t columns_a_row = 1;
+  std::int64_t operator()(std::int64_t end_column) const {
+    const std::int64_t rows = (end_column - 1) / columns_a_row + 1;
+    return std::min(n, (rows + kTileRows - 1) / kTileRows * kTileRows);
+  }
+};
+
+/// x = U^-T from, for `columns` of x, strip by strip so that a strip stays close; of a strip that
+/// ends before column j the first rows(j). `ahead` as above.
+template <class T, class RowsOf>
+HWY_NOINLINE void SubstituteDown(const Block<T>& u, const RowsOf& rows, const Corner<T>* corners,
                                  const Block<T>& from, const Block<T>& x, std::int64_t columns,
                                  Ahead* ahead = nullptr) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   ForTiles(d, 0, columns, [&](std::int64_t j, auto vectors) HWY_ATTR {
+    const std::int64_t n = rows(j + vectors() * lanes);
     for (std::int64_t i = 0; i < n; i += kTileRows) {
       if (ahead != nullptr) ahead->Fetch();
       Tile<D, kTileRows, vectors()> tile;
@@ -291,21 +310,29 @@ HWY_NOINLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Corner
     }
   });
 }
-
-/// x <- U^-T x.
+/// x = U^-T from, and x <- U^-T x, n rows.
+template <class T>
+HWY_INLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Corner<T>* corners,
+                               const Block<T>& from, const Block<T>& x, std::int64_t columns,
+                               Ahead* ahead = nullptr) {
+  SubstituteDown(u, AllRows{n}, corners, from, x, columns, ahead);
+}
 template <class T>
 HWY_INLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Corner<T>* corners,
                                const Block<T>& x, std::int64_t columns, Ahead* ahead = nullptr) {
-  SubstituteDown(u, n, corners, x, x, columns, ahead);
+  SubstituteDown(u, AllRows{n}, corners, x, x, columns, ahead);
 }
 
-/// x <- U^-1 x, for `columns` of x.
-template <class T>
-HWY_NOINLINE void SubstituteUp(const Block<T>& u, std::int64_t n, const Corner<T>* corners,
+/// x <- U^-1 x, for `columns` of x; the rows of a strip that ends before column j are zero from
+/// rows(j) on.
+template <class T, class RowsOf>
+HWY_NOINLINE void SubstituteUp(const Block<T>& u, const RowsOf& rows, const Corner<T>* corners,
                                const Block<T>& x, std::int64_t columns) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   ForTiles(d, 0, columns, [&](std::int64_t j, auto vectors) HWY_ATTR {
+    const std::int64_t n = rows(j + vectors() * lanes);
     for (std::int64_t i = n - kTileRows; i >= 0; i -= kTileRows) {
       const std::int64_t next = i + kTileRows;
       Tile<D, kTileRows, vectors()> tile;
@@ -316,6 +343,13 @@ HWY_NOINLINE void SubstituteUp(const Block<T>& u, std::int64_t n, const Corner<T
       StoreTile<D, kTileRows, vectors()>(d, tile, x.Row(i) + j, x.stride);
     }
   });
+}
+
+/// x <- U^-1 x, n rows.
+template <class T>
+HWY_INLINE void SubstituteUp(const Block<T>& u, std::int64_t n, const Corner<T>* corners,
+                             const Block<T>& x, std::int64_t columns) {
+  SubstituteUp(u, AllRows{n}, corners, x, columns);
 }
 
 }  // namespace HWY_NAMESPACE

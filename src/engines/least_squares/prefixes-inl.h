@@ -95,16 +95,17 @@ class Prefixes {
   void Pairs(std::int64_t queries, const sn::Block<T>& dyt, const Done& done) {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
     const sn::Whole back{columns_, unit};
+    const sn::UpperRows seen{unit, queries};
     MakeErrors();
     MakeGains(queries);
-    sn::SubstituteUp(second(), unit, second_corners(), gains(), columns_);
+    sn::SubstituteUp(second(), seen, second_corners(), gains(), columns_);
     sn::Multiply<sn::Into::kSubtract>(Left::Of(wk()), gains(), s_.keys_unit, back, wq());
     sn::SubstituteUp(first(), s_.keys_unit, first_corners(), wq(), columns_);
     done(wq(), gains(), true);
     sn::Multiply<sn::Into::kSet>(Left::Of(errors()), dyt, unit,
                                  sn::UpperResult{columns_, s_.values_unit, queries}, gains());
     HideUnseen(queries);
-    sn::SubstituteUp(second(), unit, second_corners(), gains(), columns_);
+    sn::SubstituteUp(second(), seen, second_corners(), gains(), columns_);
     sn::Multiply<sn::Into::kSet>(Left::Of(wb()), dyt, s_.keys_unit,
                                  sn::Whole{columns_, s_.values_unit}, wq());
     sn::Multiply<sn::Into::kAdd>(Left::Of(wk()), gains(), s_.keys_unit, back, wq());
@@ -197,7 +198,8 @@ class Prefixes {
     const Block p = gains();
     sn::Multiply<sn::Into::kSet>(Left::Transposed(wk()), wq(), unit,
                                  sn::UpperResult{columns_, s_.keys_unit, queries}, p, ahead_);
-    sn::SubstituteDown(second(), unit, second_corners(), p, columns_, ahead_);
+    sn::SubstituteDown(second(), sn::UpperRows{unit, queries}, second_corners(), p, p, columns_,
+                       ahead_);
     HideUnseen(queries);
   }
 
