@@ -86,7 +86,7 @@ struct Whole {
   std::int64_t columns, steps;
   std::int64_t FirstColumn(std::int64_t) const { return 0; }
   std::int64_t FirstStep(std::int64_t) const { return 0; }
-  std::int64_t Steps(std::int64_t) const { return steps; }
+  std::int64_t Steps(std::int64_t, std::int64_t) const { return steps; }
 };
 /// The result from row i's column i times `columns_a_row` on (rounded down to a vector).
 struct UpperResult {
@@ -94,7 +94,7 @@ struct UpperResult {
   std::int64_t columns_a_row = 1;
   std::int64_t FirstColumn(std::int64_t i) const { return std::min(i * columns_a_row, columns); }
   std::int64_t FirstStep(std::int64_t) const { return 0; }
-  std::int64_t Steps(std::int64_t) const { return steps; }
+  std::int64_t Steps(std::int64_t, std::int64_t) const { return steps; }
 };
 /// A left factor that is zero behind step i / rows_a_step of row i.
 struct LowerLeft {
@@ -102,7 +102,7 @@ struct LowerLeft {
   std::int64_t rows_a_step = 1;
   std::int64_t FirstColumn(std::int64_t) const { return 0; }
   std::int64_t FirstStep(std::int64_t) const { return 0; }
-  std::int64_t Steps(std::int64_t i) const {
+  std::int64_t Steps(std::int64_t i, std::int64_t) const {
     return std::min(steps, (i + kTileRows - 1) / rows_a_step + 1);
   }
 };
@@ -113,11 +113,23 @@ struct UpperLeft {
   std::int64_t steps_a_row = 1;
   std::int64_t FirstColumn(std::int64_t) const { return 0; }
   std::int64_t FirstStep(std::int64_t i) const { return std::min(i * steps_a_row, steps); }
-  std::int64_t Steps(std::int64_t i) const { return steps - FirstStep(i); }
+  std::int64_t Steps(std::int64_t i, std::int64_t) const { return steps - FirstStep(i); }
+};
+
+/// A right factor that is zero behind step j / columns_a_step of column j.
+struct UpperRight {
+  std::int64_t columns, steps;
+  std::int64_t columns_a_step = 1;
+  std::int64_t FirstColumn(std::int64_t) const { return 0; }
+  std::int64_t FirstStep(std::int64_t) const { return 0; }
+  std::int64_t Steps(std::int64_t, std::int64_t end_column) const {
+    return std::min(steps, (end_column - 1) / columns_a_step + 1);
+  }
 };
 
 /// to(i, j) = [from(i, j) +/-] sum_p left(i, p) right(p, j), for `rows` rows; `part` says which
-/// columns and steps. `ahead` is fetched from meanwhile, if given.
+/// columns, and steps of tiles that begin with row i and end before column j. `ahead` is fetched
+/// from meanwhile, if given.
 template <Into INTO, class T, class Part>
 HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int64_t rows,
                            const Part& part, const Block<T>& from, const Block<T>& to,
@@ -127,11 +139,11 @@ HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int6
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
     const std::int64_t first = part.FirstColumn(i) / lanes * lanes;
-    const std::int64_t steps = part.Steps(i);
     const T* const a = left.data + i * left.row + part.FirstStep(i) * left.step;
     const T* const b = right.Row(part.FirstStep(i));
     ForTiles(d, first, part.columns, [&](std::int64_t j, auto vectors) HWY_ATTR {
       if (ahead != nullptr) ahead->Fetch();
+      const std::int64_t steps = part.Steps(i, j + vectors() * lanes);
       Tile<D, kTileRows, vectors()> tile;
       if constexpr (INTO == Into::kSet) {
         SetZero<D, kTileRows, vectors()>(d, tile);

@@ -31,7 +31,7 @@ struct UpperSquares {
   std::int64_t columns, steps;
   std::int64_t FirstColumn(std::int64_t i) const { return i / kUnit * kUnit; }
   std::int64_t FirstStep(std::int64_t) const { return 0; }
-  std::int64_t Steps(std::int64_t) const { return steps; }
+  std::int64_t Steps(std::int64_t, std::int64_t) const { return steps; }
 };
 
 /// In the words of gradient.h, F + F^T and G carried from the end to the start; within a part, in

@@ -35,7 +35,7 @@ struct SeenKeys {
   std::int64_t rows;
   std::int64_t FirstColumn(std::int64_t) const { return 0; }
   std::int64_t FirstStep(std::int64_t) const { return 0; }
-  std::int64_t Steps(std::int64_t i) const {
+  std::int64_t Steps(std::int64_t i, std::int64_t) const {
     const std::int64_t last = std::min<std::int64_t>(i + sn::kTileRows, rows) - 1;
     return keys_unit + std::min<std::int64_t>(system[last] + 1, tokens);
   }

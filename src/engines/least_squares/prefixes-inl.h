@@ -94,7 +94,7 @@ class Prefixes {
   template <class Done>
   void Pairs(std::int64_t queries, const sn::Block<T>& dyt, const Done& done) {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
-    const sn::Whole back{columns_, unit};
+    const sn::UpperRight back{columns_, unit, queries};
     const sn::UpperRows seen{unit, queries};
     MakeErrors();
     MakeGains(queries);
