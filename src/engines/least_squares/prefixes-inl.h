@@ -216,8 +216,6 @@ class Prefixes {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
     const Block v = carried_.values();
     const Block e = errors();
-    for (std::int64_t i = tokens_; i < unit; ++i)
-      std::fill(v.Row(i), v.Row(i) + s_.values_unit, T(0));
     if (empty_) {
       sn::SubstituteDown(second(), unit, second_corners(), v, e, s_.values_unit, ahead_);
       return;
