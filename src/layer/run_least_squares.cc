@@ -19,6 +19,17 @@ bool IsWide(const Inputs& inputs) {
   return typed.dtype() == DType::kFloat64;
 }
 
+least_squares::Preconditioner PreconditionerOf(Preconditioner preconditioner) {
+  switch (preconditioner) {
+    case Preconditioner::kNone: break;
+    case Preconditioner::kDiagonal: return least_squares::Preconditioner::kDiagonal;
+    case Preconditioner::kBlockDiagonal: return least_squares::Preconditioner::kBlockDiagonal;
+    case Preconditioner::kLowRank: return least_squares::Preconditioner::kLowRank;
+    case Preconditioner::kChunkFactor: return least_squares::Preconditioner::kChunkFactor;
+  }
+  return least_squares::Preconditioner::kNone;
+}
+
 least_squares::Iteration IterationOf(const Optimizer& optimizer) {
   least_squares::Iteration iteration;
   switch (optimizer.solver) {
@@ -29,19 +40,13 @@ least_squares::Iteration IterationOf(const Optimizer& optimizer) {
     case Solver::kChebyshev: iteration.solver = least_squares::Solver::kChebyshev; break;
     default: iteration.solver = least_squares::Solver::kExact;
   }
-  // Chebyshev's iteration has none; the plan takes no other kinds.
-  if (optimizer.solver != Solver::kChebyshev) {
-    if (optimizer.preconditioner == Preconditioner::kDiagonal) {
-      iteration.preconditioner = least_squares::Preconditioner::kDiagonal;
-    } else if (optimizer.preconditioner == Preconditioner::kBlockDiagonal) {
-      iteration.preconditioner = least_squares::Preconditioner::kBlockDiagonal;
-    } else if (optimizer.preconditioner == Preconditioner::kChunkFactor) {
-      iteration.preconditioner = least_squares::Preconditioner::kChunkFactor;
-    }
+  if (optimizer.solver == Solver::kGradient || optimizer.solver == Solver::kConjugateGradient) {
+    iteration.preconditioner = PreconditionerOf(optimizer.preconditioner);
   }
   iteration.steps = optimizer.steps;
   iteration.eta = optimizer.eta;
   iteration.block = optimizer.block;
+  iteration.rank = optimizer.rank;
   iteration.tolerance = optimizer.tolerance;
   return iteration;
 }

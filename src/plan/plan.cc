@@ -40,17 +40,6 @@ const char* FastWeightsObstacle(const Recipe& recipe) {
 
 /// The same of the least-squares engine.
 const char* LeastSquaresObstacle(const Recipe& recipe) {
-  const Optimizer& optimizer = recipe.optimizer;
-  const bool exact = optimizer.solver == Solver::kExact;
-  const bool fades = recipe.weights.decay != Decay::kNone;
-  // By their nature: ten times the flops of the factor that would solve the system.
-  if (!exact && optimizer.preconditioner == Preconditioner::kLowRank) {
-    return "a preconditioner of low rank takes eigenvectors of A at every token";
-  }
-  if (optimizer.solver == Solver::kChebyshev && optimizer.ridge_kind == RidgeKind::kFading &&
-      fades) {
-    return "only the smallest eigenvalue of A at every token bounds it under a ridge that fades";
-  }
   if (recipe.reading.normalise_sum != NormaliseSum::kNone) return "a denominator";
   if (recipe.reading.bonus) return "a bonus";
   if (recipe.function.features == FeatureMap::kCosformer) return "features of the position";
@@ -62,6 +51,18 @@ bool HasOwnSystems(const Recipe& recipe) {
   const RidgeKind kind = recipe.optimizer.ridge_kind;
   return kind == RidgeKind::kRelative ||
          (kind == RidgeKind::kConstant && recipe.weights.decay != Decay::kNone);
+}
+
+/// Does an iteration take the eigenvalues of every token's system?
+bool NeedsSpectra(const Recipe& recipe) {
+  const Optimizer& optimizer = recipe.optimizer;
+  switch (optimizer.solver) {
+    case Solver::kChebyshev:
+      return optimizer.ridge_kind == RidgeKind::kFading && recipe.weights.decay != Decay::kNone;
+    case Solver::kGradient:
+    case Solver::kConjugateGradient: return optimizer.preconditioner == Preconditioner::kLowRank;
+    default: return false;
+  }
 }
 
 /// Multiply-adds count two. The leading terms only.
@@ -77,7 +78,10 @@ double Flops(const Recipe& recipe, const Dims& dims) {
     case Family::kGatedVector: return 4 * dv;
     case Family::kSgd: return 2 * memory + 4 * memory * steps;
     case Family::kLeastSquares: {
-      if (optimizer.solver != Solver::kExact) return 4 * memory + 2 * phi * phi * (1 + steps);
+      if (optimizer.solver != Solver::kExact) {
+        const double spectra = NeedsSpectra(recipe) ? 2 * phi * phi * phi : 0;
+        return 4 * memory + 2 * phi * phi * (1 + steps) + spectra;
+      }
       if (HasOwnSystems(recipe)) return phi * phi * phi / 3 + 5 * phi * phi + 6 * memory;
       // A factor of A and one of the tokens' system, both shared by a chunk.
       constexpr double kChunk = 64;
@@ -158,7 +162,9 @@ Plan MakePlan(const Recipe& recipe) {
            "a memory that decays entry by entry: a recurrence over tokens, SIMD over entries"};
   } else if (FamilyOf(recipe) == Family::kLeastSquares) {
     const char* why = "normal equations: one Cholesky factor a chunk, every prefix exactly, SIMD";
-    if (recipe.optimizer.solver != Solver::kExact) {
+    if (NeedsSpectra(recipe)) {
+      why = "normal equations: the eigenvalues of every token's system, then all steps together";
+    } else if (recipe.optimizer.solver != Solver::kExact) {
       why = "normal equations: every step of the iteration for all tokens of a chunk, SIMD";
     } else if (HasOwnSystems(recipe)) {
       why = "normal equations, their ridge apart from what fades: a Cholesky factor in every lane";

@@ -72,6 +72,9 @@ const std::vector<std::string> kRecipes = {
     "kalmanet{ridge: 0.2, steps: 400, decay: retention, read: before}",
     "decay(scalar) x importance(input) | linear | conjugate_gradient(steps: 80, ridge: 0.2, "
     "ridge_kind: relative, preconditioner: diagonal)",
+    "decay(scalar) | linear | conjugate_gradient(steps: 80, ridge: 0.5, ridge_kind: constant, "
+    "preconditioner: low_rank, rank: 2)",
+    "kalmanet{ridge_kind: fading, ridge: 0.5, decay: 0.98, steps: 500}",
     // Of the steps.
     "batch_gd{eta: 0.1}",
     "batch_gd{steps: 3, eta: 0.05, decay: scalar, importance: input, read: before}",
@@ -88,6 +91,15 @@ const std::vector<std::string> kRecipes = {
     "ridge: 0.5, steps: 7, eta: 0.3, causal: false}",
     "quasi_newton{preconditioner: block_diagonal, block: 3, decay: 0.9, ridge: 0, eta: 0.1, steps: "
     "3}",
+    "quasi_newton{preconditioner: low_rank, rank: 1, ridge: 0.5}",
+    "quasi_newton{preconditioner: low_rank, rank: 2, decay: scalar, importance: input, ridge: 0.5, "
+    "steps: 2, read: before}",
+    "quasi_newton{preconditioner: low_rank, rank: 2, decay: retention, ridge_kind: constant, "
+    "ridge: 0.5, steps: 7, eta: 0.3, causal: false}",
+    "quasi_newton{preconditioner: low_rank, rank: 2, ridge_kind: relative, ridge: 0.2, steps: 1, "
+    "eta: 0.7, function: affine}",
+    "quasi_newton{preconditioner: low_rank, rank: 40, decay: scalar, ridge_kind: constant, "
+    "ridge: 0.5, eta: 0.4}",
 };
 
 class LeastSquaresGradient : public ::testing::TestWithParam<std::string> {

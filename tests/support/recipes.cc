@@ -70,11 +70,16 @@ std::vector<std::string> LayerRecipes() {
            "quasi_newton{decay: scalar, ridge_kind: constant, ridge: 0.1, function: affine}",
            "quasi_newton{ridge_kind: relative, importance: input, eta: 0.3}",
            "quasi_newton{preconditioner: low_rank, rank: 2}",
+           "quasi_newton{preconditioner: low_rank, rank: 1, decay: scalar, ridge_kind: constant, "
+           "ridge: 0.1, importance: input, read: before}",
+           "quasi_newton{preconditioner: low_rank, rank: 99, decay: 0.9, ridge: 0, eta: 0.5}",
            "kalmanet{read: before, decay: retention, steps: 7}",
            "kalmanet{ridge_kind: constant, ridge: 0.5, importance: input, function: affine}",
            "kalmanet{ridge_kind: fading, decay: none, ridge: 0.5, steps: 12}",
            "kalmanet{ridge_kind: fading, steps: 5}",
            "uniform | linear | conjugate_gradient(steps: 2, ridge: 0.1)",
+           "decay(scalar) | affine | conjugate_gradient(steps: 40, ridge: 0.05, ridge_kind: "
+           "relative, preconditioner: low_rank, rank: 3, tolerance: 1e-6)",
            "decay(0.9) | linear | conjugate_gradient(steps: 30, ridge: 0.1, ridge_kind: constant, "
            "preconditioner: diagonal, tolerance: 1e-3)",
            "decay(scalar) | affine | conjugate_gradient(steps: 40, ridge: 0.05, ridge_kind: "

@@ -18,6 +18,7 @@
 #include "src/engines/least_squares/gradient_layout.h"
 #include "src/engines/least_squares/gradient_norms-inl.h"
 #include "src/engines/least_squares/gradient_sides-inl.h"
+#include "src/engines/least_squares/gradient_spectra-inl.h"
 #include "src/engines/least_squares/iterations-inl.h"
 #include "src/engines/least_squares/prefix_systems-inl.h"
 #include "src/simd/blocks-inl.h"
@@ -40,6 +41,7 @@ class GradientIterations {
         norms_(memory, scratch),
         blocks_(options, memory_, scratch),
         systems_(options, memory_, s_.chunk, s_.iteration, carried_),
+        spectra_(options.iteration, memory_, systems_, scratch),
         iterations_(options.iteration, systems_, s_.chunk, s_.iteration) {}
   GradientIterations(const GradientIterations&) = delete;
   GradientIterations& operator=(const GradientIterations&) = delete;
@@ -133,7 +135,8 @@ class GradientIterations {
   ///     dL/dA = -eta sum_{0 < i < n} f_{n-i} x_i^T - eta sum_{0 < i <= n} D(f_{n+1-i} e_i^T)
   ///
   /// where D keeps the blocks whose inverses P is made of. That of a singular block moves within
-  /// its range, too: + D((P z)(q - D(A) P q)^T), for all but q lies in the range of D(A).
+  /// its range, too: + D((P z)(q - D(A) P q)^T), for all but q lies in the range of D(A). A P of
+  /// low rank moves as GradientSpectra says.
   void KeepSteps(const Part& part, std::int64_t j, const Block& sides, const Block& solutions) {
     const std::int64_t n = options_.iteration.steps;
     const double eta = options_.iteration.eta;
@@ -148,6 +151,10 @@ class GradientIterations {
       const auto e = [&](std::int64_t i) { return steps().Row((i - 1) * rows + q); };
       const auto f = [&](std::int64_t i) { return steps().Row((i - 1) * rows + u); };
       KeepPairs(token * queries + r, eta * c, e, f);
+      if (LowRankPairs(options_, memory_.key_dim) > 0) {
+        KeepSpectrum(j, token * queries + r, c, sides.Row(q), sides.Row(u));
+        continue;  // f(A) (A, B) -> f(c A) (c A, c B): nothing is won by both together
+      }
       if (!blocks_.any()) {
         double worth = Dot(solutions.Row(q), sides.Row(u));
         for (std::int64_t i = 1; i < n; ++i) {  // without P, A x_i = r_0 - r_i
@@ -168,39 +175,65 @@ class GradientIterations {
     }
   }
 
-  /// The pairs f_{n-i} and factor x_i of an answer; where they would be more than there are
-  /// dimensions, the columns of their sum, each beside a unit vector.
+  /// The pairs f_{n-i} and factor x_i of an answer.
   template <class E, class F>
   void KeepPairs(std::int64_t answer, double factor, const E& e, const F& f) {
     const std::int64_t n = options_.iteration.steps;
     const std::int64_t unit = s_.chunk.keys_unit;
-    const std::int64_t pairs = MorePairs(options_, memory_.key_dim);
-    const auto at = [&](T* rows, std::int64_t pair) {
-      return rows + (pair * memory_.tokens * memory_.queries + answer) * s_.chunk.k_stride;
-    };
-    const bool summed = pairs < n - 1;
-    for (std::int64_t p = 0; p < pairs && summed; ++p) {
-      std::fill(at(s_.more_x, p), at(s_.more_x, p) + unit, T(0));
-      std::fill(at(s_.more_z, p), at(s_.more_z, p) + unit, T(0));
-      at(s_.more_x, p)[p] = T(1);
+    if (SumsPairs()) {
+      for (std::int64_t p = 0; p < memory_.key_dim; ++p) {
+        std::fill(At(s_.more_x, p, answer), At(s_.more_x, p, answer) + unit, T(0));
+        std::fill(At(s_.more_z, p, answer), At(s_.more_z, p, answer) + unit, T(0));
+        At(s_.more_x, p, answer)[p] = T(1);
+      }
     }
     T* HWY_RESTRICT const x = s_.g;  // times factor
     std::fill(x, x + unit, T(0));
     const T scale = static_cast<T>(factor * options_.iteration.eta);
     for (std::int64_t i = 1; i < n; ++i) {
       const T* HWY_RESTRICT const step = e(i);
-      const T* HWY_RESTRICT const other = f(n - i);
       for (std::int64_t v = 0; v < unit; ++v) x[v] += scale * step[v];
-      if (!summed) {
-        std::copy(x, x + unit, at(s_.more_x, i - 1));
-        std::copy(other, other + unit, at(s_.more_z, i - 1));
-        continue;
-      }
-      for (std::int64_t p = 0; p < pairs; ++p) {
-        T* HWY_RESTRICT const z = at(s_.more_z, p);
-        for (std::int64_t v = 0; v < unit; ++v) z[v] += x[p] * other[v];
-      }
+      KeepPair(i - 1, answer, x, f(n - i));
     }
+  }
+
+  /// Would there be more pairs than dimensions? Then the columns of their sum are kept, each beside
+  /// a unit vector.
+  bool SumsPairs() const {
+    const std::int64_t all = options_.iteration.steps - 1 + LowRankPairs(options_, memory_.key_dim);
+    return all > memory_.key_dim;
+  }
+
+  void KeepPair(std::int64_t pair, std::int64_t answer, const T* x, const T* other) const {
+    const std::int64_t unit = s_.chunk.keys_unit;
+    if (!SumsPairs()) {
+      std::copy(x, x + unit, At(s_.more_x, pair, answer));
+      std::copy(other, other + unit, At(s_.more_z, pair, answer));
+      return;
+    }
+    for (std::int64_t p = 0; p < memory_.key_dim; ++p) {
+      T* HWY_RESTRICT const z = At(s_.more_z, p, answer);
+      for (std::int64_t v = 0; v < unit; ++v) z[v] += x[p] * other[v];
+    }
+  }
+
+  T* At(T* rows, std::int64_t pair, std::int64_t answer) const {
+    return rows + (pair * memory_.tokens * memory_.queries + answer) * s_.chunk.k_stride;
+  }
+
+  /// The pairs of a low-rank P of the part's j-th answering token.
+  void KeepSpectrum(std::int64_t j, std::int64_t answer, double c, const T* q, const T* u) {
+    const std::int64_t unit = s_.chunk.keys_unit;
+    T* const x = s_.g;
+    T* const z = s_.iteration.row;
+    std::fill(x, x + unit, T(0));
+    std::fill(z, z + unit, T(0));
+    std::int64_t pair = options_.iteration.steps - 1;
+    const std::int64_t system = std::min(j, systems_.count() - 1);
+    spectra_.ForPairs(system, q, u, x, z, [&](T* row, const T* other) {
+      if (c != 1) sn::Multiply(row, unit, static_cast<T>(c));
+      KeepPair(pair++, answer, row, other);
+    });
   }
 
   /// ax = D(A) x of a system.
@@ -241,6 +274,7 @@ class GradientIterations {
   const GradientNorms<T> norms_;
   const GradientBlocks<T> blocks_;
   PrefixSystems<T> systems_;
+  const GradientSpectra<T> spectra_;
   const Iterations<T> iterations_;
   std::int64_t parts_ = 0;
 };

@@ -30,10 +30,17 @@ struct Part {
   bool told = false;   // are k . x and v . dy - k . z kept, in kx_rows and rest_rows?
 };
 
+/// Those that a preconditioner of low rank adds to dL/dA, for every answer.
+inline std::int64_t LowRankPairs(const Options& options, std::int64_t key_dim) {
+  if (!options.descends() || options.iteration.preconditioner != Preconditioner::kLowRank) return 0;
+  return std::min(options.iteration.rank + 1, key_dim);
+}
+
 /// Pairs of an answer in dL/dA, beside x and z. A sum of more than key_dim is one of key_dim.
 inline std::int64_t MorePairs(const Options& options, std::int64_t key_dim) {
   if (!options.iterates()) return 1;
-  return options.descends() ? std::clamp<std::int64_t>(options.iteration.steps - 1, 0, key_dim) : 0;
+  if (!options.descends()) return 0;
+  return std::min(options.iteration.steps - 1 + LowRankPairs(options, key_dim), key_dim);
 }
 
 inline Sizes WithTwoSides(Sizes sizes) {
@@ -61,6 +68,8 @@ struct GradientScratch {
   T* steps;
   // What P adds to dL/dA + its transpose, for every answering token: the rows of its blocks.
   T* blocks;
+  // Of one answer, by eigenvectors of its A.
+  double* spectral;
   // <dL/dA, A> + <dL/dB, B> of an answering token's answers, but for what a ridge adds.
   double* worth;
   // The diagonals of dL/dR of a part's answering tokens.
@@ -84,7 +93,8 @@ struct GradientScratch {
                 memory == nullptr || SystemsBytes<T>(options, sizes) == 0 ? nullptr
                                                                           : memory + chunk.bytes),
         iteration(options, WithTwoSides(sizes), chunk,
-                  memory == nullptr || !options.iterates() ? nullptr : memory + chunk.bytes) {
+                  memory == nullptr || !options.iterates() ? nullptr : memory + chunk.bytes,
+                  options.descends()) {
     rows = RoundUp(chunk.chunk * sizes.queries, kUnit);
     rows_stride = StrideOf<T>(rows);
     tokens_stride = StrideOf<T>(chunk.chunk);
@@ -124,6 +134,7 @@ struct GradientScratch {
     for (T** part : {&part_kx, &part_rest}) *part = take(shares ? rows * tokens_stride : 0);
     steps = take(options.descends() ? options.iteration.steps * chunk.columns * chunk.k_stride : 0);
     blocks = take(options.descends() ? sizes.tokens * chunk.keys_unit * iteration.block : 0);
+    spectral = take_doubles(LowRankPairs(options, sizes.key_dim) > 0 ? 4 * sizes.key_dim : 0);
     worth = take_doubles(sizes.tokens);
     diagonal = take_doubles(chunk.chunk * chunk.keys_unit);
     parts = reinterpret_cast<Part*>(

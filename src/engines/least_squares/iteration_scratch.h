@@ -12,9 +12,29 @@ namespace ttr::least_squares {
 /// Blocks whose inverses are computed side by side.
 inline constexpr std::int64_t kBlocksTogether = 8;
 
+/// Matrices whose eigenvalues are found side by side, at the most.
+inline constexpr std::int64_t kSpectraTogether = 8;
+
+/// Rows `row` and `row` + 1 of each, turned.
+struct alignas(kAlignment) Turn {
+  double sine[kSpectraTogether], cosine[kSpectraTogether];
+  std::int64_t row;
+};
+
+/// Turns that make tridiagonal matrices of n rows diagonal: 1 to 1.5 n^2 of them; this is a bound.
+constexpr std::int64_t MostTurns(std::int64_t n) { return 4 * n * n; }
+
+/// What their decomposition works on: matrices, the tridiagonal ones lane by lane, reflections.
+struct SpectraScratch {
+  double *a, *diagonal, *beside, *tau, *scale, *p;
+  std::int64_t* order;  // of the eigenvalues of one, largest first
+  Turn* turns;
+};
+
 template <class T>
 struct IterationScratch {
-  std::int64_t block = 0;  // channels of a block of the preconditioner
+  std::int64_t block = 0;    // channels of a block of the preconditioner
+  std::int64_t vectors = 0;  // eigenvectors that are kept of every system
   // [A; K]: all of A, and the keys of the chunk under it, in rows of k_stride.
   T* stacked;
   // K^T.
@@ -30,15 +50,20 @@ struct IterationScratch {
   T* row;
   double *blocks, *work;  // the diagonal (blocks) of A; some blocks, lane by lane
   double *fade, *factor, *norm;
+  // Of every system: its eigenvalues, largest first; the first eigenvectors, columns of rows of
+  // vectors_stride. Products with them.
+  double *eigenvalues, *eigenvectors, *along;
+  SpectraScratch spectra;
   double *size, *product, *damping, *residual;
   std::int32_t *slot, *system;
   std::int64_t* iterations;
   std::int8_t* status;
-  std::int64_t kt_stride, d_stride;
+  std::int64_t kt_stride, d_stride, vectors_stride;
   std::size_t bytes;
 
+  /// `all_vectors`: keeps all eigenvectors, if any.
   IterationScratch(const Options& options, const Sizes& sizes, const Scratch<T>& s,
-                   std::byte* memory) {
+                   std::byte* memory, bool all_vectors = false) {
     const Iteration& how = options.iteration;
     if (how.preconditioner == Preconditioner::kDiagonal ||
         how.preconditioner == Preconditioner::kChunkFactor) {
@@ -48,6 +73,11 @@ struct IterationScratch {
       block = std::min(how.block, sizes.key_dim);
     }
     const bool blocked = how.preconditioner == Preconditioner::kBlockDiagonal;
+    if (how.preconditioner == Preconditioner::kLowRank) {
+      vectors = all_vectors ? sizes.key_dim : std::min(how.rank, sizes.key_dim);
+    }
+    const std::int64_t decomposed = options.needs_spectra() ? sizes.key_dim : 0;
+    vectors_stride = RoundUp(vectors, kUnit / 2);
     kt_stride = StrideOf<T>(s.chunk);
     d_stride = StrideOf<T>(s.keys_unit + s.chunk);
     bytes = 0;
@@ -67,9 +97,21 @@ struct IterationScratch {
     // Blocks are read and written by whole vectors.
     take(inverse, s.chunk * s.keys_unit * block + kUnit);
     take(row, s.keys_unit + kUnit);
-    take(blocks, s.keys_unit * block);
+    take(blocks, s.keys_unit * std::max(block, decomposed));
     take(work, blocked ? kBlocksTogether * (block + 1) * block : 0);
     for (double** const numbers : {&fade, &factor, &norm}) take(*numbers, s.chunk);
+    take(eigenvalues, s.chunk * decomposed);
+    take(eigenvectors, s.chunk * decomposed * vectors_stride);
+    take(along, vectors_stride);
+    const std::int64_t unit = RoundUp(decomposed, kUnit);
+    take(spectra.a, kSpectraTogether * unit * unit);
+    for (double** const numbers : {&spectra.diagonal, &spectra.beside, &spectra.tau}) {
+      take(*numbers, kSpectraTogether * unit);
+    }
+    take(spectra.scale, kSpectraTogether);
+    take(spectra.p, 3 * unit);
+    take(spectra.order, unit);
+    take(spectra.turns, MostTurns(decomposed));
     for (double** const numbers : {&size, &product, &damping, &residual}) take(*numbers, s.columns);
     take(slot, s.columns);
     take(system, s.columns);

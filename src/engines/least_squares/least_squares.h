@@ -23,8 +23,9 @@
 /// Solvers that iterate take all queries of a chunk through each step together. A_t is never
 /// formed: A_t x = c_t (A_0 x + K^T (K x)) + R_t x, with the keys up to t, is two products of
 /// matrices for all of them. Who has converged takes no part in the next. A preconditioner may be
-/// one Cholesky factor for a chunk (chunk_factor-inl.h). Status 2: a tolerance was
-/// missed, or A is singular along the way; 1: A = 0 has no interval of eigenvalues.
+/// one Cholesky factor for a chunk (chunk_factor-inl.h), or take the eigenvectors of every A_t +
+/// R_t (spectra-inl.h), as Chebyshev takes the smallest eigenvalue where a ridge fades. Status 2: a
+/// tolerance was missed, or A is singular along the way; 1: A = 0 has no interval of eigenvalues.
 /// Source: Wang, Shi, Fox (2025), Vignettes 1 and 2; MesaNet 2506.05233 for the constant ridge.
 ///
 /// | argument   | shape          | dtype            | meaning                           |
@@ -51,7 +52,7 @@
 /// system of its own D^3 / 3 + 5 D^2 + 6 D Dv; D^3 ten times for a singular A; a single token with
 /// its factor 9 D^2 + 5 D Dv, without it as with a system of its own. A step of an iteration takes
 /// 2 D^2 + 3 m D a query, m = 16; with the chunk's factor twice that, m = 32, and D^3 / 3m + D^2 a
-/// token beside.
+/// token beside; with eigenvalues 2 D^3 more a token, in double.
 ///
 /// The caller has validated all of it. Forward does not throw, but for scratch that is too small.
 /// Workers do not print or fail; results do not depend on their number.
@@ -86,6 +87,11 @@ struct Options {
   bool keeps_factor() const {
     return !iterates() && causal &&
            (ridge == Ridge::kInState || (ridge == Ridge::kConstant && !fades));
+  }
+  /// Does an iteration need the eigenvalues of every token's system?
+  bool needs_spectra() const {
+    return iteration.preconditioner == Preconditioner::kLowRank ||
+           (iteration.solver == Solver::kChebyshev && ridge == Ridge::kInState && fades);
   }
   bool descends() const { return iteration.solver == Solver::kGradient; }
   /// Does every token have a system of its own, which no chunk shares?

@@ -17,6 +17,7 @@
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/iteration_scratch.h"
 #include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/spectra-inl.h"
 #include "src/simd/blocks-inl.h"
 #include "src/simd/strided-inl.h"
 #include "src/simd/vector_map-inl.h"
@@ -60,7 +61,8 @@ class PrefixSystems {
         s_(s),
         it_(it),
         carried_(carried),
-        inverses_(memory.key_dim, std::max<std::int64_t>(1, it.block), it.work) {
+        inverses_(memory.key_dim, std::max<std::int64_t>(1, it.block), it.work),
+        spectra_(memory.key_dim, it.spectra) {
     std::fill(it_.ridge, it_.ridge + s_.keys_unit, T(0));
     for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
       it_.ridge[i] = static_cast<T>(memory_.ridge[i]);
@@ -90,6 +92,7 @@ class PrefixSystems {
     }
     if (options_.iteration.preconditioner == Preconditioner::kDiagonal) Diagonals();
     if (options_.iteration.preconditioner == Preconditioner::kBlockDiagonal) Blocks();
+    if (options_.needs_spectra()) DecomposeAll();
     return true;
   }
 
@@ -101,10 +104,29 @@ class PrefixSystems {
   }
   Block kt() const { return {it_.kt, it_.kt_stride}; }
 
-  /// An interval that holds the eigenvalues: H_i, without its ridge, is positive semi-definite.
-  double Low(std::int64_t system) const { return RidgeSize(system) * least_ridge_; }
+  /// An interval that holds the eigenvalues: H_i, without its ridge, is positive semi-definite. A
+  /// ridge that has faded cannot be told from the data.
+  double Low(std::int64_t system) const {
+    if (options_.needs_spectra()) return std::max(Eigenvalue(system, memory_.key_dim - 1), 0.0);
+    return RidgeSize(system) * least_ridge_;
+  }
   double High(std::int64_t system) const {
+    if (options_.needs_spectra()) return it_.norm[system];
     return RidgeSize(system) * most_ridge_ + it_.norm[system];
+  }
+
+  /// The i-th largest eigenvalue of A_i + R_i; that of the low-rank P for its eigenvector.
+  double Eigenvalue(std::int64_t system, std::int64_t i) const {
+    return it_.eigenvalues[system * memory_.key_dim + i];
+  }
+  double InverseAlong(std::int64_t system, std::int64_t i) const {
+    const double cut = Rounding<T>(memory_.key_dim) * Eigenvalue(system, 0);
+    const double value = Eigenvalue(system, std::min(i, options_.iteration.rank));
+    return value <= cut ? 0 : 1 / value;
+  }
+  /// Component i of those eigenvectors that are kept.
+  const double* Eigenvectors(std::int64_t system, std::int64_t i) const {
+    return it_.eigenvectors + (system * memory_.key_dim + i) * it_.vectors_stride;
   }
 
   /// ax <- (A_0 + sum k k^T) x for rows of x, of these systems (in order). Behind its D numbers a
@@ -185,6 +207,7 @@ class PrefixSystems {
         std::fill(to + memory_.key_dim, to + s_.keys_unit, T(0));
         return to;
       }
+      case Preconditioner::kLowRank: PreconditionAlong(system, r, to); return to;
     }
     return r;
   }
@@ -245,13 +268,13 @@ class PrefixSystems {
     return finite;
   }
 
-  /// |H_i|_F, H = A without the ridge where that is part of it:
+  /// |H_i|_F, H = A without the ridge where that is part of it and told apart:
   ///
   ///     |H_0 + sum k k^T|^2 = |H_0|^2 + 2 sum k_i^T H_0 k_i + sum (k_i . k_j)^2
   ///
   /// of which no term is negative.
   void Norms() const {
-    const bool with_ridge = options_.ridge == Ridge::kInState;
+    const bool with_ridge = options_.ridge == Ridge::kInState && !options_.fades;
     const auto ridge = [&](std::int64_t i) { return with_ridge ? memory_.ridge[i] : 0; };
     double squares = 0;
     for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
@@ -286,6 +309,56 @@ class PrefixSystems {
 
   void Blocks() const {
     const std::int64_t n = it_.block;
+    ForDiagonalBlocks(n, [&](std::int64_t system, const auto& element) {
+      inverses_.Invert(element, it_.inverse + system * s_.keys_unit * n);
+    });
+  }
+
+  void DecomposeAll() {
+    const std::int64_t size = memory_.key_dim;
+    const std::int64_t together = Spectra::Together();
+    ForDiagonalBlocks(size, [&](std::int64_t system, const auto& element) {
+      const std::int64_t lane = system % together;
+      spectra_.Load(lane, [&](std::int64_t i, std::int64_t c) { return element(0, i, c); });
+      if (lane + 1 < together && system + 1 < count_) return;
+      spectra_.Decompose(lane + 1);
+      for (std::int64_t l = 0; l <= lane; ++l) {
+        const std::int64_t at = (system - lane + l) * size;
+        spectra_.Values(l, it_.eigenvalues + at);
+        if (it_.vectors == 0) continue;
+        spectra_.Vectors(l, it_.vectors, it_.vectors_stride,
+                         it_.eigenvectors + at * it_.vectors_stride);
+      }
+    });
+  }
+
+  /// P r by eigenvectors. In double: what P makes of roundings along the smallest eigenvalues is
+  /// large beside what it makes of r along the others.
+  void PreconditionAlong(std::int64_t system, const T* r, T* to) const {
+    const std::int64_t size = memory_.key_dim;
+    const std::int64_t rank = std::min(options_.iteration.rank, size);
+    const double others = rank < size ? InverseAlong(system, rank) : 0;
+    double* HWY_RESTRICT const along = it_.along;
+    std::fill(along, along + it_.vectors_stride, 0.0);
+    for (std::int64_t i = 0; i < size; ++i) {
+      const double* HWY_RESTRICT const row = Eigenvectors(system, i);
+      const double x = static_cast<double>(r[i]);
+      for (std::int64_t v = 0; v < it_.vectors_stride; ++v) along[v] += x * row[v];
+    }
+    for (std::int64_t v = 0; v < it_.vectors_stride; ++v) {
+      along[v] *= v < rank ? InverseAlong(system, v) - others : 0;
+    }
+    for (std::int64_t i = 0; i < size; ++i) {
+      const double sum = sn::WideDot(it_.vectors_stride, Eigenvectors(system, i), along);
+      to[i] = static_cast<T>(others * static_cast<double>(r[i]) + sum);
+    }
+    std::fill(to + size, to + s_.keys_unit, T(0));
+  }
+
+  /// Calls each(system, element) for all of them in order: `element(begin, i, c)`, c <= i, is that
+  /// of channels begin + i and begin + c in the block of `n` channels that starts at `begin`.
+  template <class Each>
+  void ForDiagonalBlocks(std::int64_t n, const Each& each) const {
     const std::int64_t size = memory_.key_dim;
     double* const sums = it_.blocks;  // row i: channel i and those of its block up to it
     for (std::int64_t begin = 0; begin < size; begin += n) {
@@ -308,12 +381,10 @@ class PrefixSystems {
       }
       const double fade = it_.fade[t];
       const double factor = it_.factor[t];
-      inverses_.Invert(
-          [&](std::int64_t begin, std::int64_t i, std::int64_t c) {
-            const double x = fade * sums[(begin + i) * n + c];
-            return i == c ? x + factor * memory_.ridge[begin + i] : x;
-          },
-          it_.inverse + t * s_.keys_unit * n);
+      each(t, [&](std::int64_t begin, std::int64_t i, std::int64_t c) {
+        const double x = fade * sums[(begin + i) * n + c];
+        return i == c ? x + factor * memory_.ridge[begin + i] : x;
+      });
     }
   }
 
@@ -323,6 +394,7 @@ class PrefixSystems {
   const IterationScratch<T>& it_;
   const Carried<T>& carried_;
   const BlockInverses<T> inverses_;
+  Spectra spectra_;
   double least_ridge_ = 0, most_ridge_ = 0;
   std::int64_t tokens_ = 0, count_ = 1;
 };
