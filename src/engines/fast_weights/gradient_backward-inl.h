@@ -23,6 +23,7 @@
 #include "src/engines/fast_weights/gradient.h"
 #include "src/engines/fast_weights/gradient_adjoint-inl.h"
 #include "src/engines/fast_weights/gradient_channel-inl.h"
+#include "src/engines/fast_weights/gradient_coefficients-inl.h"
 #include "src/engines/fast_weights/gradient_forward-inl.h"
 #include "src/engines/fast_weights/gradient_layout.h"
 #include "src/engines/fast_weights/gradient_momentum-inl.h"
@@ -38,135 +39,6 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
-
-/// Gradients of the scalar coefficients of a chunk.
-template <class T>
-struct CoefficientGradients {
-  alignas(64) T between[kTokens + 1][kTokens] = {};
-  alignas(64) T update_to_end[kTokens] = {};  // of e_nj
-  T prefix[2][kTokens + 1] = {};
-  T epsilon = 0;  // the last
-  T h[kTokens] = {};
-
-  /// Takes the gradients of the scores, and turns them into those of the products x_i . w_j.
-  void Scores(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, const T* products,
-              T* grads) {
-    const hn::CappedTag<T, kTokens> d;
-    constexpr int kLanes = hn::MaxLanes(d);
-    for (int i = 0; i < kTokens; ++i) {
-      T* row = grads + i * kTokens;
-      const T* product = products + i * kTokens;
-      const int count = i < chunk.tokens ? Coefficients<T>::Count(kind, i) : 0;
-      const T* factors = c.Between(kind, i);
-      T* out = between[kind.before ? i : i + 1];
-      if (kind.own) {
-        for (int j = 0; j < count; ++j) h[i] += factors[j] * row[j] * product[j];
-      }
-      const auto own = hn::Set(d, c.Own(kind, i));
-      for (int j = 0; j < kTokens; j += kLanes) {
-        // What is no pair may be no number.
-        const auto pairs = hn::FirstN(d, static_cast<std::size_t>(std::max(count - j, 0)));
-        const auto grad = hn::Mul(own, hn::Load(d, row + j));
-        const auto by_decay = hn::IfThenElseZero(pairs, hn::Mul(grad, hn::Load(d, product + j)));
-        hn::Store(hn::Add(hn::Load(d, out + j), by_decay), d, out + j);
-        hn::Store(hn::IfThenElseZero(pairs, hn::Mul(grad, hn::Load(d, factors + j))), d, row + j);
-      }
-    }
-  }
-
-  /// Takes x_i . (G_i M^T) of a read, or of its part N; of one that is behind a border nothing.
-  void Read(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, bool reset, const T* sums,
-            std::int64_t part = 0) {
-    for (int i = 0; i < chunk.tokens; ++i) {
-      const T state = c.State(kind, i, part), own = c.Own(kind, i);
-      if (reset && state * own == 0) continue;
-      prefix[part][kind.before ? i : i + 1] += own * sums[i];
-      if (kind.own) h[i] += state * sums[i];
-    }
-  }
-
-  /// Takes w_j . (u_j dM'^T) of a write, or with dN'.
-  void Write(const Chunk& chunk, const T* sums, std::int64_t part = 0) {
-    T* const to = part == 0 ? between[chunk.tokens] : update_to_end;
-    for (int j = 0; j < chunk.tokens; ++j) to[j] += sums[j];
-  }
-
-  /// Takes what multiplies M between the chunk's ends; with momentum, pi and epsilon besides.
-  void Last(const Chunk& chunk, const Coefficients<T>& c, bool reset, T of_memory, T of_update = 0,
-            T update = 0) {
-    if (!reset || c.Last(chunk) != 0) prefix[0][chunk.tokens] += of_memory;
-    prefix[1][chunk.tokens] += of_update;
-    epsilon = update;
-  }
-
-  /// The decays' own, backwards through c_i = a_i c_{i-1} and D_ij = a_i D_{i-1,j}. `tallies` has
-  /// room for kTokens rows of lanes.
-  void Decays(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
-              T* tallies) {
-    const hn::ScalableTag<T> d;
-    for (int i = 0; i < kTokens; ++i) hn::Store(hn::Zero(d), d, tallies + i * kTokens);
-    for (std::int64_t j = 0; j < chunk.tokens; j += Lanes<T>()) {
-      const auto column = hn::Iota(d, static_cast<T>(j));
-      auto behind = hn::Load(d, between[chunk.tokens] + j);
-      for (std::int64_t i = chunk.tokens - 1; i >= 0; --i) {
-        const auto past = hn::Lt(column, hn::Set(d, static_cast<T>(i)));
-        behind = hn::IfThenElseZero(past, behind);
-        T* const tally = tallies + i * kTokens;
-        hn::Store(hn::MulAdd(behind, hn::Load(d, c.between[i] + j), hn::Load(d, tally)), d, tally);
-        behind = hn::MulAdd(hn::Set(d, c.a[i]), behind, hn::Load(d, between[i] + j));
-      }
-    }
-    T sums[kTokens];
-    SumTallies(tallies, sums);
-    for (std::int64_t i = chunk.tokens - 1; i >= 0; --i) {
-      T grad = sums[i] + prefix[0][i + 1] * c.prefix[0][i];
-      prefix[0][i] += c.a[i] * prefix[0][i + 1];
-      if (call.reset && c.a[i] == 0) grad = 0;
-      if (call.d_decay != nullptr) call.d_decay[chunk.at + i] = grad;
-      if (call.d_erase_decay != nullptr) call.d_erase_decay[chunk.at + i] = h[i];
-    }
-  }
-
-  /// The same with momentum, backwards through p_ij, e_ij and their like (gradient_momentum-inl.h).
-  /// Both `tallies` have room for kTokens rows of lanes.
-  void DecaysAndMomentum(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
-                         T* tallies, T* update_tallies) {
-    const hn::ScalableTag<T> d;
-    std::fill(tallies, tallies + kSquare, T(0));
-    std::fill(update_tallies, update_tallies + kSquare, T(0));
-    for (std::int64_t j = 0; j < chunk.tokens; j += Lanes<T>()) {
-      const auto column = hn::Iota(d, static_cast<T>(j));
-      auto by_p = hn::Load(d, between[chunk.tokens] + j);
-      auto by_e = hn::Load(d, update_to_end + j);
-      for (std::int64_t i = chunk.tokens - 1; i >= 0; --i) {
-        const auto past = hn::Lt(column, hn::Set(d, static_cast<T>(i)));
-        by_p = hn::IfThenElseZero(past, by_p);
-        by_e = hn::Add(hn::IfThenElseZero(past, by_e), by_p);
-        T *const tally = tallies + i * kTokens, *const update_tally = update_tallies + i * kTokens;
-        hn::Store(hn::MulAdd(by_p, hn::Load(d, c.between[i] + j), hn::Load(d, tally)), d, tally);
-        hn::Store(hn::MulAdd(by_e, hn::Load(d, c.updates[i] + j), hn::Load(d, update_tally)), d,
-                  update_tally);
-        by_p = hn::MulAdd(hn::Set(d, c.a[i]), by_p, hn::Load(d, between[i] + j));
-        by_e = hn::Mul(hn::Set(d, c.m[i]), by_e);
-      }
-    }
-    T sums[kTokens], update_sums[kTokens];
-    SumTallies(tallies, sums);
-    SumTallies(update_tallies, update_sums);
-    for (std::int64_t i = chunk.tokens - 1; i >= 0; --i) {
-      const T by_alpha = prefix[0][i + 1], by_pi = prefix[1][i + 1];
-      epsilon += by_pi;
-      T grad = sums[i] + by_alpha * c.prefix[0][i] + by_pi * c.prefix[1][i];
-      call.d_momentum[chunk.at + i] = update_sums[i] + epsilon * c.epsilon[i];
-      prefix[0][i] += c.a[i] * by_alpha;
-      prefix[1][i] += c.a[i] * by_pi;
-      epsilon *= c.m[i];
-      const bool border = call.reset && c.h[i] == 0;
-      call.d_decay[chunk.at + i] = border ? T(0) : grad;
-      call.d_erase_decay[chunk.at + i] = border ? T(0) : h[i];
-    }
-  }
-};
 
 /// tally[i] += the products of tile row i with x_i, by lanes.
 template <int NV, class T>
@@ -332,6 +204,36 @@ void WriteGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeff
   }
 }
 
+/// strip = decay (.) strip + sum_x x^T G, key channel by key channel, of a part of the memory.
+/// `overlap` sums partner (.) strip by lanes, if there is a partner.
+template <int NV, class T>
+void AddReads(const GradientCall<T>& call, const Chunk& chunk, const ChunkRows<T>& rows,
+              const Scratch<T>& scratch, std::int64_t key, std::int64_t part, T* strip,
+              hn::Vec<hn::ScalableTag<T>> (&decay)[NV], const T* partner, T* overlap) {
+  const hn::ScalableTag<T> d;
+  const bool channels = call.sizes.decay == GradientDecay::kChannel;
+  constexpr std::int64_t kReads = 8;
+  for (std::int64_t x = 0; x < scratch.reads; x += kReads) {
+    Outer<T> outers[kReads];
+    const std::int64_t count = std::min(kReads, scratch.reads - x);
+    for (std::int64_t o = 0; o < count; ++o) {
+      const View<T> g = rows.DecayedGrad(x + o, part);
+      const T* const read =
+          channels ? scratch.read_rows + (x + o) * kTokens * scratch.keys : rows.Read(x + o).data;
+      outers[o] = {read + key, scratch.keys, g.data, g.stride};
+    }
+    if (partner != nullptr) {
+      UpdateStrip<NV, true>(call, chunk.tokens, strip, strip, decay, outers, count, partner,
+                            overlap);
+    } else {
+      UpdateStrip<NV, false, T>(call, chunk.tokens, strip, strip, decay, outers, count, nullptr,
+                                nullptr);
+    }
+    for (int n = 0; n < NV; ++n) decay[n] = hn::Set(d, T(1));
+    partner = nullptr;
+  }
+}
+
 /// A strip of both parts, with momentum, as BackwardStrip does it.
 template <int NV, class T>
 void UpdateParts(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
@@ -344,19 +246,9 @@ void UpdateParts(const GradientCall<T>& call, const Chunk& chunk, const Coeffici
                              overlaps);
   hn::Vec<decltype(d)> one[NV];
   for (int n = 0; n < NV; ++n) one[n] = hn::Set(d, T(1));
-  constexpr std::int64_t kReads = 8;
   for (std::int64_t part = 0; part < scratch.parts; ++part) {
-    T* const of_part = strip + part * scratch.matrix;
-    for (std::int64_t x = 0; x < scratch.reads; x += kReads) {
-      Outer<T> outers[kReads];
-      const std::int64_t count = std::min(kReads, scratch.reads - x);
-      for (std::int64_t o = 0; o < count; ++o) {
-        const View<T> g = rows.DecayedGrad(x + o, part);
-        outers[o] = {rows.Read(x + o).data + key, scratch.keys, g.data, g.stride};
-      }
-      UpdateStrip<NV, false, T>(call, chunk.tokens, of_part, of_part, one, outers, count, nullptr,
-                                nullptr);
-    }
+    AddReads<NV, T>(call, chunk, rows, scratch, key, part, strip + part * scratch.matrix, one,
+                    nullptr, nullptr);
   }
 }
 
@@ -386,28 +278,9 @@ void BackwardStrip(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
   } else {
     hn::Vec<decltype(d)> decay[NV];
     LastDecay(call, chunk, c.Last(chunk), key, decay);
-    const T* partner = memory + key * scratch.values;
-    constexpr std::int64_t kReads = 8;
-    for (std::int64_t x = 0; x < scratch.reads; x += kReads) {
-      Outer<T> outers[kReads];
-      const std::int64_t count = std::min(kReads, scratch.reads - x);
-      for (std::int64_t o = 0; o < count; ++o) {
-        const View<T> g = rows.DecayedGrad(x + o);
-        const T* const read =
-            channels ? scratch.read_rows + (x + o) * kTokens * scratch.keys : rows.Read(x + o).data;
-        outers[o] = {read + key, scratch.keys, g.data, g.stride};
-      }
-      if (x == 0 && call.sizes.decay != GradientDecay::kNone) {
-        UpdateStrip<NV, true>(call, chunk.tokens, strip, strip, decay, outers, count, partner,
-                              overlap);
-      } else {
-        if (x > 0) {
-          for (int n = 0; n < NV; ++n) decay[n] = hn::Set(d, T(1));
-        }
-        UpdateStrip<NV, false, T>(call, chunk.tokens, strip, strip, decay, outers, count, nullptr,
-                                  nullptr);
-      }
-    }
+    const bool decays = call.sizes.decay != GradientDecay::kNone;
+    AddReads<NV, T>(call, chunk, rows, scratch, key, 0, strip, decay,
+                    decays ? memory + key * scratch.values : nullptr, overlap);
   }
   if (!channels) return;
   for (int n = 0; n < NV; ++n) {
