@@ -55,8 +55,9 @@ HWY_INLINE void ForStrips(D d, std::int64_t columns, const Strip& strip) {
   run(std::integral_constant<int, 8>());
   run(std::integral_constant<int, 4>());
   run(std::integral_constant<int, 1>());
-  if (c < columns)
+  if (c < columns) {
     strip(c, std::integral_constant<int, 1>(), static_cast<std::size_t>(columns - c));
+  }
 }
 
 /// What is forgotten leaves nothing behind, not even what is no number.
