@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "tests/support/regressions.h"
+#include "ttr/executor.h"
 #include "ttr/layer.h"
 #include "ttr/target.h"
 
@@ -107,6 +110,25 @@ TEST(Spectra, HoldForHugeAndTinyKeys) {
     Layer(scaled.recipe).Forward(scaled.inputs, state, outputs);
     for (double& x : y.as<double>()) x *= scale;
     EXPECT_LE(test::LargestDifference(y, expected.y), 1e-12) << scale;
+  }
+}
+
+// Lanes without a matrix, and what is behind the last channel, hold what the scratch held.
+TEST(Spectra, DoNotDependOnTheScratch) {
+  const Call call =
+      CallOf("quasi_newton{preconditioner: low_rank, rank: 2}", 3, 5, DType::kFloat64);
+  const Layer layer(call.recipe);
+  const test::Result expected = RunWhole(layer, call);
+  for (const std::byte content :
+       {std::byte{0x00}, std::byte{0x3f}, std::byte{0xff}}) {  // zeros, numbers, NaN
+    std::vector<std::byte> scratch(layer.ScratchBytes(call.dims, 1), content);
+    State state = layer.InitialState(call.inputs);
+    Tensor y(DType::kFloat64, expected.y.shape());
+    Outputs outputs;
+    outputs.y = y.view();
+    layer.Forward(call.inputs, state, outputs,
+                  {.executor = &SequentialExecutor(), .scratch = scratch});
+    EXPECT_EQ(test::LargestDifference(y, expected.y), 0) << std::to_integer<int>(content);
   }
 }
 
