@@ -43,6 +43,8 @@ std::vector<Dial> Dials(const DialsOptions& o) {
        fmt::format("batch_gd{{steps: {{n}}, eta: {}}}", report::ExactReal(eta))},
       {"conjugate gradient", o.pairs, Turns::kSteps,
        "uniform | linear | conjugate_gradient(steps: {n})"},
+      {"gradient descent, 8 eigenvalues inverted", o.pairs, Turns::kSteps,
+       "quasi_newton{steps: {n}, preconditioner: low_rank, rank: 8, ridge: 0}"},
   };
   for (const std::int64_t pairs : {o.few_pairs, o.pairs}) {
     dials.push_back({fmt::format("NLMS, P = {}", pairs), pairs, Turns::kPasses, "nlms"});
@@ -265,7 +267,9 @@ StudyResult RunDials(const DialsOptions& options, const StudyRun& run) {
       "over the same pairs turn the delta rule into it: the layers are points on a line, not "
       "different things.",
       "Gradient descent needs as many steps as the condition of the keys asks for, conjugate "
-      "gradients the root of that. Passes of a delta rule are sweeps of the dual system without a "
+      "gradients the root of that, and with the largest eigenvalues inverted (a preconditioner of "
+      "low rank) what is left of the condition counts. Passes of a delta rule are sweeps of the "
+      "dual system without a "
       "ridge: they arrive where a map fits all pairs, and circle around the solution where none "
       "does. The sweep whose first pass is the same delta rule, and which knows the ridge that the "
       "rule's step stands for, arrives everywhere.",
