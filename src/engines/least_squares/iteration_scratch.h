@@ -15,10 +15,9 @@ inline constexpr std::int64_t kBlocksTogether = 8;
 /// Matrices whose eigenvalues are found side by side, at the most.
 inline constexpr std::int64_t kSpectraTogether = 8;
 
-/// Rows `row` and `row` + 1 of each, turned.
+/// A row and the one behind it, turned.
 struct alignas(kAlignment) Turn {
   double sine[kSpectraTogether], cosine[kSpectraTogether];
-  std::int64_t row;
 };
 
 /// Turns that make tridiagonal matrices of n rows diagonal: 1 to 1.5 n^2 of them; this is a bound.
@@ -29,6 +28,7 @@ struct SpectraScratch {
   double *a, *diagonal, *beside, *tau, *scale, *p;
   std::int64_t* order;  // of the eigenvalues of one, largest first
   Turn* turns;
+  std::int32_t* turned;  // their rows
 };
 
 template <class T>
@@ -112,6 +112,7 @@ struct IterationScratch {
     take(spectra.p, 3 * unit);
     take(spectra.order, unit);
     take(spectra.turns, MostTurns(decomposed));
+    take(spectra.turned, MostTurns(decomposed));
     for (double** const numbers : {&size, &product, &damping, &residual}) take(*numbers, s.columns);
     take(slot, s.columns);
     take(system, s.columns);

@@ -274,8 +274,8 @@ class Spectra {
       along = hn::IfThenElse(turns, hn::MulSub(c, turned, turned_off), along);
       sine = hn::IfThenElse(turns, s, sine);
       cosine = hn::IfThenElse(turns, c, cosine);
+      s_.turned[turns_] = static_cast<std::int32_t>(i);
       Turn& turn = s_.turns[turns_++];
-      turn.row = i;
       hn::Store(hn::IfThenElseZero(turns, s), d, turn.sine);
       hn::Store(hn::IfThenElse(turns, c, one), d, turn.cosine);
     }
@@ -303,7 +303,7 @@ class Spectra {
     };
     for (std::int64_t turn = turns_ - 1; turn >= 0; --turn) {
       const Turn& t = s_.turns[turn];
-      double* const row = columns + Turned(t.row) * stride;
+      double* const row = columns + Turned(s_.turned[turn]) * stride;
       if (row != carried_row) {
         put();
         for (int j = 0; j < NV; ++j) carried[j] = hn::Load(d, row + j * Lanes());
