@@ -269,10 +269,9 @@ StudyResult RunDials(const DialsOptions& options, const StudyRun& run) {
       "Gradient descent needs as many steps as the condition of the keys asks for, conjugate "
       "gradients the root of that, and with the largest eigenvalues inverted (a preconditioner of "
       "low rank) what is left of the condition counts. Passes of a delta rule are sweeps of the "
-      "dual system without a "
-      "ridge: they arrive where a map fits all pairs, and circle around the solution where none "
-      "does. The sweep whose first pass is the same delta rule, and which knows the ridge that the "
-      "rule's step stands for, arrives everywhere.",
+      "dual system without a ridge: they arrive where a map fits all pairs, and circle around the "
+      "solution where none does. The sweep whose first pass is the same delta rule, and which "
+      "knows the ridge that the rule's step stands for, arrives everywhere.",
   };
   result.command = CommandOf(kName, Fields(given), Fields(defaults), run);
   result.claims = CheckClaims(given, dials, results);

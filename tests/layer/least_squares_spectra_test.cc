@@ -132,6 +132,30 @@ TEST(Spectra, DoNotDependOnTheScratch) {
   }
 }
 
+// A token whose square is not finite leaves no memory; the tokens before it keep theirs.
+TEST(Spectra, OfWhatIsNotFiniteAreNan) {
+  constexpr std::int64_t kSpoilt = 20;
+  for (const char* recipe : {"quasi_newton{preconditioner: low_rank, rank: 3}",
+                             "kalmanet{ridge_kind: fading, decay: 0.9}"}) {
+    const Call clean = CallOf(recipe, 40, 24, DType::kFloat64);
+    const Call call = CallOf(recipe, 40, 24, DType::kFloat64);
+    for (std::int64_t c = 0; c < 24; ++c) call.inputs.k.Set({0, kSpoilt, 0, c}, 1e200);
+    const test::Result expected = RunWhole(Layer(call.recipe), clean);
+    const test::Result got = RunWhole(Layer(call.recipe), call);
+    for (std::int64_t t = 0; t < call.dims.tokens; ++t) {
+      for (std::int64_t h = 0; h < 2; ++h) {
+        const double y = got.y.view().At({0, t, h, 0});
+        const double whole = expected.y.view().At({0, t, h, 0});
+        if (h == 0 && t >= kSpoilt) {
+          EXPECT_TRUE(std::isnan(y)) << recipe << " token " << t;
+        } else {
+          EXPECT_NEAR(y, whole, 1e-9 * (1 + std::abs(whole))) << recipe << " token " << t;
+        }
+      }
+    }
+  }
+}
+
 // Without keys there is nothing in A: no direction is preconditioned, and all answers are 0.
 TEST(Spectra, OfNothingAreZero) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {

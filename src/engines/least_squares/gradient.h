@@ -29,8 +29,8 @@
 ///
 /// n - 1 pairs for F (D at the most: their sum has no more), and blocks that stay blocks. The
 /// inverse of a singular block moves within its range, too: D((P z_n)(scale q - D(A) P scale q)^T)
-/// more. P of low rank
-/// moves by eigenvalues instead (gradient_spectra-inl.h): a pair for each of its vectors, and one.
+/// more. A P of low rank moves by eigenvalues instead (gradient_spectra-inl.h): a pair for each of
+/// its vectors, and one.
 ///
 /// Gradients have the shapes of what they are gradients of, float32, float64 or bfloat16, and are
 /// overwritten; absent ones are not computed. There are H heads of k and v and max(H, Hq) of q:
@@ -44,7 +44,7 @@
 ///
 /// Cost: some 32 D^2 + 16 D Dv flops a token (D^3 / 3 more with systems of their own, 4 n D^2 for n
 /// steps of an iteration, some 9 D^3 with all eigenvectors); scratch of O(T D) for every thread,
-/// O(min(n, D) T D) for gradient descent. The same bits for any number of threads.
+/// O(min(n + rank, D) T D) for gradient descent. The same bits for any number of threads.
 #pragma once
 
 #include <cstddef>

@@ -134,7 +134,7 @@ struct GradientScratch {
     for (T** part : {&part_kx, &part_rest}) *part = take(shares ? rows * tokens_stride : 0);
     steps = take(options.descends() ? options.iteration.steps * chunk.columns * chunk.k_stride : 0);
     blocks = take(options.descends() ? sizes.tokens * chunk.keys_unit * iteration.block : 0);
-    spectral = take_doubles(LowRankPairs(options, sizes.key_dim) > 0 ? 4 * sizes.key_dim : 0);
+    spectral = take_doubles(LowRankPairs(options, sizes.key_dim) > 0 ? 5 * sizes.key_dim : 0);
     worth = take_doubles(sizes.tokens);
     diagonal = take_doubles(chunk.chunk * chunk.keys_unit);
     parts = reinterpret_cast<Part*>(

@@ -37,32 +37,34 @@ class GradientSpectra {
         systems_(systems),
         q_(scratch.spectral),
         u_(q_ + dim_),
-        shrink_(u_ + dim_),
+        inverse_(u_ + dim_),
+        shrink_(inverse_ + dim_),
         along_(shrink_ + dim_) {}
 
   /// Calls add(x, z), rows of dim numbers of which -z x^T belongs to dL/dA of the system, for
   /// LowRankPairs() of them.
   template <class Add>
   void ForPairs(std::int64_t system, const T* q, const T* u, T* x, T* z, const Add& add) const {
-    Turn(system, q, q_);
-    Turn(system, u, u_);
+    ToEigenbasis(system, q, q_);
+    ToEigenbasis(system, u, u_);
     for (std::int64_t i = 0; i < dim_; ++i) {
-      shrink_[i] = 1 - how_.eta * Inverse(system, i) * systems_.Eigenvalue(system, i);
+      inverse_[i] = systems_.InverseAlong(system, i);
+      shrink_[i] = 1 - how_.eta * inverse_[i] * systems_.Eigenvalue(system, i);
     }
     for (std::int64_t k = 0; k < rank_; ++k) {
       // Both (k, l) and (l, k): half of it where l has a pair of its own.
       for (std::int64_t l = 0; l < dim_; ++l) {
         along_[l] = -(l < rank_ ? 1 : 2) * Moved(system, k, l) * Worth(k, l);
       }
-      TurnBack(system, along_, x);
-      Unit(system, k, z);
+      FromEigenbasis(system, along_, x);
+      Eigenvector(system, k, z);
       add(x, z);
     }
     if (rank_ == dim_) return;
     double trace = 0;
     for (std::int64_t l = rank_; l < dim_; ++l) trace += Worth(l, l);
-    const double inverse = Inverse(system, rank_);
-    Unit(system, rank_, z);
+    const double inverse = inverse_[rank_];
+    Eigenvector(system, rank_, z);
     for (std::int64_t i = 0; i < dim_; ++i) {
       x[i] = static_cast<T>(trace * inverse * inverse * static_cast<double>(z[i]));
     }
@@ -70,10 +72,6 @@ class GradientSpectra {
   }
 
  private:
-  double Inverse(std::int64_t system, std::int64_t i) const {
-    return systems_.InverseAlong(system, i);
-  }
-
   /// The symmetric part of G_kl.
   double Worth(std::int64_t k, std::int64_t l) const {
     double sum = 0, power = 1;
@@ -86,8 +84,8 @@ class GradientSpectra {
 
   /// (p_k - p_l) / (l_k - l_l), k up to the rank, without the differences where they would cancel.
   double Moved(std::int64_t system, std::int64_t k, std::int64_t l) const {
-    const double p = Inverse(system, k);
-    const double other = Inverse(system, l);
+    const double p = inverse_[k];
+    const double other = inverse_[l];
     const double gap = systems_.Eigenvalue(system, k) - systems_.Eigenvalue(system, l);
     if (p == 0 || other == 0) return gap == 0 ? 0 : (p - other) / gap;
     const bool both = l < rank_ || gap == 0;
@@ -95,7 +93,7 @@ class GradientSpectra {
     return -p * other * (both ? 1 : above / gap);
   }
 
-  void Turn(std::int64_t system, const T* x, double* HWY_RESTRICT to) const {
+  void ToEigenbasis(std::int64_t system, const T* x, double* HWY_RESTRICT to) const {
     std::fill(to, to + dim_, 0.0);
     for (std::int64_t i = 0; i < dim_; ++i) {
       const double* HWY_RESTRICT const row = systems_.Eigenvectors(system, i);
@@ -104,13 +102,13 @@ class GradientSpectra {
     }
   }
 
-  void TurnBack(std::int64_t system, const double* x, T* to) const {
+  void FromEigenbasis(std::int64_t system, const double* x, T* to) const {
     for (std::int64_t i = 0; i < dim_; ++i) {
       to[i] = static_cast<T>(sn::WideDot(dim_, systems_.Eigenvectors(system, i), x));
     }
   }
 
-  void Unit(std::int64_t system, std::int64_t v, T* to) const {
+  void Eigenvector(std::int64_t system, std::int64_t v, T* to) const {
     for (std::int64_t i = 0; i < dim_; ++i) {
       to[i] = static_cast<T>(systems_.Eigenvectors(system, i)[v]);
     }
@@ -119,7 +117,7 @@ class GradientSpectra {
   const Iteration& how_;
   const std::int64_t dim_, rank_;
   const PrefixSystems<T>& systems_;
-  double *const q_, *const u_, *const shrink_, *const along_;
+  double *const q_, *const u_, *const inverse_, *const shrink_, *const along_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -15,20 +15,20 @@ inline constexpr std::int64_t kBlocksTogether = 8;
 /// Matrices whose eigenvalues are found side by side, at the most.
 inline constexpr std::int64_t kSpectraTogether = 8;
 
-/// A row and the one behind it, turned.
-struct alignas(kAlignment) Turn {
+/// Of a row and the one behind it.
+struct alignas(kAlignment) Rotation {
   double sine[kSpectraTogether], cosine[kSpectraTogether];
 };
 
-/// Turns that make tridiagonal matrices of n rows diagonal: 1 to 1.5 n^2 of them; this is a bound.
-constexpr std::int64_t MostTurns(std::int64_t n) { return 4 * n * n; }
+/// Rotations that make tridiagonal matrices of n rows diagonal: 1 to 1.5 n^2; this is a bound.
+constexpr std::int64_t MostRotations(std::int64_t n) { return 4 * n * n; }
 
 /// What their decomposition works on: matrices, the tridiagonal ones lane by lane, reflections.
 struct SpectraScratch {
-  double *a, *diagonal, *beside, *tau, *scale, *p;
+  double *a, *diagonal, *off_diagonal, *tau, *scale, *p;
   std::int64_t* order;  // of the eigenvalues of one, largest first
-  Turn* turns;
-  std::int32_t* turned;  // their rows
+  Rotation* rotations;
+  std::int32_t* rotated;  // their rows
 };
 
 template <class T>
@@ -105,14 +105,14 @@ struct IterationScratch {
     take(along, vectors_stride);
     const std::int64_t unit = RoundUp(decomposed, kUnit);
     take(spectra.a, kSpectraTogether * unit * unit);
-    for (double** const numbers : {&spectra.diagonal, &spectra.beside, &spectra.tau}) {
+    for (double** const numbers : {&spectra.diagonal, &spectra.off_diagonal, &spectra.tau}) {
       take(*numbers, kSpectraTogether * unit);
     }
     take(spectra.scale, kSpectraTogether);
     take(spectra.p, 3 * unit);
     take(spectra.order, unit);
-    take(spectra.turns, MostTurns(decomposed));
-    take(spectra.turned, MostTurns(decomposed));
+    take(spectra.rotations, vectors > 0 ? MostRotations(decomposed) : 0);
+    take(spectra.rotated, vectors > 0 ? MostRotations(decomposed) : 0);
     for (double** const numbers : {&size, &product, &damping, &residual}) take(*numbers, s.columns);
     take(slot, s.columns);
     take(system, s.columns);

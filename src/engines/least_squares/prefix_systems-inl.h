@@ -62,7 +62,7 @@ class PrefixSystems {
         it_(it),
         carried_(carried),
         inverses_(memory.key_dim, std::max<std::int64_t>(1, it.block), it.work),
-        spectra_(memory.key_dim, it.spectra) {
+        spectra_(memory.key_dim, it.vectors > 0, it.spectra) {
     std::fill(it_.ridge, it_.ridge + s_.keys_unit, T(0));
     for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
       it_.ridge[i] = static_cast<T>(memory_.ridge[i]);
@@ -324,10 +324,8 @@ class PrefixSystems {
       spectra_.Decompose(lane + 1);
       for (std::int64_t l = 0; l <= lane; ++l) {
         const std::int64_t at = (system - lane + l) * size;
-        spectra_.Values(l, it_.eigenvalues + at);
-        if (it_.vectors == 0) continue;
-        spectra_.Vectors(l, it_.vectors, it_.vectors_stride,
-                         it_.eigenvectors + at * it_.vectors_stride);
+        spectra_.Leave(l, it_.eigenvalues + at, it_.vectors, it_.vectors_stride,
+                       it_.eigenvectors + at * it_.vectors_stride);
       }
     });
   }
@@ -339,17 +337,18 @@ class PrefixSystems {
     const std::int64_t rank = std::min(options_.iteration.rank, size);
     const double others = rank < size ? InverseAlong(system, rank) : 0;
     double* HWY_RESTRICT const along = it_.along;
-    std::fill(along, along + it_.vectors_stride, 0.0);
+    const std::int64_t count = RoundUp(rank, kUnit / 2);
+    std::fill(along, along + count, 0.0);
     for (std::int64_t i = 0; i < size; ++i) {
       const double* HWY_RESTRICT const row = Eigenvectors(system, i);
       const double x = static_cast<double>(r[i]);
-      for (std::int64_t v = 0; v < it_.vectors_stride; ++v) along[v] += x * row[v];
+      for (std::int64_t v = 0; v < count; ++v) along[v] += x * row[v];
     }
-    for (std::int64_t v = 0; v < it_.vectors_stride; ++v) {
+    for (std::int64_t v = 0; v < count; ++v) {
       along[v] *= v < rank ? InverseAlong(system, v) - others : 0;
     }
     for (std::int64_t i = 0; i < size; ++i) {
-      const double sum = sn::WideDot(it_.vectors_stride, Eigenvectors(system, i), along);
+      const double sum = sn::WideDot(count, Eigenvectors(system, i), along);
       to[i] = static_cast<T>(others * static_cast<double>(r[i]) + sum);
     }
     std::fill(to + size, to + s_.keys_unit, T(0));

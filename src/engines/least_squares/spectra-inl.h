@@ -30,31 +30,38 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 /// v_k^T, v_k = 0 up to entry k; T = W diag(l) W^T by QL steps with implicit shifts, W a product of
 /// rotations. As many as a vector has lanes take their steps together: these are chains of square
 /// roots.
-/// Cost for each: 2 n^3 flops; 9 n^2 for an eigenvector Q w, a row of W^T turned back.
+/// Cost for each: 2 n^3 flops; 9 n^2 for an eigenvector Q w, a column w of W.
 /// Source: Golub, Van Loan, Matrix Computations, 8.3.
 class Spectra {
  public:
-  Spectra(std::int64_t size, const SpectraScratch& scratch)
-      : n_(size), stride_(RoundUp(size, kUnit)), s_(scratch) {}
+  /// `vectors`: are there eigenvectors to be left, too?
+  Spectra(std::int64_t size, bool vectors, const SpectraScratch& scratch)
+      : n_(size), stride_(RoundUp(size, kUnit)), vectors_(vectors), s_(scratch) {}
 
   /// Matrices that are decomposed together, at the most.
   static std::int64_t Together() { return static_cast<std::int64_t>(hn::Lanes(Lane())); }
 
-  /// Matrix `lane`, of finite numbers: `element(i, j)`, j <= i.
+  /// Matrix `lane`: `element(i, j)`, j <= i. All eigenvalues of one that is not finite are NaN.
   template <class Element>
   void Load(std::int64_t lane, const Element& element) const {
     double* const a = Row(lane, 0);
     std::fill(a, a + stride_ * stride_, 0.0);
     double largest = 0;
+    bool finite = true;
     for (std::int64_t i = 0; i < n_; ++i) {
       for (std::int64_t j = 0; j <= i; ++j) {
         const double x = element(i, j);
         a[i * stride_ + j] = a[j * stride_ + i] = x;
         largest = std::max(largest, std::abs(x));
+        finite &= std::isfinite(x);
       }
     }
     s_.scale[lane] = largest > 0 ? largest : 1;  // squares neither overflow nor vanish
     for (std::int64_t i = 0; i < stride_ * stride_; ++i) a[i] /= s_.scale[lane];
+    if (!finite) {
+      std::fill(a, a + stride_ * stride_, 0.0);
+      s_.scale[lane] = std::numeric_limits<double>::quiet_NaN();
+    }
     Reduce(lane);
   }
 
@@ -62,27 +69,27 @@ class Spectra {
   void Decompose(std::int64_t count) {
     for (std::int64_t i = 0; i < n_; ++i) {
       std::fill(Diagonal(i, count), Diagonal(i, Together()), 0.0);
-      std::fill(Beside(i, count), Beside(i, Together()), 0.0);
+      std::fill(OffDiagonal(i, count), OffDiagonal(i, Together()), 0.0);
     }
-    turns_ = 0;
+    rotations_ = 0;
     for (std::int64_t i = 0; i < n_; ++i) Isolate(i);
   }
 
-  /// The eigenvalues of matrix `lane`, largest first.
-  void Values(std::int64_t lane, double* to) const {
-    Sort(lane);
-    for (std::int64_t i = 0; i < n_; ++i) to[i] = *Diagonal(s_.order[i], lane) * s_.scale[lane];
-  }
-
-  /// Eigenvectors of the `count` largest, of unit length, the columns of n rows, `stride` numbers
-  /// apart, a multiple of 8, and filled up with zeros.
-  void Vectors(std::int64_t lane, std::int64_t count, std::int64_t stride, double* to) const {
-    Sort(lane);
-    std::fill(to, to + n_ * stride, 0.0);
-    for (std::int64_t j = 0; j < count; ++j) to[Turned(s_.order[j]) * stride + j] = 1;
-    sn::ForTiles(Tag(), 0, stride, [&](std::int64_t c, auto vectors) HWY_ATTR {
-      TurnBack<vectors()>(lane, stride, to + c);
-      for (std::int64_t k = n_ - 3; k >= 0; --k) Reflect<vectors()>(lane, k, stride, to + c);
+  /// The eigenvalues of matrix `lane`, largest first, and the eigenvectors of the first `count`: of
+  /// unit length, the columns of n rows, `stride` numbers apart, a multiple of 8, and filled up
+  /// with zeros.
+  void Leave(std::int64_t lane, double* values, std::int64_t count, std::int64_t stride,
+             double* vectors) const {
+    std::iota(s_.order, s_.order + n_, std::int64_t{0});
+    std::sort(s_.order, s_.order + n_, [&](std::int64_t i, std::int64_t j) {
+      return *Diagonal(i, lane) > *Diagonal(j, lane);
+    });
+    for (std::int64_t i = 0; i < n_; ++i) values[i] = *Diagonal(s_.order[i], lane) * s_.scale[lane];
+    std::fill(vectors, vectors + n_ * stride, 0.0);
+    for (std::int64_t j = 0; j < count; ++j) vectors[Reversed(s_.order[j]) * stride + j] = 1;
+    sn::ForTiles(Tag(), 0, stride, [&](std::int64_t c, auto tile) HWY_ATTR {
+      Rotate<tile()>(lane, stride, vectors + c);
+      for (std::int64_t k = n_ - 3; k >= 0; --k) Reflect<tile()>(lane, k, stride, vectors + c);
     });
   }
 
@@ -97,23 +104,15 @@ class Spectra {
   }
   /// T is held with its last row first: reflections leave what is small there, and steps that begin
   /// with that are few.
-  std::int64_t Turned(std::int64_t row) const { return n_ - 1 - row; }
+  std::int64_t Reversed(std::int64_t row) const { return n_ - 1 - row; }
   double* Diagonal(std::int64_t i, std::int64_t lane) const {
     return s_.diagonal + i * Together() + lane;
   }
   /// T's element (i, i + 1).
-  double* Beside(std::int64_t i, std::int64_t lane) const {
-    return s_.beside + i * Together() + lane;
+  double* OffDiagonal(std::int64_t i, std::int64_t lane) const {
+    return s_.off_diagonal + i * Together() + lane;
   }
   double& Tau(std::int64_t lane, std::int64_t k) const { return s_.tau[lane * stride_ + k]; }
-
-  void Sort(std::int64_t lane) const {
-    std::iota(s_.order, s_.order + n_, std::int64_t{0});
-    std::sort(s_.order, s_.order + n_, [&](std::int64_t i, std::int64_t j) {
-      const double x = *Diagonal(i, lane), y = *Diagonal(j, lane);
-      return x == y ? i < j : x > y;
-    });
-  }
 
   /// T; row k of A becomes v_k. With p = tau (A v - tau / 2 (v . A v) v) a reflection is
   ///
@@ -130,7 +129,7 @@ class Spectra {
       double* const row = Row(lane, k);
       const double by_p = v[k], by_v = p[k];
       for (std::int64_t c = 0; c < stride_; ++c) row[c] -= by_p * p[c] + by_v * v[c];
-      *Diagonal(Turned(k), lane) = row[k];
+      *Diagonal(Reversed(k), lane) = row[k];
       MakeReflection(lane, k, row);
       const std::int64_t begin = k / kUnit * kUnit;  // v and p are zero before, or of no use
       sn::ForTiles(Tag(), begin, stride_, [&](std::int64_t c, auto vectors) HWY_ATTR {
@@ -151,7 +150,7 @@ class Spectra {
     Tau(lane, k) = 0;
     if (others == 0) {
       std::fill(row, row + stride_, 0.0);
-      if (k + 1 < n_) *Beside(Turned(k + 1), lane) = first;
+      if (k + 1 < n_) *OffDiagonal(Reversed(k + 1), lane) = first;
       return;
     }
     const double length = std::sqrt(first * first + others);
@@ -160,7 +159,7 @@ class Spectra {
     std::fill(row, row + k + 1, 0.0);
     row[k + 1] = 1;
     for (std::int64_t c = k + 2; c < n_; ++c) row[c] *= inverse;
-    *Beside(Turned(k + 1), lane) = beside;
+    *OffDiagonal(Reversed(k + 1), lane) = beside;
     Tau(lane, k) = (beside - first) / beside;
   }
 
@@ -211,7 +210,8 @@ class Spectra {
     for (;;) {
       const End end = FindEnd(i);
       if (end.last == i) return;
-      if (turns_ + end.last - i > MostTurns(n_)) {  // no finite matrix was seen to need as many
+      if (rotations_ + end.last - i >
+          MostRotations(n_)) {  // no finite matrix was seen to need as many
         std::fill(s_.scale, s_.scale + Together(), std::numeric_limits<double>::quiet_NaN());
         return;
       }
@@ -228,7 +228,7 @@ class Spectra {
       const Vec here = hn::Load(d, Diagonal(k, 0));
       const Vec sizes = hn::Add(hn::Abs(here), hn::Abs(hn::Load(d, Diagonal(k + 1, 0))));
       const Vec least = hn::Mul(epsilon, hn::Max(sizes, epsilon));
-      const auto ends = hn::And(open, hn::Le(hn::Abs(hn::Load(d, Beside(k, 0))), least));
+      const auto ends = hn::And(open, hn::Le(hn::Abs(hn::Load(d, OffDiagonal(k, 0))), least));
       end.row = hn::IfThenElse(ends, hn::Set(d, static_cast<double>(k)), end.row);
       end.diagonal = hn::IfThenElse(ends, here, end.diagonal);
       open = hn::AndNot(ends, open);
@@ -247,7 +247,7 @@ class Spectra {
     const Vec zero = hn::Zero(d), one = hn::Set(d, 1.0), two = hn::Set(d, 2.0);
     const auto works = hn::Gt(end.row, hn::Set(d, static_cast<double>(begin)));
     const Vec first = hn::Load(d, Diagonal(begin, 0));
-    const Vec off = hn::IfThenElse(works, hn::Load(d, Beside(begin, 0)), one);
+    const Vec off = hn::IfThenElse(works, hn::Load(d, OffDiagonal(begin, 0)), one);
     const Vec slope =
         hn::Div(hn::Sub(hn::Load(d, Diagonal(begin + 1, 0)), first), hn::Mul(two, off));
     const Vec root = hn::CopySign(hn::Sqrt(hn::MulAdd(slope, slope, one)), slope);
@@ -255,43 +255,48 @@ class Spectra {
     Vec along = hn::Sub(end.diagonal, shift);
     Vec sine = one, cosine = one, moved = zero;
     for (std::int64_t i = end.last - 1; i >= begin; --i) {
-      const auto turns = hn::Gt(end.row, hn::Set(d, static_cast<double>(i)));
-      const Vec beside = hn::Load(d, Beside(i, 0));
+      const auto rotates = hn::Gt(end.row, hn::Set(d, static_cast<double>(i)));
+      const Vec beside = hn::Load(d, OffDiagonal(i, 0));
       const Vec bulge = hn::Mul(sine, beside);
       const Vec length = hn::Sqrt(hn::MulAdd(bulge, bulge, hn::Mul(along, along)));
-      const auto some = hn::Gt(length, zero);  // or T falls apart here, and nothing is to be turned
+      const auto some = hn::Gt(length, zero);  // or T falls apart here, and nothing rotates
       const Vec inverse = hn::Div(one, hn::IfThenElse(some, length, one));
       const Vec s = hn::Mul(bulge, inverse);
       const Vec c = hn::IfThenElse(some, hn::Mul(along, inverse), one);
       const Vec below = hn::Load(d, Diagonal(i + 1, 0));
       const Vec left = hn::Sub(below, moved);
-      const Vec turned_off = hn::Mul(cosine, beside);
+      const Vec beside_turned = hn::Mul(cosine, beside);
       const Vec turned = hn::MulAdd(hn::Sub(hn::Load(d, Diagonal(i, 0)), left), s,
-                                    hn::Mul(two, hn::Mul(c, turned_off)));
-      moved = hn::IfThenElse(turns, hn::Mul(s, turned), moved);
-      hn::Store(hn::IfThenElse(turns, hn::Add(left, moved), below), d, Diagonal(i + 1, 0));
-      hn::Store(hn::IfThenElse(turns, length, hn::Load(d, Beside(i + 1, 0))), d, Beside(i + 1, 0));
-      along = hn::IfThenElse(turns, hn::MulSub(c, turned, turned_off), along);
-      sine = hn::IfThenElse(turns, s, sine);
-      cosine = hn::IfThenElse(turns, c, cosine);
-      s_.turned[turns_] = static_cast<std::int32_t>(i);
-      Turn& turn = s_.turns[turns_++];
-      hn::Store(hn::IfThenElseZero(turns, s), d, turn.sine);
-      hn::Store(hn::IfThenElse(turns, c, one), d, turn.cosine);
+                                    hn::Mul(two, hn::Mul(c, beside_turned)));
+      moved = hn::IfThenElse(rotates, hn::Mul(s, turned), moved);
+      hn::Store(hn::IfThenElse(rotates, hn::Add(left, moved), below), d, Diagonal(i + 1, 0));
+      hn::Store(hn::IfThenElse(rotates, length, hn::Load(d, OffDiagonal(i + 1, 0))), d,
+                OffDiagonal(i + 1, 0));
+      along = hn::IfThenElse(rotates, hn::MulSub(c, turned, beside_turned), along);
+      sine = hn::IfThenElse(rotates, s, sine);
+      cosine = hn::IfThenElse(rotates, c, cosine);
+      if (vectors_) {
+        s_.rotated[rotations_] = static_cast<std::int32_t>(i);
+        Rotation& rotation = s_.rotations[rotations_];
+        hn::Store(hn::IfThenElseZero(rotates, s), d, rotation.sine);
+        hn::Store(hn::IfThenElse(rotates, c, one), d, rotation.cosine);
+      }
+      ++rotations_;
     }
     hn::Store(hn::IfThenElse(works, hn::Sub(hn::Load(d, Diagonal(begin, 0)), moved), first), d,
               Diagonal(begin, 0));
-    hn::Store(hn::IfThenElse(works, along, hn::Load(d, Beside(begin, 0))), d, Beside(begin, 0));
+    hn::Store(hn::IfThenElse(works, along, hn::Load(d, OffDiagonal(begin, 0))), d,
+              OffDiagonal(begin, 0));
     for (std::int64_t lane = 0; lane < Together(); ++lane) {
       const auto row = static_cast<std::int64_t>(hn::ExtractLane(end.row, lane));
-      if (row > begin) *Beside(row, lane) = 0;
+      if (row > begin) *OffDiagonal(row, lane) = 0;
     }
   }
 
-  /// Columns of W from unit vectors: all turns, from the last to the first. Those of a step go
+  /// Columns of W from unit vectors: all rotations, from the last to the first. Those of a step go
   /// upwards then, and what two share stays in registers.
   template <int NV>
-  HWY_INLINE void TurnBack(std::int64_t lane, std::int64_t stride, double* columns) const {
+  HWY_INLINE void Rotate(std::int64_t lane, std::int64_t stride, double* columns) const {
     const Tag d;
     Vec carried[NV];
     for (int j = 0; j < NV; ++j) carried[j] = hn::Zero(d);
@@ -301,15 +306,15 @@ class Spectra {
         hn::Store(carried[j], d, carried_row + j * Lanes());
       }
     };
-    for (std::int64_t turn = turns_ - 1; turn >= 0; --turn) {
-      const Turn& t = s_.turns[turn];
-      double* const row = columns + Turned(s_.turned[turn]) * stride;
+    for (std::int64_t n = rotations_ - 1; n >= 0; --n) {
+      const Rotation& r = s_.rotations[n];
+      double* const row = columns + Reversed(s_.rotated[n]) * stride;
       if (row != carried_row) {
         put();
         for (int j = 0; j < NV; ++j) carried[j] = hn::Load(d, row + j * Lanes());
       }
-      const Vec sine = hn::Set(d, t.sine[lane]);
-      const Vec cosine = hn::Set(d, t.cosine[lane]);
+      const Vec sine = hn::Set(d, r.sine[lane]);
+      const Vec cosine = hn::Set(d, r.cosine[lane]);
       carried_row = row - stride;
       for (int j = 0; j < NV; ++j) {
         const Vec x = carried[j];
@@ -346,8 +351,9 @@ class Spectra {
   }
 
   const std::int64_t n_, stride_;
+  const bool vectors_;
   const SpectraScratch& s_;
-  std::int64_t turns_ = 0;
+  std::int64_t rotations_ = 0;
 };
 
 }  // namespace HWY_NAMESPACE
