@@ -113,6 +113,7 @@ fast_weights::Options FastWeightsOptions(const Recipe& recipe, const Dims& dims,
   options.decay = DecayOf(recipe.weights.decay);
   options.phase = recipe.weights.phase;
   options.read_before = recipe.reading.read == Read::kBefore;
+  options.causal = recipe.reading.causal;
   options.features = FeatureWords(recipe.function);
   options.bonus = recipe.reading.bonus;
   options.correction = recipe.reading.correction;
@@ -129,15 +130,16 @@ fast_weights::Options FastWeightsOptions(const Recipe& recipe, const Dims& dims,
   return options;
 }
 
-void MakeMissing(const Requirements& requirements, const Dims& dims, bool wide, State& state) {
-  for (const StateSpec& spec : requirements.state) {
+void MakeMissing(const Recipe& recipe, std::span<const StateSpec> specs, const Dims& dims,
+                 bool wide, State& state) {
+  for (const StateSpec& spec : specs) {
     if (state.Get(spec.name).defined()) continue;
     std::vector<std::int64_t> shape;
     for (const Axis axis : spec.shape) {
       switch (axis) {
         case Axis::kStates: shape.push_back(dims.states()); break;
         case Axis::kHeads: shape.push_back(dims.heads); break;
-        case Axis::kPhiDim: shape.push_back(PhiDim(requirements.recipe, dims)); break;
+        case Axis::kPhiDim: shape.push_back(PhiDim(recipe, dims)); break;
         default: shape.push_back(dims.value_dim); break;
       }
     }

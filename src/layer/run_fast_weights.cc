@@ -1,6 +1,7 @@
 #include "src/layer/run_fast_weights.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "src/engines/fast_weights/backward.h"
 #include "src/layer/fast_weights_words.h"
@@ -57,14 +58,37 @@ class ParameterGradient {
   Tensor sum_;
 };
 
+/// What the engine keeps of a recipe from which no state goes on: not causal, the same as if it
+/// were, but for a position.
+std::vector<StateSpec> MemoriesOf(Recipe recipe) {
+  recipe.reading.causal = true;
+  std::vector<StateSpec> specs = StateSpecs(recipe);
+  std::erase_if(specs, [](const StateSpec& spec) { return spec.name == "state.position"; });
+  return specs;
+}
+
+/// The state of a call, complete: the caller's, or where the recipe is not causal one of its own.
+State& Complete(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
+                State& given, State& own) {
+  const Recipe& recipe = requirements.recipe;
+  const bool wide = IsWide(inputs);
+  if (recipe.reading.causal) {
+    MakeMissing(recipe, requirements.state, dims, wide, given);
+    return given;
+  }
+  MakeMissing(recipe, MemoriesOf(recipe), dims, wide, own);
+  return own;
+}
+
 }  // namespace
 
 void RunFastWeights(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                     State& state, const Outputs& outputs, Needs needs, Executor& executor,
                     std::span<std::byte> scratch, std::span<std::byte> kept) {
   const Recipe& recipe = requirements.recipe;
-  MakeMissing(requirements, dims, IsWide(inputs), state);
-  FastWeightsCall words(recipe, dims, inputs, state, needs);
+  State own;
+  FastWeightsCall words(recipe, dims, inputs, Complete(requirements, dims, inputs, state, own),
+                        needs);
   fast_weights::Call& call = words.call;
   const Second second(call.second, call.state.dtype());
   call.second = second.view();
@@ -99,8 +123,8 @@ void DifferentiateFastWeights(const Requirements& requirements, const Dims& dims
                               Executor& executor, std::span<std::byte> scratch,
                               std::span<std::byte> kept) {
   const Recipe& recipe = requirements.recipe;
-  State start = initial;
-  MakeMissing(requirements, dims, IsWide(inputs), start);
+  State given = initial, own;
+  const State& start = Complete(requirements, dims, inputs, given, own);
   for (const StateSpec& spec : requirements.state) {
     if (dinitial.Get(spec.name).defined()) continue;
     const TensorView from = start.Get(spec.name);

@@ -30,7 +30,6 @@ const char* FastWeightsObstacle(const Recipe& recipe) {
        "a bonus beside importance weights"},
       {recipe.reading.bonus && divides && optimizer.eta != 1,
        "a bonus under a denominator and a step size"},
-      {!recipe.reading.causal, "reading the whole sequence at once"},
   };
   for (const Obstacle& obstacle : obstacles) {
     if (obstacle.present) return obstacle.what;

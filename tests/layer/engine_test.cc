@@ -101,6 +101,7 @@ TEST_P(EngineLayer, AgreesWithTheDefinitionUnderEveryGate) {
       const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
       const Layer layer(recipe());
       ExpectAgreement(defined, RunWhole(layer, call), 2e-12, "whole");
+      if (!recipe().reading.causal) continue;  // no memory to go on from
       ExpectAgreement(defined, test::RunInPieces(layer, call, 1), 2e-12, "token by token");
     }
   }
@@ -127,6 +128,7 @@ TEST_P(EngineLayer, ForgetsWhatIsNotFinite) {
   const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
   const Layer layer(recipe());
   ExpectAgreement(defined, RunWhole(layer, call), 2e-12, "whole");
+  if (!recipe().reading.causal) return;  // no memory to go on from
   ExpectAgreement(defined, test::RunInPieces(layer, call, 1), 2e-12, "token by token");
 }
 

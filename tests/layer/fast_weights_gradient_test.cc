@@ -79,7 +79,19 @@ INSTANTIATE_TEST_SUITE_P(
         "momentum_deltanet{weight_decay: none, step: longhorn, normalise_qk: true}",
         "momentum_deltanet{weight_decay: none, decay: scalar, scale: 0.5}",
         "momentum_deltanet{decay: 0.9, step: nlms, output_norm: l2, read: before}",
-        "momentum_deltanet{features: elu1, output_norm: rms}"),
+        "momentum_deltanet{features: elu1, output_norm: rms}", "linear_attention{causal: false}",
+        "linear_attention{causal: false, normalise_qk: true, scale: rsqrt_dk, output_norm: l2}",
+        "linear_attention{causal: false, features: cosformer, normalise_sum: sum}",
+        "linear_attention{causal: false, features: hedgehog_exp, importance: input, eta: 0.5}",
+        "retnet{causal: false, output_norm: rms, scale: 0.5}",
+        "mamba2{causal: false, importance: input, normalise_sum: sum, features: elu1, scale: 2}",
+        "gla{causal: false, scale: 0.5}",
+        "gla{causal: false, importance: input, normalise_sum: sum, normalise_qk: true}",
+        "hgrn2{causal: false}", "hgrn2{causal: false, importance: root_complement}",
+        "gateloop{causal: false}",
+        "gateloop{causal: false, importance: input, output_norm: l2, scale: 2}",
+        "mlstm{causal: false}", "mlstm{causal: false, decay: none}",
+        "mlstm{causal: false, normalise_sum: none, decay: 0.9}"),
     [](const auto& one) { return "case" + std::to_string(one.index); });
 
 TEST_P(FastWeightsGradient, IsThatOfTheDefinition) {
@@ -123,6 +135,74 @@ TEST_P(FastWeightsGradient, IsThatOfTheDefinitionWhereGatesForget) {
   const Gradients got = Differentiate(layer_, call.inputs, initial, dy, {});
   const Layer defined(recipe, Engine::kDefinition);
   ExpectClose(got, Differentiate(defined, call.inputs, initial, dy, {}), 1e-7);
+}
+
+// Blocks of 64 tokens, the last of them short, of which each has the decays of all behind it.
+class WholeGradient : public FastWeightsGradient {};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WholeGradient,
+    testing::Values("linear_attention{causal: false}",
+                    "mamba2{causal: false, normalise_sum: sum, features: elu1}",
+                    "mamba2{causal: false, importance: input}",
+                    "gla{causal: false, importance: input}", "gateloop{causal: false}",
+                    "mlstm{causal: false}"),
+    [](const auto& one) { return "case" + std::to_string(one.index); });
+
+TEST_P(WholeGradient, IsThatOfTheDefinitionOverBlocks) {
+  const Recipe& recipe = layer_.recipe();
+  const Dims dims = SomeDims(recipe, 131, 1, 1, 1, 2);
+  for (const bool forgets : {false, true}) {
+    const Call call(recipe, dims, DType::kFloat64, 3, true);
+    if (const TensorView& gates = call.inputs.log_decay; gates.defined()) {
+      const std::int64_t count = gates.shape().elements();
+      for (std::int64_t i = 0; i < count; ++i) gates.as<double>()[i] *= 0.02;
+      if (forgets) gates.as<double>()[count / 2] = -std::numeric_limits<double>::infinity();
+    }
+    if (const TensorView& weights = call.inputs.log_importance; weights.defined()) {
+      // No weight is above 1, the first maximum of all.
+      for (std::int64_t t = 0; t < dims.tokens; ++t) weights.as<double>()[t] -= 5;
+    }
+    const Tensor dy = OutputGradient(dims, DType::kFloat64);
+    const Layer defined(recipe, Engine::kDefinition);
+    ExpectClose(Differentiate(layer_, call.inputs, {}, dy, {}),
+                Differentiate(defined, call.inputs, {}, dy, {}), 1e-7);
+  }
+}
+
+TEST_P(WholeGradient, OfWhatIsForgottenIsZero) {
+  const Recipe& recipe = layer_.recipe();
+  if (recipe.weights.decay == Decay::kNone) GTEST_SKIP() << "nothing is forgotten";
+  constexpr std::int64_t kForgotten = 70;
+  const Dims dims = SomeDims(recipe, 100, 1, 1, 1, 1);
+  const Call call(recipe, dims, DType::kFloat64, 3, true);
+  const TensorView& gates = call.inputs.log_decay;
+  const std::int64_t width = gates.shape().elements() / dims.tokens;
+  for (std::int64_t d = 0; d < width; ++d) {
+    gates.as<double>()[kForgotten * width + d] = -std::numeric_limits<double>::infinity();
+  }
+  const Tensor dy = OutputGradient(dims, DType::kFloat64);
+  const Gradients expected = Differentiate(layer_, call.inputs, {}, dy, {});
+  // What is no number is forgotten with the rest.
+  for (std::int64_t c = 0; c < dims.value_dim; ++c) {
+    call.inputs.v.Set({0, 2, 0, c}, std::numeric_limits<double>::quiet_NaN());
+  }
+  if (recipe.function.features == FeatureMap::kNone) {
+    call.inputs.k.Set({0, 4, 0, 0}, std::numeric_limits<double>::quiet_NaN());
+  }
+  if (const TensorView& weights = call.inputs.importance; weights.defined()) {
+    weights.Set({0, 6, 0}, std::numeric_limits<double>::quiet_NaN());
+  }
+  const Gradients got = Differentiate(layer_, call.inputs, {}, dy, {});
+  for (const InputField& field : InputFields()) {
+    const TensorView& x = got.inputs.*field.view;
+    if (!x.defined()) continue;
+    EXPECT_EQ(test::LargestDifference(x, expected.inputs.*field.view), 0) << field.name;
+    if (field.view == &Inputs::q) continue;
+    const TensorView forgotten = x.Slice(1, 0, kForgotten);
+    EXPECT_EQ(test::LargestDifference(forgotten, Tensor(x.dtype(), forgotten.shape()).view()), 0)
+        << field.name;
+  }
 }
 
 TEST_P(FastWeightsGradient, WithoutTokensIsThatOfTheState) {

@@ -138,13 +138,22 @@ void RunGroup(const Work& work, const BackwardCall& call, std::int64_t n, std::i
 }  // namespace
 
 std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads) {
-  return static_cast<std::size_t>(threads) * BytesOfWorker(options, sizes) + kAlignment;
+  const std::size_t bytes =
+      static_cast<std::size_t>(threads) * BytesOfWorker(options, sizes) + kAlignment;
+  return options.causal ? bytes : std::max(bytes, ScratchBytes(options, sizes, threads));
 }
 
 void Backward(const Options& options, const BackwardCall& call, Executor& executor,
               std::span<std::byte> scratch) {
   Call forward = call.forward;
   forward.y = call.dy;  // read where the forward pass writes
+  if (!options.causal) {
+    forward.kept = {};
+    Call writes = call.forward;
+    writes.q = writes.y = writes.status = {};
+    writes.kept = {};
+    Forward(options, writes, executor, scratch);
+  }
   Work work(options, forward);
   if (work.heads == 0 || work.sequences == 0) return;
   if (!forward.kept.empty() && !FindKept(work)) {

@@ -30,8 +30,9 @@ struct Gradients {
 };
 
 struct BackwardCall {
-  /// State and the others of its kind as they were at the start; y is not used; `kept`: what
-  /// Forward of this call left there, untouched, or empty.
+  /// State and the others of its kind as they were at the start; not causal, as they were made:
+  /// they are left as Forward leaves them. y is not used; `kept`: what Forward of this call left
+  /// there, untouched, or empty.
   Call forward{};
   TensorView dy{};
   TensorView dstate{}, dsecond{};  ///< of the final ones; absent: 0

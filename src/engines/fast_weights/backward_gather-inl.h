@@ -102,7 +102,7 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
   if (options.preconditioned) {
     std::copy_n(rows.block_curvatures + block * stride, stride, rows.curvature);
   }
-  if (options.phase) {
+  if (options.turns()) {
     std::fill_n(rows.frame, stride / 2, T(1));
     std::fill_n(rows.frame + stride / 2, stride / 2, T(0));
   }
@@ -120,7 +120,8 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
     GatherNumbers(options, gathered, chunk, carried, g);
     TakeNumbers(options, g, r, chunk.rows, rows);
     if (queries && !rows.keys_lie) FinishQueries(options, memory, r, chunk.rows, rows);
-    if (options.phase) TurnRows(options.read_before, queries, memory.key_dim, r, chunk.rows, rows);
+    if (options.turns())
+      TurnRows(options.read_before, queries, memory.key_dim, r, chunk.rows, rows);
     for (std::int64_t i = r; values && !rows.value_lies && i < r + chunk.rows; ++i) {
       T* const value = rows.value + i * rows.value_stride;
       LoadFirst(memory.v, rows.first + i, memory.value_dim, value);

@@ -1,6 +1,7 @@
 // The backward pass's ways between inputs and rows, for every target.
 
 #include "src/engines/fast_weights/backward_rows.h"
+#include "src/engines/fast_weights/backward_whole.h"
 #include "src/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -11,6 +12,7 @@
 #include "src/engines/fast_weights/backward_gather-inl.h"
 #include "src/engines/fast_weights/backward_outputs-inl.h"
 #include "src/engines/fast_weights/backward_scatter-inl.h"
+#include "src/engines/fast_weights/backward_whole-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -31,12 +33,18 @@ void OutputsDouble(const Options& options, const Memory& memory, BackwardRows<do
   GatherOutputs(options, memory, rows);
 }
 void ScatterFloat(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                  BackwardRows<float>& rows) {
-  Scatter<float>(options, memory, gradients, rows).Run();
+                  Side side, BackwardRows<float>& rows) {
+  Scatter<float>(options, memory, gradients, side, rows).Run();
 }
 void ScatterDouble(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                   BackwardRows<double>& rows) {
-  Scatter<double>(options, memory, gradients, rows).Run();
+                   Side side, BackwardRows<double>& rows) {
+  Scatter<double>(options, memory, gradients, side, rows).Run();
+}
+void WholeFloat(WholePart part, const Options& options, BackwardRows<float>& rows) {
+  Whole<float>(options, rows).Run(part);
+}
+void WholeDouble(WholePart part, const Options& options, BackwardRows<double>& rows) {
+  Whole<double>(options, rows).Run(part);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -52,6 +60,8 @@ HWY_EXPORT(OutputsFloat);
 HWY_EXPORT(OutputsDouble);
 HWY_EXPORT(ScatterFloat);
 HWY_EXPORT(ScatterDouble);
+HWY_EXPORT(WholeFloat);
+HWY_EXPORT(WholeDouble);
 
 void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
                  BackwardRows<float>& rows) {
@@ -70,12 +80,18 @@ void GatherOutputGradients(const Options& options, const Memory& memory,
   TTR_DISPATCH(OutputsDouble)(options, memory, rows);
 }
 void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                  BackwardRows<float>& rows) {
-  TTR_DISPATCH(ScatterFloat)(options, memory, gradients, rows);
+                  Side side, BackwardRows<float>& rows) {
+  TTR_DISPATCH(ScatterFloat)(options, memory, gradients, side, rows);
 }
 void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                  BackwardRows<double>& rows) {
-  TTR_DISPATCH(ScatterDouble)(options, memory, gradients, rows);
+                  Side side, BackwardRows<double>& rows) {
+  TTR_DISPATCH(ScatterDouble)(options, memory, gradients, side, rows);
+}
+void RunWhole(WholePart part, const Options& options, BackwardRows<float>& rows) {
+  TTR_DISPATCH(WholeFloat)(part, options, rows);
+}
+void RunWhole(WholePart part, const Options& options, BackwardRows<double>& rows) {
+  TTR_DISPATCH(WholeDouble)(part, options, rows);
 }
 
 }  // namespace ttr::fast_weights

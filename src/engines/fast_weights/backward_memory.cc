@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "src/engines/fast_weights/backward_rows.h"
+#include "src/engines/fast_weights/backward_whole.h"
 #include "src/engines/fast_weights/row_io.h"
 
 namespace ttr::fast_weights {
@@ -338,7 +339,7 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
     if (!rows.dy_lies) GatherOutputGradients(options, memory, rows);
     RunGradient(GradientPart::kBackward, call, rows.gradient);
     if (call.seen == Seen::kOwn && options.shrink == Shrink::kNone) JoinDecays(rows);
-    ScatterBlock(options, memory, out, rows);
+    ScatterBlock(options, memory, out, Side::kBoth, rows);
     take_turned();
   }
   if (memory.from == 0) RunGradient(GradientPart::kEnd, call, rows.gradient);
@@ -349,6 +350,7 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
 template <class T>
 void DifferentiateMemory(const Options& options, const Memory& memory, const Memory& next,
                          const GradientMemory& out, const Sizes& sizes, BackwardRows<T>& rows) {
+  if (!options.causal) return DifferentiateWhole(options, memory, out, rows);
   if (memory.to == memory.rows) GatherEnds(options, memory, out, rows);
   Differentiate(options, memory, next, sizes, out, rows);
   if (memory.from == 0) ScatterEnds(options, memory, out, rows);

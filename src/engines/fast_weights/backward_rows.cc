@@ -14,7 +14,7 @@ GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
   GradientSizes result;
   result.tokens = sizes.tokens * options.steps;
   constexpr std::int64_t kUnit = 16;
-  result.key_dim = options.phase ? 2 * RoundUp(sizes.key_dim, kUnit) : sizes.key_dim;
+  result.key_dim = options.turns() ? 2 * RoundUp(sizes.key_dim, kUnit) : sizes.key_dim;
   result.value_dim = sizes.value_dim + (options.denominator != Denominator::kNone ? 1 : 0);
   result.queries = sizes.queries;
   result.erase = options.erases();
@@ -50,6 +50,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   const GradientSizes extended = GradientSizesOf(options, sizes);
   constexpr std::int64_t kUnit = 16;
   rows = std::min<std::int64_t>(extended.tokens, kGradientBlock);
+  if (!options.causal) rows = RoundUp(rows, kUnit);  // tiles of rows go beyond the last
   queries = sizes.queries;
   value_dim = extended.value_dim;
   key_stride = RoundUp(extended.key_dim, kUnit);
@@ -103,9 +104,12 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   constexpr std::int64_t kDouble = sizeof(double) / sizeof(T);
   block_maxima = reinterpret_cast<double*>(take(stabilised, (blocks + 1) * kDouble));
   block_curvatures = take(options.preconditioned, (blocks + 1) * key_stride);
-  frame = take(options.phase, key_stride);
-  turned = take(options.phase, key_stride / 2);
-  turned_before = take(options.phase, key_stride / 2);
+  frame = take(options.turns(), key_stride);
+  turned = take(options.turns(), key_stride / 2);
+  turned_before = take(options.turns(), key_stride / 2);
+  const std::int64_t parts = options.phase ? 2 : 1;
+  factors = take(!options.causal, blocks * parts * key_stride);
+  sums = take(!options.causal, parts * key_stride);
   d_bonus_row = take(options.bonus, key_stride);
   d_curvature = take(options.preconditioned, key_stride);
   state = (options.momentum ? 2 : 1) * key_stride * value_stride;
@@ -116,7 +120,8 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   row = take(true, 7 * input_stride + 4 * key_stride + 2 * value_stride);
   bytes = static_cast<std::size_t>(used) * sizeof(T);
   gradient = memory + bytes;
-  const auto gradients = static_cast<std::int64_t>(GradientScratchBytes<T>(extended));
+  const auto gradients =
+      options.causal ? static_cast<std::int64_t>(GradientScratchBytes<T>(extended)) : 0;
   bytes += static_cast<std::size_t>(RoundUp(gradients, kAlignment));
 }
 

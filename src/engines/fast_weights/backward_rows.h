@@ -45,9 +45,12 @@ struct BackwardRows {
   T *d_write, *d_erase, *d_second, *d_query, *d_value, *d_log_decay, *d_phase;
   T *d_step, *d_decay, *d_erase_decay, *d_momentum, *d_bonus;
 
-  double* block_maxima;       // [block + 1]: before each block, and after the last
-  T* block_curvatures;        // the same
-  T* frame;                   // behind the row gathered last: cosines, then sines
+  double* block_maxima;  // [block + 1]: before each block, and after the last
+  T* block_curvatures;   // the same
+  T* frame;              // behind the row gathered last: cosines, then sines
+  // Not causal (backward_whole.h): what multiplies the rows of every block, [block][parts][key],
+  // parts a real and an imaginary one where there are phases; and sums over the rows so far.
+  T *factors, *sums;
   T *turned, *turned_before;  // dL/dp of a phase behind the row that comes next, going backwards;
                               // and of one before the block
   T *d_bonus_row, *d_curvature;
@@ -98,11 +101,14 @@ void GatherOutputGradients(const Options& options, const Memory& memory, Backwar
 void GatherOutputGradients(const Options& options, const Memory& memory,
                            BackwardRows<double>& rows);
 
+/// Whose gradients are scattered: of what writes, of queries, or of both.
+enum class Side { kBoth, kWrites, kQueries };
+
 /// From gradients of the block's rows to those of inputs; and of what is there before all rows.
 void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                  BackwardRows<float>& rows);
+                  Side side, BackwardRows<float>& rows);
 void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                  BackwardRows<double>& rows);
+                  Side side, BackwardRows<double>& rows);
 
 /// How many memories can take turns going backwards, where the forward pass kept what they need: 1
 /// where more is carried from block to block than the gradient of the memory.

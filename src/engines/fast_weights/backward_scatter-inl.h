@@ -78,11 +78,12 @@ HWY_INLINE void AddMultiple(T factor, const T* y, std::int64_t count, T* x) {
 template <class T>
 class Scatter {
  public:
-  Scatter(const Options& options, const Memory& memory, const GradientMemory& out,
+  Scatter(const Options& options, const Memory& memory, const GradientMemory& out, Side side,
           BackwardRows<T>& rows)
       : options_(options),
         memory_(memory),
         out_(out),
+        side_(side),
         rows_(rows),
         dim_(memory.key_dim),
         stride_(rows.key_stride),
@@ -128,17 +129,22 @@ class Scatter {
     Pad(to, dim_, stride_);
   }
 
+  void Queries(std::int64_t r, std::int64_t row, std::int64_t token) {
+    if (side_ == Side::kWrites || !memory_.Reads(row) || rows_.d_query_lies) return;
+    for (std::int64_t q = 0; q < rows_.queries; ++q) Query(r, token, q);
+  }
+
   void Row(std::int64_t r) {
     const std::int64_t row = rows_.first + r, token = memory_.Token(row);
-    if (options_.phase) UnturnRow(options_.read_before, r, rows_);
+    if (side_ == Side::kQueries) return Queries(r, row, token);
+    if (options_.turns()) UnturnRow(options_.read_before, r, rows_);
     // The key's gradient, collected where that of the first of its roles stands.
     d_key_ = (options_.apart() ? rows_.d_second : rows_.d_write) + r * stride_;
     if (options_.erase == Erase::kEraseKey || options_.apart()) {
       d_erased_ = rows_.d_erase + r * stride_;
     }
     Keys(r, token);
-    const std::int64_t queries = memory_.Reads(row) && !rows_.d_query_lies ? rows_.queries : 0;
-    for (std::int64_t q = 0; q < queries; ++q) Query(r, token, q);
+    Queries(r, row, token);
     if (d_erased_ != nullptr) Write(d_erased_, dim_, out_.erase_key, token);
     if (!rows_.d_value_lies) {
       Write(rows_.d_value + r * rows_.value_stride, memory_.value_dim, out_.v, row, out_.add_v);
@@ -298,7 +304,8 @@ class Scatter {
       WriteOne(coupled ? -rows_.step[r] * d_kept : -d_kept, out_.weight_decay, token);
       d_decay = kept * d_decay + rows_.d_erase_decay[r];
     }
-    T d_log_decay = decay == 0 ? T(0) : decay * d_decay;
+    // Not causal d_decay is that of its logarithm.
+    T d_log_decay = decay == 0 ? T(0) : (options_.causal ? decay : T(1)) * d_decay;
     if (stabilised()) {
       T d_weight = rows_.step[r] == 0 ? T(0) : rows_.step[r] * d_step;
       if (row == 0) rows_.d_first_maximum += d_log_decay;
@@ -355,6 +362,7 @@ class Scatter {
   const Options& options_;
   const Memory& memory_;
   const GradientMemory& out_;
+  Side side_;
   BackwardRows<T>& rows_;
   std::int64_t dim_, stride_, input_stride_;
   T *raw_, *x_, *dx_;  // an input row, as it is and as features meet it, and its gradient

@@ -118,12 +118,22 @@ std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads
 
 std::size_t KeptBytes(const Options& options, const Sizes& sizes, std::int64_t heads,
                       std::int64_t sequences, std::int64_t tokens, bool packed) {
+  if (!options.causal) return 0;
   const KeptLayout layout(options, sizes, sequences, tokens, packed);
   return KeptNote::Bytes() + static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
 }
 
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch) {
+  if (!options.causal && call.q.defined() && call.v.defined()) {
+    // All is written, and then all is read.
+    Call writes = call, reads = call;
+    writes.kept = reads.kept = {};
+    writes.q = writes.y = writes.status = {};
+    reads.k = reads.v = {};
+    Forward(options, writes, executor, scratch);
+    return Forward(options, reads, executor, scratch);
+  }
   Work work(options, call);
   const bool keeps = !call.kept.empty();
   work.sizes.kept = keeps && !IsDirect(work.sizes.tokens * options.steps);

@@ -3,7 +3,8 @@
 ///     M~_t = h_t M_{t-1}                               what the erasure sees
 ///     u_t  = b_t (v_t - M~_t r_t)      delta           u_t = b_t v_t      Hebbian
 ///     M_t  = a_t M_{t-1} + u_t w_t^T                   a_t: a number, or one a key channel
-///     y_t  = scale M_t q_t                             (read before: scale M_{t-1} q_t)
+///     y_t  = scale M_t q_t                             (read before: scale M_{t-1} q_t;
+///                                                       not causal: scale M_T q_t)
 ///
 /// Every published layer of the family is a choice of the write key w, the erase key r, the decay a
 /// and the step b; `Options` lists the choices. Chunks of tokens read the memory once, solve a
@@ -123,6 +124,7 @@ struct Options {
   int steps = 1;                    ///< delta steps a token: rows of k, v and step
   rows::FeatureOptions features{};  ///< of q and k, after normalise_qk
   bool read_before = false;
+  bool causal = true;         ///< false: every query reads the final memory; Hebbian
   bool bonus = false;         ///< read before: y += scale (bonus (.) k).q v
   double correction = 0;      ///< q - correction erase_key is read
   bool normalise_qk = false;  ///< x / sqrt(|x|^2 + 1e-6) for q and k
@@ -134,6 +136,8 @@ struct Options {
 
   /// Two memories side by side: real and imaginary part, or memory and momentum.
   bool paired() const { return phase || momentum; }
+  /// Do channels turn between what is read?
+  bool turns() const { return phase && causal; }
   bool erases() const { return write == Write::kDelta; }
   /// Are answers more than what a query finds and a constant factor?
   bool transforms_answers() const {

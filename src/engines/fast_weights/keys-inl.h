@@ -238,8 +238,8 @@ HWY_INLINE void GatherQuery(const Options& options, const Memory& memory, std::i
   const std::int64_t token = memory.Token(row);
   const Rows source = QueryRows(memory, query);
   // A look into the memory, without writing, stands where the last token stood, and has no erase
-  // key to correct by.
-  if (!memory.writes()) {
+  // key to correct by. Where all is written first, queries still stand at tokens of their own.
+  if (!memory.writes() && options.causal) {
     const std::int64_t last = std::max<std::int64_t>(carried.position - 1, 0);
     LoadMapped(options, memory, source, token, last, raw, to);
   } else if (options.correction == 0) {
