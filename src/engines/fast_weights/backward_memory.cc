@@ -20,27 +20,15 @@ GradientRows<const T> InputAt(const T* data, std::int64_t stride, std::int64_t h
   return {data, stride, head_stride};
 }
 
-/// A memory [D][Dv] from rows of any type, its sum as one column more.
-template <class T>
-void ReadMemory(const Memory& memory, const Rows& state, const Rows& sum, BackwardRows<T>& rows,
-                T* to) {
-  const std::int64_t stride = rows.value_stride;
-  std::fill_n(to, memory.key_dim * stride, T(0));
-  for (std::int64_t d = 0; state && d < memory.key_dim; ++d) {
-    ReadRow(state, d, memory.value_dim, to + d * stride);
-  }
-  if (!sum || rows.value_dim == memory.value_dim) return;
-  ReadRow(sum, 0, memory.key_dim, rows.row);
-  for (std::int64_t d = 0; d < memory.key_dim; ++d) to[d * stride + memory.value_dim] = rows.row[d];
-}
-
 /// What is there before the first row, and behind the last.
 template <class T>
 void GatherEnds(const Options& options, const Memory& memory, const GradientMemory& out,
                 BackwardRows<T>& rows) {
   constexpr DType kType = DTypeOf<T>();
-  ReadMemory(memory, {memory.state, kType, memory.state_stride}, memory.sum, rows, rows.initial);
-  ReadMemory(memory, out.dstate, out.dsum, rows, rows.d_final);
+  const std::int64_t stride = rows.value_stride;
+  ReadMemory(memory, {memory.state, kType, memory.state_stride}, memory.sum, stride, rows.row,
+             rows.initial);
+  ReadMemory(memory, out.dstate, out.dsum, stride, rows.row, rows.d_final);
   const Rows second{memory.second, kType, memory.second_stride};
   if (options.paired()) {
     const std::int64_t part = rows.second(options);
@@ -50,8 +38,8 @@ void GatherEnds(const Options& options, const Memory& memory, const GradientMemo
         std::fill(to + first + memory.key_dim * rows.value_stride, to + first + part, T(0));
       }
     }
-    ReadMemory(memory, second, {}, rows, rows.initial + part);
-    ReadMemory(memory, out.dsecond, {}, rows, rows.d_final + part);
+    ReadMemory(memory, second, {}, stride, rows.row, rows.initial + part);
+    ReadMemory(memory, out.dsecond, {}, stride, rows.row, rows.d_final + part);
   }
   if (options.phase) std::fill_n(rows.turned, rows.key_stride / 2, T(0));
   if (rows.maxima != nullptr) {

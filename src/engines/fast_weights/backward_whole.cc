@@ -11,23 +11,6 @@
 namespace ttr::fast_weights {
 namespace {
 
-/// The memory as it is at the end, [D][value], its sum as one column more.
-template <class T>
-void ReadMemory(const Memory& memory, BackwardRows<T>& rows) {
-  const std::int64_t stride = rows.value_stride;
-  std::fill_n(rows.initial, rows.key_stride * stride, T(0));
-  const T* const state = static_cast<const T*>(memory.state);
-  for (std::int64_t d = 0; d < memory.key_dim; ++d) {
-    T* const row = rows.initial + d * stride;
-    std::copy_n(state + d * memory.state_stride, memory.value_dim, row);
-  }
-  if (!memory.sum) return;
-  ReadRow(memory.sum, 0, memory.key_dim, rows.row);
-  for (std::int64_t d = 0; d < memory.key_dim; ++d) {
-    rows.initial[d * stride + memory.value_dim] = rows.row[d];
-  }
-}
-
 /// d_initial = from^T, a memory's rows.
 template <class T>
 void Transpose(const T* from, BackwardRows<T>& rows) {
@@ -72,9 +55,12 @@ void DifferentiateWhole(const Options& options, const Memory& memory, const Grad
     rows.count = std::min<std::int64_t>(kGradientBlock, memory.rows - rows.first);
   };
   if (rows.maxima != nullptr) rows.block_maxima[0] = -std::numeric_limits<double>::infinity();
-  ReadMemory(memory, rows);
+  const std::int64_t numbers = rows.key_stride * rows.value_stride;
+  std::fill_n(rows.initial, numbers, T(0));
+  const Rows state{memory.state, DTypeOf<T>(), memory.state_stride};
+  ReadMemory(memory, state, memory.sum, rows.value_stride, rows.row, rows.initial);
   Transpose(rows.initial, rows);
-  std::fill_n(rows.d_final, rows.key_stride * rows.value_stride, T(0));
+  std::fill_n(rows.d_final, numbers, T(0));
   for (std::int64_t block = 0; block < blocks; ++block) {
     go_to(block);
     GatherBlock(options, memory, false, true, rows);
