@@ -115,6 +115,7 @@ fast_weights::Options FastWeightsOptions(const Recipe& recipe, const Dims& dims,
   options.read_before = recipe.reading.read == Read::kBefore;
   options.causal = recipe.reading.causal;
   options.features = FeatureWords(recipe.function);
+  options.intercept = recipe.function.kind == FunctionClass::kAffine;
   options.bonus = recipe.reading.bonus;
   options.correction = recipe.reading.correction;
   options.normalise_qk = recipe.reading.normalise_qk;

@@ -18,7 +18,6 @@ const char* FastWeightsObstacle(const Recipe& recipe) {
   const bool divides = recipe.reading.normalise_sum != NormaliseSum::kNone;
   const Obstacle obstacles[] = {
       {family != Family::kHebbian && family != Family::kSgd, "its memory is not a linear map"},
-      {recipe.function.kind == FunctionClass::kAffine, "an intercept"},
       {recipe.weights.decay == Decay::kMatrix, "a decay for every entry of the memory"},
       {by_channel && recipe.weights.importance == Importance::kLog,
        "logarithmic weights beside a decay for each channel"},

@@ -1,6 +1,7 @@
 // Gradients of the layers that the fast-weights engine runs, against those of the definition.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -79,7 +80,17 @@ INSTANTIATE_TEST_SUITE_P(
         "momentum_deltanet{weight_decay: none, step: longhorn, normalise_qk: true}",
         "momentum_deltanet{weight_decay: none, decay: scalar, scale: 0.5}",
         "momentum_deltanet{decay: 0.9, step: nlms, output_norm: l2, read: before}",
-        "momentum_deltanet{features: elu1, output_norm: rms}", "linear_attention{causal: false}",
+        "momentum_deltanet{features: elu1, output_norm: rms}",
+        "linear_attention{function: affine, normalise_sum: sum, features: elu1, read: before}",
+        "retnet{function: affine, features: taylor2, scale: 0.5}", "mlstm{function: affine}",
+        "mamba2{function: affine, causal: false, features: cosformer}",
+        "nlms{function: affine, eta: 0.5, eps: 0.1}",
+        "gated_deltanet{function: affine, normalise_qk: true}",
+        "deltanet{function: affine, features: hedgehog_exp, step: longhorn, read: before}",
+        "delta_product{function: affine, steps: 3, step: nlms, features: elu1}",
+        "momentum_deltanet{function: affine, normalise_qk: true}",
+        "leaky_lms{function: affine, step: longhorn}", "preconditioned_deltanet{function: affine}",
+        "linear_attention{causal: false}",
         "linear_attention{causal: false, normalise_qk: true, scale: rsqrt_dk, output_norm: l2}",
         "linear_attention{causal: false, features: cosformer, normalise_sum: sum}",
         "linear_attention{causal: false, features: hedgehog_exp, importance: input, eta: 0.5}",
@@ -376,6 +387,38 @@ TEST_P(ForgottenGradient, IsZero) {
       for (std::int64_t c = 0; c < dims_.value_dim; ++c) {
         EXPECT_EQ(entry.view.At({0, 0, d, c}), 0) << entry.name;
       }
+    }
+  }
+}
+
+// An intercept makes rows of the memory as long as a line that keys do not fill.
+TEST(AffineGradient, EndsWithTheKeys) {
+  const Layer layer(ParseRecipe("retnet{function: affine}"));
+  ASSERT_EQ(layer.plan().engine, Engine::kFastWeights);
+  constexpr std::int64_t kWidth = 16, kTokens = 9;
+  Dims dims = test::SmallDims(layer.recipe());
+  dims.batch = dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 1;
+  dims.tokens = kTokens;
+  dims.key_dim = kWidth - 1;
+  const Call call(layer.recipe(), dims, DType::kFloat64, 3, true);
+  const Tensor dy = Normal(DType::kFloat64, {1, kTokens, 1, dims.value_dim}, 6);
+  const Gradients expected = Differentiate(layer, call.inputs, {}, dy, {});
+  constexpr double kMark = 123;
+  Tensor lines[2];
+  Inputs gradients;
+  for (Tensor& rows : lines) {
+    rows = Tensor(DType::kFloat64, {1, kTokens, 1, kWidth});
+    std::ranges::fill(rows.as<double>(), kMark);
+  }
+  gradients.q = lines[0].view().Slice(3, 0, dims.key_dim);
+  gradients.k = lines[1].view().Slice(3, 0, dims.key_dim);
+  State dinitial;
+  layer.Backward(call.inputs, {}, dy, {}, gradients, dinitial);
+  EXPECT_LE(test::LargestDifference(gradients.q, expected.inputs.q), 1e-12);
+  EXPECT_LE(test::LargestDifference(gradients.k, expected.inputs.k), 1e-12);
+  for (const Tensor& rows : lines) {
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      EXPECT_EQ(rows.view().At({0, t, 0, kWidth - 1}), kMark);
     }
   }
 }

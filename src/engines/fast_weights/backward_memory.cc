@@ -161,9 +161,9 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
                   Lies<T>({memory.q.data, memory.q.dtype, memory.q_head_stride}, keys);
   rows.value_lies = !wide && Lies<T>(memory.v, values);
   rows.d_value_lies = !wide && !out.add_v && Lies<T>(out.v, values);
-  const bool plain = options.features.map == rows::Map::kNone && !options.normalise_qk &&
-                     (options.scale == 1 || rows.folds_scale) && options.correction == 0 &&
-                     !options.bonus && options.steps == 1;
+  const bool plain = options.features.map == rows::Map::kNone && !options.intercept &&
+                     !options.normalise_qk && (options.scale == 1 || rows.folds_scale) &&
+                     options.correction == 0 && !options.bonus && options.steps == 1;
   rows.dy_lies = !options.transforms_answers() && options.steps == 1 && Lies<T>(memory.y, values) &&
                  Lies<T>({memory.y.data, memory.y.dtype, memory.y_head_stride}, values);
   const bool own_step = options.step != Step::kOne && options.step != Step::kInput &&

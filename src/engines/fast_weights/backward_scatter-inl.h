@@ -201,7 +201,7 @@ class Scatter {
     task.tokens = 1;
     task.dim = memory_.input_dim;
     task.features = memory_.features;
-    task.phi_dim = dim_;
+    task.phi_dim = memory_.feature_dim;
     task.position = position_ + token;
     task.scratch = dx_ + input_stride_;
     rows::RunFeaturesGradient(DTypeOf<T>(), options_.features, task);

@@ -38,11 +38,11 @@
 ///
 /// "input" is float32, float64 or bfloat16, one by one.
 ///
-/// n = steps a token; D = Dk, or the length of the features. Any strides but a contiguous last
-/// axis; gates ([B, T, H]) may have any stride in every axis. Hk and Hv divide H; Hq divides H or
-/// is a multiple of it. All arithmetic is done in the state's dtype. Data may hold NaN and
-/// infinities: they reach the tokens that depend on them and no others; a log_decay of -inf forgets
-/// them exactly.
+/// n = steps a token; D = Dk, or the length of the features, and one more with an intercept. Any
+/// strides but a contiguous last axis; gates ([B, T, H]) may have any stride in every axis. Hk and
+/// Hv divide H; Hq divides H or is a multiple of it. All arithmetic is done in the state's dtype.
+/// Data may hold NaN and infinities: they reach the tokens that depend on them and no others; a
+/// log_decay of -inf forgets them exactly.
 ///
 /// Cost a token and memory: 6 D Dv flops (Hebbian 4 D Dv) and O(C (D + Dv)) more, C = 8; 2 D Dv
 /// more where values are written along a key of their own, twice as many for a complex decay or
@@ -123,6 +123,7 @@ struct Options {
   double curvature_centre = 0;
   int steps = 1;                    ///< delta steps a token: rows of k, v and step
   rows::FeatureOptions features{};  ///< of q and k, after normalise_qk
+  bool intercept = false;           ///< the number 1 behind them; kKey, not kChannel
   bool read_before = false;
   bool causal = true;         ///< false: every query reads the final memory; Hebbian
   bool bonus = false;         ///< read before: y += scale (bonus (.) k).q v

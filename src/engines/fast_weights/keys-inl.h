@@ -144,25 +144,26 @@ HWY_INLINE void MapFeatureRow(const Options& options, const Memory& memory, std:
   task.tokens = 1;
   task.dim = memory.input_dim;
   task.features = memory.features;
-  task.phi_dim = memory.key_dim;
+  task.phi_dim = memory.feature_dim;
   task.position = position;
   task.scratch = raw + RoundUp(memory.input_dim, kLine<T>);
   rows::RunFeatures(DTypeOf<T>(), options.features, task);
 }
 
-/// Row t of keys or queries as the memory meets it: normalised, its features; of the token at
-/// `position`.
+/// Row t of keys or queries as the memory meets it: normalised, its features, and the intercept's
+/// 1; of the token at `position`.
 template <class T>
 HWY_INLINE void LoadMapped(const Options& options, const Memory& memory, const Rows& source,
                            std::int64_t t, std::int64_t position, T* raw, T* to) {
-  const std::int64_t dim = memory.key_dim;
+  const std::int64_t dim = memory.feature_dim;
   if (options.features.map == rows::Map::kNone) {
     LoadKey(options, source, t, dim, to);
   } else {
     LoadKey(options, source, t, memory.input_dim, raw);
     MapFeatureRow(options, memory, position, raw, to);
   }
-  Pad(to, dim, RoundUp(dim, kLine<T>));
+  if (options.intercept) to[dim] = 1;
+  Pad(to, memory.key_dim, RoundUp(memory.key_dim, kLine<T>));
 }
 
 /// Row i of the chunk: w, r, the key of values that are written apart, and the decay per channel,

@@ -68,8 +68,9 @@ struct Memory {
   std::int64_t place = 0;         // among the memories that take turns
   std::int64_t steps = 1;         // rows a token
   bool read_before = false;
-  std::int64_t input_dim = 1;  // of q and k
-  std::int64_t key_dim = 1;    // of the state: the features of q and k
+  std::int64_t input_dim = 1;    // of q and k
+  std::int64_t key_dim = 1;      // of the state: the features of q and k, and an intercept
+  std::int64_t feature_dim = 1;  // without it
   std::int64_t value_dim = 1;
   std::int64_t queries = 1;
   std::int64_t first_column = 0;  // a multiple of the strip's width
@@ -125,7 +126,7 @@ template <class T>
 bool RowsAreInputs(const Options& options, const Memory& memory) {
   const bool own_keys = options.key != Key::kInput || options.erase != Erase::kKey ||
                         options.preconditioned || options.correction != 0;
-  const bool mapped = options.features.map != rows::Map::kNone;
+  const bool mapped = options.features.map != rows::Map::kNone || options.intercept;
   // Rows that meet decays per channel are taken in whole vectors.
   const bool vectors = !options.by_channel() ||
                        (!options.phase && !options.normalise_qk && memory.key_dim % kLine<T> == 0 &&

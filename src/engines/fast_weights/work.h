@@ -202,6 +202,7 @@ struct Work {
     if (call.features_w.defined()) m.features = call.features_w.size(1);
     m.input_dim = sizes.input_dim;
     m.key_dim = sizes.key_dim;
+    m.feature_dim = sizes.key_dim - (options.intercept ? 1 : 0);
     m.value_dim = sizes.value_dim;
     m.queries = sizes.queries;
     m.first_column = part * part_columns;
