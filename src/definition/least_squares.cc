@@ -43,7 +43,9 @@ Iterate GradientDescent(const Matrix& a, const Preconditioning& p, const Vector&
 ///
 ///     alpha = r.z / d.Ad,  x += alpha d,  r -= alpha A d,  z = P r,  d = z + (r.z / old r.z) d
 ///
-/// until |r| <= tolerance |q|; never tighter than eps, below which r is rounding.
+/// until |r| <= tolerance |q|, never tighter than eps, below which r is rounding. It ends, too,
+/// where d.Ad is no more than rounding of |A| d.d, or r.z of |P| r.r: A is singular there, q has a
+/// part there, and no x solves A x = q.
 Iterate ConjugateGradient(const Matrix& a, const Preconditioning& p, const Vector& q,
                           const Optimizer& optimizer) {
   const double asked = optimizer.tolerance;
@@ -53,12 +55,16 @@ Iterate ConjugateGradient(const Matrix& a, const Preconditioning& p, const Vecto
   Vector z = p.Apply(r);
   Vector d = z;
   double rz = r.dot(z);
+  const double rounding = 4 * std::numeric_limits<double>::epsilon();
+  double gain = 0;  // the largest r.z / r.r: as much of |P| as is seen
   std::int64_t n = 0;
   for (; n < optimizer.steps && !(r.norm() <= goal); ++n) {
+    if (rz <= rounding * gain * r.squaredNorm()) return {x, n, Status::kNotConverged};
+    gain = std::max(gain, rz / r.squaredNorm());
     const Vector ad = a * d;
     const double curvature = d.dot(ad);
-    // A is singular along d, and q has a part there: no x solves A x = q.
-    if (curvature <= 0) return {x, n + 1, Status::kNotConverged};
+    const double nothing = rounding * a.trace() * d.squaredNorm();
+    if (curvature <= nothing) return {x, n + 1, Status::kNotConverged};
     const double alpha = rz / curvature;
     x += alpha * d;
     r -= alpha * ad;

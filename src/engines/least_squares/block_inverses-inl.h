@@ -129,8 +129,9 @@ class BlockInverses {
         const std::int64_t n = std::min(block_, size_ - begin);
         if (n <= 0) break;
         T* const rows = to + begin * block_;
-        // Who is near the margin is judged with pivots in order.
-        if (least[l] > 16 * Rounding<T>(n)) {
+        // Who is near the margin is judged with pivots in order. So is who has such a small pivot
+        // that behind it (pivots-inl.h) rounding may have left another as large.
+        if (least[l] > std::max(16 * Rounding<T>(n), std::sqrt(Rounding<T>(1)))) {
           Scatter(l, n, rows);
         } else {
           InvertCarefully(element, begin, n, rows);

@@ -49,12 +49,12 @@ struct IterationScratch {
   T* inverse;
   T* row;
   double *blocks, *work;  // the diagonal (blocks) of A; some blocks, lane by lane
-  double *fade, *factor, *norm;
+  double *fade, *factor, *norm, *trace;
   // Of every system: its eigenvalues, largest first; the first eigenvectors, columns of rows of
   // vectors_stride. Products with them.
   double *eigenvalues, *eigenvectors, *along;
   SpectraScratch spectra;
-  double *size, *product, *damping, *residual;
+  double *size, *product, *gain, *damping, *residual;
   std::int32_t *slot, *system;
   std::int64_t* iterations;
   std::int8_t* status;
@@ -99,7 +99,7 @@ struct IterationScratch {
     take(row, s.keys_unit + kUnit);
     take(blocks, s.keys_unit * std::max(block, decomposed));
     take(work, blocked ? kBlocksTogether * (block + 1) * block : 0);
-    for (double** const numbers : {&fade, &factor, &norm}) take(*numbers, s.chunk);
+    for (double** const numbers : {&fade, &factor, &norm, &trace}) take(*numbers, s.chunk);
     take(eigenvalues, s.chunk * decomposed);
     take(eigenvectors, s.chunk * decomposed * vectors_stride);
     take(along, vectors_stride);
@@ -113,7 +113,9 @@ struct IterationScratch {
     take(spectra.order, unit);
     take(spectra.rotations, vectors > 0 ? MostRotations(decomposed) : 0);
     take(spectra.rotated, vectors > 0 ? MostRotations(decomposed) : 0);
-    for (double** const numbers : {&size, &product, &damping, &residual}) take(*numbers, s.columns);
+    for (double** const numbers : {&size, &product, &gain, &damping, &residual}) {
+      take(*numbers, s.columns);
+    }
     take(slot, s.columns);
     take(system, s.columns);
     take(iterations, s.columns);

@@ -189,6 +189,9 @@ class Iterations {
     }
   }
 
+  /// A share of |A| or |P| that is no number of a singular one, but rounding.
+  static constexpr double kRounding = 4 * static_cast<double>(std::numeric_limits<T>::epsilon());
+
   /// For q of unit length, so that squares neither overflow nor vanish. Slots hold the directions
   /// of the right-hand sides that have not converged, in order.
   void ConjugateGradient(const Block& q, std::int64_t rows) const {
@@ -229,7 +232,7 @@ class Iterations {
     }
     const auto system = static_cast<std::int32_t>(it_.system[j]);
     const T* const z = systems_.Precondition(system, R(j), it_.row);
-    it_.product[j] = Dot(R(j), z);
+    it_.product[j] = it_.gain[j] = Dot(R(j), z);
     std::copy(z, z + s_.keys_unit, D(slot));
     it_.slot[slot] = static_cast<std::int32_t>(j);
     it_.system[slot] = system;
@@ -245,15 +248,17 @@ class Iterations {
     const Vec factor = hn::Set(Tag(), systems_.Factor(system));
     T* const direction = D(p);
     T* const product = AD(p);
-    Vec sum = hn::Zero(Tag());
+    Vec sum = hn::Zero(Tag()), length = sum;
     ForVectors([&](auto d, std::int64_t v) HWY_ATTR {
+      const Vec own = hn::Load(d, direction + v);
       const Vec ad = systems_.Finish(d, fade, factor, product, direction, v);
       hn::Store(ad, d, product + v);
-      sum = hn::MulAdd(ad, hn::Load(d, direction + v), sum);
+      sum = hn::MulAdd(ad, own, sum);
+      length = hn::MulAdd(own, own, length);
     });
     const double curvature = Sum(sum);
     it_.iterations[j] = n;
-    if (curvature <= 0) {
+    if (curvature <= kRounding * systems_.Trace(system) * Sum(length)) {
       // A is singular along d, and q has a part there.
       it_.status[j] = kNotConverged;
       return false;
@@ -277,6 +282,11 @@ class Iterations {
     }
     const T* const z = systems_.Precondition(system, r, it_.row);
     const double next = z == r ? residual : Dot(r, z);
+    if (next <= kRounding * it_.gain[j] * residual) {  // so is P, along r
+      it_.status[j] = kNotConverged;
+      return false;
+    }
+    it_.gain[j] = std::max(it_.gain[j], next / residual);
     const Vec beta = Spread(next / it_.product[j]);
     it_.product[j] = next;
     T* const to = D(kept);

@@ -156,6 +156,7 @@ struct Scratch {
   // [S | V | M], then [L^T | E | P].
   T* second;
   T* corners;  // of U and of L^T (sn::Corner)
+  T* pivots;   // two numbers for each of one of them
   T* y;
   std::int64_t a_stride, b_stride, k_stride, v_stride, first_stride, second_stride, y_stride;
   std::size_t bytes;
@@ -191,9 +192,12 @@ struct Scratch {
     first = take(options.iterates() ? 0 : keys_unit * first_stride);
     second = take(options.iterates() ? 0 : chunk * second_stride);
     corners = take(options.iterates() ? 0 : (keys_unit + chunk) * kCornerNumbers);
+    pivots = take(options.iterates() ? 0 : 2 * most_pivots());
     y = take(columns * y_stride);
     bytes = static_cast<std::size_t>(used) * sizeof(T);
   }
+
+  std::int64_t most_pivots() const { return std::max(keys_unit, chunk); }
 
   // Where the parts of `first` and `second` begin.
   std::int64_t first_k() const { return keys_unit; }

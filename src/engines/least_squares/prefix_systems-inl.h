@@ -90,6 +90,7 @@ class PrefixSystems {
     for (std::int64_t i = 0; i < count_; ++i) {
       it_.factor[i] = options_.ridge == Ridge::kInState ? 0 : (relative ? it_.norm[i] : 1);
     }
+    if (options_.iteration.solver == Solver::kConjugateGradient) Traces();
     if (options_.iteration.preconditioner == Preconditioner::kDiagonal) Diagonals();
     if (options_.iteration.preconditioner == Preconditioner::kBlockDiagonal) Blocks();
     if (options_.needs_spectra()) DecomposeAll();
@@ -98,6 +99,8 @@ class PrefixSystems {
 
   std::int64_t count() const { return count_; }
   double Fade(std::int64_t system) const { return it_.fade[system]; }
+  /// Of A_i + R_i, for conjugate gradients: what no eigenvalue is above.
+  double Trace(std::int64_t system) const { return it_.trace[system]; }
   /// rho_i, where A_i + R_i = c_i (A_0 + sum k k^T + rho_i diag(ridge)).
   double RidgeFactor(std::int64_t system) const {
     return it_.factor[system] == 0 ? 0 : it_.factor[system] / it_.fade[system];
@@ -304,6 +307,18 @@ class PrefixSystems {
       const double own = static_cast<double>(others[t]);
       squares += 2 * std::max(0.0, first) + 2 * sn::WideDot(t, others, others) + own * own;
       it_.norm[t] = it_.fade[t] * std::sqrt(squares);
+    }
+  }
+
+  void Traces() const {
+    double sum = 0, ridge = 0;
+    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
+      sum += static_cast<double>(Stacked(i)[i]);
+      ridge += memory_.ridge[i];
+    }
+    for (std::int64_t t = 0; t < count_; ++t) {
+      if (t < tokens_) sum += sn::SumOfSquares(carried_.keys().Row(t), memory_.key_dim);
+      it_.trace[t] = it_.fade[t] * sum + it_.factor[t] * ridge;
     }
   }
 

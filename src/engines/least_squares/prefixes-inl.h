@@ -15,6 +15,7 @@
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/pivots-inl.h"
 #include "src/simd/blocks-inl.h"
 #include "src/simd/strided-inl.h"
 
@@ -128,9 +129,9 @@ class Prefixes {
   /// U with A + R = U^T U, or false where A is singular to rounding or not finite.
   bool FactorMemory() {
     CopyMemory();
-    const T rounding = static_cast<T>(Rounding<T>(memory_.key_dim));
-    const auto goes_on = [&](std::int64_t, T diagonal, T left) {
-      return left > rounding * diagonal && diagonal > static_cast<T>(kFaded<T>);
+    Pivots<T> pivots(first(), first_corners(), memory_.key_dim, s_.most_pivots(), s_.pivots);
+    const auto goes_on = [&](std::int64_t i, T diagonal, T left) {
+      return pivots(i, diagonal, left);
     };
     return sn::Factor(first(), s_.keys_unit, first_corners(), goes_on).index == s_.keys_unit;
   }
@@ -181,11 +182,12 @@ class Prefixes {
       T& diagonal = second().Row(i)[i];
       diagonal = i < tokens_ ? diagonal + (empty_ ? T(0) : T(1)) : T(1);
     }
-    const T rounding = static_cast<T>(Rounding<T>(memory_.key_dim));
+    Pivots<T> pivots(second(), second_corners(), memory_.key_dim, s_.most_pivots(), s_.pivots);
     // A token this far beyond all that the memory has seen leaves it singular to rounding.
     const T most_leverage = static_cast<T>(1 / Rounding<double>(memory_.key_dim));
     const auto goes_on = [&](std::int64_t i, T diagonal, T left) {
-      if (empty_) return left > rounding * diagonal && diagonal > static_cast<T>(kFaded<T>);
+      // No more tokens than dimensions are independent.
+      if (empty_) return i >= tokens_ || (i < memory_.key_dim && pivots(i, diagonal, left));
       if (diagonal > most_leverage) return false;
       return left * static_cast<T>(kMostLoss) >= diagonal || (i == 0 && !(left <= 0));
     };

@@ -39,7 +39,11 @@ class Systems {
   /// `ridge`: key_dim numbers, times |H|_F where it is `relative`.
   Systems(const double* ridge, bool relative, std::int64_t key_dim,
           const SystemsScratch<T>& scratch)
-      : ridge_(ridge), relative_(relative), size_(key_dim), s_(scratch) {}
+      : ridge_(ridge),
+        relative_(relative),
+        size_(key_dim),
+        least_share_(LeastShare(ridge, key_dim)),
+        s_(scratch) {}
 
   /// Do these many tokens pay for the lanes that stay idle, or is one by one faster? Measured for D
   /// from 4 to 128: from 2 tokens on where there are 8 lanes, from 3 to 6 where there are 16.
@@ -173,7 +177,7 @@ class Systems {
     const Gram<T> gram{H(), s_.key, s_.lane_decay};
     if (relative_) UpdateNorm(gram);
     const RidgedGram<T> matrix{gram, !relative_, ridge_, size_, s_.norm};
-    const sn::PivotLimits<T> limits{static_cast<T>(Rounding<T>(size_)), static_cast<T>(kFaded<T>)};
+    const sn::PivotLimits<T> limits{static_cast<T>(least_share_), static_cast<T>(kFaded<T>)};
     sn::FactorInterleaved(matrix, limits, L(), s_.inverses, sides, s_.regular);
     sn::SubstituteUpInterleaved(L(), s_.inverses, sides);
   }
@@ -260,9 +264,17 @@ class Systems {
     solver_.Factor(size_, matrix_.data(), Rounding<T>(size_), kFaded<T>);
   }
 
+  /// Of its diagonal, which a pivot must leave for the lane to be trusted. Without a ridge, behind
+  /// a pivot so small, rounding may have left another as large where there is none (pivots-inl.h).
+  static double LeastShare(const double* ridge, std::int64_t key_dim) {
+    const bool none = std::all_of(ridge, ridge + key_dim, [](double x) { return x == 0; });
+    return std::max(Rounding<T>(key_dim), none ? std::sqrt(Rounding<T>(1)) : 0);
+  }
+
   const double* ridge_;
   const bool relative_;
   const std::int64_t size_;
+  const double least_share_;
   const SystemsScratch<T>& s_;
   std::int64_t rounds_ = 1;
   T kept_[simd::kMostSystems<T>];              // what a lane leaves of the H it begins with

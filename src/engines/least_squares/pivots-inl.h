@@ -1,0 +1,97 @@
+// Which pivots of a Cholesky factor are numbers, and which are what rounding left of none. Compiled
+// once for every target.
+//
+// Of a row a_i that the rows before it span, a_i = sum_j w_j a_j, rounding leaves the pivot i not 0
+// but some eps times its diagonal A_ii and, what is more where those rows are nearly dependent
+// themselves, sum_j w_j^2 A_jj: where the first D - 1 of so many keys happen to lie close to
+// fewer dimensions, the key after the last can pass for a new direction by thousands of eps.
+
+#if defined(TTR_LEAST_SQUARES_PIVOTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_PIVOTS_INL_H_
+#undef TTR_LEAST_SQUARES_PIVOTS_INL_H_
+#else
+#define TTR_LEAST_SQUARES_PIVOTS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/layout.h"
+#include "src/simd/blocks-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+/// Asked for the pivots of sn::Factor of `u`, `count` at most, in order; `work` has room for twice
+/// as many numbers.
+template <class T>
+class Pivots {
+ public:
+  Pivots(const sn::Block<T>& u, const sn::Corner<T>* corners, std::int64_t key_dim,
+         std::int64_t count, T* work)
+      : u_(u),
+        corners_(corners),
+        dim_(static_cast<double>(key_dim)),
+        shares_(work),
+        diagonals_(work + count) {}
+
+  /// Is pivot i, what is `left` of its diagonal, more than rounding?
+  bool operator()(std::int64_t i, T diagonal, T left) {
+    const double share = static_cast<double>(left) / static_cast<double>(diagonal);
+    const double rounding = dim_ * Rounding<T>(1);
+    if (!(share > rounding) || !(diagonal > static_cast<T>(kFaded<T>))) return false;
+    diagonals_[i] = diagonal;
+    // The sum of w_j^2 A_jj over A_ii is at most 1 / the least eigenvalue of the rows before,
+    // scaled to ones on the diagonal: about the least share. Where that is too much, it is
+    // computed.
+    const bool doubtful = share * least_ * dim_ <= rounding;
+    if (doubtful && share * dim_ <= rounding * Spread(i) / static_cast<double>(diagonal)) {
+      return false;
+    }
+    least_ = std::min(least_, share);
+    return true;
+  }
+
+ private:
+  /// sum_j w_j^2 A_jj, w = U^-1 u what the rows before i share in row i.
+  HWY_NOINLINE double Spread(std::int64_t i) const {
+    const std::int64_t first = i - i % sn::kTileRows;  // whose rows are in the corner, not in u
+    const sn::Corner<T>& corner = corners_[first / sn::kTileRows];
+    double sum = 0;
+    for (std::int64_t j = i - 1; j >= 0; --j) {
+      const T w = j < first ? Share(u_.Row(j), j, i, shares_)
+                            : Share(corner.upper[j - first], j - first, i - first, shares_ + first);
+      shares_[j] = w;
+      sum += static_cast<double>(w) * static_cast<double>(w) * static_cast<double>(diagonals_[j]);
+    }
+    return sum;
+  }
+
+  /// w_j from those behind it and row j of the factor.
+  static HWY_INLINE T Share(const T* row, std::int64_t j, std::int64_t i, const T* shares) {
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    auto sums = hn::Zero(d);
+    std::int64_t c = j + 1;
+    for (; c + lanes <= i; c += lanes) {
+      sums = hn::MulAdd(hn::LoadU(d, row + c), hn::LoadU(d, shares + c), sums);
+    }
+    T rest = row[i] - hn::GetLane(hn::SumOfLanes(d, sums));
+    for (; c < i; ++c) rest -= row[c] * shares[c];
+    return rest / row[j];
+  }
+
+  sn::Block<T> u_;
+  const sn::Corner<T>* corners_;
+  double dim_;
+  T *shares_, *diagonals_;
+  double least_ = 1;  // share of the pivots before
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_PIVOTS_INL_H_
