@@ -4,7 +4,7 @@
 #include <set>
 
 #include "src/recipe/validate.h"
-#include "tests/recipe/random_recipe.h"
+#include "tests/support/random_recipe.h"
 #include "ttr/inputs.h"
 #include "ttr/recipe.h"
 

@@ -7,7 +7,7 @@
 #include "src/recipe/parse.h"
 #include "src/recipe/validate.h"
 #include "tests/recipe/message.h"
-#include "tests/recipe/random_recipe.h"
+#include "tests/support/random_recipe.h"
 #include "ttr/recipe.h"
 #include "ttr/zoo.h"
 

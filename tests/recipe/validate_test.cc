@@ -9,7 +9,7 @@
 #include "src/recipe/parse.h"
 #include "src/recipe/rules.h"
 #include "tests/recipe/message.h"
-#include "tests/recipe/random_recipe.h"
+#include "tests/support/random_recipe.h"
 #include "ttr/recipe.h"
 
 namespace ttr {

@@ -1,6 +1,7 @@
 /// Random recipes, from the table of options: any combination, with a meaning or not.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
@@ -11,7 +12,8 @@ namespace ttr {
 
 class RandomRecipes {
  public:
-  explicit RandomRecipes(std::uint64_t seed) : random_(seed) {}
+  /// `usual`: numbers between .1 and 1.5 and integers up to 5 instead of all that are allowed.
+  explicit RandomRecipes(std::uint64_t seed, bool usual = false) : random_(seed), usual_(usual) {}
 
   /// Every option is changed with the same probability, which itself varies.
   Recipe Next() {
@@ -28,8 +30,9 @@ class RandomRecipes {
     if (const auto* word = std::get_if<WordOption>(&option.value)) return Any(word->words);
     if (std::holds_alternative<FlagOption>(option.value)) return Integer(0, 1) ? "true" : "false";
     if (const auto* integer = std::get_if<IntegerOption>(&option.value)) {
-      const std::int64_t most =
-          Integer(0, 1) ? integer->most : std::min<std::int64_t>(integer->most, 9);
+      const std::int64_t most = !usual_ && Integer(0, 1) != 0
+                                    ? integer->most
+                                    : std::min<std::int64_t>(integer->most, usual_ ? 5 : 9);
       return std::to_string(Integer(integer->least, most));
     }
     if (const auto* number = std::get_if<NumberOption>(&option.value)) return Number(*number);
@@ -57,6 +60,7 @@ class RandomRecipes {
   // All magnitudes, many digits.
   std::string Number(const NumberOption& number) {
     double x = std::exp2(Uniform(-60, number.most <= 1 ? 0 : 60));
+    if (usual_) x = Uniform(std::max(0.1, number.least), std::min(1.5, number.most));
     if (number.least < 0 && Integer(0, 1)) x = -x;
     char text[40];
     std::snprintf(text, sizeof text, "%.17g", x);
@@ -64,6 +68,7 @@ class RandomRecipes {
   }
 
   std::mt19937_64 random_;
+  bool usual_;
 };
 
 }  // namespace ttr

@@ -1,0 +1,179 @@
+// Drawn recipes on drawn shapes: whatever has a meaning and runs on an engine agrees with the
+// definition, as closely as the definition agrees with itself on inputs that differ in their last
+// digits. TTR_DRAWS says how many are drawn.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "src/recipe/validate.h"
+#include "tests/support/calls.h"
+#include "tests/support/gradients.h"
+#include "tests/support/random_recipe.h"
+#include "ttr/layer.h"
+#include "ttr/random.h"
+
+namespace ttr {
+namespace {
+
+using test::Call;
+using test::LargestDifference;
+using test::Result;
+
+std::int64_t Draws(std::int64_t usual) {
+  const char* const wanted = std::getenv("TTR_DRAWS");
+  return wanted != nullptr ? std::atoll(wanted) : usual;
+}
+
+class Drawn {
+ public:
+  explicit Drawn(std::uint64_t seed) : recipes_(seed, true), random_(seed, 1) {}
+
+  // The next recipe that an engine runs.
+  Recipe Next() {
+    for (;;) {
+      Recipe recipe = recipes_.Next();
+      recipe = NearestValid(recipe);
+      // A threshold makes a jump of a last digit.
+      if (recipe.optimizer.tolerance > 0) continue;
+      // What fades is as ill-conditioned as can be, and so are features that nearly depend on each
+      // other; least squares have tests that know how much.
+      const bool fades =
+          recipe.weights.decay != Decay::kNone && recipe.optimizer.ridge_kind == RidgeKind::kFading;
+      const bool depends =
+          recipe.function.features != FeatureMap::kNone && recipe.optimizer.ridge == 0;
+      if (Layer(recipe).plan().engine == Engine::kLeastSquares && (fades || depends)) continue;
+      if (Layer(recipe).plan().engine != Engine::kDefinition) return recipe;
+    }
+  }
+
+  Dims Shape(const Recipe& recipe, std::int64_t most_tokens, std::int64_t most_channels) {
+    Dims dims = test::SmallDims(recipe);
+    const bool square = dims.key_dim == dims.value_dim;
+    dims.batch = Draw(2);
+    dims.tokens = Draw(most_tokens + 1) - 1;
+    dims.value_dim = Draw(most_channels);
+    dims.key_dim = square ? dims.value_dim : Draw(most_channels);
+    dims.features = Draw(4);
+    dims.heads = Draw(3);
+    const bool shares = dims.key_heads != dims.query_heads;  // a recipe with queries
+    dims.key_heads = shares && Draw(2) == 1 ? 1 : dims.heads;
+    dims.value_heads = shares && Draw(2) == 1 ? 1 : dims.heads;
+    dims.query_heads = shares ? dims.heads * Draw(2) : dims.heads;
+    dims.hidden = recipe.function.expansion * dims.key_dim;
+    return dims;
+  }
+
+  // 1 to `most`.
+  std::int64_t Draw(std::int64_t most) {
+    return 1 + static_cast<std::int64_t>(random_.Below(static_cast<std::uint64_t>(most)));
+  }
+
+  // The same inputs, of other last digits.
+  void Disturb(const Call& call) {
+    for (const InputField& field : InputFields()) {
+      const TensorView& view = call.inputs.*field.view;
+      if (!view.defined() || view.dtype() != DType::kFloat64) continue;
+      for (std::int64_t i = 0; i < view.shape().elements(); ++i) {
+        view.as<double>()[i] *= 1 + 1e-13 * (random_.Uniform() - 0.5);
+      }
+    }
+  }
+
+ private:
+  RandomRecipes recipes_;
+  CounterRandom random_;
+};
+
+double Largest(const TensorView& view) {
+  const Tensor copy = Tensor::Copy(view, DType::kFloat64);
+  double largest = 0;
+  for (const double x : copy.as<double>()) largest = std::max(largest, std::abs(x));
+  return largest;
+}
+
+// What a disturbance of some hundred roundings makes of the definition is the condition. An engine
+// may round as much some thousand times.
+void ExpectNear(const TensorView& expected, const TensorView& disturbed, const TensorView& got,
+                const std::string& what) {
+  const double condition = 1000 * LargestDifference(expected, disturbed);
+  EXPECT_LE(LargestDifference(expected, got), condition + 1e-11 * Largest(expected)) << what;
+}
+
+void ExpectNear(const Result& expected, const Result& disturbed, const Result& got,
+                const std::string& what) {
+  ExpectNear(expected.y, disturbed.y, got.y, what + ", y");
+  for (const State::Entry& entry : expected.state.entries()) {
+    ExpectNear(entry.view, disturbed.state.Get(entry.name), got.state.Get(entry.name),
+               what + ", " + entry.name);
+  }
+}
+
+TEST(AnyRecipe, AgreesWithTheDefinition) {
+  Drawn drawn(1);
+  std::int64_t compared = 0;
+  for (std::int64_t i = 0; i < Draws(600); ++i) {
+    const Recipe recipe = drawn.Next();
+    const Dims dims = drawn.Shape(recipe, 40, 20);
+    SCOPED_TRACE(std::to_string(i) + ": " + ToString(recipe) +
+                 ", T = " + std::to_string(dims.tokens) + ", Dk = " + std::to_string(dims.key_dim) +
+                 ", Dv = " + std::to_string(dims.value_dim));
+    const Layer layer(recipe), definition(recipe, Engine::kDefinition);
+    const auto seed = static_cast<std::uint64_t>(i);
+    const Call call(recipe, dims, DType::kFloat64, seed, drawn.Draw(2) == 1);
+    const Result expected = RunWhole(definition, call), got = RunWhole(layer, call);
+    // Memories that grow without bound, and regressions that are all but singular.
+    if (!(Largest(expected.y) < 1e6)) continue;
+    ++compared;
+    Result pieces;
+    const bool steps = recipe.reading.causal && dims.tokens > 0;
+    if (steps) pieces = RunInPieces(layer, call, drawn.Draw(dims.tokens));
+    drawn.Disturb(call);
+    const Result disturbed = RunWhole(definition, call);
+    ExpectNear(expected, disturbed, got, "whole");
+    if (steps) ExpectNear(expected, disturbed, pieces, "in pieces");
+  }
+  EXPECT_GE(compared, Draws(600) * 9 / 10);
+}
+
+// Central differences of the definition have some ten digits, and four where it bends.
+TEST(AnyRecipe, HasTheGradientsOfTheDefinition) {
+  Drawn drawn(2);
+  std::int64_t compared = 0;
+  const std::int64_t draws = Draws(600) / 4;
+  for (std::int64_t i = 0; i < draws; ++i) {
+    const Recipe recipe = drawn.Next();
+    const Dims dims = drawn.Shape(recipe, 6, 4);
+    SCOPED_TRACE(std::to_string(i) + ": " + ToString(recipe) +
+                 ", T = " + std::to_string(dims.tokens) + ", Dk = " + std::to_string(dims.key_dim) +
+                 ", Dv = " + std::to_string(dims.value_dim));
+    const Layer layer(recipe), definition(recipe, Engine::kDefinition);
+    // Other solvers that iterate have the gradient of what they converge to.
+    const Solver solver = recipe.optimizer.solver;
+    if (solver == Solver::kConjugateGradient || solver == Solver::kChebyshev) continue;
+    if (recipe.reading.output_norm != OutputNorm::kNone) continue;  // no slope at 0
+    const Call call(recipe, dims, DType::kFloat64, static_cast<std::uint64_t>(i), true);
+    const Tensor dy = test::Normal(
+        DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 5);
+    test::Gradients expected = test::Differentiate(definition, call.inputs, {}, dy, {});
+    test::Gradients got = test::Differentiate(layer, call.inputs, {}, dy, {});
+    double largest = 0;
+    for (const InputField& field : InputFields()) {
+      const TensorView& x = expected.inputs.*field.view;
+      if (x.defined()) largest = std::max(largest, Largest(x));
+    }
+    if (!(largest < 1e3)) continue;  // close to what is singular
+    // An empty memory may be where the solution of least norm has no slope.
+    expected.initial = got.initial = State();
+    ++compared;
+    test::ExpectClose(got, expected, 1e-4);
+  }
+  EXPECT_GE(compared, draws / 2);
+}
+
+}  // namespace
+}  // namespace ttr
