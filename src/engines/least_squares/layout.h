@@ -156,7 +156,7 @@ struct Scratch {
   // [S | V | M], then [L^T | E | P].
   T* second;
   T* corners;  // of U and of L^T (sn::Corner)
-  T* pivots;   // two numbers for each of one of them
+  T* pivots;   // two numbers for every pivot of one of them
   T* y;
   std::int64_t a_stride, b_stride, k_stride, v_stride, first_stride, second_stride, y_stride;
   std::size_t bytes;
