@@ -391,6 +391,18 @@ TEST_P(ForgottenGradient, IsZero) {
   }
 }
 
+// The gradient of a sum, of a layer that has none: rows of values fill their lines.
+TEST(ForeignGradient, IsLeftAlone) {
+  const Layer layer(ParseRecipe("retnet"));
+  Dims dims = test::TwoMemories(5, 3, 16);
+  const Call call(layer.recipe(), dims, DType::kFloat64, 3, true);
+  const Tensor dy = Normal(DType::kFloat64, {1, dims.tokens, 2, dims.value_dim}, 6);
+  State dstate = RandomState(layer, call.inputs, 20);
+  const Gradients expected = Differentiate(layer, call.inputs, {}, dy, dstate);
+  dstate.Set("state.n", Normal(DType::kFloat64, {1, 2, dims.key_dim}, 7));
+  ExpectClose(Differentiate(layer, call.inputs, {}, dy, dstate), expected, 0);
+}
+
 // An intercept makes rows of the memory as long as a line that keys do not fill.
 TEST(AffineGradient, EndsWithTheKeys) {
   const Layer layer(ParseRecipe("retnet{function: affine}"));

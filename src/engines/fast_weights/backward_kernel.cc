@@ -41,10 +41,10 @@ void ScatterDouble(const Options& options, const Memory& memory, const GradientM
   Scatter<double>(options, memory, gradients, side, rows).Run();
 }
 void WholeFloat(WholePart part, const Options& options, BackwardRows<float>& rows) {
-  Whole<float>(options, rows).Run(part);
+  WholeRows<float>(options, rows).Run(part);
 }
 void WholeDouble(WholePart part, const Options& options, BackwardRows<double>& rows) {
-  Whole<double>(options, rows).Run(part);
+  WholeRows<double>(options, rows).Run(part);
 }
 
 }  // namespace HWY_NAMESPACE

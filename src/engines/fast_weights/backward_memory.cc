@@ -25,10 +25,8 @@ template <class T>
 void GatherEnds(const Options& options, const Memory& memory, const GradientMemory& out,
                 BackwardRows<T>& rows) {
   constexpr DType kType = DTypeOf<T>();
-  const std::int64_t stride = rows.value_stride;
-  ReadMemory(memory, {memory.state, kType, memory.state_stride}, memory.sum, stride, rows.row,
-             rows.initial);
-  ReadMemory(memory, out.dstate, out.dsum, stride, rows.row, rows.d_final);
+  ReadMemory(memory, {memory.state, kType, memory.state_stride}, memory.sum, rows, rows.initial);
+  ReadMemory(memory, out.dstate, out.dsum, rows, rows.d_final);
   const Rows second{memory.second, kType, memory.second_stride};
   if (options.paired()) {
     const std::int64_t part = rows.second(options);
@@ -38,8 +36,8 @@ void GatherEnds(const Options& options, const Memory& memory, const GradientMemo
         std::fill(to + first + memory.key_dim * rows.value_stride, to + first + part, T(0));
       }
     }
-    ReadMemory(memory, second, {}, stride, rows.row, rows.initial + part);
-    ReadMemory(memory, out.dsecond, {}, stride, rows.row, rows.d_final + part);
+    ReadMemory(memory, second, {}, rows, rows.initial + part);
+    ReadMemory(memory, out.dsecond, {}, rows, rows.d_final + part);
   }
   if (options.phase) std::fill_n(rows.turned, rows.key_stride / 2, T(0));
   if (rows.maxima != nullptr) {

@@ -6,11 +6,13 @@
 /// rows have twice the channels (backward_turn-inl.h).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "src/engines/fast_weights/gradient.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/row_io.h"
 
 namespace ttr::fast_weights {
 
@@ -82,6 +84,20 @@ struct BackwardRows {
     return static_cast<T>(folds_scale ? options.gain * options.scale : options.gain);
   }
 };
+
+/// A memory [D][value] from rows of any type, its sum as one column more where there is one.
+template <class T>
+void ReadMemory(const Memory& memory, const Rows& state, const Rows& sum, BackwardRows<T>& rows,
+                T* to) {
+  const std::int64_t stride = rows.value_stride;
+  std::fill_n(to, memory.key_dim * stride, T(0));
+  for (std::int64_t d = 0; state && d < memory.key_dim; ++d) {
+    ReadRow(state, d, memory.value_dim, to + d * stride);
+  }
+  if (!sum || rows.value_dim == memory.value_dim) return;
+  ReadRow(sum, 0, memory.key_dim, rows.row);
+  for (std::int64_t d = 0; d < memory.key_dim; ++d) to[d * stride + memory.value_dim] = rows.row[d];
+}
 
 /// Is what erases what is written, so that they have one gradient?
 bool JoinsErasure(const Options& options);

@@ -24,9 +24,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 template <class T>
-class Whole {
+class WholeRows {
  public:
-  Whole(const Options& options, BackwardRows<T>& rows)
+  WholeRows(const Options& options, BackwardRows<T>& rows)
       : options_(options),
         rows_(rows),
         keys_(rows.key_stride),
@@ -55,7 +55,7 @@ class Whole {
   Block Query(std::int64_t q) const { return {rows_.query + q * rows_.rows * keys_, keys_}; }
   Block Answers(T* of, std::int64_t q) const { return {of + q * rows_.rows * values_, values_}; }
 
-  /// What stands before row r: of it and all behind it.
+  /// The product of all.
   void TakeDecays() {
     if (!options_.by_channel()) {
       factors_[0] = 1;
@@ -165,7 +165,7 @@ class Whole {
     SumBefore(rows_.d_log_decay, keys_, rows_.sums);
     if (options_.phase) SumBefore(rows_.d_phase, keys_, rows_.sums + keys_);
   }
-  void SumBefore(T* x, std::int64_t stride, T* sums) {
+  void SumBefore(T* HWY_RESTRICT x, std::int64_t stride, T* HWY_RESTRICT sums) {
     for (std::int64_t r = 0; r < rows_.count; ++r, x += stride) {
       for (std::int64_t k = 0; k < stride; ++k) {
         const T own = x[k];

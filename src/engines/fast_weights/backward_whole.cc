@@ -58,7 +58,7 @@ void DifferentiateWhole(const Options& options, const Memory& memory, const Grad
   const std::int64_t numbers = rows.key_stride * rows.value_stride;
   std::fill_n(rows.initial, numbers, T(0));
   const Rows state{memory.state, DTypeOf<T>(), memory.state_stride};
-  ReadMemory(memory, state, memory.sum, rows.value_stride, rows.row, rows.initial);
+  ReadMemory(memory, state, memory.sum, rows, rows.initial);
   Transpose(rows.initial, rows);
   std::fill_n(rows.d_final, numbers, T(0));
   for (std::int64_t block = 0; block < blocks; ++block) {

@@ -1,7 +1,6 @@
 /// Rows of any dtype to and from rows of T, outside of the kernels.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "src/engines/fast_weights/layout.h"
@@ -73,20 +72,6 @@ T ReadOne(const Rows& rows, std::int64_t t) {
 template <class T>
 void WriteOne(T x, const Rows& rows, std::int64_t t) {
   WriteRow(&x, 1, rows, t, false);
-}
-
-/// A memory [D][stride] from rows of any type, its sum as one column more; `row` has room for D
-/// numbers.
-template <class T>
-void ReadMemory(const Memory& memory, const Rows& state, const Rows& sum, std::int64_t stride,
-                T* row, T* to) {
-  std::fill_n(to, memory.key_dim * stride, T(0));
-  for (std::int64_t d = 0; state && d < memory.key_dim; ++d) {
-    ReadRow(state, d, memory.value_dim, to + d * stride);
-  }
-  if (!sum) return;
-  ReadRow(sum, 0, memory.key_dim, row);
-  for (std::int64_t d = 0; d < memory.key_dim; ++d) to[d * stride + memory.value_dim] = row[d];
 }
 
 }  // namespace ttr::fast_weights
