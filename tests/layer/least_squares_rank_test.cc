@@ -87,5 +87,33 @@ TEST_P(Rank, IsThatOfTheDefinition) {
   }
 }
 
+// After one step nothing is left of q but what no x reaches: the next would be along rounding.
+TEST(ConjugateGradients, EndWhereNothingIsToBeSolved) {
+  struct One {
+    const char* text;
+    double most;
+  };
+  // A preconditioner's own roundings are of its largest part, which q may have little of.
+  for (const auto& [text, most] :
+       {One{"uniform | linear | conjugate_gradient(steps: 4)", 1e6},
+        One{"uniform | linear | conjugate_gradient(steps: 6, preconditioner: low_rank)", 1e9}}) {
+    const Recipe recipe = ParseRecipe(text);
+    const Layer layer(recipe), definition(recipe, Engine::kDefinition);
+    Dims dims = test::TwoMemories(2, 19, 4);
+    for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+      const Call call(recipe, dims, DType::kFloat64, seed);
+      for (const Layer& of : {layer, definition}) {
+        const Result got = RunWhole(of, call);
+        for (std::int64_t h = 0; h < dims.heads; ++h) {
+          EXPECT_EQ(got.status.view().At({0, 0, h}), 2) << text << ", seed " << seed;
+          for (std::int64_t c = 0; c < dims.value_dim; ++c) {
+            EXPECT_LT(std::abs(got.y.view().At({0, 0, h, c})), most) << text << ", seed " << seed;
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ttr
