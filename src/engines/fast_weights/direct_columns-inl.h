@@ -86,19 +86,29 @@ HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV]
                              const hn::Vec<D> (&v)[NV], T* HWY_RESTRICT state, std::int64_t stride,
                              const T* next) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
-  for (std::int64_t row = s.key_dim - 1; row >= 0; --row) {
-    T* HWY_RESTRICT m = state + row * stride;
-    const std::int64_t done = s.key_dim - 1 - row;
+  // Copies that nothing refers to, which stay in registers.
+  hn::Vec<D> by_write[NV], by_value[NV];
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) by_write[n] = u[n];
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) by_value[n] = v[n];
+  const T* const decays = s.decay;
+  const T* const writes = s.write;
+  const T* const value_keys = s.value_key;
+  const std::int64_t rows = s.key_dim;
+  T* HWY_RESTRICT m = state + (rows - 1) * stride;
+  for (std::int64_t row = rows - 1; row >= 0; --row, m -= stride) {
+    const std::int64_t done = rows - 1 - row;
     if (next != nullptr && done % 2 == 0) {
-      simd::FetchRow(next + (s.key_dim + done) / 2 * stride, NV * kLanes);
+      simd::FetchRow(next + (rows + done) / 2 * stride, NV * kLanes);
     }
-    const auto decay = hn::Set(d, s.decay[row]);
-    const auto key = hn::Set(d, s.write[row]);
-    const auto value_key = hn::Set(d, APART ? s.value_key[row] : T(0));
+    const auto decay = hn::Set(d, decays[row]);
+    const auto key = hn::Set(d, writes[row]);
+    const auto value_key = hn::Set(d, APART ? value_keys[row] : T(0));
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
-      auto now = hn::MulAdd(key, u[n], hn::Mul(decay, hn::LoadU(d, m + n * kLanes)));
-      if constexpr (APART) now = hn::MulAdd(value_key, v[n], now);
+      auto now = hn::MulAdd(key, by_write[n], hn::Mul(decay, hn::LoadU(d, m + n * kLanes)));
+      if constexpr (APART) now = hn::MulAdd(value_key, by_value[n], now);
       hn::StoreU(now, d, m + n * kLanes);
     }
   }

@@ -25,6 +25,7 @@
 #include "src/engines/fast_weights/gradient_momentum-inl.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/engines/fast_weights/gradient_state-inl.h"
+#include "src/simd/lane_sums-inl.h"
 #include "src/simd/strided-inl.h"
 #include "src/simd/tile-inl.h"
 
@@ -40,7 +41,7 @@ template <class T>
 void SumTallies(const T* tallies, T* out) {
   const hn::ScalableTag<T> d;
   if constexpr (Lanes<T>() == kTokens) {
-    hn::StoreU(LaneSums<T>::template SumAll<kTokens>(tallies), d, out);
+    hn::StoreU(sn::SumVectors<kTokens>(d, tallies), d, out);
     return;
   }
   LaneSums<T> sums;

@@ -26,6 +26,7 @@
 #include "src/engines/fast_weights/gradient.h"
 #include "src/engines/fast_weights/gradient_layout.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
+#include "src/simd/lane_sums-inl.h"
 #include "src/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,9 +34,9 @@ namespace ttr::fast_weights::gradient {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// Adds up the lanes of vectors, as many at a time as a vector has lanes: by halves, three
-/// operations a vector, where each by itself takes ten.
+/// Adds up the lanes of vectors, as many at a time as a vector has lanes.
 template <class T>
 class LaneSums {
  public:
@@ -53,24 +54,9 @@ class LaneSums {
       hn::Store(hn::Zero(d), d, vectors_ + i * kLanes);
     }
     alignas(64) T sums[kLanes];
-    hn::Store(SumAll<kLanes>(vectors_), d, sums);
+    hn::Store(sn::SumVectors<kLanes>(d, vectors_), d, sums);
     for (std::int64_t i = 0; i < count_; ++i) *targets_[i] += sums[i];
     count_ = 0;
-  }
-
-  /// Lanes in `COUNT` groups, whose sums are those of the COUNT vectors.
-  template <std::int64_t COUNT>
-  static HWY_INLINE hn::Vec<hn::ScalableTag<T>> SumAll(const T* vectors) {
-    const hn::ScalableTag<T> d;
-    if constexpr (COUNT == 1) {
-      return hn::Load(d, vectors);
-    } else {
-#if HWY_TARGET != HWY_SCALAR
-      const auto low = SumAll<COUNT / 2>(vectors);
-      const auto high = SumAll<COUNT / 2>(vectors + COUNT / 2 * kLanes);
-      return hn::Add(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
-#endif
-    }
   }
 
  private:

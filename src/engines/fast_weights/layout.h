@@ -103,6 +103,10 @@ constexpr std::int64_t RoundUp(std::int64_t x, std::int64_t unit) {
 template <class T>
 inline constexpr std::int64_t kLine = kAlignment / sizeof(T);
 
+/// Numbers that the products of all pairs of a chunk's rows take by lanes.
+template <class T>
+inline constexpr std::int64_t kPairSums = kChunk * kChunk * kLine<T>;
+
 inline bool IsDirect(std::int64_t rows) { return rows <= kDirectRows; }
 
 /// Rows of the memory's arrays in scratch: padded, twice as many where it is paired.
@@ -177,6 +181,7 @@ struct Gathered {
   T* cosines;                 // of the phase
   T* sines;
   T* products;  // [2][row]: keys, as decay and phase turn them
+  T* sums;      // [1 + query][2][kPairSums]: by lanes, of pairs under decays of channels
   // One number a row:
   T step[kChunk];   // b
   T decay[kChunk];  // a: from row to row
@@ -264,6 +269,8 @@ struct Scratch {
     gathered.cosines = take(options.phase ? chunk * key_rows : 0);
     gathered.sines = take(options.phase ? chunk * key_rows : 0);
     gathered.products = take(options.by_channel() ? 2 * chunk * key_rows : 0);
+    const bool pairs = options.by_channel() && chunked;
+    gathered.sums = take(pairs ? (1 + sizes.queries) * 2 * kPairSums<T> : 0);
     bytes = static_cast<std::size_t>(used) * sizeof(T);
   }
 

@@ -1,0 +1,236 @@
+// The pairs of a chunk's rows where the decay is a number a channel. Compiled once for every
+// target.
+//
+// Key j is carried along: p_j = D_ij (.) w_j at row i, so that every pair has the exact product of
+// the decays between, without quotients, and at the end p_j is what the memory is written with. The
+// keys of a few channels stay in registers through all rows of the chunk; what a row's products
+// with them come to is summed up over the channels vector by vector, and the lanes of all pairs at
+// once.
+
+#if defined(TTR_FAST_WEIGHTS_CHANNEL_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_CHANNEL_PAIRS_INL_H_
+#undef TTR_FAST_WEIGHTS_CHANNEL_PAIRS_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_CHANNEL_PAIRS_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/layout.h"
+#include "src/simd/lane_sums-inl.h"
+#include "src/simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// What is carried along.
+enum class Carry {
+  kKeys,     // keys
+  kTwoKeys,  // those that innovations and values are written along; the memory before its decay is
+             // what an erasure sees
+  kTurned,   // the parts of complex keys, whose decays turn them
+};
+
+/// One row a token of a chunk, row i at [i stride].
+template <class T>
+struct PairRows {
+  const T* data;
+  std::int64_t stride;
+};
+
+/// Rows x_i that read, and what becomes of them; of `count` queries, each so far behind the last.
+template <class T>
+struct PairReads {
+  std::int64_t count;
+  PairRows<T> rows;
+  std::int64_t rows_apart;
+  T* decayed;    // c_i (.) x_i, as they meet the memory; rows as those of the call
+  T* imaginary;  // kTurned: -im(c_i) (.) x_i
+  std::int64_t decayed_apart;
+  T* sums;  // [2][kPairSums]: [i][j] x_i . p_j by lanes
+};
+
+template <class T>
+struct PairCall {
+  std::int64_t rows;
+  std::int64_t stride;  // of rows that are written, and of those that follow
+  const T* factors;     // rows of decays
+  const T* cosines;     // kTurned
+  const T* sines;
+  PairRows<T> keys, value_keys;
+  T* carried;        // rows: p_j behind the chunk
+  T* other_carried;  // the same of value keys, or imaginary parts
+  T* decay;          // one row: c_n
+  T* turned;         // its imaginary part
+  PairReads<T> erase, queries;
+  bool asks[kChunk];  // do its queries read this row?
+};
+
+/// sums[j] += x_i . p_j, j < COUNT, of NV vectors of channels from `at` on; the FIRST of all: =.
+template <Carry CARRY, int I, int COUNT, bool FIRST, int NV, class D, class T = hn::TFromD<D>>
+HWY_INLINE void ReadPairs(D d, const PairReads<T>& reads, std::int64_t stride, std::int64_t at,
+                          const hn::Vec<D> (&keys)[kChunk][NV],
+                          const hn::Vec<D> (&others)[kChunk][NV], const hn::Vec<D> (&decay)[NV],
+                          const hn::Vec<D> (&turned)[NV]) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  const T* row = reads.rows.data + I * reads.rows.stride + at;
+  std::int64_t to = I * stride + at;
+  T* sums = reads.sums + I * kChunk * kLanes;
+  for (std::int64_t q = 0; q < reads.count; ++q) {
+    hn::Vec<D> x[NV];
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) x[n] = hn::LoadU(d, row + n * kLanes);
+    auto add = [&](const hn::Vec<D>(&with)[kChunk][NV], T* HWY_RESTRICT out) HWY_ATTR {
+      TTR_UNROLL
+      for (int j = 0; j < COUNT; ++j) {
+        auto sum = FIRST ? hn::Mul(x[0], with[j][0])
+                         : hn::MulAdd(x[0], with[j][0], hn::Load(d, out + j * kLanes));
+        TTR_UNROLL
+        for (int n = 1; n < NV; ++n) sum = hn::MulAdd(x[n], with[j][n], sum);
+        hn::Store(sum, d, out + j * kLanes);
+      }
+    };
+    add(keys, sums);
+    if constexpr (CARRY == Carry::kTwoKeys) add(others, sums + kPairSums<T>);
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      hn::Store(hn::Mul(x[n], decay[n]), d, reads.decayed + to + n * kLanes);
+      if constexpr (CARRY == Carry::kTurned) {
+        hn::Store(hn::Neg(hn::Mul(x[n], turned[n])), d, reads.imaginary + to + n * kLanes);
+      }
+    }
+    row += reads.rows_apart;
+    to += reads.decayed_apart;
+    sums += 2 * kPairSums<T>;
+  }
+}
+
+/// Rows I .. of a chunk, on NV vectors of channels from `at` on.
+template <Carry CARRY, int I, bool BEFORE, bool FIRST, int NV, class D, class T = hn::TFromD<D>>
+HWY_INLINE void CarryRows(D d, const PairCall<T>& call, std::int64_t at,
+                          hn::Vec<D> (&keys)[kChunk][NV], hn::Vec<D> (&others)[kChunk][NV],
+                          hn::Vec<D> (&decay)[NV], hn::Vec<D> (&turned)[NV]) {
+  if constexpr (I < kChunk) {
+    if (I >= call.rows) return;
+    constexpr std::int64_t kLanes = hn::MaxLanes(D());
+    constexpr int kSeen = BEFORE ? I : I + 1;
+    auto ask = [&]() HWY_ATTR {
+      if (!call.asks[I]) return;
+      ReadPairs<CARRY, I, kSeen, FIRST>(d, call.queries, call.stride, at, keys, others, decay,
+                                        turned);
+    };
+    auto erase = [&]() HWY_ATTR {
+      ReadPairs<CARRY, I, I, FIRST>(d, call.erase, call.stride, at, keys, others, decay, turned);
+    };
+    if constexpr (CARRY == Carry::kTwoKeys) erase();
+    if constexpr (BEFORE) ask();
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const std::int64_t from = I * call.stride + at + n * kLanes;
+      const auto factor = hn::Load(d, call.factors + from);
+      if constexpr (CARRY == Carry::kTurned) {
+        const auto cosine = hn::Mul(factor, hn::Load(d, call.cosines + from));
+        const auto sine = hn::Mul(factor, hn::Load(d, call.sines + from));
+        auto turn = [&](hn::Vec<D>& re, hn::Vec<D>& im) HWY_ATTR {
+          const auto x = re;
+          re = hn::NegMulAdd(sine, im, hn::Mul(cosine, x));
+          im = hn::MulAdd(sine, x, hn::Mul(cosine, im));
+        };
+        TTR_UNROLL
+        for (int j = 0; j < I; ++j) turn(keys[j][n], others[j][n]);
+        turn(decay[n], turned[n]);
+      } else {
+        TTR_UNROLL
+        for (int j = 0; j < I; ++j) {
+          keys[j][n] = hn::Mul(factor, keys[j][n]);
+          if constexpr (CARRY == Carry::kTwoKeys) others[j][n] = hn::Mul(factor, others[j][n]);
+        }
+        decay[n] = hn::Mul(factor, decay[n]);
+      }
+      const std::int64_t key = at + n * kLanes;
+      keys[I][n] = hn::LoadU(d, call.keys.data + I * call.keys.stride + key);
+      if constexpr (CARRY == Carry::kTwoKeys) {
+        others[I][n] = hn::LoadU(d, call.value_keys.data + I * call.value_keys.stride + key);
+      }
+    }
+    if constexpr (CARRY == Carry::kKeys) erase();
+    if constexpr (!BEFORE) ask();
+    CarryRows<CARRY, I + 1, BEFORE, FIRST>(d, call, at, keys, others, decay, turned);
+  }
+}
+
+/// A chunk on NV vectors of channels.
+template <Carry CARRY, bool BEFORE, bool FIRST, int NV, class T>
+HWY_NOINLINE void CarryChannels(const PairCall<T>& call, std::int64_t at) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(d);
+  hn::Vec<decltype(d)> keys[kChunk][NV], others[kChunk][NV], decay[NV], turned[NV];
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) {
+    decay[n] = hn::Set(d, T(1));
+    turned[n] = hn::Zero(d);
+    TTR_UNROLL
+    for (int j = 0; j < kChunk; ++j) keys[j][n] = others[j][n] = hn::Zero(d);
+  }
+  CarryRows<CARRY, 0, BEFORE, FIRST>(d, call, at, keys, others, decay, turned);
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) {
+    const std::int64_t to = at + n * kLanes;
+    hn::Store(decay[n], d, call.decay + to);
+    if constexpr (CARRY == Carry::kTurned) hn::Store(turned[n], d, call.turned + to);
+    TTR_UNROLL
+    for (int j = 0; j < kChunk; ++j) {
+      hn::Store(keys[j][n], d, call.carried + j * call.stride + to);
+      if constexpr (CARRY != Carry::kKeys) {
+        hn::Store(others[j][n], d, call.other_carried + j * call.stride + to);
+      }
+    }
+  }
+}
+
+/// All channels.
+template <Carry CARRY, bool BEFORE, class T>
+void CarryAll(const PairCall<T>& call) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  // Keys fill the registers.
+  constexpr int kNV = CARRY == Carry::kKeys && sn::kTileRows == kChunk ? 2 : 1;
+  std::int64_t at = 0;
+  if (call.stride < kNV * kLanes) {
+    CarryChannels<CARRY, BEFORE, true, 1>(call, at);
+    at += kLanes;
+  } else {
+    CarryChannels<CARRY, BEFORE, true, kNV>(call, at);
+    at += kNV * kLanes;
+  }
+  for (; at + kNV * kLanes <= call.stride; at += kNV * kLanes) {
+    CarryChannels<CARRY, BEFORE, false, kNV>(call, at);
+  }
+  for (; at < call.stride; at += kLanes) CarryChannels<CARRY, BEFORE, false, 1>(call, at);
+}
+
+template <Carry CARRY, class T>
+void CarryPairs(const PairCall<T>& call, bool before) {
+  before ? CarryAll<CARRY, true>(call) : CarryAll<CARRY, false>(call);
+}
+
+/// out[i kChunk + j] = factor x_i . p_j of one set of sums, j <= i; what stands above is undefined.
+template <class T>
+HWY_INLINE void SumPairs(const T* sums, T factor, T* out) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(d);
+  for (std::int64_t pair = 0; pair < kChunk * kChunk; pair += kLanes) {
+    const auto products = sn::SumVectors<kLanes>(d, sums + pair * kLanes);
+    hn::StoreU(hn::Mul(hn::Set(d, factor), products), d, out + pair);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_CHANNEL_PAIRS_INL_H_
