@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/direct-inl.h"
 #include "src/engines/fast_weights/keep-inl.h"
@@ -141,9 +142,18 @@ void KeepFirst(const Memory& memory, std::int64_t state_rows, const Scratch<T>& 
   keeper.Finish(scratch.carried.sum);
 }
 
+/// Do answers that are written where they lie go past the caches? Strips fill lines.
+template <class T>
+bool Streams(const Memory& memory) {
+  const std::int64_t line = kLine<T>;
+  return simd::PastCaches<T>(memory.y, memory.rows) && memory.y_head_stride % line == 0 &&
+         memory.first_column % line == 0 && memory.end_column % line == 0;
+}
+
 /// Rows begin .. end of the inputs and outputs of `memory`.
 template <class T>
-Ahead AheadOf(const Options& options, const Memory& memory, std::int64_t begin, std::int64_t end) {
+Ahead AheadOf(const Options& options, const Memory& memory, bool streams, std::int64_t begin,
+              std::int64_t end) {
   constexpr std::int64_t kMostQueries = 3;
   Ahead ahead(end - begin);
   Keeper<T>(options, memory).Fetch(begin, ahead);
@@ -158,6 +168,7 @@ Ahead AheadOf(const Options& options, const Memory& memory, std::int64_t begin, 
   ahead.Add(memory.phase, begin, 0, memory.key_dim);
   for (std::int64_t q = 0; memory.q && q < std::min(memory.queries, kMostQueries); ++q) {
     ahead.Add(memory.q, begin, q * memory.q_head_stride, memory.key_dim);
+    if (streams) continue;
     ahead.Add(memory.y, begin, q * memory.y_head_stride + memory.first_column, width);
   }
   return ahead;
@@ -176,6 +187,7 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
       memory.q ? FirstConverted<T>(memory, memory.y.dtype, whole_rows) : memory.end_column;
   const T* values = static_cast<const T*>(memory.v.data);
   T* outputs = static_cast<T*>(memory.y.data);
+  const bool streams = Streams<T>(memory);
   std::fill(scratch.zeros, scratch.zeros + scratch.gathered.stride, T(0));
   Keeper<T> keeper(options, memory);
   if (memory.from == 0) {
@@ -218,7 +230,7 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     const bool last = end == memory.to;
     const std::int64_t ahead_begin = last ? next.from : end;
     const std::int64_t ahead_end = std::min(ahead_begin + kBlockRows, last ? next.to : memory.to);
-    Ahead ahead = AheadOf<T>(options, last ? next : memory, ahead_begin, ahead_end);
+    Ahead ahead = AheadOf<T>(options, last ? next : memory, streams, ahead_begin, ahead_end);
     ahead.Start(strips * count * tiles);
     for (std::int64_t c = memory.first_column; c < memory.end_column;) {
       const std::int64_t width = Width<T>(memory, c);
@@ -240,10 +252,10 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
         T* strip = scratch.strips + c * state_rows;
         if (width > Lanes<T>()) {
           ProcessStrip<2>(options, memory, chunks[i], prepared, scratch, strip, v, kept, y,
-                          y_head_stride, ahead);
+                          y_head_stride, direct && streams, ahead);
         } else {
           ProcessStrip<1>(options, memory, chunks[i], prepared, scratch, strip, v, kept, y,
-                          y_head_stride, ahead);
+                          y_head_stride, direct && streams, ahead);
         }
       }
       if (keeps) keeper.Strip(scratch.strips + c * state_rows, c, width);
@@ -264,6 +276,7 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     }
     begin = end;
   }
+  if (streams) hwy::FlushStream();
   if (!memory.writes() || memory.to < memory.rows) return;
   StoreStrips(memory, memory.state, memory.state_stride, 0, state_rows, scratch);
   if (options.paired()) {

@@ -146,11 +146,13 @@ HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RES
   }
 }
 
-/// The answers of one query head. `kept`: a second place, if there is one.
+/// The answers of one query head, past the caches if it `streams`. `kept`: a second place, if there
+/// is one.
 template <int NV, class T>
 HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk& chunk,
                        const Prepared<T>& p, std::int64_t query, const T* HWY_RESTRICT strip,
-                       const T* HWY_RESTRICT errors, StripRows<T> y, StripRows<T> kept) {
+                       const T* HWY_RESTRICT errors, StripRows<T> y, bool streams,
+                       StripRows<T> kept) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
@@ -180,7 +182,14 @@ HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk
     for (int r = 0; r < kRows; ++r) {
       if (i + r >= chunk.rows) break;
       TTR_UNROLL
-      for (int n = 0; n < NV; ++n) hn::StoreU(tile[r][n], d, y[i + r] + n * kLanes);
+      for (int n = 0; n < NV; ++n) {
+        T* const to = y[i + r] + n * kLanes;
+        if (streams) {
+          hn::Stream(tile[r][n], d, to);
+        } else {
+          hn::StoreU(tile[r][n], d, to);
+        }
+      }
     }
     if (kept.data != nullptr) KeepTile<NV>(chunk.rows - i, tile, kept[i], kept.stride);
   }
@@ -321,7 +330,7 @@ template <int NV, class T>
 void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chunk,
                   const Prepared<T>& p, const Scratch<T>& scratch, T* HWY_RESTRICT strip,
                   StripRows<const T> v, const KeptRows<T>& kept, StripRows<T> y,
-                  std::int64_t y_head_stride, Ahead& ahead) {
+                  std::int64_t y_head_stride, bool streams, Ahead& ahead) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t queries = memory.q ? memory.queries : 0;
   const bool early = chunk.forget && options.read_before && queries > 0;
@@ -334,7 +343,7 @@ void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chu
     const StripRows<T> rows{y.data + query * y_head_stride, y.stride};
     StripRows<T> second = kept.answers;
     if (second.data != nullptr) second.data += query * kept.answers_head_stride;
-    Answer<NV>(options, memory, chunk, p, query, strip, scratch.errors, rows, second);
+    Answer<NV>(options, memory, chunk, p, query, strip, scratch.errors, rows, streams, second);
     if (!early) continue;
     const T bonus = options.bonus ? p.scores[query * kChunk * kChunk] : T(0);
     const T* answer = scratch.early + query * kWidth;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "src/engines/scan/layout.h"
 #include "src/engines/scan/norm-inl.h"
@@ -27,18 +28,22 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// A piece of one token's rows, in the arithmetic's type; what is absent is null.
+/// A piece of one token's rows, or of several tokens', in the arithmetic's type; what is absent is
+/// null.
 template <class T>
 struct Piece {
   const T *v, *v_im, *log_decay, *phase;
   const T *re, *im;    // before the token
   T *re_out, *im_out;  // after it; may be the same
   T* y;
-  T gate, weight;  // of the whole token; the gate counts where log_decay is null
-  // To the rows of the token that comes next, if those are fetched meanwhile. A gate that turns is
-  // so long a calculation that hardware does not see far enough beyond it.
+  T *sines, *cosines;   // room for a token's
+  bool streams;         // y past the caches?
+  T gate, weight;       // of the whole token; the gate counts where log_decay is null
+  std::int64_t tokens;  // with the same gate and weight
+  // To the rows of the token that comes next, which are fetched meanwhile if they lie so. A gate
+  // that turns is so long a calculation that hardware does not see far enough beyond it.
   bool fetches;
-  std::int64_t v_next, v_im_next, log_decay_next, phase_next, y_next;
+  std::int64_t v_next, v_im_next, log_decay_next, phase_next, y_next, state_next;
 
   /// Channels i of the next token towards the second-level cache.
   HWY_INLINE void Fetch(std::int64_t i) const {
@@ -47,7 +52,21 @@ struct Piece {
     __builtin_prefetch(log_decay + i + log_decay_next, 0, 2);
     __builtin_prefetch(phase + i + phase_next, 0, 2);
     if (v_im != nullptr) __builtin_prefetch(v_im + i + v_im_next, 0, 2);
-    if (y != nullptr) __builtin_prefetch(y + i + y_next, 0, 2);
+    if (y != nullptr && !streams) __builtin_prefetch(y + i + y_next, 0, 2);
+  }
+
+  /// To the next token.
+  HWY_INLINE void Advance() {
+    v += v_next;
+    if (v_im != nullptr) v_im += v_im_next;
+    if (log_decay != nullptr) log_decay += log_decay_next;
+    if (phase != nullptr) phase += phase_next;
+    if (y != nullptr) y += y_next;
+    re += state_next;
+    re_out += state_next;
+    if (im == nullptr) return;
+    im += state_next;
+    im_out += state_next;
   }
 };
 
@@ -70,32 +89,61 @@ HWY_INLINE sn::Decay<D> DecayAt(D d, const Piece<T>& piece, std::int64_t i, hn::
   }
 }
 
-/// One token on `count` channels, rounded up to vectors.
+/// One vector of channels of one token.
+template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class D, class T = hn::TFromD<D>>
+HWY_INLINE void StepVector(D d, const Piece<T>& piece, hn::Vec<D> scale, bool before,
+                           std::int64_t i) {
+  if constexpr (COMPLEX) piece.Fetch(i);
+  hn::Vec<D> weight;
+  const auto decay = DecayAt<WEIGHT, CHANNEL>(d, piece, i, weight);
+  const auto old = hn::LoadU(d, piece.re + i);
+  auto now = sn::Fade(decay, old);
+  if constexpr (COMPLEX) {
+    const auto sine = hn::Load(d, piece.sines + i);
+    const auto cosine = hn::Load(d, piece.cosines + i);
+    const auto imaginary = sn::Fade(decay, hn::LoadU(d, piece.im + i));
+    auto turned = hn::MulAdd(sine, now, hn::Mul(cosine, imaginary));
+    now = hn::NegMulAdd(sine, imaginary, hn::Mul(cosine, now));
+    if (piece.v_im != nullptr) {
+      turned = hn::MulAdd(weight, hn::LoadU(d, piece.v_im + i), turned);
+    }
+    hn::StoreU(turned, d, piece.im_out + i);
+  }
+  now = hn::MulAdd(weight, hn::LoadU(d, piece.v + i), now);
+  hn::StoreU(now, d, piece.re_out + i);
+  if (piece.y == nullptr) return;
+  const auto y = hn::Mul(scale, before ? old : now);
+  if (piece.streams) {
+    hn::Stream(y, d, piece.y + i);
+  } else {
+    hn::StoreU(y, d, piece.y + i);
+  }
+}
+
+/// The turns of one token. In a pass of their own: a core sees only so many instructions ahead, and
+/// more channels side by side the shorter the calculation is.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void Angles(D d, const Piece<T>& piece, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; i += hn::MaxLanes(D())) {
+    hn::Vec<D> sine, cosine;
+    sn::SinCos(d, hn::LoadU(d, piece.phase + i), sine, cosine);
+    hn::Store(sine, d, piece.sines + i);
+    hn::Store(cosine, d, piece.cosines + i);
+  }
+}
+
+/// All tokens of a piece on `count` channels, rounded up to vectors.
 template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class T>
-HWY_INLINE void StepPiece(const Options& options, const Piece<T>& piece, std::int64_t count) {
+HWY_INLINE void StepPiece(const Options& options, const Piece<T>& first, std::int64_t count) {
   const hn::ScalableTag<T> d;
   const auto scale = hn::Set(d, static_cast<T>(options.scale));
   const bool before = options.read_before;
-  for (std::int64_t i = 0; i < count; i += hn::MaxLanes(hn::ScalableTag<T>())) {
-    if constexpr (COMPLEX) piece.Fetch(i);
-    hn::Vec<decltype(d)> weight;
-    const auto decay = DecayAt<WEIGHT, CHANNEL>(d, piece, i, weight);
-    const auto old = hn::LoadU(d, piece.re + i);
-    auto now = sn::Fade(decay, old);
-    if constexpr (COMPLEX) {
-      hn::Vec<decltype(d)> sine, cosine;
-      sn::SinCos(d, hn::LoadU(d, piece.phase + i), sine, cosine);
-      const auto imaginary = sn::Fade(decay, hn::LoadU(d, piece.im + i));
-      auto turned = hn::MulAdd(sine, now, hn::Mul(cosine, imaginary));
-      now = hn::NegMulAdd(sine, imaginary, hn::Mul(cosine, now));
-      if (piece.v_im != nullptr) {
-        turned = hn::MulAdd(weight, hn::LoadU(d, piece.v_im + i), turned);
-      }
-      hn::StoreU(turned, d, piece.im_out + i);
+  Piece<T> piece = first;
+  for (std::int64_t t = 0; t < first.tokens; ++t, piece.Advance()) {
+    if constexpr (COMPLEX) Angles(d, piece, count);
+    for (std::int64_t i = 0; i < count; i += hn::MaxLanes(hn::ScalableTag<T>())) {
+      StepVector<WEIGHT, CHANNEL, COMPLEX>(d, piece, scale, before, i);
     }
-    now = hn::MulAdd(weight, hn::LoadU(d, piece.v + i), now);
-    hn::StoreU(now, d, piece.re_out + i);
-    if (piece.y != nullptr) hn::StoreU(hn::Mul(scale, before ? old : now), d, piece.y + i);
   }
 }
 
@@ -153,19 +201,42 @@ HWY_INLINE void Keep(const Vector& memory, std::int64_t t, const T* re, const T*
   if (im != nullptr) std::copy(im, im + memory.channels, static_cast<T*>(memory.kept_im) + at);
 }
 
+/// So many tokens from t on can be taken together: their rows are read and written where they lie,
+/// and what is one number a token does not change.
+template <class T>
+HWY_INLINE std::int64_t TokensTogether(const Options& options, const Vector& memory,
+                                       std::int64_t t) {
+  const auto lie = [](auto... rows) { return ((!rows || rows.dtype == DTypeOf<T>()) && ...); };
+  const bool whole = memory.channels % hn::MaxLanes(hn::ScalableTag<T>()) == 0;
+  if (!whole || memory.channels > kPiece || options.output_norm != OutputNorm::kNone ||
+      memory.gate || memory.importance ||
+      !lie(memory.v, memory.v_im, memory.log_decay, memory.phase, memory.y)) {
+    return 1;
+  }
+  const std::int64_t end = t - t % kCheckpoint + kCheckpoint;  // where a state may be kept
+  return std::min(end, memory.tokens) - t;
+}
+
 template <class T>
 void RunVector(const Options& options, const Vector& memory, const VectorScratch<T>& scratch) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t filled = memory.channels / kLanes * kLanes;
   const bool norm = options.output_norm != OutputNorm::kNone;
   const bool complex = memory.im != nullptr;
-  for (std::int64_t t = 0; t < memory.tokens; ++t) {
+  const bool streams = simd::PastCaches<T>(memory.y, memory.tokens);
+  std::int64_t together;
+  for (std::int64_t t = 0; t < memory.tokens; t += together) {
+    together = TokensTogether<T>(options, memory, t);
     const T* re = static_cast<const T*>(memory.re) + t * memory.state_stride;
     const T* im = complex ? static_cast<const T*>(memory.im) + t * memory.state_stride : nullptr;
     T* re_out = const_cast<T*>(re) + memory.state_stride;
     T* im_out = complex ? const_cast<T*>(im) + memory.state_stride : nullptr;
     Keep(memory, t, re, im);
     Piece<T> piece{};
+    piece.tokens = together;
+    piece.sines = scratch.sines;
+    piece.cosines = scratch.cosines;
+    piece.state_next = memory.state_stride;
     piece.gate = GateOf<T>(memory, t);
     piece.weight = memory.importance ? sn::LoadOne<T>(memory.importance, t) : T(1);
     for (std::int64_t c = 0; c < memory.channels;) {
@@ -177,8 +248,9 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
       piece.phase = Channels(memory.phase, t, c, count, whole, scratch.phase);
       const bool direct = whole && !norm && memory.y.dtype == DTypeOf<T>();
       auto lies = [&](const Rows& rows) { return !rows || rows.dtype == DTypeOf<T>(); };
-      piece.fetches = whole && t + 1 < memory.tokens && lies(memory.v) && lies(memory.v_im) &&
-                      lies(memory.log_decay) && lies(memory.phase);
+      piece.streams = direct && streams;
+      piece.fetches = whole && t + together < memory.tokens && lies(memory.v) &&
+                      lies(memory.v_im) && lies(memory.log_decay) && lies(memory.phase);
       piece.v_next = memory.v.stride;
       piece.v_im_next = memory.v_im.stride;
       piece.y_next = direct ? memory.y.stride : 0;
@@ -212,6 +284,7 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
       sn::StoreRow(scratch.y, t, 0, memory.channels, memory.y);
     }
   }
+  if (streams) hwy::FlushStream();
 }
 
 /// Every token reads the memory as it is.
