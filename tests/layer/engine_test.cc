@@ -58,8 +58,9 @@ TEST_P(EngineLayer, AgreesWithTheDefinitionOnEveryTarget) {
   struct Shape {
     std::int64_t tokens, key_dim, value_dim;
   };
-  for (const Shape& shape : {Shape{0, 3, 4}, Shape{1, 3, 4}, Shape{2, 1, 1}, Shape{7, 3, 4},
-                             Shape{40, 3, 4}, Shape{1, 20, 37}, Shape{19, 20, 37}}) {
+  for (const Shape& shape :
+       {Shape{0, 3, 4}, Shape{1, 3, 4}, Shape{2, 1, 1}, Shape{7, 3, 4}, Shape{40, 3, 4},
+        Shape{1, 20, 37}, Shape{19, 20, 37}, Shape{40, 16, 16}}) {
     Dims dims = test::SmallDims(recipe());
     const bool square = dims.key_dim == dims.value_dim;
     dims.tokens = shape.tokens;

@@ -147,7 +147,7 @@ template <class T>
 bool Streams(const Memory& memory) {
   const std::int64_t line = kLine<T>;
   return simd::PastCaches<T>(memory.y, memory.rows) && memory.y_head_stride % line == 0 &&
-         memory.first_column % line == 0 && memory.end_column % line == 0;
+         memory.value_dim % line == 0;
 }
 
 /// Rows begin .. end of the inputs and outputs of `memory`.
