@@ -17,8 +17,10 @@ namespace ttr::fast_weights {
 inline constexpr int kChunk = 8;
 
 /// Chunks prepared at a time. All strips of the memory pass over a block before the next one is
-/// fetched, so that every line of q, k, v and y comes and goes once.
-inline constexpr int kBlockChunks = 4;
+/// fetched, so that every line of q, k, v and y comes and goes once. Longer blocks pass over the
+/// strips less often; but rows of one head, which often lie 2^n bytes apart, share few places of
+/// the second-level cache, and more of them drive each other out again before their turn comes.
+inline constexpr int kBlockChunks = 2;
 inline constexpr int kBlockRows = kChunk * kBlockChunks;
 
 /// Rows of a block of the backward pass, which begins with a memory that was kept: no chunk goes
