@@ -79,7 +79,7 @@ class Turns : public testing::TestWithParam<std::string> {
     if (engine != Engine::kFastWeights && engine != Engine::kScan) GTEST_SKIP() << "another engine";
   }
 
-  // Five memories, two batch rows, a hundred tokens: turns of 32 rows and a rest.
+  // Five memories, two batch rows, a hundred tokens: turns of 16 rows and a rest.
   Dims SomeDims() const {
     Dims dims = test::SmallDims(layer_.recipe());
     dims.tokens = 101;

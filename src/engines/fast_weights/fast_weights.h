@@ -179,7 +179,7 @@ struct Sizes {
 };
 
 /// Bytes of scratch that Forward needs with this many threads; grows with `tokens` up to one block
-/// of 32 rows and not beyond: with half a megabyte a thread for the memories that take turns.
+/// of 16 rows and not beyond: with half a megabyte a thread for the memories that take turns.
 std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads);
 
 /// Memorizes and answers every token; the state is left as after the last. `scratch` (any
