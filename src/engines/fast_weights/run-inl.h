@@ -276,8 +276,9 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     }
     begin = end;
   }
+  if (memory.to < memory.rows) return;
   if (streams) hwy::FlushStream();
-  if (!memory.writes() || memory.to < memory.rows) return;
+  if (!memory.writes()) return;
   StoreStrips(memory, memory.state, memory.state_stride, 0, state_rows, scratch);
   if (options.paired()) {
     StoreStrips(memory, memory.second, memory.second_stride, memory.key_dim, state_rows, scratch);
