@@ -142,12 +142,11 @@ void KeepFirst(const Memory& memory, std::int64_t state_rows, const Scratch<T>& 
   keeper.Finish(scratch.carried.sum);
 }
 
-/// Do answers that are written where they lie go past the caches? Strips fill lines.
+/// Do answers go past the caches? Then strips write them where they lie, in whole lines.
 template <class T>
-bool Streams(const Memory& memory) {
-  const std::int64_t line = kLine<T>;
-  return simd::PastCaches<T>(memory.y, memory.rows) && memory.y_head_stride % line == 0 &&
-         memory.value_dim % line == 0;
+bool Streams(const Memory& memory, bool whole_rows) {
+  return !whole_rows && simd::PastCaches<T>(memory.y, memory.rows) &&
+         memory.y_head_stride % kLine<T> == 0 && memory.value_dim % kLine<T> == 0;
 }
 
 /// Rows begin .. end of the inputs and outputs of `memory`.
@@ -187,7 +186,7 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
       memory.q ? FirstConverted<T>(memory, memory.y.dtype, whole_rows) : memory.end_column;
   const T* values = static_cast<const T*>(memory.v.data);
   T* outputs = static_cast<T*>(memory.y.data);
-  const bool streams = Streams<T>(memory);
+  const bool streams = Streams<T>(memory, whole_rows);
   std::fill(scratch.zeros, scratch.zeros + scratch.gathered.stride, T(0));
   Keeper<T> keeper(options, memory);
   if (memory.from == 0) {
@@ -252,10 +251,10 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
         T* strip = scratch.strips + c * state_rows;
         if (width > Lanes<T>()) {
           ProcessStrip<2>(options, memory, chunks[i], prepared, scratch, strip, v, kept, y,
-                          y_head_stride, direct && streams, ahead);
+                          y_head_stride, streams, ahead);
         } else {
           ProcessStrip<1>(options, memory, chunks[i], prepared, scratch, strip, v, kept, y,
-                          y_head_stride, direct && streams, ahead);
+                          y_head_stride, streams, ahead);
         }
       }
       if (keeps) keeper.Strip(scratch.strips + c * state_rows, c, width);

@@ -40,6 +40,7 @@ struct Piece {
   bool streams;         // y past the caches?
   T gate, weight;       // of the whole token; the gate counts where log_decay is null
   std::int64_t tokens;  // with the same gate and weight
+  bool follows;         // does another token come behind them?
   // To the rows of the token that comes next, which are fetched meanwhile if they lie so. A gate
   // that turns is so long a calculation that hardware does not see far enough beyond it.
   bool fetches;
@@ -139,7 +140,9 @@ HWY_INLINE void StepPiece(const Options& options, const Piece<T>& first, std::in
   const auto scale = hn::Set(d, static_cast<T>(options.scale));
   const bool before = options.read_before;
   Piece<T> piece = first;
-  for (std::int64_t t = 0; t < first.tokens; ++t, piece.Advance()) {
+  for (std::int64_t t = 0; t < first.tokens; ++t) {
+    if (t > 0) piece.Advance();
+    piece.fetches = first.fetches && (t + 1 < first.tokens || first.follows);
     if constexpr (COMPLEX) Angles(d, piece, count);
     for (std::int64_t i = 0; i < count; i += hn::MaxLanes(hn::ScalableTag<T>())) {
       StepVector<WEIGHT, CHANNEL, COMPLEX>(d, piece, scale, before, i);
@@ -201,16 +204,21 @@ HWY_INLINE void Keep(const Vector& memory, std::int64_t t, const T* re, const T*
   if (im != nullptr) std::copy(im, im + memory.channels, static_cast<T*>(memory.kept_im) + at);
 }
 
-/// So many tokens from t on can be taken together: their rows are read and written where they lie,
-/// and what is one number a token does not change.
+/// Are rows, if any, read and written where they lie?
+template <class T, class... R>
+HWY_INLINE bool Lie(const R&... rows) {
+  return ((!rows || rows.dtype == DTypeOf<T>()) && ...);
+}
+
+/// So many tokens from t on can be taken together: their rows lie, and what is one number a token
+/// does not change.
 template <class T>
 HWY_INLINE std::int64_t TokensTogether(const Options& options, const Vector& memory,
                                        std::int64_t t) {
-  const auto lie = [](auto... rows) { return ((!rows || rows.dtype == DTypeOf<T>()) && ...); };
   const bool whole = memory.channels % hn::MaxLanes(hn::ScalableTag<T>()) == 0;
   if (!whole || memory.channels > kPiece || options.output_norm != OutputNorm::kNone ||
       memory.gate || memory.importance ||
-      !lie(memory.v, memory.v_im, memory.log_decay, memory.phase, memory.y)) {
+      !Lie<T>(memory.v, memory.v_im, memory.log_decay, memory.phase, memory.y)) {
     return 1;
   }
   const std::int64_t end = t - t % kCheckpoint + kCheckpoint;  // where a state may be kept
@@ -247,10 +255,10 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
       piece.log_decay = Channels(memory.log_decay, t, c, count, whole, scratch.log_decay);
       piece.phase = Channels(memory.phase, t, c, count, whole, scratch.phase);
       const bool direct = whole && !norm && memory.y.dtype == DTypeOf<T>();
-      auto lies = [&](const Rows& rows) { return !rows || rows.dtype == DTypeOf<T>(); };
       piece.streams = direct && streams;
-      piece.fetches = whole && t + together < memory.tokens && lies(memory.v) &&
-                      lies(memory.v_im) && lies(memory.log_decay) && lies(memory.phase);
+      piece.follows = t + together < memory.tokens;
+      piece.fetches =
+          whole && Lie<T>(memory.v, memory.v_im, memory.log_decay, memory.phase);
       piece.v_next = memory.v.stride;
       piece.v_im_next = memory.v_im.stride;
       piece.y_next = direct ? memory.y.stride : 0;
