@@ -16,18 +16,17 @@ struct Rows {
   explicit operator bool() const { return data != nullptr; }
 };
 
-/// Outputs from so many bytes on are written past the caches: none would hold them until they are
+/// Answers from so many bytes on are written past the caches: none would hold them until they are
 /// read again, and a line that is written whole need not be read before.
-inline constexpr std::int64_t kUncachedOutput = std::int64_t{1} << 24;
+inline constexpr std::int64_t kUncachedAnswers = std::int64_t{1} << 24;
 
-/// Is it so with `count` rows, in lines that vectors of T fill?
+/// Are `count` rows `bytes` at the least, and lines that vectors of T fill?
 template <class T>
-bool PastCaches(const Rows& rows, std::int64_t count) {
+bool PastCaches(const Rows& rows, std::int64_t count, std::int64_t bytes) {
   constexpr std::int64_t kLine = 64;
-  const std::int64_t bytes = rows.stride * static_cast<std::int64_t>(sizeof(T));
-  return rows && rows.dtype == DTypeOf<T>() && bytes % kLine == 0 &&
-         reinterpret_cast<std::uintptr_t>(rows.data) % kLine == 0 &&
-         count * bytes >= kUncachedOutput;
+  const std::int64_t stride = rows.stride * static_cast<std::int64_t>(sizeof(T));
+  return rows && rows.dtype == DTypeOf<T>() && stride % kLine == 0 &&
+         reinterpret_cast<std::uintptr_t>(rows.data) % kLine == 0 && count * stride >= bytes;
 }
 
 }  // namespace ttr::simd

@@ -26,14 +26,18 @@ using test::LargestDifference;
 // Rows of tokens so far apart that heads take turns, from some 64 tokens on.
 constexpr std::int64_t kTokenBytes = 8192;
 
-// A view [B, T, H, D] of the same numbers.
+// A view [B, T, H, D] of the same numbers, whose tokens lie so far apart and which begins `first`
+// numbers behind a line's beginning.
 struct Spread {
-  explicit Spread(const TensorView& of, std::int64_t token_bytes = kTokenBytes) {
+  explicit Spread(const TensorView& of, std::int64_t token_bytes = kTokenBytes,
+                  std::int64_t first = 0) {
     const std::int64_t far = token_bytes / static_cast<std::int64_t>(SizeOf(of.dtype()));
     const std::int64_t stride = std::max(far, of.size(2) * of.size(3));
-    memory = Tensor(of.dtype(), {of.size(0), of.size(1), stride});
+    memory = Tensor(of.dtype(), {of.size(0) * of.size(1) * stride + first});
     const std::array<std::int64_t, 4> strides{of.size(1) * stride, stride, of.size(3), 1};
-    view = TensorView(memory.data(), of.dtype(), of.shape(), strides);
+    auto* const data = static_cast<std::byte*>(memory.data()) +
+                       first * static_cast<std::int64_t>(SizeOf(of.dtype()));
+    view = TensorView(data, of.dtype(), of.shape(), strides);
     CopyInto(of, view);
   }
   Tensor memory;
@@ -105,22 +109,27 @@ TEST_P(Turns, HaveTheBitsOfOneHeadAfterTheOther) {
   }
 }
 
-// Answers that no cache holds are written past the caches where they fill lines. The rows of few
-// tokens that lie far apart count as such.
+// Answers that no cache holds are written past the caches where they fill lines, which they do
+// where all begins with one. The rows of few tokens that lie far apart count as such.
 TEST_P(Turns, AnswersPastTheCachesHaveTheSameBits) {
   Dims dims = SomeDims();
   dims.batch = 1;
   const std::int64_t far = (std::int64_t{1} << 24) / dims.tokens / 64 * 64 + 64;
-  for (const std::int64_t value_dim : {32, 48, 24}) {
+  struct Place {
+    std::int64_t value_dim, further, first;
+  };
+  for (const auto& [value_dim, further, first] :
+       {Place{32, 0, 0}, Place{48, 0, 0}, Place{24, 0, 0}, Place{32, 4, 0}, Place{32, 0, 1}}) {
     dims.value_dim = value_dim;
     if (layer_.recipe().function.kind != FunctionClass::kConstant) dims.key_dim = value_dim;
     const Call call(layer_.recipe(), dims, DType::kFloat32, 3, true);
     const State initial = test::RandomState(layer_, call.inputs, 10);
     const Shape shape{dims.batch, dims.tokens, dims.output_heads(), dims.value_dim};
     Tensor y(DType::kFloat32, shape);
-    const Spread past(y, far);
+    const Spread past(y, far + further, first);
     for (const std::string& target : SupportedTargets()) {
-      SCOPED_TRACE(target + " " + std::to_string(value_dim));
+      SCOPED_TRACE(target + " " + std::to_string(value_dim) + " " + std::to_string(further) + " " +
+                   std::to_string(first));
       const test::OnTarget on(target);
       const Answers expected = Answer(layer_, call.inputs, initial, dims, DType::kFloat32, false);
       State state = initial;

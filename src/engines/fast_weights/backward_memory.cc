@@ -137,8 +137,9 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Backwar
   return call;
 }
 
-/// Bytes of a gradient of all heads from which on it is written past the caches.
-constexpr std::int64_t kUncachedBytes = std::int64_t{1} << 21;
+/// Bytes of a gradient of all heads from which on it is written past the caches: sooner than
+/// answers, for it is not what is read next.
+constexpr std::int64_t kUncachedGradient = std::int64_t{1} << 21;
 
 /// Can rows of `width` numbers be read or written by the gradient's kernels where they lie?
 template <class T>
@@ -172,8 +173,8 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
   rows.d_query_lies = plain && !options.phase && !out.add_q && Lies<T>(out.q, keys) &&
                       Lies<T>({out.q.data, out.q.dtype, out.q_head_stride}, keys);
   // What no cache holds until it is read again is not brought there to be written.
-  auto large = [&](const Rows& of) {
-    return memory.rows * of.stride * static_cast<std::int64_t>(sizeof(T)) >= kUncachedBytes;
+  const auto large = [&](const Rows& of) {
+    return simd::PastCaches<T>(of, memory.rows, kUncachedGradient);
   };
   rows.streams_value = rows.d_value_lies && large(out.v);
   rows.streams_query = rows.d_query_lies && !options.by_channel() && large(out.q);

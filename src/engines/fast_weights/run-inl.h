@@ -145,7 +145,7 @@ void KeepFirst(const Memory& memory, std::int64_t state_rows, const Scratch<T>& 
 /// Do answers go past the caches? Then strips write them where they lie, in whole lines.
 template <class T>
 bool Streams(const Memory& memory, bool whole_rows) {
-  return !whole_rows && simd::PastCaches<T>(memory.y, memory.rows) &&
+  return !whole_rows && simd::PastCaches<T>(memory.y, memory.rows, simd::kUncachedAnswers) &&
          memory.y_head_stride % kLine<T> == 0 && memory.value_dim % kLine<T> == 0;
 }
 

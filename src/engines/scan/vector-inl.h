@@ -231,7 +231,7 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
   const std::int64_t filled = memory.channels / kLanes * kLanes;
   const bool norm = options.output_norm != OutputNorm::kNone;
   const bool complex = memory.im != nullptr;
-  const bool streams = simd::PastCaches<T>(memory.y, memory.tokens);
+  const bool streams = simd::PastCaches<T>(memory.y, memory.tokens, simd::kUncachedAnswers);
   std::int64_t together;
   for (std::int64_t t = 0; t < memory.tokens; t += together) {
     together = TokensTogether<T>(options, memory, t);
@@ -257,8 +257,7 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
       const bool direct = whole && !norm && memory.y.dtype == DTypeOf<T>();
       piece.streams = direct && streams;
       piece.follows = t + together < memory.tokens;
-      piece.fetches =
-          whole && Lie<T>(memory.v, memory.v_im, memory.log_decay, memory.phase);
+      piece.fetches = whole && Lie<T>(memory.v, memory.v_im, memory.log_decay, memory.phase);
       piece.v_next = memory.v.stride;
       piece.v_im_next = memory.v_im.stride;
       piece.y_next = direct ? memory.y.stride : 0;
