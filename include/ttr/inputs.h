@@ -12,6 +12,8 @@
 
 namespace ttr {
 
+class Executor;
+
 /// The sizes of one call. H memories; key, value and query heads divide it (memory h reads key head
 /// h / (H/Hk)), or the query heads are a multiple of it (several queries read one memory).
 struct Dims {
@@ -128,19 +130,28 @@ class State {
   /// The tensor of a name; an undefined view when there is none.
   TensorView Get(std::string_view name) const;
   bool empty() const { return entries_.empty(); }
-  const std::vector<Entry>& entries() const { return entries_; }
+  const std::vector<Entry>& entries() const;
   void clear() { *this = State(); }
 
+  /// Did tokens go ahead of the entries (Run::defers)? Then the memory is in companion(), and Set,
+  /// Bind, Get and entries() are Errors until Layer::Settle() has written the entries.
+  bool behind() const { return settler_ != nullptr && companion_.defined(); }
+
   /// What an engine keeps beside the entries so that the next token takes less (least squares: a
-  /// factor of A). It is no part of the memory: it is used only where it belongs to the very bits
-  /// of the entries, so that these may be changed, replaced and saved without a thought of it.
+  /// factor of A). Unless the state is behind it is no part of the memory: it is used only where it
+  /// belongs to the very bits of the entries, so that these may be changed, replaced and saved
+  /// without a thought of it.
   TensorView companion() const { return companion_.defined() ? companion_.view() : TensorView(); }
   /// The same, made of zeros where it does not have this type and shape.
   TensorView Companion(DType dtype, const Shape& shape);
 
  private:
+  friend class Layer;
+  void RequireSettled() const;
+
   std::vector<Entry> entries_;
   Tensor companion_;
+  void (*settler_)(State&, Executor&) = nullptr;  // of the engine that went ahead
 };
 
 /// What a recipe takes and keeps, derived once: every call is checked against it.

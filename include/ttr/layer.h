@@ -48,6 +48,12 @@ struct Run {
   /// compute anew; Backward reads it, as often as is wanted. Its place, the engine's target and the
   /// inputs must be the same. Any number of threads, on either side.
   std::span<std::byte> kept{};
+  /// Step may leave the tensors of the state behind, and go by what takes the least: for least
+  /// squares a factor that stands for "state.a" and "state", half of what is read and written.
+  /// Layer::Settle writes them when they are wanted. Step does so itself where a recipe has no such
+  /// form, as Forward and Memorize do of a state that is behind; what takes a const State is an
+  /// Error then.
+  bool defers = false;
 };
 
 class Layer {
@@ -71,6 +77,10 @@ class Layer {
 
   /// One token (T = 1): Forward without what long sequences need. In place, O(state).
   void Step(const Inputs& inputs, State& state, const Outputs& outputs, const Run& run = {}) const;
+
+  /// Writes the tensors of a state that Step left behind; of any other nothing. O(H D^3) for least
+  /// squares, so now and then. They are those of Step without Run::defers, to rounding.
+  static void Settle(State& state, const Run& run = {});
 
   /// Writes without reading (inputs without q), and reads without writing (inputs with q alone,
   /// and the constants of the recipe).

@@ -1,6 +1,7 @@
 #include "ttr/layer.h"
 
 #include <string>
+#include <utility>
 
 #include "src/definition/differentiate.h"
 #include "src/definition/sequence.h"
@@ -82,7 +83,8 @@ definition::Mode ModeOf(Needs needs) {
 
 /// Runs a call that has been checked on the engine of the plan.
 void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, const Inputs& inputs,
-           State& state, const Outputs& outputs, Needs needs, const Run& run) {
+           State& state, const Outputs& outputs, Needs needs, const Run& run,
+           Ahead ahead = Ahead::kNo) {
   Executor& executor = ExecutorOf(run);
   for (const TensorView& report : {outputs.iterations, outputs.residual}) {
     // Few engines have any to tell of.
@@ -97,7 +99,7 @@ void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, co
                      run.scratch, run.kept);
     case Engine::kLeastSquares:
       return RunLeastSquares(requirements, dims, inputs, state, outputs, needs, executor,
-                             run.scratch);
+                             run.scratch, ahead);
     case Engine::kDefinition:
       return definition::RunSequences(ModeOf(needs), requirements.recipe, dims, inputs, state,
                                       outputs, executor);
@@ -128,6 +130,7 @@ State Layer::InitialState(const Inputs& inputs) const {
 
 void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
                     const Run& run) const {
+  Settle(state, run);
   const Dims dims = Check("Forward", requirements_, inputs, state, Needs::kBoth);
   CheckOutputs("Forward", dims, inputs, state, outputs);
   CheckKept("Forward", *this, dims, inputs, state, run);
@@ -143,11 +146,41 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
     throw Error("Step", "v", "one token (T = " + std::to_string(rows) + ")",
                 "T = " + std::to_string(tokens));
   }
+  if (!run.defers || plan_.engine != Engine::kLeastSquares) {
+    Forward(inputs, state, outputs, run);
+    return;
+  }
+  // Who goes ahead sees the tensors that are behind.
+  struct Opened {
+    explicit Opened(State& s) : state(s), settler(std::exchange(s.settler_, nullptr)) {}
+    ~Opened() { state.settler_ = settler; }
+    State& state;
+    decltype(State::settler_) settler;
+  };
+  {
+    Opened opened(state);
+    if (LeastSquaresDefers(recipe(), state)) {
+      const Dims dims = Check("Step", requirements_, inputs, state, Needs::kBoth);
+      CheckOutputs("Step", dims, inputs, state, outputs);
+      CheckKept("Step", *this, dims, inputs, state, run);
+      const Ahead ahead = opened.settler != nullptr ? Ahead::kGoesOn : Ahead::kBegins;
+      RunOn(plan_.engine, requirements_, dims, inputs, state, outputs, Needs::kBoth, run, ahead);
+      opened.settler = SettleLeastSquares;
+      return;
+    }
+  }
   Forward(inputs, state, outputs, run);
+}
+
+void Layer::Settle(State& state, const Run& run) {
+  if (!state.behind()) return;
+  const auto settle = std::exchange(state.settler_, nullptr);
+  settle(state, ExecutorOf(run));
 }
 
 void Layer::Memorize(const Inputs& inputs, State& state, const Run& run) const {
   RequireCausal("Memorize", recipe());
+  Settle(state, run);
   const Dims dims = Check("Memorize", requirements_, inputs, state, Needs::kWrite);
   RequireNothingKept("Memorize", run);
   RunOn(plan_.engine, requirements_, dims, inputs, state, {}, Needs::kWrite, run);

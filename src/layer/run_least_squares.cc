@@ -150,10 +150,16 @@ least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state
 
 /// The factor that steps of a token take on from one to the next, and reading one finds.
 TensorView FactorOf(const Recipe& recipe, const Dims& dims, const TensorView& b, Needs needs,
-                    State& state) {
+                    Ahead ahead, State& state) {
   if (dims.tokens != 1 || !OptionsOf(recipe, dims).keeps_factor()) return {};
+  const least_squares::Sizes sizes = SizesOf(recipe, dims, b.dtype());
   const Shape shape{dims.states(), dims.heads,
-                    least_squares::FactorNumbers(SizesOf(recipe, dims, b.dtype()))};
+                    least_squares::FactorNumbers(sizes, ahead != Ahead::kNo)};
+  if (ahead == Ahead::kBegins) {
+    const TensorView factor = state.Companion(b.dtype(), shape);
+    CopyInto(Tensor(b.dtype(), shape).view(), factor);
+    return factor;
+  }
   if (needs != Needs::kRead) return state.Companion(b.dtype(), shape);
   const TensorView factor = state.companion();
   const bool fits = factor.defined() && factor.dtype() == b.dtype() && factor.shape() == shape;
@@ -236,9 +242,24 @@ void ReturnRidge(const Dims& dims, const Tensor& diagonal, const TensorView& dri
 
 }  // namespace
 
+bool LeastSquaresDefers(const Recipe& recipe, const State& state) {
+  const TensorView a = state.Get("state.a"), b = state.Get("state");
+  if (a.defined() != b.defined() || (a.defined() && a.dtype() != b.dtype())) return false;
+  return OptionsOf(recipe, Dims()).defers();
+}
+
+void SettleLeastSquares(State& state, Executor& executor) {
+  least_squares::Call call;
+  call.a = state.Get("state.a");
+  call.b = state.Get("state");
+  call.factor = state.companion();
+  call.defers = true;
+  least_squares::Settle(call, executor);
+}
+
 void RunLeastSquares(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                      State& state, const Outputs& outputs, Needs needs, Executor& executor,
-                     std::span<std::byte> scratch) {
+                     std::span<std::byte> scratch, Ahead ahead) {
   const Recipe& recipe = requirements.recipe;
   Words words(recipe, dims, inputs, state, needs, executor);
   const OutputNorm norm = recipe.reading.output_norm;
@@ -253,7 +274,8 @@ void RunLeastSquares(const Requirements& requirements, const Dims& dims, const I
     words.call.iterations = outputs.iterations;
     words.call.residual = outputs.residual;
   }
-  words.call.factor = FactorOf(recipe, dims, words.call.b, needs, state);
+  words.call.factor = FactorOf(recipe, dims, words.call.b, needs, ahead, state);
+  words.call.defers = ahead != Ahead::kNo;
   least_squares::Forward(OptionsOf(recipe, dims), words.call, executor, scratch);
   if (plain.defined()) {
     rows::Normalise({KindOf(norm), 0, plain, {}, {}, {}}, outputs.y, executor);

@@ -2,16 +2,31 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "ttr/layer.h"
 
 namespace ttr {
 
-/// Runs a call that has been checked. `state` gets the entries that it lacks.
+/// May a step of a token leave the tensors of the state behind?
+enum class Ahead : std::uint8_t {
+  kNo,
+  kBegins,  ///< they are the memory as it is
+  kGoesOn,  ///< they have been left behind
+};
+
+/// Runs a call that has been checked. `state` gets the entries that it lacks. `ahead` only where
+/// LeastSquaresDefers().
 void RunLeastSquares(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                      State& state, const Outputs& outputs, Needs needs, Executor& executor,
-                     std::span<std::byte> scratch);
+                     std::span<std::byte> scratch, Ahead ahead);
+
+/// Can tokens go ahead of these tensors?
+bool LeastSquaresDefers(const Recipe& recipe, const State& state);
+
+/// Writes tensors that were left behind.
+void SettleLeastSquares(State& state, Executor& executor);
 
 /// Layer::Backward of a call that has been checked.
 void DifferentiateLeastSquares(const Requirements& requirements, const Dims& dims,

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ttr/error.h"
 #include "ttr/inputs.h"
 
 namespace ttr {
@@ -14,7 +15,8 @@ State::Entry& FindOrAdd(std::vector<State::Entry>& entries, std::string_view nam
 
 }  // namespace
 
-State::State(const State& other) : entries_(other.entries_), companion_(other.companion_) {
+State::State(const State& other)
+    : entries_(other.entries_), companion_(other.companion_), settler_(other.settler_) {
   for (Entry& entry : entries_) {
     if (entry.owned.defined()) entry.view = entry.owned.view();
   }
@@ -25,13 +27,27 @@ State& State::operator=(const State& other) {
   return *this;
 }
 
+void State::RequireSettled() const {
+  if (!behind()) return;
+  throw Error(
+      "[State] its tensors are behind the tokens of Step with Run::defers; call "
+      "Layer::Settle before they are read, written or replaced");
+}
+
+const std::vector<State::Entry>& State::entries() const {
+  RequireSettled();
+  return entries_;
+}
+
 void State::Set(std::string_view name, Tensor tensor) {
+  RequireSettled();
   Entry& entry = FindOrAdd(entries_, name);
   entry.owned = std::move(tensor);
   entry.view = entry.owned.view();
 }
 
 void State::Bind(std::string_view name, const TensorView& view) {
+  RequireSettled();
   Entry& entry = FindOrAdd(entries_, name);
   entry.owned = Tensor();
   entry.view = view;
@@ -45,6 +61,7 @@ TensorView State::Companion(DType dtype, const Shape& shape) {
 }
 
 TensorView State::Get(std::string_view name) const {
+  RequireSettled();
   for (const Entry& entry : entries_) {
     if (entry.name == name) return entry.view;
   }

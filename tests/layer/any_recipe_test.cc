@@ -132,10 +132,13 @@ TEST(AnyRecipe, AgreesWithTheDefinition) {
     Result pieces;
     const bool steps = recipe.reading.causal && dims.tokens > 0;
     if (steps) pieces = RunInPieces(layer, call, drawn.Draw(dims.tokens));
+    Result deferred;
+    if (steps) deferred = RunInPieces(layer, call, 1, test::kDeferring);
     drawn.Disturb(call);
     const Result disturbed = RunWhole(definition, call);
     ExpectNear(expected, disturbed, got, "whole");
     if (steps) ExpectNear(expected, disturbed, pieces, "in pieces");
+    if (steps) ExpectNear(expected, disturbed, deferred, "deferred");
   }
   EXPECT_GE(compared, Draws(600) * 9 / 10);
 }

@@ -104,6 +104,8 @@ TEST_P(EngineLayer, AgreesWithTheDefinitionUnderEveryGate) {
       ExpectAgreement(defined, RunWhole(layer, call), 2e-12, "whole");
       if (!recipe().reading.causal) continue;  // no memory to go on from
       ExpectAgreement(defined, test::RunInPieces(layer, call, 1), 2e-12, "token by token");
+      ExpectAgreement(defined, test::RunInPieces(layer, call, 1, test::kDeferring), 2e-12,
+                      "deferred");
     }
   }
 }
@@ -131,6 +133,7 @@ TEST_P(EngineLayer, ForgetsWhatIsNotFinite) {
   ExpectAgreement(defined, RunWhole(layer, call), 2e-12, "whole");
   if (!recipe().reading.causal) return;  // no memory to go on from
   ExpectAgreement(defined, test::RunInPieces(layer, call, 1), 2e-12, "token by token");
+  ExpectAgreement(defined, test::RunInPieces(layer, call, 1, test::kDeferring), 2e-12, "deferred");
 }
 
 TEST_P(EngineLayer, AgreesWithTheDefinitionInNarrowTypes) {

@@ -141,14 +141,16 @@ void ExpectErrorsOfTheCondition(const std::string& name, const std::vector<std::
       ASSERT_EQ(layer.plan().engine, Engine::kLeastSquares);
       const test::Result defined = RunWhole(Layer(drawn.recipe, Engine::kDefinition), pair.wide);
       const std::vector<Condition> conditions = Conditions(pair.wide);
-      for (const std::int64_t piece : {std::int64_t{150}, std::int64_t{1}}) {
-        // A float32 state is rounded at every token, which the condition does not know of.
-        if (piece == 1 && dtype == DType::kFloat32) continue;
-        const test::Result computed = RunInPieces(layer, pair.narrow, piece);
+      const auto expect = [&](const test::Result& computed, const char* what) {
         std::string where;
         EXPECT_LE(WorstError(pair.wide, conditions, defined, computed, epsilon, where), 10)
-            << recipe << (piece == 1 ? ", by token, " : ", whole, ") << where;
-      }
+            << recipe << what << where;
+      };
+      expect(RunWhole(layer, pair.narrow), ", whole, ");
+      // A float32 state is rounded at every token, which the condition does not know of.
+      if (dtype == DType::kFloat32) continue;
+      expect(RunInPieces(layer, pair.narrow, 1), ", by token, ");
+      expect(RunInPieces(layer, pair.narrow, 1, test::kDeferring), ", deferred, ");
     }
   }
 }
@@ -237,6 +239,8 @@ TEST_P(LeastSquaresLayer, AgreesWithTheDefinitionOnEveryTarget) {
       if (!recipe().reading.causal || dims.tokens == 0 || dims.tokens > 50) continue;
       ExpectAgreement(call, conditions, defined, test::RunInPieces(layer, call, 1),
                       what + " one by one");
+      ExpectAgreement(call, conditions, defined,
+                      test::RunInPieces(layer, call, 1, test::kDeferring), what + " deferred");
     }
   }
 }
@@ -267,6 +271,8 @@ TEST_P(LeastSquaresLayer, AgreesWithTheDefinitionUnderEveryGate) {
     ExpectAgreement(call, conditions, defined, RunWhole(layer, call), "whole");
     if (!recipe().reading.causal) continue;  // nothing to go on from
     ExpectAgreement(call, conditions, defined, test::RunInPieces(layer, call, 1), "by token");
+    ExpectAgreement(call, conditions, defined, test::RunInPieces(layer, call, 1, test::kDeferring),
+                    "deferred");
     ExpectAgreement(call, conditions, defined, test::RunInPieces(layer, call, 7), "split");
   }
 }

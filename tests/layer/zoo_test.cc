@@ -50,14 +50,17 @@ TEST_P(ZooLayer, WholeIsSplitIsStep) {
     // A quotient by a small sum has the condition of its own size.
     double size = 1;
     for (const double y : whole.y.as<double>()) size = std::max(size, std::abs(y));
-    for (const std::int64_t piece : {1, 3, 5}) {
-      const test::Result pieces = RunInPieces(layer, call, piece);
-      EXPECT_LT(LargestDifference(whole.y, pieces.y), 1e-12 * size * size) << "pieces of " << piece;
+    const auto expect = [&](const test::Result& pieces, const std::string& what) {
+      EXPECT_LT(LargestDifference(whole.y, pieces.y), 1e-12 * size * size) << what;
       for (const State::Entry& entry : whole.state.entries()) {
         EXPECT_LT(LargestDifference(entry.view, pieces.state.Get(entry.name)), 1e-11)
-            << entry.name << ", pieces of " << piece;
+            << entry.name << ", " << what;
       }
+    };
+    for (const std::int64_t piece : {1, 3, 5}) {
+      expect(RunInPieces(layer, call, piece), "pieces of " + std::to_string(piece));
     }
+    expect(RunInPieces(layer, call, 1, test::kDeferring), "deferred");
   }
 }
 

@@ -90,7 +90,7 @@ Result RunWhole(const Layer& layer, const Call& call, const Run& run) {
   return result;
 }
 
-Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece) {
+Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece, const Run& run) {
   Result result = MakeResult(call.dims, call.dims.batch, call.dims.tokens, call.inputs.v.dtype());
   for (std::int64_t begin = 0; begin < call.dims.tokens; begin += piece) {
     const std::int64_t count = std::min(piece, call.dims.tokens - begin);
@@ -98,11 +98,12 @@ Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece) {
                           result.status.view().Slice(1, begin, count)};
     const Inputs part = TokensOf(call, begin, count);
     if (count == 1) {
-      layer.Step(part, result.state, outputs);
+      layer.Step(part, result.state, outputs, run);
     } else {
-      layer.Forward(part, result.state, outputs);
+      layer.Forward(part, result.state, outputs, run);
     }
   }
+  Layer::Settle(result.state, run);
   return result;
 }
 

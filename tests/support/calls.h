@@ -41,8 +41,11 @@ struct Result {
 // Outputs are filled with NaN before the call, so that what is not written shows.
 Result RunWhole(const Layer& layer, const Call& call, const Run& run = {});
 
-// `piece` tokens at a time, the state carried; one token goes through Layer::Step.
-Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece);
+// `piece` tokens at a time, the state carried, and settled at last; one token goes through
+// Layer::Step.
+Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece, const Run& run = {});
+// For steps that leave the state behind.
+inline const Run kDeferring{.defers = true};
 
 // Tokens of batch row 0 only: begin .. begin + count as a sequence of their own, or all of them
 // packed into sequences with these bounds.

@@ -30,8 +30,9 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 struct Chunk {
   std::int64_t first = 0;
   std::int64_t tokens = 0;
-  double decay = 1;  // of the first token
-  double end = 1;    // c of the last one
+  double decay = 1;    // of the first token
+  double end = 1;      // c of the last one
+  bool finite = true;  // false: it is one token with what is no number
 };
 
 /// How far associations may fade within a chunk. The weights that stand for it grow by as much, and
@@ -133,6 +134,7 @@ HWY_INLINE Chunk GatherChunk(const Memory& memory, std::int64_t first, std::int6
     if (!finite && i > 0) break;
     chunk.end = c;
     ++chunk.tokens;
+    chunk.finite = finite;
     if (!finite) break;
   }
   for (std::int64_t i = chunk.tokens; most > 1 && i < RoundUp(chunk.tokens, kUnit); ++i) {

@@ -80,6 +80,7 @@ struct Memory {
   void* b = nullptr;              // [key_dim] rows of value_dim
   std::int64_t a_stride = 0, b_stride = 0;
   void* factor = nullptr;  // of FactorLayout: what stays for the next token, if anything
+  bool defers = false;     // the factor holds B as well, and stands for the state while it holds
   Upcoming upcoming;
   Report<std::int8_t> status;
   Report<std::int64_t> iterations;

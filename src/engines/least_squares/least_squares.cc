@@ -34,9 +34,22 @@ std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads
   return static_cast<std::size_t>(threads) * (BytesOfWorker(options, sizes) + more) + kAlignment;
 }
 
-std::int64_t FactorNumbers(const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? FactorLayout<double>(sizes.key_dim).numbers
-                                        : FactorLayout<float>(sizes.key_dim).numbers;
+std::int64_t FactorNumbers(const Sizes& sizes, bool defers) {
+  const std::int64_t values = defers ? sizes.value_dim : 0;
+  return sizes.state == DType::kFloat64 ? FactorLayout<double>(sizes.key_dim, values).numbers
+                                        : FactorLayout<float>(sizes.key_dim, values).numbers;
+}
+
+void Settle(const Call& call, Executor& executor) {
+  const std::int64_t heads = call.b.size(1), items = call.b.size(0) * heads;
+  RunOnWorkers(executor, executor.threads(), items, [&](std::int64_t item, int) {
+    const Memory memory = KeptMemory(call, item / heads, item % heads);
+    if (call.b.dtype() == DType::kFloat64) {
+      Settle<double>(memory);
+    } else {
+      Settle<float>(memory);
+    }
+  });
 }
 
 void Forward(const Options& options, const Call& call, Executor& executor,

@@ -50,7 +50,8 @@
 ///
 /// Cost a token, m = chunk (64): 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / 3m flops; with a
 /// system of its own D^3 / 3 + 5 D^2 + 6 D Dv; D^3 ten times for a singular A; a single token with
-/// its factor 9 D^2 + 5 D Dv, without it as with a system of its own. A step of an iteration takes
+/// its factor 9 D^2 + 5 D Dv, 4 D^2 + 6 D Dv where a and b are left behind, without it as with a
+/// system of its own. A step of an iteration takes
 /// 2 D^2 + 3 m D a query, m = 16; with the chunk's factor twice that, m = 32, and D^3 / 3m + D^2 a
 /// token beside; with eigenvalues 2 D^3 more a token, in double.
 ///
@@ -88,6 +89,8 @@ struct Options {
     return !iterates() && causal &&
            (ridge == Ridge::kInState || (ridge == Ridge::kConstant && !fades));
   }
+  /// Can a factor stand for A and B?
+  bool defers() const { return keeps_factor() && ridge == Ridge::kInState; }
   /// Does an iteration need the eigenvalues of every token's system?
   bool needs_spectra() const {
     return iteration.preconditioner == Preconditioner::kLowRank ||
@@ -108,6 +111,8 @@ struct Call {
   TensorView ridge{};
   TensorView a{}, b{};
   TensorView factor{};  ///< zeros at first; only where options.keeps_factor(), only read without v
+  /// The factor goes ahead of a and b, until Settle(): a single token, only where options.defers().
+  bool defers = false;
   TensorView y{};
   TensorView status{};
   TensorView iterations{};  ///< optional: int64 [B, T, H'], what each right-hand side took
@@ -127,8 +132,11 @@ struct Sizes {
 std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads);
 
 /// Numbers of Call::factor for one memory. It holds for the very bits of A and of the ridge, which
-/// are compared: these may change in between.
-std::int64_t FactorNumbers(const Sizes& sizes);
+/// are compared: these may change in between. With `defers` B is in it, too, and nothing compared.
+std::int64_t FactorNumbers(const Sizes& sizes, bool defers);
+
+/// Writes a and b of a call whose tokens went ahead of them, and has zeros in its factor again.
+void Settle(const Call& call, Executor& executor);
 
 /// Memorizes and answers every token; the state is left as after the last. `scratch` (any
 /// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.

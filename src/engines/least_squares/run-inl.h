@@ -20,6 +20,7 @@
 #include "src/engines/least_squares/prefixes-inl.h"
 #include "src/engines/least_squares/step-inl.h"
 #include "src/engines/least_squares/step_factor-inl.h"
+#include "src/engines/least_squares/step_values-inl.h"
 #include "src/simd/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -41,7 +42,11 @@ class Runner {
   void Run() {
     const std::int64_t tokens = memory_.tokens;
     if (tokens == 1 && memory_.writes() && options_.causal) {
-      Step();
+      if (memory_.defers) {
+        StepAhead();
+      } else {
+        Step();
+      }
       return;
     }
     if (tokens == 1 && !memory_.writes()) {
@@ -157,6 +162,61 @@ class Runner {
     ahead_.Start(TilesOf<T>(3, s_.keys_unit, s_.chunk + s_.columns + s_.values_unit));
   }
 
+  /// One token, of which the caller's state is told when Settle() is called.
+  void StepAhead() {
+    const StepFactor<T> factor(memory_, options_);
+    const Chunk chunk = GatherChunk(memory_, 0, 1, s_);
+    const T g = static_cast<T>(chunk.decay);
+    if (!factor.holds() || !chunk.finite || !factor.Bears(g, s_.k)) {
+      Settle<T>(memory_);
+      Step();
+      TakeFactor(factor);
+      return;
+    }
+    const bool reads = memory_.queries > 0;
+    const bool answers = reads && !options_.read_before;
+    if (reads && options_.read_before) AnswerAhead(factor, 0);
+    if (answers) LoadQueryOfStep(0);
+    const auto shares = SharesOfStep();
+    const bool holds = factor.Update(g, s_.k, answers ? s_.q : nullptr, shares);
+    if (answers) {
+      UpdateValues<true>(factor, shares, s_.v, s_.y);
+    } else {
+      UpdateValues<false>(factor, shares, s_.v, s_.y);
+    }
+    if (!holds) Settle<T>(memory_);
+    if (!answers) return;
+    if (!holds) {
+      ReadStep();
+      return;
+    }
+    LeaveAnswer(0);
+    AnswerAhead(factor, 1);
+  }
+
+  typename StepFactor<T>::Shares SharesOfStep() const { return {Spare(0), Spare(1), Spare(2)}; }
+
+  /// The queries from the r-th on, by the factor alone.
+  void AnswerAhead(const StepFactor<T>& factor, std::int64_t r) const {
+    for (; r < memory_.queries; ++r) {
+      factor.Forward(LoadQueryOfStep(r), Spare(2));
+      ReadValues(factor.layout(), Spare(2), s_.y);
+      LeaveAnswer(r);
+    }
+  }
+  /// s_.y as the answer of the r-th query.
+  void LeaveAnswer(std::int64_t r) const {
+    sn::StoreRow(s_.y, 0, 0, memory_.value_dim, OfQuery(memory_.y, memory_.y_head_stride, r));
+  }
+
+  /// From here on tokens go by a factor, if there is one.
+  void TakeFactor(const StepFactor<T>& factor) {
+    carried_.LoadGram();
+    if (!prefixes_.FactorMemory()) return;
+    factor.Take(prefixes_.factor());
+    TakeValues<T>(memory_);
+  }
+
   /// One token, in the caller's state.
   void Step() {
     const bool reads = memory_.queries > 0;
@@ -166,8 +226,9 @@ class Runner {
     const bool answers = reads && !options_.read_before;
     BitSum<T> before, after;
     WriteGram(memory_, g, s_.k, before, after);
-    const bool solved = memory_.factor != nullptr ? UpdateFactor(g, before, after, answers)
-                                                  : answers && SolveStep(after);
+    const bool carried = memory_.factor != nullptr && !memory_.defers;
+    const bool solved =
+        carried ? UpdateFactor(g, before, after, answers) : answers && SolveStep(after);
     if (answers && solved) {
       WriteValues<true>(memory_, g, s_.k, s_.v, s_.q, s_.y);
     } else {
@@ -186,11 +247,12 @@ class Runner {
   /// is singular.
   bool UpdateFactor(T g, const BitSum<T>& before, const BitSum<T>& after, bool answers) {
     const StepFactor<T> factor(memory_, options_);
-    T* const p = Spare(0);
-    T* const z = Spare(1);
+    const auto shares = SharesOfStep();
+    T* const p = Spare(3);  // s_.k is needed again
     std::copy(s_.k, s_.k + s_.keys_unit, p);
     if (answers) LoadQueryOfStep(0);
-    const bool updated = factor.Fits(before) && factor.Update(g, p, answers ? s_.q : nullptr, z);
+    const bool updated =
+        factor.Fits(before) && factor.Update(g, p, answers ? s_.q : nullptr, shares);
     if (!updated) {
       carried_.LoadGram();
       if (!prefixes_.FactorMemory()) {
@@ -202,7 +264,7 @@ class Runner {
     factor.Seal(after);
     if (!answers) return true;
     if (updated) {
-      factor.Backward(z, s_.q);
+      factor.Backward(shares.read, s_.q);
     } else {
       SolveQuery(factor, 0);
     }
@@ -212,8 +274,8 @@ class Runner {
 
   void SolveQuery(const StepFactor<T>& factor, std::int64_t r) const {
     T* const q = LoadQueryOfStep(r);
-    factor.Forward(q, Spare(1));
-    factor.Backward(Spare(1), q);
+    factor.Forward(q, Spare(2));
+    factor.Backward(Spare(2), q);
   }
 
   T* LoadQueryOfStep(std::int64_t r) const {
@@ -261,7 +323,7 @@ class Runner {
     return true;
   }
 
-  /// Rows of D numbers that no step of a token needs.
+  /// Four rows of D numbers that no step of a token needs.
   T* Spare(std::int64_t row) const { return s_.b + row * RoundUp(s_.keys_unit, kAlignment); }
 
   /// Answers of a chunk in s_.y. Returns how many of its tokens are right (and the queries that

@@ -54,19 +54,28 @@ class BitSum {
 ///
 /// All terms are positive: as stable as a factor made anew, in D^2 multiply-adds instead of
 /// D^3 / 6. Four rows are taken together. It is 1 / d that is kept: everybody divides by d.
+///
+/// B <- g B + p v^T is the same update of columns more, B = U^T diag(d) W:
+///
+///     row i of W <- row i + w_i / (g d_i s_{i+1}) (v - sum_{j <= i} w_j row j)
+///     y = B^T A^-1 q = W^T U^-T q
+///
+/// With W there is no substitution backwards, and neither A nor B is touched.
 template <class T>
 class StepFactor {
  public:
   StepFactor(const Memory& memory, const Options& options)
       : memory_(memory),
         constant_(options.ridge == Ridge::kConstant),
-        f_(memory.key_dim, memory.factor),
+        f_(memory),
         upcoming_(static_cast<const T*>(memory.upcoming.factor)) {}
 
   /// Is it that of the memory whose bits were added up?
-  bool Fits(const BitSum<T>& bits) const { return f_.inverse[0] > 0 && Sealed(bits).Is(f_.seal); }
+  bool Fits(const BitSum<T>& bits) const { return f_.holds() && Sealed(bits).Is(f_.seal); }
   void Seal(const BitSum<T>& bits) const { Sealed(bits).Store(f_.seal); }
-  void Drop() const { f_.inverse[0] = 0; }
+  bool holds() const { return f_.holds(); }
+  const FactorLayout<T>& layout() const { return f_; }
+  void Drop() const { f_.Drop(); }
 
   /// Takes over a Cholesky factor.
   void Take(const sn::Block<T>& factor) const {
@@ -85,14 +94,35 @@ class StepFactor {
     std::fill(f_.diagonal + memory_.key_dim, f_.diagonal + f_.unit, T(1));
   }
 
-  /// p p^T more, after everything was multiplied by g. Overwrites p. False: A, which was written,
-  /// is singular to rounding, and the factor is dropped. With q, Forward(q, z) on the way, four
-  /// rows behind: each has steps that wait for one another, and the two do not.
-  bool Update(T g, T* p, T* q, T* z) const {
-    for (std::int64_t i = 0; i < memory_.key_dim; ++i) {
-      f_.inverse[i] /= g;  // 1 / g would err by the same every time
-      f_.diagonal[i] = g * f_.diagonal[i] + p[i] * p[i];
+  /// May Update() be called where nothing else knows A? Not for a key next to which A is nothing:
+  /// p^T A^-1 p must not overflow. What is forgotten, or no number, is for A itself, too.
+  bool Bears(T g, const T* p) const {
+    const Tag d;
+    const auto fade = hn::Set(d, g);
+    const auto most = hn::Set(d, static_cast<T>(kMostLeap));
+    const auto least = hn::Set(d, static_cast<T>(kFaded<T>));
+    auto bears = hn::Eq(least, least);
+    for (std::int64_t i = 0; i < f_.unit; i += kLanes) {
+      const auto key = hn::Load(d, p + i);
+      const auto faded = hn::Mul(fade, hn::Load(d, f_.diagonal + i));
+      const auto small = hn::Le(hn::Mul(key, key), hn::Mul(most, faded));
+      bears = hn::And(bears, hn::And(small, hn::Gt(faded, least)));
     }
+    return hn::AllTrue(d, bears);
+  }
+
+  /// What an update of W, or an answer by it, takes: D numbers each, in whole vectors.
+  struct Shares {
+    T* w;     // U^-T p
+    T* by;    // w_i / (g d_i s_{i+1})
+    T* read;  // U^-T q
+  };
+
+  /// p p^T more, after everything was multiplied by g. Overwrites p. False: A is singular to
+  /// rounding now. With q, Forward(q, shares.read) on the way, four rows behind: each has steps
+  /// that wait for one another, and the two do not.
+  bool Update(T g, T* p, T* q, const Shares& shares) const {
+    Fade(g, p);
     T sum = 1;      // s_i
     T inverse = 1;  // 1 / s_i
     for (std::int64_t i = 0; i < f_.unit; i += kRows) {
@@ -111,20 +141,20 @@ class StepFactor {
       for (int r = 0; r < kRows; ++r) by[r] = scaled[r] * inverses[r + 1];
       sum = sums[kRows];
       inverse = inverses[kRows];
+      std::copy(w, w + kRows, shares.w + i);
+      std::copy(by, by + kRows, shares.by + i);
       Eliminate<true>(rows, i, w, by, p);
-      if (q != nullptr && i > 0) Forward(i - kRows, q, z);
+      if (q != nullptr && i > 0) Forward(i - kRows, q, shares.read);
     }
-    if (q != nullptr) Forward(f_.unit - kRows, q, z);
-    if (Holds()) return true;
-    Drop();
-    return false;
+    if (q != nullptr) Forward(f_.unit - kRows, q, shares.read);
+    return Holds();
   }
 
-  /// z = diag(d)^-1 U^-T q, which has room for D numbers. Overwrites q.
+  /// z = U^-T q, which has room for D numbers. Overwrites q.
   void Forward(T* q, T* z) const {
     for (std::int64_t i = 0; i < f_.unit; i += kRows) Forward(i, q, z);
   }
-  /// x = U^-1 z.
+  /// x = U^-1 diag(d)^-1 z.
   void Backward(const T* z, T* x) const {
     const Tag d;
     for (std::int64_t i = f_.unit; i > 0;) {
@@ -145,6 +175,7 @@ class StepFactor {
   static constexpr int kLanes = hn::MaxLanes(Tag());
   static constexpr int kBlockVectors = std::max(kRows / kLanes, 1);
   static constexpr std::int64_t kBlock = kBlockVectors * kLanes;
+  static constexpr double kMostLeap = 1e12;  // of a key's square over A's diagonal
 
   /// Four rows of U, which the compiler may hold in registers.
   struct Rows {
@@ -157,7 +188,8 @@ class StepFactor {
     }
   };
 
-  /// Rows i .. i + kRows of the factor that comes next.
+  /// Rows i .. i + kRows of the factor that comes next: it is waited for while steps wait for one
+  /// another. What is gone through in one sweep, W too, arrives in time by itself.
   HWY_INLINE void FetchRows(std::int64_t i) const {
     if (upcoming_ != nullptr) simd::FetchRow(upcoming_ + f_.Begin(i), kRows * f_.Columns(i));
   }
@@ -196,7 +228,7 @@ class StepFactor {
     T w[kRows];
     const Rows rows(f_, i);
     Leading(rows, i, q, w);
-    for (int r = 0; r < kRows; ++r) z[i + r] = w[r] * f_.inverse[i + r];
+    for (int r = 0; r < kRows; ++r) z[i + r] = w[r];
     Eliminate<false>(rows, i, w, w, q);
   }
 
@@ -253,7 +285,8 @@ class StepFactor {
     hn::Vec<One> next[kRows];
     TTR_UNROLL
     for (int r = kRows - 1; r >= 0; --r) {
-      next[r] = hn::Set(one, z[i + r] - hn::GetLane(hn::SumOfLanes(d, sum[r])));
+      const T other = hn::GetLane(hn::SumOfLanes(d, sum[r]));
+      next[r] = hn::Set(one, z[i + r] * f_.inverse[i + r] - other);
       TTR_UNROLL
       for (int c = kRows - 1; c > r; --c) {
         next[r] = hn::NegMulAdd(hn::LoadU(one, rows.row[r] + i + c), next[c], next[r]);
@@ -268,6 +301,22 @@ class StepFactor {
         known[v] = hn::IfThenElse(here, hn::Set(d, hn::GetLane(next[r])), known[v]);
       }
     }
+  }
+
+  /// d <- g d, and the diagonal that A is to have.
+  void Fade(T g, const T* p) const {
+    const Tag d;
+    const auto fade = hn::Set(d, g);
+    for (std::int64_t i = 0; i < f_.unit; i += kLanes) {
+      // 1 / g would err by the same every time.
+      hn::Store(hn::Div(hn::Load(d, f_.inverse + i), fade), d, f_.inverse + i);
+      const auto key = hn::Load(d, p + i);
+      const auto faded = hn::Mul(fade, hn::Load(d, f_.diagonal + i));
+      hn::Store(hn::MulAdd(key, key, faded), d, f_.diagonal + i);
+    }
+    // No channels, that stay as they are.
+    std::fill(f_.inverse + memory_.key_dim, f_.inverse + f_.unit, T(1));
+    std::fill(f_.diagonal + memory_.key_dim, f_.diagonal + f_.unit, T(1));
   }
 
   /// Is every pivot more than rounding of its diagonal?

@@ -7,19 +7,22 @@
 
 namespace ttr::least_squares {
 
-/// A + R = U^T diag(d) U, U with ones on its diagonal. Of every kUnit rows what lies from their
-/// first column on is kept, zeros below the diagonal among it, rows one behind the other.
+/// A + R = U^T diag(d) U, U with ones on its diagonal, and where the state is left behind
+/// (Memory::defers) B = U^T diag(d) W. Of every kUnit rows of U what lies from their first column
+/// on is kept, zeros below the diagonal among it, rows one behind the other.
 template <class T>
 struct FactorLayout {
-  std::int64_t unit;     // rows and columns: D rounded up
+  std::int64_t unit;     // rows and columns of U, rows of W: D rounded up
+  std::int64_t values;   // columns of W: Dv rounded up, or none
   std::int64_t numbers;  // of T, all together
   T* u;
-  T* inverse;   // 1 / d
+  T* w;
+  T* inverse;   // 1 / d; zero at first: there is no factor
   T* diagonal;  // of A + R
   T* seal;      // whole vectors: the bits of A and R that this is a factor of, added up
 
-  explicit FactorLayout(std::int64_t key_dim, void* memory = nullptr)
-      : unit(RoundUp(key_dim, kUnit)) {
+  FactorLayout(std::int64_t key_dim, std::int64_t value_dim, void* memory = nullptr)
+      : unit(RoundUp(key_dim, kUnit)), values(RoundUp(value_dim, kUnit)) {
     std::int64_t used = 0;
     const auto take = [&](std::int64_t count) {
       T* const at = memory == nullptr ? nullptr : static_cast<T*>(memory) + used;
@@ -27,13 +30,19 @@ struct FactorLayout {
       return at;
     };
     u = take(Begin(unit));
+    w = take(unit * values);
     inverse = take(unit);
     diagonal = take(unit);
     seal = take(kUnit);
     numbers = used;
   }
+  explicit FactorLayout(const Memory& memory)
+      : FactorLayout(memory.key_dim, memory.defers ? memory.value_dim : 0, memory.factor) {}
 
-  /// The first column that is kept of row i, and how many are.
+  bool holds() const { return inverse[0] > 0; }
+  void Drop() const { inverse[0] = 0; }
+
+  /// The first column that is kept of row i, and how many numbers its row has.
   static std::int64_t FirstColumn(std::int64_t i) { return i / kUnit * kUnit; }
   std::int64_t Columns(std::int64_t i) const { return unit - FirstColumn(i); }
   /// Where row i begins.
@@ -41,8 +50,15 @@ struct FactorLayout {
     const std::int64_t first = FirstColumn(i);
     return first * unit - first * (first - kUnit) / 2 + (i - first) * Columns(i);
   }
-  /// Element (i, j) is Row(i)[j].
+  /// Element (i, j) of U is Row(i)[j].
   T* Row(std::int64_t i) const { return u + Begin(i) - FirstColumn(i); }
 };
+
+/// Of a memory whose state is left behind: W from B, once U and d are there; and A and B from U, d
+/// and W, which then are no longer needed. Sums in double, D^2 (D + Dv) of them.
+template <class T>
+void TakeValues(const Memory& memory);
+template <class T>
+void Settle(const Memory& memory);
 
 }  // namespace ttr::least_squares

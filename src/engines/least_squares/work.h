@@ -30,6 +30,20 @@ void RunItems(Executor& executor, int threads, std::int64_t items, std::size_t b
   });
 }
 
+/// What is kept of the memory of sequence n and head h.
+inline Memory KeptMemory(const Call& call, std::int64_t n, std::int64_t h) {
+  Memory m;
+  m.a = simd::KeptOf(call.a, n, h);
+  m.b = simd::KeptOf(call.b, n, h);
+  m.factor = simd::KeptOf(call.factor, n, h);
+  m.defers = call.defers;
+  m.a_stride = call.a.stride(2);
+  m.b_stride = call.b.stride(2);
+  m.key_dim = call.b.size(2);
+  m.value_dim = call.b.size(3);
+  return m;
+}
+
 struct Work {
   const Call& call;
   const TensorView& y;  // answers, or their gradients
@@ -85,7 +99,7 @@ struct Work {
     const auto rows = [&](const TensorView& view, std::int64_t head) {
       return simd::RowsOf(view, sequence.batch, sequence.first, head);
     };
-    Memory m;
+    Memory m = KeptMemory(call, n, h);
     if (call.v.defined()) {
       m.k = rows(call.k, HeadOf(h, call.k));
       m.v = rows(call.v, HeadOf(h, call.v));
@@ -111,14 +125,7 @@ struct Work {
       report(call.residual, m.residual);
     }
     if (call.ridge.defined()) m.ridge = call.ridge.as<double>() + h * call.ridge.stride(0);
-    m.a = simd::KeptOf(call.a, n, h);
-    m.b = simd::KeptOf(call.b, n, h);
-    m.factor = simd::KeptOf(call.factor, n, h);
-    m.a_stride = call.a.stride(2);
-    m.b_stride = call.b.stride(2);
     m.tokens = sequence.tokens;
-    m.key_dim = sizes.key_dim;
-    m.value_dim = sizes.value_dim;
     return m;
   }
 
@@ -130,6 +137,7 @@ struct Work {
       return {};
     const std::int64_t n = item / heads;
     const std::int64_t h = item - n * heads;
+    if (call.defers) return {nullptr, simd::KeptOf(call.factor, n, h), nullptr};
     return {simd::KeptOf(call.a, n, h), simd::KeptOf(call.factor, n, h),
             simd::KeptOf(call.b, n, h)};
   }
