@@ -111,6 +111,9 @@ Table LeastSquaresDecodeTable(const std::vector<Work>& works, const Limits& limi
     table.AddReal("time" + in, 1, kNsUnit).AddReal("limit" + in, 1, kNsUnit);
     table.AddText("which" + in).AddReal("times limit" + in, 2).AddReal("solved" + in, 1, "%");
   }
+  for (const char* where : kDecodes) {
+    table.AddReal(std::string("state written, ") + where, 1, kNsUnit);
+  }
   for (const Work* forward : ForwardWorks(works)) {
     const std::int64_t d = forward->setting().dims.key_dim;
     std::vector<report::Cell> row = {forward->name(), Name(forward->plan().engine), d};
@@ -125,6 +128,10 @@ Table LeastSquaresDecodeTable(const std::vector<Work>& works, const Limits& limi
             report::Cell(work->Ns() / bound.ns), report::Cell(100 * work->solved())}) {
         row.push_back(std::move(cell));
       }
+    }
+    for (const char* where : kDecodes) {
+      const Work* work = Find(works, forward->name(), d, std::string("written, ") + where);
+      row.push_back(work == nullptr ? report::Cell() : report::Cell(work->Ns()));
     }
     if (run) table.AddRow(std::move(row));
   }

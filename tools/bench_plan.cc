@@ -108,15 +108,19 @@ class Collector {
     const Plan plan = MakePlan(layer.recipe);
     const double state = EstimateCost(layer.recipe, plan, MakeDims(1, 1, d)).state_bytes;
     if (KeepsPairs(layer.recipe) || !layer.recipe.reading.causal) return;
-    const auto add = [&](const char* variant, double bytes) {
+    const auto add = [&](const char* variant, double bytes, bool defers) {
       const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
       Add(layer, {.part = part,
                   .doing = Doing::kSteps,
                   .variant = variant,
-                  .dims = MakeDims(1, heads, d)});
+                  .dims = MakeDims(1, heads, d),
+                  .defers = defers});
     };
-    add("cache", kCacheBytes);
-    add("DRAM", kDramBytes);
+    add("cache", kCacheBytes, true);
+    add("DRAM", kDramBytes, true);
+    if (!Layer(layer.recipe).Defers()) return;
+    add("written, cache", kCacheBytes, false);
+    add("written, DRAM", kDramBytes, false);
   }
 
   void CollectLeastSquares(const Named& layer, std::int64_t d) {

@@ -94,7 +94,11 @@ void Work::Run() {
   State& state = state_.empty() ? fresh : state_;
   switch (setting_.doing) {
     case Doing::kForward: layer_->Forward(inputs_, state, outputs_, run); break;
-    case Doing::kSteps: layer_->Step(inputs_, state, outputs_, run); break;
+    case Doing::kSteps: {
+      const ttr::Run step{.executor = executor_, .scratch = scratch_, .defers = setting_.defers};
+      layer_->Step(inputs_, state, outputs_, step);
+      break;
+    }
     case Doing::kForwardBackward: {
       const ttr::Run keeping{.executor = executor_, .scratch = scratch_, .kept = kept_};
       layer_->Forward(inputs_, state, outputs_, keeping);
@@ -126,6 +130,7 @@ State Work::OneHead(BenchMemory& memory) const {
 }
 
 void Work::Restore() {
+  Layer::Settle(state_);
   for (const State::Entry& entry : start_.entries()) {
     const TensorView view = state_.Get(entry.name);
     for (std::int64_t head = 0; head < view.shape()[1]; ++head) {

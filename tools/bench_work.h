@@ -58,6 +58,7 @@ struct Setting {
   Dims dims{};
   int threads = 1;
   DType dtype = DType::kFloat32;
+  bool defers = false;  // may single tokens leave the state behind (Run::defers)?
 };
 
 class Work {

@@ -50,9 +50,9 @@ struct Run {
   std::span<std::byte> kept{};
   /// Step may leave the tensors of the state behind, and go by what takes the least: for least
   /// squares a factor that stands for "state.a" and "state", half of what is read and written.
-  /// Layer::Settle writes them when they are wanted. Step does so itself where a recipe has no such
-  /// form, as Forward and Memorize do of a state that is behind; what takes a const State is an
-  /// Error then.
+  /// Layer::Settle writes them when they are wanted. Where Layer::Defers() says no, Step writes
+  /// them as ever; Forward and Memorize settle a state that is behind, and what takes a const State
+  /// is an Error then.
   bool defers = false;
 };
 
@@ -77,6 +77,9 @@ class Layer {
 
   /// One token (T = 1): Forward without what long sequences need. In place, O(state).
   void Step(const Inputs& inputs, State& state, const Outputs& outputs, const Run& run = {}) const;
+
+  /// Can Step leave a state behind (Run::defers)?
+  bool Defers() const;
 
   /// Writes the tensors of a state that Step left behind; of any other nothing. O(H D^3) for least
   /// squares, so now and then. They are those of Step without Run::defers, to rounding.

@@ -146,7 +146,7 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
     throw Error("Step", "v", "one token (T = " + std::to_string(rows) + ")",
                 "T = " + std::to_string(tokens));
   }
-  if (!run.defers || plan_.engine != Engine::kLeastSquares) {
+  if (!run.defers || !Defers()) {
     Forward(inputs, state, outputs, run);
     return;
   }
@@ -159,7 +159,7 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
   };
   {
     Opened opened(state);
-    if (LeastSquaresDefers(recipe(), state)) {
+    if (LeastSquaresDefersFrom(state)) {
       const Dims dims = Check("Step", requirements_, inputs, state, Needs::kBoth);
       CheckOutputs("Step", dims, inputs, state, outputs);
       CheckKept("Step", *this, dims, inputs, state, run);
@@ -170,6 +170,10 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
     }
   }
   Forward(inputs, state, outputs, run);
+}
+
+bool Layer::Defers() const {
+  return plan_.engine == Engine::kLeastSquares && LeastSquaresDefers(recipe());
 }
 
 void Layer::Settle(State& state, const Run& run) {

@@ -85,12 +85,17 @@ Tensor RidgeOf(const Recipe& recipe, const Dims& dims, const TensorView& given) 
   return ridge;
 }
 
+/// False: a ridge is part of A, which is given.
+bool AsksForRidge(const Recipe& recipe, const State& state) {
+  return recipe.optimizer.solver != Solver::kExact ||
+         recipe.optimizer.ridge_kind != RidgeKind::kFading || !state.Get("state.a").defined();
+}
+
 /// A and B, where the recipe carries them and where it does not: a state without entries begins
 /// with no associations, and with the ridge where that is part of A.
 class Memories {
  public:
-  Memories(const Recipe& recipe, const Dims& dims, const TensorView& ridge, bool wide,
-           State& state) {
+  Memories(const Recipe& recipe, const Dims& dims, const Tensor& ridge, bool wide, State& state) {
     const std::int64_t phi = PhiDim(recipe, dims);
     const DType dtype = wide ? DType::kFloat64 : DType::kFloat32;
     if (!state.Get("state").defined()) {
@@ -102,7 +107,7 @@ class Memories {
         for (std::int64_t n = 0; n < dims.states(); ++n) {
           for (std::int64_t h = 0; h < dims.heads; ++h) {
             for (std::int64_t i = 0; i < phi; ++i) {
-              start_a_.view().Set({n, h, i, i}, ridge.At({h, i}));
+              start_a_.view().Set({n, h, i, i}, ridge.view().At({h, i}));
             }
           }
         }
@@ -170,7 +175,7 @@ TensorView FactorOf(const Recipe& recipe, const Dims& dims, const TensorView& b,
 struct Words {
   Words(const Recipe& recipe, const Dims& dims, const Inputs& inputs, State& state, Needs needs,
         Executor& executor)
-      : ridge(RidgeOf(recipe, dims, inputs.ridge)),
+      : ridge(AsksForRidge(recipe, state) ? RidgeOf(recipe, dims, inputs.ridge) : Tensor()),
         memories(recipe, dims, ridge, IsWide(inputs), state),
         keys(recipe, dims, Used(inputs, needs), memories.b.dtype(), executor),
         factors(DecayFactors(recipe, dims)) {
@@ -186,7 +191,7 @@ struct Words {
       call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
                          static_cast<std::size_t>(dims.sequences + 1)};
     }
-    call.ridge = ridge.view();
+    if (ridge.defined()) call.ridge = ridge.view();
     call.a = memories.a;
     call.b = memories.b;
   }
@@ -242,10 +247,11 @@ void ReturnRidge(const Dims& dims, const Tensor& diagonal, const TensorView& dri
 
 }  // namespace
 
-bool LeastSquaresDefers(const Recipe& recipe, const State& state) {
+bool LeastSquaresDefers(const Recipe& recipe) { return OptionsOf(recipe, Dims()).defers(); }
+
+bool LeastSquaresDefersFrom(const State& state) {
   const TensorView a = state.Get("state.a"), b = state.Get("state");
-  if (a.defined() != b.defined() || (a.defined() && a.dtype() != b.dtype())) return false;
-  return OptionsOf(recipe, Dims()).defers();
+  return a.defined() == b.defined() && (!a.defined() || a.dtype() == b.dtype());
 }
 
 void SettleLeastSquares(State& state, Executor& executor) {

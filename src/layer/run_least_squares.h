@@ -17,13 +17,14 @@ enum class Ahead : std::uint8_t {
 };
 
 /// Runs a call that has been checked. `state` gets the entries that it lacks. `ahead` only where
-/// LeastSquaresDefers().
+/// LeastSquaresDefers() and LeastSquaresDefersFrom() this state.
 void RunLeastSquares(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                      State& state, const Outputs& outputs, Needs needs, Executor& executor,
                      std::span<std::byte> scratch, Ahead ahead);
 
-/// Can tokens go ahead of these tensors?
-bool LeastSquaresDefers(const Recipe& recipe, const State& state);
+/// Can tokens go ahead of a state, and of these tensors?
+bool LeastSquaresDefers(const Recipe& recipe);
+bool LeastSquaresDefersFrom(const State& state);
 
 /// Writes tensors that were left behind.
 void SettleLeastSquares(State& state, Executor& executor);

@@ -297,6 +297,34 @@ TEST(LeastSquaresStreams, HoldOneTokenAtATime) {
   }
 }
 
+// The same where the state is left behind, for as long as a factor stands for it.
+TEST(LeastSquaresStreams, HoldOneTokenAtATimeLeftBehind) {
+  for (const Stream& stream : {kSubspace, kConstant, kSine, kCorrelated}) {
+    SCOPED_TRACE(stream.name);
+    const double decay = stream.rank == kKeys ? 0.99 : 0.95;
+    const Layer layer(RecipeOf(decay));
+    State state;
+    Row key(kKeys), value(kValues), query(kKeys), answer(kValues);
+    const Shape keys{1, 1, 1, kKeys}, values{1, 1, 1, kValues};
+    std::int64_t behind = 0;
+    for (std::int64_t t = 0; t < 50'000; ++t) {
+      Draw(stream, DType::kFloat64, t, key, value);
+      QueryOf(t, query);
+      layer.Step({.q = TensorView::Of(query.data(), keys),
+                  .k = TensorView::Of(key.data(), keys),
+                  .v = TensorView::Of(value.data(), values)},
+                 state, {.y = TensorView::Of(answer.data(), values), .status = {}},
+                 {.defers = true});
+      behind += state.behind() && state.companion().At({0, 0, 0}) != 0 ? 1 : 0;
+      if (t % 5000 != 4999 || std::pow(decay, t) > 1e-30) continue;
+      const Exact exact = SolveWindow(stream, DType::kFloat64, decay, t, query);
+      EXPECT_LE(Distance(answer, exact.answer), Bound(exact, query, decay, DType::kFloat64))
+          << "token " << t;
+    }
+    EXPECT_GT(behind, stream.rank == kKeys ? 49'000 : 100);
+  }
+}
+
 // The textbook's distance from the direct solve after so many tokens, over the length of the right
 // answer. Queries are keys: it is asked nothing that it has not seen.
 template <class T>

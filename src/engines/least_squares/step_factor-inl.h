@@ -188,10 +188,12 @@ class StepFactor {
     }
   };
 
-  /// Rows i .. i + kRows of the factor that comes next: it is waited for while steps wait for one
-  /// another. What is gone through in one sweep, W too, arrives in time by itself.
+  /// While steps wait for one another: rows i .. i + kRows of the factor that comes next, and the
+  /// beginning of W. Hardware goes on from there; more than that would keep it busy.
   HWY_INLINE void FetchRows(std::int64_t i) const {
+    constexpr std::int64_t kLine = 64 / sizeof(T);
     if (upcoming_ != nullptr) simd::FetchRow(upcoming_ + f_.Begin(i), kRows * f_.Columns(i));
+    if (f_.values > 0) simd::FetchRow(f_.w + i / kRows * 2 * kLine, 2 * kLine);
   }
 
   /// With the ridge, that a call may change.
