@@ -64,7 +64,7 @@ std::int64_t TokensOfFullRank(const Recipe& recipe, const Dims& dims) {
   return 4 * PhiDim(recipe, dims);
 }
 
-double LeastSquaresFlops(const Recipe& recipe, const Dims& dims) {
+double LeastSquaresFlops(const Recipe& recipe, const Dims& dims, bool defers) {
   const auto d = static_cast<double>(PhiDim(recipe, dims));
   const auto dv = static_cast<double>(dims.value_dim);
   const Optimizer& optimizer = recipe.optimizer;
@@ -75,7 +75,7 @@ double LeastSquaresFlops(const Recipe& recipe, const Dims& dims) {
   const bool own = optimizer.ridge_kind == RidgeKind::kRelative ||
                    (optimizer.ridge_kind == RidgeKind::kConstant && fades);
   if (own) return d * d * d / 3 + 5 * d * d + 6 * d * dv;
-  if (dims.tokens == 1) return 9 * d * d + 5 * d * dv;
+  if (dims.tokens == 1) return defers ? 3 * d * d + 6 * d * dv : 9 * d * d + 5 * d * dv;
   const double m = kChunk;
   return 4 * d * d + 6 * d * dv + m * (3 * d + 3 * dv) + (d * d * d + m * m * m) / (3 * m);
 }

@@ -79,8 +79,9 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
   const bool decodes = setting_.doing == Doing::kSteps;
   // The backward pass of a product is two products.
   const double passes = setting_.doing == Doing::kForwardBackward ? 3 : 1;
-  demand_.flops =
-      passes * (CarriesGram(recipe) ? LeastSquaresFlops(recipe, dims) : cost.flops_per_token);
+  const bool defers = setting_.defers && layer_->Defers();
+  demand_.flops = passes * (CarriesGram(recipe) ? LeastSquaresFlops(recipe, dims, defers)
+                                                : cost.flops_per_token);
   demand_.exps = passes * Exponentials(recipe, dims);
   demand_.stream_bytes = passes * stream / units;
   demand_.state_bytes = decodes ? 2 * cost.state_bytes : 0;

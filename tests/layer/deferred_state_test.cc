@@ -76,6 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, DeferredState,
                          [](const auto& recipe) { return std::to_string(recipe.index); });
 
 TEST_P(DeferredState, IsThatOfStepsThatWriteIt) {
+  EXPECT_TRUE(layer.Defers());
   for (const std::string& target : SupportedTargets()) {
     const test::OnTarget on(target);
     State deferred, plain;
@@ -250,6 +251,7 @@ TEST(DeferredElsewhere, ChangesNothing) {
        {"gated_deltanet", "mesa", "rls{ridge_kind: relative}", "lru", "nadaraya_watson"}) {
     SCOPED_TRACE(text);
     const Layer layer(ParseRecipe(text));
+    EXPECT_FALSE(layer.Defers());
     const Call call(layer.recipe(), test::SmallDims(layer.recipe()), DType::kFloat32, 7);
     const Result plain = RunInPieces(layer, call, 1);
     State state;

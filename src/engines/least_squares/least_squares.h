@@ -50,7 +50,7 @@
 ///
 /// Cost a token, m = chunk (64): 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / 3m flops; with a
 /// system of its own D^3 / 3 + 5 D^2 + 6 D Dv; D^3 ten times for a singular A; a single token with
-/// its factor 9 D^2 + 5 D Dv, 4 D^2 + 6 D Dv where a and b are left behind, without it as with a
+/// its factor 9 D^2 + 5 D Dv, 3 D^2 + 6 D Dv where a and b are left behind, without it as with a
 /// system of its own. A step of an iteration takes
 /// 2 D^2 + 3 m D a query, m = 16; with the chunk's factor twice that, m = 32, and D^3 / 3m + D^2 a
 /// token beside; with eigenvalues 2 D^3 more a token, in double.
