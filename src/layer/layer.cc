@@ -83,8 +83,7 @@ definition::Mode ModeOf(Needs needs) {
 
 /// Runs a call that has been checked on the engine of the plan.
 void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, const Inputs& inputs,
-           State& state, const Outputs& outputs, Needs needs, const Run& run,
-           Ahead ahead = Ahead::kNo) {
+           State& state, const Outputs& outputs, Needs needs, const Run& run, bool defers = false) {
   Executor& executor = ExecutorOf(run);
   for (const TensorView& report : {outputs.iterations, outputs.residual}) {
     // Few engines have any to tell of.
@@ -99,7 +98,7 @@ void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, co
                      run.scratch, run.kept);
     case Engine::kLeastSquares:
       return RunLeastSquares(requirements, dims, inputs, state, outputs, needs, executor,
-                             run.scratch, ahead);
+                             run.scratch, defers);
     case Engine::kDefinition:
       return definition::RunSequences(ModeOf(needs), requirements.recipe, dims, inputs, state,
                                       outputs, executor);
@@ -163,8 +162,7 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
       const Dims dims = Check("Step", requirements_, inputs, state, Needs::kBoth);
       CheckOutputs("Step", dims, inputs, state, outputs);
       CheckKept("Step", *this, dims, inputs, state, run);
-      const Ahead ahead = opened.settler != nullptr ? Ahead::kGoesOn : Ahead::kBegins;
-      RunOn(plan_.engine, requirements_, dims, inputs, state, outputs, Needs::kBoth, run, ahead);
+      RunOn(plan_.engine, requirements_, dims, inputs, state, outputs, Needs::kBoth, run, true);
       opened.settler = SettleLeastSquares;
       return;
     }

@@ -155,16 +155,10 @@ least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state
 
 /// The factor that steps of a token take on from one to the next, and reading one finds.
 TensorView FactorOf(const Recipe& recipe, const Dims& dims, const TensorView& b, Needs needs,
-                    Ahead ahead, State& state) {
+                    bool defers, State& state) {
   if (dims.tokens != 1 || !OptionsOf(recipe, dims).keeps_factor()) return {};
   const least_squares::Sizes sizes = SizesOf(recipe, dims, b.dtype());
-  const Shape shape{dims.states(), dims.heads,
-                    least_squares::FactorNumbers(sizes, ahead != Ahead::kNo)};
-  if (ahead == Ahead::kBegins) {
-    const TensorView factor = state.Companion(b.dtype(), shape);
-    CopyInto(Tensor(b.dtype(), shape).view(), factor);
-    return factor;
-  }
+  const Shape shape{dims.states(), dims.heads, least_squares::FactorNumbers(sizes, defers)};
   if (needs != Needs::kRead) return state.Companion(b.dtype(), shape);
   const TensorView factor = state.companion();
   const bool fits = factor.defined() && factor.dtype() == b.dtype() && factor.shape() == shape;
@@ -265,7 +259,7 @@ void SettleLeastSquares(State& state, Executor& executor) {
 
 void RunLeastSquares(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                      State& state, const Outputs& outputs, Needs needs, Executor& executor,
-                     std::span<std::byte> scratch, Ahead ahead) {
+                     std::span<std::byte> scratch, bool defers) {
   const Recipe& recipe = requirements.recipe;
   Words words(recipe, dims, inputs, state, needs, executor);
   const OutputNorm norm = recipe.reading.output_norm;
@@ -280,8 +274,8 @@ void RunLeastSquares(const Requirements& requirements, const Dims& dims, const I
     words.call.iterations = outputs.iterations;
     words.call.residual = outputs.residual;
   }
-  words.call.factor = FactorOf(recipe, dims, words.call.b, needs, ahead, state);
-  words.call.defers = ahead != Ahead::kNo;
+  words.call.factor = FactorOf(recipe, dims, words.call.b, needs, defers, state);
+  words.call.defers = defers;
   least_squares::Forward(OptionsOf(recipe, dims), words.call, executor, scratch);
   if (plain.defined()) {
     rows::Normalise({KindOf(norm), 0, plain, {}, {}, {}}, outputs.y, executor);

@@ -2,25 +2,18 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "ttr/layer.h"
 
 namespace ttr {
 
-/// May a step of a token leave the tensors of the state behind?
-enum class Ahead : std::uint8_t {
-  kNo,
-  kBegins,  ///< they are the memory as it is
-  kGoesOn,  ///< they have been left behind
-};
-
-/// Runs a call that has been checked. `state` gets the entries that it lacks. `ahead` only where
-/// LeastSquaresDefers() and LeastSquaresDefersFrom() this state.
+/// Runs a call that has been checked. `state` gets the entries that it lacks. With `defers` a
+/// single token leaves them behind; only where LeastSquaresDefers() and LeastSquaresDefersFrom()
+/// say so.
 void RunLeastSquares(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                      State& state, const Outputs& outputs, Needs needs, Executor& executor,
-                     std::span<std::byte> scratch, Ahead ahead);
+                     std::span<std::byte> scratch, bool defers);
 
 /// Can tokens go ahead of a state, and of these tensors?
 bool LeastSquaresDefers(const Recipe& recipe);

@@ -21,8 +21,6 @@ using test::kDeferring;
 using test::LargestDifference;
 using test::Result;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 Dims SomeDims() {
   Dims dims;
   dims.tokens = 60;
@@ -188,19 +186,39 @@ TEST_P(DeferredState, IsWrittenWhereTheCallersMemoryIs) {
 
 // What is no number is no number in the same places, and gone when it is forgotten.
 TEST_P(DeferredState, ConfinesWhatIsNoNumber) {
-  for (const bool key : {false, true}) {
-    const Call other(layer.recipe(), SomeDims(), DType::kFloat64, 4);
-    (key ? other.inputs.k : other.inputs.v).Set({0, 30, 1, 2}, kNan);
-    if (other.inputs.log_decay.defined()) {
-      for (std::int64_t h = 0; h < 2; ++h) {
-        other.inputs.log_decay.Set({0, 35, h}, -std::numeric_limits<double>::infinity());
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const TensorView Inputs::* input : {&Inputs::k, &Inputs::v}) {
+    for (const double number : {std::numeric_limits<double>::quiet_NaN(), kInfinity}) {
+      SCOPED_TRACE((input == &Inputs::k ? "key " : "value ") + std::to_string(number));
+      const Call other(layer.recipe(), SomeDims(), DType::kFloat64, 4);
+      (other.inputs.*input).Set({0, 30, 1, 2}, number);
+      for (std::int64_t h = 0; h < 2 && other.inputs.log_decay.defined(); ++h) {
+        other.inputs.log_decay.Set({0, 35, h}, -kInfinity);
       }
+      const Result plain = RunInPieces(layer, other, 1);
+      const Result deferred = RunInPieces(layer, other, 1, kDeferring);
+      EXPECT_LT(LargestDifference(plain.y, deferred.y), 1e-9);
+      EXPECT_EQ(LargestDifference(plain.status, deferred.status), 0);
+      ExpectSame(deferred.state, plain.state, "after all");
     }
-    const Result plain = RunInPieces(layer, other, 1);
-    const Result deferred = RunInPieces(layer, other, 1, kDeferring);
-    EXPECT_LT(LargestDifference(plain.y, deferred.y), 1e-9) << (key ? "key" : "value");
-    EXPECT_EQ(LargestDifference(plain.status, deferred.status), 0);
-    ExpectSame(deferred.state, plain.state, key ? "key" : "value");
+  }
+}
+
+// A gate that leaves less than the least number, and a key that adds nothing.
+TEST(DeferredLeastSquares, BearsGatesThatLeaveNothing) {
+  const Layer layer(ParseRecipe("rls{ridge: 0.1, decay: scalar}"));
+  for (const double log_decay : {-40., -70., -86., -90., -100.}) {
+    const Call call(layer.recipe(), SomeDims(), DType::kFloat32, 9);
+    for (std::int64_t h = 0; h < 2; ++h) {
+      call.inputs.log_decay.Set({0, 40, h}, log_decay);
+      for (std::int64_t i = 0; i < 21; ++i) call.inputs.k.Set({0, 40, h, i}, 0);
+    }
+    const Result plain = RunInPieces(layer, call, 1);
+    const Result deferred = RunInPieces(layer, call, 1, kDeferring);
+    for (const State::Entry& entry : plain.state.entries()) {
+      EXPECT_LT(LargestDifference(entry.view, deferred.state.Get(entry.name)), 1e-4)
+          << entry.name << ", " << log_decay;
+    }
   }
 }
 
