@@ -177,7 +177,12 @@ bool Layer::Defers() const {
 void Layer::Settle(State& state, const Run& run) {
   if (!state.behind()) return;
   const auto settle = std::exchange(state.settler_, nullptr);
-  settle(state, ExecutorOf(run));
+  try {
+    settle(state, ExecutorOf(run));
+  } catch (...) {  // no memory: what is not written is still behind
+    state.settler_ = settle;
+    throw;
+  }
 }
 
 void Layer::Memorize(const Inputs& inputs, State& state, const Run& run) const {

@@ -162,7 +162,8 @@ class Runner {
     ahead_.Start(TilesOf<T>(3, s_.keys_unit, s_.chunk + s_.columns + s_.values_unit));
   }
 
-  /// One token, of which the caller's state is told when Settle() is called.
+  /// One token, of which the caller's state learns by Settle() alone. What the factor cannot bear
+  /// goes the ordinary way.
   void StepAhead() {
     const StepFactor<T> factor(memory_, options_);
     const Chunk chunk = GatherChunk(memory_, 0, 1, s_);
