@@ -152,11 +152,10 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
         const bool reads_second = !options.read_before && s.queries > 0;
         s.query_second = reads_second ? g.query + g.query_stride * memory.queries : nullptr;
       }
-      const std::int64_t parts = options.paired() ? 2 : 1;
-      if (r == memory.rows - 1 &&
-          parts * memory.key_dim * memory.value_dim <= simd::kMostFetchedAhead) {
-        s.next = static_cast<const T*>(next.state);
-        s.next_second = static_cast<const T*>(next.second);
+      if (r == memory.rows - 1 && next.state != nullptr) {
+        s.next = static_cast<const T*>(next.state) + next.first_column;
+        if (options.paired())
+          s.next_second = static_cast<const T*>(next.second) + next.first_column;
       }
     }
     StepRow(memory, s, scratch.strips);

@@ -49,25 +49,48 @@ struct RowStep {
   const T* score_value;
   T* answers;  // [query] rows, answer_stride apart
   std::int64_t answer_stride;
-  const T* next;  // a state to be fetched meanwhile, of the same rows; or null
+  const T* next;  // the state that comes after this one, with the same rows; or null
   T* second;      // N; null: the memory is not paired
   std::int64_t second_stride;
   const T* turn[3];
   bool both;
   const T* query_second;  // as query; null: N is not read
-  const T* next_second;   // as next
+  const T* next_second;   // as next, of N
 };
 
-/// erased += erase M, answer += query M, of NV vectors of columns. Meanwhile the first half of the
-/// next state is fetched, so that memory does not rest.
+/// The columns that come after these, in the same memory or the next one: their first rows are
+/// fetched while the last of these are written, so that memory does not rest between them. Further
+/// rows hardware fetches by itself, and sooner if nothing else is asked for.
+template <int NV, class T>
+class Following {
+ public:
+  Following(const T* rows, std::int64_t stride, std::int64_t count)
+      : rows_(rows),
+        stride_(stride),
+        begin_(rows == nullptr ? count : std::max(count - kRows, {})) {}
+
+  /// While row `row` is written.
+  HWY_INLINE void Fetch(std::int64_t row) const {
+    if (row >= begin_) simd::FetchRow(rows_ + (row - begin_) * stride_, kWidth);
+  }
+
+ private:
+  static constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
+  static constexpr std::int64_t kBytes = 16 << 10;
+  static constexpr std::int64_t kRows = kBytes / (kWidth * sizeof(T));
+
+  const T* rows_;
+  std::int64_t stride_, begin_;
+};
+
+/// erased += erase M, answer += query M, of NV vectors of columns.
 template <int NV, bool ERASE, bool QUERY, class D, class T = hn::TFromD<D>>
 HWY_INLINE void ReadColumns(D d, std::int64_t key_dim, const T* HWY_RESTRICT erase,
                             const T* HWY_RESTRICT query, const T* HWY_RESTRICT state,
-                            std::int64_t stride, const T* next, hn::Vec<D> (&erased)[NV],
+                            std::int64_t stride, hn::Vec<D> (&erased)[NV],
                             hn::Vec<D> (&answer)[NV]) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   for (std::int64_t row = 0; row < key_dim; ++row, state += stride) {
-    if (next != nullptr && row % 2 == 0) simd::FetchRow(next + row / 2 * stride, NV * kLanes);
     const auto r = hn::Set(d, ERASE ? erase[row] : T(0));
     const auto q = hn::Set(d, QUERY ? query[row] : T(0));
     TTR_UNROLL
@@ -79,12 +102,11 @@ HWY_INLINE void ReadColumns(D d, std::int64_t key_dim, const T* HWY_RESTRICT era
   }
 }
 
-/// M = decay (.) M + write u (+ value_key v). Rows in reverse order: the last that were read are
-/// still near. Meanwhile the second half of the next state is fetched.
+/// M = decay (.) M + write u (+ value_key v).
 template <int NV, bool APART, class D, class T = hn::TFromD<D>>
 HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
                              const hn::Vec<D> (&v)[NV], T* HWY_RESTRICT state, std::int64_t stride,
-                             const T* next) {
+                             const Following<NV, T>& following) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   // Copies that nothing refers to, which stay in registers.
   hn::Vec<D> by_write[NV], by_value[NV];
@@ -96,20 +118,16 @@ HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV]
   const T* const writes = s.write;
   const T* const value_keys = s.value_key;
   const std::int64_t rows = s.key_dim;
-  T* HWY_RESTRICT m = state + (rows - 1) * stride;
-  for (std::int64_t row = rows - 1; row >= 0; --row, m -= stride) {
-    const std::int64_t done = rows - 1 - row;
-    if (next != nullptr && done % 2 == 0) {
-      simd::FetchRow(next + (rows + done) / 2 * stride, NV * kLanes);
-    }
+  for (std::int64_t row = 0; row < rows; ++row, state += stride) {
+    following.Fetch(row);
     const auto decay = hn::Set(d, decays[row]);
     const auto key = hn::Set(d, writes[row]);
     const auto value_key = hn::Set(d, APART ? value_keys[row] : T(0));
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
-      auto now = hn::MulAdd(key, by_write[n], hn::Mul(decay, hn::LoadU(d, m + n * kLanes)));
+      auto now = hn::MulAdd(key, by_write[n], hn::Mul(decay, hn::LoadU(d, state + n * kLanes)));
       if constexpr (APART) now = hn::MulAdd(value_key, by_value[n], now);
-      hn::StoreU(now, d, m + n * kLanes);
+      hn::StoreU(now, d, state + n * kLanes);
     }
   }
 }
@@ -118,11 +136,11 @@ HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV]
 /// written does not wait for what is read.
 template <int NV, bool QUERY, class D, class T = hn::TFromD<D>>
 HWY_INLINE void ReadAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
-                                    T* HWY_RESTRICT state, std::int64_t stride, const T* next,
-                                    hn::Vec<D> (&answer)[NV]) {
+                                    T* HWY_RESTRICT state, std::int64_t stride,
+                                    const Following<NV, T>& following, hn::Vec<D> (&answer)[NV]) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   for (std::int64_t row = 0; row < s.key_dim; ++row, state += stride) {
-    if (next != nullptr) simd::FetchRow(next + row * stride, NV * kLanes);
+    following.Fetch(row);
     const auto decay = hn::Set(d, s.decay[row]);
     const auto key = hn::Set(d, s.write[row]);
     const auto q = hn::Set(d, QUERY ? s.query[row] : T(0));
@@ -139,14 +157,13 @@ HWY_INLINE void ReadAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (
 template <int NV, bool READ, class D, class T = hn::TFromD<D>>
 HWY_INLINE void TurnAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
                                     T* HWY_RESTRICT state, std::int64_t stride,
-                                    T* HWY_RESTRICT second, const T* next, const T* next_second,
+                                    T* HWY_RESTRICT second, const Following<NV, T>& following,
+                                    const Following<NV, T>& following_second,
                                     hn::Vec<D> (&answer)[NV]) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   for (std::int64_t row = 0; row < s.key_dim; ++row, state += stride, second += s.second_stride) {
-    if (next != nullptr) {
-      simd::FetchRow(next + row * stride, NV * kLanes);
-      simd::FetchRow(next_second + row * s.second_stride, NV * kLanes);
-    }
+    following.Fetch(row);
+    following_second.Fetch(row);
     const auto decay = hn::Set(d, s.decay[row]);
     const auto to_first = hn::Set(d, s.turn[0][row]);
     const auto to_second = hn::Set(d, s.turn[1][row]);
@@ -170,15 +187,16 @@ HWY_INLINE void TurnAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (
 }
 
 /// One row on NV vectors of columns from `column` on; `state` and `second` begin there, their rows
-/// lie `stride` and s.second_stride apart.
+/// lie `stride` and s.second_stride apart; after them come the columns at `next`, `next_second`, or
+/// none (null).
 template <int NV, class T>
 void StepColumns(const RowStep<T>& s, std::int64_t column, T* HWY_RESTRICT state,
-                 std::int64_t stride, T* HWY_RESTRICT second) {
+                 std::int64_t stride, T* HWY_RESTRICT second, const T* next, const T* next_second) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   T* const answers = s.answers == nullptr ? nullptr : s.answers + column;
-  const T* const next = s.next == nullptr ? nullptr : s.next + column;
-  const T* const next_second = s.next_second == nullptr ? nullptr : s.next_second + column;
+  const Following<NV, T> following(next, stride, s.key_dim);
+  const Following<NV, T> following_second(next_second, s.second_stride, s.key_dim);
   hn::Vec<decltype(d)> u[NV], v[NV], answer[NV];
   auto clear = [&](auto& x) HWY_ATTR {
     TTR_UNROLL
@@ -194,13 +212,13 @@ void StepColumns(const RowStep<T>& s, std::int64_t column, T* HWY_RESTRICT state
   auto read_second = [&](std::int64_t q) HWY_ATTR {
     if (s.query_second == nullptr) return;
     ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query_second + q * s.query_stride, second,
-                                 s.second_stride, static_cast<const T*>(nullptr), u, answer);
+                                 s.second_stride, u, answer);
   };
   clear(u);
   for (std::int64_t q = 1; s.ask && q < s.queries; ++q) {
     clear(answer);
     ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query + q * s.query_stride, state, stride,
-                                 static_cast<const T*>(nullptr), u, answer);
+                                 u, answer);
     read_second(q);
     keep(q);
   }
@@ -210,16 +228,12 @@ void StepColumns(const RowStep<T>& s, std::int64_t column, T* HWY_RESTRICT state
   // Where nothing is erased, what is written does not wait for what is read.
   const bool once =
       s.write != nullptr && s.erase == nullptr && (!paired || s.query_second != nullptr);
-  const T* const next_read = paired ? nullptr : next;  // otherwise in one go as it is written
   if (s.erase != nullptr && ask) {
-    ReadColumns<NV, true, true>(d, s.key_dim, s.erase, s.query, state, stride, next_read, u,
-                                answer);
+    ReadColumns<NV, true, true>(d, s.key_dim, s.erase, s.query, state, stride, u, answer);
   } else if (s.erase != nullptr) {
-    ReadColumns<NV, true, false>(d, s.key_dim, s.erase, s.query, state, stride, next_read, u,
-                                 answer);
+    ReadColumns<NV, true, false>(d, s.key_dim, s.erase, s.query, state, stride, u, answer);
   } else if (ask && !once) {
-    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query, state, stride, next_read, u,
-                                 answer);
+    ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query, state, stride, u, answer);
   }
   if (ask && !once) {
     read_second(0);
@@ -237,17 +251,19 @@ void StepColumns(const RowStep<T>& s, std::int64_t column, T* HWY_RESTRICT state
     u[n] = hn::Mul(step, s.erase != nullptr ? hn::NegMulAdd(erased, u[n], given) : given);
   }
   if (paired && once && ask) {
-    TurnAndWriteColumns<NV, true>(d, s, u, state, stride, second, next, next_second, answer);
+    TurnAndWriteColumns<NV, true>(d, s, u, state, stride, second, following, following_second,
+                                  answer);
   } else if (paired) {
-    TurnAndWriteColumns<NV, false>(d, s, u, state, stride, second, next, next_second, answer);
+    TurnAndWriteColumns<NV, false>(d, s, u, state, stride, second, following, following_second,
+                                   answer);
   } else if (once && ask) {
-    ReadAndWriteColumns<NV, true>(d, s, u, state, stride, next, answer);
+    ReadAndWriteColumns<NV, true>(d, s, u, state, stride, following, answer);
   } else if (once) {
-    ReadAndWriteColumns<NV, false>(d, s, u, state, stride, next, answer);
+    ReadAndWriteColumns<NV, false>(d, s, u, state, stride, following, answer);
   } else if (apart) {
-    WriteColumns<NV, true>(d, s, u, v, state, stride, next);
+    WriteColumns<NV, true>(d, s, u, v, state, stride, following);
   } else {
-    WriteColumns<NV, false>(d, s, u, v, state, stride, next);
+    WriteColumns<NV, false>(d, s, u, v, state, stride, following);
   }
   if (once && ask) keep(0);
   for (std::int64_t q = 0; s.add && q < s.queries; ++q) {
@@ -269,8 +285,11 @@ void StepGroups(const Memory& memory, const RowStep<T>& s, std::int64_t& column)
   constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   T* state = static_cast<T*>(memory.state);
   for (; column + kWidth <= memory.end_column; column += kWidth) {
-    T* const second = s.second == nullptr ? nullptr : s.second + column;
-    StepColumns<NV>(s, column, state + column, memory.state_stride, second);
+    const std::int64_t end = column + kWidth;
+    auto at = [](T* rows, std::int64_t c) { return rows == nullptr ? nullptr : rows + c; };
+    const bool last = end >= memory.end_column;
+    StepColumns<NV>(s, column, state + column, memory.state_stride, at(s.second, column),
+                    last ? s.next : state + end, last ? s.next_second : at(s.second, end));
   }
   if constexpr (NV > 1) StepGroups<NV / 2>(memory, s, column);
 }
@@ -296,11 +315,10 @@ void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) 
   };
   T* const padded_second = padded + memory.key_dim * kLanes;
   RowStep<T> last = s;
-  last.next = nullptr;
   last.second_stride = kLanes;
   load(state + column, memory.state_stride, padded);
   if (s.second != nullptr) load(s.second + column, s.second_stride, padded_second);
-  StepColumns<1>(last, column, padded, kLanes, padded_second);
+  StepColumns<1, T>(last, column, padded, kLanes, padded_second, nullptr, nullptr);
   if (s.write == nullptr) return;
   store(padded, state + column, memory.state_stride);
   if (s.second != nullptr) store(padded_second, s.second + column, s.second_stride);
