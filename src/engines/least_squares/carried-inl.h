@@ -36,8 +36,9 @@ HWY_INLINE void SumInDouble(double g, std::int64_t begin, std::int64_t end, doub
     if constexpr (kAdd) x = hn::Add(x, hn::PromoteTo(d, hn::Load(narrow, row + i)));
     x = hn::Mul(by, x);
     hn::Store(x, d, sum + i);
-#if HWY_TARGET == HWY_SCALAR
-    row[i] = static_cast<float>(hn::GetLane(x));  // DemoteTo makes a number of infinity there
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+    // DemoteTo makes a number of infinity there.
+    for (std::int64_t j = i; j < i + lanes; ++j) row[j] = static_cast<float>(sum[j]);
 #else
     hn::Store(hn::DemoteTo(narrow, x), narrow, row + i);
 #endif
