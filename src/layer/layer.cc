@@ -92,7 +92,7 @@ void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, co
   switch (engine) {
     case Engine::kFastWeights:
       return RunFastWeights(requirements, dims, inputs, state, outputs, needs, executor,
-                            run.scratch, run.kept);
+                            run.scratch, run.kept, defers);
     case Engine::kScan:
       return RunScan(requirements.recipe, dims, inputs, state, outputs, needs, executor,
                      run.scratch, run.kept);
@@ -149,6 +149,12 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
     Forward(inputs, state, outputs, run);
     return;
   }
+  const auto settler =
+      plan_.engine == Engine::kFastWeights ? SettleFastWeights : SettleLeastSquares;
+  if (state.settler_ != settler) {
+    Settle(state, run);
+    if (plan_.engine == Engine::kFastWeights) state.companion_ = Tensor();  // none of this engine's
+  }
   // Who goes ahead sees the tensors that are behind.
   struct Opened {
     explicit Opened(State& s) : state(s), settler(std::exchange(s.settler_, nullptr)) {}
@@ -158,12 +164,12 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
   };
   {
     Opened opened(state);
-    if (LeastSquaresDefersFrom(state)) {
+    if (plan_.engine == Engine::kFastWeights || LeastSquaresDefersFrom(state)) {
       const Dims dims = Check("Step", requirements_, inputs, state, Needs::kBoth);
       CheckOutputs("Step", dims, inputs, state, outputs);
       CheckKept("Step", *this, dims, inputs, state, run);
       RunOn(plan_.engine, requirements_, dims, inputs, state, outputs, Needs::kBoth, run, true);
-      opened.settler = SettleLeastSquares;
+      opened.settler = settler;
       return;
     }
   }
@@ -171,7 +177,13 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
 }
 
 bool Layer::Defers() const {
-  return plan_.engine == Engine::kLeastSquares && LeastSquaresDefers(recipe());
+  switch (plan_.engine) {
+    case Engine::kFastWeights: return FastWeightsDefers(recipe());
+    case Engine::kLeastSquares: return LeastSquaresDefers(recipe());
+    case Engine::kScan:
+    case Engine::kDefinition: break;
+  }
+  return false;
 }
 
 void Layer::Settle(State& state, const Run& run) {
@@ -183,6 +195,7 @@ void Layer::Settle(State& state, const Run& run) {
     state.settler_ = settle;
     throw;
   }
+  state.companion_ = Tensor();
 }
 
 void Layer::Memorize(const Inputs& inputs, State& state, const Run& run) const {

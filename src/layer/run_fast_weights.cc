@@ -84,7 +84,7 @@ State& Complete(const Requirements& requirements, const Dims& dims, const Inputs
 
 void RunFastWeights(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                     State& state, const Outputs& outputs, Needs needs, Executor& executor,
-                    std::span<std::byte> scratch, std::span<std::byte> kept) {
+                    std::span<std::byte> scratch, std::span<std::byte> kept, bool defers) {
   const Recipe& recipe = requirements.recipe;
   State own;
   FastWeightsCall words(recipe, dims, inputs, Complete(requirements, dims, inputs, state, own),
@@ -93,6 +93,11 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
   const Second second(call.second, call.state.dtype());
   call.second = second.view();
   call.kept = kept;
+  if (defers) {
+    const std::int64_t numbers =
+        fast_weights::PendingNumbers(SizesOf(recipe, dims, call.state.dtype()));
+    call.pending = state.Companion(call.state.dtype(), {dims.states(), dims.heads, numbers});
+  }
   if (needs != Needs::kWrite) {
     call.y = outputs.y;
     if (outputs.status.defined()) {
@@ -102,6 +107,17 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
   }
   fast_weights::Forward(FastWeightsOptions(recipe, dims, inputs), call, executor, scratch);
   if (needs != Needs::kRead) second.Return();
+}
+
+bool FastWeightsDefers(const Recipe& recipe) {
+  return FastWeightsOptions(recipe, Dims(), {}).defers();
+}
+
+void SettleFastWeights(State& state, Executor& executor) {
+  fast_weights::Call call;
+  call.state = state.Get("state");
+  call.pending = state.companion();
+  fast_weights::Settle(call, executor);
 }
 
 std::size_t FastWeightsKeptBytes(const Recipe& recipe, const Dims& dims, DType state) {

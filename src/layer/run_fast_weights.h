@@ -8,10 +8,17 @@
 
 namespace ttr {
 
-/// Runs a call that has been checked. `state` gets the entries that it lacks.
+/// Runs a call that has been checked. `state` gets the entries that it lacks. With `defers` a
+/// single token leaves its write to the next; only where FastWeightsDefers() says so.
 void RunFastWeights(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                     State& state, const Outputs& outputs, Needs needs, Executor& executor,
-                    std::span<std::byte> scratch, std::span<std::byte> kept);
+                    std::span<std::byte> scratch, std::span<std::byte> kept, bool defers);
+
+/// Can tokens go ahead of a state?
+bool FastWeightsDefers(const Recipe& recipe);
+
+/// Writes what was left.
+void SettleFastWeights(State& state, Executor& executor);
 
 /// Layer::Backward.
 void DifferentiateFastWeights(const Requirements& requirements, const Dims& dims,

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "tests/support/engines.h"
 #include "ttr/error.h"
 #include "ttr/layer.h"
+#include "ttr/random.h"
 
 namespace ttr {
 namespace {
@@ -29,6 +32,15 @@ Dims SomeDims() {
   dims.heads = dims.key_heads = dims.value_heads = 2;
   dims.query_heads = 4;
   return dims;
+}
+
+// Every number of a token's rows.
+void FillToken(const TensorView& view, std::int64_t token, double number) {
+  const Tensor row(view.dtype(), view.Slice(1, token, 1).shape());
+  for (std::int64_t i = 0; i < row.elements(); ++i) {
+    StoreElement(const_cast<void*>(row.data()), row.dtype(), i, number);
+  }
+  CopyInto(row.view(), view.Slice(1, token, 1));
 }
 
 Tensor Step(const Layer& layer, const Call& call, std::int64_t token, State& state,
@@ -70,7 +82,10 @@ INSTANTIATE_TEST_SUITE_P(Recipes, DeferredState,
                          ::testing::Values("rls{ridge: 0.1}", "weighted_rls{ridge: 0.1}",
                                            "affine_rls{ridge: 0.1}",
                                            "rls{ridge: 0.1, decay: 0.9, read: before}",
-                                           "rls{ridge: 0.1, decay: scalar, output_norm: l2}"),
+                                           "rls{ridge: 0.1, decay: scalar, output_norm: l2}",
+                                           "gated_deltanet", "kda", "rwkv7", "comba", "delta_product",
+                                           "preconditioned_deltanet",
+                                           "gated_deltanet{read: before, output_norm: rms}"),
                          [](const auto& recipe) { return std::to_string(recipe.index); });
 
 TEST_P(DeferredState, IsThatOfStepsThatWriteIt) {
@@ -192,9 +207,7 @@ TEST_P(DeferredState, ConfinesWhatIsNoNumber) {
       SCOPED_TRACE((input == &Inputs::k ? "key " : "value ") + std::to_string(number));
       const Call other(layer.recipe(), SomeDims(), DType::kFloat64, 4);
       (other.inputs.*input).Set({0, 30, 1, 2}, number);
-      for (std::int64_t h = 0; h < 2 && other.inputs.log_decay.defined(); ++h) {
-        other.inputs.log_decay.Set({0, 35, h}, -kInfinity);
-      }
+      if (other.inputs.log_decay.defined()) FillToken(other.inputs.log_decay, 35, -kInfinity);
       const Result plain = RunInPieces(layer, other, 1);
       const Result deferred = RunInPieces(layer, other, 1, kDeferring);
       EXPECT_LT(LargestDifference(plain.y, deferred.y), 1e-9);
@@ -263,10 +276,94 @@ TEST(DeferredLeastSquares, HasTheStatusOfWhatIsNotDetermined) {
   }
 }
 
+// The write of one token is left to the next one, beside all that has decayed meanwhile.
+class DeferredWrites : public ::testing::TestWithParam<std::string> {
+ protected:
+  Layer layer{ParseRecipe(GetParam())};
+
+  void ExpectSame(const Call& call, double tolerance) const {
+    const Result plain = RunInPieces(layer, call, 1);
+    const Result deferred = RunInPieces(layer, call, 1, kDeferring);
+    EXPECT_LE(LargestDifference(plain.y, deferred.y), tolerance);
+    for (const State::Entry& entry : plain.state.entries()) {
+      EXPECT_LE(LargestDifference(entry.view, deferred.state.Get(entry.name)), tolerance)
+          << entry.name;
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Recipes, DeferredWrites,
+                         ::testing::Values("gated_deltanet", "kda", "rwkv7", "comba",
+                                           "gated_deltanet{read: before}"),
+                         [](const auto& recipe) { return std::to_string(recipe.index); });
+
+// Numbers are kept over what has decayed: gates small and large, 0 and mixed, must neither lose nor
+// overflow any.
+TEST_P(DeferredWrites, BearGatesOfAllSizes) {
+  const double gates[] = {0, -1e-3, -0.7, -7, -70, -1000, -std::numeric_limits<double>::infinity()};
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    const double tolerance = dtype == DType::kFloat32 ? 1e-4 : 1e-12;
+    for (const double gate : gates) {
+      SCOPED_TRACE(gate);
+      const Call call(layer.recipe(), SomeDims(), dtype, 10);
+      for (std::int64_t t = 0; t < 60; ++t) FillToken(call.inputs.log_decay, t, gate);
+      ExpectSame(call, tolerance);
+    }
+    const Call mixed(layer.recipe(), SomeDims(), dtype, 11);
+    const Tensor gate(mixed.inputs.log_decay.dtype(), mixed.inputs.log_decay.shape());
+    CounterRandom random(5, 0);
+    for (std::int64_t i = 0; i < gate.elements(); ++i) {
+      const double number = gates[random.Below(std::size(gates))];
+      StoreElement(const_cast<void*>(gate.data()), gate.dtype(), i, number);
+    }
+    CopyInto(gate.view(), mixed.inputs.log_decay);
+    ExpectSame(mixed, tolerance);
+  }
+}
+
+// Columns of a memory that are cut among threads share keys and decays, which one of them leaves.
+TEST_P(DeferredWrites, HaveTheBitsOfOneThread) {
+  Dims dims = SomeDims();
+  dims.tokens = 8;
+  dims.key_dim = dims.value_dim = 416;
+  dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 1;
+  const Call call(layer.recipe(), dims, DType::kFloat32, 12);
+  const auto three = MakeExecutor(3);
+  State one, several;
+  for (std::int64_t t = 0; t < dims.tokens; ++t) {
+    const Tensor y = Step(layer, call, t, one, {.executor = &SequentialExecutor(), .defers = true});
+    const ttr::Run run{.executor = three.get(), .defers = true};
+    EXPECT_EQ(LargestDifference(y, Step(layer, call, t, several, run)), 0) << t;
+  }
+  Layer::Settle(one);
+  Layer::Settle(several, {.executor = three.get()});
+  EXPECT_EQ(LargestDifference(one.Get("state"), several.Get("state")), 0);
+}
+
+// Layers that leave other things pending, of the same state.
+TEST(DeferredElsewhere, IsTakenOnByOtherDeltaRules) {
+  const Dims dims = SomeDims();
+  std::deque<Layer> layers;
+  std::deque<Call> calls;
+  for (const char* const text : {"gated_deltanet", "kda", "deltanet", "rwkv7", "retnet", "nlms"}) {
+    layers.emplace_back(ParseRecipe(text));
+    calls.emplace_back(layers.back().recipe(), dims, DType::kFloat64, 13);
+  }
+  State deferred, plain;
+  for (std::int64_t t = 0; t < dims.tokens; ++t) {
+    const auto i = static_cast<std::size_t>(t / 2 * 5 % 6);
+    const Tensor y = Step(layers[i], calls[i], t, deferred, kDeferring);
+    EXPECT_LT(LargestDifference(y, Step(layers[i], calls[i], t, plain, {})), 1e-11) << t;
+    EXPECT_EQ(deferred.behind(), layers[i].Defers());
+  }
+  Layer::Settle(deferred);
+  EXPECT_LT(LargestDifference(deferred.Get("state"), plain.Get("state")), 1e-11);
+}
+
 // Where there is no such form a step is a step.
 TEST(DeferredElsewhere, ChangesNothing) {
   for (const char* const text :
-       {"gated_deltanet", "mesa", "rls{ridge_kind: relative}", "lru", "nadaraya_watson"}) {
+       {"retnet", "mesa", "rls{ridge_kind: relative}", "lru", "nadaraya_watson"}) {
     SCOPED_TRACE(text);
     const Layer layer(ParseRecipe(text));
     EXPECT_FALSE(layer.Defers());

@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/direct_columns-inl.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/pending-inl.h"
 #include "src/engines/fast_weights/reads-inl.h"
 #include "src/engines/fast_weights/rows-inl.h"
 
@@ -47,16 +48,18 @@ void PreparePhase(const Gathered<T>& g, const Prepared<T>& out) {
   MultiplyBy(out.turn[1], g.stride, T(-1));
 }
 
-/// The coefficients of one row: what reads-inl.h does for a chunk.
+/// The coefficients of one row: what reads-inl.h does for a chunk. Does it `lie` where the inputs
+/// are, in whole vectors? Otherwise it is gathered.
 template <class T>
-void PrepareRow(const Options& options, const Memory& memory, const Chunk& chunk,
+void PrepareRow(const Options& options, const Memory& memory, const Chunk& chunk, bool lie,
                 Scratch<T>& scratch, const Prepared<T>& out) {
   Gathered<T>& g = scratch.gathered;
   const std::int64_t queries = memory.q && memory.Reads(chunk.first) ? memory.queries : 0;
   const T scale = static_cast<T>(options.scale);
   const bool channels = options.by_channel();
   const std::int64_t imaginary = g.query_stride * memory.queries;  // that read N
-  Gather(options, memory, chunk, scratch.carried, g);
+  if (!lie) GatherRows(options, memory, chunk, scratch.carried, g);
+  GatherNumbers(options, memory, chunk, scratch.carried, g, chunk.rows);
   if (memory.writes()) {
     out.step[0] = g.step[0];
     out.to_end[0] = 1;
@@ -103,18 +106,59 @@ void PrepareRow(const Options& options, const Memory& memory, const Chunk& chunk
   }
 }
 
+/// What a sequence of a few rows begins by waiting for.
+inline void FetchInputs(const Memory& memory) {
+  auto fetch = [](const Rows& rows, std::int64_t offset, std::int64_t count) {
+    if (!rows) return;
+    const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
+    simd::FetchRow(static_cast<const char*>(rows.data) + offset * size, count * size);
+  };
+  fetch(memory.k, 0, memory.input_dim);
+  fetch(memory.q, 0, memory.input_dim);
+  fetch(memory.v, memory.first_column, memory.end_column - memory.first_column);
+  fetch(memory.y, memory.first_column, memory.end_column - memory.first_column);
+  for (const Rows& rows : {memory.log_decay, memory.erase_key, memory.erase_gate}) {
+    fetch(rows, 0, memory.input_dim);
+  }
+}
+
+/// Rows that can be taken as they are: whole lines of T.
+template <class T>
+bool IsWhole(const Rows& rows, std::int64_t count) {
+  return rows && rows.dtype == DTypeOf<T>() && count % kLine<T> == 0 &&
+         rows.stride % kLine<T> == 0 && reinterpret_cast<std::uintptr_t>(rows.data) % kAlignment == 0;
+}
+
 /// A sequence of a few rows.
 template <class T>
 void RunDirect(const Options& options, const Memory& memory, const Memory& next,
                Scratch<T>& scratch) {
   const std::int64_t columns = RoundUp(memory.value_dim, kLine<T>);
   const std::int64_t width = memory.end_column - memory.first_column;
-  const Gathered<T>& g = scratch.gathered;
+  Gathered<T>& g = scratch.gathered;
+  const Gathered<T> home = g;
   const Prepared<T> p(options, memory, scratch, 0);
+  const bool lie = RowsLie<T>(options, memory) && !options.by_channel() && !options.normalise_qk &&
+                   memory.rows == 1 && memory.q && memory.q_head_stride % kLine<T> == 0 &&
+                   IsWhole<T>(memory.k, memory.key_dim) && IsWhole<T>(memory.q, memory.key_dim);
+  const bool values_lie = memory.rows == 1 && IsWhole<T>(memory.v, width);
+  const bool answers_lie = memory.rows == 1 && IsWhole<T>(memory.y, width) &&
+                           options.output_norm == OutputNorm::kNone &&
+                           memory.y_head_stride % kLine<T> == 0;
+  if (lie) {
+    g.write = g.erase = static_cast<T*>(memory.k.data);
+    g.query = static_cast<T*>(memory.q.data);
+    g.query_stride = memory.q_head_stride;
+  }
+  FetchInputs(next);
   for (std::int64_t r = 0; r < memory.rows; ++r) {
     const Chunk chunk = NextChunk(options, memory, r, 1);
-    PrepareRow(options, memory, chunk, scratch, p);
+    PrepareRow(options, memory, chunk, lie, scratch, p);
+    const Deferral<T> deferral(options, memory, p.row_decay);
+    const bool defers = memory.pending && memory.writes() && !chunk.forget && deferral.Holds();
+    if (memory.pending && !defers) SettleRows<T>(memory);
     RowStep<T> s{};
+    T* erase = nullptr;
     s.key_dim = memory.key_dim;
     s.queries = memory.q && memory.Reads(r) ? memory.queries : 0;
     s.ask = true;
@@ -122,8 +166,8 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
     s.query = g.query;
     s.query_stride = g.query_stride;
     s.read = p.read;
-    s.answers = scratch.outputs;
-    s.answer_stride = columns;
+    s.answers = answers_lie ? static_cast<T*>(memory.y.data) : scratch.outputs;
+    s.answer_stride = answers_lie ? memory.y_head_stride : columns;
     // What reads before reads what is then forgotten.
     if (chunk.forget && options.read_before && s.queries > 0) {
       StepRow(memory, s, scratch.strips);
@@ -131,17 +175,20 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
     }
     if (chunk.forget) ForgetRows(options, memory, p.forgotten);
     if (memory.writes()) {
-      LoadRow(memory.v, r, memory.first_column, width, scratch.values + memory.first_column);
+      if (!values_lie) {
+        LoadRow(memory.v, r, memory.first_column, width, scratch.values + memory.first_column);
+      }
       s.decay = p.row_decay;
       // As it meets the memory: decayed, where decays are rows and it does not see the memory
       // before.
       const bool decayed = options.by_channel() && !options.apart();
-      s.erase = !options.erases() ? nullptr : decayed ? g.products + g.stride : g.erase;
+      erase = decayed ? g.products + g.stride : g.erase;
+      s.erase = options.erases() ? erase : nullptr;
       s.write = g.write;
       s.value_key = options.apart() ? g.value : nullptr;
       s.erased = p.decay[0];
       s.step = p.step[0];
-      s.value = scratch.values;
+      s.value = values_lie ? static_cast<const T*>(memory.v.data) : scratch.values;
       s.score = p.scores;
       s.score_value = p.score_values;
       if (options.paired()) {
@@ -158,13 +205,16 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
           s.next_second = static_cast<const T*>(next.second) + next.first_column;
       }
     }
+    if (defers) deferral.Take(erase, g.query, p.read, s);
     StepRow(memory, s, scratch.strips);
-    for (std::int64_t q = 0; q < s.queries; ++q) {
+    if (defers) deferral.Leave(s);
+    for (std::int64_t q = 0; q < s.queries && !answers_lie; ++q) {
       T* y = scratch.outputs + q * columns + memory.first_column;
       NormaliseOutput(options, y, width);
       StoreRow(y, memory.Token(r), q * memory.y_head_stride + memory.first_column, width, memory.y);
     }
   }
+  g = home;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,4 +1,6 @@
-// One row on the columns of a memory where it lies: one read and one write of every element.
+// One row on the columns of a memory where it lies: two reads of every element and one write, or one
+// of either where nothing is erased, or where a row does the write of the row before and leaves its
+// own pending.
 // Compiled once for every target.
 
 #if defined(TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -13,6 +15,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/pending.h"
 #include "src/simd/ahead.h"
 #include "src/simd/tile-inl.h"
 
@@ -56,6 +59,8 @@ struct RowStep {
   bool both;
   const T* query_second;  // as query; null: N is not read
   const T* next_second;   // as next, of N
+  const Pending<T>* pending;  // does the row before's write, and leaves its own there; or null
+  T pending_scale;            // of the values that are left
 };
 
 /// The columns that come after these, in the same memory or the next one: their first rows are
@@ -125,8 +130,9 @@ HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV]
     const auto value_key = hn::Set(d, APART ? value_keys[row] : T(0));
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
-      auto now = hn::MulAdd(key, by_write[n], hn::Mul(decay, hn::LoadU(d, state + n * kLanes)));
-      if constexpr (APART) now = hn::MulAdd(value_key, by_value[n], now);
+      auto now =
+          hn::Add(hn::Mul(key, by_write[n]), hn::Mul(decay, hn::LoadU(d, state + n * kLanes)));
+      if constexpr (APART) now = hn::Add(hn::Mul(value_key, by_value[n]), now);
       hn::StoreU(now, d, state + n * kLanes);
     }
   }
@@ -137,10 +143,9 @@ HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV]
 template <int NV, bool QUERY, class D, class T = hn::TFromD<D>>
 HWY_INLINE void ReadAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (&u)[NV],
                                     T* HWY_RESTRICT state, std::int64_t stride,
-                                    const Following<NV, T>& following, hn::Vec<D> (&answer)[NV]) {
+                                    hn::Vec<D> (&answer)[NV]) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   for (std::int64_t row = 0; row < s.key_dim; ++row, state += stride) {
-    following.Fetch(row);
     const auto decay = hn::Set(d, s.decay[row]);
     const auto key = hn::Set(d, s.write[row]);
     const auto q = hn::Set(d, QUERY ? s.query[row] : T(0));
@@ -148,7 +153,40 @@ HWY_INLINE void ReadAndWriteColumns(D d, const RowStep<T>& s, const hn::Vec<D> (
     for (int n = 0; n < NV; ++n) {
       const auto m = hn::LoadU(d, state + n * kLanes);
       if constexpr (QUERY) answer[n] = hn::MulAdd(q, m, answer[n]);
-      hn::StoreU(hn::MulAdd(key, u[n], hn::Mul(decay, m)), d, state + n * kLanes);
+      hn::StoreU(hn::Add(hn::Mul(key, u[n]), hn::Mul(decay, m)), d, state + n * kLanes);
+    }
+  }
+}
+
+/// M += pending keys^T pending values, erased += erase M, answer += query M, in one pass.
+template <int NV, bool APART, bool QUERY, class D, class T = hn::TFromD<D>>
+HWY_INLINE void WriteAndReadColumns(D d, const RowStep<T>& s, std::int64_t column,
+                                    T* HWY_RESTRICT state, std::int64_t stride,
+                                    hn::Vec<D> (&erased)[NV], hn::Vec<D> (&answer)[NV]) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  hn::Vec<D> u[NV], v[NV];
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) {
+    u[n] = hn::LoadU(d, s.pending->value[0] + column + n * kLanes);
+    v[n] = APART ? hn::LoadU(d, s.pending->value[1] + column + n * kLanes) : hn::Zero(d);
+  }
+  const T* const by_u = s.pending->write[0];
+  const T* const by_v = s.pending->write[1];
+  const T* const erases = s.erase;
+  const T* const queries = s.query;
+  const std::int64_t rows = s.key_dim;
+  for (std::int64_t row = 0; row < rows; ++row, state += stride) {
+    const auto key = hn::Set(d, by_u[row]);
+    const auto value_key = hn::Set(d, APART ? by_v[row] : T(0));
+    const auto erase = hn::Set(d, erases[row]);
+    const auto query = hn::Set(d, QUERY ? queries[row] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      auto m = hn::Add(hn::Mul(key, u[n]), hn::LoadU(d, state + n * kLanes));
+      if constexpr (APART) m = hn::Add(hn::Mul(value_key, v[n]), m);
+      hn::StoreU(m, d, state + n * kLanes);
+      erased[n] = hn::MulAdd(erase, m, erased[n]);
+      if constexpr (QUERY) answer[n] = hn::MulAdd(query, m, answer[n]);
     }
   }
 }
@@ -215,6 +253,26 @@ void StepColumns(const RowStep<T>& s, std::int64_t column, T* HWY_RESTRICT state
                                  s.second_stride, u, answer);
   };
   clear(u);
+  const bool ask = s.ask && s.queries > 0;
+  const bool paired = s.second != nullptr;
+  const bool apart = s.value_key != nullptr;
+  const bool writes_first = s.pending != nullptr && s.pending->keys() > 0;
+  if (writes_first) {
+    clear(answer);
+    auto write_and_read = [&]<bool APART, bool QUERY>() HWY_ATTR {
+      WriteAndReadColumns<NV, APART, QUERY>(d, s, column, state, stride, u, answer);
+    };
+    if (apart && ask) {
+      write_and_read.template operator()<true, true>();
+    } else if (apart) {
+      write_and_read.template operator()<true, false>();
+    } else if (ask) {
+      write_and_read.template operator()<false, true>();
+    } else {
+      write_and_read.template operator()<false, false>();
+    }
+    if (ask) keep(0);
+  }
   for (std::int64_t q = 1; s.ask && q < s.queries; ++q) {
     clear(answer);
     ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query + q * s.query_stride, state, stride,
@@ -223,25 +281,24 @@ void StepColumns(const RowStep<T>& s, std::int64_t column, T* HWY_RESTRICT state
     keep(q);
   }
   clear(answer);
-  const bool ask = s.ask && s.queries > 0;
-  const bool paired = s.second != nullptr;
   // Where nothing is erased, what is written does not wait for what is read.
-  const bool once =
-      s.write != nullptr && s.erase == nullptr && (!paired || s.query_second != nullptr);
-  if (s.erase != nullptr && ask) {
+  const bool once = s.pending == nullptr && s.write != nullptr && s.erase == nullptr &&
+                    (!paired || s.query_second != nullptr);
+  if (writes_first) {
+    // All is read.
+  } else if (s.erase != nullptr && ask) {
     ReadColumns<NV, true, true>(d, s.key_dim, s.erase, s.query, state, stride, u, answer);
   } else if (s.erase != nullptr) {
     ReadColumns<NV, true, false>(d, s.key_dim, s.erase, s.query, state, stride, u, answer);
   } else if (ask && !once) {
     ReadColumns<NV, false, true>(d, s.key_dim, s.query, s.query, state, stride, u, answer);
   }
-  if (ask && !once) {
+  if (ask && !once && !writes_first) {
     read_second(0);
     keep(0);
   }
   if (s.write == nullptr) return;
 
-  const bool apart = s.value_key != nullptr;
   const auto erased = hn::Set(d, s.erased);
   const auto step = hn::Set(d, s.step);
   TTR_UNROLL
@@ -250,16 +307,24 @@ void StepColumns(const RowStep<T>& s, std::int64_t column, T* HWY_RESTRICT state
     const auto given = apart ? hn::Zero(d) : v[n];
     u[n] = hn::Mul(step, s.erase != nullptr ? hn::NegMulAdd(erased, u[n], given) : given);
   }
-  if (paired && once && ask) {
+  if (s.pending != nullptr) {
+    const auto scale = hn::Set(d, s.pending_scale);
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const std::int64_t at = column + n * kLanes;
+      hn::StoreU(hn::Mul(scale, u[n]), d, s.pending->value[0] + at);
+      if (apart) hn::StoreU(hn::Mul(scale, v[n]), d, s.pending->value[1] + at);
+    }
+  } else if (paired && once && ask) {
     TurnAndWriteColumns<NV, true>(d, s, u, state, stride, second, following, following_second,
                                   answer);
   } else if (paired) {
     TurnAndWriteColumns<NV, false>(d, s, u, state, stride, second, following, following_second,
                                    answer);
   } else if (once && ask) {
-    ReadAndWriteColumns<NV, true>(d, s, u, state, stride, following, answer);
+    ReadAndWriteColumns<NV, true>(d, s, u, state, stride, answer);
   } else if (once) {
-    ReadAndWriteColumns<NV, false>(d, s, u, state, stride, following, answer);
+    ReadAndWriteColumns<NV, false>(d, s, u, state, stride, answer);
   } else if (apart) {
     WriteColumns<NV, true>(d, s, u, v, state, stride, following);
   } else {

@@ -10,6 +10,7 @@
 #include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/pending.h"
 #include "src/engines/fast_weights/work.h"
 #include "src/parallel/claimed.h"
 #include "src/parallel/workers.h"
@@ -121,6 +122,19 @@ std::size_t KeptBytes(const Options& options, const Sizes& sizes, std::int64_t h
   if (!options.causal) return 0;
   const KeptLayout layout(options, sizes, sequences, tokens, packed);
   return KeptNote::Bytes() + static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
+}
+
+std::int64_t PendingNumbers(const Sizes& sizes) {
+  return sizes.state == DType::kFloat64 ? Pending<double>::Numbers(sizes)
+                                        : Pending<float>::Numbers(sizes);
+}
+
+void Settle(const Call& call, Executor& executor) {
+  const Options options;
+  const Work work(options, call);
+  const auto settle =
+      work.sizes.state == DType::kFloat64 ? ChosenSettle<double>() : ChosenSettle<float>();
+  executor.Run(work.items(), [&](std::int64_t item) { settle(work.MemoryOf(item)); });
 }
 
 void Forward(const Options& options, const Call& call, Executor& executor,

@@ -34,6 +34,7 @@
 /// | maximum      | [B or N, H]           | float32, float64 | of the log-weights              |
 /// | curvature    | [B or N, H, D]        | float32, float64 | diagonal curvature              |
 /// | position     | [B or N, H]           | float32, float64 | tokens so far                   |
+/// | pending      | [B or N, H, numbers]  | state's          | the last write, see Settle      |
 /// | y            | [B, T, max(H,Hq), Dv] | input            | absent where q is               |
 ///
 /// "input" is float32, float64 or bfloat16, one by one.
@@ -107,6 +108,9 @@ enum class Denominator : std::uint8_t {
 
 enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
 
+/// Rows that a token may have for its write to be left pending.
+inline constexpr int kMostDeferredSteps = 3;
+
 struct Options {
   Write write = Write::kDelta;
   Step step = Step::kInput;
@@ -147,6 +151,9 @@ struct Options {
   }
   /// Are values written along a key of their own?
   bool apart() const { return erase == Erase::kApart; }
+  /// Can the write of a token be left to the next one (Call::pending)? Where nothing is erased there
+  /// is nothing to be won: what is written does not wait for what is read.
+  bool defers() const { return erases() && !paired() && steps <= kMostDeferredSteps; }
   /// Is the decay a row of numbers a token? (Values that are written apart share that road.)
   bool by_channel() const { return decay == Decay::kChannel || apart(); }
 };
@@ -162,6 +169,9 @@ struct Call {
   std::span<const std::int64_t> cu_seqlens{};  ///< [N + 1], in tokens; empty: not packed
   TensorView state{}, second{};
   TensorView sum{}, maximum{}, curvature{}, position{};
+  /// PendingNumbers() of every memory, contiguous, zeros at first; only for a single token and where
+  /// options.defers(). The state is then behind it, until Settle().
+  TensorView pending{};
   TensorView y{};
   TensorView status{};          ///< int8, as y without its last axis; written where not kSolved
   std::span<std::byte> kept{};  ///< KeptBytes() for Backward of the same call, or empty
@@ -186,6 +196,13 @@ std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads
 /// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});
+
+/// Numbers of Call::pending for every memory.
+std::int64_t PendingNumbers(const Sizes& sizes);
+
+/// Writes what single tokens left pending into call.state; nothing is pending then. Reads these two
+/// alone.
+void Settle(const Call& call, Executor& executor);
 
 /// Bytes that Forward keeps for Backward, of `sequences` sequences of `tokens` tokens each, or of
 /// so many together where they are `packed`: a state each 64 rows, and Dv numbers a row where

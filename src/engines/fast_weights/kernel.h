@@ -21,6 +21,15 @@ RunMemory<float> ChosenKernel();
 template <>
 RunMemory<double> ChosenKernel();
 
+/// What is pending of a memory becomes part of its state.
+using SettleMemory = void (*)(const Memory& memory);
+template <class T>
+SettleMemory ChosenSettle();
+template <>
+SettleMemory ChosenSettle<float>();
+template <>
+SettleMemory ChosenSettle<double>();
+
 /// Value columns of a strip on the chosen target.
 std::int64_t StripColumns(DType dtype);
 

@@ -18,6 +18,7 @@ void RunFloat(const Options& options, const Memory& memory, const Memory& next,
               Scratch<float>& scratch) {
   Run(options, memory, next, scratch);
 }
+void SettleFloat(const Memory& memory) { SettleRows<float>(memory); }
 // Without vectors one of either: not as many bytes.
 std::int64_t LanesOf(DType dtype) {
   return dtype == DType::kFloat64 ? Lanes<double>() : Lanes<float>();
@@ -32,12 +33,17 @@ HWY_AFTER_NAMESPACE();
 namespace ttr::fast_weights {
 
 HWY_EXPORT(RunFloat);
+HWY_EXPORT(SettleFloat);
 HWY_EXPORT(LanesOf);
 HWY_EXPORT(CompiledTarget);
 
 template <>
 RunMemory<float> ChosenKernel() {
   return &TTR_DISPATCH(RunFloat);
+}
+template <>
+SettleMemory ChosenSettle<float>() {
+  return &TTR_DISPATCH(SettleFloat);
 }
 
 std::int64_t StripColumns(DType dtype) { return 2 * TTR_DISPATCH(LanesOf)(dtype); }

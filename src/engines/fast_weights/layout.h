@@ -55,6 +55,8 @@ struct Memory {
   Rows sum, curvature;          // one row each
   Rows maximum;                 // one number
   Rows position;                // the same
+  Rows pending;                 // see pending.h; absent: a token's write is done with it
+  void* pending_values = nullptr;
   void* kept_states = nullptr;  // see kept.h; null: nothing is kept
   void* kept_errors = nullptr;
   void* kept_answers = nullptr;

@@ -10,6 +10,7 @@
 #include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/pending.h"
 #include "src/simd/row_views.h"
 
 namespace ttr::fast_weights {
@@ -41,8 +42,8 @@ struct Sequence {
 
 /// What a memory keeps beside its columns: rows and numbers, in any type.
 inline std::int64_t SharedBytes(const Sizes& sizes) {
-  const std::int64_t rows = 2 * sizes.key_dim + 2;
-  return RoundUp(rows * static_cast<std::int64_t>(sizeof(double)), kAlignment);
+  const std::int64_t numbers = Pending<double>::KeyNumbers(sizes.key_dim) + 2 * sizes.key_dim + 2;
+  return RoundUp(numbers * static_cast<std::int64_t>(sizeof(double)), kAlignment);
 }
 
 /// The sizes of one call and how it is cut into tasks.
@@ -73,9 +74,10 @@ struct Work {
     part_columns = sizes.value_dim;
   }
 
-  /// Tokens of a batch row.
+  /// Tokens of a batch row; none where nothing is read or written.
   std::int64_t Length() const {
-    return call.q.defined() ? call.q.size(1) : call.v.size(1) / options.steps;
+    if (call.q.defined()) return call.q.size(1);
+    return call.v.defined() ? call.v.size(1) / options.steps : 0;
   }
 
   Sequence SequenceOf(std::int64_t n) const {
@@ -196,6 +198,10 @@ struct Work {
     m.maximum = KeptOf(call.maximum, n, h);
     m.curvature = KeptOf(call.curvature, n, h);
     m.position = KeptOf(call.position, n, h);
+    if (call.pending.defined()) {
+      m.pending = KeptOf(call.pending, n, h);
+      m.pending_values = static_cast<std::byte*>(m.pending.data) + PendingKeyBytes(m.pending.dtype);
+    }
     m.features_w = ConstantOf(call.features_w, h).data;
     m.features_b = ConstantOf(call.features_b, h).data;
     if (sizes.kept) PointToKept(n, h, sequence, m);
@@ -218,10 +224,18 @@ struct Work {
     return m;
   }
 
-  /// Calls visit(rows, bytes) for all that a memory keeps beside its columns.
+  std::int64_t PendingKeyBytes(DType dtype) const {
+    return dtype == DType::kFloat64
+               ? Pending<double>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(double)}
+               : Pending<float>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(float)};
+  }
+
+  /// Calls visit(rows, bytes) for all that a memory keeps beside its columns; the first, whose rows
+  /// are whole vectors, comes first.
   template <class AnyMemory, class Visit>
-  static void ForShared(AnyMemory& memory, const Visit& visit) {
+  void ForShared(AnyMemory& memory, const Visit& visit) const {
     const auto row = static_cast<std::size_t>(memory.key_dim);
+    visit(memory.pending, static_cast<std::size_t>(PendingKeyBytes(memory.pending.dtype)));
     visit(memory.sum, row * SizeOf(memory.sum.dtype));
     visit(memory.curvature, row * SizeOf(memory.curvature.dtype));
     visit(memory.maximum, SizeOf(memory.maximum.dtype));

@@ -1,0 +1,60 @@
+/// What a token leaves pending of a memory (Call::pending): its write, which the next token does on
+/// the way of its own reads. So every token goes through the memory once; one that erases would
+/// otherwise have to read all of it before it can write any.
+///
+///     M = c (.) (S + w u^T + w' v^T)
+///
+/// S is the state's tensor; c what decayed meanwhile, a number or one a key channel; u and v what is
+/// written along w and w', which are, or u and v are, divided by c.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "src/engines/fast_weights/layout.h"
+
+namespace ttr::fast_weights {
+
+/// Where it lies. What belongs to the keys and what belongs to the columns: parts of a memory have
+/// copies of the first, and share the second.
+template <class T>
+struct Pending {
+  T* head;         // how many keys write; is there a decay a channel?; c if there is none
+  T* decay;        // [key rows]: c
+  T* write[2];     // [key rows]: w, w'
+  T* value[2];     // [columns]: u, v
+
+  explicit Pending(const Memory& memory)
+      : Pending(static_cast<T*>(memory.pending.data), static_cast<T*>(memory.pending_values),
+                memory.key_dim, memory.value_dim) {}
+
+  Pending(T* keys, T* values, std::int64_t key_dim, std::int64_t value_dim) : head(keys) {
+    const std::int64_t rows = RoundUp(key_dim, kLine<T>);
+    decay = keys + kLine<T>;
+    write[0] = decay + rows;
+    write[1] = write[0] + rows;
+    value[0] = values;
+    value[1] = values + RoundUp(value_dim, kLine<T>);
+  }
+
+  static std::int64_t KeyNumbers(std::int64_t key_dim) {
+    return kLine<T> + 3 * RoundUp(key_dim, kLine<T>);
+  }
+  static std::int64_t Numbers(const Sizes& sizes) {
+    return KeyNumbers(sizes.key_dim) + 2 * RoundUp(sizes.value_dim, kLine<T>);
+  }
+
+  int keys() const { return static_cast<int>(head[0]); }
+  bool by_channel() const { return head[1] != 0; }
+  T number() const { return keys() == 0 ? T(1) : head[2]; }
+
+  void Set(int keys, bool by_channel, T number) const {
+    head[0] = static_cast<T>(keys);
+    head[1] = by_channel ? T(1) : T(0);
+    head[2] = number;
+  }
+  /// The memory is what the state's tensor holds.
+  void Clear() const { head[0] = 0; }
+};
+
+}  // namespace ttr::fast_weights
