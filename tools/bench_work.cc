@@ -156,15 +156,17 @@ void Work::Sample() {
 
 void Work::Again() {
   Restore();
+  const auto units = static_cast<double>(setting_.dims.tokens * setting_.dims.heads);
+  const double before = IssueRate(setting_.threads);
   if (count_ == 0) {
     double seconds = Once(1);  // touches its memory
     if (seconds < 10 * kSampleSeconds) seconds = Once(1);
     count_ = static_cast<int>(std::clamp(kSampleSeconds / seconds, 1.0, 1e5));
   } else if (count_ > 1 || (setting_.doing == Doing::kSteps && !start_.empty())) {
-    Once(1);  // brings what it reads back into the caches; makes the factor that steps take along
+    // Brings what it reads back into the caches, and wakes the executor's threads; makes the factor
+    // that steps take along.
+    Once(1);
   }
-  const auto units = static_cast<double>(setting_.dims.tokens * setting_.dims.heads);
-  const double before = IssueRate(setting_.threads);
   const double seconds = Once(count_);
   const double after = IssueRate(setting_.threads);
   spent_ += seconds * count_;

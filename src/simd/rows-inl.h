@@ -60,9 +60,39 @@ void LoadRow(const Rows& rows, std::int64_t t, std::int64_t begin, std::int64_t 
   }
 }
 
+#if HWY_TARGET != HWY_SCALAR
+
+/// Narrow() of a vector, in the upper halves of its lanes.
+template <class D>
+HWY_INLINE auto NarrowInUpperHalves(D d, hn::Vec<D> x) {
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::BitCast(du, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
+  const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
+  return hn::IfThenElse(hn::RebindMask(du, hn::Eq(x, x)), rounded, quiet);
+}
+
+#endif
+
 template <class To, class T>
 void ConvertTo(const T* HWY_RESTRICT from, std::int64_t count, To* HWY_RESTRICT to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = Narrow<To>(from[i]);
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (std::is_same_v<To, BFloat16> && std::is_same_v<T, float>) {
+    const hn::ScalableTag<float> d;
+    const hn::Repartition<std::uint16_t, decltype(d)> narrow;
+    constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<float>());
+    for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+      const auto low = hn::BitCast(narrow, NarrowInUpperHalves(d, hn::LoadU(d, from + i)));
+      const auto high =
+          hn::BitCast(narrow, NarrowInUpperHalves(d, hn::LoadU(d, from + i + kLanes)));
+      hn::StoreU(hn::ConcatOdd(narrow, high, low), narrow,
+                 reinterpret_cast<std::uint16_t*>(to + i));
+    }
+  }
+#endif
+  for (; i < count; ++i) to[i] = Narrow<To>(from[i]);
 }
 
 /// The same elements, written.

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/simd/rows-inl.h"
@@ -20,39 +21,21 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
-/// A vector whose 16-byte blocks are rows[0], rows[step], rows[2 step], ... at `column`.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* const* rows, std::size_t step, std::int64_t column) {
+/// A vector whose 16-byte blocks are rows[0], rows[step], rows[2 step], ... at `column`, of numbers
+/// as wide as D's.
+template <class D, class From>
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, const From* const* rows, std::size_t step,
+                                 std::int64_t column) {
+  using T = hn::TFromD<D>;
+  static_assert(sizeof(From) == sizeof(T));
   if constexpr (hn::MaxLanes(D()) * sizeof(T) == 16) {
-    return hn::LoadU(d, rows[0] + column);
+    return hn::LoadU(d, reinterpret_cast<const T*>(rows[0] + column));
   } else {
     const hn::Half<D> half;
     const std::size_t blocks = hn::MaxLanes(D()) * sizeof(T) / 32;
     return hn::Combine(d, LoadBlocks(half, rows + blocks * step, step, column),
                        LoadBlocks(half, rows, step, column));
   }
-}
-
-/// The same of numbers that are as wide as those of D only with zeros behind them.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadUpperHalves(D d, const BFloat16* const* rows, std::size_t step,
-                                      std::int64_t column) {
-  if constexpr (hn::MaxLanes(D()) == 4) {
-    const hn::Rebind<std::uint16_t, D> narrow;
-    const auto* bits = reinterpret_cast<const std::uint16_t*>(rows[0] + column);
-    return hn::PromoteTo(d, hn::LoadU(narrow, bits));
-  } else {
-    const hn::Half<D> half;
-    const std::size_t blocks = hn::MaxLanes(D()) / 8;
-    return hn::Combine(d, LoadUpperHalves(half, rows + blocks * step, step, column),
-                       LoadUpperHalves(half, rows, step, column));
-  }
-}
-template <class D>
-HWY_INLINE hn::Vec<D> LoadBlocks(D d, const BFloat16* const* rows, std::size_t step,
-                                 std::int64_t column) {
-  const hn::RebindToUnsigned<D> bits;
-  return hn::BitCast(d, hn::ShiftLeft<16>(LoadUpperHalves(bits, rows, step, column)));
 }
 
 /// out[m stride + lane], m < n: the m-th number of every 16-byte block of load(0) .. load(n - 1),
@@ -88,11 +71,33 @@ HWY_INLINE void Transpose(const From* const* rows, std::int64_t columns, T* HWY_
 #if HWY_TARGET != HWY_SCALAR
   const hn::CappedTag<T, COUNT> d;
   constexpr std::int64_t kBlock = 16 / sizeof(T);
-  for (; c + kBlock <= columns; c += kBlock) {
+  constexpr std::int64_t kLoaded = 16 / sizeof(From);
+  for (; c + kLoaded <= columns; c += kLoaded) {
     for (std::size_t r = 0; r < COUNT; r += hn::Lanes(d)) {
-      const auto load = [&](std::int64_t row)
-                            HWY_ATTR { return LoadBlocks(d, rows + r + row, kBlock, c); };
-      TransposeBlocks(d, load, out + c * COUNT + r, COUNT);
+      T* const to = out + c * COUNT + r;
+      if constexpr (std::is_same_v<From, T>) {
+        const auto load = [&](std::int64_t row)
+                              HWY_ATTR { return LoadBlocks(d, rows + r + row, kBlock, c); };
+        TransposeBlocks(d, load, to, COUNT);
+      } else {
+        // With zeros below, bfloat16 is float.
+        const hn::Repartition<std::uint16_t, decltype(d)> narrow;
+        const auto zero = hn::Zero(narrow);
+        const auto x0 = LoadBlocks(narrow, rows + r, kBlock, c);
+        const auto x1 = LoadBlocks(narrow, rows + r + 1, kBlock, c);
+        const auto x2 = LoadBlocks(narrow, rows + r + 2, kBlock, c);
+        const auto x3 = LoadBlocks(narrow, rows + r + 3, kBlock, c);
+        const auto lower = [&](std::int64_t row) HWY_ATTR {
+          const auto x = row == 0 ? x0 : row == 1 ? x1 : row == 2 ? x2 : x3;
+          return hn::BitCast(d, hn::InterleaveLower(narrow, zero, x));
+        };
+        const auto upper = [&](std::int64_t row) HWY_ATTR {
+          const auto x = row == 0 ? x0 : row == 1 ? x1 : row == 2 ? x2 : x3;
+          return hn::BitCast(d, hn::InterleaveUpper(narrow, zero, x));
+        };
+        TransposeBlocks(d, lower, to, COUNT);
+        TransposeBlocks(d, upper, to + kBlock * COUNT, COUNT);
+      }
     }
   }
 #endif
