@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <tuple>
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/direct_columns-inl.h"
@@ -122,11 +123,12 @@ inline void FetchInputs(const Memory& memory) {
   }
 }
 
-/// Rows that can be taken as they are: whole lines of T.
+/// Can rows of a single token, and those of other heads, be taken as they are: whole lines of T?
 template <class T>
-bool IsWhole(const Rows& rows, std::int64_t count) {
+bool IsWhole(const Rows& rows, std::int64_t head_stride, std::int64_t count) {
   return rows && rows.dtype == DTypeOf<T>() && count % kLine<T> == 0 &&
-         rows.stride % kLine<T> == 0 && reinterpret_cast<std::uintptr_t>(rows.data) % kAlignment == 0;
+         head_stride % kLine<T> == 0 &&
+         reinterpret_cast<std::uintptr_t>(rows.data) % kAlignment == 0;
 }
 
 /// A sequence of a few rows.
@@ -136,17 +138,17 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
   const std::int64_t columns = RoundUp(memory.value_dim, kLine<T>);
   const std::int64_t width = memory.end_column - memory.first_column;
   Gathered<T>& g = scratch.gathered;
-  const Gathered<T> home = g;
   const Prepared<T> p(options, memory, scratch, 0);
-  const bool lie = RowsLie<T>(options, memory) && !options.by_channel() && !options.normalise_qk &&
-                   memory.rows == 1 && memory.q && memory.q_head_stride % kLine<T> == 0 &&
-                   IsWhole<T>(memory.k, memory.key_dim) && IsWhole<T>(memory.q, memory.key_dim);
-  const bool values_lie = memory.rows == 1 && IsWhole<T>(memory.v, width);
-  const bool answers_lie = memory.rows == 1 && IsWhole<T>(memory.y, width) &&
-                           options.output_norm == OutputNorm::kNone &&
-                           memory.y_head_stride % kLine<T> == 0;
+  const bool one = memory.rows == 1;
+  const bool lie = one && RowsLie<T>(options, memory) && !options.by_channel() &&
+                   !options.normalise_qk && IsWhole<T>(memory.k, 0, memory.key_dim) &&
+                   IsWhole<T>(memory.q, memory.q_head_stride, memory.key_dim);
+  const bool values_lie = one && IsWhole<T>(memory.v, 0, width);
+  const bool answers_lie = one && options.output_norm == OutputNorm::kNone &&
+                           IsWhole<T>(memory.y, memory.y_head_stride, width);
+  const auto home = std::tuple(g.write, g.erase, g.query, g.query_stride);
   if (lie) {
-    g.write = g.erase = static_cast<T*>(memory.k.data);
+    g.write = g.erase = static_cast<T*>(memory.k.data);  // which nobody writes
     g.query = static_cast<T*>(memory.q.data);
     g.query_stride = memory.q_head_stride;
   }
@@ -214,7 +216,7 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
       StoreRow(y, memory.Token(r), q * memory.y_head_stride + memory.first_column, width, memory.y);
     }
   }
-  g = home;
+  std::tie(g.write, g.erase, g.query, g.query_stride) = home;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -195,14 +195,6 @@ HWY_INLINE void GatherRows(const Options& options, const Memory& memory, const C
   }
 }
 
-/// All rows and numbers of a chunk.
-template <class T>
-HWY_INLINE void Gather(const Options& options, const Memory& memory, const Chunk& chunk,
-                       Carried<T>& carried, Gathered<T>& out) {
-  GatherRows(options, memory, chunk, carried, out);
-  GatherNumbers(options, memory, chunk, carried, out, chunk.rows);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();

@@ -7,6 +7,7 @@
 #define TTR_FAST_WEIGHTS_PENDING_INL_H_
 #endif
 
+#include <cstddef>
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -29,8 +30,7 @@ void SettleRows(const Memory& memory) {
   if (keys == 0) return;
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  const std::int64_t whole =
-      memory.end_column - (memory.end_column - memory.first_column) % kLanes;
+  const std::int64_t whole = memory.end_column - (memory.end_column - memory.first_column) % kLanes;
   T* row = static_cast<T*>(memory.state);
   const T *u = pending.value[0], *v = pending.value[1];
   for (std::int64_t i = 0; i < memory.key_dim; ++i, row += memory.state_stride) {
@@ -71,13 +71,14 @@ class Deferral {
     const auto least = hn::Set(d, kLeast);
     for (std::int64_t i = 0; i < rows_; i += kLanes) {
       const auto held = hn::Ge(hn::Mul(Before(i), hn::Load(d, decay_ + i)), least);
-      const auto beyond = hn::Not(hn::FirstN(d, static_cast<std::size_t>(rows_ - i)));
-      if (!hn::AllTrue(d, hn::Or(held, beyond))) return false;
+      const auto there = hn::FirstN(d, static_cast<std::size_t>(rows_ - i));
+      if (!hn::AllTrue(d, hn::Or(held, hn::Not(there)))) return false;
     }
     return true;
   }
 
-  /// What the row erases and asks, of the tensor: `erase` and rows of `query`, or the numbers.
+  /// Makes what the row erases and asks that of the tensor: `erase` and rows of `query`, or `read`
+  /// and s.erased.
   void Take(T* erase, T* query, T* read, RowStep<T>& s) const {
     s.pending = &pending_;
     s.pending_scale = T(1);

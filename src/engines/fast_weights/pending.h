@@ -2,10 +2,11 @@
 /// the way of its own reads. So every token goes through the memory once; one that erases would
 /// otherwise have to read all of it before it can write any.
 ///
-///     M = c (.) (S + w u^T + w' v^T)
+///     M^T = c (.) (S + w^T u + w'^T v)
 ///
-/// S is the state's tensor; c what decayed meanwhile, a number or one a key channel; u and v what is
-/// written along w and w', which are, or u and v are, divided by c.
+/// S [Dk, Dv] is the state's tensor; c the decays since, one number or one a key channel (row); u
+/// and v what is written along the keys w and w'. No number is multiplied by a decay until c is
+/// small: a multiplication less for every element and token.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +20,10 @@ namespace ttr::fast_weights {
 /// copies of the first, and share the second.
 template <class T>
 struct Pending {
-  T* head;         // how many keys write; is there a decay a channel?; c if there is none
-  T* decay;        // [key rows]: c
-  T* write[2];     // [key rows]: w, w'
-  T* value[2];     // [columns]: u, v
+  T* head;      // how many keys write; is there a decay a channel? If not, c
+  T* decay;     // [key rows]: c
+  T* write[2];  // [key rows]: w, w'
+  T* value[2];  // [columns]: u, v
 
   explicit Pending(const Memory& memory)
       : Pending(static_cast<T*>(memory.pending.data), static_cast<T*>(memory.pending_values),

@@ -90,9 +90,10 @@ HWY_INLINE sn::Decay<D> DecayAt(D d, const Piece<T>& piece, std::int64_t i, hn::
   }
 }
 
-/// One vector of channels of one token.
+/// One vector of channels of one token. `before`: the mask of the lanes that are read before they are
+/// written, all or none.
 template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class D, class T = hn::TFromD<D>>
-HWY_INLINE void StepVector(D d, const Piece<T>& piece, hn::Vec<D> scale, bool before,
+HWY_INLINE void StepVector(D d, const Piece<T>& piece, hn::Vec<D> scale, hn::Vec<D> before,
                            std::int64_t i) {
   if constexpr (COMPLEX) piece.Fetch(i);
   hn::Vec<D> weight;
@@ -113,7 +114,8 @@ HWY_INLINE void StepVector(D d, const Piece<T>& piece, hn::Vec<D> scale, bool be
   now = hn::MulAdd(weight, hn::LoadU(d, piece.v + i), now);
   hn::StoreU(now, d, piece.re_out + i);
   if (piece.y == nullptr) return;
-  const auto y = hn::Mul(scale, before ? old : now);
+  // Chosen in registers: a compiler would store both and load one.
+  const auto y = hn::Mul(scale, hn::IfThenElse(hn::MaskFromVec(before), old, now));
   if (piece.streams) {
     hn::Stream(y, d, piece.y + i);
   } else {
@@ -138,7 +140,8 @@ template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class T>
 HWY_INLINE void StepPiece(const Options& options, const Piece<T>& first, std::int64_t count) {
   const hn::ScalableTag<T> d;
   const auto scale = hn::Set(d, static_cast<T>(options.scale));
-  const bool before = options.read_before;
+  const auto before =
+      hn::VecFromMask(d, hn::Eq(hn::Set(d, T(options.read_before ? 1 : 0)), hn::Set(d, T(1))));
   Piece<T> piece = first;
   for (std::int64_t t = 0; t < first.tokens; ++t) {
     if (t > 0) piece.Advance();
