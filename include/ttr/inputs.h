@@ -133,14 +133,15 @@ class State {
   const std::vector<Entry>& entries() const;
   void clear() { *this = State(); }
 
-  /// Did tokens go ahead of the entries (Run::defers)? Then the memory is in companion(), and Set,
-  /// Bind, Get and entries() are Errors until Layer::Settle() has written the entries.
+  /// Did tokens go ahead of the entries (Run::defers)? Then companion() is part of the memory, or
+  /// all of it, and Set, Bind, Get and entries() are Errors until Layer::Settle() has written the
+  /// entries.
   bool behind() const { return settler_ != nullptr && companion_.defined(); }
 
   /// What an engine keeps beside the entries so that the next token takes less (least squares: a
-  /// factor of A). Unless the state is behind it is no part of the memory: it is used only where it
-  /// belongs to the very bits of the entries, so that these may be changed, replaced and saved
-  /// without a thought of it.
+  /// factor of A; fast weights: the last write). Unless the state is behind it is no part of the
+  /// memory: it is used only where it belongs to the very bits of the entries, so that these may be
+  /// changed, replaced and saved without a thought of it.
   TensorView companion() const { return companion_.defined() ? companion_.view() : TensorView(); }
   /// The same, made of zeros where it does not have this type and shape.
   TensorView Companion(DType dtype, const Shape& shape);

@@ -49,7 +49,9 @@ struct Run {
   /// inputs must be the same. Any number of threads, on either side.
   std::span<std::byte> kept{};
   /// Step may leave the tensors of the state behind, and go by what takes the least: for least
-  /// squares a factor that stands for "state.a" and "state", half of what is read and written.
+  /// squares a factor that stands for "state.a" and "state", half of what is read and written; for
+  /// memories that erase as they write (the delta family) the tensors as the token before left them
+  /// and its write, which the next token does while it reads: one pass over the state, not two.
   /// Layer::Settle writes them when they are wanted. Where Layer::Defers() says no, Step writes
   /// them as ever; Forward and Memorize settle a state that is behind, and what takes a const State
   /// is an Error then.
@@ -82,7 +84,8 @@ class Layer {
   bool Defers() const;
 
   /// Writes the tensors of a state that Step left behind; of any other nothing. O(H D^3) for least
-  /// squares, so now and then. They are those of Step without Run::defers, to rounding.
+  /// squares, so now and then; as much as a token for the delta family. They are those of Step
+  /// without Run::defers, to rounding.
   static void Settle(State& state, const Run& run = {});
 
   /// Writes without reading (inputs without q), and reads without writing (inputs with q alone,

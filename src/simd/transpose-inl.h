@@ -83,17 +83,16 @@ HWY_INLINE void Transpose(const From* const* rows, std::int64_t columns, T* HWY_
         // With zeros below, bfloat16 is float.
         const hn::Repartition<std::uint16_t, decltype(d)> narrow;
         const auto zero = hn::Zero(narrow);
-        const auto x0 = LoadBlocks(narrow, rows + r, kBlock, c);
-        const auto x1 = LoadBlocks(narrow, rows + r + 1, kBlock, c);
-        const auto x2 = LoadBlocks(narrow, rows + r + 2, kBlock, c);
-        const auto x3 = LoadBlocks(narrow, rows + r + 3, kBlock, c);
+        hn::Vec<decltype(narrow)> x[kBlock];
+        TTR_UNROLL
+        for (std::int64_t row = 0; row < kBlock; ++row) {
+          x[row] = LoadBlocks(narrow, rows + r + row, kBlock, c);
+        }
         const auto lower = [&](std::int64_t row) HWY_ATTR {
-          const auto x = row == 0 ? x0 : row == 1 ? x1 : row == 2 ? x2 : x3;
-          return hn::BitCast(d, hn::InterleaveLower(narrow, zero, x));
+          return hn::BitCast(d, hn::InterleaveLower(narrow, zero, x[row]));
         };
         const auto upper = [&](std::int64_t row) HWY_ATTR {
-          const auto x = row == 0 ? x0 : row == 1 ? x1 : row == 2 ? x2 : x3;
-          return hn::BitCast(d, hn::InterleaveUpper(narrow, zero, x));
+          return hn::BitCast(d, hn::InterleaveUpper(narrow, zero, x[row]));
         };
         TransposeBlocks(d, lower, to, COUNT);
         TransposeBlocks(d, upper, to + kBlock * COUNT, COUNT);

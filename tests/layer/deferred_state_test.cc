@@ -83,8 +83,8 @@ INSTANTIATE_TEST_SUITE_P(Recipes, DeferredState,
                                            "affine_rls{ridge: 0.1}",
                                            "rls{ridge: 0.1, decay: 0.9, read: before}",
                                            "rls{ridge: 0.1, decay: scalar, output_norm: l2}",
-                                           "gated_deltanet", "kda", "rwkv7", "comba", "delta_product",
-                                           "preconditioned_deltanet",
+                                           "gated_deltanet", "kda", "rwkv7", "comba",
+                                           "delta_product", "preconditioned_deltanet",
                                            "gated_deltanet{read: before, output_norm: rms}"),
                          [](const auto& recipe) { return std::to_string(recipe.index); });
 

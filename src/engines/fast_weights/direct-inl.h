@@ -108,7 +108,8 @@ void PrepareRow(const Options& options, const Memory& memory, const Chunk& chunk
 }
 
 /// What a sequence of a few rows begins by waiting for.
-inline void FetchInputs(const Memory& memory) {
+template <class T>
+void FetchInputs(const Memory& memory) {
   auto fetch = [](const Rows& rows, std::int64_t offset, std::int64_t count) {
     if (!rows) return;
     const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
@@ -121,6 +122,11 @@ inline void FetchInputs(const Memory& memory) {
   for (const Rows& rows : {memory.log_decay, memory.erase_key, memory.erase_gate}) {
     fetch(rows, 0, memory.input_dim);
   }
+  if (!memory.pending) return;
+  const Pending<T> pending(memory);
+  simd::FetchRow(pending.head, 1);
+  simd::FetchRow(pending.write[0], memory.key_dim);
+  simd::FetchRow(pending.value[0], memory.value_dim);
 }
 
 /// Can rows of a single token, and those of other heads, be taken as they are: whole lines of T?
@@ -152,7 +158,7 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
     g.query = static_cast<T*>(memory.q.data);
     g.query_stride = memory.q_head_stride;
   }
-  FetchInputs(next);
+  FetchInputs<T>(next);
   for (std::int64_t r = 0; r < memory.rows; ++r) {
     const Chunk chunk = NextChunk(options, memory, r, 1);
     PrepareRow(options, memory, chunk, lie, scratch, p);

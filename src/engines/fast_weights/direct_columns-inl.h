@@ -1,7 +1,6 @@
-// One row on the columns of a memory where it lies: two reads of every element and one write, or one
-// of either where nothing is erased, or where a row does the write of the row before and leaves its
-// own pending.
-// Compiled once for every target.
+// One row on the columns of a memory where it lies: two reads of every element and one write, or
+// one of either where nothing is erased, or where a row does the write of the row before and leaves
+// its own pending. Compiled once for every target.
 
 #if defined(TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_
@@ -57,8 +56,8 @@ struct RowStep {
   std::int64_t second_stride;
   const T* turn[3];
   bool both;
-  const T* query_second;  // as query; null: N is not read
-  const T* next_second;   // as next, of N
+  const T* query_second;      // as query; null: N is not read
+  const T* next_second;       // as next, of N
   const Pending<T>* pending;  // does the row before's write, and leaves its own there; or null
   T pending_scale;            // of the values that are left
 };

@@ -10,7 +10,9 @@
 /// and the step b; `Options` lists the choices. Chunks of tokens read the memory once, solve a
 /// small triangular system for the innovations u, and write the memory once (Yang et al. 2024,
 /// 2406.06484 and 2412.06464); strips of value columns of the memory stay in the first-level cache.
-/// Sequences of a few tokens (decode) update the state where it lies, with one read and one write.
+/// Sequences of a few tokens (decode) update the state where it lies. A token that erases reads it
+/// all before it writes any; with Call::pending it does the write of the token before instead, in
+/// the pass of its own reads.
 ///
 /// | argument     | shape                 | dtype            | meaning                         |
 /// |--------------|-----------------------|------------------|---------------------------------|
@@ -151,8 +153,8 @@ struct Options {
   }
   /// Are values written along a key of their own?
   bool apart() const { return erase == Erase::kApart; }
-  /// Can the write of a token be left to the next one (Call::pending)? Where nothing is erased there
-  /// is nothing to be won: what is written does not wait for what is read.
+  /// Can the write of a token be left to the next one (Call::pending)? Where nothing is erased
+  /// there is nothing to be won: what is written does not wait for what is read.
   bool defers() const { return erases() && !paired() && steps <= kMostDeferredSteps; }
   /// Is the decay a row of numbers a token? (Values that are written apart share that road.)
   bool by_channel() const { return decay == Decay::kChannel || apart(); }
@@ -169,8 +171,8 @@ struct Call {
   std::span<const std::int64_t> cu_seqlens{};  ///< [N + 1], in tokens; empty: not packed
   TensorView state{}, second{};
   TensorView sum{}, maximum{}, curvature{}, position{};
-  /// PendingNumbers() of every memory, contiguous, zeros at first; only for a single token and where
-  /// options.defers(). The state is then behind it, until Settle().
+  /// PendingNumbers() of every memory, contiguous, zeros at first; only for a single token and
+  /// where options.defers(). The state is then behind it, until Settle().
   TensorView pending{};
   TensorView y{};
   TensorView status{};          ///< int8, as y without its last axis; written where not kSolved

@@ -52,10 +52,10 @@ struct Memory {
   void* second = nullptr;  // the same
   std::int64_t state_stride = 0;
   std::int64_t second_stride = 0;
-  Rows sum, curvature;          // one row each
-  Rows maximum;                 // one number
-  Rows position;                // the same
-  Rows pending;                 // see pending.h; absent: a token's write is done with it
+  Rows sum, curvature;  // one row each
+  Rows maximum;         // one number
+  Rows position;        // the same
+  Rows pending;         // see pending.h; absent: a token's write is done with it
   void* pending_values = nullptr;
   void* kept_states = nullptr;  // see kept.h; null: nothing is kept
   void* kept_errors = nullptr;

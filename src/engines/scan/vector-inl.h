@@ -90,8 +90,8 @@ HWY_INLINE sn::Decay<D> DecayAt(D d, const Piece<T>& piece, std::int64_t i, hn::
   }
 }
 
-/// One vector of channels of one token. `before`: the mask of the lanes that are read before they are
-/// written, all or none.
+/// One vector of channels of one token. `before`: the mask of the lanes that are read before they
+/// are written, all or none.
 template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class D, class T = hn::TFromD<D>>
 HWY_INLINE void StepVector(D d, const Piece<T>& piece, hn::Vec<D> scale, hn::Vec<D> before,
                            std::int64_t i) {
