@@ -109,7 +109,7 @@ void PrepareRow(const Options& options, const Memory& memory, const Chunk& chunk
 
 /// What a sequence of a few rows begins by waiting for.
 template <class T>
-void FetchInputs(const Memory& memory) {
+void FetchInputs(const Options& options, const Memory& memory) {
   auto fetch = [](const Rows& rows, std::int64_t offset, std::int64_t count) {
     if (!rows) return;
     const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
@@ -125,8 +125,11 @@ void FetchInputs(const Memory& memory) {
   if (!memory.pending) return;
   const Pending<T> pending(memory);
   simd::FetchRow(pending.head, 1);
-  simd::FetchRow(pending.write[0], memory.key_dim);
-  simd::FetchRow(pending.value[0], memory.value_dim);
+  if (options.by_channel()) simd::FetchRow(pending.decay, memory.key_dim);
+  for (int i = 0; i < (options.apart() ? 2 : 1); ++i) {
+    simd::FetchRow(pending.write[i], memory.key_dim);
+    simd::FetchRow(pending.value[i], memory.value_dim);
+  }
 }
 
 /// Can rows of a single token, and those of other heads, be taken as they are: whole lines of T?
@@ -158,7 +161,7 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
     g.query = static_cast<T*>(memory.q.data);
     g.query_stride = memory.q_head_stride;
   }
-  FetchInputs<T>(next);
+  FetchInputs<T>(options, next);
   for (std::int64_t r = 0; r < memory.rows; ++r) {
     const Chunk chunk = NextChunk(options, memory, r, 1);
     PrepareRow(options, memory, chunk, lie, scratch, p);
