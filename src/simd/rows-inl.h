@@ -64,7 +64,7 @@ void LoadRow(const Rows& rows, std::int64_t t, std::int64_t begin, std::int64_t 
 
 /// Narrow() of a vector, in the upper halves of its lanes.
 template <class D>
-HWY_INLINE auto NarrowInUpperHalves(D d, hn::Vec<D> x) {
+HWY_INLINE auto NarrowInUpperHalves(D, hn::Vec<D> x) {
   const hn::RebindToUnsigned<D> du;
   const auto bits = hn::BitCast(du, x);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));

@@ -1,0 +1,60 @@
+// How numbers of float become those of bfloat16, on every target: as ToBFloat16() has it.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "tests/support/engines.h"
+#include "ttr/dtype.h"
+#include "ttr/random.h"
+#include "ttr/short_conv.h"
+#include "ttr/target.h"
+
+namespace ttr {
+namespace {
+
+constexpr std::int64_t kCount = 4 * 67;  // vectors of any target, and a rest
+
+// What a convolution leaves as its state is its last input, rounded.
+Tensor Narrowed(const Tensor& x) {
+  const Tensor weight(DType::kFloat32, {1, kCount, 2});
+  const Tensor y(DType::kFloat32, {1, 1, 1, kCount});
+  Tensor state(DType::kBFloat16, {1, 1, 1, kCount});
+  ApplyShortConv({.weight = weight}, {.x = x}, state, y, SequentialExecutor());
+  return state;
+}
+
+TEST(Narrow, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
+  // Halves that are even and odd, what rounds to infinity, NaN whose last bits would carry, the
+  // least numbers, zeros.
+  constexpr std::uint32_t kSome[] = {0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f7fffff,
+                                     0xff7fffff, 0x7f800000, 0xff800000, 0x7f800001, 0x7fffffff,
+                                     0xffffffff, 0xff8fffff, 0x00000001, 0x00008000, 0x00018000,
+                                     0x007fffff, 0x00000000, 0x80000000, 0x80008001, 0x3fffffff};
+  Tensor x(DType::kFloat32, {1, 1, 1, kCount});
+  float* const numbers = x.as<float>().data();
+  CounterRandom random(7);
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    const auto bits = i < 7 * std::ssize(kSome) ? kSome[i % std::ssize(kSome)]
+                                                : static_cast<std::uint32_t>(random.Bits());
+    numbers[i] = std::bit_cast<float>(bits);
+  }
+  for (const std::string& target : SupportedTargets()) {
+    const test::OnTarget on(target);
+    const Tensor narrowed = Narrowed(x);
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      const std::uint16_t got = narrowed.as<BFloat16>()[static_cast<std::size_t>(i)].bits;
+      const auto bits = std::bit_cast<std::uint32_t>(numbers[i]);
+      if (std::isnan(numbers[i])) {
+        EXPECT_EQ(got, (bits >> 16) | 0x40u) << target << ", " << std::hex << bits;
+      } else {
+        EXPECT_EQ(got, ToBFloat16(double{numbers[i]}).bits) << target << ", " << std::hex << bits;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ttr
