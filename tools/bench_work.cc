@@ -131,6 +131,8 @@ State Work::OneHead(BenchMemory& memory) const {
 }
 
 void Work::Restore() {
+  // Where nothing is put back tokens go on, also from what the last one left behind.
+  if (start_.empty()) return;
   Layer::Settle(state_);
   for (const State::Entry& entry : start_.entries()) {
     const TensorView view = state_.Get(entry.name);
