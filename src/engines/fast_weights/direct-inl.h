@@ -166,8 +166,12 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
     const Chunk chunk = NextChunk(options, memory, r, 1);
     PrepareRow(options, memory, chunk, lie, scratch, p);
     const Deferral<T> deferral(options, memory, p.row_decay);
-    const bool defers = memory.pending && memory.writes() && !chunk.forget && deferral.Holds();
-    if (memory.pending && !defers) SettleRows<T>(memory);
+    const bool may_defer = memory.pending && memory.writes() && !chunk.forget;
+    bool defers = may_defer && deferral.Holds();
+    if (memory.pending && !defers) {
+      SettleRows<T>(memory);
+      defers = may_defer && deferral.Holds();  // with nothing pending
+    }
     RowStep<T> s{};
     T* erase = nullptr;
     s.key_dim = memory.key_dim;
