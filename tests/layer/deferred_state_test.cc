@@ -340,6 +340,21 @@ TEST_P(DeferredWrites, HaveTheBitsOfOneThread) {
   EXPECT_EQ(LargestDifference(one.Get("state"), several.Get("state")), 0);
 }
 
+// Rows of whole lines are taken, and answers of several queries left, where they lie.
+TEST(SingleTokens, TakeWholeLinesWhereTheyLie) {
+  Dims dims = SomeDims();
+  dims.key_dim = 32;
+  dims.value_dim = 48;
+  for (const char* const text : {"gated_deltanet", "gated_deltanet{scale: 0.5}", "kda", "retnet"}) {
+    SCOPED_TRACE(text);
+    const Layer layer(ParseRecipe(text)), definition(ParseRecipe(text), Engine::kDefinition);
+    const Call call(layer.recipe(), dims, DType::kFloat32, 14);
+    const Result expected = RunWhole(definition, call);
+    EXPECT_LT(LargestDifference(expected.y, RunInPieces(layer, call, 1).y), 1e-5);
+    EXPECT_LT(LargestDifference(expected.y, RunInPieces(layer, call, 1, kDeferring).y), 1e-5);
+  }
+}
+
 // Layers that leave other things pending, of the same state.
 TEST(DeferredElsewhere, IsTakenOnByOtherDeltaRules) {
   const Dims dims = SomeDims();
