@@ -98,14 +98,14 @@ HWY_INLINE Decay<D> ExpDecay(D d, hn::Vec<D> x, hn::Vec<D>& complement) {
     const auto rounder = hn::Set(d, kRounder);
     const auto rounded = hn::MulAdd(x, hn::Set(d, kLog2E), rounder);
     const auto forgets = IsForgotten(d, rounded);
-    const auto n = hn::IfThenZeroElse(forgets, hn::Sub(rounded, rounder));
-    auto r = hn::NegMulAdd(n, hn::Set(d, kLn2High), hn::IfThenZeroElse(forgets, x));
+    const auto n = hn::Sub(rounded, rounder);
+    auto r = hn::NegMulAdd(n, hn::Set(d, kLn2High), x);
     r = hn::NegMulAdd(n, hn::Set(d, kLn2Low), r);
     const auto f = hn::Mul(r, hn::Set(d, kLog2E));
     const auto p = hn::Mul(Pow2Minus1Over(d, f), f);
-    const auto power = hn::IfThenZeroElse(forgets, TimesPow2(d, one, rounded));
-    complement = hn::NegMulAdd(power, p, hn::Sub(one, power));
-    return {hn::MulAdd(power, p, power), forgets};
+    const auto power = TimesPow2(d, one, rounded);
+    complement = hn::IfThenElse(forgets, one, hn::NegMulAdd(power, p, hn::Sub(one, power)));
+    return {hn::IfThenZeroElse(forgets, hn::MulAdd(power, p, power)), forgets};
   } else {
     const auto forgets = hn::Lt(x, hn::Set(d, kLowestExponent<T>));
     const auto is_number = hn::Eq(x, x);

@@ -50,14 +50,14 @@ HWY_INLINE void SinCosFloat(D d, hn::Vec<D> x, hn::Vec<D>& sine, hn::Vec<D>& cos
   cosine = hn::Xor(hn::IfThenElse(odd, s, c), hn::BitCast(d, cosine_sign));
 }
 
-/// Any x; NaN for what is not finite.
+/// Any x; NaN for what is not finite. Lanes beyond the range are nothing until they are found anew.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void SinCos(D d, hn::Vec<D> x, hn::Vec<D>& sine, hn::Vec<D>& cosine) {
   const auto inside = hn::Le(hn::Abs(x), hn::Set(d, T(8192)));
-  const auto safe = hn::IfThenElseZero(inside, x);
   if constexpr (sizeof(T) == 4) {
-    SinCosFloat(d, safe, sine, cosine);
+    SinCosFloat(d, x, sine, cosine);
   } else {
+    const auto safe = hn::IfThenElseZero(inside, x);
     sine = hn::Sin(d, safe);
     cosine = hn::Cos(d, safe);
   }

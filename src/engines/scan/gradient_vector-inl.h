@@ -38,7 +38,7 @@ struct GateSums {
 
 /// One token backwards. `piece`: re and im are the state before the token.
 template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class T>
-HWY_INLINE void BackPiece(const Options& options, const Piece<T>& piece, std::int64_t count,
+HWY_NOINLINE void BackPiece(const Options& options, const Piece<T>& piece, std::int64_t count,
                           const GradientPiece<T>& out, GateSums<T>& sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;

@@ -88,7 +88,7 @@ class Arena {
 /// Of a worker on vector memories: a piece of every row that is not used where it lies.
 template <class T>
 struct VectorScratch {
-  T *v, *v_im, *log_decay, *phase, *re, *im, *sines, *cosines;
+  T *v, *v_im, *log_decay, *phase, *re, *im;
   T* y;  // a piece, or the whole row where there is a norm
   std::size_t bytes;
 
@@ -96,7 +96,7 @@ struct VectorScratch {
     Arena arena(memory);
     const std::int64_t line = kAlignment / sizeof(T);
     const std::int64_t piece = std::min(kPiece, RoundUp(sizes.value_dim, line));
-    for (T** row : {&v, &v_im, &log_decay, &phase, &re, &im, &sines, &cosines}) {
+    for (T** row : {&v, &v_im, &log_decay, &phase, &re, &im}) {
       *row = arena.Take<T>(piece);
     }
     y = arena.Take<T>(sizes.whole_rows ? RoundUp(sizes.value_dim, line) : piece);

@@ -36,7 +36,6 @@ struct Piece {
   const T *re, *im;    // before the token
   T *re_out, *im_out;  // after it; may be the same
   T* y;
-  T *sines, *cosines;   // room for a token's
   bool streams;         // y past the caches?
   T gate, weight;       // of the whole token; the gate counts where log_decay is null
   std::int64_t tokens;  // with the same gate and weight
@@ -101,8 +100,8 @@ HWY_INLINE void StepVector(D d, const Piece<T>& piece, hn::Vec<D> scale, hn::Vec
   const auto old = hn::LoadU(d, piece.re + i);
   auto now = sn::Fade(decay, old);
   if constexpr (COMPLEX) {
-    const auto sine = hn::Load(d, piece.sines + i);
-    const auto cosine = hn::Load(d, piece.cosines + i);
+    hn::Vec<D> sine, cosine;
+    sn::SinCos(d, hn::LoadU(d, piece.phase + i), sine, cosine);
     const auto imaginary = sn::Fade(decay, hn::LoadU(d, piece.im + i));
     auto turned = hn::MulAdd(sine, now, hn::Mul(cosine, imaginary));
     now = hn::NegMulAdd(sine, imaginary, hn::Mul(cosine, now));
@@ -123,21 +122,10 @@ HWY_INLINE void StepVector(D d, const Piece<T>& piece, hn::Vec<D> scale, hn::Vec
   }
 }
 
-/// The turns of one token. In a pass of their own: a core sees only so many instructions ahead, and
-/// more channels side by side the shorter the calculation is.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void Angles(D d, const Piece<T>& piece, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; i += hn::MaxLanes(D())) {
-    hn::Vec<D> sine, cosine;
-    sn::SinCos(d, hn::LoadU(d, piece.phase + i), sine, cosine);
-    hn::Store(sine, d, piece.sines + i);
-    hn::Store(cosine, d, piece.cosines + i);
-  }
-}
-
-/// All tokens of a piece on `count` channels, rounded up to vectors.
+/// All tokens of a piece on `count` channels, rounded up to vectors. A function of its own: among
+/// the others a compiler keeps constants of all of them on the stack.
 template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class T>
-HWY_INLINE void StepPiece(const Options& options, const Piece<T>& first, std::int64_t count) {
+HWY_NOINLINE void StepPiece(const Options& options, const Piece<T>& first, std::int64_t count) {
   const hn::ScalableTag<T> d;
   const auto scale = hn::Set(d, static_cast<T>(options.scale));
   const auto before =
@@ -146,7 +134,6 @@ HWY_INLINE void StepPiece(const Options& options, const Piece<T>& first, std::in
   for (std::int64_t t = 0; t < first.tokens; ++t) {
     if (t > 0) piece.Advance();
     piece.fetches = first.fetches && (t + 1 < first.tokens || first.follows);
-    if constexpr (COMPLEX) Angles(d, piece, count);
     for (std::int64_t i = 0; i < count; i += hn::MaxLanes(hn::ScalableTag<T>())) {
       StepVector<WEIGHT, CHANNEL, COMPLEX>(d, piece, scale, before, i);
     }
@@ -245,8 +232,6 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
     Keep(memory, t, re, im);
     Piece<T> piece{};
     piece.tokens = together;
-    piece.sines = scratch.sines;
-    piece.cosines = scratch.cosines;
     piece.state_next = memory.state_stride;
     piece.gate = GateOf<T>(memory, t);
     piece.weight = memory.importance ? sn::LoadOne<T>(memory.importance, t) : T(1);
