@@ -27,13 +27,15 @@ class Ahead {
   explicit Ahead(std::int64_t rows) : rows_(std::max<std::int64_t>(rows, 0)) {}
 
   /// Columns first .. first + count of rows `begin` .. of an input or output; nothing where there
-  /// are none, or too many.
-  void Add(const Rows& rows, std::int64_t begin, std::int64_t first, std::int64_t count) {
+  /// are none, or too many. Of what has a row for every so many of the others, `every` says how
+  /// many.
+  void Add(const Rows& rows, std::int64_t begin, std::int64_t first, std::int64_t count,
+           std::int64_t every = 1) {
     if (!rows) return;
     const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
     const auto* data = static_cast<const char*>(rows.data) + (begin * rows.stride + first) * size;
     for (std::int64_t at = 0; at < count * size && count_ < kMost; at += kPairBytes) {
-      columns_[count_++] = {data + at, rows.stride * size};
+      columns_[count_++] = {data + at, rows.stride * size, every, 0};
     }
   }
 
@@ -50,10 +52,13 @@ class Ahead {
     left_ -= pairs;
     for (; pairs > 0; --pairs) {
       Column& column = columns_[next_];
-      // To the second level: the first belongs to the strip of the memory.
-      __builtin_prefetch(column.at, 0, 2);
-      __builtin_prefetch(column.at + kPairBytes / 2, 0, 2);
-      column.at += column.stride;
+      if (--column.waits < 0) {
+        // To the second level: the first belongs to the strip of the memory.
+        __builtin_prefetch(column.at, 0, 2);
+        __builtin_prefetch(column.at + kPairBytes / 2, 0, 2);
+        column.at += column.stride;
+        column.waits = column.every - 1;
+      }
       next_ = next_ + 1 == count_ ? 0 : next_ + 1;
     }
   }
@@ -64,7 +69,7 @@ class Ahead {
   /// A pair of lines of every row.
   struct Column {
     const char* at;
-    std::int64_t stride;
+    std::int64_t stride, every, waits;
   };
   std::int64_t rows_, pairs_a_call_ = 0, left_ = 0, next_ = 0, count_ = 0;
   Column columns_[kMost];

@@ -197,17 +197,22 @@ Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory
               bool reads) {
   const std::int64_t first = std::max(gathered, scattered) * kGradientBlock;
   Ahead ahead(std::min<std::int64_t>(kGradientBlock, memory.rows - first));
-  if (memory.steps > 1) return ahead;  // hardware then does what it can
-  auto add = [&](const Rows& of, std::int64_t block, std::int64_t count) {
+  // Keys and values have a row for every step of a token, all else one for every token.
+  auto add_rows = [&](const Rows& of, std::int64_t block, std::int64_t count) {
     if (block >= 0) ahead.Add(of, block * kGradientBlock, 0, count);
   };
-  add(memory.k, gathered, memory.input_dim);
-  if (!reads || ReplaysValues(options)) add(memory.v, gathered, memory.value_dim);
+  auto add = [&](const Rows& of, std::int64_t block, std::int64_t count) {
+    if (block >= 0) {
+      ahead.Add(of, memory.Token(block * kGradientBlock), 0, count, memory.steps);
+    }
+  };
+  add_rows(memory.k, gathered, memory.input_dim);
+  if (!reads || ReplaysValues(options)) add_rows(memory.v, gathered, memory.value_dim);
   if (options.decay == Decay::kChannel) add(memory.log_decay, gathered, memory.key_dim);
   add(memory.phase, gathered, memory.key_dim);
   add(memory.erase_key, gathered, memory.key_dim);
   add(memory.erase_gate, gathered, memory.key_dim);
-  add(memory.step, gathered, 1);
+  add_rows(memory.step, gathered, 1);
   if (options.decay == Decay::kScalar) add(memory.log_decay, gathered, 1);
   if (!reads) return ahead;
   if (memory.kept_states != nullptr && gathered >= 0) {
@@ -215,16 +220,16 @@ Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory
     const std::int64_t values = rows.value_stride, share = rows.state / kGradientBlock;
     ahead.Add({memory.kept_states, DTypeOf<T>(), share}, gathered * kGradientBlock, 0, share);
     if (memory.kept_errors != nullptr)
-      add({memory.kept_errors, DTypeOf<T>(), values}, gathered, values);
+      add_rows({memory.kept_errors, DTypeOf<T>(), values}, gathered, values);
     const std::int64_t answers = rows.queries * values;
     if (memory.kept_answers != nullptr)
-      add({memory.kept_answers, DTypeOf<T>(), answers}, gathered, answers);
+      add_rows({memory.kept_answers, DTypeOf<T>(), answers}, gathered, answers);
   }
   add(memory.q, gathered, memory.input_dim);
   add(memory.y, gathered, memory.value_dim);
   if (!rows.streams_query) add(out.q, scattered, memory.input_dim);
-  if (!rows.streams_key) add(out.k, scattered, memory.input_dim);
-  if (!rows.streams_value) add(out.v, scattered, memory.value_dim);
+  if (!rows.streams_key) add_rows(out.k, scattered, memory.input_dim);
+  if (!rows.streams_value) add_rows(out.v, scattered, memory.value_dim);
   if (options.decay == Decay::kChannel) add(out.log_decay, scattered, memory.key_dim);
   add(out.phase, scattered, memory.key_dim);
   add(out.erase_key, scattered, memory.key_dim);

@@ -19,6 +19,7 @@
 #include "src/engines/fast_weights/rows-inl.h"
 #include "src/engines/rows/features_kernel.h"
 #include "src/simd/decay-inl.h"
+#include "src/simd/sincos-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -85,24 +86,15 @@ HWY_INLINE void ComplementRow(Key key, T* x, std::int64_t count) {
   }
 }
 
-/// Cosines and sines of a row of angles. Highway's are for angles up to a few tens of thousands.
+/// Cosines and sines of a row of angles.
 template <class T>
 HWY_INLINE void TurnRow(std::int64_t count, T* angles_then_cosines, T* sines) {
-  constexpr double kMost = 30000;
   const hn::ScalableTag<T> d;
   for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-    T* at = angles_then_cosines + i;
-    const auto x = hn::Load(d, at);
-    if (hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, static_cast<T>(kMost))))) {
-      hn::Store(hn::Cos(d, x), d, at);
-      hn::Store(hn::Sin(d, x), d, sines + i);
-      continue;
-    }
-    for (std::size_t lane = 0; lane < hn::Lanes(d); ++lane) {
-      const double angle = static_cast<double>(at[lane]);
-      at[lane] = static_cast<T>(std::cos(angle));
-      sines[i + static_cast<std::int64_t>(lane)] = static_cast<T>(std::sin(angle));
-    }
+    hn::Vec<decltype(d)> sine, cosine;
+    sn::SinCos(d, hn::Load(d, angles_then_cosines + i), sine, cosine);
+    hn::Store(cosine, d, angles_then_cosines + i);
+    hn::Store(sine, d, sines + i);
   }
 }
 

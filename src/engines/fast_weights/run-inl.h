@@ -156,19 +156,19 @@ Ahead AheadOf(const Options& options, const Memory& memory, bool streams, std::i
   constexpr std::int64_t kMostQueries = 3;
   Ahead ahead(end - begin);
   Keeper<T>(options, memory).Fetch(begin, ahead);
-  // Where a token has several rows its queries lie elsewhere; hardware then does what it can.
-  if (memory.steps > 1) return ahead;
   const std::int64_t width = memory.end_column - memory.first_column;
-  ahead.Add(memory.k, begin, 0, memory.key_dim);
+  ahead.Add(memory.k, begin, 0, memory.input_dim);
   ahead.Add(memory.v, begin, memory.first_column, width);
-  ahead.Add(memory.erase_key, begin, 0, memory.key_dim);
-  ahead.Add(memory.erase_gate, begin, 0, memory.key_dim);
-  if (options.decay == Decay::kChannel) ahead.Add(memory.log_decay, begin, 0, memory.key_dim);
-  ahead.Add(memory.phase, begin, 0, memory.key_dim);
+  auto add = [&](const Rows& rows, std::int64_t first, std::int64_t count) {
+    ahead.Add(rows, memory.Token(begin), first, count, memory.steps);
+  };
+  add(memory.erase_key, 0, memory.key_dim);
+  add(memory.erase_gate, 0, memory.key_dim);
+  if (options.decay == Decay::kChannel) add(memory.log_decay, 0, memory.key_dim);
+  add(memory.phase, 0, memory.key_dim);
   for (std::int64_t q = 0; memory.q && q < std::min(memory.queries, kMostQueries); ++q) {
-    ahead.Add(memory.q, begin, q * memory.q_head_stride, memory.key_dim);
-    if (streams) continue;
-    ahead.Add(memory.y, begin, q * memory.y_head_stride + memory.first_column, width);
+    add(memory.q, q * memory.q_head_stride, memory.input_dim);
+    if (!streams) add(memory.y, q * memory.y_head_stride + memory.first_column, width);
   }
   return ahead;
 }

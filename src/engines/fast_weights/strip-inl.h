@@ -52,13 +52,12 @@ struct KeptRows {
 };
 
 /// The first `count` rows of a tile to where they are kept.
-template <int NV, class T>
-HWY_INLINE void KeepTile(std::int64_t count,
-                         const sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile, T* to,
+template <int R, int NV, class T>
+HWY_INLINE void KeepTile(std::int64_t count, const sn::Tile<hn::ScalableTag<T>, R, NV>& tile, T* to,
                          std::int64_t stride) {
   const hn::ScalableTag<T> d;
   TTR_UNROLL
-  for (int r = 0; r < sn::kTileRows; ++r) {
+  for (int r = 0; r < R; ++r) {
     if (r >= count) break;
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, to + r * stride + n * hn::MaxLanes(d));
@@ -121,7 +120,7 @@ HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const C
         hn::Store(hn::Mul(to_end, tile[r][n]), d, decayed + (i + r) * kWidth + n * kLanes);
       }
     }
-    if (kept.data != nullptr) KeepTile<NV>(chunk.rows - i, tile, kept[i], kept.stride);
+    if (kept.data != nullptr) KeepTile<kRows, NV>(chunk.rows - i, tile, kept[i], kept.stride);
   }
 }
 
@@ -146,52 +145,117 @@ HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RES
   }
 }
 
-/// The answers of one query head, past the caches if it `streams`. `kept`: a second place, if there
-/// is one.
+/// The same of rows i, i + every, ...
+template <class D, int R, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RESTRICT rows,
+                             std::int64_t i, std::int64_t every, bool diagonal,
+                             sn::Tile<D, R, NV>& tile) {
+  constexpr std::size_t kLanes = hn::MaxLanes(D());
+  TTR_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const std::int64_t row = i + r * every;
+    for (std::int64_t j = 0; j < row + (diagonal ? 1 : 0); ++j) {
+      const auto score = hn::Set(d, scores[row * kChunk + j]);
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) {
+        tile[r][n] = hn::MulAdd(score, hn::Load(d, rows + (j * NV + n) * kLanes), tile[r][n]);
+      }
+    }
+  }
+}
+
+/// R answers of one query head, past the caches if it `streams`: to row i and those behind it, or,
+/// where a token has several rows, to row i and the next of those that are read. `kept`: a second
+/// place, if there is one.
+template <int R, bool SEVERAL, int NV, class T>
+HWY_INLINE void AnswerTile(const Options& options, const Memory& memory, const Chunk& chunk,
+                           const Prepared<T>& p, std::int64_t query, std::int64_t i,
+                           const T* HWY_RESTRICT strip, const T* HWY_RESTRICT errors,
+                           StripRows<T> y, bool streams, StripRows<T> kept) {
+  const hn::ScalableTag<T> d;
+  constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  constexpr std::size_t kWidth = NV * kLanes;
+  const T* HWY_RESTRICT queries =
+      p.queries + query * StateRows<T>(options, memory.key_dim) * kChunk;
+  const T* HWY_RESTRICT factors = p.read + query * kChunk;
+  const bool diagonal = !options.read_before || options.bonus;
+  const std::int64_t every = SEVERAL ? memory.steps : 1;
+  const std::int64_t rows = StripRowsOf(options, memory);
+  sn::Tile<decltype(d), R, NV> tile;
+  sn::SetZero(d, tile);
+  if constexpr (SEVERAL) {
+    sn::Accumulate<false>(d, queries + i, every, kChunk, strip, kWidth, rows, tile);
+  } else {
+    sn::MulAddRows<1, kChunk>(d, queries + i, strip, kWidth, rows, tile);
+  }
+  TTR_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const auto read = hn::Set(d, factors[i + r * every]);
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) tile[r][n] = hn::Mul(read, tile[r][n]);
+  }
+  auto add = [&](const T* scores, const T* updates) HWY_ATTR {
+    if constexpr (SEVERAL) {
+      MulAddCausal(d, scores, updates, i, every, diagonal, tile);
+    } else {
+      MulAddCausal(d, scores, updates, i, diagonal, tile);
+    }
+  };
+  if (memory.writes()) {
+    const std::int64_t at = query * kChunk * kChunk;
+    add(p.scores + at, errors);
+    if (options.apart()) add(p.score_values + at, errors + 2 * kChunk * kWidth);
+  }
+  TTR_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const std::int64_t row = i + r * every;
+    if (row >= chunk.rows) break;
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      T* const to = y[row] + n * kLanes;
+      if (streams) {
+        hn::Stream(tile[r][n], d, to);
+      } else {
+        hn::StoreU(tile[r][n], d, to);
+      }
+    }
+  }
+  if (kept.data == nullptr) return;
+  KeepTile<R, NV>((chunk.rows - i + every - 1) / every, tile, kept[i], every * kept.stride);
+}
+
+/// The answers of one query head.
 template <int NV, class T>
 HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk& chunk,
                        const Prepared<T>& p, std::int64_t query, const T* HWY_RESTRICT strip,
                        const T* HWY_RESTRICT errors, StripRows<T> y, bool streams,
                        StripRows<T> kept) {
-  const hn::ScalableTag<T> d;
-  constexpr int kRows = sn::kTileRows;
-  constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  constexpr std::size_t kWidth = NV * kLanes;
-  const std::int64_t state_rows = StateRows<T>(options, memory.key_dim);
-  const T* HWY_RESTRICT queries = p.queries + query * state_rows * kChunk;
-  const T* HWY_RESTRICT factors = p.read + query * kChunk;
-  const bool diagonal = !options.read_before || options.bonus;
-  for (std::int64_t i = 0; i < chunk.rows; i += kRows) {
-    sn::Tile<decltype(d), kRows, NV> tile;
-    sn::SetZero(d, tile);
-    sn::MulAddRows<1, kChunk>(d, queries + i, strip, kWidth, StripRowsOf(options, memory), tile);
-    TTR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const auto read = hn::Set(d, factors[i + r]);
-      TTR_UNROLL
-      for (int n = 0; n < NV; ++n) tile[r][n] = hn::Mul(read, tile[r][n]);
+  auto answer = [&]<int R, bool SEVERAL>(std::int64_t i) HWY_ATTR {
+    AnswerTile<R, SEVERAL, NV>(options, memory, chunk, p, query, i, strip, errors, y, streams,
+                               kept);
+  };
+  const std::int64_t steps = memory.steps;
+  if (!(steps > 1)) {
+    constexpr int kRows = sn::kTileRows;
+    for (std::int64_t i = 0; i < chunk.rows; i += kRows) {
+      answer.template operator()<kRows, false>(i);
     }
-    if (memory.writes()) {
-      const std::int64_t at = query * kChunk * kChunk;
-      MulAddCausal(d, p.scores + at, errors, i, diagonal, tile);
-      if (options.apart()) {
-        MulAddCausal(d, p.score_values + at, errors + 2 * kChunk * kWidth, i, diagonal, tile);
-      }
+    return;
+  }
+  std::int64_t i = 0;
+  while (i < chunk.rows && !memory.Reads(chunk.first + i)) ++i;
+  while (i < chunk.rows) {
+    const std::int64_t left = (chunk.rows - i + steps - 1) / steps;
+    if (left >= 4) {
+      answer.template operator()<4, true>(i);
+      i += 4 * steps;
+    } else if (left >= 2) {
+      answer.template operator()<2, true>(i);
+      i += 2 * steps;
+    } else {
+      answer.template operator()<1, true>(i);
+      i += steps;
     }
-    TTR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      if (i + r >= chunk.rows) break;
-      TTR_UNROLL
-      for (int n = 0; n < NV; ++n) {
-        T* const to = y[i + r] + n * kLanes;
-        if (streams) {
-          hn::Stream(tile[r][n], d, to);
-        } else {
-          hn::StoreU(tile[r][n], d, to);
-        }
-      }
-    }
-    if (kept.data != nullptr) KeepTile<NV>(chunk.rows - i, tile, kept[i], kept.stride);
   }
 }
 

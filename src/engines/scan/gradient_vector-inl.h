@@ -39,7 +39,7 @@ struct GateSums {
 /// One token backwards. `piece`: re and im are the state before the token.
 template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class T>
 HWY_NOINLINE void BackPiece(const Options& options, const Piece<T>& piece, std::int64_t count,
-                          const GradientPiece<T>& out, GateSums<T>& sums) {
+                            const GradientPiece<T>& out, GateSums<T>& sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const auto scale = hn::Set(d, static_cast<T>(options.scale));
