@@ -83,6 +83,12 @@ INSTANTIATE_TEST_SUITE_P(Scans, KeptGradient,
                                          "decay(matrix) x importance(input) | linear | gradient"),
                          [](const auto& one) { return "case" + std::to_string(one.index); });
 
+// Answers are kept of every row that is read, the last of a token or its first.
+INSTANTIATE_TEST_SUITE_P(Steps, KeptGradient,
+                         testing::Values("delta_product{output_norm: rms}",
+                                         "delta_product{steps: 3, output_norm: rms, read: before}"),
+                         [](const auto& one) { return "case" + std::to_string(one.index); });
+
 // Vectors have no heads of queries or values.
 bool IsVector(const Recipe& recipe) { return recipe.function.kind == FunctionClass::kConstant; }
 
