@@ -56,7 +56,7 @@ HWY_INLINE hn::Mask<D> IsForgotten(D d, hn::Vec<D> rounded) {
   return hn::Lt(rounded, hn::Set(d, kRounder - 150));
 }
 
-/// What the rate a of exp(dt a) is multiplied by, once, before it is given to RateDecay.
+/// What dt of exp(dt a) is multiplied by, once, before it is given to RateDecay: its unit.
 template <class T>
 inline constexpr double kRateUnit = sizeof(T) == 4 ? std::numbers::log2e : 1;
 
@@ -74,8 +74,8 @@ HWY_INLINE hn::Vec<D> Fade(const Decay<D>& decay, hn::Vec<D> m) {
   return hn::IfThenZeroElse(decay.forgets, hn::Mul(decay.factor, m));
 }
 
-/// exp(dt a) for dt a <= 0 or NaN, `rate` = a kRateUnit. With fused multiply-adds the product is
-/// rounded nowhere in float.
+/// exp(dt a) for dt a <= 0 or NaN; one of them, which does not matter here, in kRateUnit. With
+/// fused multiply-adds the product is rounded nowhere in float.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE Decay<D> RateDecay(D d, hn::Vec<D> dt, hn::Vec<D> rate) {
   if constexpr (sizeof(T) == 4) {

@@ -303,9 +303,7 @@ class MatrixBackward {
         sn::StoreRow(dv, begin + t, first, count, gradient_.dv);
       }
       if (gradient_.ddt) {
-        T* ddt = s_.ddt + t * kRow;
-        sn::Multiply(ddt, count, static_cast<T>(1 / sn::kRateUnit<T>));
-        sn::StoreRow(ddt, begin + t, first, count, gradient_.ddt);
+        sn::StoreRow(s_.ddt + t * kRow, begin + t, first, count, gradient_.ddt);
       }
     }
   }
@@ -366,14 +364,14 @@ class MatrixBackward {
     }
   }
 
-  /// d(rate) = d(a) / unit at a in their unit: the sums are of d(dt a) dt.
+  /// The sums are of d(dt a) dt, and dt was in the unit of RateDecay.
   void StoreRates() {
     if (gradient_.da == nullptr) return;
     T* da = static_cast<T*>(gradient_.da);
     for (std::int64_t c = 0; c < memory_.columns; ++c) {
       const T* from = s_.da + c / kLanes * kLanes * memory_.key_dim + c % kLanes;
       for (std::int64_t row = 0; row < memory_.key_dim; ++row) {
-        da[c * memory_.key_dim + row] = from[row * kLanes];
+        da[c * memory_.key_dim + row] = from[row * kLanes] * static_cast<T>(1 / sn::kRateUnit<T>);
       }
     }
   }

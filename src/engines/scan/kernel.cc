@@ -33,13 +33,13 @@ void VectorDouble(const Options& options, const Vector& memory, const Sizes& siz
                   std::byte* scratch) {
   RunAnyVector(options, memory, VectorScratch<double>(sizes, scratch));
 }
-void MatrixFloat(const Options& options, const Matrix& memory, const Sizes& sizes,
-                 std::byte* scratch) {
-  RunMatrix(options, memory, MatrixScratch<float>(sizes, scratch));
+void MatrixFloat(const Options& options, const Matrix& memory, const Matrix& next,
+                 const Sizes& sizes, std::byte* scratch) {
+  RunMatrix(options, memory, next, MatrixScratch<float>(sizes, scratch));
 }
-void MatrixDouble(const Options& options, const Matrix& memory, const Sizes& sizes,
-                  std::byte* scratch) {
-  RunMatrix(options, memory, MatrixScratch<double>(sizes, scratch));
+void MatrixDouble(const Options& options, const Matrix& memory, const Matrix& next,
+                  const Sizes& sizes, std::byte* scratch) {
+  RunMatrix(options, memory, next, MatrixScratch<double>(sizes, scratch));
 }
 const char* CompiledTarget() { return hwy::TargetName(HWY_TARGET); }
 
@@ -65,12 +65,12 @@ void ScanVector(const Options& options, const Vector& memory, const Sizes& sizes
   }
 }
 
-void ScanMatrix(const Options& options, const Matrix& memory, const Sizes& sizes,
-                std::byte* scratch) {
+void ScanMatrix(const Options& options, const Matrix& memory, const Matrix& next,
+                const Sizes& sizes, std::byte* scratch) {
   if (sizes.state == DType::kFloat64) {
-    TTR_DISPATCH(MatrixDouble)(options, memory, sizes, scratch);
+    TTR_DISPATCH(MatrixDouble)(options, memory, next, sizes, scratch);
   } else {
-    TTR_DISPATCH(MatrixFloat)(options, memory, sizes, scratch);
+    TTR_DISPATCH(MatrixFloat)(options, memory, next, sizes, scratch);
   }
 }
 

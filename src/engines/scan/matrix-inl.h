@@ -17,6 +17,7 @@
 #include "src/engines/scan/norm-inl.h"
 #include "src/simd/decay-inl.h"
 #include "src/simd/rows-inl.h"
+#include "src/simd/strided-inl.h"
 #include "src/simd/tile-inl.h"
 #include "src/simd/transpose-inl.h"
 
@@ -37,7 +38,12 @@ struct Block {
   T* y;             // [query][kBlockTokens][y_stride]
   std::int64_t stride, y_stride;
   const T* rates;  // [key_dim][lanes]
-  T* state;        // [key_dim], state_stride apart
+  const T* a;      // the rates as they are given, a_stride from column to column; or null
+  std::int64_t a_stride;
+  T* state;  // [key_dim], state_stride apart
+  // The same of the memory that comes next, if any.
+  const T* next_a;
+  const T* next_state;
   std::int64_t state_stride;
   T scale;
 
@@ -49,6 +55,7 @@ struct Block {
     next.dt += kLanes;
     next.y += kLanes;
     next.rates += key_dim * kLanes;
+    if (a != nullptr) next.a += kLanes * a_stride;
     next.state += kLanes;
     return next;
   }
@@ -77,11 +84,31 @@ HWY_INLINE void AnswerRows(D d, const Block<T>& block, std::int64_t t, std::int6
   }
 }
 
+/// to[r][lane] = the rate of key row `row` + r in column `lane`.
+template <int ROWS, class T>
+HWY_INLINE void TurnRates(const Block<T>& block, std::int64_t row, T* to) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  if constexpr (ROWS * sizeof(T) % 16 == 0) {
+    sn::TransposeStrided(block.a + row, block.a_stride, kLanes, ROWS, to, kLanes);
+  } else {
+    for (int r = 0; r < ROWS; ++r) {
+      for (std::int64_t i = 0; i < kLanes; ++i) {
+        to[r * kLanes + i] = block.a[i * block.a_stride + row + r];
+      }
+    }
+  }
+}
+
 template <int ROWS, bool WRITES, bool BEFORE, class T>
 HWY_INLINE void ScanRows(const Block<T>& block, std::int64_t row) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  const T* HWY_RESTRICT rates = block.rates + row * kLanes;
+  const T* rates = block.rates + row * kLanes;
+  alignas(kAlignment) T turned[ROWS * kLanes];
+  if (WRITES && block.a != nullptr) {
+    TurnRates<ROWS>(block, row, turned);
+    rates = turned;
+  }
   T* HWY_RESTRICT state = block.state + row * block.state_stride;
   hn::Vec<decltype(d)> m[ROWS];
   TTR_UNROLL
@@ -105,24 +132,49 @@ HWY_INLINE void ScanRows(const Block<T>& block, std::int64_t row) {
   }
 }
 
+/// `rows` key rows of a vector of columns from `column` on, from `row` on, of this memory or of the
+/// next, towards the second-level cache: lines that lie apart, which hardware does not foresee.
+template <class T>
+HWY_INLINE void FetchRows(const Block<T>& block, std::int64_t column, std::int64_t row,
+                          std::int64_t rows) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  const bool own = row < block.key_dim;
+  if (!own && block.next_state == nullptr) return;
+  const T* const a = (own ? block.a + row : block.next_a) + column * block.a_stride;
+  const T* const state = (own ? block.state + row * block.state_stride : block.next_state) + column;
+  for (std::int64_t i = 0; i < kLanes; ++i) __builtin_prefetch(a + i * block.a_stride, 0, 2);
+  for (std::int64_t r = 0; r < rows; ++r) __builtin_prefetch(state + r * block.state_stride, 0, 2);
+}
+
 /// `vectors` of columns side by side, some rows of all of them before the next: their lines adjoin.
 template <bool WRITES, bool BEFORE, class T>
 void ScanBlock(const Block<T>& block, std::int64_t vectors) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  constexpr std::int64_t kLine = kAlignment / sizeof(T);
   std::int64_t row = 0;
   auto scan = [&](auto rows) HWY_ATTR {
+    // Rates as they are given are taken by whole lines.
+    constexpr std::int64_t kTimes = std::max<std::int64_t>(1, rows() == 8 ? kLine / 8 : 1);
+    const std::int64_t times = row + kTimes * rows() <= block.key_dim ? kTimes : 1;
     Block<T> at = block;
     for (std::int64_t v = 0; v < vectors; ++v, at = at.Next()) {
-      ScanRows<rows(), WRITES, BEFORE>(at, row);
+      // Rates of few rows follow each other, which hardware does foresee.
+      if (block.a != nullptr && block.key_dim > kLine) {
+        FetchRows(block, v * kLanes, row + times * rows(), times * rows());
+      }
+      for (std::int64_t i = 0; i < times; ++i) {
+        ScanRows<rows(), WRITES, BEFORE>(at, row + i * rows());
+      }
     }
-    row += rows();
+    row += times * rows();
   };
   while (row + 8 <= block.key_dim) scan(std::integral_constant<int, 8>());
   while (row + 4 <= block.key_dim) scan(std::integral_constant<int, 4>());
   while (row < block.key_dim) scan(std::integral_constant<int, 1>());
 }
 
-/// The rates of columns first .. end, a vector of columns at a time, transposed and in their unit.
-/// Columns beyond the memory's last get zeros.
+/// The rates of columns first .. end, a vector of columns at a time, transposed. Columns beyond the
+/// memory's last get zeros.
 template <class T>
 void LoadRates(const Matrix& memory, std::int64_t first, std::int64_t end,
                const MatrixScratch<T>& scratch) {
@@ -140,10 +192,7 @@ void LoadRates(const Matrix& memory, std::int64_t first, std::int64_t end,
       if (column < memory.columns) sn::LoadRow(memory.a, column, 0, memory.key_dim, copy);
       rows[i] = copy;
     }
-    T* rates = scratch.rates + c * memory.key_dim;
-    sn::Transpose<kLanes>(rows, memory.key_dim, rates);
-    sn::Multiply(rates, memory.key_dim * static_cast<std::int64_t>(kLanes),
-                 static_cast<T>(sn::kRateUnit<T>));
+    sn::Transpose<kLanes>(rows, memory.key_dim, scratch.rates + c * memory.key_dim);
   }
 }
 
@@ -176,7 +225,8 @@ inline void Fetch(const Rows& rows, std::int64_t t, std::int64_t first) {
   }
 }
 
-/// Values and time steps of columns first .. first + count. Those that come next are fetched.
+/// Values, and time steps in the unit of RateDecay, of columns first .. first + count. Those that
+/// come next are fetched.
 template <class T>
 void LoadStrip(const Matrix& memory, std::int64_t begin, std::int64_t tokens, std::int64_t first,
                std::int64_t count, const MatrixScratch<T>& scratch) {
@@ -194,6 +244,7 @@ void LoadStrip(const Matrix& memory, std::int64_t begin, std::int64_t tokens, st
     sn::LoadRow(memory.v, begin + t, first, count, v);
     if (memory.importance) sn::Multiply(v, count, scratch.weights[t]);
     sn::LoadRow(memory.dt, begin + t, first, count, dt);
+    sn::Multiply(dt, count, static_cast<T>(sn::kRateUnit<T>));
   }
 }
 
@@ -227,8 +278,8 @@ void ScanColumns(const Options& options, const Matrix& memory, const Block<T>& b
 
 /// A block of tokens on all columns.
 template <class T>
-void RunBlock(const Options& options, const Matrix& memory, std::int64_t begin, std::int64_t tokens,
-              const MatrixScratch<T>& scratch) {
+void RunBlock(const Options& options, const Matrix& memory, const Matrix& next, std::int64_t begin,
+              std::int64_t tokens, const MatrixScratch<T>& scratch) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   constexpr std::int64_t kStrip = MatrixScratch<T>::kStrip;
   const bool norm = options.output_norm != OutputNorm::kNone;
@@ -245,8 +296,11 @@ void RunBlock(const Options& options, const Matrix& memory, std::int64_t begin, 
   block.scale = static_cast<T>(options.scale);
   for (std::int64_t first = 0; first < memory.columns; first += kStrip) {
     const std::int64_t count = std::min(kStrip, memory.columns - first);
+    // A single token takes the rates as they are given, if it can.
+    const bool given = memory.tokens == 1 && memory.a.dtype == DTypeOf<T>();
     if (memory.k) {
-      if (begin == 0) LoadRates(memory, first, first + count, scratch);
+      const std::int64_t turned = given ? first + count / kLanes * kLanes : first;
+      if (begin == 0) LoadRates(memory, turned, first + count, scratch);
       LoadStrip(memory, begin, tokens, first, count, scratch);
     }
     // Many tokens take a vector of columns each time, which stays in the first-level cache with
@@ -261,6 +315,16 @@ void RunBlock(const Options& options, const Matrix& memory, std::int64_t begin, 
       block.y = scratch.y + (norm ? column : c);
       block.rates = scratch.rates + column * memory.key_dim;
       const bool whole = filled == kLanes;
+      block.a = nullptr;
+      block.next_a = block.next_state = nullptr;
+      if (given && whole) {
+        block.a = static_cast<const T*>(memory.a.data) + column * memory.a.stride;
+        if (next.tokens == 1) {
+          block.next_a = static_cast<const T*>(next.a.data) + column * memory.a.stride;
+          block.next_state = static_cast<const T*>(next.state) + column;
+        }
+      }
+      block.a_stride = memory.a.stride;
       block.state = whole ? state + column : scratch.state;
       block.state_stride = whole ? memory.state_stride : kLanes;
       for (std::int64_t row = 0; !whole && row < memory.key_dim; ++row) {
@@ -296,11 +360,12 @@ void Keep(const Matrix& memory, std::int64_t t) {
 }
 
 template <class T>
-void RunMatrix(const Options& options, const Matrix& memory, const MatrixScratch<T>& scratch) {
+void RunMatrix(const Options& options, const Matrix& memory, const Matrix& next,
+               const MatrixScratch<T>& scratch) {
   static_assert(kBlockTokens == kCheckpoint);
   for (std::int64_t begin = 0; begin < memory.tokens; begin += kBlockTokens) {
     Keep<T>(memory, begin);
-    RunBlock(options, memory, begin, std::min(kBlockTokens, memory.tokens - begin), scratch);
+    RunBlock(options, memory, next, begin, std::min(kBlockTokens, memory.tokens - begin), scratch);
   }
 }
 

@@ -54,7 +54,8 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   RunOnWorkers(executor, workers, work.tasks(), [&](std::int64_t task, int worker) {
     std::byte* own = claimed.start() + static_cast<std::size_t>(worker) * bytes;
     if (work.matrix) {
-      ScanMatrix(options, work.MatrixOf(task), work.sizes, own);
+      const Matrix next = task + 1 < work.tasks() ? work.MatrixOf(task + 1) : Matrix();
+      ScanMatrix(options, work.MatrixOf(task), next, work.sizes, own);
     } else {
       ScanVector(options, work.VectorOf(task), work.sizes, own);
     }
