@@ -75,6 +75,39 @@ HWY_INLINE auto NarrowInUpperHalves(D, hn::Vec<D> x) {
 
 #endif
 
+/// A vector from where its numbers lie: as they are, or as bfloat16.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadWide(D d, const T* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWide(D d, const BFloat16* from) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(d, Widen(*from));
+#else
+  const hn::RebindToUnsigned<D> du;
+  const hn::Rebind<std::uint16_t, D> narrow;
+  const auto bits = hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(from));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
+#endif
+}
+
+/// The same, stored.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void StoreNarrow(D d, hn::Vec<D> x, T* to) {
+  hn::StoreU(x, d, to);
+}
+template <class D>
+HWY_INLINE void StoreNarrow([[maybe_unused]] D d, hn::Vec<D> x, BFloat16* to) {
+#if HWY_TARGET == HWY_SCALAR
+  *to = Narrow<BFloat16>(hn::GetLane(x));
+#else
+  const hn::Rebind<std::uint16_t, D> narrow;
+  const auto bits = hn::ShiftRight<16>(NarrowInUpperHalves(d, x));
+  hn::StoreU(hn::TruncateTo(narrow, bits), narrow, reinterpret_cast<std::uint16_t*>(to));
+#endif
+}
+
 template <class To, class T>
 void ConvertTo(const T* HWY_RESTRICT from, std::int64_t count, To* HWY_RESTRICT to) {
   std::int64_t i = 0;

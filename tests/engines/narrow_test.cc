@@ -1,6 +1,7 @@
 // How numbers of float become those of bfloat16, on every target: as ToBFloat16() has it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "tests/support/engines.h"
 #include "ttr/dtype.h"
+#include "ttr/layer.h"
 #include "ttr/random.h"
 #include "ttr/short_conv.h"
 #include "ttr/target.h"
@@ -15,7 +17,8 @@
 namespace ttr {
 namespace {
 
-constexpr std::int64_t kCount = 4 * 67;  // vectors of any target, and a rest
+constexpr std::int64_t kWhole = 4 * 64;       // vectors of any target
+constexpr std::int64_t kCount = kWhole + 12;  // and a rest
 
 // What a convolution leaves as its state is its last input, rounded.
 Tensor Narrowed(const Tensor& x) {
@@ -24,6 +27,33 @@ Tensor Narrowed(const Tensor& x) {
   Tensor state(DType::kBFloat16, {1, 1, 1, kCount});
   ApplyShortConv({.weight = weight}, {.x = x}, state, y, SequentialExecutor());
   return state;
+}
+
+// What is read before the first token of a scan is the state, rounded.
+Tensor Answered(const Tensor& x) {
+  const Layer layer(ParseRecipe("hgrn{read: before}"));
+  const Tensor v(DType::kBFloat16, {1, 1, 1, kWhole});
+  const Tensor log_decay(DType::kFloat32, {1, 1, 1, kWhole});
+  const Inputs inputs{.v = v, .log_decay = log_decay};
+  State state = layer.InitialState(inputs);
+  std::copy_n(x.as<float>().data(), kWhole, state.Get("state").as<float>());
+  Tensor y(DType::kBFloat16, {1, 1, 1, kWhole});
+  layer.Forward(inputs, state, {.y = y});
+  return y;
+}
+
+void ExpectRounded(const Tensor& x, const Tensor& narrowed, std::int64_t count,
+                   const std::string& target) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float number = x.as<float>()[static_cast<std::size_t>(i)];
+    const std::uint16_t got = narrowed.as<BFloat16>()[static_cast<std::size_t>(i)].bits;
+    const auto bits = std::bit_cast<std::uint32_t>(number);
+    if (std::isnan(number)) {
+      EXPECT_EQ(got, (bits >> 16) | 0x40u) << target << ", " << std::hex << bits;
+    } else {
+      EXPECT_EQ(got, ToBFloat16(double{number}).bits) << target << ", " << std::hex << bits;
+    }
+  }
 }
 
 TEST(Narrow, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
@@ -43,16 +73,8 @@ TEST(Narrow, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
   }
   for (const std::string& target : SupportedTargets()) {
     const test::OnTarget on(target);
-    const Tensor narrowed = Narrowed(x);
-    for (std::int64_t i = 0; i < kCount; ++i) {
-      const std::uint16_t got = narrowed.as<BFloat16>()[static_cast<std::size_t>(i)].bits;
-      const auto bits = std::bit_cast<std::uint32_t>(numbers[i]);
-      if (std::isnan(numbers[i])) {
-        EXPECT_EQ(got, (bits >> 16) | 0x40u) << target << ", " << std::hex << bits;
-      } else {
-        EXPECT_EQ(got, ToBFloat16(double{numbers[i]}).bits) << target << ", " << std::hex << bits;
-      }
-    }
+    ExpectRounded(x, Narrowed(x), kCount, target);
+    ExpectRounded(x, Answered(x), kWhole, target);
   }
 }
 

@@ -124,6 +124,15 @@ std::vector<Case> AllCases() {
     c.cu_seqlens = {0, 1, 1, 34, 35, 101};
     c.log_decays = {-0.1, -0.3, -2, -0.01, -1e-4};
     add(c, name + "/packed");
+    // Whole vectors of every target, in one piece and in several.
+    for (const std::int64_t value_dim : {48, 320}) {
+      c = plain;
+      c.data = DType::kBFloat16;
+      c.value_dim = value_dim;
+      add(c, name + "/bf16/" + std::to_string(value_dim));
+      c.options.read_before = true;
+      add(c, name + "/bf16/" + std::to_string(value_dim) + "/before");
+    }
     for (const DType data : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
       for (const DType gates : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
         for (const DType state : {DType::kFloat32, DType::kFloat64}) {

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -28,14 +29,15 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// A piece of one token's rows, or of several tokens', in the arithmetic's type; what is absent is
-/// null.
-template <class T>
+/// A piece of one token's rows, or of several tokens', in the arithmetic's type T; values and
+/// answers in V, which may be bfloat16. What is absent is null.
+template <class T, class V = T>
 struct Piece {
-  const T *v, *v_im, *log_decay, *phase;
+  const V *v, *v_im;
+  const T *log_decay, *phase;
   const T *re, *im;    // before the token
   T *re_out, *im_out;  // after it; may be the same
-  T* y;
+  V* y;
   bool streams;         // y past the caches?
   T gate, weight;       // of the whole token; the gate counts where log_decay is null
   std::int64_t tokens;  // with the same gate and weight
@@ -71,8 +73,8 @@ struct Piece {
 };
 
 /// The decay of one vector of channels and what its value is multiplied by.
-template <Weight WEIGHT, bool CHANNEL, class D, class T = hn::TFromD<D>>
-HWY_INLINE sn::Decay<D> DecayAt(D d, const Piece<T>& piece, std::int64_t i, hn::Vec<D>& weight) {
+template <Weight WEIGHT, bool CHANNEL, class D, class V, class T = hn::TFromD<D>>
+HWY_INLINE sn::Decay<D> DecayAt(D d, const Piece<T, V>& piece, std::int64_t i, hn::Vec<D>& weight) {
   weight = hn::Set(d, piece.weight);
   if constexpr (!CHANNEL) {
     const auto gate = hn::Set(d, piece.gate);
@@ -91,8 +93,8 @@ HWY_INLINE sn::Decay<D> DecayAt(D d, const Piece<T>& piece, std::int64_t i, hn::
 
 /// One vector of channels of one token. `before`: the mask of the lanes that are read before they
 /// are written, all or none.
-template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class D, class T = hn::TFromD<D>>
-HWY_INLINE void StepVector(D d, const Piece<T>& piece, hn::Vec<D> scale, hn::Vec<D> before,
+template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class D, class V, class T = hn::TFromD<D>>
+HWY_INLINE void StepVector(D d, const Piece<T, V>& piece, hn::Vec<D> scale, hn::Vec<D> before,
                            std::int64_t i) {
   if constexpr (COMPLEX) piece.Fetch(i);
   hn::Vec<D> weight;
@@ -106,31 +108,30 @@ HWY_INLINE void StepVector(D d, const Piece<T>& piece, hn::Vec<D> scale, hn::Vec
     auto turned = hn::MulAdd(sine, now, hn::Mul(cosine, imaginary));
     now = hn::NegMulAdd(sine, imaginary, hn::Mul(cosine, now));
     if (piece.v_im != nullptr) {
-      turned = hn::MulAdd(weight, hn::LoadU(d, piece.v_im + i), turned);
+      turned = hn::MulAdd(weight, sn::LoadWide(d, piece.v_im + i), turned);
     }
     hn::StoreU(turned, d, piece.im_out + i);
   }
-  now = hn::MulAdd(weight, hn::LoadU(d, piece.v + i), now);
+  now = hn::MulAdd(weight, sn::LoadWide(d, piece.v + i), now);
   hn::StoreU(now, d, piece.re_out + i);
   if (piece.y == nullptr) return;
   // Chosen in registers: a compiler would store both and load one.
   const auto y = hn::Mul(scale, hn::IfThenElse(hn::MaskFromVec(before), old, now));
-  if (piece.streams) {
-    hn::Stream(y, d, piece.y + i);
-  } else {
-    hn::StoreU(y, d, piece.y + i);
+  if constexpr (std::is_same_v<T, V>) {
+    if (piece.streams) return hn::Stream(y, d, piece.y + i);
   }
+  sn::StoreNarrow(d, y, piece.y + i);
 }
 
 /// All tokens of a piece on `count` channels, rounded up to vectors. A function of its own: among
 /// the others a compiler keeps constants of all of them on the stack.
-template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class T>
-HWY_NOINLINE void StepPiece(const Options& options, const Piece<T>& first, std::int64_t count) {
+template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class T, class V>
+HWY_NOINLINE void StepPiece(const Options& options, const Piece<T, V>& first, std::int64_t count) {
   const hn::ScalableTag<T> d;
   const auto scale = hn::Set(d, static_cast<T>(options.scale));
   const auto before =
       hn::VecFromMask(d, hn::Eq(hn::Set(d, T(options.read_before ? 1 : 0)), hn::Set(d, T(1))));
-  Piece<T> piece = first;
+  Piece<T, V> piece = first;
   for (std::int64_t t = 0; t < first.tokens; ++t) {
     if (t > 0) piece.Advance();
     piece.fetches = first.fetches && (t + 1 < first.tokens || first.follows);
@@ -141,8 +142,8 @@ HWY_NOINLINE void StepPiece(const Options& options, const Piece<T>& first, std::
 }
 
 /// Which of the kernels a memory takes.
-template <class T>
-HWY_INLINE void Step(const Options& options, const Piece<T>& piece, std::int64_t count) {
+template <class T, class V>
+HWY_INLINE void Step(const Options& options, const Piece<T, V>& piece, std::int64_t count) {
   const auto by_weight = [&](auto complex) {
     constexpr bool kComplex = decltype(complex)::value;
     switch (options.weight) {
@@ -200,23 +201,30 @@ HWY_INLINE bool Lie(const R&... rows) {
   return ((!rows || rows.dtype == DTypeOf<T>()) && ...);
 }
 
+/// Are all rows read and written where they lie: whole vectors, values and answers of V?
+template <class T, class V>
+HWY_INLINE bool AllLie(const Options& options, const Vector& memory) {
+  return memory.channels % hn::MaxLanes(hn::ScalableTag<T>()) == 0 &&
+         options.output_norm == OutputNorm::kNone && Lie<V>(memory.v, memory.v_im, memory.y) &&
+         Lie<T>(memory.log_decay, memory.phase);
+}
+
 /// So many tokens from t on can be taken together: their rows lie, and what is one number a token
 /// does not change.
-template <class T>
+template <class T, class V>
 HWY_INLINE std::int64_t TokensTogether(const Options& options, const Vector& memory,
                                        std::int64_t t) {
-  const bool whole = memory.channels % hn::MaxLanes(hn::ScalableTag<T>()) == 0;
-  if (!whole || memory.channels > kPiece || options.output_norm != OutputNorm::kNone ||
-      memory.gate || memory.importance ||
-      !Lie<T>(memory.v, memory.v_im, memory.log_decay, memory.phase, memory.y)) {
+  if (memory.channels > kPiece || memory.gate || memory.importance ||
+      !AllLie<T, V>(options, memory)) {
     return 1;
   }
   const std::int64_t end = t - t % kCheckpoint + kCheckpoint;  // where a state may be kept
   return std::min(end, memory.tokens) - t;
 }
 
-template <class T>
-void RunVector(const Options& options, const Vector& memory, const VectorScratch<T>& scratch) {
+/// `V`: T, or bfloat16 where AllLie().
+template <class T, class V>
+void RunPieces(const Options& options, const Vector& memory, const VectorScratch<T>& scratch) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t filled = memory.channels / kLanes * kLanes;
   const bool norm = options.output_norm != OutputNorm::kNone;
@@ -224,13 +232,13 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
   const bool streams = simd::PastCaches<T>(memory.y, memory.tokens, simd::kUncachedAnswers);
   std::int64_t together;
   for (std::int64_t t = 0; t < memory.tokens; t += together) {
-    together = TokensTogether<T>(options, memory, t);
+    together = TokensTogether<T, V>(options, memory, t);
     const T* re = static_cast<const T*>(memory.re) + t * memory.state_stride;
     const T* im = complex ? static_cast<const T*>(memory.im) + t * memory.state_stride : nullptr;
     T* re_out = const_cast<T*>(re) + memory.state_stride;
     T* im_out = complex ? const_cast<T*>(im) + memory.state_stride : nullptr;
     Keep(memory, t, re, im);
-    Piece<T> piece{};
+    Piece<T, V> piece{};
     piece.tokens = together;
     piece.state_next = memory.state_stride;
     piece.gate = GateOf<T>(memory, t);
@@ -238,22 +246,27 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
     for (std::int64_t c = 0; c < memory.channels;) {
       const bool whole = c < filled;
       const std::int64_t count = whole ? std::min(kPiece, filled - c) : memory.channels - c;
-      piece.v = Channels(memory.v, t, c, count, whole, scratch.v);
-      piece.v_im = Channels(memory.v_im, t, c, count, whole, scratch.v_im);
+      const auto values = [&](const Rows& rows, T* copy) -> const V* {
+        if constexpr (std::is_same_v<T, V>) return Channels(rows, t, c, count, whole, copy);
+        return rows ? static_cast<const V*>(rows.data) + t * rows.stride + c : nullptr;
+      };
+      piece.v = values(memory.v, scratch.v);
+      piece.v_im = values(memory.v_im, scratch.v_im);
       piece.log_decay = Channels(memory.log_decay, t, c, count, whole, scratch.log_decay);
       piece.phase = Channels(memory.phase, t, c, count, whole, scratch.phase);
-      const bool direct = whole && !norm && memory.y.dtype == DTypeOf<T>();
+      const bool direct = whole && !norm && memory.y.dtype == DTypeOf<V>();
       piece.streams = direct && streams;
       piece.follows = t + together < memory.tokens;
-      piece.fetches = whole && Lie<T>(memory.v, memory.v_im, memory.log_decay, memory.phase);
+      piece.fetches =
+          whole && Lie<V>(memory.v, memory.v_im) && Lie<T>(memory.log_decay, memory.phase);
       piece.v_next = memory.v.stride;
       piece.v_im_next = memory.v_im.stride;
       piece.y_next = direct ? memory.y.stride : 0;
       piece.log_decay_next = memory.log_decay.stride;
       piece.phase_next = memory.phase.stride;
-      if (memory.y) {
-        piece.y = direct ? static_cast<T*>(memory.y.data) + t * memory.y.stride + c
-                         : scratch.y + (norm ? c : 0);
+      if (memory.y) piece.y = static_cast<V*>(memory.y.data) + t * memory.y.stride + c;
+      if constexpr (std::is_same_v<T, V>) {
+        if (memory.y && !direct) piece.y = scratch.y + (norm ? c : 0);
       }
       if (whole) {
         piece.re = re + c;
@@ -271,7 +284,7 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
         std::copy(scratch.re, scratch.re + count, re_out + c);
         if (complex) std::copy(scratch.im, scratch.im + count, im_out + c);
       }
-      if (memory.y && !direct && !norm) sn::StoreRow(piece.y, t, c, count, memory.y);
+      if (memory.y && !direct && !norm) sn::StoreRow(scratch.y, t, c, count, memory.y);
       c += count;
     }
     if (norm && memory.y) {
@@ -280,6 +293,16 @@ void RunVector(const Options& options, const Vector& memory, const VectorScratch
     }
   }
   if (streams) hwy::FlushStream();
+}
+
+template <class T>
+void RunVector(const Options& options, const Vector& memory, const VectorScratch<T>& scratch) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (AllLie<T, BFloat16>(options, memory)) {
+      return RunPieces<T, BFloat16>(options, memory, scratch);
+    }
+  }
+  RunPieces<T, T>(options, memory, scratch);
 }
 
 /// Every token reads the memory as it is.
