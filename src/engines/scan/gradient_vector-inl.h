@@ -36,7 +36,8 @@ struct GateSums {
   T gate = 0, importance = 0;
 };
 
-/// One token backwards. `piece`: re and im are the state before the token.
+/// One token backwards. `piece`: re and im are the state before the token. A function of its own as
+/// StepPiece() is.
 template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class T>
 HWY_NOINLINE void BackPiece(const Options& options, const Piece<T>& piece, std::int64_t count,
                             const GradientPiece<T>& out, GateSums<T>& sums) {

@@ -66,6 +66,12 @@ struct Matrix {
   std::int64_t queries = 1;
 };
 
+/// Does a column have more rates, of so many bytes each, than a line holds? Then those of its
+/// neighbours, and with them rows of the state, are met in leaps that hardware does not foresee.
+constexpr bool RatesLieApart(std::int64_t key_dim, std::size_t bytes) {
+  return static_cast<std::size_t>(key_dim) * bytes > kAlignment;
+}
+
 /// Hands out pieces of a worker's scratch; counts alone where there is no memory.
 class Arena {
  public:

@@ -41,10 +41,10 @@ struct Block {
   const T* a;      // the rates as they are given, a_stride from column to column; or null
   std::int64_t a_stride;
   T* state;  // [key_dim], state_stride apart
-  // The same of the memory that comes next, if any.
-  const T* next_a;
-  const T* next_state;
   std::int64_t state_stride;
+  const T* next_a;  // of the memory that comes next; or null
+  const T* next_state;
+  bool fetches;  // rows ahead?
   T scale;
 
   /// The same on the vector of columns that comes next.
@@ -133,7 +133,7 @@ HWY_INLINE void ScanRows(const Block<T>& block, std::int64_t row) {
 }
 
 /// `rows` key rows of a vector of columns from `column` on, from `row` on, of this memory or of the
-/// next, towards the second-level cache: lines that lie apart, which hardware does not foresee.
+/// next, towards the second-level cache.
 template <class T>
 HWY_INLINE void FetchRows(const Block<T>& block, std::int64_t column, std::int64_t row,
                           std::int64_t rows) {
@@ -158,8 +158,7 @@ void ScanBlock(const Block<T>& block, std::int64_t vectors) {
     const std::int64_t times = row + kTimes * rows() <= block.key_dim ? kTimes : 1;
     Block<T> at = block;
     for (std::int64_t v = 0; v < vectors; ++v, at = at.Next()) {
-      // Rates of few rows follow each other, which hardware does foresee.
-      if (block.a != nullptr && block.key_dim > kLine) {
+      if (block.a != nullptr && block.fetches) {
         FetchRows(block, v * kLanes, row + times * rows(), times * rows());
       }
       for (std::int64_t i = 0; i < times; ++i) {
@@ -294,6 +293,7 @@ void RunBlock(const Options& options, const Matrix& memory, const Matrix& next, 
   block.stride = MatrixScratch<T>::kRow;
   block.y_stride = MatrixScratch<T>::YRow(norm, memory.columns);
   block.scale = static_cast<T>(options.scale);
+  block.fetches = RatesLieApart(memory.key_dim, sizeof(T));
   for (std::int64_t first = 0; first < memory.columns; first += kStrip) {
     const std::int64_t count = std::min(kStrip, memory.columns - first);
     // A single token takes the rates as they are given, if it can.

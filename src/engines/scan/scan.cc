@@ -54,7 +54,9 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   RunOnWorkers(executor, workers, work.tasks(), [&](std::int64_t task, int worker) {
     std::byte* own = claimed.start() + static_cast<std::size_t>(worker) * bytes;
     if (work.matrix) {
-      const Matrix next = task + 1 < work.tasks() ? work.MatrixOf(task + 1) : Matrix();
+      const bool fetches =
+          task + 1 < work.tasks() && RatesLieApart(work.sizes.key_dim, SizeOf(work.sizes.state));
+      const Matrix next = fetches ? work.MatrixOf(task + 1) : Matrix();
       ScanMatrix(options, work.MatrixOf(task), next, work.sizes, own);
     } else {
       ScanVector(options, work.VectorOf(task), work.sizes, own);

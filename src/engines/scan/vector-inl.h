@@ -264,9 +264,10 @@ void RunPieces(const Options& options, const Vector& memory, const VectorScratch
       piece.y_next = direct ? memory.y.stride : 0;
       piece.log_decay_next = memory.log_decay.stride;
       piece.phase_next = memory.phase.stride;
-      if (memory.y) piece.y = static_cast<V*>(memory.y.data) + t * memory.y.stride + c;
-      if constexpr (std::is_same_v<T, V>) {
-        if (memory.y && !direct) piece.y = scratch.y + (norm ? c : 0);
+      if (memory.y && direct) {
+        piece.y = static_cast<V*>(memory.y.data) + t * memory.y.stride + c;
+      } else if constexpr (std::is_same_v<T, V>) {
+        if (memory.y) piece.y = scratch.y + (norm ? c : 0);
       }
       if (whole) {
         piece.re = re + c;
