@@ -73,6 +73,14 @@ HWY_INLINE auto NarrowInUpperHalves(D, hn::Vec<D> x) {
   return hn::IfThenElse(hn::RebindMask(du, hn::Eq(x, x)), rounded, quiet);
 }
 
+/// Two vectors as one of bfloat16.
+template <class D>
+HWY_INLINE auto NarrowBoth(D d, hn::Vec<D> low, hn::Vec<D> high) {
+  const hn::Repartition<std::uint16_t, D> narrow;
+  return hn::ConcatOdd(narrow, hn::BitCast(narrow, NarrowInUpperHalves(d, high)),
+                       hn::BitCast(narrow, NarrowInUpperHalves(d, low)));
+}
+
 #endif
 
 /// A vector from where its numbers lie: as they are, or as bfloat16.
@@ -117,11 +125,8 @@ void ConvertTo(const T* HWY_RESTRICT from, std::int64_t count, To* HWY_RESTRICT 
     const hn::Repartition<std::uint16_t, decltype(d)> narrow;
     constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<float>());
     for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
-      const auto low = hn::BitCast(narrow, NarrowInUpperHalves(d, hn::LoadU(d, from + i)));
-      const auto high =
-          hn::BitCast(narrow, NarrowInUpperHalves(d, hn::LoadU(d, from + i + kLanes)));
-      hn::StoreU(hn::ConcatOdd(narrow, high, low), narrow,
-                 reinterpret_cast<std::uint16_t*>(to + i));
+      const auto both = NarrowBoth(d, hn::LoadU(d, from + i), hn::LoadU(d, from + i + kLanes));
+      hn::StoreU(both, narrow, reinterpret_cast<std::uint16_t*>(to + i));
     }
   }
 #endif

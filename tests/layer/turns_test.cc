@@ -117,25 +117,50 @@ TEST_P(Turns, AnswersPastTheCachesHaveTheSameBits) {
   const std::int64_t far = (std::int64_t{1} << 24) / dims.tokens / 64 * 64 + 64;
   struct Place {
     std::int64_t value_dim, further, first;
+    DType dtype = DType::kFloat32;
   };
-  for (const auto& [value_dim, further, first] :
-       {Place{32, 0, 0}, Place{48, 0, 0}, Place{24, 0, 0}, Place{32, 4, 0}, Place{32, 0, 1}}) {
+  for (const auto& [value_dim, further, first, dtype] :
+       {Place{32, 0, 0}, Place{48, 0, 0}, Place{24, 0, 0}, Place{32, 4, 0}, Place{32, 0, 1},
+        Place{64, 0, 0, DType::kBFloat16}, Place{48, 0, 0, DType::kBFloat16},
+        Place{32, 4, 0, DType::kBFloat16}, Place{32, 0, 1, DType::kBFloat16}}) {
     dims.value_dim = value_dim;
     if (layer_.recipe().function.kind != FunctionClass::kConstant) dims.key_dim = value_dim;
-    const Call call(layer_.recipe(), dims, DType::kFloat32, 3, true);
+    const Call call(layer_.recipe(), dims, dtype, 3, true);
     const State initial = test::RandomState(layer_, call.inputs, 10);
     const Shape shape{dims.batch, dims.tokens, dims.output_heads(), dims.value_dim};
-    Tensor y(DType::kFloat32, shape);
+    Tensor y(dtype, shape);
     const Spread past(y, far + further, first);
     for (const std::string& target : SupportedTargets()) {
-      SCOPED_TRACE(target + " " + std::to_string(value_dim) + " " + std::to_string(further) + " " +
-                   std::to_string(first));
+      SCOPED_TRACE(target + " " + std::string(Name(dtype)) + " " + std::to_string(value_dim) + " " +
+                   std::to_string(further) + " " + std::to_string(first));
       const test::OnTarget on(target);
-      const Answers expected = Answer(layer_, call.inputs, initial, dims, DType::kFloat32, false);
+      const Answers expected = Answer(layer_, call.inputs, initial, dims, dtype, false);
       State state = initial;
       layer_.Forward(call.inputs, state, {.y = past.view, .status = {}});
       CopyInto(past.view, y);
       EXPECT_EQ(LargestDifference(y, expected.y), 0);
+    }
+  }
+}
+
+// Values and answers of bfloat16 are floats of which the last bits are 0, or are rounded.
+TEST_P(Turns, NarrowRowsAreRoundedOnes) {
+  Dims dims = SomeDims();
+  for (const std::int64_t value_dim : {32, 48, 24, 7}) {
+    dims.value_dim = value_dim;
+    if (layer_.recipe().function.kind != FunctionClass::kConstant) dims.key_dim = value_dim;
+    const Call call(layer_.recipe(), dims, DType::kBFloat16, 3, true);
+    const State initial = test::RandomState(layer_, call.inputs, 10);
+    Inputs wide = call.inputs;
+    Tensor v;
+    if (wide.v.defined()) wide.v = v = Tensor::Copy(wide.v, DType::kFloat32);
+    for (const std::string& target : SupportedTargets()) {
+      SCOPED_TRACE(target + " " + std::to_string(value_dim));
+      const test::OnTarget on(target);
+      const Answers narrow = Answer(layer_, call.inputs, initial, dims, DType::kBFloat16, false);
+      Answers rounded = Answer(layer_, wide, initial, dims, DType::kFloat32, false);
+      rounded.y = Tensor::Copy(rounded.y, DType::kBFloat16);
+      ExpectSame(narrow, rounded, 0);
     }
   }
 }

@@ -117,12 +117,18 @@ void StoreCarried(const Memory& memory, const Scratch<T>& scratch) {
   }
 }
 
+/// Are values or answers of this type bfloat16 of which a strip makes, or is made, floats?
+template <class T>
+bool IsNarrow(DType dtype) {
+  return DTypeOf<T>() == DType::kFloat32 && dtype == DType::kBFloat16;
+}
+
 /// The first column from which rows of this type go through the scratch instead of being read or
-/// written where they lie: all of them where they need conversion, else a last strip that they do
-/// not fill.
+/// written where they lie: all of them where they need another conversion, else a last strip that
+/// they do not fill.
 template <class T>
 std::int64_t FirstConverted(const Memory& memory, DType dtype, bool whole_rows) {
-  if (dtype != DTypeOf<T>() || whole_rows) return memory.first_column;
+  if ((dtype != DTypeOf<T>() && !IsNarrow<T>(dtype)) || whole_rows) return memory.first_column;
   const std::int64_t filled = memory.value_dim / Lanes<T>() * Lanes<T>();
   const std::int64_t last = filled / (2 * Lanes<T>()) * (2 * Lanes<T>());
   const std::int64_t end = filled == memory.value_dim ? filled : last;
@@ -142,11 +148,26 @@ void KeepFirst(const Memory& memory, std::int64_t state_rows, const Scratch<T>& 
   keeper.Finish(scratch.carried.sum);
 }
 
-/// Do answers go past the caches? Then strips write them where they lie, in whole lines.
+/// Do answers, of V, go past the caches? Then strips write them where they lie, in whole lines.
+template <class T, class V>
+bool StreamsAs(const Memory& memory) {
+  constexpr std::int64_t kStrip = 2 * Lanes<T>() * static_cast<std::int64_t>(sizeof(V));
+  const std::int64_t unit = std::is_same_v<T, V> ? kLine<T> : 2 * Lanes<T>();
+  return (std::is_same_v<T, V> || kStrip % kAlignment == 0) &&
+         simd::PastCaches<V>(memory.y, memory.rows, simd::kUncachedAnswers) &&
+         memory.y_head_stride % kLine<V> == 0 && memory.value_dim % unit == 0;
+}
 template <class T>
 bool Streams(const Memory& memory, bool whole_rows) {
-  return !whole_rows && simd::PastCaches<T>(memory.y, memory.rows, simd::kUncachedAnswers) &&
-         memory.y_head_stride % kLine<T> == 0 && memory.value_dim % kLine<T> == 0;
+  if (whole_rows) return false;
+  return IsNarrow<T>(memory.y.dtype) ? StreamsAs<T, BFloat16>(memory) : StreamsAs<T, T>(memory);
+}
+
+/// Rows of values or answers from number `offset` on.
+template <class T>
+OuterRows<T> OuterRowsAt(const Rows& rows, std::int64_t offset) {
+  const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
+  return {static_cast<std::byte*>(rows.data) + offset * size, rows.stride, IsNarrow<T>(rows.dtype)};
 }
 
 /// Rows begin .. end of the inputs and outputs of `memory`.
@@ -184,8 +205,6 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
   const bool whole_rows = options.output_norm != OutputNorm::kNone || memory.steps > 1;
   const std::int64_t outputs_from =
       memory.q ? FirstConverted<T>(memory, memory.y.dtype, whole_rows) : memory.end_column;
-  const T* values = static_cast<const T*>(memory.v.data);
-  T* outputs = static_cast<T*>(memory.y.data);
   const bool streams = Streams<T>(memory, whole_rows);
   std::fill(scratch.zeros, scratch.zeros + scratch.gathered.stride, T(0));
   Keeper<T> keeper(options, memory);
@@ -236,17 +255,17 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
       for (std::int64_t i = 0; i < count; ++i) {
         const std::int64_t t = chunks[i].first;
         const Prepared<T> prepared(options, memory, scratch, i);
-        const StripRows<const T> v =
+        const OuterRows<T> v =
             c < values_from
-                ? StripRows<const T>{values + t * memory.v.stride + c, memory.v.stride}
-                : StripRows<const T>{scratch.values + (t - begin) * columns + c, columns};
+                ? OuterRowsAt<T>(memory.v, t * memory.v.stride + c)
+                : OuterRows<T>{scratch.values + (t - begin) * columns + c, columns, false};
         const KeptRows<T> kept{{keeper.Errors(t, c), keeper.errors_stride()},
                                {keeper.Answers(t, c), keeper.answers_stride()},
                                keeper.values()};
         const bool direct = c < outputs_from;
-        const StripRows<T> y =
-            direct ? StripRows<T>{outputs + t * memory.y.stride + c, memory.y.stride}
-                   : StripRows<T>{scratch.outputs + (t - begin) * columns + c, columns};
+        const OuterRows<T> y =
+            direct ? OuterRowsAt<T>(memory.y, t * memory.y.stride + c)
+                   : OuterRows<T>{scratch.outputs + (t - begin) * columns + c, columns, false};
         const std::int64_t y_head_stride = direct ? memory.y_head_stride : kBlockRows * columns;
         T* strip = scratch.strips + c * state_rows;
         if (width > Lanes<T>()) {

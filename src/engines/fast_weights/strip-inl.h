@@ -22,11 +22,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/prepare-inl.h"
 #include "src/simd/ahead.h"
+#include "src/simd/rows-inl.h"
 #include "src/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,6 +44,23 @@ struct StripRows {
   T* data;
   std::int64_t stride;
   T* operator[](std::int64_t token) const { return data + token * stride; }
+};
+
+/// The same of values or answers: of T, or where they are `narrow` of bfloat16.
+template <class T>
+struct OuterRows {
+  void* data;
+  std::int64_t stride;
+  bool narrow;
+
+  /// Calls use(the rows) as those of their type.
+  template <class Use>
+  HWY_INLINE void Visit(const Use& use) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (narrow) return use(StripRows<BFloat16>{static_cast<BFloat16*>(data), stride});
+    }
+    use(StripRows<T>{static_cast<T*>(data), stride});
+  }
 };
 
 /// Where a chunk's rows are kept for the backward pass, if they are.
@@ -73,7 +92,7 @@ inline std::int64_t StripRowsOf(const Options& options, const Memory& memory) {
 /// behind those the values that are written apart. `kept`, where they are: the chunk's rows.
 template <int NV, class T>
 HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const Chunk& chunk,
-                           const Prepared<T>& p, const T* HWY_RESTRICT strip, StripRows<const T> v,
+                           const Prepared<T>& p, const T* HWY_RESTRICT strip, OuterRows<T> v,
                            StripRows<T> kept, T* HWY_RESTRICT errors) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
@@ -88,20 +107,22 @@ HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const C
     sn::SetZero(d, tile);
     if (delta)
       sn::MulAddRows<1, kChunk>(d, p.erase + i, strip, kWidth, StripRowsOf(options, memory), tile);
-    TTR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const T* value = v[std::min(i + r, chunk.rows - 1)];
-      const auto decay = hn::Set(d, p.decay[i + r]);
+    v.Visit([&](auto rows) HWY_ATTR {
       TTR_UNROLL
-      for (int n = 0; n < NV; ++n) {
-        auto x = hn::LoadU(d, value + n * kLanes);
-        if (apart) {
-          hn::Store(x, d, values + (i + r) * kWidth + n * kLanes);
-          x = hn::Zero(d);
+      for (int r = 0; r < kRows; ++r) {
+        const auto* value = rows[std::min(i + r, chunk.rows - 1)];
+        const auto decay = hn::Set(d, p.decay[i + r]);
+        TTR_UNROLL
+        for (int n = 0; n < NV; ++n) {
+          auto x = sn::LoadWide(d, value + n * kLanes);
+          if (apart) {
+            hn::Store(x, d, values + (i + r) * kWidth + n * kLanes);
+            x = hn::Zero(d);
+          }
+          tile[r][n] = delta ? hn::NegMulAdd(decay, tile[r][n], x) : x;
         }
-        tile[r][n] = delta ? hn::NegMulAdd(decay, tile[r][n], x) : x;
       }
-    }
+    });
     if (delta) {
       sn::MulAddRows<kChunk, 1>(d, p.lower + i * kChunk, errors, kWidth, i, tile);
       if (apart) {
@@ -164,6 +185,31 @@ HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RES
   }
 }
 
+/// The NV vectors of one answer to where it lies, past the caches if it `streams`.
+template <int NV, class T, class V>
+HWY_INLINE void StoreAnswer(const hn::Vec<hn::ScalableTag<T>> (&answer)[NV], bool streams, V* to) {
+  const hn::ScalableTag<T> d;
+  constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (NV == 2 && std::is_same_v<V, BFloat16>) {
+    const hn::Repartition<std::uint16_t, decltype(d)> narrow;
+    const auto both = sn::NarrowBoth(d, answer[0], answer[1]);
+    auto* const bits = reinterpret_cast<std::uint16_t*>(to);
+    return streams ? hn::Stream(both, narrow, bits) : hn::StoreU(both, narrow, bits);
+  }
+#endif
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) {
+    if constexpr (std::is_same_v<V, T>) {
+      if (streams) {
+        hn::Stream(answer[n], d, to + n * kLanes);
+        continue;
+      }
+    }
+    sn::StoreNarrow(d, answer[n], to + n * kLanes);
+  }
+}
+
 /// R answers of one query head, past the caches if it `streams`: to row i and those behind it, or,
 /// where a token has several rows, to row i and the next of those that are read. `kept`: a second
 /// place, if there is one.
@@ -171,7 +217,7 @@ template <int R, bool SEVERAL, int NV, class T>
 HWY_INLINE void AnswerTile(const Options& options, const Memory& memory, const Chunk& chunk,
                            const Prepared<T>& p, std::int64_t query, std::int64_t i,
                            const T* HWY_RESTRICT strip, const T* HWY_RESTRICT errors,
-                           StripRows<T> y, bool streams, StripRows<T> kept) {
+                           OuterRows<T> y, bool streams, StripRows<T> kept) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   constexpr std::size_t kWidth = NV * kLanes;
@@ -206,20 +252,14 @@ HWY_INLINE void AnswerTile(const Options& options, const Memory& memory, const C
     add(p.scores + at, errors);
     if (options.apart()) add(p.score_values + at, errors + 2 * kChunk * kWidth);
   }
-  TTR_UNROLL
-  for (int r = 0; r < R; ++r) {
-    const std::int64_t row = i + r * every;
-    if (row >= chunk.rows) break;
+  y.Visit([&](auto to) HWY_ATTR {
     TTR_UNROLL
-    for (int n = 0; n < NV; ++n) {
-      T* const to = y[row] + n * kLanes;
-      if (streams) {
-        hn::Stream(tile[r][n], d, to);
-      } else {
-        hn::StoreU(tile[r][n], d, to);
-      }
+    for (int r = 0; r < R; ++r) {
+      const std::int64_t row = i + r * every;
+      if (row >= chunk.rows) break;
+      StoreAnswer<NV, T>(tile[r], streams, to[row]);
     }
-  }
+  });
   if (kept.data == nullptr) return;
   KeepTile<R, NV>((chunk.rows - i + every - 1) / every, tile, kept[i], every * kept.stride);
 }
@@ -228,7 +268,7 @@ HWY_INLINE void AnswerTile(const Options& options, const Memory& memory, const C
 template <int NV, class T>
 HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk& chunk,
                        const Prepared<T>& p, std::int64_t query, const T* HWY_RESTRICT strip,
-                       const T* HWY_RESTRICT errors, StripRows<T> y, bool streams,
+                       const T* HWY_RESTRICT errors, OuterRows<T> y, bool streams,
                        StripRows<T> kept) {
   auto answer = [&]<int R, bool SEVERAL>(std::int64_t i) HWY_ATTR {
     AnswerTile<R, SEVERAL, NV>(options, memory, chunk, p, query, i, strip, errors, y, streams,
@@ -393,7 +433,7 @@ void AnswerEarly(const Options& options, const Memory& memory, const Prepared<T>
 template <int NV, class T>
 void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chunk,
                   const Prepared<T>& p, const Scratch<T>& scratch, T* HWY_RESTRICT strip,
-                  StripRows<const T> v, const KeptRows<T>& kept, StripRows<T> y,
+                  OuterRows<T> v, const KeptRows<T>& kept, OuterRows<T> y,
                   std::int64_t y_head_stride, bool streams, Ahead& ahead) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t queries = memory.q ? memory.queries : 0;
@@ -404,7 +444,8 @@ void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chu
     FindErrors<NV>(options, memory, chunk, p, strip, v, kept.errors, scratch.errors);
   }
   for (std::int64_t query = 0; query < queries; ++query) {
-    const StripRows<T> rows{y.data + query * y_head_stride, y.stride};
+    OuterRows<T> rows = y;
+    y.Visit([&](auto first) { rows.data = first.data + query * y_head_stride; });
     StripRows<T> second = kept.answers;
     if (second.data != nullptr) second.data += query * kept.answers_head_stride;
     Answer<NV>(options, memory, chunk, p, query, strip, scratch.errors, rows, streams, second);
@@ -412,8 +453,10 @@ void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chu
     const T bonus = options.bonus ? p.scores[query * kChunk * kChunk] : T(0);
     const T* answer = scratch.early + query * kWidth;
     for (std::size_t c = 0; c < kWidth; ++c) {
-      rows[0][c] = options.bonus ? answer[c] + bonus * scratch.errors[c] : answer[c];
-      if (second.data != nullptr) second[0][c] = rows[0][c];
+      const T x = options.bonus ? answer[c] + bonus * scratch.errors[c] : answer[c];
+      rows.Visit(
+          [&](auto to) { to[0][c] = sn::Narrow<std::remove_reference_t<decltype(*to[0])>>(x); });
+      if (second.data != nullptr) second[0][c] = x;
     }
   }
   if (memory.writes()) {
