@@ -5,7 +5,8 @@
 // the decays between, without quotients, and at the end p_j is what the memory is written with. The
 // keys of a few channels stay in registers through all rows of the chunk; what a row's products
 // with them come to is summed up over the channels vector by vector, and the lanes of all pairs at
-// once.
+// once: pairs stand one behind the other, those of row i, with i keys or i + 1, behind those of the
+// rows before.
 
 #if defined(TTR_FAST_WEIGHTS_CHANNEL_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_CHANNEL_PAIRS_INL_H_
@@ -17,6 +18,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/fast_weights/gather-inl.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/simd/lane_sums-inl.h"
 #include "src/simd/tile-inl.h"
@@ -30,10 +32,9 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// What is carried along.
 enum class Carry {
-  kKeys,     // keys
-  kTwoKeys,  // those that innovations and values are written along; the memory before its decay is
-             // what an erasure sees
-  kTurned,   // the parts of complex keys, whose decays turn them
+  kKeys,      // keys
+  kKeysLate,  // the same; an erasure sees the memory before its row's decay
+  kTurned,    // the parts of complex keys, whose decays turn them
 };
 
 /// One row a token of a chunk, row i at [i stride].
@@ -49,10 +50,10 @@ struct PairReads {
   std::int64_t count;
   PairRows<T> rows;
   std::int64_t rows_apart;
-  T* decayed;    // c_i (.) x_i, as they meet the memory; rows as those of the call
+  T* decayed;  // c_i (.) x_i, as they meet the memory; rows as those of the call. Null: not wanted
   T* imaginary;  // kTurned: -im(c_i) (.) x_i
   std::int64_t decayed_apart;
-  T* sums;  // [2][kPairSums]: [i][j] x_i . p_j by lanes
+  T* sums;  // [kPairs]: x_i . p_j by lanes
 };
 
 template <class T>
@@ -62,43 +63,42 @@ struct PairCall {
   const T* factors;     // rows of decays
   const T* cosines;     // kTurned
   const T* sines;
-  PairRows<T> keys, value_keys;
-  T* carried;        // rows: p_j behind the chunk
-  T* other_carried;  // the same of value keys, or imaginary parts
-  T* decay;          // one row: c_n
-  T* turned;         // its imaginary part
+  PairRows<T> keys;
+  T* carried;            // rows: p_j behind the chunk
+  T* imaginary_carried;  // their imaginary parts
+  T* decay;              // one row: c_n
+  T* turned;             // its imaginary part
   PairReads<T> erase, queries;
   bool asks[kChunk];  // do its queries read this row?
 };
 
+/// The first pair of a row that has so many.
+constexpr int FirstPair(int count) { return count * (count - 1) / 2; }
+
 /// sums[j] += x_i . p_j, j < COUNT, of NV vectors of channels from `at` on; the FIRST of all: =.
 template <Carry CARRY, int I, int COUNT, bool FIRST, int NV, class D, class T = hn::TFromD<D>>
 HWY_INLINE void ReadPairs(D d, const PairReads<T>& reads, std::int64_t stride, std::int64_t at,
-                          const hn::Vec<D> (&keys)[kChunk][NV],
-                          const hn::Vec<D> (&others)[kChunk][NV], const hn::Vec<D> (&decay)[NV],
+                          const hn::Vec<D> (&keys)[kChunk][NV], const hn::Vec<D> (&decay)[NV],
                           const hn::Vec<D> (&turned)[NV]) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   const T* row = reads.rows.data + I * reads.rows.stride + at;
   std::int64_t to = I * stride + at;
-  T* sums = reads.sums + I * kChunk * kLanes;
+  T* HWY_RESTRICT sums = reads.sums + FirstPair(COUNT) * kLanes;
   for (std::int64_t q = 0; q < reads.count; ++q) {
     hn::Vec<D> x[NV];
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) x[n] = hn::LoadU(d, row + n * kLanes);
-    auto add = [&](const hn::Vec<D>(&with)[kChunk][NV], T* HWY_RESTRICT out) HWY_ATTR {
+    TTR_UNROLL
+    for (int j = 0; j < COUNT; ++j) {
+      auto sum = FIRST ? hn::Mul(x[0], keys[j][0])
+                       : hn::MulAdd(x[0], keys[j][0], hn::Load(d, sums + j * kLanes));
       TTR_UNROLL
-      for (int j = 0; j < COUNT; ++j) {
-        auto sum = FIRST ? hn::Mul(x[0], with[j][0])
-                         : hn::MulAdd(x[0], with[j][0], hn::Load(d, out + j * kLanes));
-        TTR_UNROLL
-        for (int n = 1; n < NV; ++n) sum = hn::MulAdd(x[n], with[j][n], sum);
-        hn::Store(sum, d, out + j * kLanes);
-      }
-    };
-    add(keys, sums);
-    if constexpr (CARRY == Carry::kTwoKeys) add(others, sums + kPairSums<T>);
+      for (int n = 1; n < NV; ++n) sum = hn::MulAdd(x[n], keys[j][n], sum);
+      hn::Store(sum, d, sums + j * kLanes);
+    }
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
+      if (reads.decayed == nullptr) break;
       hn::Store(hn::Mul(x[n], decay[n]), d, reads.decayed + to + n * kLanes);
       if constexpr (CARRY == Carry::kTurned) {
         hn::Store(hn::Neg(hn::Mul(x[n], turned[n])), d, reads.imaginary + to + n * kLanes);
@@ -106,14 +106,14 @@ HWY_INLINE void ReadPairs(D d, const PairReads<T>& reads, std::int64_t stride, s
     }
     row += reads.rows_apart;
     to += reads.decayed_apart;
-    sums += 2 * kPairSums<T>;
+    sums += kPairs * kLanes;
   }
 }
 
 /// Rows I .. of a chunk, on NV vectors of channels from `at` on.
 template <Carry CARRY, int I, bool BEFORE, bool FIRST, int NV, class D, class T = hn::TFromD<D>>
 HWY_INLINE void CarryRows(D d, const PairCall<T>& call, std::int64_t at,
-                          hn::Vec<D> (&keys)[kChunk][NV], hn::Vec<D> (&others)[kChunk][NV],
+                          hn::Vec<D> (&keys)[kChunk][NV], hn::Vec<D> (&imaginary)[kChunk][NV],
                           hn::Vec<D> (&decay)[NV], hn::Vec<D> (&turned)[NV]) {
   if constexpr (I < kChunk) {
     if (I >= call.rows) return;
@@ -121,13 +121,12 @@ HWY_INLINE void CarryRows(D d, const PairCall<T>& call, std::int64_t at,
     constexpr int kSeen = BEFORE ? I : I + 1;
     auto ask = [&]() HWY_ATTR {
       if (!call.asks[I]) return;
-      ReadPairs<CARRY, I, kSeen, FIRST>(d, call.queries, call.stride, at, keys, others, decay,
-                                        turned);
+      ReadPairs<CARRY, I, kSeen, FIRST>(d, call.queries, call.stride, at, keys, decay, turned);
     };
     auto erase = [&]() HWY_ATTR {
-      ReadPairs<CARRY, I, I, FIRST>(d, call.erase, call.stride, at, keys, others, decay, turned);
+      ReadPairs<CARRY, I, I, FIRST>(d, call.erase, call.stride, at, keys, decay, turned);
     };
-    if constexpr (CARRY == Carry::kTwoKeys) erase();
+    if constexpr (CARRY == Carry::kKeysLate) erase();
     if constexpr (BEFORE) ask();
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
@@ -142,25 +141,19 @@ HWY_INLINE void CarryRows(D d, const PairCall<T>& call, std::int64_t at,
           im = hn::MulAdd(sine, x, hn::Mul(cosine, im));
         };
         TTR_UNROLL
-        for (int j = 0; j < I; ++j) turn(keys[j][n], others[j][n]);
+        for (int j = 0; j < I; ++j) turn(keys[j][n], imaginary[j][n]);
         turn(decay[n], turned[n]);
       } else {
         TTR_UNROLL
-        for (int j = 0; j < I; ++j) {
-          keys[j][n] = hn::Mul(factor, keys[j][n]);
-          if constexpr (CARRY == Carry::kTwoKeys) others[j][n] = hn::Mul(factor, others[j][n]);
-        }
+        for (int j = 0; j < I; ++j) keys[j][n] = hn::Mul(factor, keys[j][n]);
         decay[n] = hn::Mul(factor, decay[n]);
       }
       const std::int64_t key = at + n * kLanes;
       keys[I][n] = hn::LoadU(d, call.keys.data + I * call.keys.stride + key);
-      if constexpr (CARRY == Carry::kTwoKeys) {
-        others[I][n] = hn::LoadU(d, call.value_keys.data + I * call.value_keys.stride + key);
-      }
     }
     if constexpr (CARRY == Carry::kKeys) erase();
     if constexpr (!BEFORE) ask();
-    CarryRows<CARRY, I + 1, BEFORE, FIRST>(d, call, at, keys, others, decay, turned);
+    CarryRows<CARRY, I + 1, BEFORE, FIRST>(d, call, at, keys, imaginary, decay, turned);
   }
 }
 
@@ -169,15 +162,15 @@ template <Carry CARRY, bool BEFORE, bool FIRST, int NV, class T>
 HWY_NOINLINE void CarryChannels(const PairCall<T>& call, std::int64_t at) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(d);
-  hn::Vec<decltype(d)> keys[kChunk][NV], others[kChunk][NV], decay[NV], turned[NV];
+  hn::Vec<decltype(d)> keys[kChunk][NV], imaginary[kChunk][NV], decay[NV], turned[NV];
   TTR_UNROLL
   for (int n = 0; n < NV; ++n) {
     decay[n] = hn::Set(d, T(1));
     turned[n] = hn::Zero(d);
     TTR_UNROLL
-    for (int j = 0; j < kChunk; ++j) keys[j][n] = others[j][n] = hn::Zero(d);
+    for (int j = 0; j < kChunk; ++j) keys[j][n] = imaginary[j][n] = hn::Zero(d);
   }
-  CarryRows<CARRY, 0, BEFORE, FIRST>(d, call, at, keys, others, decay, turned);
+  CarryRows<CARRY, 0, BEFORE, FIRST>(d, call, at, keys, imaginary, decay, turned);
   TTR_UNROLL
   for (int n = 0; n < NV; ++n) {
     const std::int64_t to = at + n * kLanes;
@@ -186,8 +179,8 @@ HWY_NOINLINE void CarryChannels(const PairCall<T>& call, std::int64_t at) {
     TTR_UNROLL
     for (int j = 0; j < kChunk; ++j) {
       hn::Store(keys[j][n], d, call.carried + j * call.stride + to);
-      if constexpr (CARRY != Carry::kKeys) {
-        hn::Store(others[j][n], d, call.other_carried + j * call.stride + to);
+      if constexpr (CARRY == Carry::kTurned) {
+        hn::Store(imaginary[j][n], d, call.imaginary_carried + j * call.stride + to);
       }
     }
   }
@@ -198,7 +191,7 @@ template <Carry CARRY, bool BEFORE, class T>
 void CarryAll(const PairCall<T>& call) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   // Keys fill the registers.
-  constexpr int kNV = CARRY == Carry::kKeys && sn::kTileRows == kChunk ? 2 : 1;
+  constexpr int kNV = CARRY != Carry::kTurned && sn::kTileRows == kChunk ? 2 : 1;
   std::int64_t at = 0;
   if (call.stride < kNV * kLanes) {
     CarryChannels<CARRY, BEFORE, true, 1>(call, at);
@@ -218,14 +211,26 @@ void CarryPairs(const PairCall<T>& call, bool before) {
   before ? CarryAll<CARRY, true>(call) : CarryAll<CARRY, false>(call);
 }
 
-/// out[i kChunk + j] = factor x_i . p_j of one set of sums, j <= i; what stands above is undefined.
+/// The lanes of so many pairs' sums become their products, which then stand where the sums began.
 template <class T>
-HWY_INLINE void SumPairs(const T* sums, T factor, T* out) {
+HWY_INLINE void SumPairs(std::int64_t pairs, T* sums) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(d);
-  for (std::int64_t pair = 0; pair < kChunk * kChunk; pair += kLanes) {
-    const auto products = sn::SumVectors<kLanes>(d, sums + pair * kLanes);
-    hn::StoreU(hn::Mul(hn::Set(d, factor), products), d, out + pair);
+  for (std::int64_t pair = 0; pair < pairs; pair += kLanes) {
+    hn::StoreU(sn::SumVectors<kLanes>(d, sums + pair * kLanes), d, sums + pair);
+  }
+}
+
+/// out[i kChunk + j] = factor products[i, j], j < i or j <= i with the diagonal; what stands behind
+/// is undefined.
+template <class T>
+HWY_INLINE void UnfoldPairs(const T* products, bool diagonal, T factor, T* out) {
+  const ChunkTag<T> d;
+  for (int i = 0; i < kChunk; ++i, out += kChunk) {
+    const T* const row = products + FirstPair(diagonal ? i + 1 : i);
+    for (std::size_t j = 0; j < kChunk; j += hn::Lanes(d)) {
+      hn::StoreU(hn::Mul(hn::Set(d, factor), hn::LoadU(d, row + j)), d, out + j);
+    }
   }
 }
 

@@ -35,6 +35,8 @@ HWY_INLINE void PrepareChannels(const Options& options, const Memory& memory, co
   const bool apart = options.apart();
   T* const keys = g.products;
   T* const others = g.products + kChunk * stride;  // keys of values, or imaginary parts
+  // An erasure has no pair with its own row.
+  const std::int64_t erasures = options.erases() ? FirstPair(kChunk) : 0;
   const std::int64_t imaginary = g.query_stride * memory.queries;
   // Rows where they lie, from number `offset` of a token on, or as they were gathered.
   auto rows_of = [&](const Rows& rows, std::int64_t offset, const T* gathered) -> PairRows<T> {
@@ -56,43 +58,44 @@ HWY_INLINE void PrepareChannels(const Options& options, const Memory& memory, co
   call.factors = g.factors;
   call.cosines = g.cosines;
   call.sines = g.sines;
-  call.keys = rows_of(memory.k, 0, g.write);
-  call.value_keys = {g.value, stride};
-  call.carried = keys;
-  call.other_carried = others;
+  call.imaginary_carried = others;
   call.decay = out.row_decay;
   call.turned = out.turn[2];
   if (options.erases()) {
-    call.erase = {1, rows_of(memory.k, 0, g.erase), 0, g.erase, nullptr, 0, g.sums};
+    call.erase = {1, rows_of(memory.k, 0, g.erase), 0, nullptr, nullptr, 0, g.sums};
   }
-  T* const query_sums = g.sums + 2 * kPairSums<T>;
   call.queries = {queries,
                   rows_of(memory.q, 0, g.query),
                   lie ? memory.q_head_stride : g.query_stride,
-                  g.query,
-                  g.query + g.query_stride * memory.queries,
+                  nullptr,
+                  g.query + imaginary,
                   g.query_stride,
-                  query_sums};
+                  g.sums + erasures * hn::MaxLanes(hn::ScalableTag<T>())};
   for (int i = 0; i < kChunk; ++i) {
     call.asks[i] = i < chunk.rows && memory.Reads(chunk.first + i);
   }
-  if (options.phase) {
-    CarryPairs<Carry::kTurned>(call, options.read_before);
-  } else if (apart) {
-    CarryPairs<Carry::kTwoKeys>(call, options.read_before);
-  } else {
-    CarryPairs<Carry::kKeys>(call, options.read_before);
-  }
-  if (options.erases()) {
-    SumPairs(g.sums, T(-1), out.lower);
-    if (apart) SumPairs(g.sums + kPairSums<T>, T(-1), out.lower_value);
-  }
-  for (std::int64_t q = 0; q < queries; ++q) {
-    const T* const sums = query_sums + q * 2 * kPairSums<T>;
-    const std::int64_t at = q * kChunk * kChunk;
-    SumPairs(sums, scale, out.scores + at);
-    if (apart) SumPairs(sums + kPairSums<T>, scale, out.score_values + at);
-  }
+  auto carry = [&](PairRows<T> rows, T* carried, T* lower, T* scores) {
+    call.keys = rows;
+    call.carried = carried;
+    if (options.phase) {
+      CarryPairs<Carry::kTurned>(call, options.read_before);
+    } else if (apart) {
+      CarryPairs<Carry::kKeysLate>(call, options.read_before);
+    } else {
+      CarryPairs<Carry::kKeys>(call, options.read_before);
+    }
+    SumPairs(erasures + queries * kPairs, g.sums);
+    if (options.erases()) UnfoldPairs(g.sums, false, T(-1), lower);
+    for (std::int64_t q = 0; q < queries; ++q) {
+      UnfoldPairs(g.sums + erasures + q * kPairs, !options.read_before, scale,
+                  scores + q * kChunk * kChunk);
+    }
+  };
+  if (apart) carry({g.value, stride}, others, out.lower_value, out.score_values);
+  // Where they stand, and so with the last keys.
+  call.erase.decayed = g.erase;
+  call.queries.decayed = g.query;
+  carry(rows_of(memory.k, 0, g.write), keys, out.lower, out.scores);
 
   auto pack = [&](const T* rows, bool reads, T* first, std::int64_t second) {
     PackColumns(memory, chunk, rows, stride, reads, scratch.zeros, first);

@@ -107,9 +107,8 @@ constexpr std::int64_t RoundUp(std::int64_t x, std::int64_t unit) {
 template <class T>
 inline constexpr std::int64_t kLine = kAlignment / sizeof(T);
 
-/// Numbers that the products of all pairs of a chunk's rows take by lanes.
-template <class T>
-inline constexpr std::int64_t kPairSums = kChunk * kChunk * kLine<T>;
+/// Pairs of a chunk's rows, a row and itself among them.
+inline constexpr std::int64_t kPairs = kChunk * (kChunk + 1) / 2;
 
 inline bool IsDirect(std::int64_t rows) { return rows <= kDirectRows; }
 
@@ -185,7 +184,7 @@ struct Gathered {
   T* cosines;                 // of the phase
   T* sines;
   T* products;  // [2][row]: keys, as decay and phase turn them
-  T* sums;      // [1 + query][2][kPairSums]: by lanes, of pairs under decays of channels
+  T* sums;      // [1 + query][kPairs]: of pairs under decays of channels, by lanes
   // One number a row:
   T step[kChunk];   // b
   T decay[kChunk];  // a: from row to row
@@ -274,7 +273,9 @@ struct Scratch {
     gathered.sines = take(options.phase ? chunk * key_rows : 0);
     gathered.products = take(options.by_channel() ? 2 * chunk * key_rows : 0);
     const bool pairs = options.by_channel() && chunked;
-    gathered.sums = take(pairs ? (1 + sizes.queries) * 2 * kPairSums<T> : 0);
+    // Whole vectors of pairs.
+    const std::int64_t all = (1 + sizes.queries) * kPairs + kLine<T>;
+    gathered.sums = take(pairs ? all * kLine<T> : 0);
     bytes = static_cast<std::size_t>(used) * sizeof(T);
   }
 
