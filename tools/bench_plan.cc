@@ -87,6 +87,12 @@ class Collector {
       case Part::kBf16:
         Add(layer, {.part = part, .variant = "float32", .dims = dims});
         Add(layer, {.part = part, .variant = "bfloat16", .dims = dims, .dtype = DType::kBFloat16});
+        if (!Layer(layer.recipe).HasBFloat16Products()) break;
+        Add(layer, {.part = part,
+                    .variant = "products",
+                    .dims = dims,
+                    .dtype = DType::kBFloat16,
+                    .bfloat16_products = true});
         break;
       case Part::kLeastSquares: CollectLeastSquares(layer, d); break;
       case Part::kCurves:

@@ -146,11 +146,16 @@ std::pair<double, double> Errors(const Tensor& rounded, const Tensor& exact) {
 }
 
 Table Bf16Table(const std::vector<Work>& works, const Limits& limits) {
-  Table table = Begin("Prefill, bfloat16 q, k, v and y; float32 gates and states");
+  Table table = Begin(
+      "Prefill, bfloat16 q, k, v and y; float32 gates and states; products of float32, and of "
+      "bfloat16 where the processor has them");
   table.AddReal("float32", 1, kNsUnit).AddReal("bfloat16", 1, kNsUnit).AddReal("ratio", 2);
   table.AddReal("of limit", 1, "%");
   table.AddReal("median error", 2, "of rms y", report::RealFormat::kScientific);
   table.AddReal("greatest error", 2, "of rms y", report::RealFormat::kScientific);
+  table.AddReal("bfloat16 products", 1, kNsUnit).AddReal("products: ratio", 2);
+  table.AddReal("products: median error", 2, "of rms y", report::RealFormat::kScientific);
+  table.AddReal("products: greatest error", 2, "of rms y", report::RealFormat::kScientific);
   for (const Row& of : RowsOf(works, Part::kBf16)) {
     const Work& wide = *of.Find("float32");
     const Work& narrow = *of.Find("bfloat16");
@@ -158,6 +163,12 @@ Table Bf16Table(const std::vector<Work>& works, const Limits& limits) {
     std::vector<Cell> row = Start(wide);
     Append(row, {wide.Ns(), narrow.Ns(), narrow.Ns() / wide.Ns(), Share(narrow, limits), median,
                  greatest});
+    if (const Work* products = of.Find("products"); products != nullptr) {
+      const auto [usual, worst] = Errors(products->Answers(false), narrow.Answers(true));
+      Append(row, {products->Ns(), products->Ns() / wide.Ns(), usual, worst});
+    } else {
+      Append(row, {{}, {}, {}, {}});
+    }
     table.AddRow(std::move(row));
   }
   return table;

@@ -90,7 +90,8 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
 }
 
 void Work::Run() {
-  const ttr::Run run{.executor = executor_, .scratch = scratch_};
+  const ttr::Run run{
+      .executor = executor_, .scratch = scratch_, .bfloat16_products = setting_.bfloat16_products};
   State fresh;
   State& state = state_.empty() ? fresh : state_;
   switch (setting_.doing) {
@@ -201,7 +202,9 @@ Tensor Work::Answers(bool wide) const {
   Tensor y(wide ? DType::kFloat32 : outputs_.y.dtype(), outputs_.y.shape());
   State state;
   layer_->Forward(inputs, state, {.y = y.view(), .status = {}},
-                  {.executor = executor_, .scratch = scratch_});
+                  {.executor = executor_,
+                   .scratch = scratch_,
+                   .bfloat16_products = setting_.bfloat16_products});
   return y;
 }
 

@@ -58,7 +58,8 @@ struct Setting {
   Dims dims{};
   int threads = 1;
   DType dtype = DType::kFloat32;
-  bool defers = false;  // may single tokens leave the state behind (Run::defers)?
+  bool defers = false;             // may single tokens leave the state behind (Run::defers)?
+  bool bfloat16_products = false;  // those of ttr::Run
 };
 
 class Work {

@@ -88,12 +88,14 @@ void Run(bool as_json) {
     table.AddRow({check.layer, check.engine, check.float_error, check.double_error,
                   check.passed() ? "right" : "WRONG"});
   }
+  const bool bfloat16_products = Layer(ParseRecipe("deltanet")).HasBFloat16Products();
   if (as_json) {
     nlohmann::ordered_json json;
     json["version"] = Version();
     json["compiler"] = __VERSION__;
     json["targets"] = SupportedTargets();
     json["chosen_target"] = ChosenTarget();
+    json["bfloat16_products"] = bfloat16_products;
     json["threads"] = DefaultExecutor().threads();
     json["layers"] = Zoo().size();
     json["self_test"] = table.ToJson();
@@ -104,6 +106,8 @@ void Run(bool as_json) {
     fmt::print("compiler   {}\n", __VERSION__);
     fmt::print("targets    {} (compiled in, and supported here)\n", Joined(SupportedTargets()));
     fmt::print("chosen     {} (TTR_TARGET forces another)\n", ChosenTarget());
+    fmt::print("bfloat16   products {} (ttr apply --bfloat16-products)\n",
+               bfloat16_products ? "in pairs" : "of float32 only");
     fmt::print("threads    {} (TTR_THREADS sets another number)\n", DefaultExecutor().threads());
     fmt::print("layers     {}\n\n{}", Zoo().size(), table.ToText());
     fmt::print("{}\n", passed ? "All engines are right on this machine."

@@ -56,6 +56,14 @@ struct Run {
   /// them as ever; Forward and Memorize settle a state that is behind, and what takes a const State
   /// is an Error then.
   bool defers = false;
+  /// Forward and Memorize may round what they multiply with the memory to bfloat16, where q, k and
+  /// v are that: keys and queries as the memory meets them, the memory as it is read, and what is
+  /// written of values. Processors that have the instruction (AVX512-BF16) take two such products
+  /// in place of one; their sums, the state and what tokens of a chunk are to each other stay
+  /// float32. Answers are off by some 1e-3 of their root mean square, and change by as much with
+  /// how a sequence is cut into calls. Where Layer::HasBFloat16Products() says no, of a few tokens
+  /// and of calls that keep, products are of float32 as ever.
+  bool bfloat16_products = false;
 };
 
 class Layer {
@@ -79,6 +87,9 @@ class Layer {
 
   /// One token (T = 1): Forward without what long sequences need. In place, O(state).
   void Step(const Inputs& inputs, State& state, const Outputs& outputs, const Run& run = {}) const;
+
+  /// Are there products in bfloat16 (Run::bfloat16_products), for this recipe on this processor?
+  bool HasBFloat16Products() const;
 
   /// Can Step leave a state behind (Run::defers)?
   bool Defers() const;

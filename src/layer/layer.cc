@@ -91,8 +91,8 @@ void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, co
   }
   switch (engine) {
     case Engine::kFastWeights:
-      return RunFastWeights(requirements, dims, inputs, state, outputs, needs, executor,
-                            run.scratch, run.kept, defers);
+      return RunFastWeights(requirements, dims, inputs, state, outputs, needs, executor, run,
+                            defers);
     case Engine::kScan:
       return RunScan(requirements.recipe, dims, inputs, state, outputs, needs, executor,
                      run.scratch, run.kept);
@@ -174,6 +174,10 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
     }
   }
   Forward(inputs, state, outputs, run);
+}
+
+bool Layer::HasBFloat16Products() const {
+  return plan_.engine == Engine::kFastWeights && FastWeightsNarrows(recipe());
 }
 
 bool Layer::Defers() const {

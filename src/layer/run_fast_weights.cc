@@ -84,7 +84,7 @@ State& Complete(const Requirements& requirements, const Dims& dims, const Inputs
 
 void RunFastWeights(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                     State& state, const Outputs& outputs, Needs needs, Executor& executor,
-                    std::span<std::byte> scratch, std::span<std::byte> kept, bool defers) {
+                    const Run& run, bool defers) {
   const Recipe& recipe = requirements.recipe;
   State own;
   FastWeightsCall words(recipe, dims, inputs, Complete(requirements, dims, inputs, state, own),
@@ -92,7 +92,8 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
   fast_weights::Call& call = words.call;
   const Second second(call.second, call.state.dtype());
   call.second = second.view();
-  call.kept = kept;
+  call.kept = run.kept;
+  call.narrow = run.bfloat16_products && run.kept.empty() && inputs.v.dtype() == DType::kBFloat16;
   if (defers) {
     const std::int64_t numbers =
         fast_weights::PendingNumbers(SizesOf(recipe, dims, call.state.dtype()));
@@ -105,8 +106,12 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
       call.status = outputs.status;
     }
   }
-  fast_weights::Forward(FastWeightsOptions(recipe, dims, inputs), call, executor, scratch);
+  fast_weights::Forward(FastWeightsOptions(recipe, dims, inputs), call, executor, run.scratch);
   if (needs != Needs::kRead) second.Return();
+}
+
+bool FastWeightsNarrows(const Recipe& recipe) {
+  return fast_weights::Narrows(FastWeightsOptions(recipe, Dims(), {}));
 }
 
 bool FastWeightsDefers(const Recipe& recipe) {
@@ -127,9 +132,12 @@ std::size_t FastWeightsKeptBytes(const Recipe& recipe, const Dims& dims, DType s
 
 std::size_t FastWeightsScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
   const fast_weights::Options options = FastWeightsOptions(recipe, dims, {});
-  // The dtype is not part of the sizes; small memories of float32 are padded more.
+  // The dtype is not part of the sizes; small memories of float32 are padded more. Nor is what the
+  // call asks for.
+  fast_weights::Sizes narrow = SizesOf(recipe, dims, DType::kFloat32);
+  narrow.narrow = true;
   return std::max(
-      fast_weights::ScratchBytes(options, SizesOf(recipe, dims, DType::kFloat32), threads),
+      fast_weights::ScratchBytes(options, narrow, threads),
       fast_weights::ScratchBytes(options, SizesOf(recipe, dims, DType::kFloat64), threads));
 }
 

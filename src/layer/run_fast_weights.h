@@ -12,7 +12,10 @@ namespace ttr {
 /// single token leaves its write to the next; only where FastWeightsDefers() says so.
 void RunFastWeights(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
                     State& state, const Outputs& outputs, Needs needs, Executor& executor,
-                    std::span<std::byte> scratch, std::span<std::byte> kept, bool defers);
+                    const Run& run, bool defers);
+
+/// Are there products in bfloat16?
+bool FastWeightsNarrows(const Recipe& recipe);
 
 /// Can tokens go ahead of a state?
 bool FastWeightsDefers(const Recipe& recipe);

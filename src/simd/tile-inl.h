@@ -30,7 +30,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// Rows of a tile that is two vectors wide: its accumulators, two vectors of the right factor and a
 /// broadcast of the left one fit the registers (32, or 16 before AVX-512).
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
 inline constexpr int kTileRows = 8;
 #else
 inline constexpr int kTileRows = 4;

@@ -87,6 +87,17 @@ TEST(Apply, ConjugateGradientsSayHowManyTheyWere) {
   }
 }
 
+TEST(Apply, MultipliesInBFloat16IfAsked) {
+  const TemporaryFolder folder;
+  const Recipe recipe = ParseRecipe("gated_deltanet");
+  WriteSafetensors(folder / "in", InputFile(recipe, DType::kBFloat16));
+  const TensorFile usual = Apply(folder, "gated_deltanet", {});
+  const TensorFile asked = Apply(folder, "gated_deltanet", {"--bfloat16-products"});
+  ExpectSame(usual, asked, 0x1p-6, "products in bfloat16");
+  const double states = LargestDifference(usual.tensors.at("state"), asked.tensors.at("state"));
+  EXPECT_EQ(states > 0, Layer(recipe).HasBFloat16Products());
+}
+
 TEST(Apply, GradientsOfLinearAttentionAreTheClosedForm) {
   const TemporaryFolder folder;
   const Recipe recipe = ParseRecipe("linear_attention");

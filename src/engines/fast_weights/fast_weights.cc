@@ -124,6 +124,8 @@ std::size_t KeptBytes(const Options& options, const Sizes& sizes, std::int64_t h
   return KeptNote::Bytes() + static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
 }
 
+bool Narrows(const Options& options) { return !options.paired() && HasNarrowProducts(); }
+
 std::int64_t PendingNumbers(const Sizes& sizes) {
   return sizes.state == DType::kFloat64 ? Pending<double>::Numbers(sizes)
                                         : Pending<float>::Numbers(sizes);
@@ -150,7 +152,10 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   }
   Work work(options, call);
   const bool keeps = !call.kept.empty();
-  work.sizes.kept = keeps && !IsDirect(work.sizes.tokens * options.steps);
+  const bool direct = IsDirect(work.sizes.tokens * options.steps);
+  work.sizes.kept = keeps && !direct;
+  work.sizes.narrow =
+      call.narrow && !direct && work.sizes.state == DType::kFloat32 && Narrows(options);
   if (keeps) NoteKept(work);
   if (work.tokens == 0 || work.heads == 0) return;
   const int threads = work.Flops() < kFlopsWorthThreads ? 1 : executor.threads();

@@ -177,6 +177,9 @@ struct Call {
   TensorView y{};
   TensorView status{};          ///< int8, as y without its last axis; written where not kSolved
   std::span<std::byte> kept{};  ///< KeptBytes() for Backward of the same call, or empty
+  /// Products with a memory of float32 are those of bfloat16, where Narrows() and of more than a
+  /// few rows.
+  bool narrow = false;
 };
 
 /// What scratch depends on.
@@ -187,7 +190,8 @@ struct Sizes {
   std::int64_t value_dim = 1;
   std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
   DType state = DType::kFloat32;
-  bool kept = false;  ///< is anything kept, for Backward, or was it?
+  bool kept = false;    ///< is anything kept, for Backward, or was it?
+  bool narrow = false;  ///< are products with the memory those of bfloat16?
 };
 
 /// Bytes of scratch that Forward needs with this many threads; grows with `tokens` up to one block
@@ -198,6 +202,9 @@ std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads
 /// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});
+
+/// Has the chosen target products in bfloat16, and are they for such memories?
+bool Narrows(const Options& options);
 
 /// Numbers of Call::pending for every memory.
 std::int64_t PendingNumbers(const Sizes& sizes);

@@ -99,7 +99,7 @@ void ChannelProducts(const GradientCall<T>& call, const Chunk& chunk, ReadKind k
   const View<T> gates = GatesOf(call, chunk);
   std::fill(out, out + kSquare, T(0));
   LaneSums<T> sums;
-  constexpr int kMost = HWY_TARGET == HWY_AVX3 ? 8 : 4;
+  constexpr int kMost = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
   for (std::int64_t key = 0; key < scratch.keys;) {
     const std::int64_t left = (scratch.keys - key) / Lanes<T>();
     if (left >= kMost) {

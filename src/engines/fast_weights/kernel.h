@@ -30,6 +30,9 @@ SettleMemory ChosenSettle<float>();
 template <>
 SettleMemory ChosenSettle<double>();
 
+/// Can the chosen target multiply in bfloat16, and the processor?
+bool HasNarrowProducts();
+
 /// Value columns of a strip on the chosen target.
 std::int64_t StripColumns(DType dtype);
 

@@ -23,6 +23,7 @@ void SettleFloat(const Memory& memory) { SettleRows<float>(memory); }
 std::int64_t LanesOf(DType dtype) {
   return dtype == DType::kFloat64 ? Lanes<double>() : Lanes<float>();
 }
+bool CanNarrow() { return kNarrows<float> && ProcessorNarrows(); }
 const char* CompiledTarget() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace HWY_NAMESPACE
@@ -35,6 +36,7 @@ namespace ttr::fast_weights {
 HWY_EXPORT(RunFloat);
 HWY_EXPORT(SettleFloat);
 HWY_EXPORT(LanesOf);
+HWY_EXPORT(CanNarrow);
 HWY_EXPORT(CompiledTarget);
 
 template <>
@@ -45,6 +47,8 @@ template <>
 SettleMemory ChosenSettle<float>() {
   return &TTR_DISPATCH(SettleFloat);
 }
+
+bool HasNarrowProducts() { return TTR_DISPATCH(CanNarrow)(); }
 
 std::int64_t StripColumns(DType dtype) { return 2 * TTR_DISPATCH(LanesOf)(dtype); }
 

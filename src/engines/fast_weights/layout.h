@@ -195,6 +195,13 @@ struct Gathered {
   T first_scale;        // and before the first
 };
 
+/// What products in bfloat16 have beside that (narrow-inl.h), in pairs.
+struct Narrowed {
+  std::uint32_t* strips = nullptr;  // [columns / W][state rows / 2][W]; null: there are none
+  std::uint32_t* reads = nullptr;   // [chunk][1 + query][state rows / 2][kChunk]
+  std::uint32_t* writes = nullptr;  // [chunk][2][state rows][kChunk / 2]
+};
+
 /// The arrays of a worker's scratch, in elements of T. One for all targets: rows are padded to
 /// lines.
 template <class T>
@@ -213,6 +220,7 @@ struct Scratch {
   T* zeros;         // [key rows]
   T* units;         // [1 + query][kChunk]: what normalises keys and queries that were not gathered
   Gathered<T> gathered;
+  Narrowed narrowed;
   Carried<T> carried;
   T* resting;            // `carried`, between the turns of a memory
   std::int64_t own = 0;  // numbers of what belongs to one memory, not to all that take turns
@@ -242,6 +250,10 @@ struct Scratch {
       return count == 0 ? nullptr : start;
     };
     strips = take(state_rows * (chunked ? columns : kLine<T>));
+    const auto take_pairs = [&](std::int64_t count) {
+      return reinterpret_cast<std::uint32_t*>(take(sizes.narrow ? count / 2 : 0));
+    };
+    narrowed.strips = take_pairs(state_rows * columns);
     carried.sum = take(options.denominator != Denominator::kNone ? key_rows : 0);
     carried.curvature = take(options.preconditioned ? key_rows : 0);
     resting = take(sizeof(Carried<T>) / sizeof(T));
@@ -249,6 +261,8 @@ struct Scratch {
     used *= MostTogether<T>(options, sizes);
     keys = take(chunks * 3 * state_rows * kChunk);
     queries = take(chunks * sizes.queries * state_rows * kChunk);
+    narrowed.reads = take_pairs(chunks * (1 + sizes.queries) * state_rows * kChunk);
+    narrowed.writes = take_pairs(chunks * 2 * state_rows * kChunk);
     unscaled = take(options.momentum ? (1 + sizes.queries) * key_rows * kChunk : 0);
     coefficients = take(std::max<std::int64_t>(chunks, 1) * CoefficientCount(sizes.queries));
     turns = take(std::max<std::int64_t>(chunks, 1) * 5 * key_rows);
@@ -286,6 +300,7 @@ struct Scratch {
          {&moved.strips, &moved.carried.sum, &moved.carried.curvature, &moved.resting}) {
       if (*array != nullptr) *array += place * own;
     }
+    if (moved.narrowed.strips != nullptr) moved.narrowed.strips += place * own;
     return moved;
   }
 };

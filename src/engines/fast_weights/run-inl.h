@@ -194,6 +194,40 @@ Ahead AheadOf(const Options& options, const Memory& memory, bool streams, std::i
   return ahead;
 }
 
+/// The strips' copies for products in bfloat16, where there are any.
+template <class T>
+void PairStrips(const Memory& memory, std::int64_t state_rows, const Scratch<T>& scratch) {
+  if constexpr (kNarrows<T>) {
+    if (scratch.narrowed.strips == nullptr) return;
+    for (std::int64_t c = memory.first_column; c < memory.end_column;) {
+      const std::int64_t width = Width<T>(memory, c);
+      const T* const strip = scratch.strips + c * state_rows;
+      std::uint32_t* const pairs = scratch.narrowed.strips + c * state_rows / 2;
+      width > Lanes<T>() ? PairStrip<2>(strip, state_rows, pairs)
+                         : PairStrip<1>(strip, state_rows, pairs);
+      c += width;
+    }
+  }
+}
+
+/// The same of what a chunk's rows read and write.
+template <class T>
+void PairColumns(const Options& options, const Memory& memory, std::int64_t state_rows,
+                 const Scratch<T>& scratch, const Prepared<T>& p) {
+  if constexpr (kNarrows<T>) {
+    if (scratch.narrowed.strips == nullptr) return;
+    if (memory.writes()) {
+      if (options.erases()) PairRowsOf(p.erase, state_rows, p.erase_pairs);
+      PairTokensOf(p.write, state_rows, p.write_pairs);
+      if (options.apart()) PairTokensOf(p.value, state_rows, p.value_pairs);
+    }
+    for (std::int64_t q = 0; memory.q && q < memory.queries; ++q) {
+      const std::int64_t at = q * state_rows * kChunk;
+      PairRowsOf(p.queries + at, state_rows, p.query_pairs + at / 2);
+    }
+  }
+}
+
 template <class T>
 void RunChunked(const Options& options, const Memory& memory, const Memory& next,
                 Scratch<T>& scratch) {
@@ -213,6 +247,7 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     if (options.paired()) {
       LoadStrips(memory, memory.second, memory.second_stride, memory.key_dim, state_rows, scratch);
     }
+    PairStrips(memory, state_rows, scratch);
     KeepFirst(memory, state_rows, scratch, keeper);
   }
 
@@ -225,8 +260,9 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
       end += chunks[count].rows;
       // Whether anything is kept or not: answers are the same numbers.
       const bool wanted = end % kGradientBlock == 0 || end == memory.rows;
-      Prepare(options, memory, wanted, chunks[count], scratch,
-              Prepared<T>(options, memory, scratch, count));
+      const Prepared<T> prepared(options, memory, scratch, count);
+      Prepare(options, memory, wanted, chunks[count], scratch, prepared);
+      PairColumns(options, memory, state_rows, scratch, prepared);
       // What is kept beside the strips is that of a block's end.
       if (keeper.Wants(end)) {
         ++count;
@@ -268,12 +304,22 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
                    : OuterRows<T>{scratch.outputs + (t - begin) * columns + c, columns, false};
         const std::int64_t y_head_stride = direct ? memory.y_head_stride : kBlockRows * columns;
         T* strip = scratch.strips + c * state_rows;
-        if (width > Lanes<T>()) {
-          ProcessStrip<2>(options, memory, chunks[i], prepared, scratch, strip, v, kept, y,
-                          y_head_stride, streams, ahead);
-        } else {
-          ProcessStrip<1>(options, memory, chunks[i], prepared, scratch, strip, v, kept, y,
-                          y_head_stride, streams, ahead);
+        std::uint32_t* const pairs = scratch.narrowed.strips;
+        auto process = [&]<int NV, bool NARROW>() {
+          ProcessStrip<NV, NARROW>(options, memory, chunks[i], prepared, scratch, strip,
+                                   NARROW ? pairs + c * state_rows / 2 : nullptr, v, kept, y,
+                                   y_head_stride, streams, ahead);
+        };
+        const bool wide = width > Lanes<T>();
+        bool done = false;
+        if constexpr (kNarrows<T>) {
+          if (pairs != nullptr) {
+            wide ? process.template operator()<2, true>() : process.template operator()<1, true>();
+            done = true;
+          }
+        }
+        if (!done) {
+          wide ? process.template operator()<2, false>() : process.template operator()<1, false>();
         }
       }
       if (keeps) keeper.Strip(scratch.strips + c * state_rows, c, width);

@@ -26,6 +26,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/narrow-inl.h"
 #include "src/engines/fast_weights/prepare-inl.h"
 #include "src/simd/ahead.h"
 #include "src/simd/rows-inl.h"
@@ -88,11 +89,26 @@ inline std::int64_t StripRowsOf(const Options& options, const Memory& memory) {
   return (options.paired() ? 2 : 1) * memory.key_dim;
 }
 
+/// tile[r] += row r, or r ROW, of a chunk's columns times the strip.
+template <bool NARROW, int R, int NV, class T>
+HWY_INLINE void ReadStrip(const T* columns, const std::uint32_t* pairs, std::int64_t i,
+                          std::int64_t every, const T* HWY_RESTRICT strip,
+                          const std::uint32_t* HWY_RESTRICT strip_pairs, std::int64_t rows,
+                          sn::Tile<hn::ScalableTag<T>, R, NV>& tile) {
+  const hn::ScalableTag<T> d;
+  if constexpr (NARROW) {
+    MulAddPairs(pairs + i, every, kChunk, strip_pairs, (rows + 1) / 2, tile);
+  } else {
+    sn::Accumulate<false>(d, columns + i, every, kChunk, strip, NV * hn::MaxLanes(d), rows, tile);
+  }
+}
+
 /// The errors of a chunk: errors[j W ...] as solved, behind them what of them is written, and
 /// behind those the values that are written apart. `kept`, where they are: the chunk's rows.
-template <int NV, class T>
+template <int NV, bool NARROW, class T>
 HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const Chunk& chunk,
-                           const Prepared<T>& p, const T* HWY_RESTRICT strip, OuterRows<T> v,
+                           const Prepared<T>& p, const T* HWY_RESTRICT strip,
+                           const std::uint32_t* HWY_RESTRICT pairs, OuterRows<T> v,
                            StripRows<T> kept, T* HWY_RESTRICT errors) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
@@ -105,8 +121,10 @@ HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const C
   for (std::int64_t i = 0; i < chunk.rows; i += kRows) {
     sn::Tile<decltype(d), kRows, NV> tile;
     sn::SetZero(d, tile);
-    if (delta)
-      sn::MulAddRows<1, kChunk>(d, p.erase + i, strip, kWidth, StripRowsOf(options, memory), tile);
+    if (delta) {
+      ReadStrip<NARROW>(p.erase, p.erase_pairs, i, 1, strip, pairs, StripRowsOf(options, memory),
+                        tile);
+    }
     v.Visit([&](auto rows) HWY_ATTR {
       TTR_UNROLL
       for (int r = 0; r < kRows; ++r) {
@@ -213,11 +231,12 @@ HWY_INLINE void StoreAnswer(const hn::Vec<hn::ScalableTag<T>> (&answer)[NV], boo
 /// R answers of one query head, past the caches if it `streams`: to row i and those behind it, or,
 /// where a token has several rows, to row i and the next of those that are read. `kept`: a second
 /// place, if there is one.
-template <int R, bool SEVERAL, int NV, class T>
+template <int R, bool SEVERAL, int NV, bool NARROW, class T>
 HWY_INLINE void AnswerTile(const Options& options, const Memory& memory, const Chunk& chunk,
                            const Prepared<T>& p, std::int64_t query, std::int64_t i,
-                           const T* HWY_RESTRICT strip, const T* HWY_RESTRICT errors,
-                           OuterRows<T> y, bool streams, StripRows<T> kept) {
+                           const T* HWY_RESTRICT strip, const std::uint32_t* HWY_RESTRICT pairs,
+                           const T* HWY_RESTRICT errors, OuterRows<T> y, bool streams,
+                           StripRows<T> kept) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   constexpr std::size_t kWidth = NV * kLanes;
@@ -229,11 +248,9 @@ HWY_INLINE void AnswerTile(const Options& options, const Memory& memory, const C
   const std::int64_t rows = StripRowsOf(options, memory);
   sn::Tile<decltype(d), R, NV> tile;
   sn::SetZero(d, tile);
-  if constexpr (SEVERAL) {
-    sn::Accumulate<false>(d, queries + i, every, kChunk, strip, kWidth, rows, tile);
-  } else {
-    sn::MulAddRows<1, kChunk>(d, queries + i, strip, kWidth, rows, tile);
-  }
+  const std::uint32_t* const query_pairs =
+      NARROW ? p.query_pairs + query * StateRows<T>(options, memory.key_dim) * kChunk / 2 : nullptr;
+  ReadStrip<NARROW>(queries, query_pairs, i, SEVERAL ? every : 1, strip, pairs, rows, tile);
   TTR_UNROLL
   for (int r = 0; r < R; ++r) {
     const auto read = hn::Set(d, factors[i + r * every]);
@@ -265,14 +282,14 @@ HWY_INLINE void AnswerTile(const Options& options, const Memory& memory, const C
 }
 
 /// The answers of one query head.
-template <int NV, class T>
+template <int NV, bool NARROW, class T>
 HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk& chunk,
                        const Prepared<T>& p, std::int64_t query, const T* HWY_RESTRICT strip,
-                       const T* HWY_RESTRICT errors, OuterRows<T> y, bool streams,
-                       StripRows<T> kept) {
+                       const std::uint32_t* HWY_RESTRICT pairs, const T* HWY_RESTRICT errors,
+                       OuterRows<T> y, bool streams, StripRows<T> kept) {
   auto answer = [&]<int R, bool SEVERAL>(std::int64_t i) HWY_ATTR {
-    AnswerTile<R, SEVERAL, NV>(options, memory, chunk, p, query, i, strip, errors, y, streams,
-                               kept);
+    AnswerTile<R, SEVERAL, NV, NARROW>(options, memory, chunk, p, query, i, strip, pairs, errors, y,
+                                       streams, kept);
   };
   const std::int64_t steps = memory.steps;
   if (!(steps > 1)) {
@@ -385,18 +402,25 @@ HWY_INLINE void AddOuter(std::int64_t rows, const T* HWY_RESTRICT decay, const T
 }
 
 /// M = c_n M + sum_j w_j^T decayed_j; a paired memory has turned already.
-template <int NV, class T>
+template <int NV, bool NARROW, class T>
 HWY_INLINE void WriteMemory(const Options& options, const Memory& memory, const Chunk& chunk,
                             const Prepared<T>& p, const T* HWY_RESTRICT decayed,
-                            T* HWY_RESTRICT strip, Ahead& ahead) {
+                            T* HWY_RESTRICT strip, std::uint32_t* HWY_RESTRICT pairs,
+                            Ahead& ahead) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t rows = StripRowsOf(options, memory);
   if (options.paired()) Turn<NV>(memory, p, strip);
   const T* const decay = options.paired() || !chunk.decays ? nullptr : p.row_decay;
-  AddOuter<NV>(rows, decay, p.write, decayed, chunk.rows, strip, ahead);
-  if (!options.apart()) return;
-  const T* const values = decayed + kChunk * kWidth;
-  AddOuter<NV>(rows, static_cast<const T*>(nullptr), p.value, values, chunk.rows, strip, ahead);
+  auto add = [&](const T* factors, const T* keys, const std::uint32_t* key_pairs,
+                 const T* with) HWY_ATTR {
+    if constexpr (NARROW) {
+      AddOuterPairs<NV>(rows, factors, key_pairs, with, chunk.rows, strip, pairs, ahead);
+    } else {
+      AddOuter<NV>(rows, factors, keys, with, chunk.rows, strip, ahead);
+    }
+  };
+  add(decay, p.write, p.write_pairs, decayed);
+  if (options.apart()) add(nullptr, p.value, p.value_pairs, decayed + kChunk * kWidth);
 }
 
 /// Zeros for what the chunk begins by forgetting. A last update is no memory: it does not decay.
@@ -430,25 +454,35 @@ void AnswerEarly(const Options& options, const Memory& memory, const Prepared<T>
   }
 }
 
-template <int NV, class T>
+/// `pairs`: the strip's copy, where products are NARROW.
+template <int NV, bool NARROW, class T>
 void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chunk,
                   const Prepared<T>& p, const Scratch<T>& scratch, T* HWY_RESTRICT strip,
-                  OuterRows<T> v, const KeptRows<T>& kept, OuterRows<T> y,
-                  std::int64_t y_head_stride, bool streams, Ahead& ahead) {
+                  std::uint32_t* HWY_RESTRICT pairs, OuterRows<T> v, const KeptRows<T>& kept,
+                  OuterRows<T> y, std::int64_t y_head_stride, bool streams, Ahead& ahead) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t queries = memory.q ? memory.queries : 0;
   const bool early = chunk.forget && options.read_before && queries > 0;
   if (early) AnswerEarly<NV>(options, memory, p, strip, scratch.early);
-  if (chunk.forget) Forget<NV>(options, memory, p, strip);
+  if (chunk.forget) {
+    Forget<NV>(options, memory, p, strip);
+    if constexpr (NARROW) {
+      // A pair's second row may be one beyond the last, which has forgotten, too.
+      const std::int64_t rows = StateRows<T>(options, memory.key_dim);
+      std::fill(strip + StripRowsOf(options, memory) * kWidth, strip + rows * kWidth, T(0));
+      PairStrip<NV>(strip, rows, pairs);
+    }
+  }
   if (memory.writes()) {
-    FindErrors<NV>(options, memory, chunk, p, strip, v, kept.errors, scratch.errors);
+    FindErrors<NV, NARROW>(options, memory, chunk, p, strip, pairs, v, kept.errors, scratch.errors);
   }
   for (std::int64_t query = 0; query < queries; ++query) {
     OuterRows<T> rows = y;
     y.Visit([&](auto first) { rows.data = first.data + query * y_head_stride; });
     StripRows<T> second = kept.answers;
     if (second.data != nullptr) second.data += query * kept.answers_head_stride;
-    Answer<NV>(options, memory, chunk, p, query, strip, scratch.errors, rows, streams, second);
+    Answer<NV, NARROW>(options, memory, chunk, p, query, strip, pairs, scratch.errors, rows,
+                       streams, second);
     if (!early) continue;
     const T bonus = options.bonus ? p.scores[query * kChunk * kChunk] : T(0);
     const T* answer = scratch.early + query * kWidth;
@@ -460,7 +494,8 @@ void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chu
     }
   }
   if (memory.writes()) {
-    WriteMemory<NV>(options, memory, chunk, p, scratch.errors + kChunk * kWidth, strip, ahead);
+    WriteMemory<NV, NARROW>(options, memory, chunk, p, scratch.errors + kChunk * kWidth, strip,
+                            pairs, ahead);
   }
 }
 

@@ -1,0 +1,213 @@
+// Products with the memory in bfloat16 (Call::narrow): factors are rounded, sums are floats. An
+// instruction takes two products a lane, of pairs: rows of keys and of the memory, two and two,
+// where it is read; tokens where it is written. What a chunk's rows are to each other, and the
+// memory itself, stay in float: beside it stands a copy of pairs, made anew as it is written.
+// Compiled once for every target; kNarrows says where there is anything of it.
+
+#if defined(TTR_FAST_WEIGHTS_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_NARROW_INL_H_
+#undef TTR_FAST_WEIGHTS_NARROW_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_NARROW_INL_H_
+#endif
+
+#include <cstdint>
+#include <type_traits>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/layout.h"
+#include "src/simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86_64 && defined(__GNUC__)
+
+template <class T>
+inline constexpr bool kNarrows = std::is_same_v<T, float>;
+
+inline bool ProcessorNarrows() { return __builtin_cpu_supports("avx512bf16") != 0; }
+
+using Wide = hn::ScalableTag<float>;
+using Pairs = hn::ScalableTag<std::uint32_t>;
+
+// The two instructions by their names: compilers have them for targets of their own only.
+
+/// sum + the products of both halves of every lane.
+HWY_INLINE hn::Vec<Wide> AddProducts(hn::Vec<Wide> sum, hn::Vec<Pairs> a, hn::Vec<Pairs> b) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+  return sum;
+}
+
+/// The lanes of `low`, rounded, and behind them those of `high`.
+HWY_INLINE hn::Vec<Pairs> RoundBoth(hn::Vec<Wide> low, hn::Vec<Wide> high) {
+  hn::Vec<Pairs> both;
+  asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(both.raw) : "v"(high.raw), "v"(low.raw));
+  return both;
+}
+
+/// Lane i of blocks of so many lanes of both: low in the lower half, high in the upper.
+template <int LANES>
+HWY_INLINE hn::Vec<Pairs> Pair(hn::Vec<Wide> low, hn::Vec<Wide> high) {
+  struct Order {
+    std::uint16_t at[2 * hn::MaxLanes(Wide())];
+  };
+  alignas(64) static constexpr Order kOrder = [] {
+    Order order{};
+    for (int half = 0; half < static_cast<int>(2 * hn::MaxLanes(Wide())); ++half) {
+      const int lane = half / 2;
+      order.at[half] =
+          static_cast<std::uint16_t>(lane / LANES * 2 * LANES + lane % LANES + half % 2 * LANES);
+    }
+    return order;
+  }();
+  hn::Vec<Pairs> both = RoundBoth(low, high);
+  both.raw = _mm512_permutexvar_epi16(_mm512_load_si512(kOrder.at), both.raw);
+  return both;
+}
+
+/// tile[r] += sum_s left[r row + s step] . right's row s, s < count, both of pairs.
+template <int R, int NV>
+HWY_INLINE void MulAddPairs(const std::uint32_t* HWY_RESTRICT left, std::int64_t row,
+                            std::int64_t step, const std::uint32_t* HWY_RESTRICT right,
+                            std::int64_t count, sn::Tile<Wide, R, NV>& tile) {
+  const Pairs d;
+  constexpr std::size_t kLanes = hn::MaxLanes(Pairs());
+  for (std::int64_t s = 0; s < count; ++s, left += step, right += NV * kLanes) {
+    hn::Vec<Pairs> b[NV];
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) b[n] = hn::Load(d, right + n * kLanes);
+    TTR_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const auto a = hn::Set(d, left[r * row]);
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) tile[r][n] = AddProducts(tile[r][n], a, b[n]);
+    }
+  }
+}
+
+/// Columns of a chunk [rows][kChunk], rows a multiple of four, two rows and two: what reads.
+inline void PairRowsOf(const float* columns, std::int64_t rows, std::uint32_t* pairs) {
+  const Wide d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Wide());
+  static_assert(kLanes == 2 * kChunk);
+  for (std::int64_t at = 0; at < rows * kChunk; at += 2 * kLanes) {
+    const auto low = hn::Load(d, columns + at), high = hn::Load(d, columns + at + kLanes);
+    hn::Store(Pair<kChunk>(low, high), Pairs(), pairs + at / 2);
+  }
+}
+
+/// The same, two tokens and two: what writes.
+inline void PairTokensOf(const float* columns, std::int64_t rows, std::uint32_t* pairs) {
+  const Wide d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Wide());
+  for (std::int64_t at = 0; at < rows * kChunk; at += 2 * kLanes) {
+    const auto low = hn::Load(d, columns + at), high = hn::Load(d, columns + at + kLanes);
+    hn::Store(RoundBoth(low, high), Pairs(), pairs + at / 2);
+  }
+}
+
+/// Two rows of a strip, NV vectors wide, as a row of its copy.
+template <int NV>
+HWY_INLINE void PairStripRows(const hn::Vec<Wide> (&low)[NV], const hn::Vec<Wide> (&high)[NV],
+                              std::uint32_t* pairs) {
+  constexpr std::size_t kLanes = hn::MaxLanes(Wide());
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) {
+    hn::Store(Pair<kLanes>(low[n], high[n]), Pairs(), pairs + n * kLanes);
+  }
+}
+
+/// A strip of `rows` rows, an even number, as its copy has them.
+template <int NV>
+void PairStrip(const float* strip, std::int64_t rows, std::uint32_t* pairs) {
+  const Wide d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Wide()), kWidth = NV * kLanes;
+  for (std::int64_t row = 0; row < rows; row += 2, strip += 2 * kWidth, pairs += kWidth) {
+    hn::Vec<Wide> low[NV], high[NV];
+    for (int n = 0; n < NV; ++n) {
+      low[n] = hn::Load(d, strip + n * kLanes);
+      high[n] = hn::Load(d, strip + kWidth + n * kLanes);
+    }
+    PairStripRows<NV>(low, high, pairs);
+  }
+}
+
+/// AddOuter() of strip-inl.h, keys and errors of tokens two and two; `pairs`: the strip's copy.
+template <int NV>
+HWY_INLINE void AddOuterPairs(std::int64_t rows, const float* HWY_RESTRICT decay,
+                              const std::uint32_t* HWY_RESTRICT keys,
+                              const float* HWY_RESTRICT errors, std::int64_t count,
+                              float* HWY_RESTRICT strip, std::uint32_t* HWY_RESTRICT pairs,
+                              Ahead& ahead) {
+  const Wide d;
+  constexpr std::size_t kLanes = hn::MaxLanes(Wide()), kWidth = NV * kLanes;
+  constexpr int kRows = 4, kPairs = kChunk / 2;
+  hn::Vec<Pairs> held[kPairs][NV];
+  TTR_UNROLL
+  for (int j = 0; j < kPairs; ++j) {
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const float* at = errors + 2 * j * kWidth + n * kLanes;
+      const auto low = 2 * j < count ? hn::Load(d, at) : hn::Zero(d);
+      const auto high = 2 * j + 1 < count ? hn::Load(d, at + kWidth) : hn::Zero(d);
+      held[j][n] = Pair<kLanes>(low, high);
+    }
+  }
+  for (std::int64_t row = 0; row < rows; row += kRows) {
+    float* HWY_RESTRICT out = strip + row * kWidth;
+    ahead.Fetch();
+    sn::Tile<Wide, kRows, NV> tile;
+    TTR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) tile[r][n] = hn::Load(d, out + r * kWidth + n * kLanes);
+    }
+    if (decay != nullptr) {
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const auto factor = hn::Set(d, decay[row + r]);
+        TTR_UNROLL
+        for (int n = 0; n < NV; ++n) tile[r][n] = hn::Mul(factor, tile[r][n]);
+      }
+    }
+    TTR_UNROLL
+    for (int j = 0; j < kPairs; ++j) {
+      TTR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const auto key = hn::Set(Pairs(), keys[(row + r) * kPairs + j]);
+        TTR_UNROLL
+        for (int n = 0; n < NV; ++n) tile[r][n] = AddProducts(tile[r][n], key, held[j][n]);
+      }
+    }
+    TTR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, out + r * kWidth + n * kLanes);
+    }
+    TTR_UNROLL
+    for (int r = 0; r < kRows; r += 2) {
+      PairStripRows<NV>(tile[r], tile[r + 1], pairs + (row + r) / 2 * kWidth);
+    }
+  }
+}
+
+#else
+
+// What is not there is not called.
+template <class T>
+inline constexpr bool kNarrows = false;
+
+inline bool ProcessorNarrows() { return false; }
+
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_NARROW_INL_H_

@@ -1,0 +1,210 @@
+// Products with the memory in bfloat16 (Run::bfloat16_products): where there are any, answers are
+// those of float32 but for the rounding of factors; elsewhere they are the same bits.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/support/calls.h"
+#include "tests/support/engines.h"
+#include "tests/support/gradients.h"
+#include "tests/support/recipes.h"
+#include "ttr/executor.h"
+#include "ttr/layer.h"
+#include "ttr/random.h"
+#include "ttr/target.h"
+
+namespace ttr {
+namespace {
+
+using test::Call;
+using test::LargestDifference;
+
+const ttr::Run kNarrow{.bfloat16_products = true};
+
+struct Answers {
+  Tensor y;
+  State state;
+};
+
+Answers Answer(const Layer& layer, const Inputs& inputs, const Dims& dims, const State& initial,
+               const ttr::Run& run) {
+  Answers found{
+      Tensor(DType::kFloat32, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}),
+      initial};
+  layer.Forward(inputs, found.state, {.y = found.y, .status = {}}, run);
+  return found;
+}
+
+void ExpectSame(const Answers& a, const Answers& b) {
+  EXPECT_EQ(LargestDifference(a.y, b.y), 0);
+  for (const State::Entry& entry : a.state.entries()) {
+    EXPECT_EQ(LargestDifference(entry.view, b.state.Get(entry.name)), 0) << entry.name;
+  }
+}
+
+// The median, or the root mean square, of the numbers' sizes.
+double SizeOf(const TensorView& x, bool median) {
+  const Tensor wide = Tensor::Copy(x, DType::kFloat64);
+  std::vector<double> sizes;
+  double squares = 0;
+  for (const double number : wide.as<double>()) {
+    sizes.push_back(std::abs(number));
+    squares += number * number;
+  }
+  const auto middle = sizes.begin() + std::ssize(sizes) / 2;
+  std::nth_element(sizes.begin(), middle, sizes.end());
+  return median ? *middle : std::sqrt(squares / static_cast<double>(sizes.size()));
+}
+
+// The size of the difference as a share of that of b.
+double Distance(const TensorView& a, const TensorView& b, bool median) {
+  Tensor difference = Tensor::Copy(a, DType::kFloat64);
+  const Tensor of = Tensor::Copy(b, DType::kFloat64);
+  for (std::size_t i = 0; i < difference.as<double>().size(); ++i) {
+    difference.as<double>()[i] -= of.as<double>()[i];
+  }
+  return SizeOf(difference, median) / SizeOf(b, median);
+}
+
+class BFloat16Products : public testing::TestWithParam<std::string> {
+ protected:
+  Dims SomeDims() const {
+    Dims dims = test::SmallDims(layer_.recipe());
+    dims.tokens = 101;
+    dims.key_dim = dims.value_dim = 48;
+    return dims;
+  }
+
+  Layer layer_{ParseRecipe(GetParam())};
+};
+
+INSTANTIATE_TEST_SUITE_P(All, BFloat16Products, testing::ValuesIn(test::EngineRecipes()),
+                         test::CaseName);
+
+TEST_P(BFloat16Products, AgreeWithTheDefinition) {
+  if (!layer_.HasBFloat16Products()) GTEST_SKIP() << "none";
+  Dims dims = SomeDims();
+  for (const std::int64_t dim : {48, 20, 7}) {
+    SCOPED_TRACE(dim);
+    dims.key_dim = dims.value_dim = dim;
+    const Call call(layer_.recipe(), dims, DType::kBFloat16, 3, true);
+    const State initial = test::RandomState(layer_, call.inputs, 10);
+    const Layer definition(layer_.recipe(), Engine::kDefinition);
+    const Answers defined = Answer(definition, call.inputs, dims, initial, {});
+    const Answers narrow = Answer(layer_, call.inputs, dims, initial, kNarrow);
+    const Answers wide = Answer(layer_, call.inputs, dims, initial, {});
+    // A factor is rounded by 2^-9 at the most, by half of that usually. Errors of what is written
+    // are erased, or add up as the values do, by chance.
+    // Sums of weights that happen to be small divide errors, too: then the median counts.
+    const bool divides = layer_.recipe().reading.normalise_sum != NormaliseSum::kNone;
+    EXPECT_LT(Distance(narrow.y, defined.y, divides), 0x1p-7);
+    for (const State::Entry& entry : defined.state.entries()) {
+      EXPECT_LT(Distance(narrow.state.Get(entry.name), entry.view, false), 0x1p-7) << entry.name;
+    }
+    EXPECT_GT(LargestDifference(narrow.y, wide.y), 0);
+  }
+}
+
+TEST_P(BFloat16Products, AreForCallsThatAskForThem) {
+  Dims dims = SomeDims();
+  const auto same = [&](const Call& call, const ttr::Run& asks, const ttr::Run& otherwise) {
+    const State initial = test::RandomState(layer_, call.inputs, 10);
+    ExpectSame(Answer(layer_, call.inputs, call.dims, initial, asks),
+               Answer(layer_, call.inputs, call.dims, initial, otherwise));
+  };
+  same(Call(layer_.recipe(), dims, DType::kFloat32, 3, true), kNarrow, {});
+  const Call narrow(layer_.recipe(), dims, DType::kBFloat16, 3, true);
+  if (!layer_.HasBFloat16Products()) same(narrow, kNarrow, {});
+  std::vector<std::byte> kept(layer_.KeptBytes(dims));
+  if (!kept.empty()) same(narrow, {.kept = kept, .bfloat16_products = true}, {});
+  for (const std::string& target : SupportedTargets()) {
+    const test::OnTarget on(target);
+    if (!layer_.HasBFloat16Products()) same(narrow, kNarrow, {});
+  }
+  if (layer_.recipe().optimizer.steps > 3 || !layer_.recipe().reading.causal) return;
+  dims.tokens = 1;
+  same(Call(layer_.recipe(), dims, DType::kBFloat16, 3, true), kNarrow, {});
+}
+
+TEST_P(BFloat16Products, HaveTheSameBitsOnAnyThreadsAndInAnyScratch) {
+  if (!layer_.HasBFloat16Products()) GTEST_SKIP() << "none";
+  for (const std::int64_t heads : {1, 5}) {
+    Dims dims = SomeDims();
+    dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = heads;
+    dims.tokens = 401;
+    const Call call(layer_.recipe(), dims, DType::kBFloat16, 3, true);
+    const State initial = test::RandomState(layer_, call.inputs, 10);
+    const Answers expected = Answer(layer_, call.inputs, dims, initial,
+                                    {.executor = &SequentialExecutor(), .bfloat16_products = true});
+    for (const int threads : {1, 2, 3}) {
+      const auto executor = MakeExecutor(threads);
+      // Numbers that are none, of any width.
+      std::vector<std::byte> scratch(layer_.ScratchBytes(dims, threads), std::byte{0xff});
+      const ttr::Run run{.executor = executor.get(), .scratch = scratch, .bfloat16_products = true};
+      ExpectSame(Answer(layer_, call.inputs, dims, initial, run), expected);
+    }
+  }
+}
+
+TEST_P(BFloat16Products, ForgetWhatIsNotFinite) {
+  if (!layer_.HasBFloat16Products()) GTEST_SKIP() << "none";
+  const Dims dims = SomeDims();
+  const Call call(layer_.recipe(), dims, DType::kBFloat16, 5, true);
+  const TensorView& gates = call.inputs.log_decay;
+  // RWKV-7 erases by the memory before its decay, and so does not forget what is no number.
+  const bool erases_first = layer_.recipe().optimizer.erase == Erase::kUndecayed;
+  if (!gates.defined() || erases_first) GTEST_SKIP() << "no gates";
+  const std::int64_t width = gates.shape().elements() / (dims.batch * dims.tokens);
+  for (const std::int64_t t : {3, 70}) {
+    for (std::int64_t d = 0; d < width; ++d) {
+      StoreElement(gates.data(), gates.dtype(), t * width + d,
+                   -std::numeric_limits<double>::infinity());
+    }
+  }
+  const std::int64_t values = call.inputs.v.shape().elements() / (dims.batch * dims.tokens);
+  StoreElement(call.inputs.v.data(), DType::kBFloat16, 69 * values,
+               std::numeric_limits<double>::quiet_NaN());
+  const Answers narrow = Answer(layer_, call.inputs, dims, {}, kNarrow);
+  const Answers wide = Answer(layer_, call.inputs, dims, {}, {});
+  const std::int64_t answers = dims.output_heads() * dims.value_dim;
+  for (std::int64_t i = 0; i < narrow.y.elements(); ++i) {
+    const float number = narrow.y.as<float>()[static_cast<std::size_t>(i)];
+    const float other = wide.y.as<float>()[static_cast<std::size_t>(i)];
+    ASSERT_EQ(std::isnan(number), std::isnan(other)) << i / answers << ", " << i % answers;
+  }
+}
+
+// Small whole numbers are not rounded, and so every product shows whether it is the right one.
+TEST(ExactFactors, HaveExactProducts) {
+  const Layer layer(ParseRecipe("linear_attention"));
+  if (!layer.HasBFloat16Products()) GTEST_SKIP() << "none";
+  for (const std::int64_t key_dim : {3, 16, 33}) {
+    for (const std::int64_t value_dim : {5, 16, 40, 64}) {
+      for (const std::int64_t tokens : {4, 8, 15, 31}) {
+        SCOPED_TRACE(testing::Message() << key_dim << " " << value_dim << " " << tokens);
+        CounterRandom random(3);
+        const auto numbers = [&](std::int64_t dim) {
+          Tensor x(DType::kBFloat16, {1, tokens, 2, dim});
+          for (std::int64_t i = 0; i < x.elements(); ++i) {
+            StoreElement(x.data(), x.dtype(), i, static_cast<double>(random.Bits() % 5) - 2);
+          }
+          return x;
+        };
+        const Tensor q = numbers(key_dim), k = numbers(key_dim), v = numbers(value_dim);
+        const Inputs inputs{.q = q, .k = k, .v = v};
+        Dims dims = test::TwoMemories(tokens, key_dim, value_dim);
+        ExpectSame(Answer(layer, inputs, dims, {}, kNarrow), Answer(layer, inputs, dims, {}, {}));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ttr
