@@ -42,8 +42,10 @@ struct Prepared {
   T* write;    // w as columns; the same array for a plain delta rule
   T* value;    // the key of values that are written apart; null
   T* queries;  // [query]
-  // The same two and two, rows of what reads and tokens of what writes, for products in bfloat16.
-  std::uint32_t *erase_pairs, *write_pairs, *value_pairs, *query_pairs;
+  // The same two and two, rows of what reads and tokens of what writes, for products in bfloat16;
+  // null where there are none.
+  std::uint32_t *erase_pairs = nullptr, *query_pairs = nullptr;
+  std::uint32_t *write_pairs = nullptr, *value_pairs = nullptr;
   T* lower;
   T* lower_value;   // the same against the keys of values
   T* scores;        // [query]
@@ -66,10 +68,12 @@ struct Prepared {
     erase = own_erase ? write + rows : write;
     value = write + 2 * rows;
     queries = scratch.queries + index * memory.queries * rows;
-    erase_pairs = scratch.narrowed.reads + index * (1 + memory.queries) * rows / 2;
-    query_pairs = erase_pairs + rows / 2;
-    write_pairs = scratch.narrowed.writes + index * rows;
-    value_pairs = write_pairs + rows / 2;
+    if (scratch.narrowed.strips != nullptr) {
+      erase_pairs = scratch.narrowed.reads + index * (1 + memory.queries) * rows / 2;
+      query_pairs = erase_pairs + rows / 2;
+      write_pairs = scratch.narrowed.writes + index * rows;
+      value_pairs = write_pairs + rows / 2;
+    }
     lower = scratch.coefficients + index * Scratch<T>::CoefficientCount(memory.queries);
     lower_value = lower + kSquare;
     scores = lower_value + kSquare;

@@ -304,22 +304,16 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
                    : OuterRows<T>{scratch.outputs + (t - begin) * columns + c, columns, false};
         const std::int64_t y_head_stride = direct ? memory.y_head_stride : kBlockRows * columns;
         T* strip = scratch.strips + c * state_rows;
-        std::uint32_t* const pairs = scratch.narrowed.strips;
-        auto process = [&]<int NV, bool NARROW>() {
-          ProcessStrip<NV, NARROW>(options, memory, chunks[i], prepared, scratch, strip,
-                                   NARROW ? pairs + c * state_rows / 2 : nullptr, v, kept, y,
-                                   y_head_stride, streams, ahead);
+        auto process = [&]<bool NARROW>(std::uint32_t* pairs) {
+          const auto run =
+              width > Lanes<T>() ? ProcessStrip<2, NARROW, T> : ProcessStrip<1, NARROW, T>;
+          run(options, memory, chunks[i], prepared, scratch, strip, pairs, v, kept, y,
+              y_head_stride, streams, ahead);
         };
-        const bool wide = width > Lanes<T>();
-        bool done = false;
-        if constexpr (kNarrows<T>) {
-          if (pairs != nullptr) {
-            wide ? process.template operator()<2, true>() : process.template operator()<1, true>();
-            done = true;
-          }
-        }
-        if (!done) {
-          wide ? process.template operator()<2, false>() : process.template operator()<1, false>();
+        if (kNarrows<T> && scratch.narrowed.strips != nullptr) {
+          process.template operator()<kNarrows<T>>(scratch.narrowed.strips + c * state_rows / 2);
+        } else {
+          process.template operator()<false>(nullptr);
         }
       }
       if (keeps) keeper.Strip(scratch.strips + c * state_rows, c, width);

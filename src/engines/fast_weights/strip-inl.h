@@ -89,17 +89,21 @@ inline std::int64_t StripRowsOf(const Options& options, const Memory& memory) {
   return (options.paired() ? 2 : 1) * memory.key_dim;
 }
 
-/// tile[r] += row r, or r ROW, of a chunk's columns times the strip.
-template <bool NARROW, int R, int NV, class T>
+/// tile[r] += row i + r of a chunk's columns, or where SEVERAL i + r `every`, times the strip;
+/// where products are NARROW, of their pairs times its copy.
+template <bool NARROW, bool SEVERAL, int R, int NV, class T>
 HWY_INLINE void ReadStrip(const T* columns, const std::uint32_t* pairs, std::int64_t i,
                           std::int64_t every, const T* HWY_RESTRICT strip,
                           const std::uint32_t* HWY_RESTRICT strip_pairs, std::int64_t rows,
                           sn::Tile<hn::ScalableTag<T>, R, NV>& tile) {
   const hn::ScalableTag<T> d;
+  constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   if constexpr (NARROW) {
-    MulAddPairs(pairs + i, every, kChunk, strip_pairs, (rows + 1) / 2, tile);
+    MulAddPairs(pairs + i, SEVERAL ? every : 1, kChunk, strip_pairs, (rows + 1) / 2, tile);
+  } else if constexpr (SEVERAL) {
+    sn::Accumulate<false>(d, columns + i, every, kChunk, strip, kWidth, rows, tile);
   } else {
-    sn::Accumulate<false>(d, columns + i, every, kChunk, strip, NV * hn::MaxLanes(d), rows, tile);
+    sn::MulAddRows<1, kChunk>(d, columns + i, strip, kWidth, rows, tile);
   }
 }
 
@@ -108,7 +112,7 @@ HWY_INLINE void ReadStrip(const T* columns, const std::uint32_t* pairs, std::int
 template <int NV, bool NARROW, class T>
 HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const Chunk& chunk,
                            const Prepared<T>& p, const T* HWY_RESTRICT strip,
-                           const std::uint32_t* HWY_RESTRICT pairs, OuterRows<T> v,
+                           const std::uint32_t* HWY_RESTRICT pairs, const OuterRows<T>& v,
                            StripRows<T> kept, T* HWY_RESTRICT errors) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = sn::kTileRows;
@@ -122,8 +126,8 @@ HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const C
     sn::Tile<decltype(d), kRows, NV> tile;
     sn::SetZero(d, tile);
     if (delta) {
-      ReadStrip<NARROW>(p.erase, p.erase_pairs, i, 1, strip, pairs, StripRowsOf(options, memory),
-                        tile);
+      ReadStrip<NARROW, false>(p.erase, p.erase_pairs, i, 1, strip, pairs,
+                               StripRowsOf(options, memory), tile);
     }
     v.Visit([&](auto rows) HWY_ATTR {
       TTR_UNROLL
@@ -250,7 +254,7 @@ HWY_INLINE void AnswerTile(const Options& options, const Memory& memory, const C
   sn::SetZero(d, tile);
   const std::uint32_t* const query_pairs =
       NARROW ? p.query_pairs + query * StateRows<T>(options, memory.key_dim) * kChunk / 2 : nullptr;
-  ReadStrip<NARROW>(queries, query_pairs, i, SEVERAL ? every : 1, strip, pairs, rows, tile);
+  ReadStrip<NARROW, SEVERAL>(queries, query_pairs, i, every, strip, pairs, rows, tile);
   TTR_UNROLL
   for (int r = 0; r < R; ++r) {
     const auto read = hn::Set(d, factors[i + r * every]);
@@ -411,16 +415,17 @@ HWY_INLINE void WriteMemory(const Options& options, const Memory& memory, const 
   const std::int64_t rows = StripRowsOf(options, memory);
   if (options.paired()) Turn<NV>(memory, p, strip);
   const T* const decay = options.paired() || !chunk.decays ? nullptr : p.row_decay;
-  auto add = [&](const T* factors, const T* keys, const std::uint32_t* key_pairs,
-                 const T* with) HWY_ATTR {
-    if constexpr (NARROW) {
-      AddOuterPairs<NV>(rows, factors, key_pairs, with, chunk.rows, strip, pairs, ahead);
-    } else {
-      AddOuter<NV>(rows, factors, keys, with, chunk.rows, strip, ahead);
-    }
-  };
-  add(decay, p.write, p.write_pairs, decayed);
-  if (options.apart()) add(nullptr, p.value, p.value_pairs, decayed + kChunk * kWidth);
+  const T* const none = nullptr;
+  const T* const values = decayed + kChunk * kWidth;
+  if constexpr (NARROW) {
+    AddOuterPairs<NV>(rows, decay, p.write_pairs, decayed, chunk.rows, strip, pairs, ahead);
+    if (!options.apart()) return;
+    AddOuterPairs<NV>(rows, none, p.value_pairs, values, chunk.rows, strip, pairs, ahead);
+  } else {
+    AddOuter<NV>(rows, decay, p.write, decayed, chunk.rows, strip, ahead);
+    if (!options.apart()) return;
+    AddOuter<NV>(rows, none, p.value, values, chunk.rows, strip, ahead);
+  }
 }
 
 /// Zeros for what the chunk begins by forgetting. A last update is no memory: it does not decay.
