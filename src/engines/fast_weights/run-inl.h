@@ -251,6 +251,9 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     KeepFirst(memory, state_rows, scratch, keeper);
   }
 
+  static_assert(kBlockChunks == 2);
+  const Prepared<T> prepared[kBlockChunks] = {{options, memory, scratch, 0},
+                                              {options, memory, scratch, 1}};
   for (std::int64_t begin = memory.from; begin < memory.to;) {
     Chunk chunks[kBlockChunks];
     std::int64_t count = 0;
@@ -260,9 +263,8 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
       end += chunks[count].rows;
       // Whether anything is kept or not: answers are the same numbers.
       const bool wanted = end % kGradientBlock == 0 || end == memory.rows;
-      const Prepared<T> prepared(options, memory, scratch, count);
-      Prepare(options, memory, wanted, chunks[count], scratch, prepared);
-      PairColumns(options, memory, state_rows, scratch, prepared);
+      Prepare(options, memory, wanted, chunks[count], scratch, prepared[count]);
+      PairColumns(options, memory, state_rows, scratch, prepared[count]);
       // What is kept beside the strips is that of a block's end.
       if (keeper.Wants(end)) {
         ++count;
@@ -290,7 +292,6 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
       const std::int64_t width = Width<T>(memory, c);
       for (std::int64_t i = 0; i < count; ++i) {
         const std::int64_t t = chunks[i].first;
-        const Prepared<T> prepared(options, memory, scratch, i);
         const OuterRows<T> v =
             c < values_from
                 ? OuterRowsAt<T>(memory.v, t * memory.v.stride + c)
@@ -304,16 +305,17 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
                    : OuterRows<T>{scratch.outputs + (t - begin) * columns + c, columns, false};
         const std::int64_t y_head_stride = direct ? memory.y_head_stride : kBlockRows * columns;
         T* strip = scratch.strips + c * state_rows;
-        auto process = [&]<bool NARROW>(std::uint32_t* pairs) {
-          const auto run =
-              width > Lanes<T>() ? ProcessStrip<2, NARROW, T> : ProcessStrip<1, NARROW, T>;
-          run(options, memory, chunks[i], prepared, scratch, strip, pairs, v, kept, y,
-              y_head_stride, streams, ahead);
+        auto process = [&]<int NV, bool NARROW>(std::uint32_t* pairs) {
+          ProcessStrip<NV, NARROW>(options, memory, chunks[i], prepared[i], scratch, strip, pairs,
+                                   v, kept, y, y_head_stride, streams, ahead);
         };
         if (kNarrows<T> && scratch.narrowed.strips != nullptr) {
-          process.template operator()<kNarrows<T>>(scratch.narrowed.strips + c * state_rows / 2);
+          std::uint32_t* const pairs = scratch.narrowed.strips + c * state_rows / 2;
+          width > Lanes<T>() ? process.template operator()<2, kNarrows<T>>(pairs)
+                             : process.template operator()<1, kNarrows<T>>(pairs);
         } else {
-          process.template operator()<false>(nullptr);
+          width > Lanes<T>() ? process.template operator()<2, false>(nullptr)
+                             : process.template operator()<1, false>(nullptr);
         }
       }
       if (keeps) keeper.Strip(scratch.strips + c * state_rows, c, width);

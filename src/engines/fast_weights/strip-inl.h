@@ -291,30 +291,31 @@ HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk
                        const Prepared<T>& p, std::int64_t query, const T* HWY_RESTRICT strip,
                        const std::uint32_t* HWY_RESTRICT pairs, const T* HWY_RESTRICT errors,
                        OuterRows<T> y, bool streams, StripRows<T> kept) {
-  auto answer = [&]<int R, bool SEVERAL>(std::int64_t i) HWY_ATTR {
-    AnswerTile<R, SEVERAL, NV, NARROW>(options, memory, chunk, p, query, i, strip, pairs, errors, y,
-                                       streams, kept);
-  };
   const std::int64_t steps = memory.steps;
   if (!(steps > 1)) {
     constexpr int kRows = sn::kTileRows;
     for (std::int64_t i = 0; i < chunk.rows; i += kRows) {
-      answer.template operator()<kRows, false>(i);
+      AnswerTile<kRows, false, NV, NARROW>(options, memory, chunk, p, query, i, strip, pairs,
+                                           errors, y, streams, kept);
     }
     return;
   }
+  auto answer = [&]<int R>(std::int64_t i) HWY_ATTR {
+    AnswerTile<R, true, NV, NARROW>(options, memory, chunk, p, query, i, strip, pairs, errors, y,
+                                    streams, kept);
+  };
   std::int64_t i = 0;
   while (i < chunk.rows && !memory.Reads(chunk.first + i)) ++i;
   while (i < chunk.rows) {
     const std::int64_t left = (chunk.rows - i + steps - 1) / steps;
     if (left >= 4) {
-      answer.template operator()<4, true>(i);
+      answer.template operator()<4>(i);
       i += 4 * steps;
     } else if (left >= 2) {
-      answer.template operator()<2, true>(i);
+      answer.template operator()<2>(i);
       i += 2 * steps;
     } else {
-      answer.template operator()<1, true>(i);
+      answer.template operator()<1>(i);
       i += steps;
     }
   }
