@@ -146,10 +146,10 @@ HWY_INLINE void AddOuterPairs(std::int64_t rows, const float* HWY_RESTRICT decay
                               Ahead& ahead) {
   const Wide d;
   constexpr std::size_t kLanes = hn::MaxLanes(Wide()), kWidth = NV * kLanes;
-  constexpr int kRows = 4, kPairs = kChunk / 2;
-  hn::Vec<Pairs> held[kPairs][NV];
+  constexpr int kRows = 4, kTokenPairs = kChunk / 2;
+  hn::Vec<Pairs> held[kTokenPairs][NV];
   TTR_UNROLL
-  for (int j = 0; j < kPairs; ++j) {
+  for (int j = 0; j < kTokenPairs; ++j) {
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
       const float* at = errors + 2 * j * kWidth + n * kLanes;
@@ -176,10 +176,10 @@ HWY_INLINE void AddOuterPairs(std::int64_t rows, const float* HWY_RESTRICT decay
       }
     }
     TTR_UNROLL
-    for (int j = 0; j < kPairs; ++j) {
+    for (int j = 0; j < kTokenPairs; ++j) {
       TTR_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const auto key = hn::Set(Pairs(), keys[(row + r) * kPairs + j]);
+        const auto key = hn::Set(Pairs(), keys[(row + r) * kTokenPairs + j]);
         TTR_UNROLL
         for (int n = 0; n < NV; ++n) tile[r][n] = AddProducts(tile[r][n], key, held[j][n]);
       }
