@@ -1,6 +1,7 @@
 #include "src/layer/run_fast_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "src/engines/fast_weights/backward.h"
@@ -29,6 +30,13 @@ class Second {
 bool IsWide(const Inputs& inputs) {
   const TensorView& typed = inputs.v.defined() ? inputs.v : inputs.q;
   return typed.dtype() == DType::kFloat64;
+}
+
+/// Are all rows that are given?
+bool AreBFloat16(const Inputs& inputs) {
+  return std::ranges::all_of(std::array{inputs.q, inputs.k, inputs.v}, [](const TensorView& rows) {
+    return !rows.defined() || rows.dtype() == DType::kBFloat16;
+  });
 }
 
 fast_weights::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
@@ -93,7 +101,7 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
   const Second second(call.second, call.state.dtype());
   call.second = second.view();
   call.kept = run.kept;
-  call.narrow = run.bfloat16_products && run.kept.empty() && inputs.v.dtype() == DType::kBFloat16;
+  call.narrow = run.bfloat16_products && run.kept.empty() && AreBFloat16(inputs);
   if (defers) {
     const std::int64_t numbers =
         fast_weights::PendingNumbers(SizesOf(recipe, dims, call.state.dtype()));

@@ -122,6 +122,12 @@ TEST_P(BFloat16Products, AreForCallsThatAskForThem) {
   same(Call(layer_.recipe(), dims, DType::kFloat32, 3, true), kNarrow, {});
   const Call narrow(layer_.recipe(), dims, DType::kBFloat16, 3, true);
   if (!layer_.HasBFloat16Products()) same(narrow, kNarrow, {});
+  Call mixed(layer_.recipe(), dims, DType::kBFloat16, 3, true);
+  Tensor q;
+  if (mixed.inputs.q.defined()) {
+    mixed.inputs.q = q = Tensor::Copy(mixed.inputs.q, DType::kFloat32);
+    same(mixed, kNarrow, {});
+  }
   std::vector<std::byte> kept(layer_.KeptBytes(dims));
   if (!kept.empty()) same(narrow, {.kept = kept, .bfloat16_products = true}, {});
   for (const std::string& target : SupportedTargets()) {

@@ -32,9 +32,9 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// What is carried along.
 enum class Carry {
-  kKeys,      // keys
-  kKeysLate,  // the same; an erasure sees the memory before its row's decay
-  kTurned,    // the parts of complex keys, whose decays turn them
+  kKeys,       // keys
+  kUndecayed,  // the same; an erasure sees the memory before its row's decay
+  kTurned,     // the parts of complex keys, whose decays turn them
 };
 
 /// One row a token of a chunk, row i at [i stride].
@@ -126,7 +126,7 @@ HWY_INLINE void CarryRows(D d, const PairCall<T>& call, std::int64_t at,
     auto erase = [&]() HWY_ATTR {
       ReadPairs<CARRY, I, I, FIRST>(d, call.erase, call.stride, at, keys, decay, turned);
     };
-    if constexpr (CARRY == Carry::kKeysLate) erase();
+    if constexpr (CARRY == Carry::kUndecayed) erase();
     if constexpr (BEFORE) ask();
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {

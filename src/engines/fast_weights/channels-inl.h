@@ -80,7 +80,7 @@ HWY_INLINE void PrepareChannels(const Options& options, const Memory& memory, co
     if (options.phase) {
       CarryPairs<Carry::kTurned>(call, options.read_before);
     } else if (apart) {
-      CarryPairs<Carry::kKeysLate>(call, options.read_before);
+      CarryPairs<Carry::kUndecayed>(call, options.read_before);
     } else {
       CarryPairs<Carry::kKeys>(call, options.read_before);
     }

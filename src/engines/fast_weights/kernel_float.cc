@@ -23,7 +23,7 @@ void SettleFloat(const Memory& memory) { SettleRows<float>(memory); }
 std::int64_t LanesOf(DType dtype) {
   return dtype == DType::kFloat64 ? Lanes<double>() : Lanes<float>();
 }
-bool CanNarrow() { return kNarrows<float> && ProcessorNarrows(); }
+bool CanNarrow() { return ProcessorNarrows(); }
 const char* CompiledTarget() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace HWY_NAMESPACE

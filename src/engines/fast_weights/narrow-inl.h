@@ -111,87 +111,62 @@ inline void PairTokensOf(const float* columns, std::int64_t rows, std::uint32_t*
   }
 }
 
-/// Two rows of a strip, NV vectors wide, as a row of its copy.
-template <int NV>
-HWY_INLINE void PairStripRows(const hn::Vec<Wide> (&low)[NV], const hn::Vec<Wide> (&high)[NV],
-                              std::uint32_t* pairs) {
+/// Rows of a strip, two and two, as its copy has them.
+template <int R, int NV>
+HWY_INLINE void PairTile(const sn::Tile<Wide, R, NV>& tile, std::uint32_t* pairs) {
   constexpr std::size_t kLanes = hn::MaxLanes(Wide());
   TTR_UNROLL
-  for (int n = 0; n < NV; ++n) {
-    hn::Store(Pair<kLanes>(low[n], high[n]), Pairs(), pairs + n * kLanes);
+  for (int r = 0; r < R; r += 2) {
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const auto pair = Pair<kLanes>(tile[r][n], tile[r + 1][n]);
+      hn::Store(pair, Pairs(), pairs + (r / 2 * NV + n) * kLanes);
+    }
   }
 }
 
-/// A strip of `rows` rows, an even number, as its copy has them.
+/// A whole strip of `rows` rows, an even number.
 template <int NV>
 void PairStrip(const float* strip, std::int64_t rows, std::uint32_t* pairs) {
   const Wide d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Wide()), kWidth = NV * kLanes;
   for (std::int64_t row = 0; row < rows; row += 2, strip += 2 * kWidth, pairs += kWidth) {
-    hn::Vec<Wide> low[NV], high[NV];
+    sn::Tile<Wide, 2, NV> tile;
     for (int n = 0; n < NV; ++n) {
-      low[n] = hn::Load(d, strip + n * kLanes);
-      high[n] = hn::Load(d, strip + kWidth + n * kLanes);
+      tile[0][n] = hn::Load(d, strip + n * kLanes);
+      tile[1][n] = hn::Load(d, strip + kWidth + n * kLanes);
     }
-    PairStripRows<NV>(low, high, pairs);
+    PairTile(tile, pairs);
   }
 }
 
-/// AddOuter() of strip-inl.h, keys and errors of tokens two and two; `pairs`: the strip's copy.
+/// The errors of a chunk's tokens, two and two, in place of the first half of them.
 template <int NV>
-HWY_INLINE void AddOuterPairs(std::int64_t rows, const float* HWY_RESTRICT decay,
-                              const std::uint32_t* HWY_RESTRICT keys,
-                              const float* HWY_RESTRICT errors, std::int64_t count,
-                              float* HWY_RESTRICT strip, std::uint32_t* HWY_RESTRICT pairs,
-                              Ahead& ahead) {
-  const Wide d;
-  constexpr std::size_t kLanes = hn::MaxLanes(Wide()), kWidth = NV * kLanes;
-  constexpr int kRows = 4, kTokenPairs = kChunk / 2;
-  hn::Vec<Pairs> held[kTokenPairs][NV];
+HWY_INLINE void PairHeld(sn::Tile<Wide, kChunk, NV>& held) {
   TTR_UNROLL
-  for (int j = 0; j < kTokenPairs; ++j) {
+  for (int j = 0; j < kChunk / 2; ++j) {
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
-      const float* at = errors + 2 * j * kWidth + n * kLanes;
-      const auto low = 2 * j < count ? hn::Load(d, at) : hn::Zero(d);
-      const auto high = 2 * j + 1 < count ? hn::Load(d, at + kWidth) : hn::Zero(d);
-      held[j][n] = Pair<kLanes>(low, high);
+      const auto pair = Pair<hn::MaxLanes(Wide())>(held[2 * j][n], held[2 * j + 1][n]);
+      held[j][n] = hn::BitCast(Wide(), pair);
     }
   }
-  for (std::int64_t row = 0; row < rows; row += kRows) {
-    float* HWY_RESTRICT out = strip + row * kWidth;
-    ahead.Fetch();
-    sn::Tile<Wide, kRows, NV> tile;
+}
+
+/// tile[r] += sum_j keys[r kChunk / 2 + j] held[j], of pairs.
+template <int R, int NV>
+HWY_INLINE void MulAddHeld(const std::uint32_t* HWY_RESTRICT keys,
+                           const sn::Tile<Wide, kChunk, NV>& held, sn::Tile<Wide, R, NV>& tile) {
+  const Pairs d;
+  TTR_UNROLL
+  for (int j = 0; j < kChunk / 2; ++j) {
     TTR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < R; ++r) {
+      const auto key = hn::Set(d, keys[r * (kChunk / 2) + j]);
       TTR_UNROLL
-      for (int n = 0; n < NV; ++n) tile[r][n] = hn::Load(d, out + r * kWidth + n * kLanes);
-    }
-    if (decay != nullptr) {
-      TTR_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const auto factor = hn::Set(d, decay[row + r]);
-        TTR_UNROLL
-        for (int n = 0; n < NV; ++n) tile[r][n] = hn::Mul(factor, tile[r][n]);
+      for (int n = 0; n < NV; ++n) {
+        tile[r][n] = AddProducts(tile[r][n], key, hn::BitCast(d, held[j][n]));
       }
-    }
-    TTR_UNROLL
-    for (int j = 0; j < kTokenPairs; ++j) {
-      TTR_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const auto key = hn::Set(Pairs(), keys[(row + r) * kTokenPairs + j]);
-        TTR_UNROLL
-        for (int n = 0; n < NV; ++n) tile[r][n] = AddProducts(tile[r][n], key, held[j][n]);
-      }
-    }
-    TTR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      TTR_UNROLL
-      for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, out + r * kWidth + n * kLanes);
-    }
-    TTR_UNROLL
-    for (int r = 0; r < kRows; r += 2) {
-      PairStripRows<NV>(tile[r], tile[r + 1], pairs + (row + r) / 2 * kWidth);
     }
   }
 }
