@@ -9,7 +9,7 @@
 #include "tools/tensor_io.h"
 #include "ttr/error.h"
 #include "ttr/layer.h"
-#include "ttr/safetensors.h"
+#include "ttr/util/safetensors.h"
 #include "ttr/version.h"
 
 namespace ttr::tools {

@@ -8,7 +8,7 @@
 
 #include "experiments/report/table.h"
 #include "tools/bench_work.h"
-#include "ttr/machine.h"
+#include "ttr/util/machine.h"
 
 namespace ttr::tools {
 

@@ -5,7 +5,7 @@
 #include <barrier>
 #include <thread>
 
-#include "ttr/machine.h"
+#include "ttr/util/machine.h"
 
 namespace ttr::tools {
 namespace {

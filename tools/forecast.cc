@@ -20,8 +20,8 @@
 #include "experiments/report/progress.h"
 #include "tools/command.h"
 #include "tools/gate_options.h"
-#include "ttr/atomic_file.h"
 #include "ttr/error.h"
+#include "ttr/util/atomic_file.h"
 
 namespace ttr::tools {
 namespace {

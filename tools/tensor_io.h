@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "ttr/inputs.h"
-#include "ttr/safetensors.h"
+#include "ttr/util/safetensors.h"
 
 namespace ttr::tools {
 

@@ -8,7 +8,7 @@
 
 #include "experiments/data/streams.h"
 #include "ttr/error.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::experiments {
 namespace {

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <string_view>
 
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::experiments {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "experiments/data/streams.h"
 #include "ttr/error.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::experiments {
 namespace {

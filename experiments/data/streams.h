@@ -1,5 +1,5 @@
-/// Which stream of CounterRandom (ttr/random.h) each generator draws from, so that two generators
-/// given the same seed never share a draw.
+/// Which stream of CounterRandom (ttr/util/random.h) each generator draws from, so that two
+/// generators given the same seed never share a draw.
 #pragma once
 
 #include <cstdint>

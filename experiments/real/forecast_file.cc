@@ -5,7 +5,7 @@
 
 #include "experiments/real/forecast.h"
 #include "ttr/error.h"
-#include "ttr/safetensors.h"
+#include "ttr/util/safetensors.h"
 
 namespace ttr::experiments {
 namespace {

@@ -1,10 +1,10 @@
-// Files and folders for programs: what ttr/atomic_file.h does, and what only a program may do.
+// Files and folders for programs: what ttr/util/atomic_file.h does, and what only a program may do.
 #pragma once
 
 #include <filesystem>
 #include <string_view>
 
-#include "ttr/atomic_file.h"
+#include "ttr/util/atomic_file.h"
 
 namespace ttr::report {
 

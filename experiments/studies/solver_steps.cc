@@ -10,7 +10,7 @@
 #include "experiments/studies/run_parts.h"
 #include "experiments/studies/statistics.h"
 #include "ttr/layer.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::experiments {
 namespace {

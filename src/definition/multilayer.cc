@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::definition {
 namespace {

@@ -1,4 +1,4 @@
-#include "ttr/atomic_file.h"
+#include "ttr/util/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "ttr/safetensors.h"
+#include "ttr/util/safetensors.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "src/io/safetensors_header.h"
-#include "ttr/atomic_file.h"
 #include "ttr/error.h"
+#include "ttr/util/atomic_file.h"
 
 namespace ttr {
 namespace {

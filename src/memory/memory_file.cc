@@ -12,7 +12,7 @@
 #include "src/memory/gates.h"
 #include "ttr/error.h"
 #include "ttr/memory.h"
-#include "ttr/safetensors.h"
+#include "ttr/util/safetensors.h"
 #include "ttr/version.h"
 
 namespace ttr {

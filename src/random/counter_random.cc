@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "ttr/error.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr {
 namespace {

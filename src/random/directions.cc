@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <numbers>
 
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr {
 namespace {

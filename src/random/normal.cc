@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ttr/error.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 // Every operation here is one that IEEE 754 rounds correctly, in an order that the source fixes
 // (the project compiles without contraction to fused multiply-adds). std::sqrt is the IEEE square

@@ -1,5 +1,4 @@
-// Products of register tiles with rows of any stride, and transposition between such rows. Compiled
-// once for every target.
+// Transposition between rows of any stride. Compiled once for every target.
 
 #if defined(TTR_SIMD_STRIDED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_SIMD_STRIDED_INL_H_
@@ -12,7 +11,6 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/simd/tile-inl.h"
 #include "src/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,22 +18,6 @@ namespace ttr::simd {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-/// Backward substitution in the tile with the transpose: tile[r] += sum_{i > r} lower[i ROW + r]
-/// tile[i], rows from the last to the first.
-template <std::size_t ROW, class D, int R, int NV, class T = hn::TFromD<D>>
-HWY_INLINE void SolveUnitLowerTransposed(D d, const T* HWY_RESTRICT lower, Tile<D, R, NV>& tile) {
-  TTR_UNROLL
-  for (int i = R - 1; i > 0; --i) {
-    TTR_UNROLL
-    for (int r = 0; r < R - 1; ++r) {
-      if (r >= i) continue;
-      const hn::Vec<D> left = hn::Set(d, lower[i * ROW + r]);
-      TTR_UNROLL
-      for (int v = 0; v < NV; ++v) tile[r][v] = hn::MulAdd(left, tile[i][v], tile[r][v]);
-    }
-  }
-}
 
 #if HWY_TARGET != HWY_SCALAR
 

@@ -13,7 +13,7 @@
 
 #include "hwy/highway.h"
 #include "src/simd/rows-inl.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::simd {

@@ -1,4 +1,4 @@
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 #include <gtest/gtest.h>
 

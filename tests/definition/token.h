@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/definition/memory.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::definition {
 

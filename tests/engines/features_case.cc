@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "src/recipe/feature_maps.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 #include "ttr/zoo.h"
 
 namespace ttr::rows {

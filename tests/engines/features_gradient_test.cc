@@ -7,8 +7,8 @@
 
 #include "src/engines/rows/features.h"
 #include "tests/engines/features_case.h"
-#include "ttr/random.h"
 #include "ttr/target.h"
+#include "ttr/util/random.h"
 
 namespace ttr::rows {
 namespace {

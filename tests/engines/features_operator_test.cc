@@ -11,7 +11,7 @@
 #include "tests/engines/features_case.h"
 #include "ttr/error.h"
 #include "ttr/features.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::rows {
 namespace {

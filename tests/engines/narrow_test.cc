@@ -10,9 +10,9 @@
 #include "tests/support/engines.h"
 #include "ttr/dtype.h"
 #include "ttr/layer.h"
-#include "ttr/random.h"
 #include "ttr/short_conv.h"
 #include "ttr/target.h"
+#include "ttr/util/random.h"
 
 namespace ttr {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "tests/support/engines.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::test {
 std::ostream& operator<<(std::ostream& out, const ConvCase& c) {

@@ -10,7 +10,7 @@
 #include "experiments/real/forecaster.h"
 #include "tests/experiments/real_series.h"
 #include "ttr/error.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::experiments {
 namespace {

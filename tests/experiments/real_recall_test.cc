@@ -9,7 +9,7 @@
 #include "experiments/real/recall.h"
 #include "experiments/real/recall_report.h"
 #include "ttr/error.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::experiments {
 namespace {

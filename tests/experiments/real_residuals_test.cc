@@ -9,7 +9,7 @@
 #include "experiments/real/residuals.h"
 #include "experiments/real/student_t.h"
 #include "ttr/error.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::experiments {
 namespace {

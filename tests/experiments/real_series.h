@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "experiments/real/forecaster.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::experiments {
 

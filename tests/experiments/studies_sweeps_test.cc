@@ -7,7 +7,7 @@
 #include <span>
 
 #include "experiments/studies/sweeps.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::experiments {
 namespace {

@@ -31,19 +31,19 @@ function(check)
 endfunction()
 
 # Standard headers have neither a folder nor a suffix in their names.
-check(IN include ONLY "^(<[a-z_0-9]+>|\"ttr/[a-z_0-9]+\\.h\")$"
+check(IN include ONLY "^(<[a-z_0-9]+>|\"ttr/(util/)?[a-z_0-9]+\\.h\")$"
       WHY "public headers need the standard library alone")
 check(IN src include EXCEPT "^src/definition/" NEVER "^[<\"](unsupported/)?Eigen/"
       WHY "only the definition is written on Eigen")
-check(IN src include EXCEPT "^src/(simd|engines)/" NEVER "^[<\"]hwy/"
-      WHY "Highway lives in src/simd and in the engines")
+check(IN src include EXCEPT "^src/(simd|linalg|machine|engines)/" NEVER "^[<\"]hwy/"
+      WHY "Highway lives in src/simd, src/linalg, src/machine and in the engines")
 check(IN src include EXCEPT "^src/parallel/" NEVER "^[<\"](tbb|oneapi)/"
       WHY "threads live in src/parallel")
 check(IN src/engines NEVER "^\"(src/(recipe|plan|definition|layer)/|ttr/(recipe|zoo|plan|layer|memory)\\.h)"
       WHY "an engine knows numbers and kernels, not recipes")
 check(IN src/definition NEVER "^\"src/(engines|simd|plan|layer)/"
       WHY "the definition judges the engines and shares nothing with them")
-check(IN src/simd src/parallel src/core
+check(IN src/simd src/linalg src/machine src/parallel src/core
       NEVER "^\"src/(recipe|plan|definition|layer|engines)/"
       WHY "shared rooms lie below the others")
 check(IN src include NEVER "^\"(experiments|tools|tests|bench)/"

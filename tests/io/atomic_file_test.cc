@@ -1,4 +1,4 @@
-#include "ttr/atomic_file.h"
+#include "ttr/util/atomic_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -12,7 +12,7 @@
 
 #include "tests/io/temp_folder.h"
 #include "ttr/error.h"
-#include "ttr/safetensors.h"
+#include "ttr/util/safetensors.h"
 
 namespace ttr {
 namespace {

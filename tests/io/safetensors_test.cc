@@ -1,4 +1,4 @@
-#include "ttr/safetensors.h"
+#include "ttr/util/safetensors.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -15,7 +15,7 @@
 #include "tests/support/gradients.h"
 #include "tests/support/random_recipe.h"
 #include "ttr/layer.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr {
 namespace {

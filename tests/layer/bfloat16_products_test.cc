@@ -17,8 +17,8 @@
 #include "tests/support/recipes.h"
 #include "ttr/executor.h"
 #include "ttr/layer.h"
-#include "ttr/random.h"
 #include "ttr/target.h"
+#include "ttr/util/random.h"
 
 namespace ttr {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/support/engines.h"
 #include "ttr/error.h"
 #include "ttr/layer.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr {
 namespace {

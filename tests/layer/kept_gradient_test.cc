@@ -16,7 +16,7 @@
 #include "ttr/error.h"
 #include "ttr/executor.h"
 #include "ttr/layer.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr {
 namespace {

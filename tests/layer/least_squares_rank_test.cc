@@ -11,7 +11,7 @@
 
 #include "tests/support/calls.h"
 #include "ttr/layer.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr {
 namespace {

@@ -14,7 +14,7 @@
 #include "experiments/studies/textbook_rls.h"
 #include "ttr/layer.h"
 #include "ttr/memory.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr {
 namespace {

@@ -11,7 +11,7 @@
 #include "src/memory/condition.h"
 #include "tests/io/temp_folder.h"
 #include "ttr/memory.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr {
 namespace {

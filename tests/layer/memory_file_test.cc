@@ -10,7 +10,7 @@
 #include "tests/io/temp_folder.h"
 #include "ttr/error.h"
 #include "ttr/memory.h"
-#include "ttr/safetensors.h"
+#include "ttr/util/safetensors.h"
 
 namespace ttr {
 namespace {

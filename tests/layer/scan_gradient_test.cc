@@ -9,7 +9,7 @@
 #include "tests/support/calls.h"
 #include "tests/support/gradients.h"
 #include "ttr/layer.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr {
 namespace {

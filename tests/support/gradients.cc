@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "tests/support/calls.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::test {
 namespace {

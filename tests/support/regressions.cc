@@ -7,7 +7,7 @@
 
 #include "ttr/features.h"
 #include "ttr/norm.h"
-#include "ttr/random.h"
+#include "ttr/util/random.h"
 
 namespace ttr::test {
 namespace {

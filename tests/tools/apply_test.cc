@@ -6,7 +6,7 @@
 #include "tests/support/calls.h"
 #include "tests/tools/command.h"
 #include "ttr/plan.h"
-#include "ttr/safetensors.h"
+#include "ttr/util/safetensors.h"
 #include "ttr/zoo.h"
 
 namespace ttr::test {

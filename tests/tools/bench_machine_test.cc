@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "ttr/machine.h"
+#include "ttr/util/machine.h"
 
 namespace ttr {
 namespace {

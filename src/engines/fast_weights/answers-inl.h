@@ -16,14 +16,16 @@
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/narrow-inl.h"
 #include "src/engines/fast_weights/prepare-inl.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/rows-inl.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// Rows of T, one a token, of one strip's columns.
@@ -60,7 +62,7 @@ struct KeptRows {
 
 /// The first `count` rows of a tile to where they are kept.
 template <int R, int NV, class T>
-HWY_INLINE void KeepTile(std::int64_t count, const sn::Tile<hn::ScalableTag<T>, R, NV>& tile, T* to,
+HWY_INLINE void KeepTile(std::int64_t count, const ln::Tile<hn::ScalableTag<T>, R, NV>& tile, T* to,
                          std::int64_t stride) {
   const hn::ScalableTag<T> d;
   TTR_UNROLL
@@ -82,27 +84,27 @@ template <bool NARROW, bool SEVERAL, int R, int NV, class T>
 HWY_INLINE void ReadStrip(const T* columns, const std::uint32_t* pairs, std::int64_t i,
                           std::int64_t every, const T* HWY_RESTRICT strip,
                           const std::uint32_t* HWY_RESTRICT strip_pairs, std::int64_t rows,
-                          sn::Tile<hn::ScalableTag<T>, R, NV>& tile) {
+                          ln::Tile<hn::ScalableTag<T>, R, NV>& tile) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   if constexpr (NARROW) {
     MulAddPairs(pairs + i, SEVERAL ? every : 1, kChunk, strip_pairs, (rows + 1) / 2, tile);
   } else if constexpr (SEVERAL) {
-    sn::Accumulate<false>(d, columns + i, every, kChunk, strip, kWidth, rows, tile);
+    ln::Accumulate<false>(d, columns + i, every, kChunk, strip, kWidth, rows, tile);
   } else {
-    sn::MulAddRows<1, kChunk>(d, columns + i, strip, kWidth, rows, tile);
+    ln::MulAddRows<1, kChunk>(d, columns + i, strip, kWidth, rows, tile);
   }
 }
 
 /// tile[r] += sum_j scores[i + r][j] rows[j], j < i + r, or j <= i + r with the diagonal.
 template <class D, int R, int NV, class T = hn::TFromD<D>>
 HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RESTRICT rows,
-                             std::int64_t i, bool diagonal, sn::Tile<D, R, NV>& tile) {
+                             std::int64_t i, bool diagonal, ln::Tile<D, R, NV>& tile) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
   constexpr std::size_t kWidth = NV * kLanes;
   const T* block = scores + i * kChunk;
-  sn::MulAddRows<kChunk, 1>(d, block, rows, kWidth, i, tile);
-  sn::MulAddStrictLower<kChunk>(d, block + i, rows + i * kWidth, kWidth, tile);
+  ln::MulAddRows<kChunk, 1>(d, block, rows, kWidth, i, tile);
+  ln::MulAddStrictLower<kChunk>(d, block + i, rows + i * kWidth, kWidth, tile);
   if (!diagonal) return;
   TTR_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -119,7 +121,7 @@ HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RES
 template <class D, int R, int NV, class T = hn::TFromD<D>>
 HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RESTRICT rows,
                              std::int64_t i, std::int64_t every, bool diagonal,
-                             sn::Tile<D, R, NV>& tile) {
+                             ln::Tile<D, R, NV>& tile) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
   TTR_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -177,8 +179,8 @@ HWY_INLINE void AnswerTile(const Options& options, const Memory& memory, const C
   const bool diagonal = !options.read_before || options.bonus;
   const std::int64_t every = SEVERAL ? memory.steps : 1;
   const std::int64_t rows = StripRowsOf(options, memory);
-  sn::Tile<decltype(d), R, NV> tile;
-  sn::SetZero(d, tile);
+  ln::Tile<decltype(d), R, NV> tile;
+  ln::SetZero(d, tile);
   const std::uint32_t* const query_pairs =
       NARROW ? p.query_pairs + query * StateRows<T>(options, memory.key_dim) * kChunk / 2 : nullptr;
   ReadStrip<NARROW, SEVERAL>(queries, query_pairs, i, every, strip, pairs, rows, tile);
@@ -220,7 +222,7 @@ HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk
                        OuterRows<T> y, bool streams, StripRows<T> kept) {
   const std::int64_t steps = memory.steps;
   if (!(steps > 1)) {
-    constexpr int kRows = sn::kTileRows;
+    constexpr int kRows = ln::kTileRows;
     for (std::int64_t i = 0; i < chunk.rows; i += kRows) {
       AnswerTile<kRows, false, NV, NARROW>(options, memory, chunk, p, query, i, strip, pairs,
                                            errors, y, streams, kept);
@@ -256,9 +258,9 @@ void AnswerEarly(const Options& options, const Memory& memory, const Prepared<T>
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t state_rows = StateRows<T>(options, memory.key_dim);
   for (std::int64_t query = 0; query < memory.queries; ++query) {
-    sn::Tile<decltype(d), 1, NV> tile;
-    sn::SetZero(d, tile);
-    sn::MulAddRows<1, kChunk>(d, p.queries + query * state_rows * kChunk, strip, NV * kLanes,
+    ln::Tile<decltype(d), 1, NV> tile;
+    ln::SetZero(d, tile);
+    ln::MulAddRows<1, kChunk>(d, p.queries + query * state_rows * kChunk, strip, NV * kLanes,
                               StripRowsOf(options, memory), tile);
     for (int n = 0; n < NV; ++n) {
       hn::Store(hn::Mul(hn::Set(d, p.read[query * kChunk]), tile[0][n]), d,

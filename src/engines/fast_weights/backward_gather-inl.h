@@ -20,7 +20,6 @@ namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// Sum of x (.) y (.) z, whole vectors.
 template <class T>

@@ -192,11 +192,11 @@ bool ReplaysValues(const Options& options) { return !options.erases() || options
 /// What is wanted of the block `gathered` of a memory when it is gathered, and of another block,
 /// perhaps of another memory, when it is scattered; negative: none.
 template <class T>
-Ahead AheadOf(const Options& options, const Memory& memory, const GradientMemory& out,
-              const BackwardRows<T>& rows, std::int64_t gathered, std::int64_t scattered,
-              bool reads) {
+Prefetcher AheadOf(const Options& options, const Memory& memory, const GradientMemory& out,
+                   const BackwardRows<T>& rows, std::int64_t gathered, std::int64_t scattered,
+                   bool reads) {
   const std::int64_t first = std::max(gathered, scattered) * kGradientBlock;
-  Ahead ahead(std::min<std::int64_t>(kGradientBlock, memory.rows - first));
+  Prefetcher ahead(std::min<std::int64_t>(kGradientBlock, memory.rows - first));
   // Keys and values have a row for every step of a token, all else one for every token.
   auto add_rows = [&](const Rows& of, std::int64_t block, std::int64_t count) {
     if (block >= 0) ahead.Add(of, block * kGradientBlock, 0, count);
@@ -307,7 +307,7 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
     go_to(block);
     GatherBlock(options, memory, !kept, !kept && call.last, rows);
     if (kept) continue;
-    Ahead ahead = AheadOf(options, memory, out, rows, call.last ? -1 : block + 1, -1, false);
+    Prefetcher ahead = AheadOf(options, memory, out, rows, call.last ? -1 : block + 1, -1, false);
     call.ahead = &ahead;
     RunGradient(GradientPart::kForward, call, rows.gradient);
   }
@@ -324,8 +324,8 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
     go_to(block);
     if (kept || !call.last) GatherBlock(options, memory, ReplaysValues(options), true, rows);
     const bool ends = block == first;
-    Ahead ahead = AheadOf(options, ends && next.rows > 0 ? next : memory, out, rows,
-                          ends ? LastBlock(next) : block - 1, block, true);
+    Prefetcher ahead = AheadOf(options, ends && next.rows > 0 ? next : memory, out, rows,
+                               ends ? LastBlock(next) : block - 1, block, true);
     call.ahead = &ahead;
     RunGradient(GradientPart::kReplay, call, rows.gradient);
     if (!rows.dy_lies) GatherOutputGradients(options, memory, rows);

@@ -14,14 +14,15 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/backward_whole.h"
 #include "src/engines/fast_weights/rows-inl.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
+#include "src/linalg/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace sn = ttr::simd::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 
 template <class T>
 class WholeRows {
@@ -31,7 +32,7 @@ class WholeRows {
         rows_(rows),
         keys_(rows.key_stride),
         values_(rows.value_stride),
-        count_(RoundUp(rows.count, sn::kTileRows)),
+        count_(RoundUp(rows.count, ln::kTileRows)),
         factors_(rows.factors +
                  rows.first / kGradientBlock * (options.phase ? 2 : 1) * rows.key_stride) {}
 
@@ -47,8 +48,8 @@ class WholeRows {
  private:
   using D = hn::ScalableTag<T>;
   using V = hn::Vec<D>;
-  using Block = sn::Block<T>;
-  using Left = sn::Left<T>;
+  using Block = ln::Block<T>;
+  using Left = ln::Left<T>;
 
   static constexpr std::int64_t Lanes() { return hn::MaxLanes(D()); }
 
@@ -83,9 +84,9 @@ class WholeRows {
   }
 
   void Answer() {
-    const sn::Whole all{values_, keys_};
+    const ln::Whole all{values_, keys_};
     for (std::int64_t q = 0; q < rows_.queries; ++q) {
-      sn::Multiply<sn::Into::kSet>(Left::Of(Query(q)), Block{rows_.initial, values_}, count_, all,
+      ln::Multiply<ln::Into::kSet>(Left::Of(Query(q)), Block{rows_.initial, values_}, count_, all,
                                    Answers(rows_.y, q));
     }
   }
@@ -93,25 +94,25 @@ class WholeRows {
   void TakeQueries() {
     for (std::int64_t q = 0; q < rows_.queries; ++q) {
       const Block dy = Answers(rows_.dy, q);
-      sn::Multiply<sn::Into::kSet>(Left::Of(dy), Block{rows_.d_initial, keys_}, count_,
-                                   sn::Whole{keys_, rows_.value_dim},
+      ln::Multiply<ln::Into::kSet>(Left::Of(dy), Block{rows_.d_initial, keys_}, count_,
+                                   ln::Whole{keys_, rows_.value_dim},
                                    Block{rows_.d_query + q * rows_.rows * keys_, keys_});
-      sn::Multiply<sn::Into::kAdd>(Left::Transposed(Query(q)), dy, keys_,
-                                   sn::Whole{values_, rows_.count}, Block{rows_.d_final, values_});
+      ln::Multiply<ln::Into::kAdd>(Left::Transposed(Query(q)), dy, keys_,
+                                   ln::Whole{values_, rows_.count}, Block{rows_.d_final, values_});
     }
   }
 
   void TakeWrites() {
-    sn::Multiply<sn::Into::kSet>(Left::Of(Block{rows_.value, values_}),
+    ln::Multiply<ln::Into::kSet>(Left::Of(Block{rows_.value, values_}),
                                  Block{rows_.d_initial, keys_}, count_,
-                                 sn::Whole{keys_, rows_.value_dim}, Block{rows_.d_write, keys_});
+                                 ln::Whole{keys_, rows_.value_dim}, Block{rows_.d_write, keys_});
     for (std::int64_t r = rows_.count - 1; r >= 0; --r) {
       options_.by_channel() ? FadeChannels(r) : FadeRow(r);
     }
     SumDecays();
     // Keys as the memory holds them at the end stand where queries did.
-    sn::Multiply<sn::Into::kSet>(Left::Of(Query(0)), Block{rows_.d_final, values_}, count_,
-                                 sn::Whole{values_, keys_}, Block{rows_.d_value, values_});
+    ln::Multiply<ln::Into::kSet>(Left::Of(Query(0)), Block{rows_.d_final, values_}, count_,
+                                 ln::Whole{values_, keys_}, Block{rows_.d_value, values_});
   }
 
   /// Row r from v_r N^T to dw_r and db_r, w_r . dw_r, and f_r w_r.

@@ -20,14 +20,16 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/gather-inl.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/lane_sums-inl.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// What is carried along.
@@ -191,7 +193,7 @@ template <Carry CARRY, bool BEFORE, class T>
 void CarryAll(const PairCall<T>& call) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   // Keys fill the registers.
-  constexpr int kNV = CARRY != Carry::kTurned && sn::kTileRows == kChunk ? 2 : 1;
+  constexpr int kNV = CARRY != Carry::kTurned && ln::kTileRows == kChunk ? 2 : 1;
   std::int64_t at = 0;
   if (call.stride < kNV * kLanes) {
     CarryChannels<CARRY, BEFORE, true, 1>(call, at);

@@ -15,15 +15,16 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/pending.h"
-#include "src/simd/ahead.h"
-#include "src/simd/tile-inl.h"
+#include "src/linalg/tile-inl.h"
+#include "src/simd/prefetcher.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace sn = ttr::simd::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 
 /// One row as the memory meets it:
 ///     u = step (v - erased erase M),   answer_q = read_q query_q M + score_q u + score_value_q v,
@@ -368,7 +369,7 @@ void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) 
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   T* state = static_cast<T*>(memory.state);
   std::int64_t column = memory.first_column;
-  StepGroups<sn::kTileRows>(memory, s, column);
+  StepGroups<ln::kTileRows>(memory, s, column);
   const std::int64_t rest = memory.end_column - column;
   if (rest == 0) return;
   auto load = [&](const T* from, std::int64_t stride, T* to) {

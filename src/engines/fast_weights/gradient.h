@@ -122,9 +122,9 @@ struct GradientCall {
   const T* momentum = nullptr;
   GradientRows<const T> bonus;  // stride: between tokens, any
 
-  GradientRows<T> answers;  // [p][T][Dv]; absent: not wanted
-  Ahead* ahead = nullptr;   // rows to fetch while the memory is worked on
-  T* overlap = nullptr;     // sum of M_T (.) dL/dM_T, of kTurn; wanted from kForward on
+  GradientRows<T> answers;      // [p][T][Dv]; absent: not wanted
+  Prefetcher* ahead = nullptr;  // rows to fetch while the memory is worked on
+  T* overlap = nullptr;         // sum of M_T (.) dL/dM_T, of kTurn; wanted from kForward on
   // Channels d and d + Dk / 2 (x, y) that a block turns besides: behind its last token to cos x -
   // sin y, sin x + cos y, by cosines and, behind them, sines, Dk / 2 each. Dk a multiple of 32.
   const T* frame = nullptr;

@@ -25,15 +25,17 @@
 #include "src/engines/fast_weights/gradient_momentum-inl.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/engines/fast_weights/gradient_state-inl.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/lane_sums-inl.h"
 #include "src/simd/strided-inl.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// out[i] = the sum of the lanes of tally row i.
@@ -97,14 +99,14 @@ template <int NV, class T>
 HWY_INLINE void StoreValueGradients(const GradientCall<T>& call, const Chunk& chunk,
                                     const ChunkRows<T>& rows, std::int64_t i, std::int64_t column,
                                     const GradientRows<T>& out, bool bonus,
-                                    sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+                                    ln::Tile<hn::ScalableTag<T>, ln::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
   if (!out) return;
   const std::int64_t t = chunk.at + i;
   for (std::int64_t x = 0; bonus && call.bonus && x < call.sizes.queries; ++x) {
     const T* factors = call.bonus.data + x * call.bonus.head_stride;
     TTR_UNROLL
-    for (int r = 0; r < sn::kTileRows; ++r) {
+    for (int r = 0; r < ln::kTileRows; ++r) {
       if (i + r >= chunk.tokens) break;
       const auto factor = hn::Set(d, factors[(t + r) * call.bonus.stride]);
       TTR_UNROLL
@@ -129,11 +131,11 @@ HWY_INLINE void CollectUpdateGradients(const Chunk& chunk, const ChunkRows<T>& r
                                        const T* to_end, std::int64_t write, std::int64_t reads,
                                        std::int64_t i, std::int64_t column,
                                        const Scratch<T>& scratch,
-                                       sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+                                       ln::Tile<hn::ScalableTag<T>, ln::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
   const T* grads = scratch.update_grads + (write * kTokens + i) * scratch.values + column;
   TTR_UNROLL
-  for (int r = 0; r < sn::kTileRows; ++r) {
+  for (int r = 0; r < ln::kTileRows; ++r) {
     const auto factor = hn::Set(d, to_end[i + r]);
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
@@ -141,9 +143,9 @@ HWY_INLINE void CollectUpdateGradients(const Chunk& chunk, const ChunkRows<T>& r
       tile[r][n] = hn::Mul(factor, grad);
     }
   }
-  if (i + sn::kTileRows > chunk.tokens) {
+  if (i + ln::kTileRows > chunk.tokens) {
     TTR_UNROLL
-    for (int r = 0; r < sn::kTileRows; ++r) {
+    for (int r = 0; r < ln::kTileRows; ++r) {
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) {
         if (i + r >= chunk.tokens) tile[r][n] = hn::Zero(d);
@@ -153,9 +155,9 @@ HWY_INLINE void CollectUpdateGradients(const Chunk& chunk, const ChunkRows<T>& r
   for (std::int64_t x = 0; x < reads; ++x) {
     const T* scores = scratch.scores + (x * scratch.writes + write) * kSquare + i;
     const View<T> g = rows.Grad(x);
-    const std::int64_t next = i + sn::kTileRows;
+    const std::int64_t next = i + ln::kTileRows;
     MulAddTriangle<false, NV>(scores + i * kTokens, 1, kTokens, g[i] + column, g.stride, tile);
-    sn::Accumulate<false>(d, scores + next * kTokens, 1, kTokens, g[next] + column, g.stride,
+    ln::Accumulate<false>(d, scores + next * kTokens, 1, kTokens, g[next] + column, g.stride,
                           chunk.tokens - next, tile);
   }
 }
@@ -166,7 +168,7 @@ void SolveAdjoint(const GradientCall<T>& call, const Chunk& chunk, const Coeffic
                   const ChunkRows<T>& rows, const T* to_end, const T* lower, std::int64_t column,
                   const Scratch<T>& scratch) {
   const hn::ScalableTag<T> d;
-  constexpr int kRows = sn::kTileRows;
+  constexpr int kRows = ln::kTileRows;
   constexpr std::int64_t kLanes = Lanes<T>();
   const GradientSizes& sizes = call.sizes;
   const View<T> errors = ErrorsOf(call, chunk, scratch);
@@ -180,13 +182,13 @@ void SolveAdjoint(const GradientCall<T>& call, const Chunk& chunk, const Coeffic
   const T* const factors = c.ReadFactors(KindOf(call, sizes.queries), own);
   const std::int64_t last = (chunk.tokens - 1) / kRows * kRows;
   for (std::int64_t i = last; i >= 0; i -= kRows) {
-    sn::Tile<decltype(d), kRows, NV> tile;
+    ln::Tile<decltype(d), kRows, NV> tile;
     CollectUpdateGradients<NV>(chunk, rows, to_end, 0, sizes.queries, i, column, scratch, tile);
     if (sizes.erase) {
-      sn::Accumulate<false>(d, lower + (i + kRows) * kTokens + i, 1, kTokens,
+      ln::Accumulate<false>(d, lower + (i + kRows) * kTokens + i, 1, kTokens,
                             grads + (i + kRows) * scratch.values, scratch.values,
                             chunk.tokens - i - kRows, tile);
-      sn::SolveUnitLowerTransposed<kTokens>(d, lower + i * (kTokens + 1), tile);
+      ln::SolveUnitLowerTransposed<kTokens>(d, lower + i * (kTokens + 1), tile);
     }
     StoreTile<NV>(kRows, grads + i * scratch.values, scratch.values, tile);
     TTR_UNROLL
@@ -217,7 +219,7 @@ void SolveAdjoint(const GradientCall<T>& call, const Chunk& chunk, const Coeffic
     StoreValueGradients<NV>(call, chunk, rows, i, column, call.d_value, !sizes.second_write, tile);
   }
   for (std::int64_t i = last; sizes.second_write && i >= 0; i -= kRows) {
-    sn::Tile<decltype(d), kRows, NV> tile;
+    ln::Tile<decltype(d), kRows, NV> tile;
     CollectUpdateGradients<NV>(chunk, rows, to_end, 1, scratch.reads, i, column, scratch, tile);
     StoreValueGradients<NV>(call, chunk, rows, i, column, call.d_second_value, true, tile);
   }

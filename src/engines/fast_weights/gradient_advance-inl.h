@@ -16,15 +16,16 @@
 #include "src/engines/fast_weights/gradient_momentum-inl.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/engines/fast_weights/gradient_state-inl.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/strided-inl.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace sn = ttr::simd::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 
 /// What write w of a chunk adds to a strip.
 template <class T>
@@ -79,7 +80,7 @@ template <int NV, class T>
 void AdvanceStripThrough(const GradientCall<T>& call, const Replay<T>& replay, const T* last,
                          const Scratch<T>& scratch, std::int64_t key) {
   const hn::ScalableTag<T> d;
-  constexpr int kRows = sn::kTileRows;
+  constexpr int kRows = ln::kTileRows;
   constexpr std::int64_t kLanes = Lanes<T>();
   constexpr std::int64_t kWidth = NV * kLanes;
   alignas(64) T decays[kGradientBlock * kWidth];
@@ -90,7 +91,7 @@ void AdvanceStripThrough(const GradientCall<T>& call, const Replay<T>& replay, c
   }
   const std::int64_t offset = key * scratch.values;
   for (std::int64_t v = 0; v < call.sizes.value_dim; v += kRows) {
-    sn::Tile<decltype(d), kRows, NV> tile;
+    ln::Tile<decltype(d), kRows, NV> tile;
     bool held = false;  // is the memory before the chunk in the tile?
     for (std::int64_t c = 0; c < replay.count; ++c) {
       T* const next = replay.next[c];
@@ -103,7 +104,7 @@ void AdvanceStripThrough(const GradientCall<T>& call, const Replay<T>& replay, c
       const T* in = replay.memories[c] + offset;
       const T* decay = decays + c * kWidth;
       if (chunk.forget) {
-        sn::SetZero(d, tile);
+        ln::SetZero(d, tile);
       } else {
         if (!held) LoadTile<NV>(in + v * kWidth, kWidth, tile);
         hn::Vec<decltype(d)> factors[NV];
@@ -117,7 +118,7 @@ void AdvanceStripThrough(const GradientCall<T>& call, const Replay<T>& replay, c
       }
       for (std::int64_t w = 0; w < scratch.writes; ++w) {
         const Outer<T> outer = OuterOf(call, chunk, scratch, w, key);
-        sn::Accumulate<false>(d, outer.values + v, 1, outer.value_stride, outer.rows,
+        ln::Accumulate<false>(d, outer.values + v, 1, outer.value_stride, outer.rows,
                               outer.row_stride, chunk.tokens, tile);
       }
       StoreTile<NV>(kRows, next + offset + v * kWidth, kWidth, tile);

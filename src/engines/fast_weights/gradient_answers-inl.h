@@ -14,12 +14,15 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/gradient_adjoint-inl.h"
+#include "src/linalg/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// One vector of value columns of the answers to query x; `read`: what it finds of the memory, but
@@ -29,16 +32,16 @@ void AnswerColumns(const GradientCall<T>& call, const Chunk& chunk, const ChunkR
                    const T* factors, const T* read, std::int64_t x, std::int64_t column,
                    const Scratch<T>& scratch) {
   const hn::ScalableTag<T> d;
-  constexpr int kRows = sn::kTileRows;
+  constexpr int kRows = ln::kTileRows;
   T* out = call.answers.data + x * call.answers.head_stride + chunk.at * call.answers.stride;
   const GradientRows<const T>& own = call.sizes.second_write ? call.second_value : call.value;
   for (std::int64_t i = 0; i < chunk.tokens; i += kRows) {
-    sn::Tile<decltype(d), kRows, 1> tile;
-    sn::SetZero(d, tile);
+    ln::Tile<decltype(d), kRows, 1> tile;
+    ln::SetZero(d, tile);
     for (std::int64_t w = 0; w < scratch.writes; ++w) {
       const T* scores = scratch.scores + (x * scratch.writes + w) * kSquare + i * kTokens;
       const View<T> updates = rows.Update(w);
-      sn::Accumulate<false>(d, scores, kTokens, 1, updates.data + column, updates.stride,
+      ln::Accumulate<false>(d, scores, kTokens, 1, updates.data + column, updates.stride,
                             std::min(i + kRows, chunk.tokens), tile);
     }
     TTR_UNROLL

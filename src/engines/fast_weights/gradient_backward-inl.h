@@ -30,23 +30,24 @@
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/engines/fast_weights/gradient_state-inl.h"
 #include "src/engines/fast_weights/gradient_turn-inl.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/strided-inl.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace sn = ttr::simd::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 
 /// tally[i] += the products of tile row i with x_i, by lanes.
 template <int NV, class T>
 HWY_INLINE void Tally(const Chunk& chunk, View<T> rows, std::int64_t i, std::int64_t key,
-                      const sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile, T* tallies) {
+                      const ln::Tile<hn::ScalableTag<T>, ln::kTileRows, NV>& tile, T* tallies) {
   const hn::ScalableTag<T> d;
   TTR_UNROLL
-  for (int r = 0; r < sn::kTileRows; ++r) {
+  for (int r = 0; r < ln::kTileRows; ++r) {
     auto sum = hn::Load(d, tallies + (i + r) * kTokens);
     const T* row = rows[std::min(i + r, chunk.tokens - 1)] + key;
     TTR_UNROLL
@@ -59,11 +60,11 @@ HWY_INLINE void Tally(const Chunk& chunk, View<T> rows, std::int64_t i, std::int
 
 /// Row r of the tile times factors[r]; 0 where that is 0.
 template <int NV, class T>
-HWY_INLINE void ScaleTile(const T* factors, sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+HWY_INLINE void ScaleTile(const T* factors, ln::Tile<hn::ScalableTag<T>, ln::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
   bool zeros = false;
   TTR_UNROLL
-  for (int r = 0; r < sn::kTileRows; ++r) {
+  for (int r = 0; r < ln::kTileRows; ++r) {
     const auto factor = hn::Set(d, factors[r]);
     zeros = zeros || factors[r] == 0;
     TTR_UNROLL
@@ -71,7 +72,7 @@ HWY_INLINE void ScaleTile(const T* factors, sn::Tile<hn::ScalableTag<T>, sn::kTi
   }
   if (!zeros) return;
   TTR_UNROLL
-  for (int r = 0; r < sn::kTileRows; ++r) {
+  for (int r = 0; r < ln::kTileRows; ++r) {
     const auto none = hn::Eq(hn::Set(d, factors[r]), hn::Zero(d));
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) tile[r][n] = hn::IfThenZeroElse(none, tile[r][n]);
@@ -80,10 +81,10 @@ HWY_INLINE void ScaleTile(const T* factors, sn::Tile<hn::ScalableTag<T>, sn::kTi
 
 /// tile += whole rows, which lie one behind the other.
 template <int NV, class T>
-HWY_INLINE void AddTile(const T* more, sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+HWY_INLINE void AddTile(const T* more, ln::Tile<hn::ScalableTag<T>, ln::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
   TTR_UNROLL
-  for (int r = 0; r < sn::kTileRows; ++r) {
+  for (int r = 0; r < ln::kTileRows; ++r) {
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
       tile[r][n] = hn::Add(tile[r][n], hn::Load(d, more + (r * NV + n) * Lanes<T>()));
@@ -98,7 +99,7 @@ void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
                    const ChunkRows<T>& rows, const Scratch<T>& scratch, const T* memory,
                    std::int64_t key, std::int64_t x, T* joined) {
   const hn::ScalableTag<T> d;
-  constexpr int kRows = sn::kTileRows;
+  constexpr int kRows = ln::kTileRows;
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
   const ReadKind kind = KindOf(call, x);
   const View<T> g = rows.Grad(x);
@@ -109,13 +110,13 @@ void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
   T* const out = rows.ReadGradient(x, &stride);
   auto read = [&](const T* from, std::int64_t i, auto& tile) HWY_ATTR {
     Fetch(call);
-    sn::SetZero(d, tile);
+    ln::SetZero(d, tile);
     if (chunk.forget) return;
-    sn::Accumulate<false>(d, g[i], g.stride, 1, from, NV * Lanes<T>(), call.sizes.value_dim, tile);
+    ln::Accumulate<false>(d, g[i], g.stride, 1, from, NV * Lanes<T>(), call.sizes.value_dim, tile);
   };
   const T* const update_factors = scratch.parts > 1 ? c.ReadFactors(kind, update_own, 1) : nullptr;
   for (std::int64_t i = 0; i < chunk.tokens; i += kRows) {
-    sn::Tile<decltype(d), kRows, NV> tile;
+    ln::Tile<decltype(d), kRows, NV> tile;
     if (update_factors != nullptr) {
       read(strip + scratch.matrix, i, tile);
       Tally<NV>(chunk, rows.Read(x), i, key, tile, scratch.Tallies(1, x));
@@ -136,7 +137,7 @@ void ReadGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeffi
     for (std::int64_t w = 0; w < scratch.writes; ++w) {
       const T* pairs = scratch.score_grads + (x * scratch.writes + w) * kSquare + i * kTokens;
       const View<T> writes = rows.Write(w);
-      sn::Accumulate<false>(d, pairs, kTokens, 1, writes.data + key, writes.stride, i, tile);
+      ln::Accumulate<false>(d, pairs, kTokens, 1, writes.data + key, writes.stride, i, tile);
       MulAddTriangle<true, NV>(pairs + i, kTokens, 1, writes[i] + key, writes.stride, tile);
     }
     if (out == nullptr) {
@@ -155,7 +156,7 @@ void WriteGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeff
                     const ChunkRows<T>& rows, const Scratch<T>& scratch, std::int64_t key,
                     std::int64_t w, const T* joined) {
   const hn::ScalableTag<T> d;
-  constexpr int kRows = sn::kTileRows;
+  constexpr int kRows = ln::kTileRows;
   const bool channels = call.sizes.decay == GradientDecay::kChannel;
   const T* columns = scratch.update_columns + w * scratch.values * kTokens;
   const T* strip = scratch.adjoint + key * scratch.values;
@@ -164,11 +165,11 @@ void WriteGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeff
   const std::int64_t index = scratch.reads + w;
   auto read = [&](const T* from, std::int64_t j, auto& tile) HWY_ATTR {
     Fetch(call);
-    sn::SetZero(d, tile);
-    sn::MulAddRows<1, kTokens>(d, columns + j, from, NV * Lanes<T>(), call.sizes.value_dim, tile);
+    ln::SetZero(d, tile);
+    ln::MulAddRows<1, kTokens>(d, columns + j, from, NV * Lanes<T>(), call.sizes.value_dim, tile);
   };
   for (std::int64_t j = 0; j < chunk.tokens; j += kRows) {
-    sn::Tile<decltype(d), kRows, NV> tile;
+    ln::Tile<decltype(d), kRows, NV> tile;
     if (scratch.parts > 1) {
       read(strip + scratch.matrix, j, tile);
       Tally<NV>(chunk, rows.Write(w), j, key, tile, scratch.Tallies(1, index));
@@ -192,7 +193,7 @@ void WriteGradients(const GradientCall<T>& call, const Chunk& chunk, const Coeff
       const std::int64_t next = j + kRows;
       MulAddTriangle<false, NV>(pairs + j * kTokens, 1, kTokens, reads[j] + key, reads.stride,
                                 tile);
-      sn::Accumulate<false>(d, pairs + next * kTokens, 1, kTokens, reads[next] + key, reads.stride,
+      ln::Accumulate<false>(d, pairs + next * kTokens, 1, kTokens, reads[next] + key, reads.stride,
                             chunk.tokens - next, tile);
     }
     if (joined != nullptr) AddTile<NV>(joined + j * NV * Lanes<T>(), tile);

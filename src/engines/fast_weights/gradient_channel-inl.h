@@ -26,8 +26,9 @@
 #include "src/engines/fast_weights/gradient.h"
 #include "src/engines/fast_weights/gradient_layout.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/lane_sums-inl.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {

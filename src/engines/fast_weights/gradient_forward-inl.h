@@ -21,14 +21,16 @@
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/engines/fast_weights/gradient_state-inl.h"
 #include "src/engines/fast_weights/gradient_turn-inl.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/strided-inl.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// R rows of Products against vectors of D.
@@ -38,9 +40,9 @@ HWY_INLINE void ProductRows(D d, View<T> rows, std::int64_t i, std::int64_t lane
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   constexpr int kNV = kLanes < kTokens / 2 ? 2 : 1;
   for (std::int64_t j = 0; j < lanes_end; j += kNV * kLanes) {
-    sn::Tile<D, R, kNV> tile;
-    sn::SetZero(d, tile);
-    sn::Accumulate<false>(d, rows[i], rows.stride, 1, columns + j, kTokens, count, tile);
+    ln::Tile<D, R, kNV> tile;
+    ln::SetZero(d, tile);
+    ln::Accumulate<false>(d, rows[i], rows.stride, 1, columns + j, kTokens, count, tile);
     TTR_UNROLL
     for (int r = 0; r < R; ++r) {
       TTR_UNROLL
@@ -56,7 +58,7 @@ template <class T>
 void Products(View<T> rows, const T* HWY_RESTRICT columns, std::int64_t count, T* out) {
   const hn::CappedTag<T, kHalf> half;
   const hn::ScalableTag<T> d;
-  constexpr int kRows = sn::kTileRows;
+  constexpr int kRows = ln::kTileRows;
   for (std::int64_t i = 0; i < kHalf; i += kRows) {
     ProductRows<kRows>(half, rows, i, kHalf, columns, count, out);
   }
@@ -100,11 +102,11 @@ void SolveErrors(const GradientCall<T>& call, const Chunk& chunk, const T* lower
                  const T* lower_value, const T* decay, const T* read, std::int64_t column,
                  const Scratch<T>& scratch) {
   const hn::ScalableTag<T> d;
-  constexpr int kRows = sn::kTileRows;
+  constexpr int kRows = ln::kTileRows;
   constexpr std::int64_t kLanes = Lanes<T>();
   T* errors = scratch.errors + chunk.first * scratch.values + column;
   for (std::int64_t i = 0; i < chunk.tokens; i += kRows) {
-    sn::Tile<decltype(d), kRows, NV> tile;
+    ln::Tile<decltype(d), kRows, NV> tile;
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const std::int64_t t = std::min(i + r, chunk.tokens - 1);
@@ -122,11 +124,11 @@ void SolveErrors(const GradientCall<T>& call, const Chunk& chunk, const T* lower
     }
     if (call.second_value) {
       const T* values = call.second_value.data + chunk.at * call.second_value.stride + column;
-      sn::Accumulate<false>(d, lower_value + i * kTokens, kTokens, 1, values,
+      ln::Accumulate<false>(d, lower_value + i * kTokens, kTokens, 1, values,
                             call.second_value.stride, std::min(i + kRows, chunk.tokens), tile);
     }
-    sn::Accumulate<false>(d, lower + i * kTokens, kTokens, 1, errors, scratch.values, i, tile);
-    sn::SolveUnitLower<kTokens>(d, lower + i * kTokens + i, tile);
+    ln::Accumulate<false>(d, lower + i * kTokens, kTokens, 1, errors, scratch.values, i, tile);
+    ln::SolveUnitLower<kTokens>(d, lower + i * kTokens + i, tile);
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
       if (i + r >= chunk.tokens) break;

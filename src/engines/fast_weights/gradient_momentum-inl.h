@@ -23,6 +23,7 @@
 #include "src/engines/fast_weights/gradient_layout.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
 #include "src/engines/fast_weights/gradient_state-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {

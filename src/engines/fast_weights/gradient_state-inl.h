@@ -15,15 +15,16 @@
 #include "src/engines/fast_weights/gradient.h"
 #include "src/engines/fast_weights/gradient_layout.h"
 #include "src/engines/fast_weights/gradient_rows-inl.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/strided-inl.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace sn = ttr::simd::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 
 /// Vectors of the strip of lanes that begins at `first` of `count`: two, or one at the end.
 template <class T>
@@ -85,7 +86,7 @@ HWY_INLINE void Fetch(const GradientCall<T>& call) {
 template <class T>
 inline constexpr int kTokenVectors = Lanes<T>() < kTokens ? 2 : 1;
 template <class T>
-inline constexpr int kTokenRows = kTokenVectors<T> == 2 ? sn::kTileRows : 2 * sn::kTileRows;
+inline constexpr int kTokenRows = kTokenVectors<T> == 2 ? ln::kTileRows : 2 * ln::kTileRows;
 
 /// Paces what is fetched ahead: a little with every tile of `reads` readings of the memory, `rows`
 /// products of a chunk's rows with it, and `updates` of it.
@@ -95,10 +96,10 @@ void StartFetching(const GradientCall<T>& call, const Scratch<T>& scratch, std::
   if (call.ahead == nullptr) return;
   const std::int64_t strips = RoundUp(scratch.keys, 2 * Lanes<T>()) / (2 * Lanes<T>());
   const std::int64_t values = call.sizes.value_dim;
-  const std::int64_t tiles = RoundUp(values, sn::kTileRows) / sn::kTileRows;
+  const std::int64_t tiles = RoundUp(values, ln::kTileRows) / ln::kTileRows;
   const std::int64_t token_tiles =
       RoundUp(values, kTokenRows<T>) / kTokenRows<T> * kTokens / (kTokenVectors<T> * Lanes<T>());
-  call.ahead->Start(reads * token_tiles + rows * strips * (kTokens / sn::kTileRows) +
+  call.ahead->Start(reads * token_tiles + rows * strips * (kTokens / ln::kTileRows) +
                     updates * strips * tiles);
 }
 
@@ -115,18 +116,18 @@ void ReadState(const GradientCall<T>& call, const Scratch<T>& scratch, const T* 
   for (; v < sizes.value_dim; v += kRows) {
     for (std::int64_t i = 0; i < kTokens; i += kNV * kLanes) {
       Fetch(call);
-      sn::Tile<decltype(d), kRows, kNV> tile;
-      sn::SetZero(d, tile);
+      ln::Tile<decltype(d), kRows, kNV> tile;
+      ln::SetZero(d, tile);
       for (std::int64_t k = 0; k < sizes.key_dim;) {
         const std::int64_t left = sizes.key_dim - k;
         const T* strip = state + k * scratch.values;
         const T* right = columns + k * kTokens + i;
         if (Vectors<T>(k, scratch.keys) == 2) {
-          sn::MulAddRows<2 * kLanes, 1>(d, strip + v * 2 * kLanes, right, kTokens,
+          ln::MulAddRows<2 * kLanes, 1>(d, strip + v * 2 * kLanes, right, kTokens,
                                         std::min(left, 2 * kLanes), tile);
           k += 2 * kLanes;
         } else {
-          sn::MulAddRows<kLanes, 1>(d, strip + v * kLanes, right, kTokens, std::min(left, kLanes),
+          ln::MulAddRows<kLanes, 1>(d, strip + v * kLanes, right, kTokens, std::min(left, kLanes),
                                     tile);
           k += kLanes;
         }
@@ -146,10 +147,10 @@ void ReadState(const GradientCall<T>& call, const Scratch<T>& scratch, const T* 
 /// out = the first `count` rows of the tile; kPast: past the caches.
 template <int NV, bool kPast = false, class T>
 HWY_INLINE void StoreTile(std::int64_t count, T* out, std::int64_t stride,
-                          const sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+                          const ln::Tile<hn::ScalableTag<T>, ln::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
   TTR_UNROLL
-  for (int r = 0; r < sn::kTileRows; ++r) {
+  for (int r = 0; r < ln::kTileRows; ++r) {
     if (r >= count) break;
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
@@ -166,10 +167,10 @@ HWY_INLINE void StoreTile(std::int64_t count, T* out, std::int64_t stride,
 /// The tile = whole rows.
 template <int NV, class T>
 HWY_INLINE void LoadTile(const T* in, std::int64_t stride,
-                         sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+                         ln::Tile<hn::ScalableTag<T>, ln::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
   TTR_UNROLL
-  for (int r = 0; r < sn::kTileRows; ++r) {
+  for (int r = 0; r < ln::kTileRows; ++r) {
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) tile[r][n] = hn::Load(d, in + r * stride + n * Lanes<T>());
   }
@@ -180,15 +181,15 @@ HWY_INLINE void LoadTile(const T* in, std::int64_t stride,
 template <bool LOWER, int NV, class T>
 HWY_INLINE void MulAddTriangle(const T* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
                                const T* HWY_RESTRICT b, std::int64_t b_step,
-                               sn::Tile<hn::ScalableTag<T>, sn::kTileRows, NV>& tile) {
+                               ln::Tile<hn::ScalableTag<T>, ln::kTileRows, NV>& tile) {
   const hn::ScalableTag<T> d;
   TTR_UNROLL
-  for (int s = 0; s < sn::kTileRows; ++s) {
+  for (int s = 0; s < ln::kTileRows; ++s) {
     hn::Vec<decltype(d)> right[NV];
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) right[n] = hn::Load(d, b + s * b_step + n * Lanes<T>());
     TTR_UNROLL
-    for (int r = 0; r < sn::kTileRows; ++r) {
+    for (int r = 0; r < ln::kTileRows; ++r) {
       if (LOWER ? s > r : s < r) continue;
       const auto left = hn::Set(d, a[r * a_row + s * a_step]);
       TTR_UNROLL
@@ -212,10 +213,10 @@ struct Zeros {
     }
   }
 
-  HWY_INLINE void Clear(sn::Tile<D, sn::kTileRows, NV>& tile) const {
+  HWY_INLINE void Clear(ln::Tile<D, ln::kTileRows, NV>& tile) const {
     if (!any) return;
     TTR_UNROLL
-    for (int r = 0; r < sn::kTileRows; ++r) {
+    for (int r = 0; r < ln::kTileRows; ++r) {
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) tile[r][n] = hn::IfThenZeroElse(at[n], tile[r][n]);
     }
@@ -238,7 +239,7 @@ HWY_INLINE void UpdateStrip(const GradientCall<T>& call, std::int64_t tokens, co
                             const hn::Vec<hn::ScalableTag<T>> (&decay)[NV], const Outer<T>* outers,
                             std::int64_t count, const T* partner, T* overlap) {
   const hn::ScalableTag<T> d;
-  constexpr int kRows = sn::kTileRows;
+  constexpr int kRows = ln::kTileRows;
   constexpr std::int64_t kLanes = Lanes<T>();
   constexpr std::int64_t kWidth = NV * kLanes;
   hn::Vec<decltype(d)> sums[NV];
@@ -247,9 +248,9 @@ HWY_INLINE void UpdateStrip(const GradientCall<T>& call, std::int64_t tokens, co
   const Zeros<NV, T> zeros(decay);
   for (std::int64_t v = 0; v < call.sizes.value_dim; v += kRows) {
     Fetch(call);
-    sn::Tile<decltype(d), kRows, NV> tile;
+    ln::Tile<decltype(d), kRows, NV> tile;
     if (in == nullptr) {
-      sn::SetZero(d, tile);
+      ln::SetZero(d, tile);
     } else {
       TTR_UNROLL
       for (int r = 0; r < kRows; ++r) {
@@ -265,7 +266,7 @@ HWY_INLINE void UpdateStrip(const GradientCall<T>& call, std::int64_t tokens, co
       zeros.Clear(tile);
     }
     for (std::int64_t o = 0; o < count; ++o) {
-      sn::Accumulate<false>(d, outers[o].values + v, 1, outers[o].value_stride, outers[o].rows,
+      ln::Accumulate<false>(d, outers[o].values + v, 1, outers[o].value_stride, outers[o].rows,
                             outers[o].row_stride, tokens, tile);
     }
     TTR_UNROLL

@@ -13,7 +13,7 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/simd/ahead.h"
+#include "src/simd/prefetcher.h"
 #include "src/simd/strided-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -89,7 +89,7 @@ class Keeper {
 
   /// Has the rows from `begin` on, and their share of the memory behind their block, brought near:
   /// stores that wait for memory would stop the kernel.
-  void Fetch(std::int64_t begin, Ahead& ahead) const {
+  void Fetch(std::int64_t begin, Prefetcher& ahead) const {
     if (state_ == nullptr) return;
     constexpr DType kType = DTypeOf<T>();
     const std::int64_t width = memory_.end_column - memory_.first_column;

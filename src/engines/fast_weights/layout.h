@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "src/engines/fast_weights/fast_weights.h"
-#include "src/simd/ahead.h"
+#include "src/simd/prefetcher.h"
 #include "src/simd/rows.h"
 
 namespace ttr::fast_weights {
@@ -37,7 +37,7 @@ inline constexpr std::int64_t kDirectRows = 3;
 
 inline constexpr std::size_t kAlignment = 64;
 
-using simd::Ahead;
+using simd::Prefetcher;
 using simd::Rows;
 
 /// One memory, one sequence, a range of value columns. "Row" r belongs to token r / steps.

@@ -16,14 +16,15 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/simd/tile-inl.h"
+#include "src/linalg/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace sn = ttr::simd::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86_64 && defined(__GNUC__)
 
@@ -74,7 +75,7 @@ HWY_INLINE hn::Vec<Pairs> Pair(hn::Vec<Wide> low, hn::Vec<Wide> high) {
 template <int R, int NV>
 HWY_INLINE void MulAddPairs(const std::uint32_t* HWY_RESTRICT left, std::int64_t row,
                             std::int64_t step, const std::uint32_t* HWY_RESTRICT right,
-                            std::int64_t count, sn::Tile<Wide, R, NV>& tile) {
+                            std::int64_t count, ln::Tile<Wide, R, NV>& tile) {
   const Pairs d;
   constexpr std::size_t kLanes = hn::MaxLanes(Pairs());
   for (std::int64_t s = 0; s < count; ++s, left += step, right += NV * kLanes) {
@@ -113,7 +114,7 @@ inline void PairTokensOf(const float* columns, std::int64_t rows, std::uint32_t*
 
 /// Rows of a strip, two and two, as its copy has them.
 template <int R, int NV>
-HWY_INLINE void PairTile(const sn::Tile<Wide, R, NV>& tile, std::uint32_t* pairs) {
+HWY_INLINE void PairTile(const ln::Tile<Wide, R, NV>& tile, std::uint32_t* pairs) {
   constexpr std::size_t kLanes = hn::MaxLanes(Wide());
   TTR_UNROLL
   for (int r = 0; r < R; r += 2) {
@@ -131,7 +132,7 @@ void PairStrip(const float* strip, std::int64_t rows, std::uint32_t* pairs) {
   const Wide d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Wide()), kWidth = NV * kLanes;
   for (std::int64_t row = 0; row < rows; row += 2, strip += 2 * kWidth, pairs += kWidth) {
-    sn::Tile<Wide, 2, NV> tile;
+    ln::Tile<Wide, 2, NV> tile;
     for (int n = 0; n < NV; ++n) {
       tile[0][n] = hn::Load(d, strip + n * kLanes);
       tile[1][n] = hn::Load(d, strip + kWidth + n * kLanes);
@@ -142,7 +143,7 @@ void PairStrip(const float* strip, std::int64_t rows, std::uint32_t* pairs) {
 
 /// The errors of a chunk's tokens, two and two, in place of the first half of them.
 template <int NV>
-HWY_INLINE void PairHeld(sn::Tile<Wide, kChunk, NV>& held) {
+HWY_INLINE void PairHeld(ln::Tile<Wide, kChunk, NV>& held) {
   TTR_UNROLL
   for (int j = 0; j < kChunk / 2; ++j) {
     TTR_UNROLL
@@ -156,7 +157,7 @@ HWY_INLINE void PairHeld(sn::Tile<Wide, kChunk, NV>& held) {
 /// tile[r] += sum_j keys[r kChunk / 2 + j] held[j], of pairs.
 template <int R, int NV>
 HWY_INLINE void MulAddHeld(const std::uint32_t* HWY_RESTRICT keys,
-                           const sn::Tile<Wide, kChunk, NV>& held, sn::Tile<Wide, R, NV>& tile) {
+                           const ln::Tile<Wide, kChunk, NV>& held, ln::Tile<Wide, R, NV>& tile) {
   const Pairs d;
   TTR_UNROLL
   for (int j = 0; j < kChunk / 2; ++j) {

@@ -25,14 +25,16 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/gather-inl.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/simd/tile-inl.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/transpose-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// The prepared arrays of one chunk; names as above.
@@ -127,9 +129,9 @@ HWY_INLINE void PadColumns(T* columns, std::int64_t used, std::int64_t rows) {
 template <int R, int NV, class D, class T = hn::TFromD<D>>
 HWY_INLINE void GramTile(D d, const T* left, const T* right, std::int64_t key_dim, int i, int j,
                          T* out) {
-  sn::Tile<D, R, NV> tile;
-  sn::SetZero(d, tile);
-  sn::MulAddRows<1, kChunk>(d, left + i, right + j, kChunk, key_dim, tile);
+  ln::Tile<D, R, NV> tile;
+  ln::SetZero(d, tile);
+  ln::MulAddRows<1, kChunk>(d, left + i, right + j, kChunk, key_dim, tile);
   TTR_UNROLL
   for (int r = 0; r < R; ++r) {
     TTR_UNROLL
@@ -146,7 +148,7 @@ HWY_INLINE void Gram(const T* left, const T* right, std::int64_t key_dim, T* out
   const ChunkTag<T> d;
   constexpr int kLanes = hn::MaxLanes(ChunkTag<T>());
   constexpr int kVectors = std::min(kChunk / kLanes, 2);
-  constexpr int kRows = std::min(kChunk, sn::kTileRows * 2 / kVectors);
+  constexpr int kRows = std::min(kChunk, ln::kTileRows * 2 / kVectors);
   for (int i = 0; i < kChunk; i += kRows) {
     for (int j = 0; j < i + kRows; j += kVectors * kLanes) {
       GramTile<kRows, kVectors>(d, left, right, key_dim, i, j, out);
@@ -167,8 +169,8 @@ HWY_INLINE void GramPair(const T* HWY_RESTRICT first, const T* HWY_RESTRICT seco
                          T* second_out) {
   const hn::ScalableTag<T> d;
   const hn::Half<decltype(d)> half;
-  sn::Tile<decltype(d), kChunk, 1> tile;  // of the products' columns
-  sn::SetZero(d, tile);
+  ln::Tile<decltype(d), kChunk, 1> tile;  // of the products' columns
+  ln::SetZero(d, tile);
   for (std::int64_t c = 0; c < key_dim * kChunk; c += kChunk) {
     const auto left = hn::Combine(d, hn::Load(half, second + c), hn::Load(half, first + c));
     TTR_UNROLL

@@ -18,14 +18,13 @@
 #include "src/engines/fast_weights/reads-inl.h"
 #include "src/engines/fast_weights/rows-inl.h"
 #include "src/engines/fast_weights/strip-inl.h"
-#include "src/simd/ahead.h"
+#include "src/simd/prefetcher.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace sn = ttr::simd::HWY_NAMESPACE;
 
 template <class T>
 constexpr std::int64_t Lanes() {
@@ -172,10 +171,10 @@ OuterRows<T> OuterRowsAt(const Rows& rows, std::int64_t offset) {
 
 /// Rows begin .. end of the inputs and outputs of `memory`.
 template <class T>
-Ahead AheadOf(const Options& options, const Memory& memory, bool streams, std::int64_t begin,
-              std::int64_t end) {
+Prefetcher AheadOf(const Options& options, const Memory& memory, bool streams, std::int64_t begin,
+                   std::int64_t end) {
   constexpr std::int64_t kMostQueries = 3;
-  Ahead ahead(end - begin);
+  Prefetcher ahead(end - begin);
   Keeper<T>(options, memory).Fetch(begin, ahead);
   const std::int64_t width = memory.end_column - memory.first_column;
   ahead.Add(memory.k, begin, 0, memory.input_dim);
@@ -286,7 +285,7 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     const bool last = end == memory.to;
     const std::int64_t ahead_begin = last ? next.from : end;
     const std::int64_t ahead_end = std::min(ahead_begin + kBlockRows, last ? next.to : memory.to);
-    Ahead ahead = AheadOf<T>(options, last ? next : memory, streams, ahead_begin, ahead_end);
+    Prefetcher ahead = AheadOf<T>(options, last ? next : memory, streams, ahead_begin, ahead_end);
     ahead.Start(strips * count * tiles);
     for (std::int64_t c = memory.first_column; c < memory.end_column;) {
       const std::int64_t width = Width<T>(memory, c);

@@ -28,15 +28,17 @@
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/narrow-inl.h"
 #include "src/engines/fast_weights/prepare-inl.h"
-#include "src/simd/ahead.h"
+#include "src/linalg/tile-inl.h"
+#include "src/simd/prefetcher.h"
 #include "src/simd/rows-inl.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// The errors of a chunk: errors[j W ...] as solved, behind them what of them is written, and
@@ -47,7 +49,7 @@ HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const C
                            const std::uint32_t* HWY_RESTRICT pairs, const OuterRows<T>& v,
                            StripRows<T> kept, T* HWY_RESTRICT errors) {
   const hn::ScalableTag<T> d;
-  constexpr int kRows = sn::kTileRows;
+  constexpr int kRows = ln::kTileRows;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   constexpr std::size_t kWidth = NV * kLanes;
   const bool delta = options.erases();
@@ -55,8 +57,8 @@ HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const C
   T* HWY_RESTRICT decayed = errors + kChunk * kWidth;
   T* HWY_RESTRICT values = errors + 2 * kChunk * kWidth;
   for (std::int64_t i = 0; i < chunk.rows; i += kRows) {
-    sn::Tile<decltype(d), kRows, NV> tile;
-    sn::SetZero(d, tile);
+    ln::Tile<decltype(d), kRows, NV> tile;
+    ln::SetZero(d, tile);
     if (delta) {
       ReadStrip<NARROW, false>(p.erase, p.erase_pairs, i, 1, strip, pairs,
                                StripRowsOf(options, memory), tile);
@@ -78,13 +80,13 @@ HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const C
       }
     });
     if (delta) {
-      sn::MulAddRows<kChunk, 1>(d, p.lower + i * kChunk, errors, kWidth, i, tile);
+      ln::MulAddRows<kChunk, 1>(d, p.lower + i * kChunk, errors, kWidth, i, tile);
       if (apart) {
         const T* block = p.lower_value + i * kChunk;
-        sn::MulAddRows<kChunk, 1>(d, block, values, kWidth, i, tile);
-        sn::MulAddStrictLower<kChunk>(d, block + i, values + i * kWidth, kWidth, tile);
+        ln::MulAddRows<kChunk, 1>(d, block, values, kWidth, i, tile);
+        ln::MulAddStrictLower<kChunk>(d, block + i, values + i * kWidth, kWidth, tile);
       }
-      sn::SolveUnitLower<kChunk>(d, p.lower + i * kChunk + i, tile);
+      ln::SolveUnitLower<kChunk>(d, p.lower + i * kChunk + i, tile);
     }
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
@@ -122,8 +124,8 @@ HWY_INLINE void Turn(const Memory& memory, const Prepared<T>& p, T* HWY_RESTRICT
 /// Rows of the memory that are written at a time. With 32 registers the errors of a whole chunk
 /// stay in them, and half a tile of the memory passes by; with 16 a tile stays and the errors pass
 /// by.
-inline constexpr bool kHoldsErrors = sn::kTileRows == kChunk;
-inline constexpr int kWrittenRows = kHoldsErrors ? sn::kTileRows / 2 : sn::kTileRows;
+inline constexpr bool kHoldsErrors = ln::kTileRows == kChunk;
+inline constexpr int kWrittenRows = kHoldsErrors ? ln::kTileRows / 2 : ln::kTileRows;
 
 /// strip[row] = decay[row] strip[row] + sum_{j < count} keys[row kChunk + j] errors[j W ...], of
 /// `rows` rows; decay null: none. Where products are NARROW, by `key_pairs`, and the strip's copy
@@ -132,11 +134,11 @@ template <int NV, bool NARROW, class T>
 HWY_INLINE void AddOuter(std::int64_t rows, const T* HWY_RESTRICT decay, const T* HWY_RESTRICT keys,
                          const std::uint32_t* HWY_RESTRICT key_pairs, const T* HWY_RESTRICT errors,
                          std::int64_t count, T* HWY_RESTRICT strip,
-                         std::uint32_t* HWY_RESTRICT strip_pairs, Ahead& ahead) {
+                         std::uint32_t* HWY_RESTRICT strip_pairs, Prefetcher& ahead) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   constexpr std::size_t kWidth = NV * kLanes;
-  sn::Tile<decltype(d), kChunk, NV> held;
+  ln::Tile<decltype(d), kChunk, NV> held;
   if constexpr (kHoldsErrors) {
     TTR_UNROLL
     for (int j = 0; j < kChunk; ++j) {
@@ -151,7 +153,7 @@ HWY_INLINE void AddOuter(std::int64_t rows, const T* HWY_RESTRICT decay, const T
   for (std::int64_t row = 0; row < rows; row += kWrittenRows) {
     T* HWY_RESTRICT out = strip + row * kWidth;
     ahead.Fetch();
-    sn::Tile<decltype(d), kWrittenRows, NV> tile;
+    ln::Tile<decltype(d), kWrittenRows, NV> tile;
     TTR_UNROLL
     for (int r = 0; r < kWrittenRows; ++r) {
       TTR_UNROLL
@@ -179,7 +181,7 @@ HWY_INLINE void AddOuter(std::int64_t rows, const T* HWY_RESTRICT decay, const T
         }
       }
     } else {
-      sn::MulAddRows<kChunk, 1>(d, key, errors, kWidth, count, tile);
+      ln::MulAddRows<kChunk, 1>(d, key, errors, kWidth, count, tile);
     }
     TTR_UNROLL
     for (int r = 0; r < kWrittenRows; ++r) {
@@ -195,7 +197,7 @@ template <int NV, bool NARROW, class T>
 HWY_INLINE void WriteMemory(const Options& options, const Memory& memory, const Chunk& chunk,
                             const Prepared<T>& p, const T* HWY_RESTRICT decayed,
                             T* HWY_RESTRICT strip, std::uint32_t* HWY_RESTRICT pairs,
-                            Ahead& ahead) {
+                            Prefetcher& ahead) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t rows = StripRowsOf(options, memory);
   if (options.paired()) Turn<NV>(memory, p, strip);
@@ -225,7 +227,7 @@ template <int NV, bool NARROW, class T>
 void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chunk,
                   const Prepared<T>& p, const Scratch<T>& scratch, T* HWY_RESTRICT strip,
                   std::uint32_t* HWY_RESTRICT pairs, OuterRows<T> v, const KeptRows<T>& kept,
-                  OuterRows<T> y, std::int64_t y_head_stride, bool streams, Ahead& ahead) {
+                  OuterRows<T> y, std::int64_t y_head_stride, bool streams, Prefetcher& ahead) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t queries = memory.q ? memory.queries : 0;
   const bool early = chunk.forget && options.read_before && queries > 0;

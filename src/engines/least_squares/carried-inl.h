@@ -14,13 +14,15 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/layout.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// sum <- g (sum + row), or g sum, in double, from the vector with column `begin` on; row <- the
 /// nearest floats. `end` is a multiple of kUnit.
@@ -51,8 +53,8 @@ HWY_INLINE void SumInDouble(double g, std::int64_t begin, std::int64_t end, doub
 template <class T>
 class Carried {
  public:
-  using Block = sn::Block<T>;
-  using Left = sn::Left<T>;
+  using Block = ln::Block<T>;
+  using Left = ln::Left<T>;
 
   Carried(const Memory& memory, const Scratch<T>& scratch) : memory_(memory), s_(scratch) {}
 
@@ -167,12 +169,12 @@ class Carried {
 
   /// A <- c (A + K^T K), B <- c (B + K^T V), K and V weighted.
   void Write(const Chunk& chunk) const {
-    constexpr sn::Into kInto = kSums ? sn::Into::kSet : sn::Into::kAdd;
+    constexpr ln::Into kInto = kSums ? ln::Into::kSet : ln::Into::kAdd;
     const std::int64_t tokens = chunk.tokens;
     const Left transposed = Left::Transposed(keys());
-    sn::Multiply<kInto>(transposed, keys(), s_.keys_unit, sn::UpperResult{s_.keys_unit, tokens},
+    ln::Multiply<kInto>(transposed, keys(), s_.keys_unit, ln::UpperResult{s_.keys_unit, tokens},
                         a());
-    sn::Multiply<kInto>(transposed, values(), s_.keys_unit, sn::Whole{s_.values_unit, tokens}, b());
+    ln::Multiply<kInto>(transposed, values(), s_.keys_unit, ln::Whole{s_.values_unit, tokens}, b());
     if constexpr (kSums) {
       UpdateSums<true>(chunk.end);
     } else if (chunk.end != 1) {
@@ -185,15 +187,15 @@ class Carried {
   void Read(const Block& kt, const Block& x, std::int64_t tokens, std::int64_t columns,
             std::int64_t queries, const Block& scores, const Block& y) const {
     const std::int64_t unit = RoundUp(tokens, kUnit);
-    sn::Multiply<sn::Into::kSet>(Left::Of(x), kt, columns, sn::Whole{unit, s_.keys_unit}, scores);
+    ln::Multiply<ln::Into::kSet>(Left::Of(x), kt, columns, ln::Whole{unit, s_.keys_unit}, scores);
     for (std::int64_t j = 0; j < columns; ++j) {  // a query sees no later token
       const std::int64_t seen = std::min(j / queries + 1, unit);
       std::fill(scores.Row(j) + seen, scores.Row(j) + unit, T(0));
     }
-    sn::Multiply<sn::Into::kSet>(Left::Of(x), b(), columns, sn::Whole{s_.values_unit, s_.keys_unit},
+    ln::Multiply<ln::Into::kSet>(Left::Of(x), b(), columns, ln::Whole{s_.values_unit, s_.keys_unit},
                                  y);
-    sn::Multiply<sn::Into::kAdd>(Left::Of(scores), values(), columns,
-                                 sn::LowerLeft{s_.values_unit, unit, queries}, y);
+    ln::Multiply<ln::Into::kAdd>(Left::Of(scores), values(), columns,
+                                 ln::LowerLeft{s_.values_unit, unit, queries}, y);
   }
 
   /// Leaves the first tokens of a chunk.

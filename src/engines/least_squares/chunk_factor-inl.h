@@ -17,7 +17,7 @@
 #include "src/engines/least_squares/iteration_scratch.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/prefix_systems-inl.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 #include "src/simd/strided-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,8 +35,8 @@ namespace HWY_NAMESPACE {
 template <class T>
 class ChunkFactor {
  public:
-  using Block = sn::Block<T>;
-  using Left = sn::Left<T>;
+  using Block = ln::Block<T>;
+  using Left = ln::Left<T>;
 
   ChunkFactor(const Memory& memory, const PrefixSystems<T>& systems, const Scratch<T>& s,
               const IterationScratch<T>& it, const FactorScratch<T>& f)
@@ -63,17 +63,17 @@ class ChunkFactor {
 
   /// x <- P x for so many columns, of which column j belongs to system j / per_system.
   void Multiply(const Block& x, std::int64_t columns, std::int64_t per_system) const {
-    sn::SubstituteDown(u(), s_.keys_unit, u_corners(), x, columns);
+    ln::SubstituteDown(u(), s_.keys_unit, u_corners(), x, columns);
     if (tokens_ > 0) {
       const std::int64_t unit = RoundUp(tokens_, kUnit);
       const Block shares{f_.shares, f_.columns_stride};
-      sn::Multiply<sn::Into::kSet>(Left::Of(g()), x, unit, sn::Whole{columns, s_.keys_unit},
+      ln::Multiply<ln::Into::kSet>(Left::Of(g()), x, unit, ln::Whole{columns, s_.keys_unit},
                                    shares);
       HideUnseen(shares, columns, per_system, tokens_);
-      sn::Multiply<sn::Into::kSubtract>(Left::Transposed(g()), shares, s_.keys_unit,
-                                        sn::Whole{columns, unit}, x);
+      ln::Multiply<ln::Into::kSubtract>(Left::Transposed(g()), shares, s_.keys_unit,
+                                        ln::Whole{columns, unit}, x);
     }
-    sn::SubstituteUp(u(), s_.keys_unit, u_corners(), x, columns);
+    ln::SubstituteUp(u(), s_.keys_unit, u_corners(), x, columns);
   }
 
   /// Row i of `products` is about token i: it keeps the columns of the systems that have seen it.
@@ -90,8 +90,8 @@ class ChunkFactor {
   Block s() const { return {f_.s, f_.s_stride}; }
   Block w() const { return {f_.w, f_.s_stride}; }
   Block g() const { return {f_.g, f_.u_stride}; }
-  sn::Corner<T>* u_corners() const { return reinterpret_cast<sn::Corner<T>*>(f_.u_corners); }
-  sn::Corner<T>* s_corners() const { return reinterpret_cast<sn::Corner<T>*>(f_.s_corners); }
+  ln::Corner<T>* u_corners() const { return reinterpret_cast<ln::Corner<T>*>(f_.u_corners); }
+  ln::Corner<T>* s_corners() const { return reinterpret_cast<ln::Corner<T>*>(f_.s_corners); }
 
   bool FactorMemory(double rho) const {
     for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
@@ -104,7 +104,7 @@ class ChunkFactor {
     const auto goes_on = [&](std::int64_t, T diagonal, T left) {
       return left > rounding * diagonal && diagonal > static_cast<T>(kFaded<T>);
     };
-    return sn::Factor(u(), s_.keys_unit, u_corners(), goes_on).index == s_.keys_unit;
+    return ln::Factor(u(), s_.keys_unit, u_corners(), goes_on).index == s_.keys_unit;
   }
 
   /// S, for as many tokens as I - S_i^T S_i has digits: in their directions it is as small as one
@@ -115,9 +115,9 @@ class ChunkFactor {
       const T* const from = it_.kt + i * it_.kt_stride;
       std::copy(from, from + unit, w().Row(i));
     }
-    sn::SubstituteDown(u(), s_.keys_unit, u_corners(), w(), unit);
-    sn::Multiply<sn::Into::kSet>(Left::Transposed(w()), w(), unit,
-                                 sn::UpperResult{unit, s_.keys_unit}, s());
+    ln::SubstituteDown(u(), s_.keys_unit, u_corners(), w(), unit);
+    ln::Multiply<ln::Into::kSet>(Left::Transposed(w()), w(), unit,
+                                 ln::UpperResult{unit, s_.keys_unit}, s());
     const T most = 1 / (64 * std::numeric_limits<T>::epsilon());
     T weight = 0;
     for (std::int64_t i = 0; i < tokens; ++i) {
@@ -128,10 +128,10 @@ class ChunkFactor {
     for (std::int64_t i = 0; i < unit; ++i) s().Row(i)[i] += T(1);
     // No pivot of I + W^T W is below 1.
     const auto goes_on = [](std::int64_t, T, T left) { return left > T(0.5); };
-    tokens_ = std::min(tokens_, sn::Factor(s(), unit, s_corners(), goes_on).index);
+    tokens_ = std::min(tokens_, ln::Factor(s(), unit, s_corners(), goes_on).index);
     if (tokens_ == 0) return;
     sn::TransposeStrided(w().data, w().stride, s_.keys_unit, unit, g().data, g().stride);
-    sn::SubstituteDown(s(), unit, s_corners(), g(), s_.keys_unit);
+    ln::SubstituteDown(s(), unit, s_corners(), g(), s_.keys_unit);
   }
 
   const Memory& memory_;

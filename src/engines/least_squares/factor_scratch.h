@@ -12,7 +12,7 @@ namespace ttr::least_squares {
 /// have no such preconditioner.
 template <class T>
 struct FactorScratch {
-  // U of the memory and L^T of the tokens, and their corners (sn::Corner).
+  // U of the memory and L^T of the tokens, and their corners (ln::Corner).
   T *u, *s, *u_corners, *s_corners;
   // U^-T K^T, and L^-1 of its transpose.
   T *w, *g;

@@ -19,8 +19,9 @@
 #include "src/engines/least_squares/iteration_scratch.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/prefix_systems-inl.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 #include "src/simd/strided-inl.h"
+#include "src/simd/unroll.h"
 #include "src/simd/vector_map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -28,6 +29,8 @@ namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// Right-hand sides are columns: a step solves with the factor for all of them at once, and the
 /// scalars of an iteration are vectors over them. What is not finite stays in its column. Those
@@ -36,8 +39,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 class FactoredGradients {
  public:
-  using Block = sn::Block<T>;
-  using Left = sn::Left<T>;
+  using Block = ln::Block<T>;
+  using Left = ln::Left<T>;
 
   FactoredGradients(const Iteration& how, const PrefixSystems<T>& systems,
                     const ChunkFactor<T>& factor, const Scratch<T>& s,
@@ -153,12 +156,12 @@ class FactoredGradients {
     const std::int64_t tokens = factor_.tokens();
     if (tokens > 0) {
       const Block products = d.Rows(s_.keys_unit);
-      sn::Multiply<sn::Into::kSet>(Left::Of({s_.k, s_.k_stride}), d, RoundUp(tokens, kUnit),
-                                   sn::Whole{columns_, s_.keys_unit}, products);
+      ln::Multiply<ln::Into::kSet>(Left::Of({s_.k, s_.k_stride}), d, RoundUp(tokens, kUnit),
+                                   ln::Whole{columns_, s_.keys_unit}, products);
       ChunkFactor<T>::HideUnseen(products, columns_, per_system_, tokens);
     }
-    sn::Multiply<sn::Into::kSet>(Left::Transposed({it_.stacked, s_.k_stride}), d, s_.keys_unit,
-                                 sn::Whole{columns_, s_.keys_unit + tokens},
+    ln::Multiply<ln::Into::kSet>(Left::Transposed({it_.stacked, s_.k_stride}), d, s_.keys_unit,
+                                 ln::Whole{columns_, s_.keys_unit + tokens},
                                  {f_.ad, f_.columns_stride});
     ForColumns([&](auto tag, std::int64_t v) HWY_ATTR {
       const Vec rho = hn::Load(tag, f_.rho + v);

@@ -15,14 +15,15 @@
 
 #include "hwy/highway.h"
 #include "src/engines/least_squares/layout.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/rows-inl.h"
-#include "src/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// Tokens first .. first + tokens of a sequence. The decay of the first is applied to the memory
@@ -162,8 +163,8 @@ HWY_INLINE void LoadQuery(const Options& options, const Memory& memory, std::int
 /// The rows of keys, values and queries of a chunk's tokens from t on, to be fetched while the
 /// chunk before is solved.
 template <class T>
-Ahead AheadOf(const Memory& memory, const Scratch<T>& s, std::int64_t t) {
-  Ahead ahead(std::min(s.chunk, memory.tokens - t));
+Prefetcher AheadOf(const Memory& memory, const Scratch<T>& s, std::int64_t t) {
+  Prefetcher ahead(std::min(s.chunk, memory.tokens - t));
   ahead.Add(memory.k, t, 0, memory.key_dim);
   ahead.Add(memory.v, t, 0, memory.value_dim);
   for (std::int64_t r = 0; r < memory.queries; ++r) {
@@ -175,7 +176,7 @@ Ahead AheadOf(const Memory& memory, const Scratch<T>& s, std::int64_t t) {
 /// Tiles of `count` products of this many rows and columns.
 template <class T>
 std::int64_t TilesOf(std::int64_t count, std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t kTile = sn::kTileRows * 2 * hn::MaxLanes(hn::ScalableTag<T>());
+  constexpr std::int64_t kTile = ln::kTileRows * 2 * hn::MaxLanes(hn::ScalableTag<T>());
   return count * rows * columns / kTile;
 }
 

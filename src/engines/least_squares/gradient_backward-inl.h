@@ -19,7 +19,7 @@
 #include "src/engines/least_squares/gradient_iterations-inl.h"
 #include "src/engines/least_squares/gradient_layout.h"
 #include "src/engines/least_squares/gradient_norms-inl.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 #include "src/simd/strided-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -72,8 +72,8 @@ class GradientBackward {
   }
 
  private:
-  using Block = sn::Block<T>;
-  using Left = sn::Left<T>;
+  using Block = ln::Block<T>;
+  using Left = ln::Left<T>;
 
   Block f() const { return {s_.f, c_.k_stride}; }
   Block gradient_b() const { return {s_.gradient_b, c_.b_stride}; }
@@ -165,11 +165,11 @@ class GradientBackward {
   /// The rows of the part before part p are fetched while that one is worked on.
   void FetchBefore(std::int64_t p) {
     if (p == 0) {
-      ahead_ = Ahead(0);
+      ahead_ = Prefetcher(0);
       return;
     }
     const Part& part = s_.parts[p - 1];
-    ahead_ = Ahead(std::max(part.tokens, part.reading));
+    ahead_ = Prefetcher(std::max(part.tokens, part.reading));
     ahead_.Add(memory_.k, part.first, 0, memory_.key_dim);
     ahead_.Add(memory_.v, part.first, 0, memory_.value_dim);
     ahead_.Add(m_.dk, part.first, 0, memory_.key_dim);
@@ -189,8 +189,8 @@ class GradientBackward {
                 const Block& products) {
     const std::int64_t unit = RoundUp(part.tokens, kUnit);
     const std::int64_t columns = RoundUp(part.reading * memory_.queries, kUnit);
-    sn::Multiply<sn::Into::kSet>(Left::Of(left), right_columns, unit,
-                                 sn::UpperResult{columns, dim, memory_.queries}, products);
+    ln::Multiply<ln::Into::kSet>(Left::Of(left), right_columns, unit,
+                                 ln::UpperResult{columns, dim, memory_.queries}, products);
     for (std::int64_t i = 0; i < unit; ++i) {
       const std::int64_t unseen = std::min(i * memory_.queries, columns);
       std::fill(products.Row(i), products.Row(i) + unseen, T(0));
@@ -203,12 +203,12 @@ class GradientBackward {
     const Block gradient_bt{s_.gradient_bt, c_.k_stride};
     sn::TransposeStrided(s_.gradient_b, c_.b_stride, c_.keys_unit, c_.values_unit, gradient_bt.data,
                          gradient_bt.stride);
-    sn::Multiply<sn::Into::kSet>(Left::Of(keys()), f(), unit, sn::Whole{c_.keys_unit, c_.keys_unit},
+    ln::Multiply<ln::Into::kSet>(Left::Of(keys()), f(), unit, ln::Whole{c_.keys_unit, c_.keys_unit},
                                  dk(), &ahead_);
-    sn::Multiply<sn::Into::kAdd>(Left::Of(values()), gradient_bt, unit,
-                                 sn::Whole{c_.keys_unit, c_.values_unit}, dk(), &ahead_);
-    sn::Multiply<sn::Into::kSet>(Left::Of(keys()), gradient_b(), unit,
-                                 sn::Whole{c_.values_unit, c_.keys_unit}, dv(), &ahead_);
+    ln::Multiply<ln::Into::kAdd>(Left::Of(values()), gradient_bt, unit,
+                                 ln::Whole{c_.keys_unit, c_.values_unit}, dk(), &ahead_);
+    ln::Multiply<ln::Into::kSet>(Left::Of(keys()), gradient_b(), unit,
+                                 ln::Whole{c_.values_unit, c_.keys_unit}, dv(), &ahead_);
   }
 
   /// What the part's own answers ask of them, and of all that was before.
@@ -245,9 +245,9 @@ class GradientBackward {
     if (unit > 0) {
       const Block kx = SeenBy(part, x(), {s_.xt, s_.rows_stride}, {s_.kx, s_.rows_stride});
       const Block kz = SeenBy(part, z(), {s_.zt, s_.rows_stride}, {s_.kz, s_.rows_stride});
-      const sn::UpperLeft seen{c_.keys_unit, rows, memory_.queries};
-      sn::Multiply<sn::Into::kSubtract>(Left::Of(kx), z(), unit, seen, dk());
-      sn::Multiply<sn::Into::kSubtract>(Left::Of(kz), x(), unit, seen, dk());
+      const ln::UpperLeft seen{c_.keys_unit, rows, memory_.queries};
+      ln::Multiply<ln::Into::kSubtract>(Left::Of(kx), z(), unit, seen, dk());
+      ln::Multiply<ln::Into::kSubtract>(Left::Of(kz), x(), unit, seen, dk());
     }
     SubtractPast(part, ridged);
   }
@@ -255,9 +255,9 @@ class GradientBackward {
   /// F + F^T -= Z^T X + X^T Z: squares of kUnit rows on the diagonal and above it, then below.
   void SubtractPast(const Part& part, bool ridged) {
     const UpperSquares upper{c_.keys_unit, RoundUp(part.reading * memory_.queries, kUnit)};
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, upper, f(),
+    ln::Multiply<ln::Into::kSubtract>(Left::Transposed(z()), x(), c_.keys_unit, upper, f(),
                                       &ahead_);
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, upper, f(),
+    ln::Multiply<ln::Into::kSubtract>(Left::Transposed(x()), z(), c_.keys_unit, upper, f(),
                                       &ahead_);
     for (std::int64_t i = kUnit; i < c_.keys_unit; i += kUnit) {
       sn::TransposeStrided(f().data + i, c_.k_stride, i, kUnit, f().Row(i), c_.k_stride);
@@ -286,11 +286,11 @@ class GradientBackward {
     const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
     const Block kx = RowsOf(s_.kx_rows, part, unit, {s_.part_kx, s_.tokens_stride});
     const Block rest = RowsOf(s_.rest_rows, part, unit, {s_.part_rest, s_.tokens_stride});
-    const sn::UpperLeft keys{c_.keys_unit, rows, memory_.queries};
-    const sn::UpperLeft values{c_.values_unit, rows, memory_.queries};
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(kx), z(), unit, keys, dk());
-    sn::Multiply<sn::Into::kAdd>(Left::Transposed(rest), x(), unit, keys, dk());
-    sn::Multiply<sn::Into::kAdd>(Left::Transposed(kx), dy(), unit, values, dv());
+    const ln::UpperLeft keys{c_.keys_unit, rows, memory_.queries};
+    const ln::UpperLeft values{c_.values_unit, rows, memory_.queries};
+    ln::Multiply<ln::Into::kSubtract>(Left::Transposed(kx), z(), unit, keys, dk());
+    ln::Multiply<ln::Into::kAdd>(Left::Transposed(rest), x(), unit, keys, dk());
+    ln::Multiply<ln::Into::kAdd>(Left::Transposed(kx), dy(), unit, values, dv());
   }
 
   /// dK += triu(V dY^T) X, dV += triu(K X^T) dY.
@@ -304,18 +304,18 @@ class GradientBackward {
       const Block vdy{s_.vdy, s_.rows_stride};
       sn::TransposeStrided(dy().data, dy().stride, rows, c_.values_unit, dyt.data, dyt.stride);
       Products(part, values(), dyt, c_.values_unit, vdy);
-      sn::Multiply<sn::Into::kAdd>(Left::Of(vdy), x(), unit,
-                                   sn::UpperLeft{c_.keys_unit, rows, memory_.queries}, dk());
-      sn::Multiply<sn::Into::kAdd>(Left::Of(kx), dy(), unit,
-                                   sn::UpperLeft{c_.values_unit, rows, memory_.queries}, dv());
+      ln::Multiply<ln::Into::kAdd>(Left::Of(vdy), x(), unit,
+                                   ln::UpperLeft{c_.keys_unit, rows, memory_.queries}, dk());
+      ln::Multiply<ln::Into::kAdd>(Left::Of(kx), dy(), unit,
+                                   ln::UpperLeft{c_.values_unit, rows, memory_.queries}, dv());
     }
   }
 
   /// G += X^T dY.
   void AddPastValues(const Part& part) {
     const std::int64_t rows = RoundUp(part.reading * memory_.queries, kUnit);
-    sn::Multiply<sn::Into::kAdd>(Left::Transposed(x()), dy(), c_.keys_unit,
-                                 sn::Whole{c_.values_unit, rows}, gradient_b(), &ahead_);
+    ln::Multiply<ln::Into::kAdd>(Left::Transposed(x()), dy(), c_.keys_unit,
+                                 ln::Whole{c_.values_unit, rows}, gradient_b(), &ahead_);
   }
 
   /// dL/dR, and what it takes from the worth of A: a constant ridge does not grow with A.
@@ -409,7 +409,7 @@ class GradientBackward {
   const Scratch<T>& c_;
   const GradientBlocks<T> blocks_;
   GradientNorms<T> norms_;
-  Ahead ahead_{0};
+  Prefetcher ahead_{0};
   Block x_{}, z_{};
   double past_ = 0;  // <F, A> + <G, B> of what was written before
 };

@@ -12,7 +12,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/least_squares/gradient_layout.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 template <class T>
 class GradientBlocks {
  public:
-  using Block = sn::Block<T>;
+  using Block = ln::Block<T>;
 
   GradientBlocks(const Options& options, const Memory& memory, const GradientScratch<T>& scratch)
       : dim_(memory.key_dim),

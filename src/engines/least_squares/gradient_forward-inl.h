@@ -21,7 +21,7 @@
 #include "src/engines/least_squares/gradient_sides-inl.h"
 #include "src/engines/least_squares/prefixes-inl.h"
 #include "src/engines/least_squares/systems-inl.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 #include "src/simd/strided-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,7 +62,7 @@ class GradientForward {
   }
 
  private:
-  using Block = sn::Block<T>;
+  using Block = ln::Block<T>;
 
   Block solutions() const { return {s_.solutions, s_.chunk.k_stride}; }
 
@@ -285,7 +285,7 @@ class GradientForward {
   const Carried<T> carried_;
   const GradientSides<T> sides_;
   const GradientNorms<T> norms_;
-  Ahead ahead_{0};
+  Prefetcher ahead_{0};
   Prefixes<T> prefixes_;
   std::int64_t parts_ = 0;
   std::int64_t patience_ = 1;

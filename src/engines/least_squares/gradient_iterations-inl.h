@@ -21,7 +21,7 @@
 #include "src/engines/least_squares/gradient_spectra-inl.h"
 #include "src/engines/least_squares/iterations-inl.h"
 #include "src/engines/least_squares/prefix_systems-inl.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
@@ -57,7 +57,7 @@ class GradientIterations {
   }
 
  private:
-  using Block = sn::Block<T>;
+  using Block = ln::Block<T>;
 
   /// Tokens from t on; how many.
   std::int64_t Next(std::int64_t t) {

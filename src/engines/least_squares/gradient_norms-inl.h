@@ -15,7 +15,7 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/gradient_layout.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 #include "src/simd/strided-inl.h"
 #include "src/simd/vector_map-inl.h"
 
@@ -54,8 +54,8 @@ inline bool Counts(const GradientMemory& m, const Part& part, std::int64_t i) {
 template <class T>
 class GradientNorms {
  public:
-  using Block = sn::Block<T>;
-  using Left = sn::Left<T>;
+  using Block = ln::Block<T>;
+  using Left = ln::Left<T>;
 
   GradientNorms(const GradientMemory& memory, const GradientScratch<T>& scratch)
       : m_(memory), memory_(memory.memory), s_(scratch), c_(scratch.chunk) {}
@@ -73,7 +73,7 @@ class GradientNorms {
     const Block products = ProductsOf(part.first);
     const Block gram{s_.kz, s_.rows_stride};
     LoadKeys(part, keys);
-    sn::Multiply<sn::Into::kSet>(Left::Of(keys), a, unit, sn::Whole{c_.keys_unit, c_.keys_unit},
+    ln::Multiply<ln::Into::kSet>(Left::Of(keys), a, unit, ln::Whole{c_.keys_unit, c_.keys_unit},
                                  products);
     Gram(keys, unit, gram);
     FindScales(memory_, part, s_);
@@ -120,9 +120,9 @@ class GradientNorms {
         scaled.Row(i)[v] = own * keys.Row(i)[v];
       }
     }
-    sn::Multiply<sn::Into::kAdd>(Left::Of(gram), keys, unit, sn::Whole{c_.keys_unit, unit}, dk);
-    sn::Multiply<sn::Into::kAdd>(Left::Transposed(scaled), keys, c_.keys_unit,
-                                 sn::Whole{c_.keys_unit, part.tokens}, f);
+    ln::Multiply<ln::Into::kAdd>(Left::Of(gram), keys, unit, ln::Whole{c_.keys_unit, unit}, dk);
+    ln::Multiply<ln::Into::kAdd>(Left::Transposed(scaled), keys, c_.keys_unit,
+                                 ln::Whole{c_.keys_unit, part.tokens}, f);
   }
 
   void Fade(double g) { alpha_ *= g * g; }
@@ -150,7 +150,7 @@ class GradientNorms {
   void Gram(const Block& rows, std::int64_t unit, const Block& gram) const {
     const Block columns{s_.xt, s_.rows_stride};
     sn::TransposeStrided(rows.data, rows.stride, unit, c_.keys_unit, columns.data, columns.stride);
-    sn::Multiply<sn::Into::kSet>(Left::Of(rows), columns, unit, sn::Whole{unit, c_.keys_unit},
+    ln::Multiply<ln::Into::kSet>(Left::Of(rows), columns, unit, ln::Whole{unit, c_.keys_unit},
                                  gram);
   }
 

@@ -14,7 +14,7 @@
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/gradient_layout.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 #include "src/simd/strided-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,8 +44,8 @@ void GatherAnswerGradients(const GradientMemory& m, std::int64_t begin, std::int
 template <class T>
 class GradientSides {
  public:
-  using Block = sn::Block<T>;
-  using Left = sn::Left<T>;
+  using Block = ln::Block<T>;
+  using Left = ln::Left<T>;
 
   GradientSides(const Options& options, const GradientMemory& memory,
                 const GradientScratch<T>& scratch, const Carried<T>& carried)
@@ -64,16 +64,16 @@ class GradientSides {
     const Block vt{s_.vt, s_.tokens_stride};
     const Block scores{s_.scores, s_.tokens_stride};
     sn::TransposeStrided(s.b, s.b_stride, s.keys_unit, s.values_unit, bt.data, bt.stride);
-    sn::Multiply<sn::Into::kSet>(Left::Of(dy), bt, rows, sn::Whole{s.keys_unit, s.values_unit}, u);
+    ln::Multiply<ln::Into::kSet>(Left::Of(dy), bt, rows, ln::Whole{s.keys_unit, s.values_unit}, u);
     if (tokens > 0) {
       sn::TransposeStrided(s.v, s.v_stride, unit, s.values_unit, vt.data, vt.stride);
-      sn::Multiply<sn::Into::kSet>(Left::Of(dy), vt, rows, sn::Whole{unit, s.values_unit}, scores);
+      ln::Multiply<ln::Into::kSet>(Left::Of(dy), vt, rows, ln::Whole{unit, s.values_unit}, scores);
       for (std::int64_t j = 0; j < rows; ++j) {
         const std::int64_t seen = std::min(j / queries + 1, unit);
         std::fill(scores.Row(j) + seen, scores.Row(j) + unit, T(0));
       }
-      sn::Multiply<sn::Into::kAdd>(Left::Of(scores), carried_.keys(), rows,
-                                   sn::LowerLeft{s.keys_unit, unit, queries}, u);
+      ln::Multiply<ln::Into::kAdd>(Left::Of(scores), carried_.keys(), rows,
+                                   ln::LowerLeft{s.keys_unit, unit, queries}, u);
     }
     // Those of q, then those of u, token by token.
     GatherQueries(options_, memory_, begin, reading, s);

@@ -11,40 +11,41 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/simd/panels-inl.h"
+#include "src/linalg/panels-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace sn = ttr::simd::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 
 /// What a round does to H where it is, square by square: H <- g H + k k^T.
 template <class T>
 struct Gram {
-  sn::Panels<T> h;
+  ln::Panels<T> h;
   const T* key;
   const T* decay;
 
   template <class D>
-  HWY_INLINE void Update(D d, std::int64_t i, std::int64_t j, sn::Square<D>& square) const {
+  HWY_INLINE void Update(D d, std::int64_t i, std::int64_t j, ln::Square<D>& square) const {
     const std::size_t lanes = hn::Lanes(d);
     const hn::Vec<D> g = hn::Load(d, decay);
     const hn::Mask<D> kept = hn::Ne(g, hn::Zero(d));  // what is forgotten leaves no NaN behind
     T* const at = h.At(i, j);
-    hn::Vec<D> rows[simd::kPanelRows];
+    hn::Vec<D> rows[linalg::kPanelRows];
     TTR_UNROLL
-    for (std::size_t r = 0; r < simd::kPanelRows; ++r) {
-      rows[r] = hn::Load(d, key + (static_cast<std::size_t>(i * simd::kPanelRows) + r) * lanes);
+    for (std::size_t r = 0; r < linalg::kPanelRows; ++r) {
+      rows[r] = hn::Load(d, key + (static_cast<std::size_t>(i * linalg::kPanelRows) + r) * lanes);
     }
     TTR_UNROLL
-    for (std::size_t c = 0; c < simd::kPanelRows; ++c) {
+    for (std::size_t c = 0; c < linalg::kPanelRows; ++c) {
       const hn::Vec<D> column =
-          hn::Load(d, key + (static_cast<std::size_t>(j * simd::kPanelRows) + c) * lanes);
+          hn::Load(d, key + (static_cast<std::size_t>(j * linalg::kPanelRows) + c) * lanes);
       TTR_UNROLL
-      for (std::size_t r = 0; r < simd::kPanelRows; ++r) {
-        T* const element = at + (c * simd::kPanelRows + r) * lanes;
+      for (std::size_t r = 0; r < linalg::kPanelRows; ++r) {
+        T* const element = at + (c * linalg::kPanelRows + r) * lanes;
         const hn::Vec<D> faded = hn::IfThenElseZero(kept, hn::Mul(g, hn::Load(d, element)));
         square[r][c] = hn::MulAdd(rows[r], column, faded);
         hn::Store(square[r][c], d, element);
@@ -63,16 +64,16 @@ struct RidgedGram {
   const T* factor;  // of the ridge, in every lane
 
   template <class D>
-  HWY_INLINE void operator()(D d, std::int64_t i, std::int64_t j, sn::Square<D>& square) const {
+  HWY_INLINE void operator()(D d, std::int64_t i, std::int64_t j, ln::Square<D>& square) const {
     if (update) {
       gram.Update(d, i, j, square);
     } else {
-      sn::LoadSquare(d, gram.h.At(i, j), square);
+      ln::LoadSquare(d, gram.h.At(i, j), square);
     }
     if (i != j) return;
     TTR_UNROLL
-    for (int r = 0; r < simd::kPanelRows; ++r) {
-      const std::int64_t row = i * simd::kPanelRows + r;
+    for (int r = 0; r < linalg::kPanelRows; ++r) {
+      const std::int64_t row = i * linalg::kPanelRows + r;
       square[r][r] = row < size ? hn::MulAdd(hn::Set(d, static_cast<T>(ridge[row])),
                                              hn::Load(d, factor), square[r][r])
                                 : hn::Set(d, T(1));

@@ -21,7 +21,7 @@
 #include "src/engines/least_squares/iterations-inl.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/prefix_systems-inl.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
@@ -63,7 +63,7 @@ class IteratingRunner {
   }
 
  private:
-  using Block = sn::Block<T>;
+  using Block = ln::Block<T>;
 
   /// Tokens from t on; how many. 0: that would write more than the stretch.
   std::int64_t Next(std::int64_t t, bool reads, Stretch& stretch) {

@@ -16,7 +16,7 @@
 #include "src/engines/least_squares/iteration_scratch.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/prefix_systems-inl.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 #include "src/simd/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,13 +24,15 @@ namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// Right-hand sides are rows; row j belongs to system j / `per_system`, as many as there are. What
 /// became of each is left in it.status (of ttr::Status) and it.iterations.
 template <class T>
 class Iterations {
  public:
-  using Block = sn::Block<T>;
+  using Block = ln::Block<T>;
 
   Iterations(const Iteration& how, const PrefixSystems<T>& systems, const Scratch<T>& s,
              const IterationScratch<T>& it)

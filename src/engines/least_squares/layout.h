@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "src/engines/least_squares/least_squares.h"
-#include "src/simd/ahead.h"
+#include "src/simd/prefetcher.h"
 #include "src/simd/rows.h"
 
 namespace ttr::least_squares {
@@ -17,14 +17,14 @@ inline constexpr std::size_t kAlignment = 64;
 /// of a transposition.
 inline constexpr std::int64_t kUnit = 16;
 
-/// Numbers of a sn::Corner, for each of its rows (of 8 at the most).
+/// Numbers of a ln::Corner, for each of its rows (of 8 at the most).
 inline constexpr std::int64_t kCornerNumbers = 9;
 
 constexpr std::int64_t RoundUp(std::int64_t n, std::int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-using simd::Ahead;
+using simd::Prefetcher;
 using simd::Rows;
 
 /// What one of several threads does of a sequence: it answers tokens first .. end. Chunks begin
@@ -156,7 +156,7 @@ struct Scratch {
   T* first;
   // [S | V | M], then [L^T | E | P].
   T* second;
-  T* corners;  // of U and of L^T (sn::Corner)
+  T* corners;  // of U and of L^T (ln::Corner)
   T* pivots;   // two numbers for every pivot of one of them
   T* y;
   std::int64_t a_stride, b_stride, k_stride, v_stride, first_stride, second_stride, y_stride;

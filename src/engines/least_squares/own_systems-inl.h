@@ -15,6 +15,7 @@
 #include "src/engines/least_squares/carried-inl.h"
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/systems-inl.h"
+#include "src/linalg/blocks-inl.h"
 #include "src/simd/strided-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -54,7 +55,7 @@ class OwnSystems {
   }
 
  private:
-  using Block = sn::Block<T>;
+  using Block = ln::Block<T>;
 
   /// Keys, decays and right-hand sides of a block.
   void Gather(std::int64_t t, std::int64_t tokens, std::int64_t begin, std::int64_t answered) {

@@ -18,18 +18,19 @@
 
 #include "hwy/highway.h"
 #include "src/engines/least_squares/layout.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
+#include "src/linalg/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
-/// Asked for the pivots of sn::Factor of `u`, `count` at most, in order; `work` has room for twice
+/// Asked for the pivots of ln::Factor of `u`, `count` at most, in order; `work` has room for twice
 /// as many numbers.
 template <class T>
 class Pivots {
  public:
-  Pivots(const sn::Block<T>& u, const sn::Corner<T>* corners, std::int64_t key_dim,
+  Pivots(const ln::Block<T>& u, const ln::Corner<T>* corners, std::int64_t key_dim,
          std::int64_t count, T* work)
       : u_(u),
         corners_(corners),
@@ -57,8 +58,8 @@ class Pivots {
  private:
   /// sum_j w_j^2 A_jj, w = U^-1 u what the rows before i share in row i.
   HWY_NOINLINE double Spread(std::int64_t i) const {
-    const std::int64_t first = i - i % sn::kTileRows;  // whose rows are in the corner, not in u
-    const sn::Corner<T>& corner = corners_[first / sn::kTileRows];
+    const std::int64_t first = i - i % ln::kTileRows;  // whose rows are in the corner, not in u
+    const ln::Corner<T>& corner = corners_[first / ln::kTileRows];
     double sum = 0;
     for (std::int64_t j = i - 1; j >= 0; --j) {
       const T w = j < first ? Share(u_.Row(j), j, i, shares_)
@@ -83,8 +84,8 @@ class Pivots {
     return rest / row[j];
   }
 
-  sn::Block<T> u_;
-  const sn::Corner<T>* corners_;
+  ln::Block<T> u_;
+  const ln::Corner<T>* corners_;
   double dim_;
   T *shares_, *diagonals_;
   double least_ = 1;  // share of the pivots before

@@ -18,8 +18,10 @@
 #include "src/engines/least_squares/iteration_scratch.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/spectra-inl.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/strided-inl.h"
+#include "src/simd/unroll.h"
 #include "src/simd/vector_map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,6 +29,8 @@ namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// Steps of a product whose left rows are vectors and, behind them, their products with the keys
 /// that their systems have seen. Systems are in order.
@@ -37,7 +41,7 @@ struct SeenKeys {
   std::int64_t FirstColumn(std::int64_t) const { return 0; }
   std::int64_t FirstStep(std::int64_t) const { return 0; }
   std::int64_t Steps(std::int64_t i, std::int64_t) const {
-    const std::int64_t last = std::min<std::int64_t>(i + sn::kTileRows, rows) - 1;
+    const std::int64_t last = std::min<std::int64_t>(i + ln::kTileRows, rows) - 1;
     return keys_unit + std::min<std::int64_t>(system[last] + 1, tokens);
   }
 };
@@ -50,8 +54,8 @@ struct SeenKeys {
 template <class T>
 class PrefixSystems {
  public:
-  using Block = sn::Block<T>;
-  using Left = sn::Left<T>;
+  using Block = ln::Block<T>;
+  using Left = ln::Left<T>;
 
   /// `s.k` lies behind the rows of A in `it.stacked`.
   PrefixSystems(const Options& options, const Memory& memory, const Scratch<T>& s,
@@ -137,19 +141,19 @@ class PrefixSystems {
   void Multiply(const Block& x, const std::int32_t* system, std::int64_t rows,
                 const Block& ax) const {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
-    if (unit == 0 && rows < sn::kTileRows / 2) {  // a token or two: most of a tile would be idle
+    if (unit == 0 && rows < ln::kTileRows / 2) {  // a token or two: most of a tile would be idle
       for (std::int64_t j = 0; j < rows; ++j) MultiplyRow(x.Row(j), ax.Row(j));
       return;
     }
     if (unit > 0) {
       const Block behind = x.Columns(s_.keys_unit);
-      sn::Multiply<sn::Into::kSet>(Left::Of(x), kt(), rows, sn::Whole{unit, s_.keys_unit}, behind);
+      ln::Multiply<ln::Into::kSet>(Left::Of(x), kt(), rows, ln::Whole{unit, s_.keys_unit}, behind);
       for (std::int64_t j = 0; j < rows; ++j) {
         std::fill(behind.Row(j) + std::min<std::int64_t>(system[j] + 1, tokens_),
                   behind.Row(j) + unit, T(0));
       }
     }
-    sn::Multiply<sn::Into::kSet>(Left::Of(x), Block{it_.stacked, s_.k_stride}, rows,
+    ln::Multiply<ln::Into::kSet>(Left::Of(x), Block{it_.stacked, s_.k_stride}, rows,
                                  SeenKeys{s_.keys_unit, s_.keys_unit, tokens_, system, rows}, ax);
   }
 
@@ -228,7 +232,7 @@ class PrefixSystems {
   /// ax <- A_0 x.
   void MultiplyRow(const T* x, T* ax) const {
     const hn::ScalableTag<T> d;
-    sn::ForTiles(d, 0, s_.keys_unit, [&](std::int64_t j, auto vectors) HWY_ATTR {
+    ln::ForTiles(d, 0, s_.keys_unit, [&](std::int64_t j, auto vectors) HWY_ATTR {
       MultiplyColumns<decltype(d), vectors()>(d, x, j, ax + j);
     });
   }
@@ -237,8 +241,8 @@ class PrefixSystems {
   template <class D, int NV>
   HWY_INLINE void MultiplyColumns(D d, const T* x, std::int64_t j, T* ax) const {
     constexpr int kSums = 4;
-    sn::Tile<D, kSums, NV> sums;
-    sn::SetZero<D, kSums, NV>(d, sums);
+    ln::Tile<D, kSums, NV> sums;
+    ln::SetZero<D, kSums, NV>(d, sums);
     for (std::int64_t i = 0; i < s_.keys_unit; i += kSums) {
       TTR_UNROLL
       for (int r = 0; r < kSums; ++r) {
@@ -294,9 +298,9 @@ class PrefixSystems {
     const Block gram{it_.scores, it_.kt_stride};
     const Block products{it_.ad, s_.k_stride};
     const std::int64_t unit = RoundUp(tokens_, kUnit);
-    sn::Multiply<sn::Into::kSet>(Left::Of(keys), kt(), unit, sn::Whole{unit, s_.keys_unit}, gram);
-    sn::Multiply<sn::Into::kSet>(Left::Of(keys), Block{it_.stacked, s_.k_stride}, unit,
-                                 sn::Whole{s_.keys_unit, s_.keys_unit}, products);
+    ln::Multiply<ln::Into::kSet>(Left::Of(keys), kt(), unit, ln::Whole{unit, s_.keys_unit}, gram);
+    ln::Multiply<ln::Into::kSet>(Left::Of(keys), Block{it_.stacked, s_.k_stride}, unit,
+                                 ln::Whole{s_.keys_unit, s_.keys_unit}, products);
     for (std::int64_t t = 0; t < tokens_; ++t) {
       const T* const key = keys.Row(t);
       const T* const others = gram.Row(t);

@@ -16,7 +16,8 @@
 #include "src/engines/least_squares/gather-inl.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/pivots-inl.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/strided-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -34,7 +35,7 @@ template <class T>
 class Prefixes {
  public:
   Prefixes(const Options& options, const Memory& memory, const Scratch<T>& scratch,
-           const Carried<T>& carried, Ahead* ahead = nullptr)
+           const Carried<T>& carried, Prefetcher* ahead = nullptr)
       : options_(options), memory_(memory), s_(scratch), carried_(carried), ahead_(ahead) {}
 
   /// Factors and whitens for this many tokens and rows. Returns for how many of the tokens (and the
@@ -49,8 +50,8 @@ class Prefixes {
     sn::TransposeStrided(s_.q, s_.k_stride, columns_, s_.keys_unit, wq().data, wq().stride);
     if (!empty_) {
       if (!FactorMemory()) return 0;
-      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wk(), unit, ahead_);
-      sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wq(), columns_, ahead_);
+      ln::SubstituteDown(first(), s_.keys_unit, first_corners(), wk(), unit, ahead_);
+      ln::SubstituteDown(first(), s_.keys_unit, first_corners(), wq(), columns_, ahead_);
     }
     tokens_ = tokens;
     for (;;) {
@@ -76,12 +77,12 @@ class Prefixes {
         std::fill(answers().Row(i), answers().Row(i) + s_.values_unit, T(0));
       }
     } else {
-      sn::Multiply<sn::Into::kSet>(Left::Transposed(wq()), wb(), columns_,
-                                   sn::Whole{s_.values_unit, s_.keys_unit}, answers(), ahead_);
+      ln::Multiply<ln::Into::kSet>(Left::Transposed(wq()), wb(), columns_,
+                                   ln::Whole{s_.values_unit, s_.keys_unit}, answers(), ahead_);
     }
     MakeGains(queries);
-    sn::Multiply<sn::Into::kAdd>(Left::Transposed(gains()), errors(), columns_,
-                                 sn::LowerLeft{s_.values_unit, unit, queries}, answers(), ahead_);
+    ln::Multiply<ln::Into::kAdd>(Left::Transposed(gains()), errors(), columns_,
+                                 ln::LowerLeft{s_.values_unit, unit, queries}, answers(), ahead_);
   }
 
   /// For rows of queries and, as columns dY^T, the gradients of their answers: x and z of the
@@ -93,24 +94,24 @@ class Prefixes {
   /// K and V weighted. Found so, A is no small difference of large products, and Z no difference
   /// at all. done(x, c, true) and done(z, a, false) take them, a column an answer.
   template <class Done>
-  void Pairs(std::int64_t queries, const sn::Block<T>& dyt, const Done& done) {
+  void Pairs(std::int64_t queries, const ln::Block<T>& dyt, const Done& done) {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
-    const sn::UpperRight back{columns_, unit, queries};
-    const sn::UpperRows seen{unit, queries};
+    const ln::UpperRight back{columns_, unit, queries};
+    const ln::UpperRows seen{unit, queries};
     MakeErrors();
     MakeGains(queries);
-    sn::SubstituteUp(second(), seen, second_corners(), gains(), columns_);
-    sn::Multiply<sn::Into::kSubtract>(Left::Of(wk()), gains(), s_.keys_unit, back, wq());
-    sn::SubstituteUp(first(), s_.keys_unit, first_corners(), wq(), columns_);
+    ln::SubstituteUp(second(), seen, second_corners(), gains(), columns_);
+    ln::Multiply<ln::Into::kSubtract>(Left::Of(wk()), gains(), s_.keys_unit, back, wq());
+    ln::SubstituteUp(first(), s_.keys_unit, first_corners(), wq(), columns_);
     done(wq(), gains(), true);
-    sn::Multiply<sn::Into::kSet>(Left::Of(errors()), dyt, unit,
-                                 sn::UpperResult{columns_, s_.values_unit, queries}, gains());
+    ln::Multiply<ln::Into::kSet>(Left::Of(errors()), dyt, unit,
+                                 ln::UpperResult{columns_, s_.values_unit, queries}, gains());
     HideUnseen(queries);
-    sn::SubstituteUp(second(), seen, second_corners(), gains(), columns_);
-    sn::Multiply<sn::Into::kSet>(Left::Of(wb()), dyt, s_.keys_unit,
-                                 sn::Whole{columns_, s_.values_unit}, wq());
-    sn::Multiply<sn::Into::kAdd>(Left::Of(wk()), gains(), s_.keys_unit, back, wq());
-    sn::SubstituteUp(first(), s_.keys_unit, first_corners(), wq(), columns_);
+    ln::SubstituteUp(second(), seen, second_corners(), gains(), columns_);
+    ln::Multiply<ln::Into::kSet>(Left::Of(wb()), dyt, s_.keys_unit,
+                                 ln::Whole{columns_, s_.values_unit}, wq());
+    ln::Multiply<ln::Into::kAdd>(Left::Of(wk()), gains(), s_.keys_unit, back, wq());
+    ln::SubstituteUp(first(), s_.keys_unit, first_corners(), wq(), columns_);
     done(wq(), gains(), false);
   }
 
@@ -120,11 +121,11 @@ class Prefixes {
     columns_ = RoundUp(rows, kUnit);
     sn::TransposeStrided(s_.q, s_.k_stride, columns_, s_.keys_unit, wq().data, wq().stride);
     if (!FactorMemory()) return false;
-    sn::SubstituteDown(first(), s_.keys_unit, first_corners(), wq(), columns_);
-    sn::SubstituteUp(first(), s_.keys_unit, first_corners(), wq(), columns_);
+    ln::SubstituteDown(first(), s_.keys_unit, first_corners(), wq(), columns_);
+    ln::SubstituteUp(first(), s_.keys_unit, first_corners(), wq(), columns_);
     return true;
   }
-  sn::Block<T> columns() const { return wq(); }
+  ln::Block<T> columns() const { return wq(); }
 
   /// U with A + R = U^T U, or false where A is singular to rounding or not finite.
   bool FactorMemory() {
@@ -133,18 +134,18 @@ class Prefixes {
     const auto goes_on = [&](std::int64_t i, T diagonal, T left) {
       return pivots(i, diagonal, left);
     };
-    return sn::Factor(first(), s_.keys_unit, first_corners(), goes_on).index == s_.keys_unit;
+    return ln::Factor(first(), s_.keys_unit, first_corners(), goes_on).index == s_.keys_unit;
   }
-  sn::Block<T> factor() const { return first(); }
+  ln::Block<T> factor() const { return first(); }
 
  private:
-  using Block = sn::Block<T>;
-  using Left = sn::Left<T>;
+  using Block = ln::Block<T>;
+  using Left = ln::Left<T>;
 
   Block first() const { return {s_.first, s_.first_stride}; }
   Block second() const { return {s_.second, s_.second_stride}; }
-  sn::Corner<T>* first_corners() const { return reinterpret_cast<sn::Corner<T>*>(s_.corners); }
-  sn::Corner<T>* second_corners() const { return first_corners() + s_.keys_unit / sn::kTileRows; }
+  ln::Corner<T>* first_corners() const { return reinterpret_cast<ln::Corner<T>*>(s_.corners); }
+  ln::Corner<T>* second_corners() const { return first_corners() + s_.keys_unit / ln::kTileRows; }
   Block wk() const { return first().Columns(s_.first_k()); }
   Block wq() const { return first().Columns(s_.first_q()); }
   Block wb() const { return first().Columns(s_.first_b()); }
@@ -176,8 +177,8 @@ class Prefixes {
   /// their digits.
   std::int64_t FactorTokens() {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
-    sn::Multiply<sn::Into::kSet>(Left::Transposed(wk()), wk(), unit,
-                                 sn::UpperResult{unit, s_.keys_unit}, second(), ahead_);
+    ln::Multiply<ln::Into::kSet>(Left::Transposed(wk()), wk(), unit,
+                                 ln::UpperResult{unit, s_.keys_unit}, second(), ahead_);
     for (std::int64_t i = 0; i < unit; ++i) {
       T& diagonal = second().Row(i)[i];
       diagonal = i < tokens_ ? diagonal + (empty_ ? T(0) : T(1)) : T(1);
@@ -191,16 +192,16 @@ class Prefixes {
       if (diagonal > most_leverage) return false;
       return left * static_cast<T>(kMostLoss) >= diagonal || (i == 0 && !(left <= 0));
     };
-    return std::min(sn::Factor(second(), unit, second_corners(), goes_on).index, tokens_);
+    return std::min(ln::Factor(second(), unit, second_corners(), goes_on).index, tokens_);
   }
 
   /// P = L^-1 Wk^T Wq, zero where a row does not see a token.
   void MakeGains(std::int64_t queries) {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
     const Block p = gains();
-    sn::Multiply<sn::Into::kSet>(Left::Transposed(wk()), wq(), unit,
-                                 sn::UpperResult{columns_, s_.keys_unit, queries}, p, ahead_);
-    sn::SubstituteDown(second(), sn::UpperRows{unit, queries}, second_corners(), p, p, columns_,
+    ln::Multiply<ln::Into::kSet>(Left::Transposed(wk()), wq(), unit,
+                                 ln::UpperResult{columns_, s_.keys_unit, queries}, p, ahead_);
+    ln::SubstituteDown(second(), ln::UpperRows{unit, queries}, second_corners(), p, p, columns_,
                        ahead_);
     HideUnseen(queries);
   }
@@ -219,21 +220,21 @@ class Prefixes {
     const Block v = carried_.values();
     const Block e = errors();
     if (empty_) {
-      sn::SubstituteDown(second(), unit, second_corners(), v, e, s_.values_unit, ahead_);
+      ln::SubstituteDown(second(), unit, second_corners(), v, e, s_.values_unit, ahead_);
       return;
     }
-    sn::SubstituteDown(first(), s_.keys_unit, first_corners(), carried_.b(), wb(), s_.values_unit,
+    ln::SubstituteDown(first(), s_.keys_unit, first_corners(), carried_.b(), wb(), s_.values_unit,
                        ahead_);
-    sn::Multiply<sn::Into::kSubtract>(Left::Transposed(wk()), wb(), unit,
-                                      sn::Whole{s_.values_unit, s_.keys_unit}, v, e, ahead_);
-    sn::SubstituteDown(second(), unit, second_corners(), e, s_.values_unit, ahead_);
+    ln::Multiply<ln::Into::kSubtract>(Left::Transposed(wk()), wb(), unit,
+                                      ln::Whole{s_.values_unit, s_.keys_unit}, v, e, ahead_);
+    ln::SubstituteDown(second(), unit, second_corners(), e, s_.values_unit, ahead_);
   }
 
   const Options& options_;
   const Memory& memory_;
   const Scratch<T>& s_;
   const Carried<T>& carried_;
-  Ahead* const ahead_;
+  Prefetcher* const ahead_;
   std::int64_t tokens_ = 0;
   std::int64_t columns_ = 0;
   bool empty_ = false;

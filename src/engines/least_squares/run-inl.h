@@ -21,7 +21,7 @@
 #include "src/engines/least_squares/step-inl.h"
 #include "src/engines/least_squares/step_factor-inl.h"
 #include "src/engines/least_squares/step_values-inl.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
@@ -351,9 +351,9 @@ class Runner {
       AnswerCarefully(begin, reading);
       return;
     }
-    sn::Multiply<sn::Into::kSet>(sn::Left<T>::Transposed(prefixes_.columns()), carried_.b(),
-                                 RoundUp(rows, kUnit), sn::Whole{s_.values_unit, s_.keys_unit},
-                                 sn::Block<T>{s_.y, s_.y_stride});
+    ln::Multiply<ln::Into::kSet>(ln::Left<T>::Transposed(prefixes_.columns()), carried_.b(),
+                                 RoundUp(rows, kUnit), ln::Whole{s_.values_unit, s_.keys_unit},
+                                 ln::Block<T>{s_.y, s_.y_stride});
     ScatterAnswers(memory_, begin, reading, s_);
   }
 
@@ -386,13 +386,13 @@ class Runner {
     }
   }
 
-  using Block = sn::Block<T>;
+  using Block = ln::Block<T>;
 
   const Options& options_;
   const Memory& memory_;
   const Scratch<T> s_;
   const Carried<T> carried_;
-  Ahead ahead_{0};
+  Prefetcher ahead_{0};
   Prefixes<T> prefixes_;
   const Sizes& sizes_;
   std::byte* const behind_;  // where the scratch of own systems begins

@@ -16,7 +16,7 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/iteration_scratch.h"
 #include "src/engines/least_squares/layout.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
 #include "src/simd/vector_map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,6 +24,7 @@ namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// Matrices A = Q T Q^T, T tridiagonal, Q = H_0 .. H_{n-3} of reflections H_k = I - tau_k v_k
@@ -87,7 +88,7 @@ class Spectra {
     for (std::int64_t i = 0; i < n_; ++i) values[i] = *Diagonal(s_.order[i], lane) * s_.scale[lane];
     std::fill(vectors, vectors + n_ * stride, 0.0);
     for (std::int64_t j = 0; j < count; ++j) vectors[Reversed(s_.order[j]) * stride + j] = 1;
-    sn::ForTiles(Tag(), 0, stride, [&](std::int64_t c, auto tile) HWY_ATTR {
+    ln::ForTiles(Tag(), 0, stride, [&](std::int64_t c, auto tile) HWY_ATTR {
       Rotate<tile()>(lane, stride, vectors + c);
       for (std::int64_t k = n_ - 3; k >= 0; --k) Reflect<tile()>(lane, k, stride, vectors + c);
     });
@@ -132,7 +133,7 @@ class Spectra {
       *Diagonal(Reversed(k), lane) = row[k];
       MakeReflection(lane, k, row);
       const std::int64_t begin = k / kUnit * kUnit;  // v and p are zero before, or of no use
-      sn::ForTiles(Tag(), begin, stride_, [&](std::int64_t c, auto vectors) HWY_ATTR {
+      ln::ForTiles(Tag(), begin, stride_, [&](std::int64_t c, auto vectors) HWY_ATTR {
         ReflectAndMultiply<vectors()>(lane, k, c, v, p, next);
       });
       const double tau = Tau(lane, k);

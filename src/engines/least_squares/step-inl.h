@@ -16,8 +16,9 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/step_factor-inl.h"
-#include "src/simd/ahead.h"
-#include "src/simd/tile-inl.h"
+#include "src/linalg/tile-inl.h"
+#include "src/simd/prefetcher.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {

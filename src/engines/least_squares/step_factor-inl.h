@@ -13,15 +13,16 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/layout.h"
 #include "src/engines/least_squares/step_factor.h"
-#include "src/simd/ahead.h"
-#include "src/simd/blocks-inl.h"
+#include "src/linalg/blocks-inl.h"
+#include "src/simd/prefetcher.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace sn = ttr::simd::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 
 /// The bits of rows of numbers, added up: two matrices with the same sum are the same, but for a
 /// chance of 2^-32.
@@ -78,7 +79,7 @@ class StepFactor {
   void Drop() const { f_.Drop(); }
 
   /// Takes over a Cholesky factor.
-  void Take(const sn::Block<T>& factor) const {
+  void Take(const ln::Block<T>& factor) const {
     for (std::int64_t i = 0; i < f_.unit; ++i) {
       const T diagonal = factor.Row(i)[i];
       T* const row = f_.Row(i);

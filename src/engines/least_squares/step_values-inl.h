@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/step-inl.h"
 #include "src/engines/least_squares/step_factor-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {

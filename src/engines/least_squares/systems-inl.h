@@ -21,20 +21,23 @@
 #include "src/engines/least_squares/gram-inl.h"
 #include "src/engines/least_squares/minimum_norm.h"
 #include "src/engines/least_squares/systems_layout.h"
-#include "src/simd/blocks-inl.h"
-#include "src/simd/interleaved-inl.h"
+#include "src/linalg/blocks-inl.h"
+#include "src/linalg/interleaved-inl.h"
+#include "src/linalg/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 template <class T>
 class Systems {
  public:
-  using Block = sn::Block<T>;
+  using Block = ln::Block<T>;
 
   /// `ridge`: key_dim numbers, times |H|_F where it is `relative`.
   Systems(const double* ridge, bool relative, std::int64_t key_dim,
@@ -48,15 +51,15 @@ class Systems {
   /// Do these many tokens pay for the lanes that stay idle, or is one by one faster? Measured for D
   /// from 4 to 128: from 2 tokens on where there are 8 lanes, from 3 to 6 where there are 16.
   static bool Pays(std::int64_t tokens) {
-    return tokens > 1 && 3 * tokens >= sn::SystemsAtOnce<T>();
+    return tokens > 1 && 3 * tokens >= ln::SystemsAtOnce<T>();
   }
 
   /// Tokens that a block takes at most.
-  static std::int64_t BlockTokens() { return sn::SystemsAtOnce<T>() * kMostRounds; }
+  static std::int64_t BlockTokens() { return ln::SystemsAtOnce<T>() * kMostRounds; }
   /// Tokens of all blocks of a sequence but the last: as even as whole vectors allow.
   static std::int64_t BlockTokens(std::int64_t tokens) {
     const std::int64_t blocks = (tokens + BlockTokens() - 1) / BlockTokens();
-    return RoundUp((tokens + blocks - 1) / blocks, sn::SystemsAtOnce<T>());
+    return RoundUp((tokens + blocks - 1) / blocks, ln::SystemsAtOnce<T>());
   }
 
   /// Solves for tokens 0 .. tokens of a block. The caller has filled in s.keys and s.decay of these
@@ -72,7 +75,7 @@ class Systems {
     std::fill(s_.decay + tokens, s_.decay + slots, T(1));
     std::fill(s_.right + tokens * rights * s_.stride, s_.right + slots * rights * s_.stride, T(0));
     Begin(a);
-    const sn::RightSides<T> sides{s_.sides, s_.keys_unit, rights};
+    const ln::RightSides<T> sides{s_.sides, s_.keys_unit, rights};
     for (std::int64_t round = 0; round < rounds_; ++round) {
       GatherRound(round, sides);
       SolveRound(sides);
@@ -86,10 +89,10 @@ class Systems {
   }
 
  private:
-  static std::int64_t Lanes() { return sn::SystemsAtOnce<T>(); }
-  std::int64_t PanelCount() const { return simd::PanelsOf(size_); }
-  sn::Panels<T> H() const { return {s_.h, PanelCount()}; }
-  sn::Panels<T> L() const { return {s_.l, PanelCount()}; }
+  static std::int64_t Lanes() { return ln::SystemsAtOnce<T>(); }
+  std::int64_t PanelCount() const { return linalg::PanelsOf(size_); }
+  ln::Panels<T> H() const { return {s_.h, PanelCount()}; }
+  ln::Panels<T> L() const { return {s_.l, PanelCount()}; }
 
   /// What every lane begins with: the H of the lane before, faded, and its keys, each as far as it
   /// has faded when that lane ends. A few rows at a time.
@@ -106,27 +109,27 @@ class Systems {
       kept_[lane] = static_cast<T>(left);
       first_[lane] = first;
     }
-    for (std::int64_t i = 0; i < simd::kPanelRows * PanelCount(); i += sn::kTileRows) Strip(a, i);
+    for (std::int64_t i = 0; i < linalg::kPanelRows * PanelCount(); i += ln::kTileRows) Strip(a, i);
   }
 
   /// Rows i .. i + kTileRows of H as lanes begin.
   void Strip(const Block& a, std::int64_t i) {
     const std::int64_t rows =
-        std::min<std::int64_t>(sn::kTileRows, simd::kPanelRows * PanelCount() - i);
+        std::min<std::int64_t>(ln::kTileRows, linalg::kPanelRows * PanelCount() - i);
     const std::int64_t begin = i / kUnit * kUnit;
     const std::int64_t columns = s_.keys_unit - begin;
-    const std::int64_t lane_stride = sn::kTileRows * s_.strip_stride;
+    const std::int64_t lane_stride = ln::kTileRows * s_.strip_stride;
     const auto strip = [&](std::int64_t lane) {
       return Block{s_.strips + lane * lane_stride + begin, s_.strip_stride};
     };
-    for (std::int64_t r = 0; r < sn::kTileRows; ++r) {
+    for (std::int64_t r = 0; r < ln::kTileRows; ++r) {
       std::copy(a.Row(i + r) + begin, a.Row(i + r) + s_.keys_unit, strip(0).Row(r));
     }
     for (std::int64_t lane = 1; lane < Lanes(); ++lane) {
       const Block from = strip(lane - 1);
       const Block to = strip(lane);
       const T kept = kept_[lane - 1];
-      for (std::int64_t r = 0; r < sn::kTileRows; ++r) {
+      for (std::int64_t r = 0; r < ln::kTileRows; ++r) {
         for (std::int64_t c = 0; c < columns; ++c) {
           to.Row(r)[c] = kept == 0 ? T(0) : kept * from.Row(r)[c];
         }
@@ -137,28 +140,28 @@ class Systems {
       if (steps == 0) continue;
       for (std::int64_t t = 0; t < steps; ++t) {
         const T* const key = s_.keys + (token + t) * s_.stride + i;
-        T* const scaled = s_.strip_keys + t * sn::kTileRows;
-        for (int r = 0; r < sn::kTileRows; ++r) scaled[r] = s_.left[token + t] * key[r];
+        T* const scaled = s_.strip_keys + t * ln::kTileRows;
+        for (int r = 0; r < ln::kTileRows; ++r) scaled[r] = s_.left[token + t] * key[r];
       }
       const Block keys{s_.keys + token * s_.stride + begin, s_.stride};
-      sn::Multiply<sn::Into::kAdd>(sn::Left<T>{s_.strip_keys, 1, sn::kTileRows}, keys,
-                                   sn::kTileRows, sn::Whole{columns, steps}, to);
+      ln::Multiply<ln::Into::kAdd>(ln::Left<T>{s_.strip_keys, 1, ln::kTileRows}, keys,
+                                   ln::kTileRows, ln::Whole{columns, steps}, to);
     }
     // Row i + r of the upper triangle is a column of the lower one.
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::int64_t column = i + r;
-      const std::int64_t panel = column / simd::kPanelRows;
+      const std::int64_t panel = column / linalg::kPanelRows;
       for (std::int64_t p = panel; p < PanelCount(); ++p) {
         sn::TransposeStrided(
-            s_.strips + r * s_.strip_stride + p * simd::kPanelRows, lane_stride, Lanes(),
-            simd::kPanelRows,
-            H().At(p, panel) + column % simd::kPanelRows * simd::kPanelRows * Lanes(), Lanes());
+            s_.strips + r * s_.strip_stride + p * linalg::kPanelRows, lane_stride, Lanes(),
+            linalg::kPanelRows,
+            H().At(p, panel) + column % linalg::kPanelRows * linalg::kPanelRows * Lanes(), Lanes());
       }
     }
   }
 
   /// Keys, decays and right-hand sides of every lane's token.
-  void GatherRound(std::int64_t round, const sn::RightSides<T>& sides) const {
+  void GatherRound(std::int64_t round, const ln::RightSides<T>& sides) const {
     sn::TransposeStrided(s_.keys + round * s_.stride, rounds_ * s_.stride, Lanes(), s_.keys_unit,
                          s_.key, Lanes());
     for (std::int64_t lane = 0; lane < Lanes(); ++lane) {
@@ -173,26 +176,26 @@ class Systems {
     }
   }
 
-  void SolveRound(const sn::RightSides<T>& sides) const {
+  void SolveRound(const ln::RightSides<T>& sides) const {
     const Gram<T> gram{H(), s_.key, s_.lane_decay};
     if (relative_) UpdateNorm(gram);
     const RidgedGram<T> matrix{gram, !relative_, ridge_, size_, s_.norm};
-    const sn::PivotLimits<T> limits{static_cast<T>(least_share_), static_cast<T>(kFaded<T>)};
-    sn::FactorInterleaved(matrix, limits, L(), s_.inverses, sides, s_.regular);
-    sn::SubstituteUpInterleaved(L(), s_.inverses, sides);
+    const ln::PivotLimits<T> limits{static_cast<T>(least_share_), static_cast<T>(kFaded<T>)};
+    ln::FactorInterleaved(matrix, limits, L(), s_.inverses, sides, s_.regular);
+    ln::SubstituteUpInterleaved(L(), s_.inverses, sides);
   }
 
   /// H of the token, and its |H|_F. No element exceeds the largest on the diagonal: in proportion
   /// to that squares neither overflow nor vanish.
   HWY_NOINLINE void UpdateNorm(const Gram<T>& gram) const {
-    const sn::SystemTag<T> d;
+    const ln::SystemTag<T> d;
     using D = decltype(d);
     hn::Vec<D> largest = hn::Zero(d);
-    sn::Square<D> square;
+    ln::Square<D> square;
     for (std::int64_t i = 0; i < PanelCount(); ++i) {
       for (std::int64_t j = 0; j <= i; ++j) gram.Update(d, i, j, square);
       TTR_UNROLL
-      for (int r = 0; r < simd::kPanelRows; ++r) largest = hn::Max(largest, square[r][r]);
+      for (int r = 0; r < linalg::kPanelRows; ++r) largest = hn::Max(largest, square[r][r]);
     }
     const hn::Vec<D> one = hn::Set(d, T(1));
     const hn::Mask<D> some = hn::Gt(largest, hn::Zero(d));
@@ -200,12 +203,12 @@ class Systems {
     hn::Vec<D> squares = hn::Zero(d);
     for (std::int64_t i = 0; i < PanelCount(); ++i) {
       for (std::int64_t j = 0; j <= i; ++j) {
-        sn::LoadSquare(d, gram.h.At(i, j), square);
+        ln::LoadSquare(d, gram.h.At(i, j), square);
         hn::Vec<D> sum = hn::Zero(d);
         TTR_UNROLL
-        for (int c = 0; c < simd::kPanelRows; ++c) {
+        for (int c = 0; c < linalg::kPanelRows; ++c) {
           TTR_UNROLL
-          for (int r = 0; r < simd::kPanelRows; ++r) {
+          for (int r = 0; r < linalg::kPanelRows; ++r) {
             if (i == j && r < c) continue;  // above the diagonal there is nothing
             const hn::Vec<D> element = hn::Mul(square[r][c], inverse);
             const hn::Vec<D> twice = i == j && r == c ? element : hn::Add(element, element);
@@ -224,7 +227,7 @@ class Systems {
 
   /// The lanes whose system is singular, or nearly, one by one in double.
   HWY_NOINLINE void SolveCarefully(std::int64_t round, std::int64_t tokens,
-                                   const sn::RightSides<T>& sides) {
+                                   const ln::RightSides<T>& sides) {
     matrix_.resize(static_cast<std::size_t>(size_ * size_));
     q_.resize(static_cast<std::size_t>(size_));
     x_.resize(static_cast<std::size_t>(size_));
@@ -249,8 +252,9 @@ class Systems {
     double squares = 0;
     for (std::int64_t i = 0; i < size_; ++i) {
       for (std::int64_t j = 0; j <= i; ++j) {
-        const std::int64_t place = j % simd::kPanelRows * simd::kPanelRows + i % simd::kPanelRows;
-        const T* const square = H().At(i / simd::kPanelRows, j / simd::kPanelRows);
+        const std::int64_t place =
+            j % linalg::kPanelRows * linalg::kPanelRows + i % linalg::kPanelRows;
+        const T* const square = H().At(i / linalg::kPanelRows, j / linalg::kPanelRows);
         const double x = static_cast<double>(square[place * Lanes() + lane]);
         matrix_[static_cast<std::size_t>(i * size_ + j)] = x;
         matrix_[static_cast<std::size_t>(j * size_ + i)] = x;
@@ -277,8 +281,8 @@ class Systems {
   const double least_share_;
   const SystemsScratch<T>& s_;
   std::int64_t rounds_ = 1;
-  T kept_[simd::kMostSystems<T>];              // what a lane leaves of the H it begins with
-  std::int64_t first_[simd::kMostSystems<T>];  // the first of its tokens of which a rest is left
+  T kept_[linalg::kMostSystems<T>];              // what a lane leaves of the H it begins with
+  std::int64_t first_[linalg::kMostSystems<T>];  // the first of its tokens of which a rest is left
   std::vector<double> matrix_, q_, x_;
   MinimumNorm solver_;
 };

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "src/engines/least_squares/layout.h"
-#include "src/simd/interleaved.h"
+#include "src/linalg/interleaved.h"
 
 namespace ttr::least_squares {
 
@@ -33,7 +33,7 @@ struct SystemsScratch {
 
   /// `most_rights`: right-hand sides of a token.
   SystemsScratch(const Sizes& sizes, std::int64_t most_rights, std::byte* memory) {
-    constexpr std::int64_t kSystems = simd::kMostSystems<T>;
+    constexpr std::int64_t kSystems = linalg::kMostSystems<T>;
     keys_unit = RoundUp(sizes.key_dim, kUnit);
     stride = StrideOf<T>(keys_unit);
     strip_stride = stride;
@@ -52,7 +52,7 @@ struct SystemsScratch {
     regularised = reinterpret_cast<bool*>(take(slots));
     strips = take(kSystems * kUnit * strip_stride);
     strip_keys = take(slots * kUnit);
-    const std::int64_t matrix = simd::VectorsBefore(simd::PanelsOf(sizes.key_dim));
+    const std::int64_t matrix = linalg::VectorsBefore(linalg::PanelsOf(sizes.key_dim));
     h = take(matrix * kSystems);
     l = take(matrix * kSystems);
     inverses = take(keys_unit * kSystems);

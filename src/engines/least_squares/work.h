@@ -9,7 +9,7 @@
 #include "src/engines/least_squares/layout.h"
 #include "src/parallel/claimed.h"
 #include "src/parallel/workers.h"
-#include "src/simd/ahead.h"
+#include "src/simd/prefetcher.h"
 #include "src/simd/row_views.h"
 #include "ttr/executor.h"
 

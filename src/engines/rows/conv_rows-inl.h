@@ -14,9 +14,10 @@
 #include "hwy/highway.h"
 #include "src/engines/rows/row_access-inl.h"
 #include "src/engines/rows/short_conv_kernel.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/elementary-inl.h"
 #include "src/simd/rows-inl.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/unroll.h"
 #include "src/simd/vector_map-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "src/engines/scan/gradient_layout.h"
 #include "src/engines/scan/matrix-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::scan {

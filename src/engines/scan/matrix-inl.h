@@ -15,11 +15,12 @@
 #include "hwy/highway.h"
 #include "src/engines/scan/layout.h"
 #include "src/engines/scan/norm-inl.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/decay-inl.h"
 #include "src/simd/rows-inl.h"
 #include "src/simd/strided-inl.h"
-#include "src/simd/tile-inl.h"
 #include "src/simd/transpose-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::scan {

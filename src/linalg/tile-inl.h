@@ -1,29 +1,21 @@
 // Register tiles: small products and triangular solves on R rows x NV vectors held in registers.
 // Compiled once for every target (included by kernel files after hwy/foreach_target.h).
 
-#if defined(TTR_SIMD_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_SIMD_TILE_INL_H_
-#undef TTR_SIMD_TILE_INL_H_
+#if defined(TTR_LINALG_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LINALG_TILE_INL_H_
+#undef TTR_LINALG_TILE_INL_H_
 #else
-#define TTR_SIMD_TILE_INL_H_
+#define TTR_LINALG_TILE_INL_H_
 #endif
 
 #include <cstddef>
 #include <cstdint>
 
 #include "hwy/highway.h"
-
-// Tiles are arrays of vectors, which become registers only where every loop over them is unrolled.
-#ifndef TTR_UNROLL
-#ifdef __clang__
-#define TTR_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define TTR_UNROLL _Pragma("GCC unroll 16")
-#endif
-#endif
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ttr::simd {
+namespace ttr::linalg {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -119,8 +111,24 @@ HWY_INLINE void MulAddStrictLower(D d, const T* HWY_RESTRICT lower, const T* HWY
   }
 }
 
+/// Backward substitution in the tile with the transpose: tile[r] += sum_{i > r} lower[i ROW + r]
+/// tile[i], rows from the last to the first.
+template <std::size_t ROW, class D, int R, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void SolveUnitLowerTransposed(D d, const T* HWY_RESTRICT lower, Tile<D, R, NV>& tile) {
+  TTR_UNROLL
+  for (int i = R - 1; i > 0; --i) {
+    TTR_UNROLL
+    for (int r = 0; r < R - 1; ++r) {
+      if (r >= i) continue;
+      const hn::Vec<D> left = hn::Set(d, lower[i * ROW + r]);
+      TTR_UNROLL
+      for (int v = 0; v < NV; ++v) tile[r][v] = hn::MulAdd(left, tile[i][v], tile[r][v]);
+    }
+  }
+}
+
 }  // namespace HWY_NAMESPACE
-}  // namespace ttr::simd
+}  // namespace ttr::linalg
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_SIMD_TILE_INL_H_
+#endif  // TTR_LINALG_TILE_INL_H_

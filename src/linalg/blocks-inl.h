@@ -4,11 +4,11 @@
 // A block is row-major and aligned; rows are counted in multiples of kTileRows and columns in whole
 // vectors, so that there are no edges: who has fewer fills up with zeros (and ones on a diagonal).
 
-#if defined(TTR_SIMD_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_SIMD_BLOCKS_INL_H_
-#undef TTR_SIMD_BLOCKS_INL_H_
+#if defined(TTR_LINALG_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LINALG_BLOCKS_INL_H_
+#undef TTR_LINALG_BLOCKS_INL_H_
 #else
-#define TTR_SIMD_BLOCKS_INL_H_
+#define TTR_LINALG_BLOCKS_INL_H_
 #endif
 
 #include <algorithm>
@@ -17,14 +17,17 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/simd/ahead.h"
+#include "src/linalg/tile-inl.h"
+#include "src/simd/prefetcher.h"
 #include "src/simd/strided-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ttr::simd {
+namespace ttr::linalg {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// A block in memory: element (i, j) at data[i stride + j].
 template <class T>
@@ -133,7 +136,7 @@ struct UpperRight {
 template <Into INTO, class T, class Part>
 HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int64_t rows,
                            const Part& part, const Block<T>& from, const Block<T>& to,
-                           Ahead* ahead = nullptr) {
+                           simd::Prefetcher* ahead = nullptr) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -165,7 +168,7 @@ HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int6
 /// to = / += / -= the same.
 template <Into INTO, class T, class Part>
 HWY_INLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int64_t rows,
-                         const Part& part, const Block<T>& to, Ahead* ahead = nullptr) {
+                         const Part& part, const Block<T>& to, simd::Prefetcher* ahead = nullptr) {
   Multiply<INTO>(left, right, rows, part, to, to, ahead);
 }
 
@@ -305,7 +308,7 @@ struct UpperRows {
 template <class T, class RowsOf>
 HWY_NOINLINE void SubstituteDown(const Block<T>& u, const RowsOf& rows, const Corner<T>* corners,
                                  const Block<T>& from, const Block<T>& x, std::int64_t columns,
-                                 Ahead* ahead = nullptr) {
+                                 simd::Prefetcher* ahead = nullptr) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -326,12 +329,13 @@ HWY_NOINLINE void SubstituteDown(const Block<T>& u, const RowsOf& rows, const Co
 template <class T>
 HWY_INLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Corner<T>* corners,
                                const Block<T>& from, const Block<T>& x, std::int64_t columns,
-                               Ahead* ahead = nullptr) {
+                               simd::Prefetcher* ahead = nullptr) {
   SubstituteDown(u, AllRows{n}, corners, from, x, columns, ahead);
 }
 template <class T>
 HWY_INLINE void SubstituteDown(const Block<T>& u, std::int64_t n, const Corner<T>* corners,
-                               const Block<T>& x, std::int64_t columns, Ahead* ahead = nullptr) {
+                               const Block<T>& x, std::int64_t columns,
+                               simd::Prefetcher* ahead = nullptr) {
   SubstituteDown(u, AllRows{n}, corners, x, x, columns, ahead);
 }
 
@@ -365,7 +369,7 @@ HWY_INLINE void SubstituteUp(const Block<T>& u, std::int64_t n, const Corner<T>*
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ttr::simd
+}  // namespace ttr::linalg
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_SIMD_BLOCKS_INL_H_
+#endif  // TTR_LINALG_BLOCKS_INL_H_

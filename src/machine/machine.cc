@@ -1,9 +1,9 @@
-#include "ttr/machine.h"
+#include "ttr/util/machine.h"
 
 #include "src/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "src/simd/machine.cc"
+#define HWY_TARGET_INCLUDE "src/machine/machine.cc"
 #include "hwy/foreach_target.h"
 //
 #include <algorithm>
@@ -16,14 +16,16 @@
 
 #include "hwy/aligned_allocator.h"
 #include "hwy/highway.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/decay-inl.h"
-#include "src/simd/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// Vectors that a pass over memory takes at once; lengths are multiples of as many.
@@ -33,9 +35,9 @@ inline constexpr std::size_t kAtOnce = 8;
 template <class T>
 double Rounds(std::int64_t count, T seed, T* out) {
   const hn::ScalableTag<T> d;
-  constexpr int kRows = sn::kTileRows;
+  constexpr int kRows = ln::kTileRows;
   const auto factor = hn::Set(d, seed);
-  sn::Tile<decltype(d), kRows, 2> tile;
+  ln::Tile<decltype(d), kRows, 2> tile;
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < 2; ++v) tile[r][v] = hn::Set(d, seed + static_cast<T>(2 * r + v));
   }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace ttr::simd {
+namespace ttr::linalg {
 
 /// The lower triangle of a matrix is kept in panels of four rows. Panel I has the columns up to its
 /// last row, one after the other, four elements each; every element is a vector, a system in each
@@ -21,4 +21,4 @@ constexpr std::int64_t VectorsBefore(std::int64_t panel) {
 template <class T>
 inline constexpr std::int64_t kMostSystems = 64 / sizeof(T);
 
-}  // namespace ttr::simd
+}  // namespace ttr::linalg

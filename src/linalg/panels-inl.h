@@ -1,22 +1,23 @@
 // Matrices of many small systems side by side: every lane of a vector has a system of its own, so
 // that no operation but whole vectors' occurs. Compiled once for every target.
 
-#if defined(TTR_SIMD_PANELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_SIMD_PANELS_INL_H_
-#undef TTR_SIMD_PANELS_INL_H_
+#if defined(TTR_LINALG_PANELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LINALG_PANELS_INL_H_
+#undef TTR_LINALG_PANELS_INL_H_
 #else
-#define TTR_SIMD_PANELS_INL_H_
+#define TTR_LINALG_PANELS_INL_H_
 #endif
 
 #include <cstddef>
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/simd/interleaved.h"
-#include "src/simd/tile-inl.h"
+#include "src/linalg/interleaved.h"
+#include "src/linalg/tile-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ttr::simd {
+namespace ttr::linalg {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -92,7 +93,7 @@ struct Triangle {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ttr::simd
+}  // namespace ttr::linalg
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_SIMD_PANELS_INL_H_
+#endif  // TTR_LINALG_PANELS_INL_H_

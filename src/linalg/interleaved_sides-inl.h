@@ -1,11 +1,11 @@
 // Right-hand sides of systems side by side, and the triangular solves. Compiled once for every
 // target.
 
-#if defined(TTR_SIMD_INTERLEAVED_SIDES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_SIMD_INTERLEAVED_SIDES_INL_H_
-#undef TTR_SIMD_INTERLEAVED_SIDES_INL_H_
+#if defined(TTR_LINALG_INTERLEAVED_SIDES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LINALG_INTERLEAVED_SIDES_INL_H_
+#undef TTR_LINALG_INTERLEAVED_SIDES_INL_H_
 #else
-#define TTR_SIMD_INTERLEAVED_SIDES_INL_H_
+#define TTR_LINALG_INTERLEAVED_SIDES_INL_H_
 #endif
 
 #include <cstddef>
@@ -13,10 +13,11 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
-#include "src/simd/panels-inl.h"
+#include "src/linalg/panels-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ttr::simd {
+namespace ttr::linalg {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -145,7 +146,7 @@ HWY_NOINLINE void SubstituteUpInterleaved(const Panels<T>& l, const T* inverses,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ttr::simd
+}  // namespace ttr::linalg
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_SIMD_INTERLEAVED_SIDES_INL_H_
+#endif  // TTR_LINALG_INTERLEAVED_SIDES_INL_H_

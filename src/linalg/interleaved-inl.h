@@ -1,10 +1,10 @@
 // Cholesky factors of many small systems side by side. Compiled once for every target.
 
-#if defined(TTR_SIMD_INTERLEAVED_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_SIMD_INTERLEAVED_INL_H_
-#undef TTR_SIMD_INTERLEAVED_INL_H_
+#if defined(TTR_LINALG_INTERLEAVED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LINALG_INTERLEAVED_INL_H_
+#undef TTR_LINALG_INTERLEAVED_INL_H_
 #else
-#define TTR_SIMD_INTERLEAVED_INL_H_
+#define TTR_LINALG_INTERLEAVED_INL_H_
 #endif
 
 #include <algorithm>
@@ -12,11 +12,12 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/simd/interleaved_sides-inl.h"
-#include "src/simd/panels-inl.h"
+#include "src/linalg/interleaved_sides-inl.h"
+#include "src/linalg/panels-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ttr::simd {
+namespace ttr::linalg {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -174,7 +175,7 @@ HWY_NOINLINE void FactorInterleaved(const Source& given, const PivotLimits<T>& l
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ttr::simd
+}  // namespace ttr::linalg
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_SIMD_INTERLEAVED_INL_H_
+#endif  // TTR_LINALG_INTERLEAVED_INL_H_

@@ -21,10 +21,10 @@ HWY_INLINE void FetchRow(const T* row, std::int64_t count) {
   for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(row + i, 0, 2);
 }
 
-class Ahead {
+class Prefetcher {
  public:
   /// `rows` rows of each input and output.
-  explicit Ahead(std::int64_t rows) : rows_(std::max<std::int64_t>(rows, 0)) {}
+  explicit Prefetcher(std::int64_t rows) : rows_(std::max<std::int64_t>(rows, 0)) {}
 
   /// Columns first .. first + count of rows `begin` .. of an input or output; nothing where there
   /// are none, or too many. Of what has a row for every so many of the others, `every` says how
