@@ -13,11 +13,11 @@ function(ttr_target target)
   endif()
 endfunction()
 
-# ttr_room([OPTIMIZE]): adds every .cc file of the calling folder to the library ttr. With OPTIMIZE,
-# for the rooms that hold inner loops, a release compiles them with -O3.
+# ttr_room([OPTIMIZE]): adds every .cc file of the calling folder, and of the folders in it, to the
+# library ttr. With OPTIMIZE, for the rooms that hold inner loops, a release compiles them with -O3.
 function(ttr_room)
   cmake_parse_arguments(PARSE_ARGV 0 arg "OPTIMIZE" "" "")
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
   target_sources(ttr PRIVATE ${sources})
   if(arg_OPTIMIZE AND sources)
     set_source_files_properties(${sources} TARGET_DIRECTORY ttr

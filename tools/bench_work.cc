@@ -67,7 +67,7 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
   if (setting_.doing == Doing::kForwardBackward) {
     gradients_ = memory.Gradients(inputs_);
     scratch = std::max(scratch, layer_->BackwardScratchBytes(dims, setting_.threads));
-    kept_ = memory.Kept(layer_->KeptBytes(dims));
+    kept_ = memory.Kept(layer_->SavedBytes(dims));
   }
   scratch_ = memory.Scratch(scratch);
 
@@ -102,7 +102,7 @@ void Work::Run() {
       break;
     }
     case Doing::kForwardBackward: {
-      const ttr::Run keeping{.executor = executor_, .scratch = scratch_, .kept = kept_};
+      const ttr::Run keeping{.executor = executor_, .scratch = scratch_, .saved = kept_};
       layer_->Forward(inputs_, state, outputs_, keeping);
       layer_->Backward(inputs_, {}, outputs_.y, {}, gradients_, initial_gradient_, keeping);
       break;

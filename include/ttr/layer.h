@@ -47,7 +47,7 @@ struct Run {
   /// At least KeptBytes(), or empty. Forward leaves there what Backward of the same call would
   /// compute anew; Backward reads it, as often as is wanted. Its place, the engine's target and the
   /// inputs must be the same. Any number of threads, on either side.
-  std::span<std::byte> kept{};
+  std::span<std::byte> saved{};
   /// Step may leave the tensors of the state behind, and go by what takes the least: for least
   /// squares a factor that stands for "state.a" and "state", half of what is read and written; for
   /// memories that erase as they write (the delta family) the tensors as the token before left them
@@ -121,7 +121,7 @@ class Layer {
   /// Bytes that Forward can keep for Backward where the state is of this dtype; 0: nothing. Fast
   /// weights: a state each 64 tokens and, where something is erased, as many numbers as v has.
   /// Scans: a state each 32 tokens.
-  std::size_t KeptBytes(const Dims& dims, DType state = DType::kFloat32) const;
+  std::size_t SavedBytes(const Dims& dims, DType state = DType::kFloat32) const;
 
   /// Bytes of scratch that Forward needs at these sizes with this many threads.
   std::size_t ScratchBytes(const Dims& dims, int threads) const;

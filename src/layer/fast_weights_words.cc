@@ -39,7 +39,7 @@ fast_weights::Erase EraseOf(Erase erase) {
     case Erase::kKey: return fast_weights::Erase::kKey;
     case Erase::kEraseKey: return fast_weights::Erase::kEraseKey;
     case Erase::kGatedKey: return fast_weights::Erase::kGatedKey;
-    case Erase::kUndecayed: return fast_weights::Erase::kApart;
+    case Erase::kUndecayed: return fast_weights::Erase::kSeparateValueKey;
   }
   return fast_weights::Erase::kKey;
 }

@@ -57,19 +57,19 @@ DType StateType(const Inputs& inputs, const State& state) {
 }
 
 /// What is kept, if anything, has room for this call.
-void CheckKept(std::string_view op, const Layer& layer, const Dims& dims, const Inputs& inputs,
-               const State& state, const Run& run) {
-  if (run.kept.empty()) return;
-  const std::size_t needed = layer.KeptBytes(dims, StateType(inputs, state));
-  if (run.kept.size() >= needed) return;
+void CheckSaved(std::string_view op, const Layer& layer, const Dims& dims, const Inputs& inputs,
+                const State& state, const Run& run) {
+  if (run.saved.empty()) return;
+  const std::size_t needed = layer.SavedBytes(dims, StateType(inputs, state));
+  if (run.saved.size() >= needed) return;
   throw Error(op, "kept", "at least " + std::to_string(needed) + " bytes",
-              std::to_string(run.kept.size()));
+              std::to_string(run.saved.size()));
 }
 
 /// Only a call that writes and reads has a backward pass.
-void RequireNothingKept(std::string_view op, const Run& run) {
-  if (run.kept.empty()) return;
-  throw Error(op, "kept", "empty", std::to_string(run.kept.size()) + " bytes");
+void RequireNothingSaved(std::string_view op, const Run& run) {
+  if (run.saved.empty()) return;
+  throw Error(op, "kept", "empty", std::to_string(run.saved.size()) + " bytes");
 }
 
 definition::Mode ModeOf(Needs needs) {
@@ -95,7 +95,7 @@ void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, co
                             defers);
     case Engine::kScan:
       return RunScan(requirements.recipe, dims, inputs, state, outputs, needs, executor,
-                     run.scratch, run.kept);
+                     run.scratch, run.saved);
     case Engine::kLeastSquares:
       return RunLeastSquares(requirements, dims, inputs, state, outputs, needs, executor,
                              run.scratch, defers);
@@ -132,7 +132,7 @@ void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
   Settle(state, run);
   const Dims dims = Check("Forward", requirements_, inputs, state, Needs::kBoth);
   CheckOutputs("Forward", dims, inputs, state, outputs);
-  CheckKept("Forward", *this, dims, inputs, state, run);
+  CheckSaved("Forward", *this, dims, inputs, state, run);
   RunOn(plan_.engine, requirements_, dims, inputs, state, outputs, Needs::kBoth, run);
 }
 
@@ -167,7 +167,7 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
     if (plan_.engine == Engine::kFastWeights || LeastSquaresDefersFrom(state)) {
       const Dims dims = Check("Step", requirements_, inputs, state, Needs::kBoth);
       CheckOutputs("Step", dims, inputs, state, outputs);
-      CheckKept("Step", *this, dims, inputs, state, run);
+      CheckSaved("Step", *this, dims, inputs, state, run);
       RunOn(plan_.engine, requirements_, dims, inputs, state, outputs, Needs::kBoth, run, true);
       opened.settler = settler;
       return;
@@ -177,7 +177,7 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, con
 }
 
 bool Layer::HasBFloat16Products() const {
-  return plan_.engine == Engine::kFastWeights && FastWeightsNarrows(recipe());
+  return plan_.engine == Engine::kFastWeights && FastWeightsHasBf16Products(recipe());
 }
 
 bool Layer::Defers() const {
@@ -206,7 +206,7 @@ void Layer::Memorize(const Inputs& inputs, State& state, const Run& run) const {
   RequireCausal("Memorize", recipe());
   Settle(state, run);
   const Dims dims = Check("Memorize", requirements_, inputs, state, Needs::kWrite);
-  RequireNothingKept("Memorize", run);
+  RequireNothingSaved("Memorize", run);
   RunOn(plan_.engine, requirements_, dims, inputs, state, {}, Needs::kWrite, run);
 }
 
@@ -215,7 +215,7 @@ void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& ou
   RequireCausal("Retrieve", recipe());
   const Dims dims = Check("Retrieve", requirements_, inputs, state, Needs::kRead, outputs.y);
   CheckOutputs("Retrieve", dims, inputs, state, outputs);
-  RequireNothingKept("Retrieve", run);
+  RequireNothingSaved("Retrieve", run);
   // Reading changes nothing: a state without entries stays without.
   State start;
   auto& read = state.empty() ? start : const_cast<State&>(state);
@@ -227,15 +227,15 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                      const Run& run) const {
   const Dims dims = Check("Backward", requirements_, inputs, initial, Needs::kBoth);
   CheckGradients("Backward", dims, inputs, dy, dinputs);
-  CheckKept("Backward", *this, dims, inputs, initial, run);
+  CheckSaved("Backward", *this, dims, inputs, initial, run);
   Executor& executor = ExecutorOf(run);
   switch (plan_.engine) {
     case Engine::kScan:
       return DifferentiateScan(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
-                               executor, run.scratch, run.kept);
+                               executor, run.scratch, run.saved);
     case Engine::kFastWeights:
       return DifferentiateFastWeights(requirements_, dims, inputs, initial, dy, dstate, dinputs,
-                                      dinitial, executor, run.scratch, run.kept);
+                                      dinitial, executor, run.scratch, run.saved);
     case Engine::kLeastSquares:
       return DifferentiateLeastSquares(requirements_, dims, inputs, initial, dy, dstate, dinputs,
                                        dinitial, executor, run.scratch);
@@ -255,10 +255,10 @@ std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
   return 0;
 }
 
-std::size_t Layer::KeptBytes(const Dims& dims, DType state) const {
+std::size_t Layer::SavedBytes(const Dims& dims, DType state) const {
   switch (plan_.engine) {
-    case Engine::kFastWeights: return FastWeightsKeptBytes(recipe(), dims, state);
-    case Engine::kScan: return ScanKeptBytes(recipe(), dims, state);
+    case Engine::kFastWeights: return FastWeightsSavedBytes(recipe(), dims, state);
+    case Engine::kScan: return ScanSavedBytes(recipe(), dims, state);
     case Engine::kLeastSquares:
     case Engine::kDefinition: break;
   }

@@ -100,12 +100,12 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
   fast_weights::Call& call = words.call;
   const Second second(call.second, call.state.dtype());
   call.second = second.view();
-  call.kept = run.kept;
-  call.narrow = run.bfloat16_products && run.kept.empty() && AreBFloat16(inputs);
+  call.saved = run.saved;
+  call.bf16_products = run.bfloat16_products && run.saved.empty() && AreBFloat16(inputs);
   if (defers) {
     const std::int64_t numbers =
-        fast_weights::PendingNumbers(SizesOf(recipe, dims, call.state.dtype()));
-    call.pending = state.Companion(call.state.dtype(), {dims.states(), dims.heads, numbers});
+        fast_weights::DeferredNumbers(SizesOf(recipe, dims, call.state.dtype()));
+    call.deferred = state.Companion(call.state.dtype(), {dims.states(), dims.heads, numbers});
   }
   if (needs != Needs::kWrite) {
     call.y = outputs.y;
@@ -118,8 +118,8 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
   if (needs != Needs::kRead) second.Return();
 }
 
-bool FastWeightsNarrows(const Recipe& recipe) {
-  return fast_weights::Narrows(FastWeightsOptions(recipe, Dims(), {}));
+bool FastWeightsHasBf16Products(const Recipe& recipe) {
+  return fast_weights::HasBf16Products(FastWeightsOptions(recipe, Dims(), {}));
 }
 
 bool FastWeightsDefers(const Recipe& recipe) {
@@ -129,13 +129,14 @@ bool FastWeightsDefers(const Recipe& recipe) {
 void SettleFastWeights(State& state, Executor& executor) {
   fast_weights::Call call;
   call.state = state.Get("state");
-  call.pending = state.companion();
-  fast_weights::Settle(call, executor);
+  call.deferred = state.companion();
+  fast_weights::Flush(call, executor);
 }
 
-std::size_t FastWeightsKeptBytes(const Recipe& recipe, const Dims& dims, DType state) {
-  return fast_weights::KeptBytes(FastWeightsOptions(recipe, dims, {}), SizesOf(recipe, dims, state),
-                                 dims.heads, dims.states(), dims.tokens, dims.sequences > 0);
+std::size_t FastWeightsSavedBytes(const Recipe& recipe, const Dims& dims, DType state) {
+  return fast_weights::SavedBytes(FastWeightsOptions(recipe, dims, {}),
+                                  SizesOf(recipe, dims, state), dims.heads, dims.states(),
+                                  dims.tokens, dims.sequences > 0);
 }
 
 std::size_t FastWeightsScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
@@ -143,7 +144,7 @@ std::size_t FastWeightsScratchBytes(const Recipe& recipe, const Dims& dims, int 
   // The dtype is not part of the sizes; small memories of float32 are padded more. Nor is what the
   // call asks for.
   fast_weights::Sizes narrow = SizesOf(recipe, dims, DType::kFloat32);
-  narrow.narrow = true;
+  narrow.bf16_products = true;
   return std::max(
       fast_weights::ScratchBytes(options, narrow, threads),
       fast_weights::ScratchBytes(options, SizesOf(recipe, dims, DType::kFloat64), threads));
@@ -153,7 +154,7 @@ void DifferentiateFastWeights(const Requirements& requirements, const Dims& dims
                               const Inputs& inputs, const State& initial, const TensorView& dy,
                               const State& dstate, const Inputs& dinputs, State& dinitial,
                               Executor& executor, std::span<std::byte> scratch,
-                              std::span<std::byte> kept) {
+                              std::span<std::byte> saved) {
   const Recipe& recipe = requirements.recipe;
   State given = initial, own;
   const State& start = Complete(requirements, dims, inputs, given, own);
@@ -171,7 +172,7 @@ void DifferentiateFastWeights(const Requirements& requirements, const Dims& dims
   fast_weights::BackwardCall call;
   call.forward = words.call;
   call.forward.second = second.view();
-  call.forward.kept = kept;
+  call.forward.saved = saved;
   call.dy = dy;
   const char* const name = recipe.weights.phase ? "state.im" : "state.momentum";
   call.dstate = dstate.Get("state");

@@ -15,7 +15,7 @@ void RunFastWeights(const Requirements& requirements, const Dims& dims, const In
                     const Run& run, bool defers);
 
 /// Are there products in bfloat16?
-bool FastWeightsNarrows(const Recipe& recipe);
+bool FastWeightsHasBf16Products(const Recipe& recipe);
 
 /// Can tokens go ahead of a state?
 bool FastWeightsDefers(const Recipe& recipe);
@@ -28,11 +28,11 @@ void DifferentiateFastWeights(const Requirements& requirements, const Dims& dims
                               const Inputs& inputs, const State& initial, const TensorView& dy,
                               const State& dstate, const Inputs& dinputs, State& dinitial,
                               Executor& executor, std::span<std::byte> scratch,
-                              std::span<std::byte> kept);
+                              std::span<std::byte> saved);
 
 std::size_t FastWeightsGradientScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
 
-std::size_t FastWeightsKeptBytes(const Recipe& recipe, const Dims& dims, DType state);
+std::size_t FastWeightsSavedBytes(const Recipe& recipe, const Dims& dims, DType state);
 
 std::size_t FastWeightsScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
 

@@ -254,7 +254,7 @@ void SettleLeastSquares(State& state, Executor& executor) {
   call.b = state.Get("state");
   call.factor = state.companion();
   call.defers = true;
-  least_squares::Settle(call, executor);
+  least_squares::Flush(call, executor);
 }
 
 void RunLeastSquares(const Requirements& requirements, const Dims& dims, const Inputs& inputs,

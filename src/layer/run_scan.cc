@@ -110,14 +110,14 @@ Shape StateShape(const Recipe& recipe, const Dims& dims) {
 
 void RunScan(const Recipe& recipe, const Dims& dims, const Inputs& inputs, State& state,
              const Outputs& outputs, Needs needs, Executor& executor, std::span<std::byte> scratch,
-             std::span<std::byte> kept) {
+             std::span<std::byte> saved) {
   const DType dtype = Arithmetic(inputs, state);
   const Shape shape = StateShape(recipe, dims);
   const Entry re(state, "state", dtype, shape);
   const std::vector<double> factors = DecayFactors(recipe, dims);
   scan::Call call = CallOf(dims, inputs, needs, factors);
   call.state = re.view();
-  call.kept = kept;
+  call.saved = saved;
   if (needs != Needs::kWrite) call.y = outputs.y;
   const scan::Options options = OptionsOf(recipe, dims);
   if (recipe.weights.phase) {
@@ -133,12 +133,12 @@ void RunScan(const Recipe& recipe, const Dims& dims, const Inputs& inputs, State
   }
 }
 
-std::size_t ScanKeptBytes(const Recipe& recipe, const Dims& dims, DType state) {
+std::size_t ScanSavedBytes(const Recipe& recipe, const Dims& dims, DType state) {
   scan::Sizes sizes;
   sizes.key_dim = IsVector(recipe) ? 0 : dims.key_dim;
   sizes.value_dim = dims.value_dim;
   sizes.state = state;
-  return scan::KeptBytes(sizes, dims.heads, dims.batch * dims.tokens, recipe.weights.phase);
+  return scan::SavedBytes(sizes, dims.heads, dims.batch * dims.tokens, recipe.weights.phase);
 }
 
 std::size_t ScanScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
@@ -220,7 +220,7 @@ Tensor BackNorm(OutputNorm norm, const Tensor& z, const TensorView& dy) {
 void DifferentiateScan(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
                        const State& initial, const TensorView& dy, const State& dstate,
                        const Inputs& dinputs, State& dinitial, Executor& executor,
-                       std::span<std::byte> scratch, std::span<std::byte> kept) {
+                       std::span<std::byte> scratch, std::span<std::byte> saved) {
   const DType dtype = Arithmetic(inputs, initial);
   const Shape shape = StateShape(recipe, dims);
   const auto copy_of = [&](const State& state, std::string_view name) {
@@ -238,7 +238,7 @@ void DifferentiateScan(const Recipe& recipe, const Dims& dims, const Inputs& inp
   const std::vector<double> factors = DecayFactors(recipe, dims);
   scan::Call call = CallOf(dims, inputs, Needs::kBoth, factors);
   call.state = re.view();
-  call.kept = kept;
+  call.saved = saved;
   if (complex) call.state_im = im.view();
   scan::Options options = OptionsOf(recipe, dims);
   options.output_norm = scan::OutputNorm::kNone;
@@ -250,7 +250,7 @@ void DifferentiateScan(const Recipe& recipe, const Dims& dims, const Inputs& inp
     const Tensor end = Tensor::Copy(re.view());
     const Tensor end_im = complex ? Tensor::Copy(im.view()) : Tensor();
     scan::Call again = call;
-    again.kept = {};
+    again.saved = {};
     again.state = end.view();
     if (complex) again.state_im = end_im.view();
     again.y = z.view();

@@ -11,10 +11,10 @@ namespace ttr {
 /// Runs a call that has been checked. `state` gets the entries that it lacks.
 void RunScan(const Recipe& recipe, const Dims& dims, const Inputs& inputs, State& state,
              const Outputs& outputs, Needs needs, Executor& executor, std::span<std::byte> scratch,
-             std::span<std::byte> kept);
+             std::span<std::byte> saved);
 
 /// Bytes that Forward can keep for Backward where the state is of this dtype.
-std::size_t ScanKeptBytes(const Recipe& recipe, const Dims& dims, DType state);
+std::size_t ScanSavedBytes(const Recipe& recipe, const Dims& dims, DType state);
 
 std::size_t ScanScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
 
@@ -22,7 +22,7 @@ std::size_t ScanScratchBytes(const Recipe& recipe, const Dims& dims, int threads
 void DifferentiateScan(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
                        const State& initial, const TensorView& dy, const State& dstate,
                        const Inputs& dinputs, State& dinitial, Executor& executor,
-                       std::span<std::byte> scratch, std::span<std::byte> kept);
+                       std::span<std::byte> scratch, std::span<std::byte> saved);
 
 std::size_t ScanGradientScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
 

@@ -128,8 +128,8 @@ TEST_P(BFloat16Products, AreForCallsThatAskForThem) {
     mixed.inputs.q = q = Tensor::Copy(mixed.inputs.q, DType::kFloat32);
     same(mixed, kNarrow, {});
   }
-  std::vector<std::byte> kept(layer_.KeptBytes(dims));
-  if (!kept.empty()) same(narrow, {.kept = kept, .bfloat16_products = true}, {});
+  std::vector<std::byte> saved(layer_.SavedBytes(dims));
+  if (!saved.empty()) same(narrow, {.saved = saved, .bfloat16_products = true}, {});
   for (const std::string& target : SupportedTargets()) {
     const test::OnTarget on(target);
     if (!layer_.HasBFloat16Products()) same(narrow, kNarrow, {});

@@ -70,12 +70,12 @@ class Stream {
   }
 
   void Memorize(AssociativeMemory& memory, std::int64_t t) const {
-    std::vector<std::pair<std::string, Numbers>> kept;
+    std::vector<std::pair<std::string, Numbers>> saved;
     ForEachGate([&](std::string_view name, const TensorView& view, std::int64_t per_token) {
-      if (per_token > 0) kept.emplace_back(name, RowsOf(view, t * per_token, per_token));
+      if (per_token > 0) saved.emplace_back(name, RowsOf(view, t * per_token, per_token));
     });
     Gates gates;
-    for (const auto& [name, numbers] : kept) gates.emplace(name, numbers);
+    for (const auto& [name, numbers] : saved) gates.emplace(name, numbers);
     const Inputs& inputs = call_.inputs;
     const Numbers key = inputs.k.defined() ? RowsOf(inputs.k, t * rows_, rows_) : Numbers{};
     const std::int64_t value_rows = inputs.v.size(1) / kTokens;

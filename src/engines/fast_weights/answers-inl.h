@@ -55,7 +55,7 @@ struct OuterRows {
 
 /// Where a chunk's rows are kept for the backward pass, if they are.
 template <class T>
-struct KeptRows {
+struct SavedRows {
   StripRows<T> errors, answers;
   std::int64_t answers_head_stride;
 };
@@ -169,7 +169,7 @@ HWY_INLINE void AnswerTile(const Options& options, const Memory& memory, const C
                            const Prepared<T>& p, std::int64_t query, std::int64_t i,
                            const T* HWY_RESTRICT strip, const std::uint32_t* HWY_RESTRICT pairs,
                            const T* HWY_RESTRICT errors, OuterRows<T> y, bool streams,
-                           StripRows<T> kept) {
+                           StripRows<T> saved) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   constexpr std::size_t kWidth = NV * kLanes;
@@ -200,7 +200,7 @@ HWY_INLINE void AnswerTile(const Options& options, const Memory& memory, const C
   if (memory.writes()) {
     const std::int64_t at = query * kChunk * kChunk;
     add(p.scores + at, errors);
-    if (options.apart()) add(p.score_values + at, errors + 2 * kChunk * kWidth);
+    if (options.separate_value_key()) add(p.score_values + at, errors + 2 * kChunk * kWidth);
   }
   y.Visit([&](auto to) HWY_ATTR {
     TTR_UNROLL
@@ -210,8 +210,8 @@ HWY_INLINE void AnswerTile(const Options& options, const Memory& memory, const C
       StoreAnswer<NV, T>(tile[r], streams, to[row]);
     }
   });
-  if (kept.data == nullptr) return;
-  KeepTile<R, NV>((chunk.rows - i + every - 1) / every, tile, kept[i], every * kept.stride);
+  if (saved.data == nullptr) return;
+  KeepTile<R, NV>((chunk.rows - i + every - 1) / every, tile, saved[i], every * saved.stride);
 }
 
 /// The answers of one query head.
@@ -219,19 +219,19 @@ template <int NV, bool NARROW, class T>
 HWY_INLINE void Answer(const Options& options, const Memory& memory, const Chunk& chunk,
                        const Prepared<T>& p, std::int64_t query, const T* HWY_RESTRICT strip,
                        const std::uint32_t* HWY_RESTRICT pairs, const T* HWY_RESTRICT errors,
-                       OuterRows<T> y, bool streams, StripRows<T> kept) {
+                       OuterRows<T> y, bool streams, StripRows<T> saved) {
   const std::int64_t steps = memory.steps;
   if (!(steps > 1)) {
     constexpr int kRows = ln::kTileRows;
     for (std::int64_t i = 0; i < chunk.rows; i += kRows) {
       AnswerTile<kRows, false, NV, NARROW>(options, memory, chunk, p, query, i, strip, pairs,
-                                           errors, y, streams, kept);
+                                           errors, y, streams, saved);
     }
     return;
   }
   auto answer = [&]<int R>(std::int64_t i) HWY_ATTR {
     AnswerTile<R, true, NV, NARROW>(options, memory, chunk, p, query, i, strip, pairs, errors, y,
-                                    streams, kept);
+                                    streams, saved);
   };
   std::int64_t i = 0;
   while (i < chunk.rows && !memory.Reads(chunk.first + i)) ++i;

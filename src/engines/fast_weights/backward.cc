@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "src/engines/fast_weights/backward_rows.h"
-#include "src/engines/fast_weights/kept.h"
+#include "src/engines/fast_weights/saved.h"
 #include "src/engines/fast_weights/work.h"
 #include "src/parallel/claimed.h"
 #include "src/parallel/workers.h"
@@ -74,9 +74,9 @@ GradientMemory GradientsOf(const Work& work, const BackwardCall& call, std::int6
   m.features_w = ConstantOf(g.features_w, h).data;
   m.features_b = ConstantOf(g.features_b, h).data;
   auto state = [&](const TensorView& view) {
-    Rows kept = KeptOf(view, n, h);
-    if (kept) kept.stride = view.stride(2);
-    return kept;
+    Rows saved = KeptOf(view, n, h);
+    if (saved) saved.stride = view.stride(2);
+    return saved;
   };
   m.state = state(g.state);
   m.second = state(g.second);
@@ -148,15 +148,15 @@ void Backward(const Options& options, const BackwardCall& call, Executor& execut
   Call forward = call.forward;
   forward.y = call.dy;  // read where the forward pass writes
   if (!options.causal) {
-    forward.kept = {};
+    forward.saved = {};
     Call writes = call.forward;
     writes.q = writes.y = writes.status = {};
-    writes.kept = {};
+    writes.saved = {};
     Forward(options, writes, executor, scratch);
   }
   Work work(options, forward);
   if (work.heads == 0 || work.sequences == 0) return;
-  if (!forward.kept.empty() && !FindKept(work)) {
+  if (!forward.saved.empty() && !FindSaved(work)) {
     throw Error("Backward", "kept", "what Forward left there for the same inputs",
                 "something else");
   }
@@ -177,7 +177,7 @@ void Backward(const Options& options, const BackwardCall& call, Executor& execut
     return claimed.start() + static_cast<std::size_t>(worker) * bytes;
   };
   const std::int64_t together =
-      constants || groups.heads > 1 || !work.sizes.kept
+      constants || groups.heads > 1 || !work.sizes.saved
           ? 1
           : work.Together(workers, MostTogetherBackward(options, work.sizes));
   if (together > 1) {

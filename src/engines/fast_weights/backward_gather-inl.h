@@ -40,7 +40,7 @@ Gathered<T> GatheredAt(const Options& options, const BackwardRows<T>& rows, std:
   g.stride = stride;
   g.write = rows.write + at;
   g.erase = rows.erase + at;
-  g.value = options.apart() ? rows.key + at : nullptr;
+  g.value = options.separate_value_key() ? rows.key + at : nullptr;
   g.query_stride = rows.rows * stride;
   g.query = rows.query + at;
   g.raw = rows.row;
@@ -60,7 +60,7 @@ void TakeNumbers(const Options& options, const Gathered<T>& g, std::int64_t r, s
   if (options.momentum) std::copy_n(g.momentum, count, rows.momentum + r);
   if (options.step != Step::kLogWeight) return;
   std::copy_n(g.log_scale, count, rows.maxima + r + 1);
-  for (std::int64_t i = 0; i < count; ++i) rows.kept[r + i] = g.kept[i] ? T(1) : T(0);
+  for (std::int64_t i = 0; i < count; ++i) rows.saved[r + i] = g.saved[i] ? T(1) : T(0);
 }
 
 /// Queries of a chunk, scaled, and the weights of the bonus.

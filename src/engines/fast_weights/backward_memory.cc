@@ -79,7 +79,7 @@ void ScatterEnds(const Options& options, const Memory& memory, const GradientMem
 template <class T>
 GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const BackwardRows<T>& rows) {
   const std::int64_t keys = rows.key_stride, values = rows.value_stride;
-  const bool apart = options.apart();
+  const bool apart = options.separate_value_key();
   GradientCall<T> call;
   call.sizes = GradientSizesOf(options, sizes);
   const bool own_decay = options.shrink != Shrink::kNone || options.momentum;
@@ -187,7 +187,9 @@ std::int64_t LastBlock(const Memory& memory) {
 }
 
 /// An erasing memory has its errors, and does not ask for its values again.
-bool ReplaysValues(const Options& options) { return !options.erases() || options.apart(); }
+bool ReplaysValues(const Options& options) {
+  return !options.erases() || options.separate_value_key();
+}
 
 /// What is wanted of the block `gathered` of a memory when it is gathered, and of another block,
 /// perhaps of another memory, when it is scattered; negative: none.
@@ -215,15 +217,15 @@ Prefetcher AheadOf(const Options& options, const Memory& memory, const GradientM
   add_rows(memory.step, gathered, 1);
   if (options.decay == Decay::kScalar) add(memory.log_decay, gathered, 1);
   if (!reads) return ahead;
-  if (memory.kept_states != nullptr && gathered >= 0) {
+  if (memory.saved_states != nullptr && gathered >= 0) {
     // The memory before the block as so many rows, too.
     const std::int64_t values = rows.value_stride, share = rows.state / kGradientBlock;
-    ahead.Add({memory.kept_states, DTypeOf<T>(), share}, gathered * kGradientBlock, 0, share);
-    if (memory.kept_errors != nullptr)
-      add_rows({memory.kept_errors, DTypeOf<T>(), values}, gathered, values);
+    ahead.Add({memory.saved_states, DTypeOf<T>(), share}, gathered * kGradientBlock, 0, share);
+    if (memory.saved_errors != nullptr)
+      add_rows({memory.saved_errors, DTypeOf<T>(), values}, gathered, values);
     const std::int64_t answers = rows.queries * values;
-    if (memory.kept_answers != nullptr)
-      add_rows({memory.kept_answers, DTypeOf<T>(), answers}, gathered, answers);
+    if (memory.saved_answers != nullptr)
+      add_rows({memory.saved_answers, DTypeOf<T>(), answers}, gathered, answers);
   }
   add(memory.q, gathered, memory.input_dim);
   add(memory.y, gathered, memory.value_dim);
@@ -255,19 +257,19 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
   call.stream_write = rows.streams_key && rows.d_key_lies;
   if (rows.dy_lies) call.output_factor = rows.OutputFactor(options);
   call.stream_value = rows.streams_value;
-  const bool kept = sizes.kept;
-  const T* const memories = static_cast<const T*>(memory.kept_states);
-  if (kept) {
-    call.kept_errors = static_cast<const T*>(memory.kept_errors);
-    call.kept_last = memories + blocks * rows.state;
+  const bool saved = sizes.saved;
+  const T* const memories = static_cast<const T*>(memory.saved_states);
+  if (saved) {
+    call.saved_errors = static_cast<const T*>(memory.saved_errors);
+    call.saved_last = memories + blocks * rows.state;
   }
-  GradientRows<const T>& value = options.apart() ? call.second_value : call.value;
-  GradientRows<T>& d_value = options.apart() ? call.d_second_value : call.d_value;
+  GradientRows<const T>& value = options.separate_value_key() ? call.second_value : call.value;
+  GradientRows<T>& d_value = options.separate_value_key() ? call.d_second_value : call.d_value;
   auto go_to = [&](std::int64_t block) {
     rows.first = call.first = block * kGradientBlock;
     rows.count = call.tokens = std::min<std::int64_t>(kGradientBlock, memory.rows - rows.first);
     call.last = block == blocks - 1;
-    if (kept) call.kept_memory = memories + block * rows.state;
+    if (saved) call.saved_memory = memories + block * rows.state;
     const std::int64_t first = rows.first;
     auto input = [&](const Rows& of, std::int64_t head_stride = 0) {
       return InputAt(static_cast<const T*>(of.data) + first * of.stride, of.stride, head_stride);
@@ -302,11 +304,11 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
   const bool begins = memory.to == memory.rows;
   if (begins) RunGradient(GradientPart::kBegin, call, rows.gradient);
   // What a row keeps for the next one but the memory is kept by the rows' own pass.
-  const bool passes = !kept || rows.maxima != nullptr || options.preconditioned;
+  const bool passes = !saved || rows.maxima != nullptr || options.preconditioned;
   for (std::int64_t block = 0; begins && passes && block < blocks; ++block) {
     go_to(block);
-    GatherBlock(options, memory, !kept, !kept && call.last, rows);
-    if (kept) continue;
+    GatherBlock(options, memory, !saved, !saved && call.last, rows);
+    if (saved) continue;
     Prefetcher ahead = AheadOf(options, memory, out, rows, call.last ? -1 : block + 1, -1, false);
     call.ahead = &ahead;
     RunGradient(GradientPart::kForward, call, rows.gradient);
@@ -322,7 +324,7 @@ void Differentiate(const Options& options, const Memory& memory, const Memory& n
   const std::int64_t first = memory.from / kGradientBlock;
   for (std::int64_t block = LastBlock(memory); block >= first; --block) {
     go_to(block);
-    if (kept || !call.last) GatherBlock(options, memory, ReplaysValues(options), true, rows);
+    if (saved || !call.last) GatherBlock(options, memory, ReplaysValues(options), true, rows);
     const bool ends = block == first;
     Prefetcher ahead = AheadOf(options, ends && next.rows > 0 ? next : memory, out, rows,
                                ends ? LastBlock(next) : block - 1, block, true);

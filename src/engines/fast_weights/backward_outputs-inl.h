@@ -95,8 +95,8 @@ template <class T>
 void GatherOutputs(const Options& options, const Memory& memory, BackwardRows<T>& rows) {
   const bool answers = options.transforms_answers();
   const bool divides = options.denominator != Denominator::kNone;
-  const auto* const kept = static_cast<const T*>(memory.kept_answers);
-  const auto* const kept_sums = static_cast<const T*>(memory.kept_sums);
+  const auto* const saved = static_cast<const T*>(memory.saved_answers);
+  const auto* const saved_sums = static_cast<const T*>(memory.saved_sums);
   const std::int64_t count = memory.value_dim, stride = rows.value_stride;
   const T factor = answers ? T(1) : rows.OutputFactor(options);
   for (std::int64_t q = 0; q < rows.queries; ++q) {
@@ -120,9 +120,9 @@ void GatherOutputs(const Options& options, const Memory& memory, BackwardRows<T>
       Pad(to, count, stride);
       if (!answers) continue;
       const std::int64_t place = row * rows.queries + q;
-      const T* const y = kept != nullptr ? kept + place * stride : rows.y + at;
-      const T sum = !divides ? T(0) : kept != nullptr ? kept_sums[place] : y[count];
-      ThroughAnswer(options, y, sum, kept != nullptr, count, r, to, rows);
+      const T* const y = saved != nullptr ? saved + place * stride : rows.y + at;
+      const T sum = !divides ? T(0) : saved != nullptr ? saved_sums[place] : y[count];
+      ThroughAnswer(options, y, sum, saved != nullptr, count, r, to, rows);
     }
   }
 }

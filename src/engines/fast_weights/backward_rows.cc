@@ -18,9 +18,9 @@ GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
   result.value_dim = sizes.value_dim + (options.denominator != Denominator::kNone ? 1 : 0);
   result.queries = sizes.queries;
   result.erase = options.erases();
-  result.kept = sizes.kept;
+  result.saved = sizes.saved;
   result.together = MostTogetherBackward(options, sizes);
-  result.second_write = options.apart();
+  result.second_write = options.separate_value_key();
   result.momentum = options.momentum;
   const bool fades = options.decay != Decay::kNone || options.shrink != Shrink::kNone ||
                      options.step == Step::kLogWeight || options.momentum;
@@ -55,12 +55,12 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   value_dim = extended.value_dim;
   key_stride = RoundUp(extended.key_dim, kUnit);
   value_stride = RoundUp(value_dim, kUnit);
-  const bool apart = options.apart();
+  const bool apart = options.separate_value_key();
   const bool own_write = apart || options.preconditioned;
   const bool own_erase = options.erases() && (apart || options.erase != Erase::kKey);
   const bool stabilised = options.step == Step::kLogWeight;
   const bool answers = options.transforms_answers();
-  folds_scale = options.scale != 1 && (!answers || sizes.kept) && !options.bonus;
+  folds_scale = options.scale != 1 && (!answers || sizes.saved) && !options.bonus;
   const std::int64_t blocks = extended.tokens / kGradientBlock + 1;
   std::int64_t used = 0;
   auto take = [&](bool needed, std::int64_t numbers) {
@@ -84,9 +84,9 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   momentum = take(options.momentum, rows);
   bonus = take(options.bonus, queries * rows);
   maxima = take(stabilised, rows + 1);
-  kept = take(stabilised, rows);
+  saved = take(stabilised, rows);
   curvature = take(options.preconditioned, (rows + 1) * key_stride);
-  y = take(answers && !sizes.kept, queries * values);
+  y = take(answers && !sizes.saved, queries * values);
   dy = take(true, queries * values);
   d_write = take(true, keys);
   d_erase = take(options.erases() && !JoinsErasure(options), keys);

@@ -42,7 +42,7 @@ struct BackwardRows {
   T *cosines, *sines;                              // of the frames behind the rows
   T *step, *decay, *erase_decay, *momentum, *bonus;
   T *maxima, *curvature;  // [rows + 1]: before the first row, and after each
-  T* kept;                // [rows]: is the maximum that of the past? 1 or 0
+  T* saved;               // [rows]: is the maximum that of the past? 1 or 0
   T *y, *dy;              // [query][row][value]; y where Forward did not keep it
   T *d_write, *d_erase, *d_second, *d_query, *d_value, *d_log_decay, *d_phase;
   T *d_step, *d_decay, *d_erase_decay, *d_momentum, *d_bonus;

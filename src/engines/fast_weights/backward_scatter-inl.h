@@ -139,8 +139,8 @@ class Scatter {
     if (side_ == Side::kQueries) return Queries(r, row, token);
     if (options_.turns()) UnturnRow(options_.read_before, r, rows_);
     // The key's gradient, collected where that of the first of its roles stands.
-    d_key_ = (options_.apart() ? rows_.d_second : rows_.d_write) + r * stride_;
-    if (options_.erase == Erase::kEraseKey || options_.apart()) {
+    d_key_ = (options_.separate_value_key() ? rows_.d_second : rows_.d_write) + r * stride_;
+    if (options_.erase == Erase::kEraseKey || options_.separate_value_key()) {
       d_erased_ = rows_.d_erase + r * stride_;
     }
     Keys(r, token);
@@ -252,7 +252,7 @@ class Scatter {
         AddProduct(d_key_, T(1), d_erase, extra_, stride_, d_key_);
         MultiplyRows(d_erase, key, stride_, extra_);
         return Write(extra_, dim_, out_.erase_gate, token);
-      case Erase::kApart:
+      case Erase::kSeparateValueKey:
         ReadPadded(memory_.erase_gate, token, extra_);
         AddProduct(d_erase, T(1), d_write, extra_, stride_, d_erase);
         MultiplyRows(d_write, rows_.erase + r * stride_, stride_, extra_);
@@ -298,18 +298,18 @@ class Scatter {
     if (options_.shrink != Shrink::kNone) {
       const bool coupled = options_.shrink == Shrink::kCoupled;
       const T lambda = LoadOne<T>(memory_.weight_decay, token);
-      const T kept = 1 - (coupled ? rows_.step[r] * lambda : lambda);
-      const T d_kept = decay * d_decay;
-      if (coupled) d_step -= lambda * d_kept;
-      WriteOne(coupled ? -rows_.step[r] * d_kept : -d_kept, out_.weight_decay, token);
-      d_decay = kept * d_decay + rows_.d_erase_decay[r];
+      const T saved = 1 - (coupled ? rows_.step[r] * lambda : lambda);
+      const T d_saved = decay * d_decay;
+      if (coupled) d_step -= lambda * d_saved;
+      WriteOne(coupled ? -rows_.step[r] * d_saved : -d_saved, out_.weight_decay, token);
+      d_decay = saved * d_decay + rows_.d_erase_decay[r];
     }
     // Not causal d_decay is that of its logarithm.
     T d_log_decay = decay == 0 ? T(0) : (options_.causal ? decay : T(1)) * d_decay;
     if (stabilised()) {
       T d_weight = rows_.step[r] == 0 ? T(0) : rows_.step[r] * d_step;
       if (row == 0) rows_.d_first_maximum += d_log_decay;
-      if (rows_.kept[r] != 0) {
+      if (rows_.saved[r] != 0) {
         d_log_decay += rows_.d_maximum;
       } else {
         d_weight += rows_.d_maximum;

@@ -32,7 +32,7 @@ HWY_INLINE void PrepareChannels(const Options& options, const Memory& memory, co
   const std::int64_t queries = memory.q ? memory.queries : 0;
   const T scale = static_cast<T>(options.scale);
   const std::int64_t state_rows = StateRows<T>(options, memory.key_dim);
-  const bool apart = options.apart();
+  const bool apart = options.separate_value_key();
   T* const keys = g.products;
   T* const others = g.products + kChunk * stride;  // keys of values, or imaginary parts
   // An erasure has no pair with its own row.

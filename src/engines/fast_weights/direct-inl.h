@@ -93,7 +93,7 @@ void PrepareRow(const Options& options, const Memory& memory, const Chunk& chunk
       continue;
     }
     score = scale * Dot(query, g.write, g.stride);
-    if (options.apart()) score_value = scale * Dot(query, g.value, g.stride);
+    if (options.separate_value_key()) score_value = scale * Dot(query, g.value, g.stride);
     if (options.paired()) MultiplyRows(query, out.turn[1], g.stride, query + imaginary);
     if (channels || options.paired()) {
       MultiplyRows(query, out.row_decay, g.stride, query);
@@ -126,7 +126,7 @@ void FetchInputs(const Options& options, const Memory& memory) {
   const Pending<T> pending(memory);
   simd::FetchRow(pending.head, 1);
   if (options.by_channel()) simd::FetchRow(pending.decay, memory.key_dim);
-  for (int i = 0; i < (options.apart() ? 2 : 1); ++i) {
+  for (int i = 0; i < (options.separate_value_key() ? 2 : 1); ++i) {
     simd::FetchRow(pending.write[i], memory.key_dim);
     simd::FetchRow(pending.value[i], memory.value_dim);
   }
@@ -169,7 +169,7 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
     const bool may_defer = memory.pending && memory.writes() && !chunk.forget;
     bool defers = may_defer && deferral.Holds();
     if (memory.pending && !defers) {
-      SettleRows<T>(memory);
+      FlushRows<T>(memory);
       defers = may_defer && deferral.Holds();  // with nothing pending
     }
     RowStep<T> s{};
@@ -196,11 +196,11 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
       s.decay = p.row_decay;
       // As it meets the memory: decayed, where decays are rows and it does not see the memory
       // before.
-      const bool decayed = options.by_channel() && !options.apart();
+      const bool decayed = options.by_channel() && !options.separate_value_key();
       erase = decayed ? g.products + g.stride : g.erase;
       s.erase = options.erases() ? erase : nullptr;
       s.write = g.write;
-      s.value_key = options.apart() ? g.value : nullptr;
+      s.value_key = options.separate_value_key() ? g.value : nullptr;
       s.erased = p.decay[0];
       s.step = p.step[0];
       s.value = values_lie ? static_cast<const T*>(memory.v.data) : scratch.values;

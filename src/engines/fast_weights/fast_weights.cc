@@ -6,11 +6,11 @@
 #include <array>
 #include <new>
 
-#include "src/core/kept_note.h"
-#include "src/engines/fast_weights/kept.h"
+#include "src/core/saved_header.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/pending.h"
+#include "src/engines/fast_weights/saved.h"
 #include "src/engines/fast_weights/work.h"
 #include "src/parallel/claimed.h"
 #include "src/parallel/workers.h"
@@ -117,25 +117,26 @@ std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads
   return static_cast<std::size_t>(threads) * (BytesOfWorker(options, sizes) + shared) + kAlignment;
 }
 
-std::size_t KeptBytes(const Options& options, const Sizes& sizes, std::int64_t heads,
-                      std::int64_t sequences, std::int64_t tokens, bool packed) {
+std::size_t SavedBytes(const Options& options, const Sizes& sizes, std::int64_t heads,
+                       std::int64_t sequences, std::int64_t tokens, bool packed) {
   if (!options.causal) return 0;
-  const KeptLayout layout(options, sizes, sequences, tokens, packed);
-  return KeptNote::Bytes() + static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
+  const SavedLayout layout(options, sizes, sequences, tokens, packed);
+  return SavedHeader::Bytes() +
+         static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
 }
 
-bool Narrows(const Options& options) { return !options.paired() && HasNarrowProducts(); }
+bool HasBf16Products(const Options& options) { return !options.paired() && HasNarrowProducts(); }
 
-std::int64_t PendingNumbers(const Sizes& sizes) {
+std::int64_t DeferredNumbers(const Sizes& sizes) {
   return sizes.state == DType::kFloat64 ? Pending<double>::Numbers(sizes)
                                         : Pending<float>::Numbers(sizes);
 }
 
-void Settle(const Call& call, Executor& executor) {
+void Flush(const Call& call, Executor& executor) {
   const Options options;
   const Work work(options, call);
   const auto settle =
-      work.sizes.state == DType::kFloat64 ? ChosenSettle<double>() : ChosenSettle<float>();
+      work.sizes.state == DType::kFloat64 ? ChosenFlush<double>() : ChosenFlush<float>();
   executor.Run(work.items(), [&](std::int64_t item) { settle(work.MemoryOf(item)); });
 }
 
@@ -144,19 +145,19 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   if (!options.causal && call.q.defined() && call.v.defined()) {
     // All is written, and then all is read.
     Call writes = call, reads = call;
-    writes.kept = reads.kept = {};
+    writes.saved = reads.saved = {};
     writes.q = writes.y = writes.status = {};
     reads.k = reads.v = {};
     Forward(options, writes, executor, scratch);
     return Forward(options, reads, executor, scratch);
   }
   Work work(options, call);
-  const bool keeps = !call.kept.empty();
+  const bool keeps = !call.saved.empty();
   const bool direct = IsDirect(work.sizes.tokens * options.steps);
-  work.sizes.kept = keeps && !direct;
-  work.sizes.narrow =
-      call.narrow && !direct && work.sizes.state == DType::kFloat32 && Narrows(options);
-  if (keeps) NoteKept(work);
+  work.sizes.saved = keeps && !direct;
+  work.sizes.bf16_products = call.bf16_products && !direct && work.sizes.state == DType::kFloat32 &&
+                             HasBf16Products(options);
+  if (keeps) NoteSaved(work);
   if (work.tokens == 0 || work.heads == 0) return;
   const int threads = work.Flops() < kFlopsWorthThreads ? 1 : executor.threads();
   work.Cut(threads);

@@ -79,10 +79,11 @@ enum class Step : std::uint8_t {
 /// Along which keys a delta memory erases and writes; k is the key, e the `erase_key`, c the
 /// `erase_gate`.
 enum class Erase : std::uint8_t {
-  kKey,       ///< r = k, w = k
-  kEraseKey,  ///< r = e, w = k
-  kGatedKey,  ///< r = c (.) k, w = k
-  kApart,     ///< r = e, of the undecayed memory, along c (.) e; the value is written along k
+  kKey,               ///< r = k, w = k
+  kEraseKey,          ///< r = e, w = k
+  kGatedKey,          ///< r = c (.) k, w = k
+  kSeparateValueKey,  ///< r = e, of the undecayed memory, along c (.) e; the value is written along
+                      ///< k
 };
 
 /// What stands for the key of a Hebbian memory; a the decay per channel.
@@ -152,12 +153,12 @@ struct Options {
            step == Step::kLogWeight;
   }
   /// Are values written along a key of their own?
-  bool apart() const { return erase == Erase::kApart; }
+  bool separate_value_key() const { return erase == Erase::kSeparateValueKey; }
   /// Can the write of a token be left to the next one (Call::pending)? Where nothing is erased
   /// there is nothing to be won: what is written does not wait for what is read.
   bool defers() const { return erases() && !paired() && steps <= kMostDeferredSteps; }
   /// Is the decay a row of numbers a token? (Values that are written apart share that road.)
-  bool by_channel() const { return decay == Decay::kChannel || apart(); }
+  bool by_channel() const { return decay == Decay::kChannel || separate_value_key(); }
 };
 
 struct Call {
@@ -173,13 +174,13 @@ struct Call {
   TensorView sum{}, maximum{}, curvature{}, position{};
   /// PendingNumbers() of every memory, contiguous, zeros at first; only for a single token and
   /// where options.defers(). The state is then behind it, until Settle().
-  TensorView pending{};
+  TensorView deferred{};
   TensorView y{};
-  TensorView status{};          ///< int8, as y without its last axis; written where not kSolved
-  std::span<std::byte> kept{};  ///< KeptBytes() for Backward of the same call, or empty
+  TensorView status{};           ///< int8, as y without its last axis; written where not kSolved
+  std::span<std::byte> saved{};  ///< KeptBytes() for Backward of the same call, or empty
   /// Products with a memory of float32 are those of bfloat16, where Narrows() and of more than a
   /// few rows.
-  bool narrow = false;
+  bool bf16_products = false;
 };
 
 /// What scratch depends on.
@@ -190,8 +191,8 @@ struct Sizes {
   std::int64_t value_dim = 1;
   std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
   DType state = DType::kFloat32;
-  bool kept = false;    ///< is anything kept, for Backward, or was it?
-  bool narrow = false;  ///< are products with the memory those of bfloat16?
+  bool saved = false;          ///< is anything kept, for Backward, or was it?
+  bool bf16_products = false;  ///< are products with the memory those of bfloat16?
 };
 
 /// Bytes of scratch that Forward needs with this many threads; grows with `tokens` up to one block
@@ -204,20 +205,20 @@ void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});
 
 /// Has the chosen target products in bfloat16, and are they for such memories?
-bool Narrows(const Options& options);
+bool HasBf16Products(const Options& options);
 
 /// Numbers of Call::pending for every memory.
-std::int64_t PendingNumbers(const Sizes& sizes);
+std::int64_t DeferredNumbers(const Sizes& sizes);
 
 /// Writes what single tokens left pending into call.state; nothing is pending then. Reads these two
 /// alone.
-void Settle(const Call& call, Executor& executor);
+void Flush(const Call& call, Executor& executor);
 
 /// Bytes that Forward keeps for Backward, of `sequences` sequences of `tokens` tokens each, or of
 /// so many together where they are `packed`: a state each 64 rows, and Dv numbers a row where
 /// something is erased. 0: it keeps nothing of these options.
-std::size_t KeptBytes(const Options& options, const Sizes& sizes, std::int64_t heads,
-                      std::int64_t sequences, std::int64_t tokens, bool packed);
+std::size_t SavedBytes(const Options& options, const Sizes& sizes, std::int64_t heads,
+                       std::int64_t sequences, std::int64_t tokens, bool packed);
 
 /// The SIMD target that the kernels themselves report they were compiled for, as chosen now.
 const char* KernelTarget();

@@ -54,7 +54,7 @@ inline Chunk NextChunk(const Options& options, const Memory& memory, std::int64_
   chunk.first = first;
   chunk.rows = std::min(most, std::min(memory.rows, turn_end) - first);
   // A memory that is erased before it decays keeps what a decay of zero would forget.
-  if (!memory.log_decay || options.apart()) return chunk;
+  if (!memory.log_decay || options.separate_value_key()) return chunk;
   const bool by_channel = options.decay == Decay::kChannel;
   chunk.forget = Forgets(memory, first, by_channel);
   for (std::int64_t i = 1; i < chunk.rows; ++i) {
@@ -144,8 +144,8 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
     if (stabilised) {
       const double log_decay =
           memory.log_decay ? LoadOne<double>(memory.log_decay, row) : std::log(factor);
-      out.kept[i] = Stabilise(log_decay, LoadOne<double>(memory.step, row), carried.maximum,
-                              out.decay[i], out.step[i]);
+      out.saved[i] = Stabilise(log_decay, LoadOne<double>(memory.step, row), carried.maximum,
+                               out.decay[i], out.step[i]);
       out.log_scale[i] = static_cast<T>(carried.maximum);
     } else if (scalar && starts) {
       // A chunk that begins by forgetting begins with an empty memory: nothing is left to decay.
@@ -164,7 +164,7 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
   if (stabilised) ExpAll(chunk.rows, out.step);
   Steps(options, norms, out.step);
   for (std::int64_t i = 0; i < room; ++i) {
-    out.seen[i] = options.apart() ? T(1) : out.decay[i];
+    out.seen[i] = options.separate_value_key() ? T(1) : out.decay[i];
     if (i >= chunk.rows) {
       out.step[i] = 0;
       out.decay[i] = out.seen[i] = 1;

@@ -23,7 +23,7 @@ template <class T>
 void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
   const GradientSizes& sizes = call.sizes;
   const Scratch<T> scratch(sizes, memory);
-  const T* const last = sizes.kept ? call.kept_last : scratch.memories;
+  const T* const last = sizes.saved ? call.saved_last : scratch.memories;
   switch (part) {
     case GradientPart::kBegin:
       // Rows of memories beyond the last value are read, and have to be numbers.
@@ -31,7 +31,7 @@ void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
         std::fill(scratch.checkpoints,
                   scratch.checkpoints + (scratch.intervals + 3) * scratch.state, T(0));
       }
-      if (sizes.kept) return;
+      if (sizes.saved) return;
       return LoadState(call, scratch, call.initial, call.initial_stride, scratch.checkpoints);
     case GradientPart::kForward: return ForwardBlock(call, scratch);
     case GradientPart::kTurn:

@@ -87,7 +87,7 @@ struct GradientSizes {
   bool second_write = false;
   GradientDecay decay = GradientDecay::kNone;
   bool momentum = false;
-  bool kept = false;  // memories and errors are given
+  bool saved = false;  // memories and errors are given
   // Memories that take turns, and which of them this is.
   std::int64_t together = 1, place = 0;
 };
@@ -132,9 +132,9 @@ struct GradientCall {
   // tokens (kTurn) or before the block (kBackward). Wanted from kForward on, with `frame`.
   T* turned = nullptr;
 
-  const T* kept_memory = nullptr;  // before the block
-  const T* kept_last = nullptr;    // M_T, where `overlap` or `turned` is wanted
-  const T* kept_errors = nullptr;  // [T][Dv]: v - r M~, where an erasing memory keeps them
+  const T* saved_memory = nullptr;  // before the block
+  const T* saved_last = nullptr;    // M_T, where `overlap` or `turned` is wanted
+  const T* saved_errors = nullptr;  // [T][Dv]: v - r M~, where an erasing memory keeps them
 
   const T* initial = nullptr;  // rows need no alignment and no padding
   std::int64_t initial_stride = 0;

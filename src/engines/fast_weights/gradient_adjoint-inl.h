@@ -69,9 +69,9 @@ void ScoresOf(const GradientCall<T>& call, const Chunk& chunk, const Coefficient
     const std::int64_t index = (x * scratch.writes + w) * kSquare;
     T* products = scratch.products + index;
     const ReadKind kind = KindOf(call, x);
-    if (x == call.sizes.queries && !call.sizes.kept) {
-      const T* kept = EraseProducts(call, chunk, scratch, w);
-      std::copy(kept, kept + chunk.tokens * kTokens, products);
+    if (x == call.sizes.queries && !call.sizes.saved) {
+      const T* saved = EraseProducts(call, chunk, scratch, w);
+      std::copy(saved, saved + chunk.tokens * kTokens, products);
     } else if (channels) {
       ChannelProducts(call, chunk, kind, rows.Read(x), writes, scratch, products);
     } else {

@@ -259,8 +259,8 @@ void ReplayBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
   T last[kGradientBlock];
   bool advances_any = false;
   for (std::int64_t at = 0; at < call.tokens;) {
-    if (call.sizes.kept) {
-      if (at == 0) memory = call.kept_memory;
+    if (call.sizes.saved) {
+      if (at == 0) memory = call.saved_memory;
     } else if (at % scratch.interval == 0) {
       memory = Checkpoint(scratch, call.first + at);
     }

@@ -108,8 +108,8 @@ struct Scratch {
     reads = sizes.queries + (sizes.erase ? 1 : 0);
     writes = sizes.second_write ? 2 : 1;
     const std::int64_t all = (tokens / kTokens + 1) * state * static_cast<std::int64_t>(sizeof(T));
-    interval = all <= kCachedMemories && !sizes.kept ? kTokens : kGradientBlock;
-    intervals = sizes.kept ? 0 : tokens / interval + 1;
+    interval = all <= kCachedMemories && !sizes.saved ? kTokens : kGradientBlock;
+    intervals = sizes.saved ? 0 : tokens / interval + 1;
     // A chunk that is not full reads, and does not use, rows behind its last.
     const std::int64_t block_rows = kGradientBlock + kTokens;
     std::int64_t used = 0;
@@ -123,7 +123,7 @@ struct Scratch {
     checkpoints = take(intervals * state);
     memories = take(3 * state);
     adjoint = take(sizes.together * state) + sizes.place * state;
-    const bool computes = sizes.erase && !sizes.kept;
+    const bool computes = sizes.erase && !sizes.saved;
     errors = take(computes ? tokens * values : 0);
     erase_products = take(computes ? writes * tokens * kTokens : 0);
     write_rows = take(std::max(writes, parts) * block_rows * write_stride);

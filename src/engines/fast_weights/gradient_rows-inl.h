@@ -391,7 +391,7 @@ void DecayWrites(const GradientCall<T>& call, const Chunk& chunk, const Coeffici
 template <class T>
 View<T> ErrorsOf(const GradientCall<T>& call, const Chunk& chunk, const Scratch<T>& scratch) {
   if (call.sizes.erase) {
-    const T* errors = call.sizes.kept ? call.kept_errors : scratch.errors;
+    const T* errors = call.sizes.saved ? call.saved_errors : scratch.errors;
     return {errors + chunk.first * scratch.values, scratch.values};
   }
   return {call.value.data + chunk.at * call.value.stride, call.value.stride};

@@ -11,8 +11,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/saved.h"
 #include "src/simd/prefetcher.h"
 #include "src/simd/strided-inl.h"
 
@@ -30,17 +30,17 @@ class Keeper {
   Keeper(const Options& options, const Memory& memory)
       : memory_(memory),
         sum_(options.denominator != Denominator::kNone),
-        last_(KeptLayout::KeepsLast(options)),
+        last_(SavedLayout::KeepsLast(options)),
         part_keys_(RoundUp(memory.key_dim, kUnit)),
         keys_((options.phase ? 2 : 1) * part_keys_),
         values_(RoundUp(memory.value_dim + (sum_ ? 1 : 0), kUnit)),
         matrices_(options.momentum ? 2 : 1),
-        state_(static_cast<T*>(memory.kept_states)),
-        errors_(options.erases() ? static_cast<T*>(memory.kept_errors) : nullptr),
-        answers_(static_cast<T*>(memory.kept_answers)) {
+        state_(static_cast<T*>(memory.saved_states)),
+        errors_(options.erases() ? static_cast<T*>(memory.saved_errors) : nullptr),
+        answers_(static_cast<T*>(memory.saved_answers)) {
     // What stands before this turn's first row was kept in the last.
-    const std::int64_t kept = memory.from == 0 ? 0 : memory.from / kGradientBlock + 1;
-    if (state_ != nullptr) state_ += kept * numbers();
+    const std::int64_t saved = memory.from == 0 ? 0 : memory.from / kGradientBlock + 1;
+    if (state_ != nullptr) state_ += saved * numbers();
   }
 
   /// Is the memory kept that stands before row `row`?
@@ -101,7 +101,7 @@ class Keeper {
     }
     const std::int64_t block = begin / kGradientBlock + 1;
     if (!Wants(std::min(block * kGradientBlock, memory_.rows))) return;
-    T* const next = static_cast<T*>(memory_.kept_states) + block * numbers();
+    T* const next = static_cast<T*>(memory_.saved_states) + block * numbers();
     const std::int64_t share = numbers() / kGradientBlock;
     ahead.Add({next, kType, share}, begin % kGradientBlock, 0, share);
   }
@@ -128,7 +128,7 @@ class Keeper {
   }
 
  private:
-  static constexpr std::int64_t kUnit = KeptLayout::kUnit;
+  static constexpr std::int64_t kUnit = SavedLayout::kUnit;
 
   /// Of a state.
   std::int64_t numbers() const { return matrices_ * keys_ * values_; }

@@ -22,13 +22,13 @@ template <>
 RunMemory<double> ChosenKernel();
 
 /// What is pending of a memory becomes part of its state.
-using SettleMemory = void (*)(const Memory& memory);
+using FlushMemory = void (*)(const Memory& memory);
 template <class T>
-SettleMemory ChosenSettle();
+FlushMemory ChosenFlush();
 template <>
-SettleMemory ChosenSettle<float>();
+FlushMemory ChosenFlush<float>();
 template <>
-SettleMemory ChosenSettle<double>();
+FlushMemory ChosenFlush<double>();
 
 /// Can the chosen target multiply in bfloat16, and the processor?
 bool HasNarrowProducts();

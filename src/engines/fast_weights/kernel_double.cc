@@ -18,7 +18,7 @@ void RunDouble(const Options& options, const Memory& memory, const Memory& next,
                Scratch<double>& scratch) {
   Run(options, memory, next, scratch);
 }
-void SettleDouble(const Memory& memory) { SettleRows<double>(memory); }
+void FlushDouble(const Memory& memory) { FlushRows<double>(memory); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::fast_weights
@@ -28,15 +28,15 @@ HWY_AFTER_NAMESPACE();
 namespace ttr::fast_weights {
 
 HWY_EXPORT(RunDouble);
-HWY_EXPORT(SettleDouble);
+HWY_EXPORT(FlushDouble);
 
 template <>
 RunMemory<double> ChosenKernel() {
   return &TTR_DISPATCH(RunDouble);
 }
 template <>
-SettleMemory ChosenSettle<double>() {
-  return &TTR_DISPATCH(SettleDouble);
+FlushMemory ChosenFlush<double>() {
+  return &TTR_DISPATCH(FlushDouble);
 }
 
 }  // namespace ttr::fast_weights

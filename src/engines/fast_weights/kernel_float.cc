@@ -18,7 +18,7 @@ void RunFloat(const Options& options, const Memory& memory, const Memory& next,
               Scratch<float>& scratch) {
   Run(options, memory, next, scratch);
 }
-void SettleFloat(const Memory& memory) { SettleRows<float>(memory); }
+void FlushFloat(const Memory& memory) { FlushRows<float>(memory); }
 // Without vectors one of either: not as many bytes.
 std::int64_t LanesOf(DType dtype) {
   return dtype == DType::kFloat64 ? Lanes<double>() : Lanes<float>();
@@ -34,7 +34,7 @@ HWY_AFTER_NAMESPACE();
 namespace ttr::fast_weights {
 
 HWY_EXPORT(RunFloat);
-HWY_EXPORT(SettleFloat);
+HWY_EXPORT(FlushFloat);
 HWY_EXPORT(LanesOf);
 HWY_EXPORT(CanNarrow);
 HWY_EXPORT(CompiledTarget);
@@ -44,8 +44,8 @@ RunMemory<float> ChosenKernel() {
   return &TTR_DISPATCH(RunFloat);
 }
 template <>
-SettleMemory ChosenSettle<float>() {
-  return &TTR_DISPATCH(SettleFloat);
+FlushMemory ChosenFlush<float>() {
+  return &TTR_DISPATCH(FlushFloat);
 }
 
 bool HasNarrowProducts() { return TTR_DISPATCH(CanNarrow)(); }

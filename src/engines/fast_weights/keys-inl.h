@@ -166,7 +166,7 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
   const std::int64_t dim = memory.key_dim;
   const std::int64_t stride = out.stride;
   const std::int64_t token = memory.Token(row);
-  const bool apart = options.apart();
+  const bool apart = options.separate_value_key();
   T* const write = out.write + i * stride;
   T* const erase = out.erase + i * stride;
   T* const key = apart ? out.value + i * stride : options.preconditioned ? erase : write;
@@ -192,7 +192,7 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
       load(memory.erase_gate, erase);
       MultiplyRows(erase, key, stride, erase);
       break;
-    case Erase::kApart:
+    case Erase::kSeparateValueKey:
       load(memory.erase_key, erase);
       load(memory.erase_gate, write);
       MultiplyRows(erase, write, stride, write);

@@ -57,10 +57,10 @@ struct Memory {
   Rows position;        // the same
   Rows pending;         // see pending.h; absent: a token's write is done with it
   void* pending_values = nullptr;
-  void* kept_states = nullptr;  // see kept.h; null: nothing is kept
-  void* kept_errors = nullptr;
-  void* kept_answers = nullptr;
-  void* kept_sums = nullptr;
+  void* saved_states = nullptr;  // see kept.h; null: nothing is kept
+  void* saved_errors = nullptr;
+  void* saved_answers = nullptr;
+  void* saved_sums = nullptr;
   const void* features_w = nullptr;  // [features][input_dim], as the state
   const void* features_b = nullptr;
   std::int64_t features = 0;
@@ -191,7 +191,7 @@ struct Gathered {
   T seen[kChunk];   // h: from the row before to the erasure
   T momentum[kChunk];
   T log_scale[kChunk];  // the maximum after the row
-  bool kept[kChunk];    // is it that of the past?
+  bool saved[kChunk];   // is it that of the past?
   T first_scale;        // and before the first
 };
 
@@ -241,7 +241,7 @@ struct Scratch {
     const std::int64_t key_rows = RoundUp(sizes.key_dim, kLine<T>);
     const std::int64_t state_rows = StateRows<T>(options, sizes.key_dim);
     const std::int64_t columns = RoundUp(sizes.value_dim, kLine<T>);
-    const bool apart = options.apart();
+    const bool apart = options.separate_value_key();
     const bool own_erase = apart || options.erase != Erase::kKey || options.preconditioned;
     std::int64_t used = 0;
     auto take = [&](std::int64_t count) {
@@ -251,7 +251,7 @@ struct Scratch {
     };
     strips = take(state_rows * (chunked ? columns : kLine<T>));
     const auto take_pairs = [&](std::int64_t count) {
-      return reinterpret_cast<std::uint32_t*>(take(sizes.narrow ? count / 2 : 0));
+      return reinterpret_cast<std::uint32_t*>(take(sizes.bf16_products ? count / 2 : 0));
     };
     narrowed.strips = take_pairs(state_rows * columns);
     carried.sum = take(options.denominator != Denominator::kNone ? key_rows : 0);

@@ -24,7 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// S = M, in the memory's columns; nothing is pending then.
 template <class T>
-void SettleRows(const Memory& memory) {
+void FlushRows(const Memory& memory) {
   const Pending<T> pending(memory);
   const int keys = pending.keys();
   if (keys == 0) return;
@@ -55,7 +55,7 @@ class Deferral {
   Deferral(const Options& options, const Memory& memory, const T* decay)
       : pending_(memory),
         by_channel_(options.by_channel()),
-        keys_(options.apart() ? 2 : 1),
+        keys_(options.separate_value_key() ? 2 : 1),
         rows_(memory.key_dim),
         decay_(decay) {}
 

@@ -102,8 +102,8 @@ HWY_INLINE void WeighReads(const Options& options, const Memory& memory, const C
         const std::int64_t own = options.read_before && !options.bonus ? 0 : 1;
         for (std::int64_t j = 0; writes && j < i + own; ++j) z += scores[j] * out.step[j];
       }
-      if (memory.kept_sums != nullptr && memory.first_column == 0) {
-        static_cast<T*>(memory.kept_sums)[(chunk.first + i) * memory.queries + q] = z;
+      if (memory.saved_sums != nullptr && memory.first_column == 0) {
+        static_cast<T*>(memory.saved_sums)[(chunk.first + i) * memory.queries + q] = z;
       }
       bool singular;
       const T factor = ReadFactor(options, z, log_scale, singular);

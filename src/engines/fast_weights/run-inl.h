@@ -218,7 +218,7 @@ void PairColumns(const Options& options, const Memory& memory, std::int64_t stat
     if (memory.writes()) {
       if (options.erases()) PairRowsOf(p.erase, state_rows, p.erase_pairs);
       PairTokensOf(p.write, state_rows, p.write_pairs);
-      if (options.apart()) PairTokensOf(p.value, state_rows, p.value_pairs);
+      if (options.separate_value_key()) PairTokensOf(p.value, state_rows, p.value_pairs);
     }
     for (std::int64_t q = 0; memory.q && q < memory.queries; ++q) {
       const std::int64_t at = q * state_rows * kChunk;
@@ -281,7 +281,7 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
     const std::int64_t strips =
         RoundUp(memory.end_column - memory.first_column, 2 * Lanes<T>()) / (2 * Lanes<T>());
     const std::int64_t tiles = RoundUp(StripRowsOf(options, memory), kWrittenRows) / kWrittenRows *
-                               (options.apart() ? 2 : 1);
+                               (options.separate_value_key() ? 2 : 1);
     const bool last = end == memory.to;
     const std::int64_t ahead_begin = last ? next.from : end;
     const std::int64_t ahead_end = std::min(ahead_begin + kBlockRows, last ? next.to : memory.to);
@@ -295,9 +295,9 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
             c < values_from
                 ? OuterRowsAt<T>(memory.v, t * memory.v.stride + c)
                 : OuterRows<T>{scratch.values + (t - begin) * columns + c, columns, false};
-        const KeptRows<T> kept{{keeper.Errors(t, c), keeper.errors_stride()},
-                               {keeper.Answers(t, c), keeper.answers_stride()},
-                               keeper.values()};
+        const SavedRows<T> saved{{keeper.Errors(t, c), keeper.errors_stride()},
+                                 {keeper.Answers(t, c), keeper.answers_stride()},
+                                 keeper.values()};
         const bool direct = c < outputs_from;
         const OuterRows<T> y =
             direct ? OuterRowsAt<T>(memory.y, t * memory.y.stride + c)
@@ -306,7 +306,7 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
         T* strip = scratch.strips + c * state_rows;
         auto process = [&]<int NV, bool NARROW>(std::uint32_t* pairs) {
           ProcessStrip<NV, NARROW>(options, memory, chunks[i], prepared[i], scratch, strip, pairs,
-                                   v, kept, y, y_head_stride, streams, ahead);
+                                   v, saved, y, y_head_stride, streams, ahead);
         };
         if (kNarrows<T> && scratch.narrowed.strips != nullptr) {
           std::uint32_t* const pairs = scratch.narrowed.strips + c * state_rows / 2;

@@ -47,13 +47,13 @@ template <int NV, bool NARROW, class T>
 HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const Chunk& chunk,
                            const Prepared<T>& p, const T* HWY_RESTRICT strip,
                            const std::uint32_t* HWY_RESTRICT pairs, const OuterRows<T>& v,
-                           StripRows<T> kept, T* HWY_RESTRICT errors) {
+                           StripRows<T> saved, T* HWY_RESTRICT errors) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = ln::kTileRows;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   constexpr std::size_t kWidth = NV * kLanes;
   const bool delta = options.erases();
-  const bool apart = options.apart();
+  const bool apart = options.separate_value_key();
   T* HWY_RESTRICT decayed = errors + kChunk * kWidth;
   T* HWY_RESTRICT values = errors + 2 * kChunk * kWidth;
   for (std::int64_t i = 0; i < chunk.rows; i += kRows) {
@@ -97,7 +97,7 @@ HWY_INLINE void FindErrors(const Options& options, const Memory& memory, const C
         hn::Store(hn::Mul(to_end, tile[r][n]), d, decayed + (i + r) * kWidth + n * kLanes);
       }
     }
-    if (kept.data != nullptr) KeepTile<kRows, NV>(chunk.rows - i, tile, kept[i], kept.stride);
+    if (saved.data != nullptr) KeepTile<kRows, NV>(chunk.rows - i, tile, saved[i], saved.stride);
   }
 }
 
@@ -204,7 +204,7 @@ HWY_INLINE void WriteMemory(const Options& options, const Memory& memory, const 
   const T* const decay = options.paired() || !chunk.decays ? nullptr : p.row_decay;
   AddOuter<NV, NARROW>(rows, decay, p.write, p.write_pairs, decayed, chunk.rows, strip, pairs,
                        ahead);
-  if (!options.apart()) return;
+  if (!options.separate_value_key()) return;
   const T* const values = decayed + kChunk * kWidth;
   AddOuter<NV, NARROW>(rows, static_cast<const T*>(nullptr), p.value, p.value_pairs, values,
                        chunk.rows, strip, pairs, ahead);
@@ -226,7 +226,7 @@ HWY_INLINE void Forget(const Options& options, const Memory& memory, const Prepa
 template <int NV, bool NARROW, class T>
 void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chunk,
                   const Prepared<T>& p, const Scratch<T>& scratch, T* HWY_RESTRICT strip,
-                  std::uint32_t* HWY_RESTRICT pairs, OuterRows<T> v, const KeptRows<T>& kept,
+                  std::uint32_t* HWY_RESTRICT pairs, OuterRows<T> v, const SavedRows<T>& saved,
                   OuterRows<T> y, std::int64_t y_head_stride, bool streams, Prefetcher& ahead) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t queries = memory.q ? memory.queries : 0;
@@ -242,13 +242,14 @@ void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chu
     }
   }
   if (memory.writes()) {
-    FindErrors<NV, NARROW>(options, memory, chunk, p, strip, pairs, v, kept.errors, scratch.errors);
+    FindErrors<NV, NARROW>(options, memory, chunk, p, strip, pairs, v, saved.errors,
+                           scratch.errors);
   }
   for (std::int64_t query = 0; query < queries; ++query) {
     OuterRows<T> rows = y;
     y.Visit([&](auto first) { rows.data = first.data + query * y_head_stride; });
-    StripRows<T> second = kept.answers;
-    if (second.data != nullptr) second.data += query * kept.answers_head_stride;
+    StripRows<T> second = saved.answers;
+    if (second.data != nullptr) second.data += query * saved.answers_head_stride;
     Answer<NV, NARROW>(options, memory, chunk, p, query, strip, pairs, scratch.errors, rows,
                        streams, second);
     if (!early) continue;

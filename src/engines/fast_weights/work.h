@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "src/engines/fast_weights/fast_weights.h"
-#include "src/engines/fast_weights/kept.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/pending.h"
+#include "src/engines/fast_weights/saved.h"
 #include "src/simd/row_views.h"
 
 namespace ttr::fast_weights {
@@ -198,13 +198,13 @@ struct Work {
     m.maximum = KeptOf(call.maximum, n, h);
     m.curvature = KeptOf(call.curvature, n, h);
     m.position = KeptOf(call.position, n, h);
-    if (call.pending.defined()) {
-      m.pending = KeptOf(call.pending, n, h);
+    if (call.deferred.defined()) {
+      m.pending = KeptOf(call.deferred, n, h);
       m.pending_values = static_cast<std::byte*>(m.pending.data) + PendingKeyBytes(m.pending.dtype);
     }
     m.features_w = ConstantOf(call.features_w, h).data;
     m.features_b = ConstantOf(call.features_b, h).data;
-    if (sizes.kept) PointToKept(n, h, sequence, m);
+    if (sizes.saved) PointToSaved(n, h, sequence, m);
     if (call.features_w.defined()) m.features = call.features_w.size(1);
     m.input_dim = sizes.input_dim;
     m.key_dim = sizes.key_dim;
@@ -243,16 +243,16 @@ struct Work {
   }
 
   /// Where the memory's part of what is kept lies.
-  void PointToKept(std::int64_t n, std::int64_t h, const Sequence& sequence, Memory& m) const {
+  void PointToSaved(std::int64_t n, std::int64_t h, const Sequence& sequence, Memory& m) const {
     const bool packed = !call.cu_seqlens.empty();
-    const KeptLayout layout(options, sizes, sequences, Length(), packed);
+    const SavedLayout layout(options, sizes, sequences, Length(), packed);
     const std::int64_t first = packed ? sequence.first : n * Length();
     const auto size = static_cast<std::int64_t>(SizeOf(sizes.state));
-    std::byte* const arrays = KeptArrays(*this);
-    m.kept_states = arrays + layout.StatesOf(h, n, first) * size;
-    if (layout.errors) m.kept_errors = arrays + layout.ErrorsOf(heads, h, first) * size;
-    if (layout.answers > 0) m.kept_answers = arrays + layout.AnswersOf(heads, h, first) * size;
-    if (layout.sums > 0) m.kept_sums = arrays + layout.SumsOf(heads, h, first) * size;
+    std::byte* const arrays = SavedArrays(*this);
+    m.saved_states = arrays + layout.StatesOf(h, n, first) * size;
+    if (layout.errors) m.saved_errors = arrays + layout.ErrorsOf(heads, h, first) * size;
+    if (layout.answers > 0) m.saved_answers = arrays + layout.AnswersOf(heads, h, first) * size;
+    if (layout.sums > 0) m.saved_sums = arrays + layout.SumsOf(heads, h, first) * size;
   }
 };
 

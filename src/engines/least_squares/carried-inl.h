@@ -76,17 +76,17 @@ class Carried {
     BeginSums();
   }
   /// With all digits: the rows of A's upper triangle and of B.
-  void Load(const double* kept) const {
+  void Load(const double* saved) const {
     for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
       std::fill(a().Row(i), a().Row(i) + i, T(0));
-      kept = Take(kept, s_.keys_unit - i, i * s_.a_stride + i, s_.a, s_.a_sum);
-      kept = Take(kept, s_.values_unit, i * s_.b_stride, s_.b, s_.b_sum);
+      saved = Take(saved, s_.keys_unit - i, i * s_.a_stride + i, s_.a, s_.a_sum);
+      saved = Take(saved, s_.values_unit, i * s_.b_stride, s_.b, s_.b_sum);
     }
   }
-  void Keep(double* kept) const {
+  void Keep(double* saved) const {
     for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
-      kept = Give(s_.keys_unit - i, i * s_.a_stride + i, s_.a, s_.a_sum, kept);
-      kept = Give(s_.values_unit, i * s_.b_stride, s_.b, s_.b_sum, kept);
+      saved = Give(s_.keys_unit - i, i * s_.a_stride + i, s_.a, s_.a_sum, saved);
+      saved = Give(s_.values_unit, i * s_.b_stride, s_.b, s_.b_sum, saved);
     }
   }
 
@@ -119,7 +119,7 @@ class Carried {
   }
   /// When the memory is where it is to be left: before token t.
   void End(std::int64_t t, Stretch& stretch) const {
-    stretch.kept_at = t;
+    stretch.saved_at = t;
     if (stretch.finish != nullptr) Keep(stretch.finish);
     if (memory_.stretch == nullptr && memory_.writes()) Store();
   }
@@ -226,20 +226,20 @@ class Carried {
  private:
   static constexpr bool kSums = sizeof(T) == sizeof(float);
 
-  static const double* Take(const double* kept, std::int64_t count, std::int64_t at, T* numbers,
+  static const double* Take(const double* saved, std::int64_t count, std::int64_t at, T* numbers,
                             double* sums) {
-    for (std::int64_t i = 0; i < count; ++i) numbers[at + i] = static_cast<T>(kept[i]);
-    if constexpr (kSums) std::copy(kept, kept + count, sums + at);
-    return kept + count;
+    for (std::int64_t i = 0; i < count; ++i) numbers[at + i] = static_cast<T>(saved[i]);
+    if constexpr (kSums) std::copy(saved, saved + count, sums + at);
+    return saved + count;
   }
   static double* Give(std::int64_t count, std::int64_t at, const T* numbers, const double* sums,
-                      double* kept) {
+                      double* saved) {
     if constexpr (kSums) {
-      std::copy(sums + at, sums + at + count, kept);
+      std::copy(sums + at, sums + at + count, saved);
     } else {
-      std::copy(numbers + at, numbers + at + count, kept);
+      std::copy(numbers + at, numbers + at + count, saved);
     }
-    return kept + count;
+    return saved + count;
   }
 
   template <bool kAdd>

@@ -32,7 +32,7 @@ struct Gram {
   HWY_INLINE void Update(D d, std::int64_t i, std::int64_t j, ln::Square<D>& square) const {
     const std::size_t lanes = hn::Lanes(d);
     const hn::Vec<D> g = hn::Load(d, decay);
-    const hn::Mask<D> kept = hn::Ne(g, hn::Zero(d));  // what is forgotten leaves no NaN behind
+    const hn::Mask<D> saved = hn::Ne(g, hn::Zero(d));  // what is forgotten leaves no NaN behind
     T* const at = h.At(i, j);
     hn::Vec<D> rows[linalg::kPanelRows];
     TTR_UNROLL
@@ -46,7 +46,7 @@ struct Gram {
       TTR_UNROLL
       for (std::size_t r = 0; r < linalg::kPanelRows; ++r) {
         T* const element = at + (c * linalg::kPanelRows + r) * lanes;
-        const hn::Vec<D> faded = hn::IfThenElseZero(kept, hn::Mul(g, hn::Load(d, element)));
+        const hn::Vec<D> faded = hn::IfThenElseZero(saved, hn::Mul(g, hn::Load(d, element)));
         square[r][c] = hn::MulAdd(rows[r], column, faded);
         hn::Store(square[r][c], d, element);
       }

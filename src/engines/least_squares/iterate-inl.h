@@ -79,9 +79,9 @@ class IteratingRunner {
       AnswerAndWrite(chunk, finite);
     } else {
       // What stays written is always the chunk as a whole (Runner::Next).
-      carried_.Keep(s_.kept);
+      carried_.Keep(s_.saved);
       AnswerInParts(chunk, finite);
-      carried_.Load(s_.kept);
+      carried_.Load(s_.saved);
       carried_.Write(GatherChunk(memory_, t, s_.chunk, s_));
     }
     return chunk.tokens;

@@ -205,11 +205,11 @@ class Iterations {
     }
     for (std::int64_t n = 1; n <= how_.steps && active > 0; ++n) {
       Products(active);
-      std::int64_t kept = 0;
+      std::int64_t saved = 0;
       for (std::int64_t p = 0; p < active; ++p) {
-        if (Step(p, n, goal, kept)) ++kept;
+        if (Step(p, n, goal, saved)) ++saved;
       }
-      active = kept;
+      active = saved;
     }
     for (std::int64_t j = 0; j < rows; ++j) {
       const Vec size = Spread(it_.size[j]);
@@ -243,7 +243,7 @@ class Iterations {
 
   /// One step of the right-hand side in slot p; its next direction is in slot `kept`. False: it is
   /// done.
-  bool Step(std::int64_t p, std::int64_t n, double goal, std::int64_t kept) const {
+  bool Step(std::int64_t p, std::int64_t n, double goal, std::int64_t saved) const {
     const std::int64_t j = it_.slot[p];
     const std::int32_t system = it_.system[p];
     const Vec fade = Spread(systems_.Fade(system));
@@ -291,12 +291,12 @@ class Iterations {
     it_.gain[j] = std::max(it_.gain[j], next / residual);
     const Vec beta = Spread(next / it_.product[j]);
     it_.product[j] = next;
-    T* const to = D(kept);
+    T* const to = D(saved);
     ForVectors([&](auto d, std::int64_t v) HWY_ATTR {
       hn::Store(hn::MulAdd(beta, hn::Load(d, direction + v), hn::Load(d, z + v)), d, to + v);
     });
-    it_.slot[kept] = static_cast<std::int32_t>(j);
-    it_.system[kept] = system;
+    it_.slot[saved] = static_cast<std::int32_t>(j);
+    it_.system[saved] = system;
     return true;
   }
 

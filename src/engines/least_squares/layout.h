@@ -37,13 +37,14 @@ struct Stretch {
   const double* start = nullptr;    // the memory at `begin`, as Carried::Keep leaves it
   double* finish = nullptr;         // where to leave it, if anywhere
   // Set as it runs:
-  std::int64_t kept_at = 0;  // the token that comes next as it is left: `end`, or its chunk's first
+  std::int64_t saved_at =
+      0;  // the token that comes next as it is left: `end`, or its chunk's first
   std::int64_t own_begin = 0, own_end = 0;  // of the answers that it leaves
   bool reads_last = false;  // does it answer by the memory after the last token, whatever it wrote?
 };
 
 /// Numbers that Carried::Keep leaves of a memory.
-constexpr std::int64_t KeptNumbers(std::int64_t key_dim, std::int64_t value_dim) {
+constexpr std::int64_t SavedNumbers(std::int64_t key_dim, std::int64_t value_dim) {
   const std::int64_t keys = RoundUp(key_dim, kUnit);
   return keys * (keys + 1) / 2 + keys * RoundUp(value_dim, kUnit);
 }
@@ -149,7 +150,7 @@ struct Scratch {
   // For T = float: the same in double, which they are rounded from.
   double *a_sum, *b_sum;
   // The memory as a chunk began that has to be answered in parts.
-  double* kept;
+  double* saved;
   // K, V and Q of the chunk, K and V times sqrt(w / c).
   T *k, *v, *q;
   // [A | K^T | Q^T | B], then [U | Wk | Wq | Wb].
@@ -185,8 +186,8 @@ struct Scratch {
     constexpr std::int64_t kDouble = sizeof(T) == sizeof(float) ? 2 : 0;
     a_sum = reinterpret_cast<double*>(take(kDouble * keys_unit * a_stride));
     b_sum = reinterpret_cast<double*>(take(kDouble * keys_unit * b_stride));
-    kept = reinterpret_cast<double*>(take(static_cast<std::int64_t>(sizeof(double) / sizeof(T)) *
-                                          KeptNumbers(sizes.key_dim, sizes.value_dim)));
+    saved = reinterpret_cast<double*>(take(static_cast<std::int64_t>(sizeof(double) / sizeof(T)) *
+                                           SavedNumbers(sizes.key_dim, sizes.value_dim)));
     k = take(chunk * k_stride);
     v = take(chunk * v_stride);
     q = take(columns * k_stride);

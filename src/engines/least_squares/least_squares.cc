@@ -40,14 +40,14 @@ std::int64_t FactorNumbers(const Sizes& sizes, bool defers) {
                                         : FactorLayout<float>(sizes.key_dim, values).numbers;
 }
 
-void Settle(const Call& call, Executor& executor) {
+void Flush(const Call& call, Executor& executor) {
   const std::int64_t heads = call.b.size(1), items = call.b.size(0) * heads;
   RunOnWorkers(executor, executor.threads(), items, [&](std::int64_t item, int) {
-    const Memory memory = KeptMemory(call, item / heads, item % heads);
+    const Memory memory = SavedMemory(call, item / heads, item % heads);
     if (call.b.dtype() == DType::kFloat64) {
-      Settle<double>(memory);
+      Flush<double>(memory);
     } else {
-      Settle<float>(memory);
+      Flush<float>(memory);
     }
   });
 }

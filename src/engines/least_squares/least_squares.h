@@ -136,7 +136,7 @@ std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads
 std::int64_t FactorNumbers(const Sizes& sizes, bool defers);
 
 /// Writes a and b of a call whose tokens went ahead of them, and has zeros in its factor again.
-void Settle(const Call& call, Executor& executor);
+void Flush(const Call& call, Executor& executor);
 
 /// Memorizes and answers every token; the state is left as after the last. `scratch` (any
 /// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.

@@ -105,9 +105,9 @@ class Runner {
       } else {
         // What stays written is always the chunk as a whole: a thread that only writes would not
         // know of the parts, and sums of parts have other bits.
-        carried_.Keep(s_.kept);
+        carried_.Keep(s_.saved);
         AnswerInParts(chunk, right);
-        carried_.Load(s_.kept);
+        carried_.Load(s_.saved);
         carried_.Write(GatherChunk(memory_, t, most, s_));
       }
     }
@@ -169,7 +169,7 @@ class Runner {
     const Chunk chunk = GatherChunk(memory_, 0, 1, s_);
     const T g = static_cast<T>(chunk.decay);
     if (!factor.holds() || !chunk.finite || !factor.Bears(g, s_.k)) {
-      Settle<T>(memory_);
+      Flush<T>(memory_);
       Step();
       TakeFactor(factor);
       return;
@@ -185,7 +185,7 @@ class Runner {
     } else {
       UpdateValues<false>(factor, shares, s_.v, s_.y);
     }
-    if (!holds) Settle<T>(memory_);
+    if (!holds) Flush<T>(memory_);
     if (!answers) return;
     if (!holds) {
       ReadStep();

@@ -35,7 +35,7 @@ void TakeValues(const Memory& memory) {
 }
 
 template <class T>
-void Settle(const Memory& memory) {
+void Flush(const Memory& memory) {
   const FactorLayout<T> f(memory);
   if (!f.holds()) return;
   const std::int64_t key_dim = memory.key_dim, value_dim = memory.value_dim;
@@ -70,7 +70,7 @@ void Settle(const Memory& memory) {
 
 template void TakeValues<float>(const Memory&);
 template void TakeValues<double>(const Memory&);
-template void Settle<float>(const Memory&);
-template void Settle<double>(const Memory&);
+template void Flush<float>(const Memory&);
+template void Flush<double>(const Memory&);
 
 }  // namespace ttr::least_squares

@@ -59,6 +59,6 @@ struct FactorLayout {
 template <class T>
 void TakeValues(const Memory& memory);
 template <class T>
-void Settle(const Memory& memory);
+void Flush(const Memory& memory);
 
 }  // namespace ttr::least_squares

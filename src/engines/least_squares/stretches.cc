@@ -16,7 +16,7 @@ bool IsCut(const Memory& memory) { return memory.tokens >= 2 * kLeastTokens; }
 
 std::int64_t NumbersOfStretch(const Sizes& sizes) {
   constexpr std::int64_t kLine = kAlignment / sizeof(double);
-  return RoundUp(KeptNumbers(sizes.key_dim, sizes.value_dim), kLine);
+  return RoundUp(SavedNumbers(sizes.key_dim, sizes.value_dim), kLine);
 }
 
 /// What writing costs of writing and answering. Answers are flops; sums in double take as long as
@@ -57,20 +57,20 @@ std::int64_t Before(std::int64_t p, std::int64_t n, std::int64_t tokens, double 
 }
 
 template <class T>
-void Store(const double* kept, const Memory& memory) {
+void Store(const double* saved, const Memory& memory) {
   const std::int64_t keys = RoundUp(memory.key_dim, kUnit);
   const std::int64_t values = RoundUp(memory.value_dim, kUnit);
   T* const a = static_cast<T*>(memory.a);
   T* const b = static_cast<T*>(memory.b);
   for (std::int64_t i = 0; i < memory.key_dim; ++i) {
     for (std::int64_t j = i; j < memory.key_dim; ++j) {
-      a[i * memory.a_stride + j] = a[j * memory.a_stride + i] = static_cast<T>(kept[j - i]);
+      a[i * memory.a_stride + j] = a[j * memory.a_stride + i] = static_cast<T>(saved[j - i]);
     }
-    kept += keys - i;
+    saved += keys - i;
     for (std::int64_t j = 0; j < memory.value_dim; ++j) {
-      b[i * memory.b_stride + j] = static_cast<T>(kept[j]);
+      b[i * memory.b_stride + j] = static_cast<T>(saved[j]);
     }
-    kept += values;
+    saved += values;
   }
 }
 
@@ -106,7 +106,7 @@ void RunStretches(const Options& options, const Work& work, std::int64_t stretch
     const auto go = [&](Stretch stretch) {
       memory.stretch = &stretch;
       run(options, memory, work.sizes, own);
-      return stretch.kept_at;
+      return stretch.saved_at;
     };
     const bool waits = !memory.writes() || !options.causal;  // answers come after all writes
     const double share = waits ? 0 : ShareOfWriting(options, work.sizes);

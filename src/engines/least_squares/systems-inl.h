@@ -106,7 +106,7 @@ class Systems {
         if (s_.left[token] != 0) first = t;
         left *= static_cast<double>(s_.decay[token]);
       }
-      kept_[lane] = static_cast<T>(left);
+      saved_[lane] = static_cast<T>(left);
       first_[lane] = first;
     }
     for (std::int64_t i = 0; i < linalg::kPanelRows * PanelCount(); i += ln::kTileRows) Strip(a, i);
@@ -128,10 +128,10 @@ class Systems {
     for (std::int64_t lane = 1; lane < Lanes(); ++lane) {
       const Block from = strip(lane - 1);
       const Block to = strip(lane);
-      const T kept = kept_[lane - 1];
+      const T saved = saved_[lane - 1];
       for (std::int64_t r = 0; r < ln::kTileRows; ++r) {
         for (std::int64_t c = 0; c < columns; ++c) {
-          to.Row(r)[c] = kept == 0 ? T(0) : kept * from.Row(r)[c];
+          to.Row(r)[c] = saved == 0 ? T(0) : saved * from.Row(r)[c];
         }
       }
       const std::int64_t first = first_[lane - 1];
@@ -281,7 +281,7 @@ class Systems {
   const double least_share_;
   const SystemsScratch<T>& s_;
   std::int64_t rounds_ = 1;
-  T kept_[linalg::kMostSystems<T>];              // what a lane leaves of the H it begins with
+  T saved_[linalg::kMostSystems<T>];             // what a lane leaves of the H it begins with
   std::int64_t first_[linalg::kMostSystems<T>];  // the first of its tokens of which a rest is left
   std::vector<double> matrix_, q_, x_;
   MinimumNorm solver_;

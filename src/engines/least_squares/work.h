@@ -31,7 +31,7 @@ void RunItems(Executor& executor, int threads, std::int64_t items, std::size_t b
 }
 
 /// What is kept of the memory of sequence n and head h.
-inline Memory KeptMemory(const Call& call, std::int64_t n, std::int64_t h) {
+inline Memory SavedMemory(const Call& call, std::int64_t n, std::int64_t h) {
   Memory m;
   m.a = simd::KeptOf(call.a, n, h);
   m.b = simd::KeptOf(call.b, n, h);
@@ -99,7 +99,7 @@ struct Work {
     const auto rows = [&](const TensorView& view, std::int64_t head) {
       return simd::RowsOf(view, sequence.batch, sequence.first, head);
     };
-    Memory m = KeptMemory(call, n, h);
+    Memory m = SavedMemory(call, n, h);
     if (call.v.defined()) {
       m.k = rows(call.k, HeadOf(h, call.k));
       m.v = rows(call.v, HeadOf(h, call.v));

@@ -84,15 +84,15 @@ struct RunningSoftmax {
   HWY_INLINE void Add(const T* u, T sign, const T* dout, std::int64_t count) {
     const T before = largest;
     largest = std::max(largest, Largest(u, count, sign));
-    const T kept = before == largest ? T(1) : std::exp(before - largest);
+    const T saved = before == largest ? T(1) : std::exp(before - largest);
     T e[kFeatureBlock];
     const T top = largest;
     const auto exponential = [=](auto d, auto v) HWY_ATTR {
       return sn::Exp(d, hn::MulSub(hn::Set(d, sign), v, hn::Set(d, top)));
     };
     sn::MapRows(count, e, exponential, u);
-    sum = kept * sum + sn::Sum(count, e);
-    product = kept * product + sn::Dot(count, e, dout);
+    sum = saved * sum + sn::Sum(count, e);
+    product = saved * product + sn::Dot(count, e, dout);
   }
 
   /// The gradient of sign u from that of its softmax.

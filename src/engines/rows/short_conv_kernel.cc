@@ -113,9 +113,9 @@ void BackwardTo(const ConvTask& task) {
     for (std::int64_t i = begin == 0 ? -kBehind : begin; i < end; ++i) {
       const simd::Rows& rows = i < 0 ? task.dinitial : task.dx;
       if (!rows) continue;
-      const std::int64_t kept = i - (task.tokens - kBehind);
-      if (task.dfinal && kept >= 0) {
-        sn::LoadRow(task.dfinal, kept, 0, dim, sum);
+      const std::int64_t saved = i - (task.tokens - kBehind);
+      if (task.dfinal && saved >= 0) {
+        sn::LoadRow(task.dfinal, saved, 0, dim, sum);
       } else {
         std::fill(sum, sum + dim, T(0));
       }

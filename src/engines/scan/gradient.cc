@@ -302,7 +302,7 @@ void Backward(const Options& options, const Call& call, const TensorView& dy,
   with_dy.y = dy;
   const TensorView others[] = {gradients.v, gradients.v_im, gradients.log_decay, gradients.phase};
   Work work(options, with_dy, others);
-  if (!call.kept.empty() && !work.Note().StandsIn(call.kept)) {
+  if (!call.saved.empty() && !work.Note().StandsIn(call.saved)) {
     throw Error("Backward", "kept", "what Forward left there for the same inputs",
                 "something else");
   }

@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 template <class T>
 void AnyVector(const Options& options, const Vector& memory, const VectorGradient& gradient,
                const Sizes& sizes, std::byte* memory_block) {
-  const std::int64_t keeps = memory.kept_re == nullptr ? memory.tokens : 0;
+  const std::int64_t keeps = memory.saved_re == nullptr ? memory.tokens : 0;
   const VectorGradientScratch<T> scratch(sizes, keeps, memory.im != nullptr, memory_block);
   BackVector(options, memory, gradient, VectorScratch<T>(sizes, scratch.forward), scratch);
 }
@@ -27,7 +27,7 @@ void AnyVector(const Options& options, const Vector& memory, const VectorGradien
 template <class T>
 void AnyMatrix(const Options& options, const Matrix& memory, const MatrixGradient& gradient,
                const Sizes& sizes, std::byte* memory_block) {
-  const std::int64_t keeps = memory.kept == nullptr ? memory.tokens : 0;
+  const std::int64_t keeps = memory.saved == nullptr ? memory.tokens : 0;
   const MatrixGradientScratch<T> scratch(sizes, keeps, memory_block);
   Sizes group = sizes;
   group.value_dim = scratch.columns;

@@ -41,9 +41,9 @@ struct MatrixGradient {
 /// Of a worker on vector memories.
 template <class T>
 struct VectorGradientScratch {
-  std::int64_t stride;   // between states: an odd number of lines
-  T *kept_re, *kept_im;  // [checkpoint][stride], where Forward has kept none: as Vector::kept_re
-  T *re, *im;            // [kCheckpoint][stride]: before every token
+  std::int64_t stride;     // between states: an odd number of lines
+  T *saved_re, *saved_im;  // [checkpoint][stride], where Forward has kept none: as Vector::kept_re
+  T *re, *im;              // [kCheckpoint][stride]: before every token
   T *dy, *dv, *dv_im, *dlog_decay, *dphase, *dre, *dim;  // pieces
   T *old_re, *old_im;
   std::byte* forward;  // VectorScratch
@@ -55,9 +55,9 @@ struct VectorGradientScratch {
     const std::int64_t line = kAlignment / sizeof(T);
     const std::int64_t channels = RoundUp(sizes.value_dim, line);
     stride = (channels / line | 1) * line;
-    kept_re = arena.Take<T>(Checkpoints(tokens) * stride);
+    saved_re = arena.Take<T>(Checkpoints(tokens) * stride);
     re = arena.Take<T>(kCheckpoint * stride);
-    kept_im = arena.Take<T>(complex ? Checkpoints(tokens) * stride : 0);
+    saved_im = arena.Take<T>(complex ? Checkpoints(tokens) * stride : 0);
     im = arena.Take<T>(complex ? kCheckpoint * stride : 0);
     const std::int64_t piece = std::min(kPiece, channels);
     for (T** row : {&dy, &dv, &dv_im, &dlog_decay, &dphase, &dre, &dim, &old_re, &old_im}) {
@@ -76,7 +76,7 @@ struct MatrixGradientScratch {
   static constexpr std::int64_t kRow = MatrixScratch<T>::kRow;
   static constexpr std::int64_t kLine = kAlignment / sizeof(T);
   std::int64_t columns;  // of a group, whole strips
-  T* kept;               // [checkpoint][key_dim][columns]; of one, where Forward has kept them
+  T* saved;              // [checkpoint][key_dim][columns]; of one, where Forward has kept them
   T* states;             // [token][row][lanes]: before every token, of a group of key rows and one
                          // vector of columns
   T* factors;            // the same of the decays
@@ -95,7 +95,7 @@ struct MatrixGradientScratch {
     columns = std::min(kGroup, RoundUp(sizes.value_dim, kStrip));
     Sizes group = sizes;
     group.value_dim = columns;
-    kept = arena.Take<T>(std::max<std::int64_t>(Checkpoints(tokens), 1) * sizes.key_dim * columns);
+    saved = arena.Take<T>(std::max<std::int64_t>(Checkpoints(tokens), 1) * sizes.key_dim * columns);
     states = arena.Take<T>(kCheckpoint * kGroupRows * kLine);
     factors = arena.Take<T>(kCheckpoint * kGroupRows * kLine);
     dstate = arena.Take<T>(sizes.key_dim * columns);

@@ -106,21 +106,21 @@ HWY_INLINE void BackRows(const Block<T>& block, const GradientBlock<T>& out, std
     const auto v = hn::LoadU(d, block.v + t * block.stride);
     auto dv = hn::LoadU(d, out.dv + t * block.stride);
     auto ddt = hn::LoadU(d, out.ddt + t * block.stride);
-    hn::Vec<decltype(d)> kept[ROWS], now[ROWS];
+    hn::Vec<decltype(d)> saved[ROWS], now[ROWS];
     sn::Decay<hn::ScalableTag<T>> decays[ROWS];
     TTR_UNROLL
     for (int r = 0; r < ROWS; ++r) {
       const auto factor = hn::Load(d, factors + r * kLanes);
       decays[r] = {factor, hn::Eq(factor, hn::Zero(d))};
-      kept[r] = sn::Fade(decays[r], hn::Load(d, states + r * kLanes));
-      if constexpr (!BEFORE) now[r] = hn::MulAdd(hn::Set(d, k[r]), v, kept[r]);
+      saved[r] = sn::Fade(decays[r], hn::Load(d, states + r * kLanes));
+      if constexpr (!BEFORE) now[r] = hn::MulAdd(hn::Set(d, k[r]), v, saved[r]);
     }
     if constexpr (!BEFORE) BackAnswers<ROWS>(d, block, out, t, row, now, dm);
     TTR_UNROLL
     for (int r = 0; r < ROWS; ++r) {
       dv = hn::MulAdd(hn::Set(d, k[r]), dm[r], dv);
       hn::Store(hn::MulAdd(v, dm[r], hn::Load(d, dk + r * kLanes)), d, dk + r * kLanes);
-      const auto dx = hn::IfThenZeroElse(decays[r].forgets, hn::Mul(kept[r], dm[r]));
+      const auto dx = hn::IfThenZeroElse(decays[r].forgets, hn::Mul(saved[r], dm[r]));
       // Where everything is forgotten the rate may be infinite.
       const auto rate = hn::Load(d, block.rates + (row + r) * kLanes);
       ddt = hn::Add(ddt, hn::IfThenZeroElse(decays[r].forgets, hn::Mul(dx, rate)));
@@ -188,9 +188,9 @@ class MatrixBackward {
     std::fill(s_.da, s_.da + StateSize(), T(0));
     if (blocks == 0) return StoreRates();
     LoadRates(memory_, 0, memory_.columns, f_);
-    CopyState(static_cast<const T*>(memory_.state), memory_.state_stride, s_.kept, Stride());
-    for (std::int64_t b = 0; memory_.kept == nullptr && b + 1 < blocks; ++b) {
-      T* next = s_.kept + (b + 1) * StateSize();
+    CopyState(static_cast<const T*>(memory_.state), memory_.state_stride, s_.saved, Stride());
+    for (std::int64_t b = 0; memory_.saved == nullptr && b + 1 < blocks; ++b) {
+      T* next = s_.saved + (b + 1) * StateSize();
       std::copy(next - StateSize(), next, next);
       Advance(b, next);
     }
@@ -240,12 +240,12 @@ class MatrixBackward {
 
   /// The state before block b.
   T* Before(std::int64_t b) const {
-    if (memory_.kept == nullptr) return s_.kept + b * StateSize();
+    if (memory_.saved == nullptr) return s_.saved + b * StateSize();
     const bool first = b == 0;
     CopyState(first ? static_cast<const T*>(memory_.state)
-                    : static_cast<const T*>(memory_.kept) + (b - 1) * memory_.kept_stride,
-              first ? memory_.state_stride : memory_.kept_row_stride, s_.kept, Stride());
-    return s_.kept;
+                    : static_cast<const T*>(memory_.saved) + (b - 1) * memory_.saved_stride,
+              first ? memory_.state_stride : memory_.saved_row_stride, s_.saved, Stride());
+    return s_.saved;
   }
 
   /// Values and time steps of a strip, with zeros beyond the last column.

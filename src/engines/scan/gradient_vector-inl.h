@@ -208,7 +208,7 @@ void BackVector(const Options& options, const Vector& memory, const VectorGradie
           block * kCheckpoint * rows->stride * static_cast<std::int64_t>(SizeOf(rows->dtype));
     }
     part.y = {};
-    part.kept_re = nullptr;
+    part.saved_re = nullptr;
     part.re = re;
     part.im = complex ? im : nullptr;
     part.tokens = tokens;
@@ -219,24 +219,24 @@ void BackVector(const Options& options, const Vector& memory, const VectorGradie
 
   const std::int64_t blocks = Checkpoints(memory.tokens);
   if (blocks == 0) return;
-  Vector kept = memory;
-  if (memory.kept_re == nullptr) {
-    kept.kept_re = scratch.kept_re;
-    kept.kept_im = scratch.kept_im;
-    kept.kept_stride = stride;
+  Vector saved = memory;
+  if (memory.saved_re == nullptr) {
+    saved.saved_re = scratch.saved_re;
+    saved.saved_im = scratch.saved_im;
+    saved.saved_stride = stride;
   }
   // The state before a block.
   const auto load = [&](std::int64_t block, T* re, T* im) {
     const auto from = [&](const void* first, const void* others) {
       return block == 0 ? static_cast<const T*>(first)
-                        : static_cast<const T*>(others) + (block - 1) * kept.kept_stride;
+                        : static_cast<const T*>(others) + (block - 1) * saved.saved_stride;
     };
-    copy(from(memory.re, kept.kept_re), re);
-    if (complex) copy(from(memory.im, kept.kept_im), im);
+    copy(from(memory.re, saved.saved_re), re);
+    if (complex) copy(from(memory.im, saved.saved_im), im);
   };
-  for (std::int64_t block = 0; memory.kept_re == nullptr && block + 1 < blocks; ++block) {
-    T* const re = scratch.kept_re + block * stride;
-    T* const im = complex ? scratch.kept_im + block * stride : nullptr;
+  for (std::int64_t block = 0; memory.saved_re == nullptr && block + 1 < blocks; ++block) {
+    T* const re = scratch.saved_re + block * stride;
+    T* const im = complex ? scratch.saved_im + block * stride : nullptr;
     load(block, re, im);
     run(block, kCheckpoint, re, im, 0);
   }

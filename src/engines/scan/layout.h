@@ -41,9 +41,9 @@ struct Vector {
   void* re = nullptr;
   void* im = nullptr;
   std::int64_t state_stride = 0;  // from before a token to after it; 0: the state is updated
-  void* kept_re = nullptr;        // the state before token kCheckpoint, if any is kept,
-  void* kept_im = nullptr;
-  std::int64_t kept_stride = 0;  // and from that to the next one
+  void* saved_re = nullptr;       // the state before token kCheckpoint, if any is kept,
+  void* saved_im = nullptr;
+  std::int64_t saved_stride = 0;  // and from that to the next one
   std::int64_t tokens = 0;
   std::int64_t channels = 0;
 };
@@ -58,8 +58,8 @@ struct Matrix {
   Rows a;           // one row a column
   void* state = nullptr;
   std::int64_t state_stride = 0;  // between key rows
-  void* kept = nullptr;           // as in Vector, rows kept_row_stride apart
-  std::int64_t kept_stride = 0, kept_row_stride = 0;
+  void* saved = nullptr;          // as in Vector, rows kept_row_stride apart
+  std::int64_t saved_stride = 0, saved_row_stride = 0;
   std::int64_t tokens = 0;
   std::int64_t key_dim = 1;
   std::int64_t columns = 0;

@@ -350,13 +350,13 @@ void RunBlock(const Options& options, const Matrix& memory, const Matrix& next, 
 /// Leaves the state before token t where it is kept, if it is.
 template <class T>
 void Keep(const Matrix& memory, std::int64_t t) {
-  if (memory.kept == nullptr || t == 0) return;
+  if (memory.saved == nullptr || t == 0) return;
   const T* state = static_cast<const T*>(memory.state);
-  T* kept = static_cast<T*>(memory.kept) + (t / kCheckpoint - 1) * memory.kept_stride;
+  T* saved = static_cast<T*>(memory.saved) + (t / kCheckpoint - 1) * memory.saved_stride;
   for (std::int64_t row = 0; row < memory.key_dim; ++row) {
-    std::copy(state, state + memory.columns, kept);
+    std::copy(state, state + memory.columns, saved);
     state += memory.state_stride;
-    kept += memory.kept_row_stride;
+    saved += memory.saved_row_stride;
   }
 }
 

@@ -31,17 +31,17 @@ std::size_t ScratchBytes(const Sizes& sizes, int threads) {
   return static_cast<std::size_t>(threads) * BytesOfWorker(sizes) + kAlignment;
 }
 
-std::size_t KeptBytes(const Sizes& sizes, std::int64_t heads, std::int64_t tokens, bool complex) {
+std::size_t SavedBytes(const Sizes& sizes, std::int64_t heads, std::int64_t tokens, bool complex) {
   const std::int64_t rows = std::max<std::int64_t>(1, sizes.key_dim);
-  const std::int64_t numbers = KeptStates(tokens) * heads * rows * sizes.value_dim;
-  return KeptNote::Bytes() +
+  const std::int64_t numbers = SavedStates(tokens) * heads * rows * sizes.value_dim;
+  return SavedHeader::Bytes() +
          static_cast<std::size_t>((complex ? 2 : 1) * numbers) * SizeOf(sizes.state);
 }
 
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch) {
   Work work(options, call);
-  if (!call.kept.empty()) work.Note().WriteTo(call.kept);
+  if (!call.saved.empty()) work.Note().WriteTo(call.saved);
   const std::int64_t entries =
       work.heads * work.columns * std::max<std::int64_t>(1, work.sizes.key_dim);
   if (work.tokens * entries == 0) return;

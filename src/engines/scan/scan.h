@@ -64,7 +64,7 @@ struct Call {
   std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
   TensorView state, state_im;
   TensorView y;
-  std::span<std::byte> kept;  ///< KeptBytes(), where Forward leaves what Backward reads; or empty
+  std::span<std::byte> saved;  ///< KeptBytes(), where Forward leaves what Backward reads; or empty
 };
 
 /// What scratch depends on.
@@ -81,7 +81,7 @@ std::size_t ScratchBytes(const Sizes& sizes, int threads);
 
 /// Bytes of what Forward can keep for Backward: a state each 32 tokens of all. `heads` memories of
 /// `sizes` with value_dim columns each.
-std::size_t KeptBytes(const Sizes& sizes, std::int64_t heads, std::int64_t tokens, bool complex);
+std::size_t SavedBytes(const Sizes& sizes, std::int64_t heads, std::int64_t tokens, bool complex);
 
 /// Memorizes and answers every token; the state is left as after the last. `scratch` (any
 /// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.

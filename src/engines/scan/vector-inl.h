@@ -189,10 +189,10 @@ T GateOf(const Vector& memory, std::int64_t t) {
 /// Leaves the state before token t where it is kept, if it is.
 template <class T>
 HWY_INLINE void Keep(const Vector& memory, std::int64_t t, const T* re, const T* im) {
-  if (memory.kept_re == nullptr || t == 0 || t % kCheckpoint != 0) return;
-  const std::int64_t at = (t / kCheckpoint - 1) * memory.kept_stride;
-  std::copy(re, re + memory.channels, static_cast<T*>(memory.kept_re) + at);
-  if (im != nullptr) std::copy(im, im + memory.channels, static_cast<T*>(memory.kept_im) + at);
+  if (memory.saved_re == nullptr || t == 0 || t % kCheckpoint != 0) return;
+  const std::int64_t at = (t / kCheckpoint - 1) * memory.saved_stride;
+  std::copy(re, re + memory.channels, static_cast<T*>(memory.saved_re) + at);
+  if (im != nullptr) std::copy(im, im + memory.channels, static_cast<T*>(memory.saved_im) + at);
 }
 
 /// Are rows, if any, read and written where they lie?

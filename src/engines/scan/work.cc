@@ -115,17 +115,17 @@ Vector Work::VectorOf(std::int64_t task) const {
   };
   m.re = state_of(call.state);
   m.im = state_of(call.state_im);
-  if (!call.kept.empty()) {
-    m.kept_re = KeptAt(sequence, h * columns + column, false);
-    m.kept_im = m.im != nullptr ? KeptAt(sequence, h * columns + column, true) : nullptr;
-    m.kept_stride = NumbersOfState();
+  if (!call.saved.empty()) {
+    m.saved_re = SavedAt(sequence, h * columns + column, false);
+    m.saved_im = m.im != nullptr ? SavedAt(sequence, h * columns + column, true) : nullptr;
+    m.saved_stride = NumbersOfState();
   }
   m.tokens = sequence.tokens;
   m.channels = std::min(part_columns, columns - column);
   return m;
 }
 
-KeptNote Work::Note() const {
+SavedHeader Work::Note() const {
   const std::int64_t width = NumbersOfState();
   return {.numbers = {tokens, sequences, width, sizes.key_dim, call.state_im.defined() ? 1 : 0,
                       static_cast<std::int64_t>(sizes.state), length}};
@@ -135,10 +135,10 @@ std::int64_t Work::NumbersOfState() const {
   return heads * std::max<std::int64_t>(1, sizes.key_dim) * columns;
 }
 
-std::byte* Work::KeptAt(const Sequence& sequence, std::int64_t number, bool imaginary) const {
+std::byte* Work::SavedAt(const Sequence& sequence, std::int64_t number, bool imaginary) const {
   const std::int64_t first = sequence.batch * length + sequence.first;
-  const std::int64_t states = KeptStates(first) + (imaginary ? KeptStates(tokens) : 0);
-  return KeptNote::Behind(call.kept) +
+  const std::int64_t states = SavedStates(first) + (imaginary ? SavedStates(tokens) : 0);
+  return SavedHeader::Behind(call.saved) +
          (states * NumbersOfState() + number) * static_cast<std::int64_t>(SizeOf(sizes.state));
 }
 
@@ -168,10 +168,10 @@ Matrix Work::MatrixOf(std::int64_t task) const {
   }
   m.state = ElementOf(call.state, n * call.state.stride(0) + h * call.state.stride(1) + column);
   m.state_stride = call.state.stride(2);
-  if (!call.kept.empty()) {
-    m.kept = KeptAt(sequence, h * sizes.key_dim * columns + column, false);
-    m.kept_stride = NumbersOfState();
-    m.kept_row_stride = columns;
+  if (!call.saved.empty()) {
+    m.saved = SavedAt(sequence, h * sizes.key_dim * columns + column, false);
+    m.saved_stride = NumbersOfState();
+    m.saved_row_stride = columns;
   }
   m.tokens = sequence.tokens;
   m.key_dim = sizes.key_dim;

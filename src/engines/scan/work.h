@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "src/core/kept_note.h"
+#include "src/core/saved_header.h"
 #include "src/engines/scan/layout.h"
 
 namespace ttr::scan {
@@ -20,7 +20,7 @@ struct Sequence {
 /// States that are kept of so many tokens. A sequence that begins with token `first` of all has its
 /// own from KeptStates(first) on: one fewer than Checkpoints(), which is what lies before those of
 /// the next.
-constexpr std::int64_t KeptStates(std::int64_t tokens) { return tokens / kCheckpoint; }
+constexpr std::int64_t SavedStates(std::int64_t tokens) { return tokens / kCheckpoint; }
 
 struct Work {
   const Options& options;
@@ -56,11 +56,11 @@ struct Work {
 
   /// What tells call.kept from any other memory. States of all heads lie side by side,
   /// [state][head][key row][column]; the imaginary parts behind the real ones.
-  KeptNote Note() const;
+  SavedHeader Note() const;
 
  private:
   /// The part of call.kept that begins with the first state of a sequence, at this number of it.
-  std::byte* KeptAt(const Sequence& sequence, std::int64_t number, bool imaginary) const;
+  std::byte* SavedAt(const Sequence& sequence, std::int64_t number, bool imaginary) const;
   std::int64_t NumbersOfState() const;
 };
 

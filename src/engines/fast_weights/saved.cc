@@ -1,36 +1,36 @@
 // What tells the memory that a forward pass kept from any other.
 
-#include "src/engines/fast_weights/kept.h"
+#include "src/engines/fast_weights/saved.h"
 
-#include "src/core/kept_note.h"
+#include "src/core/saved_header.h"
 #include "src/engines/fast_weights/work.h"
 
 namespace ttr::fast_weights {
 namespace {
 
-KeptNote NoteOf(const Work& work, bool kept) {
+SavedHeader NoteOf(const Work& work, bool saved) {
   const Options& o = work.options;
   const std::int64_t choices = o.steps * 64 + (o.phase ? 32 : 0) + (o.momentum ? 16 : 0) +
                                (o.transforms_answers() ? 8 : 0) + (o.erases() ? 4 : 0) +
-                               (KeptLayout::KeepsLast(o) ? 2 : 0) +
+                               (SavedLayout::KeepsLast(o) ? 2 : 0) +
                                (o.denominator != Denominator::kNone ? 1 : 0);
   const auto dtype = static_cast<std::int64_t>(work.sizes.state);
   // Strips have another width on another target.
-  const std::int64_t layout = 4 * StripColumns(work.sizes.state) + 2 * dtype + (kept ? 1 : 0);
+  const std::int64_t layout = 4 * StripColumns(work.sizes.state) + 2 * dtype + (saved ? 1 : 0);
   return {.numbers = {work.tokens, work.sequences, work.heads, work.sizes.key_dim,
                       work.sizes.value_dim, choices, layout}};
 }
 
 }  // namespace
 
-std::byte* KeptArrays(const Work& work) { return KeptNote::Behind(work.call.kept); }
+std::byte* SavedArrays(const Work& work) { return SavedHeader::Behind(work.call.saved); }
 
-void NoteKept(const Work& work) { NoteOf(work, work.sizes.kept).WriteTo(work.call.kept); }
+void NoteSaved(const Work& work) { NoteOf(work, work.sizes.saved).WriteTo(work.call.saved); }
 
-bool FindKept(Work& work) {
+bool FindSaved(Work& work) {
   for (const bool something : {false, true}) {
-    if (!NoteOf(work, something).StandsIn(work.call.kept)) continue;
-    work.sizes.kept = something;
+    if (!NoteOf(work, something).StandsIn(work.call.saved)) continue;
+    work.sizes.saved = something;
     return true;
   }
   return false;

@@ -25,7 +25,7 @@ namespace ttr::fast_weights {
 struct Work;
 
 /// Where it lies, in numbers from its beginning.
-struct KeptLayout {
+struct SavedLayout {
   static constexpr std::int64_t kUnit = 16;  // of padding
 
   std::int64_t keys, values, parts, state;  // parts: matrices of a state
@@ -36,8 +36,8 @@ struct KeptLayout {
   bool packed, errors;
 
   /// `tokens` of a sequence; of all together where they are packed.
-  KeptLayout(const Options& options, const Sizes& sizes, std::int64_t sequence_count,
-             std::int64_t tokens, bool are_packed)
+  SavedLayout(const Options& options, const Sizes& sizes, std::int64_t sequence_count,
+              std::int64_t tokens, bool are_packed)
       : steps(options.steps), sequences(sequence_count), packed(are_packed) {
     const bool sum = options.denominator != Denominator::kNone;
     keys = (options.phase ? 2 : 1) * RoundUp(sizes.key_dim, kUnit);
@@ -83,12 +83,12 @@ struct KeptLayout {
 
 /// Notes at the beginning of call.kept what is kept there: work.sizes.kept says whether anything
 /// is.
-void NoteKept(const Work& work);
+void NoteSaved(const Work& work);
 
 /// Is call.kept what a forward pass of this call left? Then work.sizes.kept says what it noted.
-bool FindKept(Work& work);
+bool FindSaved(Work& work);
 
 /// Where the arrays begin.
-std::byte* KeptArrays(const Work& work);
+std::byte* SavedArrays(const Work& work);
 
 }  // namespace ttr::fast_weights

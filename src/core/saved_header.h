@@ -9,7 +9,7 @@
 
 namespace ttr {
 
-struct KeptNote {
+struct SavedHeader {
   static constexpr std::size_t kAlignment = 64;
 
   std::uint64_t magic = 0x74747220'6b657074;  // "ttr kept"
@@ -31,6 +31,6 @@ struct KeptNote {
     return std::memcmp(In(kept), this, sizeof(*this)) == 0;
   }
 };
-static_assert(sizeof(KeptNote) == KeptNote::kAlignment);
+static_assert(sizeof(SavedHeader) == SavedHeader::kAlignment);
 
 }  // namespace ttr

@@ -30,7 +30,7 @@ using test::RandomState;
 
 // Memory for what a call keeps, full of what it must not depend on.
 std::vector<std::byte> Memory(const Layer& layer, const Dims& dims, DType dtype) {
-  return std::vector<std::byte>(layer.KeptBytes(dims, dtype), std::byte{0xff});
+  return std::vector<std::byte>(layer.SavedBytes(dims, dtype), std::byte{0xff});
 }
 
 // Runs the layer forwards from `initial`, which stays as it is.
@@ -64,7 +64,7 @@ Tensor OutputGradient(const Dims& dims, DType dtype) {
   return Normal(dtype, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
 }
 
-class KeptGradient : public testing::TestWithParam<std::string> {
+class SavedGradient : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const Engine engine = layer_.plan().engine;
@@ -74,9 +74,9 @@ class KeptGradient : public testing::TestWithParam<std::string> {
   Layer layer_{ParseRecipe(GetParam())};
 };
 
-INSTANTIATE_TEST_SUITE_P(All, KeptGradient, testing::ValuesIn(test::EngineRecipes()),
+INSTANTIATE_TEST_SUITE_P(All, SavedGradient, testing::ValuesIn(test::EngineRecipes()),
                          test::CaseName);
-INSTANTIATE_TEST_SUITE_P(Scans, KeptGradient,
+INSTANTIATE_TEST_SUITE_P(Scans, SavedGradient,
                          testing::Values("mamba{read: before, output_norm: rms}",
                                          "lru{read: before, output_norm: l2}",
                                          "decay(scalar) x importance(input) | constant | gradient",
@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Scans, KeptGradient,
                          [](const auto& one) { return "case" + std::to_string(one.index); });
 
 // Answers are kept of every row that is read, the last of a token or its first.
-INSTANTIATE_TEST_SUITE_P(Steps, KeptGradient,
+INSTANTIATE_TEST_SUITE_P(Steps, SavedGradient,
                          testing::Values("delta_product{output_norm: rms}",
                                          "delta_product{steps: 3, output_norm: rms, read: before}"),
                          [](const auto& one) { return "case" + std::to_string(one.index); });
@@ -100,7 +100,7 @@ void Steepen(const Layer& layer, const TensorView& log_decay) {
 }
 
 // One block and a little more, some of it forgotten in the middle of a chunk.
-TEST_P(KeptGradient, IsThatOfTheDefinition) {
+TEST_P(SavedGradient, IsThatOfTheDefinition) {
   constexpr double kForget = -std::numeric_limits<double>::infinity();
   const Recipe& recipe = layer_.recipe();
   for (const bool forgets : {false, true}) {
@@ -124,8 +124,8 @@ TEST_P(KeptGradient, IsThatOfTheDefinition) {
     }
     const State dstate = RandomState(layer_, call.inputs, 20);
     const Tensor dy = OutputGradient(dims, DType::kFloat64);
-    std::vector<std::byte> kept = Memory(layer_, dims, DType::kFloat64);
-    const ttr::Run run{.kept = kept};
+    std::vector<std::byte> saved = Memory(layer_, dims, DType::kFloat64);
+    const ttr::Run run{.saved = saved};
     Answers(layer_, call.inputs, initial, dims, DType::kFloat64, run);
     const Gradients got = Differentiate(layer_, call.inputs, initial, dy, dstate, run);
     const Layer defined(recipe, Engine::kDefinition);
@@ -135,7 +135,7 @@ TEST_P(KeptGradient, IsThatOfTheDefinition) {
 
 // Several blocks, packed sequences of all lengths (none, a few, whole blocks), shared heads; rows
 // of whole cache lines, which are taken where they lie.
-TEST_P(KeptGradient, IsThatOfWhatIsComputedAnew) {
+TEST_P(SavedGradient, IsThatOfWhatIsComputedAnew) {
   struct Case {
     bool packed, lines;
   };
@@ -158,8 +158,8 @@ TEST_P(KeptGradient, IsThatOfWhatIsComputedAnew) {
     const State initial = RandomState(layer_, inputs, 10);
     const State dstate = RandomState(layer_, inputs, 20);
     const Tensor dy = OutputGradient(dims, DType::kFloat64);
-    std::vector<std::byte> kept = Memory(layer_, dims, DType::kFloat64);
-    const ttr::Run run{.kept = kept};
+    std::vector<std::byte> saved = Memory(layer_, dims, DType::kFloat64);
+    const ttr::Run run{.saved = saved};
     const Tensor y = Answers(layer_, inputs, initial, dims, DType::kFloat64, run);
     const Tensor plain = Answers(layer_, inputs, initial, dims, DType::kFloat64, {});
     EXPECT_EQ(test::LargestDifference(y, plain), 0);
@@ -168,14 +168,14 @@ TEST_P(KeptGradient, IsThatOfWhatIsComputedAnew) {
     // What was kept is still there; in scratch of the caller's.
     std::vector<std::byte> scratch(layer_.BackwardScratchBytes(dims, 3), std::byte{0xff});
     const auto three = MakeExecutor(3);
-    ttr::Run given{.executor = three.get(), .scratch = scratch, .kept = kept};
+    ttr::Run given{.executor = three.get(), .scratch = scratch, .saved = saved};
     ExpectClose(Differentiate(layer_, inputs, initial, dy, dstate, given), expected, 1e-9);
-    given.kept = {};
+    given.saved = {};
     ExpectClose(Differentiate(layer_, inputs, initial, dy, dstate, given), expected, 1e-9);
   }
 }
 
-TEST_P(KeptGradient, IsTheSameInFloat32OnEveryTarget) {
+TEST_P(SavedGradient, IsTheSameInFloat32OnEveryTarget) {
   const Dims dims = SomeDims(layer_.recipe(), 140, 2);
   const Call narrow(layer_.recipe(), dims, DType::kFloat32, 5, true);
   const Tensor dy = OutputGradient(dims, DType::kFloat32);
@@ -192,15 +192,15 @@ TEST_P(KeptGradient, IsTheSameInFloat32OnEveryTarget) {
   const Gradients expected = Differentiate(layer_, wide, {}, wide_dy, {});
   for (const std::string& target : SupportedTargets()) {
     const test::OnTarget on(target);
-    std::vector<std::byte> kept = Memory(layer_, dims, DType::kFloat32);
-    const ttr::Run run{.kept = kept};
+    std::vector<std::byte> saved = Memory(layer_, dims, DType::kFloat32);
+    const ttr::Run run{.saved = saved};
     Answers(layer_, narrow.inputs, {}, dims, DType::kFloat32, run);
     ExpectClose(Differentiate(layer_, narrow.inputs, {}, dy, {}, run), expected, 2e-3);
   }
 }
 
 // Shapes as they come: strips, chunks and blocks that are not full, on every target.
-TEST_P(KeptGradient, IsThatOfWhatIsComputedAnewForAnyShape) {
+TEST_P(SavedGradient, IsThatOfWhatIsComputedAnewForAnyShape) {
   // A sequence of shapes for every recipe.
   const std::string name = GetParam();
   CounterRandom random(std::accumulate(name.begin(), name.end(), std::uint64_t{0}));
@@ -218,8 +218,8 @@ TEST_P(KeptGradient, IsThatOfWhatIsComputedAnewForAnyShape) {
     const State initial = RandomState(layer_, call.inputs, 10);
     const State dstate = RandomState(layer_, call.inputs, 20);
     const Tensor dy = OutputGradient(dims, DType::kFloat64);
-    std::vector<std::byte> kept = Memory(layer_, dims, DType::kFloat64);
-    const ttr::Run run{.kept = kept};
+    std::vector<std::byte> saved = Memory(layer_, dims, DType::kFloat64);
+    const ttr::Run run{.saved = saved};
     Answers(layer_, call.inputs, initial, dims, DType::kFloat64, run);
     ExpectClose(Differentiate(layer_, call.inputs, initial, dy, dstate, run),
                 Differentiate(layer_, call.inputs, initial, dy, dstate), 1e-8);
@@ -227,20 +227,20 @@ TEST_P(KeptGradient, IsThatOfWhatIsComputedAnewForAnyShape) {
 }
 
 // Fewer memories than threads are cut by columns.
-TEST_P(KeptGradient, HasTheSameBitsForAnyNumberOfThreads) {
+TEST_P(SavedGradient, HasTheSameBitsForAnyNumberOfThreads) {
   Dims dims = SomeDims(layer_.recipe(), 130, 1);
   dims.key_dim = dims.value_dim = 72;
   const Call call(layer_.recipe(), dims, DType::kFloat32, 4, true);
   const Tensor dy = OutputGradient(dims, DType::kFloat32);
   const auto three = MakeExecutor(3);
   std::vector<std::byte> one = Memory(layer_, dims, DType::kFloat32), many = one;
-  const ttr::Run sequential{.executor = &SequentialExecutor(), .kept = one};
-  const ttr::Run parallel{.executor = three.get(), .kept = many};
+  const ttr::Run sequential{.executor = &SequentialExecutor(), .saved = one};
+  const ttr::Run parallel{.executor = three.get(), .saved = many};
   Answers(layer_, call.inputs, {}, dims, DType::kFloat32, sequential);
   Answers(layer_, call.inputs, {}, dims, DType::kFloat32, parallel);
   ExpectClose(Differentiate(layer_, call.inputs, {}, dy, {}, sequential),
               Differentiate(layer_, call.inputs, {}, dy, {}, parallel), 0);
-  const ttr::Run mixed{.executor = three.get(), .kept = one};
+  const ttr::Run mixed{.executor = three.get(), .saved = one};
   ExpectClose(Differentiate(layer_, call.inputs, {}, dy, {}, mixed),
               Differentiate(layer_, call.inputs, {}, dy, {}, parallel), 0);
 }
@@ -268,14 +268,14 @@ class Kept : public testing::Test {
   Dims dims_ = SomeDims(layer_.recipe(), 70, 2);
   Call call_{layer_.recipe(), dims_, DType::kFloat32, 4, true};
   Tensor dy_ = OutputGradient(dims_, DType::kFloat32);
-  std::vector<std::byte> kept_ = Memory(layer_, dims_, DType::kFloat32);
+  std::vector<std::byte> saved_ = Memory(layer_, dims_, DType::kFloat32);
 };
 
 TEST_F(Kept, MustHoldItsBytes) {
-  const std::size_t bytes = kept_.size();
+  const std::size_t bytes = saved_.size();
   ASSERT_GT(bytes, 0u);
-  Forward({.kept = kept_});
-  const ttr::Run small{.kept = std::span(kept_).first(bytes - 1)};
+  Forward({.saved = saved_});
+  const ttr::Run small{.saved = std::span(saved_).first(bytes - 1)};
   const std::string numbers =
       "at least " + std::to_string(bytes) + " bytes but is " + std::to_string(bytes - 1);
   EXPECT_EQ(MessageOf([&] { Forward(small); }), "[Forward] kept must be " + numbers);
@@ -285,19 +285,19 @@ TEST_F(Kept, MustHoldItsBytes) {
 TEST_F(Kept, MustBeWhatForwardLeft) {
   const std::string expected =
       "[Backward] kept must be what Forward left there for the same inputs but is something else";
-  EXPECT_EQ(MessageOf([&] { Backward({.kept = kept_}); }), expected);
+  EXPECT_EQ(MessageOf([&] { Backward({.saved = saved_}); }), expected);
   // Of another call, and of another place of its own.
   const Call shorter(layer_.recipe(), SomeDims(layer_.recipe(), 69, 2), DType::kFloat32, 4, true);
-  Answers(layer_, shorter.inputs, {}, shorter.dims, DType::kFloat32, {.kept = kept_});
-  EXPECT_EQ(MessageOf([&] { Backward({.kept = kept_}); }), expected);
-  Forward({.kept = kept_});
-  EXPECT_EQ(MessageOf([&] { Backward({.kept = kept_}); }), "");
+  Answers(layer_, shorter.inputs, {}, shorter.dims, DType::kFloat32, {.saved = saved_});
+  EXPECT_EQ(MessageOf([&] { Backward({.saved = saved_}); }), expected);
+  Forward({.saved = saved_});
+  EXPECT_EQ(MessageOf([&] { Backward({.saved = saved_}); }), "");
 }
 
 TEST_F(Kept, IsOfCallsThatWriteAndRead) {
   State state;
-  const ttr::Run run{.kept = kept_};
-  const std::string rest = "kept must be empty but is " + std::to_string(kept_.size()) + " bytes";
+  const ttr::Run run{.saved = saved_};
+  const std::string rest = "kept must be empty but is " + std::to_string(saved_.size()) + " bytes";
   EXPECT_EQ(MessageOf([&] { layer_.Memorize(call_.inputs, state, run); }), "[Memorize] " + rest);
   layer_.Memorize(call_.inputs, state);
   Tensor y(DType::kFloat32, dy_.shape());
@@ -308,9 +308,9 @@ TEST_F(Kept, IsOfCallsThatWriteAndRead) {
 
 TEST_F(Kept, IsNothingOfOtherEngines) {
   for (const char* recipe : {"rls", "softmax"}) {
-    EXPECT_EQ(Layer(ParseRecipe(recipe)).KeptBytes(dims_), 0u) << recipe;
+    EXPECT_EQ(Layer(ParseRecipe(recipe)).SavedBytes(dims_), 0u) << recipe;
   }
-  EXPECT_GE(layer_.KeptBytes(dims_, DType::kFloat64), 2 * kept_.size() - 256);
+  EXPECT_GE(layer_.SavedBytes(dims_, DType::kFloat64), 2 * saved_.size() - 256);
 }
 
 }  // namespace
