@@ -118,11 +118,12 @@ TEST(ScratchLayout, CountsWhatItHandsOut) {
 
 TEST(ScratchLayout, LeavesGapsAndRepeats) {
   alignas(64) std::byte memory[1024];
-  ScratchLayout layout(memory, 64);
+  ScratchLayout layout(memory);
+  layout.LeaveGaps();
   layout.Take<float>(1);
-  EXPECT_EQ(layout.Repeat(3), 128);
-  EXPECT_EQ(static_cast<void*>(layout.Take<float>(1)), memory + 384);
-  EXPECT_EQ(layout.bytes(), 512u);
+  EXPECT_EQ(layout.Repeat(3), 256);
+  EXPECT_EQ(static_cast<void*>(layout.Take<float>(1)), memory + 768);
+  EXPECT_EQ(layout.bytes(), 1024u);
 }
 
 TEST(WorkerScratch, GivesEveryWorkerItsOwn) {

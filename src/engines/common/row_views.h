@@ -27,6 +27,16 @@ inline Rows Moved(Rows rows, std::int64_t offset) {
   return rows;
 }
 
+/// Rows of the heads of several queries that read one memory: those of the first, and numbers to
+/// the next.
+struct HeadRows {
+  Rows first;
+  std::int64_t stride = 0;
+
+  Rows Of(std::int64_t query) const { return Moved(first, query * stride); }
+  explicit operator bool() const { return static_cast<bool>(first); }
+};
+
 /// Rows of head `head` of [B, T, H, ...] from token `first` of batch row `batch` on, each from
 /// element `column` on. An absent view gives absent rows.
 inline Rows RowsOf(const TensorView& view, std::int64_t batch, std::int64_t first,
@@ -39,6 +49,13 @@ inline Rows RowsOf(const TensorView& view, std::int64_t batch, std::int64_t firs
 inline Rows RowsOf(const TensorView& view, const Sequence& sequence, std::int64_t head,
                    std::int64_t column = 0) {
   return RowsOf(view, sequence.batch, sequence.first, head, column);
+}
+
+/// The same of this head and those behind it.
+inline HeadRows HeadRowsOf(const TensorView& view, const Sequence& sequence, std::int64_t head,
+                           std::int64_t column = 0) {
+  if (!view.defined()) return {};
+  return {RowsOf(view, sequence, head, column), view.stride(2)};
 }
 
 /// The rows of memory `head` of sequence `n` in a state [N, H, rows, ...], or its only row in one

@@ -38,10 +38,8 @@ constexpr std::int64_t OddLines(std::int64_t columns) {
 ///     };
 class ScratchLayout {
  public:
-  /// `memory`: at a multiple of kLineBytes, or null. `gap`: bytes left free behind every array, a
-  /// multiple of kLineBytes: arrays of the size of a page compete for the same sets of the
-  /// first-level cache.
-  explicit ScratchLayout(std::byte* memory, std::int64_t gap = 0) : memory_(memory), gap_(gap) {}
+  /// `memory`: at a multiple of kLineBytes, or null.
+  explicit ScratchLayout(std::byte* memory) : memory_(memory) {}
   ScratchLayout(const ScratchLayout&) = delete;
   ScratchLayout& operator=(const ScratchLayout&) = delete;
 
@@ -64,6 +62,10 @@ class ScratchLayout {
     return start;
   }
 
+  /// From now on leaves three lines free behind every array: those of the size of a page would
+  /// compete for the same sets of the first-level cache.
+  void LeaveGaps() { gap_ = 3 * kLineBytes; }
+
   /// Room for `copies` of everything taken so far, one behind the other; the first is what was
   /// taken. Returns the bytes from one to the next.
   std::int64_t Repeat(std::int64_t copies) {
@@ -76,7 +78,7 @@ class ScratchLayout {
 
  private:
   std::byte* memory_;
-  std::int64_t gap_;
+  std::int64_t gap_ = 0;
   std::int64_t used_ = 0;
 };
 

@@ -13,7 +13,6 @@
 #include <limits>
 
 #include "hwy/highway.h"
-#include "src/engines/rows/features/map_row-inl.h"
 #include "src/engines/rows/features/pointwise-inl.h"
 #include "src/simd/elementary-inl.h"
 #include "src/simd/vector_map-inl.h"
@@ -59,170 +58,106 @@ HWY_INLINE T LinearGradient(const MapRow<T>& row, const T* b, const MapGradient<
   return sum;
 }
 
-/// phi = f(W x + b). Map has Of(d, u) = f(u) and Slope(d, u, g) = f'(u) g. Returns the sum of the
-/// gradient of u.
-template <class Map>
-struct OneOfLinear {
-  Map map{};
-
+/// phi = f(W x + b), or [f(W x), h(W x)] where the functions, which F makes of a row, have
+/// Second(). Gradient() returns the sum of the gradient of W x + b.
+template <template <class> class F>
+struct OfLinear {
   template <class T>
   void Value(const MapRow<T>& row, T* phi) const {
-    sn::MultiplyRows(row.w, row.b, row.x, row.dim, row.features, phi);
-    const auto value = [f = map](auto d, auto u) HWY_ATTR { return f.Of(d, u); };
-    sn::MapRows(row.features, phi, value, static_cast<const T*>(phi));
-  }
-  template <class T>
-  T Gradient(const MapRow<T>& row, const T* dphi, const MapGradient<T>& out) const {
-    const Map f = map;
-    return LinearGradient(
-        row, row.b, out, [=](std::int64_t first, std::int64_t count, T* u) HWY_ATTR {
-          const auto slope = [f](auto d, auto v, auto g) HWY_ATTR { return f.Slope(d, v, g); };
-          sn::MapRows(count, u, slope, static_cast<const T*>(u), dphi + first);
-        });
-  }
-};
-
-/// phi = [f(W x), h(W x)]. Map has First(d, u), Second(d, u) and Slope(d, u, g, h).
-template <class Map>
-struct TwoOfLinear {
-  Map map{};
-
-  template <class T>
-  void Value(const MapRow<T>& row, T* phi) const {
-    sn::MultiplyRows(row.w, static_cast<const T*>(nullptr), row.x, row.dim, row.features, phi);
-    const T* const u = phi;
-    const auto first = [f = map](auto d, auto v) HWY_ATTR { return f.First(d, v); };
-    const auto second = [f = map](auto d, auto v) HWY_ATTR { return f.Second(d, v); };
-    sn::MapRows(row.features, phi + row.features, second, u);
+    const F<T> f(row);
+    const T* const u = phi;  // in place
+    sn::MultiplyRows(row.w, F<T>::kBiased ? row.b : nullptr, row.x, row.dim, row.features, phi);
+    const auto first = [f](auto d, auto v) HWY_ATTR { return f.Of(d, v); };
+    if constexpr (F<T>::kTwo) {
+      const auto second = [f](auto d, auto v) HWY_ATTR { return f.Second(d, v); };
+      sn::MapRows(row.features, phi + row.features, second, u);
+    }
     sn::MapRows(row.features, phi, first, u);
   }
   template <class T>
-  void Gradient(const MapRow<T>& row, const T* dphi, const MapGradient<T>& out) const {
-    const Map f = map;
-    const T* const none = nullptr;
-    LinearGradient(row, none, {out.dx, out.dw, nullptr},
-                   [=](std::int64_t first, std::int64_t count, T* u) HWY_ATTR {
-                     const auto slope = [f](auto d, auto v, auto g, auto h)
-                                            HWY_ATTR { return f.Slope(d, v, g, h); };
-                     sn::MapRows(count, u, slope, static_cast<const T*>(u), dphi + first,
-                                 dphi + row.features + first);
-                   });
+  T Gradient(const MapRow<T>& row, const T* dphi, const MapGradient<T>& out) const {
+    const F<T> f(row);
+    const MapGradient<T> wanted{out.dx, out.dw, F<T>::kBiased ? out.db : nullptr};
+    const auto slope = [&](std::int64_t first, std::int64_t count, T* u) HWY_ATTR {
+      const T* const same = u;
+      if constexpr (F<T>::kTwo) {
+        const auto both = [f](auto d, auto v, auto g, auto h)
+                              HWY_ATTR { return f.Slope(d, v, g, h); };
+        sn::MapRows(count, u, both, same, dphi + first, dphi + row.features + first);
+      } else {
+        const auto one = [f](auto d, auto v, auto g) HWY_ATTR { return f.Slope(d, v, g); };
+        sn::MapRows(count, u, one, same, dphi + first);
+      }
+    };
+    return LinearGradient(row, F<T>::kBiased ? row.b : nullptr, wanted, slope);
   }
 };
 
-struct ReluOf {
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V Of(D d, V u) const {
-    return sn::Relu(d, u);
-  }
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V Slope(D d, V u, V g) const {
-    return ReluSlope(d, u, g);
-  }
+/// A function of u alone, with a bias.
+template <class T, class Function>
+struct Biased : Function {
+  static constexpr bool kBiased = true, kTwo = false;
+  explicit Biased(const MapRow<T>&) {}
 };
-using T2r = OneOfLinear<ReluOf>;
-
-struct ExpOf {
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V Of(D d, V u) const {
-    return sn::Exp(d, u);
-  }
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V Slope(D d, V u, V g) const {
-    return hn::Mul(g, sn::Exp(d, u));
-  }
-};
-using Dijiang = OneOfLinear<ExpOf>;
+template <class T>
+using BiasedRelu = Biased<T, ReluOf>;
+template <class T>
+using BiasedExp = Biased<T, ExpOf>;
+using T2r = OfLinear<BiasedRelu>;
+using Dijiang = OfLinear<BiasedExp>;
 
 /// exp(u) and exp(-u)
+template <class T>
 struct ExpOfBothSigns {
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V First(D d, V u) const {
-    return sn::Exp(d, u);
-  }
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V Second(D d, V u) const {
-    return sn::Exp(d, hn::Neg(u));
-  }
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V Slope(D d, V u, V g, V h) const {
+  static constexpr bool kBiased = false, kTwo = true;
+  explicit ExpOfBothSigns(const MapRow<T>&) {}
+  HWY_INLINE auto Of(auto d, auto u) const { return sn::Exp(d, u); }
+  HWY_INLINE auto Second(auto d, auto u) const { return sn::Exp(d, hn::Neg(u)); }
+  HWY_INLINE auto Slope(auto d, auto u, auto g, auto h) const {
     return hn::Sub(hn::Mul(g, sn::Exp(d, u)), hn::Mul(h, sn::Exp(d, hn::Neg(u))));
   }
 };
-using HedgehogExp = TwoOfLinear<ExpOfBothSigns>;
+using HedgehogExp = OfLinear<ExpOfBothSigns>;
 
 /// 1 / sqrt(F)
 template <class T>
 T RootOf(const MapRow<T>& row) {
-  return static_cast<T>(1 /
-                        std::sqrt(static_cast<double>(std::max<std::int64_t>(row.features, 1))));
+  return static_cast<T>(1 / std::sqrt(static_cast<double>(row.features)));
 }
 
-/// sin(u) and cos(u), times a factor
+/// sin(u) / sqrt(F) and cos(u) / sqrt(F)
 template <class T>
 struct SineAndCosine {
+  static constexpr bool kBiased = false, kTwo = true;
   T root;
-
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V First(D d, V u) const {
-    return hn::Mul(hn::Set(d, root), sn::Sin(d, u));
-  }
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V Second(D d, V u) const {
-    return hn::Mul(hn::Set(d, root), sn::Cos(d, u));
-  }
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V Slope(D d, V u, V g, V h) const {
+  explicit SineAndCosine(const MapRow<T>& row) : root(RootOf(row)) {}
+  HWY_INLINE auto Of(auto d, auto u) const { return hn::Mul(hn::Set(d, root), sn::Sin(d, u)); }
+  HWY_INLINE auto Second(auto d, auto u) const { return hn::Mul(hn::Set(d, root), sn::Cos(d, u)); }
+  HWY_INLINE auto Slope(auto d, auto u, auto g, auto h) const {
     const auto rotated = hn::Sub(hn::Mul(g, sn::Cos(d, u)), hn::Mul(h, sn::Sin(d, u)));
     return hn::Mul(hn::Set(d, root), rotated);
   }
 };
-struct Rfa {
-  template <class T>
-  void Value(const MapRow<T>& row, T* phi) const {
-    TwoOfLinear<SineAndCosine<T>>{{RootOf(row)}}.Value(row, phi);
-  }
-  template <class T>
-  void Gradient(const MapRow<T>& row, const T* dphi, const MapGradient<T>& out) const {
-    TwoOfLinear<SineAndCosine<T>>{{RootOf(row)}}.Gradient(row, dphi, out);
-  }
-};
+using Rfa = OfLinear<SineAndCosine>;
 
 /// exp(u - |x|^2 / 2) / sqrt(F)
 template <class T>
 struct PositiveOf {
+  static constexpr bool kBiased = false, kTwo = false;
   T root, half_square;
-
-  explicit PositiveOf(const MapRow<T>& row)
-      : root(RootOf(row)),
-        half_square(
-            static_cast<T>(sn::WideSum(row.dim, row.x, [](double v) { return v * v; }) / 2)) {}
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V Of(D d, V u) const {
+  explicit PositiveOf(const MapRow<T>& row) : root(RootOf(row)) {
+    half_square = static_cast<T>(sn::WideSum(row.dim, row.x, [](double v) { return v * v; }) / 2);
+  }
+  HWY_INLINE auto Of(auto d, auto u) const {
     return hn::Mul(hn::Set(d, root), sn::Exp(d, hn::Sub(u, hn::Set(d, half_square))));
   }
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V Slope(D d, V u, V g) const {
-    return hn::Mul(g, Of(d, u));
-  }
+  HWY_INLINE auto Slope(auto d, auto u, auto g) const { return hn::Mul(g, Of(d, u)); }
 };
-struct Favor {
-  template <class T>
-  void Value(const MapRow<T>& row, T* phi) const {
-    OneOfLinear<PositiveOf<T>>{PositiveOf<T>(row)}.Value(Unbiased(row), phi);
-  }
+struct Favor : OfLinear<PositiveOf> {
   template <class T>
   void Gradient(const MapRow<T>& row, const T* dphi, const MapGradient<T>& out) const {
-    const OneOfLinear<PositiveOf<T>> map{PositiveOf<T>(row)};
-    const T sum = map.Gradient(Unbiased(row), dphi, MapGradient<T>{out.dx, out.dw, nullptr});
+    const T sum = OfLinear<PositiveOf>::Gradient(row, dphi, out);
     sn::AddScaled(row.dim, -sum, row.x, out.dx);  // by |x|^2
-  }
-
- private:
-  template <class T>
-  static MapRow<T> Unbiased(MapRow<T> row) {
-    row.b = nullptr;
-    return row;
   }
 };
 

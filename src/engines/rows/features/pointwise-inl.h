@@ -1,4 +1,9 @@
-// Feature maps of every entry by itself. Compiled once for every target.
+// Feature maps of one row. A map is a struct with its formula, phi(x), beside its slope:
+//
+//     void Value(const MapRow<T>& row, T* phi) const;
+//     void Gradient(const MapRow<T>& row, const T* dphi, const MapGradient<T>& out) const;
+//
+// Here those of every entry by itself. Compiled once for every target.
 
 #if defined(TTR_ROWS_FEATURES_POINTWISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_ROWS_FEATURES_POINTWISE_INL_H_
@@ -13,7 +18,6 @@
 #include <numbers>
 
 #include "hwy/highway.h"
-#include "src/engines/rows/features/map_row-inl.h"
 #include "src/simd/elementary-inl.h"
 #include "src/simd/vector_map-inl.h"
 
@@ -24,11 +28,66 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// g where v > 0 or is NaN, else 0: a gradient through relu.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V ReluSlope(D d, V v, V g) {
-  return hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), g);
-}
+/// `w` is [features][dim], null where the map has none (for kRebased one row, or null); `b` has
+/// `features` numbers, or is null. Any alignment; results overlap nothing.
+template <class T>
+struct MapRow {
+  const T* x;
+  std::int64_t dim;
+  const T* w;
+  const T* b;
+  std::int64_t features;
+  std::int64_t position;
+};
+
+/// `dx` is overwritten; `dw` (as w) and `db` (as b) are added to, or null. Where a map has a corner
+/// (ReLU at 0) its slope is 0.
+template <class T>
+struct MapGradient {
+  T *dx, *dw, *db;
+};
+
+// Functions of a vector u, and their slopes times the gradient g of their values.
+
+struct ReluOf {
+  HWY_INLINE auto Of(auto d, auto u) const { return sn::Relu(d, u); }
+  HWY_INLINE auto Slope(auto d, auto u, auto g) const {
+    return hn::IfThenZeroElse(hn::Le(u, hn::Zero(d)), g);
+  }
+};
+
+/// u + 1 where u > 0, else exp(u)
+struct EluOf {
+  HWY_INLINE auto Of(auto d, auto u) const {
+    const auto above = hn::Add(u, hn::Set(d, hn::TFromD<decltype(d)>(1)));
+    return hn::IfThenElse(hn::Gt(u, hn::Zero(d)), above, sn::Exp(d, u));
+  }
+  HWY_INLINE auto Slope(auto d, auto u, auto g) const {
+    return hn::IfThenElse(hn::Gt(u, hn::Zero(d)), g, hn::Mul(g, sn::Exp(d, u)));
+  }
+};
+
+struct ExpOf {
+  HWY_INLINE auto Of(auto d, auto u) const { return sn::Exp(d, u); }
+  HWY_INLINE auto Slope(auto d, auto u, auto g) const { return hn::Mul(g, sn::Exp(d, u)); }
+};
+
+/// phi_i = f(x_i)
+template <class Function>
+struct Pointwise {
+  template <class T>
+  void Value(const MapRow<T>& row, T* phi) const {
+    const auto value = [](auto d, auto v) HWY_ATTR { return Function().Of(d, v); };
+    sn::MapRows(row.dim, phi, value, row.x);
+  }
+  template <class T>
+  void Gradient(const MapRow<T>& row, const T* dphi, const MapGradient<T>& out) const {
+    const auto slope = [](auto d, auto v, auto g) HWY_ATTR { return Function().Slope(d, v, g); };
+    sn::MapRows(row.dim, out.dx, slope, row.x, dphi);
+  }
+};
+using Elu1 = Pointwise<EluOf>;
+using Relu = Pointwise<ReluOf>;
 
 struct None {
   template <class T>
@@ -38,37 +97,6 @@ struct None {
   template <class T>
   void Gradient(const MapRow<T>& row, const T* dphi, const MapGradient<T>& out) const {
     std::copy(dphi, dphi + row.dim, out.dx);
-  }
-};
-
-/// x + 1 where x > 0, else exp(x)
-struct Elu1 {
-  template <class T>
-  void Value(const MapRow<T>& row, T* phi) const {
-    const auto value = [](auto d, auto v) HWY_ATTR {
-      const auto above = hn::Add(v, hn::Set(d, T(1)));
-      return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), above, sn::Exp(d, v));
-    };
-    sn::MapRows(row.dim, phi, value, row.x);
-  }
-  template <class T>
-  void Gradient(const MapRow<T>& row, const T* dphi, const MapGradient<T>& out) const {
-    const auto slope = [](auto d, auto v, auto g) HWY_ATTR {
-      return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), g, hn::Mul(g, sn::Exp(d, v)));
-    };
-    sn::MapRows(row.dim, out.dx, slope, row.x, dphi);
-  }
-};
-
-struct Relu {
-  template <class T>
-  void Value(const MapRow<T>& row, T* phi) const {
-    sn::MapRows(row.dim, phi, [](auto d, auto v) HWY_ATTR { return sn::Relu(d, v); }, row.x);
-  }
-  template <class T>
-  void Gradient(const MapRow<T>& row, const T* dphi, const MapGradient<T>& out) const {
-    const auto slope = [](auto d, auto v, auto g) HWY_ATTR { return ReluSlope(d, v, g); };
-    sn::MapRows(row.dim, out.dx, slope, row.x, dphi);
   }
 };
 
@@ -92,7 +120,7 @@ struct Cosformer {
     const double angle = AngleOf(row.position);
     const T cosine = static_cast<T>(std::cos(angle)), sine = static_cast<T>(std::sin(angle));
     const auto slope = [=](auto d, auto v, auto g, auto h) HWY_ATTR {
-      return ReluSlope(d, v, hn::MulAdd(hn::Set(d, cosine), g, hn::Mul(hn::Set(d, sine), h)));
+      return ReluOf().Slope(d, v, hn::MulAdd(hn::Set(d, cosine), g, hn::Mul(hn::Set(d, sine), h)));
     };
     sn::MapRows(row.dim, out.dx, slope, row.x, dphi, dphi + row.dim);
   }
@@ -164,7 +192,7 @@ struct Dpfp {
     const bool second_by = by >= row.dim, second_with = with >= row.dim;
     const auto add = [=](auto d, auto sum, auto u, auto v, auto dproduct) HWY_ATTR {
       const auto own = second_by ? hn::Neg(u) : u;
-      const auto passed = ReluSlope(d, own, hn::Mul(dproduct, Half(d, v, second_with)));
+      const auto passed = ReluOf().Slope(d, own, hn::Mul(dproduct, Half(d, v, second_with)));
       return second_by ? hn::Sub(sum, passed) : hn::Add(sum, passed);
     };
     T* const to = dx + by % row.dim;

@@ -13,7 +13,7 @@
 #include <numbers>
 
 #include "hwy/highway.h"
-#include "src/engines/rows/features/map_row-inl.h"
+#include "src/engines/rows/features/pointwise-inl.h"
 #include "src/simd/unit_length-inl.h"
 #include "src/simd/vector_map-inl.h"
 
