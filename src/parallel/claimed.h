@@ -12,7 +12,7 @@
 
 namespace ttr {
 
-/// `bytes` of scratch, of which all but the first kAlignment are sure to lie behind start(). Throws
+/// `bytes` of scratch, of which all but the first kAlignment are sure to follow start(). Throws
 /// where the caller gives fewer; allocates them where he gives none.
 class Claimed {
  public:

@@ -1,5 +1,5 @@
-/// Rows that are wanted next, fetched towards the caches while the memory is worked on, a few at a
-/// time: rows of one head lie a token apart, which hardware does not foresee.
+/// Rows that are needed next, fetched towards the caches while the memory is worked on, a few at a
+/// time: hardware does not foresee rows of one head, which are a token apart.
 #pragma once
 
 #include <algorithm>

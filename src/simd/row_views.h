@@ -29,8 +29,8 @@ inline void* KeptOf(const TensorView& view, std::int64_t n, std::int64_t head) {
   return view.defined() ? ElementOf(view, n * view.stride(0) + head * view.stride(1)) : nullptr;
 }
 
-/// Do rows [B, T, H, ...] of many heads lie on one page, and those of a head on many? Then who runs
-/// one head after the other waits for pages and lines that others will want, too.
+/// Do rows [B, T, H, ...] of many heads share a page, while those of a head fill many? Then who
+/// runs one head after the other waits for pages and lines that others will want, too.
 inline bool Interleaved(const TensorView& rows, std::int64_t tokens) {
   constexpr std::int64_t kPage = 4096, kManyPages = 128;
   const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype()));

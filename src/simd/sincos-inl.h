@@ -39,7 +39,7 @@ HWY_INLINE void SinCosFloat(D d, hn::Vec<D> x, hn::Vec<D>& sine, hn::Vec<D>& cos
   auto c = hn::MulAdd(hn::Set(d, 0x1.9bd5p-16f), z, hn::Set(d, -0x1.6c12ccp-10f));
   c = hn::MulAdd(c, z, hn::Set(d, 0x1.555554p-5f));
   c = hn::MulAdd(hn::Mul(c, z), z, hn::NegMulAdd(hn::Set(d, 0.5f), z, hn::Set(d, 1.0f)));
-  // Quarter turns: odd ones swap sine and cosine; bit 1 of n, and of n + 1, are the signs.
+  // Quarter rotations: odd ones swap sine and cosine; bit 1 of n, and of n + 1, are the signs.
   const auto quarters = hn::BitCast(du, rounded);
   const auto one = hn::Set(du, 1);
   const auto odd = hn::RebindMask(d, hn::TestBit(quarters, one));

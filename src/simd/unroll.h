@@ -1,4 +1,4 @@
-/// Loops whose turns the compiler must write out one by one.
+/// Loops whose iterations the compiler must write out one by one.
 #pragma once
 
 // Register tiles are arrays of vectors, which become registers only where every loop over them is

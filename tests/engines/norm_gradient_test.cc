@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/engines/rows/norm.h"
 #include "tests/engines/norm_case.h"
 #include "ttr/norm.h"
 #include "ttr/target.h"
@@ -99,6 +100,30 @@ TEST(NormGradient, InNarrowTypesIsThatInDouble) {
     expect(g.dgate, exact.dgate, 1, "dgate");
     expect(g.dweight, exact.dweight, 300, "dweight");
     expect(g.dbias, exact.dbias, 300, "dbias");
+  }
+}
+
+/// Where the root is 0 there is no gradient, and rows beside it have theirs.
+TEST_P(NormGradientOnTarget, IsZeroWhereTheRootIs) {
+  for (const rows::NormKind kind :
+       {rows::NormKind::kL2, rows::NormKind::kRms, rows::NormKind::kLayer}) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      const Tensor x(dtype, {1, 2, 1, 19}), dy(dtype, x.shape()), dx(dtype, x.shape());
+      FillNormal(x, 1);
+      FillNormal(dy, 2);
+      FillNormal(dx, 3);
+      for (std::int64_t i = 0; i < 19; ++i) {
+        x.view().Set({0, 0, 0, i}, kind == rows::NormKind::kLayer ? 2 : 0);
+      }
+      rows::NormaliseGradient({kind, 0, x, {}, {}, {}}, dy, {dx, {}, {}, {}}, SequentialExecutor());
+      double largest = 0;
+      for (std::int64_t i = 0; i < 19; ++i) {
+        EXPECT_EQ(dx.view().At({0, 0, 0, i}), 0) << i;
+        largest = std::max(largest, std::abs(dx.view().At({0, 1, 0, i})));
+      }
+      EXPECT_GT(largest, 0.01);
+      EXPECT_LT(largest, 10);
+    }
   }
 }
 

@@ -270,6 +270,41 @@ TEST(ScanGradient, OfWhatIsForgottenIsZero) {
   }
 }
 
+/// Row (b, t, h) over sqrt(|row|^2 + 1e-6).
+void NormaliseRow(const TensorView& x, std::int64_t b, std::int64_t t, std::int64_t h) {
+  double square = 1e-6;
+  for (std::int64_t i = 0; i < x.size(3); ++i) {
+    square += x.At({b, t, h, i}) * x.At({b, t, h, i});
+  }
+  for (std::int64_t i = 0; i < x.size(3); ++i) {
+    x.Set({b, t, h, i}, x.At({b, t, h, i}) / std::sqrt(square));
+  }
+}
+
+/// At 0, x / sqrt(|x|^2 + 1e-6) is 1000 x.
+TEST(ScanGradient, OfNormalisedKeysOfZeros) {
+  for (const Case& c : GradientCases()) {
+    if (!c.matrix || !c.options.normalise_qk) continue;
+    Case as_they_are = c;
+    as_they_are.options.normalise_qk = false;
+    const Problem p(c), plain(as_they_are);
+    const TensorView &k = p.k.view, &q = plain.q.view;
+    CopyInto(Tensor(k.dtype(), k.shape()).view(), k);
+    CopyInto(k, plain.k.view);
+    for (std::int64_t b = 0; b < q.size(0); ++b) {
+      for (std::int64_t t = 0; t < q.size(1); ++t) {
+        for (std::int64_t h = 0; h < q.size(2); ++h) NormaliseRow(q, b, t, h);
+      }
+    }
+    const Result result(p), expected(plain);
+    for (std::int64_t i = 0; i < k.shape().elements(); ++i) {
+      const double slope = 1000 * expected.gradients.k.as<double>()[i];
+      EXPECT_NEAR(result.gradients.k.as<double>()[i], slope, 1e-9 * (1 + std::abs(slope)))
+          << c.name;
+    }
+  }
+}
+
 TEST(ScanGradient, MemoryGrowsWithTokensAsTheInputsDo) {
   Case c;
   c.name = "bytes";

@@ -18,7 +18,7 @@ class PartialSums {
   PartialSums() = default;
   PartialSums(void* memory, DType dtype, std::int64_t rows, std::int64_t width)
       : memory_(static_cast<std::byte*>(memory)), dtype_(dtype), rows_(rows), width_(width) {}
-  /// `parts` of a layout's bytes; absent where not wanted.
+  /// `parts` of a layout's bytes; absent unless `wanted`.
   PartialSums(ScratchLayout& layout, bool wanted, DType dtype, std::int64_t parts,
               std::int64_t rows, std::int64_t width)
       : PartialSums(nullptr, dtype, rows, width) {

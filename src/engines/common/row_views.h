@@ -51,7 +51,7 @@ inline Rows RowsOf(const TensorView& view, const Sequence& sequence, std::int64_
   return RowsOf(view, sequence.batch, sequence.first, head, column);
 }
 
-/// The same of this head and those behind it.
+/// The same of this head and those after it.
 inline HeadRows HeadRowsOf(const TensorView& view, const Sequence& sequence, std::int64_t head,
                            std::int64_t column = 0) {
   if (!view.defined()) return {};
@@ -74,7 +74,7 @@ inline Rows ConstantOf(const TensorView& view, std::int64_t head, std::int64_t r
   return {ElementOf(view, head * view.stride(0) + row * stride), view.dtype(), stride};
 }
 
-/// Do rows [B, T, H, ...] of many heads share a page of memory while those of one head lie on many?
+/// Do rows [B, T, H, ...] of many heads share a page of memory while those of one head fill many?
 /// Then a worker that runs one head after the other waits for pages, and lines that hardware
 /// fetches on its own, which other heads will want, too.
 inline bool HeadsSharePages(const TensorView& rows, std::int64_t tokens) {

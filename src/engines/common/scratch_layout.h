@@ -1,4 +1,4 @@
-/// Where the arrays of a worker's scratch lie.
+/// The arrays of a worker's scratch.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ constexpr std::int64_t OddLines(std::int64_t columns) {
   return (CeilDiv(columns, kLine<T>) | 1) * kLine<T>;
 }
 
-/// Hands out arrays one behind the other. Without memory it only counts their bytes, so that the
+/// Hands out arrays one after the other. Without memory it only counts their bytes, so that the
 /// code that divides a scratch is also the code that measures it (ScratchBytesOf).
 ///
 ///     struct Scratch {
@@ -62,11 +62,11 @@ class ScratchLayout {
     return start;
   }
 
-  /// From now on leaves three lines free behind every array: those of the size of a page would
+  /// From now on leaves three lines free after every array: those of the size of a page would
   /// compete for the same sets of the first-level cache.
   void LeaveGaps() { gap_ = 3 * kLineBytes; }
 
-  /// Room for `copies` of everything taken so far, one behind the other; the first is what was
+  /// Makes room for `copies` of everything taken so far, one after the other; the first is what was
   /// taken. Returns the bytes from one to the next.
   std::int64_t Repeat(std::int64_t copies) {
     const std::int64_t one = used_;

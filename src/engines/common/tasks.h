@@ -62,7 +62,8 @@ struct Task {
   }
 };
 
-/// Scratch of a call's workers: `bytes` for each, a multiple of kLineBytes, and `shared` behind.
+/// Scratch of a call's workers: `bytes` for each, a multiple of kLineBytes, and `shared` after
+/// them.
 class WorkerScratch {
  public:
   /// Bytes that a caller has to give, wherever they begin.

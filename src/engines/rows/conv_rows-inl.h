@@ -56,7 +56,7 @@ const T* Weights(const ConvTask& task, T* scratch) {
 }
 
 /// Inputs of a sequence by their token, -(W - 1) .. T - 1, in T. Rows of another type are converted
-/// once, into a ring of `slots` rows; those before the first token lie in rows of their own.
+/// once, into a ring of `slots` rows; those before the first token have rows of their own.
 template <class T>
 class Window {
  public:

@@ -1,4 +1,4 @@
-// Rows where they lie when they are of the arithmetic's type, else by way of a scratch. Compiled
+// Rows in place when they are of the arithmetic's type, else by way of a scratch. Compiled
 // once for every target.
 
 #if defined(TTR_ROWS_ROW_ACCESS_INL_H_) == defined(HWY_TARGET_TOGGLE)

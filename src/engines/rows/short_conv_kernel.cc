@@ -77,13 +77,13 @@ HWY_INLINE void AddProduct(std::int64_t count, const T* a, const T* b, T* to) {
   sn::MapRows(count, to, add, a, b, static_cast<const T*>(to));
 }
 
-/// Tokens of a block backwards: dz of the block and of the W - 1 tokens behind it, and from that
+/// Tokens of a block backwards: dz of the block and of the W - 1 tokens after it, and from that
 /// the gradients of weights and inputs.
 template <int W, class T>
 class BackwardBlock {
  public:
-  static constexpr std::int64_t kBehind = W - 1;
-  static constexpr std::int64_t kRows = kConvBlock + kBehind;  // of dz
+  static constexpr std::int64_t kAfter = W - 1;
+  static constexpr std::int64_t kRows = kConvBlock + kAfter;  // of dz
 
   explicit BackwardBlock(const ConvTask& task)
       : task_(task),
@@ -91,23 +91,23 @@ class BackwardBlock {
         z_(sum_ + task.dim),
         dz_(z_ + task.dim),
         weights_(Weights(task, static_cast<T*>(task.scratch))),
-        window_(task, task.begin - kBehind, kRows + kBehind, dz_ + kRows * task.dim) {}
+        window_(task, task.begin - kAfter, kRows + kAfter, dz_ + kRows * task.dim) {}
 
   void Run(std::int64_t begin) {
     begin_ = begin;
     end_ = std::min(task_.end, begin + kConvBlock);
-    behind_ = std::min(task_.tokens, end_ + kBehind);
-    window_.Advance(behind_);
-    for (std::int64_t t = begin; t < behind_; ++t) {
+    reach_ = std::min(task_.tokens, end_ + kAfter);
+    window_.Advance(reach_);
+    for (std::int64_t t = begin; t < reach_; ++t) {
       InnerGradient<W>(task_, weights_, t, window_, z_, Dz(t));
     }
     for (std::int64_t t = begin; t < end_; ++t) AddToParameters(t);
     // Inputs from before the first token on are those of the state.
-    for (std::int64_t i = begin == 0 ? -kBehind : begin; i < end_; ++i) {
+    for (std::int64_t i = begin == 0 ? -kAfter : begin; i < end_; ++i) {
       const simd::Rows& rows = i < 0 ? task_.gradients.dinitial : task_.gradients.dx;
       if (!rows) continue;
       InputGradient(i);
-      sn::StoreRow(sum_, i < 0 ? i + kBehind : i, 0, task_.dim, rows);
+      sn::StoreRow(sum_, i < 0 ? i + kAfter : i, 0, task_.dim, rows);
     }
   }
 
@@ -120,21 +120,21 @@ class BackwardBlock {
     if (dbias != nullptr) sn::AddScaled(task_.dim, T(1), static_cast<const T*>(Dz(t)), dbias);
     if (dweight == nullptr) return;
     for (std::int64_t j = 0; j < W; ++j) {
-      AddProduct(task_.dim, static_cast<const T*>(Dz(t)), window_.Row(t - kBehind + j),
+      AddProduct(task_.dim, static_cast<const T*>(Dz(t)), window_.Row(t - kAfter + j),
                  dweight + j * task_.dim);
     }
   }
 
   /// Input i reaches tokens i .. i + W - 1, and the final state if it is one of the last W - 1.
   void InputGradient(std::int64_t i) {
-    const std::int64_t row = i - (task_.tokens - kBehind);
+    const std::int64_t row = i - (task_.tokens - kAfter);
     if (task_.gradients.dfinal && row >= 0) {
       sn::LoadRow(task_.gradients.dfinal, row, 0, task_.dim, sum_);
     } else {
       std::fill(sum_, sum_ + task_.dim, T(0));
     }
-    for (std::int64_t t = std::max(i, begin_); t < std::min(i + W, behind_); ++t) {
-      AddProduct(task_.dim, weights_ + (i + kBehind - t) * task_.dim, static_cast<const T*>(Dz(t)),
+    for (std::int64_t t = std::max(i, begin_); t < std::min(i + W, reach_); ++t) {
+      AddProduct(task_.dim, weights_ + (i + kAfter - t) * task_.dim, static_cast<const T*>(Dz(t)),
                  sum_);
     }
   }
@@ -143,7 +143,7 @@ class BackwardBlock {
   T *sum_, *z_, *dz_;
   const T* weights_;
   Window<T> window_;
-  std::int64_t begin_ = 0, end_ = 0, behind_ = 0;  // the block, and the end of what it reaches
+  std::int64_t begin_ = 0, end_ = 0, reach_ = 0;  // the block, and the end of what it reaches
 };
 
 template <int W, class T>

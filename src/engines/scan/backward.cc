@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "src/engines/common/row_views.h"
-#include "src/engines/scan/matrix/kernel.h"
 #include "src/engines/scan/matrix/sums.h"
-#include "src/engines/scan/vector/kernel.h"
+#include "src/engines/scan/matrix/task.h"
+#include "src/engines/scan/vector/task.h"
 #include "src/engines/scan/work.h"
 #include "ttr/error.h"
 
@@ -33,7 +33,7 @@ template <class T>
 std::size_t BytesOfWorkerAs(const GradientSizes& of) {
   Sizes sizes = of.sizes;
   if (sizes.key_dim > 0) return common::ScratchBytesOf<MatrixGradientScratch<T>>(sizes, of.length);
-  sizes.value_dim *= of.heads;  // which may lie next to each other
+  sizes.value_dim *= of.heads;  // they may be one vector
   return common::ScratchBytesOf<VectorGradientScratch<T>>(sizes, of.length, of.complex);
 }
 

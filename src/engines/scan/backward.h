@@ -5,7 +5,7 @@
 ///                              d(dt_c a_cn) = D g M_{t-1},  D <- g D
 ///
 /// The states between are computed anew from those saved every kCheckpoint tokens: by Forward, or
-/// where it was not asked to (call.saved is empty) by a way forwards of Backward's own. A decay of
+/// where call.saved is empty by a forward pass of Backward's own. A decay of
 /// 0 has gradient 0; so has log_decay = 0 under a root complement, where the true one is infinite.
 ///
 /// Inputs that several memories share get the sum of their gradients. The same bits for any number
@@ -20,7 +20,7 @@
 namespace ttr::scan {
 
 /// Shaped as the inputs, any floating dtype, any strides but a contiguous last axis; those that are
-/// absent are not wanted.
+/// absent are not computed.
 struct Gradients {
   TensorView v, v_im, importance, log_decay, phase, q, k, dt, a;
 };
@@ -39,7 +39,7 @@ std::size_t BackwardScratchBytes(const GradientSizes& sizes, int threads);
 
 /// `call`: as for Forward, its state the initial one, which is left as it is, and `saved` what
 /// Forward left there, or empty; y is not read and options.output_norm must be none. Throws where
-/// something else was kept, or where the scratch is too small; scratch as for Forward. `dstate`
+/// something else was saved, or where the scratch is too small; scratch as for Forward. `dstate`
 /// (and `dstate_im`): in the state's dtype, contiguous; given the gradient of the final state, left
 /// as that of the initial one.
 void Backward(const Options& options, const Call& call, const TensorView& dy,

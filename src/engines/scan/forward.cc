@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "src/engines/scan/matrix/kernel.h"
+#include "src/engines/scan/matrix/task.h"
 #include "src/engines/scan/scan.h"
-#include "src/engines/scan/vector/kernel.h"
+#include "src/engines/scan/vector/task.h"
 #include "src/engines/scan/work.h"
 
 namespace ttr::scan {

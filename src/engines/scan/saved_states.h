@@ -1,5 +1,5 @@
 /// States between the tokens of a sequence, every kCheckpoint of them, from which the backward pass
-/// finds the others anew; and where Forward saves them for it, if it is asked to.
+/// finds the others anew; and where Forward saves them for it.
 #pragma once
 
 #include <algorithm>

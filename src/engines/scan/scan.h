@@ -75,7 +75,7 @@ struct Call {
 /// What scratch depends on.
 struct Sizes {
   std::int64_t key_dim = 0;    ///< 0: the memory is a vector
-  std::int64_t value_dim = 1;  ///< of a vector memory: H Dv where heads lie next to each other
+  std::int64_t value_dim = 1;  ///< of a vector memory: H Dv where heads adjoin
   std::int64_t queries = 1;    ///< query heads that read one memory: max(1, Hq / H)
   DType state = DType::kFloat32;
   bool whole_rows = false;  ///< of y: where there is an output norm
@@ -88,7 +88,7 @@ std::size_t ScratchBytes(const Sizes& sizes, int threads);
 /// `sizes` with value_dim columns each.
 std::size_t SavedBytes(const Sizes& sizes, std::int64_t heads, std::int64_t tokens, bool complex);
 
-/// Memorizes and answers every token; the state is left as after the last. `scratch` (any
+/// Memorizes every token and reads for it; the state is left as after the last. `scratch` (any
 /// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});

@@ -6,9 +6,9 @@
 
 #include "src/engines/common/sequences.h"
 #include "src/engines/common/tasks.h"
-#include "src/engines/scan/matrix/memory.h"
+#include "src/engines/scan/matrix/task.h"
 #include "src/engines/scan/saved_states.h"
-#include "src/engines/scan/vector/memory.h"
+#include "src/engines/scan/vector/task.h"
 
 namespace ttr::scan {
 

@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::rows {
 namespace HWY_NAMESPACE {
 
-/// run(the map that is asked for).
+/// Calls run(map) with the map of the options.
 template <class Run>
 void WithMap(const FeatureOptions& options, const Run& run) {
   switch (options.map) {

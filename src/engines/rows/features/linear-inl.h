@@ -39,8 +39,8 @@ HWY_INLINE void ForFeatures(const MapRow<T>& row, const T* b, const Visit& visit
   }
 }
 
-/// slope(first, count, u) turns u into the gradient g of u. dx = W^T g, dW += g x^T, db += g. What
-/// is returned is the sum of g.
+/// slope(first, count, u) turns u into the gradient g of u. dx = W^T g, dW += g x^T, db += g.
+/// Returns the sum of g.
 template <class T, class Slope>
 HWY_INLINE T LinearGradient(const MapRow<T>& row, const T* b, const MapGradient<T>& out,
                             const Slope& slope) {

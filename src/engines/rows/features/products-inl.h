@@ -28,7 +28,7 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 ///
 /// Rows go from the last to the first, and each from its end: vectors reach over the start of a row
 /// into the one before, which is still to be written, so that no row has a tail of its own. `x` may
-/// lie at the beginning of `out`: row 0 is written last, and row 1 can reach one element into it.
+/// be the beginning of `out`: row 0 is written last, and row 1 can reach one element into it.
 template <class T>
 void PairProducts(const T* x, std::int64_t dim, T square, T mixed, T* out) {
   const hn::ScalableTag<T> d;

@@ -121,7 +121,7 @@ class MatrixForward {
       LoadStrip(memory_, begin, block.tokens, first, count, s_);
     }
     // Many tokens take a vector of columns each time, which stays in the first-level cache with
-    // them; of a single one all is wanted once.
+    // them; a single one needs everything once.
     const std::int64_t most = block.tokens == 1 ? std::max<std::int64_t>(count / kLanes, 1) : 1;
     for (std::int64_t c = 0, vectors; c < count; c += vectors * kLanes) {
       vectors = c == 0 ? most : 1;

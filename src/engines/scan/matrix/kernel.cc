@@ -1,7 +1,6 @@
 // Matrix memories, compiled for every target.
 
-#include "src/engines/scan/matrix/kernel.h"
-
+#include "src/engines/scan/matrix/task.h"
 #include "src/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/scan/matrix/memory.h"
+#include "src/engines/scan/matrix/task.h"
 #include "src/simd/decay-inl.h"
 #include "src/simd/rows-inl.h"
 #include "src/simd/transpose-inl.h"
@@ -46,7 +46,7 @@ void LoadRates(const Matrix& memory, std::int64_t first, std::int64_t end,
   }
 }
 
-/// Row t of keys or queries in T, normalised if asked for.
+/// Row t of keys or queries in T, of unit length where the options say so.
 template <class T>
 void LoadKey(const Options& options, const Rows& rows, std::int64_t t, std::int64_t count, T* to) {
   sn::LoadRow(rows, t, 0, count, to);

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/scan/matrix/memory.h"
+#include "src/engines/scan/matrix/task.h"
 #include "src/simd/decay-inl.h"
 #include "src/simd/strided-inl.h"
 #include "src/simd/unroll.h"
@@ -39,7 +39,7 @@ struct Block {
   std::int64_t state_stride;
   const T* next_a;  // of the memory that comes next; or null
   const T* next_state;
-  bool fetches;  // rows ahead?
+  bool fetches;  // the rows that come next?
   T scale;
 
   /// The same on the vector of columns that comes next.
@@ -93,7 +93,7 @@ struct GradientBlock {
   std::int64_t dstate_stride;
 };
 
-/// Where sums of token t and of the group that begins at `row` lie.
+/// The place of the sums of token t and of the group that begins at `row`.
 template <int ROWS>
 constexpr std::int64_t SumsAt(std::int64_t t, std::int64_t row) {
   return row * kCheckpoint + t * ROWS;

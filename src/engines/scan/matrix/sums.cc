@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/engines/common/row_views.h"
-#include "src/engines/scan/matrix/kernel.h"
+#include "src/engines/scan/matrix/task.h"
 
 namespace ttr::scan {
 namespace {

@@ -100,7 +100,7 @@ class VectorBackward {
     Piece<T> piece{};
     piece.gate = GateOf<T>(memory_, t);
     piece.weight = WeightOf<T>(memory_, t);
-    GateSums<T> sums;
+    GateSums<T> sums{};
     for (std::int64_t c = 0, count; c < memory_.channels; c += count) {
       const bool whole = c < filled;
       count = whole ? std::min(kPiece, filled - c) : memory_.channels - c;
@@ -140,7 +140,7 @@ class VectorBackward {
     Deliver(out.dphase, s_.dphase, t, c, count, g.dphase);
   }
 
-  /// Channels c .. c + count in place, or a copy of fewer than a vector with zeros behind them.
+  /// Channels c .. c + count in place, or a copy of fewer than a vector with zeros after them.
   static HWY_INLINE T* Own(const T* data, std::int64_t c, std::int64_t count, bool whole, T* copy) {
     if (data == nullptr) return nullptr;
     if (whole) return const_cast<T*>(data) + c;

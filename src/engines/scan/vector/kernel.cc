@@ -1,7 +1,6 @@
 // Vector memories, compiled for every target.
 
-#include "src/engines/scan/vector/kernel.h"
-
+#include "src/engines/scan/vector/task.h"
 #include "src/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
-#include "src/engines/scan/vector/memory.h"
+#include "src/engines/scan/vector/task.h"
 #include "src/simd/decay-inl.h"
 #include "src/simd/rows-inl.h"
 #include "src/simd/sincos-inl.h"
@@ -40,7 +40,7 @@ struct Piece {
   bool streams;         // y past the caches?
   T gate, weight;       // of the whole token; the gate counts where log_decay is null
   std::int64_t tokens;  // with the same gate and weight
-  bool follows;         // does another token come behind them?
+  bool follows;         // does another token come after them?
   // Are the rows of the token that comes next fetched meanwhile? A gate that rotates is so long a
   // calculation that hardware does not see far enough beyond it.
   bool fetches;
@@ -161,18 +161,18 @@ struct GradientPiece {
   T *dre, *dim;  // in: of the state after the token; out: before it
 };
 
-/// What a token's one gate and its importance get from these channels.
-template <class T>
+/// What a token's one gate (where there is no decay a channel) and its importance get from these
+/// channels: numbers, or vectors that are still to be summed.
+template <class V>
 struct GateSums {
-  T gate = 0, importance = 0;
+  V gate, importance;
 };
 
-/// One vector of channels of one token backwards; `piece` has the state before it. The gradients of
-/// what is one number a token are added up: dgate where there is no decay a channel.
+/// One vector of channels of one token backwards; `piece` has the state before it.
 template <Weight WEIGHT, bool CHANNEL, bool COMPLEX, class D, class T = hn::TFromD<D>>
 HWY_INLINE void BackVector(D d, const Options& options, const Piece<T>& piece,
                            const GradientPiece<T>& out, std::int64_t i, hn::Vec<D> scale,
-                           hn::Vec<D>& dgate, hn::Vec<D>& dimportance) {
+                           GateSums<hn::Vec<D>>& sums) {
   using V = hn::Vec<D>;
   V weight;
   const auto decay = DecayAt<WEIGHT, CHANNEL>(d, piece, i, weight);
@@ -209,9 +209,9 @@ HWY_INLINE void BackVector(D d, const Options& options, const Piece<T>& piece,
   if constexpr (CHANNEL) {
     hn::StoreU(dlog, d, out.dlog_decay + i);
   } else {
-    dgate = hn::Add(dgate, dlog);
+    sums.gate = hn::Add(sums.gate, dlog);
   }
-  dimportance = hn::Add(dimportance, dweight);
+  sums.importance = hn::Add(sums.importance, dweight);
   hn::StoreU(options.read_before ? hn::Add(before, dy) : before, d, out.dre + i);
 }
 
@@ -221,12 +221,12 @@ HWY_NOINLINE void BackPiece(const Options& options, const Piece<T>& piece, std::
                             const GradientPiece<T>& out, GateSums<T>& sums) {
   const hn::ScalableTag<T> d;
   const auto scale = hn::Set(d, static_cast<T>(options.scale));
-  auto dgate = hn::Zero(d), dimportance = hn::Zero(d);
+  GateSums<hn::Vec<decltype(d)>> vectors{hn::Zero(d), hn::Zero(d)};
   for (std::int64_t i = 0; i < count; i += hn::MaxLanes(hn::ScalableTag<T>())) {
-    BackVector<WEIGHT, CHANNEL, COMPLEX>(d, options, piece, out, i, scale, dgate, dimportance);
+    BackVector<WEIGHT, CHANNEL, COMPLEX>(d, options, piece, out, i, scale, vectors);
   }
-  sums.gate += hn::GetLane(hn::SumOfLanes(d, dgate));
-  sums.importance += hn::GetLane(hn::SumOfLanes(d, dimportance));
+  sums.gate += hn::GetLane(hn::SumOfLanes(d, vectors.gate));
+  sums.importance += hn::GetLane(hn::SumOfLanes(d, vectors.importance));
 }
 
 /// Calls run(weight, is there a decay a channel?, is the memory complex?), as constants, with what

@@ -1,4 +1,5 @@
-/// What the glue tells the kernels about one vector memory, and how they divide their scratch.
+/// What is done with one vector memory: what the glue tells the kernels, and how these divide their
+/// scratch.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +43,7 @@ struct Vector {
   bool complex() const { return state.im != nullptr; }
 };
 
-/// Gradients of the same. Absent ones are not wanted.
+/// Gradients of the same. Absent ones are not computed.
 struct VectorGradient {
   Rows dy, dv, dv_im, dlog_decay, dphase;
   Rows dgate, dimportance;  // one number a token
@@ -97,5 +98,10 @@ struct VectorGradientScratch {
     layout.Take(piece, {&dy, &dv, &dv_im, &dlog_decay, &dphase, &dre, &dim, &old_re, &old_im});
   }
 };
+
+/// One memory through one sequence, and back; VectorTask::scratch, at a multiple of 64, has the
+/// bytes of VectorScratch or VectorGradientScratch.
+void ScanVector(const VectorTask& task);
+void ScanVectorBackward(const VectorTask& task);
 
 }  // namespace ttr::scan

@@ -1,4 +1,5 @@
-/// What the glue tells the kernels about one matrix memory, and how they divide their scratch.
+/// What is done with one matrix memory: what the glue tells the kernels, and how these divide their
+/// scratch.
 #pragma once
 
 #include <algorithm>
@@ -156,5 +157,16 @@ struct MatrixGradientScratch {
     return sizes;
   }
 };
+
+/// One memory through one sequence, and back; MatrixTask::scratch, at a multiple of 64, has the
+/// bytes of MatrixScratch or MatrixGradientScratch.
+void ScanMatrix(const MatrixTask& task);
+void ScanMatrixBackward(const MatrixTask& task);
+
+/// Stores the gradient of one row of keys or queries, or of another input, from its `total` over
+/// all tasks. `input`: the row, where its gradient goes through x / sqrt(|x|^2 + 1e-6); or absent.
+/// `room`: 2 count numbers.
+void StoreGradient(const Rows& input, const Rows& gradient, std::int64_t count, double* total,
+                   double* room);
 
 }  // namespace ttr::scan
