@@ -10,6 +10,7 @@
 #include "src/engines/scan/backward.h"
 #include "tests/engines/scan_case.h"
 #include "tests/support/engines.h"
+#include "ttr/error.h"
 #include "ttr/target.h"
 
 namespace ttr::scan {
@@ -52,7 +53,8 @@ struct Result {
   std::vector<Tensor> tensors;
   Gradients gradients;
 
-  explicit Result(const Problem& p) {
+  explicit Result(const Problem& p, Executor& executor = SequentialExecutor(),
+                  std::span<std::byte> scratch = {}) {
     dy = Normal(p.y.view.dtype(), p.y.view.shape(), 1);
     dstate = Normal(p.state.view.dtype(), p.state.view.shape(), 2);
     weights = dstate;
@@ -71,8 +73,7 @@ struct Result {
       gradients.*named.gradient = tensors.back().view();
     }
     Backward(p.options, p.call(), dy.view(), dstate.view(),
-             dstate_im.defined() ? dstate_im.view() : TensorView(), gradients,
-             SequentialExecutor());
+             dstate_im.defined() ? dstate_im.view() : TensorView(), gradients, executor, scratch);
   }
 };
 
@@ -301,6 +302,41 @@ TEST(ScanGradient, OfNormalisedKeysOfZeros) {
       const double slope = 1000 * expected.gradients.k.as<double>()[i];
       EXPECT_NEAR(result.gradients.k.as<double>()[i], slope, 1e-9 * (1 + std::abs(slope)))
           << c.name;
+    }
+  }
+}
+
+TEST(ScanGradient, StaysWithinItsScratch) {
+  const auto three = MakeExecutor(3);
+  for (const Case& c : GradientCases()) {
+    const Problem p(c);
+    const bool packed = !c.cu_seqlens.empty();
+    const auto sequences = packed ? static_cast<std::int64_t>(c.cu_seqlens.size()) - 1 : c.batch;
+    const GradientSizes sizes{
+        .sizes = {.key_dim = c.matrix ? c.key_dim : 0,
+                  .value_dim = c.value_dim,
+                  .queries = std::max<std::int64_t>(1, c.query_heads / c.heads),
+                  .state = DType::kFloat64},
+        .heads = c.heads,
+        .value_heads = c.matrix ? c.value_heads : c.heads,
+        .sequences = sequences,
+        .tokens = c.batch * c.tokens,
+        .length = c.tokens,
+        .complex = c.phase};
+    // As much as for the fewest workers that are enough: there are no more than tasks.
+    for (int workers = 1; workers <= 3; ++workers) {
+      const std::size_t bytes = BackwardScratchBytes(sizes, workers);
+      std::vector<std::byte> memory(bytes + 16384, std::byte{0x5a});
+      try {
+        Result(p, *three, {memory.data(), bytes});
+      } catch (const Error&) {
+        ASSERT_LT(workers, 3) << c.name;
+        continue;
+      }
+      for (std::size_t i = bytes; i < memory.size(); ++i) {
+        ASSERT_EQ(memory[i], std::byte{0x5a}) << c.name << ", " << i - bytes << " bytes beyond";
+      }
+      break;
     }
   }
 }

@@ -89,7 +89,7 @@ void Backward(const Options& options, const Call& call, const TensorView& dy,
     work.columns.Split(kGroup);
   } else if (!work.shares_gates()) {
     work.Cut(executor.threads());
-    work.sizes.value_dim = work.columns.width;
+    work.sizes.value_dim = work.columns.Columns(0);
   }
   const int workers = common::WorkersOf(executor.threads(), work.tasks());
   const common::WorkerScratch room("scan", scratch, workers, BytesOfWorker(sizes),
