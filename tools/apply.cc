@@ -29,7 +29,7 @@ struct Arguments {
 
 // Runs tokens in pieces, the state carried from one to the next.
 void RunPieces(const Layer& layer, const Inputs& inputs, std::int64_t tokens, std::int64_t piece,
-               bool step, State& state, const Outputs& outputs, const ttr::Run& run) {
+               bool step, State& state, const Outputs& outputs, const CallOptions& options) {
   for (std::int64_t begin = 0; begin < tokens; begin += piece) {
     const std::int64_t count = std::min(piece, tokens - begin);
     Tensor cu_seqlens;
@@ -42,9 +42,9 @@ void RunPieces(const Layer& layer, const Inputs& inputs, std::int64_t tokens, st
       part_outputs.residual = outputs.residual.Slice(1, begin, count);
     }
     if (step) {
-      layer.Step(part, state, part_outputs, run);
+      layer.Step(part, state, part_outputs, options);
     } else {
-      layer.Forward(part, state, part_outputs, run);
+      layer.Forward(part, state, part_outputs, options);
     }
   }
 }
@@ -56,7 +56,7 @@ void AddState(const State& state, std::string_view prefix, TensorFile& file) {
 }
 
 void AddGradients(const Layer& layer, const LayerFile& given, const State& initial,
-                  const ttr::Run& run, TensorFile& file) {
+                  const CallOptions& options, TensorFile& file) {
   if (!given.dy.defined()) {
     throw Error("apply", "dy", "in the input file, the gradient of y (for --grad)", "missing");
   }
@@ -69,7 +69,7 @@ void AddGradients(const Layer& layer, const LayerFile& given, const State& initi
     gradients.*field.view = file.tensors[name].view();
   }
   State dinitial;
-  layer.Backward(given.inputs, initial, given.dy, given.dstate, gradients, dinitial, run);
+  layer.Backward(given.inputs, initial, given.dy, given.dstate, gradients, dinitial, options);
   AddState(dinitial, "d", file);
 }
 
@@ -78,9 +78,8 @@ void Run(const Arguments& arguments) {
   const TensorFile in = ReadSafetensors(arguments.in);
   const LayerFile given = SortTensors(arguments.in, in, recipe);
 
-  const Layer layer =
-      arguments.via == "definition" ? Layer(recipe, Engine::kDefinition) : Layer(recipe);
-  if (arguments.via == "engine" && layer.plan().engine == Engine::kDefinition && !arguments.quiet) {
+  const Layer layer = arguments.via == "definition" ? Layer(recipe, kDefinition) : Layer(recipe);
+  if (arguments.via == "engine" && layer.plan().engine == kDefinition && !arguments.quiet) {
     Note(layer.plan().why);
   }
   const bool step = arguments.via == "step";
@@ -94,8 +93,8 @@ void Run(const Arguments& arguments) {
   const Dims dims = CheckInputs("apply", recipe, given.inputs, Needs::kBoth, &given.state);
   const std::unique_ptr<Executor> executor =
       arguments.threads > 0 ? MakeExecutor(arguments.threads) : nullptr;
-  const ttr::Run run{
-      .executor = executor.get(), .scratch = {}, .bfloat16_products = arguments.bfloat16_products};
+  const CallOptions options{.executor = executor.get(),
+                            .bfloat16_products = arguments.bfloat16_products};
 
   TensorFile out;
   const TensorView& v = given.inputs.v;
@@ -120,11 +119,11 @@ void Run(const Arguments& arguments) {
   const std::int64_t piece =
       step ? 1 : (dims.tokens + arguments.split - 1) / std::max<std::int64_t>(1, arguments.split);
   if (dims.tokens == 0 || piece >= dims.tokens) {
-    layer.Forward(given.inputs, state, outputs, run);
+    layer.Forward(given.inputs, state, outputs, options);
   } else {
-    RunPieces(layer, given.inputs, dims.tokens, piece, step, state, outputs, run);
+    RunPieces(layer, given.inputs, dims.tokens, piece, step, state, outputs, options);
   }
-  if (arguments.gradients) AddGradients(layer, given, given.state, run, out);
+  if (arguments.gradients) AddGradients(layer, given, given.state, options, out);
 
   AddState(state, "", out);
   out.tensors["y"] = std::move(y);

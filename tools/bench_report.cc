@@ -41,7 +41,7 @@ std::vector<Row> RowsOf(const std::vector<Work>& works, Part part) {
 }
 
 std::vector<Cell> Start(const Work& work) {
-  return {work.name(), Name(work.plan().engine), work.setting().dims.key_dim};
+  return {work.name(), work.plan().engine, work.setting().dims.key_dim};
 }
 
 void Append(std::vector<Cell>& row, std::initializer_list<Cell> cells) {

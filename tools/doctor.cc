@@ -47,7 +47,7 @@ double Difference(const Recipe& recipe, DType dtype) {
   const experiments::RandomInputs random =
       experiments::MakeRandomInputs(recipe, dims, dtype, /*seed=*/1);
   const Tensor engine = Answers(Layer(recipe), random.inputs, dims);
-  const Tensor definition = Answers(Layer(recipe, Engine::kDefinition), random.inputs, dims);
+  const Tensor definition = Answers(Layer(recipe, kDefinition), random.inputs, dims);
   double largest = 0;
   for (std::size_t i = 0; i < engine.as<double>().size(); ++i) {
     const double error = std::abs(engine.as<double>()[i] - definition.as<double>()[i]);
@@ -60,9 +60,9 @@ std::vector<Check> SelfTest() {
   std::vector<Check> checks;
   for (const ZooEntry& entry : Zoo()) {
     const Recipe recipe = ParseRecipe(entry.recipe);
-    const Engine engine = MakePlan(recipe).engine;
-    if (engine == Engine::kDefinition) continue;
-    checks.push_back({std::string(entry.name), std::string(Name(engine)),
+    const std::string_view engine = MakePlan(recipe).engine;
+    if (engine == kDefinition) continue;
+    checks.push_back({std::string(entry.name), std::string(engine),
                       Difference(recipe, DType::kFloat32), Difference(recipe, DType::kFloat64)});
   }
   return checks;

@@ -53,12 +53,13 @@ LayerFile SortTensors(const std::string& path, const TensorFile& file, const Rec
   // States last: their dtype follows from the inputs.
   const DType dtype = StateDType(sorted.inputs);
   for (const auto& [name, tensor] : file.tensors) {
-    if (!IsFloating(tensor.dtype())) continue;
-    if (IsStateName(name, kState)) sorted.state.Set(name, Tensor::Copy(tensor, dtype));
+    const DType as = IsFloating(tensor.dtype()) ? dtype : tensor.dtype();
+    if (IsStateName(name, kState)) sorted.state.Set(name, Tensor::Copy(tensor, as));
     if (IsStateName(name, kStateGradient)) {
-      sorted.dstate.Set(name.substr(1), Tensor::Copy(tensor, dtype));
+      sorted.dstate.Set(name.substr(1), Tensor::Copy(tensor, as));
     }
   }
+  UpgradeCounts(recipe, sorted.state);
   return sorted;
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ttr/inputs.h"
+#include "ttr/state.h"
 #include "ttr/util/safetensors.h"
 
 namespace ttr::tools {

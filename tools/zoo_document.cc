@@ -73,7 +73,7 @@ std::string ZooMarkdown() {
     const Plan plan = MakePlan(recipe);
     text += fmt::format("| {} | {}: {} | {} | {} | {} | {} |\n", Code(entry.name),
                         Escaped(entry.title), Escaped(entry.source), Code(ToString(recipe)),
-                        Escaped(entry.recurrence), Name(plan.engine), plan.exact ? "yes" : "no");
+                        Escaped(entry.recurrence), plan.engine, plan.exact ? "yes" : "no");
   }
   text += "\n## Inputs and state\n\n| layer | inputs | state |\n|---|---|---|\n";
   for (const ZooEntry& entry : Zoo()) {
