@@ -14,7 +14,7 @@
 namespace ttr::tools {
 namespace {
 
-constexpr double kFlopsPerSecond = 1e9;
+constexpr double kFlopsPerSecond = 5e8;
 
 }  // namespace
 
