@@ -30,7 +30,7 @@ struct Arguments {
   bool quiet = false;
 };
 
-// Runs tokens in pieces, the state carried from one to the next.
+// Runs tokens in pieces; each piece continues with the state of the one before.
 void RunPieces(const Layer& layer, const Inputs& inputs, std::int64_t tokens, std::int64_t piece,
                bool step, State& state, const Outputs& outputs, const ttr::Run& run) {
   for (std::int64_t begin = 0; begin < tokens; begin += piece) {
@@ -155,7 +155,7 @@ void Run(const Arguments& arguments) {
   out.tensors.clear();
 
   Outputs outputs{y.view(), status.view()};
-  Tensor iterations;  // of the solver whose answers take as many as they need
+  Tensor iterations;  // of the solver that stops at a tolerance
   if (recipe.optimizer.solver == Solver::kConjugateGradient) {
     iterations = Tensor(DType::kInt64, status.shape());
     outputs.iterations = iterations.view();
@@ -211,7 +211,7 @@ void AddApply(CLI::App& app) {
       ->check(CLI::IsMember({"engine", "definition", "step"}));
   command
       ->add_option("--split", arguments->split,
-                   "cut the sequence into N pieces, carrying the state")
+                   "cut the sequence into N pieces, each with the state of the one before")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   command->add_option("--threads", arguments->threads, "threads (default: all, or TTR_THREADS)")

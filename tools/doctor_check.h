@@ -1,5 +1,5 @@
 // The self-test of `ttr doctor`: an engine's outputs beside those of the definition, and how far
-// rounding alone may take them apart.
+// rounding alone may make them differ.
 //
 // Sums of products lose some eps of their size. Least squares solves (A + R) x = q for every query
 // and loses eps times the condition of A + R: the ratio of the extreme eigenvalues of
