@@ -149,7 +149,6 @@ void NoteSlowMemories(const ForecastOptions& options) {
     Dims dims;
     dims.key_dim = options.lags * columns;
     dims.value_dim = columns;
-    dims.hidden = memory.recipe.function.expansion * dims.key_dim;
     dims.tokens = kRows;
     NoteLongWork(fmt::format("{}, {} rows,", memory.text, kRows),
                  DefinitionSeconds(memory.recipe, dims, /*threads=*/1));

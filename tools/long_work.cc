@@ -24,6 +24,7 @@ double DefinitionSeconds(const Recipe& recipe, const Dims& dims, int threads) {
   Plan plan;
   plan.engine = Engine::kDefinition;
   Dims counted = dims;
+  if (counted.hidden == 0) counted.hidden = recipe.function.expansion * dims.key_dim;
   // Half of the tokens are the pairs that a query sees on average, but a window bounds them.
   if (recipe.weights.window > 0) {
     counted.tokens = std::min(dims.tokens, 2 * recipe.weights.window);

@@ -80,7 +80,6 @@ void NoteSlowMemories(const Arguments& arguments) {
     if (plan.engine != Engine::kDefinition) continue;
     Dims dims;
     dims.key_dim = dims.value_dim = options.dim;
-    dims.hidden = memory.recipe.function.expansion * options.dim;
     dims.tokens = options.kept;
     if (arguments.limit > 0) dims.tokens = std::min(arguments.limit, options.kept);
     NoteLongWork(fmt::format("{}, {} tokens,", memory.text, dims.tokens),
