@@ -131,7 +131,7 @@ Table ThreadsTable(const std::vector<Work>& works, const Limits& limits) {
   return table;
 }
 
-// Differences of the answers, as shares of the root mean square of an answer: median, greatest.
+// Differences of the outputs, as shares of the root mean square of an output: median, greatest.
 std::pair<double, double> Errors(const Tensor& rounded, const Tensor& exact) {
   std::vector<double> differences;
   double squares = 0;
