@@ -42,7 +42,7 @@ bench: setup  ## time every engine beside the machine's limits: tables and pictu
 	@scripts/build release ttr_command
 	build/release/tools/ttr bench --out build/bench
 
-performance: bench  ## make bench, the peers that PYTHON has, and docs/performance.md from both
+performance: bench  ## make bench, the peers that PYTHON has, and docs/performance* from both
 	-TTR_TARGET=AVX2 build/release/tools/ttr bench gated_deltanet retnet --part limits prefill --out build/bench/AVX2
 	$(PYTHON) bench/peers/run.py --json build/bench/peers.json
 	$(PYTHON) bench/peers/run.py --unlock --peers torch --json build/bench/peers-unlocked.json

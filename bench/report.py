@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the measured parts of docs/performance.md.
+"""Writes docs/performance/*.md, the whole tables, and the marked regions of docs/performance.md.
 
     ttr bench --out build/bench
     TTR_TARGET=AVX2 ttr bench gated_deltanet --part limits prefill --out build/bench/AVX2
@@ -13,8 +13,9 @@
 
 Only the first is needed; what else is there is taken.
 
-Text between `<!-- begin NAME -->` and `<!-- end -->` is replaced; pictures go to docs/images. Needs
-Python's standard library alone. `make performance` does all of it.
+PAGES says what is in which file; a file whose parts were not measured stays as it is. In
+docs/performance.md text between `<!-- begin NAME -->` and `<!-- end -->` is replaced. Pictures go to
+docs/images. Needs Python's standard library alone. `make performance` does all of it.
 """
 
 import argparse
@@ -66,7 +67,7 @@ class Bench:
         """The part's table as `ttr bench` shows it."""
         found = self.json.get(part)
         if found is None:
-            return "Not measured."
+            return NOT_MEASURED
         columns = found["columns"]
         heads = [c["name"] + (f" ({c['unit']})" if c.get("unit") else "") for c in columns]
         rows = [[row[c["name"]] for c in columns] for row in found["rows"]]
@@ -228,7 +229,7 @@ def least_squares_peers(path):
     """One line a layer, d and peer, errors among them: the iterative ones are not exact."""
     rows = least_squares_rows(path)
     if not rows:
-        return "Not measured."
+        return NOT_MEASURED
     a = json.loads(path.read_text())["about"]
     lines = []
     for row in rows:
@@ -246,7 +247,7 @@ def least_squares_peers(path):
 def peers(path):
     """One line a layer and d: ttr's time, then every peer's and its ratio to ttr's."""
     if not path.exists():
-        return "Not measured."
+        return NOT_MEASURED
     run = json.loads(path.read_text())
     a = run["about"]
     worst = max(row.get("error", 0) for row in run["rows"])
@@ -267,6 +268,196 @@ def peers(path):
         rows.append([layer, str(d), *(line.get(n, "") for n in names)])
     return note + markdown(["layer", "d", *names], rows)
 
+# The files of docs/performance: a title, and then text and `{part}`s.
+PAGES = {
+    "limits": """# The machine's limits
+
+{about}
+One thread. Cache levels are measured at half of what they hold.
+
+{limits}
+""",
+    "goals": """# Goals
+
+{about}
+What must be reached, what is aimed at, and what was measured. The goals of least squares stand
+[with its tables](least_squares.md#goals).
+
+{goals}
+""",
+    "prefill": """# Prefill, and scans
+
+{about}
+`Layer::Forward` on T tokens and H heads, float32. *Useful* flops are those of the recurrence, as `ttr
+plan` says them. *Of limit* is the share of the slowest of what the work needs at the least:
+multiply-adds, exponentials or bytes ([how](../performance.md#how-it-is-measured)).
+
+{prefill}
+""",
+    "decode": """# Decode
+
+{about}
+`Layer::Step` with as many heads as make 2 MB (cache) and 64 MB (DRAM) of states. *Of in-place* is the
+share of an in-place update of as many bytes. Where *of limit* is above it, multiply-adds bind and not
+the memory. *State written* is without deferred writes, where they make a difference.
+
+{decode}
+""",
+    "train": """# Forward and backward
+
+{about}
+`Forward` that saves what `Backward` needs, then `Backward` with the gradient of every input.
+*Forward* is one that saves nothing. Both together count three times the useful flops of a forward.
+
+{train}
+""",
+    "threads": """# Two threads, one head
+
+{about}
+`Forward` on one head, by one thread and by several.
+
+{threads}
+""",
+    "bf16": """# bfloat16
+
+{about}
+`Forward` with bfloat16 q, k, v and y and float32 gates, with products of float32 and of bfloat16.
+Errors are those against float32 outputs of the same rounded inputs, over the root mean square of y;
+the rounding of the outputs themselves, up to 2^-9 = 2e-3, is in both.
+
+{bf16}
+""",
+    "peers": """# Beside peers
+
+`bench/peers/run.py` (after `pip install -r bench/peers/requirements.txt`) runs what is installed of
+PyTorch token by token and by chunks of 64, with `--compile` both also by `torch.compile`; JAX jitted,
+by `lax.scan` over tokens and over chunks of 32; ONNX Runtime's operator `LinearAttention`. Before
+timing, every peer's outputs are compared with those of `ttr apply` (gradients on a small shape); an
+error is the greatest difference over the greatest number. ttr and its peers alternate on the same
+processors, and peers reuse their memory between calls. The range is that of the ratio over the rounds.
+
+## Forward
+
+{peers}
+
+## PyTorch with AVX-512
+
+PyTorch's matrix library uses its AVX-512 kernels on processors of its maker only. `--unlock` opens them
+(a preloaded library of one line).
+
+{peers-unlocked}
+
+## Forward and backward
+
+{peers-gradients}
+""",
+    "least_squares": """# Least squares
+
+{about}
+`ttr bench --part least_squares` times memories that carry the Gram matrix of their keys beside the delta
+rule of the same shape, at T = 1024, in one interleaved run: whole sequences, forward and backward, and
+single tokens. Decays are mild (log g from [-0.0054, 0]), so that keys fill the matrix faster than it
+forgets. Every sample starts from the recipe's start, single tokens after 4 D random ones. *Least* is
+the fastest of the samples. *Solved* is the share of outputs that are exact solutions and not the
+smallest-norm one of a singular system. Useful flops a token and head, D = Dphi, m = 64:
+
+- tokens that share a factor: 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / 3m,
+- a factor of every token's own (a constant ridge beside decays): D^3 / 3 + 5 D^2 + 6 D Dv,
+- a single token with a saved factor: 9 D^2 + 5 D Dv; where the factor stands for the state: 3 D^2 + 6 D Dv,
+- iterations: 2 D^2 (1 + steps) + 4 D Dv.
+
+Forward and backward count three times forward. The limit of a single token is the larger of these flops
+at the FMA peak and of A and B, read and written in place. *State written* is without deferred writes.
+A row of the engine `definition` is of 16 tokens of one head.
+
+## Goals
+
+{least-squares-goals}
+
+## Whole sequences
+
+{least-squares}
+
+## Single tokens
+
+{least-squares-decode}
+
+## Beside PyTorch, forward
+
+`bench/peers/run.py --layers rls weighted_rls mesa`, forms in `torch_least_squares.py`: *prefixes* is a
+batched Cholesky factor for every prefix, *cg* 30 steps of conjugate gradients, *loop* the textbook
+recursion on the inverse token by token, *chunks* the algorithm of this library in PyTorch's operators;
+with `--compile` also by `torch.compile`. Errors are against a direct solve in double precision, token
+by token. An exact form beyond what float32 and the condition allow is not timed (gradients of ttr are,
+and marked). Slow forms run on the first 128 tokens: what they cost a token does not depend on the
+length.
+
+{peers-least-squares}
+
+## Beside PyTorch, forward and backward
+
+{peers-least-squares-gradients}
+""",
+}
+NOT_MEASURED = "Not measured."
+
+
+def pages(parts):
+    """The files' texts by name, without those none of whose tables was measured."""
+    written = {}
+    for name, text in PAGES.items():
+        names = re.findall(r"\{([a-z0-9-]+)\}", text)
+        tables = [parts[n] for n in names if n != "about"]
+        if all(table == NOT_MEASURED for table in tables):
+            continue
+        for part in names:
+            text = text.replace("{" + part + "}", parts[part])
+        written[name] = "<!-- written by bench/report.py -->\n" + text
+    return written
+
+
+def summary(bench):
+    """A line a layer, at the greatest d: what the tables have of it."""
+    rows = bench.rows("prefill")
+    d = max((row["d"] for row in rows), default=0)
+    columns = (
+        ("prefill", "time", "ns"),
+        ("prefill", "of limit", "of limit (%)"),
+        ("decode", "time, cache", "decode, cache"),
+        ("decode", "time, DRAM", "decode, DRAM"),
+        ("train", "forward + backward", "forward + backward"),
+        ("train", "ratio", "times forward"),
+        ("threads", "speed-up", "two threads (x)"),
+        ("bf16", "products: ratio", "bfloat16 products (x)"),
+    )
+    lines = []
+    for row in rows:
+        if row["d"] != d or row["engine"] == "definition":
+            continue
+        cells = [show(bench.cell(part, row["layer"], d, column)) for part, column, _ in columns]
+        lines.append([row["layer"], row["engine"], *cells])
+    if not lines:
+        return NOT_MEASURED
+    heads = ["layer", "engine", f"prefill, d = {d} (ns)", *(head for *_, head in columns[1:])]
+    return markdown(heads, lines, text=(0, 1))
+
+
+def write(parts, document):
+    """The regions of `document`, and the folder of its name beside it."""
+
+    def fill(found):
+        if found[1] not in parts:
+            sys.exit(f"report.py: '{found[1]}' is none of {', '.join(sorted(parts))}")
+        return f"<!-- begin {found[1]} -->\n{parts[found[1]]}\n<!-- end -->"
+
+    text = document.read_text()
+    text = re.sub(r"<!-- begin ([a-z0-9-]+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL)
+    document.write_text(text)
+    folder = document.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    for name, page in pages(parts).items():
+        (folder / f"{name}.md").write_text(page)
+
 
 def main():
     parser = argparse.ArgumentParser(
@@ -280,7 +471,7 @@ def main():
     parts = {name: bench.table(name) for name in tables}
     parts["least-squares"] = bench.table("least_squares")
     if (options.folder / "least-squares.svg").exists():
-        picture = "![Least squares beside the delta rule](images/least-squares.svg)"
+        picture = "![Least squares beside the delta rule](../images/least-squares.svg)"
         parts["least-squares"] += f"\n\n{picture}"
     parts["least-squares-decode"] = bench.table("least_squares_decode")
     others = [options.folder / f"peers-least-squares{n}.json" for n in ("", "-gradients")]
@@ -294,14 +485,8 @@ def main():
     for name in ("peers", "peers-unlocked", "peers-gradients"):
         parts[name] = peers(options.folder / f"{name}.json")
 
-    def fill(found):
-        if found[1] not in parts:
-            sys.exit(f"report.py: '{found[1]}' is none of {', '.join(sorted(parts))}")
-        return f"<!-- begin {found[1]} -->\n{parts[found[1]]}\n<!-- end -->"
-
-    text = options.document.read_text()
-    text = re.sub(r"<!-- begin ([a-z0-9-]+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL)
-    options.document.write_text(text)
+    parts["summary"] = summary(bench)
+    write(parts, options.document)
     images = options.document.parent / "images"
     images.mkdir(exist_ok=True)
     for picture in PICTURES:

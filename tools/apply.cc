@@ -2,10 +2,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "tools/bench_least_squares.h"
 #include "tools/command.h"
+#include "tools/long_work.h"
 #include "tools/tensor_io.h"
 #include "ttr/error.h"
 #include "ttr/layer.h"
@@ -27,9 +30,9 @@ struct Arguments {
   bool quiet = false;
 };
 
-// Runs tokens in pieces, the state carried from one to the next.
+// Runs tokens in pieces; each piece continues with the state of the one before.
 void RunPieces(const Layer& layer, const Inputs& inputs, std::int64_t tokens, std::int64_t piece,
-               bool step, State& state, const Outputs& outputs, const ttr::Run& run) {
+               bool step, State& state, const Outputs& outputs, const CallOptions& options) {
   for (std::int64_t begin = 0; begin < tokens; begin += piece) {
     const std::int64_t count = std::min(piece, tokens - begin);
     Tensor cu_seqlens;
@@ -42,9 +45,9 @@ void RunPieces(const Layer& layer, const Inputs& inputs, std::int64_t tokens, st
       part_outputs.residual = outputs.residual.Slice(1, begin, count);
     }
     if (step) {
-      layer.Step(part, state, part_outputs, run);
+      layer.Step(part, state, part_outputs, options);
     } else {
-      layer.Forward(part, state, part_outputs, run);
+      layer.Forward(part, state, part_outputs, options);
     }
   }
 }
@@ -56,10 +59,7 @@ void AddState(const State& state, std::string_view prefix, TensorFile& file) {
 }
 
 void AddGradients(const Layer& layer, const LayerFile& given, const State& initial,
-                  const ttr::Run& run, TensorFile& file) {
-  if (!given.dy.defined()) {
-    throw Error("apply", "dy", "in the input file, the gradient of y (for --grad)", "missing");
-  }
+                  const CallOptions& options, TensorFile& file) {
   Inputs gradients;
   for (const InputField& field : InputFields()) {
     const TensorView& input = given.inputs.*field.view;
@@ -69,8 +69,43 @@ void AddGradients(const Layer& layer, const LayerFile& given, const State& initi
     gradients.*field.view = file.tensors[name].view();
   }
   State dinitial;
-  layer.Backward(given.inputs, initial, given.dy, given.dstate, gradients, dinitial, run);
+  layer.Backward(given.inputs, initial, given.dy, given.dstate, gradients, dinitial, options);
   AddState(dinitial, "d", file);
+}
+
+// A file that could not be written would be said after the work.
+void RequireFolderOf(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
+  throw SystemError("cannot write " + path + ": its folder is not there");
+}
+
+// Says that the definition runs this call, and for how long; shows how far it is.
+std::unique_ptr<Executor> WatchDefinition(const Arguments& arguments, const Layer& layer,
+                                          const LayerFile& given, const Dims& dims,
+                                          std::int64_t piece, Executor& threads) {
+  double seconds = DefinitionSeconds(layer.recipe(), dims, threads.threads());
+  const std::int64_t pieces = piece > 0 ? (dims.tokens + piece - 1) / piece : 1;
+  std::int64_t tasks = std::max<std::int64_t>(1, pieces) * dims.states() * dims.heads;
+  if (arguments.gradients) {
+    // Central differences: two calls for every number of an input, the numbers spread over the
+    // threads, each call on one of them.
+    const double one = DefinitionSeconds(layer.recipe(), dims, 1) / threads.threads();
+    for (const InputField& field : InputFields()) {
+      const TensorView& input = given.inputs.*field.view;
+      if (!input.defined() || !IsFloating(input.dtype())) continue;
+      const std::int64_t numbers = input.shape().elements();
+      seconds += 2 * one * static_cast<double>(numbers);
+      tasks += std::min<std::int64_t>(numbers, threads.threads());
+    }
+  }
+  if (!arguments.quiet) {
+    if (arguments.via == "engine") Note(layer.plan().why);
+    NoteLongWork(arguments.recipe, seconds);
+  }
+  const bool shown = seconds > kLongSeconds && !arguments.quiet;
+  return std::make_unique<ProgressExecutor>(threads, "apply", tasks, !shown);
 }
 
 void Run(const Arguments& arguments) {
@@ -78,11 +113,7 @@ void Run(const Arguments& arguments) {
   const TensorFile in = ReadSafetensors(arguments.in);
   const LayerFile given = SortTensors(arguments.in, in, recipe);
 
-  const Layer layer =
-      arguments.via == "definition" ? Layer(recipe, Engine::kDefinition) : Layer(recipe);
-  if (arguments.via == "engine" && layer.plan().engine == Engine::kDefinition && !arguments.quiet) {
-    Note(layer.plan().why);
-  }
+  const Layer layer = arguments.via == "definition" ? Layer(recipe, kDefinition) : Layer(recipe);
   const bool step = arguments.via == "step";
   if ((step || arguments.split > 1) && !recipe.reading.causal) {
     throw Error("apply", "--split and --via step",
@@ -91,11 +122,26 @@ void Run(const Arguments& arguments) {
                 "given");
   }
 
+  // All that can be wrong with the file is found before the first note, and before long work.
   const Dims dims = CheckInputs("apply", recipe, given.inputs, Needs::kBoth, &given.state);
-  const std::unique_ptr<Executor> executor =
+  CheckRanges("apply", recipe, given.inputs);
+  CheckState("apply", recipe, dims, given.state);
+  if (arguments.gradients && !given.dy.defined()) {
+    throw Error("apply", "dy", "in the input file, the gradient of y (for --grad)", "missing");
+  }
+  RequireFolderOf(arguments.out);
+
+  const std::unique_ptr<Executor> own =
       arguments.threads > 0 ? MakeExecutor(arguments.threads) : nullptr;
-  const ttr::Run run{
-      .executor = executor.get(), .scratch = {}, .bfloat16_products = arguments.bfloat16_products};
+  Executor& threads = own ? *own : DefaultExecutor();
+  const std::int64_t piece =
+      step ? 1 : (dims.tokens + arguments.split - 1) / std::max<std::int64_t>(1, arguments.split);
+  const std::unique_ptr<Executor> watched =
+      layer.plan().engine == kDefinition
+          ? WatchDefinition(arguments, layer, given, dims, piece, threads)
+          : nullptr;
+  const CallOptions options{.executor = watched ? watched.get() : &threads,
+                            .bfloat16_products = arguments.bfloat16_products};
 
   TensorFile out;
   const TensorView& v = given.inputs.v;
@@ -107,7 +153,7 @@ void Run(const Arguments& arguments) {
   out.tensors.clear();
 
   Outputs outputs{y.view(), status.view()};
-  Tensor iterations;  // of the solver whose answers take as many as they need
+  Tensor iterations;  // of the solver that stops at a tolerance
   if (recipe.optimizer.solver == Solver::kConjugateGradient) {
     iterations = Tensor(DType::kInt64, status.shape());
     outputs.iterations = iterations.view();
@@ -117,14 +163,12 @@ void Run(const Arguments& arguments) {
     residual = Tensor(DType::kFloat64, status.shape());
     outputs.residual = residual.view();
   }
-  const std::int64_t piece =
-      step ? 1 : (dims.tokens + arguments.split - 1) / std::max<std::int64_t>(1, arguments.split);
   if (dims.tokens == 0 || piece >= dims.tokens) {
-    layer.Forward(given.inputs, state, outputs, run);
+    layer.Forward(given.inputs, state, outputs, options);
   } else {
-    RunPieces(layer, given.inputs, dims.tokens, piece, step, state, outputs, run);
+    RunPieces(layer, given.inputs, dims.tokens, piece, step, state, outputs, options);
   }
-  if (arguments.gradients) AddGradients(layer, given, given.state, run, out);
+  if (arguments.gradients) AddGradients(layer, given, given.state, options, out);
 
   AddState(state, "", out);
   out.tensors["y"] = std::move(y);
@@ -165,7 +209,7 @@ void AddApply(CLI::App& app) {
       ->check(CLI::IsMember({"engine", "definition", "step"}));
   command
       ->add_option("--split", arguments->split,
-                   "cut the sequence into N pieces, carrying the state")
+                   "cut the sequence into N pieces, each with the state of the one before")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   command->add_option("--threads", arguments->threads, "threads (default: all, or TTR_THREADS)")
@@ -175,7 +219,7 @@ void AddApply(CLI::App& app) {
   command->add_flag("--bfloat16-products", arguments->bfloat16_products,
                     "of bfloat16 inputs: products with the memory in bfloat16, where the processor "
                     "has them; faster, off by some 1e-3");
-  command->add_flag("--quiet", arguments->quiet, "no notes");
+  command->add_flag("--quiet", arguments->quiet, "no notes, no progress");
   command->callback([arguments] { Run(*arguments); });
 }
 

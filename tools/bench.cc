@@ -16,6 +16,7 @@
 #include "tools/bench_report.h"
 #include "tools/bench_work.h"
 #include "tools/command.h"
+#include "tools/long_work.h"
 #include "ttr/target.h"
 #include "ttr/version.h"
 
@@ -119,6 +120,19 @@ std::string Quietness(const std::vector<Work>& works) {
   return text + ".";
 }
 
+// Of all samples of works that no engine runs; slow works have three, and a call to warm up.
+double SecondsOfDefinition(const std::vector<Work>& works, const BenchOptions& options) {
+  double seconds = 0;
+  for (const Work& work : works) {
+    if (work.plan().engine != kDefinition) continue;
+    const Dims& dims = work.setting().dims;
+    const auto tokens = static_cast<double>(dims.batch * dims.tokens * dims.heads);
+    const double calls = 1 + std::min(options.repeats, 3);
+    seconds += calls * tokens * DefinitionSeconds(work.demand().flops) / work.setting().threads;
+  }
+  return seconds;
+}
+
 void RunBench(Arguments arguments) {
   BenchOptions& options = arguments.options;
   if (options.parts.empty()) {
@@ -135,6 +149,8 @@ void RunBench(Arguments arguments) {
   };
   BenchMemory memory;
   std::vector<Work> works = MakeWorks(options, executor, memory);
+  if (!arguments.quiet)
+    NoteLongWork("what the definition runs", SecondsOfDefinition(works, options));
   const bool levels = std::find(options.parts.begin(), options.parts.end(), Name(Part::kLimits)) !=
                       options.parts.end();
   Limits limits(works, levels);

@@ -112,14 +112,9 @@ State BenchMemory::Memory(const Layer& layer, const Inputs& inputs) {
   return state;
 }
 
-std::span<std::byte> BenchMemory::Kept(std::size_t bytes) {
+std::span<std::byte> BenchMemory::Bytes(std::string_view name, std::size_t bytes) {
   if (bytes == 0) return {};
-  const TensorView view = Take("kept", DType::kInt8, {static_cast<std::int64_t>(bytes)});
-  return {view.as<std::byte>(), bytes};
-}
-
-std::span<std::byte> BenchMemory::Scratch(std::size_t bytes) {
-  const TensorView view = Take("scratch", DType::kInt8, {static_cast<std::int64_t>(bytes)});
+  const TensorView view = Take(name, DType::kInt8, {static_cast<std::int64_t>(bytes)});
   return {view.as<std::byte>(), bytes};
 }
 

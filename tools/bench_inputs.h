@@ -25,9 +25,8 @@ class BenchMemory {
   // The layer's start, in place for calls to go on from; values that others left there do no harm.
   State Memory(const Layer& layer, const Inputs& inputs);
 
-  std::span<std::byte> Scratch(std::size_t bytes);
-  // For what a forward pass keeps for the backward pass.
-  std::span<std::byte> Kept(std::size_t bytes);
+  // So many bytes under a name: scratch, what a forward pass saves, a decoder's memory.
+  std::span<std::byte> Bytes(std::string_view name, std::size_t bytes);
 
   // The tensor of a name, dtype and shape.
   TensorView Take(std::string_view name, DType dtype, const Shape& shape);

@@ -64,7 +64,7 @@ std::int64_t TokensOfFullRank(const Recipe& recipe, const Dims& dims) {
   return 4 * PhiDim(recipe, dims);
 }
 
-double LeastSquaresFlops(const Recipe& recipe, const Dims& dims, bool defers) {
+double LeastSquaresFlops(const Recipe& recipe, const Dims& dims, bool decoder) {
   const auto d = static_cast<double>(PhiDim(recipe, dims));
   const auto dv = static_cast<double>(dims.value_dim);
   const Optimizer& optimizer = recipe.optimizer;
@@ -75,7 +75,7 @@ double LeastSquaresFlops(const Recipe& recipe, const Dims& dims, bool defers) {
   const bool own = optimizer.ridge_kind == RidgeKind::kRelative ||
                    (optimizer.ridge_kind == RidgeKind::kConstant && fades);
   if (own) return d * d * d / 3 + 5 * d * d + 6 * d * dv;
-  if (dims.tokens == 1) return defers ? 3 * d * d + 6 * d * dv : 9 * d * d + 5 * d * dv;
+  if (dims.tokens == 1) return decoder ? 3 * d * d + 6 * d * dv : 9 * d * d + 5 * d * dv;
   const double m = kChunk;
   return 4 * d * d + 6 * d * dv + m * (3 * d + 3 * dv) + (d * d * d + m * m * m) / (3 * m);
 }
@@ -94,7 +94,7 @@ Table LeastSquaresTable(const std::vector<Work>& works, const Limits& limits) {
     const double peak = limits.FmaPeak() * setting.threads;
     std::optional<double> both_ns;
     if (both != nullptr) both_ns = both->Ns();
-    table.AddRow({forward->name(), Name(forward->plan().engine), d, setting.dims.tokens,
+    table.AddRow({forward->name(), forward->plan().engine, d, setting.dims.tokens,
                   setting.dims.heads, forward->Ns(), forward->LeastNs(),
                   Times(forward, Find(works, kDeltaRule, d, "forward")), forward->Gflops(),
                   100 * forward->Gflops() / peak, 100 * forward->solved(), both_ns,
@@ -116,7 +116,7 @@ Table LeastSquaresDecodeTable(const std::vector<Work>& works, const Limits& limi
   }
   for (const Work* forward : ForwardWorks(works)) {
     const std::int64_t d = forward->setting().dims.key_dim;
-    std::vector<report::Cell> row = {forward->name(), Name(forward->plan().engine), d};
+    std::vector<report::Cell> row = {forward->name(), forward->plan().engine, d};
     bool run = false;
     for (const char* where : kDecodes) {
       const Work* work = Find(works, forward->name(), d, where);
@@ -148,7 +148,7 @@ report::Chart LeastSquaresChart(const std::vector<Work>& works) {
   for (const Work* forward : ForwardWorks(works)) {
     const Setting& setting = forward->setting();
     const std::int64_t d = setting.dims.key_dim;
-    if (forward->plan().engine == Engine::kDefinition || forward->name() == kDeltaRule) continue;
+    if (forward->plan().engine == kDefinition || forward->name() == kDeltaRule) continue;
     const std::string title = fmt::format("d = {}", d);
     if (chart.panels.empty() || chart.panels.back().title != title) {
       report::Panel& panel = chart.panels.emplace_back();

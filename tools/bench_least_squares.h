@@ -34,7 +34,7 @@ std::int64_t TokensOfFullRank(const Recipe& recipe, const Dims& dims);
 //     D^3 / 3 + 5 D^2 + 6 D Dv                              a factor of every token's own
 //     2 D^2 (1 + steps) + 4 D Dv                            iterative
 // A single token has a factor of its own.
-double LeastSquaresFlops(const Recipe& recipe, const Dims& dims, bool defers);
+double LeastSquaresFlops(const Recipe& recipe, const Dims& dims, bool decoder);
 
 // Whole sequences, forward and backward; empty where no engine runs or differentiates the layer.
 report::Table LeastSquaresTable(const std::vector<Work>& works, const Limits& limits);

@@ -26,7 +26,7 @@ std::string ShowBytes(std::size_t bytes) {
   return bytes >= (1 << 20) ? fmt::format("{} MB", bytes >> 20) : fmt::format("{} KB", bytes >> 10);
 }
 
-// Inputs and answers count where the state does not dwarf them: an update of a large state is held
+// Inputs and outputs count where the state does not dwarf them: an update of a large state is held
 // against the bandwidth for that state alone.
 double MovedBytes(const Demand& demand) {
   const bool dwarfed = demand.state_bytes > 8 * demand.stream_bytes;

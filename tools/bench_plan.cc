@@ -29,7 +29,7 @@ std::vector<Named> Layers(const BenchOptions& options) {
   for (const ZooEntry& entry : Zoo()) {
     const Recipe recipe = ParseRecipe(entry.recipe);
     // The definition is no measure of speed.
-    if (MakePlan(recipe).engine == Engine::kDefinition) continue;
+    if (MakePlan(recipe).engine == kDefinition) continue;
     layers.push_back({std::string(entry.name), recipe});
   }
   return layers;
@@ -114,24 +114,25 @@ class Collector {
     const Plan plan = MakePlan(layer.recipe);
     const double state = EstimateCost(layer.recipe, plan, MakeDims(1, 1, d)).state_bytes;
     if (KeepsPairs(layer.recipe) || !layer.recipe.reading.causal) return;
-    const auto add = [&](const char* variant, double bytes, bool defers) {
+    const auto add = [&](const char* variant, double bytes, bool decoder) {
       const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
       Add(layer, {.part = part,
                   .doing = Doing::kSteps,
                   .variant = variant,
                   .dims = MakeDims(1, heads, d),
-                  .defers = defers});
+                  .decoder = decoder});
     };
-    add("cache", kCacheBytes, true);
-    add("DRAM", kDramBytes, true);
-    if (!Layer(layer.recipe).Defers()) return;
+    const bool decoder = HasDecoder(layer.recipe, MakeDims(1, 1, d));
+    add("cache", kCacheBytes, decoder);
+    add("DRAM", kDramBytes, decoder);
+    if (!decoder) return;
     add("written, cache", kCacheBytes, false);
     add("written, DRAM", kDramBytes, false);
   }
 
   void CollectLeastSquares(const Named& layer, std::int64_t d) {
     constexpr Part kPart = Part::kLeastSquares;
-    if (MakePlan(layer.recipe).engine == Engine::kDefinition) {
+    if (MakePlan(layer.recipe).engine == kDefinition) {
       const std::int64_t tokens = std::min(options_.tokens, kDefinitionTokens);
       Add(layer, {.part = kPart, .variant = "forward", .dims = MakeDims(tokens, 1, d)});
       return;

@@ -41,7 +41,7 @@ std::vector<Row> RowsOf(const std::vector<Work>& works, Part part) {
 }
 
 std::vector<Cell> Start(const Work& work) {
-  return {work.name(), Name(work.plan().engine), work.setting().dims.key_dim};
+  return {work.name(), work.plan().engine, work.setting().dims.key_dim};
 }
 
 void Append(std::vector<Cell>& row, std::initializer_list<Cell> cells) {
@@ -131,7 +131,7 @@ Table ThreadsTable(const std::vector<Work>& works, const Limits& limits) {
   return table;
 }
 
-// Differences of the answers, as shares of the root mean square of an answer: median, greatest.
+// Differences of the outputs, as shares of the root mean square of an output: median, greatest.
 std::pair<double, double> Errors(const Tensor& rounded, const Tensor& exact) {
   std::vector<double> differences;
   double squares = 0;

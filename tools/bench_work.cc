@@ -57,19 +57,23 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
   const TensorView y = memory.Take("y", setting_.dtype,
                                    {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
   outputs_ = {.y = y, .status = {}};
-  if (!KeepsPairs(recipe) && recipe.reading.causal) state_ = memory.Memory(*layer_, inputs_);
+  if (setting_.decoder) {
+    decoder_memory_ = memory.Bytes("decoder", Decoder::Bytes(*layer_, dims));
+  } else if (!KeepsPairs(recipe) && recipe.reading.causal) {
+    state_ = memory.Memory(*layer_, inputs_);
+  }
   if (CarriesGram(recipe)) {
     outputs_.status =
         memory.Take("status", DType::kInt8, {dims.batch, dims.tokens, dims.output_heads()});
-    if (!state_.empty()) start_ = OneHead(memory);
+    if (setting_.decoder || !state_.empty()) start_ = OneHead(memory);
   }
   std::size_t scratch = layer_->ScratchBytes(dims, setting_.threads);
   if (setting_.doing == Doing::kForwardBackward) {
     gradients_ = memory.Gradients(inputs_);
     scratch = std::max(scratch, layer_->BackwardScratchBytes(dims, setting_.threads));
-    kept_ = memory.Kept(layer_->SavedBytes(dims));
+    saved_ = memory.Bytes("saved", layer_->SavedBytes(dims));
   }
-  scratch_ = memory.Scratch(scratch);
+  scratch_ = memory.Bytes("scratch", scratch);
 
   const Cost cost = EstimateCost(recipe, layer_->plan(), dims);
   const auto units = static_cast<double>(dims.tokens * dims.heads);
@@ -79,8 +83,7 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
   const bool decodes = setting_.doing == Doing::kSteps;
   // The backward pass of a product is two products.
   const double passes = setting_.doing == Doing::kForwardBackward ? 3 : 1;
-  const bool defers = setting_.defers && layer_->Defers();
-  demand_.flops = passes * (CarriesGram(recipe) ? LeastSquaresFlops(recipe, dims, defers)
+  demand_.flops = passes * (CarriesGram(recipe) ? LeastSquaresFlops(recipe, dims, setting_.decoder)
                                                 : cost.flops_per_token);
   demand_.exps = passes * Exponentials(recipe, dims);
   demand_.stream_bytes = passes * stream / units;
@@ -90,21 +93,23 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
 }
 
 void Work::Run() {
-  const ttr::Run run{
+  const CallOptions options{
       .executor = executor_, .scratch = scratch_, .bfloat16_products = setting_.bfloat16_products};
   State fresh;
   State& state = state_.empty() ? fresh : state_;
   switch (setting_.doing) {
-    case Doing::kForward: layer_->Forward(inputs_, state, outputs_, run); break;
-    case Doing::kSteps: {
-      const ttr::Run step{.executor = executor_, .scratch = scratch_, .defers = setting_.defers};
-      layer_->Step(inputs_, state, outputs_, step);
+    case Doing::kForward: layer_->Forward(inputs_, state, outputs_, options); break;
+    case Doing::kSteps:
+      if (decoder_) {
+        decoder_->Step(inputs_, outputs_, options);
+      } else {
+        layer_->Step(inputs_, state, outputs_, options);
+      }
       break;
-    }
     case Doing::kForwardBackward: {
-      const ttr::Run keeping{.executor = executor_, .scratch = scratch_, .saved = kept_};
-      layer_->Forward(inputs_, state, outputs_, keeping);
-      layer_->Backward(inputs_, {}, outputs_.y, {}, gradients_, initial_gradient_, keeping);
+      const CallOptions saving{.executor = executor_, .scratch = scratch_, .saved = saved_};
+      layer_->Forward(inputs_, state, outputs_, saving);
+      layer_->Backward(inputs_, {}, outputs_.y, {}, gradients_, initial_gradient_, saving);
       break;
     }
   }
@@ -127,16 +132,20 @@ State Work::OneHead(BenchMemory& memory) const {
   if (behind) dims.tokens = TokensOfFullRank(recipe, dims);
   const Inputs inputs = memory.MakeInputs(recipe, dims, setting_.dtype);
   State start = layer_->InitialState(inputs);
-  if (behind) layer_->Memorize(inputs, start, {.executor = executor_, .scratch = {}});
+  if (behind) layer_->Memorize(inputs, start, {.executor = executor_});
   return start;
 }
 
 void Work::Restore() {
-  // Where nothing is put back tokens go on, also from what the last one left behind.
-  if (start_.empty()) return;
-  Layer::Settle(state_);
+  if (setting_.decoder) {
+    // Others have used its memory since the last sample.
+    std::ranges::fill(decoder_memory_, std::byte{});
+    decoder_.emplace(*layer_, setting_.dims, DType::kFloat32, decoder_memory_);
+    decoder_->Start(layer_->InitialState(inputs_));
+  }
+  const State& state = decoder_ ? decoder_->state() : state_;
   for (const State::Entry& entry : start_.entries()) {
-    const TensorView view = state_.Get(entry.name);
+    const TensorView view = state.Get(entry.name);
     for (std::int64_t head = 0; head < view.shape()[1]; ++head) {
       CopyInto(entry.view, view.Slice(1, head, 1));
     }
@@ -165,9 +174,9 @@ void Work::Again() {
     double seconds = Once(1);  // touches its memory
     if (seconds < 10 * kSampleSeconds) seconds = Once(1);
     count_ = static_cast<int>(std::clamp(kSampleSeconds / seconds, 1.0, 1e5));
-  } else if (count_ > 1 || (setting_.doing == Doing::kSteps && !start_.empty())) {
-    // Brings what it reads back into the caches, and wakes the executor's threads; makes the factor
-    // that steps take along.
+  } else if (count_ > 1 || setting_.decoder) {
+    // Brings what it reads back into the caches, and wakes the executor's threads; a decoder's
+    // first token makes its factor, or has no deferred write to do.
     Once(1);
   }
   const double seconds = Once(count_);
@@ -208,8 +217,17 @@ Tensor Work::Answers(bool wide) const {
   return y;
 }
 
-bool HasFastBackward(const Recipe& recipe) {
-  return MakePlan(recipe).engine != Engine::kDefinition;
+bool HasFastBackward(const Recipe& recipe) { return Layer(recipe).HasGradients(); }
+
+bool HasDecoder(const Recipe& recipe, const Dims& dims) {
+  // Its memory has more than the entries of the state, each of which begins at a multiple of 64.
+  const Layer layer(recipe);
+  std::size_t state = 64;
+  for (const StateSpec& spec : layer.requirements().state) {
+    const std::int64_t bytes = StateShape(spec, recipe, dims).elements() * (spec.counts ? 8 : 4);
+    state += static_cast<std::size_t>((bytes + 63) / 64 * 64);
+  }
+  return Decoder::Bytes(layer, dims) > state;
 }
 
 }  // namespace ttr::tools

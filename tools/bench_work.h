@@ -11,6 +11,7 @@
 
 #include "tools/bench_inputs.h"
 #include "tools/bench_samples.h"
+#include "ttr/decoder.h"
 #include "ttr/layer.h"
 
 namespace ttr::tools {
@@ -58,8 +59,8 @@ struct Setting {
   Dims dims{};
   int threads = 1;
   DType dtype = DType::kFloat32;
-  bool defers = false;             // may single tokens leave the state behind (Run::defers)?
-  bool bfloat16_products = false;  // those of ttr::Run
+  bool decoder = false;            // single tokens by a Decoder, else by Layer::Step
+  bool bfloat16_products = false;  // those of ttr::CallOptions
 };
 
 class Work {
@@ -110,7 +111,8 @@ class Work {
   State state_, initial_gradient_;
   State start_;  // of one head, where what calls leave must not pile up
   Outputs outputs_;
-  std::span<std::byte> scratch_, kept_;
+  std::optional<Decoder> decoder_;  // where it holds the state
+  std::span<std::byte> scratch_, saved_, decoder_memory_;
   Demand demand_;
   int count_ = 0;  // calls a sample
   Samples ns_;
@@ -123,6 +125,9 @@ bool KeepsPairs(const Recipe& recipe);
 
 // Gradients by an engine; the definition's, two calls a number, are no measure of speed.
 bool HasFastBackward(const Recipe& recipe);
+
+// Does a Decoder keep more than the state?
+bool HasDecoder(const Recipe& recipe, const Dims& dims);
 
 // The works of all parts that are asked for. `executor` gives the executor of a number of threads.
 std::vector<Work> MakeWorks(const BenchOptions& options,

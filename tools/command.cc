@@ -4,10 +4,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <system_error>
 
+#include "experiments/report/utf8.h"
 #include "ttr/error.h"
 
 namespace ttr::tools {
@@ -19,21 +23,44 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
   return command;
 }
 
+namespace {
+
+// Longer than any recipe; a file without an end is not read to it.
+constexpr std::size_t kMostRecipeBytes = (std::size_t{1} << 16) + 8;
+
+std::string ReadRecipeFile(const std::string& path) {
+  const auto unreadable = [&](const std::string& given) {
+    return Error("recipe", "@" + path, "a file of JSON that can be read", given);
+  };
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) throw unreadable("a folder");
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw unreadable(errno == ENOENT || errno == ENOTDIR ? "not there"
+                                                         : std::generic_category().message(errno));
+  }
+  std::string content(kMostRecipeBytes, '\0');
+  file.read(content.data(), static_cast<std::streamsize>(content.size()));
+  if (file.bad()) throw unreadable(std::generic_category().message(errno));
+  content.resize(static_cast<std::size_t>(file.gcount()));
+  return content;
+}
+
+}  // namespace
+
 Recipe RecipeArgument(const std::string& text) {
   if (text.empty() || text.front() != '@') return ParseRecipe(text);
   const std::string path = text.substr(1);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw SystemError("cannot read " + path);
-  std::ostringstream content;
-  content << file.rdbuf();
+  const std::string content = ReadRecipeFile(path);
   try {
-    return RecipeFromJson(content.str());
+    return RecipeFromJson(content);
   } catch (const Error& error) {
     throw Error(path + ": " + error.what());
   }
 }
 
-void Note(std::string_view text) { fmt::print(stderr, "ttr: {}\n", text); }
+void Note(std::string_view text) { fmt::print(stderr, "ttr: {}\n", report::Printable(text)); }
 
 int TerminalWidth() {
   winsize size{};

@@ -25,10 +25,12 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
                      const std::string& examples);
 
 // A recipe as the command takes it: a zoo name, with changes in braces, a recipe line, or @FILE
-// with the recipe as JSON. Throws ttr::Error.
+// with the recipe as JSON (a byte-order mark before it is skipped). Throws ttr::Error, of a file
+// that cannot be read too.
 Recipe RecipeArgument(const std::string& text);
 
-// What a person reads on standard error beside the results: notes, with "ttr: " before them.
+// What a person reads on standard error beside the results: notes, with "ttr: " before them, each
+// on one line, control characters escaped.
 void Note(std::string_view text);
 
 // The columns of the terminal that standard output is, or 0 where it is piped.

@@ -20,7 +20,9 @@
 #include "experiments/report/progress.h"
 #include "tools/command.h"
 #include "tools/gate_options.h"
+#include "tools/long_work.h"
 #include "ttr/error.h"
+#include "ttr/plan.h"
 #include "ttr/util/atomic_file.h"
 
 namespace ttr::tools {
@@ -136,6 +138,23 @@ void PrintErrors(const Arguments& arguments, const report::Table& errors, bool t
   fmt::print(to_stdout ? stdout : stderr, "{}", text);
 }
 
+// Memories that only the definition runs, and how long they take for a thousand rows: a table may
+// be live.
+void NoteSlowMemories(const ForecastOptions& options) {
+  constexpr std::int64_t kRows = 1000;
+  const auto columns = static_cast<std::int64_t>(options.columns.size());
+  for (const experiments::NamedRecipe& memory : options.memories) {
+    const Plan plan = MakePlan(memory.recipe);
+    if (plan.engine != kDefinition) continue;
+    Dims dims;
+    dims.key_dim = options.lags * columns;
+    dims.value_dim = columns;
+    dims.tokens = kRows;
+    NoteLongWork(fmt::format("{}, {} rows,", memory.text, kRows),
+                 DefinitionSeconds(memory.recipe, dims, /*threads=*/1));
+  }
+}
+
 void Run(const CLI::App& command, const Arguments& arguments) {
   ForecastOptions options = ChosenOptions(command, arguments);
   if (options.columns.empty()) {
@@ -154,6 +173,7 @@ void Run(const CLI::App& command, const Arguments& arguments) {
 
   experiments::ForecastRun run(options);
   if (!arguments.resume.empty()) run.Resume(arguments.resume);
+  if (!arguments.quiet) NoteSlowMemories(options);
   Destination out(arguments.out);
   const bool live = IsLive(arguments.table);
   report::Progress progress("forecast", 0, {.quiet = arguments.quiet || !out.is_file()});

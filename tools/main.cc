@@ -2,12 +2,12 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <iostream>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "experiments/report/atomic_file.h"
 #include "tools/command.h"
@@ -19,10 +19,9 @@ namespace {
 constexpr int kSystemFailed = 1;
 constexpr int kBadInput = 2;
 
-// One clear line: what, without line breaks.
-int Fail(int code, std::string what) {
-  std::replace(what.begin(), what.end(), '\n', ' ');
-  fmt::print(stderr, "ttr: {}\n", what);
+// One clear line: control characters of what was typed are escaped.
+int Fail(int code, std::string_view what) {
+  ttr::tools::Note(what);
   return code;
 }
 

@@ -28,7 +28,7 @@ void Run(const Arguments& arguments) {
   if (arguments.json) {
     nlohmann::ordered_json json;
     json["recipe"] = ToString(recipe);
-    json["engine"] = Name(plan.engine);
+    json["engine"] = plan.engine;
     json["why"] = plan.why;
     json["exact"] = plan.exact;
     json["dk"] = dims.key_dim;
@@ -41,7 +41,7 @@ void Run(const Arguments& arguments) {
     return;
   }
   fmt::print("recipe           {}\n", ToString(recipe));
-  fmt::print("engine           {}\n", Name(plan.engine));
+  fmt::print("engine           {}\n", plan.engine);
   fmt::print("why              {}\n", plan.why);
   fmt::print("exact            {}\n", plan.exact
                                           ? "yes: the minimiser of its regression, up to rounding"

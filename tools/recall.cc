@@ -1,6 +1,7 @@
 // ttr recall: memories read a text, one pass, nothing trained.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -13,7 +14,9 @@
 #include "experiments/report/progress.h"
 #include "tools/command.h"
 #include "tools/gate_options.h"
+#include "tools/long_work.h"
 #include "ttr/error.h"
+#include "ttr/plan.h"
 
 namespace ttr::tools {
 namespace {
@@ -68,6 +71,22 @@ void WriteReport(const std::string& folder, const experiments::RecallRun& run,
   report::SaveChart(experiments::RecallChart(run, options, source), path / "recall");
 }
 
+// Memories that only the definition runs, and how long they take: over the whole text where its
+// length is known, else over so many tokens.
+void NoteSlowMemories(const Arguments& arguments) {
+  const RecallOptions& options = arguments.options;
+  for (const experiments::NamedRecipe& memory : options.memories) {
+    const Plan plan = MakePlan(memory.recipe);
+    if (plan.engine != kDefinition) continue;
+    Dims dims;
+    dims.key_dim = dims.value_dim = options.dim;
+    dims.tokens = options.kept;
+    if (arguments.limit > 0) dims.tokens = std::min(arguments.limit, options.kept);
+    NoteLongWork(fmt::format("{}, {} tokens,", memory.text, dims.tokens),
+                 DefinitionSeconds(memory.recipe, dims, /*threads=*/1));
+  }
+}
+
 void Run(const Arguments& given) {
   Arguments arguments = given;
   if (arguments.files.empty()) arguments.files = {"-"};
@@ -82,6 +101,7 @@ void Run(const Arguments& given) {
   // A file that is not there is said before the first one has been read.
   for (const std::string& file : arguments.files) experiments::Input check(file);
 
+  if (!arguments.quiet) NoteSlowMemories(arguments);
   experiments::RecallRun run(options);
   ReadTexts(arguments, run);
   const std::string source =

@@ -7,18 +7,38 @@
 namespace ttr::tools {
 namespace {
 
-constexpr std::string_view kState = "state";
-constexpr std::string_view kStateGradient = "dstate";
+// What a file may name beside the inputs: the state and its gradient.
+struct Names {
+  std::vector<std::string> states, gradients;
+};
 
-bool IsStateName(std::string_view name, std::string_view stem) {
-  return name == stem || (name.starts_with(stem) && name.substr(stem.size()).starts_with("."));
+Names StateNames(const Recipe& recipe) {
+  Names names;
+  for (const StateSpec& spec : StateSpecs(recipe)) {
+    names.states.push_back(spec.name);
+    names.gradients.push_back("d" + spec.name);
+  }
+  return names;
 }
 
-std::string NamesTaken(const Recipe& recipe) {
-  std::string names;
-  for (const InputSpec& spec : InputSpecs(recipe)) names += std::string(spec.name) + ", ";
-  for (const StateSpec& spec : StateSpecs(recipe)) names += spec.name + ", ";
-  return names + "or (for gradients) dy, dstate...";
+bool Contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+[[noreturn]] void FailUnknown(const std::string& path, const std::string& name,
+                              const Recipe& recipe, const Names& names) {
+  std::string known;
+  for (const InputSpec& spec : InputSpecs(recipe)) known += std::string(spec.name) + ", ";
+  for (const std::string& state : names.states) known += state + ", ";
+  known += "and for gradients dy";
+  for (const std::string& gradient : names.gradients) known += ", " + gradient;
+  throw Error(path + ": tensor \"" + name + "\" is nothing that this layer takes; it takes " +
+              known);
+}
+
+// A copy in the states' dtype; counts, and what is wrong, as they are.
+Tensor StateCopy(const Tensor& tensor, DType dtype) {
+  return Tensor::Copy(tensor, IsFloating(tensor.dtype()) ? dtype : tensor.dtype());
 }
 
 bool PerToken(const InputSpec& spec, Axis* axis) {
@@ -38,6 +58,7 @@ DType StateDType(const Inputs& inputs) {
 LayerFile SortTensors(const std::string& path, const TensorFile& file, const Recipe& recipe) {
   LayerFile sorted;
   const auto fields = InputFields();
+  const Names names = StateNames(recipe);
   for (const auto& [name, tensor] : file.tensors) {
     const auto field = std::find_if(fields.begin(), fields.end(),
                                     [&, &key = name](const auto& f) { return f.name == key; });
@@ -45,20 +66,20 @@ LayerFile SortTensors(const std::string& path, const TensorFile& file, const Rec
       sorted.inputs.*field->view = tensor.view();
     } else if (name == "dy") {
       sorted.dy = tensor.view();
-    } else if (!IsStateName(name, kState) && !IsStateName(name, kStateGradient)) {
-      throw Error(path + ": tensor \"" + name + "\" is nothing that this layer takes; it takes " +
-                  NamesTaken(recipe));
+    } else if (!Contains(names.states, name) && !Contains(names.gradients, name)) {
+      FailUnknown(path, name, recipe, names);
     }
   }
   // States last: their dtype follows from the inputs.
   const DType dtype = StateDType(sorted.inputs);
   for (const auto& [name, tensor] : file.tensors) {
-    if (!IsFloating(tensor.dtype())) continue;
-    if (IsStateName(name, kState)) sorted.state.Set(name, Tensor::Copy(tensor, dtype));
-    if (IsStateName(name, kStateGradient)) {
-      sorted.dstate.Set(name.substr(1), Tensor::Copy(tensor, dtype));
+    if (Contains(names.states, name)) {
+      sorted.state.Set(name, StateCopy(tensor, dtype));
+    } else if (Contains(names.gradients, name)) {
+      sorted.dstate.Set(name.substr(1), StateCopy(tensor, dtype));
     }
   }
+  UpgradeCounts(recipe, sorted.state);
   return sorted;
 }
 

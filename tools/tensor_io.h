@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ttr/inputs.h"
+#include "ttr/state.h"
 #include "ttr/util/safetensors.h"
 
 namespace ttr::tools {
@@ -25,7 +26,7 @@ LayerFile SortTensors(const std::string& path, const TensorFile& file, const Rec
 DType StateDType(const Inputs& inputs);
 
 // Tokens begin .. begin + count of every per-token input; the constants as they are. Packed
-// sequences are cut where they lie; `cu_seqlens` receives their new bounds.
+// sequences are cut in place; `cu_seqlens` receives their new bounds.
 Inputs SliceTokens(const Recipe& recipe, const Inputs& inputs, std::int64_t begin,
                    std::int64_t count, Tensor& cu_seqlens);
 

@@ -55,7 +55,7 @@ ordered_json LayerJson(std::string_view name, const Recipe& recipe, const ZooEnt
     json["state"].push_back(
         {{"name", spec.name}, {"shape", ShapeText(spec.shape)}, {"meaning", spec.meaning}});
   }
-  json["engine"] = Name(plan.engine);
+  json["engine"] = plan.engine;
   json["exact"] = plan.exact;
   json["why"] = plan.why;
   return json;
@@ -83,7 +83,7 @@ void PrintAll(bool as_json) {
     const Recipe recipe = ParseRecipe(entry.recipe);
     const Plan plan = MakePlan(recipe);
     layers.AddRow(
-        {entry.name, Name(plan.engine), plan.exact ? "yes" : "no", entry.source, ToString(recipe)});
+        {entry.name, plan.engine, plan.exact ? "yes" : "no", entry.source, ToString(recipe)});
   }
   fmt::print("{}\n", layers.ToText({.width = TerminalWidth(), .wrap_last = true, .indent = 0}));
   report::Table features;
@@ -106,7 +106,7 @@ void PrintLayer(const std::string& name, const Recipe& recipe, const ZooEntry* e
     line("recurrence", entry->recurrence);
   }
   line("recipe", ToString(recipe));
-  line("engine", fmt::format("{}: {}", Name(plan.engine), plan.why));
+  line("engine", fmt::format("{}: {}", plan.engine, plan.why));
   line("exact", plan.exact ? "yes" : "no");
   report::Table inputs("inputs");
   inputs.AddText("input").AddText("shape").AddText("").AddText("meaning");

@@ -10,32 +10,6 @@
 namespace ttr::experiments {
 namespace {
 
-std::int64_t SizeOf(Axis axis, const Recipe& recipe, const Dims& dims) {
-  switch (axis) {
-    case Axis::kBatch: return dims.batch;
-    case Axis::kTokens: return dims.tokens;
-    case Axis::kRows: {
-      const bool several = recipe.optimizer.solver == Solver::kSgd;
-      return dims.tokens * (several ? recipe.optimizer.steps : 1);
-    }
-    case Axis::kQueryHeads: return dims.query_heads;
-    case Axis::kKeyHeads: return dims.key_heads;
-    case Axis::kValueHeads: return dims.value_heads;
-    case Axis::kHeads: return dims.heads;
-    case Axis::kKeyDim: return dims.key_dim;
-    case Axis::kValueDim: return dims.value_dim;
-    case Axis::kPhiDim: return PhiDim(recipe, dims);
-    case Axis::kFeatures: return dims.features;
-    case Axis::kOne: return 1;
-    case Axis::kMiniBatch: return recipe.optimizer.mini_batch;
-    case Axis::kHidden: return dims.hidden;
-    case Axis::kStates: return dims.states();
-    case Axis::kSequencesPlus1: return dims.sequences + 1;
-    case Axis::kPairs: return 0;
-  }
-  return 0;
-}
-
 /// How an input's numbers are drawn, by its name.
 std::function<double(CounterRandom&)> LawOf(std::string_view name, const Dims& dims) {
   const double spread = 1 / std::sqrt(static_cast<double>(dims.key_dim));
@@ -67,9 +41,7 @@ RandomInputs MakeRandomInputs(const Recipe& recipe, const Dims& dims, DType dtyp
   for (const InputSpec& spec : InputSpecs(recipe)) {
     ++stream;
     if (spec.name == "cu_seqlens" || (!spec.required && !optional_ones)) continue;
-    std::vector<std::int64_t> sizes;
-    for (const Axis axis : spec.shapes.front()) sizes.push_back(SizeOf(axis, recipe, dims));
-    Tensor tensor(dtype, Shape(std::span<const std::int64_t>(sizes)));
+    Tensor tensor(dtype, InputShape(spec, recipe, dims));
     CounterRandom numbers(seed, stream);
     const auto law = LawOf(spec.name, dims);
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {

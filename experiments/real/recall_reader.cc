@@ -52,7 +52,7 @@ RecallReader::RecallReader(const Recipe& recipe, std::int64_t dim, const GateCon
 }
 
 void RecallReader::Read(std::span<const float> embeddings, std::span<float> answers) {
-  if (layer_.plan().engine != Engine::kDefinition) {
+  if (layer_.plan().engine != kDefinition) {
     Run<float>(embeddings, answers);
     return;
   }

@@ -79,7 +79,7 @@ std::vector<double> Values(const Tensor& tensor) {
   return {entries.begin(), entries.end()};
 }
 
-Run OneThread() { return {.executor = &SequentialExecutor(), .scratch = {}}; }
+CallOptions OneThread() { return {.executor = &SequentialExecutor()}; }
 
 const Recipe& Checked(const Recipe& recipe) {
   if (const std::string why = NeedsLearning(recipe); !why.empty()) {
@@ -88,10 +88,10 @@ const Recipe& Checked(const Recipe& recipe) {
   return recipe;
 }
 
-Engine EngineFor(const Recipe& recipe, Runs runs) {
+std::string_view EngineFor(const Recipe& recipe, Runs runs) {
   const bool taken =
-      runs == Runs::kLeastSquaresEngine && MakePlan(recipe).engine == Engine::kLeastSquares;
-  return taken ? Engine::kLeastSquares : Engine::kDefinition;
+      runs == Runs::kLeastSquaresEngine && MakePlan(recipe).engine == "least_squares";
+  return taken ? "least_squares" : kDefinition;
 }
 
 }  // namespace

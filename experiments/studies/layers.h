@@ -46,7 +46,7 @@ class StudyLayer {
   StudyLayer(const Recipe& recipe, const ConstantGates& gates = {}, Runs runs = Runs::kDefinition);
 
   const Recipe& recipe() const { return layer_.recipe(); }
-  Engine engine() const { return layer_.plan().engine; }
+  std::string_view engine() const { return layer_.plan().engine; }
 
   /// y_t = m_t(q_t): [tokens, value_dim].
   std::vector<double> Forward(const PairRows& rows) const;

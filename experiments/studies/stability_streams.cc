@@ -97,7 +97,7 @@ struct Tokens {
 // Answers of a layer to the last keys, at every length.
 std::vector<std::vector<double>> LayerAnswers(const StabilityOptions& o, const Layer& layer,
                                               const Tokens& tokens) {
-  const Run run{.executor = &SequentialExecutor(), .scratch = {}};
+  const CallOptions options{.executor = &SequentialExecutor()};
   std::vector<std::vector<double>> answers;
   State state;
   std::int64_t done = 0;
@@ -105,10 +105,9 @@ std::vector<std::vector<double>> LayerAnswers(const StabilityOptions& o, const L
   for (const std::int64_t length : Lengths(o)) {
     layer.Memorize({.k = tokens.k.view().Slice(1, done, length - done),
                     .v = tokens.v.view().Slice(1, done, length - done)},
-                   state, run);
+                   state, options);
     done = length;
-    layer.Retrieve({.q = tokens.k.view().Slice(1, o.stream, kQueries)}, state,
-                   {.y = y, .status = {}}, run);
+    layer.Retrieve({.q = tokens.k.view().Slice(1, o.stream, kQueries)}, state, {.y = y}, options);
     answers.emplace_back();
     for (std::int64_t i = 0; i < kQueries; ++i) answers.back().push_back(y.view().At({0, i, 0, 0}));
   }
@@ -164,8 +163,8 @@ Numbers RunStreams(const StabilityOptions& o, std::uint64_t seed) {
     const double f = kSources[kind].forgetting;
     const Recipe recipe = ParseRecipe(fmt::format("rls{{decay: {}, ridge: {}}}", f, kRidge));
     const Tokens wide(rows, o.dim, DType::kFloat64), narrow(rows, o.dim, DType::kFloat32);
-    const auto exact = LayerAnswers(o, Layer(recipe, Engine::kDefinition), wide);
-    const Layer engine(recipe, Engine::kLeastSquares);
+    const auto exact = LayerAnswers(o, Layer(recipe, kDefinition), wide);
+    const Layer engine(recipe, "least_squares");
     const std::vector<std::vector<double>> ways[] = {
         TextbookAnswers<double>(o, f, Textbook::kGain, rows),
         TextbookAnswers<float>(o, f, Textbook::kGain, rows),

@@ -1,4 +1,4 @@
-/// What a layer takes and keeps: inputs, sizes, state. All of it follows from the recipe.
+/// What a layer takes and carries: inputs, sizes, shapes. All of it follows from the recipe.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace ttr {
 
-class Executor;
+class State;
 
 /// The sizes of one call. H memories; key, value and query heads divide it (memory h reads key head
 /// h / (H/Hk)), or the query heads are a multiple of it (several queries read one memory).
@@ -97,6 +97,7 @@ struct StateSpec {
   std::string name;  ///< "state", "state.n", ...
   std::vector<Axis> shape;
   std::string_view meaning;
+  bool counts = false;  ///< whole numbers (state.length, state.position): int64
 };
 
 /// What a recipe's memory consists of. Empty where nothing can be carried (not causal).
@@ -106,56 +107,7 @@ std::vector<StateSpec> StateSpecs(const Recipe& recipe);
 /// The key dimension of the state: Dk, the dimension of the features, plus one where affine.
 std::int64_t PhiDim(const Recipe& recipe, const Dims& dims);
 
-/// The state of a layer: named tensors, float32 or float64. Empty means the recipe's start.
-class State {
- public:
-  struct Entry {
-    std::string name;
-    TensorView view;
-    Tensor owned;  ///< empty where the caller's memory is bound
-  };
-
-  State() = default;
-  /// Copies what the state owns; bound memory stays shared.
-  State(const State& other);
-  State& operator=(const State& other);
-  State(State&&) = default;
-  State& operator=(State&&) = default;
-
-  /// Puts or replaces a tensor that this state owns.
-  void Set(std::string_view name, Tensor tensor);
-  /// Puts or replaces memory of the caller's, which is then updated in place.
-  void Bind(std::string_view name, const TensorView& view);
-
-  /// The tensor of a name; an undefined view when there is none.
-  TensorView Get(std::string_view name) const;
-  bool empty() const { return entries_.empty(); }
-  const std::vector<Entry>& entries() const;
-  void clear() { *this = State(); }
-
-  /// Did tokens go ahead of the entries (Run::defers)? Then companion() is part of the memory, or
-  /// all of it, and Set, Bind, Get and entries() are Errors until Layer::Settle() has written the
-  /// entries.
-  bool behind() const { return settler_ != nullptr && companion_.defined(); }
-
-  /// What an engine keeps beside the entries so that the next token takes less (least squares: a
-  /// factor of A; fast weights: the last write). Unless the state is behind it is no part of the
-  /// memory: it is used only where it belongs to the very bits of the entries, so that these may be
-  /// changed, replaced and saved without a thought of it.
-  TensorView companion() const { return companion_.defined() ? companion_.view() : TensorView(); }
-  /// The same, made of zeros where it does not have this type and shape.
-  TensorView Companion(DType dtype, const Shape& shape);
-
- private:
-  friend class Layer;
-  void RequireSettled() const;
-
-  std::vector<Entry> entries_;
-  Tensor companion_;
-  void (*settler_)(State&, Executor&) = nullptr;  // of the engine that went ahead
-};
-
-/// What a recipe takes and keeps, derived once: every call is checked against it.
+/// What a recipe takes and carries, derived once: every call is checked against it.
 struct Requirements {
   Requirements(const Recipe& from)  // NOLINT: a recipe is used where its requirements are asked
       : recipe(from), inputs(InputSpecs(from)), state(StateSpecs(from)) {}
@@ -172,24 +124,47 @@ enum class Needs : std::uint8_t {
   kRead,   ///< retrieves: q and the constants alone (and erase_key where q is corrected by it)
 };
 
-/// Sizes of a call, from the shapes of its inputs, checked against the recipe: presence, dtypes,
-/// ranks, sizes, strides, and that cu_seqlens runs from 0 to T without falling. `op` names the
-/// operator in errors. O(number of inputs + N).
+/// Sizes of a call, from the shapes of its inputs alone, checked against the recipe: presence,
+/// dtypes, ranks, sizes, strides. No value is read and no memory need be there, so a caller may ask
+/// before it has data (views of the right shapes over any aligned address). `op` names the operator
+/// in errors. O(number of inputs).
 ///
 /// Reading takes the sizes that q does not tell (H, Dv) from `state`; without one H is that of the
 /// constants or of q, and Dv is 1. Where there are no keys (gated vectors) Dk = Dv.
 ///
 /// Errors: `[deltanet] k must be [B,T,Hk,Dk] = [2,64,4,128] but is [2,64,4,64]`.
+Dims InferDims(std::string_view op, const Requirements& requirements, const Inputs& inputs,
+               Needs needs = Needs::kBoth, const State* state = nullptr);
+
+/// Sizes that a call can have: none below 0, at least one head, heads that divide one another.
+void CheckDims(std::string_view op, const Dims& dims);
+
+/// That cu_seqlens runs from 0 to T without falling. O(N).
+void CheckSequences(std::string_view op, const Dims& dims, const Inputs& inputs);
+
+/// Ranges of the values (log_decay <= 0, importance >= 0, ...); reads every gate once. NaN passes.
+/// CallOptions::ranges_checked says that it has been done.
+void CheckRanges(std::string_view op, const Requirements& requirements, const Inputs& inputs);
+
+/// InferDims() and CheckSequences().
 Dims CheckInputs(std::string_view op, const Requirements& requirements, const Inputs& inputs,
                  Needs needs = Needs::kBoth, const State* state = nullptr);
 
-/// Ranges of the values (log_decay <= 0, importance >= 0, ...); reads every gate once. NaN passes.
-void CheckRanges(std::string_view op, const Requirements& requirements, const Inputs& inputs);
-
 /// Names, shapes and dtypes of a given state, and the counts in it. Entries may be missing (they
-/// then have the recipe's start), but pairs are kept whole: state.k with state.v. Weights of
-/// networks may lack the first axis. The last axis is contiguous.
+/// then have the recipe's start), but pairs are whole: state.k with state.v. Weights of networks
+/// may lack the first axis. The last axis is contiguous.
 void CheckState(std::string_view op, const Requirements& requirements, const Dims& dims,
                 const State& state);
+
+/// The length of an axis at these sizes; `pairs` is that of kPairs, which dims do not tell.
+std::int64_t SizeOf(Axis axis, const Recipe& recipe, const Dims& dims, std::int64_t pairs = 0);
+
+/// Shapes at these sizes: of an input (the first that its spec allows), of an entry of the state,
+/// of y, and of status, iterations and residual.
+Shape InputShape(const InputSpec& spec, const Recipe& recipe, const Dims& dims);
+Shape StateShape(const StateSpec& spec, const Recipe& recipe, const Dims& dims,
+                 std::int64_t pairs = 0);
+Shape OutputShape(const Dims& dims);
+Shape StatusShape(const Dims& dims);
 
 }  // namespace ttr

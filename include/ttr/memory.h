@@ -11,12 +11,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "ttr/layer.h"
+#include "ttr/decoder.h"
 
 namespace ttr {
 
@@ -37,11 +39,12 @@ class AssociativeMemory {
   AssociativeMemory(std::string_view recipe, const Sizes& sizes);
   AssociativeMemory(const Recipe& recipe, const Sizes& sizes);
 
-  const Recipe& recipe() const { return layer_.recipe(); }
+  const Recipe& recipe() const { return layer_->recipe(); }
   const Sizes& sizes() const { return sizes_; }
   /// Tokens memorized so far, over all sessions.
   std::int64_t count() const { return count_; }
-  const State& state() const { return state_; }
+  /// After the last token; empty before the first.
+  const State& state() const;
 
   /// Writes one association: key [H, Dk], value [H, Dv] ([n, H, Dk] and [n, H, Dv] where the recipe
   /// takes n steps a token; a recipe without keys ignores `key`). `gates` take the place of those
@@ -90,12 +93,11 @@ class AssociativeMemory {
   Status Read(const Layer& layer, std::string_view op, std::string_view name,
               std::span<const double> query, std::span<double> value) const;
 
-  Layer layer_;
-  Layer
-      fit_;  // the same memory without what belongs to reading alone (scale, output norm): m itself
+  std::shared_ptr<const Layer> layer_;
+  Layer fit_;  // without what belongs to reading alone (scale, output norm): m itself
   Sizes sizes_;
   std::vector<InputSpec> specs_;
-  State state_;
+  std::optional<Decoder> decoder_;  // since the first token, which tells the number of features
   std::map<std::string, Tensor, std::less<>> gates_;
   std::int64_t count_ = 0;
 };

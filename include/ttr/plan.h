@@ -1,32 +1,36 @@
 /// From a recipe to the engine that runs it.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ttr/inputs.h"
 #include "ttr/recipe.h"
 
 namespace ttr {
 
-enum class Engine : std::uint8_t {
-  kDefinition,    ///< the literal regression in double precision: always right, slow
-  kFastWeights,   ///< linear memories in chunks: Hebbian and delta rules
-  kScan,          ///< memories that decay entry by entry: gated vectors, Mamba
-  kLeastSquares,  ///< linear memories that solve their normal equations for every query
-};
-
-std::string_view Name(Engine engine);
-
-/// What runs a recipe, and why.
+/// What runs a recipe, and why. Engines by name:
+///
+/// | name            | runs                                                                       |
+/// |-----------------|----------------------------------------------------------------------------|
+/// | `fast_weights`  | linear memories in chunks: Hebbian and delta rules                         |
+/// | `scan`          | memories that decay entry by entry: gated vectors, Mamba                   |
+/// | `least_squares` | linear memories that solve their normal equations for every query          |
+/// | `definition`    | every recipe: the literal regression in double precision; right, and slow  |
 struct Plan {
-  Engine engine = Engine::kDefinition;
+  std::string_view engine;
   bool exact = true;  ///< solves its regression exactly (up to rounding), or takes steps towards it
   std::string why;    ///< one sentence
 };
 
+/// The name of the engine that runs every recipe, and judges the others.
+inline constexpr std::string_view kDefinition = "definition";
+
 Plan MakePlan(const Recipe& recipe);
+
+/// The names of all engines; the definition is the last.
+std::vector<std::string_view> Engines();
 
 /// What a call costs: useful floating-point operations and bytes of state, q, k, v, y touched per
 /// token and memory; and the size of one memory.

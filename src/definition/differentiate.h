@@ -1,7 +1,10 @@
 /// Gradients of any recipe by central differences of the definition: slow, and right for all.
 #pragma once
 
-#include "ttr/layer.h"
+#include "ttr/call.h"
+#include "ttr/executor.h"
+#include "ttr/inputs.h"
+#include "ttr/state.h"
 
 namespace ttr::definition {
 

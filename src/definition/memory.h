@@ -15,9 +15,11 @@
 #include <string>
 #include <vector>
 
+#include "ttr/call.h"
+#include "ttr/executor.h"
 #include "ttr/inputs.h"
-#include "ttr/layer.h"
 #include "ttr/recipe.h"
+#include "ttr/state.h"
 
 namespace ttr::definition {
 

@@ -1,7 +1,10 @@
 /// Runs the definition over all sequences and memories of a call.
 #pragma once
 
-#include "ttr/layer.h"
+#include "ttr/call.h"
+#include "ttr/executor.h"
+#include "ttr/inputs.h"
+#include "ttr/state.h"
 
 namespace ttr::definition {
 

@@ -3,44 +3,21 @@
 #include <string>
 #include <utility>
 
+#include "src/adapters/registry.h"
 #include "src/definition/differentiate.h"
 #include "src/definition/sequence.h"
-#include "src/layer/check_outputs.h"
-#include "src/layer/run_fast_weights.h"
-#include "src/layer/run_least_squares.h"
-#include "src/layer/run_scan.h"
+#include "src/layer/check_writes.h"
+#include "src/layer/run_call.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
 
 namespace ttr {
 namespace {
 
-Dims Check(std::string_view op, const Requirements& requirements, const Inputs& inputs,
-           const State& state, Needs needs, const TensorView& y = {}) {
-  Dims dims = CheckInputs(op, requirements, inputs, needs, &state);
-  if (needs == Needs::kRead && y.rank() == 4) {
-    // Nothing memorized yet: only the answer tells how long a value is.
-    if (state.empty()) dims.value_dim = y.size(3);
-    // No queries: only the answer tells how many are asked for.
-    if (!ReadsQueries(requirements.recipe)) {
-      dims.batch = y.size(0);
-      dims.tokens = y.size(1);
-      if (state.empty())
-        dims.query_heads = dims.key_heads = dims.value_heads = dims.heads = y.size(2);
-      dims.key_dim = dims.value_dim;
-    }
-  }
-  CheckRanges(op, requirements, inputs);
-  CheckState(op, requirements, dims, state);
-  return dims;
-}
-
 const Recipe& Valid(const Recipe& recipe) {
   Validate(recipe);
   return recipe;
 }
-
-Executor& ExecutorOf(const Run& run) { return run.executor ? *run.executor : DefaultExecutor(); }
 
 void RequireCausal(std::string_view op, const Recipe& recipe) {
   if (recipe.reading.causal) return;
@@ -49,78 +26,35 @@ void RequireCausal(std::string_view op, const Recipe& recipe) {
               "go on from; use Forward on the whole sequence");
 }
 
-/// The dtype of the state that a call has or will make.
-DType StateType(const Inputs& inputs, const State& state) {
-  const TensorView given = state.Get("state");
-  if (given.defined()) return given.dtype();
-  return inputs.v.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-}
-
-/// What is kept, if anything, has room for this call.
-void CheckSaved(std::string_view op, const Layer& layer, const Dims& dims, const Inputs& inputs,
-                const State& state, const Run& run) {
-  if (run.saved.empty()) return;
-  const std::size_t needed = layer.SavedBytes(dims, StateType(inputs, state));
-  if (run.saved.size() >= needed) return;
-  throw Error(op, "kept", "at least " + std::to_string(needed) + " bytes",
-              std::to_string(run.saved.size()));
-}
-
-/// Only a call that writes and reads has a backward pass.
-void RequireNothingSaved(std::string_view op, const Run& run) {
-  if (run.saved.empty()) return;
-  throw Error(op, "kept", "empty", std::to_string(run.saved.size()) + " bytes");
-}
-
-definition::Mode ModeOf(Needs needs) {
-  switch (needs) {
-    case Needs::kBoth: return definition::Mode::kForward;
-    case Needs::kWrite: return definition::Mode::kMemorize;
-    case Needs::kRead: return definition::Mode::kRetrieve;
-  }
-  return definition::Mode::kForward;
-}
-
-/// Runs a call that has been checked on the engine of the plan.
-void RunOn(Engine engine, const Requirements& requirements, const Dims& dims, const Inputs& inputs,
-           State& state, const Outputs& outputs, Needs needs, const Run& run, bool defers = false) {
-  Executor& executor = ExecutorOf(run);
-  for (const TensorView& report : {outputs.iterations, outputs.residual}) {
-    // Few engines have any to tell of.
-    if (report.defined()) CopyInto(Tensor(report.dtype(), report.shape()).view(), report);
-  }
-  switch (engine) {
-    case Engine::kFastWeights:
-      return RunFastWeights(requirements, dims, inputs, state, outputs, needs, executor, run,
-                            defers);
-    case Engine::kScan:
-      return RunScan(requirements.recipe, dims, inputs, state, outputs, needs, executor,
-                     run.scratch, run.saved);
-    case Engine::kLeastSquares:
-      return RunLeastSquares(requirements, dims, inputs, state, outputs, needs, executor,
-                             run.scratch, defers);
-    case Engine::kDefinition:
-      return definition::RunSequences(ModeOf(needs), requirements.recipe, dims, inputs, state,
-                                      outputs, executor);
-  }
+void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& inputs) {
+  const std::int64_t rows = RowsPerToken(recipe);
+  const std::int64_t given = inputs.v.defined() && inputs.v.rank() == 4 ? inputs.v.size(1) : 0;
+  if (given == rows) return;
+  throw Error(op, "v", "one token (T = " + std::to_string(rows) + ")",
+              "T = " + std::to_string(given));
 }
 
 }  // namespace
 
-Layer::Layer(const Recipe& recipe) : requirements_(Valid(recipe)), plan_(MakePlan(recipe)) {}
+Layer::Layer(const Recipe& recipe)
+    : requirements_(Valid(recipe)), plan_(MakePlan(recipe)), engine_(FindEngine(plan_.engine)) {}
 
-Layer::Layer(const Recipe& recipe, Engine engine) : Layer(recipe) {
+Layer::Layer(const Recipe& recipe, std::string_view engine) : Layer(recipe) {
   if (engine == plan_.engine) return;
-  if (engine != Engine::kDefinition) {
-    throw Error("Layer", "engine", std::string(Name(plan_.engine)) + " (" + plan_.why + ")",
-                std::string(Name(engine)));
+  if (engine != kDefinition) {
+    throw Error("Layer", "engine",
+                std::string(plan_.engine) + " (" + plan_.why + ") or " + std::string(kDefinition),
+                "'" + std::string(engine) + "'");
   }
-  plan_.engine = engine;
+  plan_.engine = kDefinition;
   plan_.why = "asked for: the literal regression in double precision";
+  engine_ = &DefinitionEngine();
 }
 
 State Layer::InitialState(const Inputs& inputs) const {
-  const Dims dims = Check("InitialState", requirements_, inputs, State(), Needs::kWrite);
+  const std::string_view op = "InitialState";
+  const Dims dims = CheckCall(op, requirements_, inputs, State(), Needs::kWrite);
+  CheckFits(op, requirements_, dims, {}, false);
   State state;
   definition::RunSequences(definition::Mode::kStart, recipe(), dims, inputs, state, {},
                            SequentialExecutor());
@@ -128,151 +62,135 @@ State Layer::InitialState(const Inputs& inputs) const {
 }
 
 void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
-                    const Run& run) const {
-  Settle(state, run);
-  const Dims dims = Check("Forward", requirements_, inputs, state, Needs::kBoth);
-  CheckOutputs("Forward", dims, inputs, state, outputs);
-  CheckSaved("Forward", *this, dims, inputs, state, run);
-  RunOn(plan_.engine, requirements_, dims, inputs, state, outputs, Needs::kBoth, run);
+                    const CallOptions& options) const {
+  RunCall({"Forward", requirements_, *engine_}, inputs, state, outputs, Needs::kBoth, options);
 }
 
-void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs, const Run& run) const {
-  RequireCausal("Step", recipe());
-  const std::int64_t tokens = inputs.v.defined() && inputs.v.rank() == 4 ? inputs.v.size(1) : 0;
-  const Optimizer& optimizer = recipe().optimizer;
-  const std::int64_t rows = optimizer.solver == Solver::kSgd ? optimizer.steps : 1;
-  if (tokens != rows) {
-    throw Error("Step", "v", "one token (T = " + std::to_string(rows) + ")",
-                "T = " + std::to_string(tokens));
-  }
-  if (!run.defers || !Defers()) {
-    Forward(inputs, state, outputs, run);
+void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
+                    const Outputs& outputs, const CallOptions& options) const {
+  const std::string_view op = "Forward";
+  const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
+  CheckFinalState(op, requirements_, dims, inputs, initial, final, outputs);
+  CallOptions checked = options;
+  checked.ranges_checked = true;
+  if (KeepsPairs(recipe())) {  // it grows
+    State grown = initial;
+    for (const State::Entry& entry : initial.entries()) {
+      grown.Set(entry.name, Tensor::Copy(entry.view));
+    }
+    Forward(inputs, grown, outputs, checked);
+    for (const State::Entry& entry : grown.entries()) {
+      const TensorView to = final.Get(entry.name);
+      if (to.defined() && to.shape() == entry.view.shape()) {
+        CopyInto(entry.view, to);
+      } else {
+        final.Set(entry.name, Tensor::Copy(entry.view));
+      }
+    }
     return;
   }
-  const auto settler =
-      plan_.engine == Engine::kFastWeights ? SettleFastWeights : SettleLeastSquares;
-  if (state.settler_ != settler) {
-    Settle(state, run);
-    if (plan_.engine == Engine::kFastWeights) state.companion_ = Tensor();  // none of this engine's
-  }
-  // Who goes ahead sees the tensors that are behind.
-  struct Opened {
-    explicit Opened(State& s) : state(s), settler(std::exchange(s.settler_, nullptr)) {}
-    ~Opened() { state.settler_ = settler; }
-    State& state;
-    decltype(State::settler_) settler;
-  };
-  {
-    Opened opened(state);
-    if (plan_.engine == Engine::kFastWeights || LeastSquaresDefersFrom(state)) {
-      const Dims dims = Check("Step", requirements_, inputs, state, Needs::kBoth);
-      CheckOutputs("Step", dims, inputs, state, outputs);
-      CheckSaved("Step", *this, dims, inputs, state, run);
-      RunOn(plan_.engine, requirements_, dims, inputs, state, outputs, Needs::kBoth, run, true);
-      opened.settler = settler;
-      return;
+  State start;
+  const bool complete = initial.entries().size() == requirements_.state.size();
+  if (!complete) start = InitialState(inputs);
+  for (const StateSpec& spec : requirements_.state) {
+    const TensorView given = initial.Get(spec.name);
+    const TensorView from = given.defined() ? given : start.Get(spec.name);
+    if (const TensorView to = final.Get(spec.name); to.defined()) {
+      CopyInto(from, to);
+    } else {
+      final.Set(spec.name, Tensor::Copy(from));
     }
   }
-  Forward(inputs, state, outputs, run);
+  Forward(inputs, final, outputs, checked);
 }
 
-bool Layer::HasBFloat16Products() const {
-  return plan_.engine == Engine::kFastWeights && FastWeightsHasBf16Products(recipe());
+void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs,
+                 const CallOptions& options) const {
+  RequireCausal("Step", recipe());
+  RequireOneToken("Step", recipe(), inputs);
+  RunCall({"Step", requirements_, *engine_}, inputs, state, outputs, Needs::kBoth, options);
 }
 
-bool Layer::Defers() const {
-  switch (plan_.engine) {
-    case Engine::kFastWeights: return FastWeightsDefers(recipe());
-    case Engine::kLeastSquares: return LeastSquaresDefers(recipe());
-    case Engine::kScan:
-    case Engine::kDefinition: break;
-  }
-  return false;
-}
-
-void Layer::Settle(State& state, const Run& run) {
-  if (!state.behind()) return;
-  const auto settle = std::exchange(state.settler_, nullptr);
-  try {
-    settle(state, ExecutorOf(run));
-  } catch (...) {  // no memory: what is not written is still behind
-    state.settler_ = settle;
-    throw;
-  }
-  state.companion_ = Tensor();
-}
-
-void Layer::Memorize(const Inputs& inputs, State& state, const Run& run) const {
+void Layer::Memorize(const Inputs& inputs, State& state, const CallOptions& options) const {
   RequireCausal("Memorize", recipe());
-  Settle(state, run);
-  const Dims dims = Check("Memorize", requirements_, inputs, state, Needs::kWrite);
-  RequireNothingSaved("Memorize", run);
-  RunOn(plan_.engine, requirements_, dims, inputs, state, {}, Needs::kWrite, run);
+  RunCall({"Memorize", requirements_, *engine_}, inputs, state, {}, Needs::kWrite, options);
 }
 
 void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& outputs,
-                     const Run& run) const {
+                     const CallOptions& options) const {
   RequireCausal("Retrieve", recipe());
-  const Dims dims = Check("Retrieve", requirements_, inputs, state, Needs::kRead, outputs.y);
-  CheckOutputs("Retrieve", dims, inputs, state, outputs);
-  RequireNothingSaved("Retrieve", run);
-  // Reading changes nothing: a state without entries stays without.
-  State start;
-  auto& read = state.empty() ? start : const_cast<State&>(state);
-  RunOn(plan_.engine, requirements_, dims, inputs, read, outputs, Needs::kRead, run);
+  State read = state.Shared();  // what an engine adds is not the caller's
+  RunCall({"Retrieve", requirements_, *engine_}, inputs, read, outputs, Needs::kRead, options);
 }
 
 void Layer::Backward(const Inputs& inputs, const State& initial, const TensorView& dy,
                      const State& dstate, const Inputs& dinputs, State& dinitial,
-                     const Run& run) const {
-  const Dims dims = Check("Backward", requirements_, inputs, initial, Needs::kBoth);
-  CheckGradients("Backward", dims, inputs, dy, dinputs);
-  CheckSaved("Backward", *this, dims, inputs, initial, run);
-  Executor& executor = ExecutorOf(run);
-  switch (plan_.engine) {
-    case Engine::kScan:
-      return DifferentiateScan(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
-                               executor, run.scratch, run.saved);
-    case Engine::kFastWeights:
-      return DifferentiateFastWeights(requirements_, dims, inputs, initial, dy, dstate, dinputs,
-                                      dinitial, executor, run.scratch, run.saved);
-    case Engine::kLeastSquares:
-      return DifferentiateLeastSquares(requirements_, dims, inputs, initial, dy, dstate, dinputs,
-                                       dinitial, executor, run.scratch);
-    case Engine::kDefinition: break;
+                     const CallOptions& options) const {
+  const std::string_view op = "Backward";
+  const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
+  CheckFits(op, requirements_, dims, initial, plan_.engine == kDefinition);
+  CheckGradients(op, requirements_, dims, inputs, initial, {dy, dstate, dinputs, dinitial},
+                 options);
+  const DType dtype = StateType(inputs, initial);
+  CheckSaved(op, options, SavedBytes(dims, dtype));
+  Executor& executor = ExecutorOf(options);
+  if (!engine_->HasGradients()) {
+    return definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
+                                     executor);
   }
-  definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
-                            executor);
+  // As the engine takes them: rows, in the dtype of the state.
+  const bool has_rows = dy.size(3) <= 1 || dy.stride(3) == 1;
+  const Tensor rows = has_rows ? Tensor() : Tensor::Copy(dy);
+  State final_gradient, initial_gradient;
+  for (const StateSpec& spec : requirements_.state) {
+    if (spec.counts) continue;
+    if (const TensorView given = dstate.Get(spec.name); given.defined()) {
+      final_gradient.Set(spec.name, Tensor::Copy(given, dtype));
+    }
+    const TensorView wanted = dinitial.Get(spec.name);
+    if (wanted.defined() && wanted.dtype() == dtype) {
+      initial_gradient.Bind(spec.name, wanted);
+    } else {
+      initial_gradient.Set(spec.name, Tensor(dtype, StateShape(spec, recipe(), dims)));
+    }
+  }
+  engine_->Backward({.requirements = requirements_,
+                     .dims = dims,
+                     .inputs = inputs,
+                     .needs = Needs::kBoth,
+                     .executor = executor,
+                     .scratch = options.scratch,
+                     .saved = options.saved},
+                    initial,
+                    {has_rows ? dy : rows.view(), final_gradient, dinputs, initial_gradient});
+  for (const State::Entry& entry : initial_gradient.entries()) {
+    const TensorView wanted = dinitial.Get(entry.name);
+    if (!wanted.defined()) {
+      const TensorView start = initial.Get(entry.name);
+      dinitial.Set(entry.name, Tensor::Copy(entry.view, start.defined() ? start.dtype() : dtype));
+    } else if (entry.owned.defined()) {
+      CopyInto(entry.view, wanted);
+    }
+  }
+}
+
+bool Layer::HasGradients() const { return engine_->HasGradients(); }
+
+bool Layer::HasBFloat16Products() const { return engine_->HasBFloat16Products(recipe()); }
+
+std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {
+  CheckDims("ScratchBytes", dims);
+  return engine_->ScratchBytes(recipe(), dims, std::max(threads, 1));
 }
 
 std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
-  switch (plan_.engine) {
-    case Engine::kFastWeights: return FastWeightsGradientScratchBytes(recipe(), dims, threads);
-    case Engine::kLeastSquares: return LeastSquaresGradientScratchBytes(recipe(), dims, threads);
-    case Engine::kScan: return ScanGradientScratchBytes(recipe(), dims, threads);
-    case Engine::kDefinition: break;
-  }
-  return 0;
+  CheckDims("BackwardScratchBytes", dims);
+  return engine_->BackwardScratchBytes(recipe(), dims, std::max(threads, 1));
 }
 
 std::size_t Layer::SavedBytes(const Dims& dims, DType state) const {
-  switch (plan_.engine) {
-    case Engine::kFastWeights: return FastWeightsSavedBytes(recipe(), dims, state);
-    case Engine::kScan: return ScanSavedBytes(recipe(), dims, state);
-    case Engine::kLeastSquares:
-    case Engine::kDefinition: break;
-  }
-  return 0;
-}
-
-std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {
-  switch (plan_.engine) {
-    case Engine::kFastWeights: return FastWeightsScratchBytes(recipe(), dims, threads);
-    case Engine::kScan: return ScanScratchBytes(recipe(), dims, threads);
-    case Engine::kLeastSquares: return LeastSquaresScratchBytes(recipe(), dims, threads);
-    case Engine::kDefinition: break;
-  }
-  return 0;
+  CheckDims("SavedBytes", dims);
+  return engine_->SavedBytes(recipe(), dims, state);
 }
 
 }  // namespace ttr

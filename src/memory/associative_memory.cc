@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/memory/gates.h"
@@ -65,7 +66,7 @@ TensorView View(std::string_view op, std::string_view name, const double* data, 
 }
 
 // One token, on the calling thread: to hand it to others would cost more than it takes.
-Run OnThisThread() { return {.executor = &SequentialExecutor(), .scratch = {}}; }
+CallOptions OnThisThread() { return {.executor = &SequentialExecutor()}; }
 
 // Room for the status of every head, on the stack for all usual numbers of them.
 class StatusRoom {
@@ -96,7 +97,10 @@ AssociativeMemory::AssociativeMemory(std::string_view recipe, const Sizes& sizes
     : AssociativeMemory(ParseRecipe(recipe), sizes) {}
 
 AssociativeMemory::AssociativeMemory(const Recipe& recipe, const Sizes& sizes)
-    : layer_(Streamable(recipe)), fit_(FitOf(recipe)), sizes_(sizes), specs_(InputSpecs(recipe)) {
+    : layer_(std::make_shared<const Layer>(Streamable(recipe))),
+      fit_(FitOf(recipe)),
+      sizes_(sizes),
+      specs_(InputSpecs(recipe)) {
   CheckSizes(sizes);
 }
 
@@ -130,8 +134,19 @@ void AssociativeMemory::Memorize(std::span<const double> key, std::span<const do
       throw Error(kOp, "gate '" + std::string(spec.name) + "'", GateText(spec, sizes_), "absent");
     }
   }
-  layer_.Memorize(inputs, state_, OnThisThread());
+  if (decoder_) {
+    decoder_->Memorize(inputs, OnThisThread());
+  } else {
+    Decoder first(*layer_, SizesOfCalls(recipe(), sizes_, inputs.features_w), DType::kFloat64);
+    first.Memorize(inputs, OnThisThread());
+    decoder_ = std::move(first);
+  }
   ++count_;
+}
+
+const State& AssociativeMemory::state() const {
+  static const State empty;
+  return decoder_ ? decoder_->state_ : empty;  // nothing is deferred by Memorize
 }
 
 Status AssociativeMemory::Read(const Layer& layer, std::string_view op, std::string_view name,
@@ -149,12 +164,17 @@ Status AssociativeMemory::Read(const Layer& layer, std::string_view op, std::str
   StatusRoom status(sizes_.heads);
   const TensorView y =
       View(op, "value", value.data(), value.size(), 1, sizes_.heads, sizes_.value_dim);
-  layer.Retrieve(inputs, state_, {.y = y, .status = status.view()}, OnThisThread());
+  const Outputs outputs{.y = y, .status = status.view()};
+  if (decoder_) {
+    decoder_->Read(layer, op, inputs, outputs, OnThisThread());
+  } else {
+    layer.Retrieve(inputs, {}, outputs, OnThisThread());
+  }
   return status.Worst();
 }
 
 Status AssociativeMemory::Retrieve(std::span<const double> query, std::span<double> value) const {
-  return Read(layer_, "Retrieve", "query", query, value);
+  return Read(*layer_, "Retrieve", "query", query, value);
 }
 
 double AssociativeMemory::Loss(std::span<const double> key, std::span<const double> value) const {

@@ -149,7 +149,7 @@ double AssociativeMemory::Condition() const {
   const bool relative = optimizer.ridge_kind == RidgeKind::kRelative;
   const auto set = gates_.find("ridge");
   const TensorView given = set == gates_.end() ? TensorView() : set->second.view();
-  const TensorView statistics = state_.Get("state.a");
+  const TensorView statistics = state().Get("state.a");
   // Before the first token A is its ridge, whatever the number of features.
   const std::int64_t n = statistics.defined() ? statistics.size(3) : sizes_.key_dim;
   const auto size = static_cast<std::size_t>(n);

@@ -64,6 +64,22 @@ std::int64_t RowsPerToken(const Recipe& recipe) {
   return recipe.optimizer.solver == Solver::kSgd ? recipe.optimizer.steps : 1;
 }
 
+Dims SizesOfCalls(const Recipe& recipe, const Sizes& sizes, const TensorView& features_w) {
+  const auto specs = InputSpecs(recipe);
+  const bool keyless = std::none_of(specs.begin(), specs.end(), [](const InputSpec& spec) {
+    return spec.name == "q" || spec.name == "k";
+  });
+  Dims dims;
+  dims.query_heads = dims.key_heads = dims.value_heads = dims.heads = sizes.heads;
+  dims.key_dim = keyless ? sizes.value_dim : sizes.key_dim;
+  dims.value_dim = sizes.value_dim;
+  dims.tokens = 1;
+  if (features_w.defined()) dims.features = features_w.size(1);
+  const bool network = recipe.function.kind == FunctionClass::kNetwork;
+  if (network && recipe.function.depth > 1) dims.hidden = recipe.function.expansion * dims.key_dim;
+  return dims;
+}
+
 const InputSpec& RequireGate(std::string_view op, const std::vector<InputSpec>& specs,
                              std::string_view name) {
   std::string known;

@@ -19,6 +19,10 @@ bool IsPerToken(const InputSpec& spec);
 /// Pairs that one token brings (DeltaProduct: several).
 std::int64_t RowsPerToken(const Recipe& recipe);
 
+/// The sizes of a call with one token; of `features_w` the number of features, if it is given.
+Dims SizesOfCalls(const Recipe& recipe, const AssociativeMemory::Sizes& sizes,
+                  const TensorView& features_w);
+
 /// The gate of a name. Error: names it and those that the recipe takes.
 const InputSpec& RequireGate(std::string_view op, const std::vector<InputSpec>& specs,
                              std::string_view name);

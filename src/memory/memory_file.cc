@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kFormat = "1";  // of what is stored, and how it is named
 constexpr std::string_view kGatePrefix = "gate.";
 constexpr std::string_view kCompanion =
-    "companion";  // State::companion(), so that answers go on bit for bit
+    "companion";  // Decoder::auxiliary(), so that answers go on bit for bit
 constexpr std::string_view kExtraPrefix = "extra.";
 
 using Metadata = std::map<std::string, std::string>;
@@ -91,22 +91,6 @@ class Loader {
   TensorFile& content_;
 };
 
-Dims DimsOf(const Recipe& recipe, const AssociativeMemory::Sizes& sizes, const Tensor* features) {
-  const auto specs = InputSpecs(recipe);
-  const bool keyless = std::none_of(specs.begin(), specs.end(), [](const InputSpec& spec) {
-    return spec.name == "q" || spec.name == "k";
-  });
-  Dims dims;
-  dims.query_heads = dims.key_heads = dims.value_heads = dims.heads = sizes.heads;
-  dims.key_dim = keyless ? sizes.value_dim : sizes.key_dim;
-  dims.value_dim = sizes.value_dim;
-  dims.tokens = 1;
-  if (features != nullptr) dims.features = features->shape()[1];
-  const bool network = recipe.function.kind == FunctionClass::kNetwork;
-  if (network && recipe.function.depth > 1) dims.hidden = recipe.function.expansion * dims.key_dim;
-  return dims;
-}
-
 }  // namespace
 
 void AssociativeMemory::Save(const std::filesystem::path& path,
@@ -121,11 +105,12 @@ AssociativeMemory AssociativeMemory::Load(const std::filesystem::path& path,
 
 TensorFile AssociativeMemory::ToTensors(const std::map<std::string, std::string>& extra) const {
   TensorFile file;
-  for (const State::Entry& entry : state_.entries()) {
+  for (const State::Entry& entry : state().entries()) {
     file.tensors.emplace(entry.name, Tensor::Copy(entry.view));
   }
-  if (state_.companion().defined()) {
-    file.tensors.emplace(std::string(kCompanion), Tensor::Copy(state_.companion()));
+  const TensorView auxiliary = decoder_ ? decoder_->auxiliary() : TensorView();
+  if (auxiliary.defined()) {
+    file.tensors.emplace(std::string(kCompanion), Tensor::Copy(auxiliary));
   }
   for (const auto& [name, gate] : gates_) {
     file.tensors.emplace(std::string(kGatePrefix) + name, gate);
@@ -161,24 +146,25 @@ AssociativeMemory AssociativeMemory::FromTensors(TensorFile file, const std::str
       loader.Named("sizes", [&] { return AssociativeMemory(recipe, sizes); });
   memory.count_ = loader.Number("count");
 
+  State state;
+  Tensor auxiliary;
   for (auto& [name, tensor] : file.tensors) {
-    loader.Float64(name, tensor);
     if (name.starts_with(kGatePrefix)) {
+      loader.Float64(name, tensor);
       loader.Named("tensor '" + name + "'",
                    [&] { memory.SetGate(name.substr(kGatePrefix.size()), tensor.as<double>()); });
     } else if (name == kCompanion) {
-      CopyInto(tensor, memory.state_.Companion(tensor.dtype(), tensor.shape()));
+      auxiliary = std::move(tensor);
     } else {
-      memory.state_.Set(name, std::move(tensor));
+      if (tensor.dtype() != DType::kInt64) loader.Float64(name, tensor);
+      state.Set(name, std::move(tensor));
     }
   }
-  const auto features = memory.gates_.find("features.w");
-  const Dims dims =
-      DimsOf(recipe, sizes, features == memory.gates_.end() ? nullptr : &features->second);
-  loader.Named("state", [&] { CheckState("Load", recipe, dims, memory.state_); });
+  const Requirements& requirements = memory.layer_->requirements();
+  UpgradeCounts(requirements, state);
   // A memory that has read a token has all of its state; one that has not has none.
-  for (const StateSpec& spec : StateSpecs(recipe)) {
-    const bool given = memory.state_.Get(spec.name).defined();
+  for (const StateSpec& spec : requirements.state) {
+    const bool given = state.Get(spec.name).defined();
     if (given != (memory.count_ > 0)) {
       loader.Fail("tensor '" + spec.name + "'",
                   given ? "absent after 0 tokens"
@@ -186,6 +172,16 @@ AssociativeMemory AssociativeMemory::FromTensors(TensorFile file, const std::str
                   given ? "there" : "absent");
     }
   }
+  const auto features = memory.gates_.find("features.w");
+  const Dims dims = SizesOfCalls(
+      recipe, sizes, features == memory.gates_.end() ? TensorView() : features->second.view());
+  loader.Named("state", [&] {
+    CheckState("Load", requirements, dims, state);
+    if (memory.count_ == 0) return;
+    memory.decoder_.emplace(*memory.layer_, dims, DType::kFloat64);
+    memory.decoder_->Start(state);
+    if (auxiliary.defined()) memory.decoder_->SetAuxiliary(auxiliary.view());
+  });
 
   if (extra != nullptr) {
     extra->clear();

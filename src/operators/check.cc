@@ -1,8 +1,6 @@
 #include "src/operators/check.h"
 
-#include <cstddef>
-#include <functional>
-
+#include "src/core/view_checks.h"
 #include "ttr/error.h"
 
 namespace ttr::operators {
@@ -19,32 +17,10 @@ std::string Required(std::string_view axes, const Shape& shape) {
   return std::string(kFloating) + " " + std::string(axes) + " = " + shape.ToString();
 }
 
-void CheckLastAxis(std::string_view op, const Named& argument) {
-  const TensorView& view = argument.view;
-  const int last = view.rank() - 1;
-  if (view.size(last) > 1 && view.stride(last) != 1) {
-    throw Error(op, argument.name, "contiguous in its last axis",
-                "of stride " + std::to_string(view.stride(last)));
-  }
+void CheckMemory(std::string_view op, const Named& argument) {
+  ttr::CheckRows(op, argument.name, argument.view);
+  CheckAligned(op, argument.name, argument.view);
 }
-
-/// The bytes from a view's first element to behind its last. Strides may be negative.
-struct Extent {
-  explicit Extent(const TensorView& view) {
-    if (!view.defined() || view.shape().elements() == 0) return;
-    std::int64_t first = 0, last = 0;
-    for (int axis = 0; axis < view.rank(); ++axis) {
-      const std::int64_t reach = (view.size(axis) - 1) * view.stride(axis);
-      (reach < 0 ? first : last) += reach;
-    }
-    const auto size = static_cast<std::int64_t>(SizeOf(view.dtype()));
-    begin = view.as<const std::byte>() + first * size;
-    end = view.as<const std::byte>() + (last + 1) * size;
-  }
-
-  const std::byte* begin = nullptr;
-  const std::byte* end = nullptr;
-};
 
 }  // namespace
 
@@ -54,7 +30,7 @@ void CheckTensor(std::string_view op, const Named& argument, std::string_view ax
   if (!view.defined() || !IsFloating(view.dtype()) || !(view.shape() == shape)) {
     throw Error(op, argument.name, Required(axes, shape), Describe(view));
   }
-  CheckLastAxis(op, argument);
+  CheckMemory(op, argument);
 }
 
 void CheckParameter(std::string_view op, const Named& argument, std::string_view axes,
@@ -64,7 +40,7 @@ void CheckParameter(std::string_view op, const Named& argument, std::string_view
               (view.size(0) == 1 || view.size(0) == shape[0]);
   for (int axis = 1; fits && axis < shape.rank(); ++axis) fits = view.size(axis) == shape[axis];
   if (!fits) throw Error(op, argument.name, Required(axes, shape), Describe(view));
-  CheckLastAxis(op, argument);
+  CheckMemory(op, argument);
 }
 
 void CheckRows(std::string_view op, const Named& argument, std::string_view axes) {
@@ -75,7 +51,7 @@ void CheckRows(std::string_view op, const Named& argument, std::string_view axes
     throw Error(op, argument.name, std::string(kFloating) + " " + std::string(axes),
                 Describe(view));
   }
-  CheckLastAxis(op, argument);
+  CheckMemory(op, argument);
 }
 
 void CheckAbsent(std::string_view op, const Named& argument, std::string_view why) {
@@ -85,11 +61,13 @@ void CheckAbsent(std::string_view op, const Named& argument, std::string_view wh
 }
 
 void CheckApart(std::string_view op, const Named& written, std::initializer_list<Named> others) {
-  const Extent a(written.view);
-  const std::less<const std::byte*> before;
+  const Extent extent(op, written.name, written.view);
+  if (!IsDistinct(written.view)) {
+    throw Error(op, written.name, "memory in which every element has a place of its own",
+                "overlapping itself");
+  }
   for (const Named& other : others) {
-    const Extent b(other.view);
-    if (a.begin != a.end && b.begin != b.end && before(a.begin, b.end) && before(b.begin, a.end)) {
+    if (extent.Meets(Extent(op, other.name, other.view))) {
       throw Error(op, written.name, "memory of its own", "overlapping " + std::string(other.name));
     }
   }
@@ -98,6 +76,7 @@ void CheckApart(std::string_view op, const Named& written, std::initializer_list
 std::span<const std::int64_t> CheckSequences(std::string_view op, const TensorView& cu_seqlens,
                                              std::int64_t batch, std::int64_t tokens) {
   if (!cu_seqlens.defined()) return {};
+  CheckAligned(op, "cu_seqlens", cu_seqlens);
   if (cu_seqlens.dtype() != DType::kInt64 || cu_seqlens.rank() != 1 || cu_seqlens.size(0) < 2 ||
       !cu_seqlens.contiguous()) {
     throw Error(op, "cu_seqlens", "contiguous int64 [N+1] with N >= 1", Describe(cu_seqlens));

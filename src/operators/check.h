@@ -31,7 +31,7 @@ void CheckRows(std::string_view op, const Named& argument, std::string_view axes
 /// Absent, because of `why`.
 void CheckAbsent(std::string_view op, const Named& argument, std::string_view why);
 
-/// Shares no memory with any of the others.
+/// Every element has a place of its own, and shares it with none of the others.
 void CheckApart(std::string_view op, const Named& written, std::initializer_list<Named> others);
 
 /// The bounds of packed sequences of `tokens` tokens, empty where absent: int64 [N+1], contiguous,

@@ -4,10 +4,12 @@
 #include <optional>
 #include <string>
 
+#include "src/core/view_checks.h"
 #include "src/recipe/axes.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
 #include "ttr/inputs.h"
+#include "ttr/state.h"
 
 namespace ttr {
 namespace {
@@ -17,7 +19,20 @@ bool IsPerToken(const InputSpec& spec) {
   return second == Axis::kTokens || second == Axis::kRows;
 }
 
-/// One call of CheckInputs.
+/// Heads of keys and values divide the memories; those of queries do, or are a multiple.
+void CheckHeads(std::string_view op, const Dims& dims) {
+  const auto fail = [&](std::string_view name, std::string_view must, std::int64_t given) {
+    throw Error(op, std::string(name) + " heads",
+                std::string(must) + " H = " + std::to_string(dims.heads), std::to_string(given));
+  };
+  if (dims.heads % dims.key_heads != 0) fail("k", "a divisor of", dims.key_heads);
+  if (dims.heads % dims.value_heads != 0) fail("v", "a divisor of", dims.value_heads);
+  if (dims.heads % dims.query_heads != 0 && dims.query_heads % dims.heads != 0) {
+    fail("q", "a divisor or a multiple of", dims.query_heads);
+  }
+}
+
+/// One call of InferDims.
 class Checker {
  public:
   Checker(std::string_view op, const Requirements& requirements, const Inputs& inputs, Needs needs)
@@ -39,9 +54,8 @@ class Checker {
     }
     if (needs_ == Needs::kRead && state != nullptr) TakeSizesOf(*state);
     Dims dims = Derive();
-    CheckHeads(dims);
+    CheckHeads(op_, dims);
     CheckRest(dims);
-    if (inputs_.cu_seqlens.defined()) CheckSequences(dims);
     return dims;
   }
 
@@ -109,11 +123,11 @@ class Checker {
     for (int i = 0; i < view.rank(); ++i) {
       if (!Bind((*axes)[static_cast<std::size_t>(i)], view.size(i))) FailShape(spec, view);
     }
-    const int last = view.rank() - 1;
-    if (view.size(last) > 1 && view.stride(last) != 1) {
-      throw Error(op_, spec.name, "contiguous in its last axis",
-                  "of stride " + std::to_string(view.stride(last)));
+    if (is_integer && view.size(0) < 2) {
+      throw Error(op_, spec.name, "[N+1] with N >= 1", ShapeText(view.shape()));
     }
+    CheckRows(op_, spec.name, view);
+    CheckAligned(op_, spec.name, view);
   }
 
   // A size of an axis is what the first input says; it may then not change.
@@ -165,47 +179,12 @@ class Checker {
     return dims;
   }
 
-  void CheckHeads(const Dims& dims) const {
-    const auto fail = [&](std::string_view name, std::string_view must, std::int64_t given) {
-      throw Error(op_, std::string(name) + " heads",
-                  std::string(must) + " H = " + std::to_string(dims.heads), std::to_string(given));
-    };
-    if (dims.heads % dims.key_heads != 0) fail("k", "a divisor of", dims.key_heads);
-    if (dims.heads % dims.value_heads != 0) fail("v", "a divisor of", dims.value_heads);
-    if (dims.heads % dims.query_heads != 0 && dims.query_heads % dims.heads != 0) {
-      fail("q", "a divisor or a multiple of", dims.query_heads);
-    }
-  }
-
   void CheckRest(const Dims& dims) const {
     const bool adds_input = FamilyOf(recipe_) == Family::kNetwork && recipe_.function.residual;
     if (adds_input && needs_ != Needs::kRead && dims.value_dim != dims.key_dim) {
       throw Error(op_, "v",
                   "as long as k under residual: true, Dv = Dk = " + std::to_string(dims.key_dim),
                   "Dv = " + std::to_string(dims.value_dim));
-    }
-  }
-
-  void CheckSequences(const Dims& dims) const {
-    const TensorView& bounds = inputs_.cu_seqlens;
-    if (bounds.size(0) < 2) {
-      throw Error(op_, "cu_seqlens", "[N+1] with N >= 1", ShapeText(bounds.shape()));
-    }
-    if (dims.batch != 1) {
-      throw Error(op_, "B", "1 beside cu_seqlens", std::to_string(dims.batch));
-    }
-    const std::int64_t stride = bounds.stride(0);
-    const auto* values = bounds.as<const std::int64_t>();
-    std::int64_t before = 0;
-    for (std::int64_t i = 0; i < bounds.size(0); ++i) {
-      const std::int64_t value = values[i * stride];
-      const bool last = i + 1 == bounds.size(0);
-      if ((i == 0 && value != 0) || value < before || (last && value != dims.tokens)) {
-        throw Error(op_, "cu_seqlens",
-                    "from 0 to T = " + std::to_string(dims.tokens) + " without falling",
-                    std::to_string(value) + " at " + std::to_string(i));
-      }
-      before = value;
     }
   }
 
@@ -220,9 +199,58 @@ class Checker {
 
 }  // namespace
 
+Dims InferDims(std::string_view op, const Requirements& requirements, const Inputs& inputs,
+               Needs needs, const State* state) {
+  return Checker(op, requirements, inputs, needs).Check(state);
+}
+
+void CheckSequences(std::string_view op, const Dims& dims, const Inputs& inputs) {
+  const TensorView& bounds = inputs.cu_seqlens;
+  if (!bounds.defined()) return;
+  if (dims.batch != 1) {
+    throw Error(op, "B", "1 beside cu_seqlens", std::to_string(dims.batch));
+  }
+  const std::int64_t stride = bounds.stride(0);
+  const auto* values = bounds.as<const std::int64_t>();
+  std::int64_t before = 0;
+  for (std::int64_t i = 0; i < bounds.size(0); ++i) {
+    const std::int64_t value = values[i * stride];
+    const bool last = i + 1 == bounds.size(0);
+    if ((i == 0 && value != 0) || value < before || (last && value != dims.tokens)) {
+      throw Error(op, "cu_seqlens",
+                  "from 0 to T = " + std::to_string(dims.tokens) + " without falling",
+                  std::to_string(value) + " at " + std::to_string(i));
+    }
+    before = value;
+  }
+}
+
 Dims CheckInputs(std::string_view op, const Requirements& requirements, const Inputs& inputs,
                  Needs needs, const State* state) {
-  return Checker(op, requirements, inputs, needs).Check(state);
+  const Dims dims = InferDims(op, requirements, inputs, needs, state);
+  CheckSequences(op, dims, inputs);
+  return dims;
+}
+
+void CheckDims(std::string_view op, const Dims& dims) {
+  // Products of a few sizes stay far below 2^63 as doubles, and no memory holds more.
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const auto check = [&](std::string_view name, std::int64_t size, std::int64_t least) {
+    if (size >= least && size <= kMost) return;
+    throw Error(op, name, "from " + std::to_string(least) + " to 2^40", std::to_string(size));
+  };
+  check("B", dims.batch, 0);
+  check("T", dims.tokens, 0);
+  check("N", dims.sequences, 0);
+  check("H", dims.heads, 1);
+  check("Hq", dims.query_heads, 1);
+  check("Hk", dims.key_heads, 1);
+  check("Hv", dims.value_heads, 1);
+  check("Dk", dims.key_dim, 1);
+  check("Dv", dims.value_dim, 1);
+  check("F", dims.features, 0);
+  check("hidden width", dims.hidden, 0);
+  CheckHeads(op, dims);
 }
 
 }  // namespace ttr

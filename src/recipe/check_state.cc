@@ -1,12 +1,13 @@
 // Names, shapes and dtypes of a given state, and the counts in it.
 #include <algorithm>
-#include <cmath>
 #include <string>
 
+#include "src/core/view_checks.h"
 #include "src/recipe/axes.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
 #include "ttr/inputs.h"
+#include "ttr/state.h"
 
 namespace ttr {
 namespace {
@@ -20,12 +21,10 @@ std::string NamesOf(const std::vector<StateSpec>& specs) {
 
 AxisSizes SizesOf(const Recipe& recipe, const Dims& dims) {
   AxisSizes sizes;
-  sizes.Set(Axis::kStates, dims.states());
-  sizes.Set(Axis::kHeads, dims.heads);
-  sizes.Set(Axis::kPhiDim, PhiDim(recipe, dims));
-  sizes.Set(Axis::kKeyDim, dims.key_dim);
-  sizes.Set(Axis::kValueDim, dims.value_dim);
-  sizes.Set(Axis::kHidden, dims.hidden);
+  for (const Axis axis : {Axis::kStates, Axis::kHeads, Axis::kPhiDim, Axis::kKeyDim,
+                          Axis::kValueDim, Axis::kHidden}) {
+    sizes.Set(axis, SizeOf(axis, recipe, dims));
+  }
   return sizes;
 }
 
@@ -37,8 +36,11 @@ bool IsStartWeight(const Recipe& recipe, std::string_view name) {
 
 void CheckEntry(std::string_view op, const StateSpec& spec, const TensorView& view, bool may_share,
                 AxisSizes& sizes) {
-  if (view.dtype() != DType::kFloat32 && view.dtype() != DType::kFloat64) {
-    throw Error(op, spec.name, "float32 or float64", Name(view.dtype()));
+  const bool fits_type = spec.counts
+                             ? view.dtype() == DType::kInt64
+                             : view.dtype() == DType::kFloat32 || view.dtype() == DType::kFloat64;
+  if (!fits_type) {
+    throw Error(op, spec.name, spec.counts ? "int64" : "float32 or float64", Name(view.dtype()));
   }
   std::span<const Axis> axes = spec.shape;
   const int rank = static_cast<int>(axes.size());
@@ -51,20 +53,18 @@ void CheckEntry(std::string_view op, const StateSpec& spec, const TensorView& vi
     throw Error(op, spec.name, AxesText(axes) + " = " + sizes.Text(axes, view.shape()),
                 ShapeText(view.shape()));
   }
-  const int last = view.rank() - 1;
-  if (view.size(last) > 1 && view.stride(last) != 1) {
-    throw Error(op, spec.name, "contiguous in its last axis",
-                "of stride " + std::to_string(view.stride(last)));
-  }
+  if (!spec.counts) CheckRows(op, spec.name, view);
+  CheckAligned(op, spec.name, view);
 }
 
-// A tensor [N, H] of whole numbers in 0 .. most: they say how much of other memory is read.
+// A tensor [N, H] of numbers in 0 .. most: they say how much of other memory is read.
 void CheckCounts(std::string_view op, std::string_view name, const TensorView& counts,
                  std::int64_t most) {
   for (std::int64_t n = 0; n < counts.size(0); ++n) {
     for (std::int64_t h = 0; h < counts.size(1); ++h) {
-      const double count = counts.At({n, h});
-      if (count >= 0 && count <= static_cast<double>(most) && count == std::floor(count)) continue;
+      const std::int64_t count =
+          counts.as<const std::int64_t>()[n * counts.stride(0) + h * counts.stride(1)];
+      if (count >= 0 && count <= most) continue;
       throw Error(
           op, name, "a whole number from 0 to " + std::to_string(most),
           std::to_string(count) + " at [" + std::to_string(n) + "," + std::to_string(h) + "]");

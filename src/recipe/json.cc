@@ -57,6 +57,7 @@ class Watch {
   std::vector<std::set<std::string>> keys_;
 };
 
+// A byte-order mark before the text is skipped, by the parser.
 Json ReadJson(std::string_view text) {
   if (text.size() > kMaxBytes) {
     throw Error("recipe", "JSON", "at most " + std::to_string(kMaxBytes) + " bytes",
@@ -66,6 +67,8 @@ Json ReadJson(std::string_view text) {
     return Json::parse(text, Watch());
   } catch (const Json::parse_error& e) {
     throw Error("recipe", "text", "JSON", "malformed at byte " + std::to_string(e.byte));
+  } catch (const Json::exception&) {
+    throw Error("recipe", "text", "JSON with numbers in the range of double", "out of it");
   }
 }
 

@@ -1,7 +1,7 @@
-#include <algorithm>
+#include "ttr/state.h"
 
-#include "ttr/error.h"
-#include "ttr/inputs.h"
+#include <algorithm>
+#include <utility>
 
 namespace ttr {
 namespace {
@@ -15,8 +15,7 @@ State::Entry& FindOrAdd(std::vector<State::Entry>& entries, std::string_view nam
 
 }  // namespace
 
-State::State(const State& other)
-    : entries_(other.entries_), companion_(other.companion_), settler_(other.settler_) {
+State::State(const State& other) : entries_(other.entries_) {
   for (Entry& entry : entries_) {
     if (entry.owned.defined()) entry.view = entry.owned.view();
   }
@@ -27,45 +26,37 @@ State& State::operator=(const State& other) {
   return *this;
 }
 
-void State::RequireSettled() const {
-  if (!behind()) return;
-  throw Error(
-      "[State] its tensors are behind the tokens of Step with Run::defers; call "
-      "Layer::Settle before they are read, written or replaced");
-}
-
-const std::vector<State::Entry>& State::entries() const {
-  RequireSettled();
-  return entries_;
-}
-
 void State::Set(std::string_view name, Tensor tensor) {
-  RequireSettled();
   Entry& entry = FindOrAdd(entries_, name);
   entry.owned = std::move(tensor);
   entry.view = entry.owned.view();
 }
 
 void State::Bind(std::string_view name, const TensorView& view) {
-  RequireSettled();
   Entry& entry = FindOrAdd(entries_, name);
   entry.owned = Tensor();
   entry.view = view;
 }
 
-TensorView State::Companion(DType dtype, const Shape& shape) {
-  if (!companion_.defined() || companion_.dtype() != dtype || !(companion_.shape() == shape)) {
-    companion_ = Tensor(dtype, shape);
-  }
-  return companion_.view();
-}
-
 TensorView State::Get(std::string_view name) const {
-  RequireSettled();
   for (const Entry& entry : entries_) {
     if (entry.name == name) return entry.view;
   }
   return TensorView();
+}
+
+State State::Shared() const {
+  State shared;
+  for (const Entry& entry : entries_) shared.Bind(entry.name, entry.view);
+  return shared;
+}
+
+void UpgradeCounts(const Requirements& requirements, State& state) {
+  for (const StateSpec& spec : requirements.state) {
+    const TensorView counts = state.Get(spec.name);
+    if (!spec.counts || !counts.defined() || !IsFloating(counts.dtype())) continue;
+    state.Set(spec.name, Tensor::Copy(counts, DType::kInt64));
+  }
 }
 
 }  // namespace ttr

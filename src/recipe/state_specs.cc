@@ -61,7 +61,8 @@ void AddPairs(const Recipe& recipe, Specs& specs) {
   if (recipe.weights.decay != Decay::kNone || recipe.weights.importance != Importance::kNone) {
     specs.push_back({"state.log_weight", {kN, kS, kH}, "logarithms of the weights"});
   }
-  specs.push_back({"state.length", {kN, kH}, "number of valid pairs; what follows is padding"});
+  specs.push_back(
+      {"state.length", {kN, kH}, "number of valid pairs; what follows is padding", true});
 }
 
 void AddNetwork(const Recipe& recipe, Specs& specs) {
@@ -83,7 +84,8 @@ void AddNetwork(const Recipe& recipe, Specs& specs) {
       batches && !carries ? "weights where the mini-batch began, input first"
                           : "weights, input first",
       "biases");
-  if (batches) specs.push_back({"state.position", {kN, kH}, "tokens of the mini-batch so far"});
+  if (batches)
+    specs.push_back({"state.position", {kN, kH}, "tokens of the mini-batch so far", true});
   if (batches && !carries) {
     add("state.g_", "sum of step times gradient in this mini-batch", "the same of the biases");
   }
@@ -109,7 +111,7 @@ std::vector<StateSpec> StateSpecs(const Recipe& recipe) {
     case Family::kNetwork: AddNetwork(recipe, specs); break;
   }
   if (recipe.function.features == FeatureMap::kCosformer) {
-    specs.push_back({"state.position", {kN, kH}, "tokens so far"});
+    specs.push_back({"state.position", {kN, kH}, "tokens so far", true});
   }
   return specs;
 }

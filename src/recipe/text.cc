@@ -35,6 +35,21 @@ std::optional<T> ParseAll(std::string_view text) {
   return value;
 }
 
+// A byte as one line of ASCII shows it.
+std::string Escaped(char c) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  switch (c) {
+    case '\n': return "\\n";
+    case '\t': return "\\t";
+    case '\r': return "\\r";
+    case '\\': return "\\\\";
+    default: break;
+  }
+  if (c >= ' ' && c <= '~') return std::string(1, c);
+  const auto byte = static_cast<unsigned char>(c);
+  return std::string("\\x") + kHex[byte >> 4] + kHex[byte & 15];
+}
+
 }  // namespace
 
 std::string FormatNumber(double x) {
@@ -55,9 +70,7 @@ std::optional<std::int64_t> ParseInteger(std::string_view text) {
 
 std::string Quoted(std::string_view text) {
   std::string quoted = "'";
-  for (const char c : text.substr(0, kMaxQuoted)) {
-    quoted += c >= ' ' && c <= '~' ? c : '?';
-  }
+  for (const char c : text.substr(0, kMaxQuoted)) quoted += Escaped(c);
   return quoted + (text.size() > kMaxQuoted ? "...'" : "'");
 }
 

@@ -17,8 +17,8 @@ std::string FormatNumber(double x);
 std::optional<double> ParseNumber(std::string_view text);
 std::optional<std::int64_t> ParseInteger(std::string_view text);
 
-/// 'text', cut to a readable length, with what is not printable replaced by '?': errors are one
-/// line.
+/// 'text', cut to a readable length, on one line of printable ASCII: other bytes are escaped (\n,
+/// \t, \x1b).
 std::string Quoted(std::string_view text);
 
 /// "a, b, c".

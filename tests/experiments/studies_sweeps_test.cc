@@ -73,7 +73,7 @@ TEST(Sweeps, ManyAreLeastSquaresForEveryPrefix) {
   const Sequence s;
   const std::vector<double> swept = SweepPrefixes(s.rows(), std::vector<double>(kTokens, .5), 200);
   const StudyLayer exact("rls{ridge: 0.5}", {}, Runs::kLeastSquaresEngine);
-  EXPECT_EQ(exact.engine(), Engine::kLeastSquares);
+  EXPECT_EQ(exact.engine(), "least_squares");
   EXPECT_LE(Difference(swept, exact.Forward(s.rows())), 1e-13);
   EXPECT_LE(Difference(swept, StudyLayer("rls{ridge: 0.5}").Forward(s.rows())), 1e-13);
 }

@@ -26,7 +26,7 @@ namespace {
 using test::Call;
 using test::LargestDifference;
 
-const ttr::Run kNarrow{.bfloat16_products = true};
+const ttr::CallOptions kNarrow{.bfloat16_products = true};
 
 struct Answers {
   Tensor y;
@@ -34,7 +34,7 @@ struct Answers {
 };
 
 Answers Answer(const Layer& layer, const Inputs& inputs, const Dims& dims, const State& initial,
-               const ttr::Run& run) {
+               const ttr::CallOptions& run) {
   Answers found{
       Tensor(DType::kFloat32, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}),
       initial};
@@ -96,7 +96,7 @@ TEST_P(BFloat16Products, AgreeWithTheDefinition) {
     dims.key_dim = dims.value_dim = dim;
     const Call call(layer_.recipe(), dims, DType::kBFloat16, 3, true);
     const State initial = test::RandomState(layer_, call.inputs, 10);
-    const Layer definition(layer_.recipe(), Engine::kDefinition);
+    const Layer definition(layer_.recipe(), kDefinition);
     const Answers defined = Answer(definition, call.inputs, dims, initial, {});
     const Answers narrow = Answer(layer_, call.inputs, dims, initial, kNarrow);
     const Answers wide = Answer(layer_, call.inputs, dims, initial, {});
@@ -114,7 +114,8 @@ TEST_P(BFloat16Products, AgreeWithTheDefinition) {
 
 TEST_P(BFloat16Products, AreForCallsThatAskForThem) {
   Dims dims = SomeDims();
-  const auto same = [&](const Call& call, const ttr::Run& asks, const ttr::Run& otherwise) {
+  const auto same = [&](const Call& call, const ttr::CallOptions& asks,
+                        const ttr::CallOptions& otherwise) {
     const State initial = test::RandomState(layer_, call.inputs, 10);
     ExpectSame(Answer(layer_, call.inputs, call.dims, initial, asks),
                Answer(layer_, call.inputs, call.dims, initial, otherwise));
@@ -153,7 +154,8 @@ TEST_P(BFloat16Products, HaveTheSameBitsOnAnyThreadsAndInAnyScratch) {
       const auto executor = MakeExecutor(threads);
       // Numbers that are none, of any width.
       std::vector<std::byte> scratch(layer_.ScratchBytes(dims, threads), std::byte{0xff});
-      const ttr::Run run{.executor = executor.get(), .scratch = scratch, .bfloat16_products = true};
+      const ttr::CallOptions run{
+          .executor = executor.get(), .scratch = scratch, .bfloat16_products = true};
       ExpectSame(Answer(layer_, call.inputs, dims, initial, run), expected);
     }
   }

@@ -67,7 +67,7 @@ TEST_P(EngineLayer, AgreesWithTheDefinitionOnEveryTarget) {
     dims.key_dim = square ? shape.value_dim : shape.key_dim;
     dims.value_dim = shape.value_dim;
     const Call call(recipe(), dims, DType::kFloat64, 6, true);
-    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+    const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
     for (const std::string& target : SupportedTargets()) {
       ForceTarget(target);
       ExpectAgreement(defined, RunWhole(Layer(recipe()), call), 2e-12,
@@ -99,7 +99,7 @@ TEST_P(EngineLayer, AgreesWithTheDefinitionUnderEveryGate) {
       for (std::int64_t i = 0; i < count; ++i) {
         numbers[i] = gates[static_cast<std::size_t>(i) % gates.size()];
       }
-      const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+      const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
       const Layer layer(recipe());
       ExpectAgreement(defined, RunWhole(layer, call), 2e-12, "whole");
       if (!recipe().reading.causal) continue;  // no memory to go on from
@@ -128,7 +128,7 @@ TEST_P(EngineLayer, ForgetsWhatIsNotFinite) {
       }
     }
   }
-  const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+  const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
   const Layer layer(recipe());
   ExpectAgreement(defined, RunWhole(layer, call), 2e-12, "whole");
   if (!recipe().reading.causal) return;  // no memory to go on from
@@ -141,7 +141,7 @@ TEST_P(EngineLayer, AgreesWithTheDefinitionInNarrowTypes) {
   dims.tokens = 40;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const Call call(recipe(), dims, dtype, 11, true);
-    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+    const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
     const test::Result computed = RunWhole(Layer(recipe()), call);
     // Answers are rounded to the inputs' type, states are float32.
     ExpectAgreement(defined, computed, dtype == DType::kFloat32 ? 2e-5 : 1.0 / 128, "narrow");
@@ -177,7 +177,7 @@ TEST_P(EngineLayer, TakesRowsOfWholeLinesWithAnyStrides) {
                             : dtype == DType::kFloat32 ? 2e-5
                                                        : 1.0 / 128;
     Call call(recipe(), dims, dtype, 14, true);
-    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+    const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
     for (const std::string& target : SupportedTargets()) {
       ForceTarget(target);
       ExpectAgreement(defined, RunWhole(Layer(recipe()), call), rounding, target);
@@ -193,7 +193,7 @@ TEST_P(EngineLayer, PackedSequencesDoNotMeet) {
   const Dims dims = test::SmallDims(recipe());
   const Call call(recipe(), dims, DType::kFloat64, 12);
   const Layer layer(recipe());
-  const Layer defined(recipe(), Engine::kDefinition);
+  const Layer defined(recipe(), kDefinition);
   const std::vector<std::int64_t> bounds = {0, 1, 1, 4, dims.tokens};
   ExpectAgreement(RunPacked(defined, call, bounds), RunPacked(layer, call, bounds), 2e-12,
                   "packed");
@@ -226,7 +226,7 @@ TEST(EngineNormalises, RowsOfEveryLength) {
           }
         }
       }
-      const test::Result defined = RunWhole(Layer(recipe, Engine::kDefinition), call);
+      const test::Result defined = RunWhole(Layer(recipe, kDefinition), call);
       for (const std::string& target : SupportedTargets()) {
         ForceTarget(target);
         ExpectAgreement(defined, RunWhole(Layer(recipe), call),

@@ -23,7 +23,7 @@ using test::RandomState;
 
 class FastWeightsGradient : public testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override { ASSERT_EQ(layer_.plan().engine, Engine::kFastWeights); }
+  void SetUp() override { ASSERT_EQ(layer_.plan().engine, "fast_weights"); }
 
   static Dims SomeDims(const Recipe& recipe, std::int64_t tokens, std::int64_t heads,
                        std::int64_t key_heads, std::int64_t value_heads, std::int64_t query_heads) {
@@ -121,7 +121,7 @@ TEST_P(FastWeightsGradient, IsThatOfTheDefinition) {
     const State dstate = RandomState(layer_, call.inputs, 20);
     const Tensor dy = OutputGradient(dims, DType::kFloat64);
     const Gradients got = Differentiate(layer_, call.inputs, initial, dy, dstate);
-    const Layer defined(recipe, Engine::kDefinition);
+    const Layer defined(recipe, kDefinition);
     const Gradients expected = Differentiate(defined, call.inputs, initial, dy, dstate);
     // Central differences of step 6e-6 are off by 6e-12 times the third derivative.
     ExpectClose(got, expected, 1e-7);
@@ -144,7 +144,7 @@ TEST_P(FastWeightsGradient, IsThatOfTheDefinitionWhereGatesForget) {
   const State initial = RandomState(layer_, call.inputs, 10);
   const Tensor dy = OutputGradient(dims, DType::kFloat64);
   const Gradients got = Differentiate(layer_, call.inputs, initial, dy, {});
-  const Layer defined(recipe, Engine::kDefinition);
+  const Layer defined(recipe, kDefinition);
   ExpectClose(got, Differentiate(defined, call.inputs, initial, dy, {}), 1e-7);
 }
 
@@ -175,7 +175,7 @@ TEST_P(WholeGradient, IsThatOfTheDefinitionOverBlocks) {
       for (std::int64_t t = 0; t < dims.tokens; ++t) weights.as<double>()[t] -= 5;
     }
     const Tensor dy = OutputGradient(dims, DType::kFloat64);
-    const Layer defined(recipe, Engine::kDefinition);
+    const Layer defined(recipe, kDefinition);
     ExpectClose(Differentiate(layer_, call.inputs, {}, dy, {}),
                 Differentiate(defined, call.inputs, {}, dy, {}), 1e-7);
   }
@@ -284,7 +284,7 @@ TEST_P(WholeLinesGradient, IsThatOfTheDefinition) {
   ASSERT_EQ(reinterpret_cast<std::uintptr_t>(call.inputs.v.data()) % 64, 0u);
   const State initial = RandomState(layer, call.inputs, 10);
   const Tensor dy = Normal(DType::kFloat64, {1, dims.tokens, 1, dims.value_dim}, 6);
-  const Layer defined(layer.recipe(), Engine::kDefinition);
+  const Layer defined(layer.recipe(), kDefinition);
   ExpectClose(Differentiate(layer, call.inputs, initial, dy, {}),
               Differentiate(defined, call.inputs, initial, dy, {}), 1e-7);
 }
@@ -311,7 +311,7 @@ class PairedGradient : public testing::TestWithParam<const char*> {
   }
 
   Layer layer_{ParseRecipe(GetParam())};
-  Layer defined_{layer_.recipe(), Engine::kDefinition};
+  Layer defined_{layer_.recipe(), kDefinition};
   Dims dims_;
 };
 
@@ -406,7 +406,7 @@ TEST(ForeignGradient, IsLeftAlone) {
 // An intercept makes rows of the memory as long as a line that keys do not fill.
 TEST(AffineGradient, EndsWithTheKeys) {
   const Layer layer(ParseRecipe("retnet{function: affine}"));
-  ASSERT_EQ(layer.plan().engine, Engine::kFastWeights);
+  ASSERT_EQ(layer.plan().engine, "fast_weights");
   constexpr std::int64_t kWidth = 16, kTokens = 9;
   Dims dims = test::SmallDims(layer.recipe());
   dims.batch = dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 1;

@@ -116,7 +116,7 @@ TEST(Layer, WhatReadsEverythingAtOnceHasNoMemory) {
 }
 
 TEST(Layer, AnEngineThatCannotIsRefused) {
-  ExpectSays(ErrorOf([] { Layer(ParseRecipe("softmax"), Engine::kFastWeights); }),
+  ExpectSays(ErrorOf([] { Layer(ParseRecipe("softmax"), "fast_weights"); }),
              {"engine", "definition", "fast_weights"});
 }
 
@@ -186,7 +186,7 @@ TEST(Layer, ReadsAnyStridesAndMixedDtypes) {
 
   State exact_state;
   Tensor exact(DType::kFloat64, {1, kTokens, 1, kDim});
-  Layer(wide.recipe, Engine::kDefinition).Forward(inputs, exact_state, {exact.view(), {}});
+  Layer(wide.recipe, kDefinition).Forward(inputs, exact_state, {exact.view(), {}});
   EXPECT_LT(test::LargestDifference(y, exact), 1e-5);
 }
 
@@ -309,7 +309,7 @@ TEST(Backward, AtTheEdgeOfARangeIsOneSided) {
   const auto loss = [&] {
     State state;
     Tensor y(DType::kFloat64, {1, 3, 1, 2});
-    Layer(call.recipe, Engine::kDefinition).Forward(call.inputs, state, {y.view(), {}});
+    Layer(call.recipe, kDefinition).Forward(call.inputs, state, {y.view(), {}});
     double sum = 0;
     for (std::int64_t t = 0; t < 3; ++t) {
       for (std::int64_t c = 0; c < 2; ++c) {

@@ -104,7 +104,7 @@ const std::vector<std::string> kRecipes = {
 
 class LeastSquaresGradient : public ::testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { ASSERT_EQ(layer_.plan().engine, Engine::kLeastSquares); }
+  void SetUp() override { ASSERT_EQ(layer_.plan().engine, "least_squares"); }
   Recipe recipe() const { return ParseRecipe(GetParam()); }
   Layer layer_{recipe()};
 };
@@ -175,7 +175,7 @@ struct FullCall : Call {
 TEST_P(LeastSquaresGradient, IsThatOfTheDefinition) {
   const Dims dims = SomeDims(20);
   const FullCall call(recipe(), dims, 3);
-  const Layer defined(recipe(), Engine::kDefinition);
+  const Layer defined(recipe(), kDefinition);
   const Tensor dy = AnswerGradient(dims, 30);
   const bool causal = recipe().reading.causal;
   for (const bool past : {false, true}) {
@@ -198,7 +198,7 @@ TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionOfFewTokens) {
   const FullCall call(recipe(), dims, 4);
   const Tensor dy = AnswerGradient(dims, 35);
   Gradients got = Differentiate(layer_, call.inputs, {}, dy, {});
-  Gradients expected = Differentiate(Layer(recipe(), Engine::kDefinition), call.inputs, {}, dy, {});
+  Gradients expected = Differentiate(Layer(recipe(), kDefinition), call.inputs, {}, dy, {});
   got.initial = expected.initial = {};
   ExpectClose(got, expected, 3e-7);
 }
@@ -212,7 +212,7 @@ TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionOfPackedSequences) {
   call.inputs.cu_seqlens = offsets.view();
   const Tensor dy = AnswerGradient(dims, 36);
   Gradients got = Differentiate(layer_, call.inputs, {}, dy, {});
-  Gradients expected = Differentiate(Layer(recipe(), Engine::kDefinition), call.inputs, {}, dy, {});
+  Gradients expected = Differentiate(Layer(recipe(), kDefinition), call.inputs, {}, dy, {});
   got.initial = expected.initial = {};
   ExpectClose(got, expected, 3e-7);
 }
@@ -227,7 +227,7 @@ TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionWhereGatesForget) {
   }
   const Tensor dy = AnswerGradient(dims, 31);
   Gradients got = Differentiate(layer_, call.inputs, {}, dy, {});
-  Gradients expected = Differentiate(Layer(recipe(), Engine::kDefinition), call.inputs, {}, dy, {});
+  Gradients expected = Differentiate(Layer(recipe(), kDefinition), call.inputs, {}, dy, {});
   got.initial = expected.initial = {};
   ExpectClose(got, expected, 3e-7);
 }
@@ -241,7 +241,7 @@ TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionAlongADirection) {
   const FullCall call(recipe(), dims, 6);
   const Tensor dy = AnswerGradient(dims, 32);
   const Gradients gradients = Differentiate(layer_, call.inputs, {}, dy, {});
-  const Layer defined(recipe(), Engine::kDefinition);
+  const Layer defined(recipe(), kDefinition);
   // The loss at a distance along the direction, which steps on the sizes of what is positive.
   const auto loss = [&](double distance) {
     const FullCall moved(recipe(), dims, 6);
@@ -313,7 +313,7 @@ TEST(LeastSquaresKeyGradient, OfFloatHoldsBeforeTheMemoryIsDetermined) {
   constexpr std::int64_t kDim = 48;
   constexpr double kRoundings = 64;
   const Layer layer(ParseRecipe("rls{ridge: 0.001}"));
-  ASSERT_EQ(layer.plan().engine, Engine::kLeastSquares);
+  ASSERT_EQ(layer.plan().engine, "least_squares");
   Dims dims = SomeDims(kDim);
   dims.key_dim = kDim;
   const Call wide(layer.recipe(), dims, DType::kFloat64, 7, false);

@@ -136,12 +136,12 @@ TEST_P(IterativeLayer, AgreesWithTheDefinitionOnEveryTarget) {
     if (PhiDim(recipe(), dims) > 100) continue;
     if (dims.key_dim > 3 && IsUndetermined(recipe())) continue;
     const Call call(recipe(), dims, DType::kFloat64, 6, true);
-    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+    const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
     const std::vector<Condition> conditions = Conditions(call);
     for (const std::string& target : SupportedTargets()) {
       ForceTarget(target);
       const Layer layer(recipe());
-      ASSERT_EQ(layer.plan().engine, Engine::kLeastSquares);
+      ASSERT_EQ(layer.plan().engine, "least_squares");
       ExpectAgreement(call, conditions, defined, RunWhole(layer, call), kDouble, 0,
                       target + ", " + std::to_string(shape.tokens) + " tokens");
     }
@@ -174,7 +174,7 @@ TEST_P(IterativeLayer, AgreesWithTheDefinitionUnderEveryGate) {
     for (std::int64_t i = 0; i < count; ++i) {
       numbers[i] = gates[static_cast<std::size_t>(i) % gates.size()];
     }
-    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+    const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
     const std::vector<Condition> conditions = Conditions(call);
     const Layer layer(recipe());
     const std::string gate = "gates " + std::to_string(gates[0]);
@@ -198,7 +198,7 @@ TEST_P(IterativeLayer, AgreesWithTheDefinitionInNarrowTypes) {
         CopyInto(narrow.inputs.*field.view, wide.inputs.*field.view);
       }
     }
-    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), wide);
+    const test::Result defined = RunWhole(Layer(recipe(), kDefinition), wide);
     ExpectAgreement(wide, Conditions(wide), defined, RunWhole(Layer(recipe()), narrow), kFloat,
                     dtype == DType::kBFloat16 ? 0x1p-8 : 0, std::string(Name(dtype)));
   }
@@ -285,9 +285,9 @@ TEST(IterativeResidual, IsThatOfTheDefinition) {
     const Recipe recipe = ParseRecipe(line);
     const Call call(recipe, SharedMemories(recipe), DType::kFloat64, 5, true);
     const Layer layer(recipe);
-    ASSERT_EQ(layer.plan().engine, Engine::kLeastSquares) << line;
+    ASSERT_EQ(layer.plan().engine, "least_squares") << line;
     Tensor status;
-    const Tensor defined = Residuals(Layer(recipe, Engine::kDefinition), call, status);
+    const Tensor defined = Residuals(Layer(recipe, kDefinition), call, status);
     double most = 0;
     for (const double x : defined.as<double>()) most = std::max(most, x);
     ASSERT_GT(most, 0.01) << line;
@@ -308,7 +308,7 @@ TEST(IterativeResidual, KeepsToTheTolerance) {
         "preconditioner: " +
         std::string(preconditioner) + "}");
     const Call call(recipe, SharedMemories(recipe), DType::kFloat64, 6, true);
-    for (const Engine engine : {Engine::kLeastSquares, Engine::kDefinition}) {
+    for (const std::string_view engine : {"least_squares", kDefinition}) {
       Tensor status;
       const Tensor residual = Residuals(Layer(recipe, engine), call, status);
       double most = 0;
@@ -351,7 +351,7 @@ struct EngineCall {
     dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 1;
     return dims;
   }
-  void Run() { least_squares::Forward(options, call, SequentialExecutor()); }
+  void CallOptions() { least_squares::Forward(options, call, SequentialExecutor()); }
   double Iterations(std::int64_t t) const { return iterations.view().At({0, t, 0}); }
 
   static constexpr DType kF = DType::kFloat64;
@@ -367,7 +367,7 @@ TEST(IterativeEngine, OneGradientStepOfSizeOneIsLinearAttention) {
   EngineCall e;
   e.options.ridge = least_squares::Ridge::kInState;
   e.options.iteration = {.solver = least_squares::Solver::kGradient};
-  e.Run();
+  e.CallOptions();
   const Inputs& in = e.random.inputs;
   for (std::int64_t t = 0; t < EngineCall::kTokens; ++t) {
     for (std::int64_t c = 0; c < EngineCall::kValues; ++c) {
@@ -390,7 +390,7 @@ TEST(IterativeEngine, ReportsWhatItTook) {
   least_squares::Iteration& how = e.options.iteration;
   // The system of the first token has two eigenvalues: two steps may leave nothing for a third.
   how = {.solver = least_squares::Solver::kConjugateGradient, .steps = 2};
-  e.Run();
+  e.CallOptions();
   for (std::int64_t t = 0; t < EngineCall::kTokens; ++t) {
     EXPECT_EQ(e.Iterations(t), t == 4 ? 0 : 2) << t;
     EXPECT_EQ(e.status.view().At({0, t, 0}), 0) << "without a tolerance";
@@ -399,13 +399,13 @@ TEST(IterativeEngine, ReportsWhatItTook) {
   how.tolerance = 1e-6;
   EngineCall missed;
   missed.options = e.options;
-  missed.Run();
+  missed.CallOptions();
   EXPECT_EQ(missed.status.view().At({0, 0, 0}), 0);
   EXPECT_EQ(missed.status.view().At({0, 40, 0}), 2);
   how.steps = 100;
   EngineCall reached;
   reached.options = e.options;
-  reached.Run();
+  reached.CallOptions();
   for (std::int64_t t = 0; t < EngineCall::kTokens; ++t) {
     EXPECT_EQ(reached.status.view().At({0, t, 0}), 0);
     // As many as there are different eigenvalues: the ridge, and t + 1 more.

@@ -68,8 +68,8 @@ void ExpectNear(const Result& expected, const Result& got, const std::string& wh
 
 TEST_P(Rank, IsThatOfTheDefinition) {
   const Recipe recipe = ParseRecipe(GetParam().recipe);
-  const Layer layer(recipe), definition(recipe, Engine::kDefinition);
-  ASSERT_EQ(layer.plan().engine, Engine::kLeastSquares);
+  const Layer layer(recipe), definition(recipe, kDefinition);
+  ASSERT_EQ(layer.plan().engine, "least_squares");
   for (const std::int64_t key_dim : {6, 19}) {
     Dims dims = test::TwoMemories(key_dim + 7, key_dim, 4);
     dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 1;
@@ -99,7 +99,7 @@ TEST(ConjugateGradients, EndWhereNothingIsToBeSolved) {
        {One{"uniform | linear | conjugate_gradient(steps: 4)", 1e6},
         One{"uniform | linear | conjugate_gradient(steps: 6, preconditioner: low_rank)", 1e9}}) {
     const Recipe recipe = ParseRecipe(text);
-    const Layer layer(recipe), definition(recipe, Engine::kDefinition);
+    const Layer layer(recipe), definition(recipe, kDefinition);
     Dims dims = test::TwoMemories(2, 19, 4);
     for (std::uint64_t seed = 0; seed < 1000; ++seed) {
       const Call call(recipe, dims, DType::kFloat64, seed);

@@ -27,7 +27,7 @@ double Apart(const std::string& one, const std::string& other, const Dims& dims)
     }
   }
   const test::Result x = RunWhole(Layer(call.recipe), call);
-  const test::Result y = RunWhole(Layer(same.recipe, Engine::kDefinition), same);
+  const test::Result y = RunWhole(Layer(same.recipe, kDefinition), same);
   const std::vector<Condition> conditions = Conditions(call);
   const std::vector<double> lengths = test::QueryLengths(call);
   double worst = 0;
@@ -95,7 +95,7 @@ TEST(IterativeSolvers, IterationsAreThoseOfTheDefinition) {
     Dims dims = test::SmallDims(recipe);
     dims.tokens = 30;
     const Call call(recipe, dims, DType::kFloat64, 4);
-    const Layer definition(recipe, Engine::kDefinition);
+    const Layer definition(recipe, kDefinition);
     const std::vector<std::int64_t> defined = IterationsOf(definition, call, 30);
     const bool iterates = recipe.optimizer.steps > 1;
     for (const std::int64_t n : defined) {

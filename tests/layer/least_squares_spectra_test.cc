@@ -28,7 +28,7 @@ Call CallOf(const std::string& recipe, std::int64_t tokens, std::int64_t key_dim
 // The greatest |difference| / (condition |M| |q|) from the definition's answers, where that is
 // regular.
 double Error(const Call& call, const Layer& layer) {
-  const test::Result defined = RunWhole(Layer(call.recipe, Engine::kDefinition), call);
+  const test::Result defined = RunWhole(Layer(call.recipe, kDefinition), call);
   const test::Result got = RunWhole(layer, call);
   const std::vector<Condition> conditions = test::Conditions(call);
   const std::vector<double> lengths = test::QueryLengths(call);
@@ -77,7 +77,7 @@ TEST(Spectra, OneStepOfFullRankIsExact) {
         "0.1}",
         50, key_dim, DType::kFloat64);
     const Recipe exact = ParseRecipe("rls{ridge: 0.1}");
-    ASSERT_EQ(Layer(step.recipe).plan().engine, Engine::kLeastSquares);
+    ASSERT_EQ(Layer(step.recipe).plan().engine, "least_squares");
     const test::Result got = RunWhole(Layer(step.recipe), step);
     const test::Result expected =
         RunWhole(Layer(exact), CallOf("rls{ridge: 0.1}", 50, key_dim, DType::kFloat64));
@@ -181,7 +181,7 @@ TEST(Spectra, LeaveAloneWhatWasNeverSeen) {
         CopyInto(call.inputs.*field.view, wide.inputs.*field.view);
       }
     }
-    const test::Result defined = RunWhole(Layer(wide.recipe, Engine::kDefinition), wide);
+    const test::Result defined = RunWhole(Layer(wide.recipe, kDefinition), wide);
     const test::Result got = RunWhole(Layer(call.recipe), call);
     const double size =
         test::LargestDifference(defined.y, Tensor(DType::kFloat64, defined.y.shape()));

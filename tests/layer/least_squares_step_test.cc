@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "tests/support/calls.h"
-#include "ttr/layer.h"
+#include "ttr/decoder.h"
+#include "ttr/error.h"
 
 namespace ttr {
 namespace {
@@ -23,43 +24,45 @@ Dims SmallDims() {
   return dims;
 }
 
-Tensor StepAnswer(const Layer& layer, const Call& call, std::int64_t token, State& state) {
-  Tensor y(DType::kFloat64, {1, 1, call.dims.output_heads(), call.dims.value_dim});
-  layer.Step(test::TokensOf(call, token, 1), state, {.y = y, .status = {}});
-  return y;
+Inputs Written(const Call& call, std::int64_t token) {
+  Inputs inputs = test::TokensOf(call, token, 1);
+  inputs.q = {};
+  return inputs;
 }
 
-Tensor ReadAnswer(const Layer& layer, const Call& call, std::int64_t token, const State& state) {
+Tensor Answer(const Call& call, std::int64_t token, const Decoder& decoder) {
   Tensor y(DType::kFloat64, {1, 1, call.dims.output_heads(), call.dims.value_dim});
-  layer.Retrieve({.q = test::TokensOf(call, token, 1).q}, state, {.y = y, .status = {}});
+  decoder.Retrieve({.q = test::TokensOf(call, token, 1).q}, {.y = y});
   return y;
-}
-
-// The entries alone.
-State WithoutFactor(const State& state) {
-  State plain;
-  for (const State::Entry& entry : state.entries()) plain.Set(entry.name, Tensor::Copy(entry.view));
-  return plain;
 }
 
 class LeastSquaresStep : public ::testing::TestWithParam<std::string> {
  protected:
   LeastSquaresStep() : call(ParseRecipe(GetParam()), SmallDims(), DType::kFloat64, 3) {}
 
-  // After this many tokens, one by one.
-  State After(std::int64_t tokens) const {
-    State state;
-    for (std::int64_t t = 0; t < tokens; ++t) StepAnswer(layer, call, t, state);
-    return state;
+  // After this many tokens, written one by one.
+  Decoder After(std::int64_t tokens) const {
+    Decoder decoder(layer, call.dims, DType::kFloat64);
+    for (std::int64_t t = 0; t < tokens; ++t) decoder.Memorize(Written(call, t));
+    return decoder;
   }
-  // A step from here gives what it gives without a factor.
-  void ExpectRight(State state, std::int64_t token, const char* what) const {
-    State plain = WithoutFactor(state);
-    const Tensor expected = StepAnswer(layer, call, token, plain);
-    const Tensor answer = StepAnswer(layer, call, token, state);
-    EXPECT_LT(test::LargestDifference(answer, expected), 1e-10) << what;
-    const Tensor read = ReadAnswer(layer, call, token, state);
-    EXPECT_LT(test::LargestDifference(read, ReadAnswer(layer, call, token, plain)), 1e-10) << what;
+  // The entries alone.
+  Decoder WithoutFactor(Decoder& decoder) const {
+    Decoder plain(layer, call.dims, DType::kFloat64);
+    plain.Start(decoder.state());
+    return plain;
+  }
+  // What it goes on to give from here is what it gives without a factor.
+  void ExpectRight(Decoder& decoder, std::int64_t token, const char* what) const {
+    Decoder plain = WithoutFactor(decoder);
+    EXPECT_LT(test::LargestDifference(Answer(call, token, decoder), Answer(call, token, plain)),
+              1e-10)
+        << what;
+    decoder.Memorize(Written(call, token));
+    plain.Memorize(Written(call, token));
+    EXPECT_LT(test::LargestDifference(Answer(call, token, decoder), Answer(call, token, plain)),
+              1e-10)
+        << what << ", a token later";
   }
 
   Call call;
@@ -73,73 +76,84 @@ INSTANTIATE_TEST_SUITE_P(Recipes, LeastSquaresStep,
                          [](const auto& recipe) { return std::to_string(recipe.index); });
 
 TEST_P(LeastSquaresStep, TakesOnAFactorFromTokenToToken) {
-  const State state = After(40);
-  EXPECT_TRUE(state.companion().defined());
-  EXPECT_NE(state.companion().At({0, 0, 0}), 0);
-  ExpectRight(state, 40, "as it is");
+  Decoder decoder = After(40);
+  EXPECT_TRUE(decoder.auxiliary().defined());
+  EXPECT_NE(decoder.auxiliary().At({0, 0, 0}), 0);
+  ExpectRight(decoder, 40, "as it is");
 }
 
 TEST_P(LeastSquaresStep, GoesByTheStateWhereThatIsChanged) {
-  State state = After(40);
+  Decoder decoder = After(40);
   for (const double larger : {1 + 0x1p-50, 1.5, 0.}) {
-    const TensorView a = state.Get("state.a");
+    const TensorView a = decoder.state().Get("state.a");
     a.Set({0, 0, 3, 4}, a.At({0, 0, 3, 4}) * larger);  // the diagonal stays
     a.Set({0, 0, 4, 3}, a.At({0, 0, 3, 4}));
-    ExpectRight(state, 40, "one number more");
+    ExpectRight(decoder, 40, "one number more");
   }
 }
 
 TEST_P(LeastSquaresStep, GoesByTheStateWhereThatIsReplaced) {
-  State state = After(40);
-  const State earlier = After(20);
-  for (const State::Entry& entry : earlier.entries()) {
-    state.Set(entry.name, Tensor::Copy(entry.view));
+  Decoder decoder = After(40), earlier = After(20);
+  for (const State::Entry& entry : earlier.state().entries()) {
+    CopyInto(entry.view, decoder.state().Get(entry.name));
   }
-  ExpectRight(state, 40, "replaced");
+  ExpectRight(decoder, 40, "replaced");
   // The heads change places, as rows of a batch do in a search with beams.
-  const Tensor a = Tensor::Copy(state.Get("state.a"));
-  for (std::int64_t i = 0; i < 21; ++i) {
-    for (std::int64_t j = 0; j < 21; ++j) {
-      for (std::int64_t h = 0; h < 2; ++h) {
-        state.Get("state.a").Set({0, h, i, j}, a.view().At({0, 1 - h, i, j}));
-      }
-    }
+  const Tensor a = Tensor::Copy(decoder.state().Get("state.a"));
+  for (std::int64_t h = 0; h < 2; ++h) {
+    CopyInto(a.view().Slice(1, 1 - h, 1), decoder.state().Get("state.a").Slice(1, h, 1));
   }
-  ExpectRight(state, 40, "exchanged");
+  ExpectRight(decoder, 41, "exchanged");
 }
 
 TEST_P(LeastSquaresStep, GoesOnFromALongerCall) {
-  State state = After(20);
-  Tensor y(DType::kFloat64, {1, 20, call.dims.output_heads(), call.dims.value_dim});
-  layer.Forward(test::TokensOf(call, 20, 20), state, {.y = y, .status = {}});
-  ExpectRight(state, 40, "after a chunk");
+  Decoder decoder = After(20);
+  State state;
+  Tensor y(DType::kFloat64, {1, 40, call.dims.output_heads(), call.dims.value_dim});
+  layer.Forward(test::TokensOf(call, 0, 40), state, {.y = y});
+  decoder.Start(state);
+  EXPECT_FALSE(decoder.auxiliary().defined());
+  ExpectRight(decoder, 40, "after a chunk");
 }
 
-TEST_P(LeastSquaresStep, MemorizesAndRetrievesWithIt) {
-  State state;
-  for (std::int64_t t = 0; t < 40; ++t) {
-    Inputs inputs = test::TokensOf(call, t, 1);
-    inputs.q = {};
-    layer.Memorize(inputs, state);
+// A factor that is saved and put back gives the same bits.
+TEST_P(LeastSquaresStep, GoesOnBitForBitWithItsFactor) {
+  Decoder decoder = After(40);
+  Decoder restored(layer, call.dims, DType::kFloat64);
+  const Tensor factor = Tensor::Copy(decoder.auxiliary());
+  restored.Start(decoder.state());
+  restored.SetAuxiliary(factor.view());
+  for (std::int64_t t = 40; t < 50; ++t) {
+    EXPECT_EQ(test::LargestDifference(Answer(call, t, decoder), Answer(call, t, restored)), 0);
+    decoder.Memorize(Written(call, t));
+    restored.Memorize(Written(call, t));
   }
-  EXPECT_NE(state.companion().At({0, 0, 0}), 0);
-  const Tensor read = ReadAnswer(layer, call, 41, state);
-  EXPECT_LT(test::LargestDifference(read, ReadAnswer(layer, call, 41, WithoutFactor(state))),
-            1e-10);
+  EXPECT_THROW(restored.SetAuxiliary(factor.view().Slice(2, 0, 1)), Error);
 }
 
 TEST(LeastSquaresStepRidge, FollowsARidgeThatChangesFromCallToCall) {
   const Layer layer(ParseRecipe("mesa{decay: none}"));
   const Call call(layer.recipe(), SmallDims(), DType::kFloat64, 3, true);
   ASSERT_TRUE(call.inputs.ridge.defined());
-  State state;
-  for (std::int64_t t = 0; t < 40; ++t) StepAnswer(layer, call, t, state);
+  Decoder decoder(layer, call.dims, DType::kFloat64);
+  Tensor y(DType::kFloat64, {1, 1, call.dims.output_heads(), call.dims.value_dim});
+  for (std::int64_t t = 0; t < 40; ++t) decoder.Step(test::TokensOf(call, t, 1), {.y = y});
   for (std::int64_t h = 0; h < 2; ++h) {
     call.inputs.ridge.as<double>()[h * call.inputs.ridge.stride(0)] *= 3;
   }
-  State plain = WithoutFactor(state);
-  const Tensor expected = StepAnswer(layer, call, 40, plain);
-  EXPECT_LT(test::LargestDifference(StepAnswer(layer, call, 40, state), expected), 1e-10);
+  State plain = decoder.state();
+  Tensor expected(DType::kFloat64, y.shape());
+  layer.Step(test::TokensOf(call, 40, 1), plain, {.y = expected});
+  Decoder again(layer, call.dims, DType::kFloat64);
+  for (std::int64_t h = 0; h < 2; ++h) {
+    call.inputs.ridge.as<double>()[h * call.inputs.ridge.stride(0)] /= 3;
+  }
+  for (std::int64_t t = 0; t < 40; ++t) again.Step(test::TokensOf(call, t, 1), {.y = y});
+  for (std::int64_t h = 0; h < 2; ++h) {
+    call.inputs.ridge.as<double>()[h * call.inputs.ridge.stride(0)] *= 3;
+  }
+  again.Step(test::TokensOf(call, 40, 1), {.y = y});
+  EXPECT_LT(test::LargestDifference(y, expected), 1e-10);
 }
 
 }  // namespace

@@ -49,9 +49,9 @@ TEST(LeastSquaresSystems, AgreeWithTheDefinitionAtEverySize) {
         Dims dims = DimsOf(size.tokens, size.key_dim, size.value_dim);
         dims.query_heads = 2 * size.queries;
         const Call call(ParseRecipe(recipe), dims, dtype, 3);
-        const Tensor defined = RunWhole(Layer(call.recipe, Engine::kDefinition), call).y;
+        const Tensor defined = RunWhole(Layer(call.recipe, kDefinition), call).y;
         const Layer layer(call.recipe);
-        ASSERT_EQ(layer.plan().engine, Engine::kLeastSquares);
+        ASSERT_EQ(layer.plan().engine, "least_squares");
         std::vector<std::byte> scratch(layer.ScratchBytes(call.dims, 1), std::byte{0xff});
         const Tensor computed =
             RunWhole(layer, call,

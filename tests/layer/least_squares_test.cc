@@ -138,8 +138,8 @@ void ExpectErrorsOfTheCondition(const std::string& name, const std::vector<std::
       test::FillKeys(keys, 7, drawn);
       const Pair pair(drawn, dtype);
       const Layer layer(drawn.recipe);
-      ASSERT_EQ(layer.plan().engine, Engine::kLeastSquares);
-      const test::Result defined = RunWhole(Layer(drawn.recipe, Engine::kDefinition), pair.wide);
+      ASSERT_EQ(layer.plan().engine, "least_squares");
+      const test::Result defined = RunWhole(Layer(drawn.recipe, kDefinition), pair.wide);
       const std::vector<Condition> conditions = Conditions(pair.wide);
       const auto expect = [&](const test::Result& computed, const char* what) {
         std::string where;
@@ -150,7 +150,7 @@ void ExpectErrorsOfTheCondition(const std::string& name, const std::vector<std::
       // A float32 state is rounded at every token, which the condition does not know of.
       if (dtype == DType::kFloat32) continue;
       expect(RunInPieces(layer, pair.narrow, 1), ", by token, ");
-      expect(RunInPieces(layer, pair.narrow, 1, test::kDeferring), ", deferred, ");
+      expect(RunDecoder(layer, pair.narrow), ", deferred, ");
     }
   }
 }
@@ -229,7 +229,7 @@ TEST_P(LeastSquaresLayer, AgreesWithTheDefinitionOnEveryTarget) {
     dims.value_dim = shape.value_dim;
     if (PhiDim(recipe(), dims) > 100) continue;
     const Call call(recipe(), dims, DType::kFloat64, 6, true);
-    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+    const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
     const std::vector<Condition> conditions = Conditions(call);
     for (const std::string& target : SupportedTargets()) {
       ForceTarget(target);
@@ -239,8 +239,7 @@ TEST_P(LeastSquaresLayer, AgreesWithTheDefinitionOnEveryTarget) {
       if (!recipe().reading.causal || dims.tokens == 0 || dims.tokens > 50) continue;
       ExpectAgreement(call, conditions, defined, test::RunInPieces(layer, call, 1),
                       what + " one by one");
-      ExpectAgreement(call, conditions, defined,
-                      test::RunInPieces(layer, call, 1, test::kDeferring), what + " deferred");
+      ExpectAgreement(call, conditions, defined, test::RunDecoder(layer, call), what + " deferred");
     }
   }
 }
@@ -265,14 +264,13 @@ TEST_P(LeastSquaresLayer, AgreesWithTheDefinitionUnderEveryGate) {
     for (std::int64_t i = 0; i < count; ++i) {
       numbers[i] = gates[static_cast<std::size_t>(i) % gates.size()];
     }
-    const test::Result defined = RunWhole(Layer(recipe(), Engine::kDefinition), call);
+    const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
     const std::vector<Condition> conditions = Conditions(call);
     const Layer layer(recipe());
     ExpectAgreement(call, conditions, defined, RunWhole(layer, call), "whole");
     if (!recipe().reading.causal) continue;  // nothing to go on from
     ExpectAgreement(call, conditions, defined, test::RunInPieces(layer, call, 1), "by token");
-    ExpectAgreement(call, conditions, defined, test::RunInPieces(layer, call, 1, test::kDeferring),
-                    "deferred");
+    ExpectAgreement(call, conditions, defined, test::RunDecoder(layer, call), "deferred");
     ExpectAgreement(call, conditions, defined, test::RunInPieces(layer, call, 7), "split");
   }
 }

@@ -41,7 +41,7 @@ void ExpectSameBits(const Layer& layer, const Dims& dims, const std::string& wha
 
 void ExpectSameBits(const Layer& layer, const Call& call, const std::string& what) {
   ExpectSameBits(layer, call.dims, what,
-                 [&](const Run& run) { return test::RunWhole(layer, call, run); });
+                 [&](const CallOptions& run) { return test::RunWhole(layer, call, run); });
 }
 
 Dims OneMemory(std::int64_t tokens) {
@@ -95,7 +95,7 @@ TEST_P(LeastSquaresThreads, LeaveNoTraceOnQueriesAlone) {
   const Call call(layer.recipe(), OneMemory(1400), DType::kFloat32, 5);
   State memory;
   layer.Memorize(call.inputs, memory);
-  ExpectSameBits(layer, call.dims, "queries", [&](const ttr::Run& run) {
+  ExpectSameBits(layer, call.dims, "queries", [&](const ttr::CallOptions& run) {
     test::Result result;
     result.state = memory;
     result.y = Tensor(DType::kFloat32, {1, 1400, 2, call.dims.value_dim});
@@ -114,7 +114,7 @@ TEST_P(LeastSquaresThreads, LeaveNoTraceOnPackedSequences) {
   inputs.cu_seqlens = TensorView::Of(bounds.data(), {5});
   Dims dims = call.dims;
   dims.sequences = 4;
-  ExpectSameBits(layer, dims, "packed", [&](const ttr::Run& run) {
+  ExpectSameBits(layer, dims, "packed", [&](const ttr::CallOptions& run) {
     test::Result result;
     result.y = Tensor(DType::kFloat32, {1, 1200, 2, call.dims.value_dim});
     result.status = Tensor(DType::kInt8, {1, 1200, 2});

@@ -35,7 +35,7 @@ std::vector<std::byte> Memory(const Layer& layer, const Dims& dims, DType dtype)
 
 // Runs the layer forwards from `initial`, which stays as it is.
 Tensor Answers(const Layer& layer, const Inputs& inputs, const State& initial, const Dims& dims,
-               DType dtype, const Run& run) {
+               DType dtype, const CallOptions& run) {
   State state = initial;
   Tensor y(dtype, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
   layer.Forward(inputs, state, {.y = y.view(), .status = {}}, run);
@@ -67,8 +67,8 @@ Tensor OutputGradient(const Dims& dims, DType dtype) {
 class SavedGradient : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const Engine engine = layer_.plan().engine;
-    if (engine != Engine::kFastWeights && engine != Engine::kScan) GTEST_SKIP() << "another engine";
+    const std::string_view engine = layer_.plan().engine;
+    if (engine != "fast_weights" && engine != "scan") GTEST_SKIP() << "another engine";
   }
 
   Layer layer_{ParseRecipe(GetParam())};
@@ -94,7 +94,7 @@ bool IsVector(const Recipe& recipe) { return recipe.function.kind == FunctionCla
 
 // sqrt(1 - g^2) is too steep near g = 1 for differences.
 void Steepen(const Layer& layer, const TensorView& log_decay) {
-  if (layer.plan().engine != Engine::kScan || !log_decay.defined()) return;
+  if (layer.plan().engine != "scan" || !log_decay.defined()) return;
   double* const numbers = log_decay.as<double>();
   for (std::int64_t i = 0; i < log_decay.shape().elements(); ++i) numbers[i] -= 0.3;
 }
@@ -125,10 +125,10 @@ TEST_P(SavedGradient, IsThatOfTheDefinition) {
     const State dstate = RandomState(layer_, call.inputs, 20);
     const Tensor dy = OutputGradient(dims, DType::kFloat64);
     std::vector<std::byte> saved = Memory(layer_, dims, DType::kFloat64);
-    const ttr::Run run{.saved = saved};
+    const ttr::CallOptions run{.saved = saved};
     Answers(layer_, call.inputs, initial, dims, DType::kFloat64, run);
     const Gradients got = Differentiate(layer_, call.inputs, initial, dy, dstate, run);
-    const Layer defined(recipe, Engine::kDefinition);
+    const Layer defined(recipe, kDefinition);
     ExpectClose(got, Differentiate(defined, call.inputs, initial, dy, dstate), 1e-7);
   }
 }
@@ -159,7 +159,7 @@ TEST_P(SavedGradient, IsThatOfWhatIsComputedAnew) {
     const State dstate = RandomState(layer_, inputs, 20);
     const Tensor dy = OutputGradient(dims, DType::kFloat64);
     std::vector<std::byte> saved = Memory(layer_, dims, DType::kFloat64);
-    const ttr::Run run{.saved = saved};
+    const ttr::CallOptions run{.saved = saved};
     const Tensor y = Answers(layer_, inputs, initial, dims, DType::kFloat64, run);
     const Tensor plain = Answers(layer_, inputs, initial, dims, DType::kFloat64, {});
     EXPECT_EQ(test::LargestDifference(y, plain), 0);
@@ -168,7 +168,7 @@ TEST_P(SavedGradient, IsThatOfWhatIsComputedAnew) {
     // What was kept is still there; in scratch of the caller's.
     std::vector<std::byte> scratch(layer_.BackwardScratchBytes(dims, 3), std::byte{0xff});
     const auto three = MakeExecutor(3);
-    ttr::Run given{.executor = three.get(), .scratch = scratch, .saved = saved};
+    ttr::CallOptions given{.executor = three.get(), .scratch = scratch, .saved = saved};
     ExpectClose(Differentiate(layer_, inputs, initial, dy, dstate, given), expected, 1e-9);
     given.saved = {};
     ExpectClose(Differentiate(layer_, inputs, initial, dy, dstate, given), expected, 1e-9);
@@ -193,7 +193,7 @@ TEST_P(SavedGradient, IsTheSameInFloat32OnEveryTarget) {
   for (const std::string& target : SupportedTargets()) {
     const test::OnTarget on(target);
     std::vector<std::byte> saved = Memory(layer_, dims, DType::kFloat32);
-    const ttr::Run run{.saved = saved};
+    const ttr::CallOptions run{.saved = saved};
     Answers(layer_, narrow.inputs, {}, dims, DType::kFloat32, run);
     ExpectClose(Differentiate(layer_, narrow.inputs, {}, dy, {}, run), expected, 2e-3);
   }
@@ -219,7 +219,7 @@ TEST_P(SavedGradient, IsThatOfWhatIsComputedAnewForAnyShape) {
     const State dstate = RandomState(layer_, call.inputs, 20);
     const Tensor dy = OutputGradient(dims, DType::kFloat64);
     std::vector<std::byte> saved = Memory(layer_, dims, DType::kFloat64);
-    const ttr::Run run{.saved = saved};
+    const ttr::CallOptions run{.saved = saved};
     Answers(layer_, call.inputs, initial, dims, DType::kFloat64, run);
     ExpectClose(Differentiate(layer_, call.inputs, initial, dy, dstate, run),
                 Differentiate(layer_, call.inputs, initial, dy, dstate), 1e-8);
@@ -234,13 +234,13 @@ TEST_P(SavedGradient, HasTheSameBitsForAnyNumberOfThreads) {
   const Tensor dy = OutputGradient(dims, DType::kFloat32);
   const auto three = MakeExecutor(3);
   std::vector<std::byte> one = Memory(layer_, dims, DType::kFloat32), many = one;
-  const ttr::Run sequential{.executor = &SequentialExecutor(), .saved = one};
-  const ttr::Run parallel{.executor = three.get(), .saved = many};
+  const ttr::CallOptions sequential{.executor = &SequentialExecutor(), .saved = one};
+  const ttr::CallOptions parallel{.executor = three.get(), .saved = many};
   Answers(layer_, call.inputs, {}, dims, DType::kFloat32, sequential);
   Answers(layer_, call.inputs, {}, dims, DType::kFloat32, parallel);
   ExpectClose(Differentiate(layer_, call.inputs, {}, dy, {}, sequential),
               Differentiate(layer_, call.inputs, {}, dy, {}, parallel), 0);
-  const ttr::Run mixed{.executor = three.get(), .saved = one};
+  const ttr::CallOptions mixed{.executor = three.get(), .saved = one};
   ExpectClose(Differentiate(layer_, call.inputs, {}, dy, {}, mixed),
               Differentiate(layer_, call.inputs, {}, dy, {}, parallel), 0);
 }
@@ -257,10 +257,10 @@ std::string MessageOf(const Function& function) {
 
 class Kept : public testing::Test {
  protected:
-  Tensor Forward(const ttr::Run& run) const {
+  Tensor Forward(const ttr::CallOptions& run) const {
     return Answers(layer_, call_.inputs, {}, dims_, DType::kFloat32, run);
   }
-  Gradients Backward(const ttr::Run& run) const {
+  Gradients Backward(const ttr::CallOptions& run) const {
     return Differentiate(layer_, call_.inputs, {}, dy_, {}, run);
   }
 
@@ -275,7 +275,7 @@ TEST_F(Kept, MustHoldItsBytes) {
   const std::size_t bytes = saved_.size();
   ASSERT_GT(bytes, 0u);
   Forward({.saved = saved_});
-  const ttr::Run small{.saved = std::span(saved_).first(bytes - 1)};
+  const ttr::CallOptions small{.saved = std::span(saved_).first(bytes - 1)};
   const std::string numbers =
       "at least " + std::to_string(bytes) + " bytes but is " + std::to_string(bytes - 1);
   EXPECT_EQ(MessageOf([&] { Forward(small); }), "[Forward] kept must be " + numbers);
@@ -296,7 +296,7 @@ TEST_F(Kept, MustBeWhatForwardLeft) {
 
 TEST_F(Kept, IsOfCallsThatWriteAndRead) {
   State state;
-  const ttr::Run run{.saved = saved_};
+  const ttr::CallOptions run{.saved = saved_};
   const std::string rest = "kept must be empty but is " + std::to_string(saved_.size()) + " bytes";
   EXPECT_EQ(MessageOf([&] { layer_.Memorize(call_.inputs, state, run); }), "[Memorize] " + rest);
   layer_.Memorize(call_.inputs, state);

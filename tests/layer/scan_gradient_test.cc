@@ -31,7 +31,7 @@ void Steepen(const TensorView& log_decay) {
 
 class ScanGradient : public testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override { ASSERT_EQ(layer_.plan().engine, Engine::kScan); }
+  void SetUp() override { ASSERT_EQ(layer_.plan().engine, "scan"); }
   Layer layer_{ParseRecipe(GetParam())};
 };
 
@@ -65,7 +65,7 @@ TEST_P(ScanGradient, IsThatOfTheDefinition) {
     const Tensor dy =
         Normal(DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
     const Gradients got = Differentiate(layer_, call.inputs, initial, dy, dstate);
-    const Layer defined(layer_.recipe(), Engine::kDefinition);
+    const Layer defined(layer_.recipe(), kDefinition);
     const Gradients expected = Differentiate(defined, call.inputs, initial, dy, dstate);
     // The error of central differences of step h = 6e-6 is h^2 / 6 = 6e-12 times the third
     // derivative, which a norm of small answers takes to 1e4.
@@ -80,8 +80,8 @@ TEST_P(ScanGradient, HasTheSameBitsForAnyNumberOfThreads) {
   const Tensor dy =
       Normal(DType::kFloat32, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
   const auto three = MakeExecutor(3);
-  const ttr::Run one_thread{.executor = &SequentialExecutor(), .scratch = {}};
-  const ttr::Run threads{.executor = three.get(), .scratch = {}};
+  const ttr::CallOptions one_thread{.executor = &SequentialExecutor(), .scratch = {}};
+  const ttr::CallOptions threads{.executor = three.get(), .scratch = {}};
   const Gradients one = Differentiate(layer_, call.inputs, {}, dy, {}, one_thread);
   const Gradients many = Differentiate(layer_, call.inputs, {}, dy, {}, threads);
   ExpectWithin(one, many, 0);

@@ -60,7 +60,7 @@ struct Answers {
 };
 
 Answers Answer(const Layer& layer, const Inputs& inputs, const State& initial, const Dims& dims,
-               DType dtype, bool spread, const ttr::Run& run = {}) {
+               DType dtype, bool spread, const ttr::CallOptions& run = {}) {
   Answers found{Tensor(dtype, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}),
                 initial};
   const Spread far(found.y);
@@ -79,8 +79,8 @@ void ExpectSame(const Answers& a, const Answers& b, double distance) {
 class Turns : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const Engine engine = layer_.plan().engine;
-    if (engine != Engine::kFastWeights && engine != Engine::kScan) GTEST_SKIP() << "another engine";
+    const std::string_view engine = layer_.plan().engine;
+    if (engine != "fast_weights" && engine != "scan") GTEST_SKIP() << "another engine";
   }
 
   // Five memories, two batch rows, a hundred tokens: turns of 16 rows and a rest.
@@ -104,7 +104,7 @@ TEST_P(Turns, HaveTheBitsOfOneHeadAfterTheOther) {
   const Answers expected = Answer(layer_, call.inputs, initial, dims, DType::kFloat32, false);
   for (const int threads : {1, 2, 3}) {
     const auto executor = MakeExecutor(threads);
-    const ttr::Run run{.executor = executor.get()};
+    const ttr::CallOptions run{.executor = executor.get()};
     ExpectSame(Answer(layer_, far.inputs, initial, dims, DType::kFloat32, true, run), expected, 0);
   }
 }
@@ -191,7 +191,7 @@ TEST_P(Turns, HaveTheBitsOfOneThreadWhereColumnsAreCut) {
       for (const int threads : {2, 3, 16}) {
         const auto executor = MakeExecutor(threads);
         std::vector<std::byte> scratch(layer_.ScratchBytes(dims, threads));
-        const ttr::Run run{.executor = executor.get(), .scratch = scratch};
+        const ttr::CallOptions run{.executor = executor.get(), .scratch = scratch};
         ExpectSame(Answer(layer_, call.inputs, initial, dims, dtype, false, run), expected, 0);
       }
     }
@@ -238,7 +238,7 @@ TEST_P(Turns, KeepWhatGradientsNeed) {
       DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
   const SpreadInputs far(call.inputs);
   std::vector<std::byte> saved(layer_.SavedBytes(dims, DType::kFloat64), std::byte{0xff});
-  const ttr::Run run{.saved = saved};
+  const ttr::CallOptions run{.saved = saved};
   Answer(layer_, far.inputs, initial, dims, DType::kFloat64, true, run);
   test::ExpectClose(test::Differentiate(layer_, far.inputs, initial, dy, dstate, run),
                     test::Differentiate(layer_, call.inputs, initial, dy, dstate), 1e-9);

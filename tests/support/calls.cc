@@ -84,13 +84,14 @@ Inputs TokensOf(const Call& call, std::int64_t begin, std::int64_t count) {
   return Part(call, begin, count, false);
 }
 
-Result RunWhole(const Layer& layer, const Call& call, const Run& run) {
+Result RunWhole(const Layer& layer, const Call& call, const CallOptions& options) {
   Result result = MakeResult(call.dims, call.dims.batch, call.dims.tokens, call.inputs.v.dtype());
-  layer.Forward(call.inputs, result.state, {result.y.view(), result.status.view()}, run);
+  layer.Forward(call.inputs, result.state, {result.y.view(), result.status.view()}, options);
   return result;
 }
 
-Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece, const Run& run) {
+Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece,
+                   const CallOptions& options) {
   Result result = MakeResult(call.dims, call.dims.batch, call.dims.tokens, call.inputs.v.dtype());
   for (std::int64_t begin = 0; begin < call.dims.tokens; begin += piece) {
     const std::int64_t count = std::min(piece, call.dims.tokens - begin);
@@ -98,12 +99,26 @@ Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece, con
                           result.status.view().Slice(1, begin, count)};
     const Inputs part = TokensOf(call, begin, count);
     if (count == 1) {
-      layer.Step(part, result.state, outputs, run);
+      layer.Step(part, result.state, outputs, options);
     } else {
-      layer.Forward(part, result.state, outputs, run);
+      layer.Forward(part, result.state, outputs, options);
     }
   }
-  Layer::Settle(result.state, run);
+  return result;
+}
+
+Result RunDecoder(const Layer& layer, const Call& call, const CallOptions& options) {
+  Result result = MakeResult(call.dims, call.dims.batch, call.dims.tokens, call.inputs.v.dtype());
+  const bool wide = call.inputs.v.dtype() == DType::kFloat64;
+  Decoder decoder(layer, call.dims, wide ? DType::kFloat64 : DType::kFloat32);
+  for (std::int64_t t = 0; t < call.dims.tokens; ++t) {
+    decoder.Step(TokensOf(call, t, 1),
+                 {result.y.view().Slice(1, t, 1), result.status.view().Slice(1, t, 1)}, options);
+  }
+  result.state = decoder.state();
+  for (const State::Entry& entry : std::vector<State::Entry>(result.state.entries())) {
+    result.state.Set(entry.name, Tensor::Copy(entry.view));
+  }
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "experiments/data/random_inputs.h"
+#include "ttr/decoder.h"
 #include "ttr/layer.h"
 
 namespace ttr::test {
@@ -39,13 +40,13 @@ struct Result {
 };
 
 // Outputs are filled with NaN before the call, so that what is not written shows.
-Result RunWhole(const Layer& layer, const Call& call, const Run& run = {});
+Result RunWhole(const Layer& layer, const Call& call, const CallOptions& options = {});
 
-// `piece` tokens at a time, the state carried, and settled at last; one token goes through
-// Layer::Step.
-Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece, const Run& run = {});
-// For steps that leave the state behind.
-inline const Run kDeferring{.defers = true};
+// `piece` tokens at a time, the state carried; one token goes through Layer::Step.
+Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece,
+                   const CallOptions& options = {});
+// Token by token through a Decoder; the state is that which it tells at last.
+Result RunDecoder(const Layer& layer, const Call& call, const CallOptions& options = {});
 
 // Tokens of batch row 0 only: begin .. begin + count as a sequence of their own, or all of them
 // packed into sequences with these bounds.

@@ -58,7 +58,8 @@ State RandomState(const Layer& layer, const Inputs& inputs, std::uint64_t seed) 
 }
 
 Gradients Differentiate(const Layer& layer, const Inputs& inputs, const State& initial,
-                        const TensorView& dy, const State& dstate, const Run& run, DType dtype) {
+                        const TensorView& dy, const State& dstate, const CallOptions& options,
+                        DType dtype) {
   Gradients result;
   for (const InputField& field : InputFields()) {
     const TensorView& input = inputs.*field.view;
@@ -66,7 +67,7 @@ Gradients Differentiate(const Layer& layer, const Inputs& inputs, const State& i
     result.tensors.push_back(Normal(dtype, input.shape(), 99));
     result.inputs.*field.view = result.tensors.back().view();
   }
-  layer.Backward(inputs, initial, dy, dstate, result.inputs, result.initial, run);
+  layer.Backward(inputs, initial, dy, dstate, result.inputs, result.initial, options);
   return result;
 }
 

@@ -22,7 +22,7 @@ struct Gradients {
   State initial;
 };
 Gradients Differentiate(const Layer& layer, const Inputs& inputs, const State& initial,
-                        const TensorView& dy, const State& dstate, const Run& run = {},
+                        const TensorView& dy, const State& dstate, const CallOptions& options = {},
                         DType dtype = DType::kFloat64);
 
 // Every number within `tolerance` times the larger of 1 and the tensor's greatest number.

@@ -140,8 +140,8 @@ std::vector<std::string> LayerRecipes() {
 std::vector<std::string> EngineRecipes() {
   std::vector<std::string> names = LayerRecipes();
   std::erase_if(names, [](const std::string& name) {
-    const Engine engine = MakePlan(ParseRecipe(name)).engine;
-    return engine == Engine::kDefinition || engine == Engine::kLeastSquares;
+    const std::string_view engine = MakePlan(ParseRecipe(name)).engine;
+    return engine == kDefinition || engine == "least_squares";
   });
   return names;
 }
@@ -150,8 +150,7 @@ std::vector<std::string> LeastSquaresRecipes() {
   std::vector<std::string> names = LayerRecipes();
   std::erase_if(names, [](const std::string& name) {
     const Recipe recipe = ParseRecipe(name);
-    return MakePlan(recipe).engine != Engine::kLeastSquares ||
-           recipe.optimizer.solver != Solver::kExact;
+    return MakePlan(recipe).engine != "least_squares" || recipe.optimizer.solver != Solver::kExact;
   });
   return names;
 }
@@ -160,8 +159,7 @@ std::vector<std::string> IterativeRecipes() {
   std::vector<std::string> names = LayerRecipes();
   std::erase_if(names, [](const std::string& name) {
     const Recipe recipe = ParseRecipe(name);
-    return MakePlan(recipe).engine != Engine::kLeastSquares ||
-           recipe.optimizer.solver == Solver::kExact;
+    return MakePlan(recipe).engine != "least_squares" || recipe.optimizer.solver == Solver::kExact;
   });
   return names;
 }

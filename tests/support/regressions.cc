@@ -122,7 +122,7 @@ void FillKeys(Keys keys, std::uint64_t seed, const Call& call) {
 std::vector<Condition> Conditions(const Call& call) {
   Recipe recipe = call.recipe;
   recipe.reading.causal = true;
-  const Layer layer(recipe, Engine::kDefinition);
+  const Layer layer(recipe, kDefinition);
   const Optimizer& optimizer = call.recipe.optimizer;
   const Dims& dims = call.dims;
   std::vector<Condition> conditions;

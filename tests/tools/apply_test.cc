@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "experiments/data/random_inputs.h"
@@ -136,6 +137,56 @@ TEST(Apply, GradientsOfLinearAttentionAreTheClosedForm) {
       EXPECT_NEAR(out.tensors.at("dv").view().At({0, t, 0, d}), dv, 1e-7);
     }
   }
+}
+
+// A name that the layer does not have is no gradient that is silently left out.
+TEST(Apply, UnknownNamesOfStatesAndGradientsAreRefused) {
+  const TemporaryFolder folder;
+  const Recipe recipe = ParseRecipe("linear_attention");
+  for (const char* name : {"dv", "dstates", "dstate.speed", "dstate.n", "state.speed", "statew"}) {
+    TensorFile file = InputFile(recipe);
+    file.tensors["dy"] = Tensor::Copy(file.tensors.at("v"));
+    file.tensors[name] = Tensor(DType::kFloat64, {2, 2, 4, 4});
+    WriteSafetensors(folder / "in", file);
+    const Outcome outcome = Ttr(
+        {"apply", "linear_attention", "--grad", "--in", folder / "in", "--out", folder / "out"});
+    EXPECT_EQ(NoRefusal(outcome, 2, name), "");
+    EXPECT_NE(outcome.err.find("it takes q, k, v, cu_seqlens, state, and for gradients dy, dstate"),
+              std::string::npos)
+        << outcome.err;
+  }
+  TensorFile file = InputFile(recipe);
+  file.tensors["state"] = Tensor(DType::kInt64, {2, 2, 4, 4});
+  WriteSafetensors(folder / "in", file);
+  EXPECT_EQ(
+      NoRefusal(Ttr({"apply", "linear_attention", "--in", folder / "in", "--out", folder / "out"}),
+                2, "state must be of a floating dtype but is int64"),
+      "");
+}
+
+// Long work says so before it begins; nobody waits for it here.
+TEST(Apply, TheDefinitionSaysHowLongItTakes) {
+  const TemporaryFolder folder;
+  const Recipe recipe = ParseRecipe("local_quadratic");
+  Dims dims;
+  dims.tokens = 4000;
+  dims.key_dim = 40;
+  TensorFile file;
+  file.tensors = experiments::MakeRandomInputs(recipe, dims, DType::kFloat32, 4).tensors;
+  WriteSafetensors(folder / "in", file);
+  std::vector<std::string> call = {"apply", "local_quadratic", "--in",      folder / "in",
+                                   "--out", folder / "out",    "--threads", "1"};
+  const Outcome loud = Ttr(call, "", {"timeout", "2"});
+  EXPECT_NE(loud.err.find("local_quadratic will take about "), std::string::npos) << loud.err;
+  EXPECT_EQ(std::count(loud.err.begin(), loud.err.end(), '\n'), 2) << loud.err;  // and the plan
+  call.emplace_back("--quiet");
+  EXPECT_EQ(Ttr(call, "", {"timeout", "1"}).err, "");
+
+  // Errors come alone, before any note.
+  file.tensors.erase("v");
+  WriteSafetensors(folder / "in", file);
+  call.pop_back();
+  EXPECT_EQ(NoRefusal(Ttr(call), 2, "v"), "");
 }
 
 TEST(Apply, BadInputIsRefusedAndNothingIsWritten) {

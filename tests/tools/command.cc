@@ -21,10 +21,13 @@ void Write(const std::filesystem::path& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-Outcome Ttr(const std::vector<std::string>& arguments, const std::string& input) {
+Outcome Ttr(const std::vector<std::string>& arguments, const std::string& input,
+            const std::vector<std::string>& prefix) {
   const TemporaryFolder folder;
   Write(folder / "in", input);
-  std::string line = Quoted(TTR_COMMAND);
+  std::string line;
+  for (const std::string& word : prefix) line += Quoted(word) + " ";
+  line += Quoted(TTR_COMMAND);
   for (const std::string& argument : arguments) line += " " + Quoted(argument);
   line += " < " + Quoted(folder / "in") + " > " + Quoted(folder / "out") + " 2> " +
           Quoted(folder / "err");

@@ -17,8 +17,9 @@ struct Outcome {
   std::string err;
 };
 
-// ttr ARGUMENTS < input
-Outcome Ttr(const std::vector<std::string>& arguments, const std::string& input = "");
+// PREFIX ttr ARGUMENTS < input; a prefix is {"env", "NAME=VALUE"} or {"timeout", "2"}.
+Outcome Ttr(const std::vector<std::string>& arguments, const std::string& input = "",
+            const std::vector<std::string>& prefix = {});
 
 // Empty if the outcome is a refusal as users are promised one: the code, one line on standard error
 // that holds `text`, nothing on standard output. Else what is wrong with it.

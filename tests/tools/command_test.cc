@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace ttr::test {
@@ -84,6 +85,109 @@ TEST(Command, WrongUsageIsOneLineAndCodeTwo) {
   EXPECT_EQ(NoRefusal(Ttr({"plan", "rls{ridge: -1}"}), 2, "ridge"), "");
   EXPECT_EQ(NoRefusal(Ttr({"plan", "rls", "--dk", "x"}), 2, "--dk"), "");
   EXPECT_EQ(NoRefusal(Ttr({"apply", "rls"}), 2, "--in"), "");
+}
+
+// Whatever is wrong, of whichever subcommand: code 2, one line, and nothing of what was typed
+// drives the terminal.
+TEST(Command, EveryBadInvocationIsOneLine) {
+  const TemporaryFolder folder;
+  const std::string json = folder / "recipe.json", here = folder.path();
+  const std::string table = folder / "t.csv", missing = folder / "none\n\x1b[31m";
+  Write(json, "{\"weights\": {\"decay\": 1e999}}");
+  Write(table, "x,y\n1,2\n3,4\n");
+  struct Bad {
+    std::vector<std::string> call;
+    std::string says;
+  };
+  const std::vector<Bad> table_of_bad = {
+      {{"fl\ny"}, "no command 'fl\\ny'"},
+      {{"\x1b[31m"}, "no command '\\x1b[31m'"},
+      {{""}, "no command ''"},
+      {{"--fl\ty"}, "subcommand"},
+      {{"zoo", "de\nlta"}, "'de'"},
+      {{"zoo", "\x1b[31mred"}, "'\\x1b'"},
+      {{"zoo", "\xff\xfe"}, "'\\xff'"},
+      {{"zoo", "a", "b\nc"}, "b\\nc"},
+      {{"plan"}, "RECIPE"},
+      {{"plan", ""}, "recipe"},
+      {{"plan", "deltanet{step:\n\x07}"}, "\\x07"},
+      {{"plan", "@" + missing}, "not there"},
+      {{"plan", "@" + missing}, "none\\n\\x1b[31m"},
+      {{"plan", "@" + here}, "a folder"},
+      {{"plan", "@"}, "recipe"},
+      {{"plan", "@/dev/null"}, "JSON"},
+      {{"plan", "@/dev/zero"}, "JSON"},
+      {{"plan", "@" + json}, "range"},
+      {{"plan", "@" + table}, "JSON"},
+      {{"plan", "rls", "--dk", "0"}, "--dk"},
+      {{"plan", "rls", "--dk", "1\n2"}, "1\\n2"},
+      {{"plan", "rls", "--tokens", "99999999999999999999"}, "--tokens"},
+      {{"apply", "rls", "--in", missing, "--out", folder / "o"}, "none\\n\\x1b[31m"},
+      {{"apply", "rls", "--in", here, "--out", folder / "o"}, "directory"},
+      {{"apply", "rls", "--in", table, "--out", folder / "o"}, "t.csv"},
+      {{"apply", "@" + missing, "--in", table, "--out", folder / "o"}, "not there"},
+      {{"apply", "rls", "--in", table, "--out", folder / "o", "--via", "\x1b"}, "\\x1b"},
+      {{"apply", "rls", "--in", table, "--out", folder / "o", "--split", "0"}, "--split"},
+      {{"recall", missing}, "none\\n\\x1b[31m"},
+      {{"recall", here}, "directory"},
+      {{"recall", "--memory", "@" + missing}, "not there"},
+      {{"recall", "--memory", "\x1b"}, "\\x1b"},
+      {{"recall", table, "--kept", "x\ny"}, "x\\ny"},
+      {{"recall", table, "--decay", "2"}, "decay"},
+      {{"forecast", missing, "--column", "x"}, "none\\n\\x1b[31m"},
+      {{"forecast", table, "--column", "\x1b[31m"}, "\\x1b[31m"},
+      {{"forecast", table, "--column", "x", "--memory", "@" + here}, "a folder"},
+      {{"forecast", table, "--column", "x", "--separator", "a\nb"}, "a\\nb"},
+      {{"forecast", table, "--column", "x", "--interval", "\x1b"}, "\\x1b"},
+      {{"forecast", table, "--column", "x", "--resume", missing}, "none\\n\\x1b[31m"},
+      {{"forecast", table, "--column", "x", "--resume", table}, "t.csv"},
+      {{"experiment", "fl\ny"}, "fl\\ny"},
+      {{"experiment", "mqar", "--pairs", "0"}, "pairs"},
+      {{"experiment", "mqar", "--recipe", "\x1b"}, "\\x1b"},
+      {{"experiment", "dials", "--steps", "x\ny"}, "x\\ny"},
+      {{"experiment", "identities", "--resume"}, "--out"},
+      {{"bench", "\x1b[31m"}, "\\x1b"},
+      {{"bench", "--part", "fl\ny"}, "fl\\ny"},
+      {{"bench", "@" + missing}, "none\\n\\x1b[31m"},
+      {{"doctor", "a\nb"}, "a\\nb"},
+      {{"demo", "--series", missing}, "TEXT"},
+  };
+  for (const Bad& bad : table_of_bad) {
+    const Outcome outcome = Ttr(bad.call);
+    std::string call;
+    for (const std::string& word : bad.call) call += " " + word;
+    EXPECT_EQ(NoRefusal(outcome, 2, bad.says), "") << "ttr" << call;
+    for (const char c : outcome.err) EXPECT_TRUE(c == '\n' || c >= ' ' || c < 0) << "ttr" << call;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "o"));
+}
+
+TEST(Command, AFileWithoutPermissionIsCodeTwo) {
+  const TemporaryFolder folder;
+  Write(folder / "r.json", "{}");
+  std::filesystem::permissions(folder / "r.json", std::filesystem::perms::none);
+  if (std::ifstream(folder / "r.json")) GTEST_SKIP() << "runs with all permissions";
+  EXPECT_EQ(NoRefusal(Ttr({"plan", "@" + (folder / "r.json").string()}), 2, "ermission"), "");
+}
+
+TEST(Command, AByteOrderMarkIsSkipped) {
+  const TemporaryFolder folder;
+  const std::string mark = "\xEF\xBB\xBF";
+  const std::string recipe = "{\"weights\": {\"decay\": \"scalar\"}}";
+  Write(folder / "bare", recipe);
+  Write(folder / "marked", mark + recipe);
+  const Outcome bare = Ttr({"plan", "@" + (folder / "bare").string(), "--json"});
+  EXPECT_EQ(bare.code, 0) << bare.err;
+  EXPECT_EQ(Ttr({"plan", "@" + (folder / "marked").string(), "--json"}).out, bare.out);
+
+  const std::string rows = "x\n1\n2\n3\n4\n5\n";
+  const std::vector<std::string> forecast = {"forecast", "-",        "--column", "x",      "--lags",
+                                             "2",        "--memory", "nlms",     "--quiet"};
+  EXPECT_EQ(Ttr(forecast, mark + rows).out, Ttr(forecast, rows).out);
+  const std::vector<std::string> recall = {"recall", "--memory", "rls", "--json", "--quiet"};
+  const Outcome text = Ttr(recall, "a b a b c");
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(Ttr(recall, mark + "a b a b c").out, text.out);
 }
 
 TEST(Command, FailuresOfTheSystemAreCodeOne) {

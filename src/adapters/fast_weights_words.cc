@@ -1,13 +1,11 @@
 // Recipes and tensors in the words of the fast-weights engine.
 
-#include "src/layer/fast_weights_words.h"
+#include "src/adapters/fast_weights_words.h"
 
 #include <cmath>
-#include <limits>
-#include <utility>
 
-#include "src/layer/decay_factors.h"
-#include "src/layer/feature_parameters.h"
+#include "src/adapters/decay_factors.h"
+#include "src/adapters/feature_parameters.h"
 #include "src/operators/feature_words.h"
 #include "src/recipe/family.h"
 
@@ -129,30 +127,6 @@ fast_weights::Options FastWeightsOptions(const Recipe& recipe, const Dims& dims,
     SetSgd(recipe.optimizer, options);
   }
   return options;
-}
-
-void MakeMissing(const Recipe& recipe, std::span<const StateSpec> specs, const Dims& dims,
-                 bool wide, State& state) {
-  for (const StateSpec& spec : specs) {
-    if (state.Get(spec.name).defined()) continue;
-    std::vector<std::int64_t> shape;
-    for (const Axis axis : spec.shape) {
-      switch (axis) {
-        case Axis::kStates: shape.push_back(dims.states()); break;
-        case Axis::kHeads: shape.push_back(dims.heads); break;
-        case Axis::kPhiDim: shape.push_back(PhiDim(recipe, dims)); break;
-        default: shape.push_back(dims.value_dim); break;
-      }
-    }
-    Tensor tensor(wide ? DType::kFloat64 : DType::kFloat32,
-                  Shape(std::span<const std::int64_t>(shape)));
-    if (spec.name == "state.m") {
-      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-        StoreElement(tensor.data(), tensor.dtype(), i, -std::numeric_limits<double>::infinity());
-      }
-    }
-    state.Set(spec.name, std::move(tensor));
-  }
 }
 
 FastWeightsCall::FastWeightsCall(const Recipe& recipe, const Dims& dims, const Inputs& inputs,

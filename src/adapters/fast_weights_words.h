@@ -1,12 +1,11 @@
 /// Recipes and tensors in the words of the fast-weights engine.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "src/engines/fast_weights/fast_weights.h"
 #include "ttr/inputs.h"
-#include "ttr/layer.h"
+#include "ttr/state.h"
 
 namespace ttr {
 
@@ -15,10 +14,6 @@ fast_weights::Options FastWeightsOptions(const Recipe& recipe, const Dims& dims,
 
 /// The input that the engine calls `step`: a step size, or the weight of a Hebbian memory.
 TensorView Inputs::* FastWeightsStep(const Recipe& recipe);
-
-/// The entries of `specs` that a state lacks: zeros, and no maximum of nothing.
-void MakeMissing(const Recipe& recipe, std::span<const StateSpec> specs, const Dims& dims,
-                 bool wide, State& state);
 
 /// The tensors of a call that has been checked, but for its outputs; `state` is complete. Holds
 /// what the engine needs and the caller does not have.

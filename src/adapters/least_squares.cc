@@ -1,23 +1,20 @@
-#include "src/layer/run_least_squares.h"
+// From a recipe's words to those of the least-squares engine.
+
+#include "src/engines/least_squares/least_squares.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "src/adapters/decay_factors.h"
+#include "src/adapters/mapped_keys.h"
+#include "src/adapters/registry.h"
 #include "src/engines/least_squares/gradient.h"
-#include "src/engines/least_squares/least_squares.h"
 #include "src/engines/rows/norm.h"
-#include "src/layer/decay_factors.h"
-#include "src/layer/mapped_keys.h"
 #include "src/recipe/family.h"
 
 namespace ttr {
 namespace {
-
-bool IsWide(const Inputs& inputs) {
-  const TensorView& typed = inputs.v.defined() ? inputs.v : inputs.q;
-  return typed.dtype() == DType::kFloat64;
-}
 
 least_squares::Preconditioner PreconditionerOf(Preconditioner preconditioner) {
   switch (preconditioner) {
@@ -95,9 +92,8 @@ bool AsksForRidge(const Recipe& recipe, const State& state) {
 /// with no associations, and with the ridge where that is part of A.
 class Memories {
  public:
-  Memories(const Recipe& recipe, const Dims& dims, const Tensor& ridge, bool wide, State& state) {
+  Memories(const Recipe& recipe, const Dims& dims, const Tensor& ridge, DType dtype, State& state) {
     const std::int64_t phi = PhiDim(recipe, dims);
-    const DType dtype = wide ? DType::kFloat64 : DType::kFloat32;
     if (!state.Get("state").defined()) {
       start_b_ = Tensor(dtype, {dims.states(), dims.heads, phi, dims.value_dim});
     }
@@ -153,24 +149,12 @@ least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state
   return sizes;
 }
 
-/// The factor that steps of a token take on from one to the next, and reading one finds.
-TensorView FactorOf(const Recipe& recipe, const Dims& dims, const TensorView& b, Needs needs,
-                    bool defers, State& state) {
-  if (dims.tokens != 1 || !OptionsOf(recipe, dims).keeps_factor()) return {};
-  const least_squares::Sizes sizes = SizesOf(recipe, dims, b.dtype());
-  const Shape shape{dims.states(), dims.heads, least_squares::FactorNumbers(sizes, defers)};
-  if (needs != Needs::kRead) return state.Companion(b.dtype(), shape);
-  const TensorView factor = state.companion();
-  const bool fits = factor.defined() && factor.dtype() == b.dtype() && factor.shape() == shape;
-  return fits ? factor : TensorView();
-}
-
 /// What an engine call reads, of a call that has been checked.
 struct Words {
   Words(const Recipe& recipe, const Dims& dims, const Inputs& inputs, State& state, Needs needs,
         Executor& executor)
       : ridge(AsksForRidge(recipe, state) ? RidgeOf(recipe, dims, inputs.ridge) : Tensor()),
-        memories(recipe, dims, ridge, IsWide(inputs), state),
+        memories(recipe, dims, ridge, NewStateType(inputs), state),
         keys(recipe, dims, Used(inputs, needs), memories.b.dtype(), executor),
         factors(DecayFactors(recipe, dims)) {
     call.q = keys.q();
@@ -239,86 +223,165 @@ void ReturnRidge(const Dims& dims, const Tensor& diagonal, const TensorView& dri
   }
 }
 
-}  // namespace
-
-bool LeastSquaresDefers(const Recipe& recipe) { return OptionsOf(recipe, Dims()).defers(); }
-
-bool LeastSquaresDefersFrom(const State& state) {
-  const TensorView a = state.Get("state.a"), b = state.Get("state");
-  return a.defined() == b.defined() && (!a.defined() || a.dtype() == b.dtype());
+template <class BytesOf>
+std::size_t MostBytes(const Recipe& recipe, const Dims& dims, const BytesOf& bytes_of) {
+  return std::max(bytes_of(SizesOf(recipe, dims, DType::kFloat32)),
+                  bytes_of(SizesOf(recipe, dims, DType::kFloat64)));
 }
 
-void SettleLeastSquares(State& state, Executor& executor) {
-  least_squares::Call call;
-  call.a = state.Get("state.a");
-  call.b = state.Get("state");
-  call.factor = state.companion();
-  call.defers = true;
-  least_squares::Flush(call, executor);
+/// Has every token a system of its own, which no chunk shares?
+bool HasOwnSystems(const Recipe& recipe) {
+  const RidgeKind kind = recipe.optimizer.ridge_kind;
+  return kind == RidgeKind::kRelative ||
+         (kind == RidgeKind::kConstant && recipe.weights.decay != Decay::kNone);
 }
 
-void RunLeastSquares(const Requirements& requirements, const Dims& dims, const Inputs& inputs,
-                     State& state, const Outputs& outputs, Needs needs, Executor& executor,
-                     std::span<std::byte> scratch, bool defers) {
-  const Recipe& recipe = requirements.recipe;
-  Words words(recipe, dims, inputs, state, needs, executor);
+/// Does an iteration take the eigenvalues of every token's system?
+bool NeedsSpectra(const Recipe& recipe) {
+  const Optimizer& optimizer = recipe.optimizer;
+  switch (optimizer.solver) {
+    case Solver::kChebyshev:
+      return optimizer.ridge_kind == RidgeKind::kFading && recipe.weights.decay != Decay::kNone;
+    case Solver::kGradient:
+    case Solver::kConjugateGradient: return optimizer.preconditioner == Preconditioner::kLowRank;
+    default: return false;
+  }
+}
+
+class LeastSquares final : public Engine {
+ public:
+  std::string_view name() const override { return "least_squares"; }
+
+  bool Covers(const Recipe& recipe) const override {
+    return FamilyOf(recipe) == Family::kLeastSquares;
+  }
+  const char* Obstacle(const Recipe& recipe) const override {
+    if (recipe.reading.normalise_sum != NormaliseSum::kNone) return "a denominator";
+    if (recipe.reading.bonus) return "a bonus";
+    if (recipe.function.features == FeatureMap::kCosformer) return "features of the position";
+    return nullptr;
+  }
+  std::string_view How(const Recipe& recipe) const override {
+    if (NeedsSpectra(recipe)) {
+      return "normal equations: the eigenvalues of every token's system, then all steps together";
+    }
+    if (recipe.optimizer.solver != Solver::kExact) {
+      return "normal equations: every step of the iteration for all tokens of a chunk, SIMD";
+    }
+    if (HasOwnSystems(recipe)) {
+      return "normal equations, their ridge apart from what fades: a Cholesky factor in every lane";
+    }
+    return "normal equations: one Cholesky factor a chunk, every prefix exactly, SIMD";
+  }
+  double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override;
+
+  void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override;
+
+  std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
+    return MostBytes(recipe, dims, [&](const least_squares::Sizes& sizes) {
+      return least_squares::ScratchBytes(OptionsOf(recipe, dims), sizes, threads);
+    });
+  }
+
+  bool HasGradients() const override { return true; }
+  void Backward(const EngineCall& call, const State& initial,
+                const BackwardTensors& tensors) const override;
+
+  std::size_t BackwardScratchBytes(const Recipe& recipe, const Dims& dims,
+                                   int threads) const override {
+    return MostBytes(recipe, dims, [&](const least_squares::Sizes& sizes) {
+      return least_squares::BackwardScratchBytes(OptionsOf(recipe, dims), sizes, threads);
+    });
+  }
+
+  std::int64_t AuxiliaryNumbers(const Recipe& recipe, const Dims& dims, DType state,
+                                bool defers) const override {
+    if (!OptionsOf(recipe, dims).keeps_factor()) return 0;
+    return least_squares::FactorNumbers(SizesOf(recipe, dims, state), defers);
+  }
+
+  bool Defers(const Recipe& recipe, const Dims& dims, DType) const override {
+    return OptionsOf(recipe, dims).defers();
+  }
+
+  void Flush(const Recipe&, State& state, const TensorView& auxiliary,
+             Executor& executor) const override {
+    least_squares::Call call;
+    call.a = state.Get("state.a");
+    call.b = state.Get("state");
+    call.factor = auxiliary;
+    call.defers = true;
+    least_squares::Flush(call, executor);
+  }
+};
+
+double LeastSquares::FlopsPerToken(const Recipe& recipe, const Dims& dims) const {
+  const auto phi = static_cast<double>(PhiDim(recipe, dims));
+  const auto dv = static_cast<double>(dims.value_dim);
+  const double memory = phi * dv;
+  if (recipe.optimizer.solver != Solver::kExact) {
+    const double spectra = NeedsSpectra(recipe) ? 2 * phi * phi * phi : 0;
+    const auto steps = static_cast<double>(recipe.optimizer.steps);
+    return 4 * memory + 2 * phi * phi * (1 + steps) + spectra;
+  }
+  if (HasOwnSystems(recipe)) return phi * phi * phi / 3 + 5 * phi * phi + 6 * memory;
+  // A factor of A and one of the tokens' system, both shared by a chunk.
+  constexpr double kChunk = 64;
+  return 4 * phi * phi + 6 * memory + kChunk * 3 * (phi + dv) +
+         (phi * phi * phi + kChunk * kChunk * kChunk) / (3 * kChunk);
+}
+
+void LeastSquares::Forward(const EngineCall& call, State& state, const Outputs& outputs) const {
+  const Recipe& recipe = call.recipe();
+  Words words(recipe, call.dims, call.inputs, state, call.needs, call.executor);
   const OutputNorm norm = recipe.reading.output_norm;
-  Tensor plain;  // answers before their norm
-  if (needs != Needs::kWrite) {
+  Tensor plain;  // outputs before their norm
+  if (call.needs != Needs::kWrite) {
     if (norm != OutputNorm::kNone) plain = Tensor(words.call.b.dtype(), outputs.y.shape());
     words.call.y = plain.defined() ? plain.view() : outputs.y;
-    if (outputs.status.defined()) {
-      CopyInto(Tensor(DType::kInt8, outputs.status.shape()).view(), outputs.status);  // all solved
-      words.call.status = outputs.status;
-    }
+    words.call.status = outputs.status;
     words.call.iterations = outputs.iterations;
     words.call.residual = outputs.residual;
   }
-  words.call.factor = FactorOf(recipe, dims, words.call.b, needs, defers, state);
-  words.call.defers = defers;
-  least_squares::Forward(OptionsOf(recipe, dims), words.call, executor, scratch);
+  words.call.factor = call.auxiliary;
+  words.call.defers = call.defers;
+  least_squares::Forward(OptionsOf(recipe, call.dims), words.call, call.executor, call.scratch);
   if (plain.defined()) {
-    rows::Normalise({KindOf(norm), 0, plain, {}, {}, {}}, outputs.y, executor);
+    rows::Normalise({KindOf(norm), 0, plain, {}, {}, {}}, outputs.y, call.executor);
   }
-  if (needs != Needs::kRead) words.memories.Return();
+  if (call.needs != Needs::kRead) words.memories.Return();
 }
 
-void DifferentiateLeastSquares(const Requirements& requirements, const Dims& dims,
-                               const Inputs& inputs, const State& initial, const TensorView& dy,
-                               const State& dstate, const Inputs& dinputs, State& dinitial,
-                               Executor& executor, std::span<std::byte> scratch) {
-  const Recipe& recipe = requirements.recipe;
-  State start = initial;
-  Words words(recipe, dims, inputs, start, Needs::kBoth, executor);
+void LeastSquares::Backward(const EngineCall& call, const State& initial,
+                            const BackwardTensors& tensors) const {
+  const Recipe& recipe = call.recipe();
+  const Dims& dims = call.dims;
+  State start = initial.Shared();
+  Words words(recipe, dims, call.inputs, start, Needs::kBoth, call.executor);
   const DType dtype = words.call.b.dtype();
-  for (const StateSpec& spec : requirements.state) {
-    if (dinitial.Get(spec.name).defined()) continue;
-    const TensorView from = start.Get(spec.name);
-    dinitial.Set(spec.name, Tensor(from.dtype(), from.shape()));
-  }
 
-  least_squares::BackwardCall call;
-  call.dy = dy;
+  least_squares::BackwardCall engine;
+  engine.dy = tensors.dy;
   const OutputNorm norm = recipe.reading.output_norm;
   Tensor plain, dplain;
   if (norm != OutputNorm::kNone) {
-    // The answers once more, for the gradient of their norm.
-    plain = Tensor(dtype, dy.shape());
-    dplain = Tensor(dtype, dy.shape());
+    // The outputs before their norm, once more.
+    plain = Tensor(dtype, tensors.dy.shape());
+    dplain = Tensor(dtype, tensors.dy.shape());
     Tensor a = Tensor::Copy(words.call.a);
     Tensor b = Tensor::Copy(words.call.b);
     least_squares::Call forward = words.call;
     forward.a = a;
     forward.b = b;
     forward.y = plain;
-    least_squares::Forward(OptionsOf(recipe, dims), forward, executor);
-    rows::NormaliseGradient({KindOf(norm), 0, plain, {}, {}, {}}, dy, {dplain, {}, {}, {}},
-                            executor);
-    call.dy = dplain;
+    least_squares::Forward(OptionsOf(recipe, dims), forward, call.executor);
+    rows::NormaliseGradient({KindOf(norm), 0, plain, {}, {}, {}}, tensors.dy, {dplain, {}, {}, {}},
+                            call.executor);
+    engine.dy = dplain;
   }
-  call.forward = words.call;
-  call.da = dstate.Get("state.a");
-  call.db = dstate.Get("state");
+  engine.forward = words.call;
+  engine.da = tensors.dstate.Get("state.a");
+  engine.db = tensors.dstate.Get("state");
 
   const bool direct = words.keys.plain();
   Tensor dk, dq;
@@ -327,66 +390,51 @@ void DifferentiateLeastSquares(const Requirements& requirements, const Dims& dim
     dq = Tensor(dtype, words.call.q.shape());
   }
   const std::int64_t answers = std::max(dims.heads, dims.query_heads);
-  const HeadGradient keys(direct ? dinputs.k : dk.view(), dims.heads, dtype);
-  const HeadGradient queries(direct ? dinputs.q : dq.view(), answers, dtype);
-  const HeadGradient values(dinputs.v, dims.heads, dtype);
-  call.gradients.q = queries.view();
-  call.gradients.k = keys.view();
-  call.gradients.v = values.view();
-  call.gradients.log_decay = dinputs.log_decay;
-  call.gradients.importance = dinputs.importance;
-  call.gradients.a = dinitial.Get("state.a");
-  call.gradients.b = dinitial.Get("state");
+  const HeadGradient keys(direct ? tensors.dinputs.k : dk.view(), dims.heads, dtype);
+  const HeadGradient queries(direct ? tensors.dinputs.q : dq.view(), answers, dtype);
+  const HeadGradient values(tensors.dinputs.v, dims.heads, dtype);
+  engine.gradients.q = queries.view();
+  engine.gradients.k = keys.view();
+  engine.gradients.v = values.view();
+  engine.gradients.log_decay = tensors.dinputs.log_decay;
+  engine.gradients.importance = tensors.dinputs.importance;
+  engine.gradients.a = tensors.dinitial.Get("state.a");
+  engine.gradients.b = tensors.dinitial.Get("state");
   const std::int64_t phi = PhiDim(recipe, dims);
   Tensor diagonal, start_gradient;
   const bool starts_with_ridge =
-      recipe.optimizer.ridge_kind == RidgeKind::kFading && initial.empty();
-  if (dinputs.ridge.defined()) {
+      recipe.optimizer.ridge_kind == RidgeKind::kFading && !initial.Get("state.a").defined();
+  if (tensors.dinputs.ridge.defined()) {
     diagonal = Tensor(DType::kFloat64, {dims.states(), dims.heads, phi});
-    if (recipe.optimizer.ridge_kind != RidgeKind::kFading) call.gradients.ridge = diagonal;
-    if (starts_with_ridge && !call.gradients.a.defined()) {  // not causal: no state, yet a start
+    if (recipe.optimizer.ridge_kind != RidgeKind::kFading) engine.gradients.ridge = diagonal;
+    if (starts_with_ridge && !engine.gradients.a.defined()) {  // not causal: no state, yet a start
       start_gradient = Tensor(dtype, words.call.a.shape());
-      call.gradients.a = start_gradient;
+      engine.gradients.a = start_gradient;
     }
   }
-  least_squares::Backward(OptionsOf(recipe, dims), call, executor, scratch);
+  least_squares::Backward(OptionsOf(recipe, dims), engine, call.executor, call.scratch);
   keys.Return();
   queries.Return();
   values.Return();
-  if (!direct) words.keys.Backward(dk, dq, dinputs);
-  if (!dinputs.ridge.defined()) return;
+  if (!direct) words.keys.Backward(dk, dq, tensors.dinputs);
+  if (!tensors.dinputs.ridge.defined()) return;
   const std::int64_t ridged = phi - (recipe.function.kind == FunctionClass::kAffine ? 1 : 0);
   for (std::int64_t n = 0; n < dims.states(); ++n) {
     for (std::int64_t h = 0; h < dims.heads; ++h) {
       for (std::int64_t i = 0; i < phi; ++i) {
-        if (starts_with_ridge) diagonal.view().Set({n, h, i}, call.gradients.a.At({n, h, i, i}));
+        if (starts_with_ridge) diagonal.view().Set({n, h, i}, engine.gradients.a.At({n, h, i, i}));
         if (i >= ridged) diagonal.view().Set({n, h, i}, 0);
       }
     }
   }
-  ReturnRidge(dims, diagonal, dinputs.ridge);
-}
-
-namespace {
-
-template <class BytesOf>
-std::size_t MostBytes(const Recipe& recipe, const Dims& dims, const BytesOf& bytes_of) {
-  return std::max(bytes_of(SizesOf(recipe, dims, DType::kFloat32)),
-                  bytes_of(SizesOf(recipe, dims, DType::kFloat64)));
+  ReturnRidge(dims, diagonal, tensors.dinputs.ridge);
 }
 
 }  // namespace
 
-std::size_t LeastSquaresScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
-  return MostBytes(recipe, dims, [&](const least_squares::Sizes& sizes) {
-    return least_squares::ScratchBytes(OptionsOf(recipe, dims), sizes, threads);
-  });
-}
-
-std::size_t LeastSquaresGradientScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
-  return MostBytes(recipe, dims, [&](const least_squares::Sizes& sizes) {
-    return least_squares::BackwardScratchBytes(OptionsOf(recipe, dims), sizes, threads);
-  });
+const Engine& LeastSquaresEngine() {
+  static const LeastSquares engine;
+  return engine;
 }
 
 }  // namespace ttr

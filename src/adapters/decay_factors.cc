@@ -1,4 +1,4 @@
-#include "src/layer/decay_factors.h"
+#include "src/adapters/decay_factors.h"
 
 #include <cmath>
 

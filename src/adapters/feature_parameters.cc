@@ -1,4 +1,4 @@
-#include "src/layer/feature_parameters.h"
+#include "src/adapters/feature_parameters.h"
 
 #include <vector>
 

@@ -1,10 +1,10 @@
-#include "src/layer/mapped_keys.h"
+#include "src/adapters/mapped_keys.h"
 
 #include <algorithm>
 #include <vector>
 
+#include "src/adapters/feature_parameters.h"
 #include "src/engines/rows/norm.h"
-#include "src/layer/feature_parameters.h"
 #include "src/operators/feature_words.h"
 
 namespace ttr {

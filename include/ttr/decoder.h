@@ -1,0 +1,90 @@
+/// Decoding: a state, and what an engine keeps beside it from token to token.
+///
+///     ttr::Decoder decoder(layer, dims);
+///     decoder.Start(state);                          // left by Layer::Forward of the prompt
+///     for (...) decoder.Step({.q = q, ...}, {.y = y});
+///     const ttr::State& state = decoder.state();     // true again
+///
+/// A step of a Decoder moves less memory than Layer::Step. Least squares: a factor that is updated
+/// with every token stands for "state.a" and "state", half of what is read and written, O(D^2).
+/// Memories that erase as they write (the delta family): a token's write is deferred to the next
+/// one, which does it while it reads, so that the state passes once and not twice; the engine does
+/// so where the size of the states makes that the faster way. What is deferred is flushed when the
+/// state is asked for.
+///
+/// The caller may give the memory for all of it, Bytes() at a multiple of 64: an operator without a
+/// lifetime of its own keeps it in a tensor and makes a Decoder over it for every token. Zeros
+/// there mean the recipe's start. The memory holds no address and may be moved between steps.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "ttr/layer.h"
+
+namespace ttr {
+
+class Decoder {
+ public:
+  /// Bytes for a decoder of this layer at these sizes (B and heads count, T does not); 0 where the
+  /// memory keeps its pairs and grows: such a decoder owns its state.
+  static std::size_t Bytes(const Layer& layer, const Dims& dims, DType state = DType::kFloat32);
+
+  /// `layer` must outlive the decoder. `memory`: the caller's, which holds zeros or what another
+  /// decoder of the same layer, sizes and dtype left there; empty: owned. Errors: a layer that is
+  /// not causal, dims that no call can have, memory that is too small, not aligned, or of another
+  /// layer.
+  Decoder(const Layer& layer, const Dims& dims, DType state = DType::kFloat32,
+          std::span<std::byte> memory = {});
+  Decoder(const Decoder& other);
+  Decoder& operator=(const Decoder& other);
+  Decoder(Decoder&&) = default;
+  Decoder& operator=(Decoder&&) = default;
+
+  /// Goes on from a copy of `state`; empty: from the recipe's start.
+  void Start(const State& state);
+
+  /// Layer::Step, Memorize and Retrieve. Sizes are those of the constructor.
+  void Step(const Inputs& inputs, const Outputs& outputs, const CallOptions& options = {});
+  void Memorize(const Inputs& inputs, const CallOptions& options = {});
+  /// Behind a Step whose write is deferred it reads a flushed copy: cheap where Memorize and
+  /// Retrieve alternate, O(H D^3) for least squares behind Step.
+  void Retrieve(const Inputs& inputs, const Outputs& outputs,
+                const CallOptions& options = {}) const;
+
+  /// The state as after the last token; empty before the first. Flushes, O(H D^3) for least
+  /// squares, about a token's cost for the delta family. Its views stay valid, and are written by
+  /// later steps.
+  const State& state();
+
+  /// What the engine keeps beside the state where nothing is deferred: a factor, no part of the
+  /// memory. Whoever saves a state and wants later answers bit for bit saves it, too. Undefined
+  /// where there is none.
+  TensorView auxiliary() const;
+  /// Puts it back, behind Start(); of another shape it is an Error.
+  void SetAuxiliary(const TensorView& numbers);
+
+ private:
+  friend class AssociativeMemory;
+  struct Header;
+  Header& header() const;
+  void Attach(std::span<std::byte> memory);
+  /// Retrieve of a layer that has the same memory.
+  void Read(const Layer& reader, std::string_view op, const Inputs& inputs, const Outputs& outputs,
+            const CallOptions& options) const;
+  TensorView Auxiliary() const;
+  TensorView PrepareAuxiliary(bool defers);
+  void Run(std::string_view op, const Inputs& inputs, const Outputs& outputs, bool reads,
+           const CallOptions& options);
+  void Flush();
+
+  const Layer* layer_;
+  Dims dims_;
+  DType dtype_;
+  Tensor owned_;                   // where the caller gave no memory
+  std::span<std::byte> memory_{};  // header, entries of the state, auxiliary numbers
+  State state_;                    // views of memory_; of pairs, tensors of its own
+};
+
+}  // namespace ttr

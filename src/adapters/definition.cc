@@ -1,0 +1,72 @@
+// The definition as the engine of every recipe that no other takes.
+
+#include "src/adapters/registry.h"
+#include "src/definition/sequence.h"
+#include "src/definition/size.h"
+#include "src/recipe/family.h"
+#include "ttr/plan.h"
+
+namespace ttr {
+namespace {
+
+definition::Mode ModeOf(Needs needs) {
+  switch (needs) {
+    case Needs::kBoth: return definition::Mode::kForward;
+    case Needs::kWrite: return definition::Mode::kMemorize;
+    case Needs::kRead: return definition::Mode::kRetrieve;
+  }
+  return definition::Mode::kForward;
+}
+
+/// Of a network: it is evaluated at the query and at the key, differentiated, and written.
+double NetworkFlops(const Recipe& recipe, const Dims& dims, double phi) {
+  double weights = 0;
+  double width = phi;
+  for (std::int64_t l = 1; l <= recipe.function.depth; ++l) {
+    const double next =
+        static_cast<double>(l == recipe.function.depth ? dims.value_dim : dims.hidden);
+    weights += width * next;
+    width = next;
+  }
+  return 10 * weights;  // read 2, forward 2, backward 4, update 2
+}
+
+class Definition final : public Engine {
+ public:
+  std::string_view name() const override { return kDefinition; }
+  bool Covers(const Recipe&) const override { return true; }
+  // It takes all; but nobody asks for it.
+  const char* Obstacle(const Recipe&) const override { return "its memory is not a linear map"; }
+  double NumberBytes() const override { return 8; }
+
+  double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
+    const double phi = static_cast<double>(PhiDim(recipe, dims));
+    const double dv = static_cast<double>(dims.value_dim);
+    const double pairs = static_cast<double>(dims.tokens) / 2;  // causal average
+    switch (FamilyOf(recipe)) {
+      case Family::kKernelSmoother: return pairs * 2 * (phi + dv);
+      case Family::kKernelRegression: return pairs * pairs * pairs / 3 + pairs * 2 * (phi + dv);
+      case Family::kLocalPolynomial: {
+        const double monomials = definition::MonomialCount(phi, recipe.function.degree);
+        return pairs * (2 * (phi + dv) + monomials * monomials) +
+               monomials * monomials * monomials / 3;
+      }
+      case Family::kNetwork: return NetworkFlops(recipe, dims, phi);
+      default: return 0;  // families of other engines
+    }
+  }
+
+  void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
+    definition::RunSequences(ModeOf(call.needs), call.recipe(), call.dims, call.inputs, state,
+                             outputs, call.executor);
+  }
+};
+
+}  // namespace
+
+const Engine& DefinitionEngine() {
+  static const Definition engine;
+  return engine;
+}
+
+}  // namespace ttr

@@ -1,0 +1,100 @@
+/// An engine as a layer sees it: what it takes, what that costs, how a call runs on it.
+///
+/// An adapter translates a recipe and its tensors into the words of one engine and overrides what
+/// the engine has; `Forward` and `Covers` are all that it must. registry.h lists the engines.
+/// Everything that an adapter is handed has been checked: names, shapes, dtypes, strides, overlap,
+/// ranges.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "ttr/call.h"
+#include "ttr/inputs.h"
+#include "ttr/state.h"
+
+namespace ttr {
+
+/// One call, checked.
+struct EngineCall {
+  const Requirements& requirements;
+  const Dims& dims;
+  const Inputs& inputs;
+  Needs needs;
+  Executor& executor;
+  std::span<std::byte> scratch{};
+  std::span<std::byte> saved{};
+  bool bfloat16_products = false;
+  /// What the engine keeps beside the state of a Decoder, AuxiliaryNumbers() of every memory; zeros
+  /// at first. Undefined elsewhere.
+  TensorView auxiliary{};
+  bool defers = false;  ///< may `auxiliary` be part of the memory, until Flush()?
+
+  const Recipe& recipe() const { return requirements.recipe; }
+};
+
+/// What a backward pass is given and gives. Rows of dy are contiguous; entries of dstate and
+/// dinitial have the shape and the dtype of those of the state.
+struct BackwardTensors {
+  const TensorView& dy;
+  const State& dstate;    ///< entries may be missing: zero
+  const Inputs& dinputs;  ///< views may be undefined: not wanted
+  State& dinitial;        ///< complete, but for counts
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  virtual std::string_view name() const = 0;
+
+  /// Is this the engine for recipes of such a kind? The first of the registry that says so is.
+  virtual bool Covers(const Recipe& recipe) const = 0;
+  /// Why it does not take this one of them; null where it does.
+  virtual const char* Obstacle(const Recipe&) const { return nullptr; }
+  /// How it runs the recipe, in one sentence.
+  virtual std::string_view How(const Recipe&) const { return ""; }
+  /// Useful floating-point operations a token and memory, the leading terms; a multiply-add is two.
+  virtual double FlopsPerToken(const Recipe&, const Dims&) const { return 0; }
+  /// Bytes of a number of the state, where the inputs do not ask for more.
+  virtual double NumberBytes() const { return 4; }
+
+  /// `state` gets the entries that it lacks. Writes what of `outputs` is defined; of status,
+  /// iterations and residual, all zero before, what is not zero.
+  virtual void Forward(const EngineCall& call, State& state, const Outputs& outputs) const = 0;
+  virtual std::size_t ScratchBytes(const Recipe&, const Dims&, int /*threads*/) const { return 0; }
+  virtual bool HasBFloat16Products(const Recipe&) const { return false; }
+
+  virtual bool HasGradients() const { return false; }
+  /// `initial` may lack entries. Only where HasGradients().
+  virtual void Backward(const EngineCall&, const State& /*initial*/, const BackwardTensors&) const {
+  }
+  virtual std::size_t BackwardScratchBytes(const Recipe&, const Dims&, int /*threads*/) const {
+    return 0;
+  }
+  /// What Forward saves for Backward, where the state is of this dtype.
+  virtual std::size_t SavedBytes(const Recipe&, const Dims&, DType) const { return 0; }
+
+  /// Numbers of EngineCall::auxiliary a memory, for single tokens that defer or do not; 0: it keeps
+  /// none.
+  virtual std::int64_t AuxiliaryNumbers(const Recipe&, const Dims&, DType, bool /*defers*/) const {
+    return 0;
+  }
+  /// Can single tokens defer what they write, and is it faster where states are of this size?
+  virtual bool Defers(const Recipe&, const Dims&, DType) const { return false; }
+  /// Writes into `state` what was deferred. Reads the state and `auxiliary` alone.
+  virtual void Flush(const Recipe&, State& /*state*/, const TensorView& /*auxiliary*/,
+                     Executor&) const {}
+};
+
+/// The entries that a state lacks: zeros, and the maximum of nothing (minus infinity) for
+/// "state.m". Not for entries that grow, nor for those that begin with something else.
+void AddMissing(const Recipe& recipe, std::span<const StateSpec> specs, const Dims& dims,
+                DType dtype, State& state);
+
+/// float64 where values (or else queries) are, otherwise float32: the dtype of a new state.
+DType NewStateType(const Inputs& inputs);
+
+}  // namespace ttr

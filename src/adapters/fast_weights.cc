@@ -1,0 +1,286 @@
+// From a recipe's words to those of the fast-weights engine.
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "src/adapters/fast_weights_words.h"
+#include "src/adapters/registry.h"
+#include "src/engines/fast_weights/backward.h"
+#include "src/recipe/family.h"
+#include "src/simd/processor.h"
+
+namespace ttr {
+namespace {
+
+/// A tensor in the dtype that the engine works in: itself, or a copy that goes back.
+class WorkingCopy {
+ public:
+  WorkingCopy(const TensorView& home, DType dtype) : home_(home) {
+    if (home.defined() && home.dtype() != dtype) copy_ = Tensor::Copy(home, dtype);
+  }
+  TensorView view() const { return copy_.defined() ? copy_.view() : home_; }
+  void Return() const {
+    if (copy_.defined()) CopyInto(copy_.view(), home_);
+  }
+
+ private:
+  TensorView home_;
+  Tensor copy_;
+};
+
+/// Are all rows that are given?
+bool AreBFloat16(const Inputs& inputs) {
+  return std::ranges::all_of(std::array{inputs.q, inputs.k, inputs.v}, [](const TensorView& rows) {
+    return !rows.defined() || rows.dtype() == DType::kBFloat16;
+  });
+}
+
+fast_weights::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
+  fast_weights::Sizes sizes;
+  sizes.tokens = dims.tokens;
+  sizes.input_dim = dims.key_dim;
+  sizes.key_dim = PhiDim(recipe, dims);
+  sizes.value_dim = dims.value_dim;
+  sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
+  sizes.state = state;
+  return sizes;
+}
+
+/// The engine's gradient of a parameter: contiguous, of the state's dtype, and then the caller's.
+class ParameterGradient {
+ public:
+  ParameterGradient(const TensorView& wanted, DType dtype) : wanted_(wanted) {
+    if (wanted.defined()) sum_ = Tensor(dtype, wanted.shape());
+  }
+  TensorView view() const { return sum_.defined() ? sum_.view() : TensorView(); }
+  void Return() const {
+    if (sum_.defined()) CopyInto(sum_.view(), wanted_);
+  }
+
+ private:
+  TensorView wanted_;
+  Tensor sum_;
+};
+
+/// What the engine keeps of a recipe from which no state goes on: not causal, the same as if it
+/// were, but for a position.
+std::vector<StateSpec> MemoriesOf(Recipe recipe) {
+  recipe.reading.causal = true;
+  std::vector<StateSpec> specs = StateSpecs(recipe);
+  std::erase_if(specs, [](const StateSpec& spec) { return spec.name == "state.position"; });
+  return specs;
+}
+
+/// The state of a call, complete: the caller's, or where the recipe is not causal one of its own.
+State& Complete(const EngineCall& call, State& given, State& own) {
+  const Recipe& recipe = call.recipe();
+  const DType dtype = NewStateType(call.inputs);
+  if (recipe.reading.causal) {
+    AddMissing(recipe, call.requirements.state, call.dims, dtype, given);
+    return given;
+  }
+  AddMissing(recipe, MemoriesOf(recipe), call.dims, dtype, own);
+  return own;
+}
+
+/// The name of the second matrix of a pair.
+const char* SecondName(const Recipe& recipe) {
+  return recipe.weights.phase ? "state.im" : "state.momentum";
+}
+
+/// The most of what is asked of either dtype of the state, which the sizes of a call do not tell.
+template <class BytesOf>
+std::size_t MostBytes(const Recipe& recipe, const Dims& dims, const BytesOf& bytes_of) {
+  return std::max(bytes_of(SizesOf(recipe, dims, DType::kFloat32)),
+                  bytes_of(SizesOf(recipe, dims, DType::kFloat64)));
+}
+
+class FastWeights final : public Engine {
+ public:
+  std::string_view name() const override { return "fast_weights"; }
+
+  bool Covers(const Recipe& recipe) const override {
+    const Family family = FamilyOf(recipe);
+    return family == Family::kSgd ||
+           (family == Family::kHebbian && recipe.weights.decay != Decay::kMatrix);
+  }
+  const char* Obstacle(const Recipe& recipe) const override;
+  std::string_view How(const Recipe&) const override {
+    return "a linear memory written by rank-one steps: in chunks, SIMD";
+  }
+  double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
+    const double memory =
+        static_cast<double>(PhiDim(recipe, dims)) * static_cast<double>(dims.value_dim);
+    if (FamilyOf(recipe) == Family::kHebbian) return 4 * memory;
+    return 2 * memory + 4 * memory * static_cast<double>(recipe.optimizer.steps);
+  }
+
+  void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
+    const Recipe& recipe = call.recipe();
+    State own;
+    FastWeightsCall words(recipe, call.dims, call.inputs, Complete(call, state, own), call.needs);
+    fast_weights::Call& engine = words.call;
+    const WorkingCopy second(engine.second, engine.state.dtype());
+    const WorkingCopy position(engine.position, DType::kFloat64);
+    engine.second = second.view();
+    engine.position = position.view();
+    engine.saved = call.saved;
+    engine.bf16_products = call.bfloat16_products && call.saved.empty() &&
+                           HasBFloat16Products(recipe) && AreBFloat16(call.inputs);
+    if (call.defers) engine.deferred = call.auxiliary;
+    if (call.needs != Needs::kWrite) {
+      engine.y = outputs.y;
+      engine.status = outputs.status;
+    }
+    fast_weights::Forward(FastWeightsOptions(recipe, call.dims, call.inputs), engine, call.executor,
+                          call.scratch);
+    if (call.needs == Needs::kRead) return;
+    second.Return();
+    position.Return();
+  }
+
+  std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
+    const fast_weights::Options options = FastWeightsOptions(recipe, dims, {});
+    return MostBytes(recipe, dims, [&](fast_weights::Sizes sizes) {
+      sizes.bf16_products = sizes.state == DType::kFloat32;  // whatever the call asks for
+      return fast_weights::ScratchBytes(options, sizes, threads);
+    });
+  }
+
+  /// Zen 4 takes products of bfloat16 in two thirds of the time of float32; Intel's AVX512-BF16
+  /// takes 1.4 to 1.7 times as long (its processors have matrix tiles for it).
+  bool HasBFloat16Products(const Recipe& recipe) const override {
+    return simd::IsAmd() && fast_weights::HasBf16Products(FastWeightsOptions(recipe, Dims(), {}));
+  }
+
+  std::size_t SavedBytes(const Recipe& recipe, const Dims& dims, DType state) const override {
+    return fast_weights::SavedBytes(FastWeightsOptions(recipe, dims, {}),
+                                    SizesOf(recipe, dims, state), dims.heads, dims.states(),
+                                    dims.tokens, dims.sequences > 0);
+  }
+
+  bool HasGradients() const override { return true; }
+  void Backward(const EngineCall& call, const State& initial,
+                const BackwardTensors& tensors) const override;
+
+  std::size_t BackwardScratchBytes(const Recipe& recipe, const Dims& dims,
+                                   int threads) const override {
+    const fast_weights::Options options = FastWeightsOptions(recipe, dims, {});
+    return MostBytes(recipe, dims, [&](const fast_weights::Sizes& sizes) {
+      return fast_weights::BackwardScratchBytes(options, sizes, threads);
+    });
+  }
+
+  std::int64_t AuxiliaryNumbers(const Recipe& recipe, const Dims& dims, DType state,
+                                bool defers) const override {
+    return defers ? fast_weights::DeferredNumbers(SizesOf(recipe, dims, state)) : 0;
+  }
+
+  /// A deferred write saves one of two passes over the state, and moves about 3 (Dk + Dv) numbers
+  /// more. In the cache that is a gain at any size that was measured; out of main memory the passes
+  /// are one anyway (the second finds the state in the first level) until a state outgrows that: at
+  /// d = 64 deferring cost 10 to 20 % there, at d = 128 it won as much.
+  bool Defers(const Recipe& recipe, const Dims& dims, DType state) const override {
+    if (!FastWeightsOptions(recipe, Dims(), {}).defers()) return false;
+    const std::int64_t bytes =
+        PhiDim(recipe, dims) * dims.value_dim * static_cast<std::int64_t>(ttr::SizeOf(state));
+    constexpr std::int64_t kFirstLevel = std::int64_t{32} << 10;
+    constexpr std::int64_t kCached = std::int64_t{16} << 20;
+    return bytes > kFirstLevel || bytes * dims.states() * dims.heads <= kCached;
+  }
+
+  void Flush(const Recipe&, State& state, const TensorView& auxiliary,
+             Executor& executor) const override {
+    fast_weights::Call call;
+    call.state = state.Get("state");
+    call.deferred = auxiliary;
+    fast_weights::Flush(call, executor);
+  }
+};
+
+const char* FastWeights::Obstacle(const Recipe& recipe) const {
+  const Optimizer& optimizer = recipe.optimizer;
+  const bool sgd = FamilyOf(recipe) == Family::kSgd;
+  const bool by_channel = recipe.weights.decay == Decay::kChannel;
+  const bool divides = recipe.reading.normalise_sum != NormaliseSum::kNone;
+  const struct {
+    bool present;
+    const char* what;
+  } obstacles[] = {
+      {recipe.weights.decay == Decay::kMatrix, "a decay for every entry of the memory"},
+      {by_channel && recipe.weights.importance == Importance::kLog,
+       "logarithmic weights beside a decay for each channel"},
+      {by_channel && optimizer.momentum, "momentum beside a decay for each channel"},
+      {by_channel && optimizer.weight_decay != WeightDecay::kNone,
+       "weight decay beside a decay for each channel"},
+      {recipe.reading.bonus && sgd, "a bonus of what a memory already erases"},
+      {recipe.reading.bonus && recipe.weights.importance != Importance::kNone,
+       "a bonus beside importance weights"},
+      {recipe.reading.bonus && divides && optimizer.eta != 1,
+       "a bonus under a denominator and a step size"},
+  };
+  for (const auto& obstacle : obstacles) {
+    if (obstacle.present) return obstacle.what;
+  }
+  return nullptr;
+}
+
+void FastWeights::Backward(const EngineCall& call, const State& initial,
+                           const BackwardTensors& tensors) const {
+  const Recipe& recipe = call.recipe();
+  State given = initial.Shared(), own;
+  const FastWeightsCall words(recipe, call.dims, call.inputs, Complete(call, given, own),
+                              Needs::kBoth);
+  const DType dtype = words.call.state.dtype();
+  const WorkingCopy second(words.call.second, dtype);
+  const WorkingCopy position(words.call.position, DType::kFloat64);
+  const ParameterGradient features_w(tensors.dinputs.features_w, dtype);
+  const ParameterGradient features_b(tensors.dinputs.features_b, dtype);
+
+  fast_weights::BackwardCall engine;
+  engine.forward = words.call;
+  engine.forward.second = second.view();
+  engine.forward.position = position.view();
+  engine.forward.saved = call.saved;
+  engine.dy = tensors.dy;
+  engine.dstate = tensors.dstate.Get("state");
+  engine.dsecond = tensors.dstate.Get(SecondName(recipe));
+  engine.dsum = tensors.dstate.Get("state.n");
+  engine.dmaximum = tensors.dstate.Get("state.m");
+  engine.dcurvature = tensors.dstate.Get("state.d");
+  const Inputs& dinputs = tensors.dinputs;
+  fast_weights::Gradients& gradients = engine.gradients;
+  gradients.q = dinputs.q;
+  gradients.k = dinputs.k;
+  gradients.v = dinputs.v;
+  gradients.log_decay = dinputs.log_decay;
+  gradients.phase = dinputs.phase;
+  gradients.step = dinputs.*FastWeightsStep(recipe);
+  if (words.call.importance.defined()) gradients.importance = dinputs.importance;
+  gradients.erase_key = dinputs.erase_key;
+  gradients.erase_gate = dinputs.erase_gate;
+  gradients.momentum = dinputs.momentum;
+  gradients.weight_decay = dinputs.weight_decay;
+  gradients.bonus = dinputs.bonus;
+  gradients.features_w = features_w.view();
+  gradients.features_b = features_b.view();
+  gradients.state = tensors.dinitial.Get("state");
+  gradients.second = tensors.dinitial.Get(SecondName(recipe));
+  gradients.sum = tensors.dinitial.Get("state.n");
+  gradients.maximum = tensors.dinitial.Get("state.m");
+  gradients.curvature = tensors.dinitial.Get("state.d");
+  fast_weights::Backward(FastWeightsOptions(recipe, call.dims, call.inputs), engine, call.executor,
+                         call.scratch);
+  features_w.Return();
+  features_b.Return();
+}
+
+}  // namespace
+
+const Engine& FastWeightsEngine() {
+  static const FastWeights engine;
+  return engine;
+}
+
+}  // namespace ttr

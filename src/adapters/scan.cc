@@ -1,0 +1,259 @@
+// From a recipe's words to those of the scan engine.
+
+#include "src/engines/scan/scan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "src/adapters/decay_factors.h"
+#include "src/adapters/registry.h"
+#include "src/engines/scan/backward.h"
+#include "src/recipe/family.h"
+
+namespace ttr {
+namespace {
+
+bool IsVector(const Recipe& recipe) { return FamilyOf(recipe) == Family::kGatedVector; }
+
+scan::Weight WeightOf(Importance importance) {
+  switch (importance) {
+    case Importance::kComplement: return scan::Weight::kComplement;
+    case Importance::kRootComplement: return scan::Weight::kRootComplement;
+    default: return scan::Weight::kOne;  // beside the input, where there is one
+  }
+}
+
+scan::OutputNorm NormOf(OutputNorm norm) {
+  switch (norm) {
+    case OutputNorm::kNone: return scan::OutputNorm::kNone;
+    case OutputNorm::kL2: return scan::OutputNorm::kL2;
+    case OutputNorm::kRms: return scan::OutputNorm::kRms;
+  }
+  return scan::OutputNorm::kNone;
+}
+
+scan::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
+  scan::Options options;
+  options.weight = WeightOf(recipe.weights.importance);
+  options.read_before = recipe.reading.read == Read::kBefore;
+  options.normalise_qk = recipe.reading.normalise_qk;
+  options.output_norm = NormOf(recipe.reading.output_norm);
+  // A vector is read without a query, and so without its scale. One gradient step of size eta from
+  // 0: the memory is eta times the sum, so the sum is kept and eta multiplies what is read.
+  options.scale = recipe.optimizer.eta;
+  if (!IsVector(recipe)) {
+    options.scale *= recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
+                                                : recipe.reading.scale;
+  }
+  return options;
+}
+
+/// The inputs and the constants of a call, which `factors` outlives.
+scan::Call CallOf(const Dims& dims, const Inputs& inputs, Needs needs,
+                  const std::vector<double>& factors) {
+  scan::Call call;
+  if (needs != Needs::kWrite) call.q = inputs.q;
+  if (needs != Needs::kRead) {
+    call.k = inputs.k;
+    call.v = inputs.v;
+    call.v_im = inputs.v_im;
+    call.importance = inputs.importance;
+    call.log_decay = inputs.log_decay;
+    call.phase = inputs.phase;
+    call.dt = inputs.dt;
+    call.a = inputs.a;
+  }
+  call.decay_factors = factors;
+  if (inputs.cu_seqlens.defined()) {
+    call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
+                       static_cast<std::size_t>(dims.sequences + 1)};
+  }
+  return call;
+}
+
+/// An entry of the state in the arithmetic's dtype: the state's own, or a copy that goes back.
+class Entry {
+ public:
+  Entry(const State& state, std::string_view name, DType dtype) : home_(state.Get(name)) {
+    if (home_.defined() && home_.dtype() != dtype) copy_ = Tensor::Copy(home_, dtype);
+  }
+  TensorView view() const { return copy_.defined() ? copy_.view() : home_; }
+  void Return() const {
+    if (copy_.defined()) CopyInto(copy_.view(), home_);
+  }
+
+ private:
+  TensorView home_;
+  Tensor copy_;
+};
+
+scan::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
+  scan::Sizes sizes;
+  sizes.key_dim = IsVector(recipe) ? 0 : dims.key_dim;
+  sizes.value_dim = dims.value_dim;
+  sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
+  sizes.state = state;
+  return sizes;
+}
+
+/// dy of what the output norm was taken of, z: y = z / |z| passes on (dy - y (y . dy)) / |z|, for
+/// the root mean square with y . dy / Dv. A row of zeros is not normalised.
+Tensor BackNorm(OutputNorm norm, const Tensor& z, const TensorView& dy) {
+  Tensor dz(z.dtype(), z.shape());
+  const std::int64_t width = z.shape()[3];
+  std::vector<double> y(static_cast<std::size_t>(width));
+  std::int64_t row = 0;
+  for (std::int64_t b = 0; b < dy.size(0); ++b) {
+    for (std::int64_t t = 0; t < dy.size(1); ++t) {
+      for (std::int64_t h = 0; h < dy.size(2); ++h, row += width) {
+        double squares = 0;
+        for (std::int64_t c = 0; c < width; ++c) {
+          y[static_cast<std::size_t>(c)] = LoadElement(z.data(), z.dtype(), row + c);
+          squares += y[static_cast<std::size_t>(c)] * y[static_cast<std::size_t>(c)];
+        }
+        const double count = norm == OutputNorm::kRms ? static_cast<double>(width) : 1;
+        const double size = squares == 0 ? 1 : std::sqrt(squares / count);
+        double along = 0;
+        for (std::int64_t c = 0; c < width; ++c) {
+          y[static_cast<std::size_t>(c)] /= size;
+          along += y[static_cast<std::size_t>(c)] * dy.At({b, t, h, c}) / count;
+        }
+        for (std::int64_t c = 0; c < width; ++c) {
+          const double tangent = dy.At({b, t, h, c}) - along * y[static_cast<std::size_t>(c)];
+          StoreElement(dz.data(), dz.dtype(), row + c, tangent / size);
+        }
+      }
+    }
+  }
+  return dz;
+}
+
+/// A copy of an entry, or zeros.
+Tensor CopyOf(const State& state, std::string_view name, DType dtype, const Shape& shape) {
+  const TensorView view = state.Get(name);
+  return view.defined() ? Tensor::Copy(view, dtype) : Tensor(dtype, shape);
+}
+
+class Scan final : public Engine {
+ public:
+  std::string_view name() const override { return "scan"; }
+
+  bool Covers(const Recipe& recipe) const override {
+    return IsVector(recipe) ||
+           (FamilyOf(recipe) == Family::kHebbian && recipe.weights.decay == Decay::kMatrix);
+  }
+  const char* Obstacle(const Recipe& recipe) const override {
+    if (!recipe.reading.causal) return "reading the whole sequence at once";
+    if (recipe.function.features != FeatureMap::kNone) return "a feature map";
+    if (recipe.weights.importance == Importance::kLog) return "unbounded importance weights";
+    if (recipe.reading.bonus) return "a bonus of the current token";
+    return nullptr;
+  }
+  std::string_view How(const Recipe&) const override {
+    return "a memory that decays entry by entry: a recurrence over tokens, SIMD over entries";
+  }
+  double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
+    const auto dv = static_cast<double>(dims.value_dim);
+    return IsVector(recipe) ? 4 * dv : 4 * dv * static_cast<double>(PhiDim(recipe, dims));
+  }
+
+  void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
+    const Recipe& recipe = call.recipe();
+    AddMissing(recipe, call.requirements.state, call.dims, NewStateType(call.inputs), state);
+    const DType dtype = state.Get("state").dtype();
+    const Entry im(state, "state.im", dtype);
+    const std::vector<double> factors = DecayFactors(recipe, call.dims);
+    scan::Call words = CallOf(call.dims, call.inputs, call.needs, factors);
+    words.state = state.Get("state");
+    words.state_im = im.view();
+    words.saved = call.saved;
+    if (call.needs != Needs::kWrite) words.y = outputs.y;
+    scan::Forward(OptionsOf(recipe, call.dims), words, call.executor, call.scratch);
+    im.Return();
+  }
+
+  std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
+    scan::Sizes sizes = SizesOf(recipe, dims, DType::kFloat64);  // the wider one, of any state
+    if (IsVector(recipe)) sizes.value_dim *= dims.heads;
+    sizes.whole_rows = recipe.reading.output_norm != OutputNorm::kNone;
+    return scan::ScratchBytes(sizes, threads);
+  }
+
+  std::size_t SavedBytes(const Recipe& recipe, const Dims& dims, DType state) const override {
+    return scan::SavedBytes(SizesOf(recipe, dims, state), dims.heads, dims.batch * dims.tokens,
+                            recipe.weights.phase);
+  }
+
+  bool HasGradients() const override { return true; }
+
+  void Backward(const EngineCall& call, const State& initial,
+                const BackwardTensors& tensors) const override {
+    const Recipe& recipe = call.recipe();
+    const Inputs& d = tensors.dinputs;
+    const TensorView dstate = tensors.dinitial.Get("state");
+    const DType dtype = dstate.dtype();
+    const bool complex = recipe.weights.phase;
+    // The gradient of the final state goes backwards in place.
+    const Tensor re = CopyOf(initial, "state", dtype, dstate.shape());
+    const Tensor dre = CopyOf(tensors.dstate, "state", dtype, dstate.shape());
+    Tensor im, dim;
+    if (complex) {
+      im = CopyOf(initial, "state.im", dtype, dstate.shape());
+      dim = CopyOf(tensors.dstate, "state.im", dtype, dstate.shape());
+    }
+    const std::vector<double> factors = DecayFactors(recipe, call.dims);
+    scan::Call words = CallOf(call.dims, call.inputs, Needs::kBoth, factors);
+    words.state = re.view();
+    if (complex) words.state_im = im.view();
+    scan::Options options = OptionsOf(recipe, call.dims);
+    options.output_norm = scan::OutputNorm::kNone;
+    Tensor dz;
+    if (recipe.reading.output_norm != OutputNorm::kNone) {
+      const Tensor z = Plain(options, words, tensors.dy.shape(), call.executor);
+      dz = BackNorm(recipe.reading.output_norm, z, tensors.dy);
+    }
+    words.saved = call.saved;
+    const scan::Gradients gradients{d.v, d.v_im, d.importance, d.log_decay, d.phase,
+                                    d.q, d.k,    d.dt,         d.a};
+    scan::Backward(options, words, dz.defined() ? dz.view() : tensors.dy, dre.view(),
+                   complex ? dim.view() : TensorView(), gradients, call.executor, call.scratch);
+    CopyInto(dre.view(), dstate);
+    if (complex) CopyInto(dim.view(), tensors.dinitial.Get("state.im"));
+  }
+
+  std::size_t BackwardScratchBytes(const Recipe& recipe, const Dims& dims,
+                                   int threads) const override {
+    return scan::BackwardScratchBytes({.sizes = SizesOf(recipe, dims, DType::kFloat64),
+                                       .heads = dims.heads,
+                                       .value_heads = dims.value_heads,
+                                       .sequences = dims.states(),
+                                       .tokens = dims.batch * dims.tokens,
+                                       .length = dims.tokens,
+                                       .complex = recipe.weights.phase},
+                                      threads);
+  }
+
+ private:
+  /// The outputs before their norm, once more; the state of `words` stays as it is.
+  static Tensor Plain(const scan::Options& options, scan::Call words, const Shape& shape,
+                      Executor& executor) {
+    const Tensor end = Tensor::Copy(words.state);
+    const Tensor end_im = Tensor::Copy(words.state_im);
+    Tensor y(words.state.dtype(), shape);
+    words.state = end.view();
+    words.state_im = end_im.view();
+    words.y = y.view();
+    scan::Forward(options, words, executor);
+    return y;
+  }
+};
+
+}  // namespace
+
+const Engine& ScanEngine() {
+  static const Scan engine;
+  return engine;
+}
+
+}  // namespace ttr

@@ -1,0 +1,214 @@
+#include "src/layer/check_writes.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "src/core/view_checks.h"
+#include "src/definition/size.h"
+#include "src/layer/memory_ranges.h"
+#include "ttr/error.h"
+
+namespace ttr {
+namespace {
+
+std::string Describe(const TensorView& view) {
+  if (!view.defined()) return "absent";
+  return std::string(Name(view.dtype())) + " " + view.shape().ToString();
+}
+
+void CheckShape(std::string_view op, std::string_view name, const TensorView& view,
+                const Shape& shape) {
+  if (!(view.shape() == shape)) throw Error(op, name, shape.ToString(), Describe(view));
+}
+
+/// What is told of every output, if asked for.
+void CheckReport(std::string_view op, std::string_view name, const TensorView& view, DType dtype,
+                 const Shape& shape) {
+  if (!view.defined()) return;
+  if (view.dtype() != dtype) {
+    throw Error(op, name, std::string(Name(dtype)) + " " + shape.ToString(), Describe(view));
+  }
+  CheckShape(op, name, view, shape);
+  CheckAligned(op, name, view);
+}
+
+void CheckOutputShapes(std::string_view op, const Dims& dims, const Outputs& outputs) {
+  const Shape shape = OutputShape(dims);
+  if (!outputs.y.defined() || !IsFloating(outputs.y.dtype())) {
+    throw Error(op, "y", "float32, float64 or bfloat16 [B,T,max(H,Hq),Dv] = " + shape.ToString(),
+                Describe(outputs.y));
+  }
+  CheckShape(op, "y", outputs.y, shape);
+  CheckRows(op, "y", outputs.y);
+  CheckAligned(op, "y", outputs.y);
+  const Shape status = StatusShape(dims);
+  CheckReport(op, "status", outputs.status, DType::kInt8, status);
+  CheckReport(op, "iterations", outputs.iterations, DType::kInt64, status);
+  CheckReport(op, "residual", outputs.residual, DType::kFloat64, status);
+}
+
+void WriteOutputs(const Outputs& outputs, MemoryRanges& ranges) {
+  ranges.Write("", "y", outputs.y);
+  ranges.Write("", "status", outputs.status);
+  ranges.Write("", "iterations", outputs.iterations);
+  ranges.Write("", "residual", outputs.residual);
+}
+
+const StateSpec* FindSpec(const Requirements& requirements, std::string_view name) {
+  for (const StateSpec& spec : requirements.state) {
+    if (spec.name == name) return &spec;
+  }
+  return nullptr;
+}
+
+/// An entry of dstate or dinitial, called `d` + its name: of the shape that the state's has, or
+/// where that grows, of its rank.
+void CheckStateGradient(std::string_view op, const Requirements& requirements, const Dims& dims,
+                        const State& initial, const State::Entry& entry, bool of_initial) {
+  const std::string name = "d" + entry.name;
+  const StateSpec* const spec = FindSpec(requirements, entry.name);
+  if (spec == nullptr || (spec->counts && of_initial)) {
+    throw Error(op, name,
+                spec == nullptr ? "the gradient of an entry of the state"
+                                : "absent, as a count has no gradient",
+                "'" + entry.name + "'");
+  }
+  const TensorView& view = entry.view;
+  if (spec->counts) return;  // of what a caller gives along: not read
+  if (view.dtype() != DType::kFloat32 && view.dtype() != DType::kFloat64) {
+    throw Error(op, name, "float32 or float64", Describe(view));
+  }
+  CheckAligned(op, name, view);
+  const TensorView start = initial.Get(entry.name);
+  if (of_initial && start.defined()) return CheckShape(op, name, view, start.shape());
+  const bool grows = std::ranges::find(spec->shape, Axis::kPairs) != spec->shape.end();
+  const std::int64_t pairs = grows && !of_initial && view.rank() > 1 ? view.size(1) : 0;
+  CheckShape(op, name, view, StateShape(*spec, requirements.recipe, dims, pairs));
+}
+
+std::string Gigabytes(double bytes) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.3g GB", bytes / 1e9);
+  return text;
+}
+
+}  // namespace
+
+void CheckOutputs(std::string_view op, const Dims& dims, const Inputs& inputs, const State& state,
+                  const Outputs& outputs, const CallOptions& options, Needs needs) {
+  if (needs != Needs::kWrite) CheckOutputShapes(op, dims, outputs);
+  MemoryRanges ranges(op);
+  ranges.Read(inputs);
+  WriteOutputs(outputs, ranges);
+  if (needs == Needs::kRead) {
+    ranges.Read("", state);
+  } else {
+    ranges.Write("", state);
+  }
+  ranges.Write("scratch", options.scratch);
+  ranges.Write("saved", options.saved);
+  ranges.Check();
+}
+
+void CheckFinalState(std::string_view op, const Requirements& requirements, const Dims& dims,
+                     const Inputs& inputs, const State& initial, const State& final,
+                     const Outputs& outputs) {
+  CheckState(op, requirements, dims, final);
+  MemoryRanges ranges(op);
+  ranges.Read(inputs);
+  ranges.Read("initial ", initial);
+  ranges.Write("", final);
+  WriteOutputs(outputs, ranges);
+  ranges.Check();
+}
+
+void CheckGradients(std::string_view op, const Requirements& requirements, const Dims& dims,
+                    const Inputs& inputs, const State& initial, const GradientViews& gradients,
+                    const CallOptions& options) {
+  const TensorView& dy = gradients.dy;
+  const Shape shape = OutputShape(dims);
+  if (!dy.defined() || !IsFloating(dy.dtype())) {
+    throw Error(op, "dy", "float32, float64 or bfloat16 [B,T,max(H,Hq),Dv] = " + shape.ToString(),
+                Describe(dy));
+  }
+  CheckShape(op, "dy", dy, shape);
+  CheckAligned(op, "dy", dy);
+  for (const State::Entry& entry : gradients.dstate.entries()) {
+    CheckStateGradient(op, requirements, dims, initial, entry, false);
+  }
+  for (const State::Entry& entry : gradients.dinitial.entries()) {
+    CheckStateGradient(op, requirements, dims, initial, entry, true);
+    CheckRows(op, "d" + entry.name, entry.view);
+  }
+  MemoryRanges ranges(op);
+  for (const InputField& field : InputFields()) {
+    const TensorView& gradient = gradients.dinputs.*field.view;
+    if (!gradient.defined()) continue;
+    const std::string name = "d" + std::string(field.name);
+    const TensorView& input = inputs.*field.view;
+    if (!input.defined() || !IsFloating(input.dtype())) {
+      throw Error(op, name, "absent, as " + std::string(field.name) + " has no gradient here",
+                  Describe(gradient));
+    }
+    if (!IsFloating(gradient.dtype())) {
+      throw Error(op, name, "a floating-point tensor", Describe(gradient));
+    }
+    CheckShape(op, name, gradient, input.shape());
+    CheckRows(op, name, gradient);
+    CheckAligned(op, name, gradient);
+    ranges.Write("d", field.name, gradient);
+  }
+  ranges.Write("d", gradients.dinitial);
+  ranges.Read(inputs);
+  ranges.Read("", initial);
+  ranges.Read("", "dy", dy);
+  ranges.Read("dstate ", gradients.dstate);
+  ranges.Write("scratch", options.scratch);
+  ranges.Write("saved", options.saved);  // read, and nothing else may be written there
+  ranges.Check();
+}
+
+void CheckFits(std::string_view op, const Requirements& requirements, const Dims& dims,
+               const State& state, bool on_definition) {
+  static const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const Recipe& recipe = requirements.recipe;
+  const TensorView held = state.Get("state.k");
+  std::int64_t pairs = dims.tokens + (held.rank() == 4 ? held.size(1) : 0);
+  if (recipe.weights.window > 0) pairs = std::min(pairs, recipe.weights.window);
+  double numbers = 0;
+  for (const StateSpec& spec : requirements.state) {
+    double size = 1;
+    for (const Axis axis : spec.shape) {
+      size *= static_cast<double>(SizeOf(axis, recipe, dims, pairs));
+    }
+    numbers += size;
+  }
+  const double needed =
+      4 * numbers + (on_definition ? definition::WorkBytes(recipe, dims, pairs) : 0);
+  if (needed <= memory) return;
+  throw Error(op,
+              "what this recipe forms at Dk = " + std::to_string(dims.key_dim) +
+                  ", Dv = " + std::to_string(dims.value_dim) + " and " +
+                  std::to_string(dims.tokens) + " tokens",
+              "at most the " + Gigabytes(memory) + " of memory here", Gigabytes(needed));
+}
+
+void CheckSaved(std::string_view op, const CallOptions& options, std::size_t needed) {
+  if (options.saved.empty()) return;
+  if (options.saved.size() < needed) {
+    throw Error(op, "saved", "at least " + std::to_string(needed) + " bytes",
+                std::to_string(options.saved.size()));
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(options.saved.data());
+  if (address % 64 != 0) {
+    throw Error(op, "saved", "at a multiple of 64", std::to_string(address % 64) + " beyond one");
+  }
+}
+
+}  // namespace ttr

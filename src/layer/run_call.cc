@@ -1,0 +1,77 @@
+#include "src/layer/run_call.h"
+
+#include "src/layer/check_writes.h"
+#include "src/recipe/family.h"
+#include "ttr/error.h"
+#include "ttr/plan.h"
+
+namespace ttr {
+namespace {
+
+void SetZero(const TensorView& view) {
+  if (view.defined()) CopyInto(Tensor(view.dtype(), view.shape()).view(), view);
+}
+
+}  // namespace
+
+std::int64_t RowsPerToken(const Recipe& recipe) {
+  return recipe.optimizer.solver == Solver::kSgd ? recipe.optimizer.steps : 1;
+}
+
+DType StateType(const Inputs& inputs, const State& state) {
+  const TensorView given = state.Get("state");
+  return given.defined() ? given.dtype() : NewStateType(inputs);
+}
+
+Dims CheckCall(std::string_view op, const Requirements& requirements, const Inputs& inputs,
+               const State& state, Needs needs, const CallOptions& options, const TensorView& y) {
+  Dims dims = InferDims(op, requirements, inputs, needs, &state);
+  if (needs == Needs::kRead && y.rank() == 4) {
+    // Nothing memorized yet: only the output tells how long a value is.
+    if (state.empty()) dims.value_dim = y.size(3);
+    // No queries: only the output tells how many are asked for.
+    if (!ReadsQueries(requirements.recipe)) {
+      dims.batch = y.size(0);
+      dims.tokens = y.size(1);
+      if (state.empty())
+        dims.query_heads = dims.key_heads = dims.value_heads = dims.heads = y.size(2);
+      dims.key_dim = dims.value_dim;
+    }
+  }
+  CheckDims(op, dims);
+  CheckSequences(op, dims, inputs);
+  if (!options.ranges_checked) CheckRanges(op, requirements, inputs);
+  CheckState(op, requirements, dims, state);
+  return dims;
+}
+
+void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outputs& outputs,
+             Needs needs, const CallOptions& options, const Auxiliary& auxiliary) {
+  const Requirements& requirements = op.requirements;
+  const Dims dims = CheckCall(op.name, requirements, inputs, state, needs, options, outputs.y);
+  CheckFits(op.name, requirements, dims, state, op.engine.name() == kDefinition);
+  CheckOutputs(op.name, dims, inputs, state, outputs, options, needs);
+  if (!options.saved.empty()) {
+    if (needs != Needs::kBoth) {  // only what writes and reads has a backward pass
+      throw Error(op.name, "saved", "empty", std::to_string(options.saved.size()) + " bytes");
+    }
+    const DType dtype = StateType(inputs, state);
+    CheckSaved(op.name, options, op.engine.SavedBytes(requirements.recipe, dims, dtype));
+  }
+  for (const TensorView& report : {outputs.status, outputs.iterations, outputs.residual}) {
+    SetZero(report);
+  }
+  op.engine.Forward({.requirements = requirements,
+                     .dims = dims,
+                     .inputs = inputs,
+                     .needs = needs,
+                     .executor = ExecutorOf(options),
+                     .scratch = options.scratch,
+                     .saved = options.saved,
+                     .bfloat16_products = options.bfloat16_products,
+                     .auxiliary = auxiliary.numbers,
+                     .defers = auxiliary.defers},
+                    state, outputs);
+}
+
+}  // namespace ttr

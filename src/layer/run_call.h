@@ -1,0 +1,45 @@
+/// A call of a layer: checked, then handed to its engine.
+#pragma once
+
+#include <string_view>
+
+#include "src/adapters/engine.h"
+#include "ttr/call.h"
+#include "ttr/executor.h"
+
+namespace ttr {
+
+inline Executor& ExecutorOf(const CallOptions& options) {
+  return options.executor != nullptr ? *options.executor : DefaultExecutor();
+}
+
+/// Rows of k, v and step that a token takes.
+std::int64_t RowsPerToken(const Recipe& recipe);
+
+/// The dtype of the state that a call has or will make.
+DType StateType(const Inputs& inputs, const State& state);
+
+/// Inputs and state, and the sizes that follow. `y` tells those of a call that reads a memory
+/// before anything was memorized, or without queries.
+Dims CheckCall(std::string_view op, const Requirements& requirements, const Inputs& inputs,
+               const State& state, Needs needs, const CallOptions& options = {},
+               const TensorView& y = {});
+
+/// What runs, and as what it is named in errors.
+struct Operator {
+  std::string_view name;
+  const Requirements& requirements;
+  const Engine& engine;
+};
+
+/// What a Decoder adds.
+struct Auxiliary {
+  TensorView numbers{};
+  bool defers = false;
+};
+
+/// Checks everything, then runs. `state` gets the entries that it lacks.
+void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outputs& outputs,
+             Needs needs, const CallOptions& options, const Auxiliary& auxiliary = {});
+
+}  // namespace ttr

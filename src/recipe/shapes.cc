@@ -1,0 +1,60 @@
+// The shapes of what a recipe takes and carries, at given sizes.
+#include <vector>
+
+#include "ttr/inputs.h"
+
+namespace ttr {
+namespace {
+
+Shape ShapeOf(const std::vector<Axis>& axes, const Recipe& recipe, const Dims& dims,
+              std::int64_t pairs) {
+  std::vector<std::int64_t> sizes;
+  sizes.reserve(axes.size());
+  for (const Axis axis : axes) sizes.push_back(SizeOf(axis, recipe, dims, pairs));
+  return Shape(std::span<const std::int64_t>(sizes));
+}
+
+}  // namespace
+
+std::int64_t SizeOf(Axis axis, const Recipe& recipe, const Dims& dims, std::int64_t pairs) {
+  switch (axis) {
+    case Axis::kBatch: return dims.batch;
+    case Axis::kTokens: return dims.tokens;
+    case Axis::kRows: {
+      const Optimizer& optimizer = recipe.optimizer;
+      return dims.tokens * (optimizer.solver == Solver::kSgd ? optimizer.steps : 1);
+    }
+    case Axis::kQueryHeads: return dims.query_heads;
+    case Axis::kKeyHeads: return dims.key_heads;
+    case Axis::kValueHeads: return dims.value_heads;
+    case Axis::kHeads: return dims.heads;
+    case Axis::kKeyDim: return dims.key_dim;
+    case Axis::kValueDim: return dims.value_dim;
+    case Axis::kPhiDim: return PhiDim(recipe, dims);
+    case Axis::kFeatures: return dims.features;
+    case Axis::kOne: return 1;
+    case Axis::kMiniBatch: return recipe.optimizer.mini_batch;
+    case Axis::kHidden: return dims.hidden;
+    case Axis::kSequencesPlus1: return dims.sequences + 1;
+    case Axis::kStates: return dims.states();
+    case Axis::kPairs: return pairs;
+  }
+  return 0;
+}
+
+Shape InputShape(const InputSpec& spec, const Recipe& recipe, const Dims& dims) {
+  return ShapeOf(spec.shapes.front(), recipe, dims, 0);
+}
+
+Shape StateShape(const StateSpec& spec, const Recipe& recipe, const Dims& dims,
+                 std::int64_t pairs) {
+  return ShapeOf(spec.shape, recipe, dims, pairs);
+}
+
+Shape OutputShape(const Dims& dims) {
+  return {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim};
+}
+
+Shape StatusShape(const Dims& dims) { return {dims.batch, dims.tokens, dims.output_heads()}; }
+
+}  // namespace ttr

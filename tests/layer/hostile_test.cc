@@ -1,0 +1,437 @@
+// Calls that nobody should make, drawn at random: other shapes, dtypes, strides (0 and negative
+// ones, too), addresses and memory than a call wants. Every view lies in memory of exactly its
+// extent, so that the address sanitizer sees a byte too many. Either the call is refused before
+// anything is written, or it answers as it does of plain copies.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/calls.h"
+#include "tests/support/recipes.h"
+#include "ttr/decoder.h"
+#include "ttr/error.h"
+#include "ttr/features.h"
+#include "ttr/layer.h"
+#include "ttr/norm.h"
+#include "ttr/short_conv.h"
+
+namespace ttr {
+namespace {
+
+int Draws(int usual) {
+  const char* const given = std::getenv("TTR_DRAWS");
+  return given != nullptr ? std::atoi(given) : usual;
+}
+
+// Tensors in memory of their exact extents, and what lay in them.
+class Memory {
+ public:
+  explicit Memory(std::uint64_t seed) : random_(seed) {}
+
+  std::int64_t Below(std::int64_t count) {
+    return std::uniform_int_distribution<std::int64_t>(0, count - 1)(random_);
+  }
+  bool OneIn(std::int64_t count) { return Below(count) == 0; }
+
+  // A view of this shape with these strides; `shift` bytes behind an aligned address.
+  TensorView Make(DType dtype, const Shape& shape, const std::vector<std::int64_t>& strides,
+                  std::int64_t shift = 0) {
+    std::int64_t first = 0, last = 0;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      const std::int64_t reach =
+          std::max<std::int64_t>(shape[axis] - 1, 0) * strides[static_cast<std::size_t>(axis)];
+      (reach < 0 ? first : last) += reach;
+    }
+    const auto size = static_cast<std::int64_t>(SizeOf(dtype));
+    const auto bytes = static_cast<std::size_t>((last - first + 1) * size + shift);
+    blocks_.emplace_back(new std::byte[bytes], bytes);
+    std::memset(blocks_.back().first.get(), 0, bytes);
+    return TensorView(blocks_.back().first.get() + shift - first * size, dtype, shape, strides);
+  }
+  // Contiguous, a copy of what is given.
+  TensorView Copy(const TensorView& view) {
+    std::vector<std::int64_t> strides(static_cast<std::size_t>(view.rank()), 1);
+    for (int axis = view.rank() - 2; axis >= 0; --axis) {
+      const auto i = static_cast<std::size_t>(axis);
+      strides[i] = strides[i + 1] * view.size(axis + 1);
+    }
+    const TensorView made = Make(view.dtype(), view.shape(), strides);
+    CopyInto(view, made);
+    return made;
+  }
+
+  std::vector<std::vector<std::byte>> Snapshot() const {
+    std::vector<std::vector<std::byte>> all;
+    for (const auto& [data, bytes] : blocks_) all.emplace_back(data.get(), data.get() + bytes);
+    return all;
+  }
+
+ private:
+  std::mt19937_64 random_;
+  std::vector<std::pair<std::unique_ptr<std::byte[]>, std::size_t>> blocks_;
+};
+
+// What may be done to one view of a call. `others`: views whose memory it may be laid into.
+void Spoil(Memory& memory, const std::vector<TensorView*>& others, TensorView& view) {
+  const TensorView before = view;
+  const int rank = before.rank();
+  std::vector<std::int64_t> sizes, strides;
+  for (int axis = 0; axis < rank; ++axis) {
+    sizes.push_back(before.size(axis));
+    strides.push_back(before.stride(axis));
+  }
+  DType dtype = before.dtype();
+  std::int64_t shift = 0;
+  const auto any = [&] { return static_cast<std::size_t>(memory.Below(rank)); };
+  switch (memory.Below(9)) {
+    case 0: {
+      constexpr DType kAll[] = {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kInt64,
+                                DType::kInt8};
+      dtype = kAll[memory.Below(5)];
+      break;
+    }
+    case 1: sizes[any()] += memory.Below(3) - 1; break;
+    case 2: sizes[any()] = memory.Below(2); break;
+    case 3:
+      if (memory.OneIn(2)) {
+        sizes.pop_back();
+        strides.pop_back();
+      } else if (rank < kMaxRank) {
+        sizes.push_back(1);
+        strides.push_back(1);
+      }
+      break;
+    case 4: strides[any()] = 0; break;
+    case 5: strides[any()] *= memory.OneIn(2) ? -1 : 2; break;
+    case 6: std::swap(strides[any()], strides[any()]); break;
+    case 7: shift = 1 + memory.Below(7); break;
+    default: {  // in the memory of another
+      const TensorView& other =
+          *others[static_cast<std::size_t>(memory.Below(static_cast<std::int64_t>(others.size())))];
+      const auto bytes = [](const TensorView& of) {
+        return of.shape().elements() * static_cast<std::int64_t>(SizeOf(of.dtype()));
+      };
+      if (other.defined() && other.contiguous() && before.contiguous() &&
+          bytes(other) >= bytes(before)) {
+        view = TensorView(other.data(), before.dtype(), before.shape());
+      }
+      return;
+    }
+  }
+  for (std::int64_t& size : sizes) size = std::max<std::int64_t>(size, 0);
+  const Shape shape{std::span<const std::int64_t>(sizes)};
+  view = memory.Make(dtype, shape, strides, shift);
+  if (shape == before.shape() && IsFloating(dtype) && IsFloating(before.dtype()) && shift == 0) {
+    CopyInto(before, view);
+  }
+}
+
+std::string Describe(const TensorView& view) {
+  if (!view.defined()) return "absent";
+  std::string text = std::string(Name(view.dtype())) + view.shape().ToString() + " strides";
+  for (int axis = 0; axis < view.rank(); ++axis) text += " " + std::to_string(view.stride(axis));
+  return text;
+}
+
+// Everything that a call of a layer touches, each in memory of its own.
+struct Hostile {
+  Hostile(const Recipe& recipe, Memory& memory_in, DType dtype, std::uint64_t seed)
+      : memory(memory_in), layer(recipe) {
+    Dims dims = test::SmallDims(recipe);
+    dims.tokens = 1 + memory.Below(12);
+    const test::Call call(recipe, dims, dtype, seed, memory.OneIn(2));
+    const Dims made = CheckInputs("hostile", recipe, call.inputs);
+    for (const InputField& field : InputFields()) {
+      const TensorView& view = call.inputs.*field.view;
+      if (view.defined()) inputs.*field.view = memory.Copy(view);
+    }
+    outputs.y = memory.Copy(Tensor(dtype, OutputShape(made)));
+    outputs.status = memory.Copy(Tensor(DType::kInt8, StatusShape(made)));
+    const State start = layer.InitialState(call.inputs);
+    for (const State::Entry& entry : start.entries()) {
+      names.push_back(entry.name);
+      initial.push_back(memory.Copy(entry.view));
+      dfinal.push_back(memory.Copy(Tensor(entry.view.dtype(), entry.view.shape())));
+      dinitial.push_back(memory.Copy(Tensor(entry.view.dtype(), entry.view.shape())));
+    }
+    dy = memory.Copy(Tensor(dtype, OutputShape(made)));
+    for (std::int64_t i = 0; i < dy.shape().elements(); ++i) {
+      StoreElement(dy.data(), dtype, i, 0.1 * static_cast<double>(i % 7 - 3));
+    }
+    for (const InputField& field : InputFields()) {
+      const TensorView& view = inputs.*field.view;
+      if (!view.defined() || !IsFloating(view.dtype())) continue;
+      gradients.*field.view = memory.Copy(Tensor(view.dtype(), view.shape()));
+    }
+  }
+
+  std::vector<TensorView*> Views(bool backwards) {
+    std::vector<TensorView*> views;
+    for (const InputField& field : InputFields()) {
+      if ((inputs.*field.view).defined()) views.push_back(&(inputs.*field.view));
+    }
+    for (TensorView& view : initial) views.push_back(&view);
+    if (!backwards) {
+      views.push_back(&outputs.y);
+      views.push_back(&outputs.status);
+      return views;
+    }
+    views.push_back(&dy);
+    for (TensorView& view : dfinal) views.push_back(&view);
+    for (TensorView& view : dinitial) views.push_back(&view);
+    for (const InputField& field : InputFields()) {
+      if ((gradients.*field.view).defined()) views.push_back(&(gradients.*field.view));
+    }
+    return views;
+  }
+
+  State Bound(const std::vector<TensorView>& views) const {
+    State state;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (views[i].defined()) state.Bind(names[i], views[i]);
+    }
+    return state;
+  }
+
+  void Forward(int how) {
+    State state = Bound(initial);
+    switch (how) {
+      case 0: layer.Forward(inputs, state, outputs); break;
+      case 1: layer.Step(inputs, state, outputs); break;
+      case 2: {
+        Inputs written = inputs;
+        written.q = {};
+        layer.Memorize(written, state);
+        break;
+      }
+      case 3: {
+        Inputs read{.q = inputs.q};
+        read.features_w = inputs.features_w;
+        read.features_b = inputs.features_b;
+        layer.Retrieve(read, state, outputs);
+        break;
+      }
+      default: {
+        State final;
+        layer.Forward(inputs, state, final, outputs);
+      }
+    }
+  }
+  void Backward() {
+    State into = Bound(dinitial);
+    const State from = Bound(dfinal);
+    // Counts have no gradient.
+    State kept;
+    for (const State::Entry& entry : into.entries()) {
+      if (IsFloating(entry.view.dtype())) kept.Bind(entry.name, entry.view);
+    }
+    layer.Backward(inputs, Bound(initial), dy, from, gradients, kept);
+  }
+
+  Memory& memory;
+  Layer layer;
+  Inputs inputs, gradients;
+  Outputs outputs;
+  std::vector<std::string> names;
+  std::vector<TensorView> initial, dfinal, dinitial;
+  TensorView dy;
+};
+
+// Runs `act`; true where it is refused, and then nothing has been written.
+bool Refuses(const Memory& memory, const std::function<void()>& act) {
+  const auto before = memory.Snapshot();
+  try {
+    act();
+    return false;
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+    EXPECT_TRUE(memory.Snapshot() == before) << "written before: " << text;
+    return true;
+  }
+}
+
+class HostileCalls : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Recipes, HostileCalls, ::testing::ValuesIn(test::LayerRecipes()),
+                         test::CaseName);
+
+TEST_P(HostileCalls, AreRefusedOrRun) {
+  const Recipe recipe = ParseRecipe(GetParam());
+  const bool slow = !Layer(recipe).HasGradients();
+  int refused = 0;
+  const int draws = Draws(slow ? 30 : 60);
+  for (int draw = 0; draw < draws; ++draw) {
+    SCOPED_TRACE("draw " + std::to_string(draw));
+    Memory memory(static_cast<std::uint64_t>(draw) * 1000 + 7);
+    const DType dtype = draw % 3 == 0   ? DType::kFloat64
+                        : draw % 3 == 1 ? DType::kFloat32
+                                        : DType::kBFloat16;
+    Hostile hostile(recipe, memory, dtype, static_cast<std::uint64_t>(draw));
+    const bool backwards = !slow && memory.OneIn(2);
+    const auto views = hostile.Views(backwards);
+    TensorView& view =
+        *views[static_cast<std::size_t>(memory.Below(static_cast<std::int64_t>(views.size())))];
+    const std::string before = Describe(view);
+    Spoil(memory, views, view);
+    SCOPED_TRACE(before + " -> " + Describe(view));
+    const int how = static_cast<int>(memory.Below(5));
+    refused += Refuses(memory, [&] { backwards ? hostile.Backward() : hostile.Forward(how); });
+  }
+  EXPECT_GT(refused, draws / 5);
+  EXPECT_LT(refused, draws);
+}
+
+// Inputs of all the strides that are allowed, and gradients of outputs of any: the same numbers.
+TEST_P(HostileCalls, OfStridesThatAreAllowedAnswerAsCopiesDo) {
+  const Recipe recipe = ParseRecipe(GetParam());
+  const Layer layer(recipe);
+  if (!layer.HasGradients()) GTEST_SKIP() << "differences of the definition";
+  for (int draw = 0; draw < 4; ++draw) {
+    SCOPED_TRACE(draw);
+    Memory memory(static_cast<std::uint64_t>(draw) + 99);
+    Hostile plain(recipe, memory, DType::kFloat64, 5);
+    Inputs strided = plain.inputs;
+    for (const InputField& field : InputFields()) {
+      TensorView& view = strided.*field.view;
+      if (!view.defined() || view.rank() < 3) continue;
+      // Backwards over tokens, apart over heads, and the first of them for all of a batch.
+      std::vector<std::int64_t> strides(static_cast<std::size_t>(view.rank()), 1);
+      const std::int64_t row = view.size(view.rank() - 1) + draw;
+      strides[static_cast<std::size_t>(view.rank() - 2)] = row;
+      strides[1] = -row * (view.rank() == 4 ? view.size(2) : 1) - draw;
+      strides[0] = draw % 2 == 0 ? 0 : 3 - strides[1] * view.size(1);
+      const TensorView to = memory.Make(view.dtype(), view.shape(), strides);
+      CopyInto(view, to);
+      CopyInto(to, view);  // what a stride of 0 has left
+      view = to;
+    }
+    std::vector<std::int64_t> zeros(4, 0);
+    const TensorView sum = memory.Make(DType::kFloat64, plain.dy.shape(), zeros);
+    StoreElement(sum.data(), DType::kFloat64, 0, 0.25);
+    CopyInto(sum, plain.dy);
+    plain.Forward(0);
+    State state;
+    Tensor y(DType::kFloat64, plain.outputs.y.shape());
+    layer.Forward(strided, state, {.y = y});
+    // (The state of `plain` was the recipe's start, too.)
+    EXPECT_LT(test::LargestDifference(y, plain.outputs.y), 1e-9);
+
+    Inputs into;
+    std::vector<TensorView> expected, got;
+    for (const InputField& field : InputFields()) {
+      const TensorView& view = plain.inputs.*field.view;
+      if (!view.defined() || !IsFloating(view.dtype())) continue;
+      expected.push_back(plain.gradients.*field.view);
+      got.push_back(memory.Copy(Tensor(DType::kFloat64, view.shape())));
+      into.*field.view = got.back();
+    }
+    State one, two;
+    layer.Backward(plain.inputs, {}, plain.dy, {}, plain.gradients, one);
+    layer.Backward(strided, {}, sum, {}, into, two);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_LT(test::LargestDifference(got[i], expected[i]), 1e-8) << i;
+    }
+  }
+}
+
+// Operators around a memory.
+TEST(HostileOperators, AreRefusedOrRun) {
+  int refused = 0;
+  const int draws = Draws(600);
+  for (int draw = 0; draw < draws; ++draw) {
+    SCOPED_TRACE("draw " + std::to_string(draw));
+    Memory memory(static_cast<std::uint64_t>(draw) + 5000);
+    const Shape rows{2, 5, 2, 6};
+    const auto make = [&](const Shape& shape) {
+      return memory.Copy(Tensor(DType::kFloat32, shape));
+    };
+    TensorView x = make(rows), y = make(rows), dx = make(rows), gate = make(rows);
+    TensorView weight = make({2, 6}), bias = make({2, 6}), dweight = make({2, 6});
+    TensorView taps = make({2, 6, 4}), state = make({2, 3, 2, 6}), dtaps = make({2, 6, 4});
+    const std::vector<TensorView*> views{&x,    &y,       &dx,   &gate,  &weight,
+                                         &bias, &dweight, &taps, &state, &dtaps};
+    Spoil(memory, views, *views[static_cast<std::size_t>(memory.Below(10))]);
+    const std::int64_t which = memory.Below(6);
+    refused += Refuses(memory, [&] {
+      switch (which) {
+        case 0: ApplyNorm({.weight = weight, .bias = bias}, {x, gate}, y); break;
+        case 1:
+          ApplyNormGradient({.weight = weight, .bias = bias}, {x, gate}, y,
+                            {.dx = dx, .dweight = dweight});
+          break;
+        case 2: ApplyShortConv({.weight = taps, .bias = bias, .silu = true}, {x}, state, y); break;
+        case 3:
+          ApplyShortConvGradient({.weight = taps, .bias = bias}, {x}, state, y, {},
+                                 {.dx = dx, .dweight = dtaps});
+          break;
+        case 4: ApplyFeatures({.features = FeatureMap::kElu1}, {.x = x}, y); break;
+        default: ApplyFeaturesGradient({.features = FeatureMap::kElu1}, {.x = x}, y, {.dx = dx});
+      }
+    });
+  }
+  EXPECT_GT(refused, draws / 10);
+  EXPECT_LT(refused, draws);
+}
+
+// Sizes that no call can have.
+TEST(HostileSizes, AreRefused) {
+  const Layer layer(ParseRecipe("gated_deltanet"));
+  const auto spoil = [](const std::function<void(Dims&)>& change) {
+    Dims dims;
+    dims.tokens = 5;
+    change(dims);
+    return dims;
+  };
+  const Dims hostile[] = {spoil([](Dims& d) { d.heads = 0; }),
+                          spoil([](Dims& d) { d.heads = -3; }),
+                          spoil([](Dims& d) { d.tokens = -1; }),
+                          spoil([](Dims& d) { d.key_dim = 0; }),
+                          spoil([](Dims& d) { d.value_dim = std::int64_t{1} << 50; }),
+                          spoil([](Dims& d) { d.query_heads = 0; }),
+                          spoil([](Dims& d) { d.heads = 4, d.key_heads = 3; }),
+                          spoil([](Dims& d) { d.sequences = -1; })};
+  for (const Dims& dims : hostile) {
+    EXPECT_THROW(layer.ScratchBytes(dims, 1), Error);
+    EXPECT_THROW(layer.BackwardScratchBytes(dims, 1), Error);
+    EXPECT_THROW(layer.SavedBytes(dims), Error);
+    EXPECT_THROW(EstimateCost(layer.recipe(), layer.plan(), dims), Error);
+    EXPECT_THROW(Decoder::Bytes(layer, dims), Error);
+  }
+}
+
+// What can never fit is refused before anything is allocated, with how much it is.
+TEST(HostileSizes, ThatNeverFitAreRefusedWithTheFigure) {
+  const auto message = [](const char* recipe, std::int64_t dk, std::int64_t tokens) {
+    const Layer layer(ParseRecipe(recipe));
+    // No memory is behind these views, which are of stride 0.
+    static double number = 0;
+    const std::int64_t strides[] = {0, 0, 0, 1};
+    std::vector<double> row(static_cast<std::size_t>(dk));
+    const TensorView x(row.data(), DType::kFloat64, Shape{1, tokens, 1, dk}, strides);
+    const TensorView v(&number, DType::kFloat64, Shape{1, tokens, 1, 1}, strides);
+    std::vector<double> y(static_cast<std::size_t>(tokens));
+    State state;
+    try {
+      layer.Forward({.q = x, .k = x, .v = v}, state,
+                    {.y = TensorView::Of(y.data(), {1, tokens, 1, 1})});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  for (const std::string& text :
+       {message("local_cubic", 4096, 2), message("kernel_ridge", 2, 5'000'000)}) {
+    EXPECT_NE(text.find("[Forward]"), std::string::npos) << text;
+    EXPECT_NE(text.find(" GB"), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace ttr

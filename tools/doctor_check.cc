@@ -1,0 +1,205 @@
+#include "tools/doctor_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "experiments/data/random_inputs.h"
+#include "tools/tensor_io.h"
+#include "ttr/layer.h"
+
+namespace ttr::tools {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Eigenvalues of a symmetric matrix [n, n] by Jacobi's rotations.
+std::vector<double> Eigenvalues(std::vector<double> a, std::size_t n) {
+  constexpr int kSweeps = 12;  // convergence is quadratic: eight are enough for n = 25
+  for (int sweep = 0; sweep < kSweeps; ++sweep) {
+    for (std::size_t p = 0; p < n; ++p) {
+      for (std::size_t q = p + 1; q < n; ++q) {
+        const double beside = a[p * n + q];
+        if (beside == 0) continue;
+        const double theta = (a[q * n + q] - a[p * n + p]) / (2 * beside);
+        const double t = std::copysign(1 / (std::abs(theta) + std::hypot(theta, 1)), theta);
+        const double c = 1 / std::hypot(t, 1);
+        const double s = t * c;
+        for (std::size_t i = 0; i < n; ++i) {
+          const double x = a[i * n + p];
+          const double y = a[i * n + q];
+          a[i * n + p] = c * x - s * y;
+          a[i * n + q] = s * x + c * y;
+        }
+        for (std::size_t i = 0; i < n; ++i) {
+          const double x = a[p * n + i];
+          const double y = a[q * n + i];
+          a[p * n + i] = c * x - s * y;
+          a[q * n + i] = s * x + c * y;
+        }
+      }
+    }
+  }
+  std::vector<double> eigenvalues(n);
+  for (std::size_t i = 0; i < n; ++i) eigenvalues[i] = a[i * n + i];
+  return eigenvalues;
+}
+
+// Of one system, on a diagonal of ones.
+double Condition(std::vector<double> a, std::size_t n) {
+  std::vector<double> scale(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!(a[i * n + i] > 0)) return kInfinity;
+    scale[i] = 1 / std::sqrt(a[i * n + i]);
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) a[i * n + j] *= scale[i] * scale[j];
+  }
+  const std::vector<double> eigenvalues = Eigenvalues(std::move(a), n);
+  const auto [low, high] = std::minmax_element(eigenvalues.begin(), eigenvalues.end());
+  return *low > 0 ? *high / *low : kInfinity;
+}
+
+// Of A + R of one memory; `states` is [B, H, D, D]. A fading ridge is part of A, and the 1 of an
+// affine key has none.
+double SystemCondition(const Recipe& recipe, const TensorView& states, std::int64_t b,
+                       std::int64_t h) {
+  const Optimizer& optimizer = recipe.optimizer;
+  const auto n = static_cast<std::size_t>(states.size(2));
+  std::vector<double> system(n * n);
+  double squares = 0;
+  for (std::size_t i = 0; i < n * n; ++i) {
+    system[i] =
+        states.At({b, h, static_cast<std::int64_t>(i / n), static_cast<std::int64_t>(i % n)});
+    squares += system[i] * system[i];
+  }
+  if (optimizer.ridge_kind != RidgeKind::kFading) {
+    const bool relative = optimizer.ridge_kind == RidgeKind::kRelative;
+    const bool affine = recipe.function.kind == FunctionClass::kAffine;
+    const double ridge = optimizer.ridge * (relative ? std::sqrt(squares) : 1);
+    for (std::size_t i = 0; i + (affine ? 1 : 0) < n; ++i) system[i * n + i] += ridge;
+  }
+  return Condition(std::move(system), n);
+}
+
+// Plain gradient steps multiply by A and solve nothing.
+bool Solves(const Recipe& recipe) {
+  const auto specs = StateSpecs(recipe);
+  const bool plain_steps = recipe.optimizer.solver == Solver::kGradient &&
+                           recipe.optimizer.preconditioner == Preconditioner::kNone;
+  return !plain_steps && std::any_of(specs.begin(), specs.end(),
+                                     [](const StateSpec& spec) { return spec.name == "state.a"; });
+}
+
+void Scale(experiments::RandomInputs& random, std::string_view name, double factor) {
+  const auto found = random.tensors.find(std::string(name));
+  if (found == random.tensors.end()) return;
+  const Tensor& tensor = found->second;
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    const double x = LoadElement(tensor.data(), tensor.dtype(), i);
+    StoreElement(tensor.data(), tensor.dtype(), i, factor * x);
+  }
+}
+
+Tensor Outputs(const Layer& layer, const Inputs& inputs, const Dims& dims) {
+  Tensor y(DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
+  State state;
+  layer.Forward(inputs, state, {.y = y.view(), .status = {}});
+  return y;
+}
+
+// [B, T, H], from the definition's state after every token.
+std::vector<double> Conditions(Recipe recipe, const Inputs& inputs, const Dims& dims) {
+  std::vector<double> conditions(static_cast<std::size_t>(dims.batch * dims.tokens * dims.heads),
+                                 1);
+  // A recipe that reads the whole sequence at once has one system for all of it: the last one of
+  // its causal twin.
+  const bool causal = recipe.reading.causal;
+  recipe.reading.causal = true;
+  if (!Solves(recipe)) return conditions;
+  const Layer definition(recipe, kDefinition);
+  State state;
+  Tensor y(DType::kFloat64, {dims.batch, 1, dims.output_heads(), dims.value_dim});
+  const auto at = [&](std::int64_t b, std::int64_t t, std::int64_t h) -> double& {
+    return conditions[static_cast<std::size_t>((b * dims.tokens + t) * dims.heads + h)];
+  };
+  for (std::int64_t t = 0; t < dims.tokens; ++t) {
+    Tensor bounds;
+    const Inputs token = SliceTokens(recipe, inputs, t, 1, bounds);
+    definition.Step(token, state, {.y = y.view(), .status = {}});
+    if (!causal && t + 1 < dims.tokens) continue;
+    const TensorView a = state.Get("state.a");
+    for (std::int64_t b = 0; b < dims.batch; ++b) {
+      for (std::int64_t h = 0; h < dims.heads; ++h) {
+        at(b, t, h) = SystemCondition(recipe, a, b, h);
+      }
+    }
+  }
+  for (std::int64_t b = 0; !causal && b < dims.batch; ++b) {
+    for (std::int64_t t = 0; t + 1 < dims.tokens; ++t) {
+      for (std::int64_t h = 0; h < dims.heads; ++h) at(b, t, h) = at(b, dims.tokens - 1, h);
+    }
+  }
+  return conditions;
+}
+
+}  // namespace
+
+Comparison Compare(const Recipe& recipe, DType dtype) {
+  Dims dims;
+  dims.batch = 2;
+  dims.tokens = 67;  // fills no chunk
+  dims.heads = dims.query_heads = dims.key_heads = dims.value_heads = 2;
+  dims.key_dim = 24;
+  dims.value_dim = 40;
+  experiments::RandomInputs random = experiments::MakeRandomInputs(recipe, dims, dtype, /*seed=*/1);
+  if (Solves(recipe)) {
+    Scale(random, "log_decay", 1. / 16);  // a pair counts half as much some 30 tokens later
+    if (recipe.function.features != FeatureMap::kNone) {
+      // Features of short keys are nearly all alike.
+      Scale(random, "k", 10);
+      Scale(random, "q", 10);
+    }
+  }
+  return {.computed = Outputs(Layer(recipe), random.inputs, dims),
+          .defined = Outputs(Layer(recipe, kDefinition), random.inputs, dims),
+          .conditions = Conditions(recipe, random.inputs, dims),
+          .eps = dtype == DType::kFloat64
+                     ? std::numeric_limits<double>::epsilon()
+                     : static_cast<double>(std::numeric_limits<float>::epsilon())};
+}
+
+bool Judgement::right() const { return error <= bound && 4 * judged >= outputs; }
+
+Judgement Judge(const Comparison& comparison) {
+  const std::span<const double> computed = comparison.computed.as<double>();
+  const std::span<const double> defined = comparison.defined.as<double>();
+  Judgement judgement{.outputs = static_cast<std::int64_t>(comparison.conditions.size())};
+  const std::size_t width = defined.size() / comparison.conditions.size();
+  double nearest = -1;
+  for (std::size_t i = 0; i < comparison.conditions.size(); ++i) {
+    const double condition = comparison.conditions[i];
+    const double bound = kRoundings * comparison.eps * condition;
+    if (!(bound <= kLeastDigits)) continue;
+    double size = 0;
+    double error = 0;
+    for (std::size_t j = i * width; j < (i + 1) * width; ++j) {
+      const double difference = std::abs(computed[j] - defined[j]);
+      error = difference <= error ? error : difference;  // a NaN stays
+      size = std::max(size, std::abs(defined[j]));
+    }
+    error = error == 0 ? 0 : error / size;
+    ++judgement.judged;
+    judgement.condition = std::max(judgement.condition, condition);
+    if (std::isnan(judgement.error) || error / bound <= nearest) continue;
+    nearest = error / bound;
+    judgement.error = error;
+    judgement.bound = bound;
+  }
+  return judgement;
+}
+
+}  // namespace ttr::tools
