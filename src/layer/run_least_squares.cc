@@ -156,7 +156,7 @@ least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state
 /// The factor that steps of a token take on from one to the next, and reading one finds.
 TensorView FactorOf(const Recipe& recipe, const Dims& dims, const TensorView& b, Needs needs,
                     bool defers, State& state) {
-  if (dims.tokens != 1 || !OptionsOf(recipe, dims).keeps_factor()) return {};
+  if (dims.tokens != 1 || !OptionsOf(recipe, dims).has_step_factor()) return {};
   const least_squares::Sizes sizes = SizesOf(recipe, dims, b.dtype());
   const Shape shape{dims.states(), dims.heads, least_squares::FactorNumbers(sizes, defers)};
   if (needs != Needs::kRead) return state.Companion(b.dtype(), shape);
@@ -241,7 +241,7 @@ void ReturnRidge(const Dims& dims, const Tensor& diagonal, const TensorView& dri
 
 }  // namespace
 
-bool LeastSquaresDefers(const Recipe& recipe) { return OptionsOf(recipe, Dims()).defers(); }
+bool LeastSquaresDefers(const Recipe& recipe) { return OptionsOf(recipe, Dims()).can_defer(); }
 
 bool LeastSquaresDefersFrom(const State& state) {
   const TensorView a = state.Get("state.a"), b = state.Get("state");
@@ -253,7 +253,7 @@ void SettleLeastSquares(State& state, Executor& executor) {
   call.a = state.Get("state.a");
   call.b = state.Get("state");
   call.factor = state.companion();
-  call.defers = true;
+  call.deferred = true;
   least_squares::Flush(call, executor);
 }
 
@@ -275,7 +275,7 @@ void RunLeastSquares(const Requirements& requirements, const Dims& dims, const I
     words.call.residual = outputs.residual;
   }
   words.call.factor = FactorOf(recipe, dims, words.call.b, needs, defers, state);
-  words.call.defers = defers;
+  words.call.deferred = defers;
   least_squares::Forward(OptionsOf(recipe, dims), words.call, executor, scratch);
   if (plain.defined()) {
     rows::Normalise({KindOf(norm), 0, plain, {}, {}, {}}, outputs.y, executor);

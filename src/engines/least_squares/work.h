@@ -1,4 +1,4 @@
-/// How a call is cut into memories.
+/// Which memory reads and writes which rows of a call.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "src/engines/least_squares/layout.h"
+#include "src/engines/least_squares/arena.h"
+#include "src/engines/least_squares/memory.h"
 #include "src/parallel/claimed.h"
 #include "src/parallel/workers.h"
 #include "src/simd/prefetcher.h"
@@ -30,13 +31,13 @@ void RunItems(Executor& executor, int threads, std::int64_t items, std::size_t b
   });
 }
 
-/// What is kept of the memory of sequence n and head h.
-inline Memory SavedMemory(const Call& call, std::int64_t n, std::int64_t h) {
-  Memory m;
+/// The state of the memory of sequence n and head h.
+inline MemoryState StateOf(const Call& call, std::int64_t n, std::int64_t h) {
+  MemoryState m;
   m.a = simd::KeptOf(call.a, n, h);
   m.b = simd::KeptOf(call.b, n, h);
   m.factor = simd::KeptOf(call.factor, n, h);
-  m.defers = call.defers;
+  m.deferred = call.deferred;
   m.a_stride = call.a.stride(2);
   m.b_stride = call.b.stride(2);
   m.key_dim = call.b.size(2);
@@ -46,12 +47,12 @@ inline Memory SavedMemory(const Call& call, std::int64_t n, std::int64_t h) {
 
 struct Work {
   const Call& call;
-  const TensorView& y;  // answers, or their gradients
+  const TensorView& y;  // outputs, or their gradients
   Sizes sizes;
   std::int64_t sequences, heads, tokens;  // tokens: of all sequences
 
   explicit Work(const Call& c) : Work(c, c.y) {}
-  Work(const Call& c, const TensorView& answers) : call(c), y(answers) {
+  Work(const Call& c, const TensorView& outputs) : call(c), y(outputs) {
     sequences = call.cu_seqlens.empty() ? call.b.size(0)
                                         : static_cast<std::int64_t>(call.cu_seqlens.size()) - 1;
     heads = call.b.size(1);
@@ -99,7 +100,8 @@ struct Work {
     const auto rows = [&](const TensorView& view, std::int64_t head) {
       return simd::RowsOf(view, sequence.batch, sequence.first, head);
     };
-    Memory m = SavedMemory(call, n, h);
+    Memory m;
+    m.state = StateOf(call, n, h);
     if (call.v.defined()) {
       m.k = rows(call.k, HeadOf(h, call.k));
       m.v = rows(call.v, HeadOf(h, call.v));
@@ -129,7 +131,7 @@ struct Work {
     return m;
   }
 
-  /// What single tokens of memory `item` go through, if there is one and two of them fit in a
+  /// What a single token of memory `item` reads, if there is such a memory and two of them fit in a
   /// cache.
   Upcoming UpcomingOf(std::int64_t item) const {
     const std::int64_t numbers = sizes.key_dim * (2 * sizes.key_dim + sizes.value_dim);
@@ -137,7 +139,7 @@ struct Work {
       return {};
     const std::int64_t n = item / heads;
     const std::int64_t h = item - n * heads;
-    if (call.defers) return {nullptr, simd::KeptOf(call.factor, n, h), nullptr};
+    if (call.deferred) return {nullptr, simd::KeptOf(call.factor, n, h), nullptr};
     return {simd::KeptOf(call.a, n, h), simd::KeptOf(call.factor, n, h),
             simd::KeptOf(call.b, n, h)};
   }
