@@ -70,7 +70,7 @@ void CopyRows(const Block<T>& from, std::int64_t rows, std::int64_t columns, con
 }
 
 /// A staircase of `steps` steps in `rows` x `columns` numbers: row i keeps the columns from i
-/// `columns_a_step` on, rows behind the last step keep none. The rest becomes zero.
+/// `columns_a_step` on, rows after the last step keep none. The rest becomes zero.
 template <class T>
 void ZeroBelowStairs(const Block<T>& block, std::int64_t rows, std::int64_t columns,
                      std::int64_t columns_a_step, std::int64_t steps) {

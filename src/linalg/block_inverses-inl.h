@@ -130,7 +130,7 @@ class BlockInverses {
         if (n <= 0) break;
         T* const rows = to + begin * block_;
         // Who is near the margin is judged with pivots in order. So is who has such a small pivot
-        // that behind it (pivots-inl.h) rounding may have left another as large.
+        // that after it (pivots-inl.h) rounding may have left another as large.
         if (least[l] > std::max(16 * Rounding<T>(n), std::sqrt(Rounding<T>(1)))) {
           Scatter(l, n, rows);
         } else {

@@ -80,7 +80,7 @@ struct UpperResult {
   std::int64_t FirstStep(std::int64_t) const { return 0; }
   std::int64_t Steps(std::int64_t, std::int64_t) const { return steps; }
 };
-/// A left factor that is zero behind step i / rows_a_step of row i.
+/// A left factor that is zero after step i / rows_a_step of row i.
 struct LowerLeft {
   std::int64_t columns, steps;
   std::int64_t rows_a_step = 1;
@@ -100,7 +100,7 @@ struct UpperLeft {
   std::int64_t Steps(std::int64_t i, std::int64_t) const { return steps - FirstStep(i); }
 };
 
-/// A right factor that is zero behind step j / columns_a_step of column j.
+/// A right factor that is zero after step j / columns_a_step of column j.
 struct UpperRight {
   std::int64_t columns, steps;
   std::int64_t columns_a_step = 1;

@@ -87,7 +87,7 @@ struct Pivot {
 /// Cholesky: the upper triangle of `f.u` (n rows, A at first) becomes U with A = U^T U; what is
 /// below it is overwritten. n^3 / 3 flops. goes_on(i, diagonal, left) is
 /// asked for every pivot, what A has there and what is left of it; where it says no, the factor
-/// ends: rows before `index` are right, those of its block of rows and behind it are not.
+/// ends: rows before `index` are right, those of its block of rows and after it are not.
 template <class T, class GoesOn>
 HWY_NOINLINE Pivot<T> Factor(const UpperFactor<T>& f, std::int64_t n, const GoesOn& goes_on) {
   const Block<T> a = f.u;

@@ -79,7 +79,7 @@ class Eigensystems {
     std::int64_t last;  // of all lanes
   };
 
-  /// QL steps until nothing lies beside the diagonal in row i, whose eigenvalue that then is: two
+  /// QL steps until T has nothing beside its diagonal in row i, whose eigenvalue that then is: two
   /// or three. Should they not end, all eigenvalues are NaN.
   void Isolate(std::int64_t i) {
     for (;;) {

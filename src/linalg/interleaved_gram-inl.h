@@ -31,7 +31,7 @@ struct Gram {
   HWY_INLINE void Update(D d, std::int64_t i, std::int64_t j, Square<D>& square) const {
     const std::size_t lanes = hn::Lanes(d);
     const hn::Vec<D> g = hn::Load(d, decay);
-    const hn::Mask<D> saved = hn::Ne(g, hn::Zero(d));  // what is forgotten leaves no NaN behind
+    const hn::Mask<D> saved = hn::Ne(g, hn::Zero(d));  // what is forgotten leaves no NaN
     T* const at = h.At(i, j);
     hn::Vec<D> rows[kPanelRows];
     TTR_UNROLL

@@ -69,7 +69,7 @@ class Pivots {
     return sum;
   }
 
-  /// w_j from those behind it and row j of the factor.
+  /// w_j from those after it and row j of the factor.
   static HWY_INLINE T Share(const T* row, std::int64_t j, std::int64_t i, const T* shares) {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

@@ -109,7 +109,7 @@ class Tridiagonal {
   ///
   ///     A <- H_k A H_k = A - v p^T - p v^T
   ///
-  /// behind row and column k. Row k + 1 of that has the next v; the others are taken when they are
+  /// after row and column k. Row k + 1 of that has the next v; the others are taken when they are
   /// multiplied by it.
   void Reduce(std::int64_t lane) const {
     double* p = s_.p;
@@ -134,7 +134,7 @@ class Tridiagonal {
     }
   }
 
-  /// Row k behind its k-th entry, which becomes v_k; zeros where nothing is to be reflected.
+  /// Row k after its k-th entry, which becomes v_k; zeros where nothing is to be reflected.
   void MakeReflection(std::int64_t lane, std::int64_t k, double* row) const {
     const double first = k + 1 < n_ ? row[k + 1] : 0;
     const double others = k + 2 < n_ ? sn::WideDot(n_ - k - 2, row + k + 2, row + k + 2) : 0;
@@ -154,7 +154,7 @@ class Tridiagonal {
     Tau(lane, k) = (beside - first) / beside;
   }
 
-  /// A -= v p^T + p v^T, next = A v_k, rows behind k and columns from c on.
+  /// A -= v p^T + p v^T, next = A v_k, rows after k and columns from c on.
   template <int NV>
   HWY_INLINE void ReflectAndMultiply(std::int64_t lane, std::int64_t k, std::int64_t c,
                                      const double* v, const double* p, double* next) const {

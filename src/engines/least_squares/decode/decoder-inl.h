@@ -136,9 +136,11 @@ class Decoder {
 
   /// The queries from the r-th on, by the factor alone.
   void ReadDeferred(const StepFactor<T>& factor, std::int64_t r) const {
+    const FactorLayout<T>& f = factor.layout();
+    const Block<T> values{f.w, f.values};
     for (; r < memory_.queries; ++r) {
       factor.Forward(LoadQueryOfStep(r), Spare(2));
-      ReadValues(factor.layout(), Spare(2), s_.y.data);
+      ReadRows(values, f.unit, f.values, Spare(2), s_.y.data);
       StoreOutput(r);
     }
   }
@@ -154,7 +156,10 @@ class Decoder {
     ScatterOutputs(memory_, 0, 1, s_);
   }
 
-  void ReadQuery(std::int64_t r) { ReadInPlace(memory_, s_.q.Row(r), s_.y.Row(r)); }
+  void ReadQuery(std::int64_t r) {
+    const Block<T> b{static_cast<T*>(memory_.state.b), memory_.state.b_stride};
+    ReadRows(b, memory_.key_dim(), memory_.value_dim(), s_.q.Row(r), s_.y.Row(r));
+  }
 
   void ReadByMinimumNorm() {
     sums_.Load();

@@ -13,29 +13,47 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
-#include "src/engines/least_squares/decode/step_factor-inl.h"
-#include "src/engines/least_squares/memory.h"
+#include "src/engines/least_squares/scratch.h"
+#include "src/engines/least_squares/sequence/gather-inl.h"
 #include "src/simd/prefetcher.h"
 #include "src/simd/unroll.h"
+#include "src/simd/vector_map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
+/// The bits of rows of numbers, added up: two matrices with the same sum are the same, but for a
+/// chance of 2^-32.
+template <class T>
+class BitSum {
+ public:
+  using Tag = hn::CappedTag<T, kUnit>;
+  using Bits = hn::RebindToUnsigned<Tag>;
+
+  BitSum() : sum_(hn::Zero(Bits())) {}  // compiled for the target, as one made by itself is not
+  void NextRow() { sum_ = hn::RotateRight<1>(sum_); }
+  void Add(hn::Vec<Tag> x) { sum_ = hn::Add(sum_, hn::BitCast(Bits(), x)); }
+  void Store(T* to) const { hn::StoreU(hn::BitCast(Tag(), sum_), Tag(), to); }
+  bool Is(const T* stored) const {
+    const auto other = hn::BitCast(Bits(), hn::LoadU(Tag(), stored));
+    return hn::AllTrue(Bits(), hn::Eq(sum_, other));
+  }
+
+ private:
+  hn::Vec<Bits> sum_;
+};
+
 /// `count` numbers, and zeros.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadPart(D d, const T* from, std::size_t count) {
   if (count == hn::Lanes(d)) return hn::LoadU(d, from);
-  HWY_ALIGN T part[hn::MaxLanes(D())] = {};
-  std::copy(from, from + count, part);
-  return hn::Load(d, part);
+  return sn::LoadSome(d, from, static_cast<std::int64_t>(count));
 }
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void StorePart(hn::Vec<D> x, D d, T* to, std::size_t count) {
   if (count == hn::Lanes(d)) return hn::StoreU(x, d, to);
-  HWY_ALIGN T part[hn::MaxLanes(D())];
-  hn::Store(x, d, part);
-  std::copy(part, part + count, to);
+  sn::StoreSome(x, d, to, static_cast<std::int64_t>(count));
 }
 
 /// Calls strip(first column, vectors as a constant, numbers in the last of them) for all columns of
@@ -126,23 +144,24 @@ HWY_INLINE BitSum<T> BitsOfGram(const Memory& memory) {
   return bits;
 }
 
-/// y = B^T x of the caller's state.
+/// y = M^T x of `rows` rows of `columns` numbers. `y` is written by whole vectors.
 template <class T>
-HWY_INLINE void ReadInPlace(const Memory& memory, const T* x, T* y) {
+HWY_INLINE void ReadRows(const Block<T>& m, std::int64_t rows, std::int64_t columns, const T* x,
+                         T* y) {
   const hn::CappedTag<T, kUnit> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  ForStrips(d, memory.value_dim(), [&](std::int64_t c, auto vectors, std::size_t last) HWY_ATTR {
+  ForStrips(d, columns, [&](std::int64_t c, auto vectors, std::size_t last) HWY_ATTR {
     constexpr int kVectors = vectors();
     hn::Vec<decltype(d)> sum[kVectors];
     TTR_UNROLL
     for (int n = 0; n < kVectors; ++n) sum[n] = hn::Zero(d);
-    const T* row = static_cast<const T*>(memory.state.b) + c;
-    for (std::int64_t i = 0; i < memory.key_dim(); ++i, row += memory.state.b_stride) {
+    const T* row = m.data + c;
+    for (std::int64_t i = 0; i < rows; ++i, row += m.stride) {
       const auto by = hn::Set(d, x[i]);
       TTR_UNROLL
       for (int n = 0; n < kVectors; ++n) {
-        const auto b = kVectors > 1 ? hn::LoadU(d, row + n * lanes) : LoadPart(d, row, last);
-        sum[n] = hn::MulAdd(by, b, sum[n]);
+        const auto number = kVectors > 1 ? hn::LoadU(d, row + n * lanes) : LoadPart(d, row, last);
+        sum[n] = hn::MulAdd(by, number, sum[n]);
       }
     }
     TTR_UNROLL

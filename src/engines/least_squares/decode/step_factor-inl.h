@@ -11,8 +11,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/least_squares/decode/state-inl.h"
 #include "src/engines/least_squares/decode/step_factor.h"
-#include "src/engines/least_squares/sequence/gather-inl.h"
 #include "src/linalg/rounding.h"
 #include "src/simd/prefetcher.h"
 #include "src/simd/unroll.h"
@@ -20,27 +20,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
-
-/// The bits of rows of numbers, added up: two matrices with the same sum are the same, but for a
-/// chance of 2^-32.
-template <class T>
-class BitSum {
- public:
-  using Tag = hn::CappedTag<T, kUnit>;
-  using Bits = hn::RebindToUnsigned<Tag>;
-
-  BitSum() : sum_(hn::Zero(Bits())) {}  // compiled for the target, as one made by itself is not
-  void NextRow() { sum_ = hn::RotateRight<1>(sum_); }
-  void Add(hn::Vec<Tag> x) { sum_ = hn::Add(sum_, hn::BitCast(Bits(), x)); }
-  void Store(T* to) const { hn::StoreU(hn::BitCast(Tag(), sum_), Tag(), to); }
-  bool Is(const T* stored) const {
-    const auto other = hn::BitCast(Bits(), hn::LoadU(Tag(), stored));
-    return hn::AllTrue(Bits(), hn::Eq(sum_, other));
-  }
-
- private:
-  hn::Vec<Bits> sum_;
-};
 
 /// A + R = U^T diag(d) U for A as the bits of the state are, R a constant ridge or none.
 ///
@@ -109,7 +88,7 @@ class StepFactor {
     return hn::AllTrue(d, bears);
   }
 
-  /// What an update of W, or an answer by it, takes: D numbers each, in whole vectors.
+  /// What an update of W, or a read by it, takes: D numbers each, in whole vectors.
   struct Shares {
     T* w;     // U^-T p
     T* by;    // w_i / (g d_i s_{i+1})

@@ -55,29 +55,6 @@ HWY_INLINE void UpdateValues(const StepFactor<T>& factor,
   });
 }
 
-/// y = W^T z, z = U^-T q.
-template <class T>
-HWY_INLINE void ReadValues(const FactorLayout<T>& f, const T* z, T* y) {
-  const hn::CappedTag<T, kUnit> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  ForStrips(d, f.values, [&](std::int64_t c, auto vectors, std::size_t) HWY_ATTR {
-    constexpr int kVectors = vectors();
-    hn::Vec<decltype(d)> sum[kVectors];
-    TTR_UNROLL
-    for (int n = 0; n < kVectors; ++n) sum[n] = hn::Zero(d);
-    const T* row = f.w + c;
-    for (std::int64_t i = 0; i < f.unit; ++i, row += f.values) {
-      const auto by = hn::Set(d, z[i]);
-      TTR_UNROLL
-      for (int n = 0; n < kVectors; ++n) {
-        sum[n] = hn::MulAdd(by, hn::Load(d, row + n * lanes), sum[n]);
-      }
-    }
-    TTR_UNROLL
-    for (int n = 0; n < kVectors; ++n) hn::Store(sum[n], d, y + c + n * lanes);
-  });
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::least_squares
 HWY_AFTER_NAMESPACE();

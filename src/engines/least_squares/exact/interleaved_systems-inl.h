@@ -267,7 +267,7 @@ class InterleavedSystems {
     solver_.Factor(size_, matrix_.data(), linalg::Rounding<T>(size_), linalg::kFaded<T>);
   }
 
-  /// Of its diagonal, which a pivot must leave for the lane to be trusted. Without a ridge, behind
+  /// Of its diagonal, which a pivot must leave for the lane to be trusted. Without a ridge, after
   /// a pivot so small, rounding may have left another as large where there is none (pivots-inl.h).
   static double LeastShare(const double* ridge, std::int64_t key_dim) {
     const bool none = std::all_of(ridge, ridge + key_dim, [](double x) { return x == 0; });

@@ -149,7 +149,7 @@ class Prefixes {
     return options_.ridge == Ridge::kInState;
   }
 
-  /// A + R, R the ridge that is not in the state; ones on the diagonal behind D.
+  /// A + R, R the ridge that is not in the state; ones on the diagonal after D.
   void CopyMemory() {
     const Block<T>& u = p_.memory.u;
     for (std::int64_t i = 0; i < s_.keys_unit; ++i) {

@@ -37,7 +37,7 @@ class RelativeRidge {
   RelativeRidge(const GradientMemory& memory, const GradientScratch<T>& scratch)
       : m_(memory), memory_(memory.memory), s_(scratch), c_(scratch.chunk) {}
 
-  /// Forward, A in the scratch as the part begins: |A_t|_F of its answering tokens; A_0 k_i.
+  /// Forward, A in the scratch as the part begins: |A_t|_F of its reading tokens; A_0 k_i.
   void Find(const Part& part) const {
     double squares = CopyMemory(s_.f);
     if (part.tokens == 0) {
@@ -67,7 +67,7 @@ class RelativeRidge {
     }
   }
 
-  /// Backward: s_t of the part's j-th answering token.
+  /// Backward: s_t of the part's j-th reading token.
   void Set(const Part& part, std::int64_t j, double s) const {
     const double c = part.tokens == 0 ? 1 : s_.c[j];
     const double norm = s_.solutions.norm[part.begin + j];

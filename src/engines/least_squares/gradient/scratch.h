@@ -97,9 +97,9 @@ struct GradientScratch {
 
   GradientScratch(const Options& options, const Sizes& sizes, std::byte* memory)
       : chunk(options, WithTwoSides(sizes), memory),
-        systems(sizes, 2 * sizes.queries, OwnSystems(options, sizes) ? Behind(memory) : nullptr),
-        iteration(options, WithTwoSides(sizes), chunk,
-                  options.iterates() ? Behind(memory) : nullptr, options.descends()) {
+        systems(sizes, 2 * sizes.queries, OwnSystems(options, sizes) ? After(memory) : nullptr),
+        iteration(options, WithTwoSides(sizes), chunk, options.iterates() ? After(memory) : nullptr,
+                  options.descends()) {
     const std::size_t used = chunk.bytes + (OwnSystems(options, sizes) ? systems.bytes : 0) +
                              (options.iterates() ? iteration.bytes : 0);
     if (options.iterates()) chunk.k = iteration.stacked.Rows(chunk.keys_unit);
@@ -116,7 +116,7 @@ struct GradientScratch {
   static bool OwnSystems(const Options& options, const Sizes& sizes) {
     return OwnSystemsBytes<T>(options, sizes) > 0;
   }
-  std::byte* Behind(std::byte* memory) const {
+  std::byte* After(std::byte* memory) const {
     return memory == nullptr ? nullptr : memory + chunk.bytes;
   }
   std::int64_t Outputs(const Sizes& sizes) const {

@@ -68,7 +68,7 @@ class BlockPreconditioner {
   }
 
   void ApplyBlocks(std::int64_t system, const T* r, T* to) const {
-    // Whole vectors: what they hold behind a block is overwritten by the next one.
+    // Whole vectors: what they hold beyond a block is overwritten by the next one.
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const T* const inverse = p_.inverse + system * s_.keys_unit * p_.block;

@@ -1,5 +1,5 @@
-// P = the inverse along the largest eigenvalues of A, and its slope. Compiled once for every
-// target.
+// Eigenvalues of all systems of a chunk; P = the inverse along the largest, and its slope. Compiled
+// once for every target.
 
 #if defined(TTR_LEAST_SQUARES_ITERATIVE_LOW_RANK_PRECONDITIONER_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -13,14 +13,58 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/least_squares/iterative/spectra-inl.h"
+#include "src/engines/least_squares/iterative/scratch.h"
+#include "src/engines/least_squares/iterative/systems-inl.h"
 #include "src/engines/least_squares/scratch.h"
+#include "src/linalg/eigensystems-inl.h"
 #include "src/linalg/rounding.h"
 #include "src/simd/vector_map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
+
+/// Eigenvalues and eigenvectors of every A_i + R_i; 2 D^3 flops a system, in double.
+template <class T>
+class SystemSpectra {
+ public:
+  SystemSpectra(const Memory& memory, const PrefixSystems<T>& systems,
+                const PreconditionerScratch<T>& p)
+      : size_(memory.key_dim()),
+        systems_(systems),
+        p_(p),
+        eigensystems_(memory.key_dim(), p.vectors > 0, p.eigen) {}
+
+  void Prepare() {
+    const std::int64_t together = ln::Eigensystems::Together();
+    systems_.ForDiagonalBlocks(size_, [&](std::int64_t system, const auto& element) {
+      const std::int64_t lane = system % together;
+      eigensystems_.Load(lane, [&](std::int64_t i, std::int64_t c) { return element(0, i, c); });
+      if (lane + 1 < together && system + 1 < systems_.count()) return;
+      eigensystems_.Decompose(lane + 1);
+      for (std::int64_t l = 0; l <= lane; ++l) {
+        const std::int64_t at = (system - lane + l) * size_;
+        eigensystems_.Leave(l, p_.eigenvalues + at, p_.vectors, p_.eigenvectors.stride,
+                            p_.eigenvectors.Row(at));
+      }
+    });
+  }
+
+  /// The i-th largest eigenvalue.
+  double Value(std::int64_t system, std::int64_t i) const {
+    return p_.eigenvalues[system * size_ + i];
+  }
+  /// Component i of those eigenvectors that are stored.
+  const double* Vectors(std::int64_t system, std::int64_t i) const {
+    return p_.eigenvectors.Row(system * size_ + i);
+  }
+
+ private:
+  const std::int64_t size_;
+  const PrefixSystems<T>& systems_;
+  const PreconditionerScratch<T>& p_;
+  ln::Eigensystems eigensystems_;
+};
 
 /// P = U L^-1 U^T + (I - U U^T) / s: L, U the `rank` largest eigenvalues of A_i + R_i and their
 /// vectors, s the next one; of what is zero to rounding, 0.
@@ -73,7 +117,7 @@ class LowRankPreconditioner {
 };
 
 /// Its slope. P = f(A), in the eigenvectors u_i of A, l_1 >= l_2 >= ..: p_i = 1 / l_i up to the
-/// rank, 1 / s behind it, s the first l there. n steps of descent from q, and of their adjoint from
+/// rank, 1 / s after it, s the first l there. n steps of descent from q, and of their adjoint from
 /// u, give
 ///
 ///     dL/dP = eta sum_{0 < i <= n} rho_{n+1-i} r_i^T,   r_i = (1 - eta A P)^{i-1} q,  rho from u

@@ -15,7 +15,6 @@
 #include "src/engines/least_squares/iterative/block_preconditioner-inl.h"
 #include "src/engines/least_squares/iterative/low_rank_preconditioner-inl.h"
 #include "src/engines/least_squares/iterative/scratch.h"
-#include "src/engines/least_squares/iterative/spectra-inl.h"
 #include "src/engines/least_squares/iterative/systems-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -46,7 +46,7 @@ struct SeenKeys {
 template <class T>
 class PrefixSystems {
  public:
-  /// `s.k` are the rows of `it.stacked` behind those of A.
+  /// `s.k` are the rows of `it.stacked` below those of A.
   PrefixSystems(const Options& options, const Memory& memory, const Scratch<T>& s,
                 const IterationScratch<T>& it)
       : options_(options), memory_(memory), s_(s), it_(it) {
