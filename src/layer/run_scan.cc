@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "src/engines/scan/gradient.h"
+#include "src/engines/scan/backward.h"
 #include "src/engines/scan/scan.h"
 #include "src/layer/decay_factors.h"
 #include "src/recipe/family.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/engines/scan/gradient.h"
+#include "src/engines/scan/backward.h"
 #include "tests/engines/scan_case.h"
 #include "tests/support/engines.h"
 #include "ttr/target.h"

@@ -49,13 +49,19 @@ check(IN src/simd src/linalg src/machine src/parallel src/core
 check(IN src include NEVER "^\"(experiments|tools|tests|bench)/"
       WHY "the library does not know who uses it")
 
-# Engines do not know each other, but for the row-wise one: the others may fuse its rows.
+# Engines do not know each other, but for what is common to all, and for the row-wise one: the
+# others may fuse its rows.
 file(GLOB engines RELATIVE "${SOURCE_DIR}/src/engines" "${SOURCE_DIR}/src/engines/*")
 foreach(engine IN LISTS engines)
   foreach(other IN LISTS engines)
-    if(NOT engine STREQUAL other AND NOT other STREQUAL "rows" AND IS_DIRECTORY "${SOURCE_DIR}/src/engines/${engine}")
+    set(below "common")
+    if(NOT engine STREQUAL "common")
+      list(APPEND below "rows")
+    endif()
+    if(NOT engine STREQUAL other AND NOT other IN_LIST below
+       AND IS_DIRECTORY "${SOURCE_DIR}/src/engines/${engine}")
       check(IN src/engines/${engine} NEVER "^\"src/engines/${other}/"
-            WHY "what engines share moves down, to src/simd or src/parallel")
+            WHY "what engines share moves down, to src/engines/common, src/simd or src/parallel")
     endif()
   endforeach()
 endforeach()

@@ -28,26 +28,29 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 template <class T, class From>
-void TurnWeights(const ConvTask& task, const From* from, T* to) {
-  for (std::int64_t j = 0; j < task.width; ++j, from += task.weight_step_stride) {
+void TransposeWeights(const ConvTask& task, const From* from, T* to) {
+  for (std::int64_t j = 0; j < task.width; ++j, from += task.weight.step_stride) {
     for (std::int64_t c = 0; c < task.dim; ++c) {
-      *to++ = static_cast<T>(sn::Widen(from[c * task.weight_channel_stride]));
+      *to++ = static_cast<T>(sn::Widen(from[c * task.weight.channel_stride]));
     }
   }
 }
 
-/// The weights as [W][D] in T: where they lie, if they lie so, else in `scratch` (W D numbers).
+/// The weights as [W][D] in T: in place, if they are so, else in `scratch` (W D numbers).
 template <class T>
 const T* Weights(const ConvTask& task, T* scratch) {
-  const bool in_place = task.weight_dtype == DTypeOf<T>() && task.weight_channel_stride == 1 &&
-                        task.weight_step_stride == task.dim;
-  if (in_place) return static_cast<const T*>(task.weight);
-  switch (task.weight_dtype) {
-    case DType::kFloat32: TurnWeights(task, static_cast<const float*>(task.weight), scratch); break;
-    case DType::kFloat64:
-      TurnWeights(task, static_cast<const double*>(task.weight), scratch);
+  const ConvWeight& weight = task.weight;
+  const bool in_place =
+      weight.dtype == DTypeOf<T>() && weight.channel_stride == 1 && weight.step_stride == task.dim;
+  if (in_place) return static_cast<const T*>(weight.data);
+  switch (weight.dtype) {
+    case DType::kFloat32:
+      TransposeWeights(task, static_cast<const float*>(weight.data), scratch);
       break;
-    default: TurnWeights(task, static_cast<const BFloat16*>(task.weight), scratch);
+    case DType::kFloat64:
+      TransposeWeights(task, static_cast<const double*>(weight.data), scratch);
+      break;
+    default: TransposeWeights(task, static_cast<const BFloat16*>(weight.data), scratch);
   }
   return scratch;
 }
@@ -68,7 +71,7 @@ class Window {
         ring_(scratch + (task.width - 1) * task.dim),
         slots_(slots),
         converted_(std::max<std::int64_t>(first, 0)),
-        direct_(task.x.dtype == DTypeOf<T>()) {
+        in_place_(task.x.dtype == DTypeOf<T>()) {
     if (first >= 0) return;
     for (std::int64_t r = 0; r < task.width - 1; ++r) {
       T* const row = before_ + r * task.dim;
@@ -82,7 +85,7 @@ class Window {
 
   /// Makes tokens up to `end` ready; of the converted ones the last `slots` stay.
   HWY_INLINE void Advance(std::int64_t end) {
-    if (direct_) return;
+    if (in_place_) return;
     for (; converted_ < end; ++converted_) {
       sn::LoadRow(task_.x, converted_, 0, task_.dim, ring_ + converted_ % slots_ * task_.dim);
     }
@@ -90,7 +93,7 @@ class Window {
 
   HWY_INLINE const T* Row(std::int64_t t) const {
     if (t < 0) return before_ + (t + task_.width - 1) * task_.dim;
-    if (direct_) return static_cast<const T*>(task_.x.data) + t * task_.x.stride;
+    if (in_place_) return static_cast<const T*>(task_.x.data) + t * task_.x.stride;
     return ring_ + t % slots_ * task_.dim;
   }
 
@@ -100,7 +103,7 @@ class Window {
   T* ring_;
   std::int64_t slots_;
   std::int64_t converted_;
-  bool direct_;
+  bool in_place_;
 };
 
 template <class D, class V = hn::Vec<D>>

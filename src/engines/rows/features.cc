@@ -3,12 +3,9 @@
 #include "src/engines/rows/features.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <vector>
 
 #include "src/engines/rows/features_kernel.h"
 #include "src/engines/rows/operands.h"
-#include "src/parallel/workers.h"
 
 namespace ttr::rows {
 namespace {
@@ -24,14 +21,11 @@ struct Work {
   const FeatureGradients& gradients;
   std::int64_t tokens_of_task;
 
-  std::int64_t batch = call.x.size(0), tokens = call.x.size(1), heads = call.x.size(2),
-               dim = call.x.size(3);
-  std::int64_t features = call.w.defined() ? call.w.size(1) : 0;
-  std::int64_t blocks = (tokens + tokens_of_task - 1) / tokens_of_task;
   DType arithmetic = ArithmeticOf(call.x);
+  RowBlocks blocks{call.x, tokens_of_task};
   Parameter w{call.w, arithmetic}, b{call.b, arithmetic};
-  PartialSums dw{gradients.dw, arithmetic, heads, batch* blocks};
-  PartialSums db{gradients.db, arithmetic, heads, batch* blocks};
+  ParameterSums dw{gradients.dw, arithmetic, blocks.heads, blocks.count()};
+  ParameterSums db{gradients.db, arithmetic, blocks.heads, blocks.count()};
 
   std::int64_t PositionOf(std::int64_t sequence) const {
     return call.positions.empty() ? 0 : call.positions[static_cast<std::size_t>(sequence)];
@@ -59,34 +53,23 @@ struct Work {
 
   template <class Kernel>
   void Run(Executor& executor, const Kernel& kernel) const {
-    const std::int64_t items = batch * blocks * heads;
-    if (items == 0) return;
-    const std::int64_t phi_dim = y.size(3);
-    const bool threads_pay =
-        batch * tokens * heads * (dim + phi_dim) * 4 >= kBytesWorthThreads && items > 1;
-    const int workers =
-        threads_pay ? static_cast<int>(std::min<std::int64_t>(executor.threads(), items)) : 1;
-    const Tensor scratch(arithmetic, {workers, 2 * dim + phi_dim});
-    RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
-      const std::int64_t head = item % heads;
-      const std::int64_t block = item / heads;  // of batch x blocks
-      const std::int64_t n = block / blocks;
-      const std::int64_t begin = (block - n * blocks) * tokens_of_task;
+    const std::int64_t dim = call.x.size(3), phi_dim = y.size(3);
+    const std::int64_t bytes = blocks.batch * blocks.tokens * blocks.heads * (dim + phi_dim) * 4;
+    blocks.Run(executor, bytes, arithmetic, 2 * dim + phi_dim, [&](const RowBlock& block) {
       FeatureTask task;
-      task.w = w.OfHead(head);
-      task.b = b.OfHead(head);
-      task.dw = dw.Of(head, block);
-      task.db = db.Of(head, block);
+      task.w = w.OfHead(block.head);
+      task.b = b.OfHead(block.head);
+      task.dw = dw.Of(block.head, block.number);
+      task.db = db.Of(block.head, block.number);
       task.dim = dim;
-      task.features = features;
+      task.features = call.w.defined() ? call.w.size(1) : 0;
       task.phi_dim = phi_dim;
-      task.scratch = static_cast<std::byte*>(scratch.data()) +
-                     worker * (2 * dim + phi_dim) * static_cast<std::int64_t>(SizeOf(arithmetic));
-      ForRuns(n, begin, std::min(tokens, begin + tokens_of_task),
+      task.scratch = block.scratch;
+      ForRuns(block.batch, block.begin, block.end,
               [&](std::int64_t first, std::int64_t count, std::int64_t position) {
-                task.x = RowsOf(call.x, n, first, head);
-                task.y = RowsOf(y, n, first, head);
-                task.dx = RowsOf(gradients.dx, n, first, head);
+                task.x = common::RowsOf(call.x, block.batch, first, block.head);
+                task.y = common::RowsOf(y, block.batch, first, block.head);
+                task.dx = common::RowsOf(gradients.dx, block.batch, first, block.head);
                 task.tokens = count;
                 task.position = position;
                 kernel(arithmetic, options, task);

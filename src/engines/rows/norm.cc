@@ -2,12 +2,8 @@
 
 #include "src/engines/rows/norm.h"
 
-#include <algorithm>
-#include <cstddef>
-
 #include "src/engines/rows/norm_kernel.h"
 #include "src/engines/rows/operands.h"
-#include "src/parallel/workers.h"
 
 namespace ttr::rows {
 namespace {
@@ -22,43 +18,34 @@ struct Work {
   const NormGradients& gradients;
   std::int64_t tokens_of_task;
 
-  std::int64_t batch = call.x.size(0), tokens = call.x.size(1), heads = call.x.size(2),
-               dim = call.x.size(3);
-  std::int64_t blocks = (tokens + tokens_of_task - 1) / tokens_of_task;
   DType arithmetic = ArithmeticOf(call.x);
+  RowBlocks blocks{call.x, tokens_of_task};
   Parameter weight{call.weight, arithmetic}, bias{call.bias, arithmetic};
-  PartialSums dweight{gradients.dweight, arithmetic, heads, batch* blocks};
-  PartialSums dbias{gradients.dbias, arithmetic, heads, batch* blocks};
+  ParameterSums dweight{gradients.dweight, arithmetic, blocks.heads, blocks.count()};
+  ParameterSums dbias{gradients.dbias, arithmetic, blocks.heads, blocks.count()};
 
   template <class Kernel>
   void Run(Executor& executor, const Kernel& kernel) const {
-    const std::int64_t items = batch * blocks * heads;
-    if (items == 0) return;
-    const bool threads_pay = call.x.shape().elements() * 4 >= kBytesWorthThreads;
-    const int workers =
-        static_cast<int>(std::min<std::int64_t>(threads_pay ? executor.threads() : 1, items));
-    const Tensor scratch(arithmetic, {workers, kNormScratch * dim});
-    RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
-      const std::int64_t block = item / heads;  // of batch x blocks
-      const std::int64_t head = item - block * heads;
-      const std::int64_t n = block / blocks;
-      const std::int64_t begin = (block - n * blocks) * tokens_of_task;
+    const std::int64_t bytes = call.x.shape().elements() * 4, dim = call.x.size(3);
+    blocks.Run(executor, bytes, arithmetic, kNormScratch * dim, [&](const RowBlock& block) {
+      const auto rows = [&](const TensorView& view) {
+        return common::RowsOf(view, block.batch, block.begin, block.head);
+      };
       NormTask task;
       task.kind = call.kind;
       task.eps = call.eps;
-      task.x = RowsOf(call.x, n, begin, head);
-      task.gate = RowsOf(call.gate, n, begin, head);
-      task.y = RowsOf(y, n, begin, head);
-      task.dx = RowsOf(gradients.dx, n, begin, head);
-      task.dgate = RowsOf(gradients.dgate, n, begin, head);
-      task.weight = weight.OfHead(head);
-      task.bias = bias.OfHead(head);
-      task.dweight = dweight.Of(head, block);
-      task.dbias = dbias.Of(head, block);
-      task.tokens = std::min(tokens - begin, tokens_of_task);
+      task.x = rows(call.x);
+      task.gate = rows(call.gate);
+      task.y = rows(y);
+      task.dx = rows(gradients.dx);
+      task.dgate = rows(gradients.dgate);
+      task.weight = weight.OfHead(block.head);
+      task.bias = bias.OfHead(block.head);
+      task.dweight = dweight.Of(block.head, block.number);
+      task.dbias = dbias.Of(block.head, block.number);
+      task.tokens = block.end - block.begin;
       task.dim = dim;
-      task.scratch = static_cast<std::byte*>(scratch.data()) +
-                     worker * kNormScratch * dim * static_cast<std::int64_t>(SizeOf(arithmetic));
+      task.scratch = block.scratch;
       kernel(arithmetic, task);
     });
   }

@@ -3,7 +3,6 @@
 #include "src/engines/rows/norm_kernel.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "src/simd/targets.h"
 
@@ -14,6 +13,7 @@
 #include "hwy/highway.h"
 #include "src/engines/rows/row_access-inl.h"
 #include "src/simd/elementary-inl.h"
+#include "src/simd/unit_length-inl.h"
 #include "src/simd/vector_map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,7 +26,7 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 /// What a row is shifted and divided by.
 struct Scale {
   double mean;
-  double inverse;  // 0 where the root is 0
+  double inverse;  // see InverseRoot()
 };
 
 template <class T>
@@ -36,17 +36,7 @@ Scale ScaleOf(const NormTask& task, const T* x) {
   const double mean = layer ? sn::WideSum(task.dim, x, [](double v) { return v; }) / count : 0;
   double square = sn::WideSum(task.dim, x, [=](double v) { return (v - mean) * (v - mean); });
   if (task.kind != NormKind::kL2) square /= count;
-  const double root = std::sqrt(square + task.eps);
-  return {mean, root == 0 ? 0 : 1 / root};
-}
-
-/// n = (x - mean) inverse, in double: the mean may be far larger than what it leaves, and the
-/// inverse beyond float.
-template <class T>
-void Shifted(const Scale& scale, const T* x, std::int64_t dim, T* n) {
-  for (std::int64_t i = 0; i < dim; ++i) {
-    n[i] = static_cast<T>((static_cast<double>(x[i]) - scale.mean) * scale.inverse);
-  }
+  return {mean, sn::InverseRoot(square, task.eps)};
 }
 
 template <class T>
@@ -74,7 +64,8 @@ void Forward(const NormTask& task) {
   for (std::int64_t t = 0; t < task.tokens; ++t) {
     const T* const x = Read(task.x, t, task.dim, scratch_x);
     T* const y = Destination(task.y, t, scratch_y);
-    Shifted(ScaleOf(task, x), x, task.dim, y);
+    const Scale scale = ScaleOf(task, x);
+    sn::Standardise(task.dim, x, scale.mean, scale.inverse, y);
     ApplyParameters(task, y);
     if (task.gate) {
       const T* const gate = Read(task.gate, t, task.dim, scratch_gate);
@@ -114,7 +105,7 @@ void Backward(const NormTask& task) {
   for (std::int64_t t = 0; t < task.tokens; ++t) {
     const T* const x = Read(task.x, t, dim, scratch_x);
     const Scale scale = ScaleOf(task, x);
-    Shifted(scale, x, dim, n);
+    sn::Standardise(dim, x, scale.mean, scale.inverse, n);
     sn::LoadRow(task.y, t, 0, dim, h);
     if (task.gate) {
       std::copy(n, n + dim, m);
@@ -130,24 +121,22 @@ void Backward(const NormTask& task) {
     if (!task.dx) continue;
     if (task.weight != nullptr) MultiplyBy(dim, static_cast<const T*>(task.weight), h);
     const double count = task.kind == NormKind::kL2 ? 1 : static_cast<double>(dim);
-    const double along =
-        sn::WideDot(dim, static_cast<const T*>(h), static_cast<const T*>(n)) / count;
     const double mean =
         task.kind == NormKind::kLayer
             ? sn::WideSum(dim, static_cast<const T*>(h), [](double v) { return v; }) / count
             : 0;
-    for (std::int64_t i = 0; i < dim; ++i) {
-      const double rest = static_cast<double>(h[i]) - mean - static_cast<double>(n[i]) * along;
-      h[i] = static_cast<T>(scale.inverse * rest);
-    }
+    sn::UnitGradient(dim, static_cast<const T*>(n), scale.inverse, count, static_cast<const T*>(h),
+                     h, mean);
     sn::StoreRow(static_cast<const T*>(h), t, 0, dim, task.dx);
   }
 }
 
-void NormFloat(const NormTask& task) { Forward<float>(task); }
-void NormDouble(const NormTask& task) { Forward<double>(task); }
-void NormGradientFloat(const NormTask& task) { Backward<float>(task); }
-void NormGradientDouble(const NormTask& task) { Backward<double>(task); }
+void Norm(DType arithmetic, const NormTask& task) {
+  arithmetic == DType::kFloat64 ? Forward<double>(task) : Forward<float>(task);
+}
+void NormGradient(DType arithmetic, const NormTask& task) {
+  arithmetic == DType::kFloat64 ? Backward<double>(task) : Backward<float>(task);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::rows
@@ -156,25 +145,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ttr::rows {
 
-HWY_EXPORT(NormFloat);
-HWY_EXPORT(NormDouble);
-HWY_EXPORT(NormGradientFloat);
-HWY_EXPORT(NormGradientDouble);
+HWY_EXPORT(Norm);
+HWY_EXPORT(NormGradient);
 
-void RunNorm(DType arithmetic, const NormTask& task) {
-  if (arithmetic == DType::kFloat64) {
-    TTR_DISPATCH(NormDouble)(task);
-  } else {
-    TTR_DISPATCH(NormFloat)(task);
-  }
-}
+void RunNorm(DType arithmetic, const NormTask& task) { TTR_DISPATCH(Norm)(arithmetic, task); }
 
 void RunNormGradient(DType arithmetic, const NormTask& task) {
-  if (arithmetic == DType::kFloat64) {
-    TTR_DISPATCH(NormGradientDouble)(task);
-  } else {
-    TTR_DISPATCH(NormGradientFloat)(task);
-  }
+  TTR_DISPATCH(NormGradient)(arithmetic, task);
 }
 
 }  // namespace ttr::rows

@@ -1,114 +1,114 @@
-/// What the glue of all row-wise operators shares: rows of tensors, parameters, partial sums.
+/// What the glue of all row-wise operators shares: parameters and the sums of their gradients.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
-#include "src/simd/rows.h"
+#include "src/core/working_copy.h"
+#include "src/engines/common/partial_sums.h"
+#include "src/engines/common/row_views.h"
+#include "src/engines/common/tasks.h"
 #include "ttr/dtype.h"
 #include "ttr/tensor.h"
 
 namespace ttr::rows {
-
-/// Below this many bytes of input a second thread costs more than it brings (some ten
-/// microseconds).
-inline constexpr std::int64_t kBytesWorthThreads = 1 << 18;
 
 /// Double where the input is, else float.
 inline DType ArithmeticOf(const TensorView& x) {
   return x.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
-/// Rows of head `head` from token `first` of batch `batch` on. Absent views give absent rows.
-inline simd::Rows RowsOf(const TensorView& view, std::int64_t batch, std::int64_t first,
-                         std::int64_t head) {
-  if (!view.defined()) return {};
-  const std::int64_t offset =
-      batch * view.stride(0) + first * view.stride(1) + head * view.stride(2);
-  return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
-          view.dtype(), view.stride(1)};
-}
-
-/// A parameter, contiguous and of the arithmetic's type: itself where it is so, else a copy. Its
-/// first axis counts heads; one serves all.
+/// A parameter, contiguous and of the arithmetic's type. Its first axis counts heads; one serves
+/// all.
 class Parameter {
  public:
-  Parameter(const TensorView& view, DType arithmetic) : view_(view), heads_(1) {
-    if (!view.defined()) return;
-    if (view.dtype() != arithmetic || !view.contiguous()) {
-      copy_ = Tensor::Copy(view, arithmetic);
-      view_ = copy_.view();
-    }
-    heads_ = view.size(0);
-    elements_ = heads_ == 0 ? 0 : view.shape().elements() / heads_;
-  }
-  Parameter(const Parameter&) = delete;
-  Parameter& operator=(const Parameter&) = delete;
+  Parameter(const TensorView& given, DType arithmetic)
+      : copy_(given, arithmetic, Layout::kContiguous) {}
 
   /// Of one head; null where absent.
   const void* OfHead(std::int64_t head) const {
-    if (!view_.defined()) return nullptr;
-    const std::int64_t offset = heads_ == 1 ? 0 : head * elements_;
-    return view_.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view_.dtype()));
+    const TensorView& view = copy_.view();
+    if (!view.defined()) return nullptr;
+    const std::int64_t heads = view.size(0);
+    return common::ElementOf(view, heads == 1 ? 0 : head * (view.shape().elements() / heads));
   }
 
  private:
-  TensorView view_;
-  Tensor copy_;
-  std::int64_t heads_;
-  std::int64_t elements_ = 0;
+  WorkingCopy copy_;
 };
 
-/// Gradients of a parameter of `elements` numbers a head, one sum of its own for every task, so
-/// that neither threads nor their order matter. Nothing where `gradient` is absent.
-class PartialSums {
+/// Gradients of a parameter [owners, ...]: every task of every head has a sum of its own. Nothing
+/// where `gradient` is absent.
+class ParameterSums {
  public:
-  PartialSums(const TensorView& gradient, DType arithmetic, std::int64_t heads,
-              std::int64_t tasks_a_head)
-      : gradient_(gradient), heads_(heads), tasks_a_head_(tasks_a_head) {
+  ParameterSums(const TensorView& gradient, DType arithmetic, std::int64_t heads,
+                std::int64_t tasks_a_head)
+      : gradient_(gradient), heads_(heads), tasks_(tasks_a_head) {
     if (!gradient.defined()) return;
-    elements_ = gradient.shape().elements() / gradient.size(0);
-    sums_ = Tensor(arithmetic, {heads, tasks_a_head, elements_});
+    const std::int64_t elements = gradient.shape().elements() / gradient.size(0);
+    memory_ = Tensor(arithmetic, {heads, tasks_a_head, elements});
+    sums_ = common::PartialSums(memory_.data(), arithmetic, 1, elements);
   }
 
-  void* Of(std::int64_t head, std::int64_t task) const {
-    if (!gradient_.defined()) return nullptr;
-    const std::int64_t offset = (head * tasks_a_head_ + task) * elements_;
-    return static_cast<std::byte*>(sums_.data()) +
-           offset * static_cast<std::int64_t>(SizeOf(sums_.dtype()));
-  }
+  void* Of(std::int64_t head, std::int64_t task) const { return sums_.At(head * tasks_ + task, 0); }
 
   /// Writes the sums over all tasks, and over the heads where one parameter serves all.
   void Write() const {
     if (!gradient_.defined()) return;
-    if (sums_.dtype() == DType::kFloat64) {
-      WriteTotals<double>();
-    } else {
-      WriteTotals<float>();
+    const std::int64_t owners = gradient_.size(0);
+    const std::int64_t parts = heads_ / owners * tasks_;
+    const Tensor totals(DType::kFloat64, gradient_.shape());
+    for (std::int64_t owner = 0; sums_ && owner < owners; ++owner) {
+      sums_.Total(owner * parts, parts, 1, 0, totals.as<double>().data() + owner * sums_.width());
     }
+    CopyInto(totals, gradient_);
   }
 
  private:
-  template <class T>
-  void WriteTotals() const {
-    const std::int64_t owners = gradient_.size(0);
-    Tensor totals(DType::kFloat64, {owners, elements_});
-    const T* sum = static_cast<const T*>(sums_.data());
-    for (std::int64_t h = 0; h < heads_; ++h) {
-      double* const total = static_cast<double*>(totals.data()) + (owners == 1 ? 0 : h) * elements_;
-      for (std::int64_t task = 0; task < tasks_a_head_; ++task, sum += elements_) {
-        for (std::int64_t i = 0; i < elements_; ++i) total[i] += static_cast<double>(sum[i]);
-      }
-    }
-    CopyInto(TensorView(totals.data(), DType::kFloat64, gradient_.shape()), gradient_);
-  }
-
   TensorView gradient_;
-  std::int64_t heads_;
-  std::int64_t tasks_a_head_;
-  std::int64_t elements_ = 0;
-  Tensor sums_;
+  std::int64_t heads_, tasks_;
+  Tensor memory_;
+  common::PartialSums sums_;
+};
+
+/// Tokens begin .. end of one head of batch row `batch`, and scratch of the worker that has them.
+struct RowBlock {
+  std::int64_t batch, begin, end, head;
+  std::int64_t number;  ///< among the blocks of all batch rows
+  void* scratch;
+};
+
+/// Tokens of tensors [B, T, H, ...] in blocks, each of which is a task for every head.
+struct RowBlocks {
+  std::int64_t batch, tokens, heads, block_tokens;
+
+  RowBlocks(const TensorView& x, std::int64_t tokens_of_block)
+      : batch(x.size(0)), tokens(x.size(1)), heads(x.size(2)), block_tokens(tokens_of_block) {}
+
+  std::int64_t of_row() const { return common::CeilDiv(tokens, block_tokens); }
+  std::int64_t count() const { return batch * of_row(); }
+
+  /// Calls run(RowBlock) for all. `bytes` are passed over; scratch is `numbers` a worker.
+  template <class RunBlock>
+  void Run(Executor& executor, std::int64_t bytes, DType arithmetic, std::int64_t numbers,
+           const RunBlock& run) const {
+    const std::int64_t items = count() * heads;
+    if (items == 0) return;
+    const bool threads_pay = bytes >= common::kBytesWorthThreads;
+    const int workers = common::WorkersOf(common::ThreadsFor(executor, threads_pay), items);
+    const auto size = static_cast<std::int64_t>(SizeOf(arithmetic));
+    const common::WorkerScratch scratch(
+        "rows", {}, workers,
+        static_cast<std::size_t>(common::RoundUp(numbers * size, common::kLineBytes)));
+    scratch.Run(executor, items, [&](std::int64_t item, std::byte* own) {
+      const std::int64_t block = item / heads;
+      const std::int64_t n = block / of_row();
+      const std::int64_t begin = (block - n * of_row()) * block_tokens;
+      run(RowBlock{n, begin, std::min(tokens, begin + block_tokens), item - block * heads, block,
+                   own});
+    });
+  }
 };
 
 }  // namespace ttr::rows

@@ -4,55 +4,40 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <vector>
 
+#include "src/engines/common/sequences.h"
 #include "src/engines/rows/operands.h"
 #include "src/engines/rows/short_conv_kernel.h"
-#include "src/parallel/workers.h"
 
 namespace ttr::rows {
 namespace {
 
 constexpr std::int64_t kTokensOfTask = 512;
 
-/// Sequences, and how their tokens are divided into tasks.
-class Sequences {
+/// Tokens of sequences in blocks.
+class Blocks {
  public:
-  Sequences(const ConvCall& call) : call_(call) {
-    const std::int64_t count = call.cu_seqlens.empty()
-                                   ? call.x.size(0)
-                                   : static_cast<std::int64_t>(call.cu_seqlens.size()) - 1;
-    first_task_.push_back(0);
-    for (std::int64_t n = 0; n < count; ++n) {
-      const std::int64_t tasks = (Tokens(n) + kTokensOfTask - 1) / kTokensOfTask;
-      first_task_.push_back(first_task_.back() + tasks);
+  explicit Blocks(const common::Sequences& sequences) : first_block_{0} {
+    for (std::int64_t n = 0; n < sequences.count(); ++n) {
+      first_block_.push_back(first_block_.back() +
+                             common::CeilDiv(sequences[n].tokens, kTokensOfTask));
     }
   }
 
-  std::int64_t count() const { return static_cast<std::int64_t>(first_task_.size()) - 1; }
-  std::int64_t tasks() const { return first_task_.back(); }
-  std::int64_t Batch(std::int64_t n) const { return call_.cu_seqlens.empty() ? n : 0; }
-  std::int64_t First(std::int64_t n) const {
-    return call_.cu_seqlens.empty() ? 0 : call_.cu_seqlens[static_cast<std::size_t>(n)];
-  }
-  std::int64_t Tokens(std::int64_t n) const {
-    return call_.cu_seqlens.empty() ? call_.x.size(1)
-                                    : call_.cu_seqlens[static_cast<std::size_t>(n) + 1] - First(n);
-  }
+  std::int64_t count() const { return first_block_.back(); }
 
-  struct Part {
+  struct Block {
     std::int64_t sequence, begin;
   };
-  Part OfTask(std::int64_t task) const {
-    const auto after = std::upper_bound(first_task_.begin(), first_task_.end(), task);
-    const std::int64_t n = after - first_task_.begin() - 1;
-    return {n, (task - first_task_[static_cast<std::size_t>(n)]) * kTokensOfTask};
+  Block operator[](std::int64_t number) const {
+    const auto after = std::upper_bound(first_block_.begin(), first_block_.end(), number);
+    const std::int64_t n = after - first_block_.begin() - 1;
+    return {n, (number - first_block_[static_cast<std::size_t>(n)]) * kTokensOfTask};
   }
 
  private:
-  const ConvCall& call_;
-  std::vector<std::int64_t> first_task_;
+  std::vector<std::int64_t> first_block_;
 };
 
 struct Work {
@@ -60,26 +45,23 @@ struct Work {
   const TensorView& state;
   const TensorView& y;
 
-  Sequences sequences{call};
+  common::Sequences sequences{call.cu_seqlens, call.x.size(0), call.x.size(1)};
+  Blocks blocks{sequences};
   std::int64_t heads = call.x.size(2), dim = call.x.size(3), width = call.weight.size(2);
   DType arithmetic = ArithmeticOf(call.x);
   Parameter bias{call.bias, arithmetic};
 
   /// What a task has besides its gradients.
-  ConvTask TaskOf(std::int64_t sequence, std::int64_t begin, std::int64_t head) const {
+  ConvTask TaskOf(std::int64_t n, std::int64_t begin, std::int64_t head) const {
+    const common::Sequence sequence = sequences[n];
     ConvTask task;
-    const std::int64_t batch = sequences.Batch(sequence), first = sequences.First(sequence);
-    task.x = RowsOf(call.x, batch, first, head);
-    task.y = RowsOf(y, batch, first, head);
-    task.state = StateRows(state, sequence, head);
-    task.weight =
-        call.weight.as<std::byte>() +
-        head * call.weight.stride(0) * static_cast<std::int64_t>(SizeOf(call.weight.dtype()));
-    task.weight_dtype = call.weight.dtype();
-    task.weight_channel_stride = call.weight.stride(1);
-    task.weight_step_stride = call.weight.stride(2);
+    task.x = common::RowsOf(call.x, sequence, head);
+    task.y = common::RowsOf(y, sequence, head);
+    task.state = StateRows(state, n, head);
+    task.weight = {common::ElementOf(call.weight, head * call.weight.stride(0)),
+                   call.weight.dtype(), call.weight.stride(1), call.weight.stride(2)};
     task.bias = bias.OfHead(head);
-    task.tokens = sequences.Tokens(sequence);
+    task.tokens = sequence.tokens;
     task.begin = begin;
     task.end = std::min(task.tokens, begin + kTokensOfTask);
     task.dim = dim;
@@ -89,27 +71,28 @@ struct Work {
   }
 
   simd::Rows StateRows(const TensorView& view, std::int64_t sequence, std::int64_t head) const {
-    return width == 1 ? simd::Rows() : RowsOf(view, sequence, 0, head);
+    return width == 1 ? simd::Rows() : common::RowsOf(view, sequence, 0, head);
   }
 
-  /// run(task number, head, task) for all tasks and heads.
+  /// run(number of the block, head, sequence, task) for all blocks and heads.
   template <class Run>
   void ForTasks(Executor& executor, bool backward, const Run& run) const {
-    const std::int64_t items = sequences.tasks() * heads;
+    const std::int64_t items = blocks.count() * heads;
     if (items == 0) return;
-    const std::int64_t bytes = call.x.shape().elements() * 4;
-    const int threads = bytes >= kBytesWorthThreads ? executor.threads() : 1;
-    const int workers = static_cast<int>(std::min<std::int64_t>(threads, items));
-    const std::int64_t numbers = ConvScratch(dim, width, backward);
-    const Tensor scratch(arithmetic, {workers, numbers});
-    RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
+    const bool threads_pay = call.x.shape().elements() * 4 >= common::kBytesWorthThreads;
+    const int workers = common::WorkersOf(common::ThreadsFor(executor, threads_pay), items);
+    const std::int64_t bytes =
+        ConvScratch(dim, width, backward) * static_cast<std::int64_t>(SizeOf(arithmetic));
+    const common::WorkerScratch scratch(
+        "short_conv", {}, workers,
+        static_cast<std::size_t>(common::RoundUp(bytes, common::kLineBytes)));
+    scratch.Run(executor, items, [&](std::int64_t item, std::byte* own) {
       const std::int64_t number = item / heads;
       const std::int64_t head = item - number * heads;
-      const Sequences::Part part = sequences.OfTask(number);
-      ConvTask task = TaskOf(part.sequence, part.begin, head);
-      task.scratch = static_cast<std::byte*>(scratch.data()) +
-                     worker * numbers * static_cast<std::int64_t>(SizeOf(arithmetic));
-      run(number, head, part.sequence, task);
+      const Blocks::Block block = blocks[number];
+      ConvTask task = TaskOf(block.sequence, block.begin, head);
+      task.scratch = own;
+      run(number, head, block.sequence, task);
     });
   }
 };
@@ -126,7 +109,7 @@ void LeaveState(const Work& work) {
   }
 }
 
-/// dweight as [H, W, D]: the order in which its sums lie.
+/// dweight as [H, W, D]: the order of its sums.
 TensorView StepsFirst(const TensorView& dweight) {
   if (!dweight.defined()) return {};
   const std::array<std::int64_t, 3> strides = {dweight.stride(0), dweight.stride(2),
@@ -140,10 +123,9 @@ TensorView StepsFirst(const TensorView& dweight) {
 void Convolve(const ConvCall& call, const TensorView& state, const TensorView& y,
               Executor& executor) {
   const Work work{call, state, y};
-  const DType arithmetic = work.arithmetic;
   work.ForTasks(executor, false,
-                [arithmetic](std::int64_t, std::int64_t, std::int64_t, const ConvTask& task) {
-                  RunConv(arithmetic, task);
+                [&](std::int64_t, std::int64_t, std::int64_t, const ConvTask& task) {
+                  RunConv(work.arithmetic, task);
                 });
   if (state.defined() && work.width > 1) LeaveState(work);
 }
@@ -152,24 +134,23 @@ void ConvolveGradient(const ConvCall& call, const TensorView& initial, const Ten
                       const TensorView& dfinal, const ConvGradients& gradients,
                       Executor& executor) {
   const Work work{call, initial, dy};
-  const PartialSums dweight(StepsFirst(gradients.dweight), work.arithmetic, work.heads,
-                            work.sequences.tasks());
-  const PartialSums dbias(gradients.dbias, work.arithmetic, work.heads, work.sequences.tasks());
-  work.ForTasks(
-      executor, true, [&](std::int64_t number, std::int64_t head, std::int64_t n, ConvTask& task) {
-        task.dx = RowsOf(gradients.dx, work.sequences.Batch(n), work.sequences.First(n), head);
-        task.dinitial = work.StateRows(gradients.dinitial, n, head);
-        task.dfinal = work.StateRows(dfinal, n, head);
-        task.dweight = dweight.Of(head, number);
-        task.dbias = dbias.Of(head, number);
-        RunConvGradient(work.arithmetic, task);
-      });
+  const ParameterSums dweight(StepsFirst(gradients.dweight), work.arithmetic, work.heads,
+                              work.blocks.count());
+  const ParameterSums dbias(gradients.dbias, work.arithmetic, work.heads, work.blocks.count());
+  work.ForTasks(executor, true,
+                [&](std::int64_t number, std::int64_t head, std::int64_t n, ConvTask& task) {
+                  task.gradients = {common::RowsOf(gradients.dx, work.sequences[n], head),
+                                    work.StateRows(gradients.dinitial, n, head),
+                                    work.StateRows(dfinal, n, head), dweight.Of(head, number),
+                                    dbias.Of(head, number)};
+                  RunConvGradient(work.arithmetic, task);
+                });
   dweight.Write();
   dbias.Write();
   // A sequence without tokens hands its state on.
   if (!gradients.dinitial.defined() || work.width == 1) return;
   for (std::int64_t n = 0; n < work.sequences.count(); ++n) {
-    if (work.sequences.Tokens(n) > 0) continue;
+    if (work.sequences[n].tokens > 0) continue;
     const TensorView to = gradients.dinitial.Slice(0, n, 1);
     CopyInto(dfinal.defined() ? dfinal.Slice(0, n, 1) : Tensor(to.dtype(), to.shape()).view(), to);
   }

@@ -77,54 +77,79 @@ HWY_INLINE void AddProduct(std::int64_t count, const T* a, const T* b, T* to) {
   sn::MapRows(count, to, add, a, b, static_cast<const T*>(to));
 }
 
-/// Blocks of tokens: first dz of the block and of the W - 1 tokens behind it, then what each input
-/// before the last of them gets.
+/// Tokens of a block backwards: dz of the block and of the W - 1 tokens behind it, and from that
+/// the gradients of weights and inputs.
 template <int W, class T>
-void BackwardTo(const ConvTask& task) {
-  constexpr std::int64_t kBehind = W - 1;
-  constexpr std::int64_t kRows = kConvBlock + kBehind;  // of dz
-  const std::int64_t dim = task.dim;
-  T* const scratch_w = static_cast<T*>(task.scratch);
-  T* const sum = scratch_w + W * dim;
-  T* const scratch_z = sum + dim;
-  T* const dz = scratch_z + dim;
-  T* const scratch_x = dz + kRows * dim;
-  const T* const weights = Weights(task, scratch_w);
-  Window<T> window(task, task.begin - kBehind, kRows + kBehind, scratch_x);
-  T* const dweight = static_cast<T*>(task.dweight);
-  T* const dbias = static_cast<T*>(task.dbias);
+class BackwardBlock {
+ public:
+  static constexpr std::int64_t kBehind = W - 1;
+  static constexpr std::int64_t kRows = kConvBlock + kBehind;  // of dz
 
-  for (std::int64_t begin = task.begin; begin < task.end; begin += kConvBlock) {
-    const std::int64_t end = std::min(task.end, begin + kConvBlock);
-    const std::int64_t behind = std::min(task.tokens, end + kBehind);
-    window.Advance(behind);
-    for (std::int64_t t = begin; t < behind; ++t) {
-      InnerGradient<W>(task, weights, t, window, scratch_z, dz + (t - begin) * dim);
+  explicit BackwardBlock(const ConvTask& task)
+      : task_(task),
+        sum_(static_cast<T*>(task.scratch) + W * task.dim),
+        z_(sum_ + task.dim),
+        dz_(z_ + task.dim),
+        weights_(Weights(task, static_cast<T*>(task.scratch))),
+        window_(task, task.begin - kBehind, kRows + kBehind, dz_ + kRows * task.dim) {}
+
+  void Run(std::int64_t begin) {
+    begin_ = begin;
+    end_ = std::min(task_.end, begin + kConvBlock);
+    behind_ = std::min(task_.tokens, end_ + kBehind);
+    window_.Advance(behind_);
+    for (std::int64_t t = begin; t < behind_; ++t) {
+      InnerGradient<W>(task_, weights_, t, window_, z_, Dz(t));
     }
-    for (std::int64_t t = begin; t < end; ++t) {
-      const T* const row = dz + (t - begin) * dim;
-      if (dbias != nullptr) sn::AddScaled(dim, T(1), row, dbias);
-      if (dweight == nullptr) continue;
-      for (std::int64_t j = 0; j < W; ++j) {
-        AddProduct(dim, row, window.Row(t - kBehind + j), dweight + j * dim);
-      }
-    }
-    // Input i reaches tokens i .. i + W - 1, and the final state if it is one of the last W - 1.
-    for (std::int64_t i = begin == 0 ? -kBehind : begin; i < end; ++i) {
-      const simd::Rows& rows = i < 0 ? task.dinitial : task.dx;
+    for (std::int64_t t = begin; t < end_; ++t) AddToParameters(t);
+    // Inputs from before the first token on are those of the state.
+    for (std::int64_t i = begin == 0 ? -kBehind : begin; i < end_; ++i) {
+      const simd::Rows& rows = i < 0 ? task_.gradients.dinitial : task_.gradients.dx;
       if (!rows) continue;
-      const std::int64_t saved = i - (task.tokens - kBehind);
-      if (task.dfinal && saved >= 0) {
-        sn::LoadRow(task.dfinal, saved, 0, dim, sum);
-      } else {
-        std::fill(sum, sum + dim, T(0));
-      }
-      for (std::int64_t t = std::max(i, begin); t < std::min(i + W, behind); ++t) {
-        AddProduct(dim, weights + (i + kBehind - t) * dim, dz + (t - begin) * dim, sum);
-      }
-      sn::StoreRow(sum, i < 0 ? i + kBehind : i, 0, dim, rows);
+      InputGradient(i);
+      sn::StoreRow(sum_, i < 0 ? i + kBehind : i, 0, task_.dim, rows);
     }
   }
+
+ private:
+  T* Dz(std::int64_t t) const { return dz_ + (t - begin_) * task_.dim; }
+
+  void AddToParameters(std::int64_t t) {
+    T* const dweight = static_cast<T*>(task_.gradients.dweight);
+    T* const dbias = static_cast<T*>(task_.gradients.dbias);
+    if (dbias != nullptr) sn::AddScaled(task_.dim, T(1), static_cast<const T*>(Dz(t)), dbias);
+    if (dweight == nullptr) return;
+    for (std::int64_t j = 0; j < W; ++j) {
+      AddProduct(task_.dim, static_cast<const T*>(Dz(t)), window_.Row(t - kBehind + j),
+                 dweight + j * task_.dim);
+    }
+  }
+
+  /// Input i reaches tokens i .. i + W - 1, and the final state if it is one of the last W - 1.
+  void InputGradient(std::int64_t i) {
+    const std::int64_t row = i - (task_.tokens - kBehind);
+    if (task_.gradients.dfinal && row >= 0) {
+      sn::LoadRow(task_.gradients.dfinal, row, 0, task_.dim, sum_);
+    } else {
+      std::fill(sum_, sum_ + task_.dim, T(0));
+    }
+    for (std::int64_t t = std::max(i, begin_); t < std::min(i + W, behind_); ++t) {
+      AddProduct(task_.dim, weights_ + (i + kBehind - t) * task_.dim, static_cast<const T*>(Dz(t)),
+                 sum_);
+    }
+  }
+
+  const ConvTask& task_;
+  T *sum_, *z_, *dz_;
+  const T* weights_;
+  Window<T> window_;
+  std::int64_t begin_ = 0, end_ = 0, behind_ = 0;  // the block, and the end of what it reaches
+};
+
+template <int W, class T>
+void BackwardTo(const ConvTask& task) {
+  BackwardBlock<W, T> block(task);
+  for (std::int64_t begin = task.begin; begin < task.end; begin += kConvBlock) block.Run(begin);
 }
 
 /// run(the width as a constant).
@@ -178,12 +203,15 @@ void LeaveState(const ConvTask& task) {
   }
 }
 
-void ConvStateFloat(const ConvTask& task) { LeaveState<float>(task); }
-void ConvStateDouble(const ConvTask& task) { LeaveState<double>(task); }
-void ConvFloat(const ConvTask& task) { Forward<float>(task); }
-void ConvDouble(const ConvTask& task) { Forward<double>(task); }
-void ConvGradientFloat(const ConvTask& task) { Backward<float>(task); }
-void ConvGradientDouble(const ConvTask& task) { Backward<double>(task); }
+void Conv(DType arithmetic, const ConvTask& task) {
+  arithmetic == DType::kFloat64 ? Forward<double>(task) : Forward<float>(task);
+}
+void ConvGradient(DType arithmetic, const ConvTask& task) {
+  arithmetic == DType::kFloat64 ? Backward<double>(task) : Backward<float>(task);
+}
+void ConvState(DType arithmetic, const ConvTask& task) {
+  arithmetic == DType::kFloat64 ? LeaveState<double>(task) : LeaveState<float>(task);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::rows
@@ -192,12 +220,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ttr::rows {
 
-HWY_EXPORT(ConvStateFloat);
-HWY_EXPORT(ConvStateDouble);
-HWY_EXPORT(ConvFloat);
-HWY_EXPORT(ConvDouble);
-HWY_EXPORT(ConvGradientFloat);
-HWY_EXPORT(ConvGradientDouble);
+HWY_EXPORT(Conv);
+HWY_EXPORT(ConvGradient);
+HWY_EXPORT(ConvState);
 
 std::int64_t ConvScratch(std::int64_t dim, std::int64_t width, bool backward) {
   const std::int64_t before = width - 1;
@@ -207,28 +232,14 @@ std::int64_t ConvScratch(std::int64_t dim, std::int64_t width, bool backward) {
   return rows * dim;
 }
 
-void RunConv(DType arithmetic, const ConvTask& task) {
-  if (arithmetic == DType::kFloat64) {
-    TTR_DISPATCH(ConvDouble)(task);
-  } else {
-    TTR_DISPATCH(ConvFloat)(task);
-  }
-}
+void RunConv(DType arithmetic, const ConvTask& task) { TTR_DISPATCH(Conv)(arithmetic, task); }
 
 void RunConvGradient(DType arithmetic, const ConvTask& task) {
-  if (arithmetic == DType::kFloat64) {
-    TTR_DISPATCH(ConvGradientDouble)(task);
-  } else {
-    TTR_DISPATCH(ConvGradientFloat)(task);
-  }
+  TTR_DISPATCH(ConvGradient)(arithmetic, task);
 }
 
 void RunConvState(DType arithmetic, const ConvTask& task) {
-  if (arithmetic == DType::kFloat64) {
-    TTR_DISPATCH(ConvStateDouble)(task);
-  } else {
-    TTR_DISPATCH(ConvStateFloat)(task);
-  }
+  TTR_DISPATCH(ConvState)(arithmetic, task);
 }
 
 }  // namespace ttr::rows

@@ -9,30 +9,38 @@
 
 namespace ttr::rows {
 
-/// Tokens whose dz the backward pass keeps at a time.
+/// Tokens whose dz the backward pass holds at a time.
 inline constexpr std::int64_t kConvBlock = 64;
 /// Outputs that the forward pass makes of one read of the weights.
 inline constexpr std::int64_t kConvTogether = 4;
+
+/// Weights [D][W] of one head, by strides.
+struct ConvWeight {
+  const void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  std::int64_t channel_stride = 0, step_stride = 0;
+};
+
+/// Where the gradients of one task go; that of the final state comes from `dfinal`.
+struct ConvTaskGradients {
+  simd::Rows dx, dinitial, dfinal;
+  void* dweight = nullptr;  ///< [W][D], added to; may be null
+  void* dbias = nullptr;    ///< [D], likewise
+};
 
 /// Tokens begin .. end of one sequence and head. Rows count tokens from the sequence's first one,
 /// rows of states from the oldest; absent ones are 0.
 struct ConvTask {
   simd::Rows x, state;
   simd::Rows y;  ///< backward: dy
-  const void* weight = nullptr;
-  DType weight_dtype = DType::kFloat32;
-  std::int64_t weight_channel_stride = 0, weight_step_stride = 0;
+  ConvWeight weight;
   const void* bias = nullptr;  ///< of the arithmetic's type
   std::int64_t tokens = 0;     ///< of the sequence
   std::int64_t begin = 0, end = 0;
   std::int64_t dim = 0, width = 0;
   bool silu = false;
   void* scratch = nullptr;
-
-  // Backward alone.
-  simd::Rows dx, dinitial, dfinal;
-  void* dweight = nullptr;  ///< [W][D], added to; may be null
-  void* dbias = nullptr;    ///< [D], likewise
+  ConvTaskGradients gradients;  ///< backward alone
 };
 
 /// Numbers of scratch that one task needs.

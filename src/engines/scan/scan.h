@@ -54,6 +54,11 @@ struct Options {
   bool normalise_qk = false;                   ///< x / sqrt(|x|^2 + 1e-6) for q and k
   double scale = 1;                            ///< multiplies what is read
   OutputNorm output_norm = OutputNorm::kNone;  ///< of y over Dv; zero stays zero
+
+  /// What |y|^2 of `count` outputs is divided by under the norm.
+  double NormLength(std::int64_t count) const {
+    return output_norm == OutputNorm::kRms ? static_cast<double>(count) : 1;
+  }
 };
 
 struct Call {
@@ -64,7 +69,7 @@ struct Call {
   std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
   TensorView state, state_im;
   TensorView y;
-  std::span<std::byte> saved;  ///< KeptBytes(), where Forward leaves what Backward reads; or empty
+  std::span<std::byte> saved;  ///< SavedBytes(), where Forward leaves what Backward reads; or empty
 };
 
 /// What scratch depends on.
@@ -79,7 +84,7 @@ struct Sizes {
 /// Bytes of scratch that Forward needs with this many threads; the same for any number of tokens.
 std::size_t ScratchBytes(const Sizes& sizes, int threads);
 
-/// Bytes of what Forward can keep for Backward: a state each 32 tokens of all. `heads` memories of
+/// Bytes of what Forward can save for Backward: a state each 32 tokens of all. `heads` memories of
 /// `sizes` with value_dim columns each.
 std::size_t SavedBytes(const Sizes& sizes, std::int64_t heads, std::int64_t tokens, bool complex);
 

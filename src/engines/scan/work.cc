@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <functional>
 
+#include "src/engines/common/row_views.h"
+
 namespace ttr::scan {
 namespace {
 
-std::byte* ElementOf(const TensorView& view, std::int64_t offset) {
-  if (!view.defined()) return nullptr;
-  return view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype()));
-}
+using common::Sequence;
+using common::Task;
 
 /// Are the heads of a per-channel tensor next to each other (or absent)?
 bool HeadsAdjoin(const TensorView& view) {
@@ -17,167 +17,133 @@ bool HeadsAdjoin(const TensorView& view) {
   return view.rank() == 4 && view.stride(2) == view.size(3);
 }
 
-}  // namespace
-
-Rows RowsOf(const TensorView& view, std::int64_t batch, std::int64_t first, std::int64_t head,
-            std::int64_t column) {
-  if (!view.defined()) return {};
-  const std::int64_t offset =
-      batch * view.stride(0) + first * view.stride(1) + head * view.stride(2) + column;
-  return {ElementOf(view, offset), view.dtype(), view.stride(1)};
+common::Sequences SequencesOf(const Call& call) {
+  const TensorView& timed = call.v.defined() ? call.v : call.y;
+  return {call.cu_seqlens, call.state.size(0), timed.size(1)};
 }
 
+}  // namespace
+
 Work::Work(const Options& o, const Call& c, std::span<const TensorView> others)
-    : options(o), call(c), matrix(c.state.rank() == 4) {
-  const TensorView& timed = call.v.defined() ? call.v : call.y;
-  length = timed.size(1);
-  tokens = call.cu_seqlens.empty() ? timed.size(0) * length : length;
-  sequences = call.cu_seqlens.empty() ? call.state.size(0)
-                                      : static_cast<std::int64_t>(call.cu_seqlens.size()) - 1;
-  heads = call.state.size(1);
-  columns = call.state.size(matrix ? 3 : 2);
+    : options(o),
+      call(c),
+      matrix(c.state.rank() == 4),
+      sequences(SequencesOf(c)),
+      heads(c.state.size(1), c.q),
+      columns{.columns = c.state.size(matrix ? 3 : 2)} {
   sizes.key_dim = matrix ? call.state.size(2) : 0;
+  sizes.queries = heads.queries;
   sizes.state = call.state.dtype();
   sizes.whole_rows = options.output_norm != OutputNorm::kNone;
-  if (call.q.defined()) sizes.queries = std::max<std::int64_t>(1, call.q.size(2) / heads);
-  if (!matrix) Merge(others);
-  sizes.value_dim = part_columns = columns;
+  if (!matrix && HeadsAreOneVector(others)) {
+    columns = {.columns = columns.columns * heads.memories};
+    heads.memories = 1;
+  }
+  sizes.value_dim = columns.columns;
+  saved = {.memory = call.saved,
+           .width = entries(),
+           .tokens = sequences.tokens(),
+           .dtype = sizes.state,
+           .complex = call.state_im.defined()};
+}
+
+std::int64_t Work::entries() const {
+  return heads.memories * std::max<std::int64_t>(1, sizes.key_dim) * columns.columns;
 }
 
 bool Work::shares_gates() const {
   return call.importance.defined() || (call.log_decay.defined() && call.log_decay.rank() == 3);
 }
 
-void Work::Merge(std::span<const TensorView> others) {
-  if (heads == 1 || shares_gates() || sizes.whole_rows) return;
-  if (std::adjacent_find(call.decay_factors.begin(), call.decay_factors.end(),
-                         std::not_equal_to<>()) != call.decay_factors.end()) {
-    return;
+bool Work::HeadsAreOneVector(std::span<const TensorView> others) const {
+  if (heads.memories == 1 || shares_gates() || sizes.whole_rows) return false;
+  const auto factors = call.decay_factors;
+  if (std::adjacent_find(factors.begin(), factors.end(), std::not_equal_to<>()) != factors.end()) {
+    return false;
   }
   for (const TensorView* view : {&call.v, &call.v_im, &call.log_decay, &call.phase, &call.y}) {
-    if (!HeadsAdjoin(*view)) return;
+    if (!HeadsAdjoin(*view)) return false;
   }
-  if (!std::all_of(others.begin(), others.end(), HeadsAdjoin)) return;
+  if (!std::all_of(others.begin(), others.end(), HeadsAdjoin)) return false;
   for (const TensorView* state : {&call.state, &call.state_im}) {
-    if (state->defined() && state->stride(1) != state->size(2)) return;
+    if (state->defined() && state->stride(1) != state->size(2)) return false;
   }
-  columns *= heads;
-  heads = 1;
+  return true;
 }
 
 void Work::Cut(int threads) {
-  const std::int64_t memories = sequences * heads;
-  if (memories == 0 || memories >= threads || sizes.whole_rows) return;
+  if (sizes.whole_rows) return;
   // A line of a matrix's columns is much work; of a vector's channels it is little beside its rows.
-  const auto bytes = matrix ? static_cast<std::int64_t>(kAlignment) : kStripBytes;
-  const std::int64_t unit = bytes / static_cast<std::int64_t>(SizeOf(sizes.state));
-  const std::int64_t units = (columns + unit - 1) / unit;
-  const std::int64_t wanted = std::min<std::int64_t>(units, (threads + memories - 1) / memories);
-  part_columns = (units + wanted - 1) / wanted * unit;
-  parts = (columns + part_columns - 1) / part_columns;
+  const std::int64_t bytes = matrix ? common::kLineBytes : kStripBytes;
+  columns.Cut(memories(), threads, bytes / static_cast<std::int64_t>(SizeOf(sizes.state)));
 }
 
-Sequence Work::SequenceOf(std::int64_t n) const {
-  if (call.cu_seqlens.empty()) return {n, 0, length};
-  const auto i = static_cast<std::size_t>(n);
-  return {0, call.cu_seqlens[i], call.cu_seqlens[i + 1] - call.cu_seqlens[i]};
-}
-
-Vector Work::VectorOf(std::int64_t task) const {
-  const std::int64_t memory = task / parts;
-  const std::int64_t column = (task - memory * parts) * part_columns;
-  const std::int64_t n = memory / heads;
-  const std::int64_t h = memory - n * heads;
-  const Sequence sequence = SequenceOf(n);
-  const auto rows = [&](const TensorView& view) {
-    return RowsOf(view, sequence.batch, sequence.first, h, column);
-  };
+Vector Work::VectorOf(std::int64_t item) const {
   Vector m;
-  if (call.v.defined()) {
-    m.v = rows(call.v);
-    m.v_im = rows(call.v_im);
-    m.phase = rows(call.phase);
-    const bool one_gate = call.log_decay.defined() && call.log_decay.rank() == 3;
-    if (one_gate) {
-      m.gate = RowsOf(call.log_decay, sequence.batch, sequence.first, h);
-    } else {
-      m.log_decay = rows(call.log_decay);
+  WithTask(*this, item, [&](const Task& task, const Sequence& sequence, std::int64_t column) {
+    const std::int64_t h = task.head;
+    const auto rows = [&](const TensorView& view, std::int64_t first) {
+      return common::RowsOf(view, sequence, h, first);
+    };
+    if (call.v.defined()) {
+      m.v = rows(call.v, column);
+      m.v_im = rows(call.v_im, column);
+      m.phase = rows(call.phase, column);
+      const bool one_gate = call.log_decay.defined() && call.log_decay.rank() == 3;
+      (one_gate ? m.gate : m.log_decay) = rows(call.log_decay, one_gate ? 0 : column);
+      m.importance = rows(call.importance, 0);
+      if (!call.decay_factors.empty()) {
+        m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
+      }
     }
-    m.importance = RowsOf(call.importance, sequence.batch, sequence.first, h);
-    if (!call.decay_factors.empty()) {
-      m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
-    }
-  }
-  m.y = rows(call.y);
-  const auto state_of = [&](const TensorView& state) -> void* {
-    if (!state.defined()) return nullptr;
-    return ElementOf(state, n * state.stride(0) + h * state.stride(1) + column);
-  };
-  m.re = state_of(call.state);
-  m.im = state_of(call.state_im);
-  if (!call.saved.empty()) {
-    m.saved_re = SavedAt(sequence, h * columns + column, false);
-    m.saved_im = m.im != nullptr ? SavedAt(sequence, h * columns + column, true) : nullptr;
-    m.saved_stride = NumbersOfState();
-  }
-  m.tokens = sequence.tokens;
-  m.channels = std::min(part_columns, columns - column);
+    m.y = rows(call.y, column);
+    m.state.re = common::StateOf(call.state, task.sequence, h, column).data;
+    m.state.im = common::StateOf(call.state_im, task.sequence, h, column).data;
+    const std::int64_t first = sequences.Place(sequence), at = h * columns.columns + column;
+    m.saved.re = saved.At(first, at, false);
+    if (saved.complex) m.saved.im = saved.At(first, at, true);
+    m.saved.stride = saved.width;
+    m.tokens = sequence.tokens;
+    m.channels = columns.Columns(task.part);
+  });
   return m;
 }
 
-SavedHeader Work::Note() const {
-  const std::int64_t width = NumbersOfState();
-  return {.numbers = {tokens, sequences, width, sizes.key_dim, call.state_im.defined() ? 1 : 0,
-                      static_cast<std::int64_t>(sizes.state), length}};
-}
-
-std::int64_t Work::NumbersOfState() const {
-  return heads * std::max<std::int64_t>(1, sizes.key_dim) * columns;
-}
-
-std::byte* Work::SavedAt(const Sequence& sequence, std::int64_t number, bool imaginary) const {
-  const std::int64_t first = sequence.batch * length + sequence.first;
-  const std::int64_t states = SavedStates(first) + (imaginary ? SavedStates(tokens) : 0);
-  return SavedHeader::Behind(call.saved) +
-         (states * NumbersOfState() + number) * static_cast<std::int64_t>(SizeOf(sizes.state));
-}
-
-Matrix Work::MatrixOf(std::int64_t task) const {
-  const std::int64_t memory = task / parts;
-  const std::int64_t column = (task - memory * parts) * part_columns;
-  const std::int64_t n = memory / heads;
-  const std::int64_t h = memory - n * heads;
-  const Sequence sequence = SequenceOf(n);
-  const auto rows = [&](const TensorView& view, std::int64_t head, std::int64_t first) {
-    return RowsOf(view, sequence.batch, sequence.first, head, first);
-  };
+Matrix Work::MatrixOf(std::int64_t item) const {
   Matrix m;
-  if (call.k.defined()) {
-    m.k = rows(call.k, HeadOf(h, call.k), 0);
-    m.v = rows(call.v, HeadOf(h, call.v), column);
-    m.dt = rows(call.dt, h, column);
-    m.importance = rows(call.importance, h, 0);
-    m.a = {ElementOf(call.a, h * call.a.stride(0) + column * call.a.stride(1)), call.a.dtype(),
-           call.a.stride(1)};
-  }
-  if (call.q.defined()) {
-    m.q = rows(call.q, sizes.queries > 1 ? h * sizes.queries : HeadOf(h, call.q), 0);
-    m.y = rows(call.y, h * sizes.queries, column);
-    m.q_head_stride = call.q.stride(2);
-    m.y_head_stride = call.y.stride(2);
-  }
-  m.state = ElementOf(call.state, n * call.state.stride(0) + h * call.state.stride(1) + column);
-  m.state_stride = call.state.stride(2);
-  if (!call.saved.empty()) {
-    m.saved = SavedAt(sequence, h * sizes.key_dim * columns + column, false);
-    m.saved_stride = NumbersOfState();
-    m.saved_row_stride = columns;
-  }
-  m.tokens = sequence.tokens;
-  m.key_dim = sizes.key_dim;
-  m.columns = std::min(part_columns, columns - column);
-  m.queries = sizes.queries;
+  WithTask(*this, item, [&](const Task& task, const Sequence& sequence, std::int64_t column) {
+    const std::int64_t h = task.head;
+    const auto rows = [&](const TensorView& view, std::int64_t head, std::int64_t first) {
+      return common::RowsOf(view, sequence, head, first);
+    };
+    if (call.k.defined()) {
+      m.k = rows(call.k, heads.Of(h, call.k), 0);
+      m.v = rows(call.v, heads.Of(h, call.v), column);
+      m.dt = rows(call.dt, h, column);
+      m.importance = rows(call.importance, h, 0);
+      m.a = common::ConstantOf(call.a, h, column);
+    }
+    if (call.q.defined()) {
+      m.q = common::HeadRowsOf(call.q, sequence, heads.QueryOf(h, call.q));
+      m.y = common::HeadRowsOf(call.y, sequence, heads.OutputOf(h), column);
+    }
+    const Rows state = common::StateOf(call.state, task.sequence, h, column);
+    m.state = {state.data, state.stride};
+    m.saved = {
+        saved.At(sequences.Place(sequence), h * sizes.key_dim * columns.columns + column, false),
+        columns.columns, saved.width};
+    m.tokens = sequence.tokens;
+    m.key_dim = sizes.key_dim;
+    m.columns = columns.Columns(task.part);
+    m.queries = sizes.queries;
+  });
   return m;
+}
+
+SavedHeader Work::Header() const {
+  return {.numbers = {sequences.tokens(), sequences.count(), saved.width, sizes.key_dim,
+                      saved.complex ? 1 : 0, static_cast<std::int64_t>(sizes.state),
+                      sequences.length()}};
 }
 
 }  // namespace ttr::scan

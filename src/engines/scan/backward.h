@@ -4,12 +4,12 @@
 ///     matrices   D = dL/dM_t:  dv_c = w sum_n D k_n,  dk_n = w sum_c D v_c,
 ///                              d(dt_c a_cn) = D g M_{t-1},  D <- g D
 ///
-/// The states between are computed anew from those kept every kCheckpoint tokens: by Forward, or
-/// where it was not asked to (call.kept is empty) by a way forwards of Backward's own. A decay of 0
-/// has gradient 0; so has log_decay = 0 under a root complement, where the true one is infinite.
+/// The states between are computed anew from those saved every kCheckpoint tokens: by Forward, or
+/// where it was not asked to (call.saved is empty) by a way forwards of Backward's own. A decay of
+/// 0 has gradient 0; so has log_decay = 0 under a root complement, where the true one is infinite.
 ///
 /// Inputs that several memories share get the sum of their gradients. The same bits for any number
-/// of threads. Memory: O(T) numbers a channel, and the states kept.
+/// of threads. Memory: O(T) numbers a channel, and the states saved.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +34,10 @@ struct GradientSizes {
   bool complex = false;
 };
 
-/// Bytes of scratch that Backward needs with this many threads, whether anything was kept or not.
+/// Bytes of scratch that Backward needs with this many threads, whether anything was saved or not.
 std::size_t BackwardScratchBytes(const GradientSizes& sizes, int threads);
 
-/// `call`: as for Forward, its state the initial one, which is left as it is, and `kept` what
+/// `call`: as for Forward, its state the initial one, which is left as it is, and `saved` what
 /// Forward left there, or empty; y is not read and options.output_norm must be none. Throws where
 /// something else was kept, or where the scratch is too small; scratch as for Forward. `dstate`
 /// (and `dstate_im`): in the state's dtype, contiguous; given the gradient of the final state, left

@@ -1,0 +1,44 @@
+/// Tensors as an engine wants them, where the caller's are not so.
+#pragma once
+
+#include <cstdint>
+
+#include "ttr/tensor.h"
+
+namespace ttr {
+
+enum class Layout : std::uint8_t { kAnyStrides, kContiguousRows, kContiguous };
+
+/// A tensor in the dtype and the layout that an engine wants: the caller's own where it is so, else
+/// a copy, which WriteBack() takes to its home. Absent where the home is.
+///
+///     const WorkingCopy second(call.second, dtype);                // read and written
+///     const WorkingCopy w = WorkingCopy::Zeros(dinputs.w, dtype);  // a gradient that is added to
+class WorkingCopy {
+ public:
+  WorkingCopy() = default;
+  WorkingCopy(const TensorView& home, DType dtype, Layout layout = Layout::kAnyStrides);
+  /// In its own dtype.
+  WorkingCopy(const TensorView& home, Layout layout);
+
+  /// Always a tensor of its own, contiguous and zero, which WriteBack() takes home.
+  static WorkingCopy Zeros(const TensorView& home, DType dtype);
+
+  /// For rows [B, T, heads, D] of a home that may have fewer heads, each shared by several: then
+  /// WriteBack() leaves sums over those (SumSharedHeads).
+  static WorkingCopy OfHeads(const TensorView& home, std::int64_t heads, DType dtype);
+
+  const TensorView& view() const { return copy_.defined() ? copy_.view() : home_; }
+  bool copied() const { return copy_.defined(); }
+  void WriteBack() const;
+
+ private:
+  TensorView home_;
+  Tensor copy_;
+};
+
+/// to[b, t, h] = the sum of from[b, t, g] over the heads g that share h, taken in the dtype of
+/// `from` (float32 or float64), rows of which are contiguous: [B, T, heads, D] to fewer heads.
+void SumSharedHeads(const TensorView& from, const TensorView& to);
+
+}  // namespace ttr
