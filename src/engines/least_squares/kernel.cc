@@ -22,16 +22,16 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 void Run(const Options& options, const Memory& memory, const Sizes& sizes, std::byte* scratch) {
-  Scratch<T> s(options, sizes, scratch);
-  std::byte* const solver_scratch = scratch + s.bytes;
+  ScratchLayout layout(scratch);
+  Scratch<T> s(options, sizes, layout);
   const RunningSums<T> sums(memory, s);
   if (options.iterates()) {
-    IterativeSolver<T> solver(options, memory, sizes, s, sums, solver_scratch);
+    IterativeSolver<T> solver(options, memory, sizes, s, sums, layout);
     Walk<T, IterativeSolver<T>>(options, memory, s, sums, solver).Run();
   } else if (memory.tokens == 1 && (options.causal || !memory.writes())) {
     Decoder<T>(options, memory, s, sums).Run();
   } else {
-    ExactSolver<T> solver(options, memory, sizes, s, sums, solver_scratch);
+    ExactSolver<T> solver(options, memory, sizes, s, sums, layout);
     Walk<T, ExactSolver<T>>(options, memory, s, sums, solver).Run();
   }
 }

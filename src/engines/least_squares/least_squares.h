@@ -29,6 +29,11 @@
 /// interval of eigenvalues. Source: Wang, Shi, Fox (2025), Vignettes 1 and 2; MesaNet 2506.05233
 /// for the constant ridge.
 ///
+/// The rooms: sequence/ takes a memory through its tokens (gathered chunks, running sums A and B);
+/// exact/ solves a chunk, or systems side by side; iterative/ has one file a solver or
+/// preconditioner, each with its slope; decode/ is the single token in place; gradient/ the way
+/// back.
+///
 /// | argument   | shape          | dtype            | meaning                           |
 /// |------------|----------------|------------------|-----------------------------------|
 /// | q          | [B, T, Hq, D]  | input            | queries; absent: write only       |

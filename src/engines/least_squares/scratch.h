@@ -2,18 +2,32 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 
-#include "src/engines/least_squares/arena.h"
+#include "src/engines/common/scratch_layout.h"
 #include "src/engines/least_squares/memory.h"
 #include "src/linalg/block.h"
 
 namespace ttr::least_squares {
 
+using common::ScratchLayout;
 using linalg::Block;
 using linalg::Left;
 using linalg::UpperFactor;
+
+/// Rows `stride` numbers apart; rows of `columns` numbers, linalg::StrideOf apart.
+template <class T>
+Block<T> TakeStrided(ScratchLayout& layout, std::int64_t rows, std::int64_t stride) {
+  return {layout.Take<T>(rows * stride), stride};
+}
+template <class T>
+Block<T> TakeBlock(ScratchLayout& layout, std::int64_t rows, std::int64_t columns) {
+  return TakeStrided<T>(layout, rows, linalg::StrideOf<T>(columns));
+}
+template <class T>
+UpperFactor<T> TakeFactor(ScratchLayout& layout, const Block<T>& u, std::int64_t rows) {
+  return {u, layout.Take<T>(rows * linalg::kCornerNumbers)};
+}
 
 /// Tokens that share the factor of their start. Longer chunks factor less often and solve larger
 /// systems; a chunk longer than D would see directions twice.
@@ -55,44 +69,41 @@ struct Scratch {
   Block<T> k, v, q;            // of the chunk, K and V times sqrt(w / c)
   Block<T> y;                  // outputs
   PrefixScratch<T> prefix;     // nothing where systems are iterated
-  std::size_t bytes;
 
-  Scratch(const Options& options, const Sizes& sizes, std::byte* memory) {
+  Scratch(const Options& options, const Sizes& sizes, ScratchLayout& layout) {
     keys_unit = RoundUp(sizes.key_dim, kUnit);
     values_unit = RoundUp(sizes.value_dim, kUnit);
     chunk = std::min(ChunkTokens(options, sizes.key_dim),
                      RoundUp(std::max<std::int64_t>(sizes.tokens, 1), kUnit));
     columns = RoundUp(chunk * sizes.queries, kUnit);
-    Arena arena(memory);
-    a = arena.Rows<T>(keys_unit, keys_unit);
-    b = arena.Rows<T>(keys_unit, values_unit);
+    a = TakeBlock<T>(layout, keys_unit, keys_unit);
+    b = TakeBlock<T>(layout, keys_unit, values_unit);
     constexpr bool kSums = sizeof(T) == sizeof(float);
-    a_sum = arena.Strided<double>(kSums ? keys_unit : 0, a.stride);
-    b_sum = arena.Strided<double>(kSums ? keys_unit : 0, b.stride);
-    saved = arena.Take<double>(SavedNumbers(sizes.key_dim, sizes.value_dim));
-    k = arena.Rows<T>(chunk, keys_unit);
-    v = arena.Rows<T>(chunk, values_unit);
-    q = arena.Rows<T>(columns, keys_unit);
-    if (!options.iterates()) TakePrefix(arena);
-    y = arena.Rows<T>(columns, values_unit);
-    bytes = arena.bytes();
+    a_sum = TakeStrided<double>(layout, kSums ? keys_unit : 0, a.stride);
+    b_sum = TakeStrided<double>(layout, kSums ? keys_unit : 0, b.stride);
+    saved = layout.Take<double>(SavedNumbers(sizes.key_dim, sizes.value_dim));
+    k = TakeBlock<T>(layout, chunk, keys_unit);
+    v = TakeBlock<T>(layout, chunk, values_unit);
+    q = TakeBlock<T>(layout, columns, keys_unit);
+    if (!options.iterates()) TakePrefix(layout);
+    y = TakeBlock<T>(layout, columns, values_unit);
   }
 
  private:
-  void TakePrefix(Arena& arena) {
+  void TakePrefix(ScratchLayout& layout) {
     const std::int64_t queries_at = keys_unit + chunk, wb_at = queries_at + columns;
-    const Block<T> first = arena.Rows<T>(keys_unit, wb_at + values_unit + kUnit);
+    const Block<T> first = TakeBlock<T>(layout, keys_unit, wb_at + values_unit + kUnit);
     const std::int64_t gains_at = chunk + values_unit;
-    const Block<T> second = arena.Rows<T>(chunk, gains_at + columns + kUnit);
-    prefix.memory = {first, arena.Take<T>(keys_unit * linalg::kCornerNumbers)};
+    const Block<T> second = TakeBlock<T>(layout, chunk, gains_at + columns + kUnit);
+    prefix.memory = TakeFactor(layout, first, keys_unit);
     prefix.keys = first.Columns(keys_unit);
     prefix.queries = first.Columns(queries_at);
     prefix.wb = first.Columns(wb_at);
-    prefix.tokens = {second, arena.Take<T>(chunk * linalg::kCornerNumbers)};
+    prefix.tokens = TakeFactor(layout, second, chunk);
     prefix.errors = second.Columns(chunk);
     prefix.gains = second.Columns(gains_at);
     prefix.most_pivots = std::max(keys_unit, chunk);
-    prefix.pivots = arena.Take<T>(2 * prefix.most_pivots);
+    prefix.pivots = layout.Take<T>(2 * prefix.most_pivots);
   }
 };
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/engines/common/tasks.h"
 #include "src/engines/least_squares/scratch.h"
-#include "src/parallel/workers.h"
 
 namespace ttr::least_squares {
 namespace {
@@ -16,8 +16,7 @@ constexpr std::int64_t kLeastTokens = 256;
 bool IsCut(const Memory& memory) { return memory.tokens >= 2 * kLeastTokens; }
 
 std::int64_t SegmentNumbers(const Sizes& sizes) {
-  constexpr std::int64_t kLine = kAlignment / sizeof(double);
-  return RoundUp(SavedNumbers(sizes.key_dim, sizes.value_dim), kLine);
+  return RoundUp(SavedNumbers(sizes.key_dim, sizes.value_dim), common::kLine<double>);
 }
 
 /// What writing costs, as a share of writing and reading. Both are counted in flops: sums in double
@@ -78,9 +77,9 @@ void Store(const double* saved, const MemoryState& memory) {
 }  // namespace
 
 std::int64_t SegmentsOf(const Work& work, int threads) {
-  const std::int64_t items = work.sequences * work.heads;
   if (work.sizes.queries == 0) return 1;
-  return std::max<std::int64_t>(std::min(work.sizes.tokens / kLeastTokens, threads / items), 1);
+  return std::max<std::int64_t>(std::min(work.sizes.tokens / kLeastTokens, threads / work.items()),
+                                1);
 }
 
 std::size_t SegmentBytes(const Sizes& sizes) {
@@ -89,17 +88,17 @@ std::size_t SegmentBytes(const Sizes& sizes) {
 
 void RunSegments(const Options& options, const Work& work, std::int64_t segments,
                  Executor& executor, std::span<std::byte> scratch, const MemoryRunner& runner) {
-  const std::int64_t items = work.sequences * work.heads;
-  const auto workers = static_cast<std::size_t>(segments * items);
-  const Claimed claimed("least_squares", scratch,
-                        workers * (runner.bytes + SegmentBytes(work.sizes)) + kAlignment);
-  auto* const starts = reinterpret_cast<double*>(claimed.start() + workers * runner.bytes);
+  const std::int64_t items = work.items();
+  const auto workers = static_cast<int>(segments * items);
+  const common::WorkerScratch worker_scratch(
+      "least_squares", scratch, workers, runner.bytes,
+      static_cast<std::size_t>(workers) * SegmentBytes(work.sizes));
+  auto* const starts = reinterpret_cast<double*>(worker_scratch.shared());
   // The memory as a segment begins; of the last one also as it ends.
   const auto start_of = [&](std::int64_t index) {
     return starts + index * SegmentNumbers(work.sizes);
   };
-  const auto run_segment = [&](std::int64_t index, int worker) {
-    std::byte* const own = claimed.start() + static_cast<std::size_t>(worker) * runner.bytes;
+  const auto run_segment = [&](std::int64_t index, std::byte* own) {
     const std::int64_t p = index % segments;
     Memory memory = work.MemoryOf(index / segments);
     if (!IsCut(memory)) {
@@ -124,7 +123,7 @@ void RunSegments(const Options& options, const Work& work, std::int64_t segments
     if (p == segments - 1 && !waits) reader.finish = start_of(index);
     go(reader);
   };
-  RunOnWorkers(executor, static_cast<int>(workers), items * segments, run_segment);
+  worker_scratch.Run(executor, items * segments, run_segment);
   for (std::int64_t item = 0; item < items; ++item) {
     const Memory memory = work.MemoryOf(item);
     if (!IsCut(memory) || !memory.writes()) continue;

@@ -27,8 +27,8 @@ std::int64_t SegmentsOf(const Work& work, int threads);
 /// Bytes that one of them takes besides the scratch of its worker.
 std::size_t SegmentBytes(const Sizes& sizes);
 
-/// As many workers as segments of all memories; `scratch` holds for each of them the runner's bytes
-/// and SegmentBytes, and kAlignment.
+/// As many workers as segments of all memories; `scratch` holds the runner's bytes and SegmentBytes
+/// for each (common::WorkerScratch).
 void RunSegments(const Options& options, const Work& work, std::int64_t segments,
                  Executor& executor, std::span<std::byte> scratch, const MemoryRunner& runner);
 

@@ -13,19 +13,55 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/decode/state-inl.h"
 #include "src/engines/least_squares/decode/step_factor-inl.h"
-#include "src/engines/least_squares/decode/step_values-inl.h"
 #include "src/engines/least_squares/exact/minimum_norm-inl.h"
 #include "src/engines/least_squares/exact/prefixes-inl.h"
 #include "src/engines/least_squares/scratch.h"
 #include "src/engines/least_squares/sequence/gather-inl.h"
 #include "src/engines/least_squares/sequence/running_sums-inl.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
+/// The rows of W as StepFactor::Update() says, of which every one takes up a share of what those
+/// before it leave of v; with kRead y = W^T (U^-T q) after it.
+template <bool kRead, class T>
+HWY_INLINE void UpdateValues(const StepFactor<T>& factor,
+                             const typename StepFactor<T>::Shares& shares, const T* v, T* y) {
+  const hn::CappedTag<T, kUnit> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const FactorLayout<T>& f = factor.layout();
+  ForStrips(d, f.values, [&](std::int64_t c, auto vectors, std::size_t) HWY_ATTR {
+    constexpr int kVectors = vectors();
+    hn::Vec<decltype(d)> rest[kVectors], sum[kVectors];
+    TTR_UNROLL
+    for (int n = 0; n < kVectors; ++n) {
+      rest[n] = hn::Load(d, v + c + n * lanes);
+      sum[n] = hn::Zero(d);
+    }
+    T* HWY_RESTRICT row = f.w + c;
+    for (std::int64_t i = 0; i < f.unit; ++i, row += f.values) {
+      const auto by = hn::Set(d, shares.by[i]);
+      const auto w = hn::Set(d, shares.w[i]);
+      const auto read = hn::Set(d, kRead ? shares.read[i] : T(0));
+      TTR_UNROLL
+      for (int n = 0; n < kVectors; ++n) {
+        const auto old = hn::Load(d, row + n * lanes);
+        rest[n] = hn::NegMulAdd(w, old, rest[n]);
+        const auto now = hn::MulAdd(by, rest[n], old);
+        if constexpr (kRead) sum[n] = hn::MulAdd(read, now, sum[n]);
+        hn::Store(now, d, row + n * lanes);
+      }
+    }
+    if constexpr (!kRead) return;
+    TTR_UNROLL
+    for (int n = 0; n < kVectors; ++n) hn::Store(sum[n], d, y + c + n * lanes);
+  });
+}
+
 /// Writes A and B in place and solves by a factor that is updated from token to token beside them
-/// (step_factor-inl.h); or, deferred, updates that factor alone, with B in it (step_values-inl.h).
+/// (step_factor-inl.h); or, deferred, updates that factor alone, with B in it (UpdateValues).
 /// Without such a factor, or where it cannot bear the token, A is factored anew.
 template <class T>
 class Decoder {
@@ -200,7 +236,9 @@ class Decoder {
 
   Shares StepShares() const { return {Spare(0), Spare(1), Spare(2)}; }
   /// Four rows of D numbers in the scratch of B, which no step of a token needs.
-  T* Spare(std::int64_t row) const { return s_.b.data + row * RoundUp(s_.keys_unit, kAlignment); }
+  T* Spare(std::int64_t row) const {
+    return s_.b.data + row * RoundUp(s_.keys_unit, common::kLineBytes);
+  }
 
   const Options& options_;
   const Memory& memory_;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "src/engines/least_squares/arena.h"
+#include "src/engines/common/scratch_layout.h"
 #include "src/engines/least_squares/memory.h"
 
 namespace ttr::least_squares {
@@ -24,13 +24,12 @@ struct FactorLayout {
 
   FactorLayout(std::int64_t key_dim, std::int64_t value_dim, void* memory = nullptr)
       : unit(RoundUp(key_dim, kUnit)), values(RoundUp(value_dim, kUnit)) {
-    Arena arena(static_cast<std::byte*>(memory));
-    u = arena.Take<T>(Begin(unit));
-    w = arena.Take<T>(unit * values);
-    inverse = arena.Take<T>(unit);
-    diagonal = arena.Take<T>(unit);
-    seal = arena.Take<T>(kUnit);
-    numbers = static_cast<std::int64_t>(arena.bytes() / sizeof(T));
+    common::ScratchLayout layout(static_cast<std::byte*>(memory));
+    u = layout.Take<T>(Begin(unit));
+    w = layout.Take<T>(unit * values);
+    layout.Take<T>(unit, {&inverse, &diagonal});
+    seal = layout.Take<T>(kUnit);
+    numbers = static_cast<std::int64_t>(layout.bytes() / sizeof(T));
   }
   explicit FactorLayout(const MemoryState& memory)
       : FactorLayout(memory.key_dim, memory.deferred ? memory.value_dim : 0, memory.factor) {}

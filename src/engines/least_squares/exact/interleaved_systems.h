@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 
 #include "src/engines/least_squares/scratch.h"
@@ -30,35 +29,31 @@ struct InterleavedScratch {
   T *h, *l, *inverses, *key, *sides;
   // Vectors: the lanes' decay, |H|_F, and which of them are regular.
   T *lane_decay, *norm, *regular;
-  std::size_t bytes;
 
   /// `most_rights`: right-hand sides of a token.
-  InterleavedScratch(const Sizes& sizes, std::int64_t most_rights, std::byte* memory) {
+  InterleavedScratch(const Sizes& sizes, std::int64_t most_rights, ScratchLayout& layout) {
     constexpr std::int64_t kSystems = linalg::kMostSystems<T>;
     keys_unit = RoundUp(sizes.key_dim, kUnit);
     rights = most_rights;
     slots = RoundUp(std::min(sizes.tokens + kSystems, kSystems * kMostRounds), kUnit);
-    Arena arena(memory);
-    keys = arena.Rows<T>(slots, keys_unit);
-    right = arena.Rows<T>(slots * rights + kUnit, keys_unit);  // readers take whole units of rows
-    for (T** const numbers : {&decay, &left}) *numbers = arena.Take<T>(slots);
-    regularised = arena.Take<bool>(slots);
-    strips = arena.Rows<T>(kSystems * kUnit, keys_unit);
-    strip_keys = arena.Take<T>(slots * kUnit);
+    keys = TakeBlock<T>(layout, slots, keys_unit);
+    right = TakeBlock<T>(layout, slots * rights + kUnit,
+                         keys_unit);  // readers take whole units of rows
+    layout.Take<T>(slots, {&decay, &left});
+    regularised = layout.Take<bool>(slots);
+    strips = TakeBlock<T>(layout, kSystems * kUnit, keys_unit);
+    strip_keys = layout.Take<T>(slots * kUnit);
     const std::int64_t matrix = linalg::VectorsBefore(linalg::PanelsOf(sizes.key_dim));
-    for (T** const matrices : {&h, &l}) *matrices = arena.Take<T>(matrix * kSystems);
-    for (T** const vectors : {&inverses, &key}) *vectors = arena.Take<T>(keys_unit * kSystems);
-    sides = arena.Take<T>(rights * keys_unit * kSystems);
-    for (T** const vector : {&lane_decay, &norm, &regular}) *vector = arena.Take<T>(kSystems);
-    bytes = arena.bytes();
+    layout.Take<T>(matrix * kSystems, {&h, &l});
+    layout.Take<T>(keys_unit * kSystems, {&inverses, &key});
+    sides = layout.Take<T>(rights * keys_unit * kSystems);
+    layout.Take<T>(kSystems, {&lane_decay, &norm, &regular});
   }
 };
 
-/// Bytes of it that a worker needs.
-template <class T>
-std::size_t OwnSystemsBytes(const Options& options, const Sizes& sizes) {
-  if (!options.own_systems() || !options.causal || sizes.tokens < 2) return 0;
-  return InterleavedScratch<T>(sizes, sizes.queries, nullptr).bytes;
+/// Does a worker need it?
+inline bool HasOwnSystems(const Options& options, const Sizes& sizes) {
+  return options.own_systems() && options.causal && sizes.tokens > 1;
 }
 
 }  // namespace ttr::least_squares

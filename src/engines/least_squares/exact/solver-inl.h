@@ -8,8 +8,8 @@
 #endif
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "hwy/highway.h"
 #include "src/engines/least_squares/exact/interleaved_systems.h"
@@ -34,16 +34,15 @@ class ExactSolver {
  public:
   static constexpr Fetch kFetch = Fetch::kLater;
 
-  /// `block_scratch`: of InterleavedScratch, where tokens have systems of their own.
   ExactSolver(const Options& options, const Memory& memory, const Sizes& sizes,
-              const Scratch<T>& scratch, const RunningSums<T>& sums, std::byte* block_scratch)
+              const Scratch<T>& scratch, const RunningSums<T>& sums, ScratchLayout& layout)
       : options_(options),
         memory_(memory),
-        sizes_(sizes),
         s_(scratch),
         sums_(sums),
-        prefixes_(options, memory, scratch, sums, &prefetcher_),
-        block_scratch_(block_scratch) {}
+        prefixes_(options, memory, scratch, sums, &prefetcher_) {
+    if (HasOwnSystems(options, sizes)) blocks_.emplace(sizes, sizes.queries, layout);
+  }
   ExactSolver(const ExactSolver&) = delete;
   ExactSolver& operator=(const ExactSolver&) = delete;
 
@@ -56,8 +55,7 @@ class ExactSolver {
   std::int64_t MostTokens() const { return options_.own_systems() ? 1 : s_.chunk; }
 
   std::int64_t NextBlock(std::int64_t t) {
-    const InterleavedScratch<T> systems(sizes_, sizes_.queries, block_scratch_);
-    return OwnSystems<T>(options_, memory_, s_, sums_, systems).Next(t);
+    return OwnSystems<T>(options_, memory_, s_, sums_, *blocks_).Next(t);
   }
 
   /// x = (A + R)^-1 q, y = B^T x.
@@ -111,12 +109,11 @@ class ExactSolver {
  private:
   const Options& options_;
   const Memory& memory_;
-  const Sizes& sizes_;
   const Scratch<T>& s_;
   const RunningSums<T>& sums_;
   simd::Prefetcher prefetcher_{0};
   Prefixes<T> prefixes_;
-  std::byte* const block_scratch_;
+  std::optional<InterleavedScratch<T>> blocks_;
   std::int64_t single_tokens_ = 1;
 };
 

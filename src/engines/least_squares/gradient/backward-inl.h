@@ -44,8 +44,8 @@ class GradientBackward {
         from_(scratch.solutions),
         b_(scratch.backward),
         sums_(memory, scratch, prefetcher_),
-        blocks_(memory_.key_dim(), c_.keys_unit, options.descends() ? scratch.iteration.p.block : 0,
-                from_.blocks),
+        blocks_(memory_.key_dim(), c_.keys_unit,
+                options.descends() ? scratch.iteration->p.block : 0, from_.blocks),
         relative_ridge_(memory, scratch) {}
   GradientBackward(const GradientBackward&) = delete;
   GradientBackward& operator=(const GradientBackward&) = delete;
@@ -317,7 +317,8 @@ class GradientBackward {
 template <class T>
 void RunGradient(const Options& options, const GradientMemory& memory, const Sizes& sizes,
                  std::byte* scratch) {
-  const GradientScratch<T> s(options, sizes, scratch);
+  ScratchLayout layout(scratch);
+  const GradientScratch<T> s(options, sizes, layout);
   std::fill(s.solutions.worth, s.solutions.worth + memory.memory.tokens, 0.0);
   const std::int64_t parts = options.iterates() ? IterativeSolutions<T>(options, memory, s).Run()
                                                 : ExactSolutions<T>(options, memory, s).Run();

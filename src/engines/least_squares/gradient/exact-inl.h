@@ -154,9 +154,9 @@ class ExactSolutions {
       linalg::CopyRows(c_.a, c_.keys_unit, c_.a.stride, f.a_before);
       linalg::CopyRows(c_.b, c_.keys_unit, c_.b.stride, f.b_before);
       GatherBlock(t, tokens);
-      InterleavedSystems<T> systems(memory_.ridge, relative(), memory_.key_dim(), s_.systems);
+      InterleavedSystems<T> systems(memory_.ridge, relative(), memory_.key_dim(), *s_.systems);
       systems.Solve(f.a_before, tokens, 2 * memory_.queries);
-      const bool* const singular = s_.systems.regularised;
+      const bool* const singular = s_.systems->regularised;
       if (std::find(singular, singular + tokens, true) == singular + tokens) {
         for (std::int64_t p = first_part; p < parts_; ++p) StoreOwn(to_.parts[p], t);
         continue;
@@ -173,7 +173,7 @@ class ExactSolutions {
   /// Keys, decays and right-hand sides of a block, whose tokens are written chunk by chunk.
   void GatherBlock(std::int64_t t, std::int64_t tokens) {
     const std::int64_t sides = 2 * memory_.queries;
-    linalg::ZeroRows(s_.systems.right, 0, tokens * sides, s_.systems.right.stride);
+    linalg::ZeroRows(s_.systems->right, 0, tokens * sides, s_.systems->right.stride);
     for (std::int64_t i = 0; i < tokens;) {
       const Chunk chunk = GatherChunk(memory_, t + i, std::min(c_.chunk, tokens - i), c_);
       sums_.Fade(chunk.decay);
@@ -188,7 +188,7 @@ class ExactSolutions {
 
   /// Those of a part, which begins with token `first` of the block.
   void GatherSystems(const Part& part, std::int64_t first) const {
-    const InterleavedScratch<T>& block = s_.systems;
+    const InterleavedScratch<T>& block = *s_.systems;
     const std::int64_t sides = 2 * memory_.queries;
     double log_c = 0;
     for (std::int64_t j = 0; j < part.tokens; ++j) {
@@ -213,7 +213,7 @@ class ExactSolutions {
 
   /// The solutions of a part of the block that begins at token t, x times c.
   void StoreOwn(const Part& part, std::int64_t t) {
-    sides_.Store(s_.systems.right.Rows((part.first - t) * 2 * memory_.queries), part.begin,
+    sides_.Store(s_.systems->right.Rows((part.first - t) * 2 * memory_.queries), part.begin,
                  part.reading);
     double log_c = 0;
     for (std::int64_t j = 1; j < part.reading; ++j) {

@@ -38,9 +38,9 @@ class IterativeSolutions {
         sums_(memory_, c_),
         sides_(options, memory, scratch),
         relative_ridge_(memory, scratch),
-        prepared_(options, memory_, c_, s_.iteration),
-        iterations_(options.iteration, prepared_, c_, s_.iteration),
-        slope_(options, memory_, prepared_, s_.iteration,
+        prepared_(options, memory_, c_, *s_.iteration),
+        iterations_(options.iteration, prepared_, c_, *s_.iteration),
+        slope_(options, memory_, prepared_, *s_.iteration,
                {s_.forward.steps, s_.solutions.more, s_.solutions.blocks, s_.solutions.worth,
                 s_.forward.low_rank, s_.diagonal, s_.rows.data},
                c_.keys_unit) {}

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "src/engines/least_squares/exact/interleaved_systems.h"
 #include "src/engines/least_squares/iterative/scratch.h"
@@ -83,8 +83,8 @@ struct BackwardScratch {
 template <class T>
 struct GradientScratch {
   Scratch<T> chunk;  // its rows are right-hand sides: those of q, then those of u, token by token
-  InterleavedScratch<T> systems;  // where every token has its own
-  IterationScratch<T> iteration;  // where they are iterated
+  std::optional<InterleavedScratch<T>> systems;  // where every token has its own
+  std::optional<IterationScratch<T>> iteration;  // where they are iterated
   SolutionScratch<T> solutions;
   ForwardScratch<T> forward;
   BackwardScratch<T> backward;
@@ -93,98 +93,88 @@ struct GradientScratch {
   Block<T> dyt;   // dY^T
   Block<T> f;     // F + F^T; forward: all of A
   Block<T> rows;  // of a chunk
-  std::size_t bytes;
 
-  GradientScratch(const Options& options, const Sizes& sizes, std::byte* memory)
-      : chunk(options, WithTwoSides(sizes), memory),
-        systems(sizes, 2 * sizes.queries, OwnSystems(options, sizes) ? After(memory) : nullptr),
-        iteration(options, WithTwoSides(sizes), chunk, options.iterates() ? After(memory) : nullptr,
-                  options.descends()) {
-    const std::size_t used = chunk.bytes + (OwnSystems(options, sizes) ? systems.bytes : 0) +
-                             (options.iterates() ? iteration.bytes : 0);
-    if (options.iterates()) chunk.k = iteration.stacked.Rows(chunk.keys_unit);
-    Arena arena(memory == nullptr ? nullptr : memory + used);
-    for (double** const numbers : {&c, &weight, &sums}) *numbers = arena.Take<double>(chunk.chunk);
-    diagonal = arena.Take<double>(chunk.chunk * chunk.keys_unit);
-    TakeSolutions(options, sizes, arena);
-    TakeForward(options, sizes, arena);
-    TakeBackward(options, sizes, arena);
-    bytes = used + arena.bytes();
+  GradientScratch(const Options& options, const Sizes& sizes, ScratchLayout& layout)
+      : chunk(options, WithTwoSides(sizes), layout) {
+    if (HasOwnSystems(options, sizes)) systems.emplace(sizes, 2 * sizes.queries, layout);
+    if (options.iterates()) {
+      iteration.emplace(options, WithTwoSides(sizes), chunk, layout, options.descends());
+      chunk.k = iteration->stacked.Rows(chunk.keys_unit);
+    }
+    layout.Take<double>(chunk.chunk, {&c, &weight, &sums});
+    diagonal = layout.Take<double>(chunk.chunk * chunk.keys_unit);
+    TakeSolutions(options, sizes, layout);
+    TakeForward(options, sizes, layout);
+    TakeBackward(options, sizes, layout);
   }
 
  private:
-  static bool OwnSystems(const Options& options, const Sizes& sizes) {
-    return OwnSystemsBytes<T>(options, sizes) > 0;
-  }
-  std::byte* After(std::byte* memory) const {
-    return memory == nullptr ? nullptr : memory + chunk.bytes;
-  }
   std::int64_t Outputs(const Sizes& sizes) const {
     return RoundUp(chunk.chunk * sizes.queries, kUnit);
   }
 
-  void TakeSolutions(const Options& options, const Sizes& sizes, Arena& arena) {
+  void TakeSolutions(const Options& options, const Sizes& sizes, ScratchLayout& layout) {
     const bool relative = options.ridge == Ridge::kRelative;
     const std::int64_t outputs = sizes.tokens * sizes.queries;
     const std::int64_t more_pairs = MorePairs(options, sizes.key_dim);
     // Whole units are written of some of these.
     for (Block<T>* const whole : {&solutions.x, &solutions.z}) {
-      *whole = arena.Rows<T>(outputs + kUnit, chunk.keys_unit);
+      *whole = TakeBlock<T>(layout, outputs + kUnit, chunk.keys_unit);
     }
     for (Block<T>* const whole : {&solutions.more.x, &solutions.more.z}) {
-      *whole = arena.Rows<T>(more_pairs * outputs, chunk.keys_unit);
+      *whole = TakeBlock<T>(layout, more_pairs * outputs, chunk.keys_unit);
     }
     solutions.more.outputs = outputs;
     const bool shares = !options.iterates() && !relative;
     for (Block<T>* const whole : {&solutions.kx, &solutions.rest}) {
-      *whole = arena.Rows<T>(shares ? outputs + kUnit : 0, chunk.chunk);
+      *whole = TakeBlock<T>(layout, shares ? outputs + kUnit : 0, chunk.chunk);
     }
-    solutions.blocks =
-        arena.Take<T>(options.descends() ? sizes.tokens * chunk.keys_unit * iteration.p.block : 0);
-    solutions.worth = arena.Take<double>(sizes.tokens);
-    solutions.norm = arena.Take<double>(relative ? sizes.tokens : 0);
-    solutions.ak = arena.Rows<T>(relative ? sizes.tokens + kUnit : 0, chunk.keys_unit);
-    solutions.parts = arena.Take<Part>(2 * sizes.tokens + 2);
+    solutions.blocks = layout.Take<T>(
+        options.descends() ? sizes.tokens * chunk.keys_unit * iteration->p.block : 0);
+    solutions.worth = layout.Take<double>(sizes.tokens);
+    solutions.norm = layout.Take<double>(relative ? sizes.tokens : 0);
+    solutions.ak = TakeBlock<T>(layout, relative ? sizes.tokens + kUnit : 0, chunk.keys_unit);
+    solutions.parts = layout.Take<Part>(2 * sizes.tokens + 2);
   }
 
-  void TakeForward(const Options& options, const Sizes& sizes, Arena& arena) {
-    const bool own = OwnSystems(options, sizes);
+  void TakeForward(const Options& options, const Sizes& sizes, ScratchLayout& layout) {
+    const bool own = HasOwnSystems(options, sizes);
     const std::int64_t outputs = Outputs(sizes);
-    forward.a_before = arena.Strided<T>(own ? chunk.keys_unit : 0, chunk.a.stride);
-    forward.b_before = arena.Strided<T>(own ? chunk.keys_unit : 0, chunk.b.stride);
-    forward.bt = arena.Rows<T>(chunk.values_unit, chunk.keys_unit);
-    forward.vt = arena.Rows<T>(chunk.values_unit, chunk.chunk);
-    forward.u = arena.Rows<T>(outputs, chunk.keys_unit);
-    forward.scores = arena.Rows<T>(outputs, chunk.chunk);
-    forward.solutions = arena.Rows<T>(chunk.columns, chunk.keys_unit);
-    forward.steps = arena.Rows<T>(options.descends() ? options.iteration.steps * chunk.columns : 0,
-                                  chunk.keys_unit);
-    forward.low_rank =
-        arena.Take<double>(LowRankPairs(options, sizes.key_dim) > 0 ? 5 * sizes.key_dim : 0);
+    forward.a_before = TakeStrided<T>(layout, own ? chunk.keys_unit : 0, chunk.a.stride);
+    forward.b_before = TakeStrided<T>(layout, own ? chunk.keys_unit : 0, chunk.b.stride);
+    forward.bt = TakeBlock<T>(layout, chunk.values_unit, chunk.keys_unit);
+    forward.vt = TakeBlock<T>(layout, chunk.values_unit, chunk.chunk);
+    forward.u = TakeBlock<T>(layout, outputs, chunk.keys_unit);
+    forward.scores = TakeBlock<T>(layout, outputs, chunk.chunk);
+    forward.solutions = TakeBlock<T>(layout, chunk.columns, chunk.keys_unit);
+    forward.steps = TakeBlock<T>(
+        layout, options.descends() ? options.iteration.steps * chunk.columns : 0, chunk.keys_unit);
+    forward.low_rank = layout.Take<double>(5 * sizes.key_dim);
   }
 
-  void TakeBackward(const Options& options, const Sizes& sizes, Arena& arena) {
+  void TakeBackward(const Options& options, const Sizes& sizes, ScratchLayout& layout) {
     const std::int64_t outputs = Outputs(sizes);
     const bool shares = !options.iterates() && options.ridge != Ridge::kRelative;
-    dyt = arena.Rows<T>(chunk.values_unit, outputs);
-    f = arena.Rows<T>(chunk.keys_unit, chunk.keys_unit);
-    rows = arena.Rows<T>(chunk.chunk, chunk.keys_unit);
-    backward.b = arena.Rows<T>(chunk.keys_unit, chunk.values_unit);
-    backward.bt = arena.Rows<T>(chunk.values_unit, chunk.keys_unit);
+    dyt = TakeBlock<T>(layout, chunk.values_unit, outputs);
+    f = TakeBlock<T>(layout, chunk.keys_unit, chunk.keys_unit);
+    rows = TakeBlock<T>(layout, chunk.chunk, chunk.keys_unit);
+    backward.b = TakeBlock<T>(layout, chunk.keys_unit, chunk.values_unit);
+    backward.bt = TakeBlock<T>(layout, chunk.values_unit, chunk.keys_unit);
     for (Block<T>* const t : {&backward.xt, &backward.zt}) {
-      *t = arena.Rows<T>(chunk.keys_unit, outputs);
+      *t = TakeBlock<T>(layout, chunk.keys_unit, outputs);
     }
     for (Block<T>* const products : {&backward.kx, &backward.kz, &backward.vdy}) {
-      *products = arena.Rows<T>(chunk.chunk, outputs);
+      *products = TakeBlock<T>(layout, chunk.chunk, outputs);
     }
     for (Block<T>* const part : {&backward.part_kx, &backward.part_rest}) {
-      *part = arena.Rows<T>(shares ? outputs : 0, chunk.chunk);
+      *part = TakeBlock<T>(layout, shares ? outputs : 0, chunk.chunk);
     }
-    backward.dk = arena.Rows<T>(chunk.chunk, chunk.keys_unit);
-    backward.dv = arena.Rows<T>(chunk.chunk, chunk.values_unit);
+    backward.dk = TakeBlock<T>(layout, chunk.chunk, chunk.keys_unit);
+    backward.dv = TakeBlock<T>(layout, chunk.chunk, chunk.values_unit);
   }
 };
 
+/// `scratch` is aligned and holds what GradientScratch takes.
 void RunGradientFloat(const Options& options, const GradientMemory& memory, const Sizes& sizes,
                       std::byte* scratch);
 void RunGradientDouble(const Options& options, const GradientMemory& memory, const Sizes& sizes,

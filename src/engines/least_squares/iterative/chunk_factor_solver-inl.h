@@ -15,7 +15,6 @@
 
 #include "hwy/highway.h"
 #include "src/engines/least_squares/iterative/chunk_factor-inl.h"
-#include "src/engines/least_squares/iterative/chunk_factor.h"
 #include "src/engines/least_squares/iterative/scratch.h"
 #include "src/engines/least_squares/iterative/systems-inl.h"
 #include "src/linalg/blocks-inl.h"

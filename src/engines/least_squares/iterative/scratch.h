@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 
 #include "src/engines/least_squares/scratch.h"
@@ -72,37 +71,31 @@ struct IterationScratch {
   double *fade, *factor, *norm, *trace;  // of every system
   PreconditionerScratch<T> p;
   SideScratch sides;
-  std::size_t bytes;
 
   /// `all_vectors`: stores all eigenvectors, if any.
   IterationScratch(const Options& options, const Sizes& sizes, const Scratch<T>& s,
-                   std::byte* memory, bool all_vectors = false) {
-    Arena arena(memory);
-    stacked = arena.Rows<T>(s.keys_unit + s.chunk, s.keys_unit);
-    kt = arena.Rows<T>(s.keys_unit, s.chunk);
-    d = arena.Rows<T>(s.columns, s.keys_unit + s.chunk);
-    for (Block<T>* const block : {&ad, &r, &x}) *block = arena.Rows<T>(s.columns, s.keys_unit);
-    scores = arena.Rows<T>(std::max(s.columns, s.chunk), s.chunk);
-    ridge = arena.Take<T>(s.keys_unit);
-    row = arena.Take<T>(s.keys_unit + kUnit);
-    for (double** const numbers : {&fade, &factor, &norm, &trace}) {
-      *numbers = arena.Take<double>(s.chunk);
-    }
-    TakePreconditioner(options, sizes, s, all_vectors, arena);
-    for (double** const numbers :
-         {&sides.size, &sides.product, &sides.gain, &sides.damping, &sides.residual}) {
-      *numbers = arena.Take<double>(s.columns);
-    }
-    sides.slot = arena.Take<std::int32_t>(s.columns);
-    sides.system = arena.Take<std::int32_t>(s.columns);
-    sides.iterations = arena.Take<std::int64_t>(s.columns);
-    sides.status = arena.Take<std::int8_t>(s.columns);
-    bytes = arena.bytes();
+                   ScratchLayout& layout, bool all_vectors = false) {
+    stacked = TakeBlock<T>(layout, s.keys_unit + s.chunk, s.keys_unit);
+    kt = TakeBlock<T>(layout, s.keys_unit, s.chunk);
+    d = TakeBlock<T>(layout, s.columns, s.keys_unit + s.chunk);
+    for (Block<T>* const block : {&ad, &r, &x})
+      *block = TakeBlock<T>(layout, s.columns, s.keys_unit);
+    scores = TakeBlock<T>(layout, std::max(s.columns, s.chunk), s.chunk);
+    ridge = layout.Take<T>(s.keys_unit);
+    row = layout.Take<T>(s.keys_unit + kUnit);
+    layout.Take<double>(s.chunk, {&fade, &factor, &norm, &trace});
+    TakePreconditioner(options, sizes, s, all_vectors, layout);
+    layout.Take<double>(
+        s.columns, {&sides.size, &sides.product, &sides.gain, &sides.damping, &sides.residual});
+    sides.slot = layout.Take<std::int32_t>(s.columns);
+    sides.system = layout.Take<std::int32_t>(s.columns);
+    sides.iterations = layout.Take<std::int64_t>(s.columns);
+    sides.status = layout.Take<std::int8_t>(s.columns);
   }
 
  private:
   void TakePreconditioner(const Options& options, const Sizes& sizes, const Scratch<T>& s,
-                          bool all_vectors, Arena& arena) {
+                          bool all_vectors, ScratchLayout& layout) {
     const Iteration& how = options.iteration;
     const bool blocked = how.preconditioner == Preconditioner::kBlockDiagonal;
     if (how.preconditioner == Preconditioner::kDiagonal ||
@@ -115,24 +108,50 @@ struct IterationScratch {
     }
     const std::int64_t decomposed = options.needs_spectra() ? sizes.key_dim : 0;
     // Blocks are read and written by whole vectors.
-    p.inverse = arena.Take<T>(s.chunk * s.keys_unit * p.block + kUnit);
-    p.sums = arena.Take<double>(s.keys_unit * std::max(p.block, decomposed));
-    p.work = arena.Take<double>(blocked ? linalg::BlockInverseNumbers(p.block) : 0);
-    p.eigenvalues = arena.Take<double>(s.chunk * decomposed);
-    p.eigenvectors = arena.Strided<double>(s.chunk * decomposed, RoundUp(p.vectors, kUnit / 2));
-    p.along = arena.Take<double>(p.eigenvectors.stride);
+    p.inverse = layout.Take<T>(s.chunk * s.keys_unit * p.block + kUnit);
+    p.sums = layout.Take<double>(s.keys_unit * std::max(p.block, decomposed));
+    p.work = layout.Take<double>(linalg::BlockInverseNumbers(blocked ? p.block : 1));
+    p.eigenvalues = layout.Take<double>(s.chunk * decomposed);
+    p.eigenvectors =
+        TakeStrided<double>(layout, s.chunk * decomposed, RoundUp(p.vectors, kUnit / 2));
+    p.along = layout.Take<double>(p.eigenvectors.stride);
     const std::int64_t unit = RoundUp(decomposed, kUnit);
     constexpr std::int64_t kTogether = linalg::kEigensystemsTogether;
-    p.eigen.a = arena.Take<double>(kTogether * unit * unit);
-    for (double** const numbers : {&p.eigen.diagonal, &p.eigen.off_diagonal, &p.eigen.tau}) {
-      *numbers = arena.Take<double>(kTogether * unit);
-    }
-    p.eigen.scale = arena.Take<double>(kTogether);
-    p.eigen.p = arena.Take<double>(3 * unit);
-    p.eigen.order = arena.Take<std::int64_t>(unit);
+    p.eigen.a = layout.Take<double>(kTogether * unit * unit);
+    layout.Take<double>(kTogether * unit, {&p.eigen.diagonal, &p.eigen.off_diagonal, &p.eigen.tau});
+    p.eigen.scale = layout.Take<double>(kTogether);
+    p.eigen.p = layout.Take<double>(3 * unit);
+    p.eigen.order = layout.Take<std::int64_t>(unit);
     const std::int64_t rotations = p.vectors > 0 ? linalg::MostRotations(decomposed) : 0;
-    p.eigen.rotations = arena.Take<linalg::Rotation>(rotations);
-    p.eigen.rotated = arena.Take<std::int32_t>(rotations);
+    p.eigen.rotations = layout.Take<linalg::Rotation>(rotations);
+    p.eigen.rotated = layout.Take<std::int32_t>(rotations);
+  }
+};
+
+/// Blocks whose columns are right-hand sides, and the factor of the chunk. Nothing where `options`
+/// have no such preconditioner.
+template <class T>
+struct ChunkFactorScratch {
+  UpperFactor<T> memory, tokens;  // U of the memory and L^T of the tokens
+  Block<T> w, g;                  // U^-T K^T, and L^-1 of its transpose
+  Block<T> shares;                // L^-1 K U^-1 of residuals
+  // Directions, with their products with the keys under them; their products with A; residuals,
+  // those multiplied by P, solutions.
+  Block<T> d, ad, r, z, x;
+  // Of every right-hand side: the factor of its ridge, and scalars of its iteration.
+  T *rho, *product, *curvature, *alpha, *beta, *residual;
+
+  ChunkFactorScratch(const Options& options, const Scratch<T>& s, ScratchLayout& layout) {
+    if (options.iteration.preconditioner != Preconditioner::kChunkFactor) return;
+    memory = TakeFactor(layout, TakeBlock<T>(layout, s.keys_unit, s.keys_unit), s.keys_unit);
+    tokens = TakeFactor(layout, TakeBlock<T>(layout, s.chunk, s.chunk), s.chunk);
+    w = TakeBlock<T>(layout, s.keys_unit, s.chunk);
+    g = TakeBlock<T>(layout, s.chunk, s.keys_unit);
+    d = TakeBlock<T>(layout, s.keys_unit + s.chunk, s.columns);
+    for (Block<T>* const block : {&ad, &r, &z, &x})
+      *block = TakeBlock<T>(layout, s.keys_unit, s.columns);
+    shares = TakeBlock<T>(layout, s.chunk, s.columns);
+    layout.Take<T>(d.stride, {&rho, &product, &curvature, &alpha, &beta, &residual});
   }
 };
 

@@ -8,13 +8,11 @@
 #endif
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 
 #include "hwy/highway.h"
 #include "src/engines/least_squares/iterative/chunk_factor-inl.h"
-#include "src/engines/least_squares/iterative/chunk_factor.h"
 #include "src/engines/least_squares/iterative/chunk_factor_solver-inl.h"
 #include "src/engines/least_squares/iterative/iterations-inl.h"
 #include "src/engines/least_squares/iterative/prepared_systems-inl.h"
@@ -34,14 +32,14 @@ class IterativeSolver {
  public:
   static constexpr Fetch kFetch = Fetch::kNow;
 
-  /// Moves the chunk's keys of `s` into `scratch`, which holds what is iterated.
+  /// Moves the chunk's keys of `s` to the matrix that is iterated with.
   IterativeSolver(const Options& options, const Memory& memory, const Sizes& sizes, Scratch<T>& s,
-                  const RunningSums<T>& sums, std::byte* scratch)
+                  const RunningSums<T>& sums, ScratchLayout& layout)
       : options_(options),
         memory_(memory),
         s_(s),
-        it_(options, sizes, s, scratch),
-        f_(options, s, scratch + it_.bytes),
+        it_(options, sizes, s, layout),
+        f_(options, s, layout),
         sums_(sums),
         prepared_(options, memory, s, it_),
         factor_(memory, prepared_.systems(), s, it_, f_),

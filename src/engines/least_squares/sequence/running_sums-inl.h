@@ -82,14 +82,14 @@ class RunningSums {
   void Load(const double* saved) const {
     for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
       std::fill(s_.a.Row(i), s_.a.Row(i) + i, T(0));
-      saved = LoadRow(saved, s_.keys_unit - i, s_.a.Row(i) + i, s_.a_sum.Row(i) + i);
-      saved = LoadRow(saved, s_.values_unit, s_.b.Row(i), s_.b_sum.Row(i));
+      saved = LoadRow(saved, i, i, s_.keys_unit, s_.a, s_.a_sum);
+      saved = LoadRow(saved, i, 0, s_.values_unit, s_.b, s_.b_sum);
     }
   }
   void Save(double* saved) const {
     for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
-      saved = SaveRow(s_.keys_unit - i, s_.a.Row(i) + i, s_.a_sum.Row(i) + i, saved);
-      saved = SaveRow(s_.values_unit, s_.b.Row(i), s_.b_sum.Row(i), saved);
+      saved = SaveRow(i, i, s_.keys_unit, s_.a, s_.a_sum, saved);
+      saved = SaveRow(i, 0, s_.values_unit, s_.b, s_.b_sum, saved);
     }
   }
 
@@ -205,14 +205,21 @@ class RunningSums {
  private:
   static constexpr bool kSums = sizeof(T) == sizeof(float);
 
-  static const double* LoadRow(const double* saved, std::int64_t count, T* row, double* sums) {
-    for (std::int64_t i = 0; i < count; ++i) row[i] = static_cast<T>(saved[i]);
-    if constexpr (kSums) std::copy(saved, saved + count, sums);
-    return saved + count;
+  /// Columns begin .. end of row i.
+  static const double* LoadRow(const double* saved, std::int64_t i, std::int64_t begin,
+                               std::int64_t end, const Block<T>& rows, const Block<double>& sums) {
+    T* const row = rows.Row(i);
+    for (std::int64_t j = begin; j < end; ++j) row[j] = static_cast<T>(saved[j - begin]);
+    if constexpr (kSums) std::copy(saved, saved + (end - begin), sums.Row(i) + begin);
+    return saved + (end - begin);
   }
-  static double* SaveRow(std::int64_t count, const T* row, const double* sums, double* saved) {
-    if constexpr (kSums) return std::copy(sums, sums + count, saved);
-    return std::copy(row, row + count, saved);
+  static double* SaveRow(std::int64_t i, std::int64_t begin, std::int64_t end, const Block<T>& rows,
+                         const Block<double>& sums, double* saved) {
+    if constexpr (kSums) {
+      return std::copy(sums.Row(i) + begin, sums.Row(i) + end, saved);
+    } else {
+      return std::copy(rows.Row(i) + begin, rows.Row(i) + end, saved);
+    }
   }
 
   template <bool kAdd>
