@@ -177,7 +177,7 @@ struct Case {
 
 constexpr std::int64_t kCall = 1000;
 
-// A sequence of calls of kCall tokens, the state carried. The query of every last token is one of
+// A sequence of calls of kCall tokens, on one state. The query of every last token is one of
 // all directions, that of others their key.
 class Calls {
  public:
@@ -325,8 +325,8 @@ double WorstOfSteps(const Stream& stream, double decay, DType dtype, const Run& 
   return worst;
 }
 
-// Where the state is left behind, too, for as long as a factor stands for it.
-TEST(LeastSquaresStreams, HoldOneTokenAtATimeLeftBehind) {
+// Where writes are deferred, too, for as long as a factor stands for it.
+TEST(LeastSquaresStreams, HoldOneTokenAtATimeDeferred) {
   for (const Stream& stream : {kSubspace, kConstant, kSine, kCorrelated}) {
     SCOPED_TRACE(stream.name);
     const bool full = stream.rank == kKeys;

@@ -343,7 +343,8 @@ TEST(LinalgEigen, Eigensystems) {
           double* const vectors = room.data() + (64 - address % 64) % 64 / sizeof(double);
           std::vector<MatrixXd> matrices;
           for (std::int64_t lane = 0; lane < count; ++lane) {
-            const MatrixXd keys = Random(lane % 2 == 0 ? n : (n + 1) / 2, n, 9 + lane);
+            const MatrixXd keys =
+                Random(lane % 2 == 0 ? n : (n + 1) / 2, n, static_cast<unsigned>(9 + lane));
             matrices.push_back(keys.transpose() * keys);  // every other one is singular
             a.insert(a.end(), matrices.back().data(), matrices.back().data() + n * n);
           }
