@@ -296,12 +296,12 @@ class LeastSquares final : public Engine {
 
   std::int64_t AuxiliaryNumbers(const Recipe& recipe, const Dims& dims, DType state,
                                 bool defers) const override {
-    if (!OptionsOf(recipe, dims).keeps_factor()) return 0;
+    if (!OptionsOf(recipe, dims).has_step_factor()) return 0;
     return least_squares::FactorNumbers(SizesOf(recipe, dims, state), defers);
   }
 
   bool Defers(const Recipe& recipe, const Dims& dims, DType) const override {
-    return OptionsOf(recipe, dims).defers();
+    return OptionsOf(recipe, dims).can_defer();
   }
 
   void Flush(const Recipe&, State& state, const TensorView& auxiliary,
@@ -310,7 +310,7 @@ class LeastSquares final : public Engine {
     call.a = state.Get("state.a");
     call.b = state.Get("state");
     call.factor = auxiliary;
-    call.defers = true;
+    call.deferred = true;
     least_squares::Flush(call, executor);
   }
 };
@@ -344,7 +344,7 @@ void LeastSquares::Forward(const EngineCall& call, State& state, const Outputs& 
     words.call.residual = outputs.residual;
   }
   words.call.factor = call.auxiliary;
-  words.call.defers = call.defers;
+  words.call.deferred = call.defers;
   least_squares::Forward(OptionsOf(recipe, call.dims), words.call, call.executor, call.scratch);
   if (plain.defined()) {
     rows::Normalise({KindOf(norm), 0, plain, {}, {}, {}}, outputs.y, call.executor);

@@ -29,7 +29,7 @@ inline constexpr int kSquareColumns = 4;
 inline constexpr int kSquareColumns = 2;
 #endif
 
-/// Steps of a product that pass before it turns to the next rows: two panels of them, and those
+/// Steps of a product before it goes on to the next rows: two panels of them, and those
 /// that they meet, fit the first cache.
 inline constexpr std::int64_t kPanelDepth = 32;
 

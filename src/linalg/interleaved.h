@@ -1,13 +1,13 @@
-/// Where many small systems lie side by side: the layout of panels-inl.h.
+/// The layout of many small systems side by side (panels-inl.h).
 #pragma once
 
 #include <cstdint>
 
 namespace ttr::linalg {
 
-/// The lower triangle of a matrix is kept in panels of four rows. Panel I has the columns up to its
-/// last row, one after the other, four elements each; every element is a vector, a system in each
-/// lane. Squares on the diagonal are whole.
+/// The lower triangle of a matrix is stored in panels of four rows. Panel I has the columns up to
+/// its last row, one after the other, four elements each; every element is a vector, a system in
+/// each lane. Squares on the diagonal are whole.
 inline constexpr std::int64_t kPanelRows = 4;
 
 constexpr std::int64_t PanelsOf(std::int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }

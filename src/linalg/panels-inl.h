@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 using SystemTag = hn::CappedTag<T, static_cast<std::size_t>(kMostSystems<T>)>;
 
-/// How many systems lie side by side.
+/// How many systems are side by side.
 template <class T>
 HWY_INLINE std::int64_t SystemsAtOnce() {
   return static_cast<std::int64_t>(hn::Lanes(SystemTag<T>()));

@@ -178,7 +178,7 @@ struct Case {
 
 constexpr std::int64_t kCall = 1000;
 
-// A sequence of calls of kCall tokens, the state carried. The query of every last token is one of
+// A sequence of calls of kCall tokens, on one state. The query of every last token is one of
 // all directions, that of others their key.
 class Calls {
  public:

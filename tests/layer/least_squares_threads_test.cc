@@ -1,4 +1,4 @@
-// Few memories and many threads: sequences are cut into stretches, and no bit tells.
+// Few memories and many threads: sequences are cut into segments, and no bit changes.
 #include <gtest/gtest.h>
 
 #include <cmath>

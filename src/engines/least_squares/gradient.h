@@ -18,7 +18,7 @@
 /// Conjugate gradients and Chebyshev's iteration: the same formulas, the gradient of the converged
 /// problem (with the chunk's factor: solved exactly). z takes as many steps, or goes to the same
 /// tolerance, as x. It is not that of the steps that were taken, and where few are, it errs as much
-/// as their answer does.
+/// as their output does.
 ///
 /// Gradient descent: exactly that of its n steps x_i = x_{i-1} + eta e_i, e_i = P (q - A x_{i-1}).
 /// They are linear in q and their adjoint is the same recurrence from u = B dy. With its steps

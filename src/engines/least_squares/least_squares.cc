@@ -1,14 +1,12 @@
-// Which memory is done by whom: sequences and heads become tasks.
+// Sequences and heads become tasks of workers.
 
 #include "src/engines/least_squares/least_squares.h"
 
-#include "src/engines/least_squares/factor_scratch.h"
-#include "src/engines/least_squares/iteration_scratch.h"
+#include "src/engines/least_squares/decode/step_factor.h"
+#include "src/engines/least_squares/exact/interleaved_systems.h"
+#include "src/engines/least_squares/iterative/scratch.h"
 #include "src/engines/least_squares/kernel.h"
-#include "src/engines/least_squares/layout.h"
-#include "src/engines/least_squares/step_factor.h"
-#include "src/engines/least_squares/stretches.h"
-#include "src/engines/least_squares/systems_layout.h"
+#include "src/engines/least_squares/segments.h"
 #include "src/engines/least_squares/work.h"
 
 namespace ttr::least_squares {
@@ -16,10 +14,15 @@ namespace {
 
 template <class T>
 std::size_t BytesOf(const Options& options, const Sizes& sizes) {
-  const Scratch<T> scratch(options, sizes, nullptr);
-  if (!options.iterates()) return scratch.bytes + SystemsBytes<T>(options, sizes);
-  return scratch.bytes + IterationScratch<T>(options, sizes, scratch, nullptr).bytes +
-         FactorScratch<T>(options, scratch, nullptr).bytes;
+  common::ScratchLayout counter(nullptr);
+  const Scratch<T> scratch(options, sizes, counter);
+  if (options.iterates()) {
+    IterationScratch<T>(options, sizes, scratch, counter);
+    ChunkFactorScratch<T>(options, scratch, counter);
+  } else if (HasOwnSystems(options, sizes)) {
+    InterleavedScratch<T>(sizes, sizes.queries, counter);
+  }
+  return counter.bytes();
 }
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
@@ -30,12 +33,12 @@ std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
 }  // namespace
 
 std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads) {
-  const std::size_t more = threads > 1 ? StretchBytes(sizes) : 0;
-  return static_cast<std::size_t>(threads) * (BytesOfWorker(options, sizes) + more) + kAlignment;
+  const std::size_t bytes = BytesOfWorker(options, sizes);
+  return common::WorkerScratch::Bytes(threads, bytes + (threads > 1 ? SegmentBytes(sizes) : 0));
 }
 
-std::int64_t FactorNumbers(const Sizes& sizes, bool defers) {
-  const std::int64_t values = defers ? sizes.value_dim : 0;
+std::int64_t FactorNumbers(const Sizes& sizes, bool deferred) {
+  const std::int64_t values = deferred ? sizes.value_dim : 0;
   return sizes.state == DType::kFloat64 ? FactorLayout<double>(sizes.key_dim, values).numbers
                                         : FactorLayout<float>(sizes.key_dim, values).numbers;
 }
@@ -43,7 +46,7 @@ std::int64_t FactorNumbers(const Sizes& sizes, bool defers) {
 void Flush(const Call& call, Executor& executor) {
   const std::int64_t heads = call.b.size(1), items = call.b.size(0) * heads;
   RunOnWorkers(executor, executor.threads(), items, [&](std::int64_t item, int) {
-    const Memory memory = SavedMemory(call, item / heads, item % heads);
+    const MemoryState memory = MemoryStateOf(call, item / heads, item % heads);
     if (call.b.dtype() == DType::kFloat64) {
       Flush<double>(memory);
     } else {
@@ -55,23 +58,20 @@ void Flush(const Call& call, Executor& executor) {
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch) {
   const Work work(call);
-  const std::int64_t items = work.sequences * work.heads;
-  if (work.tokens == 0 || items == 0) return;
-  const RunMemory run = work.sizes.state == DType::kFloat64 ? RunMemoryDouble : RunMemoryFloat;
+  if (work.sequences.tokens() == 0 || work.items() == 0) return;
+  const bool wide = work.sizes.state == DType::kFloat64;
+  const MemoryRunner runner{wide ? RunMemoryDouble : RunMemoryFloat,
+                            BytesOfWorker(options, work.sizes)};
   const int threads = work.Threads(executor);
-  const std::size_t bytes = BytesOfWorker(options, work.sizes);
-  if (const std::int64_t stretches = StretchesOf(work, threads); stretches > 1) {
-    const auto workers = static_cast<std::size_t>(stretches * items);
-    const Claimed claimed("least_squares", scratch,
-                          workers * (bytes + StretchBytes(work.sizes)) + kAlignment);
-    RunStretches(options, work, stretches, static_cast<int>(workers), executor, claimed.start(),
-                 bytes, run);
-    return;
+  if (const std::int64_t segments = SegmentsOf(work, threads); segments > 1) {
+    return RunSegments(options, work, segments, executor, scratch, runner);
   }
-  RunItems(executor, threads, items, bytes, scratch, [&](std::int64_t item, std::byte* own) {
+  const common::WorkerScratch workers("least_squares", scratch,
+                                      common::WorkersOf(threads, work.items()), runner.bytes);
+  workers.Run(executor, work.items(), [&](std::int64_t item, std::byte* own) {
     Memory memory = work.MemoryOf(item);
-    memory.upcoming = work.UpcomingOf(item + threads);  // workers take items in turn
-    run(options, memory, work.sizes, own);
+    memory.upcoming = work.UpcomingOf(item + threads);  // workers take items in order
+    runner.run(options, memory, work.sizes, own);
   });
 }
 

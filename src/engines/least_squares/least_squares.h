@@ -6,10 +6,10 @@
 /// R is nothing (a ridge, where there is one, is part of A and fades with it), a constant diagonal,
 /// or one that grows with |A_t|_F.
 ///
-/// The information form, A and B, is all that is carried: an inverse carried along (the textbook
-/// recursion) loses its digits within some thousand tokens. Chunks of tokens share one Cholesky
-/// factor A = U^T U of their start; what the tokens of the chunk add is a small system of its own,
-/// whose leading blocks are the prefixes:
+/// The information form, A and B, is the whole state: an inverse updated from token to token (the
+/// textbook recursion) loses its digits within some thousand tokens. Chunks of tokens share one
+/// Cholesky factor A = U^T U of their start; what the tokens of the chunk add is a small system of
+/// its own, whose leading blocks are the prefixes:
 ///
 ///     W = U^-T [K^T Q^T B]           whitened keys, queries and memory (K, V times sqrt(w / c))
 ///     S = I + Wk^T Wk = L L^T        L^-1 [V - Wk^T Wb, Wk^T Wq] = [E, P]
@@ -22,11 +22,17 @@
 ///
 /// Solvers that iterate take all queries of a chunk through each step together. A_t is never
 /// formed: A_t x = c_t (A_0 x + K^T (K x)) + R_t x, with the keys up to t, is two products of
-/// matrices for all of them. Who has converged takes no part in the next. A preconditioner may be
-/// one Cholesky factor for a chunk (chunk_factor-inl.h), or take the eigenvectors of every A_t +
-/// R_t (spectra-inl.h), as Chebyshev takes the smallest eigenvalue where a ridge fades. Status 2: a
-/// tolerance was missed, or A is singular along the way; 1: A = 0 has no interval of eigenvalues.
-/// Source: Wang, Shi, Fox (2025), Vignettes 1 and 2; MesaNet 2506.05233 for the constant ridge.
+/// matrices for all of them. A query that has converged takes no part in the next. A preconditioner
+/// may be one Cholesky factor for a chunk (iterative/chunk_factor-inl.h), or take the eigenvectors
+/// of every A_t + R_t (linalg/eigensystems-inl.h), as Chebyshev takes the smallest eigenvalue where
+/// a ridge fades. Status 2: a tolerance was missed, or A is singular along the way; 1: A = 0 has no
+/// interval of eigenvalues. Source: Wang, Shi, Fox (2025), Vignettes 1 and 2; MesaNet 2506.05233
+/// for the constant ridge.
+///
+/// The rooms: sequence/ takes a memory through its tokens (gathered chunks, running sums A and B);
+/// exact/ solves a chunk, or systems side by side; iterative/ has one file a solver or
+/// preconditioner, each with its slope; decode/ is the single token in place; gradient/ the way
+/// back.
 ///
 /// | argument   | shape          | dtype            | meaning                           |
 /// |------------|----------------|------------------|-----------------------------------|
@@ -39,7 +45,7 @@
 /// | a          | [N, H, D, D]   | float32, float64 | A, symmetric; read, then written  |
 /// | b          | [N, H, D, Dv]  | as a             | B; read, then written             |
 /// | factor     | [N, H, n]      | as a             | optional: of A, for single tokens |
-/// | y          | [B, T, H', Dv] | input            | answers, H' = max(H, Hq)          |
+/// | y          | [B, T, H', Dv] | input            | outputs, H' = max(H, Hq)          |
 /// | status     | [B, T, H']     | int8             | written where not solved (0)      |
 /// | iterations | [B, T, H']     | int64            | optional: of solvers that iterate |
 /// | residual   | [B, T, H']     | float64          | the same, over the norm of q      |
@@ -50,10 +56,10 @@
 ///
 /// Cost a token, m = chunk (64): 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / 3m flops; with a
 /// system of its own D^3 / 3 + 5 D^2 + 6 D Dv; D^3 ten times for a singular A; a single token with
-/// its factor 9 D^2 + 5 D Dv, 3 D^2 + 6 D Dv where a and b are left behind, without it as with a
-/// system of its own. A step of an iteration takes
-/// 2 D^2 + 3 m D a query, m = 16; with the chunk's factor twice that, m = 32, and D^3 / 3m + D^2 a
-/// token beside; with eigenvalues 2 D^3 more a token, in double.
+/// its factor 9 D^2 + 5 D Dv, 3 D^2 + 6 D Dv where a and b are deferred, without it as with a
+/// system of its own. A step of an iteration takes 2 D^2 + 3 m D a query, m = 16; with the chunk's
+/// factor twice that, m = 32, and D^3 / 3m + D^2 a token beside; with eigenvalues 2 D^3 more a
+/// token, in double.
 ///
 /// The caller has validated all of it. Forward does not throw, but for scratch that is too small.
 /// Workers do not print or fail; results do not depend on their number.
@@ -84,13 +90,13 @@ struct Options {
   Iteration iteration{};
 
   bool iterates() const { return iteration.solver != Solver::kExact; }
-  /// Can a factor of A be taken on from token to token?
-  bool keeps_factor() const {
+  /// Can a factor of A be updated from token to token?
+  bool has_step_factor() const {
     return !iterates() && causal &&
            (ridge == Ridge::kInState || (ridge == Ridge::kConstant && !fades));
   }
   /// Can a factor stand for A and B?
-  bool defers() const { return keeps_factor() && ridge == Ridge::kInState; }
+  bool can_defer() const { return has_step_factor() && ridge == Ridge::kInState; }
   /// Does an iteration need the eigenvalues of every token's system?
   bool needs_spectra() const {
     return iteration.preconditioner == Preconditioner::kLowRank ||
@@ -110,9 +116,11 @@ struct Call {
   std::span<const std::int64_t> cu_seqlens{};  ///< [N + 1], in tokens; empty: not packed
   TensorView ridge{};
   TensorView a{}, b{};
-  TensorView factor{};  ///< zeros at first; only where options.keeps_factor(), only read without v
-  /// The factor goes ahead of a and b, until Settle(): a single token, only where options.defers().
-  bool defers = false;
+  TensorView
+      factor{};  ///< zeros at first; only where options.has_step_factor(), only read without v
+  /// Only the factor is written: a and b are stale until Flush(). A single token, only where
+  /// options.can_defer().
+  bool deferred = false;
   TensorView y{};
   TensorView status{};
   TensorView iterations{};  ///< optional: int64 [B, T, H'], what each right-hand side took
@@ -132,13 +140,13 @@ struct Sizes {
 std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads);
 
 /// Numbers of Call::factor for one memory. It holds for the very bits of A and of the ridge, which
-/// are compared: these may change in between. With `defers` B is in it, too, and nothing compared.
-std::int64_t FactorNumbers(const Sizes& sizes, bool defers);
+/// are compared: these may change in between. `deferred`: B is in it, too, and nothing compared.
+std::int64_t FactorNumbers(const Sizes& sizes, bool deferred);
 
-/// Writes a and b of a call whose tokens went ahead of them, and has zeros in its factor again.
+/// Writes the a and b of deferred calls, and zeros to their factor.
 void Flush(const Call& call, Executor& executor);
 
-/// Memorizes and answers every token; the state is left as after the last. `scratch` (any
+/// Writes every token and gives its outputs; the state is left as after the last. `scratch` (any
 /// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});

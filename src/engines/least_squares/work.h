@@ -1,108 +1,71 @@
-/// How a call is cut into memories.
+/// Which memory reads and writes which rows of a call.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
-#include "src/engines/least_squares/layout.h"
-#include "src/parallel/claimed.h"
-#include "src/parallel/workers.h"
+#include "src/engines/common/row_views.h"
+#include "src/engines/common/sequences.h"
+#include "src/engines/common/tasks.h"
+#include "src/engines/least_squares/memory.h"
 #include "src/simd/prefetcher.h"
-#include "src/simd/row_views.h"
 #include "ttr/executor.h"
 
 namespace ttr::least_squares {
 
-/// Below this many flops a second thread costs more than it brings (some ten microseconds).
-inline constexpr double kFlopsWorthThreads = 1e6;
-
-/// Calls run(item, scratch) for every item, each worker with `bytes` of its own.
-template <class RunItem>
-void RunItems(Executor& executor, int threads, std::int64_t items, std::size_t bytes,
-              std::span<std::byte> scratch, const RunItem& run) {
-  const int workers = static_cast<int>(std::min<std::int64_t>(threads, items));
-  const Claimed claimed("least_squares", scratch,
-                        static_cast<std::size_t>(workers) * bytes + kAlignment);
-  RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
-    run(item, claimed.start() + static_cast<std::size_t>(worker) * bytes);
-  });
-}
-
-/// What is kept of the memory of sequence n and head h.
-inline Memory SavedMemory(const Call& call, std::int64_t n, std::int64_t h) {
-  Memory m;
-  m.a = simd::KeptOf(call.a, n, h);
-  m.b = simd::KeptOf(call.b, n, h);
-  m.factor = simd::KeptOf(call.factor, n, h);
-  m.defers = call.defers;
-  m.a_stride = call.a.stride(2);
-  m.b_stride = call.b.stride(2);
-  m.key_dim = call.b.size(2);
-  m.value_dim = call.b.size(3);
-  return m;
+/// The state of the memory of sequence n and head h.
+inline MemoryState MemoryStateOf(const Call& call, std::int64_t n, std::int64_t h) {
+  return {.a = common::StateOf(call.a, n, h).data,
+          .b = common::StateOf(call.b, n, h).data,
+          .a_stride = call.a.stride(2),
+          .b_stride = call.b.stride(2),
+          .factor = common::StateOf(call.factor, n, h).data,
+          .deferred = call.deferred,
+          .key_dim = call.b.size(2),
+          .value_dim = call.b.size(3)};
 }
 
 struct Work {
   const Call& call;
-  const TensorView& y;  // answers, or their gradients
+  const TensorView& y;  // outputs, or their gradients
+  common::Sequences sequences;
+  common::Heads heads;
   Sizes sizes;
-  std::int64_t sequences, heads, tokens;  // tokens: of all sequences
 
   explicit Work(const Call& c) : Work(c, c.y) {}
-  Work(const Call& c, const TensorView& answers) : call(c), y(answers) {
-    sequences = call.cu_seqlens.empty() ? call.b.size(0)
-                                        : static_cast<std::int64_t>(call.cu_seqlens.size()) - 1;
-    heads = call.b.size(1);
-    sizes.key_dim = call.b.size(2);
-    sizes.value_dim = call.b.size(3);
-    sizes.state = call.b.dtype();
-    sizes.queries = call.q.defined() ? std::max<std::int64_t>(1, call.q.size(2) / heads) : 0;
-    tokens = call.cu_seqlens.empty() ? sequences * Length() : Length();
-    for (std::int64_t n = 0; n < sequences; ++n) {
-      sizes.tokens = std::max(sizes.tokens, SequenceOf(n).tokens);
-    }
-  }
+  Work(const Call& c, const TensorView& outputs)
+      : call(c),
+        y(outputs),
+        sequences(call.cu_seqlens, call.b.size(0),
+                  call.v.defined() ? call.v.size(1) : call.q.size(1)),
+        heads(call.b.size(1), call.q),
+        sizes{.tokens = sequences.longest(),
+              .key_dim = call.b.size(2),
+              .value_dim = call.b.size(3),
+              .queries = call.q.defined() ? heads.queries : 0,
+              .state = call.b.dtype()} {}
 
-  /// Tokens of a batch row.
-  std::int64_t Length() const { return call.v.defined() ? call.v.size(1) : call.q.size(1); }
-
-  struct Sequence {
-    std::int64_t batch, first, tokens;
-  };
-  Sequence SequenceOf(std::int64_t n) const {
-    if (call.cu_seqlens.empty()) return {n, 0, Length()};
-    const auto i = static_cast<std::size_t>(n);
-    return {0, call.cu_seqlens[i], call.cu_seqlens[i + 1] - call.cu_seqlens[i]};
-  }
+  /// Memories: sequences x heads.
+  std::int64_t items() const { return sequences.count() * heads.memories; }
 
   int Threads(const Executor& executor) const {
-    return Flops() < kFlopsWorthThreads ? 1 : executor.threads();
+    const double flops = 10.0 * static_cast<double>(sequences.tokens() * heads.memories) *
+                         static_cast<double>(sizes.key_dim) *
+                         static_cast<double>(sizes.key_dim + sizes.value_dim);
+    return common::ThreadsFor(executor, flops >= common::kFlopsWorthThreads);
   }
 
-  double Flops() const {
-    return 10.0 * static_cast<double>(tokens * heads) * static_cast<double>(sizes.key_dim) *
-           static_cast<double>(sizes.key_dim + sizes.value_dim);
-  }
-
-  /// The head of an input that memory h reads. (Divisions would be felt by single tokens.)
-  std::int64_t HeadOf(std::int64_t h, const TensorView& input) const {
-    return input.size(2) == heads ? h : h * input.size(2) / heads;
-  }
-
-  /// Memory `item` of sequences x heads.
   Memory MemoryOf(std::int64_t item) const {
-    const std::int64_t n = item / heads;
-    const std::int64_t h = item - n * heads;
-    const Sequence sequence = SequenceOf(n);
+    const common::Task task = common::Task::Of(item, heads.memories, 1);
+    const std::int64_t h = task.head;
+    const common::Sequence sequence = sequences[task.sequence];
     const auto rows = [&](const TensorView& view, std::int64_t head) {
-      return simd::RowsOf(view, sequence.batch, sequence.first, head);
+      return common::RowsOf(view, sequence, head);
     };
-    Memory m = SavedMemory(call, n, h);
+    Memory m;
+    m.state = MemoryStateOf(call, task.sequence, h);
     if (call.v.defined()) {
-      m.k = rows(call.k, HeadOf(h, call.k));
-      m.v = rows(call.v, HeadOf(h, call.v));
+      m.k = rows(call.k, heads.Of(h, call.k));
+      m.v = rows(call.v, heads.Of(h, call.v));
       m.log_decay = rows(call.log_decay, h);
       m.importance = rows(call.importance, h);
       if (!call.decay_factors.empty()) {
@@ -111,13 +74,13 @@ struct Work {
     }
     if (call.q.defined()) {
       m.queries = sizes.queries;
-      m.q = rows(call.q, sizes.queries > 1 ? h * sizes.queries : HeadOf(h, call.q));
-      m.y = rows(y, h * sizes.queries);
+      m.q = rows(call.q, heads.QueryOf(h, call.q));
+      m.y = rows(y, heads.OutputOf(h));
       m.q_head_stride = call.q.stride(2);
       m.y_head_stride = y.stride(2);
       const auto report = [&]<class Number>(const TensorView& view, Report<Number>& to) {
         if (!view.defined()) return;
-        void* const data = rows(view, h * sizes.queries).data;
+        void* const data = rows(view, heads.OutputOf(h)).data;
         to = {static_cast<Number*>(data), view.stride(1), view.stride(2)};
       };
       report(call.status, m.status);
@@ -129,17 +92,15 @@ struct Work {
     return m;
   }
 
-  /// What single tokens of memory `item` go through, if there is one and two of them fit in a
+  /// What a single token of memory `item` reads, if there is such a memory and two of them fit in a
   /// cache.
   Upcoming UpcomingOf(std::int64_t item) const {
     const std::int64_t numbers = sizes.key_dim * (2 * sizes.key_dim + sizes.value_dim);
-    if (sizes.tokens != 1 || item >= sequences * heads || numbers > simd::kMostFetchedAhead)
-      return {};
-    const std::int64_t n = item / heads;
-    const std::int64_t h = item - n * heads;
-    if (call.defers) return {nullptr, simd::KeptOf(call.factor, n, h), nullptr};
-    return {simd::KeptOf(call.a, n, h), simd::KeptOf(call.factor, n, h),
-            simd::KeptOf(call.b, n, h)};
+    if (sizes.tokens != 1 || item >= items() || numbers > simd::kMostFetchedAhead) return {};
+    const common::Task task = common::Task::Of(item, heads.memories, 1);
+    const MemoryState state = MemoryStateOf(call, task.sequence, task.head);
+    if (call.deferred) return {nullptr, state.factor, nullptr};
+    return {state.a, state.factor, state.b};
   }
 };
 

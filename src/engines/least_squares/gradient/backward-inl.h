@@ -1,0 +1,332 @@
+// Backward through a sequence: from x and z of every output to the gradients of what was written.
+// Compiled once for every target.
+
+#if defined(TTR_LEAST_SQUARES_GRADIENT_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_GRADIENT_BACKWARD_INL_H_
+#undef TTR_LEAST_SQUARES_GRADIENT_BACKWARD_INL_H_
+#else
+#define TTR_LEAST_SQUARES_GRADIENT_BACKWARD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/gradient/exact-inl.h"
+#include "src/engines/least_squares/gradient/iterative-inl.h"
+#include "src/engines/least_squares/gradient/relative_ridge-inl.h"
+#include "src/engines/least_squares/gradient/scratch.h"
+#include "src/engines/least_squares/gradient/sides-inl.h"
+#include "src/engines/least_squares/gradient/sums-inl.h"
+#include "src/engines/least_squares/iterative/block_preconditioner-inl.h"
+#include "src/engines/least_squares/sequence/gather-inl.h"
+#include "src/linalg/blocks-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+/// In the words of gradient.h; within a part, in its scale, a row an output,
+///
+///     dK = K (F + F^T) + V G^T - triu(K X^T) Z + (triu(V dY^T) - triu(K Z^T)) X
+///     dV = K G + triu(K X^T) dY
+///     F + F^T -= Z^T X + X^T Z,   G += X^T dY
+template <class T>
+class GradientBackward {
+ public:
+  GradientBackward(const Options& options, const GradientMemory& memory,
+                   const GradientScratch<T>& scratch)
+      : options_(options),
+        m_(memory),
+        memory_(memory.memory),
+        s_(scratch),
+        c_(scratch.chunk),
+        from_(scratch.solutions),
+        b_(scratch.backward),
+        sums_(memory, scratch, prefetcher_),
+        blocks_(memory_.key_dim(), c_.keys_unit,
+                options.descends() ? scratch.iteration->p.block : 0, from_.blocks),
+        relative_ridge_(memory, scratch) {}
+  GradientBackward(const GradientBackward&) = delete;
+  GradientBackward& operator=(const GradientBackward&) = delete;
+
+  void Run(std::int64_t parts) {
+    past_ = sums_.Start();
+    if (m_.dridge != nullptr) std::fill(m_.dridge, m_.dridge + memory_.key_dim(), 0.0);
+    for (std::int64_t p = parts - 1; p >= 0; --p) {
+      const Part& part = from_.parts[p];
+      Fade(part.end);
+      FindScales(memory_, part, s_);
+      Gather(part);
+      FetchBefore(p);
+      if (part.tokens > 0) sums_.GradientsOf(RoundUp(part.tokens, kUnit), dk(), dv());
+      if (part.reading > 0) AddOutputs(part);
+      if (options_.ridge == Ridge::kRelative) relative_ridge_.Add(part, c_.k, dk(), s_.f);
+      if (part.tokens > 0) WriteTokens(part);
+      WriteQueries(part);
+      Fade(part.decay);
+    }
+    sums_.Finish(relative_ridge_.alpha());
+  }
+
+ private:
+  const Block<T>& dk() const { return b_.dk; }
+  const Block<T>& dv() const { return b_.dv; }
+  /// dL/dy of a part.
+  const Block<T>& dy() const { return c_.y; }
+  /// Rows of a part, whole units.
+  std::int64_t RowsOf(const Part& part) const {
+    return RoundUp(part.reading * memory_.queries, kUnit);
+  }
+  bool ridged() const { return options_.ridge != Ridge::kInState; }
+
+  void Fade(double g) {
+    sums_.Fade(g);
+    relative_ridge_.Fade(g);
+  }
+
+  /// c of the token that the part's j-th reading token sees last.
+  double ScaleOf(const Part& part, std::int64_t j) const { return part.tokens == 0 ? 1 : s_.c[j]; }
+
+  /// Rows of a part in an array of the whole sequence: in place, or if they are no whole units
+  /// filled up with zeros in `room`, which has the same stride.
+  Block<T> PartRows(const Block<T>& whole, const Part& part, std::int64_t count,
+                    const Block<T>& room) const {
+    const std::int64_t rows = part.reading * memory_.queries;
+    const Block<T> in_place = whole.Rows(part.begin * memory_.queries);
+    if (rows % kUnit == 0) return in_place;
+    linalg::CopyRows(in_place, rows, count, room);
+    linalg::ZeroRows(room, rows, RoundUp(rows, kUnit), count);
+    return room;
+  }
+
+  void FindSolutions(const Block<T>& x, const Block<T>& z, const Part& part) {
+    x_ = PartRows(x, part, c_.keys_unit, c_.q);
+    z_ = PartRows(z, part, c_.keys_unit, s_.forward.solutions);
+  }
+
+  /// Keys and values as they are (those that do not count as zeros), and the part's dL/dy.
+  void Gather(const Part& part) {
+    for (std::int64_t i = 0; i < RoundUp(part.tokens, kUnit); ++i) {
+      const std::int64_t t = part.first + i;
+      const T counts = Counts(m_, part, i) ? T(1) : T(0);
+      LoadScaled(memory_.k, t, memory_.key_dim(), counts, c_.k.Row(i), c_.keys_unit);
+      LoadScaled(memory_.v, t, memory_.value_dim(), counts, c_.v.Row(i), c_.values_unit);
+    }
+    GatherOutputGradients(m_, part.begin, part.reading, c_);
+  }
+
+  /// The rows of the part before part p are fetched while that one is worked on.
+  void FetchBefore(std::int64_t p) {
+    if (p == 0) {
+      prefetcher_ = simd::Prefetcher(0);
+      return;
+    }
+    const Part& part = from_.parts[p - 1];
+    prefetcher_ = simd::Prefetcher(std::max(part.tokens, part.reading));
+    prefetcher_.Add(memory_.k, part.first, 0, memory_.key_dim());
+    prefetcher_.Add(memory_.v, part.first, 0, memory_.value_dim());
+    prefetcher_.Add(m_.dk, part.first, 0, memory_.key_dim());
+    prefetcher_.Add(m_.dv, part.first, 0, memory_.value_dim());
+    for (std::int64_t r = 0; r < memory_.queries; ++r) {
+      prefetcher_.Add(OutputGradients(m_, r), part.begin, 0, memory_.value_dim());
+      if (!m_.dq) continue;
+      prefetcher_.Add(HeadOf(m_.dq, m_.dq_head_stride, r), part.begin, 0, memory_.key_dim());
+    }
+    // Tiles of the products that fetch.
+    prefetcher_.Start(TilesOf<T>(1, c_.chunk, 2 * c_.keys_unit + c_.values_unit) +
+                      TilesOf<T>(1, c_.keys_unit, c_.keys_unit + c_.values_unit));
+  }
+
+  /// What the part's own outputs ask of its keys and values, and of all that was before.
+  void AddOutputs(const Part& part) {
+    if (ridged()) std::fill(s_.diagonal, s_.diagonal + part.reading * c_.keys_unit, 0.0);
+    for (std::int64_t p = 0; p < part.pairs; ++p) {
+      const std::int64_t pair = p * from_.more.outputs;
+      FindSolutions(from_.more.x.Rows(pair), from_.more.z.Rows(pair), part);
+      SubtractPair(part);
+    }
+    FindSolutions(from_.x, from_.z, part);
+    if (part.has_products) {
+      AddSavedProducts(part);
+      SubtractPast(part);
+    } else {
+      if (!options_.descends()) SubtractPair(part);
+      AddValues(part);
+    }
+    sums_.AddValues(x_, dy(), RowsOf(part));
+    if (ridged()) AddRidge(part);
+    if (blocks_.any()) {
+      blocks_.Add({part.begin, part.reading}, part.tokens, c_.k, dk(), s_.f);
+    }
+    for (std::int64_t j = 0; j < part.reading && part.tokens == 0; ++j) {
+      past_ += from_.worth[part.begin + j];
+    }
+  }
+
+  /// -Z X^T of the rows of a pair:
+  ///
+  ///     dK -= triu(K X^T) Z + triu(K Z^T) X,   F + F^T -= Z^T X + X^T Z
+  void SubtractPair(const Part& part) {
+    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    if (unit > 0) {
+      SeenProducts(part, c_.k, x_, c_.keys_unit, b_.xt, b_.kx);
+      SeenProducts(part, c_.k, z_, c_.keys_unit, b_.zt, b_.kz);
+      const ln::UpperLeft seen{c_.keys_unit, RowsOf(part), memory_.queries};
+      ln::Multiply<ln::Into::kSubtract>(Left<T>::Of(b_.kx), z_, unit, seen, dk());
+      ln::Multiply<ln::Into::kSubtract>(Left<T>::Of(b_.kz), x_, unit, seen, dk());
+    }
+    SubtractPast(part);
+  }
+
+  void SubtractPast(const Part& part) {
+    sums_.SubtractPairs(x_, z_, RowsOf(part));
+    for (std::int64_t j = 0; j < part.reading * memory_.queries && ridged(); ++j) {
+      double* const diagonal = s_.diagonal + j / memory_.queries * c_.keys_unit;
+      for (std::int64_t i = 0; i < memory_.key_dim(); ++i) {
+        diagonal[i] -= static_cast<double>(z_.Row(j)[i]) * static_cast<double>(x_.Row(j)[i]);
+      }
+    }
+  }
+
+  /// products = triu(left rows^T), left the keys or values of the part and zero where an output
+  /// does not see a token, `dim` numbers a row; `columns` becomes the transpose of `rows`.
+  void SeenProducts(const Part& part, const Block<T>& left, const Block<T>& rows, std::int64_t dim,
+                    const Block<T>& columns, const Block<T>& products) const {
+    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    ln::Transpose(rows, RowsOf(part), dim, columns);
+    ln::Multiply<ln::Into::kSet>(Left<T>::Of(left), columns, unit,
+                                 ln::UpperResult{RowsOf(part), dim, memory_.queries}, products);
+    linalg::ZeroBelowStairs(products, unit, RowsOf(part), memory_.queries, part.tokens);
+  }
+
+  /// What the part's outputs ask of its own keys and values, from products that were saved:
+  ///
+  ///     dK -= triu(K X^T) Z - triu(V dY^T - K Z^T) X,   dV += triu(K X^T) dY
+  void AddSavedProducts(const Part& part) {
+    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    const Block<T> kx = PartRows(from_.kx, part, unit, b_.part_kx);
+    const Block<T> rest = PartRows(from_.rest, part, unit, b_.part_rest);
+    const ln::UpperLeft keys{c_.keys_unit, RowsOf(part), memory_.queries};
+    const ln::UpperLeft values{c_.values_unit, RowsOf(part), memory_.queries};
+    ln::Multiply<ln::Into::kSubtract>(Left<T>::Transposed(kx), z_, unit, keys, dk());
+    ln::Multiply<ln::Into::kAdd>(Left<T>::Transposed(rest), x_, unit, keys, dk());
+    ln::Multiply<ln::Into::kAdd>(Left<T>::Transposed(kx), dy(), unit, values, dv());
+  }
+
+  /// dK += triu(V dY^T) X, dV += triu(K X^T) dY.
+  void AddValues(const Part& part) {
+    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    if (unit == 0) return;
+    // Without descent, the pair of x and z has left K X^T.
+    if (options_.descends()) SeenProducts(part, c_.k, x_, c_.keys_unit, b_.xt, b_.kx);
+    SeenProducts(part, c_.v, dy(), c_.values_unit, s_.dyt, b_.vdy);
+    ln::Multiply<ln::Into::kAdd>(Left<T>::Of(b_.vdy), x_, unit,
+                                 ln::UpperLeft{c_.keys_unit, RowsOf(part), memory_.queries}, dk());
+    ln::Multiply<ln::Into::kAdd>(Left<T>::Of(b_.kx), dy(), unit,
+                                 ln::UpperLeft{c_.values_unit, RowsOf(part), memory_.queries},
+                                 dv());
+  }
+
+  /// dL/dR, and what it takes from the worth of A: a constant ridge does not grow with A.
+  void AddRidge(const Part& part) {
+    const bool relative = options_.ridge == Ridge::kRelative;
+    const std::int64_t dim = memory_.key_dim();
+    for (std::int64_t j = 0; j < part.reading; ++j) {
+      double* const diagonal = s_.diagonal + j * c_.keys_unit;
+      const double size = relative ? from_.norm[part.begin + j] : 1;
+      const double inverse = 1 / ScaleOf(part, j);
+      for (std::int64_t i = 0; i < dim && blocks_.any(); ++i) {
+        diagonal[i] += blocks_.Diagonal(part.begin + j, i);
+      }
+      for (std::int64_t i = 0; i < dim; ++i) diagonal[i] *= inverse;
+      for (std::int64_t i = 0; i < dim && m_.dridge != nullptr; ++i) {
+        m_.dridge[i] += size * diagonal[i];
+      }
+      const double sum = sn::WideDot(dim, memory_.ridge, diagonal);
+      if (relative) {
+        relative_ridge_.Set(part, j, sum);
+      } else {
+        from_.worth[part.begin + j] -= sum;
+      }
+    }
+  }
+
+  /// dK and dV times w / c to their places, and the numbers of every token, the last one first.
+  void WriteTokens(const Part& part) {
+    for (std::int64_t i = part.tokens - 1; i >= 0; --i) {
+      const std::int64_t t = part.first + i;
+      if (i < part.reading) past_ += from_.worth[part.begin + i];
+      const double weight = ImportanceOf(memory_, t);
+      const double c = s_.c[i];
+      T* const key_gradient = dk().Row(i);
+      T* const value_gradient = dv().Row(i);
+      const double by_weight = (sn::WideDot(memory_.key_dim(), c_.k.Row(i), key_gradient) +
+                                sn::WideDot(memory_.value_dim(), c_.v.Row(i), value_gradient)) /
+                               (2 * c);
+      if (m_.dimportance) StoreNumber(by_weight, t, m_.dimportance);
+      StoreScaled(key_gradient, weight / c, t, memory_.key_dim(), m_.dk);
+      StoreScaled(value_gradient, weight / c, t, memory_.value_dim(), m_.dv);
+      if (weight != 0) past_ -= weight * by_weight;
+      if (part.decay == 0 && i == 0) past_ = 0;
+      if (m_.dlog_decay) StoreNumber(past_, t, m_.dlog_decay);
+    }
+  }
+
+  static void StoreNumber(double x, std::int64_t t, const Rows& to) {
+    const T number = static_cast<T>(x);
+    sn::StoreRow(&number, t, 0, 1, to);
+  }
+
+  static void StoreScaled(T* row, double factor, std::int64_t t, std::int64_t count,
+                          const Rows& to) {
+    if (!to) return;
+    if (factor == 0) {
+      std::fill(row, row + count, T(0));  // a token that does not count may not be finite
+    } else {
+      sn::Multiply(row, count, static_cast<T>(factor));
+    }
+    sn::StoreRow(row, t, 0, count, to);
+  }
+
+  /// dq = scale z.
+  void WriteQueries(const Part& part) {
+    if (!m_.dq) return;
+    const Block<T> rows = from_.z.Rows(part.begin * memory_.queries);
+    for (std::int64_t j = 0; j < part.reading * memory_.queries; ++j) {
+      StoreScaled(rows.Row(j), options_.scale, part.begin + j / memory_.queries, memory_.key_dim(),
+                  HeadOf(m_.dq, m_.dq_head_stride, j % memory_.queries));
+    }
+  }
+
+  const Options& options_;
+  const GradientMemory& m_;
+  const Memory& memory_;
+  const GradientScratch<T>& s_;
+  const Scratch<T>& c_;
+  const SolutionScratch<T>& from_;
+  const BackwardScratch<T>& b_;
+  simd::Prefetcher prefetcher_{0};
+  const GradientSums<T> sums_;
+  const BlockSlope<T> blocks_;
+  RelativeRidge<T> relative_ridge_;
+  Block<T> x_{}, z_{};  // solutions of a part, in whole units of rows
+  double past_ = 0;     // <F, A> + <G, B> of what was written before
+};
+
+template <class T>
+void RunGradient(const Options& options, const GradientMemory& memory, const Sizes& sizes,
+                 std::byte* scratch) {
+  ScratchLayout layout(scratch);
+  const GradientScratch<T> s(options, sizes, layout);
+  std::fill(s.solutions.worth, s.solutions.worth + memory.memory.tokens, 0.0);
+  const std::int64_t parts = options.iterates() ? IterativeSolutions<T>(options, memory, s).Run()
+                                                : ExactSolutions<T>(options, memory, s).Run();
+  GradientBackward<T>(options, memory, s).Run(parts);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_GRADIENT_BACKWARD_INL_H_

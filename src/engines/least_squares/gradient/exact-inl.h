@@ -1,0 +1,285 @@
+// Forward through a sequence for what its gradient needs, where systems are solved. Compiled once
+// for every target.
+
+#if defined(TTR_LEAST_SQUARES_GRADIENT_EXACT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_GRADIENT_EXACT_INL_H_
+#undef TTR_LEAST_SQUARES_GRADIENT_EXACT_INL_H_
+#else
+#define TTR_LEAST_SQUARES_GRADIENT_EXACT_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/least_squares/exact/interleaved_systems-inl.h"
+#include "src/engines/least_squares/exact/minimum_norm_memory.h"
+#include "src/engines/least_squares/exact/prefixes-inl.h"
+#include "src/engines/least_squares/gradient/relative_ridge-inl.h"
+#include "src/engines/least_squares/gradient/scratch.h"
+#include "src/engines/least_squares/gradient/sides-inl.h"
+#include "src/engines/least_squares/sequence/gather-inl.h"
+#include "src/engines/least_squares/sequence/running_sums-inl.h"
+#include "src/linalg/blocks-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::least_squares {
+namespace HWY_NAMESPACE {
+
+/// x_t = (A_t + R)^-1 q_t and z_t = (A_t + R)^-1 B_t dy_t of every output; x in the scale of its
+/// part, in which A is 1 / c as large.
+template <class T>
+class ExactSolutions {
+ public:
+  ExactSolutions(const Options& options, const GradientMemory& memory,
+                 const GradientScratch<T>& scratch)
+      : options_(options),
+        m_(memory),
+        memory_(memory.memory),
+        s_(scratch),
+        c_(scratch.chunk),
+        to_(scratch.solutions),
+        sums_(memory_, c_),
+        sides_(options, memory, scratch),
+        relative_ridge_(memory, scratch),
+        prefixes_(options, memory_, c_, sums_, &prefetcher_) {}
+  ExactSolutions(const ExactSolutions&) = delete;
+  ExactSolutions& operator=(const ExactSolutions&) = delete;
+
+  /// Leaves A and B of the end in the scratch. Returns the number of parts.
+  std::int64_t Run() {
+    sums_.Load();
+    const std::int64_t tokens = memory_.tokens;
+    const bool reads = options_.causal;
+    if (reads && options_.read_before && tokens > 0) Read(0, 1);
+    if (reads && options_.own_systems() && InterleavedSystems<T>::Pays(tokens)) {
+      RunBlocks();
+    } else {
+      for (std::int64_t t = 0; t < tokens;) t += Next(t, reads);
+    }
+    for (std::int64_t t = 0; t < tokens && !reads; t += c_.chunk) {
+      Read(t, std::min(c_.chunk, tokens - t));
+    }
+    return parts_;
+  }
+
+ private:
+  bool relative() const { return options_.ridge == Ridge::kRelative; }
+
+  /// The part of a chunk, with the outputs that read it.
+  Part PartOf(const Chunk& chunk, bool reads) const {
+    const std::int64_t begin = chunk.first + (options_.read_before ? 1 : 0);
+    const std::int64_t reading = reads ? std::min(begin + chunk.tokens, memory_.tokens) - begin : 0;
+    return {chunk.first, chunk.tokens, begin, reading, chunk.decay, chunk.end};
+  }
+
+  std::int64_t Next(std::int64_t t, bool reads) {
+    const std::int64_t most = reads && options_.own_systems() ? 1 : c_.chunk;
+    const Fetch fetch = reads && most > 1 ? Fetch::kLater : Fetch::kNow;
+    Chunk chunk = GatherChunk(memory_, t, most, c_, fetch);
+    sums_.Fade(chunk.decay);
+    Part part = PartOf(chunk, reads);
+    if (part.reading > 0 && relative()) return NextAlone(chunk);
+    if (part.reading > 0) part = SolveChunk(chunk, fetch);
+    AddPart(part);
+    sums_.Write(chunk);
+    return chunk.tokens;
+  }
+
+  /// Shortens a chunk to what can be solved together, or to a few tokens of a singular memory.
+  Part SolveChunk(Chunk& chunk, Fetch fetch) {
+    Part part = PartOf(chunk, true);
+    GatherQueries(options_, memory_, part.begin, part.reading, c_, fetch);
+    prefetcher_ = PrefetchChunk(memory_, c_, part.begin + chunk.tokens, m_.dy, m_.dy_head_stride);
+    const std::int64_t right = prefixes_.Begin(chunk.tokens, part.reading * memory_.queries, false);
+    single_tokens_ = right > 0 ? 1 : std::min<std::int64_t>(2 * single_tokens_, kUnit);
+    sums_.Shorten(chunk, right > 0 ? right : std::min(chunk.tokens, single_tokens_));
+    part = PartOf(chunk, true);
+    if (right > 0) {
+      part.has_products = SolveTogether(part);
+    } else {
+      sides_.Gather(part.begin, part.reading, chunk.tokens);
+      part.pairs = SolveByMinimumNorm(part.begin, part.reading, chunk.tokens) ? 1 : 0;
+    }
+    return part;
+  }
+
+  /// The outputs of a part whose tokens share a factor. Are k . x and v . dy - k . z saved, too? Of
+  /// tokens without weight they are not known.
+  bool SolveTogether(const Part& part) {
+    const std::int64_t queries = memory_.queries;
+    const std::int64_t columns = RoundUp(part.reading * queries, kUnit);
+    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    const std::int64_t first = part.begin * queries;
+    FindScales(memory_, part, s_);
+    const bool saves =
+        std::none_of(s_.weight, s_.weight + part.tokens, [](double weight) { return weight == 0; });
+    GatherOutputGradients(m_, part.begin, part.reading, c_);
+    ln::Transpose(c_.y, columns, c_.values_unit, s_.dyt);
+    prefixes_.Pairs(s_.dyt, [&](const Block<T>& solved, const Block<T>& products, bool is_x) {
+      ln::Transpose(solved, c_.keys_unit, columns, (is_x ? to_.x : to_.z).Rows(first));
+      if (!saves) return;
+      for (std::int64_t i = 0; i < part.tokens; ++i) {
+        const T root = static_cast<T>(std::sqrt(s_.weight[i]));
+        sn::Multiply(products.Row(i), columns, 1 / root);
+      }
+      ln::Transpose(products, unit, columns, (is_x ? to_.kx : to_.rest).Rows(first));
+    });
+    return saves;
+  }
+
+  /// One token under a ridge that grows with what it writes.
+  std::int64_t NextAlone(const Chunk& chunk) {
+    Part part = PartOf(chunk, true);
+    relative_ridge_.Find(part);
+    sums_.Write(chunk);
+    part.pairs = SolveMemory(part.begin, 1) ? 1 : 0;
+    to_.parts[parts_++] = part;
+    return 1;
+  }
+
+  void AddPart(const Part& part) {
+    if (relative()) relative_ridge_.Find(part);
+    to_.parts[parts_++] = part;
+  }
+
+  /// Tokens that each have a system of their own, in blocks.
+  void RunBlocks() {
+    const std::int64_t most = InterleavedSystems<T>::BlockTokens();
+    const ForwardScratch<T>& f = s_.forward;
+    for (std::int64_t t = 0; t < memory_.tokens; t += most) {
+      const std::int64_t tokens = std::min(most, memory_.tokens - t);
+      const std::int64_t first_part = parts_;
+      linalg::CopyRows(c_.a, c_.keys_unit, c_.a.stride, f.a_before);
+      linalg::CopyRows(c_.b, c_.keys_unit, c_.b.stride, f.b_before);
+      GatherBlock(t, tokens);
+      InterleavedSystems<T> systems(memory_.ridge, relative(), memory_.key_dim(), *s_.systems);
+      systems.Solve(f.a_before, tokens, 2 * memory_.queries);
+      const bool* const singular = s_.systems->regularised;
+      if (std::find(singular, singular + tokens, true) == singular + tokens) {
+        for (std::int64_t p = first_part; p < parts_; ++p) StoreOwn(to_.parts[p], t);
+        continue;
+      }
+      // With second pairs of solutions, then, one by one.
+      linalg::CopyRows(f.a_before, c_.keys_unit, c_.a.stride, c_.a);
+      linalg::CopyRows(f.b_before, c_.keys_unit, c_.b.stride, c_.b);
+      sums_.BeginSums();
+      parts_ = first_part;
+      for (std::int64_t i = t; i < t + tokens;) i += Next(i, true);
+    }
+  }
+
+  /// Keys, decays and right-hand sides of a block, whose tokens are written chunk by chunk.
+  void GatherBlock(std::int64_t t, std::int64_t tokens) {
+    const std::int64_t sides = 2 * memory_.queries;
+    linalg::ZeroRows(s_.systems->right, 0, tokens * sides, s_.systems->right.stride);
+    for (std::int64_t i = 0; i < tokens;) {
+      const Chunk chunk = GatherChunk(memory_, t + i, std::min(c_.chunk, tokens - i), c_);
+      sums_.Fade(chunk.decay);
+      const Part part = PartOf(chunk, true);
+      if (part.reading > 0) sides_.Gather(part.begin, part.reading, chunk.tokens);
+      GatherSystems(part, i);
+      AddPart(part);
+      sums_.Write(chunk);
+      i += chunk.tokens;
+    }
+  }
+
+  /// Those of a part, which begins with token `first` of the block.
+  void GatherSystems(const Part& part, std::int64_t first) const {
+    const InterleavedScratch<T>& block = *s_.systems;
+    const std::int64_t sides = 2 * memory_.queries;
+    double log_c = 0;
+    for (std::int64_t j = 0; j < part.tokens; ++j) {
+      const std::int64_t t = part.first + j;
+      const double log_decay = LogDecay(memory_, t);
+      if (j > 0) log_c += log_decay;
+      block.decay[first + j] = static_cast<T>(std::exp(log_decay));
+      LoadScaled(memory_.k, t, memory_.key_dim(),
+                 static_cast<T>(std::sqrt(ImportanceOf(memory_, t))), block.keys.Row(first + j),
+                 block.keys_unit);
+      for (std::int64_t r = 0; r < sides && j < part.reading; ++r) {
+        const T* const side = c_.q.Row(j * sides + r);
+        T* const to = block.right.Row((first + j) * sides + r);
+        std::copy(side, side + block.keys_unit, to);
+        // u was found from B / c.
+        if (r >= memory_.queries && log_c != 0) {
+          sn::Multiply(to, block.keys_unit, static_cast<T>(std::exp(log_c)));
+        }
+      }
+    }
+  }
+
+  /// The solutions of a part of the block that begins at token t, x times c.
+  void StoreOwn(const Part& part, std::int64_t t) {
+    sides_.Store(s_.systems->right.Rows((part.first - t) * 2 * memory_.queries), part.begin,
+                 part.reading);
+    double log_c = 0;
+    for (std::int64_t j = 1; j < part.reading; ++j) {
+      log_c += LogDecay(memory_, part.first + j);
+      if (log_c == 0) continue;
+      const T c = static_cast<T>(std::exp(log_c));
+      for (std::int64_t r = 0; r < memory_.queries; ++r) {
+        sn::Multiply(to_.x.Row((part.begin + j) * memory_.queries + r), c_.keys_unit, c);
+      }
+    }
+  }
+
+  /// Outputs of the memory as it is.
+  void Read(std::int64_t begin, std::int64_t reading) {
+    const bool singular = SolveMemory(begin, reading);
+    AddPart({begin, 0, begin, reading, 1, 1, singular ? 1 : 0});
+  }
+
+  /// Is it singular?
+  bool SolveMemory(std::int64_t begin, std::int64_t reading) {
+    sides_.Gather(begin, reading, 0);
+    const std::int64_t rows = reading * 2 * memory_.queries;
+    if (!prefixes_.SolveColumns(rows)) return SolveByMinimumNorm(begin, reading, 0);
+    ln::Transpose(prefixes_.columns(), c_.keys_unit, RoundUp(rows, kUnit), s_.forward.solutions);
+    sides_.Store(s_.forward.solutions, begin, reading);
+    return false;
+  }
+
+  /// One by one, in double, with the second pairs of singular systems. Were there any?
+  bool SolveByMinimumNorm(std::int64_t begin, std::int64_t reading, std::int64_t tokens) {
+    MinimumNormMemory<T> sums(memory_, options_, c_);
+    const std::int64_t queries = memory_.queries;
+    bool singular = false;
+    for (std::int64_t t = 0; t < std::max(reading, tokens); ++t) {
+      if (t < tokens) sums.Add(c_.k.Row(t), c_.v.Row(t));
+      for (std::int64_t r = 0; r < queries && t < reading; ++r) {
+        const std::int64_t output = (begin + t) * queries + r;
+        T* const x = to_.x.Row(output);
+        T* const z = to_.z.Row(output);
+        T* const x2 = to_.more.X(0, output);
+        T* const z2 = to_.more.Z(0, output);
+        for (T* const row : {x, z, x2, z2}) std::fill(row, row + c_.keys_unit, T(0));
+        singular |= sums.Solutions(c_.q.Row(2 * t * queries + r),
+                                   c_.q.Row((2 * t + 1) * queries + r), x, z, x2, z2);
+      }
+    }
+    return singular;
+  }
+
+  const Options& options_;
+  const GradientMemory& m_;
+  const Memory& memory_;
+  const GradientScratch<T>& s_;
+  const Scratch<T>& c_;
+  const SolutionScratch<T>& to_;
+  const RunningSums<T> sums_;
+  const GradientSides<T> sides_;
+  const RelativeRidge<T> relative_ridge_;
+  simd::Prefetcher prefetcher_{0};
+  Prefixes<T> prefixes_;
+  std::int64_t parts_ = 0;
+  std::int64_t single_tokens_ = 1;  // solved one by one before the rest is tried again
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::least_squares
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LEAST_SQUARES_GRADIENT_EXACT_INL_H_
