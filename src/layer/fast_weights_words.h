@@ -13,8 +13,12 @@ namespace ttr {
 fast_weights::Options FastWeightsOptions(const Recipe& recipe, const Dims& dims,
                                          const Inputs& inputs);
 
-/// The input that the engine calls `step`: a step size, or the weight of a Hebbian memory.
-TensorView Inputs::* FastWeightsStep(const Recipe& recipe);
+/// Inputs, or their gradients, by the engine's names: what it calls `step` is a step size, or the
+/// weight of a Hebbian memory.
+fast_weights::Operands<TensorView> FastWeightsOperands(const Recipe& recipe, const Inputs& inputs);
+
+/// The same of a state.
+fast_weights::StateOperands<TensorView> FastWeightsStates(const Recipe& recipe, const State& state);
 
 /// The entries of `specs` that a state lacks: zeros, and no maximum of nothing.
 void MakeMissing(const Recipe& recipe, std::span<const StateSpec> specs, const Dims& dims,

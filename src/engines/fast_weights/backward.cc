@@ -39,55 +39,19 @@ struct Groups {
 GradientMemory GradientsOf(const Work& work, const BackwardCall& call, std::int64_t n,
                            std::int64_t h, bool first_in_group) {
   const Gradients& g = call.gradients;
-  const Sequence sequence = work.SequenceOf(n);
-  const std::int64_t steps = work.options.steps;
-  auto rows = [&](const TensorView& view, std::int64_t head) {
-    return RowsOf(view, sequence.batch, sequence.first, head);
-  };
-  auto step_rows = [&](const TensorView& view, std::int64_t head) {
-    return RowsOf(view, sequence.batch, sequence.first * steps, head);
-  };
   // A head that an earlier memory of the group reads, too, has its gradient there already.
   auto shared = [&](const TensorView& input) {
     return input.defined() && !first_in_group &&
            work.HeadOf(h, input) == work.HeadOf(h - 1, input) && input.size(2) < work.heads;
   };
   GradientMemory m;
-  if (g.q.defined()) {
-    m.q = rows(g.q, work.sizes.queries > 1 ? h * work.sizes.queries : work.HeadOf(h, g.q));
-    m.q_head_stride = g.q.stride(2);
-    m.add_q = work.sizes.queries == 1 && shared(g.q);
-  }
-  if (g.k.defined()) m.k = step_rows(g.k, work.HeadOf(h, g.k));
-  if (g.v.defined()) m.v = step_rows(g.v, work.HeadOf(h, g.v));
+  work.PointTo(g, n, h, static_cast<Operands<Rows>&>(m));
+  work.PointTo(g, n, h, static_cast<StateOperands<Rows>&>(m));
+  work.PointTo(call.final, n, h, m.final);
+  if (g.q.defined()) m.q_head_stride = g.q.stride(2);
+  m.add_q = work.sizes.queries == 1 && shared(g.q);
   m.add_k = shared(g.k);
   m.add_v = shared(g.v);
-  m.log_decay = rows(g.log_decay, h);
-  m.phase = rows(g.phase, h);
-  m.step = step_rows(g.step, h);
-  m.importance = rows(g.importance, h);
-  m.erase_key = rows(g.erase_key, h);
-  m.erase_gate = rows(g.erase_gate, h);
-  m.momentum = rows(g.momentum, h);
-  m.weight_decay = rows(g.weight_decay, h);
-  m.bonus = ConstantOf(g.bonus, h);
-  m.features_w = ConstantOf(g.features_w, h).data;
-  m.features_b = ConstantOf(g.features_b, h).data;
-  auto state = [&](const TensorView& view) {
-    Rows saved = KeptOf(view, n, h);
-    if (saved) saved.stride = view.stride(2);
-    return saved;
-  };
-  m.state = state(g.state);
-  m.second = state(g.second);
-  m.sum = KeptOf(g.sum, n, h);
-  m.maximum = KeptOf(g.maximum, n, h);
-  m.curvature = KeptOf(g.curvature, n, h);
-  m.dstate = state(call.dstate);
-  m.dsecond = state(call.dsecond);
-  m.dsum = KeptOf(call.dsum, n, h);
-  m.dmaximum = KeptOf(call.dmaximum, n, h);
-  m.dcurvature = KeptOf(call.dcurvature, n, h);
   m.add_constants = n > 0;
   return m;
 }

@@ -21,13 +21,8 @@
 
 namespace ttr::fast_weights {
 
-struct Gradients {
-  TensorView q{}, k{}, v{};
-  TensorView log_decay{}, phase{}, step{}, importance{};
-  TensorView erase_key{}, erase_gate{}, momentum{}, weight_decay{};
-  TensorView bonus{}, features_w{}, features_b{};
-  TensorView state{}, second{}, sum{}, maximum{}, curvature{};  ///< of the initial ones
-};
+/// Of inputs, and of the initial state.
+struct Gradients : Operands<TensorView>, StateOperands<TensorView> {};
 
 struct BackwardCall {
   /// State and the others of its kind as they were at the start; not causal, as they were made:
@@ -35,8 +30,7 @@ struct BackwardCall {
   /// there, untouched, or empty.
   Call forward{};
   TensorView dy{};
-  TensorView dstate{}, dsecond{};  ///< of the final ones; absent: 0
-  TensorView dsum{}, dmaximum{}, dcurvature{};
+  StateOperands<TensorView> final{};  ///< dL/d of the final state; absent: 0
   Gradients gradients{};
 };
 

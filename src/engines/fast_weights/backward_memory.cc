@@ -24,10 +24,8 @@ GradientRows<const T> InputAt(const T* data, std::int64_t stride, std::int64_t h
 template <class T>
 void GatherEnds(const Options& options, const Memory& memory, const GradientMemory& out,
                 BackwardRows<T>& rows) {
-  constexpr DType kType = DTypeOf<T>();
-  ReadMemory(memory, {memory.state, kType, memory.state_stride}, memory.sum, rows, rows.initial);
-  ReadMemory(memory, out.dstate, out.dsum, rows, rows.d_final);
-  const Rows second{memory.second, kType, memory.second_stride};
+  ReadMemory(memory, memory.state, memory.sum, rows, rows.initial);
+  ReadMemory(memory, out.final.state, out.final.sum, rows, rows.d_final);
   if (options.paired()) {
     const std::int64_t part = rows.second(options);
     // Channels beyond the last, too, are turned.
@@ -36,18 +34,18 @@ void GatherEnds(const Options& options, const Memory& memory, const GradientMemo
         std::fill(to + first + memory.key_dim * rows.value_stride, to + first + part, T(0));
       }
     }
-    ReadMemory(memory, second, {}, rows, rows.initial + part);
-    ReadMemory(memory, out.dsecond, {}, rows, rows.d_final + part);
+    ReadMemory(memory, memory.second, {}, rows, rows.initial + part);
+    ReadMemory(memory, out.final.second, {}, rows, rows.d_final + part);
   }
   if (options.phase) std::fill_n(rows.turned, rows.key_stride / 2, T(0));
   if (rows.maxima != nullptr) {
     rows.block_maxima[0] = memory.maximum ? ReadOne<double>(memory.maximum, 0) : 0;
-    rows.d_maximum = out.dmaximum ? ReadOne<T>(out.dmaximum, 0) : T(0);
+    rows.d_maximum = out.final.maximum ? ReadOne<T>(out.final.maximum, 0) : T(0);
   }
   if (options.preconditioned) {
     ReadPadded(memory.curvature, 0, memory.key_dim, rows.key_stride, rows.block_curvatures);
     std::fill_n(rows.d_curvature, rows.key_stride, T(0));
-    if (out.dcurvature) ReadRow(out.dcurvature, 0, memory.key_dim, rows.d_curvature);
+    if (out.final.curvature) ReadRow(out.final.curvature, 0, memory.key_dim, rows.d_curvature);
   }
   if (options.bonus) std::fill_n(rows.d_bonus_row, rows.key_stride, T(0));
 }

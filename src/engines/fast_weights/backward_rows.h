@@ -16,18 +16,11 @@
 
 namespace ttr::fast_weights {
 
-/// Where the gradients of one memory's inputs go, and those of its final state come from. Rows as
-/// in Memory, which it stands beside.
-struct GradientMemory {
-  Rows q, k, v;                    // q: of the first of `queries` heads
-  std::int64_t q_head_stride = 0;  // in elements
-  Rows log_decay, phase, step, importance, erase_key, erase_gate, momentum, weight_decay;
-  Rows bonus;                    // one row
-  Rows state, second;            // key_dim rows
-  Rows sum, maximum, curvature;  // one row each
-  Rows dstate, dsecond, dsum, dmaximum, dcurvature;
-  void* features_w = nullptr;  // in the arithmetic's type, added to
-  void* features_b = nullptr;
+/// Where the gradients of one memory's inputs and initial state go, and those of its final state
+/// come from. Rows as in Memory, which it stands beside; parameters of features are added to.
+struct GradientMemory : Operands<Rows>, StateOperands<Rows> {
+  StateOperands<Rows> final;       // dL/d of the final state; absent: 0
+  std::int64_t q_head_stride = 0;  // in elements, between the queries of one memory
   // Do other heads, or for constants other sequences, come before, whose gradients are added to?
   bool add_q = false, add_k = false, add_v = false, add_constants = false;
 };

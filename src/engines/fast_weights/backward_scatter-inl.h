@@ -194,10 +194,10 @@ class Scatter {
     task.x = {x_, DTypeOf<T>(), 0};
     task.y = {dphi, DTypeOf<T>(), 0};
     task.dx = {dx_, DTypeOf<T>(), 0};
-    task.w = memory_.features_w;
-    task.b = memory_.features_b;
-    task.dw = out_.features_w;
-    task.db = out_.features_b;
+    task.w = memory_.features_w.data;
+    task.b = memory_.features_b.data;
+    task.dw = out_.features_w.data;
+    task.db = out_.features_b.data;
     task.tokens = 1;
     task.dim = memory_.input_dim;
     task.features = memory_.features;

@@ -57,8 +57,7 @@ void DifferentiateWhole(const Options& options, const Memory& memory, const Grad
   if (rows.maxima != nullptr) rows.block_maxima[0] = -std::numeric_limits<double>::infinity();
   const std::int64_t numbers = rows.key_stride * rows.value_stride;
   std::fill_n(rows.initial, numbers, T(0));
-  const Rows state{memory.state, DTypeOf<T>(), memory.state_stride};
-  ReadMemory(memory, state, memory.sum, rows, rows.initial);
+  ReadMemory(memory, memory.state, memory.sum, rows, rows.initial);
   Transpose(rows.initial, rows);
   std::fill_n(rows.d_final, numbers, T(0));
   for (std::int64_t block = 0; block < blocks; ++block) {

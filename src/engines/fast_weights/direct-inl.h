@@ -28,15 +28,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 /// What multiplying by a decay of zero would not do: forget what is not finite, too.
 template <class T>
 void ForgetRows(const Options& options, const Memory& memory, const T* forgotten) {
-  auto forget = [&](void* matrix, std::int64_t stride) {
+  auto forget = [&](const Rows& matrix) {
     for (std::int64_t row = 0; row < memory.key_dim; ++row) {
       if (options.by_channel() && forgotten[row] == 0) continue;
-      T* m = static_cast<T*>(matrix) + row * stride;
+      T* m = static_cast<T*>(matrix.data) + row * matrix.stride;
       std::fill(m + memory.first_column, m + memory.end_column, T(0));
     }
   };
-  forget(memory.state, memory.state_stride);
-  if (options.phase) forget(memory.second, memory.second_stride);  // a last update is no memory
+  forget(memory.state);
+  if (options.phase) forget(memory.second);  // a last update is no memory
 }
 
 /// How the parts of a complex memory turn.
@@ -207,17 +207,17 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
       s.score = p.scores;
       s.score_value = p.score_values;
       if (options.paired()) {
-        s.second = static_cast<T*>(memory.second);
-        s.second_stride = memory.second_stride;
+        s.second = static_cast<T*>(memory.second.data);
+        s.second_stride = memory.second.stride;
         std::copy_n(p.turn + 1, 3, s.turn);
         s.both = options.momentum;
         const bool reads_second = !options.read_before && s.queries > 0;
         s.query_second = reads_second ? g.query + g.query_stride * memory.queries : nullptr;
       }
-      if (r == memory.rows - 1 && next.state != nullptr) {
-        s.next = static_cast<const T*>(next.state) + next.first_column;
+      if (r == memory.rows - 1 && next.state) {
+        s.next = static_cast<const T*>(next.state.data) + next.first_column;
         if (options.paired())
-          s.next_second = static_cast<const T*>(next.second) + next.first_column;
+          s.next_second = static_cast<const T*>(next.second.data) + next.first_column;
       }
     }
     if (defers) deferral.Take(erase, g.query, p.read, s);

@@ -352,12 +352,12 @@ void StepColumns(const RowStep<T>& s, std::int64_t column, T* HWY_RESTRICT state
 template <int NV, class T>
 void StepGroups(const Memory& memory, const RowStep<T>& s, std::int64_t& column) {
   constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
-  T* state = static_cast<T*>(memory.state);
+  T* state = static_cast<T*>(memory.state.data);
   for (; column + kWidth <= memory.end_column; column += kWidth) {
     const std::int64_t end = column + kWidth;
     auto at = [](T* rows, std::int64_t c) { return rows == nullptr ? nullptr : rows + c; };
     const bool last = end >= memory.end_column;
-    StepColumns<NV>(s, column, state + column, memory.state_stride, at(s.second, column),
+    StepColumns<NV>(s, column, state + column, memory.state.stride, at(s.second, column),
                     last ? s.next : state + end, last ? s.next_second : at(s.second, end));
   }
   if constexpr (NV > 1) StepGroups<NV / 2>(memory, s, column);
@@ -367,7 +367,7 @@ void StepGroups(const Memory& memory, const RowStep<T>& s, std::int64_t& column)
 template <class T>
 void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  T* state = static_cast<T*>(memory.state);
+  T* state = static_cast<T*>(memory.state.data);
   std::int64_t column = memory.first_column;
   StepGroups<ln::kTileRows>(memory, s, column);
   const std::int64_t rest = memory.end_column - column;
@@ -385,11 +385,11 @@ void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) 
   T* const padded_second = padded + memory.key_dim * kLanes;
   RowStep<T> last = s;
   last.second_stride = kLanes;
-  load(state + column, memory.state_stride, padded);
+  load(state + column, memory.state.stride, padded);
   if (s.second != nullptr) load(s.second + column, s.second_stride, padded_second);
   StepColumns<1, T>(last, column, padded, kLanes, padded_second, nullptr, nullptr);
   if (s.write == nullptr) return;
-  store(padded, state + column, memory.state_stride);
+  store(padded, state + column, memory.state.stride);
   if (s.second != nullptr) store(padded_second, s.second + column, s.second_stride);
 }
 

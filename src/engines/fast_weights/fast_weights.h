@@ -56,6 +56,7 @@
 #include <cstdint>
 #include <span>
 
+#include "src/engines/fast_weights/operands.h"
 #include "src/engines/rows/features.h"
 #include "ttr/dtype.h"
 #include "ttr/executor.h"
@@ -161,17 +162,9 @@ struct Options {
   bool by_channel() const { return decay == Decay::kChannel || separate_value_key(); }
 };
 
-struct Call {
-  TensorView q{}, k{}, v{};
-  TensorView log_decay{}, phase{};
-  TensorView step{}, importance{};
-  TensorView erase_key{}, erase_gate{};
-  TensorView momentum{}, weight_decay{};
-  TensorView bonus{}, features_w{}, features_b{};
+struct Call : Operands<TensorView>, StateOperands<TensorView> {
   std::span<const double> decay_factors{};     ///< [H], in (0, 1], of kConstant
   std::span<const std::int64_t> cu_seqlens{};  ///< [N + 1], in tokens; empty: not packed
-  TensorView state{}, second{};
-  TensorView sum{}, maximum{}, curvature{}, position{};
   /// PendingNumbers() of every memory, contiguous, zeros at first; only for a single token and
   /// where options.defers(). The state is then behind it, until Settle().
   TensorView deferred{};

@@ -131,8 +131,8 @@ HWY_INLINE void MapFeatureRow(const Options& options, const Memory& memory, std:
   rows::FeatureTask task;
   task.x = {raw, DTypeOf<T>(), 0};
   task.y = {to, DTypeOf<T>(), 0};
-  task.w = memory.features_w;
-  task.b = memory.features_b;
+  task.w = memory.features_w.data;
+  task.b = memory.features_b.data;
   task.tokens = 1;
   task.dim = memory.input_dim;
   task.features = memory.features;

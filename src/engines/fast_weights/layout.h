@@ -41,28 +41,17 @@ using simd::Prefetcher;
 using simd::Rows;
 
 /// One memory, one sequence, a range of value columns. "Row" r belongs to token r / steps.
-struct Memory {
-  Rows q, k, v, y;                 // q and y: of the first of `queries` heads
+struct Memory : Operands<Rows>, StateOperands<Rows> {
+  Rows y;                          // as q, of the first of `queries` heads
   std::int64_t q_head_stride = 0;  // in elements, between the queries of one memory
   std::int64_t y_head_stride = 0;
-  Rows log_decay, phase, step, importance, erase_key, erase_gate, momentum, weight_decay;
-  Rows bonus;  // one row
   double decay_factor = 1;
-  void* state = nullptr;   // [key_dim] rows of value_dim columns
-  void* second = nullptr;  // the same
-  std::int64_t state_stride = 0;
-  std::int64_t second_stride = 0;
-  Rows sum, curvature;  // one row each
-  Rows maximum;         // one number
-  Rows position;        // the same
-  Rows pending;         // see pending.h; absent: a token's write is done with it
+  Rows pending;  // see pending.h; absent: a token's write is done with it
   void* pending_values = nullptr;
   void* saved_states = nullptr;  // see kept.h; null: nothing is kept
   void* saved_errors = nullptr;
   void* saved_answers = nullptr;
   void* saved_sums = nullptr;
-  const void* features_w = nullptr;  // [features][input_dim], as the state
-  const void* features_b = nullptr;
   std::int64_t features = 0;
   std::int8_t* status = nullptr;
   std::int64_t status_stride = 0;

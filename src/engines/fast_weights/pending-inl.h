@@ -31,9 +31,9 @@ void FlushRows(const Memory& memory) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t whole = memory.end_column - (memory.end_column - memory.first_column) % kLanes;
-  T* row = static_cast<T*>(memory.state);
+  T* row = static_cast<T*>(memory.state.data);
   const T *u = pending.value[0], *v = pending.value[1];
-  for (std::int64_t i = 0; i < memory.key_dim; ++i, row += memory.state_stride) {
+  for (std::int64_t i = 0; i < memory.key_dim; ++i, row += memory.state.stride) {
     const T decay = pending.by_channel() ? pending.decay[i] : pending.number();
     const T by_u = pending.write[0][i], by_v = keys > 1 ? pending.write[1][i] : T(0);
     auto settle = [&](auto tag, std::int64_t j) HWY_ATTR {

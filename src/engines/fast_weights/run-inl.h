@@ -40,15 +40,15 @@ std::int64_t Width(const Memory& memory, std::int64_t column) {
 /// A memory of `rows` rows between its home and the strips of the scratch, where it begins at row
 /// `first`: columns that a strip has beyond the memory's last are zero.
 template <class T>
-void LoadStrips(const Memory& memory, const void* home, std::int64_t stride, std::int64_t first,
-                std::int64_t state_rows, const Scratch<T>& scratch) {
-  const T* state = static_cast<const T*>(home);
+void LoadStrips(const Memory& memory, const Rows& home, std::int64_t first, std::int64_t state_rows,
+                const Scratch<T>& scratch) {
+  const T* state = static_cast<const T*>(home.data);
   for (std::int64_t c = memory.first_column; c < memory.end_column;) {
     const std::int64_t width = Width<T>(memory, c);
     const std::int64_t filled = std::min(width, memory.value_dim - c);
     T* strip = scratch.strips + c * state_rows + first * width;
     for (std::int64_t row = 0; row < memory.key_dim; ++row, strip += width) {
-      const T* from = state + row * stride + c;
+      const T* from = state + row * home.stride + c;
       std::fill(std::copy(from, from + filled, strip), strip + width, T(0));
     }
     // Tiles of rows go beyond the last.
@@ -58,15 +58,15 @@ void LoadStrips(const Memory& memory, const void* home, std::int64_t stride, std
 }
 
 template <class T>
-void StoreStrips(const Memory& memory, void* home, std::int64_t stride, std::int64_t first,
+void StoreStrips(const Memory& memory, const Rows& home, std::int64_t first,
                  std::int64_t state_rows, const Scratch<T>& scratch) {
-  T* state = static_cast<T*>(home);
+  T* state = static_cast<T*>(home.data);
   for (std::int64_t c = memory.first_column; c < memory.end_column;) {
     const std::int64_t width = Width<T>(memory, c);
     const std::int64_t filled = std::min(width, memory.value_dim - c);
     const T* strip = scratch.strips + c * state_rows + first * width;
     for (std::int64_t row = 0; row < memory.key_dim; ++row, strip += width) {
-      std::copy(strip, strip + filled, state + row * stride + c);
+      std::copy(strip, strip + filled, state + row * home.stride + c);
     }
     c += width;
   }
@@ -242,9 +242,9 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
   std::fill(scratch.zeros, scratch.zeros + scratch.gathered.stride, T(0));
   Keeper<T> keeper(options, memory);
   if (memory.from == 0) {
-    LoadStrips(memory, memory.state, memory.state_stride, 0, state_rows, scratch);
+    LoadStrips(memory, memory.state, 0, state_rows, scratch);
     if (options.paired()) {
-      LoadStrips(memory, memory.second, memory.second_stride, memory.key_dim, state_rows, scratch);
+      LoadStrips(memory, memory.second, memory.key_dim, state_rows, scratch);
     }
     PairStrips(memory, state_rows, scratch);
     KeepFirst(memory, state_rows, scratch, keeper);
@@ -338,9 +338,9 @@ void RunChunked(const Options& options, const Memory& memory, const Memory& next
   if (memory.to < memory.rows) return;
   if (streams) hwy::FlushStream();
   if (!memory.writes()) return;
-  StoreStrips(memory, memory.state, memory.state_stride, 0, state_rows, scratch);
+  StoreStrips(memory, memory.state, 0, state_rows, scratch);
   if (options.paired()) {
-    StoreStrips(memory, memory.second, memory.second_stride, memory.key_dim, state_rows, scratch);
+    StoreStrips(memory, memory.second, memory.key_dim, state_rows, scratch);
   }
 }
 

@@ -20,20 +20,11 @@ inline constexpr double kFlopsWorthThreads = 1e6;
 
 using simd::RowsOf;
 
-/// What memory `head` of sequence `n` keeps in a view [N, H, ...].
-inline Rows KeptOf(const TensorView& view, std::int64_t n, std::int64_t head) {
+/// The state [N, H, ...] of memory `head` of sequence `n`: rows [D], each of Dv, or one row.
+inline Rows StateOf(const TensorView& view, std::int64_t n, std::int64_t head) {
   if (!view.defined()) return {};
-  const std::int64_t offset = n * view.stride(0) + head * view.stride(1);
-  return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
-          view.dtype(), 0};
-}
-
-/// Row `head` of a constant [H, ...].
-inline Rows ConstantOf(const TensorView& view, std::int64_t head) {
-  if (!view.defined()) return {};
-  const std::int64_t offset = head * view.stride(0);
-  return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
-          view.dtype(), 0};
+  const std::int64_t stride = view.rank() == 4 ? view.stride(2) : 0;
+  return {simd::KeptOf(view, n, head), view.dtype(), stride};
 }
 
 struct Sequence {
@@ -138,6 +129,36 @@ struct Work {
     return input.size(2) == heads ? h : h * input.size(2) / heads;
   }
 
+  /// Memory h's rows of an input, or of its gradient, in sequence n.
+  Rows RowsOfOperand(const TensorView& view, Per per, std::int64_t h,
+                     const Sequence& sequence) const {
+    switch (per) {
+      case Per::kQuery:
+        return RowsOf(view, sequence.batch, sequence.first,
+                      sizes.queries > 1 ? h * sizes.queries : HeadOf(h, view));
+      case Per::kStep:
+        return RowsOf(view, sequence.batch, sequence.first * options.steps, HeadOf(h, view));
+      case Per::kToken: return RowsOf(view, sequence.batch, sequence.first, h);
+      case Per::kHead: break;
+    }
+    return {simd::ElementOf(view, h * view.stride(0)), view.dtype(), 0};
+  }
+
+  /// Memory h of sequence n in inputs, or in their gradients.
+  void PointTo(const Operands<TensorView>& views, std::int64_t n, std::int64_t h,
+               Operands<Rows>& rows) const {
+    const Sequence sequence = SequenceOf(n);
+    ForEachOperand(views, rows, [&](const TensorView& view, Rows& to, Per per) {
+      if (view.defined()) to = RowsOfOperand(view, per, h, sequence);
+    });
+  }
+  /// The same of states.
+  void PointTo(const StateOperands<TensorView>& views, std::int64_t n, std::int64_t h,
+               StateOperands<Rows>& rows) const {
+    ForEachOperand(views, rows,
+                   [&](const TensorView& view, Rows& to) { to = StateOf(view, n, h); });
+  }
+
   /// Task number `item`, of sequences x heads x parts.
   Memory MemoryOf(std::int64_t item) const {
     const std::int64_t memory = parts == 1 ? item : item / parts;
@@ -145,38 +166,22 @@ struct Work {
     const std::int64_t n = memory / heads;
     const std::int64_t h = memory - n * heads;
     const Sequence sequence = SequenceOf(n);
-    // Inputs of a token, and of its steps.
-    auto rows = [&](const TensorView& view, std::int64_t head) {
-      return RowsOf(view, sequence.batch, sequence.first, head);
-    };
-    auto step_rows = [&](const TensorView& view, std::int64_t head) {
-      return RowsOf(view, sequence.batch, sequence.first * options.steps, head);
-    };
     Memory m;
-    m.steps = options.steps;
+    PointTo(call, n, h, static_cast<Operands<Rows>&>(m));
+    PointTo(call, n, h, static_cast<StateOperands<Rows>&>(m));
+    // Where nothing is written, what a write would take is not looked at.
+    if (!call.v.defined()) {
+      static_cast<Operands<Rows>&>(m) = {
+          .q = m.q, .features_w = m.features_w, .features_b = m.features_b};
+    }
     m.read_before = options.read_before;
-    m.rows = sequence.tokens * options.steps;
-    if (call.v.defined()) {
-      if (call.k.defined()) m.k = step_rows(call.k, HeadOf(h, call.k));
-      m.v = step_rows(call.v, HeadOf(h, call.v));
-      m.step = step_rows(call.step, h);
-      m.log_decay = rows(call.log_decay, h);
-      m.phase = rows(call.phase, h);
-      m.importance = rows(call.importance, h);
-      m.erase_key = rows(call.erase_key, h);
-      m.erase_gate = rows(call.erase_gate, h);
-      m.momentum = rows(call.momentum, h);
-      m.weight_decay = rows(call.weight_decay, h);
-      m.bonus = ConstantOf(call.bonus, h);
-      if (!call.decay_factors.empty())
-        m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
-    } else {
-      m.steps = 1;
-      m.rows = sequence.tokens;
+    m.steps = call.v.defined() ? options.steps : 1;
+    m.rows = sequence.tokens * m.steps;
+    if (!call.decay_factors.empty()) {
+      m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
     }
     if (call.q.defined()) {
-      m.q = rows(call.q, sizes.queries > 1 ? h * sizes.queries : HeadOf(h, call.q));
-      m.y = rows(call.y, h * sizes.queries);
+      m.y = RowsOf(call.y, sequence.batch, sequence.first, h * sizes.queries);
       m.q_head_stride = call.q.stride(2);
       m.y_head_stride = call.y.stride(2);
       if (call.status.defined()) {
@@ -188,22 +193,10 @@ struct Work {
       }
     }
     m.to = m.rows;
-    m.state = KeptOf(call.state, n, h).data;
-    m.state_stride = call.state.stride(2);
-    if (call.second.defined()) {
-      m.second = KeptOf(call.second, n, h).data;
-      m.second_stride = call.second.stride(2);
-    }
-    m.sum = KeptOf(call.sum, n, h);
-    m.maximum = KeptOf(call.maximum, n, h);
-    m.curvature = KeptOf(call.curvature, n, h);
-    m.position = KeptOf(call.position, n, h);
     if (call.deferred.defined()) {
-      m.pending = KeptOf(call.deferred, n, h);
+      m.pending = StateOf(call.deferred, n, h);
       m.pending_values = static_cast<std::byte*>(m.pending.data) + PendingKeyBytes(m.pending.dtype);
     }
-    m.features_w = ConstantOf(call.features_w, h).data;
-    m.features_b = ConstantOf(call.features_b, h).data;
     if (sizes.saved) PointToSaved(n, h, sequence, m);
     if (call.features_w.defined()) m.features = call.features_w.size(1);
     m.input_dim = sizes.input_dim;
