@@ -222,7 +222,7 @@ struct Scratch {
   }
 
   Scratch(const Options& options, const Sizes& sizes, std::byte* memory)
-      : direct(IsDirect(sizes.tokens * options.steps)) {
+      : direct(!sizes.saved && IsDirect(sizes.tokens * options.steps)) {
     const bool chunked = !direct;
     const std::int64_t chunks = chunked ? kBlockChunks : 0;
     const std::int64_t block = chunked ? kBlockRows : 1;

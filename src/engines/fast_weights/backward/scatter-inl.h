@@ -15,9 +15,9 @@
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/backward_gather-inl.h"
-#include "src/engines/fast_weights/backward_rows.h"
-#include "src/engines/fast_weights/backward_turn-inl.h"
+#include "src/engines/fast_weights/backward/gather-inl.h"
+#include "src/engines/fast_weights/backward/rotation-inl.h"
+#include "src/engines/fast_weights/backward/rows.h"
 #include "src/engines/rows/features_kernel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -130,30 +130,30 @@ class Scatter {
   }
 
   void Queries(std::int64_t r, std::int64_t row, std::int64_t token) {
-    if (side_ == Side::kWrites || !memory_.Reads(row) || rows_.d_query_lies) return;
+    if (side_ == Side::kWrites || !memory_.Reads(row) || rows_.in_place.d_query) return;
     for (std::int64_t q = 0; q < rows_.queries; ++q) Query(r, token, q);
   }
 
   void Row(std::int64_t r) {
     const std::int64_t row = rows_.first + r, token = memory_.Token(row);
     if (side_ == Side::kQueries) return Queries(r, row, token);
-    if (options_.turns()) UnturnRow(options_.read_before, r, rows_);
+    if (options_.turns()) RotateRowBack(options_.read_before, r, rows_);
     // The key's gradient, collected where that of the first of its roles stands.
-    d_key_ = (options_.separate_value_key() ? rows_.d_second : rows_.d_write) + r * stride_;
+    d_key_ = (options_.separate_value_key() ? rows_.d.key : rows_.d.write) + r * stride_;
     if (options_.erase == Erase::kEraseKey || options_.separate_value_key()) {
-      d_erased_ = rows_.d_erase + r * stride_;
+      d_erased_ = rows_.d.erase + r * stride_;
     }
     Keys(r, token);
     Queries(r, row, token);
     if (d_erased_ != nullptr) Write(d_erased_, dim_, out_.erase_key, token);
-    if (!rows_.d_value_lies) {
-      Write(rows_.d_value + r * rows_.value_stride, memory_.value_dim, out_.v, row, out_.add_v);
+    if (!rows_.in_place.d_value) {
+      Write(rows_.d.value + r * rows_.value_stride, memory_.value_dim, out_.v, row, out_.add_v);
     }
     Numbers(r, token);
     if (options_.by_channel()) ChannelDecay(r, token);
-    if (options_.key != Key::kInput || rows_.d_key_lies) return;
+    if (options_.key != Key::kInput || rows_.in_place.d_key) return;
     T* const dx = plain() ? d_key_ : ThroughInput(memory_.k, row, r, d_key_, T(0));
-    if (rows_.streams_key) {
+    if (rows_.streams.key) {
       return CopyPast(dx, memory_.input_dim, static_cast<T*>(out_.k.data) + row * out_.k.stride);
     }
     Write(dx, memory_.input_dim, out_.k, row, out_.add_k);
@@ -208,11 +208,11 @@ class Scatter {
   }
 
   void Query(std::int64_t r, std::int64_t token, std::int64_t q) {
-    T* const d_query = rows_.d_query + (q * rows_.rows + r) * stride_;
+    T* const d_query = rows_.d.query + (q * rows_.rows + r) * stride_;
     if (options_.bonus) {
       const T* key = rows_.key + r * stride_;
       const T* query = rows_.query + (q * rows_.rows + r) * stride_;
-      const T by = rows_.d_bonus[q * rows_.rows + r];
+      const T by = rows_.d.bonus[q * rows_.rows + r];
       ReadPadded(memory_.bonus, 0, extra_);
       AddProduct(rows_.d_bonus_row, by, key, query, stride_, rows_.d_bonus_row);
       AddProduct(d_key_, by, extra_, query, stride_, d_key_);
@@ -236,8 +236,8 @@ class Scatter {
   /// From the gradients of the keys that write and erase to d_key_ and d_erased_.
   void Keys(std::int64_t r, std::int64_t token) {
     const T* const key = rows_.key + r * stride_;
-    const T* const d_write = rows_.d_write + r * stride_;
-    T* const d_erase = rows_.d_erase != nullptr ? rows_.d_erase + r * stride_ : nullptr;
+    const T* const d_write = rows_.d.write + r * stride_;
+    T* const d_erase = rows_.d.erase != nullptr ? rows_.d.erase + r * stride_ : nullptr;
     switch (options_.erase) {
       case Erase::kKey:
         if (options_.preconditioned) {
@@ -265,7 +265,7 @@ class Scatter {
   void Precondition(std::int64_t r, std::int64_t token, const T* key, const T* d_erase) {
     const D d;
     const T weight = memory_.importance ? LoadOne<T>(memory_.importance, token) : T(1);
-    const T* const curvature = rows_.curvature + (r + 1) * stride_;
+    const T* const curvature = rows_.running.curvature + (r + 1) * stride_;
     const auto base = hn::Set(d, static_cast<T>(-0.405465108108164381978));  // -log 1.5
     const auto one = hn::Set(d, T(1));
     auto by_weight = hn::Zero(d);
@@ -279,13 +279,13 @@ class Scatter {
       const auto slope = hn::Div(hn::Mul(m, base), hn::Mul(hn::Mul(size, size), shifted));
       const auto d_write = hn::Load(d, d_key_ + i);
       const auto by_curvature =
-          hn::MulAdd(hn::Mul(d_write, k), slope, hn::Load(d, rows_.d_curvature + i));
+          hn::MulAdd(hn::Mul(d_write, k), slope, hn::Load(d, rows_.running.d_curvature + i));
       const auto d_key = hn::MulAdd(d_write, m, hn::Load(d, d_erase + i));
       const auto twice = hn::Mul(hn::Set(d, 2 * weight), hn::Mul(k, by_curvature));
       hn::Store(hn::Add(d_key, twice), d, d_key_ + i);
       by_weight = hn::MulAdd(by_curvature, hn::Mul(k, k), by_weight);
       const auto decay = hn::Set(d, static_cast<T>(options_.curvature_decay));
-      hn::Store(hn::Mul(decay, by_curvature), d, rows_.d_curvature + i);
+      hn::Store(hn::Mul(decay, by_curvature), d, rows_.running.d_curvature + i);
     }
     WriteOne(hn::GetLane(hn::SumOfLanes(d, by_weight)), out_.importance, token);
   }
@@ -293,8 +293,8 @@ class Scatter {
   void Numbers(std::int64_t r, std::int64_t token) {
     const std::int64_t row = rows_.first + r;
     const T decay = rows_.erase_decay[r];
-    T d_step = rows_.d_step[r];
-    T d_decay = rows_.d_decay[r];
+    T d_step = rows_.d.step[r];
+    T d_decay = rows_.d.decay[r];
     if (options_.shrink != Shrink::kNone) {
       const bool coupled = options_.shrink == Shrink::kCoupled;
       const T lambda = LoadOne<T>(memory_.weight_decay, token);
@@ -302,18 +302,18 @@ class Scatter {
       const T d_saved = decay * d_decay;
       if (coupled) d_step -= lambda * d_saved;
       WriteOne(coupled ? -rows_.step[r] * d_saved : -d_saved, out_.weight_decay, token);
-      d_decay = saved * d_decay + rows_.d_erase_decay[r];
+      d_decay = saved * d_decay + rows_.d.erase_decay[r];
     }
     // Not causal d_decay is that of its logarithm.
     T d_log_decay = decay == 0 ? T(0) : (options_.causal ? decay : T(1)) * d_decay;
     if (stabilised()) {
       T d_weight = rows_.step[r] == 0 ? T(0) : rows_.step[r] * d_step;
-      if (row == 0) rows_.d_first_maximum += d_log_decay;
-      if (rows_.saved[r] != 0) {
-        d_log_decay += rows_.d_maximum;
+      if (row == 0) rows_.running.d_first_maximum += d_log_decay;
+      if (rows_.running.from_past[r] != 0) {
+        d_log_decay += rows_.running.d_maximum;
       } else {
-        d_weight += rows_.d_maximum;
-        rows_.d_maximum = 0;
+        d_weight += rows_.running.d_maximum;
+        rows_.running.d_maximum = 0;
       }
       WriteOne(d_weight, out_.step, row);
     } else if (options_.step == Step::kInput) {
@@ -326,7 +326,7 @@ class Scatter {
       if (by_n != 0) AddMultiple(2 * d_step * by_n, key, stride_, d_key_);
       WriteOne(d_step * by_s, out_.step, row);
     }
-    if (options_.momentum) WriteOne(rows_.d_momentum[r], out_.momentum, token);
+    if (options_.momentum) WriteOne(rows_.d.momentum[r], out_.momentum, token);
     const bool gated = options_.decay == Decay::kScalar && !options_.by_channel();
     if (gated && memory_.Starts(row)) WriteOne(d_log_decay, out_.log_decay, token);
   }
@@ -334,7 +334,7 @@ class Scatter {
   void ChannelDecay(std::int64_t r, std::int64_t token) {
     if (options_.phase) Write(rows_.d_phase + r * stride_, dim_, out_.phase, token);
     if (!memory_.Starts(rows_.first + r) || !out_.log_decay) return;
-    T* const d_log_decay = rows_.d_log_decay + r * stride_;
+    T* const d_log_decay = rows_.d.gates + r * stride_;
     if (options_.decay == Decay::kScalar) {
       T sum = 0;
       for (std::int64_t i = 0; i < dim_; ++i) sum += d_log_decay[i];
