@@ -13,7 +13,7 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/backward_rows.h"
 #include "src/engines/fast_weights/backward_turn-inl.h"
-#include "src/engines/fast_weights/gather-inl.h"
+#include "src/engines/fast_weights/operands/gather-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -90,7 +90,7 @@ template <class T>
 void GatherRows(const Options& options, const Memory& memory, bool values, bool queries,
                 BackwardRows<T>& rows) {
   const std::int64_t stride = rows.key_stride, block = rows.first / kGradientBlock;
-  Carried<T> carried{};
+  Running<T> carried{};
   if (memory.position) {
     carried.position = static_cast<std::int64_t>(LoadOne<double>(memory.position, 0));
   }
@@ -101,7 +101,7 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
   if (options.preconditioned) {
     std::copy_n(rows.block_curvatures + block * stride, stride, rows.curvature);
   }
-  if (options.turns()) {
+  if (options.rotates()) {
     std::fill_n(rows.frame, stride / 2, T(1));
     std::fill_n(rows.frame + stride / 2, stride / 2, T(0));
   }
@@ -119,7 +119,7 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
     GatherNumbers(options, gathered, chunk, carried, g);
     TakeNumbers(options, g, r, chunk.rows, rows);
     if (queries && !rows.keys_lie) FinishQueries(options, memory, r, chunk.rows, rows);
-    if (options.turns())
+    if (options.rotates())
       TurnRows(options.read_before, queries, memory.key_dim, r, chunk.rows, rows);
     for (std::int64_t i = r; values && !rows.value_lies && i < r + chunk.rows; ++i) {
       T* const value = rows.value + i * rows.value_stride;

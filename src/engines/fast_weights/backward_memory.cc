@@ -161,7 +161,7 @@ void FindRows(const Options& options, const Memory& memory, const GradientMemory
   const bool plain = options.features.map == rows::Map::kNone && !options.intercept &&
                      !options.normalise_qk && (options.scale == 1 || rows.folds_scale) &&
                      options.correction == 0 && !options.bonus && options.steps == 1;
-  rows.dy_lies = !options.transforms_answers() && options.steps == 1 && Lies<T>(memory.y, values) &&
+  rows.dy_lies = !options.transforms_outputs() && options.steps == 1 && Lies<T>(memory.y, values) &&
                  Lies<T>({memory.y.data, memory.y.dtype, memory.y_head_stride}, values);
   const bool own_step = options.step != Step::kOne && options.step != Step::kInput &&
                         options.step != Step::kLogWeight;
@@ -222,8 +222,8 @@ Prefetcher AheadOf(const Options& options, const Memory& memory, const GradientM
     if (memory.saved_errors != nullptr)
       add_rows({memory.saved_errors, DTypeOf<T>(), values}, gathered, values);
     const std::int64_t answers = rows.queries * values;
-    if (memory.saved_answers != nullptr)
-      add_rows({memory.saved_answers, DTypeOf<T>(), answers}, gathered, answers);
+    if (memory.saved_outputs != nullptr)
+      add_rows({memory.saved_outputs, DTypeOf<T>(), answers}, gathered, answers);
   }
   add(memory.q, gathered, memory.input_dim);
   add(memory.y, gathered, memory.value_dim);

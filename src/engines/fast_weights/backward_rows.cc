@@ -14,7 +14,7 @@ GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
   GradientSizes result;
   result.tokens = sizes.tokens * options.steps;
   constexpr std::int64_t kUnit = 16;
-  result.key_dim = options.turns() ? 2 * RoundUp(sizes.key_dim, kUnit) : sizes.key_dim;
+  result.key_dim = options.rotates() ? 2 * RoundUp(sizes.key_dim, kUnit) : sizes.key_dim;
   result.value_dim = sizes.value_dim + (options.denominator != Denominator::kNone ? 1 : 0);
   result.queries = sizes.queries;
   result.erase = options.erases();
@@ -42,7 +42,7 @@ std::int64_t MostTogetherBackward(const Options& options, const Sizes& sizes) {
       RoundUp(sizes.value_dim + (options.denominator != Denominator::kNone ? 1 : 0), kUnit);
   const auto bytes =
       (options.momentum ? 2 : 1) * numbers * static_cast<std::int64_t>(SizeOf(sizes.state));
-  return std::clamp<std::int64_t>(kBytes / bytes, 1, kMostTogether);
+  return std::clamp<std::int64_t>(kBytes / bytes, 1, kMostInterleaved);
 }
 
 template <class T>
@@ -59,7 +59,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   const bool own_write = apart || options.preconditioned;
   const bool own_erase = options.erases() && (apart || options.erase != Erase::kKey);
   const bool stabilised = options.step == Step::kLogWeight;
-  const bool answers = options.transforms_answers();
+  const bool answers = options.transforms_outputs();
   folds_scale = options.scale != 1 && (!answers || sizes.saved) && !options.bonus;
   const std::int64_t blocks = extended.tokens / kGradientBlock + 1;
   std::int64_t used = 0;
@@ -104,9 +104,9 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   constexpr std::int64_t kDouble = sizeof(double) / sizeof(T);
   block_maxima = reinterpret_cast<double*>(take(stabilised, (blocks + 1) * kDouble));
   block_curvatures = take(options.preconditioned, (blocks + 1) * key_stride);
-  frame = take(options.turns(), key_stride);
-  turned = take(options.turns(), key_stride / 2);
-  turned_before = take(options.turns(), key_stride / 2);
+  frame = take(options.rotates(), key_stride);
+  turned = take(options.rotates(), key_stride / 2);
+  turned_before = take(options.rotates(), key_stride / 2);
   const std::int64_t parts = options.phase ? 2 : 1;
   factors = take(!options.causal, blocks * parts * key_stride);
   sums = take(!options.causal, parts * key_stride);

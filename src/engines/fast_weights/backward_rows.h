@@ -1,5 +1,5 @@
-/// A block of one memory's rows, for the backward pass: what gather-inl.h makes of chunks, beside
-/// its gradients; and what is kept from block to block.
+/// A block of one memory's rows, for the backward pass: what operands/gather-inl.h makes of chunks,
+/// beside its gradients; and what is kept from block to block.
 ///
 /// R rows of a block (tokens times steps), D key channels, V value columns (one more where answers
 /// are divided by the sum of weights, which is the memory of the value 1). Where channels turn,

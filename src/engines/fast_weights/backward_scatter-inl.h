@@ -137,7 +137,7 @@ class Scatter {
   void Row(std::int64_t r) {
     const std::int64_t row = rows_.first + r, token = memory_.Token(row);
     if (side_ == Side::kQueries) return Queries(r, row, token);
-    if (options_.turns()) UnturnRow(options_.read_before, r, rows_);
+    if (options_.rotates()) UnturnRow(options_.read_before, r, rows_);
     // The key's gradient, collected where that of the first of its roles stands.
     d_key_ = (options_.separate_value_key() ? rows_.d_second : rows_.d_write) + r * stride_;
     if (options_.erase == Erase::kEraseKey || options_.separate_value_key()) {
@@ -260,8 +260,8 @@ class Scatter {
     }
   }
 
-  /// w = k (.) m(D), D = decay D' + weight k (.) k; PreconditionRow in keys-inl.h. From dL/dw in
-  /// d_key_.
+  /// w = k (.) m(D), D = decay D' + weight k (.) k; PreconditionRow in operands/keys-inl.h. From
+  /// dL/dw in d_key_.
   void Precondition(std::int64_t r, std::int64_t token, const T* key, const T* d_erase) {
     const D d;
     const T weight = memory_.importance ? LoadOne<T>(memory_.importance, token) : T(1);

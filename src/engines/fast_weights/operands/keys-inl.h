@@ -1,11 +1,11 @@
 // One row of keys, queries and decays per channel, as the memory meets them. Compiled once for
 // every target.
 
-#if defined(TTR_FAST_WEIGHTS_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_KEYS_INL_H_
-#undef TTR_FAST_WEIGHTS_KEYS_INL_H_
+#if defined(TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_
+#undef TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_KEYS_INL_H_
+#define TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_
 #endif
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/rows-inl.h"
+#include "src/engines/fast_weights/operands/rows-inl.h"
 #include "src/engines/rows/features_kernel.h"
 #include "src/simd/decay-inl.h"
 #include "src/simd/sincos-inl.h"
@@ -162,7 +162,7 @@ HWY_INLINE void LoadMapped(const Options& options, const Memory& memory, const R
 /// where it is an input its logarithm; from row `row` of the sequence.
 template <class T>
 HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int64_t row,
-                          std::int64_t i, Carried<T>& carried, Gathered<T>& out) {
+                          std::int64_t i, Running<T>& carried, Gathered<T>& out) {
   const std::int64_t dim = memory.key_dim;
   const std::int64_t stride = out.stride;
   const std::int64_t token = memory.Token(row);
@@ -226,7 +226,7 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
 /// its features; not scaled.
 template <class T>
 HWY_INLINE void GatherQuery(const Options& options, const Memory& memory, std::int64_t row,
-                            std::int64_t query, const Carried<T>& carried, const T* erase, T* raw,
+                            std::int64_t query, const Running<T>& carried, const T* erase, T* raw,
                             T* to) {
   const std::int64_t token = memory.Token(row);
   const Rows source = QueryRows(memory, query);
@@ -251,4 +251,4 @@ HWY_INLINE void GatherQuery(const Options& options, const Memory& memory, std::i
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_KEYS_INL_H_
+#endif  // TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_

@@ -1,11 +1,11 @@
 // From inputs to the rows and numbers that act on the memory: what tells one layer from another.
 // Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_GATHER_INL_H_
-#undef TTR_FAST_WEIGHTS_GATHER_INL_H_
+#if defined(TTR_FAST_WEIGHTS_OPERANDS_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_OPERANDS_GATHER_INL_H_
+#undef TTR_FAST_WEIGHTS_OPERANDS_GATHER_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_GATHER_INL_H_
+#define TTR_FAST_WEIGHTS_OPERANDS_GATHER_INL_H_
 #endif
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 #include <limits>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/keys-inl.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/rows-inl.h"
+#include "src/engines/fast_weights/operands/keys-inl.h"
+#include "src/engines/fast_weights/operands/rows-inl.h"
 #include "src/simd/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -49,7 +49,7 @@ inline bool Forgets(const Memory& memory, std::int64_t r, bool by_channel) {
 inline Chunk NextChunk(const Options& options, const Memory& memory, std::int64_t first,
                        std::int64_t most = kChunk) {
   // Whether memories take turns or not: answers are the same numbers.
-  const std::int64_t turn_end = first - first % kTurnRows + kTurnRows;
+  const std::int64_t turn_end = first - first % kSliceRows + kSliceRows;
   Chunk chunk;
   chunk.first = first;
   chunk.rows = std::min(most, std::min(memory.rows, turn_end) - first);
@@ -126,7 +126,7 @@ HWY_INLINE bool Stabilise(double log_decay, double log_weight, double& maximum, 
 /// The numbers of a chunk's rows; of rows up to `room` that it does not have: no step, no decay.
 template <class T>
 HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, const Chunk& chunk,
-                              Carried<T>& carried, Gathered<T>& out, std::int64_t room = kChunk) {
+                              Running<T>& carried, Gathered<T>& out, std::int64_t room = kChunk) {
   out.first_scale = static_cast<T>(carried.maximum);
   if (!memory.writes()) return;
   const bool by_channel = options.by_channel();
@@ -178,7 +178,7 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
 /// The keys, queries and decays per channel of a chunk's rows.
 template <class T>
 HWY_INLINE void GatherRows(const Options& options, const Memory& memory, const Chunk& chunk,
-                           Carried<T>& carried, Gathered<T>& out) {
+                           Running<T>& carried, Gathered<T>& out) {
   const std::int64_t queries = memory.q ? memory.queries : 0;
   for (std::int64_t i = 0; i < chunk.rows; ++i) {
     if (memory.writes()) GatherKey(options, memory, chunk.first + i, i, carried, out);
@@ -199,4 +199,4 @@ HWY_INLINE void GatherRows(const Options& options, const Memory& memory, const C
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_GATHER_INL_H_
+#endif  // TTR_FAST_WEIGHTS_OPERANDS_GATHER_INL_H_
