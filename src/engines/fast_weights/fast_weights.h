@@ -149,6 +149,10 @@ struct Options {
   /// Do channels turn between what is read?
   bool rotates() const { return phase && causal; }
   bool erases() const { return write == Write::kDelta; }
+  /// Does the step size depend on |k|^2?
+  bool step_reads_norm() const {
+    return step != Step::kOne && step != Step::kInput && step != Step::kLogWeight;
+  }
   /// Are answers more than what a query finds and a constant factor?
   bool transforms_outputs() const {
     return denominator != Denominator::kNone || output_norm != OutputNorm::kNone ||

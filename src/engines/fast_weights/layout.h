@@ -127,16 +127,14 @@ bool RowsAreInputs(const Options& options, const Memory& memory) {
   const bool vectors = !options.by_channel() ||
                        (!options.phase && !options.normalise_qk && memory.key_dim % kLine<T> == 0 &&
                         memory.log_decay.dtype == DTypeOf<T>());
-  const bool norms = options.step != Step::kOne && options.step != Step::kInput &&
-                     options.step != Step::kLogWeight;
   // bfloat16 becomes columns of float as it is read, if nothing else is wanted of it.
   const bool widens =
       DTypeOf<T>() == DType::kFloat32 && !options.by_channel() && !options.normalise_qk;
   auto lies = [&](const Rows& rows) {
     return rows.dtype == DTypeOf<T>() || (widens && rows.dtype == DType::kBFloat16);
   };
-  return !own_keys && !mapped && vectors && !norms && memory.writes() && memory.steps == 1 &&
-         lies(memory.k) && (!memory.q || lies(memory.q));
+  return !own_keys && !mapped && vectors && !options.step_reads_norm() && memory.writes() &&
+         memory.steps == 1 && lies(memory.k) && (!memory.q || lies(memory.q));
 }
 
 /// And is nothing done with them but products with the memory, with each other and with decays?

@@ -17,6 +17,7 @@
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/operands/keys-inl.h"
 #include "src/engines/fast_weights/operands/rows-inl.h"
+#include "src/engines/fast_weights/operands/step_rules-inl.h"
 #include "src/simd/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -80,32 +81,6 @@ HWY_INLINE void ExpAll(std::int64_t rows, T (&x)[kChunk]) {
   }
 }
 
-/// step[i] = b_i from the inputs in step[i] and the keys' n_i = |k_i|^2.
-template <class T>
-HWY_INLINE void Steps(const Options& options, const T (&norms)[kChunk], T (&step)[kChunk]) {
-  if (options.step == Step::kInput || options.step == Step::kLogWeight) return;
-  const ChunkTag<T> d;
-  const auto one = hn::Set(d, T(1));
-  for (std::size_t i = 0; i < kChunk; i += hn::Lanes(d)) {
-    const auto s = hn::LoadU(d, step + i);
-    const auto n = hn::LoadU(d, norms + i);
-    auto b = s;
-    switch (options.step) {
-      case Step::kInput:
-      case Step::kLogWeight: break;
-      case Step::kOne: b = one; break;
-      case Step::kNlms:
-        b = hn::Div(hn::Set(d, static_cast<T>(options.eta)),
-                    hn::Add(n, hn::Set(d, static_cast<T>(options.eps))));
-        b = hn::IfThenElse(hn::Eq(n, hn::Zero(d)), hn::Zero(d), b);
-        break;
-      case Step::kLonghorn: b = hn::Div(s, hn::MulAdd(s, n, one)); break;
-      case Step::kEfla: b = hn::Mul(s, sn::OneMinusExpOver(d, hn::Mul(s, n))); break;
-    }
-    hn::StoreU(b, d, step + i);
-  }
-}
-
 /// Decay and weight under a running maximum m of the log-weights s (mLSTM):
 ///     m = max(log a + m', s),   a <- exp(log a + m' - m),   b = exp(s - m)
 /// as exponents. The sum of logarithms is kept in double precision: only differences of m count,
@@ -155,14 +130,14 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
       out.decay[i] = static_cast<T>(factor);
     }
     if (options.momentum) out.momentum[i] = LoadOne<T>(memory.momentum, memory.Token(row));
-    if (options.step != Step::kOne && options.step != Step::kInput && !stabilised) {
+    if (options.step_reads_norm()) {
       const T* key = out.write + i * out.stride;
       norms[i] = Dot(key, key, out.stride);
     }
   }
   if (scalar || stabilised) ExpAll(chunk.rows, out.decay);
   if (stabilised) ExpAll(chunk.rows, out.step);
-  Steps(options, norms, out.step);
+  StepSizes(options, norms, out.step);
   for (std::int64_t i = 0; i < room; ++i) {
     out.seen[i] = options.separate_value_key() ? T(1) : out.decay[i];
     if (i >= chunk.rows) {
