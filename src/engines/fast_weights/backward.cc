@@ -80,8 +80,8 @@ template <class T>
 void RunInSlices(const Work& work, const BackwardCall& call, std::int64_t n, std::int64_t first,
                  std::int64_t count, std::byte* scratch) {
   BackwardRows<T> rows(work.options, work.sizes, scratch);
-  std::array<Memory, kMostTogether> memories;
-  std::array<GradientMemory, kMostTogether> gradients;
+  std::array<Memory, kMostInterleaved> memories;
+  std::array<GradientMemory, kMostInterleaved> gradients;
   // The rows before `to`, as many as are in its block.
   auto slice = [](Memory& memory, std::int64_t to) {
     memory.to = to;

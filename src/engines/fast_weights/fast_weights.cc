@@ -7,9 +7,9 @@
 #include <new>
 
 #include "src/core/saved_header.h"
+#include "src/engines/fast_weights/decode/deferred_write.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/pending.h"
 #include "src/engines/fast_weights/saved.h"
 #include "src/engines/fast_weights/work.h"
 #include "src/parallel/claimed.h"
@@ -19,7 +19,7 @@ namespace ttr::fast_weights {
 namespace {
 
 /// Memories that take turns.
-using Group = std::array<Memory, kMostTogether>;
+using Group = std::array<Memory, kMostInterleaved>;
 
 /// What stands before a worker's scratch.
 template <class T>
@@ -67,7 +67,7 @@ void RunInTurns(const Work& work, std::int64_t item, std::int64_t count, Worker<
   for (std::int64_t i = 0; i < count; ++i) {
     Memory& memory = group[static_cast<std::size_t>(i)] = work.MemoryOf(item + i);
     memory.place = i;
-    memory.to = std::min(kTurnRows, memory.rows);
+    memory.to = std::min(kSliceRows, memory.rows);
   }
   for (;;) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -75,7 +75,7 @@ void RunInTurns(const Work& work, std::int64_t item, std::int64_t count, Worker<
       const Memory& next = group[static_cast<std::size_t>(i + 1 < count ? i + 1 : 0)];
       own.run(work.options, memory, next, own.scratch);
       memory.from = memory.to;
-      memory.to = std::min(memory.from + kTurnRows, memory.rows);
+      memory.to = std::min(memory.from + kSliceRows, memory.rows);
     }
     if (group[0].from == group[0].rows) return;
   }

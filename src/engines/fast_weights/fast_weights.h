@@ -126,7 +126,8 @@ struct Options {
   bool phase = false;     ///< channels turn by `phase`; Hebbian, kChannel
   bool momentum = false;  ///< G_t = momentum_t G_{t-1} + u w^T; M_t = a M_{t-1} + G_t; delta, kKey
   Shrink shrink = Shrink::kNone;
-  bool preconditioned = false;  ///< w = k (.) m(D_t), see Curvature in keys-inl.h; delta, kKey
+  bool preconditioned =
+      false;  ///< w = k (.) m(D_t), see Curvature in operands/keys-inl.h; delta, kKey
   double curvature_decay = 1;
   double curvature_centre = 0;
   int steps = 1;                    ///< delta steps a token: rows of k, v and step
@@ -146,10 +147,14 @@ struct Options {
   /// Two memories side by side: real and imaginary part, or memory and momentum.
   bool paired() const { return phase || momentum; }
   /// Do channels turn between what is read?
-  bool turns() const { return phase && causal; }
+  bool rotates() const { return phase && causal; }
   bool erases() const { return write == Write::kDelta; }
+  /// Does the step size depend on |k|^2?
+  bool step_reads_norm() const {
+    return step != Step::kOne && step != Step::kInput && step != Step::kLogWeight;
+  }
   /// Are answers more than what a query finds and a constant factor?
-  bool transforms_answers() const {
+  bool transforms_outputs() const {
     return denominator != Denominator::kNone || output_norm != OutputNorm::kNone ||
            step == Step::kLogWeight;
   }

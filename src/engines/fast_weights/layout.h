@@ -29,8 +29,8 @@ inline constexpr int kGradientBlock = 64;
 
 /// Memories whose rows lie side by side take turns, this many rows each: a page of an input holds a
 /// row of many heads, and what hardware fetches beside one head's is another's.
-inline constexpr std::int64_t kTurnRows = kBlockRows;
-inline constexpr std::int64_t kMostTogether = 16;
+inline constexpr std::int64_t kSliceRows = kBlockRows;
+inline constexpr std::int64_t kMostInterleaved = 16;
 
 /// Sequences up to this many rows are updated row by row where the state lies.
 inline constexpr std::int64_t kDirectRows = 3;
@@ -46,11 +46,11 @@ struct Memory : Operands<Rows>, StateOperands<Rows> {
   std::int64_t q_head_stride = 0;  // in elements, between the queries of one memory
   std::int64_t y_head_stride = 0;
   double decay_factor = 1;
-  Rows pending;  // see pending.h; absent: a token's write is done with it
+  Rows pending;  // see decode/deferred_write.h; absent: a token's write is done with it
   void* pending_values = nullptr;
   void* saved_states = nullptr;  // see kept.h; null: nothing is kept
   void* saved_errors = nullptr;
-  void* saved_answers = nullptr;
+  void* saved_outputs = nullptr;
   void* saved_sums = nullptr;
   std::int64_t features = 0;
   std::int8_t* status = nullptr;
@@ -111,10 +111,10 @@ std::int64_t StateRows(const Options& options, std::int64_t key_dim) {
 template <class T>
 std::int64_t MostTogether(const Options& options, const Sizes& sizes) {
   constexpr std::int64_t kBytes = 512 << 10;
-  if (sizes.tokens * options.steps <= kTurnRows) return 1;
+  if (sizes.tokens * options.steps <= kSliceRows) return 1;
   const std::int64_t columns = RoundUp(sizes.value_dim, kLine<T>);
   const std::int64_t numbers = StateRows<T>(options, sizes.key_dim) * columns;
-  return std::clamp<std::int64_t>(kBytes / (numbers * sizeof(T)), 1, kMostTogether);
+  return std::clamp<std::int64_t>(kBytes / (numbers * sizeof(T)), 1, kMostInterleaved);
 }
 
 /// Are keys and queries what the inputs hold, but for their length?
@@ -127,16 +127,14 @@ bool RowsAreInputs(const Options& options, const Memory& memory) {
   const bool vectors = !options.by_channel() ||
                        (!options.phase && !options.normalise_qk && memory.key_dim % kLine<T> == 0 &&
                         memory.log_decay.dtype == DTypeOf<T>());
-  const bool norms = options.step != Step::kOne && options.step != Step::kInput &&
-                     options.step != Step::kLogWeight;
   // bfloat16 becomes columns of float as it is read, if nothing else is wanted of it.
   const bool widens =
       DTypeOf<T>() == DType::kFloat32 && !options.by_channel() && !options.normalise_qk;
   auto lies = [&](const Rows& rows) {
     return rows.dtype == DTypeOf<T>() || (widens && rows.dtype == DType::kBFloat16);
   };
-  return !own_keys && !mapped && vectors && !norms && memory.writes() && memory.steps == 1 &&
-         lies(memory.k) && (!memory.q || lies(memory.q));
+  return !own_keys && !mapped && vectors && !options.step_reads_norm() && memory.writes() &&
+         memory.steps == 1 && lies(memory.k) && (!memory.q || lies(memory.q));
 }
 
 /// And is nothing done with them but products with the memory, with each other and with decays?
@@ -149,7 +147,7 @@ bool RowsLie(const Options& options, const Memory& memory) {
 
 /// What a memory keeps beside its strips, from chunk to chunk.
 template <class T>
-struct Carried {
+struct Running {
   T* sum;
   T* curvature;
   T owed;  // the memory is this times what the strips hold
@@ -184,7 +182,7 @@ struct Gathered {
   T first_scale;        // and before the first
 };
 
-/// What products in bfloat16 have beside that (narrow-inl.h), in pairs.
+/// What products in bfloat16 have beside that (chunked/bf16_products-inl.h), in pairs.
 struct Narrowed {
   std::uint32_t* strips = nullptr;  // [columns / W][state rows / 2][W]; null: there are none
   std::uint32_t* reads = nullptr;   // [chunk][1 + query][state rows / 2][kChunk]
@@ -210,7 +208,7 @@ struct Scratch {
   T* units;         // [1 + query][kChunk]: what normalises keys and queries that were not gathered
   Gathered<T> gathered;
   Narrowed narrowed;
-  Carried<T> carried;
+  Running<T> carried;
   T* resting;            // `carried`, between the turns of a memory
   std::int64_t own = 0;  // numbers of what belongs to one memory, not to all that take turns
   bool direct;           // is every sequence so short that the state is updated where it lies?
@@ -245,7 +243,7 @@ struct Scratch {
     narrowed.strips = take_pairs(state_rows * columns);
     carried.sum = take(options.denominator != Denominator::kNone ? key_rows : 0);
     carried.curvature = take(options.preconditioned ? key_rows : 0);
-    resting = take(sizeof(Carried<T>) / sizeof(T));
+    resting = take(sizeof(Running<T>) / sizeof(T));
     own = used;
     used *= MostTogether<T>(options, sizes);
     keys = take(chunks * 3 * state_rows * kChunk);

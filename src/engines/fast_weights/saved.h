@@ -46,7 +46,7 @@ struct SavedLayout {
     state = parts * keys * values;
     more = KeepsLast(options) ? 1 : 0;
     errors = options.erases();
-    answers = options.transforms_answers() ? sizes.queries : 0;
+    answers = options.transforms_outputs() ? sizes.queries : 0;
     sums = sum ? sizes.queries : 0;
     rows = (packed ? 1 : sequences) * tokens * steps;
     blocks = packed ? BlockOf(sequences, tokens) : BlockOf(sequences, sequences * tokens);

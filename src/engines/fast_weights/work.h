@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "src/engines/fast_weights/decode/deferred_write.h"
 #include "src/engines/fast_weights/fast_weights.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/pending.h"
 #include "src/engines/fast_weights/saved.h"
 #include "src/simd/row_views.h"
 
@@ -244,7 +244,7 @@ struct Work {
     std::byte* const arrays = SavedArrays(*this);
     m.saved_states = arrays + layout.StatesOf(h, n, first) * size;
     if (layout.errors) m.saved_errors = arrays + layout.ErrorsOf(heads, h, first) * size;
-    if (layout.answers > 0) m.saved_answers = arrays + layout.AnswersOf(heads, h, first) * size;
+    if (layout.answers > 0) m.saved_outputs = arrays + layout.AnswersOf(heads, h, first) * size;
     if (layout.sums > 0) m.saved_sums = arrays + layout.SumsOf(heads, h, first) * size;
   }
 };

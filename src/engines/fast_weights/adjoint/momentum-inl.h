@@ -1,5 +1,5 @@
-// Momentum in the gradient: a memory M and its last update N, as momentum-inl.h has them. Within a
-// chunk
+// Momentum in the gradient: a memory M and its last update N, as chunked/momentum-inl.h has them.
+// Within a chunk
 //
 //     M_i = alpha_i M + pi_i N + sum_{j <= i} p_ij w_j^T u_j    p_ij = a_i p_{i-1,j} + e_ij
 //     N_i = epsilon_i N        + sum_{j <= i} e_ij w_j^T u_j    e_ij = m_i e_{i-1,j},  e_ii = 1

@@ -13,7 +13,7 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/backward/rotation-inl.h"
 #include "src/engines/fast_weights/backward/rows.h"
-#include "src/engines/fast_weights/gather-inl.h"
+#include "src/engines/fast_weights/operands/gather-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -90,7 +90,7 @@ template <class T>
 void GatherRows(const Options& options, const Memory& memory, bool values, bool queries,
                 BackwardRows<T>& rows) {
   const std::int64_t stride = rows.key_stride, block = rows.first / kGradientBlock;
-  Carried<T> carried{};
+  Running<T> carried{};
   if (memory.position) {
     carried.position = static_cast<std::int64_t>(LoadOne<double>(memory.position, 0));
   }
@@ -101,7 +101,7 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
   if (options.preconditioned) {
     std::copy_n(rows.running.block_curvatures + block * stride, stride, rows.running.curvature);
   }
-  if (options.turns()) {
+  if (options.rotates()) {
     std::fill_n(rows.rotation.frame, stride / 2, T(1));
     std::fill_n(rows.rotation.frame + stride / 2, stride / 2, T(0));
   }
@@ -119,7 +119,7 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
     GatherNumbers(options, gathered, chunk, carried, g);
     TakeNumbers(options, g, r, chunk.rows, rows);
     if (queries && !rows.in_place.keys) FinishQueries(options, memory, r, chunk.rows, rows);
-    if (options.turns())
+    if (options.rotates())
       RotateRows(options.read_before, queries, memory.key_dim, r, chunk.rows, rows);
     for (std::int64_t i = r; values && !rows.in_place.value && i < r + chunk.rows; ++i) {
       T* const value = rows.value + i * rows.value_stride;

@@ -37,18 +37,16 @@ void FindInPlace(const Options& options, const Memory& memory, const GradientMem
   // Is the gradient of a row that of the input?
   const bool plain = as_given && options.features.map == rows::Map::kNone && !options.intercept &&
                      options.correction == 0 && options.steps == 1;
-  const bool step_of_key = options.step != Step::kOne && options.step != Step::kInput &&
-                           options.step != Step::kLogWeight;
   InPlace& in_place = rows.in_place;
   in_place.keys = RowsAreInputs<T>(options, memory) && as_given && !options.by_channel() &&
                   Fits<T>(memory.k, keys) && Fits<T>(memory.q, keys, memory.q_head_stride);
   in_place.value = !extended && Fits<T>(memory.v, values);
-  in_place.dy = !options.transforms_answers() && options.steps == 1 &&
+  in_place.dy = !options.transforms_outputs() && options.steps == 1 &&
                 Fits<T>(memory.y, values, memory.y_head_stride);
   in_place.d_value = !extended && !out.add_v && Fits<T>(out.v, values);
-  in_place.d_key = plain && !step_of_key && !options.by_channel() && options.key == Key::kInput &&
-                   options.erase == Erase::kKey && !options.preconditioned && !out.add_k &&
-                   Fits<T>(out.k, keys);
+  in_place.d_key = plain && !options.step_reads_norm() && !options.by_channel() &&
+                   options.key == Key::kInput && options.erase == Erase::kKey &&
+                   !options.preconditioned && !out.add_k && Fits<T>(out.k, keys);
   in_place.d_query =
       plain && !options.phase && !out.add_q && Fits<T>(out.q, keys, out.q_head_stride);
   // What no cache holds until it is read again is not brought there to be written.

@@ -156,7 +156,7 @@ Prefetcher PrefetcherOf(const Options& options, const Memory& memory, const Grad
   add_rows({memory.saved_states, type, share}, gathered, share);
   add_rows({memory.saved_errors, type, rows.value_stride}, gathered, rows.value_stride);
   const std::int64_t outputs = rows.queries * rows.value_stride;
-  add_rows({memory.saved_answers, type, outputs}, gathered, outputs);
+  add_rows({memory.saved_outputs, type, outputs}, gathered, outputs);
   add(memory.q, gathered, memory.input_dim);
   add(memory.y, gathered, memory.value_dim);
   if (!rows.streams.query) add(out.q, scattered, memory.input_dim);

@@ -15,7 +15,7 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/backward/gather-inl.h"
 #include "src/engines/fast_weights/backward/rows.h"
-#include "src/engines/fast_weights/rows-inl.h"
+#include "src/engines/fast_weights/operands/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -94,9 +94,9 @@ void ThroughAnswer(const Options& options, const T* y, T sum, bool factored, std
 
 template <class T>
 void GatherOutputs(const Options& options, const Memory& memory, BackwardRows<T>& rows) {
-  const bool answers = options.transforms_answers();
+  const bool answers = options.transforms_outputs();
   const bool divides = options.denominator != Denominator::kNone;
-  const auto* const saved = static_cast<const T*>(memory.saved_answers);
+  const auto* const saved = static_cast<const T*>(memory.saved_outputs);
   const auto* const saved_sums = static_cast<const T*>(memory.saved_sums);
   const std::int64_t count = memory.value_dim, stride = rows.value_stride;
   const T factor = answers ? T(1) : rows.OutputFactor(options);

@@ -23,7 +23,7 @@ bool NeedsValues(const Options& options) {
 
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
   GradientSizes result;
-  result.key_dim = options.turns() ? 2 * RoundUp(sizes.key_dim, kUnit) : sizes.key_dim;
+  result.key_dim = options.rotates() ? 2 * RoundUp(sizes.key_dim, kUnit) : sizes.key_dim;
   result.value_dim = sizes.value_dim + (HasSum(options) ? 1 : 0);
   result.queries = sizes.queries;
   result.erase = options.erases();
@@ -48,7 +48,7 @@ std::int64_t MostTogetherBackward(const Options& options, const Sizes& sizes) {
       RoundUp(sizes.key_dim, kUnit) * RoundUp(sizes.value_dim + (HasSum(options) ? 1 : 0), kUnit);
   const auto bytes =
       (options.momentum ? 2 : 1) * numbers * static_cast<std::int64_t>(SizeOf(sizes.state));
-  return std::clamp<std::int64_t>(kBytes / bytes, 1, kMostTogether);
+  return std::clamp<std::int64_t>(kBytes / bytes, 1, kMostInterleaved);
 }
 
 BlockShape::BlockShape(const Options& options, const Sizes& sizes) {
@@ -69,7 +69,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   const bool own_write = separate || options.preconditioned;
   const bool own_erase = options.erases() && (separate || options.erase != Erase::kKey);
   const bool stabilised = options.step == Step::kLogWeight;
-  const bool outputs = options.transforms_answers();
+  const bool outputs = options.transforms_outputs();
   folds_scale = options.scale != 1 && (!outputs || options.causal) && !options.bonus;
   const std::int64_t blocks = sizes.tokens * options.steps / kGradientBlock + 1;
   std::int64_t used = 0;
@@ -114,9 +114,9 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   running.block_maxima = reinterpret_cast<double*>(take(stabilised, (blocks + 1) * kDouble));
   running.block_curvatures = take(options.preconditioned, (blocks + 1) * key_stride);
   running.d_curvature = take(options.preconditioned, key_stride);
-  rotation.frame = take(options.turns(), key_stride);
-  rotation.d_angle = take(options.turns(), key_stride / 2);
-  rotation.d_angle_before = take(options.turns(), key_stride / 2);
+  rotation.frame = take(options.rotates(), key_stride);
+  rotation.d_angle = take(options.rotates(), key_stride / 2);
+  rotation.d_angle_before = take(options.rotates(), key_stride / 2);
   const std::int64_t parts = options.phase ? 2 : 1;
   whole.memory = take(!options.causal, state);
   whole.y = take(!options.causal && outputs, queries * values);

@@ -1,4 +1,4 @@
-// From the gradients of a block's rows to those of inputs: backward_gather-inl.h in reverse, row by
+// From the gradients of a block's rows to those of inputs: gather-inl.h in reverse, row by
 // row from the last, because curvature and maximum of a row come from the row before. Rows are
 // padded with zeros to whole vectors, as are their gradients. Compiled once for every target.
 
@@ -10,15 +10,15 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/backward/gather-inl.h"
+#include "src/engines/fast_weights/backward/inputs-inl.h"
 #include "src/engines/fast_weights/backward/rotation-inl.h"
 #include "src/engines/fast_weights/backward/rows.h"
-#include "src/engines/rows/features_kernel.h"
+#include "src/engines/fast_weights/operands/key_rules-inl.h"
+#include "src/engines/fast_weights/operands/step_rules-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -26,33 +26,6 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
-
-/// Derivatives of the step size by the input s and by n = |k|^2.
-template <class T>
-void StepSlopes(const Options& options, T s, T n, T step, T& by_s, T& by_n) {
-  by_s = by_n = 0;
-  switch (options.step) {
-    case Step::kOne: return;
-    case Step::kInput:
-    case Step::kLogWeight: by_s = 1; return;
-    case Step::kNlms: by_n = n == 0 ? T(0) : -step / (n + static_cast<T>(options.eps)); return;
-    case Step::kLonghorn: {
-      const T rest = 1 / (1 + s * n);
-      by_s = rest * rest;
-      by_n = -step * step;
-      return;
-    }
-    case Step::kEfla: {
-      const T rest = std::exp(-s * n);
-      by_s = rest;
-      // (s exp(-s n) - b) / n, by its series where the difference cancels
-      const T x = s * n;
-      by_n = std::abs(x) < static_cast<T>(1e-2) ? s * s * (x * (T(1) / 3 - x / 8) - T(0.5))
-                                                : (s * rest - step) / n;
-      return;
-    }
-  }
-}
 
 /// to = x + factor y (.) z, whole vectors; `to` may be x.
 template <class T>
@@ -87,28 +60,15 @@ class Scatter {
         rows_(rows),
         dim_(memory.key_dim),
         stride_(rows.key_stride),
-        input_stride_(RoundUp(memory.input_dim, kUnit)) {
-    raw_ = rows.row;
-    x_ = raw_ + input_stride_;
-    dx_ = x_ + input_stride_;  // and the scratch of features behind it
-    extra_ = dx_ + 3 * input_stride_ + stride_;
-    sum_ = extra_ + stride_;
-    if (memory.position) position_ = static_cast<std::int64_t>(LoadOne<double>(memory.position, 0));
-  }
+        input_(options, memory, out, rows.key_stride, rows.row),
+        extra_(input_.end()),
+        sum_(extra_ + stride_) {}
 
   void Run() {
     for (std::int64_t r = rows_.count - 1; r >= 0; --r) Row(r);
   }
 
  private:
-  static constexpr std::int64_t kUnit = 16;
-  using D = hn::ScalableTag<T>;
-
-  bool maps() const { return options_.features.map != rows::Map::kNone; }
-  /// Are keys and queries read as they are?
-  bool plain() const { return !options_.normalise_qk && !maps(); }
-  bool stabilised() const { return options_.step == Step::kLogWeight; }
-
   /// Writes a row, or adds it to what is there; nothing where there are no rows.
   void Write(T* from, std::int64_t count, const Rows& to, std::int64_t t, bool add = false) {
     if (!to) return;
@@ -137,7 +97,7 @@ class Scatter {
   void Row(std::int64_t r) {
     const std::int64_t row = rows_.first + r, token = memory_.Token(row);
     if (side_ == Side::kQueries) return Queries(r, row, token);
-    if (options_.turns()) RotateRowBack(options_.read_before, r, rows_);
+    if (options_.rotates()) RotateRowBack(options_.read_before, r, rows_);
     // The key's gradient, collected where that of the first of its roles stands.
     d_key_ = (options_.separate_value_key() ? rows_.d.key : rows_.d.write) + r * stride_;
     if (options_.erase == Erase::kEraseKey || options_.separate_value_key()) {
@@ -152,59 +112,11 @@ class Scatter {
     Numbers(r, token);
     if (options_.by_channel()) ChannelDecay(r, token);
     if (options_.key != Key::kInput || rows_.in_place.d_key) return;
-    T* const dx = plain() ? d_key_ : ThroughInput(memory_.k, row, r, d_key_, T(0));
+    T* const dx = input_.plain() ? d_key_ : input_.From(memory_.k, row, token, d_key_, {});
     if (rows_.streams.key) {
       return CopyPast(dx, memory_.input_dim, static_cast<T*>(out_.k.data) + row * out_.k.stride);
     }
     Write(dx, memory_.input_dim, out_.k, row, out_.add_k);
-  }
-
-  /// dL/dx of a row of keys or queries, of the block's row r, from dL/dphi. Where a query is
-  /// corrected, by -correction e, dL/de is added to.
-  T* ThroughInput(const Rows& input, std::int64_t row, std::int64_t r, T* dphi, T correction) {
-    const std::int64_t dim = memory_.input_dim;
-    LoadRow(input, row, 0, dim, raw_);
-    Pad(raw_, dim, input_stride_);
-    const T factor = options_.normalise_qk ? static_cast<T>(sn::UnitFactor(raw_, dim)) : T(1);
-    T* dx = dphi;
-    if (maps()) {
-      for (std::int64_t i = 0; i < dim; ++i) x_[i] = factor * raw_[i];
-      if (correction != 0) SubtractMultiple(correction, rows_.erase + r * stride_, dim, x_);
-      ThroughFeatures(memory_.Token(rows_.first + r), dphi);
-      Pad(dx_, dim, input_stride_);
-      dx = dx_;
-    }
-    if (correction != 0) SubtractMultiple<T>(correction, dx, dim, d_erased_);
-    if (options_.normalise_qk) {
-      // x / sqrt(|x|^2 + 1e-6)
-      const T along = Dot(raw_, dx, input_stride_) * factor * factor;
-      const D d;
-      for (std::int64_t i = 0; i < input_stride_; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-        const auto rest =
-            hn::NegMulAdd(hn::Set(d, along), hn::Load(d, raw_ + i), hn::Load(d, dx + i));
-        hn::Store(hn::Mul(hn::Set(d, factor), rest), d, dx_ + i);
-      }
-      dx = dx_;
-    }
-    return dx;
-  }
-
-  void ThroughFeatures(std::int64_t token, T* dphi) {
-    rows::FeatureTask task;
-    task.x = {x_, DTypeOf<T>(), 0};
-    task.y = {dphi, DTypeOf<T>(), 0};
-    task.dx = {dx_, DTypeOf<T>(), 0};
-    task.w = memory_.features_w.data;
-    task.b = memory_.features_b.data;
-    task.dw = out_.features_w.data;
-    task.db = out_.features_b.data;
-    task.tokens = 1;
-    task.dim = memory_.input_dim;
-    task.features = memory_.features;
-    task.phi_dim = memory_.feature_dim;
-    task.position = position_ + token;
-    task.scratch = dx_ + input_stride_;
-    rows::RunFeaturesGradient(DTypeOf<T>(), options_.features, task);
   }
 
   void Query(std::int64_t r, std::int64_t token, std::int64_t q) {
@@ -223,8 +135,9 @@ class Scatter {
     const T correction = static_cast<T>(options_.correction);
     T* dx = d_query;
     // Features learn from queries, too.
-    if (!plain() || correction != 0) {
-      dx = ThroughInput(QueryRows(memory_, q), token, r, d_query, correction);
+    if (!input_.plain() || correction != 0) {
+      dx = input_.From(QueryRows(memory_, q), token, token, d_query,
+                       {correction, rows_.erase + r * stride_, d_erased_});
     }
     if (!out_.q) return;
     Rows to = out_.q;
@@ -241,7 +154,11 @@ class Scatter {
     switch (options_.erase) {
       case Erase::kKey:
         if (options_.preconditioned) {
-          Precondition(r, token, key, d_erase);
+          const T weight = memory_.importance ? LoadOne<T>(memory_.importance, token) : T(1);
+          const T* const curvature = rows_.running.curvature + (r + 1) * stride_;
+          WriteOne(PreconditionGradient(options_, weight, key, curvature, d_erase, stride_, d_key_,
+                                        rows_.running.d_curvature),
+                   out_.importance, token);
         } else if (d_erase != nullptr) {
           AddMultiple(T(1), d_erase, stride_, d_key_);
         }
@@ -260,36 +177,7 @@ class Scatter {
     }
   }
 
-  /// w = k (.) m(D), D = decay D' + weight k (.) k; PreconditionRow in keys-inl.h. From dL/dw in
-  /// d_key_.
-  void Precondition(std::int64_t r, std::int64_t token, const T* key, const T* d_erase) {
-    const D d;
-    const T weight = memory_.importance ? LoadOne<T>(memory_.importance, token) : T(1);
-    const T* const curvature = rows_.running.curvature + (r + 1) * stride_;
-    const auto base = hn::Set(d, static_cast<T>(-0.405465108108164381978));  // -log 1.5
-    const auto one = hn::Set(d, T(1));
-    auto by_weight = hn::Zero(d);
-    for (std::int64_t i = 0; i < stride_; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-      const auto k = hn::Load(d, key + i);
-      const auto shifted = hn::Add(hn::Load(d, curvature + i), hn::Set(d, static_cast<T>(1e-6)));
-      const auto l =
-          hn::Sub(hn::Log(d, shifted), hn::Set(d, static_cast<T>(options_.curvature_centre)));
-      const auto size = hn::Add(one, hn::Abs(l));
-      const auto m = hn::Exp(d, hn::Mul(base, hn::Div(l, size)));
-      const auto slope = hn::Div(hn::Mul(m, base), hn::Mul(hn::Mul(size, size), shifted));
-      const auto d_write = hn::Load(d, d_key_ + i);
-      const auto by_curvature =
-          hn::MulAdd(hn::Mul(d_write, k), slope, hn::Load(d, rows_.running.d_curvature + i));
-      const auto d_key = hn::MulAdd(d_write, m, hn::Load(d, d_erase + i));
-      const auto twice = hn::Mul(hn::Set(d, 2 * weight), hn::Mul(k, by_curvature));
-      hn::Store(hn::Add(d_key, twice), d, d_key_ + i);
-      by_weight = hn::MulAdd(by_curvature, hn::Mul(k, k), by_weight);
-      const auto decay = hn::Set(d, static_cast<T>(options_.curvature_decay));
-      hn::Store(hn::Mul(decay, by_curvature), d, rows_.running.d_curvature + i);
-    }
-    WriteOne(hn::GetLane(hn::SumOfLanes(d, by_weight)), out_.importance, token);
-  }
-
+  /// The gradients of a row's numbers, but for decays of channels.
   void Numbers(std::int64_t r, std::int64_t token) {
     const std::int64_t row = rows_.first + r;
     const T decay = rows_.erase_decay[r];
@@ -298,37 +186,51 @@ class Scatter {
     if (options_.shrink != Shrink::kNone) {
       const bool coupled = options_.shrink == Shrink::kCoupled;
       const T lambda = LoadOne<T>(memory_.weight_decay, token);
-      const T saved = 1 - (coupled ? rows_.step[r] * lambda : lambda);
-      const T d_saved = decay * d_decay;
-      if (coupled) d_step -= lambda * d_saved;
-      WriteOne(coupled ? -rows_.step[r] * d_saved : -d_saved, out_.weight_decay, token);
-      d_decay = saved * d_decay + rows_.d.erase_decay[r];
+      const T factor = 1 - (coupled ? rows_.step[r] * lambda : lambda);
+      const T d_factor = decay * d_decay;
+      if (coupled) d_step -= lambda * d_factor;
+      WriteOne(coupled ? -rows_.step[r] * d_factor : -d_factor, out_.weight_decay, token);
+      d_decay = factor * d_decay + rows_.d.erase_decay[r];
     }
     // Not causal d_decay is that of its logarithm.
     T d_log_decay = decay == 0 ? T(0) : (options_.causal ? decay : T(1)) * d_decay;
-    if (stabilised()) {
-      T d_weight = rows_.step[r] == 0 ? T(0) : rows_.step[r] * d_step;
-      if (row == 0) rows_.running.d_first_maximum += d_log_decay;
-      if (rows_.running.from_past[r] != 0) {
-        d_log_decay += rows_.running.d_maximum;
-      } else {
-        d_weight += rows_.running.d_maximum;
-        rows_.running.d_maximum = 0;
-      }
-      WriteOne(d_weight, out_.step, row);
-    } else if (options_.step == Step::kInput) {
-      WriteOne(d_step, out_.step, row);
-    } else if (options_.step != Step::kOne) {
-      const T* const key = rows_.key + r * stride_;
-      T by_s, by_n;
-      StepSlopes(options_, memory_.step ? LoadOne<T>(memory_.step, row) : T(0),
-                 Dot(key, key, stride_), rows_.step[r], by_s, by_n);
-      if (by_n != 0) AddMultiple(2 * d_step * by_n, key, stride_, d_key_);
-      WriteOne(d_step * by_s, out_.step, row);
+    if (options_.step == Step::kLogWeight) {
+      LogWeight(r, d_step, d_log_decay);
+    } else {
+      StepSize(r, d_step);
     }
     if (options_.momentum) WriteOne(rows_.d.momentum[r], out_.momentum, token);
     const bool gated = options_.decay == Decay::kScalar && !options_.by_channel();
     if (gated && memory_.Starts(row)) WriteOne(d_log_decay, out_.log_decay, token);
+  }
+
+  /// A weight under a running maximum.
+  void LogWeight(std::int64_t r, T d_step, T& d_log_decay) {
+    RunningArrays<T>& running = rows_.running;
+    T d_weight = rows_.step[r] == 0 ? T(0) : rows_.step[r] * d_step;
+    if (rows_.first + r == 0) running.d_first_maximum += d_log_decay;
+    if (running.from_past[r] != 0) {
+      d_log_decay += running.d_maximum;
+    } else {
+      d_weight += running.d_maximum;
+      running.d_maximum = 0;
+    }
+    WriteOne(d_weight, out_.step, rows_.first + r);
+  }
+
+  void StepSize(std::int64_t r, T d_step) {
+    if (options_.step == Step::kOne) return;
+    const std::int64_t row = rows_.first + r;
+    T by_s = d_step;
+    if (options_.step_reads_norm()) {
+      const T* const key = rows_.key + r * stride_;
+      const StepSlopes<T> slopes =
+          SlopesOfStep(options_, memory_.step ? LoadOne<T>(memory_.step, row) : T(0),
+                       Dot(key, key, stride_), rows_.step[r]);
+      if (slopes.by_n != 0) AddMultiple(2 * d_step * slopes.by_n, key, stride_, d_key_);
+      by_s *= slopes.by_s;
+    }
+    WriteOne(by_s, out_.step, row);
   }
 
   void ChannelDecay(std::int64_t r, std::int64_t token) {
@@ -341,20 +243,8 @@ class Scatter {
       return WriteOne(sum, out_.log_decay, token);
     }
     if (options_.key != Key::kInput) {
-      // 1 - e^x has the slope -e^x; sqrt(1 - e^2x) has -e^2x over itself
-      const D d;
-      for (std::int64_t i = 0; i < stride_; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-        auto slope = hn::Load(d, rows_.gates + r * stride_ + i);
-        if (options_.key == Key::kRootComplement) {
-          const auto key = hn::Load(d, rows_.key + r * stride_ + i);
-          const auto some = hn::Gt(key, hn::Zero(d));
-          const auto divisor = hn::IfThenElse(some, key, hn::Set(d, T(1)));
-          slope = hn::IfThenElseZero(some, hn::Div(hn::Mul(slope, slope), divisor));
-        }
-        const auto sum =
-            hn::NegMulAdd(hn::Load(d, d_key_ + i), slope, hn::Load(d, d_log_decay + i));
-        hn::Store(sum, d, d_log_decay + i);
-      }
+      AddComplementGradient(options_.key, rows_.key + r * stride_, rows_.gates + r * stride_,
+                            d_key_, stride_, d_log_decay);
     }
     Write(d_log_decay, dim_, out_.log_decay, token);
   }
@@ -364,12 +254,11 @@ class Scatter {
   const GradientMemory& out_;
   Side side_;
   BackwardRows<T>& rows_;
-  std::int64_t dim_, stride_, input_stride_;
-  T *raw_, *x_, *dx_;  // an input row, as it is and as features meet it, and its gradient
+  std::int64_t dim_, stride_;
+  InputGradient<T> input_;
   T *extra_, *sum_;
   T* d_key_ = nullptr;     // of the row's key, in the block
   T* d_erased_ = nullptr;  // of its erase_key; null where there is none
-  std::int64_t position_ = 0;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -13,7 +13,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/backward/whole.h"
-#include "src/engines/fast_weights/rows-inl.h"
+#include "src/engines/fast_weights/operands/rows-inl.h"
 #include "src/linalg/blocks-inl.h"
 #include "src/linalg/tile-inl.h"
 

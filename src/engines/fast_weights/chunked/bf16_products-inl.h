@@ -4,11 +4,11 @@
 // memory itself, stay in float: beside it stands a copy of pairs, made anew as it is written.
 // Compiled once for every target; kNarrows says where there is anything of it.
 
-#if defined(TTR_FAST_WEIGHTS_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_NARROW_INL_H_
-#undef TTR_FAST_WEIGHTS_NARROW_INL_H_
+#if defined(TTR_FAST_WEIGHTS_CHUNKED_BF16_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_CHUNKED_BF16_PRODUCTS_INL_H_
+#undef TTR_FAST_WEIGHTS_CHUNKED_BF16_PRODUCTS_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_NARROW_INL_H_
+#define TTR_FAST_WEIGHTS_CHUNKED_BF16_PRODUCTS_INL_H_
 #endif
 
 #include <cstdint>
@@ -186,4 +186,4 @@ inline bool ProcessorNarrows() { return false; }
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_NARROW_INL_H_
+#endif  // TTR_FAST_WEIGHTS_CHUNKED_BF16_PRODUCTS_INL_H_

@@ -10,21 +10,22 @@
 //
 // Products of what lies between, never quotients of running products: no decay overflows, and
 // nothing is lost however small c is. Where the decay is a number a row, it multiplies the small
-// matrices (this file); where it is a number a channel, it multiplies the keys (channels-inl.h).
+// matrices (this file); where it is a number a channel, it multiplies the keys
+// (chunked/channel_decay-inl.h).
 
-#if defined(TTR_FAST_WEIGHTS_PREPARE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_PREPARE_INL_H_
-#undef TTR_FAST_WEIGHTS_PREPARE_INL_H_
+#if defined(TTR_FAST_WEIGHTS_CHUNKED_SCALAR_DECAY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_CHUNKED_SCALAR_DECAY_INL_H_
+#undef TTR_FAST_WEIGHTS_CHUNKED_SCALAR_DECAY_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_PREPARE_INL_H_
+#define TTR_FAST_WEIGHTS_CHUNKED_SCALAR_DECAY_INL_H_
 #endif
 
 #include <algorithm>
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/gather-inl.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/operands/gather-inl.h"
 #include "src/linalg/tile-inl.h"
 #include "src/simd/transpose-inl.h"
 #include "src/simd/unroll.h"
@@ -348,4 +349,4 @@ HWY_INLINE void PrepareScalar(const Options& options, const Memory& memory, cons
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_PREPARE_INL_H_
+#endif  // TTR_FAST_WEIGHTS_CHUNKED_SCALAR_DECAY_INL_H_

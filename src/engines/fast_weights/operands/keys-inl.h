@@ -1,22 +1,22 @@
 // One row of keys, queries and decays per channel, as the memory meets them. Compiled once for
 // every target.
 
-#if defined(TTR_FAST_WEIGHTS_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_KEYS_INL_H_
-#undef TTR_FAST_WEIGHTS_KEYS_INL_H_
+#if defined(TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_
+#undef TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_KEYS_INL_H_
+#define TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_
 #endif
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/rows-inl.h"
+#include "src/engines/fast_weights/operands/key_rules-inl.h"
+#include "src/engines/fast_weights/operands/rows-inl.h"
 #include "src/engines/rows/features_kernel.h"
 #include "src/simd/decay-inl.h"
 #include "src/simd/sincos-inl.h"
@@ -69,58 +69,15 @@ HWY_INLINE void ExpRow(const T* x, std::int64_t count, T* to) {
   }
 }
 
-/// 1 - a or sqrt(1 - a^2) from log a <= 0, without cancellation where a is close to 1.
-template <class T>
-HWY_INLINE void ComplementRow(Key key, T* x, std::int64_t count) {
-  const hn::ScalableTag<T> d;
-  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-    auto log_decay = hn::Load(d, x + i);
-    if (key == Key::kRootComplement) log_decay = hn::Add(log_decay, log_decay);
-    // Below its range Expm1 is -1 to the last bit; NaN stays.
-    const auto low = hn::Set(d, sn::kLowestExponent<T>);
-    const auto safe = hn::IfThenElse(hn::Lt(log_decay, low), low, log_decay);
-    const auto value = hn::Neg(hn::Expm1(d, hn::IfThenElseZero(hn::Eq(safe, safe), safe)));
-    auto result = key == Key::kRootComplement ? hn::Sqrt(value) : value;
-    result = hn::IfThenElse(hn::Eq(safe, safe), result, safe);
-    hn::Store(result, d, x + i);
-  }
-}
-
 /// Cosines and sines of a row of angles.
 template <class T>
-HWY_INLINE void TurnRow(std::int64_t count, T* angles_then_cosines, T* sines) {
+HWY_INLINE void SinCosRow(std::int64_t count, T* angles_then_cosines, T* sines) {
   const hn::ScalableTag<T> d;
   for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
     hn::Vec<decltype(d)> sine, cosine;
     sn::SinCos(d, hn::Load(d, angles_then_cosines + i), sine, cosine);
     hn::Store(cosine, d, angles_then_cosines + i);
     hn::Store(sine, d, sines + i);
-  }
-}
-
-/// Curvature D = decay D' + weight k (.) k, and the key it leads to: k (.) m(D),
-///     m(D) = 1.5^(-l / (1 + |l|)),   l = log(D + 1e-6) - centre
-/// (preconditioned DeltaNet, 2604.21100).
-template <class T>
-HWY_INLINE void PreconditionRow(const Options& options, T weight, const T* key, std::int64_t count,
-                                T* curvature, T* to) {
-  const hn::ScalableTag<T> d;
-  const auto log_base = hn::Set(d, static_cast<T>(-0.405465108108164381978));  // -log 1.5
-  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-    const auto k = hn::Load(d, key + i);
-    const auto old =
-        hn::Mul(hn::Set(d, static_cast<T>(options.curvature_decay)), hn::Load(d, curvature + i));
-    const auto now = hn::MulAdd(hn::Mul(hn::Set(d, weight), k), k, old);
-    hn::Store(now, d, curvature + i);
-    const auto shifted = hn::Add(now, hn::Set(d, static_cast<T>(1e-6)));
-    const auto finite =
-        hn::Le(shifted, hn::Set(d, std::numeric_limits<T>::max()));  // false for NaN
-    const auto l = hn::Sub(hn::Log(d, hn::IfThenElse(finite, shifted, hn::Set(d, T(1)))),
-                           hn::Set(d, static_cast<T>(options.curvature_centre)));
-    const auto power = hn::Mul(log_base, hn::Div(l, hn::Add(hn::Set(d, T(1)), hn::Abs(l))));
-    const auto factor =
-        hn::IfThenElse(finite, hn::Exp(d, power), hn::Sub(shifted, shifted));  // NaN
-    hn::Store(hn::Mul(k, factor), d, to + i);
   }
 }
 
@@ -162,7 +119,7 @@ HWY_INLINE void LoadMapped(const Options& options, const Memory& memory, const R
 /// where it is an input its logarithm; from row `row` of the sequence.
 template <class T>
 HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int64_t row,
-                          std::int64_t i, Carried<T>& carried, Gathered<T>& out) {
+                          std::int64_t i, Running<T>& carried, Gathered<T>& out) {
   const std::int64_t dim = memory.key_dim;
   const std::int64_t stride = out.stride;
   const std::int64_t token = memory.Token(row);
@@ -218,7 +175,7 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
   }
   if (options.phase) {
     load(memory.phase, out.cosines + i * stride);
-    TurnRow(RoundUp(dim, kLine<T>), out.cosines + i * stride, out.sines + i * stride);
+    SinCosRow(RoundUp(dim, kLine<T>), out.cosines + i * stride, out.sines + i * stride);
   }
 }
 
@@ -226,7 +183,7 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
 /// its features; not scaled.
 template <class T>
 HWY_INLINE void GatherQuery(const Options& options, const Memory& memory, std::int64_t row,
-                            std::int64_t query, const Carried<T>& carried, const T* erase, T* raw,
+                            std::int64_t query, const Running<T>& carried, const T* erase, T* raw,
                             T* to) {
   const std::int64_t token = memory.Token(row);
   const Rows source = QueryRows(memory, query);
@@ -251,4 +208,4 @@ HWY_INLINE void GatherQuery(const Options& options, const Memory& memory, std::i
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_KEYS_INL_H_
+#endif  // TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_

@@ -1,11 +1,11 @@
-// What a strip of the memory answers to a chunk's queries (strip-inl.h), and the rows that values
-// come from and answers go to. Compiled once for every target.
+// What a strip of the memory answers to a chunk's queries (chunked/strip-inl.h), and the rows that
+// values come from and answers go to. Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_ANSWERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_ANSWERS_INL_H_
-#undef TTR_FAST_WEIGHTS_ANSWERS_INL_H_
+#if defined(TTR_FAST_WEIGHTS_CHUNKED_OUTPUTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_CHUNKED_OUTPUTS_INL_H_
+#undef TTR_FAST_WEIGHTS_CHUNKED_OUTPUTS_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_ANSWERS_INL_H_
+#define TTR_FAST_WEIGHTS_CHUNKED_OUTPUTS_INL_H_
 #endif
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
+#include "src/engines/fast_weights/chunked/bf16_products-inl.h"
+#include "src/engines/fast_weights/chunked/scalar_decay-inl.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/narrow-inl.h"
-#include "src/engines/fast_weights/prepare-inl.h"
 #include "src/linalg/tile-inl.h"
 #include "src/simd/rows-inl.h"
 #include "src/simd/unroll.h"
@@ -273,4 +273,4 @@ void AnswerEarly(const Options& options, const Memory& memory, const Prepared<T>
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_ANSWERS_INL_H_
+#endif  // TTR_FAST_WEIGHTS_CHUNKED_OUTPUTS_INL_H_

@@ -1,10 +1,10 @@
 // What a forward pass keeps for the backward pass: see kept.h. Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_KEEP_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_KEEP_INL_H_
-#undef TTR_FAST_WEIGHTS_KEEP_INL_H_
+#if defined(TTR_FAST_WEIGHTS_CHUNKED_SAVE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_CHUNKED_SAVE_INL_H_
+#undef TTR_FAST_WEIGHTS_CHUNKED_SAVE_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_KEEP_INL_H_
+#define TTR_FAST_WEIGHTS_CHUNKED_SAVE_INL_H_
 #endif
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class Keeper {
         matrices_(options.momentum ? 2 : 1),
         state_(static_cast<T*>(memory.saved_states)),
         errors_(options.erases() ? static_cast<T*>(memory.saved_errors) : nullptr),
-        answers_(static_cast<T*>(memory.saved_answers)) {
+        answers_(static_cast<T*>(memory.saved_outputs)) {
     // What stands before this turn's first row was kept in the last.
     const std::int64_t saved = memory.from == 0 ? 0 : memory.from / kGradientBlock + 1;
     if (state_ != nullptr) state_ += saved * numbers();
@@ -153,4 +153,4 @@ class Keeper {
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_KEEP_INL_H_
+#endif  // TTR_FAST_WEIGHTS_CHUNKED_SAVE_INL_H_

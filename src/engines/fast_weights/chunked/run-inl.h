@@ -1,10 +1,10 @@
 // The passes over one memory. Compiled once for every target and type of arithmetic.
 
-#if defined(TTR_FAST_WEIGHTS_RUN_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_RUN_INL_H_
-#undef TTR_FAST_WEIGHTS_RUN_INL_H_
+#if defined(TTR_FAST_WEIGHTS_CHUNKED_RUN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_CHUNKED_RUN_INL_H_
+#undef TTR_FAST_WEIGHTS_CHUNKED_RUN_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_RUN_INL_H_
+#define TTR_FAST_WEIGHTS_CHUNKED_RUN_INL_H_
 #endif
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/direct-inl.h"
-#include "src/engines/fast_weights/keep-inl.h"
-#include "src/engines/fast_weights/reads-inl.h"
-#include "src/engines/fast_weights/rows-inl.h"
-#include "src/engines/fast_weights/strip-inl.h"
+#include "src/engines/fast_weights/chunked/output_scaling-inl.h"
+#include "src/engines/fast_weights/chunked/save-inl.h"
+#include "src/engines/fast_weights/chunked/strip-inl.h"
+#include "src/engines/fast_weights/decode/decode-inl.h"
+#include "src/engines/fast_weights/operands/rows-inl.h"
 #include "src/simd/prefetcher.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -86,7 +86,7 @@ void LoadCarried(const Memory& memory, Scratch<T>& scratch) {
     std::memcpy(&scratch.carried, scratch.resting, sizeof(scratch.carried));
     return;
   }
-  Carried<T>& carried = scratch.carried;
+  Running<T>& carried = scratch.carried;
   load(memory.sum, carried.sum, memory.key_dim);
   load(memory.curvature, carried.curvature, memory.key_dim);
   carried.owed = 1;
@@ -367,4 +367,4 @@ void Run(const Options& options, const Memory& memory, const Memory& next, Scrat
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_RUN_INL_H_
+#endif  // TTR_FAST_WEIGHTS_CHUNKED_RUN_INL_H_

@@ -1,20 +1,20 @@
 // A chunk whose decay is a number a channel: the decays multiply the keys. Compiled once for every
 // target.
 
-#if defined(TTR_FAST_WEIGHTS_CHANNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_CHANNELS_INL_H_
-#undef TTR_FAST_WEIGHTS_CHANNELS_INL_H_
+#if defined(TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_DECAY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_DECAY_INL_H_
+#undef TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_DECAY_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_CHANNELS_INL_H_
+#define TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_DECAY_INL_H_
 #endif
 
 #include <algorithm>
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/channel_pairs-inl.h"
+#include "src/engines/fast_weights/chunked/channel_pairs-inl.h"
+#include "src/engines/fast_weights/chunked/scalar_decay-inl.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/prepare-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -128,4 +128,4 @@ HWY_INLINE void PrepareChannels(const Options& options, const Memory& memory, co
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_CHANNELS_INL_H_
+#endif  // TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_DECAY_INL_H_

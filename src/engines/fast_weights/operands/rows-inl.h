@@ -1,10 +1,10 @@
 // Rows of per-token inputs and outputs under this engine's options. Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_ROWS_INL_H_
-#undef TTR_FAST_WEIGHTS_ROWS_INL_H_
+#if defined(TTR_FAST_WEIGHTS_OPERANDS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_OPERANDS_ROWS_INL_H_
+#undef TTR_FAST_WEIGHTS_OPERANDS_ROWS_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_ROWS_INL_H_
+#define TTR_FAST_WEIGHTS_OPERANDS_ROWS_INL_H_
 #endif
 
 #include <cstdint>
@@ -140,4 +140,4 @@ void NormaliseOutput(const Options& options, T* y, std::int64_t count) {
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_ROWS_INL_H_
+#endif  // TTR_FAST_WEIGHTS_OPERANDS_ROWS_INL_H_

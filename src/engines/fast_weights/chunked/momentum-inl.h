@@ -11,19 +11,19 @@
 // so the chunk's keys, erase keys and queries for (M_0, G_0), one below the other, are the given
 // ones times those numbers. Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_MOMENTUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_MOMENTUM_INL_H_
-#undef TTR_FAST_WEIGHTS_MOMENTUM_INL_H_
+#if defined(TTR_FAST_WEIGHTS_CHUNKED_MOMENTUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_CHUNKED_MOMENTUM_INL_H_
+#undef TTR_FAST_WEIGHTS_CHUNKED_MOMENTUM_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_MOMENTUM_INL_H_
+#define TTR_FAST_WEIGHTS_CHUNKED_MOMENTUM_INL_H_
 #endif
 
 #include <algorithm>
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/fast_weights/chunked/scalar_decay-inl.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/prepare-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -111,4 +111,4 @@ HWY_INLINE void PrepareMomentum(const Options& options, const Memory& memory, co
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_MOMENTUM_INL_H_
+#endif  // TTR_FAST_WEIGHTS_CHUNKED_MOMENTUM_INL_H_

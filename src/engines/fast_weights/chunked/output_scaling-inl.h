@@ -1,11 +1,11 @@
 // What the answers of a chunk are multiplied by: gains, denominators, bonuses. All of it goes into
 // the coefficients, so that the value columns know nothing of it. Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_READS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_READS_INL_H_
-#undef TTR_FAST_WEIGHTS_READS_INL_H_
+#if defined(TTR_FAST_WEIGHTS_CHUNKED_OUTPUT_SCALING_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_CHUNKED_OUTPUT_SCALING_INL_H_
+#undef TTR_FAST_WEIGHTS_CHUNKED_OUTPUT_SCALING_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_READS_INL_H_
+#define TTR_FAST_WEIGHTS_CHUNKED_OUTPUT_SCALING_INL_H_
 #endif
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/channels-inl.h"
+#include "src/engines/fast_weights/chunked/channel_decay-inl.h"
+#include "src/engines/fast_weights/chunked/momentum-inl.h"
+#include "src/engines/fast_weights/chunked/scalar_decay-inl.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/momentum-inl.h"
-#include "src/engines/fast_weights/prepare-inl.h"
-#include "src/engines/fast_weights/rows-inl.h"
+#include "src/engines/fast_weights/operands/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -67,7 +67,7 @@ bool HasPlainReads(const Options& options) {
 
 /// The sum forgets with the memory.
 template <class T>
-HWY_INLINE void ForgetSum(const Options& options, const Prepared<T>& out, const Carried<T>& carried,
+HWY_INLINE void ForgetSum(const Options& options, const Prepared<T>& out, const Running<T>& carried,
                           std::int64_t stride) {
   for (std::int64_t d = 0; d < stride; ++d) {
     if (!options.by_channel() || out.forgotten[d] != 0) carried.sum[d] = 0;
@@ -80,7 +80,7 @@ HWY_INLINE void WeighReads(const Options& options, const Memory& memory, const C
                            const Scratch<T>& scratch, const Prepared<T>& out) {
   if (HasPlainReads<T>(options)) return;
   const Gathered<T>& g = scratch.gathered;
-  const Carried<T>& carried = scratch.carried;
+  const Running<T>& carried = scratch.carried;
   const bool divides = options.denominator != Denominator::kNone;
   for (std::int64_t i = 0; i < chunk.rows; ++i) {
     // What forgets at the chunk's first row is still read by that row, where it reads before.
@@ -220,4 +220,4 @@ HWY_INLINE void Prepare(const Options& options, const Memory& memory, bool wante
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_READS_INL_H_
+#endif  // TTR_FAST_WEIGHTS_CHUNKED_OUTPUT_SCALING_INL_H_

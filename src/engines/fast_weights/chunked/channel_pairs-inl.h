@@ -8,18 +8,18 @@
 // once: pairs stand one behind the other, those of row i, with i keys or i + 1, behind those of the
 // rows before.
 
-#if defined(TTR_FAST_WEIGHTS_CHANNEL_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_CHANNEL_PAIRS_INL_H_
-#undef TTR_FAST_WEIGHTS_CHANNEL_PAIRS_INL_H_
+#if defined(TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_PAIRS_INL_H_
+#undef TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_PAIRS_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_CHANNEL_PAIRS_INL_H_
+#define TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_PAIRS_INL_H_
 #endif
 
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/gather-inl.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/operands/gather-inl.h"
 #include "src/linalg/tile-inl.h"
 #include "src/simd/lane_sums-inl.h"
 #include "src/simd/unroll.h"
@@ -240,4 +240,4 @@ HWY_INLINE void UnfoldPairs(const T* products, bool diagonal, T factor, T* out) 
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_CHANNEL_PAIRS_INL_H_
+#endif  // TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_PAIRS_INL_H_

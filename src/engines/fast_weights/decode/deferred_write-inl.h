@@ -1,20 +1,20 @@
-// How a row leaves its write pending (pending.h). Compiled once for every target.
+// How a row leaves its write pending (decode/deferred_write.h). Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_PENDING_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_PENDING_INL_H_
-#undef TTR_FAST_WEIGHTS_PENDING_INL_H_
+#if defined(TTR_FAST_WEIGHTS_DECODE_DEFERRED_WRITE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_DECODE_DEFERRED_WRITE_INL_H_
+#undef TTR_FAST_WEIGHTS_DECODE_DEFERRED_WRITE_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_PENDING_INL_H_
+#define TTR_FAST_WEIGHTS_DECODE_DEFERRED_WRITE_INL_H_
 #endif
 
 #include <cstddef>
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/direct_columns-inl.h"
-#include "src/engines/fast_weights/keys-inl.h"
+#include "src/engines/fast_weights/decode/columns-inl.h"
+#include "src/engines/fast_weights/decode/deferred_write.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/pending.h"
+#include "src/engines/fast_weights/operands/keys-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -137,4 +137,4 @@ class Deferral {
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_PENDING_INL_H_
+#endif  // TTR_FAST_WEIGHTS_DECODE_DEFERRED_WRITE_INL_H_

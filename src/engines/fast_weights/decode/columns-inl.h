@@ -2,19 +2,19 @@
 // one of either where nothing is erased, or where a row does the write of the row before and leaves
 // its own pending. Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_
-#undef TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_
+#if defined(TTR_FAST_WEIGHTS_DECODE_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_DECODE_COLUMNS_INL_H_
+#undef TTR_FAST_WEIGHTS_DECODE_COLUMNS_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_
+#define TTR_FAST_WEIGHTS_DECODE_COLUMNS_INL_H_
 #endif
 
 #include <algorithm>
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/fast_weights/decode/deferred_write.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/pending.h"
 #include "src/linalg/tile-inl.h"
 #include "src/simd/prefetcher.h"
 #include "src/simd/unroll.h"
@@ -397,4 +397,4 @@ void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) 
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_DIRECT_COLUMNS_INL_H_
+#endif  // TTR_FAST_WEIGHTS_DECODE_COLUMNS_INL_H_

@@ -1,33 +1,34 @@
 // One chunk of tokens against one strip of value columns of the memory, M (key rows x W, in the
-// first-level cache). With the arrays of prepare-inl.h, which hold the steps b, and e_i the error
-// of token i, along which it steps (v_i where nothing is erased):
+// first-level cache). With the arrays of chunked/scalar_decay-inl.h, which hold the steps b, and
+// e_i the error of token i, along which it steps (v_i where nothing is erased):
 //
 //     e_i = v_i - decay_i r_i M + sum_{j < i} lower_ij e_j            read the memory, solve
 //     y_i = read_i q_i M + sum_j score_ij e_j                         answer
 //     M   = c_n M + sum_j to_end_j w_j^T e_j                          write the memory
 //
-// c_n = 1 where the decay is put off (reads-inl.h), which then is in decay, read and to_end.
+// c_n = 1 where the decay is put off (chunked/output_scaling-inl.h), which then is in decay, read
+// and to_end.
 //
 // Values that are written along a key of their own (RWKV-7) are given: their terms stand beside
 // those of the e_j, in which v is then missing.
 //
 // Compiled once for every target. Rows beyond a chunk's last are computed and never used.
 
-#if defined(TTR_FAST_WEIGHTS_STRIP_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_STRIP_INL_H_
-#undef TTR_FAST_WEIGHTS_STRIP_INL_H_
+#if defined(TTR_FAST_WEIGHTS_CHUNKED_STRIP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_CHUNKED_STRIP_INL_H_
+#undef TTR_FAST_WEIGHTS_CHUNKED_STRIP_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_STRIP_INL_H_
+#define TTR_FAST_WEIGHTS_CHUNKED_STRIP_INL_H_
 #endif
 
 #include <algorithm>
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/answers-inl.h"
+#include "src/engines/fast_weights/chunked/bf16_products-inl.h"
+#include "src/engines/fast_weights/chunked/outputs-inl.h"
+#include "src/engines/fast_weights/chunked/scalar_decay-inl.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/narrow-inl.h"
-#include "src/engines/fast_weights/prepare-inl.h"
 #include "src/linalg/tile-inl.h"
 #include "src/simd/prefetcher.h"
 #include "src/simd/rows-inl.h"
@@ -272,4 +273,4 @@ void ProcessStrip(const Options& options, const Memory& memory, const Chunk& chu
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_STRIP_INL_H_
+#endif  // TTR_FAST_WEIGHTS_CHUNKED_STRIP_INL_H_

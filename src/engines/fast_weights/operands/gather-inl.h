@@ -1,11 +1,11 @@
 // From inputs to the rows and numbers that act on the memory: what tells one layer from another.
 // Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_GATHER_INL_H_
-#undef TTR_FAST_WEIGHTS_GATHER_INL_H_
+#if defined(TTR_FAST_WEIGHTS_OPERANDS_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_OPERANDS_GATHER_INL_H_
+#undef TTR_FAST_WEIGHTS_OPERANDS_GATHER_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_GATHER_INL_H_
+#define TTR_FAST_WEIGHTS_OPERANDS_GATHER_INL_H_
 #endif
 
 #include <algorithm>
@@ -14,9 +14,10 @@
 #include <limits>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/keys-inl.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/rows-inl.h"
+#include "src/engines/fast_weights/operands/keys-inl.h"
+#include "src/engines/fast_weights/operands/rows-inl.h"
+#include "src/engines/fast_weights/operands/step_rules-inl.h"
 #include "src/simd/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -49,7 +50,7 @@ inline bool Forgets(const Memory& memory, std::int64_t r, bool by_channel) {
 inline Chunk NextChunk(const Options& options, const Memory& memory, std::int64_t first,
                        std::int64_t most = kChunk) {
   // Whether memories take turns or not: answers are the same numbers.
-  const std::int64_t turn_end = first - first % kTurnRows + kTurnRows;
+  const std::int64_t turn_end = first - first % kSliceRows + kSliceRows;
   Chunk chunk;
   chunk.first = first;
   chunk.rows = std::min(most, std::min(memory.rows, turn_end) - first);
@@ -80,32 +81,6 @@ HWY_INLINE void ExpAll(std::int64_t rows, T (&x)[kChunk]) {
   }
 }
 
-/// step[i] = b_i from the inputs in step[i] and the keys' n_i = |k_i|^2.
-template <class T>
-HWY_INLINE void Steps(const Options& options, const T (&norms)[kChunk], T (&step)[kChunk]) {
-  if (options.step == Step::kInput || options.step == Step::kLogWeight) return;
-  const ChunkTag<T> d;
-  const auto one = hn::Set(d, T(1));
-  for (std::size_t i = 0; i < kChunk; i += hn::Lanes(d)) {
-    const auto s = hn::LoadU(d, step + i);
-    const auto n = hn::LoadU(d, norms + i);
-    auto b = s;
-    switch (options.step) {
-      case Step::kInput:
-      case Step::kLogWeight: break;
-      case Step::kOne: b = one; break;
-      case Step::kNlms:
-        b = hn::Div(hn::Set(d, static_cast<T>(options.eta)),
-                    hn::Add(n, hn::Set(d, static_cast<T>(options.eps))));
-        b = hn::IfThenElse(hn::Eq(n, hn::Zero(d)), hn::Zero(d), b);
-        break;
-      case Step::kLonghorn: b = hn::Div(s, hn::MulAdd(s, n, one)); break;
-      case Step::kEfla: b = hn::Mul(s, sn::OneMinusExpOver(d, hn::Mul(s, n))); break;
-    }
-    hn::StoreU(b, d, step + i);
-  }
-}
-
 /// Decay and weight under a running maximum m of the log-weights s (mLSTM):
 ///     m = max(log a + m', s),   a <- exp(log a + m' - m),   b = exp(s - m)
 /// as exponents. The sum of logarithms is kept in double precision: only differences of m count,
@@ -126,7 +101,7 @@ HWY_INLINE bool Stabilise(double log_decay, double log_weight, double& maximum, 
 /// The numbers of a chunk's rows; of rows up to `room` that it does not have: no step, no decay.
 template <class T>
 HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, const Chunk& chunk,
-                              Carried<T>& carried, Gathered<T>& out, std::int64_t room = kChunk) {
+                              Running<T>& carried, Gathered<T>& out, std::int64_t room = kChunk) {
   out.first_scale = static_cast<T>(carried.maximum);
   if (!memory.writes()) return;
   const bool by_channel = options.by_channel();
@@ -155,14 +130,14 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
       out.decay[i] = static_cast<T>(factor);
     }
     if (options.momentum) out.momentum[i] = LoadOne<T>(memory.momentum, memory.Token(row));
-    if (options.step != Step::kOne && options.step != Step::kInput && !stabilised) {
+    if (options.step_reads_norm()) {
       const T* key = out.write + i * out.stride;
       norms[i] = Dot(key, key, out.stride);
     }
   }
   if (scalar || stabilised) ExpAll(chunk.rows, out.decay);
   if (stabilised) ExpAll(chunk.rows, out.step);
-  Steps(options, norms, out.step);
+  StepSizes(options, norms, out.step);
   for (std::int64_t i = 0; i < room; ++i) {
     out.seen[i] = options.separate_value_key() ? T(1) : out.decay[i];
     if (i >= chunk.rows) {
@@ -178,7 +153,7 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
 /// The keys, queries and decays per channel of a chunk's rows.
 template <class T>
 HWY_INLINE void GatherRows(const Options& options, const Memory& memory, const Chunk& chunk,
-                           Carried<T>& carried, Gathered<T>& out) {
+                           Running<T>& carried, Gathered<T>& out) {
   const std::int64_t queries = memory.q ? memory.queries : 0;
   for (std::int64_t i = 0; i < chunk.rows; ++i) {
     if (memory.writes()) GatherKey(options, memory, chunk.first + i, i, carried, out);
@@ -199,4 +174,4 @@ HWY_INLINE void GatherRows(const Options& options, const Memory& memory, const C
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_GATHER_INL_H_
+#endif  // TTR_FAST_WEIGHTS_OPERANDS_GATHER_INL_H_

@@ -1,11 +1,11 @@
 // A few rows (decode): the state is updated where it lies, with one read and one write of every
 // element a row. Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_DIRECT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_DIRECT_INL_H_
-#undef TTR_FAST_WEIGHTS_DIRECT_INL_H_
+#if defined(TTR_FAST_WEIGHTS_DECODE_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_DECODE_DECODE_INL_H_
+#undef TTR_FAST_WEIGHTS_DECODE_DECODE_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_DIRECT_INL_H_
+#define TTR_FAST_WEIGHTS_DECODE_DECODE_INL_H_
 #endif
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 #include <tuple>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/direct_columns-inl.h"
+#include "src/engines/fast_weights/chunked/output_scaling-inl.h"
+#include "src/engines/fast_weights/decode/columns-inl.h"
+#include "src/engines/fast_weights/decode/deferred_write-inl.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/pending-inl.h"
-#include "src/engines/fast_weights/reads-inl.h"
-#include "src/engines/fast_weights/rows-inl.h"
+#include "src/engines/fast_weights/operands/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -49,8 +49,8 @@ void PreparePhase(const Gathered<T>& g, const Prepared<T>& out) {
   MultiplyBy(out.turn[1], g.stride, T(-1));
 }
 
-/// The coefficients of one row: what reads-inl.h does for a chunk. Does it `lie` where the inputs
-/// are, in whole vectors? Otherwise it is gathered.
+/// The coefficients of one row: what chunked/output_scaling-inl.h does for a chunk. Does it `lie`
+/// where the inputs are, in whole vectors? Otherwise it is gathered.
 template <class T>
 void PrepareRow(const Options& options, const Memory& memory, const Chunk& chunk, bool lie,
                 Scratch<T>& scratch, const Prepared<T>& out) {
@@ -236,4 +236,4 @@ void RunDirect(const Options& options, const Memory& memory, const Memory& next,
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_DIRECT_INL_H_
+#endif  // TTR_FAST_WEIGHTS_DECODE_DECODE_INL_H_
