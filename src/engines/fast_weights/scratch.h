@@ -120,7 +120,7 @@ struct Scratch {
 
   /// `memory` is aligned to lines, or null: then only `bytes` is of use.
   Scratch(const Options& options, const Sizes& sizes, std::byte* memory)
-      : decode(IsDecode(sizes.tokens * options.steps)) {
+      : decode(!sizes.saved && IsDecode(sizes.tokens * options.steps)) {
     Arrays<T> arrays{reinterpret_cast<T*>(memory)};
     TakeOwn(options, sizes, arrays);
     TakePrepared(options, sizes, arrays);

@@ -6,23 +6,22 @@
 //
 // with alpha_i = a_i alpha_{i-1}, epsilon_i = m_i epsilon_{i-1} and pi_i = a_i pi_{i-1} +
 // epsilon_i: what a scalar decay does, with p for D, twice. A read finds the parts M and N of the
-// memory before the chunk times alpha and pi; a write reaches the parts behind it by p_nj and e_nj;
-// and the parts turn into each other from chunk to chunk. Compiled once for every target.
+// memory before the chunk times alpha and pi, and a write reaches the parts behind it by p_nj and
+// e_nj. Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_GRADIENT_MOMENTUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_GRADIENT_MOMENTUM_INL_H_
-#undef TTR_FAST_WEIGHTS_GRADIENT_MOMENTUM_INL_H_
+#if defined(TTR_FAST_WEIGHTS_ADJOINT_MOMENTUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_ADJOINT_MOMENTUM_INL_H_
+#undef TTR_FAST_WEIGHTS_ADJOINT_MOMENTUM_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_GRADIENT_MOMENTUM_INL_H_
+#define TTR_FAST_WEIGHTS_ADJOINT_MOMENTUM_INL_H_
 #endif
 
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/gradient.h"
-#include "src/engines/fast_weights/gradient_layout.h"
-#include "src/engines/fast_weights/gradient_rows-inl.h"
-#include "src/engines/fast_weights/gradient_state-inl.h"
+#include "src/engines/fast_weights/adjoint/layout.h"
+#include "src/engines/fast_weights/adjoint/rows-inl.h"
+#include "src/engines/fast_weights/adjoint/state-inl.h"
 #include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -45,11 +44,12 @@ void ReadParts(const GradientCall<T>& call, const Scratch<T>& scratch, const T* 
   const hn::CappedTag<T, kTokens> d;
   ReadState(call, scratch, state, columns, out);
   if (scratch.parts == 1) return;
-  ReadState(call, scratch, state + scratch.matrix, columns, scratch.part_columns);
+  ReadState(call, scratch, state + scratch.matrix, columns, scratch.columns.part_found);
   for (std::int64_t i = 0; i < kTokens; i += hn::MaxLanes(d)) {
     const auto of_memory = hn::LoadU(d, first + i), of_update = hn::LoadU(d, second + i);
     for (std::int64_t at = i; at < scratch.values * kTokens; at += kTokens) {
-      const auto update = TimesUnlessZero(d, of_update, hn::Load(d, scratch.part_columns + at));
+      const auto update =
+          TimesUnlessZero(d, of_update, hn::Load(d, scratch.columns.part_found + at));
       const auto memory = TimesUnlessZero(d, of_memory, hn::Load(d, out + at));
       hn::Store(hn::Add(memory, update), d, out + at);
     }
@@ -58,23 +58,23 @@ void ReadParts(const GradientCall<T>& call, const Scratch<T>& scratch, const T* 
 
 /// DecayedGrad() of N.
 template <class T>
-void DecayUpdateGradients(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
-                          const ChunkRows<T>& rows, const Scratch<T>& scratch) {
+void DecayUpdateGradients(const ChunkWork<T>& on) {
+  const Scratch<T>& scratch = on.scratch;
   for (std::int64_t x = 0; x < scratch.reads; ++x) {
     T own[kTokens];
-    const T* const factors = c.ReadFactors(KindOf(call, x), own, 1);
-    ScaleRows(chunk, rows.Grad(x), factors, scratch.values, scratch.DecayedGrads(1, x),
+    const T* const factors = on.c.ReadFactors(on.Kind(x), own, 1);
+    ScaleRows(on.chunk, on.Grad(x), factors, scratch.values, scratch.DecayedGrads(1, x),
               scratch.values);
   }
 }
 
-/// From chunk to chunk: [M, N] <- [alpha M + pi N, epsilon N], and backwards, where A and B are
-/// their gradients, [A, B] <- [alpha A, pi A + epsilon B].
+/// Over a chunk: [M, N] <- [alpha M + pi N, epsilon N], and backwards, where A and B are their
+/// gradients, [A, B] <- [alpha A, pi A + epsilon B].
 template <class T>
-struct Turn {
+struct Transition {
   T alpha, pi, epsilon;
 
-  Turn(const Chunk& chunk, const Coefficients<T>& c)
+  Transition(const Chunk& chunk, const Coefficients<T>& c)
       : alpha(c.prefix[0][chunk.tokens]),
         pi(c.prefix[1][chunk.tokens]),
         epsilon(c.epsilon[chunk.tokens]) {}
@@ -91,8 +91,8 @@ struct Turn {
     }
   }
 
-  /// Where they are; and, by lanes, the products of what they are the gradients of before the chunk
-  /// and behind it: sums += M . A, N . A, N . B.
+  /// In place; and, by lanes, the products of the parts before the chunk with the gradients behind
+  /// it: sums += M . A, N . A, N . B.
   void Backward(std::int64_t count, std::int64_t part, const T* memory, T* adjoint,
                 T (&sums)[3][2 * kTokens]) const {
     const hn::ScalableTag<T> d;
@@ -119,4 +119,4 @@ struct Turn {
 }  // namespace ttr::fast_weights::gradient
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_GRADIENT_MOMENTUM_INL_H_
+#endif  // TTR_FAST_WEIGHTS_ADJOINT_MOMENTUM_INL_H_

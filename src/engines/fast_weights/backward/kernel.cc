@@ -1,18 +1,18 @@
 // The backward pass's ways between inputs and rows, for every target.
 
-#include "src/engines/fast_weights/backward_rows.h"
-#include "src/engines/fast_weights/backward_whole.h"
+#include "src/engines/fast_weights/backward/rows.h"
+#include "src/engines/fast_weights/backward/whole.h"
 #include "src/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "src/engines/fast_weights/backward_kernel.cc"
+#define HWY_TARGET_INCLUDE "src/engines/fast_weights/backward/kernel.cc"
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/backward_gather-inl.h"
-#include "src/engines/fast_weights/backward_outputs-inl.h"
-#include "src/engines/fast_weights/backward_scatter-inl.h"
-#include "src/engines/fast_weights/backward_whole-inl.h"
+#include "src/engines/fast_weights/backward/gather-inl.h"
+#include "src/engines/fast_weights/backward/outputs-inl.h"
+#include "src/engines/fast_weights/backward/scatter-inl.h"
+#include "src/engines/fast_weights/backward/whole-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {

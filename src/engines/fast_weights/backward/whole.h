@@ -20,7 +20,7 @@
 /// numbers each 64 tokens.
 #pragma once
 
-#include "src/engines/fast_weights/backward_rows.h"
+#include "src/engines/fast_weights/backward/rows.h"
 
 namespace ttr::fast_weights {
 

@@ -1,25 +1,125 @@
-// Gradients of a chunk's decays, from those of what they multiply. Compiled once for every target.
+// What decays multiply within a chunk, and the gradients of the decays. With D_ij = prod_{j < l <=
+// i} a_l and c_i = prod_{l <= i} a_l within the chunk, a read of token i finds
+//
+//     after its token's write   c_i x_i M      + sum_{j <= i} D_ij     (x_i . w_j) u_j
+//     before it                 c_{i-1} x_i M  + sum_{j < i}  D_{i-1,j} (x_i . w_j) u_j
+//
+// of the memory M before the chunk; an erasure never finds its own write, and h_i multiplies it
+// where it has a decay of its own. All are products of the decays between, never quotients. With
+// momentum see momentum-inl.h. Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_GRADIENT_COEFFICIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_GRADIENT_COEFFICIENTS_INL_H_
-#undef TTR_FAST_WEIGHTS_GRADIENT_COEFFICIENTS_INL_H_
+#if defined(TTR_FAST_WEIGHTS_ADJOINT_COEFFICIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_ADJOINT_COEFFICIENTS_INL_H_
+#undef TTR_FAST_WEIGHTS_ADJOINT_COEFFICIENTS_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_GRADIENT_COEFFICIENTS_INL_H_
+#define TTR_FAST_WEIGHTS_ADJOINT_COEFFICIENTS_INL_H_
 #endif
 
 #include <algorithm>
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/gradient.h"
-#include "src/engines/fast_weights/gradient_layout.h"
-#include "src/engines/fast_weights/gradient_rows-inl.h"
+#include "src/engines/fast_weights/adjoint/chunk-inl.h"
+#include "src/engines/fast_weights/adjoint/layout.h"
+#include "src/engines/fast_weights/adjoint/tallies-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+/// rows[i + 1] = factors_i rows[i], 1 at its own place, + more[i + 1] before it; rows[0] = 0.
+/// `last`: the last of a token of the chunk.
+template <class T>
+HWY_INLINE void FillBetween(const Chunk& chunk, const T* factors, const T (*more)[kTokens],
+                            T (*rows)[kTokens], T* last) {
+  const hn::CappedTag<T, kTokens> d;
+  constexpr int kLanes = hn::MaxLanes(d);
+  for (int j = 0; j < kTokens; j += kLanes) {
+    const auto column = hn::Iota(d, static_cast<T>(j));
+    auto row = hn::Zero(d), behind = hn::Zero(d);
+    hn::Store(row, d, rows[0] + j);
+    for (int i = 0; i < kTokens; ++i) {
+      const auto own = hn::Eq(column, hn::Set(d, static_cast<T>(i)));
+      const auto factor = hn::Set(d, factors[i]);
+      row = more == nullptr ? hn::Mul(factor, row)
+                            : hn::MulAdd(factor, row, hn::Load(d, more[i + 1] + j));
+      row = hn::IfThenElse(own, hn::Set(d, T(1)), row);
+      hn::Store(row, d, rows[i + 1] + j);
+      if (i < chunk.tokens) behind = row;
+    }
+    hn::Store(behind, d, last + j);
+  }
+}
+
+/// The scalar coefficients; ones where the decay is of channels, whose rows carry it. With momentum
+/// those of the last update N stand second.
+template <class T>
+struct Coefficients {
+  alignas(64) T between[kTokens + 1][kTokens];  // [i + 1][j]: D_ij, p_ij; 0 above the diagonal
+  alignas(64) T updates[kTokens + 1][kTokens];  // [i + 1][j]: e_ij
+  alignas(64) T to_end[2][kTokens];             // D_nj, or p_nj and e_nj
+  T a[kTokens], h[kTokens], b[kTokens], m[kTokens];
+  T prefix[2][kTokens + 1] = {};  // c_{i-1}, or alpha_{i-1} and pi_{i-1}
+  T epsilon[kTokens + 1];         // epsilon_{i-1}
+
+  /// Without `pairs` nothing is set of what lies between.
+  Coefficients(const GradientCall<T>& call, const Chunk& chunk, bool pairs = true) {
+    const bool scalar = call.sizes.decay == GradientDecay::kScalar;
+    for (int i = 0; i < kTokens; ++i) {
+      const bool real = i < chunk.tokens;
+      const std::int64_t t = chunk.at + i;
+      a[i] = real && scalar && call.in.decay != nullptr ? call.in.decay[t] : T(1);
+      h[i] = real && scalar && call.in.erase_decay != nullptr ? call.in.erase_decay[t] : T(1);
+      b[i] = !real ? T(0) : call.in.step == nullptr ? T(1) : call.in.step[t];
+    }
+    prefix[0][0] = 1;
+    for (int i = 0; i < kTokens; ++i) prefix[0][i + 1] = prefix[0][i] * a[i];
+    if (call.sizes.momentum) {
+      SetMomentum(call, chunk);
+    } else if (pairs) {
+      FillBetween<T>(chunk, a, nullptr, between, to_end[0]);
+    } else {
+      T product = 1;
+      for (std::int64_t j = kTokens - 1; j >= 0; --j) {
+        to_end[0][j] = j < chunk.tokens ? product : T(0);
+        product *= a[j];
+      }
+    }
+  }
+
+  void SetMomentum(const GradientCall<T>& call, const Chunk& chunk) {
+    prefix[1][0] = 0;
+    epsilon[0] = 1;
+    for (int i = 0; i < kTokens; ++i) {
+      m[i] = i < chunk.tokens ? call.in.momentum[chunk.at + i] : T(0);
+      epsilon[i + 1] = m[i] * epsilon[i];
+      prefix[1][i + 1] = a[i] * prefix[1][i] + epsilon[i + 1];
+    }
+    FillBetween<T>(chunk, m, nullptr, updates, to_end[1]);
+    FillBetween<T>(chunk, a, updates, between, to_end[0]);
+  }
+
+  T Last(const Chunk& chunk) const { return prefix[0][chunk.tokens]; }
+
+  /// What a read multiplies a memory with; without the decay of its own.
+  T State(ReadKind kind, int i, std::int64_t part = 0) const {
+    return prefix[part][kind.before ? i : i + 1];
+  }
+  T Own(ReadKind kind, int i) const { return kind.own ? h[i] : T(1); }
+  /// The product of both for all tokens, which may need `room`.
+  const T* ReadFactors(ReadKind kind, T (&room)[kTokens], std::int64_t part = 0) const {
+    const T* const state = prefix[part] + (kind.before ? 0 : 1);
+    if (!kind.own) return state;
+    for (int i = 0; i < kTokens; ++i) room[i] = state[i] * h[i];
+    return room;
+  }
+
+  /// Row i of what it multiplies (x_i . w_j) with, j < Count(kind, i).
+  const T* Between(ReadKind kind, int i) const { return between[kind.before ? i : i + 1]; }
+  static int Count(ReadKind kind, int i) { return kind.diagonal ? i + 1 : i; }
+};
 
 /// Gradients of the scalar coefficients of a chunk.
 template <class T>
@@ -104,8 +204,8 @@ struct CoefficientGradients {
       T grad = sums[i] + prefix[0][i + 1] * c.prefix[0][i];
       prefix[0][i] += c.a[i] * prefix[0][i + 1];
       if (call.reset && c.a[i] == 0) grad = 0;
-      if (call.d_decay != nullptr) call.d_decay[chunk.at + i] = grad;
-      if (call.d_erase_decay != nullptr) call.d_erase_decay[chunk.at + i] = h[i];
+      if (call.d.decay != nullptr) call.d.decay[chunk.at + i] = grad;
+      if (call.d.erase_decay != nullptr) call.d.erase_decay[chunk.at + i] = h[i];
     }
   }
 
@@ -139,13 +239,13 @@ struct CoefficientGradients {
       const T by_alpha = prefix[0][i + 1], by_pi = prefix[1][i + 1];
       epsilon += by_pi;
       T grad = sums[i] + by_alpha * c.prefix[0][i] + by_pi * c.prefix[1][i];
-      call.d_momentum[chunk.at + i] = update_sums[i] + epsilon * c.epsilon[i];
+      call.d.momentum[chunk.at + i] = update_sums[i] + epsilon * c.epsilon[i];
       prefix[0][i] += c.a[i] * by_alpha;
       prefix[1][i] += c.a[i] * by_pi;
       epsilon *= c.m[i];
       const bool border = call.reset && c.h[i] == 0;
-      call.d_decay[chunk.at + i] = border ? T(0) : grad;
-      call.d_erase_decay[chunk.at + i] = border ? T(0) : h[i];
+      call.d.decay[chunk.at + i] = border ? T(0) : grad;
+      call.d.erase_decay[chunk.at + i] = border ? T(0) : h[i];
     }
   }
 };
@@ -154,4 +254,4 @@ struct CoefficientGradients {
 }  // namespace ttr::fast_weights::gradient
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_GRADIENT_COEFFICIENTS_INL_H_
+#endif  // TTR_FAST_WEIGHTS_ADJOINT_COEFFICIENTS_INL_H_

@@ -1,6 +1,6 @@
 // The backward pass of one memory that is read when all is written.
 
-#include "src/engines/fast_weights/backward_whole.h"
+#include "src/engines/fast_weights/backward/whole.h"
 
 #include <algorithm>
 #include <limits>
@@ -25,18 +25,18 @@ template <class T>
 void TakeFactors(const Options& options, const Memory& memory, std::int64_t blocks,
                  BackwardRows<T>& rows) {
   const std::int64_t keys = rows.key_stride, parts = options.phase ? 2 : 1;
-  std::fill_n(rows.sums, parts * keys, T(0));
+  std::fill_n(rows.whole.sums, parts * keys, T(0));
   for (std::int64_t k = 0; k < (options.by_channel() ? keys : 1); ++k) {
     // There is nothing beyond the last channel, NaN included.
     T real = k < memory.key_dim ? T(1) : T(0), imaginary = 0;
     for (std::int64_t block = blocks - 1; block >= 0; --block) {
-      T* const factor = rows.factors + block * parts * keys + k;
+      T* const factor = rows.whole.factors + block * parts * keys + k;
       const T own = std::exchange(factor[0], real);
       if (options.phase) {
         const T own_imaginary = std::exchange(factor[keys], imaginary);
-        const T turned = real * own_imaginary + imaginary * own;
+        const T rotated = real * own_imaginary + imaginary * own;
         real = real * own - imaginary * own_imaginary;
-        imaginary = turned;
+        imaginary = rotated;
       } else {
         real *= own;
       }
@@ -54,21 +54,22 @@ void DifferentiateWhole(const Options& options, const Memory& memory, const Grad
     rows.first = block * kGradientBlock;
     rows.count = std::min<std::int64_t>(kGradientBlock, memory.rows - rows.first);
   };
-  if (rows.maxima != nullptr) rows.block_maxima[0] = -std::numeric_limits<double>::infinity();
+  if (rows.running.maxima != nullptr)
+    rows.running.block_maxima[0] = -std::numeric_limits<double>::infinity();
   const std::int64_t numbers = rows.key_stride * rows.value_stride;
-  std::fill_n(rows.initial, numbers, T(0));
-  ReadMemory(memory, memory.state, memory.sum, rows, rows.initial);
-  Transpose(rows.initial, rows);
+  std::fill_n(rows.whole.memory, numbers, T(0));
+  ReadMemory(memory, memory.state, memory.sum, rows, rows.whole.memory);
+  Transpose(rows.whole.memory, rows);
   std::fill_n(rows.d_final, numbers, T(0));
   for (std::int64_t block = 0; block < blocks; ++block) {
     go_to(block);
     GatherBlock(options, memory, false, true, rows);
     RunWhole(WholePart::kDecays, options, rows);
     // All answers are read from the memory as it is divided at the end.
-    if (rows.maxima != nullptr) {
-      std::fill_n(rows.maxima, rows.count + 1, ReadOne<T>(memory.maximum, 0));
+    if (rows.running.maxima != nullptr) {
+      std::fill_n(rows.running.maxima, rows.count + 1, ReadOne<T>(memory.maximum, 0));
     }
-    if (rows.y != nullptr) RunWhole(WholePart::kAnswer, options, rows);
+    if (rows.whole.y != nullptr) RunWhole(WholePart::kAnswer, options, rows);
     GatherOutputGradients(options, memory, rows);
     RunWhole(WholePart::kQueries, options, rows);
     ScatterBlock(options, memory, out, Side::kQueries, rows);

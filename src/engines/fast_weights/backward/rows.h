@@ -1,16 +1,16 @@
-/// A block of one memory's rows, for the backward pass: what operands/gather-inl.h makes of chunks,
-/// beside its gradients; and what is kept from block to block.
+/// A block of one memory's rows, for the backward pass: what gather-inl.h makes of chunks, beside
+/// its gradients; and what goes on from block to block.
 ///
-/// R rows of a block (tokens times steps), D key channels, V value columns (one more where answers
-/// are divided by the sum of weights, which is the memory of the value 1). Where channels turn,
-/// rows have twice the channels (backward_turn-inl.h).
+/// R rows of a block (tokens times steps), D key channels, V value columns (one more where outputs
+/// are divided by the sum of weights, which is the memory of the value 1). Where channels rotate,
+/// rows have twice the channels (rotation-inl.h).
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
-#include "src/engines/fast_weights/gradient.h"
+#include "src/engines/fast_weights/adjoint/gradient.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/row_io.h"
 
@@ -25,41 +25,83 @@ struct GradientMemory : Operands<Rows>, StateOperands<Rows> {
   bool add_q = false, add_k = false, add_v = false, add_constants = false;
 };
 
+/// A block's rows and numbers, or their gradients; null where the options have none.
 template <class T>
-struct BackwardRows {
-  std::int64_t rows, key_stride, value_stride, value_dim, queries;  // rows: a block has room for
-  std::int64_t state;                                               // numbers of all memories
-  std::int64_t first = 0, count = 0;                                // those that it holds
-
-  T *key, *write, *erase, *query, *value, *gates;  // key: after features
-  T *cosines, *sines;                              // of the frames behind the rows
+struct RowArrays {
+  T *key, *write, *erase;  // key: after features; its gradient where a value is written along it
+  T *query, *value;        // query: [query][row][key]
+  T* gates;                // their gradients are those of their logarithms
   T *step, *decay, *erase_decay, *momentum, *bonus;
+};
+
+/// How far channels have rotated.
+template <class T>
+struct RotationArrays {
+  T *cosines, *sines;  // [row][key]: of the frames behind the rows
+  T* frame;            // behind the row gathered last: cosines, then sines
+  // dL/dp of a phase behind the row that comes next, going backwards; and of one before the block.
+  T *d_angle, *d_angle_before;
+};
+
+/// What goes on from row to row beside the memory.
+template <class T>
+struct RunningArrays {
   T *maxima, *curvature;  // [rows + 1]: before the first row, and after each
-  T* saved;               // [rows]: is the maximum that of the past? 1 or 0
-  T *y, *dy;              // [query][row][value]; y where Forward did not keep it
-  T *d_write, *d_erase, *d_second, *d_query, *d_value, *d_log_decay, *d_phase;
-  T *d_step, *d_decay, *d_erase_decay, *d_momentum, *d_bonus;
-
-  double* block_maxima;  // [block + 1]: before each block, and after the last
-  T* block_curvatures;   // the same
-  T* frame;              // behind the row gathered last: cosines, then sines
-  // Not causal (backward_whole.h): what multiplies the rows of every block, [block][parts][key],
-  // parts a real and an imaginary one where there are phases; and sums over the rows so far.
-  T *factors, *sums;
-  T *turned, *turned_before;  // dL/dp of a phase behind the row that comes next, going backwards;
-                              // and of one before the block
-  T *d_bonus_row, *d_curvature;
+  T* from_past;           // [rows]: is the maximum that of the past? 1 or 0
+  double* block_maxima;   // [block + 1]: before each block, and after the last
+  T* block_curvatures;    // the same
+  T* d_curvature;
   T d_maximum = 0;        // of the maximum after the row that comes next, going backwards
-  T d_first_maximum = 0;  // of the maximum before all rows, by their first decay or answer
+  T d_first_maximum = 0;  // of the maximum before all rows, by their first decay or output
+};
 
-  T *initial, *d_initial, *d_final;  // [D][value]: extended by the sum; with momentum, two each
-  // Are keys and queries, values and gradients of answers read, and those of values, queries and
-  // keys written, where they lie?
-  bool keys_lie = false, value_lies = false, dy_lies = false;
-  bool d_value_lies = false, d_query_lies = false, d_key_lies = false;
-  // Are gradients written past the caches?
-  bool streams_query = false, streams_key = false, streams_value = false;
-  bool folds_scale;  // do the gradients of answers carry the queries' scale, not the queries?
+/// Not causal (whole.h).
+template <class T>
+struct WholeArrays {
+  T* memory;  // [D][value]
+  T* y;       // [query][row][value]
+  // What multiplies the rows of every block, [block][parts][key], parts a real and an imaginary one
+  // where there are phases; and sums over the rows so far.
+  T *factors, *sums;
+};
+
+/// Which rows are read or written in place, as the caller has them?
+struct InPlace {
+  bool keys = false;  // and queries
+  bool value = false, dy = false;
+  bool d_value = false, d_query = false, d_key = false;
+};
+
+/// Which gradients are written past the caches?
+struct Streams {
+  bool query = false, key = false, value = false;
+};
+
+/// Sizes of the arrays.
+struct BlockShape {
+  std::int64_t rows;  // a block has room for
+  std::int64_t key_stride, value_stride, value_dim, queries;
+  std::int64_t state;  // numbers of all memories
+
+  BlockShape(const Options& options, const Sizes& sizes);
+};
+
+template <class T>
+struct BackwardRows : BlockShape, RowArrays<T> {
+  std::int64_t first = 0, count = 0;  // the rows that it holds
+
+  RowArrays<T> d;
+  T* d_phase;
+  T* dy;  // [query][row][value]
+  RotationArrays<T> rotation;
+  RunningArrays<T> running;
+  WholeArrays<T> whole;
+  T* d_bonus_row;
+  T *d_initial, *d_final;  // [D][value]: extended by the sum; with momentum, two each
+
+  InPlace in_place;
+  Streams streams;
+  bool folds_scale;  // do the gradients of outputs carry the queries' scale, not the queries?
 
   T* row;               // rows of inputs, keys and values for the moment
   std::byte* gradient;  // scratch of gradient.h
@@ -67,12 +109,12 @@ struct BackwardRows {
 
   BackwardRows(const Options& options, const Sizes& sizes, std::byte* memory);
 
-  /// From a memory to the second of a pair, as `initial` has it.
+  /// From a memory to the second of a pair, as d_initial has it.
   std::int64_t second(const Options& options) const {
     return (options.phase ? key_stride / 2 : key_stride) * value_stride;
   }
 
-  /// What multiplies the gradients of answers that are neither divided nor normalised.
+  /// What multiplies the gradients of outputs that are neither divided nor normalised.
   T OutputFactor(const Options& options) const {
     return static_cast<T>(folds_scale ? options.gain * options.scale : options.gain);
   }
@@ -92,14 +134,17 @@ void ReadMemory(const Memory& memory, const Rows& state, const Rows& sum, Backwa
   for (std::int64_t d = 0; d < memory.key_dim; ++d) to[d * stride + memory.value_dim] = rows.row[d];
 }
 
-/// Is what erases what is written, so that they have one gradient?
+/// Are the erasing rows those that are written, so that they have one gradient?
 bool JoinsErasure(const Options& options);
+
+/// Does the gradient need values? An erasing memory has its errors.
+bool NeedsValues(const Options& options);
 
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes);
 
 /// The rows first .. first + count of the sequence into the block; values and queries where they
-/// are wanted. Blocks come in order before they are come back to: what a row keeps for the next one
-/// is kept for each.
+/// are wanted. Blocks come in order before they are come back to: what a row leaves to the next one
+/// is stored for each.
 void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
                  BackwardRows<float>& rows);
 void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
@@ -119,12 +164,12 @@ void ScatterBlock(const Options& options, const Memory& memory, const GradientMe
 void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
                   Side side, BackwardRows<double>& rows);
 
-/// How many memories can take turns going backwards, where the forward pass kept what they need: 1
-/// where more is carried from block to block than the gradient of the memory.
+/// How many memories can be differentiated in time slices, where the caller gave what the forward
+/// pass saved: 1 where more than the gradient of the memory goes on from block to block.
 std::int64_t MostTogetherBackward(const Options& options, const Sizes& sizes);
 
-/// The gradients of one memory's turn. A sequence's last turn comes first; `next` is only fetched
-/// towards the caches: the memory whose turn is after this one, or one without rows.
+/// The gradients of one memory's time slice. A sequence's last slice comes first; `next` is only
+/// fetched towards the caches: the memory whose slice is after this one, or one without rows.
 template <class T>
 void DifferentiateMemory(const Options& options, const Memory& memory, const Memory& next,
                          const GradientMemory& out, const Sizes& sizes, BackwardRows<T>& rows);

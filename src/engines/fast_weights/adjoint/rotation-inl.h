@@ -1,19 +1,19 @@
-// Pairs of channels that a block turns into each other behind its last token: how a complex memory
-// leaves the frame of a block (backward_turn-inl.h). Compiled once for every target.
+// Pairs of channels that rotate into each other behind a block's last token: how the gradient of a
+// complex memory enters the frame of a block (backward/rotation-inl.h). Compiled once for every
+// target.
 
-#if defined(TTR_FAST_WEIGHTS_GRADIENT_TURN_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_GRADIENT_TURN_INL_H_
-#undef TTR_FAST_WEIGHTS_GRADIENT_TURN_INL_H_
+#if defined(TTR_FAST_WEIGHTS_ADJOINT_ROTATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_ADJOINT_ROTATION_INL_H_
+#undef TTR_FAST_WEIGHTS_ADJOINT_ROTATION_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_GRADIENT_TURN_INL_H_
+#define TTR_FAST_WEIGHTS_ADJOINT_ROTATION_INL_H_
 #endif
 
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/gradient.h"
-#include "src/engines/fast_weights/gradient_layout.h"
-#include "src/engines/fast_weights/gradient_state-inl.h"
+#include "src/engines/fast_weights/adjoint/layout.h"
+#include "src/engines/fast_weights/adjoint/tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
@@ -42,37 +42,24 @@ HWY_INLINE void ForPairs(const GradientCall<T>& call, const Scratch<T>& scratch,
   }
 }
 
-/// The memory behind a block's last token, out of the block's frame.
-template <class T>
-void LeaveFrame(const GradientCall<T>& call, const Scratch<T>& scratch, T* memory) {
-  const hn::ScalableTag<T> d;
-  const std::int64_t half = call.sizes.key_dim / 2;
-  auto turn = [&](std::int64_t k, std::int64_t at_x, std::int64_t at_y) HWY_ATTR {
-    const auto cosine = hn::Load(d, call.frame + k), sine = hn::Load(d, call.frame + half + k);
-    const auto x = hn::Load(d, memory + at_x), y = hn::Load(d, memory + at_y);
-    hn::Store(hn::NegMulAdd(sine, y, hn::Mul(cosine, x)), d, memory + at_x);
-    hn::Store(hn::MulAdd(sine, x, hn::Mul(cosine, y)), d, memory + at_y);
-  };
-  ForPairs(call, scratch, turn, [](std::int64_t) {});
-}
-
-/// Its gradient, into that frame.
+/// The gradient of the memory behind a block's last token, into the block's frame.
 template <class T>
 void EnterFrame(const GradientCall<T>& call, const Scratch<T>& scratch) {
   const hn::ScalableTag<T> d;
   const std::int64_t half = call.sizes.key_dim / 2;
-  auto turn = [&](std::int64_t k, std::int64_t at_x, std::int64_t at_y) HWY_ATTR {
-    const auto cosine = hn::Load(d, call.frame + k), sine = hn::Load(d, call.frame + half + k);
+  auto rotate = [&](std::int64_t k, std::int64_t at_x, std::int64_t at_y) HWY_ATTR {
+    const auto cosine = hn::Load(d, call.rotation.frame + k),
+               sine = hn::Load(d, call.rotation.frame + half + k);
     const auto dx = hn::Load(d, scratch.adjoint + at_x), dy = hn::Load(d, scratch.adjoint + at_y);
     hn::Store(hn::MulAdd(sine, dy, hn::Mul(cosine, dx)), d, scratch.adjoint + at_x);
     hn::Store(hn::NegMulAdd(sine, dx, hn::Mul(cosine, dy)), d, scratch.adjoint + at_y);
   };
-  ForPairs(call, scratch, turn, [](std::int64_t) {});
+  ForPairs(call, scratch, rotate, [](std::int64_t) {});
 }
 
-/// GradientCall::turned, of a memory and its gradient. What has no gradient may be no number.
+/// FrameRotation::d_angle, of a memory and its gradient. What has no gradient may be no number.
 template <class T>
-void Turned(const GradientCall<T>& call, const Scratch<T>& scratch, const T* memory) {
+void AngleGradient(const GradientCall<T>& call, const Scratch<T>& scratch, const T* memory) {
   const hn::ScalableTag<T> d;
   auto sum = hn::Zero(d);
   auto add = [&](std::int64_t, std::int64_t at_x, std::int64_t at_y) HWY_ATTR {
@@ -83,7 +70,7 @@ void Turned(const GradientCall<T>& call, const Scratch<T>& scratch, const T* mem
     sum = hn::Sub(sum, hn::IfThenZeroElse(hn::Eq(dx, hn::Zero(d)), by_x));
   };
   auto store = [&](std::int64_t k) HWY_ATTR {
-    hn::Store(sum, d, call.turned + k);
+    hn::Store(sum, d, call.rotation.d_angle + k);
     sum = hn::Zero(d);
   };
   ForPairs(call, scratch, add, store);
@@ -93,4 +80,4 @@ void Turned(const GradientCall<T>& call, const Scratch<T>& scratch, const T* mem
 }  // namespace ttr::fast_weights::gradient
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_GRADIENT_TURN_INL_H_
+#endif  // TTR_FAST_WEIGHTS_ADJOINT_ROTATION_INL_H_

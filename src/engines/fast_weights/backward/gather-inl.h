@@ -11,8 +11,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/backward_rows.h"
-#include "src/engines/fast_weights/backward_turn-inl.h"
+#include "src/engines/fast_weights/backward/rotation-inl.h"
+#include "src/engines/fast_weights/backward/rows.h"
 #include "src/engines/fast_weights/operands/gather-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -45,8 +45,8 @@ Gathered<T> GatheredAt(const Options& options, const BackwardRows<T>& rows, std:
   g.query = rows.query + at;
   g.raw = rows.row;
   g.factors = options.by_channel() ? rows.gates + at : nullptr;
-  g.cosines = options.phase ? rows.cosines + at : nullptr;
-  g.sines = options.phase ? rows.sines + at : nullptr;
+  g.cosines = options.phase ? rows.rotation.cosines + at : nullptr;
+  g.sines = options.phase ? rows.rotation.sines + at : nullptr;
   return g;
 }
 
@@ -59,8 +59,8 @@ void TakeNumbers(const Options& options, const Gathered<T>& g, std::int64_t r, s
   std::copy_n(g.seen, count, rows.erase_decay + r);
   if (options.momentum) std::copy_n(g.momentum, count, rows.momentum + r);
   if (options.step != Step::kLogWeight) return;
-  std::copy_n(g.log_scale, count, rows.maxima + r + 1);
-  for (std::int64_t i = 0; i < count; ++i) rows.saved[r + i] = g.saved[i] ? T(1) : T(0);
+  std::copy_n(g.log_scale, count, rows.running.maxima + r + 1);
+  for (std::int64_t i = 0; i < count; ++i) rows.running.from_past[r + i] = g.saved[i] ? T(1) : T(0);
 }
 
 /// Queries of a chunk, scaled, and the weights of the bonus.
@@ -94,16 +94,16 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
   if (memory.position) {
     carried.position = static_cast<std::int64_t>(LoadOne<double>(memory.position, 0));
   }
-  if (rows.maxima != nullptr) {
-    carried.maximum = rows.block_maxima[block];
-    rows.maxima[0] = static_cast<T>(carried.maximum);
+  if (rows.running.maxima != nullptr) {
+    carried.maximum = rows.running.block_maxima[block];
+    rows.running.maxima[0] = static_cast<T>(carried.maximum);
   }
   if (options.preconditioned) {
-    std::copy_n(rows.block_curvatures + block * stride, stride, rows.curvature);
+    std::copy_n(rows.running.block_curvatures + block * stride, stride, rows.running.curvature);
   }
   if (options.rotates()) {
-    std::fill_n(rows.frame, stride / 2, T(1));
-    std::fill_n(rows.frame + stride / 2, stride / 2, T(0));
+    std::fill_n(rows.rotation.frame, stride / 2, T(1));
+    std::fill_n(rows.rotation.frame + stride / 2, stride / 2, T(0));
   }
   Memory gathered = memory;
   if (!queries) gathered.q = {};
@@ -112,26 +112,26 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
     const Chunk chunk{rows.first + r, std::min(most, rows.count - r), false};
     Gathered<T> g = GatheredAt(options, rows, r);
     if (options.preconditioned) {
-      carried.curvature = rows.curvature + (r + 1) * stride;
+      carried.curvature = rows.running.curvature + (r + 1) * stride;
       std::copy_n(carried.curvature - stride, stride, carried.curvature);
     }
-    if (!rows.keys_lie) GatherRows(options, gathered, chunk, carried, g);
+    if (!rows.in_place.keys) GatherRows(options, gathered, chunk, carried, g);
     GatherNumbers(options, gathered, chunk, carried, g);
     TakeNumbers(options, g, r, chunk.rows, rows);
-    if (queries && !rows.keys_lie) FinishQueries(options, memory, r, chunk.rows, rows);
+    if (queries && !rows.in_place.keys) FinishQueries(options, memory, r, chunk.rows, rows);
     if (options.rotates())
-      TurnRows(options.read_before, queries, memory.key_dim, r, chunk.rows, rows);
-    for (std::int64_t i = r; values && !rows.value_lies && i < r + chunk.rows; ++i) {
+      RotateRows(options.read_before, queries, memory.key_dim, r, chunk.rows, rows);
+    for (std::int64_t i = r; values && !rows.in_place.value && i < r + chunk.rows; ++i) {
       T* const value = rows.value + i * rows.value_stride;
       LoadFirst(memory.v, rows.first + i, memory.value_dim, value);
       Pad(value, memory.value_dim, rows.value_stride);
       if (options.denominator != Denominator::kNone) value[memory.value_dim] = 1;
     }
   }
-  if (rows.maxima != nullptr) rows.block_maxima[block + 1] = carried.maximum;
+  if (rows.running.maxima != nullptr) rows.running.block_maxima[block + 1] = carried.maximum;
   if (options.preconditioned) {
-    std::copy_n(rows.curvature + rows.count * stride, stride,
-                rows.block_curvatures + (block + 1) * stride);
+    std::copy_n(rows.running.curvature + rows.count * stride, stride,
+                rows.running.block_curvatures + (block + 1) * stride);
   }
 }
 

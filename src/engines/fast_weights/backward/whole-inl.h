@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/backward_whole.h"
+#include "src/engines/fast_weights/backward/whole.h"
 #include "src/engines/fast_weights/operands/rows-inl.h"
 #include "src/linalg/blocks-inl.h"
 #include "src/linalg/tile-inl.h"
@@ -33,7 +33,7 @@ class WholeRows {
         keys_(rows.key_stride),
         values_(rows.value_stride),
         count_(RoundUp(rows.count, ln::kTileRows)),
-        factors_(rows.factors +
+        factors_(rows.whole.factors +
                  rows.first / kGradientBlock * (options.phase ? 2 : 1) * rows.key_stride) {}
 
   void Run(WholePart part) {
@@ -78,7 +78,8 @@ class WholeRows {
     const V real = hn::Mul(gate, hn::Load(d, factors_ + k));
     if (!options_.phase) return hn::Store(real, d, factors_ + k);
     const V imaginary = hn::Mul(gate, hn::Load(d, factors_ + keys_ + k));
-    const V cosine = hn::Load(d, rows_.cosines + at), sine = hn::Load(d, rows_.sines + at);
+    const V cosine = hn::Load(d, rows_.rotation.cosines + at),
+            sine = hn::Load(d, rows_.rotation.sines + at);
     hn::Store(hn::NegMulAdd(imaginary, sine, hn::Mul(real, cosine)), d, factors_ + k);
     hn::Store(hn::MulAdd(real, sine, hn::Mul(imaginary, cosine)), d, factors_ + keys_ + k);
   }
@@ -86,8 +87,8 @@ class WholeRows {
   void Answer() {
     const ln::Whole all{values_, keys_};
     for (std::int64_t q = 0; q < rows_.queries; ++q) {
-      ln::Multiply<ln::Into::kSet>(Left::Of(Query(q)), Block{rows_.initial, values_}, count_, all,
-                                   Answers(rows_.y, q));
+      ln::Multiply<ln::Into::kSet>(Left::Of(Query(q)), Block{rows_.whole.memory, values_}, count_,
+                                   all, Answers(rows_.whole.y, q));
     }
   }
 
@@ -96,7 +97,7 @@ class WholeRows {
       const Block dy = Answers(rows_.dy, q);
       ln::Multiply<ln::Into::kSet>(Left::Of(dy), Block{rows_.d_initial, keys_}, count_,
                                    ln::Whole{keys_, rows_.value_dim},
-                                   Block{rows_.d_query + q * rows_.rows * keys_, keys_});
+                                   Block{rows_.d.query + q * rows_.rows * keys_, keys_});
       ln::Multiply<ln::Into::kAdd>(Left::Transposed(Query(q)), dy, keys_,
                                    ln::Whole{values_, rows_.count}, Block{rows_.d_final, values_});
     }
@@ -105,14 +106,14 @@ class WholeRows {
   void TakeWrites() {
     ln::Multiply<ln::Into::kSet>(Left::Of(Block{rows_.value, values_}),
                                  Block{rows_.d_initial, keys_}, count_,
-                                 ln::Whole{keys_, rows_.value_dim}, Block{rows_.d_write, keys_});
+                                 ln::Whole{keys_, rows_.value_dim}, Block{rows_.d.write, keys_});
     for (std::int64_t r = rows_.count - 1; r >= 0; --r) {
       options_.by_channel() ? FadeChannels(r) : FadeRow(r);
     }
     SumDecays();
     // Keys as the memory holds them at the end stand where queries did.
     ln::Multiply<ln::Into::kSet>(Left::Of(Query(0)), Block{rows_.d_final, values_}, count_,
-                                 ln::Whole{values_, keys_}, Block{rows_.d_value, values_});
+                                 ln::Whole{values_, keys_}, Block{rows_.d.value, values_});
   }
 
   /// Row r from v_r N^T to dw_r and db_r, w_r . dw_r, and f_r w_r.
@@ -120,11 +121,11 @@ class WholeRows {
     const D d;
     const bool forgotten = factors_[0] == 0;
     const T step = forgotten ? T(0) : rows_.step[r], factor = factors_[0] * step;
-    T* const d_write = rows_.d_write + r * keys_;
+    T* const d_write = rows_.d.write + r * keys_;
     const T* const write = rows_.write + r * keys_;
     T* const held = rows_.query + r * keys_;
-    rows_.d_step[r] = forgotten ? T(0) : factors_[0] * Dot(write, d_write, keys_);
-    rows_.d_decay[r] = step * rows_.d_step[r];
+    rows_.d.step[r] = forgotten ? T(0) : factors_[0] * Dot(write, d_write, keys_);
+    rows_.d.decay[r] = step * rows_.d.step[r];
     for (std::int64_t k = 0; k < keys_; k += Lanes()) {
       const V f = hn::Set(d, factor), zero = hn::Zero(d);
       hn::Store(factor == 0 ? zero : hn::Mul(f, hn::Load(d, write + k)), d, held + k);
@@ -140,15 +141,15 @@ class WholeRows {
     V by_step = zero;
     for (std::int64_t k = 0; k < keys_; k += Lanes()) {
       const std::int64_t at = r * keys_ + k;
-      const V write = hn::Load(d, rows_.write + at), by_held = hn::Load(d, rows_.d_write + at);
+      const V write = hn::Load(d, rows_.write + at), by_held = hn::Load(d, rows_.d.write + at);
       const V factor = hn::Load(d, factors_ + k);
       const auto some = hn::Ne(factor, zero);
       const V overlap = hn::Mul(write, by_held);
       by_step = hn::Add(by_step, hn::IfThenElseZero(some, hn::Mul(factor, overlap)));
       const V f = hn::Mul(step, factor);
       hn::Store(hn::IfThenElseZero(some, hn::Mul(f, write)), d, rows_.query + at);
-      hn::Store(hn::IfThenElseZero(some, hn::Mul(f, by_held)), d, rows_.d_write + at);
-      hn::Store(hn::IfThenElseZero(some, hn::Mul(f, overlap)), d, rows_.d_log_decay + at);
+      hn::Store(hn::IfThenElseZero(some, hn::Mul(f, by_held)), d, rows_.d.write + at);
+      hn::Store(hn::IfThenElseZero(some, hn::Mul(f, overlap)), d, rows_.d.gates + at);
       if (options_.phase) {
         const V imaginary = hn::Load(d, factors_ + keys_ + k);
         const V across = hn::Mul(hn::Mul(step, imaginary), overlap);
@@ -157,14 +158,14 @@ class WholeRows {
       }
       Fade(r, k);
     }
-    rows_.d_step[r] = hn::GetLane(hn::SumOfLanes(d, by_step));
+    rows_.d.step[r] = hn::GetLane(hn::SumOfLanes(d, by_step));
   }
 
   /// From what each row says of the decays behind it to their gradients: sums over the rows before.
   void SumDecays() {
-    if (!options_.by_channel()) return SumBefore(rows_.d_decay, 1, rows_.sums);
-    SumBefore(rows_.d_log_decay, keys_, rows_.sums);
-    if (options_.phase) SumBefore(rows_.d_phase, keys_, rows_.sums + keys_);
+    if (!options_.by_channel()) return SumBefore(rows_.d.decay, 1, rows_.whole.sums);
+    SumBefore(rows_.d.gates, keys_, rows_.whole.sums);
+    if (options_.phase) SumBefore(rows_.d_phase, keys_, rows_.whole.sums + keys_);
   }
   void SumBefore(T* HWY_RESTRICT x, std::int64_t stride, T* HWY_RESTRICT sums) {
     for (std::int64_t r = 0; r < rows_.count; ++r, x += stride) {

@@ -13,8 +13,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/backward_gather-inl.h"
-#include "src/engines/fast_weights/backward_rows.h"
+#include "src/engines/fast_weights/backward/gather-inl.h"
+#include "src/engines/fast_weights/backward/rows.h"
 #include "src/engines/fast_weights/operands/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -71,7 +71,8 @@ template <class T>
 void ThroughAnswer(const Options& options, const T* y, T sum, bool factored, std::int64_t count,
                    std::int64_t r, T* to, BackwardRows<T>& rows) {
   const bool extended = options.denominator != Denominator::kNone;
-  const T maximum = rows.maxima == nullptr ? T(0) : rows.maxima[options.read_before ? r : r + 1];
+  const T maximum =
+      rows.running.maxima == nullptr ? T(0) : rows.running.maxima[options.read_before ? r : r + 1];
   const Quotient<T> quotient = QuotientOf(options, sum, maximum);
   const T factor = factored ? T(1) : quotient.factor;
   const T fold = rows.folds_scale ? static_cast<T>(options.scale) : T(1);
@@ -87,7 +88,7 @@ void ThroughAnswer(const Options& options, const T* y, T sum, bool factored, std
   // d log(1 / |sum|) = -d sum / sum
   if (extended && quotient.d_sum != 0) to[count] = -along / sum * fold;
   if (options.read_before && rows.first + r == 0) {
-    rows.d_first_maximum += along * quotient.d_maximum;
+    rows.running.d_first_maximum += along * quotient.d_maximum;
   }
 }
 
@@ -120,7 +121,7 @@ void GatherOutputs(const Options& options, const Memory& memory, BackwardRows<T>
       Pad(to, count, stride);
       if (!answers) continue;
       const std::int64_t place = row * rows.queries + q;
-      const T* const y = saved != nullptr ? saved + place * stride : rows.y + at;
+      const T* const y = saved != nullptr ? saved + place * stride : rows.whole.y + at;
       const T sum = !divides ? T(0) : saved != nullptr ? saved_sums[place] : y[count];
       ThroughAnswer(options, y, sum, saved != nullptr, count, r, to, rows);
     }

@@ -1,33 +1,33 @@
 // Complex decays as real ones, for the backward pass. With P_t the sum of a channel's phases from
-// the beginning of the block up to token t, and seen from a frame that turns with it, H_t = e^{-i
-// P_t} h_t, a memory that turns is twice the channels of one that does not:
+// the beginning of the block up to token t, and seen from a frame that rotates with it, H_t = e^{-i
+// P_t} h_t, a memory that rotates is twice the channels of one that does not:
 //
 //     h_t = g e^{i p} h' + k^T v,  y = q Re h
 //     [Re H, Im H] = [g, g] (.) [Re H', Im H'] + [k cos P, -k sin P]^T v
 //     y = [q cos P, -q sin P] [Re H, Im H]              read before: cos and sin of P_{t-1}
 //
-// The memory behind a block and its gradient turn by the block's P (gradient_turn-inl.h): to the
-// next, there is nothing of a frame. A channel that forgets begins a new one with its token, P = 0.
-// The phase p_t turns all frames from t on, and
+// The memory behind a block and its gradient rotate by the block's P (adjoint/rotation-inl.h): the
+// next block has a frame of its own. A channel that forgets begins a new one with its token, P = 0.
+// The phase p_t rotates all frames from t on, and
 //
 //     dL/dP_t = dk'_cos k'_sin - dk'_sin k'_cos + the same of the queries,   dL/dp_t = sum_{s >= t}
 //
 // whose terms mostly cancel: the sum, too, begins anew with every block, from what the memory
-// behind the block and its gradient say of it (GradientCall::turned). Compiled once for every
+// behind the block and its gradient say of it (FrameRotation::d_angle). Compiled once for every
 // target.
 
-#if defined(TTR_FAST_WEIGHTS_BACKWARD_TURN_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_BACKWARD_TURN_INL_H_
-#undef TTR_FAST_WEIGHTS_BACKWARD_TURN_INL_H_
+#if defined(TTR_FAST_WEIGHTS_BACKWARD_ROTATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_BACKWARD_ROTATION_INL_H_
+#undef TTR_FAST_WEIGHTS_BACKWARD_ROTATION_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_BACKWARD_TURN_INL_H_
+#define TTR_FAST_WEIGHTS_BACKWARD_ROTATION_INL_H_
 #endif
 
 #include <algorithm>
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/backward_rows.h"
+#include "src/engines/fast_weights/backward/rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -69,18 +69,20 @@ struct Angle {
   }
 };
 
-/// Rows r .. r + count of the block, as they were gathered, doubled; rows.cosines and rows.sines,
-/// of the tokens' own phases until then, become those of the frames. Channels beyond `dim` forget.
+/// Rows r .. r + count of the block, as they were gathered, doubled; rows.rotation.cosines and
+/// rows.rotation.sines, of the tokens' own phases until then, become those of the frames. Channels
+/// beyond `dim` forget.
 template <class T>
-void TurnRows(bool read_before, bool queries, std::int64_t dim, std::int64_t r, std::int64_t count,
-              BackwardRows<T>& rows) {
+void RotateRows(bool read_before, bool queries, std::int64_t dim, std::int64_t r,
+                std::int64_t count, BackwardRows<T>& rows) {
   const hn::ScalableTag<T> d;
   using A = Angle<hn::ScalableTag<T>>;
   const std::int64_t stride = rows.key_stride, half = stride / 2;
   for (std::int64_t at = r * stride; at < (r + count) * stride; at += stride) {
     for (std::int64_t k = 0; k < half; k += static_cast<std::int64_t>(hn::Lanes(d))) {
-      T *const cosine = rows.frame + k, *const sine = rows.frame + half + k;
-      T *const own_cosine = rows.cosines + at + k, *const own_sine = rows.sines + at + k;
+      T *const cosine = rows.rotation.frame + k, *const sine = rows.rotation.frame + half + k;
+      T *const own_cosine = rows.rotation.cosines + at + k, *const own_sine =
+                                                                rows.rotation.sines + at + k;
       const A before{hn::Load(d, cosine), hn::Load(d, sine)};
       A after = before.Plus({hn::Load(d, own_cosine), hn::Load(d, own_sine)});
       const auto there =
@@ -110,37 +112,39 @@ HWY_INLINE hn::Vec<D> ByAngle(D d, const T* x, const T* dx, std::int64_t half) {
 /// Row r of the block and its gradients as if nothing had been doubled, and d_phase; from the last
 /// row to the first.
 template <class T>
-void UnturnRow(bool read_before, std::int64_t r, BackwardRows<T>& rows) {
+void RotateRowBack(bool read_before, std::int64_t r, BackwardRows<T>& rows) {
   const hn::ScalableTag<T> d;
   using A = Angle<hn::ScalableTag<T>>;
   const std::int64_t stride = rows.key_stride, half = stride / 2, at = r * stride;
   for (std::int64_t k = 0; k < half; k += static_cast<std::int64_t>(hn::Lanes(d))) {
-    const A after{hn::Load(d, rows.cosines + at + k), hn::Load(d, rows.sines + at + k)};
+    const A after{hn::Load(d, rows.rotation.cosines + at + k),
+                  hn::Load(d, rows.rotation.sines + at + k)};
     A read = after;
     if (read_before) {
       const std::int64_t before = at - stride + k;
       read = r == 0 ? A{hn::Set(d, T(1)), hn::Zero(d)}
-                    : A{hn::Load(d, rows.cosines + before), hn::Load(d, rows.sines + before)};
+                    : A{hn::Load(d, rows.rotation.cosines + before),
+                        hn::Load(d, rows.rotation.sines + before)};
     }
     auto by_queries = hn::Zero(d);
     for (std::int64_t q = 0; q < rows.queries; ++q) {
       const std::int64_t place = q * rows.rows * stride + at + k;
-      T *const query = rows.query + place, *const d_query = rows.d_query + place;
+      T *const query = rows.query + place, *const d_query = rows.d.query + place;
       by_queries = hn::Add(by_queries, ByAngle(d, query, d_query, half));
       read.Halve(half, query);
       read.Halve(half, d_query);
     }
-    T *const key = rows.write + at + k, *const d_key = rows.d_write + at + k;
-    auto turned = hn::Add(hn::Load(d, rows.turned + k), ByAngle(d, key, d_key, half));
+    T *const key = rows.write + at + k, *const d_key = rows.d.write + at + k;
+    auto angle = hn::Add(hn::Load(d, rows.rotation.d_angle + k), ByAngle(d, key, d_key, half));
     after.Halve(half, key);
     after.Halve(half, d_key);
-    if (!read_before) turned = hn::Add(turned, by_queries);
+    if (!read_before) angle = hn::Add(angle, by_queries);
     const auto forgets = hn::Eq(hn::Load(d, rows.gates + at + k), hn::Zero(d));
-    turned = hn::IfThenZeroElse(forgets, turned);
-    hn::Store(turned, d, rows.d_phase + at + k);
-    if (read_before) turned = hn::Add(turned, by_queries);
-    hn::Store(turned, d, rows.turned + k);
-    T* const d_log_decay = rows.d_log_decay + at + k;
+    angle = hn::IfThenZeroElse(forgets, angle);
+    hn::Store(angle, d, rows.d_phase + at + k);
+    if (read_before) angle = hn::Add(angle, by_queries);
+    hn::Store(angle, d, rows.rotation.d_angle + k);
+    T* const d_log_decay = rows.d.gates + at + k;
     hn::Store(hn::Add(hn::Load(d, d_log_decay), hn::Load(d, d_log_decay + half)), d, d_log_decay);
   }
 }
@@ -149,4 +153,4 @@ void UnturnRow(bool read_before, std::int64_t r, BackwardRows<T>& rows) {
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_BACKWARD_TURN_INL_H_
+#endif  // TTR_FAST_WEIGHTS_BACKWARD_ROTATION_INL_H_
