@@ -62,7 +62,7 @@ void RunOne(const Work& work, std::int64_t item, int workers, std::int64_t items
 
 /// Memories item .. item + count of one sequence, a turn each until they are through.
 template <class T>
-void RunInTurns(const Work& work, std::int64_t item, std::int64_t count, Worker<T>& own) {
+void RunInSlices(const Work& work, std::int64_t item, std::int64_t count, Worker<T>& own) {
   Group& group = *new (own.group) Group;
   for (std::int64_t i = 0; i < count; ++i) {
     Memory& memory = group[static_cast<std::size_t>(i)] = work.MemoryOf(item + i);
@@ -93,13 +93,13 @@ void RunAll(Work& work, int workers, Executor& executor, std::byte* start) {
     const Scratch<T> scratch(work.options, work.sizes, at(worker) + kWorkerBytes<T>);
     new (at(worker)) Worker<T>(scratch);
   }
-  const std::int64_t most = MostTogether<T>(work.options, work.sizes);
+  const std::int64_t most = MostInterleaved<T>(work.options, work.sizes);
   if (const std::int64_t together = work.Together(workers, most); together > 1) {
     const std::int64_t groups = (work.heads + together - 1) / together;
     RunOnWorkers(executor, workers, work.sequences * groups, [&](std::int64_t item, int worker) {
       const std::int64_t first = item % groups * together;
-      RunInTurns(work, item / groups * work.heads + first, std::min(together, work.heads - first),
-                 worker_at(worker));
+      RunInSlices(work, item / groups * work.heads + first, std::min(together, work.heads - first),
+                  worker_at(worker));
     });
     return;
   }
@@ -125,19 +125,19 @@ std::size_t SavedBytes(const Options& options, const Sizes& sizes, std::int64_t 
          static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
 }
 
-bool HasBf16Products(const Options& options) { return !options.paired() && HasNarrowProducts(); }
+bool HasBf16Products(const Options& options) { return !options.paired() && HasBf16Instructions(); }
 
 std::int64_t DeferredNumbers(const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? Pending<double>::Numbers(sizes)
-                                        : Pending<float>::Numbers(sizes);
+  return sizes.state == DType::kFloat64 ? DeferredWrite<double>::Numbers(sizes)
+                                        : DeferredWrite<float>::Numbers(sizes);
 }
 
 void Flush(const Call& call, Executor& executor) {
   const Options options;
   const Work work(options, call);
-  const auto settle =
+  const auto flush =
       work.sizes.state == DType::kFloat64 ? ChosenFlush<double>() : ChosenFlush<float>();
-  executor.Run(work.items(), [&](std::int64_t item) { settle(work.MemoryOf(item)); });
+  executor.Run(work.items(), [&](std::int64_t item) { flush(work.MemoryOf(item)); });
 }
 
 void Forward(const Options& options, const Call& call, Executor& executor,
@@ -152,12 +152,12 @@ void Forward(const Options& options, const Call& call, Executor& executor,
     return Forward(options, reads, executor, scratch);
   }
   Work work(options, call);
-  const bool keeps = !call.saved.empty();
-  const bool direct = IsDirect(work.sizes.tokens * options.steps);
-  work.sizes.saved = keeps && !direct;
-  work.sizes.bf16_products = call.bf16_products && !direct && work.sizes.state == DType::kFloat32 &&
+  const bool saves = !call.saved.empty();
+  const bool decode = IsDecode(work.sizes.tokens * options.steps);
+  work.sizes.saved = saves && !decode;
+  work.sizes.bf16_products = call.bf16_products && !decode && work.sizes.state == DType::kFloat32 &&
                              HasBf16Products(options);
-  if (keeps) NoteSaved(work);
+  if (saves) NoteSaved(work);
   if (work.tokens == 0 || work.heads == 0) return;
   const int threads = work.Flops() < kFlopsWorthThreads ? 1 : executor.threads();
   work.Cut(threads);

@@ -33,7 +33,8 @@ struct Sequence {
 
 /// What a memory keeps beside its columns: rows and numbers, in any type.
 inline std::int64_t SharedBytes(const Sizes& sizes) {
-  const std::int64_t numbers = Pending<double>::KeyNumbers(sizes.key_dim) + 2 * sizes.key_dim + 2;
+  const std::int64_t numbers =
+      DeferredWrite<double>::KeyNumbers(sizes.key_dim) + 2 * sizes.key_dim + 2;
   return RoundUp(numbers * static_cast<std::int64_t>(sizeof(double)), kAlignment);
 }
 
@@ -194,8 +195,9 @@ struct Work {
     }
     m.to = m.rows;
     if (call.deferred.defined()) {
-      m.pending = StateOf(call.deferred, n, h);
-      m.pending_values = static_cast<std::byte*>(m.pending.data) + PendingKeyBytes(m.pending.dtype);
+      m.deferred = StateOf(call.deferred, n, h);
+      m.deferred_values =
+          static_cast<std::byte*>(m.deferred.data) + DeferredKeyBytes(m.deferred.dtype);
     }
     if (sizes.saved) PointToSaved(n, h, sequence, m);
     if (call.features_w.defined()) m.features = call.features_w.size(1);
@@ -217,10 +219,10 @@ struct Work {
     return m;
   }
 
-  std::int64_t PendingKeyBytes(DType dtype) const {
+  std::int64_t DeferredKeyBytes(DType dtype) const {
     return dtype == DType::kFloat64
-               ? Pending<double>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(double)}
-               : Pending<float>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(float)};
+               ? DeferredWrite<double>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(double)}
+               : DeferredWrite<float>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(float)};
   }
 
   /// Calls visit(rows, bytes) for all that a memory keeps beside its columns; the first, whose rows
@@ -228,7 +230,7 @@ struct Work {
   template <class AnyMemory, class Visit>
   void ForShared(AnyMemory& memory, const Visit& visit) const {
     const auto row = static_cast<std::size_t>(memory.key_dim);
-    visit(memory.pending, static_cast<std::size_t>(PendingKeyBytes(memory.pending.dtype)));
+    visit(memory.deferred, static_cast<std::size_t>(DeferredKeyBytes(memory.deferred.dtype)));
     visit(memory.sum, row * SizeOf(memory.sum.dtype));
     visit(memory.curvature, row * SizeOf(memory.curvature.dtype));
     visit(memory.maximum, SizeOf(memory.maximum.dtype));

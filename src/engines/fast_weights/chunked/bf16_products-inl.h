@@ -1,8 +1,8 @@
-// Products with the memory in bfloat16 (Call::narrow): factors are rounded, sums are floats. An
-// instruction takes two products a lane, of pairs: rows of keys and of the memory, two and two,
-// where it is read; tokens where it is written. What a chunk's rows are to each other, and the
-// memory itself, stay in float: beside it stands a copy of pairs, made anew as it is written.
-// Compiled once for every target; kNarrows says where there is anything of it.
+// Products with the memory in bfloat16 (Call::bf16_products): factors are rounded, sums are floats.
+// An instruction takes two products a lane, of pairs: rows of keys and of the memory, two and two,
+// where it is read; tokens where it is written. The chunk's small matrices and the memory itself
+// stay in float. Strips have a copy of pairs, which is renewed as they are written.
+// Compiled once for every target; only where kHasBf16Products is there anything of it.
 
 #if defined(TTR_FAST_WEIGHTS_CHUNKED_BF16_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_CHUNKED_BF16_PRODUCTS_INL_H_
@@ -29,9 +29,9 @@ namespace ln = ttr::linalg::HWY_NAMESPACE;
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86_64 && defined(__GNUC__)
 
 template <class T>
-inline constexpr bool kNarrows = std::is_same_v<T, float>;
+inline constexpr bool kHasBf16Products = std::is_same_v<T, float>;
 
-inline bool ProcessorNarrows() { return __builtin_cpu_supports("avx512bf16") != 0; }
+inline bool ProcessorHasBf16Products() { return __builtin_cpu_supports("avx512bf16") != 0; }
 
 using Wide = hn::ScalableTag<float>;
 using Pairs = hn::ScalableTag<std::uint32_t>;
@@ -176,9 +176,9 @@ HWY_INLINE void MulAddHeld(const std::uint32_t* HWY_RESTRICT keys,
 
 // What is not there is not called.
 template <class T>
-inline constexpr bool kNarrows = false;
+inline constexpr bool kHasBf16Products = false;
 
-inline bool ProcessorNarrows() { return false; }
+inline bool ProcessorHasBf16Products() { return false; }
 
 #endif
 

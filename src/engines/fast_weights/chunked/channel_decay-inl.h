@@ -1,5 +1,5 @@
-// A chunk whose decay is a number a channel: the decays multiply the keys. Compiled once for every
-// target.
+// A chunk whose decay is a number a channel: the decays multiply keys and queries. Compiled once
+// for every target.
 
 #if defined(TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_DECAY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_DECAY_INL_H_
@@ -13,7 +13,8 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/chunked/channel_pairs-inl.h"
-#include "src/engines/fast_weights/chunked/scalar_decay-inl.h"
+#include "src/engines/fast_weights/chunked/columns-inl.h"
+#include "src/engines/fast_weights/chunked/prepared.h"
 #include "src/engines/fast_weights/layout.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,107 +23,146 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// A decay that is a number a channel. Do the rows `lie`, as RowsLie() says? Otherwise they are
-/// gathered. Rows of g are used up.
+/// Prepares one chunk. Keys, queries and decays are used `in_place` (KeysInPlace()) or gathered;
+/// rows of scratch.gathered are used up.
 template <class T>
-HWY_INLINE void PrepareChannels(const Options& options, const Memory& memory, const Chunk& chunk,
-                                bool lie, const Scratch<T>& scratch, const Prepared<T>& out) {
-  const Gathered<T>& g = scratch.gathered;
-  const std::int64_t stride = g.stride;
-  const std::int64_t queries = memory.q ? memory.queries : 0;
-  const T scale = static_cast<T>(options.scale);
-  const std::int64_t state_rows = StateRows<T>(options, memory.key_dim);
-  const bool apart = options.separate_value_key();
-  T* const keys = g.products;
-  T* const others = g.products + kChunk * stride;  // keys of values, or imaginary parts
-  // An erasure has no pair with its own row.
-  const std::int64_t erasures = options.erases() ? FirstPair(kChunk) : 0;
-  const std::int64_t imaginary = g.query_stride * memory.queries;
-  // Rows where they lie, from number `offset` of a token on, or as they were gathered.
-  auto rows_of = [&](const Rows& rows, std::int64_t offset, const T* gathered) -> PairRows<T> {
-    if (!lie) return {gathered, stride};
-    return {static_cast<const T*>(rows.data) + chunk.first * rows.stride + offset, rows.stride};
-  };
-  for (std::int64_t i = 0; lie && i < chunk.rows; ++i) {
-    const auto* row =
-        static_cast<const T*>(memory.log_decay.data) + (chunk.first + i) * memory.log_decay.stride;
-    ExpRow(row, stride, g.factors + i * stride);
-  }
-  for (std::int64_t d = 0; d < stride; ++d) {
-    out.forgotten[d] = chunk.forget && g.factors[d] == 0 ? T(1) : T(0);
+class ChannelDecay {
+ public:
+  ChannelDecay(const Options& options, const Memory& memory, const Chunk& chunk, bool in_place,
+               const Scratch<T>& scratch, const Prepared<T>& out)
+      : options_(options),
+        memory_(memory),
+        chunk_(chunk),
+        in_place_(in_place),
+        g_(scratch.gathered),
+        zeros_(scratch.prepared.zeros),
+        out_(out),
+        queries_(memory.readers()),
+        second_queries_(g_.query_stride * memory.queries),
+        second_keys_(g_.products + kChunk * g_.stride) {}
+
+  HWY_INLINE void Prepare() {
+    FindFactors();
+    FindPairs();
+    Pack();
+    const T scale = static_cast<T>(options_.scale);
+    std::fill(out_.read, out_.read + queries_ * kChunk, scale);
+    for (int i = 0; i < kChunk; ++i) {
+      out_.step[i] = g_.step[i];
+      out_.decay[i] = out_.to_end[i] = 1;
+    }
+    for (std::int64_t d = 0; options_.phase && d < g_.stride; ++d) {
+      out_.rotation[1][d] = -out_.rotation[2][d];
+      out_.rotation[3][d] = out_.row_decay[d];
+    }
   }
 
-  PairCall<T> call{};
-  call.rows = chunk.rows;
-  call.stride = stride;
-  call.factors = g.factors;
-  call.cosines = g.cosines;
-  call.sines = g.sines;
-  call.imaginary_carried = others;
-  call.decay = out.row_decay;
-  call.turned = out.turn[2];
-  if (options.erases()) {
-    call.erase = {1, rows_of(memory.k, 0, g.erase), 0, nullptr, nullptr, 0, g.sums};
+ private:
+  static constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+
+  void FindFactors() {
+    const Rows& decays = memory_.log_decay;
+    for (std::int64_t i = 0; in_place_ && i < chunk_.rows; ++i) {
+      const auto* row = static_cast<const T*>(decays.data) + (chunk_.first + i) * decays.stride;
+      ExpRow(row, g_.stride, g_.factors + i * g_.stride);
+    }
+    for (std::int64_t d = 0; d < g_.stride; ++d) {
+      out_.forgotten[d] = chunk_.forget && g_.factors[d] == 0 ? T(1) : T(0);
+    }
   }
-  call.queries = {queries,
-                  rows_of(memory.q, 0, g.query),
-                  lie ? memory.q_head_stride : g.query_stride,
-                  nullptr,
-                  g.query + imaginary,
-                  g.query_stride,
-                  g.sums + erasures * hn::MaxLanes(hn::ScalableTag<T>())};
-  for (int i = 0; i < kChunk; ++i) {
-    call.asks[i] = i < chunk.rows && memory.Reads(chunk.first + i);
+
+  /// Rows in place, or as they were gathered.
+  PairRows<T> RowsOf(const Rows& rows, const T* gathered) const {
+    if (!in_place_) return {gathered, g_.stride};
+    return {static_cast<const T*>(rows.data) + chunk_.first * rows.stride, rows.stride};
   }
-  auto carry = [&](PairRows<T> rows, T* carried, T* lower, T* scores) {
-    call.keys = rows;
-    call.carried = carried;
-    if (options.phase) {
-      CarryPairs<Carry::kTurned>(call, options.read_before);
-    } else if (apart) {
-      CarryPairs<Carry::kUndecayed>(call, options.read_before);
+
+  /// The products of all pairs, and keys, erase keys and queries times their decays.
+  HWY_INLINE void FindPairs() {
+    // An erasure has no pair with its own row.
+    const std::int64_t erasures = options_.erases() ? FirstPair(kChunk) : 0;
+    PairCall<T> call{};
+    call.rows = chunk_.rows;
+    call.stride = g_.stride;
+    call.factors = g_.factors;
+    call.cosines = g_.cosines;
+    call.sines = g_.sines;
+    call.imaginary_carried = second_keys_;
+    call.decay = out_.row_decay;
+    call.rotated = out_.rotation[2];
+    if (options_.erases()) {
+      call.erase = {1, RowsOf(memory_.k, g_.erase), 0, nullptr, nullptr, 0, g_.sums};
+    }
+    call.queries = {queries_,
+                    RowsOf(memory_.q, g_.query),
+                    in_place_ ? memory_.q_head_stride : g_.query_stride,
+                    nullptr,
+                    g_.query + second_queries_,
+                    g_.query_stride,
+                    g_.sums + erasures * kLanes};
+    for (int i = 0; i < kChunk; ++i) {
+      call.reads[i] = i < chunk_.rows && memory_.Reads(chunk_.first + i);
+    }
+    if (options_.separate_value_key()) {
+      call.keys = {g_.value, g_.stride};
+      call.carried = second_keys_;
+      Carry(call, erasures, out_.lower_value, out_.score_values);
+    }
+    // In place, and so with the last keys.
+    call.erase.decayed = g_.erase;
+    call.queries.decayed = g_.query;
+    call.keys = RowsOf(memory_.k, g_.write);
+    call.carried = g_.products;
+    Carry(call, erasures, out_.lower, out_.scores);
+  }
+
+  HWY_INLINE void Carry(const PairCall<T>& call, std::int64_t erasures, T* lower, T* scores) {
+    if (options_.phase) {
+      CarryPairs<Carried::kComplex>(call, options_.read_before);
+    } else if (options_.separate_value_key()) {
+      CarryPairs<Carried::kUndecayed>(call, options_.read_before);
     } else {
-      CarryPairs<Carry::kKeys>(call, options.read_before);
+      CarryPairs<Carried::kKeys>(call, options_.read_before);
     }
-    SumPairs(erasures + queries * kPairs, g.sums);
-    if (options.erases()) UnfoldPairs(g.sums, false, T(-1), lower);
-    for (std::int64_t q = 0; q < queries; ++q) {
-      UnfoldPairs(g.sums + erasures + q * kPairs, !options.read_before, scale,
-                  scores + q * kChunk * kChunk);
+    SumPairs(erasures + queries_ * kPairs, g_.sums);
+    if (options_.erases()) UnfoldPairs(g_.sums, false, T(-1), lower);
+    for (std::int64_t q = 0; q < queries_; ++q) {
+      UnfoldPairs(g_.sums + erasures + q * kPairs, !options_.read_before,
+                  static_cast<T>(options_.scale), scores + q * kChunk * kChunk);
     }
-  };
-  if (apart) carry({g.value, stride}, others, out.lower_value, out.score_values);
-  // Where they stand, and so with the last keys.
-  call.erase.decayed = g.erase;
-  call.queries.decayed = g.query;
-  carry(rows_of(memory.k, 0, g.write), keys, out.lower, out.scores);
+  }
 
-  auto pack = [&](const T* rows, bool reads, T* first, std::int64_t second) {
-    PackColumns(memory, chunk, rows, stride, reads, scratch.zeros, first);
-    if (options.phase) {
-      PackColumns(memory, chunk, rows + second, stride, reads, scratch.zeros,
-                  first + memory.key_dim * kChunk);
+  /// Rows as columns, the imaginary part of complex ones `second` numbers behind the real part.
+  HWY_INLINE void PackPart(const T* rows, bool reads, std::int64_t second, T* to) {
+    const std::int64_t keys = memory_.key_dim;
+    PackColumns(memory_, chunk_, rows, g_.stride, reads, zeros_, to);
+    if (options_.phase) {
+      PackColumns(memory_, chunk_, rows + second, g_.stride, reads, zeros_, to + keys * kChunk);
     }
-    PadColumns(first, (options.phase ? 2 : 1) * memory.key_dim, state_rows);
-  };
-  if (options.erases()) pack(g.erase, false, out.erase, 0);
-  if (apart) pack(others, false, out.value, 0);
-  pack(keys, false, out.write, kChunk * stride);
-  for (std::int64_t q = 0; q < queries; ++q) {
-    pack(g.query + q * g.query_stride, true, out.queries + q * state_rows * kChunk, imaginary);
+    PadColumns(to, (options_.phase ? 2 : 1) * keys, StateRows<T>(options_, keys));
   }
-  if (options.phase) {
-    for (std::int64_t d = 0; d < stride; ++d) {
-      out.turn[1][d] = -out.turn[2][d];
-      out.turn[3][d] = out.row_decay[d];
+
+  HWY_INLINE void Pack() {
+    const std::int64_t columns = StateRows<T>(options_, memory_.key_dim) * kChunk;
+    if (options_.erases()) PackPart(g_.erase, false, 0, out_.columns.erase);
+    if (options_.separate_value_key()) PackPart(second_keys_, false, 0, out_.columns.value);
+    PackPart(g_.products, false, kChunk * g_.stride, out_.columns.write);
+    for (std::int64_t q = 0; q < queries_; ++q) {
+      PackPart(g_.query + q * g_.query_stride, true, second_queries_,
+               out_.columns.queries + q * columns);
     }
   }
-  std::fill(out.read, out.read + queries * kChunk, scale);
-  for (int i = 0; i < kChunk; ++i) {
-    out.step[i] = g.step[i];
-    out.decay[i] = out.to_end[i] = 1;
-  }
-}
+
+  const Options& options_;
+  const Memory& memory_;
+  const Chunk& chunk_;
+  const bool in_place_;
+  const Gathered<T>& g_;
+  const T* zeros_;
+  const Prepared<T>& out_;
+  const std::int64_t queries_, second_queries_;  // from queries to those of a pair's second
+  T* const second_keys_;                         // separate value keys, or imaginary parts of keys
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::fast_weights

@@ -3,10 +3,9 @@
 //
 // Key j is carried along: p_j = D_ij (.) w_j at row i, so that every pair has the exact product of
 // the decays between, without quotients, and at the end p_j is what the memory is written with. The
-// keys of a few channels stay in registers through all rows of the chunk; what a row's products
-// with them come to is summed up over the channels vector by vector, and the lanes of all pairs at
-// once: pairs stand one behind the other, those of row i, with i keys or i + 1, behind those of the
-// rows before.
+// keys of a few channels stay in registers through all rows of the chunk. A row's products with
+// them are summed over the channels vector by vector, and the lanes of all pairs at once: sums of
+// pairs are in order of rows, i or i + 1 of them for row i.
 
 #if defined(TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_CHUNKED_CHANNEL_PAIRS_INL_H_
@@ -18,8 +17,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/operands/gather-inl.h"
+#include "src/engines/fast_weights/scratch.h"
 #include "src/linalg/tile-inl.h"
 #include "src/simd/lane_sums-inl.h"
 #include "src/simd/unroll.h"
@@ -32,11 +31,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// What is carried along.
-enum class Carry {
+/// What is carried.
+enum class Carried {
   kKeys,       // keys
   kUndecayed,  // the same; an erasure sees the memory before its row's decay
-  kTurned,     // the parts of complex keys, whose decays turn them
+  kComplex,    // the parts of complex keys, which decays rotate
 };
 
 /// One row a token of a chunk, row i at [i stride].
@@ -46,15 +45,15 @@ struct PairRows {
   std::int64_t stride;
 };
 
-/// Rows x_i that read, and what becomes of them; of `count` queries, each so far behind the last.
+/// Rows x_i that read, of `count` heads `head_stride` apart, and what becomes of them.
 template <class T>
 struct PairReads {
   std::int64_t count;
   PairRows<T> rows;
-  std::int64_t rows_apart;
+  std::int64_t head_stride;
   T* decayed;  // c_i (.) x_i, as they meet the memory; rows as those of the call. Null: not wanted
-  T* imaginary;  // kTurned: -im(c_i) (.) x_i
-  std::int64_t decayed_apart;
+  T* imaginary;  // kComplex: -im(c_i) (.) x_i
+  std::int64_t decayed_stride;
   T* sums;  // [kPairs]: x_i . p_j by lanes
 };
 
@@ -63,25 +62,25 @@ struct PairCall {
   std::int64_t rows;
   std::int64_t stride;  // of rows that are written, and of those that follow
   const T* factors;     // rows of decays
-  const T* cosines;     // kTurned
+  const T* cosines;     // kComplex
   const T* sines;
   PairRows<T> keys;
   T* carried;            // rows: p_j behind the chunk
   T* imaginary_carried;  // their imaginary parts
   T* decay;              // one row: c_n
-  T* turned;             // its imaginary part
+  T* rotated;            // its imaginary part
   PairReads<T> erase, queries;
-  bool asks[kChunk];  // do its queries read this row?
+  bool reads[kChunk];  // do its queries read this row?
 };
 
 /// The first pair of a row that has so many.
 constexpr int FirstPair(int count) { return count * (count - 1) / 2; }
 
 /// sums[j] += x_i . p_j, j < COUNT, of NV vectors of channels from `at` on; the FIRST of all: =.
-template <Carry CARRY, int I, int COUNT, bool FIRST, int NV, class D, class T = hn::TFromD<D>>
+template <Carried CARRY, int I, int COUNT, bool FIRST, int NV, class D, class T = hn::TFromD<D>>
 HWY_INLINE void ReadPairs(D d, const PairReads<T>& reads, std::int64_t stride, std::int64_t at,
                           const hn::Vec<D> (&keys)[kChunk][NV], const hn::Vec<D> (&decay)[NV],
-                          const hn::Vec<D> (&turned)[NV]) {
+                          const hn::Vec<D> (&rotated)[NV]) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   const T* row = reads.rows.data + I * reads.rows.stride + at;
   std::int64_t to = I * stride + at;
@@ -102,49 +101,49 @@ HWY_INLINE void ReadPairs(D d, const PairReads<T>& reads, std::int64_t stride, s
     for (int n = 0; n < NV; ++n) {
       if (reads.decayed == nullptr) break;
       hn::Store(hn::Mul(x[n], decay[n]), d, reads.decayed + to + n * kLanes);
-      if constexpr (CARRY == Carry::kTurned) {
-        hn::Store(hn::Neg(hn::Mul(x[n], turned[n])), d, reads.imaginary + to + n * kLanes);
+      if constexpr (CARRY == Carried::kComplex) {
+        hn::Store(hn::Neg(hn::Mul(x[n], rotated[n])), d, reads.imaginary + to + n * kLanes);
       }
     }
-    row += reads.rows_apart;
-    to += reads.decayed_apart;
+    row += reads.head_stride;
+    to += reads.decayed_stride;
     sums += kPairs * kLanes;
   }
 }
 
 /// Rows I .. of a chunk, on NV vectors of channels from `at` on.
-template <Carry CARRY, int I, bool BEFORE, bool FIRST, int NV, class D, class T = hn::TFromD<D>>
+template <Carried CARRY, int I, bool BEFORE, bool FIRST, int NV, class D, class T = hn::TFromD<D>>
 HWY_INLINE void CarryRows(D d, const PairCall<T>& call, std::int64_t at,
                           hn::Vec<D> (&keys)[kChunk][NV], hn::Vec<D> (&imaginary)[kChunk][NV],
-                          hn::Vec<D> (&decay)[NV], hn::Vec<D> (&turned)[NV]) {
+                          hn::Vec<D> (&decay)[NV], hn::Vec<D> (&rotated)[NV]) {
   if constexpr (I < kChunk) {
     if (I >= call.rows) return;
     constexpr std::int64_t kLanes = hn::MaxLanes(D());
     constexpr int kSeen = BEFORE ? I : I + 1;
-    auto ask = [&]() HWY_ATTR {
-      if (!call.asks[I]) return;
-      ReadPairs<CARRY, I, kSeen, FIRST>(d, call.queries, call.stride, at, keys, decay, turned);
+    auto read = [&]() HWY_ATTR {
+      if (!call.reads[I]) return;
+      ReadPairs<CARRY, I, kSeen, FIRST>(d, call.queries, call.stride, at, keys, decay, rotated);
     };
     auto erase = [&]() HWY_ATTR {
-      ReadPairs<CARRY, I, I, FIRST>(d, call.erase, call.stride, at, keys, decay, turned);
+      ReadPairs<CARRY, I, I, FIRST>(d, call.erase, call.stride, at, keys, decay, rotated);
     };
-    if constexpr (CARRY == Carry::kUndecayed) erase();
-    if constexpr (BEFORE) ask();
+    if constexpr (CARRY == Carried::kUndecayed) erase();
+    if constexpr (BEFORE) read();
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
       const std::int64_t from = I * call.stride + at + n * kLanes;
       const auto factor = hn::Load(d, call.factors + from);
-      if constexpr (CARRY == Carry::kTurned) {
+      if constexpr (CARRY == Carried::kComplex) {
         const auto cosine = hn::Mul(factor, hn::Load(d, call.cosines + from));
         const auto sine = hn::Mul(factor, hn::Load(d, call.sines + from));
-        auto turn = [&](hn::Vec<D>& re, hn::Vec<D>& im) HWY_ATTR {
+        auto rotate = [&](hn::Vec<D>& re, hn::Vec<D>& im) HWY_ATTR {
           const auto x = re;
           re = hn::NegMulAdd(sine, im, hn::Mul(cosine, x));
           im = hn::MulAdd(sine, x, hn::Mul(cosine, im));
         };
         TTR_UNROLL
-        for (int j = 0; j < I; ++j) turn(keys[j][n], imaginary[j][n]);
-        turn(decay[n], turned[n]);
+        for (int j = 0; j < I; ++j) rotate(keys[j][n], imaginary[j][n]);
+        rotate(decay[n], rotated[n]);
       } else {
         TTR_UNROLL
         for (int j = 0; j < I; ++j) keys[j][n] = hn::Mul(factor, keys[j][n]);
@@ -153,35 +152,35 @@ HWY_INLINE void CarryRows(D d, const PairCall<T>& call, std::int64_t at,
       const std::int64_t key = at + n * kLanes;
       keys[I][n] = hn::LoadU(d, call.keys.data + I * call.keys.stride + key);
     }
-    if constexpr (CARRY == Carry::kKeys) erase();
-    if constexpr (!BEFORE) ask();
-    CarryRows<CARRY, I + 1, BEFORE, FIRST>(d, call, at, keys, imaginary, decay, turned);
+    if constexpr (CARRY == Carried::kKeys) erase();
+    if constexpr (!BEFORE) read();
+    CarryRows<CARRY, I + 1, BEFORE, FIRST>(d, call, at, keys, imaginary, decay, rotated);
   }
 }
 
 /// A chunk on NV vectors of channels.
-template <Carry CARRY, bool BEFORE, bool FIRST, int NV, class T>
+template <Carried CARRY, bool BEFORE, bool FIRST, int NV, class T>
 HWY_NOINLINE void CarryChannels(const PairCall<T>& call, std::int64_t at) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(d);
-  hn::Vec<decltype(d)> keys[kChunk][NV], imaginary[kChunk][NV], decay[NV], turned[NV];
+  hn::Vec<decltype(d)> keys[kChunk][NV], imaginary[kChunk][NV], decay[NV], rotated[NV];
   TTR_UNROLL
   for (int n = 0; n < NV; ++n) {
     decay[n] = hn::Set(d, T(1));
-    turned[n] = hn::Zero(d);
+    rotated[n] = hn::Zero(d);
     TTR_UNROLL
     for (int j = 0; j < kChunk; ++j) keys[j][n] = imaginary[j][n] = hn::Zero(d);
   }
-  CarryRows<CARRY, 0, BEFORE, FIRST>(d, call, at, keys, imaginary, decay, turned);
+  CarryRows<CARRY, 0, BEFORE, FIRST>(d, call, at, keys, imaginary, decay, rotated);
   TTR_UNROLL
   for (int n = 0; n < NV; ++n) {
     const std::int64_t to = at + n * kLanes;
     hn::Store(decay[n], d, call.decay + to);
-    if constexpr (CARRY == Carry::kTurned) hn::Store(turned[n], d, call.turned + to);
+    if constexpr (CARRY == Carried::kComplex) hn::Store(rotated[n], d, call.rotated + to);
     TTR_UNROLL
     for (int j = 0; j < kChunk; ++j) {
       hn::Store(keys[j][n], d, call.carried + j * call.stride + to);
-      if constexpr (CARRY == Carry::kTurned) {
+      if constexpr (CARRY == Carried::kComplex) {
         hn::Store(imaginary[j][n], d, call.imaginary_carried + j * call.stride + to);
       }
     }
@@ -189,11 +188,11 @@ HWY_NOINLINE void CarryChannels(const PairCall<T>& call, std::int64_t at) {
 }
 
 /// All channels.
-template <Carry CARRY, bool BEFORE, class T>
+template <Carried CARRY, bool BEFORE, class T>
 void CarryAll(const PairCall<T>& call) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   // Keys fill the registers.
-  constexpr int kNV = CARRY != Carry::kTurned && ln::kTileRows == kChunk ? 2 : 1;
+  constexpr int kNV = CARRY != Carried::kComplex && ln::kTileRows == kChunk ? 2 : 1;
   std::int64_t at = 0;
   if (call.stride < kNV * kLanes) {
     CarryChannels<CARRY, BEFORE, true, 1>(call, at);
@@ -208,7 +207,7 @@ void CarryAll(const PairCall<T>& call) {
   for (; at < call.stride; at += kLanes) CarryChannels<CARRY, BEFORE, false, 1>(call, at);
 }
 
-template <Carry CARRY, class T>
+template <Carried CARRY, class T>
 void CarryPairs(const PairCall<T>& call, bool before) {
   before ? CarryAll<CARRY, true>(call) : CarryAll<CARRY, false>(call);
 }

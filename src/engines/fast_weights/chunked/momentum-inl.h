@@ -22,8 +22,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/chunked/scalar_decay-inl.h"
-#include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/chunked/columns-inl.h"
+#include "src/engines/fast_weights/chunked/prepared.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -44,67 +44,70 @@ HWY_INLINE void StackColumns(const T* columns, std::int64_t key_dim, std::int64_
   PadColumns(to, 2 * key_dim, rows);
 }
 
+/// The coefficients behind one row.
+template <class T>
+struct MomentumCoefficients {
+  T to_memory[kChunk] = {}, to_update[kChunk] = {};  // p_ij, e_ij
+  T alpha = 1, pi = 0, epsilon = 1;
+
+  /// From row i - 1 to row i.
+  void Advance(int i, T decay, T momentum) {
+    epsilon *= momentum;
+    alpha *= decay;
+    pi = decay * pi + epsilon;
+    for (int j = 0; j < i; ++j) {
+      to_update[j] *= momentum;
+      to_memory[j] = decay * to_memory[j] + to_update[j];
+    }
+    to_memory[i] = to_update[i] = 1;
+  }
+};
+
 template <class T>
 HWY_INLINE void PrepareMomentum(const Options& options, const Memory& memory, const Chunk& chunk,
                                 const Scratch<T>& scratch, const Prepared<T>& out) {
   const Gathered<T>& g = scratch.gathered;
-  const std::int64_t state_rows = StateRows<T>(options, memory.key_dim);
-  const std::int64_t queries = memory.q ? memory.queries : 0;
+  const std::int64_t keys = memory.key_dim, state_rows = StateRows<T>(options, keys);
+  const std::int64_t queries = memory.readers();
   const T scale = static_cast<T>(options.scale);
-  T* const key = scratch.unscaled;
-  PackColumns(memory, chunk, g.write, g.stride, false, scratch.zeros, key);
-  Gram(key, key, memory.key_dim, out.lower);
+  const T* const zeros = scratch.prepared.zeros;
+  T* const key = scratch.prepared.unscaled;
+  const auto query = [&](std::int64_t q) { return key + (1 + q) * g.stride * kChunk; };
+  PackColumns(memory, chunk, g.write, g.stride, false, zeros, key);
+  Gram(key, key, keys, out.lower);
   for (std::int64_t q = 0; q < queries; ++q) {
-    T* query = key + (1 + q) * g.stride * kChunk;
-    PackColumns(memory, chunk, g.query + q * g.query_stride, g.stride, true, scratch.zeros, query);
-    Gram(query, key, memory.key_dim, out.scores + q * kChunk * kChunk);
+    PackColumns(memory, chunk, g.query + q * g.query_stride, g.stride, true, zeros, query(q));
+    Gram(query(q), key, keys, out.scores + q * kChunk * kChunk);
   }
 
-  T of_memory[kChunk], of_update[kChunk];  // alpha, pi as the erasure sees them
-  T read_memory[kChunk], read_update[kChunk];
-  T to_memory[kChunk] = {}, to_update[kChunk] = {};  // p_ij, e_ij of row i
-  T alpha = 1, pi = 0, epsilon = 1;
+  T of_memory[kChunk], of_update[kChunk];      // alpha, pi as the erasure sees them
+  T read_memory[kChunk], read_update[kChunk];  // and as queries do
+  MomentumCoefficients<T> now;
   for (int i = 0; i < kChunk; ++i) {
-    of_memory[i] = g.seen[i] * alpha;
-    of_update[i] = g.seen[i] * pi;
-    for (int j = 0; j < i; ++j) out.lower[i * kChunk + j] *= -g.seen[i] * to_memory[j];
-    read_memory[i] = alpha;
-    read_update[i] = pi;
-    T before[kChunk];
-    std::copy_n(to_memory, kChunk, before);
-    if (i < chunk.rows) {
-      epsilon *= g.momentum[i];
-      alpha *= g.decay[i];
-      pi = g.decay[i] * pi + epsilon;
-      for (int j = 0; j < i; ++j) {
-        to_update[j] *= g.momentum[i];
-        to_memory[j] = g.decay[i] * to_memory[j] + to_update[j];
-      }
-      to_memory[i] = to_update[i] = 1;
-    }
-    if (!options.read_before) {
-      read_memory[i] = alpha;
-      read_update[i] = pi;
-    }
-    const T* weights = options.read_before ? before : to_memory;
+    const MomentumCoefficients<T> before = now;
+    of_memory[i] = g.seen[i] * before.alpha;
+    of_update[i] = g.seen[i] * before.pi;
+    for (int j = 0; j < i; ++j) out.lower[i * kChunk + j] *= -g.seen[i] * before.to_memory[j];
+    if (i < chunk.rows) now.Advance(i, g.decay[i], g.momentum[i]);
+    const MomentumCoefficients<T>& read = options.read_before ? before : now;
+    read_memory[i] = read.alpha;
+    read_update[i] = read.pi;
     for (std::int64_t q = 0; q < queries; ++q) {
       T* row = out.scores + (q * kChunk + i) * kChunk;
-      for (int j = 0; j <= i; ++j) row[j] *= scale * weights[j];
+      for (int j = 0; j <= i; ++j) row[j] *= scale * read.to_memory[j];
     }
     out.step[i] = g.step[i];
     out.decay[i] = out.to_end[i] = 1;
   }
-  StackColumns(key, memory.key_dim, state_rows, of_memory, of_update, out.erase);
-  StackColumns(key, memory.key_dim, state_rows, to_memory, to_update, out.write);
+  StackColumns(key, keys, state_rows, of_memory, of_update, out.columns.erase);
+  StackColumns(key, keys, state_rows, now.to_memory, now.to_update, out.columns.write);
   for (std::int64_t q = 0; q < queries; ++q) {
-    StackColumns(key + (1 + q) * g.stride * kChunk, memory.key_dim, state_rows, read_memory,
-                 read_update, out.queries + q * state_rows * kChunk);
+    StackColumns(query(q), keys, state_rows, read_memory, read_update,
+                 out.columns.queries + q * state_rows * kChunk);
   }
   std::fill(out.read, out.read + queries * kChunk, scale);
-  std::fill(out.turn[0], out.turn[0] + g.stride, alpha);
-  std::fill(out.turn[1], out.turn[1] + g.stride, pi);
-  std::fill(out.turn[2], out.turn[2] + g.stride, T(0));
-  std::fill(out.turn[3], out.turn[3] + g.stride, epsilon);
+  const T rotation[4] = {now.alpha, now.pi, T(0), now.epsilon};
+  for (int r = 0; r < 4; ++r) std::fill_n(out.rotation[r], g.stride, rotation[r]);
 }
 
 }  // namespace HWY_NAMESPACE

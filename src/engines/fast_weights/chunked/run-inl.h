@@ -1,4 +1,5 @@
-// The passes over one memory. Compiled once for every target and type of arithmetic.
+// A memory through its sequence, or a time slice of it, in blocks of chunks. Compiled once for
+// every target.
 
 #if defined(TTR_FAST_WEIGHTS_CHUNKED_RUN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_CHUNKED_RUN_INL_H_
@@ -9,14 +10,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <type_traits>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/chunked/output_scaling-inl.h"
+#include "src/engines/fast_weights/chunked/prepare-inl.h"
 #include "src/engines/fast_weights/chunked/save-inl.h"
 #include "src/engines/fast_weights/chunked/strip-inl.h"
-#include "src/engines/fast_weights/decode/decode-inl.h"
 #include "src/engines/fast_weights/operands/rows-inl.h"
 #include "src/simd/prefetcher.h"
 
@@ -31,337 +31,315 @@ constexpr std::int64_t Lanes() {
   return hn::MaxLanes(hn::ScalableTag<T>());
 }
 
-/// Width of the strip that begins at `column`: two vectors, or one at the end.
-template <class T>
-std::int64_t Width(const Memory& memory, std::int64_t column) {
-  return memory.value_dim - column > Lanes<T>() ? 2 * Lanes<T>() : Lanes<T>();
+/// visit(column, width) for the strips of a memory: two vectors, or one at the end.
+template <class T, class Visit>
+HWY_INLINE void ForStrips(const Memory& memory, const Visit& visit) {
+  for (std::int64_t c = memory.first_column; c < memory.end_column;) {
+    const std::int64_t width = memory.value_dim - c > Lanes<T>() ? 2 * Lanes<T>() : Lanes<T>();
+    visit(c, width);
+    c += width;
+  }
 }
 
-/// A memory of `rows` rows between its home and the strips of the scratch, where it begins at row
-/// `first`: columns that a strip has beyond the memory's last are zero.
+/// One matrix of a memory from `home` to the strips, where it begins at row `first`; columns that a
+/// strip has beyond the memory's last are zero.
 template <class T>
 void LoadStrips(const Memory& memory, const Rows& home, std::int64_t first, std::int64_t state_rows,
-                const Scratch<T>& scratch) {
-  const T* state = static_cast<const T*>(home.data);
-  for (std::int64_t c = memory.first_column; c < memory.end_column;) {
-    const std::int64_t width = Width<T>(memory, c);
+                T* strips) {
+  ForStrips<T>(memory, [&](std::int64_t c, std::int64_t width) {
     const std::int64_t filled = std::min(width, memory.value_dim - c);
-    T* strip = scratch.strips + c * state_rows + first * width;
+    T* strip = strips + c * state_rows + first * width;
     for (std::int64_t row = 0; row < memory.key_dim; ++row, strip += width) {
-      const T* from = state + row * home.stride + c;
+      const T* from = static_cast<const T*>(home.data) + row * home.stride + c;
       std::fill(std::copy(from, from + filled, strip), strip + width, T(0));
     }
     // Tiles of rows go beyond the last.
-    std::fill(strip, scratch.strips + c * state_rows + state_rows * width, T(0));
-    c += width;
-  }
+    std::fill(strip, strips + c * state_rows + state_rows * width, T(0));
+  });
 }
 
+/// The same back.
 template <class T>
 void StoreStrips(const Memory& memory, const Rows& home, std::int64_t first,
-                 std::int64_t state_rows, const Scratch<T>& scratch) {
-  T* state = static_cast<T*>(home.data);
-  for (std::int64_t c = memory.first_column; c < memory.end_column;) {
-    const std::int64_t width = Width<T>(memory, c);
+                 std::int64_t state_rows, const T* strips) {
+  ForStrips<T>(memory, [&](std::int64_t c, std::int64_t width) {
     const std::int64_t filled = std::min(width, memory.value_dim - c);
-    const T* strip = scratch.strips + c * state_rows + first * width;
+    const T* strip = strips + c * state_rows + first * width;
     for (std::int64_t row = 0; row < memory.key_dim; ++row, strip += width) {
-      std::copy(strip, strip + filled, state + row * home.stride + c);
+      std::copy(strip, strip + filled, static_cast<T*>(home.data) + row * home.stride + c);
     }
-    c += width;
-  }
+  });
 }
 
-/// What a memory keeps beside its rows and columns: as it was given, or as its last turn left it.
+/// Are rows of this type bfloat16 that strips read as floats, or write?
 template <class T>
-void LoadCarried(const Memory& memory, Scratch<T>& scratch) {
-  const std::int64_t stride = scratch.gathered.stride;
-  auto load = [&](const Rows& rows, T* to, std::int64_t count) {
-    if (!rows) return;
-    LoadRow(rows, 0, 0, count, to);
-    Pad(to, count, stride);
-  };
-  load(memory.bonus, scratch.gathered.bonus, memory.key_dim);
-  if (memory.from > 0) {
-    std::memcpy(&scratch.carried, scratch.resting, sizeof(scratch.carried));
-    return;
-  }
-  Running<T>& carried = scratch.carried;
-  load(memory.sum, carried.sum, memory.key_dim);
-  load(memory.curvature, carried.curvature, memory.key_dim);
-  carried.owed = 1;
-  carried.maximum = memory.maximum ? LoadOne<double>(memory.maximum, 0) : 0;
-  carried.position =
-      memory.position ? static_cast<std::int64_t>(LoadOne<double>(memory.position, 0)) : 0;
-}
-
-template <class T>
-void StoreCarried(const Memory& memory, const Scratch<T>& scratch) {
-  if (memory.to < memory.rows) {
-    std::memcpy(scratch.resting, &scratch.carried, sizeof(scratch.carried));
-    return;
-  }
-  auto store = [&](const Rows& rows, const T* from) {
-    if (rows) StoreRow(from, 0, 0, memory.key_dim, rows);
-  };
-  store(memory.sum, scratch.carried.sum);
-  store(memory.curvature, scratch.carried.curvature);
-  if (memory.maximum) {
-    StoreRow(&scratch.carried.maximum, 0, 0, 1, memory.maximum);
-  }
-  if (memory.position) {
-    const auto position =
-        static_cast<double>(scratch.carried.position + memory.rows / memory.steps);
-    StoreRow(&position, 0, 0, 1, memory.position);
-  }
-}
-
-/// Are values or answers of this type bfloat16 of which a strip makes, or is made, floats?
-template <class T>
-bool IsNarrow(DType dtype) {
+bool IsBf16(DType dtype) {
   return DTypeOf<T>() == DType::kFloat32 && dtype == DType::kBFloat16;
 }
 
-/// The first column from which rows of this type go through the scratch instead of being read or
-/// written where they lie: all of them where they need another conversion, else a last strip that
-/// they do not fill.
+/// The first column from which rows of this type go through the scratch, others being read or
+/// written in place: all columns where they need another conversion, or whole rows are needed, else
+/// those of a last strip that the rows do not fill.
 template <class T>
 std::int64_t FirstConverted(const Memory& memory, DType dtype, bool whole_rows) {
-  if ((dtype != DTypeOf<T>() && !IsNarrow<T>(dtype)) || whole_rows) return memory.first_column;
+  if ((dtype != DTypeOf<T>() && !IsBf16<T>(dtype)) || whole_rows) return memory.first_column;
   const std::int64_t filled = memory.value_dim / Lanes<T>() * Lanes<T>();
   const std::int64_t last = filled / (2 * Lanes<T>()) * (2 * Lanes<T>());
   const std::int64_t end = filled == memory.value_dim ? filled : last;
   return std::clamp(end, memory.first_column, memory.end_column);
 }
 
-/// The memory as the strips hold it now, where it is wanted: at the beginning.
-template <class T>
-void KeepFirst(const Memory& memory, std::int64_t state_rows, const Scratch<T>& scratch,
-               Keeper<T>& keeper) {
-  if (!keeper.Wants(0)) return;
-  for (std::int64_t c = memory.first_column; c < memory.end_column;) {
-    const std::int64_t width = Width<T>(memory, c);
-    keeper.Strip(scratch.strips + c * state_rows, c, width);
-    c += width;
-  }
-  keeper.Finish(scratch.carried.sum);
-}
-
-/// Do answers, of V, go past the caches? Then strips write them where they lie, in whole lines.
+/// Do outputs, of V, go past the caches? Then strips write them in place, in whole lines.
 template <class T, class V>
-bool StreamsAs(const Memory& memory) {
+bool Streams(const Memory& memory) {
   constexpr std::int64_t kStrip = 2 * Lanes<T>() * static_cast<std::int64_t>(sizeof(V));
   const std::int64_t unit = std::is_same_v<T, V> ? kLine<T> : 2 * Lanes<T>();
   return (std::is_same_v<T, V> || kStrip % kAlignment == 0) &&
          simd::PastCaches<V>(memory.y, memory.rows, simd::kUncachedAnswers) &&
          memory.y_head_stride % kLine<V> == 0 && memory.value_dim % unit == 0;
 }
-template <class T>
-bool Streams(const Memory& memory, bool whole_rows) {
-  if (whole_rows) return false;
-  return IsNarrow<T>(memory.y.dtype) ? StreamsAs<T, BFloat16>(memory) : StreamsAs<T, T>(memory);
-}
-
-/// Rows of values or answers from number `offset` on.
-template <class T>
-OuterRows<T> OuterRowsAt(const Rows& rows, std::int64_t offset) {
-  const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
-  return {static_cast<std::byte*>(rows.data) + offset * size, rows.stride, IsNarrow<T>(rows.dtype)};
-}
-
-/// Rows begin .. end of the inputs and outputs of `memory`.
-template <class T>
-Prefetcher AheadOf(const Options& options, const Memory& memory, bool streams, std::int64_t begin,
-                   std::int64_t end) {
-  constexpr std::int64_t kMostQueries = 3;
-  Prefetcher ahead(end - begin);
-  Keeper<T>(options, memory).Fetch(begin, ahead);
-  const std::int64_t width = memory.end_column - memory.first_column;
-  ahead.Add(memory.k, begin, 0, memory.input_dim);
-  ahead.Add(memory.v, begin, memory.first_column, width);
-  auto add = [&](const Rows& rows, std::int64_t first, std::int64_t count) {
-    ahead.Add(rows, memory.Token(begin), first, count, memory.steps);
-  };
-  add(memory.erase_key, 0, memory.key_dim);
-  add(memory.erase_gate, 0, memory.key_dim);
-  if (options.decay == Decay::kChannel) add(memory.log_decay, 0, memory.key_dim);
-  add(memory.phase, 0, memory.key_dim);
-  for (std::int64_t q = 0; memory.q && q < std::min(memory.queries, kMostQueries); ++q) {
-    add(memory.q, q * memory.q_head_stride, memory.input_dim);
-    if (!streams) add(memory.y, q * memory.y_head_stride + memory.first_column, width);
-  }
-  return ahead;
-}
-
-/// The strips' copies for products in bfloat16, where there are any.
-template <class T>
-void PairStrips(const Memory& memory, std::int64_t state_rows, const Scratch<T>& scratch) {
-  if constexpr (kNarrows<T>) {
-    if (scratch.narrowed.strips == nullptr) return;
-    for (std::int64_t c = memory.first_column; c < memory.end_column;) {
-      const std::int64_t width = Width<T>(memory, c);
-      const T* const strip = scratch.strips + c * state_rows;
-      std::uint32_t* const pairs = scratch.narrowed.strips + c * state_rows / 2;
-      width > Lanes<T>() ? PairStrip<2>(strip, state_rows, pairs)
-                         : PairStrip<1>(strip, state_rows, pairs);
-      c += width;
-    }
-  }
-}
-
-/// The same of what a chunk's rows read and write.
-template <class T>
-void PairColumns(const Options& options, const Memory& memory, std::int64_t state_rows,
-                 const Scratch<T>& scratch, const Prepared<T>& p) {
-  if constexpr (kNarrows<T>) {
-    if (scratch.narrowed.strips == nullptr) return;
-    if (memory.writes()) {
-      if (options.erases()) PairRowsOf(p.erase, state_rows, p.erase_pairs);
-      PairTokensOf(p.write, state_rows, p.write_pairs);
-      if (options.separate_value_key()) PairTokensOf(p.value, state_rows, p.value_pairs);
-    }
-    for (std::int64_t q = 0; memory.q && q < memory.queries; ++q) {
-      const std::int64_t at = q * state_rows * kChunk;
-      PairRowsOf(p.queries + at, state_rows, p.query_pairs + at / 2);
-    }
-  }
-}
 
 template <class T>
-void RunChunked(const Options& options, const Memory& memory, const Memory& next,
-                Scratch<T>& scratch) {
-  const std::int64_t state_rows = StateRows<T>(options, memory.key_dim);
-  const std::int64_t columns = RoundUp(memory.value_dim, kAlignment / sizeof(T));
-  const std::int64_t queries = memory.q ? memory.queries : 0;
-  const std::int64_t values_from =
-      memory.writes() ? FirstConverted<T>(memory, memory.v.dtype, false) : memory.end_column;
-  const bool whole_rows = options.output_norm != OutputNorm::kNone || memory.steps > 1;
-  const std::int64_t outputs_from =
-      memory.q ? FirstConverted<T>(memory, memory.y.dtype, whole_rows) : memory.end_column;
-  const bool streams = Streams<T>(memory, whole_rows);
-  std::fill(scratch.zeros, scratch.zeros + scratch.gathered.stride, T(0));
-  Keeper<T> keeper(options, memory);
-  if (memory.from == 0) {
-    LoadStrips(memory, memory.state, 0, state_rows, scratch);
-    if (options.paired()) {
-      LoadStrips(memory, memory.second, memory.key_dim, state_rows, scratch);
-    }
-    PairStrips(memory, state_rows, scratch);
-    KeepFirst(memory, state_rows, scratch, keeper);
+class ChunkedRun {
+ public:
+  ChunkedRun(const Options& options, const Memory& memory, const Memory& next, Scratch<T>& scratch)
+      : options_(options),
+        memory_(memory),
+        next_(next),
+        scratch_(scratch),
+        state_rows_(StateRows<T>(options, memory.key_dim)),
+        columns_(RoundUp(memory.value_dim, kLine<T>)),
+        whole_rows_(options.output_norm != OutputNorm::kNone || memory.steps > 1),
+        values_from_(memory.writes() ? FirstConverted<T>(memory, memory.v.dtype, false)
+                                     : memory.end_column),
+        outputs_from_(memory.q ? FirstConverted<T>(memory, memory.y.dtype, whole_rows_)
+                               : memory.end_column),
+        streams_(!whole_rows_ && (IsBf16<T>(memory.y.dtype) ? Streams<T, BFloat16>(memory)
+                                                            : Streams<T, T>(memory))),
+        saver_(options, memory),
+        prepared_{{options, memory, scratch, 0}, {options, memory, scratch, 1}} {
+    static_assert(kBlockChunks == 2);
   }
 
-  static_assert(kBlockChunks == 2);
-  const Prepared<T> prepared[kBlockChunks] = {{options, memory, scratch, 0},
-                                              {options, memory, scratch, 1}};
-  for (std::int64_t begin = memory.from; begin < memory.to;) {
-    Chunk chunks[kBlockChunks];
+  void Run() {
+    std::fill_n(scratch_.prepared.zeros, scratch_.gathered.stride, T(0));
+    if (memory_.from == 0) Load();
+    for (std::int64_t begin = memory_.from; begin < memory_.to;) {
+      Block block{.begin = begin, .end = begin};
+      PrepareBlock(block);
+      LoadValues(block);
+      RunStrips(block);
+      StoreOutputs(block);
+      begin = block.end;
+    }
+    if (memory_.to < memory_.rows) return;
+    if (streams_) hwy::FlushStream();
+    if (memory_.writes()) Store();
+  }
+
+ private:
+  struct Block {
+    std::int64_t begin, end;  // rows
     std::int64_t count = 0;
-    std::int64_t end = begin;
-    for (; count < kBlockChunks && end < memory.to; ++count) {
-      chunks[count] = NextChunk(options, memory, end);
-      end += chunks[count].rows;
-      // Whether anything is kept or not: answers are the same numbers.
-      const bool wanted = end % kGradientBlock == 0 || end == memory.rows;
-      Prepare(options, memory, wanted, chunks[count], scratch, prepared[count]);
-      PairColumns(options, memory, state_rows, scratch, prepared[count]);
-      // What is kept beside the strips is that of a block's end.
-      if (keeper.Wants(end)) {
-        ++count;
-        break;
+    Chunk chunks[kBlockChunks]{};
+  };
+
+  bool has_pairs() const { return kHasBf16Products<T> && scratch_.bf16.strips != nullptr; }
+
+  void Load() {
+    LoadStrips(memory_, memory_.state, 0, state_rows_, scratch_.strips);
+    if (options_.paired()) {
+      LoadStrips(memory_, memory_.second, memory_.key_dim, state_rows_, scratch_.strips);
+    }
+    ForStrips<T>(memory_, [&](std::int64_t c, std::int64_t width) { PairStripAt(c, width); });
+    if (!saver_.Wants(0)) return;
+    ForStrips<T>(memory_, [&](std::int64_t c, std::int64_t width) {
+      saver_.SaveStrip(scratch_.strips + c * state_rows_, c, width);
+    });
+    saver_.FinishState(scratch_.running.sum);
+  }
+
+  void Store() {
+    StoreStrips(memory_, memory_.state, 0, state_rows_, scratch_.strips);
+    if (options_.paired()) {
+      StoreStrips(memory_, memory_.second, memory_.key_dim, state_rows_, scratch_.strips);
+    }
+  }
+
+  /// The strip's copy for products in bfloat16, where there is one.
+  void PairStripAt(std::int64_t c, std::int64_t width) {
+    if constexpr (kHasBf16Products<T>) {
+      if (!has_pairs()) return;
+      const T* const strip = scratch_.strips + c * state_rows_;
+      std::uint32_t* const pairs = scratch_.bf16.strips + c * state_rows_ / 2;
+      width > Lanes<T>() ? PairStrip<2>(strip, state_rows_, pairs)
+                         : PairStrip<1>(strip, state_rows_, pairs);
+    }
+  }
+
+  /// The same of what a chunk's rows read and write.
+  void PairColumns(const Prepared<T>& p) {
+    if constexpr (kHasBf16Products<T>) {
+      if (!has_pairs()) return;
+      if (memory_.writes()) {
+        if (options_.erases()) PairRowsOf(p.columns.erase, state_rows_, p.pairs.erase);
+        PairTokensOf(p.columns.write, state_rows_, p.pairs.write);
+        if (options_.separate_value_key()) {
+          PairTokensOf(p.columns.value, state_rows_, p.pairs.value);
+        }
+      }
+      for (std::int64_t q = 0; q < memory_.readers(); ++q) {
+        const std::int64_t at = q * state_rows_ * kChunk;
+        PairRowsOf(p.columns.queries + at, state_rows_, p.pairs.queries + at / 2);
       }
     }
-    const bool keeps = keeper.Wants(end);
-    if (values_from < memory.end_column) {
-      for (std::int64_t t = begin; t < end; ++t) {
-        T* row = scratch.values + (t - begin) * columns;
-        LoadRow(memory.v, t, values_from, memory.end_column - values_from, row + values_from);
-        std::fill(row + memory.end_column, row + columns, T(0));
+  }
+
+  void PrepareBlock(Block& block) {
+    while (block.count < kBlockChunks && block.end < memory_.to) {
+      Chunk& chunk = block.chunks[block.count];
+      const Prepared<T>& prepared = prepared_[block.count++];
+      chunk = NextChunk(options_, memory_, block.end);
+      block.end += chunk.rows;
+      // Whether anything is saved or not: outputs are the same numbers.
+      const bool wanted = block.end % kGradientBlock == 0 || block.end == memory_.rows;
+      Prepare(options_, memory_, wanted, chunk, scratch_, prepared);
+      PairColumns(prepared);
+      // What is saved beside the strips is that of a block's end.
+      if (saver_.Wants(block.end)) return;
+    }
+  }
+
+  /// Values that are not read in place.
+  void LoadValues(const Block& block) {
+    for (std::int64_t t = block.begin; values_from_ < memory_.end_column && t < block.end; ++t) {
+      T* row = scratch_.columns.values + (t - block.begin) * columns_;
+      LoadRow(memory_.v, t, values_from_, memory_.end_column - values_from_, row + values_from_);
+      std::fill(row + memory_.end_column, row + columns_, T(0));
+    }
+  }
+
+  /// Outputs that were not written in place.
+  void StoreOutputs(const Block& block) {
+    const std::int64_t count = memory_.end_column - outputs_from_;
+    for (std::int64_t q = 0; count > 0 && q < memory_.readers(); ++q) {
+      for (std::int64_t r = block.begin; r < block.end; ++r) {
+        if (!memory_.Reads(r)) continue;
+        T* row = scratch_.columns.outputs + (q * kBlockRows + r - block.begin) * columns_ +
+                 outputs_from_;
+        NormaliseOutput(options_, row, count);
+        StoreRow(row, memory_.Token(r), q * memory_.y_head_stride + outputs_from_, count,
+                 memory_.y);
       }
     }
-    const std::int64_t strips =
-        RoundUp(memory.end_column - memory.first_column, 2 * Lanes<T>()) / (2 * Lanes<T>());
-    const std::int64_t tiles = RoundUp(StripRowsOf(options, memory), kWrittenRows) / kWrittenRows *
-                               (options.separate_value_key() ? 2 : 1);
-    const bool last = end == memory.to;
-    const std::int64_t ahead_begin = last ? next.from : end;
-    const std::int64_t ahead_end = std::min(ahead_begin + kBlockRows, last ? next.to : memory.to);
-    Prefetcher ahead = AheadOf<T>(options, last ? next : memory, streams, ahead_begin, ahead_end);
-    ahead.Start(strips * count * tiles);
-    for (std::int64_t c = memory.first_column; c < memory.end_column;) {
-      const std::int64_t width = Width<T>(memory, c);
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t t = chunks[i].first;
-        const OuterRows<T> v =
-            c < values_from
-                ? OuterRowsAt<T>(memory.v, t * memory.v.stride + c)
-                : OuterRows<T>{scratch.values + (t - begin) * columns + c, columns, false};
-        const SavedRows<T> saved{{keeper.Errors(t, c), keeper.errors_stride()},
-                                 {keeper.Answers(t, c), keeper.answers_stride()},
-                                 keeper.values()};
-        const bool direct = c < outputs_from;
-        const OuterRows<T> y =
-            direct ? OuterRowsAt<T>(memory.y, t * memory.y.stride + c)
-                   : OuterRows<T>{scratch.outputs + (t - begin) * columns + c, columns, false};
-        const std::int64_t y_head_stride = direct ? memory.y_head_stride : kBlockRows * columns;
-        T* strip = scratch.strips + c * state_rows;
-        auto process = [&]<int NV, bool NARROW>(std::uint32_t* pairs) {
-          ProcessStrip<NV, NARROW>(options, memory, chunks[i], prepared[i], scratch, strip, pairs,
-                                   v, saved, y, y_head_stride, streams, ahead);
-        };
-        if (kNarrows<T> && scratch.narrowed.strips != nullptr) {
-          std::uint32_t* const pairs = scratch.narrowed.strips + c * state_rows / 2;
-          width > Lanes<T>() ? process.template operator()<2, kNarrows<T>>(pairs)
-                             : process.template operator()<1, kNarrows<T>>(pairs);
+  }
+
+  /// Rows of values or outputs from number `offset` on, in place.
+  static OuterRows<T> InPlace(const Rows& rows, std::int64_t offset) {
+    const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
+    return {static_cast<std::byte*>(rows.data) + offset * size, rows.stride, IsBf16<T>(rows.dtype)};
+  }
+
+  OuterRows<T> ValuesAt(const Block& block, std::int64_t t, std::int64_t c) const {
+    if (c < values_from_) return InPlace(memory_.v, t * memory_.v.stride + c);
+    return {scratch_.columns.values + (t - block.begin) * columns_ + c, columns_, false};
+  }
+
+  OutputRows<T> OutputsAt(const Block& block, std::int64_t t, std::int64_t c) const {
+    if (c < outputs_from_) {
+      return {InPlace(memory_.y, t * memory_.y.stride + c), memory_.y_head_stride, streams_};
+    }
+    return {{scratch_.columns.outputs + (t - block.begin) * columns_ + c, columns_, false},
+            kBlockRows * columns_,
+            streams_};
+  }
+
+  /// All strips pass over the chunks of the block.
+  void RunStrips(const Block& block) {
+    Prefetcher prefetcher = PrefetcherBehind(block);
+    const bool saves = saver_.Wants(block.end);
+    std::int64_t end = 0;
+    ForStrips<T>(memory_, [&](std::int64_t c, std::int64_t width) {
+      for (std::int64_t i = 0; i < block.count; ++i) {
+        const Chunk& chunk = block.chunks[i];
+        const std::int64_t t = chunk.first;
+        std::uint32_t* const pairs =
+            has_pairs() ? scratch_.bf16.strips + c * state_rows_ / 2 : nullptr;
+        const StripTask<T> task{.options = options_,
+                                .memory = memory_,
+                                .chunk = chunk,
+                                .prepared = prepared_[i],
+                                .scratch = scratch_.columns,
+                                .strip = scratch_.strips + c * state_rows_,
+                                .pairs = pairs,
+                                .values = ValuesAt(block, t, c),
+                                .outputs = OutputsAt(block, t, c),
+                                .saved = {{saver_.Errors(t, c), saver_.errors_stride()},
+                                          {saver_.Outputs(t, c), saver_.outputs_stride()},
+                                          saver_.values()},
+                                .prefetcher = prefetcher};
+        if (has_pairs()) {
+          width > Lanes<T>() ? ProcessStrip<2, kHasBf16Products<T>>(task)
+                             : ProcessStrip<1, kHasBf16Products<T>>(task);
         } else {
-          width > Lanes<T>() ? process.template operator()<2, false>(nullptr)
-                             : process.template operator()<1, false>(nullptr);
+          width > Lanes<T>() ? ProcessStrip<2, false>(task) : ProcessStrip<1, false>(task);
         }
       }
-      if (keeps) keeper.Strip(scratch.strips + c * state_rows, c, width);
-      c += width;
-      if (c >= memory.end_column) keeper.PadErrors(begin, end, c);
-    }
-    if (keeps) keeper.Finish(scratch.carried.sum);
-    if (outputs_from < memory.end_column) {
-      for (std::int64_t q = 0; q < queries; ++q) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          if (!memory.Reads(r)) continue;
-          T* row = scratch.outputs + (q * kBlockRows + r - begin) * columns + outputs_from;
-          NormaliseOutput(options, row, memory.end_column - outputs_from);
-          StoreRow(row, memory.Token(r), q * memory.y_head_stride + outputs_from,
-                   memory.end_column - outputs_from, memory.y);
-        }
-      }
-    }
-    begin = end;
+      if (saves) saver_.SaveStrip(scratch_.strips + c * state_rows_, c, width);
+      end = c + width;
+    });
+    saver_.PadErrors(block.begin, block.end, end);
+    if (saves) saver_.FinishState(scratch_.running.sum);
   }
-  if (memory.to < memory.rows) return;
-  if (streams) hwy::FlushStream();
-  if (!memory.writes()) return;
-  StoreStrips(memory, memory.state, 0, state_rows, scratch);
-  if (options.paired()) {
-    StoreStrips(memory, memory.second, memory.key_dim, state_rows, scratch);
-  }
-}
 
-template <class T>
-void RunOne(const Options& options, const Memory& memory, const Memory& next, Scratch<T>& scratch) {
-  LoadCarried(memory, scratch);
-  if (scratch.direct) {
-    RunDirect(options, memory, next, scratch);
-  } else {
-    RunChunked(options, memory, next, scratch);
+  /// Fetches the rows of the next block, perhaps of the next memory, while the strips are written.
+  Prefetcher PrefetcherBehind(const Block& block) const {
+    const bool last = block.end == memory_.to;
+    const Memory& memory = last ? next_ : memory_;
+    const std::int64_t begin = last ? next_.from : block.end;
+    Prefetcher prefetcher = PrefetcherOf(memory, begin, std::min(begin + kBlockRows, memory.to));
+    const std::int64_t strips =
+        RoundUp(memory_.end_column - memory_.first_column, 2 * Lanes<T>()) / (2 * Lanes<T>());
+    const std::int64_t rows = (options_.paired() ? 2 : 1) * memory_.key_dim;
+    const std::int64_t tiles =
+        RoundUp(rows, kWrittenRows) / kWrittenRows * (options_.separate_value_key() ? 2 : 1);
+    prefetcher.Start(strips * block.count * tiles);
+    return prefetcher;
   }
-  if (memory.writes() || memory.to < memory.rows) StoreCarried(memory, scratch);
-}
 
-template <class T>
-void Run(const Options& options, const Memory& memory, const Memory& next, Scratch<T>& worker) {
-  if (memory.rows == 0) return;
-  if (memory.place == 0) return RunOne(options, memory, next, worker);
-  Scratch<T> own = worker.At(memory.place);
-  RunOne(options, memory, next, own);
-}
+  /// Rows begin .. end of the inputs and outputs of `memory`.
+  Prefetcher PrefetcherOf(const Memory& memory, std::int64_t begin, std::int64_t end) const {
+    constexpr std::int64_t kMostQueries = 3;
+    Prefetcher prefetcher(end - begin);
+    BlockSaver<T>(options_, memory).AddTo(begin, prefetcher);
+    const std::int64_t width = memory.end_column - memory.first_column;
+    prefetcher.Add(memory.k, begin, 0, memory.input_dim);
+    prefetcher.Add(memory.v, begin, memory.first_column, width);
+    auto add = [&](const Rows& rows, std::int64_t first, std::int64_t count) {
+      prefetcher.Add(rows, memory.Token(begin), first, count, memory.steps);
+    };
+    add(memory.erase_key, 0, memory.key_dim);
+    add(memory.erase_gate, 0, memory.key_dim);
+    if (options_.decay == Decay::kChannel) add(memory.log_decay, 0, memory.key_dim);
+    add(memory.phase, 0, memory.key_dim);
+    for (std::int64_t q = 0; q < std::min(memory.readers(), kMostQueries); ++q) {
+      add(memory.q, q * memory.q_head_stride, memory.input_dim);
+      if (!streams_) add(memory.y, q * memory.y_head_stride + memory.first_column, width);
+    }
+    return prefetcher;
+  }
+
+  const Options& options_;
+  const Memory& memory_;
+  const Memory& next_;  // only fetched towards the caches
+  Scratch<T>& scratch_;
+  const std::int64_t state_rows_, columns_;
+  const bool whole_rows_;
+  const std::int64_t values_from_, outputs_from_;  // columns that go through the scratch
+  const bool streams_;
+  BlockSaver<T> saver_;
+  const Prepared<T> prepared_[kBlockChunks];
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::fast_weights

@@ -1,4 +1,4 @@
-// What a forward pass keeps for the backward pass: see kept.h. Compiled once for every target.
+// What a forward pass saves for the backward pass, as saved.h says. Compiled once for every target.
 
 #if defined(TTR_FAST_WEIGHTS_CHUNKED_SAVE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_CHUNKED_SAVE_INL_H_
@@ -23,11 +23,11 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// One memory's part of what is kept, as it passes through its rows.
+/// Saves one memory's part as the memory passes through its rows.
 template <class T>
-class Keeper {
+class BlockSaver {
  public:
-  Keeper(const Options& options, const Memory& memory)
+  BlockSaver(const Options& options, const Memory& memory)
       : memory_(memory),
         sum_(options.denominator != Denominator::kNone),
         last_(SavedLayout::KeepsLast(options)),
@@ -37,28 +37,28 @@ class Keeper {
         matrices_(options.momentum ? 2 : 1),
         state_(static_cast<T*>(memory.saved_states)),
         errors_(options.erases() ? static_cast<T*>(memory.saved_errors) : nullptr),
-        answers_(static_cast<T*>(memory.saved_outputs)) {
-    // What stands before this turn's first row was kept in the last.
+        outputs_(static_cast<T*>(memory.saved_outputs)) {
+    // The state before this slice's first row was saved in the last slice.
     const std::int64_t saved = memory.from == 0 ? 0 : memory.from / kGradientBlock + 1;
     if (state_ != nullptr) state_ += saved * numbers();
   }
 
-  /// Is the memory kept that stands before row `row`?
+  /// Is the state before row `row` saved?
   bool Wants(std::int64_t row) const {
     if (state_ == nullptr) return false;
     return row < memory_.rows ? row % kGradientBlock == 0 : last_;
   }
 
-  /// A strip of `width` value columns from `column` on, of the memory that is wanted.
-  void Strip(const T* strip, std::int64_t column, std::int64_t width) {
+  /// A strip of `width` value columns from `column` on, of the state that is saved.
+  void SaveStrip(const T* strip, std::int64_t column, std::int64_t width) {
     constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
     constexpr std::int64_t kPiece = std::min<std::int64_t>(kUnit, 2 * kLanes);
     for (std::int64_t all = 0; all < matrices_ * keys_; all += kPiece) {
-      // Channels `key` .. of a part, which are in the strip of channels from k on of a matrix.
+      // Channels `key` .. of a part, in the strip of channels from k on of a matrix.
       const std::int64_t key = all % part_keys_, in_matrix = all % keys_;
       const std::int64_t k = in_matrix / (2 * kLanes) * (2 * kLanes), lanes = Lanes(k);
       T* const to = state_ + (all - in_matrix + k) * values_ + column * lanes + (in_matrix - k);
-      // Rows of the strip are padded to lines only; behind those of a first part stands the second.
+      // Rows of the strip are padded to lines only; behind those of a first part are the second's.
       const std::int64_t rows = std::min(kPiece, RoundUp(memory_.key_dim, kLine<T>) - key);
       const T* const from = strip + (all / part_keys_ * memory_.key_dim + key) * width;
       if (rows > 0) sn::TransposeStrided(from, width, rows, width, to, lanes);
@@ -70,8 +70,8 @@ class Keeper {
     end_ = column + width;
   }
 
-  /// The rest of it, behind its last strip; the next is wanted elsewhere.
-  void Finish(const T* sum) {
+  /// The rest of the state, behind its last strip, and `sum` as a column; the next goes elsewhere.
+  void FinishState(const T* sum) {
     const bool pads = memory_.end_column == memory_.value_dim;
     for (std::int64_t k = 0; pads && k < matrices_ * keys_;) {
       const std::int64_t lanes = Lanes(k % keys_);
@@ -87,36 +87,36 @@ class Keeper {
     state_ += numbers();
   }
 
-  /// Has the rows from `begin` on, and their share of the memory behind their block, brought near:
-  /// stores that wait for memory would stop the kernel.
-  void Fetch(std::int64_t begin, Prefetcher& ahead) const {
+  /// Adds what is saved of the rows from `begin` on, and their share of the state behind their
+  /// block: stores that wait for memory would stop the kernel.
+  void AddTo(std::int64_t begin, Prefetcher& prefetcher) const {
     if (state_ == nullptr) return;
     constexpr DType kType = DTypeOf<T>();
     const std::int64_t width = memory_.end_column - memory_.first_column;
     if (errors_ != nullptr)
-      ahead.Add({errors_, kType, values_}, begin, memory_.first_column, width);
-    for (std::int64_t q = 0; answers_ != nullptr && q < memory_.queries; ++q) {
-      ahead.Add({answers_, kType, memory_.queries * values_}, begin,
-                q * values_ + memory_.first_column, width);
+      prefetcher.Add({errors_, kType, values_}, begin, memory_.first_column, width);
+    for (std::int64_t q = 0; outputs_ != nullptr && q < memory_.queries; ++q) {
+      prefetcher.Add({outputs_, kType, memory_.queries * values_}, begin,
+                     q * values_ + memory_.first_column, width);
     }
     const std::int64_t block = begin / kGradientBlock + 1;
     if (!Wants(std::min(block * kGradientBlock, memory_.rows))) return;
     T* const next = static_cast<T*>(memory_.saved_states) + block * numbers();
     const std::int64_t share = numbers() / kGradientBlock;
-    ahead.Add({next, kType, share}, begin % kGradientBlock, 0, share);
+    prefetcher.Add({next, kType, share}, begin % kGradientBlock, 0, share);
   }
 
-  /// Where the errors of row `row` go from `column` on; null where they are not kept.
+  /// Where the errors of row `row` go from `column` on; null where they are not saved.
   T* Errors(std::int64_t row, std::int64_t column) const {
     return errors_ == nullptr ? nullptr : errors_ + row * values_ + column;
   }
   std::int64_t errors_stride() const { return values_; }
 
-  /// The same of the answers to the first query; those to the next follow `values()` on.
-  T* Answers(std::int64_t row, std::int64_t column) const {
-    return answers_ == nullptr ? nullptr : answers_ + row * answers_stride() + column;
+  /// The same of the first query's outputs; those of the next are `values()` on.
+  T* Outputs(std::int64_t row, std::int64_t column) const {
+    return outputs_ == nullptr ? nullptr : outputs_ + row * outputs_stride() + column;
   }
-  std::int64_t answers_stride() const { return memory_.queries * values_; }
+  std::int64_t outputs_stride() const { return memory_.queries * values_; }
   std::int64_t values() const { return values_; }
 
   /// Zeros behind the strips, which end at column `end`.
@@ -143,9 +143,9 @@ class Keeper {
   bool sum_, last_;
   // Parts of a pair are further channels, or with momentum matrices, of which each is one part.
   std::int64_t part_keys_, keys_, values_, matrices_;
-  T* state_;  // that is wanted next
+  T* state_;  // that is saved next
   T* errors_;
-  T* answers_;
+  T* outputs_;
   std::int64_t end_ = 0;  // of the strips
 };
 

@@ -1,5 +1,5 @@
-/// What a token leaves pending of a memory (Call::pending): its write, which the next token does on
-/// the way of its own reads. So every token goes through the memory once; one that erases would
+/// The write of a token that is deferred to the next one (Call::deferred), which does it in the
+/// pass of its own reads. So every token passes over the memory once; one that erases would
 /// otherwise have to read all of it before it can write any.
 ///
 ///     M^T = c (.) (S + w^T u + w'^T v)
@@ -16,26 +16,23 @@
 
 namespace ttr::fast_weights {
 
-/// Where it lies. What belongs to the keys and what belongs to the columns: parts of a memory have
+/// Its arrays: what belongs to the keys and what belongs to the columns. Parts of a memory have
 /// copies of the first, and share the second.
 template <class T>
-struct Pending {
+struct DeferredWrite {
   T* head;      // how many keys write; is there a decay a channel? If not, c
   T* decay;     // [key rows]: c
   T* write[2];  // [key rows]: w, w'
   T* value[2];  // [columns]: u, v
 
-  explicit Pending(const Memory& memory)
-      : Pending(static_cast<T*>(memory.pending.data), static_cast<T*>(memory.pending_values),
-                memory.key_dim, memory.value_dim) {}
-
-  Pending(T* keys, T* values, std::int64_t key_dim, std::int64_t value_dim) : head(keys) {
-    const std::int64_t rows = RoundUp(key_dim, kLine<T>);
-    decay = keys + kLine<T>;
+  explicit DeferredWrite(const Memory& memory)
+      : head(static_cast<T*>(memory.deferred.data)),
+        value{static_cast<T*>(memory.deferred_values)} {
+    const std::int64_t rows = RoundUp(memory.key_dim, kLine<T>);
+    decay = head + kLine<T>;
     write[0] = decay + rows;
     write[1] = write[0] + rows;
-    value[0] = values;
-    value[1] = values + RoundUp(value_dim, kLine<T>);
+    value[1] = value[0] + RoundUp(memory.value_dim, kLine<T>);
   }
 
   static std::int64_t KeyNumbers(std::int64_t key_dim) {

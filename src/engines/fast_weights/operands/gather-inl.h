@@ -154,7 +154,7 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
 template <class T>
 HWY_INLINE void GatherRows(const Options& options, const Memory& memory, const Chunk& chunk,
                            Running<T>& carried, Gathered<T>& out) {
-  const std::int64_t queries = memory.q ? memory.queries : 0;
+  const std::int64_t queries = memory.readers();
   for (std::int64_t i = 0; i < chunk.rows; ++i) {
     if (memory.writes()) GatherKey(options, memory, chunk.first + i, i, carried, out);
     if (!memory.Reads(chunk.first + i)) continue;

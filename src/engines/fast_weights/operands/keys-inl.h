@@ -17,6 +17,7 @@
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/operands/key_rules-inl.h"
 #include "src/engines/fast_weights/operands/rows-inl.h"
+#include "src/engines/fast_weights/scratch.h"
 #include "src/engines/rows/features_kernel.h"
 #include "src/simd/decay-inl.h"
 #include "src/simd/sincos-inl.h"
