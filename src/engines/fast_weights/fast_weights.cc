@@ -18,18 +18,18 @@
 namespace ttr::fast_weights {
 namespace {
 
-/// Memories that take turns.
+/// Memories that are interleaved.
 using Group = std::array<Memory, kMostInterleaved>;
 
-/// What stands before a worker's scratch.
+/// What precedes a worker's scratch.
 template <class T>
 struct Worker {
   explicit Worker(const Scratch<T>& of) : scratch(of), run(ChosenKernel<T>()) {}
 
   Scratch<T> scratch;
   RunMemory<T> run;
-  // The memory that it probably does next, which is fetched towards the caches while another is
-  // run: finding it twice would be felt in a decode.
+  // The item that it probably does next, whose memory is fetched towards the caches meanwhile. It
+  // is kept: MemoryOf() twice a memory would be felt in a decode.
   std::int64_t upcoming = -1;
   int place = 0;  // of its memory; the other is that of the one at work
   Memory pair[2];
@@ -53,14 +53,14 @@ template <class T>
 void RunOne(const Work& work, std::int64_t item, int workers, std::int64_t items, Worker<T>& own) {
   Memory& memory = own.pair[own.place];
   if (own.upcoming != item) new (&memory) Memory(work.MemoryOf(item));
-  own.upcoming = item + workers;  // workers take items in turn
+  own.upcoming = item + workers;  // workers take items round robin
   own.place = 1 - own.place;
   Memory& next = own.pair[own.place];
   new (&next) Memory(own.upcoming < items ? work.MemoryOf(own.upcoming) : Memory{});
   own.run(work.options, memory, next, own.scratch);
 }
 
-/// Memories item .. item + count of one sequence, a turn each until they are through.
+/// Memories item .. item + count of one sequence, a time slice each until they are through.
 template <class T>
 void RunInSlices(const Work& work, std::int64_t item, std::int64_t count, Worker<T>& own) {
   Group& group = *new (own.group) Group;
@@ -143,7 +143,7 @@ void Flush(const Call& call, Executor& executor) {
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch) {
   if (!options.causal && call.q.defined() && call.v.defined()) {
-    // All is written, and then all is read.
+    // Everything is written, and then everything is read.
     Call writes = call, reads = call;
     writes.saved = reads.saved = {};
     writes.q = writes.y = writes.status = {};

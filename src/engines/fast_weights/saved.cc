@@ -1,4 +1,4 @@
-// What tells the memory that a forward pass kept from any other.
+// What tells the memory that a forward pass saved from any other.
 
 #include "src/engines/fast_weights/saved.h"
 

@@ -31,7 +31,7 @@ struct Sequence {
   std::int64_t batch, first, tokens;
 };
 
-/// What a memory keeps beside its columns: rows and numbers, in any type.
+/// The state of a memory beside its columns: rows and numbers, in any type.
 inline std::int64_t SharedBytes(const Sizes& sizes) {
   const std::int64_t numbers =
       DeferredWrite<double>::KeyNumbers(sizes.key_dim) + 2 * sizes.key_dim + 2;
@@ -84,7 +84,7 @@ struct Work {
   }
 
   /// Value columns are independent: cut them where memories alone do not employ all threads. An
-  /// output norm needs whole rows. There are no more parts behind the first ones than threads.
+  /// output norm needs whole rows. Each thread has at most one part that is not a memory's first.
   void Cut(int threads) {
     const std::int64_t memories = sequences * heads;
     if (memories >= threads || options.output_norm != OutputNorm::kNone) return;
@@ -96,9 +96,8 @@ struct Work {
     parts = (strips + strips_a_part - 1) / strips_a_part;
   }
 
-  /// What a memory keeps beside its columns belongs to all its parts. Each goes through it by
-  /// itself, but the first alone leaves it: the others have copies, of what is there before any
-  /// part runs.
+  /// The state beside the columns belongs to all parts of a memory. The first part updates it; the
+  /// others update copies, made before any part runs.
   void CopyShared(std::byte* to) {
     if (parts == 1) return;
     for (std::int64_t memory = 0; memory < sequences * heads; ++memory) {
@@ -114,10 +113,10 @@ struct Work {
     copies = to;
   }
 
-  /// Tasks, where memories take no turns.
+  /// Tasks, where memories are not interleaved.
   std::int64_t items() const { return sequences * heads * parts; }
 
-  /// How many memories, one behind the other, take turns on a worker; `most` can.
+  /// How many neighbouring memories a worker interleaves in time slices; at most `most`.
   std::int64_t Together(int workers, std::int64_t most) const {
     const TensorView& rows = call.v.defined() ? call.v : call.q;
     if (parts > 1 || !simd::Interleaved(rows, sizes.tokens)) return 1;
@@ -225,8 +224,8 @@ struct Work {
                : DeferredWrite<float>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(float)};
   }
 
-  /// Calls visit(rows, bytes) for all that a memory keeps beside its columns; the first, whose rows
-  /// are whole vectors, comes first.
+  /// Calls visit(rows, bytes) for all of the state beside the columns; what has rows of whole
+  /// vectors comes first.
   template <class AnyMemory, class Visit>
   void ForShared(AnyMemory& memory, const Visit& visit) const {
     const auto row = static_cast<std::size_t>(memory.key_dim);
@@ -237,7 +236,7 @@ struct Work {
     visit(memory.position, SizeOf(memory.position.dtype));
   }
 
-  /// Where the memory's part of what is kept lies.
+  /// Points to the memory's part of what is saved.
   void PointToSaved(std::int64_t n, std::int64_t h, const Sequence& sequence, Memory& m) const {
     const bool packed = !call.cu_seqlens.empty();
     const SavedLayout layout(options, sizes, sequences, Length(), packed);
@@ -246,7 +245,7 @@ struct Work {
     std::byte* const arrays = SavedArrays(*this);
     m.saved_states = arrays + layout.StatesOf(h, n, first) * size;
     if (layout.errors) m.saved_errors = arrays + layout.ErrorsOf(heads, h, first) * size;
-    if (layout.answers > 0) m.saved_outputs = arrays + layout.AnswersOf(heads, h, first) * size;
+    if (layout.outputs > 0) m.saved_outputs = arrays + layout.OutputsOf(heads, h, first) * size;
     if (layout.sums > 0) m.saved_sums = arrays + layout.SumsOf(heads, h, first) * size;
   }
 };

@@ -74,7 +74,7 @@ template <class T>
 void Checkpoints<T>::Find(const Work& work, Memory& memory) {
   memory.saved_states = saved_ + layout_.StatesOf(0, 0, 0);
   if (layout_.errors) memory.saved_errors = saved_ + layout_.ErrorsOf(1, 0, 0);
-  if (layout_.answers > 0) memory.saved_outputs = saved_ + layout_.AnswersOf(1, 0, 0);
+  if (layout_.outputs > 0) memory.saved_outputs = saved_ + layout_.OutputsOf(1, 0, 0);
   if (layout_.sums > 0) memory.saved_sums = saved_ + layout_.SumsOf(1, 0, 0);
   Memory forward = memory;
   CopyState(work, forward);

@@ -222,7 +222,7 @@ HWY_INLINE void SumPairs(std::int64_t pairs, T* sums) {
   }
 }
 
-/// out[i kChunk + j] = factor products[i, j], j < i or j <= i with the diagonal; what stands behind
+/// out[i kChunk + j] = factor products[i, j], j < i or j <= i with the diagonal; what follows
 /// is undefined.
 template <class T>
 HWY_INLINE void UnfoldPairs(const T* products, bool diagonal, T factor, T* out) {

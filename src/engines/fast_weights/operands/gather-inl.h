@@ -1,5 +1,5 @@
-// From inputs to the rows and numbers that act on the memory: what tells one layer from another.
-// Compiled once for every target.
+// From inputs to the rows and numbers that act on the memory. Layers differ here, and nowhere
+// after. Compiled once for every target.
 
 #if defined(TTR_FAST_WEIGHTS_OPERANDS_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_OPERANDS_GATHER_INL_H_
@@ -34,7 +34,7 @@ struct Chunk {
   std::int64_t first = 0;
   std::int64_t rows = 0;
   bool forget = false;
-  bool decays = true;  // is the memory multiplied by its decay, or is that put off?
+  bool decays = true;  // is the memory multiplied by its decay, or is that lazy?
 };
 
 /// Does anything of row r's decay forget everything?
@@ -49,12 +49,12 @@ inline bool Forgets(const Memory& memory, std::int64_t r, bool by_channel) {
 /// The next chunk that starts at row `first`.
 inline Chunk NextChunk(const Options& options, const Memory& memory, std::int64_t first,
                        std::int64_t most = kChunk) {
-  // Whether memories take turns or not: answers are the same numbers.
-  const std::int64_t turn_end = first - first % kSliceRows + kSliceRows;
+  // Whether memories are interleaved or not: outputs are the same numbers.
+  const std::int64_t slice_end = first - first % kSliceRows + kSliceRows;
   Chunk chunk;
   chunk.first = first;
-  chunk.rows = std::min(most, std::min(memory.rows, turn_end) - first);
-  // A memory that is erased before it decays keeps what a decay of zero would forget.
+  chunk.rows = std::min(most, std::min(memory.rows, slice_end) - first);
+  // Where erasures see the memory before its decay, a decay of zero forgets nothing.
   if (!memory.log_decay || options.separate_value_key()) return chunk;
   const bool by_channel = options.decay == Decay::kChannel;
   chunk.forget = Forgets(memory, first, by_channel);
@@ -81,11 +81,10 @@ HWY_INLINE void ExpAll(std::int64_t rows, T (&x)[kChunk]) {
   }
 }
 
-/// Decay and weight under a running maximum m of the log-weights s (mLSTM):
+/// Decay and weight under a running maximum m of the log-weights s (mLSTM), as exponents:
 ///     m = max(log a + m', s),   a <- exp(log a + m' - m),   b = exp(s - m)
-/// as exponents. The sum of logarithms is kept in double precision: only differences of m count,
-/// and m grows with the sequence.
-/// Is the maximum that of the past?
+/// The sum of logarithms is in double precision: only differences of m count, and m grows with the
+/// sequence. Returns whether the maximum is that of the past.
 template <class T>
 HWY_INLINE bool Stabilise(double log_decay, double log_weight, double& maximum, T& decay,
                           T& weight) {
@@ -98,11 +97,11 @@ HWY_INLINE bool Stabilise(double log_decay, double log_weight, double& maximum, 
   return past >= log_weight;
 }
 
-/// The numbers of a chunk's rows; of rows up to `room` that it does not have: no step, no decay.
+/// The numbers of a chunk's rows; rows from its last up to `room` have no step and no decay.
 template <class T>
 HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, const Chunk& chunk,
-                              Running<T>& carried, Gathered<T>& out, std::int64_t room = kChunk) {
-  out.first_scale = static_cast<T>(carried.maximum);
+                              Running<T>& running, Gathered<T>& out, std::int64_t room = kChunk) {
+  out.first_scale = static_cast<T>(running.maximum);
   if (!memory.writes()) return;
   const bool by_channel = options.by_channel();
   const bool stabilised = options.step == Step::kLogWeight;
@@ -119,9 +118,9 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
     if (stabilised) {
       const double log_decay =
           memory.log_decay ? LoadOne<double>(memory.log_decay, row) : std::log(factor);
-      out.saved[i] = Stabilise(log_decay, LoadOne<double>(memory.step, row), carried.maximum,
+      out.saved[i] = Stabilise(log_decay, LoadOne<double>(memory.step, row), running.maximum,
                                out.decay[i], out.step[i]);
-      out.log_scale[i] = static_cast<T>(carried.maximum);
+      out.log_scale[i] = static_cast<T>(running.maximum);
     } else if (scalar && starts) {
       // A chunk that begins by forgetting begins with an empty memory: nothing is left to decay.
       const bool empty = chunk.forget && i == 0;
@@ -153,14 +152,14 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
 /// The keys, queries and decays per channel of a chunk's rows.
 template <class T>
 HWY_INLINE void GatherRows(const Options& options, const Memory& memory, const Chunk& chunk,
-                           Running<T>& carried, Gathered<T>& out) {
+                           Running<T>& running, Gathered<T>& out) {
   const std::int64_t queries = memory.readers();
   for (std::int64_t i = 0; i < chunk.rows; ++i) {
-    if (memory.writes()) GatherKey(options, memory, chunk.first + i, i, carried, out);
+    if (memory.writes()) GatherKey(options, memory, chunk.first + i, i, running, out);
     if (!memory.Reads(chunk.first + i)) continue;
     for (std::int64_t q = 0; q < queries; ++q) {
       T* const query = out.query + q * out.query_stride + i * out.stride;
-      GatherQuery(options, memory, chunk.first + i, q, carried, out.erase + i * out.stride, out.raw,
+      GatherQuery(options, memory, chunk.first + i, q, running, out.erase + i * out.stride, out.raw,
                   query);
     }
   }

@@ -1,4 +1,4 @@
-// One row of keys, queries and decays per channel, as the memory meets them. Compiled once for
+// One row of keys, queries and decays per channel, as they act on the memory. Compiled once for
 // every target.
 
 #if defined(TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -29,7 +29,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// Zeros behind the `count` numbers of a row, up to `stride`.
+/// Zeros from `count` to `stride`.
 template <class T>
 HWY_INLINE void Pad(T* row, std::int64_t count, std::int64_t stride) {
   for (std::int64_t i = count; i < stride; ++i) row[i] = 0;
@@ -82,7 +82,7 @@ HWY_INLINE void SinCosRow(std::int64_t count, T* angles_then_cosines, T* sines) 
   }
 }
 
-/// phi of a row of Dk numbers behind `raw`; the room behind them is its scratch.
+/// phi of the row of Dk numbers at `raw`; what follows them is scratch.
 template <class T>
 HWY_INLINE void MapFeatureRow(const Options& options, const Memory& memory, std::int64_t position,
                               T* raw, T* to) {
@@ -116,18 +116,18 @@ HWY_INLINE void LoadMapped(const Options& options, const Memory& memory, const R
   Pad(to, memory.key_dim, RoundUp(memory.key_dim, kLine<T>));
 }
 
-/// Row i of the chunk: w, r, the key of values that are written apart, and the decay per channel,
-/// where it is an input its logarithm; from row `row` of the sequence.
+/// Row i of the chunk, which is row `row` of the sequence: w, r, the separate value key, and the
+/// decay per channel; where that is an input, its logarithm.
 template <class T>
 HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int64_t row,
-                          std::int64_t i, Running<T>& carried, Gathered<T>& out) {
+                          std::int64_t i, Running<T>& running, Gathered<T>& out) {
   const std::int64_t dim = memory.key_dim;
   const std::int64_t stride = out.stride;
   const std::int64_t token = memory.Token(row);
-  const bool apart = options.separate_value_key();
+  const bool separate = options.separate_value_key();
   T* const write = out.write + i * stride;
   T* const erase = out.erase + i * stride;
-  T* const key = apart ? out.value + i * stride : options.preconditioned ? erase : write;
+  T* const key = separate ? out.value + i * stride : options.preconditioned ? erase : write;
   auto load = [&](const Rows& rows, T* to) {
     LoadFirst(rows, token, dim, to);
     Pad(to, dim, stride);
@@ -136,13 +136,13 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
     load(memory.log_decay, key);
     ComplementRow(options.key, key, stride);
   } else {
-    LoadMapped(options, memory, memory.k, row, carried.position + token, out.raw, key);
+    LoadMapped(options, memory, memory.k, row, running.position + token, out.raw, key);
   }
   switch (options.erase) {
     case Erase::kKey:
       if (options.preconditioned) {
         const T weight = memory.importance ? LoadOne<T>(memory.importance, token) : T(1);
-        PreconditionRow(options, weight, key, stride, carried.curvature, write);
+        PreconditionRow(options, weight, key, stride, running.curvature, write);
       }
       break;
     case Erase::kEraseKey: load(memory.erase_key, erase); break;
@@ -184,23 +184,23 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
 /// its features; not scaled.
 template <class T>
 HWY_INLINE void GatherQuery(const Options& options, const Memory& memory, std::int64_t row,
-                            std::int64_t query, const Running<T>& carried, const T* erase, T* raw,
+                            std::int64_t query, const Running<T>& running, const T* erase, T* raw,
                             T* to) {
   const std::int64_t token = memory.Token(row);
   const Rows source = QueryRows(memory, query);
-  // A look into the memory, without writing, stands where the last token stood, and has no erase
-  // key to correct by. Where all is written first, queries still stand at tokens of their own.
+  // A read without a write is at the last token's position, and has no erase key to correct by.
+  // Where everything is written first, queries have positions of their own.
   if (!memory.writes() && options.causal) {
-    const std::int64_t last = std::max<std::int64_t>(carried.position - 1, 0);
+    const std::int64_t last = std::max<std::int64_t>(running.position - 1, 0);
     LoadMapped(options, memory, source, token, last, raw, to);
   } else if (options.correction == 0) {
-    LoadMapped(options, memory, source, token, carried.position + token, raw, to);
+    LoadMapped(options, memory, source, token, running.position + token, raw, to);
   } else {
     const bool maps = options.features.map != rows::Map::kNone;
     T* const plain = maps ? raw : to;
     LoadKey(options, source, token, memory.input_dim, plain);
     SubtractMultiple(static_cast<T>(options.correction), erase, memory.input_dim, plain);
-    if (maps) MapFeatureRow(options, memory, carried.position + token, raw, to);
+    if (maps) MapFeatureRow(options, memory, running.position + token, raw, to);
     Pad(to, memory.key_dim, RoundUp(memory.key_dim, kLine<T>));
   }
 }
