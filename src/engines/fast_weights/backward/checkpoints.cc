@@ -80,7 +80,7 @@ void Checkpoints<T>::Find(const Work& work, Memory& memory) {
   CopyState(work, forward);
   forward.status = nullptr;
   forward.y_head_stride = 0;
-  if (layout_.answers > 0) {
+  if (layout_.outputs > 0) {
     forward.y = {output_, DTypeOf<T>(), 0};
   } else {
     forward.y = {};

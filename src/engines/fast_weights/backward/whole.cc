@@ -65,11 +65,11 @@ void DifferentiateWhole(const Options& options, const Memory& memory, const Grad
     go_to(block);
     GatherBlock(options, memory, false, true, rows);
     RunWhole(WholePart::kDecays, options, rows);
-    // All answers are read from the memory as it is divided at the end.
+    // All outputs are read from the memory as it is divided at the end.
     if (rows.running.maxima != nullptr) {
       std::fill_n(rows.running.maxima, rows.count + 1, ReadOne<T>(memory.maximum, 0));
     }
-    if (rows.whole.y != nullptr) RunWhole(WholePart::kAnswer, options, rows);
+    if (rows.whole.y != nullptr) RunWhole(WholePart::kOutputs, options, rows);
     GatherOutputGradients(options, memory, rows);
     RunWhole(WholePart::kQueries, options, rows);
     ScatterBlock(options, memory, out, Side::kQueries, rows);
