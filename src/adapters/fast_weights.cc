@@ -6,28 +6,13 @@
 
 #include "src/adapters/fast_weights_words.h"
 #include "src/adapters/registry.h"
+#include "src/core/working_copy.h"
 #include "src/engines/fast_weights/backward.h"
 #include "src/recipe/family.h"
 #include "src/simd/processor.h"
 
 namespace ttr {
 namespace {
-
-/// A tensor in the dtype that the engine works in: itself, or a copy that goes back.
-class WorkingCopy {
- public:
-  WorkingCopy(const TensorView& home, DType dtype) : home_(home) {
-    if (home.defined() && home.dtype() != dtype) copy_ = Tensor::Copy(home, dtype);
-  }
-  TensorView view() const { return copy_.defined() ? copy_.view() : home_; }
-  void Return() const {
-    if (copy_.defined()) CopyInto(copy_.view(), home_);
-  }
-
- private:
-  TensorView home_;
-  Tensor copy_;
-};
 
 /// Are all rows that are given?
 bool AreBFloat16(const Inputs& inputs) {
@@ -46,22 +31,6 @@ fast_weights::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state)
   sizes.state = state;
   return sizes;
 }
-
-/// The engine's gradient of a parameter: contiguous, of the state's dtype, and then the caller's.
-class ParameterGradient {
- public:
-  ParameterGradient(const TensorView& wanted, DType dtype) : wanted_(wanted) {
-    if (wanted.defined()) sum_ = Tensor(dtype, wanted.shape());
-  }
-  TensorView view() const { return sum_.defined() ? sum_.view() : TensorView(); }
-  void Return() const {
-    if (sum_.defined()) CopyInto(sum_.view(), wanted_);
-  }
-
- private:
-  TensorView wanted_;
-  Tensor sum_;
-};
 
 /// What the engine keeps of a recipe from which no state goes on: not causal, the same as if it
 /// were, but for a position.
@@ -82,11 +51,6 @@ State& Complete(const EngineCall& call, State& given, State& own) {
   }
   AddMissing(recipe, MemoriesOf(recipe), call.dims, dtype, own);
   return own;
-}
-
-/// The name of the second matrix of a pair.
-const char* SecondName(const Recipe& recipe) {
-  return recipe.weights.phase ? "state.im" : "state.momentum";
 }
 
 /// The most of what is asked of either dtype of the state, which the sizes of a call do not tell.
@@ -136,8 +100,8 @@ class FastWeights final : public Engine {
     fast_weights::Forward(FastWeightsOptions(recipe, call.dims, call.inputs), engine, call.executor,
                           call.scratch);
     if (call.needs == Needs::kRead) return;
-    second.Return();
-    position.Return();
+    second.WriteBack();
+    position.WriteBack();
   }
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
@@ -235,8 +199,8 @@ void FastWeights::Backward(const EngineCall& call, const State& initial,
   const DType dtype = words.call.state.dtype();
   const WorkingCopy second(words.call.second, dtype);
   const WorkingCopy position(words.call.position, DType::kFloat64);
-  const ParameterGradient features_w(tensors.dinputs.features_w, dtype);
-  const ParameterGradient features_b(tensors.dinputs.features_b, dtype);
+  const WorkingCopy features_w = WorkingCopy::Zeros(tensors.dinputs.features_w, dtype);
+  const WorkingCopy features_b = WorkingCopy::Zeros(tensors.dinputs.features_b, dtype);
 
   fast_weights::BackwardCall engine;
   engine.forward = words.call;
@@ -244,36 +208,15 @@ void FastWeights::Backward(const EngineCall& call, const State& initial,
   engine.forward.position = position.view();
   engine.forward.saved = call.saved;
   engine.dy = tensors.dy;
-  engine.dstate = tensors.dstate.Get("state");
-  engine.dsecond = tensors.dstate.Get(SecondName(recipe));
-  engine.dsum = tensors.dstate.Get("state.n");
-  engine.dmaximum = tensors.dstate.Get("state.m");
-  engine.dcurvature = tensors.dstate.Get("state.d");
-  const Inputs& dinputs = tensors.dinputs;
-  fast_weights::Gradients& gradients = engine.gradients;
-  gradients.q = dinputs.q;
-  gradients.k = dinputs.k;
-  gradients.v = dinputs.v;
-  gradients.log_decay = dinputs.log_decay;
-  gradients.phase = dinputs.phase;
-  gradients.step = dinputs.*FastWeightsStep(recipe);
-  if (words.call.importance.defined()) gradients.importance = dinputs.importance;
-  gradients.erase_key = dinputs.erase_key;
-  gradients.erase_gate = dinputs.erase_gate;
-  gradients.momentum = dinputs.momentum;
-  gradients.weight_decay = dinputs.weight_decay;
-  gradients.bonus = dinputs.bonus;
-  gradients.features_w = features_w.view();
-  gradients.features_b = features_b.view();
-  gradients.state = tensors.dinitial.Get("state");
-  gradients.second = tensors.dinitial.Get(SecondName(recipe));
-  gradients.sum = tensors.dinitial.Get("state.n");
-  gradients.maximum = tensors.dinitial.Get("state.m");
-  gradients.curvature = tensors.dinitial.Get("state.d");
+  engine.final = FastWeightsStates(recipe, tensors.dstate);
+  engine.gradients = {FastWeightsOperands(recipe, tensors.dinputs),
+                      FastWeightsStates(recipe, tensors.dinitial)};
+  engine.gradients.features_w = features_w.view();
+  engine.gradients.features_b = features_b.view();
   fast_weights::Backward(FastWeightsOptions(recipe, call.dims, call.inputs), engine, call.executor,
                          call.scratch);
-  features_w.Return();
-  features_b.Return();
+  features_w.WriteBack();
+  features_b.WriteBack();
 }
 
 }  // namespace

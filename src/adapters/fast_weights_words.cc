@@ -129,44 +129,53 @@ fast_weights::Options FastWeightsOptions(const Recipe& recipe, const Dims& dims,
   return options;
 }
 
+fast_weights::Operands<TensorView> FastWeightsOperands(const Recipe& recipe, const Inputs& inputs) {
+  const bool sgd = FamilyOf(recipe) == Family::kSgd;
+  const bool log_weights = recipe.weights.importance == Importance::kLog;
+  fast_weights::Operands<TensorView> operands;
+  operands.q = inputs.q;
+  operands.k = inputs.k;
+  operands.v = inputs.v;
+  operands.log_decay = inputs.log_decay;
+  operands.phase = inputs.phase;
+  operands.step = sgd ? inputs.step : log_weights ? inputs.log_importance : inputs.importance;
+  if (sgd) operands.importance = inputs.importance;
+  operands.erase_key = inputs.erase_key;
+  operands.erase_gate = inputs.erase_gate;
+  operands.momentum = inputs.momentum;
+  operands.weight_decay = inputs.weight_decay;
+  operands.bonus = inputs.bonus;
+  operands.features_w = inputs.features_w;
+  operands.features_b = inputs.features_b;
+  return operands;
+}
+
+fast_weights::StateOperands<TensorView> FastWeightsStates(const Recipe& recipe,
+                                                          const State& state) {
+  return {.state = state.Get("state"),
+          .second = state.Get(recipe.weights.phase ? "state.im" : "state.momentum"),
+          .sum = state.Get("state.n"),
+          .maximum = state.Get("state.m"),
+          .curvature = state.Get("state.d"),
+          .position = state.Get("state.position")};
+}
+
 FastWeightsCall::FastWeightsCall(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
                                  const State& state, Needs needs)
     : factors_(DecayFactors(recipe, dims)) {
-  call.state = state.Get("state");
-  call.second = state.Get(recipe.weights.phase ? "state.im" : "state.momentum");
-  call.sum = state.Get("state.n");
-  call.maximum = state.Get("state.m");
-  call.curvature = state.Get("state.d");
-  call.position = state.Get("state.position");
+  static_cast<fast_weights::StateOperands<TensorView>&>(call) = FastWeightsStates(recipe, state);
+  auto& operands = static_cast<fast_weights::Operands<TensorView>&>(call);
+  if (needs != Needs::kRead) operands = FastWeightsOperands(recipe, inputs);
+  call.q = needs != Needs::kWrite ? inputs.q : TensorView();
   call.features_w = inputs.features_w.defined()
                         ? Parameter(inputs.features_w, call.state.dtype(), features_w_)
                         : DrawnParameter(recipe, dims, call.state.dtype(), features_w_);
   call.features_b = Parameter(inputs.features_b, call.state.dtype(), features_b_);
-  if (needs != Needs::kWrite) call.q = inputs.q;
-  if (needs != Needs::kRead) {
-    call.k = inputs.k;
-    call.v = inputs.v;
-    call.log_decay = inputs.log_decay;
-    call.phase = inputs.phase;
-    call.step = inputs.*FastWeightsStep(recipe);
-    if (FamilyOf(recipe) == Family::kSgd) call.importance = inputs.importance;
-    call.erase_key = inputs.erase_key;
-    call.erase_gate = inputs.erase_gate;
-    call.momentum = inputs.momentum;
-    call.weight_decay = inputs.weight_decay;
-    call.bonus = inputs.bonus;
-  }
   call.decay_factors = factors_;
   if (inputs.cu_seqlens.defined()) {
     call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
                        static_cast<std::size_t>(dims.sequences + 1)};
   }
-}
-
-TensorView Inputs::* FastWeightsStep(const Recipe& recipe) {
-  if (FamilyOf(recipe) == Family::kSgd) return &Inputs::step;
-  return recipe.weights.importance == Importance::kLog ? &Inputs::log_importance
-                                                       : &Inputs::importance;
 }
 
 }  // namespace ttr

@@ -12,8 +12,12 @@ namespace ttr {
 fast_weights::Options FastWeightsOptions(const Recipe& recipe, const Dims& dims,
                                          const Inputs& inputs);
 
-/// The input that the engine calls `step`: a step size, or the weight of a Hebbian memory.
-TensorView Inputs::* FastWeightsStep(const Recipe& recipe);
+/// Inputs, or their gradients, by the engine's names: what it calls `step` is a step size, or the
+/// weight of a Hebbian memory.
+fast_weights::Operands<TensorView> FastWeightsOperands(const Recipe& recipe, const Inputs& inputs);
+
+/// The same of a state.
+fast_weights::StateOperands<TensorView> FastWeightsStates(const Recipe& recipe, const State& state);
 
 /// The tensors of a call that has been checked, but for its outputs; `state` is complete. Holds
 /// what the engine needs and the caller does not have.

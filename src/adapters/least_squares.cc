@@ -9,6 +9,7 @@
 #include "src/adapters/decay_factors.h"
 #include "src/adapters/mapped_keys.h"
 #include "src/adapters/registry.h"
+#include "src/core/working_copy.h"
 #include "src/engines/least_squares/gradient.h"
 #include "src/engines/rows/norm.h"
 #include "src/recipe/family.h"
@@ -189,23 +190,6 @@ struct Words {
     if (needs == Needs::kRead) used.k = {};
     return used;
   }
-};
-
-/// The engine's gradient of rows [B, T, heads, D] for those of an input, whose heads may be fewer.
-class HeadGradient {
- public:
-  HeadGradient(const TensorView& wanted, std::int64_t heads, DType dtype) : wanted_(wanted) {
-    if (!wanted.defined() || wanted.size(2) == heads) return;
-    own_ = Tensor(dtype, {wanted.size(0), wanted.size(1), heads, wanted.size(3)});
-  }
-  TensorView view() const { return own_.defined() ? own_.view() : wanted_; }
-  void Return() const {
-    if (own_.defined()) SumHeads(own_, wanted_);
-  }
-
- private:
-  TensorView wanted_;
-  Tensor own_;
 };
 
 /// The gradient of the input `ridge`, [H] or [H, Dk], from those of every sequence's diagonal.
@@ -390,9 +374,9 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
     dq = Tensor(dtype, words.call.q.shape());
   }
   const std::int64_t answers = std::max(dims.heads, dims.query_heads);
-  const HeadGradient keys(direct ? tensors.dinputs.k : dk.view(), dims.heads, dtype);
-  const HeadGradient queries(direct ? tensors.dinputs.q : dq.view(), answers, dtype);
-  const HeadGradient values(tensors.dinputs.v, dims.heads, dtype);
+  const WorkingCopy keys = WorkingCopy::OfHeads(direct ? tensors.dinputs.k : dk.view(), dims.heads, dtype);
+  const WorkingCopy queries = WorkingCopy::OfHeads(direct ? tensors.dinputs.q : dq.view(), answers, dtype);
+  const WorkingCopy values = WorkingCopy::OfHeads(tensors.dinputs.v, dims.heads, dtype);
   engine.gradients.q = queries.view();
   engine.gradients.k = keys.view();
   engine.gradients.v = values.view();
@@ -413,9 +397,9 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
     }
   }
   least_squares::Backward(OptionsOf(recipe, dims), engine, call.executor, call.scratch);
-  keys.Return();
-  queries.Return();
-  values.Return();
+  keys.WriteBack();
+  queries.WriteBack();
+  values.WriteBack();
   if (!direct) words.keys.Backward(dk, dq, tensors.dinputs);
   if (!tensors.dinputs.ridge.defined()) return;
   const std::int64_t ridged = phi - (recipe.function.kind == FunctionClass::kAffine ? 1 : 0);

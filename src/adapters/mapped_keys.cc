@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/adapters/feature_parameters.h"
+#include "src/core/working_copy.h"
 #include "src/engines/rows/norm.h"
 #include "src/operators/feature_words.h"
 
@@ -21,39 +22,7 @@ void Add(const TensorView& b, const TensorView& a) {
   }
 }
 
-template <class T>
-void SumHeadsAs(const TensorView& from, const TensorView& to) {
-  const std::int64_t group = from.size(2) / to.size(2);
-  const std::int64_t dim = to.size(3);
-  std::vector<T> sum(static_cast<std::size_t>(dim));
-  for (std::int64_t b = 0; b < to.size(0); ++b) {
-    for (std::int64_t t = 0; t < to.size(1); ++t) {
-      for (std::int64_t h = 0; h < to.size(2); ++h) {
-        std::fill(sum.begin(), sum.end(), T(0));
-        for (std::int64_t g = h * group; g < (h + 1) * group; ++g) {
-          const T* const row =
-              from.as<T>() + b * from.stride(0) + t * from.stride(1) + g * from.stride(2);
-          for (std::int64_t d = 0; d < dim; ++d) sum[static_cast<std::size_t>(d)] += row[d];
-        }
-        const std::int64_t offset = b * to.stride(0) + t * to.stride(1) + h * to.stride(2);
-        for (std::int64_t d = 0; d < dim; ++d) {
-          StoreElement(to.data(), to.dtype(), offset + d,
-                       static_cast<double>(sum[static_cast<std::size_t>(d)]));
-        }
-      }
-    }
-  }
-}
-
 }  // namespace
-
-void SumHeads(const TensorView& from, const TensorView& to) {
-  if (from.dtype() == DType::kFloat64) {
-    SumHeadsAs<double>(from, to);
-  } else {
-    SumHeadsAs<float>(from, to);
-  }
-}
 
 MappedKeys::MappedKeys(const Recipe& recipe, const Dims& dims, const Inputs& inputs, DType dtype,
                        Executor& executor)
@@ -151,7 +120,7 @@ void MappedKeys::Back(const Side& side, const TensorView& dmapped, const TensorV
   Tensor sums;
   if (dplain.size(2) != side.input.size(2)) {
     sums = Tensor(dtype_, side.plain.shape());
-    SumHeads(heads, sums);
+    SumSharedHeads(heads, sums);
     dplain = sums.view();
   }
   if (normalise_) {

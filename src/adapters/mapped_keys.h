@@ -8,9 +8,6 @@
 
 namespace ttr {
 
-/// The sum over heads that share one: [B, T, heads, D] to [B, T, fewer, D].
-void SumHeads(const TensorView& from, const TensorView& to);
-
 /// For engines that read rows and know no maps. What a recipe leaves as it is stays the caller's
 /// tensor; else there is a copy, [B, T, heads, Dphi] of `dtype`. (Maps that depend on the position
 /// of a token are not for this.)

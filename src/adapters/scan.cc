@@ -8,6 +8,7 @@
 
 #include "src/adapters/decay_factors.h"
 #include "src/adapters/registry.h"
+#include "src/core/working_copy.h"
 #include "src/engines/scan/backward.h"
 #include "src/recipe/family.h"
 
@@ -71,22 +72,6 @@ scan::Call CallOf(const Dims& dims, const Inputs& inputs, Needs needs,
   }
   return call;
 }
-
-/// An entry of the state in the arithmetic's dtype: the state's own, or a copy that goes back.
-class Entry {
- public:
-  Entry(const State& state, std::string_view name, DType dtype) : home_(state.Get(name)) {
-    if (home_.defined() && home_.dtype() != dtype) copy_ = Tensor::Copy(home_, dtype);
-  }
-  TensorView view() const { return copy_.defined() ? copy_.view() : home_; }
-  void Return() const {
-    if (copy_.defined()) CopyInto(copy_.view(), home_);
-  }
-
- private:
-  TensorView home_;
-  Tensor copy_;
-};
 
 scan::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
   scan::Sizes sizes;
@@ -161,8 +146,7 @@ class Scan final : public Engine {
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
     const Recipe& recipe = call.recipe();
     AddMissing(recipe, call.requirements.state, call.dims, NewStateType(call.inputs), state);
-    const DType dtype = state.Get("state").dtype();
-    const Entry im(state, "state.im", dtype);
+    const WorkingCopy im(state.Get("state.im"), state.Get("state").dtype());
     const std::vector<double> factors = DecayFactors(recipe, call.dims);
     scan::Call words = CallOf(call.dims, call.inputs, call.needs, factors);
     words.state = state.Get("state");
@@ -170,7 +154,7 @@ class Scan final : public Engine {
     words.saved = call.saved;
     if (call.needs != Needs::kWrite) words.y = outputs.y;
     scan::Forward(OptionsOf(recipe, call.dims), words, call.executor, call.scratch);
-    im.Return();
+    im.WriteBack();
   }
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {

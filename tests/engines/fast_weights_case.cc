@@ -114,15 +114,12 @@ Problem::Problem(const Case& c) : factors(c.factors), cu_seqlens(c.cu_seqlens), 
 }
 
 Call Problem::call() const {
-  return {.q = q.view,
-          .k = k.view,
-          .v = v.view,
-          .log_decay = log_decay.view,
-          .step = step.view,
-          .decay_factors = factors,
-          .cu_seqlens = cu_seqlens,
-          .state = state.view,
-          .y = y.view};
+  Call call{{.q = q.view, .k = k.view, .v = v.view, .log_decay = log_decay.view, .step = step.view},
+            {.state = state.view}};
+  call.decay_factors = factors;
+  call.cu_seqlens = cu_seqlens;
+  call.y = y.view;
+  return call;
 }
 
 Call Problem::Range(std::int64_t begin, std::int64_t count) const {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "hwy/aligned_allocator.h"
+#include "src/engines/fast_weights/kernel.h"
 
 namespace ttr::fast_weights {
 namespace {
@@ -37,6 +38,9 @@ double SeenDecayOf(const GradientShape& shape, const GradientArrays& in, std::in
   return shape.seen == Seen::kOwn ? in.at("erase_decay")[t] : DecayOf(shape, in, t, k);
 }
 
+/// What is forgotten need not be a number.
+double Decayed(double decay, double x) { return decay == 0 ? 0 : decay * x; }
+
 /// Everything that the recurrence goes through.
 struct Trace {
   std::vector<std::vector<double>> memories;  // T + 1
@@ -52,11 +56,11 @@ Trace Run(const GradientShape& shape, const GradientArrays& in) {
   std::vector<double> m(dk * dv, 0.0);
   if (in.count("initial") > 0) m = in.at("initial");
   trace.memories.push_back(m);
-  trace.errors.assign(s.tokens * dv, 0.0);
+  trace.errors.assign(shape.tokens * dv, 0.0);
   std::vector<double>& y = trace.outputs["output"];
-  y.assign(s.queries * s.tokens * dv, 0.0);
+  y.assign(s.queries * shape.tokens * dv, 0.0);
   const char* spoken = s.second_write ? "second_value" : "value";
-  for (std::int64_t t = 0; t < s.tokens; ++t) {
+  for (std::int64_t t = 0; t < shape.tokens; ++t) {
     const std::vector<double> past = m;
     const double* r = Row(in, "erase", t, dk);
     const double* w = Row(in, "write", t, dk);
@@ -66,21 +70,21 @@ Trace Run(const GradientShape& shape, const GradientArrays& in) {
     for (std::int64_t v = 0; v < dv; ++v) {
       double e = At(in, "value", t * dv + v, 0);
       for (std::int64_t k = 0; s.erase && k < dk; ++k) {
-        e -= r[k] * SeenDecayOf(shape, in, t, k) * past[k * dv + v];
+        e -= r[k] * Decayed(SeenDecayOf(shape, in, t, k), past[k * dv + v]);
       }
       trace.errors[t * dv + v] = e;
       for (std::int64_t k = 0; k < dk; ++k) {
-        m[k * dv + v] = DecayOf(shape, in, t, k) * past[k * dv + v] + w[k] * b * e;
+        m[k * dv + v] = Decayed(DecayOf(shape, in, t, k), past[k * dv + v]) + w[k] * b * e;
         if (s.second_write) m[k * dv + v] += w2[k] * v2[v];
       }
     }
     const std::vector<double>& read = shape.read_before ? past : m;
     for (std::int64_t p = 0; p < s.queries; ++p) {
-      const double* q = Row(in, "query", p * s.tokens + t, dk);
+      const double* q = Row(in, "query", p * shape.tokens + t, dk);
       for (std::int64_t v = 0; v < dv; ++v) {
-        double sum = At(in, "bonus", p * s.tokens + t, 0) * At(in, spoken, t * dv + v, 0);
+        double sum = At(in, "bonus", p * shape.tokens + t, 0) * At(in, spoken, t * dv + v, 0);
         for (std::int64_t k = 0; k < dk; ++k) sum += q[k] * read[k * dv + v];
-        y[(p * s.tokens + t) * dv + v] = sum;
+        y[(p * shape.tokens + t) * dv + v] = sum;
       }
     }
     trace.memories.push_back(m);
@@ -124,7 +128,7 @@ struct Buffer {
 }  // namespace
 
 std::string GradientShape::Name() const {
-  std::string name = "T=" + std::to_string(sizes.tokens) + " Dk=" + std::to_string(sizes.key_dim) +
+  std::string name = "T=" + std::to_string(tokens) + " Dk=" + std::to_string(sizes.key_dim) +
                      " Dv=" + std::to_string(sizes.value_dim) +
                      " p=" + std::to_string(sizes.queries);
   const char* decays[] = {"none", "scalar", "channel"};
@@ -173,25 +177,25 @@ GradientArrays RandomInputs(const GradientShape& shape, std::uint64_t seed) {
     }
   };
   GradientArrays in;
-  in["write"] = rows(s.tokens, s.key_dim, true);
+  in["write"] = rows(shape.tokens, s.key_dim, true);
   // The erasure along the write: the delta rule contracts.
   if (s.erase) in["erase"] = in["write"];
   if (s.erase && shape.seen == Seen::kUndecayed) {
     for (double& x : in["erase"]) x = exact(x * (0.5 + 0.5 * uniform(generator)));
   }
-  if (s.second_write) in["second_write"] = rows(s.tokens, s.key_dim, true);
-  if (s.queries > 0) in["query"] = rows(s.queries * s.tokens, s.key_dim, true);
-  if (shape.value) in["value"] = rows(s.tokens, s.value_dim, false);
-  if (s.second_write) in["second_value"] = rows(s.tokens, s.value_dim, false);
+  if (s.second_write) in["second_write"] = rows(shape.tokens, s.key_dim, true);
+  if (s.queries > 0) in["query"] = rows(s.queries * shape.tokens, s.key_dim, true);
+  if (shape.value) in["value"] = rows(shape.tokens, s.value_dim, false);
+  if (s.second_write) in["second_value"] = rows(shape.tokens, s.value_dim, false);
   if (shape.step) {
-    in["step"].resize(s.tokens);
+    in["step"].resize(shape.tokens);
     for (double& x : in["step"]) x = exact(uniform(generator));
   }
   if (s.decay == GradientDecay::kScalar) {
     for (const char* name : {"decay", "erase_decay"}) {
       if (std::string(name) == "erase_decay" && shape.seen != Seen::kOwn) continue;
       std::vector<double>& x = in[name];
-      for (std::int64_t t = 0; t < s.tokens; ++t) {
+      for (std::int64_t t = 0; t < shape.tokens; ++t) {
         const double sign = shape.gates == Gates::kNegative && uniform(generator) < 0.4 ? -1 : 1;
         x.push_back(exact(sign * std::exp(gate(t))));
       }
@@ -199,13 +203,13 @@ GradientArrays RandomInputs(const GradientShape& shape, std::uint64_t seed) {
   }
   if (s.decay == GradientDecay::kChannel) {
     std::vector<double>& x = in["log_decay"];
-    for (std::int64_t t = 0; t < s.tokens; ++t) {
+    for (std::int64_t t = 0; t < shape.tokens; ++t) {
       // Now and then a token forgets everything.
       const bool all = shape.gates == Gates::kMixed && generator() % 11 == 0;
       for (std::int64_t k = 0; k < s.key_dim; ++k) x.push_back(all ? -kInfinity : exact(gate(k)));
     }
   }
-  if (shape.bonus) in["bonus"] = rows(s.queries, s.tokens, false);
+  if (shape.bonus) in["bonus"] = rows(s.queries, shape.tokens, false);
   if (shape.states) in["initial"] = rows(s.key_dim, s.value_dim, false);
   return in;
 }
@@ -234,8 +238,8 @@ GradientArrays ReverseMode(const GradientShape& shape, const GradientArrays& in,
   // What chunks of 16 tokens sum to the gradient of the memory before them.
   std::vector<double> dm_size;
   const char* spoken = s.second_write ? "second_value" : "value";
-  for (std::int64_t t = s.tokens - 1; t >= 0; --t) {
-    if (t == s.tokens - 1 || t % 16 == 15) {
+  for (std::int64_t t = shape.tokens - 1; t >= 0; --t) {
+    if (t == shape.tokens - 1 || t % 16 == 15) {
       dm_size = dm;
       for (double& x : dm_size) x = std::abs(x);
     }
@@ -243,19 +247,19 @@ GradientArrays ReverseMode(const GradientShape& shape, const GradientArrays& in,
     const std::vector<double>& read = shape.read_before ? past : trace.memories[t + 1];
     std::vector<double> early(dk * dv, 0.0);
     for (std::int64_t p = 0; p < s.queries; ++p) {
-      const double* q = Row(in, "query", p * s.tokens + t, dk);
-      const double* dy = Row(d, "output", p * s.tokens + t, dv);
+      const double* q = Row(in, "query", p * shape.tokens + t, dk);
+      const double* dy = Row(d, "output", p * shape.tokens + t, dv);
       for (std::int64_t v = 0; v < dv; ++v) {
         for (std::int64_t k = 0; k < dk; ++k) {
           (shape.read_before ? early : dm)[k * dv + v] += q[k] * dy[v];
           if (!shape.read_before) dm_size[k * dv + v] += std::abs(q[k] * dy[v]);
           const double dq = dy[v] * read[k * dv + v];
-          add("query", (p * s.tokens + t) * dk + k, dq, dq);
+          add("query", (p * shape.tokens + t) * dk + k, dq, dq);
         }
         if (!shape.bonus) continue;
         const double from_bonus = dy[v] * in.at(spoken)[t * dv + v];
-        add("bonus", p * s.tokens + t, from_bonus, from_bonus);
-        const double to_value = dy[v] * in.at("bonus")[p * s.tokens + t];
+        add("bonus", p * shape.tokens + t, from_bonus, from_bonus);
+        const double to_value = dy[v] * in.at("bonus")[p * shape.tokens + t];
         add(spoken, t * dv + v, to_value, to_value);
       }
     }
@@ -313,7 +317,7 @@ GradientArrays ReverseMode(const GradientShape& shape, const GradientArrays& in,
   }
   if (shape.states) {
     out["initial"] = dm;
-    (*magnitudes)["initial"] = s.tokens > 0 ? dm_size : dm;
+    (*magnitudes)["initial"] = shape.tokens > 0 ? dm_size : dm;
   }
   return out;
 }
@@ -325,51 +329,100 @@ std::vector<double> Exp(std::vector<double> x) {
   return x;
 }
 
-/// The call on the block that begins with token `first`, from that on the whole sequence.
+/// What the engine's forward pass would have saved (saved.h).
 template <class T>
-GradientCall<T> BlockOf(const GradientCall<T>& all, std::int64_t first) {
-  GradientCall<T> call = all;
-  call.first = first;
-  call.tokens = std::min<std::int64_t>(kGradientBlock, all.sizes.tokens - first);
-  call.last = first + call.tokens == all.sizes.tokens;
-  for (auto* rows : {&call.erase, &call.write, &call.second_write, &call.query, &call.gates,
-                     &call.value, &call.second_value, &call.bonus, &call.d_output}) {
-    if (*rows) rows->data += first * rows->stride;
+struct SavedArrays {
+  hwy::AlignedFreeUniquePtr<T[]> memories;  // before every block, and behind the last token
+  Buffer<T> errors;
+  std::int64_t state;
+
+  SavedArrays(const GradientShape& shape, const GradientArrays& in)
+      : errors(shape.tokens, shape.sizes.value_dim, T(0)),
+        state(Padded(shape.sizes.key_dim) * Padded(shape.sizes.value_dim)) {
+    const Trace trace = Run(shape, in);
+    const std::int64_t dv = shape.sizes.value_dim;
+    const std::int64_t blocks = (shape.tokens + kGradientBlock - 1) / kGradientBlock;
+    memories = hwy::AllocateAligned<T>(static_cast<std::size_t>((blocks + 1) * state));
+    for (std::int64_t b = 0; b <= blocks; ++b) {
+      Transpose(shape.sizes, trace.memories[std::min(b * kGradientBlock, shape.tokens)],
+                memories.get() + b * state);
+    }
+    errors.stride = Padded(dv);
+    for (std::int64_t t = 0; t < shape.tokens; ++t) {
+      for (std::int64_t v = 0; v < dv; ++v) {
+        errors.data[t * errors.stride + v] = static_cast<T>(trace.errors[t * dv + v]);
+      }
+    }
   }
-  for (auto* rows :
-       {&call.d_erase, &call.d_write, &call.d_second_write, &call.d_query, &call.d_log_decay,
-        &call.d_value, &call.d_second_value, &call.d_bonus, &call.answers}) {
-    if (*rows) rows->data += first * rows->stride;
+
+  /// A memory [Dk, Dv], transposed in strips of key channels.
+  static void Transpose(const GradientSizes& s, const std::vector<double>& memory, T* to) {
+    const std::int64_t keys = Padded(s.key_dim), values = Padded(s.value_dim);
+    const std::int64_t lanes = StripColumns(DTypeOf<T>()) / 2;
+    for (std::int64_t k = 0, width; k < keys; k += width) {
+      width = keys - k > lanes ? 2 * lanes : lanes;
+      for (std::int64_t v = 0; v < values; ++v) {
+        for (std::int64_t i = k; i < k + width; ++i) {
+          const bool there = i < s.key_dim && v < s.value_dim;
+          *to++ = there ? static_cast<T>(memory[i * s.value_dim + v]) : T(0);
+        }
+      }
+    }
   }
-  for (const T** numbers : {&call.step, &call.decay, &call.erase_decay}) {
-    if (*numbers != nullptr) *numbers += first;
+};
+
+template <class T>
+void Advance(BlockRows<T>& rows, std::int64_t tokens) {
+  for (auto* one : {&rows.erase, &rows.write, &rows.second_write, &rows.query, &rows.gates,
+                    &rows.value, &rows.second_value, &rows.bonus}) {
+    if (*one) one->data += tokens * one->stride;
   }
-  for (T** numbers : {&call.d_step, &call.d_decay, &call.d_erase_decay}) {
-    if (*numbers != nullptr) *numbers += first;
+  for (T** numbers : {&rows.step, &rows.decay, &rows.erase_decay}) {
+    if (*numbers != nullptr) *numbers += tokens;
   }
-  return call;
 }
 
 template <class T>
-void RunBlocks(const GradientCall<T>& all, std::byte* scratch) {
-  const std::int64_t blocks = (all.sizes.tokens + kGradientBlock - 1) / kGradientBlock;
+void RunBlocks(const GradientCall<T>& all, const SavedArrays<T>& saved, std::int64_t tokens,
+               std::byte* scratch) {
+  const std::int64_t blocks = (tokens + kGradientBlock - 1) / kGradientBlock;
   RunGradient(GradientPart::kBegin, all, scratch);
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    RunGradient(GradientPart::kForward, BlockOf(all, b * kGradientBlock), scratch);
-  }
-  RunGradient(GradientPart::kTurn, all, scratch);
   for (std::int64_t b = blocks - 1; b >= 0; --b) {
-    RunGradient(GradientPart::kReplay, BlockOf(all, b * kGradientBlock), scratch);
-    RunGradient(GradientPart::kBackward, BlockOf(all, b * kGradientBlock), scratch);
+    GradientCall<T> call = all;
+    call.first = b * kGradientBlock;
+    call.tokens = std::min<std::int64_t>(kGradientBlock, tokens - call.first);
+    call.saved.memory = saved.memories.get() + b * saved.state;
+    Advance(call.in, call.first);
+    Advance(call.d, call.first);
+    if (call.d_output) call.d_output.data += call.first * call.d_output.stride;
+    RunGradient(GradientPart::kBlock, call, scratch);
   }
-  if (all.d_initial != nullptr) RunGradient(GradientPart::kEnd, all, scratch);
+  if (all.ends.initial != nullptr) RunGradient(GradientPart::kEnd, all, scratch);
+}
+
+/// The rows of a call from the arrays by name, and its numbers.
+template <class T, class RowsByName, class NumbersByName>
+BlockRows<T> RowsOf(const RowsByName& rows, const NumbersByName& numbers) {
+  BlockRows<T> all;
+  all.erase = rows("erase");
+  all.write = rows("write");
+  all.second_write = rows("second_write");
+  all.query = rows("query");
+  all.gates = rows("log_decay");
+  all.value = rows("value");
+  all.second_value = rows("second_value");
+  all.bonus = rows("bonus");
+  all.step = numbers("step");
+  all.decay = numbers("decay");
+  all.erase_decay = numbers("erase_decay");
+  return all;
 }
 
 }  // namespace
 
 template <class T>
 GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays& in,
-                               const GradientArrays& d, std::vector<double>* output) {
+                               const GradientArrays& d) {
   const GradientSizes& s = shape.sizes;
   const T nan = std::numeric_limits<T>::quiet_NaN();
   std::map<std::string, Buffer<T>> given, found;
@@ -388,12 +441,12 @@ GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays&
   const auto rows = [&](const char* name) -> GradientRows<const T> {
     const auto it = given.find(name);
     if (it == given.end()) return {};
-    return {it->second.data.get(), it->second.stride, it->second.stride * s.tokens};
+    return {it->second.data.get(), it->second.stride, it->second.stride * shape.tokens};
   };
   const auto d_rows = [&](const char* name) -> GradientRows<T> {
     const auto it = found.find(name);
     if (it == found.end()) return {};
-    return {it->second.data.get(), it->second.stride, it->second.stride * s.tokens};
+    return {it->second.data.get(), it->second.stride, it->second.stride * shape.tokens};
   };
   // Numbers a token lie one behind the other.
   std::map<std::string, std::vector<T>> numbers, d_numbers;
@@ -402,54 +455,33 @@ GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays&
     numbers[name].assign(in.at(name).begin(), in.at(name).end());
     d_numbers[name].assign(in.at(name).size(), nan);
   }
+  const auto numbers_of = [](auto& all) {
+    return [&all](const char* name) {
+      const auto it = all.find(name);
+      return it == all.end() ? nullptr : it->second.data();
+    };
+  };
+  const SavedArrays<T> saved(shape, in);
   GradientCall<T> call;
   call.sizes = s;
   call.seen = shape.seen;
   call.read_before = shape.read_before;
   call.reset = shape.reset;
-  call.erase = rows("erase");
-  call.write = rows("write");
-  call.second_write = rows("second_write");
-  call.query = rows("query");
-  call.gates = rows("log_decay");
-  call.value = rows("value");
-  call.second_value = rows("second_value");
-  call.bonus = rows("bonus");
+  call.in = RowsOf<const T>(rows, numbers_of(numbers));
+  call.d = RowsOf<T>(d_rows, numbers_of(d_numbers));
   call.d_output = rows("output");
-  if (shape.step) call.step = numbers["step"].data();
-  if (s.decay == GradientDecay::kScalar) call.decay = numbers["decay"].data();
-  if (shape.seen == Seen::kOwn) call.erase_decay = numbers["erase_decay"].data();
+  call.saved.errors = saved.errors.data.get();
   if (shape.states) {
-    call.initial = given.at("initial").data.get();
-    call.initial_stride = given.at("initial").stride;
-    call.d_final = given.at("final").data.get();
-    call.d_final_stride = given.at("final").stride;
-    call.d_initial = found.at("initial").data.get();
-    call.d_initial_stride = found.at("initial").stride;
+    call.ends = {given.at("final").data.get(), found.at("initial").data.get(),
+                 given.at("final").stride};
   }
-  call.d_erase = d_rows("erase");
-  call.d_write = d_rows("write");
-  call.d_second_write = d_rows("second_write");
-  call.d_query = d_rows("query");
-  call.d_log_decay = d_rows("log_decay");
-  call.d_value = d_rows("value");
-  call.d_second_value = d_rows("second_value");
-  call.d_bonus = d_rows("bonus");
-  Buffer<T> answers(s.queries * s.tokens, s.value_dim, nan);
-  if (output != nullptr) {
-    call.answers = {answers.data.get(), answers.stride, answers.stride * s.tokens};
-  }
-  if (shape.step) call.d_step = d_numbers["step"].data();
-  if (s.decay == GradientDecay::kScalar) call.d_decay = d_numbers["decay"].data();
-  if (shape.seen == Seen::kOwn) call.d_erase_decay = d_numbers["erase_decay"].data();
 
   const std::size_t bytes = GradientScratchBytes<T>(s);
   const auto scratch = hwy::AllocateAligned<T>(bytes / sizeof(T));
   std::fill(scratch.get(), scratch.get() + bytes / sizeof(T), nan);
-  RunBlocks(call, reinterpret_cast<std::byte*>(scratch.get()));
+  RunBlocks(call, saved, shape.tokens, reinterpret_cast<std::byte*>(scratch.get()));
 
   GradientArrays out;
-  if (output != nullptr) *output = answers.Values();
   for (const auto& [name, values] : in) {
     if (const auto it = d_numbers.find(name); it != d_numbers.end()) {
       out[name].assign(it->second.begin(), it->second.end());
@@ -461,8 +493,8 @@ GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays&
 }
 
 template GradientArrays EngineGradients<float>(const GradientShape&, const GradientArrays&,
-                                               const GradientArrays&, std::vector<double>*);
+                                               const GradientArrays&);
 template GradientArrays EngineGradients<double>(const GradientShape&, const GradientArrays&,
-                                                const GradientArrays&, std::vector<double>*);
+                                                const GradientArrays&);
 
 }  // namespace ttr::fast_weights

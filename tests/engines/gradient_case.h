@@ -6,13 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "src/engines/fast_weights/gradient.h"
+#include "src/engines/fast_weights/adjoint/gradient.h"
 
 namespace ttr::fast_weights {
 
 enum class Gates { kMild, kMixed, kStrong, kNegative };
 
 struct GradientShape {
+  std::int64_t tokens = 0;
   GradientSizes sizes;
   Seen seen = Seen::kDecayed;
   bool read_before = false;
@@ -41,10 +42,10 @@ GradientArrays Recurrence(const GradientShape& shape, const GradientArrays& inpu
 GradientArrays ReverseMode(const GradientShape& shape, const GradientArrays& inputs,
                            const GradientArrays& d, GradientArrays* magnitudes);
 
-/// The same, of the engine in T, and "output" as it finds it where that is asked for. Scratch and
+/// The same, of the engine in T, for which the recurrence saves memories and errors. Scratch and
 /// gradients begin as NaN.
 template <class T>
 GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays& inputs,
-                               const GradientArrays& d, std::vector<double>* output = nullptr);
+                               const GradientArrays& d);
 
 }  // namespace ttr::fast_weights

@@ -1,4 +1,4 @@
-#include "src/engines/fast_weights/gradient.h"
+#include "src/engines/fast_weights/adjoint/gradient.h"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,8 @@ namespace {
 std::vector<GradientShape> Shapes() {
   std::vector<GradientShape> shapes;
   GradientShape delta;
-  delta.sizes = {.tokens = 33, .key_dim = 16, .value_dim = 33, .queries = 1, .erase = true};
+  delta.tokens = 33;
+  delta.sizes = {.key_dim = 16, .value_dim = 33, .queries = 1, .erase = true};
   for (const bool erase : {true, false}) {
     for (const bool before : {false, true}) {
       GradientShape shape = delta;
@@ -91,7 +92,7 @@ std::vector<GradientShape> Shapes() {
 GradientArrays OutputGradients(const GradientShape& shape, std::uint64_t seed) {
   GradientShape like = shape;
   like.sizes.queries = std::max<std::int64_t>(shape.sizes.queries, 1);
-  like.sizes.tokens *= like.sizes.queries;
+  like.tokens *= like.sizes.queries;
   like.value = true;
   const GradientArrays random = RandomInputs(like, seed);
   GradientArrays d;
@@ -109,7 +110,7 @@ TEST(Gradient, ReverseModeIsTheSlopeOfTheRecurrence) {
   for (GradientShape shape : Shapes()) {
     if (shape.reset) continue;
     SCOPED_TRACE(shape.Name());
-    shape.sizes.tokens = 5;
+    shape.tokens = 5;
     shape.sizes.key_dim = 3;
     shape.sizes.value_dim = 2;
     const GradientArrays in = RandomInputs(shape, 7);
@@ -145,7 +146,7 @@ TEST(Gradient, ReverseModeIsTheSlopeOfTheRecurrence) {
 std::int64_t TokenWidth(const GradientShape& shape, const std::string& name, std::size_t count) {
   if (name == "initial") return static_cast<std::int64_t>(count);
   const std::int64_t heads = name == "query" || name == "bonus" ? shape.sizes.queries : 1;
-  return static_cast<std::int64_t>(count) / (heads * shape.sizes.tokens);
+  return static_cast<std::int64_t>(count) / (heads * shape.tokens);
 }
 
 template <class T>
@@ -155,8 +156,7 @@ void Compare(const GradientShape& shape, std::uint64_t seed) {
   const GradientArrays d = OutputGradients(shape, seed + 1);
   GradientArrays magnitudes;
   const GradientArrays expected = ReverseMode(shape, in, d, &magnitudes);
-  std::vector<double> output;
-  const GradientArrays found = EngineGradients<T>(shape, in, d, &output);
+  const GradientArrays found = EngineGradients<T>(shape, in, d);
   // Unit keys and contracting updates: an error is a few roundings of what a token sums, or of what
   // an ordinary token sums, whose errors reach it through the memory.
   const double unit = 16 * static_cast<double>(std::numeric_limits<T>::epsilon());
@@ -174,12 +174,6 @@ void Compare(const GradientShape& shape, std::uint64_t seed) {
       ASSERT_NEAR(found.at(name)[i], values[i], unit * (largest + ordinary))
           << name << " token " << i / width << " element " << i - first;
     }
-  }
-  const std::vector<double> answers = Recurrence(shape, in).at("output");
-  double largest = 0;
-  for (const double y : answers) largest = std::max(largest, std::abs(y));
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    ASSERT_NEAR(output[i], answers[i], unit * largest) << "output " << i;
   }
 }
 
@@ -205,8 +199,8 @@ TEST_P(GradientOnTarget, EveryShapeAgreesWithTheRecurrence) {
       for (const std::int64_t tokens : {0, 1, 7, 16, 33, 130}) {
         for (const std::int64_t dim : {1, 3, 16, 33, 64}) {
           GradientShape shape;
-          shape.sizes = {.tokens = tokens,
-                         .key_dim = dim,
+          shape.tokens = tokens;
+          shape.sizes = {.key_dim = dim,
                          .value_dim = 67 - dim,
                          .queries = dim == 16 ? 3 : 1,
                          .erase = erase,
@@ -224,7 +218,8 @@ TEST_P(GradientOnTarget, EveryShapeAgreesWithTheRecurrence) {
 // Long enough for blocks of several chunks, whose memories are computed again.
 TEST_P(GradientOnTarget, LongSequencesAgreeWithTheRecurrence) {
   GradientShape shape;
-  shape.sizes = {.tokens = 8330, .key_dim = 17, .value_dim = 3, .queries = 1, .erase = true};
+  shape.tokens = 8330;
+  shape.sizes = {.key_dim = 17, .value_dim = 3, .queries = 1, .erase = true};
   shape.gates = Gates::kMixed;
   for (const GradientDecay decay :
        {GradientDecay::kNone, GradientDecay::kScalar, GradientDecay::kChannel}) {
@@ -240,7 +235,8 @@ TEST_P(GradientOnTarget, LongSequencesAgreeWithTheRecurrence) {
 TEST_P(GradientOnTarget, WhatIsForgottenReachesNothingBehindIt) {
   for (const GradientDecay decay : {GradientDecay::kScalar, GradientDecay::kChannel}) {
     GradientShape shape;
-    shape.sizes = {.tokens = 40, .key_dim = 20, .value_dim = 20, .queries = 2, .erase = true};
+    shape.tokens = 40;
+    shape.sizes = {.key_dim = 20, .value_dim = 20, .queries = 2, .erase = true};
     shape.sizes.decay = decay;
     shape.reset = true;
     constexpr std::int64_t kBorder = 21;
@@ -261,8 +257,8 @@ TEST_P(GradientOnTarget, WhatIsForgottenReachesNothingBehindIt) {
       if (name == "initial") continue;
       const std::int64_t heads = name == "query" ? shape.sizes.queries : 1;
       const std::int64_t width = TokenWidth(shape, name, values.size());
-      for (std::int64_t row = 0; row < heads * shape.sizes.tokens; ++row) {
-        if (row % shape.sizes.tokens < kBorder) continue;
+      for (std::int64_t row = 0; row < heads * shape.tokens; ++row) {
+        if (row % shape.tokens < kBorder) continue;
         for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
           ASSERT_EQ(found.at(name)[i], values[i]) << name << " row " << row;
         }

@@ -6,7 +6,8 @@
 #include <array>
 #include <numeric>
 
-#include "src/engines/fast_weights/backward_rows.h"
+#include "src/engines/fast_weights/backward/checkpoints.h"
+#include "src/engines/fast_weights/backward/rows.h"
 #include "src/engines/fast_weights/saved.h"
 #include "src/engines/fast_weights/work.h"
 #include "src/parallel/claimed.h"
@@ -16,11 +17,28 @@
 namespace ttr::fast_weights {
 namespace {
 
+/// What a worker has: the rows of a block, and where the caller gave nothing that a forward pass
+/// saved, what a pass of its own saves of one memory.
+template <class T>
+struct Worker {
+  bool saves;
+  BackwardRows<T> rows;
+  Checkpoints<T> checkpoints;
+
+  Worker(const Options& options, const Sizes& sizes, std::byte* memory)
+      : saves(options.causal && !sizes.saved),
+        rows(options, sizes, memory),
+        checkpoints(options, sizes, memory != nullptr && saves ? memory + RowBytes() : nullptr) {}
+
+  std::size_t RowBytes() const {
+    return static_cast<std::size_t>(RoundUp(static_cast<std::int64_t>(rows.bytes), kAlignment));
+  }
+  std::size_t bytes() const { return RowBytes() + (saves ? checkpoints.bytes() : 0); }
+};
+
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  const std::size_t bytes = sizes.state == DType::kFloat64
-                                ? BackwardRows<double>(options, sizes, nullptr).bytes
-                                : BackwardRows<float>(options, sizes, nullptr).bytes;
-  return static_cast<std::size_t>(RoundUp(static_cast<std::int64_t>(bytes), kAlignment));
+  return sizes.state == DType::kFloat64 ? Worker<double>(options, sizes, nullptr).bytes()
+                                        : Worker<float>(options, sizes, nullptr).bytes();
 }
 
 /// What a call's heads share: memories first .. first + count of a group have inputs of their own.
@@ -39,69 +57,33 @@ struct Groups {
 GradientMemory GradientsOf(const Work& work, const BackwardCall& call, std::int64_t n,
                            std::int64_t h, bool first_in_group) {
   const Gradients& g = call.gradients;
-  const Sequence sequence = work.SequenceOf(n);
-  const std::int64_t steps = work.options.steps;
-  auto rows = [&](const TensorView& view, std::int64_t head) {
-    return RowsOf(view, sequence.batch, sequence.first, head);
-  };
-  auto step_rows = [&](const TensorView& view, std::int64_t head) {
-    return RowsOf(view, sequence.batch, sequence.first * steps, head);
-  };
   // A head that an earlier memory of the group reads, too, has its gradient there already.
   auto shared = [&](const TensorView& input) {
     return input.defined() && !first_in_group &&
            work.HeadOf(h, input) == work.HeadOf(h - 1, input) && input.size(2) < work.heads;
   };
   GradientMemory m;
-  if (g.q.defined()) {
-    m.q = rows(g.q, work.sizes.queries > 1 ? h * work.sizes.queries : work.HeadOf(h, g.q));
-    m.q_head_stride = g.q.stride(2);
-    m.add_q = work.sizes.queries == 1 && shared(g.q);
-  }
-  if (g.k.defined()) m.k = step_rows(g.k, work.HeadOf(h, g.k));
-  if (g.v.defined()) m.v = step_rows(g.v, work.HeadOf(h, g.v));
+  work.PointTo(g, n, h, static_cast<Operands<Rows>&>(m));
+  work.PointTo(g, n, h, static_cast<StateOperands<Rows>&>(m));
+  work.PointTo(call.final, n, h, m.final);
+  if (g.q.defined()) m.q_head_stride = g.q.stride(2);
+  m.add_q = work.sizes.queries == 1 && shared(g.q);
   m.add_k = shared(g.k);
   m.add_v = shared(g.v);
-  m.log_decay = rows(g.log_decay, h);
-  m.phase = rows(g.phase, h);
-  m.step = step_rows(g.step, h);
-  m.importance = rows(g.importance, h);
-  m.erase_key = rows(g.erase_key, h);
-  m.erase_gate = rows(g.erase_gate, h);
-  m.momentum = rows(g.momentum, h);
-  m.weight_decay = rows(g.weight_decay, h);
-  m.bonus = ConstantOf(g.bonus, h);
-  m.features_w = ConstantOf(g.features_w, h).data;
-  m.features_b = ConstantOf(g.features_b, h).data;
-  auto state = [&](const TensorView& view) {
-    Rows saved = KeptOf(view, n, h);
-    if (saved) saved.stride = view.stride(2);
-    return saved;
-  };
-  m.state = state(g.state);
-  m.second = state(g.second);
-  m.sum = KeptOf(g.sum, n, h);
-  m.maximum = KeptOf(g.maximum, n, h);
-  m.curvature = KeptOf(g.curvature, n, h);
-  m.dstate = state(call.dstate);
-  m.dsecond = state(call.dsecond);
-  m.dsum = KeptOf(call.dsum, n, h);
-  m.dmaximum = KeptOf(call.dmaximum, n, h);
-  m.dcurvature = KeptOf(call.dcurvature, n, h);
   m.add_constants = n > 0;
   return m;
 }
 
-/// Memories first .. first + count of sequence n, from their last tokens on, a block each until
-/// they are through.
+/// Memories first .. first + count of sequence n, from their last tokens on, in time slices of a
+/// block.
 template <class T>
-void RunInTurns(const Work& work, const BackwardCall& call, std::int64_t n, std::int64_t first,
-                std::int64_t count, std::byte* scratch) {
+void RunInSlices(const Work& work, const BackwardCall& call, std::int64_t n, std::int64_t first,
+                 std::int64_t count, std::byte* scratch) {
   BackwardRows<T> rows(work.options, work.sizes, scratch);
-  std::array<Memory, kMostTogether> memories;
-  std::array<GradientMemory, kMostTogether> gradients;
+  std::array<Memory, kMostInterleaved> memories;
+  std::array<GradientMemory, kMostInterleaved> gradients;
   // The rows before `to`, as many as are in its block.
-  auto turn = [](Memory& memory, std::int64_t to) {
+  auto slice = [](Memory& memory, std::int64_t to) {
     memory.to = to;
     memory.from = to == 0 ? 0 : (to - 1) / kGradientBlock * kGradientBlock;
   };
@@ -109,7 +91,7 @@ void RunInTurns(const Work& work, const BackwardCall& call, std::int64_t n, std:
     Memory& memory = memories[static_cast<std::size_t>(i)];
     memory = work.MemoryOf(n * work.heads + first + i);
     memory.place = i;
-    turn(memory, memory.rows);
+    slice(memory, memory.rows);
     gradients[static_cast<std::size_t>(i)] = GradientsOf(work, call, n, first + i, true);
   }
   for (bool goes_on = true; goes_on;) {
@@ -119,7 +101,7 @@ void RunInTurns(const Work& work, const BackwardCall& call, std::int64_t n, std:
       DifferentiateMemory(work.options, memory, next, gradients[static_cast<std::size_t>(i)],
                           work.sizes, rows);
       goes_on = memory.from > 0;
-      turn(memory, memory.from);
+      slice(memory, memory.from);
     }
   }
 }
@@ -129,17 +111,22 @@ template <class T>
 void RunGroup(const Work& work, const BackwardCall& call, std::int64_t n, std::int64_t first,
               std::int64_t count, std::byte* scratch) {
   for (std::int64_t h = first; h < first + count; ++h) {
-    BackwardRows<T> rows(work.options, work.sizes, scratch);
-    DifferentiateMemory(work.options, work.MemoryOf(n * work.heads + h), Memory{},
-                        GradientsOf(work, call, n, h, h == first), work.sizes, rows);
+    Worker<T> worker(work.options, work.sizes, scratch);
+    Memory memory = work.MemoryOf(n * work.heads + h);
+    if (worker.saves) worker.checkpoints.Find(work, memory);
+    DifferentiateMemory(work.options, memory, Memory{}, GradientsOf(work, call, n, h, h == first),
+                        work.sizes, worker.rows);
   }
 }
 
 }  // namespace
 
 std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads) {
-  const std::size_t bytes =
-      static_cast<std::size_t>(threads) * BytesOfWorker(options, sizes) + kAlignment;
+  // Memories are interleaved only where the caller gives what was saved.
+  Sizes given = sizes;
+  given.saved = options.causal;
+  const std::size_t worker = std::max(BytesOfWorker(options, sizes), BytesOfWorker(options, given));
+  const std::size_t bytes = static_cast<std::size_t>(threads) * worker + kAlignment;
   return options.causal ? bytes : std::max(bytes, ScratchBytes(options, sizes, threads));
 }
 
@@ -177,17 +164,18 @@ void Backward(const Options& options, const BackwardCall& call, Executor& execut
     return claimed.start() + static_cast<std::size_t>(worker) * bytes;
   };
   const std::int64_t together =
-      constants || groups.heads > 1 || !work.sizes.saved
+      constants || groups.heads > 1
           ? 1
           : work.Together(workers, MostTogetherBackward(options, work.sizes));
   if (together > 1) {
-    const std::int64_t turns = (work.heads + together - 1) / together;
-    const auto run = wide ? RunInTurns<double> : RunInTurns<float>;
-    RunOnWorkers(executor, workers, work.sequences * turns, [&](std::int64_t item, int worker) {
-      const std::int64_t first = item % turns * together;
-      run(work, call, item / turns, first, std::min(together, work.heads - first),
-          scratch_of(worker));
-    });
+    const std::int64_t runs_a_sequence = (work.heads + together - 1) / together;
+    const auto run = wide ? RunInSlices<double> : RunInSlices<float>;
+    RunOnWorkers(executor, workers, work.sequences * runs_a_sequence,
+                 [&](std::int64_t item, int worker) {
+                   const std::int64_t first = item % runs_a_sequence * together;
+                   run(work, call, item / runs_a_sequence, first,
+                       std::min(together, work.heads - first), scratch_of(worker));
+                 });
     return;
   }
   const auto run = wide ? RunGroup<double> : RunGroup<float>;

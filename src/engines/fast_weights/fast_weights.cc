@@ -7,9 +7,9 @@
 #include <new>
 
 #include "src/core/saved_header.h"
+#include "src/engines/fast_weights/decode/deferred_write.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/pending.h"
 #include "src/engines/fast_weights/saved.h"
 #include "src/engines/fast_weights/work.h"
 #include "src/parallel/claimed.h"
@@ -18,18 +18,18 @@
 namespace ttr::fast_weights {
 namespace {
 
-/// Memories that take turns.
-using Group = std::array<Memory, kMostTogether>;
+/// Memories that are interleaved.
+using Group = std::array<Memory, kMostInterleaved>;
 
-/// What stands before a worker's scratch.
+/// What precedes a worker's scratch.
 template <class T>
 struct Worker {
   explicit Worker(const Scratch<T>& of) : scratch(of), run(ChosenKernel<T>()) {}
 
   Scratch<T> scratch;
   RunMemory<T> run;
-  // The memory that it probably does next, which is fetched towards the caches while another is
-  // run: finding it twice would be felt in a decode.
+  // The item that it probably does next, whose memory is fetched towards the caches meanwhile. It
+  // is kept: MemoryOf() twice a memory would be felt in a decode.
   std::int64_t upcoming = -1;
   int place = 0;  // of its memory; the other is that of the one at work
   Memory pair[2];
@@ -53,21 +53,21 @@ template <class T>
 void RunOne(const Work& work, std::int64_t item, int workers, std::int64_t items, Worker<T>& own) {
   Memory& memory = own.pair[own.place];
   if (own.upcoming != item) new (&memory) Memory(work.MemoryOf(item));
-  own.upcoming = item + workers;  // workers take items in turn
+  own.upcoming = item + workers;  // workers take items round robin
   own.place = 1 - own.place;
   Memory& next = own.pair[own.place];
   new (&next) Memory(own.upcoming < items ? work.MemoryOf(own.upcoming) : Memory{});
   own.run(work.options, memory, next, own.scratch);
 }
 
-/// Memories item .. item + count of one sequence, a turn each until they are through.
+/// Memories item .. item + count of one sequence, a time slice each until they are through.
 template <class T>
-void RunInTurns(const Work& work, std::int64_t item, std::int64_t count, Worker<T>& own) {
+void RunInSlices(const Work& work, std::int64_t item, std::int64_t count, Worker<T>& own) {
   Group& group = *new (own.group) Group;
   for (std::int64_t i = 0; i < count; ++i) {
     Memory& memory = group[static_cast<std::size_t>(i)] = work.MemoryOf(item + i);
     memory.place = i;
-    memory.to = std::min(kTurnRows, memory.rows);
+    memory.to = std::min(kSliceRows, memory.rows);
   }
   for (;;) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -75,7 +75,7 @@ void RunInTurns(const Work& work, std::int64_t item, std::int64_t count, Worker<
       const Memory& next = group[static_cast<std::size_t>(i + 1 < count ? i + 1 : 0)];
       own.run(work.options, memory, next, own.scratch);
       memory.from = memory.to;
-      memory.to = std::min(memory.from + kTurnRows, memory.rows);
+      memory.to = std::min(memory.from + kSliceRows, memory.rows);
     }
     if (group[0].from == group[0].rows) return;
   }
@@ -93,13 +93,13 @@ void RunAll(Work& work, int workers, Executor& executor, std::byte* start) {
     const Scratch<T> scratch(work.options, work.sizes, at(worker) + kWorkerBytes<T>);
     new (at(worker)) Worker<T>(scratch);
   }
-  const std::int64_t most = MostTogether<T>(work.options, work.sizes);
+  const std::int64_t most = MostInterleaved<T>(work.options, work.sizes);
   if (const std::int64_t together = work.Together(workers, most); together > 1) {
     const std::int64_t groups = (work.heads + together - 1) / together;
     RunOnWorkers(executor, workers, work.sequences * groups, [&](std::int64_t item, int worker) {
       const std::int64_t first = item % groups * together;
-      RunInTurns(work, item / groups * work.heads + first, std::min(together, work.heads - first),
-                 worker_at(worker));
+      RunInSlices(work, item / groups * work.heads + first, std::min(together, work.heads - first),
+                  worker_at(worker));
     });
     return;
   }
@@ -125,25 +125,25 @@ std::size_t SavedBytes(const Options& options, const Sizes& sizes, std::int64_t 
          static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
 }
 
-bool HasBf16Products(const Options& options) { return !options.paired() && HasNarrowProducts(); }
+bool HasBf16Products(const Options& options) { return !options.paired() && HasBf16Instructions(); }
 
 std::int64_t DeferredNumbers(const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? Pending<double>::Numbers(sizes)
-                                        : Pending<float>::Numbers(sizes);
+  return sizes.state == DType::kFloat64 ? DeferredWrite<double>::Numbers(sizes)
+                                        : DeferredWrite<float>::Numbers(sizes);
 }
 
 void Flush(const Call& call, Executor& executor) {
   const Options options;
   const Work work(options, call);
-  const auto settle =
+  const auto flush =
       work.sizes.state == DType::kFloat64 ? ChosenFlush<double>() : ChosenFlush<float>();
-  executor.Run(work.items(), [&](std::int64_t item) { settle(work.MemoryOf(item)); });
+  executor.Run(work.items(), [&](std::int64_t item) { flush(work.MemoryOf(item)); });
 }
 
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch) {
   if (!options.causal && call.q.defined() && call.v.defined()) {
-    // All is written, and then all is read.
+    // Everything is written, and then everything is read.
     Call writes = call, reads = call;
     writes.saved = reads.saved = {};
     writes.q = writes.y = writes.status = {};
@@ -152,12 +152,12 @@ void Forward(const Options& options, const Call& call, Executor& executor,
     return Forward(options, reads, executor, scratch);
   }
   Work work(options, call);
-  const bool keeps = !call.saved.empty();
-  const bool direct = IsDirect(work.sizes.tokens * options.steps);
-  work.sizes.saved = keeps && !direct;
-  work.sizes.bf16_products = call.bf16_products && !direct && work.sizes.state == DType::kFloat32 &&
+  const bool saves = !call.saved.empty();
+  const bool decode = IsDecode(work.sizes.tokens * options.steps);
+  work.sizes.saved = saves && !decode;
+  work.sizes.bf16_products = call.bf16_products && !decode && work.sizes.state == DType::kFloat32 &&
                              HasBf16Products(options);
-  if (keeps) NoteSaved(work);
+  if (saves) NoteSaved(work);
   if (work.tokens == 0 || work.heads == 0) return;
   const int threads = work.Flops() < kFlopsWorthThreads ? 1 : executor.threads();
   work.Cut(threads);

@@ -10,8 +10,8 @@
 /// and the step b; `Options` lists the choices. Chunks of tokens read the memory once, solve a
 /// small triangular system for the innovations u, and write the memory once (Yang et al. 2024,
 /// 2406.06484 and 2412.06464); strips of value columns of the memory stay in the first-level cache.
-/// Sequences of a few tokens (decode) update the state where it lies. A token that erases reads it
-/// all before it writes any; with Call::pending it does the write of the token before instead, in
+/// Sequences of a few tokens (decode) update the state in place. A token that erases reads all of
+/// it before it writes any; with Call::deferred it does the write of the token before instead, in
 /// the pass of its own reads.
 ///
 /// | argument     | shape                 | dtype            | meaning                         |
@@ -36,7 +36,7 @@
 /// | maximum      | [B or N, H]           | float32, float64 | of the log-weights              |
 /// | curvature    | [B or N, H, D]        | float32, float64 | diagonal curvature              |
 /// | position     | [B or N, H]           | float32, float64 | tokens so far                   |
-/// | pending      | [B or N, H, numbers]  | state's          | the last write, see Settle      |
+/// | deferred     | [B or N, H, numbers]  | state's          | the last write, see Flush       |
 /// | y            | [B, T, max(H,Hq), Dv] | input            | absent where q is               |
 ///
 /// "input" is float32, float64 or bfloat16, one by one.
@@ -56,6 +56,7 @@
 #include <cstdint>
 #include <span>
 
+#include "src/engines/fast_weights/operands.h"
 #include "src/engines/rows/features.h"
 #include "ttr/dtype.h"
 #include "ttr/executor.h"
@@ -73,7 +74,7 @@ enum class Step : std::uint8_t {
   kNlms,       ///< eta / (n + eps); 0 for a zero key
   kLonghorn,   ///< s / (1 + s n)
   kEfla,       ///< (1 - exp(-s n)) / n, s where n = 0
-  kLogWeight,  ///< exp(s), s of any size: memory and sum are kept divided by exp(maximum)
+  kLogWeight,  ///< exp(s), s of any size: memory and sum are stored divided by exp(maximum)
 };
 
 /// Along which keys a delta memory erases and writes; k is the key, e the `erase_key`, c the
@@ -102,16 +103,16 @@ enum class Shrink : std::uint8_t {
   kDecoupled,  ///< s = 1 - weight_decay
 };
 
-/// By what the answers of a Hebbian memory are divided. The sum n_t is the memory of the value 1.
+/// By what the outputs of a Hebbian memory are divided. The sum n_t is the memory of the value 1.
 enum class Denominator : std::uint8_t {
   kNone,
   kSum,         ///< n_t . q_t; where it is 0, y = 0 and the status is kSingular
-  kStabilised,  ///< max(|n_t . q_t|, exp(-maximum)), both as they are kept
+  kStabilised,  ///< max(|n_t . q_t|, exp(-maximum)), both as they are stored
 };
 
 enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
 
-/// Rows that a token may have for its write to be left pending.
+/// Rows that a token may have for its write to be deferred.
 inline constexpr int kMostDeferredSteps = 3;
 
 struct Options {
@@ -122,15 +123,16 @@ struct Options {
   Erase erase = Erase::kKey;
   Key key = Key::kInput;
   Decay decay = Decay::kNone;
-  bool phase = false;     ///< channels turn by `phase`; Hebbian, kChannel
+  bool phase = false;     ///< `phase` rotates channels; Hebbian, kChannel
   bool momentum = false;  ///< G_t = momentum_t G_{t-1} + u w^T; M_t = a M_{t-1} + G_t; delta, kKey
   Shrink shrink = Shrink::kNone;
-  bool preconditioned = false;  ///< w = k (.) m(D_t), see Curvature in keys-inl.h; delta, kKey
+  /// W = k (.) m(D_t), see operands/key_rules-inl.h; delta, kKey.
+  bool preconditioned = false;
   double curvature_decay = 1;
   double curvature_centre = 0;
   int steps = 1;                    ///< delta steps a token: rows of k, v and step
   rows::FeatureOptions features{};  ///< of q and k, after normalise_qk
-  bool intercept = false;           ///< the number 1 behind them; kKey, not kChannel
+  bool intercept = false;           ///< the number 1 after them; kKey, not kChannel
   bool read_before = false;
   bool causal = true;         ///< false: every query reads the final memory; Hebbian
   bool bonus = false;         ///< read before: y += scale (bonus (.) k).q v
@@ -144,42 +146,38 @@ struct Options {
 
   /// Two memories side by side: real and imaginary part, or memory and momentum.
   bool paired() const { return phase || momentum; }
-  /// Do channels turn between what is read?
-  bool turns() const { return phase && causal; }
+  /// Does the phase rotate channels between one read and the next?
+  bool rotates() const { return phase && causal; }
   bool erases() const { return write == Write::kDelta; }
-  /// Are answers more than what a query finds and a constant factor?
-  bool transforms_answers() const {
+  /// Does the step size depend on |k|^2?
+  bool step_reads_norm() const {
+    return step != Step::kOne && step != Step::kInput && step != Step::kLogWeight;
+  }
+  /// Are outputs more than a read of the memory times a constant?
+  bool transforms_outputs() const {
     return denominator != Denominator::kNone || output_norm != OutputNorm::kNone ||
            step == Step::kLogWeight;
   }
-  /// Are values written along a key of their own?
+  /// Are values written along a key of their own (Erase::kSeparateValueKey)?
   bool separate_value_key() const { return erase == Erase::kSeparateValueKey; }
-  /// Can the write of a token be left to the next one (Call::pending)? Where nothing is erased
-  /// there is nothing to be won: what is written does not wait for what is read.
+  /// Can the write of a token be deferred to the next one (Call::deferred)? Where nothing is erased
+  /// that saves nothing: what is written does not wait for what is read.
   bool defers() const { return erases() && !paired() && steps <= kMostDeferredSteps; }
-  /// Is the decay a row of numbers a token? (Values that are written apart share that road.)
+  /// Is the decay a row of numbers a token? (A separate value key makes it one.)
   bool by_channel() const { return decay == Decay::kChannel || separate_value_key(); }
 };
 
-struct Call {
-  TensorView q{}, k{}, v{};
-  TensorView log_decay{}, phase{};
-  TensorView step{}, importance{};
-  TensorView erase_key{}, erase_gate{};
-  TensorView momentum{}, weight_decay{};
-  TensorView bonus{}, features_w{}, features_b{};
+struct Call : Operands<TensorView>, StateOperands<TensorView> {
   std::span<const double> decay_factors{};     ///< [H], in (0, 1], of kConstant
   std::span<const std::int64_t> cu_seqlens{};  ///< [N + 1], in tokens; empty: not packed
-  TensorView state{}, second{};
-  TensorView sum{}, maximum{}, curvature{}, position{};
-  /// PendingNumbers() of every memory, contiguous, zeros at first; only for a single token and
-  /// where options.defers(). The state is then behind it, until Settle().
+  /// DeferredNumbers() of every memory, contiguous, zeros at first; only for a single token and
+  /// where options.defers(). The state is then stale, until Flush().
   TensorView deferred{};
   TensorView y{};
   TensorView status{};           ///< int8, as y without its last axis; written where not kSolved
-  std::span<std::byte> saved{};  ///< KeptBytes() for Backward of the same call, or empty
-  /// Products with a memory of float32 are those of bfloat16, where Narrows() and of more than a
-  /// few rows.
+  std::span<std::byte> saved{};  ///< SavedBytes() for Backward of the same call, or empty
+  /// Products with a memory of float32 are those of bfloat16, where HasBf16Products() and the
+  /// sequence is longer than a few rows.
   bool bf16_products = false;
 };
 
@@ -191,15 +189,15 @@ struct Sizes {
   std::int64_t value_dim = 1;
   std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
   DType state = DType::kFloat32;
-  bool saved = false;          ///< is anything kept, for Backward, or was it?
+  bool saved = false;          ///< is anything saved for Backward, or was it?
   bool bf16_products = false;  ///< are products with the memory those of bfloat16?
 };
 
 /// Bytes of scratch that Forward needs with this many threads; grows with `tokens` up to one block
-/// of 16 rows and not beyond: with half a megabyte a thread for the memories that take turns.
+/// of 16 rows and not beyond: with half a megabyte a thread for memories that are interleaved.
 std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads);
 
-/// Memorizes and answers every token; the state is left as after the last. `scratch` (any
+/// Writes and reads at every token; the state is left as after the last. `scratch` (any
 /// alignment) holds ScratchBytes() at least, or is empty, and then it is allocated.
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});
@@ -207,16 +205,16 @@ void Forward(const Options& options, const Call& call, Executor& executor,
 /// Has the chosen target products in bfloat16, and are they for such memories?
 bool HasBf16Products(const Options& options);
 
-/// Numbers of Call::pending for every memory.
+/// Numbers of Call::deferred for every memory.
 std::int64_t DeferredNumbers(const Sizes& sizes);
 
-/// Writes what single tokens left pending into call.state; nothing is pending then. Reads these two
-/// alone.
+/// Does the deferred writes of single tokens, in call.state; nothing is deferred then. Reads these
+/// two alone.
 void Flush(const Call& call, Executor& executor);
 
-/// Bytes that Forward keeps for Backward, of `sequences` sequences of `tokens` tokens each, or of
+/// Bytes that Forward saves for Backward, of `sequences` sequences of `tokens` tokens each, or of
 /// so many together where they are `packed`: a state each 64 rows, and Dv numbers a row where
-/// something is erased. 0: it keeps nothing of these options.
+/// something is erased. 0: it saves nothing of these options.
 std::size_t SavedBytes(const Options& options, const Sizes& sizes, std::int64_t heads,
                        std::int64_t sequences, std::int64_t tokens, bool packed);
 

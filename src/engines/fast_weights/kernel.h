@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/scratch.h"
 
 namespace ttr::fast_weights {
 
@@ -21,7 +22,7 @@ RunMemory<float> ChosenKernel();
 template <>
 RunMemory<double> ChosenKernel();
 
-/// What is pending of a memory becomes part of its state.
+/// The deferred write of a memory becomes part of its state.
 using FlushMemory = void (*)(const Memory& memory);
 template <class T>
 FlushMemory ChosenFlush();
@@ -31,7 +32,7 @@ template <>
 FlushMemory ChosenFlush<double>();
 
 /// Can the chosen target multiply in bfloat16, and the processor?
-bool HasNarrowProducts();
+bool HasBf16Instructions();
 
 /// Value columns of a strip on the chosen target.
 std::int64_t StripColumns(DType dtype);

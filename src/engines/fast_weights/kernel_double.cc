@@ -8,7 +8,7 @@
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/run-inl.h"
+#include "src/engines/fast_weights/kernel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {

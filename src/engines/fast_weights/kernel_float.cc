@@ -8,7 +8,7 @@
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/run-inl.h"
+#include "src/engines/fast_weights/kernel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
@@ -23,7 +23,7 @@ void FlushFloat(const Memory& memory) { FlushRows<float>(memory); }
 std::int64_t LanesOf(DType dtype) {
   return dtype == DType::kFloat64 ? Lanes<double>() : Lanes<float>();
 }
-bool CanNarrow() { return ProcessorNarrows(); }
+bool CanMultiplyBf16() { return ProcessorHasBf16Products(); }
 const char* CompiledTarget() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace HWY_NAMESPACE
@@ -36,7 +36,7 @@ namespace ttr::fast_weights {
 HWY_EXPORT(RunFloat);
 HWY_EXPORT(FlushFloat);
 HWY_EXPORT(LanesOf);
-HWY_EXPORT(CanNarrow);
+HWY_EXPORT(CanMultiplyBf16);
 HWY_EXPORT(CompiledTarget);
 
 template <>
@@ -48,7 +48,7 @@ FlushMemory ChosenFlush<float>() {
   return &TTR_DISPATCH(FlushFloat);
 }
 
-bool HasNarrowProducts() { return TTR_DISPATCH(CanNarrow)(); }
+bool HasBf16Instructions() { return TTR_DISPATCH(CanMultiplyBf16)(); }
 
 std::int64_t StripColumns(DType dtype) { return 2 * TTR_DISPATCH(LanesOf)(dtype); }
 

@@ -1,4 +1,4 @@
-// What tells the memory that a forward pass kept from any other.
+// What tells the memory that a forward pass saved from any other.
 
 #include "src/engines/fast_weights/saved.h"
 
@@ -11,7 +11,7 @@ namespace {
 SavedHeader NoteOf(const Work& work, bool saved) {
   const Options& o = work.options;
   const std::int64_t choices = o.steps * 64 + (o.phase ? 32 : 0) + (o.momentum ? 16 : 0) +
-                               (o.transforms_answers() ? 8 : 0) + (o.erases() ? 4 : 0) +
+                               (o.transforms_outputs() ? 8 : 0) + (o.erases() ? 4 : 0) +
                                (SavedLayout::KeepsLast(o) ? 2 : 0) +
                                (o.denominator != Denominator::kNone ? 1 : 0);
   const auto dtype = static_cast<std::int64_t>(work.sizes.state);

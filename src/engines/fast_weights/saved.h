@@ -1,17 +1,16 @@
-/// What a forward pass keeps for the backward pass of the same call, and where: the memory at the
-/// beginning of every block of kGradientBlock rows, as the gradient's kernels hold it, what an
-/// erasing memory steps along, v - r M~, of every row, and answers that are divided or normalised,
-/// before they are normalised.
+/// What a forward pass saves for the backward pass of the same call, and where: the memory at the
+/// beginning of every block of kGradientBlock rows, as the gradient's kernels hold it; the error of
+/// every row that an erasing memory steps along, v - r M~; and outputs that are divided or
+/// normalised, before they are normalised.
 ///
-///     states   [head][block][keys / W][values][W]     with momentum, the last update behind each;
+///     states   [head][block][keys / W][values][W]     with momentum, the last update after each;
 ///                                                     imaginary parts as more keys
 ///     errors   [head][row][values]
-///     answers  [head][row][query][values]
-///     sums     [head][row][query]            of weights, by which answers are divided
+///     outputs  [head][row][query][values]
+///     sums     [head][row][query]            of weights, by which outputs are divided
 ///
 /// `keys` and `values` are padded to 16 numbers; a sum of weights is one more value of a state. W
-/// is twice the lanes of the target, so that what is kept has a meaning for the target that kept it
-/// only.
+/// is twice the lanes of the target, so that only the target that saved it can read it.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +23,7 @@ namespace ttr::fast_weights {
 
 struct Work;
 
-/// Where it lies, in numbers from its beginning.
+/// Offsets in numbers from its beginning.
 struct SavedLayout {
   static constexpr std::int64_t kUnit = 16;  // of padding
 
@@ -32,7 +31,7 @@ struct SavedLayout {
   std::int64_t steps, sequences;
   std::int64_t more;           // memories of a sequence beside those of its blocks: the final one
   std::int64_t blocks, rows;   // of one head, all sequences
-  std::int64_t answers, sums;  // a row
+  std::int64_t outputs, sums;  // a row
   bool packed, errors;
 
   /// `tokens` of a sequence; of all together where they are packed.
@@ -46,7 +45,7 @@ struct SavedLayout {
     state = parts * keys * values;
     more = KeepsLast(options) ? 1 : 0;
     errors = options.erases();
-    answers = options.transforms_answers() ? sizes.queries : 0;
+    outputs = options.transforms_outputs() ? sizes.queries : 0;
     sums = sum ? sizes.queries : 0;
     rows = (packed ? 1 : sequences) * tokens * steps;
     blocks = packed ? BlockOf(sequences, tokens) : BlockOf(sequences, sequences * tokens);
@@ -71,21 +70,21 @@ struct SavedLayout {
   std::int64_t ErrorsOf(std::int64_t heads, std::int64_t head, std::int64_t first) const {
     return heads * blocks * state + (head * rows + first * steps) * values;
   }
-  std::int64_t AnswersOf(std::int64_t heads, std::int64_t head, std::int64_t first) const {
+  std::int64_t OutputsOf(std::int64_t heads, std::int64_t head, std::int64_t first) const {
     return ErrorsOf(heads, errors ? heads : 0, 0) +
-           (head * rows + first * steps) * answers * values;
+           (head * rows + first * steps) * outputs * values;
   }
   std::int64_t SumsOf(std::int64_t heads, std::int64_t head, std::int64_t first) const {
-    return AnswersOf(heads, heads, 0) + (head * rows + first * steps) * sums;
+    return OutputsOf(heads, heads, 0) + (head * rows + first * steps) * sums;
   }
   std::int64_t Numbers(std::int64_t heads) const { return SumsOf(heads, heads, 0); }
 };
 
-/// Notes at the beginning of call.kept what is kept there: work.sizes.kept says whether anything
+/// Notes at the beginning of call.saved what is saved there: work.sizes.saved says whether anything
 /// is.
 void NoteSaved(const Work& work);
 
-/// Is call.kept what a forward pass of this call left? Then work.sizes.kept says what it noted.
+/// Is call.saved what a forward pass of this call left? Then work.sizes.saved says what it noted.
 bool FindSaved(Work& work);
 
 /// Where the arrays begin.

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "src/engines/fast_weights/decode/deferred_write.h"
 #include "src/engines/fast_weights/fast_weights.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
-#include "src/engines/fast_weights/pending.h"
 #include "src/engines/fast_weights/saved.h"
 #include "src/simd/row_views.h"
 
@@ -20,29 +20,21 @@ inline constexpr double kFlopsWorthThreads = 1e6;
 
 using simd::RowsOf;
 
-/// What memory `head` of sequence `n` keeps in a view [N, H, ...].
-inline Rows KeptOf(const TensorView& view, std::int64_t n, std::int64_t head) {
+/// The state [N, H, ...] of memory `head` of sequence `n`: rows [D], each of Dv, or one row.
+inline Rows StateOf(const TensorView& view, std::int64_t n, std::int64_t head) {
   if (!view.defined()) return {};
-  const std::int64_t offset = n * view.stride(0) + head * view.stride(1);
-  return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
-          view.dtype(), 0};
-}
-
-/// Row `head` of a constant [H, ...].
-inline Rows ConstantOf(const TensorView& view, std::int64_t head) {
-  if (!view.defined()) return {};
-  const std::int64_t offset = head * view.stride(0);
-  return {view.as<std::byte>() + offset * static_cast<std::int64_t>(SizeOf(view.dtype())),
-          view.dtype(), 0};
+  const std::int64_t stride = view.rank() == 4 ? view.stride(2) : 0;
+  return {simd::KeptOf(view, n, head), view.dtype(), stride};
 }
 
 struct Sequence {
   std::int64_t batch, first, tokens;
 };
 
-/// What a memory keeps beside its columns: rows and numbers, in any type.
+/// The state of a memory beside its columns: rows and numbers, in any type.
 inline std::int64_t SharedBytes(const Sizes& sizes) {
-  const std::int64_t numbers = Pending<double>::KeyNumbers(sizes.key_dim) + 2 * sizes.key_dim + 2;
+  const std::int64_t numbers =
+      DeferredWrite<double>::KeyNumbers(sizes.key_dim) + 2 * sizes.key_dim + 2;
   return RoundUp(numbers * static_cast<std::int64_t>(sizeof(double)), kAlignment);
 }
 
@@ -92,7 +84,7 @@ struct Work {
   }
 
   /// Value columns are independent: cut them where memories alone do not employ all threads. An
-  /// output norm needs whole rows. There are no more parts behind the first ones than threads.
+  /// output norm needs whole rows. Each thread has at most one part that is not a memory's first.
   void Cut(int threads) {
     const std::int64_t memories = sequences * heads;
     if (memories >= threads || options.output_norm != OutputNorm::kNone) return;
@@ -104,9 +96,8 @@ struct Work {
     parts = (strips + strips_a_part - 1) / strips_a_part;
   }
 
-  /// What a memory keeps beside its columns belongs to all its parts. Each goes through it by
-  /// itself, but the first alone leaves it: the others have copies, of what is there before any
-  /// part runs.
+  /// The state beside the columns belongs to all parts of a memory. The first part updates it; the
+  /// others update copies, made before any part runs.
   void CopyShared(std::byte* to) {
     if (parts == 1) return;
     for (std::int64_t memory = 0; memory < sequences * heads; ++memory) {
@@ -122,10 +113,10 @@ struct Work {
     copies = to;
   }
 
-  /// Tasks, where memories take no turns.
+  /// Tasks, where memories are not interleaved.
   std::int64_t items() const { return sequences * heads * parts; }
 
-  /// How many memories, one behind the other, take turns on a worker; `most` can.
+  /// How many neighbouring memories a worker interleaves in time slices; at most `most`.
   std::int64_t Together(int workers, std::int64_t most) const {
     const TensorView& rows = call.v.defined() ? call.v : call.q;
     if (parts > 1 || !simd::Interleaved(rows, sizes.tokens)) return 1;
@@ -138,6 +129,36 @@ struct Work {
     return input.size(2) == heads ? h : h * input.size(2) / heads;
   }
 
+  /// Memory h's rows of an input, or of its gradient, in sequence n.
+  Rows RowsOfOperand(const TensorView& view, Per per, std::int64_t h,
+                     const Sequence& sequence) const {
+    switch (per) {
+      case Per::kQuery:
+        return RowsOf(view, sequence.batch, sequence.first,
+                      sizes.queries > 1 ? h * sizes.queries : HeadOf(h, view));
+      case Per::kStep:
+        return RowsOf(view, sequence.batch, sequence.first * options.steps, HeadOf(h, view));
+      case Per::kToken: return RowsOf(view, sequence.batch, sequence.first, h);
+      case Per::kHead: break;
+    }
+    return {simd::ElementOf(view, h * view.stride(0)), view.dtype(), 0};
+  }
+
+  /// Memory h of sequence n in inputs, or in their gradients.
+  void PointTo(const Operands<TensorView>& views, std::int64_t n, std::int64_t h,
+               Operands<Rows>& rows) const {
+    const Sequence sequence = SequenceOf(n);
+    ForEachOperand(views, rows, [&](const TensorView& view, Rows& to, Per per) {
+      if (view.defined()) to = RowsOfOperand(view, per, h, sequence);
+    });
+  }
+  /// The same of states.
+  void PointTo(const StateOperands<TensorView>& views, std::int64_t n, std::int64_t h,
+               StateOperands<Rows>& rows) const {
+    ForEachOperand(views, rows,
+                   [&](const TensorView& view, Rows& to) { to = StateOf(view, n, h); });
+  }
+
   /// Task number `item`, of sequences x heads x parts.
   Memory MemoryOf(std::int64_t item) const {
     const std::int64_t memory = parts == 1 ? item : item / parts;
@@ -145,38 +166,22 @@ struct Work {
     const std::int64_t n = memory / heads;
     const std::int64_t h = memory - n * heads;
     const Sequence sequence = SequenceOf(n);
-    // Inputs of a token, and of its steps.
-    auto rows = [&](const TensorView& view, std::int64_t head) {
-      return RowsOf(view, sequence.batch, sequence.first, head);
-    };
-    auto step_rows = [&](const TensorView& view, std::int64_t head) {
-      return RowsOf(view, sequence.batch, sequence.first * options.steps, head);
-    };
     Memory m;
-    m.steps = options.steps;
+    PointTo(call, n, h, static_cast<Operands<Rows>&>(m));
+    PointTo(call, n, h, static_cast<StateOperands<Rows>&>(m));
+    // Where nothing is written, what a write would take is not looked at.
+    if (!call.v.defined()) {
+      static_cast<Operands<Rows>&>(m) = {
+          .q = m.q, .features_w = m.features_w, .features_b = m.features_b};
+    }
     m.read_before = options.read_before;
-    m.rows = sequence.tokens * options.steps;
-    if (call.v.defined()) {
-      if (call.k.defined()) m.k = step_rows(call.k, HeadOf(h, call.k));
-      m.v = step_rows(call.v, HeadOf(h, call.v));
-      m.step = step_rows(call.step, h);
-      m.log_decay = rows(call.log_decay, h);
-      m.phase = rows(call.phase, h);
-      m.importance = rows(call.importance, h);
-      m.erase_key = rows(call.erase_key, h);
-      m.erase_gate = rows(call.erase_gate, h);
-      m.momentum = rows(call.momentum, h);
-      m.weight_decay = rows(call.weight_decay, h);
-      m.bonus = ConstantOf(call.bonus, h);
-      if (!call.decay_factors.empty())
-        m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
-    } else {
-      m.steps = 1;
-      m.rows = sequence.tokens;
+    m.steps = call.v.defined() ? options.steps : 1;
+    m.rows = sequence.tokens * m.steps;
+    if (!call.decay_factors.empty()) {
+      m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
     }
     if (call.q.defined()) {
-      m.q = rows(call.q, sizes.queries > 1 ? h * sizes.queries : HeadOf(h, call.q));
-      m.y = rows(call.y, h * sizes.queries);
+      m.y = RowsOf(call.y, sequence.batch, sequence.first, h * sizes.queries);
       m.q_head_stride = call.q.stride(2);
       m.y_head_stride = call.y.stride(2);
       if (call.status.defined()) {
@@ -188,22 +193,11 @@ struct Work {
       }
     }
     m.to = m.rows;
-    m.state = KeptOf(call.state, n, h).data;
-    m.state_stride = call.state.stride(2);
-    if (call.second.defined()) {
-      m.second = KeptOf(call.second, n, h).data;
-      m.second_stride = call.second.stride(2);
-    }
-    m.sum = KeptOf(call.sum, n, h);
-    m.maximum = KeptOf(call.maximum, n, h);
-    m.curvature = KeptOf(call.curvature, n, h);
-    m.position = KeptOf(call.position, n, h);
     if (call.deferred.defined()) {
-      m.pending = KeptOf(call.deferred, n, h);
-      m.pending_values = static_cast<std::byte*>(m.pending.data) + PendingKeyBytes(m.pending.dtype);
+      m.deferred = StateOf(call.deferred, n, h);
+      m.deferred_values =
+          static_cast<std::byte*>(m.deferred.data) + DeferredKeyBytes(m.deferred.dtype);
     }
-    m.features_w = ConstantOf(call.features_w, h).data;
-    m.features_b = ConstantOf(call.features_b, h).data;
     if (sizes.saved) PointToSaved(n, h, sequence, m);
     if (call.features_w.defined()) m.features = call.features_w.size(1);
     m.input_dim = sizes.input_dim;
@@ -224,25 +218,25 @@ struct Work {
     return m;
   }
 
-  std::int64_t PendingKeyBytes(DType dtype) const {
+  std::int64_t DeferredKeyBytes(DType dtype) const {
     return dtype == DType::kFloat64
-               ? Pending<double>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(double)}
-               : Pending<float>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(float)};
+               ? DeferredWrite<double>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(double)}
+               : DeferredWrite<float>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(float)};
   }
 
-  /// Calls visit(rows, bytes) for all that a memory keeps beside its columns; the first, whose rows
-  /// are whole vectors, comes first.
+  /// Calls visit(rows, bytes) for all of the state beside the columns; what has rows of whole
+  /// vectors comes first.
   template <class AnyMemory, class Visit>
   void ForShared(AnyMemory& memory, const Visit& visit) const {
     const auto row = static_cast<std::size_t>(memory.key_dim);
-    visit(memory.pending, static_cast<std::size_t>(PendingKeyBytes(memory.pending.dtype)));
+    visit(memory.deferred, static_cast<std::size_t>(DeferredKeyBytes(memory.deferred.dtype)));
     visit(memory.sum, row * SizeOf(memory.sum.dtype));
     visit(memory.curvature, row * SizeOf(memory.curvature.dtype));
     visit(memory.maximum, SizeOf(memory.maximum.dtype));
     visit(memory.position, SizeOf(memory.position.dtype));
   }
 
-  /// Where the memory's part of what is kept lies.
+  /// Points to the memory's part of what is saved.
   void PointToSaved(std::int64_t n, std::int64_t h, const Sequence& sequence, Memory& m) const {
     const bool packed = !call.cu_seqlens.empty();
     const SavedLayout layout(options, sizes, sequences, Length(), packed);
@@ -251,7 +245,7 @@ struct Work {
     std::byte* const arrays = SavedArrays(*this);
     m.saved_states = arrays + layout.StatesOf(h, n, first) * size;
     if (layout.errors) m.saved_errors = arrays + layout.ErrorsOf(heads, h, first) * size;
-    if (layout.answers > 0) m.saved_answers = arrays + layout.AnswersOf(heads, h, first) * size;
+    if (layout.outputs > 0) m.saved_outputs = arrays + layout.OutputsOf(heads, h, first) * size;
     if (layout.sums > 0) m.saved_sums = arrays + layout.SumsOf(heads, h, first) * size;
   }
 };

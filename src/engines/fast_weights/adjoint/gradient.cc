@@ -1,0 +1,79 @@
+#include "src/engines/fast_weights/adjoint/gradient.h"
+
+#include "src/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/engines/fast_weights/adjoint/gradient.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/adjoint/block-inl.h"
+#include "src/engines/fast_weights/adjoint/layout.h"
+#include "src/engines/fast_weights/adjoint/rotation-inl.h"
+#include "src/engines/fast_weights/adjoint/state-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights::gradient {
+namespace HWY_NAMESPACE {
+
+template <class T>
+void Begin(const GradientCall<T>& call, const Scratch<T>& scratch) {
+  // Rows of memories beyond the last value are read, and have to be numbers.
+  if (scratch.values > call.sizes.value_dim) {
+    std::fill_n(scratch.memories, 3 * scratch.state, T(0));
+  }
+  LoadAdjoint(call, scratch);
+  if (call.overlap != nullptr) *call.overlap = Overlap(scratch, call.saved.last);
+  if (call.rotation.frame != nullptr) AngleGradient(call, scratch, call.saved.last);
+}
+
+template <class T>
+void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
+  const Scratch<T> scratch(call.sizes, call.place, memory);
+  switch (part) {
+    case GradientPart::kBegin: return Begin(call, scratch);
+    case GradientPart::kBlock: return BackwardBlock(call, scratch);
+    case GradientPart::kEnd: hwy::FlushStream(); return StoreAdjoint(call, scratch);
+  }
+}
+
+void RunFloat(GradientPart part, const GradientCall<float>& call, std::byte* scratch) {
+  Run(part, call, scratch);
+}
+void RunDouble(GradientPart part, const GradientCall<double>& call, std::byte* scratch) {
+  Run(part, call, scratch);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights::gradient
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ttr::fast_weights {
+namespace gradient {
+
+HWY_EXPORT(RunFloat);
+HWY_EXPORT(RunDouble);
+
+}  // namespace gradient
+
+template <class T>
+std::size_t GradientScratchBytes(const GradientSizes& sizes) {
+  return gradient::Scratch<T>(sizes, 0, nullptr).bytes;
+}
+template std::size_t GradientScratchBytes<float>(const GradientSizes& sizes);
+template std::size_t GradientScratchBytes<double>(const GradientSizes& sizes);
+
+void RunGradient(GradientPart part, const GradientCall<float>& call, std::byte* scratch) {
+  using namespace gradient;
+  TTR_DISPATCH(RunFloat)(part, call, scratch);
+}
+
+void RunGradient(GradientPart part, const GradientCall<double>& call, std::byte* scratch) {
+  using namespace gradient;
+  TTR_DISPATCH(RunDouble)(part, call, scratch);
+}
+
+}  // namespace ttr::fast_weights
+#endif  // HWY_ONCE

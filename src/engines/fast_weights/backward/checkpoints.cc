@@ -1,0 +1,95 @@
+// The forward pass that precedes a backward one.
+
+#include "src/engines/fast_weights/backward/checkpoints.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/engines/fast_weights/kernel.h"
+
+namespace ttr::fast_weights {
+namespace {
+
+/// Sizes for the scratch of a single memory, which is not interleaved with others however long it
+/// is.
+Sizes SizesOfOne(Sizes sizes) {
+  sizes.tokens = 1;
+  sizes.saved = true;
+  return sizes;
+}
+
+/// No queries, where they decide nothing about how keys are read: errors are the same bits.
+template <class T>
+void DropQueries(const Options& options, Memory& memory) {
+  if (options.normalise_qk) return;
+  Memory without = memory;
+  without.q = {};
+  if (RowsAreInputs<T>(options, memory) == RowsAreInputs<T>(options, without)) memory = without;
+}
+
+}  // namespace
+
+template <class T>
+Checkpoints<T>::Checkpoints(const Options& options, const Sizes& sizes, std::byte* memory)
+    : layout_(options, sizes, 1, sizes.tokens, false),
+      scratch_(options, SizesOfOne(sizes), memory) {
+  std::int64_t used = RoundUp(static_cast<std::int64_t>(scratch_.bytes), kAlignment);
+  auto take = [&](std::int64_t count) {
+    std::byte* const start = memory == nullptr ? nullptr : memory + used;
+    used += RoundUp(count, kAlignment);
+    return start;
+  };
+  auto numbers = [&](std::int64_t count) {
+    return reinterpret_cast<T*>(take(count * static_cast<std::int64_t>(sizeof(T))));
+  };
+  state_ = numbers(sizes.key_dim * sizes.value_dim);
+  second_ = numbers(options.paired() ? sizes.key_dim * sizes.value_dim : 0);
+  output_ = numbers(sizes.value_dim);
+  shared_ = take(SharedBytes(sizes));
+  saved_ = numbers(layout_.Numbers(1));
+  bytes_ = static_cast<std::size_t>(used);
+}
+
+template <class T>
+void Checkpoints<T>::CopyState(const Work& work, Memory& memory) {
+  auto copy = [&](Rows& state, T* to) {
+    if (!state) return;
+    const T* const from = static_cast<const T*>(state.data);
+    for (std::int64_t row = 0; row < memory.key_dim; ++row) {
+      std::copy_n(from + row * state.stride, memory.value_dim, to + row * memory.value_dim);
+    }
+    state.data = to;
+    state.stride = memory.value_dim;
+  };
+  copy(memory.state, state_);
+  copy(memory.second, second_);
+  std::byte* at = shared_;
+  work.ForShared(memory, [&](Rows& rows, std::size_t count) {
+    if (rows) rows.data = std::memcpy(at, rows.data, count);
+    at += RoundUp(static_cast<std::int64_t>(count), sizeof(double));
+  });
+}
+
+template <class T>
+void Checkpoints<T>::Find(const Work& work, Memory& memory) {
+  memory.saved_states = saved_ + layout_.StatesOf(0, 0, 0);
+  if (layout_.errors) memory.saved_errors = saved_ + layout_.ErrorsOf(1, 0, 0);
+  if (layout_.outputs > 0) memory.saved_outputs = saved_ + layout_.OutputsOf(1, 0, 0);
+  if (layout_.sums > 0) memory.saved_sums = saved_ + layout_.SumsOf(1, 0, 0);
+  Memory forward = memory;
+  CopyState(work, forward);
+  forward.status = nullptr;
+  forward.y_head_stride = 0;
+  if (layout_.outputs > 0) {
+    forward.y = {output_, DTypeOf<T>(), 0};
+  } else {
+    forward.y = {};
+    DropQueries<T>(work.options, forward);
+  }
+  ChosenKernel<T>()(work.options, forward, Memory{}, scratch_);
+}
+
+template class Checkpoints<float>;
+template class Checkpoints<double>;
+
+}  // namespace ttr::fast_weights

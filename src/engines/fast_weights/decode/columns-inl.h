@@ -1,0 +1,460 @@
+// One row on the columns of a memory in place: two reads of every element and one write, or one of
+// either where nothing is erased, or where a row does the write of the row before and defers its
+// own. Compiled once for every target.
+
+#if defined(TTR_FAST_WEIGHTS_DECODE_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_DECODE_COLUMNS_INL_H_
+#undef TTR_FAST_WEIGHTS_DECODE_COLUMNS_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_DECODE_COLUMNS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/decode/deferred_write.h"
+#include "src/engines/fast_weights/layout.h"
+#include "src/linalg/tile-inl.h"
+#include "src/simd/prefetcher.h"
+#include "src/simd/unroll.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
+
+/// How the queries of a row read the memory.
+template <class T>
+struct RowReads {
+  std::int64_t queries;
+  bool ask;        // read the memory; false: the outputs hold what was read of it
+  bool add_own;    // add what the row itself writes
+  const T* query;  // [query] rows, query_stride apart
+  std::int64_t query_stride;
+  const T* read;  // [query], kChunk apart
+  const T* score;
+  const T* score_value;
+  T* outputs;  // [query] rows, output_stride apart
+  std::int64_t output_stride;
+
+  bool asks() const { return ask && queries > 0; }
+};
+
+/// The second matrix N of a paired memory (M, N), the parts of a complex one or a memory and its
+/// momentum:
+///     output_q += read_q query_q N,
+///     M += rotation_0 (.) N,   N = rotation_2 (.) N + (both ? write^T u : rotation_1 (.) M)
+template <class T>
+struct SecondMatrix {
+  T* state;  // null: the memory is not paired
+  std::int64_t stride;
+  const T* rotation[3];
+  bool both;
+  const T* query;  // as RowReads::query; null: N is not read
+  const T* next;   // as RowStep::next
+};
+
+/// One row as the memory meets it:
+///     u = step (v - erased erase M),   output_q = read_q query_q M + score_q u + score_value_q v,
+///     M = decay (.) M + write^T u + value_key^T v
+template <class T>
+struct RowStep {
+  std::int64_t key_dim;
+  const T* decay;
+  const T* erase;      // null: nothing is erased
+  const T* write;      // null: nothing is written
+  const T* value_key;  // null: v is part of u
+  T erased;
+  T step;
+  const T* value;
+  RowReads<T> reads;
+  SecondMatrix<T> second;
+  const T* next;  // the state that comes after this one, with the same rows; or null
+  const DeferredWrite<T>* deferred;  // does the write found there, and leaves its own; or null
+  T deferred_scale;                  // of the values that are left
+
+  /// Is there a deferred write to be done in the pass that reads?
+  bool writes_first() const { return deferred != nullptr && deferred->keys() > 0; }
+  /// Does one pass read and write? Where nothing is erased, what is written does not wait for what
+  /// is read.
+  bool once() const {
+    return deferred == nullptr && write != nullptr && erase == nullptr &&
+           (second.state == nullptr || second.query != nullptr);
+  }
+};
+
+/// The columns that come after these, in the same memory or the next one: their first rows are
+/// fetched while the last of these are written, so that memory is never idle. Hardware prefetches
+/// further rows, and sooner if nothing else is requested; where a single pass reads and writes, it
+/// does all of them.
+template <int NV, class T>
+class Following {
+ public:
+  Following(const T* rows, std::int64_t stride, std::int64_t count)
+      : rows_(rows),
+        stride_(stride),
+        begin_(rows == nullptr ? count : std::max(count - kRows, {})) {}
+
+  /// While row `row` is written.
+  HWY_INLINE void Fetch(std::int64_t row) const {
+    if (row >= begin_) simd::FetchRow(rows_ + (row - begin_) * stride_, kWidth);
+  }
+
+ private:
+  static constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
+  static constexpr std::int64_t kBytes = 16 << 10;
+  static constexpr std::int64_t kRows = kBytes / (kWidth * sizeof(T));
+
+  const T* rows_;
+  std::int64_t stride_, begin_;
+};
+
+/// Columns of a memory from `column` on, where `state` and `second` begin.
+template <int NV, class T>
+struct ColumnGroup {
+  std::int64_t column;
+  T* state;
+  std::int64_t stride;
+  T* second;
+  std::int64_t second_stride;
+  Following<NV, T> following, following_second;
+};
+
+template <int NV, class D>
+HWY_INLINE void SetZero(D d, hn::Vec<D> (&x)[NV]) {
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) x[n] = hn::Zero(d);
+}
+
+/// erased += erase M, output += query M, of NV vectors of columns.
+template <int NV, bool ERASE, bool QUERY, class D, class T = hn::TFromD<D>>
+HWY_INLINE void ReadColumns(D d, std::int64_t key_dim, const T* HWY_RESTRICT erase,
+                            const T* HWY_RESTRICT query, const T* HWY_RESTRICT state,
+                            std::int64_t stride, hn::Vec<D> (&erased)[NV],
+                            hn::Vec<D> (&output)[NV]) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  for (std::int64_t row = 0; row < key_dim; ++row, state += stride) {
+    const auto r = hn::Set(d, ERASE ? erase[row] : T(0));
+    const auto q = hn::Set(d, QUERY ? query[row] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const auto m = hn::LoadU(d, state + n * kLanes);
+      if constexpr (ERASE) erased[n] = hn::MulAdd(r, m, erased[n]);
+      if constexpr (QUERY) output[n] = hn::MulAdd(q, m, output[n]);
+    }
+  }
+}
+
+// What is stored is a sum of products, not a fused one: several cores have adders beside their
+// multipliers, and a Zen 4, which is short of multipliers here, takes a quarter less time.
+
+/// M = decay (.) M + write u (+ value_key v).
+template <int NV, bool SEPARATE, class D, class T = hn::TFromD<D>>
+HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
+                             const hn::Vec<D> (&u)[NV], const hn::Vec<D> (&v)[NV]) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  // Copies that nothing refers to, which stay in registers.
+  hn::Vec<D> by_write[NV], by_value[NV];
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) by_write[n] = u[n];
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) by_value[n] = v[n];
+  const T* const decays = s.decay;
+  const T* const writes = s.write;
+  const T* const value_keys = s.value_key;
+  const std::int64_t rows = s.key_dim, stride = c.stride;
+  const Following<NV, T> following = c.following;
+  T* HWY_RESTRICT state = c.state;
+  for (std::int64_t row = 0; row < rows; ++row, state += stride) {
+    following.Fetch(row);
+    const auto decay = hn::Set(d, decays[row]);
+    const auto key = hn::Set(d, writes[row]);
+    const auto value_key = hn::Set(d, SEPARATE ? value_keys[row] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      auto now =
+          hn::Add(hn::Mul(key, by_write[n]), hn::Mul(decay, hn::LoadU(d, state + n * kLanes)));
+      if constexpr (SEPARATE) now = hn::Add(hn::Mul(value_key, by_value[n]), now);
+      hn::StoreU(now, d, state + n * kLanes);
+    }
+  }
+}
+
+/// output += query M, M = decay (.) M + write u, in one pass.
+template <int NV, bool QUERY, class D, class T = hn::TFromD<D>>
+HWY_INLINE void ReadAndWriteColumns(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
+                                    const hn::Vec<D> (&u)[NV], hn::Vec<D> (&output)[NV]) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  const T* const queries = s.reads.query;
+  const std::int64_t rows = s.key_dim, stride = c.stride;
+  T* HWY_RESTRICT state = c.state;
+  for (std::int64_t row = 0; row < rows; ++row, state += stride) {
+    const auto decay = hn::Set(d, s.decay[row]);
+    const auto key = hn::Set(d, s.write[row]);
+    const auto q = hn::Set(d, QUERY ? queries[row] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const auto m = hn::LoadU(d, state + n * kLanes);
+      if constexpr (QUERY) output[n] = hn::MulAdd(q, m, output[n]);
+      hn::StoreU(hn::Add(hn::Mul(key, u[n]), hn::Mul(decay, m)), d, state + n * kLanes);
+    }
+  }
+}
+
+/// M += what is deferred, erased += erase M, output += query M, in one pass.
+template <int NV, bool SEPARATE, bool QUERY, class D, class T = hn::TFromD<D>>
+HWY_INLINE void WriteAndReadColumns(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
+                                    hn::Vec<D> (&erased)[NV], hn::Vec<D> (&output)[NV]) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  const DeferredWrite<T>& deferred = *s.deferred;
+  hn::Vec<D> u[NV], v[NV];
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) {
+    u[n] = hn::LoadU(d, deferred.value[0] + c.column + n * kLanes);
+    v[n] = SEPARATE ? hn::LoadU(d, deferred.value[1] + c.column + n * kLanes) : hn::Zero(d);
+  }
+  const T* const by_u = deferred.write[0];
+  const T* const by_v = deferred.write[1];
+  const T* const erases = s.erase;
+  const T* const queries = s.reads.query;
+  const std::int64_t rows = s.key_dim, stride = c.stride;
+  T* HWY_RESTRICT state = c.state;
+  for (std::int64_t row = 0; row < rows; ++row, state += stride) {
+    const auto key = hn::Set(d, by_u[row]);
+    const auto value_key = hn::Set(d, SEPARATE ? by_v[row] : T(0));
+    const auto erase = hn::Set(d, erases[row]);
+    const auto query = hn::Set(d, QUERY ? queries[row] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      auto m = hn::Add(hn::Mul(key, u[n]), hn::LoadU(d, state + n * kLanes));
+      if constexpr (SEPARATE) m = hn::Add(hn::Mul(value_key, v[n]), m);
+      hn::StoreU(m, d, state + n * kLanes);
+      erased[n] = hn::MulAdd(erase, m, erased[n]);
+      if constexpr (QUERY) output[n] = hn::MulAdd(query, m, output[n]);
+    }
+  }
+}
+
+/// M and N of a paired memory are written; READ: output += query M + query_second N, in the same
+/// pass.
+template <int NV, bool READ, class D, class T = hn::TFromD<D>>
+HWY_INLINE void WritePair(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
+                          const hn::Vec<D> (&u)[NV], hn::Vec<D> (&output)[NV]) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  const SecondMatrix<T>& pair = s.second;
+  T* HWY_RESTRICT state = c.state;
+  T* HWY_RESTRICT second = c.second;
+  for (std::int64_t row = 0; row < s.key_dim; ++row, state += c.stride, second += c.second_stride) {
+    c.following.Fetch(row);
+    c.following_second.Fetch(row);
+    const auto decay = hn::Set(d, s.decay[row]);
+    const auto to_first = hn::Set(d, pair.rotation[0][row]);
+    const auto to_second = hn::Set(d, pair.rotation[1][row]);
+    const auto decay_second = hn::Set(d, pair.rotation[2][row]);
+    const auto key = hn::Set(d, s.write[row]);
+    const auto q = hn::Set(d, READ ? s.reads.query[row] : T(0));
+    const auto q_second = hn::Set(d, READ ? pair.query[row] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const auto x = hn::LoadU(d, state + n * kLanes);
+      const auto y = hn::LoadU(d, second + n * kLanes);
+      if constexpr (READ) {
+        output[n] = hn::MulAdd(q_second, y, hn::MulAdd(q, x, output[n]));
+      }
+      const auto written = hn::Mul(key, u[n]);
+      const auto passed_on = pair.both ? written : hn::Mul(to_second, x);
+      hn::StoreU(hn::MulAdd(decay, x, hn::MulAdd(to_first, y, written)), d, state + n * kLanes);
+      hn::StoreU(hn::MulAdd(decay_second, y, passed_on), d, second + n * kLanes);
+    }
+  }
+}
+
+/// outputs_q = read_q output.
+template <int NV, class D, class T = hn::TFromD<D>>
+HWY_INLINE void StoreOutput(D d, const RowReads<T>& reads, std::int64_t q, std::int64_t column,
+                            const hn::Vec<D> (&output)[NV]) {
+  T* const to = reads.outputs + column + q * reads.output_stride;
+  const auto read = hn::Set(d, reads.read[q * kChunk]);
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) {
+    hn::StoreU(hn::Mul(read, output[n]), d, to + n * hn::MaxLanes(d));
+  }
+}
+
+/// output += query M, and of a paired memory += query_second N, of head q.
+template <int NV, class D, class T = hn::TFromD<D>>
+HWY_INLINE void ReadSecond(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c, std::int64_t q,
+                           hn::Vec<D> (&output)[NV]) {
+  if (s.second.query == nullptr) return;
+  hn::Vec<D> none[NV];
+  SetZero(d, none);
+  ReadColumns<NV, false, true>(d, s.key_dim, s.reads.query,
+                               s.second.query + q * s.reads.query_stride, c.second, c.second_stride,
+                               none, output);
+}
+
+/// What the row reads before it writes: erased = erase M, and the outputs of all queries, but the
+/// first where the pass that writes finds it.
+template <int NV, class D, class T = hn::TFromD<D>>
+HWY_INLINE void ReadStep(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
+                         hn::Vec<D> (&erased)[NV]) {
+  const RowReads<T>& reads = s.reads;
+  const bool asks = reads.asks(), separate = s.value_key != nullptr;
+  hn::Vec<D> output[NV];
+  SetZero(d, output);
+  if (s.writes_first()) {
+    auto pass = [&]<bool SEPARATE, bool QUERY>()
+                    HWY_ATTR { WriteAndReadColumns<NV, SEPARATE, QUERY>(d, s, c, erased, output); };
+    if (separate) {
+      asks ? pass.template operator()<true, true>() : pass.template operator()<true, false>();
+    } else {
+      asks ? pass.template operator()<false, true>() : pass.template operator()<false, false>();
+    }
+    if (asks) StoreOutput(d, reads, 0, c.column, output);
+  }
+  for (std::int64_t q = 1; asks && q < reads.queries; ++q) {
+    SetZero(d, output);
+    ReadColumns<NV, false, true>(d, s.key_dim, reads.query, reads.query + q * reads.query_stride,
+                                 c.state, c.stride, erased, output);
+    ReadSecond(d, s, c, q, output);
+    StoreOutput(d, reads, q, c.column, output);
+  }
+  if (s.writes_first()) return;
+  SetZero(d, output);
+  auto pass = [&]<bool ERASE, bool QUERY>() HWY_ATTR {
+    ReadColumns<NV, ERASE, QUERY>(d, s.key_dim, s.erase, reads.query, c.state, c.stride, erased,
+                                  output);
+  };
+  const bool asks_now = asks && !s.once();
+  if (s.erase != nullptr) {
+    asks_now ? pass.template operator()<true, true>() : pass.template operator()<true, false>();
+  } else if (asks_now) {
+    pass.template operator()<false, true>();
+  }
+  if (!asks_now) return;
+  ReadSecond(d, s, c, 0, output);
+  StoreOutput(d, reads, 0, c.column, output);
+}
+
+/// The row's write of u, and of v with a separate key: now, or deferred.
+template <int NV, class D, class T = hn::TFromD<D>>
+HWY_INLINE void WriteStep(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
+                          const hn::Vec<D> (&u)[NV], const hn::Vec<D> (&v)[NV]) {
+  const bool separate = s.value_key != nullptr;
+  if (s.deferred != nullptr) {
+    const auto scale = hn::Set(d, s.deferred_scale);
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const std::int64_t at = c.column + n * hn::MaxLanes(d);
+      hn::StoreU(hn::Mul(scale, u[n]), d, s.deferred->value[0] + at);
+      if (separate) hn::StoreU(hn::Mul(scale, v[n]), d, s.deferred->value[1] + at);
+    }
+    return;
+  }
+  const bool paired = s.second.state != nullptr, once = s.once(), asks = once && s.reads.asks();
+  hn::Vec<D> output[NV];
+  SetZero(d, output);
+  if (paired) {
+    asks ? WritePair<NV, true>(d, s, c, u, output) : WritePair<NV, false>(d, s, c, u, output);
+  } else if (once) {
+    asks ? ReadAndWriteColumns<NV, true>(d, s, c, u, output)
+         : ReadAndWriteColumns<NV, false>(d, s, c, u, output);
+  } else {
+    separate ? WriteColumns<NV, true>(d, s, c, u, v) : WriteColumns<NV, false>(d, s, c, u, v);
+  }
+  if (asks) StoreOutput(d, s.reads, 0, c.column, output);
+}
+
+/// One row on NV vectors of columns.
+template <int NV, class T>
+void StepColumns(const RowStep<T>& s, const ColumnGroup<NV, T>& c) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  const RowReads<T>& reads = s.reads;
+  const bool separate = s.value_key != nullptr;
+  hn::Vec<decltype(d)> u[NV], v[NV];
+  SetZero(d, u);
+  ReadStep(d, s, c, u);
+  if (s.write == nullptr) return;
+  const auto erased = hn::Set(d, s.erased);
+  const auto step = hn::Set(d, s.step);
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) {
+    v[n] = hn::LoadU(d, s.value + c.column + n * kLanes);
+    const auto given = separate ? hn::Zero(d) : v[n];
+    u[n] = hn::Mul(step, s.erase != nullptr ? hn::NegMulAdd(erased, u[n], given) : given);
+  }
+  WriteStep(d, s, c, u, v);
+  for (std::int64_t q = 0; reads.add_own && q < reads.queries; ++q) {
+    T* const to = reads.outputs + c.column + q * reads.output_stride;
+    const auto score = hn::Set(d, reads.score[q * kChunk * kChunk]);
+    const auto score_value = hn::Set(d, separate ? reads.score_value[q * kChunk * kChunk] : T(0));
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      auto y = hn::MulAdd(score, u[n], hn::LoadU(d, to + n * kLanes));
+      if (separate) y = hn::MulAdd(score_value, v[n], y);
+      hn::StoreU(y, d, to + n * kLanes);
+    }
+  }
+}
+
+/// As many groups of NV vectors as fit, then of half as many; `column` is left behind the last.
+template <int NV, class T>
+void StepGroups(const Memory& memory, const RowStep<T>& s, std::int64_t& column) {
+  constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
+  T* state = static_cast<T*>(memory.state.data);
+  auto at = [](T* rows, std::int64_t c) { return rows == nullptr ? nullptr : rows + c; };
+  for (; column + kWidth <= memory.end_column; column += kWidth) {
+    const std::int64_t end = column + kWidth;
+    const bool last = end >= memory.end_column;
+    const T* const next = last ? s.next : state + end;
+    const T* const next_second = last ? s.second.next : at(s.second.state, end);
+    StepColumns<NV, T>(s, {.column = column,
+                           .state = state + column,
+                           .stride = memory.state.stride,
+                           .second = at(s.second.state, column),
+                           .second_stride = s.second.stride,
+                           .following = {next, memory.state.stride, s.key_dim},
+                           .following_second = {next_second, s.second.stride, s.key_dim}});
+  }
+  if constexpr (NV > 1) StepGroups<NV / 2>(memory, s, column);
+}
+
+/// All columns; what does not fill a vector goes through a padded copy.
+template <class T>
+void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  T* state = static_cast<T*>(memory.state.data);
+  std::int64_t column = memory.first_column;
+  StepGroups<ln::kTileRows>(memory, s, column);
+  const std::int64_t rest = memory.end_column - column;
+  if (rest == 0) return;
+  auto load = [&](const T* from, std::int64_t stride, T* to) {
+    for (std::int64_t row = 0; row < memory.key_dim; ++row, from += stride, to += kLanes) {
+      std::fill(std::copy(from, from + rest, to), to + kLanes, T(0));
+    }
+  };
+  auto store = [&](const T* from, T* to, std::int64_t stride) {
+    for (std::int64_t row = 0; row < memory.key_dim; ++row, from += kLanes, to += stride) {
+      std::copy(from, from + rest, to);
+    }
+  };
+  T* const padded_second = padded + memory.key_dim * kLanes;
+  T* const second = s.second.state;
+  load(state + column, memory.state.stride, padded);
+  if (second != nullptr) load(second + column, s.second.stride, padded_second);
+  const Following<1, T> nothing(nullptr, kLanes, s.key_dim);
+  StepColumns<1, T>(s, {column, padded, kLanes, padded_second, kLanes, nothing, nothing});
+  if (s.write == nullptr) return;
+  store(padded, state + column, memory.state.stride);
+  if (second != nullptr) store(padded_second, second + column, s.second.stride);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_DECODE_COLUMNS_INL_H_

@@ -1,0 +1,90 @@
+// One memory through its rows: in place where there are few, else in chunks. Compiled once for
+// every target and type of arithmetic.
+
+#if defined(TTR_FAST_WEIGHTS_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_KERNEL_INL_H_
+#undef TTR_FAST_WEIGHTS_KERNEL_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_KERNEL_INL_H_
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/chunked/run-inl.h"
+#include "src/engines/fast_weights/decode/decode-inl.h"
+#include "src/engines/fast_weights/operands/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+/// What a memory has beside its columns: as it was given, or as its last time slice left it.
+template <class T>
+void LoadRunning(const Memory& memory, Scratch<T>& scratch) {
+  const std::int64_t stride = scratch.gathered.stride;
+  auto load = [&](const Rows& rows, T* to, std::int64_t count) {
+    if (!rows) return;
+    LoadRow(rows, 0, 0, count, to);
+    Pad(to, count, stride);
+  };
+  load(memory.bonus, scratch.gathered.bonus, memory.key_dim);
+  if (memory.from > 0) {
+    std::memcpy(&scratch.running, scratch.paused, sizeof(scratch.running));
+    return;
+  }
+  Running<T>& running = scratch.running;
+  load(memory.sum, running.sum, memory.key_dim);
+  load(memory.curvature, running.curvature, memory.key_dim);
+  running.lazy_decay = 1;
+  running.maximum = memory.maximum ? LoadOne<double>(memory.maximum, 0) : 0;
+  running.position =
+      memory.position ? static_cast<std::int64_t>(LoadOne<double>(memory.position, 0)) : 0;
+}
+
+template <class T>
+void StoreRunning(const Memory& memory, const Scratch<T>& scratch) {
+  if (memory.to < memory.rows) {
+    std::memcpy(scratch.paused, &scratch.running, sizeof(scratch.running));
+    return;
+  }
+  auto store = [&](const Rows& rows, const T* from) {
+    if (rows) StoreRow(from, 0, 0, memory.key_dim, rows);
+  };
+  store(memory.sum, scratch.running.sum);
+  store(memory.curvature, scratch.running.curvature);
+  if (memory.maximum) {
+    StoreRow(&scratch.running.maximum, 0, 0, 1, memory.maximum);
+  }
+  if (memory.position) {
+    const auto position =
+        static_cast<double>(scratch.running.position + memory.rows / memory.steps);
+    StoreRow(&position, 0, 0, 1, memory.position);
+  }
+}
+
+template <class T>
+void RunOne(const Options& options, const Memory& memory, const Memory& next, Scratch<T>& scratch) {
+  LoadRunning(memory, scratch);
+  if (scratch.decode) {
+    DecodeRun<T>(options, memory, next, scratch).Run();
+  } else {
+    ChunkedRun<T>(options, memory, next, scratch).Run();
+  }
+  if (memory.writes() || memory.to < memory.rows) StoreRunning(memory, scratch);
+}
+
+template <class T>
+void Run(const Options& options, const Memory& memory, const Memory& next, Scratch<T>& worker) {
+  if (memory.rows == 0) return;
+  if (memory.place == 0) return RunOne(options, memory, next, worker);
+  Scratch<T> own = worker.At(memory.place);
+  RunOne(options, memory, next, own);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_KERNEL_INL_H_

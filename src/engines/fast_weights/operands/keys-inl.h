@@ -1,0 +1,212 @@
+// One row of keys, queries and decays per channel, as they act on the memory. Compiled once for
+// every target.
+
+#if defined(TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_
+#undef TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/operands/key_rules-inl.h"
+#include "src/engines/fast_weights/operands/rows-inl.h"
+#include "src/engines/fast_weights/scratch.h"
+#include "src/engines/rows/features_kernel.h"
+#include "src/simd/decay-inl.h"
+#include "src/simd/sincos-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// Zeros from `count` to `stride`.
+template <class T>
+HWY_INLINE void Pad(T* row, std::int64_t count, std::int64_t stride) {
+  for (std::int64_t i = count; i < stride; ++i) row[i] = 0;
+}
+
+/// to = x (.) y, whole vectors; x of any alignment.
+template <class T>
+HWY_INLINE void MultiplyRows(const T* x, const T* y, std::int64_t count, T* to) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    hn::Store(hn::Mul(hn::LoadU(d, x + i), hn::Load(d, y + i)), d, to + i);
+  }
+}
+
+/// x -= factor y, of `count` numbers.
+template <class T>
+HWY_INLINE void SubtractMultiple(T factor, const T* HWY_RESTRICT y, std::int64_t count,
+                                 T* HWY_RESTRICT x) {
+  for (std::int64_t i = 0; i < count; ++i) x[i] -= factor * y[i];
+}
+
+/// x *= factor, whole vectors.
+template <class T>
+HWY_INLINE void MultiplyBy(T* x, std::int64_t count, T factor) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    hn::Store(hn::Mul(hn::Set(d, factor), hn::Load(d, x + i)), d, x + i);
+  }
+}
+
+/// to = exp(x), x <= 0, whole vectors; x of any alignment.
+template <class T>
+HWY_INLINE void ExpRow(const T* x, std::int64_t count, T* to) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    auto complement = hn::Zero(d);
+    hn::Store(sn::ExpDecay(d, hn::LoadU(d, x + i), complement).factor, d, to + i);
+  }
+}
+
+/// Cosines and sines of a row of angles.
+template <class T>
+HWY_INLINE void SinCosRow(std::int64_t count, T* angles_then_cosines, T* sines) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    hn::Vec<decltype(d)> sine, cosine;
+    sn::SinCos(d, hn::Load(d, angles_then_cosines + i), sine, cosine);
+    hn::Store(cosine, d, angles_then_cosines + i);
+    hn::Store(sine, d, sines + i);
+  }
+}
+
+/// phi of the row of Dk numbers at `raw`; what follows them is scratch.
+template <class T>
+HWY_INLINE void MapFeatureRow(const Options& options, const Memory& memory, std::int64_t position,
+                              T* raw, T* to) {
+  rows::FeatureTask task;
+  task.x = {raw, DTypeOf<T>(), 0};
+  task.y = {to, DTypeOf<T>(), 0};
+  task.w = memory.features_w.data;
+  task.b = memory.features_b.data;
+  task.tokens = 1;
+  task.dim = memory.input_dim;
+  task.features = memory.features;
+  task.phi_dim = memory.feature_dim;
+  task.position = position;
+  task.scratch = raw + RoundUp(memory.input_dim, kLine<T>);
+  rows::RunFeatures(DTypeOf<T>(), options.features, task);
+}
+
+/// Row t of keys or queries as the memory meets it: normalised, its features, and the intercept's
+/// 1; of the token at `position`.
+template <class T>
+HWY_INLINE void LoadMapped(const Options& options, const Memory& memory, const Rows& source,
+                           std::int64_t t, std::int64_t position, T* raw, T* to) {
+  const std::int64_t dim = memory.feature_dim;
+  if (options.features.map == rows::Map::kNone) {
+    LoadKey(options, source, t, dim, to);
+  } else {
+    LoadKey(options, source, t, memory.input_dim, raw);
+    MapFeatureRow(options, memory, position, raw, to);
+  }
+  if (options.intercept) to[dim] = 1;
+  Pad(to, memory.key_dim, RoundUp(memory.key_dim, kLine<T>));
+}
+
+/// Row i of the chunk, which is row `row` of the sequence: w, r, the separate value key, and the
+/// decay per channel; where that is an input, its logarithm.
+template <class T>
+HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int64_t row,
+                          std::int64_t i, Running<T>& running, Gathered<T>& out) {
+  const std::int64_t dim = memory.key_dim;
+  const std::int64_t stride = out.stride;
+  const std::int64_t token = memory.Token(row);
+  const bool separate = options.separate_value_key();
+  T* const write = out.write + i * stride;
+  T* const erase = out.erase + i * stride;
+  T* const key = separate ? out.value + i * stride : options.preconditioned ? erase : write;
+  auto load = [&](const Rows& rows, T* to) {
+    LoadFirst(rows, token, dim, to);
+    Pad(to, dim, stride);
+  };
+  if (options.key != Key::kInput) {
+    load(memory.log_decay, key);
+    ComplementRow(options.key, key, stride);
+  } else {
+    LoadMapped(options, memory, memory.k, row, running.position + token, out.raw, key);
+  }
+  switch (options.erase) {
+    case Erase::kKey:
+      if (options.preconditioned) {
+        const T weight = memory.importance ? LoadOne<T>(memory.importance, token) : T(1);
+        PreconditionRow(options, weight, key, stride, running.curvature, write);
+      }
+      break;
+    case Erase::kEraseKey: load(memory.erase_key, erase); break;
+    case Erase::kGatedKey:
+      load(memory.erase_gate, erase);
+      MultiplyRows(erase, key, stride, erase);
+      break;
+    case Erase::kSeparateValueKey:
+      load(memory.erase_key, erase);
+      load(memory.erase_gate, write);
+      MultiplyRows(erase, write, stride, write);
+      break;
+  }
+  if (!options.by_channel()) return;
+  T* const factors = out.factors + i * stride;
+  if (options.decay == Decay::kChannel) {
+    // Logarithms until GatherRows() has all rows of the chunk.
+    if (memory.Starts(row)) {
+      load(memory.log_decay, factors);
+    } else {
+      std::fill(factors, factors + stride, T(0));
+    }
+  } else {
+    T factor = 1;
+    if (options.decay == Decay::kConstant && memory.Starts(row)) {
+      factor = static_cast<T>(memory.decay_factor);
+    } else if (options.decay == Decay::kScalar && memory.Starts(row)) {
+      factor = static_cast<T>(std::exp(LoadOne<double>(memory.log_decay, token)));
+    }
+    std::fill(factors, factors + stride, factor);
+  }
+  if (options.phase) {
+    load(memory.phase, out.cosines + i * stride);
+    SinCosRow(RoundUp(dim, kLine<T>), out.cosines + i * stride, out.sines + i * stride);
+  }
+}
+
+/// The query of head `query` at row `row`: normalised, corrected by the row's gathered erase key,
+/// its features; not scaled.
+template <class T>
+HWY_INLINE void GatherQuery(const Options& options, const Memory& memory, std::int64_t row,
+                            std::int64_t query, const Running<T>& running, const T* erase, T* raw,
+                            T* to) {
+  const std::int64_t token = memory.Token(row);
+  const Rows source = QueryRows(memory, query);
+  // A read without a write is at the last token's position, and has no erase key to correct by.
+  // Where everything is written first, queries have positions of their own.
+  if (!memory.writes() && options.causal) {
+    const std::int64_t last = std::max<std::int64_t>(running.position - 1, 0);
+    LoadMapped(options, memory, source, token, last, raw, to);
+  } else if (options.correction == 0) {
+    LoadMapped(options, memory, source, token, running.position + token, raw, to);
+  } else {
+    const bool maps = options.features.map != rows::Map::kNone;
+    T* const plain = maps ? raw : to;
+    LoadKey(options, source, token, memory.input_dim, plain);
+    SubtractMultiple(static_cast<T>(options.correction), erase, memory.input_dim, plain);
+    if (maps) MapFeatureRow(options, memory, running.position + token, raw, to);
+    Pad(to, memory.key_dim, RoundUp(memory.key_dim, kLine<T>));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_OPERANDS_KEYS_INL_H_

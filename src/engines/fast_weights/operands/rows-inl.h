@@ -1,0 +1,143 @@
+// Rows of per-token inputs and outputs under this engine's options. Compiled once for every target.
+
+#if defined(TTR_FAST_WEIGHTS_OPERANDS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_OPERANDS_ROWS_INL_H_
+#undef TTR_FAST_WEIGHTS_OPERANDS_ROWS_INL_H_
+#else
+#define TTR_FAST_WEIGHTS_OPERANDS_ROWS_INL_H_
+#endif
+
+#include <cstdint>
+#include <type_traits>
+
+#include "hwy/highway.h"
+#include "src/engines/fast_weights/layout.h"
+#include "src/simd/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::fast_weights {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+using sn::LoadOne;
+using sn::LoadRow;
+using sn::StoreRow;
+
+/// Is any element of a row equal to `value`?
+template <class T>
+HWY_INLINE bool AnyEquals(const T* row, std::int64_t count, double value) {
+  std::int64_t i = 0;
+  if constexpr (!std::is_same_v<T, BFloat16>) {
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const auto wanted = hn::Set(d, static_cast<T>(value));
+    auto found = hn::Zero(d);  // a sum of lanes that are 1 where it is
+    for (; i + lanes <= count; i += lanes) {
+      found = hn::Add(found,
+                      hn::IfThenElseZero(hn::Eq(hn::LoadU(d, row + i), wanted), hn::Set(d, T(1))));
+    }
+    if (!hn::AllTrue(d, hn::Eq(found, hn::Zero(d)))) return true;
+  }
+  for (; i < count; ++i) {
+    if (static_cast<double>(sn::Widen(row[i])) == value) return true;
+  }
+  return false;
+}
+
+/// The same of token t's row.
+inline bool AnyEquals(const Rows& rows, std::int64_t t, std::int64_t count, double value) {
+  const std::int64_t offset = t * rows.stride;
+  switch (rows.dtype) {
+    case DType::kFloat32:
+      return AnyEquals(static_cast<const float*>(rows.data) + offset, count, value);
+    case DType::kFloat64:
+      return AnyEquals(static_cast<const double*>(rows.data) + offset, count, value);
+    default: return AnyEquals(static_cast<const BFloat16*>(rows.data) + offset, count, value);
+  }
+}
+
+/// x . y, whole vectors.
+template <class T>
+HWY_INLINE T Dot(const T* x, const T* y, std::int64_t count) {
+  const hn::ScalableTag<T> d;
+  auto sum = hn::Zero(d);
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    sum = hn::MulAdd(hn::Load(d, x + i), hn::Load(d, y + i), sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+/// The same of the first `count` numbers.
+template <class T>
+HWY_INLINE T DotFirst(const T* x, const T* y, std::int64_t count) {
+  const std::int64_t whole =
+      count - count % static_cast<std::int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
+  T sum = Dot(x, y, whole);
+  for (std::int64_t i = whole; i < count; ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+/// to = factor from, whole rows of one type.
+template <class T>
+HWY_INLINE void CopyScaled(const T* HWY_RESTRICT from, std::int64_t count, T factor,
+                           T* HWY_RESTRICT to) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto factors = hn::Set(d, factor);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::Mul(factors, hn::LoadU(d, from + i)), d, to + i);
+  }
+  for (; i < count; ++i) to[i] = factor * from[i];
+}
+
+/// The same without a factor.
+template <class T>
+HWY_INLINE void Copy(const T* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+/// The same past the caches, of whole lines.
+template <class T>
+HWY_INLINE void CopyPast(const T* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < count; i += lanes) hn::Stream(hn::LoadU(d, from + i), d, to + i);
+}
+
+/// The first `count` numbers of row t, which are mostly of T already.
+template <class T>
+HWY_INLINE void LoadFirst(const Rows& rows, std::int64_t t, std::int64_t count, T* to) {
+  if (rows.dtype != DTypeOf<T>()) return LoadRow(rows, t, 0, count, to);
+  Copy(static_cast<const T*>(rows.data) + t * rows.stride, count, to);
+}
+
+/// Row t of keys or queries in T, normalised if asked for.
+template <class T>
+void LoadKey(const Options& options, const Rows& rows, std::int64_t t, std::int64_t count, T* to) {
+  LoadFirst(rows, t, count, to);
+  if (options.normalise_qk) {
+    sn::Multiply(to, count, static_cast<T>(sn::UnitFactor(to, count)));
+  }
+}
+
+/// The output norm of a whole row; a zero row stays zero.
+template <class T>
+void NormaliseOutput(const Options& options, T* y, std::int64_t count) {
+  if (options.output_norm == OutputNorm::kNone) return;
+  const bool mean = options.output_norm == OutputNorm::kRms;
+  sn::DivideByNorm(y, count, mean ? static_cast<double>(count) : 1, options.output_norm_eps);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::fast_weights
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_FAST_WEIGHTS_OPERANDS_ROWS_INL_H_
