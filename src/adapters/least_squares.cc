@@ -374,8 +374,10 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
     dq = Tensor(dtype, words.call.q.shape());
   }
   const std::int64_t answers = std::max(dims.heads, dims.query_heads);
-  const WorkingCopy keys = WorkingCopy::OfHeads(direct ? tensors.dinputs.k : dk.view(), dims.heads, dtype);
-  const WorkingCopy queries = WorkingCopy::OfHeads(direct ? tensors.dinputs.q : dq.view(), answers, dtype);
+  const WorkingCopy keys =
+      WorkingCopy::OfHeads(direct ? tensors.dinputs.k : dk.view(), dims.heads, dtype);
+  const WorkingCopy queries =
+      WorkingCopy::OfHeads(direct ? tensors.dinputs.q : dq.view(), answers, dtype);
   const WorkingCopy values = WorkingCopy::OfHeads(tensors.dinputs.v, dims.heads, dtype);
   engine.gradients.q = queries.view();
   engine.gradients.k = keys.view();

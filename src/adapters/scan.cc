@@ -9,6 +9,7 @@
 #include "src/adapters/decay_factors.h"
 #include "src/adapters/registry.h"
 #include "src/core/working_copy.h"
+#include "src/engines/rows/norm.h"
 #include "src/engines/scan/backward.h"
 #include "src/recipe/family.h"
 
@@ -80,38 +81,6 @@ scan::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
   sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
   sizes.state = state;
   return sizes;
-}
-
-/// dy of what the output norm was taken of, z: y = z / |z| passes on (dy - y (y . dy)) / |z|, for
-/// the root mean square with y . dy / Dv. A row of zeros is not normalised.
-Tensor BackNorm(OutputNorm norm, const Tensor& z, const TensorView& dy) {
-  Tensor dz(z.dtype(), z.shape());
-  const std::int64_t width = z.shape()[3];
-  std::vector<double> y(static_cast<std::size_t>(width));
-  std::int64_t row = 0;
-  for (std::int64_t b = 0; b < dy.size(0); ++b) {
-    for (std::int64_t t = 0; t < dy.size(1); ++t) {
-      for (std::int64_t h = 0; h < dy.size(2); ++h, row += width) {
-        double squares = 0;
-        for (std::int64_t c = 0; c < width; ++c) {
-          y[static_cast<std::size_t>(c)] = LoadElement(z.data(), z.dtype(), row + c);
-          squares += y[static_cast<std::size_t>(c)] * y[static_cast<std::size_t>(c)];
-        }
-        const double count = norm == OutputNorm::kRms ? static_cast<double>(width) : 1;
-        const double size = squares == 0 ? 1 : std::sqrt(squares / count);
-        double along = 0;
-        for (std::int64_t c = 0; c < width; ++c) {
-          y[static_cast<std::size_t>(c)] /= size;
-          along += y[static_cast<std::size_t>(c)] * dy.At({b, t, h, c}) / count;
-        }
-        for (std::int64_t c = 0; c < width; ++c) {
-          const double tangent = dy.At({b, t, h, c}) - along * y[static_cast<std::size_t>(c)];
-          StoreElement(dz.data(), dz.dtype(), row + c, tangent / size);
-        }
-      }
-    }
-  }
-  return dz;
 }
 
 /// A copy of an entry, or zeros.
@@ -194,8 +163,11 @@ class Scan final : public Engine {
     options.output_norm = scan::OutputNorm::kNone;
     Tensor dz;
     if (recipe.reading.output_norm != OutputNorm::kNone) {
+      const bool l2 = recipe.reading.output_norm == OutputNorm::kL2;
       const Tensor z = Plain(options, words, tensors.dy.shape(), call.executor);
-      dz = BackNorm(recipe.reading.output_norm, z, tensors.dy);
+      dz = Tensor(dtype, z.shape());
+      rows::NormaliseGradient({l2 ? rows::NormKind::kL2 : rows::NormKind::kRms, 0, z, {}, {}, {}},
+                              tensors.dy, {dz, {}, {}, {}}, call.executor);
     }
     words.saved = call.saved;
     const scan::Gradients gradients{d.v, d.v_im, d.importance, d.log_decay, d.phase,

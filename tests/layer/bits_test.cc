@@ -110,9 +110,9 @@ TEST_P(Bits, OfGradients) {
   const Tensor dy = test::Normal(DType::kFloat32, OutputShape(call.dims), 3);
   const auto five = MakeExecutor(5);
   const test::Gradients one =
-      Differentiate(layer, call.inputs, {}, dy, {}, {.executor = &SequentialExecutor()});
+      test::Differentiate(layer, call.inputs, {}, dy, {}, {.executor = &SequentialExecutor()});
   const test::Gradients several =
-      Differentiate(layer, call.inputs, {}, dy, {}, {.executor = five.get()});
+      test::Differentiate(layer, call.inputs, {}, dy, {}, {.executor = five.get()});
   for (const InputSpec& spec : InputSpecs(call.recipe)) {
     const TensorView gradient = one.inputs.*spec.view;
     if (!gradient.defined()) continue;
@@ -120,7 +120,7 @@ TEST_P(Bits, OfGradients) {
   }
   for (std::int64_t b = 0; b < call.dims.batch; ++b) {
     const test::Gradients row =
-        Differentiate(layer, RowOf(call, b), {}, dy.view().Slice(0, b, 1), {});
+        test::Differentiate(layer, RowOf(call, b), {}, dy.view().Slice(0, b, 1), {});
     for (const InputSpec& spec : InputSpecs(call.recipe)) {
       const TensorView gradient = row.inputs.*spec.view;
       if (!gradient.defined() || spec.shapes.front().front() != Axis::kBatch) continue;

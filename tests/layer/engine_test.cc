@@ -104,8 +104,7 @@ TEST_P(EngineLayer, AgreesWithTheDefinitionUnderEveryGate) {
       ExpectAgreement(defined, RunWhole(layer, call), 2e-12, "whole");
       if (!recipe().reading.causal) continue;  // no memory to go on from
       ExpectAgreement(defined, test::RunInPieces(layer, call, 1), 2e-12, "token by token");
-      ExpectAgreement(defined, test::RunInPieces(layer, call, 1, test::kDeferring), 2e-12,
-                      "deferred");
+      ExpectAgreement(defined, test::RunDecoder(layer, call), 2e-12, "deferred");
     }
   }
 }
@@ -133,7 +132,7 @@ TEST_P(EngineLayer, ForgetsWhatIsNotFinite) {
   ExpectAgreement(defined, RunWhole(layer, call), 2e-12, "whole");
   if (!recipe().reading.causal) return;  // no memory to go on from
   ExpectAgreement(defined, test::RunInPieces(layer, call, 1), 2e-12, "token by token");
-  ExpectAgreement(defined, test::RunInPieces(layer, call, 1, test::kDeferring), 2e-12, "deferred");
+  ExpectAgreement(defined, test::RunDecoder(layer, call), 2e-12, "deferred");
 }
 
 TEST_P(EngineLayer, AgreesWithTheDefinitionInNarrowTypes) {

@@ -308,7 +308,7 @@ TEST(IterativeResidual, KeepsToTheTolerance) {
         "preconditioner: " +
         std::string(preconditioner) + "}");
     const Call call(recipe, SharedMemories(recipe), DType::kFloat64, 6, true);
-    for (const std::string_view engine : {"least_squares", kDefinition}) {
+    for (const std::string_view engine : {std::string_view("least_squares"), kDefinition}) {
       Tensor status;
       const Tensor residual = Residuals(Layer(recipe, engine), call, status);
       double most = 0;

@@ -24,11 +24,11 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 template <class RunLayer>
 void ExpectSameBits(const Layer& layer, const Dims& dims, const std::string& what,
                     const RunLayer& run) {
-  const test::Result alone = run(Run{.executor = &SequentialExecutor()});
+  const test::Result alone = run(CallOptions{.executor = &SequentialExecutor()});
   for (const int threads : {2, 3, 5, 16}) {
     const std::unique_ptr<Executor> executor = MakeExecutor(threads);
     std::vector<std::byte> scratch(layer.ScratchBytes(dims, threads));
-    const test::Result together = run(Run{.executor = executor.get(), .scratch = scratch});
+    const test::Result together = run(CallOptions{.executor = executor.get(), .scratch = scratch});
     const std::string name = what + ", " + std::to_string(threads) + " threads";
     EXPECT_EQ(test::LargestDifference(alone.y, together.y), 0) << name;
     EXPECT_EQ(test::LargestDifference(alone.status, together.status), 0) << name;
