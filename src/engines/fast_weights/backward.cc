@@ -122,8 +122,11 @@ void RunGroup(const Work& work, const BackwardCall& call, std::int64_t n, std::i
 }  // namespace
 
 std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads) {
-  const std::size_t bytes =
-      static_cast<std::size_t>(threads) * BytesOfWorker(options, sizes) + kAlignment;
+  // Memories are interleaved only where the caller gives what was saved.
+  Sizes given = sizes;
+  given.saved = options.causal;
+  const std::size_t worker = std::max(BytesOfWorker(options, sizes), BytesOfWorker(options, given));
+  const std::size_t bytes = static_cast<std::size_t>(threads) * worker + kAlignment;
   return options.causal ? bytes : std::max(bytes, ScratchBytes(options, sizes, threads));
 }
 

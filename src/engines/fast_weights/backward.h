@@ -1,17 +1,18 @@
 /// Gradients of the layers of this engine: inputs in, gradients of inputs out.
 ///
 /// Given dL/dy and dL/d(final state), finds dL/d of every input and of the initial state, for all
-/// options of Forward. A memory's inputs are gathered into blocks of rows (backward_rows.h), the
-/// rows' gradients come from gradient.h and are taken on to the inputs by the chain rule. Where
-/// answers are divided or normalised, they are computed once more.
+/// options of Forward. A memory's inputs are gathered into blocks of rows (backward/rows.h), the
+/// rows' gradients come from adjoint/gradient.h, and the chain rule takes them on to the inputs. It
+/// goes from what Forward saved; where nothing is given, each worker runs the forward kernel over
+/// one memory at a time (backward/checkpoints.h), and the gradients are the same bits.
 ///
 /// Gradients have the shapes of what they are gradients of, any of the three dtypes, and are
 /// overwritten; absent ones are not computed. Heads that share an input add up. The gradient of a
 /// log_decay of -inf, of the phase beside it, and of a zero key's step size, is 0.
 ///
-/// Cost: some 20 D Dv flops a token and memory, 40 with momentum, 28 of a complex decay; with what
-/// Forward kept, some 14, 28 and 20, and less scratch. Else scratch of O(T Dv) and a state each 64
-/// tokens, for every thread. The same bits for any number of threads.
+/// Cost: some 14 D Dv flops a token and memory, 28 with momentum, 20 of a complex decay; without
+/// what Forward saved, its cost besides, and for every thread what it saves of one memory: O(T Dv)
+/// and a state each 64 tokens. The same bits for any number of threads.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@ struct Gradients : Operands<TensorView>, StateOperands<TensorView> {};
 
 struct BackwardCall {
   /// State and the others of its kind as they were at the start; not causal, as they were made:
-  /// they are left as Forward leaves them. y is not used; `kept`: what Forward of this call left
+  /// they are left as Forward leaves them. y is not used; `saved`: what Forward of this call left
   /// there, untouched, or empty.
   Call forward{};
   TensorView dy{};
@@ -34,7 +35,7 @@ struct BackwardCall {
   Gradients gradients{};
 };
 
-/// What Forward kept makes it no larger.
+/// What Forward saved makes it no larger.
 std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads);
 
 /// `scratch` as for Forward.

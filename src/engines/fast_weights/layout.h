@@ -89,6 +89,8 @@ struct Memory : Operands<Rows>, StateOperands<Rows>, MemoryDims, MemoryPart, Sav
   bool writes() const { return v.data != nullptr; }
   /// Heads that read the memory in this call.
   std::int64_t readers() const { return q ? queries : 0; }
+  /// Those of them whose outputs are computed.
+  std::int64_t outputs() const { return y ? queries : 0; }
   // Asked as "steps > 1": of "steps == 1" compilers make an unconditional division, dozens of
   // cycles a row.
   bool Starts(std::int64_t r) const { return !(steps > 1) || r % steps == 0; }

@@ -200,20 +200,6 @@ HWY_INLINE void UpdateStrip(const GradientCall<T>& call, std::int64_t tokens, T*
   }
 }
 
-/// Calls visit.operator()<NV>(key) for every strip of key channels.
-template <class T, class Visit>
-void ForKeyStrips(const Scratch<T>& scratch, const Visit& visit) {
-  for (std::int64_t k = 0; k < scratch.keys;) {
-    if (Vectors<T>(k, scratch.keys) == 2) {
-      visit.template operator()<2>(k);
-      k += 2 * Lanes<T>();
-    } else {
-      visit.template operator()<1>(k);
-      k += Lanes<T>();
-    }
-  }
-}
-
 /// c_n of the chunk on the lanes of one strip.
 template <int NV, class T>
 HWY_INLINE void LastDecay(const GradientCall<T>& call, const Chunk& chunk, T last, std::int64_t key,

@@ -18,6 +18,15 @@ Sizes SizesOfOne(Sizes sizes) {
   return sizes;
 }
 
+/// No queries, where they decide nothing about how keys are read: errors are the same bits.
+template <class T>
+void DropQueries(const Options& options, Memory& memory) {
+  if (options.normalise_qk) return;
+  Memory without = memory;
+  without.q = {};
+  if (RowsAreInputs<T>(options, memory) == RowsAreInputs<T>(options, without)) memory = without;
+}
+
 }  // namespace
 
 template <class T>
@@ -69,9 +78,14 @@ void Checkpoints<T>::Find(const Work& work, Memory& memory) {
   if (layout_.sums > 0) memory.saved_sums = saved_ + layout_.SumsOf(1, 0, 0);
   Memory forward = memory;
   CopyState(work, forward);
-  forward.y = {output_, DTypeOf<T>(), 0};
-  forward.y_head_stride = 0;
   forward.status = nullptr;
+  forward.y_head_stride = 0;
+  if (layout_.outputs > 0) {
+    forward.y = {output_, DTypeOf<T>(), 0};
+  } else {
+    forward.y = {};
+    DropQueries<T>(work.options, forward);
+  }
   ChosenKernel<T>()(work.options, forward, Memory{}, scratch_);
 }
 

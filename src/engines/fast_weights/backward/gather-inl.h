@@ -86,17 +86,17 @@ void FinishQueries(const Options& options, const Memory& memory, std::int64_t r,
   }
 }
 
+/// What goes on beside the memory, as it is before the block.
 template <class T>
-void GatherRows(const Options& options, const Memory& memory, bool values, bool queries,
-                BackwardRows<T>& rows) {
+Running<T> BeforeBlock(const Options& options, const Memory& memory, BackwardRows<T>& rows) {
   const std::int64_t stride = rows.key_stride, block = rows.first / kGradientBlock;
-  Running<T> carried{};
+  Running<T> running{};
   if (memory.position) {
-    carried.position = static_cast<std::int64_t>(LoadOne<double>(memory.position, 0));
+    running.position = static_cast<std::int64_t>(LoadOne<double>(memory.position, 0));
   }
   if (rows.running.maxima != nullptr) {
-    carried.maximum = rows.running.block_maxima[block];
-    rows.running.maxima[0] = static_cast<T>(carried.maximum);
+    running.maximum = rows.running.block_maxima[block];
+    rows.running.maxima[0] = static_cast<T>(running.maximum);
   }
   if (options.preconditioned) {
     std::copy_n(rows.running.block_curvatures + block * stride, stride, rows.running.curvature);
@@ -105,6 +105,33 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
     std::fill_n(rows.rotation.frame, stride / 2, T(1));
     std::fill_n(rows.rotation.frame + stride / 2, stride / 2, T(0));
   }
+  return running;
+}
+
+/// Stores it as it is behind the block.
+template <class T>
+void StoreRunning(const Options& options, const Running<T>& running, BackwardRows<T>& rows) {
+  const std::int64_t stride = rows.key_stride, block = rows.first / kGradientBlock;
+  if (rows.running.maxima != nullptr) rows.running.block_maxima[block + 1] = running.maximum;
+  if (!options.preconditioned) return;
+  std::copy_n(rows.running.curvature + rows.count * stride, stride,
+              rows.running.block_curvatures + (block + 1) * stride);
+}
+
+template <class T>
+void GatherValue(const Options& options, const Memory& memory, std::int64_t r,
+                 BackwardRows<T>& rows) {
+  T* const value = rows.value + r * rows.value_stride;
+  LoadFirst(memory.v, rows.first + r, memory.value_dim, value);
+  Pad(value, memory.value_dim, rows.value_stride);
+  if (options.denominator != Denominator::kNone) value[memory.value_dim] = 1;
+}
+
+template <class T>
+void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
+                 BackwardRows<T>& rows) {
+  const std::int64_t stride = rows.key_stride;
+  Running<T> running = BeforeBlock(options, memory, rows);
   Memory gathered = memory;
   if (!queries) gathered.q = {};
   const std::int64_t most = options.preconditioned ? 1 : kChunk;
@@ -112,27 +139,20 @@ void GatherRows(const Options& options, const Memory& memory, bool values, bool 
     const Chunk chunk{rows.first + r, std::min(most, rows.count - r), false};
     Gathered<T> g = GatheredAt(options, rows, r);
     if (options.preconditioned) {
-      carried.curvature = rows.running.curvature + (r + 1) * stride;
-      std::copy_n(carried.curvature - stride, stride, carried.curvature);
+      running.curvature = rows.running.curvature + (r + 1) * stride;
+      std::copy_n(running.curvature - stride, stride, running.curvature);
     }
-    if (!rows.in_place.keys) GatherRows(options, gathered, chunk, carried, g);
-    GatherNumbers(options, gathered, chunk, carried, g);
+    if (!rows.in_place.keys) GatherRows(options, gathered, chunk, running, g);
+    GatherNumbers(options, gathered, chunk, running, g);
     TakeNumbers(options, g, r, chunk.rows, rows);
     if (queries && !rows.in_place.keys) FinishQueries(options, memory, r, chunk.rows, rows);
-    if (options.rotates())
+    if (options.rotates()) {
       RotateRows(options.read_before, queries, memory.key_dim, r, chunk.rows, rows);
-    for (std::int64_t i = r; values && !rows.in_place.value && i < r + chunk.rows; ++i) {
-      T* const value = rows.value + i * rows.value_stride;
-      LoadFirst(memory.v, rows.first + i, memory.value_dim, value);
-      Pad(value, memory.value_dim, rows.value_stride);
-      if (options.denominator != Denominator::kNone) value[memory.value_dim] = 1;
     }
+    if (!values || rows.in_place.value) continue;
+    for (std::int64_t i = r; i < r + chunk.rows; ++i) GatherValue(options, memory, i, rows);
   }
-  if (rows.running.maxima != nullptr) rows.running.block_maxima[block + 1] = carried.maximum;
-  if (options.preconditioned) {
-    std::copy_n(rows.running.curvature + rows.count * stride, stride,
-                rows.running.block_curvatures + (block + 1) * stride);
-  }
+  StoreRunning(options, running, rows);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,5 +1,5 @@
-// Through output norms and denominators: from dL/dy to the gradients of what a block's rows answer.
-// Compiled once for every target.
+// Through output norms and denominators: from dL/dy to the gradients of what a block's queries
+// find. Compiled once for every target.
 
 #if defined(TTR_FAST_WEIGHTS_BACKWARD_OUTPUTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_BACKWARD_OUTPUTS_INL_H_
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
-/// What an answer x = gain numerator / divisor is made of.
+/// The factors of an output gain numerator / divisor.
 template <class T>
 struct Quotient {
   T factor;         // gain / divisor
@@ -64,66 +64,85 @@ void ThroughNorm(const Options& options, const T* x, std::int64_t count, T* dy) 
   }
 }
 
-/// dy, in `to`, of an answer that is not the numerator y alone, which row r of the block has, and
-/// whose weights have this sum; or, as Forward keeps it, with `factored`, is y before it is
-/// normalised.
+/// An output that is more than what a query finds: y is the numerator, or as Forward saves it
+/// (`divided`) the output before it is normalised.
 template <class T>
-void ThroughAnswer(const Options& options, const T* y, T sum, bool factored, std::int64_t count,
+struct TransformedOutput {
+  const T* y;
+  T sum;  // of weights
+  bool divided;
+};
+
+/// From dy of an output of row r, in `to`, to the gradient of its numerator and, behind it, of its
+/// sum of weights.
+template <class T>
+void ThroughOutput(const Options& options, const TransformedOutput<T>& output, std::int64_t count,
                    std::int64_t r, T* to, BackwardRows<T>& rows) {
-  const bool extended = options.denominator != Denominator::kNone;
+  RunningArrays<T>& running = rows.running;
+  const T* const y = output.y;
   const T maximum =
-      rows.running.maxima == nullptr ? T(0) : rows.running.maxima[options.read_before ? r : r + 1];
-  const Quotient<T> quotient = QuotientOf(options, sum, maximum);
-  const T factor = factored ? T(1) : quotient.factor;
+      running.maxima == nullptr ? T(0) : running.maxima[options.read_before ? r : r + 1];
+  const Quotient<T> quotient = QuotientOf(options, output.sum, maximum);
+  const T factor = output.divided ? T(1) : quotient.factor;
   const T fold = rows.folds_scale ? static_cast<T>(options.scale) : T(1);
   if (options.output_norm != OutputNorm::kNone) {
     for (std::int64_t i = 0; i < count; ++i) rows.row[i] = factor * y[i];
     ThroughNorm(options, rows.row, count, to);
   }
   T along = 0;  // dL/d log(factor)
-  if (quotient.d_sum != 0 || quotient.d_maximum != 0) {
-    along = factor * DotFirst(to, y, count);
-  }
+  if (quotient.d_sum != 0 || quotient.d_maximum != 0) along = factor * DotFirst(to, y, count);
   sn::Multiply(to, count, fold * quotient.factor);
   // d log(1 / |sum|) = -d sum / sum
-  if (extended && quotient.d_sum != 0) to[count] = -along / sum * fold;
+  if (quotient.d_sum != 0) to[count] = -along / output.sum * fold;
   if (options.read_before && rows.first + r == 0) {
-    rows.running.d_first_maximum += along * quotient.d_maximum;
+    running.d_first_maximum += along * quotient.d_maximum;
   }
+}
+
+/// What query q of row r of the block found: as Forward saved it, or else as it was computed anew.
+template <class T>
+TransformedOutput<T> OutputOf(const Options& options, const Memory& memory,
+                              const BackwardRows<T>& rows, std::int64_t q, std::int64_t r) {
+  const bool divides = options.denominator != Denominator::kNone;
+  if (memory.saved_outputs == nullptr) {
+    const T* const y = rows.whole.y + (q * rows.rows + r) * rows.value_stride;
+    return {y, divides ? y[memory.value_dim] : T(0), false};
+  }
+  const std::int64_t place = (rows.first + r) * rows.queries + q;
+  return {static_cast<const T*>(memory.saved_outputs) + place * rows.value_stride,
+          divides ? static_cast<const T*>(memory.saved_sums)[place] : T(0), true};
+}
+
+/// Row `token` of dy times a factor.
+template <class T>
+HWY_INLINE void LoadScaled(const Rows& dy, std::int64_t token, std::int64_t count, T factor,
+                           T* to) {
+  if (dy.dtype == DTypeOf<T>()) {
+    return CopyScaled(static_cast<const T*>(dy.data) + token * dy.stride, count, factor, to);
+  }
+  LoadRow(dy, token, 0, count, to);
+  if (factor != 1) sn::Multiply(to, count, factor);
 }
 
 template <class T>
 void GatherOutputs(const Options& options, const Memory& memory, BackwardRows<T>& rows) {
-  const bool answers = options.transforms_outputs();
-  const bool divides = options.denominator != Denominator::kNone;
-  const auto* const saved = static_cast<const T*>(memory.saved_outputs);
-  const auto* const saved_sums = static_cast<const T*>(memory.saved_sums);
+  const bool transforms = options.transforms_outputs();
   const std::int64_t count = memory.value_dim, stride = rows.value_stride;
-  const T factor = answers ? T(1) : rows.OutputFactor(options);
+  const T factor = transforms ? T(1) : rows.OutputFactor(options);
   for (std::int64_t q = 0; q < rows.queries; ++q) {
     Rows dy = memory.y;
     dy.data = static_cast<std::byte*>(dy.data) +
               q * memory.y_head_stride * static_cast<std::int64_t>(SizeOf(dy.dtype));
     for (std::int64_t r = 0; r < rows.count; ++r) {
-      const std::int64_t at = (q * rows.rows + r) * stride, row = rows.first + r;
-      T* const to = rows.dy + at;
-      if (!memory.Reads(row)) {
+      T* const to = rows.dy + (q * rows.rows + r) * stride;
+      if (!memory.Reads(rows.first + r)) {
         std::fill_n(to, stride, T(0));
         continue;
       }
-      const std::int64_t token = memory.Token(row);
-      if (dy.dtype == DTypeOf<T>()) {
-        CopyScaled(static_cast<const T*>(dy.data) + token * dy.stride, count, factor, to);
-      } else {
-        LoadRow(dy, token, 0, count, to);
-        if (factor != 1) sn::Multiply(to, count, factor);
-      }
+      LoadScaled(dy, memory.Token(rows.first + r), count, factor, to);
       Pad(to, count, stride);
-      if (!answers) continue;
-      const std::int64_t place = row * rows.queries + q;
-      const T* const y = saved != nullptr ? saved + place * stride : rows.whole.y + at;
-      const T sum = !divides ? T(0) : saved != nullptr ? saved_sums[place] : y[count];
-      ThroughAnswer(options, y, sum, saved != nullptr, count, r, to, rows);
+      if (!transforms) continue;
+      ThroughOutput(options, OutputOf(options, memory, rows, q, r), count, r, to, rows);
     }
   }
 }

@@ -39,7 +39,7 @@ class WholeRows {
   void Run(WholePart part) {
     switch (part) {
       case WholePart::kDecays: return TakeDecays();
-      case WholePart::kAnswer: return Answer();
+      case WholePart::kOutputs: return Outputs();
       case WholePart::kQueries: return TakeQueries();
       case WholePart::kWrites: return TakeWrites();
     }
@@ -54,7 +54,7 @@ class WholeRows {
   static constexpr std::int64_t Lanes() { return hn::MaxLanes(D()); }
 
   Block Query(std::int64_t q) const { return {rows_.query + q * rows_.rows * keys_, keys_}; }
-  Block Answers(T* of, std::int64_t q) const { return {of + q * rows_.rows * values_, values_}; }
+  Block OutputRows(T* of, std::int64_t q) const { return {of + q * rows_.rows * values_, values_}; }
 
   /// The product of all.
   void TakeDecays() {
@@ -84,17 +84,17 @@ class WholeRows {
     hn::Store(hn::MulAdd(real, sine, hn::Mul(imaginary, cosine)), d, factors_ + keys_ + k);
   }
 
-  void Answer() {
+  void Outputs() {
     const ln::Whole all{values_, keys_};
     for (std::int64_t q = 0; q < rows_.queries; ++q) {
       ln::Multiply<ln::Into::kSet>(Left::Of(Query(q)), Block{rows_.whole.memory, values_}, count_,
-                                   all, Answers(rows_.whole.y, q));
+                                   all, OutputRows(rows_.whole.y, q));
     }
   }
 
   void TakeQueries() {
     for (std::int64_t q = 0; q < rows_.queries; ++q) {
-      const Block dy = Answers(rows_.dy, q);
+      const Block dy = OutputRows(rows_.dy, q);
       ln::Multiply<ln::Into::kSet>(Left::Of(dy), Block{rows_.d_initial, keys_}, count_,
                                    ln::Whole{keys_, rows_.value_dim},
                                    Block{rows_.d.query + q * rows_.rows * keys_, keys_});

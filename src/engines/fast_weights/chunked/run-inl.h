@@ -112,7 +112,7 @@ class ChunkedRun {
         whole_rows_(options.output_norm != OutputNorm::kNone || memory.steps > 1),
         values_from_(memory.writes() ? FirstConverted<T>(memory, memory.v.dtype, false)
                                      : memory.end_column),
-        outputs_from_(memory.q ? FirstConverted<T>(memory, memory.y.dtype, whole_rows_)
+        outputs_from_(memory.y ? FirstConverted<T>(memory, memory.y.dtype, whole_rows_)
                                : memory.end_column),
         streams_(!whole_rows_ && (IsBf16<T>(memory.y.dtype) ? Streams<T, BFloat16>(memory)
                                                             : Streams<T, T>(memory))),
@@ -222,7 +222,7 @@ class ChunkedRun {
   /// Outputs that were not written in place.
   void StoreOutputs(const Block& block) {
     const std::int64_t count = memory_.end_column - outputs_from_;
-    for (std::int64_t q = 0; count > 0 && q < memory_.readers(); ++q) {
+    for (std::int64_t q = 0; count > 0 && q < memory_.outputs(); ++q) {
       for (std::int64_t r = block.begin; r < block.end; ++r) {
         if (!memory_.Reads(r)) continue;
         T* row = scratch_.columns.outputs + (q * kBlockRows + r - block.begin) * columns_ +

@@ -231,7 +231,7 @@ HWY_INLINE void Forget(const StripTask<T>& s) {
 
 template <int NV, bool BF16, class T>
 void ProcessStrip(const StripTask<T>& s) {
-  const std::int64_t queries = s.memory.readers();
+  const std::int64_t queries = s.memory.outputs();
   const bool early = s.chunk.forget && s.options.read_before && queries > 0;
   if (early) FindEarlyOutputs<NV>(s);
   if (s.chunk.forget) Forget<NV, BF16>(s);
