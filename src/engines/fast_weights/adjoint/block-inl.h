@@ -19,7 +19,7 @@
 #include "src/engines/fast_weights/adjoint/rotation-inl.h"
 #include "src/engines/fast_weights/adjoint/rows-inl.h"
 #include "src/engines/fast_weights/adjoint/strip-inl.h"
-#include "src/engines/fast_weights/adjoint/tallies-inl.h"
+#include "src/engines/fast_weights/adjoint/tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {
@@ -80,8 +80,8 @@ void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratc
     std::fill_n(scratch.Tallies(part, 0), all * kSquare, T(0));
   }
   alignas(64) T overlaps[3][2 * kTokens] = {};
-  ForKeyStrips(scratch, [&]<int NV>(std::int64_t key)
-                            HWY_ATTR { BackwardStrip<NV>(on, memory, key, overlaps); });
+  ForStrips<T>(scratch.keys, [&]<int NV>(std::int64_t key)
+                                 HWY_ATTR { BackwardStrip<NV>(on, memory, key, overlaps); });
   if (on.scalar) DecayGradients(on, overlaps, grads);
 }
 

@@ -21,7 +21,7 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/adjoint/chunk-inl.h"
 #include "src/engines/fast_weights/adjoint/layout.h"
-#include "src/engines/fast_weights/adjoint/tallies-inl.h"
+#include "src/engines/fast_weights/adjoint/tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights::gradient {

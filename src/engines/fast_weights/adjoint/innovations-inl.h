@@ -23,7 +23,6 @@
 #include "src/engines/fast_weights/adjoint/rows-inl.h"
 #include "src/engines/fast_weights/adjoint/scores-inl.h"
 #include "src/engines/fast_weights/adjoint/state-inl.h"
-#include "src/engines/fast_weights/adjoint/tallies-inl.h"
 #include "src/engines/fast_weights/adjoint/tiles-inl.h"
 #include "src/linalg/tile-inl.h"
 #include "src/simd/strided-inl.h"
@@ -72,12 +71,8 @@ HWY_INLINE void StoreValueGradients(const ChunkWork<T>& on, std::int64_t i, std:
       }
     }
   }
-  T* const to = out.data + t * out.stride + column;
-  if (call.stream_value) {
-    StoreTile<NV, true>(on.chunk.tokens - i, to, out.stride, tile);
-  } else {
-    StoreTile<NV>(on.chunk.tokens - i, to, out.stride, tile);
-  }
+  StoreTile<NV>(call.stream_value, on.chunk.tokens - i, out.data + t * out.stride + column,
+                out.stride, tile);
 }
 
 /// tile = the gradients of the updates of `write` from what lies behind the chunk and from the
@@ -235,15 +230,8 @@ void SolveUpdates(const ChunkWork<T>& on) {
   for (int j = 0; j < kTokens; ++j) to_end[j] = in_rows ? T(1) : on.c.to_end[0][j];
   T* tallies = scratch.Tallies(0, scratch.reads + scratch.writes);
   std::fill(tallies, tallies + kSquare, T(0));
-  for (std::int64_t v = 0; v < scratch.values;) {
-    if (Vectors<T>(v, scratch.values) == 2) {
-      SolveStrip<2>(on, to_end, lower, v);
-      v += 2 * Lanes<T>();
-    } else {
-      SolveStrip<1>(on, to_end, lower, v);
-      v += Lanes<T>();
-    }
-  }
+  ForStrips<T>(scratch.values, [&]<int NV>(std::int64_t column)
+                                   HWY_ATTR { SolveStrip<NV>(on, to_end, lower, column); });
   if (on.call.d.step == nullptr) return;
   T sums[kTokens];
   SumTallies(tallies, sums);

@@ -45,7 +45,7 @@ template <class T>
 void AdvanceParts(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                   const Scratch<T>& scratch, const T* in, T* out) {
   const Transition<T> transition(chunk, c);
-  ForKeyStrips(scratch, [&]<int NV>(std::int64_t key) HWY_ATTR {
+  ForStrips<T>(scratch.keys, [&]<int NV>(std::int64_t key) HWY_ATTR {
     const hn::ScalableTag<T> d;
     const std::int64_t offset = key * scratch.values;
     transition.Forward(NV * Lanes<T>() * scratch.values, scratch.matrix, in + offset, out + offset);
@@ -154,8 +154,8 @@ void ReplayBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
     if (needed) memory = next;
   }
   if (used == 0 || scratch.parts > 1) return;
-  ForKeyStrips(scratch, [&]<int NV>(std::int64_t key)
-                            HWY_ATTR { AdvanceStrip<NV>(call, replay, last, scratch, key); });
+  ForStrips<T>(scratch.keys, [&]<int NV>(std::int64_t key)
+                                 HWY_ATTR { AdvanceStrip<NV>(call, replay, last, scratch, key); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,5 +1,9 @@
-// Products of a chunk's rows with each other, and with the decays between. Compiled once for every
-// target.
+// Products of a chunk's rows with each other, and with the decays between. Where every key channel
+// decays by itself, with a_i the gates, a read x of token i finds the write of token j as
+//
+//     x_i . v_ij,   v_jj = w_j,   v_ij = a_i (.) v_{i-1,j}         (before: x_i . v_{i-1,j})
+//
+// so that nothing is divided. Compiled once for every target.
 
 #if defined(TTR_FAST_WEIGHTS_ADJOINT_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_ADJOINT_SCORES_INL_H_
@@ -12,10 +16,10 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/adjoint/channel_products-inl.h"
 #include "src/engines/fast_weights/adjoint/coefficients-inl.h"
 #include "src/engines/fast_weights/adjoint/layout.h"
 #include "src/engines/fast_weights/adjoint/rows-inl.h"
+#include "src/engines/fast_weights/adjoint/tiles-inl.h"
 #include "src/linalg/tile-inl.h"
 #include "src/simd/strided-inl.h"
 #include "src/simd/unroll.h"
@@ -28,18 +32,18 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// R rows of Products against vectors of D.
-template <int R, class D, class T = hn::TFromD<D>>
+/// A tile's rows of Products against vectors of D.
+template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void ProductRows(D d, View<T> rows, std::int64_t i, std::int64_t lanes_end,
                             const T* HWY_RESTRICT columns, std::int64_t count, T* out) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   constexpr int kNV = kLanes < kTokens / 2 ? 2 : 1;
   for (std::int64_t j = 0; j < lanes_end; j += kNV * kLanes) {
-    ln::Tile<D, R, kNV> tile;
+    ln::Tile<D, ln::kTileRows, kNV> tile;
     ln::SetZero(d, tile);
     ln::Accumulate<false>(d, rows[i], rows.stride, 1, columns + j, kTokens, count, tile);
     TTR_UNROLL
-    for (int r = 0; r < R; ++r) {
+    for (int r = 0; r < ln::kTileRows; ++r) {
       TTR_UNROLL
       for (int n = 0; n < kNV; ++n) {
         hn::Store(tile[r][n], d, out + (i + r) * kTokens + j + n * kLanes);
@@ -55,10 +59,10 @@ void Products(View<T> rows, const T* HWY_RESTRICT columns, std::int64_t count, T
   const hn::ScalableTag<T> d;
   constexpr int kRows = ln::kTileRows;
   for (std::int64_t i = 0; i < kHalf; i += kRows) {
-    ProductRows<kRows>(half, rows, i, kHalf, columns, count, out);
+    ProductRows(half, rows, i, kHalf, columns, count, out);
   }
   for (std::int64_t i = kHalf; i < kTokens; i += kRows) {
-    ProductRows<kRows>(d, rows, i, kTokens, columns, count, out);
+    ProductRows(d, rows, i, kTokens, columns, count, out);
   }
 }
 
@@ -80,6 +84,57 @@ void Scores(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, const T
       hn::Store(hn::IfThenElseZero(pairs, score), d, out + at);
     }
   }
+}
+
+/// `GROUP` vectors of key channels of ChannelProducts.
+template <int GROUP, class T>
+HWY_INLINE void AddChannelProducts(const Chunk& chunk, ReadKind kind, View<T> reads, View<T> writes,
+                                   View<T> gates, std::int64_t key, LaneSums<T>& sums, T* out) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t j = 0; j < chunk.tokens; ++j) {
+    hn::Vec<decltype(d)> v[GROUP];
+    TTR_UNROLL
+    for (int n = 0; n < GROUP; ++n) v[n] = hn::Load(d, writes[j] + key + n * Lanes<T>());
+    for (std::int64_t i = kind.diagonal ? j : j + 1; i < chunk.tokens; ++i) {
+      const T* gate = gates[i] + key;
+      const T* read = reads[i] + key;
+      auto sum = hn::Zero(d);
+      TTR_UNROLL
+      for (int n = 0; n < GROUP; ++n) {
+        const auto x = hn::Load(d, read + n * Lanes<T>());
+        if (kind.before) sum = hn::MulAdd(x, v[n], sum);
+        if (i > j) v[n] = hn::Mul(v[n], hn::Load(d, gate + n * Lanes<T>()));
+        if (!kind.before) sum = hn::MulAdd(x, v[n], sum);
+      }
+      sums.Add(sum, out + i * kTokens + j);
+    }
+  }
+}
+
+/// out[i][j] = x_i . v_ij of read x and one write, for the pairs that meet; 0 elsewhere.
+template <class T>
+void ChannelProducts(const ChunkWork<T>& on, std::int64_t x, View<T> writes, T* out) {
+  const Scratch<T>& scratch = on.scratch;
+  const Chunk& chunk = on.chunk;
+  const ReadKind kind = on.Kind(x);
+  const View<T> reads = on.Read(x), gates = on.Gates();
+  std::fill(out, out + kSquare, T(0));
+  LaneSums<T> sums;
+  constexpr int kMost = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
+  for (std::int64_t key = 0; key < scratch.keys;) {
+    const std::int64_t left = (scratch.keys - key) / Lanes<T>();
+    if (left >= kMost) {
+      AddChannelProducts<kMost>(chunk, kind, reads, writes, gates, key, sums, out);
+      key += kMost * Lanes<T>();
+    } else if (left >= 4) {
+      AddChannelProducts<4>(chunk, kind, reads, writes, gates, key, sums, out);
+      key += 4 * Lanes<T>();
+    } else {
+      AddChannelProducts<1>(chunk, kind, reads, writes, gates, key, sums, out);
+      key += Lanes<T>();
+    }
+  }
+  sums.Flush();
 }
 
 /// columns.writes, products and scores of one write.

@@ -20,7 +20,7 @@
 #include <span>
 
 #include "hwy/highway.h"
-#include "src/engines/fast_weights/adjoint/channel_gradients-inl.h"
+#include "src/engines/fast_weights/adjoint/channels-inl.h"
 #include "src/engines/fast_weights/adjoint/layout.h"
 #include "src/engines/fast_weights/adjoint/momentum-inl.h"
 #include "src/engines/fast_weights/adjoint/rows-inl.h"
@@ -134,10 +134,9 @@ void ReadGradients(const ChunkWork<T>& on, const T* memory, std::int64_t key, st
     AddWrites<NV>(on, x, i, key, tile);
     if (out == nullptr) {
       StoreTile<NV>(kRows, joined + i * kWidth, kWidth, tile);
-    } else if (on.call.stream_query && x < on.call.sizes.queries) {
-      StoreTile<NV, true>(tokens - i, out + i * stride + key, stride, tile);
     } else {
-      StoreTile<NV>(tokens - i, out + i * stride + key, stride, tile);
+      const bool past = on.call.stream_query && x < on.call.sizes.queries;
+      StoreTile<NV>(past, tokens - i, out + i * stride + key, stride, tile);
     }
   }
 }
@@ -178,11 +177,8 @@ void WriteGradients(const ChunkWork<T>& on, std::int64_t key, std::int64_t w, co
     if (scratch.parts > 1) AddTile<NV>(scratch.part_tile, tile);
     AddReads<NV>(on, w, j, key, tile);
     if (joined != nullptr) AddTile<NV>(joined + j * kWidth, tile);
-    if (on.call.stream_write && w == 0) {
-      StoreTile<NV, true>(on.chunk.tokens - j, out + j * stride, stride, tile);
-    } else {
-      StoreTile<NV>(on.chunk.tokens - j, out + j * stride, stride, tile);
-    }
+    StoreTile<NV>(on.call.stream_write && w == 0, on.chunk.tokens - j, out + j * stride, stride,
+                  tile);
   }
 }
 
@@ -205,7 +201,10 @@ void UpdateAdjoint(const ChunkWork<T>& on, std::int64_t key, std::int64_t part,
     }
     const std::span<const Outer<T>> all(outers, static_cast<std::size_t>(count));
     if (overlap.partner != nullptr) {
-      UpdateStrip<NV, true, T>(on.call, on.chunk.tokens, strip, decay, all, overlap);
+      alignas(64) T sums[NV * Lanes<T>()] = {};
+      UpdateStrip<NV, true, T>(on.call, on.chunk.tokens, strip, decay, all,
+                               {overlap.partner, sums});
+      for (std::int64_t i = 0; i < NV * Lanes<T>(); ++i) overlap.sums[i] += sums[i];
     } else {
       UpdateStrip<NV, false, T>(on.call, on.chunk.tokens, strip, decay, all);
     }

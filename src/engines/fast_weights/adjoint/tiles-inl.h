@@ -1,4 +1,5 @@
-// Register tiles that are stored, loaded and scaled. Compiled once for every target.
+// Register tiles that are stored, loaded and scaled, and sums of lanes. Compiled once for every
+// target.
 
 #if defined(TTR_FAST_WEIGHTS_ADJOINT_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_ADJOINT_TILES_INL_H_
@@ -7,11 +8,14 @@
 #define TTR_FAST_WEIGHTS_ADJOINT_TILES_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/adjoint/chunk-inl.h"
+#include "src/engines/fast_weights/adjoint/layout.h"
 #include "src/linalg/tile-inl.h"
+#include "src/simd/lane_sums-inl.h"
 #include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,12 +23,27 @@ namespace ttr::fast_weights::gradient {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
 namespace ln = ttr::linalg::HWY_NAMESPACE;
 
 /// Vectors of the strip of lanes that begins at `first` of `count`: two, or one at the end.
 template <class T>
 int Vectors(std::int64_t first, std::int64_t count) {
   return count - first > Lanes<T>() ? 2 : 1;
+}
+
+/// Calls visit.operator()<NV>(first) for every strip of `count` lanes.
+template <class T, class Visit>
+void ForStrips(std::int64_t count, const Visit& visit) {
+  for (std::int64_t k = 0; k < count;) {
+    if (Vectors<T>(k, count) == 2) {
+      visit.template operator()<2>(k);
+      k += 2 * Lanes<T>();
+    } else {
+      visit.template operator()<1>(k);
+      k += Lanes<T>();
+    }
+  }
 }
 
 /// out = the first `count` rows of the tile; kPast: past the caches.
@@ -45,6 +64,14 @@ HWY_INLINE void StoreTile(std::int64_t count, T* out, std::int64_t stride,
       }
     }
   }
+}
+
+/// The same, past the caches or not.
+template <int NV, class T>
+HWY_INLINE void StoreTile(bool past, std::int64_t count, T* out, std::int64_t stride,
+                          const ln::Tile<hn::ScalableTag<T>, ln::kTileRows, NV>& tile) {
+  past ? StoreTile<NV, true>(count, out, stride, tile)
+       : StoreTile<NV, false>(count, out, stride, tile);
 }
 
 /// The tile = whole rows.
@@ -139,6 +166,51 @@ struct Zeros {
     }
   }
 };
+
+/// Adds up the lanes of vectors, as many at a time as a vector has lanes.
+template <class T>
+class LaneSums {
+ public:
+  /// *out += the sum of the lanes of `v`, at the latest with Flush.
+  HWY_INLINE void Add(hn::Vec<hn::ScalableTag<T>> v, T* out) {
+    const hn::ScalableTag<T> d;
+    hn::Store(v, d, vectors_ + count_ * kLanes);
+    targets_[count_] = out;
+    if (++count_ == kLanes) Flush();
+  }
+
+  void Flush() {
+    const hn::ScalableTag<T> d;
+    for (std::int64_t i = count_; i < kLanes; ++i) {
+      hn::Store(hn::Zero(d), d, vectors_ + i * kLanes);
+    }
+    alignas(64) T sums[kLanes];
+    hn::Store(sn::SumVectors<kLanes>(d, vectors_), d, sums);
+    for (std::int64_t i = 0; i < count_; ++i) *targets_[i] += sums[i];
+    count_ = 0;
+  }
+
+ private:
+  static constexpr std::int64_t kLanes = Lanes<T>();
+
+  alignas(64) T vectors_[kLanes * kLanes];
+  T* targets_[kLanes];
+  std::int64_t count_ = 0;
+};
+
+/// out[i] = the sum of the lanes of tally row i.
+template <class T>
+void SumTallies(const T* tallies, T* out) {
+  const hn::ScalableTag<T> d;
+  if constexpr (Lanes<T>() == kTokens) {
+    hn::StoreU(sn::SumVectors<kTokens>(d, tallies), d, out);
+    return;
+  }
+  LaneSums<T> sums;
+  std::fill(out, out + kTokens, T(0));
+  for (int i = 0; i < kTokens; ++i) sums.Add(hn::Load(d, tallies + i * kTokens), out + i);
+  sums.Flush();
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::fast_weights::gradient

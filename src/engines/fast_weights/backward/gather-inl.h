@@ -128,8 +128,8 @@ void GatherValue(const Options& options, const Memory& memory, std::int64_t r,
 }
 
 template <class T>
-void GatherRows(const Options& options, const Memory& memory, bool values, bool queries,
-                BackwardRows<T>& rows) {
+void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
+                 BackwardRows<T>& rows) {
   const std::int64_t stride = rows.key_stride;
   Running<T> running = BeforeBlock(options, memory, rows);
   Memory gathered = memory;

@@ -1,8 +1,8 @@
-// Which rows are used in place.
-
-#include "src/engines/fast_weights/backward/in_place.h"
+// Which rows of inputs and gradients are used in place.
 
 #include <cstdint>
+
+#include "src/engines/fast_weights/backward/rows.h"
 
 namespace ttr::fast_weights {
 namespace {

@@ -18,34 +18,22 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
-void GatherFloat(const Options& options, const Memory& memory, bool values, bool queries,
-                 BackwardRows<float>& rows) {
-  GatherRows(options, memory, values, queries, rows);
+template <class T>
+void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& out,
+                  Side side, BackwardRows<T>& rows) {
+  Scatter<T>(options, memory, out, side, rows).Run();
 }
-void GatherDouble(const Options& options, const Memory& memory, bool values, bool queries,
-                  BackwardRows<double>& rows) {
-  GatherRows(options, memory, values, queries, rows);
+template <class T>
+void RunWhole(WholePart part, const Options& options, BackwardRows<T>& rows) {
+  WholeRows<T>(options, rows).Run(part);
 }
-void OutputsFloat(const Options& options, const Memory& memory, BackwardRows<float>& rows) {
-  GatherOutputs(options, memory, rows);
+
+template <class T>
+BackwardKernels<T> Kernels() {
+  return {GatherBlock<T>, GatherOutputs<T>, ScatterBlock<T>, RunWhole<T>};
 }
-void OutputsDouble(const Options& options, const Memory& memory, BackwardRows<double>& rows) {
-  GatherOutputs(options, memory, rows);
-}
-void ScatterFloat(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                  Side side, BackwardRows<float>& rows) {
-  Scatter<float>(options, memory, gradients, side, rows).Run();
-}
-void ScatterDouble(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                   Side side, BackwardRows<double>& rows) {
-  Scatter<double>(options, memory, gradients, side, rows).Run();
-}
-void WholeFloat(WholePart part, const Options& options, BackwardRows<float>& rows) {
-  WholeRows<float>(options, rows).Run(part);
-}
-void WholeDouble(WholePart part, const Options& options, BackwardRows<double>& rows) {
-  WholeRows<double>(options, rows).Run(part);
-}
+BackwardKernels<float> FloatKernels() { return Kernels<float>(); }
+BackwardKernels<double> DoubleKernels() { return Kernels<double>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::fast_weights
@@ -54,44 +42,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ttr::fast_weights {
 
-HWY_EXPORT(GatherFloat);
-HWY_EXPORT(GatherDouble);
-HWY_EXPORT(OutputsFloat);
-HWY_EXPORT(OutputsDouble);
-HWY_EXPORT(ScatterFloat);
-HWY_EXPORT(ScatterDouble);
-HWY_EXPORT(WholeFloat);
-HWY_EXPORT(WholeDouble);
+HWY_EXPORT(FloatKernels);
+HWY_EXPORT(DoubleKernels);
 
-void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
-                 BackwardRows<float>& rows) {
-  TTR_DISPATCH(GatherFloat)(options, memory, values, queries, rows);
+template <>
+BackwardKernels<float> ChosenKernels() {
+  return TTR_DISPATCH(FloatKernels)();
 }
-void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
-                 BackwardRows<double>& rows) {
-  TTR_DISPATCH(GatherDouble)(options, memory, values, queries, rows);
-}
-void GatherOutputGradients(const Options& options, const Memory& memory,
-                           BackwardRows<float>& rows) {
-  TTR_DISPATCH(OutputsFloat)(options, memory, rows);
-}
-void GatherOutputGradients(const Options& options, const Memory& memory,
-                           BackwardRows<double>& rows) {
-  TTR_DISPATCH(OutputsDouble)(options, memory, rows);
-}
-void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                  Side side, BackwardRows<float>& rows) {
-  TTR_DISPATCH(ScatterFloat)(options, memory, gradients, side, rows);
-}
-void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                  Side side, BackwardRows<double>& rows) {
-  TTR_DISPATCH(ScatterDouble)(options, memory, gradients, side, rows);
-}
-void RunWhole(WholePart part, const Options& options, BackwardRows<float>& rows) {
-  TTR_DISPATCH(WholeFloat)(part, options, rows);
-}
-void RunWhole(WholePart part, const Options& options, BackwardRows<double>& rows) {
-  TTR_DISPATCH(WholeDouble)(part, options, rows);
+template <>
+BackwardKernels<double> ChosenKernels() {
+  return TTR_DISPATCH(DoubleKernels)();
 }
 
 }  // namespace ttr::fast_weights

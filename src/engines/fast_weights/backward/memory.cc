@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/engines/fast_weights/backward/in_place.h"
 #include "src/engines/fast_weights/backward/rows.h"
 #include "src/engines/fast_weights/backward/whole.h"
 #include "src/engines/fast_weights/row_io.h"
@@ -199,7 +198,7 @@ class BackwardPass {
     const bool passes = rows_.running.maxima != nullptr || options_.preconditioned;
     for (std::int64_t block = 0; passes && block < Blocks(); ++block) {
       GoTo(block);
-      GatherBlock(options_, memory_, false, false, rows_);
+      kernels_.gather(options_, memory_, false, false, rows_);
     }
     // Outputs do not depend on the maximum by which the memory is divided, so that it has no
     // gradient inside of the sequence. The final memory is divided by the final maximum: minus the
@@ -218,13 +217,13 @@ class BackwardPass {
   void Block(std::int64_t block, const Memory& next, std::int64_t following) {
     GoTo(block);
     SetRotation();
-    GatherBlock(options_, memory_, NeedsValues(options_), true, rows_);
-    if (!rows_.in_place.dy) GatherOutputGradients(options_, memory_, rows_);
+    kernels_.gather(options_, memory_, NeedsValues(options_), true, rows_);
+    if (!rows_.in_place.dy) kernels_.gather_outputs(options_, memory_, rows_);
     Prefetcher prefetcher = PrefetcherOf(options_, next, out_, rows_, following, block);
     call_.prefetcher = &prefetcher;
     RunGradient(GradientPart::kBlock, call_, rows_.gradient);
     if (call_.seen == Seen::kOwn && options_.shrink == Shrink::kNone) JoinDecays(rows_);
-    ScatterBlock(options_, memory_, out_, Side::kBoth, rows_);
+    kernels_.scatter(options_, memory_, out_, Side::kBoth, rows_);
     TakeAngles();
   }
 
@@ -258,6 +257,7 @@ class BackwardPass {
   const Memory& memory_;
   const GradientMemory& out_;
   BackwardRows<T>& rows_;
+  const BackwardKernels<T> kernels_ = ChosenKernels<T>();
   GradientCall<T> call_;
 };
 

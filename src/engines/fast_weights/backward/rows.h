@@ -142,27 +142,42 @@ bool NeedsValues(const Options& options);
 
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes);
 
-/// The rows first .. first + count of the sequence into the block; values and queries where they
-/// are wanted. Blocks come in order before they are come back to: what a row leaves to the next one
-/// is stored for each.
-void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
-                 BackwardRows<float>& rows);
-void GatherBlock(const Options& options, const Memory& memory, bool values, bool queries,
-                 BackwardRows<double>& rows);
-
-/// dL/dy of the block (which stands at memory.y), through norms and denominators, into rows.dy.
-void GatherOutputGradients(const Options& options, const Memory& memory, BackwardRows<float>& rows);
-void GatherOutputGradients(const Options& options, const Memory& memory,
-                           BackwardRows<double>& rows);
-
 /// Whose gradients are scattered: of what writes, of queries, or of both.
 enum class Side { kBoth, kWrites, kQueries };
 
-/// From gradients of the block's rows to those of inputs; and of what is there before all rows.
-void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                  Side side, BackwardRows<float>& rows);
-void ScatterBlock(const Options& options, const Memory& memory, const GradientMemory& gradients,
-                  Side side, BackwardRows<double>& rows);
+enum class WholePart;
+
+/// The ways between inputs and a block's rows, on the chosen target.
+template <class T>
+struct BackwardKernels {
+  /// The rows first .. first + count of the sequence into the block; values and queries where they
+  /// are wanted. Blocks come in order before they are come back to: what a row leaves to the next
+  /// one is stored for each.
+  void (*gather)(const Options&, const Memory&, bool values, bool queries, BackwardRows<T>&);
+  /// dL/dy of the block (which stands at memory.y), through norms and denominators, into rows.dy.
+  void (*gather_outputs)(const Options&, const Memory&, BackwardRows<T>&);
+  /// From gradients of the block's rows to those of inputs; and of what is there before all rows.
+  void (*scatter)(const Options&, const Memory&, const GradientMemory&, Side, BackwardRows<T>&);
+  void (*whole)(WholePart, const Options&, BackwardRows<T>&);
+};
+
+template <class T>
+BackwardKernels<T> ChosenKernels();
+template <>
+BackwardKernels<float> ChosenKernels();
+template <>
+BackwardKernels<double> ChosenKernels();
+
+/// Finds rows.in_place and rows.streams of a memory: rows that the gradient's kernels read or write
+/// in place, of which nothing is gathered or scattered.
+template <class T>
+void FindInPlace(const Options& options, const Memory& memory, const GradientMemory& out,
+                 BackwardRows<T>& rows);
+
+/// Points a call on the block of `rows` to the caller's rows, where they are used in place.
+template <class T>
+void PointInPlace(const Options& options, const Memory& memory, const GradientMemory& out,
+                  const BackwardRows<T>& rows, GradientCall<T>& call);
 
 /// How many memories can be differentiated in time slices, where the caller gave what the forward
 /// pass saved: 1 where more than the gradient of the memory goes on from block to block.

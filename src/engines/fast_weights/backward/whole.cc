@@ -49,6 +49,7 @@ void TakeFactors(const Options& options, const Memory& memory, std::int64_t bloc
 template <class T>
 void DifferentiateWhole(const Options& options, const Memory& memory, const GradientMemory& out,
                         BackwardRows<T>& rows) {
+  const BackwardKernels<T> kernels = ChosenKernels<T>();
   const std::int64_t blocks = (memory.rows + kGradientBlock - 1) / kGradientBlock;
   auto go_to = [&](std::int64_t block) {
     rows.first = block * kGradientBlock;
@@ -63,24 +64,24 @@ void DifferentiateWhole(const Options& options, const Memory& memory, const Grad
   std::fill_n(rows.d_final, numbers, T(0));
   for (std::int64_t block = 0; block < blocks; ++block) {
     go_to(block);
-    GatherBlock(options, memory, false, true, rows);
-    RunWhole(WholePart::kDecays, options, rows);
+    kernels.gather(options, memory, false, true, rows);
+    kernels.whole(WholePart::kDecays, options, rows);
     // All outputs are read from the memory as it is divided at the end.
     if (rows.running.maxima != nullptr) {
       std::fill_n(rows.running.maxima, rows.count + 1, ReadOne<T>(memory.maximum, 0));
     }
-    if (rows.whole.y != nullptr) RunWhole(WholePart::kOutputs, options, rows);
-    GatherOutputGradients(options, memory, rows);
-    RunWhole(WholePart::kQueries, options, rows);
-    ScatterBlock(options, memory, out, Side::kQueries, rows);
+    if (rows.whole.y != nullptr) kernels.whole(WholePart::kOutputs, options, rows);
+    kernels.gather_outputs(options, memory, rows);
+    kernels.whole(WholePart::kQueries, options, rows);
+    kernels.scatter(options, memory, out, Side::kQueries, rows);
   }
   Transpose(rows.d_final, rows);
   TakeFactors(options, memory, blocks, rows);
   for (std::int64_t block = 0; block < blocks; ++block) {
     go_to(block);
-    GatherBlock(options, memory, true, false, rows);
-    RunWhole(WholePart::kWrites, options, rows);
-    ScatterBlock(options, memory, out, Side::kWrites, rows);
+    kernels.gather(options, memory, true, false, rows);
+    kernels.whole(WholePart::kWrites, options, rows);
+    kernels.scatter(options, memory, out, Side::kWrites, rows);
   }
 }
 

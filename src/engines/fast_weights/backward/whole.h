@@ -35,9 +35,6 @@ enum class WholePart {
   kWrites,
 };
 
-void RunWhole(WholePart part, const Options& options, BackwardRows<float>& rows);
-void RunWhole(WholePart part, const Options& options, BackwardRows<double>& rows);
-
 /// The gradients of one memory, which holds what Forward left there.
 template <class T>
 void DifferentiateWhole(const Options& options, const Memory& memory, const GradientMemory& out,

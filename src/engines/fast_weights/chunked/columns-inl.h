@@ -91,43 +91,6 @@ HWY_INLINE void Gram(const T* left, const T* right, std::int64_t key_dim, T* out
   }
 }
 
-/// Does a vector hold a row of two Gram matrices side by side?
-template <class T>
-inline constexpr bool kPairsGrams = hn::MaxLanes(hn::ScalableTag<T>()) == 2 * kChunk;
-
-#if HWY_TARGET != HWY_SCALAR
-
-/// The same of two left factors at once.
-template <class T>
-HWY_INLINE void GramPair(const T* HWY_RESTRICT first, const T* HWY_RESTRICT second,
-                         const T* HWY_RESTRICT right, std::int64_t key_dim, T* first_out,
-                         T* second_out) {
-  const hn::ScalableTag<T> d;
-  const hn::Half<decltype(d)> half;
-  ln::Tile<decltype(d), kChunk, 1> tile;  // of the products' columns
-  ln::SetZero(d, tile);
-  for (std::int64_t c = 0; c < key_dim * kChunk; c += kChunk) {
-    const auto left = hn::Combine(d, hn::Load(half, second + c), hn::Load(half, first + c));
-    TTR_UNROLL
-    for (int j = 0; j < kChunk; ++j) {
-      tile[j][0] = hn::MulAdd(hn::Set(d, right[c + j]), left, tile[j][0]);
-    }
-  }
-  alignas(kAlignment) T columns[kChunk * 2 * kChunk];
-  const T* first_columns[kChunk];
-  const T* second_columns[kChunk];
-  TTR_UNROLL
-  for (int j = 0; j < kChunk; ++j) {
-    hn::Store(tile[j][0], d, columns + j * 2 * kChunk);
-    first_columns[j] = columns + j * 2 * kChunk;
-    second_columns[j] = first_columns[j] + kChunk;
-  }
-  sn::Transpose<kChunk>(first_columns, kChunk, first_out);
-  sn::Transpose<kChunk>(second_columns, kChunk, second_out);
-}
-
-#endif  // HWY_TARGET != HWY_SCALAR
-
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::fast_weights
 HWY_AFTER_NAMESPACE();

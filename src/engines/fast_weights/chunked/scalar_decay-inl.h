@@ -149,7 +149,6 @@ HWY_INLINE void PrepareScalar(const Options& options, const Memory& memory, cons
   const Gathered<T>& g = scratch.gathered;
   const std::int64_t queries = memory.readers();
   const std::int64_t columns = g.stride * kChunk;
-  const bool pairs = kPairsGrams<T> && options.erases() && queries > 0;
   const T* const zeros = scratch.prepared.zeros;
   if (in_place) {
     PackRows(memory, chunk, memory.k, 0, false, zeros, out.columns.write);
@@ -162,7 +161,7 @@ HWY_INLINE void PrepareScalar(const Options& options, const Memory& memory, cons
       PackColumns(memory, chunk, g.erase, g.stride, false, zeros, out.columns.erase);
       PadColumns(out.columns.erase, memory.key_dim, g.stride);
     }
-    if (!pairs) Gram(out.columns.erase, out.columns.write, memory.key_dim, out.lower);
+    Gram(out.columns.erase, out.columns.write, memory.key_dim, out.lower);
   }
   for (std::int64_t q = 0; q < queries; ++q) {
     T* query = out.columns.queries + q * columns;
@@ -172,16 +171,7 @@ HWY_INLINE void PrepareScalar(const Options& options, const Memory& memory, cons
       PackColumns(memory, chunk, g.query + q * g.query_stride, g.stride, true, zeros, query);
     }
     PadColumns(query, memory.key_dim, g.stride);
-    T* scores = out.scores + q * kChunk * kChunk;
-#if HWY_TARGET != HWY_SCALAR
-    if constexpr (kPairsGrams<T>) {
-      if (pairs && q == 0) {
-        GramPair(out.columns.erase, query, out.columns.write, memory.key_dim, out.lower, scores);
-        continue;
-      }
-    }
-#endif
-    Gram(query, out.columns.write, memory.key_dim, scores);
+    Gram(query, out.columns.write, memory.key_dim, out.scores + q * kChunk * kChunk);
   }
   Weigh(options, queries, g, out);
 }

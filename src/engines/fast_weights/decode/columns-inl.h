@@ -123,126 +123,91 @@ struct ColumnGroup {
   Following<NV, T> following, following_second;
 };
 
+/// NV vectors of columns: what is read, and what is written.
+template <int NV, class D>
+struct ColumnVectors {
+  hn::Vec<D> erased[NV], output[NV];
+  hn::Vec<D> u[NV], v[NV];
+};
+
 template <int NV, class D>
 HWY_INLINE void SetZero(D d, hn::Vec<D> (&x)[NV]) {
   TTR_UNROLL
   for (int n = 0; n < NV; ++n) x[n] = hn::Zero(d);
 }
 
-/// erased += erase M, output += query M, of NV vectors of columns.
-template <int NV, bool ERASE, bool QUERY, class D, class T = hn::TFromD<D>>
-HWY_INLINE void ReadColumns(D d, std::int64_t key_dim, const T* HWY_RESTRICT erase,
-                            const T* HWY_RESTRICT query, const T* HWY_RESTRICT state,
-                            std::int64_t stride, hn::Vec<D> (&erased)[NV],
-                            hn::Vec<D> (&output)[NV]) {
-  constexpr std::int64_t kLanes = hn::MaxLanes(D());
-  for (std::int64_t row = 0; row < key_dim; ++row, state += stride) {
-    const auto r = hn::Set(d, ERASE ? erase[row] : T(0));
-    const auto q = hn::Set(d, QUERY ? query[row] : T(0));
-    TTR_UNROLL
-    for (int n = 0; n < NV; ++n) {
-      const auto m = hn::LoadU(d, state + n * kLanes);
-      if constexpr (ERASE) erased[n] = hn::MulAdd(r, m, erased[n]);
-      if constexpr (QUERY) output[n] = hn::MulAdd(q, m, output[n]);
-    }
-  }
-}
+/// What one pass over the rows of a matrix M does, in this order.
+struct Pass {
+  bool deferred = false;  // M += write u, of the deferred write
+  bool erase = false;     // erased += erase M
+  bool query = false;     // output += query M
+  bool write = false;     // M = decay (.) M + write u
+  bool separate = false;  // what is written has a separate value key: + value_key v
+  bool fetches = false;   // the columns that follow are fetched
+};
+
+/// A number for each row of the matrix; null where the pass does not need it.
+template <class T>
+struct RowFactors {
+  const T *erase = nullptr, *query = nullptr;
+  const T *decay = nullptr, *write = nullptr, *value_key = nullptr;
+};
 
 // What is stored is a sum of products, not a fused one: several cores have adders beside their
 // multipliers, and a Zen 4, which is short of multipliers here, takes a quarter less time.
 
-/// M = decay (.) M + write u (+ value_key v).
-template <int NV, bool SEPARATE, class D, class T = hn::TFromD<D>>
-HWY_INLINE void WriteColumns(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
-                             const hn::Vec<D> (&u)[NV], const hn::Vec<D> (&v)[NV]) {
+/// One pass over M, which begins at `state`.
+template <Pass PASS, int NV, class D, class T = hn::TFromD<D>>
+HWY_INLINE void PassOver(D d, const ColumnGroup<NV, T>& group, std::int64_t rows, RowFactors<T> by,
+                         T* HWY_RESTRICT state, std::int64_t stride, ColumnVectors<NV, D>& x) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  constexpr bool kWrites = PASS.write || PASS.deferred;
   // Copies that nothing refers to, which stay in registers.
-  hn::Vec<D> by_write[NV], by_value[NV];
-  TTR_UNROLL
-  for (int n = 0; n < NV; ++n) by_write[n] = u[n];
-  TTR_UNROLL
-  for (int n = 0; n < NV; ++n) by_value[n] = v[n];
-  const T* const decays = s.decay;
-  const T* const writes = s.write;
-  const T* const value_keys = s.value_key;
-  const std::int64_t rows = s.key_dim, stride = c.stride;
-  const Following<NV, T> following = c.following;
-  T* HWY_RESTRICT state = c.state;
-  for (std::int64_t row = 0; row < rows; ++row, state += stride) {
-    following.Fetch(row);
-    const auto decay = hn::Set(d, decays[row]);
-    const auto key = hn::Set(d, writes[row]);
-    const auto value_key = hn::Set(d, SEPARATE ? value_keys[row] : T(0));
-    TTR_UNROLL
-    for (int n = 0; n < NV; ++n) {
-      auto now =
-          hn::Add(hn::Mul(key, by_write[n]), hn::Mul(decay, hn::LoadU(d, state + n * kLanes)));
-      if constexpr (SEPARATE) now = hn::Add(hn::Mul(value_key, by_value[n]), now);
-      hn::StoreU(now, d, state + n * kLanes);
-    }
-  }
-}
-
-/// output += query M, M = decay (.) M + write u, in one pass.
-template <int NV, bool QUERY, class D, class T = hn::TFromD<D>>
-HWY_INLINE void ReadAndWriteColumns(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
-                                    const hn::Vec<D> (&u)[NV], hn::Vec<D> (&output)[NV]) {
-  constexpr std::int64_t kLanes = hn::MaxLanes(D());
-  const T* const queries = s.reads.query;
-  const std::int64_t rows = s.key_dim, stride = c.stride;
-  T* HWY_RESTRICT state = c.state;
-  for (std::int64_t row = 0; row < rows; ++row, state += stride) {
-    const auto decay = hn::Set(d, s.decay[row]);
-    const auto key = hn::Set(d, s.write[row]);
-    const auto q = hn::Set(d, QUERY ? queries[row] : T(0));
-    TTR_UNROLL
-    for (int n = 0; n < NV; ++n) {
-      const auto m = hn::LoadU(d, state + n * kLanes);
-      if constexpr (QUERY) output[n] = hn::MulAdd(q, m, output[n]);
-      hn::StoreU(hn::Add(hn::Mul(key, u[n]), hn::Mul(decay, m)), d, state + n * kLanes);
-    }
-  }
-}
-
-/// M += what is deferred, erased += erase M, output += query M, in one pass.
-template <int NV, bool SEPARATE, bool QUERY, class D, class T = hn::TFromD<D>>
-HWY_INLINE void WriteAndReadColumns(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
-                                    hn::Vec<D> (&erased)[NV], hn::Vec<D> (&output)[NV]) {
-  constexpr std::int64_t kLanes = hn::MaxLanes(D());
-  const DeferredWrite<T>& deferred = *s.deferred;
-  hn::Vec<D> u[NV], v[NV];
+  hn::Vec<D> erased[NV], output[NV], u[NV], v[NV];
   TTR_UNROLL
   for (int n = 0; n < NV; ++n) {
-    u[n] = hn::LoadU(d, deferred.value[0] + c.column + n * kLanes);
-    v[n] = SEPARATE ? hn::LoadU(d, deferred.value[1] + c.column + n * kLanes) : hn::Zero(d);
+    if constexpr (PASS.erase) erased[n] = x.erased[n];
+    if constexpr (PASS.query) output[n] = x.output[n];
+    if constexpr (kWrites) u[n] = x.u[n];
+    if constexpr (PASS.separate) v[n] = x.v[n];
   }
-  const T* const by_u = deferred.write[0];
-  const T* const by_v = deferred.write[1];
-  const T* const erases = s.erase;
-  const T* const queries = s.reads.query;
-  const std::int64_t rows = s.key_dim, stride = c.stride;
-  T* HWY_RESTRICT state = c.state;
+  const Following<NV, T> following = group.following;
   for (std::int64_t row = 0; row < rows; ++row, state += stride) {
-    const auto key = hn::Set(d, by_u[row]);
-    const auto value_key = hn::Set(d, SEPARATE ? by_v[row] : T(0));
-    const auto erase = hn::Set(d, erases[row]);
-    const auto query = hn::Set(d, QUERY ? queries[row] : T(0));
+    if constexpr (PASS.fetches) following.Fetch(row);
+    const auto erase = hn::Set(d, PASS.erase ? by.erase[row] : T(0));
+    const auto query = hn::Set(d, PASS.query ? by.query[row] : T(0));
+    const auto decay = hn::Set(d, PASS.write ? by.decay[row] : T(0));
+    const auto key = hn::Set(d, kWrites ? by.write[row] : T(0));
+    const auto value_key = hn::Set(d, PASS.separate ? by.value_key[row] : T(0));
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
-      auto m = hn::Add(hn::Mul(key, u[n]), hn::LoadU(d, state + n * kLanes));
-      if constexpr (SEPARATE) m = hn::Add(hn::Mul(value_key, v[n]), m);
-      hn::StoreU(m, d, state + n * kLanes);
-      erased[n] = hn::MulAdd(erase, m, erased[n]);
-      if constexpr (QUERY) output[n] = hn::MulAdd(query, m, output[n]);
+      auto m = hn::LoadU(d, state + n * kLanes);
+      if constexpr (PASS.deferred) m = hn::Add(hn::Mul(key, u[n]), m);
+      if constexpr (PASS.deferred && PASS.separate) m = hn::Add(hn::Mul(value_key, v[n]), m);
+      if constexpr (PASS.deferred) hn::StoreU(m, d, state + n * kLanes);
+      if constexpr (PASS.erase) erased[n] = hn::MulAdd(erase, m, erased[n]);
+      if constexpr (PASS.query) output[n] = hn::MulAdd(query, m, output[n]);
+      if constexpr (PASS.write) {
+        m = hn::Add(hn::Mul(key, u[n]), hn::Mul(decay, m));
+        if constexpr (PASS.separate) m = hn::Add(hn::Mul(value_key, v[n]), m);
+        hn::StoreU(m, d, state + n * kLanes);
+      }
     }
+  }
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) {
+    if constexpr (PASS.erase) x.erased[n] = erased[n];
+    if constexpr (PASS.query) x.output[n] = output[n];
   }
 }
 
 /// M and N of a paired memory are written; READ: output += query M + query_second N, in the same
 /// pass.
-template <int NV, bool READ, class D, class T = hn::TFromD<D>>
+template <bool READ, int NV, class D, class T = hn::TFromD<D>>
 HWY_INLINE void WritePair(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
-                          const hn::Vec<D> (&u)[NV], hn::Vec<D> (&output)[NV]) {
+                          ColumnVectors<NV, D>& columns) {
+  const auto& u = columns.u;
+  auto& output = columns.output;
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   const SecondMatrix<T>& pair = s.second;
   T* HWY_RESTRICT state = c.state;
@@ -284,88 +249,92 @@ HWY_INLINE void StoreOutput(D d, const RowReads<T>& reads, std::int64_t q, std::
   }
 }
 
-/// output += query M, and of a paired memory += query_second N, of head q.
-template <int NV, class D, class T = hn::TFromD<D>>
-HWY_INLINE void ReadSecond(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c, std::int64_t q,
-                           hn::Vec<D> (&output)[NV]) {
-  if (s.second.query == nullptr) return;
-  hn::Vec<D> none[NV];
-  SetZero(d, none);
-  ReadColumns<NV, false, true>(d, s.key_dim, s.reads.query,
-                               s.second.query + q * s.reads.query_stride, c.second, c.second_stride,
-                               none, output);
-}
-
 /// What the row reads before it writes: erased = erase M, and the outputs of all queries, but the
 /// first where the pass that writes finds it.
 template <int NV, class D, class T = hn::TFromD<D>>
 HWY_INLINE void ReadStep(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
-                         hn::Vec<D> (&erased)[NV]) {
+                         ColumnVectors<NV, D>& x) {
   const RowReads<T>& reads = s.reads;
-  const bool asks = reads.asks(), separate = s.value_key != nullptr;
-  hn::Vec<D> output[NV];
-  SetZero(d, output);
-  if (s.writes_first()) {
-    auto pass = [&]<bool SEPARATE, bool QUERY>()
-                    HWY_ATTR { WriteAndReadColumns<NV, SEPARATE, QUERY>(d, s, c, erased, output); };
-    if (separate) {
-      asks ? pass.template operator()<true, true>() : pass.template operator()<true, false>();
-    } else {
-      asks ? pass.template operator()<false, true>() : pass.template operator()<false, false>();
+  const bool asks = reads.asks(), deferred = s.writes_first();
+  // One pass of query q, and of what is erased; over both matrices of a paired memory.
+  auto pass = [&]<Pass PASS>(std::int64_t q) HWY_ATTR {
+    const std::int64_t at = q * reads.query_stride;
+    SetZero(d, x.output);
+    RowFactors<T> by{.erase = s.erase, .query = reads.query + at};
+    if constexpr (PASS.deferred) by.write = s.deferred->write[0];
+    if constexpr (PASS.separate) by.value_key = s.deferred->write[1];
+    PassOver<PASS>(d, c, s.key_dim, by, c.state, c.stride, x);
+    if constexpr (!PASS.query) return;
+    if (s.second.query != nullptr) {
+      by.query = s.second.query + at;
+      PassOver<Pass{.query = true}>(d, c, s.key_dim, by, c.second, c.second_stride, x);
     }
-    if (asks) StoreOutput(d, reads, 0, c.column, output);
+    StoreOutput(d, reads, q, c.column, x.output);
+  };
+  SetZero(d, x.erased);
+  if (deferred) {
+    const bool separate = s.value_key != nullptr;
+    TTR_UNROLL
+    for (int n = 0; n < NV; ++n) {
+      const std::int64_t at = c.column + n * hn::MaxLanes(d);
+      x.u[n] = hn::LoadU(d, s.deferred->value[0] + at);
+      x.v[n] = separate ? hn::LoadU(d, s.deferred->value[1] + at) : hn::Zero(d);
+    }
+    constexpr Pass kRead{.deferred = true, .erase = true, .query = true};
+    constexpr Pass kErase{.deferred = true, .erase = true};
+    constexpr Pass kReadBoth{.deferred = true, .erase = true, .query = true, .separate = true};
+    constexpr Pass kEraseBoth{.deferred = true, .erase = true, .separate = true};
+    if (separate) {
+      asks ? pass.template operator()<kReadBoth>(0) : pass.template operator()<kEraseBoth>(0);
+    } else {
+      asks ? pass.template operator()<kRead>(0) : pass.template operator()<kErase>(0);
+    }
   }
   for (std::int64_t q = 1; asks && q < reads.queries; ++q) {
-    SetZero(d, output);
-    ReadColumns<NV, false, true>(d, s.key_dim, reads.query, reads.query + q * reads.query_stride,
-                                 c.state, c.stride, erased, output);
-    ReadSecond(d, s, c, q, output);
-    StoreOutput(d, reads, q, c.column, output);
+    pass.template operator()<Pass{.query = true}>(q);
   }
-  if (s.writes_first()) return;
-  SetZero(d, output);
-  auto pass = [&]<bool ERASE, bool QUERY>() HWY_ATTR {
-    ReadColumns<NV, ERASE, QUERY>(d, s.key_dim, s.erase, reads.query, c.state, c.stride, erased,
-                                  output);
-  };
+  if (deferred) return;
   const bool asks_now = asks && !s.once();
   if (s.erase != nullptr) {
-    asks_now ? pass.template operator()<true, true>() : pass.template operator()<true, false>();
+    asks_now ? pass.template operator()<Pass{.erase = true, .query = true}>(0)
+             : pass.template operator()<Pass{.erase = true}>(0);
   } else if (asks_now) {
-    pass.template operator()<false, true>();
+    pass.template operator()<Pass{.query = true}>(0);
   }
-  if (!asks_now) return;
-  ReadSecond(d, s, c, 0, output);
-  StoreOutput(d, reads, 0, c.column, output);
 }
 
 /// The row's write of u, and of v with a separate key: now, or deferred.
 template <int NV, class D, class T = hn::TFromD<D>>
 HWY_INLINE void WriteStep(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
-                          const hn::Vec<D> (&u)[NV], const hn::Vec<D> (&v)[NV]) {
+                          ColumnVectors<NV, D>& x) {
   const bool separate = s.value_key != nullptr;
   if (s.deferred != nullptr) {
     const auto scale = hn::Set(d, s.deferred_scale);
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
       const std::int64_t at = c.column + n * hn::MaxLanes(d);
-      hn::StoreU(hn::Mul(scale, u[n]), d, s.deferred->value[0] + at);
-      if (separate) hn::StoreU(hn::Mul(scale, v[n]), d, s.deferred->value[1] + at);
+      hn::StoreU(hn::Mul(scale, x.u[n]), d, s.deferred->value[0] + at);
+      if (separate) hn::StoreU(hn::Mul(scale, x.v[n]), d, s.deferred->value[1] + at);
     }
     return;
   }
   const bool paired = s.second.state != nullptr, once = s.once(), asks = once && s.reads.asks();
-  hn::Vec<D> output[NV];
-  SetZero(d, output);
+  auto pass = [&]<Pass PASS>() HWY_ATTR {
+    const RowFactors<T> by{nullptr, s.reads.query, s.decay, s.write, s.value_key};
+    PassOver<PASS>(d, c, s.key_dim, by, c.state, c.stride, x);
+  };
+  SetZero(d, x.output);
   if (paired) {
-    asks ? WritePair<NV, true>(d, s, c, u, output) : WritePair<NV, false>(d, s, c, u, output);
+    asks ? WritePair<true>(d, s, c, x) : WritePair<false>(d, s, c, x);
   } else if (once) {
-    asks ? ReadAndWriteColumns<NV, true>(d, s, c, u, output)
-         : ReadAndWriteColumns<NV, false>(d, s, c, u, output);
+    asks ? pass.template operator()<Pass{.query = true, .write = true}>()
+         : pass.template operator()<Pass{.write = true}>();
   } else {
-    separate ? WriteColumns<NV, true>(d, s, c, u, v) : WriteColumns<NV, false>(d, s, c, u, v);
+    constexpr Pass kBoth{.write = true, .separate = true, .fetches = true};
+    separate ? pass.template operator()<kBoth>()
+             : pass.template operator()<Pass{.write = true, .fetches = true}>();
   }
-  if (asks) StoreOutput(d, s.reads, 0, c.column, output);
+  if (asks) StoreOutput(d, s.reads, 0, c.column, x.output);
 }
 
 /// One row on NV vectors of columns.
@@ -375,27 +344,26 @@ void StepColumns(const RowStep<T>& s, const ColumnGroup<NV, T>& c) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   const RowReads<T>& reads = s.reads;
   const bool separate = s.value_key != nullptr;
-  hn::Vec<decltype(d)> u[NV], v[NV];
-  SetZero(d, u);
-  ReadStep(d, s, c, u);
+  ColumnVectors<NV, hn::ScalableTag<T>> x;
+  ReadStep(d, s, c, x);
   if (s.write == nullptr) return;
   const auto erased = hn::Set(d, s.erased);
   const auto step = hn::Set(d, s.step);
   TTR_UNROLL
   for (int n = 0; n < NV; ++n) {
-    v[n] = hn::LoadU(d, s.value + c.column + n * kLanes);
-    const auto given = separate ? hn::Zero(d) : v[n];
-    u[n] = hn::Mul(step, s.erase != nullptr ? hn::NegMulAdd(erased, u[n], given) : given);
+    x.v[n] = hn::LoadU(d, s.value + c.column + n * kLanes);
+    const auto given = separate ? hn::Zero(d) : x.v[n];
+    x.u[n] = hn::Mul(step, s.erase != nullptr ? hn::NegMulAdd(erased, x.erased[n], given) : given);
   }
-  WriteStep(d, s, c, u, v);
+  WriteStep(d, s, c, x);
   for (std::int64_t q = 0; reads.add_own && q < reads.queries; ++q) {
     T* const to = reads.outputs + c.column + q * reads.output_stride;
     const auto score = hn::Set(d, reads.score[q * kChunk * kChunk]);
     const auto score_value = hn::Set(d, separate ? reads.score_value[q * kChunk * kChunk] : T(0));
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
-      auto y = hn::MulAdd(score, u[n], hn::LoadU(d, to + n * kLanes));
-      if (separate) y = hn::MulAdd(score_value, v[n], y);
+      auto y = hn::MulAdd(score, x.u[n], hn::LoadU(d, to + n * kLanes));
+      if (separate) y = hn::MulAdd(score_value, x.v[n], y);
       hn::StoreU(y, d, to + n * kLanes);
     }
   }

@@ -97,44 +97,47 @@ HWY_INLINE bool Stabilise(double log_decay, double log_weight, double& maximum, 
   return past >= log_weight;
 }
 
+/// Row i's decay and step before their exponentials and step rules.
+template <class T>
+HWY_INLINE void GatherNumbersOf(const Options& options, const Memory& memory, const Chunk& chunk,
+                                std::int64_t i, Running<T>& running, Gathered<T>& out) {
+  const std::int64_t row = chunk.first + i;
+  const double factor = options.decay == Decay::kConstant ? memory.decay_factor : 1;
+  if (memory.step) out.step[i] = LoadOne<T>(memory.step, row);
+  if (options.step == Step::kLogWeight) {
+    const double log_decay =
+        memory.log_decay ? LoadOne<double>(memory.log_decay, row) : std::log(factor);
+    out.saved[i] = Stabilise(log_decay, LoadOne<double>(memory.step, row), running.maximum,
+                             out.decay[i], out.step[i]);
+    out.log_scale[i] = static_cast<T>(running.maximum);
+  } else if (!options.by_channel() && memory.Starts(row)) {
+    // A chunk that begins by forgetting begins with an empty memory: nothing is left to decay.
+    const bool empty = chunk.forget && i == 0;
+    out.decay[i] = options.decay != Decay::kScalar ? static_cast<T>(factor)
+                   : empty                         ? T(0)
+                           : LoadOne<T>(memory.log_decay, memory.Token(row));
+  }
+  if (options.momentum) out.momentum[i] = LoadOne<T>(memory.momentum, memory.Token(row));
+}
+
 /// The numbers of a chunk's rows; rows from its last up to `room` have no step and no decay.
 template <class T>
 HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, const Chunk& chunk,
                               Running<T>& running, Gathered<T>& out, std::int64_t room = kChunk) {
   out.first_scale = static_cast<T>(running.maximum);
   if (!memory.writes()) return;
-  const bool by_channel = options.by_channel();
   const bool stabilised = options.step == Step::kLogWeight;
-  const bool scalar = !by_channel && options.decay == Decay::kScalar;
-  const double factor = options.decay == Decay::kConstant ? memory.decay_factor : 1;
+  const bool logarithms = stabilised || (!options.by_channel() && options.decay == Decay::kScalar);
   T norms[kChunk] = {};
   for (std::int64_t i = 0; i < room; ++i) {
     out.step[i] = out.momentum[i] = out.log_scale[i] = 0;
-    out.decay[i] = scalar || stabilised ? T(0) : T(1);
+    out.decay[i] = logarithms ? T(0) : T(1);
     if (i >= chunk.rows) continue;
-    const std::int64_t row = chunk.first + i;
-    const bool starts = memory.Starts(row);
-    if (memory.step) out.step[i] = LoadOne<T>(memory.step, row);
-    if (stabilised) {
-      const double log_decay =
-          memory.log_decay ? LoadOne<double>(memory.log_decay, row) : std::log(factor);
-      out.saved[i] = Stabilise(log_decay, LoadOne<double>(memory.step, row), running.maximum,
-                               out.decay[i], out.step[i]);
-      out.log_scale[i] = static_cast<T>(running.maximum);
-    } else if (scalar && starts) {
-      // A chunk that begins by forgetting begins with an empty memory: nothing is left to decay.
-      const bool empty = chunk.forget && i == 0;
-      out.decay[i] = empty ? T(0) : LoadOne<T>(memory.log_decay, memory.Token(row));
-    } else if (!scalar && !by_channel && starts) {
-      out.decay[i] = static_cast<T>(factor);
-    }
-    if (options.momentum) out.momentum[i] = LoadOne<T>(memory.momentum, memory.Token(row));
-    if (options.step_reads_norm()) {
-      const T* key = out.write + i * out.stride;
-      norms[i] = Dot(key, key, out.stride);
-    }
+    GatherNumbersOf(options, memory, chunk, i, running, out);
+    const T* key = out.write + i * out.stride;
+    if (options.step_reads_norm()) norms[i] = Dot(key, key, out.stride);
   }
-  if (scalar || stabilised) ExpAll(chunk.rows, out.decay);
+  if (logarithms) ExpAll(chunk.rows, out.decay);
   if (stabilised) ExpAll(chunk.rows, out.step);
   StepSizes(options, norms, out.step);
   for (std::int64_t i = 0; i < room; ++i) {
@@ -155,7 +158,10 @@ HWY_INLINE void GatherRows(const Options& options, const Memory& memory, const C
                            Running<T>& running, Gathered<T>& out) {
   const std::int64_t queries = memory.readers();
   for (std::int64_t i = 0; i < chunk.rows; ++i) {
-    if (memory.writes()) GatherKey(options, memory, chunk.first + i, i, running, out);
+    if (memory.writes()) {
+      GatherKey(options, memory, chunk.first + i, i, running, out);
+      if (options.by_channel()) GatherDecay(options, memory, chunk.first + i, i, out);
+    }
     if (!memory.Reads(chunk.first + i)) continue;
     for (std::int64_t q = 0; q < queries; ++q) {
       T* const query = out.query + q * out.query_stride + i * out.stride;

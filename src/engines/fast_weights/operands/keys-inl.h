@@ -116,22 +116,24 @@ HWY_INLINE void LoadMapped(const Options& options, const Memory& memory, const R
   Pad(to, memory.key_dim, RoundUp(memory.key_dim, kLine<T>));
 }
 
-/// Row i of the chunk, which is row `row` of the sequence: w, r, the separate value key, and the
-/// decay per channel; where that is an input, its logarithm.
+/// The first numbers of token t's row, padded to `stride` with zeros.
+template <class T>
+HWY_INLINE void LoadPadded(const Rows& rows, std::int64_t t, std::int64_t count,
+                           std::int64_t stride, T* to) {
+  LoadFirst(rows, t, count, to);
+  Pad(to, count, stride);
+}
+
+/// w, r and the separate value key of row i of the chunk, which is row `row` of the sequence.
 template <class T>
 HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int64_t row,
                           std::int64_t i, Running<T>& running, Gathered<T>& out) {
-  const std::int64_t dim = memory.key_dim;
-  const std::int64_t stride = out.stride;
-  const std::int64_t token = memory.Token(row);
+  const std::int64_t stride = out.stride, token = memory.Token(row);
   const bool separate = options.separate_value_key();
   T* const write = out.write + i * stride;
   T* const erase = out.erase + i * stride;
   T* const key = separate ? out.value + i * stride : options.preconditioned ? erase : write;
-  auto load = [&](const Rows& rows, T* to) {
-    LoadFirst(rows, token, dim, to);
-    Pad(to, dim, stride);
-  };
+  auto load = [&](const Rows& rows, T* to) { LoadPadded(rows, token, memory.key_dim, stride, to); };
   if (options.key != Key::kInput) {
     load(memory.log_decay, key);
     ComplementRow(options.key, key, stride);
@@ -144,40 +146,43 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
         const T weight = memory.importance ? LoadOne<T>(memory.importance, token) : T(1);
         PreconditionRow(options, weight, key, stride, running.curvature, write);
       }
-      break;
-    case Erase::kEraseKey: load(memory.erase_key, erase); break;
+      return;
+    case Erase::kEraseKey: return load(memory.erase_key, erase);
     case Erase::kGatedKey:
       load(memory.erase_gate, erase);
-      MultiplyRows(erase, key, stride, erase);
-      break;
+      return MultiplyRows(erase, key, stride, erase);
     case Erase::kSeparateValueKey:
       load(memory.erase_key, erase);
       load(memory.erase_gate, write);
-      MultiplyRows(erase, write, stride, write);
-      break;
+      return MultiplyRows(erase, write, stride, write);
   }
-  if (!options.by_channel()) return;
+}
+
+/// The decay per channel of the same row, of an input its logarithm: GatherRows() takes the
+/// exponential of all rows together. And the phase.
+template <class T>
+HWY_INLINE void GatherDecay(const Options& options, const Memory& memory, std::int64_t row,
+                            std::int64_t i, Gathered<T>& out) {
+  const std::int64_t stride = out.stride, token = memory.Token(row), dim = memory.key_dim;
+  const bool starts = memory.Starts(row);
   T* const factors = out.factors + i * stride;
-  if (options.decay == Decay::kChannel) {
-    // Logarithms until GatherRows() has all rows of the chunk.
-    if (memory.Starts(row)) {
-      load(memory.log_decay, factors);
-    } else {
-      std::fill(factors, factors + stride, T(0));
-    }
+  if (options.decay == Decay::kChannel && starts) {
+    LoadPadded(memory.log_decay, token, dim, stride, factors);
+  } else if (options.decay == Decay::kChannel) {
+    std::fill_n(factors, stride, T(0));
   } else {
     T factor = 1;
-    if (options.decay == Decay::kConstant && memory.Starts(row)) {
+    if (options.decay == Decay::kConstant && starts) {
       factor = static_cast<T>(memory.decay_factor);
-    } else if (options.decay == Decay::kScalar && memory.Starts(row)) {
+    } else if (options.decay == Decay::kScalar && starts) {
       factor = static_cast<T>(std::exp(LoadOne<double>(memory.log_decay, token)));
     }
-    std::fill(factors, factors + stride, factor);
+    std::fill_n(factors, stride, factor);
   }
-  if (options.phase) {
-    load(memory.phase, out.cosines + i * stride);
-    SinCosRow(RoundUp(dim, kLine<T>), out.cosines + i * stride, out.sines + i * stride);
-  }
+  if (!options.phase) return;
+  T* const cosines = out.cosines + i * stride;
+  LoadPadded(memory.phase, token, dim, stride, cosines);
+  SinCosRow(RoundUp(dim, kLine<T>), cosines, out.sines + i * stride);
 }
 
 /// The query of head `query` at row `row`: normalised, corrected by the row's gathered erase key,

@@ -1,5 +1,5 @@
 // Gradients of a chunk's rows where every key channel decays by itself: the recurrence of
-// channel_products-inl.h backwards,
+// scores-inl.h backwards,
 //
 //     g_ij = sum_x dP_x,ij x_i + a_{i+1} (.) g_{i+1,j},   dw_j = g_jj,   dlog a_i += v_ij (.) g_ij
 //
@@ -8,11 +8,11 @@
 // between the halves, by plain products, so that the pairs that decay one by one are few and their
 // vectors fit the registers. Compiled once for every target.
 
-#if defined(TTR_FAST_WEIGHTS_ADJOINT_CHANNEL_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_FAST_WEIGHTS_ADJOINT_CHANNEL_GRADIENTS_INL_H_
-#undef TTR_FAST_WEIGHTS_ADJOINT_CHANNEL_GRADIENTS_INL_H_
+#if defined(TTR_FAST_WEIGHTS_ADJOINT_CHANNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_FAST_WEIGHTS_ADJOINT_CHANNELS_INL_H_
+#undef TTR_FAST_WEIGHTS_ADJOINT_CHANNELS_INL_H_
 #else
-#define TTR_FAST_WEIGHTS_ADJOINT_CHANNEL_GRADIENTS_INL_H_
+#define TTR_FAST_WEIGHTS_ADJOINT_CHANNELS_INL_H_
 #endif
 
 #include <algorithm>
@@ -329,4 +329,4 @@ void ChannelGradients(const ChunkWork<T>& on, std::int64_t key,
 }  // namespace ttr::fast_weights::gradient
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_FAST_WEIGHTS_ADJOINT_CHANNEL_GRADIENTS_INL_H_
+#endif  // TTR_FAST_WEIGHTS_ADJOINT_CHANNELS_INL_H_

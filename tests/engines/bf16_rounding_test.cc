@@ -1,4 +1,4 @@
-// How numbers of float become those of bfloat16, on every target: as ToBFloat16() has it.
+// Floats are rounded to bfloat16 on every target as ToBFloat16() rounds them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace {
 constexpr std::int64_t kWhole = 4 * 64;       // vectors of any target
 constexpr std::int64_t kCount = kWhole + 12;  // and a rest
 
-// What a convolution leaves as its state is its last input, rounded.
-Tensor Narrowed(const Tensor& x) {
+// The state that a convolution leaves is its last input, rounded.
+Tensor RoundedByConvolution(const Tensor& x) {
   const Tensor weight(DType::kFloat32, {1, kCount, 2});
   const Tensor y(DType::kFloat32, {1, 1, 1, kCount});
   Tensor state(DType::kBFloat16, {1, 1, 1, kCount});
@@ -29,8 +29,8 @@ Tensor Narrowed(const Tensor& x) {
   return state;
 }
 
-// What is read before the first token of a scan is the state, rounded.
-Tensor Answered(const Tensor& x) {
+// A scan that reads before its first token outputs the state, rounded.
+Tensor RoundedByScan(const Tensor& x) {
   const Layer layer(ParseRecipe("hgrn{read: before}"));
   const Tensor v(DType::kBFloat16, {1, 1, 1, kWhole});
   const Tensor log_decay(DType::kFloat32, {1, 1, 1, kWhole});
@@ -42,11 +42,11 @@ Tensor Answered(const Tensor& x) {
   return y;
 }
 
-void ExpectRounded(const Tensor& x, const Tensor& narrowed, std::int64_t count,
+void ExpectRounded(const Tensor& x, const Tensor& rounded, std::int64_t count,
                    const std::string& target) {
   for (std::int64_t i = 0; i < count; ++i) {
     const float number = x.as<float>()[static_cast<std::size_t>(i)];
-    const std::uint16_t got = narrowed.as<BFloat16>()[static_cast<std::size_t>(i)].bits;
+    const std::uint16_t got = rounded.as<BFloat16>()[static_cast<std::size_t>(i)].bits;
     const auto bits = std::bit_cast<std::uint32_t>(number);
     if (std::isnan(number)) {
       EXPECT_EQ(got, (bits >> 16) | 0x40u) << target << ", " << std::hex << bits;
@@ -56,7 +56,7 @@ void ExpectRounded(const Tensor& x, const Tensor& narrowed, std::int64_t count,
   }
 }
 
-TEST(Narrow, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
+TEST(Bf16Rounding, RoundsToNearestEvenAndKeepsNaN) {
   // Halves that are even and odd, what rounds to infinity, NaN whose last bits would carry, the
   // least numbers, zeros.
   constexpr std::uint32_t kSome[] = {0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f7fffff,
@@ -73,8 +73,8 @@ TEST(Narrow, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
   }
   for (const std::string& target : SupportedTargets()) {
     const test::OnTarget on(target);
-    ExpectRounded(x, Narrowed(x), kCount, target);
-    ExpectRounded(x, Answered(x), kWhole, target);
+    ExpectRounded(x, RoundedByConvolution(x), kCount, target);
+    ExpectRounded(x, RoundedByScan(x), kWhole, target);
   }
 }
 
