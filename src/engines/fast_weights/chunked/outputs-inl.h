@@ -153,19 +153,18 @@ HWY_INLINE void FindOutputs(const StripTask<T>& s, std::int64_t query, OuterRows
     return;
   }
   std::int64_t i = 0;
-  auto tile = [&]<int R>() HWY_ATTR {
-    OutputTile<R, true, NV, BF16>(s, query, i, y, saved);
-    i += R * steps;
-  };
   while (i < rows && !s.memory.Reads(s.chunk.first + i)) ++i;
   while (i < rows) {
     const std::int64_t left = (rows - i + steps - 1) / steps;
     if (left >= 4) {
-      tile.template operator()<4>();
+      OutputTile<4, true, NV, BF16>(s, query, i, y, saved);
+      i += 4 * steps;
     } else if (left >= 2) {
-      tile.template operator()<2>();
+      OutputTile<2, true, NV, BF16>(s, query, i, y, saved);
+      i += 2 * steps;
     } else {
-      tile.template operator()<1>();
+      OutputTile<1, true, NV, BF16>(s, query, i, y, saved);
+      i += steps;
     }
   }
 }
