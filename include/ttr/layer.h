@@ -6,15 +6,21 @@
 ///
 /// Whole = split anywhere = token by token, to rounding: `state` carries everything.
 ///
-/// The same bits, on one machine and SIMD target, from the engines fast_weights, scan and
-/// least_squares:
-/// - Forward, Step, Memorize, Retrieve and Decoder: for any number of threads; for any batch around
-/// a
-///   sequence, packed or alone; and Forward for a sequence that is cut into calls at multiples of
-///   64 rows (a token is `steps` rows).
-/// - Backward: for any number of threads, and with or without CallOptions::saved; for any batch
-///   around a sequence but for gradients that are sums over sequences (constants of the layer).
-/// Products in bfloat16 keep the first two, not the cut. The definition has all of it.
+/// The same bits, on one machine and SIMD target:
+///
+/// | whatever                             | Forward, Memorize, Retrieve, Step, Decoder | Backward |
+/// |--------------------------------------|--------------------------------------------|----------|
+/// | the number of threads                | yes                                        | yes      |
+/// | the batch around a sequence          | yes                                        | yes (a)  |
+/// | packed beside others, or alone       | yes (b)                                    | yes (a)  |
+/// | cut into calls at multiples of 64 rows | Forward: yes (b, c)                      | -        |
+/// | CallOptions::saved given or not      | yes (b)                                    |
+/// fast_weights, scan |
+///
+/// (a) But for gradients that are sums over sequences: of constants of the layer. (b) Of more than
+/// 3 rows (a token has `steps` rows): up to 3 are decoded, another way through the same arithmetic.
+/// (c) Not least squares and not logarithmic weights, whose sums are wider inside of a call than in
+/// its state; nor products in bfloat16. The definition has all of it.
 ///
 /// Cost: `ttr plan RECIPE`, EstimateCost(). Errors: ttr::Error before any work and before anything
 /// is written; see CheckInputs(). Whatever views a call is given, no byte outside of them is read

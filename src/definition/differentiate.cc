@@ -140,11 +140,10 @@ void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
         RangeOf(recipe, field.view), gradient);
   }
   for (const State::Entry& entry : from.entries()) {
-    if (!dinitial.Get(entry.name).defined()) {
-      const DType dtype = entry.view.dtype();
-      dinitial.Set(entry.name, Tensor(dtype, entry.view.shape()));
-    }
     if (IsCount(entry.name)) continue;
+    if (!dinitial.Get(entry.name).defined()) {
+      dinitial.Set(entry.name, Tensor(entry.view.dtype(), entry.view.shape()));
+    }
     differentiate(
         from, [&](const Probe& probe) { return probe.initial().Get(entry.name); }, Range::kAny,
         dinitial.Get(entry.name));

@@ -14,10 +14,6 @@ void SetZero(const TensorView& view) {
 
 }  // namespace
 
-std::int64_t RowsPerToken(const Recipe& recipe) {
-  return recipe.optimizer.solver == Solver::kSgd ? recipe.optimizer.steps : 1;
-}
-
 DType StateType(const Inputs& inputs, const State& state) {
   const TensorView given = state.Get("state");
   return given.defined() ? given.dtype() : NewStateType(inputs);

@@ -13,9 +13,6 @@ inline Executor& ExecutorOf(const CallOptions& options) {
   return options.executor != nullptr ? *options.executor : DefaultExecutor();
 }
 
-/// Rows of k, v and step that a token takes.
-std::int64_t RowsPerToken(const Recipe& recipe);
-
 /// The dtype of the state that a call has or will make.
 DType StateType(const Inputs& inputs, const State& state);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/memory/gates.h"
+#include "src/recipe/family.h"
 #include "ttr/error.h"
 #include "ttr/memory.h"
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "src/recipe/family.h"
 #include "ttr/error.h"
 
 namespace ttr {
@@ -58,10 +59,6 @@ bool IsPerToken(const InputSpec& spec) {
   const std::vector<Axis>& axes = spec.shapes.front();
   return std::any_of(axes.begin(), axes.end(),
                      [](Axis axis) { return axis == Axis::kTokens || axis == Axis::kRows; });
-}
-
-std::int64_t RowsPerToken(const Recipe& recipe) {
-  return recipe.optimizer.solver == Solver::kSgd ? recipe.optimizer.steps : 1;
 }
 
 Dims SizesOfCalls(const Recipe& recipe, const Sizes& sizes, const TensorView& features_w) {

@@ -16,9 +16,6 @@ bool IsGate(const InputSpec& spec);
 /// Does a token have its own? Else it is a constant of the recipe.
 bool IsPerToken(const InputSpec& spec);
 
-/// Pairs that one token brings (DeltaProduct: several).
-std::int64_t RowsPerToken(const Recipe& recipe);
-
 /// The sizes of a call with one token; of `features_w` the number of features, if it is given.
 Dims SizesOfCalls(const Recipe& recipe, const AssociativeMemory::Sizes& sizes,
                   const TensorView& features_w);

@@ -41,7 +41,7 @@ class Checker {
         recipe_(requirements.recipe),
         inputs_(inputs),
         needs_(needs) {
-    steps_ = recipe_.optimizer.solver == Solver::kSgd ? recipe_.optimizer.steps : 1;
+    steps_ = RowsPerToken(recipe_);
     sizes_.Set(Axis::kOne, 1);
     sizes_.Set(Axis::kMiniBatch, recipe_.optimizer.mini_batch);
   }

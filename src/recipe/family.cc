@@ -36,6 +36,10 @@ bool ReadsKeys(const Recipe& recipe) {
 
 bool ReadsQueries(const Recipe& recipe) { return FamilyOf(recipe) != Family::kGatedVector; }
 
+std::int64_t RowsPerToken(const Recipe& recipe) {
+  return recipe.optimizer.solver == Solver::kSgd ? recipe.optimizer.steps : 1;
+}
+
 bool HasRidge(const Recipe& recipe) {
   switch (FamilyOf(recipe)) {
     case Family::kLeastSquares:

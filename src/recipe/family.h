@@ -29,6 +29,9 @@ bool KeepsPairs(const Recipe& recipe);
 bool ReadsKeys(const Recipe& recipe);
 bool ReadsQueries(const Recipe& recipe);
 
+/// Rows of k, v and step that a token takes: several of DeltaProduct.
+std::int64_t RowsPerToken(const Recipe& recipe);
+
 /// Does the solver have a ridge?
 bool HasRidge(const Recipe& recipe);
 

@@ -1,6 +1,7 @@
 // The shapes of what a recipe takes and carries, at given sizes.
 #include <vector>
 
+#include "src/recipe/family.h"
 #include "ttr/inputs.h"
 
 namespace ttr {
@@ -20,10 +21,7 @@ std::int64_t SizeOf(Axis axis, const Recipe& recipe, const Dims& dims, std::int6
   switch (axis) {
     case Axis::kBatch: return dims.batch;
     case Axis::kTokens: return dims.tokens;
-    case Axis::kRows: {
-      const Optimizer& optimizer = recipe.optimizer;
-      return dims.tokens * (optimizer.solver == Solver::kSgd ? optimizer.steps : 1);
-    }
+    case Axis::kRows: return dims.tokens * RowsPerToken(recipe);
     case Axis::kQueryHeads: return dims.query_heads;
     case Axis::kKeyHeads: return dims.key_heads;
     case Axis::kValueHeads: return dims.value_heads;

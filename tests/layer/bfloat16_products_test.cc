@@ -129,7 +129,7 @@ TEST_P(BFloat16Products, AreForCallsThatAskForThem) {
     mixed.inputs.q = q = Tensor::Copy(mixed.inputs.q, DType::kFloat32);
     same(mixed, kNarrow, {});
   }
-  std::vector<std::byte> saved(layer_.SavedBytes(dims));
+  test::AlignedBytes saved(layer_.SavedBytes(dims));
   if (!saved.empty()) same(narrow, {.saved = saved, .bfloat16_products = true}, {});
   for (const std::string& target : SupportedTargets()) {
     const test::OnTarget on(target);

@@ -1,6 +1,7 @@
-// Gradients from what a forward pass kept: Run::kept, Layer::KeptBytes.
+// Gradients from what a forward pass saved: CallOptions::saved, Layer::SavedBytes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -28,17 +29,17 @@ using test::Gradients;
 using test::Normal;
 using test::RandomState;
 
-// Memory for what a call keeps, full of what it must not depend on.
-std::vector<std::byte> Memory(const Layer& layer, const Dims& dims, DType dtype) {
-  return std::vector<std::byte>(layer.SavedBytes(dims, dtype), std::byte{0xff});
+// Memory for what a call saves, full of what it must not depend on.
+test::AlignedBytes Memory(const Layer& layer, const Dims& dims, DType dtype) {
+  return test::AlignedBytes(layer.SavedBytes(dims, dtype), std::byte{0xff});
 }
 
 // Runs the layer forwards from `initial`, which stays as it is.
 Tensor Answers(const Layer& layer, const Inputs& inputs, const State& initial, const Dims& dims,
-               DType dtype, const CallOptions& run) {
+               DType dtype, const CallOptions& options) {
   State state = initial;
   Tensor y(dtype, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
-  layer.Forward(inputs, state, {.y = y.view(), .status = {}}, run);
+  layer.Forward(inputs, state, {.y = y.view(), .status = {}}, options);
   return y;
 }
 
@@ -124,8 +125,8 @@ TEST_P(SavedGradient, IsThatOfTheDefinition) {
     }
     const State dstate = RandomState(layer_, call.inputs, 20);
     const Tensor dy = OutputGradient(dims, DType::kFloat64);
-    std::vector<std::byte> saved = Memory(layer_, dims, DType::kFloat64);
-    const ttr::CallOptions run{.saved = saved};
+    test::AlignedBytes saved = Memory(layer_, dims, DType::kFloat64);
+    const CallOptions run{.saved = saved};
     Answers(layer_, call.inputs, initial, dims, DType::kFloat64, run);
     const Gradients got = Differentiate(layer_, call.inputs, initial, dy, dstate, run);
     const Layer defined(recipe, kDefinition);
@@ -158,8 +159,8 @@ TEST_P(SavedGradient, IsThatOfWhatIsComputedAnew) {
     const State initial = RandomState(layer_, inputs, 10);
     const State dstate = RandomState(layer_, inputs, 20);
     const Tensor dy = OutputGradient(dims, DType::kFloat64);
-    std::vector<std::byte> saved = Memory(layer_, dims, DType::kFloat64);
-    const ttr::CallOptions run{.saved = saved};
+    test::AlignedBytes saved = Memory(layer_, dims, DType::kFloat64);
+    const CallOptions run{.saved = saved};
     const Tensor y = Answers(layer_, inputs, initial, dims, DType::kFloat64, run);
     const Tensor plain = Answers(layer_, inputs, initial, dims, DType::kFloat64, {});
     EXPECT_EQ(test::LargestDifference(y, plain), 0);
@@ -178,7 +179,7 @@ TEST_P(SavedGradient, IsThatOfWhatIsComputedAnew) {
 // Where nothing is given, the forward kernel saves the same for one memory at a time; in both
 // types, of a few tokens too, where Forward saves nothing.
 TEST_P(SavedGradient, HasTheBitsOfWhatIsComputedAnew) {
-  if (layer_.plan().engine != Engine::kFastWeights) GTEST_SKIP() << "another engine";
+  if (layer_.plan().engine != "fast_weights") GTEST_SKIP() << "another engine";
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     for (const std::int64_t tokens : {2, 64, 150}) {
       Dims dims = SomeDims(layer_.recipe(), tokens, 4);
@@ -189,13 +190,26 @@ TEST_P(SavedGradient, HasTheBitsOfWhatIsComputedAnew) {
       const State initial = RandomState(layer_, call.inputs, 10);
       const State dstate = RandomState(layer_, call.inputs, 20);
       const Tensor dy = OutputGradient(dims, dtype);
-      std::vector<std::byte> saved = Memory(layer_, dims, dtype);
-      const ttr::Run run{.saved = saved};
+      test::AlignedBytes saved = Memory(layer_, dims, dtype);
+      const CallOptions run{.saved = saved};
       Answers(layer_, call.inputs, initial, dims, dtype, run);
       const Gradients given = Differentiate(layer_, call.inputs, initial, dy, dstate, run, dtype);
       ExpectClose(given, Differentiate(layer_, call.inputs, initial, dy, dstate, {}, dtype), 0);
     }
   }
+}
+
+// It holds no address: a copy of it elsewhere serves as well.
+TEST_P(SavedGradient, MayBeMoved) {
+  const Dims dims = SomeDims(layer_.recipe(), 140, 2);
+  const Call call(layer_.recipe(), dims, DType::kFloat32, 5, true);
+  const Tensor dy = OutputGradient(dims, DType::kFloat32);
+  test::AlignedBytes saved = Memory(layer_, dims, DType::kFloat32);
+  Answers(layer_, call.inputs, {}, dims, DType::kFloat32, {.saved = saved});
+  const Gradients expected = Differentiate(layer_, call.inputs, {}, dy, {}, {.saved = saved});
+  test::AlignedBytes moved = saved;
+  std::ranges::fill(saved, std::byte{0xff});
+  ExpectClose(Differentiate(layer_, call.inputs, {}, dy, {}, {.saved = moved}), expected, 0);
 }
 
 TEST_P(SavedGradient, IsTheSameInFloat32OnEveryTarget) {
@@ -215,8 +229,8 @@ TEST_P(SavedGradient, IsTheSameInFloat32OnEveryTarget) {
   const Gradients expected = Differentiate(layer_, wide, {}, wide_dy, {});
   for (const std::string& target : SupportedTargets()) {
     const test::OnTarget on(target);
-    std::vector<std::byte> saved = Memory(layer_, dims, DType::kFloat32);
-    const ttr::CallOptions run{.saved = saved};
+    test::AlignedBytes saved = Memory(layer_, dims, DType::kFloat32);
+    const CallOptions run{.saved = saved};
     Answers(layer_, narrow.inputs, {}, dims, DType::kFloat32, run);
     ExpectClose(Differentiate(layer_, narrow.inputs, {}, dy, {}, run), expected, 2e-3);
   }
@@ -241,8 +255,8 @@ TEST_P(SavedGradient, IsThatOfWhatIsComputedAnewForAnyShape) {
     const State initial = RandomState(layer_, call.inputs, 10);
     const State dstate = RandomState(layer_, call.inputs, 20);
     const Tensor dy = OutputGradient(dims, DType::kFloat64);
-    std::vector<std::byte> saved = Memory(layer_, dims, DType::kFloat64);
-    const ttr::CallOptions run{.saved = saved};
+    test::AlignedBytes saved = Memory(layer_, dims, DType::kFloat64);
+    const CallOptions run{.saved = saved};
     Answers(layer_, call.inputs, initial, dims, DType::kFloat64, run);
     ExpectClose(Differentiate(layer_, call.inputs, initial, dy, dstate, run),
                 Differentiate(layer_, call.inputs, initial, dy, dstate), 1e-8);
@@ -256,7 +270,7 @@ TEST_P(SavedGradient, HasTheSameBitsForAnyNumberOfThreads) {
   const Call call(layer_.recipe(), dims, DType::kFloat32, 4, true);
   const Tensor dy = OutputGradient(dims, DType::kFloat32);
   const auto three = MakeExecutor(3);
-  std::vector<std::byte> one = Memory(layer_, dims, DType::kFloat32), many = one;
+  test::AlignedBytes one = Memory(layer_, dims, DType::kFloat32), many = one;
   const ttr::CallOptions sequential{.executor = &SequentialExecutor(), .saved = one};
   const ttr::CallOptions parallel{.executor = three.get(), .saved = many};
   Answers(layer_, call.inputs, {}, dims, DType::kFloat32, sequential);
@@ -278,7 +292,7 @@ std::string MessageOf(const Function& function) {
   return "";
 }
 
-class Kept : public testing::Test {
+class Saved : public testing::Test {
  protected:
   Tensor Forward(const ttr::CallOptions& run) const {
     return Answers(layer_, call_.inputs, {}, dims_, DType::kFloat32, run);
@@ -291,23 +305,23 @@ class Kept : public testing::Test {
   Dims dims_ = SomeDims(layer_.recipe(), 70, 2);
   Call call_{layer_.recipe(), dims_, DType::kFloat32, 4, true};
   Tensor dy_ = OutputGradient(dims_, DType::kFloat32);
-  std::vector<std::byte> saved_ = Memory(layer_, dims_, DType::kFloat32);
+  test::AlignedBytes saved_ = Memory(layer_, dims_, DType::kFloat32);
 };
 
-TEST_F(Kept, MustHoldItsBytes) {
+TEST_F(Saved, MustHoldItsBytes) {
   const std::size_t bytes = saved_.size();
   ASSERT_GT(bytes, 0u);
   Forward({.saved = saved_});
   const ttr::CallOptions small{.saved = std::span(saved_).first(bytes - 1)};
   const std::string numbers =
       "at least " + std::to_string(bytes) + " bytes but is " + std::to_string(bytes - 1);
-  EXPECT_EQ(MessageOf([&] { Forward(small); }), "[Forward] kept must be " + numbers);
-  EXPECT_EQ(MessageOf([&] { Backward(small); }), "[Backward] kept must be " + numbers);
+  EXPECT_EQ(MessageOf([&] { Forward(small); }), "[Forward] saved must be " + numbers);
+  EXPECT_EQ(MessageOf([&] { Backward(small); }), "[Backward] saved must be " + numbers);
 }
 
-TEST_F(Kept, MustBeWhatForwardLeft) {
+TEST_F(Saved, MustBeWhatForwardLeft) {
   const std::string expected =
-      "[Backward] kept must be what Forward left there for the same inputs but is something else";
+      "[Backward] saved must be what Forward left there for the same inputs but is something else";
   EXPECT_EQ(MessageOf([&] { Backward({.saved = saved_}); }), expected);
   // Of another call, and of another place of its own.
   const Call shorter(layer_.recipe(), SomeDims(layer_.recipe(), 69, 2), DType::kFloat32, 4, true);
@@ -317,10 +331,10 @@ TEST_F(Kept, MustBeWhatForwardLeft) {
   EXPECT_EQ(MessageOf([&] { Backward({.saved = saved_}); }), "");
 }
 
-TEST_F(Kept, IsOfCallsThatWriteAndRead) {
+TEST_F(Saved, IsOfCallsThatWriteAndRead) {
   State state;
-  const ttr::CallOptions run{.saved = saved_};
-  const std::string rest = "kept must be empty but is " + std::to_string(saved_.size()) + " bytes";
+  const CallOptions run{.saved = saved_};
+  const std::string rest = "saved must be empty but is " + std::to_string(saved_.size()) + " bytes";
   EXPECT_EQ(MessageOf([&] { layer_.Memorize(call_.inputs, state, run); }), "[Memorize] " + rest);
   layer_.Memorize(call_.inputs, state);
   Tensor y(DType::kFloat32, dy_.shape());
@@ -329,7 +343,7 @@ TEST_F(Kept, IsOfCallsThatWriteAndRead) {
             "[Retrieve] " + rest);
 }
 
-TEST_F(Kept, IsNothingOfOtherEngines) {
+TEST_F(Saved, IsNothingOfOtherEngines) {
   for (const char* recipe : {"rls", "softmax"}) {
     EXPECT_EQ(Layer(ParseRecipe(recipe)).SavedBytes(dims_), 0u) << recipe;
   }

@@ -237,7 +237,7 @@ TEST_P(Turns, KeepWhatGradientsNeed) {
   const Tensor dy = test::Normal(
       DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
   const SpreadInputs far(call.inputs);
-  std::vector<std::byte> saved(layer_.SavedBytes(dims, DType::kFloat64), std::byte{0xff});
+  test::AlignedBytes saved(layer_.SavedBytes(dims, DType::kFloat64), std::byte{0xff});
   const ttr::CallOptions run{.saved = saved};
   Answer(layer_, far.inputs, initial, dims, DType::kFloat64, true, run);
   test::ExpectClose(test::Differentiate(layer_, far.inputs, initial, dy, dstate, run),

@@ -110,7 +110,9 @@ Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece,
 Result RunDecoder(const Layer& layer, const Call& call, const CallOptions& options) {
   Result result = MakeResult(call.dims, call.dims.batch, call.dims.tokens, call.inputs.v.dtype());
   const bool wide = call.inputs.v.dtype() == DType::kFloat64;
-  Decoder decoder(layer, call.dims, wide ? DType::kFloat64 : DType::kFloat32);
+  if (call.dims.tokens == 0) return result;
+  const Dims dims = CheckInputs("decoder", layer.requirements(), TokensOf(call, 0, 1));
+  Decoder decoder(layer, dims, wide ? DType::kFloat64 : DType::kFloat32);
   for (std::int64_t t = 0; t < call.dims.tokens; ++t) {
     decoder.Step(TokensOf(call, t, 1),
                  {result.y.view().Slice(1, t, 1), result.status.view().Slice(1, t, 1)}, options);

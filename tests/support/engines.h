@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <new>
 #include <string_view>
 #include <vector>
 
@@ -33,6 +34,21 @@ Data MakeData(DType dtype, const Shape& shape, bool head_major);
 void Fill(Data& data, const std::function<double()>& number);
 
 std::vector<std::byte> Bytes(const Tensor& tensor);
+
+// Bytes that begin at a multiple of 64, as CallOptions::saved does.
+template <class T>
+struct AlignedTo64 {
+  using value_type = T;
+  AlignedTo64() = default;
+  template <class U>
+  AlignedTo64(const AlignedTo64<U>&) {}  // NOLINT: as allocators are
+  T* allocate(std::size_t count) {
+    return static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t{64}));
+  }
+  void deallocate(T* memory, std::size_t) { ::operator delete(memory, std::align_val_t{64}); }
+  bool operator==(const AlignedTo64&) const = default;
+};
+using AlignedBytes = std::vector<std::byte, AlignedTo64<std::byte>>;
 
 // The distance of 1 to the next number; of bfloat16 that of its 8 bits.
 double Epsilon(DType dtype);

@@ -144,7 +144,7 @@ void Backward(const Options& options, const BackwardCall& call, Executor& execut
   Work work(options, forward);
   if (work.heads == 0 || work.sequences == 0) return;
   if (!forward.saved.empty() && !FindSaved(work)) {
-    throw Error("Backward", "kept", "what Forward left there for the same inputs",
+    throw Error("Backward", "saved", "what Forward left there for the same inputs",
                 "something else");
   }
   const Groups groups(work, forward);
