@@ -5,9 +5,13 @@
 #include <limits>
 
 #include "src/definition/sequence.h"
+#include "src/recipe/family.h"
+#include "ttr/error.h"
 
 namespace ttr::definition {
 namespace {
+
+bool IsCount(const std::string& name) { return name == "state.position" || name == "state.length"; }
 
 /// A call whose numbers may be changed: double-precision copies of everything that was given.
 class Probe {
@@ -36,17 +40,23 @@ class Probe {
   const Inputs& inputs() const { return inputs_; }
   const State& initial() const { return initial_; }
 
-  /// L at the numbers as they are.
-  double Loss() {
+  /// The state after the last token; leaves the outputs in y.
+  State Final() {
     State state;
     for (const State::Entry& entry : initial_.entries()) {
       state.Set(entry.name, Tensor::Copy(entry.view));
     }
-    RunSequences(Mode::kForward, recipe_, dims_, inputs_, state, {.y = y_.view(), .status = {}},
+    RunSequences(Mode::kForward, recipe_, dims_, inputs_, state, {.y = y_.view()},
                  SequentialExecutor());
+    return state;
+  }
+
+  /// L at the numbers as they are.
+  double Loss() {
+    const State state = Final();
     double loss = Dot(dy_, y_.view());
     for (const State::Entry& entry : dstate_.entries()) {
-      loss += Dot(entry.view, state.Get(entry.name));
+      if (!IsCount(entry.name)) loss += Dot(entry.view, state.Get(entry.name));
     }
     return loss;
   }
@@ -100,7 +110,19 @@ Range RangeOf(const Recipe& recipe, TensorView Inputs::* view) {
   return Range::kAny;
 }
 
-bool IsCount(const std::string& name) { return name == "state.position" || name == "state.length"; }
+/// Pairs that a memory keeps grow with the tokens: only a run tells how many there are in the end.
+void CheckFinalGradients(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
+                         const State& initial, const TensorView& dy, const State& dstate) {
+  if (!KeepsPairs(recipe) || dstate.empty()) return;
+  Probe probe(recipe, dims, inputs, initial, dy, dstate);
+  const State end = probe.Final();
+  for (const State::Entry& entry : dstate.entries()) {
+    const TensorView wanted = end.Get(entry.name);
+    if (IsCount(entry.name) || wanted.shape() == entry.view.shape()) continue;
+    throw Error("Backward", "d" + entry.name, wanted.shape().ToString(),
+                entry.view.shape().ToString());
+  }
+}
 
 }  // namespace
 
@@ -114,6 +136,7 @@ void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
     RunSequences(Mode::kStart, recipe, dims, inputs, start, {}, SequentialExecutor());
   }
   const State& from = initial.empty() ? start : initial;
+  CheckFinalGradients(recipe, dims, inputs, initial, dy, dstate);
 
   /// Fills `gradient` with the derivatives by the numbers of the tensor that `find` picks.
   const auto differentiate = [&](const State& at, const auto& find, Range range,

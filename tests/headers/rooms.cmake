@@ -39,13 +39,19 @@ check(IN src include EXCEPT "^src/(simd|linalg|machine|engines)/" NEVER "^[<\"]h
       WHY "Highway lives in src/simd, src/linalg, src/machine and in the engines")
 check(IN src include EXCEPT "^src/parallel/" NEVER "^[<\"](tbb|oneapi)/"
       WHY "threads live in src/parallel")
-check(IN src/engines NEVER "^\"(src/(recipe|plan|definition|layer)/|ttr/(recipe|zoo|plan|layer|memory)\\.h)"
+check(IN src/engines NEVER "^\"(src/(recipe|plan|definition|adapters|layer|memory)/|ttr/(recipe|zoo|inputs|state|plan|layer|decoder|memory)\\.h)"
       WHY "an engine knows numbers and kernels, not recipes")
-check(IN src/definition NEVER "^\"src/(engines|simd|plan|layer)/"
+check(IN src/definition NEVER "^\"(src/(engines|simd|linalg|adapters|plan|layer)/|ttr/(layer|decoder|plan)\\.h)"
       WHY "the definition judges the engines and shares nothing with them")
+check(IN src/plan src/layer src/memory NEVER "^\"src/(engines|linalg)/"
+      WHY "only an adapter knows both recipes and an engine")
+check(IN src/operators NEVER "^\"src/(engines/(common|fast_weights|scan|least_squares)|adapters|plan|layer|memory)/"
+      WHY "operators have rows, and no recipe of a memory")
 check(IN src/simd src/linalg src/machine src/parallel src/core
-      NEVER "^\"src/(recipe|plan|definition|layer|engines)/"
+      NEVER "^\"src/(recipe|plan|definition|adapters|layer|engines)/"
       WHY "shared rooms lie below the others")
+check(IN src/simd src/parallel src/core NEVER "^\"src/linalg/"
+      WHY "linalg is written on simd")
 check(IN src include NEVER "^\"(experiments|tools|tests|bench)/"
       WHY "the library does not know who uses it")
 

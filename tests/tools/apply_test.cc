@@ -160,8 +160,29 @@ TEST(Apply, UnknownNamesOfStatesAndGradientsAreRefused) {
   WriteSafetensors(folder / "in", file);
   EXPECT_EQ(
       NoRefusal(Ttr({"apply", "linear_attention", "--in", folder / "in", "--out", folder / "out"}),
-                2, "state must be of a floating dtype but is int64"),
+                2, "state must be float32 or float64 but is int64"),
       "");
+}
+
+// Gradients of other shapes are refused; nothing is read beyond them, and nothing is written.
+TEST(Apply, GradientsOfOtherShapesAreRefused) {
+  const TemporaryFolder folder;
+  const Recipe recipe = ParseRecipe("linear_attention");
+  const auto refused = [&](const char* name, DType dtype, const Shape& shape, const char* text) {
+    TensorFile file = InputFile(recipe);
+    file.tensors["dy"] = Tensor::Copy(file.tensors.at("v"));
+    file.tensors[name] = Tensor(dtype, shape);
+    WriteSafetensors(folder / "in", file);
+    const std::string what = NoRefusal(Ttr({"apply", "linear_attention", "--grad", "--in",
+                                            folder / "in", "--out", folder / "out"}),
+                                       2, text);
+    return std::filesystem::exists(folder / "out") ? "an output was written" : what;
+  };
+  EXPECT_EQ(refused("dstate", DType::kFloat64, {1}, "[Backward] dstate must be ["), "");
+  EXPECT_EQ(refused("dstate", DType::kFloat64, {7, 2, 4, 4}, "[Backward] dstate must be ["), "");
+  EXPECT_EQ(refused("dstate", DType::kInt8, {2, 2, 4, 4}, "dstate must be float32 or float64"), "");
+  EXPECT_EQ(refused("dy", DType::kFloat64, {1, 1, 1, 1}, "[Backward] dy must be ["), "");
+  EXPECT_EQ(refused("dy", DType::kInt8, {2, 3, 2, 4}, "[Backward] dy must be float32"), "");
 }
 
 // Long work says so before it begins; nobody waits for it here.

@@ -1,5 +1,5 @@
-// Heads whose rows lie side by side, far from those of the next token, take turns. Whoever calls
-// sees nothing of it.
+// Heads whose rows lie side by side, far from those of the next token, take time slices. Whoever
+// calls sees nothing of it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 using test::Call;
 using test::LargestDifference;
 
-// Rows of tokens so far apart that heads take turns, from some 64 tokens on.
+// Rows of tokens so far apart that heads take time slices, from some 64 tokens on.
 constexpr std::int64_t kTokenBytes = 8192;
 
 // A view [B, T, H, D] of the same numbers, whose tokens lie so far apart and which begins `first`
@@ -76,14 +76,14 @@ void ExpectSame(const Answers& a, const Answers& b, double distance) {
   }
 }
 
-class Turns : public testing::TestWithParam<std::string> {
+class TimeSlices : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const std::string_view engine = layer_.plan().engine;
     if (engine != "fast_weights" && engine != "scan") GTEST_SKIP() << "another engine";
   }
 
-  // Five memories, two batch rows, a hundred tokens: turns of 16 rows and a rest.
+  // Five memories, two batch rows, a hundred tokens: slices of 16 rows and a rest.
   Dims SomeDims() const {
     Dims dims = test::SmallDims(layer_.recipe());
     dims.tokens = 101;
@@ -94,9 +94,9 @@ class Turns : public testing::TestWithParam<std::string> {
   Layer layer_{ParseRecipe(GetParam())};
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Turns, testing::ValuesIn(test::EngineRecipes()), test::CaseName);
+INSTANTIATE_TEST_SUITE_P(All, TimeSlices, testing::ValuesIn(test::EngineRecipes()), test::CaseName);
 
-TEST_P(Turns, HaveTheBitsOfOneHeadAfterTheOther) {
+TEST_P(TimeSlices, HaveTheBitsOfOneHeadAfterTheOther) {
   const Dims dims = SomeDims();
   const Call call(layer_.recipe(), dims, DType::kFloat32, 3, true);
   const State initial = test::RandomState(layer_, call.inputs, 10);
@@ -111,7 +111,7 @@ TEST_P(Turns, HaveTheBitsOfOneHeadAfterTheOther) {
 
 // Answers that no cache holds are written past the caches where they fill lines, which they do
 // where all begins with one. The rows of few tokens that lie far apart count as such.
-TEST_P(Turns, AnswersPastTheCachesHaveTheSameBits) {
+TEST_P(TimeSlices, AnswersPastTheCachesHaveTheSameBits) {
   Dims dims = SomeDims();
   dims.batch = 1;
   const std::int64_t far = (std::int64_t{1} << 24) / dims.tokens / 64 * 64 + 64;
@@ -144,7 +144,7 @@ TEST_P(Turns, AnswersPastTheCachesHaveTheSameBits) {
 }
 
 // Values and answers of bfloat16 are floats of which the last bits are 0, or are rounded.
-TEST_P(Turns, NarrowRowsAreRoundedOnes) {
+TEST_P(TimeSlices, BFloat16RowsAreRoundedOnes) {
   Dims dims = SomeDims();
   for (const std::int64_t value_dim : {32, 48, 24, 7}) {
     dims.value_dim = value_dim;
@@ -166,7 +166,7 @@ TEST_P(Turns, NarrowRowsAreRoundedOnes) {
 }
 
 // Fewer memories than threads are cut by value columns, what they keep beside these included.
-TEST_P(Turns, HaveTheBitsOfOneThreadWhereColumnsAreCut) {
+TEST_P(TimeSlices, HaveTheBitsOfOneThreadWhereColumnsAreCut) {
   Dims dims = SomeDims();
   dims.batch = dims.heads = dims.key_heads = dims.value_heads = 1;
   const bool vector = layer_.recipe().function.kind == FunctionClass::kConstant;
@@ -198,7 +198,7 @@ TEST_P(Turns, HaveTheBitsOfOneThreadWhereColumnsAreCut) {
   }
 }
 
-TEST_P(Turns, TakePackedSequences) {
+TEST_P(TimeSlices, TakePackedSequences) {
   Dims dims = SomeDims();
   dims.batch = 1;
   dims.tokens = 233;
@@ -213,7 +213,7 @@ TEST_P(Turns, TakePackedSequences) {
              Answer(layer_, inputs, initial, dims, DType::kFloat64, false), 0);
 }
 
-TEST_P(Turns, ForgetWhatIsNotFinite) {
+TEST_P(TimeSlices, ForgetWhatIsNotFinite) {
   const Dims dims = SomeDims();
   const Call call(layer_.recipe(), dims, DType::kFloat64, 5, true);
   const TensorView& gates = call.inputs.log_decay;
@@ -229,7 +229,7 @@ TEST_P(Turns, ForgetWhatIsNotFinite) {
              Answer(layer_, call.inputs, {}, dims, DType::kFloat64, false), 0);
 }
 
-TEST_P(Turns, KeepWhatGradientsNeed) {
+TEST_P(TimeSlices, SaveWhatGradientsNeed) {
   const Dims dims = SomeDims();
   const Call call(layer_.recipe(), dims, DType::kFloat64, 6, true);
   const State initial = test::RandomState(layer_, call.inputs, 10);
