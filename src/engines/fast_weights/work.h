@@ -6,30 +6,21 @@
 #include <cstdint>
 #include <cstring>
 
+#include "src/engines/common/row_views.h"
 #include "src/engines/fast_weights/decode/deferred_write.h"
 #include "src/engines/fast_weights/fast_weights.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/saved.h"
-#include "src/simd/row_views.h"
 
 namespace ttr::fast_weights {
 
 /// Below this many flops a second thread costs more than it brings (some ten microseconds).
 inline constexpr double kFlopsWorthThreads = 1e6;
 
-using simd::RowsOf;
-
-/// The state [N, H, ...] of memory `head` of sequence `n`: rows [D], each of Dv, or one row.
-inline Rows StateOf(const TensorView& view, std::int64_t n, std::int64_t head) {
-  if (!view.defined()) return {};
-  const std::int64_t stride = view.rank() == 4 ? view.stride(2) : 0;
-  return {simd::KeptOf(view, n, head), view.dtype(), stride};
-}
-
-struct Sequence {
-  std::int64_t batch, first, tokens;
-};
+using common::RowsOf;
+using common::Sequence;
+using common::StateOf;
 
 /// The state of a memory beside its columns: rows and numbers, in any type.
 inline std::int64_t SharedBytes(const Sizes& sizes) {
@@ -119,8 +110,8 @@ struct Work {
   /// How many neighbouring memories a worker interleaves in time slices; at most `most`.
   std::int64_t Together(int workers, std::int64_t most) const {
     const TensorView& rows = call.v.defined() ? call.v : call.q;
-    if (parts > 1 || !simd::Interleaved(rows, sizes.tokens)) return 1;
-    return simd::TakeTurns(sequences * heads, workers, std::min(most, heads));
+    if (parts > 1 || !common::HeadsSharePages(rows, sizes.tokens)) return 1;
+    return common::MemoriesTogether(sequences * heads, workers, std::min(most, heads));
   }
 
   /// The head of an input that memory h reads. (Divisions would be felt in a decode of small
@@ -141,7 +132,7 @@ struct Work {
       case Per::kToken: return RowsOf(view, sequence.batch, sequence.first, h);
       case Per::kHead: break;
     }
-    return {simd::ElementOf(view, h * view.stride(0)), view.dtype(), 0};
+    return {common::ElementOf(view, h * view.stride(0)), view.dtype(), 0};
   }
 
   /// Memory h of sequence n in inputs, or in their gradients.
