@@ -46,7 +46,8 @@ class State {
   std::vector<Entry> entries_;
 };
 
-/// Counts that earlier versions wrote as floating-point numbers become int64, where they are owned.
+/// Counts that earlier versions wrote as floating-point numbers become int64 tensors that the state
+/// owns. What is no whole number from 0 to 2^53 stays as it is, for CheckState() to refuse.
 void UpgradeCounts(const Requirements& requirements, State& state);
 
 }  // namespace ttr

@@ -1,6 +1,8 @@
 #include "ttr/state.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <utility>
 
 namespace ttr {
@@ -55,7 +57,13 @@ void UpgradeCounts(const Requirements& requirements, State& state) {
   for (const StateSpec& spec : requirements.state) {
     const TensorView counts = state.Get(spec.name);
     if (!spec.counts || !counts.defined() || !IsFloating(counts.dtype())) continue;
-    state.Set(spec.name, Tensor::Copy(counts, DType::kInt64));
+    const Tensor given = Tensor::Copy(counts, DType::kFloat64);
+    const auto numbers = given.as<double>();
+    constexpr double kMost = std::int64_t{1} << 53;  // doubles count no further
+    const auto is_count = [&](double x) { return x >= 0 && x <= kMost && x == std::floor(x); };
+    if (std::ranges::all_of(numbers, is_count)) {
+      state.Set(spec.name, Tensor::Copy(given.view(), DType::kInt64));
+    }
   }
 }
 

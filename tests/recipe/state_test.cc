@@ -1,3 +1,5 @@
+#include "ttr/state.h"
+
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -51,6 +53,16 @@ TEST(State, CopiesAreTheirOwn) {
   const void* data = other.Get("state").data();
   const State moved = std::move(other);
   EXPECT_EQ(moved.Get("state").data(), data);
+}
+
+TEST(State, SharedOnesChangeEntriesAndAddNone) {
+  State state;
+  state.Set("state", Tensor(DType::kFloat32, {1}));
+  State shared = state.Shared();
+  shared.Get("state").Set({0}, 7);
+  shared.Set("state.n", Tensor(DType::kFloat32, {1}));
+  EXPECT_EQ(state.Get("state").At({0}), 7);
+  EXPECT_FALSE(state.Get("state.n").defined());
 }
 
 }  // namespace
