@@ -155,34 +155,37 @@ struct StripOverlap {
 };
 
 /// strip = decay (.) strip + sum over the outer products of `tokens` rows. OVERLAP: and its overlap
-/// before that.
+/// before that, whose sums stay in memory: registers are for the tile.
 template <int NV, bool OVERLAP, class T>
-HWY_INLINE void UpdateStrip(const GradientCall<T>& call, std::int64_t tokens, T* strip,
-                            const hn::Vec<hn::ScalableTag<T>> (&decay)[NV],
-                            std::span<const Outer<T>> outers, StripOverlap<T> overlap = {}) {
+HWY_NOINLINE void UpdateStrip(const GradientCall<T>& call, std::int64_t tokens, T* strip,
+                              const hn::Vec<hn::ScalableTag<T>> (&decay)[NV],
+                              std::span<const Outer<T>> outers, StripOverlap<T> overlap = {}) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = ln::kTileRows;
   constexpr std::int64_t kLanes = Lanes<T>();
   constexpr std::int64_t kWidth = NV * kLanes;
-  hn::Vec<decltype(d)> sums[NV];
-  TTR_UNROLL
-  for (int n = 0; n < NV; ++n) sums[n] = hn::Zero(d);
   const Zeros<NV, T> zeros(decay);
   for (std::int64_t v = 0; v < call.sizes.value_dim; v += kRows) {
     Fetch(call);
     T* const at = strip + v * kWidth;
     ln::Tile<decltype(d), kRows, NV> tile;
+    LoadTile<NV>(at, kWidth, tile);
+    if constexpr (OVERLAP) {
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) {
+        auto sum = hn::Load(d, overlap.sums + n * kLanes);
+        TTR_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          const auto partner = hn::Load(d, overlap.partner + (v + r) * kWidth + n * kLanes);
+          sum = hn::MulAdd(tile[r][n], partner, sum);
+        }
+        hn::Store(sum, d, overlap.sums + n * kLanes);
+      }
+    }
     TTR_UNROLL
     for (int r = 0; r < kRows; ++r) {
       TTR_UNROLL
-      for (int n = 0; n < NV; ++n) {
-        const auto x = hn::Load(d, at + r * kWidth + n * kLanes);
-        tile[r][n] = hn::Mul(decay[n], x);
-        if constexpr (OVERLAP) {
-          const T* const partner = overlap.partner + (v + r) * kWidth + n * kLanes;
-          sums[n] = hn::MulAdd(x, hn::Load(d, partner), sums[n]);
-        }
-      }
+      for (int n = 0; n < NV; ++n) tile[r][n] = hn::Mul(decay[n], tile[r][n]);
     }
     zeros.Clear(tile);
     for (const Outer<T>& outer : outers) {
@@ -190,13 +193,6 @@ HWY_INLINE void UpdateStrip(const GradientCall<T>& call, std::int64_t tokens, T*
                             outer.row_stride, tokens, tile);
     }
     StoreTile<NV>(kRows, at, kWidth, tile);
-  }
-  if constexpr (OVERLAP) {
-    TTR_UNROLL
-    for (int n = 0; n < NV; ++n) {
-      T* const to = overlap.sums + n * kLanes;
-      hn::Store(hn::Add(sums[n], hn::Load(d, to)), d, to);
-    }
   }
 }
 

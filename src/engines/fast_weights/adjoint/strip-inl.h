@@ -201,7 +201,10 @@ void UpdateAdjoint(const ChunkWork<T>& on, std::int64_t key, std::int64_t part,
     }
     const std::span<const Outer<T>> all(outers, static_cast<std::size_t>(count));
     if (overlap.partner != nullptr) {
-      UpdateStrip<NV, true, T>(on.call, on.chunk.tokens, strip, decay, all, overlap);
+      alignas(64) T sums[NV * Lanes<T>()] = {};
+      UpdateStrip<NV, true, T>(on.call, on.chunk.tokens, strip, decay, all,
+                               {overlap.partner, sums});
+      for (std::int64_t i = 0; i < NV * Lanes<T>(); ++i) overlap.sums[i] += sums[i];
     } else {
       UpdateStrip<NV, false, T>(on.call, on.chunk.tokens, strip, decay, all);
     }
