@@ -83,19 +83,21 @@ HWY_INLINE void PrepareMomentum(const Options& options, const Memory& memory, co
   T of_memory[kChunk], of_update[kChunk];      // alpha, pi as the erasure sees them
   T read_memory[kChunk], read_update[kChunk];  // and as queries do
   MomentumCoefficients<T> now;
-  for (int i = 0; i < kChunk; ++i) {
-    const MomentumCoefficients<T> before = now;
-    of_memory[i] = g.seen[i] * before.alpha;
-    of_update[i] = g.seen[i] * before.pi;
-    for (int j = 0; j < i; ++j) out.lower[i * kChunk + j] *= -g.seen[i] * before.to_memory[j];
-    if (i < chunk.rows) now.Advance(i, g.decay[i], g.momentum[i]);
-    const MomentumCoefficients<T>& read = options.read_before ? before : now;
-    read_memory[i] = read.alpha;
-    read_update[i] = read.pi;
+  const auto read = [&](int i) {
+    read_memory[i] = now.alpha;
+    read_update[i] = now.pi;
     for (std::int64_t q = 0; q < queries; ++q) {
       T* row = out.scores + (q * kChunk + i) * kChunk;
-      for (int j = 0; j <= i; ++j) row[j] *= scale * read.to_memory[j];
+      for (int j = 0; j <= i; ++j) row[j] *= scale * now.to_memory[j];
     }
+  };
+  for (int i = 0; i < kChunk; ++i) {
+    of_memory[i] = g.seen[i] * now.alpha;
+    of_update[i] = g.seen[i] * now.pi;
+    for (int j = 0; j < i; ++j) out.lower[i * kChunk + j] *= -g.seen[i] * now.to_memory[j];
+    if (options.read_before) read(i);
+    if (i < chunk.rows) now.Advance(i, g.decay[i], g.momentum[i]);
+    if (!options.read_before) read(i);
     out.step[i] = g.step[i];
     out.decay[i] = out.to_end[i] = 1;
   }

@@ -90,7 +90,8 @@ HWY_INLINE T SumOfWeights(const Options& options, const Memory& memory, const Sc
   const T* const query = g.query + q * g.query_stride + i * g.stride;
   T z = out.read[q * kChunk + i] * Dot(query, scratch.running.sum, g.stride);
   const std::int64_t own = options.read_before && !options.bonus ? 0 : 1;
-  for (std::int64_t j = 0; memory.writes() && j < i + own; ++j) z += scores[j] * out.step[j];
+  const std::int64_t count = memory.writes() ? i + own : 0;
+  for (std::int64_t j = 0; j < count; ++j) z += scores[j] * out.step[j];
   return z;
 }
 
@@ -117,9 +118,11 @@ HWY_INLINE void ScaleOutputs(const Options& options, const Memory& memory, const
       if (singular) MarkSingular(memory, chunk.first + i, q);
       const std::int64_t at = q * kChunk + i;
       out.read[at] *= factor;
-      for (int j = 0; memory.writes() && j < kChunk; ++j) {
-        out.scores[at * kChunk + j] *= factor;
-        out.score_values[at * kChunk + j] *= factor;
+      if (!memory.writes()) continue;
+      T *const scores = out.scores + at * kChunk, *const of_values = out.score_values + at * kChunk;
+      for (int j = 0; j < kChunk; ++j) {
+        scores[j] *= factor;
+        of_values[j] *= factor;
       }
     }
   }

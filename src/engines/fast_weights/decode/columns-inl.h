@@ -206,21 +206,28 @@ HWY_INLINE void PassOver(D d, const ColumnGroup<NV, T>& group, std::int64_t rows
 template <bool READ, int NV, class D, class T = hn::TFromD<D>>
 HWY_INLINE void WritePair(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
                           ColumnVectors<NV, D>& columns) {
-  const auto& u = columns.u;
-  auto& output = columns.output;
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
-  const SecondMatrix<T>& pair = s.second;
+  // Copies that nothing refers to, which stay in registers.
+  const SecondMatrix<T> pair = s.second;
+  const T *const decays = s.decay, *const writes = s.write, *const queries = s.reads.query;
+  const std::int64_t rows = s.key_dim, stride = c.stride, second_stride = c.second_stride;
+  const Following<NV, T> following = c.following, following_second = c.following_second;
+  hn::Vec<D> u[NV], output[NV];
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) u[n] = columns.u[n];
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) output[n] = columns.output[n];
   T* HWY_RESTRICT state = c.state;
   T* HWY_RESTRICT second = c.second;
-  for (std::int64_t row = 0; row < s.key_dim; ++row, state += c.stride, second += c.second_stride) {
-    c.following.Fetch(row);
-    c.following_second.Fetch(row);
-    const auto decay = hn::Set(d, s.decay[row]);
+  for (std::int64_t row = 0; row < rows; ++row, state += stride, second += second_stride) {
+    following.Fetch(row);
+    following_second.Fetch(row);
+    const auto decay = hn::Set(d, decays[row]);
     const auto to_first = hn::Set(d, pair.rotation[0][row]);
     const auto to_second = hn::Set(d, pair.rotation[1][row]);
     const auto decay_second = hn::Set(d, pair.rotation[2][row]);
-    const auto key = hn::Set(d, s.write[row]);
-    const auto q = hn::Set(d, READ ? s.reads.query[row] : T(0));
+    const auto key = hn::Set(d, writes[row]);
+    const auto q = hn::Set(d, READ ? queries[row] : T(0));
     const auto q_second = hn::Set(d, READ ? pair.query[row] : T(0));
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
@@ -235,6 +242,8 @@ HWY_INLINE void WritePair(D d, const RowStep<T>& s, const ColumnGroup<NV, T>& c,
       hn::StoreU(hn::MulAdd(decay_second, y, passed_on), d, second + n * kLanes);
     }
   }
+  TTR_UNROLL
+  for (int n = 0; READ && n < NV; ++n) columns.output[n] = output[n];
 }
 
 /// outputs_q = read_q output.
