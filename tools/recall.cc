@@ -75,6 +75,7 @@ void WriteReport(const std::string& folder, const experiments::RecallRun& run,
 // length is known, else over so many tokens.
 void NoteSlowMemories(const Arguments& arguments) {
   const RecallOptions& options = arguments.options;
+  if (options.dim < 1 || options.kept < 1) return;  // refused later
   for (const experiments::NamedRecipe& memory : options.memories) {
     const Plan plan = MakePlan(memory.recipe);
     if (plan.engine != kDefinition) continue;

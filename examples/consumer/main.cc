@@ -5,7 +5,7 @@
 #include "ttr/memory.h"
 
 int main() {
-  // A sine obeys x_t = 2 cos(w) x_{t-1} - x_{t-2}; the memory finds that out while it reads.
+  // A sine obeys x_t = 2 cos(w) x_{t-1} - x_{t-2}; the memory learns that while it reads.
   ttr::AssociativeMemory memory("weighted_rls{decay: 0.99}", {.key_dim = 2, .value_dim = 1});
   std::array<double, 2> lags{};
   std::array<double, 1> forecast{};
