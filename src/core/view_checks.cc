@@ -20,6 +20,7 @@ void CheckRows(std::string_view op, std::string_view name, const TensorView& vie
 }
 
 void CheckAligned(std::string_view op, std::string_view name, const TensorView& view) {
+  if (!view.defined()) return;
   const std::size_t size = SizeOf(view.dtype());
   const auto address = reinterpret_cast<std::uintptr_t>(view.data());
   if (address % size == 0) return;

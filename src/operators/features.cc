@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/core/view_checks.h"
 #include "src/engines/rows/features.h"
 #include "src/operators/check.h"
 #include "src/operators/feature_words.h"
@@ -80,6 +81,7 @@ Checked Check(std::string_view op, const Function& function, const FeatureInputs
   if (in.positions.defined()) {
     const std::int64_t sequences = in.cu_seqlens.defined() ? in.cu_seqlens.size(0) - 1 : batch;
     const TensorView& positions = in.positions;
+    CheckAligned(op, "positions", positions);
     if (positions.dtype() != DType::kInt64 || !(positions.shape() == Shape{sequences}) ||
         !positions.contiguous()) {
       throw Error(op, "positions", "contiguous int64 [B or N] = " + Shape{sequences}.ToString(),

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "src/core/view_checks.h"
 #include "src/engines/rows/short_conv.h"
 #include "src/operators/check.h"
 #include "ttr/error.h"
@@ -32,6 +33,7 @@ Checked Check(std::string_view op, const ShortConv& conv, const ShortConvInputs&
                     " and W from 1 to " + std::to_string(rows::kMaxConvWidth),
                 weight.defined() ? weight.shape().ToString() : "absent");
   }
+  CheckAligned(op, "weight", weight);
   Checked checked;
   checked.call.x = in.x;
   checked.call.weight = weight;
@@ -88,6 +90,7 @@ void ApplyShortConvGradient(const ShortConv& conv, const ShortConvInputs& inputs
     throw Error(kOp, "dweight", "[H,D,W] = " + conv.weight.shape().ToString(),
                 gradients.dweight.shape().ToString());
   }
+  CheckAligned(kOp, "dweight", gradients.dweight);
   const Named written[] = {{"dx", gradients.dx},
                            {"dweight", gradients.dweight},
                            {"dbias", gradients.dbias},
