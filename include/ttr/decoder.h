@@ -56,7 +56,7 @@ class Decoder {
   /// The state as after the last token; empty before the first. Flushes, O(H D^3) for least
   /// squares, about a token's cost for the delta family. Its views stay valid, and are written by
   /// later steps.
-  const State& state();
+  const State& state(const CallOptions& options = {});
 
   /// What the engine keeps beside the state where nothing is deferred: a factor, no part of the
   /// memory. Whoever saves a state and wants later answers bit for bit saves it, too. Undefined
@@ -74,10 +74,11 @@ class Decoder {
   void Read(const Layer& reader, std::string_view op, const Inputs& inputs, const Outputs& outputs,
             const CallOptions& options) const;
   TensorView Auxiliary() const;
-  TensorView PrepareAuxiliary(bool defers);
+  std::int64_t AuxiliaryNumbers(bool defers) const;
+  TensorView PrepareAuxiliary(bool defers, Executor& executor);
   void Run(std::string_view op, const Inputs& inputs, const Outputs& outputs, bool reads,
            const CallOptions& options);
-  void Flush();
+  void Flush(Executor& executor);
 
   const Layer* layer_;
   Dims dims_;

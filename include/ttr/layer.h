@@ -115,6 +115,7 @@ class Layer {
   Requirements requirements_;
   Plan plan_;
   const Engine* engine_;
+  std::size_t recipe_hash_;
 };
 
 }  // namespace ttr

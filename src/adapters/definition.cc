@@ -35,7 +35,7 @@ class Definition final : public Engine {
  public:
   std::string_view name() const override { return kDefinition; }
   bool Covers(const Recipe&) const override { return true; }
-  // It takes all; but nobody asks for it.
+  // What the plan says of recipes that no other engine covers.
   const char* Obstacle(const Recipe&) const override { return "its memory is not a linear map"; }
   double NumberBytes() const override { return 8; }
 

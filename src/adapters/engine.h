@@ -36,7 +36,7 @@ struct EngineCall {
 };
 
 /// What a backward pass is given and gives. Rows of dy are contiguous; entries of dstate and
-/// dinitial have the shape and the dtype of those of the state.
+/// dinitial are contiguous and have the shape and the dtype of those of the state.
 struct BackwardTensors {
   const TensorView& dy;
   const State& dstate;    ///< entries may be missing: zero

@@ -19,10 +19,10 @@ constexpr std::size_t kUnit = 64;
 std::size_t RoundUp(std::size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
 /// What the memory of a decoder is of: never 0.
-std::uint64_t Fingerprint(const Recipe& recipe, const Dims& dims, DType dtype) {
+std::uint64_t Fingerprint(std::size_t recipe, const Dims& dims, DType dtype) {
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto mix = [&](std::uint64_t number) { hash = (hash ^ number) * 0x100000001b3; };
-  for (const char c : ToString(recipe)) mix(static_cast<unsigned char>(c));
+  mix(recipe);
   for (const std::int64_t size :
        {dims.states(), dims.heads, dims.key_dim, dims.value_dim, dims.features, dims.hidden}) {
     mix(static_cast<std::uint64_t>(size));
@@ -47,6 +47,7 @@ struct Decoder::Header {
   std::int64_t defers = 0;   // is the auxiliary tensor that of steps that defer?
   std::int64_t stale = 0;    // has it what the entries lack?
   std::int64_t numbers = 0;  // of it, a memory; 0: there is none
+  bool operator==(const Header&) const = default;
 };
 
 std::size_t Decoder::Bytes(const Layer& layer, const Dims& dims, DType state) {
@@ -100,8 +101,13 @@ Decoder::Decoder(const Layer& layer, const Dims& dims, DType state, std::span<st
 
 void Decoder::Attach(std::span<std::byte> memory) {
   memory_ = memory;
-  const std::uint64_t mine = Fingerprint(layer_->recipe(), dims_, dtype_);
-  if (header().fingerprint != 0 && header().fingerprint != mine) {
+  const std::uint64_t mine = Fingerprint(layer_->recipe_hash_, dims_, dtype_);
+  // What the header says decides how much of the memory is read.
+  const Header& there = header();
+  const bool nothing = there == Header();
+  const bool flags = (there.started | there.defers | there.stale | 1) == 1;
+  const bool numbers = there.numbers == 0 || there.numbers == AuxiliaryNumbers(there.defers != 0);
+  if (!nothing && !(there.fingerprint == mine && flags && numbers)) {
     throw Error("Decoder", "memory", "zeros, or left by a decoder of the same layer and sizes",
                 "something else");
   }
@@ -135,7 +141,12 @@ Decoder& Decoder::operator=(const Decoder& other) {
 Decoder::Header& Decoder::header() const { return *reinterpret_cast<Header*>(memory_.data()); }
 
 void Decoder::Start(const State& state) {
+  if (&state == &state_) return;  // its own: there already
   CheckState("Start", layer_->requirements(), dims_, state);
+  for (const StateSpec& spec : layer_->requirements().state) {
+    if (state.empty() || memory_.empty() || state.Get(spec.name).defined()) continue;
+    throw Error("Start", spec.name, "there, as the state is not empty", "absent");
+  }
   if (memory_.empty()) {  // pairs
     state_.clear();
     for (const State::Entry& entry : state.entries()) {
@@ -148,10 +159,6 @@ void Decoder::Start(const State& state) {
   header() = fresh;
   state_.clear();
   if (state.empty()) return;
-  for (const StateSpec& spec : layer_->requirements().state) {
-    if (state.Get(spec.name).defined()) continue;
-    throw Error("Start", spec.name, "there, as the state is not empty", "absent");
-  }
   header().started = 1;
   Attach(memory_);
   for (const State::Entry& entry : state_.entries()) {
@@ -177,10 +184,13 @@ TensorView Decoder::Auxiliary() const {
   return TensorView(at, dtype_, {dims_.states(), dims_.heads, header().numbers});
 }
 
-TensorView Decoder::PrepareAuxiliary(bool defers) {
-  const std::int64_t numbers =
-      layer_->engine_->AuxiliaryNumbers(layer_->recipe(), dims_, dtype_, defers);
-  if (header().stale != 0 && !defers) Flush();
+std::int64_t Decoder::AuxiliaryNumbers(bool defers) const {
+  return layer_->engine_->AuxiliaryNumbers(layer_->recipe(), dims_, dtype_, defers);
+}
+
+TensorView Decoder::PrepareAuxiliary(bool defers, Executor& executor) {
+  const std::int64_t numbers = AuxiliaryNumbers(defers);
+  if (!defers) Flush(executor);
   if (header().numbers != numbers || (header().defers != 0) != defers) {
     header().numbers = numbers;
     header().defers = defers ? 1 : 0;
@@ -196,17 +206,21 @@ void Decoder::Run(std::string_view op, const Inputs& inputs, const Outputs& outp
                   const CallOptions& options) {
   const Operator runs{op, layer_->requirements(), *layer_->engine_};
   const Needs needs = reads ? Needs::kBoth : Needs::kWrite;
-  const std::int64_t rows = RowsPerToken(layer_->recipe());
-  const std::int64_t given = inputs.v.defined() && inputs.v.rank() == 4 ? inputs.v.size(1) : 0;
-  if (given != rows) {
-    throw Error(op, "v", "one token (T = " + std::to_string(rows) + ")",
-                "T = " + std::to_string(given));
-  }
+  RequireOneToken(op, layer_->recipe(), inputs);
   if (memory_.empty()) return RunCall(runs, inputs, state_, outputs, needs, options);
-  if (header().started == 0) Start(layer_->InitialState(inputs));
+  const bool first = header().started == 0;
+  if (first) {
+    CheckCall(op, layer_->requirements(), inputs, {}, needs, options);
+    Start(layer_->InitialState(inputs));
+  }
   const bool defers = reads && layer_->engine_->Defers(layer_->recipe(), dims_, dtype_);
-  const TensorView numbers = PrepareAuxiliary(defers);
-  RunCall(runs, inputs, state_, outputs, needs, options, {numbers, defers});
+  const TensorView numbers = PrepareAuxiliary(defers, ExecutorOf(options));
+  try {
+    RunCall(runs, inputs, state_, outputs, needs, options, {numbers, defers});
+  } catch (...) {
+    if (first) Start({});
+    throw;
+  }
   header().stale = defers ? 1 : 0;
 }
 
@@ -227,7 +241,7 @@ void Decoder::Read(const Layer& reader, std::string_view op, const Inputs& input
                    const Outputs& outputs, const CallOptions& options) const {
   if (!memory_.empty() && header().stale != 0) {
     Decoder copy = *this;
-    copy.Flush();
+    copy.Flush(ExecutorOf(options));
     return copy.Read(reader, op, inputs, outputs, options);
   }
   const bool one = inputs.q.rank() == 4 && inputs.q.size(1) == 1;
@@ -236,13 +250,14 @@ void Decoder::Read(const Layer& reader, std::string_view op, const Inputs& input
           options, {one ? auxiliary() : TensorView(), false});
 }
 
-const State& Decoder::state() {
-  if (!memory_.empty() && header().stale != 0) Flush();
+const State& Decoder::state(const CallOptions& options) {
+  if (!memory_.empty()) Flush(ExecutorOf(options));
   return state_;
 }
 
-void Decoder::Flush() {
-  layer_->engine_->Flush(layer_->recipe(), state_, Auxiliary(), DefaultExecutor());
+void Decoder::Flush(Executor& executor) {
+  if (header().stale == 0) return;
+  layer_->engine_->Flush(layer_->recipe(), state_, Auxiliary(), executor);
   header().stale = 0;
   header().numbers = 0;
 }
@@ -252,7 +267,8 @@ TensorView Decoder::auxiliary() const {
 }
 
 void Decoder::SetAuxiliary(const TensorView& numbers) {
-  const TensorView mine = memory_.empty() ? TensorView() : PrepareAuxiliary(false);
+  const TensorView mine =
+      memory_.empty() ? TensorView() : PrepareAuxiliary(false, DefaultExecutor());
   if (!mine.defined() || !(mine.shape() == numbers.shape()) || numbers.dtype() != dtype_) {
     throw Error("SetAuxiliary", "numbers",
                 mine.defined() ? std::string(Name(dtype_)) + " " + mine.shape().ToString()

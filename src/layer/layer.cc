@@ -1,5 +1,6 @@
 #include "ttr/layer.h"
 
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -26,18 +27,19 @@ void RequireCausal(std::string_view op, const Recipe& recipe) {
               "go on from; use Forward on the whole sequence");
 }
 
-void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& inputs) {
-  const std::int64_t rows = RowsPerToken(recipe);
-  const std::int64_t given = inputs.v.defined() && inputs.v.rank() == 4 ? inputs.v.size(1) : 0;
-  if (given == rows) return;
-  throw Error(op, "v", "one token (T = " + std::to_string(rows) + ")",
-              "T = " + std::to_string(given));
+/// Is there a tensor, contiguous in its last axis?
+bool HasRows(const TensorView& view) {
+  const int last = view.rank() - 1;
+  return view.defined() && (view.size(last) <= 1 || view.stride(last) == 1);
 }
 
 }  // namespace
 
 Layer::Layer(const Recipe& recipe)
-    : requirements_(Valid(recipe)), plan_(MakePlan(recipe)), engine_(FindEngine(plan_.engine)) {}
+    : requirements_(Valid(recipe)),
+      plan_(MakePlan(recipe)),
+      engine_(FindEngine(plan_.engine)),
+      recipe_hash_(std::hash<std::string>()(ToString(recipe))) {}
 
 Layer::Layer(const Recipe& recipe, std::string_view engine) : Layer(recipe) {
   if (engine == plan_.engine) return;
@@ -70,38 +72,38 @@ void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
                     const Outputs& outputs, const CallOptions& options) const {
   const std::string_view op = "Forward";
   const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
+  CheckFits(op, requirements_, dims, initial, plan_.engine == kDefinition);
   CheckFinalState(op, requirements_, dims, inputs, initial, final, outputs);
-  CallOptions checked = options;
-  checked.ranges_checked = true;
-  if (KeepsPairs(recipe())) {  // it grows
-    State grown = initial;
-    for (const State::Entry& entry : initial.entries()) {
-      grown.Set(entry.name, Tensor::Copy(entry.view));
-    }
-    Forward(inputs, grown, outputs, checked);
-    for (const State::Entry& entry : grown.entries()) {
-      const TensorView to = final.Get(entry.name);
-      if (to.defined() && to.shape() == entry.view.shape()) {
-        CopyInto(entry.view, to);
-      } else {
-        final.Set(entry.name, Tensor::Copy(entry.view));
-      }
-    }
-    return;
-  }
-  State start;
+  CheckOutputs(op, dims, inputs, final, outputs, options, Needs::kBoth);
+  CheckSaved(op, options, options.saved.empty() ? 0 : SavedBytes(dims, StateType(inputs, initial)));
+  // In place in the entries of `final`, where they have the size that a start has: kept pairs grow.
   const bool complete = initial.entries().size() == requirements_.state.size();
-  if (!complete) start = InitialState(inputs);
+  const State start = complete || KeepsPairs(recipe()) ? State() : InitialState(inputs);
+  State result;
   for (const StateSpec& spec : requirements_.state) {
     const TensorView given = initial.Get(spec.name);
     const TensorView from = given.defined() ? given : start.Get(spec.name);
-    if (const TensorView to = final.Get(spec.name); to.defined()) {
+    if (!from.defined()) continue;
+    const TensorView to = final.Get(spec.name);
+    if (to.defined() && to.shape() == from.shape()) {
       CopyInto(from, to);
+      result.Bind(spec.name, to);
     } else {
-      final.Set(spec.name, Tensor::Copy(from));
+      result.Set(spec.name, Tensor::Copy(from));
     }
   }
-  Forward(inputs, final, outputs, checked);
+  CallOptions checked = options;
+  checked.ranges_checked = true;
+  Forward(inputs, result, outputs, checked);
+  for (const State::Entry& entry : result.entries()) {
+    if (!entry.owned.defined()) continue;
+    const TensorView to = final.Get(entry.name);
+    if (to.defined() && to.shape() == entry.view.shape()) {
+      CopyInto(entry.view, to);
+    } else {
+      final.Set(entry.name, Tensor::Copy(entry.view));
+    }
+  }
 }
 
 void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs,
@@ -138,17 +140,21 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
     return definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
                                      executor);
   }
-  // As the engine takes them: rows, in the dtype of the state.
-  const bool has_rows = dy.size(3) <= 1 || dy.stride(3) == 1;
-  const Tensor rows = has_rows ? Tensor() : Tensor::Copy(dy);
+  // As the engine takes them: rows of dy; of the state contiguous, in its dtype.
+  const Tensor rows = HasRows(dy) ? Tensor() : Tensor::Copy(dy);
   State final_gradient, initial_gradient;
   for (const StateSpec& spec : requirements_.state) {
     if (spec.counts) continue;
-    if (const TensorView given = dstate.Get(spec.name); given.defined()) {
+    const auto fits = [&](const TensorView& view) {
+      return view.defined() && view.dtype() == dtype && view.contiguous();
+    };
+    if (const TensorView given = dstate.Get(spec.name); fits(given)) {
+      final_gradient.Bind(spec.name, given);
+    } else if (given.defined()) {
       final_gradient.Set(spec.name, Tensor::Copy(given, dtype));
     }
     const TensorView wanted = dinitial.Get(spec.name);
-    if (wanted.defined() && wanted.dtype() == dtype) {
+    if (fits(wanted)) {
       initial_gradient.Bind(spec.name, wanted);
     } else {
       initial_gradient.Set(spec.name, Tensor(dtype, StateShape(spec, recipe(), dims)));
@@ -162,7 +168,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                      .scratch = options.scratch,
                      .saved = options.saved},
                     initial,
-                    {has_rows ? dy : rows.view(), final_gradient, dinputs, initial_gradient});
+                    {HasRows(dy) ? dy : rows.view(), final_gradient, dinputs, initial_gradient});
   for (const State::Entry& entry : initial_gradient.entries()) {
     const TensorView wanted = dinitial.Get(entry.name);
     if (!wanted.defined()) {

@@ -1,5 +1,7 @@
 #include "src/layer/run_call.h"
 
+#include <string>
+
 #include "src/layer/check_writes.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
@@ -13,6 +15,14 @@ void SetZero(const TensorView& view) {
 }
 
 }  // namespace
+
+void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& inputs) {
+  const std::int64_t rows = RowsPerToken(recipe);
+  const std::int64_t given = inputs.v.defined() && inputs.v.rank() == 4 ? inputs.v.size(1) : 0;
+  if (given == rows) return;
+  throw Error(op, "v", "one token (T = " + std::to_string(rows) + ")",
+              "T = " + std::to_string(given));
+}
 
 DType StateType(const Inputs& inputs, const State& state) {
   const TensorView given = state.Get("state");

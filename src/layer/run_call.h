@@ -13,6 +13,9 @@ inline Executor& ExecutorOf(const CallOptions& options) {
   return options.executor != nullptr ? *options.executor : DefaultExecutor();
 }
 
+/// `v` has the rows of one token.
+void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& inputs);
+
 /// The dtype of the state that a call has or will make.
 DType StateType(const Inputs& inputs, const State& state);
 

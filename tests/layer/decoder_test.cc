@@ -433,6 +433,15 @@ TEST(DecoderErrors, NameWhatIsWrong) {
             std::string::npos);
   EXPECT_NE(make(Layer(ParseRecipe("softmax")), dims, all).find("grows"), std::string::npos);
 
+  // A header that says more than this layer keeps.
+  for (const std::size_t word : {1U, 2U, 3U, 4U}) {
+    std::memset(memory.data(), 0, bytes);
+    Decoder(layer, dims, DType::kFloat32, all);
+    const std::int64_t number = 1'000'000;
+    std::memcpy(all.data() + 8 * word, &number, sizeof(number));
+    EXPECT_NE(make(layer, dims, all).find("something else"), std::string::npos) << word;
+  }
+
   const Call call(layer.recipe(), dims, DType::kFloat32, 1);
   Decoder decoder(layer, dims);
   Tensor y(DType::kFloat32, {1, 2, 4, 37});
@@ -444,6 +453,20 @@ TEST(DecoderErrors, NameWhatIsWrong) {
   EXPECT_NE(
       ErrorOf([&] { decoder.Step(test::TokensOf(call, 0, 1), {.y = wrong}); }).find("[Step] y"),
       std::string::npos);
+
+  Inputs lacking = test::TokensOf(call, 0, 1);
+  lacking.k = {};
+  EXPECT_NE(ErrorOf([&] { decoder.Step(lacking, {.y = wrong}); }).find("[Step] k"),
+            std::string::npos);
+  EXPECT_TRUE(decoder.state().empty());  // no error has begun it
+  Tensor right(DType::kFloat32, {1, 1, 4, 37});
+  decoder.Step(test::TokensOf(call, 0, 1), {.y = right});
+  const Tensor before = Tensor::Copy(decoder.state().Get("state"));
+  State other_shape;
+  other_shape.Set("state", Tensor(DType::kFloat32, {1, 2, 20, 37}));
+  EXPECT_THROW(decoder.Start(other_shape), Error);
+  decoder.Start(decoder.state());
+  EXPECT_EQ(LargestDifference(before, decoder.state().Get("state")), 0);
 }
 
 }  // namespace

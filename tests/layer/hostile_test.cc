@@ -179,6 +179,7 @@ struct Hostile {
     }
     for (TensorView& view : initial) views.push_back(&view);
     if (!backwards) {
+      for (TensorView& view : dfinal) views.push_back(&view);
       views.push_back(&outputs.y);
       views.push_back(&outputs.status);
       return views;
@@ -219,7 +220,7 @@ struct Hostile {
         break;
       }
       default: {
-        State final;
+        State final = Bound(dfinal);
         layer.Forward(inputs, state, final, outputs);
       }
     }
@@ -325,14 +326,30 @@ TEST_P(HostileCalls, OfStridesThatAreAllowedAnswerAsCopiesDo) {
 
     Inputs into;
     std::vector<TensorView> expected, got;
+    const auto spread = [&](const Shape& shape) {  // axes the other way round, with gaps
+      std::vector<std::int64_t> strides(static_cast<std::size_t>(shape.rank()), 1);
+      std::int64_t reach = shape[shape.rank() - 1] + draw;
+      for (int axis = 0; axis + 1 < shape.rank(); ++axis) {
+        strides[static_cast<std::size_t>(axis)] = axis == 0 ? -reach : reach;
+        reach *= shape[axis];
+      }
+      return memory.Make(DType::kFloat64, shape, strides);
+    };
     for (const InputField& field : InputFields()) {
       const TensorView& view = plain.inputs.*field.view;
       if (!view.defined() || !IsFloating(view.dtype())) continue;
       expected.push_back(plain.gradients.*field.view);
-      got.push_back(memory.Copy(Tensor(DType::kFloat64, view.shape())));
+      got.push_back(spread(view.shape()));
       into.*field.view = got.back();
     }
     State one, two;
+    for (std::size_t i = 0; i < plain.names.size(); ++i) {
+      if (!IsFloating(plain.initial[i].dtype())) continue;
+      expected.push_back(plain.dinitial[i]);
+      got.push_back(spread(plain.initial[i].shape()));
+      one.Bind(plain.names[i], expected.back());
+      two.Bind(plain.names[i], got.back());
+    }
     layer.Backward(plain.inputs, {}, plain.dy, {}, plain.gradients, one);
     layer.Backward(strided, {}, sum, {}, into, two);
     for (std::size_t i = 0; i < got.size(); ++i) {
