@@ -289,6 +289,47 @@ TEST_P(HostileCalls, AreRefusedOrRun) {
   EXPECT_LT(refused, draws);
 }
 
+// Whatever is written, laid into the memory of anything else.
+TEST(HostileOverlap, IsRefused) {
+  const Recipe recipe = ParseRecipe("gated_deltanet");
+  for (const bool backwards : {false, true}) {
+    Memory memory(11);
+    Hostile hostile(recipe, memory, DType::kFloat64, 3);
+    const auto views = hostile.Views(backwards);
+    std::vector<TensorView*> written = {&hostile.outputs.y, &hostile.dfinal[0]};
+    if (backwards) {
+      written = {&hostile.dinitial[0]};
+      for (const InputField& field : InputFields()) {
+        if ((hostile.gradients.*field.view).defined()) {
+          written.push_back(&(hostile.gradients.*field.view));
+        }
+      }
+    }
+    for (TensorView* const view : written) {
+      for (TensorView* const other : views) {
+        if (view == other || other->dtype() != DType::kFloat64) continue;
+        const TensorView kept = *view, small = *other;
+        // The smaller of the two goes into the larger.
+        const bool fits = kept.shape().elements() <= small.shape().elements();
+        (fits ? *view : *other) = fits ? TensorView(small.data(), DType::kFloat64, kept.shape())
+                                       : TensorView(kept.data(), DType::kFloat64, small.shape());
+        EXPECT_TRUE(Refuses(memory, [&] { backwards ? hostile.Backward() : hostile.Forward(4); }))
+            << Describe(*view) << " and " << Describe(*other);
+        *view = kept;
+        *other = small;
+      }
+    }
+  }
+}
+
+// A final state is as it was where the call is refused.
+TEST(HostileOverlap, LeavesAFinalStateAloneWhereOutputsAreWrong) {
+  Memory memory(12);
+  Hostile hostile(ParseRecipe("rls{ridge: 0.5}"), memory, DType::kFloat64, 3);
+  hostile.outputs.y = hostile.outputs.y.Slice(1, 0, 0);
+  EXPECT_TRUE(Refuses(memory, [&] { hostile.Forward(4); }));
+}
+
 // Inputs of all the strides that are allowed, and gradients of outputs of any: the same numbers.
 TEST_P(HostileCalls, OfStridesThatAreAllowedAnswerAsCopiesDo) {
   const Recipe recipe = ParseRecipe(GetParam());
