@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <utility>
 
 namespace ttr::fast_weights {
 
@@ -65,20 +66,20 @@ inline constexpr View StateOperands<View>::* kStateOperands[] = {
     &StateOperands<View>::maximum, &StateOperands<View>::curvature, &StateOperands<View>::position,
 };
 
-/// visit(a's view, b's view, per) for every input.
+/// visit(a's view, b's view, per) for every input. Unrolled: a decode visits them for every memory.
 template <class A, class B, class Visit>
 void ForEachOperand(const Operands<A>& a, Operands<B>& b, const Visit& visit) {
-  for (std::size_t i = 0; i < std::size(kOperands<A>); ++i) {
-    visit(a.*kOperands<A>[i].view, b.*kOperands<B>[i].view, kOperands<A>[i].per);
-  }
+  [&]<std::size_t... kI>(std::index_sequence<kI...>) {
+    (visit(a.*kOperands<A>[kI].view, b.*kOperands<B>[kI].view, kOperands<A>[kI].per), ...);
+  }(std::make_index_sequence<std::size(kOperands<A>)>());
 }
 
 /// visit(a's view, b's view) for every entry of the state.
 template <class A, class B, class Visit>
 void ForEachOperand(const StateOperands<A>& a, StateOperands<B>& b, const Visit& visit) {
-  for (std::size_t i = 0; i < std::size(kStateOperands<A>); ++i) {
-    visit(a.*kStateOperands<A>[i], b.*kStateOperands<B>[i]);
-  }
+  [&]<std::size_t... kI>(std::index_sequence<kI...>) {
+    (visit(a.*kStateOperands<A>[kI], b.*kStateOperands<B>[kI]), ...);
+  }(std::make_index_sequence<std::size(kStateOperands<A>)>());
 }
 
 }  // namespace ttr::fast_weights
