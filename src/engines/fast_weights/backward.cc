@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <optional>
 
 #include "src/engines/fast_weights/backward/checkpoints.h"
 #include "src/engines/fast_weights/backward/rows.h"
 #include "src/engines/fast_weights/saved.h"
 #include "src/engines/fast_weights/work.h"
-#include "src/parallel/claimed.h"
-#include "src/parallel/workers.h"
 #include "ttr/error.h"
 
 namespace ttr::fast_weights {
@@ -21,24 +20,18 @@ namespace {
 /// saved, what a pass of its own saves of one memory.
 template <class T>
 struct Worker {
-  bool saves;
   BackwardRows<T> rows;
-  Checkpoints<T> checkpoints;
+  std::optional<Checkpoints<T>> checkpoints;
 
-  Worker(const Options& options, const Sizes& sizes, std::byte* memory)
-      : saves(options.causal && !sizes.saved),
-        rows(options, sizes, memory),
-        checkpoints(options, sizes, memory != nullptr && saves ? memory + RowBytes() : nullptr) {}
-
-  std::size_t RowBytes() const {
-    return static_cast<std::size_t>(RoundUp(static_cast<std::int64_t>(rows.bytes), kAlignment));
+  Worker(const Options& options, const Sizes& sizes, ScratchLayout& layout)
+      : rows(options, sizes, layout) {
+    if (options.causal && !sizes.saved) checkpoints.emplace(options, sizes, layout);
   }
-  std::size_t bytes() const { return RowBytes() + (saves ? checkpoints.bytes() : 0); }
 };
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? Worker<double>(options, sizes, nullptr).bytes()
-                                        : Worker<float>(options, sizes, nullptr).bytes();
+  return sizes.state == DType::kFloat64 ? common::ScratchBytesOf<Worker<double>>(options, sizes)
+                                        : common::ScratchBytesOf<Worker<float>>(options, sizes);
 }
 
 /// What a call's heads share: memories first .. first + count of a group have inputs of their own.
@@ -46,11 +39,12 @@ struct Groups {
   std::int64_t count, heads;
 
   Groups(const Work& work, const Call& call) {
-    count = work.heads;
+    const std::int64_t all = work.heads.memories;
+    count = all;
     for (const TensorView* input : {&call.q, &call.k, &call.v}) {
-      if (input->defined()) count = std::gcd(count, std::min(work.heads, input->size(2)));
+      if (input->defined()) count = std::gcd(count, std::min(all, input->size(2)));
     }
-    heads = work.heads / count;
+    heads = all / count;
   }
 };
 
@@ -60,7 +54,8 @@ GradientMemory GradientsOf(const Work& work, const BackwardCall& call, std::int6
   // A head that an earlier memory of the group reads, too, has its gradient there already.
   auto shared = [&](const TensorView& input) {
     return input.defined() && !first_in_group &&
-           work.HeadOf(h, input) == work.HeadOf(h - 1, input) && input.size(2) < work.heads;
+           work.heads.Of(h, input) == work.heads.Of(h - 1, input) &&
+           input.size(2) < work.heads.memories;
   };
   GradientMemory m;
   work.PointTo(g, n, h, static_cast<Operands<Rows>&>(m));
@@ -79,7 +74,8 @@ GradientMemory GradientsOf(const Work& work, const BackwardCall& call, std::int6
 template <class T>
 void RunInSlices(const Work& work, const BackwardCall& call, std::int64_t n, std::int64_t first,
                  std::int64_t count, std::byte* scratch) {
-  BackwardRows<T> rows(work.options, work.sizes, scratch);
+  ScratchLayout layout(scratch);
+  BackwardRows<T> rows(work.options, work.sizes, layout);
   std::array<Memory, kMostInterleaved> memories;
   std::array<GradientMemory, kMostInterleaved> gradients;
   // The rows before `to`, as many as are in its block.
@@ -89,7 +85,7 @@ void RunInSlices(const Work& work, const BackwardCall& call, std::int64_t n, std
   };
   for (std::int64_t i = 0; i < count; ++i) {
     Memory& memory = memories[static_cast<std::size_t>(i)];
-    memory = work.MemoryOf(n * work.heads + first + i);
+    memory = work.MemoryOf(n * work.heads.memories + first + i);
     memory.place = i;
     slice(memory, memory.rows);
     gradients[static_cast<std::size_t>(i)] = GradientsOf(work, call, n, first + i, true);
@@ -111,9 +107,10 @@ template <class T>
 void RunGroup(const Work& work, const BackwardCall& call, std::int64_t n, std::int64_t first,
               std::int64_t count, std::byte* scratch) {
   for (std::int64_t h = first; h < first + count; ++h) {
-    Worker<T> worker(work.options, work.sizes, scratch);
-    Memory memory = work.MemoryOf(n * work.heads + h);
-    if (worker.saves) worker.checkpoints.Find(work, memory);
+    ScratchLayout layout(scratch);
+    Worker<T> worker(work.options, work.sizes, layout);
+    Memory memory = work.MemoryOf(n * work.heads.memories + h);
+    if (worker.checkpoints) worker.checkpoints->Find(work, memory);
     DifferentiateMemory(work.options, memory, Memory{}, GradientsOf(work, call, n, h, h == first),
                         work.sizes, worker.rows);
   }
@@ -126,7 +123,7 @@ std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int
   Sizes given = sizes;
   given.saved = options.causal;
   const std::size_t worker = std::max(BytesOfWorker(options, sizes), BytesOfWorker(options, given));
-  const std::size_t bytes = static_cast<std::size_t>(threads) * worker + kAlignment;
+  const std::size_t bytes = common::WorkerScratch::Bytes(threads, worker);
   return options.causal ? bytes : std::max(bytes, ScratchBytes(options, sizes, threads));
 }
 
@@ -142,7 +139,7 @@ void Backward(const Options& options, const BackwardCall& call, Executor& execut
     Forward(options, writes, executor, scratch);
   }
   Work work(options, forward);
-  if (work.heads == 0 || work.sequences == 0) return;
+  if (work.memories() == 0) return;
   if (!forward.saved.empty() && !FindSaved(work)) {
     throw Error("Backward", "saved", "what Forward left there for the same inputs",
                 "something else");
@@ -151,41 +148,31 @@ void Backward(const Options& options, const BackwardCall& call, Executor& execut
   // Gradients of constants are sums over the sequences, in order.
   const Gradients& g = call.gradients;
   const bool constants = g.bonus.defined() || g.features_w.defined() || g.features_b.defined();
-  const std::int64_t runs = constants ? 1 : work.sequences;
-  const std::int64_t items = runs * groups.count;
-  const int threads = work.Flops() < kFlopsWorthThreads ? 1 : executor.threads();
-  const int workers = static_cast<int>(std::min<std::int64_t>(threads, items));
-
-  const Claimed claimed("fast_weights", scratch,
-                        BackwardScratchBytes(options, work.sizes, workers));
-  const std::size_t bytes = BytesOfWorker(options, work.sizes);
+  const std::int64_t sequences = work.sequences.count(), heads = work.heads.memories;
+  const std::int64_t items = (constants ? 1 : sequences) * groups.count;
+  const int threads = work.Threads(executor);
+  const common::WorkerScratch workers("fast_weights", scratch, common::WorkersOf(threads, items),
+                                      BytesOfWorker(options, work.sizes));
   const bool wide = work.sizes.state == DType::kFloat64;
-  auto scratch_of = [&](int worker) {
-    return claimed.start() + static_cast<std::size_t>(worker) * bytes;
-  };
   const std::int64_t together =
       constants || groups.heads > 1
           ? 1
-          : work.Together(workers, MostTogetherBackward(options, work.sizes));
+          : work.Together(workers.workers(), MostTogetherBackward(options, work.sizes));
   if (together > 1) {
-    const std::int64_t runs_a_sequence = (work.heads + together - 1) / together;
+    const std::int64_t slices = CeilDiv(heads, together);  // of a sequence
     const auto run = wide ? RunInSlices<double> : RunInSlices<float>;
-    RunOnWorkers(executor, workers, work.sequences * runs_a_sequence,
-                 [&](std::int64_t item, int worker) {
-                   const std::int64_t first = item % runs_a_sequence * together;
-                   run(work, call, item / runs_a_sequence, first,
-                       std::min(together, work.heads - first), scratch_of(worker));
-                 });
+    workers.Run(executor, sequences * slices, [&](std::int64_t item, std::byte* own) {
+      const std::int64_t first = item % slices * together;
+      run(work, call, item / slices, first, std::min(together, heads - first), own);
+    });
     return;
   }
   const auto run = wide ? RunGroup<double> : RunGroup<float>;
-  RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
+  workers.Run(executor, items, [&](std::int64_t item, std::byte* own) {
     const std::int64_t first = item % groups.count * groups.heads;
     const std::int64_t begin = constants ? 0 : item / groups.count;
-    const std::int64_t end = constants ? work.sequences : begin + 1;
-    for (std::int64_t n = begin; n < end; ++n) {
-      run(work, call, n, first, groups.heads, scratch_of(worker));
-    }
+    const std::int64_t end = constants ? sequences : begin + 1;
+    for (std::int64_t n = begin; n < end; ++n) run(work, call, n, first, groups.heads, own);
   });
 }
 

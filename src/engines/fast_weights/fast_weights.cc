@@ -12,8 +12,6 @@
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/saved.h"
 #include "src/engines/fast_weights/work.h"
-#include "src/parallel/claimed.h"
-#include "src/parallel/workers.h"
 
 namespace ttr::fast_weights {
 namespace {
@@ -35,17 +33,25 @@ struct Worker {
   Memory pair[2];
   alignas(Group) std::byte group[sizeof(Group)];  // where there is one
 };
+
+/// A worker, and its scratch behind it. Without memory only the bytes are counted.
 template <class T>
-constexpr std::size_t kWorkerBytes = (sizeof(Worker<T>) + kAlignment - 1) / kAlignment * kAlignment;
+void TakeWorker(const Options& options, const Sizes& sizes, common::ScratchLayout& layout) {
+  std::byte* const place = layout.TakeBytes(sizeof(Worker<T>));
+  const Scratch<T> scratch(options, sizes, layout);
+  if (place != nullptr) new (place) Worker<T>(scratch);
+}
 
 template <class T>
-std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  return kWorkerBytes<T> + Scratch<T>(options, sizes, nullptr).bytes;
+std::size_t BytesOf(const Options& options, const Sizes& sizes) {
+  common::ScratchLayout counter(nullptr);
+  TakeWorker<T>(options, sizes, counter);
+  return counter.bytes();
 }
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? BytesOfWorker<double>(options, sizes)
-                                        : BytesOfWorker<float>(options, sizes);
+  return sizes.state == DType::kFloat64 ? BytesOf<double>(options, sizes)
+                                        : BytesOf<float>(options, sizes);
 }
 
 /// One memory through its whole sequence.
@@ -81,40 +87,43 @@ void RunInSlices(const Work& work, std::int64_t item, std::int64_t count, Worker
   }
 }
 
-/// `start`: kWorkerBytes and scratch of every worker, then what parts of memories share.
 template <class T>
-void RunAll(Work& work, int workers, Executor& executor, std::byte* start) {
-  const std::size_t bytes = BytesOfWorker<T>(work.options, work.sizes);
-  const auto at = [&](int worker) { return start + static_cast<std::size_t>(worker) * bytes; };
-  const auto worker_at = [&](int worker) -> Worker<T>& {
-    return *std::launder(reinterpret_cast<Worker<T>*>(at(worker)));
-  };
+void RunAll(Work& work, const common::WorkerScratch& scratch, Executor& executor) {
+  const int workers = scratch.workers();
   for (int worker = 0; worker < workers; ++worker) {
-    const Scratch<T> scratch(work.options, work.sizes, at(worker) + kWorkerBytes<T>);
-    new (at(worker)) Worker<T>(scratch);
+    common::ScratchLayout layout(scratch.Of(worker));
+    TakeWorker<T>(work.options, work.sizes, layout);
   }
+  const auto worker_at = [](std::byte* own) -> Worker<T>& {
+    return *std::launder(reinterpret_cast<Worker<T>*>(own));
+  };
   const std::int64_t most = MostInterleaved<T>(work.options, work.sizes);
   if (const std::int64_t together = work.Together(workers, most); together > 1) {
-    const std::int64_t groups = (work.heads + together - 1) / together;
-    RunOnWorkers(executor, workers, work.sequences * groups, [&](std::int64_t item, int worker) {
+    const std::int64_t heads = work.heads.memories, groups = CeilDiv(heads, together);
+    scratch.Run(executor, work.sequences.count() * groups, [&](std::int64_t item, std::byte* own) {
       const std::int64_t first = item % groups * together;
-      RunInSlices(work, item / groups * work.heads + first, std::min(together, work.heads - first),
-                  worker_at(worker));
+      RunInSlices(work, item / groups * heads + first, std::min(together, heads - first),
+                  worker_at(own));
     });
     return;
   }
-  work.CopyShared(at(workers));
+  work.CopyShared(scratch.shared());
   const std::int64_t items = work.items();
-  RunOnWorkers(executor, workers, items, [&](std::int64_t item, int worker) {
-    RunOne(work, item, workers, items, worker_at(worker));
+  scratch.Run(executor, items, [&](std::int64_t item, std::byte* own) {
+    RunOne(work, item, workers, items, worker_at(own));
   });
+}
+
+/// Of the copies of what parts of a memory share.
+std::size_t SharedBytesOf(const Sizes& sizes, int threads) {
+  return threads > 1 ? static_cast<std::size_t>(threads * SharedBytes(sizes)) : 0;
 }
 
 }  // namespace
 
 std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads) {
-  const std::size_t shared = threads > 1 ? static_cast<std::size_t>(SharedBytes(sizes)) : 0;
-  return static_cast<std::size_t>(threads) * (BytesOfWorker(options, sizes) + shared) + kAlignment;
+  const std::size_t shared = SharedBytesOf(sizes, threads);
+  return common::WorkerScratch::Bytes(threads, BytesOfWorker(options, sizes), shared);
 }
 
 std::size_t SavedBytes(const Options& options, const Sizes& sizes, std::int64_t heads,
@@ -158,13 +167,15 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   work.sizes.bf16_products = call.bf16_products && !decode && work.sizes.state == DType::kFloat32 &&
                              HasBf16Products(options);
   if (saves) NoteSaved(work);
-  if (work.tokens == 0 || work.heads == 0) return;
-  const int threads = work.Flops() < kFlopsWorthThreads ? 1 : executor.threads();
+  if (work.sequences.tokens() == 0 || work.memories() == 0) return;
+  const int threads = work.Threads(executor);
   work.Cut(threads);
-  const int workers = static_cast<int>(std::min<std::int64_t>(threads, work.items()));
-  const Claimed claimed("fast_weights", scratch, ScratchBytes(options, work.sizes, workers));
+  const int workers = common::WorkersOf(threads, work.items());
+  const common::WorkerScratch own("fast_weights", scratch, workers,
+                                  BytesOfWorker(options, work.sizes),
+                                  SharedBytesOf(work.sizes, workers));
   const auto run = work.sizes.state == DType::kFloat64 ? RunAll<double> : RunAll<float>;
-  run(work, workers, executor, claimed.start());
+  run(work, own, executor);
 }
 
 }  // namespace ttr::fast_weights

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/engines/common/scratch_layout.h"
 #include "src/engines/fast_weights/fast_weights.h"
 #include "src/simd/prefetcher.h"
 #include "src/simd/rows.h"
@@ -36,8 +37,11 @@ inline constexpr std::int64_t kMostInterleaved = 16;
 /// Sequences up to this many rows update the state in place, row by row (decode/).
 inline constexpr std::int64_t kDecodeRows = 3;
 
-inline constexpr std::size_t kAlignment = 64;
-
+// Arrays are padded to lines, so that they are whole vectors.
+using common::CeilDiv;
+using common::kLine;
+using common::kLineBytes;
+using common::RoundUp;
 using simd::Prefetcher;
 using simd::Rows;
 
@@ -108,14 +112,6 @@ inline Rows QueryRows(const Memory& memory, std::int64_t query) {
               query * memory.q_head_stride * static_cast<std::int64_t>(SizeOf(rows.dtype));
   return rows;
 }
-
-constexpr std::int64_t RoundUp(std::int64_t x, std::int64_t unit) {
-  return (x + unit - 1) / unit * unit;
-}
-
-/// Numbers of T in a cache line: arrays are padded to lines, so that they are whole vectors.
-template <class T>
-inline constexpr std::int64_t kLine = kAlignment / sizeof(T);
 
 inline bool IsDecode(std::int64_t rows) { return rows <= kDecodeRows; }
 

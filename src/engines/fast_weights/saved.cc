@@ -17,8 +17,8 @@ SavedHeader NoteOf(const Work& work, bool saved) {
   const auto dtype = static_cast<std::int64_t>(work.sizes.state);
   // Strips have another width on another target.
   const std::int64_t layout = 4 * StripColumns(work.sizes.state) + 2 * dtype + (saved ? 1 : 0);
-  return {.numbers = {work.tokens, work.sequences, work.heads, work.sizes.key_dim,
-                      work.sizes.value_dim, choices, layout}};
+  return {.numbers = {work.sequences.tokens(), work.sequences.count(), work.heads.memories,
+                      work.sizes.key_dim, work.sizes.value_dim, choices, layout}};
 }
 
 }  // namespace

@@ -14,21 +14,7 @@ namespace ttr::fast_weights {
 /// Pairs of a chunk's rows, a row and itself among them.
 inline constexpr std::int64_t kPairs = kChunk * (kChunk + 1) / 2;
 
-/// Hands out arrays one behind the other, of whole lines.
-template <class T>
-struct Arrays {
-  T* memory;  // null: they are only counted
-  std::int64_t used = 0;
-
-  T* Take(std::int64_t count) {
-    T* const start = memory == nullptr || count == 0 ? nullptr : memory + used;
-    used += RoundUp(count, kLine<T>);
-    return start;
-  }
-  std::uint32_t* TakePairs(std::int64_t count) {
-    return reinterpret_cast<std::uint32_t*>(Take(count / 2));
-  }
-};
+using common::ScratchLayout;
 
 /// What a memory passes from chunk to chunk beside its strips.
 template <class T>
@@ -104,82 +90,82 @@ template <class T>
 struct Scratch {
   T* strips;  // the memory, strip by strip: [columns / W][state rows][W]
   Running<T> running;
-  T* paused;             // `running`, between the time slices of a memory
-  std::int64_t own = 0;  // numbers of what belongs to one memory, not to all that are interleaved
+  T* paused;         // `running`, between the time slices of a memory
+  std::int64_t own;  // bytes of what belongs to one memory, not to all that are interleaved
   Bf16Scratch bf16;
   PreparedScratch<T> prepared;
   ColumnScratch<T> columns;
   Gathered<T> gathered;
   bool decode;  // is every sequence so short that the state is updated in place?
-  std::size_t bytes;
 
   static std::int64_t CoefficientCount(std::int64_t queries) {
     // lower, lower of values, scores and scores of values; read a query; step, decay, to_end
     return (2 + 2 * queries) * kChunk * kChunk + (queries + 3) * kChunk;
   }
 
-  /// `memory` is aligned to lines, or null: then only `bytes` is of use.
-  Scratch(const Options& options, const Sizes& sizes, std::byte* memory)
+  Scratch(const Options& options, const Sizes& sizes, ScratchLayout& layout)
       : decode(!sizes.saved && IsDecode(sizes.tokens * options.steps)) {
-    Arrays<T> arrays{reinterpret_cast<T*>(memory)};
-    TakeOwn(options, sizes, arrays);
-    TakePrepared(options, sizes, arrays);
-    TakeColumns(sizes, arrays);
-    TakeGathered(options, sizes, arrays);
-    bytes = static_cast<std::size_t>(arrays.used) * sizeof(T);
+    TakeOwn(options, sizes, layout);
+    TakePrepared(options, sizes, layout);
+    TakeColumns(sizes, layout);
+    TakeGathered(options, sizes, layout);
   }
 
   /// The same for the memory with this place among those that are interleaved.
   Scratch At(std::int64_t place) const {
     Scratch moved = *this;
-    for (T** array : {&moved.strips, &moved.running.sum, &moved.running.curvature, &moved.paused}) {
-      if (*array != nullptr) *array += place * own;
-    }
-    if (moved.bf16.strips != nullptr) moved.bf16.strips += place * own;
+    const auto move = [&]<class Number>(Number*& array) {
+      if (array != nullptr) array += place * own / static_cast<std::int64_t>(sizeof(Number));
+    };
+    move(moved.strips);
+    move(moved.running.sum);
+    move(moved.running.curvature);
+    move(moved.paused);
+    move(moved.bf16.strips);
     return moved;
   }
 
  private:
-  void TakeOwn(const Options& options, const Sizes& sizes, Arrays<T>& arrays) {
+  void TakeOwn(const Options& options, const Sizes& sizes, ScratchLayout& layout) {
     const std::int64_t state_rows = StateRows<T>(options, sizes.key_dim);
     const std::int64_t key_rows = RoundUp(sizes.key_dim, kLine<T>);
     const std::int64_t width = RoundUp(sizes.value_dim, kLine<T>);
-    strips = arrays.Take(state_rows * (decode ? kLine<T> : width));
-    bf16.strips = arrays.TakePairs(sizes.bf16_products ? state_rows * width : 0);
-    running.sum = arrays.Take(options.denominator != Denominator::kNone ? key_rows : 0);
-    running.curvature = arrays.Take(options.preconditioned ? key_rows : 0);
-    paused = arrays.Take(sizeof(Running<T>) / sizeof(T));
-    own = arrays.used;
-    arrays.used *= MostInterleaved<T>(options, sizes);
+    strips = layout.Take<T>(state_rows * (decode ? kLine<T> : width));
+    bf16.strips = layout.Take<std::uint32_t>(sizes.bf16_products ? state_rows * width / 2 : 0);
+    running.sum = layout.Take<T>(options.denominator != Denominator::kNone ? key_rows : 0);
+    running.curvature = layout.Take<T>(options.preconditioned ? key_rows : 0);
+    paused = layout.Take<T>(sizeof(Running<T>) / sizeof(T));
+    own = layout.Repeat(MostInterleaved<T>(options, sizes));
   }
 
-  void TakePrepared(const Options& options, const Sizes& sizes, Arrays<T>& arrays) {
+  void TakePrepared(const Options& options, const Sizes& sizes, ScratchLayout& layout) {
     const std::int64_t chunks = decode ? 0 : kBlockChunks;
     const std::int64_t some = decode ? 1 : kBlockChunks;
     const std::int64_t packed = StateRows<T>(options, sizes.key_dim) * kChunk;
     const std::int64_t key_rows = RoundUp(sizes.key_dim, kLine<T>);
     const std::int64_t pairs = sizes.bf16_products ? chunks * packed : 0;
-    prepared.keys = arrays.Take(chunks * 3 * packed);
-    prepared.queries = arrays.Take(chunks * sizes.queries * packed);
-    bf16.reads = arrays.TakePairs((1 + sizes.queries) * pairs);
-    bf16.writes = arrays.TakePairs(2 * pairs);
-    prepared.unscaled = arrays.Take(options.momentum ? (1 + sizes.queries) * key_rows * kChunk : 0);
-    prepared.coefficients = arrays.Take(some * CoefficientCount(sizes.queries));
-    prepared.transitions = arrays.Take(some * 5 * key_rows);
-    prepared.bonuses = arrays.Take(options.bonus ? sizes.queries * kChunk : 0);
-    prepared.zeros = arrays.Take(key_rows);
-    prepared.units = arrays.Take(options.normalise_qk ? (1 + sizes.queries) * kChunk : 0);
+    prepared.keys = layout.Take<T>(chunks * 3 * packed);
+    prepared.queries = layout.Take<T>(chunks * sizes.queries * packed);
+    bf16.reads = layout.Take<std::uint32_t>((1 + sizes.queries) * pairs / 2);
+    bf16.writes = layout.Take<std::uint32_t>(pairs);
+    prepared.unscaled =
+        layout.Take<T>(options.momentum ? (1 + sizes.queries) * key_rows * kChunk : 0);
+    prepared.coefficients = layout.Take<T>(some * CoefficientCount(sizes.queries));
+    prepared.transitions = layout.Take<T>(some * 5 * key_rows);
+    prepared.bonuses = layout.Take<T>(options.bonus ? sizes.queries * kChunk : 0);
+    prepared.zeros = layout.Take<T>(key_rows);
+    prepared.units = layout.Take<T>(options.normalise_qk ? (1 + sizes.queries) * kChunk : 0);
   }
 
-  void TakeColumns(const Sizes& sizes, Arrays<T>& arrays) {
+  void TakeColumns(const Sizes& sizes, ScratchLayout& layout) {
     const std::int64_t block = (decode ? 1 : kBlockRows) * RoundUp(sizes.value_dim, kLine<T>);
-    columns.values = arrays.Take(block);
-    columns.outputs = arrays.Take(sizes.queries * block);
-    columns.errors = arrays.Take(3 * kChunk * 2 * kLine<T>);
-    columns.early = arrays.Take(sizes.queries * 2 * kLine<T>);
+    columns.values = layout.Take<T>(block);
+    columns.outputs = layout.Take<T>(sizes.queries * block);
+    columns.errors = layout.Take<T>(3 * kChunk * 2 * kLine<T>);
+    columns.early = layout.Take<T>(sizes.queries * 2 * kLine<T>);
   }
 
-  void TakeGathered(const Options& options, const Sizes& sizes, Arrays<T>& arrays) {
+  void TakeGathered(const Options& options, const Sizes& sizes, ScratchLayout& layout) {
     const std::int64_t key_rows = RoundUp(sizes.key_dim, kLine<T>);
     const std::int64_t all = (decode ? 1 : kChunk) * key_rows;
     const bool separate = options.separate_value_key(), channels = options.by_channel();
@@ -187,20 +173,20 @@ struct Scratch {
     const bool maps = options.features.map != rows::Map::kNone;
     Gathered<T>& g = gathered;
     g.stride = key_rows;
-    g.write = arrays.Take(all);
-    g.erase = own_erase ? arrays.Take(all) : g.write;
-    g.value = arrays.Take(separate ? all : 0);
+    g.write = layout.Take<T>(all);
+    g.erase = own_erase ? layout.Take<T>(all) : g.write;
+    g.value = layout.Take<T>(separate ? all : 0);
     g.query_stride = all;
-    g.query = arrays.Take((options.paired() ? 2 : 1) * sizes.queries * all);
-    g.raw = arrays.Take(maps ? 3 * RoundUp(sizes.input_dim, kLine<T>) + key_rows : 0);
-    g.bonus = arrays.Take(options.bonus ? key_rows : 0);
-    g.factors = arrays.Take(channels ? all : 0);
-    g.cosines = arrays.Take(options.phase ? all : 0);
-    g.sines = arrays.Take(options.phase ? all : 0);
-    g.products = arrays.Take(channels ? 2 * all : 0);
+    g.query = layout.Take<T>((options.paired() ? 2 : 1) * sizes.queries * all);
+    g.raw = layout.Take<T>(maps ? 3 * RoundUp(sizes.input_dim, kLine<T>) + key_rows : 0);
+    g.bonus = layout.Take<T>(options.bonus ? key_rows : 0);
+    g.factors = layout.Take<T>(channels ? all : 0);
+    g.cosines = layout.Take<T>(options.phase ? all : 0);
+    g.sines = layout.Take<T>(options.phase ? all : 0);
+    g.products = layout.Take<T>(channels ? 2 * all : 0);
     // Whole vectors of pairs.
     const std::int64_t pairs = (1 + sizes.queries) * kPairs + kLine<T>;
-    g.sums = arrays.Take(channels && !decode ? pairs * kLine<T> : 0);
+    g.sums = layout.Take<T>(channels && !decode ? pairs * kLine<T> : 0);
   }
 };
 

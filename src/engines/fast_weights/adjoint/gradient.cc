@@ -30,7 +30,8 @@ void Begin(const GradientCall<T>& call, const Scratch<T>& scratch) {
 
 template <class T>
 void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
-  const Scratch<T> scratch(call.sizes, call.place, memory);
+  common::ScratchLayout layout(memory);
+  const Scratch<T> scratch(call.sizes, call.place, layout);
   switch (part) {
     case GradientPart::kBegin: return Begin(call, scratch);
     case GradientPart::kBlock: return BackwardBlock(call, scratch);
@@ -60,7 +61,7 @@ HWY_EXPORT(RunDouble);
 
 template <class T>
 std::size_t GradientScratchBytes(const GradientSizes& sizes) {
-  return gradient::Scratch<T>(sizes, 0, nullptr).bytes;
+  return common::ScratchBytesOf<gradient::Scratch<T>>(sizes, 0);
 }
 template std::size_t GradientScratchBytes<float>(const GradientSizes& sizes);
 template std::size_t GradientScratchBytes<double>(const GradientSizes& sizes);

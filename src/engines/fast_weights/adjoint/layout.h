@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/engines/common/scratch_layout.h"
 #include "src/engines/fast_weights/adjoint/gradient.h"
 
 namespace ttr::fast_weights::gradient {
@@ -107,7 +108,6 @@ struct Scratch : Shape {
   T* prefixes;   // [kTokens + 1][keys]: products of the decays since the beginning
   T* tallies;    // [part][read + write + 1][kTokens][kTokens]: sums by lanes
   T* part_tile;  // a tile of what is read of the last update
-  std::size_t bytes;
 
   /// The decayed row of a write, or with momentum of a part, at place `at` of the block.
   T* WriteRow(std::int64_t write, std::int64_t at) const {
@@ -120,19 +120,14 @@ struct Scratch : Shape {
     return tallies + (part * (reads + writes + 1) + index) * kSquare;
   }
 
-  Scratch(const GradientSizes& sizes, std::int64_t place, std::byte* memory) : Shape(sizes) {
+  Scratch(const GradientSizes& sizes, std::int64_t place, common::ScratchLayout& layout)
+      : Shape(sizes) {
     const bool channels = sizes.decay == GradientDecay::kChannel;
     const bool scalar = sizes.decay == GradientDecay::kScalar;
     // A chunk that is not full reads, and does not use, rows behind its last.
     const std::int64_t block_rows = kGradientBlock + kTokens;
-    std::int64_t used = 0;
-    auto take = [&](std::int64_t count) {
-      T* start = memory == nullptr ? nullptr : reinterpret_cast<T*>(memory) + used;
-      used += RoundUp(count, kTokens);
-      return start;
-    };
-    constexpr auto kReplay = static_cast<std::int64_t>(sizeof(Replay<T>) / sizeof(T)) + 1;
-    replay = reinterpret_cast<Replay<T>*>(take(kReplay));
+    const auto take = [&](std::int64_t count) { return layout.Take<T>(count); };
+    replay = layout.Take<Replay<T>>(1);
     memories = take(3 * state);
     adjoint = take(sizes.interleaved * state) + place * state;
     write_rows = take(std::max(writes, parts) * block_rows * write_stride);
@@ -155,7 +150,6 @@ struct Scratch : Shape {
     prefixes = take(channels ? (kTokens + 1) * keys : 0);
     grads.keys = take(channels ? (reads + writes) * kTokens * keys : 0);
     tallies = take(parts * (reads + writes + 1) * kSquare);
-    bytes = static_cast<std::size_t>(used) * sizeof(T);
   }
 };
 

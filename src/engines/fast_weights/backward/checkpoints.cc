@@ -30,24 +30,15 @@ void DropQueries(const Options& options, Memory& memory) {
 }  // namespace
 
 template <class T>
-Checkpoints<T>::Checkpoints(const Options& options, const Sizes& sizes, std::byte* memory)
-    : layout_(options, sizes, 1, sizes.tokens, false),
-      scratch_(options, SizesOfOne(sizes), memory) {
-  std::int64_t used = RoundUp(static_cast<std::int64_t>(scratch_.bytes), kAlignment);
-  auto take = [&](std::int64_t count) {
-    std::byte* const start = memory == nullptr ? nullptr : memory + used;
-    used += RoundUp(count, kAlignment);
-    return start;
-  };
-  auto numbers = [&](std::int64_t count) {
-    return reinterpret_cast<T*>(take(count * static_cast<std::int64_t>(sizeof(T))));
-  };
-  state_ = numbers(sizes.key_dim * sizes.value_dim);
-  second_ = numbers(options.paired() ? sizes.key_dim * sizes.value_dim : 0);
-  output_ = numbers(sizes.value_dim);
-  shared_ = take(SharedBytes(sizes));
-  saved_ = numbers(layout_.Numbers(1));
-  bytes_ = static_cast<std::size_t>(used);
+Checkpoints<T>::Checkpoints(const Options& options, const Sizes& sizes, ScratchLayout& layout)
+    : saved_layout_(options, sizes, 1, sizes.tokens, false),
+      scratch_(options, SizesOfOne(sizes), layout) {
+  const std::int64_t state = sizes.key_dim * sizes.value_dim;
+  state_ = layout.Take<T>(state);
+  second_ = layout.Take<T>(options.paired() ? state : 0);
+  output_ = layout.Take<T>(sizes.value_dim);
+  shared_ = layout.TakeBytes(SharedBytes(sizes));
+  saved_ = layout.Take<T>(saved_layout_.Numbers(1));
 }
 
 template <class T>
@@ -72,15 +63,15 @@ void Checkpoints<T>::CopyState(const Work& work, Memory& memory) {
 
 template <class T>
 void Checkpoints<T>::Find(const Work& work, Memory& memory) {
-  memory.saved_states = saved_ + layout_.StatesOf(0, 0, 0);
-  if (layout_.errors) memory.saved_errors = saved_ + layout_.ErrorsOf(1, 0, 0);
-  if (layout_.outputs > 0) memory.saved_outputs = saved_ + layout_.OutputsOf(1, 0, 0);
-  if (layout_.sums > 0) memory.saved_sums = saved_ + layout_.SumsOf(1, 0, 0);
+  memory.saved_states = saved_ + saved_layout_.StatesOf(0, 0, 0);
+  if (saved_layout_.errors) memory.saved_errors = saved_ + saved_layout_.ErrorsOf(1, 0, 0);
+  if (saved_layout_.outputs > 0) memory.saved_outputs = saved_ + saved_layout_.OutputsOf(1, 0, 0);
+  if (saved_layout_.sums > 0) memory.saved_sums = saved_ + saved_layout_.SumsOf(1, 0, 0);
   Memory forward = memory;
   CopyState(work, forward);
   forward.status = nullptr;
   forward.y_head_stride = 0;
-  if (layout_.outputs > 0) {
+  if (saved_layout_.outputs > 0) {
     forward.y = {output_, DTypeOf<T>(), 0};
   } else {
     forward.y = {};

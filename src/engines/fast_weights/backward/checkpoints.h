@@ -3,8 +3,6 @@
 /// bits either way.
 #pragma once
 
-#include <cstddef>
-
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/saved.h"
 #include "src/engines/fast_weights/work.h"
@@ -14,10 +12,7 @@ namespace ttr::fast_weights {
 template <class T>
 class Checkpoints {
  public:
-  /// `memory` holds bytes() from a multiple of kAlignment on, or is null.
-  Checkpoints(const Options& options, const Sizes& sizes, std::byte* memory);
-
-  std::size_t bytes() const { return bytes_; }
+  Checkpoints(const Options& options, const Sizes& sizes, ScratchLayout& layout);
 
   /// Runs `memory` forwards, and points it to what is saved of it. Its own state stays as it is.
   void Find(const Work& work, Memory& memory);
@@ -26,13 +21,12 @@ class Checkpoints {
   /// A copy of the state that the forward kernel may change.
   void CopyState(const Work& work, Memory& memory);
 
-  SavedLayout layout_;  // of a single memory
+  SavedLayout saved_layout_;  // of a single memory
   Scratch<T> scratch_;
   T *state_, *second_;
   T* output_;          // one row, of which all are written one over another
   std::byte* shared_;  // what a memory has beside its columns
   T* saved_;
-  std::size_t bytes_;
 };
 
 }  // namespace ttr::fast_weights

@@ -16,7 +16,7 @@ template <class T>
 bool Fits(const Rows& rows, std::int64_t width, std::int64_t head_stride = 0) {
   constexpr std::int64_t kUnit = 16;
   return rows && rows.dtype == DTypeOf<T>() && width % kUnit == 0 && rows.stride % kUnit == 0 &&
-         head_stride % kUnit == 0 && reinterpret_cast<std::uintptr_t>(rows.data) % kAlignment == 0;
+         head_stride % kUnit == 0 && reinterpret_cast<std::uintptr_t>(rows.data) % kLineBytes == 0;
 }
 
 /// The rows from `first` on.

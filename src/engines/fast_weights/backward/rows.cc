@@ -3,6 +3,7 @@
 #include "src/engines/fast_weights/backward/rows.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace ttr::fast_weights {
 namespace {
@@ -63,7 +64,7 @@ BlockShape::BlockShape(const Options& options, const Sizes& sizes) {
 }
 
 template <class T>
-BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::byte* memory)
+BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, ScratchLayout& layout)
     : BlockShape(options, sizes) {
   const bool separate = options.separate_value_key();
   const bool own_write = separate || options.preconditioned;
@@ -72,11 +73,8 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   const bool outputs = options.transforms_outputs();
   folds_scale = options.scale != 1 && (!outputs || options.causal) && !options.bonus;
   const std::int64_t blocks = sizes.tokens * options.steps / kGradientBlock + 1;
-  std::int64_t used = 0;
-  auto take = [&](bool needed, std::int64_t numbers) {
-    T* start = memory == nullptr || !needed ? nullptr : reinterpret_cast<T*>(memory) + used;
-    if (needed) used += RoundUp(numbers, kUnit);
-    return start;
+  const auto take = [&](bool needed, std::int64_t numbers) {
+    return layout.Take<T>(needed ? numbers : 0);
   };
   const std::int64_t keys = rows * key_stride, values = rows * value_stride;
   auto take_numbers = [&](RowArrays<T>& of) {
@@ -86,6 +84,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
     of.momentum = take(options.momentum, rows);
     of.bonus = take(options.bonus, queries * rows);
   };
+  const std::size_t before = layout.bytes();
   this->key = take(true, keys);
   this->write = own_write ? take(true, keys) : this->key;
   this->erase = own_erase ? take(true, keys) : this->key;
@@ -94,7 +93,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   rotation.cosines = take(options.phase, keys);
   rotation.sines = take(options.phase, keys);
   // What lies behind the last channel stays 0.
-  if (memory != nullptr) std::fill_n(this->key, used, T(0));
+  if (this->key != nullptr) std::memset(this->key, 0, layout.bytes() - before);
   this->value = take(true, values);
   take_numbers(*this);
   dy = take(true, queries * values);
@@ -110,8 +109,7 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   running.maxima = take(stabilised, rows + 1);
   running.from_past = take(stabilised, rows);
   running.curvature = take(options.preconditioned, (rows + 1) * key_stride);
-  constexpr std::int64_t kDouble = sizeof(double) / sizeof(T);
-  running.block_maxima = reinterpret_cast<double*>(take(stabilised, (blocks + 1) * kDouble));
+  running.block_maxima = layout.Take<double>(stabilised ? blocks + 1 : 0);
   running.block_curvatures = take(options.preconditioned, (blocks + 1) * key_stride);
   running.d_curvature = take(options.preconditioned, key_stride);
   rotation.frame = take(options.rotates(), key_stride);
@@ -126,11 +124,10 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, std::b
   d_initial = take(true, state);
   d_final = take(true, state);
   row = take(true, 7 * RoundUp(sizes.input_dim, kUnit) + 4 * key_stride + 2 * value_stride);
-  bytes = static_cast<std::size_t>(used) * sizeof(T);
-  gradient = memory + bytes;
+  gradient = nullptr;
   if (!options.causal) return;
   const auto more = GradientScratchBytes<T>(GradientSizesOf(options, sizes));
-  bytes += static_cast<std::size_t>(RoundUp(static_cast<std::int64_t>(more), kAlignment));
+  gradient = layout.TakeBytes(static_cast<std::int64_t>(more));
 }
 
 template struct BackwardRows<float>;

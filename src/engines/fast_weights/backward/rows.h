@@ -10,11 +10,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/engines/common/scratch_layout.h"
 #include "src/engines/fast_weights/adjoint/gradient.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/row_io.h"
 
 namespace ttr::fast_weights {
+
+using common::ScratchLayout;
 
 /// Where the gradients of one memory's inputs and initial state go, and those of its final state
 /// come from. Rows as in Memory, which it stands beside; parameters of features are added to.
@@ -105,9 +108,8 @@ struct BackwardRows : BlockShape, RowArrays<T> {
 
   T* row;               // rows of inputs, keys and values for the moment
   std::byte* gradient;  // scratch of gradient.h
-  std::size_t bytes;
 
-  BackwardRows(const Options& options, const Sizes& sizes, std::byte* memory);
+  BackwardRows(const Options& options, const Sizes& sizes, ScratchLayout& layout);
 
   /// From a memory to the second of a pair, as d_initial has it.
   std::int64_t second(const Options& options) const {

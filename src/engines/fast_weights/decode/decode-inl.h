@@ -146,7 +146,7 @@ template <class T>
 bool IsWhole(const Rows& rows, std::int64_t head_stride, std::int64_t count) {
   return rows && rows.dtype == DTypeOf<T>() && count % kLine<T> == 0 &&
          head_stride % kLine<T> == 0 &&
-         reinterpret_cast<std::uintptr_t>(rows.data) % kAlignment == 0;
+         reinterpret_cast<std::uintptr_t>(rows.data) % kLineBytes == 0;
 }
 
 /// A sequence of a few rows.
