@@ -95,7 +95,7 @@ bool Streams(const Memory& memory) {
   constexpr std::int64_t kStrip = 2 * Lanes<T>() * static_cast<std::int64_t>(sizeof(V));
   const std::int64_t unit = std::is_same_v<T, V> ? kLine<T> : 2 * Lanes<T>();
   return (std::is_same_v<T, V> || kStrip % kLineBytes == 0) &&
-         simd::PastCaches<V>(memory.y, memory.rows, simd::kUncachedAnswers) &&
+         simd::PastCaches<V>(memory.y, memory.rows, simd::kUncachedOutputs) &&
          memory.y_head_stride % kLine<V> == 0 && memory.value_dim % unit == 0;
 }
 

@@ -194,7 +194,7 @@ class VectorForward {
   const bool complex_ = memory_.complex();
   const bool in_place_y_ = !norm_ && memory_.y.dtype == DTypeOf<V>();
   const bool streams_ =
-      in_place_y_ && simd::PastCaches<T>(memory_.y, memory_.tokens, simd::kUncachedAnswers);
+      in_place_y_ && simd::PastCaches<T>(memory_.y, memory_.tokens, simd::kUncachedOutputs);
   const bool fetches_ =
       InPlace<V>(memory_.v, memory_.v_im) && InPlace<T>(memory_.log_decay, memory_.phase);
   const bool together_ = memory_.channels <= kPiece && !memory_.gate && !memory_.importance &&
