@@ -24,6 +24,14 @@ rows::NormKind KindOf(RowNorm kind) {
   return rows::NormKind::kRms;
 }
 
+rows::GateKind KindOf(Gate kind) {
+  switch (kind) {
+    case Gate::kSilu: return rows::GateKind::kSilu;
+    case Gate::kSigmoid: return rows::GateKind::kSigmoid;
+  }
+  return rows::GateKind::kSilu;
+}
+
 /// [D] as [1, D].
 TensorView PerHead(const TensorView& view) {
   if (!view.defined() || view.rank() != 1) return view;
@@ -48,7 +56,9 @@ rows::NormCall Check(std::string_view op, const Norm& norm, const NormInputs& in
   CheckWeights(op, {"weight", norm.weight}, in.x);
   CheckWeights(op, {"bias", norm.bias}, in.x);
   if (in.gate.defined()) CheckTensor(op, {"gate", in.gate}, "[B,T,H,D]", in.x.shape());
-  return {KindOf(norm.kind), norm.eps, in.x, PerHead(norm.weight), PerHead(norm.bias), in.gate};
+  return {KindOf(norm.kind),      norm.eps,           in.x,
+          PerHead(norm.weight),   PerHead(norm.bias), in.gate,
+          KindOf(norm.gate_kind), norm.gate_first};
 }
 
 bool Same(const TensorView& a, const TensorView& b) {
