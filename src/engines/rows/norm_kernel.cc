@@ -12,8 +12,8 @@
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
+#include "src/engines/rows/gate_rows-inl.h"
 #include "src/engines/rows/row_access-inl.h"
-#include "src/simd/elementary-inl.h"
 #include "src/simd/unit_length-inl.h"
 #include "src/simd/vector_map-inl.h"
 
@@ -53,17 +53,6 @@ void ApplyParameters(const NormTask& task, T* n) {
   if (task.bias != nullptr) sn::AddScaled(task.dim, T(1), static_cast<const T*>(task.bias), n);
 }
 
-/// x (.) g(gate)
-template <GateKind KIND, class T>
-void ApplyGate(std::int64_t dim, const T* x, const T* gate, T* y) {
-  const auto gated = [](auto d, auto n, auto z) HWY_ATTR {
-    const auto one = hn::Set(d, T(1));
-    const auto numerator = KIND == GateKind::kSilu ? z : one;
-    return hn::Mul(n, hn::Div(numerator, hn::Add(one, sn::Exp(d, hn::Neg(z)))));
-  };
-  sn::MapRows(dim, y, gated, x, gate);
-}
-
 template <GateKind KIND, class T>
 void Forward(const NormTask& task) {
   T* const scratch_x = static_cast<T*>(task.scratch);
@@ -85,25 +74,6 @@ void Forward(const NormTask& task) {
     }
     Finish(y, t, task.dim, task.y);
   }
-}
-
-/// m, the row before the gate, becomes the gradient of the gate; dy becomes that of m.
-template <GateKind KIND, class T>
-void GateGradient(std::int64_t dim, const T* gate, T* m, T* dy) {
-  constexpr bool kSilu = KIND == GateKind::kSilu;
-  const auto own = [](auto d, auto z, auto row, auto gradient) HWY_ATTR {
-    const auto s = sn::Sigmoid(d, z);
-    const auto g = kSilu ? hn::Mul(z, s) : s;
-    // s (1 + z (1 - s)) or s (1 - s)
-    const auto rest = hn::NegMulAdd(g, s, g);
-    return hn::Mul(hn::Mul(gradient, row), kSilu ? hn::Add(s, rest) : rest);
-  };
-  const auto passed = [](auto d, auto gradient, auto z) HWY_ATTR {
-    const auto s = sn::Sigmoid(d, z);
-    return hn::Mul(gradient, kSilu ? hn::Mul(z, s) : s);
-  };
-  sn::MapRows(dim, m, own, gate, static_cast<const T*>(m), static_cast<const T*>(dy));
-  sn::MapRows(dim, dy, passed, static_cast<const T*>(dy), gate);
 }
 
 template <GateKind KIND, class T>
