@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/engines/short_conv_case.h"
+#include "ttr/error.h"
 #include "ttr/short_conv.h"
 #include "ttr/target.h"
 
@@ -165,6 +166,25 @@ TEST(ShortConvGradient, OfNoTokensHandsTheStateOn) {
   ApplyShortConvGradient(problem.conv(), problem.inputs(), problem.state, g.dy, g.dfinal, g.call());
   EXPECT_EQ(Values(g.dinitial), Values(g.dfinal));
   EXPECT_EQ(Values(g.dweight), std::vector<double>(40));
+}
+
+TEST(ShortConvGradient, SaysWhatIsWrong) {
+  const ConvProblem p(ConvCase{.name = "errors"});
+  const Tensor dy(DType::kFloat32, p.x.shape()), four(DType::kFloat32, {1, 4, 2, 5});
+  const auto message = [&](const TensorView& dfinal, const ShortConvGradients& gradients) {
+    try {
+      ApplyShortConvGradient(p.conv(), p.inputs(), p.state, dy, dfinal, gradients);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message(four, {}),
+            "[short_conv_gradient] dfinal must be of as many rows as initial, 3 but is of 4");
+  EXPECT_EQ(message({}, {.dinitial = four.view()}),
+            "[short_conv_gradient] dinitial must be of as many rows as initial, 3 but is of 4");
+  EXPECT_EQ(message({}, {.dinitial = p.state}),
+            "[short_conv_gradient] dinitial must be memory of its own but is overlapping initial");
 }
 
 TEST(ShortConvGradient, OfManyChannelsIsThatOfEach) {

@@ -171,6 +171,16 @@ TEST(ShortConv, SaysWhatIsWrong) {
   EXPECT_EQ(message(p.conv(), p.inputs(), p.state.Slice(1, 0, 2), p.y),
             "[short_conv] state must be float32, float64 or bfloat16 [B or N,R,H,D] = [1, 3, 2, 5] "
             "with R = W-1 or more but is float32 [1, 2, 2, 5]");
+  // Channels in one another's rows.
+  const std::int64_t strides[] = {30, 1, 10, 2};
+  const TensorView overlapping(p.state_memory.data(), DType::kFloat32, {1, 3, 2, 5}, strides);
+  EXPECT_EQ(
+      message(p.conv(), p.inputs(), overlapping, p.y),
+      "[short_conv] state must be memory in which every element has a place of its own but is "
+      "overlapping itself");
+  const TensorView in_x(p.x.data(), DType::kFloat32, {1, 3, 2, 5});
+  EXPECT_EQ(message(p.conv(), p.inputs(), in_x, p.y),
+            "[short_conv] state must be memory of its own but is overlapping x");
   const std::vector<std::int64_t> bounds = {0, 5, 8};
   EXPECT_EQ(message(p.conv(), {p.x.view(), TensorView::Of(bounds.data(), {3})}, {}, p.y),
             "[short_conv] cu_seqlens must be from 0 to T = 9 without falling but is 8 at 2");

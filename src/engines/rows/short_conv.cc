@@ -89,6 +89,12 @@ struct Work {
     return task;
   }
 
+  /// Is a sequence of so many tokens one for RunConvToken()?
+  bool IsToken(std::int64_t tokens) const {
+    return tokens == 1 && state.defined() && state.size(1) > 0 && state.size(1) <= kMaxTokenRows &&
+           SizeOf(state.dtype()) <= SizeOf(arithmetic);
+  }
+
   static ConvColumns StateOf(const TensorView& view, std::int64_t n, const Channels& channels) {
     if (!view.defined()) return {};
     const std::int64_t offset =
@@ -133,9 +139,9 @@ struct Work {
 void LeaveState(const Work& work) {
   const Tensor row(work.arithmetic, {std::min(work.dim, kChannelsOfTask)});
   for (std::int64_t n = 0; n < work.sequences.count(); ++n) {
+    if (work.IsToken(work.sequences[n].tokens)) continue;
     for (std::int64_t part = 0; part < work.heads * work.blocks_of_head; ++part) {
       ConvTask task = work.TaskOf(n, 0, work.ChannelsOf(part));
-      if (HasConvToken(work.arithmetic, task)) continue;
       task.scratch = row.data();
       RunConvState(work.arithmetic, task);
     }
@@ -158,7 +164,7 @@ void Convolve(const ConvCall& call, const TensorView& state, const TensorView& y
   const Work work{call, state, y};
   work.ForTasks(executor, false,
                 [&](std::int64_t, const Channels&, std::int64_t, const ConvTask& task) {
-                  if (HasConvToken(work.arithmetic, task)) {
+                  if (work.IsToken(task.tokens)) {
                     RunConvToken(work.arithmetic, task);
                   } else {
                     RunConv(work.arithmetic, task);

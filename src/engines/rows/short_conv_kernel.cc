@@ -274,11 +274,6 @@ std::int64_t ConvScratch(std::int64_t dim, std::int64_t width, bool backward) {
 
 void RunConv(DType arithmetic, const ConvTask& task) { TTR_DISPATCH(Conv)(arithmetic, task); }
 
-bool HasConvToken(DType arithmetic, const ConvTask& task) {
-  return task.tokens == 1 && task.state && task.state.rows <= kMaxTokenRows &&
-         SizeOf(task.state.dtype) <= SizeOf(arithmetic);
-}
-
 void RunConvToken(DType arithmetic, const ConvTask& task) {
   TTR_DISPATCH(ConvToken)(arithmetic, task);
 }

@@ -60,10 +60,9 @@ void RunConv(DType arithmetic, const ConvTask& task);
 inline constexpr std::int64_t kMaxTokenRows = 8;
 
 /// A sequence's only token, which leaves the state, too: each channel of it is read and written
-/// once.
+/// once. For states of up to kMaxTokenRows rows that are no wider than the arithmetic, which would
+/// round them on their way through.
 void RunConvToken(DType arithmetic, const ConvTask& task);
-/// Can it? A state wider than the arithmetic would be rounded on its way through.
-bool HasConvToken(DType arithmetic, const ConvTask& task);
 
 void RunConvGradient(DType arithmetic, const ConvTask& task);
 
