@@ -16,11 +16,11 @@
 /// | a               | [H], [H, D]             | floating | logarithm of the rate, A_log         |
 /// | bias            | [H], [H, D]             | floating | optional; dt_bias                    |
 /// | low, high       |                         | double   | low <= high                          |
-/// | log_decay, step | as x                    | floating | answers; may be x itself             |
-/// | y, z            | [B, T, H, D]            | floating | what the memory answered, and its    |
+/// | log_decay, step | as x                    | floating | outputs; may be x itself             |
+/// | y, z            | [B, T, H, D]            | floating | what the memory retrieved, and its   |
 /// |                 |                         |          | gate, which is optional              |
 /// | d               | [H], [H, D]             | floating | weight of x; both or neither         |
-/// | out             | [B, T, H, D]            | floating | answers; may be y itself             |
+/// | out             | [B, T, H, D]            | floating | outputs; may be y itself             |
 ///
 /// Parameters [H] serve all of a head; [H, D] go with [B, T, H, D] alone. Floating: float32,
 /// float64 or bfloat16, each by itself. Any strides but a contiguous last axis. Arithmetic in

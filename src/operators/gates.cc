@@ -48,11 +48,11 @@ void CheckParameter(std::string_view op, const Named& parameter, const TensorVie
   }
 }
 
-void CheckAnswer(std::string_view op, const Named& answer, const Named& input,
+void CheckOutput(std::string_view op, const Named& output, const Named& input,
                  std::initializer_list<Named> others) {
-  CheckTensor(op, answer, "as " + std::string(input.name), input.view.shape());
-  CheckApart(op, answer, others);
-  if (!operators::Same(answer.view, input.view)) CheckApart(op, answer, {input});
+  CheckTensor(op, output, "as " + std::string(input.name), input.view.shape());
+  CheckApart(op, output, others);
+  if (!operators::Same(output.view, input.view)) CheckApart(op, output, {input});
 }
 
 rows::SoftplusCall Check(std::string_view op, const DecayGate& gate, const TensorView& x) {
@@ -92,7 +92,7 @@ void ApplyDecayGate(const DecayGate& gate, const TensorView& x, const TensorView
                     Executor& executor) {
   constexpr std::string_view kOp = "decay_gate";
   const rows::SoftplusCall call = Check(kOp, gate, x);
-  CheckAnswer(kOp, {"log_decay", log_decay}, {"x", x}, {{"a", gate.a}, {"bias", gate.bias}});
+  CheckOutput(kOp, {"log_decay", log_decay}, {"x", x}, {{"a", gate.a}, {"bias", gate.bias}});
   rows::Softplus(call, AsRows(log_decay), executor);
 }
 
@@ -118,7 +118,7 @@ void ApplyStepGate(const StepGate& gate, const TensorView& x, const TensorView& 
                    Executor& executor) {
   constexpr std::string_view kOp = "step_gate";
   const rows::SoftplusCall call = Check(kOp, gate, x);
-  CheckAnswer(kOp, {"step", step}, {"x", x}, {{"bias", gate.bias}});
+  CheckOutput(kOp, {"step", step}, {"x", x}, {{"bias", gate.bias}});
   rows::Softplus(call, AsRows(step), executor);
 }
 
@@ -138,7 +138,7 @@ void ApplySkipGate(const SkipGate& gate, const SkipGateInputs& inputs, const Ten
                    Executor& executor) {
   constexpr std::string_view kOp = "skip_gate";
   const rows::SkipCall call = Check(kOp, gate, inputs);
-  CheckAnswer(kOp, {"out", out}, {"y", inputs.y},
+  CheckOutput(kOp, {"out", out}, {"y", inputs.y},
               {{"x", inputs.x}, {"z", inputs.z}, {"d", gate.d}});
   rows::Skip(call, out, executor);
 }

@@ -19,10 +19,10 @@ double ParameterOf(const Tensor& tensor, std::int64_t i, std::int64_t heads, std
   return LoadElement(tensor.data(), tensor.dtype(), row ? head * dim + channel : head);
 }
 
-/// Of answers that are narrower than the arithmetic.
-double StorageOf(DType answers, DType data) {
-  if (answers == DType::kBFloat16) return Epsilon(answers) / 2;
-  return answers == DType::kFloat32 && data == DType::kFloat64 ? Epsilon(answers) / 2 : 0;
+/// Of outputs that are narrower than the arithmetic.
+double StorageOf(DType outputs, DType data) {
+  if (outputs == DType::kBFloat16) return Epsilon(outputs) / 2;
+  return outputs == DType::kFloat32 && data == DType::kFloat64 ? Epsilon(outputs) / 2 : 0;
 }
 
 double ArithmeticEpsilon(DType dtype) {
@@ -36,7 +36,7 @@ std::ostream& operator<<(std::ostream& out, const GateCase& c) {
       << " D=" << c.dim << (c.bias ? " bias" : "") << (c.a_row ? " a of rows" : "")
       << (c.bias_row ? " bias of rows" : "") << " scale=" << c.scale;
   if (!c.rate) out << " within " << c.low << " .. " << c.high;
-  return out << " of " << Name(c.data) << ", " << Name(c.parameters) << ", " << Name(c.answers);
+  return out << " of " << Name(c.data) << ", " << Name(c.parameters) << ", " << Name(c.outputs);
 }
 
 std::vector<GateCase> GateCases() {
@@ -62,17 +62,17 @@ std::vector<GateCase> GateCases() {
                          .scale = scale,
                          .data = data,
                          .parameters = data,
-                         .answers = data});
+                         .outputs = data});
       }
     }
     for (const DType data : kFloating) {
       for (const DType parameters : kFloating) {
-        for (const DType answers : kFloating) {
+        for (const DType outputs : kFloating) {
           cases.push_back({.dim = 19,
                            .rate = rate,
                            .data = data,
                            .parameters = parameters,
-                           .answers = answers});
+                           .outputs = outputs});
         }
       }
     }
@@ -86,7 +86,7 @@ GateProblem::GateProblem(const GateCase& given) : c(given) {
   const Shape shape =
       c.dim == 0 ? Shape{c.batch, c.tokens, c.heads} : Shape{c.batch, c.tokens, c.heads, c.dim};
   x = Tensor(c.data, shape);
-  y = Tensor(c.answers, shape);
+  y = Tensor(c.outputs, shape);
   FillNormal(x, 1);
   for (std::int64_t i = 0; i < x.elements(); ++i) {
     StoreElement(x.data(), c.data, i, c.scale * LoadElement(x.data(), c.data, i));
@@ -128,7 +128,7 @@ GateExpected Gated(const GateProblem& problem) {
     // Below the normal numbers fewer digits are left.
     const double least = c.data == DType::kFloat64 ? 0 : 4e-45;
     expected.bound.push_back(
-        (eps * (6 + argument + rate) + StorageOf(c.answers, c.data)) * std::abs(y) + 4 * least);
+        (eps * (6 + argument + rate) + StorageOf(c.outputs, c.data)) * std::abs(y) + 4 * least);
   }
   return expected;
 }

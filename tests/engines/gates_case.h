@@ -19,7 +19,7 @@ struct GateCase {
   bool a_row = false, bias_row = true;  ///< [H, D], else [H]
   double low = 0, high = std::numeric_limits<double>::infinity();
   double scale = 1;  ///< of x
-  DType data = DType::kFloat32, parameters = DType::kFloat32, answers = DType::kFloat32;
+  DType data = DType::kFloat32, parameters = DType::kFloat32, outputs = DType::kFloat32;
 };
 
 std::ostream& operator<<(std::ostream& out, const GateCase& c);

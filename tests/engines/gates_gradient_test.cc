@@ -102,7 +102,7 @@ TEST_P(GatesGradientOnTarget, IsTheDerivative) {
       for (const int kind : {0, 1, 2}) {  // a decay, a step, one within limits
         GateCase c{.batch = 2, .dim = dim, .rate = kind == 0, .a_row = row, .bias_row = !row};
         if (kind == 2) c.low = 0.4, c.high = 1.1;
-        c.data = c.parameters = c.answers = DType::kFloat64;
+        c.data = c.parameters = c.outputs = DType::kFloat64;
         const GateProblem problem(c);
         const GateDerivatives g(problem);
         g.Apply(problem);
@@ -165,9 +165,9 @@ TEST(GatesGradient, InNarrowTypesIsThatInDouble) {
     ExpectWithin(a, values, std::vector<double>(values.size(), 60 * eps * std::sqrt(terms)), name);
   };
   for (const DType data : {DType::kFloat32, DType::kBFloat16}) {
-    GateCase c{.tokens = 300, .dim = 24, .data = data, .parameters = data, .answers = data};
+    GateCase c{.tokens = 300, .dim = 24, .data = data, .parameters = data, .outputs = data};
     const GateProblem narrow(c);
-    c.data = c.parameters = c.answers = DType::kFloat64;
+    c.data = c.parameters = c.outputs = DType::kFloat64;
     const GateProblem wide(c);
     CopyInto(narrow.x, wide.x);
     CopyInto(narrow.a, wide.a);
