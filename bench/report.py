@@ -327,6 +327,17 @@ the rounding of the outputs themselves, up to 2^-9 = 2e-3, is in both.
 
 {bf16}
 """,
+    "operators": """# Operators around a memory
+
+{about}
+The short convolution, norms and gates of `ttr/short_conv.h`, `ttr/norm.h` and `ttr/gates.h` on T tokens and
+H heads, float32. *Both* is forward, then backward with all gradients. *One token* is a step of as many
+sequences as make 2 MB of states. *Moved* are the bytes that must be read and written, parameters not
+counted; *of stream* is the share of the bandwidth of a loop that reads two arrays and writes one, all of
+that size together.
+
+{operators}
+""",
     "peers": """# Beside peers
 
 `bench/peers/run.py` (after `pip install -r bench/peers/requirements.txt`) runs what is installed of
@@ -467,7 +478,7 @@ def main():
     parser.add_argument("--document", type=pathlib.Path, default=ROOT / "docs/performance.md")
     options = parser.parse_args()
     bench = Bench(options.folder / "bench.json")
-    tables = ("limits", "prefill", "decode", "train", "threads", "bf16")
+    tables = ("limits", "prefill", "decode", "train", "threads", "bf16", "operators")
     parts = {name: bench.table(name) for name in tables}
     parts["least-squares"] = bench.table("least_squares")
     if (options.folder / "least-squares.svg").exists():

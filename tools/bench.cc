@@ -13,6 +13,7 @@
 #include "experiments/report/progress.h"
 #include "tools/bench_least_squares.h"
 #include "tools/bench_limits.h"
+#include "tools/bench_operators.h"
 #include "tools/bench_report.h"
 #include "tools/bench_work.h"
 #include "tools/command.h"
@@ -106,13 +107,15 @@ void Print(const Arguments& arguments, const std::vector<NamedTable>& tables) {
 }
 
 // What was left out of the medians, and what was not though it should have been.
-std::string Quietness(const std::vector<Work>& works) {
+std::string Quietness(const std::vector<Work>& works, const std::vector<OperatorWork>& operators) {
   std::size_t samples = 0, left_out = 0, loud = 0;
-  for (const Work& work : works) {
+  const auto count = [&](const auto& work) {
     samples += work.samples().size();
     left_out += work.samples().left_out();
     loud += work.samples().quiet() == 0 ? 1 : 0;
-  }
+  };
+  std::ranges::for_each(works, count);
+  std::ranges::for_each(operators, count);
   std::string text =
       fmt::format("{} of {} samples were taken while others had part of the core, and are left out",
                   left_out, samples);
@@ -139,6 +142,8 @@ void RunBench(Arguments arguments) {
     options.parts.assign(std::begin(kPartNames), std::end(kPartNames));
     // Curves are pictures: many works, and a long table.
     if (arguments.out.empty()) options.parts.pop_back();
+    // No layer has operators of its own.
+    if (!options.what.empty()) std::erase(options.parts, Name(Part::kOperators));
   }
   std::map<int, std::unique_ptr<Executor>> executors;
   const auto executor = [&](int threads) -> Executor& {
@@ -149,13 +154,16 @@ void RunBench(Arguments arguments) {
   };
   BenchMemory memory;
   std::vector<Work> works = MakeWorks(options, executor, memory);
+  std::vector<OperatorWork> operators =
+      MakeOperatorWorks(options, executor(options.threads), memory);
   if (!arguments.quiet)
     NoteLongWork("what the definition runs", SecondsOfDefinition(works, options));
   const bool levels = std::find(options.parts.begin(), options.parts.end(), Name(Part::kLimits)) !=
                       options.parts.end();
   Limits limits(works, levels);
-  report::Progress progress("bench", static_cast<std::int64_t>(works.size()) * options.repeats,
-                            {.quiet = arguments.quiet});
+  for (const OperatorWork& work : operators) limits.AddStream(work.setting().bytes);
+  const auto count = static_cast<std::int64_t>(works.size() + operators.size());
+  report::Progress progress("bench", count * options.repeats, {.quiet = arguments.quiet});
   // Interleaved, so that a slow moment of the machine falls on all works and on the limits alike.
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     limits.Sample();
@@ -163,25 +171,33 @@ void RunBench(Arguments arguments) {
       work.Sample();
       progress.Advance();
     }
+    for (OperatorWork& work : operators) {
+      work.Sample();
+      progress.Advance();
+    }
   }
   // What was sampled while the core was shared is sampled again, a while later.
   const auto enough =
       std::min<std::size_t>(kLeastSamples, static_cast<std::size_t>(options.repeats));
-  const auto lacks = [&](const Work& work) { return work.samples().quiet() < enough; };
+  const auto lacks = [&](const auto& work) { return work.samples().quiet() < enough; };
+  const auto lacking = [&] {
+    return std::ranges::count_if(works, lacks) + std::ranges::count_if(operators, lacks);
+  };
   progress.Clear();
-  for (int repeat = 0; repeat < options.repeats && std::ranges::any_of(works, lacks); ++repeat) {
-    report::Progress again("bench, again", std::ranges::count_if(works, lacks),
-                           {.quiet = arguments.quiet});
-    limits.Sample();
-    for (Work& work : works) {
-      if (!lacks(work)) continue;
+  for (int repeat = 0; repeat < options.repeats && lacking() > 0; ++repeat) {
+    report::Progress again("bench, again", lacking(), {.quiet = arguments.quiet});
+    const auto sample_again = [&](auto& work) {
+      if (!lacks(work)) return;
       work.Again();
       again.Advance();
-    }
+    };
+    limits.Sample();
+    std::ranges::for_each(works, sample_again);
+    std::ranges::for_each(operators, sample_again);
     again.Clear();
   }
-  arguments.quietness = Quietness(works);
-  const std::vector<NamedTable> tables = BenchTables(works, limits);
+  arguments.quietness = Quietness(works, operators);
+  const std::vector<NamedTable> tables = BenchTables(works, operators, limits);
   if (!arguments.out.empty()) WriteFolder(arguments, tables, works, limits);
   Print(arguments, tables);
 }
@@ -210,7 +226,7 @@ void AddBench(CLI::App& app) {
           "--part", options.parts,
           "what to time: decode has states in cache and in main memory, train is forward and "
           "backward, threads is one head, least_squares has all of it beside the delta rule, "
-          "curves "
+          "operators are what stands around a memory, curves "
           "run along T, d, H and threads (default: all; curves only with --out)")
       ->check(
           CLI::IsMember(std::vector<std::string>(std::begin(kPartNames), std::end(kPartNames))));

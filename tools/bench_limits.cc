@@ -71,6 +71,13 @@ Limits::Limits(const std::vector<Work>& works, bool levels) {
   }
 }
 
+void Limits::AddStream(double bytes) { stream_[Rounded(bytes)]; }
+
+Bound Limits::StreamBound(double bytes, int threads) const {
+  const std::size_t size = Rounded(bytes);
+  return {bytes / (stream_.at(size).Median() * threads), "stream " + ShowBytes(size)};
+}
+
 void Limits::Sample() {
   for (auto& [threads, samples] : fma_) {
     const double before = IssueRate(threads), peak = FmaPeakOf(threads);

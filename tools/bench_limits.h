@@ -14,7 +14,7 @@ namespace ttr::tools {
 
 // The least time that the machine's limits leave a work, and the limit that sets it.
 struct Bound {
-  double ns = 0;      // a token and memory
+  double ns = 0;      // a token and memory (StreamBound: a call)
   std::string limit;  // "FMA", "exp", "stream 12 MB", "in-place 64 MB"
 };
 
@@ -23,12 +23,18 @@ class Limits {
   // What the bounds of these works rest on, and every level of memory if `levels`.
   Limits(const std::vector<Work>& works, bool levels);
 
+  // So that StreamBound() of so many bytes is measured, too.
+  void AddStream(double bytes);
+
   // Measures each limit once more.
   void Sample();
 
   Bound BoundOf(const Work& work) const;
   // The same for its bytes alone: how long they take to come and go.
   Bound MemoryBound(const Work& work) const;
+
+  // How long a call takes that passes over so many bytes, in all.
+  Bound StreamBound(double bytes, int threads) const;
 
   double FmaPeak() const { return fma_.at(1).Median(); }
   // GB/s of one thread, read and written in place.

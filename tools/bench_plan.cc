@@ -67,7 +67,8 @@ class Collector {
   void Collect(Part part, const Named& layer, std::int64_t d) {
     const Dims dims = MakeDims(options_.tokens, options_.heads, d);
     switch (part) {
-      case Part::kLimits: break;
+      case Part::kLimits:
+      case Part::kOperators: break;
       case Part::kPrefill: Add(layer, {.part = part, .dims = dims}); break;
       case Part::kDecode: CollectDecode(part, layer, d); break;
       case Part::kTrain:

@@ -197,6 +197,7 @@ Table TableOf(Part part, const std::vector<Work>& works, const Limits& limits) {
     case Part::kThreads: return ThreadsTable(works, limits);
     case Part::kBf16: return Bf16Table(works, limits);
     case Part::kLeastSquares: return LeastSquaresTable(works, limits);
+    case Part::kOperators: break;
     case Part::kCurves: return CurvesTable(works);
   }
   return Table();
@@ -204,10 +205,15 @@ Table TableOf(Part part, const std::vector<Work>& works, const Limits& limits) {
 
 }  // namespace
 
-std::vector<NamedTable> BenchTables(const std::vector<Work>& works, const Limits& limits) {
+std::vector<NamedTable> BenchTables(const std::vector<Work>& works,
+                                    const std::vector<OperatorWork>& operators,
+                                    const Limits& limits) {
   std::vector<NamedTable> tables;
   for (std::size_t i = 0; i < std::size(kPartNames); ++i) {
     const auto part = static_cast<Part>(i);
+    if (part == Part::kOperators && !operators.empty()) {
+      tables.push_back({std::string(Name(part)), OperatorsTable(operators, limits)});
+    }
     const bool run = part == Part::kLimits ||
                      std::any_of(works.begin(), works.end(),
                                  [&](const Work& work) { return work.setting().part == part; });

@@ -7,6 +7,7 @@
 #include "experiments/report/chart.h"
 #include "experiments/report/table.h"
 #include "tools/bench_limits.h"
+#include "tools/bench_operators.h"
 #include "tools/bench_work.h"
 
 namespace ttr::tools {
@@ -18,7 +19,9 @@ struct NamedTable {
 };
 
 // One table for every part that was run; the limits come first.
-std::vector<NamedTable> BenchTables(const std::vector<Work>& works, const Limits& limits);
+std::vector<NamedTable> BenchTables(const std::vector<Work>& works,
+                                    const std::vector<OperatorWork>& operators,
+                                    const Limits& limits);
 
 // Useful flops a byte against GFLOP/s, under the roofs of this machine.
 report::Chart RooflineChart(const std::vector<Work>& works, const Limits& limits);

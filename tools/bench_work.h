@@ -24,10 +24,12 @@ enum class Part {
   kThreads,       // one memory, several threads
   kBf16,          // bfloat16 inputs
   kLeastSquares,  // memories that carry a Gram matrix, beside the delta rule
+  kOperators,     // what stands around a memory (bench_operators.h)
   kCurves,        // cost against T, d, H, threads
 };
-inline constexpr std::string_view kPartNames[] = {"limits",  "prefill", "decode",        "train",
-                                                  "threads", "bf16",    "least_squares", "curves"};
+inline constexpr std::string_view kPartNames[] = {"limits",        "prefill",   "decode",
+                                                  "train",         "threads",   "bf16",
+                                                  "least_squares", "operators", "curves"};
 inline std::string_view Name(Part part) { return kPartNames[static_cast<std::size_t>(part)]; }
 
 struct BenchOptions {

@@ -4,10 +4,17 @@
 ///     n = x / sqrt(|x|^2 + eps)                  kL2     (unit keys and queries)
 ///     n = x / sqrt(|x|^2 / D + eps)              kRms    (1910.07467)
 ///     n = (x - mean) / sqrt(variance + eps)      kLayer  (1607.06450)
-///     y = (n (.) weight + bias) (.) silu(gate)
+///     y = (n (.) weight + bias) (.) g(gate)
 ///
-/// weight, bias and gate each where given; silu(g) = g / (1 + exp(-g)). kRms with weight and gate
-/// is the output of Gated DeltaNet (2412.06464).
+/// weight, bias and gate each where given. With `gate_first`, x (.) g(gate) takes the place of x
+/// and y = n (.) weight + bias.
+///
+///     g(z) = z / (1 + exp(-z))      kSilu
+///     g(z) = 1 / (1 + exp(-z))      kSigmoid
+///
+/// kRms with weight and gate is the output of Gated DeltaNet (2412.06464), with kSigmoid that of
+/// KDA (2510.26692), with `gate_first` that of Mamba-2 (2405.21060). Groups of channels that are
+/// normed by themselves are heads: their weight is [H, D].
 ///
 /// | argument     | shape         | dtype    | meaning                                         |
 /// |--------------|---------------|----------|-------------------------------------------------|
@@ -26,7 +33,8 @@
 /// Gradients: `dy` is that of y; those of `gradients` that are defined are written, shaped as what
 /// they belong to (dweight and dbias summed over all rows).
 ///
-/// Cost: about 6 flops a number, an exponential with a gate; one pass over memory.
+/// Cost: about 6 flops a number, an exponential with a gate; one pass over memory. Backward takes
+/// some 12 flops a number more.
 ///
 /// Errors (ttr::Error, before any work): shapes, dtypes or strides other than those above; eps
 /// below 0; outputs that share memory with inputs (but y = x).
@@ -40,12 +48,15 @@
 namespace ttr {
 
 enum class RowNorm : std::uint8_t { kL2, kRms, kLayer };
+enum class Gate : std::uint8_t { kSilu, kSigmoid };
 
 struct Norm {
   RowNorm kind = RowNorm::kRms;
   double eps = 1e-6;
   TensorView weight{};
   TensorView bias{};
+  Gate gate_kind = Gate::kSilu;
+  bool gate_first = false;
 };
 
 struct NormInputs {

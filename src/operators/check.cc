@@ -73,6 +73,25 @@ void CheckApart(std::string_view op, const Named& written, std::initializer_list
   }
 }
 
+bool Same(const TensorView& a, const TensorView& b) {
+  bool same = a.data() == b.data() && a.dtype() == b.dtype() && a.shape() == b.shape();
+  for (int axis = 0; same && axis < a.rank(); ++axis) same = a.stride(axis) == b.stride(axis);
+  return same;
+}
+
+void CheckGradients(std::string_view op, std::initializer_list<Gradient> gradients,
+                    std::initializer_list<Named> read) {
+  for (const Gradient& one : gradients) {
+    if (!one.gradient.view.defined()) continue;
+    if (!one.input.defined()) CheckAbsent(op, one.gradient, "its input is absent");
+    CheckTensor(op, one.gradient, "as its input", one.input.shape());
+    CheckApart(op, one.gradient, read);
+    for (const Gradient& other : gradients) {
+      if (&other != &one) CheckApart(op, one.gradient, {other.gradient});
+    }
+  }
+}
+
 std::span<const std::int64_t> CheckSequences(std::string_view op, const TensorView& cu_seqlens,
                                              std::int64_t batch, std::int64_t tokens) {
   if (!cu_seqlens.defined()) return {};

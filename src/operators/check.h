@@ -34,6 +34,20 @@ void CheckAbsent(std::string_view op, const Named& argument, std::string_view wh
 /// Every element has a place of its own, and shares it with none of the others.
 void CheckApart(std::string_view op, const Named& written, std::initializer_list<Named> others);
 
+/// The same view: what may be written in the place of what is read.
+bool Same(const TensorView& a, const TensorView& b);
+
+/// A gradient and what it is that of.
+struct Gradient {
+  Named gradient;
+  const TensorView& input;
+};
+
+/// Those that are defined: their inputs are there, of the same shape; none shares memory with
+/// another one or with what is read.
+void CheckGradients(std::string_view op, std::initializer_list<Gradient> gradients,
+                    std::initializer_list<Named> read);
+
 /// The bounds of packed sequences of `tokens` tokens, empty where absent: int64 [N+1], contiguous,
 /// from 0 to `tokens` without falling, beside a batch of 1.
 std::span<const std::int64_t> CheckSequences(std::string_view op, const TensorView& cu_seqlens,

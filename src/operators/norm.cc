@@ -24,6 +24,14 @@ rows::NormKind KindOf(RowNorm kind) {
   return rows::NormKind::kRms;
 }
 
+rows::GateKind KindOf(Gate kind) {
+  switch (kind) {
+    case Gate::kSilu: return rows::GateKind::kSilu;
+    case Gate::kSigmoid: return rows::GateKind::kSigmoid;
+  }
+  return rows::GateKind::kSilu;
+}
+
 /// [D] as [1, D].
 TensorView PerHead(const TensorView& view) {
   if (!view.defined() || view.rank() != 1) return view;
@@ -48,13 +56,9 @@ rows::NormCall Check(std::string_view op, const Norm& norm, const NormInputs& in
   CheckWeights(op, {"weight", norm.weight}, in.x);
   CheckWeights(op, {"bias", norm.bias}, in.x);
   if (in.gate.defined()) CheckTensor(op, {"gate", in.gate}, "[B,T,H,D]", in.x.shape());
-  return {KindOf(norm.kind), norm.eps, in.x, PerHead(norm.weight), PerHead(norm.bias), in.gate};
-}
-
-bool Same(const TensorView& a, const TensorView& b) {
-  bool same = a.data() == b.data() && a.dtype() == b.dtype() && a.shape() == b.shape();
-  for (int axis = 0; same && axis < a.rank(); ++axis) same = a.stride(axis) == b.stride(axis);
-  return same;
+  return {KindOf(norm.kind),      norm.eps,           in.x,
+          PerHead(norm.weight),   PerHead(norm.bias), in.gate,
+          KindOf(norm.gate_kind), norm.gate_first};
 }
 
 }  // namespace
@@ -65,7 +69,7 @@ void ApplyNorm(const Norm& norm, const NormInputs& inputs, const TensorView& y,
   const rows::NormCall call = Check(kOp, norm, inputs);
   CheckTensor(kOp, {"y", y}, "[B,T,H,D]", inputs.x.shape());
   CheckApart(kOp, {"y", y}, {{"weight", norm.weight}, {"bias", norm.bias}, {"gate", inputs.gate}});
-  if (!Same(y, inputs.x)) CheckApart(kOp, {"y", y}, {{"x", inputs.x}});
+  if (!operators::Same(y, inputs.x)) CheckApart(kOp, {"y", y}, {{"x", inputs.x}});
   rows::Normalise(call, y, executor);
 }
 
@@ -74,30 +78,16 @@ void ApplyNormGradient(const Norm& norm, const NormInputs& inputs, const TensorV
   constexpr std::string_view kOp = "norm_gradient";
   const rows::NormCall call = Check(kOp, norm, inputs);
   CheckTensor(kOp, {"dy", dy}, "[B,T,H,D]", inputs.x.shape());
-  struct Pair {
-    Named gradient;
-    const TensorView& input;
-  };
-  const Pair pairs[] = {{{"dx", gradients.dx}, inputs.x},
-                        {{"dweight", gradients.dweight}, norm.weight},
-                        {{"dbias", gradients.dbias}, norm.bias},
-                        {{"dgate", gradients.dgate}, inputs.gate}};
-  for (const Pair& pair : pairs) {
-    if (!pair.gradient.view.defined()) continue;
-    if (!pair.input.defined()) {
-      operators::CheckAbsent(kOp, pair.gradient, "its input is absent");
-    }
-    CheckTensor(kOp, pair.gradient, "as its input", pair.input.shape());
-    CheckApart(kOp, pair.gradient,
-               {{"x", inputs.x},
-                {"weight", norm.weight},
-                {"bias", norm.bias},
-                {"gate", inputs.gate},
-                {"dy", dy}});
-    for (const Pair& other : pairs) {
-      if (&other != &pair) CheckApart(kOp, pair.gradient, {other.gradient});
-    }
-  }
+  operators::CheckGradients(kOp,
+                            {{{"dx", gradients.dx}, inputs.x},
+                             {{"dweight", gradients.dweight}, norm.weight},
+                             {{"dbias", gradients.dbias}, norm.bias},
+                             {{"dgate", gradients.dgate}, inputs.gate}},
+                            {{"x", inputs.x},
+                             {"weight", norm.weight},
+                             {"bias", norm.bias},
+                             {"gate", inputs.gate},
+                             {"dy", dy}});
   rows::NormaliseGradient(
       call, dy,
       {gradients.dx, PerHead(gradients.dweight), PerHead(gradients.dbias), gradients.dgate},

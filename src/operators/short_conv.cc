@@ -16,7 +16,7 @@ using operators::Named;
 
 struct Checked {
   rows::ConvCall call;
-  Shape state_shape;
+  std::int64_t sequences = 0;
 };
 
 Checked Check(std::string_view op, const ShortConv& conv, const ShortConvInputs& in) {
@@ -43,13 +43,32 @@ Checked Check(std::string_view op, const ShortConv& conv, const ShortConvInputs&
     checked.call.bias = conv.bias;
   }
   checked.call.cu_seqlens = operators::CheckSequences(op, in.cu_seqlens, batch, tokens);
-  const std::int64_t sequences = in.cu_seqlens.defined() ? in.cu_seqlens.size(0) - 1 : batch;
-  checked.state_shape = {sequences, weight.size(2) - 1, heads, dim};
+  checked.sequences = in.cu_seqlens.defined() ? in.cu_seqlens.size(0) - 1 : batch;
   return checked;
 }
 
-void CheckState(std::string_view op, const Named& state, const Checked& checked) {
-  if (state.view.defined()) CheckTensor(op, state, "[B or N,W-1,H,D]", checked.state_shape);
+/// Any strides, and as many rows as `like` where that is defined.
+void CheckState(std::string_view op, const Named& state, const Checked& checked,
+                const Named& like = {}) {
+  const TensorView& view = state.view;
+  if (!view.defined()) return;
+  const std::int64_t least = checked.call.weight.size(2) - 1;
+  const Shape shape{checked.sequences, least, checked.call.x.size(2), checked.call.x.size(3)};
+  const bool fits = IsFloating(view.dtype()) && view.rank() == 4 && view.size(0) == shape[0] &&
+                    view.size(1) >= least && view.size(2) == shape[2] && view.size(3) == shape[3];
+  if (!fits) {
+    throw Error(op, state.name,
+                "float32, float64 or bfloat16 [B or N,R,H,D] = " + shape.ToString() +
+                    " with R = W-1 or more",
+                std::string(Name(view.dtype())) + " " + view.shape().ToString());
+  }
+  if (like.view.defined() && view.size(1) != like.view.size(1)) {
+    throw Error(
+        op, state.name,
+        "of as many rows as " + std::string(like.name) + ", " + std::to_string(like.view.size(1)),
+        "of " + std::to_string(view.size(1)));
+  }
+  CheckAligned(op, state.name, view);
 }
 
 }  // namespace
@@ -73,8 +92,9 @@ void ApplyShortConvGradient(const ShortConv& conv, const ShortConvInputs& inputs
   constexpr std::string_view kOp = "short_conv_gradient";
   const Checked checked = Check(kOp, conv, inputs);
   CheckState(kOp, {"initial", initial}, checked);
-  CheckState(kOp, {"dfinal", dfinal}, checked);
-  CheckState(kOp, {"dinitial", gradients.dinitial}, checked);
+  CheckState(kOp, {"dfinal", dfinal}, checked, {"initial", initial});
+  CheckState(kOp, {"dinitial", gradients.dinitial}, checked, {"initial", initial});
+  CheckState(kOp, {"dinitial", gradients.dinitial}, checked, {"dfinal", dfinal});
   CheckTensor(kOp, {"dy", dy}, "[B,T,H,D]", inputs.x.shape());
   if (gradients.dx.defined()) {
     CheckTensor(kOp, {"dx", gradients.dx}, "[B,T,H,D]", inputs.x.shape());

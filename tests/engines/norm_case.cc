@@ -18,7 +18,9 @@ std::ostream& operator<<(std::ostream& out, const NormCase& c) {
   constexpr const char* kNames[] = {"l2", "rms", "layer"};
   return out << kNames[static_cast<int>(c.kind)] << " eps=" << c.eps << " T=" << c.tokens
              << " D=" << c.dim << (c.weight ? " weight" : "") << (c.bias ? " bias" : "")
-             << (c.gate ? " gate" : "") << (c.shared ? " shared" : "") << " of " << Name(c.data);
+             << (c.gate ? " gate" : "") << (c.gate_kind == Gate::kSigmoid ? " sigmoid" : "")
+             << (c.gate_first ? " first" : "") << (c.shared ? " shared" : "") << " of "
+             << Name(c.data);
 }
 
 std::vector<NormCase> NormCases() {
@@ -36,6 +38,26 @@ std::vector<NormCase> NormCases() {
                          .data = data});
         cases.push_back(
             {.kind = kind, .dim = dim, .weight = true, .bias = true, .gate = true, .data = data});
+      }
+      for (const Gate gate_kind : {Gate::kSilu, Gate::kSigmoid}) {
+        for (const bool gate_first : {false, true}) {
+          for (const std::int64_t dim : {1, 5, 33}) {
+            cases.push_back({.kind = kind,
+                             .dim = dim,
+                             .weight = true,
+                             .bias = true,
+                             .gate = true,
+                             .data = data,
+                             .gate_kind = gate_kind,
+                             .gate_first = gate_first});
+            cases.push_back({.kind = kind,
+                             .dim = dim,
+                             .gate = true,
+                             .data = data,
+                             .gate_kind = gate_kind,
+                             .gate_first = gate_first});
+          }
+        }
       }
       for (const std::int64_t tokens : {0, 1, 127, 128, 129}) {
         cases.push_back({.kind = kind, .batch = 2, .tokens = tokens, .bias = true, .data = data});
@@ -66,34 +88,36 @@ NormExpected Normed(const NormProblem& problem) {
     for (std::int64_t t = 0; t < c.tokens; ++t) {
       for (std::int64_t h = 0; h < c.heads; ++h) {
         const double count = static_cast<double>(c.dim);
+        const auto g = [&](std::int64_t d) {
+          if (!c.gate) return 1.0;
+          const double z = problem.gate.view().At({b, t, h, d});
+          return (c.gate_kind == Gate::kSilu ? z : 1) / (1 + std::exp(-z));
+        };
+        std::vector<double> row;
         double mean = 0, square = 0, size = 0;
         for (std::int64_t d = 0; d < c.dim; ++d) {
-          mean += problem.x.view().At({b, t, h, d}) / count;
-          size += std::abs(problem.x.view().At({b, t, h, d})) / count;
+          row.push_back(problem.x.view().At({b, t, h, d}) * (c.gate_first ? g(d) : 1));
+          mean += row.back() / count;
+          size += std::abs(row.back()) / count;
         }
         if (c.kind != RowNorm::kLayer) mean = 0;
-        for (std::int64_t d = 0; d < c.dim; ++d) {
-          square += std::pow(problem.x.view().At({b, t, h, d}) - mean, 2);
-        }
+        for (const double x : row) square += std::pow(x - mean, 2);
         if (c.kind != RowNorm::kL2) square /= count;
         const double root = std::sqrt(square + c.eps);
         for (std::int64_t d = 0; d < c.dim; ++d) {
-          const double x = problem.x.view().At({b, t, h, d});
+          const double x = row[static_cast<std::size_t>(d)];
           const double n = root == 0 ? 0 : (x - mean) / root;
           const double w = Parameter(problem.weight, h, d, 1);
           const double shift = Parameter(problem.bias, h, d, 0);
-          double silu = 1;
-          if (c.gate) {
-            const double g = problem.gate.view().At({b, t, h, d});
-            silu = g / (1 + std::exp(-g));
-          }
-          expected.y.push_back((n * w + shift) * silu);
-          // What cancels in x - mean does so in double.
-          const double wide = std::numeric_limits<double>::epsilon() * (4 + std::sqrt(count)) *
-                              (std::abs(x) + size) / std::max(root, 1e-300);
+          const double after = c.gate_first ? 1 : g(d);
+          expected.y.push_back((n * w + shift) * after);
+          // What cancels in x - mean does so in double, but for the rounding of a gated x.
+          const double cancels = c.gate_first ? 5 * eps : std::numeric_limits<double>::epsilon();
+          const double wide =
+              cancels * (4 + std::sqrt(count)) * (std::abs(x) + size) / std::max(root, 1e-300);
           expected.bound.push_back(
               ((5 * eps * std::abs(n) + wide) * std::abs(w) + 5 * eps * std::abs(shift)) *
-                  std::abs(silu) +
+                  std::abs(after) +
               (5 * eps + storage) * std::abs(expected.y.back()));
         }
       }

@@ -17,6 +17,8 @@ struct NormCase {
   std::int64_t batch = 1, tokens = 3, heads = 2, dim = 5;
   bool weight = false, bias = false, gate = false, shared = false;
   DType data = DType::kFloat32;
+  Gate gate_kind = Gate::kSilu;
+  bool gate_first = false;
 };
 
 std::ostream& operator<<(std::ostream& out, const NormCase& c);
@@ -27,7 +29,9 @@ std::vector<NormCase> NormCases();
 struct NormProblem {
   explicit NormProblem(const NormCase& given);
 
-  Norm norm() const { return {c.kind, c.eps, weight.view(), bias.view()}; }
+  Norm norm() const {
+    return {c.kind, c.eps, weight.view(), bias.view(), c.gate_kind, c.gate_first};
+  }
   NormInputs inputs() const { return {x.view(), gate.view()}; }
 
   NormCase c;

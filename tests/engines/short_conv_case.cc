@@ -12,8 +12,9 @@ namespace ttr::test {
 std::ostream& operator<<(std::ostream& out, const ConvCase& c) {
   return out << c.name << " B=" << c.batch << " T=" << c.tokens << " H=" << c.heads
              << " D=" << c.dim << " W=" << c.width << (c.silu ? " silu" : "")
-             << (c.bias ? " bias" : "") << (c.state ? "" : " without state") << " of "
-             << Name(c.data);
+             << (c.bias ? " bias" : "") << (c.state ? "" : " without state") << " R=" << c.rows()
+             << (c.channel_by_channel ? " channel by channel" : "") << " of " << Name(c.data)
+             << ", " << Name(c.parameters) << ", " << Name(c.states);
 }
 
 std::vector<ConvCase> ConvCases() {
@@ -39,6 +40,44 @@ std::vector<ConvCase> ConvCases() {
   cases.push_back(
       {.name = "packed", .tokens = 12, .silu = true, .bias = true, .cu_seqlens = {0, 1, 1, 3, 12}});
   cases.push_back({.name = "packed", .tokens = 700, .heads = 1, .cu_seqlens = {0, 0, 600, 700}});
+  for (std::int64_t width = 1; width <= 8; ++width) {
+    for (const std::int64_t more : {0, 1, 4}) {
+      for (const std::int64_t tokens : {1, 2, 3, 12}) {
+        cases.push_back({.name = "cache",
+                         .batch = 2,
+                         .tokens = tokens,
+                         .dim = 19,
+                         .width = width,
+                         .silu = true,
+                         .more_rows = more,
+                         .channel_by_channel = true});
+      }
+      cases.push_back({.name = "more rows", .tokens = 6, .width = width, .more_rows = more});
+    }
+  }
+  for (const DType data : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    for (const DType states : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+      for (const std::int64_t more : {0, 1}) {
+        cases.push_back({.name = "cache of",
+                         .tokens = 1,
+                         .heads = 1,
+                         .dim = 75,
+                         .bias = true,
+                         .data = data,
+                         .parameters = states,
+                         .states = states,
+                         .more_rows = more,
+                         .channel_by_channel = true});
+      }
+    }
+  }
+  cases.push_back({.name = "packed cache",
+                   .tokens = 12,
+                   .cu_seqlens = {0, 1, 1, 3, 12},
+                   .more_rows = 1,
+                   .channel_by_channel = true});
+  cases.push_back({.name = "many channels", .tokens = 3, .heads = 2, .dim = 1100, .bias = true});
+  cases.push_back({.name = "many channels", .tokens = 1, .heads = 2, .dim = 1100, .bias = true});
   for (const DType data : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
     for (const DType parameters : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
       cases.push_back({.name = "dtypes",
@@ -79,10 +118,22 @@ ConvProblem::ConvProblem(const ConvCase& given)
     FillNormal(bias, 3);
   }
   if (c.state) {
-    state = Tensor(c.states, {c.sequences(), c.width - 1, c.heads, c.dim});
-    FillNormal(state, 4);
+    state_memory = ConvStateMemory(c, c.states);
+    state = ConvStateView(c, state_memory);
+    FillNormal(state_memory, 4);
   }
   FillNan(y);
+}
+
+Tensor ConvStateMemory(const ConvCase& c, DType dtype) {
+  if (!c.channel_by_channel) return {dtype, {c.sequences(), c.rows(), c.heads, c.dim}};
+  return {dtype, {c.sequences(), c.heads, c.dim, c.rows()}};
+}
+
+TensorView ConvStateView(const ConvCase& c, const Tensor& memory) {
+  if (!memory.defined() || !c.channel_by_channel) return memory.view();
+  const std::int64_t strides[] = {c.heads * c.dim * c.rows(), 1, c.dim * c.rows(), c.rows()};
+  return {memory.data(), memory.dtype(), {c.sequences(), c.rows(), c.heads, c.dim}, strides};
 }
 
 ShortConvInputs ConvProblem::inputs() const {
@@ -103,7 +154,7 @@ ConvExpected Convolved(const ConvProblem& problem) {
   ConvExpected expected;
   expected.y.resize(static_cast<std::size_t>(problem.x.elements()));
   expected.bound.resize(expected.y.size());
-  if (c.state) expected.state.resize(static_cast<std::size_t>(problem.state.elements()));
+  if (c.state) expected.state.resize(static_cast<std::size_t>(problem.state_memory.elements()));
   const double eps = c.data == DType::kFloat64 ? Epsilon(c.data) : Epsilon(DType::kFloat32);
   const double storage = c.data == DType::kBFloat16 ? Epsilon(c.data) / 2 : 0;
   for (std::int64_t n = 0; n < c.sequences(); ++n) {
@@ -116,7 +167,7 @@ ConvExpected Convolved(const ConvProblem& problem) {
       for (std::int64_t d = 0; d < c.dim; ++d) {
         const auto input = [&](std::int64_t t) {
           if (t >= 0) return problem.x.view().At({b, first + t, h, d});
-          return c.state ? problem.state.view().At({n, t + c.width - 1, h, d}) : 0;
+          return c.state ? problem.state.At({n, t + c.rows(), h, d}) : 0;
         };
         for (std::int64_t t = 0; t < tokens; ++t) {
           double z = c.bias ? problem.bias.view().At({h, d}) : 0;
@@ -135,9 +186,9 @@ ConvExpected Convolved(const ConvProblem& problem) {
                                      (c.silu ? 4 * std::abs(y) : 0)) +
                               storage * std::abs(y);
         }
-        for (std::int64_t r = 0; c.state && r < c.width - 1; ++r) {
-          expected.state[static_cast<std::size_t>(((n * (c.width - 1) + r) * c.heads + h) * c.dim +
-                                                  d)] = input(tokens - (c.width - 1) + r);
+        for (std::int64_t r = 0; c.state && r < c.rows(); ++r) {
+          expected.state[static_cast<std::size_t>(((n * c.rows() + r) * c.heads + h) * c.dim + d)] =
+              input(tokens - c.rows() + r);
         }
       }
     }

@@ -17,7 +17,10 @@ struct ConvCase {
   bool silu = false, bias = false, state = true;
   DType data = DType::kFloat32, parameters = DType::kFloat32, states = DType::kFloat32;
   std::vector<std::int64_t> cu_seqlens{};
+  std::int64_t more_rows = 0;       ///< of the state, beside W - 1
+  bool channel_by_channel = false;  ///< the state's tokens are innermost
 
+  std::int64_t rows() const { return width - 1 + more_rows; }
   std::int64_t sequences() const {
     return cu_seqlens.empty() ? batch : static_cast<std::int64_t>(cu_seqlens.size()) - 1;
   }
@@ -37,7 +40,9 @@ struct ConvProblem {
   ShortConvInputs Tokens(std::int64_t begin, std::int64_t count) const;
 
   ConvCase c;
-  Tensor x, weight, bias, state, y;
+  Tensor x, weight, bias, y;
+  Tensor state_memory;
+  TensorView state;  ///< of it
 };
 
 /// By the definition, in double: y, the state after the last token, and for every y a bound of what
@@ -50,6 +55,11 @@ ConvExpected Convolved(const ConvProblem& problem);
 /// |actual - expected| <= bound, entry by entry; NaN where NaN is expected.
 void ExpectWithin(const TensorView& actual, const std::vector<double>& expected,
                   const std::vector<double>& bound, const std::string& what);
+
+/// A tensor [B, R, H, D], or the memory of one that has R innermost.
+Tensor ConvStateMemory(const ConvCase& c, DType dtype);
+/// That memory as [B, R, H, D].
+TensorView ConvStateView(const ConvCase& c, const Tensor& memory);
 
 /// Unit normal numbers, from a stream of their own.
 void FillNormal(const Tensor& tensor, std::uint64_t stream);

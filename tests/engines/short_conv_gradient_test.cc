@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "tests/engines/short_conv_case.h"
+#include "ttr/error.h"
 #include "ttr/short_conv.h"
 #include "ttr/target.h"
 
 namespace ttr::test {
 namespace {
 
-std::vector<double> Values(const Tensor& tensor) {
+std::vector<double> Values(const TensorView& tensor) {
   const Tensor wide = Tensor::Copy(tensor, DType::kFloat64);
   return {wide.as<double>().begin(), wide.as<double>().end()};
 }
@@ -34,27 +35,28 @@ struct ConvGradients {
     FillNormal(dy, 11);
     if (problem.c.bias) dbias = Tensor(DType::kFloat64, problem.bias.shape());
     if (problem.c.state) {
-      dfinal = Tensor(DType::kFloat64, problem.state.shape());
-      dinitial = Tensor(DType::kFloat64, problem.state.shape());
-      FillNormal(dfinal, 12);
+      dfinal_memory = ConvStateMemory(problem.c, DType::kFloat64);
+      dinitial_memory = ConvStateMemory(problem.c, DType::kFloat64);
+      dfinal = ConvStateView(problem.c, dfinal_memory);
+      dinitial = ConvStateView(problem.c, dinitial_memory);
+      FillNormal(dfinal_memory, 12);
     }
-    for (const Tensor* tensor : {&dx, &dweight, &dbias, &dinitial}) {
+    for (const Tensor* tensor : {&dx, &dweight, &dbias, &dinitial_memory}) {
       if (tensor->defined()) FillNan(*tensor);
     }
   }
-  ShortConvGradients call() const {
-    return {dx.view(), dweight.view(), dbias.view(), dinitial.view()};
-  }
+  ShortConvGradients call() const { return {dx.view(), dweight.view(), dbias.view(), dinitial}; }
   double Loss(const ConvProblem& problem) const {
     const ConvExpected expected = Convolved(problem);
     double loss = 0;
     for (std::size_t i = 0; i < expected.y.size(); ++i) loss += dy.as<double>()[i] * expected.y[i];
-    for (std::size_t i = 0; i < expected.state.size(); ++i) {
-      loss += dfinal.as<double>()[i] * expected.state[i];
-    }
+    if (!problem.c.state) return loss;
+    const std::vector<double> gradient = Values(dfinal);
+    for (std::size_t i = 0; i < gradient.size(); ++i) loss += gradient[i] * expected.state[i];
     return loss;
   }
-  Tensor dy, dfinal, dx, dweight, dbias, dinitial;
+  Tensor dy, dx, dweight, dbias, dfinal_memory, dinitial_memory;
+  TensorView dfinal, dinitial;
 };
 
 TEST_P(ShortConvGradientOnTarget, IsTheDerivative) {
@@ -70,6 +72,25 @@ TEST_P(ShortConvGradientOnTarget, IsTheDerivative) {
   cases.push_back({.name = "longer", .tokens = 515, .heads = 1, .dim = 1, .width = 3});
   cases.push_back(
       {.name = "packed", .tokens = 8, .dim = 2, .silu = true, .cu_seqlens = {0, 2, 2, 8}});
+  for (const std::int64_t width : {1, 2, 4, 8}) {
+    for (const std::int64_t tokens : {1, 3, 9, 70}) {
+      cases.push_back({.name = "cache",
+                       .batch = 2,
+                       .tokens = tokens,
+                       .heads = 1,
+                       .dim = 2,
+                       .width = width,
+                       .silu = true,
+                       .more_rows = width % 3,
+                       .channel_by_channel = true});
+    }
+  }
+  cases.push_back({.name = "packed cache",
+                   .tokens = 8,
+                   .dim = 2,
+                   .cu_seqlens = {0, 2, 2, 8},
+                   .more_rows = 2,
+                   .channel_by_channel = true});
   for (ConvCase& c : cases) {
     c.data = c.parameters = c.states = DType::kFloat64;
     const ConvProblem problem(c);
@@ -94,7 +115,7 @@ TEST_P(ShortConvGradientOnTarget, IsTheDerivative) {
     expect(problem.x, g.dx, "dx");
     expect(problem.weight, g.dweight, "dweight");
     if (c.bias) expect(problem.bias, g.dbias, "dbias");
-    if (c.state) expect(problem.state, g.dinitial, "dinitial");
+    if (c.state) expect(problem.state_memory, g.dinitial_memory, "dinitial");
     if (HasFatalFailure()) return;
   }
 }
@@ -124,11 +145,12 @@ TEST(ShortConvGradient, InNarrowTypesIsThatInDouble) {
     // Terms are below some 100 in size (four normal numbers and slopes of silu near 1); dweight and
     // dbias sum one for every token.
     const double eps = static_cast<double>(std::numeric_limits<float>::epsilon());
-    const auto expect = [&](const Tensor& a, const Tensor& b, double terms, const char* name) {
-      ExpectWithin(
-          a, Values(b),
-          std::vector<double>(static_cast<std::size_t>(b.elements()), 100 * eps * std::sqrt(terms)),
-          name);
+    const auto expect = [&](const TensorView& a, const TensorView& b, double terms,
+                            const char* name) {
+      ExpectWithin(a, Values(b),
+                   std::vector<double>(static_cast<std::size_t>(b.shape().elements()),
+                                       100 * eps * std::sqrt(terms)),
+                   name);
     };
     expect(g.dx, exact.dx, 8, "dx");
     expect(g.dweight, exact.dweight, 600, "dweight");
@@ -144,6 +166,45 @@ TEST(ShortConvGradient, OfNoTokensHandsTheStateOn) {
   ApplyShortConvGradient(problem.conv(), problem.inputs(), problem.state, g.dy, g.dfinal, g.call());
   EXPECT_EQ(Values(g.dinitial), Values(g.dfinal));
   EXPECT_EQ(Values(g.dweight), std::vector<double>(40));
+}
+
+TEST(ShortConvGradient, SaysWhatIsWrong) {
+  const ConvProblem p(ConvCase{.name = "errors"});
+  const Tensor dy(DType::kFloat32, p.x.shape()), four(DType::kFloat32, {1, 4, 2, 5});
+  const auto message = [&](const TensorView& dfinal, const ShortConvGradients& gradients) {
+    try {
+      ApplyShortConvGradient(p.conv(), p.inputs(), p.state, dy, dfinal, gradients);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message(four, {}),
+            "[short_conv_gradient] dfinal must be of as many rows as initial, 3 but is of 4");
+  EXPECT_EQ(message({}, {.dinitial = four.view()}),
+            "[short_conv_gradient] dinitial must be of as many rows as initial, 3 but is of 4");
+  EXPECT_EQ(message({}, {.dinitial = p.state}),
+            "[short_conv_gradient] dinitial must be memory of its own but is overlapping initial");
+}
+
+TEST(ShortConvGradient, OfManyChannelsIsThatOfEach) {
+  ConvCase c{.name = "channels", .tokens = 5, .heads = 2, .dim = 700, .silu = true, .bias = true};
+  c.data = c.parameters = c.states = DType::kFloat64;
+  const ConvProblem problem(c);
+  const ConvGradients all(problem), part(problem);
+  ApplyShortConvGradient(problem.conv(), problem.inputs(), problem.state, all.dy, all.dfinal,
+                         all.call());
+  for (std::int64_t begin = 0; begin < c.dim; begin += 100) {
+    const auto of = [&](const TensorView& view, int axis) { return view.Slice(axis, begin, 100); };
+    ApplyShortConvGradient(
+        {of(problem.weight, 1), of(problem.bias, 1), true}, {.x = of(problem.x, 3)},
+        of(problem.state, 3), of(part.dy, 3), of(part.dfinal, 3),
+        {of(part.dx, 3), of(part.dweight, 1), of(part.dbias, 1), of(part.dinitial, 3)});
+  }
+  EXPECT_EQ(Values(all.dx), Values(part.dx));
+  EXPECT_EQ(Values(all.dweight), Values(part.dweight));
+  EXPECT_EQ(Values(all.dbias), Values(part.dbias));
+  EXPECT_EQ(Values(all.dinitial), Values(part.dinitial));
 }
 
 TEST(ShortConvGradient, HasTheSameBitsForAnyNumberOfThreads) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/engines/short_conv_case.h"
+#include "tests/support/engines.h"
 #include "ttr/error.h"
 #include "ttr/target.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-std::vector<double> Values(const Tensor& tensor) {
+std::vector<double> Values(const TensorView& tensor) {
   const Tensor wide = Tensor::Copy(tensor, DType::kFloat64);
   return {wide.as<double>().begin(), wide.as<double>().end()};
 }
@@ -39,7 +40,13 @@ TEST_P(ShortConvOnTarget, IsTheConvolution) {
     ApplyShortConv(problem.conv(), problem.inputs(), problem.state, problem.y);
     ExpectWithin(problem.y, expected.y, expected.bound, Text(c));
     if (c.state) {
-      const std::vector<double> exact(expected.state.size());
+      // Inputs that are wider than the state round on their way into it.
+      std::vector<double> exact(expected.state.size());
+      if (SizeOf(c.states) < SizeOf(c.data)) {
+        for (std::size_t i = 0; i < exact.size(); ++i) {
+          exact[i] = Epsilon(c.states) * std::abs(expected.state[i]);
+        }
+      }
       ExpectWithin(problem.state, expected.state, exact, "state of " + Text(c));
     }
     if (HasFatalFailure()) return;
@@ -49,6 +56,7 @@ TEST_P(ShortConvOnTarget, IsTheConvolution) {
 TEST_P(ShortConvOnTarget, WholeIsSplitIsTokenByToken) {
   for (const ConvCase& c : ConvCases()) {
     if (!c.state || !c.cu_seqlens.empty()) continue;
+    if (SizeOf(c.states) < SizeOf(c.data)) continue;  // rounds
     const ConvProblem whole(c);
     ApplyShortConv(whole.conv(), whole.inputs(), whole.state, whole.y);
     for (const std::int64_t part : {1, 2, 7}) {
@@ -107,7 +115,7 @@ TEST(ShortConv, KeepsNanWithItsChannelAndTheTokensThatSeeIt) {
   const ConvCase c{.name = "nan", .tokens = 40, .heads = 1, .dim = 19, .width = 3, .silu = true};
   const ConvProblem problem(c);
   problem.x.view().Set({0, 20, 0, 17}, kNaN);
-  problem.state.view().Set({0, 1, 0, 2}, kNaN);
+  problem.state.Set({0, 1, 0, 2}, kNaN);
   ApplyShortConv(problem.conv(), problem.inputs(), problem.state, problem.y);
   for (std::int64_t t = 0; t < 40; ++t) {
     for (std::int64_t d = 0; d < 19; ++d) {
@@ -160,10 +168,19 @@ TEST(ShortConv, SaysWhatIsWrong) {
             "absent");
   EXPECT_EQ(message(p.conv(), p.inputs(), p.state, p.x),
             "[short_conv] y must be memory of its own but is overlapping x");
+  EXPECT_EQ(message(p.conv(), p.inputs(), p.state.Slice(1, 0, 2), p.y),
+            "[short_conv] state must be float32, float64 or bfloat16 [B or N,R,H,D] = [1, 3, 2, 5] "
+            "with R = W-1 or more but is float32 [1, 2, 2, 5]");
+  // Channels in one another's rows.
+  const std::int64_t strides[] = {30, 1, 10, 2};
+  const TensorView overlapping(p.state_memory.data(), DType::kFloat32, {1, 3, 2, 5}, strides);
   EXPECT_EQ(
-      message(p.conv(), p.inputs(), p.state.view().Slice(1, 0, 2), p.y),
-      "[short_conv] state must be float32, float64 or bfloat16 [B or N,W-1,H,D] = [1, 3, 2, 5] "
-      "but is float32 [1, 2, 2, 5]");
+      message(p.conv(), p.inputs(), overlapping, p.y),
+      "[short_conv] state must be memory in which every element has a place of its own but is "
+      "overlapping itself");
+  const TensorView in_x(p.x.data(), DType::kFloat32, {1, 3, 2, 5});
+  EXPECT_EQ(message(p.conv(), p.inputs(), in_x, p.y),
+            "[short_conv] state must be memory of its own but is overlapping x");
   const std::vector<std::int64_t> bounds = {0, 5, 8};
   EXPECT_EQ(message(p.conv(), {p.x.view(), TensorView::Of(bounds.data(), {3})}, {}, p.y),
             "[short_conv] cu_seqlens must be from 0 to T = 9 without falling but is 8 at 2");

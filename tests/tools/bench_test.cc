@@ -115,6 +115,26 @@ TEST(Bench, LeastSquaresStandsBesideTheDeltaRule) {
   }
 }
 
+TEST(Bench, OperatorsStandBesideAStream) {
+  const json bench = Bench({"--part", "operators", "--d", "8", "--tokens", "20", "--heads", "3"});
+  ASSERT_TRUE(bench.contains("operators")) << bench;
+  EXPECT_FALSE(bench.contains("prefill"));
+  const json& rows = bench["operators"]["rows"];
+  ASSERT_EQ(rows.size(), 18u);
+  for (const json& row : rows) {
+    const double time = row["time"], moved = row["moved"];
+    EXPECT_NEAR(row["bandwidth"].get<double>() * time, moved, 1e-9 * moved) << row;
+    EXPECT_GT(row["of stream"].get<double>(), 0) << row;
+  }
+  // Rows of x and y; and those of x, dy and dx.
+  EXPECT_EQ(rows[0]["operator"], "short convolution");
+  EXPECT_DOUBLE_EQ(rows[0]["moved"].get<double>(), 2 * 8 * 4);
+  EXPECT_DOUBLE_EQ(rows[1]["moved"].get<double>(), 5 * 8 * 4);
+  // A token of a state of four, which is read and written.
+  EXPECT_EQ(rows[2]["doing"], "one token");
+  EXPECT_DOUBLE_EQ(rows[2]["moved"].get<double>(), (2 + 2 * 4) * 8 * 4);
+}
+
 TEST(Bench, WithoutAGramMatrixThereIsNoLeastSquares) {
   EXPECT_FALSE(Bench({"retnet", "--part", "least_squares", "--d", "16"}).contains("least_squares"));
 }

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/rows/conv_columns-inl.h"
 #include "src/engines/rows/row_access-inl.h"
 #include "src/engines/rows/short_conv_kernel.h"
 #include "src/linalg/tile-inl.h"
@@ -27,32 +28,23 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-template <class T, class From>
-void TransposeWeights(const ConvTask& task, const From* from, T* to) {
-  for (std::int64_t j = 0; j < task.width; ++j, from += task.weight.step_stride) {
-    for (std::int64_t c = 0; c < task.dim; ++c) {
-      *to++ = static_cast<T>(sn::Widen(from[c * task.weight.channel_stride]));
-    }
-  }
-}
-
-/// The weights as [W][D] in T: in place, if they are so, else in `scratch` (W D numbers).
+/// The weights of step j at data + j * stride, in T.
 template <class T>
-const T* Weights(const ConvTask& task, T* scratch) {
-  const ConvWeight& weight = task.weight;
-  const bool in_place =
-      weight.dtype == DTypeOf<T>() && weight.channel_stride == 1 && weight.step_stride == task.dim;
-  if (in_place) return static_cast<const T*>(weight.data);
-  switch (weight.dtype) {
-    case DType::kFloat32:
-      TransposeWeights(task, static_cast<const float*>(weight.data), scratch);
-      break;
-    case DType::kFloat64:
-      TransposeWeights(task, static_cast<const double*>(weight.data), scratch);
-      break;
-    default: TransposeWeights(task, static_cast<const BFloat16*>(weight.data), scratch);
+struct ConvWeights {
+  const T* data;
+  std::int64_t stride;
+};
+
+/// Of channels begin .. begin + count: in place, if they are so, else in `scratch` (W count
+/// numbers).
+template <class T>
+ConvWeights<T> WeightsOf(const ConvTask& task, std::int64_t begin, std::int64_t count, T* scratch) {
+  const ConvColumns& weight = task.weight;
+  if (weight.dtype == DTypeOf<T>() && weight.channel_stride == 1) {
+    return {static_cast<const T*>(weight.data) + begin, weight.row_stride};
   }
-  return scratch;
+  LoadColumns(weight, begin, count, scratch);
+  return {scratch, count};
 }
 
 /// Inputs of a sequence by their token, -(W - 1) .. T - 1, in T. Rows of another type are converted
@@ -73,13 +65,11 @@ class Window {
         converted_(std::max<std::int64_t>(first, 0)),
         in_place_(task.x.dtype == DTypeOf<T>()) {
     if (first >= 0) return;
-    for (std::int64_t r = 0; r < task.width - 1; ++r) {
-      T* const row = before_ + r * task.dim;
-      if (task.state) {
-        sn::LoadRow(task.state, r, 0, task.dim, row);
-      } else {
-        std::fill(row, row + task.dim, T(0));
-      }
+    const std::int64_t before = task.width - 1;
+    if (task.state) {
+      LoadColumns(task.state.Rows(task.state.rows - before, before), 0, task.dim, before_);
+    } else {
+      std::fill(before_, before_ + before * task.dim, T(0));
     }
   }
 
@@ -114,8 +104,8 @@ HWY_INLINE V Silu(D d, V z) {
 
 /// K outputs of W + K - 1 rows of inputs, channel by channel: out[k] = b + sum_j w_j x[k + j].
 template <int W, int K, class T>
-HWY_INLINE void ConvolveRows(const T* weights, const T* bias, const T* const* x, std::int64_t dim,
-                             bool silu, T* const* out) {
+HWY_INLINE void ConvolveRows(ConvWeights<T> weights, const T* bias, const T* const* x,
+                             std::int64_t dim, bool silu, T* const* out) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -126,7 +116,7 @@ HWY_INLINE void ConvolveRows(const T* weights, const T* bias, const T* const* x,
     for (int k = 0; k < K; ++k) sums[k] = start;
     V w[W];
     TTR_UNROLL
-    for (int j = 0; j < W; ++j) w[j] = load(weights + j * dim + c);
+    for (int j = 0; j < W; ++j) w[j] = load(weights.data + j * weights.stride + c);
     TTR_UNROLL
     for (int i = 0; i < W + K - 1; ++i) {
       const V row = load(x[i] + c);

@@ -34,6 +34,8 @@ struct Work {
       NormTask task;
       task.kind = call.kind;
       task.eps = call.eps;
+      task.gate_kind = call.gate_kind;
+      task.gate_first = call.gate_first;
       task.x = rows(call.x);
       task.gate = rows(call.gate);
       task.y = rows(y);

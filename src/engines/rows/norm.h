@@ -3,7 +3,10 @@
 ///     n = x / sqrt(|x|^2 + eps)                       kL2
 ///     n = x / sqrt(|x|^2 / D + eps)                   kRms
 ///     n = (x - mean) / sqrt(variance + eps)           kLayer
-///     y = (n (.) weight + bias) (.) silu(gate)        each where given
+///     y = (n (.) weight + bias) (.) g(gate)           each where given
+///
+/// or, gated first, y = n (.) weight + bias of x (.) g(gate) instead of x; g is silu or the
+/// sigmoid.
 ///
 /// Where the root is 0 (a zero row, eps = 0), n is 0 and has no gradient. Means and squares are
 /// summed in double; the rest is done in double where x is float64, else in float. The same bits
@@ -18,6 +21,7 @@
 namespace ttr::rows {
 
 enum class NormKind : std::uint8_t { kL2, kRms, kLayer };
+enum class GateKind : std::uint8_t { kSilu, kSigmoid };
 
 struct NormCall {
   NormKind kind = NormKind::kRms;
@@ -25,6 +29,8 @@ struct NormCall {
   TensorView x;             ///< [B, T, H, D]
   TensorView weight, bias;  ///< [H or 1, D]; may be absent
   TensorView gate;          ///< [B, T, H, D]; may be absent
+  GateKind gate_kind = GateKind::kSilu;
+  bool gate_first = false;
 };
 
 /// `y` may be x itself.

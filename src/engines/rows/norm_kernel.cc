@@ -3,6 +3,7 @@
 #include "src/engines/rows/norm_kernel.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "src/simd/targets.h"
 
@@ -11,8 +12,8 @@
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
+#include "src/engines/rows/gate_rows-inl.h"
 #include "src/engines/rows/row_access-inl.h"
-#include "src/simd/elementary-inl.h"
 #include "src/simd/unit_length-inl.h"
 #include "src/simd/vector_map-inl.h"
 
@@ -52,90 +53,125 @@ void ApplyParameters(const NormTask& task, T* n) {
   if (task.bias != nullptr) sn::AddScaled(task.dim, T(1), static_cast<const T*>(task.bias), n);
 }
 
-template <class T>
+template <GateKind KIND, class T>
 void Forward(const NormTask& task) {
   T* const scratch_x = static_cast<T*>(task.scratch);
   T* const scratch_y = scratch_x + task.dim;
   T* const scratch_gate = scratch_y + task.dim;
-  const auto gated = [](auto d, auto n, auto g) HWY_ATTR {
-    const auto one = hn::Set(d, T(1));
-    return hn::Mul(n, hn::Div(g, hn::Add(one, sn::Exp(d, hn::Neg(g)))));
-  };
   for (std::int64_t t = 0; t < task.tokens; ++t) {
-    const T* const x = Read(task.x, t, task.dim, scratch_x);
+    const T* x = Read(task.x, t, task.dim, scratch_x);
     T* const y = Destination(task.y, t, scratch_y);
+    const T* const gate = task.gate ? Read(task.gate, t, task.dim, scratch_gate) : nullptr;
+    if (gate != nullptr && task.gate_first) {
+      ApplyGate<KIND>(task.dim, x, gate, y);
+      x = y;
+    }
     const Scale scale = ScaleOf(task, x);
     sn::Standardise(task.dim, x, scale.mean, scale.inverse, y);
     ApplyParameters(task, y);
-    if (task.gate) {
-      const T* const gate = Read(task.gate, t, task.dim, scratch_gate);
-      sn::MapRows(task.dim, y, gated, static_cast<const T*>(y), gate);
+    if (gate != nullptr && !task.gate_first) {
+      ApplyGate<KIND>(task.dim, static_cast<const T*>(y), gate, y);
     }
     Finish(y, t, task.dim, task.y);
   }
 }
 
-/// m, the row before the gate, becomes the gradient of the gate; dy becomes that of m.
-template <class T>
-void GateGradient(std::int64_t dim, const T* gate, T* m, T* dy) {
-  const auto own = [](auto d, auto g, auto row, auto gradient) HWY_ATTR {
-    const auto s = sn::Sigmoid(d, g);
-    const auto silu = hn::Mul(g, s);
-    const auto slope = hn::Add(s, hn::NegMulAdd(silu, s, silu));  // s (1 + g (1 - s))
-    return hn::Mul(hn::Mul(gradient, row), slope);
-  };
-  const auto passed = [](auto d, auto gradient, auto g)
-                          HWY_ATTR { return hn::Mul(gradient, hn::Mul(g, sn::Sigmoid(d, g))); };
-  sn::MapRows(dim, m, own, gate, static_cast<const T*>(m), static_cast<const T*>(dy));
-  sn::MapRows(dim, dy, passed, static_cast<const T*>(dy), gate);
+template <GateKind KIND, class T>
+class BackwardRows {
+ public:
+  explicit BackwardRows(const NormTask& task)
+      : task_(task),
+        scratch_x_(static_cast<T*>(task.scratch)),
+        scratch_gate_(scratch_x_ + task.dim),
+        n_(scratch_gate_ + task.dim),
+        m_(n_ + task.dim),
+        h_(m_ + task.dim) {}
+
+  void Run(std::int64_t t) {
+    const std::int64_t dim = task_.dim;
+    const T* const given = Read(task_.x, t, dim, scratch_x_);
+    const T* const gate = task_.gate ? Read(task_.gate, t, dim, scratch_gate_) : nullptr;
+    const bool first = gate != nullptr && task_.gate_first;
+    const T* x = given;
+    if (first) {
+      ApplyGate<KIND>(dim, given, gate, m_);
+      x = m_;
+    }
+    const Scale scale = ScaleOf(task_, x);
+    sn::Standardise(dim, x, scale.mean, scale.inverse, n_);
+    sn::LoadRow(task_.y, t, 0, dim, h_);
+    if (gate != nullptr && !first) {
+      std::copy(n_, n_ + dim, m_);
+      ApplyParameters(task_, m_);
+      ThroughGate(t, gate);
+    }
+    AddToParameters();
+    if (!task_.dx && !(first && task_.dgate)) return;
+    ThroughNorm(scale);
+    if (first) {
+      std::copy(given, given + dim, m_);
+      ThroughGate(t, gate);
+    }
+    if (task_.dx) sn::StoreRow(static_cast<const T*>(h_), t, 0, dim, task_.dx);
+  }
+
+ private:
+  void ThroughGate(std::int64_t t, const T* gate) {
+    GateGradient<KIND>(task_.dim, gate, m_, h_);
+    if (task_.dgate) sn::StoreRow(static_cast<const T*>(m_), t, 0, task_.dim, task_.dgate);
+  }
+
+  void AddToParameters() {
+    T* const dweight = static_cast<T*>(task_.dweight);
+    T* const dbias = static_cast<T*>(task_.dbias);
+    if (dbias != nullptr) sn::AddScaled(task_.dim, T(1), static_cast<const T*>(h_), dbias);
+    if (dweight == nullptr) return;
+    const auto add_product = [](auto, auto u, auto v, auto sum)
+                                 HWY_ATTR { return hn::MulAdd(u, v, sum); };
+    sn::MapRows(task_.dim, dweight, add_product, static_cast<const T*>(h_),
+                static_cast<const T*>(n_), static_cast<const T*>(dweight));
+  }
+
+  void ThroughNorm(const Scale& scale) {
+    const std::int64_t dim = task_.dim;
+    if (task_.weight != nullptr) MultiplyBy(dim, static_cast<const T*>(task_.weight), h_);
+    const double count = task_.kind == NormKind::kL2 ? 1 : static_cast<double>(dim);
+    const double mean =
+        task_.kind == NormKind::kLayer
+            ? sn::WideSum(dim, static_cast<const T*>(h_), [](double v) { return v; }) / count
+            : 0;
+    sn::UnitGradient(dim, static_cast<const T*>(n_), scale.inverse, count,
+                     static_cast<const T*>(h_), h_, mean);
+  }
+
+  const NormTask& task_;
+  T *scratch_x_, *scratch_gate_, *n_;
+  T* m_;  // the row before the gate, then the gradient of the gate
+  T* h_;  // the gradient on its way from y to x
+};
+
+template <GateKind KIND, class T>
+void Backward(const NormTask& task) {
+  BackwardRows<KIND, T> rows(task);
+  for (std::int64_t t = 0; t < task.tokens; ++t) rows.Run(t);
 }
 
-template <class T>
-void Backward(const NormTask& task) {
-  const std::int64_t dim = task.dim;
-  T* const scratch_x = static_cast<T*>(task.scratch);
-  T* const scratch_gate = scratch_x + dim;
-  T* const n = scratch_gate + dim;
-  T* const m = n + dim;
-  T* const h = m + dim;  // the gradient on its way from y to x
-  T* const dweight = static_cast<T*>(task.dweight);
-  T* const dbias = static_cast<T*>(task.dbias);
-  const auto add_product = [](auto, auto u, auto v, auto sum)
-                               HWY_ATTR { return hn::MulAdd(u, v, sum); };
-  for (std::int64_t t = 0; t < task.tokens; ++t) {
-    const T* const x = Read(task.x, t, dim, scratch_x);
-    const Scale scale = ScaleOf(task, x);
-    sn::Standardise(dim, x, scale.mean, scale.inverse, n);
-    sn::LoadRow(task.y, t, 0, dim, h);
-    if (task.gate) {
-      std::copy(n, n + dim, m);
-      ApplyParameters(task, m);
-      GateGradient(dim, Read(task.gate, t, dim, scratch_gate), m, h);
-      if (task.dgate) sn::StoreRow(static_cast<const T*>(m), t, 0, dim, task.dgate);
-    }
-    if (dbias != nullptr) sn::AddScaled(dim, T(1), static_cast<const T*>(h), dbias);
-    if (dweight != nullptr) {
-      sn::MapRows(dim, dweight, add_product, static_cast<const T*>(h), static_cast<const T*>(n),
-                  static_cast<const T*>(dweight));
-    }
-    if (!task.dx) continue;
-    if (task.weight != nullptr) MultiplyBy(dim, static_cast<const T*>(task.weight), h);
-    const double count = task.kind == NormKind::kL2 ? 1 : static_cast<double>(dim);
-    const double mean =
-        task.kind == NormKind::kLayer
-            ? sn::WideSum(dim, static_cast<const T*>(h), [](double v) { return v; }) / count
-            : 0;
-    sn::UnitGradient(dim, static_cast<const T*>(n), scale.inverse, count, static_cast<const T*>(h),
-                     h, mean);
-    sn::StoreRow(static_cast<const T*>(h), t, 0, dim, task.dx);
-  }
+/// run(the kind of gate as a constant).
+template <class Run>
+HWY_INLINE void WithGate(GateKind kind, const Run& run) {
+  kind == GateKind::kSilu ? run(std::integral_constant<GateKind, GateKind::kSilu>())
+                          : run(std::integral_constant<GateKind, GateKind::kSigmoid>());
 }
 
 void Norm(DType arithmetic, const NormTask& task) {
-  arithmetic == DType::kFloat64 ? Forward<double>(task) : Forward<float>(task);
+  WithGate(task.gate_kind, [&](auto kind) HWY_ATTR {
+    arithmetic == DType::kFloat64 ? Forward<kind(), double>(task) : Forward<kind(), float>(task);
+  });
 }
 void NormGradient(DType arithmetic, const NormTask& task) {
-  arithmetic == DType::kFloat64 ? Backward<double>(task) : Backward<float>(task);
+  WithGate(task.gate_kind, [&](auto kind) HWY_ATTR {
+    arithmetic == DType::kFloat64 ? Backward<kind(), double>(task) : Backward<kind(), float>(task);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -14,6 +14,8 @@ namespace ttr::rows {
 struct NormTask {
   NormKind kind = NormKind::kRms;
   double eps = 0;
+  GateKind gate_kind = GateKind::kSilu;
+  bool gate_first = false;
   simd::Rows x, gate;
   simd::Rows y;  ///< backward: dy
   simd::Rows dx, dgate;

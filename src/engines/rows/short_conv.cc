@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <type_traits>
 #include <vector>
 
 #include "src/engines/common/sequences.h"
@@ -14,6 +16,8 @@ namespace ttr::rows {
 namespace {
 
 constexpr std::int64_t kTokensOfTask = 512;
+/// Many channels of one head are several tasks, whose rows stay in the first-level cache.
+constexpr std::int64_t kChannelsOfTask = 512;
 
 /// Tokens of sequences in blocks.
 class Blocks {
@@ -40,6 +44,11 @@ class Blocks {
   std::vector<std::int64_t> first_block_;
 };
 
+/// Channels of one head.
+struct Channels {
+  std::int64_t head, begin, count;
+};
+
 struct Work {
   const ConvCall& call;
   const TensorView& state;
@@ -51,58 +60,88 @@ struct Work {
   DType arithmetic = ArithmeticOf(call.x);
   Parameter bias{call.bias, arithmetic};
 
+  std::int64_t blocks_of_head = common::CeilDiv(dim, kChannelsOfTask);
+
+  Channels ChannelsOf(std::int64_t number) const {
+    const std::int64_t head = number / blocks_of_head;
+    const std::int64_t begin = (number - head * blocks_of_head) * kChannelsOfTask;
+    return {head, begin, std::min(kChannelsOfTask, dim - begin)};
+  }
+
   /// What a task has besides its gradients.
-  ConvTask TaskOf(std::int64_t n, std::int64_t begin, std::int64_t head) const {
+  ConvTask TaskOf(std::int64_t n, std::int64_t begin, const Channels& channels) const {
     const common::Sequence sequence = sequences[n];
+    const TensorView& weight = call.weight;
     ConvTask task;
-    task.x = common::RowsOf(call.x, sequence, head);
-    task.y = common::RowsOf(y, sequence, head);
-    task.state = StateRows(state, n, head);
-    task.weight = {common::ElementOf(call.weight, head * call.weight.stride(0)),
-                   call.weight.dtype(), call.weight.stride(1), call.weight.stride(2)};
-    task.bias = bias.OfHead(head);
+    task.x = common::RowsOf(call.x, sequence, channels.head, channels.begin);
+    task.y = common::RowsOf(y, sequence, channels.head, channels.begin);
+    task.state = StateOf(state, n, channels);
+    task.weight = {common::ElementOf(weight, channels.head * weight.stride(0) +
+                                                 channels.begin * weight.stride(1)),
+                   weight.dtype(), width, weight.stride(2), weight.stride(1)};
+    task.bias = From(bias.OfHead(channels.head), channels);
     task.tokens = sequence.tokens;
     task.begin = begin;
     task.end = std::min(task.tokens, begin + kTokensOfTask);
-    task.dim = dim;
+    task.dim = channels.count;
     task.width = width;
     task.silu = call.silu;
     return task;
   }
 
-  simd::Rows StateRows(const TensorView& view, std::int64_t sequence, std::int64_t head) const {
-    return width == 1 ? simd::Rows() : common::RowsOf(view, sequence, 0, head);
+  /// Is a sequence of so many tokens one for RunConvToken()?
+  bool IsToken(std::int64_t tokens) const {
+    return tokens == 1 && state.defined() && state.size(1) > 0 && state.size(1) <= kMaxTokenRows &&
+           SizeOf(state.dtype()) <= SizeOf(arithmetic);
   }
 
-  /// run(number of the block, head, sequence, task) for all blocks and heads.
+  static ConvColumns StateOf(const TensorView& view, std::int64_t n, const Channels& channels) {
+    if (!view.defined()) return {};
+    const std::int64_t offset =
+        n * view.stride(0) + channels.head * view.stride(2) + channels.begin * view.stride(3);
+    return {common::ElementOf(view, offset), view.dtype(), view.size(1), view.stride(1),
+            view.stride(3)};
+  }
+
+  /// Of a row of the head's channels, those of a task.
+  template <class Void>
+  Void* From(Void* row, const Channels& channels) const {
+    using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+    const auto size = static_cast<std::int64_t>(SizeOf(arithmetic));
+    return row == nullptr ? nullptr : static_cast<Byte*>(row) + channels.begin * size;
+  }
+
+  /// run(number of the block, channels, sequence, task) for all blocks and channels.
   template <class Run>
   void ForTasks(Executor& executor, bool backward, const Run& run) const {
-    const std::int64_t items = blocks.count() * heads;
+    const std::int64_t parts = heads * blocks_of_head;
+    const std::int64_t items = blocks.count() * parts;
     if (items == 0) return;
     const bool threads_pay = call.x.shape().elements() * 4 >= common::kBytesWorthThreads;
     const int workers = common::WorkersOf(common::ThreadsFor(executor, threads_pay), items);
-    const std::int64_t bytes =
-        ConvScratch(dim, width, backward) * static_cast<std::int64_t>(SizeOf(arithmetic));
+    const std::int64_t bytes = ConvScratch(std::min(dim, kChannelsOfTask), width, backward) *
+                               static_cast<std::int64_t>(SizeOf(arithmetic));
     const common::WorkerScratch scratch(
         "short_conv", {}, workers,
         static_cast<std::size_t>(common::RoundUp(bytes, common::kLineBytes)));
     scratch.Run(executor, items, [&](std::int64_t item, std::byte* own) {
-      const std::int64_t number = item / heads;
-      const std::int64_t head = item - number * heads;
+      const std::int64_t number = item / parts;
+      const Channels channels = ChannelsOf(item - number * parts);
       const Blocks::Block block = blocks[number];
-      ConvTask task = TaskOf(block.sequence, block.begin, head);
+      ConvTask task = TaskOf(block.sequence, block.begin, channels);
       task.scratch = own;
-      run(number, head, block.sequence, task);
+      run(number, channels, block.sequence, task);
     });
   }
 };
 
-/// The last W - 1 inputs of every sequence.
+/// The last inputs of every sequence, but where its token has left them.
 void LeaveState(const Work& work) {
-  const Tensor row(work.arithmetic, {work.dim});
+  const Tensor row(work.arithmetic, {std::min(work.dim, kChannelsOfTask)});
   for (std::int64_t n = 0; n < work.sequences.count(); ++n) {
-    for (std::int64_t h = 0; h < work.heads; ++h) {
-      ConvTask task = work.TaskOf(n, 0, h);
+    if (work.IsToken(work.sequences[n].tokens)) continue;
+    for (std::int64_t part = 0; part < work.heads * work.blocks_of_head; ++part) {
+      ConvTask task = work.TaskOf(n, 0, work.ChannelsOf(part));
       task.scratch = row.data();
       RunConvState(work.arithmetic, task);
     }
@@ -124,10 +163,14 @@ void Convolve(const ConvCall& call, const TensorView& state, const TensorView& y
               Executor& executor) {
   const Work work{call, state, y};
   work.ForTasks(executor, false,
-                [&](std::int64_t, std::int64_t, std::int64_t, const ConvTask& task) {
-                  RunConv(work.arithmetic, task);
+                [&](std::int64_t, const Channels&, std::int64_t, const ConvTask& task) {
+                  if (work.IsToken(task.tokens)) {
+                    RunConvToken(work.arithmetic, task);
+                  } else {
+                    RunConv(work.arithmetic, task);
+                  }
                 });
-  if (state.defined() && work.width > 1) LeaveState(work);
+  if (state.defined()) LeaveState(work);
 }
 
 void ConvolveGradient(const ConvCall& call, const TensorView& initial, const TensorView& dy,
@@ -137,18 +180,20 @@ void ConvolveGradient(const ConvCall& call, const TensorView& initial, const Ten
   const ParameterSums dweight(StepsFirst(gradients.dweight), work.arithmetic, work.heads,
                               work.blocks.count());
   const ParameterSums dbias(gradients.dbias, work.arithmetic, work.heads, work.blocks.count());
-  work.ForTasks(executor, true,
-                [&](std::int64_t number, std::int64_t head, std::int64_t n, ConvTask& task) {
-                  task.gradients = {common::RowsOf(gradients.dx, work.sequences[n], head),
-                                    work.StateRows(gradients.dinitial, n, head),
-                                    work.StateRows(dfinal, n, head), dweight.Of(head, number),
-                                    dbias.Of(head, number)};
-                  RunConvGradient(work.arithmetic, task);
-                });
+  work.ForTasks(
+      executor, true, [&](std::int64_t number, const Channels& c, std::int64_t n, ConvTask& task) {
+        task.gradients = {common::RowsOf(gradients.dx, work.sequences[n], c.head, c.begin),
+                          Work::StateOf(gradients.dinitial, n, c),
+                          Work::StateOf(dfinal, n, c),
+                          work.From(dweight.Of(c.head, number), c),
+                          work.dim,
+                          work.From(dbias.Of(c.head, number), c)};
+        RunConvGradient(work.arithmetic, task);
+      });
   dweight.Write();
   dbias.Write();
   // A sequence without tokens hands its state on.
-  if (!gradients.dinitial.defined() || work.width == 1) return;
+  if (!gradients.dinitial.defined()) return;
   for (std::int64_t n = 0; n < work.sequences.count(); ++n) {
     if (work.sequences[n].tokens > 0) continue;
     const TensorView to = gradients.dinitial.Slice(0, n, 1);

@@ -27,8 +27,8 @@ struct ConvCall {
   std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: B sequences
 };
 
-/// `state` [B or N, W - 1, H, D]: the inputs before the first token, oldest first; left as after
-/// the last token. May be absent.
+/// `state` [B or N, R, H, D], R >= W - 1, any strides: the R inputs before the first token, oldest
+/// first; left as after the last token. May be absent.
 void Convolve(const ConvCall& call, const TensorView& state, const TensorView& y,
               Executor& executor);
 
@@ -38,7 +38,7 @@ struct ConvGradients {
 };
 
 /// `initial` is the state before the first token, `dfinal` the gradient of the one after the last;
-/// both may be absent.
+/// both may be absent. All states that there are have the same R.
 void ConvolveGradient(const ConvCall& call, const TensorView& initial, const TensorView& dy,
                       const TensorView& dfinal, const ConvGradients& gradients, Executor& executor);
 

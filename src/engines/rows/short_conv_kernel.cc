@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <type_traits>
 
 #include "src/simd/targets.h"
@@ -27,7 +26,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 template <int W, int K, class T>
-HWY_INLINE void ForwardTokens(const ConvTask& task, const T* weights, std::int64_t t,
+HWY_INLINE void ForwardTokens(const ConvTask& task, ConvWeights<T> weights, std::int64_t t,
                               Window<T>& window, T* scratch_y) {
   window.Advance(t + K);
   const T* x[W + K - 1];
@@ -45,7 +44,7 @@ void ForwardTo(const ConvTask& task) {
   T* const scratch_w = static_cast<T*>(task.scratch);
   T* const scratch_y = scratch_w + W * task.dim;
   T* const scratch_x = scratch_y + kConvTogether * task.dim;
-  const T* const weights = Weights(task, scratch_w);
+  const ConvWeights<T> weights = WeightsOf(task, 0, task.dim, scratch_w);
   Window<T> window(task, task.begin - (W - 1), kSlots, scratch_x);
   std::int64_t t = task.begin;
   for (; t + kTogether <= task.end; t += kTogether) {
@@ -56,8 +55,8 @@ void ForwardTo(const ConvTask& task) {
 
 /// dz of token t, from dy and, under SiLU, from z.
 template <int W, class T>
-void InnerGradient(const ConvTask& task, const T* weights, std::int64_t t, const Window<T>& window,
-                   T* scratch_z, T* dz) {
+void InnerGradient(const ConvTask& task, ConvWeights<T> weights, std::int64_t t,
+                   const Window<T>& window, T* scratch_z, T* dz) {
   sn::LoadRow(task.y, t, 0, task.dim, dz);
   if (!task.silu) return;
   const T* x[W];
@@ -90,7 +89,7 @@ class BackwardBlock {
         sum_(static_cast<T*>(task.scratch) + W * task.dim),
         z_(sum_ + task.dim),
         dz_(z_ + task.dim),
-        weights_(Weights(task, static_cast<T*>(task.scratch))),
+        weights_(WeightsOf(task, 0, task.dim, static_cast<T*>(task.scratch))),
         window_(task, task.begin - kAfter, kRows + kAfter, dz_ + kRows * task.dim) {}
 
   void Run(std::int64_t begin) {
@@ -102,12 +101,14 @@ class BackwardBlock {
       InnerGradient<W>(task_, weights_, t, window_, z_, Dz(t));
     }
     for (std::int64_t t = begin; t < end_; ++t) AddToParameters(t);
-    // Inputs from before the first token on are those of the state.
-    for (std::int64_t i = begin == 0 ? -kAfter : begin; i < end_; ++i) {
-      const simd::Rows& rows = i < 0 ? task_.gradients.dinitial : task_.gradients.dx;
-      if (!rows) continue;
-      InputGradient(i);
-      sn::StoreRow(sum_, i < 0 ? i + kAfter : i, 0, task_.dim, rows);
+    const ConvColumns& dinitial = task_.gradients.dinitial;
+    for (std::int64_t r = 0; begin == 0 && r < dinitial.rows; ++r) {
+      InputGradient(r - dinitial.rows);
+      StoreColumns<T>(sum_, 0, task_.dim, dinitial.Rows(r, 1));
+    }
+    for (std::int64_t t = begin; task_.gradients.dx && t < end_; ++t) {
+      InputGradient(t);
+      sn::StoreRow<T>(sum_, t, 0, task_.dim, task_.gradients.dx);
     }
   }
 
@@ -121,27 +122,29 @@ class BackwardBlock {
     if (dweight == nullptr) return;
     for (std::int64_t j = 0; j < W; ++j) {
       AddProduct(task_.dim, static_cast<const T*>(Dz(t)), window_.Row(t - kAfter + j),
-                 dweight + j * task_.dim);
+                 dweight + j * task_.gradients.dweight_stride);
     }
   }
 
-  /// Input i reaches tokens i .. i + W - 1, and the final state if it is one of the last W - 1.
+  /// Input i, those of the state before 0, reaches tokens i .. i + W - 1, and the final state if it
+  /// is one of the last that there are rows for.
   void InputGradient(std::int64_t i) {
-    const std::int64_t row = i - (task_.tokens - kAfter);
-    if (task_.gradients.dfinal && row >= 0) {
-      sn::LoadRow(task_.gradients.dfinal, row, 0, task_.dim, sum_);
+    const ConvColumns& dfinal = task_.gradients.dfinal;
+    const std::int64_t row = i - (task_.tokens - dfinal.rows);
+    if (dfinal && row >= 0) {
+      LoadColumns(dfinal.Rows(row, 1), 0, task_.dim, sum_);
     } else {
       std::fill(sum_, sum_ + task_.dim, T(0));
     }
     for (std::int64_t t = std::max(i, begin_); t < std::min(i + W, reach_); ++t) {
-      AddProduct(task_.dim, weights_ + (i + kAfter - t) * task_.dim, static_cast<const T*>(Dz(t)),
-                 sum_);
+      AddProduct(task_.dim, weights_.data + (i + kAfter - t) * weights_.stride,
+                 static_cast<const T*>(Dz(t)), sum_);
     }
   }
 
   const ConvTask& task_;
   T *sum_, *z_, *dz_;
-  const T* weights_;
+  ConvWeights<T> weights_;
   Window<T> window_;
   std::int64_t begin_ = 0, end_ = 0, reach_ = 0;  // the block, and the end of what it reaches
 };
@@ -177,34 +180,62 @@ void Backward(const ConvTask& task) {
   WithWidth(task.width, [&](auto width) HWY_ATTR { BackwardTo<width(), T>(task); });
 }
 
-/// Row r gets token T - (W - 1) + r; where a sequence has fewer tokens, rows of before move up.
+/// Channels of a decoded token that are convolved at a time, with their state and weights in the
+/// first-level cache.
+constexpr std::int64_t kTokenBlock = 64;
+
+template <int W, class T>
+void TokenTo(const ConvTask& task) {
+  const std::int64_t rows = task.state.rows;
+  HWY_ALIGN T inputs[(kMaxTokenRows + 1) * kTokenBlock];  // [rows + 1][count], the token's last
+  HWY_ALIGN T scratch_w[W * kTokenBlock];
+  HWY_ALIGN T scratch_y[kTokenBlock];
+  for (std::int64_t begin = 0; begin < task.dim; begin += kTokenBlock) {
+    const std::int64_t count = std::min(kTokenBlock, task.dim - begin);
+    LoadColumns(task.state, begin, count, inputs);
+    sn::LoadRow(task.x, 0, begin, count, inputs + rows * count);
+    const T* x[W];
+    for (int j = 0; j < W; ++j) x[j] = inputs + (rows - (W - 1) + j) * count;
+    const T* const bias = static_cast<const T*>(task.bias);
+    T* out = scratch_y;
+    ConvolveRows<W, 1>(WeightsOf(task, begin, count, scratch_w),
+                       bias == nullptr ? nullptr : bias + begin, x, count, task.silu, &out);
+    sn::StoreRow(static_cast<const T*>(out), 0, begin, count, task.y);
+    StoreColumns(static_cast<const T*>(inputs + count), begin, count, task.state);
+  }
+}
+
+template <class T>
+void Token(const ConvTask& task) {
+  WithWidth(task.width, [&](auto width) HWY_ATTR { TokenTo<width(), T>(task); });
+}
+
+/// Of R rows, row r gets token T - R + r; where a sequence has fewer tokens, rows of before move
+/// up.
 template <class T>
 void LeaveState(const ConvTask& task) {
-  const auto bytes = static_cast<std::int64_t>(SizeOf(task.state.dtype));
-  const auto copy = [&](const simd::Rows& from, std::int64_t from_row, std::int64_t r) {
-    if (from.dtype != task.state.dtype) {
-      T* const row = static_cast<T*>(task.scratch);
-      sn::LoadRow(from, from_row, 0, task.dim, row);
-      sn::StoreRow(static_cast<const T*>(row), r, 0, task.dim, task.state);
-      return;
-    }
-    std::memcpy(static_cast<std::byte*>(task.state.data) + r * task.state.stride * bytes,
-                static_cast<const std::byte*>(from.data) + from_row * from.stride * bytes,
-                static_cast<std::size_t>(task.dim * bytes));
-  };
   if (task.tokens == 0) return;
-  const std::int64_t first = task.tokens - (task.width - 1);
-  for (std::int64_t r = 0; r < task.width - 1; ++r) {
-    if (first + r < 0) {
-      copy(task.state, r + task.tokens, r);
+  const ConvColumns& state = task.state;
+  const ConvColumns x{task.x.data, task.x.dtype, task.tokens, task.x.stride, 1};
+  for (std::int64_t r = 0; r < state.rows; ++r) {
+    const std::int64_t token = task.tokens - state.rows + r;
+    const ConvColumns& from = token < 0 ? state : x;
+    const std::int64_t row = token < 0 ? r + task.tokens : token;
+    if (from.dtype == state.dtype) {
+      CopyColumns(from, row, state, r, task.dim);
     } else {
-      copy(task.x, first + r, r);
+      T* const scratch = static_cast<T*>(task.scratch);
+      LoadColumns(from.Rows(row, 1), 0, task.dim, scratch);
+      StoreColumns(static_cast<const T*>(scratch), 0, task.dim, state.Rows(r, 1));
     }
   }
 }
 
 void Conv(DType arithmetic, const ConvTask& task) {
   arithmetic == DType::kFloat64 ? Forward<double>(task) : Forward<float>(task);
+}
+void ConvToken(DType arithmetic, const ConvTask& task) {
+  arithmetic == DType::kFloat64 ? Token<double>(task) : Token<float>(task);
 }
 void ConvGradient(DType arithmetic, const ConvTask& task) {
   arithmetic == DType::kFloat64 ? Backward<double>(task) : Backward<float>(task);
@@ -221,8 +252,17 @@ HWY_AFTER_NAMESPACE();
 namespace ttr::rows {
 
 HWY_EXPORT(Conv);
+HWY_EXPORT(ConvToken);
 HWY_EXPORT(ConvGradient);
 HWY_EXPORT(ConvState);
+
+ConvColumns ConvColumns::Rows(std::int64_t first, std::int64_t count) const {
+  ConvColumns part = *this;
+  const auto size = static_cast<std::int64_t>(SizeOf(dtype));
+  part.data = static_cast<std::byte*>(data) + first * row_stride * size;
+  part.rows = count;
+  return part;
+}
 
 std::int64_t ConvScratch(std::int64_t dim, std::int64_t width, bool backward) {
   const std::int64_t before = width - 1;
@@ -233,6 +273,10 @@ std::int64_t ConvScratch(std::int64_t dim, std::int64_t width, bool backward) {
 }
 
 void RunConv(DType arithmetic, const ConvTask& task) { TTR_DISPATCH(Conv)(arithmetic, task); }
+
+void RunConvToken(DType arithmetic, const ConvTask& task) {
+  TTR_DISPATCH(ConvToken)(arithmetic, task);
+}
 
 void RunConvGradient(DType arithmetic, const ConvTask& task) {
   TTR_DISPATCH(ConvGradient)(arithmetic, task);
