@@ -18,9 +18,9 @@ from torch import Tensor
 
 from .decays import ChannelDecay, ComplexDecay, Decay, NoDecay, ScalarDecay, ShrinkingDecay
 from .inputs import Call
-from .layout import by_memory, by_token
+from .layout import by_token
 from .normalise import read_out
-from .operands import Rows, hebbian_rows, mapped_keys, sgd_rows
+from .operands import Rows, hebbian_rows, mapped_keys, positions_so_far, sgd_rows
 
 _CHUNK = 64
 
@@ -110,6 +110,8 @@ def _final(call: Call, rows: Rows, state: Tensor) -> dict[str, Tensor]:
         final["state.m"] = rows.maximum[..., 0, -1, 0]
     if rows.curvature is not None:
         final["state.d"] = rows.curvature.squeeze(2)
+    if call.choices.features == "cosformer":
+        final["state.position"] = positions_so_far(call) + call.sizes["T"]
     return {name: call.stored(name, tensor) for name, tensor in final.items()}
 
 

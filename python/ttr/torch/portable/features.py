@@ -102,7 +102,7 @@ def _power2(x: Tensor) -> Tensor:
     """All x_i x_j with i <= j, row by row, the mixed ones times sqrt(2)."""
     d = x.shape[-1]
     i, j = torch.triu_indices(d, d, device=x.device)
-    weight = torch.where(i == j, 1.0, math.sqrt(2.0)).to(x.dtype)
+    weight = torch.full(i.shape, math.sqrt(2), dtype=x.dtype, device=x.device).masked_fill(i == j, 1)
     return x[..., i] * x[..., j] * weight
 
 

@@ -72,10 +72,15 @@ def _positions(call: Call) -> Tensor | None:
     if call.choices.features != "cosformer":
         return None
     tokens = torch.arange(call.sizes["T"], device=call.device)
+    return (positions_so_far(call)[:, :, None, None, None] + tokens[:, None]).to(call.work)
+
+
+def positions_so_far(call: Call) -> Tensor:
+    """[N, H]: the tokens before this call (int64)."""
     start = call.state.get("state.position")
     if start is None:
-        start = torch.zeros(call.sizes["N"], call.sizes["H"], dtype=torch.int64, device=call.device)
-    return (start[:, :, None, None, None] + tokens[:, None]).to(call.work)
+        return torch.zeros(call.sizes["N"], call.sizes["H"], dtype=torch.int64, device=call.device)
+    return start
 
 
 def log_decay_rows(call: Call) -> Tensor | None:

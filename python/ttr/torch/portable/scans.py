@@ -30,18 +30,14 @@ def chunked_linear_scan(factors: Tensor, terms: Tensor, start: Tensor, chunk: in
     Chunks are scanned together, then the chunks' last states one after another.
     """
     length = terms.shape[-2]
-    if length == 0:
-        return terms, start
-    pieces, whole = [], length // chunk * chunk
-    for begin, size in ((0, chunk), (whole, length - whole)):
-        count = (whole if begin == 0 else size) // max(1, size)
-        if count == 0 or (begin == 0 and whole == 0):
+    whole = length // chunk * chunk
+    pieces = [terms[..., :0, :]]
+    for begin, end, size in ((0, whole, chunk), (whole, length, length - whole)):
+        if begin == end:
             continue
-        span = slice(begin, begin + count * size)
-        f = factors[..., span, :].unflatten(-2, (count, size))
-        b = terms[..., span, :].unflatten(-2, (count, size))
-        local, products = linear_scan(f, b)
-        for n in range(count):
+        cut = (x[..., begin:end, :].unflatten(-2, (-1, size)) for x in (factors, terms))
+        local, products = linear_scan(*cut)
+        for n in range(local.shape[-3]):
             h = local[..., n, :, :] + products[..., n, :, :] * start.unsqueeze(-2)
             pieces.append(h)
             start = h[..., -1, :]

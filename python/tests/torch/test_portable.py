@@ -1,0 +1,121 @@
+"""The portable forms against the definition: outputs, states, gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support import cases, definition  # noqa: E402
+from support.cases import Sizes  # noqa: E402
+
+from ttr.torch.portable import regress  # noqa: E402
+
+HEBBIAN = (
+    "linear_attention retnet gla gateloop hgrn2 rwkv6 mlstm mamba2".split()
+)
+SGD = (
+    "deltanet nlms longhorn efla leaky_lms decoupled_lms gated_deltanet kda comba gated_deltanet2 delta_product "
+    "rwkv7 preconditioned_deltanet momentum_deltanet"
+).split()
+SCANS = "mamba lru hgrn rg_lru".split()
+#: Choices that no named row has, or that meet another branch.
+VARIANTS = [
+    "linear_attention{decay: 0.9, eta: 0.5}",
+    "linear_attention{features: elu1, normalise_sum: sum}",
+    "linear_attention{features: cosformer}",
+    "linear_attention{features: dpfp, nu: 2}",
+    "linear_attention{features: t2r}",
+    "linear_attention{features: hedgehog_exp}",
+    "linear_attention{features: hedgehog_softmax}",
+    "linear_attention{features: taylor2}",
+    "linear_attention{features: rebased}",
+    "linear_attention{features: rfa}",
+    "linear_attention{features: favor, normalise_sum: sum}",
+    "linear_attention{features: dijiang}",
+    "linear_attention{features: power2, scale: rsqrt_dk}",
+    "linear_attention{read: before, output_norm: l2}",
+    "linear_attention{causal: false, output_norm: rms}",
+    "linear_attention{function: affine}",
+    "linear_attention{importance: input, decay: scalar}",
+    "linear_attention{importance: log, normalise_sum: sum, features: relu}",
+    "mlstm{read: before}",
+    "mlstm{causal: false}",
+    "mlstm{normalise_sum: none}",
+    "mlstm{decay: none}",
+    "gla{read: before, normalise_qk: true, scale: 0.3}",
+    "gla{importance: root_complement}",
+    "gateloop{read: before}",
+    "gateloop{causal: false}",
+    "gateloop{importance: complement}",
+    "rwkv6{eta: 0.7}",
+    "rwkv6{decay: scalar, normalise_sum: sum, features: relu}",
+    "gated_deltanet{normalise_qk: true, scale: rsqrt_dk}",
+    "gated_deltanet{step: longhorn, read: before}",
+    "gated_deltanet{features: elu1}",
+    "gated_deltanet{decay: retention, output_norm: rms}",
+    "nlms{eta: 0.5, eps: 0.1, decay: 0.95}",
+    "delta_product{read: before}",
+    "delta_product{decay: channel, steps: 3}",
+    "comba{decay: channel}",
+    "comba{step: one, correction: 0, read: before}",
+    "rwkv7{decay: scalar}",
+    "rwkv7{decay: none, read: before}",
+    "gated_deltanet2{decay: none}",
+    "leaky_lms{decay: scalar, read: before}",
+    "momentum_deltanet{decay: scalar}",
+    "momentum_deltanet{decay: 0.9, read: before, weight_decay: none}",
+    "momentum_deltanet{weight_decay: coupled, step: efla}",
+    "preconditioned_deltanet{curvature_decay: 0.9, curvature_centre: -1, decay: scalar}",
+    "mamba{read: before, importance: input}",
+    "mamba{causal: false, output_norm: rms}",
+    "lru{read: before}",
+    "hgrn{importance: none}",
+    "hgrn{decay: scalar, importance: input}",
+    "rg_lru{eta: 0.5, output_norm: l2}",
+    "lru{importance: none}",
+]
+ALL = HEBBIAN + SGD + SCANS + VARIANTS
+
+SHAPES = {
+    "plain": Sizes(),
+    "chunks": Sizes(batch=1, tokens=150, key_dim=7, value_dim=3),
+    "grouped values": Sizes(query_heads=2, key_heads=1, value_heads=4, heads=4),
+    "many queries": Sizes(query_heads=6, key_heads=1, value_heads=3, heads=3, key_dim=3),
+    "one": Sizes(batch=1, tokens=1, query_heads=1, key_heads=1, value_heads=1, heads=1, key_dim=1, value_dim=1),
+    "packed": Sizes(tokens=80, sequences=4),
+}
+
+
+def close(got: torch.Tensor, want: torch.Tensor, what: str, tolerance: float = 1e-10) -> None:
+    """Every token and head within `tolerance` of the largest number of its own or, if smaller, 1."""
+    assert got.shape == want.shape, what
+    torch.testing.assert_close(got.double(), want.double(), rtol=tolerance, atol=tolerance, msg=lambda m: f"{what}: {m}")
+
+
+def run_both(recipe: str, sizes: Sizes, with_state: bool) -> None:
+    inputs = cases.inputs(recipe, sizes)
+    state = cases.state(recipe, sizes) if with_state else {}
+    want = definition.apply(recipe, inputs, state, "--via", "definition")
+    y, final = regress(recipe, **inputs, state=state, return_state=True)
+    close(y, want["y"], "y")
+    assert set(final) == {name for name in want if name.startswith("state")}
+    for name, tensor in final.items():
+        close(tensor, want[name], name)
+
+
+@pytest.mark.parametrize("recipe", ALL)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_agrees_with_the_definition(recipe: str, shape: str) -> None:
+    run_both(recipe, SHAPES[shape], with_state=False)
+
+
+@pytest.mark.parametrize("recipe", [name for name in ALL if "causal: false" not in name])
+@pytest.mark.parametrize("shape", ["plain", "chunks", "packed"])
+def test_goes_on_from_a_state(recipe: str, shape: str) -> None:
+    run_both(recipe, SHAPES[shape], with_state=True)
