@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import fast_weights, recurrences
+from . import fast_weights, least_squares, recurrences
 from .inputs import Call, gather
 from .recipe import Choices, choices as _choices
 
@@ -64,10 +64,11 @@ def _road(call: Call) -> _Run:
         return recurrences.run_matrix
     if family == "gated_vector":
         return recurrences.run_vector
-    if family in ("hebbian", "sgd"):
-        reason = fast_weights.obstacle(call)
+    form = {"hebbian": fast_weights, "sgd": fast_weights, "least_squares": least_squares}.get(family)
+    if form is not None:
+        reason = form.obstacle(call)
         if reason is None:
-            return fast_weights.run
+            return form.run
         raise ValueError(f"[regress] {choices.text} has no form on {call.device}: {reason}")
     raise ValueError(f"[regress] {choices.text} has no form on {call.device}: {_REASONS.get(family, family)}")
 
