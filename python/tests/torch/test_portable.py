@@ -128,3 +128,64 @@ def test_agrees_with_the_definition(recipe: str, shape: str) -> None:
 @pytest.mark.parametrize("shape", ["plain", "chunks", "packed"])
 def test_goes_on_from_a_state(recipe: str, shape: str) -> None:
     run_both(recipe, SHAPES[shape], with_state=True)
+
+
+#: Solvers whose gradient is that of the converged problem, taken far enough to be converged.
+CONVERGED = {
+    "kalmanet": "kalmanet{steps: 300}",
+    "kalmanet{ridge_kind:constant,steps:6}": "kalmanet{ridge_kind: constant, ridge: 0.3, steps: 300}",
+    "kalmanet{ridge_kind:fading,ridge:0.3,steps:6}": "kalmanet{ridge_kind: fading, ridge: 0.3, steps: 300}",
+    "kalmanet{steps:1}": "kalmanet{ridge: 0.5, steps: 300}",
+    "mesa{optimizer:conjugate_gradient,steps:2}": "mesa{optimizer: conjugate_gradient, steps: 60}",
+    "mesa{optimizer:conjugate_gradient,steps:3,preconditioner:diagonal}": "mesa{optimizer: conjugate_gradient, "
+    "steps: 60, preconditioner: diagonal}",
+}
+SMALL = Sizes(batch=1, tokens=6, query_heads=4, key_heads=1, value_heads=2, heads=2, key_dim=3, value_dim=2)
+
+
+def leaves(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: x.clone().requires_grad_() for name, x in tensors.items() if x.is_floating_point()}
+
+
+def as_function(recipe: str, inputs: dict[str, torch.Tensor], state: dict[str, torch.Tensor]):
+    """The call as a function of a flat list of tensors, for gradcheck: y and the final state."""
+    names = [*inputs, *state]
+
+    def call(*tensors: torch.Tensor):
+        given = dict(zip(names, tensors))
+        held = {name: given.pop(name) for name in state}
+        y, final = regress(recipe, **given, state=held, return_state=True)
+        return (y, *(x for x in final.values() if x.is_floating_point()))
+
+    return call, [*inputs.values(), *state.values()]
+
+
+@pytest.mark.parametrize("recipe", ALL)
+def test_gradients_are_those_of_differences(recipe: str) -> None:
+    recipe = CONVERGED.get(recipe, recipe)
+    inputs = leaves(cases.inputs(recipe, SMALL))
+    causal = "intention" not in recipe and not re.search("causal: ?false", recipe)
+    held = {n: x for n, x in cases.state(recipe, SMALL).items() if x.is_floating_point()} if causal else {}
+    call, tensors = as_function(recipe, inputs, leaves(held))
+    assert torch.autograd.gradcheck(call, tensors, fast_mode=True, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    "gated_deltanet kda rwkv7 delta_product gateloop mlstm momentum_deltanet leaky_lms weighted_rls mesa kalmanet "
+    "batch_gd mamba lru".split(),
+)
+def test_gradients_over_chunks_agree_with_the_engine(recipe: str) -> None:
+    """By `ttr apply --grad`, over more than one chunk, through a final state."""
+    sizes = Sizes(batch=1, tokens=90, key_heads=1, key_dim=4, value_dim=3)
+    inputs, state = leaves(cases.inputs(recipe, sizes)), leaves(cases.state(recipe, sizes))
+    y, final = regress(recipe, **inputs, state=state, return_state=True)
+    generator = torch.Generator().manual_seed(3)
+    weights = [torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in (y, *final.values())]
+    given = {"dy": weights[0], **{f"d{name}": w for name, w in zip(final, weights[1:])}}
+    want = definition.apply(recipe, inputs, {**state, **given}, "--grad")
+    wanted = [*inputs.values(), *state.values()]
+    got = torch.autograd.grad([y, *final.values()], wanted, weights, allow_unused=True)
+    for name, x, gradient in zip([*inputs, *state], wanted, got):
+        gradient = torch.zeros_like(x) if gradient is None else gradient
+        close(gradient, want[f"d{name}"], f"d{name}", tolerance=1e-9)

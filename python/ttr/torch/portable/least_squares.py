@@ -84,6 +84,8 @@ def _start(call: Call, ridge: Tensor) -> tuple[Tensor, Tensor]:
     if a is None:
         fading = ridge if call.choices.ridge_kind == "fading" else torch.zeros_like(ridge)
         a = torch.diag_embed(fading.squeeze(1)).expand(*shape, shape[-1])
+    else:
+        a = (a + a.transpose(-1, -2)) / 2  # solvers read either half: so does the gradient
     if b is None:
         b = torch.zeros(*shape, sizes["Dv"], dtype=call.work, device=call.device)
     return a.unsqueeze(2), b.unsqueeze(2)
