@@ -111,9 +111,11 @@ def _check_type(spec: Input, tensor: Tensor) -> None:
         raise fail(spec.argument, "float32, float64, bfloat16 or float16", str(tensor.dtype))
 
 
-def _text(shape: tuple[str, ...], sizes: Mapping[str, int]) -> str:
+def _text(shape: tuple[str, ...], sizes: Mapping[str, int], given: tuple[int, ...] = ()) -> str:
+    """The names of the axes and their sizes; an axis that may have any has the given one."""
     names = ",".join(shape)
-    numbers = ",".join(str(sizes.get(axis, axis)) for axis in shape)
+    own = dict(zip(shape, given)) if len(given) == len(shape) else {}
+    numbers = ",".join(str(sizes.get(axis, own.get(axis, axis))) for axis in shape)
     return f"[{names}] = [{numbers}]"
 
 
@@ -130,7 +132,7 @@ def _bind(spec: Input, tensor: Tensor, sizes: dict[str, int], rows: int) -> None
                 sizes.setdefault(axis, size)
             _bind_rows(spec, sizes, rows)
             return
-    must = " or ".join(_text(shape, sizes) for shape in spec.shapes)
+    must = " or ".join(_text(shape, sizes, tuple(tensor.shape)) for shape in spec.shapes)
     raise fail(spec.argument, must, str(list(tensor.shape)))
 
 
