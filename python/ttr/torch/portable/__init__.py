@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import fast_weights, least_squares, recurrences
+from . import fast_weights, gpu_library, least_squares, recurrences
 from .inputs import Call, gather
 from .recipe import Choices, choices as _choices
 
@@ -51,10 +51,17 @@ def regress(
     """
     found = _choices(recipe)
     call = gather(found, {"q": q, "k": k, "v": v, **inputs}, state)
-    run = _road(call)
-    y, final = _packed(call, run) if call.sequences is not None else run(call)
+    y, final = _run(call)
     y = y.to(call.tensors["v"].dtype)
     return (y, final) if return_state else y
+
+
+def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
+    kernel = gpu_library.road(call)
+    if kernel is not None:
+        return kernel(call)
+    run = _road(call)
+    return run(call) if call.sequences is None else _packed(call, run)
 
 
 def _road(call: Call) -> _Run:
