@@ -66,7 +66,7 @@ def mamba_chunk_scan_combined(
     dt = _time_step(dt, dt_bias, dt_softplus, dt_limit)
     v = x.to(dt.dtype) * dt.unsqueeze(-1)
     inputs = {"q": C.to(dt.dtype), "k": B.to(dt.dtype), "v": v, "log_decay": dt * A.to(dt.dtype)}
-    state = None if initial_states is None else wide(initial_states).transpose(-1, -2)
+    state = None if initial_states is None else wide(initial_states).transpose(-1, -2).contiguous()
     ends = None if seq_idx is None else _ends(seq_idx)
     y, states, lasts = _mamba2(inputs, state, ends, x.shape[0])
     if D is not None and D.dim() == 1:

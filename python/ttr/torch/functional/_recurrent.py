@@ -51,7 +51,9 @@ def given_state(state: Tensor | None, name: str = "state", v_first: bool = False
     """An initial state [N, H, K, V] as a recipe's, of the type that states have."""
     if state is None:
         return {}
-    return {name: wide(state.transpose(-1, -2) if v_first else state)}
+    if v_first:
+        state = state.transpose(-1, -2).contiguous()  # a state has rows
+    return {name: wide(state)}
 
 
 def linear_memory(
@@ -67,8 +69,9 @@ def linear_memory(
 ) -> tuple[Tensor, Tensor | None]:
     """(o in q's dtype, the final state [N, H, K, V] or None) of a recipe whose state is one matrix."""
     state = given_state(initial_state, v_first=v_first)
-    o, final = regress(recipe, q, k, v, state=state, return_state=True, cu_seqlens=cu_seqlens, **inputs)
     if not output_final_state:
+        o = regress(recipe, q, k, v, state=state, cu_seqlens=cu_seqlens, **inputs)
         return o.to(q.dtype), None
+    o, final = regress(recipe, q, k, v, state=state, return_state=True, cu_seqlens=cu_seqlens, **inputs)
     memory = final["state"]
     return o.to(q.dtype), memory.transpose(-1, -2) if v_first else memory
