@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from ._recurrent import given_state, named, regress, wide
@@ -74,7 +76,7 @@ def chunk_mesa_net(
     Returns:
         (o [B, T, H, V] in q's dtype, final H or None, final B^T or None).
     """
-    options = {"normalise_qk": True if use_qk_l2norm_in_kernel else None}
+    options: dict[str, Any] = {"normalise_qk": True if use_qk_l2norm_in_kernel else None}
     if max_CG_iteration < min(_ENOUGH, q.shape[-1]):
         options |= {"optimizer": "conjugate_gradient", "steps": max_CG_iteration}
     state = {**given_state(h_kk_init, "state.a"), **given_state(h_kv_init)}

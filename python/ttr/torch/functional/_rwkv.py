@@ -146,5 +146,15 @@ def _rwkv7(
     cu_seqlens: Tensor | None,
 ) -> tuple[Tensor, Tensor | None]:
     recipe = named("rwkv7", scale=scale_option(scale))
-    erase = {"log_decay": w, "erase_key": kappa, "erase_gate": gate}
-    return linear_memory(recipe, r, k, v, initial_state, output_final_state, cu_seqlens, **erase)
+    return linear_memory(
+        recipe,
+        r,
+        k,
+        v,
+        initial_state,
+        output_final_state,
+        cu_seqlens,
+        log_decay=w,
+        erase_key=kappa,
+        erase_gate=gate,
+    )

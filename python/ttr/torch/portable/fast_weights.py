@@ -133,12 +133,15 @@ class _Chunks:
     """Chunks of the same size: what does not wait for the state is computed for all of them at once."""
 
     def __init__(self, rows: Rows, begin: int, end: int, size: int, read: str) -> None:
-        def cut(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x[..., begin:end, :].unflatten(-2, (-1, size))
+        def cut(x: Tensor) -> Tensor:
+            return x[..., begin:end, :].unflatten(-2, (-1, size))
 
-        self._decay = _decay(*(cut(x) for x in (rows.log_decay, rows.phase, rows.shrink, rows.momentum)))
+        def maybe(x: Tensor | None) -> Tensor | None:
+            return None if x is None else cut(x)
+
+        self._decay = _decay(*(maybe(x) for x in (rows.log_decay, rows.phase, rows.shrink, rows.momentum)))
         self._q, self._key, self._v = cut(rows.q), cut(rows.key), cut(rows.v)
-        self._erase, self._along = cut(rows.erase), cut(rows.along)
+        self._erase, self._along = maybe(rows.erase), maybe(rows.along)
         self._reference = "before" if rows.undecayed else "decayed"
         self._read = read
 
@@ -146,13 +149,14 @@ class _Chunks:
         """[B, H, G, R, V] and the state after the last chunk."""
         decay, key, v = self._decay, self._key, self._v
         along = key if self._along is None else self._along
-        found, seen = self._innovations(along)
+        innovations = None if self._erase is None else self._innovations(self._erase, along)
         ends, along_ends = decay.to_end(key), None if self._along is None else decay.to_end(along)
         states, erased = [], []
         for n in range(v.shape[-3]):
             states.append(state)
             written, new = v[..., n, :, :], decay.keep(state, n)
-            if seen is not None:
+            if innovations is not None:
+                found, seen = innovations
                 e = found[..., n, :, :] + seen[..., n, :, :] @ state
                 erased.append(e)
                 if along_ends is None:
@@ -164,14 +168,12 @@ class _Chunks:
             return v, state
         return self._outputs(torch.stack(states, -3), erased, along).flatten(-3, -2), state
 
-    def _innovations(self, along: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """E = found + seen M_0 for every chunk; None where nothing is erased."""
-        if self._erase is None:
-            return None, None
+    def _innovations(self, erase: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
+        """E = found + seen M_0 for every chunk."""
         decay, at, width = self._decay, self._reference, self._v.shape[-1]
-        of_along = decay.scores(self._erase, along, at)
-        of_key = of_along if self._along is None else decay.scores(self._erase, self._key, at)
-        right = torch.cat([of_key @ self._v, decay.to_rows(self._erase, at)], -1)
+        of_along = decay.scores(erase, along, at)
+        of_key = of_along if self._along is None else decay.scores(erase, self._key, at)
+        right = torch.cat([of_key @ self._v, decay.to_rows(erase, at)], -1)
         eye = torch.eye(of_along.shape[-1], dtype=right.dtype, device=right.device)
         solved = torch.linalg.solve_triangular(eye + of_along, right, upper=False, unitriangular=True)
         return solved[..., :width], solved[..., width:]

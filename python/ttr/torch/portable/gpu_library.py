@@ -91,7 +91,7 @@ def _kernel(module: str, name: str) -> Callable[..., Any] | None:
 
 def _run(kernel: Callable[..., Any], names: Mapping[str, str], call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     choices = call.choices
-    given = {argument: call.tensors[name] for name, argument in names.items()}
+    given: dict[str, Any] = {argument: call.tensors[name] for name, argument in names.items()}
     if choices.normalise_qk:
         given["use_qk_l2norm_in_kernel"] = True
     if "cu_seqlens" in call.tensors:

@@ -91,11 +91,11 @@ def log_decay_rows(call: Call) -> Tensor | None:
     if decay in ("scalar", "channel"):
         g = call.need("log_decay")
         return by_memory(g if decay == "channel" else g.unsqueeze(-1), sizes["H"])
-    like = {"dtype": call.work, "device": call.device}
+    memories = torch.arange(sizes["H"], dtype=call.work, device=call.device)
     if decay == "constant":
-        factors = torch.full((sizes["H"],), call.choices.decay_factor, **like).log()
+        factors = torch.full_like(memories, call.choices.decay_factor).log()
     else:  # retention
-        factors = torch.log1p(-torch.exp2(-5.0 - torch.arange(sizes["H"], **like)))
+        factors = torch.log1p(-torch.exp2(-5.0 - memories))
     return factors[:, None, None, None].expand(sizes["B"], sizes["H"], 1, sizes["T"], 1)
 
 

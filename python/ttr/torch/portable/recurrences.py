@@ -76,6 +76,7 @@ def run_matrix(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     choices, sizes = call.choices, call.sizes
     keys = mapped_keys(call)
     weight = scalars(call, "importance")
+    assert keys.k is not None
     k = keys.k if weight is None else weight * keys.k
     v, dt = by_memory(call.need("v"), sizes["H"]), by_memory(call.need("dt"), sizes["H"])
     a = call.need("a").transpose(-1, -2)[:, None]  # [H, 1, Dk, Dv]
