@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
 import ttr.torch.functional as ttf
+from torch import Tensor
 
 B, T, H, HV, K, V = 2, 70, 2, 4, 6, 5
 CUTS = [0, 3, 3, 40, 70]
@@ -33,8 +32,11 @@ def unit(x: Tensor) -> Tensor:
 Step = Callable[[Tensor, dict[str, Tensor]], tuple[Tensor, Tensor]]
 
 
-def loop(step: Step, token: dict[str, Tensor], start: Tensor, cuts: list[int] | None = None) -> tuple[Tensor, Tensor]:
-    """Every sequence and memory, token by token. ``token`` has [B, T, h, ...] with h dividing H of ``start``."""
+def loop(
+    step: Step, token: dict[str, Tensor], start: Tensor, cuts: list[int] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Every sequence and memory, token by token. ``token`` has [B, T, h, ...] with h dividing H of
+    ``start``."""
     states, batch, heads = start.shape[0], token["v"].shape[0], start.shape[1]
     length = token["v"].shape[1]
     y = torch.zeros(batch, length, heads, start.shape[-1], dtype=torch.float64)
@@ -80,7 +82,11 @@ def rwkv6(u: Tensor, scale: float) -> Step:
 
 def rwkv7(scale: float) -> Step:
     def step(s: Tensor, x: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        s = x["g"].exp().unsqueeze(-1) * s + torch.outer(x["b"], x["a"] @ s) + torch.outer(x["k"], x["v"])
+        s = (
+            x["g"].exp().unsqueeze(-1) * s
+            + torch.outer(x["b"], x["a"] @ s)
+            + torch.outer(x["k"], x["v"])
+        )
         return s, scale * s.T @ x["q"]
 
     return step
@@ -121,10 +127,14 @@ def check(
     close(final, last)
     if "cu_seqlens" not in wants:
         return
-    packed = {name: x[:1] if x.dim() > 2 and x.shape[:2] == (B, T) else x for name, x in call.items()}
+    packed = {
+        name: x[:1] if x.dim() > 2 and x.shape[:2] == (B, T) else x for name, x in call.items()
+    }
     start = rand(len(CUTS) - 1, heads, K, V, seed=6)
     cuts = torch.tensor(CUTS, dtype=torch.int32)
-    o, final = function(**packed, initial_state=start, output_final_state=True, cu_seqlens=cuts, **options)
+    o, final = function(
+        **packed, initial_state=start, output_final_state=True, cu_seqlens=cuts, **options
+    )
     y, last = loop(step(default_scale), {name: x[:1] for name, x in token.items()}, start, CUTS)
     close(o, y)
     close(final, last)
@@ -139,7 +149,9 @@ def test_linear_attn(function: Callable) -> None:
 def test_normalised_linear_attn(function: Callable) -> None:
     x = {name: t.abs() + 0.1 for name, t in qkv().items()}
     memory, keys = rand(B, H, K, V).abs(), rand(B, 1, H, K).abs()
-    o, (final, last) = function(**x, initial_state=(memory, keys), output_final_state=True, normalize=True)
+    o, (final, last) = function(
+        **x, initial_state=(memory, keys), output_final_state=True, normalize=True
+    )
     y, state = loop(hebbian(K**-0.5), x, memory)
     z = keys + x["k"].cumsum(1)
     close(o, y / (K**-0.5 * (x["q"] * z).sum(-1, keepdim=True)))
@@ -168,7 +180,9 @@ def test_simple_gla(function: Callable) -> None:
     check(function, qkv(), hebbian, qkv())
 
 
-@pytest.mark.parametrize(("function", "name"), [(ttf.chunk_gla, "g"), (ttf.fused_recurrent_gla, "gk")])
+@pytest.mark.parametrize(
+    ("function", "name"), [(ttf.chunk_gla, "g"), (ttf.fused_recurrent_gla, "gk")]
+)
 def test_gla(function: Callable, name: str) -> None:
     g = decay(B, T, H, K)
     check(function, {**qkv(), name: g}, hebbian, {**qkv(), "g": g})
@@ -187,7 +201,9 @@ def test_recurrent_delta_rule_without_beta() -> None:
     close(ttf.fused_recurrent_delta_rule(**qkv())[0], ttf.chunk_delta_rule(**qkv(), beta=ones)[0])
 
 
-@pytest.mark.parametrize("function", [ttf.chunk_gated_delta_rule, ttf.fused_recurrent_gated_delta_rule])
+@pytest.mark.parametrize(
+    "function", [ttf.chunk_gated_delta_rule, ttf.fused_recurrent_gated_delta_rule]
+)
 @pytest.mark.parametrize("norm", [False, True])
 def test_gated_delta_rule(function: Callable, norm: bool) -> None:
     x = {**qkv(H, HV), "g": decay(B, T, HV), "beta": torch.sigmoid(rand(B, T, HV))}
@@ -195,7 +211,11 @@ def test_gated_delta_rule(function: Callable, norm: bool) -> None:
 
 
 def test_recurrent_gated_delta_rule_by_channel() -> None:
-    x, g, gk = {**qkv(H, HV), "beta": torch.sigmoid(rand(B, T, HV))}, decay(B, T, HV), decay(B, T, HV, K)
+    x, g, gk = (
+        {**qkv(H, HV), "beta": torch.sigmoid(rand(B, T, HV))},
+        decay(B, T, HV),
+        decay(B, T, HV, K),
+    )
     function = ttf.fused_recurrent_gated_delta_rule
     check(function, {**x, "gk": gk}, delta, {**x, "g": gk}, heads=HV)
     check(function, {**x, "gk": gk, "g": g}, delta, {**x, "g": gk + g.unsqueeze(-1)}, heads=HV)
@@ -217,8 +237,19 @@ def test_gates_inside_of_kda(function: Callable, bound: float | None) -> None:
     rate = a_log.exp()[:, None]
     g = -rate * F.softplus(shifted) if bound is None else bound * torch.sigmoid(rate * shifted)
     x = {**qkv(H, HV), "g": g, "beta": 2 * torch.sigmoid(beta)}
-    flags = {"use_gate_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "allow_neg_eigval": True}
-    inside = {**qkv(H, HV), "g": raw, "beta": beta, "A_log": a_log, "dt_bias": bias, "lower_bound": bound}
+    flags = {
+        "use_gate_in_kernel": True,
+        "use_beta_sigmoid_in_kernel": True,
+        "allow_neg_eigval": True,
+    }
+    inside = {
+        **qkv(H, HV),
+        "g": raw,
+        "beta": beta,
+        "A_log": a_log,
+        "dt_bias": bias,
+        "lower_bound": bound,
+    }
     o, final = function(**inside, **flags, output_final_state=True, state_v_first=True)
     y, last = loop(delta(K**-0.5), x, torch.zeros(B, HV, K, V, dtype=torch.float64))
     close(o, y)
@@ -288,7 +319,10 @@ def test_hgrn(function: Callable) -> None:
     assert function(x, g)[1] is None
     one = function(x[:1], g[:1], rand(4, K), True, torch.tensor(CUTS))[0]
     for n, (begin, end) in enumerate(zip(CUTS, CUTS[1:])):
-        close(one[:, begin:end], function(x[:1, begin:end], g[:1, begin:end], rand(4, K)[n : n + 1])[0])
+        close(
+            one[:, begin:end],
+            function(x[:1, begin:end], g[:1, begin:end], rand(4, K)[n : n + 1])[0],
+        )
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -309,10 +343,15 @@ def test_mesa_net(norm: bool, iterations: int) -> None:
     )
     for t in range(T):
         q, k = (unit(x[n][:, t]) if norm else x[n][:, t] for n in "qk")
-        g, written = x["g"][:, t].exp()[..., None, None], (x["beta"][:, t, :, None] * k).unsqueeze(-1)
+        g, written = (
+            x["g"][:, t].exp()[..., None, None],
+            (x["beta"][:, t, :, None] * k).unsqueeze(-1),
+        )
         kk, kv = g * kk + written * k.unsqueeze(-2), g * kv + written * x["v"][:, t].unsqueeze(-2)
         a = kk + torch.diag_embed(lamb)
-        found = torch.linalg.solve(a, q) if iterations == 30 else conjugate_gradients(a, q, iterations)
+        found = (
+            torch.linalg.solve(a, q) if iterations == 30 else conjugate_gradients(a, q, iterations)
+        )
         close(o[:, t], (found.unsqueeze(-2) @ kv).squeeze(-2))
     close(last_kk, kk)
     close(last_kv, kv)
@@ -346,7 +385,9 @@ def mamba2_loop(x, dt, a, b, c, d, z, start, resets=None):
                 ends.append(s)
                 s = torch.zeros_like(s)
             bt, ct = (m[i, t].repeat_interleave(HV // G, 0) for m in (b, c))
-            s = (dt[i, t] * a).exp()[:, None, None] * s + (dt[i, t, :, None] * x[i, t]).unsqueeze(-1) * bt.unsqueeze(1)
+            s = (dt[i, t] * a).exp()[:, None, None] * s + (dt[i, t, :, None] * x[i, t]).unsqueeze(
+                -1
+            ) * bt.unsqueeze(1)
             y[i, t] = ((s @ ct.unsqueeze(-1)).squeeze(-1) + d * x[i, t]) * F.silu(z[i, t])
         finals.append([*ends, s])
     return y, finals
@@ -355,7 +396,16 @@ def mamba2_loop(x, dt, a, b, c, d, z, start, resets=None):
 def mamba2_inputs():
     x, z = rand(B, T, HV, P), rand(B, T, HV, P, seed=1)
     dt, bias = rand(B, T, HV), rand(HV)
-    return x, z, dt, bias, -rand(HV, seed=2).exp(), rand(B, T, G, N), rand(B, T, G, N, seed=1), rand(HV, P)
+    return (
+        x,
+        z,
+        dt,
+        bias,
+        -rand(HV, seed=2).exp(),
+        rand(B, T, G, N),
+        rand(B, T, G, N, seed=1),
+        rand(HV, P),
+    )
 
 
 @pytest.mark.parametrize("limit", [(0.0, float("inf")), (0.1, 0.6)])
@@ -363,7 +413,19 @@ def test_mamba_chunk_scan_combined(limit: tuple[float, float]) -> None:
     x, z, dt, bias, a, b, c, d = mamba2_inputs()
     start = rand(B, HV, P, N)
     out, final = ttf.mamba_chunk_scan_combined(
-        x, dt, a, b, c, 16, d, z, bias, start, dt_softplus=True, dt_limit=limit, return_final_states=True
+        x,
+        dt,
+        a,
+        b,
+        c,
+        16,
+        d,
+        z,
+        bias,
+        start,
+        dt_softplus=True,
+        dt_limit=limit,
+        return_final_states=True,
     )
     step = F.softplus(dt + bias).clamp(*limit)
     y, finals = mamba2_loop(x, step, a, b, c, d, z, start)
@@ -386,9 +448,22 @@ def test_mamba_chunk_scan_of_packed_sequences() -> None:
     close(final, torch.stack([f[-1] for f in finals]))
     one = [t[:1] for t in (x, dt)]
     _, varlen = ttf.mamba_chunk_scan_combined(
-        *one, a, b[:1], c[:1], 16, dt_bias=bias, seq_idx=seq_idx[:1], dt_softplus=True, return_varlen_states=True
+        *one,
+        a,
+        b[:1],
+        c[:1],
+        16,
+        dt_bias=bias,
+        seq_idx=seq_idx[:1],
+        dt_softplus=True,
+        return_varlen_states=True,
     )
-    close(varlen, torch.stack(mamba2_loop(*one[:1], F.softplus(dt + bias), a, b, c, d, z, start * 0, resets)[1][0]))
+    close(
+        varlen,
+        torch.stack(
+            mamba2_loop(*one[:1], F.softplus(dt + bias), a, b, c, d, z, start * 0, resets)[1][0]
+        ),
+    )
 
 
 @pytest.mark.parametrize("groups", [0, 1, 2])
@@ -405,7 +480,10 @@ def test_selective_scan_fn(groups: int) -> None:
         if groups == 0:
             bt, ct = b.expand(B, -1, -1), c.expand(B, -1, -1)
         else:
-            bt, ct = (m[..., t].view(B, max(1, groups), N).repeat_interleave(dim // max(1, groups), 1) for m in (b, c))
+            bt, ct = (
+                m[..., t].view(B, max(1, groups), N).repeat_interleave(dim // max(1, groups), 1)
+                for m in (b, c)
+            )
         dt = step[..., t, None]
         s = (dt * a).exp() * s + dt * u[..., t, None] * bt
         want.append(((s * ct).sum(-1) + d * u[..., t]) * F.silu(z[..., t]))
@@ -468,7 +546,9 @@ def test_causal_conv1d_of_packed_sequences() -> None:
     out = ttf.causal_conv1d_fn(x, weight, bias, seq_idx, activation="silu")
     for i, cuts in enumerate(([0, 2, 5, T], [0, 69, T])):
         for begin, end in zip(cuts, cuts[1:]):
-            alone = ttf.causal_conv1d_fn(x[i : i + 1, :, begin:end], weight, bias, activation="silu")
+            alone = ttf.causal_conv1d_fn(
+                x[i : i + 1, :, begin:end], weight, bias, activation="silu"
+            )
             close(out[i : i + 1, :, begin:end], alone)
 
 
@@ -480,7 +560,9 @@ def test_causal_conv1d_update(length: int, tokens: int) -> None:
     both = torch.cat([state, x], -1)
     out = ttf.causal_conv1d_update(x if tokens else x[..., 0], state, weight, bias, "silu")
     count = x.shape[-1]
-    want = ttf.causal_conv1d_fn(x, weight, bias, initial_states=both[..., length - 3 : length], activation="silu")
+    want = ttf.causal_conv1d_fn(
+        x, weight, bias, initial_states=both[..., length - 3 : length], activation="silu"
+    )
     close(out, want if tokens else want[..., 0])
     close(state, both[..., count:])
 
@@ -499,7 +581,9 @@ def test_causal_conv1d_update_of_a_ring_and_of_chosen_rows() -> None:
         )
         close(out, whole[..., t])
     assert (ring[[1, 3]] == 0).all()
-    close(ring[2][:, [(11 - s) % size for s in range(size)]], x[0][:, [11 - s for s in range(size)]])
+    close(
+        ring[2][:, [(11 - s) % size for s in range(size)]], x[0][:, [11 - s for s in range(size)]]
+    )
 
 
 # --- What all of them share
@@ -523,7 +607,10 @@ def test_gradients_pass_through() -> None:
 def test_gradients_of_rwkv7_through_a_and_b() -> None:
     x, w = qkv(), decay(B, T, H, K)
     kappa, gate = unit(rand(B, T, H, K)), torch.sigmoid(rand(B, T, H, K, seed=9))
-    tensors = [t[:1, :4].clone().requires_grad_() for t in (x["q"], w, x["k"], x["v"], -kappa, kappa * gate)]
+    tensors = [
+        t[:1, :4].clone().requires_grad_()
+        for t in (x["q"], w, x["k"], x["v"], -kappa, kappa * gate)
+    ]
     assert torch.autograd.gradcheck(lambda *t: ttf.chunk_rwkv7(*t)[0], tensors, fast_mode=True)
 
 
@@ -549,9 +636,13 @@ def test_narrow_types_keep_theirs() -> None:
         (ttf.fused_recurrent_linear_attn, "qkv", {"reverse": True}),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(function: Callable, names: str, option: dict) -> None:
+def test_what_is_not_supported_is_refused_by_name(
+    function: Callable, names: str, option: dict
+) -> None:
     x = {**qkv(), "g": decay(B, T, H, K)}
-    with pytest.raises(ValueError, match=f"{function.__name__}. {next(iter(option))} must be left out"):
+    with pytest.raises(
+        ValueError, match=f"{function.__name__}. {next(iter(option))} must be left out"
+    ):
         function(**{name: x[name] for name in names}, **option)
 
 

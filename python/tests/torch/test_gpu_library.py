@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import sys
 import types
-from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from support import cases  # noqa: E402
-from support.cases import Sizes  # noqa: E402
-
-import ttr.torch.functional as ttf  # noqa: E402
-from ttr.torch import portable  # noqa: E402
-from ttr.torch.portable import gpu_library  # noqa: E402
+import torch_cases as cases
+import ttr.torch.functional as ttf
+from torch_cases import Sizes
+from ttr.torch import portable
+from ttr.torch.portable import gpu_library
 
 MODULES = {
     "simple_gla": "chunk_simple_gla",
@@ -47,7 +42,11 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def _recording(names: list[str], name: str):
     def kernel(q, k, v, *, scale, initial_state, output_final_state, **options):
         names.append(name)
-        wide = {key: x.float() if torch.is_floating_point(x) else x for key, x in options.items() if torch.is_tensor(x)}
+        wide = {
+            key: x.float() if torch.is_floating_point(x) else x
+            for key, x in options.items()
+            if torch.is_tensor(x)
+        }
         rest = {key: x for key, x in options.items() if not torch.is_tensor(x)}
         o, final = getattr(ttf, name)(
             q.float(),
@@ -75,9 +74,12 @@ def _recording(names: list[str], name: str):
     }.items(),
 )
 @pytest.mark.parametrize("sizes", [SIZES, Sizes(tokens=40, key_dim=8, value_dim=6, sequences=3)])
-def test_a_recipe_that_it_has(called: list[str], monkeypatch, recipe: str, name: str, sizes: Sizes) -> None:
+def test_a_recipe_that_it_has(
+    called: list[str], monkeypatch, recipe: str, name: str, sizes: Sizes
+) -> None:
     inputs = {
-        n: x.bfloat16() if x.is_floating_point() else x for n, x in cases.inputs(recipe, sizes).items()
+        n: x.bfloat16() if x.is_floating_point() else x
+        for n, x in cases.inputs(recipe, sizes).items()
     }
     state = {"state": torch.randn(sizes.sequences or 1, 2, 8, 6)}
     y, final = portable.regress(recipe, **inputs, state=state, return_state=True)
@@ -91,7 +93,14 @@ def test_a_recipe_that_it_has(called: list[str], monkeypatch, recipe: str, name:
 
 @pytest.mark.parametrize(
     "recipe",
-    ["gla{read: before}", "gated_deltanet{step: longhorn}", "delta_product", "mamba2{output_norm: l2}", "mlstm", "mesa"],
+    [
+        "gla{read: before}",
+        "gated_deltanet{step: longhorn}",
+        "delta_product",
+        "mamba2{output_norm: l2}",
+        "mlstm",
+        "mesa",
+    ],
 )
 def test_a_recipe_that_it_has_not(called: list[str], recipe: str) -> None:
     portable.regress(recipe, **{n: x.bfloat16() for n, x in cases.inputs(recipe, SIZES).items()})

@@ -1,4 +1,4 @@
-"""The names, layouts and defaults of the widely used GPU libraries, so that code runs by changing an import.
+"""The names, layouts and defaults of the GPU libraries: code runs by changing an import.
 
 Each is one recipe of ttr.torch.regress, with its scale (K ** -0.5 where the function has it so):
 

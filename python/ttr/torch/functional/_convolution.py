@@ -1,4 +1,4 @@
-"""The functions of the causal-conv1d package: a short depthwise convolution over a sequence, or a token."""
+"""The causal-conv1d package's functions: a short convolution over a sequence, or a token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ def _activated(function: str, y: Tensor, activation: str | None) -> Tensor:
     if activation is None:
         return y
     if activation not in ("silu", "swish"):
-        raise ValueError(f"[{function}] activation must be None, 'silu' or 'swish' but is {activation!r}")
+        raise ValueError(
+            f"[{function}] activation must be None, 'silu' or 'swish' but is {activation!r}"
+        )
     return F.silu(y)
 
 
@@ -33,18 +35,27 @@ def causal_conv1d_fn(
         x: [batch, dim, T]. weight: [dim, W]. bias: [dim].
         seq_idx: [batch, T]; no sum reaches over where it changes. Without initial or final states.
         initial_states: [batch, dim, W - 1], the inputs before the first; zeros where it is None.
-        return_final_states: also return the last W - 1 inputs, in ``final_states_out`` where that is given.
+        return_final_states: also return the last W - 1 inputs, in ``final_states_out`` where that
+            is given.
         activation: None, "silu" or "swish".
 
     Returns:
         out [batch, dim, T] in x's dtype; with ``return_final_states`` also [batch, dim, W - 1].
     """
     if seq_idx is not None:
-        refuse("causal_conv1d_fn", initial_states=initial_states, return_final_states=return_final_states)
+        refuse(
+            "causal_conv1d_fn",
+            initial_states=initial_states,
+            return_final_states=return_final_states,
+        )
         y = _within_sequences(x.to(weight.dtype), weight, bias, seq_idx)
         return _activated("causal_conv1d_fn", y, activation).to(x.dtype)
     width = weight.shape[1]
-    before = x.new_zeros(*x.shape[:2], width - 1) if initial_states is None else initial_states.to(x.dtype)
+    before = (
+        x.new_zeros(*x.shape[:2], width - 1)
+        if initial_states is None
+        else initial_states.to(x.dtype)
+    )
     seen = torch.cat([before, x], -1)
     y = F.conv1d(seen.to(weight.dtype), weight.unsqueeze(1), bias, groups=weight.shape[0])
     out = _activated("causal_conv1d_fn", y, activation).to(x.dtype)
@@ -76,8 +87,8 @@ def causal_conv1d_update(
 
     Args:
         x: [batch, dim] or [batch, dim, T].
-        conv_state: [batch, dim, L], L >= W - 1, the latest inputs, the newest last, of any strides; with
-            ``conv_state_indices`` [batch] more rows, of which those are used.
+        conv_state: [batch, dim, L], L >= W - 1, the latest inputs, the newest last, of any
+            strides; with ``conv_state_indices`` [batch] more rows, of which those are used.
         weight: [dim, W]. bias: [dim]. activation: None, "silu" or "swish".
         cache_seqlens: [batch]; conv_state is then a ring, and token number n is at n mod L.
 
@@ -104,7 +115,9 @@ def _shift(state: Tensor, tokens: Tensor, width: int, _: Tensor | None) -> tuple
     return both[..., both.shape[-1] - tokens.shape[-1] - width + 1 :], both[..., tokens.shape[-1] :]
 
 
-def _write_ring(state: Tensor, tokens: Tensor, width: int, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+def _write_ring(
+    state: Tensor, tokens: Tensor, width: int, lengths: Tensor | None
+) -> tuple[Tensor, Tensor]:
     assert lengths is not None
     size, dim = state.shape[-1], state.shape[1]
 

@@ -38,7 +38,14 @@ def chunk_delta_rule(
     refuse("chunk_delta_rule", head_first=head_first)
     recipe = _with_norm("deltanet", scale, use_qk_l2norm_in_kernel)
     return linear_memory(
-        recipe, q, k, v, initial_state, output_final_state, cu_seqlens, step=_step("chunk_delta_rule", beta, v)
+        recipe,
+        q,
+        k,
+        v,
+        initial_state,
+        output_final_state,
+        cu_seqlens,
+        step=_step("chunk_delta_rule", beta, v),
     )
 
 
@@ -57,7 +64,16 @@ def fused_recurrent_delta_rule(
     """chunk_delta_rule; a ``beta`` of None is 1."""
     beta = _ones(v) if beta is None else beta
     return chunk_delta_rule(
-        q, k, v, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, head_first
+        q,
+        k,
+        v,
+        beta,
+        scale,
+        initial_state,
+        output_final_state,
+        use_qk_l2norm_in_kernel,
+        cu_seqlens,
+        head_first,
     )
 
 
@@ -69,12 +85,18 @@ def _ones(v: Tensor) -> Tensor:
     return torch.ones_like(v[..., 0])
 
 
-def _step(function: str, beta: Tensor, v: Tensor, sigmoid: bool = False, twice: bool = False) -> Tensor:
+def _step(
+    function: str, beta: Tensor, v: Tensor, sigmoid: bool = False, twice: bool = False
+) -> Tensor:
     """beta [B, T, HV] as a step size."""
     if beta.dim() == v.dim():
-        raise ValueError(f"[{function}] beta must be [B,T,HV], one for a memory, but is {list(beta.shape)}")
+        raise ValueError(
+            f"[{function}] beta must be [B,T,HV], one for a memory, but is {list(beta.shape)}"
+        )
     if twice and not sigmoid:
-        raise ValueError(f"[{function}] allow_neg_eigval must go with use_beta_sigmoid_in_kernel but is alone")
+        raise ValueError(
+            f"[{function}] allow_neg_eigval must go with use_beta_sigmoid_in_kernel but is alone"
+        )
     if sigmoid:
         beta = torch.sigmoid(wide(beta)) * (2 if twice else 1)
     return beta
@@ -121,12 +143,25 @@ def chunk_gated_delta_rule(
     step = _step("chunk_gated_delta_rule", beta, v, use_beta_sigmoid_in_kernel, allow_neg_eigval)
     recipe = _with_norm("gated_deltanet", scale, use_qk_l2norm_in_kernel)
     return linear_memory(
-        recipe, q, k, v, initial_state, output_final_state, cu_seqlens, state_v_first, log_decay=g, step=step
+        recipe,
+        q,
+        k,
+        v,
+        initial_state,
+        output_final_state,
+        cu_seqlens,
+        state_v_first,
+        log_decay=g,
+        step=step,
     )
 
 
 def _gate(
-    function: str, g: Tensor, a_log: Tensor | None, dt_bias: Tensor | None, lower_bound: float | None = None
+    function: str,
+    g: Tensor,
+    a_log: Tensor | None,
+    dt_bias: Tensor | None,
+    lower_bound: float | None = None,
 ) -> Tensor:
     """-exp(A_log) softplus(g + dt_bias), or lower_bound sigmoid(exp(A_log) (g + dt_bias))."""
     g = wide(g)
@@ -159,8 +194,9 @@ def fused_recurrent_gated_delta_rule(
     state_v_first: bool = False,
     head_first: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """chunk_gated_delta_rule, of a decay ``g`` [B, T, HV] for a memory, ``gk`` [B, T, HV, K] for its key
-    channels, both (they add up) or none; a ``beta`` of None is 1. ``gv`` must be left out."""
+    """chunk_gated_delta_rule, of a decay ``g`` [B, T, HV] for a memory, ``gk`` [B, T, HV, K] for
+    its key channels, both (they add up) or none; a ``beta`` of None is 1. ``gv`` must be left
+    out."""
     function = "fused_recurrent_gated_delta_rule"
     refuse(function, gv=gv, head_first=head_first)
     name, decay = "deltanet", {}
@@ -171,7 +207,16 @@ def fused_recurrent_gated_delta_rule(
     step = _step(function, _ones(v) if beta is None else beta, v)
     recipe = _with_norm(name, scale, use_qk_l2norm_in_kernel)
     return linear_memory(
-        recipe, q, k, v, initial_state, output_final_state, cu_seqlens, state_v_first, step=step, **decay
+        recipe,
+        q,
+        k,
+        v,
+        initial_state,
+        output_final_state,
+        cu_seqlens,
+        state_v_first,
+        step=step,
+        **decay,
     )
 
 
@@ -206,8 +251,8 @@ def chunk_kda(
         g: [B, T, HV, K], the logarithms of the decays, <= 0. With ``use_gate_in_kernel`` it becomes
             -exp(A_log) softplus(g + dt_bias), or with ``lower_bound``
             lower_bound sigmoid(exp(A_log) (g + dt_bias)); A_log [HV], dt_bias [HV K].
-        safe_gate, disable_recompute: of no effect: nothing here overflows, and PyTorch keeps what its
-            gradients need.
+        safe_gate, disable_recompute: of no effect: nothing here overflows, and PyTorch keeps what
+            its gradients need.
         Others as in chunk_gated_delta_rule.
     """
     refuse("chunk_kda", head_first=head_first)
@@ -216,7 +261,16 @@ def chunk_kda(
     step = _step("chunk_kda", beta, v, use_beta_sigmoid_in_kernel, allow_neg_eigval)
     recipe = _with_norm("kda", scale, use_qk_l2norm_in_kernel)
     return linear_memory(
-        recipe, q, k, v, initial_state, output_final_state, cu_seqlens, state_v_first, log_decay=g, step=step
+        recipe,
+        q,
+        k,
+        v,
+        initial_state,
+        output_final_state,
+        cu_seqlens,
+        state_v_first,
+        log_decay=g,
+        step=step,
     )
 
 

@@ -21,7 +21,8 @@ def chunk_linear_attn(
     head_first: bool = False,
     cu_seqlens: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | _Pair | None]:
-    """M = M' + v k^T, y = scale M q; with ``normalize`` divided by scale z . q, z the sum of the keys.
+    """M = M' + v k^T, y = scale M q; with ``normalize`` divided by scale z . q, z the sum of the
+    keys.
 
     Args:
         q, k, v: [B, T, H, K], [B, T, H, K], [B, T, H, V].
@@ -32,8 +33,8 @@ def chunk_linear_attn(
         cu_seqlens: [N + 1], int32 or int64; packed sequences, B = 1.
 
     Returns:
-        (o [B, T, H, V] in q's dtype, the final state or None). Where z . q = 0 the output is 0; the GPU
-        library adds 1e-10 to z . q.
+        (o [B, T, H, V] in q's dtype, the final state or None). Where z . q = 0 the output is 0;
+        the GPU library adds 1e-10 to z . q.
     """
     refuse("chunk_linear_attn", head_first=head_first)
     return _linear_attn(q, k, v, scale, initial_state, output_final_state, normalize, cu_seqlens)
@@ -66,10 +67,14 @@ def _linear_attn(
     normalize: bool,
     cu_seqlens: Tensor | None,
 ) -> tuple[Tensor, Tensor | _Pair | None]:
-    recipe = named("linear_attention", scale=scale_option(scale), normalise_sum="sum" if normalize else None)
+    recipe = named(
+        "linear_attention", scale=scale_option(scale), normalise_sum="sum" if normalize else None
+    )
     if not normalize:
         if isinstance(initial_state, tuple):
-            raise ValueError("[linear_attn] initial_state must be a tensor where normalize is False but is a pair")
+            raise ValueError(
+                "[linear_attn] initial_state must be a tensor without normalize but is a pair"
+            )
         return linear_memory(recipe, q, k, v, initial_state, output_final_state, cu_seqlens)
     memory, keys = initial_state if isinstance(initial_state, tuple) else (initial_state, None)
     state = given_state(memory)
@@ -109,7 +114,9 @@ def fused_recurrent_retention(
 ) -> tuple[Tensor, Tensor | None]:
     """chunk_retention; ``reverse`` must be False."""
     refuse("fused_recurrent_retention", reverse=reverse)
-    return chunk_retention(q, k, v, scale, initial_state, output_final_state, cu_seqlens, head_first)
+    return chunk_retention(
+        q, k, v, scale, initial_state, output_final_state, cu_seqlens, head_first
+    )
 
 
 def chunk_simple_gla(
@@ -136,8 +143,8 @@ def chunk_simple_gla(
         scale: K ** -0.5 where it is None.
         initial_state: [N, H, K, V], or [N, H, V, K] with ``state_v_first``.
         output_final_state: also return the final state, float32 (float64 of float64 inputs).
-        cu_seqlens: [N + 1], int32 or int64; packed sequences, B = 1. ``cu_seqlens_cpu``, a copy of it, is
-            not read.
+        cu_seqlens: [N + 1], int32 or int64; packed sequences, B = 1. ``cu_seqlens_cpu``, a copy of
+            it, is not read.
 
     Returns:
         (o [B, T, H, V] in q's dtype, the final state or None).
@@ -146,7 +153,9 @@ def chunk_simple_gla(
     g = _with_constant(g, g_gamma, k)
     recipe = named("linear_attention" if g is None else "mamba2", scale=scale_option(scale))
     inputs = {} if g is None else {"log_decay": g}
-    return linear_memory(recipe, q, k, v, initial_state, output_final_state, cu_seqlens, state_v_first, **inputs)
+    return linear_memory(
+        recipe, q, k, v, initial_state, output_final_state, cu_seqlens, state_v_first, **inputs
+    )
 
 
 def _with_constant(g: Tensor | None, g_gamma: Tensor | None, k: Tensor) -> Tensor | None:
@@ -171,7 +180,16 @@ def fused_recurrent_simple_gla(
     """chunk_simple_gla; ``reverse`` must be False."""
     refuse("fused_recurrent_simple_gla", reverse=reverse)
     return chunk_simple_gla(
-        q, k, v, g, g_gamma, scale, initial_state, output_final_state, cu_seqlens=cu_seqlens, head_first=head_first
+        q,
+        k,
+        v,
+        g,
+        g_gamma,
+        scale,
+        initial_state,
+        output_final_state,
+        cu_seqlens=cu_seqlens,
+        head_first=head_first,
     )
 
 
@@ -186,13 +204,16 @@ def chunk_gla(
     cu_seqlens: Tensor | None = None,
     head_first: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """M = M' diag(exp(g)) + v k^T, y = scale M q: a decay for each key channel, g [B, T, H, K] <= 0.
+    """M = M' diag(exp(g)) + v k^T, y = scale M q: a decay for each key channel, g [B, T, H, K] <=
+    0.
 
     Other arguments: chunk_simple_gla.
     """
     refuse("chunk_gla", head_first=head_first)
     recipe = named("gla", scale=scale_option(scale))
-    return linear_memory(recipe, q, k, v, initial_state, output_final_state, cu_seqlens, log_decay=g)
+    return linear_memory(
+        recipe, q, k, v, initial_state, output_final_state, cu_seqlens, log_decay=g
+    )
 
 
 def fused_recurrent_gla(

@@ -1,4 +1,4 @@
-"""The functions of the Mamba package: Mamba-2's chunk scan, Mamba's selective scan, and one token."""
+"""The Mamba package's functions: Mamba-2's chunk scan, Mamba's selective scan, and one token."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from torch import Tensor
 from ._recurrent import regress, wide
 
 
-def _time_step(dt: Tensor, bias: Tensor | None, softplus: bool, limit: tuple[float, float] | None = None) -> Tensor:
+def _time_step(
+    dt: Tensor, bias: Tensor | None, softplus: bool, limit: tuple[float, float] | None = None
+) -> Tensor:
     """dt + bias, its softplus, within limits; float32 or wider."""
     dt = wide(dt)
     if bias is not None:
@@ -50,19 +52,23 @@ def mamba_chunk_scan_combined(
 
     Args:
         x: [batch, T, H, P]; z: the same or None.
-        dt: [batch, T, H]; dt_bias [H] is added, then softplus with ``dt_softplus``, then ``dt_limit``.
+        dt: [batch, T, H]; dt_bias [H] is added, then softplus with ``dt_softplus``, then
+            ``dt_limit``.
         A: [H], <= 0. B, C: [batch, T, G, N], G divides H. D: [H] or [H, P].
         chunk_size: not read: what is computed does not depend on it.
         initial_states: [batch, H, P, N]. With ``seq_idx`` a row's first sequence goes on from it.
         seq_idx: [batch, T]; a sequence ends where it changes.
-        cu_seqlens, return_varlen_states: with ``seq_idx`` and batch 1, the final state of every sequence.
+        cu_seqlens, return_varlen_states: with ``seq_idx`` and batch 1, the final state of every
+            sequence.
 
     Returns:
         out [batch, T, H, P] in x's dtype; with ``return_final_states`` also [batch, H, P, N], with
         ``return_varlen_states`` also [sequences, H, P, N].
     """
     if return_varlen_states and (seq_idx is None or x.shape[0] != 1):
-        raise ValueError("[mamba_chunk_scan_combined] return_varlen_states must go with seq_idx and a batch of 1")
+        raise ValueError(
+            "[mamba_chunk_scan_combined] return_varlen_states must go with seq_idx and a batch of 1"
+        )
     dt = _time_step(dt, dt_bias, dt_softplus, dt_limit)
     v = x.to(dt.dtype) * dt.unsqueeze(-1)
     inputs = {"q": C.to(dt.dtype), "k": B.to(dt.dtype), "v": v, "log_decay": dt * A.to(dt.dtype)}
@@ -118,23 +124,26 @@ def selective_scan_fn(
     return_last_state: bool = False,
     cu_seqlens: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Mamba: S[d, n] = exp(delta_d A_dn) S'[d, n] + delta_d u_d B_n, y_d = (sum_n S[d, n] C_n + D_d u_d) silu(z_d).
+    """Mamba, for every channel d:
+
+        S[d, n] = exp(delta_d A_dn) S'[d, n] + delta_d u_d B_n
+        y_d = (sum_n S[d, n] C_n + D_d u_d) silu(z_d)
 
     Args:
-        u, delta: [batch, dim, T]; z: the same or None. delta_bias [dim] is added to delta, then softplus
-            with ``delta_softplus``.
+        u, delta: [batch, dim, T]; z: the same or None. delta_bias [dim] is added to delta, then
+            softplus with ``delta_softplus``.
         A: [dim, N], real and <= 0.
         B, C: [batch, N, T], [batch, G, N, T] with G dividing dim, or [dim, N] for all tokens.
         D: [dim].
         cu_seqlens: [sequences + 1], batch 1.
 
     Returns:
-        out [batch, dim, T] in u's dtype; with ``return_last_state`` also [batch, dim, N], that of the last
-        sequence with ``cu_seqlens``. Unlike the package's, it has a gradient.
+        out [batch, dim, T] in u's dtype; with ``return_last_state`` also [batch, dim, N], that of
+        the last sequence with ``cu_seqlens``. Unlike the package's, it has a gradient.
     """
     if A.is_complex():
         raise ValueError("[selective_scan_fn] A must be real but is complex")
-    dt = _time_step(delta.transpose(1, 2), None if delta_bias is None else delta_bias, delta_softplus)
+    dt = _time_step(delta.transpose(1, 2), delta_bias, delta_softplus)
     work, dim = dt.dtype, u.shape[1]
     groups = dim if B.dim() == 2 or C.dim() == 2 else max(_groups(B), _groups(C))
     x = u.transpose(1, 2)
@@ -195,10 +204,14 @@ def selective_state_update(
     s, add = (state, lambda t: t) if heads else (state.unsqueeze(1), _with_head)
     rows = s if state_batch_indices is None else s[state_batch_indices]
     with torch.no_grad():
-        step = _time_step(add(dt), None if dt_bias is None else _with_head(dt_bias, heads), dt_softplus)
+        step = _time_step(
+            add(dt), None if dt_bias is None else _with_head(dt_bias, heads), dt_softplus
+        )
         work = step.dtype
         a = (A if heads else A.unsqueeze(0)).to(work)
-        b, c = (_to_heads(y if y.dim() == 3 else y.unsqueeze(1), rows.shape[1]).to(work) for y in (B, C))
+        b, c = (
+            _to_heads(y if y.dim() == 3 else y.unsqueeze(1), rows.shape[1]).to(work) for y in (B, C)
+        )
         written = (step * add(x).to(work)).unsqueeze(-1) * b.unsqueeze(-2)
         new = (step.unsqueeze(-1) * a).exp() * rows.to(work) + written
         if state_batch_indices is None:

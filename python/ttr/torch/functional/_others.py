@@ -71,7 +71,8 @@ def chunk_mesa_net(
         max_CG_iteration: from 30 on, or K, the system is solved exactly, which is less work; below
             that by so many steps of conjugate gradients.
         use_qk_l2norm_in_kernel: q and k are x / sqrt(|x|^2 + 1e-6).
-        cu_seqlens: [N + 1], int32 or int64; packed sequences, B = 1. ``cu_seqlens_cpu`` is not read.
+        cu_seqlens: [N + 1], int32 or int64; packed sequences, B = 1. ``cu_seqlens_cpu`` is not
+            read.
 
     Returns:
         (o [B, T, H, V] in q's dtype, final H or None, final B^T or None).

@@ -17,7 +17,9 @@ def regress(*args: Any, **kwargs: Any) -> Any:
 
 def named(recipe: str, **options: Any) -> str:
     """A zoo name with changes in braces; None leaves an option as it is."""
-    said = ", ".join(f"{name}: {_text(value)}" for name, value in options.items() if value is not None)
+    said = ", ".join(
+        f"{name}: {_text(value)}" for name, value in options.items() if value is not None
+    )
     return f"{recipe}{{{said}}}" if said else recipe
 
 
@@ -47,7 +49,9 @@ def wide(x: Tensor) -> Tensor:
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
-def given_state(state: Tensor | None, name: str = "state", v_first: bool = False) -> dict[str, Tensor]:
+def given_state(
+    state: Tensor | None, name: str = "state", v_first: bool = False
+) -> dict[str, Tensor]:
     """An initial state [N, H, K, V] as a recipe's, of the type that states have."""
     if state is None:
         return {}
@@ -67,11 +71,14 @@ def linear_memory(
     v_first: bool = False,
     **inputs: Tensor | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """(o in q's dtype, the final state [N, H, K, V] or None) of a recipe whose state is one matrix."""
+    """(o in q's dtype, the final state [N, H, K, V] or None) of a recipe whose state is one
+    matrix."""
     state = given_state(initial_state, v_first=v_first)
     if not output_final_state:
         o = regress(recipe, q, k, v, state=state, cu_seqlens=cu_seqlens, **inputs)
         return o.to(q.dtype), None
-    o, final = regress(recipe, q, k, v, state=state, return_state=True, cu_seqlens=cu_seqlens, **inputs)
+    o, final = regress(
+        recipe, q, k, v, state=state, return_state=True, cu_seqlens=cu_seqlens, **inputs
+    )
     memory = final["state"]
     return o.to(q.dtype), memory.transpose(-1, -2) if v_first else memory

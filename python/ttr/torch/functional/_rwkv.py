@@ -37,7 +37,9 @@ def chunk_rwkv6(
     """
     refuse("chunk_rwkv6", head_first=head_first)
     recipe = named("rwkv6", scale=scale_option(scale))
-    return linear_memory(recipe, r, k, v, initial_state, output_final_state, cu_seqlens, log_decay=w, bonus=u)
+    return linear_memory(
+        recipe, r, k, v, initial_state, output_final_state, cu_seqlens, log_decay=w, bonus=u
+    )
 
 
 def fused_recurrent_rwkv6(
@@ -55,7 +57,9 @@ def fused_recurrent_rwkv6(
 ) -> tuple[Tensor, Tensor | None]:
     """chunk_rwkv6; ``reverse`` must be False."""
     refuse("fused_recurrent_rwkv6", reverse=reverse)
-    return chunk_rwkv6(r, k, v, w, u, scale, initial_state, output_final_state, cu_seqlens, head_first)
+    return chunk_rwkv6(
+        r, k, v, w, u, scale, initial_state, output_final_state, cu_seqlens, head_first
+    )
 
 
 def chunk_rwkv7(
@@ -80,7 +84,8 @@ def chunk_rwkv7(
         Others as in chunk_rwkv6.
 
     Raises:
-        ValueError: where b is not 0 and a is: the recipe's b is a multiple of a, channel by channel.
+        ValueError: where b is not 0 and a is: the recipe's b is a multiple of a, channel by
+            channel.
     """
     refuse("chunk_rwkv7", head_first=head_first)
     return _rwkv7(r, w, k, v, -a, _gate(a, b), scale, initial_state, output_final_state, cu_seqlens)
@@ -90,7 +95,9 @@ def _gate(a: Tensor, b: Tensor) -> Tensor:
     """-b / a, and 0 where both are 0."""
     nothing = a == 0
     if not torch.compiler.is_compiling() and bool((nothing & (b != 0)).any()):
-        raise ValueError("[rwkv7] b must be 0 wherever a is, as kappa (.) gate is where -kappa is, but is not")
+        raise ValueError(
+            "[rwkv7] b must be 0 wherever a is, as kappa (.) gate is where -kappa is, but is not"
+        )
     return torch.where(nothing, 0, -b / torch.where(nothing, 1, a))
 
 
@@ -108,7 +115,9 @@ def fused_recurrent_rwkv7(
     head_first: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """chunk_rwkv7, its scale K ** -0.5 by default."""
-    return chunk_rwkv7(r, w, k, v, a, b, scale, initial_state, output_final_state, cu_seqlens, head_first)
+    return chunk_rwkv7(
+        r, w, k, v, a, b, scale, initial_state, output_final_state, cu_seqlens, head_first
+    )
 
 
 def fused_mul_recurrent_rwkv7(
@@ -125,7 +134,8 @@ def fused_mul_recurrent_rwkv7(
     cu_seqlens: Tensor | None = None,
     head_first: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """M = M' (diag(exp(w)) - kk (kk (.) a)^T) + v k^T, y = scale M r: chunk_rwkv7 of -kk and kk (.) a.
+    """M = M' (diag(exp(w)) - kk (kk (.) a)^T) + v k^T, y = scale M r: chunk_rwkv7 of -kk and kk
+    (.) a.
 
     ``reverse`` must be False.
     """

@@ -1,11 +1,11 @@
-"""Every recipe that has one, in chunks of PyTorch's own operators: any device, gradients by autograd.
+"""Recipes in chunks of PyTorch's own operators: any device, gradients by autograd.
 
 The second road beside the operators of ttr.torch: the same recipes, inputs and states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from . import fast_weights, gpu_library, least_squares, recurrences
 from .inputs import Call, gather
-from .recipe import Choices, choices as _choices
+from .recipe import choices as _choices
 
 __all__ = ["regress"]
 
@@ -26,7 +26,7 @@ def regress(
     k: Tensor | None = None,
     v: Tensor | None = None,
     *,
-    state: dict[str, Tensor | None] | None = None,
+    state: Mapping[str, Tensor | None] | None = None,
     return_state: bool = False,
     **inputs: Tensor | None,
 ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
@@ -35,19 +35,19 @@ def regress(
     Args:
         recipe: what ttr.Recipe takes, or one.
         q, k, v: [B, T, Hq, Dk], [B, T, Hk, Dk], [B, T, Hv, Dv]; float32, float64 or bfloat16.
-        state: the initial state, by the names that ``ttr.state_specs(recipe)`` gives; what is missing
-            or None has the recipe's start.
+        state: the initial state, by the names that ``ttr.state_specs(recipe)`` gives; what is
+            missing or None has the recipe's start.
         return_state: also return the final state.
         inputs: the recipe's other inputs by name (``features_w`` for ``features.w``).
 
     Returns:
-        y [B, T, max(H, Hq), Dv] in v's dtype; with ``return_state`` also the final state, each entry in
-        the dtype of the initial one, else float64 where v is, float32 otherwise. Sums are float32, or
-        float64 where v or the state is.
+        y [B, T, max(H, Hq), Dv] in v's dtype; with ``return_state`` also the final state, each
+        entry in the dtype of the initial one, else float64 where v is, float32 otherwise. Sums are
+        float32, or float64 where v or the state is.
 
     Raises:
-        ValueError: for inputs that do not fit the recipe, and for a recipe that no road takes here. The
-            text names the argument or the choice.
+        ValueError: for inputs that do not fit the recipe, and for a recipe that no road takes
+            here. The text names the argument or the choice.
     """
     found = _choices(recipe)
     call = gather(found, {"q": q, "k": k, "v": v, **inputs}, state)
@@ -71,13 +71,17 @@ def _road(call: Call) -> _Run:
         return recurrences.run_matrix
     if family == "gated_vector":
         return recurrences.run_vector
-    form = {"hebbian": fast_weights, "sgd": fast_weights, "least_squares": least_squares}.get(family)
+    form = {"hebbian": fast_weights, "sgd": fast_weights, "least_squares": least_squares}.get(
+        family
+    )
     if form is not None:
         reason = form.obstacle(call)
         if reason is None:
             return form.run
         raise ValueError(f"[regress] {choices.text} has no form on {call.device}: {reason}")
-    raise ValueError(f"[regress] {choices.text} has no form on {call.device}: {_REASONS.get(family, family)}")
+    raise ValueError(
+        f"[regress] {choices.text} has no form on {call.device}: {_REASONS.get(family, family)}"
+    )
 
 
 _REASONS = {

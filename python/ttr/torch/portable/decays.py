@@ -7,8 +7,8 @@ time. Each class answers the same five questions. ``at`` says as of when a row s
     "before"   as row i - 1 left it
     "decayed"  between: faded by row i, not yet written
 
-No factor is ever divided by, and no sum of logarithms is a difference of two larger ones: a decay of
-0 (-inf), and 70 orders of magnitude within a chunk, are as exact as any.
+No factor is ever divided by, and no sum of logarithms is a difference of two larger ones: a decay
+of 0 (-inf), and 70 orders of magnitude within a chunk, are as exact as any.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ class ChannelDecay:
     def scores(self, rows: Tensor, columns: Tensor, at: str) -> Tensor:
         size = rows.shape[-2]
         missing = (1 << (size - 1).bit_length()) - size
-        g, rows, columns = (torch.nn.functional.pad(x, (0, 0, 0, missing)) for x in (self._g, rows, columns))
+        g, rows, columns = (
+            torch.nn.functional.pad(x, (0, 0, 0, missing)) for x in (self._g, rows, columns)
+        )
         met = (rows * columns).sum(-1) if at == "after" else (rows * columns).sum(-1) * 0
         blocks = met[..., None, None]
         half = 1
@@ -118,7 +120,9 @@ class ChannelDecay:
         return blocks[..., 0, :size, :size]
 
     @staticmethod
-    def _doubled(blocks: Tensor, g: Tensor, rows: Tensor, columns: Tensor, half: int, at: str) -> Tensor:
+    def _doubled(
+        blocks: Tensor, g: Tensor, rows: Tensor, columns: Tensor, half: int, at: str
+    ) -> Tensor:
         """Diagonal blocks of twice the size from those of ``half`` rows."""
         g, rows, columns = (x.unflatten(-2, (-1, 2, half)) for x in (g, rows, columns))
         own = g[..., 1, :, :].cumsum(-2)
@@ -182,10 +186,14 @@ class ShrinkingDecay:
     logarithms. With momentum the state is M above G.
     """
 
-    def __init__(self, log_decay: Tensor | None, shrink: Tensor | None, momentum: Tensor | None) -> None:
+    def __init__(
+        self, log_decay: Tensor | None, shrink: Tensor | None, momentum: Tensor | None
+    ) -> None:
         given = next(x for x in (log_decay, shrink, momentum) if x is not None)
         self._own = torch.ones_like(given) if log_decay is None else log_decay.exp()
-        self._between, self._start = self._products(self._own if shrink is None else self._own * shrink)
+        self._between, self._start = self._products(
+            self._own if shrink is None else self._own * shrink
+        )
         self._momenta = None if momentum is None else self._products(momentum)
         if self._momenta is not None:
             between, start = self._momenta
@@ -198,7 +206,9 @@ class ShrinkingDecay:
         size = factors.shape[-2]
         eye = torch.eye(size, dtype=factors.dtype, device=factors.device)
         steps = eye - factors * eye.roll(-1, -1).tril()
-        products = torch.linalg.solve_triangular(steps, eye.expand_as(steps), upper=False, unitriangular=True)
+        products = torch.linalg.solve_triangular(
+            steps, eye.expand_as(steps), upper=False, unitriangular=True
+        )
         return products, products[..., :, :1] * factors[..., :1, :]
 
     def _at(self, x: Tensor, first: float, at: str) -> Tensor:

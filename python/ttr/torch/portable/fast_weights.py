@@ -3,8 +3,8 @@
     M~ = decay(M'),   M = M~ + v key^T - (M_ref erase) along^T,   y = M q
 
 A chunk of C rows takes one triangular solve for what its rows erase of each other, and products of
-matrices; the state passes from chunk to chunk. With P_e the scores of erase keys and keys, faded from
-row to row, and E what each row finds of itself in the memory,
+matrices; the state passes from chunk to chunk. With P_e the scores of erase keys and keys, faded
+from row to row, and E what each row finds of itself in the memory,
 
     (1 + P_e) E = erase M_0 + P_k V,   O = q M_0 + P_q V - P_a E
 
@@ -48,7 +48,9 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     if not reads:
         y = keys.q @ state[..., : keys.q.shape[-1], :]
     elif choices.rows_per_token > 1:
-        y = y.unflatten(-2, (-1, choices.steps))[..., choices.steps - 1 if choices.read == "after" else 0, :]
+        y = y.unflatten(-2, (-1, choices.steps))[
+            ..., choices.steps - 1 if choices.read == "after" else 0, :
+        ]
     y = _scaled(call, rows, keys.k, keys.q, y)
     return by_token(read_out(choices, y, _log_scale(call, rows))), _final(call, rows, state)
 
@@ -77,13 +79,20 @@ def _log_scale(call: Call, rows: Rows) -> Tensor | None:
 
 
 def _start(call: Call, rows: Rows) -> Tensor:
-    """The initial state as one tensor [N, H, 1, Ks, V]: z as a column more, a second state below."""
+    """The initial state as one tensor [N, H, 1, Ks, V]: z as a column more, a second state
+    below."""
     sizes = call.sizes
     shape = (sizes["N"], sizes["H"], rows.key.shape[-1], sizes["Dv"])
     memory = _or_zeros(call, "state", shape)
     if rows.v.shape[-1] > sizes["Dv"]:
         memory = torch.cat([memory, _or_zeros(call, "state.n", shape[:-1]).unsqueeze(-1)], -1)
-    second = "state.im" if rows.phase is not None else "state.momentum" if rows.momentum is not None else None
+    second = (
+        "state.im"
+        if rows.phase is not None
+        else "state.momentum"
+        if rows.momentum is not None
+        else None
+    )
     if second is not None:
         memory = torch.cat([memory, _or_zeros(call, second, shape)], -2)
     return memory.unsqueeze(2)
@@ -130,7 +139,8 @@ def _pass_chunks(rows: Rows, state: Tensor, read: str, reads: bool) -> tuple[Ten
 
 
 class _Chunks:
-    """Chunks of the same size: what does not wait for the state is computed for all of them at once."""
+    """Chunks of the same size: what does not wait for the state is computed for all of them at
+    once."""
 
     def __init__(self, rows: Rows, begin: int, end: int, size: int, read: str) -> None:
         def cut(x: Tensor) -> Tensor:
@@ -139,7 +149,9 @@ class _Chunks:
         def maybe(x: Tensor | None) -> Tensor | None:
             return None if x is None else cut(x)
 
-        self._decay = _decay(*(maybe(x) for x in (rows.log_decay, rows.phase, rows.shrink, rows.momentum)))
+        self._decay = _decay(
+            *(maybe(x) for x in (rows.log_decay, rows.phase, rows.shrink, rows.momentum))
+        )
         self._q, self._key, self._v = cut(rows.q), cut(rows.key), cut(rows.v)
         self._erase, self._along = maybe(rows.erase), maybe(rows.along)
         self._reference = "before" if rows.undecayed else "decayed"
@@ -175,7 +187,9 @@ class _Chunks:
         of_key = of_along if self._along is None else decay.scores(erase, self._key, at)
         right = torch.cat([of_key @ self._v, decay.to_rows(erase, at)], -1)
         eye = torch.eye(of_along.shape[-1], dtype=right.dtype, device=right.device)
-        solved = torch.linalg.solve_triangular(eye + of_along, right, upper=False, unitriangular=True)
+        solved = torch.linalg.solve_triangular(
+            eye + of_along, right, upper=False, unitriangular=True
+        )
         return solved[..., :width], solved[..., width:]
 
     def _outputs(self, states: Tensor, erased: list[Tensor], along: Tensor) -> Tensor:

@@ -28,7 +28,11 @@ class FeatureMap:
         self._w = None if w is None else w[:, None]  # [H, 1, F, d]
         self._b = None if b is None else b[:, None, None]  # [H, 1, 1, F]
         if call.choices.features in _DRAWN and w is None:
-            raise fail("features_w", f"given for features: {call.choices.features} on this device", "missing")
+            raise fail(
+                "features_w",
+                f"given for features: {call.choices.features} on this device",
+                "missing",
+            )
 
     def __call__(self, x: Tensor, position: Tensor | None = None) -> Tensor:
         """phi(x); ``position`` [B, H, 1, T, 1] counts the tokens before each (cosformer)."""
@@ -102,7 +106,9 @@ def _power2(x: Tensor) -> Tensor:
     """All x_i x_j with i <= j, row by row, the mixed ones times sqrt(2)."""
     d = x.shape[-1]
     i, j = torch.triu_indices(d, d, device=x.device)
-    weight = torch.full(i.shape, math.sqrt(2), dtype=x.dtype, device=x.device).masked_fill(i == j, 1)
+    weight = torch.full(i.shape, math.sqrt(2), dtype=x.dtype, device=x.device).masked_fill(
+        i == j, 1
+    )
     return x[..., i] * x[..., j] * weight
 
 

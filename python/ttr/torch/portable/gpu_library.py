@@ -19,7 +19,12 @@ from .inputs import Call
 #: The options beside scale and normalise_qk that make a recipe, the module, its function, and the
 #: function's names of the inputs.
 _TABLE: tuple[tuple[Mapping[str, str], str, str, Mapping[str, str]], ...] = (
-    ({"optimizer": "gradient", "decay": "scalar"}, "simple_gla", "chunk_simple_gla", {"log_decay": "g"}),
+    (
+        {"optimizer": "gradient", "decay": "scalar"},
+        "simple_gla",
+        "chunk_simple_gla",
+        {"log_decay": "g"},
+    ),
     ({"optimizer": "gradient", "decay": "channel"}, "gla", "chunk_gla", {"log_decay": "g"}),
     ({"optimizer": "sgd", "decay": "none"}, "delta_rule", "chunk_delta_rule", {"step": "beta"}),
     (
@@ -28,7 +33,12 @@ _TABLE: tuple[tuple[Mapping[str, str], str, str, Mapping[str, str]], ...] = (
         "chunk_gated_delta_rule",
         {"log_decay": "g", "step": "beta"},
     ),
-    ({"optimizer": "sgd", "decay": "channel"}, "kda", "chunk_kda", {"log_decay": "g", "step": "beta"}),
+    (
+        {"optimizer": "sgd", "decay": "channel"},
+        "kda",
+        "chunk_kda",
+        {"log_decay": "g", "step": "beta"},
+    ),
 )
 
 #: Kernels of which several memories may share a key head.
@@ -63,7 +73,12 @@ def road(call: Call) -> Callable[[Call], tuple[Tensor, dict[str, Tensor]]] | Non
     choices, sizes = call.choices, call.sizes
     if any(getattr(choices, name) != value for name, value in _PLAIN.items()):
         return None
-    if sizes["T"] == 0 or sizes["Dk"] > 256 or sizes["Hq"] != sizes["Hk"] or sizes["Hv"] != sizes["H"]:
+    if (
+        sizes["T"] == 0
+        or sizes["Dk"] > 256
+        or sizes["Hq"] != sizes["Hk"]
+        or sizes["Hv"] != sizes["H"]
+    ):
         return None
     for options, module, name, inputs in _TABLE:
         if any(getattr(choices, option) != value for option, value in options.items()):
@@ -89,7 +104,9 @@ def _kernel(module: str, name: str) -> Callable[..., Any] | None:
         return None
 
 
-def _run(kernel: Callable[..., Any], names: Mapping[str, str], call: Call) -> tuple[Tensor, dict[str, Tensor]]:
+def _run(
+    kernel: Callable[..., Any], names: Mapping[str, str], call: Call
+) -> tuple[Tensor, dict[str, Tensor]]:
     choices = call.choices
     given: dict[str, Any] = {argument: call.tensors[name] for name, argument in names.items()}
     if choices.normalise_qk:

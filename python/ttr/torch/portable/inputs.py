@@ -40,7 +40,8 @@ class Call:
         return tensor
 
     def initial(self, name: str) -> Tensor | None:
-        """An entry of the initial state in the type that is computed in; None: the recipe's start."""
+        """An entry of the initial state in the type that is computed in; None: the recipe's
+        start."""
         tensor = self.state.get(name)
         return None if tensor is None else tensor.to(self.work)
 
@@ -59,7 +60,9 @@ def fail(argument: str, must: str, given: str) -> ValueError:
     return ValueError(f"[regress] {argument} must be {must} but is {given}")
 
 
-def gather(choices: Choices, given: Mapping[str, Tensor | None], state: Mapping[str, Any] | None) -> Call:
+def gather(
+    choices: Choices, given: Mapping[str, Tensor | None], state: Mapping[str, Any] | None
+) -> Call:
     """Checks a call and names its sizes.
 
     Raises ValueError for what is missing, unknown, of another shape, type or device, or outside of
@@ -68,7 +71,11 @@ def gather(choices: Choices, given: Mapping[str, Tensor | None], state: Mapping[
     tensors = _named(choices, given)
     sizes = _sizes(choices, tensors)
     held = _state(choices, state, sizes)
-    work = torch.float64 if any(t.dtype == torch.float64 for t in (tensors["v"], *held.values())) else torch.float32
+    work = (
+        torch.float64
+        if any(t.dtype == torch.float64 for t in (tensors["v"], *held.values()))
+        else torch.float32
+    )
     call = Call(choices, tensors, held, sizes, work)
     _check_ranges(choices, tensors)
     call.sequences = _sequences(tensors, sizes)
@@ -83,7 +90,9 @@ def _named(choices: Choices, given: Mapping[str, Tensor | None]) -> dict[str, Te
             continue
         if argument not in known:
             taken = ", ".join(known)
-            raise ValueError(f"[regress] {argument} is no input of {choices.text}, which takes {taken}")
+            raise ValueError(
+                f"[regress] {argument} is no input of {choices.text}, which takes {taken}"
+            )
         tensors[known[argument].name] = tensor
     device = None
     for spec in choices.inputs:
@@ -156,10 +165,16 @@ def _sizes(choices: Choices, tensors: Mapping[str, Tensor]) -> dict[str, int]:
     sizes.setdefault("Dk", sizes["Dv"])
     for axis, argument in (("Hk", "k"), ("Hv", "v")):
         if sizes["H"] % max(1, sizes.setdefault(axis, 1)):
-            raise fail(argument, f"of heads that divide the {sizes['H']} memories", f"of {sizes[axis]}")
+            raise fail(
+                argument, f"of heads that divide the {sizes['H']} memories", f"of {sizes[axis]}"
+            )
     queries = sizes.setdefault("Hq", sizes["H"])
     if sizes["H"] % max(1, queries) and queries % sizes["H"]:
-        raise fail("q", f"of heads that divide, or are a multiple of, the {sizes['H']} memories", f"of {queries}")
+        raise fail(
+            "q",
+            f"of heads that divide, or are a multiple of, the {sizes['H']} memories",
+            f"of {queries}",
+        )
     cu_seqlens = tensors.get("cu_seqlens")
     sizes["N"] = sizes["B"] if cu_seqlens is None else cu_seqlens.numel() - 1
     sizes["Dphi"] = _phi_dim(choices, sizes)
@@ -185,7 +200,9 @@ def _phi_dim(choices: Choices, sizes: Mapping[str, int]) -> int:
     return mapped.get(choices.features, d) + (choices.function == "affine")
 
 
-def _state(choices: Choices, state: Mapping[str, Any] | None, sizes: Mapping[str, int]) -> dict[str, Tensor]:
+def _state(
+    choices: Choices, state: Mapping[str, Any] | None, sizes: Mapping[str, int]
+) -> dict[str, Tensor]:
     held: dict[str, Tensor] = {}
     shapes = {entry.name: entry.shape for entry in choices.state}
     for name, tensor in (state or {}).items():
@@ -193,7 +210,9 @@ def _state(choices: Choices, state: Mapping[str, Any] | None, sizes: Mapping[str
             continue
         if name not in shapes:
             known = ", ".join(shapes) or "nothing"
-            raise ValueError(f"[regress] state has an entry {name!r}, but the state of {choices.text} is {known}")
+            raise ValueError(
+                f"[regress] state has an entry {name!r}, but the state of {choices.text} is {known}"
+            )
         if not _fits(shapes[name], tensor, sizes):
             raise fail(f"state[{name!r}]", _text(shapes[name], sizes), str(list(tensor.shape)))
         held[name] = tensor

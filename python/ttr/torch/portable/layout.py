@@ -1,4 +1,4 @@
-"""The layout that the portable forms work in: [B, H, G, T, D], G the queries that read one memory."""
+"""The layout of the portable forms: [B, H, G, T, D], G the queries that read one memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from torch import Tensor
 
 
 def by_memory(x: Tensor, heads: int) -> Tensor:
-    """[B, T, h, ...] with h dividing H becomes [B, H, 1, T, ...]: memory m reads head m // (H / h)."""
+    """[B, T, h, ...] with h dividing H becomes [B, H, 1, T, ...]: memory m reads head m // (H /
+    h)."""
     x = x.transpose(1, 2)
     repeats = heads // x.shape[1]
     if repeats > 1:

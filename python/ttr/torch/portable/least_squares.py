@@ -113,13 +113,23 @@ def _regularised(choices: Choices, a: Tensor, ridge: Tensor) -> tuple[Tensor, Te
 
 
 def _chunk(
-    choices: Choices, q: Tensor, k: Tensor, written: Tensor, v: Tensor, g: Tensor, a: Tensor, b: Tensor, ridge: Tensor
+    choices: Choices,
+    q: Tensor,
+    k: Tensor,
+    written: Tensor,
+    v: Tensor,
+    g: Tensor,
+    a: Tensor,
+    b: Tensor,
+    ridge: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The answers of a chunk's queries [B, H, G, C, K], and A and B after it."""
     decay, at = ScalarDecay(g.unsqueeze(-3)), choices.read
     between, start = (x.squeeze(-3) for x in (decay.between(at), decay.from_start(at)))
     squares = (written.unsqueeze(-1) * k.unsqueeze(-2)).flatten(-2)
-    systems = (between @ squares).unflatten(-1, (k.shape[-1], -1)) + start.unsqueeze(-1) * a.unsqueeze(-3)
+    systems = (between @ squares).unflatten(-1, (k.shape[-1], -1)) + start.unsqueeze(
+        -1
+    ) * a.unsqueeze(-3)
     full, diagonal = _regularised(choices, systems.squeeze(2), ridge)
     # [B, H, C, K, G]: the queries of a token share its system.
     x = solve(choices, full, q.permute(0, 1, 3, 4, 2), diagonal).permute(0, 1, 4, 2, 3)

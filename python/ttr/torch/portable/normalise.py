@@ -1,4 +1,4 @@
-"""The three things that are called normalising: keys and queries, the sum of weights, the output."""
+"""What is called normalising: of keys and queries, of the sum of weights, of the output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def read_out(choices: Choices, y: Tensor, maximum: Tensor | None) -> Tensor:
     """What a query reads becomes the output: denominators, then the norm.
 
     ``y`` is [..., Dv], or [..., Dv + 1] with z . q last where the recipe divides by a sum.
-    ``maximum`` [..., 1] is the logarithm of the scale of ``y``, of memories that keep a running one.
+    ``maximum`` [..., 1] is the logarithm of the scale of ``y``, of memories that keep a running
+    one.
     """
     if choices.normalise_sum == "none":
         if maximum is not None:

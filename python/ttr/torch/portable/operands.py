@@ -20,8 +20,8 @@ class Rows:
 
         M~ = decay(M'),   M = M~ + v key^T - (M_ref erase) along^T,   y = M q
 
-    ``erase`` is None where nothing is erased, ``along`` None where it is ``key``. M_ref is M~, or M'
-    where ``undecayed``. Numbers a row are [B, H, 1, R, 1].
+    ``erase`` is None where nothing is erased, ``along`` None where it is ``key``. M_ref is M~, or
+    M' where ``undecayed``. Numbers a row are [B, H, 1, R, 1].
     """
 
     q: Tensor
@@ -138,10 +138,16 @@ def _stabilise(call: Call, rows: Rows) -> None:
     written = scalars(call, "log_importance")
     assert written is not None
     written = written.squeeze(-1)
-    decay = torch.zeros_like(written) if rows.log_decay is None else rows.log_decay.squeeze(-1).expand_as(written)
+    decay = (
+        torch.zeros_like(written)
+        if rows.log_decay is None
+        else rows.log_decay.squeeze(-1).expand_as(written)
+    )
     start = call.initial("state.m")
     if start is None:
-        start = torch.full((call.sizes["N"], call.sizes["H"]), -torch.inf, dtype=call.work, device=call.device)
+        start = torch.full(
+            (call.sizes["N"], call.sizes["H"]), -torch.inf, dtype=call.work, device=call.device
+        )
     start = start.unsqueeze(-1)
     maximum = max_plus_scan(decay, written, start)
     before = torch.cat([start.unsqueeze(-1), maximum], -1)[..., :-1]
@@ -221,7 +227,8 @@ def _curvature(call: Call, k: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _spread(steps: int, rows: Rows, last: bool) -> None:
-    """Several rows a token: the first one fades, the last one (or, before, the first) is read at."""
+    """Several rows a token: the first one fades, the last one (or, before, the first) is read
+    at."""
     rows.q = _placed(rows.q, steps, steps - 1 if last else 0)
     if rows.log_decay is not None:
         rows.log_decay = _placed(rows.log_decay, steps, 0)

@@ -47,7 +47,8 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """One input: its name, the shapes that it may have as names of axes, and whether it must be given.
+    """One input: its name, the shapes that it may have as names of axes, and whether it must be
+    given.
 
     ``sign`` is +1 where no entry may be negative, -1 where none may be positive, else 0.
     """
@@ -86,8 +87,8 @@ _SIGNS = {
 class Choices:
     """The three choices of a recipe and how it is read, by the names of its options.
 
-    ``decay`` is a word; ``decay_factor`` is the number of a constant decay. ``scale`` is a number, or
-    None where it is Dk ** -0.5.
+    ``decay`` is a word; ``decay_factor`` is the number of a constant decay. ``scale`` is a number,
+    or None where it is Dk ** -0.5.
     """
 
     def __init__(self, recipe: Any) -> None:

@@ -2,6 +2,8 @@
 
     h_t = g_t (.) h_{t-1} + w_t (.) v_t,   y = eta Re h
     S_t = exp(dt_t a) (.) S_{t-1} + k_t v_t^T,   y = eta S_t^T q_t
+
+Both are first-order recurrences of their entries, scanned in chunks.
 """
 
 from __future__ import annotations
@@ -70,8 +72,8 @@ def _vector_start(call: Call, terms: Tensor) -> Tensor:
 def run_matrix(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, max(H, Hq), Dv] and the final state of a memory with a decay for every entry.
 
-    A chunk's entries, [C, Dk, Dv] a memory, are there once at a time: the backward pass computes them
-    anew.
+    A chunk's entries, [C, Dk, Dv] a memory, are there once at a time: the backward pass computes
+    them anew.
     """
     choices, sizes = call.choices, call.sizes
     keys = mapped_keys(call)
@@ -82,7 +84,9 @@ def run_matrix(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     a = call.need("a").transpose(-1, -2)[:, None]  # [H, 1, Dk, Dv]
     state = call.initial("state")
     if state is None:
-        state = torch.zeros(sizes["N"], sizes["H"], sizes["Dk"], sizes["Dv"], dtype=call.work, device=call.device)
+        state = torch.zeros(
+            sizes["N"], sizes["H"], sizes["Dk"], sizes["Dv"], dtype=call.work, device=call.device
+        )
     state, outputs = state.unsqueeze(2), []
     before = choices.read == "before"
     for begin in range(0, sizes["T"], _MATRIX_CHUNK):

@@ -24,7 +24,9 @@ def linear_scan(factors: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
     return terms, factors
 
 
-def chunked_linear_scan(factors: Tensor, terms: Tensor, start: Tensor, chunk: int = 64) -> tuple[Tensor, Tensor]:
+def chunked_linear_scan(
+    factors: Tensor, terms: Tensor, start: Tensor, chunk: int = 64
+) -> tuple[Tensor, Tensor]:
     """The same from h = ``start`` [..., D]: all h [..., T, D], and the last.
 
     Chunks are scanned together, then the chunks' last states one after another.
@@ -52,7 +54,9 @@ def max_plus_scan(decays: Tensor, terms: Tensor, start: Tensor) -> Tensor:
     length, shift = terms.shape[-1], 1
     while shift < length:
         old, late = decays[..., shift:], terms[..., shift:]
-        terms = torch.cat([terms[..., :shift], torch.maximum(late, _sum(old, terms[..., :-shift]))], -1)
+        terms = torch.cat(
+            [terms[..., :shift], torch.maximum(late, _sum(old, terms[..., :-shift]))], -1
+        )
         decays = torch.cat([decays[..., :shift], _sum(old, decays[..., :-shift])], -1)
         shift *= 2
     return torch.maximum(terms, _sum(decays, start.unsqueeze(-1)))

@@ -1,8 +1,8 @@
 """A x = q for many symmetric positive semi-definite A at once, [..., K, K] and [..., K, G].
 
 Gradients are those of the solution (the implicit function): with z = A^-1 g, dL/dq = z and
-dL/dA = -z x^T. Nothing is differentiated through a factor or an iteration, but for gradient descent,
-whose steps are a layer of their own at every number of them.
+dL/dA = -z x^T. Nothing is differentiated through a factor or an iteration, but for gradient
+descent, whose steps are a layer of their own at every number of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from .recipe import Choices
 
 
 def solve(choices: Choices, a: Tensor, q: Tensor, ridge: Tensor) -> Tensor:
-    """x as the recipe's solver leaves it; ``ridge`` [..., K] is the part of A that does not fade."""
+    """x as the recipe's solver leaves it; ``ridge`` [..., K] is the part of A that does not
+    fade."""
     solver = choices.optimizer
     if solver == "gradient":
         return _descend(choices, a, q)
@@ -82,7 +83,9 @@ class _Factor:
             x[self._singular] = self._inverse @ right[self._singular]
         return torch.where(self._finite[..., None, None], x, torch.nan)
 
-    def add_singular(self, da: Tensor, a: Tensor, q: Tensor, g: Tensor, z: Tensor, x: Tensor) -> Tensor:
+    def add_singular(
+        self, da: Tensor, a: Tensor, q: Tensor, g: Tensor, z: Tensor, x: Tensor
+    ) -> Tensor:
         """A^+ moves with A within its range, too:
         dA^+ = -A^+ dA A^+ + A^+ A^+ dA (1 - A A^+) + its transpose."""
         if self._inverse is None:
@@ -117,7 +120,9 @@ class _Preconditioner:
             nothing = diagonal == 0
             self._inverse = torch.where(nothing, 0, 1 / torch.where(nothing, 1, diagonal))
         elif self._kind == "block_diagonal":
-            self._blocks = [a[..., i : i + self._block, i : i + self._block] for i in self._starts(a)]
+            self._blocks = [
+                a[..., i : i + self._block, i : i + self._block] for i in self._starts(a)
+            ]
 
     def _starts(self, a: Tensor) -> range:
         return range(0, a.shape[-1], self._block)
@@ -136,7 +141,8 @@ def _preconditioner(choices: Choices, a: Tensor) -> _Preconditioner:
 
 
 def _bounds(choices: Choices, a: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]:
-    """An interval that holds the eigenvalues of A, [..., 1, 1]. A ridge that fades bounds nothing."""
+    """An interval that holds the eigenvalues of A, [..., 1, 1]. A ridge that fades bounds
+    nothing."""
     if choices.ridge_kind == "fading" and choices.decay != "none":
         low, high = torch.linalg.eigvalsh(a)[..., 0].clamp(min=0), torch.linalg.matrix_norm(a)
     else:
@@ -146,7 +152,8 @@ def _bounds(choices: Choices, a: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _chebyshev(a: Tensor, q: Tensor, low: Tensor, high: Tensor, steps: int) -> Tensor:
-    """x_1 = q / c; x_{n+1} = w (x_n - x_{n-1} + (q - A x_n) / c) + x_{n-1}, w <- 4 / (4 - rho^2 w)."""
+    """x_1 = q / c; x_{n+1} = w (x_n - x_{n-1} + (q - A x_n) / c) + x_{n-1}, w <- 4 / (4 - rho^2
+    w)."""
     centre = (high + low) / 2
     nothing = centre == 0
     centre = torch.where(nothing, 1, centre)

@@ -6,9 +6,8 @@ import dataclasses
 import math
 
 import torch
-from torch import Tensor
-
 import ttr
+from torch import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +26,9 @@ class Sizes:
     sequences: int = 0
 
 
-def inputs(recipe: str, sizes: Sizes, seed: int = 0, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+def inputs(
+    recipe: str, sizes: Sizes, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> dict[str, Tensor]:
     """Every input that the recipe takes, by its name in Python."""
     generator = torch.Generator().manual_seed(seed)
     steps = _steps(recipe)
@@ -56,7 +57,9 @@ def inputs(recipe: str, sizes: Sizes, seed: int = 0, dtype: torch.dtype = torch.
     return made
 
 
-def state(recipe: str, sizes: Sizes, seed: int = 1, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+def state(
+    recipe: str, sizes: Sizes, seed: int = 1, dtype: torch.dtype = torch.float64
+) -> dict[str, Tensor]:
     """A state that the recipe could have reached: the one after some other tokens."""
     import ttr.torch.portable as portable
 
@@ -71,7 +74,11 @@ def _steps(recipe: str) -> int:
 
 
 def _packed(sizes: Sizes, generator: torch.Generator) -> Tensor:
-    cuts = torch.randint(0, sizes.tokens + 1, (sizes.sequences - 1,), generator=generator).sort().values
+    cuts = (
+        torch.randint(0, sizes.tokens + 1, (sizes.sequences - 1,), generator=generator)
+        .sort()
+        .values
+    )
     return torch.cat([torch.tensor([0]), cuts, torch.tensor([sizes.tokens])])
 
 
