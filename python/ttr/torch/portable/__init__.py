@@ -5,7 +5,7 @@ The second road beside the operators of ttr.torch: the same recipes, inputs and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,8 +16,6 @@ from .inputs import Call, gather
 from .recipe import choices as _choices
 
 __all__ = ["regress"]
-
-_Run = Callable[[Call], tuple[Tensor, dict[str, Tensor]]]
 
 
 def regress(
@@ -60,28 +58,30 @@ def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     kernel = gpu_library.road(call)
     if kernel is not None:
         return kernel(call)
-    run = _road(call)
-    return run(call) if call.sequences is None else _packed(call, run)
+    _check_road(call)
+    return _road(call) if call.sequences is None else _packed(call)
 
 
-def _road(call: Call) -> _Run:
-    choices = call.choices
-    family = choices.family
-    if family == "hebbian" and choices.decay == "matrix":
-        return recurrences.run_matrix
+def _road(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
+    family = call.choices.family
     if family == "gated_vector":
-        return recurrences.run_vector
-    form = {"hebbian": fast_weights, "sgd": fast_weights, "least_squares": least_squares}.get(
-        family
-    )
-    if form is not None:
-        reason = form.obstacle(call)
-        if reason is None:
-            return form.run
-        raise ValueError(f"[regress] {choices.text} has no form on {call.device}: {reason}")
-    raise ValueError(
-        f"[regress] {choices.text} has no form on {call.device}: {_REASONS.get(family, family)}"
-    )
+        return recurrences.run_vector(call)
+    if family == "least_squares":
+        return least_squares.run(call)
+    if call.choices.decay == "matrix":
+        return recurrences.run_matrix(call)
+    return fast_weights.run(call)
+
+
+def _check_road(call: Call) -> None:
+    family = call.choices.family
+    reason = _REASONS.get(family)
+    if family == "least_squares":
+        reason = least_squares.obstacle(call)
+    elif family in ("hebbian", "sgd"):
+        reason = fast_weights.obstacle(call)
+    if reason is not None:
+        raise ValueError(f"[regress] {call.choices.text} has no form on {call.device}: {reason}")
 
 
 _REASONS = {
@@ -92,12 +92,12 @@ _REASONS = {
 }
 
 
-def _packed(call: Call, run: _Run) -> tuple[Tensor, dict[str, Tensor]]:
+def _packed(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """Sequences one after another, each with its row of the state."""
     assert call.sequences is not None
     outputs, finals = [], []
     for n, (begin, end) in enumerate(zip(call.sequences, call.sequences[1:])):
-        y, final = run(_part(call, n, begin, end))
+        y, final = _road(_part(call, n, begin, end))
         outputs.append(y)
         finals.append(final)
     state = {name: torch.cat([final[name] for final in finals]) for name in finals[0]}

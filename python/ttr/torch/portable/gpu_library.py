@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .inputs import Call
+from .recipe import query_scale
 
 #: The options beside scale and normalise_qk that make a recipe, the module, its function, and the
 #: function's names of the inputs.
@@ -117,7 +118,7 @@ def _run(
         q=call.tensors["q"],
         k=call.tensors["k"],
         v=call.tensors["v"],
-        scale=choices.query_scale(call.sizes["Dk"]),
+        scale=query_scale(choices, call.sizes["Dk"]),
         initial_state=call.initial("state"),
         output_final_state=True,
         **given,

@@ -76,10 +76,8 @@ def gather(
         if any(t.dtype == torch.float64 for t in (tensors["v"], *held.values()))
         else torch.float32
     )
-    call = Call(choices, tensors, held, sizes, work)
     _check_ranges(choices, tensors)
-    call.sequences = _sequences(tensors, sizes)
-    return call
+    return Call(choices, tensors, held, sizes, work, _sequences(tensors, sizes))
 
 
 def _named(choices: Choices, given: Mapping[str, Tensor | None]) -> dict[str, Tensor]:

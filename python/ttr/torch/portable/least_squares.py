@@ -32,8 +32,10 @@ def obstacle(call: Call) -> str | None:
     return None
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator,unused-ignore]
 def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
-    """y [B, T, max(H, Hq), Dv] and the final state."""
+    """y [B, T, max(H, Hq), Dv] and the final state. Whether a system is singular is asked of its
+    numbers, which no graph can."""
     choices, sizes = call.choices, call.sizes
     keys = mapped_keys(call)
     k = keys.k

@@ -11,6 +11,7 @@ from .features import FeatureMap
 from .inputs import Call
 from .layout import by_memory, queries_by_memory
 from .normalise import unit
+from .recipe import query_scale
 from .scans import chunked_linear_scan, max_plus_scan
 
 
@@ -60,7 +61,7 @@ def mapped_keys(call: Call) -> Keys:
     features = FeatureMap(call)
     position = _positions(call)
     steps = choices.rows_per_token
-    q = features(q, position) * choices.query_scale(call.sizes["Dk"])
+    q = features(q, position) * query_scale(choices, call.sizes["Dk"])
     if k is not None:
         rows = None if position is None else position.repeat_interleave(steps, -2)
         k = features(k, rows)

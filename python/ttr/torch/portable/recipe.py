@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 import ttr
 
 #: The options that a portable form reads, with the defaults of a recipe (include/ttr/recipe.h).
@@ -45,27 +45,22 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Input:
-    """One input: its name, the shapes that it may have as names of axes, and whether it must be
-    given.
+class Input(NamedTuple):
+    """One input of a recipe.
 
-    ``sign`` is +1 where no entry may be negative, -1 where none may be positive, else 0.
+    ``argument`` is its name as a Python caller writes it: ``features_w`` for ``features.w``.
+    ``shapes`` are those it may have, as names of axes. ``sign`` is +1 where no entry may be
+    negative, -1 where none may be positive, else 0.
     """
 
     name: str
+    argument: str
     shapes: tuple[tuple[str, ...], ...]
     required: bool
     sign: int
 
-    @property
-    def argument(self) -> str:
-        """The name as a Python caller writes it: ``features_w`` for ``features.w``."""
-        return self.name.replace(".", "_")
 
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One tensor of a state: its name, and its shape as names of axes."""
 
     name: str
@@ -103,46 +98,51 @@ class Choices:
             values["decay"] = "constant"
         if values["scale"] == "rsqrt_dk":
             values["scale"] = None
-        self._values = values
+        self.__dict__.update(values)
+        self.family = _family(values)
+        #: Rows of k, v and step that a token takes.
+        self.rows_per_token = int(values["steps"]) if values["optimizer"] == "sgd" else 1
         self.inputs = tuple(_input(spec) for spec in ttr.input_specs(recipe))
         self.state = tuple(Entry(s["name"], tuple(s["shape"])) for s in ttr.state_specs(recipe))
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["_values"][name]
-        except KeyError:
-            raise AttributeError(name) from None
+    if TYPE_CHECKING:
 
-    @property
-    def family(self) -> str:
-        """Which kind of memory this is; follows from the values alone (src/recipe/family.h)."""
-        if self.function == "constant":
-            return "gated_vector" if self.kernel == "none" else "kernel_smoother"
-        if self.function in ("polynomial", "network", "kernel"):
-            return self.function
-        if self.optimizer == "sgd":
-            return "sgd"
-        one_step = self.steps == 1 and self.preconditioner == "none"
-        return "hebbian" if self.optimizer == "gradient" and one_step else "least_squares"
+        def __getattr__(self, name: str) -> Any: ...
 
-    @property
-    def rows_per_token(self) -> int:
-        """Rows of k, v and step that a token takes."""
-        return self.steps if self.optimizer == "sgd" else 1
 
-    def query_scale(self, key_dim: int) -> float:
-        """What multiplies a query."""
-        return key_dim**-0.5 if self.scale is None else float(self.scale)
+def query_scale(choices: Choices, key_dim: int) -> float:
+    """What multiplies a query. (A method would hide it from the tracer.)"""
+    return key_dim**-0.5 if choices.scale is None else float(choices.scale)
+
+
+def _family(values: dict[str, Any]) -> str:
+    """Which kind of memory this is; follows from the values alone (src/recipe/family.h)."""
+    function, optimizer = values["function"], values["optimizer"]
+    if function == "constant":
+        return "gated_vector" if values["kernel"] == "none" else "kernel_smoother"
+    if function in ("polynomial", "network", "kernel"):
+        return str(function)
+    if optimizer == "sgd":
+        return "sgd"
+    one_step = values["steps"] == 1 and values["preconditioner"] == "none"
+    return "hebbian" if optimizer == "gradient" and one_step else "least_squares"
 
 
 def _input(spec: dict[str, Any]) -> Input:
     shapes = tuple(tuple(shape) for shape in spec["shapes"])
-    return Input(spec["name"], shapes, bool(spec["required"]), _SIGNS.get(spec["name"], 0))
+    name = spec["name"]
+    argument = name.replace(".", "_")
+    return Input(name, argument, shapes, bool(spec["required"]), _SIGNS.get(name, 0))
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(text: str) -> Choices:
+def _cached(text: str) -> Choices:
     return Choices(text)
+
+
+@torch.compiler.assume_constant_result  # the tracer cannot look into the extension module
+def _parsed(text: str) -> Choices:
+    return _cached(text)
 
 
 def choices(recipe: Any) -> Choices:
