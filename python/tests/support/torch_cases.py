@@ -1,0 +1,100 @@
+"""Random inputs and states for any recipe, from what it says that it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import torch
+import ttr
+from torch import Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """The sizes of a call."""
+
+    batch: int = 2
+    tokens: int = 9
+    query_heads: int = 2
+    key_heads: int = 2
+    value_heads: int = 2
+    heads: int = 2
+    key_dim: int = 5
+    value_dim: int = 4
+    features: int = 3
+    sequences: int = 0
+
+
+def inputs(
+    recipe: str, sizes: Sizes, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> dict[str, Tensor]:
+    """Every input that the recipe takes, by its name in Python."""
+    generator = torch.Generator().manual_seed(seed)
+    steps = _steps(recipe)
+    axes = {
+        "B": 1 if sizes.sequences else sizes.batch,
+        "T": sizes.tokens,
+        "T n": sizes.tokens * steps,
+        "Hq": sizes.query_heads,
+        "Hk": sizes.key_heads,
+        "Hv": sizes.value_heads,
+        "H": sizes.heads,
+        "Dk": sizes.key_dim,
+        "Dv": sizes.value_dim,
+        "F": sizes.features,
+        "1": 1,
+    }
+    made = {}
+    for spec in ttr.input_specs(recipe):
+        name = spec["name"]
+        if name == "cu_seqlens":
+            if sizes.sequences:
+                made[name] = _packed(sizes, generator)
+            continue
+        shape = [axes[axis] for axis in spec["shapes"][-1]]
+        made[name.replace(".", "_")] = _numbers(name, shape, sizes, generator).to(dtype)
+    return made
+
+
+def state(
+    recipe: str, sizes: Sizes, seed: int = 1, dtype: torch.dtype = torch.float64
+) -> dict[str, Tensor]:
+    """A state that the recipe could have reached: the one after some other tokens."""
+    import ttr.torch.portable as portable
+
+    before = dataclasses.replace(sizes, batch=sizes.sequences or sizes.batch, tokens=7, sequences=0)
+    _, reached = portable.regress(recipe, **inputs(recipe, before, seed, dtype), return_state=True)
+    return {name: tensor.detach().contiguous() for name, tensor in reached.items()}
+
+
+def _steps(recipe: str) -> int:
+    optimizer = ttr.Recipe(recipe).to_dict().get("optimizer", {})
+    return optimizer.get("steps", 1) if optimizer.get("optimizer") == "sgd" else 1
+
+
+def _packed(sizes: Sizes, generator: torch.Generator) -> Tensor:
+    cuts = (
+        torch.randint(0, sizes.tokens + 1, (sizes.sequences - 1,), generator=generator)
+        .sort()
+        .values
+    )
+    return torch.cat([torch.tensor([0]), cuts, torch.tensor([sizes.tokens])])
+
+
+def _numbers(name: str, shape: list[int], sizes: Sizes, generator: torch.Generator) -> Tensor:
+    x = torch.randn(shape, generator=generator, dtype=torch.float64)
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+    if name in ("q", "k", "erase_key"):
+        return x / math.sqrt(sizes.key_dim)
+    if name == "log_decay":
+        return -uniform * 0.7
+    if name == "a":
+        return -uniform - 0.1
+    if name in ("dt", "step", "importance", "momentum", "erase_gate"):
+        return uniform * 0.9
+    if name == "weight_decay":
+        return uniform * 0.2
+    if name == "ridge":
+        return uniform + 0.05
+    return x

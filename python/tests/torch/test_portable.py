@@ -1,0 +1,256 @@
+"""The portable forms against the definition: outputs, states, gradients."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+import torch_cases as cases
+import torch_oracle as oracle
+from torch_cases import Sizes
+from ttr.torch.portable import regress
+
+HEBBIAN = ["linear_attention", "retnet", "gla", "gateloop", "hgrn2", "rwkv6", "mlstm", "mamba2"]
+SGD = [
+    "deltanet",
+    "nlms",
+    "longhorn",
+    "efla",
+    "leaky_lms",
+    "decoupled_lms",
+    "gated_deltanet",
+    "kda",
+    "comba",
+    "gated_deltanet2",
+    "delta_product",
+    "rwkv7",
+    "preconditioned_deltanet",
+    "momentum_deltanet",
+]
+SCANS = ["mamba", "lru", "hgrn", "rg_lru"]
+#: Choices that no named row has, or that meet another branch.
+VARIANTS = [
+    "linear_attention{decay: 0.9, eta: 0.5}",
+    "linear_attention{features: elu1, normalise_sum: sum}",
+    "linear_attention{features: cosformer}",
+    "linear_attention{features: dpfp, nu: 2}",
+    "linear_attention{features: t2r}",
+    "linear_attention{features: hedgehog_exp}",
+    "linear_attention{features: hedgehog_softmax}",
+    "linear_attention{features: taylor2}",
+    "linear_attention{features: rebased}",
+    "linear_attention{features: rfa}",
+    "linear_attention{features: favor, normalise_sum: sum}",
+    "linear_attention{features: dijiang}",
+    "linear_attention{features: power2, scale: rsqrt_dk}",
+    "linear_attention{read: before, output_norm: l2}",
+    "linear_attention{causal: false, output_norm: rms}",
+    "linear_attention{function: affine}",
+    "linear_attention{importance: input, decay: scalar}",
+    "linear_attention{importance: log, normalise_sum: sum, features: relu}",
+    "mlstm{read: before}",
+    "mlstm{causal: false}",
+    "mlstm{normalise_sum: none}",
+    "mlstm{decay: none}",
+    "gla{read: before, normalise_qk: true, scale: 0.3}",
+    "gla{importance: root_complement}",
+    "gateloop{read: before}",
+    "gateloop{causal: false}",
+    "gateloop{importance: complement}",
+    "rwkv6{eta: 0.7}",
+    "rwkv6{decay: scalar, normalise_sum: sum, features: relu}",
+    "gated_deltanet{normalise_qk: true, scale: rsqrt_dk}",
+    "gated_deltanet{step: longhorn, read: before}",
+    "gated_deltanet{features: elu1}",
+    "gated_deltanet{decay: retention, output_norm: rms}",
+    "nlms{eta: 0.5, eps: 0.1, decay: 0.95}",
+    "delta_product{read: before}",
+    "delta_product{decay: channel, steps: 3}",
+    "comba{decay: channel}",
+    "comba{step: one, correction: 0, read: before}",
+    "rwkv7{decay: scalar}",
+    "rwkv7{decay: none, read: before}",
+    "gated_deltanet2{decay: none}",
+    "leaky_lms{decay: scalar, read: before}",
+    "momentum_deltanet{decay: scalar}",
+    "momentum_deltanet{decay: 0.9, read: before, weight_decay: none}",
+    "momentum_deltanet{weight_decay: coupled, step: efla}",
+    "preconditioned_deltanet{curvature_decay: 0.9, curvature_centre: -1, decay: scalar}",
+    "mamba{read: before, importance: input}",
+    "mamba{causal: false, output_norm: rms}",
+    "lru{read: before}",
+    "hgrn{importance: none}",
+    "hgrn{decay: scalar, importance: input}",
+    "rg_lru{eta: 0.5, output_norm: l2}",
+    "lru{importance: none}",
+]
+LEAST_SQUARES = [
+    "rls",
+    "weighted_rls",
+    "mesa",
+    "intention",
+    "kalmanet",
+    "batch_gd",
+    "quasi_newton",
+    "affine_rls",
+    "feature_rls",
+    "rls{features:relu,ridge:0.5}",
+    "rls{read:before}",
+    "weighted_rls{read:before}",
+    "mesa{read:before,normalise_qk:true}",
+    "mesa{causal:false,output_norm:rms}",
+    "rls{decay:0.95}",
+    "rls{decay:retention,scale:0.5}",
+    "kalmanet{ridge_kind:constant,steps:6}",
+    "kalmanet{ridge_kind:fading,ridge:0.3,steps:6}",
+    "kalmanet{steps:1}",
+    "batch_gd{decay:scalar,importance:input}",
+    "quasi_newton{preconditioner:block_diagonal,block:2}",
+    "mesa{optimizer:conjugate_gradient,steps:30}",
+    "mesa{optimizer:conjugate_gradient,steps:2}",
+    "mesa{optimizer:conjugate_gradient,steps:3,preconditioner:diagonal}",
+    "rls{features:cosformer}",
+    "affine_rls{decay:scalar}",
+]
+ALL = HEBBIAN + SGD + SCANS + VARIANTS + LEAST_SQUARES
+
+SHAPES = {
+    "plain": Sizes(),
+    "chunks": Sizes(batch=1, tokens=150, key_dim=7, value_dim=3),
+    "grouped values": Sizes(query_heads=2, key_heads=1, value_heads=4, heads=4),
+    "many queries": Sizes(query_heads=6, key_heads=1, value_heads=3, heads=3, key_dim=3),
+    "one": Sizes(
+        batch=1,
+        tokens=1,
+        query_heads=1,
+        key_heads=1,
+        value_heads=1,
+        heads=1,
+        key_dim=1,
+        value_dim=1,
+    ),
+    "packed": Sizes(tokens=80, sequences=4),
+}
+
+
+def close(got: torch.Tensor, want: torch.Tensor, what: str, tolerance: float = 1e-10) -> None:
+    """Every token and head within `tolerance` of the largest number of its own or, if smaller,
+    1."""
+    assert got.shape == want.shape, what
+    torch.testing.assert_close(
+        got.double(), want.double(), rtol=tolerance, atol=tolerance, msg=lambda m: f"{what}: {m}"
+    )
+
+
+def run_both(recipe: str, sizes: Sizes, with_state: bool) -> None:
+    inputs = cases.inputs(recipe, sizes)
+    state = cases.state(recipe, sizes) if with_state else {}
+    want, last = oracle.definition(recipe, inputs, state)
+    y, final = regress(recipe, **inputs, state=state, return_state=True)
+    close(y, want, "y")
+    assert set(final) == set(last)
+    for name, tensor in final.items():
+        close(tensor, last[name], name)
+
+
+@pytest.mark.parametrize("recipe", ALL)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_agrees_with_the_definition(recipe: str, shape: str) -> None:
+    run_both(recipe, SHAPES[shape], with_state=False)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [name for name in ALL if "intention" not in name and not re.search("causal: ?false", name)],
+)
+@pytest.mark.parametrize("shape", ["plain", "chunks", "packed"])
+def test_goes_on_from_a_state(recipe: str, shape: str) -> None:
+    run_both(recipe, SHAPES[shape], with_state=True)
+
+
+#: Solvers whose gradient is that of the converged problem, taken far enough to be converged.
+_LONG = "steps: 300}"
+_CG = "mesa{optimizer: conjugate_gradient, steps: 60"
+CONVERGED = {
+    "kalmanet": "kalmanet{" + _LONG,
+    "kalmanet{ridge_kind:constant,steps:6}": "kalmanet{ridge_kind: constant, ridge: 0.3, " + _LONG,
+    "kalmanet{ridge_kind:fading,ridge:0.3,steps:6}": "kalmanet{ridge_kind: fading, ridge: 0.3, "
+    + _LONG,
+    "kalmanet{steps:1}": "kalmanet{ridge: 0.5, " + _LONG,
+    "mesa{optimizer:conjugate_gradient,steps:2}": _CG + "}",
+    "mesa{optimizer:conjugate_gradient,steps:3,preconditioner:diagonal}": _CG
+    + ", preconditioner: diagonal}",
+}
+SMALL = Sizes(
+    batch=1, tokens=6, query_heads=4, key_heads=1, value_heads=2, heads=2, key_dim=3, value_dim=2
+)
+
+
+def leaves(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {
+        name: x.clone().requires_grad_() for name, x in tensors.items() if x.is_floating_point()
+    }
+
+
+def as_function(recipe: str, inputs: dict[str, torch.Tensor], state: dict[str, torch.Tensor]):
+    """The call as a function of a flat list of tensors, for gradcheck: y and the final state."""
+    names = [*inputs, *state]
+
+    def call(*tensors: torch.Tensor):
+        given = dict(zip(names, tensors))
+        held = {name: given.pop(name) for name in state}
+        y, final = regress(recipe, **given, state=held, return_state=True)
+        return (y, *(x for x in final.values() if x.is_floating_point()))
+
+    return call, [*inputs.values(), *state.values()]
+
+
+@pytest.mark.parametrize("recipe", ALL)
+def test_gradients_are_those_of_differences(recipe: str) -> None:
+    recipe = CONVERGED.get(recipe, recipe)
+    inputs = leaves(cases.inputs(recipe, SMALL))
+    causal = "intention" not in recipe and not re.search("causal: ?false", recipe)
+    held = (
+        {n: x for n, x in cases.state(recipe, SMALL).items() if x.is_floating_point()}
+        if causal
+        else {}
+    )
+    call, tensors = as_function(recipe, inputs, leaves(held))
+    assert torch.autograd.gradcheck(call, tensors, fast_mode=True, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "gated_deltanet",
+        "kda",
+        "rwkv7",
+        "delta_product",
+        "gateloop",
+        "mlstm",
+        "momentum_deltanet",
+        "leaky_lms",
+        "weighted_rls",
+        "mesa",
+        "kalmanet",
+        "batch_gd",
+        "mamba",
+        "lru",
+    ],
+)
+def test_gradients_over_chunks_agree_with_the_engine(recipe: str) -> None:
+    """Over more than one chunk, and through the final state."""
+    sizes = Sizes(batch=1, tokens=90, key_heads=1, key_dim=4, value_dim=3)
+    inputs, state = leaves(cases.inputs(recipe, sizes)), leaves(cases.state(recipe, sizes))
+    y, final = regress(recipe, **inputs, state=state, return_state=True)
+    generator = torch.Generator().manual_seed(3)
+    weights = [
+        torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in (y, *final.values())
+    ]
+    want = oracle.gradients(recipe, inputs, state, weights[0], dict(zip(final, weights[1:])))
+    wanted = [*inputs.values(), *state.values()]
+    got = torch.autograd.grad([y, *final.values()], wanted, weights, allow_unused=True)
+    for name, x, gradient in zip([*inputs, *state], wanted, got):
+        gradient = torch.zeros_like(x) if gradient is None else gradient
+        close(gradient, want[name], f"d{name}", tolerance=1e-9)

@@ -1,0 +1,86 @@
+"""The names, layouts and defaults of the GPU libraries: code runs by changing an import.
+
+Each is one recipe of ttr.torch.regress, with its scale (K ** -0.5 where the function has it so):
+
+    chunk_linear_attn, fused_recurrent_linear_attn      linear_attention{scale, normalise_sum}
+    chunk_retention, fused_recurrent_retention          retnet{scale}
+    chunk_simple_gla, fused_recurrent_simple_gla        mamba2{scale}
+    chunk_gla, fused_recurrent_gla                      gla{scale}
+    chunk_delta_rule, fused_recurrent_delta_rule        deltanet{scale, normalise_qk}
+    chunk_gated_delta_rule,
+    fused_recurrent_gated_delta_rule                    gated_deltanet{scale, normalise_qk}
+    chunk_kda, fused_recurrent_kda                      kda{scale, normalise_qk}
+    chunk_rwkv6, fused_recurrent_rwkv6                  rwkv6{scale}
+    chunk_rwkv7, fused_recurrent_rwkv7,
+    fused_mul_recurrent_rwkv7                           rwkv7{scale}
+    chunk_hgrn, fused_recurrent_hgrn                    decay(channel) | constant | gradient
+    chunk_mesa_net                                      mesa{normalise_qk}
+    mamba_chunk_scan_combined                           mamba2
+    selective_scan_fn, selective_state_update           mamba
+    causal_conv1d_fn, causal_conv1d_update              a short convolution, no memory
+
+Chunked and recurrent names are the same function here; both have gradients. q, k and v are
+[B, T, H, D]: ``head_first`` is refused, and so is ``reverse``. Final states are float32, or float64
+of float64 inputs. ``regress(recipe, q, k, v, **inputs)`` is the same for any recipe.
+"""
+
+from ._convolution import causal_conv1d_fn, causal_conv1d_update
+from ._delta import (
+    chunk_delta_rule,
+    chunk_gated_delta_rule,
+    chunk_kda,
+    fused_recurrent_delta_rule,
+    fused_recurrent_gated_delta_rule,
+    fused_recurrent_kda,
+)
+from ._linear import (
+    chunk_gla,
+    chunk_linear_attn,
+    chunk_retention,
+    chunk_simple_gla,
+    fused_recurrent_gla,
+    fused_recurrent_linear_attn,
+    fused_recurrent_retention,
+    fused_recurrent_simple_gla,
+)
+from ._mamba import mamba_chunk_scan_combined, selective_scan_fn, selective_state_update
+from ._others import chunk_hgrn, chunk_mesa_net, fused_recurrent_hgrn
+from ._recurrent import regress
+from ._rwkv import (
+    chunk_rwkv6,
+    chunk_rwkv7,
+    fused_mul_recurrent_rwkv7,
+    fused_recurrent_rwkv6,
+    fused_recurrent_rwkv7,
+)
+
+__all__ = [
+    "causal_conv1d_fn",
+    "causal_conv1d_update",
+    "chunk_delta_rule",
+    "chunk_gated_delta_rule",
+    "chunk_gla",
+    "chunk_hgrn",
+    "chunk_kda",
+    "chunk_linear_attn",
+    "chunk_mesa_net",
+    "chunk_retention",
+    "chunk_rwkv6",
+    "chunk_rwkv7",
+    "chunk_simple_gla",
+    "fused_mul_recurrent_rwkv7",
+    "fused_recurrent_delta_rule",
+    "fused_recurrent_gated_delta_rule",
+    "fused_recurrent_gla",
+    "fused_recurrent_hgrn",
+    "fused_recurrent_kda",
+    "fused_recurrent_linear_attn",
+    "fused_recurrent_retention",
+    "fused_recurrent_rwkv6",
+    "fused_recurrent_rwkv7",
+    "fused_recurrent_simple_gla",
+    "mamba_chunk_scan_combined",
+    "regress",
+    "selective_scan_fn",
+    "selective_state_update",
+]

@@ -1,0 +1,152 @@
+"""A recipe's values, as the portable forms read them."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import ttr
+
+#: The options that a portable form reads, with the defaults of a recipe (include/ttr/recipe.h).
+_DEFAULTS: dict[str, Any] = {
+    "decay": "none",
+    "phase": False,
+    "importance": "none",
+    "window": 0,
+    "kernel": "none",
+    "function": "linear",
+    "features": "none",
+    "nu": 1,
+    "max_length": 4096,
+    "optimizer": "gradient",
+    "steps": 1,
+    "step": "input",
+    "eta": 1.0,
+    "eps": 0.0,
+    "erase": "key",
+    "momentum": False,
+    "weight_decay": "none",
+    "preconditioner": "none",
+    "block": 8,
+    "curvature_decay": 1.0,
+    "curvature_centre": 0.0,
+    "ridge": 0.0,
+    "ridge_kind": "fading",
+    "tolerance": 0.0,
+    "read": "after",
+    "bonus": False,
+    "normalise_sum": "none",
+    "normalise_qk": False,
+    "output_norm": "none",
+    "scale": 1.0,
+    "correction": 0.0,
+    "causal": True,
+}
+
+
+class Input(NamedTuple):
+    """One input of a recipe.
+
+    ``argument`` is its name as a Python caller writes it: ``features_w`` for ``features.w``.
+    ``shapes`` are those it may have, as names of axes. ``sign`` is +1 where no entry may be
+    negative, -1 where none may be positive, else 0.
+    """
+
+    name: str
+    argument: str
+    shapes: tuple[tuple[str, ...], ...]
+    required: bool
+    sign: int
+
+
+class Entry(NamedTuple):
+    """One tensor of a state: its name, and its shape as names of axes."""
+
+    name: str
+    shape: tuple[str, ...]
+
+
+#: Inputs whose range a call checks (include/ttr/inputs.h); everything else takes any number.
+_SIGNS = {
+    "log_decay": -1,
+    "a": -1,
+    "dt": 1,
+    "step": 1,
+    "importance": 1,
+    "weight_decay": 1,
+    "ridge": 1,
+}
+
+
+class Choices:
+    """The three choices of a recipe and how it is read, by the names of its options.
+
+    ``decay`` is a word; ``decay_factor`` is the number of a constant decay. ``scale`` is a number,
+    or None where it is Dk ** -0.5.
+    """
+
+    def __init__(self, recipe: Any) -> None:
+        recipe = recipe if isinstance(recipe, ttr.Recipe) else ttr.Recipe(recipe)
+        self.text = str(recipe)
+        values = dict(_DEFAULTS)
+        for part in recipe.to_dict().values():
+            values.update(part)
+        self.decay_factor = 1.0
+        if not isinstance(values["decay"], str):
+            self.decay_factor = float(values["decay"])
+            values["decay"] = "constant"
+        if values["scale"] == "rsqrt_dk":
+            values["scale"] = None
+        self.__dict__.update(values)
+        self.family = _family(values)
+        #: Rows of k, v and step that a token takes.
+        self.rows_per_token = int(values["steps"]) if values["optimizer"] == "sgd" else 1
+        self.inputs = tuple(_input(spec) for spec in ttr.input_specs(recipe))
+        self.state = tuple(Entry(s["name"], tuple(s["shape"])) for s in ttr.state_specs(recipe))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def query_scale(choices: Choices, key_dim: int) -> float:
+    """What multiplies a query. (A method would hide it from the tracer.)"""
+    return key_dim**-0.5 if choices.scale is None else float(choices.scale)
+
+
+def _family(values: dict[str, Any]) -> str:
+    """Which kind of memory this is; follows from the values alone (src/recipe/family.h)."""
+    function, optimizer = values["function"], values["optimizer"]
+    if function == "constant":
+        return "gated_vector" if values["kernel"] == "none" else "kernel_smoother"
+    if function in ("polynomial", "network", "kernel"):
+        return str(function)
+    if optimizer == "sgd":
+        return "sgd"
+    one_step = values["steps"] == 1 and values["preconditioner"] == "none"
+    return "hebbian" if optimizer == "gradient" and one_step else "least_squares"
+
+
+def _input(spec: dict[str, Any]) -> Input:
+    shapes = tuple(tuple(shape) for shape in spec["shapes"])
+    name = spec["name"]
+    argument = name.replace(".", "_")
+    return Input(name, argument, shapes, bool(spec["required"]), _SIGNS.get(name, 0))
+
+
+@functools.lru_cache(maxsize=256)
+def _cached(text: str) -> Choices:
+    return Choices(text)
+
+
+@torch.compiler.assume_constant_result  # the tracer cannot look into the extension module
+def _parsed(text: str) -> Choices:
+    return _cached(text)
+
+
+def choices(recipe: Any) -> Choices:
+    """The values of a recipe: text, a dict, or a ttr.Recipe. Text is parsed once."""
+    if isinstance(recipe, Choices):
+        return recipe
+    return _parsed(recipe if isinstance(recipe, str) else str(ttr.Recipe(recipe)))

@@ -1,0 +1,238 @@
+"""A x = q for many symmetric positive semi-definite A at once, [..., K, K] and [..., K, G].
+
+Gradients are those of the solution (the implicit function): with z = A^-1 g, dL/dq = z and
+dL/dA = -z x^T. Nothing is differentiated through a factor or an iteration, but for gradient
+descent, whose steps are a layer of their own at every number of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from .recipe import Choices
+
+
+def solve(choices: Choices, a: Tensor, q: Tensor, ridge: Tensor) -> Tensor:
+    """x as the recipe's solver leaves it; ``ridge`` [..., K] is the part of A that does not
+    fade."""
+    solver = choices.optimizer
+    if solver == "gradient":
+        return _descend(choices, a, q)
+    if solver == "chebyshev":
+        low, high = _bounds(choices, a.detach(), ridge.detach())
+        return _Chebyshev.apply(a, q, low, high, choices.steps)
+    if solver == "conjugate_gradient" and choices.preconditioner != "chunk_factor":
+        return _ConjugateGradient.apply(a, q, choices)
+    return Exact.apply(a, q)
+
+
+def _threshold(a: Tensor) -> float:
+    return 64 * a.shape[-1] * torch.finfo(a.dtype).eps
+
+
+class Exact(Function):
+    """x = A^-1 q by Cholesky; where A is singular to rounding, A^+ q, the smallest-norm solution.
+
+    NaN where A is not finite.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, q: Tensor) -> Tensor:
+        factor = _Factor(a)
+        x = factor.solve(q)
+        ctx.factor = factor
+        ctx.save_for_backward(a, q, x)
+        return x
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        a, q, x = ctx.saved_tensors
+        z = ctx.factor.solve(g)
+        da = -z @ x.transpose(-1, -2)
+        return ctx.factor.add_singular(da, a, q, g, z, x), z
+
+
+class _Factor:
+    """L L^T of A with a unit diagonal, and A^+ of those that have no such factor."""
+
+    def __init__(self, a: Tensor) -> None:
+        diagonal = a.diagonal(dim1=-2, dim2=-1)
+        self._scale = torch.where(diagonal > 1e-290, diagonal.clamp(min=1e-290).rsqrt(), 0)
+        scaled = self._scale.unsqueeze(-1) * a * self._scale.unsqueeze(-2)
+        self._finite = a.isfinite().all(-1).all(-1)
+        # What cannot be factored must not stop what can.
+        eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+        scaled = torch.where(self._finite[..., None, None], scaled, eye)
+        self._lower, info = torch.linalg.cholesky_ex(scaled)
+        least = self._lower.diagonal(dim1=-2, dim2=-1).amin(-1)
+        self._singular = self._finite & ((info != 0) | ~(least.square() > _threshold(a)))
+        self._inverse = None
+        if self._singular.any():
+            self._inverse = _pseudo_inverse(a[self._singular])
+
+    def solve(self, right: Tensor) -> Tensor:
+        scale = self._scale.unsqueeze(-1)
+        x = scale * torch.cholesky_solve(scale * right, self._lower)
+        if self._inverse is not None:
+            x[self._singular] = self._inverse @ right[self._singular]
+        return torch.where(self._finite[..., None, None], x, torch.nan)
+
+    def add_singular(
+        self, da: Tensor, a: Tensor, q: Tensor, g: Tensor, z: Tensor, x: Tensor
+    ) -> Tensor:
+        """A^+ moves with A within its range, too:
+        dA^+ = -A^+ dA A^+ + A^+ A^+ dA (1 - A A^+) + its transpose."""
+        if self._inverse is None:
+            return da
+        at = self._singular
+        a, q, g, z, x, p = a[at], q[at], g[at], z[at], x[at], self._inverse
+        moved = (p @ z) @ (q - a @ x).transpose(-1, -2) + (g - a @ z) @ (p @ x).transpose(-1, -2)
+        da[at] += moved
+        return da
+
+
+def _pseudo_inverse(a: Tensor) -> Tensor:
+    return torch.linalg.pinv(a, hermitian=True, rtol=_threshold(a))
+
+
+def _descend(choices: Choices, a: Tensor, q: Tensor) -> Tensor:
+    """x <- x + eta P (q - A x), from 0."""
+    precondition = _preconditioner(choices, a)
+    x = torch.zeros_like(q)
+    for _ in range(choices.steps):
+        x = x + choices.eta * precondition(q - a @ x)
+    return x
+
+
+class _Preconditioner:
+    """P: the inverse of A's diagonal, or of its diagonal blocks, or 1."""
+
+    def __init__(self, choices: Choices, a: Tensor) -> None:
+        self._kind, self._block = choices.preconditioner, choices.block
+        if self._kind == "diagonal":
+            diagonal = a.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+            nothing = diagonal == 0
+            self._inverse = torch.where(nothing, 0, 1 / torch.where(nothing, 1, diagonal))
+        elif self._kind == "block_diagonal":
+            self._blocks = [
+                a[..., i : i + self._block, i : i + self._block] for i in self._starts(a)
+            ]
+
+    def _starts(self, a: Tensor) -> range:
+        return range(0, a.shape[-1], self._block)
+
+    def __call__(self, r: Tensor) -> Tensor:
+        if self._kind == "none":
+            return r
+        if self._kind == "diagonal":
+            return self._inverse * r
+        parts = r.split(self._block, -2)
+        return torch.cat([Exact.apply(block, part) for block, part in zip(self._blocks, parts)], -2)
+
+
+def _preconditioner(choices: Choices, a: Tensor) -> _Preconditioner:
+    return _Preconditioner(choices, a)
+
+
+def _bounds(choices: Choices, a: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]:
+    """An interval that holds the eigenvalues of A, [..., 1, 1]. A ridge that fades bounds
+    nothing."""
+    if choices.ridge_kind == "fading" and choices.decay != "none":
+        low, high = torch.linalg.eigvalsh(a)[..., 0].clamp(min=0), torch.linalg.matrix_norm(a)
+    else:
+        data = a - torch.diag_embed(ridge.expand(a.shape[:-1]))
+        low, high = ridge.amin(-1), ridge.amax(-1) + torch.linalg.matrix_norm(data)
+    return (low + torch.zeros_like(high))[..., None, None], high[..., None, None]
+
+
+def _chebyshev(a: Tensor, q: Tensor, low: Tensor, high: Tensor, steps: int) -> Tensor:
+    """x_1 = q / c; x_{n+1} = w (x_n - x_{n-1} + (q - A x_n) / c) + x_{n-1}, w <- 4 / (4 - rho^2
+    w)."""
+    centre = (high + low) / 2
+    nothing = centre == 0
+    centre = torch.where(nothing, 1, centre)
+    rho = (high - low) / (2 * centre)
+    before, x = torch.zeros_like(q), q / centre
+    weight = torch.full_like(centre, 2)
+    for _ in range(1, steps):
+        weight = 4 / (4 - rho.square() * weight)
+        before, x = x, weight * (x - before + (q - a @ x) / centre) + before
+    return torch.where(nothing, 0, x)
+
+
+class _Chebyshev(Function):
+    """Chebyshev's semi-iteration, with the gradient of the converged problem."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, q: Tensor, low: Tensor, high: Tensor, steps: int) -> Tensor:
+        x = _chebyshev(a, q, low, high, steps)
+        ctx.steps = steps
+        ctx.save_for_backward(a, low, high, x)
+        return x
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        a, low, high, x = ctx.saved_tensors
+        z = _chebyshev(a, g, low, high, ctx.steps)
+        return -z @ x.transpose(-1, -2), z, None, None, None
+
+
+def _conjugate_gradient(choices: Choices, a: Tensor, q: Tensor) -> Tensor:
+    """From x = 0 until |r| <= tolerance |q|, `steps` times at most; every column on its own.
+
+    It ends, too, where A is singular to rounding and q has a part there.
+    """
+    eps = torch.finfo(a.dtype).eps
+    precondition = _preconditioner(choices, a)
+    goal = max(choices.tolerance, eps) * _norm(q)
+    size = a.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+    x, r = torch.zeros_like(q), q
+    z = precondition(r)
+    d, rz = z, (r * z).sum(-2, keepdim=True)
+    gain = torch.zeros_like(rz)
+    going = torch.ones_like(rz, dtype=torch.bool)
+    for _ in range(choices.steps):
+        square = r.square().sum(-2, keepdim=True)
+        going = going & ~(square.sqrt() <= goal) & ~(rz <= 4 * eps * gain * square)
+        if not going.any():
+            break
+        gain = torch.where(going, torch.maximum(gain, rz / square), gain)
+        ad = a @ d
+        curvature = (d * ad).sum(-2, keepdim=True)
+        going = going & ~(curvature <= 4 * eps * size * d.square().sum(-2, keepdim=True))
+        alpha = torch.where(going, rz / curvature, 0)
+        x, r = x + alpha * d, r - alpha * ad
+        z = precondition(r)
+        following = (r * z).sum(-2, keepdim=True)
+        d = torch.where(going, z + following / rz * d, d)
+        rz = torch.where(going, following, rz)
+    return x
+
+
+def _norm(x: Tensor) -> Tensor:
+    return x.square().sum(-2, keepdim=True).sqrt()
+
+
+class _ConjugateGradient(Function):
+    """Conjugate gradients, with the gradient of the converged problem."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, q: Tensor, choices: Choices) -> Tensor:
+        x = _conjugate_gradient(choices, a, q)
+        ctx.choices = choices
+        ctx.save_for_backward(a, x)
+        return x
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        a, x = ctx.saved_tensors
+        z = _conjugate_gradient(ctx.choices, a, g)
+        return -z @ x.transpose(-1, -2), z, None
