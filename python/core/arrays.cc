@@ -60,7 +60,9 @@ std::optional<DType> TypeOfDlpack(nb::dlpack::dtype dtype) {
   return std::nullopt;
 }
 
+/// A NumPy array of ml_dtypes' bfloat16, for which there is no buffer?
 bool IsBFloat16(nb::handle value) {
+  if (!nb::isinstance(value, NumPy().attr("ndarray"))) return false;
   const nb::object dtype = nb::getattr(value, "dtype", nb::none());
   if (dtype.is_none()) return false;
   const nb::object name = nb::getattr(dtype, "name", nb::none());
@@ -152,6 +154,18 @@ Array ReadConverted(std::string_view op, std::string_view name, nb::handle value
   return ReadArray(op, name, Contiguous(array, dtype));
 }
 
+/// numpy.empty; what it is called with is looked up once.
+nb::object Empty(nb::handle sizes, DType dtype) {
+  static const nb::handle empty = nb::object(NumPy().attr("empty")).release();
+  static auto& types = *new std::array<nb::object, 8>();
+  nb::object& type = types[static_cast<std::size_t>(dtype)];
+  if (!type.is_valid()) {
+    const std::string_view name = Name(dtype);
+    type = NumPy().attr("dtype")(nb::str(name.data(), name.size()));
+  }
+  return empty(sizes, type);
+}
+
 }  // namespace
 
 void ReleaseBuffer::operator()(Py_buffer* buffer) const {
@@ -170,7 +184,7 @@ Array ReadArray(std::string_view op, std::string_view name, nb::handle value, bo
   nb::object source = nb::borrow(value);
   array.buffer = GetBuffer(source, PyBUF_FORMAT | PyBUF_STRIDES);
   bool bfloat16 = false;
-  if (!array.buffer && nb::hasattr(value, "__array_interface__") && IsBFloat16(value)) {
+  if (!array.buffer && IsBFloat16(value)) {
     bfloat16 = true;
     array.dtype = value.attr("dtype");
     source = value.attr("view")("uint16");
@@ -181,7 +195,7 @@ Array ReadArray(std::string_view op, std::string_view name, nb::handle value, bo
     if (!dtype) return ReadConverted(op, name, value, integers);
     if (!ViewBuffer(op, name, *array.buffer, *dtype, array.view)) {
       nb::object type = std::move(array.dtype);
-      const nb::object copy = Contiguous(source);
+      const nb::object copy = NumPy().attr("array")(source, nb::arg("order") = "C");  // aligned
       array = Array();
       array.dtype = std::move(type);
       array.buffer = GetBuffer(copy, PyBUF_FORMAT | PyBUF_STRIDES);
@@ -203,11 +217,13 @@ Array ReadArray(std::string_view op, std::string_view name, nb::handle value, bo
 }
 
 Array WriteArray(std::string_view op, std::string_view name, nb::handle value) {
+  constexpr int kRead = PyBUF_FORMAT | PyBUF_STRIDES;
   Array array;
-  nb::object source = nb::borrow(value);
-  const bool bfloat16 = nb::hasattr(value, "__array_interface__") && IsBFloat16(value);
-  if (bfloat16) source = value.attr("view")("uint16");
-  array.buffer = GetBuffer(source, PyBUF_FORMAT | PyBUF_STRIDES | PyBUF_WRITABLE);
+  array.buffer = GetBuffer(value, kRead | PyBUF_WRITABLE);
+  const bool bfloat16 = !array.buffer && IsBFloat16(value);
+  if (bfloat16) {
+    array.buffer = GetBuffer(value.attr("view")("uint16"), kRead | PyBUF_WRITABLE);
+  }
   if (array.buffer) {
     const auto dtype = TypeOfFormat(array.buffer->format, array.buffer->itemsize, bfloat16);
     if (!dtype) FailType(op, name, TypeText(value));
@@ -216,9 +232,7 @@ Array WriteArray(std::string_view op, std::string_view name, nb::handle value) {
     }
     return array;
   }
-  if (GetBuffer(source, PyBUF_FORMAT | PyBUF_STRIDES)) {
-    throw Error(op, name, "writable", "read-only");
-  }
+  if (bfloat16 || GetBuffer(value, kRead)) throw Error(op, name, "writable", "read-only");
   nb::ndarray<> tensor;
   if (!ImportTensor(op, name, value, tensor)) {
     throw Error(op, name, "an array that can be written", TypeText(value));
@@ -237,8 +251,7 @@ nb::object NewArray(DType dtype, const Shape& shape, nb::handle bfloat16) {
     if (bfloat16.is_valid() && !bfloat16.is_none()) return NumPy().attr("empty")(sizes, bfloat16);
     dtype = DType::kFloat32;
   }
-  const std::string_view name = Name(dtype);
-  return NumPy().attr("empty")(sizes, nb::str(name.data(), name.size()));
+  return Empty(sizes, dtype);
 }
 
 nb::object ShareArray(const TensorView& view, nb::handle owner) {

@@ -30,9 +30,16 @@ nb::list KeywordsOf(const Requirements& requirements) {
   throw nb::type_error(text.c_str());
 }
 
-const InputField* FindField(std::string_view keyword) {
+/// Is this the name of an input, or its keyword?
+bool IsCalled(std::string_view name, std::string_view given) {
+  return name.size() == given.size() &&
+         std::equal(name.begin(), name.end(), given.begin(),
+                    [](char a, char b) { return a == b || (a == '.' && b == '_'); });
+}
+
+const InputField* FindField(std::string_view given) {
   for (const InputField& field : InputFields()) {
-    if (field.name == keyword || Keyword(field.name) == keyword) return &field;
+    if (IsCalled(field.name, given)) return &field;
   }
   return nullptr;
 }
@@ -68,7 +75,7 @@ GivenInputs::GivenInputs(std::string_view op, const Requirements& requirements, 
   Take(op, "k", &Inputs::k, k);
   Take(op, "v", &Inputs::v, v);
   for (const auto& [key, value] : others) {
-    const auto name = nb::cast<std::string>(key);
+    const auto name = nb::cast<std::string_view>(key);
     const InputField* field = FindField(name);
     if (field == nullptr) FailName(op, requirements, name);
     Take(op, name, field->view, value);

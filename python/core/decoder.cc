@@ -185,7 +185,7 @@ void SetState(SharedDecoder& self, const nb::tuple& saved) {
 
 void BindDecoder(nb::module_& module) {
   using D = SharedDecoder;
-  const nb::object none = nb::none();
+  const auto none = nb::none();
   nb::class_<D>(module, "Decoder", R"(Token by token: a state, and what an engine keeps beside it.
 
     decoder = Decoder("gated_deltanet", heads=4, key_dim=64, value_dim=64)

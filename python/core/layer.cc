@@ -179,7 +179,7 @@ nb::tuple Reduce(const SharedLayer& self) {
 
 void BindLayer(nb::module_& module) {
   using L = SharedLayer;
-  const nb::object none = nb::none();
+  const auto none = nb::none();
   nb::class_<L>(module, "Layer", R"(A planned recipe, ready to run on arrays.
 
     layer = Layer("gated_deltanet")
@@ -225,7 +225,7 @@ norm, 2 not converged, 3 nothing to solve. out: arrays to write into, by name: "
 "iterations" (int64), "residual" (float64). bfloat16_products: products with the memory may be rounded
 to bfloat16 where q, k, v are that; off by some 1e-3.)")
       .def("step", &Step, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
-           nb::kw_only(), nb::arg("state"), nb::arg("threads") = none, nb::arg("out") = none,
+           nb::kw_only(), nb::arg("state").none(), nb::arg("threads") = none, nb::arg("out") = none,
            nb::arg("inputs"),
            nb::sig("def step(self, " TTR_QKV ", *, state: " TTR_STATE ", "
                    "threads: int | None = None, out: " TTR_GIVEN " = None, **inputs: object) "

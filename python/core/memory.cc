@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -180,6 +181,11 @@ void SetState(SharedMemory& self, const nb::tuple& saved) {
 }
 
 SharedMemory* Load(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) {  // as Python's own functions have it
+    errno = ENOENT;
+    PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.c_str());
+    throw nb::python_error();
+  }
   Texts extra;
   AssociativeMemory memory = [&] {
     const Unlocked unlocked;

@@ -31,7 +31,8 @@ void Translate(const std::exception_ptr& failure, void*) {
   } catch (const Error& error) {
     PyErr_SetString(PyExc_ValueError, AsWritten(error.what()).c_str());
   } catch (const SystemError& error) {
-    PyErr_SetString(PyExc_OSError, error.what());
+    const bool memory = std::string_view(error.what()).starts_with("out of memory");
+    PyErr_SetString(memory ? PyExc_MemoryError : PyExc_OSError, error.what());
   }
 }
 
