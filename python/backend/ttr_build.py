@@ -7,7 +7,6 @@ would take the newest, with gigabytes of CUDA. `-Ccmake.define.TTR_TORCH=OFF` go
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from find_torch import find_torch
@@ -18,16 +17,16 @@ PINNED = "torch==2.13.0"
 OFF = {"off", "no", "false", "0"}
 
 
-def _with_torch(requirements: list[str], settings: Mapping[str, Any] | None) -> list[str]:
+def _with_torch(requirements: list[str], settings: dict[str, Any] | None) -> list[str]:
     wanted = str((settings or {}).get("cmake.define.TTR_TORCH", "ON")).lower() not in OFF
     return [*requirements, PINNED] if wanted and find_torch() is None else requirements
 
 
-def get_requires_for_build_wheel(config_settings: Mapping[str, Any] | None = None) -> list[str]:
+def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
     requirements = _backend.get_requires_for_build_wheel(config_settings)
     return _with_torch(requirements, config_settings)
 
 
-def get_requires_for_build_editable(config_settings: Mapping[str, Any] | None = None) -> list[str]:
+def get_requires_for_build_editable(config_settings: dict[str, Any] | None = None) -> list[str]:
     requirements = _backend.get_requires_for_build_editable(config_settings)
     return _with_torch(requirements, config_settings)

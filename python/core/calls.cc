@@ -23,10 +23,12 @@ nb::list KeywordsOf(const Requirements& requirements) {
                            std::string_view name) {
   const nb::list known = KeywordsOf(requirements);
   std::string text = "[" + std::string(op) + "] there is no input '" + std::string(name) +
-                     "'; this recipe takes " + nb::cast<std::string>(nb::str(", ").attr("join")(known));
-  const nb::object close = nb::module_::import_("difflib")
-                               .attr("get_close_matches")(nb::str(name.data(), name.size()), known);
-  if (nb::len(close) > 0) text += " (did you mean '" + std::string(nb::str(close[0]).c_str()) + "'?)";
+                     "'; this recipe takes " +
+                     nb::cast<std::string>(nb::str(", ").attr("join")(known));
+  const nb::object close = nb::module_::import_("difflib").attr("get_close_matches")(
+      nb::str(name.data(), name.size()), known);
+  if (nb::len(close) > 0)
+    text += " (did you mean '" + std::string(nb::str(close[0]).c_str()) + "'?)";
   throw nb::type_error(text.c_str());
 }
 
@@ -43,6 +45,9 @@ const InputField* FindField(std::string_view given) {
   }
   return nullptr;
 }
+
+/// Entries of a state that are whole numbers, of whatever width.
+bool IsCount(std::string_view name) { return name == "state.length" || name == "state.position"; }
 
 /// Every name and array of a state that is a dictionary or None.
 template <class Use>
@@ -101,9 +106,7 @@ DType GivenInputs::answer() const {
 State CopyState(std::string_view op, nb::handle state) {
   State copy;
   ForEachEntry(op, state, [&](const std::string& name, nb::handle value) {
-    copy.Set(name, Tensor::Copy(ReadArray(op, name, value, name.ends_with("length") ||
-                                                               name.ends_with("position"))
-                                    .view));
+    copy.Set(name, Tensor::Copy(ReadArray(op, name, value, IsCount(name)).view));
   });
   return copy;
 }
@@ -111,7 +114,7 @@ State CopyState(std::string_view op, nb::handle state) {
 BoundState::BoundState(std::string_view op, nb::handle state, bool written)
     : given_(nb::borrow(state)) {
   ForEachEntry(op, state, [&](const std::string& name, nb::handle value) {
-    Array array = written ? WriteArray(op, name, value) : ReadArray(op, name, value);
+    Array array = written ? WriteArray(op, name, value) : ReadArray(op, name, value, IsCount(name));
     state_.Bind(name, array.view);
     arrays_.push_back(std::move(array));
   });

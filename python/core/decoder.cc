@@ -1,4 +1,6 @@
 // class Decoder: token by token, with what the engine keeps beside the state.
+#include "ttr/decoder.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -15,7 +17,6 @@
 #include "python/core/calls.h"
 #include "python/core/executors.h"
 #include "python/core/module.h"
-#include "ttr/decoder.h"
 #include "ttr/error.h"
 
 namespace ttr::python {
@@ -151,12 +152,11 @@ nb::tuple GetState(SharedDecoder& self) {
   Tensor auxiliary;
   State state = Flushed(self, &auxiliary);
   const Dims& d = self.dims();
-  return nb::make_tuple(
-      ToString(self.layer().recipe()), self.layer().plan().engine,
-      nb::make_tuple(d.batch, d.heads, d.query_heads, d.key_heads, d.value_heads, d.key_dim,
-                     d.value_dim, d.features, d.hidden),
-      Name(self.dtype()), ShareState(std::move(state)),
-      auxiliary.defined() ? CopyArray(auxiliary.view()) : nb::none());
+  return nb::make_tuple(ToString(self.layer().recipe()), self.layer().plan().engine,
+                        nb::make_tuple(d.batch, d.heads, d.query_heads, d.key_heads, d.value_heads,
+                                       d.key_dim, d.value_dim, d.features, d.hidden),
+                        Name(self.dtype()), ShareState(std::move(state)),
+                        auxiliary.defined() ? CopyArray(auxiliary.view()) : nb::none());
 }
 
 void SetState(SharedDecoder& self, const nb::tuple& saved) {
@@ -195,16 +195,17 @@ void BindDecoder(nb::module_& module) {
 
 Faster than Layer.step: least squares update a factor in O(D^2); memories that erase defer a token's
 write to the next. Pickle and deepcopy go on bit for bit. Threads take turns.)")
-      .def("__init__", &Construct, nb::arg("layer"), nb::kw_only(), nb::arg("key_dim"),
-           nb::arg("value_dim"), nb::arg("heads") = 1, nb::arg("batch") = 1,
-           nb::arg("query_heads") = none, nb::arg("key_heads") = none,
-           nb::arg("value_heads") = none, nb::arg("features") = 0, nb::arg("dtype") = "float32",
-           nb::sig("def __init__(self, layer: Layer | str | dict[str, typing.Any] | Recipe, *, "
-                   "key_dim: int, value_dim: int, heads: int = 1, batch: int = 1, "
-                   "query_heads: int | None = None, key_heads: int | None = None, "
-                   "value_heads: int | None = None, features: int = 0, "
-                   "dtype: object = 'float32') -> None"),
-           R"(heads: the memories; those of queries, keys and values are as many where nothing is said.
+      .def(
+          "__init__", &Construct, nb::arg("layer"), nb::kw_only(), nb::arg("key_dim"),
+          nb::arg("value_dim"), nb::arg("heads") = 1, nb::arg("batch") = 1,
+          nb::arg("query_heads") = none, nb::arg("key_heads") = none, nb::arg("value_heads") = none,
+          nb::arg("features") = 0, nb::arg("dtype") = "float32",
+          nb::sig("def __init__(self, layer: Layer | str | dict[str, typing.Any] | Recipe, *, "
+                  "key_dim: int, value_dim: int, heads: int = 1, batch: int = 1, "
+                  "query_heads: int | None = None, key_heads: int | None = None, "
+                  "value_heads: int | None = None, features: int = 0, "
+                  "dtype: object = 'float32') -> None"),
+          R"(heads: the memories; those of queries, keys and values are as many where nothing is said.
 features: the rows of `features_w`, where the recipe takes it. dtype: of the state, float32 or float64.)")
       .def("start", &Start, nb::arg("state") = none,
            nb::sig("def start(self, state: " TTR_GIVEN " = None) -> None"),
@@ -213,7 +214,8 @@ features: the rows of `features_w`, where the recipe takes it. dtype: of the sta
            nb::kw_only(), nb::arg("threads") = none, nb::arg("out") = none, nb::arg("inputs"),
            nb::sig("def step(self, " TTR_QKV ", *, threads: int | None = None, "
                    "out: " TTR_GIVEN " = None, **inputs: object) -> " TTR_ARRAY),
-           "Memorizes one token (T = 1; k, v have n rows where the recipe takes n steps), answers it.")
+           "Memorizes one token (T = 1; k, v have n rows where the recipe takes n steps), answers "
+           "it.")
       .def("memorize", &Memorize, nb::arg("k") = none, nb::arg("v") = none, nb::kw_only(),
            nb::arg("threads") = none, nb::arg("inputs"),
            nb::sig("def memorize(self, k: object = None, v: object = None, *, "
@@ -224,20 +226,21 @@ features: the rows of `features_w`, where the recipe takes it. dtype: of the sta
            nb::sig("def retrieve(self, q: object = None, *, threads: int | None = None, "
                    "out: " TTR_GIVEN " = None, **inputs: object) -> " TTR_ARRAY),
            "Reads without writing, any number of queries.")
-      .def("state", [](D& self) { return ShareState(Flushed(self, nullptr)); },
-           nb::sig("def state(self) -> " TTR_STATE),
-           "The state after the last token, as new arrays; empty before the first.")
-      .def_prop_ro("auxiliary", &Auxiliary,
-                   nb::sig("def auxiliary(self) -> " TTR_ARRAY " | None"),
+      .def(
+          "state", [](D& self) { return ShareState(Flushed(self, nullptr)); },
+          nb::sig("def state(self) -> " TTR_STATE),
+          "The state after the last token, as new arrays; empty before the first.")
+      .def_prop_ro("auxiliary", &Auxiliary, nb::sig("def auxiliary(self) -> " TTR_ARRAY " | None"),
                    R"(What the engine keeps beside the state: saved with it, and put back by
 set_auxiliary behind start, later answers are the same bit for bit. None where there is none.)")
-      .def("set_auxiliary",
-           [](D& self, nb::handle numbers) {
-             const Array array = ReadArray("set_auxiliary", "numbers", numbers);
-             const Unlocked unlocked(self.mutex());
-             self.decoder().SetAuxiliary(array.view);
-           },
-           nb::arg("numbers"), nb::sig("def set_auxiliary(self, numbers: object) -> None"))
+      .def(
+          "set_auxiliary",
+          [](D& self, nb::handle numbers) {
+            const Array array = ReadArray("set_auxiliary", "numbers", numbers);
+            const Unlocked unlocked(self.mutex());
+            self.decoder().SetAuxiliary(array.view);
+          },
+          nb::arg("numbers"), nb::sig("def set_auxiliary(self, numbers: object) -> None"))
       .def_prop_ro("recipe", [](const D& self) { return self.layer().recipe(); })
       .def("__repr__",
            [](const D& self) {
@@ -249,10 +252,12 @@ set_auxiliary behind start, later answers are the same bit for bit. None where t
                     ", heads=" + std::to_string(d.heads) + ", batch=" + std::to_string(d.batch) +
                     ", dtype='" + std::string(Name(self.dtype())) + "')";
            })
-      .def("__copy__", [](const D& self) { return new D(self); }, nb::rv_policy::take_ownership)
-      .def("__deepcopy__", [](const D& self, nb::handle) { return new D(self); }, nb::arg("memo"),
-           nb::rv_policy::take_ownership,
-           nb::sig("def __deepcopy__(self, memo: object, /) -> Decoder"))
+      .def(
+          "__copy__", [](const D& self) { return new D(self); }, nb::rv_policy::take_ownership)
+      .def(
+          "__deepcopy__", [](const D& self, nb::handle) { return new D(self); }, nb::arg("memo"),
+          nb::rv_policy::take_ownership,
+          nb::sig("def __deepcopy__(self, memo: object, /) -> Decoder"))
       .def("__getstate__", &GetState, nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
       .def("__setstate__", &SetState, nb::arg("saved"),
            nb::sig("def __setstate__(self, saved: tuple[typing.Any, ...], /) -> None"));

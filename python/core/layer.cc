@@ -118,8 +118,7 @@ class Gradients {
     if (wanted.is_none()) return;
     for (nb::handle name : wanted) {
       if (gradients_.contains(name)) continue;
-      throw Error("backward", "a name in wanted", "an input that is given",
-                  nb::repr(name).c_str());
+      throw Error("backward", "a name in wanted", "an input that is given", nb::repr(name).c_str());
     }
   }
 
@@ -202,35 +201,39 @@ engine: "definition" (every recipe, literally, in float64; slow) or the planned 
            nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe, "
                    "engine: str | None = None) -> None"))
       .def_prop_ro("recipe", [](const L& self) { return self.layer->recipe(); })
-      .def_prop_ro("engine", [](const L& self) { return self.layer->plan().engine; },
-                   "The name of the engine that runs it.")
-      .def_prop_ro("has_gradients", [](const L& self) { return self.layer->HasGradients(); },
-                   "Does backward cost some three times forward? Else: central differences.")
-      .def_prop_ro("has_bfloat16_products",
-                   [](const L& self) { return self.layer->HasBFloat16Products(); },
-                   "Is bfloat16_products there for this recipe, and faster on this processor?")
-      .def("forward", &Forward, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
-           nb::kw_only(), nb::arg("state") = none, nb::arg("threads") = none,
-           nb::arg("bfloat16_products") = false, nb::arg("return_status") = false,
-           nb::arg("out") = none, nb::arg("inputs"),
-           nb::sig("def forward(self, " TTR_QKV ", *, state: " TTR_GIVEN " = None, "
-                   "threads: int | None = None, bfloat16_products: bool = False, "
-                   "return_status: bool = False, out: " TTR_GIVEN " = None, **inputs: object) "
-                   "-> tuple[" TTR_ARRAY ", " TTR_STATE "]"),
-           R"(Memorizes every token and answers every query: y [B, T, max(H, Hq), Dv] in the type of v
+      .def_prop_ro(
+          "engine", [](const L& self) { return self.layer->plan().engine; },
+          "The name of the engine that runs it.")
+      .def_prop_ro(
+          "has_gradients", [](const L& self) { return self.layer->HasGradients(); },
+          "Does backward cost some three times forward? Else: central differences.")
+      .def_prop_ro(
+          "has_bfloat16_products", [](const L& self) { return self.layer->HasBFloat16Products(); },
+          "Is bfloat16_products there for this recipe, and faster on this processor?")
+      .def(
+          "forward", &Forward, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
+          nb::kw_only(), nb::arg("state") = none, nb::arg("threads") = none,
+          nb::arg("bfloat16_products") = false, nb::arg("return_status") = false,
+          nb::arg("out") = none, nb::arg("inputs"),
+          nb::sig("def forward(self, " TTR_QKV ", *, state: " TTR_GIVEN " = None, "
+                  "threads: int | None = None, bfloat16_products: bool = False, "
+                  "return_status: bool = False, out: " TTR_GIVEN " = None, **inputs: object) "
+                  "-> tuple[" TTR_ARRAY ", " TTR_STATE "]"),
+          R"(Memorizes every token and answers every query: y [B, T, max(H, Hq), Dv] in the type of v
 (float32 for bfloat16 of a library that is not NumPy), and the state after the last token, new arrays.
 
 return_status: a third result, int8 [B, T, max(H, Hq)]: 0 solved, 1 singular and solved by the smallest
 norm, 2 not converged, 3 nothing to solve. out: arrays to write into, by name: "y", "status",
 "iterations" (int64), "residual" (float64). bfloat16_products: products with the memory may be rounded
 to bfloat16 where q, k, v are that; off by some 1e-3.)")
-      .def("step", &Step, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
-           nb::kw_only(), nb::arg("state").none(), nb::arg("threads") = none, nb::arg("out") = none,
-           nb::arg("inputs"),
-           nb::sig("def step(self, " TTR_QKV ", *, state: " TTR_STATE ", "
-                   "threads: int | None = None, out: " TTR_GIVEN " = None, **inputs: object) "
-                   "-> " TTR_ARRAY),
-           R"(One token (T = 1), in place: the arrays in `state` are written; what it lacks, or what grows,
+      .def(
+          "step", &Step, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
+          nb::kw_only(), nb::arg("state").none(), nb::arg("threads") = none, nb::arg("out") = none,
+          nb::arg("inputs"),
+          nb::sig("def step(self, " TTR_QKV ", *, state: " TTR_STATE ", "
+                  "threads: int | None = None, out: " TTR_GIVEN " = None, **inputs: object) "
+                  "-> " TTR_ARRAY),
+          R"(One token (T = 1), in place: the arrays in `state` are written; what it lacks, or what grows,
 is put into it. A Decoder is faster.)")
       .def("memorize", &Memorize, nb::arg("k") = none, nb::arg("v") = none, nb::kw_only(),
            nb::arg("state") = none, nb::arg("threads") = none, nb::arg("bfloat16_products") = false,
@@ -239,22 +242,24 @@ is put into it. A Decoder is faster.)")
                    " = None, threads: int | None = None, bfloat16_products: bool = False, "
                    "**inputs: object) -> " TTR_STATE),
            "Writes without reading: the state after the last token.")
-      .def("retrieve", &Retrieve, nb::arg("q") = none, nb::kw_only(), nb::arg("state") = none,
-           nb::arg("threads") = none, nb::arg("out") = none, nb::arg("inputs"),
-           nb::sig("def retrieve(self, q: object = None, *, state: " TTR_GIVEN " = None, "
-                   "threads: int | None = None, out: " TTR_GIVEN " = None, **inputs: object) "
-                   "-> " TTR_ARRAY),
-           R"(Reads without writing: y = m(q), from q and the constants of the recipe. A recipe without
+      .def(
+          "retrieve", &Retrieve, nb::arg("q") = none, nb::kw_only(), nb::arg("state") = none,
+          nb::arg("threads") = none, nb::arg("out") = none, nb::arg("inputs"),
+          nb::sig("def retrieve(self, q: object = None, *, state: " TTR_GIVEN " = None, "
+                  "threads: int | None = None, out: " TTR_GIVEN " = None, **inputs: object) "
+                  "-> " TTR_ARRAY),
+          R"(Reads without writing: y = m(q), from q and the constants of the recipe. A recipe without
 queries, or an empty state, takes the size of the answer from out["y"].)")
-      .def("backward", &Backward, nb::arg("dy"), nb::arg("q") = none, nb::arg("k") = none,
-           nb::arg("v") = none, nb::kw_only(), nb::arg("state") = none, nb::arg("dstate") = none,
-           nb::arg("wanted") = none, nb::arg("threads") = none, nb::arg("inputs"),
-           nb::sig("def backward(self, dy: object, " TTR_QKV ", *, state: " TTR_GIVEN " = None, "
-                   "dstate: " TTR_GIVEN " = None, "
-                   "wanted: collections.abc.Iterable[str] | None = None, "
-                   "threads: int | None = None, **inputs: object) "
-                   "-> tuple[" TTR_STATE ", " TTR_STATE "]"),
-           R"(Gradients of a scalar loss from dy, its gradient for y, and dstate, that for the final state
+      .def(
+          "backward", &Backward, nb::arg("dy"), nb::arg("q") = none, nb::arg("k") = none,
+          nb::arg("v") = none, nb::kw_only(), nb::arg("state") = none, nb::arg("dstate") = none,
+          nb::arg("wanted") = none, nb::arg("threads") = none, nb::arg("inputs"),
+          nb::sig("def backward(self, dy: object, " TTR_QKV ", *, state: " TTR_GIVEN " = None, "
+                  "dstate: " TTR_GIVEN " = None, "
+                  "wanted: collections.abc.Iterable[str] | None = None, "
+                  "threads: int | None = None, **inputs: object) "
+                  "-> tuple[" TTR_STATE ", " TTR_STATE "]"),
+          R"(Gradients of a scalar loss from dy, its gradient for y, and dstate, that for the final state
 (absent: zero). The inputs and the state are those of the forward call at its start. Two dictionaries:
 gradients of the inputs by their keywords (of those in `wanted` alone, where it is given), and of the
 initial state. Where has_gradients is False it takes central differences: for small inputs.)")
@@ -270,8 +275,9 @@ initial state. Where has_gradients is False it takes central differences: for sm
                     ", engine='" + std::string(self.layer->plan().engine) + "')";
            })
       .def("__copy__", [](const L& self) { return self; })
-      .def("__deepcopy__", [](const L& self, nb::handle) { return self; }, nb::arg("memo"),
-           nb::sig("def __deepcopy__(self, memo: object, /) -> Layer"))
+      .def(
+          "__deepcopy__", [](const L& self, nb::handle) { return self; }, nb::arg("memo"),
+          nb::sig("def __deepcopy__(self, memo: object, /) -> Layer"))
       .def("__reduce__", &Reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
 }
 

@@ -1,4 +1,6 @@
 // class Memory: pairs in, values out, and files.
+#include "ttr/memory.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
@@ -19,7 +21,6 @@
 #include "python/core/calls.h"
 #include "python/core/module.h"
 #include "ttr/error.h"
-#include "ttr/memory.h"
 #include "ttr/util/safetensors.h"
 
 namespace ttr::python {
@@ -132,8 +133,8 @@ nb::object Retrieve(const SharedMemory& self, nb::handle query, bool return_stat
   {
     const Unlocked unlocked(self.mutex());
     status = self.memory().Retrieve(
-        numbers.span(), {room.view.as<double>(),
-                         static_cast<std::size_t>(room.view.shape().elements())});
+        numbers.span(),
+        {room.view.as<double>(), static_cast<std::size_t>(room.view.shape().elements())});
   }
   if (!return_status) return answer;
   return nb::make_tuple(answer, static_cast<int>(status));
@@ -208,69 +209,77 @@ void BindMemory(nb::module_& module) {
 For every causal recipe; memories that keep their pairs (softmax, kernel regression) grow. Keys are
 [Dk], or [heads, Dk]; values and answers alike, in float64. Gates are given with a pair or set once:
 set_gate("log_decay", -0.01). Pickle, deepcopy, save and load go on bit for bit. Threads take turns.)")
-      .def("__init__",
-           [](M* self, nb::handle recipe, std::int64_t key_dim, std::int64_t value_dim,
-              std::int64_t heads) {
-             new (self) M(AssociativeMemory(
-                 RecipeFrom(recipe), {.key_dim = key_dim, .value_dim = value_dim, .heads = heads}));
-           },
-           nb::arg("recipe"), nb::kw_only(), nb::arg("key_dim") = 1, nb::arg("value_dim") = 1,
-           nb::arg("heads") = 1,
-           nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe, *, "
-                   "key_dim: int = 1, value_dim: int = 1, heads: int = 1) -> None"))
-      .def("memorize", &Memorize, nb::arg("key").none(), nb::arg("value"), nb::arg("gates"),
-           nb::sig("def memorize(self, key: object, value: object, **gates: object) -> None"),
-           R"(Writes one pair: key [H, Dk], value [H, Dv]; [n, H, D] where a token takes n steps. Gates take
+      .def(
+          "__init__",
+          [](M* self, nb::handle recipe, std::int64_t key_dim, std::int64_t value_dim,
+             std::int64_t heads) {
+            new (self) M(AssociativeMemory(
+                RecipeFrom(recipe), {.key_dim = key_dim, .value_dim = value_dim, .heads = heads}));
+          },
+          nb::arg("recipe"), nb::kw_only(), nb::arg("key_dim") = 1, nb::arg("value_dim") = 1,
+          nb::arg("heads") = 1,
+          nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe, *, "
+                  "key_dim: int = 1, value_dim: int = 1, heads: int = 1) -> None"))
+      .def(
+          "memorize", &Memorize, nb::arg("key").none(), nb::arg("value"), nb::arg("gates"),
+          nb::sig("def memorize(self, key: object, value: object, **gates: object) -> None"),
+          R"(Writes one pair: key [H, Dk], value [H, Dv]; [n, H, D] where a token takes n steps. Gates take
 the place of those of set_gate for this pair. ValueError, and nothing written: sizes, a gate that the
 recipe does not take, one that it requires and that was not given.)")
-      .def("retrieve", &Retrieve, nb::arg("query") = nb::none(), nb::kw_only(),
-           nb::arg("return_status") = false,
-           nb::sig("def retrieve(self, query: object = None, *, return_status: bool = False) -> "
-                   TTR_ARRAY),
-           R"(Reads m(query); changes nothing. return_status: also the worst status of all heads (0 solved,
+      .def(
+          "retrieve", &Retrieve, nb::arg("query") = nb::none(), nb::kw_only(),
+          nb::arg("return_status") = false,
+          nb::sig("def retrieve(self, query: object = None, *, return_status: bool = False) "
+                  "-> " TTR_ARRAY),
+          R"(Reads m(query); changes nothing. return_status: also the worst status of all heads (0 solved,
 1 the smallest norm, 2 not converged, 3 nothing to solve).)")
       .def("loss", &Loss, nb::arg("key").none(), nb::arg("value"),
            nb::sig("def loss(self, key: object, value: object) -> float"),
            "1/2 |v - m(k)|^2 of the memory as it is, summed over heads.")
-      .def("condition",
-           [](const M& self) {
-             const Unlocked unlocked(self.mutex());
-             return self.memory().Condition();
-           },
-           R"(How well the regression is determined: the ratio of the extreme eigenvalues of the scaled Gram
+      .def(
+          "condition",
+          [](const M& self) {
+            const Unlocked unlocked(self.mutex());
+            return self.memory().Condition();
+          },
+          R"(How well the regression is determined: the ratio of the extreme eigenvalues of the scaled Gram
 matrix, the worst of all heads; inf where singular, 1 for recipes without one. O(H Dk^3).)")
-      .def("set_gate",
-           [](M& self, const std::string& name, nb::handle values) {
-             const Numbers numbers("set_gate", name, values);
-             const Unlocked unlocked(self.mutex());
-             self.memory().SetGate(GivenGates::LibraryName(name), numbers.span());
-           },
-           nb::arg("name"), nb::arg("values"),
-           nb::sig("def set_gate(self, name: str, values: object) -> None"),
-           "Sets a gate, or a constant of the recipe, for all later pairs.")
-      .def("save",
-           [](const M& self, const std::filesystem::path& path) {
-             const Unlocked unlocked(self.mutex());
-             self.memory().Save(path, self.extra());
-           },
-           nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
-           "One safetensors file, atomically. OSError where the system refuses.")
+      .def(
+          "set_gate",
+          [](M& self, const std::string& name, nb::handle values) {
+            const Numbers numbers("set_gate", name, values);
+            const Unlocked unlocked(self.mutex());
+            self.memory().SetGate(GivenGates::LibraryName(name), numbers.span());
+          },
+          nb::arg("name"), nb::arg("values"),
+          nb::sig("def set_gate(self, name: str, values: object) -> None"),
+          "Sets a gate, or a constant of the recipe, for all later pairs.")
+      .def(
+          "save",
+          [](const M& self, const std::filesystem::path& path) {
+            const Unlocked unlocked(self.mutex());
+            self.memory().Save(path, self.extra());
+          },
+          nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
+          "One safetensors file, atomically. OSError where the system refuses.")
       .def_static("load", &Load, nb::arg("path"), nb::rv_policy::take_ownership,
                   nb::sig("def load(path: str | os.PathLike[str]) -> Memory"),
                   "What save wrote, also by the command ttr. ValueError: a damaged file.")
       .def_prop_ro("recipe", [](const M& self) { return self.memory().recipe(); })
-      .def_prop_ro("count", [](const M& self) { return self.memory().count(); },
-                   "Pairs memorized so far, over all sessions.")
+      .def_prop_ro(
+          "count", [](const M& self) { return self.memory().count(); },
+          "Pairs memorized so far, over all sessions.")
       .def_prop_ro("key_dim", [](const M& self) { return self.memory().sizes().key_dim; })
       .def_prop_ro("value_dim", [](const M& self) { return self.memory().sizes().value_dim; })
       .def_prop_ro("heads", [](const M& self) { return self.memory().sizes().heads; })
       .def_prop_ro("state", &StateOf, nb::sig("def state(self) -> " TTR_STATE),
                    "The state after the last pair, as new arrays; empty before the first.")
-      .def_prop_rw("extra", [](const M& self) { return self.extra(); },
-                   [](M& self, Texts extra) { self.extra() = std::move(extra); },
-                   nb::for_getter(nb::sig("def extra(self) -> dict[str, str]")),
-                   nb::for_setter(nb::sig("def extra(self, extra: dict[str, str], /) -> None")),
-                   "Texts that travel along in files and pickles; a copy is given and taken.")
+      .def_prop_rw(
+          "extra", [](const M& self) { return self.extra(); },
+          [](M& self, Texts extra) { self.extra() = std::move(extra); },
+          nb::for_getter(nb::sig("def extra(self) -> dict[str, str]")),
+          nb::for_setter(nb::sig("def extra(self, extra: dict[str, str], /) -> None")),
+          "Texts that travel along in files and pickles; a copy is given and taken.")
       .def("__repr__",
            [](const M& self) {
              const auto& sizes = self.memory().sizes();
@@ -280,10 +289,12 @@ matrix, the worst of all heads; inf where singular, 1 for recipes without one. O
                     ", value_dim=" + std::to_string(sizes.value_dim) +
                     ", heads=" + std::to_string(sizes.heads) + ")";
            })
-      .def("__copy__", [](const M& self) { return new M(self); }, nb::rv_policy::take_ownership)
-      .def("__deepcopy__", [](const M& self, nb::handle) { return new M(self); }, nb::arg("memo"),
-           nb::rv_policy::take_ownership,
-           nb::sig("def __deepcopy__(self, memo: object, /) -> Memory"))
+      .def(
+          "__copy__", [](const M& self) { return new M(self); }, nb::rv_policy::take_ownership)
+      .def(
+          "__deepcopy__", [](const M& self, nb::handle) { return new M(self); }, nb::arg("memo"),
+          nb::rv_policy::take_ownership,
+          nb::sig("def __deepcopy__(self, memo: object, /) -> Memory"))
       .def("__getstate__", &GetState, nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
       .def("__setstate__", &SetState, nb::arg("saved"),
            nb::sig("def __setstate__(self, saved: tuple[typing.Any, ...], /) -> None"));

@@ -1,4 +1,5 @@
-// ttr._core: the library on NumPy and DLPack arrays. What it offers is documented where it is bound.
+// ttr._core: the library on NumPy and DLPack arrays. What it offers is documented where it is
+// bound.
 #include "python/core/module.h"
 
 #include <nanobind/stl/string.h>
@@ -47,6 +48,7 @@ NB_MODULE(_core, module) {
   BindLayer(module);
   BindDecoder(module);
   BindMemory(module);
-  module.def("target", [] { return std::string(ttr::ChosenTarget()); },
-             "The SIMD target that kernels run on; the variable TTR_TARGET forces another.");
+  module.def(
+      "target", [] { return std::string(ttr::ChosenTarget()); },
+      "The SIMD target that kernels run on; the variable TTR_TARGET forces another.");
 }

@@ -97,8 +97,8 @@ Recipe WithOptions(const Recipe& recipe, const nb::kwargs& options) {
   Recipe changed = recipe;
   for (const auto& [name, value] : options) {
     const bool flag = nb::isinstance<nb::bool_>(value);
-    const std::string text = flag ? (nb::cast<bool>(value) ? "true" : "false")
-                                  : std::string(nb::str(value).c_str());
+    const std::string text =
+        flag ? (nb::cast<bool>(value) ? "true" : "false") : std::string(nb::str(value).c_str());
     SetOption(changed, nb::cast<std::string>(name), text);
   }
   Validate(changed);
@@ -125,17 +125,22 @@ nb::dict FeatureDictionary() {
 void BindPlan(nb::module_& module) {
   using P = PlannedRecipe;
   nb::class_<P>(module, "Plan", "What runs a recipe, why, and what a token of one head costs.")
-      .def_prop_ro("engine", [](const P& p) { return p.plan.engine; },
-                   "\"fast_weights\", \"scan\", \"least_squares\" or \"definition\"")
-      .def_prop_ro("exact", [](const P& p) { return p.plan.exact; },
-                   "Is the regression solved (to rounding), or approached by steps?")
-      .def_prop_ro("why", [](const P& p) { return p.plan.why; }, "One sentence.")
-      .def_prop_ro("flops", [](const P& p) { return p.cost.flops_per_token; },
-                   "Useful floating-point operations per token and memory.")
-      .def_prop_ro("bytes", [](const P& p) { return p.cost.bytes_per_token; },
-                   "Bytes of state, q, k, v and y touched per token and memory.")
-      .def_prop_ro("state_bytes", [](const P& p) { return p.cost.state_bytes; },
-                   "The size of one memory.")
+      .def_prop_ro(
+          "engine", [](const P& p) { return p.plan.engine; },
+          "\"fast_weights\", \"scan\", \"least_squares\" or \"definition\"")
+      .def_prop_ro(
+          "exact", [](const P& p) { return p.plan.exact; },
+          "Is the regression solved (to rounding), or approached by steps?")
+      .def_prop_ro(
+          "why", [](const P& p) { return p.plan.why; }, "One sentence.")
+      .def_prop_ro(
+          "flops", [](const P& p) { return p.cost.flops_per_token; },
+          "Useful floating-point operations per token and memory.")
+      .def_prop_ro(
+          "bytes", [](const P& p) { return p.cost.bytes_per_token; },
+          "Bytes of state, q, k, v and y touched per token and memory.")
+      .def_prop_ro(
+          "state_bytes", [](const P& p) { return p.cost.state_bytes; }, "The size of one memory.")
       .def("__repr__", [](const P& p) {
         return "Plan(engine='" + std::string(p.plan.engine) +
                "', exact=" + (p.plan.exact ? "True" : "False") + ", why=" + Quoted(p.plan.why) +
@@ -162,7 +167,8 @@ Recipe RecipeFrom(nb::handle recipe) {
 }
 
 void BindRecipe(nb::module_& module) {
-  nb::class_<Recipe>(module, "Recipe", R"(A sequence layer as a value: three choices, and how it is read.
+  nb::class_<Recipe>(module, "Recipe",
+                     R"(A sequence layer as a value: three choices, and how it is read.
 
     Recipe("gated_deltanet")                            # a name of the zoo
     Recipe("mesa{decay: 0.99, ridge: 1e-3}")            # with changes
@@ -171,41 +177,44 @@ void BindRecipe(nb::module_& module) {
 
 It does not change, compares and hashes by value, and prints as one line that gives it again.
 ValueError: a recipe without a meaning; the text names the unknown word and the nearest known one.)")
-      .def("__init__",
-           [](Recipe* self, nb::handle recipe) { new (self) Recipe(RecipeFrom(recipe)); },
-           nb::arg("recipe"),
-           nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe) -> None"))
+      .def(
+          "__init__",
+          [](Recipe* self, nb::handle recipe) { new (self) Recipe(RecipeFrom(recipe)); },
+          nb::arg("recipe"),
+          nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe) -> None"))
       .def("to_json", &ToJson, "As text of JSON; Recipe(json.loads(text)) gives it again.")
-      .def("to_dict",
-           [](const Recipe& recipe) { return Json().attr("loads")(ToJson(recipe)); },
-           nb::sig("def to_dict(self) -> dict[str, typing.Any]"),
-           "The form of JSON files: {\"weights\": {\"decay\": \"scalar\"}, ...}.")
-      .def("option", [](const Recipe& recipe, std::string_view name) {
-             return GetOption(recipe, name);
-           },
-           nb::arg("name"), "An option by its name, as text: recipe.option(\"ridge\").")
+      .def(
+          "to_dict", [](const Recipe& recipe) { return Json().attr("loads")(ToJson(recipe)); },
+          nb::sig("def to_dict(self) -> dict[str, typing.Any]"),
+          "The form of JSON files: {\"weights\": {\"decay\": \"scalar\"}, ...}.")
+      .def(
+          "option",
+          [](const Recipe& recipe, std::string_view name) { return GetOption(recipe, name); },
+          nb::arg("name"), "An option by its name, as text: recipe.option(\"ridge\").")
       .def("with_options", &WithOptions, nb::arg("options"),
            nb::sig("def with_options(self, **options: object) -> Recipe"),
            "The recipe with some options changed, as in braces: with_options(ridge=1e-3).")
       .def("__str__", &ToString)
       .def("__repr__",
            [](const Recipe& recipe) { return "Recipe(" + Quoted(ToString(recipe)) + ")"; })
-      .def("__eq__",
-           [](const Recipe& recipe, nb::handle other) {
-             return nb::isinstance<Recipe>(other) && recipe == nb::cast<Recipe>(other);
-           },
-           nb::arg("other").none(),
-           nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def(
+          "__eq__",
+          [](const Recipe& recipe, nb::handle other) {
+            return nb::isinstance<Recipe>(other) && recipe == nb::cast<Recipe>(other);
+          },
+          nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__",
            [](const Recipe& recipe) { return std::hash<std::string>()(ToString(recipe)); })
       .def("__copy__", [](const Recipe& recipe) { return recipe; })
-      .def("__deepcopy__", [](const Recipe& recipe, nb::handle) { return recipe; },
-           nb::arg("memo"), nb::sig("def __deepcopy__(self, memo: object, /) -> Recipe"))
-      .def("__reduce__",
-           [](const Recipe& recipe) {
-             return nb::make_tuple(nb::type<Recipe>(), nb::make_tuple(ToString(recipe)));
-           },
-           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+      .def(
+          "__deepcopy__", [](const Recipe& recipe, nb::handle) { return recipe; }, nb::arg("memo"),
+          nb::sig("def __deepcopy__(self, memo: object, /) -> Recipe"))
+      .def(
+          "__reduce__",
+          [](const Recipe& recipe) {
+            return nb::make_tuple(nb::type<Recipe>(), nb::make_tuple(ToString(recipe)));
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
 
   nb::class_<ZooEntry>(module, "ZooEntry", "A named layer.")
       .def_ro("name", &ZooEntry::name)
@@ -232,24 +241,26 @@ ValueError: a recipe without a meaning; the text names the unknown word and the 
     required   must it be given?
     range      ">= 0", "<= 0" or "any"
     meaning    text)");
-  module.def("state_specs", &StateDictionaries, nb::arg("recipe"),
-             nb::sig("def state_specs(recipe: str | dict[str, typing.Any] | Recipe) -> "
-                     "list[dict[str, typing.Any]]"),
-             R"(What the memory of a recipe consists of: the arrays of a state. Each is a dictionary:
+  module.def(
+      "state_specs", &StateDictionaries, nb::arg("recipe"),
+      nb::sig("def state_specs(recipe: str | dict[str, typing.Any] | Recipe) -> "
+              "list[dict[str, typing.Any]]"),
+      R"(What the memory of a recipe consists of: the arrays of a state. Each is a dictionary:
 
     name       "state", "state.n", ...
     shape      names of axes
     counts     whole numbers (int64)?
     meaning    text)");
-  module.def("engines",
-             [] {
-               nb::list names;
-               for (const std::string_view name : Engines()) {
-                 names.append(nb::str(name.data(), name.size()));
-               }
-               return names;
-             },
-             nb::sig("def engines() -> list[str]"), "The names of all engines.");
+  module.def(
+      "engines",
+      [] {
+        nb::list names;
+        for (const std::string_view name : Engines()) {
+          names.append(nb::str(name.data(), name.size()));
+        }
+        return names;
+      },
+      nb::sig("def engines() -> list[str]"), "The names of all engines.");
   BindPlan(module);
 }
 

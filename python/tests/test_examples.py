@@ -5,6 +5,7 @@ import io
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ def blocks(document: str) -> list[str]:
 def test_readme() -> None:
     (program,) = blocks("README.md")[:1]
     printed = io.StringIO()
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     with contextlib.redirect_stdout(printed):
         exec(compile(program, "README.md", "exec"), names)
     match = re.search(r"forecast (-?[\d.]+), came (-?[\d.]+)", printed.getvalue())
@@ -37,7 +38,7 @@ def test_documented_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     programs = blocks("docs/python.md")
     assert len(programs) >= 4
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     for program in programs:
         exec(compile(program, "docs/python.md", "exec"), names)
 

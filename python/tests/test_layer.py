@@ -232,3 +232,18 @@ def test_a_layer_travels() -> None:
     assert "definition" in repr(layer)
     with pytest.raises(ValueError, match="engine"):
         ttr.Layer("gated_deltanet", engine="scan")
+
+
+def test_counts_are_whole_numbers_of_any_width() -> None:
+    inputs = draw("softmax")
+    layer = ttr.Layer("softmax")
+    _, state = layer.forward(**part(inputs, "softmax", 0, 6))
+    y, _ = layer.forward(**part(inputs, "softmax", 6, 12), state=state)
+    narrow = state | {"state.length": state["state.length"].astype(np.int32)}
+    again, _ = layer.forward(**part(inputs, "softmax", 6, 12), state=narrow)
+    assert np.array_equal(y, again)
+    q = inputs["q"][:, 6:]
+    assert np.array_equal(layer.retrieve(q, state=state), layer.retrieve(q, state=narrow))
+    wrong = state | {"state.length": state["state.length"] * 0.5}
+    with pytest.raises(ValueError, match="state.length must be int64"):
+        layer.forward(**inputs, state=wrong)

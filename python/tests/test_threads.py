@@ -177,7 +177,7 @@ def test_workers_of_a_data_loader() -> None:
 
     forward(0)  # the pool of the parent is at work
 
-    class Answers(Dataset):  # type: ignore[misc]
+    class Answers(Dataset[Any]):
         def __len__(self) -> int:
             return 6
 

@@ -8,7 +8,8 @@ import numpy as np
 import ttr
 from numpy.typing import NDArray
 
-Arrays = dict[str, NDArray[Any]]
+#: By keyword. Any, so that a call takes them as **arrays beside options of other types.
+Arrays = dict[str, Any]
 
 #: Small sizes of all axes; every two that may differ do.
 SIZES = {"B": 2, "T": 12, "Hq": 2, "Hk": 2, "Hv": 2, "H": 2, "Dk": 4, "Dv": 4, "F": 5, "1": 1}
