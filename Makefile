@@ -6,7 +6,7 @@ PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-sanitizers test-clang check bench performance format format-check clean
+.PHONY: help setup build demo test test-python test-sanitizers test-clang check bench performance format format-check clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,9 +21,15 @@ demo: setup  ## experiments, recall and forecast on one page
 	@scripts/build release ttr_command
 	@scripts/demo
 
-test: setup  ## build everything and run the tests
+test: setup  ## build everything and run the tests, then those of the Python package
 	@scripts/build release
 	ctest --preset release -j $(JOBS)
+	@$(MAKE) --no-print-directory test-python
+
+test-python: setup  ## the Python package in build/python/venv, and its tests
+	@scripts/setup --python
+	@scripts/build release ttr ttr_command
+	@PYTHON=$(PYTHON) scripts/test_python
 
 test-sanitizers: setup  ## the tests once more under the sanitizers
 	@scripts/build asan

@@ -52,8 +52,15 @@ check(IN src/simd src/linalg src/machine src/parallel src/core
       WHY "shared rooms lie below the others")
 check(IN src/simd src/parallel src/core NEVER "^\"src/linalg/"
       WHY "linalg is written on simd")
-check(IN src include NEVER "^\"(experiments|tools|tests|bench)/"
+check(IN src include NEVER "^\"(experiments|tools|tests|bench|python)/"
       WHY "the library does not know who uses it")
+
+check(IN python NEVER "^[<\"](src|experiments|tools|tests|bench)/"
+      WHY "Python sees public headers only")
+check(IN src include experiments tools NEVER "^[<\"](nanobind|torch|Python\\.h|pybind11|ATen|c10)"
+      WHY "the library knows no framework")
+check(IN python/core NEVER "^[<\"](torch|ATen|c10)/"
+      WHY "import ttr needs NumPy alone")
 
 # Engines do not know each other, but for what is common to all, and for the row-wise one: the
 # others may fuse its rows.

@@ -1,0 +1,180 @@
+#include "python/core/calls.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "ttr/error.h"
+
+namespace ttr::python {
+namespace {
+
+/// The inputs that a recipe takes, as a person writes them.
+nb::list KeywordsOf(const Requirements& requirements) {
+  nb::list names;
+  for (const InputSpec& spec : requirements.inputs) {
+    const std::string keyword = Keyword(spec.name);
+    names.append(nb::str(keyword.c_str()));
+  }
+  return names;
+}
+
+[[noreturn]] void FailName(std::string_view op, const Requirements& requirements,
+                           std::string_view name) {
+  const nb::list known = KeywordsOf(requirements);
+  std::string text = "[" + std::string(op) + "] there is no input '" + std::string(name) +
+                     "'; this recipe takes " +
+                     nb::cast<std::string>(nb::str(", ").attr("join")(known));
+  const nb::object close = nb::module_::import_("difflib").attr("get_close_matches")(
+      nb::str(name.data(), name.size()), known);
+  if (nb::len(close) > 0)
+    text += " (did you mean '" + std::string(nb::str(close[0]).c_str()) + "'?)";
+  throw nb::type_error(text.c_str());
+}
+
+/// Is this the name of an input, or its keyword?
+bool IsCalled(std::string_view name, std::string_view given) {
+  return name.size() == given.size() &&
+         std::equal(name.begin(), name.end(), given.begin(),
+                    [](char a, char b) { return a == b || (a == '.' && b == '_'); });
+}
+
+const InputField* FindField(std::string_view given) {
+  for (const InputField& field : InputFields()) {
+    if (IsCalled(field.name, given)) return &field;
+  }
+  return nullptr;
+}
+
+/// Entries of a state that are whole numbers, of whatever width.
+bool IsCount(std::string_view name) { return name == "state.length" || name == "state.position"; }
+
+/// Every name and array of a state that is a dictionary or None.
+template <class Use>
+void ForEachEntry(std::string_view op, nb::handle state, const Use& use) {
+  if (state.is_none()) return;
+  if (!nb::isinstance<nb::dict>(state)) {
+    throw Error(op, "state", "a dictionary of arrays, or None",
+                "a " + std::string(nb::str(state.type().attr("__name__")).c_str()));
+  }
+  for (const auto& [key, value] : nb::borrow<nb::dict>(state)) {
+    if (!nb::isinstance<nb::str>(key)) {
+      throw Error(op, "a name in state", "text", nb::repr(key).c_str());
+    }
+    if (!value.is_none()) use(std::string(nb::str(key).c_str()), value);
+  }
+}
+
+}  // namespace
+
+std::string Keyword(std::string_view name) {
+  std::string keyword(name);
+  std::replace(keyword.begin(), keyword.end(), '.', '_');
+  return keyword;
+}
+
+GivenInputs::GivenInputs(std::string_view op, const Requirements& requirements, nb::handle q,
+                         nb::handle k, nb::handle v, const nb::kwargs& others) {
+  arrays_.reserve(3 + others.size());
+  Take(op, "q", &Inputs::q, q);
+  Take(op, "k", &Inputs::k, k);
+  Take(op, "v", &Inputs::v, v);
+  for (const auto& [key, value] : others) {
+    const auto name = nb::cast<std::string_view>(key);
+    const InputField* field = FindField(name);
+    if (field == nullptr) FailName(op, requirements, name);
+    Take(op, name, field->view, value);
+  }
+}
+
+void GivenInputs::Take(std::string_view op, std::string_view name, TensorView Inputs::* field,
+                       nb::handle value) {
+  if (!value.is_valid() || value.is_none()) return;
+  Array array = ReadArray(op, name, value, field == &Inputs::cu_seqlens);
+  inputs_.*field = array.view;
+  if (array.dtype.is_valid() && (field == &Inputs::v || !bfloat16_.is_valid())) {
+    bfloat16_ = array.dtype;
+  }
+  arrays_.push_back(std::move(array));
+}
+
+DType GivenInputs::answer() const {
+  if (inputs_.v.defined()) return inputs_.v.dtype();
+  return inputs_.q.defined() ? inputs_.q.dtype() : DType::kFloat32;
+}
+
+State CopyState(std::string_view op, nb::handle state) {
+  State copy;
+  ForEachEntry(op, state, [&](const std::string& name, nb::handle value) {
+    copy.Set(name, Tensor::Copy(ReadArray(op, name, value, IsCount(name)).view));
+  });
+  return copy;
+}
+
+BoundState::BoundState(std::string_view op, nb::handle state, bool written)
+    : given_(nb::borrow(state)) {
+  ForEachEntry(op, state, [&](const std::string& name, nb::handle value) {
+    Array array = written ? WriteArray(op, name, value) : ReadArray(op, name, value, IsCount(name));
+    state_.Bind(name, array.view);
+    arrays_.push_back(std::move(array));
+  });
+}
+
+void BoundState::Return() {
+  nb::dict result = nb::borrow<nb::dict>(given_);
+  for (const State::Entry& entry : state_.entries()) {
+    if (entry.owned.defined()) result[entry.name.c_str()] = CopyArray(entry.view);
+  }
+}
+
+nb::dict ShareState(State state) {
+  auto shared = std::make_unique<State>(std::move(state));
+  const State& entries = *shared;
+  const nb::capsule owner(shared.release(),
+                          [](void* memory) noexcept { delete static_cast<State*>(memory); });
+  nb::dict arrays;
+  for (const State::Entry& entry : entries.entries()) {
+    arrays[entry.name.c_str()] = ShareArray(entry.view, owner);
+  }
+  return arrays;
+}
+
+Answers::Answers(std::string_view op, const Dims& dims, const GivenInputs& given, nb::handle out,
+                 bool with_status) {
+  if (!out.is_none() && !nb::isinstance<nb::dict>(out)) {
+    throw Error(op, "out", "a dictionary of arrays, or None",
+                "a " + std::string(nb::str(out.type().attr("__name__")).c_str()));
+  }
+  const auto room = [&](nb::handle array, const char* name) {
+    arrays_.push_back(WriteArray(op, name, array));
+    return arrays_.back().view;
+  };
+  if (!out.is_none()) {
+    for (const auto& [key, value] : nb::borrow<nb::dict>(out)) {
+      const std::string name = nb::str(key).c_str();
+      if (name == "y") {
+        outputs_.y = room(value, "y");
+        y_ = nb::borrow(value);
+      } else if (name == "status") {
+        outputs_.status = room(value, "status");
+        status_ = nb::borrow(value);
+      } else if (name == "iterations") {
+        outputs_.iterations = room(value, "iterations");
+      } else if (name == "residual") {
+        outputs_.residual = room(value, "residual");
+      } else {
+        throw Error(op, "a name in out", "y, status, iterations or residual", "'" + name + "'");
+      }
+    }
+  }
+  if (!y_.is_valid()) {
+    y_ = NewArray(given.answer(), OutputShape(dims), given.bfloat16());
+    outputs_.y = room(y_, "y");
+  }
+  if (with_status && !status_.is_valid()) {
+    status_ = NewArray(DType::kInt8, StatusShape(dims));
+    outputs_.status = room(status_, "status");
+  }
+}
+
+}  // namespace ttr::python

@@ -1,0 +1,95 @@
+/// What the calls of Layer, Decoder and Memory share: inputs by keyword, states as dictionaries,
+/// work without the GIL.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "python/core/arrays.h"
+#include "ttr/call.h"
+#include "ttr/inputs.h"
+#include "ttr/layer.h"
+#include "ttr/state.h"
+
+namespace ttr::python {
+
+/// The inputs of one call: q, k, v and all others by their names ("features.w" is features_w).
+class GivenInputs {
+ public:
+  /// Errors: TypeError for a name that no input has; Error for what is no array.
+  GivenInputs(std::string_view op, const Requirements& requirements, nb::handle q, nb::handle k,
+              nb::handle v, const nb::kwargs& others);
+
+  const Inputs& inputs() const { return inputs_; }
+  /// The type of answers: that of v, without it of q.
+  DType answer() const;
+  /// NumPy's object for that type where it is bfloat16.
+  nb::handle bfloat16() const { return bfloat16_; }
+
+ private:
+  void Take(std::string_view op, std::string_view name, TensorView Inputs::* field,
+            nb::handle value);
+
+  Inputs inputs_;
+  nb::object bfloat16_;
+  std::vector<Array> arrays_;
+};
+
+/// The keyword of an input: its name, with an underscore for a dot.
+std::string Keyword(std::string_view name);
+
+/// A dictionary (or None) as a state of copies.
+State CopyState(std::string_view op, nb::handle state);
+
+/// A dictionary of arrays as a state of these very arrays.
+class BoundState {
+ public:
+  /// `written`: by the call; then arrays are writable, and Return() puts what is new, or has grown,
+  /// into the dictionary.
+  BoundState(std::string_view op, nb::handle state, bool written);
+  State& state() { return state_; }
+  void Return();
+
+ private:
+  nb::object given_;
+  State state_;
+  std::vector<Array> arrays_;
+};
+
+/// The arrays of a state, which they share and keep.
+nb::dict ShareState(State state);
+
+/// The caller's arrays, or new ones, for the answers of a call.
+class Answers {
+ public:
+  /// `out` is None, or a dictionary with any of "y", "status", "iterations", "residual".
+  /// `with_status`: also where `out` has none.
+  Answers(std::string_view op, const Dims& dims, const GivenInputs& given, nb::handle out,
+          bool with_status);
+  const Outputs& outputs() const { return outputs_; }
+  /// y, or (y, status).
+  nb::object y() const { return y_; }
+  nb::object status() const { return status_; }
+
+ private:
+  Outputs outputs_;
+  nb::object y_, status_;
+  std::vector<Array> arrays_;
+};
+
+/// Work without the GIL, one thread at a time on what `mutex` guards.
+class Unlocked {
+ public:
+  Unlocked() = default;
+  explicit Unlocked(std::mutex& mutex) : lock_(mutex) {}
+
+ private:
+  nb::gil_scoped_release released_;    // first: a thread that waits for the mutex holds no GIL
+  std::unique_lock<std::mutex> lock_;  // given back before the GIL is taken again
+};
+
+}  // namespace ttr::python

@@ -1,0 +1,266 @@
+// class Decoder: token by token, with what the engine keeps beside the state.
+#include "ttr/decoder.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "python/core/calls.h"
+#include "python/core/executors.h"
+#include "python/core/module.h"
+#include "ttr/error.h"
+
+namespace ttr::python {
+namespace {
+
+#define TTR_QKV "q: object = None, k: object = None, v: object = None"
+#define TTR_STATE "dict[str, numpy.typing.NDArray[typing.Any]]"
+#define TTR_GIVEN "collections.abc.Mapping[str, object] | None"
+#define TTR_ARRAY "numpy.typing.NDArray[typing.Any]"
+
+/// A decoder, the layer that it needs, and who may use it now.
+class SharedDecoder {
+ public:
+  SharedDecoder(std::shared_ptr<const Layer> layer, const Dims& dims, DType dtype)
+      : layer_(std::move(layer)), dims_(dims), dtype_(dtype), decoder_(*layer_, dims, dtype) {}
+  SharedDecoder(const SharedDecoder& other)
+      : layer_(other.layer_), dims_(other.dims_), dtype_(other.dtype_), decoder_(other.Copy()) {}
+
+  const Layer& layer() const { return *layer_; }
+  const Dims& dims() const { return dims_; }
+  DType dtype() const { return dtype_; }
+  std::mutex& mutex() const { return mutex_; }
+  Decoder& decoder() { return decoder_; }
+  const Decoder& decoder() const { return decoder_; }
+
+ private:
+  Decoder Copy() const {
+    const Unlocked unlocked(mutex_);
+    return decoder_;
+  }
+
+  std::shared_ptr<const Layer> layer_;
+  Dims dims_;
+  DType dtype_;
+  mutable std::mutex mutex_;
+  Decoder decoder_;
+};
+
+/// A layer, or what makes one.
+std::shared_ptr<const Layer> LayerFrom(nb::handle layer) {
+  if (nb::isinstance<SharedLayer>(layer)) return nb::cast<SharedLayer&>(layer).layer;
+  return std::make_shared<const Layer>(RecipeFrom(layer));
+}
+
+void Construct(SharedDecoder* self, nb::handle layer, std::int64_t key_dim, std::int64_t value_dim,
+               std::int64_t heads, std::int64_t batch, std::optional<std::int64_t> query_heads,
+               std::optional<std::int64_t> key_heads, std::optional<std::int64_t> value_heads,
+               std::int64_t features, nb::handle dtype) {
+  auto planned = LayerFrom(layer);
+  const Function& function = planned->recipe().function;
+  Dims dims;
+  dims.batch = batch;
+  dims.tokens = 1;
+  dims.heads = heads;
+  dims.query_heads = query_heads.value_or(heads);
+  dims.key_heads = key_heads.value_or(heads);
+  dims.value_heads = value_heads.value_or(heads);
+  dims.key_dim = key_dim;
+  dims.value_dim = value_dim;
+  dims.features = features;
+  if (function.kind == FunctionClass::kNetwork && function.depth > 1) {
+    dims.hidden = function.expansion * key_dim;
+  }
+  new (self) SharedDecoder(std::move(planned), dims, StateDType("Decoder", dtype));
+}
+
+nb::object Step(SharedDecoder& self, nb::handle q, nb::handle k, nb::handle v, nb::handle threads,
+                nb::handle out, const nb::kwargs& others) {
+  const std::string_view op = "step";
+  const Requirements& requirements = self.layer().requirements();
+  const GivenInputs given(op, requirements, q, k, v, others);
+  const Dims dims = InferDims(op, requirements, given.inputs());
+  const Answers answers(op, dims, given, out, false);
+  Executor& executor = ExecutorFor(threads);
+  const Unlocked unlocked(self.mutex());
+  self.decoder().Step(given.inputs(), answers.outputs(), {.executor = &executor});
+  return answers.y();
+}
+
+void Memorize(SharedDecoder& self, nb::handle k, nb::handle v, nb::handle threads,
+              const nb::kwargs& others) {
+  const GivenInputs given("memorize", self.layer().requirements(), nb::none(), k, v, others);
+  Executor& executor = ExecutorFor(threads);
+  const Unlocked unlocked(self.mutex());
+  self.decoder().Memorize(given.inputs(), {.executor = &executor});
+}
+
+nb::object Retrieve(const SharedDecoder& self, nb::handle q, nb::handle threads, nb::handle out,
+                    const nb::kwargs& others) {
+  const std::string_view op = "retrieve";
+  const Requirements& requirements = self.layer().requirements();
+  const GivenInputs given(op, requirements, q, nb::none(), nb::none(), others);
+  Dims dims = InferDims(op, requirements, given.inputs(), Needs::kRead);
+  dims.heads = self.dims().heads;
+  dims.value_dim = self.dims().value_dim;
+  if (!given.inputs().q.defined()) {  // a recipe without queries
+    dims.batch = self.dims().batch;
+    dims.tokens = 1;
+    dims.query_heads = dims.heads;
+  }
+  const Answers answers(op, dims, given, out, false);
+  Executor& executor = ExecutorFor(threads);
+  const Unlocked unlocked(self.mutex());
+  self.decoder().Retrieve(given.inputs(), answers.outputs(), {.executor = &executor});
+  return answers.y();
+}
+
+/// The state after the last token, and a copy of what is kept beside it where `auxiliary`.
+State Flushed(SharedDecoder& self, Tensor* auxiliary) {
+  Executor& executor = ExecutorFor(nb::none());
+  const Unlocked unlocked(self.mutex());
+  State copy;
+  for (const State::Entry& entry : self.decoder().state({.executor = &executor}).entries()) {
+    copy.Set(entry.name, Tensor::Copy(entry.view));
+  }
+  if (auxiliary != nullptr) *auxiliary = Tensor::Copy(self.decoder().auxiliary());
+  return copy;
+}
+
+void Start(SharedDecoder& self, nb::handle given_state) {
+  const State state = CopyState("start", given_state);
+  const Unlocked unlocked(self.mutex());
+  self.decoder().Start(state);
+}
+
+nb::object Auxiliary(SharedDecoder& self) {
+  Tensor auxiliary;
+  Flushed(self, &auxiliary);
+  return auxiliary.defined() ? CopyArray(auxiliary.view()) : nb::none();
+}
+
+nb::tuple GetState(SharedDecoder& self) {
+  Tensor auxiliary;
+  State state = Flushed(self, &auxiliary);
+  const Dims& d = self.dims();
+  return nb::make_tuple(ToString(self.layer().recipe()), self.layer().plan().engine,
+                        nb::make_tuple(d.batch, d.heads, d.query_heads, d.key_heads, d.value_heads,
+                                       d.key_dim, d.value_dim, d.features, d.hidden),
+                        Name(self.dtype()), ShareState(std::move(state)),
+                        auxiliary.defined() ? CopyArray(auxiliary.view()) : nb::none());
+}
+
+void SetState(SharedDecoder& self, const nb::tuple& saved) {
+  auto layer = std::make_shared<const Layer>(ParseRecipe(nb::cast<std::string>(saved[0])),
+                                             nb::cast<std::string>(saved[1]));
+  const nb::tuple sizes = saved[2];
+  const auto size = [&](int i) { return nb::cast<std::int64_t>(sizes[i]); };
+  const Dims dims{.batch = size(0),
+                  .tokens = 1,
+                  .query_heads = size(2),
+                  .key_heads = size(3),
+                  .value_heads = size(4),
+                  .heads = size(1),
+                  .key_dim = size(5),
+                  .value_dim = size(6),
+                  .features = size(7),
+                  .hidden = size(8)};
+  new (&self) SharedDecoder(std::move(layer), dims, StateDType("Decoder", saved[3]));
+  self.decoder().Start(CopyState("Decoder", saved[4]));
+  if (nb::object numbers = saved[5]; !numbers.is_none()) {
+    self.decoder().SetAuxiliary(ReadArray("Decoder", "auxiliary", numbers).view);
+  }
+}
+
+}  // namespace
+
+void BindDecoder(nb::module_& module) {
+  using D = SharedDecoder;
+  const auto none = nb::none();
+  nb::class_<D>(module, "Decoder", R"(Token by token: a state, and what an engine keeps beside it.
+
+    decoder = Decoder("gated_deltanet", heads=4, key_dim=64, value_dim=64)
+    decoder.start(state)                                 # left by Layer.forward of the prompt
+    y = decoder.step(q, k, v, log_decay=g, step=beta)    # [B, 1, H, D], as often as there are tokens
+    state = decoder.state()
+
+Faster than Layer.step: least squares update a factor in O(D^2); memories that erase defer a token's
+write to the next. Pickle and deepcopy go on bit for bit. Threads take turns.)")
+      .def(
+          "__init__", &Construct, nb::arg("layer"), nb::kw_only(), nb::arg("key_dim"),
+          nb::arg("value_dim"), nb::arg("heads") = 1, nb::arg("batch") = 1,
+          nb::arg("query_heads") = none, nb::arg("key_heads") = none, nb::arg("value_heads") = none,
+          nb::arg("features") = 0, nb::arg("dtype") = "float32",
+          nb::sig("def __init__(self, layer: Layer | str | dict[str, typing.Any] | Recipe, *, "
+                  "key_dim: int, value_dim: int, heads: int = 1, batch: int = 1, "
+                  "query_heads: int | None = None, key_heads: int | None = None, "
+                  "value_heads: int | None = None, features: int = 0, "
+                  "dtype: object = 'float32') -> None"),
+          R"(heads: the memories; those of queries, keys and values are as many where nothing is said.
+features: the rows of `features_w`, where the recipe takes it. dtype: of the state, float32 or float64.)")
+      .def("start", &Start, nb::arg("state") = none,
+           nb::sig("def start(self, state: " TTR_GIVEN " = None) -> None"),
+           "Goes on from a copy of `state`; None or {}: from the recipe's start.")
+      .def("step", &Step, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
+           nb::kw_only(), nb::arg("threads") = none, nb::arg("out") = none, nb::arg("inputs"),
+           nb::sig("def step(self, " TTR_QKV ", *, threads: int | None = None, "
+                   "out: " TTR_GIVEN " = None, **inputs: object) -> " TTR_ARRAY),
+           "Memorizes one token (T = 1; k, v have n rows where the recipe takes n steps), answers "
+           "it.")
+      .def("memorize", &Memorize, nb::arg("k") = none, nb::arg("v") = none, nb::kw_only(),
+           nb::arg("threads") = none, nb::arg("inputs"),
+           nb::sig("def memorize(self, k: object = None, v: object = None, *, "
+                   "threads: int | None = None, **inputs: object) -> None"),
+           "Writes one token without reading.")
+      .def("retrieve", &Retrieve, nb::arg("q") = none, nb::kw_only(), nb::arg("threads") = none,
+           nb::arg("out") = none, nb::arg("inputs"),
+           nb::sig("def retrieve(self, q: object = None, *, threads: int | None = None, "
+                   "out: " TTR_GIVEN " = None, **inputs: object) -> " TTR_ARRAY),
+           "Reads without writing, any number of queries.")
+      .def(
+          "state", [](D& self) { return ShareState(Flushed(self, nullptr)); },
+          nb::sig("def state(self) -> " TTR_STATE),
+          "The state after the last token, as new arrays; empty before the first.")
+      .def_prop_ro("auxiliary", &Auxiliary, nb::sig("def auxiliary(self) -> " TTR_ARRAY " | None"),
+                   R"(What the engine keeps beside the state: saved with it, and put back by
+set_auxiliary behind start, later answers are the same bit for bit. None where there is none.)")
+      .def(
+          "set_auxiliary",
+          [](D& self, nb::handle numbers) {
+            const Array array = ReadArray("set_auxiliary", "numbers", numbers);
+            const Unlocked unlocked(self.mutex());
+            self.decoder().SetAuxiliary(array.view);
+          },
+          nb::arg("numbers"), nb::sig("def set_auxiliary(self, numbers: object) -> None"))
+      .def_prop_ro("recipe", [](const D& self) { return self.layer().recipe(); })
+      .def("__repr__",
+           [](const D& self) {
+             const Dims& d = self.dims();
+             return "Decoder(" +
+                    std::string(nb::repr(nb::cast(ToString(self.layer().recipe()))).c_str()) +
+                    ", key_dim=" + std::to_string(d.key_dim) +
+                    ", value_dim=" + std::to_string(d.value_dim) +
+                    ", heads=" + std::to_string(d.heads) + ", batch=" + std::to_string(d.batch) +
+                    ", dtype='" + std::string(Name(self.dtype())) + "')";
+           })
+      .def(
+          "__copy__", [](const D& self) { return new D(self); }, nb::rv_policy::take_ownership)
+      .def(
+          "__deepcopy__", [](const D& self, nb::handle) { return new D(self); }, nb::arg("memo"),
+          nb::rv_policy::take_ownership,
+          nb::sig("def __deepcopy__(self, memo: object, /) -> Decoder"))
+      .def("__getstate__", &GetState, nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
+      .def("__setstate__", &SetState, nb::arg("saved"),
+           nb::sig("def __setstate__(self, saved: tuple[typing.Any, ...], /) -> None"));
+}
+
+}  // namespace ttr::python

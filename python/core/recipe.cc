@@ -1,0 +1,267 @@
+// Recipes, the zoo, plans, and what a recipe takes and carries.
+#include <nanobind/nanobind.h>
+#include <nanobind/operators.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "python/core/calls.h"
+#include "python/core/module.h"
+#include "ttr/error.h"
+#include "ttr/plan.h"
+#include "ttr/zoo.h"
+
+namespace ttr::python {
+namespace {
+
+std::string Quoted(std::string_view text) {
+  return nb::repr(nb::str(text.data(), text.size())).c_str();
+}
+
+nb::list AxisNames(const std::vector<Axis>& axes) {
+  nb::list names;
+  for (const Axis axis : axes) {
+    const std::string_view name = Name(axis);
+    names.append(nb::str(name.data(), name.size()));
+  }
+  return names;
+}
+
+std::string_view RangeText(Range range) {
+  switch (range) {
+    case Range::kNonNegative: return ">= 0";
+    case Range::kNonPositive: return "<= 0";
+    default: return "any";
+  }
+}
+
+nb::list InputDictionaries(nb::handle recipe) {
+  nb::list result;
+  for (const InputSpec& spec : InputSpecs(RecipeFrom(recipe))) {
+    nb::list shapes;
+    for (const std::vector<Axis>& shape : spec.shapes) shapes.append(AxisNames(shape));
+    nb::dict entry;
+    entry["name"] = spec.name;
+    entry["keyword"] = Keyword(spec.name);
+    entry["shapes"] = shapes;
+    entry["required"] = spec.required;
+    entry["range"] = RangeText(spec.range);
+    entry["meaning"] = spec.meaning;
+    result.append(entry);
+  }
+  return result;
+}
+
+nb::list StateDictionaries(nb::handle recipe) {
+  nb::list result;
+  for (const StateSpec& spec : StateSpecs(RecipeFrom(recipe))) {
+    nb::dict entry;
+    entry["name"] = spec.name;
+    entry["shape"] = AxisNames(spec.shape);
+    entry["counts"] = spec.counts;
+    entry["meaning"] = spec.meaning;
+    result.append(entry);
+  }
+  return result;
+}
+
+/// ttr::Plan and ttr::Cost in one.
+struct PlannedRecipe {
+  Recipe recipe;
+  Plan plan;
+  Cost cost;
+};
+
+PlannedRecipe MakePlannedRecipe(nb::handle recipe, std::int64_t key_dim, std::int64_t value_dim,
+                                std::int64_t heads, std::int64_t tokens) {
+  PlannedRecipe result{RecipeFrom(recipe), {}, {}};
+  Dims dims;
+  dims.tokens = tokens;
+  dims.query_heads = dims.key_heads = dims.value_heads = dims.heads = heads;
+  dims.key_dim = key_dim;
+  dims.value_dim = value_dim;
+  CheckDims("plan", dims);
+  result.plan = MakePlan(result.recipe);
+  result.cost = EstimateCost(result.recipe, result.plan, dims);
+  return result;
+}
+
+nb::object Json() { return nb::module_::import_("json"); }
+
+Recipe WithOptions(const Recipe& recipe, const nb::kwargs& options) {
+  Recipe changed = recipe;
+  for (const auto& [name, value] : options) {
+    const bool flag = nb::isinstance<nb::bool_>(value);
+    const std::string text =
+        flag ? (nb::cast<bool>(value) ? "true" : "false") : std::string(nb::str(value).c_str());
+    SetOption(changed, nb::cast<std::string>(name), text);
+  }
+  Validate(changed);
+  return changed;
+}
+
+nb::dict ZooDictionary() {
+  nb::dict zoo;
+  for (const ZooEntry& entry : Zoo()) {
+    zoo[nb::str(entry.name.data(), entry.name.size())] = nb::cast(entry);
+  }
+  return zoo;
+}
+
+nb::dict FeatureDictionary() {
+  nb::dict maps;
+  for (const FeatureEntry& entry : FeatureMaps()) {
+    maps[nb::str(entry.name.data(), entry.name.size())] =
+        nb::str(entry.formula.data(), entry.formula.size());
+  }
+  return maps;
+}
+
+void BindPlan(nb::module_& module) {
+  using P = PlannedRecipe;
+  nb::class_<P>(module, "Plan", "What runs a recipe, why, and what a token of one head costs.")
+      .def_prop_ro(
+          "engine", [](const P& p) { return p.plan.engine; },
+          "\"fast_weights\", \"scan\", \"least_squares\" or \"definition\"")
+      .def_prop_ro(
+          "exact", [](const P& p) { return p.plan.exact; },
+          "Is the regression solved (to rounding), or approached by steps?")
+      .def_prop_ro(
+          "why", [](const P& p) { return p.plan.why; }, "One sentence.")
+      .def_prop_ro(
+          "flops", [](const P& p) { return p.cost.flops_per_token; },
+          "Useful floating-point operations per token and memory.")
+      .def_prop_ro(
+          "bytes", [](const P& p) { return p.cost.bytes_per_token; },
+          "Bytes of state, q, k, v and y touched per token and memory.")
+      .def_prop_ro(
+          "state_bytes", [](const P& p) { return p.cost.state_bytes; }, "The size of one memory.")
+      .def("__repr__", [](const P& p) {
+        return "Plan(engine='" + std::string(p.plan.engine) +
+               "', exact=" + (p.plan.exact ? "True" : "False") + ", why=" + Quoted(p.plan.why) +
+               ")";
+      });
+  module.def("plan", &MakePlannedRecipe, nb::arg("recipe"), nb::kw_only(), nb::arg("key_dim") = 64,
+             nb::arg("value_dim") = 64, nb::arg("heads") = 1, nb::arg("tokens") = 1024,
+             nb::sig("def plan(recipe: str | dict[str, typing.Any] | Recipe, *, key_dim: int = 64, "
+                     "value_dim: int = 64, heads: int = 1, tokens: int = 1024) -> Plan"),
+             "Which engine runs a recipe and what that costs at these sizes. O(1).");
+}
+
+}  // namespace
+
+Recipe RecipeFrom(nb::handle recipe) {
+  if (nb::isinstance<Recipe>(recipe)) return nb::cast<Recipe>(recipe);
+  if (nb::isinstance<nb::str>(recipe)) return ParseRecipe(nb::cast<std::string_view>(recipe));
+  if (nb::isinstance<nb::dict>(recipe)) {
+    return RecipeFromJson(nb::cast<std::string>(Json().attr("dumps")(recipe)));
+  }
+  throw nb::type_error(("[recipe] a recipe must be text, a dictionary or a Recipe but is a " +
+                        std::string(nb::str(recipe.type().attr("__name__")).c_str()))
+                           .c_str());
+}
+
+void BindRecipe(nb::module_& module) {
+  nb::class_<Recipe>(module, "Recipe",
+                     R"(A sequence layer as a value: three choices, and how it is read.
+
+    Recipe("gated_deltanet")                            # a name of the zoo
+    Recipe("mesa{decay: 0.99, ridge: 1e-3}")            # with changes
+    Recipe("decay(scalar) | linear | sgd")              # weights | function class | optimizer
+    Recipe({"weights": {"decay": "scalar"}, ...})       # the form of JSON files
+
+It does not change, compares and hashes by value, and prints as one line that gives it again.
+ValueError: a recipe without a meaning; the text names the unknown word and the nearest known one.)")
+      .def(
+          "__init__",
+          [](Recipe* self, nb::handle recipe) { new (self) Recipe(RecipeFrom(recipe)); },
+          nb::arg("recipe"),
+          nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe) -> None"))
+      .def("to_json", &ToJson, "As text of JSON; Recipe(json.loads(text)) gives it again.")
+      .def(
+          "to_dict", [](const Recipe& recipe) { return Json().attr("loads")(ToJson(recipe)); },
+          nb::sig("def to_dict(self) -> dict[str, typing.Any]"),
+          "The form of JSON files: {\"weights\": {\"decay\": \"scalar\"}, ...}.")
+      .def(
+          "option",
+          [](const Recipe& recipe, std::string_view name) { return GetOption(recipe, name); },
+          nb::arg("name"), "An option by its name, as text: recipe.option(\"ridge\").")
+      .def("with_options", &WithOptions, nb::arg("options"),
+           nb::sig("def with_options(self, **options: object) -> Recipe"),
+           "The recipe with some options changed, as in braces: with_options(ridge=1e-3).")
+      .def("__str__", &ToString)
+      .def("__repr__",
+           [](const Recipe& recipe) { return "Recipe(" + Quoted(ToString(recipe)) + ")"; })
+      .def(
+          "__eq__",
+          [](const Recipe& recipe, nb::handle other) {
+            return nb::isinstance<Recipe>(other) && recipe == nb::cast<Recipe>(other);
+          },
+          nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__",
+           [](const Recipe& recipe) { return std::hash<std::string>()(ToString(recipe)); })
+      .def("__copy__", [](const Recipe& recipe) { return recipe; })
+      .def(
+          "__deepcopy__", [](const Recipe& recipe, nb::handle) { return recipe; }, nb::arg("memo"),
+          nb::sig("def __deepcopy__(self, memo: object, /) -> Recipe"))
+      .def(
+          "__reduce__",
+          [](const Recipe& recipe) {
+            return nb::make_tuple(nb::type<Recipe>(), nb::make_tuple(ToString(recipe)));
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+
+  nb::class_<ZooEntry>(module, "ZooEntry", "A named layer.")
+      .def_ro("name", &ZooEntry::name)
+      .def_ro("recipe", &ZooEntry::recipe, "A recipe line.")
+      .def_ro("title", &ZooEntry::title, "As its paper calls it.")
+      .def_ro("source", &ZooEntry::source, "The paper: an arXiv number, or a classic.")
+      .def_ro("recurrence", &ZooEntry::recurrence, "The exact meaning.")
+      .def("__str__", [](const ZooEntry& entry) { return entry.name; })
+      .def("__repr__", [](const ZooEntry& entry) {
+        return "ZooEntry(name=" + Quoted(entry.name) + ", recipe=" + Quoted(entry.recipe) + ")";
+      });
+  module.def("zoo", &ZooDictionary, nb::sig("def zoo() -> dict[str, ZooEntry]"),
+             "Every named layer, in the order of the catalogue: name -> entry.");
+  module.def("feature_maps", &FeatureDictionary, nb::sig("def feature_maps() -> dict[str, str]"),
+             "Every feature map: name -> formula.");
+  module.def("input_specs", &InputDictionaries, nb::arg("recipe"),
+             nb::sig("def input_specs(recipe: str | dict[str, typing.Any] | Recipe) -> "
+                     "list[dict[str, typing.Any]]"),
+             R"(The inputs that a recipe takes, required ones first. Each is a dictionary:
+
+    name       "log_decay", "features.w"
+    keyword    the same as an argument: "features_w"
+    shapes     any of these, as names of axes: [["B", "T", "H"], ["B", "T", "H", "Dk"]]
+    required   must it be given?
+    range      ">= 0", "<= 0" or "any"
+    meaning    text)");
+  module.def(
+      "state_specs", &StateDictionaries, nb::arg("recipe"),
+      nb::sig("def state_specs(recipe: str | dict[str, typing.Any] | Recipe) -> "
+              "list[dict[str, typing.Any]]"),
+      R"(What the memory of a recipe consists of: the arrays of a state. Each is a dictionary:
+
+    name       "state", "state.n", ...
+    shape      names of axes
+    counts     whole numbers (int64)?
+    meaning    text)");
+  module.def(
+      "engines",
+      [] {
+        nb::list names;
+        for (const std::string_view name : Engines()) {
+          names.append(nb::str(name.data(), name.size()));
+        }
+        return names;
+      },
+      nb::sig("def engines() -> list[str]"), "The names of all engines.");
+  BindPlan(module);
+}
+
+}  // namespace ttr::python

@@ -1,0 +1,53 @@
+"""Programs that people read: README's, docs/python.md's and the example's."""
+
+import contextlib
+import io
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def blocks(document: str) -> list[str]:
+    """The Python programs of a document that need no PyTorch."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    programs = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [program for program in programs if "torch" not in program]
+
+
+def test_readme() -> None:
+    (program,) = blocks("README.md")[:1]
+    printed = io.StringIO()
+    names: dict[str, Any] = {}
+    with contextlib.redirect_stdout(printed):
+        exec(compile(program, "README.md", "exec"), names)
+    match = re.search(r"forecast (-?[\d.]+), came (-?[\d.]+)", printed.getvalue())
+    assert match
+    assert float(match[1]) == pytest.approx(np.sin(0.1 * 199), abs=1e-3)
+    assert float(match[2]) == pytest.approx(np.sin(0.1 * 199), abs=1e-6)
+    assert np.shape(names["y"]) == (1, 512, 8, 64)
+
+
+def test_documented_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every program of docs/python.md goes on where the one before it ended."""
+    monkeypatch.chdir(tmp_path)
+    programs = blocks("docs/python.md")
+    assert len(programs) >= 4
+    names: dict[str, Any] = {}
+    for program in programs:
+        exec(compile(program, "docs/python.md", "exec"), names)
+
+
+def test_forecast(capsys: pytest.CaptureFixture[str]) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / "python" / "forecast.py"))
+    example["main"](ROOT / "data" / "co2_weekly.csv")
+    printed = capsys.readouterr().out
+    errors = [float(n) for n in re.findall(r"error of .*: ([\d.]+) ppm", printed)]
+    assert len(errors) == 2 and errors[1] < 0.9 * errors[0]
+    match = re.search(r"differ by ([\de.+-]+)", printed)
+    assert match and float(match[1]) < 1e-6  # eps times the condition, 5e5, times the data's 40
