@@ -7,6 +7,7 @@
 #include "executor.h"
 #include "layers.h"
 #include "operators.h"
+#include "scratch.h"
 #include "tensors.h"
 #include "ttr/error.h"
 #include "ttr/layer.h"
@@ -103,11 +104,11 @@ void Backward(StableIValue* values) {
   }
   TorchExecutor executor;
   if (saved && saved->numel() > 0) saved = Aligned(*saved);
-  const Tensor scratch = EmptyBytes(layer.BackwardScratchBytes(dims, executor.threads()));
+  const CallScratch scratch(layer.BackwardScratchBytes(dims, executor.threads()));
   layer.Backward(
       inputs, initial, ViewOf(kOp, "dy", *dy), dstate, gradients.inputs, gradients.state,
       {.executor = &executor,
-       .scratch = BytesOf(kOp, "scratch", scratch),
+       .scratch = scratch.bytes(),
        .saved = saved ? BytesOf(kOp, "saved", *saved) : std::span<std::byte>(),
        .ranges_checked = true});
   Return(values, gradients.tensors);

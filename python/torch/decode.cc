@@ -8,6 +8,7 @@
 #include "executor.h"
 #include "layers.h"
 #include "operators.h"
+#include "scratch.h"
 #include "tensors.h"
 #include "ttr/decoder.h"
 #include "ttr/error.h"
@@ -33,7 +34,9 @@ void Step(StableIValue* values) {
                   BytesOf(kOp, "memory", memory));
   TorchExecutor executor;
   const Tensor y = Empty(inputs.v.dtype(), OutputShape(dims));
-  decoder.Step(inputs, {.y = ViewOf(kOp, "y", y)}, {.executor = &executor});
+  const CallScratch scratch(cached->layer.ScratchBytes(dims, executor.threads()));
+  decoder.Step(inputs, {.y = ViewOf(kOp, "y", y)},
+               {.executor = &executor, .scratch = scratch.bytes()});
   Return(values, y);
 }
 
@@ -57,7 +60,9 @@ void StepState(StableIValue* values) {
   const Dims dims = InferDims(kOp, layer.requirements(), inputs);
   TorchExecutor executor;
   const Tensor y = Empty(inputs.v.dtype(), OutputShape(dims));
-  layer.Step(inputs, state, {.y = ViewOf(kOp, "y", y)}, {.executor = &executor});
+  const CallScratch scratch(layer.ScratchBytes(dims, executor.threads()));
+  layer.Step(inputs, state, {.y = ViewOf(kOp, "y", y)},
+             {.executor = &executor, .scratch = scratch.bytes()});
   Return(values, y);
 }
 

@@ -86,6 +86,7 @@ void Describe(StableIValue* values) {
       ", \"causal\": " + Flag(layer.recipe().reading.causal) +
       ", \"keeps_pairs\": " + Flag(cached->keeps_pairs) +
       ", \"window\": " + std::to_string(layer.recipe().weights.window) +
+      ", \"expansion\": " + std::to_string(layer.recipe().function.expansion) +
       ", \"inputs\": " + Joined(requirements.inputs, InputText) +
       ", \"state\": " + Joined(requirements.state, StateText) + "}";
   Return(values, text);

@@ -6,6 +6,7 @@
 #include "executor.h"
 #include "layers.h"
 #include "operators.h"
+#include "scratch.h"
 #include "tensors.h"
 #include "ttr/error.h"
 #include "ttr/layer.h"
@@ -96,10 +97,10 @@ void Forward(StableIValue* values) {
   const std::size_t saved_bytes =
       save ? layer.SavedBytes(dims, StateTypeOf(inputs, initial)) : 0;
   const Tensor saved = EmptyBytes(saved_bytes);
-  const Tensor scratch = EmptyBytes(layer.ScratchBytes(dims, executor.threads()));
+  const CallScratch scratch(layer.ScratchBytes(dims, executor.threads()));
   layer.Forward(inputs, final_state.state(), {.y = ViewOf(kOp, "y", y)},
                 {.executor = &executor,
-                 .scratch = BytesOf(kOp, "scratch", scratch),
+                 .scratch = scratch.bytes(),
                  .saved = BytesOf(kOp, "saved", saved),
                  .bfloat16_products = bfloat16_products});
   Return(values, y, final_state.Tensors(), saved);
