@@ -4,7 +4,7 @@
 #include <torch/csrc/stable/ops.h>
 
 #include <bit>
-#include <utility>
+#include <stdexcept>
 
 #include "ttr/error.h"
 
@@ -25,53 +25,36 @@ std::string ArgumentName(std::string_view input) {
   return name;
 }
 
-InputTensors::InputTensors(Stack& stack) {
-  tensors_.reserve(InputFields().size());
-  for (std::size_t i = 0; i < InputFields().size(); ++i) {
-    tensors_.push_back(stack.Take<OptionalTensor>());
-  }
+void ByBits::Check(std::string_view op, std::string_view name, std::size_t most) const {
+  const bool fits = most >= 64 || bits_ >> most == 0;
+  if (fits && static_cast<std::size_t>(std::popcount(bits_)) == tensors_.size()) return;
+  throw Error(op, name, "as many tensors as its number has bits, of " + std::to_string(most),
+              std::to_string(tensors_.size()));
 }
 
-const Inputs& InputTensors::Views(std::string_view op) {
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    OptionalTensor& tensor = tensors_[i];
-    if (!tensor) continue;
+ByBits TakeByBits(Stack& stack) {
+  auto tensors = stack.Take<std::vector<Tensor>>();
+  return {std::move(tensors), stack.Take<std::int64_t>()};
+}
+
+Inputs InputViews(std::string_view op, ByBits& tensors) {
+  Inputs views;
+  tensors.ForEach(op, "inputs", InputFields().size(), [&](std::size_t i, Tensor& tensor) {
     const InputField& field = InputFields()[i];
-    if (field.view == &Inputs::cu_seqlens && IsInt32(*tensor)) {
-      tensor = torch::stable::to(*tensor, torch::headeronly::ScalarType::Long);
+    if (field.view == &Inputs::cu_seqlens && IsInt32(tensor)) {
+      tensor = torch::stable::to(tensor, torch::headeronly::ScalarType::Long);
     }
-    if (tensor->is_cpu()) tensor = WithRows(*tensor);
-    views_.*field.view = ViewOf(op, ArgumentName(field.name), *tensor);
-  }
-  return views_;
+    if (!HasRows(tensor)) tensor = CopyRows(tensor);
+    views.*field.view = ViewOf(op, field.name, tensor);
+  });
+  return views;
 }
 
-StateTensors::StateTensors(std::vector<Tensor> tensors, std::int64_t entries)
-    : tensors_(std::move(tensors)), entries_(entries) {
-  if (tensors_.empty()) entries_ = 0;
-}
-
-const Tensor* StateTensors::Find(std::size_t entry) const {
-  const auto bits = static_cast<std::uint64_t>(entries_);
-  const std::uint64_t bit = std::uint64_t{1} << entry;
-  if ((bits & bit) == 0) return nullptr;
-  return &tensors_[static_cast<std::size_t>(std::popcount(bits & (bit - 1)))];
-}
-
-State StateTensors::Views(std::string_view op, const std::vector<StateSpec>& specs) {
-  const std::uint64_t all = (std::uint64_t{1} << specs.size()) - 1;
-  if (entries_ == -1) entries_ = static_cast<std::int64_t>(all);
-  const auto bits = static_cast<std::uint64_t>(entries_);
-  if ((bits & ~all) != 0 || static_cast<std::size_t>(std::popcount(bits)) != tensors_.size()) {
-    throw Error(op, "the state", "of " + std::to_string(specs.size()) + " tensors, or of as many as `entries` has bits",
-                std::to_string(tensors_.size()));
-  }
+State StateViews(std::string_view op, const std::vector<StateSpec>& specs, ByBits& tensors) {
   State state;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (const Tensor* const tensor = Find(i)) {
-      state.Bind(specs[i].name, ViewOf(op, specs[i].name, *tensor));
-    }
-  }
+  tensors.ForEach(op, "the state", specs.size(), [&](std::size_t i, Tensor& tensor) {
+    state.Bind(specs[i].name, ViewOf(op, specs[i].name, tensor));
+  });
   return state;
 }
 
@@ -86,12 +69,13 @@ void Rethrow(const Error& error) {
   throw std::invalid_argument(text);
 }
 
-std::string InputArguments() {
-  std::string text;
+std::string InputNames() {
+  std::string names;
   for (const InputField& field : InputFields()) {
-    text += "Tensor? " + ArgumentName(field.name) + "=None, ";
+    if (!names.empty()) names += ' ';
+    names += ArgumentName(field.name);
   }
-  return text;
+  return names;
 }
 
 }  // namespace ttr::pytorch

@@ -4,9 +4,11 @@
 
 #include <torch/csrc/stable/library.h>
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tensors.h"
@@ -36,38 +38,44 @@ class Stack {
 /// "features.w" is the argument `features_w`.
 std::string ArgumentName(std::string_view input);
 
-/// The inputs of a layer: as many optional tensors as InputFields(), in their order.
-class InputTensors {
+/// Tensors by the bits of a number: bit i is set where the i-th thing of some list has one. The
+/// tensors stand in the order of the list.
+class ByBits {
  public:
-  /// Reads nothing of the tensors yet.
-  explicit InputTensors(Stack& stack);
+  ByBits(std::vector<Tensor> tensors, std::int64_t bits)
+      : tensors_(std::move(tensors)), bits_(static_cast<std::uint64_t>(bits)) {}
 
-  /// Views for the length of the call; tensors whose last axis is not contiguous, and int32
-  /// sequences, are copied here.
-  const Inputs& Views(std::string_view op);
-  const OptionalTensor& at(std::size_t field) const { return tensors_[field]; }
+  std::uint64_t bits() const { return bits_; }
+  std::size_t size() const { return tensors_.size(); }
+  std::vector<Tensor>& tensors() { return tensors_; }
+
+  /// use(i, tensor) for every thing of the list that has one. Error where there are not as many
+  /// tensors as bits, or bits beyond `most`.
+  template <class Use>
+  void ForEach(std::string_view op, std::string_view name, std::size_t most, const Use& use) {
+    Check(op, name, most);
+    std::size_t next = 0;
+    for (std::uint64_t rest = bits_; rest != 0; rest &= rest - 1) {
+      use(static_cast<std::size_t>(std::countr_zero(rest)), tensors_[next++]);
+    }
+  }
 
  private:
-  std::vector<OptionalTensor> tensors_;
-  Inputs views_;
-};
+  void Check(std::string_view op, std::string_view name, std::size_t most) const;
 
-/// Entries of a state: of all that StateSpecs() lists those whose bit is set; -1: all of them, or
-/// none where the list is empty.
-class StateTensors {
- public:
-  StateTensors() = default;
-  StateTensors(std::vector<Tensor> tensors, std::int64_t entries);
-
-  /// Binds the entries by their names; as they are.
-  State Views(std::string_view op, const std::vector<StateSpec>& specs);
-  /// Null where the entry is absent.
-  const Tensor* Find(std::size_t entry) const;
-
- private:
   std::vector<Tensor> tensors_;
-  std::int64_t entries_ = -1;
+  std::uint64_t bits_;
 };
+
+/// The two arguments of a ByBits.
+ByBits TakeByBits(Stack& stack);
+
+/// The inputs of a layer as views for the length of the call. Bits: InputFields(). Tensors whose last
+/// axis is not contiguous, and int32 sequences, are replaced by copies.
+Inputs InputViews(std::string_view op, ByBits& tensors);
+
+/// A state bound to tensors as they are. Bits: StateSpecs().
+State StateViews(std::string_view op, const std::vector<StateSpec>& specs, ByBits& tensors);
 
 /// Puts the results where the dispatcher looks for them.
 template <class... T>
@@ -90,7 +98,7 @@ void Operator(StableIValue* stack, std::uint64_t, std::uint64_t) {
   }
 }
 
-/// "Tensor? q=None, Tensor? k=None, ...": every input.
-std::string InputArguments();
+/// "q k v ...": the arguments in the order of the bits.
+std::string InputNames();
 
 }  // namespace ttr::pytorch

@@ -29,43 +29,29 @@ Tensor Aligned(const Tensor& saved) {
   return copy;
 }
 
-/// The gradients that are wanted: bit i of `wanted` is input i, and behind the inputs entry i of the
-/// state.
+/// Tensors for the gradients that are wanted: bit i of `wanted` is the i-th of the inputs that are
+/// given; then come the entries of the initial state that are.
 class Gradients {
  public:
-  Gradients(const std::vector<StateSpec>& specs, const Inputs& given, const State& initial,
-            std::uint64_t wanted) {
-    std::size_t bit = 0;
-    for (const InputField& field : InputFields()) {
-      const bool is_wanted = (wanted >> bit++ & 1) != 0;
-      if (!is_wanted) continue;
-      const TensorView& input = given.*field.view;
-      if (!input.defined()) throw Error(kOp, ArgumentName(field.name), "given, for its gradient is wanted", "absent");
-      inputs.*field.view = Make(field.name, input);
-    }
-    for (const StateSpec& spec : specs) {
-      const bool is_wanted = (wanted >> bit++ & 1) != 0;
-      if (!is_wanted) continue;
-      const TensorView entry = initial.Get(spec.name);
-      if (!entry.defined()) throw Error(kOp, spec.name, "given, for its gradient is wanted", "absent");
-      state.Bind(spec.name, Make(spec.name, entry));
-    }
+  explicit Gradients(std::uint64_t wanted) : wanted_(wanted) {}
+
+  /// The view of a gradient of `of`, where the next bit is set.
+  TensorView Next(std::string_view name, const TensorView& of) {
+    const bool is_wanted = (wanted_ & 1) != 0;
+    wanted_ >>= 1;
+    if (!is_wanted) return {};
+    tensors_.push_back(Empty(of.dtype(), of.shape()));
+    numbers_ += of.shape().elements();
+    return ViewOf(kOp, name, tensors_.back());
   }
 
   std::int64_t numbers() const { return numbers_; }
-
-  Inputs inputs;
-  State state;
-  std::vector<Tensor> tensors;  // in the order of the bits
+  const std::vector<Tensor>& tensors() const { return tensors_; }
 
  private:
-  TensorView Make(std::string_view name, const TensorView& of) {
-    tensors.push_back(Empty(of.dtype(), of.shape()));
-    numbers_ += of.shape().elements();
-    return ViewOf(kOp, name, tensors.back());
-  }
-
+  std::uint64_t wanted_;
   std::int64_t numbers_ = 0;
+  std::vector<Tensor> tensors_;
 };
 
 }  // namespace
@@ -73,45 +59,52 @@ class Gradients {
 void Backward(StableIValue* values) {
   Stack stack(values);
   const std::string recipe = stack.TakeText();
-  std::vector<Tensor> initial_tensors = stack.Take<std::vector<Tensor>>();
-  const auto entries = stack.Take<std::int64_t>();
-  std::vector<Tensor> dstate_tensors = stack.Take<std::vector<Tensor>>();
-  const auto dstate_entries = stack.Take<std::int64_t>();
-  InputTensors tensors(stack);
+  ByBits input_tensors = TakeByBits(stack);
+  ByBits initial_tensors = TakeByBits(stack);
   OptionalTensor dy = stack.Take<OptionalTensor>();
-  OptionalTensor saved = stack.Take<OptionalTensor>();
-  const auto wanted = stack.Take<std::int64_t>();
+  ByBits final_gradients = TakeByBits(stack);
+  std::vector<Tensor> saved = stack.Take<std::vector<Tensor>>();
+  Gradients gradients(static_cast<std::uint64_t>(stack.Take<std::int64_t>()));
 
   const auto cached = FindLayer(recipe);
   const Layer& layer = cached->layer;
   const std::vector<StateSpec>& specs = layer.requirements().state;
-  const Inputs& inputs = tensors.Views(kOp);
-  StateTensors initial_state(std::move(initial_tensors), entries);
-  const State initial = initial_state.Views(kOp, specs);
-  StateTensors final_gradients(std::move(dstate_tensors), dstate_entries);
-  const State dstate = final_gradients.Views(kOp, specs);
+  const Inputs inputs = InputViews(kOp, input_tensors);
+  const State initial = StateViews(kOp, specs, initial_tensors);
+  const State dfinal = StateViews(kOp, specs, final_gradients);
   const Dims dims = InferDims(kOp, layer.requirements(), inputs);
   CheckDims(kOp, dims);
-  CheckState(kOp, layer.requirements(), dims, initial);
 
-  // The loss may hang on the final state alone.
-  if (!dy) dy = Zeros(inputs.v.dtype(), OutputShape(dims));
-  Gradients gradients(specs, inputs, initial, static_cast<std::uint64_t>(wanted));
+  Inputs dinputs;
+  for (const InputField& field : InputFields()) {
+    const TensorView& input = inputs.*field.view;
+    if (input.defined()) dinputs.*field.view = gradients.Next(field.name, input);
+  }
+  State dinitial;
+  for (const State::Entry& entry : initial.entries()) {
+    const TensorView gradient = gradients.Next(entry.name, entry.view);
+    if (gradient.defined()) dinitial.Bind(entry.name, gradient);
+  }
   if (!layer.HasGradients() && gradients.numbers() > kMostDifferences) {
     throw Error(kOp, "the gradient of a recipe without an engine (central differences)",
                 "of at most " + std::to_string(kMostDifferences) + " numbers",
                 "of " + std::to_string(gradients.numbers()));
   }
+  // The loss may hang on the final state alone.
+  if (!dy) dy = Zeros(inputs.v.dtype(), OutputShape(dims));
+  std::span<std::byte> saved_bytes;
+  if (!saved.empty() && saved.front().numel() > 0) {
+    saved.front() = Aligned(saved.front());
+    saved_bytes = BytesOf(kOp, "saved", saved.front());
+  }
   TorchExecutor executor;
-  if (saved && saved->numel() > 0) saved = Aligned(*saved);
   const CallScratch scratch(layer.BackwardScratchBytes(dims, executor.threads()));
-  layer.Backward(
-      inputs, initial, ViewOf(kOp, "dy", *dy), dstate, gradients.inputs, gradients.state,
-      {.executor = &executor,
-       .scratch = scratch.bytes(),
-       .saved = saved ? BytesOf(kOp, "saved", *saved) : std::span<std::byte>(),
-       .ranges_checked = true});
-  Return(values, gradients.tensors);
+  layer.Backward(inputs, initial, ViewOf(kOp, "dy", *dy), dfinal, dinputs, dinitial,
+                 {.executor = &executor,
+                  .scratch = scratch.bytes(),
+                  .saved = saved_bytes,
+                  .ranges_checked = true});
+  Return(values, gradients.tensors());
 }
 
 }  // namespace ttr::pytorch

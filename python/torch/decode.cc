@@ -18,6 +18,14 @@ namespace {
 
 DType StateType(bool is_float64) { return is_float64 ? DType::kFloat64 : DType::kFloat32; }
 
+/// All entries, in the order of StateSpecs(); or none.
+State WholeState(std::string_view op, const Layer& layer, std::vector<Tensor> tensors) {
+  const std::vector<StateSpec>& specs = layer.requirements().state;
+  const std::uint64_t all = tensors.empty() ? 0 : (std::uint64_t{1} << specs.size()) - 1;
+  ByBits entries(std::move(tensors), static_cast<std::int64_t>(all));
+  return StateViews(op, specs, entries);
+}
+
 }  // namespace
 
 void Step(StableIValue* values) {
@@ -25,10 +33,10 @@ void Step(StableIValue* values) {
   Stack stack(values);
   const std::string recipe = stack.TakeText();
   const Tensor memory = stack.Take<Tensor>();
-  InputTensors tensors(stack);
+  ByBits tensors = TakeByBits(stack);
 
   const auto cached = FindLayer(recipe);
-  const Inputs& inputs = tensors.Views(kOp);
+  const Inputs inputs = InputViews(kOp, tensors);
   const Dims dims = InferDims(kOp, cached->layer.requirements(), inputs);
   Decoder decoder(cached->layer, dims, StateType(inputs.v.dtype() == DType::kFloat64),
                   BytesOf(kOp, "memory", memory));
@@ -44,19 +52,16 @@ void StepState(StableIValue* values) {
   constexpr std::string_view kOp = "step_state_";
   Stack stack(values);
   const std::string recipe = stack.TakeText();
-  StateTensors entries(stack.Take<std::vector<Tensor>>(), -1);
-  InputTensors tensors(stack);
+  std::vector<Tensor> entries = stack.Take<std::vector<Tensor>>();
+  ByBits tensors = TakeByBits(stack);
 
   const auto cached = FindLayer(recipe);
   const Layer& layer = cached->layer;
   if (cached->keeps_pairs) {
     throw Error(kOp, "the state", "of a size that does not grow", "kept pairs, one more a token");
   }
-  const Inputs& inputs = tensors.Views(kOp);
-  State state = entries.Views(kOp, layer.requirements().state);
-  for (const StateSpec& spec : layer.requirements().state) {
-    if (!state.Get(spec.name).defined()) throw Error(kOp, spec.name, "there", "absent");
-  }
+  const Inputs inputs = InputViews(kOp, tensors);
+  State state = WholeState(kOp, layer, std::move(entries));
   const Dims dims = InferDims(kOp, layer.requirements(), inputs);
   TorchExecutor executor;
   const Tensor y = Empty(inputs.v.dtype(), OutputShape(dims));
@@ -73,12 +78,12 @@ void DecoderStart(StableIValue* values) {
   const Tensor memory = stack.Take<Tensor>();
   const auto sizes = stack.Take<std::vector<std::int64_t>>();
   const bool is_float64 = stack.Take<bool>();
-  StateTensors entries(stack.Take<std::vector<Tensor>>(), -1);
+  std::vector<Tensor> entries = stack.Take<std::vector<Tensor>>();
 
   const auto cached = FindLayer(recipe);
   Decoder decoder(cached->layer, DimsFrom(kOp, sizes), StateType(is_float64),
                   BytesOf(kOp, "memory", memory));
-  decoder.Start(entries.Views(kOp, cached->layer.requirements().state));
+  decoder.Start(WholeState(kOp, cached->layer, std::move(entries)));
 }
 
 void DecoderState(StableIValue* values) {

@@ -95,10 +95,13 @@ void Describe(StableIValue* values) {
 void DimsOf(StableIValue* values) {
   Stack stack(values);
   const std::string recipe = stack.TakeText();
-  InputTensors tensors(stack);
+  ByBits tensors = TakeByBits(stack);
   const auto cached = FindLayer(recipe);
-  Return(values, ListOf(InferDims("dims", cached->layer.requirements(), tensors.Views("dims"))));
+  const Inputs inputs = InputViews("dims", tensors);
+  Return(values, ListOf(InferDims("dims", cached->layer.requirements(), inputs)));
 }
+
+void InputNamesOf(StableIValue* values) { Return(values, InputNames()); }
 
 void PhiDimOf(StableIValue* values) {
   Stack stack(values);

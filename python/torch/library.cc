@@ -2,43 +2,41 @@
 // the tensors marked (a!) and have no gradients.
 #include <torch/csrc/stable/library.h>
 
-#include <string>
-
 #include "arguments.h"
 #include "operators.h"
 
 namespace ttr::pytorch {
 namespace {
 
-void Define(torch::stable::detail::StableLibrary& library) {
-  const std::string inputs = InputArguments();
-  const auto define = [&](const std::string& schema) { library.def(schema.c_str()); };
-  define("forward(str recipe, Tensor[] initial, int entries, " + inputs +
-         "bool save=False, bool bfloat16_products=False, str? engine=None) "
-         "-> (Tensor, Tensor[], Tensor)");
-  define(
-      "backward(str recipe, Tensor[] initial, int entries, Tensor[] dstate, int dstate_entries, " +
-      inputs + "Tensor? dy=None, Tensor? saved=None, int wanted=0) -> Tensor[]");
-  define("step_(str recipe, Tensor(a!) memory, " + inputs.substr(0, inputs.size() - 2) +
-         ") -> Tensor");
-  define("step_state_(str recipe, Tensor(a!)[] state, " + inputs.substr(0, inputs.size() - 2) +
-         ") -> Tensor");
-  define(
-      "decoder_start_(str recipe, Tensor(a!) memory, int[] dims, bool is_float64, "
-      "Tensor[] state) -> ()");
-  define(
-      "decoder_state_(str recipe, Tensor(a!) memory, int[] dims, bool is_float64) -> Tensor[]");
-  define("decoder_bytes(str recipe, int[] dims, bool is_float64) -> int");
-  define("dims(str recipe, " + inputs.substr(0, inputs.size() - 2) + ") -> int[]");
-  define("describe(str recipe) -> str");
-  define("phi_dim(str recipe, int key_dim, int features) -> int");
-  define("saved_bytes(str recipe, int[] dims, bool is_float64) -> int");
-}
+// Inputs and entries of a state are lists of what is given, beside a number whose bit i says that
+// the i-th of input_names(), or of the recipe's state, is.
+constexpr const char* kSchemas[] = {
+    "forward(str recipe, Tensor[] inputs, int given, Tensor[] initial, int entries, "
+    "bool wants_final=True, bool saves=False, bool bfloat16_products=False, str? engine=None) "
+    "-> (Tensor y, Tensor[] final, Tensor[] saved)",
+    "backward(str recipe, Tensor[] inputs, int given, Tensor[] initial, int entries, Tensor? dy, "
+    "Tensor[] dfinal, int dentries, Tensor[] saved, int wanted) -> Tensor[]",
+
+    "step_(str recipe, Tensor(a!) memory, Tensor[] inputs, int given) -> Tensor",
+    "step_state_(str recipe, Tensor(a!)[] state, Tensor[] inputs, int given) -> Tensor",
+    "decoder_start_(str recipe, Tensor(a!) memory, int[] dims, bool is_float64, Tensor[] state) "
+    "-> ()",
+    "decoder_state_(str recipe, Tensor(a!) memory, int[] dims, bool is_float64) -> Tensor[]",
+    "decoder_bytes(str recipe, int[] dims, bool is_float64) -> int",
+
+    "input_names() -> str",
+    "describe(str recipe) -> str",
+    "dims(str recipe, Tensor[] inputs, int given) -> int[]",
+    "phi_dim(str recipe, int key_dim, int features) -> int",
+    "saved_bytes(str recipe, int[] dims, bool is_float64) -> int",
+};
 
 }  // namespace
 }  // namespace ttr::pytorch
 
-STABLE_TORCH_LIBRARY(ttr, library) { ttr::pytorch::Define(library); }
+STABLE_TORCH_LIBRARY(ttr, library) {
+  for (const char* const schema : ttr::pytorch::kSchemas) library.def(schema);
+}
 
 STABLE_TORCH_LIBRARY_IMPL(ttr, CPU, library) {
   using namespace ttr::pytorch;  // NOLINT: one table
@@ -53,6 +51,7 @@ STABLE_TORCH_LIBRARY_IMPL(ttr, CPU, library) {
 
 STABLE_TORCH_LIBRARY_IMPL(ttr, CompositeExplicitAutograd, library) {
   using namespace ttr::pytorch;  // NOLINT: one table
+  library.impl("input_names", &Operator<InputNamesOf>);
   library.impl("describe", &Operator<Describe>);
   library.impl("decoder_bytes", &Operator<DecoderBytes>);
   library.impl("phi_dim", &Operator<PhiDimOf>);

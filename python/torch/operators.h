@@ -16,6 +16,7 @@ void DecoderState(StableIValue* stack);
 void DecoderBytes(StableIValue* stack);
 
 void Describe(StableIValue* stack);
+void InputNamesOf(StableIValue* stack);
 void DimsOf(StableIValue* stack);
 void PhiDimOf(StableIValue* stack);
 void SavedBytesOf(StableIValue* stack);

@@ -67,9 +67,14 @@ TensorView ViewOf(std::string_view op, std::string_view name, const Tensor& tens
                     {strides.data(), strides.size()});
 }
 
-Tensor WithRows(const Tensor& tensor) {
-  const std::int64_t last = tensor.dim() - 1;
-  if (last < 0 || tensor.size(last) <= 1 || tensor.stride(last) == 1) return tensor;
+bool HasRows(const Tensor& tensor) {
+  const auto sizes = tensor.sizes();
+  if (sizes.size() == 0) return true;
+  const std::size_t last = sizes.size() - 1;
+  return sizes[last] <= 1 || tensor.strides()[last] == 1;
+}
+
+Tensor CopyRows(const Tensor& tensor) {
   const auto sizes = tensor.sizes();
   Tensor copy = EmptyOf(TypeOf(tensor), {sizes.data(), sizes.size()});
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(copy.get(), tensor.get(), 0));

@@ -19,8 +19,9 @@ using OptionalTensor = std::optional<Tensor>;
 /// dtype that the library lacks, more than four axes.
 TensorView ViewOf(std::string_view op, std::string_view name, const Tensor& tensor);
 
-/// The tensor, or a copy of it whose last axis is contiguous.
-Tensor WithRows(const Tensor& tensor);
+/// Is the last axis contiguous? (Where the tensor is not on the CPU ViewOf() says so.)
+bool HasRows(const Tensor& tensor);
+Tensor CopyRows(const Tensor& tensor);
 
 /// A contiguous tensor on the CPU whose numbers are not set.
 Tensor Empty(DType dtype, const Shape& shape);

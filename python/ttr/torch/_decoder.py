@@ -8,17 +8,9 @@ import torch
 from torch import Tensor
 
 from . import _library
+from ._arguments import State, all_entries, arrange
 from ._recipes import info_of, text_of
-from ._regress import _below_autograd, _entries, regress
-
-
-def _ordered(inputs: Mapping[str, Tensor | None], op: str) -> list[Tensor | None]:
-    unknown = [name for name in inputs if name not in _library.INPUTS]
-    if unknown:
-        raise ValueError(
-            f"[{op}] '{unknown[0]}' must be one of {', '.join(_library.INPUTS)} but is none of them"
-        )
-    return [inputs.get(name) for name in _library.INPUTS]
+from ._regress import _below_autograd, regress
 
 
 def step_(
@@ -38,31 +30,33 @@ def step_(
     whatever `regress` refuses, memory of another recipe or of other sizes, memories that grow.
     """
     text = recipe if type(recipe) is str else text_of(recipe)
-    tensors = _ordered({"q": q, "k": k, "v": v, **inputs}, "step_")
-    if torch.is_grad_enabled() and torch._C._any_requires_grad(*tensors):
+    tensors, given = arrange(text, q, k, v, inputs)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         raise RuntimeError(
-            "[step_] requires_grad must be False, as step_ updates in place: use regress, or "
-            "torch.no_grad()"
+            "[step_] requires_grad must be False, as step_ updates in place, but is True: use "
+            "regress, or torch.no_grad()"
         )
     if isinstance(memory, Tensor):
         with _below_autograd():
-            y: Tensor = _library.step_(text, memory, *tensors)
+            y: Tensor = _library.step_(text, memory, tensors, given)
         return y
-    info = info_of(text)
-    entries, held = _entries(info, memory)
-    if held != (1 << len(info.states)) - 1:
-        absent = next(n for n in info.states if memory.get(n) is None)
-        raise ValueError(f"[step_] {absent} must be given, to be updated, but is absent")
+    entries = all_entries("step_", info_of(text), memory)
     with _below_autograd():
-        return _library.step_state_(text, entries, *tensors)
+        y = _library.step_state_(text, entries, tensors, given)
+    return y
 
 
-def decoder_bytes(recipe: Any, **inputs: Tensor | None) -> int:
+def decoder_bytes(
+    recipe: Any,
+    q: Tensor | None = None,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    **inputs: Tensor | None,
+) -> int:
     """Bytes of a decoder's memory for tokens like these; 0 where the memory keeps its pairs."""
     text = text_of(recipe)
-    tensors = _ordered(inputs, "decoder_bytes")
-    sizes = _library.dims(text, *tensors)
-    v = inputs["v"]
+    tensors, given = arrange(text, q, k, v, inputs)
+    sizes = _library.dims(text, tensors, given)
     return _library.decoder_bytes(text, sizes, v is not None and v.dtype == torch.float64)
 
 
@@ -88,12 +82,9 @@ class Decoder:
         self._float64 = False
         self._state: dict[str, Tensor] = {}  # until the first token, and of pairs
 
-    def start(self, state: Mapping[str, Tensor | None] | None) -> None:
+    def start(self, state: State | None) -> None:
         """Goes on from a copy of `state`; None or empty: from the recipe's start."""
-        held, entries = _entries(self._info, state or {})
-        if held and entries != (1 << len(self._info.states)) - 1:
-            absent = next(n for n in self._info.states if (state or {}).get(n) is None)
-            raise ValueError(f"[Decoder] {absent} must be given but is absent")
+        held = all_entries("Decoder", self._info, state) if state else []
         copies = [t.detach().clone() for t in held]
         if self._memory is None:
             self._state = dict(zip(self._info.states, copies))
@@ -112,7 +103,7 @@ class Decoder:
         **inputs: Tensor | None,
     ) -> Tensor:
         """Memorizes one token and answers its query. As `regress`, of T = 1."""
-        if self._memory is None and not self._begin({"q": q, "k": k, "v": v, **inputs}):
+        if self._memory is None and not self._begin(q, k, v, inputs):
             with torch.no_grad():
                 y, self._state = regress(
                     self.recipe, q, k, v, state=self._state, return_state=True, **inputs
@@ -121,13 +112,14 @@ class Decoder:
         assert self._memory is not None
         return step_(self.recipe, self._memory, q, k, v, **inputs)
 
-    def _begin(self, inputs: dict[str, Tensor | None]) -> bool:
+    def _begin(
+        self, q: Tensor | None, k: Tensor | None, v: Tensor | None, inputs: dict[str, Any]
+    ) -> bool:
         """Makes the memory, for the first token; False where it keeps its pairs."""
         if self._info.keeps_pairs:
             return False
-        tensors = _ordered(inputs, "Decoder")
-        dims = _library.dims(self.recipe, *tensors)
-        v = inputs["v"]
+        tensors, given = arrange(self.recipe, q, k, v, inputs)
+        dims = _library.dims(self.recipe, tensors, given)
         float64 = v is not None and v.dtype == torch.float64
         size = _library.decoder_bytes(self.recipe, dims, float64)
         memory = torch.zeros(size, dtype=torch.uint8)

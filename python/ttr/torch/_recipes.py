@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import _library
+from ._library import describe
 
 #: A recipe that has no gradients of its own takes two forward calls of the definition for every
 #: number: beyond as many numbers it is refused.
@@ -37,7 +37,7 @@ _known: dict[str, RecipeInfo] = {}
 
 
 def _describe(text: str) -> RecipeInfo:
-    known: dict[str, Any] = json.loads(_library.describe(text))
+    known: dict[str, Any] = json.loads(describe(text))
     return RecipeInfo(
         text=text,
         engine=known["engine"],

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
-from . import _library
+from . import _fake, _library  # noqa: F401 (_fake registers)
+from ._arguments import State, arrange, entries_of
 from ._recipes import MOST_DIFFERENCES, RecipeInfo, info_of, text_of
 
-_any_requires_grad = torch._C._any_requires_grad
+# What follows needs no gradients of the dispatcher's, whose way to them is written in Python.
 _below_autograd = torch._C._AutoDispatchBelowAutograd
-
-State = Mapping[str, "Tensor | None"]
 
 
 def regress(
@@ -25,26 +25,7 @@ def regress(
     state: State | None = None,
     return_state: bool = False,
     bfloat16_products: bool = False,
-    v_im: Tensor | None = None,
-    log_decay: Tensor | None = None,
-    phase: Tensor | None = None,
-    dt: Tensor | None = None,
-    a: Tensor | None = None,
-    step: Tensor | None = None,
-    importance: Tensor | None = None,
-    log_importance: Tensor | None = None,
-    erase_key: Tensor | None = None,
-    erase_gate: Tensor | None = None,
-    bonus: Tensor | None = None,
-    momentum: Tensor | None = None,
-    weight_decay: Tensor | None = None,
-    ridge: Tensor | None = None,
-    features_w: Tensor | None = None,
-    features_b: Tensor | None = None,
-    ln_weight: Tensor | None = None,
-    ln_bias: Tensor | None = None,
-    row_bias: Tensor | None = None,
-    cu_seqlens: Tensor | None = None,
+    **inputs: Tensor | None,
 ) -> Any:
     """Memorizes every token and answers every query, y_t = m_t(q_t), by the layer of `recipe`.
 
@@ -78,69 +59,68 @@ def regress(
     Errors: ValueError that names the argument, before any work. Tensors on another device than the
     CPU go to `ttr.torch.portable`.
     """
-    tensors = (
-        q, k, v, v_im, log_decay, phase, dt, a, step, importance, log_importance, erase_key,
-        erase_gate, bonus, momentum, weight_decay, ridge, features_w, features_b, ln_weight,
-        ln_bias, row_bias, cu_seqlens,
-    )  # fmt: skip
     text = recipe if type(recipe) is str else text_of(recipe)
-    if v is not None and not v.is_cpu and v.device.type != "meta":
-        return _elsewhere(text, tensors, state, return_state)
+    tensors, given = arrange(text, q, k, v, inputs)
+    if v is not None and not v.is_cpu and not v.is_meta:
+        return _elsewhere(text, tensors, given, state, return_state)
     info = info_of(text)
-    initial, entries = ([], -1) if not state else _entries(info, state)
-    if torch.is_grad_enabled() and _any_requires_grad(*tensors, *initial):
-        y, final = _with_gradients(info, tensors, initial, entries, return_state)
-    elif torch.compiler.is_compiling():
+    initial, entries = ([], 0) if not state else entries_of(info, state)
+    if torch.is_grad_enabled() and _any_requires_grad(tensors, initial):
+        run = _under_compile if is_compiling() else _with_gradients
+        y, final = run(info, tensors, given, initial, entries, return_state)
+    elif is_compiling():
         y, final, _ = _library.forward(
-            text, initial, entries, *tensors, False, bfloat16_products, None
+            text, tensors, given, initial, entries, return_state, False, bfloat16_products
         )
     else:
         with _below_autograd():
             y, final, _ = _library.forward(
-                text, initial, entries, *tensors, False, bfloat16_products, None
+                text, tensors, given, initial, entries, return_state, False, bfloat16_products
             )
     if return_state:
         return y, dict(zip(info.states, final))
     return y
 
 
-def _entries(info: RecipeInfo, state: State) -> tuple[list[Tensor], int]:
-    """The state's tensors in the order of the recipe, and by bits which ones they are."""
-    tensors, entries = [], 0
-    for i, name in enumerate(info.states):
-        tensor = state.get(name)
-        if tensor is not None:
-            tensors.append(tensor)
-            entries |= 1 << i
-    known = sum(tensor is not None for tensor in state.values())
-    if known != len(tensors):
-        unknown = next(n for n, t in state.items() if t is not None and n not in info.states)
-        has = ", ".join(info.states) or "empty (nothing is carried)"
-        raise ValueError(f"[forward] state must be of the entries {has} but has '{unknown}'")
-    return tensors, entries
+def _any_requires_grad(tensors: list[Tensor], initial: list[Tensor]) -> bool:
+    for tensor in tensors:
+        if tensor.requires_grad:
+            return True
+    return any(tensor.requires_grad for tensor in initial)
 
 
-def _with_gradients(
+def _under_compile(
     info: RecipeInfo,
-    tensors: tuple[Tensor | None, ...],
+    tensors: list[Tensor],
+    given: int,
     initial: list[Tensor],
     entries: int,
     return_state: bool,
 ) -> tuple[Tensor, Any]:
-    if not info.gradients:
-        _refuse_many(info, tensors, initial)
-    if torch.compiler.is_compiling():
-        y, final, _ = _library.forward(info.text, initial, entries, *tensors, True, False, None)
-        return y, final
-    y, *final = _Regress.apply(info, entries, return_state, *tensors, *initial)
+    _refuse_many(info, tensors, initial)
+    y, final, _ = _library.forward(info.text, tensors, given, initial, entries, return_state, True)
     return y, final
 
 
-def _refuse_many(
-    info: RecipeInfo, tensors: tuple[Tensor | None, ...], initial: list[Tensor]
-) -> None:
-    wanted = [t for t in (*tensors, *initial) if t is not None and t.requires_grad]
-    numbers = sum(t.numel() for t in wanted)
+def _with_gradients(
+    info: RecipeInfo,
+    tensors: list[Tensor],
+    given: int,
+    initial: list[Tensor],
+    entries: int,
+    return_state: bool,
+) -> tuple[Tensor, Any]:
+    _refuse_many(info, tensors, initial)
+    call = (info.text, given, entries)
+    y, *final = _Regress.apply(call, info.counts if return_state else None, len(tensors),
+                               *tensors, *initial)  # fmt: skip
+    return y, final
+
+
+def _refuse_many(info: RecipeInfo, tensors: list[Tensor], initial: list[Tensor]) -> None:
+    if info.gradients:
+        return
+    numbers = sum(t.numel() for t in (*tensors, *initial) if t.requires_grad)
     if numbers > MOST_DIFFERENCES:
         raise ValueError(
             f"[forward] requires_grad must be of at most {MOST_DIFFERENCES} numbers, as "
@@ -153,40 +133,41 @@ class _Regress(torch.autograd.Function):
     """`forward` with its gradients, without what the dispatcher's own way costs."""
 
     @staticmethod
-    def forward(ctx: Any, info: RecipeInfo, entries: int, return_state: bool, *tensors: Any) -> Any:
-        count = len(_library.INPUTS)
-        inputs, initial = tensors[:count], tensors[count:]
+    def forward(
+        ctx: Any, call: tuple[str, int, int], counts: Any, count: int, *tensors: Tensor
+    ) -> Any:
+        text, given, entries = call
+        inputs, initial = list(tensors[:count]), list(tensors[count:])
+        wants_final = counts is not None
         with _below_autograd():
             y, final, saved = _library.forward(
-                info.text, initial, entries, *inputs, True, False, None
+                text, inputs, given, initial, entries, wants_final, True
             )
         ctx.set_materialize_grads(False)
-        ctx.info, ctx.entries = info, entries
-        ctx.save_for_backward(*tensors, saved)
-        if not return_state:
+        ctx.call, ctx.count = call, count
+        ctx.save_for_backward(*tensors, *saved)
+        if not wants_final:
             return (y,)
-        if True in info.counts:
-            ctx.mark_non_differentiable(*(t for t, c in zip(final, info.counts) if c))
+        if True in counts:
+            ctx.mark_non_differentiable(*(t for t, c in zip(final, counts) if c))
         return (y, *final)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, dy: Tensor | None, *dstate: Tensor | None) -> Any:
+    def backward(ctx: Any, dy: Tensor | None, *dfinal: Tensor | None) -> Any:
         *tensors, saved = ctx.saved_tensors
-        count = len(_library.INPUTS)
-        needs = ctx.needs_input_grad[3:]
         with _below_autograd():
             gradients = _library.gradients_of(
-                ctx.info.text, tensors[:count], tensors[count:], ctx.entries, dy, dstate, saved,
-                needs[:count], needs[count:],
+                ctx.call, tensors[: ctx.count], tensors[ctx.count :], dy, dfinal, [saved],
+                ctx.needs_input_grad[3:],
             )  # fmt: skip
         return (None, None, None, *gradients)
 
 
 def _elsewhere(
-    text: str, tensors: tuple[Tensor | None, ...], state: State | None, return_state: bool
+    text: str, tensors: list[Tensor], given: int, state: State | None, return_state: bool
 ) -> Any:
     from . import portable
 
-    given = {n: t for n, t in zip(_library.INPUTS, tensors) if t is not None}
-    return portable.regress(text, state=state, return_state=return_state, **given)
+    named = {_library.INPUTS[i]: t for i, t in _library.by_bits(tensors, given, 64).items()}
+    return portable.regress(text, state=state, return_state=return_state, **named)
