@@ -1,0 +1,81 @@
+#include "arguments.h"
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/ops.h>
+
+#include <bit>
+#include <stdexcept>
+
+#include "ttr/error.h"
+
+namespace ttr::pytorch {
+namespace {
+
+bool IsInt32(const Tensor& tensor) {
+  std::int32_t type = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &type));
+  return type == aoti_torch_dtype_int32();
+}
+
+}  // namespace
+
+std::string ArgumentName(std::string_view input) {
+  std::string name(input);
+  if (const std::size_t dot = name.find('.'); dot != std::string::npos) name[dot] = '_';
+  return name;
+}
+
+void ByBits::Check(std::string_view op, std::string_view name, std::size_t most) const {
+  const bool fits = most >= 64 || bits_ >> most == 0;
+  if (fits && static_cast<std::size_t>(std::popcount(bits_)) == tensors_.size()) return;
+  throw Error(op, name, "as many tensors as its number has bits, of " + std::to_string(most),
+              std::to_string(tensors_.size()));
+}
+
+ByBits TakeByBits(Stack& stack) {
+  auto tensors = stack.Take<std::vector<Tensor>>();
+  return {std::move(tensors), stack.Take<std::int64_t>()};
+}
+
+Inputs InputViews(std::string_view op, ByBits& tensors) {
+  Inputs views;
+  tensors.ForEach(op, "inputs", InputFields().size(), [&](std::size_t i, Tensor& tensor) {
+    const InputField& field = InputFields()[i];
+    if (field.view == &Inputs::cu_seqlens && IsInt32(tensor)) {
+      tensor = torch::stable::to(tensor, torch::headeronly::ScalarType::Long);
+    }
+    if (!HasRows(tensor)) tensor = CopyRows(tensor);
+    views.*field.view = ViewOf(op, field.name, tensor);
+  });
+  return views;
+}
+
+State StateViews(std::string_view op, const std::vector<StateSpec>& specs, ByBits& tensors) {
+  State state;
+  tensors.ForEach(op, "the state", specs.size(), [&](std::size_t i, Tensor& tensor) {
+    state.Bind(specs[i].name, ViewOf(op, specs[i].name, tensor));
+  });
+  return state;
+}
+
+void Rethrow(const Error& error) {
+  std::string text = error.what();
+  for (const InputField& field : InputFields()) {
+    if (field.name.find('.') == std::string_view::npos) continue;
+    for (std::size_t at; (at = text.find(field.name)) != std::string::npos;) {
+      text.replace(at, field.name.size(), ArgumentName(field.name));
+    }
+  }
+  throw std::invalid_argument(text);
+}
+
+std::string InputNames() {
+  std::string names;
+  for (const InputField& field : InputFields()) {
+    if (!names.empty()) names += ' ';
+    names += ArgumentName(field.name);
+  }
+  return names;
+}
+
+}  // namespace ttr::pytorch

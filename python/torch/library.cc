@@ -1,0 +1,59 @@
+// The schemas of the operators. They are functional but those whose names end in `_`, which mutate
+// the tensors marked (a!) and have no gradients.
+#include <torch/csrc/stable/library.h>
+
+#include "arguments.h"
+#include "operators.h"
+
+namespace ttr::pytorch {
+namespace {
+
+// Inputs and entries of a state are lists of what is given, beside a number whose bit i says that
+// the i-th of input_names(), or of the recipe's state, is.
+constexpr const char* kSchemas[] = {
+    "forward(str recipe, Tensor[] inputs, int given, Tensor[] initial, int entries, "
+    "bool wants_final=True, bool saves=False, bool bfloat16_products=False, str? engine=None) "
+    "-> (Tensor y, Tensor[] final, Tensor[] saved)",
+    "backward(str recipe, Tensor[] inputs, int given, Tensor[] initial, int entries, Tensor? dy, "
+    "Tensor[] dfinal, int dentries, Tensor[] saved, int wanted) -> Tensor[]",
+
+    "step_(str recipe, Tensor(a!) memory, Tensor[] inputs, int given) -> Tensor",
+    "step_state_(str recipe, Tensor(a!)[] state, Tensor[] inputs, int given) -> Tensor",
+    "decoder_start_(str recipe, Tensor(a!) memory, int[] dims, bool is_float64, Tensor[] state) "
+    "-> ()",
+    "decoder_state_(str recipe, Tensor(a!) memory, int[] dims, bool is_float64) -> Tensor[]",
+    "decoder_bytes(str recipe, int[] dims, bool is_float64) -> int",
+
+    "input_names() -> str",
+    "describe(str recipe) -> str",
+    "dims(str recipe, Tensor[] inputs, int given) -> int[]",
+    "phi_dim(str recipe, int key_dim, int features) -> int",
+    "saved_bytes(str recipe, int[] dims, bool is_float64) -> int",
+};
+
+}  // namespace
+}  // namespace ttr::pytorch
+
+STABLE_TORCH_LIBRARY(ttr, library) {
+  for (const char* const schema : ttr::pytorch::kSchemas) library.def(schema);
+}
+
+STABLE_TORCH_LIBRARY_IMPL(ttr, CPU, library) {
+  using namespace ttr::pytorch;  // NOLINT: one table
+  library.impl("forward", &Operator<Forward>);
+  library.impl("backward", &Operator<Backward>);
+  library.impl("step_", &Operator<Step>);
+  library.impl("step_state_", &Operator<StepState>);
+  library.impl("decoder_start_", &Operator<DecoderStart>);
+  library.impl("decoder_state_", &Operator<DecoderState>);
+  library.impl("dims", &Operator<DimsOf>);
+}
+
+STABLE_TORCH_LIBRARY_IMPL(ttr, CompositeExplicitAutograd, library) {
+  using namespace ttr::pytorch;  // NOLINT: one table
+  library.impl("input_names", &Operator<InputNamesOf>);
+  library.impl("describe", &Operator<Describe>);
+  library.impl("decoder_bytes", &Operator<DecoderBytes>);
+  library.impl("phi_dim", &Operator<PhiDimOf>);
+  library.impl("saved_bytes", &Operator<SavedBytesOf>);
+}

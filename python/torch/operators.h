@@ -1,0 +1,24 @@
+/// The operators, as the dispatcher calls them: arguments on the stack, results into it. Schemas:
+/// library.cc.
+#pragma once
+
+#include <torch/csrc/stable/library.h>
+
+namespace ttr::pytorch {
+
+void Forward(StableIValue* stack);
+void Backward(StableIValue* stack);
+
+void Step(StableIValue* stack);
+void StepState(StableIValue* stack);
+void DecoderStart(StableIValue* stack);
+void DecoderState(StableIValue* stack);
+void DecoderBytes(StableIValue* stack);
+
+void Describe(StableIValue* stack);
+void InputNamesOf(StableIValue* stack);
+void DimsOf(StableIValue* stack);
+void PhiDimOf(StableIValue* stack);
+void SavedBytesOf(StableIValue* stack);
+
+}  // namespace ttr::pytorch

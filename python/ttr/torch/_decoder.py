@@ -1,0 +1,157 @@
+"""Token by token, in place and without gradients."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+import torch
+from torch import Tensor
+
+from . import _library
+from ._arguments import State, all_entries, arrange
+from ._recipes import info_of, text_of
+from ._regress import _below_autograd, regress
+
+
+def step_(
+    recipe: Any,
+    memory: Tensor | Mapping[str, Tensor],
+    q: Tensor | None = None,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    **inputs: Tensor | None,
+) -> Tensor:
+    """One token (T = 1) of `regress`, in place; returns y [B, 1, max(H, Hq), Dv].
+
+    `memory` is either a state, all of its entries by their names, contiguous in their last axis: they
+    are updated. Or it is the memory of a decoder, uint8, zeros at the beginning, of as many bytes as
+    `decoder_bytes` says: it holds more than a state and passes less traffic (`Decoder` looks after
+    one). No gradients: what requires them raises a RuntimeError. ValueError, and nothing written:
+    whatever `regress` refuses, memory of another recipe or of other sizes, memories that grow.
+    """
+    text = recipe if type(recipe) is str else text_of(recipe)
+    tensors, given = arrange(text, q, k, v, inputs)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        raise RuntimeError(
+            "[step_] requires_grad must be False, as step_ updates in place, but is True: use "
+            "regress, or torch.no_grad()"
+        )
+    if isinstance(memory, Tensor):
+        with _below_autograd():
+            y: Tensor = _library.step_(text, memory, tensors, given)
+        return y
+    entries = all_entries("step_", info_of(text), memory)
+    with _below_autograd():
+        y = _library.step_state_(text, entries, tensors, given)
+    return y
+
+
+def decoder_bytes(
+    recipe: Any,
+    q: Tensor | None = None,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    **inputs: Tensor | None,
+) -> int:
+    """Bytes of a decoder's memory for tokens like these; 0 where the memory keeps its pairs."""
+    text = text_of(recipe)
+    tensors, given = arrange(text, q, k, v, inputs)
+    sizes = _library.dims(text, tensors, given)
+    return _library.decoder_bytes(text, sizes, v is not None and v.dtype == torch.float64)
+
+
+class Decoder:
+    """A memory and what an engine keeps beside it from token to token.
+
+        decoder = ttr.torch.Decoder("gated_deltanet")
+        y, state = ttr.torch.regress("gated_deltanet", q, k, v, ..., return_state=True)
+        decoder.start(state)                       # else from the recipe's start
+        for ...: y = decoder.step(q, k, v, ...)    # [B, 1, H, D] each
+        state = decoder.state()
+
+    Everything that it knows is in tensors: it is copied, pickled, and sent to other processes as
+    they are, and goes on bit for bit. Sizes are those of its first token. Memories that keep their
+    pairs grow with every token. No gradients.
+    """
+
+    def __init__(self, recipe: Any) -> None:
+        self.recipe = text_of(recipe)
+        self._info = info_of(self.recipe)
+        self._memory: Tensor | None = None
+        self._dims: list[int] = []
+        self._float64 = False
+        self._state: dict[str, Tensor] = {}  # until the first token, and of pairs
+
+    def start(self, state: State | None) -> None:
+        """Goes on from a copy of `state`; None or empty: from the recipe's start."""
+        held = all_entries("Decoder", self._info, state) if state else []
+        copies = [t.detach().clone() for t in held]
+        if self._memory is None:
+            self._state = dict(zip(self._info.states, copies))
+        else:
+            self._start(copies)
+
+    def _start(self, state: list[Tensor]) -> None:
+        assert self._memory is not None
+        _library.decoder_start_(self.recipe, self._memory, self._dims, self._float64, state)
+
+    def step(
+        self,
+        q: Tensor | None = None,
+        k: Tensor | None = None,
+        v: Tensor | None = None,
+        **inputs: Tensor | None,
+    ) -> Tensor:
+        """Memorizes one token and answers its query. As `regress`, of T = 1."""
+        if self._memory is None and not self._begin(q, k, v, inputs):
+            with torch.no_grad():
+                y, self._state = regress(
+                    self.recipe, q, k, v, state=self._state, return_state=True, **inputs
+                )
+            return y
+        assert self._memory is not None
+        return step_(self.recipe, self._memory, q, k, v, **inputs)
+
+    def _begin(
+        self, q: Tensor | None, k: Tensor | None, v: Tensor | None, inputs: dict[str, Any]
+    ) -> bool:
+        """Makes the memory, for the first token; False where it keeps its pairs."""
+        if self._info.keeps_pairs:
+            return False
+        tensors, given = arrange(self.recipe, q, k, v, inputs)
+        dims = _library.dims(self.recipe, tensors, given)
+        float64 = v is not None and v.dtype == torch.float64
+        size = _library.decoder_bytes(self.recipe, dims, float64)
+        memory = torch.zeros(size, dtype=torch.uint8)
+        if self._state:
+            entries = list(self._state.values())
+            _library.decoder_start_(self.recipe, memory, dims, float64, entries)
+        self._memory, self._dims, self._float64, self._state = memory, dims, float64, {}
+        return True
+
+    def state(self) -> dict[str, Tensor]:
+        """A copy of the state as after the last token; empty before the first."""
+        if self._memory is None:
+            return {name: t.clone() for name, t in self._state.items()}
+        entries = _library.decoder_state_(self.recipe, self._memory, self._dims, self._float64)
+        return dict(zip(self._info.states, entries))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Decoder:
+        copy = Decoder(self.recipe)
+        copy.__setstate__(self.__getstate__())
+        return copy
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "recipe": self.recipe,
+            "memory": None if self._memory is None else self._memory.clone(),
+            "dims": list(self._dims),
+            "float64": self._float64,
+            "state": {name: t.clone() for name, t in self._state.items()},
+        }
+
+    def __setstate__(self, held: dict[str, Any]) -> None:
+        self.recipe = held["recipe"]
+        self._info = info_of(self.recipe)
+        self._memory = held["memory"]
+        self._dims, self._float64, self._state = held["dims"], held["float64"], held["state"]

@@ -1,0 +1,119 @@
+"""The library of operators, `torch.ops.ttr`: loaded once, with what Python adds to each: shapes
+without data (`register_fake`) and gradients (`register_autograd`).
+
+The operators are functional but those whose names end in `_`. A list of inputs, or of a state's
+entries, holds what is given; a number beside it says by its bits what that is: bit i stands for
+`INPUTS[i]`, or for the i-th entry that the recipe's state has.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_PATH = Path(__file__).with_name("_operators.so")
+if not _PATH.exists():
+    raise ImportError(
+        "ttr.torch needs its operators, which are left out where PyTorch is not there when the "
+        "package is built: pip install torch, then pip install --no-build-isolation "
+        "--force-reinstall test-time-regression"
+    )
+torch.ops.load_library(str(_PATH))
+
+forward = torch.ops.ttr.forward.default
+backward = torch.ops.ttr.backward.default
+step_ = torch.ops.ttr.step_.default
+step_state_ = torch.ops.ttr.step_state_.default
+decoder_start_ = torch.ops.ttr.decoder_start_.default
+decoder_state_ = torch.ops.ttr.decoder_state_.default
+decoder_bytes = torch.ops.ttr.decoder_bytes.default
+describe = torch.ops.ttr.describe.default
+dims = torch.ops.ttr.dims.default
+phi_dim = torch.ops.ttr.phi_dim.default
+saved_bytes = torch.ops.ttr.saved_bytes.default
+
+#: The inputs of a layer, in the order of the bits.
+INPUTS: tuple[str, ...] = tuple(torch.ops.ttr.input_names.default().split())
+BITS: dict[str, int] = {name: 1 << i for i, name in enumerate(INPUTS)}
+
+
+def by_bits(tensors: Any, bits: int, count: int) -> dict[int, Any]:
+    """Tensors by the number of their bit."""
+    return dict(zip((i for i in range(count) if bits >> i & 1), tensors))
+
+
+# ---- Gradients -----------------------------------------------------------------------------------
+
+
+def gradients_of(
+    call: tuple[str, int, int],
+    inputs: list[Tensor],
+    initial: list[Tensor],
+    dy: Tensor | None,
+    dfinal: Any,
+    saved: list[Tensor],
+    needs: Any,
+) -> list[Tensor | None]:
+    """The gradients of the inputs, then of the initial state's entries; None where `needs` has
+    False. `call`: the recipe's text, the bits of the inputs and those of the entries."""
+    wanted = 0
+    for i, needed in enumerate(needs):
+        if needed:
+            wanted |= 1 << i
+    gradients, entries = [], 0
+    for i, gradient in enumerate(dfinal):
+        if gradient is not None:
+            gradients.append(gradient)
+            entries |= 1 << i
+    text, given, initial_entries = call
+    made = iter(
+        backward(
+            text, inputs, given, initial, initial_entries, dy, gradients, entries, saved, wanted
+        )
+    )
+    return [next(made) if needed else None for needed in needs]
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    text, tensors, given, initial, entries, _, _, _, engine = inputs
+    if engine is not None:
+        raise ValueError("[forward] engine must be absent where gradients are wanted")
+    _, final, saved = output
+    ctx.set_materialize_grads(False)
+    ctx.call, ctx.count, ctx.state_count = (text, given, entries), len(tensors), len(initial)
+    ctx.save_for_backward(*tensors, *initial, *saved)
+    ctx.mark_non_differentiable(*(t for t in final if not t.is_floating_point()), *saved)
+
+
+def _backward(ctx: Any, dy: Tensor | None, dfinal: Any, _: Any) -> tuple[Any, ...]:
+    saved = list(ctx.saved_tensors)
+    last = ctx.count + ctx.state_count
+    _, needs_inputs, _, needs_initial, *_ = ctx.needs_input_grad
+    needs = [*_list(needs_inputs), *_list(needs_initial)]
+    gradients = gradients_of(
+        ctx.call, saved[: ctx.count], saved[ctx.count : last], dy, dfinal, saved[last:], needs
+    )
+    of_inputs, of_initial = gradients[: ctx.count], gradients[ctx.count :]
+    return (None, of_inputs, None, of_initial, None, None, None, None, None)
+
+
+def _list(needs: Any) -> list[bool]:
+    return needs if isinstance(needs, list) else []
+
+
+def _refuse_twice(ctx: Any, *gradients: Any) -> Any:
+    raise RuntimeError(
+        "[ttr] gradients of gradients must not be asked for, but something that backward of a "
+        "layer had made under create_graph=True was differentiated"
+    )
+
+
+def _setup_nothing(ctx: Any, inputs: Any, output: Any) -> None:
+    return None
+
+
+torch.library.register_autograd("ttr::forward", _backward, setup_context=_setup_context)
+torch.library.register_autograd("ttr::backward", _refuse_twice, setup_context=_setup_nothing)

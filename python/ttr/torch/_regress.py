@@ -1,0 +1,173 @@
+"""One call of any layer: `regress`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+
+from . import _fake, _library  # noqa: F401 (_fake registers)
+from ._arguments import State, arrange, entries_of
+from ._recipes import MOST_DIFFERENCES, RecipeInfo, info_of, text_of
+
+# What follows needs no gradients of the dispatcher's, whose way to them is written in Python.
+_below_autograd = torch._C._AutoDispatchBelowAutograd
+
+
+def regress(
+    recipe: Any,
+    q: Tensor | None = None,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    *,
+    state: State | None = None,
+    return_state: bool = False,
+    bfloat16_products: bool = False,
+    **inputs: Tensor | None,
+) -> Any:
+    """Memorizes every token and answers every query, y_t = m_t(q_t), by the layer of `recipe`.
+
+    `recipe` is a name of the zoo, one with changes in braces, a recipe line, or a `ttr.Recipe`. It
+    says which of the inputs it takes (`ttr.input_specs`).
+
+    =============================  =====================================  ==========================
+    q, k, v                        [B, T, Hq, Dk], [B, T, Hk, Dk],        float32, float64, bfloat16
+                                   [B, T, Hv, Dv]
+    log_decay                      [B, T, H] or [B, T, H, Dk]             <= 0; -inf forgets all
+    step, importance, momentum,    [B, T, H]                              >= 0 but momentum
+    weight_decay
+    erase_key, erase_gate, phase   [B, T, H, Dk]
+    dt, a                          [B, T, H, Dv], [H, Dv, Dk]             decay exp(dt a); a <= 0
+    cu_seqlens                     [N + 1], int32 or int64                packed sequences, B = 1
+    =============================  =====================================  ==========================
+
+    H is the number of memories; key and value heads divide it, query heads divide it or are a
+    multiple. Gates may be wider than q, k and v. Any strides; where the last axis is not contiguous
+    it is copied.
+
+    `state` holds the initial state's entries by their names (`ttr.state_specs`), float32 or float64;
+    what is absent has the recipe's start. It is not changed. `bfloat16_products` lets a call without
+    gradients multiply in bfloat16 where q, k and v are that and the processor gains by it.
+
+    Returns y [B, T, max(H, Hq), Dv] in the dtype of v; with `return_state` the pair (y, final state).
+    Differentiable in every input and the initial state, through y and the final state; once. A recipe
+    without gradients of its own is differentiated by central differences, of 4096 numbers at most.
+    Under torch.autocast everything keeps the dtype that it comes in.
+
+    Errors: ValueError that names the argument, before any work. Tensors on another device than the
+    CPU go to `ttr.torch.portable`.
+    """
+    text = recipe if type(recipe) is str else text_of(recipe)
+    tensors, given = arrange(text, q, k, v, inputs)
+    if v is not None and not v.is_cpu and not v.is_meta:
+        return _elsewhere(text, tensors, given, state, return_state)
+    info = info_of(text)
+    initial, entries = ([], 0) if not state else entries_of(info, state)
+    if torch.is_grad_enabled() and _any_requires_grad(tensors, initial):
+        run = _under_compile if is_compiling() else _with_gradients
+        y, final = run(info, tensors, given, initial, entries, return_state)
+    elif is_compiling():
+        y, final, _ = _library.forward(
+            text, tensors, given, initial, entries, return_state, False, bfloat16_products
+        )
+    else:
+        with _below_autograd():
+            y, final, _ = _library.forward(
+                text, tensors, given, initial, entries, return_state, False, bfloat16_products
+            )
+    if return_state:
+        return y, dict(zip(info.states, final))
+    return y
+
+
+def _any_requires_grad(tensors: list[Tensor], initial: list[Tensor]) -> bool:
+    for tensor in tensors:
+        if tensor.requires_grad:
+            return True
+    return any(tensor.requires_grad for tensor in initial)
+
+
+def _under_compile(
+    info: RecipeInfo,
+    tensors: list[Tensor],
+    given: int,
+    initial: list[Tensor],
+    entries: int,
+    return_state: bool,
+) -> tuple[Tensor, Any]:
+    _refuse_many(info, tensors, initial)
+    y, final, _ = _library.forward(info.text, tensors, given, initial, entries, return_state, True)
+    return y, final
+
+
+def _with_gradients(
+    info: RecipeInfo,
+    tensors: list[Tensor],
+    given: int,
+    initial: list[Tensor],
+    entries: int,
+    return_state: bool,
+) -> tuple[Tensor, Any]:
+    _refuse_many(info, tensors, initial)
+    call = (info.text, given, entries)
+    y, *final = _Regress.apply(call, info.counts if return_state else None, len(tensors),
+                               *tensors, *initial)  # fmt: skip
+    return y, final
+
+
+def _refuse_many(info: RecipeInfo, tensors: list[Tensor], initial: list[Tensor]) -> None:
+    if info.gradients:
+        return
+    numbers = sum(t.numel() for t in (*tensors, *initial) if t.requires_grad)
+    if numbers > MOST_DIFFERENCES:
+        raise ValueError(
+            f"[forward] requires_grad must be of at most {MOST_DIFFERENCES} numbers, as "
+            f"{info.text} has no engine with gradients and is differentiated by central "
+            f"differences, but is of {numbers}"
+        )
+
+
+class _Regress(torch.autograd.Function):
+    """`forward` with its gradients, without what the dispatcher's own way costs."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, call: tuple[str, int, int], counts: Any, count: int, *tensors: Tensor
+    ) -> Any:
+        text, given, entries = call
+        inputs, initial = list(tensors[:count]), list(tensors[count:])
+        wants_final = counts is not None
+        with _below_autograd():
+            y, final, saved = _library.forward(
+                text, inputs, given, initial, entries, wants_final, True
+            )
+        ctx.set_materialize_grads(False)
+        ctx.call, ctx.count = call, count
+        ctx.save_for_backward(*tensors, *saved)
+        if not wants_final:
+            return (y,)
+        if True in counts:
+            ctx.mark_non_differentiable(*(t for t, c in zip(final, counts) if c))
+        return (y, *final)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, dy: Tensor | None, *dfinal: Tensor | None) -> Any:
+        *tensors, saved = ctx.saved_tensors
+        with _below_autograd():
+            gradients = _library.gradients_of(
+                ctx.call, tensors[: ctx.count], tensors[ctx.count :], dy, dfinal, [saved],
+                ctx.needs_input_grad[3:],
+            )  # fmt: skip
+        return (None, None, None, *gradients)
+
+
+def _elsewhere(
+    text: str, tensors: list[Tensor], given: int, state: State | None, return_state: bool
+) -> Any:
+    from . import portable
+
+    named = {_library.INPUTS[i]: t for i, t in _library.by_bits(tensors, given, 64).items()}
+    return portable.regress(text, state=state, return_state=return_state, **named)
