@@ -153,14 +153,16 @@ class _Regress(torch.autograd.Function):
         return (y, *final)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor | None, *dfinal: Tensor | None) -> Any:
         *tensors, saved = ctx.saved_tensors
-        with _below_autograd():
-            gradients = _library.gradients_of(
-                ctx.call, tensors[: ctx.count], tensors[ctx.count :], dy, dfinal, [saved],
-                ctx.needs_input_grad[3:],
-            )  # fmt: skip
+        inputs, initial = tensors[: ctx.count], tensors[ctx.count :]
+        needs = ctx.needs_input_grad[3:]
+        of = _library.gradients_of
+        if torch.is_grad_enabled():  # create_graph: what comes out refuses to be differentiated
+            gradients = of(ctx.call, inputs, initial, dy, dfinal, [saved], needs)
+        else:
+            with _below_autograd():
+                gradients = of(ctx.call, inputs, initial, dy, dfinal, [saved], needs)
         return (None, None, None, *gradients)
 
 
