@@ -10,7 +10,7 @@ from torch import Tensor
 from . import _library
 from ._arguments import State, all_entries, arrange
 from ._recipes import info_of, text_of
-from ._regress import _below_autograd, regress
+from ._regress import regress, run
 
 
 def step_(
@@ -37,13 +37,9 @@ def step_(
             "regress, or torch.no_grad()"
         )
     if isinstance(memory, Tensor):
-        with _below_autograd():
-            y: Tensor = _library.step_(text, memory, tensors, given)
-        return y
+        return run(_library.step_, text, memory, tensors, given)
     entries = all_entries("step_", info_of(text), memory)
-    with _below_autograd():
-        y = _library.step_state_(text, entries, tensors, given)
-    return y
+    return run(_library.step_state_, text, entries, tensors, given)
 
 
 def decoder_bytes(

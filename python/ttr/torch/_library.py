@@ -97,7 +97,9 @@ def _backward(ctx: Any, dy: Tensor | None, dfinal: Any, _: Any) -> tuple[Any, ..
         ctx.call, saved[: ctx.count], saved[ctx.count : last], dy, dfinal, saved[last:], needs
     )
     of_inputs, of_initial = gradients[: ctx.count], gradients[ctx.count :]
-    return (None, of_inputs, None, of_initial, None, None, None, None, None)
+    # As many as there were arguments: the dispatcher leaves out those that have their defaults.
+    gradients_of_all = (None, of_inputs, None, of_initial, None, None, None, None, None)
+    return gradients_of_all[: len(ctx.needs_input_grad)]
 
 
 def _list(needs: Any) -> list[bool]:

@@ -66,20 +66,24 @@ def regress(
     info = info_of(text)
     initial, entries = ([], 0) if not state else entries_of(info, state)
     if torch.is_grad_enabled() and _any_requires_grad(tensors, initial):
-        run = _under_compile if is_compiling() else _with_gradients
-        y, final = run(info, tensors, given, initial, entries, return_state)
-    elif is_compiling():
-        y, final, _ = _library.forward(
-            text, tensors, given, initial, entries, return_state, False, bfloat16_products
-        )
+        differentiable = _under_compile if is_compiling() else _with_gradients
+        y, final = differentiable(info, tensors, given, initial, entries, return_state)
     else:
-        with _below_autograd():
-            y, final, _ = _library.forward(
-                text, tensors, given, initial, entries, return_state, False, bfloat16_products
-            )
+        y, final, _ = run(
+            _library.forward,
+            text, tensors, given, initial, entries, return_state, False, bfloat16_products,
+        )  # fmt: skip
     if return_state:
         return y, dict(zip(info.states, final))
     return y
+
+
+def run(operator: Any, *args: Any) -> Any:
+    """Calls an operator without gradients."""
+    if is_compiling():
+        return operator(*args)
+    with _below_autograd():
+        return operator(*args)
 
 
 def _any_requires_grad(tensors: list[Tensor], initial: list[Tensor]) -> bool:
@@ -153,14 +157,16 @@ class _Regress(torch.autograd.Function):
         return (y, *final)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor | None, *dfinal: Tensor | None) -> Any:
         *tensors, saved = ctx.saved_tensors
-        with _below_autograd():
-            gradients = _library.gradients_of(
-                ctx.call, tensors[: ctx.count], tensors[ctx.count :], dy, dfinal, [saved],
-                ctx.needs_input_grad[3:],
-            )  # fmt: skip
+        inputs, initial = tensors[: ctx.count], tensors[ctx.count :]
+        needs = ctx.needs_input_grad[3:]
+        of = _library.gradients_of
+        if torch.is_grad_enabled():  # create_graph: what comes out refuses to be differentiated
+            gradients = of(ctx.call, inputs, initial, dy, dfinal, [saved], needs)
+        else:
+            with _below_autograd():
+                gradients = of(ctx.call, inputs, initial, dy, dfinal, [saved], needs)
         return (None, None, None, *gradients)
 
 

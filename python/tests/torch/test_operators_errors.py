@@ -1,0 +1,104 @@
+"""Bad input: ValueError that names the argument as it was written, before any work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import operator_cases as cases
+import pytest
+import torch
+from ttr.torch import regress
+
+INPUTS = cases.draw("gated_deltanet")
+RELU = "linear_attention{features: t2r}"
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"k": INPUTS["k"][..., :2]}, r"k must be \[B,T,Hk,Dk\] = \[2,9,2,4\] but is \[2,9,2,2\]"),
+        ({"q": INPUTS["q"][:, :5]}, "q|k"),
+        ({"v": INPUTS["v"][0]}, "v must be"),
+        ({"v": None}, "v must be"),
+        ({"step": None}, "step must be"),
+        ({"step": INPUTS["step"].half()}, "step must be float32, float64 or bfloat16"),
+        ({"q": INPUTS["q"].to(torch.complex128)}, "q must be float32, float64 or bfloat16"),
+        ({"q": INPUTS["q"].int()}, "q must be float32, float64 or bfloat16"),
+        ({"q": INPUTS["q"][None, None]}, "q must be"),
+        ({"log_decay": -INPUTS["log_decay"]}, "log_decay must be <= 0"),
+        ({"step": -INPUTS["step"]}, "step must be >= 0"),
+        ({"momentum": INPUTS["step"]}, "momentum must be absent"),
+        ({"stepp": INPUTS["step"]}, "'stepp' must be an input of a layer"),
+        ({"cu_seqlens": torch.tensor([0, 9])}, "B must be 1 beside cu_seqlens"),
+        ({"cu_seqlens": torch.tensor([0.0, 9.0])}, "cu_seqlens must be int64"),
+        ({"state": {"state": torch.zeros(2, 2, 4, 3)}}, "state must be"),
+        ({"state": {"state": torch.zeros(2, 2, 4, 4).bfloat16()}}, "state must be float32 or"),
+        ({"state": {"state.n": torch.zeros(2, 2, 4)}}, r"state must be .* but has 'state.n'"),
+    ],
+)
+@pytest.mark.parametrize("grad", [False, True])
+def test_what_regress_refuses(changes: dict[str, Any], text: str, grad: bool) -> None:
+    inputs = {**cases.draw("gated_deltanet", grad=grad), **changes}
+    with pytest.raises(ValueError, match=text):
+        regress("gated_deltanet", **inputs)
+
+
+def test_sequences_that_fall() -> None:
+    inputs = cases.draw("gated_deltanet", B=1)
+    for bounds in ([0, 5, 4, 9], [0, 8], [1, 9], [0, 10]):
+        with pytest.raises(ValueError, match="cu_seqlens must be from 0 to T = 9"):
+            regress("gated_deltanet", **inputs, cu_seqlens=torch.tensor(bounds, dtype=torch.int32))
+
+
+def test_names_are_those_of_the_caller() -> None:
+    inputs = cases.draw(RELU)
+    with pytest.raises(ValueError, match=r"features_w must be"):
+        regress(RELU, **{**inputs, "features_w": inputs["features_w"][..., :2]})
+    with pytest.raises(ValueError, match=r"features_w must be"):
+        regress(RELU, **{**inputs, "features_w": None})
+
+
+@pytest.mark.parametrize(
+    "recipe, text",
+    [
+        ("gated_deltanot", "gated_deltanet"),
+        ("gated_deltanet{stepp: one}", "stepp"),
+        ("", "recipe"),
+        ("a" * 5000, "4096"),
+        ("uniform | linear | sgd(momentum: true, steps: 0)", "steps"),
+    ],
+)
+def test_recipes_that_are_none(recipe: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        regress(recipe, **INPUTS)
+
+
+def test_a_given_state_stays_as_it_is_where_a_call_fails() -> None:
+    state = cases.reached("gated_deltanet")
+    before = state["state"].clone()
+    with pytest.raises(ValueError, match="log_decay"):
+        regress("gated_deltanet", **{**INPUTS, "log_decay": -INPUTS["log_decay"]}, state=state)
+    assert torch.equal(state["state"], before)
+
+
+def test_nan_is_data() -> None:
+    inputs = cases.draw("gated_deltanet")
+    inputs["v"][0, 5, 1] = torch.nan
+    y = regress("gated_deltanet", **inputs)
+    bad = y.isnan().any(-1)
+    assert bad[0, 5:, 1].all()
+    bad[0, 5:, 1] = False
+    assert not bad.any()
+
+
+def test_lists_and_bits_that_do_not_fit() -> None:
+    tensors = list(INPUTS.values())
+    for given in (1, 1 << 40, -1):
+        with pytest.raises(ValueError, match="as many tensors as its number has bits"):
+            torch.ops.ttr.forward("gated_deltanet", tensors, given, [], 0)
+    with pytest.raises(ValueError, match="as many tensors as its number has bits"):
+        torch.ops.ttr.forward("gated_deltanet", tensors, 0b100010111, [], 1)
+    with pytest.raises(ValueError, match="11 numbers"):
+        torch.ops.ttr.decoder_bytes("gated_deltanet", [1, 2], False)
+    with pytest.raises(ValueError, match="must be from"):
+        torch.ops.ttr.decoder_bytes("gated_deltanet", [-1] * 11, False)
