@@ -1,0 +1,35 @@
+"""The programs of docs/pytorch.md, and README's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def programs(document: str) -> list[str]:
+    """The Python programs of a document that use PyTorch."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    found = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [program for program in found if "torch" in program]
+
+
+def test_readme() -> None:
+    (program,) = programs("README.md")
+    names: dict[str, Any] = {}
+    exec(compile(program, "README.md", "exec"), names)
+    assert names["y"].shape == names["o"].shape == (1, 512, 8, 64)
+    scaled = names["o"] * 64**0.5
+    torch.testing.assert_close(names["y"], scaled, rtol=1e-4, atol=1e-4)
+
+
+def test_every_program_goes_on_where_the_one_before_it_ended() -> None:
+    found = programs("docs/pytorch.md")
+    assert len(found) == 4
+    names: dict[str, Any] = {}
+    for program in found:
+        exec(compile(program, "docs/pytorch.md", "exec"), names)
