@@ -70,8 +70,8 @@ class ByBits {
 /// The two arguments of a ByBits.
 ByBits TakeByBits(Stack& stack);
 
-/// The inputs of a layer as views for the length of the call. Bits: InputFields(). Tensors whose last
-/// axis is not contiguous, and int32 sequences, are replaced by copies.
+/// The inputs of a layer as views for the length of the call. Bits: InputFields(). Tensors whose
+/// last axis is not contiguous, and int32 sequences, are replaced by copies.
 Inputs InputViews(std::string_view op, ByBits& tensors);
 
 /// A state bound to tensors as they are. Bits: StateSpecs().

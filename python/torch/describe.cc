@@ -49,9 +49,9 @@ std::string StateText(const StateSpec& spec) {
 }  // namespace
 
 std::vector<std::int64_t> ListOf(const Dims& dims) {
-  return {dims.batch, dims.tokens,    dims.query_heads, dims.key_heads, dims.value_heads,
-          dims.heads, dims.key_dim,   dims.value_dim,   dims.features,  dims.hidden,
-          dims.sequences};
+  return {dims.batch,       dims.tokens, dims.query_heads, dims.key_heads,
+          dims.value_heads, dims.heads,  dims.key_dim,     dims.value_dim,
+          dims.features,    dims.hidden, dims.sequences};
 }
 
 Dims DimsFrom(std::string_view op, const std::vector<std::int64_t>& sizes) {
@@ -79,16 +79,15 @@ void Describe(StableIValue* values) {
   const auto cached = FindLayer(recipe);
   const Layer& layer = cached->layer;
   const Requirements& requirements = layer.requirements();
-  const std::string text =
-      "{\"recipe\": " + Quoted(ToString(layer.recipe())) +
-      ", \"engine\": " + Quoted(layer.plan().engine) +
-      ", \"gradients\": " + Flag(layer.HasGradients()) +
-      ", \"causal\": " + Flag(layer.recipe().reading.causal) +
-      ", \"keeps_pairs\": " + Flag(cached->keeps_pairs) +
-      ", \"window\": " + std::to_string(layer.recipe().weights.window) +
-      ", \"expansion\": " + std::to_string(layer.recipe().function.expansion) +
-      ", \"inputs\": " + Joined(requirements.inputs, InputText) +
-      ", \"state\": " + Joined(requirements.state, StateText) + "}";
+  const std::string text = "{\"recipe\": " + Quoted(ToString(layer.recipe())) +
+                           ", \"engine\": " + Quoted(layer.plan().engine) +
+                           ", \"gradients\": " + Flag(layer.HasGradients()) +
+                           ", \"causal\": " + Flag(layer.recipe().reading.causal) +
+                           ", \"keeps_pairs\": " + Flag(cached->keeps_pairs) +
+                           ", \"window\": " + std::to_string(layer.recipe().weights.window) +
+                           ", \"expansion\": " + std::to_string(layer.recipe().function.expansion) +
+                           ", \"inputs\": " + Joined(requirements.inputs, InputText) +
+                           ", \"state\": " + Joined(requirements.state, StateText) + "}";
   Return(values, text);
 }
 

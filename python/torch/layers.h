@@ -13,7 +13,7 @@ struct CachedLayer {
   CachedLayer(const std::string& text, const std::string& engine);
 
   Layer layer;
-  bool keeps_pairs = false;   ///< the state has an axis that grows
+  bool keeps_pairs = false;    ///< the state has an axis that grows
   bool starts_at_zero = true;  ///< are all numbers of the start zero?
 };
 

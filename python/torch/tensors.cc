@@ -47,9 +47,9 @@ Tensor EmptyOf(std::int32_t type, std::span<const std::int64_t> sizes) {
     stride *= sizes[axis] > 0 ? sizes[axis] : 1;
   }
   AtenTensorHandle handle = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(
-      aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(),
-                               strides.data(), type, aoti_torch_device_type_cpu(), 0, &handle));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()),
+                                                         sizes.data(), strides.data(), type,
+                                                         aoti_torch_device_type_cpu(), 0, &handle));
   return Tensor(handle);
 }
 
@@ -83,7 +83,8 @@ Tensor CopyRows(const Tensor& tensor) {
 
 Tensor Empty(DType dtype, const Shape& shape) {
   std::array<std::int64_t, kMaxRank> sizes{};
-  for (int axis = 0; axis < shape.rank(); ++axis) sizes[static_cast<std::size_t>(axis)] = shape[axis];
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    sizes[static_cast<std::size_t>(axis)] = shape[axis];
   return EmptyOf(NumberOf(dtype), {sizes.data(), static_cast<std::size_t>(shape.rank())});
 }
 

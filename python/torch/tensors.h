@@ -15,8 +15,8 @@ namespace ttr::pytorch {
 using Tensor = torch::stable::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-/// The view of a strided tensor on the CPU; no copy. Error, which calls it `name`: another device, a
-/// dtype that the library lacks, more than four axes.
+/// The view of a strided tensor on the CPU; no copy. Error, which calls it `name`: another device,
+/// a dtype that the library lacks, more than four axes.
 TensorView ViewOf(std::string_view op, std::string_view name, const Tensor& tensor);
 
 /// Is the last axis contiguous? (Where the tensor is not on the CPU ViewOf() says so.)
