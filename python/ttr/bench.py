@@ -1,268 +1,276 @@
-"""Times the PyTorch operators beside what models run today: python -m ttr.bench
+"""`python -m ttr.bench`: the PyTorch operators beside what they replace, in one run.
 
-Every row is one work, done by ttr and by a named peer in turns in one run; the table has medians over
-the rounds and how many times the time of ttr the peer takes. Answers are compared before anything is
-timed. The gated delta rule has as its peer the function that Hugging Face transformers runs on a CPU,
-where transformers is installed, else the chunked form of ttr.torch.portable.
+    python -m ttr.bench                      # every row, as a table
+    python -m ttr.bench --rows forward,tiny --json figures.json
 
-Large temporaries make PyTorch wait for pages of memory that malloc gives back after every use. The
-same works run twice, each time in a process of its own: with malloc as it is, and tuned to keep what
-it has (MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_ of glibc).
+One thread. A row times its runs in turn, so that all of them see the same machine, and takes the
+median of each; a ratio is the peer's median over ours. Every row is taken twice: with the allocator
+as it is, and with one (glibc's, by its environment) that gives no memory back to the system, where
+peers that allocate much do not wait for pages.
+
+The peer of the gated delta rule is the fallback of transformers where that can be imported, else the
+same chunked form written here in PyTorch's operators (`ttr.torch._peers`).
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
-import ttr
-import ttr.torch
-from torch import Tensor
-from ttr.torch import functional
-
-Run = Callable[[], Any]
-TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
-RULE = "gated_deltanet{normalise_qk: true}"
-
-
-class Work(NamedTuple):
-    """A row: what is done, by whom else, and in what its times are told."""
-
-    name: str
-    peer_name: str
-    own: Run
-    peer: Run
-    unit: str  # "ns": of a token and head; "us": of a call
-    units: float  # tokens and heads of a call
+HEADS, DIM = 32, 128
+TUNED = {
+    "MALLOC_MMAP_THRESHOLD_": str(2**40),
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+    "MALLOC_TOP_PAD_": str(2**28),
+}
+Runs = dict[str, Callable[[], Any]]
+Row = dict[str, Any]
 
 
-def rows(tokens: int, heads: int, dim: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-    """q, k, v, log decay and step, the gates in float32."""
-    generator = torch.Generator().manual_seed(0)
-    qkv = [torch.randn(1, tokens, heads, dim, generator=generator).to(dtype) for _ in range(3)]
-    decay = -torch.rand(1, tokens, heads, generator=generator)
-    return [*qkv, decay, torch.rand(1, tokens, heads, generator=generator)]
-
-
-def chunk_rule() -> tuple[str, Callable[..., Any]]:
-    """The peer of whole sequences: (q, k, v, g, beta) -> y."""
-    try:
-        from transformers.models.qwen3_next import modeling_qwen3_next as model
-    except ImportError:
-        from ttr.torch import portable
-
-        return "ttr.torch.portable", lambda q, k, v, g, beta: portable.regress(
-            f"gated_deltanet{{normalise_qk: true, scale: {q.shape[-1] ** -0.5}}}", q, k, v,
-            log_decay=g, step=beta
-        )
-    function = model.torch_chunk_gated_delta_rule
-    function = getattr(function, "__wrapped__", function)
-    return "transformers", lambda q, k, v, g, beta: function(
-        q, k, v, g, beta, use_qk_l2norm_in_kernel=True
-    )[0]
-
-
-def own_rule(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
-    y: Tensor = functional.chunk_gated_delta_rule(q, k, v, g, beta, use_qk_l2norm_in_kernel=True)[0]
-    return y
-
-
-def forward_and_backward(rule: Callable[..., Tensor], inputs: list[Tensor]) -> Run:
-    leaves = [t.detach().clone().requires_grad_() for t in inputs]
-    dy = torch.ones_like(inputs[2])
-
-    def run() -> Any:
-        return torch.autograd.grad(rule(*leaves), leaves, dy)
-
-    return run
-
-
-def sequences(long: bool) -> Iterator[Work]:
-    """The gated delta rule, 32 heads, d = 128."""
-    name, rule = chunk_rule()
-    heads, dim = 32, 128
-    for dtype in (torch.float32, torch.bfloat16):
-        inputs = rows(2048, heads, dim, dtype)
-        label = f"gated delta rule, T = 2048, {str(dtype).split('.')[1]}"
-        run = {"own": own_rule, "peer": rule}
-        calls = {who: (lambda f=f, x=inputs: f(*x)) for who, f in run.items()}
-        yield Work(label, name, calls["own"], calls["peer"], "ns", 2048 * heads)
-    for tokens in (2048, 8192) if long else (2048,):
-        inputs = rows(tokens, heads, dim)
-        yield Work(f"the same with backward, T = {tokens}, float32", name,
-                   forward_and_backward(own_rule, inputs), forward_and_backward(rule, inputs),
-                   "ns", tokens * heads)  # fmt: skip
-
-
-def operator() -> Work:
-    """What PyTorch costs over the library: NumPy's layer has the least between."""
-    inputs = rows(2048, 32, 128)
-    names = ("q", "k", "v", "log_decay", "step")
-    arrays = {name: t.numpy() for name, t in zip(names, inputs)}
-    layer, out = ttr.Layer(RULE), torch.empty_like(inputs[2]).numpy()
-    q, k, v, g, beta = inputs
-    return Work("operator, T = 2048", "Layer.forward on NumPy",
-                lambda: ttr.torch.regress(RULE, q, k, v, log_decay=g, step=beta),
-                lambda: layer.forward(**arrays, out={"y": out})[0], "ns", 2048 * 32)  # fmt: skip
-
-
-class _Bare(torch.autograd.Function):
-    """Five inputs and no arithmetic: what PyTorch takes of itself."""
-
-    @staticmethod
-    def forward(ctx: Any, *tensors: Tensor) -> Tensor:
-        ctx.save_for_backward(*tensors)
-        return torch.empty_like(tensors[2])
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> Any:
-        return tuple(torch.empty_like(t) for t in ctx.saved_tensors)
-
-
-def small_calls() -> Iterator[Work]:
-    """Tiny shapes: what a call costs beside its work."""
-    tiny = rows(1, 1, 4)
-    q, k, v, g, beta = tiny
-    yield Work("a call, tiny", "torch.add",
-               lambda: ttr.torch.regress(RULE, q, k, v, log_decay=g, step=beta),
-               lambda: torch.add(q, k), "us", 1)  # fmt: skip
-
-    def rule(*x: Tensor) -> Tensor:
-        y: Tensor = ttr.torch.regress(RULE, *x[:3], log_decay=x[3], step=x[4])
-        return y
-
-    bare: Callable[..., Tensor] = _Bare.apply
-    yield Work("a call with backward, tiny", "an empty autograd.Function",
-               forward_and_backward(rule, tiny), forward_and_backward(bare, tiny),
-               "us", 1)  # fmt: skip
-
-
-def decode() -> Iterator[Work]:
-    """One token, 32 heads, d = 128: 2 MB of states."""
-    token = rows(1, 32, 128)
-    q, k, v, g, beta = token
-    names = ("q", "k", "v", "log_decay", "step")
-    arrays = {name: t.numpy() for name, t in zip(names, token)}
-    decoder = ttr.torch.Decoder(RULE)
-    lower = ttr.Decoder(RULE, heads=32, key_dim=128, value_dim=128)
-    step: Run = lambda: decoder.step(q, k, v, log_decay=g, step=beta)  # noqa: E731
-    yield Work("decode, one token", "Decoder.step on NumPy", step,
-               lambda: lower.step(**arrays), "ns", 32)  # fmt: skip
-    try:
-        from transformers.models.qwen3_next import modeling_qwen3_next as model
-    except ImportError:
-        return
-    function = model.torch_recurrent_gated_delta_rule
-    function = getattr(function, "__wrapped__", function)
-    state = torch.zeros(1, 32, 128, 128)
-    yield Work("decode, one token", "transformers", step,
-               lambda: function(q, k, v, g, beta, initial_state=state, output_final_state=True,
-                                use_qk_l2norm_in_kernel=True), "ns", 32)  # fmt: skip
-
-
-def works(long: bool) -> Iterator[Work]:
-    yield from sequences(long)
-    yield operator()
-    yield from small_calls()
-    yield from decode()
-
-
-def seconds(run: Run, repeats: int) -> float:
-    begin = time.perf_counter()
-    for _ in range(repeats):
+def medians(runs: Runs, repeats: int, calls: int = 1) -> dict[str, float]:
+    """The median time of a call of each, in seconds, all of them in turn."""
+    for run in runs.values():
         run()
-    return (time.perf_counter() - begin) / repeats
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(repeats):
+        for name, run in runs.items():
+            gc.collect()
+            start = time.perf_counter()
+            for _ in range(calls):
+                run()
+            times[name].append((time.perf_counter() - start) / calls)
+    return {name: sorted(taken)[len(taken) // 2] for name, taken in times.items()}
 
 
-def agree(work: Work) -> None:
-    """Compares answers where both compute the same."""
-    if work.unit == "us" or work.name.startswith("decode"):
-        return
-    own, peer = work.own(), work.peer()
-    for x, y in zip(own if isinstance(own, tuple) else [own], peer if isinstance(peer, tuple) else [peer]):
-        x, y = torch.as_tensor(x).double(), torch.as_tensor(y).double()
-        error = (x - y).abs().max() / y.abs().max()
-        if error > (5e-2 if "bfloat16" in work.name else 1e-3):
-            raise SystemExit(f"ttr.bench: {work.name}: {work.peer_name} answers differently, by {error:.1e}")
+def row(title: str, seconds: dict[str, float], unit: str, scale: float, limits: str) -> Row:
+    """The first run is ours; ratios are the others' times over it."""
+    ours, *_ = seconds
+    return {
+        "row": title,
+        "unit": unit,
+        "times": {name: s * scale for name, s in seconds.items()},
+        "ratios": {name: s / seconds[ours] for name, s in seconds.items() if name != ours},
+        "must / aim": limits,
+    }
 
 
-def measure(work: Work, rounds: int) -> dict[str, Any]:
-    agree(work)
-    repeats = [max(1, int(0.05 / max(seconds(run, 1), 1e-7))) for run in (work.own, work.peer)]
-    times: list[list[float]] = [[], []]
-    for _ in range(rounds):
-        for taken, run, count in zip(times, (work.own, work.peer), repeats):
-            taken.append(seconds(run, count))
-    factor = (1e9 if work.unit == "ns" else 1e6) / work.units
-    own, peer = (statistics.median(taken) * factor for taken in times)
-    return {"work": work.name, "peer": work.peer_name, "unit": work.unit,
-            "ttr": own, "peer time": peer, "ratio": peer / own}  # fmt: skip
+def draw(tokens: int, dtype: str = "float32", grad: bool = False, dim: int = DIM) -> dict[str, Any]:
+    """Inputs of a gated delta rule; gates stay float32."""
+    import torch
+
+    torch.manual_seed(0)
+    heads = HEADS if dim == DIM else 1
+    shape = (1, tokens, heads, dim)
+    unit = torch.nn.functional.normalize
+    rows = [torch.randn(shape), unit(torch.randn(shape), dim=-1), torch.randn(shape)]
+    q, k, v = (x.to(getattr(torch, dtype)) for x in rows)
+    inputs = {"q": q, "k": k, "v": v, "log_decay": -0.1 * torch.rand(shape[:3])}
+    inputs["step"] = torch.rand(shape[:3])
+    return {name: x.requires_grad_(grad) for name, x in inputs.items()}
 
 
-def measure_all(options: argparse.Namespace) -> list[dict[str, Any]]:
-    torch.set_num_threads(options.threads)
-    results = []
-    for work in works(options.long):
-        print(f"  {work.name}, beside {work.peer_name}", file=sys.stderr)
-        results.append(measure(work, options.rounds))
-    return results
+def ours(inputs: dict[str, Any], **options: Any) -> Any:
+    from ttr.torch import regress
+
+    return regress("gated_deltanet{scale: rsqrt_dk}", **inputs, **options)
 
 
-def child(options: argparse.Namespace, tuned: bool) -> list[dict[str, Any]]:
-    """The same in a process of its own."""
-    print("malloc tuned:" if tuned else "malloc as it is:", file=sys.stderr)
-    command = [sys.executable, "-m", "ttr.bench", "--child", "--rounds", str(options.rounds),
-               "--threads", str(options.threads)]  # fmt: skip
-    command += ["--long"] if options.long else []
-    environment = {**os.environ, "TTR_THREADS": str(options.threads), **(TUNED if tuned else {})}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        raise SystemExit(done.returncode)
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+def peer() -> tuple[str, Callable[[dict[str, Any]], Any]]:
+    from ttr.torch import _peers
+
+    theirs = _peers.of_transformers()
+    name = "transformers' fallback" if theirs else "PyTorch operators, chunk by chunk"
+    function = theirs or _peers.chunk_by_chunk
+    return name, lambda inputs: function(*inputs.values())
 
 
-def table(plain: list[dict[str, Any]], tuned: list[dict[str, Any]]) -> str:
-    lines = ["| work | ttr | peer | its time | times ttr | malloc tuned: ttr | peer | times ttr |",
-             "|---|---:|---|---:|---:|---:|---:|---:|"]  # fmt: skip
-    for one, two in zip(plain, tuned):
-        digits = 0 if one["unit"] == "ns" else 1
-        cells = [f"{one['ttr']:.{digits}f} {one['unit']}", one["peer"],
-                 f"{one['peer time']:.{digits}f}", f"{one['ratio']:.2f}",
-                 f"{two['ttr']:.{digits}f}", f"{two['peer time']:.{digits}f}",
-                 f"{two['ratio']:.2f}"]  # fmt: skip
-        lines.append(" | ".join([f"| {one['work']}", *cells]) + " |")
+def forward_rows(quick: bool) -> Iterator[Row]:
+    import torch
+
+    name, theirs = peer()
+    for tokens in (512, 2048):
+        inputs = draw(tokens)
+        scale = 1e9 / tokens / HEADS
+        y, state = ours(inputs, return_state=True)
+        y2, state2 = theirs(inputs)
+        torch.testing.assert_close(y, y2, rtol=2e-3, atol=2e-3)
+        torch.testing.assert_close(state, {"state": state2}, rtol=2e-3, atol=2e-3)
+        runs: Runs = {"ttr": lambda: ours(inputs), name: lambda: theirs(inputs)}
+        seconds = medians(runs, 3 if quick else 7)
+        limits = "6 / 12; tuned 4 / 8" if tokens == 2048 else "-"
+        yield row(f"gated delta rule, T = {tokens}", seconds, "ns a token and head", scale, limits)
+
+
+def bfloat16_rows(quick: bool) -> Iterator[Row]:
+    name, theirs = peer()
+    inputs = draw(2048, "bfloat16")
+    runs: Runs = {
+        "ttr": lambda: ours(inputs, bfloat16_products=True),
+        name: lambda: theirs(inputs),
+        "ttr, products of float32": lambda: ours(inputs),
+    }
+    seconds = medians(runs, 3 if quick else 7)
+    scale = 1e9 / 2048 / HEADS
+    limits = "4 / 10; tuned 3 / 7"
+    yield row("the same, bfloat16, T = 2048", seconds, "ns a token and head", scale, limits)
+
+
+def backward_rows(quick: bool) -> Iterator[Row]:
+    name, theirs = peer()
+    for tokens in (2048,) if quick else (2048, 8192):
+        inputs = draw(tokens, grad=True)
+
+        def train(layer: Callable[..., Any], inputs: Any = inputs) -> None:
+            for tensor in inputs.values():
+                tensor.grad = None
+            y = layer(inputs)
+            (y[0] if isinstance(y, tuple) else y).sum().backward()
+
+        runs: Runs = {"ttr": lambda: train(ours), name: lambda: train(theirs)}
+        seconds = medians(runs, 3 if tokens == 2048 else 1)
+        scale = 1e9 / tokens / HEADS
+        limits = "10 / 25; tuned 5 / 12" if tokens == 2048 else "25 / 80; tuned 8 / 15"
+        title = f"with backward, T = {tokens}"
+        yield row(title, seconds, "ns a token and head", scale, limits)
+
+
+def operator_rows(quick: bool) -> Iterator[Row]:
+    """Times over those of the library's own face for NumPy, whose outputs lie ready."""
+    import numpy
+    import ttr
+
+    inputs = draw(2048)
+    arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
+    out = {"y": numpy.zeros(inputs["v"].shape, numpy.float32)}
+    layer = ttr.Layer("gated_deltanet{scale: rsqrt_dk}")
+    runs: Runs = {
+        "Layer.forward": lambda: layer.forward(**arrays, out=out, threads=1),
+        "operator": lambda: ours(inputs),
+        "operator and final state": lambda: ours(inputs, return_state=True),
+    }
+    seconds = medians(runs, 5 if quick else 15)
+    yield row("operator over Layer.forward, T = 2048", seconds, "ms", 1e3, "1.05 / 1.02")
+
+
+def tiny_rows(quick: bool) -> Iterator[Row]:
+    """T = 1, one head, d = 4: what a call costs, beside PyTorch's calls that do nothing."""
+    import torch
+    from ttr.torch import _library, _peers
+
+    repeats, calls = (5, 500) if quick else (25, 1000)
+    plain, inputs = draw(1, dim=4), draw(1, dim=4, grad=True)
+    tensors = list(inputs.values())
+    ones = torch.ones(1, 1, 1, 4)
+
+    def differentiate(y: Any) -> None:
+        torch.autograd.grad(y, tensors, ones)
+
+    dispatch = _library.phi_dim
+    runs: Runs = {
+        "ttr": lambda: ours(plain),
+        "an operator that returns a number": lambda: dispatch("gated_deltanet", 4, 0),
+        "torch.add": lambda: torch.add(plain["q"], plain["k"]),
+    }
+    yield row("a call", medians(runs, repeats, calls), "us", 1e6, "8 / 5 us")
+    runs = {
+        "ttr": lambda: differentiate(ours(inputs)),
+        "torch.autograd.Function that copies": lambda: differentiate(
+            _peers.Nothing.apply(*tensors)
+        ),
+    }
+    seconds = medians(runs, repeats, calls // 5)
+    yield row("a call with gradients", seconds, "us", 1e6, "45 / 20 us")
+
+
+def decode_rows(quick: bool) -> Iterator[Row]:
+    import ttr
+    import ttr.torch
+
+    inputs = draw(1)
+    arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
+    text = "gated_deltanet{scale: rsqrt_dk}"
+    numpy = ttr.Decoder(ttr.Layer(text), batch=1, heads=HEADS, key_dim=DIM, value_dim=DIM)
+    decoder = ttr.torch.Decoder(text)
+    state = ttr.torch.regress(text, **inputs, return_state=True)[1]
+    runs: Runs = {
+        "ttr.Decoder (NumPy)": lambda: numpy.step(**arrays, threads=1),
+        "ttr.torch.Decoder": lambda: decoder.step(**inputs),
+        "step_ on a state": lambda: ttr.torch.step_(text, state, **inputs),
+    }
+    seconds = medians(runs, 5 if quick else 15, 200)
+    yield row("a decoded token, 32 heads", seconds, "us", 1e6, "1.3 / 1.1")
+
+
+ROWS: dict[str, Callable[[bool], Iterator[Row]]] = {
+    "forward": forward_rows,
+    "bfloat16": bfloat16_rows,
+    "backward": backward_rows,
+    "operator": operator_rows,
+    "tiny": tiny_rows,
+    "decode": decode_rows,
+}
+
+
+def measure(names: list[str], quick: bool) -> list[Row]:
+    """The rows, in this process with its allocator."""
+    import torch
+
+    torch.set_num_threads(1)
+    return [found for name in names for found in ROWS[name](quick)]
+
+
+def measure_tuned(names: list[str], quick: bool) -> list[Row]:
+    """The rows, in a process whose allocator keeps what it has."""
+    command = [sys.executable, "-m", "ttr.bench", "--rows", ",".join(names), "--only", "default"]
+    command += ["--json", "-"] + (["--quick"] if quick else [])
+    done = subprocess.run(command, env=os.environ | TUNED, check=True, stdout=subprocess.PIPE)
+    rows: list[Row] = json.loads(done.stdout)["default"]
+    return rows
+
+
+def table(results: dict[str, list[Row]]) -> str:
+    lines = []
+    for allocator, rows in results.items():
+        lines += [f"Allocator: {allocator}", ""]
+        lines += ["| work | unit | times | ratio | must / aim |", "|---|---|---|---|---|"]
+        for r in rows:
+            times = "; ".join(f"{name} {value:.4g}" for name, value in r["times"].items())
+            ratios = "; ".join(f"{value:.3g}" for value in r["ratios"].values())
+            lines.append(f"| {r['row']} | {r['unit']} | {times} | {ratios} | {r['must / aim']} |")
+        lines.append("")
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m ttr.bench", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved (5)")
-    parser.add_argument("--threads", type=int, default=1, help="of both (1)")
-    parser.add_argument("--long", action="store_true", help="8192 tokens with backward, too: minutes")
-    parser.add_argument("--json", help="write the rows to this file")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(prog="python -m ttr.bench", description=__doc__.split("\n")[0])
+    parser.add_argument("--rows", default=",".join(ROWS), help=f"of {', '.join(ROWS)}")
+    parser.add_argument("--json", metavar="FILE", help="figures into FILE; -: instead of the table")
+    parser.add_argument("--quick", action="store_true", help="few repeats, no longest sequences")
+    parser.add_argument("--only", choices=["default", "tuned"], help="one allocator, not both")
     options = parser.parse_args()
-    if options.child:
-        print(json.dumps(measure_all(options)))
+    names = options.rows.split(",")
+    if unknown := [name for name in names if name not in ROWS]:
+        parser.error(f"--rows must be of {', '.join(ROWS)} but has '{unknown[0]}'")
+    results: dict[str, list[Row]] = {}
+    if options.only != "tuned":
+        results["default"] = measure(names, options.quick)
+    if options.only != "default":
+        results["tuned"] = measure_tuned(names, options.quick)
+    text = json.dumps(results, indent=1)
+    if options.json == "-":
+        print(text)
         return
-    plain, tuned = child(options, False), child(options, True)
-    print(f"ttr {ttr.__version__}, {ttr.target()}; PyTorch {torch.__version__}, {options.threads} "
-          f"thread(s), medians of {options.rounds}; ns of a token and head, us of a call\n")  # fmt: skip
-    print(table(plain, tuned))
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({"malloc": plain, "malloc tuned": tuned}, file, indent=1)
+            file.write(text + "\n")
+    print(table(results))
 
 
 if __name__ == "__main__":
