@@ -10,7 +10,7 @@ from torch import Tensor
 from . import _library
 from ._arguments import State, all_entries, arrange
 from ._recipes import info_of, text_of
-from ._regress import regress, run
+from ._regress import any_requires_grad, regress, run
 
 
 def step_(
@@ -31,7 +31,7 @@ def step_(
     """
     text = recipe if type(recipe) is str else text_of(recipe)
     tensors, given = arrange(text, q, k, v, inputs)
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+    if torch.is_grad_enabled() and any_requires_grad(tensors):
         raise RuntimeError(
             "[step_] requires_grad must be False, as step_ updates in place, but is True: use "
             "regress, or torch.no_grad()"

@@ -65,7 +65,7 @@ def regress(
         return _elsewhere(text, tensors, given, state, return_state)
     info = info_of(text)
     initial, entries = ([], 0) if not state else entries_of(info, state)
-    if torch.is_grad_enabled() and _any_requires_grad(tensors, initial):
+    if torch.is_grad_enabled() and any_requires_grad(tensors, initial):
         differentiable = _under_compile if is_compiling() else _with_gradients
         y, final = differentiable(info, tensors, given, initial, entries, return_state)
     else:
@@ -86,7 +86,7 @@ def run(operator: Any, *args: Any) -> Any:
         return operator(*args)
 
 
-def _any_requires_grad(tensors: list[Tensor], initial: list[Tensor]) -> bool:
+def any_requires_grad(tensors: list[Tensor], initial: list[Tensor] | tuple[()] = ()) -> bool:
     for tensor in tensors:
         if tensor.requires_grad:
             return True
