@@ -43,8 +43,9 @@ DType DTypeOfNumber(std::string_view op, std::string_view name, std::int32_t typ
               type == aoti_torch_dtype_float16() ? "float16" : "of another dtype");
 }
 
-/// Fresh memory of some size is got from the system page by page, when it is written first: that is a
-/// quarter of the time of a long sequence. Where the system has large pages for who asks, this asks.
+/// Fresh memory of some size is got from the system page by page, when it is written first: that is
+/// a quarter of the time of a long sequence. Where the system has large pages for who asks, this
+/// asks.
 void PreferLargePages([[maybe_unused]] const Tensor& tensor) {
 #ifdef MADV_HUGEPAGE
   constexpr std::uintptr_t kPage = std::uintptr_t{1} << 21;
@@ -66,9 +67,9 @@ Tensor EmptyOf(std::int32_t type, std::span<const std::int64_t> sizes) {
     stride *= sizes[axis] > 0 ? sizes[axis] : 1;
   }
   AtenTensorHandle handle = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(
-      aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(),
-                               strides.data(), type, aoti_torch_device_type_cpu(), 0, &handle));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()),
+                                                         sizes.data(), strides.data(), type,
+                                                         aoti_torch_device_type_cpu(), 0, &handle));
   Tensor tensor(handle);
   PreferLargePages(tensor);
   return tensor;
