@@ -500,3 +500,28 @@ def test_compile_in_place() -> None:
     same = cache.clone()
     close(compiled(cache, x, w), step(same, x, w))
     assert torch.equal(cache, same)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compile_of_the_names_of_causal_conv1d() -> None:
+    from ttr.torch import functional as ttf
+
+    torch._dynamo.reset()
+
+    def run(x: Tensor, token: Tensor, cache: Tensor, w: Tensor) -> Tensor:
+        y = ttf.causal_conv1d_fn(x.transpose(1, 2), w, activation="silu")
+        return y[..., -1] + ttf.causal_conv1d_update(token, cache, w)
+
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    x, token, cache, w = rand(B, T, D), rand(B, D), rand(B, D, 4), rand(D, 4)
+    same = cache.clone()
+    close(compiled(x, token, cache, w), run(x, token, same, w))
+    assert torch.equal(cache, same)
+
+
+def test_a_state_written_in_place_is_not_differentiated_through() -> None:
+    state, x, w = rand(B, 3, D), rand(B, T, D), rand(D, 4, grad=True)
+    y = tt.short_conv(x, w, state=state)
+    tt.short_conv_(state, x, w)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
