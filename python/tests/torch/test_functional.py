@@ -540,8 +540,10 @@ def test_causal_conv1d_fn(activation: str | None, width: int) -> None:
     close(plain[..., width - 1 :], out[..., width - 1 :])
 
 
-def test_causal_conv1d_of_packed_sequences() -> None:
+@pytest.mark.parametrize("channels", [False, True])
+def test_causal_conv1d_of_packed_sequences(channels: bool) -> None:
     x, weight, bias = rand(B, 3, T), rand(3, 4), rand(3)
+    x = x.mT.contiguous().mT if channels else x
     seq_idx = torch.zeros(B, T, dtype=torch.int32)
     seq_idx[0, 2:], seq_idx[0, 5:], seq_idx[1, 69:] = 1, 2, 1
     out = ttf.causal_conv1d_fn(x, weight, bias, seq_idx, activation="silu")
@@ -619,6 +621,14 @@ def test_causal_conv1d_of_channels_side_by_side_is_the_operator() -> None:
     assert torch.equal(out.transpose(1, 2), ttr.torch.short_conv(x, weight, silu=True))
     wide = rand(3, 9)  # more taps than the operator has
     close(ttf.causal_conv1d_fn(x.transpose(1, 2), wide), ttf.causal_conv1d_fn(x.mT.contiguous(), wide))
+
+
+def test_causal_conv1d_of_no_tokens() -> None:
+    x, weight = rand(B, 0, 3).mT, rand(3, 4)
+    seq_idx = torch.zeros(B, 0, dtype=torch.int32)
+    assert ttf.causal_conv1d_fn(x, weight, None, seq_idx).shape == (B, 3, 0)
+    out, final = ttf.causal_conv1d_fn(x, weight, return_final_states=True)
+    assert out.shape == (B, 3, 0) and torch.equal(final, final.new_zeros(B, 3, 3))
 
 
 def test_causal_conv1d_update_writes_the_chosen_rows() -> None:

@@ -12,7 +12,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.compiler import is_compiling
 
+from ._mamba import ends_of
 from ._recurrent import refuse
 
 
@@ -73,6 +75,9 @@ def causal_conv1d_fn(
             initial_states=initial_states,
             return_final_states=return_final_states,
         )
+        by_rows = x.numel() > 0 and x.stride(1) == 1 and not is_compiling()
+        if by_rows and _has_operator(weight, x, bias):
+            return _packed(x, weight, bias, seq_idx, silu)
         y = _within_sequences(x.to(weight.dtype), weight, bias, seq_idx)
         return (F.silu(y) if silu else y).to(x.dtype)
     if x.dim() == 3 and x.stride(1) == 1 and _has_operator(weight, x, bias, initial_states):
@@ -102,6 +107,15 @@ def _of_pytorch(
     y = F.conv1d(seen.to(weight.dtype), weight.unsqueeze(1), bias, groups=weight.shape[0])
     out = (F.silu(y) if silu else y).to(x.dtype)
     return out, seen[..., seen.shape[-1] - (width - 1) :]
+
+
+def _packed(x: Tensor, weight: Tensor, bias: Tensor | None, seq_idx: Tensor, silu: bool) -> Tensor:
+    """The rows one after another are packed sequences. (How many there are is read from the numbers
+    of seq_idx: nothing for a compiler.)"""
+    rows = x.transpose(1, 2)
+    flat = rows.flatten(0, 1).unsqueeze(0)
+    y = _short_conv(flat, weight, bias, cu_seqlens=ends_of(seq_idx), silu=silu)
+    return y.squeeze(0).unflatten(0, rows.shape[:2]).transpose(1, 2)
 
 
 def _within_sequences(x: Tensor, weight: Tensor, bias: Tensor | None, seq_idx: Tensor) -> Tensor:
