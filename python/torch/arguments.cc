@@ -50,6 +50,22 @@ Inputs InputViews(std::string_view op, ByBits& tensors) {
   return views;
 }
 
+TensorView RowsOf(std::string_view op, std::string_view name, OptionalTensor& tensor) {
+  if (tensor && !HasRows(*tensor)) tensor = CopyRows(*tensor);
+  return ViewOf(op, name, tensor);
+}
+
+TensorView ViewOf(std::string_view op, std::string_view name, const OptionalTensor& tensor) {
+  return tensor ? ViewOf(op, name, *tensor) : TensorView();
+}
+
+TensorView SequencesOf(std::string_view op, OptionalTensor& tensor) {
+  if (tensor && IsInt32(*tensor)) {
+    tensor = torch::stable::to(*tensor, torch::headeronly::ScalarType::Long);
+  }
+  return RowsOf(op, "cu_seqlens", tensor);
+}
+
 State StateViews(std::string_view op, const std::vector<StateSpec>& specs, ByBits& tensors) {
   State state;
   tensors.ForEach(op, "the state", specs.size(), [&](std::size_t i, Tensor& tensor) {

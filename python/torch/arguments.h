@@ -74,6 +74,14 @@ ByBits TakeByBits(Stack& stack);
 /// last axis is not contiguous, and int32 sequences, are replaced by copies.
 Inputs InputViews(std::string_view op, ByBits& tensors);
 
+/// The view of rows for the length of the call, absent where there is no tensor. A tensor whose
+/// last axis is not contiguous is replaced by a copy.
+TensorView RowsOf(std::string_view op, std::string_view name, OptionalTensor& tensor);
+/// As they are.
+TensorView ViewOf(std::string_view op, std::string_view name, const OptionalTensor& tensor);
+/// Bounds of packed sequences; int32 is replaced by a copy.
+TensorView SequencesOf(std::string_view op, OptionalTensor& tensor);
+
 /// A state bound to tensors as they are. Bits: StateSpecs().
 State StateViews(std::string_view op, const std::vector<StateSpec>& specs, ByBits& tensors);
 

@@ -5,6 +5,7 @@
 
 #include "arguments.h"
 #include "executor.h"
+#include "gradients.h"
 #include "layers.h"
 #include "operators.h"
 #include "scratch.h"
@@ -29,31 +30,6 @@ Tensor Aligned(const Tensor& saved) {
   return copy;
 }
 
-/// Tensors for the gradients that are wanted: bit i of `wanted` is the i-th of the inputs that are
-/// given; then come the entries of the initial state that are.
-class Gradients {
- public:
-  explicit Gradients(std::uint64_t wanted) : wanted_(wanted) {}
-
-  /// The view of a gradient of `of`, where the next bit is set.
-  TensorView Next(std::string_view name, const TensorView& of) {
-    const bool is_wanted = (wanted_ & 1) != 0;
-    wanted_ >>= 1;
-    if (!is_wanted) return {};
-    tensors_.push_back(Empty(of.dtype(), of.shape()));
-    numbers_ += of.shape().elements();
-    return ViewOf(kOp, name, tensors_.back());
-  }
-
-  std::int64_t numbers() const { return numbers_; }
-  const std::vector<Tensor>& tensors() const { return tensors_; }
-
- private:
-  std::uint64_t wanted_;
-  std::int64_t numbers_ = 0;
-  std::vector<Tensor> tensors_;
-};
-
 }  // namespace
 
 void Backward(StableIValue* values) {
@@ -64,7 +40,7 @@ void Backward(StableIValue* values) {
   OptionalTensor dy = stack.Take<OptionalTensor>();
   ByBits final_gradients = TakeByBits(stack);
   std::vector<Tensor> saved = stack.Take<std::vector<Tensor>>();
-  Gradients gradients(static_cast<std::uint64_t>(stack.Take<std::int64_t>()));
+  Gradients gradients(kOp, stack.Take<std::int64_t>());
 
   const auto cached = FindLayer(recipe);
   const Layer& layer = cached->layer;
@@ -75,6 +51,7 @@ void Backward(StableIValue* values) {
   const Dims dims = InferDims(kOp, layer.requirements(), inputs);
   CheckDims(kOp, dims);
 
+  // Bits: the inputs that are given, then the entries of the initial state that are.
   Inputs dinputs;
   for (const InputField& field : InputFields()) {
     const TensorView& input = inputs.*field.view;

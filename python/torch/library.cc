@@ -24,6 +24,29 @@ constexpr const char* kSchemas[] = {
     "decoder_state_(str recipe, Tensor(a!) memory, int[] dims, bool is_float64) -> Tensor[]",
     "decoder_bytes(str recipe, int[] dims, bool is_float64) -> int",
 
+    // What stands around a memory. `wanted` has a bit for each of the tensors of the operator that
+    // is differentiated, in their order; gradients come for those that it names.
+    "short_conv(Tensor x, Tensor weight, Tensor? bias, Tensor? state, Tensor? cu_seqlens, bool "
+    "silu) "
+    "-> (Tensor y, Tensor final)",
+    "short_conv_backward(Tensor? dy, Tensor? dfinal, Tensor x, Tensor weight, Tensor? bias, "
+    "Tensor? state, Tensor? cu_seqlens, bool silu, int wanted) -> Tensor[]",
+    "short_conv_(Tensor(a!) state, Tensor x, Tensor weight, Tensor? bias, bool silu) -> Tensor",
+    "norm(Tensor x, Tensor? weight, Tensor? bias, Tensor? gate, str kind, float eps, str "
+    "gate_kind, "
+    "bool gate_first) -> Tensor",
+    "norm_backward(Tensor dy, Tensor x, Tensor? weight, Tensor? bias, Tensor? gate, str kind, "
+    "float eps, str gate_kind, bool gate_first, int wanted) -> Tensor[]",
+    "decay_gate(Tensor x, Tensor a, Tensor? bias) -> Tensor",
+    "decay_gate_backward(Tensor dlog_decay, Tensor x, Tensor a, Tensor? bias, int wanted) "
+    "-> Tensor[]",
+    "step_gate(Tensor x, Tensor? bias, float low, float high) -> Tensor",
+    "step_gate_backward(Tensor dstep, Tensor x, Tensor? bias, float low, float high, int wanted) "
+    "-> Tensor[]",
+    "skip_gate(Tensor y, Tensor? x, Tensor? d, Tensor? z) -> Tensor",
+    "skip_gate_backward(Tensor dout, Tensor y, Tensor? x, Tensor? d, Tensor? z, int wanted) "
+    "-> Tensor[]",
+
     "input_names() -> str",
     "describe(str recipe) -> str",
     "dims(str recipe, Tensor[] inputs, int given) -> int[]",
@@ -47,6 +70,18 @@ STABLE_TORCH_LIBRARY_IMPL(ttr, CPU, library) {
   library.impl("decoder_start_", &Operator<DecoderStart>);
   library.impl("decoder_state_", &Operator<DecoderState>);
   library.impl("dims", &Operator<DimsOf>);
+
+  library.impl("short_conv", &Operator<ShortConvForward>);
+  library.impl("short_conv_backward", &Operator<ShortConvBackward>);
+  library.impl("short_conv_", &Operator<ShortConvStep>);
+  library.impl("norm", &Operator<NormForward>);
+  library.impl("norm_backward", &Operator<NormBackward>);
+  library.impl("decay_gate", &Operator<DecayGateForward>);
+  library.impl("decay_gate_backward", &Operator<DecayGateBackward>);
+  library.impl("step_gate", &Operator<StepGateForward>);
+  library.impl("step_gate_backward", &Operator<StepGateBackward>);
+  library.impl("skip_gate", &Operator<SkipGateForward>);
+  library.impl("skip_gate_backward", &Operator<SkipGateBackward>);
 }
 
 STABLE_TORCH_LIBRARY_IMPL(ttr, CompositeExplicitAutograd, library) {

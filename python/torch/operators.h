@@ -15,6 +15,18 @@ void DecoderStart(StableIValue* stack);
 void DecoderState(StableIValue* stack);
 void DecoderBytes(StableIValue* stack);
 
+void ShortConvForward(StableIValue* stack);
+void ShortConvBackward(StableIValue* stack);
+void ShortConvStep(StableIValue* stack);
+void NormForward(StableIValue* stack);
+void NormBackward(StableIValue* stack);
+void DecayGateForward(StableIValue* stack);
+void DecayGateBackward(StableIValue* stack);
+void StepGateForward(StableIValue* stack);
+void StepGateBackward(StableIValue* stack);
+void SkipGateForward(StableIValue* stack);
+void SkipGateBackward(StableIValue* stack);
+
 void Describe(StableIValue* stack);
 void InputNamesOf(StableIValue* stack);
 void DimsOf(StableIValue* stack);

@@ -7,11 +7,27 @@
 
 On a CPU `regress` is one operator, `torch.ops.ttr.forward`, of the library's engines; it works under
 `torch.compile`, `torch.export` and `torch.autocast`. Tensors on other devices take the chunked forms
-of `ttr.torch.portable`. `ttr.torch.functional` has the names that code for GPUs already uses.
+of `ttr.torch.portable`. What stands around a memory is an operator, too: `short_conv`, `norm` and the
+gates `decay_gate`, `step_gate` and `skip_gate`. `ttr.torch.functional` has the names that code for GPUs already uses.
 """
 
 from ._decoder import Decoder, decoder_bytes, step_
+from ._gates import decay_gate, skip_gate, step_gate
+from ._norm import norm
 from ._regress import regress
 from ._sequences import cu_seqlens_of
+from ._short_conv import short_conv, short_conv_
 
-__all__ = ["Decoder", "cu_seqlens_of", "decoder_bytes", "regress", "step_"]
+__all__ = [
+    "Decoder",
+    "cu_seqlens_of",
+    "decay_gate",
+    "decoder_bytes",
+    "norm",
+    "regress",
+    "short_conv",
+    "short_conv_",
+    "skip_gate",
+    "step_",
+    "step_gate",
+]

@@ -1,22 +1,48 @@
-"""The causal-conv1d package's functions: a short convolution over a sequence, or a token."""
+"""The causal-conv1d package's functions: a short convolution over a sequence, or a token.
+
+On a CPU they are `ttr.torch.short_conv` where that is the faster way: of a sequence whose channels
+lie side by side, as projections give it, and of tokens in place. PyTorch's own convolution takes
+sequences whose times lie side by side, which would have to be turned, and other devices.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.compiler import is_compiling
 
+from ._mamba import ends_of
 from ._recurrent import refuse
 
 
-def _activated(function: str, y: Tensor, activation: str | None) -> Tensor:
-    if activation is None:
-        return y
-    if activation not in ("silu", "swish"):
+_DTYPES = (torch.float32, torch.bfloat16, torch.float64)
+_MOST_WIDTH = 8
+
+
+def _is_silu(function: str, activation: str | None) -> bool:
+    if activation not in (None, "silu", "swish"):
         raise ValueError(
             f"[{function}] activation must be None, 'silu' or 'swish' but is {activation!r}"
         )
-    return F.silu(y)
+    return activation is not None
+
+
+def _has_operator(weight: Tensor, *others: Tensor | None) -> bool:
+    """Does `ttr.torch.short_conv` take these?"""
+    tensors = [weight, *(t for t in others if t is not None)]
+    if not all(t.is_cpu and t.dtype in _DTYPES for t in tensors):
+        return False
+    return weight.dim() == 2 and 1 <= weight.shape[1] <= _MOST_WIDTH
+
+
+def _short_conv(x: Tensor, weight: Tensor, bias: Tensor | None, **options: Any) -> Any:
+    """ttr.torch.short_conv, looked up when it is called: this package is imported by that one."""
+    import ttr.torch
+
+    return ttr.torch.short_conv(x, weight, bias, **options)
 
 
 def causal_conv1d_fn(
@@ -42,14 +68,35 @@ def causal_conv1d_fn(
     Returns:
         out [batch, dim, T] in x's dtype; with ``return_final_states`` also [batch, dim, W - 1].
     """
+    silu = _is_silu("causal_conv1d_fn", activation)
     if seq_idx is not None:
         refuse(
             "causal_conv1d_fn",
             initial_states=initial_states,
             return_final_states=return_final_states,
         )
+        by_rows = x.numel() > 0 and x.stride(1) == 1 and not is_compiling()
+        if by_rows and _has_operator(weight, x, bias):
+            return _packed(x, weight, bias, seq_idx, silu)
         y = _within_sequences(x.to(weight.dtype), weight, bias, seq_idx)
-        return _activated("causal_conv1d_fn", y, activation).to(x.dtype)
+        return (F.silu(y) if silu else y).to(x.dtype)
+    if x.dim() == 3 and x.stride(1) == 1 and _has_operator(weight, x, bias, initial_states):
+        state = None if initial_states is None else initial_states.to(x.dtype).transpose(1, 2)
+        out, last = _short_conv(
+            x.transpose(1, 2), weight, bias, state=state, silu=silu, return_state=True
+        )
+        out, final = out.transpose(1, 2), last.transpose(1, 2)
+    else:
+        out, final = _of_pytorch(x, weight, bias, initial_states, silu)
+    if not return_final_states:
+        return out
+    return out, final if final_states_out is None else final_states_out.copy_(final)
+
+
+def _of_pytorch(
+    x: Tensor, weight: Tensor, bias: Tensor | None, initial_states: Tensor | None, silu: bool
+) -> tuple[Tensor, Tensor]:
+    """Any device and dtype: the outputs and the last W - 1 inputs."""
     width = weight.shape[1]
     before = (
         x.new_zeros(*x.shape[:2], width - 1)
@@ -58,11 +105,17 @@ def causal_conv1d_fn(
     )
     seen = torch.cat([before, x], -1)
     y = F.conv1d(seen.to(weight.dtype), weight.unsqueeze(1), bias, groups=weight.shape[0])
-    out = _activated("causal_conv1d_fn", y, activation).to(x.dtype)
-    if not return_final_states:
-        return out
-    final = seen[..., seen.shape[-1] - (width - 1) :]
-    return out, final if final_states_out is None else final_states_out.copy_(final)
+    out = (F.silu(y) if silu else y).to(x.dtype)
+    return out, seen[..., seen.shape[-1] - (width - 1) :]
+
+
+def _packed(x: Tensor, weight: Tensor, bias: Tensor | None, seq_idx: Tensor, silu: bool) -> Tensor:
+    """The rows one after another are packed sequences. (How many there are is read from the numbers
+    of seq_idx: nothing for a compiler.)"""
+    rows = x.transpose(1, 2)
+    flat = rows.flatten(0, 1).unsqueeze(0)
+    y = _short_conv(flat, weight, bias, cu_seqlens=ends_of(seq_idx), silu=silu)
+    return y.squeeze(0).unflatten(0, rows.shape[:2]).transpose(1, 2)
 
 
 def _within_sequences(x: Tensor, weight: Tensor, bias: Tensor | None, seq_idx: Tensor) -> Tensor:
@@ -95,8 +148,12 @@ def causal_conv1d_update(
     Returns:
         out, x's shape and dtype. No gradients.
     """
+    silu = _is_silu("causal_conv1d_update", activation)
     with torch.no_grad():
         tokens = x.unsqueeze(-1) if x.dim() == 2 else x
+        if cache_seqlens is None and _has_operator(weight, tokens, bias, conv_state):
+            out = _update(tokens, conv_state, weight, bias, silu, conv_state_indices)
+            return out.squeeze(-1) if x.dim() == 2 else out
         state = conv_state if conv_state_indices is None else conv_state[conv_state_indices]
         shift = _shift if cache_seqlens is None else _write_ring
         seen, new = shift(state, tokens.to(state.dtype), weight.shape[1], cache_seqlens)
@@ -105,8 +162,27 @@ def causal_conv1d_update(
         else:
             conv_state[conv_state_indices] = new
         y = F.conv1d(seen.to(weight.dtype), weight.unsqueeze(1), bias, groups=weight.shape[0])
-        out = _activated("causal_conv1d_update", y, activation).to(x.dtype)
+        out = (F.silu(y) if silu else y).to(x.dtype)
     return out.squeeze(-1) if x.dim() == 2 else out
+
+
+def _update(
+    tokens: Tensor,
+    conv_state: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    silu: bool,
+    indices: Tensor | None,
+) -> Tensor:
+    import ttr.torch
+
+    state = conv_state if indices is None else conv_state[indices]
+    out = ttr.torch.short_conv_(
+        state.transpose(1, 2), tokens.transpose(1, 2), weight, bias, silu=silu
+    )
+    if indices is not None:
+        conv_state[indices] = state
+    return out.transpose(1, 2)
 
 
 def _shift(state: Tensor, tokens: Tensor, width: int, _: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -73,7 +73,7 @@ def mamba_chunk_scan_combined(
     v = x.to(dt.dtype) * dt.unsqueeze(-1)
     inputs = {"q": C.to(dt.dtype), "k": B.to(dt.dtype), "v": v, "log_decay": dt * A.to(dt.dtype)}
     state = None if initial_states is None else wide(initial_states).transpose(-1, -2).contiguous()
-    ends = None if seq_idx is None else _ends(seq_idx)
+    ends = None if seq_idx is None else ends_of(seq_idx)
     y, states, lasts = _mamba2(inputs, state, ends, x.shape[0])
     if D is not None and D.dim() == 1:
         D = D.unsqueeze(-1)
@@ -82,7 +82,7 @@ def mamba_chunk_scan_combined(
     return (out, *extra) if extra else out
 
 
-def _ends(seq_idx: Tensor) -> Tensor:
+def ends_of(seq_idx: Tensor) -> Tensor:
     """Where the sequences of all rows begin and end, the rows one after another."""
     begins = torch.ones_like(seq_idx, dtype=torch.bool)
     begins[:, 1:] = seq_idx[:, 1:] != seq_idx[:, :-1]
