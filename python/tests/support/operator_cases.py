@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 import ttr
@@ -13,6 +14,9 @@ from torch import Tensor
 NAMES = list(ttr.zoo())
 WITH_GRADIENTS = [name for name in NAMES if ttr.Layer(name).has_gradients]
 WITHOUT_GRADIENTS = [name for name in NAMES if name not in WITH_GRADIENTS]
+
+#: By keyword. Any, so that a call takes them as **inputs beside options of other types.
+Inputs = dict[str, Any]
 
 _SIZES = {"B": 2, "T": 9, "Hq": 2, "Hk": 2, "Hv": 2, "H": 2, "Dk": 4, "Dv": 4, "F": 3, "1": 1}
 
@@ -33,11 +37,11 @@ def draw(
     optional: bool = False,
     grad: bool = False,
     **changes: int,
-) -> dict[str, Tensor]:
+) -> Inputs:
     """The inputs that a recipe requires (or takes, where `optional`), by name."""
     generator = torch.Generator().manual_seed(seed)
     sizes = sizes_of(recipe, **changes)
-    inputs = {}
+    inputs: Inputs = {}
     for spec in ttr.input_specs(recipe):
         if spec["name"] == "cu_seqlens" or not (spec["required"] or optional):
             continue
@@ -59,9 +63,9 @@ def _numbers(name: str, limits: str, shape: list[int], generator: torch.Generato
     return normal
 
 
-def reached(recipe: str, seed: int = 7, **options: object) -> dict[str, Tensor]:
+def reached(recipe: str, seed: int = 7, **options: Any) -> dict[str, Tensor]:
     """A state that the recipe reaches by some other tokens."""
-    inputs = draw(recipe, seed, **options)  # type: ignore[arg-type]
+    inputs = draw(recipe, seed, **options)
     with torch.no_grad():
         _, state = ttr.torch.regress(recipe, **inputs, return_state=True)
     return dict(state)
@@ -72,8 +76,8 @@ def definition(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """y and the final state of the definition, in float64."""
     layer = ttr.Layer(recipe, engine="definition")
-    arrays = {n: _widened(t).numpy() for n, t in inputs.items()}
-    start = {n: _widened(t).numpy() for n, t in state.items()} if state else None
+    arrays: dict[str, Any] = {n: _widened(t).numpy() for n, t in inputs.items()}
+    start: Any = {n: _widened(t).numpy() for n, t in state.items()} if state else None
     y, final = layer.forward(**arrays, state=start)
     return torch.from_numpy(y), {n: torch.from_numpy(a) for n, a in final.items()}
 

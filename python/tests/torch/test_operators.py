@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import operator_cases as cases
 import pytest
 import torch
@@ -34,8 +36,8 @@ def test_a_sequence_may_be_split_anywhere(name: str) -> None:
     whole, last = regress(name, **inputs, return_state=True)
     axes = {s["keyword"]: s["shapes"][0] for s in ttr.input_specs(name)}
 
-    def part(begin: int, end: int) -> dict[str, torch.Tensor]:
-        cut = {}
+    def part(begin: int, end: int) -> dict[str, Any]:
+        cut: dict[str, Any] = {}
         for entry, tensor in inputs.items():
             second = axes[entry][1] if len(axes[entry]) > 1 else ""
             n = {"T": 1, "T n": steps}.get(second, 0)
@@ -56,7 +58,7 @@ def test_a_sequence_may_be_split_anywhere(name: str) -> None:
 @pytest.mark.parametrize("name", ["gated_deltanet", "mamba2", "mesa", "rwkv7", "lru", "softmax"])
 def test_dtypes(name: str, dtype: torch.dtype) -> None:
     inputs = cases.draw(name, dtype=dtype)
-    wide = {n: t if n in ("q", "k", "v") else t.float() for n, t in inputs.items()}
+    wide: dict[str, Any] = {n: t if n in ("q", "k", "v") else t.float() for n, t in inputs.items()}
     for given in (inputs, wide):  # gates may be wider than q, k and v
         y, state = regress(name, **given, return_state=True)
         assert y.dtype == dtype
@@ -108,11 +110,11 @@ def test_strides() -> None:
         lambda t: t.transpose(1, -1).contiguous().transpose(1, -1),  # the last axis is strided
         lambda t: torch.stack([t, t], 2)[:, :, 0],
     ):
-        strided = {n: form(t) for n, t in inputs.items()}
+        strided: dict[str, Any] = {n: form(t) for n, t in inputs.items()}
         assert not all(t.is_contiguous() for t in strided.values())
         assert torch.equal(regress("gated_deltanet", **strided), y)
-    one = {n: t[:1, :, :1].expand(2, -1, 2, *t.shape[3:]) for n, t in inputs.items()}
-    same = {n: t.contiguous() for n, t in one.items()}
+    one: dict[str, Any] = {n: t[:1, :, :1].expand(2, -1, 2, *t.shape[3:]) for n, t in inputs.items()}
+    same: dict[str, Any] = {n: t.contiguous() for n, t in one.items()}
     assert torch.equal(regress("gated_deltanet", **one), regress("gated_deltanet", **same))
 
 

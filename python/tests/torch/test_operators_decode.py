@@ -17,10 +17,10 @@ from ttr.torch import Decoder, decoder_bytes, regress, step_
 CAUSAL = [n for n in cases.NAMES if ttr.Recipe(n).option("causal") == "true"]
 
 
-def token(name: str, inputs: dict[str, Tensor], t: int) -> dict[str, Tensor]:
+def token(name: str, inputs: dict[str, Any], t: int) -> dict[str, Any]:
     sizes = cases.sizes_of(name)
     steps = sizes["T n"] // sizes["T"]
-    cut = {}
+    cut: dict[str, Any] = {}
     for spec in ttr.input_specs(name):
         if spec["keyword"] not in inputs:
             continue

@@ -12,14 +12,14 @@ import ttr
 from torch import Tensor
 from ttr.torch import regress
 
-SMALL = {"B": 1, "T": 3, "Hq": 1, "Hk": 1, "Hv": 1, "H": 1, "Dk": 2, "Dv": 2, "F": 2}
+SMALL: dict[str, Any] = {"B": 1, "T": 3, "Hq": 1, "Hk": 1, "Hv": 1, "H": 1, "Dk": 2, "Dv": 2, "F": 2}
 
 
 def function_of(name: str, keys: list[str], states: list[str]) -> Callable[..., Any]:
     """A function of tensors in order: y and the entries of the final state that are no counts."""
 
     def call(*tensors: Tensor) -> Any:
-        inputs = dict(zip(keys, tensors))
+        inputs: dict[str, Any] = dict(zip(keys, tensors))
         state = dict(zip(states, tensors[len(keys) :]))
         if "state.a" in state:  # symmetric: one triangle of it is read
             state["state.a"] = (state["state.a"] + state["state.a"].mT) / 2

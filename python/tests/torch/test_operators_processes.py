@@ -113,7 +113,10 @@ def train(rank: int, folder: str) -> None:
         parallel(data()[rank * 2 : rank * 2 + 2]).square().mean().backward()
         optimizer.step()
     torch.save([p.detach() for p in parallel.parameters()], f"{folder}/{rank}")
-    torch.distributed.destroy_process_group()
+    torch.distributed.barrier()
+    # Without PyTorch's tearing down of gloo, which now and then waits, with Python's lock, for a
+    # thread that waits for that lock.
+    os._exit(0)
 
 
 def test_two_processes_train_as_one() -> None:
@@ -133,7 +136,9 @@ def test_two_processes_train_as_one() -> None:
             children.append(child)
         for child in children:
             child.join(120)
-            assert child.exitcode == 0
+        for child in children:
+            child.kill()  # one that hangs does not keep the tests from ending
+        assert [child.exitcode for child in children] == [0, 0]
         for rank in range(2):
             trained = torch.load(Path(folder) / str(rank))
             for a, b in zip(trained, alone.parameters()):

@@ -35,7 +35,7 @@ def arrange(
             _orders[key] = found
     given, names = found
     if given & 7 == 7:
-        return [q, k, v, *[inputs[name] for name in names]], given  # type: ignore[list-item]
+        return [q, k, v, *[inputs[name] for name in names]], given
     lead = [tensor for tensor in (q, k, v) if tensor is not None]
     return [*lead, *[inputs[name] for name in names]], given
 

@@ -37,9 +37,11 @@ def step_(
             "regress, or torch.no_grad()"
         )
     if isinstance(memory, Tensor):
-        return run(_library.step_, text, memory, tensors, given)
+        y: Tensor = run(_library.step_, text, memory, tensors, given)
+        return y
     entries = all_entries("step_", info_of(text), memory)
-    return run(_library.step_state_, text, entries, tensors, given)
+    y = run(_library.step_state_, text, entries, tensors, given)
+    return y
 
 
 def decoder_bytes(
@@ -53,7 +55,9 @@ def decoder_bytes(
     text = text_of(recipe)
     tensors, given = arrange(text, q, k, v, inputs)
     sizes = _library.dims(text, tensors, given)
-    return _library.decoder_bytes(text, sizes, v is not None and v.dtype == torch.float64)
+    is_float64 = v is not None and v.dtype == torch.float64
+    size: int = _library.decoder_bytes(text, sizes, is_float64)
+    return size
 
 
 class Decoder:
@@ -96,7 +100,7 @@ class Decoder:
         q: Tensor | None = None,
         k: Tensor | None = None,
         v: Tensor | None = None,
-        **inputs: Tensor | None,
+        **inputs: Any,
     ) -> Tensor:
         """Memorizes one token and answers its query. As `regress`, of T = 1."""
         if self._memory is None and not self._begin(q, k, v, inputs):

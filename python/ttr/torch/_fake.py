@@ -18,7 +18,9 @@ def _sizes(info: RecipeInfo, inputs: dict[str, Tensor]) -> dict[str, Any]:
     sizes: dict[str, Any] = {"1": 1}
     for name, shapes, _ in info.inputs:
         tensor = inputs.get(name)
-        for axes in shapes if tensor is not None else ():
+        if tensor is None:
+            continue
+        for axes in shapes:
             if len(axes) == tensor.dim():
                 for axis, size in zip(axes, tensor.shape):
                     sizes.setdefault(axis, size)
@@ -40,7 +42,9 @@ def _pairs(info: RecipeInfo, sizes: dict[str, Any], starts_empty: bool) -> Any:
     if not starts_empty or "N+1" in sizes:
         return torch.library.get_ctx().new_dynamic_size()
     tokens = sizes["T"]
-    return torch.sym_min(tokens, info.window) if info.window > 0 else tokens
+    if info.window == 0:
+        return tokens
+    return torch.sym_min(tokens, info.window)  # type: ignore[no-untyped-call]
 
 
 def _y(inputs: dict[str, Tensor], sizes: dict[str, Any]) -> Tensor:
@@ -65,7 +69,7 @@ def _saved_size(info: RecipeInfo, sizes: dict[str, Any], is_float64: bool) -> An
         return saved_bytes(info.text, numbers, is_float64)
 
 
-@torch.library.register_fake("ttr::forward")
+@torch.library.register_fake("ttr::forward")  # type: ignore[untyped-decorator]
 def _forward(
     recipe: str,
     inputs: list[Tensor],
@@ -101,7 +105,7 @@ def _forward(
     return y, final, saved
 
 
-@torch.library.register_fake("ttr::backward")
+@torch.library.register_fake("ttr::backward")  # type: ignore[untyped-decorator]
 def _backward(
     recipe: str,
     inputs: list[Tensor],
@@ -118,19 +122,19 @@ def _backward(
     return [t.new_empty(t.shape) for i, t in enumerate(of) if wanted >> i & 1]
 
 
-@torch.library.register_fake("ttr::step_")
+@torch.library.register_fake("ttr::step_")  # type: ignore[untyped-decorator]
 def _step(recipe: str, memory: Tensor, inputs: list[Tensor], given: int) -> Tensor:
     named = _by_name(inputs, given)
     return _y(named, _sizes(info_of(recipe), named))
 
 
-@torch.library.register_fake("ttr::step_state_")
+@torch.library.register_fake("ttr::step_state_")  # type: ignore[untyped-decorator]
 def _step_state(recipe: str, state: list[Tensor], inputs: list[Tensor], given: int) -> Tensor:
     named = _by_name(inputs, given)
     return _y(named, _sizes(info_of(recipe), named))
 
 
-@torch.library.register_fake("ttr::decoder_start_")
+@torch.library.register_fake("ttr::decoder_start_")  # type: ignore[untyped-decorator]
 def _decoder_start(
     recipe: str, memory: Tensor, dims: list[int], is_float64: bool, state: list[Tensor]
 ) -> None:

@@ -21,7 +21,7 @@ if not _PATH.exists():
         "package is built: pip install torch, then pip install --no-build-isolation "
         "--force-reinstall test-time-regression"
     )
-torch.ops.load_library(str(_PATH))
+torch.ops.load_library(str(_PATH))  # type: ignore[no-untyped-call]
 
 forward = torch.ops.ttr.forward.default
 backward = torch.ops.ttr.backward.default

@@ -26,7 +26,8 @@ def chunk_by_chunk(
     rows = tokens // chunk
 
     def split(x: Tensor) -> Tensor:  # [B, H, chunks, chunk, ...]
-        return x.transpose(1, 2).float().unflatten(2, (rows, chunk))
+        x = x.transpose(1, 2).float()
+        return x.reshape(*x.shape[:2], rows, chunk, *x.shape[3:])
 
     q, k, v, g, beta = split(q) * dk**-0.5, split(k), split(v), split(g).cumsum(-1), split(beta)
     decay = (g[..., :, None] - g[..., None, :]).tril().exp().tril()

@@ -66,7 +66,7 @@ def text_of(recipe: Any) -> str:
     return str(recipe)
 
 
-@torch.compiler.assume_constant_result
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def info_of(text: str) -> RecipeInfo:
     """What is known of a recipe's text. ValueError: it is none."""
     info = _known.get(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -14,6 +14,34 @@ from ._recipes import MOST_DIFFERENCES, RecipeInfo, info_of, text_of
 
 # What follows needs no gradients of the dispatcher's, whose way to them is written in Python.
 _below_autograd = torch._C._AutoDispatchBelowAutograd
+
+
+@overload
+def regress(
+    recipe: Any,
+    q: Tensor | None = None,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    *,
+    state: State | None = None,
+    return_state: Literal[False] = False,
+    bfloat16_products: bool = False,
+    **inputs: Tensor | None,
+) -> Tensor: ...
+
+
+@overload
+def regress(
+    recipe: Any,
+    q: Tensor | None = None,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    *,
+    state: State | None = None,
+    return_state: Literal[True],
+    bfloat16_products: bool = False,
+    **inputs: Tensor | None,
+) -> tuple[Tensor, dict[str, Tensor]]: ...
 
 
 def regress(
@@ -116,8 +144,10 @@ def _with_gradients(
 ) -> tuple[Tensor, Any]:
     _refuse_many(info, tensors, initial)
     call = (info.text, given, entries)
-    y, *final = _Regress.apply(call, info.counts if return_state else None, len(tensors),
-                               *tensors, *initial)  # fmt: skip
+    counts = info.counts if return_state else None
+    y, *final = _Regress.apply(  # type: ignore[no-untyped-call]
+        call, counts, len(tensors), *tensors, *initial
+    )
     return y, final
 
 
