@@ -8,8 +8,14 @@
 On a CPU `regress` is one operator, `torch.ops.ttr.forward`, of the library's engines; it works under
 `torch.compile`, `torch.export` and `torch.autocast`. Tensors on other devices take the chunked forms
 of `ttr.torch.portable`. What stands around a memory is an operator, too: `short_conv`, `norm` and the
-gates `decay_gate`, `step_gate` and `skip_gate`. `ttr.torch.functional` has the names that code for GPUs already uses.
+gates `decay_gate`, `step_gate` and `skip_gate`. `ttr.torch.functional` has the names that code for
+GPUs already uses.
 """
+
+import importlib.util
+
+if importlib.util.find_spec("torch") is None:
+    raise ImportError("ttr.torch needs PyTorch 2.10 or newer: pip install torch")
 
 from ._decoder import Decoder, decoder_bytes, step_
 from ._gates import decay_gate, skip_gate, step_gate
