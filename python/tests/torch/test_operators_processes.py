@@ -50,7 +50,7 @@ class Layers(Dataset[Tensor]):
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_workers_of_a_data_loader(start: str) -> None:
     expected = [Layers()[i] for i in range(8)]  # this process has run its threads
-    loader = DataLoader(Layers(), num_workers=2, multiprocessing_context=start)
+    loader = DataLoader(Layers(), num_workers=2, multiprocessing_context=start, timeout=100)
     for answer, wanted in zip(loader, expected):
         assert torch.equal(answer[0], wanted)
 
