@@ -5,10 +5,11 @@
     y = ttr.torch.regress("gated_deltanet", q, k, v, log_decay=g, step=beta)
     y, state = ttr.torch.regress("mesa", q, k, v, log_decay=g, importance=w, return_state=True)
 
-On a CPU `regress` is one operator, `torch.ops.ttr.forward`, of the library's engines; it works under
-`torch.compile`, `torch.export` and `torch.autocast`. Tensors on other devices take the chunked forms
-of `ttr.torch.portable`. What stands around a memory is an operator, too: `short_conv`, `norm` and the
-gates `decay_gate`, `step_gate` and `skip_gate`. `ttr.torch.functional` has the names that code for GPUs already uses.
+On a CPU `regress` is one operator, `torch.ops.ttr.forward`, of the library's engines; it works
+under `torch.compile`, `torch.export` and `torch.autocast`. Tensors on other devices take the
+chunked forms of `ttr.torch.portable`. What stands around a memory is an operator, too:
+`short_conv`, `norm` and the gates `decay_gate`, `step_gate` and `skip_gate`.
+`ttr.torch.functional` has the names that code for GPUs already uses.
 """
 
 from ._decoder import Decoder, decoder_bytes, step_
