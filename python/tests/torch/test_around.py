@@ -194,7 +194,9 @@ def test_norm(dtype: torch.dtype, kind: Any, gate_kind: Any, gate_first: bool) -
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("shapes", [((B, T, H), (H,)), ((B, T, H, D), (H,)), ((B, T, H, D), (H, D))])
+@pytest.mark.parametrize(
+    "shapes", [((B, T, H), (H,)), ((B, T, H, D), (H,)), ((B, T, H, D), (H, D))]
+)
 def test_decay_and_step(dtype: torch.dtype, shapes: tuple[tuple[int, ...], ...]) -> None:
     x, a, b = (rand(*shapes[i], dtype=dtype) for i in (0, 1, 1))
     wide = torch.float64 if dtype == torch.float64 else torch.float32

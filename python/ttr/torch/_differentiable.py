@@ -1,5 +1,5 @@
-"""Operators that stand around a memory, each beside its gradients' operator `<name>_backward`: how a
-call is made, and its way through autograd.
+"""Operators that stand around a memory, each beside its gradients' operator `<name>_backward`: how
+a call is made, and its way through autograd.
 
 The arguments of an operator are tensors (None where one is absent), then options. Its gradients'
 operator takes the gradients of its outputs, the same arguments, and a number whose bit i says that

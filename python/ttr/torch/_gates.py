@@ -68,8 +68,8 @@ def skip_gate(
 ) -> Tensor:
     """out = (y + d x) silu(z): what leaves a layer behind Mamba's memory.
 
-    y, what the memory retrieved, x and z are [B, T, H, D]; d is [H] or [H, D]; each float32, float64
-    or bfloat16, of any strides. x and d go together; they, or z, may be absent.
+    y, what the memory retrieved, x and z are [B, T, H, D]; d is [H] or [H, D]; each float32,
+    float64 or bfloat16, of any strides. x and d go together; they, or z, may be absent.
 
     Returns out, shaped as y and in its dtype. Differentiable once in every tensor.
 

@@ -64,8 +64,8 @@ def short_conv(
 
     Any strides; x is copied where its last axis is not contiguous. `state` is not changed.
 
-    Returns y, shaped as x and in its dtype; with `return_state` the pair (y, final state), the final
-    state as `state`, or W - 1 rows in the dtype of x. Differentiable once in x, weight, bias and
+    Returns y, shaped as x and in its dtype; with `return_state` the pair (y, final state), the
+    final state as `state`, or W - 1 rows in the dtype of x. Differentiable once in x, weight, bias and
     state, through both.
 
     Errors: ValueError that names the argument, before any work; tensors on a device without the
@@ -88,8 +88,8 @@ def short_conv_(
     *,
     silu: bool = False,
 ) -> Tensor:
-    """`short_conv` of one token or more, with a state [B, R, H, D] (or [B, R, C]) of any strides that
-    is updated in place: a cache [B, C, R] is `cache.transpose(1, 2)`.
+    """`short_conv` of one token or more, with a state [B, R, H, D] (or [B, R, C]) of any strides
+    that is updated in place: a cache [B, C, R] is `cache.transpose(1, 2)`.
 
     Returns y, shaped as x. No gradients. Errors: as `short_conv`.
     """
