@@ -120,6 +120,19 @@ def test_step_on_a_state_and_on_memory(name: str) -> None:
         torch.testing.assert_close(tensor, last[entry], rtol=1e-8, atol=1e-8)
 
 
+def test_a_backward_that_saved_the_state_finds_out() -> None:
+    inputs = cases.draw("gated_deltanet", T=1)
+    state = cases.reached("gated_deltanet")
+    given = inputs | {"v": inputs["v"].clone().requires_grad_()}
+    y = regress("gated_deltanet", **given, state=state)
+    step_("gated_deltanet", state, **inputs)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    with torch.inference_mode():
+        there = {name: t.clone() for name, t in state.items()}  # of which nobody counts versions
+        assert step_("gated_deltanet", there, **inputs).shape == y.shape
+
+
 def test_memory_may_be_moved_between_steps() -> None:
     inputs = cases.draw("gated_deltanet", dtype=torch.float32)
     size = decoder_bytes("gated_deltanet", **token("gated_deltanet", inputs, 0))

@@ -10,7 +10,7 @@ from torch import Tensor
 from . import _library
 from ._arguments import State, all_entries, arrange
 from ._recipes import info_of, text_of
-from ._regress import any_requires_grad, regress, run
+from ._regress import any_requires_grad, regress, run_in_place
 
 
 def step_(
@@ -37,10 +37,10 @@ def step_(
             "regress, or torch.no_grad()"
         )
     if isinstance(memory, Tensor):
-        y: Tensor = run(_library.step_, text, memory, tensors, given)
+        y: Tensor = run_in_place(_library.step_, [memory], text, memory, tensors, given)
         return y
     entries = all_entries("step_", info_of(text), memory)
-    y = run(_library.step_state_, text, entries, tensors, given)
+    y = run_in_place(_library.step_state_, entries, text, entries, tensors, given)
     return y
 
 

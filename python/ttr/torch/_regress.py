@@ -114,6 +114,15 @@ def run(operator: Any, *args: Any) -> Any:
         return operator(*args)
 
 
+def run_in_place(operator: Any, changed: list[Tensor], *args: Any) -> Any:
+    """Calls an operator that writes `changed`. Below autograd nobody counts their versions, by which
+    a backward pass that has saved one of them finds out."""
+    result = run(operator, *args)
+    if not is_compiling():
+        torch.autograd.graph.increment_version([t for t in changed if not t.is_inference()])
+    return result
+
+
 def any_requires_grad(tensors: list[Tensor], initial: list[Tensor] | tuple[()] = ()) -> bool:
     for tensor in tensors:
         if tensor.requires_grad:

@@ -6,11 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
 
 from . import _library  # noqa: F401 (loads the operators)
 from ._differentiable import call, operator
-from ._regress import run
+from ._regress import run_in_place
 
 
 def _fake(
@@ -97,9 +96,7 @@ def short_conv_(
         channels = x.dim() == 3
         if channels:
             x, weight, bias, state = _with_head(x, weight, bias, state)
-        y = run(_op_, state, x, weight, bias, silu)
-        if not is_compiling():  # a backward that had saved the state must find out
-            torch.autograd.graph.increment_version(state)
+        y = run_in_place(_op_, [state], state, x, weight, bias, silu)
         return y.squeeze(2) if channels else y
 
 
