@@ -2,14 +2,11 @@
 // ones, too), addresses and memory than a call wants. Every view lies in memory of exactly its
 // extent, so that the address sanitizer sees a byte too many. Either the call is refused before
 // anything is written, or it answers as it does of plain copies.
+#include "tests/support/hostile.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -17,129 +14,15 @@
 #include "tests/support/recipes.h"
 #include "ttr/decoder.h"
 #include "ttr/error.h"
-#include "ttr/features.h"
-#include "ttr/gates.h"
 #include "ttr/layer.h"
-#include "ttr/norm.h"
-#include "ttr/short_conv.h"
 
 namespace ttr {
 namespace {
 
-int Draws(int usual) {
-  const char* const given = std::getenv("TTR_DRAWS");
-  return given != nullptr ? std::atoi(given) : usual;
-}
-
-// Tensors in memory of their exact extents, and what lay in them.
-class Memory {
- public:
-  explicit Memory(std::uint64_t seed) : random_(seed) {}
-
-  std::int64_t Below(std::int64_t count) {
-    return std::uniform_int_distribution<std::int64_t>(0, count - 1)(random_);
-  }
-  bool OneIn(std::int64_t count) { return Below(count) == 0; }
-
-  // A view of this shape with these strides; `shift` bytes behind an aligned address.
-  TensorView Make(DType dtype, const Shape& shape, const std::vector<std::int64_t>& strides,
-                  std::int64_t shift = 0) {
-    std::int64_t first = 0, last = 0;
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      const std::int64_t reach =
-          std::max<std::int64_t>(shape[axis] - 1, 0) * strides[static_cast<std::size_t>(axis)];
-      (reach < 0 ? first : last) += reach;
-    }
-    const auto size = static_cast<std::int64_t>(SizeOf(dtype));
-    const auto bytes = static_cast<std::size_t>((last - first + 1) * size + shift);
-    blocks_.emplace_back(new std::byte[bytes], bytes);
-    std::memset(blocks_.back().first.get(), 0, bytes);
-    return TensorView(blocks_.back().first.get() + shift - first * size, dtype, shape, strides);
-  }
-  // Contiguous, a copy of what is given.
-  TensorView Copy(const TensorView& view) {
-    std::vector<std::int64_t> strides(static_cast<std::size_t>(view.rank()), 1);
-    for (int axis = view.rank() - 2; axis >= 0; --axis) {
-      const auto i = static_cast<std::size_t>(axis);
-      strides[i] = strides[i + 1] * view.size(axis + 1);
-    }
-    const TensorView made = Make(view.dtype(), view.shape(), strides);
-    CopyInto(view, made);
-    return made;
-  }
-
-  std::vector<std::vector<std::byte>> Snapshot() const {
-    std::vector<std::vector<std::byte>> all;
-    for (const auto& [data, bytes] : blocks_) all.emplace_back(data.get(), data.get() + bytes);
-    return all;
-  }
-
- private:
-  std::mt19937_64 random_;
-  std::vector<std::pair<std::unique_ptr<std::byte[]>, std::size_t>> blocks_;
-};
-
-// What may be done to one view of a call. `others`: views whose memory it may be laid into.
-void Spoil(Memory& memory, const std::vector<TensorView*>& others, TensorView& view) {
-  const TensorView before = view;
-  const int rank = before.rank();
-  std::vector<std::int64_t> sizes, strides;
-  for (int axis = 0; axis < rank; ++axis) {
-    sizes.push_back(before.size(axis));
-    strides.push_back(before.stride(axis));
-  }
-  DType dtype = before.dtype();
-  std::int64_t shift = 0;
-  const auto any = [&] { return static_cast<std::size_t>(memory.Below(rank)); };
-  switch (memory.Below(9)) {
-    case 0: {
-      constexpr DType kAll[] = {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kInt64,
-                                DType::kInt8};
-      dtype = kAll[memory.Below(5)];
-      break;
-    }
-    case 1: sizes[any()] += memory.Below(3) - 1; break;
-    case 2: sizes[any()] = memory.Below(2); break;
-    case 3:
-      if (memory.OneIn(2)) {
-        sizes.pop_back();
-        strides.pop_back();
-      } else if (rank < kMaxRank) {
-        sizes.push_back(1);
-        strides.push_back(1);
-      }
-      break;
-    case 4: strides[any()] = 0; break;
-    case 5: strides[any()] *= memory.OneIn(2) ? -1 : 2; break;
-    case 6: std::swap(strides[any()], strides[any()]); break;
-    case 7: shift = 1 + memory.Below(7); break;
-    default: {  // in the memory of another
-      const TensorView& other =
-          *others[static_cast<std::size_t>(memory.Below(static_cast<std::int64_t>(others.size())))];
-      const auto bytes = [](const TensorView& of) {
-        return of.shape().elements() * static_cast<std::int64_t>(SizeOf(of.dtype()));
-      };
-      if (other.defined() && other.contiguous() && before.contiguous() &&
-          bytes(other) >= bytes(before)) {
-        view = TensorView(other.data(), before.dtype(), before.shape());
-      }
-      return;
-    }
-  }
-  for (std::int64_t& size : sizes) size = std::max<std::int64_t>(size, 0);
-  const Shape shape{std::span<const std::int64_t>(sizes)};
-  view = memory.Make(dtype, shape, strides, shift);
-  if (shape == before.shape() && IsFloating(dtype) && IsFloating(before.dtype()) && shift == 0) {
-    CopyInto(before, view);
-  }
-}
-
-std::string Describe(const TensorView& view) {
-  if (!view.defined()) return "absent";
-  std::string text = std::string(Name(view.dtype())) + view.shape().ToString() + " strides";
-  for (int axis = 0; axis < view.rank(); ++axis) text += " " + std::to_string(view.stride(axis));
-  return text;
-}
+using test::Draws;
+using test::Memory;
+using test::Refuses;
+using test::Spoil;
 
 // Everything that a call of a layer touches, each in memory of its own.
 struct Hostile {
@@ -246,20 +129,6 @@ struct Hostile {
   TensorView dy;
 };
 
-// Runs `act`; true where it is refused, and then nothing has been written.
-bool Refuses(const Memory& memory, const std::function<void()>& act) {
-  const auto before = memory.Snapshot();
-  try {
-    act();
-    return false;
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-    EXPECT_TRUE(memory.Snapshot() == before) << "written before: " << text;
-    return true;
-  }
-}
-
 class HostileCalls : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Recipes, HostileCalls, ::testing::ValuesIn(test::LayerRecipes()),
                          test::CaseName);
@@ -280,9 +149,9 @@ TEST_P(HostileCalls, AreRefusedOrRun) {
     const auto views = hostile.Views(backwards);
     TensorView& view =
         *views[static_cast<std::size_t>(memory.Below(static_cast<std::int64_t>(views.size())))];
-    const std::string before = Describe(view);
+    const std::string before = test::Describe(view);
     Spoil(memory, views, view);
-    SCOPED_TRACE(before + " -> " + Describe(view));
+    SCOPED_TRACE(before + " -> " + test::Describe(view));
     const int how = static_cast<int>(memory.Below(5));
     refused += Refuses(memory, [&] { backwards ? hostile.Backward() : hostile.Forward(how); });
   }
@@ -315,7 +184,7 @@ TEST(HostileOverlap, IsRefused) {
         (fits ? *view : *other) = fits ? TensorView(small.data(), DType::kFloat64, kept.shape())
                                        : TensorView(kept.data(), DType::kFloat64, small.shape());
         EXPECT_TRUE(Refuses(memory, [&] { backwards ? hostile.Backward() : hostile.Forward(4); }))
-            << Describe(*view) << " and " << Describe(*other);
+            << test::Describe(*view) << " and " << test::Describe(*other);
         *view = kept;
         *other = small;
       }
@@ -398,63 +267,6 @@ TEST_P(HostileCalls, OfStridesThatAreAllowedAnswerAsCopiesDo) {
       EXPECT_LT(test::LargestDifference(got[i], expected[i]), 1e-8) << i;
     }
   }
-}
-
-// Operators around a memory.
-TEST(HostileOperators, AreRefusedOrRun) {
-  int refused = 0;
-  const int draws = Draws(2000);
-  for (int draw = 0; draw < draws; ++draw) {
-    SCOPED_TRACE("draw " + std::to_string(draw));
-    Memory memory(static_cast<std::uint64_t>(draw) + 5000);
-    const Shape rows{2, draw % 3 == 0 ? 1 : 5, 2, 6};
-    const auto make = [&](const Shape& shape) {
-      return memory.Copy(Tensor(DType::kFloat32, shape));
-    };
-    TensorView x = make(rows), y = make(rows), dx = make(rows), gate = make(rows);
-    TensorView weight = make({2, 6}), bias = make({2, 6}), dweight = make({2, 6});
-    TensorView taps = make({2, 6, 4}), dtaps = make({2, 6, 4});
-    // As it lies in caches: more rows than W - 1, tokens innermost.
-    const std::vector<std::int64_t> cache = {60, 1, 30, 5};
-    TensorView state = memory.Make(DType::kFloat32, {2, 5, 2, 6}, cache);
-    TensorView dstate = memory.Make(DType::kFloat32, {2, 5, 2, 6}, cache);
-    TensorView rates = make({2}), drates = make({2});
-    const std::vector<TensorView*> views{&x,    &y,     &dx,     &gate,  &weight, &bias,  &dweight,
-                                         &taps, &state, &dstate, &dtaps, &rates,  &drates};
-    Spoil(memory, views, *views[static_cast<std::size_t>(memory.Below(13))]);
-    const std::int64_t which = memory.Below(12);
-    refused += Refuses(memory, [&] {
-      switch (which) {
-        case 0:
-          ApplyNorm({.weight = weight, .bias = bias, .gate_kind = Gate::kSigmoid}, {x, gate}, y);
-          break;
-        case 1:
-          ApplyNormGradient({.weight = weight, .bias = bias, .gate_first = true}, {x, gate}, y,
-                            {.dx = dx, .dweight = dweight});
-          break;
-        case 2: ApplyShortConv({.weight = taps, .bias = bias, .silu = true}, {x}, state, y); break;
-        case 3:
-          ApplyShortConvGradient({.weight = taps, .bias = bias}, {x}, state, y, {},
-                                 {.dx = dx, .dweight = dtaps, .dinitial = dstate});
-          break;
-        case 4: ApplyFeatures({.features = FeatureMap::kElu1}, {.x = x}, y); break;
-        case 5: ApplyDecayGate({.a = rates, .bias = bias}, x, y); break;
-        case 6:
-          ApplyDecayGateGradient({.a = rates, .bias = bias}, x, y,
-                                 {.dx = dx, .da = drates, .dbias = dweight});
-          break;
-        case 7: ApplyStepGate({.bias = bias, .low = 0.1, .high = 1}, x, y); break;
-        case 8: ApplyStepGateGradient({.bias = bias}, x, y, {.dx = dx, .dbias = dweight}); break;
-        case 9: ApplySkipGate({.d = rates}, {.y = gate, .x = x, .z = dx}, y); break;
-        case 10:
-          ApplySkipGateGradient({.d = weight}, {.y = gate, .x = x}, y, {.dx = dx, .dd = dweight});
-          break;
-        default: ApplyFeaturesGradient({.features = FeatureMap::kElu1}, {.x = x}, y, {.dx = dx});
-      }
-    });
-  }
-  EXPECT_GT(refused, draws / 10);
-  EXPECT_LT(refused, draws);
 }
 
 // Sizes that no call can have.
