@@ -26,7 +26,7 @@
 /// token by token, bit for bit (a state narrower than x rounds). The same bits for any number of
 /// threads. NaN stays with its channel and the W tokens that see it. A weight that lies as
 /// [H, W, D] in memory (a view with stride 1 along D) in the arithmetic's type is used where it
-/// lies; any other is turned once a task.
+/// lies; any other is transposed once a task.
 ///
 /// Backward: `dy` and `dfinal` (absent: zero) are the gradients of y and of the state after the
 /// last token; those of `gradients` that are defined are written. `initial`, `dfinal` and

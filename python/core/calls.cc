@@ -98,7 +98,7 @@ void GivenInputs::Take(std::string_view op, std::string_view name, TensorView In
   arrays_.push_back(std::move(array));
 }
 
-DType GivenInputs::answer() const {
+DType GivenInputs::output_dtype() const {
   if (inputs_.v.defined()) return inputs_.v.dtype();
   return inputs_.q.defined() ? inputs_.q.dtype() : DType::kFloat32;
 }
@@ -139,8 +139,8 @@ nb::dict ShareState(State state) {
   return arrays;
 }
 
-Answers::Answers(std::string_view op, const Dims& dims, const GivenInputs& given, nb::handle out,
-                 bool with_status) {
+OutputArrays::OutputArrays(std::string_view op, const Dims& dims, const GivenInputs& given,
+                           nb::handle out, bool with_status) {
   if (!out.is_none() && !nb::isinstance<nb::dict>(out)) {
     throw Error(op, "out", "a dictionary of arrays, or None",
                 "a " + std::string(nb::str(out.type().attr("__name__")).c_str()));
@@ -168,7 +168,7 @@ Answers::Answers(std::string_view op, const Dims& dims, const GivenInputs& given
     }
   }
   if (!y_.is_valid()) {
-    y_ = NewArray(given.answer(), OutputShape(dims), given.bfloat16());
+    y_ = NewArray(given.output_dtype(), OutputShape(dims), given.bfloat16());
     outputs_.y = room(y_, "y");
   }
   if (with_status && !status_.is_valid()) {

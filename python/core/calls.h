@@ -25,8 +25,8 @@ class GivenInputs {
               nb::handle v, const nb::kwargs& others);
 
   const Inputs& inputs() const { return inputs_; }
-  /// The type of answers: that of v, without it of q.
-  DType answer() const;
+  /// The type of outputs: that of v, without it of q.
+  DType output_dtype() const;
   /// NumPy's object for that type where it is bfloat16.
   nb::handle bfloat16() const { return bfloat16_; }
 
@@ -63,13 +63,13 @@ class BoundState {
 /// The arrays of a state, which they share and keep.
 nb::dict ShareState(State state);
 
-/// The caller's arrays, or new ones, for the answers of a call.
-class Answers {
+/// The caller's arrays, or new ones, for the outputs of a call.
+class OutputArrays {
  public:
   /// `out` is None, or a dictionary with any of "y", "status", "iterations", "residual".
   /// `with_status`: also where `out` has none.
-  Answers(std::string_view op, const Dims& dims, const GivenInputs& given, nb::handle out,
-          bool with_status);
+  OutputArrays(std::string_view op, const Dims& dims, const GivenInputs& given, nb::handle out,
+               bool with_status);
   const Outputs& outputs() const { return outputs_; }
   /// y, or (y, status).
   nb::object y() const { return y_; }

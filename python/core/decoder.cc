@@ -89,11 +89,11 @@ nb::object Step(SharedDecoder& self, nb::handle q, nb::handle k, nb::handle v, n
   const Requirements& requirements = self.layer().requirements();
   const GivenInputs given(op, requirements, q, k, v, others);
   const Dims dims = InferDims(op, requirements, given.inputs());
-  const Answers answers(op, dims, given, out, false);
+  const OutputArrays arrays(op, dims, given, out, false);
   Executor& executor = ExecutorFor(threads);
   const Unlocked unlocked(self.mutex());
-  self.decoder().Step(given.inputs(), answers.outputs(), {.executor = &executor});
-  return answers.y();
+  self.decoder().Step(given.inputs(), arrays.outputs(), {.executor = &executor});
+  return arrays.y();
 }
 
 void Memorize(SharedDecoder& self, nb::handle k, nb::handle v, nb::handle threads,
@@ -117,11 +117,11 @@ nb::object Retrieve(const SharedDecoder& self, nb::handle q, nb::handle threads,
     dims.tokens = 1;
     dims.query_heads = dims.heads;
   }
-  const Answers answers(op, dims, given, out, false);
+  const OutputArrays arrays(op, dims, given, out, false);
   Executor& executor = ExecutorFor(threads);
   const Unlocked unlocked(self.mutex());
-  self.decoder().Retrieve(given.inputs(), answers.outputs(), {.executor = &executor});
-  return answers.y();
+  self.decoder().Retrieve(given.inputs(), arrays.outputs(), {.executor = &executor});
+  return arrays.y();
 }
 
 /// The state after the last token, and a copy of what is kept beside it where `auxiliary`.

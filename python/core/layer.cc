@@ -22,9 +22,9 @@ namespace {
 #define TTR_GIVEN "collections.abc.Mapping[str, object] | None"
 #define TTR_ARRAY "numpy.typing.NDArray[typing.Any]"
 
-nb::object WithStatus(const Answers& answers, nb::object state) {
-  if (!answers.status().is_valid()) return nb::make_tuple(answers.y(), state);
-  return nb::make_tuple(answers.y(), state, answers.status());
+nb::object WithStatus(const OutputArrays& arrays, nb::object state) {
+  if (!arrays.status().is_valid()) return nb::make_tuple(arrays.y(), state);
+  return nb::make_tuple(arrays.y(), state, arrays.status());
 }
 
 nb::object Forward(const SharedLayer& self, nb::handle q, nb::handle k, nb::handle v,
@@ -35,16 +35,16 @@ nb::object Forward(const SharedLayer& self, nb::handle q, nb::handle k, nb::hand
   const GivenInputs given(op, layer.requirements(), q, k, v, others);
   const Dims dims = InferDims(op, layer.requirements(), given.inputs());
   State state = CopyState(op, given_state);
-  const Answers answers(op, dims, given, out, return_status);
+  const OutputArrays arrays(op, dims, given, out, return_status);
   Executor& executor = ExecutorFor(threads);
   {
     const Unlocked unlocked;
-    layer.Forward(given.inputs(), state, answers.outputs(),
+    layer.Forward(given.inputs(), state, arrays.outputs(),
                   {.executor = &executor, .bfloat16_products = bfloat16_products});
   }
   nb::object result = ShareState(std::move(state));
-  if (!return_status) return nb::make_tuple(answers.y(), result);
-  return WithStatus(answers, std::move(result));
+  if (!return_status) return nb::make_tuple(arrays.y(), result);
+  return WithStatus(arrays, std::move(result));
 }
 
 nb::object Step(const SharedLayer& self, nb::handle q, nb::handle k, nb::handle v,
@@ -58,14 +58,14 @@ nb::object Step(const SharedLayer& self, nb::handle q, nb::handle k, nb::handle 
   const GivenInputs given(op, layer.requirements(), q, k, v, others);
   const Dims dims = InferDims(op, layer.requirements(), given.inputs());
   BoundState state(op, given_state, true);
-  const Answers answers(op, dims, given, out, false);
+  const OutputArrays arrays(op, dims, given, out, false);
   Executor& executor = ExecutorFor(threads);
   {
     const Unlocked unlocked;
-    layer.Step(given.inputs(), state.state(), answers.outputs(), {.executor = &executor});
+    layer.Step(given.inputs(), state.state(), arrays.outputs(), {.executor = &executor});
   }
   state.Return();
-  return answers.y();
+  return arrays.y();
 }
 
 nb::object Memorize(const SharedLayer& self, nb::handle k, nb::handle v, nb::handle given_state,
@@ -91,13 +91,13 @@ nb::object Retrieve(const SharedLayer& self, nb::handle q, nb::handle given_stat
   BoundState state(op, given_state, false);
   const Dims dims =
       InferDims(op, layer.requirements(), given.inputs(), Needs::kRead, &state.state());
-  const Answers answers(op, dims, given, out, false);
+  const OutputArrays arrays(op, dims, given, out, false);
   Executor& executor = ExecutorFor(threads);
   {
     const Unlocked unlocked;
-    layer.Retrieve(given.inputs(), state.state(), answers.outputs(), {.executor = &executor});
+    layer.Retrieve(given.inputs(), state.state(), arrays.outputs(), {.executor = &executor});
   }
-  return answers.y();
+  return arrays.y();
 }
 
 /// Gradients as arrays of the inputs' shapes, by their keywords.

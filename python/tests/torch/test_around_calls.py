@@ -21,17 +21,17 @@ def test_any_strides(name: str) -> None:
     """Tensors whose axes lie in the reverse order, and gradients that are one number."""
     actual, _, tensors = CASES[name]()
     tensors = [t.requires_grad_() for t in tensors]
-    turned = [t.detach().permute(*reversed(range(t.dim()))).contiguous() for t in tensors]
-    turned = [t.permute(*reversed(range(t.dim()))).requires_grad_() for t in turned]
-    assert any(not t.is_contiguous() for t in turned)
-    outputs, same = actual(*tensors), actual(*turned)
+    strided = [t.detach().permute(*reversed(range(t.dim()))).contiguous() for t in tensors]
+    strided = [t.permute(*reversed(range(t.dim()))).requires_grad_() for t in strided]
+    assert any(not t.is_contiguous() for t in strided)
+    outputs, same = actual(*tensors), actual(*strided)
     outputs, same = (y if isinstance(y, tuple) else (y,) for y in (outputs, same))
     for a, b in zip(outputs, same):
         assert torch.equal(a, b)
-    for of, given in ((outputs, tensors), (same, turned)):
+    for of, given in ((outputs, tensors), (same, strided)):
         sum(y.sum() for y in of).backward()
         assert all(t.grad is not None for t in given)
-    for a, b in zip(tensors, turned):
+    for a, b in zip(tensors, strided):
         assert torch.equal(a.grad, b.grad)
 
 

@@ -2,7 +2,7 @@
 
 On a CPU they are `ttr.torch.short_conv` where that is the faster way: of a sequence whose channels
 lie side by side, as projections give it, and of tokens in place. PyTorch's own convolution takes
-sequences whose times lie side by side, which would have to be turned, and other devices.
+sequences whose times lie side by side, which would have to be transposed, and other devices.
 """
 
 from __future__ import annotations

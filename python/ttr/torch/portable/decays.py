@@ -147,7 +147,7 @@ class ChannelDecay:
 class ComplexDecay:
     """exp(g + i phase) for each key channel: a real decay of twice the channels.
 
-    Rows and columns are seen from a frame that turns with the phases of their chunk. The state is
+    Rows and columns are seen from a frame that rotates with the phases of their chunk. The state is
     its real part above its imaginary part.
     """
 
