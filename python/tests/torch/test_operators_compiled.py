@@ -19,6 +19,7 @@ def checked(operator: Any, *args: Any, **options: Any) -> None:
     torch.library.opcheck(operator, args, options)
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # opcheck of PyTorch 2.15 reads it
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("saves", [False, True])
 def test_opcheck_forward(grad: bool, saves: bool) -> None:

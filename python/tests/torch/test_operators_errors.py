@@ -7,7 +7,7 @@ from typing import Any
 import operator_cases as cases
 import pytest
 import torch
-from ttr.torch import regress
+from ttr.torch import _library, regress
 
 INPUTS = cases.draw("gated_deltanet")
 RELU = "linear_attention{features: t2r}"
@@ -95,10 +95,10 @@ def test_lists_and_bits_that_do_not_fit() -> None:
     tensors = list(INPUTS.values())
     for given in (1, 1 << 40, -1):
         with pytest.raises(ValueError, match="as many tensors as its number has bits"):
-            torch.ops.ttr.forward("gated_deltanet", tensors, given, [], 0)
+            _library.forward("gated_deltanet", tensors, given, [], 0)
     with pytest.raises(ValueError, match="as many tensors as its number has bits"):
-        torch.ops.ttr.forward("gated_deltanet", tensors, 0b100010111, [], 1)
+        _library.forward("gated_deltanet", tensors, 0b100010111, [], 1)
     with pytest.raises(ValueError, match="11 numbers"):
-        torch.ops.ttr.decoder_bytes("gated_deltanet", [1, 2], False)
+        _library.decoder_bytes("gated_deltanet", [1, 2], False)
     with pytest.raises(ValueError, match="must be from"):
-        torch.ops.ttr.decoder_bytes("gated_deltanet", [-1] * 11, False)
+        _library.decoder_bytes("gated_deltanet", [-1] * 11, False)

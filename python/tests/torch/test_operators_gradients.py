@@ -10,7 +10,7 @@ import pytest
 import torch
 import ttr
 from torch import Tensor
-from ttr.torch import regress
+from ttr.torch import _library, regress
 
 SMALL: dict[str, Any] = {"B": 1, "T": 3, "Hq": 1, "Hk": 1, "Hv": 1, "H": 1, "Dk": 2, "Dv": 2, "F": 2}
 
@@ -244,13 +244,13 @@ def test_saved_memory_of_another_call_is_refused() -> None:
     other = list(cases.draw("gated_deltanet", T=7).values())
     dother = torch.ones(2, 7, 2, 4, dtype=torch.float64)
     with pytest.raises(ValueError, match="saved"):
-        torch.ops.ttr.backward("gated_deltanet", other, given, [], 0, dother, [], 0, saved, 1)
+        _library.backward("gated_deltanet", other, given, [], 0, dother, [], 0, saved, 1)
     with pytest.raises(ValueError, match="saved"):
-        torch.ops.ttr.backward(
+        _library.backward(
             "gated_deltanet", inputs, given, [], 0, dy, [], 0, [torch.zeros_like(saved[0])], 1
         )
     with pytest.raises(ValueError, match="saved must be a contiguous tensor of uint8"):
-        torch.ops.ttr.backward("gated_deltanet", inputs, given, [], 0, dy, [], 0, [dy], 1)
+        _library.backward("gated_deltanet", inputs, given, [], 0, dy, [], 0, [dy], 1)
 
 
 def test_the_zoo_has_gradients() -> None:

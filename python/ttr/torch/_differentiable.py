@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from . import _library
 from ._library import _refuse_twice, _setup_nothing
 from ._regress import _below_autograd, run
 
@@ -28,17 +29,14 @@ class Operator(NamedTuple):
 
 def operator(name: str, count: int, fake: Callable[..., Any]) -> Operator:
     """`torch.ops.ttr.<name>` with its gradients. `fake` gives the shapes of its outputs."""
-    found = Operator(
-        getattr(torch.ops.ttr, name).default,
-        getattr(torch.ops.ttr, f"{name}_backward").default,
-        count,
-    )
+    found = Operator(_library.operator(name), _library.operator(f"{name}_backward"), count)
+    schema = getattr(torch.ops.ttr, name).default._schema
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         _keep(ctx, found, inputs[:count], inputs[count:])
 
     def fake_backward(*args: Any) -> list[Tensor]:
-        wanted, options = args[-1], len(found.forward._schema.arguments) - count
+        wanted, options = args[-1], len(schema.arguments) - count
         tensors = args[-1 - options - count : -1 - options]
         return [t.new_empty(t.shape) for i, t in enumerate(tensors) if wanted >> i & 1]
 

@@ -8,6 +8,7 @@ entries, holds what is given; a number beside it says by its bits what that is: 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,51 @@ if not _PATH.exists():
     )
 torch.ops.load_library(str(_PATH))  # type: ignore[no-untyped-call]
 
-forward = torch.ops.ttr.forward.default
-backward = torch.ops.ttr.backward.default
-step_ = torch.ops.ttr.step_.default
-step_state_ = torch.ops.ttr.step_state_.default
-decoder_start_ = torch.ops.ttr.decoder_start_.default
-decoder_state_ = torch.ops.ttr.decoder_state_.default
-decoder_bytes = torch.ops.ttr.decoder_bytes.default
-describe = torch.ops.ttr.describe.default
-dims = torch.ops.ttr.dims.default
-phi_dim = torch.ops.ttr.phi_dim.default
-saved_bytes = torch.ops.ttr.saved_bytes.default
+def _keeps_the_type_of_errors() -> bool:
+    """Whether a std::invalid_argument of an operator arrives as the ValueError that it stands for.
+    PyTorch 2.15 hands on every error as a RuntimeError with its text."""
+    try:
+        torch.ops.ttr.describe("")
+    except RuntimeError:
+        return False
+    except ValueError:
+        pass
+    return True
+
+
+_KEEPS_TYPE = _keeps_the_type_of_errors()
+#: How an error of the library begins: with the operator.
+_OURS = re.compile(r"\[\w+\] ")
+
+
+def operator(name: str) -> Any:
+    """`torch.ops.ttr.<name>`, which refuses its arguments by a ValueError."""
+    found = getattr(torch.ops.ttr, name).default
+    if _KEEPS_TYPE:
+        return found
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return found(*args, **kwargs)
+        except RuntimeError as error:
+            if not _OURS.match(str(error)):
+                raise
+            raise ValueError(str(error)) from None
+
+    return call
+
+
+forward = operator("forward")
+backward = operator("backward")
+step_ = operator("step_")
+step_state_ = operator("step_state_")
+decoder_start_ = operator("decoder_start_")
+decoder_state_ = operator("decoder_state_")
+decoder_bytes = operator("decoder_bytes")
+describe = operator("describe")
+dims = operator("dims")
+phi_dim = operator("phi_dim")
+saved_bytes = operator("saved_bytes")
 
 #: The inputs of a layer, in the order of the bits.
 INPUTS: tuple[str, ...] = tuple(torch.ops.ttr.input_names.default().split())

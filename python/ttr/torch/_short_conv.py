@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _library  # noqa: F401 (loads the operators)
+from . import _library
 from ._differentiable import call, operator
 from ._regress import run_in_place
 
@@ -29,7 +29,7 @@ def _fake(
 
 
 _op = operator("short_conv", 5, _fake)
-_op_ = torch.ops.ttr.short_conv_.default
+_op_ = _library.operator("short_conv_")
 
 
 @torch.library.register_fake("ttr::short_conv_")
