@@ -8,12 +8,14 @@
 namespace ttr::rows {
 namespace {
 
-/// Rows may be short: some heads, or many channels.
-constexpr std::int64_t kNumbersOfTask = 1 << 14;
-
+/// Few tokens, so that the next head's rows, beside those of this one, find their pages known.
+constexpr std::int64_t kNumbersOfTask = 1 << 11;
 /// More where tasks sum gradients of parameters: each has sums of its own.
+constexpr std::int64_t kNumbersOfSum = 1 << 17;
+
+/// Rows may be short: some heads, or many channels.
 std::int64_t TokensOfTask(const TensorView& rows, bool sums) {
-  return std::clamp<std::int64_t>((sums ? 8 : 1) * kNumbersOfTask / rows.size(3), 16, 4096);
+  return std::clamp<std::int64_t>((sums ? kNumbersOfSum : kNumbersOfTask) / rows.size(3), 16, 4096);
 }
 
 /// A parameter with its gradient, cut into heads and tasks.
