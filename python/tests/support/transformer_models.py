@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 #: What a configuration has of these is this small.
 _SMALL: dict[str, Any] = {
@@ -23,13 +24,14 @@ _SMALL: dict[str, Any] = {
     "num_key_value_heads": 2,
     "head_dim": 16,
     "max_position_embeddings": 256,
+    "initializer_range": 0.2,  # mixers count beside the residual stream
     "pad_token_id": 0,
     "bos_token_id": None,
     "eos_token_id": None,
-    # experts
-    "num_experts": 4,
-    "num_local_experts": 4,
-    "n_routed_experts": 4,
+    # experts, all of them chosen: a choice would turn roundings into steps
+    "num_experts": 2,
+    "num_local_experts": 2,
+    "n_routed_experts": 2,
     "num_experts_per_tok": 2,
     # delta rules
     "linear_key_head_dim": 16,
@@ -73,7 +75,15 @@ _OWN: dict[str, dict[str, Any]] = {
     "bailing_hybrid": {"layer_group_size": 2, "n_group": 1, "topk_group": 1, "q_lora_rank": None},
     "bamba": {"attn_layer_indices": [2]},
     "falcon_h1": {"mamba_d_ssm": 128, "mamba_d_head": 16},
-    "glm5_next": {"hc_mult": 2, "index_n_heads": 2, "index_head_dim": 16, "index_topk": 64},
+    "glm5_next": {
+        "num_key_value_heads": 4,
+        "qk_rope_head_dim": 0,
+        "hc_mult": 2,
+        "index_n_heads": 2,
+        "index_head_dim": 16,
+        "index_topk": 64,
+        "index_kpool": 1,
+    },
     "granitemoehybrid": {"layer_types": ["mamba", "mamba", "attention", "mamba"]},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "kimi_linear": {
@@ -83,7 +93,21 @@ _OWN: dict[str, dict[str, Any]] = {
     "lfm2": {"layer_types": ["conv", "full_attention"] * 2, "block_multiple_of": 16},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
     "nemotron_h": {"layers_block_type": ["mamba", "moe", "mamba", "attention"]},
-    "zamba": {"n_mamba_heads": 2, "attn_layer_period": 2, "attn_layer_offset": 1},
+    "qwen4_exp": {
+        "hc_count": 2,
+        "hc_lowrank": 16,
+        "indexer_n_heads": 2,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 16,
+        "indexer_budget": 64,
+        "indexer_compress_ratio": 2,
+    },
+    "zamba": {
+        "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
+        "n_mamba_heads": 2,
+        "num_key_value_heads": 4,
+        "attention_head_dim": None,
+    },
     "zamba2": {
         "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
         "num_key_value_heads": 4,
@@ -120,5 +144,26 @@ def small_model(family: str, **changes: Any) -> Any:
     """A model in float32, for evaluation, the same numbers every time."""
     module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
     torch.manual_seed(0)
-    model = _class_of(module, "ForCausalLM", "TextModel")(small_config(family, **changes))
-    return model.eval()
+    config = small_config(family, **changes)
+    config._experts_implementation = "eager"  # the one that float64 can run
+    return _class_of(module, "ForCausalLM", "TextModel")(config).eval()
+
+
+def in_bfloat16(model: Any) -> Any:
+    """The model with the parameters in bfloat16 that are so when it is loaded."""
+    kept = {*(model._keep_in_fp32_modules or ()), *(model._keep_in_fp32_modules_strict or ())}
+    for name, parameter in model.named_parameters():
+        if not any(part in name for part in kept):
+            parameter.data = parameter.data.bfloat16()
+    return model
+
+
+class InFloat64(TorchFunctionMode):
+    """What asks for float32 gets float64: a run of the originals without their roundings."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.float:
+            return args[0].double()
+        wide = [torch.float64 if a is torch.float32 else a for a in args]
+        more = {n: torch.float64 if a is torch.float32 else a for n, a in (kwargs or {}).items()}
+        return func(*wide, **more)

@@ -164,18 +164,20 @@ def mamba2_chunk_scan(
         return obstacle
     step = _step(dt, dt_bias, dt_softplus, dt_limit)
     bounds = _bounds(kwargs)
+    x = x.to(step.dtype)
     y, final = regress(
-        "mamba2",
+        "mamba2{importance: input}",
         C.to(step.dtype),
         B.to(step.dtype),
-        x * step.unsqueeze(-1),
+        x,
         log_decay=step * A,
+        importance=step,
         cu_seqlens=bounds,
         state=_rows(initial_states),
         return_state=True,
     )
-    if D is not None:
-        y = y + D.unsqueeze(-1) * x.to(y.dtype)
+    if D is not None:  # a pass over y, in place where nothing is to be differentiated
+        y = skip_gate(y, x, D) if _needs_gradients(y, x, D) else y.addcmul_(x, D.unsqueeze(-1))
     if not return_final_states:
         return y
     state = final["state"].float().transpose(-1, -2)

@@ -275,7 +275,7 @@ def _update_by_engine(
         inputs |= {"v": x * step, "dt": step, "a": a}
     memory = rows.transpose(-1, -2)
     is_row = memory.stride(-1) == 1 and memory.dtype in _DTYPES_OF_STATES
-    state = memory if is_row else memory.to(step.dtype, memory_format=torch.contiguous_format)
+    state = memory if is_row else memory.to(step.dtype).contiguous()
     y = ttr.torch.step_("mamba2" if whole else "mamba", {"state": state}, **inputs)
     if not is_row:
         memory.copy_(state)
