@@ -72,7 +72,13 @@ _SMALL: dict[str, Any] = {
 
 #: Where a family's own arithmetic between these numbers wants others.
 _OWN: dict[str, dict[str, Any]] = {
-    "bailing_hybrid": {"layer_group_size": 2, "n_group": 1, "topk_group": 1, "q_lora_rank": None},
+    "bailing_hybrid": {
+        "layer_group_size": 2,
+        "n_group": 1,
+        "topk_group": 1,
+        "q_lora_rank": None,
+        "num_key_value_heads": 4,
+    },
     "bamba": {"attn_layer_indices": [2]},
     "falcon_h1": {"mamba_d_ssm": 128, "mamba_d_head": 16},
     "glm5_next": {
@@ -89,6 +95,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "kimi_linear": {
         "layer_types": ["linear_attention"] * 3 + ["full_attention"],
         "q_lora_rank": None,
+        "num_key_value_heads": 4,
     },
     "lfm2": {"layer_types": ["conv", "full_attention"] * 2, "block_multiple_of": 16},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
@@ -167,3 +174,20 @@ class InFloat64(TorchFunctionMode):
         wide = [torch.float64 if a is torch.float32 else a for a in args]
         more = {n: torch.float64 if a is torch.float32 else a for n, a in (kwargs or {}).items()}
         return func(*wide, **more)
+
+
+def prompt(tokens: int = 37, *, batch: int = 2, seed: int = 1) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(1, 96, (batch, tokens), generator=generator)
+
+
+def cache_of(out: Any) -> dict[str, Any]:
+    """The cache of an output under the name by which the next call takes it."""
+    name = next(n for n in ("cache", "past_key_values", "cache_params") if n in out)
+    return {name: out[name]}
+
+
+def recurrent_states(cache: dict[str, Any]) -> list[torch.Tensor]:
+    (held,) = cache.values()
+    states = (getattr(layer, "recurrent_states", {}) for layer in held.layers)
+    return [t for of_layer in states for t in of_layer.values() if t is not None]
