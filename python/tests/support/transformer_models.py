@@ -24,7 +24,7 @@ _SMALL: dict[str, Any] = {
     "num_key_value_heads": 2,
     "head_dim": 16,
     "max_position_embeddings": 256,
-    "initializer_range": 0.2,  # mixers count beside the residual stream
+    "initializer_range": 0.1,  # mixers count beside the residual stream
     "pad_token_id": 0,
     "bos_token_id": None,
     "eos_token_id": None,

@@ -25,24 +25,28 @@ from transformer_models import (
 
 
 def run(model: Any) -> dict[str, Tensor]:
-    """Of a prompt and four tokens behind it: logits and states; of the prompt alone: gradients."""
-    ids, tail = prompt(), prompt(4, seed=2)
+    """Of a prompt and some tokens behind it: logits and states; of the prompt alone: gradients.
+
+    What is alike is one tensor: roundings are drawn anew in each, and some are smaller by luck.
+    """
+    ids, tail = prompt(), prompt(8, seed=2)
     with torch.no_grad():
         out = model(ids, use_cache=True)
-        found = {"prefill": out[0]}
-        for t in range(tail.shape[1]):
-            out = model(tail[:, t : t + 1], **cache_of(out), use_cache=True)
-            found[f"token {t}"] = out[0]
-        found |= {f"state {i}": t for i, t in enumerate(recurrent_states(cache_of(out)))}
+        found, said = {"prefill": out[0]}, []
+        for token in tail.split(1, 1):
+            out = model(token, **cache_of(out), use_cache=True)
+            said.append(out[0])
+        found["tokens"] = torch.cat(said, 1)
+        if states := recurrent_states(cache_of(out)):
+            found["states"] = torch.cat([t.flatten() for t in states])
     model.zero_grad()
     logits = model.train()(ids, use_cache=False)[0]
     model.eval()
     found["training"] = logits.detach()
     draw = torch.randn(logits.shape, generator=torch.Generator().manual_seed(3))
     logits.backward(draw.to(logits.dtype))
-    grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    # All at once: roundings are drawn anew in every parameter, and some are smaller by luck.
-    return found | {"gradients": torch.cat([g.double().flatten() for g in grads.values()])}
+    slopes = [p.grad.double().flatten() for p in model.parameters() if p.grad is not None]
+    return found | {"gradients": torch.cat(slopes)}
 
 
 def compare(model: Any, factor: float, slack: float) -> None:
