@@ -4,6 +4,7 @@ made, nothing is loaded."""
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any
 
 import torch
@@ -129,7 +130,13 @@ MEMORIES = {
     "Mamba": "mamba falcon_mamba jamba zamba",
     "short convolution": "lfm2 lfm2_moe lfm3 inkling inkling2 inkling2_loop",
 }
-FAMILIES = {family: memory for memory, names in MEMORIES.items() for family in names.split()}
+#: Those that the installed release has.
+FAMILIES = {
+    family: memory
+    for memory, names in MEMORIES.items()
+    for family in names.split()
+    if importlib.util.find_spec(f"transformers.models.{family}")
+}
 
 
 def _class_of(module: Any, *endings: str) -> Any:
