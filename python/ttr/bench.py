@@ -249,9 +249,7 @@ def table(results: dict[str, list[Row]]) -> str:
     return "\n".join(lines)
 
 
-def main(
-    rows: Rows = ROWS, program: str = "ttr.bench", description: str | None = __doc__
-) -> None:
+def main(rows: Rows = ROWS, program: str = "ttr.bench", description: str | None = __doc__) -> None:
     """A program of rows; another one, `python -m program`, hands in its own."""
     first = (description or "").split("\n")[0]
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=first)

@@ -10,7 +10,6 @@ pytest.importorskip("transformers", reason="the functions are those of transform
 
 import torch
 from transformer_cases import SEQUENCES, TOKENS, exact, gradients, no_further, original, results
-
 from ttr.transformers._functions import FUNCTIONS
 
 #: How much further from float64 than the original a result may be, where both are but rounding.

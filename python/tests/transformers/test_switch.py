@@ -16,7 +16,6 @@ import torch
 import ttr.transformers
 from transformer_cases import SEQUENCES, TOKENS, convolution, delta_rule, original
 from transformer_models import FAMILIES, prompt, small_model
-
 from ttr.transformers._functions import FUNCTIONS
 
 NAMES = ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule", "causal_conv1d_fn")
@@ -27,7 +26,11 @@ def module_of(family: str) -> Any:
 
 
 def functions_of(family: str) -> dict[str, Any]:
-    return {name: vars(module_of(family))[name] for name in FUNCTIONS if hasattr(module_of(family), name)}
+    return {
+        name: vars(module_of(family))[name]
+        for name in FUNCTIONS
+        if hasattr(module_of(family), name)
+    }
 
 
 def test_all_families_have_the_functions_with_these_parameters() -> None:
@@ -107,7 +110,7 @@ def test_other_parameters_go_to_the_original(tmp_path: Path, monkeypatch: Any) -
 def test_who_rebinds_a_function_after_us_keeps_it(monkeypatch: Any) -> None:
     module, before = module_of("qwen3_next"), functions_of("qwen3_next")
     ttr.transformers.accelerate(small_model("qwen3_next"))
-    mine = lambda *args, **kwargs: None  # noqa: E731
+    mine = lambda *args, **kwargs: None
     monkeypatch.setattr(module, "causal_conv1d_fn", mine)
     ttr.transformers.disable()
     assert module.causal_conv1d_fn is mine

@@ -52,7 +52,7 @@ def _bounds(kwargs: dict[str, Any]) -> Tensor | None:
 
 
 def _text(recipe: str, norm: bool) -> str:
-    return f"{recipe}{{scale: rsqrt_dk, normalise_qk: true}}" if norm else f"{recipe}{{scale: rsqrt_dk}}"
+    return f"{recipe}{{scale: rsqrt_dk, normalise_qk: {'true' if norm else 'false'}}}"
 
 
 def _chunked(recipe: str) -> Callable[..., Any]:
@@ -241,8 +241,9 @@ def mamba_selective_scan(
         return_state=True,
     )
     if D is not None or z is not None:
-        skipped = (None, None) if D is None else (tokens(x), D.unsqueeze(0))
-        y = skip_gate(y, *skipped, None if z is None else tokens(z))
+        weight = None if D is None else D.unsqueeze(0)
+        skipped = None if D is None else tokens(x)
+        y = skip_gate(y, skipped, weight, None if z is None else tokens(z))
     y = y.squeeze(2).transpose(1, 2)
     return (y, final["state"].float().squeeze(1).transpose(1, 2)) if return_last_state else y
 

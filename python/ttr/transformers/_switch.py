@@ -141,7 +141,8 @@ def accelerate(model: torch.nn.Module) -> torch.nn.Module:
 
     Returns the model. ValueError where it has nothing to be served.
     """
-    if not any([bind(module) for module in _modules_of(model)]):
+    bound = [bind(module) for module in _modules_of(model)]
+    if not any(bound):
         raise ValueError(
             "[accelerate] model must have layers of a module with one of the functions "
             f"{', '.join(FUNCTIONS)} but {type(model).__name__} has none"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -204,18 +206,18 @@ def selective_state_update(
         out, x's shape and dtype. No gradients.
     """
     heads = state.dim() == 4
-    s, add = (state, lambda t: t) if heads else (state.unsqueeze(1), _with_head)
+
+    def add(t: Tensor | None) -> Any:
+        """[batch, dim] becomes [batch, 1, dim], [dim] becomes [1, dim]."""
+        return t if t is None or heads else t.unsqueeze(-2)
+
+    s = state if heads else state.unsqueeze(1)
     rows = s if state_batch_indices is None else s[state_batch_indices]
+    b, c = (t if t.dim() == 3 else t.unsqueeze(1) for t in (B, C))
+    a = A if heads else A.unsqueeze(0)
+    update = _update_by_engine if _has_engine(state, x) else _update
     with torch.no_grad():
-        out = (_update_by_engine if _has_engine(state, x) else _update)(
-            rows,
-            add(x),
-            add(dt),
-            A if heads else A.unsqueeze(0),
-            *(t if t.dim() == 3 else t.unsqueeze(1) for t in (B, C)),
-            *(None if t is None else add(t) for t in (D, z, dt_bias)),
-            dt_softplus,
-        )
+        out = update(rows, add(x), add(dt), a, b, c, add(D), add(z), add(dt_bias), dt_softplus)
         if state_batch_indices is not None:
             s[state_batch_indices] = rows
     return out.to(x.dtype) if heads else out.to(x.dtype).squeeze(1)
@@ -281,18 +283,13 @@ def _update_by_engine(
         memory.copy_(state)
     if d is None and z is None:
         return y.squeeze(1)
-    skipped = (None, None) if d is None else (x, d)
-    return ttr.torch.skip_gate(y, *skipped, None if z is None else z.unsqueeze(1)).squeeze(1)
+    z = None if z is None else z.unsqueeze(1)
+    return ttr.torch.skip_gate(y, None if d is None else x, d, z).squeeze(1)
 
 
 def _is_expanded(t: Tensor, *dims: int) -> bool:
     """One number along these dimensions."""
     return all(t.stride(dim) == 0 or t.shape[dim] == 1 for dim in dims)
-
-
-def _with_head(x: Tensor) -> Tensor:
-    """[batch, dim] becomes [batch, 1, dim], [dim] becomes [1, dim]."""
-    return x.unsqueeze(-2)
 
 
 def _to_heads(b: Tensor, heads: int) -> Tensor:
