@@ -141,8 +141,7 @@ bool CopyTransposed(const Tensor& from, const Tensor& to) {
     const std::int64_t row = task % stripes * kStripe, second = task / stripes % outer[1];
     const std::int64_t first = task / stripes / outer[1];
     const std::int64_t source = first * from_outer[0] + second * from_outer[1] + row;
-    const std::int64_t target =
-        first * to_outer[0] + second * to_outer[1] + row * to_strides[axis];
+    const std::int64_t target = first * to_outer[0] + second * to_outer[1] + row * to_strides[axis];
     const auto size = static_cast<std::int64_t>(bytes);
     const Transposition work{.from = static_cast<const char*>(from.data_ptr()) + source * size,
                              .to = static_cast<char*>(to.data_ptr()) + target * size,

@@ -148,10 +148,11 @@ def _class_of(module: Any, *endings: str) -> Any:
 
 
 def small_config(family: str, **changes: Any) -> Any:
+    """`changes` are of what the family's configuration has."""
     module = importlib.import_module(f"transformers.models.{family}.configuration_{family}")
     kind = _class_of(module, "TextConfig", "Config")
-    fields = {name: value for name, value in _SMALL.items() if hasattr(kind, name)}
-    return kind(**fields | _OWN.get(family, {}) | changes)
+    fields = _SMALL | _OWN.get(family, {}) | changes
+    return kind(**{name: value for name, value in fields.items() if hasattr(kind, name)})
 
 
 def small_model(family: str, **changes: Any) -> Any:
