@@ -49,6 +49,7 @@ WIDE: dict[str, Any] = {
     "linear_num_value_heads": 8,
     "linear_head_dim": 64,
     "linear_num_heads": 8,
+    "indexer_head_dim": 64,
     "v_head_dim": 64,
     "qk_nope_head_dim": 56,
     "num_heads": 16,
@@ -171,7 +172,7 @@ def row(family: str) -> str:
         model.train()(short, use_cache=False)[0].sum().backward()
         model.eval()
 
-    at_prefill, at_training = faster(model, prefill, 5), faster(model, train, 1)
+    at_prefill, at_training = faster(model, prefill, 3), faster(model, train, 1)
     figures = [at_prefill[name] for name in ("function", "mixer", "model")]
     figures.append(at_training["model"])
     cells = " | ".join(f"{figure:.3g}" for figure in figures)
