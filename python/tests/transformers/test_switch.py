@@ -201,3 +201,13 @@ def test_two_states_of_other_layouts_and_types() -> None:
             y = function(**given | {"state": ours})
             torch.testing.assert_close(y, theirs(**given | {"state": want}), rtol=1e-4, atol=1e-4)
             torch.testing.assert_close(ours, want)
+
+
+def test_a_token_is_written_once_whatever_its_skip_is() -> None:
+    """A weight that only broadcasts is refused nowhere behind the write."""
+    family, name, make = TOKENS["Mamba-2"]
+    function, given = served(family, name), make(1, torch.float32) | {"D": torch.rand(1, 24)}
+    want = {n: t.clone() if n == "state" else t for n, t in given.items()}
+    y = function(**given)
+    torch.testing.assert_close(y, original(family, name).__wrapped__(**want))
+    torch.testing.assert_close(given["state"], want["state"])

@@ -268,23 +268,20 @@ def _update_by_engine(
     whole = whole and (bias is None or _is_expanded(bias, -1))
     if whole:
         dt, a, bias = dt[..., 0], a[:, 0, 0], None if bias is None else bias[..., 0]
-    dt, x = dt.unsqueeze(1), x.unsqueeze(1)
+    dt, v = dt.unsqueeze(1), x.unsqueeze(1)
     step = ttr.torch.step_gate(dt, bias) if softplus else _time_step(dt, bias, False)
     inputs = {"q": c.unsqueeze(1).to(step.dtype), "k": b.unsqueeze(1).to(step.dtype)}
     if whole:
-        inputs |= {"v": x * step.unsqueeze(-1), "log_decay": step * a}
+        inputs |= {"v": v * step.unsqueeze(-1), "log_decay": step * a}
     else:
-        inputs |= {"v": x * step, "dt": step, "a": a}
+        inputs |= {"v": v * step, "dt": step, "a": a}
     memory = rows.transpose(-1, -2)
     is_row = memory.stride(-1) == 1 and memory.dtype in _DTYPES_OF_STATES
     state = memory if is_row else memory.to(step.dtype).contiguous()
     y = ttr.torch.step_("mamba2" if whole else "mamba", {"state": state}, **inputs)
     if not is_row:
         memory.copy_(state)
-    if d is None and z is None:
-        return y.squeeze(1)
-    z = None if z is None else z.unsqueeze(1)
-    return ttr.torch.skip_gate(y, None if d is None else x, d, z).squeeze(1)
+    return _skip_and_gate(y.squeeze(1), x, d, z)  # refuses nothing: the state is written already
 
 
 def _is_expanded(t: Tensor, *dims: int) -> bool:
