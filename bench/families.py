@@ -26,10 +26,9 @@ sys.path.insert(0, str(ROOT / "python/tests/support"))
 
 import torch
 import transformers
+import ttr.transformers
 from transformer_cases import distance
 from transformer_models import FAMILIES, InFloat64, prompt, small_model
-
-import ttr.transformers
 from ttr.transformers._functions import FUNCTIONS
 
 PREFILL, TRAINING = 512, 256
