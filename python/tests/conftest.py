@@ -2,4 +2,4 @@
 
 import importlib.util
 
-collect_ignore = [] if importlib.util.find_spec("torch") else ["torch"]
+collect_ignore = [] if importlib.util.find_spec("torch") else ["torch", "transformers"]

@@ -7,10 +7,12 @@
 #include <sys/mman.h>
 #endif
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
 
+#include "executor.h"
 #include "ttr/error.h"
 
 namespace ttr::pytorch {
@@ -75,6 +77,85 @@ Tensor EmptyOf(std::int32_t type, std::span<const std::int64_t> sizes) {
   return tensor;
 }
 
+/// A matrix on its way from columns that lie side by side to rows that do.
+struct Transposition {
+  const void* from;
+  void* to;
+  std::int64_t rows, columns, from_stride, to_stride;
+};
+
+/// In squares of cache lines: each line is read once and written once, so that it does not matter
+/// which of them a cache of few ways keeps.
+template <class T>
+void Transpose(const Transposition& work) {
+  constexpr std::int64_t kSide = 64 / sizeof(T);
+  const T* const from = static_cast<const T*>(work.from);
+  T* const to = static_cast<T*>(work.to);
+  std::array<std::array<T, kSide>, kSide> square;
+  for (std::int64_t row = 0; row < work.rows; row += kSide) {
+    const std::int64_t rows = std::min(kSide, work.rows - row);
+    for (std::int64_t column = 0; column < work.columns; column += kSide) {
+      const std::int64_t columns = std::min(kSide, work.columns - column);
+      for (std::int64_t j = 0; j < columns; ++j) {
+        std::memcpy(square[static_cast<std::size_t>(j)].data(),
+                    from + (column + j) * work.from_stride + row,
+                    static_cast<std::size_t>(rows) * sizeof(T));
+      }
+      for (std::int64_t i = 0; i < rows; ++i) {
+        T* const line = to + (row + i) * work.to_stride + column;
+        for (std::int64_t j = 0; j < columns; ++j) {
+          line[j] = square[static_cast<std::size_t>(j)][static_cast<std::size_t>(i)];
+        }
+      }
+    }
+  }
+}
+
+/// Copies a tensor of which another axis than the last is contiguous, as [B, C, T] seen as
+/// [B, T, C] is: PyTorch's copy of one takes several times as long. False: it is none, or of no
+/// size that is known.
+bool CopyTransposed(const Tensor& from, const Tensor& to) {
+  const auto sizes = from.sizes(), strides = from.strides(), to_strides = to.strides();
+  const std::size_t rank = sizes.size();
+  if (rank < 2 || rank > 4 || from.numel() == 0) return false;
+  const std::size_t last = rank - 1;
+  std::size_t axis = last;
+  for (std::size_t i = 0; i < last; ++i) {
+    if (strides[i] == 1 && sizes[i] > 1) axis = i;
+  }
+  const std::size_t bytes = from.element_size();
+  if (axis == last || (bytes != 2 && bytes != 4 && bytes != 8)) return false;
+
+  // The other axes, of size 1 where there are none; rows in stripes, so that threads share them.
+  constexpr std::int64_t kStripe = 64;
+  std::array<std::int64_t, 2> outer{1, 1}, from_outer{}, to_outer{};
+  for (std::size_t i = 0, next = 0; i < last; ++i) {
+    if (i == axis) continue;
+    outer[next] = sizes[i];
+    from_outer[next] = strides[i];
+    to_outer[next++] = to_strides[i];
+  }
+  const std::int64_t stripes = (sizes[axis] + kStripe - 1) / kStripe;
+  TorchExecutor executor;
+  executor.Run(outer[0] * outer[1] * stripes, [&](std::int64_t task) {
+    const std::int64_t row = task % stripes * kStripe, second = task / stripes % outer[1];
+    const std::int64_t first = task / stripes / outer[1];
+    const std::int64_t source = first * from_outer[0] + second * from_outer[1] + row;
+    const std::int64_t target = first * to_outer[0] + second * to_outer[1] + row * to_strides[axis];
+    const auto size = static_cast<std::int64_t>(bytes);
+    const Transposition work{.from = static_cast<const char*>(from.data_ptr()) + source * size,
+                             .to = static_cast<char*>(to.data_ptr()) + target * size,
+                             .rows = std::min(kStripe, sizes[axis] - row),
+                             .columns = sizes[last],
+                             .from_stride = strides[last],
+                             .to_stride = to_strides[axis]};
+    if (bytes == 2) return Transpose<std::uint16_t>(work);
+    if (bytes == 4) return Transpose<std::uint32_t>(work);
+    Transpose<std::uint64_t>(work);
+  });
+  return true;
+}
+
 }  // namespace
 
 TensorView ViewOf(std::string_view op, std::string_view name, const Tensor& tensor) {
@@ -99,6 +180,7 @@ bool HasRows(const Tensor& tensor) {
 Tensor CopyRows(const Tensor& tensor) {
   const auto sizes = tensor.sizes();
   Tensor copy = EmptyOf(TypeOf(tensor), {sizes.data(), sizes.size()});
+  if (tensor.is_cpu() && CopyTransposed(tensor, copy)) return copy;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(copy.get(), tensor.get(), 0));
   return copy;
 }

@@ -32,6 +32,7 @@ TUNED = {
 }
 Runs = dict[str, Callable[[], Any]]
 Row = dict[str, Any]
+Rows = dict[str, Callable[[bool], Iterator[Row]]]
 
 
 def medians(runs: Runs, repeats: int, calls: int = 1) -> dict[str, float]:
@@ -208,7 +209,7 @@ def decode_rows(quick: bool) -> Iterator[Row]:
     yield row("a decoded token, 32 heads", seconds, "us", 1e6, "1.3 / 1.1")
 
 
-ROWS: dict[str, Callable[[bool], Iterator[Row]]] = {
+ROWS: Rows = {
     "forward": forward_rows,
     "bfloat16": bfloat16_rows,
     "backward": backward_rows,
@@ -218,21 +219,21 @@ ROWS: dict[str, Callable[[bool], Iterator[Row]]] = {
 }
 
 
-def measure(names: list[str], quick: bool) -> list[Row]:
+def measure(rows: Rows, names: list[str], quick: bool) -> list[Row]:
     """The rows, in this process with its allocator."""
     import torch
 
     torch.set_num_threads(1)
-    return [found for name in names for found in ROWS[name](quick)]
+    return [found for name in names for found in rows[name](quick)]
 
 
-def measure_tuned(names: list[str], quick: bool) -> list[Row]:
+def measure_tuned(program: str, names: list[str], quick: bool) -> list[Row]:
     """The rows, in a process whose allocator keeps what it has."""
-    command = [sys.executable, "-m", "ttr.bench", "--rows", ",".join(names), "--only", "default"]
+    command = [sys.executable, "-m", program, "--rows", ",".join(names), "--only", "default"]
     command += ["--json", "-"] + (["--quick"] if quick else [])
     done = subprocess.run(command, env=os.environ | TUNED, check=True, stdout=subprocess.PIPE)
-    rows: list[Row] = json.loads(done.stdout)["default"]
-    return rows
+    found: list[Row] = json.loads(done.stdout)["default"]
+    return found
 
 
 def table(results: dict[str, list[Row]]) -> str:
@@ -248,21 +249,23 @@ def table(results: dict[str, list[Row]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m ttr.bench", description=__doc__.split("\n")[0])
-    parser.add_argument("--rows", default=",".join(ROWS), help=f"of {', '.join(ROWS)}")
+def main(rows: Rows = ROWS, program: str = "ttr.bench", description: str | None = __doc__) -> None:
+    """A program of rows; another one, `python -m program`, hands in its own."""
+    first = (description or "").split("\n")[0]
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=first)
+    parser.add_argument("--rows", default=",".join(rows), help=f"of {', '.join(rows)}")
     parser.add_argument("--json", metavar="FILE", help="figures into FILE; -: instead of the table")
     parser.add_argument("--quick", action="store_true", help="few repeats, no longest sequences")
     parser.add_argument("--only", choices=["default", "tuned"], help="one allocator, not both")
     options = parser.parse_args()
     names = options.rows.split(",")
-    if unknown := [name for name in names if name not in ROWS]:
-        parser.error(f"--rows must be of {', '.join(ROWS)} but has '{unknown[0]}'")
+    if unknown := [name for name in names if name not in rows]:
+        parser.error(f"--rows must be of {', '.join(rows)} but has '{unknown[0]}'")
     results: dict[str, list[Row]] = {}
     if options.only != "tuned":
-        results["default"] = measure(names, options.quick)
+        results["default"] = measure(rows, names, options.quick)
     if options.only != "default":
-        results["tuned"] = measure_tuned(names, options.quick)
+        results["tuned"] = measure_tuned(program, names, options.quick)
     text = json.dumps(results, indent=1)
     if options.json == "-":
         print(text)

@@ -167,3 +167,16 @@ def test_dtypes_are_each_by_itself() -> None:
     close(y, conv_formula(x.double(), w, b.double(), s, False)[0])
     close(tt.norm(x, w[..., 0], b), norm_formula(x.double(), w[..., 0], b.double()))
     close(tt.skip_gate(b.expand(B, T, H, D), x, b), skip_formula(b.double().expand(B, T, H, D), x.double(), b.double()))  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("sizes", [(2, 3, 70, 37), (1, 130, 1, 65), (3, 1, 33, 2)])
+def test_transposed_rows_are_copied_whole(
+    sizes: tuple[int, ...], axis: int, dtype: torch.dtype
+) -> None:
+    """Another axis lies side by side than the last: any of the other three, of any size."""
+    x = torch.randn(sizes).to(dtype)
+    lying = x.transpose(axis, -1).contiguous().transpose(axis, -1)
+    assert torch.equal(tt.norm(lying, kind="l2"), tt.norm(x, kind="l2"))
+    assert torch.equal(tt.norm(lying[..., 1:], kind="l2"), tt.norm(x[..., 1:], kind="l2"))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ._recurrent import regress, wide
+
+_DTYPES_OF_STATES = (torch.float32, torch.float64)
+_DTYPES = (*_DTYPES_OF_STATES, torch.bfloat16)
 
 
 def _time_step(
@@ -201,32 +206,87 @@ def selective_state_update(
         out, x's shape and dtype. No gradients.
     """
     heads = state.dim() == 4
-    s, add = (state, lambda t: t) if heads else (state.unsqueeze(1), _with_head)
+
+    def add(t: Tensor | None) -> Any:
+        """[batch, dim] becomes [batch, 1, dim], [dim] becomes [1, dim]."""
+        return t if t is None or heads else t.unsqueeze(-2)
+
+    s = state if heads else state.unsqueeze(1)
     rows = s if state_batch_indices is None else s[state_batch_indices]
+    b, c = (t if t.dim() == 3 else t.unsqueeze(1) for t in (B, C))
+    a = A if heads else A.unsqueeze(0)
+    update = _update_by_engine if _has_engine(state, x) else _update
     with torch.no_grad():
-        step = _time_step(
-            add(dt), None if dt_bias is None else _with_head(dt_bias, heads), dt_softplus
-        )
-        work = step.dtype
-        a = (A if heads else A.unsqueeze(0)).to(work)
-        b, c = (
-            _to_heads(y if y.dim() == 3 else y.unsqueeze(1), rows.shape[1]).to(work) for y in (B, C)
-        )
-        written = (step * add(x).to(work)).unsqueeze(-1) * b.unsqueeze(-2)
-        new = (step.unsqueeze(-1) * a).exp() * rows.to(work) + written
-        if state_batch_indices is None:
-            s.copy_(new)
-        else:
-            s[state_batch_indices] = new.to(s.dtype)
-        y = (new @ c.unsqueeze(-1)).squeeze(-1)
-        d = None if D is None else _with_head(D, heads)
-        out = _skip_and_gate(y, add(x), d, None if z is None else add(z)).to(x.dtype)
-    return out if heads else out.squeeze(1)
+        out = update(rows, add(x), add(dt), a, b, c, add(D), add(z), add(dt_bias), dt_softplus)
+        if state_batch_indices is not None:
+            s[state_batch_indices] = rows
+    return out.to(x.dtype) if heads else out.to(x.dtype).squeeze(1)
 
 
-def _with_head(x: Tensor, there: bool = False) -> Tensor:
-    """[batch, dim] becomes [batch, 1, dim], [dim] becomes [1, dim]."""
-    return x if there else x.unsqueeze(-2)
+def _has_engine(*tensors: Tensor) -> bool:
+    return all(t.is_cpu and t.dtype in _DTYPES for t in tensors)
+
+
+def _update(
+    rows: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    d: Tensor | None,
+    z: Tensor | None,
+    bias: Tensor | None,
+    softplus: bool,
+) -> Tensor:
+    """rows [batch, H, dim, N] after the token x [batch, H, dim]; what it reads."""
+    step = _time_step(dt, bias, softplus)
+    work = step.dtype
+    b, c = (_to_heads(t, rows.shape[1]).to(work) for t in (b, c))
+    written = (step * x.to(work)).unsqueeze(-1) * b.unsqueeze(-2)
+    new = (step.unsqueeze(-1) * a.to(work)).exp() * rows.to(work) + written
+    rows.copy_(new)
+    return _skip_and_gate((new @ c.unsqueeze(-1)).squeeze(-1), x, d, z)
+
+
+def _update_by_engine(
+    rows: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    d: Tensor | None,
+    z: Tensor | None,
+    bias: Tensor | None,
+    softplus: bool,
+) -> Tensor:
+    """As `_update`. A head of one decay is known by its expanded tensors: that is Mamba-2."""
+    import ttr.torch
+
+    whole = _is_expanded(dt, -1) and _is_expanded(a, -1, -2)
+    whole = whole and (bias is None or _is_expanded(bias, -1))
+    if whole:
+        dt, a, bias = dt[..., 0], a[:, 0, 0], None if bias is None else bias[..., 0]
+    dt, v = dt.unsqueeze(1), x.unsqueeze(1)
+    step = ttr.torch.step_gate(dt, bias) if softplus else _time_step(dt, bias, False)
+    inputs = {"q": c.unsqueeze(1).to(step.dtype), "k": b.unsqueeze(1).to(step.dtype)}
+    if whole:
+        inputs |= {"v": v * step.unsqueeze(-1), "log_decay": step * a}
+    else:
+        inputs |= {"v": v * step, "dt": step, "a": a}
+    memory = rows.transpose(-1, -2)
+    is_row = memory.stride(-1) == 1 and memory.dtype in _DTYPES_OF_STATES
+    state = memory if is_row else memory.to(step.dtype).contiguous()
+    y = ttr.torch.step_("mamba2" if whole else "mamba", {"state": state}, **inputs)
+    if not is_row:
+        memory.copy_(state)
+    return _skip_and_gate(y.squeeze(1), x, d, z)  # refuses nothing: the state is written already
+
+
+def _is_expanded(t: Tensor, *dims: int) -> bool:
+    """One number along these dimensions."""
+    return all(t.stride(dim) == 0 or t.shape[dim] == 1 for dim in dims)
 
 
 def _to_heads(b: Tensor, heads: int) -> Tensor:
