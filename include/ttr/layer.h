@@ -19,8 +19,8 @@
 ///
 /// (a) But for gradients that are sums over sequences: of constants of the layer. (b) Of more than
 /// 3 rows (a token has `steps` rows): up to 3 are decoded, another way through the same arithmetic.
-/// (c) Not least squares and not logarithmic weights, whose sums are wider inside of a call than in
-/// its state; nor products in bfloat16. The definition has all of it.
+/// (c) Not least squares, logarithmic weights and weights of kept pairs, whose sums are wider
+/// inside of a call than in its state; nor products in bfloat16. The definition has all of it.
 ///
 /// Cost: `ttr plan RECIPE`, EstimateCost(). Errors: ttr::Error before any work and before anything
 /// is written; see CheckInputs(). Whatever views a call is given, no byte outside of them is read
@@ -111,6 +111,9 @@ class Layer {
 
  private:
   friend class Decoder;
+
+  /// The initial state, completed, in the entries of `final` where their shapes are its own.
+  State StartIn(const State& final, const State& initial, const Inputs& inputs) const;
 
   Requirements requirements_;
   Plan plan_;
