@@ -1,0 +1,191 @@
+// Answers of a block of queries, over blocks of pairs from the latest to the first. Compiled once
+// for every target.
+
+#if defined(TTR_KERNEL_SMOOTHER_ANSWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_KERNEL_SMOOTHER_ANSWER_INL_H_
+#undef TTR_KERNEL_SMOOTHER_ANSWER_INL_H_
+#else
+#define TTR_KERNEL_SMOOTHER_ANSWER_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/engines/kernel_smoother/load-inl.h"
+#include "src/engines/kernel_smoother/store-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::kernel_smoother {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T, class KERNEL>
+class Answers {
+ public:
+  Answers(const Task& task, const Scratch<T>& scratch)
+      : options_(task.options), m_(task.memory), task_(task), s_(scratch) {}
+
+  void Run() {
+    Start();
+    const Range seen = SeenBy(0, task_.count);
+    reference_ = ReferenceOf(seen);
+    // The latest pairs tell the maximum, beside which a decay leaves nothing of the first.
+    for (std::int64_t first = (seen.end - 1) / s_.pairs * s_.pairs;
+         first >= 0 && first + s_.pairs > seen.first; first -= s_.pairs) {
+      PairBlock(first, std::min(s_.pairs, seen.end - first));
+    }
+    for (std::int64_t i = 0; i < task_.count; ++i) Store(i);
+  }
+
+ private:
+  static constexpr int kRows = ln::kTileRows;
+
+  std::int64_t TokenOf(std::int64_t query) const { return (task_.first + query) / m_.queries; }
+
+  /// The last token of the call that is written before token t is read.
+  std::int64_t Written(std::int64_t t) const {
+    return m_.sight.causal ? t - (m_.sight.before ? 1 : 0) : m_.sight.tokens - 1;
+  }
+
+  Range SeenByOne(std::int64_t query) const {
+    const std::int64_t t = TokenOf(query);
+    const std::int64_t end = m_.sight.End(t);
+    std::int64_t first = m_.sight.First(t);
+    if (m_.weights.forgotten != nullptr && m_.sight.tokens > 0) {
+      const std::int64_t written = Written(t);
+      if (written >= 0) first = std::max(first, m_.weights.forgotten[written]);
+    }
+    return {std::min(first, end), end};
+  }
+
+  /// By any of some queries: both ends rise with the token.
+  Range SeenBy(std::int64_t begin, std::int64_t end) const {
+    return {SeenByOne(begin).first, SeenByOne(end - 1).end};
+  }
+
+  void Start() {
+    LoadQueries(task_, s_.q);
+    const std::int64_t wide = linalg::RoundUp(m_.value_dim, kUnit);
+    linalg::ZeroRows(s_.y, 0, linalg::RoundUp(task_.count, kStrip), wide);
+    std::fill(s_.tops, s_.tops + kQueries, cn::kNever<T>);
+    std::fill(s_.sums, s_.sums + kQueries, T(0));
+  }
+
+  /// The greatest offset that is seen, from which others are counted: their differences keep their
+  /// digits.
+  double ReferenceOf(const Range& seen) const {
+    if (!m_.weighted) return 0;
+    double most = -std::numeric_limits<double>::infinity();
+    for (std::int64_t i = seen.first; i < seen.end; ++i) most = std::max(most, OffsetOf(m_, i));
+    return std::isfinite(most) ? most : 0;
+  }
+
+  void PairBlock(std::int64_t first, std::int64_t count) {
+    LoadPairs(KeysOf(options_, m_), first, count, m_.key_dim, s_.rows);
+    LoadPairs(ValuesOf(m_), first, count, m_.value_dim, s_.v);
+    const std::int64_t dk = linalg::RoundUp(m_.key_dim, kUnit);
+    ln::Transpose(s_.rows, linalg::RoundUp(count, kUnit), dk, s_.kt);
+    odd_ = SetOddAside(s_.v, count, linalg::RoundUp(m_.value_dim, kUnit), s_.odd);
+    if (m_.weighted) {
+      for (std::int64_t j = 0; j < count; ++j) {
+        s_.offsets[j] = static_cast<T>(OffsetOf(m_, first + j) - reference_);
+      }
+      std::fill(s_.offsets + count, s_.offsets + linalg::RoundUp(count, kUnit), T(0));
+    }
+    for (std::int64_t i = 0; i < task_.count; i += kRows) Strip(i, first, count);
+  }
+
+  /// Queries i .. i + kRows on a block of pairs.
+  void Strip(std::int64_t i, std::int64_t first, std::int64_t count) {
+    const std::int64_t rows = std::min<std::int64_t>(kRows, task_.count - i);
+    const Range seen = SeenBy(i, i + rows);
+    const std::int64_t begin = std::max<std::int64_t>(seen.first - first, 0) / kUnit * kUnit;
+    const std::int64_t end = std::min(seen.end - first, count);
+    if (begin >= end) return;
+    const std::int64_t columns = linalg::RoundUp(end, kUnit) - begin;
+    const Block<T> q{s_.q.Row(i), s_.q.stride};
+    if constexpr (KERNEL::kByDistance) {
+      cn::SquaredDistances(q, s_.kt.Columns(begin), columns, m_.key_dim, s_.scores);
+    } else {
+      ln::Multiply<ln::Into::kSet>(linalg::Left<T>::Of(q), s_.kt.Columns(begin), kRows,
+                                   ln::Whole{columns, m_.key_dim}, s_.scores);
+    }
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      if (r < rows) {
+        Weigh(i + r, s_.scores.Row(r), first + begin, columns);
+      } else {
+        std::fill(s_.scores.Row(r), s_.scores.Row(r) + columns, T(0));
+      }
+    }
+    AddValues(i, rows, {begin, end}, first);
+  }
+
+  /// A query's scores become weights over the maximum so far, and what was summed before follows.
+  HWY_INLINE void Weigh(std::int64_t i, T* scores, std::int64_t first, std::int64_t columns) {
+    const Range seen = SeenByOne(i);
+    const T* const offsets = m_.weighted ? s_.offsets + first % s_.pairs : nullptr;
+    const T greatest = cn::LogScores<KERNEL>(columns, seen.first - first, seen.end - first, width_,
+                                             offsets, scores);
+    cn::RunningSum<T> sum{s_.tops[i], s_.sums[i]};
+    const T factor = sum.Add(columns, greatest, scores);
+    s_.tops[i] = sum.top;
+    s_.sums[i] = sum.sum;
+    if (factor != 1) {
+      T* const y = s_.y.Row(i);
+      const hn::ScalableTag<T> d;
+      const auto by = hn::Set(d, factor);
+      for (std::int64_t c = 0; c < m_.value_dim; c += static_cast<std::int64_t>(hn::Lanes(d))) {
+        hn::Store(hn::Mul(by, hn::Load(d, y + c)), d, y + c);
+      }
+    }
+  }
+
+  void AddValues(std::int64_t i, std::int64_t rows, const Range& seen, std::int64_t first) {
+    const Block<T> y{s_.y.Row(i), s_.y.stride};
+    ln::Multiply<ln::Into::kAdd>(
+        linalg::Left<T>::Of(s_.scores), s_.v.Rows(seen.first), kRows,
+        ln::Whole{linalg::RoundUp(m_.value_dim, kUnit), seen.end - seen.first}, y);
+    // What is not finite goes to those alone that give it weight.
+    for (std::int64_t at = 0; at < odd_; ++at) {
+      const std::int64_t j = s_.odd[at];
+      if (j < seen.first || j >= seen.end) continue;
+      ValuesOf(m_).Load(first + j, m_.value_dim, s_.row);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const T p = s_.scores.Row(r)[j - seen.first];
+        if (p == 0) continue;
+        for (std::int64_t c = 0; c < m_.value_dim; ++c) y.Row(r)[c] += p * s_.row[c];
+      }
+    }
+  }
+
+  /// log w of a pair is an offset and this.
+  double TotalOf(std::int64_t i) const {
+    if (m_.weights.totals == nullptr || m_.sight.tokens == 0) return reference_;
+    const std::int64_t t = Written(TokenOf(i));
+    return t < 0 ? reference_ : reference_ + m_.weights.totals[t];
+  }
+
+  void Store(std::int64_t i) {
+    const std::int64_t at = task_.first + i, t = at / m_.queries;
+    StoreAnswer(options_, m_, {at - t * m_.queries, t}, {s_.tops[i], s_.sums[i], TotalOf(i)},
+                s_.y.Row(i));
+  }
+
+  const Options& options_;
+  const Memory& m_;
+  const Task& task_;
+  const Scratch<T>& s_;
+  double reference_ = 0;
+  std::int64_t odd_ = 0;  // values of a block that are not finite
+  const T width_ = cn::WidthOf<T>(options_.kernel, m_.bandwidth);
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::kernel_smoother
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_KERNEL_SMOOTHER_ANSWER_INL_H_
