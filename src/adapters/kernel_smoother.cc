@@ -8,6 +8,9 @@
 
 #include "src/adapters/decay_factors.h"
 #include "src/adapters/registry.h"
+#include "src/core/working_copy.h"
+#include "src/engines/kernel_smoother/backward.h"
+#include "src/engines/rows/norm.h"
 #include "src/recipe/family.h"
 
 namespace ttr {
@@ -92,6 +95,60 @@ kernel_smoother::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType dty
   return sizes;
 }
 
+/// Gradients as the engine wants them, and their ways home.
+class GradientCopies {
+ public:
+  GradientCopies(const EngineCall& call, const State& initial, const BackwardTensors& tensors)
+      : dinputs_(tensors.dinputs) {
+    const Inputs& d = tensors.dinputs;
+    const Dims& dims = call.dims;
+    const TensorView k = initial.Get("state.k"), v = call.inputs.v;
+    const DType given = k.defined() ? k.dtype() : v.dtype();
+    const DType dtype = given == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    q_ = WorkingCopy::OfHeads(d.q, dims.output_heads(), dtype);
+    k_ = WorkingCopy::OfHeads(d.k, dims.heads, dtype);
+    v_ = WorkingCopy::OfHeads(d.v, dims.heads, dtype);
+    const State& start = tensors.dinitial;
+    log_weight_ = WorkingCopy::Zeros(start.Get("state.log_weight"), DType::kFloat64);
+    if (d.bandwidth.defined()) {
+      bandwidth_ = Tensor(DType::kFloat64, {dims.states(), dims.heads});
+    }
+    views_ = {.q = q_.view(),
+              .k = k_.view(),
+              .v = v_.view(),
+              .log_decay = d.log_decay,
+              .importance = d.importance,
+              .log_importance = d.log_importance,
+              .bandwidth = bandwidth_.view(),
+              .state_k = start.Get("state.k"),
+              .state_v = start.Get("state.v"),
+              .state_log_weight = log_weight_.view()};
+    for (const TensorView* view : {&views_.state_k, &views_.state_v}) {
+      if (view->defined()) CopyInto(Tensor(view->dtype(), view->shape()), *view);
+    }
+  }
+
+  const kernel_smoother::Gradients& views() const { return views_; }
+
+  void WriteBack() const {
+    for (const WorkingCopy* copy : {&q_, &k_, &v_, &log_weight_}) copy->WriteBack();
+    if (!bandwidth_.defined()) return;
+    for (std::int64_t h = 0; h < bandwidth_.shape()[1]; ++h) {
+      double sum = 0;
+      for (std::int64_t n = 0; n < bandwidth_.shape()[0]; ++n) {
+        sum += bandwidth_.view().At({n, h});
+      }
+      dinputs_.bandwidth.Set({h}, sum);
+    }
+  }
+
+ private:
+  const Inputs& dinputs_;
+  WorkingCopy q_, k_, v_, log_weight_;
+  Tensor bandwidth_;
+  kernel_smoother::Gradients views_;
+};
+
 class KernelSmoother final : public Engine {
  public:
   std::string_view name() const override { return "kernel_smoother"; }
@@ -125,8 +182,44 @@ class KernelSmoother final : public Engine {
       words.y = outputs.y;
       words.status = outputs.status;
     }
+    words.saved = call.saved;
     kernel_smoother::Forward(OptionsOf(call.recipe(), call.dims), words, call.executor,
                              call.scratch);
+  }
+
+  bool HasGradients() const override { return true; }
+
+  void Backward(const EngineCall& call, const State& initial,
+                const BackwardTensors& tensors) const override {
+    const Recipe& recipe = call.recipe();
+    const std::vector<double> factors = DecayFactors(recipe, call.dims);
+    kernel_smoother::Call words = CallOf(call, initial, factors);
+    words.saved = call.saved;
+    kernel_smoother::Options options = OptionsOf(recipe, call.dims);
+    Tensor dz;
+    if (options.output_norm != kernel_smoother::OutputNorm::kNone) {
+      const bool l2 = options.output_norm == kernel_smoother::OutputNorm::kL2;
+      options.output_norm = kernel_smoother::OutputNorm::kNone;
+      words.saved = {};  // of answers behind their norm
+      dz = GradientBeforeNorm(options, words, tensors.dy, l2, call.executor);
+    }
+    const GradientCopies copies(call, initial, tensors);
+    kernel_smoother::Backward(options, words, dz.defined() ? dz.view() : tensors.dy,
+                              {tensors.dstate.Get("state.k"), tensors.dstate.Get("state.v"),
+                               tensors.dstate.Get("state.log_weight")},
+                              copies.views(), call.executor, call.scratch);
+    copies.WriteBack();
+  }
+
+  std::size_t BackwardScratchBytes(const Recipe& recipe, const Dims& dims,
+                                   int threads) const override {
+    return kernel_smoother::BackwardScratchBytes(SizesOf(recipe, dims, DType::kFloat64), threads);
+  }
+
+  std::size_t SavedBytes(const Recipe& recipe, const Dims& dims, DType state) const override {
+    if (recipe.reading.output_norm != OutputNorm::kNone) return 0;
+    return kernel_smoother::SavedBytes(SizesOf(recipe, dims, state),
+                                       dims.batch * dims.tokens * dims.output_heads());
   }
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
@@ -134,6 +227,19 @@ class KernelSmoother final : public Engine {
   }
 
  private:
+  /// The gradient of what the answers were before their norm.
+  static Tensor GradientBeforeNorm(const kernel_smoother::Options& options,
+                                   kernel_smoother::Call words, const TensorView& dy, bool l2,
+                                   Executor& executor) {
+    const DType dtype = words.v.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    const Tensor z(dtype, dy.shape()), dz(dtype, dy.shape());
+    words.y = z.view();
+    kernel_smoother::Answer(options, words, executor);
+    rows::NormaliseGradient({l2 ? rows::NormKind::kL2 : rows::NormKind::kRms, 0, z, {}, {}, {}}, dy,
+                            {dz, {}, {}, {}}, executor);
+    return dz;
+  }
+
   static void NothingKept(const Recipe& recipe, const Outputs& outputs) {
     CopyInto(Tensor(outputs.y.dtype(), outputs.y.shape()), outputs.y);
     if (!outputs.status.defined() || recipe.function.kind != FunctionClass::kConstant) return;

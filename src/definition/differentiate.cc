@@ -46,6 +46,7 @@ class Probe {
     State state = Start();
     RunSequences(Mode::kForward, recipe_, dims_, inputs_, state, {.y = y_.view()},
                  SequentialExecutor());
+    if (KeepsPairs(recipe_)) ClearPadding(state);
     return state;
   }
 
@@ -60,6 +61,23 @@ class Probe {
   }
 
  private:
+  /// What is behind the pairs that are held is no part of a state.
+  static void ClearPadding(State& state) {
+    const TensorView length = state.Get("state.length");
+    if (!length.defined()) return;
+    for (const State::Entry& entry : state.entries()) {
+      if (IsCount(entry.name)) continue;
+      for (std::int64_t n = 0; n < length.size(0); ++n) {
+        for (std::int64_t h = 0; h < length.size(1); ++h) {
+          const auto held = static_cast<std::int64_t>(length.At({n, h}));
+          const TensorView rows =
+              entry.view.Slice(0, n, 1).Slice(2, h, 1).Slice(1, held, entry.view.size(1) - held);
+          CopyInto(Tensor(rows.dtype(), rows.shape()), rows);
+        }
+      }
+    }
+  }
+
   /// A copy of the initial state. Where a gradient of the final one is given, pairs have the rows
   /// that it has.
   State Start() const {

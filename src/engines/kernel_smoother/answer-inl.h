@@ -27,45 +27,23 @@ template <class T, class KERNEL>
 class Answers {
  public:
   Answers(const Task& task, const Scratch<T>& scratch)
-      : options_(task.options), m_(task.memory), task_(task), s_(scratch) {}
+      : options_(task.options), m_(task.memory), task_(task), block_(m_, task.first), s_(scratch) {}
 
   void Run() {
     Start();
-    const Range seen = SeenBy(0, task_.count);
-    reference_ = ReferenceOf(seen);
+    const Range seen = block_.SeenBy(0, task_.count);
+    reference_ = block_.ReferenceOf(seen);
     // The latest pairs tell the maximum, beside which a decay leaves nothing of the first.
     for (std::int64_t first = (seen.end - 1) / s_.pairs * s_.pairs;
          first >= 0 && first + s_.pairs > seen.first; first -= s_.pairs) {
       PairBlock(first, std::min(s_.pairs, seen.end - first));
     }
+    if (task_.kept.reference != nullptr) *task_.kept.reference = reference_;
     for (std::int64_t i = 0; i < task_.count; ++i) Store(i);
   }
 
  private:
   static constexpr int kRows = ln::kTileRows;
-
-  std::int64_t TokenOf(std::int64_t query) const { return (task_.first + query) / m_.queries; }
-
-  /// The last token of the call that is written before token t is read.
-  std::int64_t Written(std::int64_t t) const {
-    return m_.sight.causal ? t - (m_.sight.before ? 1 : 0) : m_.sight.tokens - 1;
-  }
-
-  Range SeenByOne(std::int64_t query) const {
-    const std::int64_t t = TokenOf(query);
-    const std::int64_t end = m_.sight.End(t);
-    std::int64_t first = m_.sight.First(t);
-    if (m_.weights.forgotten != nullptr && m_.sight.tokens > 0) {
-      const std::int64_t written = Written(t);
-      if (written >= 0) first = std::max(first, m_.weights.forgotten[written]);
-    }
-    return {std::min(first, end), end};
-  }
-
-  /// By any of some queries: both ends rise with the token.
-  Range SeenBy(std::int64_t begin, std::int64_t end) const {
-    return {SeenByOne(begin).first, SeenByOne(end - 1).end};
-  }
 
   void Start() {
     LoadQueries(task_, s_.q);
@@ -73,15 +51,6 @@ class Answers {
     linalg::ZeroRows(s_.y, 0, linalg::RoundUp(task_.count, kStrip), wide);
     std::fill(s_.tops, s_.tops + kQueries, cn::kNever<T>);
     std::fill(s_.sums, s_.sums + kQueries, T(0));
-  }
-
-  /// The greatest offset that is seen, from which others are counted: their differences keep their
-  /// digits.
-  double ReferenceOf(const Range& seen) const {
-    if (!m_.weighted) return 0;
-    double most = -std::numeric_limits<double>::infinity();
-    for (std::int64_t i = seen.first; i < seen.end; ++i) most = std::max(most, OffsetOf(m_, i));
-    return std::isfinite(most) ? most : 0;
   }
 
   void PairBlock(std::int64_t first, std::int64_t count) {
@@ -102,7 +71,7 @@ class Answers {
   /// Queries i .. i + kRows on a block of pairs.
   void Strip(std::int64_t i, std::int64_t first, std::int64_t count) {
     const std::int64_t rows = std::min<std::int64_t>(kRows, task_.count - i);
-    const Range seen = SeenBy(i, i + rows);
+    const Range seen = block_.SeenBy(i, i + rows);
     const std::int64_t begin = std::max<std::int64_t>(seen.first - first, 0) / kUnit * kUnit;
     const std::int64_t end = std::min(seen.end - first, count);
     if (begin >= end) return;
@@ -126,7 +95,7 @@ class Answers {
 
   /// A query's scores become weights over the maximum so far, and what was summed before follows.
   HWY_INLINE void Weigh(std::int64_t i, T* scores, std::int64_t first, std::int64_t columns) {
-    const Range seen = SeenByOne(i);
+    const Range seen = block_.SeenByOne(i);
     const T* const offsets = m_.weighted ? s_.offsets + first % s_.pairs : nullptr;
     const T greatest = cn::LogScores<KERNEL>(columns, seen.first - first, seen.end - first, width_,
                                              offsets, scores);
@@ -165,19 +134,37 @@ class Answers {
   /// log w of a pair is an offset and this.
   double TotalOf(std::int64_t i) const {
     if (m_.weights.totals == nullptr || m_.sight.tokens == 0) return reference_;
-    const std::int64_t t = Written(TokenOf(i));
+    const std::int64_t t = block_.Written(block_.TokenOf(i));
     return t < 0 ? reference_ : reference_ + m_.weights.totals[t];
   }
 
   void Store(std::int64_t i) {
     const std::int64_t at = task_.first + i, t = at / m_.queries;
-    StoreAnswer(options_, m_, {at - t * m_.queries, t}, {s_.tops[i], s_.sums[i], TotalOf(i)},
-                s_.y.Row(i));
+    const Place place{at - t * m_.queries, t};
+    const WeightSum<T> sum{s_.tops[i], s_.sums[i], TotalOf(i)};
+    StoreAnswer(options_, m_, place, sum, s_.y.Row(i));
+    if (task_.kept.logs != nullptr) Keep(i, place, sum);
+  }
+
+  void Keep(std::int64_t i, const Place& place, const WeightSum<T>& sum) {
+    const std::int64_t at = task_.first + i, channels = m_.value_dim;
+    const Kept& kept = task_.kept;
+    const T* const y = s_.y.Row(i);
+    static_cast<T*>(kept.logs)[at] = options_.normalised
+                                         ? sum.top + static_cast<T>(std::log(sum.sum))
+                                         : static_cast<T>(-sum.total);
+    if (kept.means != nullptr)
+      std::copy_n(y, channels, static_cast<T*>(kept.means) + at * channels);
+    if (kept.dots != nullptr) {
+      sn::LoadRow(kept.dy.Of(place.query), place.token, 0, channels, s_.row);
+      static_cast<T*>(kept.dots)[at] = static_cast<T>(sn::WideDot(channels, y, s_.row));
+    }
   }
 
   const Options& options_;
   const Memory& m_;
   const Task& task_;
+  const QueryBlock block_;
   const Scratch<T>& s_;
   double reference_ = 0;
   std::int64_t odd_ = 0;  // values of a block that are not finite

@@ -5,6 +5,7 @@
 
 #include "src/engines/kernel_smoother/decode.h"
 #include "src/engines/kernel_smoother/kernel_smoother.h"
+#include "src/engines/kernel_smoother/saved.h"
 #include "src/engines/kernel_smoother/work.h"
 
 namespace ttr::kernel_smoother {
@@ -47,7 +48,8 @@ constexpr std::int64_t kMostSteps = 3;  // tokens that are taken one by one
 /// Are pairs read where they lie: all of a state, in the type of the arithmetic or in bfloat16?
 bool Decodes(const Work& work) {
   const Call& call = work.call;
-  if (work.sequences.packed() || work.sequences.length() > kMostSteps) return false;
+  if (!call.saved.empty() || work.sequences.packed() || work.sequences.length() > kMostSteps)
+    return false;
   if (!call.state_k.defined() || call.state_k.dtype() != call.state_v.dtype()) return false;
   return call.state_k.shape().elements() > 0;
 }
@@ -138,7 +140,10 @@ void RunSteps(const Work& work, Executor& executor, const common::WorkerScratch&
   }
 }
 
-void RunBlocks(const Work& work, Executor& executor, const common::WorkerScratch& room) {
+void RunBlocks(const Work& work, Executor& executor, const common::WorkerScratch& room,
+               bool writes) {
+  const Saved saved(work);
+  if (saved) saved.Header().WriteTo(work.call.saved);
   const std::int64_t memories = work.memories();
   if (work.sizes.weighted) {
     room.Run(executor, memories, [&](std::int64_t item, std::byte*) {
@@ -150,28 +155,24 @@ void RunBlocks(const Work& work, Executor& executor, const common::WorkerScratch
     const Memory memory = work.MemoryOf(item % memories, room.shared());
     const std::int64_t first = (work.blocks - 1 - item / memories) * kQueries;
     if (first >= memory.rows) return;
+    const std::int64_t m = item % memories;
+    const Kept kept = saved ? Kept{.logs = saved.Logs(m), .means = saved.Means(m)} : Kept{};
     Answer({.options = work.options,
             .memory = memory,
             .first = first,
             .count = std::min(kQueries, memory.rows - first),
-            .scratch = own},
+            .scratch = own,
+            .kept = kept},
            work.sizes.dtype);
   });
-  if (!work.writes()) return;
+  if (!writes) return;
   room.Run(executor, memories, [&](std::int64_t item, std::byte*) {
     WritePairs(work.options, work.MemoryOf(item, room.shared()), work.sizes.dtype);
   });
 }
 
-}  // namespace
-
-std::size_t ScratchBytes(const Sizes& sizes, int threads) {
-  return common::WorkerScratch::Bytes(threads, BytesOfWorker(sizes), BytesOfShared(sizes));
-}
-
-void Forward(const Options& options, const Call& call, Executor& executor,
-             std::span<std::byte> scratch) {
-  const Work work(options, call);
+void RunCall(const Work& work, Executor& executor, std::span<std::byte> scratch, bool writes) {
+  const Call& call = work.call;
   const std::int64_t memories = work.memories();
   if (memories == 0 || work.sequences.tokens() == 0) return;
   const auto pairs =
@@ -180,12 +181,33 @@ void Forward(const Options& options, const Call& call, Executor& executor,
                        static_cast<double>(memories * work.heads.queries) *
                        static_cast<double>(work.sizes.tokens) * pairs;
   const int threads = common::ThreadsFor(executor, flops >= common::kFlopsWorthThreads);
-  const bool decodes = Decodes(work);
+  const bool decodes = writes && Decodes(work);
   const std::int64_t most =
       decodes ? work.sequences.count() * kChunks : std::max(work.tasks(), memories);
   const common::WorkerScratch room("kernel_smoother", scratch, common::WorkersOf(threads, most),
                                    BytesOfWorker(work.sizes), BytesOfShared(work.sizes));
-  decodes ? RunSteps(work, executor, room) : RunBlocks(work, executor, room);
+  decodes ? RunSteps(work, executor, room)
+          : RunBlocks(work, executor, room, writes && work.writes());
+}
+
+}  // namespace
+
+std::size_t ScratchBytes(const Sizes& sizes, int threads) {
+  return common::WorkerScratch::Bytes(threads, BytesOfWorker(sizes), BytesOfShared(sizes));
+}
+
+std::size_t SavedBytes(const Sizes& sizes, std::int64_t queries) {
+  return Saved::Bytes(sizes, queries);
+}
+
+void Forward(const Options& options, const Call& call, Executor& executor,
+             std::span<std::byte> scratch) {
+  RunCall({options, call}, executor, scratch, true);
+}
+
+void Answer(const Options& options, const Call& call, Executor& executor,
+            std::span<std::byte> scratch) {
+  RunCall({options, call}, executor, scratch, false);
 }
 
 }  // namespace ttr::kernel_smoother

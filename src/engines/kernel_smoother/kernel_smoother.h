@@ -63,6 +63,7 @@ struct Call {
   /// With room for the call's pairs (PairRows::Needed).
   TensorView state_k, state_v, state_log_weight, state_length;
   TensorView y, status;
+  std::span<std::byte> saved;  ///< SavedBytes(), where Forward leaves what Backward reads; or empty
 };
 
 /// What scratch depends on.
@@ -79,9 +80,17 @@ struct Sizes {
 /// Bytes of scratch that Forward needs with this many threads.
 std::size_t ScratchBytes(const Sizes& sizes, int threads);
 
+/// Bytes of what Forward can save for Backward, of so many queries of all memories: a mean and the
+/// logarithm of a sum of weights each.
+std::size_t SavedBytes(const Sizes& sizes, std::int64_t queries);
+
 /// Memorizes every token and answers every query. `scratch` (any alignment) holds ScratchBytes()
 /// at least, or is empty, and then it is allocated.
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});
+
+/// The answers alone: the state stays as it is.
+void Answer(const Options& options, const Call& call, Executor& executor,
+            std::span<std::byte> scratch = {});
 
 }  // namespace ttr::kernel_smoother

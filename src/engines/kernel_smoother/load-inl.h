@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "hwy/highway.h"
@@ -94,8 +95,8 @@ HWY_INLINE bool IsFinite(const T* row, std::int64_t channels) {
   return hn::AllTrue(d, hn::Eq(sum, hn::Zero(d)));
 }
 
-/// Rows that are not finite become zeros, so that nothing times them is NaN; `odd` tells which.
-/// Returns how many they are.
+/// Rows that are not finite become zeros, so that nothing times them is NaN; `odd`, if given, tells
+/// which. Returns how many they are.
 template <class T>
 std::int64_t SetOddAside(const Block<T>& rows, std::int64_t count, std::int64_t channels,
                          std::int64_t* odd) {
@@ -103,10 +104,53 @@ std::int64_t SetOddAside(const Block<T>& rows, std::int64_t count, std::int64_t 
   for (std::int64_t i = 0; i < count; ++i) {
     if (IsFinite(rows.Row(i), channels)) continue;
     std::fill(rows.Row(i), rows.Row(i) + channels, T(0));
-    odd[found++] = i;
+    if (odd != nullptr) odd[found] = i;
+    ++found;
   }
   return found;
 }
+
+/// What the queries of a block see, counted from its first.
+class QueryBlock {
+ public:
+  QueryBlock(const Memory& memory, std::int64_t first) : m_(memory), first_(first) {}
+
+  std::int64_t TokenOf(std::int64_t query) const { return (first_ + query) / m_.queries; }
+
+  /// The last token of the call that is written before token t is read.
+  std::int64_t Written(std::int64_t t) const {
+    return m_.sight.causal ? t - (m_.sight.before ? 1 : 0) : m_.sight.tokens - 1;
+  }
+
+  Range SeenByOne(std::int64_t query) const {
+    const std::int64_t t = TokenOf(query);
+    const std::int64_t end = m_.sight.End(t);
+    std::int64_t first = m_.sight.First(t);
+    if (m_.weights.forgotten != nullptr && m_.sight.tokens > 0) {
+      const std::int64_t written = Written(t);
+      if (written >= 0) first = std::max(first, m_.weights.forgotten[written]);
+    }
+    return {std::min(first, end), end};
+  }
+
+  /// By any of some queries: both ends rise with the token.
+  Range SeenBy(std::int64_t begin, std::int64_t end) const {
+    return {SeenByOne(begin).first, SeenByOne(end - 1).end};
+  }
+
+  /// The greatest offset that is seen, from which others are counted: their differences keep their
+  /// digits.
+  double ReferenceOf(const Range& seen) const {
+    if (!m_.weighted) return 0;
+    double most = -std::numeric_limits<double>::infinity();
+    for (std::int64_t i = seen.first; i < seen.end; ++i) most = std::max(most, OffsetOf(m_, i));
+    return std::isfinite(most) ? most : 0;
+  }
+
+ private:
+  const Memory& m_;
+  std::int64_t first_;
+};
 
 /// Whose query or answer it is.
 struct Place {

@@ -50,7 +50,7 @@ void StoreAnswer(const Options& options, const Memory& m, const Place& place,
     const bool rms = options.output_norm == OutputNorm::kRms;
     sn::DivideByNorm(y, m.value_dim, rms ? static_cast<double>(m.value_dim) : 1, 0);
   }
-  sn::StoreRow(y, place.token, 0, m.value_dim, m.y.Of(place.query));
+  if (m.y) sn::StoreRow(y, place.token, 0, m.value_dim, m.y.Of(place.query));
   if (none && options.normalised && m.status) {
     const Rows status = m.status.Of(place.query);
     static_cast<std::int8_t*>(status.data)[place.token * status.stride] = 3;  // kSingular

@@ -79,12 +79,23 @@ struct Memory {
   PairWeights weights;
 };
 
+/// What is kept of queries beside their answers, in the type of the arithmetic. Absent: nothing.
+struct Kept {
+  void* logs = nullptr;         ///< [query]: of the sum of weights; of an unnormalised one what its
+                                ///< scores lack
+  void* means = nullptr;        ///< [query][channel]
+  void* dots = nullptr;         ///< [query]: dy . y
+  double* reference = nullptr;  ///< of a block
+  HeadRows dy{};
+};
+
 /// Queries first .. first + count of a memory.
 struct Task {
   const Options& options;
   const Memory& memory;
   std::int64_t first = 0, count = 0;
   std::byte* scratch = nullptr;
+  Kept kept{};
 };
 
 /// Of a worker.
