@@ -218,6 +218,7 @@ class KernelSmoother final : public Engine {
 
   std::size_t SavedBytes(const Recipe& recipe, const Dims& dims, DType state) const override {
     if (recipe.reading.output_norm != OutputNorm::kNone) return 0;
+    if (recipe.similarity.kernel == Kernel::kInverseDistance) return 0;  // hits are not told
     return kernel_smoother::SavedBytes(SizesOf(recipe, dims, state),
                                        dims.batch * dims.tokens * dims.output_heads());
   }

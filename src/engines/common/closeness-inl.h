@@ -34,10 +34,6 @@ using linalg::Left;
 
 template <class T>
 inline constexpr T kNever = -std::numeric_limits<T>::infinity();
-/// The logarithm of a hit's weight under the inverse distance: beside it nothing else counts.
-template <class T>
-inline constexpr T kHit = T(1e30);
-
 /// tile[r] += sum_s (a[r a_row + s] - b[s b_step ...])^2, s < count.
 template <class D, int R, int NV, class T = hn::TFromD<D>>
 HWY_INLINE void AccumulateSquares(D d, const T* HWY_RESTRICT a, std::int64_t a_row,
@@ -84,6 +80,8 @@ HWY_NOINLINE void SquaredDistances(const Block<T>& left, const Block<T>& right,
 template <Kernel KERNEL>
 struct LogKernel {
   static constexpr bool kByDistance = KERNEL != Kernel::kExponential;
+  /// Where it is infinite: keys at distance 0 share all weight, in the proportion of their own.
+  static constexpr bool kHasHits = KERNEL == Kernel::kInverseDistance;
 
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V Of(D d, V x, V width) {
@@ -100,7 +98,7 @@ struct LogKernel {
       const auto odd = hn::Or(hit, hn::Not(hn::Lt(x, hn::Inf(d))));
       const V log = hn::Mul(half, hn::Log(d, hn::IfThenElse(odd, hn::Set(d, T(1)), x)));
       // Of an infinite distance -inf; NaN stays.
-      return hn::IfThenElse(hit, hn::Set(d, kHit<T>), hn::IfThenElse(odd, hn::Neg(x), log));
+      return hn::IfThenElse(hit, hn::Inf(d), hn::IfThenElse(odd, hn::Neg(x), log));
     } else {
       const V one = hn::Set(d, T(1));
       const V u2 = hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(x, width));
@@ -132,6 +130,28 @@ template <class T>
 T WidthOf(Kernel kernel, double bandwidth) {
   const double inverse = 1 / bandwidth;
   return static_cast<T>(IsCompact(kernel) ? inverse * inverse : inverse);
+}
+
+/// Is one of the squared distances in [first, end) 0, of a pair that has weight?
+template <class T>
+bool HasHit(std::int64_t first, std::int64_t end, const T* offsets, const T* squares) {
+  for (std::int64_t j = first; j < end; ++j) {
+    if (squares[j] == 0 && (offsets == nullptr || offsets[j] != kNever<T>)) return true;
+  }
+  return false;
+}
+
+/// Beside a hit nothing else counts: squared distances become 1 (whose logarithm is 0) and
+/// infinite.
+template <class T>
+void KeepHits(std::int64_t count, T* squares) {
+  for (std::int64_t j = 0; j < count; ++j) {
+    if (squares[j] == 0) {
+      squares[j] = 1;
+    } else if (squares[j] > 0) {
+      squares[j] = std::numeric_limits<T>::infinity();
+    }
+  }
 }
 
 /// scores[j] <- log s + offsets[j] for columns [0, count), whole vectors; what is outside of

@@ -51,6 +51,7 @@ class Answers {
     linalg::ZeroRows(s_.y, 0, linalg::RoundUp(task_.count, kStrip), wide);
     std::fill(s_.tops, s_.tops + kQueries, cn::kNever<T>);
     std::fill(s_.sums, s_.sums + kQueries, T(0));
+    std::fill(s_.hits, s_.hits + kQueries, T(0));
   }
 
   void PairBlock(std::int64_t first, std::int64_t count) {
@@ -97,6 +98,8 @@ class Answers {
   HWY_INLINE void Weigh(std::int64_t i, T* scores, std::int64_t first, std::int64_t columns) {
     const Range seen = block_.SeenByOne(i);
     const T* const offsets = m_.weighted ? s_.offsets + first % s_.pairs : nullptr;
+    if constexpr (KERNEL::kHasHits)
+      TakeHits(i, {seen.first - first, seen.end - first}, columns, offsets, scores);
     const T greatest = cn::LogScores<KERNEL>(columns, seen.first - first, seen.end - first, width_,
                                              offsets, scores);
     cn::RunningSum<T> sum{s_.tops[i], s_.sums[i]};
@@ -111,6 +114,19 @@ class Answers {
         hn::Store(hn::Mul(by, hn::Load(d, y + c)), d, y + c);
       }
     }
+  }
+
+  /// A first hit throws away what was summed before.
+  void TakeHits(std::int64_t i, const Range& seen, std::int64_t columns, const T* offsets,
+                T* squares) {
+    if (s_.hits[i] == 0 && cn::HasHit(std::max<std::int64_t>(seen.first, 0),
+                                      std::min(seen.end, columns), offsets, squares)) {
+      s_.hits[i] = 1;
+      s_.tops[i] = cn::kNever<T>;
+      s_.sums[i] = 0;
+      std::fill(s_.y.Row(i), s_.y.Row(i) + m_.value_dim, T(0));
+    }
+    if (s_.hits[i] != 0) cn::KeepHits(columns, squares);
   }
 
   void AddValues(std::int64_t i, std::int64_t rows, const Range& seen, std::int64_t first) {
@@ -153,6 +169,7 @@ class Answers {
     static_cast<T*>(kept.logs)[at] = options_.normalised
                                          ? sum.top + static_cast<T>(std::log(sum.sum))
                                          : static_cast<T>(-sum.total);
+    if (kept.hits != nullptr) static_cast<T*>(kept.hits)[at] = s_.hits[i];
     if (kept.means != nullptr)
       std::copy_n(y, channels, static_cast<T*>(kept.means) + at * channels);
     if (kept.dots != nullptr) {

@@ -35,6 +35,7 @@ void TakeSumsOf(const Sizes& sizes, ScratchLayout& layout, MemoryGradient& g) {
   const auto size = static_cast<std::int64_t>(SizeOf(sizes.dtype));
   g.sums.logs = layout.TakeBytes(rows * size);
   g.sums.dots = layout.TakeBytes(rows * size);
+  g.sums.hits = layout.TakeBytes(rows * size);
   g.queries = layout.TakeBytes(rows * QueryStride(sizes) * size);
   g.sums.references = layout.Take<double>(rows / kQueries);
   layout.Take(rows, {&g.query_sums, &g.width_sums});
@@ -137,6 +138,7 @@ class Pass {
             .scratch = own,
             .kept = {.logs = gradient.sums.logs,
                      .dots = gradient.sums.dots,
+                     .hits = gradient.sums.hits,
                      .reference = gradient.sums.references + first / kQueries,
                      .dy = gradient.dy}},
            work_.sizes.dtype);

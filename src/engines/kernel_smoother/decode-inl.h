@@ -146,11 +146,14 @@ class Chunk {
 
   void Clear(std::int64_t h) const {
     for (std::int64_t r = 0; r < t_.memories[h].queries; ++r) {
-      const Partial<T> partial = At(h, r);
-      *partial.top = cn::kNever<T>;
-      *partial.sum = 0;
-      std::fill(partial.y, partial.y + linalg::RoundUp(t_.room.value_dim, kUnit), T(0));
+      Clear(At(h, r));
     }
+  }
+
+  void Clear(const Partial<T>& partial) const {
+    *partial.top = cn::kNever<T>;
+    *partial.sum = *partial.hit = 0;
+    std::fill(partial.y, partial.y + linalg::RoundUp(t_.room.value_dim, kUnit), T(0));
   }
 
   /// A head's share of the rows that come next: those of one head are pages apart.
@@ -178,8 +181,15 @@ class Chunk {
       }
     }
     const T width = cn::WidthOf<T>(t_.options.kernel, m.bandwidth);
-    const T greatest = cn::LogScores<KERNEL>(whole, 0, count, width,
-                                             m.state_log_weight ? offsets : nullptr, scores);
+    const T* const weights = m.state_log_weight ? offsets : nullptr;
+    if constexpr (KERNEL::kHasHits) {
+      if (*partial.hit == 0 && cn::HasHit(0, count, weights, scores)) {
+        Clear(partial);
+        *partial.hit = 1;
+      }
+      if (*partial.hit != 0) cn::KeepHits(whole, scores);
+    }
+    const T greatest = cn::LogScores<KERNEL>(whole, 0, count, width, weights, scores);
     cn::RunningSum<T> sum{*partial.top, *partial.sum};
     const T factor = sum.Add(whole, greatest, scores);
     *partial.top = sum.top;
@@ -212,6 +222,13 @@ void MergeQuery(const ChunkTask& task, std::int64_t chunks, const Memory& m, std
   const Partial<T> all = task.room.At<T>(0, query);
   for (std::int64_t c = 1; c < chunks; ++c) {
     const Partial<T> more = task.room.At<T>(c, query);
+    if (*more.hit < *all.hit) continue;
+    if (*more.hit > *all.hit) {  // nothing else counts
+      *all.top = cn::kNever<T>;
+      *all.sum = 0;
+      *all.hit = 1;
+      std::fill(all.y, all.y + m.value_dim, T(0));
+    }
     const T top = *more.top > *all.top ? *more.top : *all.top;
     const auto factor = [top](T of) {
       return of == top ? T(1) : static_cast<T>(std::exp(of - top));

@@ -15,7 +15,9 @@ inline constexpr std::int64_t kLeastChunk = 1024;
 /// One query's sums over a chunk.
 template <class T>
 struct Partial {
-  T *top, *sum, *y;
+  T *top, *sum;
+  T* hit;  // 1 where a key at distance 0 has taken all weight
+  T* y;
 };
 
 /// Queries and partial sums of one sequence, in memory that somebody else owns.
@@ -35,7 +37,7 @@ struct DecodeRoom {
   Partial<T> At(std::int64_t chunk, std::int64_t query) const {
     T* const start = reinterpret_cast<T*>(memory) + queries * query_stride() +
                      (chunk * queries + query) * partial_stride();
-    return {start, start + 1, start + kUnit};
+    return {start, start + 1, start + 2, start + kUnit};
   }
 };
 

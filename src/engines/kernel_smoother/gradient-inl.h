@@ -195,11 +195,16 @@ class GradientPass {
     const V log_sum = hn::Set(d, static_cast<const T*>(g_.sums.logs)[query]);
     const V dot =
         hn::Set(d, options_.normalised ? static_cast<const T*>(g_.sums.dots)[query] : T(0));
+    const bool hit = KERNEL::kHasHits && static_cast<const T*>(g_.sums.hits)[query] != 0;
     V e_sum = hn::Zero(d), ds_sum = hn::Zero(d), width_sum = hn::Zero(d);
     for (std::int64_t j = 0; j < columns; j += lanes) {
       const std::int64_t c = at.column + j;
       const V x = hn::Load(d, s_.scores.Row(at.strip) + j);
       V log = KERNEL::Of(d, x, width);
+      if constexpr (KERNEL::kHasHits) {
+        const V far = hn::IfThenElse(hn::Gt(x, hn::Zero(d)), never, x);
+        if (hit) log = far;
+      }
       if (m_.weighted) {
         const V offset = hn::Load(d, s_.offsets + c);
         log = hn::IfThenElse(hn::Eq(offset, never), never, hn::Add(log, offset));

@@ -12,6 +12,7 @@ namespace ttr::kernel_smoother {
 struct QuerySums {
   void* logs = nullptr;          ///< [query]: of the sum of weights, over that of its block
   void* dots = nullptr;          ///< [query]: dy . y
+  void* hits = nullptr;          ///< [query]: as in Scratch
   double* references = nullptr;  ///< [block of queries]: from which offsets are counted
 };
 

@@ -81,7 +81,7 @@ struct Sizes {
 std::size_t ScratchBytes(const Sizes& sizes, int threads);
 
 /// Bytes of what Forward can save for Backward, of so many queries of all memories: a mean and the
-/// logarithm of a sum of weights each.
+/// logarithm of a sum of weights each. Not under the inverse distance.
 std::size_t SavedBytes(const Sizes& sizes, std::int64_t queries);
 
 /// Memorizes every token and answers every query. `scratch` (any alignment) holds ScratchBytes()

@@ -85,6 +85,7 @@ struct Kept {
                                 ///< scores lack
   void* means = nullptr;        ///< [query][channel]
   void* dots = nullptr;         ///< [query]: dy . y
+  void* hits = nullptr;         ///< [query]: 1 where a hit has taken all weight
   double* reference = nullptr;  ///< of a block
   HeadRows dy{};
 };
@@ -113,6 +114,7 @@ struct Scratch {
   std::int64_t* odd;   // [pair]: which are
   T* tops;             // [query]
   T* sums;             // [query]
+  T* hits;             // [query]: 1 where a key at distance 0 has taken all weight
 
   Scratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
       : pairs(PairsOfBlock(key_dim, value_dim)) {
@@ -130,7 +132,7 @@ struct Scratch {
     layout.Take(pairs, {&offsets});
     row = layout.Take<T>(dv);
     odd = layout.Take<std::int64_t>(pairs);
-    layout.Take(kQueries, {&tops, &sums});
+    layout.Take(kQueries, {&tops, &sums, &hits});
   }
 };
 
