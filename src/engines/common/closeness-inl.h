@@ -191,7 +191,7 @@ HWY_INLINE T Exponentials(std::int64_t count, T top, T* scores) {
   const auto at = hn::Set(d, top == kNever<T> ? T(0) : top);
   auto sum = hn::Zero(d);
   for (std::int64_t j = 0; j < count; j += lanes) {
-    const auto p = sn::ExpNonPositive(d, hn::Sub(hn::Load(d, scores + j), at));
+    const auto p = sn::ExpFlushed(d, hn::Sub(hn::Load(d, scores + j), at));
     hn::Store(p, d, scores + j);
     sum = hn::Add(sum, p);
   }

@@ -23,6 +23,52 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// The least and the greatest of every channel of some rows.
+template <class T>
+struct Box {
+  T *low = nullptr, *high = nullptr;
+
+  /// False where it has no sides: there is no room for them, or a row is not finite.
+  bool Of(const Block<T>& rows, std::int64_t count, std::int64_t channels) const {
+    if (low == nullptr) return false;
+    std::copy_n(rows.Row(0), channels, low);
+    std::copy_n(rows.Row(0), channels, high);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const T* const row = rows.Row(i);
+      for (std::int64_t c = 0; c < channels; ++c) {
+        low[c] = row[c] < low[c] ? row[c] : low[c];
+        high[c] = row[c] > high[c] ? row[c] : high[c];
+      }
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (!IsFinite(rows.Row(i), linalg::RoundUp(channels, kUnit))) return false;
+    }
+    return true;
+  }
+
+  /// The least squared distance between points of two boxes.
+  double SquaredGap(const Box& other, std::int64_t channels) const {
+    double sum = 0;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const T gap = std::max({low[c] - other.high[c], other.low[c] - high[c], T(0)});
+      sum += static_cast<double>(gap) * static_cast<double>(gap);
+    }
+    return sum;
+  }
+};
+
+/// The greatest length of some rows; NaN of what is not finite.
+template <class T>
+double LongestOf(const Block<T>& rows, std::int64_t count, std::int64_t channels) {
+  double most = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double squares = sn::SumOfSquares(static_cast<const T*>(rows.Row(i)), channels);
+    if (!std::isfinite(squares)) return std::numeric_limits<double>::quiet_NaN();
+    most = std::max(most, squares);
+  }
+  return std::sqrt(most);
+}
+
 template <class T, class KERNEL>
 class Answers {
  public:
@@ -47,6 +93,13 @@ class Answers {
 
   void Start() {
     LoadQueries(task_, s_.q);
+    if (common::IsCompact(options_.kernel)) {
+      queries_box_ = {s_.query_low, s_.query_high};
+      keys_ = {s_.key_low, s_.key_high};
+      if (!queries_box_.Of(s_.q, task_.count, m_.key_dim)) keys_ = {};
+    } else if (m_.weighted) {
+      longest_query_ = LongestOf(s_.q, task_.count, m_.key_dim);
+    }
     const std::int64_t wide = linalg::RoundUp(m_.value_dim, kUnit);
     linalg::ZeroRows(s_.y, 0, linalg::RoundUp(task_.count, kStrip), wide);
     std::fill(s_.tops, s_.tops + kQueries, cn::kNever<T>);
@@ -55,18 +108,46 @@ class Answers {
   }
 
   void PairBlock(std::int64_t first, std::int64_t count) {
+    if (m_.weighted) LoadOffsets(first, count);
     LoadPairs(KeysOf(options_, m_), first, count, m_.key_dim, s_.rows);
+    if (IsBeyondReach(first, count)) return;
     LoadPairs(ValuesOf(m_), first, count, m_.value_dim, s_.v);
     const std::int64_t dk = linalg::RoundUp(m_.key_dim, kUnit);
     ln::Transpose(s_.rows, linalg::RoundUp(count, kUnit), dk, s_.kt);
     odd_ = SetOddAside(s_.v, count, linalg::RoundUp(m_.value_dim, kUnit), s_.odd);
-    if (m_.weighted) {
-      for (std::int64_t j = 0; j < count; ++j) {
-        s_.offsets[j] = static_cast<T>(OffsetOf(m_, first + j) - reference_);
-      }
-      std::fill(s_.offsets + count, s_.offsets + linalg::RoundUp(count, kUnit), T(0));
-    }
     for (std::int64_t i = 0; i < task_.count; i += kRows) Strip(i, first, count);
+  }
+
+  void LoadOffsets(std::int64_t first, std::int64_t count) {
+    for (std::int64_t j = 0; j < count; ++j) {
+      s_.offsets[j] = static_cast<T>(OffsetOf(m_, first + j) - reference_);
+    }
+    std::fill(s_.offsets + count, s_.offsets + linalg::RoundUp(count, kUnit), T(0));
+  }
+
+  /// Does no query give any of these pairs a weight that is more than 0? By a bound of their
+  /// scores: a compact kernel leaves nothing between boxes that are a bandwidth apart, and a decay
+  /// nothing of what is far below the maximum.
+  bool IsBeyondReach(std::int64_t first, std::int64_t count) {
+    if (common::IsCompact(options_.kernel)) {
+      if (keys_.Of(s_.rows, count, m_.key_dim)) {
+        const double gap = keys_.SquaredGap(queries_box_, m_.key_dim);
+        // Distances round, too.
+        return gap * (1 - 1e-4) > m_.bandwidth * m_.bandwidth;
+      }
+      return false;
+    }
+    if (!m_.weighted || KERNEL::kHasHits) return false;
+    T most = *std::max_element(s_.offsets, s_.offsets + count);
+    T least = std::numeric_limits<T>::infinity();  // of maxima
+    for (std::int64_t i = 0; i < task_.count; ++i) {
+      if (block_.SeenByOne(i).end > first) least = std::min(least, s_.tops[i]);
+    }
+    if (!(most < least + sn::kLowestExponent<T>)) return false;
+    const double length = LongestOf(s_.rows, count, m_.key_dim);
+    if (!std::isfinite(length)) return false;  // NaN is for those who see it
+    const double score = KERNEL::kByDistance ? 0 : length * longest_query_;
+    return static_cast<double>(most) + score < static_cast<double>(least + sn::kLowestExponent<T>);
   }
 
   /// Queries i .. i + kRows on a block of pairs.
@@ -184,6 +265,8 @@ class Answers {
   const QueryBlock block_;
   const Scratch<T>& s_;
   double reference_ = 0;
+  double longest_query_ = 0;
+  Box<T> queries_box_, keys_;
   std::int64_t odd_ = 0;  // values of a block that are not finite
   const T width_ = cn::WidthOf<T>(options_.kernel, m_.bandwidth);
 };

@@ -140,6 +140,26 @@ void RunSteps(const Work& work, Executor& executor, const common::WorkerScratch&
   }
 }
 
+/// A few tokens of all heads after the other: rows of the heads of a token share pages.
+void WriteAll(const Work& work, Executor& executor, const common::WorkerScratch& room) {
+  constexpr std::int64_t kTokens = 16;
+  const std::int64_t heads = work.heads.memories, sequences = work.sequences.count();
+  common::ColumnParts parts{.columns = heads};
+  parts.Cut(sequences, room.workers(), 1);
+  room.Run(executor, sequences * parts.count, [&](std::int64_t item, std::byte*) {
+    const auto task = common::Task::Of(item, 1, parts.count);
+    const std::int64_t first = task.sequence * heads + parts.First(task.part);
+    const std::int64_t tokens = work.sequences[task.sequence].tokens;
+    for (std::int64_t t = 0; t < tokens || t == 0; t += kTokens) {
+      for (std::int64_t h = 0; h < parts.Columns(task.part); ++h) {
+        // (Once the last are written, the length is no more what it was.)
+        WritePairs(work.options, work.MemoryOf(first + h, room.shared()),
+                   {t, std::min(t + kTokens, tokens)}, work.sizes.dtype);
+      }
+    }
+  });
+}
+
 void RunBlocks(const Work& work, Executor& executor, const common::WorkerScratch& room,
                bool writes) {
   const Saved saved(work);
@@ -165,10 +185,7 @@ void RunBlocks(const Work& work, Executor& executor, const common::WorkerScratch
             .kept = kept},
            work.sizes.dtype);
   });
-  if (!writes) return;
-  room.Run(executor, memories, [&](std::int64_t item, std::byte*) {
-    WritePairs(work.options, work.MemoryOf(item, room.shared()), work.sizes.dtype);
-  });
+  if (writes) WriteAll(work, executor, room);
 }
 
 void RunCall(const Work& work, Executor& executor, std::span<std::byte> scratch, bool writes) {

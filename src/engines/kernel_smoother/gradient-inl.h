@@ -215,7 +215,8 @@ class GradientPass {
                                     hn::Lt(place, hn::Set(d, static_cast<T>(seen.end))));
         log = hn::IfThenElse(inside, log, never);
       }
-      const V share = sn::Exp(d, hn::Sub(log, log_sum));
+      const V share = options_.normalised ? sn::ExpFlushed(d, hn::Sub(log, log_sum))
+                                          : sn::Exp(d, hn::Sub(log, log_sum));
       const V p = hn::IfThenZeroElse(hn::Eq(log, never), share);
       const auto nothing = hn::Eq(p, hn::Zero(d));
       const V dp = hn::Load(d, s_.slopes.Row(at.strip) + j);

@@ -28,8 +28,9 @@ void AnswerAs(const Task& task) {
 void AnswerAny(const Task& task, DType dtype) {
   dtype == DType::kFloat64 ? AnswerAs<double>(task) : AnswerAs<float>(task);
 }
-void WriteAny(const Options& options, const Memory& memory, DType dtype) {
-  dtype == DType::kFloat64 ? WriteAs<double>(options, memory) : WriteAs<float>(options, memory);
+void WriteAny(const Options& options, const Memory& memory, const Range& tokens, DType dtype) {
+  dtype == DType::kFloat64 ? WriteAs<double>(options, memory, tokens)
+                           : WriteAs<float>(options, memory, tokens);
 }
 void PrepareAny(const ChunkTask& task, DType dtype) {
   dtype == DType::kFloat64 ? PrepareQueriesAs<double>(task) : PrepareQueriesAs<float>(task);
@@ -61,8 +62,8 @@ HWY_EXPORT(MergeAny);
 HWY_EXPORT(WriteOneAny);
 
 void Answer(const Task& task, DType dtype) { TTR_DISPATCH(AnswerAny)(task, dtype); }
-void WritePairs(const Options& options, const Memory& memory, DType dtype) {
-  TTR_DISPATCH(WriteAny)(options, memory, dtype);
+void WritePairs(const Options& options, const Memory& memory, const Range& tokens, DType dtype) {
+  TTR_DISPATCH(WriteAny)(options, memory, tokens, dtype);
 }
 void PrepareQueries(const ChunkTask& task, DType dtype) { TTR_DISPATCH(PrepareAny)(task, dtype); }
 void AnswerChunk(const ChunkTask& task, DType dtype) { TTR_DISPATCH(ChunkAny)(task, dtype); }

@@ -102,19 +102,20 @@ struct Task {
 /// Of a worker.
 template <class T>
 struct Scratch {
-  std::int64_t pairs;  // of a block
-  Block<T> q;          // [query][channel]
-  Block<T> y;          // [query][channel]: sums of values over exp(top)
-  Block<T> rows;       // [pair][channel]: keys
-  Block<T> kt;         // [channel][pair]
-  Block<T> v;          // [pair][channel]
-  Block<T> scores;     // [query of a strip][pair]
-  T* offsets;          // [pair]
-  T* row;              // [channel]: a value that is not finite
-  std::int64_t* odd;   // [pair]: which are
-  T* tops;             // [query]
-  T* sums;             // [query]
-  T* hits;             // [query]: 1 where a key at distance 0 has taken all weight
+  std::int64_t pairs;                              // of a block
+  Block<T> q;                                      // [query][channel]
+  Block<T> y;                                      // [query][channel]: sums of values over exp(top)
+  Block<T> rows;                                   // [pair][channel]: keys
+  Block<T> kt;                                     // [channel][pair]
+  Block<T> v;                                      // [pair][channel]
+  Block<T> scores;                                 // [query of a strip][pair]
+  T* offsets;                                      // [pair]
+  T* row;                                          // [channel]: a value that is not finite
+  T *query_low, *query_high, *key_low, *key_high;  // [channel]: boxes
+  std::int64_t* odd;                               // [pair]: which are
+  T* tops;                                         // [query]
+  T* sums;                                         // [query]
+  T* hits;  // [query]: 1 where a key at distance 0 has taken all weight
 
   Scratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
       : pairs(PairsOfBlock(key_dim, value_dim)) {
@@ -131,6 +132,7 @@ struct Scratch {
     scores = block(kStrip, pairs);
     layout.Take(pairs, {&offsets});
     row = layout.Take<T>(dv);
+    layout.Take(dk, {&query_low, &query_high, &key_low, &key_high});
     odd = layout.Take<std::int64_t>(pairs);
     layout.Take(kQueries, {&tops, &sums, &hits});
   }
@@ -142,7 +144,8 @@ void WeighPairs(const Memory& memory);
 /// Answers the queries of a task; `dtype` is that of the arithmetic.
 void Answer(const Task& task, DType dtype);
 
-/// Writes the pairs of a call into the state, and the weights of all.
-void WritePairs(const Options& options, const Memory& memory, DType dtype);
+/// Writes the pairs of some tokens of a call into the state, and with the last of them the weights
+/// of all. Ranges of tokens come in order.
+void WritePairs(const Options& options, const Memory& memory, const Range& tokens, DType dtype);
 
 }  // namespace ttr::kernel_smoother

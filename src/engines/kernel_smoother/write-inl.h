@@ -98,16 +98,8 @@ void WriteRows(const PairSource& source, const Rows& to, std::int64_t first, std
   }
 }
 
-template <class T>
-void WriteAs(const Options& options, const Memory& m) {
-  const std::int64_t held = m.sight.held, all = held + m.sight.tokens;
-  const std::int64_t length = m.place.After(held, m.sight.tokens);
-  const std::int64_t dropped = all - length, kept = std::max<std::int64_t>(held - dropped, 0);
-  MoveRows(m.state_k, dropped, kept, m.key_dim);
-  MoveRows(m.state_v, dropped, kept, m.value_dim);
-  const std::int64_t first = std::max(held, dropped);
-  WriteRows<T>(KeysOf(options, m), m.state_k, first, dropped, all, m.key_dim);
-  WriteRows<T>(ValuesOf(m), m.state_v, first, dropped, all, m.value_dim);
+/// The weights of all pairs, and their number, once the rows are there.
+inline void WriteWeights(const Memory& m, std::int64_t dropped, std::int64_t all) {
   if (m.state_log_weight && m.sight.tokens > 0) {
     const std::int64_t last = m.sight.tokens - 1;
     for (std::int64_t i = dropped; i < all; ++i) {
@@ -116,7 +108,23 @@ void WriteAs(const Options& options, const Memory& m) {
       sn::StoreRow(&log, i - dropped, 0, 1, m.state_log_weight);
     }
   }
-  if (m.length != nullptr) *m.length = length;
+  if (m.length != nullptr) *m.length = all - dropped;
+}
+
+/// The pairs of tokens `of`, in order of the ranges.
+template <class T>
+void WriteAs(const Options& options, const Memory& m, const Range& of) {
+  const std::int64_t held = m.sight.held, all = held + m.sight.tokens;
+  const std::int64_t dropped = all - m.place.After(held, m.sight.tokens);
+  if (of.first == 0) {
+    const std::int64_t kept = std::max<std::int64_t>(held - dropped, 0);
+    MoveRows(m.state_k, dropped, kept, m.key_dim);
+    MoveRows(m.state_v, dropped, kept, m.value_dim);
+  }
+  const std::int64_t first = std::max(held + of.first, dropped), end = held + of.end;
+  WriteRows<T>(KeysOf(options, m), m.state_k, first, dropped, end, m.key_dim);
+  WriteRows<T>(ValuesOf(m), m.state_v, first, dropped, end, m.value_dim);
+  if (of.end == m.sight.tokens) WriteWeights(m, dropped, all);
 }
 
 }  // namespace HWY_NAMESPACE
