@@ -106,7 +106,8 @@ class Layer {
 
   /// Bytes that Forward can save for Backward where the state is of this dtype; 0: nothing. Fast
   /// weights: a state each 64 rows and, where something is erased, as many numbers as v has. Scans:
-  /// a state each 32 tokens.
+  /// a state each 32 tokens. Kernel smoothers: an answer and one
+  /// number more of every query.
   std::size_t SavedBytes(const Dims& dims, DType state = DType::kFloat32) const;
 
  private:

@@ -17,6 +17,7 @@ namespace ttr {
 /// | `fast_weights`  | linear memories in chunks: Hebbian and delta rules                         |
 /// | `scan`          | memories that decay entry by entry: gated vectors, Mamba                   |
 /// | `least_squares` | linear memories that solve their normal equations for every query          |
+/// | `kernel_smoother` | weighted sums over kept pairs: softmax and the other kernels             |
 /// | `definition`    | every recipe: the literal regression in double precision; right, and slow  |
 struct Plan {
   std::string_view engine;

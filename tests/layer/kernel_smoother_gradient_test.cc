@@ -79,6 +79,24 @@ TEST_P(KernelSmootherGradient, IsThatOfTheDefinition) {
   }
 }
 
+// A pair of importance 0 takes no part, and yet has a slope.
+TEST(KernelSmootherGradients, OfImportanceAtZeroAreThoseOfTheDefinition) {
+  for (const char* recipe :
+       {"decayed_softmax{importance: input}",
+        "kernel_smoother{importance: input, kernel: gaussian, bandwidth: 2}"}) {
+    const Layer layer(ParseRecipe(recipe)), defined(layer.recipe(), kDefinition);
+    const Dims dims = test::TwoMemories(6, 3, 4);
+    const Call call(layer.recipe(), dims, DType::kFloat64, 3, true);
+    Raise(call.inputs.importance);
+    for (const std::int64_t t : {1, 2, 5}) call.inputs.importance.Set({0, t, 1}, 0);
+    const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
+    const Gradients got = Differentiate(layer, call.inputs, {}, dy, {});
+    Gradients expected = Differentiate(defined, call.inputs, {}, dy, {});
+    expected.initial = got.initial;
+    ExpectClose(got, expected, 1e-7);
+  }
+}
+
 TEST_P(KernelSmootherGradient, HasTheSameBitsForAnyNumberOfThreads) {
   Dims dims = test::SmallDims(layer_.recipe());
   dims.batch = 1;

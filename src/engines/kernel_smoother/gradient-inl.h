@@ -122,17 +122,27 @@ class GradientPass {
     linalg::ZeroRows(s_.dy, count, linalg::RoundUp(count, kStrip), ValueWidth());
   }
 
+  /// A pair of importance 0 has a slope, though it takes no part: it is weighed as if its
+  /// importance were 1, and marked.
+  void LoadOffsets(double reference, std::int64_t pair, std::int64_t count) {
+    for (std::int64_t j = 0; j < count; ++j) {
+      double offset = OffsetOf(m_, pair + j);
+      const std::int64_t t = pair + j - m_.sight.held;
+      const bool marked = t >= 0 && m_.importance && sn::LoadOne<double>(m_.importance, t) == 0;
+      if (marked) offset = -m_.weights.totals[t];
+      s_.marks[j] = marked ? T(1) : T(0);
+      s_.offsets[j] = static_cast<T>(offset - reference);
+    }
+    const std::int64_t whole = linalg::RoundUp(count, kUnit);
+    std::fill(s_.offsets + count, s_.offsets + whole, T(0));
+    std::fill(s_.marks + count, s_.marks + whole, T(0));
+  }
+
   /// A block of queries on a block of pairs.
   void BlockPair(std::int64_t query, std::int64_t pair, const Block<T>& dq) {
     const std::int64_t queries = QueriesOf(query), pairs = PairsFrom(pair);
     LoadQueryBlock(query, queries);
-    if (m_.weighted) {
-      const double reference = g_.sums.references[query / kQueries];
-      for (std::int64_t j = 0; j < pairs; ++j) {
-        s_.offsets[j] = static_cast<T>(OffsetOf(m_, pair + j) - reference);
-      }
-      std::fill(s_.offsets + pairs, s_.offsets + linalg::RoundUp(pairs, kUnit), T(0));
-    }
+    if (m_.weighted) LoadOffsets(g_.sums.references[query / kQueries], pair, pairs);
     const std::int64_t rows = linalg::RoundUp(queries, kStrip);
     for (std::int64_t i = 0; i < rows; i += kRows) Strip(query, i, pair, dq);
     const std::int64_t columns = linalg::RoundUp(pairs, kUnit);
@@ -195,6 +205,8 @@ class GradientPass {
     const V log_sum = hn::Set(d, static_cast<const T*>(g_.sums.logs)[query]);
     const V dot =
         hn::Set(d, options_.normalised ? static_cast<const T*>(g_.sums.dots)[query] : T(0));
+    // Without a neighbour there is no slope.
+    const bool alone = static_cast<const T*>(g_.sums.logs)[query] == cn::kNever<T>;
     const bool hit = KERNEL::kHasHits && static_cast<const T*>(g_.sums.hits)[query] != 0;
     V e_sum = hn::Zero(d), ds_sum = hn::Zero(d), width_sum = hn::Zero(d);
     for (std::int64_t j = 0; j < columns; j += lanes) {
@@ -217,10 +229,18 @@ class GradientPass {
       }
       const V share = options_.normalised ? sn::ExpFlushed(d, hn::Sub(log, log_sum))
                                           : sn::Exp(d, hn::Sub(log, log_sum));
-      const V p = hn::IfThenZeroElse(hn::Eq(log, never), share);
-      const auto nothing = hn::Eq(p, hn::Zero(d));
+      V p = hn::IfThenZeroElse(hn::Eq(log, never), share);
+      if (alone) p = hn::Zero(d);
       const V dp = hn::Load(d, s_.slopes.Row(at.strip) + j);
-      const V ds = hn::IfThenZeroElse(nothing, hn::Mul(p, hn::Sub(dp, dot)));
+      V ds = hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), hn::Mul(p, hn::Sub(dp, dot)));
+      if (m_.weighted) {
+        hn::Store(hn::Add(hn::Load(d, s_.ds_sums + c), ds), d, s_.ds_sums + c);
+        const auto marked = hn::Ne(hn::Load(d, s_.marks + c), hn::Zero(d));
+        p = hn::IfThenZeroElse(marked, p);
+        ds = hn::IfThenZeroElse(marked, ds);
+        ds_sum = hn::Add(ds_sum, ds);
+      }
+      const auto nothing = hn::Eq(p, hn::Zero(d));
       hn::Store(p, d, s_.p.Row(at.row) + c);
       V e = ds;
       if constexpr (KERNEL::kByDistance) {
@@ -232,10 +252,6 @@ class GradientPass {
         width_sum = hn::Add(width_sum, hn::IfThenZeroElse(nothing, by_width));
       }
       hn::Store(e, d, s_.e.Row(at.row) + c);
-      if (m_.weighted) {
-        ds_sum = hn::Add(ds_sum, ds);
-        hn::Store(hn::Add(hn::Load(d, s_.ds_sums + c), ds), d, s_.ds_sums + c);
-      }
     }
     if (dq.data == nullptr) return;
     if (KERNEL::kByDistance) {

@@ -48,16 +48,16 @@ struct GradientTask {
 template <class T>
 struct GradientScratch {
   std::int64_t pairs;
-  Block<T> q, dy;                 // [query][channel]
-  Block<T> dq;                    // [query][channel], then the sum of e
-  Block<T> k, v;                  // [pair][channel]
-  Block<T> kt, vt;                // [channel][pair]
-  Block<T> dk, dv;                // [pair][channel]
-  Block<T> scores, slopes;        // [query of a strip][pair]
-  Block<T> p, e;                  // [query][pair]
-  T *offsets, *e_sums, *ds_sums;  // [pair]
-  T* row;                         // [channel]
-  T* other;                       // [channel]
+  Block<T> q, dy;                         // [query][channel]
+  Block<T> dq;                            // [query][channel], then the sum of e
+  Block<T> k, v;                          // [pair][channel]
+  Block<T> kt, vt;                        // [channel][pair]
+  Block<T> dk, dv;                        // [pair][channel]
+  Block<T> scores, slopes;                // [query of a strip][pair]
+  Block<T> p, e;                          // [query][pair]
+  T *offsets, *marks, *e_sums, *ds_sums;  // [pair]
+  T* row;                                 // [channel]
+  T* other;                               // [channel]
 
   GradientScratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
       : pairs(PairsOfBlock(key_dim, value_dim)) {
@@ -80,7 +80,7 @@ struct GradientScratch {
     slopes = block(kStrip, pairs);
     p = block(kQueries, pairs);
     e = block(kQueries, pairs);
-    layout.Take(pairs, {&offsets, &e_sums, &ds_sums});
+    layout.Take(pairs, {&offsets, &marks, &e_sums, &ds_sums});
     layout.Take(dk_wide > dv_wide ? dk_wide : dv_wide, {&row, &other});
   }
 };

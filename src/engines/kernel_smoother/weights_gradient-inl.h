@@ -40,7 +40,8 @@ class WeightsGradient {
         by_totals += g_.query_sums[query];
       }
       const double pair = g_.pair_sums[t];
-      by_totals -= pair;
+      const bool counts = !m_.importance || sn::LoadOne<double>(m_.importance, t) != 0;
+      if (counts) by_totals -= pair;
       StoreToken(t, pair, by_totals);
       if (Forgets(t)) by_totals = 0;
     }
@@ -59,7 +60,8 @@ class WeightsGradient {
     if (g_.dlog_importance) sn::StoreRow(&pair, t, 0, 1, g_.dlog_importance);
     if (g_.dimportance) {
       const double importance = sn::LoadOne<double>(m_.importance, t);
-      const double gradient = importance == 0 ? 0 : pair / importance;
+      // At 0 the pair was weighed as if it were 1.
+      const double gradient = importance == 0 ? pair : pair / importance;
       sn::StoreRow(&gradient, t, 0, 1, g_.dimportance);
     }
   }
