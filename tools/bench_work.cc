@@ -104,7 +104,10 @@ void Work::KeepPairs(BenchMemory& memory) {
   for (const StateSpec& spec : layer_->requirements().state) {
     const DType dtype = spec.counts ? DType::kInt64 : DType::kFloat32;
     const Shape shape = StateShape(spec, layer_->recipe(), setting_.dims, setting_.pairs);
-    state_.Bind(spec.name, memory.Take(spec.name, dtype, shape));
+    const TensorView view = memory.Take(spec.name, dtype, shape);
+    // Memory that nobody has written may be one page of zeros.
+    if (!spec.counts) std::fill_n(view.as<float>(), shape.elements(), 0.01F);
+    state_.Bind(spec.name, view);
   }
 }
 
