@@ -58,6 +58,22 @@ void AddState(const State& state, std::string_view prefix, TensorFile& file) {
   }
 }
 
+// The final state; of kept pairs without the room behind them, unless it is that of a whole window.
+void AddFinalState(const Recipe& recipe, const State& state, TensorFile& file) {
+  AddState(state, "", file);
+  const TensorView lengths = state.Get("state.length");
+  if (!lengths.defined()) return;
+  const auto all = Tensor::Copy(lengths);
+  const auto counts = all.as<std::int64_t>();
+  const std::int64_t held = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
+  const std::int64_t window = recipe.weights.window;
+  for (const State::Entry& entry : state.entries()) {
+    if (entry.view.rank() < 3) continue;
+    if (window > 0 && entry.view.size(1) >= 2 * window) continue;
+    file.tensors[entry.name] = Tensor::Copy(entry.view.Slice(1, 0, held));
+  }
+}
+
 void AddGradients(const Layer& layer, const LayerFile& given, const State& initial,
                   const CallOptions& options, TensorFile& file) {
   Inputs gradients;
@@ -170,7 +186,7 @@ void Run(const Arguments& arguments) {
   }
   if (arguments.gradients) AddGradients(layer, given, given.state, options, out);
 
-  AddState(state, "", out);
+  AddFinalState(recipe, state, out);
   out.tensors["y"] = std::move(y);
   out.tensors["status"] = std::move(status);
   if (iterations.defined()) out.tensors["iterations"] = std::move(iterations);

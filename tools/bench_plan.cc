@@ -114,7 +114,8 @@ class Collector {
   void CollectDecode(Part part, const Named& layer, std::int64_t d) {
     const Plan plan = MakePlan(layer.recipe);
     const double state = EstimateCost(layer.recipe, plan, MakeDims(1, 1, d)).state_bytes;
-    if (KeepsPairs(layer.recipe) || !layer.recipe.reading.causal) return;
+    if (!layer.recipe.reading.causal) return;
+    if (KeepsPairs(layer.recipe)) return CollectPairs(part, layer, d);
     const auto add = [&](const char* variant, double bytes, bool decoder) {
       const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
       Add(layer, {.part = part,
@@ -129,6 +130,22 @@ class Collector {
     if (!decoder) return;
     add("written, cache", kCacheBytes, false);
     add("written, DRAM", kDramBytes, false);
+  }
+
+  // Single tokens beside as many pairs as fill so many bytes.
+  void CollectPairs(Part part, const Named& layer, std::int64_t d) {
+    if (MakePlan(layer.recipe).engine == kDefinition || layer.recipe.weights.window > 0) return;
+    const std::int64_t heads = options_.heads;
+    const auto add = [&](const char* variant, double bytes) {
+      const auto pairs = static_cast<std::int64_t>(bytes / static_cast<double>(8 * heads * d));
+      Add(layer, {.part = part,
+                  .doing = Doing::kSteps,
+                  .variant = variant,
+                  .dims = MakeDims(1, heads, d),
+                  .pairs = std::max<std::int64_t>(pairs, 2)});
+    };
+    add("cache", kCacheBytes);
+    add("DRAM", kDramBytes);
   }
 
   void CollectLeastSquares(const Named& layer, std::int64_t d) {

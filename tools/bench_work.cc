@@ -59,6 +59,8 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
   outputs_ = {.y = y, .status = {}};
   if (setting_.decoder) {
     decoder_memory_ = memory.Bytes("decoder", Decoder::Bytes(*layer_, dims));
+  } else if (setting_.pairs > 0) {
+    KeepPairs(memory);
   } else if (!KeepsPairs(recipe) && recipe.reading.causal) {
     state_ = memory.Memory(*layer_, inputs_);
   }
@@ -75,7 +77,9 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
   }
   scratch_ = memory.Bytes("scratch", scratch);
 
-  const Cost cost = EstimateCost(recipe, layer_->plan(), dims);
+  Dims kept = dims;
+  kept.tokens = std::max(dims.tokens, setting_.pairs);
+  const Cost cost = EstimateCost(recipe, layer_->plan(), kept);
   const auto units = static_cast<double>(dims.tokens * dims.heads);
   const double y_bytes =
       static_cast<double>(y.shape().elements()) * static_cast<double>(SizeOf(y.dtype()));
@@ -86,13 +90,32 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
   demand_.flops = passes * (CarriesGram(recipe) ? LeastSquaresFlops(recipe, dims, setting_.decoder)
                                                 : cost.flops_per_token);
   demand_.exps = passes * Exponentials(recipe, dims);
+  if (KeepsPairs(recipe)) {
+    demand_.exps += demand_.flops / static_cast<double>(2 * (dims.key_dim + dims.value_dim));
+  }
   demand_.stream_bytes = passes * stream / units;
-  demand_.state_bytes = decodes ? 2 * cost.state_bytes : 0;
+  // Kept pairs are read, other memories written, too.
+  demand_.state_bytes = decodes ? (setting_.pairs > 0 ? 1 : 2) * cost.state_bytes : 0;
   demand_.footprint =
       passes * stream + (decodes ? cost.state_bytes * static_cast<double>(dims.heads) : 0);
 }
 
+void Work::KeepPairs(BenchMemory& memory) {
+  for (const StateSpec& spec : layer_->requirements().state) {
+    const DType dtype = spec.counts ? DType::kInt64 : DType::kFloat32;
+    const Shape shape = StateShape(spec, layer_->recipe(), setting_.dims, setting_.pairs);
+    const TensorView view = memory.Take(spec.name, dtype, shape);
+    // Memory that nobody has written may be one page of zeros.
+    if (!spec.counts) std::fill_n(view.as<float>(), shape.elements(), 0.01F);
+    state_.Bind(spec.name, view);
+  }
+}
+
 void Work::Run() {
+  if (setting_.pairs > 0) {  // the last of them is written anew
+    const TensorView length = state_.Get("state.length");
+    std::fill_n(length.as<std::int64_t>(), length.shape().elements(), setting_.pairs - 1);
+  }
   const CallOptions options{
       .executor = executor_, .scratch = scratch_, .bfloat16_products = setting_.bfloat16_products};
   State fresh;

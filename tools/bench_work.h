@@ -63,6 +63,7 @@ struct Setting {
   DType dtype = DType::kFloat32;
   bool decoder = false;            // single tokens by a Decoder, else by Layer::Step
   bool bfloat16_products = false;  // those of ttr::CallOptions
+  std::int64_t pairs = 0;          // that a memory keeps while single tokens are timed
 };
 
 class Work {
@@ -103,6 +104,7 @@ class Work {
   double Once(int count);
   State OneHead(BenchMemory& memory) const;
   void Restore();
+  void KeepPairs(BenchMemory& memory);
   double SolvedShare() const;
 
   std::string name_;

@@ -25,6 +25,8 @@ LAYERS = {
     "rls": ("exact", "none"),
     "weighted_rls": ("exact", "mild"),
     "mesa": ("exact", "mild"),
+    # y = sum s v / sum s, s = exp(k . q / sqrt(d)); ttr's name of it and PyTorch's own kernel
+    "softmax": ("kernel", "none"),
 }
 RIDGES = {"rls": 0.001, "weighted_rls": 0.001, "mesa": 0.25}
 

@@ -16,6 +16,8 @@ RULES = {
 
 
 def peers(problem, options):
+    if problem.layer == "softmax":  # no kernel of its own
+        return {}
     decayed = "log_decay" in problem.inputs
     rule = RULES[LAYERS[problem.layer][0], decayed]
     # Inputs by position: query, key, value, past state, decay, step; heads are packed in the rows.

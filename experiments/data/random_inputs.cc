@@ -24,6 +24,7 @@ std::function<double(CounterRandom&)> LawOf(std::string_view name, const Dims& d
       name == "ridge") {
     return [](CounterRandom& r) { return r.Uniform(); };
   }
+  if (name == "bandwidth") return [](CounterRandom& r) { return 1 + r.Uniform(); };
   if (name == "v" || name == "v_im" || name == "log_importance" || name == "phase" ||
       name == "ln_weight" || name == "ln_bias") {
     return [](CounterRandom& r) { return r.Normal(); };

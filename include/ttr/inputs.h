@@ -43,6 +43,7 @@ struct Inputs {
   TensorView log_decay{}, phase{}, dt{}, a{};
   TensorView step{}, importance{}, log_importance{};
   TensorView erase_key{}, erase_gate{}, bonus{}, momentum{}, weight_decay{}, ridge{};
+  TensorView bandwidth{};
   TensorView features_w{}, features_b{}, ln_weight{}, ln_bias{}, row_bias{};
   TensorView cu_seqlens{};
 };
@@ -98,10 +99,13 @@ struct StateSpec {
   std::vector<Axis> shape;
   std::string_view meaning;
   bool counts = false;  ///< whole numbers (state.length, state.position): int64
+  bool narrow = false;  ///< may be bfloat16, too (state.k, state.v)
 };
 
 /// What a recipe's memory consists of. Empty where nothing can be carried (not causal).
-/// A memory that keeps its pairs has an axis kPairs that grows.
+/// A memory that keeps its pairs has an axis kPairs, of S rows: `state.length` of them hold pairs,
+/// oldest first, what follows is room for more. Of a window only the latest count; it uses no more
+/// than twice as many rows, and moves them to the front when these are full.
 std::vector<StateSpec> StateSpecs(const Recipe& recipe);
 
 /// The key dimension of the state: Dk, the dimension of the features, plus one where affine.

@@ -19,8 +19,8 @@
 ///
 /// (a) But for gradients that are sums over sequences: of constants of the layer. (b) Of more than
 /// 3 rows (a token has `steps` rows): up to 3 are decoded, another way through the same arithmetic.
-/// (c) Not least squares and not logarithmic weights, whose sums are wider inside of a call than in
-/// its state; nor products in bfloat16. The definition has all of it.
+/// (c) Not least squares, logarithmic weights and weights of kept pairs, whose sums are wider
+/// inside of a call than in its state; nor products in bfloat16. The definition has all of it.
 ///
 /// Cost: `ttr plan RECIPE`, EstimateCost(). Errors: ttr::Error before any work and before anything
 /// is written; see CheckInputs(). Whatever views a call is given, no byte outside of them is read
@@ -106,11 +106,15 @@ class Layer {
 
   /// Bytes that Forward can save for Backward where the state is of this dtype; 0: nothing. Fast
   /// weights: a state each 64 rows and, where something is erased, as many numbers as v has. Scans:
-  /// a state each 32 tokens.
+  /// a state each 32 tokens. Kernel smoothers: an answer and one
+  /// number more of every query.
   std::size_t SavedBytes(const Dims& dims, DType state = DType::kFloat32) const;
 
  private:
   friend class Decoder;
+
+  /// The initial state, completed, in the entries of `final` where their shapes are its own.
+  State StartIn(const State& final, const State& initial, const Inputs& inputs) const;
 
   Requirements requirements_;
   Plan plan_;

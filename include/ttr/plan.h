@@ -12,12 +12,13 @@ namespace ttr {
 
 /// What runs a recipe, and why. Engines by name:
 ///
-/// | name            | runs                                                                       |
-/// |-----------------|----------------------------------------------------------------------------|
-/// | `fast_weights`  | linear memories in chunks: Hebbian and delta rules                         |
-/// | `scan`          | memories that decay entry by entry: gated vectors, Mamba                   |
-/// | `least_squares` | linear memories that solve their normal equations for every query          |
-/// | `definition`    | every recipe: the literal regression in double precision; right, and slow  |
+/// | name              | runs                                                                  |
+/// |-------------------|-----------------------------------------------------------------------|
+/// | `fast_weights`    | linear memories in chunks: Hebbian and delta rules                    |
+/// | `scan`            | memories that decay entry by entry: gated vectors, Mamba              |
+/// | `least_squares`   | linear memories that solve their normal equations for every query     |
+/// | `kernel_smoother` | weighted sums over kept pairs: softmax and the other kernels          |
+/// | `definition`      | every recipe: the literal regression in double precision: right, slow |
 struct Plan {
   std::string_view engine;
   bool exact = true;  ///< solves its regression exactly (up to rounding), or takes steps towards it

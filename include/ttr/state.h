@@ -10,9 +10,13 @@
 
 namespace ttr {
 
-/// The tensors of StateSpecs(), by name: float32 or float64, counts int64. An entry that is missing
+/// The tensors of StateSpecs(), by name: float32 or float64, counts int64; kept pairs (state.k,
+/// state.v) may be bfloat16, and are then rounded as they are written. An entry that is missing
 /// means the recipe's start; so does a state without entries. What an entry holds is always true:
 /// nothing else is part of a memory. (Decoding with less traffic than that allows: Decoder.)
+///
+/// Kept pairs have room for more behind them. What a state owns grows to twice its size when it is
+/// full, so that a token costs no copy of all pairs; what is bound and full is an Error.
 class State {
  public:
   struct Entry {
@@ -45,6 +49,11 @@ class State {
  private:
   std::vector<Entry> entries_;
 };
+
+/// Room for the pairs of a call in every entry that keeps them, bound ones too: what lacks it
+/// becomes a tensor that the state owns, of twice the size at least. Errors: CheckState().
+void ReservePairs(std::string_view op, const Requirements& requirements, const Dims& dims,
+                  const Inputs& inputs, State& state);
 
 /// Counts that earlier versions wrote as floating-point numbers become int64 tensors that the state
 /// owns. What is no whole number from 0 to 2^53 stays as it is, for CheckState() to refuse.

@@ -62,6 +62,7 @@ nb::object Step(const SharedLayer& self, nb::handle q, nb::handle k, nb::handle 
   Executor& executor = ExecutorFor(threads);
   {
     const Unlocked unlocked;
+    ReservePairs(op, layer.requirements(), dims, given.inputs(), state.state());
     layer.Step(given.inputs(), state.state(), arrays.outputs(), {.executor = &executor});
   }
   state.Return();

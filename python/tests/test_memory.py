@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import ttr
-from drawn import NAMES, draw
+from drawn import NAMES, draw, held
 
 CAUSAL = [name for name in NAMES if ttr.state_specs(name)]
 
@@ -53,7 +53,7 @@ def test_a_memory_is_the_layer(name: str) -> None:
         tokens = {"T", "T n"} & set(spec["shapes"][0])
         given[spec["keyword"]] = array[:, : array.shape[1] // 6 * 5] if tokens else array
     state = layer.memorize(**given)
-    for key, array in memory.state.items():
+    for key, array in held(memory.state).items():
         assert np.allclose(array, state[key], rtol=1e-8, atol=1e-10), key
     query = inputs["q"][0, -1] if "q" in inputs else None
     answer = memory.retrieve(query)

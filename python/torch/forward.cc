@@ -32,7 +32,8 @@ class FinalState {
              const State& initial, bool wanted)
       : specs_(cached.layer.requirements().state), cached_(cached), dims_(dims) {
     dtype_ = StateTypeOf(inputs, initial);
-    if (wanted) {
+    if (wanted) tensors_.resize(specs_.size());
+    if (wanted && !cached.keeps_pairs) {
       Make(initial);
       return;
     }
@@ -67,7 +68,6 @@ class FinalState {
   DType TypeOf(const StateSpec& spec) const { return spec.counts ? DType::kInt64 : dtype_; }
 
   void Make(const State& initial) {
-    tensors_.resize(specs_.size());
     for (std::size_t i = 0; i < specs_.size(); ++i) {
       const StateSpec& spec = specs_[i];
       const TensorView from = initial.Get(spec.name);

@@ -45,7 +45,11 @@ class Definition final : public Engine {
     const double pairs = static_cast<double>(dims.tokens) / 2;  // causal average
     switch (FamilyOf(recipe)) {
       case Family::kKernelSmoother: return pairs * 2 * (phi + dv);
-      case Family::kKernelRegression: return pairs * pairs * pairs / 3 + pairs * 2 * (phi + dv);
+      case Family::kKernelRegression: {
+        // One factor serves all prefixes: T^3 / 3 and as much again for the answers.
+        const auto tokens = static_cast<double>(dims.tokens);
+        return 2 * tokens * tokens / 3 + pairs * 2 * (phi + dv);
+      }
       case Family::kLocalPolynomial: {
         const double monomials = definition::MonomialCount(phi, recipe.function.degree);
         return pairs * (2 * (phi + dv) + monomials * monomials) +

@@ -5,7 +5,8 @@ namespace {
 
 std::vector<const Engine*>& List() {
   static std::vector<const Engine*> engines{&FastWeightsEngine(), &ScanEngine(),
-                                            &LeastSquaresEngine(), &DefinitionEngine()};
+                                            &LeastSquaresEngine(), &KernelSmootherEngine(),
+                                            &DefinitionEngine()};
   return engines;
 }
 

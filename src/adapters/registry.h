@@ -12,6 +12,7 @@ namespace ttr {
 const Engine& FastWeightsEngine();
 const Engine& ScanEngine();
 const Engine& LeastSquaresEngine();
+const Engine& KernelSmootherEngine();
 const Engine& DefinitionEngine();  // covers every recipe
 
 /// The definition is the last.

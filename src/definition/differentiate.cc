@@ -1,12 +1,13 @@
 #include "src/definition/differentiate.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "src/definition/sequence.h"
 #include "src/recipe/family.h"
-#include "ttr/error.h"
 
 namespace ttr::definition {
 namespace {
@@ -42,12 +43,10 @@ class Probe {
 
   /// The state after the last token; leaves the outputs in y.
   State Final() {
-    State state;
-    for (const State::Entry& entry : initial_.entries()) {
-      state.Set(entry.name, Tensor::Copy(entry.view));
-    }
+    State state = Start();
     RunSequences(Mode::kForward, recipe_, dims_, inputs_, state, {.y = y_.view()},
                  SequentialExecutor());
+    if (KeepsPairs(recipe_)) ClearPadding(state);
     return state;
   }
 
@@ -62,6 +61,52 @@ class Probe {
   }
 
  private:
+  /// What is behind the pairs that are held is no part of a state.
+  static void ClearPadding(State& state) {
+    const TensorView length = state.Get("state.length");
+    if (!length.defined()) return;
+    for (const State::Entry& entry : state.entries()) {
+      if (IsCount(entry.name)) continue;
+      for (std::int64_t n = 0; n < length.size(0); ++n) {
+        for (std::int64_t h = 0; h < length.size(1); ++h) {
+          const auto held = static_cast<std::int64_t>(length.At({n, h}));
+          const TensorView rows =
+              entry.view.Slice(0, n, 1).Slice(2, h, 1).Slice(1, held, entry.view.size(1) - held);
+          CopyInto(Tensor(rows.dtype(), rows.shape()), rows);
+        }
+      }
+    }
+  }
+
+  /// A copy of the initial state. Where a gradient of the final one is given, pairs have the rows
+  /// that it has.
+  State Start() const {
+    State state;
+    const TensorView given = initial_.Get("state.k");
+    std::int64_t rows = -1;
+    for (const State::Entry& entry : dstate_.entries()) {
+      if (KeepsPairs(recipe_) && !IsCount(entry.name)) rows = entry.view.size(1);
+    }
+    for (const StateSpec& spec : StateSpecs(recipe_)) {
+      const TensorView from = initial_.Get(spec.name);
+      if (rows < 0) {
+        if (from.defined()) state.Set(spec.name, Tensor::Copy(from));
+        continue;
+      }
+      Tensor tensor(DType::kFloat64, StateShape(spec, recipe_, dims_, rows));
+      if (spec.counts && !from.defined() && given.defined()) {
+        for (double& count : tensor.as<double>()) count = static_cast<double>(given.size(1));
+      } else if (spec.counts && from.defined()) {
+        CopyInto(from, tensor);
+      } else if (from.defined()) {
+        const std::int64_t held = std::min(rows, from.size(1));
+        CopyInto(from.Slice(1, 0, held), tensor.view().Slice(1, 0, held));
+      }
+      state.Set(spec.name, std::move(tensor));
+    }
+    return state;
+  }
+
   /// Terms whose weight is zero do not count, whatever their value.
   static double Dot(const TensorView& weights, const TensorView& values) {
     const Tensor w = Tensor::Copy(weights, DType::kFloat64);
@@ -110,20 +155,6 @@ Range RangeOf(const Recipe& recipe, TensorView Inputs::* view) {
   return Range::kAny;
 }
 
-/// Pairs that a memory keeps grow with the tokens: only a run tells how many there are in the end.
-void CheckFinalGradients(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
-                         const State& initial, const TensorView& dy, const State& dstate) {
-  if (!KeepsPairs(recipe) || dstate.empty()) return;
-  Probe probe(recipe, dims, inputs, initial, dy, dstate);
-  const State end = probe.Final();
-  for (const State::Entry& entry : dstate.entries()) {
-    const TensorView wanted = end.Get(entry.name);
-    if (IsCount(entry.name) || wanted.shape() == entry.view.shape()) continue;
-    throw Error("Backward", "d" + entry.name, wanted.shape().ToString(),
-                entry.view.shape().ToString());
-  }
-}
-
 }  // namespace
 
 void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
@@ -136,7 +167,6 @@ void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
     RunSequences(Mode::kStart, recipe, dims, inputs, start, {}, SequentialExecutor());
   }
   const State& from = initial.empty() ? start : initial;
-  CheckFinalGradients(recipe, dims, inputs, initial, dy, dstate);
 
   /// Fills `gradient` with the derivatives by the numbers of the tensor that `find` picks.
   const auto differentiate = [&](const State& at, const auto& find, Range range,
@@ -165,7 +195,9 @@ void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
   for (const State::Entry& entry : from.entries()) {
     if (IsCount(entry.name)) continue;
     if (!dinitial.Get(entry.name).defined()) {
-      dinitial.Set(entry.name, Tensor(entry.view.dtype(), entry.view.shape()));
+      const bool wide = entry.view.dtype() == DType::kFloat64;
+      dinitial.Set(entry.name,
+                   Tensor(wide ? DType::kFloat64 : DType::kFloat32, entry.view.shape()));
     }
     differentiate(
         from, [&](const Probe& probe) { return probe.initial().Get(entry.name); }, Range::kAny,

@@ -58,6 +58,7 @@ Constants GatherConstants(const Recipe& recipe, const Dims& dims, const Inputs& 
   c.phi_dim = PhiDim(recipe, dims);
   const bool keeps_denominator = recipe.reading.normalise_sum != NormaliseSum::kNone;
   c.value_dim = dims.value_dim + (keeps_denominator ? 1 : 0);
+  if (inputs.bandwidth.defined()) c.recipe.similarity.bandwidth = inputs.bandwidth.At({head});
   c.scale = recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
                                        : recipe.reading.scale;
   c.ridge = Vector::Constant(c.phi_dim, recipe.optimizer.ridge);

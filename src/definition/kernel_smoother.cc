@@ -18,7 +18,8 @@ double LogKernel(const Similarity& similarity, double scale, const Vector& k, co
   if (similarity.kernel == Kernel::kExponential) return scale * k.dot(q);
   const double d = (k - q).norm();
   const double b = similarity.bandwidth;
-  const double u = d / b;
+  // Without any width only a hit is near.
+  const double u = d == 0 ? 0 : d / b;
   // (1 - u^2)_+^n; a NaN is no distance beyond 1.
   const auto compact = [u](double n) {
     return u >= 1 ? -std::numeric_limits<double>::infinity() : n * std::log1p(-u * u);
@@ -26,7 +27,7 @@ double LogKernel(const Similarity& similarity, double scale, const Vector& k, co
   switch (similarity.kernel) {
     case Kernel::kNone: return 0;
     case Kernel::kExponential: break;
-    case Kernel::kGaussian: return -d * d / b;
+    case Kernel::kGaussian: return -d * u;
     case Kernel::kLaplace: return -u;
     case Kernel::kEpanechnikov: return compact(1);
     case Kernel::kBiweight: return compact(2);

@@ -56,8 +56,9 @@ struct Constants {
   Matrix a;           // Dv x Dk
   Matrix features_w;  // F x Dk
   Vector features_b;
-  Vector ln_weight, ln_bias;  // Dv
-  Vector row_bias;            // mini_batch, zero if absent
+  Vector ln_weight, ln_bias;                // Dv
+  Vector row_bias;                          // mini_batch, zero if absent
+  bool narrow_k = false, narrow_v = false;  // pairs are kept as bfloat16
 };
 
 /// One tensor of a memory's state: sizes and row-major values.

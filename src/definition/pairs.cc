@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "src/core/pair_rows.h"
+
 namespace ttr::definition {
 namespace {
 
@@ -12,15 +14,19 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 }  // namespace
 
 Pairs::Pairs(const Constants& constants)
-    : window_(static_cast<std::size_t>(constants.recipe.weights.window)),
+    : window_(constants.recipe.weights.window),
       weighted_(constants.recipe.weights.decay != Decay::kNone ||
                 constants.recipe.weights.importance != Importance::kNone),
       key_dim_(constants.phi_dim),
       value_dim_(constants.value_dim) {}
 
 void Pairs::Append(const Vector& k, const Vector& v, double log_weight) {
+  const auto held = static_cast<std::int64_t>(pairs_.size());
   pairs_.push_back({k, v, log_weight});
-  if (window_ > 0 && pairs_.size() > window_) pairs_.pop_front();
+  if (window_ == 0) return;
+  // Rows that are too few grow, as PairRows says.
+  const PairRows rows{capacity_ >= window_ ? capacity_ : 2 * window_, window_};
+  for (std::int64_t n = held + 1; n > rows.After(held, 1); --n) pairs_.pop_front();
 }
 
 void Pairs::Write(const Token& token) {
@@ -37,18 +43,29 @@ void Pairs::Write(const Token& token) {
   }
 }
 
+Eigen::Index Pairs::size() const {
+  const auto held = static_cast<Eigen::Index>(pairs_.size());
+  return window_ > 0 ? std::min<Eigen::Index>(held, window_) : held;
+}
+
+const Pairs::Entry& Pairs::at(Eigen::Index i) const {
+  return pairs_[pairs_.size() - static_cast<std::size_t>(size() - i)];
+}
+
 Arrays Pairs::Save() const {
-  Matrix k(size(), key_dim_);
-  Matrix v(size(), value_dim_);
-  Vector log_weight(size());
-  for (Eigen::Index i = 0; i < size(); ++i) {
-    k.row(i) = this->k(i).transpose();
-    v.row(i) = this->v(i).transpose();
-    log_weight(i) = this->log_weight(i);
+  const auto held = static_cast<Eigen::Index>(pairs_.size());
+  Matrix k(held, key_dim_);
+  Matrix v(held, value_dim_);
+  Vector log_weight(held);
+  for (Eigen::Index i = 0; i < held; ++i) {
+    const Entry& pair = pairs_[static_cast<std::size_t>(i)];
+    k.row(i) = pair.k.transpose();
+    v.row(i) = pair.v.transpose();
+    log_weight(i) = pair.log_weight;
   }
   Arrays state{{"state.k", Array::Of(k)},
                {"state.v", Array::Of(v)},
-               {"state.length", Array::Of(static_cast<double>(size()))}};
+               {"state.length", Array::Of(static_cast<double>(held))}};
   if (weighted_) state["state.log_weight"] = Array::Of(log_weight);
   return state;
 }
@@ -65,11 +82,12 @@ void Pairs::Load(const Arrays& state) {
   const Eigen::Index n = length == state.end()
                              ? rows
                              : std::min(rows, static_cast<Eigen::Index>(length->second.scalar()));
+  capacity_ = rows;
   pairs_.clear();
   for (Eigen::Index i = 0; i < n; ++i) {
     const double weight =
         log_weight == state.end() ? 0 : log_weight->second.values.at(static_cast<std::size_t>(i));
-    Append(keys.row(i).transpose(), values.row(i).transpose(), weight);
+    pairs_.push_back({keys.row(i).transpose(), values.row(i).transpose(), weight});
   }
 }
 

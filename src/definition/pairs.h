@@ -1,6 +1,7 @@
 /// The memory of nonparametric layers: the associations themselves, each with its weight.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 
 #include "src/definition/memory.h"
@@ -11,18 +12,19 @@ namespace ttr::definition {
 ///
 ///     w_i = importance_i * prod_{i < j <= t} g_j
 ///
-/// Only the latest `window` pairs are kept, if the recipe has a window. A weight of zero stays zero
-/// (log w = -inf), whatever k and v hold.
+/// If the recipe has a window, only the latest `window` pairs count; PairRows says how many more
+/// are held before them. A weight of zero stays zero (log w = -inf), whatever k and v hold.
 class Pairs {
  public:
   explicit Pairs(const Constants& constants);
 
   void Write(const Token& token);
 
-  Eigen::Index size() const { return static_cast<Eigen::Index>(pairs_.size()); }
-  const Vector& k(Eigen::Index i) const { return pairs_[static_cast<std::size_t>(i)].k; }
-  const Vector& v(Eigen::Index i) const { return pairs_[static_cast<std::size_t>(i)].v; }
-  double log_weight(Eigen::Index i) const { return pairs_[static_cast<std::size_t>(i)].log_weight; }
+  /// Pairs that count.
+  Eigen::Index size() const;
+  const Vector& k(Eigen::Index i) const { return at(i).k; }
+  const Vector& v(Eigen::Index i) const { return at(i).v; }
+  double log_weight(Eigen::Index i) const { return at(i).log_weight; }
 
   Arrays Save() const;
   /// Rows of the tensors beyond `state.length` are padding.
@@ -35,10 +37,12 @@ class Pairs {
     double log_weight;
   };
 
+  const Entry& at(Eigen::Index i) const;
   void Append(const Vector& k, const Vector& v, double log_weight);
 
   std::deque<Entry> pairs_;
-  std::size_t window_;
+  std::int64_t window_;
+  std::int64_t capacity_ = 0;  // rows of the state that it was loaded from
   bool weighted_;
   Eigen::Index key_dim_;
   Eigen::Index value_dim_;

@@ -13,8 +13,9 @@ constexpr char kPosition[] = "state.position";
 /// One memory of one sequence: what recipes share, around the Memory of the family.
 class Reader {
  public:
-  Reader(const Recipe& recipe, const Dims& dims, const Inputs& inputs, std::int64_t head)
-      : constants_(GatherConstants(recipe, dims, inputs, head)),
+  Reader(const Recipe& recipe, const Dims& dims, const Inputs& inputs, std::int64_t head,
+         const State& state)
+      : constants_(ConstantsOf(recipe, dims, inputs, head, state)),
         inputs_(inputs),
         memory_(MakeMemory(constants_)),
         counts_position_(recipe.function.features == FeatureMap::kCosformer),
@@ -83,11 +84,26 @@ class Reader {
       for (Eigen::Index j = 0; j < token.k.cols(); ++j) phi.col(j) = Phi(token.k.col(j), position_);
       token.k = phi;
     }
+    if (constants_.narrow_k) Round(token.k);
+    if (constants_.narrow_v) Round(token.v);
     if (constants_.value_dim > token.v.rows()) {
       token.v.conservativeResize(constants_.value_dim, Eigen::NoChange);
       token.v.bottomRows(1).setOnes();
     }
     return token;
+  }
+
+  static Constants ConstantsOf(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
+                               std::int64_t head, const State& state) {
+    Constants constants = GatherConstants(recipe, dims, inputs, head);
+    constants.narrow_k = state.Get("state.k").dtype() == DType::kBFloat16;
+    constants.narrow_v = state.Get("state.v").dtype() == DType::kBFloat16;
+    return constants;
+  }
+
+  /// As a state in bfloat16 holds it.
+  static void Round(Matrix& x) {
+    for (double& number : x.reshaped()) number = ToFloat(ToBFloat16(number));
   }
 
   /// q as the memory reads it: corrected, phi, scaled (a similarity kernel scales inside).
@@ -184,7 +200,7 @@ void RunSequences(Mode mode, const Recipe& recipe, const Dims& dims, const Input
   executor.Run(count, [&](std::int64_t task) {
     const std::int64_t sequence = task / dims.heads;
     const std::int64_t head = task % dims.heads;
-    Reader reader(recipe, dims, inputs, head);
+    Reader reader(recipe, dims, inputs, head, state);
     reader.Load(LoadArrays(recipe, state, sequence, head));
     if (mode != Mode::kStart) {
       const bool packed = dims.sequences > 0;

@@ -44,8 +44,14 @@ void Visit(const TensorView& view, const Layout& layout, std::int64_t sequence, 
   }
 }
 
-bool Fits(const TensorView& view, const Shape& shape) {
-  return view.defined() && view.shape() == shape;
+/// Is there a place for every number? Rows of pairs may be more than are held.
+bool Fits(const TensorView& view, const StateSpec& spec, const Shape& shape) {
+  if (!view.defined() || view.rank() != shape.rank()) return false;
+  for (int i = 0; i < shape.rank(); ++i) {
+    const bool grows = spec.shape[static_cast<std::size_t>(i)] == Axis::kPairs;
+    if (grows ? view.size(i) < shape[i] : view.size(i) != shape[i]) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -92,7 +98,7 @@ void StoreArrays(const Recipe& recipe, const std::vector<Arrays>& memories, std:
     }
     const Shape shape{std::span<const std::int64_t>(sizes)};
     TensorView view = state.Get(spec.name);
-    if (!Fits(view, shape)) {
+    if (!Fits(view, spec, shape)) {
       const DType made = spec.counts ? DType::kInt64 : dtype;
       state.Set(spec.name, Tensor(view.defined() ? view.dtype() : made, shape));
       view = state.Get(spec.name);

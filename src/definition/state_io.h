@@ -12,8 +12,8 @@ Arrays LoadArrays(const Recipe& recipe, const State& state, std::int64_t sequenc
                   std::int64_t head);
 
 /// Puts the arrays of all memories (index sequence * heads + head) into `state`: into the tensors
-/// that are there where their shapes fit, else into new ones of `dtype`. Memories of different
-/// lengths are padded with zeros to the longest; their `state.length` tells.
+/// that are there where they have room, else into new ones of `dtype`. Memories of different
+/// lengths are padded to the longest; their `state.length` tells.
 void StoreArrays(const Recipe& recipe, const std::vector<Arrays>& memories, std::int64_t heads,
                  DType dtype, State& state);
 

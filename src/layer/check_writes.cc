@@ -80,8 +80,10 @@ void CheckStateGradient(std::string_view op, const Requirements& requirements, c
   }
   const TensorView& view = entry.view;
   if (spec->counts) return;  // of what a caller gives along: not read
-  if (view.dtype() != DType::kFloat32 && view.dtype() != DType::kFloat64) {
-    throw Error(op, name, "float32 or float64", Describe(view));
+  const bool narrow = spec->narrow && view.dtype() == DType::kBFloat16;
+  if (view.dtype() != DType::kFloat32 && view.dtype() != DType::kFloat64 && !narrow) {
+    throw Error(op, name, spec->narrow ? "float32, float64 or bfloat16" : "float32 or float64",
+                Describe(view));
   }
   CheckAligned(op, name, view);
   const TensorView start = initial.Get(entry.name);
@@ -180,7 +182,7 @@ void CheckFits(std::string_view op, const Requirements& requirements, const Dims
   const Recipe& recipe = requirements.recipe;
   const TensorView held = state.Get("state.k");
   std::int64_t pairs = dims.tokens + (held.rank() == 4 ? held.size(1) : 0);
-  if (recipe.weights.window > 0) pairs = std::min(pairs, recipe.weights.window);
+  if (recipe.weights.window > 0) pairs = std::min(pairs, 2 * recipe.weights.window);
   double numbers = 0;
   for (const StateSpec& spec : requirements.state) {
     double size = 1;

@@ -8,6 +8,7 @@
 #include "src/definition/differentiate.h"
 #include "src/definition/sequence.h"
 #include "src/layer/check_writes.h"
+#include "src/layer/pair_room.h"
 #include "src/layer/run_call.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
@@ -68,17 +69,9 @@ void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
   RunCall({"Forward", requirements_, *engine_}, inputs, state, outputs, Needs::kBoth, options);
 }
 
-void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
-                    const Outputs& outputs, const CallOptions& options) const {
-  const std::string_view op = "Forward";
-  const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
-  CheckFits(op, requirements_, dims, initial, plan_.engine == kDefinition);
-  CheckFinalState(op, requirements_, dims, inputs, initial, final, outputs);
-  CheckOutputs(op, dims, inputs, final, outputs, options, Needs::kBoth);
-  CheckSaved(op, options, options.saved.empty() ? 0 : SavedBytes(dims, StateType(inputs, initial)));
-  // In place in the entries of `final`, where they have the size that a start has: kept pairs grow.
+State Layer::StartIn(const State& final, const State& initial, const Inputs& inputs) const {
   const bool complete = initial.entries().size() == requirements_.state.size();
-  const State start = complete || KeepsPairs(recipe()) ? State() : InitialState(inputs);
+  const State start = complete ? State() : InitialState(inputs);
   State result;
   for (const StateSpec& spec : requirements_.state) {
     const TensorView given = initial.Get(spec.name);
@@ -92,6 +85,20 @@ void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
       result.Set(spec.name, Tensor::Copy(from));
     }
   }
+  return result;
+}
+
+void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
+                    const Outputs& outputs, const CallOptions& options) const {
+  const std::string_view op = "Forward";
+  const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
+  CheckFits(op, requirements_, dims, initial, plan_.engine == kDefinition);
+  CheckFinalState(op, requirements_, dims, inputs, initial, final, outputs);
+  CheckOutputs(op, dims, inputs, final, outputs, options, Needs::kBoth);
+  CheckSaved(op, options, options.saved.empty() ? 0 : SavedBytes(dims, StateType(inputs, initial)));
+  // In place in the entries of `final`, where they have room.
+  State result = KeepsPairs(recipe()) ? PairsFor(op, requirements_, dims, inputs, initial, final)
+                                      : StartIn(final, initial, inputs);
   CallOptions checked = options;
   checked.ranges_checked = true;
   Forward(inputs, result, outputs, checked);
@@ -133,6 +140,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
   CheckFits(op, requirements_, dims, initial, plan_.engine == kDefinition);
   CheckGradients(op, requirements_, dims, inputs, initial, {dy, dstate, dinputs, dinitial},
                  options);
+  CheckPairGradients(op, requirements_, dims, inputs, initial, dstate);
   const DType dtype = StateType(inputs, initial);
   CheckSaved(op, options, SavedBytes(dims, dtype));
   Executor& executor = ExecutorOf(options);
@@ -143,6 +151,8 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
   // As the engine takes them: rows of dy; of the state contiguous, in its dtype.
   const Tensor rows = HasRows(dy) ? Tensor() : Tensor::Copy(dy);
   State final_gradient, initial_gradient;
+  const TensorView held = initial.Get("state.k");
+  const std::int64_t pairs = held.defined() ? held.size(1) : 0;
   for (const StateSpec& spec : requirements_.state) {
     if (spec.counts) continue;
     const auto fits = [&](const TensorView& view) {
@@ -157,7 +167,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
     if (fits(wanted)) {
       initial_gradient.Bind(spec.name, wanted);
     } else {
-      initial_gradient.Set(spec.name, Tensor(dtype, StateShape(spec, recipe(), dims)));
+      initial_gradient.Set(spec.name, Tensor(dtype, StateShape(spec, recipe(), dims, pairs)));
     }
   }
   engine_->Backward({.requirements = requirements_,
@@ -173,7 +183,9 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
     const TensorView wanted = dinitial.Get(entry.name);
     if (!wanted.defined()) {
       const TensorView start = initial.Get(entry.name);
-      dinitial.Set(entry.name, Tensor::Copy(entry.view, start.defined() ? start.dtype() : dtype));
+      const bool wide =
+          start.defined() ? start.dtype() == DType::kFloat64 : dtype == DType::kFloat64;
+      dinitial.Set(entry.name, Tensor::Copy(entry.view, wide ? DType::kFloat64 : DType::kFloat32));
     } else if (entry.owned.defined()) {
       CopyInto(entry.view, wanted);
     }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "src/layer/check_writes.h"
+#include "src/layer/pair_room.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
 #include "ttr/plan.h"
@@ -25,8 +26,12 @@ void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& in
 }
 
 DType StateType(const Inputs& inputs, const State& state) {
-  const TensorView given = state.Get("state");
-  return given.defined() ? given.dtype() : NewStateType(inputs);
+  for (const char* name : {"state", "state.k"}) {
+    const TensorView given = state.Get(name);
+    if (!given.defined()) continue;
+    return given.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  }
+  return NewStateType(inputs);
 }
 
 Dims CheckCall(std::string_view op, const Requirements& requirements, const Inputs& inputs,
@@ -64,6 +69,7 @@ void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outpu
     const DType dtype = StateType(inputs, state);
     CheckSaved(op.name, options, op.engine.SavedBytes(requirements.recipe, dims, dtype));
   }
+  if (needs != Needs::kRead) MakePairRoom(op.name, requirements, dims, inputs, state);
   for (const TensorView& report : {outputs.status, outputs.iterations, outputs.residual}) {
     SetZero(report);
   }

@@ -36,11 +36,14 @@ bool IsStartWeight(const Recipe& recipe, std::string_view name) {
 
 void CheckEntry(std::string_view op, const StateSpec& spec, const TensorView& view, bool may_share,
                 AxisSizes& sizes) {
-  const bool fits_type = spec.counts
-                             ? view.dtype() == DType::kInt64
-                             : view.dtype() == DType::kFloat32 || view.dtype() == DType::kFloat64;
-  if (!fits_type) {
-    throw Error(op, spec.name, spec.counts ? "int64" : "float32 or float64", Name(view.dtype()));
+  const bool wide = view.dtype() == DType::kFloat32 || view.dtype() == DType::kFloat64;
+  const bool narrow = spec.narrow && view.dtype() == DType::kBFloat16;
+  if (spec.counts ? view.dtype() != DType::kInt64 : !wide && !narrow) {
+    throw Error(op, spec.name,
+                spec.counts   ? "int64"
+                : spec.narrow ? "float32, float64 or bfloat16"
+                              : "float32 or float64",
+                Name(view.dtype()));
   }
   std::span<const Axis> axes = spec.shape;
   const int rank = static_cast<int>(axes.size());

@@ -30,6 +30,7 @@ constexpr InputField kFields[] = {
     {"momentum", &Inputs::momentum},
     {"weight_decay", &Inputs::weight_decay},
     {"ridge", &Inputs::ridge},
+    {"bandwidth", &Inputs::bandwidth},
     {"features.w", &Inputs::features_w},
     {"features.b", &Inputs::features_b},
     {"ln_weight", &Inputs::ln_weight},
@@ -242,6 +243,10 @@ std::vector<InputSpec> InputSpecs(const Recipe& recipe) {
   AddFeatures(recipe, specs);
   if (FamilyOf(recipe) == Family::kNetwork) AddNetwork(recipe, specs);
   if (HasRidge(recipe)) AddRidge(recipe, specs);
+  if (HasBandwidth(recipe.similarity.kernel)) {
+    specs.Add("bandwidth", {{kHeads}}, kOptional, Range::kNonNegative,
+              "takes the place of the recipe's bandwidth");
+  }
   specs.Add("cu_seqlens", {{kSequencesPlus1}}, kOptional, Range::kAny,
             "first token of each packed sequence, and T (B = 1, int64)");
   return specs.RequiredFirst();

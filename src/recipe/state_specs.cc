@@ -56,8 +56,8 @@ void AddLeastSquares(const Recipe& recipe, Specs& specs) {
 
 void AddPairs(const Recipe& recipe, Specs& specs) {
   constexpr Axis kS = Axis::kPairs;
-  specs.push_back({"state.k", {kN, kS, kH, Axis::kKeyDim}, "the keys, oldest first"});
-  specs.push_back({"state.v", {kN, kS, kH, kDv}, "the values"});
+  specs.push_back({"state.k", {kN, kS, kH, Axis::kKeyDim}, "the keys, oldest first", false, true});
+  specs.push_back({"state.v", {kN, kS, kH, kDv}, "the values", false, true});
   if (recipe.weights.decay != Decay::kNone || recipe.weights.importance != Importance::kNone) {
     specs.push_back({"state.log_weight", {kN, kS, kH}, "logarithms of the weights"});
   }

@@ -29,6 +29,36 @@ HWY_INLINE hn::Vec<D> ExpNonPositive(D d, hn::Vec<D> x) {
   return hn::IfThenElse(in_range, hn::Exp(d, safe), outside);
 }
 
+// Below this ExpFlushed is 0: what follows 2^-126 has fewer digits.
+inline constexpr float kLowestFlushed = -87;
+
+/// exp(x), x <= 0 or NaN, to two units of the last place, of weights beside a weight of 1: of
+/// float32 what is no normal number is 0. Half of the operations of the above: with n the integer
+/// next to x / ln 2 it is 2^n e^f, |f| <= ln 2 / 2, and the series of e^f ends at f^7 / 7!.
+template <class D>
+HWY_INLINE hn::Vec<D> ExpFlushed(D d, hn::Vec<D> x) {
+  if constexpr (sizeof(hn::TFromD<D>) != 4) {
+    return ExpNonPositive(d, x);
+  } else {
+    const hn::RebindToSigned<D> di;
+    const auto set = [d](float number) HWY_ATTR { return hn::Set(d, number); };
+    const auto n = hn::Round(hn::Mul(x, set(1.44269504F)));
+    // ln 2 in two parts, the first of few digits, so that its product is exact.
+    const auto f = hn::NegMulAdd(n, set(-2.12194440e-4F), hn::NegMulAdd(n, set(0.693359375F), x));
+    auto sum = hn::MulAdd(set(1.0F / 5040), f, set(1.0F / 720));
+    sum = hn::MulAdd(sum, f, set(1.0F / 120));
+    sum = hn::MulAdd(sum, f, set(1.0F / 24));
+    sum = hn::MulAdd(sum, f, set(1.0F / 6));
+    sum = hn::MulAdd(sum, f, set(0.5F));
+    sum = hn::MulAdd(sum, f, set(1.0F));
+    sum = hn::MulAdd(sum, f, set(1.0F));
+    const auto low = hn::Lt(x, set(kLowestFlushed));
+    const auto safe = hn::IfThenZeroElse(low, n);
+    const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, safe), hn::Set(di, 127)));
+    return hn::IfThenZeroElse(low, hn::Mul(sum, hn::BitCast(d, exponent)));
+  }
+}
+
 /// (1 - exp(-x)) / x, x >= 0 or NaN: 1 at 0, 1/x at infinity.
 template <class D>
 HWY_INLINE hn::Vec<D> OneMinusExpOver(D d, hn::Vec<D> x) {

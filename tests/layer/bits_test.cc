@@ -37,10 +37,14 @@ Inputs RowOf(const Call& call, std::int64_t b) {
 
 void ExpectSameState(const State& got, const State& expected, std::int64_t row, const char* what) {
   for (const State::Entry& entry : expected.entries()) {
-    const TensorView mine = got.Get(entry.name);
+    TensorView mine = got.Get(entry.name);
     ASSERT_TRUE(mine.defined()) << entry.name;
-    EXPECT_EQ(LargestDifference(row < 0 ? mine : mine.Slice(0, row, 1), entry.view), 0)
-        << entry.name << ", " << what;
+    if (row >= 0) mine = mine.Slice(0, row, 1);
+    // Beside longer sequences there are rows behind those of the pairs.
+    if (got.Get("state.k").defined() && entry.view.rank() > 2) {
+      mine = mine.Slice(1, 0, entry.view.size(1));
+    }
+    EXPECT_EQ(LargestDifference(mine, entry.view), 0) << entry.name << ", " << what;
   }
 }
 
@@ -79,6 +83,7 @@ TEST_P(Bits, OfAnyBatchAround) {
     Tensor y(DType::kFloat32, whole.y.view().Slice(0, b, 1).shape());
     State state;
     layer.Forward(RowOf(call, b), state, {.y = y});
+    test::TrimPairs(recipe, state);
     EXPECT_EQ(LargestDifference(whole.y.view().Slice(0, b, 1), y), 0) << b;
     ExpectSameState(whole.state, state, b, "batch");
   }
@@ -98,7 +103,11 @@ TEST_P(Bits, PackedAndAlone) {
 
 TEST_P(Bits, CutAtMultiplesOf64Rows) {
   if (!recipe.reading.causal) GTEST_SKIP() << "nothing to go on from";
-  if (layer.plan().engine == "least_squares" || recipe.weights.importance == Importance::kLog) {
+  const bool weighs =
+      layer.plan().engine == "kernel_smoother" &&
+      (recipe.weights.decay != Decay::kNone || recipe.weights.importance != Importance::kNone);
+  if (layer.plan().engine == "least_squares" || recipe.weights.importance == Importance::kLog ||
+      weighs) {
     GTEST_SKIP() << "its sums are wider than its state";
   }
   const Call call(recipe, SomeDims(recipe), DType::kFloat32, 21);

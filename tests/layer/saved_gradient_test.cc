@@ -344,7 +344,7 @@ TEST_F(Saved, IsOfCallsThatWriteAndRead) {
 }
 
 TEST_F(Saved, IsNothingOfOtherEngines) {
-  for (const char* recipe : {"rls", "softmax"}) {
+  for (const char* recipe : {"rls", "local_linear", "softmax{output_norm: l2}"}) {
     EXPECT_EQ(Layer(ParseRecipe(recipe)).SavedBytes(dims_), 0u) << recipe;
   }
   EXPECT_GE(layer_.SavedBytes(dims_, DType::kFloat64), 2 * saved_.size() - 256);

@@ -42,6 +42,30 @@ Inputs Part(const Call& call, std::int64_t begin, std::int64_t count, bool first
 
 }  // namespace
 
+void TrimPairs(const Recipe& recipe, State& state) {
+  const TensorView lengths = state.Get("state.length");
+  if (!lengths.defined()) return;
+  std::int64_t rows = 0;
+  for (std::int64_t n = 0; n < lengths.size(0); ++n) {
+    for (std::int64_t h = 0; h < lengths.size(1); ++h) {
+      rows = std::max(rows, static_cast<std::int64_t>(lengths.At({n, h})));
+    }
+  }
+  for (const StateSpec& spec : StateSpecs(recipe)) {
+    const TensorView view = state.Get(spec.name);
+    if (spec.counts || !view.defined()) continue;
+    Tensor trimmed = Tensor::Copy(view.Slice(1, 0, rows));
+    const std::int64_t width = view.rank() == 4 ? view.size(3) : 1;
+    for (std::int64_t i = 0; i < trimmed.elements(); ++i) {
+      const std::int64_t h = i / width % view.size(2), row = i / width / view.size(2) % rows;
+      const std::int64_t n = i / width / view.size(2) / rows;
+      if (static_cast<double>(row) < lengths.At({n, h})) continue;
+      StoreElement(trimmed.data(), trimmed.dtype(), i, 0);
+    }
+    state.Set(spec.name, std::move(trimmed));
+  }
+}
+
 Dims SmallDims(const Recipe& recipe) {
   Dims dims;
   dims.batch = 2;
@@ -87,6 +111,7 @@ Inputs TokensOf(const Call& call, std::int64_t begin, std::int64_t count) {
 Result RunWhole(const Layer& layer, const Call& call, const CallOptions& options) {
   Result result = MakeResult(call.dims, call.dims.batch, call.dims.tokens, call.inputs.v.dtype());
   layer.Forward(call.inputs, result.state, {result.y.view(), result.status.view()}, options);
+  TrimPairs(call.recipe, result.state);
   return result;
 }
 
@@ -104,6 +129,7 @@ Result RunInPieces(const Layer& layer, const Call& call, std::int64_t piece,
       layer.Forward(part, result.state, outputs, options);
     }
   }
+  TrimPairs(call.recipe, result.state);
   return result;
 }
 
@@ -121,6 +147,7 @@ Result RunDecoder(const Layer& layer, const Call& call, const CallOptions& optio
   for (const State::Entry& entry : std::vector<State::Entry>(result.state.entries())) {
     result.state.Set(entry.name, Tensor::Copy(entry.view));
   }
+  TrimPairs(call.recipe, result.state);
   return result;
 }
 
@@ -128,6 +155,7 @@ Result RunTokens(const Layer& layer, const Call& call, std::int64_t begin, std::
   Result result = MakeResult(call.dims, 1, count, call.inputs.v.dtype());
   layer.Forward(Part(call, begin, count, true), result.state,
                 {result.y.view(), result.status.view()});
+  TrimPairs(call.recipe, result.state);
   return result;
 }
 
@@ -136,6 +164,7 @@ Result RunPacked(const Layer& layer, const Call& call, const std::vector<std::in
   Inputs inputs = Part(call, 0, call.dims.tokens, true);
   inputs.cu_seqlens = TensorView::Of(bounds.data(), {static_cast<std::int64_t>(bounds.size())});
   layer.Forward(inputs, result.state, {result.y.view(), result.status.view()});
+  TrimPairs(call.recipe, result.state);
   return result;
 }
 

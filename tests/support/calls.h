@@ -33,6 +33,10 @@ struct Call {
 // The inputs of tokens begin .. begin + count of all batch rows; shares memory.
 Inputs TokensOf(const Call& call, std::int64_t begin, std::int64_t count);
 
+// Pairs without the room behind them, and zeros behind memories that hold fewer than others.
+void TrimPairs(const Recipe& recipe, State& state);
+
+// What a call leaves; of kept pairs those that are held, without the room behind them.
 struct Result {
   Tensor y;
   Tensor status;

@@ -44,12 +44,20 @@ Tensor Normal(DType dtype, const Shape& shape, std::uint64_t seed) {
 
 State RandomState(const Layer& layer, const Inputs& inputs, std::uint64_t seed) {
   const State start = layer.InitialState(inputs);
+  constexpr std::int64_t kPairs = 5;
+  const bool keeps_pairs = start.Get("state.length").defined();
   State drawn;
   for (const State::Entry& entry : start.entries()) {
-    Tensor tensor = Normal(entry.view.dtype(), entry.view.shape(), seed++);
+    Shape shape = entry.view.shape();
+    if (keeps_pairs && shape.rank() == 4) shape = {shape[0], kPairs, shape[2], shape[3]};
+    if (keeps_pairs && shape.rank() == 3) shape = {shape[0], kPairs, shape[2]};
+    Tensor tensor = Normal(entry.view.dtype(), shape, seed++);
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {
       const double x = LoadElement(tensor.data(), tensor.dtype(), i);
       if (entry.name == "state.d") StoreElement(tensor.data(), tensor.dtype(), i, x * x);
+      if (entry.name == "state.length") {
+        StoreElement(tensor.data(), tensor.dtype(), i, static_cast<double>(2 + i % 3));
+      }
       if (entry.name == "state.position") StoreElement(tensor.data(), tensor.dtype(), i, 3);
     }
     drawn.Set(entry.name, std::move(tensor));

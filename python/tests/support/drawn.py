@@ -66,6 +66,14 @@ def part(inputs: Arrays, recipe: str, begin: int, end: int) -> Arrays:
     return result
 
 
+def held(state: Any) -> dict[str, Any]:
+    """A state, of kept pairs without the room behind them. Arrays or tensors."""
+    if "state.length" not in state:
+        return dict(state)
+    rows = int(state["state.length"].max())
+    return {n: x if n == "state.length" else x[:, :rows] for n, x in state.items()}
+
+
 def worst_token(y: NDArray[Any], expected: NDArray[Any]) -> float:
     """The largest error of a token and head, over the largest number that it or its kin have."""
     error = np.abs(y.astype(np.float64) - expected).max(axis=-1)

@@ -11,6 +11,7 @@ import operator_cases as cases
 import pytest
 import torch
 import ttr
+from drawn import held
 from torch import Tensor
 from ttr.torch import Decoder, decoder_bytes, regress, step_
 
@@ -49,7 +50,7 @@ def test_a_decoder_goes_on_from_a_prompt(name: str) -> None:
     decoder.start(state)
     answers = [y, *(decoder.step(**token(name, inputs, t)) for t in range(4, 9))]
     torch.testing.assert_close(torch.cat(answers, 1), whole, rtol=1e-8, atol=1e-8)
-    for entry, tensor in decoder.state().items():
+    for entry, tensor in held(decoder.state()).items():
         torch.testing.assert_close(tensor, last[entry], rtol=1e-8, atol=1e-8)
 
 

@@ -37,14 +37,14 @@ def _sizes(info: RecipeInfo, inputs: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def _pairs(info: RecipeInfo, sizes: dict[str, Any], starts_empty: bool) -> Any:
-    """How many pairs a memory keeps after the call. Numbers among the data decide it where it does
+    """For how many pairs a memory has room after the call. Numbers among the data decide it where it does
     not start empty, or where sequences differ in length."""
     if not starts_empty or "N+1" in sizes:
         return torch.library.get_ctx().new_dynamic_size()
     tokens = sizes["T"]
     if info.window == 0:
         return tokens
-    return torch.sym_min(tokens, info.window)  # type: ignore[no-untyped-call]
+    return torch.sym_min(tokens, 2 * info.window)  # type: ignore[no-untyped-call]
 
 
 def _y(inputs: dict[str, Tensor], sizes: dict[str, Any]) -> Tensor:

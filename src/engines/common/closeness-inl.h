@@ -1,0 +1,227 @@
+// Weights of pairs around queries, a block of scores at a time: log s(k, q) for some queries and
+// many keys, then exp against a maximum that runs along, so that no weight overflows and no score
+// is kept. Compiled once for every target.
+
+#if defined(TTR_COMMON_CLOSENESS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_COMMON_CLOSENESS_INL_H_
+#undef TTR_COMMON_CLOSENESS_INL_H_
+#else
+#define TTR_COMMON_CLOSENESS_INL_H_
+#endif
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "src/engines/common/closeness.h"
+#include "src/linalg/blocks-inl.h"
+#include "src/simd/exp-inl.h"
+#include "src/simd/unroll.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::common {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
+
+using linalg::Block;
+using linalg::Left;
+
+template <class T>
+inline constexpr T kNever = -std::numeric_limits<T>::infinity();
+/// tile[r] += sum_s (a[r a_row + s] - b[s b_step ...])^2, s < count.
+template <class D, int R, int NV, class T = hn::TFromD<D>>
+HWY_INLINE void AccumulateSquares(D d, const T* HWY_RESTRICT a, std::int64_t a_row,
+                                  const T* HWY_RESTRICT b, std::int64_t b_step, std::int64_t count,
+                                  ln::Tile<D, R, NV>& tile) {
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::int64_t s = 0; s < count; ++s) {
+    hn::Vec<D> right[NV];
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) right[v] = hn::LoadU(d, b + v * lanes);
+    TTR_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const hn::Vec<D> left = hn::Set(d, a[r * a_row]);
+      TTR_UNROLL
+      for (int v = 0; v < NV; ++v) {
+        const hn::Vec<D> difference = hn::Sub(right[v], left);
+        tile[r][v] = hn::MulAdd(difference, difference, tile[r][v]);
+      }
+    }
+    ++a;
+    b += b_step;
+  }
+}
+
+/// to(i, j) = |row i of `left` - column j of `right`|^2 for kTileRows rows. By differences:
+/// products would lose the digits of what is near.
+template <class T>
+HWY_NOINLINE void SquaredDistances(const Block<T>& left, const Block<T>& right,
+                                   std::int64_t columns, std::int64_t steps, const Block<T>& to) {
+  const hn::ScalableTag<T> d;
+  using D = decltype(d);
+  constexpr int kRows = ln::kTileRows;
+  ln::ForTiles(d, 0, columns, [&](std::int64_t j, auto vectors) HWY_ATTR {
+    ln::Tile<D, kRows, vectors()> tile;
+    ln::SetZero<D, kRows, vectors()>(d, tile);
+    AccumulateSquares<D, kRows, vectors()>(d, left.data, left.stride, right.data + j, right.stride,
+                                           steps, tile);
+    ln::StoreTile<D, kRows, vectors()>(d, tile, to.data + j, to.stride);
+  });
+}
+
+/// log s of what a tile holds: products k . (scale q), or squared distances. `width` is 1 / B, or
+/// of a kernel in u^2 its square.
+template <Kernel KERNEL>
+struct LogKernel {
+  static constexpr bool kByDistance = KERNEL != Kernel::kExponential;
+  /// Where it is infinite: keys at distance 0 share all weight, in the proportion of their own.
+  static constexpr bool kHasHits = KERNEL == Kernel::kInverseDistance;
+
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V Of(D d, V x, V width) {
+    using T = hn::TFromD<D>;
+    if constexpr (KERNEL == Kernel::kExponential) {
+      return x;
+    } else if constexpr (KERNEL == Kernel::kGaussian || KERNEL == Kernel::kLaplace) {
+      const V u = KERNEL == Kernel::kGaussian ? x : hn::Sqrt(x);
+      // Without any width only a hit is near.
+      return hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Neg(hn::Mul(u, width)));
+    } else if constexpr (KERNEL == Kernel::kInverseDistance) {
+      const V half = hn::Set(d, T(-0.5));
+      const auto hit = hn::Eq(x, hn::Zero(d));
+      const auto odd = hn::Or(hit, hn::Not(hn::Lt(x, hn::Inf(d))));
+      const V log = hn::Mul(half, hn::Log(d, hn::IfThenElse(odd, hn::Set(d, T(1)), x)));
+      // Of an infinite distance -inf; NaN stays.
+      return hn::IfThenElse(hit, hn::Inf(d), hn::IfThenElse(odd, hn::Neg(x), log));
+    } else {
+      const V one = hn::Set(d, T(1));
+      const V u2 = hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(x, width));
+      const auto near = hn::Lt(u2, one);
+      const V rest = hn::IfThenElse(near, hn::Sub(one, u2), one);
+      const V log = hn::Mul(hn::Set(d, T(PowerOf(KERNEL))), hn::Log(d, rest));
+      const V far = hn::IfThenElse(hn::Ge(u2, one), hn::Set(d, kNever<T>), u2);
+      return hn::IfThenElse(near, log, far);
+    }
+  }
+};
+
+/// use(LogKernel<kernel>()).
+template <class Use>
+HWY_INLINE void WithKernel(Kernel kernel, const Use& use) {
+  switch (kernel) {
+    case Kernel::kExponential: return use(LogKernel<Kernel::kExponential>());
+    case Kernel::kGaussian: return use(LogKernel<Kernel::kGaussian>());
+    case Kernel::kLaplace: return use(LogKernel<Kernel::kLaplace>());
+    case Kernel::kEpanechnikov: return use(LogKernel<Kernel::kEpanechnikov>());
+    case Kernel::kBiweight: return use(LogKernel<Kernel::kBiweight>());
+    case Kernel::kTriweight: return use(LogKernel<Kernel::kTriweight>());
+    case Kernel::kInverseDistance: return use(LogKernel<Kernel::kInverseDistance>());
+  }
+}
+
+/// 1 / B, or its square where the kernel is one of u^2 = (d / B)^2.
+template <class T>
+T WidthOf(Kernel kernel, double bandwidth) {
+  const double inverse = 1 / bandwidth;
+  return static_cast<T>(IsCompact(kernel) ? inverse * inverse : inverse);
+}
+
+/// Is one of the squared distances in [first, end) 0, of a pair that has weight?
+template <class T>
+bool HasHit(std::int64_t first, std::int64_t end, const T* offsets, const T* squares) {
+  for (std::int64_t j = first; j < end; ++j) {
+    if (squares[j] == 0 && (offsets == nullptr || offsets[j] != kNever<T>)) return true;
+  }
+  return false;
+}
+
+/// Beside a hit nothing else counts: squared distances become 1 (whose logarithm is 0) and
+/// infinite.
+template <class T>
+void KeepHits(std::int64_t count, T* squares) {
+  for (std::int64_t j = 0; j < count; ++j) {
+    if (squares[j] == 0) {
+      squares[j] = 1;
+    } else if (squares[j] > 0) {
+      squares[j] = std::numeric_limits<T>::infinity();
+    }
+  }
+}
+
+/// scores[j] <- log s + offsets[j] for columns [0, count), whole vectors; what is outside of
+/// [first, end) or has no weight becomes -inf. Returns the greatest, passing over NaN.
+template <class KERNEL, class T>
+HWY_INLINE T LogScores(std::int64_t count, std::int64_t first, std::int64_t end, T width,
+                       const T* offsets, T* scores) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto never = hn::Set(d, kNever<T>);
+  const auto w = hn::Set(d, width);
+  auto top = never;
+  const bool whole = first <= 0 && end >= count;
+  for (std::int64_t j = 0; j < count; j += lanes) {
+    auto x = KERNEL::Of(d, hn::Load(d, scores + j), w);
+    if (offsets != nullptr) {
+      const auto offset = hn::Load(d, offsets + j);
+      x = hn::IfThenElse(hn::Eq(offset, never), never, hn::Add(x, offset));
+    }
+    if (!whole && (j < first || j + lanes > end)) {
+      const auto at = hn::Iota(d, static_cast<T>(j));
+      const auto seen = hn::And(hn::Ge(at, hn::Set(d, static_cast<T>(first))),
+                                hn::Lt(at, hn::Set(d, static_cast<T>(end))));
+      x = hn::IfThenElse(seen, x, never);
+    }
+    top = hn::IfThenElse(hn::Lt(top, x), x, top);
+    if (KERNEL::kByDistance || offsets != nullptr || !whole) hn::Store(x, d, scores + j);
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, top));
+}
+
+/// scores[j] <- exp(scores[j] - top), and their sum.
+template <class T>
+HWY_INLINE T Exponentials(std::int64_t count, T top, T* scores) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto at = hn::Set(d, top == kNever<T> ? T(0) : top);
+  auto sum = hn::Zero(d);
+  for (std::int64_t j = 0; j < count; j += lanes) {
+    const auto p = sn::ExpFlushed(d, hn::Sub(hn::Load(d, scores + j), at));
+    hn::Store(p, d, scores + j);
+    sum = hn::Add(sum, p);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+/// The maximum and the sum of one query's weights as blocks of scores go by: what was summed so far
+/// stands over exp(top).
+template <class T>
+struct RunningSum {
+  T top;
+  T sum;
+
+  static RunningSum Start() { return {kNever<T>, 0}; }
+
+  /// Takes a block in whose greatest score is `greatest`; scores become weights. Returns what
+  /// earlier sums have to be multiplied by.
+  HWY_INLINE T Add(std::int64_t count, T greatest, T* scores) {
+    T factor = 1;
+    if (greatest > top) {
+      factor = top == kNever<T> ? T(0) : static_cast<T>(std::exp(top - greatest));
+      top = greatest;
+    }
+    sum = sum * factor + Exponentials(count, top, scores);
+    return factor;
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::common
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_COMMON_CLOSENESS_INL_H_

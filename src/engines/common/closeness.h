@@ -1,0 +1,34 @@
+/// How much a kept pair counts for a query: what engines share that weigh pairs by closeness.
+#pragma once
+
+#include <cstdint>
+
+namespace ttr::common {
+
+/// s(k, q), with d = |k - q| and the bandwidth B.
+enum class Kernel : std::uint8_t {
+  kExponential,      ///< exp(k . scale q)
+  kGaussian,         ///< exp(-d^2 / B)
+  kLaplace,          ///< exp(-d / B)
+  kEpanechnikov,     ///< (1 - (d/B)^2)_+
+  kBiweight,         ///< (1 - (d/B)^2)_+^2
+  kTriweight,        ///< (1 - (d/B)^2)_+^3
+  kInverseDistance,  ///< 1 / d; at d = 0 the hit's value
+};
+
+constexpr bool IsCompact(Kernel kernel) {
+  return kernel == Kernel::kEpanechnikov || kernel == Kernel::kBiweight ||
+         kernel == Kernel::kTriweight;
+}
+
+/// n of (1 - u^2)_+^n.
+constexpr int PowerOf(Kernel kernel) {
+  return kernel == Kernel::kEpanechnikov ? 1 : kernel == Kernel::kBiweight ? 2 : 3;
+}
+
+/// Does a key lie where the bandwidth is a length, or its square?
+constexpr bool HasBandwidth(Kernel kernel) {
+  return kernel != Kernel::kExponential && kernel != Kernel::kInverseDistance;
+}
+
+}  // namespace ttr::common

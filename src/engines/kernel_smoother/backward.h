@@ -1,0 +1,44 @@
+/// Gradients of the kernel smoother. With p_ti the share of pair i in answer t, and D_t = dy_t .
+/// y_t,
+///
+///     dv_i = sum_t p_ti dy_t        ds_ti = p_ti (dy_t . v_i - D_t)
+///
+/// are the gradients by log (w_i s(k_i, q_t)), from which those of keys, queries, weights and the
+/// bandwidth follow by the kernel's slope (of a sum instead of a mean: D = 0). Weights are found
+/// anew, a block at a time, from the logarithm of their sum, one number a query.
+///
+/// Cost: five products where the forward pass has two, and those two once more where it saved
+/// nothing. The same bits for any number of threads. Memory: O(T) a memory.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "src/engines/kernel_smoother/kernel_smoother.h"
+
+namespace ttr::kernel_smoother {
+
+/// What is wanted; absent views are not. Rows of q, k, v are of as many heads as there are memories
+/// (of q: as y has), in the type of the arithmetic; weights and `bandwidth` ([N, H]) in float64.
+/// What is there is overwritten.
+struct Gradients {
+  TensorView q, k, v;
+  TensorView log_decay, importance, log_importance, bandwidth;
+  TensorView state_k, state_v, state_log_weight;
+};
+
+/// Gradients of the final state, as large as it is; views may be absent.
+struct FinalGradients {
+  TensorView k, v, log_weight;
+};
+
+std::size_t BackwardScratchBytes(const Sizes& sizes, int threads);
+
+/// `call`: as for Forward, its state the initial one, which is left as it is, and `saved` what
+/// Forward left there, or empty; y is not read and options.output_norm must be none. Throws where
+/// something else was saved.
+void Backward(const Options& options, const Call& call, const TensorView& dy,
+              const FinalGradients& final, const Gradients& gradients, Executor& executor,
+              std::span<std::byte> scratch = {});
+
+}  // namespace ttr::kernel_smoother

@@ -1,0 +1,95 @@
+/// What the backward pass does with one memory, and how it divides its scratch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/engines/kernel_smoother/task.h"
+
+namespace ttr::kernel_smoother {
+
+/// What is known of the queries of a memory, in the type of the arithmetic.
+struct QuerySums {
+  void* logs = nullptr;          ///< [query]: of the sum of weights, over that of its block
+  void* dots = nullptr;          ///< [query]: dy . y
+  void* hits = nullptr;          ///< [query]: as in Scratch
+  double* references = nullptr;  ///< [block of queries]: from which offsets are counted
+};
+
+/// Gradients of one memory: rows as in Gradients, sums over queries in double.
+struct MemoryGradient {
+  HeadRows dy, dq;
+  Rows dk, dv, dstate_k, dstate_v, dstate_log_weight;
+  Rows dlog_decay, dimportance, dlog_importance;
+  double* dbandwidth = nullptr;
+  Rows final_k, final_v, final_log_weight;
+  PairRows final_place;
+  QuerySums sums;
+  void* queries = nullptr;       ///< [query][channel]: sums for dq, where one task does all
+  double* pair_sums = nullptr;   ///< [tokens]: of ds, of the call's pairs
+  double* query_sums = nullptr;  ///< [query]: of ds
+  double* width_sums = nullptr;  ///< [query]: of ds times the slope by the bandwidth
+};
+
+/// Which products a task takes. All of them for a whole memory, or those of a block of queries, or
+/// of pairs: the same sums in the same order.
+enum class Part : std::uint8_t { kWhole, kQueryBlock, kPairBlock };
+
+struct GradientTask {
+  const Options& options;
+  const Memory& memory;
+  const MemoryGradient& gradient;
+  Part part = Part::kWhole;
+  std::int64_t first = 0;  ///< query, or pair, of the block
+  std::byte* scratch = nullptr;
+};
+
+/// Of a worker.
+template <class T>
+struct GradientScratch {
+  std::int64_t pairs;
+  Block<T> q, dy;                         // [query][channel]
+  Block<T> dq;                            // [query][channel], then the sum of e
+  Block<T> k, v;                          // [pair][channel]
+  Block<T> kt, vt;                        // [channel][pair]
+  Block<T> dk, dv;                        // [pair][channel]
+  Block<T> scores, slopes;                // [query of a strip][pair]
+  Block<T> p, e;                          // [query][pair]
+  T *offsets, *marks, *e_sums, *ds_sums;  // [pair]
+  T* row;                                 // [channel]
+  T* other;                               // [channel]
+
+  GradientScratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
+      : pairs(PairsOfBlock(key_dim, value_dim)) {
+    const std::int64_t dk_wide = linalg::RoundUp(key_dim, kUnit);
+    const std::int64_t dv_wide = linalg::RoundUp(value_dim, kUnit);
+    const auto block = [&](std::int64_t count, std::int64_t width) {
+      const std::int64_t stride = linalg::StrideOf<T>(width);
+      return Block<T>{layout.Take<T>(count * stride), stride};
+    };
+    q = block(kQueries, dk_wide);
+    dy = block(kQueries, dv_wide);
+    dq = block(kQueries, dk_wide + kUnit);
+    k = block(pairs, dk_wide);
+    v = block(pairs, dv_wide);
+    kt = block(dk_wide, pairs);
+    vt = block(dv_wide, pairs);
+    dk = block(pairs, dk_wide);
+    dv = block(pairs, dv_wide);
+    scores = block(kStrip, pairs);
+    slopes = block(kStrip, pairs);
+    p = block(kQueries, pairs);
+    e = block(kQueries, pairs);
+    layout.Take(pairs, {&offsets, &marks, &e_sums, &ds_sums});
+    layout.Take(dk_wide > dv_wide ? dk_wide : dv_wide, {&row, &other});
+  }
+};
+
+/// logs and dots of a block of queries, from the means that the forward pass saved.
+void TakeSums(const GradientTask& task, const void* means, DType dtype);
+/// The gradients of a task.
+void Differentiate(const GradientTask& task, DType dtype);
+/// Gradients of decays, importance and the bandwidth, once all sums over queries are there.
+void FinishWeights(const GradientTask& task);
+
+}  // namespace ttr::kernel_smoother

@@ -1,0 +1,115 @@
+// Gradients of pairs and queries from sums of products to where they belong. Compiled once for
+// every target.
+
+#if defined(TTR_KERNEL_SMOOTHER_GRADIENT_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_KERNEL_SMOOTHER_GRADIENT_ROWS_INL_H_
+#undef TTR_KERNEL_SMOOTHER_GRADIENT_ROWS_INL_H_
+#else
+#define TTR_KERNEL_SMOOTHER_GRADIENT_ROWS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/kernel_smoother/gradient.h"
+#include "src/engines/kernel_smoother/load-inl.h"
+#include "src/simd/unit_length-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::kernel_smoother {
+namespace HWY_NAMESPACE {
+
+template <class T, class KERNEL>
+class GradientRows {
+ public:
+  GradientRows(const GradientTask& task, const GradientScratch<T>& scratch)
+      : options_(task.options), m_(task.memory), g_(task.gradient), s_(scratch) {}
+
+  /// Pair `pair`, which is row i of its block.
+  void StorePair(std::int64_t pair, std::int64_t i) const {
+    const bool old = pair < m_.sight.held;
+    const std::int64_t row = old ? pair : pair - m_.sight.held;
+    if (KERNEL::kByDistance && s_.e_sums[i] != 0) {
+      for (std::int64_t c = 0; c < m_.key_dim; ++c) {
+        s_.dk.Row(i)[c] -= s_.e_sums[i] * s_.k.Row(i)[c];
+      }
+    }
+    AddFinal(g_.final_k, pair, m_.key_dim, s_.dk.Row(i));
+    AddFinal(g_.final_v, pair, m_.value_dim, s_.dv.Row(i));
+    const bool normalises = options_.normalise_qk && !old;
+    if (normalises) sn::LoadRow(m_.k, row, 0, m_.key_dim, s_.row);
+    StoreRow(s_.dk.Row(i), normalises ? s_.row : nullptr, old ? g_.dstate_k : g_.dk, row,
+             m_.key_dim);
+    StoreRow(s_.dv.Row(i), nullptr, old ? g_.dstate_v : g_.dv, row, m_.value_dim);
+    const auto sum = static_cast<double>(s_.ds_sums[i]);
+    if (!old && m_.weighted) g_.pair_sums[row] = sum;
+    if (old && g_.dstate_log_weight) sn::StoreRow(&sum, row, 0, 1, g_.dstate_log_weight);
+  }
+
+  void StoreQueries(std::int64_t query, const Block<T>& dq) const {
+    const double scale = KERNEL::kByDistance ? 1 : options_.scale;
+    for (std::int64_t i = 0; i < std::min(kQueries, m_.rows - query); ++i) {
+      const std::int64_t at = query + i, t = at / m_.queries, r = at - t * m_.queries;
+      T* const row = dq.Row(i);
+      if (KERNEL::kByDistance) {
+        LoadQuery(options_, m_, {r, t}, s_.row);
+        for (std::int64_t c = 0; c < m_.key_dim; ++c)
+          row[c] -= row[linalg::RoundUp(m_.key_dim, kUnit)] * s_.row[c];
+      } else if (scale != 1) {
+        sn::Multiply(row, m_.key_dim, static_cast<T>(scale));
+      }
+      if (options_.normalise_qk) sn::LoadRow(m_.q.Of(r), t, 0, m_.key_dim, s_.row);
+      StoreRow(row, options_.normalise_qk ? s_.row : nullptr, g_.dq.Of(r), t, m_.key_dim);
+    }
+  }
+
+ private:
+  /// Goes through the length where `x` is the row before it, and stores a row.
+  void StoreRow(T* gradient, const T* x, const Rows& to, std::int64_t row,
+                std::int64_t channels) const {
+    if (!to) return;
+    if (x != nullptr) {
+      sn::UnitGradientOf(channels, x, 1, sn::kUnitEps, gradient, s_.other, gradient);
+    }
+    sn::StoreRow(gradient, row, 0, channels, to);
+  }
+
+  void AddFinal(const Rows& final, std::int64_t pair, std::int64_t channels, T* gradient) const {
+    const std::int64_t all = m_.sight.held + m_.sight.tokens;
+    if (!final) return;
+    const std::int64_t row = pair - (all - g_.final_place.After(m_.sight.held, m_.sight.tokens));
+    if (row < 0) return;
+    sn::LoadRow(final, row, 0, channels, s_.other);
+    for (std::int64_t c = 0; c < channels; ++c) gradient[c] += s_.other[c];
+  }
+
+  const Options& options_;
+  const Memory& m_;
+  const MemoryGradient& g_;
+  const GradientScratch<T>& s_;
+};
+
+/// dy . y and the references of a block of queries, from means that were saved.
+template <class T>
+void TakeSumsAs(const GradientTask& task, const void* means) {
+  const Memory& m = task.memory;
+  const std::int64_t count = std::min(kQueries, m.rows - task.first);
+  const QueryBlock block(m, task.first);
+  task.gradient.sums.references[task.first / kQueries] = block.ReferenceOf(block.SeenBy(0, count));
+  ScratchLayout layout(task.scratch);
+  T* const row = GradientScratch<T>(m.key_dim, m.value_dim, layout).row;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t at = task.first + i, t = at / m.queries;
+    sn::LoadRow(task.gradient.dy.Of(at - t * m.queries), t, 0, m.value_dim, row);
+    const T* const mean = static_cast<const T*>(means) + at * m.value_dim;
+    static_cast<T*>(task.gradient.sums.dots)[at] =
+        static_cast<T>(sn::WideDot(m.value_dim, mean, row));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::kernel_smoother
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_KERNEL_SMOOTHER_GRADIENT_ROWS_INL_H_

@@ -1,0 +1,79 @@
+// Answers and pairs, compiled for every target.
+
+#include "src/engines/kernel_smoother/decode.h"
+#include "src/engines/kernel_smoother/task.h"
+#include "src/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/engines/kernel_smoother/kernel.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "src/engines/kernel_smoother/answer-inl.h"
+#include "src/engines/kernel_smoother/decode-inl.h"
+#include "src/engines/kernel_smoother/write-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::kernel_smoother {
+namespace HWY_NAMESPACE {
+
+template <class T>
+void AnswerAs(const Task& task) {
+  ScratchLayout layout(task.scratch);
+  const Scratch<T> scratch(task.memory.key_dim, task.memory.value_dim, layout);
+  cn::WithKernel(task.options.kernel,
+                 [&](auto kernel) { Answers<T, decltype(kernel)>(task, scratch).Run(); });
+}
+
+void AnswerAny(const Task& task, DType dtype) {
+  dtype == DType::kFloat64 ? AnswerAs<double>(task) : AnswerAs<float>(task);
+}
+void WriteAny(const Options& options, const Memory& memory, const Range& tokens, DType dtype) {
+  dtype == DType::kFloat64 ? WriteAs<double>(options, memory, tokens)
+                           : WriteAs<float>(options, memory, tokens);
+}
+void PrepareAny(const ChunkTask& task, DType dtype) {
+  dtype == DType::kFloat64 ? PrepareQueriesAs<double>(task) : PrepareQueriesAs<float>(task);
+}
+void ChunkAny(const ChunkTask& task, DType dtype) {
+  dtype == DType::kFloat64 ? ChunkAs<double>(task) : ChunkAs<float>(task);
+}
+void MergeAny(const ChunkTask& task, std::int64_t chunks, DType dtype) {
+  dtype == DType::kFloat64 ? MergeAs<double>(task, chunks) : MergeAs<float>(task, chunks);
+}
+void WriteOneAny(const Options& options, const Memory& memory, DType dtype) {
+  dtype == DType::kFloat64 ? WriteOne<double>(options, memory) : WriteOne<float>(options, memory);
+}
+void WeighAny(const Memory& memory) { WeighAs(memory); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::kernel_smoother
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ttr::kernel_smoother {
+
+HWY_EXPORT(AnswerAny);
+HWY_EXPORT(WriteAny);
+HWY_EXPORT(WeighAny);
+HWY_EXPORT(PrepareAny);
+HWY_EXPORT(ChunkAny);
+HWY_EXPORT(MergeAny);
+HWY_EXPORT(WriteOneAny);
+
+void Answer(const Task& task, DType dtype) { TTR_DISPATCH(AnswerAny)(task, dtype); }
+void WritePairs(const Options& options, const Memory& memory, const Range& tokens, DType dtype) {
+  TTR_DISPATCH(WriteAny)(options, memory, tokens, dtype);
+}
+void PrepareQueries(const ChunkTask& task, DType dtype) { TTR_DISPATCH(PrepareAny)(task, dtype); }
+void AnswerChunk(const ChunkTask& task, DType dtype) { TTR_DISPATCH(ChunkAny)(task, dtype); }
+void MergeChunks(const ChunkTask& task, std::int64_t chunks, DType dtype) {
+  TTR_DISPATCH(MergeAny)(task, chunks, dtype);
+}
+void WritePair(const Options& options, const Memory& memory, DType dtype) {
+  TTR_DISPATCH(WriteOneAny)(options, memory, dtype);
+}
+void WeighPairs(const Memory& memory) { TTR_DISPATCH(WeighAny)(memory); }
+
+}  // namespace ttr::kernel_smoother
+#endif  // HWY_ONCE

@@ -1,0 +1,96 @@
+/// Kernel smoother: weighted means of the values that a memory keeps, and their unnormalised form.
+///
+///     y_t = sum_i w_i s(k_i, q_t) v_i / sum_i w_i s(k_i, q_t)        y_t = eta sum_i w_i s v_i
+///
+/// over the pairs i that token t sees: those of the state, then the call's own up to t (before t
+/// under read_before; all where the call is not causal), the latest `window` of them. w_i is the
+/// pair's importance times the decays since. Softmax attention is the exponential kernel.
+///
+/// | argument         | shape                | meaning                                            |
+/// |------------------|----------------------|----------------------------------------------------|
+/// | q                | [B, T, Hq, Dk]       | queries; absent: write only                        |
+/// | k, v             | [B, T, Hk or Hv, D]  | pairs; absent: read only                           |
+/// | log_decay        | [B, T, H]            | <= 0; -inf forgets all                             |
+/// | importance       | [B, T, H]            | >= 0; absent: 1                                    |
+/// | log_importance   | [B, T, H]            | its logarithm                                      |
+/// | bandwidth        | [H]                  | >= 0; absent: that of the options                  |
+/// | state_k, state_v | [N, S, H, D]         | float32, float64 or bfloat16; absent: none         |
+/// | state_log_weight | [N, S, H]            | where pairs have weights                           |
+/// | state_length     | [N, H]               | int64: pairs held, of S                            |
+/// | y                | [B, T, heads, Dv]    | max(H, Hq) heads                                   |
+/// | status           | [B, T, heads]        | int8, 3 where no pair has weight (else as it is)   |
+///
+/// float32, float64 or bfloat16 each; any strides but a contiguous last axis. Hk and Hv divide H;
+/// Hq divides H or is a multiple of it. All arithmetic is done in float32, or in float64 where the
+/// state (without one, v) is that. NaN reaches the queries that see it and no other.
+///
+/// Cost a query and pair: 2 (Dk + Dv) flops and an exponential; of pairs that no query of a block
+/// sees, nothing. Memory: a block of scores, nothing that grows with T^2. The same bits for any
+/// number of threads. The caller validates.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "src/engines/common/closeness.h"
+#include "ttr/dtype.h"
+#include "ttr/executor.h"
+#include "ttr/tensor.h"
+
+namespace ttr::kernel_smoother {
+
+enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
+
+struct Options {
+  common::Kernel kernel = common::Kernel::kExponential;
+  double bandwidth = 1;
+  double scale = 1;        ///< of queries, under the exponential kernel
+  bool normalised = true;  ///< a mean; else the sum times eta
+  double eta = 1;
+  bool causal = true;
+  bool read_before = false;
+  bool normalise_qk = false;  ///< x / sqrt(|x|^2 + 1e-6) for q and k
+  std::int64_t window = 0;    ///< 0: none
+  OutputNorm output_norm = OutputNorm::kNone;
+};
+
+struct Call {
+  TensorView q, k, v;
+  TensorView log_decay, importance, log_importance, bandwidth;
+  std::span<const double> decay_factors;     ///< [H], in (0, 1]: constant decay; empty: none
+  std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
+  /// With room for the call's pairs (PairRows::Needed).
+  TensorView state_k, state_v, state_log_weight, state_length;
+  TensorView y, status;
+  std::span<std::byte> saved;  ///< SavedBytes(), where Forward leaves what Backward reads; or empty
+};
+
+/// What scratch depends on.
+struct Sizes {
+  std::int64_t key_dim = 1, value_dim = 1;
+  std::int64_t heads = 1;    ///< memories of a sequence
+  std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
+  std::int64_t sequences = 1;
+  std::int64_t tokens = 0;        ///< of the longest sequence
+  DType dtype = DType::kFloat32;  ///< of the arithmetic
+  bool weighted = false;          ///< pairs have weights
+};
+
+/// Bytes of scratch that Forward needs with this many threads.
+std::size_t ScratchBytes(const Sizes& sizes, int threads);
+
+/// Bytes of what Forward can save for Backward, of so many queries of all memories: a mean and the
+/// logarithm of a sum of weights each. Not under the inverse distance.
+std::size_t SavedBytes(const Sizes& sizes, std::int64_t queries);
+
+/// Memorizes every token and answers every query. `scratch` (any alignment) holds ScratchBytes()
+/// at least, or is empty, and then it is allocated.
+void Forward(const Options& options, const Call& call, Executor& executor,
+             std::span<std::byte> scratch = {});
+
+/// The answers alone: the state stays as it is.
+void Answer(const Options& options, const Call& call, Executor& executor,
+            std::span<std::byte> scratch = {});
+
+}  // namespace ttr::kernel_smoother

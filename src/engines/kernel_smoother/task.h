@@ -1,0 +1,151 @@
+/// What is done with one memory: what the glue tells the kernels, and how these divide their
+/// scratch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "src/core/pair_rows.h"
+#include "src/engines/common/row_views.h"
+#include "src/engines/common/scratch_layout.h"
+#include "src/engines/kernel_smoother/kernel_smoother.h"
+#include "src/linalg/block.h"
+#include "src/simd/rows.h"
+
+namespace ttr::kernel_smoother {
+
+using common::HeadRows;
+using common::ScratchLayout;
+using linalg::Block;
+using linalg::kUnit;
+using simd::Rows;
+
+/// Queries of a block, over which pairs are brought into the form that products want; a query head
+/// and token each is one.
+inline constexpr std::int64_t kQueries = 128;
+/// The most rows that register tiles take together (linalg's kTileRows).
+inline constexpr std::int64_t kStrip = 8;
+/// Pairs of a block. Keys, values, queries and answers stay in the second-level cache together.
+constexpr std::int64_t PairsOfBlock(std::int64_t key_dim, std::int64_t value_dim) {
+  const std::int64_t channels = std::max<std::int64_t>(key_dim, value_dim);
+  return channels <= 128 ? 256 : channels <= 256 ? 128 : 64;
+}
+
+/// What a query of token t sees, of pairs counted from the first row of the state.
+struct Sight {
+  std::int64_t held = 0;    ///< pairs of the state
+  std::int64_t tokens = 0;  ///< pairs of the call
+  std::int64_t window = 0;
+  bool causal = true;  ///< else, or where nothing is written: all
+  bool before = false;
+
+  std::int64_t End(std::int64_t t) const {
+    return causal && tokens > 0 ? held + t + (before ? 0 : 1) : held + tokens;
+  }
+  std::int64_t First(std::int64_t t) const {
+    return window > 0 ? std::max<std::int64_t>(End(t) - window, 0) : 0;
+  }
+};
+
+/// Pairs first .. end.
+struct Range {
+  std::int64_t first, end;
+};
+
+/// The weights of a memory's pairs: log w_i at token t = offset_i + total_t, for i >= forgotten_t.
+/// The offset of a pair of the state is the logarithm that is kept with it.
+struct PairWeights {
+  double* offsets = nullptr;  ///< [tokens], of the call's pairs; null: all weights are 1
+  double* totals = nullptr;   ///< [tokens]
+  /// [tokens]: pairs before this one are forgotten after token t.
+  std::int64_t* forgotten = nullptr;
+};
+
+/// One memory, one sequence.
+struct Memory {
+  HeadRows q, y, status;  // of the queries that read this memory
+  Rows k, v;
+  Rows log_decay, importance, log_importance;
+  double log_factor = 0;  // constant decay
+  double bandwidth = 1;
+  Rows state_k, state_v, state_log_weight;
+  std::int64_t* length = nullptr;
+  PairRows place;
+  Sight sight;
+  std::int64_t rows = 0;  // queries of all tokens, those of a token side by side
+  std::int64_t key_dim = 1, value_dim = 1, queries = 1;
+  bool weighted = false;
+  PairWeights weights;
+};
+
+/// What is kept of queries beside their answers, in the type of the arithmetic. Absent: nothing.
+struct Kept {
+  void* logs = nullptr;         ///< [query]: of the sum of weights; of an unnormalised one what its
+                                ///< scores lack
+  void* means = nullptr;        ///< [query][channel]
+  void* dots = nullptr;         ///< [query]: dy . y
+  void* hits = nullptr;         ///< [query]: 1 where a hit has taken all weight
+  double* reference = nullptr;  ///< of a block
+  HeadRows dy{};
+};
+
+/// Queries first .. first + count of a memory.
+struct Task {
+  const Options& options;
+  const Memory& memory;
+  std::int64_t first = 0, count = 0;
+  std::byte* scratch = nullptr;
+  Kept kept{};
+};
+
+/// Of a worker.
+template <class T>
+struct Scratch {
+  std::int64_t pairs;                              // of a block
+  Block<T> q;                                      // [query][channel]
+  Block<T> y;                                      // [query][channel]: sums of values over exp(top)
+  Block<T> rows;                                   // [pair][channel]: keys
+  Block<T> kt;                                     // [channel][pair]
+  Block<T> v;                                      // [pair][channel]
+  Block<T> scores;                                 // [query of a strip][pair]
+  T* offsets;                                      // [pair]
+  T* row;                                          // [channel]: a value that is not finite
+  T *query_low, *query_high, *key_low, *key_high;  // [channel]: boxes
+  std::int64_t* odd;                               // [pair]: which are
+  T* tops;                                         // [query]
+  T* sums;                                         // [query]
+  T* hits;  // [query]: 1 where a key at distance 0 has taken all weight
+
+  Scratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
+      : pairs(PairsOfBlock(key_dim, value_dim)) {
+    const std::int64_t dk = linalg::RoundUp(key_dim, kUnit), dv = linalg::RoundUp(value_dim, kUnit);
+    const auto block = [&](std::int64_t count, std::int64_t columns) {
+      const std::int64_t stride = linalg::StrideOf<T>(columns);
+      return Block<T>{layout.Take<T>(count * stride), stride};
+    };
+    q = block(kQueries, dk);
+    y = block(kQueries, dv);
+    rows = block(pairs, dk);
+    kt = block(dk, pairs);
+    v = block(pairs, dv);
+    scores = block(kStrip, pairs);
+    layout.Take(pairs, {&offsets});
+    row = layout.Take<T>(dv);
+    layout.Take(dk, {&query_low, &query_high, &key_low, &key_high});
+    odd = layout.Take<std::int64_t>(pairs);
+    layout.Take(kQueries, {&tops, &sums, &hits});
+  }
+};
+
+/// Fills weights.offsets, totals and forgotten from the state and the call.
+void WeighPairs(const Memory& memory);
+
+/// Answers the queries of a task; `dtype` is that of the arithmetic.
+void Answer(const Task& task, DType dtype);
+
+/// Writes the pairs of some tokens of a call into the state, and with the last of them the weights
+/// of all. Ranges of tokens come in order.
+void WritePairs(const Options& options, const Memory& memory, const Range& tokens, DType dtype);
+
+}  // namespace ttr::kernel_smoother

@@ -1,0 +1,134 @@
+// Weights of pairs, and pairs into the state. Compiled once for every target.
+
+#if defined(TTR_KERNEL_SMOOTHER_WRITE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_KERNEL_SMOOTHER_WRITE_INL_H_
+#undef TTR_KERNEL_SMOOTHER_WRITE_INL_H_
+#else
+#define TTR_KERNEL_SMOOTHER_WRITE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/engines/kernel_smoother/load-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::kernel_smoother {
+namespace HWY_NAMESPACE {
+
+/// log w of a pair of the call, as it is written.
+inline double LogImportance(const Memory& m, std::int64_t t) {
+  double log = m.log_importance ? sn::LoadOne<double>(m.log_importance, t) : 0;
+  if (m.importance) log += std::log(sn::LoadOne<double>(m.importance, t));
+  return log;
+}
+
+/// Decays add up from the last token that forgot all: what was before it is out of sight, and a sum
+/// of infinities is none.
+inline void WeighAs(const Memory& m) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const PairWeights& w = m.weights;
+  const std::int64_t held = m.sight.held;
+  double total = 0;
+  std::int64_t forgotten = 0;
+  for (std::int64_t t = 0; t < m.sight.tokens; ++t) {
+    const double log_decay = m.log_decay ? sn::LoadOne<double>(m.log_decay, t) : m.log_factor;
+    if (log_decay == -kInfinity) {
+      forgotten = held + t;
+      total = 0;
+    } else {
+      total += log_decay;
+    }
+    w.offsets[t] = LogImportance(m, t) - total;
+    w.totals[t] = total;
+    w.forgotten[t] = forgotten;
+  }
+}
+
+/// Rows from .. to the front, as many as stay.
+inline void MoveRows(const Rows& rows, std::int64_t from, std::int64_t count,
+                     std::int64_t channels) {
+  if (!rows || from == 0) return;
+  const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
+  auto* const data = static_cast<std::byte*>(rows.data);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::memmove(data + i * rows.stride * size, data + (from + i) * rows.stride * size,
+                 static_cast<std::size_t>(channels * size));
+  }
+}
+
+/// Rows of pairs behind those that stay; `room` holds one.
+template <class T>
+void WriteRows(const PairSource& source, const Rows& to, std::int64_t first, std::int64_t dropped,
+               std::int64_t end, std::int64_t channels) {
+  if (source.call.dtype == to.dtype && !source.normalises) {
+    const auto size = static_cast<std::int64_t>(SizeOf(to.dtype));
+    for (std::int64_t i = first; i < end; ++i) {
+      std::memcpy(static_cast<std::byte*>(to.data) + (i - dropped) * to.stride * size,
+                  static_cast<const std::byte*>(source.call.data) +
+                      (i - source.held) * source.call.stride * size,
+                  static_cast<std::size_t>(channels * size));
+    }
+    return;
+  }
+  constexpr std::int64_t kPiece = 1024;
+  T room[kPiece];
+  for (std::int64_t i = first; i < end; ++i) {
+    double factor = 1;
+    if (source.normalises) {
+      double squares = 0;
+      for (std::int64_t c = 0; c < channels; c += kPiece) {
+        const std::int64_t count = std::min(kPiece, channels - c);
+        sn::LoadRow(source.call, i - source.held, c, count, room);
+        squares += sn::SumOfSquares(room, count);
+      }
+      factor = sn::UnitFactorOf(squares);
+    }
+    for (std::int64_t c = 0; c < channels; c += kPiece) {
+      const std::int64_t count = std::min(kPiece, channels - c);
+      sn::LoadRow(source.call, i - source.held, c, count, room);
+      if (source.normalises) sn::Multiply(room, count, static_cast<T>(factor));
+      sn::StoreRow(room, i - dropped, c, count, to);
+    }
+  }
+}
+
+/// The weights of all pairs, and their number, once the rows are there.
+inline void WriteWeights(const Memory& m, std::int64_t dropped, std::int64_t all) {
+  if (m.state_log_weight && m.sight.tokens > 0) {
+    const std::int64_t last = m.sight.tokens - 1;
+    for (std::int64_t i = dropped; i < all; ++i) {
+      const double log = i < m.weights.forgotten[last] ? -std::numeric_limits<double>::infinity()
+                                                       : OffsetOf(m, i) + m.weights.totals[last];
+      sn::StoreRow(&log, i - dropped, 0, 1, m.state_log_weight);
+    }
+  }
+  if (m.length != nullptr) *m.length = all - dropped;
+}
+
+/// The pairs of tokens `of`, in order of the ranges.
+template <class T>
+void WriteAs(const Options& options, const Memory& m, const Range& of) {
+  const std::int64_t held = m.sight.held, all = held + m.sight.tokens;
+  const std::int64_t dropped = all - m.place.After(held, m.sight.tokens);
+  if (of.first == 0) {
+    const std::int64_t kept = std::max<std::int64_t>(held - dropped, 0);
+    MoveRows(m.state_k, dropped, kept, m.key_dim);
+    MoveRows(m.state_v, dropped, kept, m.value_dim);
+  }
+  const std::int64_t first = std::max(held + of.first, dropped), end = held + of.end;
+  WriteRows<T>(KeysOf(options, m), m.state_k, first, dropped, end, m.key_dim);
+  WriteRows<T>(ValuesOf(m), m.state_v, first, dropped, end, m.value_dim);
+  if (of.end == m.sight.tokens) WriteWeights(m, dropped, all);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::kernel_smoother
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_KERNEL_SMOOTHER_WRITE_INL_H_

@@ -1,0 +1,178 @@
+// The kernel smoother beside the definition, where weights are extreme: hits, no neighbour, scales
+// far apart, what is not finite. And what it is by other names.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "tests/support/calls.h"
+#include "ttr/layer.h"
+#include "ttr/target.h"
+
+namespace ttr {
+namespace {
+
+using test::Call;
+using test::LargestDifference;
+using test::RunWhole;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+class KernelSmoother : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { ASSERT_EQ(layer.plan().engine, "kernel_smoother"); }
+  void TearDown() override { ForceTarget(""); }
+
+  // Whole, in pieces and token by token.
+  void ExpectAgreement(const Call& call, double rounding) const {
+    const test::Result defined = RunWhole(Layer(layer.recipe(), kDefinition), call);
+    const auto expect = [&](const test::Result& got, const std::string& what) {
+      EXPECT_LE(LargestDifference(defined.y, got.y), rounding) << what;
+      EXPECT_EQ(LargestDifference(defined.status, got.status), 0) << what;
+    };
+    for (const std::string& target : SupportedTargets()) {
+      ForceTarget(target);
+      expect(RunWhole(layer, call), "whole, " + target);
+      if (!layer.recipe().reading.causal) continue;
+      expect(RunInPieces(layer, call, 1), "token by token, " + target);
+    }
+    ForceTarget("");
+    if (layer.recipe().reading.causal) expect(RunInPieces(layer, call, 37), "in pieces");
+  }
+
+  Layer layer{ParseRecipe(GetParam())};
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, KernelSmoother,
+    testing::Values("softmax", "softmax{causal: false}", "window_softmax{window: 70}",
+                    "decayed_softmax{importance: input}", "softmax{importance: log, read: before}",
+                    "nadaraya_watson{bandwidth: 0.5}", "nadaraya_watson{kernel: laplace}",
+                    "nadaraya_watson{kernel: epanechnikov, bandwidth: 1}",
+                    "nadaraya_watson{kernel: biweight, bandwidth: 1.2, decay: scalar}",
+                    "nadaraya_watson{kernel: triweight, bandwidth: 2, causal: false}",
+                    "softmax{kernel: inverse_distance}",
+                    "softmax{kernel: inverse_distance, decay: scalar, importance: log}",
+                    "softmax{kernel: inverse_distance, window: 5, normalise_qk: true}"),
+    [](const auto& one) { return "case" + std::to_string(one.index); });
+
+TEST_P(KernelSmoother, GoesOverSeveralBlocks) {
+  const Dims dims = test::TwoMemories(300, 5, 19);
+  ExpectAgreement(Call(layer.recipe(), dims, DType::kFloat64, 1, true), 1e-12);
+  ExpectAgreement(Call(layer.recipe(), dims, DType::kFloat32, 1, true), 2e-5);
+}
+
+// Every fourth query is a key that came before, some of them twice.
+TEST_P(KernelSmoother, MeetsKeysThatAreTheQuery) {
+  const Dims dims = test::TwoMemories(90, 5, 3);
+  const Call call(layer.recipe(), dims, DType::kFloat64, 2, true);
+  for (std::int64_t t = 8; t < dims.tokens; t += 4) {
+    for (std::int64_t h = 0; h < 2; ++h) {
+      for (std::int64_t c = 0; c < 5; ++c) {
+        const double x = call.inputs.k.At({0, t / 2, h, c});
+        call.inputs.q.Set({0, t, h, c}, x);
+        if (t % 8 == 0) call.inputs.k.Set({0, t / 2 + 1, h, c}, x);
+      }
+    }
+  }
+  ExpectAgreement(call, 1e-12);
+}
+
+TEST_P(KernelSmoother, SpansScalesThatAreFarApart) {
+  const Dims dims = test::TwoMemories(90, 4, 3);
+  const Call call(layer.recipe(), dims, DType::kFloat64, 3, true);
+  for (std::int64_t t = 0; t < dims.tokens; ++t) {
+    const double by = std::pow(10.0, static_cast<double>(t % 7) - 3);
+    for (std::int64_t c = 0; c < 4; ++c) {
+      call.inputs.k.Set({0, t, 0, c}, by * call.inputs.k.At({0, t, 0, c}));
+      call.inputs.q.Set({0, t, 1, c}, by * call.inputs.q.At({0, t, 1, c}));
+    }
+  }
+  // Scores of 10^3 have three digits less.
+  ExpectAgreement(call, 1e-11);
+}
+
+TEST_P(KernelSmoother, LeavesWhatIsNotFiniteToItsReaders) {
+  const Dims dims = test::TwoMemories(90, 4, 3);
+  const Call call(layer.recipe(), dims, DType::kFloat64, 4, true);
+  call.inputs.v.Set({0, 40, 0, 1}, kNan);
+  call.inputs.v.Set({0, 44, 1, 0}, std::numeric_limits<double>::infinity());
+  call.inputs.k.Set({0, 60, 1, 2}, kNan);
+  call.inputs.q.Set({0, 20, 0, 0}, kNan);
+  ExpectAgreement(call, 1e-12);
+}
+
+TEST_P(KernelSmoother, KeepsTheBitsOfEveryNumberOfThreads) {
+  Dims dims = test::TwoMemories(400, 8, 8);
+  dims.query_heads = 6;
+  const Call call(layer.recipe(), dims, DType::kFloat32, 5, true);
+  const auto five = MakeExecutor(5);
+  const test::Result one = RunWhole(layer, call, {.executor = &SequentialExecutor()});
+  const test::Result many = RunWhole(layer, call, {.executor = five.get()});
+  EXPECT_EQ(LargestDifference(one.y, many.y), 0);
+}
+
+// s(k, q) depends on k . q alone where both have unit length: |k - q|^2 = 2 - 2 k . q.
+TEST(KernelSmoothers, GaussianOnUnitVectorsIsSoftmax) {
+  const Dims dims = test::TwoMemories(120, 16, 5);
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
+    const Call call(ParseRecipe("softmax{normalise_qk: true}"), dims, dtype, 6);
+    const Recipe gaussian = ParseRecipe("nadaraya_watson{normalise_qk: true, bandwidth: 8}");
+    const test::Result softmax = RunWhole(Layer(call.recipe), call);
+    State state;
+    const Tensor y(dtype, OutputShape(dims));
+    Layer(gaussian).Forward(call.inputs, state, {.y = y});
+    EXPECT_LE(LargestDifference(softmax.y, y), dtype == DType::kFloat64 ? 1e-6 : 1e-5);
+  }
+}
+
+TEST(KernelSmoothers, WithoutForgettingAreSoftmax) {
+  const Dims dims = test::TwoMemories(120, 16, 5);
+  const Call call(ParseRecipe("softmax"), dims, DType::kFloat64, 7);
+  const test::Result softmax = RunWhole(Layer(call.recipe), call);
+  for (const char* name : {"softmax{decay: 1}", "softmax{window: 120}", "softmax{window: 500}"}) {
+    State state;
+    const Tensor y(DType::kFloat64, OutputShape(dims));
+    Layer(ParseRecipe(name)).Forward(call.inputs, state, {.y = y});
+    EXPECT_LE(LargestDifference(softmax.y, y), 1e-14) << name;
+  }
+}
+
+// The past has no order but that of its weights.
+TEST(KernelSmoothers, DoNotKnowTheOrderOfThePast) {
+  const Dims dims = test::TwoMemories(90, 6, 5);
+  const Call call(ParseRecipe("softmax"), dims, DType::kFloat64, 8);
+  const test::Result before = RunWhole(Layer(call.recipe), call);
+  for (std::int64_t t = 0; t < 44; ++t) {
+    for (const TensorView* rows : {&call.inputs.k, &call.inputs.v}) {
+      const Tensor kept = Tensor::Copy(rows->Slice(1, t, 1));
+      CopyInto(rows->Slice(1, 88 - t, 1), rows->Slice(1, t, 1));
+      CopyInto(kept, rows->Slice(1, 88 - t, 1));
+    }
+  }
+  const test::Result after = RunWhole(Layer(call.recipe), call);
+  EXPECT_LE(LargestDifference(before.y.view().Slice(1, 89, 1), after.y.view().Slice(1, 89, 1)),
+            1e-14);
+}
+
+// A stream beside one long call; the state stays as small as two windows.
+TEST(KernelSmoothers, StreamThroughAWindow) {
+  constexpr std::int64_t kTokens = 20000;
+  const Dims dims = test::TwoMemories(kTokens, 4, 3);
+  const Call call(ParseRecipe("window_softmax{window: 50}"), dims, DType::kFloat32, 9);
+  const Layer layer(call.recipe);
+  const test::Result whole = RunWhole(layer, call);
+  Decoder decoder(layer, dims);
+  const Tensor y(DType::kFloat32, OutputShape(dims));
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    decoder.Step(test::TokensOf(call, t, 1), {.y = y.view().Slice(1, t, 1)});
+  }
+  EXPECT_LE(LargestDifference(whole.y, y), 2e-6);
+  EXPECT_LE(decoder.state().Get("state.k").size(1), 100);
+}
+
+}  // namespace
+}  // namespace ttr
