@@ -54,12 +54,6 @@ std::size_t BytesOfShared(const Sizes& sizes) {
          (BytesOfWeights(sizes) + BytesOfSums(sizes));
 }
 
-Rows PairsOf(const TensorView& view, std::int64_t n, std::int64_t head) {
-  if (!view.defined()) return {};
-  return {common::ElementOf(view, n * view.stride(0) + head * view.stride(2)), view.dtype(),
-          view.stride(1)};
-}
-
 /// One call.
 class Pass {
  public:

@@ -34,13 +34,6 @@ bool IsWeighted(const Call& call) {
          call.state_log_weight.defined() || !call.decay_factors.empty();
 }
 
-/// Row s of memory `head` of sequence `n` in [N, S, H, ...].
-Rows PairsOf(const TensorView& view, std::int64_t n, std::int64_t head) {
-  if (!view.defined()) return {};
-  return {common::ElementOf(view, n * view.stride(0) + head * view.stride(2)), view.dtype(),
-          view.stride(1)};
-}
-
 PairWeights WeightsAt(std::byte* memory, const Sizes& sizes) {
   ScratchLayout layout(memory);
   PairWeights weights;
@@ -52,6 +45,12 @@ PairWeights WeightsAt(std::byte* memory, const Sizes& sizes) {
 }
 
 }  // namespace
+
+Rows PairsOf(const TensorView& view, std::int64_t n, std::int64_t head) {
+  if (!view.defined()) return {};
+  return {common::ElementOf(view, n * view.stride(0) + head * view.stride(2)), view.dtype(),
+          view.stride(1)};
+}
 
 std::size_t BytesOfWeights(const Sizes& sizes) {
   if (!sizes.weighted) return 0;
