@@ -86,6 +86,7 @@ class Decoder {
   Tensor owned_;                   // where the caller gave no memory
   std::span<std::byte> memory_{};  // header, entries of the state, auxiliary numbers
   State state_;                    // views of memory_; of pairs, tensors of its own
+  Tensor pair_numbers_;            // auxiliary, of pairs
 };
 
 }  // namespace ttr

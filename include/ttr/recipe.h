@@ -63,13 +63,14 @@ enum class Kernel : std::uint8_t {
   kBiweight,         ///< (1 - (d/B)^2)_+^2
   kTriweight,        ///< (1 - (d/B)^2)_+^3
   kInverseDistance,  ///< 1 / d; at d = 0 the hit's value
+  kLinear,           ///< k . (scale q): of a regression alone, as it weighs nothing
 };
 
 /// For a constant or polynomial function class the similarity weighs associations by their
 /// closeness to the query; for the function class `kernel` it is the kernel of the regression.
 struct Similarity {
   Kernel kernel = Kernel::kNone;
-  double bandwidth = 0;  ///< B > 0; unused by the exponential and inverse-distance kernels
+  double bandwidth = 0;  ///< B > 0; unused by the exponential, inverse-distance and linear kernels
   bool operator==(const Similarity&) const = default;
 };
 

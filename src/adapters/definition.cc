@@ -39,17 +39,17 @@ class Definition final : public Engine {
   const char* Obstacle(const Recipe&) const override { return "its memory is not a linear map"; }
   double NumberBytes() const override { return 8; }
 
+  double WorkBytes(const Recipe& recipe, const Dims& dims, std::int64_t pairs,
+                   bool) const override {
+    return definition::WorkBytes(recipe, dims, pairs);
+  }
+
   double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
     const double phi = static_cast<double>(PhiDim(recipe, dims));
     const double dv = static_cast<double>(dims.value_dim);
     const double pairs = static_cast<double>(dims.tokens) / 2;  // causal average
     switch (FamilyOf(recipe)) {
       case Family::kKernelSmoother: return pairs * 2 * (phi + dv);
-      case Family::kKernelRegression: {
-        // One factor serves all prefixes: T^3 / 3 and as much again for the answers.
-        const auto tokens = static_cast<double>(dims.tokens);
-        return 2 * tokens * tokens / 3 + pairs * 2 * (phi + dv);
-      }
       case Family::kLocalPolynomial: {
         const double monomials = definition::MonomialCount(phi, recipe.function.degree);
         return pairs * (2 * (phi + dv) + monomials * monomials) +

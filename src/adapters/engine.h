@@ -58,6 +58,12 @@ class Engine {
   virtual std::string_view How(const Recipe&) const { return ""; }
   /// Useful floating-point operations a token and memory, the leading terms; a multiply-add is two.
   virtual double FlopsPerToken(const Recipe&, const Dims&) const { return 0; }
+  /// Bytes that a call on so many pairs forms beside the state, where they may be more than a
+  /// machine has; of a backward pass, or of any other.
+  virtual double WorkBytes(const Recipe&, const Dims&, std::int64_t /*pairs*/,
+                           bool /*backward*/) const {
+    return 0;
+  }
   /// Bytes of a number of the state, where the inputs do not ask for more.
   virtual double NumberBytes() const { return 4; }
 
@@ -80,6 +86,11 @@ class Engine {
   /// Numbers of EngineCall::auxiliary a memory, for single tokens that defer or do not; 0: it keeps
   /// none.
   virtual std::int64_t AuxiliaryNumbers(const Recipe&, const Dims&, DType, bool /*defers*/) const {
+    return 0;
+  }
+  /// The same of a memory that keeps its pairs, in a state with room for `capacity` of them.
+  virtual std::int64_t PairAuxiliaryNumbers(const Recipe&, const Dims&, DType,
+                                            std::int64_t /*capacity*/) const {
     return 0;
   }
   /// Can single tokens defer what they write, and is it faster where states are of this size?

@@ -12,6 +12,7 @@ common::Kernel KernelOf(Kernel kernel) {
     case Kernel::kBiweight: return common::Kernel::kBiweight;
     case Kernel::kTriweight: return common::Kernel::kTriweight;
     case Kernel::kInverseDistance: return common::Kernel::kInverseDistance;
+    case Kernel::kLinear: return common::Kernel::kLinear;
   }
   return common::Kernel::kExponential;
 }

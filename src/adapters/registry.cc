@@ -4,9 +4,9 @@ namespace ttr {
 namespace {
 
 std::vector<const Engine*>& List() {
-  static std::vector<const Engine*> engines{&FastWeightsEngine(), &ScanEngine(),
-                                            &LeastSquaresEngine(), &KernelSmootherEngine(),
-                                            &DefinitionEngine()};
+  static std::vector<const Engine*> engines{&FastWeightsEngine(),      &ScanEngine(),
+                                            &LeastSquaresEngine(),     &KernelSmootherEngine(),
+                                            &KernelRegressionEngine(), &DefinitionEngine()};
   return engines;
 }
 

@@ -33,12 +33,14 @@ double LogKernel(const Similarity& similarity, double scale, const Vector& k, co
     case Kernel::kBiweight: return compact(2);
     case Kernel::kTriweight: return compact(3);
     case Kernel::kInverseDistance: return -std::log(d);
+    case Kernel::kLinear: break;  // has no logarithm: EvaluateKernel
   }
   return 0;
 }
 
 double EvaluateKernel(const Similarity& similarity, double scale, const Vector& k,
                       const Vector& q) {
+  if (similarity.kernel == Kernel::kLinear) return scale * k.dot(q);
   return std::exp(LogKernel(similarity, scale, k, q));
 }
 

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "src/core/view_checks.h"
-#include "src/definition/size.h"
 #include "src/layer/memory_ranges.h"
 #include "ttr/error.h"
 
@@ -176,7 +175,7 @@ void CheckGradients(std::string_view op, const Requirements& requirements, const
 }
 
 void CheckFits(std::string_view op, const Requirements& requirements, const Dims& dims,
-               const State& state, bool on_definition) {
+               const State& state, const Engine* engine, bool backward) {
   static const double memory =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   const Recipe& recipe = requirements.recipe;
@@ -192,7 +191,7 @@ void CheckFits(std::string_view op, const Requirements& requirements, const Dims
     numbers += size;
   }
   const double needed =
-      4 * numbers + (on_definition ? definition::WorkBytes(recipe, dims, pairs) : 0);
+      4 * numbers + (engine != nullptr ? engine->WorkBytes(recipe, dims, pairs, backward) : 0);
   if (needed <= memory) return;
   throw Error(op,
               "what this recipe forms at Dk = " + std::to_string(dims.key_dim) +

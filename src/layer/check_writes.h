@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "src/adapters/engine.h"
 #include "ttr/call.h"
 #include "ttr/inputs.h"
 #include "ttr/state.h"
@@ -31,9 +32,10 @@ void CheckGradients(std::string_view op, const Requirements& requirements, const
                     const Inputs& inputs, const State& initial, const GradientViews& gradients,
                     const CallOptions& options);
 
-/// Sizes that no memory of this machine holds are an Error that says how much they take.
+/// Sizes that no memory of this machine holds are an Error that says how much they take: of a
+/// state, and of what `engine`, if given, forms beside it.
 void CheckFits(std::string_view op, const Requirements& requirements, const Dims& dims,
-               const State& state, bool on_definition);
+               const State& state, const Engine* engine, bool backward = false);
 
 /// CallOptions::saved is empty, or has at least `needed` bytes and begins at a multiple of 64.
 void CheckSaved(std::string_view op, const CallOptions& options, std::size_t needed);

@@ -149,6 +149,7 @@ void Decoder::Start(const State& state) {
   }
   if (memory_.empty()) {  // pairs
     state_.clear();
+    pair_numbers_ = {};
     for (const State::Entry& entry : state.entries()) {
       state_.Set(entry.name, Tensor::Copy(entry.view));
     }
@@ -207,7 +208,9 @@ void Decoder::Run(std::string_view op, const Inputs& inputs, const Outputs& outp
   const Operator runs{op, layer_->requirements(), *layer_->engine_};
   const Needs needs = reads ? Needs::kBoth : Needs::kWrite;
   RequireOneToken(op, layer_->recipe(), inputs);
-  if (memory_.empty()) return RunCall(runs, inputs, state_, outputs, needs, options);
+  if (memory_.empty()) {
+    return RunCall(runs, inputs, state_, outputs, needs, options, {.of_pairs = &pair_numbers_});
+  }
   const bool first = header().started == 0;
   if (first) {
     CheckCall(op, layer_->requirements(), inputs, {}, needs, options);

@@ -57,7 +57,7 @@ Layer::Layer(const Recipe& recipe, std::string_view engine) : Layer(recipe) {
 State Layer::InitialState(const Inputs& inputs) const {
   const std::string_view op = "InitialState";
   const Dims dims = CheckCall(op, requirements_, inputs, State(), Needs::kWrite);
-  CheckFits(op, requirements_, dims, {}, false);
+  CheckFits(op, requirements_, dims, {}, nullptr);
   State state;
   definition::RunSequences(definition::Mode::kStart, recipe(), dims, inputs, state, {},
                            SequentialExecutor());
@@ -92,7 +92,7 @@ void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
                     const Outputs& outputs, const CallOptions& options) const {
   const std::string_view op = "Forward";
   const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
-  CheckFits(op, requirements_, dims, initial, plan_.engine == kDefinition);
+  CheckFits(op, requirements_, dims, initial, engine_);
   CheckFinalState(op, requirements_, dims, inputs, initial, final, outputs);
   CheckOutputs(op, dims, inputs, final, outputs, options, Needs::kBoth);
   CheckSaved(op, options, options.saved.empty() ? 0 : SavedBytes(dims, StateType(inputs, initial)));
@@ -137,7 +137,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                      const CallOptions& options) const {
   const std::string_view op = "Backward";
   const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
-  CheckFits(op, requirements_, dims, initial, plan_.engine == kDefinition);
+  CheckFits(op, requirements_, dims, initial, engine_, true);
   CheckGradients(op, requirements_, dims, inputs, initial, {dy, dstate, dinputs, dinitial},
                  options);
   CheckPairGradients(op, requirements_, dims, inputs, initial, dstate);

@@ -6,13 +6,28 @@
 #include "src/layer/pair_room.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
-#include "ttr/plan.h"
 
 namespace ttr {
 namespace {
 
 void SetZero(const TensorView& view) {
   if (view.defined()) CopyInto(Tensor(view.dtype(), view.shape()).view(), view);
+}
+
+/// Numbers that go from call to call with the pairs of a state, as many as it has room for; new
+/// ones are zeros.
+TensorView PairAuxiliary(const Engine& engine, const Recipe& recipe, const Dims& dims,
+                         const State& state, Tensor& kept) {
+  const TensorView k = state.Get("state.k"), v = state.Get("state.v");
+  const bool wide = k.dtype() == DType::kFloat64 || v.dtype() == DType::kFloat64;
+  const DType dtype = wide ? DType::kFloat64 : DType::kFloat32;
+  const Shape shape{dims.states(), dims.heads,
+                    engine.PairAuxiliaryNumbers(recipe, dims, dtype, k.size(1))};
+  if (shape[2] == 0) return {};
+  if (!kept.defined() || !(kept.shape() == shape) || kept.dtype() != dtype) {
+    kept = Tensor(dtype, shape);
+  }
+  return kept.view();
 }
 
 }  // namespace
@@ -60,7 +75,7 @@ void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outpu
              Needs needs, const CallOptions& options, const Auxiliary& auxiliary) {
   const Requirements& requirements = op.requirements;
   const Dims dims = CheckCall(op.name, requirements, inputs, state, needs, options, outputs.y);
-  CheckFits(op.name, requirements, dims, state, op.engine.name() == kDefinition);
+  CheckFits(op.name, requirements, dims, state, &op.engine);
   CheckOutputs(op.name, dims, inputs, state, outputs, options, needs);
   if (!options.saved.empty()) {
     if (needs != Needs::kBoth) {  // only what writes and reads has a backward pass
@@ -73,17 +88,20 @@ void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outpu
   for (const TensorView& report : {outputs.status, outputs.iterations, outputs.residual}) {
     SetZero(report);
   }
-  op.engine.Forward({.requirements = requirements,
-                     .dims = dims,
-                     .inputs = inputs,
-                     .needs = needs,
-                     .executor = ExecutorOf(options),
-                     .scratch = options.scratch,
-                     .saved = options.saved,
-                     .bfloat16_products = options.bfloat16_products,
-                     .auxiliary = auxiliary.numbers,
-                     .defers = auxiliary.defers},
-                    state, outputs);
+  op.engine.Forward(
+      {.requirements = requirements,
+       .dims = dims,
+       .inputs = inputs,
+       .needs = needs,
+       .executor = ExecutorOf(options),
+       .scratch = options.scratch,
+       .saved = options.saved,
+       .bfloat16_products = options.bfloat16_products,
+       .auxiliary = auxiliary.of_pairs == nullptr ? auxiliary.numbers
+                                                  : PairAuxiliary(op.engine, requirements.recipe,
+                                                                  dims, state, *auxiliary.of_pairs),
+       .defers = auxiliary.defers},
+      state, outputs);
 }
 
 }  // namespace ttr

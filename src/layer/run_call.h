@@ -36,6 +36,7 @@ struct Operator {
 struct Auxiliary {
   TensorView numbers{};
   bool defers = false;
+  Tensor* of_pairs = nullptr;  ///< of a memory that keeps pairs: where its numbers are, or will be
 };
 
 /// Checks everything, then runs. `state` gets the entries that it lacks.

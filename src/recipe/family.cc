@@ -53,7 +53,7 @@ bool HasRidge(const Recipe& recipe) {
 
 bool HasBandwidth(Kernel kernel) {
   return kernel != Kernel::kNone && kernel != Kernel::kExponential &&
-         kernel != Kernel::kInverseDistance;
+         kernel != Kernel::kInverseDistance && kernel != Kernel::kLinear;
 }
 
 bool KeepsKeyDim(FeatureMap map) {

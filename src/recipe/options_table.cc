@@ -14,8 +14,9 @@ using Words = std::string_view[];
 // Each list in the order of its enumerators.
 constexpr Words kDecays = {"none", "constant", "retention", "scalar", "channel", "matrix"};
 constexpr Words kImportances = {"none", "input", "log", "complement", "root_complement"};
-constexpr Words kKernels = {"none",         "exponential", "gaussian",  "laplace",
-                            "epanechnikov", "biweight",    "triweight", "inverse_distance"};
+constexpr Words kKernels = {"none",      "exponential",      "gaussian",
+                            "laplace",   "epanechnikov",     "biweight",
+                            "triweight", "inverse_distance", "linear"};
 constexpr Words kFunctions = {"constant", "linear", "affine", "polynomial", "kernel", "network"};
 constexpr Words kFeatures = {"none",    "elu1",    "relu",         "cosformer",
                              "dpfp",    "t2r",     "hedgehog_exp", "hedgehog_softmax",

@@ -92,6 +92,13 @@ constexpr Rule kRules[] = {
      "a compact kernel is not positive definite, so there is no regression in its space; it can "
      "weigh pairs around the query",
      [](Recipe& r) { r.function = {.kind = FunctionClass::kConstant}; }},
+    {[](R r) {
+       return r.similarity.kernel == Kernel::kLinear && !IsFamily(r, Family::kKernelRegression);
+     },
+     "the linear kernel is below 0 for half of all pairs, so it weighs none; it spans the "
+     "functions "
+     "of a regression (kernel | exact)",
+     Exponential},
     {[](R r) { return HasBandwidth(r.similarity.kernel) && r.similarity.bandwidth <= 0; },
      "this kernel needs a bandwidth > 0", [](Recipe& r) { r.similarity.bandwidth = 1; }},
     {[](R r) { return IsFunction(r, FunctionClass::kNetwork) && !IsSolver(r, Solver::kSgd); },

@@ -111,7 +111,7 @@ struct LogKernel {
   }
 };
 
-/// use(LogKernel<kernel>()).
+/// use(LogKernel<kernel>()), of a kernel that weighs.
 template <class Use>
 HWY_INLINE void WithKernel(Kernel kernel, const Use& use) {
   switch (kernel) {
@@ -122,6 +122,7 @@ HWY_INLINE void WithKernel(Kernel kernel, const Use& use) {
     case Kernel::kBiweight: return use(LogKernel<Kernel::kBiweight>());
     case Kernel::kTriweight: return use(LogKernel<Kernel::kTriweight>());
     case Kernel::kInverseDistance: return use(LogKernel<Kernel::kInverseDistance>());
+    case Kernel::kLinear: return;
   }
 }
 

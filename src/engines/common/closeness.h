@@ -14,6 +14,7 @@ enum class Kernel : std::uint8_t {
   kBiweight,         ///< (1 - (d/B)^2)_+^2
   kTriweight,        ///< (1 - (d/B)^2)_+^3
   kInverseDistance,  ///< 1 / d; at d = 0 the hit's value
+  kLinear,           ///< k . scale q: has no logarithm, and weighs nothing
 };
 
 constexpr bool IsCompact(Kernel kernel) {
@@ -28,7 +29,8 @@ constexpr int PowerOf(Kernel kernel) {
 
 /// Does a key lie where the bandwidth is a length, or its square?
 constexpr bool HasBandwidth(Kernel kernel) {
-  return kernel != Kernel::kExponential && kernel != Kernel::kInverseDistance;
+  return kernel != Kernel::kExponential && kernel != Kernel::kInverseDistance &&
+         kernel != Kernel::kLinear;
 }
 
 }  // namespace ttr::common

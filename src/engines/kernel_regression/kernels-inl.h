@@ -1,0 +1,98 @@
+// Positive definite kernels of blocks of keys and columns. Compiled once for every target.
+
+#if defined(TTR_KERNEL_REGRESSION_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_KERNEL_REGRESSION_KERNELS_INL_H_
+#undef TTR_KERNEL_REGRESSION_KERNELS_INL_H_
+#else
+#define TTR_KERNEL_REGRESSION_KERNELS_INL_H_
+#endif
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/engines/common/closeness-inl.h"
+#include "src/engines/kernel_regression/task.h"
+#include "src/linalg/blocks-inl.h"
+#include "src/simd/elementary-inl.h"
+#include "src/simd/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::kernel_regression {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
+namespace cn = ttr::common::HWY_NAMESPACE;
+using common::Kernel;
+
+/// k(a, b) times the gains of both: of what has a logarithm gains are logarithms, so that no
+/// kernel overflows beside its diagonal.
+template <Kernel KERNEL>
+struct Gained {
+  static constexpr bool kByDistance = KERNEL == Kernel::kGaussian || KERNEL == Kernel::kLaplace;
+  static constexpr bool kByLogarithm = KERNEL != Kernel::kLinear;
+
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V Of(D d, V x, V width, V left, V right) {
+    if constexpr (KERNEL == Kernel::kLinear) {
+      return hn::Mul(x, hn::Mul(left, right));
+    } else {
+      const V log = hn::Add(cn::LogKernel<KERNEL>::Of(d, x, width), hn::Add(left, right));
+      // Of distances it is at most 0, as gains are then.
+      return kByDistance ? sn::ExpFlushed(d, log) : sn::Exp(d, log);
+    }
+  }
+};
+
+/// use(Gained<kernel>()), for those that span a space of functions.
+template <class Use>
+HWY_INLINE void WithGained(Kernel kernel, const Use& use) {
+  switch (kernel) {
+    case Kernel::kGaussian: return use(Gained<Kernel::kGaussian>());
+    case Kernel::kLaplace: return use(Gained<Kernel::kLaplace>());
+    case Kernel::kLinear: return use(Gained<Kernel::kLinear>());
+    default: return use(Gained<Kernel::kExponential>());
+  }
+}
+
+/// Of a pair or a column that takes no part.
+template <class T>
+T NoGain(Kernel kernel) {
+  return kernel == Kernel::kLinear ? T(0) : -std::numeric_limits<T>::infinity();
+}
+
+/// Keys in rows, columns of a panel: to(i, j) = k(key i, column j) and gains. `columns`: their
+/// gains, or null for none.
+template <class GAINED, class T>
+void KernelBlock(const Block<T>& keys, const T* gains, std::int64_t rows, const Block<T>& kt,
+                 const T* columns, std::int64_t channels, T width, const Block<T>& to) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  if constexpr (GAINED::kByDistance) {
+    for (std::int64_t i = 0; i < rows; i += ln::kTileRows) {
+      cn::SquaredDistances(keys.Rows(i), kt, kPanel<T>, channels, to.Rows(i));
+    }
+  } else {
+    ln::Multiply<ln::Into::kSet>(linalg::Left<T>::Of(keys), kt, rows,
+                                 ln::Whole{kPanel<T>, channels}, to);
+  }
+  const auto w = hn::Set(d, width);
+  const auto none = hn::Set(d, GAINED::kByLogarithm ? T(0) : T(1));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const auto gain = hn::Set(d, gains[i]);
+    for (std::int64_t c = 0; c < kPanel<T>; c += lanes) {
+      const auto column = columns == nullptr ? none : hn::LoadU(d, columns + c);
+      T* const at = to.Row(i) + c;
+      hn::Store(GAINED::Of(d, hn::Load(d, at), w, gain, column), d, at);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::kernel_regression
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_KERNEL_REGRESSION_KERNELS_INL_H_

@@ -1,0 +1,146 @@
+// Pairs and queries of one memory into the form that its factor wants. Compiled once for every
+// target.
+
+#if defined(TTR_KERNEL_REGRESSION_LOAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_KERNEL_REGRESSION_LOAD_INL_H_
+#undef TTR_KERNEL_REGRESSION_LOAD_INL_H_
+#else
+#define TTR_KERNEL_REGRESSION_LOAD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/common/pairs-inl.h"
+#include "src/engines/kernel_regression/kernels-inl.h"
+#include "src/engines/kernel_regression/pair_scale.h"
+#include "src/simd/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::kernel_regression {
+namespace HWY_NAMESPACE {
+
+/// Fills a block of pairs.
+template <class T>
+class PairLoader {
+ public:
+  PairLoader(const Task& task, const Factor<T>& factor)
+      : options_(task.options), m_(task.memory), f_(factor) {}
+
+  void Load(std::int64_t block) const {
+    f_.odd_keys[block] = kNone;
+    f_.odd_values[block] = 0;
+    const std::int64_t first = block * f_.extent.block;
+    for (std::int64_t i = first; i < first + f_.extent.block; ++i) {
+      if (i >= m_.all() || !LoadPair(i, block)) LeaveOut(i, T(1));
+    }
+  }
+
+ private:
+  /// A row of the unit matrix: what has no weight.
+  void LeaveOut(std::int64_t i, T diagonal) const {
+    std::fill(f_.keys.Row(i), f_.keys.Row(i) + f_.keys.stride, T(0));
+    std::fill(f_.e.Row(i), f_.e.Row(i) + f_.e.stride, T(0));
+    f_.gains[i] = NoGain<T>(options_.kernel);
+    f_.diagonal[i] = diagonal;
+    f_.inverse[i] = 0;
+  }
+
+  /// False where the pair has no part.
+  bool LoadPair(std::int64_t i, std::int64_t block) const {
+    const double log_weight = m_.weighted ? cn::OffsetOf(m_, i) : 0;
+    if (log_weight == -std::numeric_limits<double>::infinity()) return false;
+    T* const key = f_.keys.Row(i);
+    cn::KeysOf(m_).Load(i, m_.key_dim, key);
+    std::fill(key + m_.key_dim, key + f_.keys.stride, T(0));
+    const bool finite = cn::IsFinite(key, linalg::RoundUp(m_.key_dim, kUnit));
+    if (!finite || !(log_weight < std::numeric_limits<double>::infinity())) {
+      f_.odd_keys[block] = std::min(f_.odd_keys[block], i);
+      return false;
+    }
+    const PairScale scale(options_, m_.ridge, sn::SumOfSquares(key, m_.key_dim), log_weight);
+    if (scale.none()) {
+      LeaveOut(i, T(0));
+      return true;
+    }
+    const T gain = static_cast<T>(scale.gain);
+    f_.gains[i] = gain;
+    f_.diagonal[i] = static_cast<T>(scale.Diagonal(static_cast<double>(gain)));
+    f_.inverse[i] = static_cast<T>(scale.Inverse(static_cast<double>(gain)));
+    LoadValue(i, block, static_cast<T>(scale.Factor(static_cast<double>(gain))));
+    return true;
+  }
+
+  void LoadValue(std::int64_t i, std::int64_t block, T factor) const {
+    T* const value = f_.e.Row(i);
+    cn::ValuesOf(m_).Load(i, m_.value_dim, value);
+    std::fill(value + m_.value_dim, value + f_.e.stride, T(0));
+    if (!cn::IsFinite(value, linalg::RoundUp(m_.value_dim, kUnit))) {
+      f_.odd_values[block] = 1;
+      for (std::int64_t c = 0; c < m_.value_dim; ++c) {
+        if (!std::isfinite(value[c])) value[c] = 0;
+      }
+    }
+    sn::Multiply(value, m_.value_dim, factor);
+  }
+
+  const Options& options_;
+  const Memory& m_;
+  const Factor<T>& f_;
+};
+
+/// Where prefixes cease to be finite: all of them, and channel by channel.
+template <class T>
+void FindOddAs(const Task& task, const Factor<T>& f, T* row) {
+  const Memory& m = task.memory;
+  f.progress->odd = kNone;
+  std::fill(f.odd_from, f.odd_from + m.value_dim, kNone);
+  for (std::int64_t block = 0; block < f.extent.blocks; ++block) {
+    const std::int64_t first = block * f.extent.block;
+    if (first >= m.all()) break;
+    f.progress->odd = std::min(f.progress->odd, f.odd_keys[block]);
+    if (f.odd_values[block] == 0) continue;
+    for (std::int64_t i = first; i < std::min(first + f.extent.block, m.all()); ++i) {
+      if (f.gains[i] == NoGain<T>(task.options.kernel)) continue;
+      cn::ValuesOf(m).Load(i, m.value_dim, row);
+      for (std::int64_t c = 0; c < m.value_dim; ++c) {
+        if (!std::isfinite(row[c])) f.odd_from[c] = std::min(f.odd_from[c], i);
+      }
+    }
+  }
+}
+
+/// k . q is scaled under these.
+inline bool HasScale(Kernel kernel) {
+  return kernel == Kernel::kExponential || kernel == Kernel::kLinear;
+}
+
+/// Query r of token t as it is compared, but for the scale.
+template <class T>
+HWY_INLINE void LoadQuery(const Memory& m, std::int64_t at, T* to) {
+  const std::int64_t t = at / m.queries;
+  sn::LoadRow(m.q.Of(at - t * m.queries), t, 0, m.key_dim, to);
+  if (m.normalises) {
+    sn::Multiply(to, m.key_dim, static_cast<T>(sn::UnitFactor(to, m.key_dim)));
+  }
+}
+
+/// Rows as columns, scaled as keys that are compared with.
+template <class T>
+void LoadColumns(const Options& options, const Block<T>& rows, std::int64_t count,
+                 std::int64_t key_dim, const Block<T>& kt) {
+  const std::int64_t dk = linalg::RoundUp(key_dim, kUnit);
+  ln::Transpose(rows, count, dk, kt);
+  if (!HasScale(options.kernel) || options.scale == 1) return;
+  for (std::int64_t c = 0; c < key_dim; ++c) {
+    sn::Multiply(kt.Row(c), count, static_cast<T>(options.scale));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::kernel_regression
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_KERNEL_REGRESSION_LOAD_INL_H_

@@ -1,0 +1,254 @@
+// Prefixes that are singular, or may be: pair by pair, in double. Compiled once for every target.
+//
+// Of a pair whose key those before it span in the kernel's space, the row of L ends before its
+// diagonal: A = F F^T with as many columns of F as there are pairs that span, F = D^-1 [rows of L].
+// The solution of least norm is then
+//
+//     y = s^T A^+ V = z^T (F^T F)^-1 F^T V,   z = L^-1 s over the pairs that span
+//
+// the regression of V on the rows of F, of which rotations keep the triangle. As long as all rows
+// span, F = L and y = z^T L^-1 V. O(rank (rank + Dv)) a pair and a query.
+
+#if defined(TTR_KERNEL_REGRESSION_MINIMUM_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_KERNEL_REGRESSION_MINIMUM_NORM_INL_H_
+#undef TTR_KERNEL_REGRESSION_MINIMUM_NORM_INL_H_
+#else
+#define TTR_KERNEL_REGRESSION_MINIMUM_NORM_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "hwy/highway.h"
+#include "src/engines/kernel_regression/load-inl.h"
+#include "src/linalg/rounding.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::kernel_regression {
+namespace HWY_NAMESPACE {
+
+/// The regression of values on rows that grow longer: R of F = Q R, and Q^T V.
+class RotatedRows {
+ public:
+  explicit RotatedRows(std::int64_t value_dim) : value_dim_(value_dim) {}
+
+  /// One row more, of as many numbers as the longest so far or one more; it is overwritten.
+  void Add(std::vector<double>& row, std::vector<double>& value) {
+    const std::size_t size = row.size();
+    for (std::size_t j = 0; j < upper_.size(); ++j) upper_[j].resize(size - j);
+    for (std::size_t j = 0; j < size; ++j) {
+      if (j == upper_.size()) {
+        upper_.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(j), row.end());
+        sums_.push_back(value);
+        return;
+      }
+      if (row[j] == 0) continue;
+      std::vector<double>& upper = upper_[j];
+      const double length = std::hypot(upper[0], row[j]);
+      const double c = upper[0] / length, s = row[j] / length;
+      Rotate(c, s, size - j, upper.data(), row.data() + j);
+      Rotate(c, s, value.size(), sums_[j].data(), value.data());
+    }
+  }
+
+  /// y = z^T R^-1 Q^T V; z is overwritten.
+  void Read(std::vector<double>& z, double* y) const {
+    std::fill(y, y + value_dim_, 0.0);
+    for (std::size_t i = 0; i < upper_.size(); ++i) {
+      z[i] /= upper_[i][0];
+      sn::AddScaled(static_cast<std::int64_t>(upper_[i].size()) - 1, -z[i], upper_[i].data() + 1,
+                    z.data() + i + 1);
+      sn::AddScaled(value_dim_, z[i], sums_[i].data(), y);
+    }
+  }
+
+ private:
+  static void Rotate(double c, double s, std::size_t count, double* a, double* b) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const double x = a[i], y = b[i];
+      a[i] = c * x + s * y;
+      b[i] = c * y - s * x;
+    }
+  }
+
+  std::int64_t value_dim_;
+  std::vector<std::vector<double>> upper_;  // rows of R, from the diagonal on
+  std::vector<std::vector<double>> sums_;   // rows of Q^T V
+};
+
+template <class T>
+class MinimumNormPrefixes {
+ public:
+  MinimumNormPrefixes(const Task& task, const Factor<T>& factor)
+      : options_(task.options), m_(task.memory), f_(factor), rotated_(m_.value_dim) {
+    const std::int64_t pairs = std::min(m_.all(), f_.progress->odd);
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      const PairScale scale = ScaleOf(i);
+      if (!scale.none()) top_ = std::max(top_, scale.log);
+    }
+    cut_ = linalg::Rounding<double>(pairs);
+    value_.resize(static_cast<std::size_t>(m_.value_dim));
+    room_.resize(value_.size());
+  }
+
+  /// The pairs before `end`.
+  void AddUpTo(std::int64_t end) {
+    for (; added_ < end; ++added_) Add(added_);
+  }
+  bool singular() const { return singular_; }
+
+  /// y = m(q)
+  void Read(const T* query, double* y) {
+    z_.resize(rows_.size());
+    for (std::size_t j = 0; j < rows_.size(); ++j) {
+      z_[j] = Forward(j, KernelOf(f_.keys.Row(span_[j]), query, gains_[j], NoOffset()), z_);
+    }
+    if (singular_) return rotated_.Read(z_, y);
+    std::fill(y, y + m_.value_dim, 0.0);
+    for (std::size_t j = 0; j < rows_.size(); ++j) {
+      sn::AddScaled(m_.value_dim, z_[j], e_[j].data(), y);
+    }
+  }
+
+ private:
+  bool HasPart(std::int64_t i) const {
+    return f_.gains[i] != NoGain<T>(options_.kernel) || f_.diagonal[i] == 0;
+  }
+  double LogWeight(std::int64_t i) const { return m_.weighted ? cn::OffsetOf(m_, i) : 0; }
+  PairScale ScaleOf(std::int64_t i) const {
+    if (!HasPart(i)) return {options_, 0, 0, -std::numeric_limits<double>::infinity()};
+    return {options_, m_.ridge, sn::SumOfSquares(f_.keys.Row(i), m_.key_dim), LogWeight(i)};
+  }
+  double NoOffset() const { return options_.kernel == Kernel::kLinear ? 1 : 0; }
+
+  double KernelOf(const T* a, const T* b, double left, double right) const {
+    if (HasScale(options_.kernel)) {
+      const double dot = options_.scale * sn::WideDot(m_.key_dim, a, b);
+      return options_.kernel == Kernel::kLinear ? dot * left * right : std::exp(dot + left + right);
+    }
+    double squares = 0;
+    for (std::int64_t c = 0; c < m_.key_dim; ++c) {
+      const double x = static_cast<double>(a[c]) - static_cast<double>(b[c]);
+      squares += x * x;
+    }
+    const double x = options_.kernel == Kernel::kGaussian ? squares : std::sqrt(squares);
+    return std::exp(left + right - (x == 0 ? 0 : x / m_.bandwidth));
+  }
+
+  /// Entry j of L^-1 s from those before it.
+  double Forward(std::size_t j, double s, const std::vector<double>& z) const {
+    const std::vector<double>& row = rows_[j];
+    return (s - sn::WideDot(static_cast<std::int64_t>(j), row.data(), z.data())) / row[j];
+  }
+
+  void Add(std::int64_t i) {
+    if (!HasPart(i)) return;
+    const PairScale scale = ScaleOf(i);
+    if (scale.none()) return StartRotations();  // a row of zeros
+    std::vector<double> row(rows_.size());
+    for (std::size_t j = 0; j < rows_.size(); ++j) {
+      const double s = KernelOf(f_.keys.Row(span_[j]), f_.keys.Row(i), gains_[j], scale.gain);
+      row[j] = Forward(j, s, row);
+    }
+    const auto count = static_cast<std::int64_t>(row.size());
+    const double share = 1 - sn::WideDot(count, row.data(), row.data());
+    if (share > cut_ * (1 + SharesOf(row))) {
+      row.push_back(std::sqrt(share));
+      Span(i, row, scale);
+    } else {
+      StartRotations();
+    }
+    if (singular_) Rotate(row, i, scale.log, scale.log_weight);
+  }
+
+  /// |w|^2 of a_i = sum_j w_j a_j + what is left of it: (w, -1) bounds the least eigenvalue.
+  double SharesOf(const std::vector<double>& row) {
+    z_ = row;
+    double sum = 0;
+    for (std::size_t j = row.size(); j-- > 0;) {
+      z_[j] /= rows_[j][j];
+      sum += z_[j] * z_[j];
+      sn::AddScaled(static_cast<std::int64_t>(j), -z_[j], rows_[j].data(), z_.data());
+    }
+    return sum;
+  }
+
+  void Span(std::int64_t i, const std::vector<double>& row, const PairScale& scale) {
+    span_.push_back(i);
+    gains_.push_back(scale.gain);
+    logs_.push_back(scale.log);
+    log_weights_.push_back(scale.log_weight);
+    rows_.push_back(row);
+    std::vector<double> e(value_.size());
+    LoadValue(i, scale.Factor(scale.gain), e);
+    for (std::size_t j = 0; j + 1 < row.size(); ++j) {
+      sn::AddScaled(m_.value_dim, -row[j], e_[j].data(), e.data());
+    }
+    for (double& x : e) x /= row.back();
+    e_.push_back(std::move(e));
+  }
+
+  void LoadValue(std::int64_t i, double factor, std::vector<double>& to) {
+    cn::ValuesOf(m_).Load(i, m_.value_dim, room_.data());
+    for (std::size_t c = 0; c < to.size(); ++c) to[c] = factor * static_cast<double>(room_[c]);
+  }
+
+  void StartRotations() {
+    if (singular_) return;
+    singular_ = true;
+    for (std::size_t j = 0; j < rows_.size(); ++j) {
+      std::vector<double> row = rows_[j];
+      Rotate(row, span_[j], logs_[j], log_weights_[j]);
+    }
+  }
+
+  /// Row i of F and R V, over the greatest of D^-1.
+  void Rotate(std::vector<double>& row, std::int64_t i, double log, double log_weight) {
+    const double factor = std::exp((log - top_) / 2);
+    for (double& x : row) x *= factor;
+    LoadValue(i, std::exp((log_weight - top_) / 2), value_);
+    rotated_.Add(row, value_);
+  }
+
+  const Options& options_;
+  const Memory& m_;
+  const Factor<T>& f_;
+  RotatedRows rotated_;
+  double top_ = kLogFaded, cut_ = 0;
+  std::int64_t added_ = 0;
+  bool singular_ = false;
+  std::vector<std::int64_t> span_;                  // pairs that span
+  std::vector<double> gains_, logs_, log_weights_;  // of those
+  std::vector<std::vector<double>> rows_, e_;       // rows of L and of L^-1 V
+  std::vector<double> z_, value_;
+  std::vector<T> room_;
+};
+
+/// Answers queries that see more pairs than have a factor, and no odd one.
+template <class T>
+void AnswerByMinimumNormAs(const Task& task, const Factor<T>& f, T* row) {
+  const Memory& m = task.memory;
+  MinimumNormPrefixes<T> prefixes(task, f);
+  std::vector<double> y(static_cast<std::size_t>(m.value_dim));
+  for (std::int64_t at = 0; at < m.rows; ++at) {
+    const std::int64_t t = at / m.queries, end = m.sight.End(t);
+    if (end <= f.progress->good || end > f.progress->odd) continue;
+    prefixes.AddUpTo(end);
+    LoadQuery(m, at, row);
+    prefixes.Read(row, y.data());
+    const std::int64_t query = at - t * m.queries;
+    sn::StoreRow(y.data(), t, 0, m.value_dim, m.y.Of(query));
+    if (prefixes.singular() && m.status) {
+      const Rows status = m.status.Of(query);
+      static_cast<std::int8_t*>(status.data)[t * status.stride] = 1;  // kRegularised
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::kernel_regression
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_KERNEL_REGRESSION_MINIMUM_NORM_INL_H_
