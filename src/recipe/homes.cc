@@ -97,7 +97,8 @@ constexpr Home kHomes[] = {
     {"scale",
      [](R r) {
        const Kernel kernel = r.similarity.kernel;
-       return ReadsQueries(r) && (kernel == Kernel::kNone || kernel == Kernel::kExponential);
+       return ReadsQueries(r) && (kernel == Kernel::kNone || kernel == Kernel::kExponential ||
+                                  kernel == Kernel::kLinear);
      },
      "scale multiplies q, which this memory does not read or compares by distance"},
     {"correction", HasErasureKey, "the correction of q is along erase_key"},
