@@ -1,0 +1,364 @@
+"""Any recipe as a layer that learns: `TestTimeRegression`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import ttr
+
+from .._regress import regress
+from . import designs as table
+from ._around import norm
+from ._cache import Cache
+from ._convolution import Lags, ShortConvolution
+from .gates import Need
+from .designs import Design
+
+_OP = "TestTimeRegression"
+_ROWS = ("q", "k", "v")
+_FACTORS = ("key_scale", "value_scale")
+
+
+def refuse(argument: str, required: str, given: object, op: str = _OP) -> None:
+    raise ValueError(f"[{op}] {argument} must be {required} but is {given}")
+
+
+class TestTimeRegression(nn.Module):
+    """A sequence layer of any recipe, between what a network puts around it:
+
+        q, k, v = rows of W x, convolved, normalised              (design)
+        y_t     = m_t(q_t), m_t = the recipe's regression of v_1..t on k_1..t
+        out     = W_o (norm(y) (.) gate(x))
+
+    ==============  ==================================================================================
+    recipe          a name of the zoo, one with changes in braces, a recipe line, or a `ttr.Recipe`
+    hidden_size     of x
+    num_heads       memories H: the heads of v and of every gate
+    head_dim        Dk of q and k (hidden_size / num_heads)
+    value_dim       Dv of v (head_dim)
+    num_key_heads   heads of q and k; divides num_heads (num_heads; of a matrix decay 1)
+    design          what is around the memory (`published(recipe)`)
+    ==============  ==================================================================================
+
+    Every input that the recipe asks for beside q, k and v is made by a gate (`ttr.torch.nn.gates`):
+    as the layer's paper makes it, or the way that `DEFAULTS` has for the input. `print(layer)` says all
+    of it.
+
+    forward(x [B, T, hidden_size]) gives [B, T, hidden_size]: float32, float64 or bfloat16 as its
+    parameters; differentiable in x and all parameters, once. `cu_seqlens` [N + 1] packs sequences
+    (B = 1). With `cache` (`new_cache`) it goes on from the tokens before and has no gradients:
+    whole = split anywhere = token by token.
+
+    Cost: the projections', and the engine's (`ttr.plan`). Recipes that run on the definition take
+    gradients of 4096 numbers at most.
+
+    Errors: ValueError that names the argument.
+    """
+
+    __test__ = False  # pytest: not a class of tests
+
+    def __init__(
+        self,
+        recipe: Any,
+        hidden_size: int,
+        num_heads: int,
+        *,
+        head_dim: int | None = None,
+        value_dim: int | None = None,
+        num_key_heads: int | None = None,
+        design: Design | None = None,
+    ) -> None:
+        super().__init__()
+        self.design = design = table.published(recipe) if design is None else design
+        self.recipe = ttr.Recipe(recipe)
+        self._text = str(self.recipe)
+        self._specs = {spec["keyword"]: spec for spec in ttr.input_specs(self.recipe)}
+        self._steps = 1
+        if any("T n" in axes for spec in self._specs.values() for axes in spec["shapes"]):
+            self._steps = int(self.recipe.option("steps"))
+
+        self._set_sizes(hidden_size, num_heads, head_dim, value_dim, num_key_heads)
+        self._check_design()
+        self._make_rows()
+        self._make_gates()
+        self._make_output()
+
+    # ---- Building --------------------------------------------------------------------------------
+
+    def _set_sizes(
+        self,
+        hidden_size: int,
+        heads: int,
+        head_dim: int | None,
+        value_dim: int | None,
+        key_heads: int | None,
+    ) -> None:
+        for name, size in (("hidden_size", hidden_size), ("num_heads", heads)):
+            if size < 1:
+                refuse(name, "at least 1", size)
+        if head_dim is None and hidden_size % heads:
+            refuse("num_heads", f"a divisor of hidden_size = {hidden_size}", heads)
+        if key_heads is None:
+            key_heads = 1 if self.recipe.option("decay") == "matrix" else heads
+        self.hidden_size, self.num_heads = hidden_size, heads
+        self.head_dim = hidden_size // heads if head_dim is None else head_dim
+        self.value_dim = self.head_dim if value_dim is None else value_dim
+        self.num_key_heads = key_heads
+        for name, size in (("head_dim", self.head_dim), ("value_dim", self.value_dim)):
+            if size < 1:
+                refuse(name, "at least 1", size)
+        if key_heads < 1 or heads % key_heads:
+            refuse("num_key_heads", f"a divisor of num_heads = {heads}", key_heads)
+        if "q" not in self._specs and self.head_dim != self.value_dim:
+            refuse("value_dim", f"head_dim = {self.head_dim}, as there are no keys,", self.value_dim)
+        if self.recipe.option("function") == "network" and self.recipe.option("residual") == "true":
+            if self.head_dim != self.value_dim:
+                refuse("value_dim", f"head_dim = {self.head_dim} (residual)", self.value_dim)
+
+    def _check_design(self) -> None:
+        design = self.design
+        for name in (*design.gates, *design.learn):
+            if name not in (*self._specs, *_FACTORS, "state") or name in (*_ROWS, "cu_seqlens"):
+                inputs = [n for n in self._specs if n not in (*_ROWS, "cu_seqlens")]
+                has = ", ".join([*inputs, *_FACTORS])
+                refuse("design", f"about inputs of {self._text} ({has})", f"about '{name}'")
+        if design.conv_size and not 1 <= design.conv_size <= 8:
+            refuse("design.conv_size", "in 0 .. 8", design.conv_size)
+        if len(design.key_lags) > 8 or (design.key_lags and "k" not in self._specs):
+            refuse("design.key_lags", "of at most 8 lags, for a recipe with keys,", design.key_lags)
+
+    def _make_rows(self) -> None:
+        """Projections and convolutions of q, k and v, of those that the recipe reads."""
+        of_keys = (self.num_key_heads, self.head_dim)
+        self._shapes = {"q": of_keys, "k": of_keys, "v": (self.num_heads, self.value_dim)}
+        design = self.design
+        self.project, self.convolve = nn.ModuleDict(), nn.ModuleDict()
+        for name in _ROWS:
+            if name not in self._specs:
+                continue
+            width, silu = math.prod(self._shapes[name]) * self._rows(name), name in design.silu
+            self.project[name] = nn.Linear(self.hidden_size, width, bias=design.bias)
+            if name == "k" and design.key_lags:
+                self.convolve[name] = Lags(width, design.key_lags, design.learn_lags, silu)
+            elif design.conv_size and name in design.convolved:
+                self.convolve[name] = ShortConvolution(width, design.conv_size, silu)
+
+    def _make_gates(self) -> None:
+        """What makes each further input that is required, learned, or in the design."""
+        design = self.design
+        learned = (*design.learn, *table.LEARNED_FEATURES.get(self.recipe.option("features"), ()))
+        self.gates = nn.ModuleDict()
+        self._rows_of_gates: list[str] = []
+        for name, spec in self._specs.items():
+            if name in (*_ROWS, "cu_seqlens") or self._is_made(name):
+                continue
+            if not (spec["required"] or name in learned or name in design.gates):
+                continue
+            factory = design.gates.get(name, table.DEFAULTS.get(name))
+            if factory is None:
+                refuse("recipe", f"one whose inputs have gates (design.gates['{name}'])", self._text)
+            assert factory is not None
+            axes = spec["shapes"][-1]
+            if "T n" in axes:
+                self._rows_of_gates.append(name)
+            self.gates[name] = factory(self._need(name, axes))
+        for name, width in (("key_scale", self.head_dim), ("value_scale", self.value_dim)):
+            if name in design.gates:
+                need = Need(
+                    name, (self.num_heads, width), self.hidden_size, self.num_heads, self.head_dim,
+                    self.recipe,
+                )  # fmt: skip
+                self.gates[name] = design.gates[name](need)
+        self.start: Any = nn.ParameterDict(self._start()) if "state" in learned else {}
+
+    def _is_made(self, name: str) -> bool:
+        """Whether the gate of another input gives this one, too."""
+        return any(name in getattr(gate, "also", ()) for gate in self.gates.values())
+
+    def _need(self, name: str, axes: list[str]) -> Need:
+        drawn = self.recipe.option("features") in ("rfa", "favor", "dijiang")
+        sizes = {
+            "H": self.num_heads,
+            "Dk": self.head_dim,
+            "Dv": self.value_dim,
+            "F": int(self.recipe.option("feature_dim")) if drawn else self.head_dim,
+            "1": 1,
+            "mini_batch": int(self.recipe.option("mini_batch")),
+            "T n": self._steps,
+        }
+        shape = tuple(sizes[axis] for axis in axes if axis not in ("B", "T"))
+        return Need(name, shape, self.hidden_size, self.num_heads, self.head_dim, self.recipe)
+
+    def _start(self) -> dict[str, nn.Parameter]:
+        """The learned start of every entry that is no count and no update: weights of a network are
+        normal with deviation 0.02, all else is zero."""
+        hidden = int(self.recipe.option("expansion")) * self.head_dim
+        sizes = {"H": self.num_heads, "Dk": self.head_dim, "Dv": self.value_dim, "hidden": hidden}
+        start = {}
+        for spec in ttr.state_specs(self.recipe):
+            name, axes = spec["name"].removeprefix("state."), spec["shape"][1:]
+            if name[0] not in "wb" or not set(axes) <= set(sizes):
+                continue
+            value = torch.zeros([sizes[axis] for axis in axes])
+            start[name] = nn.Parameter(value.normal_(std=0.02) if name[0] == "w" else value)
+        if not start:
+            refuse("design.learn", "without 'state', as no network starts from one", self.design.learn)
+        return start
+
+    def _make_output(self) -> None:
+        design, width = self.design, self.num_heads * self.value_dim
+        if design.skip:
+            self.skip = nn.Parameter(torch.ones(self.num_heads, self.value_dim))
+        if design.output_norm:
+            self.norm_weight = nn.Parameter(torch.ones(self.value_dim))
+        if design.output_gate:
+            self.gate = nn.Linear(self.hidden_size, width, bias=design.bias)
+        self.output = nn.Linear(width, self.hidden_size, bias=design.bias)
+
+    # ---- Running ---------------------------------------------------------------------------------
+
+    def forward(
+        self, x: Tensor, *, cache: Cache | None = None, cu_seqlens: Tensor | None = None
+    ) -> Tensor:
+        """The layer's output for x, as the class says."""
+        if x.dim() != 3 or x.shape[-1] != self.hidden_size:
+            refuse("x", f"[B,T,hidden_size] = [B,T,{self.hidden_size}]", list(x.shape))
+        if cache is None:
+            inputs, plain, _ = self._inputs(x, {}, cu_seqlens)
+            y = regress(self._text, state=self._state(), cu_seqlens=cu_seqlens, **inputs)
+            return self._finish(x, y, plain)
+        self._check_cache(cache, cu_seqlens)
+        with torch.no_grad():
+            inputs, plain, rows = self._inputs(x, cache.rows, None)
+            y = self._go_on(cache, inputs)
+            cache.rows, cache.tokens = rows, cache.tokens + x.shape[1]
+            return self._finish(x, y, plain)
+
+    def inputs(self, x: Tensor, cu_seqlens: Tensor | None = None) -> dict[str, Tensor]:
+        """What `ttr.torch.regress` is given for x, by keyword."""
+        return self._inputs(x, {}, cu_seqlens)[0]
+
+    def new_cache(self) -> Cache:
+        """A cache of no tokens. ValueError: a recipe that reads the whole sequence."""
+        if not ttr.state_specs(self.recipe):
+            refuse("recipe", "causal where a cache is asked for", self._text)
+        return Cache(self, self._kind(), self._text)
+
+    def _inputs(
+        self, x: Tensor, before: dict[str, Tensor], cu_seqlens: Tensor | None
+    ) -> tuple[dict[str, Any], Tensor, dict[str, Tensor]]:
+        """The inputs of `regress`, v before its factor, and what convolutions look back at next."""
+        rows, after = {}, {}
+        for name, project in self.project.items():
+            z = project(x)
+            if name in self.convolve:
+                z, after[name] = self.convolve[name](z, before.get(name), cu_seqlens)
+            elif name in self.design.silu:
+                z = F.silu(z)
+            rows[name] = self._split(name, z)
+        if self.design.qk_norm:
+            for name in ("q", "k"):
+                if name in rows:
+                    rows[name] = norm(rows[name], None, None, self.design.qk_norm, "silu", False)
+        made = self._gates(x, rows.get("k"))
+        plain = rows["v"]
+        for name, factor in (("v", "value_scale"), ("k", "key_scale")):
+            if factor in made:
+                scale = made.pop(factor)
+                rows[name] = (_with_heads(rows[name], self.num_heads) * scale).to(plain.dtype)
+        return {**rows, **made}, plain, after
+
+    def _split(self, name: str, z: Tensor) -> Tensor:
+        """[B, T, n H D] as rows [B, T n, H, D]."""
+        batch, tokens = z.shape[:2]
+        return z.reshape(batch, tokens * self._rows(name), *self._shapes[name])
+
+    def _rows(self, name: str) -> int:
+        """Rows of a token: a query, and as many pairs as the recipe takes."""
+        return 1 if name == "q" else self._steps
+
+    def _gates(self, x: Tensor, k: Tensor | None) -> dict[str, Tensor]:
+        made: dict[str, Tensor] = {}
+        for name, gate in self.gates.items():
+            given = gate(x, k)
+            if isinstance(given, dict):
+                made.update(given)
+            else:
+                made[name] = given.flatten(1, 2) if name in self._rows_of_gates else given
+        return made
+
+    def _state(self) -> dict[str, Tensor]:
+        return {f"state.{name}": value for name, value in self.start.items()}
+
+    def _go_on(self, cache: Cache, inputs: dict[str, Any]) -> Tensor:
+        tokens = inputs["v"].shape[1] // self._steps
+        if cache.tokens and tokens == 1 and inputs["v"].is_cpu:
+            return cache.memory.step(**inputs)
+        state = cache.state() if cache.tokens else self._state()
+        y, state = regress(self._text, state=state, return_state=True, **inputs)
+        cache.memory.start(state)
+        answers: Tensor = y
+        return answers
+
+    def _finish(self, x: Tensor, y: Tensor, plain: Tensor) -> Tensor:
+        design = self.design
+        if design.skip:
+            y = y + self.skip * plain
+        z = self.gate(x).reshape(y.shape) if design.output_gate else None
+        if design.output_norm:
+            kind, gate_kind = design.output_norm, design.output_gate or "silu"
+            y = norm(y, self.norm_weight, z, kind, gate_kind, design.gate_first)
+        elif z is not None:
+            y = y * (F.silu(z) if design.output_gate == "silu" else z.sigmoid())
+        out: Tensor = self.output(y.flatten(2))
+        return out
+
+    # ---- Words -----------------------------------------------------------------------------------
+
+    def _check_cache(self, cache: Cache, cu_seqlens: Tensor | None) -> None:
+        if cu_seqlens is not None:
+            refuse("cu_seqlens", "absent where a cache is given", list(cu_seqlens.shape))
+        if not isinstance(cache, Cache):
+            refuse("cache", "a Cache that new_cache() of this layer has made", type(cache).__name__)
+        if not cache.serves(self, self._kind()):
+            of = "that of another layer" if cache.kind == self._kind() else cache
+            refuse("cache", f"one that new_cache() of this layer has made ({self._kind()})", of)
+
+    def _kind(self) -> str:
+        heads = f"{self.num_heads} heads of {self.head_dim} x {self.value_dim}"
+        if self.num_key_heads != self.num_heads:
+            heads += f", {self.num_key_heads} of keys"
+        return f"{self._text}, {heads}"
+
+    def extra_repr(self) -> str:
+        design = self.design
+        count = sum(p.numel() for p in self.parameters())
+        lines = [
+            self._kind(),
+            f"{self.hidden_size} -> {self.hidden_size}, {count:,} parameters, "
+            f"engine {ttr.plan(self.recipe).engine}",
+        ]
+        if design.qk_norm:
+            lines.append(f"q, k: {design.qk_norm} norm")
+        words = [f"{design.output_norm} norm"] if design.output_norm else []
+        if design.output_gate:
+            words.insert(0 if design.gate_first else 1, f"{design.output_gate} gate")
+        if design.skip:
+            words.insert(0, "+ d v")
+        if words:
+            lines.append("y: " + ", ".join(words))
+        if self.start:
+            lines.append("starts from " + ", ".join(self.start) + ", learned")
+        if design.source:
+            lines.append(f"design: {design.source}")
+        return "\n".join(lines)
+
+
+def _with_heads(rows: Tensor, heads: int) -> Tensor:
+    """Rows that several memories share, one for each."""
+    return rows if rows.shape[2] == heads else rows.repeat_interleave(heads // rows.shape[2], 2)
