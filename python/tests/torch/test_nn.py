@@ -79,7 +79,9 @@ def test_a_step_of_training_lowers_the_loss(name: str) -> None:
     assert fall == pytest.approx(1, abs=0.2), fall
 
 
-@pytest.mark.parametrize("name", ["gated_deltanet", "rls", "mesa", "mamba2", "lru", "softmax", "delta_product"])
+@pytest.mark.parametrize(
+    "name", ["gated_deltanet", "rls", "mesa", "mamba2", "lru", "softmax", "delta_product"]
+)
 def test_gradients_of_the_whole_module(name: str) -> None:
     module, x = layer(name, hidden_size=4), tokens(1, 4, hidden=4).requires_grad_()
     names, values = zip(*module.named_parameters())
@@ -201,7 +203,9 @@ def test_feature_maps(features: str) -> None:
     module, x = layer(f"linear_attention{{features: {features}}}"), tokens()
     module(x).square().mean().backward()
     weights = [p for n, p in module.named_parameters() if n.startswith("gates.features")]
-    assert len(weights) == {"t2r": 2, "rebased": 2, "hedgehog_exp": 1, "dijiang": 1}.get(features, 0)
+    assert len(weights) == {"t2r": 2, "rebased": 2, "hedgehog_exp": 1, "dijiang": 1}.get(
+        features, 0
+    )
     assert all(p.grad is not None for p in weights)
 
 
@@ -218,6 +222,7 @@ def test_a_person_reads_it() -> None:
         "4 taps of 8 channels, SiLU",
     ):
         assert words in said, said
+    assert "gated_deltanet: M~ = g M'; M = M~ + b (v - M~ k) k^T" in str(layer("gated_deltanet"))
 
 
 class Fixed(gates.Gate):
@@ -227,6 +232,32 @@ class Fixed(gates.Gate):
 
     def forward(self, x: Tensor, k: Tensor | None) -> Tensor:
         return x.new_full((*x.shape[:2], *self.shape), 0.5)
+
+
+def test_several_pairs_a_token() -> None:
+    """Gates of each pair, of its key, and factors of a token."""
+    made = {"step": gates.KeySigmoid, "value_scale": gates.Sigmoid, "log_decay": gates.Decay}
+    module = layer("delta_product{steps: 3}", design=Design(gates=made))
+    inputs = module.inputs(tokens())
+    assert inputs["q"].shape[1] == 7 and inputs["log_decay"].shape == (2, 7, 2)
+    assert inputs["k"].shape == inputs["v"].shape == (2, 21, 2, 4)
+    assert inputs["step"].shape == (2, 21, 2) and bool((inputs["step"] == 0.5).all())
+    plain = Design(gates={n: made[n] for n in ("step", "log_decay")})
+    halved = inputs["v"] / layer("delta_product{steps: 3}", design=plain).inputs(tokens())["v"]
+    assert halved[:, 0].allclose(halved[:, 2]) and not halved[:, 2].allclose(halved[:, 3])
+
+
+def test_no_tokens_and_autocast() -> None:
+    module = layer("gated_deltanet")
+    cache = module.new_cache()
+    assert module(tokens(count=0)).shape == module(tokens(count=0), cache=cache).shape == (2, 0, 8)
+    close(module(tokens(), cache=cache), module(tokens()).detach(), "gated_deltanet")
+    module, x = module.float(), tokens().float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = module(x)
+    y.float().sum().backward()
+    assert (y - module(x)).detach().abs().max() < 0.1
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in module.parameters())
 
 
 def test_gates_of_a_user() -> None:
@@ -244,13 +275,18 @@ BAD = [
     (dict(design=Design(learn=("ridge",))), "design must be about inputs of"),
     (dict(design=Design(learn=("state",))), "design.learn must be without 'state'"),
     (dict(design=Design(conv_size=9)), "design.conv_size must be in 0 .. 8 but is 9"),
+    (dict(recipe="delta_product", design=Design(skip=True)), "design.skip must be False"),
+    (
+        dict(recipe="lru", design=Design(key_lags=(0.0, 1.0))),
+        "design.key_lags must be of at most 8",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("options", "words"), BAD)
 def test_bad_sizes_and_designs(options: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match="TestTimeRegression") as error:
-        layer("gated_deltanet", **options)  # type: ignore[arg-type]
+        layer(**{"recipe": "gated_deltanet", **options})  # type: ignore[arg-type]
     assert words in str(error.value)
 
 
@@ -259,7 +295,9 @@ def test_a_recipe_whose_gates_cannot_be_made(monkeypatch: pytest.MonkeyPatch) ->
 
     defaults = {n: f for n, f in table.DEFAULTS.items() if n != "erase_gate"}
     monkeypatch.setattr(table, "DEFAULTS", defaults)
-    with pytest.raises(ValueError, match=r"recipe must be one whose inputs have gates .*erase_gate"):
+    with pytest.raises(
+        ValueError, match=r"recipe must be one whose inputs have gates .*erase_gate"
+    ):
         TestTimeRegression("gated_deltanet2", 8, 2)
     with pytest.raises(ValueError, match="value_dim must be head_dim = 4"):
         layer("lru", value_dim=3)
@@ -271,7 +309,9 @@ def test_bad_calls() -> None:
     one, two = layer("gated_deltanet"), layer("gated_deltanet")
     other = layer("deltanet")
     x = tokens()
-    with pytest.raises(ValueError, match=r"x must be \[B,T,hidden_size\] = \[B,T,8\] but is \[2, 7, 5\]"):
+    with pytest.raises(
+        ValueError, match=r"x must be \[B,T,hidden_size\] = \[B,T,8\] but is \[2, 7, 5\]"
+    ):
         one(x[..., :5])
     for stranger in (two.new_cache(), other.new_cache()):
         with pytest.raises(ValueError, match="cache must be one that new_cache"):

@@ -43,9 +43,7 @@ def test_generation_is_the_whole_read_again(recipes: object) -> None:
     for _ in range(5):
         again = torch.cat([again, small(again)[:, -1:].argmax(-1)], 1)
     assert torch.equal(told, again) and told.shape == (2, 14)
-    draws = [
-        small.generate(words, 5, generator=torch.Generator().manual_seed(4)) for _ in range(2)
-    ]
+    draws = [small.generate(words, 5, generator=torch.Generator().manual_seed(4)) for _ in range(2)]
     assert torch.equal(draws[0], draws[1])
 
 

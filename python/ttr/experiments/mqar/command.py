@@ -20,20 +20,22 @@ from .train import Settings, run
 
 EPILOG = """examples:
   python -m ttr.experiments mqar --quick --out results
-  python -m ttr.experiments mqar --methods 'RLS,linear attention' --pairs 128 --seeds 3 --out results
+  python -m ttr.experiments mqar --methods RLS,softmax --pairs 128 --out results
 
-Runs that are in DIR/mqar are not made again; a run that is cut off is made anew. Times and what the paper
-leaves unstated: docs/experiments.md."""
+Runs that are in DIR/mqar are not made again; a run that is cut off is made anew. Times and what the
+paper leaves unstated: docs/experiments.md."""
 
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="python -m ttr.experiments mqar",
-        description="Multi-query associative recall, trained: one layer, keys by a convolution of two.",
+        description="Multi-query associative recall, trained: one layer, keys of two taps.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument("--out", type=Path, default=Path("results"), help="folder of rows, table, picture")
+    p.add_argument(
+        "--out", type=Path, default=Path("results"), help="folder of rows, table, picture"
+    )
     p.add_argument("--quick", action="store_true", help="a smaller task, in minutes")
     p.add_argument("--methods", type=_words(METHODS), default=list(METHODS), metavar="M,M,...")
     p.add_argument(
@@ -41,8 +43,12 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--pairs", type=_numbers(int), metavar="P,P,...", help="64,128 (quick: 16,32)")
     p.add_argument("--widths", type=_numbers(int), metavar="d,d,...", help="64 (quick: 16)")
-    p.add_argument("--lengths", type=_numbers(int), metavar="T,T,...", help="256,512,1024 (quick: less)")
-    p.add_argument("--rates", type=_numbers(float), metavar="r,r,...", help="2e-3,5e-3,1e-2 (quick: 2e-2)")
+    p.add_argument(
+        "--lengths", type=_numbers(int), metavar="T,T,...", help="256,512,1024 (quick: less)"
+    )
+    p.add_argument(
+        "--rates", type=_numbers(float), metavar="r,r,...", help="2e-3,5e-3,1e-2 (quick: 2e-2)"
+    )
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--steps", type=int, help="of training: 400 (quick: 150)")
     p.add_argument("--vocabulary", type=int, help="8192 (quick: 1024)")

@@ -1,9 +1,10 @@
 """Examples of multi-query associative recall after Zoology's law (Arora et al. 2023, 2312.04927).
 
-Token 0 is the filler, cues are 1 .. V/2 - 1, responses V/2 .. V - 1. P cues and P responses are drawn
-without replacement; the context is k_0 v_0 k_1 v_1 ..., C = 2 P tokens. Of the (T - C)/2 slots behind
-it P are drawn without replacement, slot s with probability proportional to (s + 1)^(a - 1), a = 0.01:
-cue j stands again at C + 2 slot_j, and its label is its response. All else is filler, without labels.
+Token 0 is the filler, cues are 1 .. V/2 - 1, responses V/2 .. V - 1. P cues and P responses are
+drawn without replacement; the context is k_0 v_0 k_1 v_1 ..., C = 2 P tokens. Of the (T - C)/2
+slots behind it P are drawn without replacement, slot s with a probability proportional to
+(s + 1)^(a - 1), a = 0.01: cue j stands again at C + 2 slot_j, and its label is its response. All
+else is filler, without labels.
 """
 
 from __future__ import annotations
@@ -20,18 +21,17 @@ EXPONENT = 0.01
 
 @dataclass(frozen=True)
 class Examples:
-    """A batch: tokens [B, T]; places [B, P] of the labels, in order of the cues, and their answers."""
+    """A batch: tokens [B, T]; places [B, P] of the labels, in order of the cues, and their
+    answers."""
 
     tokens: Tokens
     places: Tokens
     answers: Tokens
 
 
-def make(
-    batch: int, tokens: int, pairs: int, vocabulary: int, seed: int, number: int
-) -> Examples:
-    """Batch `number` of the endless data set `seed`: the same on every machine, and whichever batches
-    were made before. ValueError: sizes that no example has."""
+def make(batch: int, tokens: int, pairs: int, vocabulary: int, seed: int, number: int) -> Examples:
+    """Batch `number` of the endless data set `seed`: the same on every machine, and whichever
+    batches were made before. ValueError: sizes that no example has."""
     if pairs < 1 or vocabulary % 2 or vocabulary // 2 - 1 < pairs:
         raise ValueError(
             f"[mqar] vocabulary must be even and at least 2 pairs + 2 = {2 * pairs + 2} but is "

@@ -5,10 +5,10 @@
     y_t = the recipe's memory of (k_i, v_i), i <= t, asked for q_t
     logits = E (W_O rms(y_t))
 
-W_Q, W_K, W_V and W_O start as the identity, so that the network starts as the paper's construction. No
-further norm, residual or MLP. The architecture `strict` is that; `gate` weighs each association by a
-write gate sigmoid(u . k_t + b), u = 0 and b = 0 at the start: the importance of memories that have
-none, the step size of delta rules.
+W_Q, W_K, W_V and W_O start as the identity, so that the network starts as the paper's construction.
+No further norm, residual or MLP. The architecture `strict` is that; `gate` weighs each association
+by a write gate sigmoid(u . k_t + b), u = 0 and b = 0 at the start: the importance of memories that
+have none, the step size of delta rules.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from ttr.torch.nn import Design, TestTimeRegression, gates
 
 @dataclass(frozen=True)
 class Method:
-    """A layer of the comparison: its recipe, that with a write gate, and which input the gate is."""
+    """A layer of the comparison: its recipe, that with a write gate, and which input the gate
+    is."""
 
     strict: str
     gated: str

@@ -40,8 +40,8 @@ class Cell:
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:
-    """Of every combination the runs at the rate with the greatest mean validation accuracy, which is
-    measured on other examples than those of the tests."""
+    """Of every combination the runs at the rate with the greatest mean validation accuracy, which
+    is measured on other examples than those of the tests."""
     groups: dict[tuple[Any, ...], dict[float, list[Row]]] = {}
     for row in rows:
         s = row["settings"]
@@ -87,7 +87,9 @@ def text(made: Sequence[Cell]) -> str:
     lines = [head]
     for c in made:
         accuracies = [_figure(list(c.at(t).values())) if t in c.lengths else "" for t in lengths]
-        lines.append([c.method, c.architecture, str(c.pairs), str(c.width), f"{c.rate:g}", *accuracies])
+        lines.append(
+            [c.method, c.architecture, str(c.pairs), str(c.width), f"{c.rate:g}", *accuracies]
+        )
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return "\n".join("  ".join(w.ljust(n) for w, n in zip(line, widths)).rstrip() for line in lines)
 
@@ -132,8 +134,8 @@ class Claim:
 def claims(made: Sequence[Cell], width: int = 64) -> list[Claim]:
     """The paper's claims about its figure 3, each for both architectures where there are runs.
 
-    A comparison holds when the difference, taken seed by seed, is more than two of its standard errors
-    (of one seed: more than 0)."""
+    A comparison holds when the difference, taken seed by seed, is more than two of its standard
+    errors (of one seed: more than 0)."""
     of = {(c.method, c.architecture, c.pairs): c for c in made if c.width == width}
     found = []
     for architecture in dict.fromkeys(c.architecture for c in made):

@@ -36,7 +36,7 @@ class Settings:
         return {**asdict(self), "lengths": list(self.lengths)}
 
 
-#: Streams of data: those of training are the seed, those of choice and test are apart from all of them.
+#: Data sets of choice and test, apart from those of training, whose number is the seed.
 _CHOICE, _TEST = 1 << 40, 1 << 41
 
 

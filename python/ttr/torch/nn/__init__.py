@@ -5,8 +5,8 @@
     layer = TestTimeRegression("gated_deltanet", 256, num_heads=4)
     y = layer(x)                                          # [B, T, 256] -> [B, T, 256]
 
-`Design` is what stands around a memory: gates, convolutions, norms; `published` has those of published
-layers. `Block` and `LanguageModel` are a network around it.
+`Design` is what stands around a memory: gates, convolutions, norms; `published` has those of
+published layers. `Block` and `LanguageModel` are a network around it.
 """
 
 from . import gates

@@ -49,7 +49,12 @@ def _reaches(cu_seqlens: Tensor, tokens: int, lag: int) -> Tensor:
 
 
 def norm(
-    x: Tensor, weight: Tensor | None, gate: Tensor | None, kind: Any, gate_kind: Any, gate_first: bool
+    x: Tensor,
+    weight: Tensor | None,
+    gate: Tensor | None,
+    kind: Any,
+    gate_kind: Any,
+    gate_first: bool,
 ) -> Tensor:
     """`ttr.torch.norm` of rows [B, T, H, D]."""
     if x.is_cpu or x.is_meta:
@@ -60,7 +65,12 @@ def norm(
 
 
 def portable_norm(
-    x: Tensor, weight: Tensor | None, gate: Tensor | None, kind: str, gate_kind: str, gate_first: bool
+    x: Tensor,
+    weight: Tensor | None,
+    gate: Tensor | None,
+    kind: str,
+    gate_kind: str,
+    gate_first: bool,
 ) -> Tensor:
     """The same in PyTorch's operators."""
     dtype, x = x.dtype, x if x.dtype == torch.float64 else x.float()

@@ -12,16 +12,16 @@ from .._decoder import Decoder
 
 
 class Cache:
-    """A layer's memory of the tokens it has read, with its `ttr.torch.Decoder` and the rows that its
-    convolutions look back at.
+    """A layer's memory of the tokens it has read, with its `ttr.torch.Decoder` and the rows that
+    its convolutions look back at.
 
         cache = layer.new_cache()
         y = layer(prompt, cache=cache)        # [B, T, hidden]
         y = layer(token, cache=cache)         # [B, 1, hidden], any number of times
 
-    Copy, deepcopy and pickle keep all of it. It serves the layer that made it: another one is refused,
-    but a copy serves whichever layer of the same recipe and sizes takes it first (that is how a copied
-    or a loaded model goes on). No gradients.
+    Copy, deepcopy and pickle keep all of it. It serves the layer that made it: another one is
+    refused, but a copy serves whichever layer of the same recipe and sizes takes it first (that is
+    how a copied or a loaded model goes on). No gradients.
     """
 
     def __init__(self, layer: nn.Module, kind: str, recipe: str) -> None:
@@ -40,7 +40,8 @@ class Cache:
         return self._layer() is layer
 
     def state(self) -> dict[str, Tensor]:
-        """A copy of the memory's state by the names of `ttr.state_specs`; empty before any token."""
+        """A copy of the memory's state by the names of `ttr.state_specs`; empty before any
+        token."""
         return self.memory.state()
 
     def __copy__(self) -> Cache:

@@ -16,16 +16,13 @@ from . import designs as table
 from ._around import norm
 from ._cache import Cache
 from ._convolution import Lags, ShortConvolution
-from .gates import Need
+from ._sizes import refuse, sizes_of
+from ._words import describe
 from .designs import Design
+from .gates import Need
 
-_OP = "TestTimeRegression"
 _ROWS = ("q", "k", "v")
-_FACTORS = ("key_scale", "value_scale")
-
-
-def refuse(argument: str, required: str, given: object, op: str = _OP) -> None:
-    raise ValueError(f"[{op}] {argument} must be {required} but is {given}")
+_FACTORS = {"key_scale": "Dk", "value_scale": "Dv"}
 
 
 class TestTimeRegression(nn.Module):
@@ -35,7 +32,7 @@ class TestTimeRegression(nn.Module):
         y_t     = m_t(q_t), m_t = the recipe's regression of v_1..t on k_1..t
         out     = W_o (norm(y) (.) gate(x))
 
-    ==============  ==================================================================================
+    ==============  ================================================================================
     recipe          a name of the zoo, one with changes in braces, a recipe line, or a `ttr.Recipe`
     hidden_size     of x
     num_heads       memories H: the heads of v and of every gate
@@ -43,11 +40,11 @@ class TestTimeRegression(nn.Module):
     value_dim       Dv of v (head_dim)
     num_key_heads   heads of q and k; divides num_heads (num_heads; of a matrix decay 1)
     design          what is around the memory (`published(recipe)`)
-    ==============  ==================================================================================
+    ==============  ================================================================================
 
     Every input that the recipe asks for beside q, k and v is made by a gate (`ttr.torch.nn.gates`):
-    as the layer's paper makes it, or the way that `DEFAULTS` has for the input. `print(layer)` says all
-    of it.
+    as the layer's paper makes it, or the way that `DEFAULTS` has for the input. `print(layer)` says
+    all of it.
 
     forward(x [B, T, hidden_size]) gives [B, T, hidden_size]: float32, float64 or bfloat16 as its
     parameters; differentiable in x and all parameters, once. `cu_seqlens` [N + 1] packs sequences
@@ -78,47 +75,16 @@ class TestTimeRegression(nn.Module):
         self.recipe = ttr.Recipe(recipe)
         self._text = str(self.recipe)
         self._specs = {spec["keyword"]: spec for spec in ttr.input_specs(self.recipe)}
-        self._steps = 1
-        if any("T n" in axes for spec in self._specs.values() for axes in spec["shapes"]):
-            self._steps = int(self.recipe.option("steps"))
-
-        self._set_sizes(hidden_size, num_heads, head_dim, value_dim, num_key_heads)
+        self.hidden_size = hidden_size
+        self.sizes = sizes_of(
+            self.recipe, self._specs, hidden_size, num_heads, head_dim, value_dim, num_key_heads
+        )
         self._check_design()
         self._make_rows()
         self._make_gates()
         self._make_output()
 
     # ---- Building --------------------------------------------------------------------------------
-
-    def _set_sizes(
-        self,
-        hidden_size: int,
-        heads: int,
-        head_dim: int | None,
-        value_dim: int | None,
-        key_heads: int | None,
-    ) -> None:
-        for name, size in (("hidden_size", hidden_size), ("num_heads", heads)):
-            if size < 1:
-                refuse(name, "at least 1", size)
-        if head_dim is None and hidden_size % heads:
-            refuse("num_heads", f"a divisor of hidden_size = {hidden_size}", heads)
-        if key_heads is None:
-            key_heads = 1 if self.recipe.option("decay") == "matrix" else heads
-        self.hidden_size, self.num_heads = hidden_size, heads
-        self.head_dim = hidden_size // heads if head_dim is None else head_dim
-        self.value_dim = self.head_dim if value_dim is None else value_dim
-        self.num_key_heads = key_heads
-        for name, size in (("head_dim", self.head_dim), ("value_dim", self.value_dim)):
-            if size < 1:
-                refuse(name, "at least 1", size)
-        if key_heads < 1 or heads % key_heads:
-            refuse("num_key_heads", f"a divisor of num_heads = {heads}", key_heads)
-        if "q" not in self._specs and self.head_dim != self.value_dim:
-            refuse("value_dim", f"head_dim = {self.head_dim}, as there are no keys,", self.value_dim)
-        if self.recipe.option("function") == "network" and self.recipe.option("residual") == "true":
-            if self.head_dim != self.value_dim:
-                refuse("value_dim", f"head_dim = {self.head_dim} (residual)", self.value_dim)
 
     def _check_design(self) -> None:
         design = self.design
@@ -127,6 +93,8 @@ class TestTimeRegression(nn.Module):
                 inputs = [n for n in self._specs if n not in (*_ROWS, "cu_seqlens")]
                 has = ", ".join([*inputs, *_FACTORS])
                 refuse("design", f"about inputs of {self._text} ({has})", f"about '{name}'")
+        if design.skip and self.sizes.steps > 1:
+            refuse("design.skip", f"False, as {self._text} takes several pairs a token,", True)
         if design.conv_size and not 1 <= design.conv_size <= 8:
             refuse("design.conv_size", "in 0 .. 8", design.conv_size)
         if len(design.key_lags) > 8 or (design.key_lags and "k" not in self._specs):
@@ -134,14 +102,13 @@ class TestTimeRegression(nn.Module):
 
     def _make_rows(self) -> None:
         """Projections and convolutions of q, k and v, of those that the recipe reads."""
-        of_keys = (self.num_key_heads, self.head_dim)
-        self._shapes = {"q": of_keys, "k": of_keys, "v": (self.num_heads, self.value_dim)}
         design = self.design
         self.project, self.convolve = nn.ModuleDict(), nn.ModuleDict()
         for name in _ROWS:
             if name not in self._specs:
                 continue
-            width, silu = math.prod(self._shapes[name]) * self._rows(name), name in design.silu
+            width = math.prod(self.sizes.rows[name]) * self.sizes.rows_of_token(name)
+            silu = name in design.silu
             self.project[name] = nn.Linear(self.hidden_size, width, bias=design.bias)
             if name == "k" and design.key_lags:
                 self.convolve[name] = Lags(width, design.key_lags, design.learn_lags, silu)
@@ -153,7 +120,7 @@ class TestTimeRegression(nn.Module):
         design = self.design
         learned = (*design.learn, *table.LEARNED_FEATURES.get(self.recipe.option("features"), ()))
         self.gates = nn.ModuleDict()
-        self._rows_of_gates: list[str] = []
+        self._flattened: dict[str, int] = {}  # inputs [B, T n, ...]: dimensions of [B, T, n, ...]
         for name, spec in self._specs.items():
             if name in (*_ROWS, "cu_seqlens") or self._is_made(name):
                 continue
@@ -161,19 +128,16 @@ class TestTimeRegression(nn.Module):
                 continue
             factory = design.gates.get(name, table.DEFAULTS.get(name))
             if factory is None:
-                refuse("recipe", f"one whose inputs have gates (design.gates['{name}'])", self._text)
-            assert factory is not None
+                refuse(
+                    "recipe", f"one whose inputs have gates (design.gates['{name}'])", self._text
+                )
             axes = spec["shapes"][-1]
             if "T n" in axes:
-                self._rows_of_gates.append(name)
+                self._flattened[name] = len(axes) + 1
             self.gates[name] = factory(self._need(name, axes))
-        for name, width in (("key_scale", self.head_dim), ("value_scale", self.value_dim)):
+        for name, axis in _FACTORS.items():
             if name in design.gates:
-                need = Need(
-                    name, (self.num_heads, width), self.hidden_size, self.num_heads, self.head_dim,
-                    self.recipe,
-                )  # fmt: skip
-                self.gates[name] = design.gates[name](need)
+                self.gates[name] = design.gates[name](self._need(name, ["H", axis]))
         self.start: Any = nn.ParameterDict(self._start()) if "state" in learned else {}
 
     def _is_made(self, name: str) -> bool:
@@ -181,41 +145,47 @@ class TestTimeRegression(nn.Module):
         return any(name in getattr(gate, "also", ()) for gate in self.gates.values())
 
     def _need(self, name: str, axes: list[str]) -> Need:
-        drawn = self.recipe.option("features") in ("rfa", "favor", "dijiang")
-        sizes = {
-            "H": self.num_heads,
-            "Dk": self.head_dim,
-            "Dv": self.value_dim,
-            "F": int(self.recipe.option("feature_dim")) if drawn else self.head_dim,
+        lengths = self._lengths()
+        shape = tuple(lengths[axis] for axis in axes if axis not in ("B", "T"))
+        return Need(name, shape, self.hidden_size, lengths["H"], lengths["Dk"], self.recipe)
+
+    def _lengths(self) -> dict[str, int]:
+        """The length of every axis that a parameter may have."""
+        sizes, option = self.sizes, self.recipe.option
+        drawn = option("features") in ("rfa", "favor", "dijiang")
+        return {
+            "H": sizes.heads,
+            "Dk": sizes.key_dim,
+            "Dv": sizes.value_dim,
+            "F": int(option("feature_dim")) if drawn else sizes.key_dim,
+            "T n": sizes.steps,
+            "mini_batch": int(option("mini_batch")),
+            "hidden": int(option("expansion")) * sizes.key_dim,
             "1": 1,
-            "mini_batch": int(self.recipe.option("mini_batch")),
-            "T n": self._steps,
         }
-        shape = tuple(sizes[axis] for axis in axes if axis not in ("B", "T"))
-        return Need(name, shape, self.hidden_size, self.num_heads, self.head_dim, self.recipe)
 
     def _start(self) -> dict[str, nn.Parameter]:
         """The learned start of every entry that is no count and no update: weights of a network are
         normal with deviation 0.02, all else is zero."""
-        hidden = int(self.recipe.option("expansion")) * self.head_dim
-        sizes = {"H": self.num_heads, "Dk": self.head_dim, "Dv": self.value_dim, "hidden": hidden}
-        start = {}
+        lengths, start = self._lengths(), {}
         for spec in ttr.state_specs(self.recipe):
             name, axes = spec["name"].removeprefix("state."), spec["shape"][1:]
-            if name[0] not in "wb" or not set(axes) <= set(sizes):
+            if name[0] not in "wb" or "Dphi" in axes:
                 continue
-            value = torch.zeros([sizes[axis] for axis in axes])
+            value = torch.zeros([lengths[axis] for axis in axes])
             start[name] = nn.Parameter(value.normal_(std=0.02) if name[0] == "w" else value)
         if not start:
-            refuse("design.learn", "without 'state', as no network starts from one", self.design.learn)
+            refuse(
+                "design.learn", "without 'state', as no network starts from one", self.design.learn
+            )
         return start
 
     def _make_output(self) -> None:
-        design, width = self.design, self.num_heads * self.value_dim
+        design, width = self.design, self.sizes.heads * self.sizes.value_dim
         if design.skip:
-            self.skip = nn.Parameter(torch.ones(self.num_heads, self.value_dim))
+            self.skip = nn.Parameter(torch.ones(self.sizes.heads, self.sizes.value_dim))
         if design.output_norm:
-            self.norm_weight = nn.Parameter(torch.ones(self.value_dim))
+            self.norm_weight = nn.Parameter(torch.ones(self.sizes.value_dim))
         if design.output_gate:
             self.gate = nn.Linear(self.hidden_size, width, bias=design.bias)
         self.output = nn.Linear(width, self.hidden_size, bias=design.bias)
@@ -269,18 +239,15 @@ class TestTimeRegression(nn.Module):
         plain = rows["v"]
         for name, factor in (("v", "value_scale"), ("k", "key_scale")):
             if factor in made:
-                scale = made.pop(factor)
-                rows[name] = (_with_heads(rows[name], self.num_heads) * scale).to(plain.dtype)
+                scale = made.pop(factor).repeat_interleave(self.sizes.steps, 1)
+                rows[name] = (_with_heads(rows[name], self.sizes.heads) * scale).to(plain.dtype)
         return {**rows, **made}, plain, after
 
     def _split(self, name: str, z: Tensor) -> Tensor:
         """[B, T, n H D] as rows [B, T n, H, D]."""
         batch, tokens = z.shape[:2]
-        return z.reshape(batch, tokens * self._rows(name), *self._shapes[name])
-
-    def _rows(self, name: str) -> int:
-        """Rows of a token: a query, and as many pairs as the recipe takes."""
-        return 1 if name == "q" else self._steps
+        rows = tokens * self.sizes.rows_of_token(name)
+        return z.reshape(batch, rows, *self.sizes.rows[name])
 
     def _gates(self, x: Tensor, k: Tensor | None) -> dict[str, Tensor]:
         made: dict[str, Tensor] = {}
@@ -289,14 +256,16 @@ class TestTimeRegression(nn.Module):
             if isinstance(given, dict):
                 made.update(given)
             else:
-                made[name] = given.flatten(1, 2) if name in self._rows_of_gates else given
+                made[name] = (
+                    given.flatten(1, 2) if given.dim() == self._flattened.get(name) else given
+                )
         return made
 
     def _state(self) -> dict[str, Tensor]:
         return {f"state.{name}": value for name, value in self.start.items()}
 
     def _go_on(self, cache: Cache, inputs: dict[str, Any]) -> Tensor:
-        tokens = inputs["v"].shape[1] // self._steps
+        tokens = inputs["v"].shape[1] // self.sizes.steps
         if cache.tokens and tokens == 1 and inputs["v"].is_cpu:
             return cache.memory.step(**inputs)
         state = cache.state() if cache.tokens else self._state()
@@ -330,33 +299,11 @@ class TestTimeRegression(nn.Module):
             refuse("cache", f"one that new_cache() of this layer has made ({self._kind()})", of)
 
     def _kind(self) -> str:
-        heads = f"{self.num_heads} heads of {self.head_dim} x {self.value_dim}"
-        if self.num_key_heads != self.num_heads:
-            heads += f", {self.num_key_heads} of keys"
-        return f"{self._text}, {heads}"
+        return f"{self._text}, {self.sizes}"
 
     def extra_repr(self) -> str:
-        design = self.design
         count = sum(p.numel() for p in self.parameters())
-        lines = [
-            self._kind(),
-            f"{self.hidden_size} -> {self.hidden_size}, {count:,} parameters, "
-            f"engine {ttr.plan(self.recipe).engine}",
-        ]
-        if design.qk_norm:
-            lines.append(f"q, k: {design.qk_norm} norm")
-        words = [f"{design.output_norm} norm"] if design.output_norm else []
-        if design.output_gate:
-            words.insert(0 if design.gate_first else 1, f"{design.output_gate} gate")
-        if design.skip:
-            words.insert(0, "+ d v")
-        if words:
-            lines.append("y: " + ", ".join(words))
-        if self.start:
-            lines.append("starts from " + ", ".join(self.start) + ", learned")
-        if design.source:
-            lines.append(f"design: {design.source}")
-        return "\n".join(lines)
+        return describe(self.recipe, self.sizes, self.design, self.start, count)
 
 
 def _with_heads(rows: Tensor, heads: int) -> Tensor:

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._cache import Cache
-from ._layer import TestTimeRegression, refuse
+from ._layer import TestTimeRegression
+from ._sizes import refuse
 
 
 class Block(nn.Module):
@@ -117,8 +118,8 @@ class LanguageModel(nn.Module):
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """tokens [B, T], T >= 1, and `count` more: sampled at a temperature, the likeliest one where
-        that is 0."""
+        """tokens [B, T], T >= 1, and `count` more: sampled at a temperature, the likeliest one
+        where that is 0."""
         if tokens.dim() != 2 or tokens.shape[1] < 1:
             refuse("tokens", "[B,T], T >= 1,", list(tokens.shape), "LanguageModel")
         caches, new = self.new_caches(), tokens
