@@ -134,11 +134,16 @@ class TestTimeRegression(nn.Module):
             axes = spec["shapes"][-1]
             if "T n" in axes:
                 self._flattened[name] = len(axes) + 1
-            self.gates[name] = factory(self._need(name, axes))
+            self._add_gate(name, factory(self._need(name, axes)))
         for name, axis in _FACTORS.items():
             if name in design.gates:
-                self.gates[name] = design.gates[name](self._need(name, ["H", axis]))
+                self._add_gate(name, design.gates[name](self._need(name, ["H", axis])))
         self.start: Any = nn.ParameterDict(self._start()) if "state" in learned else {}
+
+    def _add_gate(self, name: str, gate: nn.Module) -> None:
+        if getattr(gate, "reads_keys", False) and "k" not in self._specs:
+            refuse(f"design.gates['{name}']", f"made without keys, as {self._text} has none,", gate)
+        self.gates[name] = gate
 
     def _is_made(self, name: str) -> bool:
         """Whether the gate of another input gives this one, too."""
@@ -262,7 +267,12 @@ class TestTimeRegression(nn.Module):
         return made
 
     def _state(self) -> dict[str, Tensor]:
-        return {f"state.{name}": value for name, value in self.start.items()}
+        """The learned start; states are float32 or float64."""
+        narrow = torch.bfloat16
+        return {
+            f"state.{name}": value.float() if value.dtype == narrow else value
+            for name, value in self.start.items()
+        }
 
     def _go_on(self, cache: Cache, inputs: dict[str, Any]) -> Tensor:
         tokens = inputs["v"].shape[1] // self.sizes.steps

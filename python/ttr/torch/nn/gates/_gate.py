@@ -39,6 +39,7 @@ class Gate(nn.Module):
 
     formula = "?"
     also: tuple[str, ...] = ()  #: other inputs that it gives
+    reads_keys = False
 
     def __init__(self, need: Need) -> None:
         super().__init__()
@@ -99,6 +100,7 @@ class KeySigmoid(Gate):
     association is worth its room."""
 
     formula = "sigmoid(u . k + b)"
+    reads_keys = True
 
     def __init__(self, need: Need, *, start: float = 0.0) -> None:
         super().__init__(need)

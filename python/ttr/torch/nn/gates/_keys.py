@@ -15,6 +15,7 @@ class ScaledKey(Gate):
     """erase_key = sigmoid(b) k, one b a head."""
 
     formula = "sigmoid(b) k"
+    reads_keys = True
 
     def __init__(self, need: Need, *, start: float = 1.0) -> None:
         super().__init__(need)
@@ -29,6 +30,7 @@ class UnitKey(Gate):
     """erase_key = k (.) xi / |k (.) xi|, xi [H, Dk] (0.85 at the start)."""
 
     formula = "l2(k (.) xi)"
+    reads_keys = True
 
     def __init__(self, need: Need) -> None:
         super().__init__(need)
