@@ -172,7 +172,7 @@ def test_the_quick_form_bears_out_the_claims(tmp_path: Path) -> None:
     words = "mqar --quick --seeds 2 --architectures gate --threads 1 --quiet".split()
     methods = ["--methods", "linear attention,RLS", "--out", str(tmp_path)]
     assert __main__.main([*words, *methods]) == 0
-    options = command.parser().parse_args([*words[1:], *methods])
+    options = command.parse([*words[1:], *methods])
     cells = report.cells(command.make_rows(command.grid(options), tmp_path, True))
     said = {c.words: c for c in report.claims(cells, 16)}
     claim = said["RLS recalls more of P = 32 than linear attention, gate, d = 16"]

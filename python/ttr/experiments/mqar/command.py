@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,38 +27,57 @@ Runs that are in DIR/mqar are not made again; a run that is cut off is made anew
 paper leaves unstated: docs/experiments.md."""
 
 
-def parser() -> argparse.ArgumentParser:
+#: What options mean where they are absent; --quick has numbers of its own.
+WHOLE: dict[str, Any] = {
+    "pairs": [64, 128],
+    "widths": [64],
+    "lengths": [256, 512, 1024],
+    "rates": [2e-3, 5e-3, 1e-2],
+    "vocabulary": 8192,
+    "steps": 400,
+}
+QUICK: dict[str, Any] = {
+    "pairs": [16, 32],
+    "widths": [16],
+    "lengths": [64, 128, 256],
+    "rates": [2e-2],
+    "vocabulary": 1024,
+    "steps": 150,
+}
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options, with those that are absent filled in."""
     p = argparse.ArgumentParser(
         prog="python -m ttr.experiments mqar",
         description="Multi-query associative recall, trained: one layer, keys of two taps.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument(
-        "--out", type=Path, default=Path("results"), help="folder of rows, table, picture"
-    )
+    p.add_argument("--out", type=Path, default=Path("results"), metavar="DIR", help="(results)")
     p.add_argument("--quick", action="store_true", help="a smaller task, in minutes")
-    p.add_argument("--methods", type=_words(METHODS), default=list(METHODS), metavar="M,M,...")
+    methods, architectures = list(METHODS), list(ARCHITECTURES)
+    p.add_argument("--methods", type=_words(methods), default=methods, metavar="M,M,...")
     p.add_argument(
-        "--architectures", type=_words(ARCHITECTURES), default=list(ARCHITECTURES), metavar="A,A"
+        "--architectures", type=_words(architectures), default=architectures, metavar="A"
     )
-    p.add_argument("--pairs", type=_numbers(int), metavar="P,P,...", help="64,128 (quick: 16,32)")
-    p.add_argument("--widths", type=_numbers(int), metavar="d,d,...", help="64 (quick: 16)")
-    p.add_argument(
-        "--lengths", type=_numbers(int), metavar="T,T,...", help="256,512,1024 (quick: less)"
-    )
-    p.add_argument(
-        "--rates", type=_numbers(float), metavar="r,r,...", help="2e-3,5e-3,1e-2 (quick: 2e-2)"
-    )
-    p.add_argument("--seeds", type=int, default=3)
-    p.add_argument("--steps", type=int, help="of training: 400 (quick: 150)")
-    p.add_argument("--vocabulary", type=int, help="8192 (quick: 1024)")
-    p.add_argument("--batch", type=int, default=32)
-    p.add_argument("--labels", type=int, default=16, help="of an example and step in the loss")
-    p.add_argument("--tests", type=int, default=32, help="examples a length in the test")
-    p.add_argument("--threads", type=int, default=torch.get_num_threads())
+    p.add_argument("--pairs", type=_numbers(int), metavar="P,P,...", help="(64,128)")
+    p.add_argument("--widths", type=_numbers(int), metavar="d,d,...", help="(64)")
+    p.add_argument("--lengths", type=_numbers(int), metavar="T,T,...", help="(256,512,1024)")
+    p.add_argument("--rates", type=_numbers(float), metavar="r,r,...", help="(2e-3,5e-3,1e-2)")
+    p.add_argument("--vocabulary", type=int, metavar="V", help="(8192)")
+    p.add_argument("--steps", type=int, metavar="N", help="of training (400)")
+    p.add_argument("--seeds", type=int, default=3, metavar="N", help="(3)")
+    p.add_argument("--batch", type=int, default=32, metavar="N", help="examples a step (32)")
+    p.add_argument("--labels", type=int, default=16, metavar="N", help="in the loss of each (16)")
+    p.add_argument("--tests", type=int, default=32, metavar="N", help="examples a length (32)")
+    p.add_argument("--threads", type=int, default=torch.get_num_threads(), metavar="N")
     p.add_argument("--quiet", action="store_true", help="no progress on standard error")
-    return p
+    options = p.parse_args(arguments)
+    for name, value in (QUICK if options.quick else WHOLE).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    return options
 
 
 def _words(known: Any) -> Any:
@@ -83,35 +103,30 @@ def _numbers(kind: Any) -> Any:
 
 def grid(options: argparse.Namespace) -> list[Settings]:
     """All runs, seed by seed, so that what is there first is a whole figure."""
-    quick = options.quick
-    pairs = options.pairs or ([16, 32] if quick else [64, 128])
-    runs = []
-    for seed in range(options.seeds):
-        for width in options.widths or ([16] if quick else [64]):
-            for count in pairs:
-                for architecture in options.architectures:
-                    for method in options.methods:
-                        for rate in options.rates or ([2e-2] if quick else [2e-3, 5e-3, 1e-2]):
-                            runs.append(
-                                Settings(
-                                    method=method,
-                                    architecture=architecture,
-                                    pairs=count,
-                                    width=width,
-                                    rate=rate,
-                                    seed=seed,
-                                    lengths=tuple(
-                                        options.lengths
-                                        or ([64, 128, 256] if quick else [256, 512, 1024])
-                                    ),
-                                    vocabulary=options.vocabulary or (1024 if quick else 8192),
-                                    steps=options.steps or (150 if quick else 400),
-                                    batch=options.batch,
-                                    labels=options.labels,
-                                    tests=options.tests,
-                                )
-                            )
-    return runs
+    return [
+        Settings(
+            method=method,
+            architecture=architecture,
+            pairs=pairs,
+            width=width,
+            rate=rate,
+            seed=seed,
+            lengths=tuple(options.lengths),
+            vocabulary=options.vocabulary,
+            steps=options.steps,
+            batch=options.batch,
+            labels=options.labels,
+            tests=options.tests,
+        )
+        for seed, width, pairs, architecture, method, rate in product(
+            range(options.seeds),
+            options.widths,
+            options.pairs,
+            options.architectures,
+            options.methods,
+            options.rates,
+        )
+    ]
 
 
 def make_rows(runs: Sequence[Settings], out: Path, quiet: bool) -> list[dict[str, Any]]:
@@ -137,7 +152,7 @@ def make_rows(runs: Sequence[Settings], out: Path, quiet: bool) -> list[dict[str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    options = parse(arguments)
     torch.set_num_threads(options.threads)
     try:
         rows = make_rows(grid(options), options.out, options.quiet)
@@ -145,11 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"mqar: {error}", file=sys.stderr)
         return 2
     cells = report.cells(rows)
-    if not options.widths:
-        width = 16 if options.quick else 64
-    else:
-        width = options.widths[0]
-    found = report.claims(cells, width)
+    found = [claim for width in options.widths for claim in report.claims(cells, width)]
     write_whole(options.out / "mqar-trained.csv", report.table(cells))
     write_whole(options.out / "mqar-trained.svg", report.picture(cells))
     print(report.text(cells))
