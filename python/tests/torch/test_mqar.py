@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import xml.etree.ElementTree
 from pathlib import Path
 
@@ -156,15 +157,12 @@ def test_claims_are_decided_by_the_data() -> None:
 
 
 def test_a_chart_is_a_picture() -> None:
-    drawn = chart(
-        "A < B",
-        "s",
-        [Panel("p", [Series("x & y", [1, 2], [0.1, float("nan")], [0.1, 0])])],
-        "T",
-        "a",
-    )
+    points = Series("x & y", [1, 2], [0.1, float("nan")], [0.5, 0])
+    drawn = chart("A < B", "s", [Panel("p", [points])], "T")
     root = xml.etree.ElementTree.fromstring(drawn)
     assert root.tag.endswith("svg") and "A &lt; B" in drawn and "nan" not in drawn
+    ends = re.findall(r"V([\d.]+)", drawn)
+    assert ends == ["264.0"]  # an error ends where the axis does
 
 
 def test_the_quick_form_bears_out_the_claims(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Panel:
     series: list[Series] = field(default_factory=list)
 
 
-def chart(title: str, subtitle: str, panels: list[Panel], x_label: str, y_label: str) -> str:
+def chart(title: str, subtitle: str, panels: list[Panel], x_label: str) -> str:
     """Panels side by side: x by its logarithm, y from 0 to 1. Series of one name look alike."""
     names = list(dict.fromkeys(s.name for panel in panels for s in panel.series))
     ticks = sorted({x for panel in panels for s in panel.series for x in s.x})
@@ -50,7 +50,7 @@ def chart(title: str, subtitle: str, panels: list[Panel], x_label: str, y_label:
     ]
     for i, panel in enumerate(panels):
         left = _LEFT + i * (_WIDTH + _GAP)
-        parts += _axes(left, ticks, panel.title, x_label, y_label if i == 0 else "")
+        parts += _axes(left, ticks, panel.title, x_label)
         for series in panel.series:
             parts += _line(left, ticks, series, names.index(series.name))
     for i, name in enumerate(names):
@@ -70,7 +70,7 @@ def _up(y: float) -> float:
     return _TOP + _HEIGHT * (1 - y)
 
 
-def _axes(left: float, ticks: Sequence[float], title: str, x: str, y: str) -> list[str]:
+def _axes(left: float, ticks: Sequence[float], title: str, x: str) -> list[str]:
     parts = [_text(left, _TOP - 10, title, weight="bold")]
     for i in range(6):
         at = _up(i / 5)
@@ -81,23 +81,22 @@ def _axes(left: float, ticks: Sequence[float], title: str, x: str, y: str) -> li
         at = left + _across(tick, ticks)
         parts.append(_text(at, _TOP + _HEIGHT + 16, f"{tick:g}", anchor="middle"))
     parts.append(_text(left + _WIDTH / 2, _TOP + _HEIGHT + 31, x, anchor="middle"))
-    if y:
-        parts.append(_text(6, _TOP - 10, y))
     return parts
 
 
 def _line(left: float, ticks: Sequence[float], series: Series, place: int) -> list[str]:
     points = [
-        (left + _across(x, ticks), _up(y), _HEIGHT * e)
+        (left + _across(x, ticks), y, e)
         for x, y, e in zip(series.x, series.y, series.error)
         if math.isfinite(y)
     ]
     colour = _COLOURS[place % len(_COLOURS)]
-    parts = [_stroke("M" + " L".join(f"{x:.1f},{y:.1f}" for x, y, _ in points), place)]
+    parts = [_stroke("M" + " L".join(f"{x:.1f},{_up(y):.1f}" for x, y, _ in points), place)]
     for x, y, e in points:
         if math.isfinite(e) and e > 0:
-            parts.append(f'<path d="M{x:.1f},{y - e:.1f} V{y + e:.1f}" stroke="{colour}"/>')
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>')
+            ends = _up(min(1.0, y + e)), _up(max(0.0, y - e))
+            parts.append(f'<path d="M{x:.1f},{ends[0]:.1f} V{ends[1]:.1f}" stroke="{colour}"/>')
+        parts.append(f'<circle cx="{x:.1f}" cy="{_up(y):.1f}" r="2.5" fill="{colour}"/>')
     return parts if points else []
 
 

@@ -110,10 +110,10 @@ def picture(made: Sequence[Cell]) -> str:
             Series(c.method, c.lengths, [m for m, _ in figures], [e for _, e in figures])
         )
     seeds = max(len(c.runs) for c in made)
-    return chart(
-        "Recall of trained layers", f"accuracy, mean of {seeds} seeds and its standard error",
-        list(panels.values()), "tokens T", "accuracy",
-    )  # fmt: skip
+    words = "accuracy of one seed"
+    if seeds > 1:
+        words = f"accuracy, mean of {seeds} seeds and its standard error"
+    return chart("Recall of trained layers", words, list(panels.values()), "tokens T")
 
 
 # ---- Claims --------------------------------------------------------------------------------------
