@@ -19,17 +19,19 @@ def programs(document: str) -> list[str]:
 
 
 def test_readme() -> None:
-    (program,) = programs("README.md")
+    program, training = programs("README.md")
     names: dict[str, Any] = {}
     exec(compile(program, "README.md", "exec"), names)
     assert names["y"].shape == names["o"].shape == (1, 512, 8, 64)
     scaled = names["o"] * 64**0.5
     torch.testing.assert_close(names["y"], scaled, rtol=1e-4, atol=1e-4)
+    exec(compile(training, "README.md", "exec"), names)
+    assert names["loss"] < 0.5
 
 
 def test_every_program_goes_on_where_the_one_before_it_ended() -> None:
     found = programs("docs/pytorch.md")
-    assert len(found) == 5
+    assert len(found) == 7
     names: dict[str, Any] = {}
     for program in found:
         exec(compile(program, "docs/pytorch.md", "exec"), names)

@@ -1,0 +1,104 @@
+"""`ttr.torch.nn.Block` and `LanguageModel`, and what stands around a memory on other devices."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import ttr.torch
+from nn_cases import layer, tokens
+from ttr.torch.nn import Block, LanguageModel, _around
+
+
+def model(recipes: object = "gated_deltanet", seed: int = 0, layers: int = 2) -> LanguageModel:
+    torch.manual_seed(seed)
+    return LanguageModel(recipes, 11, hidden_size=8, num_heads=2, num_layers=layers).double()
+
+
+def text(batch: int = 2, count: int = 9) -> torch.Tensor:
+    return torch.randint(0, 11, (batch, count), generator=torch.Generator().manual_seed(3))
+
+
+def test_a_language_model_learns_a_text_by_heart() -> None:
+    small, words = model(["rls", "gated_deltanet"]), text(1, 24)
+    optimizer = torch.optim.AdamW(small.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(60):
+        loss = small.loss(words)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] > 1.5 and losses[-1] < 0.3
+    told = small.generate(words[:, :6], 18, temperature=0)
+    assert (told == words).double().mean() > 0.8
+
+
+@pytest.mark.parametrize("recipes", ["gated_deltanet", ["softmax", "rls"], "mamba2"])
+def test_generation_is_the_whole_read_again(recipes: object) -> None:
+    small, words = model(recipes), text()
+    told = small.generate(words, 5, temperature=0)
+    again = words
+    for _ in range(5):
+        again = torch.cat([again, small(again)[:, -1:].argmax(-1)], 1)
+    assert torch.equal(told, again) and told.shape == (2, 14)
+    draws = [small.generate(words, 5, generator=torch.Generator().manual_seed(4)) for _ in range(2)]
+    assert torch.equal(draws[0], draws[1])
+
+
+def test_the_head_is_the_embedding() -> None:
+    small = model()
+    assert not any("head" in name for name, _ in small.named_parameters())
+    other = model(seed=1)
+    other.load_state_dict(small.state_dict())
+    assert torch.equal(other(text()), small(text()))
+    assert torch.equal(copy.deepcopy(small)(text()), small(text()))
+
+
+def test_one_graph_under_compile() -> None:
+    small, words = model(), text()
+    torch._dynamo.reset()
+    compiled = torch.compile(small, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(words), small(words), rtol=1e-9, atol=1e-9)
+
+
+def test_a_block_without_mlp() -> None:
+    inner, x = layer("rls"), tokens()
+    block = Block(inner, mlp_ratio=0).double()
+    assert torch.equal(block(x), x + inner(block.norm(x)))
+
+
+def test_bad_calls() -> None:
+    small = model()
+    with pytest.raises(ValueError, match="caches must be 2, one a block, but is 1"):
+        small(text(), caches=small.new_caches()[:1])
+    with pytest.raises(ValueError, match="cache must be one that"):
+        small(text(), caches=small.new_caches()[::-1])
+    with pytest.raises(ValueError, match="num_layers must be at least 1"):
+        model(layers=0)
+    with pytest.raises(ValueError, match=r"tokens must be \[B,T\], T >= 1, but is \[2, 0\]"):
+        small.generate(text(count=0), 1)
+
+
+def test_other_devices_have_the_same_numbers() -> None:
+    """Where there are no operators of the library, PyTorch's own stand around a memory."""
+    x, weight = tokens(1, 9), tokens(1, 8, hidden=3)[0]
+    state = tokens(1, 2, seed=4)
+    for silu in (False, True):
+        ours = _around.short_conv(x, weight, state, None, silu)
+        theirs = _around.portable_conv(x, weight, state, None, silu)
+        for a, b in zip(ours, theirs):
+            torch.testing.assert_close(a, b)
+    cuts = torch.tensor([0, 1, 4, 4, 9])
+    ours, _ = _around.short_conv(x, weight, None, cuts, False)
+    theirs, _ = _around.portable_conv(x, weight, None, cuts, False)
+    torch.testing.assert_close(ours, theirs)
+    rows, gate = tokens(2, 14).view(2, 7, 4, 4), tokens(2, 14, seed=6).view(2, 7, 4, 4)
+    scale = tokens(1, 1, hidden=4)[0, 0]
+    for kind in ("l2", "rms", "layer"):
+        for gate_kind in ("silu", "sigmoid"):
+            for first in (False, True):
+                a = _around.norm(rows, scale, gate, kind, gate_kind, first)
+                b = _around.portable_norm(rows, scale, gate, kind, gate_kind, first)
+                torch.testing.assert_close(a, b)

@@ -1,0 +1,1 @@
+"""Experiments that train: `python -m ttr.experiments`. Those without training: `ttr experiment`."""

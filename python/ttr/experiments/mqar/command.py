@@ -1,0 +1,171 @@
+"""`python -m ttr.experiments mqar`: the grid of runs, and what they say."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import ttr
+
+from .._progress import Progress
+from .._rows import Rows, write_whole
+from . import report
+from .model import ARCHITECTURES, METHODS
+from .train import Settings, run
+
+EPILOG = """examples:
+  python -m ttr.experiments mqar --quick --out results
+  python -m ttr.experiments mqar --methods RLS,softmax --pairs 128 --out results
+
+Runs that are in DIR/mqar are not made again; a run that is cut off is made anew. Times and what the
+paper leaves unstated: docs/experiments.md."""
+
+
+#: What options mean where they are absent; --quick has numbers of its own.
+WHOLE: dict[str, Any] = {
+    "pairs": [64, 128],
+    "widths": [64],
+    "lengths": [256, 512, 1024],
+    "rates": [2e-3, 5e-3, 1e-2],
+    "vocabulary": 8192,
+    "steps": 400,
+}
+QUICK: dict[str, Any] = {
+    "pairs": [16, 32],
+    "widths": [16],
+    "lengths": [64, 128, 256],
+    "rates": [2e-2],
+    "vocabulary": 1024,
+    "steps": 150,
+}
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options, with those that are absent filled in."""
+    p = argparse.ArgumentParser(
+        prog="python -m ttr.experiments mqar",
+        description="Multi-query associative recall, trained: one layer, keys of two taps.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    p.add_argument("--out", type=Path, default=Path("results"), metavar="DIR", help="(results)")
+    p.add_argument("--quick", action="store_true", help="a smaller task, in minutes")
+    methods, architectures = list(METHODS), list(ARCHITECTURES)
+    p.add_argument("--methods", type=_words(methods), default=methods, metavar="M,M,...")
+    p.add_argument(
+        "--architectures", type=_words(architectures), default=architectures, metavar="A"
+    )
+    p.add_argument("--pairs", type=_numbers(int), metavar="P,P,...", help="(64,128)")
+    p.add_argument("--widths", type=_numbers(int), metavar="d,d,...", help="(64)")
+    p.add_argument("--lengths", type=_numbers(int), metavar="T,T,...", help="(256,512,1024)")
+    p.add_argument("--rates", type=_numbers(float), metavar="r,r,...", help="(2e-3,5e-3,1e-2)")
+    p.add_argument("--vocabulary", type=int, metavar="V", help="(8192)")
+    p.add_argument("--steps", type=int, metavar="N", help="of training (400)")
+    p.add_argument("--seeds", type=int, default=3, metavar="N", help="(3)")
+    p.add_argument("--batch", type=int, default=32, metavar="N", help="examples a step (32)")
+    p.add_argument("--labels", type=int, default=16, metavar="N", help="in the loss of each (16)")
+    p.add_argument("--tests", type=int, default=32, metavar="N", help="examples a length (32)")
+    p.add_argument("--threads", type=int, default=torch.get_num_threads(), metavar="N")
+    p.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    options = p.parse_args(arguments)
+    for name, value in (QUICK if options.quick else WHOLE).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    return options
+
+
+def _words(known: Any) -> Any:
+    def parse(text: str) -> list[str]:
+        words = [word.strip() for word in text.split(",")]
+        for word in words:
+            if word not in known:
+                raise argparse.ArgumentTypeError(f"'{word}' must be of {', '.join(known)}")
+        return words
+
+    return parse
+
+
+def _numbers(kind: Any) -> Any:
+    def parse(text: str) -> list[Any]:
+        numbers = [kind(word) for word in text.split(",")]
+        if min(numbers) <= 0:
+            raise argparse.ArgumentTypeError(f"'{text}' must be above 0")
+        return numbers
+
+    return parse
+
+
+def grid(options: argparse.Namespace) -> list[Settings]:
+    """All runs, seed by seed, so that what is there first is a whole figure."""
+    return [
+        Settings(
+            method=method,
+            architecture=architecture,
+            pairs=pairs,
+            width=width,
+            rate=rate,
+            seed=seed,
+            lengths=tuple(options.lengths),
+            vocabulary=options.vocabulary,
+            steps=options.steps,
+            batch=options.batch,
+            labels=options.labels,
+            tests=options.tests,
+        )
+        for seed, width, pairs, architecture, method, rate in product(
+            range(options.seeds),
+            options.widths,
+            options.pairs,
+            options.architectures,
+            options.methods,
+            options.rates,
+        )
+    ]
+
+
+def make_rows(runs: Sequence[Settings], out: Path, quiet: bool) -> list[dict[str, Any]]:
+    """A row for every run, from the folder where it is there."""
+    rows = Rows(out / "mqar")
+    found = [rows.find(s.row()) for s in runs]
+    missing = sum(s.steps for s, row in zip(runs, found) if row is None)
+    progress, done = Progress(missing, quiet), 0
+    made = []
+    for settings, row in zip(runs, found):
+        if row is None:
+            what = (
+                f"{settings.method}, {settings.architecture}, P = {settings.pairs}, "
+                f"rate {settings.rate:g}, seed {settings.seed}"
+            )
+            results = run(settings, lambda step: progress.show(done + step, what))
+            versions = {"ttr": ttr.__version__, "torch": torch.__version__}
+            row = rows.put(settings.row(), {**results, "versions": versions})
+            done += settings.steps
+        made.append(row)
+    progress.close()
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    torch.set_num_threads(options.threads)
+    try:
+        rows = make_rows(grid(options), options.out, options.quiet)
+    except ValueError as error:
+        print(f"mqar: {error}", file=sys.stderr)
+        return 2
+    cells = report.cells(rows)
+    found = [claim for width in options.widths for claim in report.claims(cells, width)]
+    write_whole(options.out / "mqar-trained.csv", report.table(cells))
+    write_whole(options.out / "mqar-trained.svg", report.picture(cells))
+    print(report.text(cells))
+    print()
+    for claim in found:
+        print(claim)
+    print(f"\n{options.out}/mqar-trained.csv, {options.out}/mqar-trained.svg", file=sys.stderr)
+    return 0

@@ -1,0 +1,96 @@
+"""The network of the experiment: an embedding of unit norm, one layer, and the embedding again.
+
+    x_t = e(token_t) / |e(token_t)|
+    k_t = W_K (w_0 x_t + w_1 x_{t-1}), w = (0, 1) at the start;  q_t = W_Q x_t, v_t = W_V x_t
+    y_t = the recipe's memory of (k_i, v_i), i <= t, asked for q_t
+    logits = E (W_O rms(y_t))
+
+W_Q, W_K, W_V and W_O start as the identity, so that the network starts as the paper's construction.
+No further norm, residual or MLP. The architecture `strict` is that; `gate` weighs each association
+by a write gate sigmoid(u . k_t + b), u = 0 and b = 0 at the start: the importance of memories that
+have none, the step size of delta rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ttr.torch.nn import Design, TestTimeRegression, gates
+
+
+@dataclass(frozen=True)
+class Method:
+    """A layer of the comparison: its recipe, that with a write gate, and which input the gate
+    is."""
+
+    strict: str
+    gated: str
+    gate: str = "importance"
+    unit_keys: bool = False
+
+    def recipe(self, architecture: str) -> str:
+        return self.gated if architecture == "gate" else self.strict
+
+
+METHODS = {
+    "linear attention": Method("linear_attention", "importance(input) | linear | gradient"),
+    "RLS": Method("rls{ridge: 0.01}", "importance(input) | linear | exact(ridge: 0.01)"),
+    "DeltaNet": Method("deltanet", "deltanet", "step", unit_keys=True),
+    "Gated DeltaNet": Method("gated_deltanet", "gated_deltanet", "step", unit_keys=True),
+    "Mamba-2": Method("mamba2", "decay(scalar) x importance(input) | linear | gradient"),
+    "softmax": Method(
+        "softmax{scale: 8}",
+        "similarity(exponential) x importance(input) | constant | exact | reading(scale: 8)",
+        unit_keys=True,
+    ),
+}
+ARCHITECTURES = ("strict", "gate")
+
+
+class Recall(nn.Module):
+    """The network, of one of `METHODS`."""
+
+    def __init__(self, method: str, architecture: str, vocabulary: int, width: int) -> None:
+        super().__init__()
+        known = METHODS[method]
+        recipe = known.recipe(architecture)
+        made: dict[str, gates.Factory] = {}
+        if method == "Mamba-2":
+            made["log_decay"] = partial(gates.Decay, discretise=True)
+        if architecture == "gate":
+            made[known.gate] = gates.KeySigmoid
+        design = Design(
+            gates=made,
+            key_lags=(0.0, 1.0),
+            qk_norm="l2" if known.unit_keys else None,
+            output_norm="rms",
+        )
+        self.embedding = nn.Parameter(torch.randn(vocabulary, width))
+        self.layer = TestTimeRegression(recipe, width, 1, design=design)
+        for linear in (*self.layer.project.values(), self.layer.output):
+            assert isinstance(linear, nn.Linear)
+            nn.init.eye_(linear.weight)
+
+    def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
+        """Logits [B, n, V] at places [B, n] of tokens [B, T]."""
+        embedding = F.normalize(self.embedding, dim=-1)
+        y = self.layer(F.embedding(tokens, embedding))
+        read = y.gather(1, places[..., None].expand(-1, -1, y.shape[-1]))
+        return F.linear(read, embedding)
+
+    def write_gate(self) -> list[nn.Parameter]:
+        """The parameters of the write gate."""
+        return [
+            p for m in self.modules() if isinstance(m, gates.KeySigmoid) for p in m.parameters()
+        ]
+
+    def lags(self) -> list[float]:
+        """w_0 and w_1, learned."""
+        weight = self.layer.convolve["k"].weight
+        assert isinstance(weight, Tensor)
+        return [round(w, 4) for w in weight.tolist()]

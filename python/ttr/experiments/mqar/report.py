@@ -1,0 +1,190 @@
+"""What runs say together: the table, the picture, and the claims, checked on the data."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._chart import Panel, Series, chart
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method, an architecture, a number of pairs and a width: the runs of its best rate."""
+
+    method: str
+    architecture: str
+    pairs: int
+    width: int
+    rate: float
+    runs: tuple[Row, ...]  #: one a seed
+
+    @property
+    def lengths(self) -> list[int]:
+        return sorted(int(t) for t in self.runs[0]["accuracy"])
+
+    def at(self, tokens: int) -> dict[int, float]:
+        """Accuracy by seed."""
+        return {r["settings"]["seed"]: r["accuracy"][str(tokens)] for r in self.runs}
+
+    def all(self) -> dict[int, float]:
+        """Mean accuracy over the lengths, by seed."""
+        by_length = [self.at(t) for t in self.lengths]
+        return {seed: sum(a[seed] for a in by_length) / len(by_length) for seed in by_length[0]}
+
+
+def cells(rows: Sequence[Row]) -> list[Cell]:
+    """Of every combination the runs at the rate with the greatest mean validation accuracy, which
+    is measured on other examples than those of the tests."""
+    groups: dict[tuple[Any, ...], dict[float, list[Row]]] = {}
+    for row in rows:
+        s = row["settings"]
+        key = (s["method"], s["architecture"], s["pairs"], s["width"])
+        groups.setdefault(key, {}).setdefault(s["rate"], []).append(row)
+    made = []
+    for key, by_rate in groups.items():
+        rate = max(by_rate, key=lambda r: mean([row["validation"] for row in by_rate[r]])[0])
+        made.append(Cell(*key, rate, tuple(by_rate[rate])))
+    return made
+
+
+def mean(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and its standard error (NaN of one)."""
+    count = len(values)
+    middle = sum(values) / count
+    if count < 2:
+        return middle, math.nan
+    variance = sum((v - middle) ** 2 for v in values) / (count - 1)
+    return middle, math.sqrt(variance / count)
+
+
+def table(made: Sequence[Cell]) -> str:
+    """CSV: a line for each combination and length."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = "method,architecture,pairs,width,rate,tokens,accuracy,standard_error,seeds,seconds"
+    writer.writerow(names.split(","))
+    for cell in made:
+        seconds = sum(run["seconds"] for run in cell.runs) / len(cell.runs)
+        for tokens in cell.lengths:
+            middle, error = mean(list(cell.at(tokens).values()))
+            figures = [f"{middle:.4f}", "" if math.isnan(error) else f"{error:.4f}"]
+            sizes = [cell.method, cell.architecture, cell.pairs, cell.width, cell.rate, tokens]
+            writer.writerow([*sizes, *figures, len(cell.runs), f"{seconds:.1f}"])
+    return out.getvalue()
+
+
+def text(made: Sequence[Cell]) -> str:
+    """The table for people."""
+    lengths = sorted({t for cell in made for t in cell.lengths})
+    head = ["method", "architecture", "P", "d", "rate", *(f"T = {t}" for t in lengths)]
+    lines = [head]
+    for c in made:
+        accuracies = [_figure(list(c.at(t).values())) if t in c.lengths else "" for t in lengths]
+        lines.append(
+            [c.method, c.architecture, str(c.pairs), str(c.width), f"{c.rate:g}", *accuracies]
+        )
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join("  ".join(w.ljust(n) for w, n in zip(line, widths)).rstrip() for line in lines)
+
+
+def _figure(values: Sequence[float]) -> str:
+    middle, error = mean(values)
+    return f"{middle:.3f}" if math.isnan(error) else f"{middle:.3f} ± {error:.3f}"
+
+
+def picture(made: Sequence[Cell]) -> str:
+    """SVG: a panel for each architecture, number of pairs and width."""
+    panels: dict[tuple[str, int, int], Panel] = {}
+    for c in made:
+        title = f"{c.architecture}, P = {c.pairs}, d = {c.width}"
+        panel = panels.setdefault((c.architecture, c.pairs, c.width), Panel(title))
+        figures = [mean(list(c.at(t).values())) for t in c.lengths]
+        panel.series.append(
+            Series(c.method, c.lengths, [m for m, _ in figures], [e for _, e in figures])
+        )
+    seeds = max(len(c.runs) for c in made)
+    words = "accuracy of one seed"
+    if seeds > 1:
+        words = f"accuracy, mean of {seeds} seeds and its standard error"
+    return chart("Recall of trained layers", words, list(panels.values()), "tokens T")
+
+
+# ---- Claims --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence, whether the data bear it out, and the figures that decide."""
+
+    words: str
+    holds: bool
+    figures: str
+
+    def __str__(self) -> str:
+        return f"{'holds' if self.holds else 'does not hold'}: {self.words} ({self.figures})"
+
+
+def claims(made: Sequence[Cell], width: int = 64) -> list[Claim]:
+    """The paper's claims about its figure 3, each for both architectures where there are runs.
+
+    A comparison holds when the difference, taken seed by seed, is more than two of its standard
+    errors (of one seed: more than 0)."""
+    of = {(c.method, c.architecture, c.pairs): c for c in made if c.width == width}
+    found = []
+    for architecture in dict.fromkeys(c.architecture for c in made):
+        few, many = (of.get(("linear attention", architecture, p)) for p in (width, 2 * width))
+        exact = of.get(("RLS", architecture, 2 * width))
+        where = f"{architecture}, d = {width}"
+        if few:
+            found.append(_solves(f"linear attention recalls P = d = {width} pairs, {where}", few))
+            found.append(_flat(f"its accuracy is the same at every length, {where}", few))
+        if many and few:
+            found.append(
+                _greater(f"linear attention recalls less of P = {2 * width}, {where}", few, many)
+            )
+        if exact and many:
+            words = f"RLS recalls more of P = {2 * width} than linear attention, {where}"
+            found.append(_greater(words, exact, many))
+        if exact:
+            found.append(_solves(f"RLS recalls P = {2 * width} pairs, {where}", exact))
+            found.append(_flat(f"its accuracy is the same at every length, {where}", exact))
+        for name in ("Gated DeltaNet", "Mamba-2"):
+            forgets = of.get((name, architecture, 2 * width))
+            if exact and forgets:
+                words = f"RLS, which forgets nothing, recalls more than {name}, {where}"
+                found.append(_greater(words, exact, forgets))
+    for name, pairs in (("linear attention", 2 * width), ("RLS", 2 * width)):
+        strict, gate = (of.get((name, a, pairs)) for a in ("strict", "gate"))
+        if strict and gate:
+            words = f"a write gate helps {name} at P = {pairs}, d = {width}"
+            found.append(_greater(words, gate, strict))
+    return found
+
+
+def _solves(words: str, cell: Cell) -> Claim:
+    worst = min(mean(list(cell.at(t).values()))[0] for t in cell.lengths)
+    return Claim(words, worst >= 0.98, f"accuracy {worst:.3f} at the worst length, at least .98")
+
+
+def _flat(words: str, cell: Cell) -> Claim:
+    means = [mean(list(cell.at(t).values()))[0] for t in cell.lengths]
+    spread = max(means) - min(means)
+    return Claim(words, spread <= 0.03, f"{min(means):.3f} to {max(means):.3f}, at most .03 apart")
+
+
+def _greater(words: str, one: Cell, other: Cell) -> Claim:
+    a, b = one.all(), other.all()
+    differences = [a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())]
+    if not differences:
+        return Claim(words, False, "no common seed")
+    middle, error = mean(differences)
+    holds = middle > (0 if math.isnan(error) else 2 * error)
+    figure = f"difference {_figure(differences)}, {len(differences)} seeds"
+    return Claim(words, holds, figure)

@@ -1,0 +1,32 @@
+"""Layers that learn: any recipe as a module of a network.
+
+    from ttr.torch.nn import TestTimeRegression
+
+    layer = TestTimeRegression("gated_deltanet", 256, num_heads=4)
+    y = layer(x)                                          # [B, T, 256] -> [B, T, 256]
+
+`Design` is what stands around a memory: gates, convolutions, norms; `published` has those of
+published layers. `Block` and `LanguageModel` are a network around it.
+"""
+
+from . import gates
+from ._cache import Cache
+from ._convolution import Lags, ShortConvolution
+from ._layer import TestTimeRegression
+from ._model import Block, GatedMLP, LanguageModel
+from .designs import DEFAULTS, PUBLISHED, Design, published
+
+__all__ = [
+    "DEFAULTS",
+    "PUBLISHED",
+    "Block",
+    "Cache",
+    "Design",
+    "GatedMLP",
+    "Lags",
+    "LanguageModel",
+    "ShortConvolution",
+    "TestTimeRegression",
+    "gates",
+    "published",
+]

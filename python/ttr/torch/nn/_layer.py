@@ -1,0 +1,321 @@
+"""Any recipe as a layer that learns: `TestTimeRegression`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import ttr
+
+from .._regress import regress
+from . import designs as table
+from ._around import norm
+from ._cache import Cache
+from ._convolution import Lags, ShortConvolution
+from ._sizes import refuse, sizes_of
+from ._words import describe
+from .designs import Design
+from .gates import Need
+
+_ROWS = ("q", "k", "v")
+_FACTORS = {"key_scale": "Dk", "value_scale": "Dv"}
+
+
+class TestTimeRegression(nn.Module):
+    """A sequence layer of any recipe, between what a network puts around it:
+
+        q, k, v = rows of W x, convolved, normalised              (design)
+        y_t     = m_t(q_t), m_t = the recipe's regression of v_1..t on k_1..t
+        out     = W_o (norm(y) (.) gate(x))
+
+    ==============  ================================================================================
+    recipe          a name of the zoo, one with changes in braces, a recipe line, or a `ttr.Recipe`
+    hidden_size     of x
+    num_heads       memories H: the heads of v and of every gate
+    head_dim        Dk of q and k (hidden_size / num_heads)
+    value_dim       Dv of v (head_dim)
+    num_key_heads   heads of q and k; divides num_heads (num_heads; of a matrix decay 1)
+    design          what is around the memory (`published(recipe)`)
+    ==============  ================================================================================
+
+    Every input that the recipe asks for beside q, k and v is made by a gate (`ttr.torch.nn.gates`):
+    as the layer's paper makes it, or the way that `DEFAULTS` has for the input. `print(layer)` says
+    all of it.
+
+    forward(x [B, T, hidden_size]) gives [B, T, hidden_size]: float32, float64 or bfloat16 as its
+    parameters; differentiable in x and all parameters, once. `cu_seqlens` [N + 1] packs sequences
+    (B = 1). With `cache` (`new_cache`) it goes on from the tokens before and has no gradients:
+    whole = split anywhere = token by token.
+
+    Cost: the projections', and the engine's (`ttr.plan`). Recipes that run on the definition take
+    gradients of 4096 numbers at most.
+
+    Errors: ValueError that names the argument.
+    """
+
+    __test__ = False  # pytest: not a class of tests
+
+    def __init__(
+        self,
+        recipe: Any,
+        hidden_size: int,
+        num_heads: int,
+        *,
+        head_dim: int | None = None,
+        value_dim: int | None = None,
+        num_key_heads: int | None = None,
+        design: Design | None = None,
+    ) -> None:
+        super().__init__()
+        self.design = design = table.published(recipe) if design is None else design
+        self.recipe = ttr.Recipe(recipe)
+        self._text = str(self.recipe)
+        self._specs = {spec["keyword"]: spec for spec in ttr.input_specs(self.recipe)}
+        self.hidden_size = hidden_size
+        self.sizes = sizes_of(
+            self.recipe, self._specs, hidden_size, num_heads, head_dim, value_dim, num_key_heads
+        )
+        self._check_design()
+        self._make_rows()
+        self._make_gates()
+        self._make_output()
+
+    # ---- Building --------------------------------------------------------------------------------
+
+    def _check_design(self) -> None:
+        design = self.design
+        for name in (*design.gates, *design.learn):
+            if name not in (*self._specs, *_FACTORS, "state") or name in (*_ROWS, "cu_seqlens"):
+                inputs = [n for n in self._specs if n not in (*_ROWS, "cu_seqlens")]
+                has = ", ".join([*inputs, *_FACTORS])
+                refuse("design", f"about inputs of {self._text} ({has})", f"about '{name}'")
+        if design.skip and self.sizes.steps > 1:
+            refuse("design.skip", f"False, as {self._text} takes several pairs a token,", True)
+        if design.conv_size and not 1 <= design.conv_size <= 8:
+            refuse("design.conv_size", "in 0 .. 8", design.conv_size)
+        if len(design.key_lags) > 8 or (design.key_lags and "k" not in self._specs):
+            refuse("design.key_lags", "of at most 8 lags, for a recipe with keys,", design.key_lags)
+
+    def _make_rows(self) -> None:
+        """Projections and convolutions of q, k and v, of those that the recipe reads."""
+        design = self.design
+        self.project, self.convolve = nn.ModuleDict(), nn.ModuleDict()
+        for name in _ROWS:
+            if name not in self._specs:
+                continue
+            width = math.prod(self.sizes.rows[name]) * self.sizes.rows_of_token(name)
+            silu = name in design.silu
+            self.project[name] = nn.Linear(self.hidden_size, width, bias=design.bias)
+            if name == "k" and design.key_lags:
+                self.convolve[name] = Lags(width, design.key_lags, design.learn_lags, silu)
+            elif design.conv_size and name in design.convolved:
+                self.convolve[name] = ShortConvolution(width, design.conv_size, silu)
+
+    def _make_gates(self) -> None:
+        """What makes each further input that is required, learned, or in the design."""
+        design = self.design
+        learned = (*design.learn, *table.LEARNED_FEATURES.get(self.recipe.option("features"), ()))
+        self.gates = nn.ModuleDict()
+        self._flattened: dict[str, int] = {}  # inputs [B, T n, ...]: dimensions of [B, T, n, ...]
+        for name, spec in self._specs.items():
+            if name in (*_ROWS, "cu_seqlens") or self._is_made(name):
+                continue
+            if not (spec["required"] or name in learned or name in design.gates):
+                continue
+            factory = design.gates.get(name, table.DEFAULTS.get(name))
+            if factory is None:
+                refuse(
+                    "recipe", f"one whose inputs have gates (design.gates['{name}'])", self._text
+                )
+            axes = spec["shapes"][-1]
+            if "T n" in axes:
+                self._flattened[name] = len(axes) + 1
+            self._add_gate(name, factory(self._need(name, axes)))
+        for name, axis in _FACTORS.items():
+            if name in design.gates:
+                self._add_gate(name, design.gates[name](self._need(name, ["H", axis])))
+        self.start: Any = nn.ParameterDict(self._start()) if "state" in learned else {}
+
+    def _add_gate(self, name: str, gate: nn.Module) -> None:
+        if getattr(gate, "reads_keys", False) and "k" not in self._specs:
+            refuse(f"design.gates['{name}']", f"made without keys, as {self._text} has none,", gate)
+        self.gates[name] = gate
+
+    def _is_made(self, name: str) -> bool:
+        """Whether the gate of another input gives this one, too."""
+        return any(name in getattr(gate, "also", ()) for gate in self.gates.values())
+
+    def _need(self, name: str, axes: list[str]) -> Need:
+        lengths = self._lengths()
+        shape = tuple(lengths[axis] for axis in axes if axis not in ("B", "T"))
+        return Need(name, shape, self.hidden_size, lengths["H"], lengths["Dk"], self.recipe)
+
+    def _lengths(self) -> dict[str, int]:
+        """The length of every axis that a parameter may have."""
+        sizes, option = self.sizes, self.recipe.option
+        drawn = option("features") in ("rfa", "favor", "dijiang")
+        return {
+            "H": sizes.heads,
+            "Dk": sizes.key_dim,
+            "Dv": sizes.value_dim,
+            "F": int(option("feature_dim")) if drawn else sizes.key_dim,
+            "T n": sizes.steps,
+            "mini_batch": int(option("mini_batch")),
+            "hidden": int(option("expansion")) * sizes.key_dim,
+            "1": 1,
+        }
+
+    def _start(self) -> dict[str, nn.Parameter]:
+        """The learned start of every entry that is no count and no update: weights of a network are
+        normal with deviation 0.02, all else is zero."""
+        lengths, start = self._lengths(), {}
+        for spec in ttr.state_specs(self.recipe):
+            name, axes = spec["name"].removeprefix("state."), spec["shape"][1:]
+            if name[0] not in "wb" or "Dphi" in axes:
+                continue
+            value = torch.zeros([lengths[axis] for axis in axes])
+            start[name] = nn.Parameter(value.normal_(std=0.02) if name[0] == "w" else value)
+        if not start:
+            refuse(
+                "design.learn", "without 'state', as no network starts from one", self.design.learn
+            )
+        return start
+
+    def _make_output(self) -> None:
+        design, width = self.design, self.sizes.heads * self.sizes.value_dim
+        if design.skip:
+            self.skip = nn.Parameter(torch.ones(self.sizes.heads, self.sizes.value_dim))
+        if design.output_norm:
+            self.norm_weight = nn.Parameter(torch.ones(self.sizes.value_dim))
+        if design.output_gate:
+            self.gate = nn.Linear(self.hidden_size, width, bias=design.bias)
+        self.output = nn.Linear(width, self.hidden_size, bias=design.bias)
+
+    # ---- Running ---------------------------------------------------------------------------------
+
+    def forward(
+        self, x: Tensor, *, cache: Cache | None = None, cu_seqlens: Tensor | None = None
+    ) -> Tensor:
+        """The layer's output for x, as the class says."""
+        if x.dim() != 3 or x.shape[-1] != self.hidden_size:
+            refuse("x", f"[B,T,hidden_size] = [B,T,{self.hidden_size}]", list(x.shape))
+        if cache is None:
+            inputs, plain, _ = self._inputs(x, {}, cu_seqlens)
+            y = regress(self._text, state=self._state(), cu_seqlens=cu_seqlens, **inputs)
+            return self._finish(x, y, plain)
+        self._check_cache(cache, cu_seqlens)
+        with torch.no_grad():
+            inputs, plain, rows = self._inputs(x, cache.rows, None)
+            y = self._go_on(cache, inputs)
+            cache.rows, cache.tokens = rows, cache.tokens + x.shape[1]
+            return self._finish(x, y, plain)
+
+    def inputs(self, x: Tensor, cu_seqlens: Tensor | None = None) -> dict[str, Tensor]:
+        """What `ttr.torch.regress` is given for x, by keyword."""
+        return self._inputs(x, {}, cu_seqlens)[0]
+
+    def new_cache(self) -> Cache:
+        """A cache of no tokens. ValueError: a recipe that reads the whole sequence."""
+        if not ttr.state_specs(self.recipe):
+            refuse("recipe", "causal where a cache is asked for", self._text)
+        return Cache(self, self._kind(), self._text)
+
+    def _inputs(
+        self, x: Tensor, before: dict[str, Tensor], cu_seqlens: Tensor | None
+    ) -> tuple[dict[str, Any], Tensor, dict[str, Tensor]]:
+        """The inputs of `regress`, v before its factor, and what convolutions look back at next."""
+        rows, after = {}, {}
+        for name, project in self.project.items():
+            z = project(x)
+            if name in self.convolve:
+                z, after[name] = self.convolve[name](z, before.get(name), cu_seqlens)
+            elif name in self.design.silu:
+                z = F.silu(z)
+            rows[name] = self._split(name, z)
+        if self.design.qk_norm:
+            for name in ("q", "k"):
+                if name in rows:
+                    rows[name] = norm(rows[name], None, None, self.design.qk_norm, "silu", False)
+        made = self._gates(x, rows.get("k"))
+        plain = rows["v"]
+        for name, factor in (("v", "value_scale"), ("k", "key_scale")):
+            if factor in made:
+                scale = made.pop(factor).repeat_interleave(self.sizes.steps, 1)
+                rows[name] = (_with_heads(rows[name], self.sizes.heads) * scale).to(plain.dtype)
+        return {**rows, **made}, plain, after
+
+    def _split(self, name: str, z: Tensor) -> Tensor:
+        """[B, T, n H D] as rows [B, T n, H, D]."""
+        batch, tokens = z.shape[:2]
+        rows = tokens * self.sizes.rows_of_token(name)
+        return z.reshape(batch, rows, *self.sizes.rows[name])
+
+    def _gates(self, x: Tensor, k: Tensor | None) -> dict[str, Tensor]:
+        made: dict[str, Tensor] = {}
+        for name, gate in self.gates.items():
+            given = gate(x, k)
+            if isinstance(given, dict):
+                made.update(given)
+            else:
+                made[name] = (
+                    given.flatten(1, 2) if given.dim() == self._flattened.get(name) else given
+                )
+        return made
+
+    def _state(self) -> dict[str, Tensor]:
+        """The learned start; states are float32 or float64."""
+        narrow = torch.bfloat16
+        return {
+            f"state.{name}": value.float() if value.dtype == narrow else value
+            for name, value in self.start.items()
+        }
+
+    def _go_on(self, cache: Cache, inputs: dict[str, Any]) -> Tensor:
+        tokens = inputs["v"].shape[1] // self.sizes.steps
+        if cache.tokens and tokens == 1 and inputs["v"].is_cpu:
+            return cache.memory.step(**inputs)
+        state = cache.state() if cache.tokens else self._state()
+        y, state = regress(self._text, state=state, return_state=True, **inputs)
+        cache.memory.start(state)
+        answers: Tensor = y
+        return answers
+
+    def _finish(self, x: Tensor, y: Tensor, plain: Tensor) -> Tensor:
+        design = self.design
+        if design.skip:
+            y = y + self.skip * plain
+        z = self.gate(x).reshape(y.shape) if design.output_gate else None
+        if design.output_norm:
+            kind, gate_kind = design.output_norm, design.output_gate or "silu"
+            y = norm(y, self.norm_weight, z, kind, gate_kind, design.gate_first)
+        elif z is not None:
+            y = y * (F.silu(z) if design.output_gate == "silu" else z.sigmoid())
+        out: Tensor = self.output(y.flatten(2))
+        return out
+
+    # ---- Words -----------------------------------------------------------------------------------
+
+    def _check_cache(self, cache: Cache, cu_seqlens: Tensor | None) -> None:
+        if cu_seqlens is not None:
+            refuse("cu_seqlens", "absent where a cache is given", list(cu_seqlens.shape))
+        if not isinstance(cache, Cache):
+            refuse("cache", "a Cache that new_cache() of this layer has made", type(cache).__name__)
+        if not cache.serves(self, self._kind()):
+            of = "that of another layer" if cache.kind == self._kind() else cache
+            refuse("cache", f"one that new_cache() of this layer has made ({self._kind()})", of)
+
+    def _kind(self) -> str:
+        return f"{self._text}, {self.sizes}"
+
+    def extra_repr(self) -> str:
+        count = sum(p.numel() for p in self.parameters())
+        return describe(self.recipe, self.sizes, self.design, self.start, count)
+
+
+def _with_heads(rows: Tensor, heads: int) -> Tensor:
+    """Rows that several memories share, one for each."""
+    return rows if rows.shape[2] == heads else rows.repeat_interleave(heads // rows.shape[2], 2)

@@ -1,0 +1,134 @@
+"""A layer in a network: `Block` and `LanguageModel`, small enough to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle, islice
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ._cache import Cache
+from ._layer import TestTimeRegression
+from ._sizes import refuse
+
+
+class Block(nn.Module):
+    """x + layer(norm(x)), then a `GatedMLP` of width `mlp_ratio` hidden_size, without it where that
+    is 0."""
+
+    def __init__(self, layer: TestTimeRegression, *, mlp_ratio: float = 8 / 3) -> None:
+        super().__init__()
+        size = layer.hidden_size
+        self.norm = nn.RMSNorm(size)
+        self.layer = layer
+        self.mlp = GatedMLP(size, int(mlp_ratio * size)) if mlp_ratio else None
+
+    def forward(
+        self, x: Tensor, *, cache: Cache | None = None, cu_seqlens: Tensor | None = None
+    ) -> Tensor:
+        x = x + self.layer(self.norm(x), cache=cache, cu_seqlens=cu_seqlens)
+        return x if self.mlp is None else self.mlp(x)
+
+    def new_cache(self) -> Cache:
+        """A cache of its layer."""
+        return self.layer.new_cache()
+
+
+class GatedMLP(nn.Module):
+    """x + W_3 (silu(W_1 n) (.) W_2 n), n the RMS norm of x."""
+
+    def __init__(self, hidden_size: int, width: int) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(hidden_size)
+        self.up = nn.Linear(hidden_size, 2 * width, bias=False)
+        self.down = nn.Linear(width, hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, value = self.up(self.norm(x)).chunk(2, -1)
+        y: Tensor = x + self.down(F.silu(gate) * value)
+        return y
+
+
+class LanguageModel(nn.Module):
+    """Embedding, blocks, norm, and the embedding again as the head.
+
+        model = LanguageModel("gated_deltanet", 256, hidden_size=128, num_heads=4, num_layers=2)
+        logits = model(tokens)                            # [B, T] -> [B, T, vocabulary]
+        loss = model.loss(tokens)                         # nats a token, of the next one
+        more = model.generate(tokens, 100)                # [B, T + 100]
+
+    `recipes` is one recipe for all blocks, or a sequence of them, one a block, over and over.
+    """
+
+    def __init__(
+        self,
+        recipes: Any,
+        vocabulary: int,
+        *,
+        hidden_size: int,
+        num_heads: int,
+        num_layers: int,
+        mlp_ratio: float = 8 / 3,
+    ) -> None:
+        super().__init__()
+        if not isinstance(recipes, (list, tuple)):
+            recipes = [recipes]
+        if num_layers < 1 or not recipes:
+            refuse("num_layers", "at least 1, with a recipe", num_layers, "LanguageModel")
+        self.embedding = nn.Embedding(vocabulary, hidden_size)
+        nn.init.normal_(self.embedding.weight, std=hidden_size**-0.5)
+        self.blocks = nn.ModuleList(
+            Block(TestTimeRegression(recipe, hidden_size, num_heads), mlp_ratio=mlp_ratio)
+            for recipe in islice(cycle(recipes), num_layers)
+        )
+        self.norm = nn.RMSNorm(hidden_size)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        *,
+        caches: Sequence[Cache] | None = None,
+        cu_seqlens: Tensor | None = None,
+    ) -> Tensor:
+        """Logits [B, T, vocabulary] of tokens [B, T]; with caches as `Block`, one a block."""
+        if caches is not None and len(caches) != len(self.blocks):
+            refuse("caches", f"{len(self.blocks)}, one a block,", len(caches), "LanguageModel")
+        x = self.embedding(tokens)
+        for i, block in enumerate(self.blocks):
+            x = block(x, cache=caches[i] if caches else None, cu_seqlens=cu_seqlens)
+        return F.linear(self.norm(x), self.embedding.weight)
+
+    def loss(self, tokens: Tensor) -> Tensor:
+        """The mean cross entropy of every token but the first, given those before it."""
+        return F.cross_entropy(self(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+    def new_caches(self) -> list[Cache]:
+        """A cache for every block."""
+        return [block.new_cache() for block in self.blocks]  # type: ignore[operator]
+
+    @torch.no_grad()
+    def generate(
+        self,
+        tokens: Tensor,
+        count: int,
+        *,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """tokens [B, T], T >= 1, and `count` more: sampled at a temperature, the likeliest one
+        where that is 0."""
+        if tokens.dim() != 2 or tokens.shape[1] < 1:
+            refuse("tokens", "[B,T], T >= 1,", list(tokens.shape), "LanguageModel")
+        caches, new = self.new_caches(), tokens
+        for _ in range(count):
+            logits = self(new, caches=caches)[:, -1]
+            if temperature == 0:
+                new = logits.argmax(-1, keepdim=True)
+            else:
+                odds = (logits / temperature).softmax(-1)
+                new = torch.multinomial(odds, 1, generator=generator)
+            tokens = torch.cat([tokens, new], 1)
+        return tokens

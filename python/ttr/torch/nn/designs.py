@@ -1,0 +1,248 @@
+"""What stands around a memory in a model, as data: a `Design`, and those of published layers.
+
+This table is the only place that knows layers by their names. It says how their networks make gates
+(`gates`), which constants they learn, and what their rows pass: layers.md's "how published networks
+produce the gates", and the papers named. Everything else follows from the inputs of a recipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import ttr
+
+from . import gates
+from .gates import Factory
+
+
+@dataclass(frozen=True)
+class Design:
+    """What surrounds a memory. The default is the memory alone between its projections.
+
+    ==============  ================================================================================
+    gates           keyword of an input -> what makes it (`ttr.torch.nn.gates`); absent: DEFAULTS.
+                    `value_scale` and `key_scale`: factors of v and k
+    learn           optional inputs that are parameters, too: "ridge", "bandwidth", ...; without
+                    them the recipe's constants hold. "state": a start that is learned
+    conv_size       taps of a depthwise causal convolution of q, k and v; 0: none
+    convolved       which of them it passes
+    silu            which of q, k, v pass a SiLU behind that
+    key_lags        w_0, w_1, ...: keys are sum_i w_i W_K x_{t-i}, one w for all channels, in
+                    place of their depthwise convolution
+    learn_lags      whether w is learned
+    qk_norm         "l2" or "rms" of q and k, a head each
+    output_norm     "rms", "layer" or "l2" of what is read, a head each, with a scale
+    output_gate     "silu" or "sigmoid" of a projection of x, times what is read
+    gate_first      the gate before the norm
+    skip            adds d (.) v, v as it was before `value_scale`
+    bias            of the projections
+    source          of all this
+    ==============  ================================================================================
+    """
+
+    gates: Mapping[str, Factory] = field(default_factory=dict)
+    learn: tuple[str, ...] = ()
+    conv_size: int = 0
+    convolved: str = "qkv"
+    silu: str = ""
+    key_lags: tuple[float, ...] = ()
+    learn_lags: bool = True
+    qk_norm: Literal["l2", "rms"] | None = None
+    output_norm: Literal["rms", "layer", "l2"] | None = None
+    output_gate: Literal["silu", "sigmoid"] | None = None
+    gate_first: bool = False
+    skip: bool = False
+    bias: bool = False
+    source: str = ""
+
+
+#: What makes an input where a design says nothing else.
+DEFAULTS: Mapping[str, Factory] = {
+    "log_decay": gates.Decay,
+    "phase": gates.Linear,
+    "dt": gates.TimeStep,
+    "a": gates.Rates,
+    "step": gates.Sigmoid,
+    "importance": gates.Sigmoid,
+    "log_importance": gates.Linear,
+    "erase_key": gates.UnitKey,
+    "erase_gate": gates.Sigmoid,
+    "momentum": gates.Sigmoid,
+    "weight_decay": partial(gates.Sigmoid, start=-4.0),
+    "v_im": gates.Linear,
+    "bonus": partial(gates.Constant, deviation=0.5),
+    "ridge": gates.Positive,
+    "bandwidth": gates.Positive,
+    "features_w": gates.Directions,
+    "features_b": gates.Constant,
+    "ln_weight": partial(gates.Constant, start=1.0),
+    "ln_bias": gates.Constant,
+    "row_bias": gates.Constant,
+}
+
+#: Optional inputs that a feature map's paper learns.
+LEARNED_FEATURES: Mapping[str, tuple[str, ...]] = {
+    "t2r": ("features_b",),
+    "rebased": ("features_w", "features_b"),
+    "dijiang": ("features_b",),
+}
+
+_DELTA = Design(conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms")
+_RING = Design(gates={"log_decay": gates.Ring, "v_im": gates.Linear}, learn=("v_im",), skip=True)
+_TTT = Design(
+    learn=("ln_weight", "ln_bias", "row_bias", "state"),
+    output_norm="layer",
+    source="arXiv 2407.04620; without rotary",
+)
+
+
+def _like(base: Design, **changes: Any) -> Design:
+    return Design(**{**vars(base), **changes})
+
+
+def _ttt_step(need: gates.Need, base: float) -> gates.Sigmoid:
+    """base sigmoid(w . x + b) / Dk."""
+    return gates.Sigmoid(need, scale=base / need.key_dim)
+
+
+def _low_rank_decay(need: gates.Need) -> gates.Decay:
+    """Of rank Dk."""
+    return gates.Decay(need, rank=need.key_dim)
+
+
+PUBLISHED: Mapping[str, Design] = {
+    "linear_attention": Design(
+        output_norm="rms", source="arXiv 2210.10340: a norm takes the place of the denominator"
+    ),
+    "retnet": Design(
+        output_norm="rms", output_gate="silu", source="arXiv 2307.08621; without rotary"
+    ),
+    "gla": Design(
+        gates={"log_decay": partial(gates.LogSigmoid, rank=16, divisor=16.0)},
+        output_norm="rms", output_gate="silu", source="arXiv 2312.06635",
+    ),
+    "gateloop": Design(
+        gates={"log_decay": gates.LogSigmoid}, output_gate="silu", source="arXiv 2311.01927"
+    ),
+    "hgrn2": Design(
+        gates={"log_decay": gates.ForgetGate}, silu="q", output_norm="rms",
+        source="arXiv 2404.07904; the lower bound of a layer is an argument: ForgetGate(low=...)",
+    ),
+    "rwkv6": Design(
+        gates={"log_decay": partial(gates.ExponentialDecay, rank=64, tanh=True)},
+        conv_size=2, output_norm="layer", output_gate="silu",
+        source="arXiv 2404.05892; a convolution of two taps for its token shift",
+    ),
+    "mlstm": Design(
+        gates={
+            "log_decay": partial(gates.LogSigmoid, start=4.0),
+            "log_importance": gates.Linear,
+        },
+        conv_size=4, convolved="qk", silu="qk", output_norm="layer", output_gate="sigmoid",
+        source="arXiv 2405.04517",
+    ),
+    "mamba": Design(
+        conv_size=4, convolved="v", silu="v", skip=True, output_gate="silu",
+        source="arXiv 2312.00752; B and C are made of x, not of its convolution",
+    ),
+    "mamba2": Design(
+        gates={"log_decay": partial(gates.Decay, discretise=True)},
+        conv_size=4, silu="qkv", skip=True, output_norm="rms", output_gate="silu", gate_first=True,
+        source="arXiv 2405.21060",
+    ),
+    "lru": _like(_RING, source="arXiv 2303.06349; real C"),
+    "hgrn": Design(
+        gates={"log_decay": gates.ForgetGate}, silu="v", output_norm="rms", output_gate="sigmoid",
+        source="arXiv 2311.04823; the lower bound of a layer is an argument: ForgetGate(low=...)",
+    ),
+    "rg_lru": Design(
+        gates={"log_decay": gates.RecurrenceGate, "value_scale": gates.Sigmoid},
+        conv_size=4, source="arXiv 2402.19427; gates of full rank",
+    ),
+    "deltanet": _like(_DELTA, source="arXiv 2406.06484"),
+    "longhorn": _like(_DELTA, qk_norm=None, source="arXiv 2407.14207"),
+    "efla": _like(_DELTA, qk_norm=None, source="arXiv 2512.12602; step size as DeltaNet's"),
+    "nlms": _like(_DELTA, source="arXiv 2406.06484, without its step sizes"),
+    "gated_deltanet": _like(
+        _DELTA, gates={"log_decay": partial(gates.Decay, a=(0.0, 16.0))}, output_gate="silu",
+        source="arXiv 2412.06464",
+    ),
+    "kda": _like(
+        _DELTA, gates={"log_decay": _low_rank_decay}, output_gate="sigmoid",
+        source="arXiv 2510.26692",
+    ),
+    "comba": _like(
+        _DELTA,
+        gates={"log_decay": partial(gates.Decay, a=(0.0, 16.0)), "erase_key": gates.ScaledKey},
+        output_gate="silu", source="arXiv 2506.02475: p = b k; decay and step as Gated DeltaNet's",
+    ),
+    "gated_deltanet2": _like(
+        _DELTA,
+        gates={"log_decay": _low_rank_decay, "value_scale": gates.Sigmoid},
+        output_gate="silu", source="arXiv 2605.22791; decay as KDA's, both gates by sigmoids",
+    ),
+    "delta_product": _like(
+        _DELTA,
+        gates={
+            "log_decay": partial(gates.Decay, a=(0.0, 16.0)),
+            "step": partial(gates.Sigmoid, scale=2.0),
+        },
+        output_gate="silu", source="arXiv 2502.10297; negative eigenvalues",
+    ),
+    "rwkv7": Design(
+        gates={
+            "log_decay": partial(gates.BoundedDecay, rank=64, tanh=True),
+            "erase_key": gates.UnitKey,
+            "erase_gate": partial(gates.InContextRate, rank=64),
+        },
+        conv_size=2, output_norm="layer", output_gate="sigmoid",
+        source="arXiv 2503.14456; a convolution of two taps for its token shift, no bonus",
+    ),
+    "preconditioned_deltanet": _like(_DELTA, source="arXiv 2604.21100; gates as DeltaNet's"),
+    "mesa": Design(
+        gates={
+            "log_decay": gates.LogSigmoid,
+            "importance": gates.Sigmoid,
+            "ridge": partial(gates.Positive, start=1.0, low=0.25),
+        },
+        learn=("importance", "ridge"), conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
+        source="arXiv 2506.05233",
+    ),
+    "weighted_rls": Design(
+        learn=("importance",), conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
+        source="Test-time regression 2025, Vignette 2, with the decays of Mamba-2",
+    ),
+    "kalmanet": _like(
+        _DELTA, gates={"log_decay": partial(gates.Decay, a=(0.0, 16.0))}, output_gate="silu",
+        source="arXiv 2511.21016; decay as Gated DeltaNet's",
+    ),
+    "ttt_linear": _like(_TTT, gates={"step": partial(_ttt_step, base=1.0)}),
+    "ttt_mlp": _like(_TTT, gates={"step": partial(_ttt_step, base=0.1)}),
+    "titans": Design(
+        gates={"step": partial(gates.Sigmoid, start=-2.0)},
+        learn=("state",), conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
+        output_gate="silu", source="arXiv 2501.00663",
+    ),
+}  # fmt: skip
+
+#: Of a recipe that no row is about: unit keys for memories with a state; nothing for those that
+#: weigh pairs by a kernel, where the size of keys is the sharpness of the kernel.
+GENERIC = Design(conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms")
+OF_KERNELS = Design(source="arXiv 1706.03762")
+
+
+def published(recipe: Any) -> Design:
+    """The design of the layer that a recipe's text names, also with changes in braces; of a recipe
+    line, that of the named layer which it equals; else `GENERIC`, or `OF_KERNELS`."""
+    if isinstance(recipe, str):
+        name = recipe.split("{")[0].strip()
+        if name in PUBLISHED:
+            return PUBLISHED[name]
+    wanted = ttr.Recipe(recipe)
+    for name in PUBLISHED:
+        if ttr.Recipe(name) == wanted:
+            return PUBLISHED[name]
+    return GENERIC if wanted.option("kernel") == "none" else OF_KERNELS

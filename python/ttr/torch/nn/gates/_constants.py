@@ -1,0 +1,64 @@
+"""What does not depend on the token: parameters of a layer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ._gate import Gate, Need
+
+
+class Constant(Gate):
+    """A parameter: normal numbers of deviation `deviation` about `start`."""
+
+    formula = "a parameter"
+
+    def __init__(self, need: Need, *, start: float = 0.0, deviation: float = 0.0) -> None:
+        super().__init__(need)
+        self.value = nn.Parameter(start + deviation * torch.randn(need.shape))
+
+    def forward(self, x: Tensor, k: Tensor | None) -> Any:
+        return self.value
+
+
+class Directions(Constant):
+    """Rows of a feature map, [H, F, Dk]: normal numbers / sqrt(Dk)."""
+
+    formula = "W of the feature map"
+
+    def __init__(self, need: Need) -> None:
+        super().__init__(need, deviation=need.key_dim**-0.5)
+
+
+class Positive(Gate):
+    """low + softplus(raw), `start` at the beginning: a ridge, a bandwidth."""
+
+    def __init__(self, need: Need, *, start: float | None = None, low: float = 0.0) -> None:
+        super().__init__(need)
+        start = need.option(need.name) if start is None else start
+        above = max(start - low, 1e-6)  # softplus(x) = above
+        raw = above + math.log(-math.expm1(-above))
+        self.low = low
+        self.raw = nn.Parameter(torch.full(need.shape, raw))
+        self.formula = f"{f'{low:g} + ' if low else ''}softplus(raw)"
+
+    def forward(self, x: Tensor, k: Tensor | None) -> Any:
+        return self.low + F.softplus(self.raw)
+
+
+class Rates(Gate):
+    """a = -exp(A_log), at the start -1 .. -Dk in every channel (S4D-Real)."""
+
+    formula = "-exp(A_log)"
+
+    def __init__(self, need: Need) -> None:
+        super().__init__(need)
+        rates = torch.arange(1, need.shape[-1] + 1, dtype=torch.get_default_dtype())
+        self.A_log = nn.Parameter(rates.log().expand(need.shape).clone())
+
+    def forward(self, x: Tensor, k: Tensor | None) -> Any:
+        return -self.A_log.exp()
