@@ -60,10 +60,19 @@ ForecastRun::ForecastRun(const ForecastOptions& options) : options_(options) {
                                                   .units = options.units,
                                                   .gates = options.gates,
                                                   .interval = options.interval,
-                                                  .interval_decay = options.interval_decay});
+                                                  .interval_decay = options.interval_decay,
+                                                  .selects_bandwidth = options.selects_bandwidth});
     } catch (const Error& error) {
       throw Error("--memory '" + memory.text + "': " + error.what());
     }
+  }
+  const std::vector<std::optional<double>> bandwidths = Bandwidths();
+  if (options.selects_bandwidth &&
+      std::none_of(bandwidths.begin(), bandwidths.end(), [](const auto& one) { return !!one; })) {
+    throw Error("forecast", "--bandwidth auto",
+                "given with a memory that reads with any bandwidth, such as nadaraya_watson or "
+                "local_linear{kernel: gaussian, bandwidth: 1}",
+                "given without");
   }
   sums_.resize(methods_.size() * static_cast<std::size_t>(columns));
   scored_.resize(static_cast<std::size_t>(columns));
@@ -148,6 +157,12 @@ std::vector<std::optional<FitQuality>> ForecastRun::Qualities() const {
   std::vector<std::optional<FitQuality>> qualities(naive_.size());
   for (const Forecaster& forecaster : forecasters_) qualities.push_back(forecaster.Quality());
   return qualities;
+}
+
+std::vector<std::optional<double>> ForecastRun::Bandwidths() const {
+  std::vector<std::optional<double>> bandwidths(naive_.size());
+  for (const Forecaster& forecaster : forecasters_) bandwidths.push_back(forecaster.Bandwidth());
+  return bandwidths;
 }
 
 bool ForecastRun::HasIntervals(std::int64_t method) const {

@@ -25,8 +25,9 @@ struct ForecastOptions {
   std::vector<NamedRecipe> memories{};
   Units units = Units::kWindow;
   GateConstants gates{};
-  double interval = 0;        ///< level of the memories' prediction intervals; 0: none
-  double interval_decay = 0;  ///< of the residuals' weights; 0: the memory's own
+  double interval = 0;             ///< level of the memories' prediction intervals; 0: none
+  double interval_decay = 0;       ///< of the residuals' weights; 0: the memory's own
+  bool selects_bandwidth = false;  ///< while they read, of memories with one (bandwidth.h)
 };
 
 /// The errors of one method on one column, over the rows that every method has a forecast of.
@@ -82,6 +83,8 @@ class ForecastRun {
   std::vector<ForecastErrors> Errors() const;
   /// Of every method; none where it is no least-squares memory. O((lags C)^3) each.
   std::vector<std::optional<FitQuality>> Qualities() const;
+  /// The bandwidth in use of every method; none where none is selected.
+  std::vector<std::optional<double>> Bandwidths() const;
   /// Does it give intervals? Naive forecasters never do.
   bool HasIntervals(std::int64_t method) const;
 

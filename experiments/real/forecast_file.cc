@@ -35,6 +35,7 @@ json OptionsJson(const ForecastOptions& options) {
     saved["interval"] = options.interval;
     saved["interval_decay"] = options.interval_decay;
   }
+  if (options.selects_bandwidth) saved["bandwidth"] = "auto";
   return saved;
 }
 
@@ -51,6 +52,7 @@ ForecastOptions OptionsOf(const json& saved) {
   options.gates.weight_decay = saved.at("weight_decay").get<double>();
   options.interval = saved.value("interval", 0.);  // absent from files without intervals
   options.interval_decay = saved.value("interval_decay", 0.);
+  options.selects_bandwidth = saved.contains("bandwidth");
   for (const json& memory : saved.at("memories")) {
     options.memories.push_back({memory.at("text").get<std::string>(),
                                 ParseRecipe(memory.at("recipe").get<std::string>())});
@@ -88,7 +90,7 @@ auto Undamaged(const std::filesystem::path& path, Call&& call) {
 }
 
 void CheckSame(const std::filesystem::path& path, const json& given, const json& saved) {
-  for (const char* name : {"interval", "interval_decay"}) {
+  for (const char* name : {"interval", "interval_decay", "bandwidth"}) {
     const auto of = [&](const json& options) {
       return options.contains(name) ? options.at(name).dump() : "absent";
     };

@@ -30,6 +30,10 @@ report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options)
     table.AddReal("samples", 1);
     table.AddReal("condition", 3, "", report::RealFormat::kSignificant);
   }
+  const std::vector<std::optional<double>> bandwidths = run.Bandwidths();
+  if (options.selects_bandwidth) {
+    table.AddReal("bandwidth", 3, "", report::RealFormat::kSignificant);
+  }
   std::size_t method = 0;
   for (const ForecastErrors& errors : run.Errors()) {
     std::vector<report::Cell> cells;
@@ -53,6 +57,9 @@ report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options)
       cells.push_back(quality ? report::Cell(quality->samples) : report::Cell());
       cells.push_back(quality ? report::Cell(quality->condition) : report::Cell());
     }
+    if (options.selects_bandwidth) {
+      cells.push_back(bandwidths[method] ? report::Cell(*bandwidths[method]) : report::Cell());
+    }
     method = (method + 1) % qualities.size();
     table.AddRow(std::move(cells));
   }
@@ -64,6 +71,7 @@ report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options)
   table.SetMeta("step", options.gates.step);
   table.SetMeta("decay", options.gates.decay);
   if (options.interval > 0) table.SetMeta("interval", options.interval);
+  if (options.selects_bandwidth) table.SetMeta("bandwidth", "auto");
   return table;
 }
 

@@ -1,6 +1,7 @@
 #include "experiments/real/forecaster.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -75,6 +76,9 @@ Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
         options.interval_decay != 0 ? options.interval_decay : ConstantDecay(recipe, options.gates);
     residuals_.assign(value_.size(), Residuals(decay, 2 * options.lags * options.columns));
   }
+  if (options.selects_bandwidth && ReadsWithAnyBandwidth(recipe)) {
+    bandwidths_.emplace(recipe, memory_.sizes().key_dim, ConstantDecay(recipe, options.gates));
+  }
   // What the recipe asks of these sizes shows now rather than at some row.
   AssociativeMemory probe = memory_;
   const std::span<const double> key = key_;
@@ -96,6 +100,11 @@ std::optional<FitQuality> Forecaster::Quality() const {
   return FitQuality{
       .samples = EffectiveSamples(ConstantDecay(recipe, options_.gates), memory_.count()),
       .condition = memory_.Condition()};
+}
+
+std::optional<double> Forecaster::Bandwidth() const {
+  if (!bandwidths_) return std::nullopt;
+  return bandwidths_->Candidates()[bandwidths_->selected()];
 }
 
 bool Forecaster::Next(std::span<const double> row, std::span<double> forecast,
@@ -143,13 +152,19 @@ void Forecaster::Learn(const Pending& asked) {
   if (asked.window.flat) return;
   window_.ToMemory(asked.window, filled_, value_);
   key_ = asked.window.key;
+  double distance = 1;
   if (options_.units == Units::kWindow) {
-    double distance = 0;
-    for (const double x : value_) distance = std::hypot(distance, x);
+    double length = 0;
+    for (const double x : value_) length = std::hypot(length, x);
+    distance = std::max(length, 1.);
     if (distance > 1) {
       for (double& x : key_) x /= distance;
       for (double& x : value_) x /= distance;
     }
+  }
+  if (bandwidths_) {
+    ScoreCandidates(asked, distance);
+    bandwidths_->AddKey(key_);
   }
   if (erases_along_key_) {
     memory_.Memorize(key_, value_, {{"erase_key", std::span<const double>(key_)}});
@@ -158,11 +173,36 @@ void Forecaster::Learn(const Pending& asked) {
   }
 }
 
+void Forecaster::ScoreCandidates(const Pending& asked, double distance) {
+  if (asked.candidates.empty()) return;
+  std::array<double, BandwidthSelector::kRatios.size()> squares{};
+  for (std::size_t i = 0; i < asked.candidates.size(); ++i) {
+    const std::size_t column = i % value_.size();
+    if (gap_[column] > 0) continue;  // missing: what stands there is a forecast
+    const double error = value_[column] - asked.candidates[i] / distance;
+    squares[i / value_.size()] += error * error;
+  }
+  bandwidths_->AddErrors(squares);
+}
+
+void Forecaster::AskCandidates(Pending& asked) {
+  for (const double bandwidth : bandwidths_->Candidates()) {
+    memory_.SetGate("bandwidth", std::span(&bandwidth, 1));
+    memory_.Retrieve(asked.window.key, value_);
+    asked.candidates.insert(asked.candidates.end(), value_.begin(), value_.end());
+  }
+  const std::size_t first = bandwidths_->selected() * value_.size();
+  std::copy_n(asked.candidates.begin() + static_cast<std::ptrdiff_t>(first), value_.size(),
+              value_.begin());
+}
+
 void Forecaster::Ask() {
   Pending& asked = pending_.emplace_back();
   window_.MakeKey(asked.window);
   if (memory_.count() == 0 || (asked.window.flat && options_.units == Units::kWindow)) {
     std::fill(value_.begin(), value_.end(), 0);  // the window's mean
+  } else if (bandwidths_) {
+    AskCandidates(asked);
   } else {
     memory_.Retrieve(asked.window.key, value_);
   }
@@ -182,9 +222,11 @@ nlohmann::json Forecaster::Save() const {
                        {"flat", p.window.flat},
                        {"forecast", p.forecast}});
     if (!p.margin.empty()) pending.back()["margin"] = p.margin;
+    if (!p.candidates.empty()) pending.back()["candidates"] = p.candidates;
   }
   nlohmann::json saved = {{"window", window_.Save()}, {"pending", pending}, {"gap", gap_}};
   for (const Residuals& residuals : residuals_) saved["residuals"].push_back(residuals.Save());
+  if (bandwidths_) saved["bandwidths"] = bandwidths_->Save();
   return saved;
 }
 
@@ -199,6 +241,11 @@ void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
     p.window.flat = item.at("flat").get<bool>();
     p.forecast = Numbers(item.at("forecast"));
     if (!residuals_.empty()) p.margin = Numbers(item.at("margin"));
+    if (item.contains("candidates")) p.candidates = Numbers(item.at("candidates"));
+    const std::size_t candidates = bandwidths_ ? BandwidthSelector::kRatios.size() : 0;
+    if (!p.candidates.empty() && p.candidates.size() != candidates * value_.size()) {
+      fail("the answers of every bandwidth");
+    }
     if (p.window.key.size() != key_.size() || p.window.centre.size() != value_.size() ||
         p.forecast.size() != value_.size() || p.margin.size() != residuals_.size()) {
       fail("every pending forecast");
@@ -210,6 +257,7 @@ void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
   for (std::size_t c = 0; c < residuals_.size(); ++c) {
     residuals_[c].Load(saved.at("residuals").at(c));
   }
+  if (bandwidths_) bandwidths_->Load(saved.at("bandwidths"));
   window_.Load(saved.at("window"));
   pending_ = std::move(pending);
   gap_ = gap;

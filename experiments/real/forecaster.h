@@ -21,6 +21,10 @@
 /// (residuals.h); those of the first 2 lags C forecasts are not taken. A least-squares fit of p
 /// parameters to n rows of noise misses the next row by a variance 1 + p / (n - p - 1) times that
 /// of the noise: without bound at n = p, down to about twice at n = 2 p.
+///
+/// With bandwidths to select, the memory is asked with every candidate (bandwidth.h); the forecast
+/// is the answer of the one whose answers were the best so far, in the units of the memory and with
+/// the same weights as pairs that are memorized.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +35,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/real/bandwidth.h"
 #include "experiments/real/constant_gates.h"
 #include "experiments/real/lag_window.h"
 #include "experiments/real/residuals.h"
@@ -46,6 +51,8 @@ struct ForecasterOptions {
   GateConstants gates{};
   double interval = 0;        ///< level of the prediction intervals; 0: none
   double interval_decay = 0;  ///< of the residuals' weights; 0: the recipe's own (ConstantDecay)
+  /// Bandwidths of what ReadsWithAnyBandwidth() are selected; else they are the recipe's.
+  bool selects_bandwidth = false;
 };
 
 /// What a least-squares memory rests on.
@@ -69,6 +76,8 @@ class Forecaster {
   const std::vector<Residuals>& residuals() const { return residuals_; }
   /// None where the memory carries no Gram matrix. O((lags C)^3).
   std::optional<FitQuality> Quality() const;
+  /// The bandwidth in use; none where none is selected.
+  std::optional<double> Bandwidth() const;
 
   /// All beside the memory itself, as JSON.
   nlohmann::json Save() const;
@@ -79,12 +88,15 @@ class Forecaster {
   struct Pending {
     LagKey window;
     std::vector<double> forecast;
-    std::vector<double> margin;  // empty without intervals
+    std::vector<double> margin;      // empty without intervals
+    std::vector<double> candidates;  // [bandwidth, C], in the memory's units; or empty
   };
 
   void Fill(std::span<const double> row, std::span<const double> forecast);
   void Learn(const Pending& asked);
   void Ask();
+  void AskCandidates(Pending& asked);
+  void ScoreCandidates(const Pending& asked, double distance);
 
   ForecasterOptions options_;
   AssociativeMemory memory_;
@@ -95,6 +107,7 @@ class Forecaster {
   std::vector<double> filled_;        // the row, with its gaps filled
   std::vector<double> key_, value_;   // scratch of Learn and Ask
   std::vector<Residuals> residuals_;  // of each column, where there are intervals
+  std::optional<BandwidthSelector> bandwidths_;
 };
 
 }  // namespace ttr::experiments

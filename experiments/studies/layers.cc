@@ -89,9 +89,12 @@ const Recipe& Checked(const Recipe& recipe) {
 }
 
 std::string_view EngineFor(const Recipe& recipe, Runs runs) {
-  const bool taken =
-      runs == Runs::kLeastSquaresEngine && MakePlan(recipe).engine == "least_squares";
-  return taken ? "least_squares" : kDefinition;
+  const std::string_view engine = MakePlan(recipe).engine;
+  const bool keeps_pairs =
+      engine == "kernel_smoother" || engine == "kernel_regression" || engine == "local_polynomial";
+  const bool taken = (runs != Runs::kDefinition && engine == "least_squares") ||
+                     (runs == Runs::kEngines && keeps_pairs);
+  return taken ? engine : kDefinition;
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ std::string NeedsLearning(const Recipe& recipe);
 enum class Runs {
   kDefinition,          ///< for the same numbers on every machine
   kLeastSquaresEngine,  ///< that engine for the recipes it takes: the same but for rounding
+  kEngines,             ///< those of least squares and of kept pairs: long sequences in seconds
 };
 
 class StudyLayer {

@@ -34,7 +34,7 @@ report::Table LossTable(const std::vector<LayerLoss>& losses) {
     std::vector<report::Cell> row = {loss.layer.label};
     for (int phase = 0; phase < kPhases; ++phase)
       row.emplace_back(MeanOf(loss.Phase(phase).values));
-    row.emplace_back(loss.layer.recipe.empty() ? "y_t = v_t" : loss.layer.recipe);
+    row.emplace_back(RecipeText(loss.layer));
     table.AddRow(std::move(row));
   }
   return table;

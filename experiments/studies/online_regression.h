@@ -38,7 +38,13 @@ struct RegressionLayer {
   std::string recipe;  ///< empty: the naive forecaster, y_t = v_t
   ConstantGates gates{};
   int panel = 0;  ///< of the picture, from 1; 0: in the table only
+  /// Of the queries, in the place of the recipe's, where there are any: every token is forecast
+  /// with the one whose losses up to then sum up to the least (leave-one-out), of equals the first.
+  std::vector<double> scales{};
 };
+
+/// What the layer runs, in words.
+std::string RecipeText(const RegressionLayer& layer);
 std::vector<RegressionLayer> RegressionLayers(const OnlineRegressionOptions& options);
 
 /// The layers of the zoo that the study leaves out, and why.

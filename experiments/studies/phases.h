@@ -1,7 +1,6 @@
 /// What the two forms of the online-regression study share: losses of a layer, and their phases.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,7 +27,12 @@ class RegressionRunner {
 
  private:
   SwitchingProcess process_;
-  std::vector<std::unique_ptr<StudyLayer>> layers_;  // null: the naive forecaster
+  // One a scale; none: the naive forecaster.
+  std::vector<std::vector<StudyLayer>> layers_;
 };
+
+/// Of several forecasters' losses, at every token that of the one whose losses before it sum up to
+/// the least, of equals the first.
+std::vector<double> LossesOfTheBest(const std::vector<std::vector<double>>& losses);
 
 }  // namespace ttr::experiments

@@ -1,6 +1,8 @@
 // Which layers take part in online regression, and what is chosen for each.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "experiments/report/table.h"
 #include "experiments/studies/online_regression.h"
 
@@ -51,8 +53,13 @@ constexpr Line kOthers[] = {
     {"quasi-Newton, low rank", "quasi_newton{preconditioner: low_rank, ridge: {ridge}}"},
     {"unnormalised softmax",
      "kernel_smoother{scale: {scale}, normalise_qk: true, output_norm: l2}"},
+    {"Nadaraya-Watson, Laplace",
+     "nadaraya_watson{kernel: laplace, bandwidth: 0.1, normalise_qk: true}"},
     {"Nadaraya-Watson, compact",
      "nadaraya_watson{kernel: epanechnikov, bandwidth: 1, normalise_qk: true}"},
+    {"the same, biweight", "nadaraya_watson{kernel: biweight, bandwidth: 1, normalise_qk: true}"},
+    {"the same, triweight", "nadaraya_watson{kernel: triweight, bandwidth: 1, normalise_qk: true}"},
+    {"inverse distance", "softmax{kernel: inverse_distance, normalise_qk: true}"},
     {"kernel ridge regression", "kernel_ridge{scale: {scale}, normalise_qk: true, ridge: {ridge}}"},
     {"sliding-window softmax", "window_softmax{scale: {scale}, normalise_qk: true, window: 16}"},
     {"decayed softmax", "decayed_softmax{scale: {scale}, normalise_qk: true}", 2},
@@ -71,7 +78,27 @@ std::string Filled(std::string text, const std::string& name, double value) {
   return text;
 }
 
+// Where there are few enough channels for their monomials.
+void AddHigherDegrees(const OnlineRegressionOptions& o, const std::string& local,
+                      const ConstantGates& gates, std::vector<RegressionLayer>& layers) {
+  const auto add = [&](const char* label, const char* name, std::int64_t most) {
+    if (o.process.key_dim > most) return;
+    const std::string ridge = ExactReal(o.local_ridge);
+    layers.push_back({label, fmt::format("{}{{{}, ridge: {}}}", name, local, ridge), gates, 0});
+  };
+  add("local quadratic, p = 2", "local_quadratic", 21);
+  add("local cubic, p = 3", "local_cubic", 9);
+}
+
 }  // namespace
+
+std::string RecipeText(const RegressionLayer& layer) {
+  if (layer.recipe.empty()) return "y_t = v_t";
+  if (layer.scales.empty()) return layer.recipe;
+  const auto [least, most] = std::minmax_element(layer.scales.begin(), layer.scales.end());
+  return fmt::format("{}, one of {} scales from {} to {}", layer.recipe, layer.scales.size(),
+                     ExactReal(*least), ExactReal(*most));
+}
 
 std::vector<RegressionLayer> RegressionLayers(const OnlineRegressionOptions& o) {
   const ConstantGates gates{
@@ -95,6 +122,13 @@ std::vector<RegressionLayer> RegressionLayers(const OnlineRegressionOptions& o) 
        gates, 2},
   };
   if (o.others) {
+    const std::vector<double> scales = {8, 4, 16, 2, 32, 1, 64, .5};
+    layers.push_back({"softmax, scale chosen", "softmax{normalise_qk: true}", gates, 2, scales});
+    layers.push_back(
+        {"local linear, scale chosen",
+         fmt::format("local_linear{{normalise_qk: true, ridge: {}}}", ExactReal(o.local_ridge)),
+         gates, 2, scales});
+    AddHigherDegrees(o, local, gates, layers);
     for (const Line& line : kOthers) {
       std::string recipe = Filled(line.recipe, "scale", o.scale);
       recipe = Filled(recipe, "ridge", o.large_ridge);

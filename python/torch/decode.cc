@@ -11,7 +11,6 @@
 #include "scratch.h"
 #include "tensors.h"
 #include "ttr/decoder.h"
-#include "ttr/error.h"
 
 namespace ttr::pytorch {
 namespace {
@@ -57,9 +56,6 @@ void StepState(StableIValue* values) {
 
   const auto cached = FindLayer(recipe);
   const Layer& layer = cached->layer;
-  if (cached->keeps_pairs) {
-    throw Error(kOp, "the state", "of a size that does not grow", "kept pairs, one more a token");
-  }
   const Inputs inputs = InputViews(kOp, tensors);
   State state = WholeState(kOp, layer, std::move(entries));
   const Dims dims = InferDims(kOp, layer.requirements(), inputs);

@@ -187,7 +187,7 @@ class KernelSmoother final : public Engine {
     if (options.output_norm != kernel_smoother::OutputNorm::kNone) {
       const bool l2 = options.output_norm == kernel_smoother::OutputNorm::kL2;
       options.output_norm = kernel_smoother::OutputNorm::kNone;
-      words.saved = {};  // of answers behind their norm
+      words.saved = {};  // of outputs behind their norm
       dz = GradientBeforeNorm(options, words, tensors.dy, l2, call.executor);
     }
     const GradientCopies copies(call, initial, tensors);
@@ -215,14 +215,14 @@ class KernelSmoother final : public Engine {
   }
 
  private:
-  /// The gradient of what the answers were before their norm.
+  /// The gradient of what the outputs were before their norm.
   static Tensor GradientBeforeNorm(const kernel_smoother::Options& options,
                                    kernel_smoother::Call words, const TensorView& dy, bool l2,
                                    Executor& executor) {
     const DType dtype = words.v.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     const Tensor z(dtype, dy.shape()), dz(dtype, dy.shape());
     words.y = z.view();
-    kernel_smoother::Answer(options, words, executor);
+    kernel_smoother::Read(options, words, executor);
     rows::NormaliseGradient({l2 ? rows::NormKind::kL2 : rows::NormKind::kRms, 0, z, {}, {}, {}}, dy,
                             {dz, {}, {}, {}}, executor);
     return dz;

@@ -170,9 +170,6 @@ def test_what_a_step_refuses() -> None:
         step_("deltanet", memory, **{n: inputs[n] for n in ("q", "k", "v", "step")})
     with pytest.raises(ValueError, match="state must be given"):
         step_(name, {}, **inputs)
-    with pytest.raises(ValueError, match="kept pairs"):
-        pairs = cases.reached("softmax")
-        step_("softmax", pairs, **token("softmax", cases.draw("softmax"), 0))
     with pytest.raises(RuntimeError, match="requires_grad must be False"):
         step_(name, memory, **{**inputs, "q": inputs["q"].clone().requires_grad_()})
     assert torch.equal(memory, before)

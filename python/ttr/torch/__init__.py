@@ -20,6 +20,7 @@ if importlib.util.find_spec("torch") is None:
 from ._decoder import Decoder, decoder_bytes, step_
 from ._gates import decay_gate, skip_gate, step_gate
 from ._norm import norm
+from ._pairs import reserve_pairs
 from ._regress import regress
 from ._sequences import cu_seqlens_of
 from ._short_conv import short_conv, short_conv_
@@ -31,6 +32,7 @@ __all__ = [
     "decoder_bytes",
     "norm",
     "regress",
+    "reserve_pairs",
     "short_conv",
     "short_conv_",
     "skip_gate",

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from . import _library
 from ._arguments import State, all_entries, arrange
+from ._pairs import reserve_pairs, room_for_pairs
 from ._recipes import info_of, text_of
 from ._regress import any_requires_grad, regress, run_in_place
 
@@ -24,10 +25,11 @@ def step_(
     """One token (T = 1) of `regress`, in place; returns y [B, 1, max(H, Hq), Dv].
 
     `memory` is either a state, all of its entries by their names, contiguous in their last axis: they
-    are updated. Or it is the memory of a decoder, uint8, zeros at the beginning, of as many bytes as
-    `decoder_bytes` says: it holds more than a state and passes less traffic (`Decoder` looks after
-    one). No gradients: what requires them raises a RuntimeError. ValueError, and nothing written:
-    whatever `regress` refuses, memory of another recipe or of other sizes, memories that grow.
+    are updated. Kept pairs need room for one more (`reserve_pairs`). Or it is the memory of a decoder,
+    uint8, zeros at the beginning, of as many bytes as `decoder_bytes` says: it holds more than a state
+    and passes less traffic (`Decoder` looks after one). No gradients: what requires them raises a
+    RuntimeError. ValueError, and nothing written: whatever `regress` refuses, memory of another recipe
+    or of other sizes, pairs without room.
     """
     text = recipe if type(recipe) is str else text_of(recipe)
     tensors, given = arrange(text, q, k, v, inputs)
@@ -70,8 +72,8 @@ class Decoder:
         state = decoder.state()
 
     Everything that it knows is in tensors: it is copied, pickled, and sent to other processes as
-    they are, and goes on bit for bit. Sizes are those of its first token. Memories that keep their
-    pairs grow with every token. No gradients.
+    they are, and goes on bit for bit. Sizes are those of its first token. Kept pairs are written in
+    place; when there is no more room their tensors grow to twice their size. No gradients.
     """
 
     def __init__(self, recipe: Any) -> None:
@@ -81,13 +83,14 @@ class Decoder:
         self._dims: list[int] = []
         self._float64 = False
         self._state: dict[str, Tensor] = {}  # until the first token, and of pairs
+        self._room = 0  # tokens that `_state` is known to take without growing
 
     def start(self, state: State | None) -> None:
         """Goes on from a copy of `state`; None or empty: from the recipe's start."""
         held = all_entries("Decoder", self._info, state) if state else []
-        copies = [t.detach().clone() for t in held]
+        copies = [t.detach().clone(memory_format=torch.contiguous_format) for t in held]
         if self._memory is None:
-            self._state = dict(zip(self._info.states, copies))
+            self._state, self._room = dict(zip(self._info.states, copies)), 0
         else:
             self._start(copies)
 
@@ -103,21 +106,31 @@ class Decoder:
         **inputs: Any,
     ) -> Tensor:
         """Memorizes one token and answers its query. As `regress`, of T = 1."""
-        if self._memory is None and not self._begin(q, k, v, inputs):
-            with torch.no_grad():
-                y, self._state = regress(
-                    self.recipe, q, k, v, state=self._state, return_state=True, **inputs
-                )
-            return y
+        if self._info.keeps_pairs:
+            return self._step_pairs(q, k, v, inputs)
+        if self._memory is None:
+            self._begin(q, k, v, inputs)
         assert self._memory is not None
         return step_(self.recipe, self._memory, q, k, v, **inputs)
 
+    def _step_pairs(
+        self, q: Tensor | None, k: Tensor | None, v: Tensor | None, inputs: dict[str, Any]
+    ) -> Tensor:
+        if not self._state:
+            with torch.no_grad():
+                y, self._state = regress(self.recipe, q, k, v, return_state=True, **inputs)
+            return y
+        if self._room == 0:
+            self._state = reserve_pairs(self.recipe, self._state, 1)
+            self._room = room_for_pairs(self._info, self._state)
+        y = step_(self.recipe, self._state, q, k, v, **inputs)
+        self._room -= 1
+        return y
+
     def _begin(
         self, q: Tensor | None, k: Tensor | None, v: Tensor | None, inputs: dict[str, Any]
-    ) -> bool:
-        """Makes the memory, for the first token; False where it keeps its pairs."""
-        if self._info.keeps_pairs:
-            return False
+    ) -> None:
+        """Makes the memory, for the first token."""
         tensors, given = arrange(self.recipe, q, k, v, inputs)
         dims = _library.dims(self.recipe, tensors, given)
         float64 = v is not None and v.dtype == torch.float64
@@ -127,7 +140,6 @@ class Decoder:
             entries = list(self._state.values())
             _library.decoder_start_(self.recipe, memory, dims, float64, entries)
         self._memory, self._dims, self._float64, self._state = memory, dims, float64, {}
-        return True
 
     def state(self) -> dict[str, Tensor]:
         """A copy of the state as after the last token; empty before the first."""
@@ -155,3 +167,4 @@ class Decoder:
         self._info = info_of(self.recipe)
         self._memory = held["memory"]
         self._dims, self._float64, self._state = held["dims"], held["float64"], held["state"]
+        self._room = 0

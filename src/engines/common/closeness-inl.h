@@ -82,6 +82,9 @@ struct LogKernel {
   static constexpr bool kByDistance = KERNEL != Kernel::kExponential;
   /// Where it is infinite: keys at distance 0 share all weight, in the proportion of their own.
   static constexpr bool kHasHits = KERNEL == Kernel::kInverseDistance;
+  /// At most 1, and 0 beyond the bandwidth: needs neither logarithm nor maximum.
+  static constexpr bool kIsCompact = IsCompact(KERNEL);
+  static constexpr int kPower = PowerOf(KERNEL);
 
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V Of(D d, V x, V width) {
@@ -110,6 +113,21 @@ struct LogKernel {
     }
   }
 };
+
+/// s of a compact kernel, of squared distances. `width` is the square of 1 / B.
+template <class KERNEL, class D, class V = hn::Vec<D>>
+HWY_INLINE V CompactWeight(D d, V x, V width) {
+  const V one = hn::Set(d, hn::TFromD<D>(1));
+  const V u2 = hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(x, width));
+  const V rest = hn::IfThenZeroElse(hn::Ge(u2, one), hn::Sub(one, u2));
+  if constexpr (KERNEL::kPower == 1) {
+    return rest;
+  } else if constexpr (KERNEL::kPower == 2) {
+    return hn::Mul(rest, rest);
+  } else {
+    return hn::Mul(rest, hn::Mul(rest, rest));
+  }
+}
 
 /// use(LogKernel<kernel>()), of a kernel that weighs.
 template <class Use>
@@ -155,6 +173,15 @@ void KeepHits(std::int64_t count, T* squares) {
   }
 }
 
+/// Is column j + lane in [first, end)?
+template <class D>
+HWY_INLINE hn::Mask<D> Inside(D d, std::int64_t j, std::int64_t first, std::int64_t end) {
+  using T = hn::TFromD<D>;
+  const auto at = hn::Iota(d, static_cast<T>(j));
+  return hn::And(hn::Ge(at, hn::Set(d, static_cast<T>(first))),
+                 hn::Lt(at, hn::Set(d, static_cast<T>(end))));
+}
+
 /// scores[j] <- log s + offsets[j] for columns [0, count), whole vectors; what is outside of
 /// [first, end) or has no weight becomes -inf. Returns the greatest, passing over NaN.
 template <class KERNEL, class T>
@@ -173,15 +200,30 @@ HWY_INLINE T LogScores(std::int64_t count, std::int64_t first, std::int64_t end,
       x = hn::IfThenElse(hn::Eq(offset, never), never, hn::Add(x, offset));
     }
     if (!whole && (j < first || j + lanes > end)) {
-      const auto at = hn::Iota(d, static_cast<T>(j));
-      const auto seen = hn::And(hn::Ge(at, hn::Set(d, static_cast<T>(first))),
-                                hn::Lt(at, hn::Set(d, static_cast<T>(end))));
-      x = hn::IfThenElse(seen, x, never);
+      x = hn::IfThenElse(Inside(d, j, first, end), x, never);
     }
     top = hn::IfThenElse(hn::Lt(top, x), x, top);
     if (KERNEL::kByDistance || offsets != nullptr || !whole) hn::Store(x, d, scores + j);
   }
   return hn::GetLane(hn::MaxOfLanes(d, top));
+}
+
+/// squares[j] <- s for columns [0, count), whole vectors, under a compact kernel; 0 outside of
+/// [first, end). Returns their sum.
+template <class KERNEL, class T>
+HWY_INLINE T CompactWeights(std::int64_t count, std::int64_t first, std::int64_t end, T width,
+                            T* squares) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto w = hn::Set(d, width);
+  auto sum = hn::Zero(d);
+  for (std::int64_t j = 0; j < count; j += lanes) {
+    auto p = CompactWeight<KERNEL>(d, hn::Load(d, squares + j), w);
+    if (j < first || j + lanes > end) p = hn::IfThenElseZero(Inside(d, j, first, end), p);
+    hn::Store(p, d, squares + j);
+    sum = hn::Add(sum, p);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 /// scores[j] <- exp(scores[j] - top), and their sum.

@@ -27,7 +27,7 @@ constexpr int PowerOf(Kernel kernel) {
   return kernel == Kernel::kEpanechnikov ? 1 : kernel == Kernel::kBiweight ? 2 : 3;
 }
 
-/// Does a key lie where the bandwidth is a length, or its square?
+/// Is there a bandwidth in it?
 constexpr bool HasBandwidth(Kernel kernel) {
   return kernel != Kernel::kExponential && kernel != Kernel::kInverseDistance &&
          kernel != Kernel::kLinear;

@@ -1,4 +1,4 @@
-/// Pairs that a memory keeps: where they lie, which of them a query sees, what they weigh.
+/// Pairs that a memory keeps: their rows, which of them a query sees, what they weigh.
 #pragma once
 
 #include <algorithm>

@@ -125,17 +125,17 @@ class Pass {
       return;
     }
     memory.y = memory.status = {};
-    Answer({.options = work_.options,
-            .memory = memory,
-            .first = first,
-            .count = std::min(kQueries, memory.rows - first),
-            .scratch = own,
-            .kept = {.logs = gradient.sums.logs,
-                     .dots = gradient.sums.dots,
-                     .hits = gradient.sums.hits,
-                     .reference = gradient.sums.references + first / kQueries,
-                     .dy = gradient.dy}},
-           work_.sizes.dtype);
+    ComputeOutputs({.options = work_.options,
+                    .memory = memory,
+                    .first = first,
+                    .count = std::min(kQueries, memory.rows - first),
+                    .scratch = own,
+                    .saved = {.logs = gradient.sums.logs,
+                              .dots = gradient.sums.dots,
+                              .hits = gradient.sums.hits,
+                              .reference = gradient.sums.references + first / kQueries,
+                              .dy = gradient.dy}},
+                   work_.sizes.dtype);
   }
 
   void Differentiate(std::int64_t item, Part part, std::int64_t first, std::byte* own) const {

@@ -1,11 +1,11 @@
-/// Gradients of the kernel smoother. With p_ti the share of pair i in answer t, and D_t = dy_t .
+/// Gradients of the kernel smoother. With p_ti the share of pair i in output t, and D_t = dy_t .
 /// y_t,
 ///
 ///     dv_i = sum_t p_ti dy_t        ds_ti = p_ti (dy_t . v_i - D_t)
 ///
 /// are the gradients by log (w_i s(k_i, q_t)), from which those of keys, queries, weights and the
-/// bandwidth follow by the kernel's slope (of a sum instead of a mean: D = 0). Weights are found
-/// anew, a block at a time, from the logarithm of their sum, one number a query.
+/// bandwidth follow by the kernel's slope (of a sum instead of a mean: D = 0). Weights are computed
+/// again, a block at a time, from the logarithm of their sum, one number a query.
 ///
 /// Cost: five products where the forward pass has two, and those two once more where it saved
 /// nothing. The same bits for any number of threads. Memory: O(T) a memory.

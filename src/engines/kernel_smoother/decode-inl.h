@@ -1,4 +1,4 @@
-// One token: queries over the pairs of the state, where they lie, so that each is read once. A
+// One token: queries over the pairs of the state, in place, so that each is read once. A
 // chunk of pairs of all heads is a task, whatever the number of threads. Compiled once for every
 // target.
 
@@ -181,6 +181,14 @@ class Chunk {
     }
     const T width = cn::WidthOf<T>(t_.options.kernel, m.bandwidth);
     const T* const weights = m.state_log_weight ? offsets : nullptr;
+    const auto* const v = static_cast<const From*>(m.state_v.data) + seen.first * m.state_v.stride;
+    if constexpr (KERNEL::kIsCompact) {
+      if (weights == nullptr) {
+        *partial.sum += cn::CompactWeights<KERNEL>(whole, 0, count, width, scores);
+        if (*partial.sum != 0) *partial.top = 0;
+        return AddRows(v, m.state_v.stride, count, scores, m.value_dim, partial.y);
+      }
+    }
     if constexpr (KERNEL::kHasHits) {
       if (*partial.hit == 0 && cn::HasHit(0, count, weights, scores)) {
         Clear(partial);
@@ -194,7 +202,6 @@ class Chunk {
     *partial.top = sum.top;
     *partial.sum = sum.sum;
     if (factor != 1) sn::Multiply(partial.y, m.value_dim, factor);
-    const auto* const v = static_cast<const From*>(m.state_v.data) + seen.first * m.state_v.stride;
     AddRows(v, m.state_v.stride, count, scores, m.value_dim, partial.y);
   }
 
@@ -213,7 +220,7 @@ void PrepareQueriesAs(const ChunkTask& task) {
   }
 }
 
-/// One query's answer from those of all chunks, in order.
+/// One query's output from the sums of all chunks, in order.
 template <class T>
 void MergeQuery(const ChunkTask& task, std::int64_t chunks, const Memory& m, std::int64_t h,
                 std::int64_t r) {
@@ -237,7 +244,7 @@ void MergeQuery(const ChunkTask& task, std::int64_t chunks, const Memory& m, std
     *all.sum = mine * *all.sum + theirs * *more.sum;
     *all.top = top;
   }
-  StoreAnswer<T>(task.options, m, {r, 0}, {*all.top, *all.sum, 0}, all.y);
+  StoreOutput<T>(task.options, m, {r, 0}, {*all.top, *all.sum, 0}, all.y);
 }
 
 template <class T>

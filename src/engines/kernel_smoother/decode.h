@@ -50,9 +50,9 @@ struct ChunkTask {
   std::int64_t chunk, first, end;  // pairs of it
 };
 
-/// The queries of a sequence, as chunks want them; then its chunks; then its answers.
+/// The queries of a sequence, as chunks want them; then its chunks; then its outputs.
 void PrepareQueries(const ChunkTask& task, DType dtype);
-void AnswerChunk(const ChunkTask& task, DType dtype);
+void SumChunk(const ChunkTask& task, DType dtype);
 void MergeChunks(const ChunkTask& task, std::int64_t chunks, DType dtype);
 
 /// Writes a single token's pair, and the weights of all.

@@ -1,4 +1,4 @@
-// The forward pass: which queries are answered by whom.
+// The forward pass: which task computes which outputs.
 
 #include <algorithm>
 #include <new>
@@ -45,7 +45,7 @@ std::size_t BytesOfShared(const Sizes& sizes) {
 
 constexpr std::int64_t kMostSteps = 3;  // tokens that are taken one by one
 
-/// Are pairs read where they lie: all of a state, in the type of the arithmetic or in bfloat16?
+/// Are pairs read in place: all of a state, in the type of the arithmetic or in bfloat16?
 bool Decodes(const Work& work) {
   const Call& call = work.call;
   if (!call.saved.empty() || work.sequences.packed() || work.sequences.length() > kMostSteps)
@@ -115,7 +115,7 @@ class Step {
     const DType dtype = work_.sizes.dtype;
     for (std::int64_t n = 0; n < sequences; ++n) PrepareQueries(task(n, 0), dtype);
     room_.Run(executor_, sequences * chunks, [&](std::int64_t item, std::byte*) {
-      AnswerChunk(task(item / chunks, item % chunks), dtype);
+      SumChunk(task(item / chunks, item % chunks), dtype);
     });
     for (std::int64_t n = 0; n < sequences; ++n) MergeChunks(task(n, 0), chunks, dtype);
   }
@@ -176,14 +176,15 @@ void RunBlocks(const Work& work, Executor& executor, const common::WorkerScratch
     const std::int64_t first = (work.blocks - 1 - item / memories) * kQueries;
     if (first >= memory.rows) return;
     const std::int64_t m = item % memories;
-    const Kept kept = saved ? Kept{.logs = saved.Logs(m), .means = saved.Means(m)} : Kept{};
-    Answer({.options = work.options,
-            .memory = memory,
-            .first = first,
-            .count = std::min(kQueries, memory.rows - first),
-            .scratch = own,
-            .kept = kept},
-           work.sizes.dtype);
+    const SavedQueries of_memory =
+        saved ? SavedQueries{.logs = saved.Logs(m), .means = saved.Means(m)} : SavedQueries{};
+    ComputeOutputs({.options = work.options,
+                    .memory = memory,
+                    .first = first,
+                    .count = std::min(kQueries, memory.rows - first),
+                    .scratch = own,
+                    .saved = of_memory},
+                   work.sizes.dtype);
   });
   if (writes) WriteAll(work, executor, room);
 }
@@ -222,8 +223,8 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   RunCall({options, call}, executor, scratch, true);
 }
 
-void Answer(const Options& options, const Call& call, Executor& executor,
-            std::span<std::byte> scratch) {
+void Read(const Options& options, const Call& call, Executor& executor,
+          std::span<std::byte> scratch) {
   RunCall({options, call}, executor, scratch, false);
 }
 

@@ -8,14 +8,16 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "hwy/highway.h"
-#include "src/engines/common/slope-inl.h"
 #include "src/engines/kernel_smoother/gradient.h"
 #include "src/engines/kernel_smoother/gradient_rows-inl.h"
+#include "src/engines/kernel_smoother/gradient_shares-inl.h"
 #include "src/engines/kernel_smoother/load-inl.h"
-#include "src/simd/elementary-inl.h"
+#include "src/engines/kernel_smoother/reach-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_smoother {
@@ -32,7 +34,9 @@ class GradientPass {
         m_(task.memory),
         g_(task.gradient),
         s_(scratch),
-        rows_(task, scratch) {}
+        rows_(task, scratch),
+        shares_(task, scratch),
+        reach_(m_, scratch.boxes) {}
 
   void Run() {
     const std::int64_t all = m_.sight.held + m_.sight.tokens;
@@ -60,8 +64,6 @@ class GradientPass {
 
  private:
   static constexpr int kRows = ln::kTileRows;
-  using D = hn::ScalableTag<T>;
-  using V = hn::Vec<D>;
 
   std::int64_t QueriesOf(std::int64_t first) const { return std::min(kQueries, m_.rows - first); }
   std::int64_t PairsFrom(std::int64_t first) const {
@@ -105,18 +107,17 @@ class GradientPass {
     for (std::int64_t i = 0; i < PairsFrom(pair); ++i) rows_.StorePair(pair + i, i);
   }
 
-  void LoadPairBlock(std::int64_t pair) const {
+  void LoadPairBlock(std::int64_t pair) {
     const std::int64_t count = PairsFrom(pair), whole = linalg::RoundUp(count, kUnit);
     LoadPairs(KeysOf(m_), pair, count, m_.key_dim, s_.k);
     LoadPairs(ValuesOf(m_), pair, count, m_.value_dim, s_.v);
     ln::Transpose(s_.k, whole, KeyWidth(), s_.kt);
     ln::Transpose(s_.v, whole, ValueWidth(), s_.vt);
+    reach_.TakeKeys(s_.k, count);
     SetOddAside(s_.k, count, KeyWidth(), nullptr);
   }
 
-  void LoadQueryBlock(std::int64_t query, std::int64_t count) const {
-    const Task rows{.options = options_, .memory = m_, .first = query, .count = count};
-    LoadQueries(rows, s_.q);
+  void LoadOutputGradients(std::int64_t query, std::int64_t count) const {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t at = query + i, t = at / m_.queries;
       T* const row = s_.dy.Row(i);
@@ -143,11 +144,27 @@ class GradientPass {
     std::fill(s_.marks + count, s_.marks + whole, T(0));
   }
 
+  /// The least logarithm of a query's sum of weights, of those that have any; NaN where shares are
+  /// no parts of a sum.
+  T LeastLog(std::int64_t query, std::int64_t count) const {
+    if (!options_.normalised) return std::numeric_limits<T>::quiet_NaN();
+    T least = std::numeric_limits<T>::infinity();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const T log = static_cast<const T*>(g_.sums.logs)[query + i];
+      if (std::isnan(log)) return log;
+      if (log != cn::kNever<T>) least = std::min(least, log);
+    }
+    return least;
+  }
+
   /// A block of queries on a block of pairs.
   void BlockPair(std::int64_t query, std::int64_t pair, const Block<T>& dq) {
     const std::int64_t queries = QueriesOf(query), pairs = PairsFrom(pair);
-    LoadQueryBlock(query, queries);
+    LoadQueries({.options = options_, .memory = m_, .first = query, .count = queries}, s_.q);
+    reach_.TakeQueries(s_.q, queries);
     if (m_.weighted) LoadOffsets(g_.sums.references[query / kQueries], pair, pairs);
+    if (reach_.IsEmpty(s_.offsets, m_.weighted ? LeastLog(query, queries) : T(0))) return;
+    LoadOutputGradients(query, queries);
     const std::int64_t rows = linalg::RoundUp(queries, kStrip);
     for (std::int64_t i = 0; i < rows; i += kRows) Strip(query, i, pair, dq);
     const std::int64_t columns = linalg::RoundUp(pairs, kUnit);
@@ -192,79 +209,9 @@ class GradientPass {
       std::fill(s_.p.Row(i + r) + begin + columns, s_.p.Row(i + r) + whole, T(0));
       std::fill(s_.e.Row(i + r) + begin + columns, s_.e.Row(i + r) + whole, T(0));
       const Range one = block.SeenByOne(i + r);
-      Row(query + i + r, {i + r, r, begin}, columns,
-          {one.first - pair - begin, one.end - pair - begin}, dq);
-    }
-  }
-
-  struct At {
-    std::int64_t row, strip, column;
-  };
-
-  /// One query: p and e from its scores and dy . v.
-  void Row(std::int64_t query, const At& at, std::int64_t columns, const Range& seen,
-           const Block<T>& dq) {
-    const D d;
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    const V never = hn::Set(d, cn::kNever<T>), width = hn::Set(d, width_);
-    const V log_sum = hn::Set(d, static_cast<const T*>(g_.sums.logs)[query]);
-    const V dot =
-        hn::Set(d, options_.normalised ? static_cast<const T*>(g_.sums.dots)[query] : T(0));
-    // Without a neighbour there is no slope.
-    const bool alone = static_cast<const T*>(g_.sums.logs)[query] == cn::kNever<T>;
-    const bool hit = KERNEL::kHasHits && static_cast<const T*>(g_.sums.hits)[query] != 0;
-    V e_sum = hn::Zero(d), ds_sum = hn::Zero(d), width_sum = hn::Zero(d);
-    for (std::int64_t j = 0; j < columns; j += lanes) {
-      const std::int64_t c = at.column + j;
-      const V x = hn::Load(d, s_.scores.Row(at.strip) + j);
-      V log = KERNEL::Of(d, x, width);
-      if constexpr (KERNEL::kHasHits) {
-        const V far = hn::IfThenElse(hn::Gt(x, hn::Zero(d)), never, x);
-        if (hit) log = far;
-      }
-      if (m_.weighted) {
-        const V offset = hn::Load(d, s_.offsets + c);
-        log = hn::IfThenElse(hn::Eq(offset, never), never, hn::Add(log, offset));
-      }
-      if (j < seen.first || j + lanes > seen.end) {
-        const V place = hn::Iota(d, static_cast<T>(j));
-        const auto inside = hn::And(hn::Ge(place, hn::Set(d, static_cast<T>(seen.first))),
-                                    hn::Lt(place, hn::Set(d, static_cast<T>(seen.end))));
-        log = hn::IfThenElse(inside, log, never);
-      }
-      const V share = options_.normalised ? sn::ExpFlushed(d, hn::Sub(log, log_sum))
-                                          : sn::Exp(d, hn::Sub(log, log_sum));
-      V p = hn::IfThenZeroElse(hn::Eq(log, never), share);
-      if (alone) p = hn::Zero(d);
-      const V dp = hn::Load(d, s_.slopes.Row(at.strip) + j);
-      V ds = hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), hn::Mul(p, hn::Sub(dp, dot)));
-      if (m_.weighted) {
-        hn::Store(hn::Add(hn::Load(d, s_.ds_sums + c), ds), d, s_.ds_sums + c);
-        const auto marked = hn::Ne(hn::Load(d, s_.marks + c), hn::Zero(d));
-        p = hn::IfThenZeroElse(marked, p);
-        ds = hn::IfThenZeroElse(marked, ds);
-        ds_sum = hn::Add(ds_sum, ds);
-      }
-      const auto nothing = hn::Eq(p, hn::Zero(d));
-      hn::Store(p, d, s_.p.Row(at.row) + c);
-      V e = ds;
-      if constexpr (KERNEL::kByDistance) {
-        using S = cn::Slope<KERNEL>;
-        e = hn::IfThenZeroElse(nothing, hn::Mul(ds, S::Along(d, x, width)));
-        e_sum = hn::Add(e_sum, e);
-        hn::Store(hn::Add(hn::Load(d, s_.e_sums + c), e), d, s_.e_sums + c);
-        const V by_width = hn::Mul(ds, S::ByWidth(d, x, width));
-        width_sum = hn::Add(width_sum, hn::IfThenZeroElse(nothing, by_width));
-      }
-      hn::Store(e, d, s_.e.Row(at.row) + c);
-    }
-    if (dq.data == nullptr) return;
-    if (KERNEL::kByDistance) {
-      dq.Row(at.row)[KeyWidth()] += hn::GetLane(hn::SumOfLanes(d, e_sum));
-      g_.width_sums[query] += hn::GetLane(hn::SumOfLanes(d, width_sum));
-    }
-    if (m_.weighted && !options_.normalised) {
-      g_.query_sums[query] += hn::GetLane(hn::SumOfLanes(d, ds_sum));
+      const Range inside{one.first - pair - begin, one.end - pair - begin};
+      shares_.Take(query + i + r, {i + r, r, begin}, columns, inside);
+      if (dq.data != nullptr) shares_.AddTo(query + i + r, dq.Row(i + r) + KeyWidth());
     }
   }
 
@@ -274,7 +221,8 @@ class GradientPass {
   const MemoryGradient& g_;
   const GradientScratch<T>& s_;
   const GradientRows<T, KERNEL> rows_;
-  const T width_ = cn::WidthOf<T>(options_.kernel, m_.bandwidth);
+  GradientShares<T, KERNEL> shares_;
+  Reach<T, KERNEL> reach_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -58,6 +58,7 @@ struct GradientScratch {
   T *offsets, *marks, *e_sums, *ds_sums;  // [pair]
   T* row;                                 // [channel]
   T* other;                               // [channel]
+  BoxRoom<T> boxes;                       // of queries and keys
 
   GradientScratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
       : pairs(PairsOfBlock(key_dim, value_dim)) {
@@ -82,6 +83,7 @@ struct GradientScratch {
     e = block(kQueries, pairs);
     layout.Take(pairs, {&offsets, &marks, &e_sums, &ds_sums});
     layout.Take(dk_wide > dv_wide ? dk_wide : dv_wide, {&row, &other});
+    layout.Take(dk_wide, {&boxes.query_low, &boxes.query_high, &boxes.key_low, &boxes.key_high});
   }
 };
 

@@ -1,4 +1,4 @@
-// Answers and pairs, compiled for every target.
+// Outputs and pairs, compiled for every target.
 
 #include "src/engines/kernel_smoother/decode.h"
 #include "src/engines/kernel_smoother/task.h"
@@ -10,23 +10,23 @@
 //
 #include "hwy/highway.h"
 #include "src/engines/common/write_pairs-inl.h"
-#include "src/engines/kernel_smoother/answer-inl.h"
 #include "src/engines/kernel_smoother/decode-inl.h"
+#include "src/engines/kernel_smoother/outputs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_smoother {
 namespace HWY_NAMESPACE {
 
 template <class T>
-void AnswerAs(const Task& task) {
+void ComputeOutputsAs(const Task& task) {
   ScratchLayout layout(task.scratch);
   const Scratch<T> scratch(task.memory.key_dim, task.memory.value_dim, layout);
   cn::WithKernel(task.options.kernel,
-                 [&](auto kernel) { Answers<T, decltype(kernel)>(task, scratch).Run(); });
+                 [&](auto kernel) { OutputsPass<T, decltype(kernel)>(task, scratch).Run(); });
 }
 
-void AnswerAny(const Task& task, DType dtype) {
-  dtype == DType::kFloat64 ? AnswerAs<double>(task) : AnswerAs<float>(task);
+void ComputeOutputsAny(const Task& task, DType dtype) {
+  dtype == DType::kFloat64 ? ComputeOutputsAs<double>(task) : ComputeOutputsAs<float>(task);
 }
 void WriteAny(const Memory& memory, const Range& tokens, DType dtype) {
   dtype == DType::kFloat64 ? cn::WritePairsAs<double>(memory, tokens)
@@ -53,7 +53,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ttr::kernel_smoother {
 
-HWY_EXPORT(AnswerAny);
+HWY_EXPORT(ComputeOutputsAny);
 HWY_EXPORT(WriteAny);
 HWY_EXPORT(WeighAny);
 HWY_EXPORT(PrepareAny);
@@ -61,12 +61,12 @@ HWY_EXPORT(ChunkAny);
 HWY_EXPORT(MergeAny);
 HWY_EXPORT(WriteOneAny);
 
-void Answer(const Task& task, DType dtype) { TTR_DISPATCH(AnswerAny)(task, dtype); }
+void ComputeOutputs(const Task& task, DType dtype) { TTR_DISPATCH(ComputeOutputsAny)(task, dtype); }
 void WritePairs(const Memory& memory, const Range& tokens, DType dtype) {
   TTR_DISPATCH(WriteAny)(memory, tokens, dtype);
 }
 void PrepareQueries(const ChunkTask& task, DType dtype) { TTR_DISPATCH(PrepareAny)(task, dtype); }
-void AnswerChunk(const ChunkTask& task, DType dtype) { TTR_DISPATCH(ChunkAny)(task, dtype); }
+void SumChunk(const ChunkTask& task, DType dtype) { TTR_DISPATCH(ChunkAny)(task, dtype); }
 void MergeChunks(const ChunkTask& task, std::int64_t chunks, DType dtype) {
   TTR_DISPATCH(MergeAny)(task, chunks, dtype);
 }

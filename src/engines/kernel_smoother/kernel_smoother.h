@@ -81,13 +81,13 @@ std::size_t ScratchBytes(const Sizes& sizes, int threads);
 /// logarithm of a sum of weights each. Not under the inverse distance.
 std::size_t SavedBytes(const Sizes& sizes, std::int64_t queries);
 
-/// Memorizes every token and answers every query. `scratch` (any alignment) holds ScratchBytes()
-/// at least, or is empty, and then it is allocated.
+/// Memorizes every token and computes the output of every query. `scratch` (any alignment) holds
+/// ScratchBytes() at least, or is empty, and then it is allocated.
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});
 
-/// The answers alone: the state stays as it is.
-void Answer(const Options& options, const Call& call, Executor& executor,
-            std::span<std::byte> scratch = {});
+/// The outputs alone: the state stays as it is.
+void Read(const Options& options, const Call& call, Executor& executor,
+          std::span<std::byte> scratch = {});
 
 }  // namespace ttr::kernel_smoother

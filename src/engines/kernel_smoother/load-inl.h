@@ -77,7 +77,7 @@ class QueryBlock {
   std::int64_t first_;
 };
 
-/// Whose query or answer it is.
+/// The head and token of a query and its output.
 struct Place {
   std::int64_t query, token;
 };

@@ -1,4 +1,4 @@
-// Sums of weights and values become answers. Compiled once for every target.
+// Sums of weights and values become outputs. Compiled once for every target.
 
 #if defined(TTR_KERNEL_SMOOTHER_STORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_KERNEL_SMOOTHER_STORE_INL_H_
@@ -37,9 +37,9 @@ struct WeightSum {
   }
 };
 
-/// y, the sum of weighted values over exp(top), as the answer.
+/// y, the sum of weighted values over exp(top), as the output.
 template <class T>
-void StoreAnswer(const Options& options, const Memory& m, const Place& place,
+void StoreOutput(const Options& options, const Memory& m, const Place& place,
                  const WeightSum<T>& sum, T* y) {
   const bool none = sum.none();
   const double factor = sum.Factor(options);

@@ -27,7 +27,7 @@ using simd::Rows;
 inline constexpr std::int64_t kQueries = 128;
 /// The most rows that register tiles take together (linalg's kTileRows).
 inline constexpr std::int64_t kStrip = 8;
-/// Pairs of a block. Keys, values, queries and answers stay in the second-level cache together.
+/// Pairs of a block. Keys, values, queries and outputs stay in the second-level cache together.
 constexpr std::int64_t PairsOfBlock(std::int64_t key_dim, std::int64_t value_dim) {
   const std::int64_t channels = std::max<std::int64_t>(key_dim, value_dim);
   return channels <= 128 ? 256 : channels <= 256 ? 128 : 64;
@@ -41,8 +41,8 @@ struct Memory : common::KeptPairs {
   std::int64_t queries = 1;
 };
 
-/// What is kept of queries beside their answers, in the type of the arithmetic. Absent: nothing.
-struct Kept {
+/// What is saved of queries beside their outputs, in the type of the arithmetic. Absent: nothing.
+struct SavedQueries {
   void* logs = nullptr;         ///< [query]: of the sum of weights; of an unnormalised one what its
                                 ///< scores lack
   void* means = nullptr;        ///< [query][channel]
@@ -58,26 +58,32 @@ struct Task {
   const Memory& memory;
   std::int64_t first = 0, count = 0;
   std::byte* scratch = nullptr;
-  Kept kept{};
+  SavedQueries saved{};
+};
+
+/// [channel]: the sides of two boxes.
+template <class T>
+struct BoxRoom {
+  T *query_low, *query_high, *key_low, *key_high;
 };
 
 /// Of a worker.
 template <class T>
 struct Scratch {
-  std::int64_t pairs;                              // of a block
-  Block<T> q;                                      // [query][channel]
-  Block<T> y;                                      // [query][channel]: sums of values over exp(top)
-  Block<T> rows;                                   // [pair][channel]: keys
-  Block<T> kt;                                     // [channel][pair]
-  Block<T> v;                                      // [pair][channel]
-  Block<T> scores;                                 // [query of a strip][pair]
-  T* offsets;                                      // [pair]
-  T* row;                                          // [channel]: a value that is not finite
-  T *query_low, *query_high, *key_low, *key_high;  // [channel]: boxes
-  std::int64_t* odd;                               // [pair]: which are
-  T* tops;                                         // [query]
-  T* sums;                                         // [query]
-  T* hits;  // [query]: 1 where a key at distance 0 has taken all weight
+  std::int64_t pairs;  // of a block
+  Block<T> q;          // [query][channel]
+  Block<T> y;          // [query][channel]: sums of values over exp(top)
+  Block<T> rows;       // [pair][channel]: keys
+  Block<T> kt;         // [channel][pair]
+  Block<T> v;          // [pair][channel]
+  Block<T> scores;     // [query of a strip][pair]
+  T* offsets;          // [pair]
+  T* row;              // [channel]: a value that is not finite
+  BoxRoom<T> boxes;    // of queries and keys
+  std::int64_t* odd;   // [pair]: which are
+  T* tops;             // [query]
+  T* sums;             // [query]
+  T* hits;             // [query]: 1 where a key at distance 0 has taken all weight
 
   Scratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
       : pairs(PairsOfBlock(key_dim, value_dim)) {
@@ -94,7 +100,7 @@ struct Scratch {
     scores = block(kStrip, pairs);
     layout.Take(pairs, {&offsets});
     row = layout.Take<T>(dv);
-    layout.Take(dk, {&query_low, &query_high, &key_low, &key_high});
+    layout.Take(dk, {&boxes.query_low, &boxes.query_high, &boxes.key_low, &boxes.key_high});
     odd = layout.Take<std::int64_t>(pairs);
     layout.Take(kQueries, {&tops, &sums, &hits});
   }
@@ -103,8 +109,8 @@ struct Scratch {
 /// Fills weights.offsets, totals and forgotten from the state and the call.
 void WeighPairs(const Memory& memory);
 
-/// Answers the queries of a task; `dtype` is that of the arithmetic.
-void Answer(const Task& task, DType dtype);
+/// The outputs of a task; `dtype` is that of the arithmetic.
+void ComputeOutputs(const Task& task, DType dtype);
 
 /// Writes the pairs of some tokens of a call into the state, and with the last of them the weights
 /// of all. Ranges of tokens come in order.

@@ -1,11 +1,11 @@
-// Answers of a block of queries, over blocks of pairs from the latest to the first. Compiled once
+// Outputs of a block of queries, over blocks of pairs from the latest to the first. Compiled once
 // for every target.
 
-#if defined(TTR_KERNEL_SMOOTHER_ANSWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_KERNEL_SMOOTHER_ANSWER_INL_H_
-#undef TTR_KERNEL_SMOOTHER_ANSWER_INL_H_
+#if defined(TTR_KERNEL_SMOOTHER_OUTPUTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_KERNEL_SMOOTHER_OUTPUTS_INL_H_
+#undef TTR_KERNEL_SMOOTHER_OUTPUTS_INL_H_
 #else
-#define TTR_KERNEL_SMOOTHER_ANSWER_INL_H_
+#define TTR_KERNEL_SMOOTHER_OUTPUTS_INL_H_
 #endif
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/kernel_smoother/load-inl.h"
+#include "src/engines/kernel_smoother/reach-inl.h"
 #include "src/engines/kernel_smoother/store-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,57 +24,16 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The least and the greatest of every channel of some rows.
-template <class T>
-struct Box {
-  T *low = nullptr, *high = nullptr;
-
-  /// False where it has no sides: there is no room for them, or a row is not finite.
-  bool Of(const Block<T>& rows, std::int64_t count, std::int64_t channels) const {
-    if (low == nullptr) return false;
-    std::copy_n(rows.Row(0), channels, low);
-    std::copy_n(rows.Row(0), channels, high);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const T* const row = rows.Row(i);
-      for (std::int64_t c = 0; c < channels; ++c) {
-        low[c] = row[c] < low[c] ? row[c] : low[c];
-        high[c] = row[c] > high[c] ? row[c] : high[c];
-      }
-    }
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (!IsFinite(rows.Row(i), linalg::RoundUp(channels, kUnit))) return false;
-    }
-    return true;
-  }
-
-  /// The least squared distance between points of two boxes.
-  double SquaredGap(const Box& other, std::int64_t channels) const {
-    double sum = 0;
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const T gap = std::max({low[c] - other.high[c], other.low[c] - high[c], T(0)});
-      sum += static_cast<double>(gap) * static_cast<double>(gap);
-    }
-    return sum;
-  }
-};
-
-/// The greatest length of some rows; NaN of what is not finite.
-template <class T>
-double LongestOf(const Block<T>& rows, std::int64_t count, std::int64_t channels) {
-  double most = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double squares = sn::SumOfSquares(static_cast<const T*>(rows.Row(i)), channels);
-    if (!std::isfinite(squares)) return std::numeric_limits<double>::quiet_NaN();
-    most = std::max(most, squares);
-  }
-  return std::sqrt(most);
-}
-
 template <class T, class KERNEL>
-class Answers {
+class OutputsPass {
  public:
-  Answers(const Task& task, const Scratch<T>& scratch)
-      : options_(task.options), m_(task.memory), task_(task), block_(m_, task.first), s_(scratch) {}
+  OutputsPass(const Task& task, const Scratch<T>& scratch)
+      : options_(task.options),
+        m_(task.memory),
+        task_(task),
+        block_(m_, task.first),
+        s_(scratch),
+        reach_(m_, scratch.boxes) {}
 
   void Run() {
     Start();
@@ -84,7 +44,7 @@ class Answers {
          first >= 0 && first + s_.pairs > seen.first; first -= s_.pairs) {
       PairBlock(first, std::min(s_.pairs, seen.end - first));
     }
-    if (task_.kept.reference != nullptr) *task_.kept.reference = reference_;
+    if (task_.saved.reference != nullptr) *task_.saved.reference = reference_;
     for (std::int64_t i = 0; i < task_.count; ++i) Store(i);
   }
 
@@ -93,13 +53,7 @@ class Answers {
 
   void Start() {
     LoadQueries(task_, s_.q);
-    if (common::IsCompact(options_.kernel)) {
-      queries_box_ = {s_.query_low, s_.query_high};
-      keys_ = {s_.key_low, s_.key_high};
-      if (!queries_box_.Of(s_.q, task_.count, m_.key_dim)) keys_ = {};
-    } else if (m_.weighted) {
-      longest_query_ = LongestOf(s_.q, task_.count, m_.key_dim);
-    }
+    reach_.TakeQueries(s_.q, task_.count);
     const std::int64_t wide = linalg::RoundUp(m_.value_dim, kUnit);
     linalg::ZeroRows(s_.y, 0, linalg::RoundUp(task_.count, kStrip), wide);
     std::fill(s_.tops, s_.tops + kQueries, cn::kNever<T>);
@@ -110,7 +64,8 @@ class Answers {
   void PairBlock(std::int64_t first, std::int64_t count) {
     if (m_.weighted) LoadOffsets(first, count);
     LoadPairs(KeysOf(m_), first, count, m_.key_dim, s_.rows);
-    if (IsBeyondReach(first, count)) return;
+    reach_.TakeKeys(s_.rows, count);
+    if (reach_.IsEmpty(s_.offsets, m_.weighted ? LeastTop(first) : T(0))) return;
     LoadPairs(ValuesOf(m_), first, count, m_.value_dim, s_.v);
     const std::int64_t dk = linalg::RoundUp(m_.key_dim, kUnit);
     ln::Transpose(s_.rows, linalg::RoundUp(count, kUnit), dk, s_.kt);
@@ -125,29 +80,13 @@ class Answers {
     std::fill(s_.offsets + count, s_.offsets + linalg::RoundUp(count, kUnit), T(0));
   }
 
-  /// Does no query give any of these pairs a weight that is more than 0? By a bound of their
-  /// scores: a compact kernel leaves nothing between boxes that are a bandwidth apart, and a decay
-  /// nothing of what is far below the maximum.
-  bool IsBeyondReach(std::int64_t first, std::int64_t count) {
-    if (common::IsCompact(options_.kernel)) {
-      if (keys_.Of(s_.rows, count, m_.key_dim)) {
-        const double gap = keys_.SquaredGap(queries_box_, m_.key_dim);
-        // Distances round, too.
-        return gap * (1 - 1e-4) > m_.bandwidth * m_.bandwidth;
-      }
-      return false;
-    }
-    if (!m_.weighted || KERNEL::kHasHits) return false;
-    T most = *std::max_element(s_.offsets, s_.offsets + count);
-    T least = std::numeric_limits<T>::infinity();  // of maxima
+  /// Of the queries that see pairs from `first` on.
+  T LeastTop(std::int64_t first) const {
+    T least = std::numeric_limits<T>::infinity();
     for (std::int64_t i = 0; i < task_.count; ++i) {
       if (block_.SeenByOne(i).end > first) least = std::min(least, s_.tops[i]);
     }
-    if (!(most < least + sn::kLowestExponent<T>)) return false;
-    const double length = LongestOf(s_.rows, count, m_.key_dim);
-    if (!std::isfinite(length)) return false;  // NaN is for those who see it
-    const double score = KERNEL::kByDistance ? 0 : length * longest_query_;
-    return static_cast<double>(most) + score < static_cast<double>(least + sn::kLowestExponent<T>);
+    return least;
   }
 
   /// Queries i .. i + kRows on a block of pairs.
@@ -179,6 +118,14 @@ class Answers {
   HWY_INLINE void Weigh(std::int64_t i, T* scores, std::int64_t first, std::int64_t columns) {
     const Range seen = block_.SeenByOne(i);
     const T* const offsets = m_.weighted ? s_.offsets + first % s_.pairs : nullptr;
+    if constexpr (KERNEL::kIsCompact) {
+      if (!m_.weighted) {
+        s_.sums[i] += cn::CompactWeights<KERNEL>(columns, seen.first - first, seen.end - first,
+                                                 width_, scores);
+        if (s_.sums[i] != 0) s_.tops[i] = 0;
+        return;
+      }
+    }
     if constexpr (KERNEL::kHasHits)
       TakeHits(i, {seen.first - first, seen.end - first}, columns, offsets, scores);
     const T greatest = cn::LogScores<KERNEL>(columns, seen.first - first, seen.end - first, width_,
@@ -239,23 +186,23 @@ class Answers {
     const std::int64_t at = task_.first + i, t = at / m_.queries;
     const Place place{at - t * m_.queries, t};
     const WeightSum<T> sum{s_.tops[i], s_.sums[i], TotalOf(i)};
-    StoreAnswer(options_, m_, place, sum, s_.y.Row(i));
-    if (task_.kept.logs != nullptr) Keep(i, place, sum);
+    StoreOutput(options_, m_, place, sum, s_.y.Row(i));
+    if (task_.saved.logs != nullptr) Save(i, place, sum);
   }
 
-  void Keep(std::int64_t i, const Place& place, const WeightSum<T>& sum) {
+  void Save(std::int64_t i, const Place& place, const WeightSum<T>& sum) {
     const std::int64_t at = task_.first + i, channels = m_.value_dim;
-    const Kept& kept = task_.kept;
+    const SavedQueries& saved = task_.saved;
     const T* const y = s_.y.Row(i);
-    static_cast<T*>(kept.logs)[at] = options_.normalised
-                                         ? sum.top + static_cast<T>(std::log(sum.sum))
-                                         : static_cast<T>(-sum.total);
-    if (kept.hits != nullptr) static_cast<T*>(kept.hits)[at] = s_.hits[i];
-    if (kept.means != nullptr)
-      std::copy_n(y, channels, static_cast<T*>(kept.means) + at * channels);
-    if (kept.dots != nullptr) {
-      sn::LoadRow(kept.dy.Of(place.query), place.token, 0, channels, s_.row);
-      static_cast<T*>(kept.dots)[at] = static_cast<T>(sn::WideDot(channels, y, s_.row));
+    static_cast<T*>(saved.logs)[at] = options_.normalised
+                                          ? sum.top + static_cast<T>(std::log(sum.sum))
+                                          : static_cast<T>(-sum.total);
+    if (saved.hits != nullptr) static_cast<T*>(saved.hits)[at] = s_.hits[i];
+    if (saved.means != nullptr)
+      std::copy_n(y, channels, static_cast<T*>(saved.means) + at * channels);
+    if (saved.dots != nullptr) {
+      sn::LoadRow(saved.dy.Of(place.query), place.token, 0, channels, s_.row);
+      static_cast<T*>(saved.dots)[at] = static_cast<T>(sn::WideDot(channels, y, s_.row));
     }
   }
 
@@ -264,9 +211,8 @@ class Answers {
   const Task& task_;
   const QueryBlock block_;
   const Scratch<T>& s_;
+  Reach<T, KERNEL> reach_;
   double reference_ = 0;
-  double longest_query_ = 0;
-  Box<T> queries_box_, keys_;
   std::int64_t odd_ = 0;  // values of a block that are not finite
   const T width_ = cn::WidthOf<T>(options_.kernel, m_.bandwidth);
 };
@@ -275,4 +221,4 @@ class Answers {
 }  // namespace ttr::kernel_smoother
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_KERNEL_SMOOTHER_ANSWER_INL_H_
+#endif  // TTR_KERNEL_SMOOTHER_OUTPUTS_INL_H_
