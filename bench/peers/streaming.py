@@ -7,9 +7,9 @@
 
 Every method predicts a row from what it has learned of the rows before, then learns it. *rmse* is
 that of the predictions behind the first quarter of the rows, over that of the naive prediction: the
-last value of a series, the mean so far where rows are no series. *us a row* is predicting and
-learning it, the median over interleaved rounds; statsmodels computes all rows in one call, without
-predictions. *ends* says whether its last prediction is a number, and if not, the first row of which
+last value of a series, the mean so far where rows are no series. *us a row* is processor time to
+predict and learn it, the median over interleaved rounds; ttr's fit and statsmodels learn all rows in
+one call. *ends* says whether its last prediction is a number, and if not, the first row of which
 there was none.
 """
 
@@ -80,33 +80,33 @@ def ttr_regressor(x, y, forgetting):
 
     model = StreamingRegressor(f"affine_rls{{decay: {forgetting}, importance: input}}")
     rows = [dict(enumerate(row)) for row in x.tolist()]
-    start = time.perf_counter()
+    start = time.process_time()
     predictions = []
     for row, value in zip(rows, y.tolist()):
         predictions.append(model.predict_one(row))
         model.learn_one(row, value)
-    return np.array(predictions), time.perf_counter() - start
+    return np.array(predictions), time.process_time() - start
 
 
 def ttr_fit(x, y, forgetting):
     from ttr.sklearn import StreamingRegressor
 
     model = StreamingRegressor(f"affine_rls{{decay: {forgetting}, importance: input}}")
-    start = time.perf_counter()
+    start = time.process_time()
     model.fit(x, y)
-    return None, time.perf_counter() - start
+    return None, time.process_time() - start
 
 
 def ttr_memory(x, y, forgetting):
     import ttr
 
     memory = ttr.Memory(f"affine_rls{{decay: {forgetting}}}", key_dim=x.shape[1])
-    start = time.perf_counter()
+    start = time.process_time()
     predictions = []
     for row, value in zip(x, y):
         predictions.append(memory.retrieve(row)[0])
         memory.memorize(row, value)
-    return np.array(predictions), time.perf_counter() - start
+    return np.array(predictions), time.process_time() - start
 
 
 def padasip_rls(x, y, forgetting):
@@ -114,21 +114,21 @@ def padasip_rls(x, y, forgetting):
 
     x = np.hstack([x, np.ones((len(x), 1))])
     model = padasip.filters.FilterRLS(x.shape[1], mu=forgetting, eps=1e-3)
-    start = time.perf_counter()
+    start = time.process_time()
     predictions = []
     for row, value in zip(x, y):
         predictions.append(model.predict(row))
         model.adapt(value, row)
-    return np.array(predictions), time.perf_counter() - start
+    return np.array(predictions), time.process_time() - start
 
 
 def statsmodels_recursive(x, y, forgetting):
     from statsmodels.regression.recursive_ls import RecursiveLS
 
     x = np.hstack([x, np.ones((len(x), 1))])
-    start = time.perf_counter()
+    start = time.process_time()
     fit = RecursiveLS(y, x).fit()
-    took = time.perf_counter() - start
+    took = time.process_time() - start
     before = fit.recursive_coefficients.filtered[:, :-1]
     return np.concatenate([[0.0], (x[1:] * before.T).sum(1)]), took
 
@@ -137,7 +137,7 @@ def river_model(make):
     def run(x, y, forgetting):
         model = make()
         rows = [dict(enumerate(row)) for row in x.tolist()]
-        start = time.perf_counter()
+        start = time.process_time()
         predictions = []
         for row, value in zip(rows, y.tolist()):
             try:
@@ -146,7 +146,7 @@ def river_model(make):
             except (OverflowError, ValueError):  # numbers that its own checks refuse
                 predictions += [np.nan] * (len(y) - len(predictions))
                 break
-        return np.array(predictions, float), time.perf_counter() - start
+        return np.array(predictions, float), time.process_time() - start
 
     return run
 
@@ -213,7 +213,7 @@ def compare(name, methods, rounds):
     settled = slice(len(y) // 4, None)
     rmse = lambda guess: float(np.sqrt(np.mean((guess - y)[settled] ** 2)))
     for method, guess in predictions.items():
-        row = [name, method, "", f"{statistics.median(times[method]):.1f}", ""]
+        row = [name, method, "", f"{statistics.median(times[method]):.3g}", ""]
         if guess is not None:
             lost = np.flatnonzero(~np.isfinite(guess))
             row[2] = "-" if len(lost) else f"{rmse(guess) / rmse(naive):.3g}"

@@ -164,9 +164,92 @@ def test_what_is_cut_and_what_is_not() -> None:
         assert reason in str(refused.value)
 
 
+def test_packed_sequences_are_refused() -> None:
+    inputs = cases.draw("gla", B=1)
+    with pytest.raises(ValueError, match="cu_seqlens must be absent"):
+        regress("gla", **inputs, cu_seqlens=torch.tensor([0, 4, 9]))
+    with pytest.raises(ValueError, match="v must be given"):
+        regress("gla", inputs["q"])
+
+
 def test_bytes_do_not_grow_with_the_length() -> None:
     assert summary_bytes("gla", key_dim=8, value_dim=3) == (4 * (24 + 8), 4 * 24)
     assert summary_bytes("deltanet", key_dim=8, value_dim=3) == (4 * (24 + 64), 4 * 24)
     assert summary_bytes("rls", key_dim=8, value_dim=3) == (4 * (24 + 64 + 1), 4 * (24 + 64))
     two = summary_bytes("gated_deltanet", key_dim=8, value_dim=3, heads=2, batch=3, itemsize=8)
     assert two == (48 * (24 + 64), 48 * 24)
+
+
+# ---- Training ------------------------------------------------------------------------------------
+
+
+class Model(torch.nn.Module):
+    """A layer with what surrounds it; the sequence whole, or cut over a group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = torch.nn.Linear(8, 24)
+        self.gates = torch.nn.Linear(8, 4)
+        self.cut: Any = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (t.unflatten(-1, (2, 4)) for t in self.project(x).chunk(3, -1))
+        g, b = self.gates(x).chunk(2, -1)
+        gates = {"log_decay": -torch.nn.functional.softplus(g), "step": b.sigmoid()}
+        recipe = "gated_deltanet{normalise_qk: true}"
+        if self.cut is None:
+            return ttr.torch.regress(recipe, q, k, v, **gates)
+        y: Tensor = regress(recipe, q, k, v, group=self.cut, **gates)
+        return y
+
+
+def model() -> Model:
+    torch.manual_seed(0)
+    return Model().double()
+
+
+def data() -> Tensor:
+    return torch.randn(4, 20, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def train(network: torch.nn.Module, x: Tensor) -> list[float]:
+    """Losses of five steps, each of this process's part of the data."""
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.03)
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = network(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def ddp(rank: int, size: int, folder: str) -> None:
+    network = torch.nn.parallel.DistributedDataParallel(model())
+    torch.save(train(network, data()[rank * 2 : rank * 2 + 2]), f"{folder}/{rank}")
+
+
+def fsdp(rank: int, size: int, folder: str) -> None:
+    from torch.distributed.fsdp import fully_shard
+
+    network = model()
+    mesh = dist.device_mesh.init_device_mesh("cpu", (size,))
+    fully_shard(network, mesh=mesh)
+    assert network.project.weight.to_local().shape == (12, 8)
+    torch.save(train(network, data()[rank * 2 : rank * 2 + 2]), f"{folder}/{rank}")
+
+
+def context_parallel(rank: int, size: int, folder: str) -> None:
+    network = model()
+    network.cut = dist.new_group()  # the wrapper's own sums go by the other one
+    parallel = torch.nn.parallel.DistributedDataParallel(network)
+    torch.save(train(parallel, data()[:, rank * 10 : rank * 10 + 10]), f"{folder}/{rank}")
+
+
+@pytest.mark.parametrize("work", [ddp, fsdp, context_parallel])
+def test_two_processes_train_to_the_loss_of_one(work: Callable[..., None]) -> None:
+    alone = train(model(), data())
+    assert alone[-1] < 0.8 * alone[0]
+    ranks = torch.tensor(run(work, 2), dtype=torch.float64)
+    torch.testing.assert_close(ranks.mean(0), torch.tensor(alone, dtype=ranks.dtype), rtol=1e-10, atol=0)

@@ -174,11 +174,12 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
             return np.array([y], np.float64)
         if not hasattr(self, "reader_"):
             self._columns = list(y)
-        names = getattr(self, "_columns", None) or getattr(self, "feature_names_in_", None)
-        unknown = [name for name in y if names is None or name not in names]
-        if unknown:
-            raise ValueError(f"[learn_one] y must have the columns {names} but has {unknown[0]!r}")
-        self._columns = list(names)
+        self._columns = list(getattr(self, "_columns", getattr(self, "feature_names_in_", ())))
+        for name in y:
+            if name not in self._columns:
+                raise ValueError(
+                    f"[learn_one] y must be of the columns {self._columns} but has {name!r}"
+                )
         return np.array([y.get(name, np.nan) for name in self._columns], np.float64)
 
     def _reader(self, columns: int) -> Reader:

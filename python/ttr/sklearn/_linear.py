@@ -49,30 +49,30 @@ class LinearFit:
     def coefficients(self) -> Array:
         """[p, outputs]."""
         if is_least_squares(self._memory.recipe):
-            return self._solution[: self._memory.key_dim]
-        return self._memory.predict(np.eye(self._memory.key_dim)) - self.intercept
+            return np.asarray(self._solution[: self._memory.key_dim])
+        return np.asarray(self._memory.predict(np.eye(self._memory.key_dim)) - self.intercept)
 
     @functools.cached_property
     def intercept(self) -> Array:
         """[outputs]."""
         if self._affine and is_least_squares(self._memory.recipe):
-            return self._solution[-1]
-        return self._memory.predict(np.zeros((1, self._memory.key_dim)))[0]
+            return np.asarray(self._solution[-1])
+        return np.asarray(self._memory.predict(np.zeros((1, self._memory.key_dim)))[0])
 
     @property
     def inverse_diagonal(self) -> Array:
         """(A^-1)_jj, the intercept's last."""
-        return np.diagonal(self._inverse)
+        return np.asarray(np.diagonal(self._inverse))
 
     def leverage(self, rows: Array) -> Array:
         """x^T A^-1 x of every row [n, p], a 1 behind it where there is an intercept."""
         if self._affine:
             rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
-        return np.maximum(np.einsum("ni,ij,nj->n", rows, self._inverse, rows), 0)
+        return np.asarray(np.maximum(np.einsum("ni,ij,nj->n", rows, self._inverse, rows), 0))
 
     @functools.cached_property
     def _solution(self) -> Array:
-        return self._inverse @ self._memory.state["state"]
+        return np.asarray(self._inverse @ self._memory.state["state"])
 
     @functools.cached_property
     def _inverse(self) -> Array:

@@ -48,18 +48,19 @@ class RowMemory:
             return values, values
         keys = _as_tokens(rows)
         first = self.predict(rows[:1])
-        self.count += len(rows)
         inputs = self._inputs(keys)
         if weights is not None:
             inputs["importance"] = weights[None, :, None]
         v = _as_tokens(values)
         if len(rows) == 1:
             self._decoder.memorize(keys, v, **inputs)
+            self.count += 1
             return first, self.predict(rows)
         # Behind every write the memory is asked about the row itself and about the next one.
         queries = np.concatenate([keys, np.roll(keys, -1, axis=1)], axis=2)
         y, state = self._layer.forward(queries, keys, v, state=self._decoder.state(), **inputs)
         self._decoder.start(state)
+        self.count += len(rows)
         return np.concatenate([first, y[0, :-1, 1, :]]), y[0, :, 0, :]
 
     def write(self, row: Array, value: Array) -> None:

@@ -101,12 +101,12 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def learn_one(self, x: Mapping[Any, float], y: float, w: float = 1.0) -> None:
         """Learns one row {feature: number}. A feature that is absent is 0; one that is new has been
         0 in all rows before."""
-        if not np.isfinite(y):
-            raise ValueError(f"[learn_one] y must be finite but is {y}")
+        if not np.isfinite([*x.values(), y]).all():
+            raise ValueError(f"[learn_one] x and y must be finite but are {dict(x)} and {y}")
         if not hasattr(self, "memory_"):
             self._start(len(x), 1, flat=True)
-            self._name(x)
-        elif any(name not in self._places() for name in x):
+            self._name(list(x))
+        elif not x.keys() <= self._named.keys():
             self._grow(x)
         self._write(self._row(x)[None], np.array([[float(y)]]), None if w == 1 else np.array([w]))
 
@@ -136,6 +136,8 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         constants = Constants(self.step, self.decay, self.momentum, self.weight_decay)
         self.memory_ = RowMemory(recipe, constants, features, outputs)
         self.n_features_in_ = features
+        names = getattr(self, "feature_names_in_", range(features))
+        self._named = {name: place for place, name in enumerate(names)}
         self._flat = flat
         decay = decay_of(recipe, constants)
         self._fit = self._errors = None
@@ -163,39 +165,26 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     # ---- Rows of names ---------------------------------------------------------------------------
 
-    def _name(self, x: Mapping[Any, float]) -> None:
-        names = np.empty(len(x), dtype=object)
-        names[:] = list(x)
-        if all(isinstance(name, str) for name in x):
-            self.feature_names_in_ = names
-        self._named = {name: place for place, name in enumerate(x)}
-
-    def _places(self) -> dict[Any, int]:
-        """Feature -> its column: by the names of what was fitted, else by 0, 1, ..."""
-        if not hasattr(self, "_named") or len(self._named) != self.n_features_in_:
-            names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-            self._named = {name: place for place, name in enumerate(names)}
-        return self._named
+    def _name(self, names: list[Any]) -> None:
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self._named = {name: place for place, name in enumerate(names)}
 
     def _row(self, x: Mapping[Any, float]) -> Array:
-        places, row = self._places(), np.zeros(self.n_features_in_)
+        row = np.zeros(self.n_features_in_)
         for name, number in x.items():
-            if name in places:
-                row[places[name]] = number
-        if not np.isfinite(row).all():
-            raise ValueError(f"[sklearn] x must be finite but is {dict(x)}")
+            place = self._named.get(name)
+            if place is not None:
+                row[place] = number
         return row
 
     def _grow(self, x: Mapping[Any, float]) -> None:
-        places = self._places()
-        names = {**places}
-        for name in x:
-            names.setdefault(name, len(names))
+        names = [*self._named, *(name for name in x if name not in self._named)]
         self.memory_ = self.memory_.grown(len(names))
         if self._fit is not None:
-            self._fit.parameters += len(names) - len(places)
+            self._fit.parameters += len(names) - self.n_features_in_
         self.n_features_in_ = len(names)
-        self._name(dict.fromkeys(names, 0.0))
+        self._name(names)
 
     # ---- Reading ---------------------------------------------------------------------------------
 
@@ -247,7 +236,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.memory_.count
 
     @property
-    def coef_(self) -> Array:
+    def coef_(self) -> Any:
         return self._of_outputs(self._linear().coefficients.T)
 
     @property
@@ -255,7 +244,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self._of_outputs(self._linear().intercept)
 
     @property
-    def coef_stderr_(self) -> Array:
+    def coef_stderr_(self) -> Any:
         return self._of_outputs(self._standard_errors()[:, : self.n_features_in_])
 
     @property

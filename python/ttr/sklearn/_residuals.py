@@ -21,10 +21,12 @@ class FadingSum:
 
     def add(self, rows: Array) -> None:
         """x_i, one a row."""
+        if len(rows) == 1:
+            self.value = self.value * self._decay + rows[0]
+            return
         ages = np.arange(len(rows) - 1, -1, -1.0)
-        self.value = self.value * self._decay ** len(rows) + np.tensordot(
-            self._decay**ages, rows, axes=1
-        )
+        faded = self.value * self._decay ** len(rows)
+        self.value = faded + np.tensordot(self._decay**ages, rows, axes=1)
 
 
 class Samples:

@@ -73,5 +73,5 @@ def _gathered(tensors: Sequence[Tensor], group: Any) -> list[list[Tensor]]:
     dist.all_gather(everywhere, flat.contiguous(), group=group)
     sizes = [t.numel() for t in tensors]
     return [
-        [part.view_as(t) for part, t in zip(piece.split(sizes), tensors)] for piece in everywhere
+        [part.view_as(t) for part, t in zip(torch.split(piece, sizes), tensors)] for piece in everywhere
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -59,11 +60,11 @@ def regress(
     if "v" not in given:
         raise ValueError("[regress] v must be given but is absent")
     piece = _piece(choices, given)
-    start = start_of(piece, dict(state or {}))
+    start = start_of(piece, state or {})
     before = carry(fold_of(choices), start, summary_of(piece), group)
-    return _regress.regress(
-        text, **given, state=dict(zip(names(choices), before)), return_state=return_state
-    )
+    given["state"] = dict(zip(names(choices), before))
+    given["return_state"] = return_state
+    return _regress.regress(text, **given)
 
 
 def refusal(recipe: Any) -> str | None:
@@ -83,8 +84,6 @@ def summary_bytes(
         sgd                    Dphi Dv + Dphi^2         Dphi Dv
         least squares          Dphi Dv + Dphi^2 + 1     Dphi Dv + Dphi^2
     """
-    import torch
-
     choices = choices_of(text_of(recipe))
     reason = obstacle(choices)
     if reason is not None:
@@ -95,7 +94,7 @@ def summary_bytes(
     entries = len(choices.state)
     if choices.family == "sgd":
         transition = (entries * phi) ** 2
-    elif choices.family == "least_squares":
+    elif choices.family == "least_squares" or choices.normalise_sum == "stabilised":
         transition = 1
     elif choices.family == "gated_vector":
         transition = entries * value_dim

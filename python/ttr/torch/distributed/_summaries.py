@@ -14,13 +14,14 @@ of T: S and T come out side by side, with gradients.
                             memory of (v, phi(k))
 
 With a phase, factors are complex. A sum of keys (`normalise_sum: sum`) passes as a column of values
-does.
+does. Under a running maximum (`stabilised`) M and that sum are divided by its exponential, and T is the
+sum of the log decays.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -43,6 +44,10 @@ _REASONS = {
 }
 
 
+#: Decays of which a token has one, the same for all memories or each its own.
+_ONE_DECAY = ("none", "constant", "scalar")
+
+
 def obstacle(choices: Choices) -> str | None:
     """Why a piece has no summary; None where it has one."""
     if choices.family in _REASONS:
@@ -51,8 +56,8 @@ def obstacle(choices: Choices) -> str | None:
         return "it reads the whole sequence at once and carries nothing"
     if choices.family == "sgd" and choices.preconditioner != "none":
         return "its steps depend on the curvature before a piece, which they change"
-    if choices.normalise_sum == "stabilised":
-        return "the running maximum that it is scaled by is no affine function of that before"
+    if choices.normalise_sum == "stabilised" and choices.decay not in _ONE_DECAY:
+        return "the running maximum that it is scaled by fades by more than one number a token"
     if choices.normalise_sum == "sum" and choices.family != "hebbian":
         return "its sum of keys belongs to no Hebbian memory"
     if choices.features == "cosformer":
@@ -87,7 +92,7 @@ class Piece:
         return final
 
 
-def start_of(piece: Piece, state: State) -> list[Tensor]:
+def start_of(piece: Piece, state: Mapping[str, Tensor | None]) -> list[Tensor]:
     """The memory before the first piece, in the order of `names`; the recipe's where absent."""
     given = [state.get(name) for name in names(piece.choices)]
     return [
@@ -109,6 +114,9 @@ def summary_of(piece: Piece) -> list[Tensor]:
         return _of_steps(piece)
     if family == "gated_vector":
         return _of_vector(piece)
+    if piece.choices.normalise_sum == "stabilised":
+        final = piece.run(piece.choices.text, {})
+        return [*(final[name] for name in names(piece.choices)), _log_decay(piece)]
     return _of_matrix_decay(piece) if decay == "matrix" else _of_decay(piece)
 
 
@@ -116,6 +124,8 @@ def fold_of(choices: Choices) -> Any:
     """(memory before a piece, its summary) -> memory behind it."""
     if choices.family == "sgd":
         return _fold_matrix
+    if choices.normalise_sum == "stabilised":
+        return _fold_maximum
     return _fold_complex if choices.phase else _fold_factor
 
 
@@ -144,12 +154,29 @@ def _fold_matrix(before: Sequence[Tensor], summary: Sequence[Tensor]) -> list[Te
     return [s + m for s, m in zip(sums, moved.chunk(len(sums), -2))]
 
 
+def _fold_maximum(before: Sequence[Tensor], summary: Sequence[Tensor]) -> list[Tensor]:
+    """M and its sum of keys are divided by exp(m), m the greatest logarithm of a weight so far."""
+    memory, keys, maximum = before
+    sums, of_keys, own, log_decay = summary
+    past = maximum + log_decay
+    new = torch.maximum(past, own)
+    least = torch.where(new == -math.inf, 0, new)  # nothing was written yet
+    keep, add = (past - least).exp().unsqueeze(-1), (own - least).exp().unsqueeze(-1)
+    return [
+        keep.unsqueeze(-1) * memory + add.unsqueeze(-1) * sums,
+        keep * keys + add * of_keys,
+        new,
+    ]
+
+
 def _defaults(piece: Piece) -> list[Tensor]:
     defaults = []
     axes = {"Dphi": piece.phi, "Dv": piece.value_dim}
     for entry in piece.choices.state:
         if entry.name == "state.a":
             defaults.append(_ridge(piece))
+        elif entry.name == "state.m":
+            defaults.append(piece.zeros() - math.inf)
         else:
             defaults.append(piece.zeros(*(axes[axis] for axis in entry.shape[2:])))
     return defaults
@@ -190,7 +217,7 @@ def _of_matrix_decay(piece: Piece) -> list[Tensor]:
         dt=torch.cat([dt, dt], -1),
         a=torch.cat([a, a], -2),
     )
-    return list(final["state"].split(width, -1))
+    return list(torch.split(final["state"], width, -1))
 
 
 def _of_vector(piece: Piece) -> list[Tensor]:
@@ -206,7 +233,7 @@ def _of_vector(piece: Piece) -> list[Tensor]:
     if piece.choices.phase:
         state["state.im"] = piece.zeros(2 * width)
     final = piece.run(piece.choices.text, state, **changed)
-    parts = [final[name].split(width, -1) for name in names(piece.choices)]
+    parts = [torch.split(final[name], width, -1) for name in names(piece.choices)]
     return [part for half in zip(*parts) for part in half]
 
 
@@ -220,7 +247,7 @@ def _of_steps(piece: Piece) -> list[Tensor]:
     eye = torch.eye(columns, **piece.options).expand(piece.batch, piece.heads, -1, -1)
     state = {
         name: torch.cat([piece.zeros(size, width), rows], -1)
-        for name, rows in zip(entries, eye.split(size, -2))
+        for name, rows in zip(entries, torch.split(eye, size, -2))
     }
     final = piece.run(piece.choices.text, state, v=_wider(piece.inputs["v"], columns))
     sums = [final[name][..., :width] for name in entries]
@@ -238,10 +265,10 @@ def _of_sums(piece: Piece) -> list[Tensor]:
         recipe = f"{_decay_text(choices)} x importance(input) | linear | gradient"
     v = piece.inputs["v"].to(piece.options["dtype"])
     phi, v = (_every_head(x, piece.heads) for x in (_mapped_keys(piece), v))
-    gates = {name: piece.inputs.get(name) for name in ("log_decay", "importance")}
+    gates: Inputs = {name: piece.inputs.get(name) for name in ("log_decay", "importance")}
     _, final = regress(recipe, phi, phi, torch.cat([v, phi], -1), return_state=True, **gates)
-    b, a = final["state"].split([piece.value_dim, piece.phi], -1)
-    return [b, a, _whole_decay(piece)]
+    b, a = torch.split(final["state"], [piece.value_dim, piece.phi], -1)
+    return [b, a, _log_decay(piece).exp()]
 
 
 def _decay_text(choices: Choices) -> str:
@@ -250,13 +277,13 @@ def _decay_text(choices: Choices) -> str:
     return f"decay({choices.decay_factor if choices.decay == 'constant' else choices.decay})"
 
 
-def _whole_decay(piece: Piece) -> Tensor:
-    """The product of the piece's decays, [B, H]."""
+def _log_decay(piece: Piece) -> Tensor:
+    """The sum of the piece's log decays, one a token and memory, [B, H]."""
     choices, tokens = piece.choices, piece.inputs["v"].shape[1]
     if choices.decay == "scalar":
-        factor = piece.inputs["log_decay"].to(piece.options["dtype"]).sum(1).exp()
-        return _every_head(factor.unsqueeze(1).unsqueeze(-1), piece.heads)[:, 0, :, 0]
-    return piece.ones() * math.pow(choices.decay_factor, tokens)
+        sums = piece.inputs["log_decay"].to(piece.options["dtype"]).sum(1)
+        return sums.expand(-1, piece.heads)
+    return piece.zeros() + tokens * math.log(choices.decay_factor)
 
 
 def _mapped_keys(piece: Piece) -> Tensor:
@@ -264,7 +291,7 @@ def _mapped_keys(piece: Piece) -> Tensor:
     choices, k = piece.choices, piece.inputs["k"].to(piece.options["dtype"])
     if choices.features != "none":
         eye = torch.eye(piece.phi, **piece.options).expand(piece.batch, k.shape[2], -1, -1)
-        weights = {name: piece.inputs.get(name) for name in ("features_w", "features_b")}
+        weights: Inputs = {name: piece.inputs.get(name) for name in ("features_w", "features_b")}
         nothing = k.new_zeros(*k.shape[:-1], piece.phi)
         return regress(_features_text(choices), k, k, nothing, state={"state": eye}, **weights)
     if choices.normalise_qk:
