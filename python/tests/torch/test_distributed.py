@@ -31,6 +31,8 @@ RECIPES = [
     "momentum_deltanet{decay: scalar}",
     "deltanet{features: elu1}",
     "retnet{output_norm: rms}",
+    "rls{decay: retention}",
+    "linear_attention{importance: log, decay: retention}",
 ]
 LENGTHS = {2: (5, 9), 3: (6, 0, 8)}  # no two alike, and one piece of nothing
 TIMES = ("T", "T n")

@@ -14,7 +14,8 @@ from .._recipes import text_of
 from ..portable.recipe import Choices
 from ..portable.recipe import choices as choices_of
 from ._carry import carry
-from ._summaries import Piece, fold_of, names, obstacle, start_of, summary_of
+from ._piece import Piece, names
+from ._summaries import fold_of, obstacle, start_of, summary_of
 
 
 def regress(
@@ -94,7 +95,7 @@ def summary_bytes(
     entries = len(choices.state)
     if choices.family == "sgd":
         transition = (entries * phi) ** 2
-    elif choices.family == "least_squares" or choices.normalise_sum == "stabilised":
+    elif choices.family == "least_squares" or choices.importance == "log":
         transition = 1
     elif choices.family == "gated_vector":
         transition = entries * value_dim
