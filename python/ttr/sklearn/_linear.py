@@ -1,0 +1,100 @@
+"""Coefficients of a linear memory, from its state."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+import ttr
+
+from ._constants import Array
+from ._memory import RowMemory
+
+
+def is_linear(recipe: ttr.Recipe) -> bool:
+    """Is m(x) a linear map of x, with or without an intercept, that does not depend on x itself?"""
+    plain = {
+        "features": "none",
+        "kernel": "none",
+        "normalise_sum": "none",
+        "normalise_qk": "false",
+        "output_norm": "none",
+        "tolerance": "0",
+    }
+    return (
+        recipe.option("function") in ("linear", "affine")
+        and recipe.option("optimizer") in ("gradient", "sgd", "exact")
+        and all(recipe.option(name) == value for name, value in plain.items())
+    )
+
+
+def is_least_squares(recipe: ttr.Recipe) -> bool:
+    """Does it solve least squares in x itself, exactly?"""
+    return (
+        is_linear(recipe)
+        and recipe.option("optimizer") == "exact"
+        and recipe.option("scale") == "1"
+    )
+
+
+class LinearFit:
+    """The map that a memory holds now."""
+
+    def __init__(self, memory: RowMemory) -> None:
+        self._memory = memory
+        self._affine = memory.recipe.option("function") == "affine"
+
+    @functools.cached_property
+    def coefficients(self) -> Array:
+        """[p, outputs]."""
+        if is_least_squares(self._memory.recipe):
+            return np.asarray(self._solution[: self._memory.key_dim])
+        return np.asarray(self._memory.predict(np.eye(self._memory.key_dim)) - self.intercept)
+
+    @functools.cached_property
+    def intercept(self) -> Array:
+        """[outputs]."""
+        if self._affine and is_least_squares(self._memory.recipe):
+            return np.asarray(self._solution[-1])
+        return np.asarray(self._memory.predict(np.zeros((1, self._memory.key_dim)))[0])
+
+    @property
+    def inverse_diagonal(self) -> Array:
+        """(A^-1)_jj, the intercept's last."""
+        return np.asarray(np.diagonal(self._inverse))
+
+    def leverage(self, rows: Array) -> Array:
+        """x^T A^-1 x of every row [n, p], a 1 behind it where there is an intercept."""
+        if self._affine:
+            rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
+        return np.asarray(np.maximum(np.einsum("ni,ij,nj->n", rows, self._inverse, rows), 0))
+
+    @functools.cached_property
+    def _solution(self) -> Array:
+        return np.asarray(self._inverse @ self._memory.state["state"])
+
+    @functools.cached_property
+    def _inverse(self) -> Array:
+        """(A + R)^-1, of the smallest norm where it is singular; scaled to ones on the diagonal, as
+        it is solved."""
+        a = self._regularised()
+        scale = np.sqrt(np.diagonal(a))
+        scale = 1 / np.where(scale > 0, scale, 1)
+        inverse = np.linalg.pinv(a * np.outer(scale, scale), rcond=_RANK * len(a), hermitian=True)
+        return np.asarray(inverse * np.outer(scale, scale))
+
+    def _regularised(self) -> Array:
+        recipe, a = self._memory.recipe, self._memory.state["state.a"]
+        if recipe.option("ridge_kind") == "fading":  # a part of A
+            return a
+        ridge = np.full(len(a), float(recipe.option("ridge")))
+        if recipe.option("ridge_kind") == "relative":
+            ridge *= np.linalg.norm(a)
+        if self._affine:
+            ridge[-1] = 0
+        return np.asarray(a + np.diag(ridge))
+
+
+#: Eigenvalues below that many times the size of A are rounding.
+_RANK = 4 * np.finfo(np.float64).eps

@@ -1,0 +1,137 @@
+"""A memory that learns rows: whole batches by the layer, single rows by its decoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import ttr
+
+from ._constants import Array, Constants, decay_of, gates_of, takes_importance
+
+
+class RowMemory:
+    """m, with keys [Dk] and values [Dv], float64.
+
+    A batch costs what the layer's whole sequences cost (least squares: a factor every 64 rows); a
+    row what a decoder's token costs, O(D^2).
+    """
+
+    def __init__(
+        self, recipe: ttr.Recipe, constants: Constants, key_dim: int, value_dim: int
+    ) -> None:
+        self.recipe = recipe
+        self.key_dim = key_dim
+        self.value_dim = value_dim
+        self._gates = gates_of(recipe, constants)
+        self._weighs = takes_importance(recipe)
+        self._constants = constants
+        self.count = 0  # rows learned so far
+        self._layer = ttr.Layer(recipe)
+        self._decoder = ttr.Decoder(
+            self._layer, key_dim=key_dim, value_dim=value_dim, dtype="float64"
+        )
+
+    def predict(self, rows: Array) -> Array:
+        """m(x) of every row, [n, Dv]; changes nothing."""
+        if len(rows) == 0:
+            return np.empty((0, self.value_dim))
+        queries = _as_tokens(rows)
+        gates = self._inputs(queries, per_token=False)
+        return self._decoder.retrieve(queries, **gates)[0, :, 0, :]
+
+    def learn(self, rows: Array, values: Array, weights: Array | None = None) -> tuple[Array, Array]:
+        """Learns [n, Dk] -> [n, Dv] row by row. Returns what it predicted of every row before it
+        learned that row, and after, [n, Dv] each."""
+        if len(rows) == 0:
+            return values, values
+        keys = _as_tokens(rows)
+        first = self.predict(rows[:1])
+        inputs = self._inputs(keys)
+        if weights is not None:
+            inputs["importance"] = weights[None, :, None]
+        v = _as_tokens(values)
+        if len(rows) == 1:
+            self._decoder.memorize(keys, v, **inputs)
+            self.count += 1
+            return first, self.predict(rows)
+        # Behind every write the memory is asked about the row itself and about the next one.
+        queries = np.concatenate([keys, np.roll(keys, -1, axis=1)], axis=2)
+        y, state = self._layer.forward(queries, keys, v, state=self._decoder.state(), **inputs)
+        self._decoder.start(state)
+        self.count += len(rows)
+        return np.concatenate([first, y[0, :-1, 1, :]]), y[0, :, 0, :]
+
+    def write(self, row: Array, value: Array) -> None:
+        """Learns one row, [1, Dk] -> [1, Dv], and predicts nothing."""
+        keys = _as_tokens(row)
+        self._decoder.memorize(keys, _as_tokens(value), **self._inputs(keys))
+        self.count += 1
+
+    @property
+    def weighs(self) -> bool:
+        """May rows have weights?"""
+        return self._weighs
+
+    @property
+    def state(self) -> dict[str, Array]:
+        """Arrays without the axes of batch and heads; the recipe's start before the first row."""
+        return {name: array[0, 0] for name, array in self._whole_state().items()}
+
+    def grown(self, key_dim: int) -> RowMemory:
+        """The same, of keys with new channels behind theirs, which have been 0 so far. ValueError:
+        a memory of which the old channels are not a part."""
+        new = RowMemory(self.recipe, self._constants, key_dim, self.value_dim)
+        start, mine = new._whole_state(), self._whole_state()
+        affine = self.recipe.option("function") == "affine"
+        for name, axes in _axes(self.recipe).items():
+            if any(axis not in ("N", "S", "H", "Dk", "Dphi", "Dv") for axis in axes):
+                raise ValueError(
+                    f"[sklearn] a row must have the features of the first but has new ones, which "
+                    f"{self.recipe} cannot take in"
+                )
+            old = mine[name]
+            if name == "state.a":  # what is there at the start is the ridge, and fades
+                start[name] = start[name] * decay_of(self.recipe, self._constants) ** self.count
+            elif "S" in axes:
+                shape = [*old.shape[:-1], key_dim if axes[-1] == "Dk" else old.shape[-1]]
+                start[name] = np.zeros(shape, old.dtype)
+            places = tuple(_places(axis, n, key_dim, affine) for axis, n in zip(axes, old.shape))
+            start[name][np.ix_(*places)] = old
+        new._decoder.start(start)
+        new.count = self.count
+        return new
+
+    def _whole_state(self) -> dict[str, Any]:
+        state = self._decoder.state()
+        if state:
+            return state
+        keys = np.zeros((1, 0, 1, self.key_dim))
+        values = np.zeros((1, 0, 1, self.value_dim))
+        return self._layer.initial_state(keys, values, **self._inputs(keys))
+
+    def _inputs(self, keys: Array, per_token: bool = True) -> dict[str, Any]:
+        return {
+            gate.keyword: gate.array(keys, self.value_dim)
+            for gate in self._gates
+            if per_token or not gate.per_token
+        }
+
+
+def _as_tokens(rows: Array) -> Array:
+    return rows[None, :, None, :]
+
+
+def _axes(recipe: ttr.Recipe) -> dict[str, list[str]]:
+    if recipe.option("features") != "none":
+        return {"features": ["features"]}
+    return {spec["name"]: spec["shape"] for spec in ttr.state_specs(recipe)}
+
+
+def _places(axis: str, length: int, key_dim: int, affine: bool) -> np.ndarray[Any, Any]:
+    """Where the entries of an old axis lie in the new one: the 1 of an affine memory stays last."""
+    places = np.arange(length)
+    if axis == "Dphi" and affine:
+        places[-1] = key_dim
+    return places

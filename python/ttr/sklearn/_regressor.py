@@ -1,0 +1,285 @@
+"""Regression that learns row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from ._constants import Array, Constants, decay_of, interval_decay_of, streamable
+from ._linear import LinearFit, is_linear, is_least_squares
+from ._memory import RowMemory
+from ._residuals import FitResiduals, PredictiveResiduals, check_level, quantile
+
+
+class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A memory of rows, y = m(x), that goes on learning.
+
+        m_t = argmin_m  sum_{i<=t} w_i g^(t-i) |y_i - m(x_i)|^2 + ridge
+
+    for the least-squares recipes, exactly after every row; what the recipe says for all others
+    (delta rules, kernels, networks). `fit` = `partial_fit` in any parts = `learn_one` row by row, to
+    rounding. Rows have an order: with forgetting later ones count more.
+
+    Parameters
+    ----------
+    recipe : a name of `ttr.zoo()`, one with changes in braces, a recipe line or a `ttr.Recipe`
+        Default: least squares with an intercept, ridge 1e-3 on the coefficients, no forgetting.
+        "affine_rls{decay: 0.99, importance: input}" forgets. It must read keys and queries, one pair
+        a row.
+    step, decay, momentum, weight_decay : float
+        The gates of recipes that take these from a network. step >= 0, 0 < decay <= 1,
+        0 <= momentum < 1, 0 <= weight_decay <= 1.
+    interval_decay : float or None
+        How the errors behind intervals fade a row, of memories that solve no least squares; None: as
+        the recipe's associations do. 0 < interval_decay <= 1.
+
+    Attributes
+    ----------
+    coef_, intercept_ : [p] and float, or [outputs, p] and [outputs]
+        y = coef_ x + intercept_, of linear memories; AttributeError of others.
+    coef_stderr_, intercept_stderr_ : the same shapes
+        Standard errors, of memories that solve least squares. With the normal equations' sums, which
+        are the memory's state, A = sum w g^age x x^T + ridge and B = sum w g^age x y^T (x with a 1
+        behind it):
+
+            coef = A^-1 B,    stderr_j^2 = s^2 (S2 / S) (A^-1)_jj,    s^2 = rss / (S (1 - p / n_eff))
+
+        S = sum g^age, S2 = sum g^(2 age), n_eff = S^2 / S2, p coefficients and the intercept; without
+        forgetting s^2 (A^-1)_jj with s^2 = rss / (n - p), as in every textbook. With forgetting
+        rows are taken to be alike over time, and coefficients constant. NaN for n_eff <= p.
+    residual_variance_ : float or [outputs]
+        s^2. Of other memories the mean square of their prediction errors, each before its row was
+        learned, without those of the first 2 p rows.
+    n_features_in_, feature_names_in_, n_seen_
+
+    Memory and time: O(p^2) numbers and O(p^2) a row for least squares, p of one step rules.
+
+    Raises ValueError: NaN and infinity in X, y; weights that the recipe does not take ("importance:
+    input"); a recipe that cannot learn row by row.
+    """
+
+    def __init__(
+        self,
+        recipe: Any = "affine_rls{importance: input}",
+        *,
+        step: float = 0.5,
+        decay: float = 0.99,
+        momentum: float = 0.5,
+        weight_decay: float = 0.01,
+        interval_decay: float | None = None,
+    ) -> None:
+        self.recipe = recipe
+        self.step = step
+        self.decay = decay
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.interval_decay = interval_decay
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    # ---- Learning --------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> StreamingRegressor:
+        """Learns X [n, p] -> y [n] or [n, outputs] from nothing, in the order of the rows."""
+        return self._learn(X, y, sample_weight, reset=True)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> StreamingRegressor:
+        """Goes on with more rows."""
+        return self._learn(X, y, sample_weight, reset=not hasattr(self, "memory_"))
+
+    def learn_one(self, x: Mapping[Any, float], y: float, w: float = 1.0) -> None:
+        """Learns one row {feature: number}. A feature that is absent is 0; one that is new has been
+        0 in all rows before."""
+        if not np.isfinite([*x.values(), y]).all():
+            raise ValueError(f"[learn_one] x and y must be finite but are {dict(x)} and {y}")
+        if not hasattr(self, "memory_"):
+            self._start(len(x), 1, flat=True)
+            self._name(list(x))
+        elif not x.keys() <= self._named.keys():
+            self._grow(x)
+        self._write(self._row(x)[None], np.array([[float(y)]]), None if w == 1 else np.array([w]))
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> StreamingRegressor:
+        X, y = validate_data(
+            self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True
+        )
+        y = np.asarray(y, dtype=np.float64)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+        if reset:
+            self._start(X.shape[1], 1 if y.ndim == 1 else y.shape[1], flat=y.ndim == 1)
+        values = y.reshape(len(X), -1)
+        if values.shape[1] != self.memory_.value_dim:
+            raise ValueError(
+                f"[partial_fit] y must have {self.memory_.value_dim} columns but has "
+                f"{values.shape[1]}"
+            )
+        self._write(X, values, weights)
+        return self
+
+    def _start(self, features: int, outputs: int, flat: bool) -> None:
+        recipe = streamable(self.recipe)
+        constants = Constants(self.step, self.decay, self.momentum, self.weight_decay)
+        self.memory_ = RowMemory(recipe, constants, features, outputs)
+        self.n_features_in_ = features
+        names = getattr(self, "feature_names_in_", range(features))
+        self._named = {name: place for place, name in enumerate(names)}
+        self._flat = flat
+        decay = decay_of(recipe, constants)
+        self._fit = self._errors = None
+        if is_least_squares(recipe):
+            parameters = features + (recipe.option("function") == "affine")
+            self._fit = FitResiduals(decay, outputs, parameters)
+        else:
+            fading = interval_decay_of(self.interval_decay, decay)
+            self._errors = PredictiveResiduals(fading, outputs, 2 * features)
+
+    def _write(self, rows: Array, values: Array, weights: Array | None) -> None:
+        if weights is not None and not self.memory_.weighs:
+            if not np.all(weights == 1):
+                raise ValueError(
+                    f"[sklearn] sample_weight must be of a recipe with importance: input but is of "
+                    f"{self.memory_.recipe}"
+                )
+            weights = None
+        before, after = self.memory_.learn(rows, values, weights)
+        weight = np.ones(len(rows)) if weights is None else weights
+        if self._fit is not None:
+            self._fit.add(values, before, after, weight)
+        elif self._errors is not None:
+            self._errors.add((values - before)[weight > 0])
+
+    # ---- Rows of names ---------------------------------------------------------------------------
+
+    def _name(self, names: list[Any]) -> None:
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self._named = {name: place for place, name in enumerate(names)}
+
+    def _row(self, x: Mapping[Any, float]) -> Array:
+        row = np.zeros(self.n_features_in_)
+        for name, number in x.items():
+            place = self._named.get(name)
+            if place is not None:
+                row[place] = number
+        return row
+
+    def _grow(self, x: Mapping[Any, float]) -> None:
+        names = [*self._named, *(name for name in x if name not in self._named)]
+        self.memory_ = self.memory_.grown(len(names))
+        if self._fit is not None:
+            self._fit.parameters += len(names) - self.n_features_in_
+        self.n_features_in_ = len(names)
+        self._name(names)
+
+    # ---- Reading ---------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> Array:
+        """m(x) of every row: [n], or [n, outputs] where y had two axes. Changes nothing."""
+        return self._shaped(self._read(X)[1])
+
+    def predict_one(self, x: Mapping[Any, float]) -> float:
+        """m(x) of one row {feature: number}; a feature that is absent or unknown is 0. 0 before the
+        first row was learned."""
+        if not hasattr(self, "memory_"):
+            return 0.0
+        return float(self.memory_.predict(self._row(x)[None])[0, 0])
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
+        """Bounds between which the y of each row is expected with probability `level`, each in the
+        shape of `predict`.
+
+        Least squares: m(x) +- q s sqrt(1 + (S2 / S) x^T A^-1 x), q of Student's t with n_eff - p
+        degrees of freedom. Others: m(x) +- q s, with n_eff. Errors are taken to be Gaussian, of one
+        variance. NaN while there are too few rows.
+        """
+        check_level(level)
+        X, y = self._read(X)
+        if self._fit is not None:
+            spread = 1 + self._fit.samples.spread * self._linear().leverage(X)
+            q = quantile(level, self._fit.degrees)
+            margin = q * np.sqrt(self._fit.variance * spread[:, None])
+        else:
+            assert self._errors is not None
+            margin = np.broadcast_to(self._errors.margin(level), y.shape)
+        return self._shaped(y - margin), self._shaped(y + margin)
+
+    def _read(self, X: Any) -> tuple[Array, Array]:
+        """X as it is read, and what is predicted of it, [n, outputs]."""
+        check_is_fitted(self, "memory_")
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return X, self.memory_.predict(X)
+
+    def _shaped(self, y: Array) -> Array:
+        return y[:, 0] if self._flat else y
+
+    # ---- What was learned ------------------------------------------------------------------------
+
+    @property
+    def n_seen_(self) -> int:
+        """Rows learned so far."""
+        check_is_fitted(self, "memory_")
+        return self.memory_.count
+
+    @property
+    def coef_(self) -> Any:
+        return self._of_outputs(self._linear().coefficients.T)
+
+    @property
+    def intercept_(self) -> Any:
+        return self._of_outputs(self._linear().intercept)
+
+    @property
+    def coef_stderr_(self) -> Any:
+        return self._of_outputs(self._standard_errors()[:, : self.n_features_in_])
+
+    @property
+    def intercept_stderr_(self) -> Any:
+        errors = self._standard_errors()
+        affine = errors.shape[1] > self.n_features_in_
+        return self._of_outputs(errors[:, -1] if affine else np.zeros(len(errors)))
+
+    @property
+    def residual_variance_(self) -> Any:
+        check_is_fitted(self, "memory_")
+        if self._fit is not None:
+            return self._of_outputs(self._fit.variance)
+        assert self._errors is not None
+        return self._of_outputs(self._errors.scale**2)
+
+    def _of_outputs(self, numbers: Array) -> Any:
+        return numbers[0] if self._flat else numbers
+
+    def _linear(self) -> LinearFit:
+        check_is_fitted(self, "memory_")
+        if not is_linear(self.memory_.recipe):
+            raise AttributeError(
+                f"a memory has coefficients where it is linear in x, and {self.memory_.recipe} is "
+                f"not"
+            )
+        return LinearFit(self.memory_)
+
+    def _standard_errors(self) -> Array:
+        """[outputs, p], the intercept's last."""
+        fit = self._linear()
+        if self._fit is None:
+            raise AttributeError(
+                f"coefficients have standard errors where least squares are solved, which "
+                f"{self.memory_.recipe} does not"
+            )
+        variance = self._fit.variance * self._fit.samples.spread
+        return np.asarray(np.sqrt(np.outer(variance, fit.inverse_diagonal)))

@@ -1,0 +1,157 @@
+"""How far off predictions have been, and how far off the next one may be.
+
+Rows fade as associations do, by a factor g a row. S = sum g^age and S2 = sum g^(2 age) over the
+rows that had a weight; n_eff = S^2 / S2 is their number for g = 1, and tends to (1 + g) / (1 - g).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import stdtrit
+
+from ._constants import Array
+
+
+class FadingSum:
+    """sum_i g^(t - i) x_i, carried from batch to batch."""
+
+    def __init__(self, decay: float, shape: tuple[int, ...] = ()) -> None:
+        self._decay = decay
+        self.value = np.zeros(shape)
+
+    def add(self, rows: Array) -> None:
+        """x_i, one a row."""
+        if len(rows) == 1:
+            self.value = self.value * self._decay + rows[0]
+            return
+        ages = np.arange(len(rows) - 1, -1, -1.0)
+        faded = self.value * self._decay ** len(rows)
+        self.value = faded + np.tensordot(self._decay**ages, rows, axes=1)
+
+
+class Samples:
+    """S, S2 and what follows from them."""
+
+    def __init__(self, decay: float) -> None:
+        self._weights = FadingSum(decay)
+        self._squares = FadingSum(decay * decay)
+
+    def add(self, counts: Array) -> None:
+        """1 for every row that counts, else 0."""
+        self._weights.add(counts)
+        self._squares.add(counts)
+
+    @property
+    def weight(self) -> float:
+        return float(self._weights.value)
+
+    @property
+    def spread(self) -> float:
+        """S2 / S, 1 for g = 1: the mean square of a weight over its mean."""
+        return float(self._squares.value / self._weights.value) if self.weight else 1.0
+
+    @property
+    def effective(self) -> float:
+        return self.weight / self.spread if self.weight else 0.0
+
+
+class FitResiduals:
+    """The residual variance of a least-squares fit of p parameters.
+
+        rss_t = g rss_{t-1} + w_t e_t f_t         e_t = v_t - m_{t-1}(k_t),  f_t = v_t - m_t(k_t)
+        s^2   = rss / (S (1 - p / n_eff))
+
+    rss is the least weighted sum of squares itself, ridge included (Haykin, Adaptive Filter Theory,
+    13.6): no term is negative and nothing is subtracted. Without forgetting s^2 = rss / (n - p).
+    """
+
+    def __init__(self, decay: float, outputs: int, parameters: int) -> None:
+        self.parameters = parameters
+        self._sum = FadingSum(decay, (outputs,))
+        self.samples = Samples(decay)
+
+    def add(self, values: Array, before: Array, after: Array, weights: Array) -> None:
+        terms = np.maximum((values - before) * (values - after), 0)
+        self._sum.add(weights[:, None] * terms)
+        self.samples.add((weights > 0).astype(np.float64))
+
+    @property
+    def degrees(self) -> float:
+        return self.samples.effective - self.parameters
+
+    @property
+    def variance(self) -> Array:
+        """s^2, [outputs]; NaN where there are no degrees of freedom."""
+        if self.degrees <= 0:
+            return np.full_like(self._sum.value, np.nan)
+        left = self.samples.weight * self.degrees / self.samples.effective
+        return np.asarray(self._sum.value / left)
+
+
+class PredictiveResiduals:
+    """The mean square of errors of predictions, each made before its row was known.
+
+        s^2 = sum_i g^(t - i) e_i^2 / S
+
+    They contain what the parameters' uncertainty costs, as it was on average; so none is added. The
+    first `skip` rows, of a memory that knows little, do not count. Nor does an error that is not
+    finite.
+    """
+
+    def __init__(self, decay: float, outputs: int, skip: int) -> None:
+        self._decay = decay
+        self._left = np.full(outputs, skip)
+        self._scale = np.zeros(outputs)  # s
+        self._count = np.zeros(outputs, np.int64)
+
+    def add(self, errors: Array) -> None:
+        """[n, outputs]."""
+        for row in errors:
+            known = np.isfinite(row)
+            taken = known & (self._left == 0)
+            self._left -= known & (self._left > 0)
+            self._count += taken
+            share = np.where(taken, self._share(), 0.0)
+            scale = np.hypot(
+                np.sqrt(1 - share) * self._scale, np.sqrt(share) * np.where(taken, row, 0)
+            )
+            self._scale = np.where(taken, scale, self._scale)
+
+    def _share(self) -> Array:
+        """1 / S: what the latest of the rows weighs."""
+        count = np.maximum(self._count, 1)
+        if self._decay == 1:
+            return np.asarray(1 / count)
+        return np.asarray(np.minimum(1, (1 - self._decay) / -np.expm1(count * np.log(self._decay))))
+
+    @property
+    def scale(self) -> Array:
+        """s, [outputs]; NaN where no row has counted."""
+        return np.where(self._count > 0, self._scale, np.nan)
+
+    @property
+    def effective(self) -> Array:
+        """n_eff, [outputs]."""
+        if self._decay == 1:
+            return self._count.astype(np.float64)
+        rate = -np.log(self._decay) / 2
+        return np.asarray(np.tanh(self._count * rate) / np.tanh(rate))
+
+    def margin(self, level: float, horizon: int = 1) -> Array:
+        """Half the width of the interval at a level, q s, with q of Student's t. Errors `horizon`
+        rows ahead depend on each other as those of a random walk do: n_eff 3 h / (2 h^2 + 1) of
+        them count. NaN below one degree of freedom."""
+        degrees = self.effective * 3 * horizon / (2 * horizon**2 + 1)
+        return np.where(degrees >= 1, quantile(level, np.maximum(degrees, 1)) * self.scale, np.nan)
+
+
+def quantile(level: float, degrees: Array | float) -> Array:
+    """The q with P(|T| <= q) = level, T of Student's t with so many degrees of freedom. NaN for
+    none."""
+    degrees = np.asarray(degrees, np.float64)
+    return np.where(degrees > 0, stdtrit(np.maximum(degrees, 1e-300), (1 + level) / 2), np.nan)
+
+
+def check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"[sklearn] level must be above 0 and below 1 but is {level}")
