@@ -92,7 +92,8 @@ void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
                     const Outputs& outputs, const CallOptions& options) const {
   const std::string_view op = "Forward";
   const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
-  CheckFits(op, requirements_, dims, initial, plan_.engine == kDefinition);
+  const Engine& engine = EngineFor(*engine_, recipe(), dims);
+  CheckFits(op, requirements_, dims, initial, engine.name() == kDefinition);
   CheckFinalState(op, requirements_, dims, inputs, initial, final, outputs);
   CheckOutputs(op, dims, inputs, final, outputs, options, Needs::kBoth);
   CheckSaved(op, options, options.saved.empty() ? 0 : SavedBytes(dims, StateType(inputs, initial)));
@@ -137,14 +138,15 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                      const CallOptions& options) const {
   const std::string_view op = "Backward";
   const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
-  CheckFits(op, requirements_, dims, initial, plan_.engine == kDefinition);
+  const Engine& engine = EngineFor(*engine_, recipe(), dims);
+  CheckFits(op, requirements_, dims, initial, engine.name() == kDefinition);
   CheckGradients(op, requirements_, dims, inputs, initial, {dy, dstate, dinputs, dinitial},
                  options);
   CheckPairGradients(op, requirements_, dims, inputs, initial, dstate);
   const DType dtype = StateType(inputs, initial);
   CheckSaved(op, options, SavedBytes(dims, dtype));
   Executor& executor = ExecutorOf(options);
-  if (!engine_->HasGradients()) {
+  if (!engine.HasGradients()) {
     return definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
                                      executor);
   }
@@ -170,7 +172,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
       initial_gradient.Set(spec.name, Tensor(dtype, StateShape(spec, recipe(), dims, pairs)));
     }
   }
-  engine_->Backward({.requirements = requirements_,
+  engine.Backward({.requirements = requirements_,
                      .dims = dims,
                      .inputs = inputs,
                      .needs = Needs::kBoth,
@@ -198,17 +200,17 @@ bool Layer::HasBFloat16Products() const { return engine_->HasBFloat16Products(re
 
 std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {
   CheckDims("ScratchBytes", dims);
-  return engine_->ScratchBytes(recipe(), dims, std::max(threads, 1));
+  return EngineFor(*engine_, recipe(), dims).ScratchBytes(recipe(), dims, std::max(threads, 1));
 }
 
 std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
   CheckDims("BackwardScratchBytes", dims);
-  return engine_->BackwardScratchBytes(recipe(), dims, std::max(threads, 1));
+  return EngineFor(*engine_, recipe(), dims).BackwardScratchBytes(recipe(), dims, std::max(threads, 1));
 }
 
 std::size_t Layer::SavedBytes(const Dims& dims, DType state) const {
   CheckDims("SavedBytes", dims);
-  return engine_->SavedBytes(recipe(), dims, state);
+  return EngineFor(*engine_, recipe(), dims).SavedBytes(recipe(), dims, state);
 }
 
 }  // namespace ttr
