@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/adapters/decay_factors.h"
+#include "src/adapters/kernel_words.h"
 #include "src/adapters/registry.h"
 #include "src/core/working_copy.h"
 #include "src/engines/kernel_smoother/backward.h"
@@ -15,20 +16,6 @@
 
 namespace ttr {
 namespace {
-
-common::Kernel KernelOf(Kernel kernel) {
-  switch (kernel) {
-    case Kernel::kNone:
-    case Kernel::kExponential: return common::Kernel::kExponential;
-    case Kernel::kGaussian: return common::Kernel::kGaussian;
-    case Kernel::kLaplace: return common::Kernel::kLaplace;
-    case Kernel::kEpanechnikov: return common::Kernel::kEpanechnikov;
-    case Kernel::kBiweight: return common::Kernel::kBiweight;
-    case Kernel::kTriweight: return common::Kernel::kTriweight;
-    case Kernel::kInverseDistance: return common::Kernel::kInverseDistance;
-  }
-  return common::Kernel::kExponential;
-}
 
 kernel_smoother::OutputNorm NormOf(OutputNorm norm) {
   switch (norm) {

@@ -109,7 +109,7 @@ class Answers {
 
   void PairBlock(std::int64_t first, std::int64_t count) {
     if (m_.weighted) LoadOffsets(first, count);
-    LoadPairs(KeysOf(options_, m_), first, count, m_.key_dim, s_.rows);
+    LoadPairs(KeysOf(m_), first, count, m_.key_dim, s_.rows);
     if (IsBeyondReach(first, count)) return;
     LoadPairs(ValuesOf(m_), first, count, m_.value_dim, s_.v);
     const std::int64_t dk = linalg::RoundUp(m_.key_dim, kUnit);

@@ -175,12 +175,12 @@ class Pass {
     if (gradients_.bandwidth.defined()) {
       g.dbandwidth = gradients_.bandwidth.as<double>() + item;
     }
-    g.dstate_k = PairsOf(gradients_.state_k, n, h);
-    g.dstate_v = PairsOf(gradients_.state_v, n, h);
-    g.dstate_log_weight = PairsOf(gradients_.state_log_weight, n, h);
-    g.final_k = PairsOf(final_.k, n, h);
-    g.final_v = PairsOf(final_.v, n, h);
-    g.final_log_weight = PairsOf(final_.log_weight, n, h);
+    g.dstate_k = common::PairsOf(gradients_.state_k, n, h);
+    g.dstate_v = common::PairsOf(gradients_.state_v, n, h);
+    g.dstate_log_weight = common::PairsOf(gradients_.state_log_weight, n, h);
+    g.final_k = common::PairsOf(final_.k, n, h);
+    g.final_v = common::PairsOf(final_.v, n, h);
+    g.final_log_weight = common::PairsOf(final_.log_weight, n, h);
     for (const TensorView* view : {&final_.k, &final_.v, &final_.log_weight}) {
       if (view->defined()) g.final_place = {view->size(1), work_.options.window};
     }

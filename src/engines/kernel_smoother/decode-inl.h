@@ -20,7 +20,6 @@
 #include "src/engines/kernel_smoother/decode.h"
 #include "src/engines/kernel_smoother/load-inl.h"
 #include "src/engines/kernel_smoother/store-inl.h"
-#include "src/engines/kernel_smoother/write-inl.h"
 #include "src/simd/lane_sums-inl.h"
 #include "src/simd/prefetcher.h"
 #include "src/simd/vector_map-inl.h"
@@ -260,32 +259,6 @@ void ChunkAs(const ChunkTask& task) {
     }
     Chunk<T, T, K>(task).Run();
   });
-}
-
-/// A single token's pair and, where pairs have weights, those of all.
-template <class T>
-void WriteOne(const Options& options, const Memory& m) {
-  if (m.state_log_weight) {
-    const double log_decay = m.log_decay ? sn::LoadOne<double>(m.log_decay, 0) : m.log_factor;
-    const bool forgets = std::isinf(log_decay);
-    for (std::int64_t i = 0; i < m.sight.held && log_decay != 0; ++i) {
-      const double log =
-          forgets ? log_decay : sn::LoadOne<double>(m.state_log_weight, i) + log_decay;
-      sn::StoreRow(&log, i, 0, 1, m.state_log_weight);
-    }
-  }
-  const std::int64_t length = m.place.After(m.sight.held, 1);
-  const std::int64_t dropped = m.sight.held + 1 - length;
-  MoveRows(m.state_k, dropped, length - 1, m.key_dim);
-  MoveRows(m.state_v, dropped, length - 1, m.value_dim);
-  MoveRows(m.state_log_weight, dropped, length - 1, 1);
-  WriteRows<T>(KeysOf(options, m), m.state_k, m.sight.held, dropped, m.sight.held + 1, m.key_dim);
-  WriteRows<T>(ValuesOf(m), m.state_v, m.sight.held, dropped, m.sight.held + 1, m.value_dim);
-  if (m.state_log_weight) {
-    const double log = LogImportance(m, 0);
-    sn::StoreRow(&log, length - 1, 0, 1, m.state_log_weight);
-  }
-  if (m.length != nullptr) *m.length = length;
 }
 
 }  // namespace HWY_NAMESPACE

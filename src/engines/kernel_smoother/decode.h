@@ -56,6 +56,6 @@ void AnswerChunk(const ChunkTask& task, DType dtype);
 void MergeChunks(const ChunkTask& task, std::int64_t chunks, DType dtype);
 
 /// Writes a single token's pair, and the weights of all.
-void WritePair(const Options& options, const Memory& memory, DType dtype);
+void WritePair(const Memory& memory, DType dtype);
 
 }  // namespace ttr::kernel_smoother

@@ -66,7 +66,7 @@ class Step {
     if (before) Read(false);
     if (work_.writes()) {
       for (std::int64_t i = 0; i < work_.memories(); ++i) {
-        WritePair(work_.options, work_.MemoryOf(i, nullptr), work_.sizes.dtype);
+        WritePair(work_.MemoryOf(i, nullptr), work_.sizes.dtype);
       }
     }
     if (!before) Read(true);
@@ -153,8 +153,8 @@ void WriteAll(const Work& work, Executor& executor, const common::WorkerScratch&
     for (std::int64_t t = 0; t < tokens || t == 0; t += kTokens) {
       for (std::int64_t h = 0; h < parts.Columns(task.part); ++h) {
         // (Once the last are written, the length is no more what it was.)
-        WritePairs(work.options, work.MemoryOf(first + h, room.shared()),
-                   {t, std::min(t + kTokens, tokens)}, work.sizes.dtype);
+        WritePairs(work.MemoryOf(first + h, room.shared()), {t, std::min(t + kTokens, tokens)},
+                   work.sizes.dtype);
       }
     }
   });

@@ -11,10 +11,10 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/common/slope-inl.h"
 #include "src/engines/kernel_smoother/gradient.h"
 #include "src/engines/kernel_smoother/gradient_rows-inl.h"
 #include "src/engines/kernel_smoother/load-inl.h"
-#include "src/engines/kernel_smoother/slope-inl.h"
 #include "src/simd/elementary-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -107,7 +107,7 @@ class GradientPass {
 
   void LoadPairBlock(std::int64_t pair) const {
     const std::int64_t count = PairsFrom(pair), whole = linalg::RoundUp(count, kUnit);
-    LoadPairs(KeysOf(options_, m_), pair, count, m_.key_dim, s_.k);
+    LoadPairs(KeysOf(m_), pair, count, m_.key_dim, s_.k);
     LoadPairs(ValuesOf(m_), pair, count, m_.value_dim, s_.v);
     ln::Transpose(s_.k, whole, KeyWidth(), s_.kt);
     ln::Transpose(s_.v, whole, ValueWidth(), s_.vt);
@@ -249,7 +249,7 @@ class GradientPass {
       hn::Store(p, d, s_.p.Row(at.row) + c);
       V e = ds;
       if constexpr (KERNEL::kByDistance) {
-        using S = Slope<KERNEL>;
+        using S = cn::Slope<KERNEL>;
         e = hn::IfThenZeroElse(nothing, hn::Mul(ds, S::Along(d, x, width)));
         e_sum = hn::Add(e_sum, e);
         hn::Store(hn::Add(hn::Load(d, s_.e_sums + c), e), d, s_.e_sums + c);

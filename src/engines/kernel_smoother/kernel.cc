@@ -9,9 +9,9 @@
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
+#include "src/engines/common/write_pairs-inl.h"
 #include "src/engines/kernel_smoother/answer-inl.h"
 #include "src/engines/kernel_smoother/decode-inl.h"
-#include "src/engines/kernel_smoother/write-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_smoother {
@@ -28,9 +28,9 @@ void AnswerAs(const Task& task) {
 void AnswerAny(const Task& task, DType dtype) {
   dtype == DType::kFloat64 ? AnswerAs<double>(task) : AnswerAs<float>(task);
 }
-void WriteAny(const Options& options, const Memory& memory, const Range& tokens, DType dtype) {
-  dtype == DType::kFloat64 ? WriteAs<double>(options, memory, tokens)
-                           : WriteAs<float>(options, memory, tokens);
+void WriteAny(const Memory& memory, const Range& tokens, DType dtype) {
+  dtype == DType::kFloat64 ? cn::WritePairsAs<double>(memory, tokens)
+                           : cn::WritePairsAs<float>(memory, tokens);
 }
 void PrepareAny(const ChunkTask& task, DType dtype) {
   dtype == DType::kFloat64 ? PrepareQueriesAs<double>(task) : PrepareQueriesAs<float>(task);
@@ -41,10 +41,10 @@ void ChunkAny(const ChunkTask& task, DType dtype) {
 void MergeAny(const ChunkTask& task, std::int64_t chunks, DType dtype) {
   dtype == DType::kFloat64 ? MergeAs<double>(task, chunks) : MergeAs<float>(task, chunks);
 }
-void WriteOneAny(const Options& options, const Memory& memory, DType dtype) {
-  dtype == DType::kFloat64 ? WriteOne<double>(options, memory) : WriteOne<float>(options, memory);
+void WriteOneAny(const Memory& memory, DType dtype) {
+  dtype == DType::kFloat64 ? cn::WriteOnePairAs<double>(memory) : cn::WriteOnePairAs<float>(memory);
 }
-void WeighAny(const Memory& memory) { WeighAs(memory); }
+void WeighAny(const Memory& memory) { cn::WeighPairsAs(memory); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::kernel_smoother
@@ -62,17 +62,15 @@ HWY_EXPORT(MergeAny);
 HWY_EXPORT(WriteOneAny);
 
 void Answer(const Task& task, DType dtype) { TTR_DISPATCH(AnswerAny)(task, dtype); }
-void WritePairs(const Options& options, const Memory& memory, const Range& tokens, DType dtype) {
-  TTR_DISPATCH(WriteAny)(options, memory, tokens, dtype);
+void WritePairs(const Memory& memory, const Range& tokens, DType dtype) {
+  TTR_DISPATCH(WriteAny)(memory, tokens, dtype);
 }
 void PrepareQueries(const ChunkTask& task, DType dtype) { TTR_DISPATCH(PrepareAny)(task, dtype); }
 void AnswerChunk(const ChunkTask& task, DType dtype) { TTR_DISPATCH(ChunkAny)(task, dtype); }
 void MergeChunks(const ChunkTask& task, std::int64_t chunks, DType dtype) {
   TTR_DISPATCH(MergeAny)(task, chunks, dtype);
 }
-void WritePair(const Options& options, const Memory& memory, DType dtype) {
-  TTR_DISPATCH(WriteOneAny)(options, memory, dtype);
-}
+void WritePair(const Memory& memory, DType dtype) { TTR_DISPATCH(WriteOneAny)(memory, dtype); }
 void WeighPairs(const Memory& memory) { TTR_DISPATCH(WeighAny)(memory); }
 
 }  // namespace ttr::kernel_smoother

@@ -34,6 +34,7 @@
 #include <span>
 
 #include "src/engines/common/closeness.h"
+#include "src/engines/common/pairs.h"
 #include "ttr/dtype.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
@@ -55,13 +56,9 @@ struct Options {
   OutputNorm output_norm = OutputNorm::kNone;
 };
 
-struct Call {
-  TensorView q, k, v;
-  TensorView log_decay, importance, log_importance, bandwidth;
-  std::span<const double> decay_factors;     ///< [H], in (0, 1]: constant decay; empty: none
+struct Call : common::PairTensors {
+  TensorView q, bandwidth;
   std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
-  /// With room for the call's pairs (PairRows::Needed).
-  TensorView state_k, state_v, state_log_weight, state_length;
   TensorView y, status;
   std::span<std::byte> saved;  ///< SavedBytes(), where Forward leaves what Backward reads; or empty
 };

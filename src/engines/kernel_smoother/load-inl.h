@@ -1,4 +1,4 @@
-// Pairs and queries into a worker's scratch. Compiled once for every target.
+// Queries into a worker's scratch. Compiled once for every target.
 
 #if defined(TTR_KERNEL_SMOOTHER_LOAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_KERNEL_SMOOTHER_LOAD_INL_H_
@@ -11,10 +11,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/engines/common/closeness-inl.h"
+#include "src/engines/common/pairs-inl.h"
 #include "src/engines/kernel_smoother/task.h"
 #include "src/linalg/blocks-inl.h"
 #include "src/simd/rows-inl.h"
@@ -28,87 +28,12 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace cn = ttr::common::HWY_NAMESPACE;
 
-/// As a state of this dtype holds it.
-template <class T>
-void RoundTo(DType dtype, std::int64_t count, T* x) {
-  if (dtype == DType::kBFloat16) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      x[i] = static_cast<T>(sn::Widen(sn::Narrow<BFloat16>(x[i])));
-    }
-  } else if (dtype == DType::kFloat32 && !std::is_same_v<T, float>) {
-    for (std::int64_t i = 0; i < count; ++i) x[i] = static_cast<T>(static_cast<float>(x[i]));
-  }
-}
-
-/// The rows of keys or values of one memory: those of the state, then those of the call.
-struct PairSource {
-  const Rows& state;
-  const Rows& call;
-  std::int64_t held;
-  bool normalises;  // those of the call
-
-  template <class T>
-  HWY_INLINE void Load(std::int64_t pair, std::int64_t channels, T* to) const {
-    if (pair < held) return sn::LoadRow(state, pair, 0, channels, to);
-    sn::LoadRow(call, pair - held, 0, channels, to);
-    if (normalises) sn::Multiply(to, channels, static_cast<T>(sn::UnitFactor(to, channels)));
-    if (state) RoundTo(state.dtype, channels, to);
-  }
-};
-
-inline PairSource KeysOf(const Options& options, const Memory& memory) {
-  return {memory.state_k, memory.k, memory.sight.held, options.normalise_qk};
-}
-inline PairSource ValuesOf(const Memory& memory) {
-  return {memory.state_v, memory.v, memory.sight.held, false};
-}
-
-/// The offset of a pair (PairWeights).
-HWY_INLINE double OffsetOf(const Memory& m, std::int64_t pair) {
-  if (pair >= m.sight.held) return m.weights.offsets[pair - m.sight.held];
-  return m.state_log_weight ? sn::LoadOne<double>(m.state_log_weight, pair) : 0;
-}
-
-/// Pairs first .. first + count as rows, with zeros up to whole units of channels and of pairs.
-template <class T>
-void LoadPairs(const PairSource& source, std::int64_t first, std::int64_t count,
-               std::int64_t channels, const Block<T>& to) {
-  const std::int64_t wide = linalg::RoundUp(channels, kUnit);
-  for (std::int64_t i = 0; i < count; ++i) {
-    T* const row = to.Row(i);
-    source.Load(first + i, channels, row);
-    std::fill(row + channels, row + wide, T(0));
-  }
-  linalg::ZeroRows(to, count, linalg::RoundUp(count, kUnit), wide);
-}
-
-/// Is every number of a row of whole units finite?
-template <class T>
-HWY_INLINE bool IsFinite(const T* row, std::int64_t channels) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto sum = hn::Zero(d);  // x - x is 0, or NaN of what is not finite
-  for (std::int64_t c = 0; c < channels; c += lanes) {
-    const auto x = hn::Load(d, row + c);
-    sum = hn::Add(sum, hn::Sub(x, x));
-  }
-  return hn::AllTrue(d, hn::Eq(sum, hn::Zero(d)));
-}
-
-/// Rows that are not finite become zeros, so that nothing times them is NaN; `odd`, if given, tells
-/// which. Returns how many they are.
-template <class T>
-std::int64_t SetOddAside(const Block<T>& rows, std::int64_t count, std::int64_t channels,
-                         std::int64_t* odd) {
-  std::int64_t found = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (IsFinite(rows.Row(i), channels)) continue;
-    std::fill(rows.Row(i), rows.Row(i) + channels, T(0));
-    if (odd != nullptr) odd[found] = i;
-    ++found;
-  }
-  return found;
-}
+using cn::IsFinite;
+using cn::KeysOf;
+using cn::LoadPairs;
+using cn::OffsetOf;
+using cn::SetOddAside;
+using cn::ValuesOf;
 
 /// What the queries of a block see, counted from its first.
 class QueryBlock {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/core/pair_rows.h"
+#include "src/engines/common/pairs.h"
 #include "src/engines/common/row_views.h"
 #include "src/engines/common/scratch_layout.h"
 #include "src/engines/kernel_smoother/kernel_smoother.h"
@@ -16,6 +16,7 @@
 namespace ttr::kernel_smoother {
 
 using common::HeadRows;
+using common::Range;
 using common::ScratchLayout;
 using linalg::Block;
 using linalg::kUnit;
@@ -32,51 +33,12 @@ constexpr std::int64_t PairsOfBlock(std::int64_t key_dim, std::int64_t value_dim
   return channels <= 128 ? 256 : channels <= 256 ? 128 : 64;
 }
 
-/// What a query of token t sees, of pairs counted from the first row of the state.
-struct Sight {
-  std::int64_t held = 0;    ///< pairs of the state
-  std::int64_t tokens = 0;  ///< pairs of the call
-  std::int64_t window = 0;
-  bool causal = true;  ///< else, or where nothing is written: all
-  bool before = false;
-
-  std::int64_t End(std::int64_t t) const {
-    return causal && tokens > 0 ? held + t + (before ? 0 : 1) : held + tokens;
-  }
-  std::int64_t First(std::int64_t t) const {
-    return window > 0 ? std::max<std::int64_t>(End(t) - window, 0) : 0;
-  }
-};
-
-/// Pairs first .. end.
-struct Range {
-  std::int64_t first, end;
-};
-
-/// The weights of a memory's pairs: log w_i at token t = offset_i + total_t, for i >= forgotten_t.
-/// The offset of a pair of the state is the logarithm that is kept with it.
-struct PairWeights {
-  double* offsets = nullptr;  ///< [tokens], of the call's pairs; null: all weights are 1
-  double* totals = nullptr;   ///< [tokens]
-  /// [tokens]: pairs before this one are forgotten after token t.
-  std::int64_t* forgotten = nullptr;
-};
-
 /// One memory, one sequence.
-struct Memory {
-  HeadRows q, y, status;  // of the queries that read this memory
-  Rows k, v;
-  Rows log_decay, importance, log_importance;
-  double log_factor = 0;  // constant decay
+struct Memory : common::KeptPairs {
+  HeadRows q{}, y{}, status{};  // of the queries that read this memory
   double bandwidth = 1;
-  Rows state_k, state_v, state_log_weight;
-  std::int64_t* length = nullptr;
-  PairRows place;
-  Sight sight;
   std::int64_t rows = 0;  // queries of all tokens, those of a token side by side
-  std::int64_t key_dim = 1, value_dim = 1, queries = 1;
-  bool weighted = false;
-  PairWeights weights;
+  std::int64_t queries = 1;
 };
 
 /// What is kept of queries beside their answers, in the type of the arithmetic. Absent: nothing.
@@ -146,6 +108,6 @@ void Answer(const Task& task, DType dtype);
 
 /// Writes the pairs of some tokens of a call into the state, and with the last of them the weights
 /// of all. Ranges of tokens come in order.
-void WritePairs(const Options& options, const Memory& memory, const Range& tokens, DType dtype);
+void WritePairs(const Memory& memory, const Range& tokens, DType dtype);
 
 }  // namespace ttr::kernel_smoother

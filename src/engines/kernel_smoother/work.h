@@ -28,9 +28,6 @@ struct Work {
   Memory MemoryOf(std::int64_t item, std::byte* shared) const;
 };
 
-/// Row s of memory `head` of sequence `n` in [N, S, H, ...].
-Rows PairsOf(const TensorView& view, std::int64_t n, std::int64_t head);
-
 /// Of one memory's weights.
 std::size_t BytesOfWeights(const Sizes& sizes);
 

@@ -1,22 +1,20 @@
-// Slopes of kernels. Compiled once for every target.
+// Slopes of kernels of the distance. Compiled once for every target.
 
-#if defined(TTR_KERNEL_SMOOTHER_SLOPE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_KERNEL_SMOOTHER_SLOPE_INL_H_
-#undef TTR_KERNEL_SMOOTHER_SLOPE_INL_H_
+#if defined(TTR_COMMON_SLOPE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_COMMON_SLOPE_INL_H_
+#undef TTR_COMMON_SLOPE_INL_H_
 #else
-#define TTR_KERNEL_SMOOTHER_SLOPE_INL_H_
+#define TTR_COMMON_SLOPE_INL_H_
 #endif
 
 #include "hwy/highway.h"
 #include "src/engines/common/closeness-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ttr::kernel_smoother {
+namespace ttr::common {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace cn = ttr::common::HWY_NAMESPACE;
-using common::Kernel;
 
 /// Of a kernel of the squared distance x: d log s / dq = Along (k - q), and d log s / dB. At d = 0
 /// both are 0: there a kernel is even, has a kink, or is a hit.
@@ -24,7 +22,7 @@ template <class KERNEL>
 struct Slope;
 
 template <Kernel KERNEL>
-struct Slope<cn::LogKernel<KERNEL>> {
+struct Slope<LogKernel<KERNEL>> {
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V Along(D d, V x, V width) {
     using T = hn::TFromD<D>;
@@ -36,7 +34,7 @@ struct Slope<cn::LogKernel<KERNEL>> {
     } else if constexpr (KERNEL == Kernel::kInverseDistance) {
       return hn::IfThenZeroElse(hit, hn::Div(hn::Set(d, T(1)), x));
     } else {
-      const V n = hn::Set(d, T(2 * common::PowerOf(KERNEL)));
+      const V n = hn::Set(d, T(2 * PowerOf(KERNEL)));
       return hn::Div(hn::Mul(n, width), hn::NegMulAdd(x, width, hn::Set(d, T(1))));
     }
   }
@@ -55,7 +53,7 @@ struct Slope<cn::LogKernel<KERNEL>> {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ttr::kernel_smoother
+}  // namespace ttr::common
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_KERNEL_SMOOTHER_SLOPE_INL_H_
+#endif  // TTR_COMMON_SLOPE_INL_H_

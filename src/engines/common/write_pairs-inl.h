@@ -1,10 +1,10 @@
 // Weights of pairs, and pairs into the state. Compiled once for every target.
 
-#if defined(TTR_KERNEL_SMOOTHER_WRITE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_KERNEL_SMOOTHER_WRITE_INL_H_
-#undef TTR_KERNEL_SMOOTHER_WRITE_INL_H_
+#if defined(TTR_COMMON_WRITE_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_COMMON_WRITE_PAIRS_INL_H_
+#undef TTR_COMMON_WRITE_PAIRS_INL_H_
 #else
-#define TTR_KERNEL_SMOOTHER_WRITE_INL_H_
+#define TTR_COMMON_WRITE_PAIRS_INL_H_
 #endif
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 #include <limits>
 
 #include "hwy/highway.h"
-#include "src/engines/kernel_smoother/load-inl.h"
+#include "src/engines/common/pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ttr::kernel_smoother {
+namespace ttr::common {
 namespace HWY_NAMESPACE {
 
 /// log w of a pair of the call, as it is written.
-inline double LogImportance(const Memory& m, std::int64_t t) {
+inline double LogImportance(const KeptPairs& m, std::int64_t t) {
   double log = m.log_importance ? sn::LoadOne<double>(m.log_importance, t) : 0;
   if (m.importance) log += std::log(sn::LoadOne<double>(m.importance, t));
   return log;
@@ -30,7 +30,7 @@ inline double LogImportance(const Memory& m, std::int64_t t) {
 
 /// Decays add up from the last token that forgot all: what was before it is out of sight, and a sum
 /// of infinities is none.
-inline void WeighAs(const Memory& m) {
+inline void WeighPairsAs(const KeptPairs& m) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const PairWeights& w = m.weights;
   const std::int64_t held = m.sight.held;
@@ -99,7 +99,7 @@ void WriteRows(const PairSource& source, const Rows& to, std::int64_t first, std
 }
 
 /// The weights of all pairs, and their number, once the rows are there.
-inline void WriteWeights(const Memory& m, std::int64_t dropped, std::int64_t all) {
+inline void WriteWeights(const KeptPairs& m, std::int64_t dropped, std::int64_t all) {
   if (m.state_log_weight && m.sight.tokens > 0) {
     const std::int64_t last = m.sight.tokens - 1;
     for (std::int64_t i = dropped; i < all; ++i) {
@@ -113,7 +113,7 @@ inline void WriteWeights(const Memory& m, std::int64_t dropped, std::int64_t all
 
 /// The pairs of tokens `of`, in order of the ranges.
 template <class T>
-void WriteAs(const Options& options, const Memory& m, const Range& of) {
+void WritePairsAs(const KeptPairs& m, const Range& of) {
   const std::int64_t held = m.sight.held, all = held + m.sight.tokens;
   const std::int64_t dropped = all - m.place.After(held, m.sight.tokens);
   if (of.first == 0) {
@@ -122,13 +122,39 @@ void WriteAs(const Options& options, const Memory& m, const Range& of) {
     MoveRows(m.state_v, dropped, kept, m.value_dim);
   }
   const std::int64_t first = std::max(held + of.first, dropped), end = held + of.end;
-  WriteRows<T>(KeysOf(options, m), m.state_k, first, dropped, end, m.key_dim);
+  WriteRows<T>(KeysOf(m), m.state_k, first, dropped, end, m.key_dim);
   WriteRows<T>(ValuesOf(m), m.state_v, first, dropped, end, m.value_dim);
   if (of.end == m.sight.tokens) WriteWeights(m, dropped, all);
 }
 
+/// A single token's pair and, where pairs have weights, those of all.
+template <class T>
+void WriteOnePairAs(const KeptPairs& m) {
+  if (m.state_log_weight) {
+    const double log_decay = m.log_decay ? sn::LoadOne<double>(m.log_decay, 0) : m.log_factor;
+    const bool forgets = std::isinf(log_decay);
+    for (std::int64_t i = 0; i < m.sight.held && log_decay != 0; ++i) {
+      const double log =
+          forgets ? log_decay : sn::LoadOne<double>(m.state_log_weight, i) + log_decay;
+      sn::StoreRow(&log, i, 0, 1, m.state_log_weight);
+    }
+  }
+  const std::int64_t length = m.place.After(m.sight.held, 1);
+  const std::int64_t dropped = m.sight.held + 1 - length;
+  MoveRows(m.state_k, dropped, length - 1, m.key_dim);
+  MoveRows(m.state_v, dropped, length - 1, m.value_dim);
+  MoveRows(m.state_log_weight, dropped, length - 1, 1);
+  WriteRows<T>(KeysOf(m), m.state_k, m.sight.held, dropped, m.sight.held + 1, m.key_dim);
+  WriteRows<T>(ValuesOf(m), m.state_v, m.sight.held, dropped, m.sight.held + 1, m.value_dim);
+  if (m.state_log_weight) {
+    const double log = LogImportance(m, 0);
+    sn::StoreRow(&log, length - 1, 0, 1, m.state_log_weight);
+  }
+  if (m.length != nullptr) *m.length = length;
+}
+
 }  // namespace HWY_NAMESPACE
-}  // namespace ttr::kernel_smoother
+}  // namespace ttr::common
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_KERNEL_SMOOTHER_WRITE_INL_H_
+#endif  // TTR_COMMON_WRITE_PAIRS_INL_H_
