@@ -21,11 +21,15 @@ using test::Gradients;
 using test::Normal;
 using test::RandomState;
 
-// Away from 0, where the logarithm is too steep for differences.
-void Raise(const TensorView& importance) {
-  if (!importance.defined()) return;
-  double* numbers = importance.as<double>();
-  for (std::int64_t i = 0; i < importance.shape().elements(); ++i) numbers[i] += 0.3;
+// Importance and ridge away from 0, where slopes are too steep for differences.
+void Raise(const Inputs& inputs) {
+  for (const TensorView* view : {&inputs.importance, &inputs.ridge}) {
+    if (!view->defined()) continue;
+    for (std::int64_t i = 0; i < view->shape().elements(); ++i) {
+      StoreElement(view->data(), view->dtype(), i,
+                   0.5 + LoadElement(view->data(), view->dtype(), i));
+    }
+  }
 }
 
 class LocalPolynomialGradient : public testing::TestWithParam<const char*> {
@@ -47,9 +51,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "local_linear{kernel: laplace, bandwidth: 1}",
                     "local_linear{kernel: epanechnikov, bandwidth: 4}",
                     "local_linear{kernel: biweight, bandwidth: 4, decay: scalar}",
-                    "local_linear{kernel: triweight, bandwidth: 4, normalise_qk: true}",
+                    "local_linear{kernel: triweight, bandwidth: 4, read: before}",
                     "local_linear{kernel: inverse_distance}", "local_quadratic{ridge: 0.5}",
-                    "local_quadratic{kernel: gaussian, bandwidth: 3, ridge: 0.5, decay: scalar}",
+                    "local_quadratic{kernel: gaussian, bandwidth: 3, ridge: 2, decay: scalar}",
                     "local_cubic{kernel: laplace, bandwidth: 3, ridge: 1, causal: false}"),
     [](const auto& one) { return "case" + std::to_string(one.index); });
 
@@ -62,7 +66,7 @@ TEST_P(LocalPolynomialGradient, IsThatOfTheDefinition) {
     dims.tokens = 5;
     dims.query_heads = grouped ? 2 : 8;
     const Call call(layer_.recipe(), dims, DType::kFloat64, 3, true);
-    Raise(call.inputs.importance);
+    Raise(call.inputs);
     const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
     const Layer defined(layer_.recipe(), kDefinition);
     State initial, dstate;
@@ -84,12 +88,12 @@ TEST_P(LocalPolynomialGradient, IsThatOfTheDefinition) {
 // A pair of importance 0 takes no part, and yet has a slope.
 TEST(LocalPolynomialGradients, OfImportanceAtZeroAreThoseOfTheDefinition) {
   for (const char* recipe :
-       {"local_linear{decay: scalar, importance: input}",
-        "local_quadratic{importance: input, kernel: gaussian, bandwidth: 2, ridge: 0.5}"}) {
+       {"local_linear{decay: scalar, importance: input, ridge: 2}",
+        "local_quadratic{importance: input, kernel: gaussian, bandwidth: 2, ridge: 2}"}) {
     const Layer layer(ParseRecipe(recipe)), defined(layer.recipe(), kDefinition);
     const Dims dims = test::TwoMemories(6, 3, 4);
     const Call call(layer.recipe(), dims, DType::kFloat64, 3, true);
-    Raise(call.inputs.importance);
+    Raise(call.inputs);
     for (const std::int64_t t : {1, 2, 5}) call.inputs.importance.Set({0, t, 1}, 0);
     const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
     const Gradients got = Differentiate(layer, call.inputs, {}, dy, {});
@@ -117,6 +121,7 @@ TEST_P(LocalPolynomialGradient, HasTheSameBitsForAnyNumberOfThreads) {
 TEST_P(LocalPolynomialGradient, OfManyBlocksIsThatInDouble) {
   Dims dims = test::TwoMemories(300, 19, 21);
   const Call narrow(layer_.recipe(), dims, DType::kFloat32, 5, true);
+  Raise(narrow.inputs);
   const Call wide(layer_.recipe(), dims, DType::kFloat64, 5, true);
   for (const InputField& field : InputFields()) {
     const TensorView& from = narrow.inputs.*field.view;

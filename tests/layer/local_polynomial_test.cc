@@ -266,7 +266,7 @@ void ExpectReproduced(const char* recipe, std::int64_t from, double tolerance, D
 TEST(LocalPolynomials, ReproducePolynomialsOfTheirDegree) {
   const auto affine = [](double x, double y) { return 3 * x - 2 * y + 1; };
   const auto quadratic = [](double x, double y) { return x * x - 2 * x * y + 0.5 * y + 1; };
-  for (const char* recipe : {"local_linear{ridge: 0}", "local_linear{ridge: 0, kernel: gaussian}",
+  for (const char* recipe : {"local_linear{ridge: 0}", "local_linear{ridge: 0, kernel: gaussian, bandwidth: 1}",
                              "local_linear{ridge: 0, decay: 0.8}"}) {
     ExpectReproduced(recipe, 10, 1e-9, DType::kFloat64, affine);
     ExpectReproduced(recipe, 10, 2e-4, DType::kFloat32, affine);
