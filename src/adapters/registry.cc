@@ -6,7 +6,8 @@ namespace {
 std::vector<const Engine*>& List() {
   static std::vector<const Engine*> engines{&FastWeightsEngine(),      &ScanEngine(),
                                             &LeastSquaresEngine(),     &KernelSmootherEngine(),
-                                            &KernelRegressionEngine(), &DefinitionEngine()};
+                                            &KernelRegressionEngine(), &LocalPolynomialEngine(),
+                                            &DefinitionEngine()};
   return engines;
 }
 
@@ -19,6 +20,10 @@ const Engine& CoveringEngine(const Recipe& recipe) {
     if (engine->Covers(recipe)) return *engine;
   }
   return DefinitionEngine();
+}
+
+const Engine& EngineFor(const Engine& planned, const Recipe& recipe, const Dims& dims) {
+  return planned.Takes(recipe, dims) ? planned : DefinitionEngine();
 }
 
 const Engine* FindEngine(std::string_view name) {

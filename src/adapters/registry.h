@@ -14,6 +14,7 @@ const Engine& ScanEngine();
 const Engine& LeastSquaresEngine();
 const Engine& KernelSmootherEngine();
 const Engine& KernelRegressionEngine();
+const Engine& LocalPolynomialEngine();
 const Engine& DefinitionEngine();  // covers every recipe
 
 /// The definition is the last.
@@ -21,6 +22,9 @@ const std::vector<const Engine*>& AllEngines();
 
 /// The first that covers a recipe; it may have an obstacle.
 const Engine& CoveringEngine(const Recipe& recipe);
+
+/// The one that was planned, or the definition where that takes no calls of these sizes.
+const Engine& EngineFor(const Engine& planned, const Recipe& recipe, const Dims& dims);
 
 /// The one of a name; null where there is none.
 const Engine* FindEngine(std::string_view name);

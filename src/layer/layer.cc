@@ -92,7 +92,8 @@ void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
                     const Outputs& outputs, const CallOptions& options) const {
   const std::string_view op = "Forward";
   const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
-  CheckFits(op, requirements_, dims, initial, engine_);
+  const Engine& engine = EngineFor(*engine_, recipe(), dims);
+  CheckFits(op, requirements_, dims, initial, &engine);
   CheckFinalState(op, requirements_, dims, inputs, initial, final, outputs);
   CheckOutputs(op, dims, inputs, final, outputs, options, Needs::kBoth);
   CheckSaved(op, options, options.saved.empty() ? 0 : SavedBytes(dims, StateType(inputs, initial)));
@@ -137,14 +138,15 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                      const CallOptions& options) const {
   const std::string_view op = "Backward";
   const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
-  CheckFits(op, requirements_, dims, initial, engine_, true);
+  const Engine& engine = EngineFor(*engine_, recipe(), dims);
+  CheckFits(op, requirements_, dims, initial, &engine, true);
   CheckGradients(op, requirements_, dims, inputs, initial, {dy, dstate, dinputs, dinitial},
                  options);
   CheckPairGradients(op, requirements_, dims, inputs, initial, dstate);
   const DType dtype = StateType(inputs, initial);
   CheckSaved(op, options, SavedBytes(dims, dtype));
   Executor& executor = ExecutorOf(options);
-  if (!engine_->HasGradients()) {
+  if (!engine.HasGradients()) {
     return definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
                                      executor);
   }
@@ -170,15 +172,15 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
       initial_gradient.Set(spec.name, Tensor(dtype, StateShape(spec, recipe(), dims, pairs)));
     }
   }
-  engine_->Backward({.requirements = requirements_,
-                     .dims = dims,
-                     .inputs = inputs,
-                     .needs = Needs::kBoth,
-                     .executor = executor,
-                     .scratch = options.scratch,
-                     .saved = options.saved},
-                    initial,
-                    {HasRows(dy) ? dy : rows.view(), final_gradient, dinputs, initial_gradient});
+  engine.Backward({.requirements = requirements_,
+                   .dims = dims,
+                   .inputs = inputs,
+                   .needs = Needs::kBoth,
+                   .executor = executor,
+                   .scratch = options.scratch,
+                   .saved = options.saved},
+                  initial,
+                  {HasRows(dy) ? dy : rows.view(), final_gradient, dinputs, initial_gradient});
   for (const State::Entry& entry : initial_gradient.entries()) {
     const TensorView wanted = dinitial.Get(entry.name);
     if (!wanted.defined()) {
@@ -198,17 +200,18 @@ bool Layer::HasBFloat16Products() const { return engine_->HasBFloat16Products(re
 
 std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {
   CheckDims("ScratchBytes", dims);
-  return engine_->ScratchBytes(recipe(), dims, std::max(threads, 1));
+  return EngineFor(*engine_, recipe(), dims).ScratchBytes(recipe(), dims, std::max(threads, 1));
 }
 
 std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
   CheckDims("BackwardScratchBytes", dims);
-  return engine_->BackwardScratchBytes(recipe(), dims, std::max(threads, 1));
+  return EngineFor(*engine_, recipe(), dims)
+      .BackwardScratchBytes(recipe(), dims, std::max(threads, 1));
 }
 
 std::size_t Layer::SavedBytes(const Dims& dims, DType state) const {
   CheckDims("SavedBytes", dims);
-  return engine_->SavedBytes(recipe(), dims, state);
+  return EngineFor(*engine_, recipe(), dims).SavedBytes(recipe(), dims, state);
 }
 
 }  // namespace ttr

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "src/adapters/registry.h"
 #include "src/layer/check_writes.h"
 #include "src/layer/pair_room.h"
 #include "src/recipe/family.h"
@@ -75,20 +76,21 @@ void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outpu
              Needs needs, const CallOptions& options, const Auxiliary& auxiliary) {
   const Requirements& requirements = op.requirements;
   const Dims dims = CheckCall(op.name, requirements, inputs, state, needs, options, outputs.y);
-  CheckFits(op.name, requirements, dims, state, &op.engine);
+  const Engine& engine = EngineFor(op.engine, requirements.recipe, dims);
+  CheckFits(op.name, requirements, dims, state, &engine);
   CheckOutputs(op.name, dims, inputs, state, outputs, options, needs);
   if (!options.saved.empty()) {
     if (needs != Needs::kBoth) {  // only what writes and reads has a backward pass
       throw Error(op.name, "saved", "empty", std::to_string(options.saved.size()) + " bytes");
     }
     const DType dtype = StateType(inputs, state);
-    CheckSaved(op.name, options, op.engine.SavedBytes(requirements.recipe, dims, dtype));
+    CheckSaved(op.name, options, engine.SavedBytes(requirements.recipe, dims, dtype));
   }
   if (needs != Needs::kRead) MakePairRoom(op.name, requirements, dims, inputs, state);
   for (const TensorView& report : {outputs.status, outputs.iterations, outputs.residual}) {
     SetZero(report);
   }
-  op.engine.Forward(
+  engine.Forward(
       {.requirements = requirements,
        .dims = dims,
        .inputs = inputs,
@@ -98,8 +100,8 @@ void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outpu
        .saved = options.saved,
        .bfloat16_products = options.bfloat16_products,
        .auxiliary = auxiliary.of_pairs == nullptr ? auxiliary.numbers
-                                                  : PairAuxiliary(op.engine, requirements.recipe,
-                                                                  dims, state, *auxiliary.of_pairs),
+                                                  : PairAuxiliary(engine, requirements.recipe, dims,
+                                                                  state, *auxiliary.of_pairs),
        .defers = auxiliary.defers},
       state, outputs);
 }

@@ -104,7 +104,7 @@ TEST_P(Bits, PackedAndAlone) {
 TEST_P(Bits, CutAtMultiplesOf64Rows) {
   if (!recipe.reading.causal) GTEST_SKIP() << "nothing to go on from";
   const bool weighs =
-      layer.plan().engine == "kernel_smoother" &&
+      (layer.plan().engine == "kernel_smoother" || layer.plan().engine == "local_polynomial") &&
       (recipe.weights.decay != Decay::kNone || recipe.weights.importance != Importance::kNone);
   if (layer.plan().engine == "least_squares" || recipe.weights.importance == Importance::kLog ||
       weighs) {

@@ -22,6 +22,9 @@ constexpr bool IsCompact(Kernel kernel) {
          kernel == Kernel::kTriweight;
 }
 
+/// Of what s is a function: the distance, or k . q?
+constexpr bool IsByDistance(Kernel kernel) { return kernel != Kernel::kExponential; }
+
 /// n of (1 - u^2)_+^n.
 constexpr int PowerOf(Kernel kernel) {
   return kernel == Kernel::kEpanechnikov ? 1 : kernel == Kernel::kBiweight ? 2 : 3;

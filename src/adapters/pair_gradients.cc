@@ -1,0 +1,60 @@
+#include "src/adapters/pair_gradients.h"
+
+namespace ttr {
+namespace {
+
+/// [H] as sums over the first axis of [N, H].
+void SumOverSequences(const Tensor& from, const TensorView& to) {
+  if (!from.defined()) return;
+  for (std::int64_t h = 0; h < from.shape()[1]; ++h) {
+    double sum = 0;
+    for (std::int64_t n = 0; n < from.shape()[0]; ++n) sum += from.view().At({n, h});
+    to.Set({h}, sum);
+  }
+}
+
+}  // namespace
+
+PairGradientCopies::PairGradientCopies(const EngineCall& call, const State& initial,
+                                       const BackwardTensors& tensors)
+    : bandwidth_home_(tensors.dinputs.bandwidth), ridge_home_(tensors.dinputs.ridge) {
+  const Inputs& d = tensors.dinputs;
+  const Dims& dims = call.dims;
+  const TensorView k = initial.Get("state.k"), v = call.inputs.v;
+  const DType given = k.defined() ? k.dtype() : v.dtype();
+  const DType dtype = given == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  q_ = WorkingCopy::OfHeads(d.q, dims.output_heads(), dtype);
+  k_ = WorkingCopy::OfHeads(d.k, dims.heads, dtype);
+  v_ = WorkingCopy::OfHeads(d.v, dims.heads, dtype);
+  const State& start = tensors.dinitial;
+  log_weight_ = WorkingCopy::Zeros(start.Get("state.log_weight"), DType::kFloat64);
+  const Shape constants{dims.states(), dims.heads};
+  if (d.bandwidth.defined()) bandwidth_ = Tensor(DType::kFloat64, constants);
+  if (d.ridge.defined()) ridge_ = Tensor(DType::kFloat64, constants);
+  views_ = {.q = q_.view(),
+            .k = k_.view(),
+            .v = v_.view(),
+            .log_decay = d.log_decay,
+            .importance = d.importance,
+            .log_importance = d.log_importance,
+            .bandwidth = bandwidth_.view(),
+            .ridge = ridge_.view(),
+            .state_k = start.Get("state.k"),
+            .state_v = start.Get("state.v"),
+            .state_log_weight = log_weight_.view()};
+  for (const TensorView* view : {&views_.state_k, &views_.state_v}) {
+    if (view->defined()) CopyInto(Tensor(view->dtype(), view->shape()), *view);
+  }
+}
+
+void PairGradientCopies::WriteBack() const {
+  for (const WorkingCopy* copy : {&q_, &k_, &v_, &log_weight_}) copy->WriteBack();
+  SumOverSequences(bandwidth_, bandwidth_home_);
+  SumOverSequences(ridge_, ridge_home_);
+}
+
+common::FinalPairGradients FinalPairGradientsOf(const State& dstate) {
+  return {dstate.Get("state.k"), dstate.Get("state.v"), dstate.Get("state.log_weight")};
+}
+
+}  // namespace ttr

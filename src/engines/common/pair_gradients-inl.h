@@ -1,0 +1,156 @@
+// Gradients of pairs, queries and weights to where they belong. Compiled once for every target.
+
+#if defined(TTR_COMMON_PAIR_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_COMMON_PAIR_GRADIENTS_INL_H_
+#undef TTR_COMMON_PAIR_GRADIENTS_INL_H_
+#else
+#define TTR_COMMON_PAIR_GRADIENTS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/common/pair_gradients.h"
+#include "src/engines/common/pairs-inl.h"
+#include "src/engines/common/queries.h"
+#include "src/simd/unit_length-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::common {
+namespace HWY_NAMESPACE {
+
+/// Rows of gradients: those of the final state are added, and what has unit length goes through
+/// that.
+template <class T>
+class PairGradientRows {
+ public:
+  /// `row`, `other`: room for the longer of a key and a value.
+  PairGradientRows(const QueriedPairs& pairs, const PairGradients& gradients, T* row, T* other)
+      : m_(pairs), g_(gradients), row_(row), other_(other) {}
+
+  void StorePair(std::int64_t pair, T* dk, T* dv) const {
+    const bool old = pair < m_.sight.held;
+    const std::int64_t row = old ? pair : pair - m_.sight.held;
+    AddFinal(g_.final_k, pair, m_.key_dim, dk);
+    AddFinal(g_.final_v, pair, m_.value_dim, dv);
+    const bool normalises = m_.normalises && !old;
+    if (normalises) sn::LoadRow(m_.k, row, 0, m_.key_dim, row_);
+    StoreRow(dk, normalises, old ? g_.dstate_k : g_.dk, row, m_.key_dim);
+    StoreRow(dv, false, old ? g_.dstate_v : g_.dv, row, m_.value_dim);
+  }
+
+  void StoreQuery(const Place& place, T* dq) const {
+    if (m_.normalises) sn::LoadRow(m_.q.Of(place.query), place.token, 0, m_.key_dim, row_);
+    StoreRow(dq, m_.normalises, g_.dq.Of(place.query), place.token, m_.key_dim);
+  }
+
+ private:
+  /// Goes through the length of what is in row_ where it `normalises`.
+  void StoreRow(T* gradient, bool normalises, const Rows& to, std::int64_t row,
+                std::int64_t channels) const {
+    if (!to) return;
+    if (normalises) {
+      sn::UnitGradientOf(channels, static_cast<const T*>(row_), 1, sn::kUnitEps, gradient, other_,
+                         gradient);
+    }
+    sn::StoreRow(gradient, row, 0, channels, to);
+  }
+
+  void AddFinal(const Rows& final, std::int64_t pair, std::int64_t channels, T* gradient) const {
+    if (!final) return;
+    const std::int64_t row =
+        pair - (m_.all() - g_.final_place.After(m_.sight.held, m_.sight.tokens));
+    if (row < 0) return;
+    sn::LoadRow(final, row, 0, channels, other_);
+    for (std::int64_t c = 0; c < channels; ++c) gradient[c] += other_[c];
+  }
+
+  const QueriedPairs& m_;
+  const PairGradients& g_;
+  T *row_, *other_;
+};
+
+/// Gradients of decays and importance from those by the logarithms of weights. log w of a pair at
+/// token t is its offset and the total of decays up to t, since the last token that forgot all; the
+/// offset of a pair of the call lacks the total up to itself. So the gradient by a total is that of
+/// its queries less that of its pair, and a decay has the sum of those by later totals.
+class WeightsGradient {
+ public:
+  /// `pair_sums`: by log w of every pair of the call, to which those of the final state are added;
+  /// `query_sums`: by those of all pairs of every query, null where they are 0.
+  WeightsGradient(const QueriedPairs& pairs, const PairGradients& gradients, double* pair_sums,
+                  const double* query_sums)
+      : m_(pairs), g_(gradients), pair_sums_(pair_sums), query_sums_(query_sums) {}
+
+  void Run() const {
+    if (!m_.weighted || m_.sight.tokens == 0) return;
+    const QueryBlock block(m_, 0);
+    double by_totals = AddFinal();
+    std::int64_t query = m_.rows - 1;
+    for (std::int64_t t = m_.sight.tokens - 1; t >= 0; --t) {
+      for (; query_sums_ != nullptr && query >= 0 && block.Written(block.TokenOf(query)) == t;
+           --query) {
+        by_totals += query_sums_[query];
+      }
+      const double pair = pair_sums_[t];
+      const bool counts = !m_.importance || sn::LoadOne<double>(m_.importance, t) != 0;
+      if (counts) by_totals -= pair;
+      StoreToken(t, pair, by_totals);
+      if (Forgets(t)) by_totals = 0;
+    }
+  }
+
+ private:
+  bool Forgets(std::int64_t t) const {
+    return m_.log_decay && std::isinf(sn::LoadOne<double>(m_.log_decay, t));
+  }
+
+  void StoreToken(std::int64_t t, double pair, double by_totals) const {
+    if (g_.dlog_decay) {
+      const double gradient = Forgets(t) ? 0 : by_totals;
+      sn::StoreRow(&gradient, t, 0, 1, g_.dlog_decay);
+    }
+    if (g_.dlog_importance) sn::StoreRow(&pair, t, 0, 1, g_.dlog_importance);
+    if (g_.dimportance) {
+      const double importance = sn::LoadOne<double>(m_.importance, t);
+      // At 0 the pair was weighed as if it were 1.
+      const double gradient = importance == 0 ? pair : pair / importance;
+      sn::StoreRow(&gradient, t, 0, 1, g_.dimportance);
+    }
+  }
+
+  /// What the final state's weights add to sums by pairs; the sum of it all.
+  double AddFinal() const {
+    if (!g_.final_log_weight) return 0;
+    const std::int64_t held = m_.sight.held, all = m_.all();
+    const std::int64_t dropped = all - g_.final_place.After(held, m_.sight.tokens);
+    double sum = 0;
+    for (std::int64_t i = std::max(dropped, m_.weights.forgotten[m_.sight.tokens - 1]); i < all;
+         ++i) {
+      // A weight of 0 stays 0.
+      if (std::isinf(OffsetOf(m_, i))) continue;
+      const double gradient = sn::LoadOne<double>(g_.final_log_weight, i - dropped);
+      sum += gradient;
+      if (i >= held) {
+        pair_sums_[i - held] += gradient;
+      } else if (g_.dstate_log_weight) {
+        const double total = sn::LoadOne<double>(g_.dstate_log_weight, i) + gradient;
+        sn::StoreRow(&total, i, 0, 1, g_.dstate_log_weight);
+      }
+    }
+    return sum;
+  }
+
+  const QueriedPairs& m_;
+  const PairGradients& g_;
+  double* pair_sums_;
+  const double* query_sums_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::common
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_COMMON_PAIR_GRADIENTS_INL_H_

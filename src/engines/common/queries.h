@@ -1,0 +1,119 @@
+/// Queries over kept pairs.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "src/engines/common/pairs.h"
+#include "src/engines/common/row_views.h"
+#include "src/engines/common/sequences.h"
+#include "ttr/dtype.h"
+#include "ttr/tensor.h"
+
+namespace ttr::common {
+
+/// The tensors of a call that reads kept pairs; views may be absent.
+struct QueriedTensors : PairTensors {
+  TensorView q;                              ///< [B, T, Hq, Dk]
+  TensorView bandwidth;                      ///< [H]
+  std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
+  TensorView y;                              ///< [B, T, max(H, Hq), Dv]
+  TensorView status;                         ///< [B, T, max(H, Hq)], int8
+
+  Sequences sequences() const {
+    const TensorView& timed = v.defined() ? v : q;
+    return {cu_seqlens, cu_seqlens.empty() ? timed.size(0) : 1, timed.size(1)};
+  }
+  /// Memories of a sequence.
+  std::int64_t memory_heads() const {
+    if (state_k.defined()) return state_k.size(2);
+    for (const TensorView* gate : {&log_decay, &importance, &log_importance}) {
+      if (gate->defined()) return gate->size(2);
+    }
+    if (bandwidth.defined()) return bandwidth.size(0);
+    return k.defined() ? std::max(k.size(2), v.size(2)) : q.size(2);
+  }
+  std::int64_t key_dim() const { return q.defined() ? q.size(3) : k.size(3); }
+  std::int64_t value_dim() const {
+    return v.defined() ? v.size(3) : state_v.defined() ? state_v.size(3) : y.size(3);
+  }
+  /// Of the arithmetic.
+  DType dtype() const {
+    const bool wide = state_k.defined() ? state_k.dtype() == DType::kFloat64 ||
+                                              state_v.dtype() == DType::kFloat64
+                      : v.defined()     ? v.dtype() == DType::kFloat64
+                                        : q.dtype() == DType::kFloat64;
+    return wide ? DType::kFloat64 : DType::kFloat32;
+  }
+};
+
+/// The pairs of one memory and the queries that read them: those of all tokens, a token's side by
+/// side.
+struct QueriedPairs : KeptPairs {
+  HeadRows q{}, y{}, status{};
+  double bandwidth = 1;
+  std::int64_t rows = 0;     // queries of all tokens
+  std::int64_t queries = 1;  // of a token
+};
+
+/// Memory `head` of sequence `n`; who asks adds how it is read, and weights.
+inline QueriedPairs QueriedPairsOf(const QueriedTensors& tensors, const Heads& heads,
+                                   const Sequence& sequence, std::int64_t n, std::int64_t head) {
+  QueriedPairs m{KeptPairsOf(tensors, heads, sequence, n, head)};
+  m.key_dim = tensors.key_dim();
+  m.value_dim = tensors.value_dim();
+  m.queries = heads.queries;
+  if (tensors.bandwidth.defined()) m.bandwidth = tensors.bandwidth.At({head});
+  if (!tensors.q.defined()) return m;
+  m.q = HeadRowsOf(tensors.q, sequence, heads.QueryOf(head, tensors.q));
+  m.y = HeadRowsOf(tensors.y, sequence, heads.OutputOf(head));
+  m.status = HeadRowsOf(tensors.status, sequence, heads.OutputOf(head));
+  m.rows = sequence.tokens * heads.queries;
+  return m;
+}
+
+/// Whose query or answer it is.
+struct Place {
+  std::int64_t query, token;
+
+  static Place Of(const QueriedPairs& m, std::int64_t row) {
+    const std::int64_t t = row / m.queries;
+    return {row - t * m.queries, t};
+  }
+};
+
+/// What the queries of a block see, counted from its first.
+class QueryBlock {
+ public:
+  QueryBlock(const QueriedPairs& pairs, std::int64_t first) : m_(pairs), first_(first) {}
+
+  std::int64_t TokenOf(std::int64_t query) const { return (first_ + query) / m_.queries; }
+
+  /// The last token of the call that is written before token t is read.
+  std::int64_t Written(std::int64_t t) const {
+    return m_.sight.causal ? t - (m_.sight.before ? 1 : 0) : m_.sight.tokens - 1;
+  }
+
+  Range SeenByOne(std::int64_t query) const {
+    const std::int64_t t = TokenOf(query);
+    const std::int64_t end = m_.sight.End(t);
+    std::int64_t first = m_.sight.First(t);
+    if (m_.weights.forgotten != nullptr && m_.sight.tokens > 0) {
+      const std::int64_t written = Written(t);
+      if (written >= 0) first = std::max(first, m_.weights.forgotten[written]);
+    }
+    return {std::min(first, end), end};
+  }
+
+  /// By any of some queries: both ends rise with the token.
+  Range SeenBy(std::int64_t begin, std::int64_t end) const {
+    return {SeenByOne(begin).first, SeenByOne(end - 1).end};
+  }
+
+ private:
+  const QueriedPairs& m_;
+  std::int64_t first_;
+};
+
+}  // namespace ttr::common

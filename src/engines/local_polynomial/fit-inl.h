@@ -1,0 +1,331 @@
+// Fits of some queries, each in a lane of its own: means and covariances of monomials, and their
+// systems. Compiled once for every target.
+
+#if defined(TTR_LOCAL_POLYNOMIAL_FIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LOCAL_POLYNOMIAL_FIT_INL_H_
+#undef TTR_LOCAL_POLYNOMIAL_FIT_INL_H_
+#else
+#define TTR_LOCAL_POLYNOMIAL_FIT_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/local_polynomial/task.h"
+#include "src/linalg/interleaved-inl.h"
+#include "src/linalg/rounding.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::local_polynomial {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
+
+/// The monomials of k less a centre, [channel][lane], in `one`, [monomial][lane].
+template <class T>
+HWY_INLINE void ExpandKey(const Monomials& f, const T* k, const T* centre, T* one) {
+  const ln::SystemTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t c = 0; c < f.channels; ++c) {
+    hn::Store(hn::Sub(hn::Set(d, k[c]), hn::Load(d, centre + c * lanes)), d, one + c * lanes);
+  }
+  for (std::int64_t j = f.channels; j < f.count; ++j) {
+    const auto before = hn::Load(d, one + f.before[j] * lanes);
+    hn::Store(hn::Mul(before, hn::Load(d, one + f.channel[j] * lanes)), d, one + j * lanes);
+  }
+}
+
+/// Keys are counted from a centre of each query: of degree 1 what the mean of keys is to rounding,
+/// so that |q| and |k| may be much larger than the spread; else the query, for the ridge is on the
+/// coefficients of monomials there. `mean` below is that of what is counted so.
+template <class T>
+class Fit {
+  using D = ln::SystemTag<T>;
+  using V = hn::Vec<D>;
+
+ public:
+  Fit(const Monomials& monomials, double ridge, const FitScratch<T>& scratch)
+      : f_(monomials), ridge_(ridge), s_(scratch) {}
+
+  static std::int64_t Lanes() { return ln::SystemsAtOnce<T>(); }
+  static std::int64_t Parts() { return kQueries / Lanes(); }
+
+  /// `centres`: rows of queries, whole units.
+  void Start(const Block<T>& centres, std::int64_t sides) const {
+    for (std::int64_t part = 0; part < Parts(); ++part) {
+      for (std::int64_t c = 0; c < f_.channels; ++c) {
+        for (std::int64_t lane = 0; lane < Lanes(); ++lane) {
+          Centre(part)[c * Lanes() + lane] = centres.Row(part * Lanes() + lane)[c];
+        }
+      }
+    }
+    std::fill(s_.means, s_.means + s_.wide * kQueries, T(0));
+    std::fill(s_.sides, s_.sides + sides * s_.wide * kQueries, T(0));
+    std::fill(s_.totals, s_.totals + kQueries, T(0));
+    const std::int64_t vectors = linalg::VectorsBefore(linalg::PanelsOf(f_.count));
+    std::fill(s_.h, s_.h + vectors * kQueries, T(0));
+  }
+
+  /// Adds pairs, rows of `k` with shares `p`, [pair][query], to means and second moments; and
+  /// numbers `a` of theirs, [pair][query] or null, to what the second system is solved for.
+  void Add(const Block<T>& k, const Block<T>& p, std::int64_t count, const Block<T>* a) const {
+    for (std::int64_t part = 0; part < Parts(); ++part) {
+      for (std::int64_t j = 0; j < count; j += s_.depth) {
+        const std::int64_t depth = std::min(s_.depth, count - j);
+        if (!FillPanels(part, k.Rows(j), p.Rows(j), depth)) continue;
+        if (a != nullptr) AddNumbers(part, p.Rows(j), a->Rows(j), depth);
+        AddProducts(part, linalg::RoundUp(depth, linalg::kPanelRows));
+      }
+    }
+  }
+
+  /// Of every query, u = (Sigma + ridge I)^-1 f_bar, and of two `sides` s = (Sigma + ridge I)^-1 c,
+  /// c the covariance of monomials and a. Of those of the `part` whose system is singular, or
+  /// nearly, Regular() is false. queries: those that are fitted.
+  void Solve(std::int64_t part, const Block<T>& queries, std::int64_t sides) const {
+    const D d;
+    const bool linear = f_.count == f_.channels;
+    for (std::int64_t j = 0; j < s_.wide; ++j) {
+      const V mean = hn::Load(d, Mean(part) + j * Lanes());
+      V f = mean;
+      if (linear && j < f_.channels) {
+        for (std::int64_t lane = 0; lane < Lanes(); ++lane) {
+          s_.one[lane] = queries.Row(part * Lanes() + lane)[j];
+        }
+        const V from = hn::Sub(hn::Load(d, Centre(part) + j * Lanes()), hn::Load(d, s_.one));
+        f = hn::Add(from, mean);
+      }
+      hn::Store(f, d, Side(part, 0) + j * Lanes());
+      if (sides < 2) continue;
+      T* const second = Side(part, 1) + j * Lanes();
+      const V a = hn::Load(d, Total(part));
+      hn::Store(hn::NegMulAdd(a, mean, hn::Load(d, second)), d, second);
+    }
+    std::fill(s_.regular, s_.regular + Lanes(), T(1));
+    const ln::RightSides<T> right{Side(part, 0), s_.wide * Parts(), sides};
+    Factor(part, right);
+    ln::SubstituteUpInterleaved(H(part), s_.inverses, right);
+  }
+
+  /// e[pair][query] = p (1 - (f - mean) . u).
+  void Weigh(const Block<T>& k, const Block<T>& p, std::int64_t count, const Block<T>& e) const {
+    const D d;
+    const V one = hn::Set(d, T(1));
+    for (std::int64_t part = 0; part < Parts(); ++part) {
+      const T* const u = Side(part, 0);
+      V of_mean = one;  // 1 + mean . u
+      for (std::int64_t j = 0; j < f_.count; ++j) {
+        const V mean = hn::Load(d, Mean(part) + j * Lanes());
+        of_mean = hn::MulAdd(mean, hn::Load(d, u + j * Lanes()), of_mean);
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        const V share = hn::Load(d, p.Row(i) + part * Lanes());
+        if (hn::AllTrue(d, hn::Eq(share, hn::Zero(d)))) {
+          hn::Store(share, d, e.Row(i) + part * Lanes());
+          continue;
+        }
+        const V sum = hn::Sub(of_mean, Evaluate(part, k.Row(i), u));
+        const V weight = hn::IfThenZeroElse(hn::Eq(share, hn::Zero(d)), hn::Mul(share, sum));
+        hn::Store(weight, d, e.Row(i) + part * Lanes());
+      }
+    }
+  }
+
+  /// Of one query: monomial j at j Lanes().
+  T* SideOf(std::int64_t query, std::int64_t r) const {
+    return Side(query / Lanes(), r) + query % Lanes();
+  }
+  bool Regular(std::int64_t lane) const { return s_.regular[lane] != 0; }
+
+ private:
+  T* Centre(std::int64_t part) const { return s_.centres + part * f_.channels * Lanes(); }
+  T* Total(std::int64_t part) const { return s_.totals + part * Lanes(); }
+  T* Mean(std::int64_t part) const { return s_.means + part * s_.wide * Lanes(); }
+  T* Side(std::int64_t part, std::int64_t r) const {
+    return s_.sides + (part + r * Parts()) * s_.wide * Lanes();
+  }
+  ln::Panels<T> H(std::int64_t part) const {
+    const std::int64_t panels = linalg::PanelsOf(f_.count);
+    return {s_.h + part * linalg::VectorsBefore(panels) * Lanes(), panels};
+  }
+
+  /// The monomials of a pair in s.one.
+  HWY_INLINE void Expand(std::int64_t part, const T* k) const {
+    ExpandKey<T>(f_, k, Centre(part), s_.one);
+  }
+
+  /// sum_j f_j z_j of one pair.
+  HWY_INLINE V Evaluate(std::int64_t part, const T* k, const T* z) const {
+    const D d;
+    const std::int64_t lanes = Lanes();
+    V even = hn::Zero(d), odd = hn::Zero(d);
+    if (f_.count == f_.channels) {
+      const T* const centre = Centre(part);
+      std::int64_t c = 0;
+      for (; c + 2 <= f_.channels; c += 2) {
+        const V x = hn::Sub(hn::Set(d, k[c]), hn::Load(d, centre + c * lanes));
+        const V y = hn::Sub(hn::Set(d, k[c + 1]), hn::Load(d, centre + (c + 1) * lanes));
+        even = hn::MulAdd(x, hn::Load(d, z + c * lanes), even);
+        odd = hn::MulAdd(y, hn::Load(d, z + (c + 1) * lanes), odd);
+      }
+      if (c < f_.channels) {
+        const V x = hn::Sub(hn::Set(d, k[c]), hn::Load(d, centre + c * lanes));
+        even = hn::MulAdd(x, hn::Load(d, z + c * lanes), even);
+      }
+      return hn::Add(even, odd);
+    }
+    Expand(part, k);
+    for (std::int64_t j = 0; j < f_.count; ++j) {
+      even = hn::MulAdd(hn::Load(d, s_.one + j * lanes), hn::Load(d, z + j * lanes), even);
+    }
+    return even;
+  }
+
+  /// The monomials of some pairs in s.columns, and times -p in s.rows. False where no pair has a
+  /// share.
+  bool FillPanels(std::int64_t part, const Block<T>& k, const Block<T>& p,
+                  std::int64_t count) const {
+    const D d;
+    const std::int64_t lanes = Lanes(), panel = s_.depth * linalg::kPanelRows * lanes;
+    V any = hn::Zero(d);
+    for (std::int64_t i = 0; i < count; ++i) {
+      any = hn::Or(any, hn::Load(d, p.Row(i) + part * lanes));
+    }
+    if (hn::AllTrue(d, hn::Eq(any, hn::Zero(d)))) return false;
+    T* const mean = Mean(part);
+    const std::int64_t whole = linalg::RoundUp(count, linalg::kPanelRows);
+    for (std::int64_t i = 0; i < whole; ++i) {
+      V share = hn::Zero(d);
+      if (i < count) {
+        share = hn::Load(d, p.Row(i) + part * lanes);
+        Expand(part, k.Row(i));
+      }
+      for (std::int64_t j = 0; j < s_.wide; ++j) {
+        const std::int64_t at =
+            j / linalg::kPanelRows * panel +
+            (i * linalg::kPanelRows + j % linalg::kPanelRows) * lanes;
+        V f = hn::Zero(d);
+        if (i < count && j < f_.count) {
+          // What is not finite goes to those alone that give it weight.
+          f = hn::IfThenZeroElse(hn::Eq(share, f), hn::Load(d, s_.one + j * lanes));
+        }
+        const V weighed = hn::Mul(share, f);
+        hn::Store(f, d, s_.columns + at);
+        hn::Store(hn::Neg(weighed), d, s_.rows + at);
+        hn::Store(hn::Add(hn::Load(d, mean + j * lanes), weighed), d, mean + j * lanes);
+      }
+    }
+    return true;
+  }
+
+  /// sum p a f and sum p a of the pairs whose monomials are in s.columns.
+  void AddNumbers(std::int64_t part, const Block<T>& p, const Block<T>& a,
+                  std::int64_t count) const {
+    const D d;
+    const std::int64_t lanes = Lanes(), panel = s_.depth * linalg::kPanelRows * lanes;
+    T* const to = Side(part, 1);
+    T* const total = Total(part);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const V share = hn::Load(d, p.Row(i) + part * lanes);
+      const V number = hn::Load(d, a.Row(i) + part * lanes);
+      const V weighed =
+          hn::IfThenZeroElse(hn::Eq(share, hn::Zero(d)), hn::Mul(share, number));
+      hn::Store(hn::Add(hn::Load(d, total), weighed), d, total);
+      for (std::int64_t j = 0; j < f_.count; ++j) {
+        const std::int64_t at =
+            j / linalg::kPanelRows * panel +
+            (i * linalg::kPanelRows + j % linalg::kPanelRows) * lanes;
+        const V f = hn::Load(d, s_.columns + at);
+        hn::Store(hn::MulAdd(weighed, f, hn::Load(d, to + j * lanes)), d, to + j * lanes);
+      }
+    }
+  }
+
+  void AddProducts(std::int64_t part, std::int64_t depth) const {
+    const D d;
+    const ln::Panels<T> h = H(part);
+    const std::int64_t panel = s_.depth * linalg::kPanelRows * Lanes();
+    for (std::int64_t i = 0; i < h.count; ++i) {
+      for (std::int64_t j = 0; j <= i; ++j) {
+        ln::Square<D> square;
+        ln::LoadSquare(d, h.At(i, j), square);
+        ln::SubtractProduct(d, s_.rows + i * panel, s_.columns + j * panel, depth, square);
+        ln::StoreSquare(d, square, h.At(i, j));
+      }
+    }
+  }
+
+  /// The covariance with its ridge, square by square of the second moments.
+  struct Covariance {
+    ln::Panels<T> h;
+    const T* mean;
+    T ridge;
+    std::int64_t size;
+
+    template <class Tag>
+    HWY_INLINE void operator()(Tag d, std::int64_t i, std::int64_t j,
+                               ln::Square<Tag>& square) const {
+      const std::size_t lanes = hn::Lanes(d);
+      ln::LoadSquare(d, h.At(i, j), square);
+      TTR_UNROLL
+      for (std::size_t c = 0; c < linalg::kPanelRows; ++c) {
+        const auto column = hn::Load(
+            d, mean + (static_cast<std::size_t>(j * linalg::kPanelRows) + c) * lanes);
+        TTR_UNROLL
+        for (std::size_t r = 0; r < linalg::kPanelRows; ++r) {
+          const auto row = hn::Load(
+              d, mean + (static_cast<std::size_t>(i * linalg::kPanelRows) + r) * lanes);
+          square[r][c] = hn::NegMulAdd(row, column, square[r][c]);
+        }
+      }
+      if (i != j) return;
+      TTR_UNROLL
+      for (int r = 0; r < linalg::kPanelRows; ++r) {
+        const std::int64_t row = i * linalg::kPanelRows + r;
+        square[r][r] = row < size ? hn::Add(hn::Set(d, ridge), square[r][r]) : hn::Set(d, T(1));
+      }
+    }
+  };
+
+  void Factor(std::int64_t part, const ln::RightSides<T>& sides) const {
+    const ln::Panels<T> h = H(part);
+    MarkCancelled(part);
+    // Without a ridge, after a small pivot rounding may have left another as large where there is
+    // none (pivots-inl.h).
+    const double share = std::max(linalg::Rounding<T>(f_.count),
+                                  ridge_ > 0 ? 0 : std::sqrt(linalg::Rounding<T>(1)));
+    const ln::PivotLimits<T> limits{static_cast<T>(share), static_cast<T>(linalg::kFaded<T>)};
+    const Covariance matrix{h, Mean(part), static_cast<T>(ridge_), f_.count};
+    ln::FactorInterleaved(matrix, limits, h, s_.inverses, sides, s_.regular);
+  }
+
+  /// Where a variance is what is left of a much larger second moment, its digits are gone.
+  void MarkCancelled(std::int64_t part) const {
+    const D d;
+    const ln::Panels<T> h = H(part);
+    V regular = hn::Load(d, s_.regular);
+    for (std::int64_t j = 0; j < f_.count; ++j) {
+      const std::int64_t panel = j / linalg::kPanelRows, r = j % linalg::kPanelRows;
+      const V second =
+          hn::Load(d, h.At(panel, panel) + (r * linalg::kPanelRows + r) * Lanes());
+      const V mean = hn::Load(d, Mean(part) + j * Lanes());
+      const V left = hn::Add(hn::NegMulAdd(mean, mean, second), hn::Set(d, static_cast<T>(ridge_)));
+      const auto lost = hn::Lt(left, hn::Mul(second, hn::Set(d, T(1.0 / 256))));
+      regular = hn::IfThenZeroElse(lost, regular);
+    }
+    hn::Store(regular, d, s_.regular);
+  }
+
+  const Monomials& f_;
+  const double ridge_;
+  const FitScratch<T>& s_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::local_polynomial
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LOCAL_POLYNOMIAL_FIT_INL_H_

@@ -1,0 +1,116 @@
+// The fits of some queries: weights are summed and systems solved, each in one pass over the pairs.
+// Compiled once for every target.
+
+#if defined(TTR_LOCAL_POLYNOMIAL_FITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LOCAL_POLYNOMIAL_FITS_INL_H_
+#undef TTR_LOCAL_POLYNOMIAL_FITS_INL_H_
+#else
+#define TTR_LOCAL_POLYNOMIAL_FITS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/local_polynomial/fit-inl.h"
+#include "src/engines/local_polynomial/weights-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::local_polynomial {
+namespace HWY_NAMESPACE {
+
+template <class T>
+class Fits {
+ public:
+  /// `means`: room for a row of keys of every query. `sides`: systems of a query, 1 or 2.
+  Fits(const Task& task, const WeightScratch<T>& weights, const FitScratch<T>& fit,
+       const Block<T>& means, std::int64_t sides)
+      : task_(task),
+        s_(weights),
+        scratch_(fit),
+        means_(means),
+        sides_(sides),
+        weights_(task, weights),
+        fit_(task.monomials, task.memory.ridge, fit) {}
+
+  const Weights<T>& weights() const { return weights_; }
+  const Fit<T>& fit() const { return fit_; }
+
+  /// numbers(first, count): those of a block of pairs, [pair][query], or null.
+  template <class Numbers>
+  void Run(const Numbers& numbers) {
+    SumWeights();
+    fit_.Start(IsLinear() ? means_ : s_.q, sides_);
+    weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
+      if (!weights_.Share(first, count)) return;
+      fit_.Add(s_.k, s_.p, count, numbers(first, count));
+    });
+    for (std::int64_t part = 0; part < fit_.Parts(); ++part) Solve(part);
+  }
+
+  /// Is the system of query i singular, or nearly? Its u and s are 0 and wait for an ExactFit.
+  bool NeedsExact(std::int64_t i) const { return exact_[i]; }
+
+ private:
+  bool IsLinear() const { return task_.options.degree == 1; }
+  std::int64_t KeyWidth() const { return linalg::RoundUp(task_.memory.key_dim, kUnit); }
+
+  /// Maxima and sums of weights and, of degree 1, the means of keys.
+  void SumWeights() const {
+    weights_.Start();
+    linalg::ZeroRows(means_, 0, kQueries, KeyWidth());
+    weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
+      weights_.Sum(first, count, [&](std::int64_t i, T by) { Rescale(means_.Row(i), by); });
+      if (!IsLinear()) return;
+      ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Of(s_.scores), s_.k, kQueries,
+                                   ln::Whole{KeyWidth(), count}, means_);
+    });
+    for (std::int64_t i = 0; i < task_.count; ++i) {
+      Rescale(means_.Row(i), s_.sums[i] == 0 ? T(0) : 1 / s_.sums[i]);
+    }
+  }
+
+  void Rescale(T* row, T by) const {
+    if (by == 0) {
+      std::fill(row, row + KeyWidth(), T(0));
+    } else {
+      sn::Multiply(row, KeyWidth(), by);
+    }
+  }
+
+  /// A mean where there is nothing to solve: no neighbour, or a hit.
+  bool IsMean(std::int64_t i) const {
+    return i >= task_.count || weights_.Alone(i) || s_.hits[i] != 0;
+  }
+
+  void Solve(std::int64_t part) {
+    fit_.Solve(part, s_.q, sides_);
+    for (std::int64_t lane = 0; lane < fit_.Lanes(); ++lane) {
+      const std::int64_t i = part * fit_.Lanes() + lane;
+      const bool mean = IsMean(i);
+      exact_[i] = !mean && !fit_.Regular(lane) && std::isfinite(s_.sums[i]);
+      if (!mean && fit_.Regular(lane)) continue;
+      // What is solved elsewhere, or has no solution.
+      for (std::int64_t r = 0; r < sides_; ++r) {
+        T* const side = fit_.SideOf(i, r);
+        for (std::int64_t j = 0; j < scratch_.wide; ++j) side[j * fit_.Lanes()] = 0;
+      }
+    }
+  }
+
+  const Task& task_;
+  const WeightScratch<T>& s_;
+  const FitScratch<T>& scratch_;
+  const Block<T> means_;
+  const std::int64_t sides_;
+  const Weights<T> weights_;
+  const Fit<T> fit_;
+  bool exact_[kQueries] = {};
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::local_polynomial
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_LOCAL_POLYNOMIAL_FITS_INL_H_

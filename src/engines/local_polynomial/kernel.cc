@@ -1,0 +1,58 @@
+// Answers and pairs, compiled for every target.
+
+#include "src/engines/local_polynomial/task.h"
+#include "src/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/engines/local_polynomial/kernel.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "src/engines/common/write_pairs-inl.h"
+#include "src/engines/local_polynomial/answer-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::local_polynomial {
+namespace HWY_NAMESPACE {
+
+template <class T>
+void AnswerAs(const Task& task) {
+  const Memory& m = task.memory;
+  ScratchLayout layout(task.scratch);
+  const Scratch<T> scratch(task.monomials.count, m.key_dim, m.value_dim, layout);
+  Answers<T>(task, scratch).Run();
+}
+
+void AnswerAny(const Task& task, DType dtype) {
+  dtype == DType::kFloat64 ? AnswerAs<double>(task) : AnswerAs<float>(task);
+}
+void WriteAny(const Memory& memory, const Range& tokens, DType dtype) {
+  dtype == DType::kFloat64 ? cn::WritePairsAs<double>(memory, tokens)
+                           : cn::WritePairsAs<float>(memory, tokens);
+}
+void WriteOneAny(const Memory& memory, DType dtype) {
+  dtype == DType::kFloat64 ? cn::WriteOnePairAs<double>(memory) : cn::WriteOnePairAs<float>(memory);
+}
+void WeighAny(const Memory& memory) { cn::WeighPairsAs(memory); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::local_polynomial
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ttr::local_polynomial {
+
+HWY_EXPORT(AnswerAny);
+HWY_EXPORT(WriteAny);
+HWY_EXPORT(WriteOneAny);
+HWY_EXPORT(WeighAny);
+
+void Answer(const Task& task, DType dtype) { TTR_DISPATCH(AnswerAny)(task, dtype); }
+void WritePairs(const Memory& memory, const Range& tokens, DType dtype) {
+  TTR_DISPATCH(WriteAny)(memory, tokens, dtype);
+}
+void WritePair(const Memory& memory, DType dtype) { TTR_DISPATCH(WriteOneAny)(memory, dtype); }
+void WeighPairs(const Memory& memory) { TTR_DISPATCH(WeighAny)(memory); }
+
+}  // namespace ttr::local_polynomial
+#endif  // HWY_ONCE

@@ -1,0 +1,97 @@
+/// Local polynomial regression: around every query a polynomial is fitted to the values that a
+/// memory keeps, and what it is at the query is the answer.
+///
+///     min over c, M:  sum_i p_i |v_i - c - M f(k_i - q)|^2 + ridge |M|^2,    y = c
+///     p_i = w_i s(k_i, q) / sum_j w_j s(k_j, q)
+///
+/// f holds the monomials of degree 1 .. p, each mixed one once. With f_i = f(k_i - q), f_bar their
+/// mean under p and Sigma their covariance,
+///
+///     z = -(Sigma + ridge I)^-1 f_bar,    y = sum_i p_i (1 + (f_i - f_bar) . z) v_i
+///
+/// over the pairs i that token t sees: those of the state, then the call's own up to t (before t
+/// under read_before; all where the call is not causal), the latest `window` of them. Where Sigma +
+/// ridge I is singular z is the solution of least norm. docs/local_polynomial.md derives it.
+///
+/// | argument         | shape                | meaning                                            |
+/// |------------------|----------------------|----------------------------------------------------|
+/// | q                | [B, T, Hq, Dk]       | queries; absent: write only                        |
+/// | k, v             | [B, T, Hk or Hv, D]  | pairs; absent: read only                           |
+/// | log_decay        | [B, T, H]            | <= 0; -inf forgets all                             |
+/// | importance       | [B, T, H]            | >= 0; absent: 1                                    |
+/// | log_importance   | [B, T, H]            | its logarithm                                      |
+/// | bandwidth, ridge | [H]                  | >= 0; absent: those of the options                 |
+/// | state_k, state_v | [N, S, H, D]         | float32, float64 or bfloat16; absent: none         |
+/// | state_log_weight | [N, S, H]            | where pairs have weights                           |
+/// | state_length     | [N, H]               | int64: pairs held, of S                            |
+/// | y                | [B, T, heads, Dv]    | max(H, Hq) heads                                   |
+/// | status           | [B, T, heads]        | int8: 1 of least norm, 3 no neighbour; else as is  |
+///
+/// float32, float64 or bfloat16 each; any strides but a contiguous last axis. Hk and Hv divide H;
+/// Hq divides H or is a multiple of it. Arithmetic is done in float32, or in float64 where the state
+/// (without one, v) is that; what is nearly singular in float64. NaN reaches the queries that see it
+/// and no other.
+///
+/// Cost a query and pair, with F monomials: F^2 flops for the covariance, 4 (Dk + F) + 2 Dv beside
+/// it; a query, F^3 / 3. Memory: some F^2 numbers a worker, nothing that grows with the pairs. The
+/// same bits for any number of threads. The caller validates.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "src/engines/common/closeness.h"
+#include "src/engines/common/queries.h"
+#include "src/engines/local_polynomial/monomials.h"
+#include "ttr/dtype.h"
+#include "ttr/executor.h"
+#include "ttr/tensor.h"
+
+namespace ttr::local_polynomial {
+
+enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
+
+struct Options {
+  common::Kernel kernel = common::Kernel::kExponential;
+  double bandwidth = 1;
+  double scale = 1;  ///< of queries, under the exponential kernel
+  double ridge = 0;
+  std::int64_t degree = 1;
+  bool causal = true;
+  bool read_before = false;
+  bool normalise_qk = false;  ///< x / sqrt(|x|^2 + 1e-6) for q and k
+  std::int64_t window = 0;    ///< 0: none
+  OutputNorm output_norm = OutputNorm::kNone;
+};
+
+struct Call : common::QueriedTensors {
+  TensorView ridge;
+};
+
+/// What scratch depends on.
+struct Sizes {
+  std::int64_t key_dim = 1, value_dim = 1;
+  std::int64_t degree = 1;
+  std::int64_t heads = 1;    ///< memories of a sequence
+  std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
+  std::int64_t sequences = 1;
+  std::int64_t tokens = 0;        ///< of the longest sequence
+  DType dtype = DType::kFloat32;  ///< of the arithmetic
+  bool weighted = false;          ///< pairs have weights
+};
+
+/// Bytes of scratch that Forward needs with this many threads. What is singular allocates beside.
+std::size_t ScratchBytes(const Sizes& sizes, int threads);
+
+/// Memorizes every token and answers every query. `scratch` (any alignment) holds ScratchBytes()
+/// at least, or is empty, and then it is allocated. MonomialsOf() the keys are kMostMonomials at
+/// most.
+void Forward(const Options& options, const Call& call, Executor& executor,
+             std::span<std::byte> scratch = {});
+
+/// The answers alone: the state stays as it is.
+void Answer(const Options& options, const Call& call, Executor& executor,
+            std::span<std::byte> scratch = {});
+
+}  // namespace ttr::local_polynomial
