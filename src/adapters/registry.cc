@@ -6,7 +6,7 @@ namespace {
 std::vector<const Engine*>& List() {
   static std::vector<const Engine*> engines{&FastWeightsEngine(), &ScanEngine(),
                                             &LeastSquaresEngine(), &KernelSmootherEngine(),
-                                            &DefinitionEngine()};
+                                            &NetworkEngine(), &DefinitionEngine()};
   return engines;
 }
 

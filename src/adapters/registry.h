@@ -13,6 +13,7 @@ const Engine& FastWeightsEngine();
 const Engine& ScanEngine();
 const Engine& LeastSquaresEngine();
 const Engine& KernelSmootherEngine();
+const Engine& NetworkEngine();
 const Engine& DefinitionEngine();  // covers every recipe
 
 /// The definition is the last.
