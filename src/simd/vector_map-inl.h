@@ -132,36 +132,29 @@ HWY_INLINE void AddScaled(std::int64_t count, T a, const T* x, T* y) {
 /// Rows of a matrix that are taken together: what belongs to all of them is read once.
 inline constexpr std::int64_t kRowsTogether = 8;
 
-/// y += sum_r a_r w_r, rows w_r of length `dim`, `stride` numbers apart.
+/// y += sum_r a_r w_r, rows w_r of length `dim` one after another.
 template <class T>
-HWY_INLINE void AddRows(const T* a, const T* w, std::int64_t stride, std::int64_t dim,
-                        std::int64_t rows, T* y) {
+HWY_INLINE void AddRows(const T* a, const T* w, std::int64_t dim, std::int64_t rows, T* y) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t r = 0;
   for (; r + kRowsTogether <= rows; r += kRowsTogether) {
-    const T* const row = w + r * stride;
+    const T* const row = w + r * dim;
     std::int64_t c = 0;
     for (; c + lanes <= dim; c += lanes) {
       auto even = hn::LoadU(d, y + c);
       auto odd = hn::Zero(d);
       for (std::int64_t j = 0; j < kRowsTogether; j += 2) {
-        even = hn::MulAdd(hn::Set(d, a[r + j]), hn::LoadU(d, row + j * stride + c), even);
-        odd = hn::MulAdd(hn::Set(d, a[r + j + 1]), hn::LoadU(d, row + (j + 1) * stride + c), odd);
+        even = hn::MulAdd(hn::Set(d, a[r + j]), hn::LoadU(d, row + j * dim + c), even);
+        odd = hn::MulAdd(hn::Set(d, a[r + j + 1]), hn::LoadU(d, row + (j + 1) * dim + c), odd);
       }
       hn::StoreU(hn::Add(even, odd), d, y + c);
     }
     for (; c < dim; ++c) {
-      for (std::int64_t j = 0; j < kRowsTogether; ++j) y[c] += a[r + j] * row[j * stride + c];
+      for (std::int64_t j = 0; j < kRowsTogether; ++j) y[c] += a[r + j] * row[j * dim + c];
     }
   }
-  for (; r < rows; ++r) AddScaled(dim, a[r], w + r * stride, y);
-}
-
-/// The same of rows one after another.
-template <class T>
-HWY_INLINE void AddRows(const T* a, const T* w, std::int64_t dim, std::int64_t rows, T* y) {
-  AddRows(a, w, dim, dim, rows, y);
+  for (; r < rows; ++r) AddScaled(dim, a[r], w + r * dim, y);
 }
 
 /// w_r += a_r x.
@@ -187,46 +180,39 @@ HWY_INLINE void AddOuter(const T* a, const T* x, std::int64_t dim, std::int64_t 
   for (; r < rows; ++r) AddScaled(dim, a[r], x, w + r * dim);
 }
 
-/// out[r] = w_r . x + b_r, rows w_r of length `dim`, `stride` numbers apart; b may be null.
+/// out[r] = w_r . x + b_r, rows w_r of length `dim` one after another; b may be null.
 template <class T>
-HWY_INLINE void MultiplyRows(const T* w, std::int64_t stride, const T* b, const T* x,
-                             std::int64_t dim, std::int64_t rows, T* out) {
+HWY_INLINE void MultiplyRows(const T* w, const T* b, const T* x, std::int64_t dim,
+                             std::int64_t rows, T* out) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t r = 0;
   for (; r + kRowsTogether <= rows; r += kRowsTogether) {
-    const T* row = w + r * stride;
+    const T* row = w + r * dim;
     hn::Vec<decltype(d)> sums[kRowsTogether];
     for (auto& sum : sums) sum = hn::Zero(d);
     std::int64_t c = 0;
     for (; c + lanes <= dim; c += lanes) {
       const auto right = hn::LoadU(d, x + c);
       for (std::int64_t j = 0; j < kRowsTogether; ++j) {
-        sums[j] = hn::MulAdd(hn::LoadU(d, row + j * stride + c), right, sums[j]);
+        sums[j] = hn::MulAdd(hn::LoadU(d, row + j * dim + c), right, sums[j]);
       }
     }
     if (c < dim) {
       const auto right = LoadSome(d, x + c, dim - c);
       for (std::int64_t j = 0; j < kRowsTogether; ++j) {
-        sums[j] = hn::MulAdd(LoadSome(d, row + j * stride + c, dim - c), right, sums[j]);
+        sums[j] = hn::MulAdd(LoadSome(d, row + j * dim + c, dim - c), right, sums[j]);
       }
     }
     for (std::int64_t j = 0; j < kRowsTogether; ++j) {
       out[r + j] = hn::GetLane(hn::SumOfLanes(d, sums[j]));
     }
   }
-  for (; r < rows; ++r) out[r] = Dot(dim, w + r * stride, x);
+  for (; r < rows; ++r) out[r] = Dot(dim, w + r * dim, x);
   if (b != nullptr) {
     const auto add = [](auto, auto u, auto v) HWY_ATTR { return hn::Add(u, v); };
     MapRows(rows, out, add, static_cast<const T*>(out), b);
   }
-}
-
-/// The same of rows one after another.
-template <class T>
-HWY_INLINE void MultiplyRows(const T* w, const T* b, const T* x, std::int64_t dim,
-                             std::int64_t rows, T* out) {
-  MultiplyRows(w, dim, b, x, dim, rows, out);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -146,6 +146,61 @@ HWY_INLINE void ScaleRow(std::int64_t count, T factor, const T* from, T* to) {
   sn::MapRows(count, to, scale, from);
 }
 
+/// y += sum_r a_r w_r, rows w_r `stride` numbers apart.
+template <class T>
+HWY_INLINE void AddRows(const T* a, const T* w, std::int64_t stride, std::int64_t count,
+                        std::int64_t rows, T* y) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t kRows = sn::kRowsTogether;
+  std::int64_t r = 0;
+  for (; r + kRows <= rows; r += kRows) {
+    const T* const row = w + r * stride;
+    std::int64_t c = 0;
+    for (; c + lanes <= count; c += lanes) {
+      auto even = hn::LoadU(d, y + c);
+      auto odd = hn::Zero(d);
+      for (std::int64_t j = 0; j < kRows; j += 2) {
+        even = hn::MulAdd(hn::Set(d, a[r + j]), hn::LoadU(d, row + j * stride + c), even);
+        odd = hn::MulAdd(hn::Set(d, a[r + j + 1]), hn::LoadU(d, row + (j + 1) * stride + c), odd);
+      }
+      hn::StoreU(hn::Add(even, odd), d, y + c);
+    }
+    for (; c < count; ++c) {
+      for (std::int64_t j = 0; j < kRows; ++j) y[c] += a[r + j] * row[j * stride + c];
+    }
+  }
+  for (; r < rows; ++r) sn::AddScaled(count, a[r], w + r * stride, y);
+}
+
+/// out_r = w_r . x, rows w_r `stride` numbers apart.
+template <class T>
+HWY_INLINE void DotRows(const T* w, std::int64_t stride, const T* x, std::int64_t count,
+                        std::int64_t rows, T* out) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t kRows = sn::kRowsTogether;
+  std::int64_t r = 0;
+  for (; r + kRows <= rows; r += kRows) {
+    const T* const row = w + r * stride;
+    hn::Vec<decltype(d)> sums[kRows];
+    for (auto& sum : sums) sum = hn::Zero(d);
+    std::int64_t c = 0;
+    for (; c + lanes <= count; c += lanes) {
+      const auto right = hn::LoadU(d, x + c);
+      for (std::int64_t j = 0; j < kRows; ++j) {
+        sums[j] = hn::MulAdd(hn::LoadU(d, row + j * stride + c), right, sums[j]);
+      }
+    }
+    for (std::int64_t j = 0; j < kRows; ++j) {
+      T sum = hn::GetLane(hn::SumOfLanes(d, sums[j]));
+      for (std::int64_t i = c; i < count; ++i) sum += row[j * stride + i] * x[i];
+      out[r + j] = sum;
+    }
+  }
+  for (; r < rows; ++r) out[r] = sn::Dot(count, w + r * stride, x);
+}
+
 /// sum |x|: not finite where a number is not.
 template <class T>
 HWY_INLINE T Mass(std::int64_t count, const T* x) {

@@ -48,8 +48,8 @@ class TokenKernel {
     for (std::int64_t l = last; l > 0; --l) {
       const LayerRows<T> w = weights[l];
       T* const dz = s_.dz[l - 1].Row(0);
-      sn::MultiplyRows(w.w, w.stride, static_cast<const T*>(nullptr),
-                       static_cast<const T*>(s_.dz[l].Row(0)), shape_.Out(l), shape_.In(l), dz);
+      DotRows(static_cast<const T*>(w.w), w.stride, static_cast<const T*>(s_.dz[l].Row(0)),
+              shape_.Out(l), shape_.In(l), dz);
       MultiplyRow(shape_.In(l), s_.z[l - 1].Row(0), dz);
     }
   }
@@ -128,7 +128,7 @@ class TokenKernel {
     } else {
       std::fill(z, z + count, T(0));
     }
-    sn::AddRows(x, static_cast<const T*>(weights.w), weights.stride, count, shape_.In(l), z);
+    AddRows(x, static_cast<const T*>(weights.w), weights.stride, count, shape_.In(l), z);
   }
 
   /// to += factor x dz^T; nothing, not even NaN, where the factor is 0.
