@@ -205,9 +205,9 @@ class NetworkGradients {
  private:
   static void AddTo(const TensorView& sum, const TensorView& more) {
     for (std::int64_t i = 0; i < sum.shape().elements(); ++i) {
-      StoreElement(sum.data(), sum.dtype(), i,
-                   LoadElement(sum.data(), sum.dtype(), i) +
-                       LoadElement(more.data(), more.dtype(), i));
+      StoreElement(
+          sum.data(), sum.dtype(), i,
+          LoadElement(sum.data(), sum.dtype(), i) + LoadElement(more.data(), more.dtype(), i));
     }
   }
 
@@ -235,9 +235,7 @@ class Network final : public Engine {
  public:
   std::string_view name() const override { return "network"; }
 
-  bool Covers(const Recipe& recipe) const override {
-    return FamilyOf(recipe) == Family::kNetwork;
-  }
+  bool Covers(const Recipe& recipe) const override { return FamilyOf(recipe) == Family::kNetwork; }
   std::string_view How(const Recipe& recipe) const override {
     return recipe.optimizer.mini_batch > 1
                ? "a small network trained while it reads, tokens of a mini-batch together"

@@ -33,9 +33,8 @@ Tensor StartWeights(const Recipe& recipe, const Dims& dims, DType dtype, std::si
   widths.back() = dims.value_dim;
   const std::int64_t numbers = shape[2] * shape[3];
   for (std::int64_t h = 0; h < shape[1]; ++h) {
-    const std::vector<double> w =
-        DrawStartWeights(static_cast<std::uint64_t>(recipe.function.seed),
-                         static_cast<std::uint64_t>(h), widths)[layer];
+    const std::vector<double> w = DrawStartWeights(static_cast<std::uint64_t>(recipe.function.seed),
+                                                   static_cast<std::uint64_t>(h), widths)[layer];
     for (std::int64_t n = 0; n < shape[0]; ++n) {
       const std::int64_t first = (n * shape[1] + h) * numbers;
       for (std::int64_t i = 0; i < numbers; ++i) {

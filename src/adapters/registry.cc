@@ -4,9 +4,9 @@ namespace ttr {
 namespace {
 
 std::vector<const Engine*>& List() {
-  static std::vector<const Engine*> engines{&FastWeightsEngine(), &ScanEngine(),
+  static std::vector<const Engine*> engines{&FastWeightsEngine(),  &ScanEngine(),
                                             &LeastSquaresEngine(), &KernelSmootherEngine(),
-                                            &NetworkEngine(), &DefinitionEngine()};
+                                            &NetworkEngine(),      &DefinitionEngine()};
   return engines;
 }
 

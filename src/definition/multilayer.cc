@@ -79,9 +79,8 @@ Multilayer::Multilayer(const Constants& constants)
 Parameters Multilayer::Start() const {
   const std::vector<std::int64_t> widths(widths_.begin(), widths_.end());
   Parameters parameters;
-  for (const std::vector<double>& drawn :
-       DrawStartWeights(static_cast<std::uint64_t>(function_.seed),
-                        static_cast<std::uint64_t>(head_), widths)) {
+  for (const std::vector<double>& drawn : DrawStartWeights(
+           static_cast<std::uint64_t>(function_.seed), static_cast<std::uint64_t>(head_), widths)) {
     const std::size_t l = parameters.size() / (function_.bias ? 2 : 1);
     using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
     parameters.push_back(Eigen::Map<const RowMajor>(drawn.data(), widths_[l], widths_[l + 1]));

@@ -68,10 +68,9 @@ class Network : public Memory {
   /// y = f(q) with the weights after the latest token.
   Answer Read(const Vector& q) const override {
     Answer answer{network_.Evaluate(weights_, q)};
-    const bool finite = answer.y.allFinite() && std::all_of(weights_.begin(), weights_.end(),
-                                                            [](const Matrix& w) {
-                                                              return w.allFinite();
-                                                            });
+    const bool finite =
+        answer.y.allFinite() && std::all_of(weights_.begin(), weights_.end(),
+                                            [](const Matrix& w) { return w.allFinite(); });
     if (!finite && q.allFinite()) answer.status = Status::kNotConverged;
     return answer;
   }

@@ -170,8 +170,8 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
       // Start weights of networks may be shared, and then so is their gradient.
       const TensorView start = initial.Get(spec.name);
       initial_gradient.Set(
-          spec.name, Tensor(dtype, start.defined() ? start.shape()
-                                                   : StateShape(spec, recipe(), dims, pairs)));
+          spec.name,
+          Tensor(dtype, start.defined() ? start.shape() : StateShape(spec, recipe(), dims, pairs)));
     }
   }
   engine_->Backward({.requirements = requirements_,

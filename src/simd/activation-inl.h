@@ -38,12 +38,12 @@ HWY_INLINE ActivationAt<D> GatedAt(D d, V z) {
   using T = hn::TFromD<D>;
   const auto set = [d](double number) HWY_ATTR { return hn::Set(d, static_cast<T>(number)); };
   const auto one = set(1), zero = hn::Zero(d);
-  V w = z, w1 = one, w2 = zero;
+  V near = z, w = z, w1 = one, w2 = zero;
   if constexpr (CUBIC) {
     constexpr double kScale = 1.5957691216057308, kCubic = 0.044715;
     // From |z| = 22 on exp(-|w|) is 0 in double precision, and a cube may overflow.
     const auto far = set(40);
-    const auto near = hn::IfThenElse(hn::Gt(hn::Abs(z), far), hn::CopySign(far, z), z);
+    near = hn::IfThenElse(hn::Gt(hn::Abs(z), far), hn::CopySign(far, z), z);
     const auto square = hn::Mul(near, near);
     w = hn::Mul(near, hn::MulAdd(square, set(kScale * kCubic), set(kScale)));
     w1 = hn::MulAdd(square, set(3 * kScale * kCubic), set(kScale));
@@ -57,9 +57,9 @@ HWY_INLINE ActivationAt<D> GatedAt(D d, V z) {
   const auto spread = hn::Mul(high, low);
   const auto difference = hn::IfThenElse(above, hn::Sub(low, high), hn::Sub(high, low));
   const auto slope = hn::Mul(spread, w1);
-  const auto inner = hn::MulAdd(hn::Mul(z, difference), w1, set(2));
+  const auto inner = hn::MulAdd(hn::Mul(near, difference), w1, set(2));
   return {hn::Mul(z, s), hn::MulAdd(z, slope, s),
-          hn::MulAdd(slope, inner, hn::Mul(z, hn::Mul(spread, w2)))};
+          hn::MulAdd(slope, inner, hn::Mul(near, hn::Mul(spread, w2)))};
 }
 
 /// With e = exp(-2|z|) - 1: |tanh z| = -e / (2 + e), 1 - tanh^2 = 4 (1 + e) / (2 + e)^2.
@@ -68,14 +68,14 @@ HWY_INLINE ActivationAt<D> TanhAt(D d, V z) {
   using T = hn::TFromD<D>;
   const auto two = hn::Set(d, T(2));
   // Beyond 20 tanh is 1 in double precision.
-  const auto size = hn::IfThenElse(hn::Gt(hn::Abs(z), hn::Set(d, T(30))), hn::Set(d, T(30)),
-                                   hn::Abs(z));
+  const auto size =
+      hn::IfThenElse(hn::Gt(hn::Abs(z), hn::Set(d, T(30))), hn::Set(d, T(30)), hn::Abs(z));
   const auto is_number = hn::Eq(z, z);
   const auto e = hn::Expm1(d, hn::Neg(hn::IfThenElseZero(is_number, hn::Add(size, size))));
   const auto quotient = hn::Div(hn::Set(d, T(1)), hn::Add(two, e));
   const auto t = hn::IfThenElse(is_number, hn::CopySign(hn::Mul(hn::Neg(e), quotient), z), z);
-  const auto rest = hn::Mul(hn::Mul(hn::Set(d, T(4)), hn::Add(hn::Set(d, T(1)), e)),
-                            hn::Mul(quotient, quotient));
+  const auto rest =
+      hn::Mul(hn::Mul(hn::Set(d, T(4)), hn::Add(hn::Set(d, T(1)), e)), hn::Mul(quotient, quotient));
   const auto slope = hn::IfThenElse(is_number, rest, z);
   return {t, slope, hn::Neg(hn::Mul(hn::Add(t, t), slope))};
 }
@@ -104,14 +104,10 @@ HWY_INLINE ActivationAt<D> Activate(D d, hn::Vec<D> z) {
 template <class Use>
 HWY_INLINE void WithActivation(Activation activation, const Use& use) {
   switch (activation) {
-    case Activation::kSilu:
-      return use(std::integral_constant<Activation, Activation::kSilu>());
-    case Activation::kGelu:
-      return use(std::integral_constant<Activation, Activation::kGelu>());
-    case Activation::kRelu:
-      return use(std::integral_constant<Activation, Activation::kRelu>());
-    case Activation::kTanh:
-      return use(std::integral_constant<Activation, Activation::kTanh>());
+    case Activation::kSilu: return use(std::integral_constant<Activation, Activation::kSilu>());
+    case Activation::kGelu: return use(std::integral_constant<Activation, Activation::kGelu>());
+    case Activation::kRelu: return use(std::integral_constant<Activation, Activation::kRelu>());
+    case Activation::kTanh: return use(std::integral_constant<Activation, Activation::kTanh>());
   }
 }
 

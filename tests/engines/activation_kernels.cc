@@ -20,9 +20,8 @@ template <class T>
 void ActivateAs(simd::Activation activation, std::int64_t count, const T* z, T* value, T* slope,
                 T* bend) {
   sn::WithActivation(activation, [&](auto which) HWY_ATTR {
-    const auto at = [](auto d, auto x) HWY_ATTR {
-      return sn::Activate<decltype(which)::value>(d, x);
-    };
+    const auto at = [](auto d, auto x)
+                        HWY_ATTR { return sn::Activate<decltype(which)::value>(d, x); };
     sn::MapRows(count, value, [&](auto d, auto x) HWY_ATTR { return at(d, x).value; }, z);
     sn::MapRows(count, slope, [&](auto d, auto x) HWY_ATTR { return at(d, x).slope; }, z);
     sn::MapRows(count, bend, [&](auto d, auto x) HWY_ATTR { return at(d, x).bend; }, z);
@@ -33,8 +32,8 @@ void ActivateFloat(simd::Activation activation, std::int64_t count, const float*
                    float* slope, float* bend) {
   ActivateAs(activation, count, z, value, slope, bend);
 }
-void ActivateDouble(simd::Activation activation, std::int64_t count, const double* z,
-                    double* value, double* slope, double* bend) {
+void ActivateDouble(simd::Activation activation, std::int64_t count, const double* z, double* value,
+                    double* slope, double* bend) {
   ActivateAs(activation, count, z, value, slope, bend);
 }
 

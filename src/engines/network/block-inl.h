@@ -39,9 +39,7 @@ void Product(const Left<T>& left, const Block<T>& right, std::int64_t rows, std:
 }
 
 /// Rows as register tiles take them.
-constexpr std::int64_t TileRows(std::int64_t rows) {
-  return linalg::RoundUp(rows, ln::kTileRows);
-}
+constexpr std::int64_t TileRows(std::int64_t rows) { return linalg::RoundUp(rows, ln::kTileRows); }
 
 /// `rows` rows of `columns` numbers, to columns.
 template <class T>
@@ -113,16 +111,16 @@ class BlockKernel {
     return std::max(1 / static_cast<T>(place + 1) + bias, T(0));
   }
 
-  /// x, z and dz of `count` keys at weights W_bar. For whoever goes back: act''(z), and the gradients
-  /// for x.
+  /// x, z and dz of `count` keys at weights W_bar. For whoever goes back: act''(z), and the
+  /// gradients for x.
   void FindGradients(const Weights<T>& anchor, std::int64_t count,
                      const TokenRows<T>* bends = nullptr,
                      const TokenRows<T>* before = nullptr) const {
     Evaluate(anchor, count, bends);
     const std::int64_t last = shape_.depth - 1;
     for (std::int64_t i = 0; i < count; ++i) {
-      s_.deviations[i] = head_.Loss(s_.x[0].Row(i), s_.v.Row(i), s_.z[last].Row(i),
-                                    s_.dz[last].Row(i));
+      s_.deviations[i] =
+          head_.Loss(s_.x[0].Row(i), s_.v.Row(i), s_.z[last].Row(i), s_.dz[last].Row(i));
     }
     for (std::int64_t l = last; l > 0; --l) {
       PassDown(anchor[l], l, s_.dz[l], count, s_.dz[l - 1]);

@@ -31,7 +31,7 @@ struct LayerRows {
 template <class T>
 struct Place {
   const Shape* shape = nullptr;
-  const Memory* memory = nullptr;        // in the state, or
+  const Memory* memory = nullptr;          // in the state, or
   const Parameters* parameters = nullptr;  // null:
   Weights<T> blocks;
 
@@ -42,10 +42,10 @@ struct Place {
     }
     const auto i = static_cast<std::size_t>(l);
     const Rows w = common::StateOf(parameters->w[i], memory->sequence, memory->head);
-    T* const b = shape->bias ? static_cast<T*>(common::StateOf(parameters->b[i], memory->sequence,
-                                                               memory->head)
-                                                   .data)
-                             : nullptr;
+    T* const b = shape->bias
+                     ? static_cast<T*>(
+                           common::StateOf(parameters->b[i], memory->sequence, memory->head).data)
+                     : nullptr;
     return {static_cast<T*>(w.data), w.stride, b};
   }
 };
@@ -65,7 +65,8 @@ class Exchange {
 
  private:
   void Move(const Parameters& tensors, const Weights<T>& blocks, bool load) const {
-    const Place<T> state{&shape_, &memory_, &tensors, {}}, scratch{&shape_, nullptr, nullptr, blocks};
+    const Place<T> state{&shape_, &memory_, &tensors, {}},
+        scratch{&shape_, nullptr, nullptr, blocks};
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
       const LayerRows<T> there = state[l], here = scratch[l];
       const std::int64_t count = shape_.Out(l);

@@ -58,8 +58,7 @@ void Forward(const Options& options, const Call& call, Executor& executor,
                        static_cast<double>(work.heads.memories);
   const int threads = common::ThreadsFor(executor, flops >= common::kFlopsWorthThreads);
   const int workers = common::WorkersOf(threads, work.memories());
-  const common::WorkerScratch room("network", scratch, workers,
-                                   BytesOfWorker(options, work.sizes));
+  const common::WorkerScratch room("network", scratch, workers, BytesOfWorker(options, work.sizes));
   room.Run(executor, work.memories(), [&](std::int64_t item, std::byte* own) {
     Run({.options = options,
          .shape = work.sizes.shape,

@@ -27,7 +27,7 @@ struct GradientTask {
   Memory memory;
   MemoryGradients gradients;
   Levels levels;
-  std::int64_t longest = 0;         // tokens, for which checkpoints have room
+  std::int64_t longest = 0;          // tokens, for which checkpoints have room
   const std::byte* saved = nullptr;  // checkpoints of the first level, or null
   std::byte* scratch = nullptr;
 };

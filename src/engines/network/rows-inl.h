@@ -43,9 +43,7 @@ HWY_INLINE T Standardise(std::int64_t count, T* z) {
   sn::MapRows(count, z, centre, static_cast<const T*>(z));
   const T variance = sn::Dot(count, z, z) / static_cast<T>(count);
   const T inverse = 1 / std::sqrt(variance + static_cast<T>(kNormEps));
-  const auto scale = [inverse](auto d, auto x) HWY_ATTR {
-    return hn::Mul(x, hn::Set(d, inverse));
-  };
+  const auto scale = [inverse](auto d, auto x) HWY_ATTR { return hn::Mul(x, hn::Set(d, inverse)); };
   sn::MapRows(count, z, scale, static_cast<const T*>(z));
   return inverse;
 }
@@ -76,9 +74,8 @@ struct Head {
     if (options.norm) {
       inverse = Standardise(count, z);
       if (standard != nullptr) std::copy(z, z + count, standard);
-      const auto affine = [](auto, auto a, auto weight, auto bias) HWY_ATTR {
-        return hn::MulAdd(a, weight, bias);
-      };
+      const auto affine = [](auto, auto a, auto weight, auto bias)
+                              HWY_ATTR { return hn::MulAdd(a, weight, bias); };
       sn::MapRows(count, z, affine, static_cast<const T*>(z), ln_weight, ln_bias);
     }
     if (options.residual) {

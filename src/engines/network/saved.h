@@ -27,8 +27,7 @@ struct Saved {
   SavedHeader header;
 
   explicit Saved(const Work& work)
-      : levels(LevelsOf(work.options, work.sizes.shape, work.sequences.length(),
-                        work.sizes.dtype)),
+      : levels(LevelsOf(work.options, work.sizes.shape, work.sequences.length(), work.sizes.dtype)),
         weights{.memory = work.call.saved,
                 .bytes = CheckpointBytes(work.options, work.sizes.shape, work.sizes.dtype),
                 .spacing = levels.pieces[0],
@@ -36,8 +35,7 @@ struct Saved {
                 .options = work.options},
         header{.numbers = {work.sequences.tokens(), work.sequences.count(), weights.bytes,
                            weights.spacing, weights.heads,
-                           static_cast<std::int64_t>(work.sizes.dtype),
-                           work.options.mini_batch}} {}
+                           static_cast<std::int64_t>(work.sizes.dtype), work.options.mini_batch}} {}
 
   std::byte* Of(const Work& work, std::int64_t item) const {
     const auto task = common::Task::Of(item, work.heads.memories, 1);

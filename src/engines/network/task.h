@@ -66,7 +66,7 @@ class Weights {
   std::int64_t numbers() const { return numbers_; }
 
  private:
-  std::int64_t Stride(std::int64_t l) const { 
+  std::int64_t Stride(std::int64_t l) const {
     return linalg::StrideOf<T>(linalg::RoundUp(shape_->Out(l), kUnit));
   }
   std::int64_t Size(std::int64_t l) const {

@@ -25,13 +25,7 @@ class TokenKernel {
  public:
   TokenKernel(const Options& options, const Shape& shape, const Scratch<T>& scratch,
               const Head<T>& head, const Place<T>& a, const Place<T>& anchor, const Place<T>& b)
-      : options_(options),
-        shape_(shape),
-        s_(scratch),
-        head_(head),
-        a_(a),
-        anchor_(anchor),
-        b_(b) {}
+      : options_(options), shape_(shape), s_(scratch), head_(head), a_(a), anchor_(anchor), b_(b) {}
 
   /// x, z and dz of the key in row 0.
   void FindGradient(bool has_anchor) const {
@@ -74,8 +68,8 @@ class TokenKernel {
     const Rates<T>& rates = s_.rates;
     const T step = rates.step[0];
     if (!options_.plain()) {
-      return Carry(options_.momentum ? rates.momentum[0] : T(0),
-                   DecayFactor(options_, rates, 0), step);
+      return Carry(options_.momentum ? rates.momentum[0] : T(0), DecayFactor(options_, rates, 0),
+                   step);
     }
     const T row = rates.row[1];
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
@@ -172,15 +166,13 @@ class TokenKernel {
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const auto m = hn::Set(d, momentum), keep = hn::Set(d, decay), c = hn::Set(d, coefficient);
     if (!options_.momentum) {
-      const auto step = [=](auto, auto x, auto g) HWY_ATTR {
-        return hn::MulAdd(x, keep, hn::Mul(g, c));
-      };
+      const auto step = [=](auto, auto x, auto g)
+                            HWY_ATTR { return hn::MulAdd(x, keep, hn::Mul(g, c)); };
       return sn::MapRows(count, a, step, static_cast<const T*>(a), dz);
     }
     std::int64_t i = 0;
     for (; i + lanes <= count; i += lanes) {
-      const auto update =
-          hn::MulAdd(hn::LoadU(d, dz + i), c, hn::Mul(m, hn::LoadU(d, s + i)));
+      const auto update = hn::MulAdd(hn::LoadU(d, dz + i), c, hn::Mul(m, hn::LoadU(d, s + i)));
       hn::StoreU(update, d, s + i);
       hn::StoreU(hn::MulAdd(hn::LoadU(d, a + i), keep, update), d, a + i);
     }

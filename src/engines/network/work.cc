@@ -11,10 +11,7 @@ common::Sequences SequencesOf(const Call& call) {
 }  // namespace
 
 Work::Work(const Options& o, const Call& c)
-    : options(o),
-      call(c),
-      sequences(SequencesOf(c)),
-      heads(c.weights.w.front().size(1), c.q) {
+    : options(o), call(c), sequences(SequencesOf(c)), heads(c.weights.w.front().size(1), c.q) {
   const TensorView& first = call.weights.w.front();
   sizes.shape = {.depth = options.depth,
                  .key_dim = first.size(2),
