@@ -15,7 +15,7 @@
 #include "src/engines/network/coefficients.h"
 #include "src/engines/network/rows-inl.h"
 #include "src/engines/network/task.h"
-#include "src/linalg/blocks-inl.h"
+#include "src/linalg/strips-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::network {
@@ -24,19 +24,6 @@ namespace HWY_NAMESPACE {
 namespace ln = ttr::linalg::HWY_NAMESPACE;
 using linalg::Left;
 using ln::Into;
-
-/// to = / += / -= left right, a strip of columns after the other, so that the strip of `right`
-/// stays in the first-level cache for all rows.
-template <Into INTO, class T>
-void Product(const Left<T>& left, const Block<T>& right, std::int64_t rows, std::int64_t columns,
-             std::int64_t steps, const Block<T>& to) {
-  constexpr std::int64_t kStrip = 2 * hn::MaxLanes(hn::ScalableTag<T>());
-  const std::int64_t whole = linalg::RoundUp(columns, hn::MaxLanes(hn::ScalableTag<T>()));
-  for (std::int64_t j = 0; j < whole; j += kStrip) {
-    const ln::Whole part{std::min(kStrip, whole - j), steps};
-    ln::Multiply<INTO>(left, right.Columns(j), rows, part, to.Columns(j));
-  }
-}
 
 /// Rows as register tiles take them.
 constexpr std::int64_t TileRows(std::int64_t rows) { return linalg::RoundUp(rows, ln::kTileRows); }
@@ -137,8 +124,8 @@ class BlockKernel {
                 const Block<T>& to, std::int64_t rows = 0) const {
     if (rows == 0) rows = shape_.In(l);
     Turn(from, count, shape_.Out(l), s_.across);
-    Product<Into::kSet>(Left<T>::Of(weights), s_.across, TileRows(rows), count, shape_.Out(l),
-                        s_.back);
+    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(weights), s_.across, TileRows(rows), count,
+                                   shape_.Out(l), s_.back);
     Turn(s_.back, rows, count, to);
   }
 
@@ -203,14 +190,15 @@ class BlockKernel {
       }
       return Left<T>::Of(to);
     };
-    Product<Into::kSet>(whole ? Left<T>::Of(u) : scaled(c.a, s_.scaled), s_.a[l], rows,
-                        shape_.Out(l), steps, z);
+    ln::MultiplyStrips<Into::kSet>(whole ? Left<T>::Of(u) : scaled(c.a, s_.scaled), s_.a[l], rows,
+                                   shape_.Out(l), steps, z);
     if (part.has_second) {
-      Product<Into::kAdd>(scaled(c.b, s_.scaled), s_.b[l], rows, shape_.Out(l), steps, z);
+      ln::MultiplyStrips<Into::kAdd>(scaled(c.b, s_.scaled), s_.b[l], rows, shape_.Out(l), steps,
+                                     z);
     }
     if (pairs == 0) return;
     Turn(s_.x[l], pairs, steps, s_.across);
-    Product<Into::kSet>(Left<T>::Of(u), s_.across, rows, pairs, steps, scores);
+    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(u), s_.across, rows, pairs, steps, scores);
     Weigh(n, scores, weighed);
     const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
     ln::Multiply<Into::kSubtract>(Left<T>::Of(weighed), s_.dz[l], rows,
@@ -270,8 +258,8 @@ class BlockKernel {
     for (std::int64_t j = 0; j < count; ++j) {
       ScaleRow(columns, factors[j], s_.dz[l].Row(j), s_.scaled.Row(j));
     }
-    ln::Multiply<Into::kSubtract>(Left<T>::Transposed(s_.x[l]), s_.scaled, TileRows(shape_.Rows(l)),
-                                  ln::Whole{columns, count}, to);
+    ln::MultiplyStrips<Into::kSubtract>(Left<T>::Transposed(s_.x[l]), s_.scaled,
+                                        TileRows(shape_.Rows(l)), columns, count, to);
   }
 
   const Head<T>& head() const { return head_; }
@@ -280,8 +268,8 @@ class BlockKernel {
   /// z of every layer, then of all but the last act'(z), and what goes into the next.
   void Evaluate(const Weights<T>& weights, std::int64_t count, const TokenRows<T>* bends) const {
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
-      Product<Into::kSet>(Left<T>::Of(s_.x[l]), weights[l], TileRows(count), shape_.Out(l),
-                          shape_.Rows(l), s_.z[l]);
+      ln::MultiplyStrips<Into::kSet>(Left<T>::Of(s_.x[l]), weights[l], TileRows(count),
+                                     shape_.Out(l), shape_.Rows(l), s_.z[l]);
       if (l + 1 == shape_.depth) break;
       for (std::int64_t i = 0; i < count; ++i) {
         T* const z = s_.z[l].Row(i);

@@ -106,8 +106,8 @@ class PartGradient {
   /// Of sum_j factors_j x_j dz_j^T, taken off, where `weights` is the gradient.
   void PassPairs(std::int64_t l, std::int64_t n, const T* factors, const Block<T>& weights,
                  T* dfactors) const {
-    Product<Into::kSet>(Left<T>::Of(s_.x[l]), weights, TileRows(n), shape_.Out(l), shape_.Rows(l),
-                        s_.scaled);
+    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(s_.x[l]), weights, TileRows(n), shape_.Out(l),
+                                   shape_.Rows(l), s_.scaled);
     blocks_.PassDown(weights, l, s_.dz[l], n, s_.other);
     for (std::int64_t j = 0; j < n; ++j) {
       const T* const down = s_.scaled.Row(j);
@@ -169,7 +169,7 @@ class PartGradient {
     const Block<T> scores = g_.Scores(l);
     Coefficients<T>& d = coefficients(g_.coefficients);
     Turn(s_.dz[l], n, shape_.Out(l), s_.across);
-    Product<Into::kSet>(Left<T>::Of(g_.zq), s_.across, rows, n, shape_.Out(l), g_.pairs);
+    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(g_.zq), s_.across, rows, n, shape_.Out(l), g_.pairs);
     for (std::int64_t i = 0; i < rows; ++i) {
       T* const pair = g_.pairs.Row(i);
       const std::int64_t seen = i < n ? i + after : 0;
@@ -181,10 +181,10 @@ class PartGradient {
     }
     blocks_.Weigh(n, scores, s_.scores);
     const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
-    ln::Multiply<Into::kSubtract>(Left<T>::Transposed(s_.scores), g_.zq, rows,
-                                  ln::Whole{columns, n}, g_.ddz[l]);
-    Product<Into::kSet>(Left<T>::Of(g_.pairs), s_.x[l], rows, steps, n, g_.u);
-    Product<Into::kAdd>(Left<T>::Transposed(g_.pairs), s_.u[l], rows, steps, n, g_.x[l]);
+    ln::MultiplyStrips<Into::kSubtract>(Left<T>::Transposed(s_.scores), g_.zq, rows, columns, n,
+                                        g_.ddz[l]);
+    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(g_.pairs), s_.x[l], rows, steps, n, g_.u);
+    ln::MultiplyStrips<Into::kAdd>(Left<T>::Transposed(g_.pairs), s_.u[l], rows, steps, n, g_.x[l]);
   }
 
   /// Through a u A + b u B: to u (added), A, B and the coefficients.
@@ -211,8 +211,8 @@ class PartGradient {
       sn::AddScaled(shape_.In(l), factor, down, g_.u.Row(i));
       ScaleRow(columns, factor, static_cast<const T*>(g_.zq.Row(i)), s_.scaled.Row(i));
     }
-    ln::Multiply<Into::kAdd>(Left<T>::Transposed(s_.u[l]), s_.scaled, TileRows(shape_.Rows(l)),
-                             ln::Whole{columns, n}, dweights);
+    ln::MultiplyStrips<Into::kAdd>(Left<T>::Transposed(s_.u[l]), s_.scaled,
+                                   TileRows(shape_.Rows(l)), columns, n, dweights);
   }
 
   void StoreQueries(const Part& part, std::int64_t query) const {
@@ -274,8 +274,8 @@ class PartGradient {
       MultiplyRow(width, s_.z[l - 1].Row(i), through);
       std::fill(through + width, through + padded, T(0));
     }
-    Product<Into::kAdd>(Left<T>::Of(s_.scaled), weights, TileRows(n), shape_.Out(l), width,
-                        g_.ddz[l]);
+    ln::MultiplyStrips<Into::kAdd>(Left<T>::Of(s_.scaled), weights, TileRows(n), shape_.Out(l),
+                                   width, g_.ddz[l]);
     AddOuterProducts(l, n, s_.scaled, width, s_.dz[l], dweights);
   }
 
@@ -283,8 +283,8 @@ class PartGradient {
   void AddOuterProducts(std::int64_t l, std::int64_t n, const Block<T>& left, std::int64_t rows,
                         const Block<T>& right, const Block<T>& to) const {
     const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
-    ln::Multiply<Into::kAdd>(Left<T>::Transposed(left), right, TileRows(rows),
-                             ln::Whole{columns, n}, to);
+    ln::MultiplyStrips<Into::kAdd>(Left<T>::Transposed(left), right, TileRows(rows), columns, n,
+                                   to);
   }
 
   void StoreKeys(const Part& part) const {
