@@ -18,19 +18,6 @@ definition::Mode ModeOf(Needs needs) {
   return definition::Mode::kForward;
 }
 
-/// Of a network: it is evaluated at the query and at the key, differentiated, and written.
-double NetworkFlops(const Recipe& recipe, const Dims& dims, double phi) {
-  double weights = 0;
-  double width = phi;
-  for (std::int64_t l = 1; l <= recipe.function.depth; ++l) {
-    const double next =
-        static_cast<double>(l == recipe.function.depth ? dims.value_dim : dims.hidden);
-    weights += width * next;
-    width = next;
-  }
-  return 10 * weights;  // read 2, forward 2, backward 4, update 2
-}
-
 class Definition final : public Engine {
  public:
   std::string_view name() const override { return kDefinition; }
@@ -55,7 +42,6 @@ class Definition final : public Engine {
         return pairs * (2 * (phi + dv) + monomials * monomials) +
                monomials * monomials * monomials / 3;
       }
-      case Family::kNetwork: return NetworkFlops(recipe, dims, phi);
       default: return 0;  // families of other engines
     }
   }

@@ -7,7 +7,7 @@ std::vector<const Engine*>& List() {
   static std::vector<const Engine*> engines{&FastWeightsEngine(),      &ScanEngine(),
                                             &LeastSquaresEngine(),     &KernelSmootherEngine(),
                                             &KernelRegressionEngine(), &LocalPolynomialEngine(),
-                                            &DefinitionEngine()};
+                                            &NetworkEngine(),          &DefinitionEngine()};
   return engines;
 }
 

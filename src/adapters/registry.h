@@ -15,6 +15,7 @@ const Engine& LeastSquaresEngine();
 const Engine& KernelSmootherEngine();
 const Engine& KernelRegressionEngine();
 const Engine& LocalPolynomialEngine();
+const Engine& NetworkEngine();
 const Engine& DefinitionEngine();  // covers every recipe
 
 /// The definition is the last.

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ttr/util/random.h"
+#include "src/random/start_weights.h"
 
 namespace ttr::definition {
 namespace {
@@ -77,22 +77,14 @@ Multilayer::Multilayer(const Constants& constants)
 }
 
 Parameters Multilayer::Start() const {
-  CounterRandom random(static_cast<std::uint64_t>(function_.seed),
-                       static_cast<std::uint64_t>(head_));
+  const std::vector<std::int64_t> widths(widths_.begin(), widths_.end());
   Parameters parameters;
-  for (std::size_t l = 0; l + 1 < widths_.size(); ++l) {
-    const Eigen::Index in = widths_[l];
-    const Eigen::Index out = widths_[l + 1];
-    Matrix w = Matrix::Zero(in, out);
-    if (function_.depth > 1) {
-      for (Eigen::Index i = 0; i < in; ++i) {
-        for (Eigen::Index j = 0; j < out; ++j) {
-          w(i, j) = random.Normal() / std::sqrt(static_cast<double>(in));
-        }
-      }
-    }
-    parameters.push_back(w);
-    if (function_.bias) parameters.push_back(Matrix::Zero(out, 1));
+  for (const std::vector<double>& drawn : DrawStartWeights(
+           static_cast<std::uint64_t>(function_.seed), static_cast<std::uint64_t>(head_), widths)) {
+    const std::size_t l = parameters.size() / (function_.bias ? 2 : 1);
+    using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+    parameters.push_back(Eigen::Map<const RowMajor>(drawn.data(), widths_[l], widths_[l + 1]));
+    if (function_.bias) parameters.push_back(Matrix::Zero(widths_[l + 1], 1));
   }
   return parameters;
 }

@@ -14,7 +14,8 @@
 ///     W_t = (1 - weight_decay_t) W_{t-1} + S_t       (coupled: 1 - step_t weight_decay_t)
 ///
 /// Biases are trained, and decay, as the weights are. What a factor of zero forgets is gone, NaN
-/// included. Source: TTT 2407.04620, Titans 2501.00663.
+/// included. Where the weights or an answer are not finite, though what the token and its query
+/// bring is, the status says that training diverges. Source: TTT 2407.04620, Titans 2501.00663.
 #include <algorithm>
 #include <string>
 
@@ -65,7 +66,14 @@ class Network : public Memory {
   }
 
   /// y = f(q) with the weights after the latest token.
-  Answer Read(const Vector& q) const override { return {network_.Evaluate(weights_, q)}; }
+  Answer Read(const Vector& q) const override {
+    Answer answer{network_.Evaluate(weights_, q)};
+    const bool finite =
+        answer.y.allFinite() && std::all_of(weights_.begin(), weights_.end(),
+                                            [](const Matrix& w) { return w.allFinite(); });
+    if (!finite && q.allFinite()) answer.status = Status::kNotConverged;
+    return answer;
+  }
 
   Arrays Save() const override {
     Arrays state;

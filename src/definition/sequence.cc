@@ -10,6 +10,12 @@ namespace {
 
 constexpr char kPosition[] = "state.position";
 
+/// Is all that a network takes of a token finite?
+bool IsFinite(const Token& token) {
+  return token.k.allFinite() && token.v.allFinite() && token.step.allFinite() &&
+         std::isfinite(token.momentum) && std::isfinite(token.weight_decay);
+}
+
 /// One memory of one sequence: what recipes share, around the Memory of the family.
 class Reader {
  public:
@@ -130,6 +136,8 @@ class Reader {
                                           : constants_.head / (dims.heads / dims.query_heads);
       const Vector q = PreparedQuery(b, t, query_head, position, token);
       definition::Answer answer = memory_->Read(q);
+      const bool network = recipe().function.kind == FunctionClass::kNetwork;
+      if (network && token != nullptr && !IsFinite(*token)) answer.status = Status::kSolved;
       if (token != nullptr && recipe().reading.bonus) {
         const Vector k = token->k.col(0);
         // Weighed as the memory weighs what it reads: eta times the sum.

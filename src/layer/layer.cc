@@ -169,7 +169,11 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
     if (fits(wanted)) {
       initial_gradient.Bind(spec.name, wanted);
     } else {
-      initial_gradient.Set(spec.name, Tensor(dtype, StateShape(spec, recipe(), dims, pairs)));
+      // Start weights of networks may be shared, and then so is their gradient.
+      const TensorView start = initial.Get(spec.name);
+      initial_gradient.Set(
+          spec.name,
+          Tensor(dtype, start.defined() ? start.shape() : StateShape(spec, recipe(), dims, pairs)));
     }
   }
   engine.Backward({.requirements = requirements_,

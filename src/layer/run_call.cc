@@ -42,7 +42,7 @@ void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& in
 }
 
 DType StateType(const Inputs& inputs, const State& state) {
-  for (const char* name : {"state", "state.k"}) {
+  for (const char* name : {"state", "state.k", "state.w1"}) {
     const TensorView given = state.Get(name);
     if (!given.defined()) continue;
     return given.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;

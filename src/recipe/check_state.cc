@@ -60,6 +60,11 @@ void CheckEntry(std::string_view op, const StateSpec& spec, const TensorView& vi
   CheckAligned(op, spec.name, view);
 }
 
+// What belongs to a place inside a mini-batch says nothing without the place.
+bool NeedsPosition(std::string_view name) {
+  return name.starts_with("state.anchor_") || name.starts_with("state.g_");
+}
+
 // A tensor [N, H] of numbers in 0 .. most: they say how much of other memory is read.
 void CheckCounts(std::string_view op, std::string_view name, const TensorView& counts,
                  std::int64_t most) {
@@ -104,6 +109,10 @@ void CheckState(std::string_view op, const Requirements& requirements, const Dim
   }
   if (const TensorView length = state.Get("state.length"); length.defined()) {
     CheckCounts(op, "state.length", length, sizes.Or(Axis::kPairs, 0));
+  }
+  for (const State::Entry& entry : state.entries()) {
+    if (!NeedsPosition(entry.name) || state.Get("state.position").defined()) continue;
+    throw Error(op, "state.position", "given with " + entry.name, "absent");
   }
   if (const TensorView position = state.Get("state.position"); position.defined()) {
     const bool network = FamilyOf(recipe) == Family::kNetwork;

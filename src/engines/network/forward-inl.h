@@ -1,0 +1,242 @@
+// One memory through one sequence. Compiled once for every target.
+
+#if defined(TTR_NETWORK_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_NETWORK_FORWARD_INL_H_
+#undef TTR_NETWORK_FORWARD_INL_H_
+#else
+#define TTR_NETWORK_FORWARD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/engines/network/block-inl.h"
+#include "src/engines/network/checkpoints.h"
+#include "src/engines/network/exchange-inl.h"
+#include "src/engines/network/task.h"
+#include "src/engines/network/token-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::network {
+namespace HWY_NAMESPACE {
+
+template <class T>
+class ForwardKernel {
+ public:
+  ForwardKernel(const Task& task, const Scratch<T>& scratch)
+      : task_(task),
+        options_(task.options),
+        shape_(task.shape),
+        memory_(task.memory),
+        s_(scratch),
+        in_place_(task.saved == nullptr &&
+                  (memory_.tokens == 1 || (options_.mini_batch == 1 && memory_.k))),
+        exchange_(shape_, memory_),
+        blocks_(options_, shape_, memory_, scratch),
+        tokens_(options_, shape_, scratch, blocks_.head(), PlaceOf(call().weights, scratch.a),
+                PlaceOf(call().anchors, scratch.anchor), PlaceOf(call().second, scratch.b)) {}
+
+  void Run() {
+    blocks_.Begin(in_place_ ? 1 : kBlock);
+    if (!in_place_) Load();
+    place_ = memory_.position != nullptr ? *memory_.position : 0;
+    if (!memory_.k) return ReadOnly();
+    std::int64_t parts = 0;
+    for (std::int64_t t = 0; t < memory_.tokens; ++parts) {
+      if (saved_ != nullptr && parts > 0 && parts % task_.spacing == 0) {
+        const Checkpoint<T> checkpoint(options_, shape_);
+        checkpoint.Save(s_, saved_ + (parts / task_.spacing - 1) * checkpoint.Numbers());
+      }
+      const std::int64_t count =
+          std::min({options_.mini_batch - place_, kBlock, memory_.tokens - t});
+      const bool together = count > 1 && RunTogether(PartOf(t, count));
+      for (std::int64_t i = 0; !together && i < count; ++i) RunToken(PartOf(t + i, 1));
+      t += count;
+    }
+    if (memory_.position != nullptr) *memory_.position = place_;
+    if (!in_place_) Store();
+  }
+
+ private:
+  const Call& call() const { return *memory_.call; }
+  bool tells() const { return static_cast<bool>(memory_.status); }
+
+  Place<T> PlaceOf(const Parameters& parameters, const Weights<T>& blocks) const {
+    if (parameters.w.empty()) return {};
+    if (in_place_) return {&shape_, &memory_, &parameters, {}};
+    return {&shape_, nullptr, nullptr, blocks};
+  }
+
+  void Load() const {
+    exchange_.Load(call().weights, s_.a);
+    if (options_.has_second()) exchange_.Load(call().second, s_.b);
+    if (options_.has_anchors()) exchange_.Load(call().anchors, s_.anchor);
+  }
+
+  void Store() const {
+    exchange_.Store(s_.a, call().weights);
+    if (options_.has_second()) exchange_.Store(s_.b, call().second);
+    if (options_.has_anchors()) {
+      exchange_.Store(has_anchor_ ? s_.anchor : s_.a, call().anchors);
+    }
+  }
+
+  Part PartOf(std::int64_t t, std::int64_t count) const {
+    return {.first = t,
+            .count = count,
+            .place = place_,
+            .ends = place_ + count == options_.mini_batch,
+            .has_anchor = has_anchor_,
+            .has_second = has_second_};
+  }
+
+  /// What a call finds at its beginning may be anything; afterwards a mini-batch begins with W_bar
+  /// = A and, plainly, B = 0.
+  void Advance(const Part& part) {
+    place_ = part.ends ? 0 : part.place + part.count;
+    has_anchor_ = options_.has_anchors() && (!part.ends || in_place_);
+    if (options_.plain()) has_second_ = options_.has_second() && (!part.ends || in_place_);
+    if (in_place_ && part.ends && options_.has_anchors()) KeepAnchor();
+  }
+
+  /// W_bar <- A
+  void KeepAnchor() const {
+    if (!in_place_) {
+      std::copy(s_.a.data(), s_.a.data() + s_.a.numbers(), s_.anchor.data());
+      return;
+    }
+    const Place<T> a = PlaceOf(call().weights, s_.a), anchor = PlaceOf(call().anchors, s_.anchor);
+    for (std::int64_t l = 0; l < shape_.depth; ++l) {
+      tokens_.ForRows(l, a[l], anchor[l], [](std::int64_t count, T* from, T* to) {
+        std::copy(from, from + count, to);
+      });
+    }
+  }
+
+  bool IsBounded() {
+    if (bound_ < std::numeric_limits<T>::max() / 1000) return true;
+    bound_ = Largest(s_.a);
+    if (options_.has_second()) bound_ = std::max(bound_, Largest(s_.b));
+    return bound_ < std::numeric_limits<T>::max() / 1000;
+  }
+
+  static T Largest(const Weights<T>& weights) {
+    const T mass = Mass(weights.numbers(), static_cast<const T*>(weights.data()));
+    return std::isnan(mass) ? std::numeric_limits<T>::infinity() : mass;
+  }
+
+  /// False, and nothing is written, where a number is not finite, or might soon be: then only the
+  /// tokens that depend on it may see it.
+  bool RunTogether(Part part) {
+    if (!IsBounded()) return false;
+    blocks_.LoadPairs(part);
+    FindCoefficients(options_, part, s_.rates, CoefficientsOf());
+    blocks_.FindGradients(part.has_anchor ? s_.anchor : s_.a, part.count);
+    if (!blocks_.IsSafe(part.count, bound_)) return false;
+    for (std::int64_t query = 0; memory_.q && query < memory_.queries; ++query) {
+      blocks_.LoadQueries(part, query);
+      if (tells()) NoteQueries(part.count);
+      blocks_.ReadAll(part, part.count);
+      blocks_.StoreOutputs(part, query);
+      for (std::int64_t i = 0; tells() && i < part.count; ++i) {
+        Tell(query, part.first + i, finite_[i], s_.zq[shape_.depth - 1].Row(i), true);
+      }
+    }
+    if (options_.has_anchors() && !part.has_anchor && !part.ends) KeepAnchor();
+    blocks_.Update(part);
+    Advance(part);
+    return true;
+  }
+
+  Coefficients<T>& CoefficientsOf() const { return const_cast<Scratch<T>&>(s_).coefficients; }
+
+  void NoteQueries(std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      finite_[i] = AllFinite(shape_.key_dim, static_cast<const T*>(s_.u[0].Row(i)));
+    }
+  }
+
+  void RunToken(const Part& part) {
+    blocks_.LoadPairs(part);
+    const Rates<T>& rates = s_.rates;
+    const bool finite = tells() && AllFinite(shape_.key_dim, s_.x[0].Row(0)) &&
+                        AllFinite(shape_.value_dim, s_.v.Row(0)) && std::isfinite(rates.step[0]) &&
+                        std::isfinite(rates.momentum[0]) && std::isfinite(rates.decay[0]);
+    const T before = part.place > 0 && options_.plain() ? rates.row[0] : T(0);
+    if (options_.read_before) ReadQueries(part, before, finite);
+    tokens_.FindGradient(part.has_anchor);
+    if (options_.has_anchors() && !part.has_anchor && !part.ends) KeepAnchor();
+    tokens_.Write(part);
+    bound_ = std::numeric_limits<T>::infinity();
+    const T after = options_.plain() && !part.ends ? rates.row[1] : T(0);
+    if (!options_.read_before) ReadQueries(part, after, finite);
+    Advance(part);
+  }
+
+  void ReadQueries(const Part& part, T row, bool finite) {
+    if (!memory_.q) return;
+    const bool weights_finite = !tells() || !finite || tokens_.Finite(row);
+    for (std::int64_t query = 0; query < memory_.queries; ++query) {
+      blocks_.LoadQueries(part, query);
+      const bool told = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
+      tokens_.Read(row);
+      blocks_.StoreOutputs(part, query);
+      if (tells()) {
+        Tell(query, part.first, told, s_.zq[shape_.depth - 1].Row(0), weights_finite);
+      }
+    }
+  }
+
+  void Tell(std::int64_t query, std::int64_t t, bool inputs_finite, const T* y,
+            bool weights_finite) const {
+    if (!inputs_finite || (weights_finite && AllFinite(shape_.value_dim, y))) return;
+    const Rows rows = memory_.status.Of(query);
+    static_cast<std::int8_t*>(rows.data)[t * rows.stride] = 2;
+  }
+
+  /// Queries of a memory that stays as it is.
+  void ReadOnly() {
+    Coefficients<T>& c = CoefficientsOf();
+    const T row = place_ > 0 && options_.plain() ? blocks_.RowFactor(place_ - 1) : T(0);
+    c.a[0] = 1;
+    c.b[0] = -row;
+    const bool finite = !tells() || tokens_.Finite(row);
+    for (std::int64_t t = 0; t < memory_.tokens; t += kBlock) {
+      Part part{.first = t, .count = std::min(kBlock, memory_.tokens - t)};
+      part.has_second = row != 0;
+      for (std::int64_t query = 0; query < memory_.queries; ++query) {
+        blocks_.LoadQueries(part, query);
+        if (tells()) NoteQueries(part.count);
+        in_place_ ? tokens_.Read(row) : blocks_.ReadAll(part, 0);
+        blocks_.StoreOutputs(part, query);
+        for (std::int64_t i = 0; tells() && i < part.count; ++i) {
+          Tell(query, t + i, finite_[i], s_.zq[shape_.depth - 1].Row(i), finite);
+        }
+      }
+    }
+  }
+
+  const Task& task_;
+  const Options& options_;
+  const Shape& shape_;
+  const Memory& memory_;
+  const Scratch<T>& s_;
+  T* const saved_ = reinterpret_cast<T*>(task_.saved);
+  bool in_place_;
+  Exchange<T> exchange_;
+  BlockKernel<T> blocks_;
+  TokenKernel<T> tokens_;
+  std::int64_t place_ = 0;
+  bool has_anchor_ = options_.has_anchors(), has_second_ = options_.has_second();
+  T bound_ = std::numeric_limits<T>::infinity();  // of the weights' numbers
+  bool finite_[kBlock] = {};                      // of queries
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::network
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_NETWORK_FORWARD_INL_H_

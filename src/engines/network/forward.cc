@@ -1,0 +1,73 @@
+// The forward pass: which memory is done by whom.
+
+#include "src/engines/network/backward.h"
+#include "src/engines/network/network.h"
+#include "src/engines/network/saved.h"
+#include "src/engines/network/task.h"
+#include "src/engines/network/work.h"
+
+namespace ttr::network {
+namespace {
+
+/// Scratch depends on what a memory has beside its weights, which the largest has all of.
+Options Largest() {
+  Options options;
+  options.momentum = true;
+  options.mini_batch = 2;
+  return options;
+}
+
+std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
+  return sizes.dtype == DType::kFloat64
+             ? common::ScratchBytesOf<Scratch<double>>(options, sizes.shape)
+             : common::ScratchBytesOf<Scratch<float>>(options, sizes.shape);
+}
+
+double FlopsOf(const Shape& shape) {
+  double weights = 0;
+  for (std::int64_t l = 0; l < shape.depth; ++l) {
+    weights += static_cast<double>(shape.In(l)) * static_cast<double>(shape.Out(l));
+  }
+  return 8 * weights;
+}
+
+}  // namespace
+
+std::size_t ScratchBytes(const Sizes& sizes, int threads) {
+  return common::WorkerScratch::Bytes(threads, BytesOfWorker(Largest(), sizes));
+}
+
+std::size_t SavedBytes(const Options& options, const Sizes& sizes, std::int64_t tokens,
+                       std::int64_t sequences) {
+  const Levels levels = LevelsOf(options, sizes.shape, sizes.tokens, sizes.dtype);
+  const SavedWeights weights{.memory = {},
+                             .bytes = CheckpointBytes(options, sizes.shape, sizes.dtype),
+                             .spacing = levels.pieces[0],
+                             .heads = sizes.heads,
+                             .options = options};
+  return weights.Bytes(tokens, sequences);
+}
+
+void Forward(const Options& options, const Call& call, Executor& executor,
+             std::span<std::byte> scratch) {
+  const Work work(options, call);
+  const Saved saved(work);
+  if (!call.saved.empty()) saved.header.WriteTo(call.saved);
+  if (work.memories() == 0) return;
+  const double flops = FlopsOf(work.sizes.shape) * static_cast<double>(work.sequences.tokens()) *
+                       static_cast<double>(work.heads.memories);
+  const int threads = common::ThreadsFor(executor, flops >= common::kFlopsWorthThreads);
+  const int workers = common::WorkersOf(threads, work.memories());
+  const common::WorkerScratch room("network", scratch, workers, BytesOfWorker(options, work.sizes));
+  room.Run(executor, work.memories(), [&](std::int64_t item, std::byte* own) {
+    Run({.options = options,
+         .shape = work.sizes.shape,
+         .memory = work.MemoryOf(item),
+         .scratch = own,
+         .saved = saved.Of(work, item),
+         .spacing = saved.weights.spacing},
+        work.sizes.dtype);
+  });
+}
+
+}  // namespace ttr::network

@@ -1,0 +1,114 @@
+/// Memories that are small networks, trained while they read (TTT, Titans).
+///
+///     x_0 = k,  z_l = W_l^T x_{l-1} + b_l,  x_l = act(z_l)           l = 1 .. depth
+///     f(k) = z_depth, or LN(z_depth), or k + either;  LN of eps 1e-6 with a scale and a shift
+///
+/// Token j of a mini-batch writes the gradient g_j of 1/2 |f(k_j) - v_j|^2, all of them taken at
+/// the weights W_bar where the mini-batch began. Plainly, or with momentum m and weight decay:
+///
+///     W_i = W_bar - row_i sum_{j <= i} step_j g_j           row_i = 1, or max(1/(i+1) + bias_i, 0)
+///     S_i = m_i S_{i-1} - step_i g_i,  W_i = d_i W_{i-1} + S_i        d = 1 - (step) weight_decay
+///
+/// | argument               | shape                  | meaning |
+/// |------------------------|------------------------|----------------------------------------------|
+/// | q, k, v                | [B, T, heads, D]       | absent q: write only; absent k, v: read only
+/// | | step                   | [B, T, H]              | >= 0 | | momentum, weight_decay | [B, T,
+/// H]              | where the options have them                  | | ln_weight, ln_bias     | [H,
+/// Dv]                | 1 and 0 where absent                         | | row_bias               |
+/// [H, mini_batch]        | 0 where absent                               | | weights | [N, H, in,
+/// out]        | W; W_bar where neither momentum nor decay    | | anchors                | the same
+/// | W_bar (mini_batch > 1, where not in weights) | | second                 | the same | S
+/// (momentum); else sum step g (mini_batch>1) | | position               | [N, H] int64           |
+/// tokens of the mini-batch so far              | | y, status              | [B, T, max(H, Hq)(,D)]
+/// | status, int8: 2 where what is read or y left | |                        | | the finite
+/// numbers, and the token had not    |
+///
+/// float32, float64 or bfloat16 each; any strides but a contiguous last axis. Parameters are of one
+/// dtype, float32 or float64, which is that of all arithmetic; they are updated in place. The same
+/// bits for any number of threads. A factor of zero forgets NaN, too. The caller validates.
+///
+/// Cost: docs/networks.md derives the form in which a mini-batch is taken together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/simd/activation.h"
+#include "ttr/dtype.h"
+#include "ttr/executor.h"
+#include "ttr/tensor.h"
+
+namespace ttr::network {
+
+enum class Decay : std::uint8_t { kNone, kCoupled, kDecoupled };
+enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
+
+/// Layers of a network, counted from 0.
+struct Shape {
+  std::int64_t depth = 1;
+  std::int64_t key_dim = 1, hidden = 1, value_dim = 1;
+  bool bias = false;
+
+  std::int64_t In(std::int64_t l) const { return l == 0 ? key_dim : hidden; }
+  std::int64_t Out(std::int64_t l) const { return l == depth - 1 ? value_dim : hidden; }
+  /// Rows of the weights with the bias as one more, whose input is 1.
+  std::int64_t Rows(std::int64_t l) const { return In(l) + (bias ? 1 : 0); }
+};
+
+struct Options {
+  std::int64_t depth = 1;
+  simd::Activation activation = simd::Activation::kSilu;
+  bool norm = false, residual = false, bias = false;
+  bool momentum = false;
+  Decay weight_decay = Decay::kNone;
+  std::int64_t mini_batch = 1;
+  bool inverse_rows = false;  ///< row_i = max(1/(i+1) + bias_i, 0)
+  bool read_before = false;
+  bool normalise_qk = false;  ///< x / sqrt(|x|^2 + 1e-6) for q and k
+  double scale = 1;           ///< multiplies q
+  OutputNorm output_norm = OutputNorm::kNone;
+
+  /// Neither momentum nor weight decay.
+  bool plain() const { return !momentum && weight_decay == Decay::kNone; }
+  bool has_second() const { return plain() ? mini_batch > 1 : momentum; }
+  bool has_anchors() const { return !plain() && mini_batch > 1; }
+  double NormLength(std::int64_t count) const {
+    return output_norm == OutputNorm::kRms ? static_cast<double>(count) : 1;
+  }
+};
+
+/// A tensor a layer: w [N, H, in, out], b [N, H, out]. Empty: absent.
+struct Parameters {
+  std::vector<TensorView> w, b;
+};
+
+struct Call {
+  TensorView q, k, v, step, momentum, weight_decay;
+  TensorView ln_weight, ln_bias, row_bias;
+  std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
+  Parameters weights, anchors, second;
+  TensorView position;
+  TensorView y, status;
+  std::span<std::byte> saved;  ///< SavedBytes(), where Forward leaves what Backward reads; or empty
+};
+
+/// What scratch depends on.
+struct Sizes {
+  Shape shape;
+  std::int64_t heads = 1;
+  std::int64_t queries = 1;  ///< query heads that read one memory
+  std::int64_t tokens = 0;   ///< of the longest sequence
+  DType dtype = DType::kFloat32;
+};
+
+/// Bytes of scratch that Forward needs with this many threads.
+std::size_t ScratchBytes(const Sizes& sizes, int threads);
+
+/// Memorizes every token and reads for it. `scratch` (any alignment) holds ScratchBytes() at least,
+/// or is empty, and then it is allocated.
+void Forward(const Options& options, const Call& call, Executor& executor,
+             std::span<std::byte> scratch = {});
+
+}  // namespace ttr::network

@@ -1,0 +1,221 @@
+// One token's row: norms of outputs with their gradients, keys and queries as the network sees
+// them. Compiled once for every target.
+
+#if defined(TTR_NETWORK_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_NETWORK_ROWS_INL_H_
+#undef TTR_NETWORK_ROWS_INL_H_
+#else
+#define TTR_NETWORK_ROWS_INL_H_
+#endif
+
+#include <cmath>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/engines/network/task.h"
+#include "src/simd/activation-inl.h"
+#include "src/simd/rows-inl.h"
+#include "src/simd/vector_map-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ttr::network {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+inline constexpr double kNormEps = 1e-6;
+
+/// Row t of keys or queries, of unit length where the options say so, times `scale`.
+template <class T>
+HWY_INLINE void LoadKey(const Options& options, const Rows& rows, std::int64_t t,
+                        std::int64_t count, double scale, T* to) {
+  sn::LoadRow(rows, t, 0, count, to);
+  const double factor = options.normalise_qk ? scale * sn::UnitFactor(to, count) : scale;
+  if (factor != 1) sn::Multiply(to, count, static_cast<T>(factor));
+}
+
+/// z <- (z - mean z) / sqrt(variance + eps). Returns the inverse of the root.
+template <class T>
+HWY_INLINE T Standardise(std::int64_t count, T* z) {
+  const T mean = sn::Sum(count, z) / static_cast<T>(count);
+  const auto centre = [mean](auto d, auto x) HWY_ATTR { return hn::Sub(x, hn::Set(d, mean)); };
+  sn::MapRows(count, z, centre, static_cast<const T*>(z));
+  const T variance = sn::Dot(count, z, z) / static_cast<T>(count);
+  const T inverse = 1 / std::sqrt(variance + static_cast<T>(kNormEps));
+  const auto scale = [inverse](auto d, auto x) HWY_ATTR { return hn::Mul(x, hn::Set(d, inverse)); };
+  sn::MapRows(count, z, scale, static_cast<const T*>(z));
+  return inverse;
+}
+
+/// g <- (g - mean g - z mean(g (.) z)) inverse, z standardised: what Standardise passes back.
+template <class T>
+HWY_INLINE void PassBack(std::int64_t count, const T* z, T inverse, T* g) {
+  const T mean = sn::Sum(count, g) / static_cast<T>(count);
+  const T along = sn::Dot(count, g, z) / static_cast<T>(count);
+  const auto project = [=](auto d, auto x, auto at) HWY_ATTR {
+    const auto rest = hn::NegMulAdd(at, hn::Set(d, along), hn::Sub(x, hn::Set(d, mean)));
+    return hn::Mul(rest, hn::Set(d, inverse));
+  };
+  sn::MapRows(count, g, project, static_cast<const T*>(g), z);
+}
+
+/// What the last layer leaves to the loss, and to readers.
+template <class T>
+struct Head {
+  const Options& options;
+  std::int64_t count;
+  const T *ln_weight, *ln_bias;
+
+  /// z <- the network's output, of input x. With a norm `z` standardised is left in `standard`,
+  /// and the inverse of its deviation returned.
+  HWY_INLINE T Finish(const T* x, T* z, T* standard) const {
+    T inverse = 1;
+    if (options.norm) {
+      inverse = Standardise(count, z);
+      if (standard != nullptr) std::copy(z, z + count, standard);
+      const auto affine = [](auto, auto a, auto weight, auto bias)
+                              HWY_ATTR { return hn::MulAdd(a, weight, bias); };
+      sn::MapRows(count, z, affine, static_cast<const T*>(z), ln_weight, ln_bias);
+    }
+    if (options.residual) {
+      const auto add = [](auto, auto a, auto b) HWY_ATTR { return hn::Add(a, b); };
+      sn::MapRows(count, z, add, static_cast<const T*>(z), x);
+    }
+    return inverse;
+  }
+
+  /// dz <- the gradient of 1/2 |f - v|^2 for the last layer's z, which becomes standard where there
+  /// is a norm. Returns the inverse of its deviation.
+  HWY_INLINE T Loss(const T* x, const T* v, T* z, T* dz) const {
+    const auto subtract = [](auto, auto a, auto b) HWY_ATTR { return hn::Sub(a, b); };
+    std::copy(z, z + count, dz);
+    const T inverse = Finish(x, dz, z);
+    sn::MapRows(count, dz, subtract, static_cast<const T*>(dz), v);
+    if (!options.norm) return inverse;
+    const auto multiply = [](auto, auto a, auto b) HWY_ATTR { return hn::Mul(a, b); };
+    sn::MapRows(count, dz, multiply, static_cast<const T*>(dz), ln_weight);
+    PassBack(count, z, inverse, dz);
+    return inverse;
+  }
+};
+
+/// x <- act(z), slope <- act'(z), which may be z. `bend`, if given: act''(z).
+template <class T>
+HWY_INLINE void ActivateRow(simd::Activation activation, std::int64_t count, const T* z, T* x,
+                            T* slope, T* bend = nullptr) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  sn::WithActivation(activation, [&](auto which) HWY_ATTR {
+    std::int64_t i = 0;
+    if (bend != nullptr) {
+      for (; i + lanes <= count; i += lanes) {
+        const auto at = sn::Activate<decltype(which)::value>(d, hn::LoadU(d, z + i));
+        hn::StoreU(at.value, d, x + i);
+        hn::StoreU(at.slope, d, slope + i);
+        hn::StoreU(at.bend, d, bend + i);
+      }
+    } else {
+      for (; i + lanes <= count; i += lanes) {
+        const auto at = sn::Activate<decltype(which)::value>(d, hn::LoadU(d, z + i));
+        hn::StoreU(at.value, d, x + i);
+        hn::StoreU(at.slope, d, slope + i);
+      }
+    }
+    if (i == count) return;
+    const auto at = sn::Activate<decltype(which)::value>(d, sn::LoadSome(d, z + i, count - i));
+    sn::StoreSome(at.value, d, x + i, count - i);
+    sn::StoreSome(at.slope, d, slope + i, count - i);
+    if (bend != nullptr) sn::StoreSome(at.bend, d, bend + i, count - i);
+  });
+}
+
+template <class T>
+HWY_INLINE void MultiplyRow(std::int64_t count, const T* by, T* x) {
+  const auto multiply = [](auto, auto a, auto b) HWY_ATTR { return hn::Mul(a, b); };
+  sn::MapRows(count, x, multiply, static_cast<const T*>(x), by);
+}
+
+/// to <- factor from
+template <class T>
+HWY_INLINE void ScaleRow(std::int64_t count, T factor, const T* from, T* to) {
+  const auto scale = [factor](auto d, auto x) HWY_ATTR { return hn::Mul(x, hn::Set(d, factor)); };
+  sn::MapRows(count, to, scale, from);
+}
+
+/// y += sum_r a_r w_r, rows w_r `stride` numbers apart.
+template <class T>
+HWY_INLINE void AddRows(const T* a, const T* w, std::int64_t stride, std::int64_t count,
+                        std::int64_t rows, T* y) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t kRows = sn::kRowsTogether;
+  std::int64_t r = 0;
+  for (; r + kRows <= rows; r += kRows) {
+    const T* const row = w + r * stride;
+    std::int64_t c = 0;
+    for (; c + lanes <= count; c += lanes) {
+      auto even = hn::LoadU(d, y + c);
+      auto odd = hn::Zero(d);
+      for (std::int64_t j = 0; j < kRows; j += 2) {
+        even = hn::MulAdd(hn::Set(d, a[r + j]), hn::LoadU(d, row + j * stride + c), even);
+        odd = hn::MulAdd(hn::Set(d, a[r + j + 1]), hn::LoadU(d, row + (j + 1) * stride + c), odd);
+      }
+      hn::StoreU(hn::Add(even, odd), d, y + c);
+    }
+    for (; c < count; ++c) {
+      for (std::int64_t j = 0; j < kRows; ++j) y[c] += a[r + j] * row[j * stride + c];
+    }
+  }
+  for (; r < rows; ++r) sn::AddScaled(count, a[r], w + r * stride, y);
+}
+
+/// out_r = w_r . x, rows w_r `stride` numbers apart.
+template <class T>
+HWY_INLINE void DotRows(const T* w, std::int64_t stride, const T* x, std::int64_t count,
+                        std::int64_t rows, T* out) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t kRows = sn::kRowsTogether;
+  std::int64_t r = 0;
+  for (; r + kRows <= rows; r += kRows) {
+    const T* const row = w + r * stride;
+    hn::Vec<decltype(d)> sums[kRows];
+    for (auto& sum : sums) sum = hn::Zero(d);
+    std::int64_t c = 0;
+    for (; c + lanes <= count; c += lanes) {
+      const auto right = hn::LoadU(d, x + c);
+      for (std::int64_t j = 0; j < kRows; ++j) {
+        sums[j] = hn::MulAdd(hn::LoadU(d, row + j * stride + c), right, sums[j]);
+      }
+    }
+    for (std::int64_t j = 0; j < kRows; ++j) {
+      T sum = hn::GetLane(hn::SumOfLanes(d, sums[j]));
+      for (std::int64_t i = c; i < count; ++i) sum += row[j * stride + i] * x[i];
+      out[r + j] = sum;
+    }
+  }
+  for (; r < rows; ++r) out[r] = sn::Dot(count, w + r * stride, x);
+}
+
+/// sum |x|: not finite where a number is not.
+template <class T>
+HWY_INLINE T Mass(std::int64_t count, const T* x) {
+  return sn::SumRows(
+      count, [](auto, auto sum, auto a) HWY_ATTR { return hn::Add(sum, hn::Abs(a)); }, x);
+}
+
+template <class T>
+HWY_INLINE bool AllFinite(std::int64_t count, const T* x) {
+  if (std::isfinite(Mass(count, x))) return true;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(x[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ttr::network
+HWY_AFTER_NAMESPACE();
+
+#endif  // TTR_NETWORK_ROWS_INL_H_
