@@ -15,7 +15,7 @@ import pytest
 import ttr
 from numpy.typing import NDArray
 from scipy.stats import t as student
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 from ttr.sklearn import StreamingRegressor
 
 Array = NDArray[np.float64]
@@ -23,7 +23,9 @@ Array = NDArray[np.float64]
 OLS = "affine_rls{ridge: 0, importance: input}"
 
 
-@parametrize_with_checks([StreamingRegressor()])
+@pytest.mark.parametrize(
+    "estimator, check", list(estimator_checks_generator(StreamingRegressor())), ids=str
+)
 def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
