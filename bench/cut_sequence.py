@@ -5,7 +5,8 @@ time of one thread, the ratio of two calls one after the other, its median and r
     bench/cut_sequence.py                     # a group of one: everything but the wait for others
     MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1099511627776 bench/cut_sequence.py
 
-The second line lets malloc keep its memory, so that no call waits for pages of the system. A sequence on W ranks takes 1 / W of the whole's time, times that ratio.
+The second line lets malloc keep its memory, so that no call waits for pages of the system. A sequence
+on W ranks takes 1 / W of the whole's time, times that ratio.
 """
 
 import argparse

@@ -152,6 +152,11 @@ def test_rows_of_names() -> None:
     )
     with pytest.raises(ValueError, match="'z'"):
         model.learn_one({"z": 1.0})
+    with pytest.raises(ValueError, match="mapping of the 2 columns"):
+        model.learn_one(1.0)
+    assert model.predict_one() == named  # what is refused changes nothing
+    model.fit(a).learn_one(0.5)
+    assert isinstance(model.predict_one(), float)
 
 
 def test_errors() -> None:
