@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What a rank of ttr.torch.distributed does beside what ttr.torch does with the same piece: processor
-time of one thread, the ratio of two calls one after the other, its median and range over the rounds.
+"""What a rank of ttr.torch.distributed does beside what ttr.torch does with the same piece:
+processor time of one thread, the ratio of two calls one after the other, its median and range over
+the rounds.
 
     bench/cut_sequence.py                     # a group of one: everything but the wait for others
     MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1099511627776 bench/cut_sequence.py
 
-The second line lets malloc keep its memory, so that no call waits for pages of the system. A sequence
-on W ranks takes 1 / W of the whole's time, times that ratio.
+The second line lets malloc keep its memory, so that no call waits for pages of the system. A
+sequence on W ranks takes 1 / W of the whole's time, times that ratio.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""`ttr.sklearn.StreamingRegressor` beside scikit-learn's own checks, the textbook's formulas and the
-definition."""
+"""`ttr.sklearn.StreamingRegressor` beside scikit-learn's own checks, the textbook's formulas and
+the definition."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_coefficients_and_their_errors_are_the_textbooks(weighted: bool) -> None
     q = student.ppf(0.95, np.count_nonzero(w) - 4)
     lower, upper = model.predict_interval(new, level=0.9)
     np.testing.assert_allclose((lower + upper) / 2, whole @ coefficients, rtol=1e-10)
-    np.testing.assert_allclose((upper - lower) / 2, q * np.sqrt(variance * (1 + leverage)), rtol=1e-9)
+    margin = q * np.sqrt(variance * (1 + leverage))
+    np.testing.assert_allclose((upper - lower) / 2, margin, rtol=1e-9)
 
 
 def test_the_constant_ridge_is_in_coefficients_and_errors() -> None:
@@ -179,7 +180,8 @@ def test_every_recipe_in_any_parts(recipe: str) -> None:
     x, y = draw(24, features=4)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     whole = StreamingRegressor(recipe, step=0.1).fit(x, y)
-    parts = StreamingRegressor(recipe, step=0.1).partial_fit(x[:1], y[:1]).partial_fit(x[1:9], y[1:9])
+    parts = StreamingRegressor(recipe, step=0.1)
+    parts.partial_fit(x[:1], y[:1]).partial_fit(x[1:9], y[1:9])
     parts = pickle.loads(pickle.dumps(parts))
     copied = copy.deepcopy(parts)
     for i in range(9, 14):
@@ -195,7 +197,9 @@ def test_every_recipe_in_any_parts(recipe: str) -> None:
     assert copied.n_seen_ == 9 and parts.n_seen_ == 24
 
 
-@pytest.mark.parametrize("recipe", ["affine_rls", "weighted_rls", "kda", "nadaraya_watson", "titans"])
+@pytest.mark.parametrize(
+    "recipe", ["affine_rls", "weighted_rls", "kda", "nadaraya_watson", "titans"]
+)
 def test_predictions_are_the_definitions(recipe: str) -> None:
     x, y = draw(20, features=4)
     x /= np.linalg.norm(x, axis=1, keepdims=True)

@@ -284,5 +284,6 @@ def context_parallel(rank: int, size: int, folder: str) -> None:
 def test_two_processes_train_to_the_loss_of_one(work: Callable[..., None]) -> None:
     alone = train(model(), data())
     assert alone[-1] < 0.8 * alone[0]
-    ranks = torch.tensor(run(work, 2), dtype=torch.float64)
-    torch.testing.assert_close(ranks.mean(0), torch.tensor(alone, dtype=ranks.dtype), rtol=1e-10, atol=0)
+    ranks = torch.tensor(run(work, 2), dtype=torch.float64).mean(0)
+    expected = torch.tensor(alone, dtype=torch.float64)
+    torch.testing.assert_close(ranks, expected, rtol=1e-10, atol=0)

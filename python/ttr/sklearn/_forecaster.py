@@ -175,7 +175,8 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         if not isinstance(y, Mapping):
             if self.n_features_in_ != 1:
                 raise ValueError(
-                    f"[learn_one] y must be a mapping of the {self.n_features_in_} columns but is {y}"
+                    f"[learn_one] y must be a mapping of the {self.n_features_in_} columns but is "
+                    f"{y}"
                 )
             return np.array([y], np.float64)
         if self._columns is None:

@@ -62,7 +62,9 @@ class FitResiduals:
         s^2   = rss / (S (1 - p / n_eff))
 
     rss is the least weighted sum of squares itself, ridge included (the recursion of that sum in
-    Haykin, Adaptive Filter Theory, chapter on recursive least squares): no term is negative and nothing is subtracted. Without forgetting s^2 = rss / (n - p).
+    Haykin, Adaptive Filter Theory, chapter on recursive least squares): no term is negative, nothing
+    is subtracted. Under a constant ridge with forgetting it is so but for what of the ridge fades.
+    Without forgetting s^2 = rss / (n - p).
     """
 
     def __init__(self, decay: float, outputs: int, parameters: int) -> None:
