@@ -8,8 +8,8 @@
 Every method predicts a row from what it has learned of the rows before, then learns it. *rmse* is
 that of the predictions behind the first quarter of the rows, over that of the naive prediction: the
 last value of a series, the mean so far where rows are no series. *us a row* is processor time to
-predict and learn it, the median over interleaved rounds; ttr's fit and statsmodels learn all rows in
-one call. *ends* says whether its last prediction is a number, and if not, the first row of which
+predict and learn it, the median over interleaved rounds; ttr's fit and statsmodels learn all rows
+in one call. *ends* says whether its last prediction is a number, and if not, the first row of which
 there was none.
 """
 

@@ -2,8 +2,8 @@
 
     python examples/python/streaming.py [data/co2_weekly.csv]
 
-Part 1 forecasts weekly CO2 with its gaps, week by week and then a year ahead. Part 2 is a regression
-whose coefficients drift: with and without forgetting, with standard errors and intervals.
+Part 1 forecasts weekly CO2 with its gaps, week by week and then a year ahead. Part 2 is a
+regression whose coefficients drift: with and without forgetting, with standard errors.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 from ttr.sklearn import StreamingForecaster
 
 Array = NDArray[np.float64]
@@ -18,18 +18,21 @@ ROOT = Path(__file__).resolve().parents[3]
 
 #: Rows of a series have an order, and one row alone says nothing.
 _ORDER = "a row is forecast from the rows before it"
+_AXIS = "one axis is a series of one column"
 
 
-def expected_failures(estimator: Any) -> dict[str, str]:
-    return {
-        "check_methods_subset_invariance": _ORDER,
-        "check_methods_sample_order_invariance": _ORDER,
-        "check_fit2d_predict1d": "one axis is a series of one column",
-        "check_fit1d": "one axis is a series of one column",
-    }
+_EXPECTED = {
+    "check_methods_subset_invariance": _ORDER,
+    "check_methods_sample_order_invariance": _ORDER,
+    "check_fit2d_predict1d": _AXIS,
+    "check_fit1d": _AXIS,
+}
+_CHECKS = estimator_checks_generator(
+    StreamingForecaster(lags=2), expected_failed_checks=_EXPECTED, mark="xfail"
+)
 
 
-@parametrize_with_checks([StreamingForecaster(lags=2)], expected_failed_checks=expected_failures)
+@pytest.mark.parametrize("estimator, check", list(_CHECKS), ids=str)
 def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -149,6 +152,11 @@ def test_rows_of_names() -> None:
     )
     with pytest.raises(ValueError, match="'z'"):
         model.learn_one({"z": 1.0})
+    with pytest.raises(ValueError, match="mapping of the 2 columns"):
+        model.learn_one(1.0)
+    assert model.predict_one() == named  # what is refused changes nothing
+    model.fit(a).learn_one(0.5)
+    assert isinstance(model.predict_one(), float)
 
 
 def test_errors() -> None:

@@ -1,5 +1,5 @@
-"""`ttr.sklearn.StreamingRegressor` beside scikit-learn's own checks, the textbook's formulas and the
-definition."""
+"""`ttr.sklearn.StreamingRegressor` beside scikit-learn's own checks, the textbook's formulas and
+the definition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import ttr
 from numpy.typing import NDArray
 from scipy.stats import t as student
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 from ttr.sklearn import StreamingRegressor
 
 Array = NDArray[np.float64]
@@ -23,7 +23,9 @@ Array = NDArray[np.float64]
 OLS = "affine_rls{ridge: 0, importance: input}"
 
 
-@parametrize_with_checks([StreamingRegressor()])
+@pytest.mark.parametrize(
+    "estimator, check", list(estimator_checks_generator(StreamingRegressor())), ids=str
+)
 def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -76,7 +78,8 @@ def test_coefficients_and_their_errors_are_the_textbooks(weighted: bool) -> None
     q = student.ppf(0.95, np.count_nonzero(w) - 4)
     lower, upper = model.predict_interval(new, level=0.9)
     np.testing.assert_allclose((lower + upper) / 2, whole @ coefficients, rtol=1e-10)
-    np.testing.assert_allclose((upper - lower) / 2, q * np.sqrt(variance * (1 + leverage)), rtol=1e-9)
+    margin = q * np.sqrt(variance * (1 + leverage))
+    np.testing.assert_allclose((upper - lower) / 2, margin, rtol=1e-9)
 
 
 def test_the_constant_ridge_is_in_coefficients_and_errors() -> None:
@@ -177,7 +180,8 @@ def test_every_recipe_in_any_parts(recipe: str) -> None:
     x, y = draw(24, features=4)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     whole = StreamingRegressor(recipe, step=0.1).fit(x, y)
-    parts = StreamingRegressor(recipe, step=0.1).partial_fit(x[:1], y[:1]).partial_fit(x[1:9], y[1:9])
+    parts = StreamingRegressor(recipe, step=0.1)
+    parts.partial_fit(x[:1], y[:1]).partial_fit(x[1:9], y[1:9])
     parts = pickle.loads(pickle.dumps(parts))
     copied = copy.deepcopy(parts)
     for i in range(9, 14):
@@ -193,7 +197,9 @@ def test_every_recipe_in_any_parts(recipe: str) -> None:
     assert copied.n_seen_ == 9 and parts.n_seen_ == 24
 
 
-@pytest.mark.parametrize("recipe", ["affine_rls", "weighted_rls", "kda", "nadaraya_watson", "titans"])
+@pytest.mark.parametrize(
+    "recipe", ["affine_rls", "weighted_rls", "kda", "nadaraya_watson", "titans"]
+)
 def test_predictions_are_the_definitions(recipe: str) -> None:
     x, y = draw(20, features=4)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
@@ -279,6 +285,10 @@ def test_errors() -> None:
         model.learn_one({0: float("nan")}, 1.0)
     with pytest.raises(ValueError, match="finite"):
         model.learn_one({0: 1.0}, float("inf"))
+    with pytest.raises(ValueError, match="importance must be"):
+        model.learn_one({0: 1.0}, 1.0, w=-1.0)
+    with pytest.raises(ValueError, match="one output but has 2"):
+        StreamingRegressor().fit(x, np.stack([y, y], 1)).learn_one({0: 1.0}, 1.0)
     assert (model.predict(x) == before).all() and model.n_seen_ == len(x)
 
 

@@ -34,6 +34,9 @@ RECIPES = [
     "rls{decay: retention}",
     "linear_attention{importance: log, decay: retention}",
 ]
+#: With tokens that forget everything, or nearly.
+FORGETTING = ["gla", "mamba2", "mlstm", "kda", "gated_deltanet", "weighted_rls{ridge: 0.1}", "lru"]
+RECIPES += [recipe for recipe in FORGETTING if recipe not in RECIPES]
 LENGTHS = {2: (5, 9), 3: (6, 0, 8)}  # no two alike, and one piece of nothing
 TIMES = ("T", "T n")
 
@@ -42,6 +45,9 @@ def whole(recipe: str, state: bool) -> tuple[cases.Inputs, dict[str, Tensor]]:
     """One head of keys and of values for two memories, where gates say that there are two."""
     options: Any = {"optional": recipe in CUT, "Dv": 3, "Hk": 1, "Hv": 1}
     inputs = cases.draw(recipe, T=14, **options)
+    if recipe in FORGETTING:
+        inputs["log_decay"][:, 2] = inputs["log_decay"][:, 9] = -torch.inf
+        inputs["log_decay"][:, 6] = -70
     return inputs, cases.reached(recipe, T=5, **options) if state else {}
 
 
@@ -166,6 +172,31 @@ def test_what_is_cut_and_what_is_not() -> None:
         assert reason in str(refused.value)
 
 
+#: Of the systems that are solved, (|A| + ridge) / ridge from the first token on; else of the sums.
+CONDITIONS = {"gated_deltanet": 10, "mesa": 60, "mlstm": 10, "affine_rls": 2000}
+
+
+def narrow(rank: int, size: int, folder: str) -> None:
+    made = []
+    for recipe in CONDITIONS:
+        for dtype in (torch.float32, torch.bfloat16):
+            given = part(recipe, cases.draw(recipe, T=90, dtype=dtype), rank * 45, rank * 45 + 45)
+            with torch.no_grad():
+                made.append(regress(recipe, **given))
+    torch.save(made, f"{folder}/{rank}")
+
+
+def test_narrow_numbers_are_the_definitions() -> None:
+    results = iter(zip(*run(narrow, 2)))
+    for recipe, condition in CONDITIONS.items():
+        for dtype in (torch.float32, torch.bfloat16):
+            expected = cases.definition(recipe, cases.draw(recipe, T=90, dtype=dtype))[0]
+            y = torch.cat(next(results), 1)
+            assert y.dtype == dtype
+            rounding = 0 if dtype == torch.float32 else torch.finfo(dtype).eps
+            assert cases.worst(y, expected) < 10 * 2**-23 * condition + rounding, recipe
+
+
 def test_packed_sequences_are_refused() -> None:
     inputs = cases.draw("gla", B=1)
     with pytest.raises(ValueError, match="cu_seqlens must be absent"):
@@ -253,5 +284,6 @@ def context_parallel(rank: int, size: int, folder: str) -> None:
 def test_two_processes_train_to_the_loss_of_one(work: Callable[..., None]) -> None:
     alone = train(model(), data())
     assert alone[-1] < 0.8 * alone[0]
-    ranks = torch.tensor(run(work, 2), dtype=torch.float64)
-    torch.testing.assert_close(ranks.mean(0), torch.tensor(alone, dtype=ranks.dtype), rtol=1e-10, atol=0)
+    ranks = torch.tensor(run(work, 2), dtype=torch.float64).mean(0)
+    expected = torch.tensor(alone, dtype=torch.float64)
+    torch.testing.assert_close(ranks, expected, rtol=1e-10, atol=0)

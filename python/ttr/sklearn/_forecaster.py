@@ -52,6 +52,8 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     row by row.
     """
 
+    _columns: list[Any] | None  # names of a row that is a mapping
+
     def __init__(
         self,
         recipe: Any = "rls{ridge: 0.1}",
@@ -92,10 +94,11 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     def learn_one(self, y: float | Mapping[Any, float]) -> None:
         """Reads one row: the number of the one column, or {column: number}; NaN or an absent column
         is missing."""
-        row = self._row(y)
         if not hasattr(self, "reader_"):
-            self.partial_fit(row[None])
+            self.partial_fit([list(y.values())] if isinstance(y, Mapping) else [[y]])
+            self._columns = list(y) if isinstance(y, Mapping) else None
             return
+        row = self._row(y)
         if np.isinf(row).any():
             raise ValueError(f"[learn_one] y must be finite or NaN but has infinity: {y}")
         self.forecasts_ = self.reader_.read(row)[None]
@@ -139,11 +142,12 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     def predict_one(self) -> float | dict[Any, float]:
         """The next row as `learn_one` takes it: a number, or {column: number}. NaN before there were
         enough rows."""
-        names = getattr(self, "_columns", None)
         if not hasattr(self, "reader_"):
             return float("nan")
-        row = self.forecast(1)[0]
-        return float(row[0]) if names is None else dict(zip(names, row.tolist()))
+        row = self.forecast(1)[0].tolist()
+        if self._columns is not None:
+            return dict(zip(self._columns, row))
+        return float(row[0]) if len(row) == 1 else dict(enumerate(row))
 
     @property
     def n_seen_(self) -> int:
@@ -156,6 +160,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         rows = self._table(X, reset)
         if reset:
             self.reader_ = self._reader(rows.shape[1])
+            self._columns = None
         self.forecasts_ = np.array([self.reader_.read(row) for row in rows])
         return self
 
@@ -163,17 +168,20 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         if np.ndim(X) == 1 and not hasattr(X, "columns"):
             X = np.asarray(X)[:, None]
         return np.asarray(
-            validate_data(
-                self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
-            )
+            validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         )
 
     def _row(self, y: float | Mapping[Any, float]) -> Array:
         if not isinstance(y, Mapping):
+            if self.n_features_in_ != 1:
+                raise ValueError(
+                    f"[learn_one] y must be a mapping of the {self.n_features_in_} columns but is "
+                    f"{y}"
+                )
             return np.array([y], np.float64)
-        if not hasattr(self, "reader_"):
-            self._columns = list(y)
-        self._columns = list(getattr(self, "_columns", getattr(self, "feature_names_in_", ())))
+        if self._columns is None:
+            names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+            self._columns = list(names)
         for name in y:
             if name not in self._columns:
                 raise ValueError(

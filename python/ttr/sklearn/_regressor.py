@@ -108,6 +108,10 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self._name(list(x))
         elif not x.keys() <= self._named.keys():
             self._grow(x)
+        if self.memory_.value_dim != 1:
+            raise ValueError(
+                f"[learn_one] the regressor must have one output but has {self.memory_.value_dim}"
+            )
         self._write(self._row(x)[None], np.array([[float(y)]]), None if w == 1 else np.array([w]))
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> StreamingRegressor:

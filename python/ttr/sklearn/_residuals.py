@@ -61,8 +61,10 @@ class FitResiduals:
         rss_t = g rss_{t-1} + w_t e_t f_t         e_t = v_t - m_{t-1}(k_t),  f_t = v_t - m_t(k_t)
         s^2   = rss / (S (1 - p / n_eff))
 
-    rss is the least weighted sum of squares itself, ridge included (Haykin, Adaptive Filter Theory,
-    13.6): no term is negative and nothing is subtracted. Without forgetting s^2 = rss / (n - p).
+    rss is the least weighted sum of squares itself, ridge included (the recursion of that sum in
+    Haykin, Adaptive Filter Theory, chapter on recursive least squares): no term is negative, nothing
+    is subtracted. Under a constant ridge with forgetting it is so but for what of the ridge fades.
+    Without forgetting s^2 = rss / (n - p).
     """
 
     def __init__(self, decay: float, outputs: int, parameters: int) -> None:
@@ -106,23 +108,27 @@ class PredictiveResiduals:
 
     def add(self, errors: Array) -> None:
         """[n, outputs]."""
-        for row in errors:
-            known = np.isfinite(row)
-            taken = known & (self._left == 0)
-            self._left -= known & (self._left > 0)
-            self._count += taken
-            share = np.where(taken, self._share(), 0.0)
-            scale = np.hypot(
-                np.sqrt(1 - share) * self._scale, np.sqrt(share) * np.where(taken, row, 0)
-            )
-            self._scale = np.where(taken, scale, self._scale)
+        for c, column in enumerate(errors.T):
+            known = column[np.isfinite(column)]
+            skipped = min(int(self._left[c]), len(known))
+            self._left[c] -= skipped
+            if skipped < len(known):
+                self._take(c, known[skipped:])
 
-    def _share(self) -> Array:
-        """1 / S: what the latest of the rows weighs."""
-        count = np.maximum(self._count, 1)
+    def _take(self, c: int, errors: Array) -> None:
+        """s is a length: nothing is subtracted, and no square overflows."""
+        before = self._weight(int(self._count[c]))
+        self._count[c] += len(errors)
+        whole = self._weight(int(self._count[c]))
+        fade = self._decay ** (np.arange(len(errors) - 1, -1, -1.0) / 2)
+        old = np.sqrt(self._decay ** len(errors) * before / whole) * self._scale[c]
+        self._scale[c] = np.hypot(old, length(fade * errors) / np.sqrt(whole))
+
+    def _weight(self, count: int) -> float:
+        """S of so many rows."""
         if self._decay == 1:
-            return np.asarray(1 / count)
-        return np.asarray(np.minimum(1, (1 - self._decay) / -np.expm1(count * np.log(self._decay))))
+            return float(count)
+        return float(np.expm1(count * np.log(self._decay)) / (self._decay - 1))
 
     @property
     def scale(self) -> Array:
@@ -143,6 +149,15 @@ class PredictiveResiduals:
         them count. NaN below one degree of freedom."""
         degrees = self.effective * 3 * horizon / (2 * horizon**2 + 1)
         return np.where(degrees >= 1, quantile(level, np.maximum(degrees, 1)) * self.scale, np.nan)
+
+
+def length(x: Array) -> float:
+    """|x| without overflow or underflow on the way."""
+    greatest = float(np.abs(x).max(initial=0))
+    if greatest == 0 or not np.isfinite(greatest):
+        return greatest
+    scaled = x.ravel() / greatest
+    return greatest * float(np.sqrt(scaled @ scaled))
 
 
 def quantile(level: float, degrees: Array | float) -> Array:

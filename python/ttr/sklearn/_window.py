@@ -19,17 +19,9 @@ import dataclasses
 import numpy as np
 
 from ._constants import Array
+from ._residuals import length
 
 _EPS = float(np.finfo(np.float64).eps)
-
-
-def length(x: Array) -> float:
-    """|x| without overflow or underflow on the way."""
-    greatest = float(np.abs(x).max(initial=0))
-    if greatest == 0 or not np.isfinite(greatest):
-        return greatest
-    scaled = x.ravel() / greatest
-    return greatest * float(np.sqrt(scaled @ scaled))
 
 
 @dataclasses.dataclass

@@ -64,5 +64,6 @@ def log_decay(piece: Piece) -> Tensor:
         return sums.expand(-1, piece.heads)
     if choices.decay == "retention":
         memories = torch.arange(piece.heads, **piece.options)
-        return piece.zeros() + tokens * torch.log1p(-torch.exp2(-5 - memories))
-    return piece.zeros() + tokens * math.log(choices.decay_factor)
+        kept = torch.log1p(-torch.exp2(-5 - memories))
+        return piece.zeros().add(kept, alpha=tokens)
+    return piece.zeros().add(tokens * math.log(choices.decay_factor))
