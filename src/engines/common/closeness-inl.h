@@ -114,6 +114,20 @@ struct LogKernel {
   }
 };
 
+/// use(LogKernel<kernel>()).
+template <class Use>
+HWY_INLINE void WithKernel(Kernel kernel, const Use& use) {
+  switch (kernel) {
+    case Kernel::kExponential: return use(LogKernel<Kernel::kExponential>());
+    case Kernel::kGaussian: return use(LogKernel<Kernel::kGaussian>());
+    case Kernel::kLaplace: return use(LogKernel<Kernel::kLaplace>());
+    case Kernel::kEpanechnikov: return use(LogKernel<Kernel::kEpanechnikov>());
+    case Kernel::kBiweight: return use(LogKernel<Kernel::kBiweight>());
+    case Kernel::kTriweight: return use(LogKernel<Kernel::kTriweight>());
+    case Kernel::kInverseDistance: return use(LogKernel<Kernel::kInverseDistance>());
+  }
+}
+
 /// s of a compact kernel, of squared distances. `width` is the square of 1 / B.
 template <class KERNEL, class D, class V = hn::Vec<D>>
 HWY_INLINE V CompactWeight(D d, V x, V width) {
@@ -126,20 +140,6 @@ HWY_INLINE V CompactWeight(D d, V x, V width) {
     return hn::Mul(rest, rest);
   } else {
     return hn::Mul(rest, hn::Mul(rest, rest));
-  }
-}
-
-/// use(LogKernel<kernel>()).
-template <class Use>
-HWY_INLINE void WithKernel(Kernel kernel, const Use& use) {
-  switch (kernel) {
-    case Kernel::kExponential: return use(LogKernel<Kernel::kExponential>());
-    case Kernel::kGaussian: return use(LogKernel<Kernel::kGaussian>());
-    case Kernel::kLaplace: return use(LogKernel<Kernel::kLaplace>());
-    case Kernel::kEpanechnikov: return use(LogKernel<Kernel::kEpanechnikov>());
-    case Kernel::kBiweight: return use(LogKernel<Kernel::kBiweight>());
-    case Kernel::kTriweight: return use(LogKernel<Kernel::kTriweight>());
-    case Kernel::kInverseDistance: return use(LogKernel<Kernel::kInverseDistance>());
   }
 }
 
