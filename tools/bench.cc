@@ -142,8 +142,11 @@ void RunBench(Arguments arguments) {
     options.parts.assign(std::begin(kPartNames), std::end(kPartNames));
     // Curves are pictures: many works, and a long table.
     if (arguments.out.empty()) options.parts.pop_back();
-    // No layer has operators of its own.
-    if (!options.what.empty()) std::erase(options.parts, Name(Part::kOperators));
+    // No layer has operators of its own, and pairs are those of kernels.
+    if (!options.what.empty()) {
+      std::erase(options.parts, Name(Part::kOperators));
+      std::erase(options.parts, Name(Part::kPairs));
+    }
   }
   std::map<int, std::unique_ptr<Executor>> executors;
   const auto executor = [&](int threads) -> Executor& {
@@ -225,7 +228,8 @@ void AddBench(CLI::App& app) {
       ->add_option(
           "--part", options.parts,
           "what to time: decode has states in cache and in main memory, train is forward and "
-          "backward, threads is one head, least_squares has all of it beside the delta rule, "
+          "backward, threads is one head, least_squares has all of it beside the delta rule, pairs "
+          "are kernels over kept pairs beside softmax, "
           "operators are what stands around a memory, curves "
           "run along T, d, H and threads (default: all; curves only with --out)")
       ->check(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "experiments/data/random_inputs.h"
 #include "tools/bench_least_squares.h"
@@ -76,6 +77,22 @@ Inputs BenchMemory::MakeInputs(const Recipe& recipe, const Dims& dims, DType dty
       tensors_[key] = HasTokens(spec) ? Repeated(tensor, wanted, rows) : std::move(tensor);
     }
     inputs.*spec.view = tensors_[key].view();
+  }
+  return inputs;
+}
+
+Inputs BenchMemory::Drifting(Inputs inputs, double step) {
+  for (const auto& [name, view] : {std::pair{"q", &inputs.q}, std::pair{"k", &inputs.k}}) {
+    Tensor& tensor = tensors_[KeyOf(name, view->dtype(), view->shape()) + " drifting"];
+    if (!tensor.defined()) tensor = Tensor::Copy(*view);
+    for (std::int64_t b = 0; b < tensor.shape()[0]; ++b) {
+      for (std::int64_t t = 0; t < tensor.shape()[1]; ++t) {
+        for (std::int64_t h = 0; h < tensor.shape()[2]; ++h) {
+          tensor.view().Set({b, t, h, 0}, step * static_cast<double>(t));
+        }
+      }
+    }
+    *view = tensor.view();
   }
   return inputs;
 }

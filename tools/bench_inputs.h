@@ -22,6 +22,9 @@ class BenchMemory {
   // A place for the gradient of every input.
   Inputs Gradients(const Inputs& inputs);
 
+  // `inputs` with a first channel of queries and keys that grows by `step` a token.
+  Inputs Drifting(Inputs inputs, double step);
+
   // The layer's start, in place for calls to go on from; values that others left there do no harm.
   State Memory(const Layer& layer, const Inputs& inputs);
 

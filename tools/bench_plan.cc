@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tools/bench_least_squares.h"
+#include "tools/bench_pairs.h"
 #include "tools/bench_work.h"
 #include "tools/command.h"
 #include "ttr/zoo.h"
@@ -96,9 +97,25 @@ class Collector {
                     .bfloat16_products = true});
         break;
       case Part::kLeastSquares: CollectLeastSquares(layer, d); break;
+      case Part::kPairs: break;
       case Part::kCurves:
         if (d == options_.dims.back() && OnCurves(layer)) CollectCurves(layer, d);
         break;
+    }
+  }
+
+  void CollectPairs(std::int64_t d) {
+    for (const PairsLine& line : PairsLines()) {
+      Setting setting{.part = Part::kPairs,
+                      .variant = "forward",
+                      .dims = MakeDims(line.longer * options_.tokens, options_.heads, d),
+                      .dtype = line.dtype,
+                      .reach = line.reach};
+      const Named layer{line.name, RecipeArgument(line.recipe)};
+      Add(layer, setting);
+      setting.variant = "both";
+      setting.doing = Doing::kForwardBackward;
+      Add(layer, setting);
     }
   }
 
@@ -115,7 +132,7 @@ class Collector {
     const Plan plan = MakePlan(layer.recipe);
     const double state = EstimateCost(layer.recipe, plan, MakeDims(1, 1, d)).state_bytes;
     if (!layer.recipe.reading.causal) return;
-    if (KeepsPairs(layer.recipe)) return CollectPairs(part, layer, d);
+    if (KeepsPairs(layer.recipe)) return CollectStepsOnPairs(part, layer, d);
     const auto add = [&](const char* variant, double bytes, bool decoder) {
       const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
       Add(layer, {.part = part,
@@ -133,7 +150,7 @@ class Collector {
   }
 
   // Single tokens beside as many pairs as fill so many bytes.
-  void CollectPairs(Part part, const Named& layer, std::int64_t d) {
+  void CollectStepsOnPairs(Part part, const Named& layer, std::int64_t d) {
     if (MakePlan(layer.recipe).engine == kDefinition || layer.recipe.weights.window > 0) return;
     const std::int64_t heads = options_.heads;
     const auto add = [&](const char* variant, double bytes) {
@@ -208,6 +225,10 @@ std::vector<Work> MakeWorks(const BenchOptions& options,
     if (!asked) continue;
     const bool least_squares = kPartNames[part] == Name(Part::kLeastSquares);
     for (const std::int64_t d : options.dims) {
+      if (static_cast<Part>(part) == Part::kPairs) {
+        collector.CollectPairs(d);
+        continue;
+      }
       for (const Named& layer : least_squares ? LeastSquaresLayers(options) : layers)
         collector.Collect(static_cast<Part>(part), layer, d);
     }

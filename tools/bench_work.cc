@@ -54,6 +54,10 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
       executor_(&executor) {
   const Dims& dims = setting_.dims;
   inputs_ = memory.MakeInputs(recipe, dims, setting_.dtype);
+  if (setting_.reach > 0) {
+    const double span = setting_.reach * static_cast<double>(dims.tokens);
+    inputs_ = memory.Drifting(inputs_, recipe.similarity.bandwidth / span);
+  }
   const TensorView y = memory.Take("y", setting_.dtype,
                                    {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
   outputs_ = {.y = y, .status = {}};

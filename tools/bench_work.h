@@ -24,12 +24,13 @@ enum class Part {
   kThreads,       // one memory, several threads
   kBf16,          // bfloat16 inputs
   kLeastSquares,  // memories that carry a Gram matrix, beside the delta rule
+  kPairs,         // memories that keep their pairs, beside softmax
   kOperators,     // what stands around a memory (bench_operators.h)
   kCurves,        // cost against T, d, H, threads
 };
-inline constexpr std::string_view kPartNames[] = {"limits",        "prefill",   "decode",
-                                                  "train",         "threads",   "bf16",
-                                                  "least_squares", "operators", "curves"};
+inline constexpr std::string_view kPartNames[] = {"limits",    "prefill", "decode",        "train",
+                                                  "threads",   "bf16",    "least_squares", "pairs",
+                                                  "operators", "curves"};
 inline std::string_view Name(Part part) { return kPartNames[static_cast<std::size_t>(part)]; }
 
 struct BenchOptions {
@@ -64,6 +65,8 @@ struct Setting {
   bool decoder = false;            // single tokens by a Decoder, else by Layer::Step
   bool bfloat16_products = false;  // those of ttr::CallOptions
   std::int64_t pairs = 0;          // that a memory keeps while single tokens are timed
+  // Keys and queries drift: pairs this share of the sequence apart are a bandwidth apart. 0: none.
+  double reach = 0;
 };
 
 class Work {

@@ -41,6 +41,7 @@ struct Arguments {
   std::vector<std::string> memories;
   std::string units = "window";
   std::string interval;
+  std::string bandwidth = "recipe";
   std::string separator = ",";
   std::string out;
   std::string save;
@@ -98,6 +99,7 @@ double Level(const std::string& text) {
 ForecastOptions ChosenOptions(const CLI::App& command, const Arguments& arguments) {
   ForecastOptions options = arguments.options;
   options.units = arguments.units == "raw" ? experiments::Units::kRaw : experiments::Units::kWindow;
+  options.selects_bandwidth = arguments.bandwidth == "auto";
   if (command.count("--interval") > 0) options.interval = Level(arguments.interval);
   if (command.count("--interval-decay") > 0 &&
       !(options.interval_decay > 0 && options.interval_decay <= 1)) {
@@ -122,6 +124,7 @@ ForecastOptions ChosenOptions(const CLI::App& command, const Arguments& argument
   if (!given("--units")) options.units = saved.units;
   if (!given("--interval")) options.interval = saved.interval;
   if (!given("--interval-decay")) options.interval_decay = saved.interval_decay;
+  if (!given("--bandwidth")) options.selects_bandwidth = saved.selects_bandwidth;
   if (!given("--step")) options.gates.step = saved.gates.step;
   if (!given("--decay")) options.gates.decay = saved.gates.decay;
   if (!given("--momentum")) options.gates.momentum = saved.gates.momentum;
@@ -206,10 +209,13 @@ void AddForecast(CLI::App& app) {
       "--memory nlms --out forecast.csv --save memory.safetensors\n"
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --memory 'rls{ridge: 0.1}' "
       "--interval 0.95 --out forecast.csv\n"
+      "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --memory 'nadaraya_watson{window: "
+      "256}' --bandwidth auto --out forecast.csv\n"
       "  tail -f sensor.csv | ttr forecast - --column value --lags 8 --memory nlms\n"
       "Row t of the result holds the forecasts of row t, made from the rows before it.\n"
       "With --interval, NAME.lower and NAME.upper follow each memory's NAME; the table of errors\n"
       "says what share of the rows lay between them (coverage) and how wide they are.\n"
+      "With --bandwidth auto it says which bandwidth every kernel had in the end.\n"
       "For least squares it says how many rows count (samples) and the condition of the Gram\n"
       "matrix: inf where the windows do not span their space.");
   const auto arguments = std::make_shared<Arguments>();
@@ -253,6 +259,12 @@ void AddForecast(CLI::App& app) {
                    "forgetting factor of the errors that an interval follows from (default: the "
                    "memory's own)")
       ->type_name("FACTOR");
+  command
+      ->add_option("--bandwidth", arguments->bandwidth,
+                   "recipe: of kernels, as the recipes say; auto: selected while they read, from "
+                   "Silverman's rule of thumb and the errors of seven bandwidths around it")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"recipe", "auto"}));
   AddGateOptions(*command, options.gates);
   command->add_option("--separator", arguments->separator, "between the fields of TABLE")
       ->capture_default_str();

@@ -9,6 +9,22 @@
 
 namespace ttr::experiments {
 
+namespace {
+
+void SetMeta(const ForecastOptions& options, report::Table& table) {
+  table.SetMeta("columns", options.columns);
+  table.SetMeta("lags", options.lags);
+  table.SetMeta("horizon", options.horizon);
+  table.SetMeta("season", options.season);
+  table.SetMeta("units", options.units == Units::kWindow ? "window" : "raw");
+  table.SetMeta("step", options.gates.step);
+  table.SetMeta("decay", options.gates.decay);
+  if (options.interval > 0) table.SetMeta("interval", options.interval);
+  if (options.selects_bandwidth) table.SetMeta("bandwidth", "auto");
+}
+
+}  // namespace
+
 report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options) {
   report::Table table(fmt::format("Errors of forecasts {} row{} ahead", options.horizon,
                                   options.horizon == 1 ? "" : "s"));
@@ -63,15 +79,7 @@ report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options)
     method = (method + 1) % qualities.size();
     table.AddRow(std::move(cells));
   }
-  table.SetMeta("columns", options.columns);
-  table.SetMeta("lags", options.lags);
-  table.SetMeta("horizon", options.horizon);
-  table.SetMeta("season", options.season);
-  table.SetMeta("units", options.units == Units::kWindow ? "window" : "raw");
-  table.SetMeta("step", options.gates.step);
-  table.SetMeta("decay", options.gates.decay);
-  if (options.interval > 0) table.SetMeta("interval", options.interval);
-  if (options.selects_bandwidth) table.SetMeta("bandwidth", "auto");
+  SetMeta(options, table);
   return table;
 }
 

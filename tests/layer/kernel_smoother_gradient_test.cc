@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "tests/support/calls.h"
 #include "tests/support/engines.h"
@@ -94,6 +95,46 @@ TEST(KernelSmootherGradients, OfImportanceAtZeroAreThoseOfTheDefinition) {
     Gradients expected = Differentiate(defined, call.inputs, {}, dy, {});
     expected.initial = got.initial;
     ExpectClose(got, expected, 1e-7);
+  }
+}
+
+// Keys and queries drift: what a compact kernel reaches, and what strong decays leave, is within a
+// window. Blocks beyond are skipped, forward and backward; a window leaves them out by their place.
+TEST(KernelSmootherGradients, OfPairsOutOfReachAreNone) {
+  for (const auto& [recipe, windowed] :
+       {std::pair{"nadaraya_watson{kernel: epanechnikov, bandwidth: 2}",
+                  "nadaraya_watson{kernel: epanechnikov, bandwidth: 2, window: 100}"},
+        std::pair{"nadaraya_watson{kernel: triweight, bandwidth: 2, decay: scalar}",
+                  "nadaraya_watson{kernel: triweight, bandwidth: 2, decay: scalar, window: 100}"},
+        std::pair{"decayed_softmax", "decayed_softmax{window: 100}"}}) {
+    const Layer layer(ParseRecipe(recipe)), within(ParseRecipe(windowed));
+    const Dims dims = test::TwoMemories(900, 5, 6);
+    const Call call(layer.recipe(), dims, DType::kFloat64, 7, true);
+    const bool drifts = layer.recipe().similarity.kernel != Kernel::kExponential;
+    for (std::int64_t t = 0; t < dims.tokens; ++t) {
+      for (std::int64_t h = 0; h < 2; ++h) {
+        const double place = 0.021 * static_cast<double>(t);  // 96 tokens are beyond 2
+        if (drifts) call.inputs.q.Set({0, t, h, 0}, place);
+        if (drifts) call.inputs.k.Set({0, t, h, 0}, place);
+        // exp(-8 x 100) is 0.
+        if (call.inputs.log_decay.defined()) {
+          call.inputs.log_decay.Set({0, t, h}, drifts ? -0.01 : -8);
+        }
+      }
+    }
+    State state, other;
+    const Tensor y(DType::kFloat64, OutputShape(dims)), expected(DType::kFloat64, y.shape());
+    layer.Forward(call.inputs, state, {.y = y});
+    within.Forward(call.inputs, other, {.y = expected});
+    EXPECT_LE(test::LargestDifference(y, expected), 1e-13) << recipe;
+    const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
+    const Gradients got = Differentiate(layer, call.inputs, {}, dy, {});
+    ExpectClose(got, Differentiate(within, call.inputs, {}, dy, {}), 1e-11);
+    // A key beyond reach that is not a number is for those who see it, and all see it.
+    call.inputs.k.Set({0, 3, 0, 1}, std::nan(""));
+    layer.Forward(call.inputs, state = State(), {.y = y});
+    EXPECT_TRUE(std::isnan(y.view().At({0, 899, 0, 0}))) << recipe;
+    EXPECT_FALSE(std::isnan(y.view().At({0, 899, 1, 0}))) << recipe;
   }
 }
 

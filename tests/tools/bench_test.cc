@@ -115,6 +115,26 @@ TEST(Bench, LeastSquaresStandsBesideTheDeltaRule) {
   }
 }
 
+TEST(Bench, KeptPairsStandBesideSoftmax) {
+  const json bench = Bench({"--part", "pairs", "--d", "8", "--tokens", "300", "--heads", "2"});
+  ASSERT_TRUE(bench.contains("pairs")) << bench;
+  const json& rows = bench["pairs"]["rows"];
+  ASSERT_EQ(rows.size(), 8u);
+  EXPECT_EQ(rows[0]["memory"], "softmax");
+  EXPECT_EQ(rows[0]["times softmax"], 1);
+  EXPECT_EQ(rows[7]["T"], 1200);
+  for (const json& row : rows) {
+    for (const char* column : {"", "both: "}) {
+      EXPECT_GT(row[column + std::string("of peak")].get<double>(), 0) << row;
+      EXPECT_GT(row[column + std::string("times softmax")].get<double>(), 0) << row;
+    }
+    // Of the same length there are as many flops.
+    if (row["T"] == 300) {
+      EXPECT_DOUBLE_EQ(row["times softmax"].get<double>(), row["a flop"].get<double>()) << row;
+    }
+  }
+}
+
 TEST(Bench, OperatorsStandBesideAStream) {
   const json bench = Bench({"--part", "operators", "--d", "8", "--tokens", "20", "--heads", "3"});
   ASSERT_TRUE(bench.contains("operators")) << bench;

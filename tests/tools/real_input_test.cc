@@ -173,6 +173,10 @@ TEST(Forecast, BadInputIsRefusedAndTheOldFileStays) {
     EXPECT_EQ(refused("x\n1\n", "--interval", {"--column", "x", "--interval", level}), "") << level;
   }
   EXPECT_EQ(refused("x\n1\n", "--interval", {"--column", "x", "--interval-decay", "0.9"}), "");
+  EXPECT_EQ(refused("x\n1\n", "--bandwidth", {"--column", "x", "--bandwidth", "2"}), "");
+  EXPECT_EQ(refused("x\n1\n", "nadaraya_watson",
+                    {"--column", "x", "--memory", "rls", "--bandwidth", "auto"}),
+            "");
   EXPECT_EQ(refused("x\n1\n", "--interval-decay",
                     {"--column", "x", "--interval", ".9", "--interval-decay", "0"}),
             "");
@@ -181,6 +185,35 @@ TEST(Forecast, BadInputIsRefusedAndTheOldFileStays) {
                            folder / "none" / "f.csv"}),
                       1, "none"),
             "");
+}
+
+TEST(Forecast, BandwidthsAreSelectedAndResumed) {
+  const TemporaryFolder folder;
+  Write(folder / "all.csv", Rows(0, 200));
+  Write(folder / "a.csv", Rows(0, 120));
+  Write(folder / "b.csv", Rows(120, 200));
+  const auto forecast = [&](const char* table, std::vector<std::string> more) {
+    more.insert(more.begin(), {"forecast", folder / table, "--quiet"});
+    const Outcome run = Ttr(more);
+    EXPECT_EQ(run.code, 0) << run.err;
+    return run.out;
+  };
+  const std::vector<std::string> memory = {
+      "--column",    "x",   "--lags", "4", "--memory", "nadaraya_watson{bandwidth: 1000}",
+      "--bandwidth", "auto"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), memory.begin(), memory.end());
+    return more;
+  };
+  const std::string whole = forecast("all.csv", with({}));
+  const std::string first = forecast("a.csv", with({"--save", folder / "m"}));
+  const std::string second = forecast("b.csv", {"--resume", folder / "m"});
+  EXPECT_EQ(first + second.substr(second.find('\n') + 1), whole);
+  const auto rows =
+      nlohmann::json::parse(forecast("all.csv", with({"--json", "--out", folder / "f.csv"})))
+          .at("rows");
+  EXPECT_LT(rows[1].at("bandwidth").get<double>(), 10);
+  EXPECT_TRUE(rows[0].at("bandwidth").is_null());
 }
 
 TEST(Forecast, TheCommandOfTheDocumentsRuns) {

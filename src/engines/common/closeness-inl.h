@@ -114,21 +114,6 @@ struct LogKernel {
   }
 };
 
-/// s of a compact kernel, of squared distances. `width` is the square of 1 / B.
-template <class KERNEL, class D, class V = hn::Vec<D>>
-HWY_INLINE V CompactWeight(D d, V x, V width) {
-  const V one = hn::Set(d, hn::TFromD<D>(1));
-  const V u2 = hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(x, width));
-  const V rest = hn::IfThenZeroElse(hn::Ge(u2, one), hn::Sub(one, u2));
-  if constexpr (KERNEL::kPower == 1) {
-    return rest;
-  } else if constexpr (KERNEL::kPower == 2) {
-    return hn::Mul(rest, rest);
-  } else {
-    return hn::Mul(rest, hn::Mul(rest, rest));
-  }
-}
-
 /// use(LogKernel<kernel>()), of a kernel that weighs.
 template <class Use>
 HWY_INLINE void WithKernel(Kernel kernel, const Use& use) {
@@ -141,6 +126,21 @@ HWY_INLINE void WithKernel(Kernel kernel, const Use& use) {
     case Kernel::kTriweight: return use(LogKernel<Kernel::kTriweight>());
     case Kernel::kInverseDistance: return use(LogKernel<Kernel::kInverseDistance>());
     case Kernel::kLinear: return;
+  }
+}
+
+/// s of a compact kernel, of squared distances. `width` is the square of 1 / B.
+template <class KERNEL, class D, class V = hn::Vec<D>>
+HWY_INLINE V CompactWeight(D d, V x, V width) {
+  const V one = hn::Set(d, hn::TFromD<D>(1));
+  const V u2 = hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(x, width));
+  const V rest = hn::IfThenZeroElse(hn::Ge(u2, one), hn::Sub(one, u2));
+  if constexpr (KERNEL::kPower == 1) {
+    return rest;
+  } else if constexpr (KERNEL::kPower == 2) {
+    return hn::Mul(rest, rest);
+  } else {
+    return hn::Mul(rest, hn::Mul(rest, rest));
   }
 }
 

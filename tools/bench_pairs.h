@@ -1,0 +1,27 @@
+// What `ttr bench` knows of memories that keep their pairs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "experiments/report/table.h"
+#include "tools/bench_limits.h"
+#include "tools/bench_work.h"
+
+namespace ttr::tools {
+
+// What the part pairs times, and what it holds all against: softmax attention of the same shape.
+struct PairsLine {
+  std::string name;
+  std::string recipe;
+  std::int64_t longer = 1;  // times the tokens of the others
+  DType dtype = DType::kFloat32;
+  double reach = 0;  // Setting::reach
+};
+std::vector<PairsLine> PairsLines();
+
+// Whole sequences, forward and backward, beside the first line.
+report::Table PairsTable(const std::vector<Work>& works, const Limits& limits);
+
+}  // namespace ttr::tools
