@@ -79,7 +79,7 @@ class Recall(nn.Module):
             qk_norm="l2" if known.unit_keys else None,
             output_norm="rms",
         )
-        self.embedding = nn.Parameter(torch.randn(vocabulary, width))
+        self.embedding = nn.Parameter(F.normalize(torch.randn(vocabulary, width), dim=-1))
         self.layer = TestTimeRegression(recipe, width, 1, design=design)
         for linear in (*self.layer.project.values(), self.layer.output):
             assert isinstance(linear, nn.Linear)
