@@ -211,6 +211,8 @@ def test_feature_maps(features: str) -> None:
         features, 0
     )
     assert all(p.grad is not None for p in weights)
+    if features == "rebased":
+        assert module.inputs(x)["features_w"].unique().tolist() == [1]
 
 
 def test_a_person_reads_it() -> None:
