@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import re
 import xml.etree.ElementTree
@@ -64,17 +65,14 @@ def test_the_network_starts_as_the_papers_construction() -> None:
     """Without a step of training it is a memory of bigrams: exact least squares recalls few pairs.
     All of that is due to the lag of the keys: without it a memory learns what every token is, not
     what follows."""
-    torch.manual_seed(0)
-    model = Recall("RLS", "strict", 512, 64)
-    e = law.make(8, 64, 8, 512, seed=3, number=0)
-    answers = torch.from_numpy(e.answers)
-    logits = model(torch.from_numpy(e.tokens), torch.from_numpy(e.places))
-    assert logits.shape == (8, 8, 512)
-    assert (logits.argmax(-1) == answers).double().mean() > 0.95
-    with torch.no_grad():
-        model.layer.convolve["k"].weight.copy_(torch.tensor([1.0, 0.0]))
-    logits = model(torch.from_numpy(e.tokens), torch.from_numpy(e.places))
-    assert (logits.argmax(-1) == answers).double().mean() < 0.05
+    small = train.Settings(
+        method="RLS", architecture="strict", pairs=8, vocabulary=512, lengths=(64,), steps=0
+    )  # fmt: skip
+    assert train.run(small)["accuracy"]["64"] > 0.95
+    for lags in ((1.0, 0.0), (0.5, 0.5)):
+        assert train.run(dataclasses.replace(small, lags=lags))["accuracy"]["64"] < 0.05
+    steps = dataclasses.replace(small, steps=3, learn_lags=False)
+    assert train.run(steps)["lags"] == [0, 1]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

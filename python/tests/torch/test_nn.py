@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
+import math
 import pickle
 
 import pytest
@@ -209,6 +211,8 @@ def test_feature_maps(features: str) -> None:
         features, 0
     )
     assert all(p.grad is not None for p in weights)
+    if features == "rebased":
+        assert module.inputs(x)["features_w"].unique().tolist() == [1]
 
 
 def test_a_person_reads_it() -> None:
@@ -234,6 +238,39 @@ class Fixed(gates.Gate):
 
     def forward(self, x: Tensor, k: Tensor | None) -> Tensor:
         return x.new_full((*x.shape[:2], *self.shape), 0.5)
+
+
+def at_rest(recipe: str, design: Design | None = None) -> dict[str, Tensor]:
+    """The inputs of a layer for tokens of zeros: what its biases and constants say."""
+    module = layer(recipe, design=design, hidden_size=64, num_heads=16)
+    with torch.no_grad():
+        return module.inputs(torch.zeros(1, 3, 64, dtype=torch.float64))
+
+
+def test_layers_start_as_published() -> None:
+    gated = layer("gated_deltanet", hidden_size=64, num_heads=16).gates["log_decay"]
+    steps = torch.nn.functional.softplus(gated.dt_bias)
+    assert 1e-3 <= steps.min() and steps.max() <= 0.1 and gated.A_log.exp().max() <= 16
+    decay = at_rest("gated_deltanet")["log_decay"]
+    torch.testing.assert_close(decay[0, 0], -gated.A_log.exp() * steps, rtol=1e-6, atol=0)
+
+    mamba = at_rest("mamba")
+    assert 1e-3 <= mamba["dt"].min() and mamba["dt"].max() <= 0.1
+    torch.testing.assert_close(mamba["a"][3, 1], -torch.arange(1.0, 5, dtype=torch.float64))
+    griffin = at_rest("rg_lru")["log_decay"].mul(2).exp()  # its gate is 1/2 at rest
+    assert 0.9 <= griffin.min() and griffin.max() <= 0.999
+    ring = at_rest("lru")
+    assert 0.9 <= ring["log_decay"].exp().min() and ring["log_decay"].exp().max() <= 0.999
+    assert 0 < ring["phase"].min() and ring["phase"].max() <= torch.pi / 10
+    rwkv = at_rest("rwkv7")["log_decay"]
+    assert -math.exp(-0.5) <= rwkv.min() and rwkv.max() < 0
+    assert at_rest("gla")["log_decay"].unique().item() == pytest.approx(-math.log(2) / 16)
+    assert at_rest("mlstm")["log_decay"].unique().item() == pytest.approx(-math.log1p(math.e**-4))
+    assert at_rest("mesa")["ridge"].unique().item() == pytest.approx(1, rel=1e-6)
+    assert at_rest("delta_product")["step"].unique().item() == 1  # 2 sigmoid(0)
+    assert at_rest("ttt_linear")["step"].unique().item() == 0.5 / 4
+    low = Design(gates={"log_decay": functools.partial(gates.ForgetGate, low=0.6)})
+    assert at_rest("hgrn", low)["log_decay"].unique().item() == pytest.approx(math.log(0.8))
 
 
 def test_several_pairs_a_token() -> None:

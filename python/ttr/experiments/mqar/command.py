@@ -66,7 +66,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     p.add_argument("--lengths", type=_numbers(int), metavar="T,T,...", help="(256,512,1024)")
     p.add_argument("--rates", type=_numbers(float), metavar="r,r,...", help="(2e-3,5e-3,1e-2)")
     p.add_argument("--vocabulary", type=int, metavar="V", help="(8192)")
-    p.add_argument("--steps", type=int, metavar="N", help="of training (400)")
+    p.add_argument("--steps", type=int, metavar="N", help="of training (400); 0: untrained")
+    p.add_argument(
+        "--lags",
+        type=_numbers(float, positive=False),
+        default=[0.0, 1.0],
+        metavar="w,w",
+        help="(0,1)",
+    )
+    p.add_argument("--fixed-lags", action="store_true", help="they are not learned")
     p.add_argument("--seeds", type=int, default=3, metavar="N", help="(3)")
     p.add_argument("--batch", type=int, default=32, metavar="N", help="examples a step (32)")
     p.add_argument("--labels", type=int, default=16, metavar="N", help="in the loss of each (16)")
@@ -91,10 +99,10 @@ def _words(known: Any) -> Any:
     return parse
 
 
-def _numbers(kind: Any) -> Any:
+def _numbers(kind: Any, positive: bool = True) -> Any:
     def parse(text: str) -> list[Any]:
         numbers = [kind(word) for word in text.split(",")]
-        if min(numbers) <= 0:
+        if positive and min(numbers) <= 0:
             raise argparse.ArgumentTypeError(f"'{text}' must be above 0")
         return numbers
 
@@ -117,6 +125,8 @@ def grid(options: argparse.Namespace) -> list[Settings]:
             batch=options.batch,
             labels=options.labels,
             tests=options.tests,
+            lags=tuple(options.lags),
+            learn_lags=not options.fixed_lags,
         )
         for seed, width, pairs, architecture, method, rate in product(
             range(options.seeds),

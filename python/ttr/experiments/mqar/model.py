@@ -55,7 +55,15 @@ ARCHITECTURES = ("strict", "gate")
 class Recall(nn.Module):
     """The network, of one of `METHODS`."""
 
-    def __init__(self, method: str, architecture: str, vocabulary: int, width: int) -> None:
+    def __init__(
+        self,
+        method: str,
+        architecture: str,
+        vocabulary: int,
+        width: int,
+        lags: tuple[float, ...] = (0.0, 1.0),
+        learn_lags: bool = True,
+    ) -> None:
         super().__init__()
         known = METHODS[method]
         recipe = known.recipe(architecture)
@@ -66,11 +74,12 @@ class Recall(nn.Module):
             made[known.gate] = gates.KeySigmoid
         design = Design(
             gates=made,
-            key_lags=(0.0, 1.0),
+            key_lags=lags,
+            learn_lags=learn_lags,
             qk_norm="l2" if known.unit_keys else None,
             output_norm="rms",
         )
-        self.embedding = nn.Parameter(torch.randn(vocabulary, width))
+        self.embedding = nn.Parameter(F.normalize(torch.randn(vocabulary, width), dim=-1))
         self.layer = TestTimeRegression(recipe, width, 1, design=design)
         for linear in (*self.layer.project.values(), self.layer.output):
             assert isinstance(linear, nn.Linear)

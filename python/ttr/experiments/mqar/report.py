@@ -144,7 +144,7 @@ def claims(made: Sequence[Cell], width: int = 64) -> list[Claim]:
         where = f"{architecture}, d = {width}"
         if few:
             found.append(_solves(f"linear attention recalls P = d = {width} pairs, {where}", few))
-            found.append(_flat(f"its accuracy is the same at every length, {where}", few))
+            found.append(_flat(f"linear attention is as good at every length, {where}", few))
         if many and few:
             found.append(
                 _greater(f"linear attention recalls less of P = {2 * width}, {where}", few, many)
@@ -154,7 +154,7 @@ def claims(made: Sequence[Cell], width: int = 64) -> list[Claim]:
             found.append(_greater(words, exact, many))
         if exact:
             found.append(_solves(f"RLS recalls P = {2 * width} pairs, {where}", exact))
-            found.append(_flat(f"its accuracy is the same at every length, {where}", exact))
+            found.append(_flat(f"RLS is as good at every length, {where}", exact))
         for name in ("Gated DeltaNet", "Mamba-2"):
             forgets = of.get((name, architecture, 2 * width))
             if exact and forgets:

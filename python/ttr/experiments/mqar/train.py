@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -31,9 +31,11 @@ class Settings:
     batch: int = 32
     labels: int = 16  #: of each example and step that the loss takes, a sample
     tests: int = 32  #: examples of each length
+    lags: tuple[float, ...] = (0.0, 1.0)  #: the keys' convolution, as it starts
+    learn_lags: bool = True
 
     def row(self) -> dict[str, Any]:
-        return {**asdict(self), "lengths": list(self.lengths)}
+        return {**asdict(self), "lengths": list(self.lengths), "lags": list(self.lags)}
 
 
 #: Data sets of choice and test, apart from those of training, whose number is the seed.
@@ -48,9 +50,12 @@ def run(settings: Settings, step_done: Callable[[int], None] = lambda step: None
     """
     s = settings
     torch.manual_seed(s.seed)
-    model = Recall(s.method, s.architecture, s.vocabulary, s.width)
+    model = Recall(
+        s.method, s.architecture, s.vocabulary, s.width, lags=s.lags, learn_lags=s.learn_lags
+    )
     gate = model.write_gate()
-    others = [p for p in model.parameters() if all(p is not g for g in gate)]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    others = [p for p in trained if all(p is not g for g in gate)]
     groups = [{"params": others, "lr": s.rate}]
     if gate:
         groups.append({"params": gate, "lr": 10 * s.rate})
@@ -66,7 +71,7 @@ def run(settings: Settings, step_done: Callable[[int], None] = lambda step: None
         loss = F.cross_entropy(logits.flatten(0, 1), answers.gather(1, chosen).flatten())
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         schedule.step()
         losses.append(loss.item())
@@ -76,16 +81,11 @@ def run(settings: Settings, step_done: Callable[[int], None] = lambda step: None
         "validation": accuracy(model, s, 4 * s.pairs, _CHOICE),
         "accuracy": {str(t): accuracy(model, s, t, _TEST) for t in s.lengths if t >= 4 * s.pairs},
         "loss": [round(x, 4) for x in losses[:: max(1, s.steps // 50)]],
-        "last_loss": sum(losses[-10:]) / len(losses[-10:]),
+        "last_loss": sum(losses[-10:]) / max(1, len(losses[-10:])),
         "lags": model.lags(),
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": round(seconds, 1),
     }
-
-
-def untrained(settings: Settings) -> dict[str, Any]:
-    """The same, before a step."""
-    return run(replace(settings, steps=0))
 
 
 @torch.no_grad()

@@ -118,7 +118,9 @@ class TestTimeRegression(nn.Module):
     def _make_gates(self) -> None:
         """What makes each further input that is required, learned, or in the design."""
         design = self.design
-        learned = (*design.learn, *table.LEARNED_FEATURES.get(self.recipe.option("features"), ()))
+        features = table.FEATURES.get(self.recipe.option("features"), {})
+        learned = {*design.learn, *features}
+        factories = {**table.DEFAULTS, **features, **design.gates}
         self.gates = nn.ModuleDict()
         self._flattened: dict[str, int] = {}  # inputs [B, T n, ...]: dimensions of [B, T, n, ...]
         for name, spec in self._specs.items():
@@ -126,7 +128,7 @@ class TestTimeRegression(nn.Module):
                 continue
             if not (spec["required"] or name in learned or name in design.gates):
                 continue
-            factory = design.gates.get(name, table.DEFAULTS.get(name))
+            factory = factories.get(name)
             if factory is None:
                 refuse(
                     "recipe", f"one whose inputs have gates (design.gates['{name}'])", self._text

@@ -8,7 +8,7 @@ produce the gates", and the papers named. Everything else follows from the input
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -84,10 +84,13 @@ DEFAULTS: Mapping[str, Factory] = {
 }
 
 #: Optional inputs that a feature map's paper learns.
-LEARNED_FEATURES: Mapping[str, tuple[str, ...]] = {
-    "t2r": ("features_b",),
-    "rebased": ("features_w", "features_b"),
-    "dijiang": ("features_b",),
+FEATURES: Mapping[str, Mapping[str, Factory]] = {
+    "t2r": {"features_b": gates.Constant},
+    "rebased": {
+        "features_w": partial(gates.Constant, start=1.0),
+        "features_b": gates.Constant,
+    },
+    "dijiang": {"features_b": gates.Constant},
 }
 
 _DELTA = Design(conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms")
@@ -97,10 +100,6 @@ _TTT = Design(
     output_norm="layer",
     source="arXiv 2407.04620; without rotary",
 )
-
-
-def _like(base: Design, **changes: Any) -> Design:
-    return Design(**{**vars(base), **changes})
 
 
 def _ttt_step(need: gates.Need, base: float) -> gates.Sigmoid:
@@ -153,7 +152,7 @@ PUBLISHED: Mapping[str, Design] = {
         conv_size=4, silu="qkv", skip=True, output_norm="rms", output_gate="silu", gate_first=True,
         source="arXiv 2405.21060",
     ),
-    "lru": _like(_RING, source="arXiv 2303.06349; real C"),
+    "lru": replace(_RING, source="arXiv 2303.06349; real C"),
     "hgrn": Design(
         gates={"log_decay": gates.ForgetGate}, silu="v", output_norm="rms", output_gate="sigmoid",
         source="arXiv 2311.04823; the lower bound of a layer is an argument: ForgetGate(low=...)",
@@ -162,29 +161,29 @@ PUBLISHED: Mapping[str, Design] = {
         gates={"log_decay": gates.RecurrenceGate, "value_scale": gates.Sigmoid},
         conv_size=4, source="arXiv 2402.19427; gates of full rank",
     ),
-    "deltanet": _like(_DELTA, source="arXiv 2406.06484"),
-    "longhorn": _like(_DELTA, qk_norm=None, source="arXiv 2407.14207"),
-    "efla": _like(_DELTA, qk_norm=None, source="arXiv 2512.12602; step size as DeltaNet's"),
-    "nlms": _like(_DELTA, source="arXiv 2406.06484, without its step sizes"),
-    "gated_deltanet": _like(
+    "deltanet": replace(_DELTA, source="arXiv 2406.06484"),
+    "longhorn": replace(_DELTA, qk_norm=None, source="arXiv 2407.14207"),
+    "efla": replace(_DELTA, qk_norm=None, source="arXiv 2512.12602; step size as DeltaNet's"),
+    "nlms": replace(_DELTA, source="arXiv 2406.06484, without its step sizes"),
+    "gated_deltanet": replace(
         _DELTA, gates={"log_decay": partial(gates.Decay, a=(0.0, 16.0))}, output_gate="silu",
         source="arXiv 2412.06464",
     ),
-    "kda": _like(
+    "kda": replace(
         _DELTA, gates={"log_decay": _low_rank_decay}, output_gate="sigmoid",
         source="arXiv 2510.26692",
     ),
-    "comba": _like(
+    "comba": replace(
         _DELTA,
         gates={"log_decay": partial(gates.Decay, a=(0.0, 16.0)), "erase_key": gates.ScaledKey},
         output_gate="silu", source="arXiv 2506.02475: p = b k; decay and step as Gated DeltaNet's",
     ),
-    "gated_deltanet2": _like(
+    "gated_deltanet2": replace(
         _DELTA,
         gates={"log_decay": _low_rank_decay, "value_scale": gates.Sigmoid},
         output_gate="silu", source="arXiv 2605.22791; decay as KDA's, both gates by sigmoids",
     ),
-    "delta_product": _like(
+    "delta_product": replace(
         _DELTA,
         gates={
             "log_decay": partial(gates.Decay, a=(0.0, 16.0)),
@@ -201,7 +200,7 @@ PUBLISHED: Mapping[str, Design] = {
         conv_size=2, output_norm="layer", output_gate="sigmoid",
         source="arXiv 2503.14456; a convolution of two taps for its token shift, no bonus",
     ),
-    "preconditioned_deltanet": _like(_DELTA, source="arXiv 2604.21100; gates as DeltaNet's"),
+    "preconditioned_deltanet": replace(_DELTA, source="arXiv 2604.21100; gates as DeltaNet's"),
     "mesa": Design(
         gates={
             "log_decay": gates.LogSigmoid,
@@ -215,12 +214,12 @@ PUBLISHED: Mapping[str, Design] = {
         learn=("importance",), conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
         source="Test-time regression 2025, Vignette 2, with the decays of Mamba-2",
     ),
-    "kalmanet": _like(
+    "kalmanet": replace(
         _DELTA, gates={"log_decay": partial(gates.Decay, a=(0.0, 16.0))}, output_gate="silu",
         source="arXiv 2511.21016; decay as Gated DeltaNet's",
     ),
-    "ttt_linear": _like(_TTT, gates={"step": partial(_ttt_step, base=1.0)}),
-    "ttt_mlp": _like(_TTT, gates={"step": partial(_ttt_step, base=0.1)}),
+    "ttt_linear": replace(_TTT, gates={"step": partial(_ttt_step, base=1.0)}),
+    "ttt_mlp": replace(_TTT, gates={"step": partial(_ttt_step, base=0.1)}),
     "titans": Design(
         gates={"step": partial(gates.Sigmoid, start=-2.0)},
         learn=("state",), conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
