@@ -67,6 +67,14 @@ struct KeptPairs {
   std::int64_t all() const { return sight.held + sight.tokens; }
 };
 
+/// Gradients of the pairs of one memory, and those of its final state; absent rows are not wanted,
+/// or zero.
+struct PairGradients {
+  Rows dk{}, dv{}, dstate_k{}, dstate_v{}, dstate_log_weight{};
+  Rows final_k{}, final_v{}, final_log_weight{};
+  PairRows final_place{};
+};
+
 /// The tensors that hold the pairs of all memories; views may be absent.
 struct PairTensors {
   TensorView k, v;  ///< [B, T, Hk or Hv, D]

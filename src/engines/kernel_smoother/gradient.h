@@ -17,13 +17,10 @@ struct QuerySums {
 };
 
 /// Gradients of one memory: rows as in Gradients, sums over queries in double.
-struct MemoryGradient {
+struct MemoryGradient : common::PairGradients {
   HeadRows dy, dq;
-  Rows dk, dv, dstate_k, dstate_v, dstate_log_weight;
   Rows dlog_decay, dimportance, dlog_importance;
   double* dbandwidth = nullptr;
-  Rows final_k, final_v, final_log_weight;
-  PairRows final_place;
   QuerySums sums;
   void* queries = nullptr;       ///< [query][channel]: sums for dq, where one task does all
   double* pair_sums = nullptr;   ///< [tokens]: of ds, of the call's pairs
