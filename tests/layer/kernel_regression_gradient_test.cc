@@ -127,6 +127,67 @@ TEST_P(KernelRegressionGradient, OfManyBlocksIsASlope) {
   EXPECT_NEAR(slope, difference, 1e-5 * std::max(1.0, std::abs(difference)));
 }
 
+// A key that comes again makes all later prefixes singular, whatever its value; what such a memory
+// answers is linear in values, and in queries as smooth as ever.
+TEST(KernelRegressionGradients, OfSingularPrefixesAreThoseOfTheDefinition) {
+  for (const char* recipe : {"kernel_ridge{kernel: gaussian, bandwidth: 2, ridge: 0}",
+                             "kernel_ridge{kernel: laplace, bandwidth: 2, ridge: 0}",
+                             "kernel_ridge{ridge: 0}", "kernel_ridge{kernel: linear, ridge: 0}"}) {
+    const Layer layer(ParseRecipe(recipe)), defined(layer.recipe(), kDefinition);
+    const Dims dims = test::TwoMemories(7, 4, 3);
+    const Call call(layer.recipe(), dims, DType::kFloat64, 3);
+    CopyInto(call.inputs.k.Slice(1, 1, 1), call.inputs.k.Slice(1, 3, 1));
+    const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
+    const Gradients got = Differentiate(layer, call.inputs, {}, dy, {});
+    const Gradients expected = Differentiate(defined, call.inputs, {}, dy, {});
+    for (TensorView Inputs::* field : {&Inputs::q, &Inputs::v}) {
+      EXPECT_LE(test::LargestDifference(got.inputs.*field, expected.inputs.*field), 1e-5) << recipe;
+    }
+  }
+}
+
+// Keys in a plane, and a linear kernel: moved within the plane they keep their rank.
+TEST(KernelRegressionGradients, OfKeysThatKeepTheirRankAreSlopes) {
+  const Layer layer(ParseRecipe("kernel_ridge{kernel: linear, ridge: 0}"));
+  const Dims dims = test::TwoMemories(9, 4, 3);
+  const Call call(layer.recipe(), dims, DType::kFloat64, 3);
+  const Tensor direction = Normal(DType::kFloat64, call.inputs.k.shape(), 31);
+  const auto flatten = [](const TensorView& keys) {
+    for (std::int64_t t = 0; t < keys.size(1); ++t) {
+      for (std::int64_t h = 0; h < keys.size(2); ++h) {
+        for (std::int64_t c = 2; c < 4; ++c) keys.Set({0, t, h, c}, 0);
+      }
+    }
+  };
+  flatten(call.inputs.k);
+  flatten(direction);
+  const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
+  const Gradients got = Differentiate(layer, call.inputs, {}, dy, {});
+  const auto loss = [&](double step) {
+    const Tensor k = Tensor::Copy(call.inputs.k, DType::kFloat64);
+    for (std::size_t i = 0; i < k.as<double>().size(); ++i) {
+      k.as<double>()[i] += step * direction.as<double>()[i];
+    }
+    Inputs moved = call.inputs;
+    moved.k = k;
+    State state;
+    const Tensor y(DType::kFloat64, OutputShape(dims));
+    layer.Forward(moved, state, {.y = y});
+    double sum = 0;
+    for (std::size_t i = 0; i < y.as<double>().size(); ++i) {
+      sum += dy.as<double>()[i] * y.as<double>()[i];
+    }
+    return sum;
+  };
+  const Tensor dk = Tensor::Copy(got.inputs.k, DType::kFloat64);
+  double slope = 0;
+  for (std::size_t i = 0; i < dk.as<double>().size(); ++i) {
+    slope += dk.as<double>()[i] * direction.as<double>()[i];
+  }
+  const double difference = (loss(1e-6) - loss(-1e-6)) / 2e-6;
+  EXPECT_NEAR(slope, difference, 1e-5 * std::max(1.0, std::abs(difference)));
+}
+
 // In float32 what it is in float64.
 TEST_P(KernelRegressionGradient, InFloat32IsThatInFloat64) {
   const Dims dims = test::TwoMemories(200, 19, 21);

@@ -75,6 +75,7 @@ class Pass {
     const DType dtype = work_.sizes.dtype;
     if (m.weighted) WeighPairs(m);
     MakeFactor(of.task, dtype, each);
+    if (!HasFactors(of.task, dtype)) return DifferentiateByMinimumNorm(of, dtype);
     const Extent extent(of.task.room);
     const std::int64_t blocks = common::CeilDiv(m.all(), extent.block);
     const auto run = [&](std::int64_t count, auto step) {

@@ -16,6 +16,7 @@
 #include "src/engines/common/slope-inl.h"
 #include "src/engines/kernel_regression/answer-inl.h"
 #include "src/engines/kernel_regression/gradient.h"
+#include "src/engines/kernel_regression/weights_gradient-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_regression {
@@ -215,7 +216,8 @@ class GradientPass {
     for (std::int64_t i = 0; i < pairs; ++i) {
       const double p = static_cast<double>(f_.inverse[i]) * solutions_.products[i];
       ridge -= p;
-      StoreWeight(i, m_.ridge * p);
+      const bool part = f_.gains[i] != NoGain<T>(options_.kernel);
+      StoreWeightGradient(m_, g_, i, m_.ridge * p, part);
     }
     if (g_.dridge != nullptr) *g_.dridge = ridge;
     if (g_.dbandwidth != nullptr) *g_.dbandwidth = m_.bandwidth == 0 ? 0 : width / m_.bandwidth;
@@ -382,25 +384,6 @@ class GradientPass {
     sn::Multiply(s_.dv.Row(i), m_.value_dim,
                  static_cast<T>(GAINED::kByLogarithm ? std::exp(gain) : gain));
     cn::StorePairGradient(m_, g_, pair, s_.dk.Row(i), s_.dv.Row(i), s_.row, s_.other);
-  }
-
-  /// The gradient by the logarithm of a pair's weight, which the final state has, too.
-  void StoreWeight(std::int64_t pair, double gradient) const {
-    const bool there = f_.gains[pair] != NoGain<T>(options_.kernel);
-    if (g_.final_log_weight && there) {
-      gradient += sn::LoadOne<double>(g_.final_log_weight, pair);
-    }
-    if (pair < m_.sight.held) {
-      if (g_.dstate_log_weight) sn::StoreRow(&gradient, pair, 0, 1, g_.dstate_log_weight);
-      return;
-    }
-    const std::int64_t t = pair - m_.sight.held;
-    if (g_.dlog_importance) sn::StoreRow(&gradient, t, 0, 1, g_.dlog_importance);
-    if (g_.dimportance) {
-      const double importance = m_.importance ? sn::LoadOne<double>(m_.importance, t) : 1;
-      const double by = importance == 0 ? 0 : gradient / importance;
-      sn::StoreRow(&by, t, 0, 1, g_.dimportance);
-    }
   }
 
   const Task& task_;

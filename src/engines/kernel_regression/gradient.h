@@ -88,12 +88,28 @@ inline std::int64_t SeenPairs(const Memory& m) {
   return m.rows > 0 ? m.sight.End((m.rows - 1) / m.queries) : 0;
 }
 
+/// Have all prefixes that are read a factor, and values that are finite?
+template <class T>
+bool HasFactors(const Task& task) {
+  ScratchLayout layout(task.factor);
+  const Factor<T> f(task.room, task.memory.key_dim, task.memory.value_dim, layout);
+  const std::int64_t seen = SeenPairs(task.memory);
+  const auto finite = [&](std::int64_t from) { return seen <= from; };
+  return seen <= f.progress->good &&
+         std::all_of(f.odd_from, f.odd_from + task.memory.value_dim, finite);
+}
+inline bool HasFactors(const Task& task, DType dtype) {
+  return dtype == DType::kFloat64 ? HasFactors<double>(task) : HasFactors<float>(task);
+}
+
 /// a, b and dq of a block of queries.
 void SolveQueries(const GradientTask& task, std::int64_t block, DType dtype);
 /// dA in a block of columns, times the kernel's slope, in the place of the factor's.
 void FillSlopes(const GradientTask& task, std::int64_t block, DType dtype);
 /// dk and dv of a block of pairs.
 void SumPairs(const GradientTask& task, std::int64_t block, DType dtype);
+/// All gradients of a memory, prefix by prefix; of one that is not finite, NaN.
+void DifferentiateByMinimumNorm(const GradientTask& task, DType dtype);
 /// Gradients of weights, ridge and bandwidth, once all blocks are there.
 void FinishSums(const GradientTask& task, DType dtype);
 

@@ -9,6 +9,7 @@
 //
 #include "hwy/highway.h"
 #include "src/engines/kernel_regression/gradient-inl.h"
+#include "src/engines/kernel_regression/minimum_norm_gradient-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_regression {
@@ -40,6 +41,16 @@ void FillSlopesAny(const GradientTask& task, std::int64_t block, DType dtype) {
 void SumPairsAny(const GradientTask& task, std::int64_t block, DType dtype) {
   WithPassIn(task, dtype, [&](const auto& pass) { pass.SumPairs(block); });
 }
+void MinimumNormAny(const GradientTask& of, DType dtype) {
+  const Task& task = of.task;
+  const auto run = [&](auto zero) {
+    using T = decltype(zero);
+    ScratchLayout factor(task.factor);
+    const Factor<T> f(task.room, task.memory.key_dim, task.memory.value_dim, factor);
+    MinimumNormGradient<T>(of, f).Run();
+  };
+  dtype == DType::kFloat64 ? run(double()) : run(float());
+}
 void FinishAny(const GradientTask& task, DType dtype) {
   WithPassIn(task, dtype, [&](const auto& pass) { pass.Finish(); });
 }
@@ -54,6 +65,7 @@ namespace ttr::kernel_regression {
 HWY_EXPORT(SolveQueriesAny);
 HWY_EXPORT(FillSlopesAny);
 HWY_EXPORT(SumPairsAny);
+HWY_EXPORT(MinimumNormAny);
 HWY_EXPORT(FinishAny);
 
 void SolveQueries(const GradientTask& task, std::int64_t block, DType dtype) {
@@ -64,6 +76,9 @@ void FillSlopes(const GradientTask& task, std::int64_t block, DType dtype) {
 }
 void SumPairs(const GradientTask& task, std::int64_t block, DType dtype) {
   TTR_DISPATCH(SumPairsAny)(task, block, dtype);
+}
+void DifferentiateByMinimumNorm(const GradientTask& task, DType dtype) {
+  TTR_DISPATCH(MinimumNormAny)(task, dtype);
 }
 void FinishSums(const GradientTask& task, DType dtype) { TTR_DISPATCH(FinishAny)(task, dtype); }
 
