@@ -85,8 +85,51 @@ double SystemCondition(const Recipe& recipe, const TensorView& states, std::int6
   return Condition(std::move(system), n);
 }
 
+// Is the regression in a kernel's space, on the pairs themselves?
+bool SolvesForKernel(const Recipe& recipe) {
+  return recipe.function.kind == FunctionClass::kKernel &&
+         recipe.optimizer.solver == Solver::kExact;
+}
+
+// k(a, b), of kernels that a regression has.
+double KernelOf(const Recipe& recipe, std::span<const double> a, std::span<const double> b) {
+  double dot = 0, squares = 0;
+  for (std::size_t c = 0; c < a.size(); ++c) {
+    dot += a[c] * b[c];
+    squares += (a[c] - b[c]) * (a[c] - b[c]);
+  }
+  dot *= recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(a.size()))
+                                    : recipe.reading.scale;
+  switch (recipe.similarity.kernel) {
+    case Kernel::kGaussian: return std::exp(-squares / recipe.similarity.bandwidth);
+    case Kernel::kLaplace: return std::exp(-std::sqrt(squares) / recipe.similarity.bandwidth);
+    case Kernel::kLinear: return dot;
+    default: return std::exp(dot);
+  }
+}
+
+// Of k(K, K) + ridge I of one memory; `keys` is [B, S, H, Dk].
+double KernelCondition(const Recipe& recipe, const TensorView& keys, std::int64_t pairs,
+                       std::int64_t b, std::int64_t h) {
+  const auto n = static_cast<std::size_t>(pairs), width = static_cast<std::size_t>(keys.size(3));
+  std::vector<double> rows(n * width), system(n * n);
+  for (std::size_t i = 0; i < n * width; ++i) {
+    rows[i] =
+        keys.At({b, static_cast<std::int64_t>(i / width), h, static_cast<std::int64_t>(i % width)});
+  }
+  const auto row = [&](std::size_t i) {
+    return std::span<const double>(rows).subspan(i * width, width);
+  };
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) system[i * n + j] = KernelOf(recipe, row(i), row(j));
+    system[i * n + i] += recipe.optimizer.ridge;
+  }
+  return Condition(std::move(system), n);
+}
+
 // Plain gradient steps multiply by A and solve nothing.
 bool Solves(const Recipe& recipe) {
+  if (SolvesForKernel(recipe)) return true;
   const auto specs = StateSpecs(recipe);
   const bool plain_steps = recipe.optimizer.solver == Solver::kGradient &&
                            recipe.optimizer.preconditioner == Preconditioner::kNone;
@@ -134,7 +177,9 @@ std::vector<double> Conditions(Recipe recipe, const Inputs& inputs, const Dims& 
     const TensorView a = state.Get("state.a");
     for (std::int64_t b = 0; b < dims.batch; ++b) {
       for (std::int64_t h = 0; h < dims.heads; ++h) {
-        at(b, t, h) = SystemCondition(recipe, a, b, h);
+        at(b, t, h) = SolvesForKernel(recipe)
+                          ? KernelCondition(recipe, state.Get("state.k"), t + 1, b, h)
+                          : SystemCondition(recipe, a, b, h);
       }
     }
   }
@@ -158,10 +203,11 @@ Comparison Compare(const Recipe& recipe, DType dtype) {
   experiments::RandomInputs random = experiments::MakeRandomInputs(recipe, dims, dtype, /*seed=*/1);
   if (Solves(recipe)) {
     Scale(random, "log_decay", 1. / 16);  // a pair counts half as much some 30 tokens later
-    if (recipe.function.features != FeatureMap::kNone) {
-      // Features of short keys are nearly all alike.
-      Scale(random, "k", 10);
-      Scale(random, "q", 10);
+    if (recipe.function.features != FeatureMap::kNone || SolvesForKernel(recipe)) {
+      // Features of short keys are nearly all alike, and so are kernels.
+      const double factor = SolvesForKernel(recipe) ? 3 : 10;
+      Scale(random, "k", factor);
+      Scale(random, "q", factor);
     }
   }
   return {.computed = Outputs(Layer(recipe), random.inputs, dims),

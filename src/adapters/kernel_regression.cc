@@ -7,6 +7,8 @@
 
 #include "src/adapters/kernel_words.h"
 #include "src/adapters/registry.h"
+#include "src/core/working_copy.h"
+#include "src/engines/kernel_regression/backward.h"
 #include "src/engines/rows/norm.h"
 #include "src/recipe/family.h"
 
@@ -62,6 +64,62 @@ kernel_regression::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType d
   return sizes;
 }
 
+/// Gradients as the engine wants them, and their ways home.
+class GradientCopies {
+ public:
+  GradientCopies(const EngineCall& call, const State& initial, const BackwardTensors& tensors)
+      : dinputs_(tensors.dinputs) {
+    const Inputs& d = tensors.dinputs;
+    const Dims& dims = call.dims;
+    const DType dtype = CallOf(call, initial).dtype(call.inputs.q);
+    q_ = WorkingCopy::OfHeads(d.q, dims.output_heads(), dtype);
+    k_ = WorkingCopy::OfHeads(d.k, dims.heads, dtype);
+    v_ = WorkingCopy::OfHeads(d.v, dims.heads, dtype);
+    const State& start = tensors.dinitial;
+    log_weight_ = WorkingCopy::Zeros(start.Get("state.log_weight"), DType::kFloat64);
+    const Shape memories{dims.states(), dims.heads};
+    if (d.ridge.defined()) ridge_ = Tensor(DType::kFloat64, memories);
+    if (d.bandwidth.defined()) bandwidth_ = Tensor(DType::kFloat64, memories);
+    views_ = {.q = q_.view(),
+              .k = k_.view(),
+              .v = v_.view(),
+              .importance = d.importance,
+              .log_importance = d.log_importance,
+              .ridge = ridge_.view(),
+              .bandwidth = bandwidth_.view(),
+              .state_k = start.Get("state.k"),
+              .state_v = start.Get("state.v"),
+              .state_log_weight = log_weight_.view()};
+    for (const TensorView* view : {&views_.state_k, &views_.state_v}) {
+      if (view->defined()) CopyInto(Tensor(view->dtype(), view->shape()), *view);
+    }
+  }
+
+  const kernel_regression::Gradients& views() const { return views_; }
+
+  void WriteBack() const {
+    for (const WorkingCopy* copy : {&q_, &k_, &v_, &log_weight_}) copy->WriteBack();
+    AddSequences(ridge_, dinputs_.ridge);
+    AddSequences(bandwidth_, dinputs_.bandwidth);
+  }
+
+ private:
+  /// A constant's gradient is the sum of those of all sequences.
+  static void AddSequences(const Tensor& parts, const TensorView& to) {
+    if (!parts.defined()) return;
+    for (std::int64_t h = 0; h < parts.shape()[1]; ++h) {
+      double sum = 0;
+      for (std::int64_t n = 0; n < parts.shape()[0]; ++n) sum += parts.view().At({n, h});
+      to.Set({h}, sum);
+    }
+  }
+
+  const Inputs& dinputs_;
+  WorkingCopy q_, k_, v_, log_weight_;
+  Tensor ridge_, bandwidth_;
+  kernel_regression::Gradients views_;
+};
+
 class KernelRegression final : public Engine {
  public:
   std::string_view name() const override { return "kernel_regression"; }
@@ -93,9 +151,13 @@ class KernelRegression final : public Engine {
     const double answers = recipe.reading.causal ? tokens / 3 : tokens;
     return (tokens * tokens / 3 + tokens * channels) + queries * tokens * (answers + channels);
   }
-  double WorkBytes(const Recipe&, const Dims&, std::int64_t pairs, bool) const override {
+  double WorkBytes(const Recipe& recipe, const Dims& dims, std::int64_t pairs,
+                   bool backward) const override {
     const auto count = static_cast<double>(pairs);
-    return 4 * count * count / 2;
+    const double queries =
+        std::max(1.0, static_cast<double>(dims.query_heads) / static_cast<double>(dims.heads));
+    const double solutions = (recipe.reading.causal ? 1 : 2) * queries;  // two columns a query
+    return 4 * count * count * (0.5 + (backward ? solutions : 0));
   }
 
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
@@ -114,9 +176,33 @@ class KernelRegression final : public Engine {
     words.factor = call.needs == Needs::kBoth ? call.auxiliary : TensorView();
     kernel_regression::Forward(OptionsOf(recipe, call.dims), words, call.executor, call.scratch);
     if (plain.defined()) {
-      const auto kind = norm == OutputNorm::kL2 ? rows::NormKind::kL2 : rows::NormKind::kRms;
-      rows::Normalise({kind, 0, plain, {}, {}, {}}, outputs.y, call.executor);
+      rows::Normalise({NormOf(recipe), 0, plain, {}, {}, {}}, outputs.y, call.executor);
     }
+  }
+
+  bool HasGradients() const override { return true; }
+
+  void Backward(const EngineCall& call, const State& initial,
+                const BackwardTensors& tensors) const override {
+    const Recipe& recipe = call.recipe();
+    const kernel_regression::Options options = OptionsOf(recipe, call.dims);
+    const kernel_regression::Call words = CallOf(call, initial);
+    Tensor dz;
+    if (recipe.reading.output_norm != OutputNorm::kNone) {
+      dz = GradientBeforeNorm(call, options, words, tensors.dy);
+    }
+    const GradientCopies copies(call, initial, tensors);
+    kernel_regression::Backward(options, words, dz.defined() ? dz.view() : tensors.dy,
+                                {tensors.dstate.Get("state.k"), tensors.dstate.Get("state.v"),
+                                 tensors.dstate.Get("state.log_weight")},
+                                copies.views(), call.executor, call.scratch);
+    copies.WriteBack();
+  }
+
+  std::size_t BackwardScratchBytes(const Recipe& recipe, const Dims& dims,
+                                   int threads) const override {
+    return kernel_regression::BackwardScratchBytes(OptionsOf(recipe, dims),
+                                                   SizesOf(recipe, dims, DType::kFloat64), threads);
   }
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
@@ -128,6 +214,25 @@ class KernelRegression final : public Engine {
     kernel_regression::Sizes sizes = SizesOf(recipe, dims, dtype);
     sizes.held = capacity;
     return kernel_regression::FactorNumbers(sizes);
+  }
+
+ private:
+  static rows::NormKind NormOf(const Recipe& recipe) {
+    return recipe.reading.output_norm == OutputNorm::kL2 ? rows::NormKind::kL2
+                                                         : rows::NormKind::kRms;
+  }
+
+  /// The gradient of what the answers were before their norm. They are read alone: no state is
+  /// written.
+  static Tensor GradientBeforeNorm(const EngineCall& call,
+                                   const kernel_regression::Options& options,
+                                   kernel_regression::Call words, const TensorView& dy) {
+    const Tensor z(words.dtype(words.q), dy.shape()), dz(words.dtype(words.q), dy.shape());
+    words.y = z.view();
+    kernel_regression::Answer(options, words, call.executor);
+    rows::NormaliseGradient({NormOf(call.recipe()), 0, z, {}, {}, {}}, dy, {dz, {}, {}, {}},
+                            call.executor);
+    return dz;
   }
 };
 

@@ -21,8 +21,44 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::common {
 namespace HWY_NAMESPACE {
 
-/// Rows of gradients: those of the final state are added, and what has unit length goes through
-/// that.
+/// Adds what the gradient of the final state says of a pair.
+template <class T>
+void AddFinalGradient(const KeptPairs& m, const PairGradients& g, const Rows& final,
+                      std::int64_t pair, std::int64_t channels, T* gradient, T* room) {
+  if (!final) return;
+  const std::int64_t row = pair - (m.all() - g.final_place.After(m.sight.held, m.sight.tokens));
+  if (row < 0) return;
+  sn::LoadRow(final, row, 0, channels, room);
+  for (std::int64_t c = 0; c < channels; ++c) gradient[c] += room[c];
+}
+
+/// Stores a gradient, through the length where `x` is the row before it.
+template <class T>
+void StoreGradientRow(T* gradient, const T* x, const Rows& to, std::int64_t row,
+                      std::int64_t channels, T* room) {
+  if (!to) return;
+  if (x != nullptr) {
+    sn::UnitGradientOf(channels, x, 1, sn::kUnitEps, gradient, room, gradient);
+  }
+  sn::StoreRow(gradient, row, 0, channels, to);
+}
+
+/// Pair `pair`; both are room for a row.
+template <class T>
+void StorePairGradient(const KeptPairs& m, const PairGradients& g, std::int64_t pair, T* dk, T* dv,
+                       T* room, T* other) {
+  const bool old = pair < m.sight.held;
+  const std::int64_t row = old ? pair : pair - m.sight.held;
+  AddFinalGradient(m, g, g.final_k, pair, m.key_dim, dk, other);
+  AddFinalGradient(m, g, g.final_v, pair, m.value_dim, dv, other);
+  const bool normalises = m.normalises && !old;
+  if (normalises) sn::LoadRow(m.k, row, 0, m.key_dim, room);
+  StoreGradientRow(dk, normalises ? room : nullptr, old ? g.dstate_k : g.dk, row, m.key_dim, other);
+  StoreGradientRow(dv, static_cast<const T*>(nullptr), old ? g.dstate_v : g.dv, row, m.value_dim,
+                   other);
+}
+
+/// Rows of the gradients of pairs and queries, from where an engine sums them up.
 template <class T>
 class PairGradientRows {
  public:
@@ -31,42 +67,15 @@ class PairGradientRows {
       : m_(pairs), g_(gradients), row_(row), other_(other) {}
 
   void StorePair(std::int64_t pair, T* dk, T* dv) const {
-    const bool old = pair < m_.sight.held;
-    const std::int64_t row = old ? pair : pair - m_.sight.held;
-    AddFinal(g_.final_k, pair, m_.key_dim, dk);
-    AddFinal(g_.final_v, pair, m_.value_dim, dv);
-    const bool normalises = m_.normalises && !old;
-    if (normalises) sn::LoadRow(m_.k, row, 0, m_.key_dim, row_);
-    StoreRow(dk, normalises, old ? g_.dstate_k : g_.dk, row, m_.key_dim);
-    StoreRow(dv, false, old ? g_.dstate_v : g_.dv, row, m_.value_dim);
+    StorePairGradient(m_, g_, pair, dk, dv, row_, other_);
   }
-
   void StoreQuery(const Place& place, T* dq) const {
     if (m_.normalises) sn::LoadRow(m_.q.Of(place.query), place.token, 0, m_.key_dim, row_);
-    StoreRow(dq, m_.normalises, g_.dq.Of(place.query), place.token, m_.key_dim);
+    StoreGradientRow(dq, m_.normalises ? row_ : nullptr, g_.dq.Of(place.query), place.token,
+                     m_.key_dim, other_);
   }
 
  private:
-  /// Goes through the length of what is in row_ where it `normalises`.
-  void StoreRow(T* gradient, bool normalises, const Rows& to, std::int64_t row,
-                std::int64_t channels) const {
-    if (!to) return;
-    if (normalises) {
-      sn::UnitGradientOf(channels, static_cast<const T*>(row_), 1, sn::kUnitEps, gradient, other_,
-                         gradient);
-    }
-    sn::StoreRow(gradient, row, 0, channels, to);
-  }
-
-  void AddFinal(const Rows& final, std::int64_t pair, std::int64_t channels, T* gradient) const {
-    if (!final) return;
-    const std::int64_t row =
-        pair - (m_.all() - g_.final_place.After(m_.sight.held, m_.sight.tokens));
-    if (row < 0) return;
-    sn::LoadRow(final, row, 0, channels, other_);
-    for (std::int64_t c = 0; c < channels; ++c) gradient[c] += other_[c];
-  }
-
   const QueriedPairs& m_;
   const PairGradients& g_;
   T *row_, *other_;

@@ -56,48 +56,48 @@ class QueryColumns {
     LoadColumns(options_, s_.q, whole, m_.key_dim, s_.kt);
   }
 
-  /// Rows from `row` on of a panel of columns at `z`.
-  Block<T> Panel(T* z, std::int64_t panel, std::int64_t row) const {
-    return {z + (panel * f_.extent.rows() + row) * kWide, kWide};
+  /// Rows from `row` on of a panel of columns at `z`, each of `height` rows.
+  static Block<T> Panel(T* z, std::int64_t height, std::int64_t panel, std::int64_t row) {
+    return {z + (panel * height + row) * kWide, kWide};
   }
 
   /// D R k(K, q) in rows of a block.
-  void Kernels(std::int64_t block, T* z) const {
+  void Kernels(std::int64_t block, T* z, std::int64_t height) const {
     const std::int64_t first = block * f_.extent.block;
     for (std::int64_t p = 0; p < panels(); ++p) {
       const std::int64_t end = std::min(first + f_.extent.block, RowsOfPanel(p));
       for (std::int64_t row = first; row < end; row += kWide) {
         KernelBlock<GAINED>(f_.keys.Rows(row), f_.gains + row, kWide, s_.kt.Columns(p * kWide),
-                            static_cast<const T*>(nullptr), m_.key_dim, width_, Panel(z, p, row));
+                            static_cast<const T*>(nullptr), m_.key_dim, width_,
+                            Panel(z, height, p, row));
       }
     }
   }
 
   /// Z in rows of a block, once those before it are there; zeros in what a query does not see.
-  void Solve(std::int64_t block, T* z) const {
+  void Solve(std::int64_t block, T* z, std::int64_t height) const {
     Columns<T> list[kBlock / kWide];
     for (std::int64_t p = 0; p < panels(); ++p) {
-      list[p] = {Panel(z, p, 0), kWide, RowsOfPanel(p)};
+      list[p] = {Panel(z, height, p, 0), kWide, RowsOfPanel(p)};
     }
     FactorSteps<T>(f_).Solve(block, list, panels());
-    ForUnseen(block, [&](std::int64_t p, std::int64_t column, std::int64_t row) {
-      Panel(z, p, row).data[column] = 0;
-    });
+    Clear(block, z, height);
   }
 
- private:
-  /// use(panel, column, row) for rows of a block that a column of the last queries does not see.
-  template <class Use>
-  void ForUnseen(std::int64_t block, const Use& use) const {
+  /// Zeros in what a query does not see of the rows of a block.
+  void Clear(std::int64_t block, T* z, std::int64_t height) const {
     const std::int64_t first = block * f_.extent.block;
     for (std::int64_t i = 0; i < count_; ++i) {
       const std::int64_t p = i / kWide;
       const std::int64_t end =
           std::min(first + f_.extent.block, linalg::RoundUp(RowsOfPanel(p), kWide));
-      for (std::int64_t row = std::max(RowsOf(i), first); row < end; ++row) use(p, i % kWide, row);
+      for (std::int64_t row = std::max(RowsOf(i), first); row < end; ++row) {
+        Panel(z, height, p, row).data[i % kWide] = 0;
+      }
     }
   }
 
+ private:
   const Options& options_;
   const Memory& m_;
   const Factor<T>& f_;
@@ -121,8 +121,8 @@ class Answers {
     const std::int64_t dv = linalg::RoundUp(m_.value_dim, kUnit);
     linalg::ZeroRows(s_.y, 0, kBlock, dv);
     for (std::int64_t b = 0; b * f_.extent.block < queries_.Rows(); ++b) {
-      queries_.Kernels(b, s_.z);
-      queries_.Solve(b, s_.z);
+      queries_.Kernels(b, s_.z, f_.extent.rows());
+      queries_.Solve(b, s_.z, f_.extent.rows());
       AddRows(b, dv);
     }
     for (std::int64_t i = 0; i < queries_.count(); ++i) Store(i);
@@ -137,9 +137,9 @@ class Answers {
     for (std::int64_t p = 0; p < queries_.panels(); ++p) {
       const std::int64_t count = std::min(f_.extent.block, queries_.RowsOfPanel(p) - first);
       if (count <= 0) continue;
-      ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Transposed(queries_.Panel(s_.z, p, first)),
-                                   f_.e.Rows(first), kWide, ln::Whole{dv, count},
-                                   s_.y.Rows(p * kWide));
+      ln::Multiply<ln::Into::kAdd>(
+          linalg::Left<T>::Transposed(queries_.Panel(s_.z, f_.extent.rows(), p, first)),
+          f_.e.Rows(first), kWide, ln::Whole{dv, count}, s_.y.Rows(p * kWide));
     }
   }
 

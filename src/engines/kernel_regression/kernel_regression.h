@@ -90,4 +90,8 @@ std::int64_t FactorNumbers(const Sizes& sizes);
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});
 
+/// The answers alone: the state stays as it is.
+void Answer(const Options& options, const Call& call, Executor& executor,
+            std::span<std::byte> scratch = {});
+
 }  // namespace ttr::kernel_regression

@@ -32,6 +32,7 @@ using common::Kernel;
 /// kernel overflows beside its diagonal.
 template <Kernel KERNEL>
 struct Gained {
+  static constexpr Kernel kKernel = KERNEL;
   static constexpr bool kByDistance = KERNEL == Kernel::kGaussian || KERNEL == Kernel::kLaplace;
   static constexpr bool kByLogarithm = KERNEL != Kernel::kLinear;
 
@@ -64,13 +65,10 @@ T NoGain(Kernel kernel) {
   return kernel == Kernel::kLinear ? T(0) : -std::numeric_limits<T>::infinity();
 }
 
-/// Keys in rows, columns of a panel: to(i, j) = k(key i, column j) and gains. `columns`: their
-/// gains, or null for none.
+/// Keys in rows, columns of a panel: to(i, j) = their product, or squared distance.
 template <class GAINED, class T>
-void KernelBlock(const Block<T>& keys, const T* gains, std::int64_t rows, const Block<T>& kt,
-                 const T* columns, std::int64_t channels, T width, const Block<T>& to) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+void Compare(const Block<T>& keys, std::int64_t rows, const Block<T>& kt, std::int64_t channels,
+             const Block<T>& to) {
   if constexpr (GAINED::kByDistance) {
     for (std::int64_t i = 0; i < rows; i += ln::kTileRows) {
       cn::SquaredDistances(keys.Rows(i), kt, kPanel<T>, channels, to.Rows(i));
@@ -79,6 +77,15 @@ void KernelBlock(const Block<T>& keys, const T* gains, std::int64_t rows, const 
     ln::Multiply<ln::Into::kSet>(linalg::Left<T>::Of(keys), kt, rows,
                                  ln::Whole{kPanel<T>, channels}, to);
   }
+}
+
+/// to(i, j) = k(key i, column j) and gains. `columns`: their gains, or null for none.
+template <class GAINED, class T>
+void KernelBlock(const Block<T>& keys, const T* gains, std::int64_t rows, const Block<T>& kt,
+                 const T* columns, std::int64_t channels, T width, const Block<T>& to) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  Compare<GAINED>(keys, rows, kt, channels, to);
   const auto w = hn::Set(d, width);
   const auto none = hn::Set(d, GAINED::kByLogarithm ? T(0) : T(1));
   for (std::int64_t i = 0; i < rows; ++i) {

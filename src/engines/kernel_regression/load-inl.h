@@ -95,7 +95,9 @@ class PairLoader {
 template <class T>
 void FindOddAs(const Task& task, const Factor<T>& f, T* row) {
   const Memory& m = task.memory;
+  f.progress->good = 0;
   f.progress->odd = kNone;
+  if (f.progress->done == 0) f.progress->least = 1;
   std::fill(f.odd_from, f.odd_from + m.value_dim, kNone);
   for (std::int64_t block = 0; block < f.extent.blocks; ++block) {
     const std::int64_t first = block * f.extent.block;

@@ -23,66 +23,26 @@
 
 #include "hwy/highway.h"
 #include "src/engines/kernel_regression/load-inl.h"
+#include "src/engines/kernel_regression/rotated_rows-inl.h"
 #include "src/linalg/rounding.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_regression {
 namespace HWY_NAMESPACE {
 
-/// The regression of values on rows that grow longer: R of F = Q R, and Q^T V.
-class RotatedRows {
- public:
-  explicit RotatedRows(std::int64_t value_dim) : value_dim_(value_dim) {}
-
-  /// One row more, of as many numbers as the longest so far or one more; it is overwritten.
-  void Add(std::vector<double>& row, std::vector<double>& value) {
-    const std::size_t size = row.size();
-    for (std::size_t j = 0; j < upper_.size(); ++j) upper_[j].resize(size - j);
-    for (std::size_t j = 0; j < size; ++j) {
-      if (j == upper_.size()) {
-        upper_.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(j), row.end());
-        sums_.push_back(value);
-        return;
-      }
-      if (row[j] == 0) continue;
-      std::vector<double>& upper = upper_[j];
-      const double length = std::hypot(upper[0], row[j]);
-      const double c = upper[0] / length, s = row[j] / length;
-      Rotate(c, s, size - j, upper.data(), row.data() + j);
-      Rotate(c, s, value.size(), sums_[j].data(), value.data());
-    }
-  }
-
-  /// y = z^T R^-1 Q^T V; z is overwritten.
-  void Read(std::vector<double>& z, double* y) const {
-    std::fill(y, y + value_dim_, 0.0);
-    for (std::size_t i = 0; i < upper_.size(); ++i) {
-      z[i] /= upper_[i][0];
-      sn::AddScaled(static_cast<std::int64_t>(upper_[i].size()) - 1, -z[i], upper_[i].data() + 1,
-                    z.data() + i + 1);
-      sn::AddScaled(value_dim_, z[i], sums_[i].data(), y);
-    }
-  }
-
- private:
-  static void Rotate(double c, double s, std::size_t count, double* a, double* b) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const double x = a[i], y = b[i];
-      a[i] = c * x + s * y;
-      b[i] = c * y - s * x;
-    }
-  }
-
-  std::int64_t value_dim_;
-  std::vector<std::vector<double>> upper_;  // rows of R, from the diagonal on
-  std::vector<std::vector<double>> sums_;   // rows of Q^T V
-};
+/// Are rows of F needed again, from the first on?
+enum class PrefixRows : std::uint8_t { kUsed, kKept };
 
 template <class T>
 class MinimumNormPrefixes {
  public:
-  MinimumNormPrefixes(const Task& task, const Factor<T>& factor)
-      : options_(task.options), m_(task.memory), f_(factor), rotated_(m_.value_dim) {
+  MinimumNormPrefixes(const Task& task, const Factor<T>& factor, PrefixRows kept)
+      : options_(task.options),
+        m_(task.memory),
+        f_(factor),
+        rotated_(m_.value_dim),
+        keeps_(kept == PrefixRows::kKept),
+        rotates_(keeps_) {
     const std::int64_t pairs = std::min(m_.all(), f_.progress->odd);
     for (std::int64_t i = 0; i < pairs; ++i) {
       const PairScale scale = ScaleOf(i);
@@ -99,23 +59,44 @@ class MinimumNormPrefixes {
   }
   bool singular() const { return singular_; }
 
-  /// y = m(q)
-  void Read(const T* query, double* y) {
+  std::size_t rank() const { return rows_.size(); }
+
+  /// z = L^-1 s
+  const std::vector<double>& Solve(const T* query) {
     z_.resize(rows_.size());
     for (std::size_t j = 0; j < rows_.size(); ++j) {
       z_[j] = Forward(j, KernelOf(f_.keys.Row(span_[j]), query, gains_[j], NoOffset()), z_);
     }
-    if (singular_) return rotated_.Read(z_, y);
+    return z_;
+  }
+
+  /// y = m(q)
+  void Read(const T* query, double* y) {
+    Solve(query);
+    if (rotates_) return rotated_.Read(z_, y);
     std::fill(y, y + m_.value_dim, 0.0);
     for (std::size_t j = 0; j < rows_.size(); ++j) {
       sn::AddScaled(m_.value_dim, z_[j], e_[j].data(), y);
     }
   }
 
- private:
+  // Of kept rows, over the root of the greatest diagonal of A.
+  const std::vector<double>& row(std::int64_t i) const { return kept_rows_[i]; }
+  const std::vector<double>& value(std::int64_t i) const { return kept_values_[i]; }
+  /// log w_i^1/2, and what a ridge is.
+  double LogRoot(std::int64_t i) const { return (LogWeight(i) - top_) / 2; }
+  double Share() const { return std::exp(-top_); }
+  /// (F^T F)^-1 x
+  std::vector<double> SolveTwice(std::vector<double> x) const {
+    rotated_.SolveTwice(x);
+    return x;
+  }
+
   bool HasPart(std::int64_t i) const {
     return f_.gains[i] != NoGain<T>(options_.kernel) || f_.diagonal[i] == 0;
   }
+
+ private:
   double LogWeight(std::int64_t i) const { return m_.weighted ? cn::OffsetOf(m_, i) : 0; }
   PairScale ScaleOf(std::int64_t i) const {
     if (!HasPart(i)) return {options_, 0, 0, -std::numeric_limits<double>::infinity()};
@@ -144,9 +125,27 @@ class MinimumNormPrefixes {
   }
 
   void Add(std::int64_t i) {
-    if (!HasPart(i)) return;
-    const PairScale scale = ScaleOf(i);
-    if (scale.none()) return StartRotations();  // a row of zeros
+    std::vector<double> row;
+    if (HasPart(i)) {
+      const PairScale scale = ScaleOf(i);
+      if (scale.none()) {
+        BecomeSingular();  // a row of zeros
+      } else {
+        row = RowOf(i, scale);
+        for (double& x : row) x *= std::exp((scale.log - top_) / 2);
+        if (rotates_) Rotate(row, i);
+      }
+      LoadValue(i, std::exp(LogRoot(i)), value_);
+    } else {
+      std::fill(value_.begin(), value_.end(), 0.0);
+    }
+    if (!keeps_) return;
+    kept_rows_.push_back(row);
+    kept_values_.push_back(value_);
+  }
+
+  /// The row of L, which ends before its diagonal where those before span it.
+  std::vector<double> RowOf(std::int64_t i, const PairScale& scale) {
     std::vector<double> row(rows_.size());
     for (std::size_t j = 0; j < rows_.size(); ++j) {
       const double s = KernelOf(f_.keys.Row(span_[j]), f_.keys.Row(i), gains_[j], scale.gain);
@@ -158,9 +157,9 @@ class MinimumNormPrefixes {
       row.push_back(std::sqrt(share));
       Span(i, row, scale);
     } else {
-      StartRotations();
+      BecomeSingular();
     }
-    if (singular_) Rotate(row, i, scale.log, scale.log_weight);
+    return row;
   }
 
   /// |w|^2 of a_i = sum_j w_j a_j + what is left of it: (w, -1) bounds the least eigenvalue.
@@ -179,7 +178,6 @@ class MinimumNormPrefixes {
     span_.push_back(i);
     gains_.push_back(scale.gain);
     logs_.push_back(scale.log);
-    log_weights_.push_back(scale.log_weight);
     rows_.push_back(row);
     std::vector<double> e(value_.size());
     LoadValue(i, scale.Factor(scale.gain), e);
@@ -195,20 +193,20 @@ class MinimumNormPrefixes {
     for (std::size_t c = 0; c < to.size(); ++c) to[c] = factor * static_cast<double>(room_[c]);
   }
 
-  void StartRotations() {
-    if (singular_) return;
+  void BecomeSingular() {
     singular_ = true;
+    if (rotates_) return;
+    rotates_ = true;
     for (std::size_t j = 0; j < rows_.size(); ++j) {
       std::vector<double> row = rows_[j];
-      Rotate(row, span_[j], logs_[j], log_weights_[j]);
+      for (double& x : row) x *= std::exp((logs_[j] - top_) / 2);
+      Rotate(std::move(row), span_[j]);
     }
   }
 
-  /// Row i of F and R V, over the greatest of D^-1.
-  void Rotate(std::vector<double>& row, std::int64_t i, double log, double log_weight) {
-    const double factor = std::exp((log - top_) / 2);
-    for (double& x : row) x *= factor;
-    LoadValue(i, std::exp((log_weight - top_) / 2), value_);
+  /// A row of F and R V.
+  void Rotate(std::vector<double> row, std::int64_t i) {
+    LoadValue(i, std::exp(LogRoot(i)), value_);
     rotated_.Add(row, value_);
   }
 
@@ -218,10 +216,11 @@ class MinimumNormPrefixes {
   RotatedRows rotated_;
   double top_ = kLogFaded, cut_ = 0;
   std::int64_t added_ = 0;
-  bool singular_ = false;
-  std::vector<std::int64_t> span_;                  // pairs that span
-  std::vector<double> gains_, logs_, log_weights_;  // of those
-  std::vector<std::vector<double>> rows_, e_;       // rows of L and of L^-1 V
+  bool keeps_, rotates_, singular_ = false;
+  std::vector<std::int64_t> span_;             // pairs that span
+  std::vector<double> gains_, logs_;           // of those
+  std::vector<std::vector<double>> rows_, e_;  // rows of L and of L^-1 V
+  std::vector<std::vector<double>> kept_rows_, kept_values_;
   std::vector<double> z_, value_;
   std::vector<T> room_;
 };
@@ -230,7 +229,7 @@ class MinimumNormPrefixes {
 template <class T>
 void AnswerByMinimumNormAs(const Task& task, const Factor<T>& f, T* row) {
   const Memory& m = task.memory;
-  MinimumNormPrefixes<T> prefixes(task, f);
+  MinimumNormPrefixes<T> prefixes(task, f, PrefixRows::kUsed);
   std::vector<double> y(static_cast<std::size_t>(m.value_dim));
   for (std::int64_t at = 0; at < m.rows; ++at) {
     const std::int64_t t = at / m.queries, end = m.sight.End(t);

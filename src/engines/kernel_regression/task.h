@@ -52,10 +52,10 @@ inline constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 
 /// What is known of a factor.
 struct Progress {
-  std::int64_t done;  ///< pairs in whole panels that are factored, which stay as they are
-  std::int64_t good;  ///< leading pairs whose factor is right
-  std::int64_t odd;   ///< the first pair that is not finite
-  double least;       ///< share of a diagonal that a pivot of `done` has
+  std::int64_t done = 0;  ///< pairs in whole panels that are factored, which stay as they are
+  std::int64_t good = 0;  ///< leading pairs whose factor is right
+  std::int64_t odd = 0;   ///< the first pair that is not finite
+  double least = 0;       ///< the least share of a diagonal that a pivot of `done` has
 };
 
 /// U = L^T of A = U^T U by column blocks: panels of columns, each with all rows down to the end of

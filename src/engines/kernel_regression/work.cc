@@ -21,6 +21,12 @@ std::size_t BytesOfScratch(const Sizes& sizes, std::int64_t pairs) {
              : common::ScratchBytesOf<Scratch<float>>(pairs, sizes.key_dim, sizes.value_dim);
 }
 
+double FlopsOf(const Work& work) {
+  const auto pairs = static_cast<double>(work.sizes.pairs());
+  const auto channels = static_cast<double>(work.sizes.key_dim + work.sizes.value_dim);
+  return static_cast<double>(work.memories()) * pairs * pairs * (pairs / 3 + channels);
+}
+
 Work::Work(const Options& o, const Call& c)
     : options(o),
       call(c),

@@ -29,6 +29,9 @@ struct Work {
   std::int64_t Room() const;
 };
 
+/// Flops of a call.
+double FlopsOf(const Work& work);
+
 /// Of one memory's weights.
 std::size_t BytesOfWeights(const Sizes& sizes);
 /// Of one memory's factor, and of a worker beside it.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/engines/common/pair_gradients.h"
 #include "src/engines/kernel_smoother/task.h"
 
 namespace ttr::kernel_smoother {
@@ -17,13 +18,7 @@ struct QuerySums {
 };
 
 /// Gradients of one memory: rows as in Gradients, sums over queries in double.
-struct MemoryGradient {
-  HeadRows dy, dq;
-  Rows dk, dv, dstate_k, dstate_v, dstate_log_weight;
-  Rows dlog_decay, dimportance, dlog_importance;
-  double* dbandwidth = nullptr;
-  Rows final_k, final_v, final_log_weight;
-  PairRows final_place;
+struct MemoryGradient : common::PairGradients {
   QuerySums sums;
   void* queries = nullptr;       ///< [query][channel]: sums for dq, where one task does all
   double* pair_sums = nullptr;   ///< [tokens]: of ds, of the call's pairs

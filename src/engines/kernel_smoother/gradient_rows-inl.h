@@ -12,9 +12,9 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/common/pair_gradients-inl.h"
 #include "src/engines/kernel_smoother/gradient.h"
 #include "src/engines/kernel_smoother/load-inl.h"
-#include "src/simd/unit_length-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_smoother {
@@ -35,13 +35,7 @@ class GradientRows {
         s_.dk.Row(i)[c] -= s_.e_sums[i] * s_.k.Row(i)[c];
       }
     }
-    AddFinal(g_.final_k, pair, m_.key_dim, s_.dk.Row(i));
-    AddFinal(g_.final_v, pair, m_.value_dim, s_.dv.Row(i));
-    const bool normalises = options_.normalise_qk && !old;
-    if (normalises) sn::LoadRow(m_.k, row, 0, m_.key_dim, s_.row);
-    StoreRow(s_.dk.Row(i), normalises ? s_.row : nullptr, old ? g_.dstate_k : g_.dk, row,
-             m_.key_dim);
-    StoreRow(s_.dv.Row(i), nullptr, old ? g_.dstate_v : g_.dv, row, m_.value_dim);
+    cn::StorePairGradient(m_, g_, pair, s_.dk.Row(i), s_.dv.Row(i), s_.row, s_.other);
     const auto sum = static_cast<double>(s_.ds_sums[i]);
     if (!old && m_.weighted) g_.pair_sums[row] = sum;
     if (old && g_.dstate_log_weight) sn::StoreRow(&sum, row, 0, 1, g_.dstate_log_weight);
@@ -60,30 +54,12 @@ class GradientRows {
         sn::Multiply(row, m_.key_dim, static_cast<T>(scale));
       }
       if (options_.normalise_qk) sn::LoadRow(m_.q.Of(r), t, 0, m_.key_dim, s_.row);
-      StoreRow(row, options_.normalise_qk ? s_.row : nullptr, g_.dq.Of(r), t, m_.key_dim);
+      cn::StoreGradientRow(row, options_.normalise_qk ? s_.row : nullptr, g_.dq.Of(r), t,
+                           m_.key_dim, s_.other);
     }
   }
 
  private:
-  /// Goes through the length where `x` is the row before it, and stores a row.
-  void StoreRow(T* gradient, const T* x, const Rows& to, std::int64_t row,
-                std::int64_t channels) const {
-    if (!to) return;
-    if (x != nullptr) {
-      sn::UnitGradientOf(channels, x, 1, sn::kUnitEps, gradient, s_.other, gradient);
-    }
-    sn::StoreRow(gradient, row, 0, channels, to);
-  }
-
-  void AddFinal(const Rows& final, std::int64_t pair, std::int64_t channels, T* gradient) const {
-    const std::int64_t all = m_.sight.held + m_.sight.tokens;
-    if (!final) return;
-    const std::int64_t row = pair - (all - g_.final_place.After(m_.sight.held, m_.sight.tokens));
-    if (row < 0) return;
-    sn::LoadRow(final, row, 0, channels, s_.other);
-    for (std::int64_t c = 0; c < channels; ++c) gradient[c] += s_.other[c];
-  }
-
   const Options& options_;
   const Memory& m_;
   const MemoryGradient& g_;

@@ -1,0 +1,45 @@
+/// Gradients of kernel regression. For every prefix, with a_t = A_t^-1 D R k(K, q_t) and
+/// b_t = A_t^-1 D R V dy_t, both 0 beyond what token t sees,
+///
+///     d(D R V) = sum_t a_t dy_t^T      d(D R k(K, q_t)) = b_t      dA = - sum_t a_t b_t^T
+///
+/// Both are back substitutions by the one factor, a_t = L^-T Z_t and b_t = L^-T E dy_t, so nothing
+/// is differentiated through a factor. Those of keys, queries and the bandwidth follow by the
+/// kernel's slope. As y does not depend on D, and on weights only through ridge W^-1,
+///
+///     d ridge = - sum_i p_i      d log w_i = ridge p_i      p_i = D_i^2 sum_t a_ti b_ti
+///
+/// Cost: 2 N^3 flops beside the N^3 / 3 of the factor, one query a pair. Memory: three half N x N
+/// matrices. The same bits for any number of threads. Prefixes that are singular, in double and one
+/// by one, as if their rank stayed as it is.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "src/engines/kernel_regression/kernel_regression.h"
+
+namespace ttr::kernel_regression {
+
+/// What is wanted; absent views are not. Rows of q, k, v are of as many heads as there are memories
+/// (of q: as y has), in the type of the arithmetic; weights, `ridge` and `bandwidth` ([N, H]) in
+/// float64. What is there is overwritten.
+struct Gradients {
+  TensorView q, k, v;
+  TensorView importance, log_importance, ridge, bandwidth;
+  TensorView state_k, state_v, state_log_weight;
+};
+
+/// Gradients of the final state, as large as it is; views may be absent.
+struct FinalGradients {
+  TensorView k, v, log_weight;
+};
+
+std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads);
+
+/// `call`: as for Forward, its state the initial one, which is left as it is; y is not read.
+void Backward(const Options& options, const Call& call, const TensorView& dy,
+              const FinalGradients& final, const Gradients& gradients, Executor& executor,
+              std::span<std::byte> scratch = {});
+
+}  // namespace ttr::kernel_regression
