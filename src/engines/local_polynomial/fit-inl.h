@@ -53,7 +53,7 @@ class Fit {
   static std::int64_t Lanes() { return ln::SystemsAtOnce<T>(); }
   static std::int64_t Parts() { return kQueries / Lanes(); }
 
-  /// `centres`: rows of queries, whole units.
+  /// `centres`: rows of queries.
   void Start(const Block<T>& centres, std::int64_t sides) const {
     for (std::int64_t part = 0; part < Parts(); ++part) {
       for (std::int64_t c = 0; c < f_.channels; ++c) {
@@ -104,7 +104,6 @@ class Fit {
       const V a = hn::Load(d, Total(part));
       hn::Store(hn::NegMulAdd(a, mean, hn::Load(d, second)), d, second);
     }
-    std::fill(s_.regular, s_.regular + Lanes(), T(1));
     const ln::RightSides<T> right{Side(part, 0), s_.wide * Parts(), sides};
     Factor(part, right);
     ln::SubstituteUpInterleaved(H(part), s_.inverses, right);
@@ -138,10 +137,13 @@ class Fit {
   T* SideOf(std::int64_t query, std::int64_t r) const {
     return Side(query / Lanes(), r) + query % Lanes();
   }
-  bool Regular(std::int64_t lane) const { return s_.regular[lane] != 0; }
+  bool Regular(std::int64_t query) const { return s_.regular[query] != 0; }
+  /// Is it so because the digits of a variance are gone?
+  bool Cancelled(std::int64_t query) const { return s_.cancelled[query] != 0; }
 
  private:
   T* Centre(std::int64_t part) const { return s_.centres + part * f_.channels * Lanes(); }
+  T* Regulars(std::int64_t part) const { return s_.regular + part * Lanes(); }
   T* Total(std::int64_t part) const { return s_.totals + part * Lanes(); }
   T* Mean(std::int64_t part) const { return s_.means + part * s_.wide * Lanes(); }
   T* Side(std::int64_t part, std::int64_t r) const {
@@ -299,24 +301,26 @@ class Fit {
                                   ridge_ > 0 ? 0 : std::sqrt(linalg::Rounding<T>(1)));
     const ln::PivotLimits<T> limits{static_cast<T>(share), static_cast<T>(linalg::kFaded<T>)};
     const Covariance matrix{h, Mean(part), static_cast<T>(ridge_), f_.count};
-    ln::FactorInterleaved(matrix, limits, h, s_.inverses, sides, s_.regular);
+    ln::FactorInterleaved(matrix, limits, h, s_.inverses, sides, Regulars(part));
   }
 
   /// Where a variance is what is left of a much larger second moment, its digits are gone.
   void MarkCancelled(std::int64_t part) const {
     const D d;
     const ln::Panels<T> h = H(part);
-    V regular = hn::Load(d, s_.regular);
+    V cancelled = hn::Zero(d);
     for (std::int64_t j = 0; j < f_.count; ++j) {
       const std::int64_t panel = j / linalg::kPanelRows, r = j % linalg::kPanelRows;
       const V second =
           hn::Load(d, h.At(panel, panel) + (r * linalg::kPanelRows + r) * Lanes());
       const V mean = hn::Load(d, Mean(part) + j * Lanes());
       const V left = hn::Add(hn::NegMulAdd(mean, mean, second), hn::Set(d, static_cast<T>(ridge_)));
-      const auto lost = hn::Lt(left, hn::Mul(second, hn::Set(d, T(1.0 / 256))));
-      regular = hn::IfThenZeroElse(lost, regular);
+      const auto lost = hn::Lt(left, hn::Mul(second, hn::Set(d, T(1.0 / 32))));
+      cancelled = hn::IfThenElse(lost, hn::Set(d, T(1)), cancelled);
     }
-    hn::Store(regular, d, s_.regular);
+    hn::Store(cancelled, d, s_.cancelled + part * Lanes());
+    const V regular = hn::IfThenZeroElse(hn::Ne(cancelled, hn::Zero(d)), hn::Set(d, T(1)));
+    hn::Store(regular, d, Regulars(part));
   }
 
   const Monomials& f_;
