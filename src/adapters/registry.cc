@@ -4,10 +4,9 @@ namespace ttr {
 namespace {
 
 std::vector<const Engine*>& List() {
-  static std::vector<const Engine*> engines{&FastWeightsEngine(), &ScanEngine(),
-                                            &LeastSquaresEngine(), &KernelSmootherEngine(),
-                                            &LocalPolynomialEngine(),
-                                            &DefinitionEngine()};
+  static std::vector<const Engine*> engines{&FastWeightsEngine(),     &ScanEngine(),
+                                            &LeastSquaresEngine(),    &KernelSmootherEngine(),
+                                            &LocalPolynomialEngine(), &DefinitionEngine()};
   return engines;
 }
 

@@ -173,14 +173,14 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
     }
   }
   engine.Backward({.requirements = requirements_,
-                     .dims = dims,
-                     .inputs = inputs,
-                     .needs = Needs::kBoth,
-                     .executor = executor,
-                     .scratch = options.scratch,
-                     .saved = options.saved},
-                    initial,
-                    {HasRows(dy) ? dy : rows.view(), final_gradient, dinputs, initial_gradient});
+                   .dims = dims,
+                   .inputs = inputs,
+                   .needs = Needs::kBoth,
+                   .executor = executor,
+                   .scratch = options.scratch,
+                   .saved = options.saved},
+                  initial,
+                  {HasRows(dy) ? dy : rows.view(), final_gradient, dinputs, initial_gradient});
   for (const State::Entry& entry : initial_gradient.entries()) {
     const TensorView wanted = dinitial.Get(entry.name);
     if (!wanted.defined()) {
@@ -205,7 +205,8 @@ std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {
 
 std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
   CheckDims("BackwardScratchBytes", dims);
-  return EngineFor(*engine_, recipe(), dims).BackwardScratchBytes(recipe(), dims, std::max(threads, 1));
+  return EngineFor(*engine_, recipe(), dims)
+      .BackwardScratchBytes(recipe(), dims, std::max(threads, 1));
 }
 
 std::size_t Layer::SavedBytes(const Dims& dims, DType state) const {

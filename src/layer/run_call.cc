@@ -76,16 +76,16 @@ void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outpu
     SetZero(report);
   }
   engine.Forward({.requirements = requirements,
-                     .dims = dims,
-                     .inputs = inputs,
-                     .needs = needs,
-                     .executor = ExecutorOf(options),
-                     .scratch = options.scratch,
-                     .saved = options.saved,
-                     .bfloat16_products = options.bfloat16_products,
-                     .auxiliary = auxiliary.numbers,
-                     .defers = auxiliary.defers},
-                    state, outputs);
+                  .dims = dims,
+                  .inputs = inputs,
+                  .needs = needs,
+                  .executor = ExecutorOf(options),
+                  .scratch = options.scratch,
+                  .saved = options.saved,
+                  .bfloat16_products = options.bfloat16_products,
+                  .auxiliary = auxiliary.numbers,
+                  .defers = auxiliary.defers},
+                 state, outputs);
 }
 
 }  // namespace ttr

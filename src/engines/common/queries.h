@@ -40,10 +40,10 @@ struct QueriedTensors : PairTensors {
   }
   /// Of the arithmetic.
   DType dtype() const {
-    const bool wide = state_k.defined() ? state_k.dtype() == DType::kFloat64 ||
-                                              state_v.dtype() == DType::kFloat64
-                      : v.defined()     ? v.dtype() == DType::kFloat64
-                                        : q.dtype() == DType::kFloat64;
+    const bool wide = state_k.defined()
+                          ? state_k.dtype() == DType::kFloat64 || state_v.dtype() == DType::kFloat64
+                      : v.defined() ? v.dtype() == DType::kFloat64
+                                    : q.dtype() == DType::kFloat64;
     return wide ? DType::kFloat64 : DType::kFloat32;
   }
 };

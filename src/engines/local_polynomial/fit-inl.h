@@ -206,9 +206,8 @@ class Fit {
         Expand(part, k.Row(i));
       }
       for (std::int64_t j = 0; j < s_.wide; ++j) {
-        const std::int64_t at =
-            j / linalg::kPanelRows * panel +
-            (i * linalg::kPanelRows + j % linalg::kPanelRows) * lanes;
+        const std::int64_t at = j / linalg::kPanelRows * panel +
+                                (i * linalg::kPanelRows + j % linalg::kPanelRows) * lanes;
         V f = hn::Zero(d);
         if (i < count && j < f_.count) {
           // What is not finite goes to those alone that give it weight.
@@ -233,13 +232,11 @@ class Fit {
     for (std::int64_t i = 0; i < count; ++i) {
       const V share = hn::Load(d, p.Row(i) + part * lanes);
       const V number = hn::Load(d, a.Row(i) + part * lanes);
-      const V weighed =
-          hn::IfThenZeroElse(hn::Eq(share, hn::Zero(d)), hn::Mul(share, number));
+      const V weighed = hn::IfThenZeroElse(hn::Eq(share, hn::Zero(d)), hn::Mul(share, number));
       hn::Store(hn::Add(hn::Load(d, total), weighed), d, total);
       for (std::int64_t j = 0; j < f_.count; ++j) {
-        const std::int64_t at =
-            j / linalg::kPanelRows * panel +
-            (i * linalg::kPanelRows + j % linalg::kPanelRows) * lanes;
+        const std::int64_t at = j / linalg::kPanelRows * panel +
+                                (i * linalg::kPanelRows + j % linalg::kPanelRows) * lanes;
         const V f = hn::Load(d, s_.columns + at);
         hn::Store(hn::MulAdd(weighed, f, hn::Load(d, to + j * lanes)), d, to + j * lanes);
       }
@@ -274,12 +271,12 @@ class Fit {
       ln::LoadSquare(d, h.At(i, j), square);
       TTR_UNROLL
       for (std::size_t c = 0; c < linalg::kPanelRows; ++c) {
-        const auto column = hn::Load(
-            d, mean + (static_cast<std::size_t>(j * linalg::kPanelRows) + c) * lanes);
+        const auto column =
+            hn::Load(d, mean + (static_cast<std::size_t>(j * linalg::kPanelRows) + c) * lanes);
         TTR_UNROLL
         for (std::size_t r = 0; r < linalg::kPanelRows; ++r) {
-          const auto row = hn::Load(
-              d, mean + (static_cast<std::size_t>(i * linalg::kPanelRows) + r) * lanes);
+          const auto row =
+              hn::Load(d, mean + (static_cast<std::size_t>(i * linalg::kPanelRows) + r) * lanes);
           square[r][c] = hn::NegMulAdd(row, column, square[r][c]);
         }
       }
@@ -297,8 +294,8 @@ class Fit {
     MarkCancelled(part);
     // Without a ridge, after a small pivot rounding may have left another as large where there is
     // none (pivots-inl.h).
-    const double share = std::max(linalg::Rounding<T>(f_.count),
-                                  ridge_ > 0 ? 0 : std::sqrt(linalg::Rounding<T>(1)));
+    const double share =
+        std::max(linalg::Rounding<T>(f_.count), ridge_ > 0 ? 0 : std::sqrt(linalg::Rounding<T>(1)));
     const ln::PivotLimits<T> limits{static_cast<T>(share), static_cast<T>(linalg::kFaded<T>)};
     const Covariance matrix{h, Mean(part), static_cast<T>(ridge_), f_.count};
     ln::FactorInterleaved(matrix, limits, h, s_.inverses, sides, Regulars(part));
@@ -311,8 +308,7 @@ class Fit {
     V cancelled = hn::Zero(d);
     for (std::int64_t j = 0; j < f_.count; ++j) {
       const std::int64_t panel = j / linalg::kPanelRows, r = j % linalg::kPanelRows;
-      const V second =
-          hn::Load(d, h.At(panel, panel) + (r * linalg::kPanelRows + r) * Lanes());
+      const V second = hn::Load(d, h.At(panel, panel) + (r * linalg::kPanelRows + r) * Lanes());
       const V mean = hn::Load(d, Mean(part) + j * Lanes());
       const V left = hn::Add(hn::NegMulAdd(mean, mean, second), hn::Set(d, static_cast<T>(ridge_)));
       const auto lost = hn::Lt(left, hn::Mul(second, hn::Set(d, T(1.0 / 32))));

@@ -88,8 +88,8 @@ class SharedMoments {
                                                  channels_, tile);
         for (int r = 0; r < kPairsAtOnce; ++r) {
           const V share = hn::Load(d, p.Row(i + r) + part * Lanes());
-          const V weight = hn::IfThenZeroElse(hn::Eq(share, hn::Zero(d)),
-                                              hn::Mul(share, tile[r][0]));
+          const V weight =
+              hn::IfThenZeroElse(hn::Eq(share, hn::Zero(d)), hn::Mul(share, tile[r][0]));
           hn::Store(weight, d, e.Row(i + r) + part * Lanes());
         }
       }

@@ -66,22 +66,22 @@ struct WeightScratch {
 /// vector has lanes side by side: a part of the kQueries.
 template <class T>
 struct FitScratch {
-  std::int64_t wide;   // monomials, in whole panels
-  std::int64_t depth;  // pairs of a step
-  T* centres;          // [part][channel][lane]: from which keys are counted
-  T* means;            // [part][monomial][lane]
-  T* h;                // [part]: the systems, in panels
-  T* sides;            // [right-hand side][part][monomial][lane]
-  T* totals;           // [part][lane]: means of numbers that are fitted
-  T* inverses;         // [monomial][lane]
-  T* one;              // [monomial][lane]: of one pair
-  T *rows, *columns;   // [panel][pair][4][lane]: times minus the share, and as they are
+  std::int64_t wide;       // monomials, in whole panels
+  std::int64_t depth;      // pairs of a step
+  T* centres;              // [part][channel][lane]: from which keys are counted
+  T* means;                // [part][monomial][lane]
+  T* h;                    // [part]: the systems, in panels
+  T* sides;                // [right-hand side][part][monomial][lane]
+  T* totals;               // [part][lane]: means of numbers that are fitted
+  T* inverses;             // [monomial][lane]
+  T* one;                  // [monomial][lane]: of one pair
+  T *rows, *columns;       // [panel][pair][4][lane]: times minus the share, and as they are
   T *regular, *cancelled;  // [query]
   // Where all queries count keys from one centre:
-  T* centre = nullptr;  // [channel]
-  Block<T> k;          // [pair][channel]: keys less that
+  T* centre = nullptr;    // [channel]
+  Block<T> k;             // [pair][channel]: keys less that
   T* products = nullptr;  // [pair][16]: of four channels and four
-  Block<T> numbers;    // [pair][query]: times their shares, for the second system
+  Block<T> numbers;       // [pair][query]: times their shares, for the second system
 
   FitScratch(std::int64_t monomials, std::int64_t key_dim, std::int64_t sides_count,
              ScratchLayout& layout);
