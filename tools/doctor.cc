@@ -100,8 +100,8 @@ void AddDoctor(CLI::App& app) {
   CLI::App* command = AddCommand(
       app, "doctor", "what this build is, and a self-test of every engine",
       "  ttr doctor\n  TTR_TARGET=AVX2 ttr doctor --json\n"
-      "An output may differ from the definition's by 64 eps of its size, of least squares "
-      "times\nthe condition of its system. Exit code 1: an engine is wrong on this "
+      "An output may differ from the definition's by 64 eps of its size, of what solves systems "
+      "times\ntheir condition. Exit code 1: an engine is wrong on this "
       "machine.");
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "print JSON");

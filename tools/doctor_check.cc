@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "experiments/data/random_inputs.h"
 #include "tools/tensor_io.h"
 #include "ttr/layer.h"
+#include "ttr/util/random.h"
 
 namespace ttr::tools {
 namespace {
@@ -191,6 +194,41 @@ std::vector<double> Conditions(Recipe recipe, const Inputs& inputs, const Dims& 
   return conditions;
 }
 
+bool IsPolynomial(const Recipe& recipe) {
+  return recipe.function.kind == FunctionClass::kPolynomial;
+}
+
+// [B, T, H] of fits around queries: how many times as much as its inputs an answer moves, with some
+// room for directions that were not tried.
+std::vector<double> Sensitivities(const Recipe& recipe, const Inputs& inputs, const Dims& dims) {
+  constexpr double kMove = 1e-9, kRoom = 2;
+  const Layer definition(recipe, kDefinition);
+  const Tensor y = Outputs(definition, inputs, dims);
+  std::vector<double> conditions(static_cast<std::size_t>(dims.batch * dims.tokens * dims.heads),
+                                 1);
+  const auto width = static_cast<std::size_t>(dims.value_dim);
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    CounterRandom random(seed, 0);
+    std::vector<Tensor> copies;
+    Inputs moved = inputs;
+    for (TensorView* view : {&moved.q, &moved.k, &moved.v}) {
+      copies.push_back(Tensor::Copy(*view, DType::kFloat64));
+      for (double& x : copies.back().as<double>()) x *= 1 + kMove * (2 * random.Uniform() - 1);
+      *view = copies.back().view();
+    }
+    const Tensor other = Outputs(definition, moved, dims);
+    for (std::size_t i = 0; i < conditions.size(); ++i) {
+      double size = 0, distance = 0;
+      for (std::size_t j = i * width; j < (i + 1) * width; ++j) {
+        size = std::max(size, std::abs(y.as<double>()[j]));
+        distance = std::max(distance, std::abs(other.as<double>()[j] - y.as<double>()[j]));
+      }
+      conditions[i] = std::max(conditions[i], kRoom * distance / (kMove * size));
+    }
+  }
+  return conditions;
+}
+
 }  // namespace
 
 Comparison Compare(const Recipe& recipe, DType dtype) {
@@ -200,6 +238,8 @@ Comparison Compare(const Recipe& recipe, DType dtype) {
   dims.heads = dims.query_heads = dims.key_heads = dims.value_heads = 2;
   dims.key_dim = 24;
   dims.value_dim = 40;
+  // The definition's systems are as large as the monomials are many.
+  if (IsPolynomial(recipe) && recipe.function.degree > 1) dims.key_dim = 4;
   experiments::RandomInputs random = experiments::MakeRandomInputs(recipe, dims, dtype, /*seed=*/1);
   if (Solves(recipe)) {
     Scale(random, "log_decay", 1. / 16);  // a pair counts half as much some 30 tokens later
@@ -212,7 +252,8 @@ Comparison Compare(const Recipe& recipe, DType dtype) {
   }
   return {.computed = Outputs(Layer(recipe), random.inputs, dims),
           .defined = Outputs(Layer(recipe, kDefinition), random.inputs, dims),
-          .conditions = Conditions(recipe, random.inputs, dims),
+          .conditions = IsPolynomial(recipe) ? Sensitivities(recipe, random.inputs, dims)
+                                             : Conditions(recipe, random.inputs, dims),
           .eps = dtype == DType::kFloat64
                      ? std::numeric_limits<double>::epsilon()
                      : static_cast<double>(std::numeric_limits<float>::epsilon())};

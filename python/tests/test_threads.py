@@ -39,7 +39,7 @@ def test_threads_of_python_share_a_layer() -> None:
 
 def test_the_gil_is_free_during_a_call() -> None:
     """Another thread goes on while one call lasts."""
-    inputs = draw("local_linear", T=600, H=1, Hq=1, Hk=1, Hv=1, B=1)
+    inputs = draw("local_linear", T=3000, H=1, Hq=1, Hk=1, Hv=1, B=1)
     layer = ttr.Layer("local_linear")
     running = threading.Event()
     done = threading.Event()

@@ -121,8 +121,8 @@ class LocalPolynomial final : public Engine {
     }
     monomials -= 1;
     const auto channels = static_cast<double>(2 * dims.key_dim + 2 * dims.value_dim);
-    return queries * (pairs * (monomials * monomials + channels) +
-                      monomials * monomials * monomials / 3);
+    return queries *
+           (pairs * (monomials * monomials + channels) + monomials * monomials * monomials / 3);
   }
 
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {

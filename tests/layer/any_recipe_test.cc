@@ -58,6 +58,10 @@ class Drawn {
     dims.tokens = Draw(most_tokens + 1) - 1;
     dims.value_dim = Draw(most_channels);
     dims.key_dim = square ? dims.value_dim : Draw(most_channels);
+    // The definition factors a matrix as large as the monomials are many, for every query.
+    if (recipe.function.kind == FunctionClass::kPolynomial && recipe.function.degree > 1) {
+      dims.key_dim = std::min<std::int64_t>(dims.key_dim, recipe.function.degree == 2 ? 6 : 4);
+    }
     dims.features = Draw(4);
     dims.heads = Draw(3);
     const bool shares = dims.key_heads != dims.query_heads;  // a recipe with queries

@@ -85,7 +85,7 @@ class LocalPolynomial : public testing::TestWithParam<const char*> {
     const Result defined = RunWhole(definition, Wide(call));
     std::vector<double> allowed = Sizes(defined.y);
     for (double& size : allowed) size *= roundings * eps;
-    for (const std::uint64_t seed : {1, 2, 3}) {
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
       // More than a rounding, so that what the definition rounds itself does not count.
       Wide other(call);
       other.Disturb(16 * eps, seed);
@@ -97,8 +97,8 @@ class LocalPolynomial : public testing::TestWithParam<const char*> {
     const auto expect = [&](const Result& got, const std::string& what) {
       const std::vector<double> distance = Distances(defined.y, got.y);
       for (std::size_t i = 0; i < distance.size(); ++i) {
-        ASSERT_LE(distance[i], allowed[i]) << what << ", row " << i << ": "
-                                           << defined.status.as<std::int8_t>()[i] + 0;
+        ASSERT_LE(distance[i], allowed[i])
+            << what << ", row " << i << ": " << defined.status.as<std::int8_t>()[i] + 0;
       }
       EXPECT_EQ(LargestDifference(defined.status, got.status), 0) << what;
     };
@@ -127,7 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "local_linear{kernel: triweight, bandwidth: 4, causal: false}",
                     "local_linear{kernel: inverse_distance, decay: scalar}",
                     "local_linear{kernel: inverse_distance, window: 5, normalise_qk: true}",
-                    "local_linear{ridge: 0}", "local_linear{ridge: 0, decay: 0.9}", "local_quadratic",
+                    "local_linear{ridge: 0}", "local_linear{ridge: 0, decay: 0.9}",
+                    "local_quadratic",
                     "local_quadratic{kernel: gaussian, bandwidth: 4, window: 40}",
                     "local_quadratic{ridge: 0, kernel: laplace, bandwidth: 2}",
                     "local_cubic{decay: scalar, importance: log}",
@@ -173,7 +174,8 @@ TEST_P(LocalPolynomial, SpansScalesThatAreFarApart) {
       call.inputs.q.Set({0, t, 1, c}, by * call.inputs.q.At({0, t, 1, c}));
     }
   }
-  ExpectAgreement(call, 1000);
+  // A cubic's normal equations square what monomials of 10^-6 and 10^3 are beside each other.
+  ExpectAgreement(call, 4000);
 }
 
 // Keys far from the origin, and queries far from all keys.
@@ -266,8 +268,9 @@ void ExpectReproduced(const char* recipe, std::int64_t from, double tolerance, D
 TEST(LocalPolynomials, ReproducePolynomialsOfTheirDegree) {
   const auto affine = [](double x, double y) { return 3 * x - 2 * y + 1; };
   const auto quadratic = [](double x, double y) { return x * x - 2 * x * y + 0.5 * y + 1; };
-  for (const char* recipe : {"local_linear{ridge: 0}", "local_linear{ridge: 0, kernel: gaussian, bandwidth: 1}",
-                             "local_linear{ridge: 0, decay: 0.8}"}) {
+  for (const char* recipe :
+       {"local_linear{ridge: 0}", "local_linear{ridge: 0, kernel: gaussian, bandwidth: 1}",
+        "local_linear{ridge: 0, decay: 0.8}"}) {
     ExpectReproduced(recipe, 10, 1e-9, DType::kFloat64, affine);
     ExpectReproduced(recipe, 10, 2e-4, DType::kFloat32, affine);
   }

@@ -141,7 +141,7 @@ std::vector<std::string> EngineRecipes() {
   std::vector<std::string> names = LayerRecipes();
   std::erase_if(names, [](const std::string& name) {
     const std::string_view engine = MakePlan(ParseRecipe(name)).engine;
-    return engine == kDefinition || engine == "least_squares";
+    return engine == kDefinition || engine == "least_squares" || engine == "local_polynomial";
   });
   return names;
 }

@@ -42,8 +42,9 @@ class Answers {
     if (!fits_.weights().Share(first, count)) return;
     cn::LoadPairs(cn::ValuesOf(m_), first, count, m_.value_dim, s_.v);
     const std::int64_t odd = cn::SetOddAside(s_.v, count, ValueWidth(), s_.odd);
-    fits_.fit().Weigh(s_.weights.k, s_.weights.p, count, s_.e);
-    ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Transposed(s_.e), s_.v, kQueries,
+    fits_.Weigh(count, s_.e);
+    ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Transposed(s_.e), s_.v,
+                                 linalg::RoundUp(task_.count, kStrip),
                                  ln::Whole{ValueWidth(), count}, s_.y);
     // What is not finite goes to those alone that give it weight.
     for (std::int64_t at = 0; at < odd; ++at) {

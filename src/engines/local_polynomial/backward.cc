@@ -14,8 +14,7 @@ std::int64_t CountOf(const Sizes& sizes) { return MonomialsOf(sizes.key_dim, siz
 
 template <class T>
 std::size_t BytesOfWorkerAs(const Sizes& sizes) {
-  return common::ScratchBytesOf<GradientScratch<T>>(CountOf(sizes), sizes.key_dim,
-                                                    sizes.value_dim);
+  return common::ScratchBytesOf<GradientScratch<T>>(CountOf(sizes), sizes.key_dim, sizes.value_dim);
 }
 
 std::size_t BytesOfWorker(const Sizes& sizes) {
@@ -33,8 +32,8 @@ std::size_t BytesOfRecord(const Sizes& sizes) {
 void TakeSumsOf(const Sizes& sizes, ScratchLayout& layout, MemoryGradient& g) {
   const std::int64_t rows = sizes.tokens * sizes.queries;
   g.record_bytes = BytesOfRecord(sizes);
-  g.records = layout.TakeBytes(common::CeilDiv(rows, kQueries) *
-                               static_cast<std::int64_t>(g.record_bytes));
+  g.records =
+      layout.TakeBytes(common::CeilDiv(rows, kQueries) * static_cast<std::int64_t>(g.record_bytes));
   layout.Take(rows, {&g.width_sums, &g.ridge_sums});
   g.pair_sums = layout.Take<double>(sizes.tokens);
 }
@@ -116,8 +115,7 @@ class Pass {
 
   MemoryGradient GradientOf(std::int64_t item) const {
     const common::Sequence sequence = work_.sequences[item / work_.heads.memories];
-    MemoryGradient g{
-        common::PairGradientsOf(dy_, final_, gradients_, work_.heads, sequence, item)};
+    MemoryGradient g{common::PairGradientsOf(dy_, final_, gradients_, work_.heads, sequence, item)};
     g.final_place.window = work_.options.window;
     const std::size_t weights =
         static_cast<std::size_t>(work_.memories()) * BytesOfWeights(work_.sizes);

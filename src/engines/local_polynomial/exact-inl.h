@@ -48,7 +48,8 @@ class ExactFit {
         z_(one_.size()) {
     const common::Place place = common::Place::Of(m_, row);
     cn::LoadQuery(m_, place, 1, q_.data());
-    cn::LoadQuery(m_, place, common::IsByDistance(kernel_) ? 1 : task.options.scale, scaled_.data());
+    cn::LoadQuery(m_, place, common::IsByDistance(kernel_) ? 1 : task.options.scale,
+                  scaled_.data());
     SumWeights();
     Factor();
   }

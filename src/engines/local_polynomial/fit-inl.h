@@ -53,7 +53,7 @@ class Fit {
   static std::int64_t Lanes() { return ln::SystemsAtOnce<T>(); }
   static std::int64_t Parts() { return kQueries / Lanes(); }
 
-  /// `centres`: rows of queries, whole units.
+  /// `centres`: rows of queries.
   void Start(const Block<T>& centres, std::int64_t sides) const {
     for (std::int64_t part = 0; part < Parts(); ++part) {
       for (std::int64_t c = 0; c < f_.channels; ++c) {
@@ -104,7 +104,6 @@ class Fit {
       const V a = hn::Load(d, Total(part));
       hn::Store(hn::NegMulAdd(a, mean, hn::Load(d, second)), d, second);
     }
-    std::fill(s_.regular, s_.regular + Lanes(), T(1));
     const ln::RightSides<T> right{Side(part, 0), s_.wide * Parts(), sides};
     Factor(part, right);
     ln::SubstituteUpInterleaved(H(part), s_.inverses, right);
@@ -138,10 +137,13 @@ class Fit {
   T* SideOf(std::int64_t query, std::int64_t r) const {
     return Side(query / Lanes(), r) + query % Lanes();
   }
-  bool Regular(std::int64_t lane) const { return s_.regular[lane] != 0; }
+  bool Regular(std::int64_t query) const { return s_.regular[query] != 0; }
+  /// Is it so because the digits of a variance are gone?
+  bool Cancelled(std::int64_t query) const { return s_.cancelled[query] != 0; }
 
  private:
   T* Centre(std::int64_t part) const { return s_.centres + part * f_.channels * Lanes(); }
+  T* Regulars(std::int64_t part) const { return s_.regular + part * Lanes(); }
   T* Total(std::int64_t part) const { return s_.totals + part * Lanes(); }
   T* Mean(std::int64_t part) const { return s_.means + part * s_.wide * Lanes(); }
   T* Side(std::int64_t part, std::int64_t r) const {
@@ -204,9 +206,8 @@ class Fit {
         Expand(part, k.Row(i));
       }
       for (std::int64_t j = 0; j < s_.wide; ++j) {
-        const std::int64_t at =
-            j / linalg::kPanelRows * panel +
-            (i * linalg::kPanelRows + j % linalg::kPanelRows) * lanes;
+        const std::int64_t at = j / linalg::kPanelRows * panel +
+                                (i * linalg::kPanelRows + j % linalg::kPanelRows) * lanes;
         V f = hn::Zero(d);
         if (i < count && j < f_.count) {
           // What is not finite goes to those alone that give it weight.
@@ -231,13 +232,11 @@ class Fit {
     for (std::int64_t i = 0; i < count; ++i) {
       const V share = hn::Load(d, p.Row(i) + part * lanes);
       const V number = hn::Load(d, a.Row(i) + part * lanes);
-      const V weighed =
-          hn::IfThenZeroElse(hn::Eq(share, hn::Zero(d)), hn::Mul(share, number));
+      const V weighed = hn::IfThenZeroElse(hn::Eq(share, hn::Zero(d)), hn::Mul(share, number));
       hn::Store(hn::Add(hn::Load(d, total), weighed), d, total);
       for (std::int64_t j = 0; j < f_.count; ++j) {
-        const std::int64_t at =
-            j / linalg::kPanelRows * panel +
-            (i * linalg::kPanelRows + j % linalg::kPanelRows) * lanes;
+        const std::int64_t at = j / linalg::kPanelRows * panel +
+                                (i * linalg::kPanelRows + j % linalg::kPanelRows) * lanes;
         const V f = hn::Load(d, s_.columns + at);
         hn::Store(hn::MulAdd(weighed, f, hn::Load(d, to + j * lanes)), d, to + j * lanes);
       }
@@ -272,12 +271,12 @@ class Fit {
       ln::LoadSquare(d, h.At(i, j), square);
       TTR_UNROLL
       for (std::size_t c = 0; c < linalg::kPanelRows; ++c) {
-        const auto column = hn::Load(
-            d, mean + (static_cast<std::size_t>(j * linalg::kPanelRows) + c) * lanes);
+        const auto column =
+            hn::Load(d, mean + (static_cast<std::size_t>(j * linalg::kPanelRows) + c) * lanes);
         TTR_UNROLL
         for (std::size_t r = 0; r < linalg::kPanelRows; ++r) {
-          const auto row = hn::Load(
-              d, mean + (static_cast<std::size_t>(i * linalg::kPanelRows) + r) * lanes);
+          const auto row =
+              hn::Load(d, mean + (static_cast<std::size_t>(i * linalg::kPanelRows) + r) * lanes);
           square[r][c] = hn::NegMulAdd(row, column, square[r][c]);
         }
       }
@@ -295,28 +294,29 @@ class Fit {
     MarkCancelled(part);
     // Without a ridge, after a small pivot rounding may have left another as large where there is
     // none (pivots-inl.h).
-    const double share = std::max(linalg::Rounding<T>(f_.count),
-                                  ridge_ > 0 ? 0 : std::sqrt(linalg::Rounding<T>(1)));
+    const double share =
+        std::max(linalg::Rounding<T>(f_.count), ridge_ > 0 ? 0 : std::sqrt(linalg::Rounding<T>(1)));
     const ln::PivotLimits<T> limits{static_cast<T>(share), static_cast<T>(linalg::kFaded<T>)};
     const Covariance matrix{h, Mean(part), static_cast<T>(ridge_), f_.count};
-    ln::FactorInterleaved(matrix, limits, h, s_.inverses, sides, s_.regular);
+    ln::FactorInterleaved(matrix, limits, h, s_.inverses, sides, Regulars(part));
   }
 
   /// Where a variance is what is left of a much larger second moment, its digits are gone.
   void MarkCancelled(std::int64_t part) const {
     const D d;
     const ln::Panels<T> h = H(part);
-    V regular = hn::Load(d, s_.regular);
+    V cancelled = hn::Zero(d);
     for (std::int64_t j = 0; j < f_.count; ++j) {
       const std::int64_t panel = j / linalg::kPanelRows, r = j % linalg::kPanelRows;
-      const V second =
-          hn::Load(d, h.At(panel, panel) + (r * linalg::kPanelRows + r) * Lanes());
+      const V second = hn::Load(d, h.At(panel, panel) + (r * linalg::kPanelRows + r) * Lanes());
       const V mean = hn::Load(d, Mean(part) + j * Lanes());
       const V left = hn::Add(hn::NegMulAdd(mean, mean, second), hn::Set(d, static_cast<T>(ridge_)));
-      const auto lost = hn::Lt(left, hn::Mul(second, hn::Set(d, T(1.0 / 256))));
-      regular = hn::IfThenZeroElse(lost, regular);
+      const auto lost = hn::Lt(left, hn::Mul(second, hn::Set(d, T(1.0 / 32))));
+      cancelled = hn::IfThenElse(lost, hn::Set(d, T(1)), cancelled);
     }
-    hn::Store(regular, d, s_.regular);
+    hn::Store(cancelled, d, s_.cancelled + part * Lanes());
+    const V regular = hn::IfThenZeroElse(hn::Ne(cancelled, hn::Zero(d)), hn::Set(d, T(1)));
+    hn::Store(regular, d, Regulars(part));
   }
 
   const Monomials& f_;

@@ -14,6 +14,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/local_polynomial/fit-inl.h"
+#include "src/engines/local_polynomial/shared-inl.h"
 #include "src/engines/local_polynomial/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -32,7 +33,8 @@ class Fits {
         means_(means),
         sides_(sides),
         weights_(task, weights),
-        fit_(task.monomials, task.memory.ridge, fit) {}
+        fit_(task.monomials, task.memory.ridge, fit),
+        moments_(task.memory.key_dim, fit) {}
 
   const Weights<T>& weights() const { return weights_; }
   const Fit<T>& fit() const { return fit_; }
@@ -41,12 +43,28 @@ class Fits {
   template <class Numbers>
   void Run(const Numbers& numbers) {
     SumWeights();
+    shared_ = IsLinear() && FindCentre();
+    if (shared_) {
+      fit_.Start({scratch_.centre, 0}, sides_);
+      Add(numbers);
+      Solve();
+      if (!AnyCancelled()) return;
+      // Their means are too far apart.
+      shared_ = false;
+    }
     fit_.Start(IsLinear() ? means_ : s_.q, sides_);
-    weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
-      if (!weights_.Share(first, count)) return;
-      fit_.Add(s_.k, s_.p, count, numbers(first, count));
-    });
-    for (std::int64_t part = 0; part < fit_.Parts(); ++part) Solve(part);
+    Add(numbers);
+    Solve();
+  }
+
+  /// e[pair][query], what values of a block of pairs count in the answers; shares are there.
+  void Weigh(std::int64_t count, const Block<T>& e) const {
+    if (shared_) {
+      moments_.Load(s_.k, count);
+      moments_.Weigh(s_.p, count, e);
+    } else {
+      fit_.Weigh(s_.k, s_.p, count, e);
+    }
   }
 
   /// Is the system of query i singular, or nearly? Its u and s are 0 and wait for an ExactFit.
@@ -56,6 +74,48 @@ class Fits {
   bool IsLinear() const { return task_.options.degree == 1; }
   std::int64_t KeyWidth() const { return linalg::RoundUp(task_.memory.key_dim, kUnit); }
 
+  template <class Numbers>
+  void Add(const Numbers& numbers) const {
+    weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
+      if (!weights_.Share(first, count)) return;
+      const Block<T>* const a = numbers(first, count);
+      if (shared_) {
+        moments_.Load(s_.k, count);
+        moments_.Add(s_.p, count, a);
+      } else {
+        fit_.Add(s_.k, s_.p, count, a);
+      }
+    });
+  }
+
+  /// The mean of the queries' means of keys. False where one query is alone, which has its own.
+  bool FindCentre() const {
+    std::fill(scratch_.centre, scratch_.centre + KeyWidth(), T(0));
+    T count = 0;
+    for (std::int64_t i = 0; i < task_.count; ++i) {
+      if (weights_.Alone(i) || !cn::IsFinite(static_cast<const T*>(means_.Row(i)), KeyWidth())) {
+        continue;
+      }
+      sn::AddScaled(KeyWidth(), T(1), static_cast<const T*>(means_.Row(i)), scratch_.centre);
+      ++count;
+    }
+    if (count < 2) return false;
+    sn::Multiply(scratch_.centre, KeyWidth(), 1 / count);
+    return true;
+  }
+
+  /// Does a query want a centre of its own?
+  bool AnyCancelled() const {
+    for (std::int64_t i = 0; i < task_.count; ++i) {
+      if (!IsMean(i) && fit_.Cancelled(i)) return true;
+    }
+    return false;
+  }
+
+  void Solve() {
+    for (std::int64_t part = 0; part < fit_.Parts(); ++part) Solve(part);
+  }
+
   /// Maxima and sums of weights and, of degree 1, the means of keys.
   void SumWeights() const {
     weights_.Start();
@@ -63,7 +123,8 @@ class Fits {
     weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
       weights_.Sum(first, count, [&](std::int64_t i, T by) { Rescale(means_.Row(i), by); });
       if (!IsLinear()) return;
-      ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Of(s_.scores), s_.k, kQueries,
+      ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Of(s_.scores), s_.k,
+                                   linalg::RoundUp(task_.count, kStrip),
                                    ln::Whole{KeyWidth(), count}, means_);
     });
     for (std::int64_t i = 0; i < task_.count; ++i) {
@@ -89,8 +150,8 @@ class Fits {
     for (std::int64_t lane = 0; lane < fit_.Lanes(); ++lane) {
       const std::int64_t i = part * fit_.Lanes() + lane;
       const bool mean = IsMean(i);
-      exact_[i] = !mean && !fit_.Regular(lane) && std::isfinite(s_.sums[i]);
-      if (!mean && fit_.Regular(lane)) continue;
+      exact_[i] = !mean && !fit_.Regular(i) && std::isfinite(s_.sums[i]);
+      if (!mean && fit_.Regular(i)) continue;
       // What is solved elsewhere, or has no solution.
       for (std::int64_t r = 0; r < sides_; ++r) {
         T* const side = fit_.SideOf(i, r);
@@ -106,6 +167,8 @@ class Fits {
   const std::int64_t sides_;
   const Weights<T> weights_;
   const Fit<T> fit_;
+  const SharedMoments<T> moments_;
+  bool shared_ = false;  // do all queries count keys from one centre?
   bool exact_[kQueries] = {};
 };
 

@@ -10,8 +10,8 @@ namespace {
 
 template <class T>
 std::size_t BytesOfWorkerAs(const Sizes& sizes) {
-  return common::ScratchBytesOf<Scratch<T>>(MonomialsOf(sizes.key_dim, sizes.degree),
-                                            sizes.key_dim, sizes.value_dim);
+  return common::ScratchBytesOf<Scratch<T>>(MonomialsOf(sizes.key_dim, sizes.degree), sizes.key_dim,
+                                            sizes.value_dim);
 }
 
 std::size_t BytesOfWorker(const Sizes& sizes) {
@@ -41,9 +41,9 @@ void RunCall(const Work& work, Executor& executor, std::span<std::byte> scratch,
   const std::int64_t memories = work.memories();
   if (memories == 0 || work.sequences.tokens() == 0) return;
   const int threads = common::ThreadsFor(executor, work.flops() >= common::kFlopsWorthThreads);
-  const common::WorkerScratch room(
-      "local_polynomial", scratch, common::WorkersOf(threads, std::max(work.tasks(), memories)),
-      BytesOfWorker(work.sizes), BytesOfShared(work.sizes));
+  const common::WorkerScratch room("local_polynomial", scratch,
+                                   common::WorkersOf(threads, std::max(work.tasks(), memories)),
+                                   BytesOfWorker(work.sizes), BytesOfShared(work.sizes));
   if (work.sizes.weighted) {
     room.Run(executor, memories, [&](std::int64_t item, std::byte*) {
       WeighPairs(work.MemoryOf(item, room.shared()));

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 #include "hwy/highway.h"
 #include "src/engines/common/pair_gradients-inl.h"
@@ -36,8 +35,7 @@ class GradientBlocks {
   std::int64_t ValueWidth() const { return linalg::RoundUp(m_.value_dim, kUnit); }
 
   FitRecord<T> RecordOf(std::int64_t first) const {
-    ScratchLayout layout(g_.records +
-                         static_cast<std::size_t>(first / kQueries) * g_.record_bytes);
+    ScratchLayout layout(g_.records + static_cast<std::size_t>(first / kQueries) * g_.record_bytes);
     return {task_.monomials.count, m_.key_dim, layout};
   }
 
@@ -63,8 +61,8 @@ class GradientBlocks {
     ln::Transpose(s_.rows, kQueries, columns, s_.a);
   }
 
-  /// s.rows = s.ds times the kernel's slope along k - q, of pairs that take part; width(query, sum):
-  /// of ds times that by the bandwidth.
+  /// s.rows = s.ds times the kernel's slope along k - q, of pairs that take part; width(query,
+  /// sum): of ds times that by the bandwidth.
   template <class Width>
   void TakeKernelSlopes(const WeightScratch<T>& weights, T width, std::int64_t queries,
                         std::int64_t count, const Width& by_width) const {
@@ -171,15 +169,14 @@ class QueryGradients : GradientBlocks<T> {
 
   void RecordExact(std::int64_t i) const {
     ExactFit fit(queries_, task_.first + i);
-    const ExactFit::Systems systems = fit.Differentiate(
-        [&](std::int64_t pair, double* value) {
-          cn::ValuesOf(m_).Load(pair, m_.value_dim, value);
-          double a = 0;
-          for (std::int64_t c = 0; c < m_.value_dim; ++c) {
-            a += value[c] * static_cast<double>(s_.dy.Row(i)[c]);
-          }
-          return a;
-        });
+    const ExactFit::Systems systems = fit.Differentiate([&](std::int64_t pair, double* value) {
+      cn::ValuesOf(m_).Load(pair, m_.value_dim, value);
+      double a = 0;
+      for (std::int64_t c = 0; c < m_.value_dim; ++c) {
+        a += value[c] * static_cast<double>(s_.dy.Row(i)[c]);
+      }
+      return a;
+    });
     record_.totals[i] = static_cast<T>(systems.total);
     record_.singular[i] = fit.singular() ? T(1) : T(0);
     for (std::int64_t j = 0; j < task_.monomials.count; ++j) {
@@ -221,10 +218,9 @@ class QueryGradients : GradientBlocks<T> {
     this->LoadValues(first, count);
     this->TakeNumbers(count);
     IsLinear() ? Differentiate<false>(count) : Differentiate<true>(count);
-    this->TakeKernelSlopes(weights_, weights.width(), task_.count, count,
-                           [&](std::int64_t i, T sum) {
-                             g_.width_sums[task_.first + i] += static_cast<double>(sum);
-                           });
+    this->TakeKernelSlopes(
+        weights_, weights.width(), task_.count, count,
+        [&](std::int64_t i, T sum) { g_.width_sums[task_.first + i] += static_cast<double>(sum); });
     ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Of(s_.rows), s_.weights.k, kQueries,
                                  ln::Whole{this->KeyWidth(), count}, s_.dq);
     if (!this->ByDistance()) return;

@@ -13,12 +13,12 @@ namespace ttr::local_polynomial {
 /// What is known of kQueries queries once they are fitted, in lanes as FitScratch has it.
 template <class T>
 struct FitRecord {
-  T *centres;                // [part][channel][lane]
-  T *means, *u, *s;          // [part][monomial][lane]
-  T *twice, *normal;         // the same, of singular systems: s2 and n
-  T *totals, *dots;          // [query]: the mean of dy . v, ridge u . s
-  T *tops, *sums, *hits;     // [query]
-  T *singular;               // [query]: 1 where s2 and n count
+  T* centres;             // [part][channel][lane]
+  T *means, *u, *s;       // [part][monomial][lane]
+  T *twice, *normal;      // the same, of singular systems: s2 and n
+  T *totals, *dots;       // [query]: the mean of dy . v, ridge u . s
+  T *tops, *sums, *hits;  // [query]
+  T* singular;            // [query]: 1 where s2 and n count
 
   FitRecord(std::int64_t monomials, std::int64_t key_dim, ScratchLayout& layout) {
     const std::int64_t wide = linalg::RoundUp(monomials, linalg::kPanelRows);
@@ -30,11 +30,11 @@ struct FitRecord {
 
 /// Gradients of one memory, and sums over queries or pairs on the way to them.
 struct MemoryGradient : common::PairGradients {
-  std::byte* records = nullptr;   ///< of groups of kQueries
-  std::size_t record_bytes = 0;   ///< from one to the next
-  double* pair_sums = nullptr;    ///< [tokens]: of ds, of the call's pairs
-  double* width_sums = nullptr;   ///< [query]: of ds times the slope by the bandwidth
-  double* ridge_sums = nullptr;   ///< [query]
+  std::byte* records = nullptr;  ///< of groups of kQueries
+  std::size_t record_bytes = 0;  ///< from one to the next
+  double* pair_sums = nullptr;   ///< [tokens]: of ds, of the call's pairs
+  double* width_sums = nullptr;  ///< [query]: of ds times the slope by the bandwidth
+  double* ridge_sums = nullptr;  ///< [query]
 };
 
 /// Queries first .. first + count, or the pairs of the block from `first` on.

@@ -28,9 +28,9 @@
 /// | status           | [B, T, heads]        | int8: 1 of least norm, 3 no neighbour; else as is  |
 ///
 /// float32, float64 or bfloat16 each; any strides but a contiguous last axis. Hk and Hv divide H;
-/// Hq divides H or is a multiple of it. Arithmetic is done in float32, or in float64 where the state
-/// (without one, v) is that; what is nearly singular in float64. NaN reaches the queries that see it
-/// and no other.
+/// Hq divides H or is a multiple of it. Arithmetic is done in float32, or in float64 where the
+/// state (without one, v) is that; what is nearly singular in float64. NaN reaches the queries that
+/// see it and no other.
 ///
 /// Cost a query and pair, with F monomials: F^2 flops for the covariance, 4 (Dk + F) + 2 Dv beside
 /// it; a query, F^3 / 3. Memory: some F^2 numbers a worker, nothing that grows with the pairs. The

@@ -10,7 +10,8 @@ namespace ttr::local_polynomial {
 /// degree 1 any number.)
 inline constexpr std::int64_t kMostMonomials = 256;
 
-/// How many of degree 1 .. `degree`, or more than `kMostMonomials`: C(channels + degree, degree) - 1.
+/// How many of degree 1 .. `degree`, or more than `kMostMonomials`: C(channels + degree, degree)
+/// - 1.
 constexpr std::int64_t MonomialsOf(std::int64_t channels, std::int64_t degree) {
   if (degree == 1) return channels;
   std::int64_t count = 1;

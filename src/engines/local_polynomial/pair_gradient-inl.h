@@ -94,7 +94,8 @@ class PairGradients : GradientBlocks<T> {
         }
         const auto active = marked ? hn::Zero(d) : share;
         const auto a = hn::Load(d, s_.a.Row(j) + lane);
-        const auto gradient = slopes.template Of<true>(part, s_.weights.k.Row(j), {share, active, a});
+        const auto gradient =
+            slopes.template Of<true>(part, s_.weights.k.Row(j), {share, active, a});
         hn::Store(gradient.ds, d, s_.ds.Row(j) + lane);
         hn::Store(gradient.e, d, s_.e.Row(j) + lane);
         slopes.AddAdjoint(s_.dk.Row(j));

@@ -83,8 +83,8 @@ class Slopes {
       const V pr = hn::IfThenZeroElse(idle, hn::Mul(pair.active, residual));
       for (std::int64_t j = 0; j < f_.count; ++j) {
         const std::int64_t place = at + j * lanes;
-        const V by = hn::MulAdd(pr, hn::Load(d, r_.u + place),
-                                hn::Mul(e, hn::Load(d, r_.s + place)));
+        const V by =
+            hn::MulAdd(pr, hn::Load(d, r_.u + place), hn::Mul(e, hn::Load(d, r_.s + place)));
         hn::Store(hn::Neg(by), d, adjoint_ + j * lanes);
       }
       if (any_singular_) AddNormals(at, hn::IfThenZeroElse(idle, hn::Mul(pair.active, by_twice)));

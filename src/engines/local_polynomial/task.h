@@ -20,7 +20,9 @@ using linalg::Block;
 using linalg::kUnit;
 
 /// Queries that are answered together; a query head and token each is one.
-inline constexpr std::int64_t kQueries = kUnit;
+inline constexpr std::int64_t kQueries = 2 * kUnit;
+/// Rows that whole register tiles take (linalg's kTileRows at most).
+inline constexpr std::int64_t kStrip = 8;
 /// Pairs of a block, of which scores are kept.
 inline constexpr std::int64_t kPairs = 128;
 /// Pairs whose monomials lie in the second-level cache together.
@@ -64,17 +66,22 @@ struct WeightScratch {
 /// vector has lanes side by side: a part of the kQueries.
 template <class T>
 struct FitScratch {
-  std::int64_t wide;   // monomials, in whole panels
-  std::int64_t depth;  // pairs of a step
-  T* centres;          // [part][channel][lane]: from which keys are counted
-  T* means;            // [part][monomial][lane]
-  T* h;                // [part]: the systems, in panels
-  T* sides;            // [right-hand side][part][monomial][lane]
-  T* totals;           // [part][lane]: means of numbers that are fitted
-  T* inverses;         // [monomial][lane]
-  T* one;              // [monomial][lane]: of one pair
-  T *rows, *columns;   // [panel][pair][4][lane]: times minus the share, and as they are
-  T* regular;          // [lane]
+  std::int64_t wide;       // monomials, in whole panels
+  std::int64_t depth;      // pairs of a step
+  T* centres;              // [part][channel][lane]: from which keys are counted
+  T* means;                // [part][monomial][lane]
+  T* h;                    // [part]: the systems, in panels
+  T* sides;                // [right-hand side][part][monomial][lane]
+  T* totals;               // [part][lane]: means of numbers that are fitted
+  T* inverses;             // [monomial][lane]
+  T* one;                  // [monomial][lane]: of one pair
+  T *rows, *columns;       // [panel][pair][4][lane]: times minus the share, and as they are
+  T *regular, *cancelled;  // [query]
+  // Where all queries count keys from one centre:
+  T* centre = nullptr;    // [channel]
+  Block<T> k;             // [pair][channel]: keys less that
+  T* products = nullptr;  // [pair][16]: of four channels and four
+  Block<T> numbers;       // [pair][query]: times their shares, for the second system
 
   FitScratch(std::int64_t monomials, std::int64_t key_dim, std::int64_t sides_count,
              ScratchLayout& layout);
@@ -111,7 +118,12 @@ FitScratch<T>::FitScratch(std::int64_t monomials, std::int64_t key_dim, std::int
   totals = layout.Take<T>(kQueries);
   layout.Take(wide * kMost, {&inverses, &one});
   layout.Take(depth * wide * kMost, {&rows, &columns});
-  regular = layout.Take<T>(kMost);
+  layout.Take(kQueries, {&regular, &cancelled});
+  if (monomials != key_dim) return;
+  centre = layout.Take<T>(linalg::RoundUp(key_dim, kUnit));
+  k = TakeBlock<T>(layout, kPairs, linalg::RoundUp(key_dim, kUnit));
+  products = layout.Take<T>(kPairs * linalg::kPanelRows * linalg::kPanelRows);
+  if (sides_count > 1) numbers = TakeBlock<T>(layout, kPairs, kQueries);
 }
 
 /// Of a worker.
