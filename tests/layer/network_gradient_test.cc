@@ -113,7 +113,7 @@ TEST_P(NetworkGradient, OfManyPartsIsThatOfTheDefinition) {
   const bool norm = layer_.recipe().function.norm;
   Dims dims = Sizes(75, norm ? 3 : 1);
   const Call call(layer_.recipe(), dims, DType::kFloat64, 4, true);
-  Scale(call.inputs.step, norm ? 0.03 : 0.3);
+  Scale(call.inputs.step, norm ? 0.01 : 0.3);
   const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
   const State initial = StartOf(call);
   const Gradients expected = Differentiate(defined, call.inputs, initial, dy, {});
