@@ -169,8 +169,15 @@ class ForwardKernel {
     if (options_.read_before) ReadQueries(part, before, finite);
     tokens_.FindGradient(part.has_anchor);
     if (options_.has_anchors() && !part.has_anchor && !part.ends) KeepAnchor();
-    tokens_.Write(part);
     bound_ = std::numeric_limits<T>::infinity();
+    if (tokens_.ReadsAsItWrites() && !options_.read_before && memory_.q && memory_.queries == 1) {
+      blocks_.LoadQueries(part, 0);
+      const bool told = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
+      tokens_.WriteAndRead();
+      Answer(part, 0, told, !told || tokens_.Finite(0));
+      return Advance(part);
+    }
+    tokens_.Write(part);
     const T after = options_.plain() && !part.ends ? rates.row[1] : T(0);
     if (!options_.read_before) ReadQueries(part, after, finite);
     Advance(part);
@@ -183,11 +190,14 @@ class ForwardKernel {
       blocks_.LoadQueries(part, query);
       const bool told = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
       tokens_.Read(row);
-      blocks_.StoreOutputs(part, query);
-      if (tells()) {
-        Tell(query, part.first, told, s_.zq[shape_.depth - 1].Row(0), weights_finite);
-      }
+      Answer(part, query, told, weights_finite);
     }
+  }
+
+  void Answer(const Part& part, std::int64_t query, bool told, bool weights_finite) const {
+    blocks_.StoreOutputs(part, query);
+    if (!tells()) return;
+    Tell(query, part.first, told, s_.zq[shape_.depth - 1].Row(0), weights_finite);
   }
 
   void Tell(std::int64_t query, std::int64_t t, bool inputs_finite, const T* y,
