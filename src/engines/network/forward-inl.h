@@ -133,7 +133,7 @@ class ForwardKernel {
   bool RunTogether(Part part) {
     if (!IsBounded()) return false;
     blocks_.LoadPairs(part);
-    FindCoefficients(options_, part, s_.rates, CoefficientsOf());
+    FindCoefficients(options_, part, s_.rates, s_.coefficients);
     blocks_.FindGradients(part.has_anchor ? s_.anchor : s_.a, part.count);
     if (!blocks_.IsSafe(part.count, bound_)) return false;
     for (std::int64_t query = 0; memory_.q && query < memory_.queries; ++query) {
@@ -150,8 +150,6 @@ class ForwardKernel {
     Advance(part);
     return true;
   }
-
-  Coefficients<T>& CoefficientsOf() const { return const_cast<Scratch<T>&>(s_).coefficients; }
 
   void NoteQueries(std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -209,7 +207,7 @@ class ForwardKernel {
 
   /// Queries of a memory that stays as it is.
   void ReadOnly() {
-    Coefficients<T>& c = CoefficientsOf();
+    const Coefficients<T>& c = s_.coefficients;
     const T row = place_ > 0 && options_.plain() ? blocks_.RowFactor(place_ - 1) : T(0);
     c.a[0] = 1;
     c.b[0] = -row;
