@@ -300,8 +300,12 @@ class Network final : public Engine {
 
   std::size_t BackwardScratchBytes(const Recipe& recipe, const Dims& dims,
                                    int threads) const override {
-    return network::BackwardScratchBytes(OptionsOf(recipe, dims),
-                                         SizesOf(recipe, dims, DType::kFloat64), threads);
+    // How many checkpoints are kept depends on the dtype, too.
+    const auto bytes = [&](DType dtype) {
+      return network::BackwardScratchBytes(OptionsOf(recipe, dims), SizesOf(recipe, dims, dtype),
+                                           threads);
+    };
+    return std::max(bytes(DType::kFloat32), bytes(DType::kFloat64));
   }
 
  private:

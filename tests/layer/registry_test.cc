@@ -61,7 +61,7 @@ TEST(Registry, TakesAnEngineOfAFewLines) {
     EXPECT_EQ(Layer(taken, kDefinition).plan().engine, kDefinition);
     EXPECT_THROW(Layer(taken, "scan"), Error);
   }
-  EXPECT_EQ(MakePlan(taken).engine, kDefinition);
+  EXPECT_EQ(MakePlan(taken).engine, "network");
   EXPECT_EQ(Engines().back(), kDefinition);
 }
 

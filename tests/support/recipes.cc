@@ -141,7 +141,9 @@ std::vector<std::string> EngineRecipes() {
   std::vector<std::string> names = LayerRecipes();
   std::erase_if(names, [](const std::string& name) {
     const std::string_view engine = MakePlan(ParseRecipe(name)).engine;
-    return engine == kDefinition || engine == "least_squares" || engine == "local_polynomial";
+    // Training makes more of a rounding than its size, and fits have a condition.
+    return engine == kDefinition || engine == "least_squares" || engine == "local_polynomial" ||
+           engine == "network";
   });
   return names;
 }

@@ -123,6 +123,10 @@ class BlockKernel {
   void PassDown(const Block<T>& weights, std::int64_t l, const Block<T>& from, std::int64_t count,
                 const Block<T>& to, std::int64_t rows = 0) const {
     if (rows == 0) rows = shape_.In(l);
+    if (count == 1) {
+      return DotRows(static_cast<const T*>(weights.data), weights.stride,
+                     static_cast<const T*>(from.data), shape_.Out(l), rows, to.data);
+    }
     Turn(from, count, shape_.Out(l), s_.across);
     ln::MultiplyStrips<Into::kSet>(Left<T>::Of(weights), s_.across, TileRows(rows), count,
                                    shape_.Out(l), s_.back);
@@ -145,7 +149,7 @@ class BlockKernel {
     }
     T most = Mass(count, c.d);
     for (std::int64_t r = 0; r <= count; ++r) most = std::max(most, Mass(count, c.Row(r)));
-    T share = std::abs(c.kept);
+    T share = std::abs(*c.kept);
     for (std::int64_t r = 0; r <= count; ++r) {
       share = std::max(share, std::abs(c.a[r]) + std::abs(c.b[r]));
     }
@@ -244,7 +248,7 @@ class BlockKernel {
       const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
       for (std::int64_t r = 0; r < shape_.Rows(l); ++r) {
         if (writes_a) Mix(columns, c.a[n], part.has_second ? c.b[n] : T(0), b.Row(r), a.Row(r));
-        if (writes_b) Fade(columns, part.has_second ? c.kept : T(0), b.Row(r));
+        if (writes_b) Fade(columns, part.has_second ? *c.kept : T(0), b.Row(r));
         if (part.has_second && !writes_b) std::fill(b.Row(r), b.Row(r) + columns, T(0));
       }
       if (writes_a) TakeOff(l, n, c.Row(n), a);

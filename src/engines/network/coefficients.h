@@ -21,9 +21,9 @@ T DecayFactor(const Options& options, const Rates<T>& rates, std::int64_t i) {
 
 /// Plainly A = W_bar, B = sum step g, W = W_bar - row B.
 template <class T>
-void FindPlain(const Part& part, const Rates<T>& rates, Coefficients<T>& to) {
+void FindPlain(const Part& part, const Rates<T>& rates, const Coefficients<T>& to) {
   const std::int64_t n = part.count;
-  to.kept = 1;
+  *to.kept = 1;
   for (std::int64_t j = 0; j < n; ++j) to.d[j] = -rates.step[j];
   for (std::int64_t r = 0; r <= n; ++r) {
     const bool nothing = r == 0 && part.place == 0;
@@ -38,9 +38,9 @@ void FindPlain(const Part& part, const Rates<T>& rates, Coefficients<T>& to) {
 /// S_i = m_i S_{i-1} - step_i g_i, W_i = decay_i W_{i-1} + S_i.
 template <class T>
 void FindCarried(const Options& options, const Part& part, const Rates<T>& rates,
-                 Coefficients<T>& to) {
+                 const Coefficients<T>& to) {
   const std::int64_t n = part.count;
-  to.kept = 1;
+  *to.kept = 1;
   to.a[0] = 1;
   to.b[0] = 0;
   std::fill(to.Row(0), to.Row(0) + n, T(0));
@@ -50,9 +50,9 @@ void FindCarried(const Options& options, const Part& part, const Rates<T>& rates
     const T decay = DecayFactor(options, rates, i);
     for (std::int64_t j = 0; j < i; ++j) to.d[j] *= momentum;
     to.d[i] = rates.step[i];
-    to.kept *= momentum;
+    *to.kept *= momentum;
     to.a[i + 1] = decay * to.a[i];
-    to.b[i + 1] = decay * to.b[i] + to.kept;
+    to.b[i + 1] = decay * to.b[i] + *to.kept;
     const T* const before = to.Row(i);
     T* const after = to.Row(i + 1);
     for (std::int64_t j = 0; j < n; ++j) after[j] = decay * before[j] + to.d[j];
@@ -61,7 +61,7 @@ void FindCarried(const Options& options, const Part& part, const Rates<T>& rates
 
 template <class T>
 void FindCoefficients(const Options& options, const Part& part, const Rates<T>& rates,
-                      Coefficients<T>& to) {
+                      const Coefficients<T>& to) {
   options.plain() ? FindPlain(part, rates, to) : FindCarried(options, part, rates, to);
 }
 
@@ -101,7 +101,7 @@ void PassPlain(const Part& part, const Rates<T>& rates, const Coefficients<T>& d
 /// `d`: gradients for the coefficients, which the recursion moves on in.
 template <class T>
 void PassCarried(const Options& options, const Part& part, const Rates<T>& rates,
-                 const Coefficients<T>& c, Coefficients<T>& d, const RateGradients<T>& to) {
+                 const Coefficients<T>& c, const Coefficients<T>& d, const RateGradients<T>& to) {
   const std::int64_t n = part.count;
   const auto momentum = [&](std::int64_t i) { return options.momentum ? rates.momentum[i] : T(0); };
   const auto updates = [&](std::int64_t r) { return to.updates + r * kBlock; };
@@ -117,7 +117,7 @@ void PassCarried(const Options& options, const Part& part, const Rates<T>& rates
     T ddecay = d.b[i + 1] * c.b[i] + d.a[i + 1] * c.a[i], dmomentum = 0;
     d.b[i] += decay * d.b[i + 1];
     d.a[i] += decay * d.a[i + 1];
-    d.kept += d.b[i + 1];
+    *d.kept += d.b[i + 1];
     const T* const after = d.Row(i + 1);
     for (std::int64_t j = 0; j <= i; ++j) {
       ddecay += after[j] * c.Row(i)[j];
@@ -127,8 +127,8 @@ void PassCarried(const Options& options, const Part& part, const Rates<T>& rates
     }
     to.step[i] += d.d[i];
     for (std::int64_t j = 0; j < i; ++j) d.d[j] *= momentum(i);
-    to.momentum[i] += dmomentum + d.kept * to.kept[i];
-    d.kept *= momentum(i);
+    to.momentum[i] += dmomentum + *d.kept * to.kept[i];
+    *d.kept *= momentum(i);
     if (options.weight_decay == Decay::kNone) continue;
     const bool coupled = options.weight_decay == Decay::kCoupled;
     to.decay[i] -= ddecay * (coupled ? rates.step[i] : T(1));
@@ -138,7 +138,8 @@ void PassCarried(const Options& options, const Part& part, const Rates<T>& rates
 
 template <class T>
 void PassCoefficients(const Options& options, const Part& part, const Rates<T>& rates,
-                      const Coefficients<T>& c, Coefficients<T>& d, const RateGradients<T>& to) {
+                      const Coefficients<T>& c, const Coefficients<T>& d,
+                      const RateGradients<T>& to) {
   to.SetZero();
   options.plain() ? PassPlain(part, rates, d, to) : PassCarried(options, part, rates, c, d, to);
 }

@@ -133,7 +133,7 @@ class ForwardKernel {
   bool RunTogether(Part part) {
     if (!IsBounded()) return false;
     blocks_.LoadPairs(part);
-    FindCoefficients(options_, part, s_.rates, CoefficientsOf());
+    FindCoefficients(options_, part, s_.rates, s_.coefficients);
     blocks_.FindGradients(part.has_anchor ? s_.anchor : s_.a, part.count);
     if (!blocks_.IsSafe(part.count, bound_)) return false;
     for (std::int64_t query = 0; memory_.q && query < memory_.queries; ++query) {
@@ -151,8 +151,6 @@ class ForwardKernel {
     return true;
   }
 
-  Coefficients<T>& CoefficientsOf() const { return const_cast<Scratch<T>&>(s_).coefficients; }
-
   void NoteQueries(std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
       finite_[i] = AllFinite(shape_.key_dim, static_cast<const T*>(s_.u[0].Row(i)));
@@ -169,8 +167,15 @@ class ForwardKernel {
     if (options_.read_before) ReadQueries(part, before, finite);
     tokens_.FindGradient(part.has_anchor);
     if (options_.has_anchors() && !part.has_anchor && !part.ends) KeepAnchor();
-    tokens_.Write(part);
     bound_ = std::numeric_limits<T>::infinity();
+    if (tokens_.ReadsAsItWrites() && !options_.read_before && memory_.q && memory_.queries == 1) {
+      blocks_.LoadQueries(part, 0);
+      const bool told = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
+      tokens_.WriteAndRead();
+      Answer(part, 0, told, !told || tokens_.Finite(0));
+      return Advance(part);
+    }
+    tokens_.Write(part);
     const T after = options_.plain() && !part.ends ? rates.row[1] : T(0);
     if (!options_.read_before) ReadQueries(part, after, finite);
     Advance(part);
@@ -183,11 +188,14 @@ class ForwardKernel {
       blocks_.LoadQueries(part, query);
       const bool told = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
       tokens_.Read(row);
-      blocks_.StoreOutputs(part, query);
-      if (tells()) {
-        Tell(query, part.first, told, s_.zq[shape_.depth - 1].Row(0), weights_finite);
-      }
+      Answer(part, query, told, weights_finite);
     }
+  }
+
+  void Answer(const Part& part, std::int64_t query, bool told, bool weights_finite) const {
+    blocks_.StoreOutputs(part, query);
+    if (!tells()) return;
+    Tell(query, part.first, told, s_.zq[shape_.depth - 1].Row(0), weights_finite);
   }
 
   void Tell(std::int64_t query, std::int64_t t, bool inputs_finite, const T* y,
@@ -199,7 +207,7 @@ class ForwardKernel {
 
   /// Queries of a memory that stays as it is.
   void ReadOnly() {
-    Coefficients<T>& c = CoefficientsOf();
+    const Coefficients<T>& c = s_.coefficients;
     const T row = place_ > 0 && options_.plain() ? blocks_.RowFactor(place_ - 1) : T(0);
     c.a[0] = 1;
     c.b[0] = -row;

@@ -130,7 +130,7 @@ class BackwardKernel {
   /// Over a part, which leaves the parameters behind it.
   void GoOn(const Part& part) const {
     blocks_.LoadPairs(part);
-    FindCoefficients(options_, part, s_.rates, const_cast<Coefficients<T>&>(s_.coefficients));
+    FindCoefficients(options_, part, s_.rates, s_.coefficients);
     blocks_.FindGradients(part.has_anchor ? s_.anchor : s_.a, part.count);
     if (options_.has_anchors() && !part.has_anchor && !part.ends) {
       std::copy(s_.a.data(), s_.a.data() + s_.a.numbers(), s_.anchor.data());

@@ -17,18 +17,6 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::network {
 namespace HWY_NAMESPACE {
 
-/// to += x (.) y
-template <class T>
-HWY_INLINE void AddProduct(std::int64_t count, const T* x, const T* y, T* to) {
-  const auto add = [](auto, auto sum, auto a, auto b) HWY_ATTR { return hn::MulAdd(a, b, sum); };
-  sn::MapRows(count, to, add, static_cast<const T*>(to), x, y);
-}
-template <class T>
-HWY_INLINE void AddRow(std::int64_t count, const T* x, T* to) {
-  const auto add = [](auto, auto sum, auto a) HWY_ATTR { return hn::Add(sum, a); };
-  sn::MapRows(count, to, add, static_cast<const T*>(to), x);
-}
-
 template <class T>
 struct HeadGradient {
   const Head<T>& head;

@@ -40,7 +40,7 @@ class PartGradient {
     const std::int64_t n = part.count;
     const Weights<T>& anchor = part.has_anchor ? s_.anchor : s_.a;
     blocks_.LoadPairs(part);
-    FindCoefficients(options_, part, s_.rates, coefficients(s_.coefficients));
+    FindCoefficients(options_, part, s_.rates, s_.coefficients);
     blocks_.FindGradients(anchor, n, &g_.bends, &g_.before);
     SetZero(n);
     PassUpdate(part);
@@ -51,10 +51,6 @@ class PartGradient {
   }
 
  private:
-  static Coefficients<T>& coefficients(const Coefficients<T>& of) {
-    return const_cast<Coefficients<T>&>(of);
-  }
-
   void SetZero(std::int64_t n) const {
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
       for (const TokenRows<T>* rows : {&g_.ddz, &g_.x}) {
@@ -62,19 +58,19 @@ class PartGradient {
         std::fill(block.data, block.Row(TileRows(n)), T(0));
       }
     }
-    Coefficients<T>& d = coefficients(g_.coefficients);
+    const Coefficients<T>& d = g_.coefficients;
     std::fill(d.a, d.a + n + 1, T(0));
     std::fill(d.b, d.b + n + 1, T(0));
     std::fill(d.d, d.d + n, T(0));
     std::fill(d.c, d.Row(n) + n, T(0));
-    d.kept = 0;
+    *d.kept = 0;
   }
 
   /// Through A' = a A + b B - sum c_j g_j and B' = kept B - sum d_j g_j, g_j = x_j dz_j^T.
   void PassUpdate(const Part& part) const {
     const std::int64_t n = part.count;
     const Coefficients<T>& c = s_.coefficients;
-    Coefficients<T>& d = coefficients(g_.coefficients);
+    const Coefficients<T>& d = g_.coefficients;
     const bool writes_a = !options_.plain() || part.ends;
     const bool writes_b = options_.has_second() && !(options_.plain() && part.ends);
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
@@ -86,8 +82,8 @@ class PartGradient {
         const T *const from_a = s_.a[l].Row(r), *const from_b = s_.b[l].Row(r);
         const bool keeps = writes_b && part.has_second;
         if (keeps) {
-          d.kept += sn::Dot(columns, static_cast<const T*>(b), from_b);
-          ScaleRow(columns, c.kept, static_cast<const T*>(b), b);
+          *d.kept += sn::Dot(columns, static_cast<const T*>(b), from_b);
+          ScaleRow(columns, *c.kept, static_cast<const T*>(b), b);
         } else if (options_.has_second()) {
           std::fill(b, b + columns, T(0));
         }
@@ -167,7 +163,7 @@ class PartGradient {
     const std::int64_t n = part.count, rows = TileRows(n), steps = shape_.Rows(l);
     const std::int64_t after = options_.read_before ? 0 : 1;
     const Block<T> scores = g_.Scores(l);
-    Coefficients<T>& d = coefficients(g_.coefficients);
+    const Coefficients<T>& d = g_.coefficients;
     Turn(s_.dz[l], n, shape_.Out(l), s_.across);
     ln::MultiplyStrips<Into::kSet>(Left<T>::Of(g_.zq), s_.across, rows, n, shape_.Out(l), g_.pairs);
     for (std::int64_t i = 0; i < rows; ++i) {
@@ -189,7 +185,7 @@ class PartGradient {
 
   /// Through a u A + b u B: to u (added), A, B and the coefficients.
   void PassRead(const Part& part, std::int64_t l) const {
-    Coefficients<T>& d = coefficients(g_.coefficients);
+    const Coefficients<T>& d = g_.coefficients;
     const bool whole = options_.plain();
     PassThrough(part, l, s_.a[l], whole ? nullptr : s_.coefficients.a, whole ? nullptr : d.a,
                 g_.a[l]);
@@ -299,8 +295,7 @@ class PartGradient {
   }
 
   void StoreRates(const Part& part) const {
-    PassCoefficients(options_, part, s_.rates, s_.coefficients, coefficients(g_.coefficients),
-                     g_.rates);
+    PassCoefficients(options_, part, s_.rates, s_.coefficients, g_.coefficients, g_.rates);
     const auto store = [&](const Rows& to, const T* from) {
       for (std::int64_t i = 0; to && i < part.count; ++i) {
         sn::StoreRow(from + i, part.first + i, 0, 1, to);

@@ -39,12 +39,30 @@ HWY_INLINE void LoadKey(const Options& options, const Rows& rows, std::int64_t t
 template <class T>
 HWY_INLINE T Standardise(std::int64_t count, T* z) {
   const T mean = sn::Sum(count, z) / static_cast<T>(count);
-  const auto centre = [mean](auto d, auto x) HWY_ATTR { return hn::Sub(x, hn::Set(d, mean)); };
-  sn::MapRows(count, z, centre, static_cast<const T*>(z));
-  const T variance = sn::Dot(count, z, z) / static_cast<T>(count);
+  const T* const from = z;
+  const auto square = [mean](auto tag, auto total, auto x, auto one) HWY_ATTR {
+    const auto centred = hn::NegMulAdd(one, hn::Set(tag, mean), x);
+    return hn::MulAdd(centred, centred, total);
+  };
+  // `one` is 0 beyond the end, where nothing is to be added.
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto sum = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    sum = square(d, sum, hn::LoadU(d, from + i), hn::Set(d, T(1)));
+  }
+  if (i < count) {
+    const auto rest = hn::FirstN(d, static_cast<std::size_t>(count - i));
+    sum = square(d, sum, sn::LoadSome(d, from + i, count - i),
+                 hn::IfThenElseZero(rest, hn::Set(d, T(1))));
+  }
+  const T variance = hn::GetLane(hn::SumOfLanes(d, sum)) / static_cast<T>(count);
   const T inverse = 1 / std::sqrt(variance + static_cast<T>(kNormEps));
-  const auto scale = [inverse](auto d, auto x) HWY_ATTR { return hn::Mul(x, hn::Set(d, inverse)); };
-  sn::MapRows(count, z, scale, static_cast<const T*>(z));
+  const auto scale = [=](auto tag, auto x) HWY_ATTR {
+    return hn::Mul(hn::Sub(x, hn::Set(tag, mean)), hn::Set(tag, inverse));
+  };
+  sn::MapRows(count, z, scale, from);
   return inverse;
 }
 
@@ -67,20 +85,21 @@ struct Head {
   std::int64_t count;
   const T *ln_weight, *ln_bias;
 
-  /// z <- the network's output, of input x. With a norm `z` standardised is left in `standard`,
-  /// and the inverse of its deviation returned.
+  /// z <- the network's output, of input x. With a norm `z` standardised is left in `standard`, if
+  /// given, and the inverse of its deviation returned.
   HWY_INLINE T Finish(const T* x, T* z, T* standard) const {
+    const T* const from = z;
     T inverse = 1;
     if (options.norm) {
       inverse = Standardise(count, z);
       if (standard != nullptr) std::copy(z, z + count, standard);
       const auto affine = [](auto, auto a, auto weight, auto bias)
                               HWY_ATTR { return hn::MulAdd(a, weight, bias); };
-      sn::MapRows(count, z, affine, static_cast<const T*>(z), ln_weight, ln_bias);
+      sn::MapRows(count, z, affine, from, ln_weight, ln_bias);
     }
     if (options.residual) {
       const auto add = [](auto, auto a, auto b) HWY_ATTR { return hn::Add(a, b); };
-      sn::MapRows(count, z, add, static_cast<const T*>(z), x);
+      sn::MapRows(count, z, add, from, x);
     }
     return inverse;
   }
@@ -88,14 +107,25 @@ struct Head {
   /// dz <- the gradient of 1/2 |f - v|^2 for the last layer's z, which becomes standard where there
   /// is a norm. Returns the inverse of its deviation.
   HWY_INLINE T Loss(const T* x, const T* v, T* z, T* dz) const {
-    const auto subtract = [](auto, auto a, auto b) HWY_ATTR { return hn::Sub(a, b); };
-    std::copy(z, z + count, dz);
-    const T inverse = Finish(x, dz, z);
-    sn::MapRows(count, dz, subtract, static_cast<const T*>(dz), v);
-    if (!options.norm) return inverse;
-    const auto multiply = [](auto, auto a, auto b) HWY_ATTR { return hn::Mul(a, b); };
-    sn::MapRows(count, dz, multiply, static_cast<const T*>(dz), ln_weight);
-    PassBack(count, z, inverse, dz);
+    const T* const from = z;
+    if (!options.norm) {
+      const auto subtract = [](auto, auto a, auto b) HWY_ATTR { return hn::Sub(a, b); };
+      const auto beside = [](auto, auto a, auto b, auto c)
+                              HWY_ATTR { return hn::Sub(hn::Add(a, b), c); };
+      options.residual ? sn::MapRows(count, dz, beside, from, x, v)
+                       : sn::MapRows(count, dz, subtract, from, v);
+      return 1;
+    }
+    const T inverse = Standardise(count, z);
+    const auto error = [](auto, auto a, auto weight, auto bias, auto b) HWY_ATTR {
+      return hn::Mul(weight, hn::Sub(hn::MulAdd(a, weight, bias), b));
+    };
+    const auto beside = [](auto, auto a, auto weight, auto bias, auto b, auto c) HWY_ATTR {
+      return hn::Mul(weight, hn::Sub(hn::Add(hn::MulAdd(a, weight, bias), b), c));
+    };
+    options.residual ? sn::MapRows(count, dz, beside, from, ln_weight, ln_bias, x, v)
+                     : sn::MapRows(count, dz, error, from, ln_weight, ln_bias, v);
+    PassBack(count, from, inverse, dz);
     return inverse;
   }
 };
@@ -134,6 +164,18 @@ template <class T>
 HWY_INLINE void MultiplyRow(std::int64_t count, const T* by, T* x) {
   const auto multiply = [](auto, auto a, auto b) HWY_ATTR { return hn::Mul(a, b); };
   sn::MapRows(count, x, multiply, static_cast<const T*>(x), by);
+}
+
+/// to += x (.) y
+template <class T>
+HWY_INLINE void AddProduct(std::int64_t count, const T* x, const T* y, T* to) {
+  const auto add = [](auto, auto sum, auto a, auto b) HWY_ATTR { return hn::MulAdd(a, b, sum); };
+  sn::MapRows(count, to, add, static_cast<const T*>(to), x, y);
+}
+template <class T>
+HWY_INLINE void AddRow(std::int64_t count, const T* x, T* to) {
+  const auto add = [](auto, auto sum, auto a) HWY_ATTR { return hn::Add(sum, a); };
+  sn::MapRows(count, to, add, static_cast<const T*>(to), x);
 }
 
 /// to <- factor from

@@ -120,14 +120,15 @@ struct Coefficients {
   static constexpr std::int64_t kRow = kBlock;
   T* a;  // [after r tokens]
   T* b;
-  T* c;  // [after r tokens][token]
-  T* d;  // [token]
-  T kept = 1;
+  T* c;     // [after r tokens][token]
+  T* d;     // [token]
+  T* kept;  // one number
 
   explicit Coefficients(ScratchLayout& layout) {
     layout.Take((kBlock + 1), {&a, &b});
     c = layout.Take<T>((kBlock + 1) * kRow);
     d = layout.Take<T>(kBlock);
+    kept = layout.Take<T>(1);
   }
   T* Row(std::int64_t r) const { return c + r * kRow; }
 };

@@ -58,19 +58,32 @@ class TokenKernel {
         Apply(b_[l], l, u, s_.row);
         sn::AddScaled(shape_.Out(l), -row, static_cast<const T*>(s_.row), z);
       }
-      if (l + 1 == shape_.depth) break;
-      ActivateRow(options_.activation, shape_.Out(l), z, s_.u[l + 1].Row(0), z);
+      Activate(l);
+    }
+  }
+
+  /// Is Write() of such steps one pass with what a query reads?
+  bool ReadsAsItWrites() const { return !options_.plain(); }
+
+  /// Write(), then Read(0): eight rows of weights at a time, while they are in the first-level
+  /// cache.
+  void WriteAndRead() const {
+    for (std::int64_t l = 0; l < shape_.depth; ++l) {
+      T* const z = s_.zq[l].Row(0);
+      std::fill(z, z + shape_.Out(l), T(0));
+      CarryLayer(l, s_.u[l].Row(0), z);
+      Activate(l);
     }
   }
 
   /// A and B with this token. W_bar stays.
   void Write(const Part& part) const {
     const Rates<T>& rates = s_.rates;
-    const T step = rates.step[0];
     if (!options_.plain()) {
-      return Carry(options_.momentum ? rates.momentum[0] : T(0), DecayFactor(options_, rates, 0),
-                   step);
+      for (std::int64_t l = 0; l < shape_.depth; ++l) CarryLayer(l, nullptr, nullptr);
+      return;
     }
+    const T step = rates.step[0];
     const T row = rates.row[1];
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
       if (!options_.has_second()) {
@@ -114,6 +127,13 @@ class TokenKernel {
   }
 
  private:
+  /// What goes into the next layer of the query.
+  void Activate(std::int64_t l) const {
+    T* const z = s_.zq[l].Row(0);
+    if (l + 1 == shape_.depth) return;
+    ActivateRow(options_.activation, shape_.Out(l), z, s_.u[l + 1].Row(0), z);
+  }
+
   /// z = W^T x + b
   void Apply(const LayerRows<T>& weights, std::int64_t l, const T* x, T* z) const {
     const std::int64_t count = shape_.Out(l);
@@ -137,27 +157,36 @@ class TokenKernel {
     if (shape_.bias) sn::AddScaled(count, factor, dz, to.b);
   }
 
-  /// S <- momentum S - step g, A <- decay A + S.
-  void Carry(T momentum, T decay, T step) const {
-    const std::int64_t last = shape_.depth - 1;
-    for (std::int64_t l = 0; l <= last; ++l) {
-      const LayerRows<T> a = a_[l], s = options_.momentum ? b_[l] : a;
-      const bool forgets_s = options_.momentum && momentum == 0, forgets_a = decay == 0;
-      if (forgets_s || forgets_a) {
-        ForRows(l, a, s, [&](std::int64_t count, T* of_a, T* of_s) HWY_ATTR {
-          if (forgets_s) std::fill(of_s, of_s + count, T(0));
-          if (forgets_a) std::fill(of_a, of_a + count, T(0));
-        });
-      }
-      const T* const x = s_.x[l].Row(0);
-      T* const dz = s_.dz[l].Row(0);
-      if (step == 0) std::fill(dz, dz + shape_.Out(l), T(0));
-      const auto coefficient = [&](T in) HWY_ATTR { return step == 0 ? T(0) : -step * in; };
-      for (std::int64_t r = 0; r < shape_.In(l); ++r) {
-        CarryRow(shape_.Out(l), momentum, decay, coefficient(x[r]), dz, s.Row(r), a.Row(r));
-      }
-      if (shape_.bias) CarryRow(shape_.Out(l), momentum, decay, coefficient(1), dz, s.b, a.b);
+  /// S <- momentum S - step g, A <- decay A + S; z += u A, if they are given.
+  void CarryLayer(std::int64_t l, const T* u, T* z) const {
+    const Rates<T>& rates = s_.rates;
+    const T step = rates.step[0], decay = DecayFactor(options_, rates, 0);
+    const T momentum = options_.momentum ? rates.momentum[0] : T(0);
+    const std::int64_t count = shape_.Out(l), in = shape_.In(l);
+    const LayerRows<T> a = a_[l], s = options_.momentum ? b_[l] : a;
+    const bool forgets_s = options_.momentum && momentum == 0, forgets_a = decay == 0;
+    if (forgets_s || forgets_a) {  // NaN, too
+      ForRows(l, a, s, [&](std::int64_t numbers, T* of_a, T* of_s) HWY_ATTR {
+        if (forgets_s) std::fill(of_s, of_s + numbers, T(0));
+        if (forgets_a) std::fill(of_a, of_a + numbers, T(0));
+      });
     }
+    const T* const x = s_.x[l].Row(0);
+    T* const dz = s_.dz[l].Row(0);
+    if (step == 0) std::fill(dz, dz + count, T(0));
+    const auto share = [&](T of) HWY_ATTR { return step == 0 ? T(0) : -step * of; };
+    for (std::int64_t first = 0; first < in; first += sn::kRowsTogether) {
+      const std::int64_t end = std::min(first + sn::kRowsTogether, in);
+      for (std::int64_t r = first; r < end; ++r) {
+        CarryRow(count, momentum, decay, share(x[r]), dz, s.Row(r), a.Row(r));
+      }
+      if (u != nullptr) {
+        AddRows(u + first, static_cast<const T*>(a.Row(first)), a.stride, count, end - first, z);
+      }
+    }
+    if (!shape_.bias) return;
+    CarryRow(count, momentum, decay, share(1), dz, s.b, a.b);
+    if (u != nullptr) AddRow(count, static_cast<const T*>(a.b), z);
   }
 
   HWY_INLINE void CarryRow(std::int64_t count, T momentum, T decay, T coefficient, const T* dz,
