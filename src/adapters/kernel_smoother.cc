@@ -8,6 +8,7 @@
 
 #include "src/adapters/decay_factors.h"
 #include "src/adapters/kernel_words.h"
+#include "src/adapters/pair_gradients.h"
 #include "src/adapters/registry.h"
 #include "src/core/working_copy.h"
 #include "src/engines/kernel_smoother/backward.h"
@@ -82,60 +83,6 @@ kernel_smoother::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType dty
   return sizes;
 }
 
-/// Gradients as the engine wants them, and their ways home.
-class GradientCopies {
- public:
-  GradientCopies(const EngineCall& call, const State& initial, const BackwardTensors& tensors)
-      : dinputs_(tensors.dinputs) {
-    const Inputs& d = tensors.dinputs;
-    const Dims& dims = call.dims;
-    const TensorView k = initial.Get("state.k"), v = call.inputs.v;
-    const DType given = k.defined() ? k.dtype() : v.dtype();
-    const DType dtype = given == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-    q_ = WorkingCopy::OfHeads(d.q, dims.output_heads(), dtype);
-    k_ = WorkingCopy::OfHeads(d.k, dims.heads, dtype);
-    v_ = WorkingCopy::OfHeads(d.v, dims.heads, dtype);
-    const State& start = tensors.dinitial;
-    log_weight_ = WorkingCopy::Zeros(start.Get("state.log_weight"), DType::kFloat64);
-    if (d.bandwidth.defined()) {
-      bandwidth_ = Tensor(DType::kFloat64, {dims.states(), dims.heads});
-    }
-    views_ = {.q = q_.view(),
-              .k = k_.view(),
-              .v = v_.view(),
-              .log_decay = d.log_decay,
-              .importance = d.importance,
-              .log_importance = d.log_importance,
-              .bandwidth = bandwidth_.view(),
-              .state_k = start.Get("state.k"),
-              .state_v = start.Get("state.v"),
-              .state_log_weight = log_weight_.view()};
-    for (const TensorView* view : {&views_.state_k, &views_.state_v}) {
-      if (view->defined()) CopyInto(Tensor(view->dtype(), view->shape()), *view);
-    }
-  }
-
-  const kernel_smoother::Gradients& views() const { return views_; }
-
-  void WriteBack() const {
-    for (const WorkingCopy* copy : {&q_, &k_, &v_, &log_weight_}) copy->WriteBack();
-    if (!bandwidth_.defined()) return;
-    for (std::int64_t h = 0; h < bandwidth_.shape()[1]; ++h) {
-      double sum = 0;
-      for (std::int64_t n = 0; n < bandwidth_.shape()[0]; ++n) {
-        sum += bandwidth_.view().At({n, h});
-      }
-      dinputs_.bandwidth.Set({h}, sum);
-    }
-  }
-
- private:
-  const Inputs& dinputs_;
-  WorkingCopy q_, k_, v_, log_weight_;
-  Tensor bandwidth_;
-  kernel_smoother::Gradients views_;
-};
-
 class KernelSmoother final : public Engine {
  public:
   std::string_view name() const override { return "kernel_smoother"; }
@@ -190,11 +137,10 @@ class KernelSmoother final : public Engine {
       words.saved = {};  // of outputs behind their norm
       dz = GradientBeforeNorm(options, words, tensors.dy, l2, call.executor);
     }
-    const GradientCopies copies(call, initial, tensors);
+    const PairGradientCopies copies(call, initial, tensors);
     kernel_smoother::Backward(options, words, dz.defined() ? dz.view() : tensors.dy,
-                              {tensors.dstate.Get("state.k"), tensors.dstate.Get("state.v"),
-                               tensors.dstate.Get("state.log_weight")},
-                              copies.views(), call.executor, call.scratch);
+                              FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
+                              call.scratch);
     copies.WriteBack();
   }
 

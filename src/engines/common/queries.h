@@ -25,13 +25,13 @@ struct QueriedTensors : PairTensors {
     const TensorView& timed = v.defined() ? v : q;
     return {cu_seqlens, cu_seqlens.empty() ? timed.size(0) : 1, timed.size(1)};
   }
-  /// Memories of a sequence.
-  std::int64_t memory_heads() const {
+  /// Memories of a sequence. `constant`: one that has an entry for each, if any.
+  std::int64_t memory_heads(const TensorView& constant) const {
     if (state_k.defined()) return state_k.size(2);
     for (const TensorView* gate : {&log_decay, &importance, &log_importance}) {
       if (gate->defined()) return gate->size(2);
     }
-    if (bandwidth.defined()) return bandwidth.size(0);
+    if (constant.defined()) return constant.size(0);
     return k.defined() ? std::max(k.size(2), v.size(2)) : q.size(2);
   }
   std::int64_t key_dim() const { return q.defined() ? q.size(3) : k.size(3); }

@@ -57,8 +57,9 @@ std::size_t BytesOfShared(const Sizes& sizes) {
 /// One call.
 class Pass {
  public:
-  Pass(const Work& work, const TensorView& dy, const FinalGradients& final,
-       const Gradients& gradients, Executor& executor, const common::WorkerScratch& room)
+  Pass(const Work& work, const TensorView& dy, const common::FinalPairGradients& final,
+       const common::PairGradientTensors& gradients, Executor& executor,
+       const common::WorkerScratch& room)
       : work_(work),
         dy_(dy),
         final_(final),
@@ -154,43 +155,22 @@ class Pass {
   }
 
   MemoryGradient GradientOf(std::int64_t item) const {
-    const std::int64_t n = item / work_.heads.memories, h = item % work_.heads.memories;
-    const common::Sequence sequence = work_.sequences[n];
-    const auto rows = [&](const TensorView& view) { return common::RowsOf(view, sequence, h); };
-    MemoryGradient g;
+    const common::Sequence sequence = work_.sequences[item / work_.heads.memories];
+    MemoryGradient g{common::PairGradientsOf(dy_, final_, gradients_, work_.heads, sequence, item)};
+    g.final_place.window = work_.options.window;
     const std::size_t weights =
         static_cast<std::size_t>(work_.memories()) * BytesOfWeights(work_.sizes);
     ScratchLayout layout(room_.shared() + weights +
                          static_cast<std::size_t>(item) * BytesOfSums(work_.sizes));
     TakeSumsOf(work_.sizes, layout, g);
     if (const Saved saved(work_); saved) g.sums.logs = saved.Logs(item);
-    const std::int64_t output = work_.heads.OutputOf(h);
-    g.dy = common::HeadRowsOf(dy_, sequence, output);
-    g.dq = common::HeadRowsOf(gradients_.q, sequence, output);
-    g.dk = rows(gradients_.k);
-    g.dv = rows(gradients_.v);
-    g.dlog_decay = rows(gradients_.log_decay);
-    g.dimportance = rows(gradients_.importance);
-    g.dlog_importance = rows(gradients_.log_importance);
-    if (gradients_.bandwidth.defined()) {
-      g.dbandwidth = gradients_.bandwidth.as<double>() + item;
-    }
-    g.dstate_k = common::PairsOf(gradients_.state_k, n, h);
-    g.dstate_v = common::PairsOf(gradients_.state_v, n, h);
-    g.dstate_log_weight = common::PairsOf(gradients_.state_log_weight, n, h);
-    g.final_k = common::PairsOf(final_.k, n, h);
-    g.final_v = common::PairsOf(final_.v, n, h);
-    g.final_log_weight = common::PairsOf(final_.log_weight, n, h);
-    for (const TensorView* view : {&final_.k, &final_.v, &final_.log_weight}) {
-      if (view->defined()) g.final_place = {view->size(1), work_.options.window};
-    }
     return g;
   }
 
   const Work& work_;
   const TensorView& dy_;
-  const FinalGradients& final_;
-  const Gradients& gradients_;
+  const common::FinalPairGradients& final_;
+  const common::PairGradientTensors& gradients_;
   Executor& executor_;
   const common::WorkerScratch& room_;
 };
@@ -202,8 +182,8 @@ std::size_t BackwardScratchBytes(const Sizes& sizes, int threads) {
 }
 
 void Backward(const Options& options, const Call& call, const TensorView& dy,
-              const FinalGradients& final, const Gradients& gradients, Executor& executor,
-              std::span<std::byte> scratch) {
+              const common::FinalPairGradients& final, const common::PairGradientTensors& gradients,
+              Executor& executor, std::span<std::byte> scratch) {
   const Work work(options, call);
   if (!call.saved.empty() && !Saved(work).Header().StandsIn(call.saved)) {
     throw Error("Backward", "saved", "what Forward left there for the same inputs",

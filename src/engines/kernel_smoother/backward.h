@@ -14,23 +14,10 @@
 #include <cstddef>
 #include <span>
 
+#include "src/engines/common/pair_gradients.h"
 #include "src/engines/kernel_smoother/kernel_smoother.h"
 
 namespace ttr::kernel_smoother {
-
-/// What is wanted; absent views are not. Rows of q, k, v are of as many heads as there are memories
-/// (of q: as y has), in the type of the arithmetic; weights and `bandwidth` ([N, H]) in float64.
-/// What is there is overwritten.
-struct Gradients {
-  TensorView q, k, v;
-  TensorView log_decay, importance, log_importance, bandwidth;
-  TensorView state_k, state_v, state_log_weight;
-};
-
-/// Gradients of the final state, as large as it is; views may be absent.
-struct FinalGradients {
-  TensorView k, v, log_weight;
-};
 
 std::size_t BackwardScratchBytes(const Sizes& sizes, int threads);
 
@@ -38,7 +25,7 @@ std::size_t BackwardScratchBytes(const Sizes& sizes, int threads);
 /// Forward left there, or empty; y is not read and options.output_norm must be none. Throws where
 /// something else was saved.
 void Backward(const Options& options, const Call& call, const TensorView& dy,
-              const FinalGradients& final, const Gradients& gradients, Executor& executor,
-              std::span<std::byte> scratch = {});
+              const common::FinalPairGradients& final, const common::PairGradientTensors& gradients,
+              Executor& executor, std::span<std::byte> scratch = {});
 
 }  // namespace ttr::kernel_smoother

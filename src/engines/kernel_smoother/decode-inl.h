@@ -214,7 +214,7 @@ void PrepareQueriesAs(const ChunkTask& task) {
     const Memory& m = task.memories[h];
     for (std::int64_t r = 0; r < m.queries; ++r) {
       T* const q = task.room.Query<T>(h * m.queries + r);
-      LoadQuery(task.options, m, {r, 0}, q);
+      LoadQuery(m, {r, 0}, ScaleOf(task.options), q);
       std::fill(q + m.key_dim, q + task.room.query_stride(), T(0));
     }
   }

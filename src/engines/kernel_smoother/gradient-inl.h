@@ -160,7 +160,7 @@ class GradientPass {
   /// A block of queries on a block of pairs.
   void BlockPair(std::int64_t query, std::int64_t pair, const Block<T>& dq) {
     const std::int64_t queries = QueriesOf(query), pairs = PairsFrom(pair);
-    LoadQueries({.options = options_, .memory = m_, .first = query, .count = queries}, s_.q);
+    LoadQueries(m_, query, queries, ScaleOf(options_), linalg::RoundUp(queries, kStrip), s_.q);
     reach_.TakeQueries(s_.q, queries);
     if (m_.weighted) LoadOffsets(g_.sums.references[query / kQueries], pair, pairs);
     if (reach_.IsEmpty(s_.offsets, m_.weighted ? LeastLog(query, queries) : T(0))) return;

@@ -19,7 +19,7 @@ struct QuerySums {
 
 /// Gradients of one memory: rows as in Gradients, sums over queries in double.
 struct MemoryGradient : common::PairGradients {
-  QuerySums sums;
+  QuerySums sums{};
   void* queries = nullptr;       ///< [query][channel]: sums for dq, where one task does all
   double* pair_sums = nullptr;   ///< [tokens]: of ds, of the call's pairs
   double* query_sums = nullptr;  ///< [query]: of ds

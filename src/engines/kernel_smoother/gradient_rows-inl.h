@@ -42,20 +42,18 @@ class GradientRows {
   }
 
   void StoreQueries(std::int64_t query, const Block<T>& dq) const {
-    const double scale = KERNEL::kByDistance ? 1 : options_.scale;
+    const cn::PairGradientRows<T> rows(m_, g_, s_.row, s_.other);
     for (std::int64_t i = 0; i < std::min(kQueries, m_.rows - query); ++i) {
-      const std::int64_t at = query + i, t = at / m_.queries, r = at - t * m_.queries;
+      const Place place = Place::Of(m_, query + i);
       T* const row = dq.Row(i);
       if (KERNEL::kByDistance) {
-        LoadQuery(options_, m_, {r, t}, s_.row);
+        LoadQuery(m_, place, 1, s_.row);
         for (std::int64_t c = 0; c < m_.key_dim; ++c)
           row[c] -= row[linalg::RoundUp(m_.key_dim, kUnit)] * s_.row[c];
-      } else if (scale != 1) {
-        sn::Multiply(row, m_.key_dim, static_cast<T>(scale));
+      } else if (options_.scale != 1) {
+        sn::Multiply(row, m_.key_dim, static_cast<T>(options_.scale));
       }
-      if (options_.normalise_qk) sn::LoadRow(m_.q.Of(r), t, 0, m_.key_dim, s_.row);
-      cn::StoreGradientRow(row, options_.normalise_qk ? s_.row : nullptr, g_.dq.Of(r), t,
-                           m_.key_dim, s_.other);
+      rows.StoreQuery(place, row);
     }
   }
 
@@ -72,7 +70,7 @@ void TakeSumsAs(const GradientTask& task, const void* means) {
   const Memory& m = task.memory;
   const std::int64_t count = std::min(kQueries, m.rows - task.first);
   const QueryBlock block(m, task.first);
-  task.gradient.sums.references[task.first / kQueries] = block.ReferenceOf(block.SeenBy(0, count));
+  task.gradient.sums.references[task.first / kQueries] = ReferenceOf(m, block.SeenBy(0, count));
   ScratchLayout layout(task.scratch);
   T* const row = GradientScratch<T>(m.key_dim, m.value_dim, layout).row;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -34,7 +34,7 @@
 #include <span>
 
 #include "src/engines/common/closeness.h"
-#include "src/engines/common/pairs.h"
+#include "src/engines/common/queries.h"
 #include "ttr/dtype.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
@@ -56,10 +56,7 @@ struct Options {
   OutputNorm output_norm = OutputNorm::kNone;
 };
 
-struct Call : common::PairTensors {
-  TensorView q, bandwidth;
-  std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
-  TensorView y, status;
+struct Call : common::QueriedTensors {
   std::span<std::byte> saved;  ///< SavedBytes(), where Forward leaves what Backward reads; or empty
 };
 

@@ -38,7 +38,7 @@ class OutputsPass {
   void Run() {
     Start();
     const Range seen = block_.SeenBy(0, task_.count);
-    reference_ = block_.ReferenceOf(seen);
+    reference_ = ReferenceOf(m_, seen);
     // The latest pairs tell the maximum, beside which a decay leaves nothing of the first.
     for (std::int64_t first = (seen.end - 1) / s_.pairs * s_.pairs;
          first >= 0 && first + s_.pairs > seen.first; first -= s_.pairs) {
@@ -52,7 +52,8 @@ class OutputsPass {
   static constexpr int kRows = ln::kTileRows;
 
   void Start() {
-    LoadQueries(task_, s_.q);
+    LoadQueries(m_, task_.first, task_.count, ScaleOf(options_),
+                linalg::RoundUp(task_.count, kStrip), s_.q);
     reach_.TakeQueries(s_.q, task_.count);
     const std::int64_t wide = linalg::RoundUp(m_.value_dim, kUnit);
     linalg::ZeroRows(s_.y, 0, linalg::RoundUp(task_.count, kStrip), wide);
@@ -183,8 +184,7 @@ class OutputsPass {
   }
 
   void Store(std::int64_t i) {
-    const std::int64_t at = task_.first + i, t = at / m_.queries;
-    const Place place{at - t * m_.queries, t};
+    const Place place = Place::Of(m_, task_.first + i);
     const WeightSum<T> sum{s_.tops[i], s_.sums[i], TotalOf(i)};
     StoreOutput(options_, m_, place, sum, s_.y.Row(i));
     if (task_.saved.logs != nullptr) Save(i, place, sum);

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/engines/common/pairs.h"
+#include "src/engines/common/queries.h"
 #include "src/engines/common/row_views.h"
 #include "src/engines/common/scratch_layout.h"
 #include "src/engines/kernel_smoother/kernel_smoother.h"
@@ -34,12 +34,7 @@ constexpr std::int64_t PairsOfBlock(std::int64_t key_dim, std::int64_t value_dim
 }
 
 /// One memory, one sequence.
-struct Memory : common::KeptPairs {
-  HeadRows q{}, y{}, status{};  // of the queries that read this memory
-  double bandwidth = 1;
-  std::int64_t rows = 0;  // queries of all tokens, those of a token side by side
-  std::int64_t queries = 1;
-};
+using Memory = common::QueriedPairs;
 
 /// What is saved of queries beside their outputs, in the type of the arithmetic. Absent: nothing.
 struct SavedQueries {

@@ -13,7 +13,7 @@ Work::Work(const Options& o, const Call& c)
     : options(o),
       call(c),
       sequences(c.sequences()),
-      heads(c.memory_heads(), c.q),
+      heads(c.memory_heads(c.ridge.defined() ? c.ridge : c.bandwidth), c.q),
       monomials(c.key_dim(), o.degree) {
   sizes.key_dim = call.key_dim();
   sizes.value_dim = call.value_dim();
