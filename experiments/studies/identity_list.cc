@@ -121,6 +121,9 @@ std::vector<Identity> Identities(const IdentitiesOptions& o) {
   list.push_back({"a ridge that outweighs the kernel, on ridge v",
                   "kernel_ridge{ridge: " + n(large) + "}", "kernel_smoother", one, one, 1e-6});
   list.back().left_values = large;
+  list.push_back({"a linear kernel: the dual",
+                  "kernel_ridge{kernel: linear, scale: 1, ridge: 0.01}", "rls{ridge: 0.01}", one,
+                  one, 1e-10});
   list.push_back({"a window as long as the sequence",
                   fmt::format("window_softmax{{window: {}}}", o.tokens), "softmax", one, one});
   list.push_back({"decay 1", "decayed_softmax", "softmax", one, one});

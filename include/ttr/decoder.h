@@ -49,7 +49,8 @@ class Decoder {
   void Step(const Inputs& inputs, const Outputs& outputs, const CallOptions& options = {});
   void Memorize(const Inputs& inputs, const CallOptions& options = {});
   /// Behind a Step whose write is deferred it reads a flushed copy: cheap where Memorize and
-  /// Retrieve alternate, O(H D^3) for least squares behind Step.
+  /// Retrieve alternate, O(H D^3) for least squares behind Step. Kernel regression keeps its factor
+  /// from step to step, a half S x S matrix; Retrieve factors anew.
   void Retrieve(const Inputs& inputs, const Outputs& outputs,
                 const CallOptions& options = {}) const;
 

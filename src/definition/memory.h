@@ -130,7 +130,7 @@ Vector ApplyFeatures(const Constants& constants, const Vector& x, std::int64_t p
 /// and the index of the memory. Empty for other maps.
 Matrix DrawFeatures(const Recipe& recipe, std::int64_t key_dim, std::int64_t head);
 
-/// s(k, q) of Similarity; `scale` is that of the exponential and the linear kernel. kernel_smoother.cc
+/// s(k, q) of Similarity; `scale` is that of k . q. kernel_smoother.cc
 double EvaluateKernel(const Similarity& similarity, double scale, const Vector& k, const Vector& q);
 
 }  // namespace ttr::definition

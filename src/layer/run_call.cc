@@ -90,20 +90,20 @@ void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outpu
   for (const TensorView& report : {outputs.status, outputs.iterations, outputs.residual}) {
     SetZero(report);
   }
-  engine.Forward(
-      {.requirements = requirements,
-       .dims = dims,
-       .inputs = inputs,
-       .needs = needs,
-       .executor = ExecutorOf(options),
-       .scratch = options.scratch,
-       .saved = options.saved,
-       .bfloat16_products = options.bfloat16_products,
-       .auxiliary = auxiliary.of_pairs == nullptr ? auxiliary.numbers
-                                                  : PairAuxiliary(engine, requirements.recipe, dims,
-                                                                  state, *auxiliary.of_pairs),
-       .defers = auxiliary.defers},
-      state, outputs);
+  engine.Forward({.requirements = requirements,
+                  .dims = dims,
+                  .inputs = inputs,
+                  .needs = needs,
+                  .executor = ExecutorOf(options),
+                  .scratch = options.scratch,
+                  .saved = options.saved,
+                  .bfloat16_products = options.bfloat16_products,
+                  .auxiliary = auxiliary.of_pairs == nullptr || needs != Needs::kBoth
+                                   ? auxiliary.numbers
+                                   : PairAuxiliary(engine, requirements.recipe, dims, state,
+                                                   *auxiliary.of_pairs),
+                  .defers = auxiliary.defers},
+                 state, outputs);
 }
 
 }  // namespace ttr

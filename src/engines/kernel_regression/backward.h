@@ -11,7 +11,8 @@
 ///
 /// Cost: 2 N^3 flops beside the N^3 / 3 of the factor, one query a pair. Memory: three half N x N
 /// matrices. The same bits for any number of threads. Prefixes that are singular, in double and one
-/// by one, as if their rank stayed as it is.
+/// by one, as if their rank stayed as it is. Where an importance is 0 its gradient is given
+/// as 0: the pair has no part in the factor.
 #pragma once
 
 #include <cstddef>
