@@ -293,9 +293,10 @@ class Fit {
     const ln::Panels<T> h = H(part);
     MarkCancelled(part);
     // Without a ridge, after a small pivot rounding may have left another as large where there is
-    // none (pivots-inl.h).
+    // none (pivots-inl.h). Half of the digits of a double are worth a factor of the rows.
+    const bool careful = ridge_ == 0 || sizeof(T) == sizeof(double);
     const double share =
-        std::max(linalg::Rounding<T>(f_.count), ridge_ > 0 ? 0 : std::sqrt(linalg::Rounding<T>(1)));
+        std::max(linalg::Rounding<T>(f_.count), careful ? std::sqrt(linalg::Rounding<T>(1)) : 0);
     const ln::PivotLimits<T> limits{static_cast<T>(share), static_cast<T>(linalg::kFaded<T>)};
     const Covariance matrix{h, Mean(part), static_cast<T>(ridge_), f_.count};
     ln::FactorInterleaved(matrix, limits, h, s_.inverses, sides, Regulars(part));
