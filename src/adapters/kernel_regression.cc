@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "src/adapters/kernel_words.h"
+#include "src/adapters/pair_gradients.h"
 #include "src/adapters/registry.h"
 #include "src/core/working_copy.h"
 #include "src/engines/kernel_regression/backward.h"
@@ -64,62 +65,6 @@ kernel_regression::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType d
   return sizes;
 }
 
-/// Gradients as the engine wants them, and their ways home.
-class GradientCopies {
- public:
-  GradientCopies(const EngineCall& call, const State& initial, const BackwardTensors& tensors)
-      : dinputs_(tensors.dinputs) {
-    const Inputs& d = tensors.dinputs;
-    const Dims& dims = call.dims;
-    const DType dtype = CallOf(call, initial).dtype(call.inputs.q);
-    q_ = WorkingCopy::OfHeads(d.q, dims.output_heads(), dtype);
-    k_ = WorkingCopy::OfHeads(d.k, dims.heads, dtype);
-    v_ = WorkingCopy::OfHeads(d.v, dims.heads, dtype);
-    const State& start = tensors.dinitial;
-    log_weight_ = WorkingCopy::Zeros(start.Get("state.log_weight"), DType::kFloat64);
-    const Shape memories{dims.states(), dims.heads};
-    if (d.ridge.defined()) ridge_ = Tensor(DType::kFloat64, memories);
-    if (d.bandwidth.defined()) bandwidth_ = Tensor(DType::kFloat64, memories);
-    views_ = {.q = q_.view(),
-              .k = k_.view(),
-              .v = v_.view(),
-              .importance = d.importance,
-              .log_importance = d.log_importance,
-              .ridge = ridge_.view(),
-              .bandwidth = bandwidth_.view(),
-              .state_k = start.Get("state.k"),
-              .state_v = start.Get("state.v"),
-              .state_log_weight = log_weight_.view()};
-    for (const TensorView* view : {&views_.state_k, &views_.state_v}) {
-      if (view->defined()) CopyInto(Tensor(view->dtype(), view->shape()), *view);
-    }
-  }
-
-  const kernel_regression::Gradients& views() const { return views_; }
-
-  void WriteBack() const {
-    for (const WorkingCopy* copy : {&q_, &k_, &v_, &log_weight_}) copy->WriteBack();
-    AddSequences(ridge_, dinputs_.ridge);
-    AddSequences(bandwidth_, dinputs_.bandwidth);
-  }
-
- private:
-  /// A constant's gradient is the sum of those of all sequences.
-  static void AddSequences(const Tensor& parts, const TensorView& to) {
-    if (!parts.defined()) return;
-    for (std::int64_t h = 0; h < parts.shape()[1]; ++h) {
-      double sum = 0;
-      for (std::int64_t n = 0; n < parts.shape()[0]; ++n) sum += parts.view().At({n, h});
-      to.Set({h}, sum);
-    }
-  }
-
-  const Inputs& dinputs_;
-  WorkingCopy q_, k_, v_, log_weight_;
-  Tensor ridge_, bandwidth_;
-  kernel_regression::Gradients views_;
-};
-
 class KernelRegression final : public Engine {
  public:
   std::string_view name() const override { return "kernel_regression"; }
@@ -169,7 +114,7 @@ class KernelRegression final : public Engine {
     const OutputNorm norm = recipe.reading.output_norm;
     Tensor plain;  // outputs before their norm
     if (call.needs != Needs::kWrite) {
-      if (norm != OutputNorm::kNone) plain = Tensor(words.dtype(words.q), outputs.y.shape());
+      if (norm != OutputNorm::kNone) plain = Tensor(words.dtype(), outputs.y.shape());
       words.y = plain.defined() ? plain.view() : outputs.y;
       words.status = outputs.status;
     }
@@ -191,11 +136,10 @@ class KernelRegression final : public Engine {
     if (recipe.reading.output_norm != OutputNorm::kNone) {
       dz = GradientBeforeNorm(call, options, words, tensors.dy);
     }
-    const GradientCopies copies(call, initial, tensors);
+    const PairGradientCopies copies(call, initial, tensors);
     kernel_regression::Backward(options, words, dz.defined() ? dz.view() : tensors.dy,
-                                {tensors.dstate.Get("state.k"), tensors.dstate.Get("state.v"),
-                                 tensors.dstate.Get("state.log_weight")},
-                                copies.views(), call.executor, call.scratch);
+                                FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
+                                call.scratch);
     copies.WriteBack();
   }
 
@@ -227,7 +171,7 @@ class KernelRegression final : public Engine {
   static Tensor GradientBeforeNorm(const EngineCall& call,
                                    const kernel_regression::Options& options,
                                    kernel_regression::Call words, const TensorView& dy) {
-    const Tensor z(words.dtype(words.q), dy.shape()), dz(words.dtype(words.q), dy.shape());
+    const Tensor z(words.dtype(), dy.shape()), dz(words.dtype(), dy.shape());
     words.y = z.view();
     kernel_regression::Answer(options, words, call.executor);
     rows::NormaliseGradient({NormOf(call.recipe()), 0, z, {}, {}, {}}, dy, {dz, {}, {}, {}},

@@ -1,5 +1,7 @@
 #include "src/adapters/pair_gradients.h"
 
+#include "src/engines/common/queries.h"
+
 namespace ttr {
 namespace {
 
@@ -20,9 +22,11 @@ PairGradientCopies::PairGradientCopies(const EngineCall& call, const State& init
     : bandwidth_home_(tensors.dinputs.bandwidth), ridge_home_(tensors.dinputs.ridge) {
   const Inputs& d = tensors.dinputs;
   const Dims& dims = call.dims;
-  const TensorView k = initial.Get("state.k"), v = call.inputs.v;
-  const DType given = k.defined() ? k.dtype() : v.dtype();
-  const DType dtype = given == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  common::QueriedTensors given;
+  given.v = call.inputs.v;
+  given.state_k = initial.Get("state.k");
+  given.state_v = initial.Get("state.v");
+  const DType dtype = given.dtype();
   q_ = WorkingCopy::OfHeads(d.q, dims.output_heads(), dtype);
   k_ = WorkingCopy::OfHeads(d.k, dims.heads, dtype);
   v_ = WorkingCopy::OfHeads(d.v, dims.heads, dtype);

@@ -79,31 +79,6 @@ struct PairTensors {
     return log_decay.defined() || importance.defined() || log_importance.defined() ||
            state_log_weight.defined() || !decay_factors.empty();
   }
-
-  /// Memories of a sequence, where queries are `q`. `constant`: one that has an entry for each.
-  std::int64_t heads(const TensorView& q, const TensorView& constant) const {
-    if (state_k.defined()) return state_k.size(2);
-    for (const TensorView* gate : {&log_decay, &importance, &log_importance}) {
-      if (gate->defined()) return gate->size(2);
-    }
-    if (constant.defined()) return constant.size(0);
-    return k.defined() ? std::max(k.size(2), v.size(2)) : q.size(2);
-  }
-
-  /// The type of the arithmetic.
-  DType dtype(const TensorView& q) const {
-    const auto wide = [](const TensorView& view) {
-      return view.defined() && view.dtype() == DType::kFloat64;
-    };
-    const bool is_wide =
-        state_k.defined() ? wide(state_k) || wide(state_v) : wide(v.defined() ? v : q);
-    return is_wide ? DType::kFloat64 : DType::kFloat32;
-  }
-
-  Sequences sequences(const TensorView& q, std::span<const std::int64_t> cu_seqlens) const {
-    const TensorView& timed = v.defined() ? v : q;
-    return {cu_seqlens, cu_seqlens.empty() ? timed.size(0) : 1, timed.size(1)};
-  }
 };
 
 /// Row s of memory `head` of sequence `n` in [N, S, H, ...].

@@ -46,13 +46,8 @@ class QueryColumns {
   std::int64_t Rows() const { return count_ > 0 ? RowsOf(count_ - 1) : 0; }
 
   void LoadQueries() const {
-    const std::int64_t wide = linalg::RoundUp(m_.key_dim, kUnit);
     const std::int64_t whole = linalg::RoundUp(count_, kUnit);
-    for (std::int64_t i = 0; i < count_; ++i) {
-      LoadQuery(m_, first_ + i, s_.q.Row(i));
-      std::fill(s_.q.Row(i) + m_.key_dim, s_.q.Row(i) + wide, T(0));
-    }
-    linalg::ZeroRows(s_.q, count_, whole, wide);
+    cn::LoadQueries(m_, first_, count_, 1, whole, s_.q);
     LoadColumns(options_, s_.q, whole, m_.key_dim, s_.kt);
   }
 

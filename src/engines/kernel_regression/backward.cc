@@ -39,34 +39,13 @@ struct Bytes {
 /// One call.
 class Pass {
  public:
-  Pass(const Work& work, const TensorView& dy, const FinalGradients& final,
-       const Gradients& gradients)
+  Pass(const Work& work, const TensorView& dy, const common::FinalPairGradients& final,
+       const common::PairGradientTensors& gradients)
       : work_(work), dy_(dy), final_(final), gradients_(gradients) {}
 
   MemoryGradient GradientOf(std::int64_t item) const {
-    const std::int64_t n = item / work_.heads.memories, h = item % work_.heads.memories;
-    const common::Sequence sequence = work_.sequences[n];
-    const auto rows = [&](const TensorView& view) { return common::RowsOf(view, sequence, h); };
-    MemoryGradient g;
-    const std::int64_t output = work_.heads.OutputOf(h);
-    g.dy = common::HeadRowsOf(dy_, sequence, output);
-    g.dq = common::HeadRowsOf(gradients_.q, sequence, output);
-    g.dk = rows(gradients_.k);
-    g.dv = rows(gradients_.v);
-    g.dimportance = rows(gradients_.importance);
-    g.dlog_importance = rows(gradients_.log_importance);
-    if (gradients_.ridge.defined()) g.dridge = gradients_.ridge.as<double>() + item;
-    if (gradients_.bandwidth.defined()) g.dbandwidth = gradients_.bandwidth.as<double>() + item;
-    g.dstate_k = common::PairsOf(gradients_.state_k, n, h);
-    g.dstate_v = common::PairsOf(gradients_.state_v, n, h);
-    g.dstate_log_weight = common::PairsOf(gradients_.state_log_weight, n, h);
-    g.final_k = common::PairsOf(final_.k, n, h);
-    g.final_v = common::PairsOf(final_.v, n, h);
-    g.final_log_weight = common::PairsOf(final_.log_weight, n, h);
-    for (const TensorView* view : {&final_.k, &final_.v, &final_.log_weight}) {
-      if (view->defined()) g.final_place = {view->size(1), 0};
-    }
-    return g;
+    const common::Sequence sequence = work_.sequences[item / work_.heads.memories];
+    return common::PairGradientsOf(dy_, final_, gradients_, work_.heads, sequence, item);
   }
 
   template <class Each>
@@ -93,8 +72,8 @@ class Pass {
  private:
   const Work& work_;
   const TensorView& dy_;
-  const FinalGradients& final_;
-  const Gradients& gradients_;
+  const common::FinalPairGradients& final_;
+  const common::PairGradientTensors& gradients_;
 };
 
 }  // namespace
@@ -105,8 +84,8 @@ std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int
 }
 
 void Backward(const Options& options, const Call& call, const TensorView& dy,
-              const FinalGradients& final, const Gradients& gradients, Executor& executor,
-              std::span<std::byte> scratch) {
+              const common::FinalPairGradients& final, const common::PairGradientTensors& gradients,
+              Executor& executor, std::span<std::byte> scratch) {
   const Work work(options, call);
   if (work.memories() == 0) return;
   const Shares shares(work,

@@ -18,29 +18,16 @@
 #include <cstddef>
 #include <span>
 
+#include "src/engines/common/pair_gradients.h"
 #include "src/engines/kernel_regression/kernel_regression.h"
 
 namespace ttr::kernel_regression {
-
-/// What is wanted; absent views are not. Rows of q, k, v are of as many heads as there are memories
-/// (of q: as y has), in the type of the arithmetic; weights, `ridge` and `bandwidth` ([N, H]) in
-/// float64. What is there is overwritten.
-struct Gradients {
-  TensorView q, k, v;
-  TensorView importance, log_importance, ridge, bandwidth;
-  TensorView state_k, state_v, state_log_weight;
-};
-
-/// Gradients of the final state, as large as it is; views may be absent.
-struct FinalGradients {
-  TensorView k, v, log_weight;
-};
 
 std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads);
 
 /// `call`: as for Forward, its state the initial one, which is left as it is; y is not read.
 void Backward(const Options& options, const Call& call, const TensorView& dy,
-              const FinalGradients& final, const Gradients& gradients, Executor& executor,
-              std::span<std::byte> scratch = {});
+              const common::FinalPairGradients& final, const common::PairGradientTensors& gradients,
+              Executor& executor, std::span<std::byte> scratch = {});
 
 }  // namespace ttr::kernel_regression

@@ -39,7 +39,7 @@
 #include <span>
 
 #include "src/engines/common/closeness.h"
-#include "src/engines/common/pairs.h"
+#include "src/engines/common/queries.h"
 #include "ttr/dtype.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
@@ -56,10 +56,8 @@ struct Options {
   bool normalise_qk = false;  ///< x / sqrt(|x|^2 + 1e-6) for q and k
 };
 
-struct Call : common::PairTensors {
-  TensorView q, ridge, bandwidth;
-  std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
-  TensorView y, status;
+struct Call : common::QueriedTensors {
+  TensorView ridge;  ///< [H]
   /// [N, H, FactorNumbers()] of the arithmetic's type, zeros at first, or absent: the factor of the
   /// pairs of a state that goes from call to call with it.
   TensorView factor;

@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/common/pairs-inl.h"
+#include "src/engines/common/queries-inl.h"
 #include "src/engines/kernel_regression/kernels-inl.h"
 #include "src/engines/kernel_regression/pair_scale.h"
 #include "src/simd/rows-inl.h"
@@ -117,16 +117,6 @@ void FindOddAs(const Task& task, const Factor<T>& f, T* row) {
 /// k . q is scaled under these.
 inline bool HasScale(Kernel kernel) {
   return kernel == Kernel::kExponential || kernel == Kernel::kLinear;
-}
-
-/// Query r of token t as it is compared, but for the scale.
-template <class T>
-HWY_INLINE void LoadQuery(const Memory& m, std::int64_t at, T* to) {
-  const std::int64_t t = at / m.queries;
-  sn::LoadRow(m.q.Of(at - t * m.queries), t, 0, m.key_dim, to);
-  if (m.normalises) {
-    sn::Multiply(to, m.key_dim, static_cast<T>(sn::UnitFactor(to, m.key_dim)));
-  }
 }
 
 /// Rows as columns, scaled as keys that are compared with.

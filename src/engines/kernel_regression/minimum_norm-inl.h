@@ -235,7 +235,7 @@ void AnswerByMinimumNormAs(const Task& task, const Factor<T>& f, T* row) {
     const std::int64_t t = at / m.queries, end = m.sight.End(t);
     if (end <= f.progress->good || end > f.progress->odd) continue;
     prefixes.AddUpTo(end);
-    LoadQuery(m, at, row);
+    cn::LoadQuery(m, common::Place::Of(m, at), 1, row);
     prefixes.Read(row, y.data());
     const std::int64_t query = at - t * m.queries;
     sn::StoreRow(y.data(), t, 0, m.value_dim, m.y.Of(query));

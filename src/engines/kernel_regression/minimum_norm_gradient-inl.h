@@ -69,7 +69,7 @@ class MinimumNormGradient {
   void Query(std::int64_t at) {
     const std::int64_t t = at / m_.queries, query = at - t * m_.queries;
     std::fill(dq_.begin(), dq_.end(), 0.0);
-    LoadQuery(m_, at, query_.data());
+    cn::LoadQuery(m_, {query, t}, 1, query_.data());
     if (!odd_) AddQuery(t, query);
     for (std::int64_t c = 0; c < m_.key_dim; ++c) row_[c] = static_cast<T>(Told(dq_[c]));
     if (m_.normalises) sn::LoadRow(m_.q.Of(query), t, 0, m_.key_dim, room_.data());

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "src/engines/common/pairs.h"
+#include "src/engines/common/queries.h"
 #include "src/engines/common/row_views.h"
 #include "src/engines/common/scratch_layout.h"
 #include "src/engines/kernel_regression/kernel_regression.h"
@@ -22,11 +22,8 @@ using linalg::kUnit;
 using simd::Rows;
 
 /// One memory, one sequence.
-struct Memory : common::KeptPairs {
-  HeadRows q{}, y{}, status{};  // of the queries that read this memory
-  double bandwidth = 1, ridge = 0;
-  std::int64_t rows = 0;  // queries of all tokens, those of a token side by side
-  std::int64_t queries = 1;
+struct Memory : common::QueriedPairs {
+  double ridge = 0;
 };
 
 /// Pairs of a block: a block of the factor times another one stays in the second-level cache.

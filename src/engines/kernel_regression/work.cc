@@ -30,17 +30,15 @@ double FlopsOf(const Work& work) {
 Work::Work(const Options& o, const Call& c)
     : options(o),
       call(c),
-      sequences(c.sequences(c.q, c.cu_seqlens)),
-      heads(c.heads(c.q, c.ridge.defined() ? c.ridge : c.bandwidth), c.q) {
-  sizes.key_dim = call.q.defined() ? call.q.size(3) : call.k.size(3);
-  sizes.value_dim = call.v.defined()         ? call.v.size(3)
-                    : call.state_v.defined() ? call.state_v.size(3)
-                                             : call.y.size(3);
+      sequences(c.sequences()),
+      heads(c.memory_heads(c.ridge.defined() ? c.ridge : c.bandwidth), c.q) {
+  sizes.key_dim = call.key_dim();
+  sizes.value_dim = call.value_dim();
   sizes.heads = heads.memories;
   sizes.sequences = sequences.count();
   sizes.tokens = call.k.defined() ? sequences.longest() : 0;
   sizes.queries = heads.queries;
-  sizes.dtype = call.dtype(call.q);
+  sizes.dtype = call.dtype();
   sizes.weighted = call.weighted();
   for (std::int64_t i = 0; call.state_k.defined() && i < memories(); ++i) {
     sizes.held = std::max(sizes.held, MemoryOf(i).sight.held);
@@ -49,22 +47,12 @@ Work::Work(const Options& o, const Call& c)
 
 Memory Work::MemoryOf(std::int64_t item, std::byte* weights) const {
   const std::int64_t n = item / heads.memories, h = item % heads.memories;
-  const common::Sequence sequence = sequences[n];
-  Memory m{common::KeptPairsOf(call, heads, sequence, n, h)};
-  if (call.q.defined()) {
-    m.q = common::HeadRowsOf(call.q, sequence, heads.QueryOf(h, call.q));
-    m.y = common::HeadRowsOf(call.y, sequence, heads.OutputOf(h));
-    m.status = common::HeadRowsOf(call.status, sequence, heads.OutputOf(h));
-    m.rows = sequence.tokens * heads.queries;
-  }
-  m.bandwidth = call.bandwidth.defined() ? call.bandwidth.At({h}) : options.bandwidth;
+  Memory m{common::QueriedPairsOf(call, heads, sequences[n], n, h)};
+  if (!call.bandwidth.defined()) m.bandwidth = options.bandwidth;
   m.ridge = call.ridge.defined() ? call.ridge.At({h}) : options.ridge;
   m.sight.causal = options.causal;
   m.sight.before = options.read_before;
   m.normalises = options.normalise_qk;
-  m.key_dim = sizes.key_dim;
-  m.value_dim = sizes.value_dim;
-  m.queries = heads.queries;
   if (sizes.weighted && weights != nullptr) {
     ScratchLayout layout(weights);
     m.weights = {sizes.tokens, layout};
