@@ -127,6 +127,8 @@ std::vector<std::string> LayerRecipes() {
            "softmax{kernel: gaussian, bandwidth: 2, window: 4}",
            "nadaraya_watson{kernel: triweight, bandwidth: 3, decay: 0.9}",
            "kernel_ridge{kernel: laplace, bandwidth: 2}",
+           "kernel_ridge{kernel: linear, ridge: 0.5, importance: input}",
+           "kernel_ridge{kernel: gaussian, bandwidth: 2, ridge: 0.1, read: before}",
            "local_linear{kernel: gaussian, bandwidth: 4, window: 6}",
            "titans{depth: 1, mini_batch: 4}",
            "titans{depth: 3, bias: true, activation: tanh}",
