@@ -186,5 +186,6 @@ def _greater(words: str, one: Cell, other: Cell) -> Claim:
         return Claim(words, False, "no common seed")
     middle, error = mean(differences)
     holds = middle > (0 if math.isnan(error) else 2 * error)
-    figure = f"difference {_figure(differences)}, {len(differences)} seeds"
+    count = len(differences)
+    figure = f"difference {_figure(differences)}, {count} {'seed' if count == 1 else 'seeds'}"
     return Claim(words, holds, figure)
