@@ -136,10 +136,12 @@ class SharedMoments {
   void Multiply(std::int64_t i, std::int64_t j, std::int64_t count) const {
     const hn::CappedTag<T, kRows> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    // Local ones, which no store can change.
+    const T* HWY_RESTRICT rows = s_.k.data + i * kRows;
+    const T* HWY_RESTRICT columns = s_.k.data + j * kRows;
+    T* HWY_RESTRICT to = s_.products;
+    const std::int64_t stride = s_.k.stride;
     for (std::int64_t pair = 0; pair < count; ++pair) {
-      const T* const rows = s_.k.Row(pair) + i * kRows;
-      const T* const columns = s_.k.Row(pair) + j * kRows;
-      T* const to = s_.products + pair * kRows * kRows;
       for (std::int64_t r = 0; r < kRows; r += lanes) {
         const auto left = hn::Load(d, rows + r);
         TTR_UNROLL
@@ -147,6 +149,9 @@ class SharedMoments {
           hn::Store(hn::Mul(left, hn::Set(d, columns[c])), d, to + c * kRows + r);
         }
       }
+      rows += stride;
+      columns += stride;
+      to += kRows * kRows;
     }
   }
 
