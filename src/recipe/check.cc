@@ -186,6 +186,16 @@ class Checker {
                   "as long as k under residual: true, Dv = Dk = " + std::to_string(dims.key_dim),
                   "Dv = " + std::to_string(dims.value_dim));
     }
+    // Directions that are drawn are as many as the recipe says.
+    const Function& function = recipe_.function;
+    const TensorView& shifts = inputs_.features_b;
+    if (IsRandom(function.features) && !inputs_.features_w.defined() && shifts.defined() &&
+        dims.features != function.feature_dim) {
+      throw Error(op_, "features.b",
+                  "[H,F] with F = feature_dim = " + std::to_string(function.feature_dim) +
+                      " where features.w is absent",
+                  ShapeText(shifts.shape()));
+    }
   }
 
   std::string_view op_;

@@ -254,6 +254,24 @@ TEST(CheckInputs, ReadingTakesItsSizesFromTheState) {
   EXPECT_EQ(Failure(recipe, made.inputs, Needs::kRead), "[op] q must be [B,T,Hq,Dk] but is absent");
 }
 
+TEST(CheckInputs, HoldsShiftsToTheDirectionsThatAreDrawn) {
+  const Recipe recipe = ParseRecipe("linear_attention{features: dijiang, feature_dim: 16}");
+  OwnedInputs made;
+  made.Add(&Inputs::q, DType::kFloat32, {1, 3, 2, 5});
+  made.Add(&Inputs::k, DType::kFloat32, {1, 3, 2, 5});
+  made.Add(&Inputs::v, DType::kFloat32, {1, 3, 2, 4});
+  made.Add(&Inputs::features_b, DType::kFloat32, {2, 7});
+  EXPECT_EQ(
+      Failure(recipe, made.inputs),
+      "[op] features.b must be [H,F] with F = feature_dim = 16 where features.w is absent but "
+      "is [2,7]");
+  OwnedInputs whole = made;
+  whole.Add(&Inputs::features_b, DType::kFloat32, {2, 16});
+  EXPECT_EQ(Failure(recipe, whole.inputs), "");
+  made.Add(&Inputs::features_w, DType::kFloat32, {2, 7, 5});
+  EXPECT_EQ(Failure(recipe, made.inputs), "");
+}
+
 TEST(CheckInputs, ReadingNeedsTheConstantsOfTheFeatureMap) {
   const Recipe recipe = ParseRecipe("deltanet{features: t2r}");
   OwnedInputs made;
