@@ -9,19 +9,19 @@
 ///     W_i = W_bar - row_i sum_{j <= i} step_j g_j           row_i = 1, or max(1/(i+1) + bias_i, 0)
 ///     S_i = m_i S_{i-1} - step_i g_i,  W_i = d_i W_{i-1} + S_i        d = 1 - (step) weight_decay
 ///
-/// | argument               | shape                  | meaning |
-/// |------------------------|------------------------|----------------------------------------------|
-/// | q, k, v                | [B, T, heads, D]       | absent q: write only; absent k, v: read only
-/// | | step                   | [B, T, H]              | >= 0 | | momentum, weight_decay | [B, T,
-/// H]              | where the options have them                  | | ln_weight, ln_bias     | [H,
-/// Dv]                | 1 and 0 where absent                         | | row_bias               |
-/// [H, mini_batch]        | 0 where absent                               | | weights | [N, H, in,
-/// out]        | W; W_bar where neither momentum nor decay    | | anchors                | the same
-/// | W_bar (mini_batch > 1, where not in weights) | | second                 | the same | S
-/// (momentum); else sum step g (mini_batch>1) | | position               | [N, H] int64           |
-/// tokens of the mini-batch so far              | | y, status              | [B, T, max(H, Hq)(,D)]
-/// | status, int8: 2 where what is read or y left | |                        | | the finite
-/// numbers, and the token had not    |
+/// | argument               | shape                 | meaning                                     |
+/// |------------------------|-----------------------|---------------------------------------------|
+/// | q, k, v                | [B, T, heads, D]      | absent q: write only; absent k, v: read     |
+/// | step                   | [B, T, H]             | >= 0                                        |
+/// | momentum, weight_decay | [B, T, H]             | where the options have them                 |
+/// | ln_weight, ln_bias     | [H, Dv]               | 1 and 0 where absent                        |
+/// | row_bias               | [H, mini_batch]       | 0 where absent                              |
+/// | weights                | [N, H, in, out]       | W; W_bar without momentum and decay         |
+/// | anchors                | the same              | W_bar, where mini_batch > 1 and not above   |
+/// | second                 | the same              | S; without momentum, sum step g             |
+/// | position               | [N, H] int64          | tokens of the mini-batch so far             |
+/// | y, status              | [B, T, max(H, Hq)(,D)]| status 2: weights or y left the finite      |
+/// |                        |                       | numbers, and the token's inputs had not     |
 ///
 /// float32, float64 or bfloat16 each; any strides but a contiguous last axis. Parameters are of one
 /// dtype, float32 or float64, which is that of all arithmetic; they are updated in place. The same
