@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "hwy/highway.h"
@@ -140,8 +141,14 @@ class ExactFit {
     factor_.Start(f_.count, std::sqrt(m_.ridge));
     std::vector<double> rows(Size(kRows * f_.count));
     std::int64_t filled = 0;
-    ForPairs([&](std::int64_t, double p) {
-      const double root = std::sqrt(p);
+    // Heavy rows first: beside them light ones keep their digits.
+    std::vector<std::pair<double, std::int64_t>> order;
+    ForPairs([&](std::int64_t i, double p) { order.emplace_back(-p, i); });
+    std::sort(order.begin(), order.end());
+    for (const auto& [weight, i] : order) {
+      LoadKey(i);
+      Expand();
+      const double root = std::sqrt(-weight);
       double* const row = rows.data() + filled * f_.count;
       for (std::int64_t j = 0; j < f_.count; ++j) {
         row[j] = root * (one_[j] - mean_[j]);
@@ -151,12 +158,20 @@ class ExactFit {
         factor_.Add(rows.data(), filled);
         filled = 0;
       }
-    });
+    }
     factor_.Add(rows.data(), filled);
     // Centring rounds at eps times the size of what is centred.
     factor_.Finish(linalg::Rounding<double>(f_.count));
     factor_.Solve(mean_.data(), z_.data());
     for (double& z : z_) z = -z;
+  }
+
+  /// The monomials of the key that is loaded.
+  void Expand() const {
+    for (std::int64_t c = 0; c < f_.channels; ++c) one_[c] = key_[c] - q_[c];
+    for (std::int64_t j = f_.channels; j < f_.count; ++j) {
+      one_[j] = one_[f_.before[j]] * one_[f_.channel[j]];
+    }
   }
 
   /// use(pair, share) of all that have a share, their monomials in one_.
@@ -166,10 +181,7 @@ class ExactFit {
       LoadKey(i);
       const double p = std::exp(LogWeight(i) - top_) / sum_;
       if (p == 0) continue;
-      for (std::int64_t c = 0; c < f_.channels; ++c) one_[c] = key_[c] - q_[c];
-      for (std::int64_t j = f_.channels; j < f_.count; ++j) {
-        one_[j] = one_[f_.before[j]] * one_[f_.channel[j]];
-      }
+      Expand();
       use(i, p);
     }
   }
