@@ -128,8 +128,7 @@ TEST(AnyRecipe, AgreesWithTheDefinition) {
     const Result expected = RunWhole(definition, call), got = RunWhole(layer, call);
     // Memories that grow without bound, and regressions that are all but singular.
     if (!(Largest(expected.y) < 1e6)) continue;
-    const auto grows = [](const State::Entry& entry) { return !(Largest(entry.view) < 1e9); };
-    if (std::ranges::any_of(expected.state.entries(), grows)) continue;
+    if (layer.plan().engine == "network" && Largest(expected.status) > 0) continue;
     ++compared;
     Result pieces;
     const bool steps = recipe.reading.causal && dims.tokens > 0;
