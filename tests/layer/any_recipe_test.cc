@@ -121,6 +121,12 @@ void ExpectNear(const Result& expected, const Result& disturbed, const Result& g
   }
 }
 
+// Weights of a network whose steps are too long, which a norm of its outputs hides.
+bool Diverges(const Result& result) {
+  const auto grows = [](const State::Entry& entry) { return !(Largest(entry.view) < 1e6); };
+  return Largest(result.status) > 0 || std::ranges::any_of(result.state.entries(), grows);
+}
+
 TEST(AnyRecipe, AgreesWithTheDefinition) {
   Drawn drawn(1);
   std::int64_t compared = 0;
@@ -136,6 +142,7 @@ TEST(AnyRecipe, AgreesWithTheDefinition) {
     const Result expected = RunWhole(definition, call), got = RunWhole(layer, call);
     // Memories that grow without bound, and regressions that are all but singular.
     if (!(Largest(expected.y) < 1e6)) continue;
+    if (layer.plan().engine == "network" && Diverges(expected)) continue;
     ++compared;
     Result pieces;
     const bool steps = recipe.reading.causal && dims.tokens > 0;

@@ -173,7 +173,9 @@ TEST_P(Network, LeavesWhatIsNotFiniteToItsReaders) {
         for (std::int64_t c = 0; c < call.dims.value_dim; ++c) {
           const double x = defined.y.view().At({0, t, h, c}), y = got.y.view().At({0, t, h, c});
           EXPECT_EQ(std::isfinite(x), std::isfinite(y)) << t << ", " << h;
-          if (std::isfinite(x)) EXPECT_NEAR(x, y, 1e-11) << t << ", " << h;
+          if (std::isfinite(x)) {
+            EXPECT_NEAR(x, y, 1e-11) << t << ", " << h;
+          }
         }
       }
     }
@@ -313,7 +315,9 @@ TEST(Networks, SayThatTheyDiverge) {
         continue;
       }
       EXPECT_EQ(status, expected.status.view().At({0, t, 0})) << recipe << ", " << t;
-      if (status == 0) EXPECT_TRUE(std::isfinite(got.y.view().At({0, t, 0, 0}))) << t;
+      if (status == 0) {
+        EXPECT_TRUE(std::isfinite(got.y.view().At({0, t, 0, 0}))) << t;
+      }
     }
   }
 }
