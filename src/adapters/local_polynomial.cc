@@ -94,8 +94,13 @@ class LocalPolynomial final : public Engine {
     return FamilyOf(recipe) == Family::kLocalPolynomial;
   }
   const char* Obstacle(const Recipe& recipe) const override {
-    return recipe.function.degree > kMostDegree ? "its polynomials are of a degree above 3"
-                                                : nullptr;
+    if (recipe.function.degree > kMostDegree) return "its polynomials are of a degree above 3";
+    if (recipe.optimizer.ridge == 0) {
+      return "without a ridge a fit may rest on pairs of all but no weight, beside which the "
+             "heaviest "
+             "round";
+    }
+    return nullptr;
   }
   bool Takes(const Recipe& recipe, const Dims& dims) const override {
     const std::int64_t degree = recipe.function.degree;

@@ -43,6 +43,14 @@ void RowFactor::Add(double* rows, std::int64_t count) {
   work_.resize(static_cast<std::size_t>(n));
   for (std::int64_t j = 0; j < n; ++j) {
     double* const row = &upper_[j * n];
+    // The heaviest row on top: reflected into a lighter one it would leave its rounding to others.
+    std::int64_t heaviest = 0;
+    for (std::int64_t i = 1; i < count; ++i) {
+      if (std::abs(rows[i * n + j]) > std::abs(rows[heaviest * n + j])) heaviest = i;
+    }
+    if (std::abs(rows[heaviest * n + j]) > std::abs(row[j])) {
+      std::swap_ranges(row + j, row + n, rows + heaviest * n + j);
+    }
     const double below = LengthOf(rows + j, count, n);
     if (below == 0) continue;
     const double length = std::hypot(row[j], below);
@@ -137,38 +145,46 @@ void RowFactor::Orthogonalise() {
   }
 }
 
-void RowFactor::Solve(const double* b, double* x) const {
+// Of full rank W^T W = X^T X. Else W = U^T B, so that (W^T W)^+ = B^T U^-T U^-1 B.
+void RowFactor::Whiten(const double* b, double* w) const {
   const std::int64_t n = size_, r = rank_;
-  std::vector<double>& z = work_;
-  z.assign(static_cast<std::size_t>(2 * n), 0);
-  double* const right = z.data() + n;
-  for (std::int64_t i = 0; i < n; ++i) right[i] = b[order_[i]];
+  work_.resize(static_cast<std::size_t>(n));
+  double* const ordered = singular() ? work_.data() : w;
+  for (std::int64_t i = 0; i < n; ++i) ordered[i] = b[order_[i]];
   if (!singular()) {
-    // W^T W = X^T X.
     for (std::int64_t i = 0; i < n; ++i) {
-      right[i] /= upper_[i * n + i];
-      Subtract(right[i], &upper_[i * n + i + 1], n - i - 1, right + i + 1);
+      w[i] /= upper_[i * n + i];
+      Subtract(w[i], &upper_[i * n + i + 1], n - i - 1, w + i + 1);
     }
-    for (std::int64_t i = n - 1; i >= 0; --i) {
-      right[i] -= Dot(&upper_[i * n + i + 1], right + i + 1, n - i - 1);
-      right[i] /= upper_[i * n + i];
-    }
-    for (std::int64_t i = 0; i < n; ++i) x[order_[i]] = right[i];
     return;
   }
-  // W = U^T B: (W^T W)^+ = B^T U^-1 U^-T B... with W^T W = B^T U U^T B.
-  for (std::int64_t i = 0; i < r; ++i) z[i] = Dot(&basis_[i * n], right, n);
+  for (std::int64_t i = 0; i < r; ++i) w[i] = Dot(&basis_[i * n], ordered, n);
   for (std::int64_t i = r - 1; i >= 0; --i) {
-    z[i] -= Dot(&small_[i * r + i + 1], z.data() + i + 1, r - i - 1);
-    z[i] /= small_[i * r + i];
+    w[i] -= Dot(&small_[i * r + i + 1], w + i + 1, r - i - 1);
+    w[i] /= small_[i * r + i];
+  }
+}
+
+void RowFactor::Solve(const double* b, double* x) const {
+  const std::int64_t n = size_, r = rank_;
+  std::vector<double> whitened(static_cast<std::size_t>(r));
+  double* const z = whitened.data();
+  Whiten(b, z);
+  if (!singular()) {
+    for (std::int64_t i = n - 1; i >= 0; --i) {
+      z[i] -= Dot(&upper_[i * n + i + 1], z + i + 1, n - i - 1);
+      z[i] /= upper_[i * n + i];
+    }
+    for (std::int64_t i = 0; i < n; ++i) x[order_[i]] = z[i];
+    return;
   }
   for (std::int64_t i = 0; i < r; ++i) {
     z[i] /= small_[i * r + i];
-    Subtract(z[i], &small_[i * r + i + 1], r - i - 1, z.data() + i + 1);
+    Subtract(z[i], &small_[i * r + i + 1], r - i - 1, z + i + 1);
   }
-  std::fill(right, right + n, 0.0);
-  for (std::int64_t i = 0; i < r; ++i) Subtract(-z[i], &basis_[i * n], n, right);
-  for (std::int64_t i = 0; i < n; ++i) x[order_[i]] = right[i];
+  std::fill(work_.begin(), work_.end(), 0.0);
+  for (std::int64_t i = 0; i < r; ++i) Subtract(-z[i], &basis_[i * n], n, work_.data());
+  for (std::int64_t i = 0; i < n; ++i) x[order_[i]] = work_[static_cast<std::size_t>(i)];
 }
 
 void RowFactor::Project(const double* b, double* x) const {

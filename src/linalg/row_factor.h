@@ -21,6 +21,10 @@ class RowFactor {
   void Finish(double rounding);
 
   bool singular() const { return rank_ < size_; }
+  std::int64_t rank() const { return rank_; }
+  /// w, `rank()` numbers, so that w . w' = b^T (X^T X)^+ b'. Of a row of X it has no length
+  /// above 1.
+  void Whiten(const double* b, double* w) const;
   /// x = (X^T X)^+ b. Not in place.
   void Solve(const double* b, double* x) const;
   /// x = X^+ X b: the part of b that rows span. Not in place.
@@ -31,11 +35,11 @@ class RowFactor {
 
   std::int64_t size_ = 0;
   std::int64_t rank_ = 0;
-  std::vector<double> upper_;         // R, then W P^T in its first rows: rows of size_
-  std::vector<std::int64_t> order_;   // column i of W is column order_[i] of X
-  std::vector<double> basis_;         // B: rank_ rows of size_, where W^T = B^T U
-  std::vector<double> small_;         // U: rank_ rows of rank_
-  mutable std::vector<double> work_;  // of Solve
+  std::vector<double> upper_;        // R, then W P^T in its first rows: rows of size_
+  std::vector<std::int64_t> order_;  // column i of W is column order_[i] of X
+  std::vector<double> basis_;        // B: rank_ rows of size_, where W^T = B^T U
+  std::vector<double> small_;        // U: rank_ rows of rank_
+  mutable std::vector<double> work_;
 };
 
 }  // namespace ttr::linalg

@@ -47,10 +47,6 @@ class Drawn {
       const bool depends =
           recipe.function.features != FeatureMap::kNone && recipe.optimizer.ridge == 0;
       if (Layer(recipe).plan().engine == "least_squares" && (fades || depends)) continue;
-      // Without a ridge fits rest on pairs of all but no weight, as many as monomials are; they
-      // have tests that know how much.
-      if (Layer(recipe).plan().engine == "local_polynomial" && recipe.optimizer.ridge == 0)
-        continue;
       if (Layer(recipe).plan().engine != kDefinition) return recipe;
     }
   }

@@ -127,10 +127,10 @@ INSTANTIATE_TEST_SUITE_P(
                     "local_linear{kernel: triweight, bandwidth: 4, causal: false}",
                     "local_linear{kernel: inverse_distance, decay: scalar}",
                     "local_linear{kernel: inverse_distance, window: 5, normalise_qk: true}",
-                    "local_linear{ridge: 0}", "local_linear{ridge: 0, decay: 0.9}",
+                    "local_linear{ridge: 1e-9}", "local_linear{ridge: 1e-9, decay: 0.9}",
                     "local_quadratic",
                     "local_quadratic{kernel: gaussian, bandwidth: 4, window: 40}",
-                    "local_quadratic{ridge: 0, kernel: laplace, bandwidth: 2}",
+                    "local_quadratic{ridge: 1e-9, kernel: laplace, bandwidth: 2}",
                     "local_cubic{decay: scalar, importance: log}",
                     "local_cubic{kernel: triweight, bandwidth: 5, read: before}"),
     [](const auto& one) { return "case" + std::to_string(one.index); });
@@ -249,7 +249,9 @@ TEST(LocalPolynomials, OfInfiniteRidgeAreSoftmax) {
 void ExpectReproduced(const char* recipe, std::int64_t from, double tolerance, DType dtype,
                       const std::function<double(double, double)>& f) {
   const Dims dims = test::TwoMemories(80, 2, 1);
-  const Call call(ParseRecipe(recipe), dims, dtype, 7);
+  Call call(ParseRecipe(recipe), dims, dtype, 7);
+  const Tensor none(DType::kFloat64, {2});
+  call.inputs.ridge = none.view();
   for (std::int64_t t = 0; t < dims.tokens; ++t) {
     for (std::int64_t h = 0; h < 2; ++h) {
       const auto value = [&](const TensorView& x) {
@@ -270,18 +272,16 @@ void ExpectReproduced(const char* recipe, std::int64_t from, double tolerance, D
 TEST(LocalPolynomials, ReproducePolynomialsOfTheirDegree) {
   const auto affine = [](double x, double y) { return 3 * x - 2 * y + 1; };
   const auto quadratic = [](double x, double y) { return x * x - 2 * x * y + 0.5 * y + 1; };
-  for (const char* recipe :
-       {"local_linear{ridge: 0}", "local_linear{ridge: 0, kernel: gaussian, bandwidth: 1}",
-        "local_linear{ridge: 0, decay: 0.8}"}) {
+  for (const char* recipe : {"local_linear", "local_linear{kernel: gaussian, bandwidth: 1}",
+                             "local_linear{decay: 0.8}"}) {
     ExpectReproduced(recipe, 10, 1e-9, DType::kFloat64, affine);
     ExpectReproduced(recipe, 10, 2e-4, DType::kFloat32, affine);
   }
-  for (const char* recipe :
-       {"local_quadratic{ridge: 0}", "local_quadratic{ridge: 0, kernel: laplace, bandwidth: 1}"}) {
+  for (const char* recipe : {"local_quadratic", "local_quadratic{kernel: laplace, bandwidth: 1}"}) {
     ExpectReproduced(recipe, 20, 1e-8, DType::kFloat64, quadratic);
     ExpectReproduced(recipe, 20, 2e-3, DType::kFloat32, quadratic);
   }
-  ExpectReproduced("local_cubic{ridge: 0}", 30, 1e-7, DType::kFloat64, quadratic);
+  ExpectReproduced("local_cubic", 30, 1e-7, DType::kFloat64, quadratic);
 }
 
 TEST(LocalPolynomials, WithoutForgettingAreTheSame) {
@@ -318,6 +318,7 @@ TEST(LocalPolynomials, OfManyMonomialsRunOnTheDefinition) {
   EXPECT_EQ(LargestDifference(RunWhole(defined, call).y, RunWhole(layer, call).y), 0);
   EXPECT_EQ(LargestDifference(RunWhole(defined, call).y, RunInPieces(layer, call, 3).y), 0);
   EXPECT_EQ(MakePlan(ParseRecipe("local_cubic{degree: 4}")).engine, kDefinition);
+  EXPECT_EQ(MakePlan(ParseRecipe("local_linear{ridge: 0}")).engine, kDefinition);
 }
 
 }  // namespace

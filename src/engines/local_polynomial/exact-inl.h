@@ -83,13 +83,18 @@ class ExactFit {
 
   bool singular() const { return factor_.singular(); }
 
-  /// y, m.value_dim numbers.
+  /// y, m.value_dim numbers. 1 + (f_i - f_bar)^T z comes from both whitened: z itself has the
+  /// condition of the system, which is the square of that of the rows.
   template <class T>
   void Answer(T* y) const {
     std::vector<double> sums(Size(m_.value_dim)), value(sums.size());
+    std::vector<double> whitened(Size(factor_.rank())), mean(whitened.size());
+    factor_.Whiten(mean_.data(), mean.data());
     ForPairs([&](std::int64_t i, double p) {
+      for (std::int64_t j = 0; j < f_.count; ++j) one_[j] -= mean_[j];
+      factor_.Whiten(one_.data(), whitened.data());
       double e = 1;
-      for (std::int64_t j = 0; j < f_.count; ++j) e += (one_[j] - mean_[j]) * z_[j];
+      for (std::size_t j = 0; j < mean.size(); ++j) e -= whitened[j] * mean[j];
       cn::ValuesOf(m_).Load(i, m_.value_dim, value.data());
       for (std::int64_t c = 0; c < m_.value_dim; ++c) sums[c] += p * e * value[c];
     });
