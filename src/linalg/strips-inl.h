@@ -15,7 +15,6 @@
 
 #include "hwy/highway.h"
 #include "src/linalg/blocks-inl.h"
-#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::linalg {
@@ -25,49 +24,19 @@ namespace HWY_NAMESPACE {
 /// left, so that there are more products than loads.
 inline constexpr int kStripRows = kTileRows == 4 ? 6 : kTileRows;
 
-/// The compiler would rather load a vector anew for every product than keep it.
-template <class V>
-HWY_INLINE void KeepInRegister([[maybe_unused]] V& v) {
-#if HWY_ARCH_X86 && HWY_COMPILER_GCC_ACTUAL && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  asm("" : "+v"(v.raw));
-#endif
-}
-
 template <Into INTO, int R, int NV, class T>
 HWY_INLINE void StripTile(const T* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
                           const T* HWY_RESTRICT b, std::int64_t b_step, std::int64_t steps,
                           T* HWY_RESTRICT to, std::int64_t to_row) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
-  const std::size_t lanes = hn::Lanes(d);
   Tile<D, R, NV> tile;
   if constexpr (INTO == Into::kSet) {
     SetZero<D, R, NV>(d, tile);
   } else {
     LoadTile<D, R, NV>(d, to, to_row, tile);
   }
-  for (std::int64_t s = 0; s < steps; ++s) {
-    hn::Vec<D> right[NV];
-    TTR_UNROLL
-    for (int v = 0; v < NV; ++v) {
-      right[v] = hn::LoadU(d, b + v * lanes);
-      KeepInRegister(right[v]);
-    }
-    TTR_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const hn::Vec<D> left = hn::Set(d, a[r * a_row]);
-      TTR_UNROLL
-      for (int v = 0; v < NV; ++v) {
-        if constexpr (INTO == Into::kSubtract) {
-          tile[r][v] = hn::NegMulAdd(left, right[v], tile[r][v]);
-        } else {
-          tile[r][v] = hn::MulAdd(left, right[v], tile[r][v]);
-        }
-      }
-    }
-    a += a_step;
-    b += b_step;
-  }
+  Accumulate<INTO == Into::kSubtract, D, R, NV>(d, a, a_row, a_step, b, b_step, steps, tile);
   StoreTile<D, R, NV>(d, tile, to, to_row);
 }
 
