@@ -170,6 +170,9 @@ TEST(AnyRecipe, HasTheGradientsOfTheDefinition) {
     const Solver solver = recipe.optimizer.solver;
     if (solver == Solver::kConjugateGradient || solver == Solver::kChebyshev) continue;
     if (recipe.reading.output_norm != OutputNorm::kNone) continue;  // no slope at 0
+    // A norm within a network bends where its input is as small as its eps, as of one channel of
+    // keys: sharper than a difference sees. Networks with norms have tests of their own.
+    if (recipe.function.norm) continue;
     const Call call(recipe, dims, DType::kFloat64, static_cast<std::uint64_t>(i), true);
     const Tensor dy = test::Normal(
         DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 5);
