@@ -198,10 +198,16 @@ bool IsPolynomial(const Recipe& recipe) {
   return recipe.function.kind == FunctionClass::kPolynomial;
 }
 
-// [B, T, H] of fits around queries: how many times as much as its inputs an answer moves, with some
-// room for directions that were not tried.
+// Do roundings count as much as what the data make of them, which no system tells? Fits around
+// queries, and networks, whose training goes on from its own roundings.
+bool IsSensitive(const Recipe& recipe) {
+  return IsPolynomial(recipe) || recipe.function.kind == FunctionClass::kNetwork;
+}
+
+// [B, T, H]: how many times as much as its inputs an output moves. Moves in drawn directions add up
+// like their squares, roundings of sums of products are many more; kRoom is for both.
 std::vector<double> Sensitivities(const Recipe& recipe, const Inputs& inputs, const Dims& dims) {
-  constexpr double kMove = 1e-9, kRoom = 2;
+  constexpr double kMove = 1e-9, kRoom = 8;
   const Layer definition(recipe, kDefinition);
   const Tensor y = Outputs(definition, inputs, dims);
   std::vector<double> conditions(static_cast<std::size_t>(dims.batch * dims.tokens * dims.heads),
@@ -240,6 +246,10 @@ Comparison Compare(const Recipe& recipe, DType dtype) {
   dims.value_dim = 40;
   // The definition's systems are as large as the monomials are many.
   if (IsPolynomial(recipe) && recipe.function.degree > 1) dims.key_dim = 4;
+  if (recipe.function.residual) dims.value_dim = dims.key_dim;
+  if (recipe.function.kind == FunctionClass::kNetwork) {
+    dims.hidden = recipe.function.expansion * dims.key_dim;
+  }
   experiments::RandomInputs random = experiments::MakeRandomInputs(recipe, dims, dtype, /*seed=*/1);
   if (Solves(recipe)) {
     Scale(random, "log_decay", 1. / 16);  // a pair counts half as much some 30 tokens later
@@ -252,8 +262,8 @@ Comparison Compare(const Recipe& recipe, DType dtype) {
   }
   return {.computed = Outputs(Layer(recipe), random.inputs, dims),
           .defined = Outputs(Layer(recipe, kDefinition), random.inputs, dims),
-          .conditions = IsPolynomial(recipe) ? Sensitivities(recipe, random.inputs, dims)
-                                             : Conditions(recipe, random.inputs, dims),
+          .conditions = IsSensitive(recipe) ? Sensitivities(recipe, random.inputs, dims)
+                                            : Conditions(recipe, random.inputs, dims),
           .eps = dtype == DType::kFloat64
                      ? std::numeric_limits<double>::epsilon()
                      : static_cast<double>(std::numeric_limits<float>::epsilon())};
