@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import ttr
-from drawn import Arrays, part, sizes_of
+from drawn import Arrays, part, sizes_of, worst_token
 from numpy.typing import NDArray
 
 
@@ -21,12 +21,39 @@ def definition(recipe: str, inputs: Arrays, state: Any = None) -> tuple[NDArray[
     return y, last
 
 
+SENSITIVE = {"kernel_regression", "local_polynomial", "network"}
+
+
+def sensitivity(recipe: str, inputs: Arrays) -> float:
+    """How many times as much as its inputs the definition's outputs move.
+
+    Moves in drawn directions add up like their squares, and roundings are many more: times 16. Fits
+    are solved by their normal equations, which round more than the definition's orthogonal factors:
+    times 64.
+    """
+    move, worst = 1e-9, 1.0
+    room = 64 if ttr.Layer(recipe).engine == "local_polynomial" else 16
+    y, _ = definition(recipe, inputs)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        moved = {
+            n: a * (1 + move * rng.uniform(-1, 1, a.shape)) if n in {"q", "k", "v"} else a
+            for n, a in widened(inputs).items()
+        }
+        worst = max(worst, room * worst_token(definition(recipe, moved)[0], y) / move)
+    return worst
+
+
 def condition(recipe: str, inputs: Arrays) -> float:
     """The worst condition of the systems that are solved: 1 where none is.
+
+    Of systems that no state holds, and of training, the sensitivity.
 
     A system that has no full rank is solved on what its keys span: eigenvalues that are rounding
     of the largest do not count.
     """
+    if ttr.Layer(recipe).engine in SENSITIVE:
+        return sensitivity(recipe, inputs)
     if not any(spec["name"] == "state.a" for spec in ttr.state_specs(recipe)):
         return 1.0
     r = ttr.Recipe(recipe)
