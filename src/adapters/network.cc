@@ -288,7 +288,9 @@ class Network final : public Engine {
     const DType dtype = tensors.dinitial.Get("state.w1").dtype();
     State start = initial.Shared();
     CompleteNetwork(call.requirements, call.dims, dtype, start);
-    const StateCopies copies(recipe, start, dtype), final(recipe, tensors.dstate, dtype);
+    State dstate = tensors.dstate.Shared();
+    AddMissing(recipe, call.requirements.state, call.dims, dtype, dstate);
+    const StateCopies copies(recipe, start, dtype), final(recipe, dstate, dtype);
     network::Call words = CallOf(call, start, copies);
     words.y = tensors.dy;
     words.saved = call.saved;

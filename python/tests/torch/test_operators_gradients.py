@@ -15,12 +15,14 @@ from ttr.torch import _library, regress
 SMALL: dict[str, Any] = {"B": 1, "T": 3, "Hq": 1, "Hk": 1, "Hv": 1, "H": 1, "Dk": 2, "Dv": 2, "F": 2}
 
 
-def function_of(name: str, keys: list[str], states: list[str]) -> Callable[..., Any]:
+def function_of(
+    name: str, keys: list[str], states: list[str], counts: dict[str, Tensor]
+) -> Callable[..., Any]:
     """A function of tensors in order: y and the entries of the final state that are no counts."""
 
     def call(*tensors: Tensor) -> Any:
         inputs: dict[str, Any] = dict(zip(keys, tensors))
-        state = dict(zip(states, tensors[len(keys) :]))
+        state = {**dict(zip(states, tensors[len(keys) :])), **counts}
         if "state.a" in state:  # symmetric: one triangle of it is read
             state["state.a"] = (state["state.a"] + state["state.a"].mT) / 2
         y, final = regress(name, **inputs, state=state, return_state=True)
@@ -33,12 +35,10 @@ def function_of(name: str, keys: list[str], states: list[str]) -> Callable[..., 
 def test_gradcheck(name: str) -> None:
     """Of every input that a recipe takes and of its initial state, through y and the final one."""
     inputs = cases.draw(name, optional=True, grad=True, **SMALL)
-    state = {
-        entry: t.requires_grad_()
-        for entry, t in cases.reached(name, optional=True, **SMALL).items()
-        if t.is_floating_point()
-    }
-    call = function_of(name, list(inputs), list(state))
+    reached = cases.reached(name, optional=True, **SMALL)
+    state = {entry: t.requires_grad_() for entry, t in reached.items() if t.is_floating_point()}
+    counts = {entry: t for entry, t in reached.items() if not t.is_floating_point()}
+    call = function_of(name, list(inputs), list(state), counts)
     assert torch.autograd.gradcheck(call, (*inputs.values(), *state.values()), atol=1e-6)
 
 
@@ -64,7 +64,7 @@ def test_gradients_over_several_chunks(name: str) -> None:
 @pytest.mark.parametrize("name", cases.WITHOUT_GRADIENTS)
 def test_recipes_without_an_engine_differentiate_few_numbers(name: str) -> None:
     inputs = cases.draw(name, grad=True, **SMALL)
-    call = function_of(name, list(inputs), [])
+    call = function_of(name, list(inputs), [], {})
     assert torch.autograd.gradcheck(call, tuple(inputs.values()), atol=1e-4, rtol=1e-3)
     many = cases.draw(name, grad=True, T=1100)
     with pytest.raises(ValueError, match="requires_grad must be of at most 4096 numbers"):
