@@ -107,7 +107,7 @@ TEST_P(LocalPolynomialGradient, HasTheSameBitsForAnyNumberOfThreads) {
   Dims dims = test::SmallDims(layer_.recipe());
   dims.batch = 1;
   dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 2;
-  dims.tokens = 300;
+  dims.tokens = 150;
   const Call call(layer_.recipe(), dims, DType::kFloat32, 4, true);
   const Tensor dy = Normal(DType::kFloat32, OutputShape(dims), 30);
   const auto five = MakeExecutor(5);
@@ -119,7 +119,8 @@ TEST_P(LocalPolynomialGradient, HasTheSameBitsForAnyNumberOfThreads) {
 
 // A whole sequence of several blocks, in float32 and from what the forward pass saved.
 TEST_P(LocalPolynomialGradient, OfManyBlocksIsThatInDouble) {
-  Dims dims = test::TwoMemories(300, 19, 21);
+  const std::int64_t degree = layer_.recipe().function.degree;
+  const Dims dims = test::TwoMemories(140, degree == 1 ? 19 : degree == 2 ? 6 : 4, 21);
   const Call narrow(layer_.recipe(), dims, DType::kFloat32, 5, true);
   Raise(narrow.inputs);
   const Call wide(layer_.recipe(), dims, DType::kFloat64, 5, true);

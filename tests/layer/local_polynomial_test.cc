@@ -137,14 +137,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(LocalPolynomial, GoesOverSeveralBlocks) {
   const std::int64_t channels = layer.recipe().function.degree == 1 ? 5 : 3;
-  const Dims dims = test::TwoMemories(150, channels, 19);
+  const Dims dims = test::TwoMemories(140, channels, 19);
   ExpectAgreement(Call(layer.recipe(), dims, DType::kFloat64, 1, true));
   ExpectAgreement(Call(layer.recipe(), dims, DType::kFloat32, 1, true));
 }
 
 TEST_P(LocalPolynomial, TakesManyChannels) {
   const std::int64_t degree = layer.recipe().function.degree;
-  const Dims dims = test::TwoMemories(90, degree == 1 ? 35 : degree == 2 ? 8 : 4, 3);
+  const Dims dims = test::TwoMemories(50, degree == 1 ? 35 : degree == 2 ? 7 : 4, 3);
   ExpectAgreement(Call(layer.recipe(), dims, DType::kFloat32, 1, true));
 }
 
