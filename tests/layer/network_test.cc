@@ -279,8 +279,9 @@ TEST(Networks, StayFiniteInStreams) {
   constexpr std::int64_t kTokens = 100000, kPiece = 1000;
   for (const char* recipe : {"ttt_linear", "ttt_mlp{expansion: 2}", "titans{mini_batch: 16}"}) {
     const Layer layer(ParseRecipe(recipe));
-    Dims dims = test::TwoMemories(kPiece, 16, 16);
-    dims.hidden = layer.recipe().function.expansion * 16;
+    Dims dims = test::TwoMemories(kPiece, 8, 8);
+    dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 1;
+    dims.hidden = layer.recipe().function.expansion * 8;
     State state;
     for (std::int64_t t = 0; t < kTokens; t += kPiece) {
       const Call call(layer.recipe(), dims, DType::kFloat32,
