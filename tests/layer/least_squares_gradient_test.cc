@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tests/support/calls.h"
+#include "tests/support/directions.h"
 #include "tests/support/gradients.h"
 #include "tests/support/recipes.h"
 #include "ttr/layer.h"
@@ -239,46 +240,7 @@ TEST_P(LeastSquaresGradient, IsThatOfTheDefinitionAlongADirection) {
   dims.key_dim = 21;
   dims.value_dim = 9;
   const FullCall call(recipe(), dims, 6);
-  const Tensor dy = AnswerGradient(dims, 32);
-  const Gradients gradients = Differentiate(layer_, call.inputs, {}, dy, {});
-  const Layer defined(recipe(), kDefinition);
-  // The loss at a distance along the direction, which steps on the sizes of what is positive.
-  const auto loss = [&](double distance) {
-    const FullCall moved(recipe(), dims, 6);
-    std::uint64_t seed = 50;
-    for (const InputField& field : InputFields()) {
-      const TensorView& view = moved.inputs.*field.view;
-      if (!view.defined()) continue;
-      const Tensor direction = Normal(DType::kFloat64, view.shape(), seed++);
-      for (std::int64_t i = 0; i < view.shape().elements(); ++i) {
-        double& x = view.as<double>()[i];
-        x += distance * x * direction.as<double>()[static_cast<std::size_t>(i)];
-      }
-    }
-    const test::Result result = RunWhole(defined, moved);
-    double sum = 0;
-    for (std::size_t i = 0; i < dy.as<double>().size(); ++i) {
-      sum += dy.as<double>()[i] * result.y.as<double>()[i];
-    }
-    return sum;
-  };
-  double along = 0;
-  double terms = 0;
-  std::uint64_t seed = 50;
-  for (const InputField& field : InputFields()) {
-    const TensorView& view = call.inputs.*field.view;
-    if (!view.defined()) continue;
-    const Tensor direction = Normal(DType::kFloat64, view.shape(), seed++);
-    const Tensor gradient = Tensor::Copy(gradients.inputs.*field.view, DType::kFloat64);
-    for (std::size_t i = 0; i < direction.as<double>().size(); ++i) {
-      const double term =
-          gradient.as<double>()[i] * view.as<double>()[i] * direction.as<double>()[i];
-      along += term;
-      terms += std::abs(term);
-    }
-  }
-  constexpr double kStep = 1e-5;
-  EXPECT_NEAR((loss(kStep) - loss(-kStep)) / (2 * kStep), along, 1e-7 * terms);
+  test::ExpectSlopeOfTheDefinition(layer_, call, AnswerGradient(dims, 32), 1e-7);
 }
 
 TEST_P(LeastSquaresGradient, OfFloatIsThatOfDouble) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/support/calls.h"
+#include "tests/support/directions.h"
 #include "tests/support/engines.h"
 #include "tests/support/gradients.h"
 #include "ttr/layer.h"
@@ -115,6 +116,16 @@ TEST_P(LocalPolynomialGradient, HasTheSameBitsForAnyNumberOfThreads) {
       Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = &SequentialExecutor()});
   const Gradients many = Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = five.get()});
   ExpectWithin(one, many, 0);
+}
+
+// More pairs than a block has.
+TEST_P(LocalPolynomialGradient, IsThatOfTheDefinitionAlongADirection) {
+  const std::int64_t channels = layer_.recipe().function.degree == 1 ? 5 : 3;
+  const Dims dims = test::TwoMemories(140, channels, 2);
+  const Call call(layer_.recipe(), dims, DType::kFloat64, 6, true);
+  Raise(call.inputs);
+  test::ExpectSlopeOfTheDefinition(layer_, call, Normal(DType::kFloat64, OutputShape(dims), 32),
+                                   1e-7);
 }
 
 // A whole sequence of several blocks, in float32 and from what the forward pass saved.
