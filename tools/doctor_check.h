@@ -27,7 +27,7 @@ struct Comparison {
 // Inputs of `dtype` (float32 or float64). Those of least squares are drawn so that its systems are
 // well determined: where a memory forgets faster than keys span their space, no output has digits
 // to judge.
-Comparison Compare(const Recipe& recipe, DType dtype);
+Comparison Compare(Recipe recipe, DType dtype);
 
 struct Judgement {
   double condition = 1;  // greatest of the outputs that were judged

@@ -90,10 +90,10 @@ const Recipe& Checked(const Recipe& recipe) {
 
 std::string_view EngineFor(const Recipe& recipe, Runs runs) {
   const std::string_view engine = MakePlan(recipe).engine;
-  const bool keeps_pairs =
-      engine == "kernel_smoother" || engine == "kernel_regression" || engine == "local_polynomial";
+  const bool nonparametric = engine == "kernel_smoother" || engine == "kernel_regression" ||
+                             engine == "kernel_dictionary" || engine == "local_polynomial";
   const bool taken = (runs != Runs::kDefinition && engine == "least_squares") ||
-                     (runs == Runs::kEngines && keeps_pairs);
+                     (runs == Runs::kEngines && nonparametric);
   return taken ? engine : kDefinition;
 }
 

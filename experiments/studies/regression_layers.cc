@@ -61,6 +61,8 @@ constexpr Line kOthers[] = {
     {"the same, triweight", "nadaraya_watson{kernel: triweight, bandwidth: 1, normalise_qk: true}"},
     {"inverse distance", "softmax{kernel: inverse_distance, normalise_qk: true}"},
     {"kernel ridge regression", "kernel_ridge{scale: {scale}, normalise_qk: true, ridge: {ridge}}"},
+    {"kernel RLS, 64 keys",
+     "kernel_rls{scale: {scale}, normalise_qk: true, ridge: {ridge}, budget: 64}"},
     {"sliding-window softmax", "window_softmax{scale: {scale}, normalise_qk: true, window: 16}"},
     {"decayed softmax", "decayed_softmax{scale: {scale}, normalise_qk: true}", 2},
     {"affine RLS", "affine_rls{ridge: {ridge}}"},
@@ -150,6 +152,8 @@ std::vector<LeftOut> LeftOutOfRegression() {
       {"intention", "reads the whole sequence, the future included"},
       {"local_quadratic", "2145 monomials for 64 channels, more than there are tokens"},
       {"local_cubic", "47905 monomials for 64 channels, more than there are tokens"},
+      {"lact", "reads what it began with until 2048 tokens are over"},
+      {"in_place_ttt", "reads what it began with until 1024 tokens are over"},
   };
 }
 

@@ -71,7 +71,9 @@ enum class Axis : std::uint8_t {
   kOne,
   kMiniBatch,
   kHidden,
+  kGatedHidden,  ///< twice as many
   kSequencesPlus1,
+  kBudget,
   kStates /* N or B */,
   kPairs /* S */,
 };

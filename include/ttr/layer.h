@@ -19,7 +19,7 @@
 ///
 /// (a) But for gradients that are sums over sequences: of constants of the layer. (b) Of more than
 /// 3 rows (a token has `steps` rows): up to 3 are decoded, another way through the same arithmetic.
-/// (c) Not least squares, logarithmic weights and weights of kept pairs, whose sums are wider
+/// (c) Not least squares, budgets, logarithmic weights and weights of pairs, whose sums are wider
 /// inside of a call than in its state; nor products in bfloat16. The definition has all of it.
 ///
 /// Cost: `ttr plan RECIPE`, EstimateCost(). Errors: ttr::Error before any work and before anything
@@ -100,7 +100,9 @@ class Layer {
   /// the time of float32 (Zen 4); Intel's took 1.4 to 1.7 times as long, and are not asked.
   bool HasBFloat16Products() const;
 
-  /// Bytes of scratch that Forward, and Backward, need at these sizes with this many threads.
+  /// Bytes of scratch that Forward, and Backward, need at these sizes with this many threads. Where
+  /// pairs are kept, `dims.tokens` is to count those of the state along with those of the call:
+  /// kernel regression factors them all.
   std::size_t ScratchBytes(const Dims& dims, int threads) const;
   std::size_t BackwardScratchBytes(const Dims& dims, int threads) const;
 

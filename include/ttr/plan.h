@@ -18,6 +18,8 @@ namespace ttr {
 /// | `scan`            | memories that decay entry by entry: gated vectors, Mamba              |
 /// | `least_squares`   | linear memories that solve their normal equations for every query     |
 /// | `kernel_smoother` | weighted sums over kept pairs: softmax and the other kernels          |
+/// | `kernel_regression` | kernel ridge regression on kept pairs: every prefix from one factor   |
+/// | `kernel_dictionary` | the same in the span of a few keys: a budget                         |
 /// | `local_polynomial` | a polynomial around every query, fitted to kept pairs                |
 /// | `definition`      | every recipe: the literal regression in double precision: right, slow |
 struct Plan {

@@ -117,6 +117,7 @@ struct Function {
   std::int64_t depth = 1;      ///< network: number of weight matrices
   std::int64_t expansion = 4;  ///< network: hidden width = expansion * Dk
   Activation activation = Activation::kSilu;
+  bool gated = false;     ///< network: act(a) (.) g between its matrices, z = [a; g] twice as wide
   bool norm = false;      ///< network: layer norm of its output, learned scale and shift (TTT)
   bool residual = false;  ///< network: adds its input; Dk = Dv
   bool bias = false;      ///< network: a bias after every weight matrix
@@ -173,6 +174,22 @@ enum class RidgeKind : std::uint8_t {
   kRelative,  ///< A_t = H_t + ridge |H_t|_F I (Gated KalmaNet)
 };
 
+/// What a network's gradients are of.
+enum class Loss : std::uint8_t {
+  kSquared,     ///< 1/2 |v - m(k)|^2
+  kDotProduct,  ///< -v . m(k) (LaCT, In-Place TTT)
+};
+
+/// Steps of a size of its own for every weight of a network, from its squared gradients V:
+///
+///     adagrad  V = V' + g^2,  W = W' - step g / (sqrt V + eps)
+///     adam     V = c V' + (1 - c) g^2,  G = momentum G' + (1 - momentum) g,
+///              W = W' - step G / (sqrt V + eps)
+///
+/// with c = curvature_decay, all element by element; what makes up for the start at zero is in the
+/// step.
+enum class Adapt : std::uint8_t { kNone, kAdagrad, kAdam };
+
 /// TTT's factor of the reading position i inside a mini-batch.
 enum class RowFactor : std::uint8_t { kOne, kInverse };  // 1, or max(1/(i+1) + row_bias_i, 0)
 
@@ -182,26 +199,40 @@ struct Optimizer {
 
   StepRule step = StepRule::kInput;
   double eta = 1;  ///< step size of full-batch gradient descent; numerator of NLMS
-  double eps = 0;  ///< NLMS: added to |k|^2
+  double eps = 0;  ///< NLMS: added to |k|^2; adapted steps: to the root
   Erase erase = Erase::kKey;
   bool momentum = false;  ///< input `momentum`
   WeightDecay weight_decay = WeightDecay::kNone;
+  Loss loss = Loss::kSquared;   ///< networks
+  Adapt adapt = Adapt::kNone;   ///< networks
   std::int64_t mini_batch = 1;  ///< networks: gradients are taken at the weights where it started
   RowFactor row_factor = RowFactor::kOne;
 
   Preconditioner preconditioner = Preconditioner::kNone;
   std::int64_t block = 8;       ///< block-diagonal preconditioner
   std::int64_t rank = 8;        ///< low-rank preconditioner
-  double curvature_decay = 1;   ///< SGD, D_t = g D_{t-1} + b k (.) k: g
+  double curvature_decay = 1;   ///< SGD, D_t = g D_{t-1} + b k (.) k: g; adam: c
   double curvature_centre = 0;  ///< SGD, m(D) = 1.5^(-l/(1+|l|)), l = log(D + 1e-6) - c: c
 
   double ridge = 0;  ///< >= 0; 0 is the minimum-norm limit
   RidgeKind ridge_kind = RidgeKind::kFading;
-  double tolerance = 0;  ///< conjugate gradient
+  /// Function class kernel: keys whose span it regresses in, at most (the dictionary of kernel
+  /// recursive least squares); the pairs themselves are not kept. 0: all pairs
+  std::int64_t budget = 0;
+  /// Conjugate gradient: relative residual. Budget: a key joins the dictionary where the share of
+  /// its squared length in the kernel's space that lies outside of the span is above this
+  double tolerance = 0;
   bool operator==(const Optimizer&) const = default;
 };
 
-enum class Read : std::uint8_t { kAfter, kBefore };  ///< before: as token t-1 left the memory
+enum class Read : std::uint8_t {
+  kAfter,
+  kBefore,      ///< as token t-1 left the memory
+  kBatchStart,  ///< networks: as it was where the mini-batch began (apply, then update)
+  kBatchEnd,  ///< networks: as the last token of the mini-batch leaves it, or of the call, if that
+              ///< ends sooner (update, then apply); calls that end with their mini-batches go on
+              ///< as if they were one
+};
 enum class NormaliseSum : std::uint8_t {
   kNone,
   kSum,         ///< divide by z_t . q_t, z = the weighted sum of the keys

@@ -47,7 +47,9 @@ const InputField* FindField(std::string_view given) {
 }
 
 /// Entries of a state that are whole numbers, of whatever width.
-bool IsCount(std::string_view name) { return name == "state.length" || name == "state.position"; }
+bool IsCount(std::string_view name) {
+  return name == "state.length" || name == "state.position" || name == "state.count";
+}
 
 /// Every name and array of a state that is a dictionary or None.
 template <class Use>

@@ -86,6 +86,7 @@ void Describe(StableIValue* values) {
                            ", \"keeps_pairs\": " + Flag(cached->keeps_pairs) +
                            ", \"window\": " + std::to_string(layer.recipe().weights.window) +
                            ", \"expansion\": " + std::to_string(layer.recipe().function.expansion) +
+                           ", \"budget\": " + std::to_string(layer.recipe().optimizer.budget) +
                            ", \"inputs\": " + Joined(requirements.inputs, InputText) +
                            ", \"state\": " + Joined(requirements.state, StateText) + "}";
   Return(values, text);

@@ -173,7 +173,7 @@ class KernelRegression final : public Engine {
                                    kernel_regression::Call words, const TensorView& dy) {
     const Tensor z(words.dtype(), dy.shape()), dz(words.dtype(), dy.shape());
     words.y = z.view();
-    kernel_regression::Answer(options, words, call.executor);
+    kernel_regression::Retrieve(options, words, call.executor);
     rows::NormaliseGradient({NormOf(call.recipe()), 0, z, {}, {}, {}}, dy, {dz, {}, {}, {}},
                             call.executor);
     return dz;

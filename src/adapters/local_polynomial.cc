@@ -95,11 +95,6 @@ class LocalPolynomial final : public Engine {
   }
   const char* Obstacle(const Recipe& recipe) const override {
     if (recipe.function.degree > kMostDegree) return "its polynomials are of a degree above 3";
-    if (recipe.optimizer.ridge == 0) {
-      return "without a ridge a fit may rest on pairs of all but no weight, beside which the "
-             "heaviest "
-             "round";
-    }
     return nullptr;
   }
   bool Takes(const Recipe& recipe, const Dims& dims) const override {
@@ -173,14 +168,14 @@ class LocalPolynomial final : public Engine {
   }
 
  private:
-  /// The gradient of what the answers were before their norm.
+  /// The gradient of what the outputs were before their norm.
   static Tensor GradientBeforeNorm(const local_polynomial::Options& options,
                                    local_polynomial::Call words, const TensorView& dy, bool l2,
                                    Executor& executor) {
     const DType dtype = words.v.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     const Tensor z(dtype, dy.shape()), dz(dtype, dy.shape());
     words.y = z.view();
-    local_polynomial::Answer(options, words, executor);
+    local_polynomial::Predict(options, words, executor);
     rows::NormaliseGradient({l2 ? rows::NormKind::kL2 : rows::NormKind::kRms, 0, z, {}, {}, {}}, dy,
                             {dz, {}, {}, {}}, executor);
     return dz;

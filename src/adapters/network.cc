@@ -1,13 +1,13 @@
-// From a recipe's words to those of the networks' engine.
+// Calls of networks that are trained while they read, on their engine.
 
 #include "src/engines/network/network.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "src/adapters/network_state.h"
+#include "src/adapters/network_words.h"
 #include "src/adapters/registry.h"
 #include "src/core/working_copy.h"
 #include "src/engines/network/backward.h"
@@ -15,55 +15,6 @@
 
 namespace ttr {
 namespace {
-
-simd::Activation ActivationOf(Activation activation) {
-  switch (activation) {
-    case Activation::kSilu: return simd::Activation::kSilu;
-    case Activation::kGelu: return simd::Activation::kGelu;
-    case Activation::kRelu: return simd::Activation::kRelu;
-    case Activation::kTanh: return simd::Activation::kTanh;
-  }
-  return simd::Activation::kSilu;
-}
-
-network::Decay DecayOf(WeightDecay decay) {
-  switch (decay) {
-    case WeightDecay::kNone: return network::Decay::kNone;
-    case WeightDecay::kCoupled: return network::Decay::kCoupled;
-    case WeightDecay::kDecoupled: return network::Decay::kDecoupled;
-  }
-  return network::Decay::kNone;
-}
-
-network::OutputNorm NormOf(OutputNorm norm) {
-  switch (norm) {
-    case OutputNorm::kNone: return network::OutputNorm::kNone;
-    case OutputNorm::kL2: return network::OutputNorm::kL2;
-    case OutputNorm::kRms: return network::OutputNorm::kRms;
-  }
-  return network::OutputNorm::kNone;
-}
-
-network::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
-  const Function& function = recipe.function;
-  const Optimizer& optimizer = recipe.optimizer;
-  network::Options options;
-  options.depth = function.depth;
-  options.activation = ActivationOf(function.activation);
-  options.norm = function.norm;
-  options.residual = function.residual;
-  options.bias = function.bias;
-  options.momentum = optimizer.momentum;
-  options.weight_decay = DecayOf(optimizer.weight_decay);
-  options.mini_batch = optimizer.mini_batch;
-  options.inverse_rows = optimizer.row_factor == RowFactor::kInverse;
-  options.read_before = recipe.reading.read == Read::kBefore;
-  options.normalise_qk = recipe.reading.normalise_qk;
-  options.scale = recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
-                                             : recipe.reading.scale;
-  options.output_norm = NormOf(recipe.reading.output_norm);
-  return options;
-}
 
 /// The tensors of a state whose names have this prefix, in one dtype.
 class ParameterCopies {
@@ -95,18 +46,21 @@ class ParameterCopies {
 
 /// The parameters of a call, with those that the options have beside the weights.
 struct StateCopies {
-  ParameterCopies weights, anchors, second;
+  ParameterCopies weights, anchors, second, squares;
 
   StateCopies(const Recipe& recipe, const State& state, DType dtype)
       : weights(recipe, state, "", dtype),
         anchors(recipe, state, "anchor_", dtype),
-        second(recipe, state, recipe.optimizer.momentum ? "s_" : "g_", dtype) {}
+        second(recipe, state, recipe.optimizer.momentum ? "s_" : "g_", dtype),
+        squares(recipe, state, "squares_", dtype) {}
 
   network::StateGradients gradients() const {
-    return {weights.views(), anchors.views(), second.views()};
+    return {weights.views(), anchors.views(), second.views(), squares.views()};
   }
   void WriteBack() const {
-    for (const ParameterCopies* copies : {&weights, &anchors, &second}) copies->WriteBack();
+    for (const ParameterCopies* copies : {&weights, &anchors, &second, &squares}) {
+      copies->WriteBack();
+    }
   }
 };
 
@@ -131,22 +85,9 @@ network::Call CallOf(const EngineCall& from, const State& state, const StateCopi
   call.weights = copies.weights.views();
   call.anchors = copies.anchors.views();
   call.second = copies.second.views();
+  call.squares = copies.squares.views();
   call.position = state.Get("state.position");
   return call;
-}
-
-network::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType dtype) {
-  network::Sizes sizes;
-  sizes.shape = {.depth = recipe.function.depth,
-                 .key_dim = dims.key_dim,
-                 .hidden = recipe.function.depth > 1 ? dims.hidden : dims.value_dim,
-                 .value_dim = dims.value_dim,
-                 .bias = recipe.function.bias};
-  sizes.heads = dims.heads;
-  sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
-  sizes.tokens = dims.tokens;
-  sizes.dtype = dtype;
-  return sizes;
 }
 
 /// Gradients as the engine wants them, a tensor [N, ...] of what sequences share, and their ways
@@ -244,10 +185,10 @@ class Network final : public Engine {
 
   /// The network at the key, its gradient, the network at the query: 2 flops a weight each but for
   /// the first layer's gradient by its input, and the update. A mini-batch adds 3 a weight where
-  /// there is momentum or decay.
+  /// there is momentum or decay, an adapted step 8.
   double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
-    const network::Shape shape = SizesOf(recipe, dims, DType::kFloat32).shape;
-    const network::Options options = OptionsOf(recipe, dims);
+    const network::Shape shape = NetworkSizes(recipe, dims, DType::kFloat32).shape;
+    const network::Options options = NetworkOptions(recipe, dims);
     const auto weights_of = [&](std::int64_t l) {
       return static_cast<double>(shape.In(l)) * static_cast<double>(shape.Out(l));
     };
@@ -255,6 +196,7 @@ class Network final : public Engine {
     for (std::int64_t l = 0; l < shape.depth; ++l) weights += weights_of(l);
     double flops = 6 * weights + 2 * (weights - weights_of(0));
     if (!options.plain()) flops += 3 * weights / static_cast<double>(options.mini_batch);
+    if (options.adapts()) flops += 8 * weights;
     return flops;
   }
 
@@ -267,16 +209,16 @@ class Network final : public Engine {
       words.y = outputs.y;
       words.status = outputs.status;
     }
-    network::Forward(OptionsOf(call.recipe(), call.dims), words, call.executor, call.scratch);
+    network::Forward(NetworkOptions(call.recipe(), call.dims), words, call.executor, call.scratch);
     if (call.needs != Needs::kRead) copies.WriteBack();
   }
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
-    return network::ScratchBytes(SizesOf(recipe, dims, DType::kFloat64), threads);
+    return network::ScratchBytes(NetworkSizes(recipe, dims, DType::kFloat64), threads);
   }
 
   std::size_t SavedBytes(const Recipe& recipe, const Dims& dims, DType state) const override {
-    return network::SavedBytes(OptionsOf(recipe, dims), SizesOf(recipe, dims, state),
+    return network::SavedBytes(NetworkOptions(recipe, dims), NetworkSizes(recipe, dims, state),
                                dims.batch * dims.tokens, dims.states());
   }
 
@@ -295,8 +237,8 @@ class Network final : public Engine {
     words.y = tensors.dy;
     words.saved = call.saved;
     const NetworkGradients gradients(call, initial, tensors, dtype);
-    network::Backward(OptionsOf(recipe, call.dims), words, final.gradients(), gradients.views(),
-                      call.executor, call.scratch);
+    network::Backward(NetworkOptions(recipe, call.dims), words, final.gradients(),
+                      gradients.views(), call.executor, call.scratch);
     gradients.WriteBack();
   }
 
@@ -304,8 +246,8 @@ class Network final : public Engine {
                                    int threads) const override {
     // How many checkpoints are kept depends on the dtype, too.
     const auto bytes = [&](DType dtype) {
-      return network::BackwardScratchBytes(OptionsOf(recipe, dims), SizesOf(recipe, dims, dtype),
-                                           threads);
+      return network::BackwardScratchBytes(NetworkOptions(recipe, dims),
+                                           NetworkSizes(recipe, dims, dtype), threads);
     };
     return std::max(bytes(DType::kFloat32), bytes(DType::kFloat64));
   }

@@ -35,13 +35,16 @@ void AddStartWeights(const Recipe& recipe, const Dims& dims, DType dtype, State&
       missing.back().clear();
       continue;
     }
-    state.Set(missing.back(), Tensor(dtype, {dims.states(), dims.heads, widths[l], widths[l + 1]}));
+    const bool doubled = recipe.function.gated && l + 2 < widths.size();
+    const std::int64_t columns = widths[l + 1] * (doubled ? 2 : 1);
+    state.Set(missing.back(), Tensor(dtype, {dims.states(), dims.heads, widths[l], columns}));
   }
   const bool none = std::ranges::all_of(missing, &std::string::empty);
   if (none || recipe.function.depth == 1) return;
   for (std::int64_t h = 0; h < dims.heads; ++h) {
-    const auto drawn = DrawStartWeights(static_cast<std::uint64_t>(recipe.function.seed),
-                                        static_cast<std::uint64_t>(h), widths);
+    const auto drawn =
+        DrawStartWeights(static_cast<std::uint64_t>(recipe.function.seed),
+                         static_cast<std::uint64_t>(h), widths, recipe.function.gated);
     for (std::size_t l = 0; l < drawn.size(); ++l) {
       if (missing[l].empty()) continue;
       const TensorView w = state.Get(missing[l]);

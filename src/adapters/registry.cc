@@ -6,8 +6,9 @@ namespace {
 std::vector<const Engine*>& List() {
   static std::vector<const Engine*> engines{&FastWeightsEngine(),      &ScanEngine(),
                                             &LeastSquaresEngine(),     &KernelSmootherEngine(),
-                                            &KernelRegressionEngine(), &LocalPolynomialEngine(),
-                                            &NetworkEngine(),          &DefinitionEngine()};
+                                            &KernelDictionaryEngine(), &KernelRegressionEngine(),
+                                            &LocalPolynomialEngine(),  &NetworkEngine(),
+                                            &DefinitionEngine()};
   return engines;
 }
 

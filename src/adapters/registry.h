@@ -13,6 +13,7 @@ const Engine& FastWeightsEngine();
 const Engine& ScanEngine();
 const Engine& LeastSquaresEngine();
 const Engine& KernelSmootherEngine();
+const Engine& KernelDictionaryEngine();
 const Engine& KernelRegressionEngine();
 const Engine& LocalPolynomialEngine();
 const Engine& NetworkEngine();

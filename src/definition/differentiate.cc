@@ -12,7 +12,9 @@
 namespace ttr::definition {
 namespace {
 
-bool IsCount(const std::string& name) { return name == "state.position" || name == "state.length"; }
+bool IsCount(const std::string& name) {
+  return name == "state.position" || name == "state.length" || name == "state.count";
+}
 
 /// A call whose numbers may be changed: double-precision copies of everything that was given.
 class Probe {
@@ -34,6 +36,7 @@ class Probe {
       initial_.Set(entry.name, Tensor::Copy(entry.view, DType::kFloat64));
     }
     y_ = Tensor(DType::kFloat64, dy.shape());
+    Final();  // notes the choices that are made at the numbers as they are
   }
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
@@ -45,7 +48,7 @@ class Probe {
   State Final() {
     State state = Start();
     RunSequences(Mode::kForward, recipe_, dims_, inputs_, state, {.y = y_.view()},
-                 SequentialExecutor());
+                 SequentialExecutor(), &choices_);
     if (KeepsPairs(recipe_)) ClearPadding(state);
     return state;
   }
@@ -126,6 +129,7 @@ class Probe {
   Inputs inputs_;
   State initial_;
   Tensor y_;
+  std::vector<Choices> choices_;
 };
 
 /// The derivative of the loss by one of its numbers.

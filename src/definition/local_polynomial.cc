@@ -7,8 +7,11 @@
 /// relative to sum_j w_j s(k_j, q). Without neighbours y = 0.
 /// Source: Wang, Shi, Fox (2025), Vignette 4; Fan (1996), Local polynomial modelling.
 #include <Eigen/QR>
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "src/definition/memory.h"
@@ -64,18 +67,26 @@ class LocalPolynomial : public Memory {
 
  private:
   /// The minimum over c is c = v_bar - M f_bar, with v_bar, f_bar the p-weighted means. What is
-  /// left is least squares for M on centred data, with the ridge as further rows:
+  /// left is least squares for M: a reflection of the rows sqrt(p_i) [1, f_i^T, v_i^T] that takes
+  /// the column of sqrt(p_i) into the row of the heaviest pair h leaves, of all others and beside
+  /// the ridge,
   ///
-  ///     [ sqrt(p_i) (f_i - f_bar)^T ]         [ sqrt(p_i) (v_i - v_bar)^T ]
-  ///     [ sqrt(ridge) I             ] M^T  =  [ 0                         ]
+  ///     [ sqrt(p_i) (f_i - f_c)^T ]         [ sqrt(p_i) (v_i - v_c)^T ]
+  ///     [ sqrt(ridge) I           ] M^T  =  [ 0                       ]
   ///
-  /// Solved by an orthogonal decomposition that shows its rank; of too few points the slopes M of
-  /// smallest norm.
+  ///     f_c = (f_bar + sqrt(p_h) f_h) / (1 + sqrt(p_h)), and v_c likewise
+  ///
+  /// (Were all rows centred at f_bar, that of a pair with nearly all the weight would be rounding,
+  /// and yet large beside the others.) Solved by an orthogonal decomposition that shows its rank;
+  /// of too few points the slopes M of smallest norm. Of rows in order of their size, and columns
+  /// pivoted, what it rounds is small beside each row (Cox and Higham 1998).
   Answer Solve(const Vector& p, const Vector& q) const {
     std::vector<Eigen::Index> near;
     for (Eigen::Index i = 0; i < p.size(); ++i) {
       if (p(i) != 0) near.push_back(i);
     }
+    std::swap(near.front(), *std::max_element(near.begin(), near.end(),
+                                              [&](auto i, auto j) { return p(i) < p(j); }));
     const auto points = static_cast<Eigen::Index>(near.size());
     const Eigen::Index features = Monomials(q, degree_).size();
     Matrix f(points, features);
@@ -91,23 +102,43 @@ class LocalPolynomial : public Memory {
     const Vector v_mean = v.transpose() * weight;
 
     const Eigen::Index ridge_rows = ridge_ > 0 ? features : 0;
-    const auto root = weight.cwiseSqrt().asDiagonal();
-    Matrix x = Matrix::Zero(points + ridge_rows, features);
-    Matrix y = Matrix::Zero(points + ridge_rows, value_dim_);
-    x.topRows(points) = root * (f.rowwise() - f_mean.transpose());
-    y.topRows(points) = root * (v.rowwise() - v_mean.transpose());
+    Matrix x = Matrix::Zero(points - 1 + ridge_rows, features);
+    Matrix y = Matrix::Zero(points - 1 + ridge_rows, value_dim_);
+    x.topRows(points - 1) = Reflected(f, f_mean, weight);
+    y.topRows(points - 1) = Reflected(v, v_mean, weight);
     x.bottomRows(ridge_rows).diagonal().setConstant(std::sqrt(ridge_));
-    if (!x.allFinite()) {
+    if (!x.allFinite() || !f_mean.allFinite()) {
       return {Vector::Constant(value_dim_, std::numeric_limits<double>::quiet_NaN())};
     }
+    if (x.rows() == 0) return {v_mean, Status::kRegularised};
+    const auto order = BySize(x);
 
     Eigen::CompleteOrthogonalDecomposition<Matrix> solver;
     // Centring rounds at eps times the size of what is centred.
     solver.setThreshold(RankThreshold(features));
-    solver.compute(x);
-    const Matrix slopes = solver.solve(y);  // M^T, features x Dv
+    solver.compute(order * x);
+    const Matrix slopes = solver.solve(order * y);  // M^T, features x Dv
     return {v_mean - slopes.transpose() * f_mean,
             solver.rank() < features ? Status::kRegularised : Status::kSolved};
+  }
+
+  /// Rows 1 on of sqrt(weight) f once the reflection has taken out the constant. Row 0 is the
+  /// heaviest.
+  static Matrix Reflected(const Matrix& f, const Vector& mean, const Vector& weight) {
+    const double root = std::sqrt(weight(0));
+    const Vector centre = (mean + root * f.row(0).transpose()) / (1 + root);
+    const Eigen::Index rest = f.rows() - 1;
+    return weight.tail(rest).cwiseSqrt().asDiagonal() *
+           (f.bottomRows(rest).rowwise() - centre.transpose());
+  }
+
+  /// Rows with the largest numbers first.
+  static Eigen::PermutationMatrix<Eigen::Dynamic> BySize(const Matrix& x) {
+    const Vector sizes = x.cwiseAbs().rowwise().maxCoeff();
+    Eigen::VectorXi rows(x.rows());
+    std::iota(rows.begin(), rows.end(), 0);
+    std::stable_sort(rows.begin(), rows.end(), [&](int i, int j) { return sizes(i) > sizes(j); });
+    return Eigen::PermutationMatrix<Eigen::Dynamic>(rows).transpose();
   }
 
   Similarity similarity_;

@@ -10,7 +10,9 @@ std::unique_ptr<Memory> MakeMemory(const Constants& constants) {
     case Family::kSgd: return MakeSgd(constants);
     case Family::kLeastSquares: return MakeLeastSquares(constants);
     case Family::kKernelSmoother: return MakeKernelSmoother(constants);
-    case Family::kKernelRegression: return MakeKernelRegression(constants);
+    case Family::kKernelRegression:
+      return HasBudget(constants.recipe) ? MakeKernelDictionary(constants)
+                                         : MakeKernelRegression(constants);
     case Family::kLocalPolynomial: return MakeLocalPolynomial(constants);
     case Family::kNetwork: return MakeNetwork(constants);
   }

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "src/definition/choices.h"
 #include "ttr/call.h"
 #include "ttr/executor.h"
 #include "ttr/inputs.h"
@@ -59,6 +60,7 @@ struct Constants {
   Vector ln_weight, ln_bias;                // Dv
   Vector row_bias;                          // mini_batch, zero if absent
   bool narrow_k = false, narrow_v = false;  // pairs are kept as bfloat16
+  Choices* choices = nullptr;               // to note or to follow, if any
 };
 
 /// One tensor of a memory's state: sizes and row-major values.
@@ -92,6 +94,9 @@ class Memory {
   /// Memorizes one token: forget, then write.
   virtual void Write(const Token& token) = 0;
 
+  /// Has the latest token completed a mini-batch?
+  virtual bool CompletesBatch() const { return true; }
+
   /// Retrieves y = m(q).
   virtual Answer Read(const Vector& q) const = 0;
 
@@ -117,6 +122,7 @@ std::unique_ptr<Memory> MakeSgd(const Constants& constants);               // sg
 std::unique_ptr<Memory> MakeLeastSquares(const Constants& constants);      // least_squares.cc
 std::unique_ptr<Memory> MakeKernelSmoother(const Constants& constants);    // kernel_smoother.cc
 std::unique_ptr<Memory> MakeKernelRegression(const Constants& constants);  // kernel_regression.cc
+std::unique_ptr<Memory> MakeKernelDictionary(const Constants& constants);  // kernel_dictionary.cc
 std::unique_ptr<Memory> MakeLocalPolynomial(const Constants& constants);   // local_polynomial.cc
 std::unique_ptr<Memory> MakeNetwork(const Constants& constants);           // network.cc
 

@@ -9,13 +9,13 @@ namespace {
 
 constexpr double kNormEps = 1e-6;
 
-struct Activated {
+struct ActivatedNumber {
   double value;
   double slope;
 };
 
 /// act(z) and act'(z).
-Activated Activate(Activation activation, double z) {
+ActivatedNumber Activate(Activation activation, double z) {
   switch (activation) {
     case Activation::kSilu: {
       const double s = 1 / (1 + std::exp(-z));
@@ -28,7 +28,8 @@ Activated Activate(Activation activation, double z) {
       const double inner = c * (1 + 3 * 0.044715 * z * z);
       return {z / 2 * (1 + t), (1 + t) / 2 + z / 2 * (1 - t * t) * inner};
     }
-    case Activation::kRelu: return z <= 0 ? Activated{0, 0} : Activated{z, 1};  // a NaN goes on
+    case Activation::kRelu:
+      return z <= 0 ? ActivatedNumber{0, 0} : ActivatedNumber{z, 1};  // a NaN goes on
     case Activation::kTanh: {
       const double t = std::tanh(z);
       return {t, 1 - t * t};
@@ -62,6 +63,7 @@ Standardised Standardise(const Vector& z) {
 
 Multilayer::Multilayer(const Constants& constants)
     : function_(constants.recipe.function),
+      loss_(constants.recipe.optimizer.loss),
       head_(constants.head),
       ln_weight_(constants.ln_weight),
       ln_bias_(constants.ln_bias) {
@@ -79,14 +81,31 @@ Multilayer::Multilayer(const Constants& constants)
 Parameters Multilayer::Start() const {
   const std::vector<std::int64_t> widths(widths_.begin(), widths_.end());
   Parameters parameters;
-  for (const std::vector<double>& drawn : DrawStartWeights(
-           static_cast<std::uint64_t>(function_.seed), static_cast<std::uint64_t>(head_), widths)) {
+  for (const std::vector<double>& drawn :
+       DrawStartWeights(static_cast<std::uint64_t>(function_.seed),
+                        static_cast<std::uint64_t>(head_), widths, function_.gated)) {
     const std::size_t l = parameters.size() / (function_.bias ? 2 : 1);
     using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-    parameters.push_back(Eigen::Map<const RowMajor>(drawn.data(), widths_[l], widths_[l + 1]));
-    if (function_.bias) parameters.push_back(Matrix::Zero(widths_[l + 1], 1));
+    parameters.push_back(Eigen::Map<const RowMajor>(drawn.data(), widths_[l], Columns(l)));
+    if (function_.bias) parameters.push_back(Matrix::Zero(Columns(l), 1));
   }
   return parameters;
+}
+
+Vector Multilayer::Activated(const Vector& z) const {
+  if (!function_.gated) return Values(function_.activation, z);
+  const Eigen::Index half = z.size() / 2;
+  return Values(function_.activation, z.head(half)).cwiseProduct(z.tail(half));
+}
+
+Vector Multilayer::PassActivation(const Vector& z, const Vector& dx) const {
+  if (!function_.gated) return dx.cwiseProduct(Slopes(function_.activation, z));
+  const Eigen::Index half = z.size() / 2;
+  Vector dz(z.size());
+  const Vector da = dx.cwiseProduct(z.tail(half));
+  dz << da.cwiseProduct(Slopes(function_.activation, z.head(half))),
+      dx.cwiseProduct(Values(function_.activation, z.head(half)));
+  return dz;
 }
 
 Multilayer::Trace Multilayer::Forward(const Parameters& parameters, const Vector& k) const {
@@ -97,7 +116,7 @@ Multilayer::Trace Multilayer::Forward(const Parameters& parameters, const Vector
     if (function_.bias) z += parameters[WeightOf(l) + 1];
     trace.x.push_back(x);
     trace.z.push_back(z);
-    x = Values(function_.activation, z);
+    if (l + 2 < widths_.size()) x = Activated(z);
   }
   trace.f = trace.z.back();
   if (function_.norm) trace.f = ln_weight_.cwiseProduct(Standardise(trace.f).z) + ln_bias_;
@@ -112,7 +131,8 @@ Vector Multilayer::Evaluate(const Parameters& parameters, const Vector& k) const
 Parameters Multilayer::Gradient(const Parameters& parameters, const Vector& k,
                                 const Vector& v) const {
   const Trace trace = Forward(parameters, k);
-  Vector dz = trace.f - v;  // of the output; the residual branch leads to no parameter
+  // Of the output; the residual branch leads to no parameter.
+  Vector dz = loss_ == Loss::kDotProduct ? Vector(-v) : Vector(trace.f - v);
   if (function_.norm) {
     // z^ = (z - mean) / s:  dz = (g - mean(g) - z^ mean(g (.) z^)) / s  with g = weight (.) df.
     const Standardised standard = Standardise(trace.z.back());
@@ -126,7 +146,7 @@ Parameters Multilayer::Gradient(const Parameters& parameters, const Vector& k,
     if (function_.bias) gradient[WeightOf(l) + 1] = dz;
     if (l == 0) break;
     const Vector dx = parameters[WeightOf(l)] * dz;
-    dz = dx.cwiseProduct(Slopes(function_.activation, trace.z[l - 1]));
+    dz = PassActivation(trace.z[l - 1], dx);
   }
   return gradient;
 }

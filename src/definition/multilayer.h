@@ -3,6 +3,8 @@
 ///     x_0 = k,  z_l = W_l^T x_{l-1} + b_l,  x_l = act(z_l)        l = 1 .. depth
 ///     f(k) = z_depth,  or LN(z_depth),  or k + either
 ///
+/// or, gated, x_l = act(a) (.) g with z_l = [a; g].
+///
 ///     LN(z) = weight (.) (z - mean z) / sqrt(var z + 1e-6) + bias
 ///
 /// GELU is its tanh form. Weights are stored [in, out]. Source: TTT 2407.04620, Titans 2501.00663.
@@ -32,7 +34,7 @@ class Multilayer {
   /// f(k)
   Vector Evaluate(const Parameters& parameters, const Vector& k) const;
 
-  /// The gradient of 1/2 |f(k) - v|^2 for every parameter.
+  /// The gradient of 1/2 |f(k) - v|^2, or of -v . f(k), for every parameter.
   Parameters Gradient(const Parameters& parameters, const Vector& k, const Vector& v) const;
 
  private:
@@ -42,9 +44,16 @@ class Multilayer {
     Vector f;
   };
   Trace Forward(const Parameters& parameters, const Vector& k) const;
+  /// x_l of z_l, and the gradient for z_l from that for x_l.
+  Vector Activated(const Vector& z) const;
+  Vector PassActivation(const Vector& z, const Vector& dx) const;
+  Eigen::Index Columns(std::size_t layer) const {
+    return widths_[layer + 1] * (function_.gated && layer + 2 < widths_.size() ? 2 : 1);
+  }
   std::size_t WeightOf(std::size_t layer) const { return function_.bias ? 2 * layer : layer; }
 
   Function function_;
+  Loss loss_;
   std::vector<Eigen::Index> widths_;  // Dk, hidden, ..., hidden, Dv
   std::int64_t head_;
   Vector ln_weight_, ln_bias_;

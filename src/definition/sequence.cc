@@ -1,6 +1,7 @@
 #include "src/definition/sequence.h"
 
 #include <cmath>
+#include <vector>
 
 #include "src/definition/gather.h"
 #include "src/definition/state_io.h"
@@ -20,8 +21,8 @@ bool IsFinite(const Token& token) {
 class Reader {
  public:
   Reader(const Recipe& recipe, const Dims& dims, const Inputs& inputs, std::int64_t head,
-         const State& state)
-      : constants_(ConstantsOf(recipe, dims, inputs, head, state)),
+         const State& state, Choices* choices)
+      : constants_(ConstantsOf(recipe, dims, inputs, head, state, choices)),
         inputs_(inputs),
         memory_(MakeMemory(constants_)),
         counts_position_(recipe.function.features == FeatureMap::kCosformer),
@@ -53,13 +54,24 @@ class Reader {
       return;
     }
     const std::int64_t start = position_ - begin;
+    const bool reads_before = reading.read == Read::kBefore || reading.read == Read::kBatchStart;
+    std::vector<Token> waiting;  // for the end of their mini-batch
     for (std::int64_t t = begin; t < end; ++t) {
       const Token token = Prepared(b, t);
       const bool reads_here = reads && reading.causal;
-      if (reads_here && reading.read == Read::kBefore) Answer(b, t, start + t, &token, outputs);
+      if (reads_here && reads_before) Answer(b, t, start + t, &token, outputs);
       memory_->Write(token);
       ++position_;
       if (reads_here && reading.read == Read::kAfter) Answer(b, t, start + t, &token, outputs);
+      if (!reads_here || reading.read != Read::kBatchEnd) continue;
+      waiting.push_back(token);
+      if (!memory_->CompletesBatch() && t + 1 < end) continue;
+      std::int64_t i = t + 1 - static_cast<std::int64_t>(waiting.size());
+      for (const Token& one : waiting) {
+        Answer(b, i, start + i, &one, outputs);
+        ++i;
+      }
+      waiting.clear();
     }
     if (!reads || reading.causal) return;
     for (std::int64_t t = begin; t < end; ++t) Answer(b, t, start + t, nullptr, outputs);
@@ -100,8 +112,9 @@ class Reader {
   }
 
   static Constants ConstantsOf(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
-                               std::int64_t head, const State& state) {
+                               std::int64_t head, const State& state, Choices* choices) {
     Constants constants = GatherConstants(recipe, dims, inputs, head);
+    constants.choices = choices;
     constants.narrow_k = state.Get("state.k").dtype() == DType::kBFloat16;
     constants.narrow_v = state.Get("state.v").dtype() == DType::kBFloat16;
     return constants;
@@ -202,13 +215,19 @@ class Reader {
 }  // namespace
 
 void RunSequences(Mode mode, const Recipe& recipe, const Dims& dims, const Inputs& inputs,
-                  State& state, const Outputs& outputs, Executor& executor) {
+                  State& state, const Outputs& outputs, Executor& executor,
+                  std::vector<Choices>* choices) {
   const std::int64_t count = dims.states() * dims.heads;
+  if (choices != nullptr) {
+    choices->resize(static_cast<std::size_t>(count));
+    for (Choices& of_memory : *choices) of_memory.Restart();
+  }
   std::vector<Arrays> arrays(static_cast<std::size_t>(count));
   executor.Run(count, [&](std::int64_t task) {
     const std::int64_t sequence = task / dims.heads;
     const std::int64_t head = task % dims.heads;
-    Reader reader(recipe, dims, inputs, head, state);
+    Choices* const own = choices != nullptr ? &(*choices)[static_cast<std::size_t>(task)] : nullptr;
+    Reader reader(recipe, dims, inputs, head, state, own);
     reader.Load(LoadArrays(recipe, state, sequence, head));
     if (mode != Mode::kStart) {
       const bool packed = dims.sequences > 0;

@@ -1,6 +1,9 @@
 /// Runs the definition over all sequences and memories of a call.
 #pragma once
 
+#include <vector>
+
+#include "src/definition/choices.h"
 #include "ttr/call.h"
 #include "ttr/executor.h"
 #include "ttr/inputs.h"
@@ -16,7 +19,9 @@ enum class Mode : std::uint8_t {
 };
 
 /// Inputs, state and outputs have been checked. `state` is updated as Layer::Forward says.
+/// `choices`, of every memory: to note, or where there are some to follow.
 void RunSequences(Mode mode, const Recipe& recipe, const Dims& dims, const Inputs& inputs,
-                  State& state, const Outputs& outputs, Executor& executor);
+                  State& state, const Outputs& outputs, Executor& executor,
+                  std::vector<Choices>* choices = nullptr);
 
 }  // namespace ttr::definition

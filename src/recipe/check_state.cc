@@ -22,7 +22,7 @@ std::string NamesOf(const std::vector<StateSpec>& specs) {
 AxisSizes SizesOf(const Recipe& recipe, const Dims& dims) {
   AxisSizes sizes;
   for (const Axis axis : {Axis::kStates, Axis::kHeads, Axis::kPhiDim, Axis::kKeyDim,
-                          Axis::kValueDim, Axis::kHidden}) {
+                          Axis::kValueDim, Axis::kHidden, Axis::kGatedHidden, Axis::kBudget}) {
     sizes.Set(axis, SizeOf(axis, recipe, dims));
   }
   return sizes;
@@ -106,6 +106,14 @@ void CheckState(std::string_view op, const Requirements& requirements, const Dim
     if (has_keys && !state.Get("state.v").defined()) {
       throw Error(op, "state.v", "given with state.k", "absent");
     }
+  }
+  for (const StateSpec& spec : specs) {
+    if (HasBudget(recipe) && !state.Get(spec.name).defined()) {
+      throw Error(op, spec.name, "given with " + state.entries().front().name, "absent");
+    }
+  }
+  if (const TensorView count = state.Get("state.count"); count.defined()) {
+    CheckCounts(op, "state.count", count, recipe.optimizer.budget);
   }
   if (const TensorView length = state.Get("state.length"); length.defined()) {
     CheckCounts(op, "state.length", length, sizes.Or(Axis::kPairs, 0));

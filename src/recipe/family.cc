@@ -24,8 +24,12 @@ Family FamilyOf(const Recipe& recipe) {
 
 bool KeepsPairs(const Recipe& recipe) {
   const Family family = FamilyOf(recipe);
-  return family == Family::kKernelSmoother || family == Family::kKernelRegression ||
-         family == Family::kLocalPolynomial;
+  return family == Family::kKernelSmoother || family == Family::kLocalPolynomial ||
+         (family == Family::kKernelRegression && !HasBudget(recipe));
+}
+
+bool HasBudget(const Recipe& recipe) {
+  return FamilyOf(recipe) == Family::kKernelRegression && recipe.optimizer.budget > 0;
 }
 
 bool ReadsKeys(const Recipe& recipe) {

@@ -25,6 +25,9 @@ Family FamilyOf(const Recipe& recipe);
 /// Memories whose state is the list of their pairs.
 bool KeepsPairs(const Recipe& recipe);
 
+/// Is it a regression in the span of some keys, and keeps no pairs?
+bool HasBudget(const Recipe& recipe);
+
 /// Does the recipe read keys? (Gated vectors and HGRN2 do not.) Does it read queries?
 bool ReadsKeys(const Recipe& recipe);
 bool ReadsQueries(const Recipe& recipe);

@@ -14,6 +14,8 @@ bool IsNetwork(R r) { return r.function.kind == FunctionClass::kNetwork; }
 bool IsSgd(R r) { return r.optimizer.solver == Solver::kSgd; }
 bool IsGradient(R r) { return r.optimizer.solver == Solver::kGradient; }
 bool IsLinearSgd(R r) { return FamilyOf(r) == Family::kSgd; }
+bool IsAdapted(R r) { return IsNetwork(r) && r.optimizer.adapt != Adapt::kNone; }
+bool IsAdam(R r) { return IsNetwork(r) && r.optimizer.adapt == Adapt::kAdam; }
 bool IsCurvatureSgd(R r) {
   return IsLinearSgd(r) && r.optimizer.preconditioner == Preconditioner::kDiagonal;
 }
@@ -54,6 +56,7 @@ constexpr Home kHomes[] = {
     {"depth", IsNetwork, "depth belongs to networks"},
     {"expansion", IsHidden, "expansion is the width between two weight matrices of a network"},
     {"activation", IsHidden, "activation stands between two weight matrices of a network"},
+    {"gated", IsHidden, "a gate stands between two weight matrices of a network"},
     {"norm", IsNetwork, "norm belongs to networks"},
     {"residual", IsNetwork, "residual belongs to networks"},
     {"bias", IsNetwork, "bias belongs to networks"},
@@ -63,10 +66,15 @@ constexpr Home kHomes[] = {
     {"step", IsLinearSgd, "step rules belong to sgd on a linear memory"},
     {"eta", [](R r) { return IsGradient(r) || IsNlms(r); },
      "eta belongs to gradient and to sgd(step: nlms)"},
-    {"eps", IsNlms, "eps belongs to sgd(step: nlms)"},
+    {"eps", [](R r) { return IsNlms(r) || IsAdapted(r); },
+     "eps belongs to sgd(step: nlms), and to steps adapted a weight"},
     {"erase", IsLinearSgd, "erase keys belong to sgd on a linear memory"},
     {"momentum", IsSgd, "momentum belongs to sgd"},
     {"weight_decay", IsSgd, "weight decay belongs to sgd"},
+    {"loss", IsNetwork,
+     "losses belong to networks; that of a linear memory is squared, and one gradient step of the "
+     "dot product is linear attention"},
+    {"adapt", IsNetwork, "steps adapted a weight belong to networks"},
     {"mini_batch", IsNetwork, "mini-batches belong to networks"},
     {"row_factor", IsNetwork, "row factors belong to networks"},
     {"preconditioner",
@@ -79,14 +87,18 @@ constexpr Home kHomes[] = {
      "block belongs to preconditioner: block_diagonal"},
     {"rank", [](R r) { return r.optimizer.preconditioner == Preconditioner::kLowRank; },
      "rank belongs to preconditioner: low_rank"},
-    {"curvature_decay", IsCurvatureSgd, "curvature_decay belongs to sgd(preconditioner: diagonal)"},
+    {"curvature_decay", [](R r) { return IsCurvatureSgd(r) || IsAdam(r); },
+     "curvature_decay belongs to sgd(preconditioner: diagonal) and to adam"},
     {"curvature_centre", IsCurvatureSgd,
      "curvature_centre belongs to sgd(preconditioner: diagonal)"},
     {"ridge", HasRidge, "this optimizer has no ridge"},
     {"ridge_kind", [](R r) { return HasRidge(r) && FamilyOf(r) == Family::kLeastSquares; },
      "kinds of ridge belong to linear memories that have one"},
-    {"tolerance", [](R r) { return r.optimizer.solver == Solver::kConjugateGradient; },
-     "tolerance belongs to conjugate_gradient"},
+    {"budget", [](R r) { return FamilyOf(r) == Family::kKernelRegression; },
+     "a budget belongs to a regression in a kernel's space (kernel | exact)"},
+    {"tolerance",
+     [](R r) { return r.optimizer.solver == Solver::kConjugateGradient || HasBudget(r); },
+     "tolerance belongs to conjugate_gradient, and to a budget"},
 
     {"bonus", [](R r) { return r.reading.read == Read::kBefore; },
      "a bonus stands in for the current token, which is missing under read: before alone"},

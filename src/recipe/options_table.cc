@@ -27,11 +27,13 @@ constexpr Words kSolvers = {"gradient", "sgd", "exact", "conjugate_gradient", "c
 constexpr Words kStepRules = {"input", "nlms", "longhorn", "efla", "one"};
 constexpr Words kErases = {"key", "erase_key", "gated_key", "undecayed"};
 constexpr Words kWeightDecays = {"none", "coupled", "decoupled"};
+constexpr Words kLosses = {"squared", "dot_product"};
+constexpr Words kAdapts = {"none", "adagrad", "adam"};
 constexpr Words kRowFactors = {"one", "inverse"};
 constexpr Words kPreconditioners = {"none", "diagonal", "block_diagonal", "low_rank",
                                     "chunk_factor"};
 constexpr Words kRidgeKinds = {"fading", "constant", "relative"};
-constexpr Words kReads = {"after", "before"};
+constexpr Words kReads = {"after", "before", "batch_start", "batch_end"};
 constexpr Words kNormaliseSums = {"none", "sum", "stabilised"};
 constexpr Words kOutputNorms = {"none", "l2", "rms"};
 constexpr Words kScales = {"number", "rsqrt_dk"};
@@ -133,6 +135,8 @@ std::span<const Option> Options() {
        "network: hidden width in multiples of Dk"},
       {"activation", "function", Word<kF, &Function::activation>(kActivations),
        "network: between its weight matrices"},
+      {"gated", "function", Flag<kF, &Function::gated>(),
+       "network: half of what its hidden matrices give multiplies the other, activated half"},
       {"norm", "function", Flag<kF, &Function::norm>(), "network: layer norm of its output"},
       {"residual", "function", Flag<kF, &Function::residual>(), "network: adds its input"},
       {"bias", "function", Flag<kF, &Function::bias>(), "network: a bias after every matrix"},
@@ -144,12 +148,17 @@ std::span<const Option> Options() {
       {"step", "optimizer", Word<kO, &Optimizer::step>(kStepRules), "sgd: rule of the step size"},
       {"eta", "optimizer", Number<kO, &Optimizer::eta>(0, kInfinity, true),
        "gradient: step size; nlms: numerator"},
-      {"eps", "optimizer", Number<kO, &Optimizer::eps>(0, kInfinity), "nlms: added to |k|^2"},
+      {"eps", "optimizer", Number<kO, &Optimizer::eps>(0, kInfinity),
+       "nlms: added to |k|^2; adapt: to the root"},
       {"erase", "optimizer", Word<kO, &Optimizer::erase>(kErases),
        "sgd: the key along which it erases"},
       {"momentum", "optimizer", Flag<kO, &Optimizer::momentum>(), "sgd: momentum, an input"},
       {"weight_decay", "optimizer", Word<kO, &Optimizer::weight_decay>(kWeightDecays),
        "sgd: shrinking of the memory, an input; coupled: times the step size"},
+      {"loss", "optimizer", Word<kO, &Optimizer::loss>(kLosses),
+       "network: what its gradients are of, 1/2 |v - m(k)|^2 or -v . m(k)"},
+      {"adapt", "optimizer", Word<kO, &Optimizer::adapt>(kAdapts),
+       "network: steps divided, weight by weight, by the root of squared gradients"},
       {"mini_batch", "optimizer", Integer<kO, &Optimizer::mini_batch>(1, kMany),
        "network: gradients are taken at the weights where so many tokens began"},
       {"row_factor", "optimizer", Word<kO, &Optimizer::row_factor>(kRowFactors),
@@ -161,7 +170,7 @@ std::span<const Option> Options() {
       {"rank", "optimizer", Integer<kO, &Optimizer::rank>(1, kMany),
        "eigenpairs of the low-rank preconditioner"},
       {"curvature_decay", "optimizer", Number<kO, &Optimizer::curvature_decay>(0, 1),
-       "sgd with preconditioner: forgetting of the curvature"},
+       "sgd with preconditioner: forgetting of the curvature; adam: of squared gradients"},
       {"curvature_centre", "optimizer",
        Number<kO, &Optimizer::curvature_centre>(-kInfinity, kInfinity),
        "sgd with preconditioner: log-curvature at which it multiplies by 1"},
@@ -169,10 +178,14 @@ std::span<const Option> Options() {
        "penalty on the squared size of the map; 0: minimum norm"},
       {"ridge_kind", "optimizer", Word<kO, &Optimizer::ridge_kind>(kRidgeKinds),
        "the ridge fades with the associations, is constant, or grows with them"},
+      {"budget", "optimizer", Integer<kO, &Optimizer::budget>(0, kMany),
+       "kernel: keys whose span it regresses in, at most; 0: it keeps all pairs"},
       {"tolerance", "optimizer", Number<kO, &Optimizer::tolerance>(0, kInfinity),
-       "conjugate gradient: relative residual at which it stops"},
+       "conjugate gradient: relative residual at which it stops; budget: share of a key outside of "
+       "the span that is neglected"},
 
-      {"read", "reading", Word<kR, &Reading::read>(kReads), "after or before the write"},
+      {"read", "reading", Word<kR, &Reading::read>(kReads),
+       "after or before the write; network: as its mini-batch begins or ends"},
       {"bonus", "reading", Flag<kR, &Reading::bonus>(),
        "read before: adds the current token with its own weight, an input"},
       {"normalise_sum", "reading", Word<kR, &Reading::normalise_sum>(kNormaliseSums),

@@ -1,6 +1,9 @@
 // Pairs of choices that contradict each other, with the reason and what mends them.
 #include "src/recipe/rules.h"
 
+#include <iterator>
+#include <vector>
+
 #include "src/recipe/family.h"
 
 namespace ttr {
@@ -96,8 +99,7 @@ constexpr Rule kRules[] = {
        return r.similarity.kernel == Kernel::kLinear && !IsFamily(r, Family::kKernelRegression);
      },
      "the linear kernel is below 0 for half of all pairs, so it weighs none; it spans the "
-     "functions "
-     "of a regression (kernel | exact)",
+     "functions of a regression (kernel | exact)",
      Exponential},
     {[](R r) { return HasBandwidth(r.similarity.kernel) && r.similarity.bandwidth <= 0; },
      "this kernel needs a bandwidth > 0", [](Recipe& r) { r.similarity.bandwidth = 1; }},
@@ -137,6 +139,12 @@ constexpr Rule kRules[] = {
        r.optimizer.tolerance = 1e-3;
      }},
 
+    {[](R r) { return HasBudget(r) && !IsDecay(r, Decay::kNone); },
+     "under a budget sums of pairs are kept with their ridge, which a decay would fade, too",
+     NoDecay},
+    {[](R r) { return HasBudget(r) && r.optimizer.tolerance >= 1; },
+     "a tolerance of 1 neglects every key whole", [](Recipe& r) { r.optimizer.tolerance = 0; }},
+
     // Decay and importance.
     {[](R r) { return r.weights.phase && !IsDecay(r, Decay::kChannel); },
      "phase turns the channels of decay(channel)",
@@ -159,8 +167,7 @@ constexpr Rule kRules[] = {
        return per_channel && !KeepsChannels(r);
      },
      "a decay per key channel needs features that keep the channels (none, elu1, relu) and a "
-     "linear "
-     "function",
+     "linear function",
      PlainKeys},
     {[](R r) {
        return r.weights.phase && !IsFamily(r, Family::kHebbian) &&
@@ -244,13 +251,6 @@ constexpr Rule kRules[] = {
               r.optimizer.weight_decay != WeightDecay::kNone;
      },
      "weight decay is given once a token, not for each of its steps", NoWeightDecay},
-    {[](R r) {
-       return r.optimizer.row_factor != RowFactor::kOne &&
-              (r.optimizer.momentum || r.optimizer.weight_decay != WeightDecay::kNone);
-     },
-     "a row factor scales the sum of gradients of its mini-batch, which momentum and weight decay "
-     "mix with older ones",
-     [](Recipe& r) { r.optimizer.row_factor = RowFactor::kOne; }},
 
     // Reading.
     {[](R r) { return !r.reading.causal && IsSolver(r, Solver::kSgd); },
@@ -268,8 +268,7 @@ constexpr Rule kRules[] = {
        return r.reading.bonus && !(linear && one_key && ReadsKeys(r));
      },
      "a bonus has the channels of k: a linear memory that reads one key a token, with features "
-     "that "
-     "keep them (none, elu1, relu)",
+     "that keep them (none, elu1, relu)",
      NoBonus},
     {[](R r) { return r.reading.bonus && r.reading.normalise_sum == NormaliseSum::kStabilised; },
      "the bonus of the current token is outside of the stabilised sum", NoBonus},
@@ -290,6 +289,13 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> PairRules() { return kRules; }
+std::span<const Rule> PairRules() {
+  static const std::vector<Rule> all = [] {
+    std::vector<Rule> rules(std::begin(kRules), std::end(kRules));
+    rules.insert(rules.end(), NetworkRules().begin(), NetworkRules().end());
+    return rules;
+  }();
+  return all;
+}
 
 }  // namespace ttr

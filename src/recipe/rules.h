@@ -14,6 +14,8 @@ struct Rule {
   void (*mend)(Recipe&);
 };
 std::span<const Rule> PairRules();
+/// Those of them that are about networks alone.
+std::span<const Rule> NetworkRules();
 
 /// Where an option does something.
 struct Home {

@@ -33,7 +33,9 @@ std::int64_t SizeOf(Axis axis, const Recipe& recipe, const Dims& dims, std::int6
     case Axis::kOne: return 1;
     case Axis::kMiniBatch: return recipe.optimizer.mini_batch;
     case Axis::kHidden: return dims.hidden;
+    case Axis::kGatedHidden: return 2 * dims.hidden;
     case Axis::kSequencesPlus1: return dims.sequences + 1;
+    case Axis::kBudget: return recipe.optimizer.budget;
     case Axis::kStates: return dims.states();
     case Axis::kPairs: return pairs;
   }

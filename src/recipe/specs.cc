@@ -223,7 +223,9 @@ std::string_view Name(Axis axis) {
     case Axis::kOne: return "1";
     case Axis::kMiniBatch: return "mini_batch";
     case Axis::kHidden: return "hidden";
+    case Axis::kGatedHidden: return "2 hidden";
     case Axis::kSequencesPlus1: return "N+1";
+    case Axis::kBudget: return "budget";
     case Axis::kStates: return "N";
     case Axis::kPairs: return "S";
   }

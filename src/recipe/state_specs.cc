@@ -65,15 +65,33 @@ void AddPairs(const Recipe& recipe, Specs& specs) {
       {"state.length", {kN, kH}, "number of valid pairs; what follows is padding", true});
 }
 
+void AddDictionary(Specs& specs) {
+  constexpr Axis kBudget = Axis::kBudget;
+  specs.push_back({"state", {kN, kH, kBudget, kDv}, "E = R^-T B: the rotated values"});
+  specs.push_back({"state.r",
+                   {kN, kH, kBudget, kBudget},
+                   "R, upper triangular: R^T R = A, the weighted Gram matrix of the keys' "
+                   "coordinates, with the ridge"});
+  specs.push_back({"state.keys",
+                   {kN, kH, kBudget, Axis::kKeyDim},
+                   "D, the dictionary, oldest first: keys whose span the regression is in"});
+  specs.push_back({"state.l",
+                   {kN, kH, kBudget, kBudget},
+                   "L, lower triangular: L L^T = s(D, D); coordinates are L^-1 s(D, k)"});
+  specs.push_back({"state.count", {kN, kH}, "keys of the dictionary so far", true});
+}
+
 void AddNetwork(const Recipe& recipe, Specs& specs) {
   const Optimizer& optimizer = recipe.optimizer;
   const bool batches = optimizer.mini_batch > 1;
-  const bool carries = optimizer.momentum || optimizer.weight_decay != WeightDecay::kNone;
+  const bool adam = optimizer.adapt == Adapt::kAdam, adapts = optimizer.adapt != Adapt::kNone;
+  const bool carries = adapts || optimizer.momentum || optimizer.weight_decay != WeightDecay::kNone;
   const auto add = [&](const std::string& prefix, std::string_view weights,
                        std::string_view biases) {
     for (std::int64_t i = 1; i <= recipe.function.depth; ++i) {
       const Axis in = i == 1 ? Axis::kKeyDim : Axis::kHidden;
-      const Axis out = i == recipe.function.depth ? kDv : Axis::kHidden;
+      const Axis hidden = recipe.function.gated ? Axis::kGatedHidden : Axis::kHidden;
+      const Axis out = i == recipe.function.depth ? kDv : hidden;
       specs.push_back({prefix + "w" + std::to_string(i), {kN, kH, in, out}, weights});
       if (recipe.function.bias) {
         specs.push_back({prefix + "b" + std::to_string(i), {kN, kH, out}, biases});
@@ -89,7 +107,13 @@ void AddNetwork(const Recipe& recipe, Specs& specs) {
   if (batches && !carries) {
     add("state.g_", "sum of step times gradient in this mini-batch", "the same of the biases");
   }
-  if (optimizer.momentum) add("state.s_", "the last update", "the same of the biases");
+  if (optimizer.momentum) {
+    add("state.s_", adam ? "the mean gradient" : "the last update", "the same of the biases");
+  }
+  if (adapts) {
+    add("state.squares_", adam ? "the mean squared gradient" : "the sum of squared gradients",
+        "the same of the biases");
+  }
   if (batches && carries) {
     add("state.anchor_", "weights where the mini-batch began", "biases where it began");
   }
@@ -105,8 +129,10 @@ std::vector<StateSpec> StateSpecs(const Recipe& recipe) {
     case Family::kGatedVector: AddGatedVector(recipe, specs); break;
     case Family::kSgd: AddSgd(recipe, specs); break;
     case Family::kLeastSquares: AddLeastSquares(recipe, specs); break;
-    case Family::kKernelSmoother:
     case Family::kKernelRegression:
+      HasBudget(recipe) ? AddDictionary(specs) : AddPairs(recipe, specs);
+      break;
+    case Family::kKernelSmoother:
     case Family::kLocalPolynomial: AddPairs(recipe, specs); break;
     case Family::kNetwork: AddNetwork(recipe, specs); break;
   }

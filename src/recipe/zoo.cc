@@ -118,6 +118,13 @@ constexpr ZooEntry kZoo[] = {
      "uniform | kernel(exponential) | exact(ridge: 0.001) | reading(scale: rsqrt_dk)",
      "Kernel ridge regression", "Test-time regression 2025, Vignette 4",
      "y = V^T (s(K, K) + ridge I)^-1 s(K, q)"},
+    {"kernel_rls",
+     "uniform | kernel(exponential) | exact(ridge: 0.001, budget: 64, tolerance: 0.001) | "
+     "reading(scale: rsqrt_dk)",
+     "Kernel recursive least squares", "Engel, Mannor, Meir 2004, IEEE TSP 52(8)",
+     "kernel_ridge in the span of at most `budget` keys D: z(x) = L^-1 s(D, x), L L^T = s(D, D); "
+     "A = A' + z z^T, A_0 = ridge I, B = B' + v z^T, z = z(k); y = B A^-1 z(q); k joins D where "
+     "s(k, k) - |z|^2 > tolerance s(k, k)"},
     {"local_linear",
      "similarity(exponential) | polynomial(degree: 1) | exact(ridge: 0.01) | reading(scale: "
      "rsqrt_dk)",
@@ -163,6 +170,18 @@ constexpr ZooEntry kZoo[] = {
     {"titans", "uniform | network(depth: 2) | sgd(momentum: true, weight_decay: decoupled)",
      "Titans", "arXiv 2501.00663",
      "f(x) = W2 silu(W1 x); S = momentum S' - step grad L(W'); W = (1 - weight_decay) W' + S"},
+    {"lact",
+     "uniform | network(depth: 2, expansion: 1, gated: true) | sgd(loss: dot_product, mini_batch: "
+     "2048) | reading(read: batch_start)",
+     "LaCT, plain steps", "arXiv 2505.23884",
+     "f(x) = W2 (silu(W1 x) (.) W3 x), [W1; W3] one matrix; L = -v . f(k); every mini-batch reads "
+     "W_s and leaves W_s - sum step_j grad L_j(W_s); its norm of the weights and Muon are not "
+     "here"},
+    {"in_place_ttt",
+     "uniform | network | sgd(loss: dot_product, mini_batch: 1024) | reading(read: batch_start)",
+     "In-Place TTT", "arXiv 2604.06169",
+     "every mini-batch reads W_s, y = W_s q, and leaves W_s + sum step_j v_j k_j^T; W_0 is a "
+     "trained projection, v a target that the model makes of the tokens that follow"},
 };
 
 }  // namespace

@@ -68,6 +68,14 @@ std::vector<Recipe> Shapes() {
                  : recipe.function.bias) = true;
     recipes.push_back(recipe);
   }
+  for (const std::int64_t depth : {2, 3}) {
+    Recipe recipe = Trained(depth);
+    recipe.function.gated = true;
+    recipes.push_back(recipe);
+    recipe.function.norm = recipe.function.residual = recipe.function.bias = true;
+    recipe.optimizer.loss = Loss::kDotProduct;
+    recipes.push_back(recipe);
+  }
   return recipes;
 }
 
@@ -81,7 +89,9 @@ TEST(Network, EveryGradientIsTheCentralDifferenceOfTheLoss) {
     const auto loss = [&](const Arrays& weights) {
       const auto memory = MakeNetwork(constants);
       memory->Load(weights);
-      return .5 * (memory->Read(token.k).y - token.v.col(0)).squaredNorm();
+      const Vector y = memory->Read(token.k).y, v = token.v.col(0);
+      if (recipe.optimizer.loss == Loss::kDotProduct) return -v.dot(y);
+      return .5 * (y - v).squaredNorm();
     };
     // One step of size 1 leaves W - gradient.
     const auto memory = MakeNetwork(constants);
@@ -125,6 +135,62 @@ TEST(Network, ForwardByHand) {
   EXPECT_NEAR(at(Activation::kRelu), 3.5, 1e-15);
   // GELU(1), tanh form: 1/2 (1 + tanh(0.7978845608 * 1.044715)) = 0.8411919906.
   EXPECT_NEAR(at(Activation::kGelu), 3 * .8411919906082768 + .5, 1e-14);
+}
+
+TEST(Network, GateByHand) {
+  // z = (2, 3) x at x = 1: f = silu(2) 3.
+  Recipe recipe = Trained(2);
+  recipe.function.expansion = 1;
+  recipe.function.gated = true;
+  const auto memory = MakeNetwork(Sized(recipe, 1, 1));
+  memory->Load({{"state.w1", {{1, 2}, {2, 3}}}, {"state.w2", {{1, 1}, {1}}}});
+  EXPECT_NEAR(memory->Read(Column({1})).y(0), 2 / (1 + std::exp(-2.)) * 3, 1e-15);
+}
+
+// W <- W + sum step v k^T, of whole mini-batches: none of their tokens is read before their end.
+TEST(Network, OfDotProductsReadsWholeMiniBatches) {
+  Noise noise(6);
+  Recipe recipe = Trained(1, 3);
+  recipe.optimizer.loss = Loss::kDotProduct;
+  recipe.reading.read = Read::kBatchStart;
+  const auto memory = MakeNetwork(Sized(recipe, 4, 3));
+  Matrix m = Matrix::Zero(3, 4), next = m;
+  for (int t = 0; t < 10; ++t) {
+    const Vector q = noise.Vec(4);
+    EXPECT_LT(Gap(memory->Read(q).y, m * q), 1e-13);
+    const Token token = Step(noise, 4, 3, noise.Uniform(.1, .5));
+    memory->Write(token);
+    EXPECT_EQ(memory->CompletesBatch(), t % 3 == 2);
+    next += token.step(0) * token.v * token.k.transpose();
+    if (t % 3 == 2) m = next;
+  }
+}
+
+// One weight, key 1, loss (w - v)^2 / 2: the gradient is w - v.
+TEST(Network, AdaptedStepsByHand) {
+  const auto written = [](Adapt adapt) {
+    Recipe recipe = Trained();
+    recipe.optimizer.adapt = adapt;
+    recipe.optimizer.momentum = adapt == Adapt::kAdam;
+    recipe.optimizer.curvature_decay = .75;
+    recipe.optimizer.eps = .5;
+    const auto memory = MakeNetwork(Sized(recipe, 1, 1));
+    memory->Load({{"state.w1", {{1, 1}, {3}}}, {"state.squares_w1", {{1, 1}, {4}}}});
+    Token token = Pair(Column({1}), Column({1}), .1);  // the gradient is 2
+    token.momentum = .25;
+    memory->Write(token);
+    Token padding = Pair(Column({kNaN}), Column({1}), 0);
+    padding.momentum = 1;
+    memory->Write(padding);
+    return memory->Save();
+  };
+  const Arrays adagrad = written(Adapt::kAdagrad);
+  EXPECT_NEAR(adagrad.at("state.squares_w1").values[0], 8, 1e-15);
+  EXPECT_NEAR(adagrad.at("state.w1").values[0], 3 - .1 * 2 / (std::sqrt(8.) + .5), 1e-15);
+  const Arrays adam = written(Adapt::kAdam);
+  EXPECT_NEAR(adam.at("state.s_w1").values[0], 1.5, 1e-15);
+  EXPECT_NEAR(adam.at("state.squares_w1").values[0], 3, 1e-15);  // 4, and .75 of that
+  EXPECT_NEAR(adam.at("state.w1").values[0], 3 - .1 * 1.5 / (2 + .5), 1e-15);
 }
 
 TEST(Network, LayerNormAndResidualByHand) {

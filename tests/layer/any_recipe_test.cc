@@ -141,7 +141,8 @@ TEST(AnyRecipe, AgreesWithTheDefinition) {
     if (layer.plan().engine == "network" && Diverges(expected)) continue;
     ++compared;
     Result pieces;
-    const bool steps = recipe.reading.causal && dims.tokens > 0;
+    const bool waits = recipe.reading.read == Read::kBatchEnd;  // for tokens of a later piece
+    const bool steps = recipe.reading.causal && !waits && dims.tokens > 0;
     if (steps) pieces = RunInPieces(layer, call, drawn.Draw(dims.tokens));
     Result deferred;
     if (steps) deferred = RunDecoder(layer, call);

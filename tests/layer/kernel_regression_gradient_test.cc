@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "tests/support/calls.h"
@@ -186,6 +187,68 @@ TEST(KernelRegressionGradients, OfKeysThatKeepTheirRankAreSlopes) {
   }
   const double difference = (loss(1e-6) - loss(-1e-6)) / 2e-6;
   EXPECT_NEAR(slope, difference, 1e-5 * std::max(1.0, std::abs(difference)));
+}
+
+// On the side where there is some, as the definition has it.
+TEST(KernelRegressionGradients, ByAnImportanceOfZeroAreSlopes) {
+  for (const char* recipe :
+       {"kernel_ridge{ridge: 0.3, importance: input}",
+        "kernel_ridge{kernel: laplace, bandwidth: 2, ridge: 0.3, importance: input, read: before}",
+        "kernel_ridge{kernel: linear, ridge: 0.3, importance: input, causal: false}"}) {
+    const Layer layer(ParseRecipe(recipe)), defined(layer.recipe(), kDefinition);
+    Dims dims = test::TwoMemories(9, 4, 3);
+    dims.query_heads = 4;
+    const Call call(layer.recipe(), dims, DType::kFloat64, 3, true);
+    Raise(call.inputs.importance);
+    for (const std::int64_t t : {0, 3, 4, 8}) call.inputs.importance.Set({0, t, t % 2}, 0);
+    // One-sided differences want a curve that is slow beside their step.
+    for (const std::int64_t h : {0, 1}) call.inputs.ridge.Set({h}, 2);
+    const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
+    const Gradients got = Differentiate(layer, call.inputs, {}, dy, {});
+    const Gradients expected = Differentiate(defined, call.inputs, {}, dy, {});
+    ExpectClose(got, expected, 1e-5);
+    EXPECT_NE(got.inputs.importance.At({0, 3, 1}), 0);
+    // A pair of no weight may hold anything.
+    call.inputs.k.Set({0, 3, 1, 0}, std::numeric_limits<double>::quiet_NaN());
+    const Gradients spoilt = Differentiate(layer, call.inputs, {}, dy, {});
+    EXPECT_EQ(spoilt.inputs.importance.At({0, 3, 1}), 0);
+    EXPECT_TRUE(std::isfinite(spoilt.inputs.importance.At({0, 2, 1})));
+  }
+}
+
+// What is not finite reaches what later queries depend on, if they count.
+TEST(KernelRegressionGradients, LeaveWhatIsNotFiniteToWhatDependsOnIt) {
+  const Layer layer(ParseRecipe("kernel_ridge{ridge: 0.3, importance: input}"));
+  const Dims dims = test::TwoMemories(20, 4, 3);
+  const Call clean(layer.recipe(), dims, DType::kFloat64, 3, true),
+      spoilt(layer.recipe(), dims, DType::kFloat64, 3, true);
+  for (const bool key : {true, false}) {
+    CopyInto(clean.inputs.k, spoilt.inputs.k);
+    CopyInto(clean.inputs.v, spoilt.inputs.v);
+    (key ? spoilt.inputs.k : spoilt.inputs.v)
+        .Set({0, 12, 1, 2}, std::numeric_limits<double>::quiet_NaN());
+    const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
+    const Gradients all = Differentiate(layer, spoilt.inputs, {}, dy, {});
+    EXPECT_TRUE(std::isnan(all.inputs.k.At({0, 4, 1, 0})));
+    EXPECT_TRUE(std::isnan(all.inputs.q.At({0, 15, 1, 0})));
+    EXPECT_TRUE(std::isnan(all.inputs.importance.At({0, 4, 1})));
+    // Queries before it, and the other memory.
+    const Gradients expected = Differentiate(layer, clean.inputs, {}, dy, {});
+    for (std::int64_t t = 0; t < 20; ++t) {
+      for (std::int64_t h = 0; h < (t < 12 ? 2 : 1); ++h) {
+        EXPECT_NEAR(all.inputs.q.At({0, t, h, 1}), expected.inputs.q.At({0, t, h, 1}), 1e-12);
+      }
+      EXPECT_NEAR(all.inputs.k.At({0, t, 0, 1}), expected.inputs.k.At({0, t, 0, 1}), 1e-12);
+    }
+    // Where later queries do not count, all is as without them.
+    const TensorView later = dy.view().Slice(1, 12, 8);
+    CopyInto(Tensor(DType::kFloat64, later.shape()), later);
+    const Gradients before = Differentiate(layer, spoilt.inputs, {}, dy, {});
+    const Gradients without = Differentiate(layer, clean.inputs, {}, dy, {});
+    for (TensorView Inputs::* field : {&Inputs::q, &Inputs::k, &Inputs::v, &Inputs::importance}) {
+      EXPECT_LE(test::LargestDifference(before.inputs.*field, without.inputs.*field), 1e-12);
+    }
+  }
 }
 
 // In float32 what it is in float64.

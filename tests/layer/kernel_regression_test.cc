@@ -23,6 +23,23 @@ using test::RunWhole;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
+// `piece` tokens at a time into a state of rows in bfloat16.
+test::Result RunNarrow(const Layer& layer, const Call& call, std::int64_t piece, State& state) {
+  const Dims& dims = call.dims;
+  for (const StateSpec& spec : layer.requirements().state) {
+    const DType wide = spec.counts ? DType::kInt64 : DType::kFloat32;
+    state.Set(spec.name, Tensor(spec.narrow ? DType::kBFloat16 : wide,
+                                StateShape(spec, layer.recipe(), dims, dims.tokens)));
+  }
+  test::Result result{Tensor(DType::kFloat32, OutputShape(dims)), {}, {}};
+  for (std::int64_t t = 0; t < dims.tokens; t += piece) {
+    const std::int64_t count = std::min(piece, dims.tokens - t);
+    layer.Forward(test::TokensOf(call, t, count), state, {.y = result.y.view().Slice(1, t, count)});
+  }
+  result.state = state;
+  return result;
+}
+
 class KernelRegression : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { ASSERT_EQ(layer.plan().engine, "kernel_regression"); }
@@ -210,6 +227,26 @@ TEST(KernelRegressions, StreamByADecoder) {
     decoder.Step(test::TokensOf(call, t, 1), {.y = y.view().Slice(1, t, 1)});
   }
   EXPECT_LE(LargestDifference(whole.y, y), 1e-11);
+}
+
+// Pairs are rounded as they are written: the call on rounded pairs.
+TEST_P(KernelRegression, KeepsPairsInBFloat16) {
+  if (!layer.recipe().reading.causal) GTEST_SKIP() << "has no state";
+  const Dims dims = test::TwoMemories(40, 5, 3);
+  const Call call(layer.recipe(), dims, DType::kFloat32, 11, true);
+  const test::Result defined = [&] {
+    State state;
+    return RunNarrow(Layer(layer.recipe(), kDefinition), call, 40, state);
+  }();
+  for (const std::int64_t piece : {40, 7, 1}) {
+    State state;
+    const test::Result got = RunNarrow(layer, call, piece, state);
+    EXPECT_LE(LargestDifference(defined.y, got.y), kRounding32) << piece;
+    for (const char* name : {"state.k", "state.v"}) {
+      EXPECT_EQ(state.Get(name).dtype(), DType::kBFloat16);
+      EXPECT_LE(LargestDifference(defined.state.Get(name), got.state.Get(name)), 1e-2) << name;
+    }
+  }
 }
 
 TEST(KernelRegressions, SayWhatTheyDoNotTake) {

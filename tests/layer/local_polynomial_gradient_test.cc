@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "local_linear{decay: scalar, importance: log, window: 4}",
                     "local_linear{decay: 0.9}",
                     "local_linear{decay: scalar, importance: input, causal: false}",
-                    "local_linear{kernel: gaussian, bandwidth: 2}",
+                    "local_linear{ridge: 0}", "local_linear{kernel: gaussian, bandwidth: 2}",
                     "local_linear{kernel: laplace, bandwidth: 1}",
                     "local_linear{kernel: epanechnikov, bandwidth: 4}",
                     "local_linear{kernel: biweight, bandwidth: 4, decay: scalar}",
@@ -66,7 +66,8 @@ TEST_P(LocalPolynomialGradient, IsThatOfTheDefinition) {
     dims.batch = 1;
     dims.tokens = 5;
     dims.query_heads = grouped ? 2 : 8;
-    const Call call(layer_.recipe(), dims, DType::kFloat64, 3, true);
+    Call call(layer_.recipe(), dims, DType::kFloat64, 3, true);
+    if (layer_.recipe().optimizer.ridge == 0) call.inputs.ridge = {};
     Raise(call.inputs);
     const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
     const Layer defined(layer_.recipe(), kDefinition);
@@ -129,24 +130,22 @@ TEST_P(LocalPolynomialGradient, IsThatOfTheDefinitionAlongADirection) {
 }
 
 // A whole sequence of several blocks, in float32 and from what the forward pass saved.
-TEST_P(LocalPolynomialGradient, OfManyBlocksIsThatInDouble) {
-  const std::int64_t degree = layer_.recipe().function.degree;
-  const Dims dims = test::TwoMemories(140, degree == 1 ? 19 : degree == 2 ? 6 : 4, 21);
-  const Call narrow(layer_.recipe(), dims, DType::kFloat32, 5, true);
+void ExpectThoseInDouble(const Layer& layer, const Dims& dims) {
+  const Call narrow(layer.recipe(), dims, DType::kFloat32, 5, true);
   Raise(narrow.inputs);
-  const Call wide(layer_.recipe(), dims, DType::kFloat64, 5, true);
+  const Call wide(layer.recipe(), dims, DType::kFloat64, 5, true);
   for (const InputField& field : InputFields()) {
     const TensorView& from = narrow.inputs.*field.view;
     if (from.defined()) CopyInto(from, wide.inputs.*field.view);
   }
   const Tensor dy = Normal(DType::kFloat32, OutputShape(dims), 30);
-  const Gradients expected = Differentiate(layer_, wide.inputs, {}, dy, {});
-  const Gradients plain = Differentiate(layer_, narrow.inputs, {}, dy, {});
-  test::AlignedBytes saved(layer_.SavedBytes(dims));
+  const Gradients expected = Differentiate(layer, wide.inputs, {}, dy, {});
+  const Gradients plain = Differentiate(layer, narrow.inputs, {}, dy, {});
+  test::AlignedBytes saved(layer.SavedBytes(dims));
   State state;
   const Tensor y(DType::kFloat32, OutputShape(dims));
-  layer_.Forward(narrow.inputs, state, {.y = y}, {.saved = saved});
-  const Gradients again = Differentiate(layer_, narrow.inputs, {}, dy, {}, {.saved = saved});
+  layer.Forward(narrow.inputs, state, {.y = y}, {.saved = saved});
+  const Gradients again = Differentiate(layer, narrow.inputs, {}, dy, {}, {.saved = saved});
   for (const InputField& field : InputFields()) {
     const TensorView exact = expected.inputs.*field.view;
     if (!exact.defined()) continue;
@@ -158,6 +157,18 @@ TEST_P(LocalPolynomialGradient, OfManyBlocksIsThatInDouble) {
       EXPECT_LE(test::LargestDifference(got->inputs.*field.view, exact), 3e-5 * largest)
           << field.name;
     }
+  }
+}
+
+TEST_P(LocalPolynomialGradient, OfManyBlocksIsThatInDouble) {
+  const std::int64_t degree = layer_.recipe().function.degree;
+  ExpectThoseInDouble(layer_, test::TwoMemories(140, degree == 1 ? 19 : degree == 2 ? 6 : 4, 21));
+}
+
+// Their forward pass goes by conjugate gradients.
+TEST(LocalPolynomialGradients, OfManyChannelsAreThoseInDouble) {
+  for (const char* recipe : {"local_linear{ridge: 2}", "local_linear{normalise_qk: true}"}) {
+    ExpectThoseInDouble(Layer(ParseRecipe(recipe)), test::TwoMemories(140, 64, 5));
   }
 }
 

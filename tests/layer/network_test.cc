@@ -73,6 +73,11 @@ class Network : public testing::TestWithParam<const char*> {
       ExpectNear(defined, RunWhole(layer, call), rounding, "whole, " + target);
     }
     ForceTarget("");
+    if (layer.recipe().reading.read == Read::kBatchEnd) {
+      const std::int64_t piece = 2 * layer.recipe().optimizer.mini_batch;
+      ExpectNear(defined, RunInPieces(layer, call, piece), rounding, "in whole mini-batches");
+      return;
+    }
     ExpectNear(defined, RunInPieces(layer, call, 1), rounding, "token by token");
     ExpectNear(defined, RunInPieces(layer, call, 7), rounding, "in pieces of 7");
     ExpectNear(defined, RunInPieces(layer, call, 37), rounding, "in pieces of 37");
@@ -99,7 +104,19 @@ INSTANTIATE_TEST_SUITE_P(
                     "titans{mini_batch: 40, activation: gelu, norm: true, bias: true}",
                     "titans{mini_batch: 4, read: before, normalise_qk: true, scale: 0.5}",
                     "titans{depth: 4, activation: tanh, read: before}",
-                    "ttt_linear{normalise_qk: true, scale: 2, output_norm: l2}"),
+                    "ttt_linear{normalise_qk: true, scale: 2, output_norm: l2}",
+                    "lact{mini_batch: 8, expansion: 2}", "in_place_ttt{mini_batch: 7}",
+                    "ttt_linear{loss: dot_product}", "ttt_mlp{gated: true, expansion: 2}",
+                    "ttt_linear{read: batch_start, mini_batch: 40}",
+                    "ttt_linear{read: batch_end, mini_batch: 3}",
+                    "ttt_mlp{read: batch_end, mini_batch: 40, gated: true, expansion: 2}",
+                    "titans{depth: 3, gated: true, bias: true, expansion: 1}",
+                    "titans{mini_batch: 40, read: batch_start, gated: true, expansion: 2}",
+                    "titans{mini_batch: 5, read: batch_end, loss: dot_product}",
+                    "titans{adapt: adam, curvature_decay: 0.9, eps: 0.1, expansion: 2}",
+                    "titans{adapt: adam, curvature_decay: 0.9, eps: 0.1, weight_decay: coupled, "
+                    "read: before, gated: true, bias: true, expansion: 1}",
+                    "ttt_mlp{mini_batch: 1, row_factor: one, adapt: adagrad, eps: 0.1}"),
     [](const auto& one) { return "case" + std::to_string(one.index); });
 
 TEST_P(Network, IsThatOfTheDefinition) {
@@ -181,6 +198,7 @@ TEST_P(Network, LeavesWhatIsNotFiniteToItsReaders) {
     }
   };
   same(RunWhole(layer, call));
+  if (layer.recipe().reading.read == Read::kBatchEnd) return;
   same(RunInPieces(layer, call, 1));
   same(RunInPieces(layer, call, 7));
 }
@@ -226,9 +244,10 @@ TEST_P(Network, SharesStartWeights) {
     result.y = Tensor(DType::kFloat64, OutputShape(dims));
     result.status = Tensor(DType::kInt8, StatusShape(dims));
     for (std::int64_t l = 1; l <= layer.recipe().function.depth; ++l) {
+      const bool last = l == layer.recipe().function.depth;
       const std::int64_t in = l == 1 ? dims.key_dim : dims.hidden;
-      const std::int64_t out = l == layer.recipe().function.depth ? dims.value_dim : dims.hidden;
-      const Tensor w = test::Normal(DType::kFloat64, {2, in, out}, 50);
+      const std::int64_t hidden = dims.hidden * (layer.recipe().function.gated ? 2 : 1);
+      const Tensor w = test::Normal(DType::kFloat64, {2, in, last ? dims.value_dim : hidden}, 50);
       for (double& x : w.as<double>()) x *= 0.3;
       result.state.Set("state.w" + std::to_string(l), Tensor::Copy(w));
     }
@@ -269,6 +288,8 @@ TEST(Networks, AreOtherLayersInOneMatrix) {
   const char* const plain = "ttt_linear{norm: false, residual: false, bias: false, row_factor: one";
   ExpectSame((std::string(plain) + ", mini_batch: 1}").c_str(), "deltanet", 0);
   ExpectSame((std::string(plain) + ", mini_batch: 50}").c_str(),
+             "linear_attention{importance: input}", 0);
+  ExpectSame((std::string(plain) + ", mini_batch: 1, loss: dot_product}").c_str(),
              "linear_attention{importance: input}", 0);
   ExpectSame("titans{depth: 1}", "deltanet", 0);
   ExpectSame("titans{depth: 1}", "momentum_deltanet", 1);

@@ -52,7 +52,8 @@ TEST(CheckInputs, TakesEveryLayerOfTheZooAndTellsItsSizes) {
     EXPECT_EQ(dims.key_dim, 4) << entry.name;
     EXPECT_EQ(dims.value_dim, 4) << entry.name;
     EXPECT_EQ(dims.output_heads(), vector ? 2 : 4) << entry.name;
-    EXPECT_EQ(dims.hidden, recipe.function.depth > 1 ? 16 : 0) << entry.name;
+    EXPECT_EQ(dims.hidden, recipe.function.depth > 1 ? 4 * recipe.function.expansion : 0)
+        << entry.name;
   }
 }
 

@@ -124,6 +124,9 @@ TEST(Specs, States) {
   EXPECT_EQ(States("titans{mini_batch: 4, depth: 1}"),
             "state.w1[N,H,Dk,Dv] state.position[N,H] state.s_w1[N,H,Dk,Dv] "
             "state.anchor_w1[N,H,Dk,Dv]");
+  EXPECT_EQ(States("titans{gated: true, momentum: false, weight_decay: none, bias: true}"),
+            "state.w1[N,H,Dk,2 hidden] state.b1[N,H,2 hidden] state.w2[N,H,hidden,Dv] "
+            "state.b2[N,H,Dv]");
 }
 
 TEST(Specs, TheKeyDimensionOfTheState) {

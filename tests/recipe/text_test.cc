@@ -113,9 +113,10 @@ TEST(RecipeText, ErrorsNameTheWordItsPlaceAndTheNearestOne) {
   EXPECT_EQ(ParseMessage("mesa{ridge: 1, ridge: 2}"),
             "[recipe] ridge at character 23 must be said once but is said twice");
   EXPECT_EQ(ParseMessage("uniform | linear"), "[recipe] text must be '|' but is at its end");
-  EXPECT_EQ(ParseMessage("uniform | linear(step: one) | sgd"),
-            "[recipe] text at character 18 must be one of features, nu, feature_dim, max_length, "
-            "seed, degree, depth, expansion, activation, norm, residual, bias but is 'step'");
+  EXPECT_EQ(
+      ParseMessage("uniform | linear(step: one) | sgd"),
+      "[recipe] text at character 18 must be one of features, nu, feature_dim, max_length, "
+      "seed, degree, depth, expansion, activation, gated, norm, residual, bias but is 'step'");
   EXPECT_EQ(ParseMessage("deltanet}"), "[recipe] text at character 9 must be '{' but is '}'");
   EXPECT_EQ(ParseMessage("deltanet{causal: maybe}"),
             "[recipe] causal at character 18 must be true or false but is 'maybe'");

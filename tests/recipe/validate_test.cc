@@ -142,6 +142,15 @@ TEST(Validate, StepsThatContradictEachOther) {
        "uniform | network | sgd"},
       {"uniform | network | sgd(momentum: true, mini_batch: 4, row_factor: inverse)",
        "a row factor scales the sum", "uniform | network | sgd(momentum: true, mini_batch: 4)"},
+      {"uniform | network | sgd(momentum: true, adapt: adam, eps: 0.1, mini_batch: 4)",
+       "steps adapted a weight are taken token by token",
+       "uniform | network | sgd(eps: 0.1, momentum: true, adapt: adam)"},
+      {"uniform | network | sgd(adapt: adam, eps: 0.1)", "adam averages gradients",
+       "uniform | network | sgd(eps: 0.1, momentum: true, adapt: adam)"},
+      {"uniform | network | sgd(momentum: true, adapt: adagrad, eps: 0.1)",
+       "adagrad divides single gradients", "uniform | network | sgd(eps: 0.1, adapt: adagrad)"},
+      {"uniform | network | sgd(adapt: adagrad)", "an adapted step needs an eps > 0",
+       "uniform | network | sgd(eps: 1e-08, adapt: adagrad)"},
       {"uniform | linear(features: dpfp) | sgd(erase: erase_key)",
        "an erase key has the channels of k", "uniform | linear | sgd(erase: erase_key)"},
   };
@@ -152,6 +161,11 @@ TEST(Validate, ReadingThatTheMemoryDoesNotOffer) {
   constexpr Refusal kCases[] = {
       {"uniform | linear | sgd | reading(causal: false)", "a sequence of steps has no order-free",
        "uniform | linear | sgd"},
+      {"uniform | linear | sgd | reading(read: batch_start)",
+       "queries read where mini-batches begin or end",
+       "uniform | linear | sgd | reading(read: before)"},
+      {"uniform | network | sgd | reading(read: batch_end)",
+       "queries read where mini-batches begin or end", "uniform | network | sgd"},
       {"uniform | linear | exact | reading(read: before, causal: false)",
        "read: before is about order", "uniform | linear | exact | reading(causal: false)"},
       {"decay(scalar) | constant | gradient | reading(causal: false)",
@@ -194,6 +208,12 @@ TEST(Validate, EveryOptionHasAHomeOrIsForAll) {
 
 TEST(Validate, RefusesWhatWouldBeIgnored) {
   constexpr Refusal kCases[] = {
+      {"uniform | linear | sgd(adapt: adam)", "steps adapted a weight belong to networks",
+       "uniform | linear | sgd"},
+      {"uniform | linear | sgd(loss: dot_product)", "losses belong to networks",
+       "uniform | linear | sgd"},
+      {"uniform | network(gated: true) | sgd", "a gate stands between two weight matrices",
+       "uniform | network | sgd"},
       {"uniform | linear | exact(steps: 3)", "an exact solution takes no steps",
        "uniform | linear | exact"},
       {"uniform | linear | sgd(ridge: 1)", "this optimizer has no ridge", "uniform | linear | sgd"},

@@ -43,7 +43,12 @@ Tensor Normal(DType dtype, const Shape& shape, std::uint64_t seed) {
 }
 
 State RandomState(const Layer& layer, const Inputs& inputs, std::uint64_t seed) {
-  const State start = layer.InitialState(inputs);
+  State start = layer.InitialState(inputs);
+  if (start.Get("state.count").defined()) {
+    // The root of a dictionary goes with its keys: of those that it has read.
+    layer.Memorize(inputs, start);
+    return start;
+  }
   constexpr std::int64_t kPairs = 5;
   const bool keeps_pairs = start.Get("state.length").defined();
   State drawn;
@@ -54,7 +59,8 @@ State RandomState(const Layer& layer, const Inputs& inputs, std::uint64_t seed) 
     Tensor tensor = Normal(entry.view.dtype(), shape, seed++);
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {
       const double x = LoadElement(tensor.data(), tensor.dtype(), i);
-      if (entry.name == "state.d") StoreElement(tensor.data(), tensor.dtype(), i, x * x);
+      const bool squares = entry.name == "state.d" || entry.name.starts_with("state.squares_");
+      if (squares) StoreElement(tensor.data(), tensor.dtype(), i, x * x);
       if (entry.name == "state.length") {
         StoreElement(tensor.data(), tensor.dtype(), i, static_cast<double>(2 + i % 3));
       }

@@ -74,7 +74,7 @@ TEST(Bench, DecodesInCacheAndInMainMemory) {
 }
 
 TEST(Bench, LayersThatTheDefinitionRunsHaveNoGradientsToTime) {
-  const json bench = Bench({"local_linear{ridge: 0}", "--part", "train", "decode", "--d", "2",
+  const json bench = Bench({"local_cubic{degree: 4}", "--part", "train", "decode", "--d", "2",
                             "--tokens", "3", "--heads", "1"});
   ASSERT_TRUE(bench.contains("train")) << bench;
   // Its memory is the list of its pairs: there is no size to decode at.

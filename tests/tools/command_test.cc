@@ -58,7 +58,9 @@ const std::vector<std::string> kLayers = {"linear_attention",
                                           "feature_rls",
                                           "ttt_linear",
                                           "ttt_mlp",
-                                          "titans"};
+                                          "titans",
+                                          "lact",
+                                          "in_place_ttt"};
 const std::vector<std::string> kFeatures = {
     "elu1",    "relu",    "cosformer", "dpfp",  "t2r",     "hedgehog_exp", "hedgehog_softmax",
     "taylor2", "rebased", "rfa",       "favor", "dijiang", "power2"};

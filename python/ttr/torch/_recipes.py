@@ -23,6 +23,7 @@ class RecipeInfo(NamedTuple):
     keeps_pairs: bool
     window: int
     expansion: int
+    budget: int
     #: (name, (axes, ...), required) of every input.
     inputs: tuple[tuple[str, tuple[tuple[str, ...], ...], bool], ...]
     #: Names of the entries of the state.
@@ -45,6 +46,7 @@ def _describe(text: str) -> RecipeInfo:
         keeps_pairs=known["keeps_pairs"],
         window=known["window"],
         expansion=known["expansion"],
+        budget=known["budget"],
         inputs=tuple(
             (i["name"], tuple(tuple(axes) for axes in i["shapes"]), i["required"])
             for i in known["inputs"]

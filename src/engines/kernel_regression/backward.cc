@@ -54,7 +54,19 @@ class Pass {
     const DType dtype = work_.sizes.dtype;
     if (m.weighted) WeighPairs(m);
     MakeFactor(of.task, dtype, each);
-    if (!HasFactors(of.task, dtype)) return DifferentiateByMinimumNorm(of, dtype);
+    Memory finite = m;
+    finite.rows = FiniteQueries(of.task, dtype);
+    const Task task{of.task.options, finite, of.task.room, of.task.factor, of.task.scratch};
+    Differentiate({task, of.gradient, of.solutions}, each);
+    if (finite.rows < m.rows) SpreadNonfinite(of, finite.rows, dtype);
+  }
+
+ private:
+  template <class Each>
+  void Differentiate(const GradientTask& of, const Each& each) const {
+    const Memory& m = of.task.memory;
+    const DType dtype = work_.sizes.dtype;
+    if (SeenPairs(m) > of.task.progress().good) return DifferentiateByMinimumNorm(of, dtype);
     const Extent extent(of.task.room);
     const std::int64_t blocks = common::CeilDiv(m.all(), extent.block);
     const auto run = [&](std::int64_t count, auto step) {
@@ -69,7 +81,6 @@ class Pass {
     FinishSums(of, dtype);
   }
 
- private:
   const Work& work_;
   const TensorView& dy_;
   const common::FinalPairGradients& final_;

@@ -11,8 +11,13 @@
 ///
 /// Cost: 2 N^3 flops beside the N^3 / 3 of the factor, one query a pair. Memory: three half N x N
 /// matrices. The same bits for any number of threads. Prefixes that are singular, in double and one
-/// by one, as if their rank stayed as it is. Where an importance is 0 its gradient is given
-/// as 0: the pair has no part in the factor.
+/// by one, as if their rank stayed as it is. The gradient by an importance of 0 is the slope on the
+/// side where there is some: sum_t r_t s_t / ridge, r and s what k(K, q_t) and V dy_t leave at the
+/// pair's key beside their fits; 0 without a ridge, or where a prefix is singular.
+///
+/// A pair that is not finite spoils the queries that see it. Those before them have their gradients
+/// whatever comes later; of a later one whose dy is not all zero everything is NaN that it depends
+/// on: its dq, all pairs that it sees (but those without weight), ridge and bandwidth.
 #pragma once
 
 #include <cstddef>

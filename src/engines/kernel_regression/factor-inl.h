@@ -151,7 +151,7 @@ class FactorSteps {
 /// Pairs that have a part in the factor.
 template <class T>
 std::int64_t FinitePairs(const Memory& m, const Factor<T>& f) {
-  return std::min(m.all(), f.progress->odd);
+  return std::min(m.all(), f.progress->nonfinite);
 }
 
 /// A in a block of columns, the panels that are not factored yet.

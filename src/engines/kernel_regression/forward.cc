@@ -23,10 +23,10 @@ void RunMemory(const Work& work, const Task& task, bool writes, const Each& each
     const std::int64_t blocks = common::CeilDiv(m.rows, kBlock);
     each(blocks, [&](std::int64_t item, std::byte* own) {
       // The last queries see most pairs: they come first.
-      Answer(With(task, own), (blocks - 1 - item) * kBlock, dtype);
+      Retrieve(With(task, own), (blocks - 1 - item) * kBlock, dtype);
     });
     const Progress& progress = task.progress();
-    if (progress.good < std::min(m.all(), progress.odd)) AnswerByMinimumNorm(task, dtype);
+    if (progress.good < std::min(m.all(), progress.nonfinite)) RetrieveByMinimumNorm(task, dtype);
   }
   if (writes) WritePairs(task, dtype);
 }
@@ -69,8 +69,8 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   RunCall({options, call}, executor, scratch, true);
 }
 
-void Answer(const Options& options, const Call& call, Executor& executor,
-            std::span<std::byte> scratch) {
+void Retrieve(const Options& options, const Call& call, Executor& executor,
+              std::span<std::byte> scratch) {
   RunCall({options, call}, executor, scratch, false);
 }
 

@@ -13,9 +13,10 @@
 
 #include "hwy/highway.h"
 #include "src/engines/common/pair_gradients-inl.h"
-#include "src/engines/kernel_regression/answer-inl.h"
 #include "src/engines/kernel_regression/gradient.h"
 #include "src/engines/kernel_regression/gradient_blocks-inl.h"
+#include "src/engines/kernel_regression/retrieve-inl.h"
+#include "src/engines/kernel_regression/slopes_at_zero-inl.h"
 #include "src/engines/kernel_regression/weights_gradient-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,7 +45,7 @@ class GradientPass {
     queries.LoadQueries();
     LoadSlopes(block);
     const std::int64_t rows = Rows(block);
-    const SolutionBlock at = SolutionsOf(block);
+    const SolutionBlock<T> at = SolutionsOf(block);
     std::fill(at.a, at.a + rows * kBlock, T(0));
     std::fill(at.b, at.b + rows * kBlock, T(0));
     const std::int64_t blocks = common::CeilDiv(queries.Rows(), f_.extent.block);
@@ -125,23 +126,19 @@ class GradientPass {
       const bool part = f_.gains[i] != NoGain<T>(options_.kernel);
       StoreWeightGradient(m_, g_, i, m_.ridge * p, part);
     }
+    const SlopesAtZero<T> slopes(task_, g_, f_, s_, solutions_);
+    if (g_.dimportance && m_.importance && m_.ridge > 0) slopes.Store();
     if (g_.dridge != nullptr) *g_.dridge = ridge;
     if (g_.dbandwidth != nullptr) *g_.dbandwidth = m_.bandwidth == 0 ? 0 : width / m_.bandwidth;
   }
 
  private:
-  struct SolutionBlock {
-    T *a, *b;
-  };
-
   std::int64_t QueryBlocks() const { return common::CeilDiv(m_.rows, kBlock); }
   std::int64_t Rows(std::int64_t block) const {
     return RowsOfQueries(m_.sight, m_.queries, m_.rows, block, f_.extent);
   }
-  SolutionBlock SolutionsOf(std::int64_t block) const {
-    std::int64_t before = 0;
-    for (std::int64_t b = 0; b < block; ++b) before += Rows(b) * kBlock;
-    return {solutions_.a + before, solutions_.b + before};
+  SolutionBlock<T> SolutionsOf(std::int64_t block) const {
+    return solutions_.Of(m_, f_.extent, block);
   }
   /// Rows from `row` on of panel p of columns that have `rows` rows.
   static Block<T> At(T* x, std::int64_t rows, std::int64_t p, std::int64_t row) {
@@ -219,7 +216,7 @@ class GradientPass {
     const std::int64_t height = f_.extent.block, first = block * height;
     const std::int64_t rows = Rows(query_block);
     const std::int64_t panels = common::CeilDiv(CountOf(query_block), kWide);
-    const SolutionBlock from = SolutionsOf(query_block);
+    const SolutionBlock<T> from = SolutionsOf(query_block);
     for (std::int64_t p = 0; p < panels; ++p) {
       const Block<T> a = At(from.a, rows, p, first), b = At(from.b, rows, p, first);
       ln::Transpose(a, height, kWide, s_.at.Rows(p * kWide));
@@ -271,7 +268,7 @@ class GradientPass {
     const QueryColumns<T, GAINED> queries(task_, f_, s_.queries, query_block * kBlock);
     queries.LoadQueries();
     LoadSlopes(query_block);
-    const SolutionBlock from = SolutionsOf(query_block);
+    const SolutionBlock<T> from = SolutionsOf(query_block);
     for (std::int64_t p = 0; p < queries.panels(); ++p) {
       if (queries.RowsOfPanel(p) <= first) continue;
       Slopes(first, height, p, At(from.b, rows, p, first));

@@ -20,6 +20,12 @@ inline std::int64_t RowsOfQueries(const common::Sight& sight, std::int64_t queri
   return linalg::RoundUp(sight.End(last / queries), extent.block);
 }
 
+/// The columns of a block of queries.
+template <class T>
+struct SolutionBlock {
+  T *a, *b;
+};
+
 template <class T>
 struct Solutions {
   T *a, *b;
@@ -38,6 +44,14 @@ struct Solutions {
     layout.Take(numbers, {&a, &b});
     products = layout.Take<double>(extent.rows());
     widths = layout.Take<double>(extent.blocks + blocks);
+  }
+
+  SolutionBlock<T> Of(const Memory& m, const Extent& extent, std::int64_t block) const {
+    std::int64_t before = 0;
+    for (std::int64_t i = 0; i < block; ++i) {
+      before += RowsOfQueries(m.sight, m.queries, m.rows, i, extent) * kBlock;
+    }
+    return {a + before, b + before};
   }
 };
 
@@ -84,18 +98,20 @@ inline std::int64_t SeenPairs(const Memory& m) {
   return m.rows > 0 ? m.sight.End((m.rows - 1) / m.queries) : 0;
 }
 
-/// Have all prefixes that are read a factor, and values that are finite?
+/// Queries whose prefixes are finite: they come first.
 template <class T>
-bool HasFactors(const Task& task) {
+std::int64_t FiniteQueries(const Task& task) {
+  const Memory& m = task.memory;
   ScratchLayout layout(task.factor);
-  const Factor<T> f(task.room, task.memory.key_dim, task.memory.value_dim, layout);
-  const std::int64_t seen = SeenPairs(task.memory);
-  const auto finite = [&](std::int64_t from) { return seen <= from; };
-  return seen <= f.progress->good &&
-         std::all_of(f.odd_from, f.odd_from + task.memory.value_dim, finite);
+  const Factor<T> f(task.room, m.key_dim, m.value_dim, layout);
+  std::int64_t pairs = f.progress->nonfinite;
+  for (std::int64_t c = 0; c < m.value_dim; ++c) pairs = std::min(pairs, f.nonfinite_from[c]);
+  std::int64_t rows = m.rows;
+  while (rows > 0 && m.sight.End((rows - 1) / m.queries) > pairs) --rows;
+  return rows;
 }
-inline bool HasFactors(const Task& task, DType dtype) {
-  return dtype == DType::kFloat64 ? HasFactors<double>(task) : HasFactors<float>(task);
+inline std::int64_t FiniteQueries(const Task& task, DType dtype) {
+  return dtype == DType::kFloat64 ? FiniteQueries<double>(task) : FiniteQueries<float>(task);
 }
 
 /// a, b and dq of a block of queries.
@@ -104,9 +120,11 @@ void SolveQueries(const GradientTask& task, std::int64_t block, DType dtype);
 void FillSlopes(const GradientTask& task, std::int64_t block, DType dtype);
 /// dk and dv of a block of pairs.
 void SumPairs(const GradientTask& task, std::int64_t block, DType dtype);
-/// All gradients of a memory, prefix by prefix; of one that is not finite, NaN.
+/// All gradients of a memory, prefix by prefix.
 void DifferentiateByMinimumNorm(const GradientTask& task, DType dtype);
 /// Gradients of weights, ridge and bandwidth, once all blocks are there.
 void FinishSums(const GradientTask& task, DType dtype);
+/// NaN by what queries from `first` on depend on, whose prefixes are not finite.
+void SpreadNonfinite(const GradientTask& task, std::int64_t first, DType dtype);
 
 }  // namespace ttr::kernel_regression

@@ -10,6 +10,7 @@
 #include "hwy/highway.h"
 #include "src/engines/kernel_regression/gradient-inl.h"
 #include "src/engines/kernel_regression/minimum_norm_gradient-inl.h"
+#include "src/engines/kernel_regression/nonfinite-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_regression {
@@ -54,6 +55,16 @@ void MinimumNormAny(const GradientTask& of, DType dtype) {
 void FinishAny(const GradientTask& task, DType dtype) {
   WithPassIn(task, dtype, [&](const auto& pass) { pass.Finish(); });
 }
+void SpreadNonfiniteAny(const GradientTask& task, std::int64_t first, DType dtype) {
+  const auto run = [&](auto zero) {
+    using T = decltype(zero);
+    const Memory& m = task.task.memory;
+    ScratchLayout layout(task.task.scratch);
+    const GradientScratch<T> s(task.task.room, m.key_dim, m.value_dim, layout);
+    ttr::kernel_regression::HWY_NAMESPACE::SpreadNonfinite(m, task.gradient, s, first);
+  };
+  dtype == DType::kFloat64 ? run(double()) : run(float());
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::kernel_regression
@@ -67,6 +78,7 @@ HWY_EXPORT(FillSlopesAny);
 HWY_EXPORT(SumPairsAny);
 HWY_EXPORT(MinimumNormAny);
 HWY_EXPORT(FinishAny);
+HWY_EXPORT(SpreadNonfiniteAny);
 
 void SolveQueries(const GradientTask& task, std::int64_t block, DType dtype) {
   TTR_DISPATCH(SolveQueriesAny)(task, block, dtype);
@@ -81,6 +93,9 @@ void DifferentiateByMinimumNorm(const GradientTask& task, DType dtype) {
   TTR_DISPATCH(MinimumNormAny)(task, dtype);
 }
 void FinishSums(const GradientTask& task, DType dtype) { TTR_DISPATCH(FinishAny)(task, dtype); }
+void SpreadNonfinite(const GradientTask& task, std::int64_t first, DType dtype) {
+  TTR_DISPATCH(SpreadNonfiniteAny)(task, first, dtype);
+}
 
 }  // namespace ttr::kernel_regression
 #endif  // HWY_ONCE

@@ -9,9 +9,9 @@
 //
 #include "hwy/highway.h"
 #include "src/engines/common/write_pairs-inl.h"
-#include "src/engines/kernel_regression/answer-inl.h"
 #include "src/engines/kernel_regression/factor-inl.h"
 #include "src/engines/kernel_regression/minimum_norm-inl.h"
+#include "src/engines/kernel_regression/retrieve-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_regression {
@@ -60,10 +60,10 @@ void LoadBlockAny(const Task& task, std::int64_t block, DType dtype) {
     PairLoader(task, f).Load(block);
   });
 }
-void FindOddAny(const Task& task, DType dtype) {
+void FindNonfiniteAny(const Task& task, DType dtype) {
   InType(dtype, [&](auto zero) {
     using T = decltype(zero);
-    FindOddAs<T>(task, FactorOf<T>(task), ScratchOf<T>(task).row);
+    FindNonfiniteAs<T>(task, FactorOf<T>(task), ScratchOf<T>(task).row);
   });
 }
 void FillColumnsAny(const Task& task, std::int64_t block, DType dtype) {
@@ -86,19 +86,19 @@ void SolveRowsAny(const Task& task, std::int64_t block, std::int64_t columns, DT
     SolveRowsOf(FactorOf<decltype(zero)>(task), block, columns, task.memory);
   });
 }
-void AnswerAny(const Task& task, std::int64_t first, DType dtype) {
+void RetrieveAny(const Task& task, std::int64_t first, DType dtype) {
   InType(dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto f = FactorOf<T>(task);
     const auto s = ScratchOf<T>(task);
     WithGained(task.options.kernel,
-               [&](auto gained) { Answers<T, decltype(gained)>(task, f, s, first).Run(); });
+               [&](auto gained) { Retrieval<T, decltype(gained)>(task, f, s, first).Run(); });
   });
 }
 void MinimumNormAny(const Task& task, DType dtype) {
   InType(dtype, [&](auto zero) {
     using T = decltype(zero);
-    AnswerByMinimumNormAs<T>(task, FactorOf<T>(task), ScratchOf<T>(task).row);
+    RetrieveByMinimumNormAs<T>(task, FactorOf<T>(task), ScratchOf<T>(task).row);
   });
 }
 void WritePairsAny(const Task& task, DType dtype) {
@@ -115,11 +115,11 @@ HWY_AFTER_NAMESPACE();
 namespace ttr::kernel_regression {
 
 HWY_EXPORT(LoadBlockAny);
-HWY_EXPORT(FindOddAny);
+HWY_EXPORT(FindNonfiniteAny);
 HWY_EXPORT(FillColumnsAny);
 HWY_EXPORT(FactorDiagonalAny);
 HWY_EXPORT(SolveRowsAny);
-HWY_EXPORT(AnswerAny);
+HWY_EXPORT(RetrieveAny);
 HWY_EXPORT(MinimumNormAny);
 HWY_EXPORT(WritePairsAny);
 HWY_EXPORT(WeighPairsAny);
@@ -127,7 +127,7 @@ HWY_EXPORT(WeighPairsAny);
 void LoadBlock(const Task& task, std::int64_t block, DType dtype) {
   TTR_DISPATCH(LoadBlockAny)(task, block, dtype);
 }
-void FindOdd(const Task& task, DType dtype) { TTR_DISPATCH(FindOddAny)(task, dtype); }
+void FindNonfinite(const Task& task, DType dtype) { TTR_DISPATCH(FindNonfiniteAny)(task, dtype); }
 void FillColumns(const Task& task, std::int64_t block, DType dtype) {
   TTR_DISPATCH(FillColumnsAny)(task, block, dtype);
 }
@@ -137,10 +137,10 @@ bool FactorDiagonal(const Task& task, std::int64_t block, DType dtype) {
 void SolveRows(const Task& task, std::int64_t block, std::int64_t columns, DType dtype) {
   TTR_DISPATCH(SolveRowsAny)(task, block, columns, dtype);
 }
-void Answer(const Task& task, std::int64_t first, DType dtype) {
-  TTR_DISPATCH(AnswerAny)(task, first, dtype);
+void Retrieve(const Task& task, std::int64_t first, DType dtype) {
+  TTR_DISPATCH(RetrieveAny)(task, first, dtype);
 }
-void AnswerByMinimumNorm(const Task& task, DType dtype) {
+void RetrieveByMinimumNorm(const Task& task, DType dtype) {
   TTR_DISPATCH(MinimumNormAny)(task, dtype);
 }
 void WritePairs(const Task& task, DType dtype) { TTR_DISPATCH(WritePairsAny)(task, dtype); }

@@ -89,7 +89,7 @@ void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});
 
 /// The answers alone: the state stays as it is.
-void Answer(const Options& options, const Call& call, Executor& executor,
-            std::span<std::byte> scratch = {});
+void Retrieve(const Options& options, const Call& call, Executor& executor,
+              std::span<std::byte> scratch = {});
 
 }  // namespace ttr::kernel_regression

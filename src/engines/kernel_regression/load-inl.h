@@ -30,8 +30,8 @@ class PairLoader {
       : options_(task.options), m_(task.memory), f_(factor) {}
 
   void Load(std::int64_t block) const {
-    f_.odd_keys[block] = kNone;
-    f_.odd_values[block] = 0;
+    f_.nonfinite_keys[block] = kNone;
+    f_.nonfinite_values[block] = 0;
     const std::int64_t first = block * f_.extent.block;
     for (std::int64_t i = first; i < first + f_.extent.block; ++i) {
       if (i >= m_.all() || !LoadPair(i, block)) LeaveOut(i, T(1));
@@ -57,7 +57,7 @@ class PairLoader {
     std::fill(key + m_.key_dim, key + f_.keys.stride, T(0));
     const bool finite = cn::IsFinite(key, linalg::RoundUp(m_.key_dim, kUnit));
     if (!finite || !(log_weight < std::numeric_limits<double>::infinity())) {
-      f_.odd_keys[block] = std::min(f_.odd_keys[block], i);
+      f_.nonfinite_keys[block] = std::min(f_.nonfinite_keys[block], i);
       return false;
     }
     const PairScale scale(options_, m_.ridge, sn::SumOfSquares(key, m_.key_dim), log_weight);
@@ -78,7 +78,7 @@ class PairLoader {
     cn::ValuesOf(m_).Load(i, m_.value_dim, value);
     std::fill(value + m_.value_dim, value + f_.e.stride, T(0));
     if (!cn::IsFinite(value, linalg::RoundUp(m_.value_dim, kUnit))) {
-      f_.odd_values[block] = 1;
+      f_.nonfinite_values[block] = 1;
       for (std::int64_t c = 0; c < m_.value_dim; ++c) {
         if (!std::isfinite(value[c])) value[c] = 0;
       }
@@ -93,22 +93,22 @@ class PairLoader {
 
 /// Where prefixes cease to be finite: all of them, and channel by channel.
 template <class T>
-void FindOddAs(const Task& task, const Factor<T>& f, T* row) {
+void FindNonfiniteAs(const Task& task, const Factor<T>& f, T* row) {
   const Memory& m = task.memory;
   f.progress->good = 0;
-  f.progress->odd = kNone;
+  f.progress->nonfinite = kNone;
   if (f.progress->done == 0) f.progress->least = 1;
-  std::fill(f.odd_from, f.odd_from + m.value_dim, kNone);
+  std::fill(f.nonfinite_from, f.nonfinite_from + m.value_dim, kNone);
   for (std::int64_t block = 0; block < f.extent.blocks; ++block) {
     const std::int64_t first = block * f.extent.block;
     if (first >= m.all()) break;
-    f.progress->odd = std::min(f.progress->odd, f.odd_keys[block]);
-    if (f.odd_values[block] == 0) continue;
+    f.progress->nonfinite = std::min(f.progress->nonfinite, f.nonfinite_keys[block]);
+    if (f.nonfinite_values[block] == 0) continue;
     for (std::int64_t i = first; i < std::min(first + f.extent.block, m.all()); ++i) {
       if (f.gains[i] == NoGain<T>(task.options.kernel)) continue;
       cn::ValuesOf(m).Load(i, m.value_dim, row);
       for (std::int64_t c = 0; c < m.value_dim; ++c) {
-        if (!std::isfinite(row[c])) f.odd_from[c] = std::min(f.odd_from[c], i);
+        if (!std::isfinite(row[c])) f.nonfinite_from[c] = std::min(f.nonfinite_from[c], i);
       }
     }
   }
@@ -117,6 +117,23 @@ void FindOddAs(const Task& task, const Factor<T>& f, T* row) {
 /// k . q is scaled under these.
 inline bool HasScale(Kernel kernel) {
   return kernel == Kernel::kExponential || kernel == Kernel::kLinear;
+}
+
+/// k(a, b) and the gains of both, of one pair of rows, in double.
+template <class T>
+double GainedKernel(const Options& options, const Memory& m, const T* a, const T* b, double left,
+                    double right) {
+  if (HasScale(options.kernel)) {
+    const double dot = options.scale * sn::WideDot(m.key_dim, a, b);
+    return options.kernel == Kernel::kLinear ? dot * left * right : std::exp(dot + left + right);
+  }
+  double squares = 0;
+  for (std::int64_t c = 0; c < m.key_dim; ++c) {
+    const double x = static_cast<double>(a[c]) - static_cast<double>(b[c]);
+    squares += x * x;
+  }
+  const double x = options.kernel == Kernel::kGaussian ? squares : std::sqrt(squares);
+  return std::exp(left + right - (x == 0 ? 0 : x / m.bandwidth));
 }
 
 /// Rows as columns, scaled as keys that are compared with.

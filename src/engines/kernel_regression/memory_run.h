@@ -64,7 +64,7 @@ void MakeFactor(const Task& task, DType dtype, const Each& each) {
   const std::int64_t first = task.progress().done / extent.block;
   each(blocks - first,
        [&](std::int64_t item, std::byte*) { LoadBlock(task, first + item, dtype); });
-  FindOdd(task, dtype);
+  FindNonfinite(task, dtype);
   each(blocks - first, [&](std::int64_t item, std::byte* own) {
     FillColumns(With(task, own), blocks - 1 - item, dtype);
   });

@@ -43,7 +43,7 @@ class MinimumNormPrefixes {
         rotated_(m_.value_dim),
         keeps_(kept == PrefixRows::kKept),
         rotates_(keeps_) {
-    const std::int64_t pairs = std::min(m_.all(), f_.progress->odd);
+    const std::int64_t pairs = std::min(m_.all(), f_.progress->nonfinite);
     for (std::int64_t i = 0; i < pairs; ++i) {
       const PairScale scale = ScaleOf(i);
       if (!scale.none()) top_ = std::max(top_, scale.log);
@@ -105,17 +105,7 @@ class MinimumNormPrefixes {
   double NoOffset() const { return options_.kernel == Kernel::kLinear ? 1 : 0; }
 
   double KernelOf(const T* a, const T* b, double left, double right) const {
-    if (HasScale(options_.kernel)) {
-      const double dot = options_.scale * sn::WideDot(m_.key_dim, a, b);
-      return options_.kernel == Kernel::kLinear ? dot * left * right : std::exp(dot + left + right);
-    }
-    double squares = 0;
-    for (std::int64_t c = 0; c < m_.key_dim; ++c) {
-      const double x = static_cast<double>(a[c]) - static_cast<double>(b[c]);
-      squares += x * x;
-    }
-    const double x = options_.kernel == Kernel::kGaussian ? squares : std::sqrt(squares);
-    return std::exp(left + right - (x == 0 ? 0 : x / m_.bandwidth));
+    return GainedKernel(options_, m_, a, b, left, right);
   }
 
   /// Entry j of L^-1 s from those before it.
@@ -225,15 +215,15 @@ class MinimumNormPrefixes {
   std::vector<T> room_;
 };
 
-/// Answers queries that see more pairs than have a factor, and no odd one.
+/// Answers queries that see more pairs than have a factor, all of which are finite.
 template <class T>
-void AnswerByMinimumNormAs(const Task& task, const Factor<T>& f, T* row) {
+void RetrieveByMinimumNormAs(const Task& task, const Factor<T>& f, T* row) {
   const Memory& m = task.memory;
   MinimumNormPrefixes<T> prefixes(task, f, PrefixRows::kUsed);
   std::vector<double> y(static_cast<std::size_t>(m.value_dim));
   for (std::int64_t at = 0; at < m.rows; ++at) {
     const std::int64_t t = at / m.queries, end = m.sight.End(t);
-    if (end <= f.progress->good || end > f.progress->odd) continue;
+    if (end <= f.progress->good || end > f.progress->nonfinite) continue;
     prefixes.AddUpTo(end);
     cn::LoadQuery(m, common::Place::Of(m, at), 1, row);
     prefixes.Read(row, y.data());

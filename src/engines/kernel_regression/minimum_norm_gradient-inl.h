@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "hwy/highway.h"
@@ -50,28 +49,22 @@ class MinimumNormGradient {
   }
 
   void Run() {
-    odd_ = SeenPairs(m_) > f_.progress->odd;
-    for (std::int64_t c = 0; c < m_.value_dim; ++c) odd_ = odd_ || SeenPairs(m_) > f_.odd_from[c];
     for (std::int64_t at = 0; at < m_.rows; ++at) Query(at);
-    if (!odd_) Chain();
+    Chain();
     for (std::int64_t i = 0; i < pairs_; ++i) StorePair(i);
-    if (g_.dridge != nullptr) *g_.dridge = Told(ridge_);
-    if (g_.dbandwidth != nullptr)
-      *g_.dbandwidth = m_.bandwidth == 0 ? 0 : Told(width_) / m_.bandwidth;
+    if (g_.dridge != nullptr) *g_.dridge = ridge_;
+    if (g_.dbandwidth != nullptr) *g_.dbandwidth = m_.bandwidth == 0 ? 0 : width_ / m_.bandwidth;
   }
 
  private:
   using Vector = std::vector<double>;
 
-  /// What is not finite has no finite gradient.
-  double Told(double x) const { return odd_ ? std::numeric_limits<double>::quiet_NaN() : x; }
-
   void Query(std::int64_t at) {
     const std::int64_t t = at / m_.queries, query = at - t * m_.queries;
     std::fill(dq_.begin(), dq_.end(), 0.0);
     cn::LoadQuery(m_, {query, t}, 1, query_.data());
-    if (!odd_) AddQuery(t, query);
-    for (std::int64_t c = 0; c < m_.key_dim; ++c) row_[c] = static_cast<T>(Told(dq_[c]));
+    AddQuery(t, query);
+    for (std::int64_t c = 0; c < m_.key_dim; ++c) row_[c] = static_cast<T>(dq_[c]);
     if (m_.normalises) sn::LoadRow(m_.q.Of(query), t, 0, m_.key_dim, room_.data());
     const simd::Rows to = g_.dq ? g_.dq.Of(query) : simd::Rows();
     cn::StoreGradientRow(row_.data(), m_.normalises ? room_.data() : nullptr, to, t, m_.key_dim,
@@ -175,22 +168,21 @@ class MinimumNormGradient {
 
   void StorePair(std::int64_t i) {
     Vector value(static_cast<std::size_t>(m_.value_dim));
-    const bool part = i < SeenPairs(m_) && !odd_ && prefixes_.HasPart(i);
+    const bool part = i < SeenPairs(m_) && prefixes_.HasPart(i);
     if (part) {
       by_root_[i] += sn::WideDot(m_.value_dim, prefixes_.value(i).data(), &dv_[i * m_.value_dim]);
     }
     const double factor = part ? std::exp(prefixes_.LogRoot(i)) : 0;
     for (std::int64_t c = 0; c < m_.key_dim; ++c) {
-      row_[c] = static_cast<T>(Told(dk_[i * m_.key_dim + c]));
+      row_[c] = static_cast<T>(dk_[i * m_.key_dim + c]);
     }
     Vector dv(static_cast<std::size_t>(m_.value_dim));
     std::vector<T> dvalue(dv.size());
     for (std::size_t c = 0; c < dv.size(); ++c) {
-      dvalue[c] =
-          static_cast<T>(Told(factor * dv_[i * m_.value_dim + static_cast<std::int64_t>(c)]));
+      dvalue[c] = static_cast<T>(factor * dv_[i * m_.value_dim + static_cast<std::int64_t>(c)]);
     }
     cn::StorePairGradient(m_, g_, i, row_.data(), dvalue.data(), room_.data(), other_.data());
-    StoreWeightGradient(m_, g_, i, Told(part ? by_root_[i] / 2 : 0), part);
+    StoreWeightGradient(m_, g_, i, part ? by_root_[i] / 2 : 0, part);
   }
 
   const Options& options_;
@@ -199,7 +191,6 @@ class MinimumNormGradient {
   const Factor<T>& f_;
   MinimumNormPrefixes<T> prefixes_;
   std::int64_t pairs_;
-  bool odd_ = false;
   double ridge_ = 0, width_ = 0;
   Vector dk_, dv_, da_, by_root_;  // the last: by the logarithm of w^1/2
   Vector dy_, dq_;

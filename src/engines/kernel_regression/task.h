@@ -49,10 +49,10 @@ inline constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 
 /// What is known of a factor.
 struct Progress {
-  std::int64_t done = 0;  ///< pairs in whole panels that are factored, which stay as they are
-  std::int64_t good = 0;  ///< leading pairs whose factor is right
-  std::int64_t odd = 0;   ///< the first pair that is not finite
-  double least = 0;       ///< the least share of a diagonal that a pivot of `done` has
+  std::int64_t done = 0;       ///< pairs in whole panels that are factored, which stay as they are
+  std::int64_t good = 0;       ///< leading pairs whose factor is right
+  std::int64_t nonfinite = 0;  ///< the first pair that is not finite
+  double least = 0;            ///< the least share of a diagonal that a pivot of `done` has
 };
 
 /// U = L^T of A = U^T U by column blocks: panels of columns, each with all rows down to the end of
@@ -68,9 +68,9 @@ struct Factor {
   Block<T> keys;  // [pair][channel]
   Block<T> e;     // [pair][channel]: D R V, then E
   T* u;
-  std::int64_t* odd_keys;    // [block]: the first pair that is not finite
-  std::int64_t* odd_values;  // [block]: is there a value that is not finite?
-  std::int64_t* odd_from;    // [channel]: the first pair whose value is not finite
+  std::int64_t* nonfinite_keys;    // [block]: the first pair that is not finite
+  std::int64_t* nonfinite_values;  // [block]: is there a value that is not finite?
+  std::int64_t* nonfinite_from;    // [channel]: the first pair whose value is not finite
 
   Factor(std::int64_t pairs, std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
       : extent(pairs) {
@@ -85,8 +85,8 @@ struct Factor {
     keys = block(key_dim);
     e = block(value_dim);
     u = layout.Take<T>(extent.Before(extent.blocks));
-    layout.Take(extent.blocks, {&odd_keys, &odd_values});
-    odd_from = layout.Take<std::int64_t>(value_dim);
+    layout.Take(extent.blocks, {&nonfinite_keys, &nonfinite_values});
+    nonfinite_from = layout.Take<std::int64_t>(value_dim);
   }
 
   /// Rows from `row` on of panel h.
@@ -136,7 +136,7 @@ struct Task {
 /// Keys, gains and values of a block of pairs.
 void LoadBlock(const Task& task, std::int64_t block, DType dtype);
 /// What all blocks have found that is not finite.
-void FindOdd(const Task& task, DType dtype);
+void FindNonfinite(const Task& task, DType dtype);
 /// A in a block of columns.
 void FillColumns(const Task& task, std::int64_t block, DType dtype);
 /// The factor of a block on the diagonal, once the rows before it are there; false where a pivot
@@ -145,9 +145,9 @@ bool FactorDiagonal(const Task& task, std::int64_t block, DType dtype);
 /// Rows of that block in a later block of columns, or in E (`columns` = number of blocks).
 void SolveRows(const Task& task, std::int64_t block, std::int64_t columns, DType dtype);
 /// Answers queries first .. first + kBlock of the memory whose prefix has a factor.
-void Answer(const Task& task, std::int64_t first, DType dtype);
+void Retrieve(const Task& task, std::int64_t first, DType dtype);
 /// Those of the others, with least norm, and their status.
-void AnswerByMinimumNorm(const Task& task, DType dtype);
+void RetrieveByMinimumNorm(const Task& task, DType dtype);
 /// The pairs of the call into the state, and their weights.
 void WritePairs(const Task& task, DType dtype);
 void WeighPairs(const Memory& memory);

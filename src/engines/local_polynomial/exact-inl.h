@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "hwy/highway.h"
@@ -30,11 +29,18 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 namespace cn = ttr::common::HWY_NAMESPACE;
 
-/// z = -(X^T X)^+ f_bar of the rows sqrt(p_i) (f_i - f_bar), and of sqrt(ridge) I: the factor of
-/// these rows knows their rank as their squares do not. Pair by pair.
+/// Least squares over the rows of the pairs: their factor knows their rank as their squares do not.
+/// With h the heaviest pair, a reflection takes the constant out and leaves a row of every other,
+///
+///     sqrt(p_i) (f_i - g),    g = (f_bar + sqrt(p_h) f_h) / (1 + sqrt(p_h))
+///
+/// where f_h - f_bar would be nothing but rounding beside light pairs; the ridge adds sqrt(ridge)
+/// I. Numbers of the pairs, what is fitted, go the same way. Pair by pair.
 class ExactFit {
  public:
-  ExactFit(const Task& task, std::int64_t row)
+  /// load(pair, numbers): what is fitted, `sides` of them.
+  template <class Load>
+  ExactFit(const Task& task, std::int64_t row, std::int64_t sides, const Load& load)
       : m_(task.memory),
         f_(task.monomials),
         kernel_(task.options.kernel),
@@ -44,63 +50,59 @@ class ExactFit {
         q_(Size(m_.key_dim)),
         scaled_(q_.size()),
         key_(q_.size()),
-        one_(Size(f_.count)),
-        mean_(one_.size()),
-        z_(one_.size()) {
+        one_(Size(f_.count + sides)),
+        mean_(one_.size()) {
     const common::Place place = common::Place::Of(m_, row);
     cn::LoadQuery(m_, place, 1, q_.data());
     cn::LoadQuery(m_, place, common::IsByDistance(kernel_) ? 1 : task.options.scale,
                   scaled_.data());
     SumWeights();
-    Factor();
+    Average(load);
+    Factor(load);
   }
 
-  /// What a gradient needs beside: by numbers a of the pairs, of mean `total`.
+  bool singular() const { return finite_ && factor_.singular(); }
+
+  /// The fit at the query of all sides.
+  template <class T>
+  void Predict(T* y) const {
+    std::vector<double> w(Size(factor_.rank()));
+    factor_.Whiten(mean_.data(), w.data());
+    const std::int64_t sides = static_cast<std::int64_t>(mean_.size()) - f_.count;
+    for (std::int64_t c = 0; c < sides; ++c) {
+      double sum = mean_[f_.count + c];
+      for (std::int64_t j = 0; j < factor_.rank(); ++j) sum -= w[j] * factor_.side(j)[c];
+      y[c] = finite_ ? static_cast<T>(sum) : std::numeric_limits<T>::quiet_NaN();
+    }
+  }
+
+  /// What a gradient needs, where one number a pair is fitted.
   struct Systems {
-    double total = 0;
+    double total = 0;  // its mean
     std::vector<double> mean, u, s;
     std::vector<double> twice, normal;  // of a singular system, else 0
   };
 
-  /// number(pair, room for a value) = a.
-  template <class Number>
-  Systems Differentiate(const Number& number) const {
-    std::vector<double> covariance(one_.size()), value(Size(m_.value_dim));
-    Systems result{.mean = mean_, .u = z_, .s = one_, .twice = covariance, .normal = covariance};
-    ForPairs([&](std::int64_t i, double p) {
-      const double a = number(i, value.data());
-      result.total += p * a;
-      for (std::int64_t j = 0; j < f_.count; ++j) covariance[j] += p * a * (one_[j] - mean_[j]);
-    });
-    for (double& u : result.u) u = finite_ ? -u : std::numeric_limits<double>::quiet_NaN();
-    factor_.Solve(covariance.data(), result.s.data());
-    if (!singular()) return result;
-    factor_.Solve(result.s.data(), result.twice.data());
-    factor_.Project(mean_.data(), result.normal.data());
-    for (std::size_t j = 0; j < one_.size(); ++j) result.normal[j] = mean_[j] - result.normal[j];
-    return result;
-  }
-
-  bool singular() const { return factor_.singular(); }
-
-  /// y, m.value_dim numbers. 1 + (f_i - f_bar)^T z comes from both whitened: z itself has the
-  /// condition of the system, which is the square of that of the rows.
-  template <class T>
-  void Answer(T* y) const {
-    std::vector<double> sums(Size(m_.value_dim)), value(sums.size());
-    std::vector<double> whitened(Size(factor_.rank())), mean(whitened.size());
-    factor_.Whiten(mean_.data(), mean.data());
-    ForPairs([&](std::int64_t i, double p) {
-      for (std::int64_t j = 0; j < f_.count; ++j) one_[j] -= mean_[j];
-      factor_.Whiten(one_.data(), whitened.data());
-      double e = 1;
-      for (std::size_t j = 0; j < mean.size(); ++j) e -= whitened[j] * mean[j];
-      cn::ValuesOf(m_).Load(i, m_.value_dim, value.data());
-      for (std::int64_t c = 0; c < m_.value_dim; ++c) sums[c] += p * e * value[c];
-    });
-    for (std::int64_t c = 0; c < m_.value_dim; ++c) {
-      y[c] = finite_ ? static_cast<T>(sums[c]) : std::numeric_limits<T>::quiet_NaN();
+  Systems Differentiate() const {
+    const std::vector<double> none(Size(f_.count));
+    Systems result{.total = mean_.back(),
+                   .mean = {mean_.begin(), mean_.end() - 1},
+                   .u = none,
+                   .s = none,
+                   .twice = none,
+                   .normal = none};
+    Solve(mean_.data(), result.u.data());
+    if (!finite_) std::fill(result.u.begin(), result.u.end(), std::nan(""));
+    std::vector<double> side(Size(factor_.rank()));
+    for (std::size_t j = 0; j < side.size(); ++j) {
+      side[j] = *factor_.side(static_cast<std::int64_t>(j));
     }
+    factor_.Return(side.data(), result.s.data());
+    if (!singular()) return result;
+    Solve(result.s.data(), result.twice.data());
+    factor_.Project(mean_.data(), result.normal.data());
+    for (std::size_t j = 0; j < none.size(); ++j) result.normal[j] = mean_[j] - result.normal[j];
+    return result;
   }
 
  private:
@@ -124,69 +126,74 @@ class ExactFit {
     return log + offset;
   }
 
-  void LoadKey(std::int64_t i) const { cn::KeysOf(m_).Load(i, m_.key_dim, key_.data()); }
+  void LoadKey(std::int64_t i) { cn::KeysOf(m_).Load(i, m_.key_dim, key_.data()); }
 
   void SumWeights() {
     top_ = cn::kNever<double>;
     for (std::int64_t i = seen_.first; i < seen_.end; ++i) {
       LoadKey(i);
-      top_ = std::max(top_, LogWeight(i));
+      const double log = LogWeight(i);
+      if (log > top_) heaviest_ = i;
+      top_ = std::max(top_, log);
     }
     for (std::int64_t i = seen_.first; i < seen_.end; ++i) {
       LoadKey(i);
       sum_ += std::exp(LogWeight(i) - top_);
     }
-    ForPairs([&](std::int64_t, double p) {
-      for (std::int64_t j = 0; j < f_.count; ++j) mean_[j] += p * one_[j];
+  }
+
+  template <class Load>
+  void Average(const Load& load) {
+    ForPairs(load, [&](std::int64_t, double p) {
+      for (std::size_t j = 0; j < one_.size(); ++j) mean_[j] += p * one_[j];
     });
   }
 
-  void Factor() {
-    constexpr std::int64_t kRows = 32;
-    factor_.Start(f_.count, std::sqrt(m_.ridge));
-    std::vector<double> rows(Size(kRows * f_.count));
-    std::int64_t filled = 0;
-    // Heavy rows first: beside them light ones keep their digits.
-    std::vector<std::pair<double, std::int64_t>> order;
-    ForPairs([&](std::int64_t i, double p) { order.emplace_back(-p, i); });
-    std::sort(order.begin(), order.end());
-    for (const auto& [weight, i] : order) {
-      LoadKey(i);
-      Expand();
-      const double root = std::sqrt(-weight);
-      double* const row = rows.data() + filled * f_.count;
-      for (std::int64_t j = 0; j < f_.count; ++j) {
-        row[j] = root * (one_[j] - mean_[j]);
-        finite_ = finite_ && std::isfinite(row[j]);
+  template <class Load>
+  void Factor(const Load& load) {
+    const double root = std::sqrt(1 / sum_);  // of the heaviest share
+    std::vector<double> centre(one_.size());
+    ForPairs(load, [&](std::int64_t i, double) {
+      if (i != heaviest_) return;
+      for (std::size_t j = 0; j < one_.size(); ++j) {
+        centre[j] = (mean_[j] + root * one_[j]) / (1 + root);
       }
-      if (++filled == kRows) {
-        factor_.Add(rows.data(), filled);
-        filled = 0;
-      }
-    }
-    factor_.Add(rows.data(), filled);
+    });
+    for (std::int64_t j = 0; j < f_.count; ++j) finite_ = finite_ && std::isfinite(centre[j]);
+    factor_.Start(f_.count, static_cast<std::int64_t>(one_.size()) - f_.count, std::sqrt(m_.ridge));
+    ForPairs(load, [&](std::int64_t i, double p) {
+      if (i == heaviest_) return;
+      double* const row = factor_.Next();
+      for (std::size_t j = 0; j < one_.size(); ++j) row[j] = std::sqrt(p) * (one_[j] - centre[j]);
+    });
     // Centring rounds at eps times the size of what is centred.
     factor_.Finish(linalg::Rounding<double>(f_.count));
-    factor_.Solve(mean_.data(), z_.data());
-    for (double& z : z_) z = -z;
+  }
+
+  /// x = (X^T X)^+ b.
+  void Solve(const double* b, double* x) const {
+    std::vector<double> w(Size(factor_.rank()));
+    factor_.Whiten(b, w.data());
+    factor_.Return(w.data(), x);
   }
 
   /// The monomials of the key that is loaded.
-  void Expand() const {
+  void Expand() {
     for (std::int64_t c = 0; c < f_.channels; ++c) one_[c] = key_[c] - q_[c];
     for (std::int64_t j = f_.channels; j < f_.count; ++j) {
       one_[j] = one_[f_.before[j]] * one_[f_.channel[j]];
     }
   }
 
-  /// use(pair, share) of all that have a share, their monomials in one_.
-  template <class Use>
-  void ForPairs(const Use& use) const {
+  /// use(pair, share) of all that have a share; its monomials and what is fitted are in one_.
+  template <class Load, class Use>
+  void ForPairs(const Load& load, const Use& use) {
     for (std::int64_t i = seen_.first; i < seen_.end; ++i) {
       LoadKey(i);
       const double p = std::exp(LogWeight(i) - top_) / sum_;
       if (p == 0) continue;
       Expand();
+      load(i, one_.data() + f_.count);
       use(i, p);
     }
   }
@@ -198,10 +205,11 @@ class ExactFit {
   const Range seen_;
   const double reference_;
   double top_ = 0, sum_ = 0;
+  std::int64_t heaviest_ = 0;
   bool finite_ = true;
   std::vector<double> q_, scaled_;
-  mutable std::vector<double> key_, one_;
-  std::vector<double> mean_, z_;
+  std::vector<double> key_, one_;  // of a pair; its monomials and what is fitted
+  std::vector<double> mean_;
   linalg::RowFactor factor_;
 };
 

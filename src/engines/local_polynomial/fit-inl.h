@@ -11,8 +11,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "hwy/highway.h"
+#include "src/engines/local_polynomial/covariance-inl.h"
 #include "src/engines/local_polynomial/task.h"
 #include "src/linalg/interleaved-inl.h"
 #include "src/linalg/rounding.h"
@@ -23,20 +25,6 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 namespace ln = ttr::linalg::HWY_NAMESPACE;
-
-/// The monomials of k less a centre, [channel][lane], in `one`, [monomial][lane].
-template <class T>
-HWY_INLINE void ExpandKey(const Monomials& f, const T* k, const T* centre, T* one) {
-  const ln::SystemTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t c = 0; c < f.channels; ++c) {
-    hn::Store(hn::Sub(hn::Set(d, k[c]), hn::Load(d, centre + c * lanes)), d, one + c * lanes);
-  }
-  for (std::int64_t j = f.channels; j < f.count; ++j) {
-    const auto before = hn::Load(d, one + f.before[j] * lanes);
-    hn::Store(hn::Mul(before, hn::Load(d, one + f.channel[j] * lanes)), d, one + j * lanes);
-  }
-}
 
 /// Keys are counted from a centre of each query: of degree 1 what the mean of keys is to rounding,
 /// so that |q| and |k| may be much larger than the spread; else the query, for the ridge is on the
@@ -257,56 +245,22 @@ class Fit {
     }
   }
 
-  /// The covariance with its ridge, square by square of the second moments.
-  struct Covariance {
-    ln::Panels<T> h;
-    const T* mean;
-    T ridge;
-    std::int64_t size;
-
-    template <class Tag>
-    HWY_INLINE void operator()(Tag d, std::int64_t i, std::int64_t j,
-                               ln::Square<Tag>& square) const {
-      const std::size_t lanes = hn::Lanes(d);
-      ln::LoadSquare(d, h.At(i, j), square);
-      TTR_UNROLL
-      for (std::size_t c = 0; c < linalg::kPanelRows; ++c) {
-        const auto column =
-            hn::Load(d, mean + (static_cast<std::size_t>(j * linalg::kPanelRows) + c) * lanes);
-        TTR_UNROLL
-        for (std::size_t r = 0; r < linalg::kPanelRows; ++r) {
-          const auto row =
-              hn::Load(d, mean + (static_cast<std::size_t>(i * linalg::kPanelRows) + r) * lanes);
-          square[r][c] = hn::NegMulAdd(row, column, square[r][c]);
-        }
-      }
-      if (i != j) return;
-      TTR_UNROLL
-      for (int r = 0; r < linalg::kPanelRows; ++r) {
-        const std::int64_t row = i * linalg::kPanelRows + r;
-        square[r][r] = row < size ? hn::Add(hn::Set(d, ridge), square[r][r]) : hn::Set(d, T(1));
-      }
-    }
-  };
-
   void Factor(std::int64_t part, const ln::RightSides<T>& sides) const {
     const ln::Panels<T> h = H(part);
     MarkCancelled(part);
-    // Without a ridge, after a small pivot rounding may have left another as large where there is
-    // none (pivots-inl.h). Half of the digits of a double are worth a factor of the rows.
-    const bool careful = ridge_ == 0 || sizeof(T) == sizeof(double);
-    const double share =
-        std::max(linalg::Rounding<T>(f_.count), careful ? std::sqrt(linalg::Rounding<T>(1)) : 0);
-    const ln::PivotLimits<T> limits{static_cast<T>(share), static_cast<T>(linalg::kFaded<T>)};
-    const Covariance matrix{h, Mean(part), static_cast<T>(ridge_), f_.count};
+    const ln::PivotLimits<T> limits{
+        static_cast<T>(LeastPivot(f_.count == f_.channels ? 1 : 2, ridge_)),
+        static_cast<T>(linalg::kFaded<T>)};
+    const Covariance<T> matrix{h, Mean(part), static_cast<T>(ridge_), f_.count};
     ln::FactorInterleaved(matrix, limits, h, s_.inverses, sides, Regulars(part));
   }
 
-  /// Where a variance is what is left of a much larger second moment, its digits are gone.
+  /// Where a variance is what is left of a much larger second moment, its digits are gone. Where
+  /// one is all but nothing beside another, what it says may be their rounding.
   void MarkCancelled(std::int64_t part) const {
     const D d;
     const ln::Panels<T> h = H(part);
-    V cancelled = hn::Zero(d);
+    V cancelled = hn::Zero(d), least = hn::Set(d, std::numeric_limits<T>::max()), most = cancelled;
     for (std::int64_t j = 0; j < f_.count; ++j) {
       const std::int64_t panel = j / linalg::kPanelRows, r = j % linalg::kPanelRows;
       const V second = hn::Load(d, h.At(panel, panel) + (r * linalg::kPanelRows + r) * Lanes());
@@ -314,10 +268,20 @@ class Fit {
       const V left = hn::Add(hn::NegMulAdd(mean, mean, second), hn::Set(d, static_cast<T>(ridge_)));
       const auto lost = hn::Lt(left, hn::Mul(second, hn::Set(d, T(1.0 / 32))));
       cancelled = hn::IfThenElse(lost, hn::Set(d, T(1)), cancelled);
+      least = hn::Min(least, left);
+      most = hn::Max(most, left);
     }
     hn::Store(cancelled, d, s_.cancelled + part * Lanes());
-    const V regular = hn::IfThenZeroElse(hn::Ne(cancelled, hn::Zero(d)), hn::Set(d, T(1)));
-    hn::Store(regular, d, Regulars(part));
+    const auto uneven = hn::Lt(least, hn::Mul(most, hn::Set(d, LeastVariance())));
+    const auto lost = hn::Or(uneven, hn::Ne(cancelled, hn::Zero(d)));
+    hn::Store(hn::IfThenZeroElse(lost, hn::Set(d, T(1))), d, Regulars(part));
+  }
+
+  /// As a share of the greatest. With a ridge it is one that the definition's rank still counts.
+  T LeastVariance() const {
+    const double rounding = 16 * linalg::Rounding<double>(f_.count);
+    if (ridge_ > 0) return static_cast<T>(rounding * rounding);
+    return sizeof(T) == 4 ? T(1e-4) : T(1e-10);
   }
 
   const Monomials& f_;

@@ -13,6 +13,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/local_polynomial/conjugate-inl.h"
+#include "src/engines/local_polynomial/dual-inl.h"
 #include "src/engines/local_polynomial/fit-inl.h"
 #include "src/engines/local_polynomial/shared-inl.h"
 #include "src/engines/local_polynomial/weights-inl.h"
@@ -20,6 +22,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace ttr::local_polynomial {
 namespace HWY_NAMESPACE {
+
+/// Sixteenths of the monomials up to which pairs are few: measured at 64 and 128 channels.
+inline constexpr std::int64_t kDualShare = 12;
 
 template <class T>
 class Fits {
@@ -34,7 +39,9 @@ class Fits {
         sides_(sides),
         weights_(task, weights),
         fit_(task.monomials, task.memory.ridge, fit),
-        moments_(task.memory.key_dim, fit) {}
+        moments_(task.memory.key_dim, fit),
+        by_pairs_(task, weights, fit),
+        by_steps_(task.memory.key_dim, task.memory.ridge, fit) {}
 
   const Weights<T>& weights() const { return weights_; }
   const Fit<T>& fit() const { return fit_; }
@@ -43,9 +50,12 @@ class Fits {
   template <class Numbers>
   void Run(const Numbers& numbers) {
     SumWeights();
+    dual_ = TakesDual();
+    if (dual_) return SolveByPairs(numbers);
     shared_ = IsLinear() && FindCentre();
     if (shared_) {
       fit_.Start({scratch_.centre, 0}, sides_);
+      if (SolveBySteps()) return;
       Add(numbers);
       Solve();
       if (!AnyCancelled()) return;
@@ -57,9 +67,11 @@ class Fits {
     Solve();
   }
 
-  /// e[pair][query], what values of a block of pairs count in the answers; shares are there.
-  void Weigh(std::int64_t count, const Block<T>& e) const {
-    if (shared_) {
+  /// e[pair][query], what values of a block of pairs count in the outputs; shares are there.
+  void Weigh(std::int64_t first, std::int64_t count, const Block<T>& e) const {
+    if (dual_) {
+      by_pairs_.Weigh(first, count, e);
+    } else if (shared_) {
       moments_.Load(s_.k, count);
       moments_.Weigh(s_.p, count, e);
     } else {
@@ -69,10 +81,78 @@ class Fits {
 
   /// Is the system of query i singular, or nearly? Its u and s are 0 and wait for an ExactFit.
   bool NeedsExact(std::int64_t i) const { return exact_[i]; }
+  /// Has it a solution of least norm, which is there?
+  bool HasLeastNorm(std::int64_t i) const {
+    return dual_ && task_.memory.ridge == 0 && !IsMean(i) && fit_.Regular(i);
+  }
 
  private:
   bool IsLinear() const { return task_.options.degree == 1; }
+  std::int64_t Pairs() const { return weights_.seen().end - weights_.seen().first; }
   std::int64_t KeyWidth() const { return linalg::RoundUp(task_.memory.key_dim, kUnit); }
+
+  /// Do all see clearly fewer pairs than there are monomials? Gradients of slopes of least norm
+  /// need more than the dual has.
+  bool TakesDual() const {
+    const std::int64_t most = scratch_.dual.most * kDualShare / 16;
+    if (task_.memory.ridge == 0 && sides_ > 1) return false;
+    return *std::max_element(s_.near, s_.near + task_.count) <= most;
+  }
+
+  template <class Numbers>
+  void SolveByPairs(const Numbers& numbers) {
+    fit_.Start(IsLinear() ? means_ : s_.q, sides_);
+    by_pairs_.Start();
+    weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
+      if (weights_.Share(first, count)) by_pairs_.Gather(first, count, numbers(first, count));
+    });
+    for (std::int64_t part = 0; part < fit_.Parts(); ++part) {
+      by_pairs_.Solve(part, sides_);
+      SetAside(part);
+    }
+  }
+
+  /// False where the direct road is shorter.
+  bool SolveBySteps() {
+    if (!steps_ || !by_steps_.IsWellConditioned(Pairs())) return false;
+    by_steps_.Start();
+    weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
+      if (!weights_.Share(first, count)) {
+        linalg::ZeroRows(s_.p, 0, linalg::RoundUp(count, kUnit), kQueries);
+      }
+      moments_.Load(s_.k, count);
+      by_steps_.Add(first - weights_.seen().first, s_.p, count);
+    });
+    if (!by_steps_.IsSound(task_.count)) return false;
+    FillRightSides();
+    if (!by_steps_.Solve([&](const auto& use) { ForKeys(use); })) return false;
+    for (std::int64_t part = 0; part < fit_.Parts(); ++part) SetAside(part);
+    return true;
+  }
+
+  /// use(at, count) of all blocks of pairs, their keys less the centre in the fit's scratch.
+  template <class Use>
+  void ForKeys(const Use& use) const {
+    const Range& seen = weights_.seen();
+    for (std::int64_t first = seen.first; first < seen.end; first += kPairs) {
+      const std::int64_t count = std::min(kPairs, seen.end - first);
+      weights_.LoadRows(first, count);
+      moments_.Load(s_.k, count);
+      use(first - seen.first, count);
+    }
+  }
+
+  /// f_bar; of a query that is a mean, 0.
+  void FillRightSides() const {
+    const Block<T>&right = by_steps_.right(), &means = by_steps_.means();
+    linalg::ZeroRows(right, 0, KeyWidth(), kQueries);
+    for (std::int64_t i = 0; i < task_.count; ++i) {
+      if (IsMean(i)) continue;
+      for (std::int64_t c = 0; c < task_.memory.key_dim; ++c) {
+        right.Row(c)[i] = means.Row(c)[i] + (scratch_.centre[c] - s_.q.Row(i)[c]);
+      }
+    }
+  }
 
   template <class Numbers>
   void Add(const Numbers& numbers) const {
@@ -112,17 +192,22 @@ class Fits {
     return false;
   }
 
+  /// Parts without a query keep their zeros.
   void Solve() {
-    for (std::int64_t part = 0; part < fit_.Parts(); ++part) Solve(part);
+    for (std::int64_t part = 0; part * fit_.Lanes() < task_.count; ++part) Solve(part);
   }
 
   /// Maxima and sums of weights and, of degree 1, the means of keys.
-  void SumWeights() const {
+  void SumWeights() {
     weights_.Start();
+    // Two systems share a direct factor.
+    steps_ = IsLinear() && sides_ == 1 && by_steps_.Takes(Pairs());
+    if (steps_) by_steps_.StartKeys();
     linalg::ZeroRows(means_, 0, kQueries, KeyWidth());
     weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
       weights_.Sum(first, count, [&](std::int64_t i, T by) { Rescale(means_.Row(i), by); });
       if (!IsLinear()) return;
+      if (steps_) by_steps_.AddKeys(s_.k, count);
       ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Of(s_.scores), s_.k,
                                    linalg::RoundUp(task_.count, kStrip),
                                    ln::Whole{KeyWidth(), count}, means_);
@@ -147,6 +232,10 @@ class Fits {
 
   void Solve(std::int64_t part) {
     fit_.Solve(part, s_.q, sides_);
+    SetAside(part);
+  }
+
+  void SetAside(std::int64_t part) {
     for (std::int64_t lane = 0; lane < fit_.Lanes(); ++lane) {
       const std::int64_t i = part * fit_.Lanes() + lane;
       const bool mean = IsMean(i);
@@ -168,6 +257,10 @@ class Fits {
   const Weights<T> weights_;
   const Fit<T> fit_;
   const SharedMoments<T> moments_;
+  const DualFit<T> by_pairs_;
+  ConjugateGradients<T> by_steps_;
+  bool steps_ = false;  // may conjugate gradients be tried?
+  bool dual_ = false;
   bool shared_ = false;  // do all queries count keys from one centre?
   bool exact_[kQueries] = {};
 };

@@ -1,4 +1,4 @@
-// The forward pass: which queries are answered by whom.
+// The forward pass: which queries are fitted by whom.
 
 #include <algorithm>
 
@@ -54,13 +54,13 @@ void RunCall(const Work& work, Executor& executor, std::span<std::byte> scratch,
     const Memory memory = work.MemoryOf(item % memories, room.shared());
     const std::int64_t first = (work.blocks - 1 - item / memories) * kQueries;
     if (first >= memory.rows) return;
-    Answer({.options = work.options,
-            .memory = memory,
-            .monomials = work.monomials,
-            .first = first,
-            .count = std::min(kQueries, memory.rows - first),
-            .scratch = own},
-           work.sizes.dtype);
+    Predict({.options = work.options,
+             .memory = memory,
+             .monomials = work.monomials,
+             .first = first,
+             .count = std::min(kQueries, memory.rows - first),
+             .scratch = own},
+            work.sizes.dtype);
   });
   if (writes && work.writes()) WriteAll(work, executor, room);
 }
@@ -76,8 +76,8 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   RunCall({options, call}, executor, scratch, true);
 }
 
-void Answer(const Options& options, const Call& call, Executor& executor,
-            std::span<std::byte> scratch) {
+void Predict(const Options& options, const Call& call, Executor& executor,
+             std::span<std::byte> scratch) {
   RunCall({options, call}, executor, scratch, false);
 }
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "hwy/highway.h"
 #include "src/engines/common/pair_gradients-inl.h"
@@ -168,15 +169,15 @@ class QueryGradients : GradientBlocks<T> {
   }
 
   void RecordExact(std::int64_t i) const {
-    ExactFit fit(queries_, task_.first + i);
-    const ExactFit::Systems systems = fit.Differentiate([&](std::int64_t pair, double* value) {
-      cn::ValuesOf(m_).Load(pair, m_.value_dim, value);
-      double a = 0;
+    std::vector<double> value(static_cast<std::size_t>(m_.value_dim));
+    const ExactFit fit(queries_, task_.first + i, 1, [&](std::int64_t pair, double* a) {
+      cn::ValuesOf(m_).Load(pair, m_.value_dim, value.data());
+      *a = 0;
       for (std::int64_t c = 0; c < m_.value_dim; ++c) {
-        a += value[c] * static_cast<double>(s_.dy.Row(i)[c]);
+        *a += value[c] * static_cast<double>(s_.dy.Row(i)[c]);
       }
-      return a;
     });
+    const ExactFit::Systems systems = fit.Differentiate();
     record_.totals[i] = static_cast<T>(systems.total);
     record_.singular[i] = fit.singular() ? T(1) : T(0);
     for (std::int64_t j = 0; j < task_.monomials.count; ++j) {

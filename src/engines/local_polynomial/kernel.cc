@@ -1,4 +1,4 @@
-// Answers and pairs, compiled for every target.
+// Outputs and pairs, compiled for every target.
 
 #include "src/engines/local_polynomial/task.h"
 #include "src/simd/targets.h"
@@ -9,22 +9,22 @@
 //
 #include "hwy/highway.h"
 #include "src/engines/common/write_pairs-inl.h"
-#include "src/engines/local_polynomial/answer-inl.h"
+#include "src/engines/local_polynomial/outputs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::local_polynomial {
 namespace HWY_NAMESPACE {
 
 template <class T>
-void AnswerAs(const Task& task) {
+void PredictAs(const Task& task) {
   const Memory& m = task.memory;
   ScratchLayout layout(task.scratch);
   const Scratch<T> scratch(task.monomials.count, m.key_dim, m.value_dim, layout);
-  Answers<T>(task, scratch).Run();
+  Outputs<T>(task, scratch).Run();
 }
 
-void AnswerAny(const Task& task, DType dtype) {
-  dtype == DType::kFloat64 ? AnswerAs<double>(task) : AnswerAs<float>(task);
+void PredictAny(const Task& task, DType dtype) {
+  dtype == DType::kFloat64 ? PredictAs<double>(task) : PredictAs<float>(task);
 }
 void WriteAny(const Memory& memory, const Range& tokens, DType dtype) {
   dtype == DType::kFloat64 ? cn::WritePairsAs<double>(memory, tokens)
@@ -42,12 +42,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ttr::local_polynomial {
 
-HWY_EXPORT(AnswerAny);
+HWY_EXPORT(PredictAny);
 HWY_EXPORT(WriteAny);
 HWY_EXPORT(WriteOneAny);
 HWY_EXPORT(WeighAny);
 
-void Answer(const Task& task, DType dtype) { TTR_DISPATCH(AnswerAny)(task, dtype); }
+void Predict(const Task& task, DType dtype) { TTR_DISPATCH(PredictAny)(task, dtype); }
 void WritePairs(const Memory& memory, const Range& tokens, DType dtype) {
   TTR_DISPATCH(WriteAny)(memory, tokens, dtype);
 }

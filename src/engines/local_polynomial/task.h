@@ -19,12 +19,20 @@ using common::ScratchLayout;
 using linalg::Block;
 using linalg::kUnit;
 
-/// Queries that are answered together; a query head and token each is one.
+/// Queries that are fitted together; a query head and token each is one.
 inline constexpr std::int64_t kQueries = 2 * kUnit;
 /// Rows that whole register tiles take (linalg's kTileRows at most).
 inline constexpr std::int64_t kStrip = 8;
 /// Pairs of a block, of which scores are kept.
 inline constexpr std::int64_t kPairs = 128;
+/// What a pivot must leave of its diagonal: a Cholesky factor rounds at the square of the condition
+/// of the rows, of which pivots tell no more than a bound. What leaves less is solved by orthogonal
+/// factors. A ridge keeps the rest of the pivots from being smaller still; monomials of higher
+/// degrees depend on each other.
+constexpr double LeastPivot(std::int64_t degree, double ridge) {
+  if (ridge < 1e-6) return 0.1;
+  return degree == 1 ? 1e-3 : 1e-2;
+}
 /// Pairs whose monomials lie in the second-level cache together.
 constexpr std::int64_t DepthOf(std::int64_t monomials) { return monomials <= 64 ? 32 : 16; }
 
@@ -45,21 +53,53 @@ struct Task {
 /// What weighing pairs around queries takes.
 template <class T>
 struct WeightScratch {
-  Block<T> q;       // [query][channel], as they are fitted
-  Block<T> scaled;  // as they are compared
-  Block<T> k;       // [pair][channel]
-  Block<T> kt;      // [channel][pair]
-  Block<T> scores;  // [query][pair]
-  Block<T> p;       // [pair][query]: shares
-  T* offsets;       // [pair]
-  T *tops, *sums;   // [query]
-  T* hits;          // [query]: 1 where a key at distance 0 has taken all weight
-  Block<T> x;       // [query][pair]: what scores come from, where slopes are wanted
+  Block<T> q;          // [query][channel], as they are fitted
+  Block<T> scaled;     // as they are compared
+  Block<T> k;          // [pair][channel]
+  Block<T> kt;         // [channel][pair]
+  Block<T> scores;     // [query][pair]
+  Block<T> p;          // [pair][query]: shares
+  T* offsets;          // [pair]
+  T *tops, *sums;      // [query]
+  T* hits;             // [query]: 1 where a key at distance 0 has taken all weight
+  std::int64_t* near;  // [query]: pairs that have weight, at most
+  Block<T> x;          // [query][pair]: what scores come from, where slopes are wanted
   /// [pair], where slopes are wanted: 1 of those whose importance is 0. Such a pair has a slope,
   /// though it takes no part: it is weighed as if its importance were 1.
   T* marks = nullptr;
 
   WeightScratch(std::int64_t key_dim, ScratchLayout& layout);
+};
+
+/// What fitting queries of few pairs takes: [query][pair], `most` of each.
+template <class T>
+struct DualScratch {
+  std::int64_t most;
+  std::int64_t *counts, *pairs;
+  T *shares, *numbers, *e;
+  Block<T> x, xt;               // rows of one query
+  Block<T> products;            // of these
+  T* sides;                     // [right-hand side][pair][lane]
+  T *heaviest, *mean, *origin;  // [monomial]
+
+  DualScratch(std::int64_t monomials, std::int64_t sides_count, ScratchLayout& layout);
+};
+
+/// Channels from which on conjugate gradients are tried, and pairs whose shares are kept for them.
+inline constexpr std::int64_t kLeastChannels = 64, kKeptPairs = 8192;
+
+/// What conjugate gradients take, of degree 1.
+template <class T>
+struct ConjugateScratch {
+  Block<T> shares;          // [pair][query]
+  Block<T> means, squares;  // [channel][query]
+  Block<T> residual, direction, image, solution;
+  Block<T> products;          // [pair][channel]
+  Block<T> weighed;           // [pair][query]
+  T *along, *left, *allowed;  // [query]
+  T* keys;                    // [channel]: the sum of all
+
+  ConjugateScratch(std::int64_t channels, ScratchLayout& layout);
 };
 
 /// What fitting them takes. Numbers of one query are `lanes` apart, those of as many queries as a
@@ -77,6 +117,8 @@ struct FitScratch {
   T* one;                  // [monomial][lane]: of one pair
   T *rows, *columns;       // [panel][pair][4][lane]: times minus the share, and as they are
   T *regular, *cancelled;  // [query]
+  DualScratch<T> dual;
+  ConjugateScratch<T> conjugate;
   // Where all queries count keys from one centre:
   T* centre = nullptr;    // [channel]
   Block<T> k;             // [pair][channel]: keys less that
@@ -104,12 +146,42 @@ WeightScratch<T>::WeightScratch(std::int64_t key_dim, ScratchLayout& layout) {
   p = TakeBlock<T>(layout, kPairs, kQueries);
   layout.Take(kPairs, {&offsets});
   layout.Take(kQueries, {&tops, &sums, &hits});
+  near = layout.Take<std::int64_t>(kQueries);
+}
+
+template <class T>
+DualScratch<T>::DualScratch(std::int64_t monomials, std::int64_t sides_count, ScratchLayout& layout)
+    : most(monomials) {
+  const std::int64_t wide = linalg::RoundUp(monomials, kUnit);
+  layout.Take(kQueries, {&counts});
+  layout.Take(kQueries * most, {&pairs});
+  layout.Take(kQueries * most, {&shares, &numbers, &e});
+  for (Block<T>* block : {&x, &xt, &products}) *block = TakeBlock<T>(layout, wide, wide);
+  sides = layout.Take<T>(sides_count * wide * linalg::kMostSystems<T>);
+  layout.Take(wide, {&heaviest, &mean, &origin});
+}
+
+template <class T>
+ConjugateScratch<T>::ConjugateScratch(std::int64_t channels, ScratchLayout& layout) {
+  if (channels < kLeastChannels) return;
+  const std::int64_t wide = linalg::RoundUp(channels, kUnit);
+  shares = {layout.Take<T>(kKeptPairs * kQueries), kQueries};
+  for (Block<T>* block : {&means, &squares, &residual, &direction, &image, &solution}) {
+    *block = TakeBlock<T>(layout, wide, kQueries);
+  }
+  products = TakeBlock<T>(layout, kPairs, wide);
+  weighed = TakeBlock<T>(layout, kPairs, kQueries);
+  layout.Take(kQueries, {&along, &left, &allowed});
+  keys = layout.Take<T>(wide);
 }
 
 template <class T>
 FitScratch<T>::FitScratch(std::int64_t monomials, std::int64_t key_dim, std::int64_t sides_count,
                           ScratchLayout& layout)
-    : wide(linalg::RoundUp(monomials, linalg::kPanelRows)), depth(DepthOf(monomials)) {
+    : wide(linalg::RoundUp(monomials, linalg::kPanelRows)),
+      depth(DepthOf(monomials)),
+      dual(monomials, sides_count, layout),
+      conjugate(monomials == key_dim ? key_dim : 0, layout) {
   constexpr std::int64_t kMost = linalg::kMostSystems<T>;
   layout.Take(key_dim * kQueries, {&centres});
   layout.Take(wide * kQueries, {&means});
@@ -131,12 +203,12 @@ template <class T>
 struct Scratch {
   WeightScratch<T> weights;
   FitScratch<T> fit;
-  Block<T> v;         // [pair][channel]
-  Block<T> y;         // [query][channel]
-  Block<T> means;     // [query][channel]: of keys, where they are what is fitted
-  Block<T> e;         // [pair][query]: what a value counts in an answer
-  T* row;             // [channel]: a value that is not finite
-  std::int64_t* odd;  // [pair]: which are
+  Block<T> v;                // [pair][channel]
+  Block<T> y;                // [query][channel]
+  Block<T> means;            // [query][channel]: of keys, where they are what is fitted
+  Block<T> e;                // [pair][query]: what a value counts in an output
+  T* row;                    // [channel]: a value that is not finite
+  std::int64_t* non_finite;  // [pair]: which are
 
   Scratch(std::int64_t monomials, std::int64_t key_dim, std::int64_t value_dim,
           ScratchLayout& layout)
@@ -147,15 +219,15 @@ struct Scratch {
     means = TakeBlock<T>(layout, kQueries, dk);
     e = TakeBlock<T>(layout, kPairs, kQueries);
     row = layout.Take<T>(dv);
-    odd = layout.Take<std::int64_t>(kPairs);
+    non_finite = layout.Take<std::int64_t>(kPairs);
   }
 };
 
 /// Fills weights.offsets, totals and forgotten from the state and the call.
 void WeighPairs(const Memory& memory);
 
-/// Answers the queries of a task; `dtype` is that of the arithmetic.
-void Answer(const Task& task, DType dtype);
+/// Fits around the queries of a task, and their outputs; `dtype` is that of the arithmetic.
+void Predict(const Task& task, DType dtype);
 
 /// Writes the pairs of some tokens of a call into the state, and with the last of them the weights
 /// of all. Ranges of tokens come in order.

@@ -51,6 +51,7 @@ class Weights {
     std::fill(s_.tops, s_.tops + kQueries, cn::kNever<T>);
     std::fill(s_.sums, s_.sums + kQueries, T(0));
     std::fill(s_.hits, s_.hits + kQueries, T(0));
+    std::fill(s_.near, s_.near + kQueries, std::int64_t{0});
   }
 
   const Range& seen() const { return seen_; }
@@ -103,6 +104,12 @@ class Weights {
   /// Does no pair have weight? Then the sum is 0.
   bool Alone(std::int64_t i) const { return s_.tops[i] == cn::kNever<T> && s_.sums[i] == 0; }
 
+  /// Finite ones, without their transpose.
+  void LoadRows(std::int64_t first, std::int64_t count) const {
+    cn::LoadPairs(cn::KeysOf(m_), first, count, m_.key_dim, s_.k);
+    cn::SetOddAside(s_.k, count, linalg::RoundUp(m_.key_dim, kUnit), nullptr);
+  }
+
   void LoadKeys(std::int64_t first, std::int64_t count) const {
     const std::int64_t dk = linalg::RoundUp(m_.key_dim, kUnit);
     cn::LoadPairs(cn::KeysOf(m_), first, count, m_.key_dim, s_.k);
@@ -146,6 +153,7 @@ class Weights {
         s_.hits[i] = 1;
         s_.tops[i] = cn::kNever<T>;
         s_.sums[i] = 0;
+        s_.near[i] = 0;
       }
       if (s_.hits[i] != 0) cn::KeepHits(columns, scores);
     }
@@ -155,7 +163,18 @@ class Weights {
     const T factor = sum.Add(columns, greatest, scores);
     s_.tops[i] = sum.top;
     s_.sums[i] = sum.sum;
+    s_.near[i] += CountWeights(columns, scores);
     return fresh ? T(0) : factor;
+  }
+
+  static std::int64_t CountWeights(std::int64_t columns, const T* weights) {
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    std::size_t count = 0;
+    for (std::int64_t j = 0; j < columns; j += lanes) {
+      count += hn::CountTrue(d, hn::Ne(hn::Load(d, weights + j), hn::Zero(d)));
+    }
+    return static_cast<std::int64_t>(count);
   }
 
   /// False where all shares are 0.

@@ -23,7 +23,7 @@ struct Work {
   std::int64_t memories() const { return sequences.count() * heads.memories; }
   std::int64_t tasks() const { return call.q.defined() ? memories() * blocks : 0; }
   bool writes() const { return call.state_k.defined() && call.k.defined(); }
-  /// Flops of all answers, nearly.
+  /// Flops of all fits, nearly.
   double flops() const;
 
   /// Memory `item`, with weights at `shared` (BytesOfWeights() a memory), or without.

@@ -11,7 +11,7 @@ namespace ttr::network {
 
 /// Of the state: a dtype that is the parameters', contiguous; absent ones are zero, or not wanted.
 struct StateGradients {
-  Parameters weights, anchors, second;
+  Parameters weights, anchors, second, squares;
 };
 
 /// Each absent or written whole, rows contiguous, any floating dtype. Every memory has rows of its

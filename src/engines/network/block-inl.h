@@ -1,5 +1,5 @@
-// Tokens of one mini-batch together: gradients at the weights where it began, what queries read
-// without the weights of single tokens, and one update for all. Compiled once for every target.
+// Tokens of one mini-batch together: gradients at the weights where it began, and one update for
+// all. Compiled once for every target.
 
 #if defined(TTR_NETWORK_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_NETWORK_BLOCK_INL_H_
@@ -12,8 +12,9 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/network/activation-inl.h"
 #include "src/engines/network/coefficients.h"
-#include "src/engines/network/rows-inl.h"
+#include "src/engines/network/head-inl.h"
 #include "src/engines/network/task.h"
 #include "src/linalg/strips-inl.h"
 
@@ -43,6 +44,7 @@ class BlockKernel {
         shape_(shape),
         memory_(memory),
         s_(scratch),
+        activated_(options, shape),
         head_{options, shape.value_dim, scratch.ln_weight, scratch.ln_bias} {}
 
   /// Once a memory: constants, and the input 1 of biases, of so many rows.
@@ -113,8 +115,34 @@ class BlockKernel {
       PassDown(anchor[l], l, s_.dz[l], count, s_.dz[l - 1]);
       if (before != nullptr) linalg::CopyRows(s_.dz[l - 1], count, shape_.In(l), (*before)[l - 1]);
       for (std::int64_t i = 0; i < count; ++i) {
-        MultiplyRow(shape_.In(l), s_.z[l - 1].Row(i), s_.dz[l - 1].Row(i));
+        activated_.PassBack(s_.z[l - 1].Row(i), s_.dz[l - 1].Row(i));
       }
+    }
+  }
+
+  /// to = or += from W_l, of `count` rows.
+  template <Into INTO = Into::kSet>
+  void Apply(const Block<T>& weights, std::int64_t l, const Block<T>& from, std::int64_t count,
+             const Block<T>& to) const {
+    if (count > 1) {
+      return ln::MultiplyStrips<INTO>(Left<T>::Of(from), weights, TileRows(count), shape_.Out(l),
+                                      shape_.Rows(l), to);
+    }
+    if constexpr (INTO == Into::kSet) std::fill(to.data, to.data + shape_.Out(l), T(0));
+    AddRows(static_cast<const T*>(from.data), static_cast<const T*>(weights.data), weights.stride,
+            shape_.Out(l), shape_.Rows(l), to.data);
+  }
+
+  /// to += sum_i left_i right_i^T, rows of the left of `rows` numbers.
+  void AddOuterProducts(std::int64_t l, std::int64_t count, const Block<T>& left, std::int64_t rows,
+                        const Block<T>& right, const Block<T>& to) const {
+    const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
+    if (count > 1) {
+      return ln::MultiplyStrips<Into::kAdd>(Left<T>::Transposed(left), right, TileRows(rows),
+                                            columns, count, to);
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      sn::AddScaled(columns, left.data[r], static_cast<const T*>(right.data), to.Row(r));
     }
   }
 
@@ -159,84 +187,6 @@ class BlockKernel {
     return true;
   }
 
-  /// Queries of the part's tokens, of one head.
-  void LoadQueries(const Part& part, std::int64_t query) const {
-    const Rows rows = memory_.q.Of(query);
-    for (std::int64_t i = 0; i < part.count; ++i) {
-      LoadKey(options_, rows, part.first + i, shape_.key_dim, options_.scale, s_.u[0].Row(i));
-    }
-  }
-
-  /// What the first `count` queries read, in zq of the last layer, of a part of `pairs` tokens.
-  void ReadAll(const Part& part, std::int64_t pairs) const {
-    for (std::int64_t l = 0; l < shape_.depth; ++l) {
-      ReadLayer(part, l, pairs, s_.scores, s_.scores);
-      if (l + 1 == shape_.depth) break;
-      for (std::int64_t i = 0; i < part.count; ++i) {
-        T* const z = s_.zq[l].Row(i);
-        ActivateRow(options_.activation, shape_.Out(l), z, s_.u[l + 1].Row(i), z);
-      }
-    }
-  }
-
-  /// zq_l = a u A + b u B - (c (.) u x^T) dz. Leaves u x^T in `scores`, and weighed in `weighed`,
-  /// which may be the same.
-  void ReadLayer(const Part& part, std::int64_t l, std::int64_t pairs, const Block<T>& scores,
-                 const Block<T>& weighed) const {
-    const std::int64_t n = part.count, rows = TileRows(n), steps = shape_.Rows(l);
-    const Block<T> u = s_.u[l], z = s_.zq[l];
-    const Coefficients<T>& c = s_.coefficients;
-    const std::int64_t after = options_.read_before ? 0 : 1;
-    const bool whole = options_.plain() || pairs == 0;
-    const auto scaled = [&](const T* factors, const Block<T>& to) HWY_ATTR {
-      for (std::int64_t i = 0; i < n; ++i) {
-        ScaleRow(steps, factors[pairs == 0 ? 0 : i + after], u.Row(i), to.Row(i));
-      }
-      return Left<T>::Of(to);
-    };
-    ln::MultiplyStrips<Into::kSet>(whole ? Left<T>::Of(u) : scaled(c.a, s_.scaled), s_.a[l], rows,
-                                   shape_.Out(l), steps, z);
-    if (part.has_second) {
-      ln::MultiplyStrips<Into::kAdd>(scaled(c.b, s_.scaled), s_.b[l], rows, shape_.Out(l), steps,
-                                     z);
-    }
-    if (pairs == 0) return;
-    Turn(s_.x[l], pairs, steps, s_.across);
-    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(u), s_.across, rows, pairs, steps, scores);
-    Weigh(n, scores, weighed);
-    const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
-    ln::Multiply<Into::kSubtract>(Left<T>::Of(weighed), s_.dz[l], rows,
-                                  ln::LowerLeft{columns, pairs}, z);
-  }
-
-  /// to = c (.) scores, of as many queries as pairs. What a query does not see may be anything.
-  void Weigh(std::int64_t count, const Block<T>& scores, const Block<T>& to) const {
-    const std::int64_t after = options_.read_before ? 0 : 1;
-    for (std::int64_t i = 0; i < TileRows(count); ++i) {
-      T* const row = to.Row(i);
-      const std::int64_t seen = i < count ? i + after : 0;
-      const T* const weights = s_.coefficients.Row(seen);
-      for (std::int64_t j = 0; j < seen; ++j) row[j] = weights[j] * scores.Row(i)[j];
-      std::fill(row + seen, row + count, T(0));
-    }
-  }
-
-  /// The outputs of the part's tokens.
-  void StoreOutputs(const Part& part, std::int64_t query) const {
-    const Rows y = memory_.y.Of(query);
-    for (std::int64_t i = 0; i < part.count; ++i) {
-      T* const row = s_.zq[shape_.depth - 1].Row(i);
-      head_.Finish(s_.u[0].Row(i), row, nullptr);
-      NormaliseOutput(row);
-      sn::StoreRow(row, part.first + i, 0, shape_.value_dim, y);
-    }
-  }
-
-  void NormaliseOutput(T* row) const {
-    if (options_.output_norm == OutputNorm::kNone) return;
-    sn::DivideByNorm(row, shape_.value_dim, options_.NormLength(shape_.value_dim), 0.0);
-  }
-
   /// A and B after the part. W_bar stays.
   void Update(const Part& part) const {
     const Coefficients<T>& c = s_.coefficients;
@@ -267,18 +217,17 @@ class BlockKernel {
   }
 
   const Head<T>& head() const { return head_; }
+  const Activated<T>& activated() const { return activated_; }
 
  private:
   /// z of every layer, then of all but the last act'(z), and what goes into the next.
   void Evaluate(const Weights<T>& weights, std::int64_t count, const TokenRows<T>* bends) const {
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
-      ln::MultiplyStrips<Into::kSet>(Left<T>::Of(s_.x[l]), weights[l], TileRows(count),
-                                     shape_.Out(l), shape_.Rows(l), s_.z[l]);
+      Apply(weights[l], l, s_.x[l], count, s_.z[l]);
       if (l + 1 == shape_.depth) break;
       for (std::int64_t i = 0; i < count; ++i) {
         T* const z = s_.z[l].Row(i);
-        ActivateRow(options_.activation, shape_.Out(l), z, s_.x[l + 1].Row(i), z,
-                    bends != nullptr ? (*bends)[l].Row(i) : nullptr);
+        activated_.Apply(z, s_.x[l + 1].Row(i), z, bends != nullptr ? (*bends)[l].Row(i) : nullptr);
       }
     }
   }
@@ -306,6 +255,7 @@ class BlockKernel {
   const Shape& shape_;
   const Memory& memory_;
   const Scratch<T>& s_;
+  Activated<T> activated_;
   Head<T> head_;
 };
 

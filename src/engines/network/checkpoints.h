@@ -19,7 +19,7 @@ namespace ttr::network {
 template <class T>
 struct Checkpoint {
   std::int64_t numbers = 0;  ///< of one set
-  bool second = false, anchor = false;
+  bool second = false, anchor = false, squares = false;
 
   Checkpoint(const Options& options, const Shape& shape) {
     ScratchLayout nothing(nullptr);
@@ -27,8 +27,11 @@ struct Checkpoint {
     const bool several = options.mini_batch > kBlock;  // parts of a mini-batch
     second = options.has_second() && (options.momentum || several);
     anchor = options.has_anchors() && several;
+    squares = options.adapts();
   }
-  std::int64_t Numbers() const { return numbers * (1 + (second ? 1 : 0) + (anchor ? 1 : 0)); }
+  std::int64_t Numbers() const {
+    return numbers * (1 + (second ? 1 : 0) + (anchor ? 1 : 0) + (squares ? 1 : 0));
+  }
 
   void Save(const Scratch<T>& from, T* to) const { Move(from, to, true); }
   void Restore(T* from, const Scratch<T>& to) const { Move(to, from, false); }
@@ -44,6 +47,7 @@ struct Checkpoint {
     copy(scratch.a);
     if (second) copy(scratch.b);
     if (anchor) copy(scratch.anchor);
+    if (squares) copy(scratch.squares);
   }
 };
 

@@ -16,6 +16,7 @@
 #include "src/engines/network/block-inl.h"
 #include "src/engines/network/checkpoints.h"
 #include "src/engines/network/exchange-inl.h"
+#include "src/engines/network/read-inl.h"
 #include "src/engines/network/task.h"
 #include "src/engines/network/token-inl.h"
 
@@ -36,15 +37,16 @@ class ForwardKernel {
                   (memory_.tokens == 1 || (options_.mini_batch == 1 && memory_.k))),
         exchange_(shape_, memory_),
         blocks_(options_, shape_, memory_, scratch),
-        tokens_(options_, shape_, scratch, blocks_.head(), PlaceOf(call().weights, scratch.a),
-                PlaceOf(call().anchors, scratch.anchor), PlaceOf(call().second, scratch.b)) {}
+        reader_(options_, shape_, memory_, scratch, blocks_),
+        tokens_(options_, shape_, scratch, blocks_, PlacesOf()) {}
 
   void Run() {
     blocks_.Begin(in_place_ ? 1 : kBlock);
     if (!in_place_) Load();
     place_ = memory_.position != nullptr ? *memory_.position : 0;
-    if (!memory_.k) return ReadOnly();
-    std::int64_t parts = 0;
+    if (!memory_.k) return ReadAsItStands(0, memory_.tokens);
+    const bool waits = memory_.q && options_.read == Read::kBatchEnd;
+    std::int64_t parts = 0, unread = 0;
     for (std::int64_t t = 0; t < memory_.tokens; ++parts) {
       if (saved_ != nullptr && parts > 0 && parts % task_.spacing == 0) {
         const Checkpoint<T> checkpoint(options_, shape_);
@@ -55,6 +57,9 @@ class ForwardKernel {
       const bool together = count > 1 && RunTogether(PartOf(t, count));
       for (std::int64_t i = 0; !together && i < count; ++i) RunToken(PartOf(t + i, 1));
       t += count;
+      if (!waits || (place_ > 0 && t < memory_.tokens)) continue;
+      ReadAsItStands(unread, t);
+      unread = t;
     }
     if (memory_.position != nullptr) *memory_.position = place_;
     if (!in_place_) Store();
@@ -70,15 +75,22 @@ class ForwardKernel {
     return {&shape_, nullptr, nullptr, blocks};
   }
 
+  Places<T> PlacesOf() const {
+    return {PlaceOf(call().weights, s_.a), PlaceOf(call().anchors, s_.anchor),
+            PlaceOf(call().second, s_.b), PlaceOf(call().squares, s_.squares)};
+  }
+
   void Load() const {
     exchange_.Load(call().weights, s_.a);
     if (options_.has_second()) exchange_.Load(call().second, s_.b);
     if (options_.has_anchors()) exchange_.Load(call().anchors, s_.anchor);
+    if (options_.adapts()) exchange_.Load(call().squares, s_.squares);
   }
 
   void Store() const {
     exchange_.Store(s_.a, call().weights);
     if (options_.has_second()) exchange_.Store(s_.b, call().second);
+    if (options_.adapts()) exchange_.Store(s_.squares, call().squares);
     if (options_.has_anchors()) {
       exchange_.Store(has_anchor_ ? s_.anchor : s_.a, call().anchors);
     }
@@ -136,11 +148,16 @@ class ForwardKernel {
     FindCoefficients(options_, part, s_.rates, s_.coefficients);
     blocks_.FindGradients(part.has_anchor ? s_.anchor : s_.a, part.count);
     if (!blocks_.IsSafe(part.count, bound_)) return false;
-    for (std::int64_t query = 0; memory_.q && query < memory_.queries; ++query) {
-      blocks_.LoadQueries(part, query);
+    const bool reads = memory_.q && options_.read != Read::kBatchEnd;
+    for (std::int64_t query = 0; reads && query < memory_.queries; ++query) {
+      reader_.Load(part, query);
       if (tells()) NoteQueries(part.count);
-      blocks_.ReadAll(part, part.count);
-      blocks_.StoreOutputs(part, query);
+      if (options_.read == Read::kBatchStart) {
+        reader_.ReadAt(part.has_anchor ? s_.anchor : s_.a, 0, part.count);
+      } else {
+        reader_.ReadTokens(part);
+      }
+      reader_.Store(part, query);
       for (std::int64_t i = 0; tells() && i < part.count; ++i) {
         Tell(query, part.first + i, finite_[i], s_.zq[shape_.depth - 1].Row(i), true);
       }
@@ -160,40 +177,53 @@ class ForwardKernel {
   void RunToken(const Part& part) {
     blocks_.LoadPairs(part);
     const Rates<T>& rates = s_.rates;
-    const bool finite = tells() && AllFinite(shape_.key_dim, s_.x[0].Row(0)) &&
-                        AllFinite(shape_.value_dim, s_.v.Row(0)) && std::isfinite(rates.step[0]) &&
-                        std::isfinite(rates.momentum[0]) && std::isfinite(rates.decay[0]);
-    const T before = part.place > 0 && options_.plain() ? rates.row[0] : T(0);
-    if (options_.read_before) ReadQueries(part, before, finite);
+    const bool finite = tells() && PairIsFinite(0);
+    const bool between = part.place > 0 && options_.plain() && options_.read == Read::kBefore;
+    if (options_.read == Read::kBefore || options_.read == Read::kBatchStart) {
+      ReadQueries(part, between ? rates.row[0] : T(0), finite);
+    }
     tokens_.FindGradient(part.has_anchor);
     if (options_.has_anchors() && !part.has_anchor && !part.ends) KeepAnchor();
     bound_ = std::numeric_limits<T>::infinity();
-    if (tokens_.ReadsAsItWrites() && !options_.read_before && memory_.q && memory_.queries == 1) {
-      blocks_.LoadQueries(part, 0);
+    const bool reads = options_.read == Read::kAfter;
+    if (tokens_.ReadsAsItWrites() && reads && memory_.q && memory_.queries == 1) {
+      reader_.Load(part, 0);
       const bool told = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
       tokens_.WriteAndRead();
-      Answer(part, 0, told, !told || tokens_.Finite(0));
+      Answer(part, 0, told, !told || tokens_.Finite(false, 0));
       return Advance(part);
     }
     tokens_.Write(part);
     const T after = options_.plain() && !part.ends ? rates.row[1] : T(0);
-    if (!options_.read_before) ReadQueries(part, after, finite);
+    if (reads) ReadQueries(part, after, finite);
     Advance(part);
   }
 
+  /// Of the key and value in row i, and its rates.
+  bool PairIsFinite(std::int64_t i) const {
+    const Rates<T>& rates = s_.rates;
+    return AllFinite(shape_.key_dim, static_cast<const T*>(s_.x[0].Row(i))) &&
+           AllFinite(shape_.value_dim, static_cast<const T*>(s_.v.Row(i))) &&
+           std::isfinite(rates.step[i]) && std::isfinite(rates.momentum[i]) &&
+           std::isfinite(rates.decay[i]);
+  }
+
+  /// Where W_bar, which is not A, is what queries read.
+  bool ReadsAnchor() const { return options_.read == Read::kBatchStart && has_anchor_; }
+
   void ReadQueries(const Part& part, T row, bool finite) {
     if (!memory_.q) return;
-    const bool weights_finite = !tells() || !finite || tokens_.Finite(row);
+    const bool weights_finite = !tells() || !finite || tokens_.Finite(ReadsAnchor(), row);
     for (std::int64_t query = 0; query < memory_.queries; ++query) {
-      blocks_.LoadQueries(part, query);
+      reader_.Load(part, query);
       const bool told = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
-      tokens_.Read(row);
+      tokens_.Read(ReadsAnchor(), row);
       Answer(part, query, told, weights_finite);
     }
   }
 
   void Answer(const Part& part, std::int64_t query, bool told, bool weights_finite) const {
-    blocks_.StoreOutputs(part, query);
+    reader_.Store(part, query);
     if (!tells()) return;
     Tell(query, part.first, told, s_.zq[shape_.depth - 1].Row(0), weights_finite);
   }
@@ -205,26 +235,34 @@ class ForwardKernel {
     static_cast<std::int8_t*>(rows.data)[t * rows.stride] = 2;
   }
 
-  /// Queries of a memory that stays as it is.
-  void ReadOnly() {
-    const Coefficients<T>& c = s_.coefficients;
-    const T row = place_ > 0 && options_.plain() ? blocks_.RowFactor(place_ - 1) : T(0);
-    c.a[0] = 1;
-    c.b[0] = -row;
-    const bool finite = !tells() || tokens_.Finite(row);
-    for (std::int64_t t = 0; t < memory_.tokens; t += kBlock) {
-      Part part{.first = t, .count = std::min(kBlock, memory_.tokens - t)};
-      part.has_second = row != 0;
+  /// Queries of tokens first .. end, at the memory as it stands.
+  void ReadAsItStands(std::int64_t first, std::int64_t end) {
+    const bool between = place_ > 0 && options_.plain() && options_.read != Read::kBatchStart;
+    const T row = between ? blocks_.RowFactor(place_ - 1) : T(0);
+    const bool weights_finite = !tells() || tokens_.Finite(ReadsAnchor(), row);
+    for (std::int64_t t = first; t < end; t += kBlock) {
+      const Part part{.first = t, .count = std::min(kBlock, end - t)};
+      bool pairs[kBlock];
+      NotePairs(part, pairs);
       for (std::int64_t query = 0; query < memory_.queries; ++query) {
-        blocks_.LoadQueries(part, query);
+        reader_.Load(part, query);
         if (tells()) NoteQueries(part.count);
-        in_place_ ? tokens_.Read(row) : blocks_.ReadAll(part, 0);
-        blocks_.StoreOutputs(part, query);
+        in_place_ ? tokens_.Read(ReadsAnchor(), row)
+                  : reader_.ReadAt(ReadsAnchor() ? s_.anchor : s_.a, row, part.count);
+        reader_.Store(part, query);
         for (std::int64_t i = 0; tells() && i < part.count; ++i) {
-          Tell(query, t + i, finite_[i], s_.zq[shape_.depth - 1].Row(i), finite);
+          Tell(query, t + i, finite_[i] && pairs[i], s_.zq[shape_.depth - 1].Row(i),
+               weights_finite);
         }
       }
     }
+  }
+
+  void NotePairs(const Part& part, bool* finite) const {
+    std::fill(finite, finite + part.count, true);
+    if (!tells() || !memory_.k) return;
+    blocks_.LoadPairs(part);
+    for (std::int64_t i = 0; i < part.count; ++i) finite[i] = PairIsFinite(i);
   }
 
   const Task& task_;
@@ -236,6 +274,7 @@ class ForwardKernel {
   bool in_place_;
   Exchange<T> exchange_;
   BlockKernel<T> blocks_;
+  Reader<T> reader_;
   TokenKernel<T> tokens_;
   std::int64_t place_ = 0;
   bool has_anchor_ = options_.has_anchors(), has_second_ = options_.has_second();

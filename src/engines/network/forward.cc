@@ -14,6 +14,7 @@ Options Largest() {
   Options options;
   options.momentum = true;
   options.mini_batch = 2;
+  options.adapt = Adapt::kAdam;
   return options;
 }
 

@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "src/engines/network/exchange-inl.h"
 #include "src/engines/network/part_gradient-inl.h"
+#include "src/engines/network/token-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::network {
@@ -29,9 +30,11 @@ class BackwardKernel {
         g_(scratch),
         exchange_(task.shape, task.memory),
         checkpoint_(task.options, task.shape),
-        parts_(task.options, Place(), task.memory.tokens),
+        parts_(task.options, FirstPlace(), task.memory.tokens),
         blocks_(task.options, task.shape, task.memory, scratch.forward),
-        gradient_(task, scratch, blocks_) {}
+        tokens_(task.options, task.shape, scratch.forward, blocks_,
+                {PlaceOf(s_.a), PlaceOf(s_.anchor), PlaceOf(s_.b), PlaceOf(s_.squares)}),
+        gradient_(task, scratch, blocks_, tokens_) {}
 
   void Run() {
     blocks_.Begin(kBlock);
@@ -45,7 +48,7 @@ class BackwardKernel {
   }
 
  private:
-  std::int64_t Place() const {
+  std::int64_t FirstPlace() const {
     return task_.memory.position == nullptr ? 0 : *task_.memory.position;
   }
 
@@ -62,8 +65,9 @@ class BackwardKernel {
   void LoadFinal() const {
     const StateGradients& from = *task_.gradients.final;
     const std::int64_t tokens = task_.memory.tokens;
-    const bool ended = tokens > 0 && (Place() + tokens) % options_.mini_batch == 0;
+    const bool ended = tokens > 0 && (FirstPlace() + tokens) % options_.mini_batch == 0;
     exchange_.Load(from.weights, g_.a);
+    if (options_.adapts()) exchange_.Load(from.squares, g_.squares);
     if (options_.has_second()) {
       exchange_.Load(options_.plain() && ended ? Parameters() : from.second, g_.b);
     }
@@ -78,6 +82,7 @@ class BackwardKernel {
   void StoreInitial() const {
     const StateGradients& to = *task_.gradients.initial;
     exchange_.Store(g_.a, to.weights);
+    if (options_.adapts()) exchange_.Store(g_.squares, to.squares);
     if (options_.has_second()) exchange_.Store(g_.b, to.second);
     if (options_.has_anchors()) exchange_.Store(g_.anchor, to.anchors);
     const auto store = [](const Rows& rows, const T* from, std::int64_t count) {
@@ -91,6 +96,7 @@ class BackwardKernel {
   void Load() const {
     const Call& call = *task_.memory.call;
     exchange_.Load(call.weights, s_.a);
+    if (options_.adapts()) exchange_.Load(call.squares, s_.squares);
     if (options_.has_second()) exchange_.Load(call.second, s_.b);
     if (options_.has_anchors()) exchange_.Load(call.anchors, s_.anchor);
   }
@@ -122,6 +128,10 @@ class BackwardKernel {
     }
   }
 
+  Place<T> PlaceOf(const Weights<T>& blocks) const {
+    return {&task_.shape, nullptr, nullptr, blocks};
+  }
+
   T* Saved(std::int64_t piece) const {
     T* const first = reinterpret_cast<T*>(const_cast<std::byte*>(task_.saved));
     return first + (piece - 1) * checkpoint_.Numbers();
@@ -130,12 +140,17 @@ class BackwardKernel {
   /// Over a part, which leaves the parameters behind it.
   void GoOn(const Part& part) const {
     blocks_.LoadPairs(part);
-    FindCoefficients(options_, part, s_.rates, s_.coefficients);
-    blocks_.FindGradients(part.has_anchor ? s_.anchor : s_.a, part.count);
+    const bool single = part.count == 1;
+    if (single) {
+      tokens_.FindGradient(part.has_anchor);
+    } else {
+      FindCoefficients(options_, part, s_.rates, s_.coefficients);
+      blocks_.FindGradients(part.has_anchor ? s_.anchor : s_.a, part.count);
+    }
     if (options_.has_anchors() && !part.has_anchor && !part.ends) {
       std::copy(s_.a.data(), s_.a.data() + s_.a.numbers(), s_.anchor.data());
     }
-    blocks_.Update(part);
+    single ? tokens_.Write(part) : blocks_.Update(part);
   }
 
   const GradientTask& task_;
@@ -146,6 +161,7 @@ class BackwardKernel {
   Checkpoint<T> checkpoint_;
   Parts parts_;
   BlockKernel<T> blocks_;
+  TokenKernel<T> tokens_;
   PartGradient<T> gradient_;
 };
 

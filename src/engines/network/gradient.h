@@ -35,7 +35,9 @@ struct GradientTask {
 template <class T>
 struct GradientScratch {
   Scratch<T> forward;
-  Weights<T> a, anchor, b;
+  Weights<T> a, anchor, b, squares;
+  // The parameters, while what the part makes of them is read.
+  Weights<T> kept_a, kept_b, kept_squares;
   TokenRows<T> bends;      // act''(z) of keys
   TokenRows<T> before;     // of keys, what comes down to x before it meets act'(z)
   TokenRows<T> ddz, z, x;  // gradients for dz, z and x
@@ -55,6 +57,10 @@ struct GradientScratch {
         a(shape, true, layout),
         anchor(shape, options.has_anchors(), layout),
         b(shape, options.has_second(), layout),
+        squares(shape, options.adapts(), layout),
+        kept_a(shape, KeepsParameters(options), layout),
+        kept_b(shape, KeepsParameters(options) && options.has_second(), layout),
+        kept_squares(shape, options.adapts(), layout),
         bends(shape, TokenRows<T>::Of::kOut, layout),
         before(shape, TokenRows<T>::Of::kOut, layout),
         ddz(shape, TokenRows<T>::Of::kOut, layout),
@@ -90,6 +96,9 @@ struct GradientScratch {
   }
 
  private:
+  static bool KeepsParameters(const Options& options) {
+    return options.read == Read::kBatchEnd || options.adapts();
+  }
   std::int64_t RoundedScores() const { return kBlock * all_scores_.stride; }
   Block<T> all_scores_;
 };

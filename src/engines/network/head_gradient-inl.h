@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/network/rows-inl.h"
+#include "src/engines/network/head-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::network {
@@ -39,19 +39,21 @@ struct HeadGradient {
   HWY_INLINE void PassLoss(const T* x, const T* v, const T* standard, T inverse, const T* dz, T* g,
                            T* of_error) const {
     const std::int64_t n = head.count;
+    const bool dot_product = head.options.dot_product;  // e = -v
     std::copy(g, g + n, of_error);
-    if (!head.options.norm) return;
+    if (!head.options.norm) {
+      if (dot_product) std::fill(g, g + n, T(0));
+      return;
+    }
     const T channels = static_cast<T>(n);
-    std::copy(standard, standard + n, error);
-    MultiplyRow(n, head.ln_weight, error);
-    AddRow(n, head.ln_bias, error);
-    if (head.options.residual) AddRow(n, x, error);
-    sn::AddScaled(n, T(-1), v, error);
+    FindError(x, v, standard);
     PassBack(n, standard, inverse, of_error);  // now that of h
     AddProduct(n, static_cast<const T*>(of_error), static_cast<const T*>(error), dln_weight);
     MultiplyRow(n, head.ln_weight, of_error);
-    AddProduct(n, static_cast<const T*>(of_error), standard, dln_weight);
-    AddRow(n, static_cast<const T*>(of_error), dln_bias);
+    if (!dot_product) {
+      AddProduct(n, static_cast<const T*>(of_error), standard, dln_weight);
+      AddRow(n, static_cast<const T*>(of_error), dln_bias);
+    }
 
     MultiplyRow(n, head.ln_weight, error);  // h
     const T along_h = sn::Dot(n, static_cast<const T*>(error), standard) / channels;
@@ -60,10 +62,22 @@ struct HeadGradient {
     // Of z^: its share in f, and in the projection.
     ScaleRow(n, -along_h * inverse, static_cast<const T*>(g), moved);
     sn::AddScaled(n, -along_g * inverse, static_cast<const T*>(error), moved);
-    AddProduct(n, static_cast<const T*>(of_error), head.ln_weight, moved);
+    if (!dot_product) AddProduct(n, static_cast<const T*>(of_error), head.ln_weight, moved);
     PassBack(n, standard, inverse, moved);
     sn::AddScaled(n, -of_inverse / channels, standard, moved);
     std::copy(moved, moved + n, g);
+  }
+
+ private:
+  /// error <- e
+  HWY_INLINE void FindError(const T* x, const T* v, const T* standard) const {
+    const std::int64_t n = head.count;
+    if (head.options.dot_product) return ScaleRow(n, T(-1), v, error);
+    std::copy(standard, standard + n, error);
+    MultiplyRow(n, head.ln_weight, error);
+    AddRow(n, head.ln_bias, error);
+    if (head.options.residual) AddRow(n, x, error);
+    sn::AddScaled(n, T(-1), v, error);
   }
 };
 

@@ -1,5 +1,5 @@
-// One token's row: norms of outputs with their gradients, keys and queries as the network sees
-// them. Compiled once for every target.
+// One token's row: norms with their gradients, keys and queries as the network sees them, what a
+// matrix makes of it. Compiled once for every target.
 
 #if defined(TTR_NETWORK_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_NETWORK_ROWS_INL_H_
@@ -13,7 +13,6 @@
 
 #include "hwy/highway.h"
 #include "src/engines/network/task.h"
-#include "src/simd/activation-inl.h"
 #include "src/simd/rows-inl.h"
 #include "src/simd/vector_map-inl.h"
 
@@ -76,88 +75,6 @@ HWY_INLINE void PassBack(std::int64_t count, const T* z, T inverse, T* g) {
     return hn::Mul(rest, hn::Set(d, inverse));
   };
   sn::MapRows(count, g, project, static_cast<const T*>(g), z);
-}
-
-/// What the last layer leaves to the loss, and to readers.
-template <class T>
-struct Head {
-  const Options& options;
-  std::int64_t count;
-  const T *ln_weight, *ln_bias;
-
-  /// z <- the network's output, of input x. With a norm `z` standardised is left in `standard`, if
-  /// given, and the inverse of its deviation returned.
-  HWY_INLINE T Finish(const T* x, T* z, T* standard) const {
-    const T* const from = z;
-    T inverse = 1;
-    if (options.norm) {
-      inverse = Standardise(count, z);
-      if (standard != nullptr) std::copy(z, z + count, standard);
-      const auto affine = [](auto, auto a, auto weight, auto bias)
-                              HWY_ATTR { return hn::MulAdd(a, weight, bias); };
-      sn::MapRows(count, z, affine, from, ln_weight, ln_bias);
-    }
-    if (options.residual) {
-      const auto add = [](auto, auto a, auto b) HWY_ATTR { return hn::Add(a, b); };
-      sn::MapRows(count, z, add, from, x);
-    }
-    return inverse;
-  }
-
-  /// dz <- the gradient of 1/2 |f - v|^2 for the last layer's z, which becomes standard where there
-  /// is a norm. Returns the inverse of its deviation.
-  HWY_INLINE T Loss(const T* x, const T* v, T* z, T* dz) const {
-    const T* const from = z;
-    if (!options.norm) {
-      const auto subtract = [](auto, auto a, auto b) HWY_ATTR { return hn::Sub(a, b); };
-      const auto beside = [](auto, auto a, auto b, auto c)
-                              HWY_ATTR { return hn::Sub(hn::Add(a, b), c); };
-      options.residual ? sn::MapRows(count, dz, beside, from, x, v)
-                       : sn::MapRows(count, dz, subtract, from, v);
-      return 1;
-    }
-    const T inverse = Standardise(count, z);
-    const auto error = [](auto, auto a, auto weight, auto bias, auto b) HWY_ATTR {
-      return hn::Mul(weight, hn::Sub(hn::MulAdd(a, weight, bias), b));
-    };
-    const auto beside = [](auto, auto a, auto weight, auto bias, auto b, auto c) HWY_ATTR {
-      return hn::Mul(weight, hn::Sub(hn::Add(hn::MulAdd(a, weight, bias), b), c));
-    };
-    options.residual ? sn::MapRows(count, dz, beside, from, ln_weight, ln_bias, x, v)
-                     : sn::MapRows(count, dz, error, from, ln_weight, ln_bias, v);
-    PassBack(count, from, inverse, dz);
-    return inverse;
-  }
-};
-
-/// x <- act(z), slope <- act'(z), which may be z. `bend`, if given: act''(z).
-template <class T>
-HWY_INLINE void ActivateRow(simd::Activation activation, std::int64_t count, const T* z, T* x,
-                            T* slope, T* bend = nullptr) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  sn::WithActivation(activation, [&](auto which) HWY_ATTR {
-    std::int64_t i = 0;
-    if (bend != nullptr) {
-      for (; i + lanes <= count; i += lanes) {
-        const auto at = sn::Activate<decltype(which)::value>(d, hn::LoadU(d, z + i));
-        hn::StoreU(at.value, d, x + i);
-        hn::StoreU(at.slope, d, slope + i);
-        hn::StoreU(at.bend, d, bend + i);
-      }
-    } else {
-      for (; i + lanes <= count; i += lanes) {
-        const auto at = sn::Activate<decltype(which)::value>(d, hn::LoadU(d, z + i));
-        hn::StoreU(at.value, d, x + i);
-        hn::StoreU(at.slope, d, slope + i);
-      }
-    }
-    if (i == count) return;
-    const auto at = sn::Activate<decltype(which)::value>(d, sn::LoadSome(d, z + i, count - i));
-    sn::StoreSome(at.value, d, x + i, count - i);
-    sn::StoreSome(at.slope, d, slope + i, count - i);
-    if (bend != nullptr) sn::StoreSome(at.bend, d, bend + i, count - i);
-  });
 }
 
 template <class T>

@@ -156,7 +156,7 @@ struct Rates {
 /// Of a worker.
 template <class T>
 struct Scratch {
-  Weights<T> a, anchor, b;
+  Weights<T> a, anchor, b, squares;
   TokenRows<T> x;          // what goes into every layer, of keys
   TokenRows<T> z;          // what comes out of it, then act'(z); of the last (z - mean) / deviation
   TokenRows<T> dz;         // the gradient for it
@@ -175,6 +175,7 @@ struct Scratch {
       : a(shape, true, layout),
         anchor(shape, options.has_anchors(), layout),
         b(shape, options.has_second(), layout),
+        squares(shape, options.adapts(), layout),
         x(shape, TokenRows<T>::Of::kIn, layout),
         z(shape, TokenRows<T>::Of::kOut, layout),
         dz(shape, TokenRows<T>::Of::kOut, layout),

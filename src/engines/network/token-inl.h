@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/network/adapted-inl.h"
 #include "src/engines/network/block-inl.h"
 #include "src/engines/network/exchange-inl.h"
 #include "src/engines/network/rows-inl.h"
@@ -20,12 +21,26 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::network {
 namespace HWY_NAMESPACE {
 
+/// Where the parameters of a memory lie.
+template <class T>
+struct Places {
+  Place<T> a, anchor, b, squares;
+};
+
 template <class T>
 class TokenKernel {
  public:
   TokenKernel(const Options& options, const Shape& shape, const Scratch<T>& scratch,
-              const Head<T>& head, const Place<T>& a, const Place<T>& anchor, const Place<T>& b)
-      : options_(options), shape_(shape), s_(scratch), head_(head), a_(a), anchor_(anchor), b_(b) {}
+              const BlockKernel<T>& blocks, const Places<T>& places)
+      : options_(options),
+        shape_(shape),
+        s_(scratch),
+        activated_(blocks.activated()),
+        head_(blocks.head()),
+        a_(places.a),
+        anchor_(places.anchor),
+        b_(places.b),
+        squares_(places.squares) {}
 
   /// x, z and dz of the key in row 0.
   void FindGradient(bool has_anchor) const {
@@ -35,7 +50,7 @@ class TokenKernel {
       T* const z = s_.z[l].Row(0);
       Apply(weights[l], l, s_.x[l].Row(0), z);
       if (l < last) {
-        ActivateRow(options_.activation, shape_.Out(l), z, s_.x[l + 1].Row(0), z);
+        activated_.Apply(z, s_.x[l + 1].Row(0), z);
       }
     }
     head_.Loss(s_.x[0].Row(0), s_.v.Row(0), s_.z[last].Row(0), s_.dz[last].Row(0));
@@ -44,16 +59,17 @@ class TokenKernel {
       T* const dz = s_.dz[l - 1].Row(0);
       DotRows(static_cast<const T*>(w.w), w.stride, static_cast<const T*>(s_.dz[l].Row(0)),
               shape_.Out(l), shape_.In(l), dz);
-      MultiplyRow(shape_.In(l), s_.z[l - 1].Row(0), dz);
+      activated_.PassBack(s_.z[l - 1].Row(0), dz);
     }
   }
 
-  /// What the query in row 0 reads, in zq of the last layer: A - row B, or A where row is 0.
-  void Read(T row) const {
+  /// What the query in row 0 reads, in zq of the last layer: W_bar, or A - row B, or A where row is
+  /// 0.
+  void Read(bool of_anchor, T row) const {
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
       const T* const u = s_.u[l].Row(0);
       T* const z = s_.zq[l].Row(0);
-      Apply(a_[l], l, u, z);
+      Apply(of_anchor ? anchor_[l] : a_[l], l, u, z);
       if (row != 0) {
         Apply(b_[l], l, u, s_.row);
         sn::AddScaled(shape_.Out(l), -row, static_cast<const T*>(s_.row), z);
@@ -100,10 +116,11 @@ class TokenKernel {
   }
 
   /// Are the weights as they would be read all finite?
-  bool Finite(T row) const {
+  bool Finite(bool of_anchor, T row) const {
     bool finite = true;
     for (std::int64_t l = 0; l < shape_.depth && finite; ++l) {
-      ForRows(l, a_[l], row != 0 ? b_[l] : a_[l], [&](std::int64_t count, T* a, T* b) HWY_ATTR {
+      const LayerRows<T> weights = of_anchor ? anchor_[l] : a_[l];
+      ForRows(l, weights, row != 0 ? b_[l] : weights, [&](std::int64_t count, T* a, T* b) HWY_ATTR {
         if (!finite) return;
         if (row == 0) {
           finite = AllFinite(count, static_cast<const T*>(a));
@@ -131,7 +148,7 @@ class TokenKernel {
   void Activate(std::int64_t l) const {
     T* const z = s_.zq[l].Row(0);
     if (l + 1 == shape_.depth) return;
-    ActivateRow(options_.activation, shape_.Out(l), z, s_.u[l + 1].Row(0), z);
+    activated_.Apply(z, s_.u[l + 1].Row(0), z);
   }
 
   /// z = W^T x + b
@@ -159,6 +176,7 @@ class TokenKernel {
 
   /// S <- momentum S - step g, A <- decay A + S; z += u A, if they are given.
   void CarryLayer(std::int64_t l, const T* u, T* z) const {
+    if (options_.adapts()) return AdaptLayer(l, u, z);
     const Rates<T>& rates = s_.rates;
     const T step = rates.step[0], decay = DecayFactor(options_, rates, 0);
     const T momentum = options_.momentum ? rates.momentum[0] : T(0);
@@ -189,6 +207,28 @@ class TokenKernel {
     if (u != nullptr) AddRow(count, static_cast<const T*>(a.b), z);
   }
 
+  /// The same of steps adapted a weight: V, G and A.
+  void AdaptLayer(std::int64_t l, const T* u, T* z) const {
+    const Rates<T>& rates = s_.rates;
+    const AdaptedStep<T> step(options_, rates);
+    const std::int64_t count = shape_.Out(l), in = shape_.In(l);
+    const LayerRows<T> a = a_[l], v = squares_[l], mean = options_.momentum ? b_[l] : v;
+    const T* const x = s_.x[l].Row(0);
+    const T* const dz = s_.dz[l].Row(0);
+    for (std::int64_t first = 0; first < in; first += sn::kRowsTogether) {
+      const std::int64_t end = std::min(first + sn::kRowsTogether, in);
+      for (std::int64_t r = first; r < end; ++r) {
+        step.WriteRow(count, x[r], dz, v.Row(r), mean.Row(r), a.Row(r));
+      }
+      if (u != nullptr) {
+        AddRows(u + first, static_cast<const T*>(a.Row(first)), a.stride, count, end - first, z);
+      }
+    }
+    if (!shape_.bias) return;
+    step.WriteRow(count, T(1), dz, v.b, mean.b, a.b);
+    if (u != nullptr) AddRow(count, static_cast<const T*>(a.b), z);
+  }
+
   HWY_INLINE void CarryRow(std::int64_t count, T momentum, T decay, T coefficient, const T* dz,
                            T* s, T* a) const {
     const hn::ScalableTag<T> d;
@@ -214,8 +254,9 @@ class TokenKernel {
   const Options& options_;
   const Shape& shape_;
   const Scratch<T>& s_;
+  const Activated<T>& activated_;
   const Head<T>& head_;
-  Place<T> a_, anchor_, b_;
+  Place<T> a_, anchor_, b_, squares_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -15,9 +15,10 @@ Work::Work(const Options& o, const Call& c)
   const TensorView& first = call.weights.w.front();
   sizes.shape = {.depth = options.depth,
                  .key_dim = first.size(2),
-                 .hidden = first.size(3),
+                 .hidden = options.gated ? first.size(3) / 2 : first.size(3),
                  .value_dim = call.weights.w.back().size(3),
-                 .bias = options.bias};
+                 .bias = options.bias,
+                 .gated = options.gated};
   sizes.heads = heads.memories;
   sizes.queries = heads.queries;
   sizes.tokens = sequences.longest();

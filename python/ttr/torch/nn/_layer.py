@@ -159,6 +159,7 @@ class TestTimeRegression(nn.Module):
     def _lengths(self) -> dict[str, int]:
         """The length of every axis that a parameter may have."""
         sizes, option = self.sizes, self.recipe.option
+        hidden = int(option("expansion")) * sizes.key_dim
         drawn = option("features") in ("rfa", "favor", "dijiang")
         return {
             "H": sizes.heads,
@@ -167,7 +168,8 @@ class TestTimeRegression(nn.Module):
             "F": int(option("feature_dim")) if drawn else sizes.key_dim,
             "T n": sizes.steps,
             "mini_batch": int(option("mini_batch")),
-            "hidden": int(option("expansion")) * sizes.key_dim,
+            "hidden": hidden,
+            "2 hidden": 2 * hidden,
             "1": 1,
         }
 

@@ -225,6 +225,15 @@ PUBLISHED: Mapping[str, Design] = {
         learn=("state",), conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
         output_gate="silu", source="arXiv 2501.00663",
     ),
+    "lact": Design(
+        gates={"step": partial(gates.Sigmoid, scale=0.02)},
+        learn=("state",), silu="qkv", qk_norm="l2", output_norm="rms",
+        source="arXiv 2505.23884; one step size for all matrices, a window of attention beside it",
+    ),
+    "in_place_ttt": Design(
+        gates={"step": partial(gates.Sigmoid, scale=0.02)}, learn=("state",),
+        source="arXiv 2604.06169; a projection of its own in place of a feed-forward layer's",
+    ),
 }  # fmt: skip
 
 #: Of a recipe that no row is about: unit keys for memories with a state; nothing for those that

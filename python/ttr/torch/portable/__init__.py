@@ -86,7 +86,7 @@ def _check_road(call: Call) -> None:
 
 _REASONS = {
     "kernel_smoother": "its memory is the list of its pairs",
-    "kernel": "its memory is the list of its pairs",
+    "kernel": "its memory is the list of its pairs, or of keys that span them",
     "polynomial": "a fit around every query",
     "network": "a network that is trained while it reads",
 }

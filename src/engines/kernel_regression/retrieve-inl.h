@@ -1,10 +1,11 @@
-// Answers of a block of queries from the factor of all prefixes. Compiled once for every target.
+// The answers to a block of queries from the factor of all prefixes. Compiled once for every
+// target.
 
-#if defined(TTR_KERNEL_REGRESSION_ANSWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_KERNEL_REGRESSION_ANSWER_INL_H_
-#undef TTR_KERNEL_REGRESSION_ANSWER_INL_H_
+#if defined(TTR_KERNEL_REGRESSION_RETRIEVE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_KERNEL_REGRESSION_RETRIEVE_INL_H_
+#undef TTR_KERNEL_REGRESSION_RETRIEVE_INL_H_
 #else
-#define TTR_KERNEL_REGRESSION_ANSWER_INL_H_
+#define TTR_KERNEL_REGRESSION_RETRIEVE_INL_H_
 #endif
 
 #include <algorithm>
@@ -102,9 +103,10 @@ class QueryColumns {
 };
 
 template <class T, class GAINED>
-class Answers {
+class Retrieval {
  public:
-  Answers(const Task& task, const Factor<T>& factor, const Scratch<T>& scratch, std::int64_t first)
+  Retrieval(const Task& task, const Factor<T>& factor, const Scratch<T>& scratch,
+            std::int64_t first)
       : m_(task.memory),
         f_(factor),
         s_(scratch),
@@ -140,11 +142,11 @@ class Answers {
 
   void Store(std::int64_t i) const {
     const std::int64_t at = first_ + i, t = at / m_.queries, end = queries_.EndOf(i);
-    const bool odd = end > f_.progress->odd;
-    if (!odd && end > f_.progress->good) return;  // of least norm, by others
+    const bool nonfinite = end > f_.progress->nonfinite;
+    if (!nonfinite && end > f_.progress->good) return;  // of least norm, by others
     T* const y = s_.y.Row(i);
     for (std::int64_t c = 0; c < m_.value_dim; ++c) {
-      if (odd || end > f_.odd_from[c]) y[c] = std::numeric_limits<T>::quiet_NaN();
+      if (nonfinite || end > f_.nonfinite_from[c]) y[c] = std::numeric_limits<T>::quiet_NaN();
     }
     sn::StoreRow(y, t, 0, m_.value_dim, m_.y.Of(at - t * m_.queries));
   }
@@ -160,4 +162,4 @@ class Answers {
 }  // namespace ttr::kernel_regression
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_KERNEL_REGRESSION_ANSWER_INL_H_
+#endif  // TTR_KERNEL_REGRESSION_RETRIEVE_INL_H_

@@ -1,10 +1,10 @@
-// Answers of some queries. Compiled once for every target.
+// Outputs of some queries. Compiled once for every target.
 
-#if defined(TTR_LOCAL_POLYNOMIAL_ANSWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_LOCAL_POLYNOMIAL_ANSWER_INL_H_
-#undef TTR_LOCAL_POLYNOMIAL_ANSWER_INL_H_
+#if defined(TTR_LOCAL_POLYNOMIAL_OUTPUTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LOCAL_POLYNOMIAL_OUTPUTS_INL_H_
+#undef TTR_LOCAL_POLYNOMIAL_OUTPUTS_INL_H_
 #else
-#define TTR_LOCAL_POLYNOMIAL_ANSWER_INL_H_
+#define TTR_LOCAL_POLYNOMIAL_OUTPUTS_INL_H_
 #endif
 
 #include <cmath>
@@ -19,9 +19,9 @@ namespace ttr::local_polynomial {
 namespace HWY_NAMESPACE {
 
 template <class T>
-class Answers {
+class Outputs {
  public:
-  Answers(const Task& task, const Scratch<T>& scratch)
+  Outputs(const Task& task, const Scratch<T>& scratch)
       : task_(task),
         m_(task.memory),
         s_(scratch),
@@ -41,14 +41,14 @@ class Answers {
   void AddValues(std::int64_t first, std::int64_t count) const {
     if (!fits_.weights().Share(first, count)) return;
     cn::LoadPairs(cn::ValuesOf(m_), first, count, m_.value_dim, s_.v);
-    const std::int64_t odd = cn::SetOddAside(s_.v, count, ValueWidth(), s_.odd);
-    fits_.Weigh(count, s_.e);
+    const std::int64_t non_finite = cn::SetOddAside(s_.v, count, ValueWidth(), s_.non_finite);
+    fits_.Weigh(first, count, s_.e);
     ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Transposed(s_.e), s_.v,
                                  linalg::RoundUp(task_.count, kStrip),
                                  ln::Whole{ValueWidth(), count}, s_.y);
     // What is not finite goes to those alone that give it weight.
-    for (std::int64_t at = 0; at < odd; ++at) {
-      const std::int64_t j = s_.odd[at];
+    for (std::int64_t at = 0; at < non_finite; ++at) {
+      const std::int64_t j = s_.non_finite[at];
       cn::ValuesOf(m_).Load(first + j, m_.value_dim, s_.row);
       for (std::int64_t i = 0; i < task_.count; ++i) {
         const T e = s_.e.Row(j)[i];
@@ -65,9 +65,13 @@ class Answers {
     if (fits_.weights().Alone(i)) {
       status = 3;  // kSingular
     } else if (fits_.NeedsExact(i)) {
-      const ExactFit fit(task_, task_.first + i);
-      fit.Answer(y);
+      const ExactFit fit(task_, task_.first + i, m_.value_dim, [&](std::int64_t pair, double* v) {
+        cn::ValuesOf(m_).Load(pair, m_.value_dim, v);
+      });
+      fit.Predict(y);
       if (fit.singular()) status = 1;  // kRegularised
+    } else if (fits_.HasLeastNorm(i)) {
+      status = 1;
     }
     if (task_.options.output_norm != OutputNorm::kNone) {
       const bool rms = task_.options.output_norm == OutputNorm::kRms;
@@ -90,4 +94,4 @@ class Answers {
 }  // namespace ttr::local_polynomial
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_LOCAL_POLYNOMIAL_ANSWER_INL_H_
+#endif  // TTR_LOCAL_POLYNOMIAL_OUTPUTS_INL_H_

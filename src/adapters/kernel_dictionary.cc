@@ -1,0 +1,109 @@
+// From a recipe's words to those of kernel regression in the span of a dictionary.
+
+#include "src/engines/kernel_dictionary/kernel_dictionary.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/adapters/kernel_words.h"
+#include "src/adapters/registry.h"
+#include "src/core/working_copy.h"
+#include "src/engines/rows/norm.h"
+#include "src/recipe/family.h"
+
+namespace ttr {
+namespace {
+
+kernel_dictionary::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
+  kernel_dictionary::Options options;
+  options.kernel = KernelOf(recipe.similarity.kernel);
+  options.bandwidth = recipe.similarity.bandwidth;
+  options.scale = recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
+                                             : recipe.reading.scale;
+  options.ridge = recipe.optimizer.ridge;
+  options.budget = recipe.optimizer.budget;
+  options.tolerance = recipe.optimizer.tolerance;
+  options.causal = recipe.reading.causal;
+  options.read_before = recipe.reading.read == Read::kBefore;
+  options.normalise_qk = recipe.reading.normalise_qk;
+  return options;
+}
+
+kernel_dictionary::Call CallOf(const EngineCall& from, const State& state) {
+  const Inputs& inputs = from.inputs;
+  kernel_dictionary::Call call;
+  if (from.needs != Needs::kWrite) call.q = inputs.q;
+  if (from.needs != Needs::kRead) {
+    call.k = inputs.k;
+    call.v = inputs.v;
+    call.importance = inputs.importance;
+  }
+  call.heads = from.dims.heads;
+  call.ridge = inputs.ridge;
+  call.bandwidth = inputs.bandwidth;
+  if (inputs.cu_seqlens.defined()) {
+    call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
+                       static_cast<std::size_t>(from.dims.sequences + 1)};
+  }
+  call.e = state.Get("state");
+  call.r = state.Get("state.r");
+  call.keys = state.Get("state.keys");
+  call.l = state.Get("state.l");
+  call.count = state.Get("state.count");
+  return call;
+}
+
+class KernelDictionary final : public Engine {
+ public:
+  std::string_view name() const override { return "kernel_dictionary"; }
+
+  bool Covers(const Recipe& recipe) const override { return HasBudget(recipe); }
+  std::string_view How(const Recipe&) const override {
+    return "coordinates of every key in the span of few, and a triangular root of their Gram "
+           "matrix that rotations keep: bounded memory, in double precision, SIMD";
+  }
+  double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
+    const auto n = static_cast<double>(std::min(recipe.optimizer.budget, dims.tokens));
+    const auto dk = static_cast<double>(dims.key_dim), dv = static_cast<double>(dims.value_dim);
+    const double queries =
+        std::max(1.0, static_cast<double>(dims.query_heads) / static_cast<double>(dims.heads));
+    return n * (2 * dk + n) + n * (3 * n + 6 * dv) + queries * 2 * n * (dk + n + dv);
+  }
+  double WorkBytes(const Recipe& recipe, const Dims& dims, std::int64_t, bool) const override {
+    const auto n = static_cast<double>(recipe.optimizer.budget);
+    return 8 * n * (2 * n + static_cast<double>(dims.key_dim + dims.value_dim));
+  }
+
+  void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
+    const Recipe& recipe = call.recipe();
+    if (call.needs != Needs::kRead) {
+      AddMissing(recipe, call.requirements.state, call.dims, NewStateType(call.inputs), state);
+    }
+    kernel_dictionary::Call words = CallOf(call, state);
+    const OutputNorm norm = recipe.reading.output_norm;
+    Tensor plain;  // outputs before their norm
+    if (call.needs != Needs::kWrite) {
+      if (norm != OutputNorm::kNone) plain = Tensor(DType::kFloat64, outputs.y.shape());
+      words.y = plain.defined() ? plain.view() : outputs.y;
+    }
+    kernel_dictionary::Forward(OptionsOf(recipe, call.dims), words, call.executor, call.scratch);
+    if (plain.defined()) {
+      const auto kind = norm == OutputNorm::kL2 ? rows::NormKind::kL2 : rows::NormKind::kRms;
+      rows::Normalise({kind, 0, plain, {}, {}, {}}, outputs.y, call.executor);
+    }
+  }
+
+  std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
+    return kernel_dictionary::ScratchBytes({recipe.optimizer.budget, dims.key_dim, dims.value_dim},
+                                           threads);
+  }
+};
+
+}  // namespace
+
+const Engine& KernelDictionaryEngine() {
+  static const KernelDictionary engine;
+  return engine;
+}
+
+}  // namespace ttr

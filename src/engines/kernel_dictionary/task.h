@@ -1,0 +1,43 @@
+/// One memory, and what a worker has for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/engines/common/queries.h"
+#include "src/engines/common/scratch_layout.h"
+#include "src/engines/kernel_dictionary/kernel_dictionary.h"
+#include "src/simd/rows.h"
+
+namespace ttr::kernel_dictionary {
+
+using simd::Rows;
+
+/// One memory, one sequence.
+struct Memory : common::QueriedPairs {
+  double ridge = 0;
+  Rows e{}, r{}, keys{}, l{};  // of the state; absent: it begins with nothing, and leaves nothing
+  std::int64_t* count = nullptr;  // of the state
+};
+
+/// Of a worker: the memory, and rows.
+struct Scratch {
+  std::int64_t stride;  // of r and l
+  double *e, *r, *keys, *l;
+  double *k, *v, *z, *y;
+
+  Scratch(const Sizes& sizes, common::ScratchLayout& layout)
+      : stride(common::OddLines<double>(sizes.budget)) {
+    e = layout.Take<double>(sizes.budget * sizes.value_dim);
+    layout.Take(sizes.budget * stride, {&r, &l});
+    keys = layout.Take<double>(sizes.budget * sizes.key_dim);
+    k = layout.Take<double>(sizes.key_dim);
+    layout.Take(sizes.value_dim, {&v, &y});
+    z = layout.Take<double>(sizes.budget);
+  }
+};
+
+/// All tokens of a memory.
+void RunMemory(const Options& options, const Memory& memory, std::byte* scratch);
+
+}  // namespace ttr::kernel_dictionary
