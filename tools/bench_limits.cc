@@ -29,8 +29,9 @@ std::string ShowBytes(std::size_t bytes) {
 // Inputs and outputs count where the state does not dwarf them: an update of a large state is held
 // against the bandwidth for that state alone.
 double MovedBytes(const Demand& demand) {
-  const bool dwarfed = demand.state_bytes > 8 * demand.stream_bytes;
-  return demand.state_bytes + (dwarfed ? 0 : demand.stream_bytes);
+  const double state = demand.state_bytes + demand.pairs_bytes;
+  const bool dwarfed = state > 8 * demand.stream_bytes;
+  return state + (dwarfed ? 0 : demand.stream_bytes);
 }
 
 // GFLOP/s of all together: what is called a processor may be half of a core.
@@ -58,7 +59,7 @@ Limits::Limits(const std::vector<Work>& works, bool levels) {
   for (const Work& work : works) {
     fma_[work.setting().threads];
     const Demand& demand = work.demand();
-    (demand.state_bytes > 0 ? in_place_ : stream_)[Rounded(demand.footprint)];
+    (this->*BandwidthOf(demand).sizes)[Rounded(demand.footprint)];
   }
   if (!levels) return;
   std::size_t largest = 0;
@@ -93,13 +94,18 @@ void Limits::Sample() {
   for (auto& [bytes, samples] : read_) add(samples, MeasureReadBandwidth, bytes);
 }
 
+Limits::Bandwidth Limits::BandwidthOf(const Demand& demand) {
+  if (demand.state_bytes > 0) return {&Limits::in_place_, "in-place "};
+  if (demand.pairs_bytes > 0) return {&Limits::read_, "read "};
+  return {&Limits::stream_, "stream "};
+}
+
 Bound Limits::MemoryBound(const Work& work) const {
   const Demand& demand = work.demand();
   const std::size_t bytes = Rounded(demand.footprint);
-  const bool in_place = demand.state_bytes > 0;
-  const double one_thread = (in_place ? in_place_ : stream_).at(bytes).Median();
-  return {MovedBytes(demand) / (one_thread * work.setting().threads),
-          (in_place ? "in-place " : "stream ") + ShowBytes(bytes)};
+  const auto [sizes, name] = BandwidthOf(demand);
+  const double one_thread = (this->*sizes).at(bytes).Median();
+  return {MovedBytes(demand) / (one_thread * work.setting().threads), name + ShowBytes(bytes)};
 }
 
 Bound Limits::BoundOf(const Work& work) const {

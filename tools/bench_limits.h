@@ -15,7 +15,7 @@ namespace ttr::tools {
 // The least time that the machine's limits leave a work, and the limit that sets it.
 struct Bound {
   double ns = 0;      // a token and memory (StreamBound: a call)
-  std::string limit;  // "FMA", "exp", "stream 12 MB", "in-place 64 MB"
+  std::string limit;  // "FMA", "exp", "stream 12 MB", "in-place 64 MB", "read 64 MB"
 };
 
 class Limits {
@@ -50,6 +50,12 @@ class Limits {
 
  private:
   using Sizes = std::map<std::size_t, Samples>;
+  // What bytes come at: an update in place, a read, or a stream in and out.
+  struct Bandwidth {
+    Sizes Limits::* sizes;
+    const char* name;
+  };
+  static Bandwidth BandwidthOf(const Demand& demand);
 
   std::vector<Level> levels_;
   std::map<int, Samples> fma_;  // of so many threads at once

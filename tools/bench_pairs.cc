@@ -48,7 +48,15 @@ std::vector<PairsLine> PairsLines() {
       {"Epanechnikov", compact},
       {"Epanechnikov, half of the pairs out of reach", compact, 1, DType::kFloat32, kHalf},
       {"softmax, window 512", "softmax{window: 512}", 4},
+      {"local linear, one head", "local_linear", 1, DType::kFloat32, 0, 1},
+      {"kernel ridge, one head", "kernel_ridge", 2, DType::kFloat32, 0, 1},
   };
+}
+
+std::vector<PairsLine> PairsDecodeLines() {
+  return {{"softmax", "softmax"},
+          {"Gaussian", "nadaraya_watson{bandwidth: 16}"},
+          {"local linear", "local_linear"}};
 }
 
 Table PairsTable(const std::vector<Work>& works, const Limits& limits) {
@@ -77,6 +85,24 @@ Table PairsTable(const std::vector<Work>& works, const Limits& limits) {
     }
     AddTimes(row, both, Find(works, first, d, "both"));
     table.AddRow(std::move(row));
+  }
+  return table;
+}
+
+Table PairsDecodeTable(const std::vector<Work>& works, const Limits& limits) {
+  Table table("Single tokens beside kept pairs of 64 MB in float32; the same pairs in bfloat16");
+  table.AddText("memory").AddInteger("d").AddInteger("H").AddInteger("pairs");
+  table.AddReal("float32", 1, kNsUnit).AddReal("of limit", 1, "%").AddText("limit");
+  table.AddReal("bfloat16", 1, kNsUnit).AddReal("bfloat16: of limit", 1, "%");
+  table.AddReal("times quicker", 2);
+  for (const Work& wide : works) {
+    const Setting& setting = wide.setting();
+    if (setting.part != Part::kPairs || setting.variant != "DRAM") continue;
+    const Work& narrow = *Find(works, wide.name(), setting.dims.key_dim, "DRAM, bfloat16");
+    const auto share = [&](const Work& work) { return 100 * limits.BoundOf(work).ns / work.Ns(); };
+    table.AddRow({wide.name(), setting.dims.key_dim, setting.dims.heads, setting.pairs, wide.Ns(),
+                  share(wide), limits.BoundOf(wide).limit, narrow.Ns(), share(narrow),
+                  wide.Ns() / narrow.Ns()});
   }
   return table;
 }

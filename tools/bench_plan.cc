@@ -106,9 +106,10 @@ class Collector {
 
   void CollectPairs(std::int64_t d) {
     for (const PairsLine& line : PairsLines()) {
+      const std::int64_t heads = line.heads > 0 ? line.heads : options_.heads;
       Setting setting{.part = Part::kPairs,
                       .variant = "forward",
-                      .dims = MakeDims(line.longer * options_.tokens, options_.heads, d),
+                      .dims = MakeDims(line.longer * options_.tokens, heads, d),
                       .dtype = line.dtype,
                       .reach = line.reach};
       const Named layer{line.name, RecipeArgument(line.recipe)};
@@ -116,6 +117,11 @@ class Collector {
       setting.variant = "both";
       setting.doing = Doing::kForwardBackward;
       Add(layer, setting);
+    }
+    for (const PairsLine& line : PairsDecodeLines()) {
+      const Named layer{line.name, RecipeArgument(line.recipe)};
+      AddStepsOnPairs(Part::kPairs, layer, d, "DRAM", kDramBytes);
+      AddStepsOnPairs(Part::kPairs, layer, d, "DRAM, bfloat16", kDramBytes, DType::kBFloat16);
     }
   }
 
@@ -149,20 +155,23 @@ class Collector {
     add("written, DRAM", kDramBytes, false);
   }
 
-  // Single tokens beside as many pairs as fill so many bytes.
+  // Single tokens beside as many pairs as fill so many bytes in float32.
+  void AddStepsOnPairs(Part part, const Named& layer, std::int64_t d, const char* variant,
+                       double bytes, DType dtype = DType::kFloat32) {
+    const std::int64_t heads = options_.heads;
+    const auto pairs = static_cast<std::int64_t>(bytes / static_cast<double>(8 * heads * d));
+    Add(layer, {.part = part,
+                .doing = Doing::kSteps,
+                .variant = variant,
+                .dims = MakeDims(1, heads, d),
+                .dtype = dtype,
+                .pairs = std::max<std::int64_t>(pairs, 2)});
+  }
+
   void CollectStepsOnPairs(Part part, const Named& layer, std::int64_t d) {
     if (MakePlan(layer.recipe).engine == kDefinition || layer.recipe.weights.window > 0) return;
-    const std::int64_t heads = options_.heads;
-    const auto add = [&](const char* variant, double bytes) {
-      const auto pairs = static_cast<std::int64_t>(bytes / static_cast<double>(8 * heads * d));
-      Add(layer, {.part = part,
-                  .doing = Doing::kSteps,
-                  .variant = variant,
-                  .dims = MakeDims(1, heads, d),
-                  .pairs = std::max<std::int64_t>(pairs, 2)});
-    };
-    add("cache", kCacheBytes);
-    add("DRAM", kDramBytes);
+    AddStepsOnPairs(part, layer, d, "cache", kCacheBytes);
+    AddStepsOnPairs(part, layer, d, "DRAM", kDramBytes);
   }
 
   void CollectLeastSquares(const Named& layer, std::int64_t d) {

@@ -221,6 +221,7 @@ std::vector<NamedTable> BenchTables(const std::vector<Work>& works,
                                  [&](const Work& work) { return work.setting().part == part; });
     if (!run) continue;
     tables.push_back({std::string(Name(part)), TableOf(part, works, limits)});
+    if (part == Part::kPairs) tables.push_back({"pairs_decode", PairsDecodeTable(works, limits)});
     if (part == Part::kLeastSquares) {
       tables.push_back({"least_squares_decode", LeastSquaresDecodeTable(works, limits)});
     }

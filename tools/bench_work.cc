@@ -98,19 +98,28 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
     demand_.exps += demand_.flops / static_cast<double>(2 * (dims.key_dim + dims.value_dim));
   }
   demand_.stream_bytes = passes * stream / units;
-  // Kept pairs are read, other memories written, too.
-  demand_.state_bytes = decodes ? (setting_.pairs > 0 ? 1 : 2) * cost.state_bytes : 0;
-  demand_.footprint =
-      passes * stream + (decodes ? cost.state_bytes * static_cast<double>(dims.heads) : 0);
+  double state = decodes ? cost.state_bytes : 0;
+  if (setting_.pairs > 0) {
+    state *= static_cast<double>(SizeOf(setting_.dtype)) / SizeOf(DType::kFloat32);
+    demand_.pairs_bytes = state;
+  } else {
+    demand_.state_bytes = 2 * state;
+  }
+  demand_.footprint = passes * stream + state * static_cast<double>(dims.heads);
 }
 
 void Work::KeepPairs(BenchMemory& memory) {
   for (const StateSpec& spec : layer_->requirements().state) {
-    const DType dtype = spec.counts ? DType::kInt64 : DType::kFloat32;
+    const bool of_pairs = spec.name == "state.k" || spec.name == "state.v";
+    const DType dtype = spec.counts ? DType::kInt64
+                        : of_pairs  ? setting_.dtype
+                                    : DType::kFloat32;
     const Shape shape = StateShape(spec, layer_->recipe(), setting_.dims, setting_.pairs);
     const TensorView view = memory.Take(spec.name, dtype, shape);
     // Memory that nobody has written may be one page of zeros.
-    if (!spec.counts) std::fill_n(view.as<float>(), shape.elements(), 0.01F);
+    for (std::int64_t i = 0; !spec.counts && i < shape.elements(); ++i) {
+      StoreElement(view.data(), dtype, i, 0.01);
+    }
     state_.Bind(spec.name, view);
   }
 }

@@ -49,6 +49,7 @@ struct Demand {
   double exps = 0;          // exponentials of gates; a sine and a cosine count one each
   double stream_bytes = 0;  // inputs read and answers written, once
   double state_bytes = 0;   // of the memory, read and written for every token (decode)
+  double pairs_bytes = 0;   // of kept pairs, read for every token (decode)
   double footprint = 0;     // bytes that one call touches, all in all
 };
 
@@ -61,7 +62,7 @@ struct Setting {
   std::string variant{};  // tells works of one part, layer and d apart: "cache", "DRAM", "T", ...
   Dims dims{};
   int threads = 1;
-  DType dtype = DType::kFloat32;
+  DType dtype = DType::kFloat32;   // of q, k, v and y, and of kept pairs
   bool decoder = false;            // single tokens by a Decoder, else by Layer::Step
   bool bfloat16_products = false;  // those of ttr::CallOptions
   std::int64_t pairs = 0;          // that a memory keeps while single tokens are timed

@@ -119,7 +119,7 @@ TEST(Bench, KeptPairsStandBesideSoftmax) {
   const json bench = Bench({"--part", "pairs", "--d", "8", "--tokens", "300", "--heads", "2"});
   ASSERT_TRUE(bench.contains("pairs")) << bench;
   const json& rows = bench["pairs"]["rows"];
-  ASSERT_EQ(rows.size(), 8u);
+  ASSERT_EQ(rows.size(), 10u);
   EXPECT_EQ(rows[0]["memory"], "softmax");
   EXPECT_EQ(rows[0]["times softmax"], 1);
   EXPECT_EQ(rows[7]["T"], 1200);
@@ -128,11 +128,28 @@ TEST(Bench, KeptPairsStandBesideSoftmax) {
       EXPECT_GT(row[column + std::string("of peak")].get<double>(), 0) << row;
       EXPECT_GT(row[column + std::string("times softmax")].get<double>(), 0) << row;
     }
-    // Of the same length there are as many flops.
-    if (row["T"] == 300) {
+    // Weighted means of the same length have as many flops.
+    if (row["T"] == 300 && row["H"] == 2) {
       EXPECT_DOUBLE_EQ(row["times softmax"].get<double>(), row["a flop"].get<double>()) << row;
     }
   }
+  EXPECT_EQ(rows[9]["memory"], "kernel ridge, one head");
+  // T / 2 columns of a factor a token, and as many flops to solve with it: 2 T^2 / 3 at the least.
+  const double flops = rows[9]["of peak"].get<double>() * rows[9]["forward"].get<double>();
+  EXPECT_GE(flops * bench["limits"]["rows"][0]["value"].get<double>() / 100, 2 * 600. * 600 / 3);
+}
+
+TEST(Bench, PairsInBFloat16StandBesideThoseInFloat32) {
+  const json bench = Bench({"--part", "pairs", "--d", "8", "--tokens", "40", "--heads", "16"});
+  ASSERT_TRUE(bench.contains("pairs_decode")) << bench;
+  for (const json& row : bench["pairs_decode"]["rows"]) {
+    // Keys and values of 64 MB.
+    EXPECT_EQ(row["pairs"], (64 << 20) / (16 * 8 * 2 * 4)) << row;
+    EXPECT_GT(row["of limit"].get<double>(), 0) << row;
+    EXPECT_DOUBLE_EQ(row["times quicker"].get<double>(),
+                     row["float32"].get<double>() / row["bfloat16"].get<double>());
+  }
+  EXPECT_EQ(bench["pairs_decode"]["rows"][0]["limit"], "read 64 MB");
 }
 
 TEST(Bench, OperatorsStandBesideAStream) {
