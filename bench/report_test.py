@@ -25,11 +25,11 @@ class Report(unittest.TestCase):
         self.document = self.folder / "page.md"
         self.document.write_text(DOCUMENT)
 
-    def run_on(self, bench):
+    def run_on(self, bench, *options):
         about = {"version": "1", "processor": "P", "target": "T", "quietness": "Quiet."}
         about |= {"tokens": 8, "heads": 2, "threads": 1, "repeats": 3}
         (self.folder / "bench.json").write_text(json.dumps({"about": about, **bench}))
-        call = [sys.executable, REPORT, self.folder, "--document", self.document]
+        call = [sys.executable, REPORT, self.folder, "--document", self.document, *options]
         return subprocess.run(call, capture_output=True, text=True)
 
     def prefill(self):
@@ -52,6 +52,13 @@ class Report(unittest.TestCase):
         self.assertNotIn("old", text)
         self.assertEqual(self.run_on(self.prefill()).returncode, 0)
         self.assertEqual(self.document.read_text(), text)
+
+    def test_pages_that_are_named_are_written_alone(self):
+        bench = self.prefill() | {"pairs": table({"memory": "softmax", "d": 64, "time": 3.0})}
+        self.assertEqual(self.run_on(bench, "--pages", "pairs", "decode").returncode, 0)
+        self.assertEqual([file.name for file in (self.folder / "page").iterdir()], ["pairs.md"])
+        self.assertIn("| softmax | 64 | 3.00 |", (self.folder / "page/pairs.md").read_text())
+        self.assertEqual(self.document.read_text(), DOCUMENT)
 
     def test_what_was_not_measured_stays(self):
         (self.folder / "page").mkdir()
