@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/support/calls.h"
+#include "tests/support/directions.h"
 #include "tests/support/engines.h"
 #include "tests/support/gradients.h"
 #include "ttr/layer.h"
@@ -93,39 +94,14 @@ TEST_P(KernelRegressionGradient, HasTheSameBitsForAnyNumberOfThreads) {
   ExpectWithin(one, many, 0);
 }
 
-// A difference of the loss along one direction of all inputs, where they fill several blocks.
-TEST_P(KernelRegressionGradient, OfManyBlocksIsASlope) {
-  const Dims dims = test::TwoMemories(300, 7, 9);
-  const Call call(layer_.recipe(), dims, DType::kFloat64, 5);
-  const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
-  const Gradients gradients = Differentiate(layer_, call.inputs, {}, dy, {});
-  double slope = 0;
-  const auto loss = [&](double step) {
-    Inputs moved = call.inputs;
-    std::vector<Tensor> copies;
-    std::uint64_t seed = 40;
-    slope = 0;
-    for (TensorView Inputs::* field : {&Inputs::q, &Inputs::k, &Inputs::v}) {
-      copies.push_back(Tensor::Copy(call.inputs.*field, DType::kFloat64));
-      const Tensor direction = Normal(DType::kFloat64, copies.back().shape(), ++seed);
-      const Tensor by = Tensor::Copy(gradients.inputs.*field, DType::kFloat64);
-      for (std::size_t i = 0; i < direction.as<double>().size(); ++i) {
-        copies.back().as<double>()[i] += step * direction.as<double>()[i];
-        slope += direction.as<double>()[i] * by.as<double>()[i];
-      }
-      moved.*field = copies.back().view();
-    }
-    State state;
-    const Tensor y(DType::kFloat64, OutputShape(dims));
-    layer_.Forward(moved, state, {.y = y});
-    double sum = 0;
-    for (std::size_t i = 0; i < y.as<double>().size(); ++i) {
-      sum += dy.as<double>()[i] * y.as<double>()[i];
-    }
-    return sum;
-  };
-  const double step = 1e-6, difference = (loss(step) - loss(-step)) / (2 * step);
-  EXPECT_NEAR(slope, difference, 1e-5 * std::max(1.0, std::abs(difference)));
+// More pairs than a block has.
+TEST_P(KernelRegressionGradient, IsThatOfTheDefinitionAlongADirection) {
+  const Dims dims = test::TwoMemories(150, 7, 3);
+  const Call call(layer_.recipe(), dims, DType::kFloat64, 5, true);
+  for (const TensorView* weights : {&call.inputs.importance, &call.inputs.ridge}) Raise(*weights);
+  Raise(call.inputs.bandwidth);
+  test::ExpectSlopeOfTheDefinition(layer_, call, Normal(DType::kFloat64, OutputShape(dims), 32),
+                                   1e-6);
 }
 
 // A key that comes again makes all later prefixes singular, whatever its value; what such a memory

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tests/support/calls.h"
+#include "tests/support/directions.h"
 #include "tests/support/engines.h"
 #include "tests/support/gradients.h"
 #include "ttr/layer.h"
@@ -78,6 +79,15 @@ TEST_P(KernelSmootherGradient, IsThatOfTheDefinition) {
     const Gradients expected = Differentiate(defined, call.inputs, initial, dy, dstate);
     ExpectClose(got, expected, 1e-7);
   }
+}
+
+// More pairs than a block has.
+TEST_P(KernelSmootherGradient, IsThatOfTheDefinitionAlongADirection) {
+  const Dims dims = test::TwoMemories(300, 5, 3);
+  const Call call(layer_.recipe(), dims, DType::kFloat64, 6, true);
+  Raise(call.inputs.importance);
+  test::ExpectSlopeOfTheDefinition(layer_, call, Normal(DType::kFloat64, OutputShape(dims), 32),
+                                   1e-7);
 }
 
 // A pair of importance 0 takes no part, and yet has a slope.
