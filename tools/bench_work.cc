@@ -111,9 +111,7 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
 void Work::KeepPairs(BenchMemory& memory) {
   for (const StateSpec& spec : layer_->requirements().state) {
     const bool of_pairs = spec.name == "state.k" || spec.name == "state.v";
-    const DType dtype = spec.counts ? DType::kInt64
-                        : of_pairs  ? setting_.dtype
-                                    : DType::kFloat32;
+    const DType dtype = spec.counts ? DType::kInt64 : of_pairs ? setting_.dtype : DType::kFloat32;
     const Shape shape = StateShape(spec, layer_->recipe(), setting_.dims, setting_.pairs);
     const TensorView view = memory.Take(spec.name, dtype, shape);
     // Memory that nobody has written may be one page of zeros.

@@ -3,9 +3,8 @@
 #include "src/engines/kernel_dictionary/kernel_dictionary.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "src/adapters/kernel_words.h"
+#include "src/adapters/pair_words.h"
 #include "src/adapters/registry.h"
 #include "src/core/working_copy.h"
 #include "src/engines/rows/norm.h"
@@ -15,36 +14,17 @@ namespace ttr {
 namespace {
 
 kernel_dictionary::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
-  kernel_dictionary::Options options;
-  options.kernel = KernelOf(recipe.similarity.kernel);
-  options.bandwidth = recipe.similarity.bandwidth;
-  options.scale = recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
-                                             : recipe.reading.scale;
+  kernel_dictionary::Options options{QueryOptionsOf(recipe, dims)};
   options.ridge = recipe.optimizer.ridge;
   options.budget = recipe.optimizer.budget;
   options.tolerance = recipe.optimizer.tolerance;
-  options.causal = recipe.reading.causal;
-  options.read_before = recipe.reading.read == Read::kBefore;
-  options.normalise_qk = recipe.reading.normalise_qk;
   return options;
 }
 
 kernel_dictionary::Call CallOf(const EngineCall& from, const State& state) {
-  const Inputs& inputs = from.inputs;
-  kernel_dictionary::Call call;
-  if (from.needs != Needs::kWrite) call.q = inputs.q;
-  if (from.needs != Needs::kRead) {
-    call.k = inputs.k;
-    call.v = inputs.v;
-    call.importance = inputs.importance;
-  }
+  kernel_dictionary::Call call{QueriedTensorsOf(from, state)};
   call.heads = from.dims.heads;
-  call.ridge = inputs.ridge;
-  call.bandwidth = inputs.bandwidth;
-  if (inputs.cu_seqlens.defined()) {
-    call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
-                       static_cast<std::size_t>(from.dims.sequences + 1)};
-  }
+  call.ridge = from.inputs.ridge;
   call.e = state.Get("state");
   call.r = state.Get("state.r");
   call.keys = state.Get("state.keys");

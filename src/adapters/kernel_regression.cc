@@ -3,12 +3,10 @@
 #include "src/engines/kernel_regression/kernel_regression.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "src/adapters/kernel_words.h"
 #include "src/adapters/pair_gradients.h"
+#include "src/adapters/pair_words.h"
 #include "src/adapters/registry.h"
-#include "src/core/working_copy.h"
 #include "src/engines/kernel_regression/backward.h"
 #include "src/engines/rows/norm.h"
 #include "src/recipe/family.h"
@@ -17,52 +15,17 @@ namespace ttr {
 namespace {
 
 kernel_regression::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
-  kernel_regression::Options options;
-  options.kernel = KernelOf(recipe.similarity.kernel);
-  options.bandwidth = recipe.similarity.bandwidth;
-  options.scale = recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
-                                             : recipe.reading.scale;
-  options.ridge = recipe.optimizer.ridge;
-  options.causal = recipe.reading.causal;
-  options.read_before = recipe.reading.read == Read::kBefore;
-  options.normalise_qk = recipe.reading.normalise_qk;
-  return options;
+  return {QueryOptionsOf(recipe, dims), recipe.optimizer.ridge};
 }
 
 kernel_regression::Call CallOf(const EngineCall& from, const State& state) {
-  const Inputs& inputs = from.inputs;
-  kernel_regression::Call call;
-  if (from.needs != Needs::kWrite) call.q = inputs.q;
-  if (from.needs != Needs::kRead) {
-    call.k = inputs.k;
-    call.v = inputs.v;
-    call.importance = inputs.importance;
-    call.log_importance = inputs.log_importance;
-  }
-  call.ridge = inputs.ridge;
-  call.bandwidth = inputs.bandwidth;
-  if (inputs.cu_seqlens.defined()) {
-    call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
-                       static_cast<std::size_t>(from.dims.sequences + 1)};
-  }
-  call.state_k = state.Get("state.k");
-  call.state_v = state.Get("state.v");
-  call.state_log_weight = state.Get("state.log_weight");
-  call.state_length = state.Get("state.length");
+  kernel_regression::Call call{QueriedTensorsOf(from, state)};
+  call.ridge = from.inputs.ridge;
   return call;
 }
 
 kernel_regression::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType dtype) {
-  kernel_regression::Sizes sizes;
-  sizes.key_dim = dims.key_dim;
-  sizes.value_dim = dims.value_dim;
-  sizes.heads = dims.heads;
-  sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
-  sizes.sequences = dims.states();
-  sizes.tokens = dims.tokens;
-  sizes.dtype = dtype;
-  sizes.weighted = recipe.weights.importance != Importance::kNone;
-  return sizes;
+  return {QuerySizesOf(recipe, dims, dtype)};
 }
 
 class KernelRegression final : public Engine {
@@ -108,7 +71,7 @@ class KernelRegression final : public Engine {
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
     const Recipe& recipe = call.recipe();
     if (call.needs == Needs::kRead && !state.Get("state.k").defined()) {
-      return CopyInto(Tensor(outputs.y.dtype(), outputs.y.shape()), outputs.y);
+      return RetrieveNothing(outputs, false);
     }
     kernel_regression::Call words = CallOf(call, state);
     const OutputNorm norm = recipe.reading.output_norm;
@@ -132,10 +95,12 @@ class KernelRegression final : public Engine {
     const Recipe& recipe = call.recipe();
     const kernel_regression::Options options = OptionsOf(recipe, call.dims);
     const kernel_regression::Call words = CallOf(call, initial);
-    Tensor dz;
-    if (recipe.reading.output_norm != OutputNorm::kNone) {
-      dz = GradientBeforeNorm(call, options, words, tensors.dy);
-    }
+    const auto retrieve = [&](const TensorView& z) {
+      kernel_regression::Call reading = words;
+      reading.y = z;
+      kernel_regression::Retrieve(options, reading, call.executor);
+    };
+    const Tensor dz = GradientBeforeNorm(call, words.dtype(), tensors.dy, retrieve);
     const PairGradientCopies copies(call, initial, tensors);
     kernel_regression::Backward(options, words, dz.defined() ? dz.view() : tensors.dy,
                                 FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
@@ -164,19 +129,6 @@ class KernelRegression final : public Engine {
   static rows::NormKind NormOf(const Recipe& recipe) {
     return recipe.reading.output_norm == OutputNorm::kL2 ? rows::NormKind::kL2
                                                          : rows::NormKind::kRms;
-  }
-
-  /// The gradient of what the answers were before their norm. They are read alone: no state is
-  /// written.
-  static Tensor GradientBeforeNorm(const EngineCall& call,
-                                   const kernel_regression::Options& options,
-                                   kernel_regression::Call words, const TensorView& dy) {
-    const Tensor z(words.dtype(), dy.shape()), dz(words.dtype(), dy.shape());
-    words.y = z.view();
-    kernel_regression::Retrieve(options, words, call.executor);
-    rows::NormaliseGradient({NormOf(call.recipe()), 0, z, {}, {}, {}}, dy, {dz, {}, {}, {}},
-                            call.executor);
-    return dz;
   }
 };
 

@@ -3,15 +3,13 @@
 #include "src/engines/local_polynomial/local_polynomial.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "src/adapters/decay_factors.h"
-#include "src/adapters/kernel_words.h"
 #include "src/adapters/pair_gradients.h"
+#include "src/adapters/pair_words.h"
 #include "src/adapters/registry.h"
 #include "src/engines/local_polynomial/backward.h"
-#include "src/engines/rows/norm.h"
 #include "src/recipe/family.h"
 
 namespace ttr {
@@ -19,71 +17,23 @@ namespace {
 
 constexpr std::int64_t kMostDegree = 3;
 
-local_polynomial::OutputNorm NormOf(OutputNorm norm) {
-  switch (norm) {
-    case OutputNorm::kNone: return local_polynomial::OutputNorm::kNone;
-    case OutputNorm::kL2: return local_polynomial::OutputNorm::kL2;
-    case OutputNorm::kRms: return local_polynomial::OutputNorm::kRms;
-  }
-  return local_polynomial::OutputNorm::kNone;
-}
-
 local_polynomial::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
-  local_polynomial::Options options;
-  options.kernel = KernelOf(recipe.similarity.kernel);
-  options.bandwidth = recipe.similarity.bandwidth;
-  options.scale = recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
-                                             : recipe.reading.scale;
+  local_polynomial::Options options{QueryOptionsOf(recipe, dims)};
   options.ridge = recipe.optimizer.ridge;
   options.degree = recipe.function.degree;
-  options.causal = recipe.reading.causal;
-  options.read_before = recipe.reading.read == Read::kBefore;
-  options.normalise_qk = recipe.reading.normalise_qk;
   options.window = recipe.weights.window;
-  options.output_norm = NormOf(recipe.reading.output_norm);
+  options.output_norm = OutputNormOf(recipe);
   return options;
 }
 
 /// The inputs and the constants of a call, which `factors` outlives.
 local_polynomial::Call CallOf(const EngineCall& from, const State& state,
                               const std::vector<double>& factors) {
-  const Inputs& inputs = from.inputs;
-  local_polynomial::Call call;
-  if (from.needs != Needs::kWrite) call.q = inputs.q;
-  if (from.needs != Needs::kRead) {
-    call.k = inputs.k;
-    call.v = inputs.v;
-    call.log_decay = inputs.log_decay;
-    call.importance = inputs.importance;
-    call.log_importance = inputs.log_importance;
-    call.decay_factors = factors;
-  }
-  call.bandwidth = inputs.bandwidth;
-  call.ridge = inputs.ridge;
-  if (inputs.cu_seqlens.defined()) {
-    call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
-                       static_cast<std::size_t>(from.dims.sequences + 1)};
-  }
-  call.state_k = state.Get("state.k");
-  call.state_v = state.Get("state.v");
-  call.state_log_weight = state.Get("state.log_weight");
-  call.state_length = state.Get("state.length");
-  return call;
+  return {QueriedTensorsOf(from, state, factors), from.inputs.ridge};
 }
 
 local_polynomial::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType dtype) {
-  const ttr::Weights& weights = recipe.weights;
-  local_polynomial::Sizes sizes;
-  sizes.key_dim = dims.key_dim;
-  sizes.value_dim = dims.value_dim;
-  sizes.degree = recipe.function.degree;
-  sizes.heads = dims.heads;
-  sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
-  sizes.sequences = dims.states();
-  sizes.tokens = dims.tokens;
-  sizes.dtype = dtype;
-  sizes.weighted = weights.decay != Decay::kNone || weights.importance != Importance::kNone;
-  return sizes;
+  return {QuerySizesOf(recipe, dims, dtype), recipe.function.degree};
 }
 
 class LocalPolynomial final : public Engine {
@@ -126,7 +76,9 @@ class LocalPolynomial final : public Engine {
   }
 
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
-    if (call.needs == Needs::kRead && !state.Get("state.k").defined()) return NothingKept(outputs);
+    if (call.needs == Needs::kRead && !state.Get("state.k").defined()) {
+      return RetrieveNothing(outputs, true);
+    }
     const std::vector<double> factors = DecayFactors(call.recipe(), call.dims);
     local_polynomial::Call words = CallOf(call, state, factors);
     if (call.needs != Needs::kWrite) {
@@ -145,12 +97,13 @@ class LocalPolynomial final : public Engine {
     const std::vector<double> factors = DecayFactors(recipe, call.dims);
     const local_polynomial::Call words = CallOf(call, initial, factors);
     local_polynomial::Options options = OptionsOf(recipe, call.dims);
-    Tensor dz;
-    if (options.output_norm != local_polynomial::OutputNorm::kNone) {
-      const bool l2 = options.output_norm == local_polynomial::OutputNorm::kL2;
-      options.output_norm = local_polynomial::OutputNorm::kNone;
-      dz = GradientBeforeNorm(options, words, tensors.dy, l2, call.executor);
-    }
+    options.output_norm = local_polynomial::OutputNorm::kNone;
+    const auto retrieve = [&](const TensorView& z) {
+      local_polynomial::Call reading = words;
+      reading.y = z;
+      local_polynomial::Predict(options, reading, call.executor);
+    };
+    const Tensor dz = GradientBeforeNorm(call, words.dtype(), tensors.dy, retrieve);
     const PairGradientCopies copies(call, initial, tensors);
     local_polynomial::Backward(options, words, dz.defined() ? dz.view() : tensors.dy,
                                FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
@@ -165,30 +118,6 @@ class LocalPolynomial final : public Engine {
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
     return local_polynomial::ScratchBytes(SizesOf(recipe, dims, DType::kFloat64), threads);
-  }
-
- private:
-  /// The gradient of what the outputs were before their norm.
-  static Tensor GradientBeforeNorm(const local_polynomial::Options& options,
-                                   local_polynomial::Call words, const TensorView& dy, bool l2,
-                                   Executor& executor) {
-    const DType dtype = words.v.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-    const Tensor z(dtype, dy.shape()), dz(dtype, dy.shape());
-    words.y = z.view();
-    local_polynomial::Predict(options, words, executor);
-    rows::NormaliseGradient({l2 ? rows::NormKind::kL2 : rows::NormKind::kRms, 0, z, {}, {}, {}}, dy,
-                            {dz, {}, {}, {}}, executor);
-    return dz;
-  }
-
-  static void NothingKept(const Outputs& outputs) {
-    CopyInto(Tensor(outputs.y.dtype(), outputs.y.shape()), outputs.y);
-    if (!outputs.status.defined()) return;
-    Tensor none(DType::kInt8, outputs.status.shape());
-    for (std::int8_t& status : none.as<std::int8_t>()) {
-      status = static_cast<std::int8_t>(Status::kSingular);
-    }
-    CopyInto(none, outputs.status);
   }
 };
 

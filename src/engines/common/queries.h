@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "src/engines/common/closeness.h"
 #include "src/engines/common/pairs.h"
 #include "src/engines/common/row_views.h"
 #include "src/engines/common/sequences.h"
@@ -12,6 +13,29 @@
 #include "ttr/tensor.h"
 
 namespace ttr::common {
+
+enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
+
+/// How queries compare with keys, and when they read.
+struct QueryOptions {
+  Kernel kernel = Kernel::kExponential;
+  double bandwidth = 1;
+  double scale = 1;  ///< of k . q, under the exponential and the linear kernel
+  bool causal = true;
+  bool read_before = false;
+  bool normalise_qk = false;  ///< x / sqrt(|x|^2 + 1e-6) for q and k
+};
+
+/// What the scratch of a call depends on.
+struct QuerySizes {
+  std::int64_t key_dim = 1, value_dim = 1;
+  std::int64_t heads = 1;    ///< memories of a sequence
+  std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
+  std::int64_t sequences = 1;
+  std::int64_t tokens = 0;        ///< of the longest sequence
+  DType dtype = DType::kFloat32;  ///< of the arithmetic
+  bool weighted = false;          ///< pairs have weights
+};
 
 /// The tensors of a call that reads kept pairs; views may be absent.
 struct QueriedTensors : PairTensors {

@@ -35,23 +35,17 @@
 #include <cstdint>
 #include <span>
 
-#include "src/engines/common/closeness.h"
 #include "src/engines/common/queries.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
 
 namespace ttr::kernel_dictionary {
 
-struct Options {
-  common::Kernel kernel = common::Kernel::kExponential;  ///< a positive definite one
-  double bandwidth = 1;
-  double scale = 1;  ///< of k . q, under the exponential and the linear kernel
+/// The kernel is a positive definite one, the scale >= 0.
+struct Options : common::QueryOptions {
   double ridge = 0;
   std::int64_t budget = 1;  ///< n
   double tolerance = 0;     ///< in [0, 1)
-  bool causal = true;
-  bool read_before = false;
-  bool normalise_qk = false;  ///< x / sqrt(|x|^2 + 1e-6) for q and k
 };
 
 struct Call : common::QueriedTensors {

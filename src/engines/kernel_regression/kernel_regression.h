@@ -38,22 +38,15 @@
 #include <cstdint>
 #include <span>
 
-#include "src/engines/common/closeness.h"
 #include "src/engines/common/queries.h"
-#include "ttr/dtype.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
 
 namespace ttr::kernel_regression {
 
-struct Options {
-  common::Kernel kernel = common::Kernel::kExponential;  ///< a positive definite one
-  double bandwidth = 1;
-  double scale = 1;  ///< of k . q, under the exponential and the linear kernel; >= 0
+/// The kernel is a positive definite one, the scale >= 0.
+struct Options : common::QueryOptions {
   double ridge = 0;
-  bool causal = true;
-  bool read_before = false;
-  bool normalise_qk = false;  ///< x / sqrt(|x|^2 + 1e-6) for q and k
 };
 
 struct Call : common::QueriedTensors {
@@ -64,15 +57,8 @@ struct Call : common::QueriedTensors {
 };
 
 /// What scratch depends on.
-struct Sizes {
-  std::int64_t key_dim = 1, value_dim = 1;
-  std::int64_t heads = 1;    ///< memories of a sequence
-  std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
-  std::int64_t sequences = 1;
-  std::int64_t tokens = 0;        ///< of the longest sequence
-  std::int64_t held = 0;          ///< pairs of a state
-  DType dtype = DType::kFloat32;  ///< of the arithmetic
-  bool weighted = false;          ///< pairs have weights
+struct Sizes : common::QuerySizes {
+  std::int64_t held = 0;  ///< pairs of a state
 
   std::int64_t pairs() const { return held + tokens; }
 };

@@ -33,42 +33,24 @@
 #include <cstdint>
 #include <span>
 
-#include "src/engines/common/closeness.h"
 #include "src/engines/common/queries.h"
-#include "ttr/dtype.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
 
 namespace ttr::kernel_smoother {
 
-enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
+using common::OutputNorm;
+using Sizes = common::QuerySizes;
 
-struct Options {
-  common::Kernel kernel = common::Kernel::kExponential;
-  double bandwidth = 1;
-  double scale = 1;        ///< of queries, under the exponential kernel
+struct Options : common::QueryOptions {
   bool normalised = true;  ///< a mean; else the sum times eta
   double eta = 1;
-  bool causal = true;
-  bool read_before = false;
-  bool normalise_qk = false;  ///< x / sqrt(|x|^2 + 1e-6) for q and k
-  std::int64_t window = 0;    ///< 0: none
+  std::int64_t window = 0;  ///< 0: none
   OutputNorm output_norm = OutputNorm::kNone;
 };
 
 struct Call : common::QueriedTensors {
   std::span<std::byte> saved;  ///< SavedBytes(), where Forward leaves what Backward reads; or empty
-};
-
-/// What scratch depends on.
-struct Sizes {
-  std::int64_t key_dim = 1, value_dim = 1;
-  std::int64_t heads = 1;    ///< memories of a sequence
-  std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
-  std::int64_t sequences = 1;
-  std::int64_t tokens = 0;        ///< of the longest sequence
-  DType dtype = DType::kFloat32;  ///< of the arithmetic
-  bool weighted = false;          ///< pairs have weights
 };
 
 /// Bytes of scratch that Forward needs with this many threads.

@@ -1,0 +1,107 @@
+#include "src/adapters/pair_words.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "src/engines/rows/norm.h"
+
+namespace ttr {
+namespace {
+
+common::Kernel KernelOf(Kernel kernel) {
+  switch (kernel) {
+    case Kernel::kNone:
+    case Kernel::kExponential: return common::Kernel::kExponential;
+    case Kernel::kGaussian: return common::Kernel::kGaussian;
+    case Kernel::kLaplace: return common::Kernel::kLaplace;
+    case Kernel::kEpanechnikov: return common::Kernel::kEpanechnikov;
+    case Kernel::kBiweight: return common::Kernel::kBiweight;
+    case Kernel::kTriweight: return common::Kernel::kTriweight;
+    case Kernel::kInverseDistance: return common::Kernel::kInverseDistance;
+    case Kernel::kLinear: return common::Kernel::kLinear;
+  }
+  return common::Kernel::kExponential;
+}
+
+}  // namespace
+
+common::QueryOptions QueryOptionsOf(const Recipe& recipe, const Dims& dims) {
+  const Reading& reading = recipe.reading;
+  return {.kernel = KernelOf(recipe.similarity.kernel),
+          .bandwidth = recipe.similarity.bandwidth,
+          .scale = reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
+                                       : reading.scale,
+          .causal = reading.causal,
+          .read_before = reading.read == Read::kBefore,
+          .normalise_qk = reading.normalise_qk};
+}
+
+common::QuerySizes QuerySizesOf(const Recipe& recipe, const Dims& dims, DType dtype) {
+  const Weights& weights = recipe.weights;
+  return {
+      .key_dim = dims.key_dim,
+      .value_dim = dims.value_dim,
+      .heads = dims.heads,
+      .queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads),
+      .sequences = dims.states(),
+      .tokens = dims.tokens,
+      .dtype = dtype,
+      .weighted = weights.decay != Decay::kNone || weights.importance != Importance::kNone,
+  };
+}
+
+common::OutputNorm OutputNormOf(const Recipe& recipe) {
+  switch (recipe.reading.output_norm) {
+    case OutputNorm::kNone: return common::OutputNorm::kNone;
+    case OutputNorm::kL2: return common::OutputNorm::kL2;
+    case OutputNorm::kRms: return common::OutputNorm::kRms;
+  }
+  return common::OutputNorm::kNone;
+}
+
+common::QueriedTensors QueriedTensorsOf(const EngineCall& call, const State& state,
+                                        std::span<const double> decay_factors) {
+  const Inputs& inputs = call.inputs;
+  common::QueriedTensors tensors;
+  if (call.needs != Needs::kWrite) tensors.q = inputs.q;
+  if (call.needs != Needs::kRead) {
+    tensors.k = inputs.k;
+    tensors.v = inputs.v;
+    tensors.log_decay = inputs.log_decay;
+    tensors.importance = inputs.importance;
+    tensors.log_importance = inputs.log_importance;
+    tensors.decay_factors = decay_factors;
+  }
+  tensors.bandwidth = inputs.bandwidth;
+  if (inputs.cu_seqlens.defined()) {
+    tensors.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
+                          static_cast<std::size_t>(call.dims.sequences + 1)};
+  }
+  tensors.state_k = state.Get("state.k");
+  tensors.state_v = state.Get("state.v");
+  tensors.state_log_weight = state.Get("state.log_weight");
+  tensors.state_length = state.Get("state.length");
+  return tensors;
+}
+
+void RetrieveNothing(const Outputs& outputs, bool singular) {
+  CopyInto(Tensor(outputs.y.dtype(), outputs.y.shape()), outputs.y);
+  if (!singular || !outputs.status.defined()) return;
+  Tensor none(DType::kInt8, outputs.status.shape());
+  std::ranges::fill(none.as<std::int8_t>(), static_cast<std::int8_t>(Status::kSingular));
+  CopyInto(none, outputs.status);
+}
+
+Tensor GradientBeforeNorm(const EngineCall& call, DType dtype, const TensorView& dy,
+                          const std::function<void(const TensorView& z)>& retrieve) {
+  const OutputNorm norm = call.recipe().reading.output_norm;
+  if (norm == OutputNorm::kNone) return {};
+  Tensor z(dtype, dy.shape()), dz(dtype, dy.shape());
+  retrieve(z);
+  const auto kind = norm == OutputNorm::kL2 ? rows::NormKind::kL2 : rows::NormKind::kRms;
+  rows::NormaliseGradient({kind, 0, z, {}, {}, {}}, dy, {dz, {}, {}, {}}, call.executor);
+  return dz;
+}
+
+}  // namespace ttr
