@@ -83,7 +83,7 @@ TEST_P(KernelSmootherGradient, IsThatOfTheDefinition) {
 
 // More pairs than a block has.
 TEST_P(KernelSmootherGradient, IsThatOfTheDefinitionAlongADirection) {
-  const Dims dims = test::TwoMemories(300, 5, 3);
+  const Dims dims = test::TwoMemories(200, 5, 3);
   const Call call(layer_.recipe(), dims, DType::kFloat64, 6, true);
   Raise(call.inputs.importance);
   test::ExpectSlopeOfTheDefinition(layer_, call, Normal(DType::kFloat64, OutputShape(dims), 32),

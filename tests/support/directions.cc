@@ -66,7 +66,7 @@ void ExpectSlopeOfTheDefinition(const Layer& layer, const Call& call, const Tens
       terms += std::abs(term);
     }
   }
-  constexpr double kStep = 1e-6;  // few pairs cross the edge of a compact kernel
+  constexpr double kStep = 1e-6;  // so that hardly a pair crosses the edge of a compact kernel
   const double difference = LossAt(kStep, movers, call, dy) - LossAt(-kStep, movers, call, dy);
   MoveBy(0, movers);
   EXPECT_NEAR(difference / (2 * kStep), slope, tolerance * terms);
