@@ -112,6 +112,12 @@ class EveryLayer : public testing::TestWithParam<ZooEntry> {
   Recipe recipe() const { return ParseRecipe(GetParam().name); }
 };
 
+bool Counts(const Recipe& recipe, std::string_view name) {
+  const std::vector<StateSpec> specs = StateSpecs(recipe);
+  return std::ranges::any_of(
+      specs, [&](const StateSpec& spec) { return spec.name == name && spec.counts; });
+}
+
 std::vector<ZooEntry> CausalLayers() {
   std::vector<ZooEntry> layers;
   for (const ZooEntry& entry : Zoo()) {
@@ -130,15 +136,16 @@ void ExpectNear(const Numbers& actual, const Numbers& expected, const std::strin
 
 TEST_P(EveryLayer, RemembersAndAnswersAsTheLayerDoes) {
   const Reading reading = recipe().reading;
-  // What these answer depends on the token that they are read at, not on the query alone.
-  const bool answers = !reading.bonus && reading.correction == 0;
+  // What these answer depends on the token that they are read at, or on tokens that follow, and not
+  // on the query alone.
+  const bool answers = !reading.bonus && reading.correction == 0 && reading.read != Read::kBatchEnd;
   const Stream stream(recipe());
   const test::Result whole = test::RunWhole(Layer(recipe()), stream.call());
   AssociativeMemory memory(recipe(), kSizes);
   stream.SetConstants(memory);
   for (std::int64_t t = 0; t < kTokens; ++t) {
     Numbers y;
-    if (reading.read == Read::kBefore) y = stream.Retrieve(memory, t);
+    if (reading.read != Read::kAfter) y = stream.Retrieve(memory, t);
     stream.Memorize(memory, t);
     if (reading.read == Read::kAfter) y = stream.Retrieve(memory, t);
     if (answers) ExpectNear(y, RowsOf(whole.y, t, 1), "token " + std::to_string(t));
@@ -173,8 +180,8 @@ TEST_P(EveryLayer, ContinuesBitForBitFromAFile) {
     }
     ASSERT_EQ(memory.state().entries().size(), loaded.state().entries().size());
     for (const State::Entry& entry : memory.state().entries()) {
-      const bool counts = entry.name == "state.length" || entry.name == "state.position";
-      ASSERT_EQ(entry.view.dtype(), counts ? DType::kInt64 : DType::kFloat64) << entry.name;
+      ASSERT_EQ(entry.view.dtype(), Counts(recipe(), entry.name) ? DType::kInt64 : DType::kFloat64)
+          << entry.name;
       ASSERT_EQ(AllOf(entry.view), AllOf(loaded.state().Get(entry.name))) << entry.name;
     }
   }

@@ -30,7 +30,7 @@ inline constexpr std::int64_t kPairs = 128;
 /// factors. A ridge keeps the rest of the pivots from being smaller still; monomials of higher
 /// degrees depend on each other.
 constexpr double LeastPivot(std::int64_t degree, double ridge) {
-  if (ridge < 1e-6) return 0.1;
+  if (ridge < 1e-6) return degree == 1 ? 0.1 : 0.3;
   return degree == 1 ? 1e-3 : 1e-2;
 }
 /// Pairs whose monomials lie in the second-level cache together.
