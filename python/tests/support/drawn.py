@@ -14,8 +14,14 @@ Arrays = dict[str, Any]
 #: Small sizes of all axes; every two that may differ do.
 SIZES = {"B": 2, "T": 12, "Hq": 2, "Hk": 2, "Hv": 2, "H": 2, "Dk": 4, "Dv": 4, "F": 5, "1": 1}
 
+
+def several_mini_batches(name: str) -> str:
+    """What is read where a mini-batch began is nothing but zeros until one has ended."""
+    return name + "{mini_batch: 2}" if int(ttr.Recipe(name).option("mini_batch")) > 16 else name
+
+
 #: Recipes of the zoo whose networks add their input, so that Dk = Dv: all sizes above are such.
-NAMES = list(ttr.zoo())
+NAMES = [several_mini_batches(name) for name in ttr.zoo()]
 
 
 def sizes_of(recipe: str, **changes: int) -> dict[str, int]:
