@@ -74,7 +74,8 @@ void ExpectPseudoinverse(const MatrixXd& x, Eigen::Index rank, double tolerance)
   // w . side = b^T X^+ y.
   double fitted = 0;
   for (Eigen::Index i = 0; i < rank; ++i) fitted += w[i] * factor.side(i)[0];
-  EXPECT_NEAR(fitted, b.dot(inverse * y.col(0)), tolerance * b.norm() * (inverse * y.col(0)).norm());
+  EXPECT_NEAR(fitted, b.dot(inverse * y.col(0)),
+              tolerance * b.norm() * (inverse * y.col(0)).norm());
 }
 
 TEST(RowFactor, OfMoreRowsThanColumns) { ExpectPseudoinverse(Normal(12, 5, 1), 5, 1e-12); }

@@ -50,8 +50,8 @@ struct Options : common::QueryOptions {
 
 struct Call : common::QueriedTensors {
   std::int64_t heads = 1;  ///< H
-  TensorView ridge;        ///< [H]
-  TensorView e, r, keys, l, count;
+  TensorView ridge{};      ///< [H]
+  TensorView e{}, r{}, keys{}, l{}, count{};
 };
 
 /// What scratch depends on.

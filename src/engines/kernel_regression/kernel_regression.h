@@ -50,10 +50,10 @@ struct Options : common::QueryOptions {
 };
 
 struct Call : common::QueriedTensors {
-  TensorView ridge;  ///< [H]
+  TensorView ridge{};  ///< [H]
   /// [N, H, FactorNumbers()] of the arithmetic's type, zeros at first, or absent: the factor of the
   /// pairs of a state that goes from call to call with it.
-  TensorView factor;
+  TensorView factor{};
 };
 
 /// What scratch depends on.

@@ -50,7 +50,8 @@ struct Options : common::QueryOptions {
 };
 
 struct Call : common::QueriedTensors {
-  std::span<std::byte> saved;  ///< SavedBytes(), where Forward leaves what Backward reads; or empty
+  std::span<std::byte>
+      saved{};  ///< SavedBytes(), where Forward leaves what Backward reads; or empty
 };
 
 /// Bytes of scratch that Forward needs with this many threads.

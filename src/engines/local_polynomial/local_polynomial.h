@@ -60,7 +60,7 @@ struct Options : common::QueryOptions {
 };
 
 struct Call : common::QueriedTensors {
-  TensorView ridge;
+  TensorView ridge{};
 };
 
 /// What scratch depends on.
