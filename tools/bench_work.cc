@@ -6,6 +6,7 @@
 
 #include "tools/bench_least_squares.h"
 #include "ttr/error.h"
+#include "ttr/util/random.h"
 
 namespace ttr::tools {
 namespace {
@@ -109,14 +110,18 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
 }
 
 void Work::KeepPairs(BenchMemory& memory) {
+  constexpr std::int64_t kDrawn = 4099;  // a prime, so that rows differ
+  std::vector<double> drawn(kDrawn);
+  CounterRandom random(7, 0);
+  for (double& number : drawn) number = random.Normal();
   for (const StateSpec& spec : layer_->requirements().state) {
     const bool of_pairs = spec.name == "state.k" || spec.name == "state.v";
     const DType dtype = spec.counts ? DType::kInt64 : of_pairs ? setting_.dtype : DType::kFloat32;
     const Shape shape = StateShape(spec, layer_->recipe(), setting_.dims, setting_.pairs);
     const TensorView view = memory.Take(spec.name, dtype, shape);
-    // Memory that nobody has written may be one page of zeros.
+    // Memory that nobody has written may be one page of zeros, and keys that are all alike singular.
     for (std::int64_t i = 0; !spec.counts && i < shape.elements(); ++i) {
-      StoreElement(view.data(), dtype, i, 0.01);
+      StoreElement(view.data(), dtype, i, drawn[static_cast<std::size_t>(i % kDrawn)]);
     }
     state_.Bind(spec.name, view);
   }
