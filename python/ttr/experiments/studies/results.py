@@ -1,0 +1,97 @@
+"""Runs as figures: of every task and method those of its best rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .._figures import Claim, figure, greater, mean
+
+Row = dict[str, Any]
+
+
+class Measured(Protocol):
+    """What a task says of its scores."""
+
+    name: str
+    measure: str
+    better: Any
+    x_label: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A task and a method: its runs at the best rate, one a seed."""
+
+    task: str
+    method: str
+    rate: float
+    runs: tuple[Row, ...]
+
+    @property
+    def places(self) -> list[str]:
+        """All x, as they are written."""
+        return sorted(self.runs[0]["scores"], key=float)
+
+    def at(self, x: str | None = None) -> dict[int, float]:
+        """The score at x by seed; the mean over all x, each counted once, where x is None."""
+        found = {}
+        for run in self.runs:
+            scores = run["scores"]
+            values = [scores[x]] if x is not None else list(scores.values())
+            found[run["settings"]["seed"]] = sum(values) / len(values)
+        return found
+
+    def line(self) -> tuple[list[float], list[float], list[float]]:
+        """x, means and standard errors."""
+        figures = [mean(list(self.at(x).values())) for x in self.places]
+        return [float(x) for x in self.places], [m for m, _ in figures], [e for _, e in figures]
+
+
+class Results:
+    """Cells of all tasks, in the order of their rows."""
+
+    def __init__(self, rows: Sequence[Row], tasks: Sequence[Measured]) -> None:
+        self.tasks = {task.name: task for task in tasks}
+        by_rate: dict[tuple[str, str], dict[float, list[Row]]] = {}
+        for row in rows:
+            s = row["settings"]
+            by_rate.setdefault((s["task"], s["method"]), {}).setdefault(s["rate"], []).append(row)
+        self.cells = {
+            key: Cell(*key, rate, tuple(rates[rate]))
+            for key, rates in by_rate.items()
+            for rate in [self._best(key[0], rates)]
+        }
+
+    def _best(self, task: str, rates: dict[float, list[Row]]) -> float:
+        """The rate of the best mean score of validation; what is no number is worst."""
+        sign = 1 if self.tasks[task].better == "greater" else -1
+
+        def goodness(rate: float) -> float:
+            scores = [v for row in rates[rate] for v in row["validation"].values()]
+            middle = sign * sum(scores) / max(1, len(scores))
+            return middle if math.isfinite(middle) else -math.inf
+
+        return max(rates, key=goodness)
+
+    def of(self, task: str) -> list[Cell]:
+        return [cell for key, cell in self.cells.items() if key[0] == task]
+
+    def better(
+        self, task: str, one: str, other: str, words: str = "", x: str | None = None
+    ) -> list[Claim]:
+        """The claim that one method's scores are better than another's, at x or on the mean over
+        all x; none where one of them has not run."""
+        first, second = self.cells.get((task, one)), self.cells.get((task, other))
+        if first is None or second is None:
+            return []
+        known = self.tasks[task]
+        where = f" at {x} {known.x_label}" if x is not None else ""
+        words = words or f"{one} is better than {other}"
+        a, b = first.at(x), second.at(x)
+        means = f"{known.measure} {figure(list(a.values()))} and {figure(list(b.values()))}"
+        claim = greater(words, a, b) if known.better == "greater" else greater(words, b, a)
+        figures = f"{means}; {claim.figures}"
+        return [Claim(f"{task}{where}: {words}", claim.holds, figures)]

@@ -1,0 +1,76 @@
+"""What a task is, and the surroundings that all layers of a comparison share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from torch import Tensor, nn
+
+import ttr
+from ttr.torch.nn import Design, gates
+
+Sizes = Mapping[str, Any]
+Scores = dict[str, float]
+
+
+class Task(Protocol):
+    """A law of data, the network that learns it, and how good that is."""
+
+    name: str
+    measure: str  #: accuracy, error, bits
+    better: Literal["greater", "less"]
+    x_label: str  #: what scores are ordered by
+    quick: Sizes  #: `rates`, `steps`, `batch`, `tests`, and the task's own numbers
+    whole: Sizes
+    reference: str  #: who knows the law; empty where nobody does
+
+    def check(self, sizes: Sizes) -> Sizes:
+        """All that the numbers of a run depend on. ValueError: sizes that no example has."""
+
+    def network(self, recipe: str, sizes: Sizes) -> nn.Module:
+        """A network around the recipe's layer, drawn from PyTorch's random numbers."""
+
+    def loss(self, network: nn.Module, sizes: Sizes, seed: int, step: int) -> Tensor:
+        """Of batch `step` of the data set `seed`."""
+
+    def scores(self, network: nn.Module, sizes: Sizes, stream: int) -> Scores:
+        """By x, on the data set `stream`."""
+
+    def best(self, sizes: Sizes, stream: int) -> Scores:
+        """What can be had by `reference`, on the same data."""
+
+
+def random(seed: int, number: int) -> np.random.Generator:
+    """Batch `number` of the endless data set `seed`: the same on every machine."""
+    return np.random.Generator(np.random.Philox(key=[seed, number]))
+
+
+def design(recipe: str, **around: Any) -> Design:
+    """Unit keys; a write gate sigmoid(u . k + b), u = 0 and b = 0 at the start, that is the weight
+    of an association or the step size of a delta rule; a decay sigmoid(w . x + 4). What a recipe
+    does not ask for is left out, so that layers which ask for as much have as many parameters."""
+    made: dict[str, gates.Factory] = {
+        "log_decay": partial(gates.LogSigmoid, start=4.0),
+        "step": gates.KeySigmoid,
+        "importance": gates.KeySigmoid,
+    }
+    inputs = {spec["keyword"] for spec in ttr.input_specs(ttr.Recipe(recipe))}
+    asked = {name: gate for name, gate in made.items() if name in inputs}
+    return Design(gates=asked, qk_norm="l2", **around)
+
+
+def by_bins(
+    values: np.ndarray[Any, Any], places: np.ndarray[Any, Any], edges: list[float]
+) -> Scores:
+    """Means of values whose place is at most an edge and above the one before; no empty ones."""
+    found: Scores = {}
+    low = -np.inf
+    for edge in edges:
+        here = values[(places > low) & (places <= edge)]
+        if here.size:
+            found[f"{edge:g}"] = float(here.mean())
+        low = edge
+    return found
