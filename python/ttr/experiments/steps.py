@@ -73,7 +73,7 @@ def _as_good(results: Results, task: str, method: str) -> list[Claim]:
 
 
 def panels(results: Results) -> list[Panel]:
-    """A panel a task: the mean over its x, by iterations; a level line for what has no number."""
+    """A panel a task: the score over all by iterations; a level line for what has no number."""
     made = []
     for name, task in results.tasks.items():
         lines: dict[str, Series] = {}

@@ -8,6 +8,7 @@ import math
 
 from .._chart import Axis, Panel, Series, axis_of, chart
 from .._figures import columns, figure, mean
+from ..tasks.task import ALL
 from .results import Cell, Results
 
 
@@ -20,7 +21,7 @@ def table(results: Results) -> str:
     for cell in results.cells.values():
         first = cell.runs[0]
         seconds = sum(run["seconds"] for run in cell.runs) / len(cell.runs)
-        for x in cell.places:
+        for x in (*cell.places, ALL):
             middle, error = mean(list(cell.at(x).values()))
             figures = [f"{middle:.5g}", "" if math.isnan(error) else f"{error:.2g}"]
             about = [cell.task, cell.method, first["settings"]["recipe"], first["parameters"]]
@@ -37,9 +38,9 @@ def text(results: Results) -> str:
 def _task_text(results: Results, name: str) -> str:
     task, cells = results.tasks[name], results.of(name)
     places = cells[0].places
-    lines = [["method", "parameters", "rate", *places, "mean"]]
+    lines = [["method", "parameters", "rate", *places, ALL]]
     for c in cells:
-        scores = [figure(list(c.at(x).values())) for x in (*places, None)]
+        scores = [figure(list(c.at(x).values())) for x in (*places, ALL)]
         rate = f"{c.rate:g}" if c.rate else ""
         lines.append([c.method, str(c.runs[0]["parameters"] or ""), rate, *scores])
     return f"{name}: {task.measure} by {task.x_label}\n{columns(lines)}"

@@ -5,20 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from .._figures import Claim, figure, greater, mean
+from ..tasks.task import ALL, Task
 
 Row = dict[str, Any]
-
-
-class Measured(Protocol):
-    """What a task says of its scores."""
-
-    name: str
-    measure: str
-    better: Any
-    x_label: str
 
 
 @dataclass(frozen=True)
@@ -33,16 +25,11 @@ class Cell:
     @property
     def places(self) -> list[str]:
         """All x, as they are written."""
-        return sorted(self.runs[0]["scores"], key=float)
+        return sorted((x for x in self.runs[0]["scores"] if x != ALL), key=float)
 
-    def at(self, x: str | None = None) -> dict[int, float]:
-        """The score at x by seed; the mean over all x, each counted once, where x is None."""
-        found = {}
-        for run in self.runs:
-            scores = run["scores"]
-            values = [scores[x]] if x is not None else list(scores.values())
-            found[run["settings"]["seed"]] = sum(values) / len(values)
-        return found
+    def at(self, x: str = ALL) -> dict[int, float]:
+        """The score at x by seed."""
+        return {run["settings"]["seed"]: run["scores"][x] for run in self.runs}
 
     def line(self) -> tuple[list[float], list[float], list[float]]:
         """x, means and standard errors."""
@@ -53,7 +40,7 @@ class Cell:
 class Results:
     """Cells of all tasks, in the order of their rows."""
 
-    def __init__(self, rows: Sequence[Row], tasks: Sequence[Measured]) -> None:
+    def __init__(self, rows: Sequence[Row], tasks: Sequence[Task]) -> None:
         self.tasks = {task.name: task for task in tasks}
         by_rate: dict[tuple[str, str], dict[float, list[Row]]] = {}
         for row in rows:
@@ -70,8 +57,8 @@ class Results:
         sign = 1 if self.tasks[task].better == "greater" else -1
 
         def goodness(rate: float) -> float:
-            scores = [v for row in rates[rate] for v in row["validation"].values()]
-            middle = sign * sum(scores) / max(1, len(scores))
+            scores = [row["validation"][ALL] for row in rates[rate]]
+            middle = sign * sum(scores) / len(scores)
             return middle if math.isfinite(middle) else -math.inf
 
         return max(rates, key=goodness)
@@ -80,15 +67,15 @@ class Results:
         return [cell for key, cell in self.cells.items() if key[0] == task]
 
     def better(
-        self, task: str, one: str, other: str, words: str = "", x: str | None = None
+        self, task: str, one: str, other: str, words: str = "", x: str = ALL
     ) -> list[Claim]:
-        """The claim that one method's scores are better than another's, at x or on the mean over
-        all x; none where one of them has not run."""
+        """The claim that one method's score is better than another's at x; none where one of them
+        has not run."""
         first, second = self.cells.get((task, one)), self.cells.get((task, other))
         if first is None or second is None:
             return []
         known = self.tasks[task]
-        where = f" at {x} {known.x_label}" if x is not None else ""
+        where = f", {known.x_label} {x}" if x != ALL else ""
         words = words or f"{one} is better than {other}"
         a, b = first.at(x), second.at(x)
         means = f"{known.measure} {figure(list(a.values()))} and {figure(list(b.values()))}"

@@ -22,20 +22,16 @@ from torch import Tensor, nn
 from ttr.torch.nn import Design
 
 from .in_context import InContext
-from .task import Scores, Sizes, by_bins, random
+from .task import Scores, Sizes, Task, by_bins, random
 
 Array = NDArray[Any]
 _NOISE = 0.05
 _EDGES = [0.05, 0.1, 0.2, 0.4, 1.0]
 
 
-@dataclass(frozen=True)
-class Curves:
-    name: str
+@dataclass(frozen=True, kw_only=True)
+class Curves(Task):
     by: Literal["seen", "edge"]
-    x_label: str
-    quick: Sizes
-    whole: Sizes
     measure: str = "squared error"
     better: Literal["greater", "less"] = "less"
     reference: str = "knows the law"
@@ -96,24 +92,28 @@ def examples(sizes: Sizes, batch: int, seed: int, number: int) -> tuple[Tensor, 
 
 
 SMOOTH = Curves(
-    "curves", "seen", "pairs seen",
+    name="curves",
+    by="seen",
+    x_label="pairs seen, at most",
     quick={
         "inputs": 1, "width": 8, "head_dim": 4, "hidden": 16, "tokens": 64, "length": 0.3,
-        "terms": 32, "steps": 200, "batch": 16, "tests": 256, "rates": [5e-3, 2e-2],
+        "terms": 32, "steps": 200, "batch": 16, "tests": 256, "rates": [1e-2, 3e-2],
     },
     whole={
         "inputs": 1, "width": 16, "head_dim": 4, "hidden": 64, "tokens": 128, "length": 0.3,
-        "terms": 32, "steps": 2000, "batch": 32, "tests": 512, "rates": [2e-3, 5e-3, 2e-2],
+        "terms": 32, "steps": 2000, "batch": 32, "tests": 512, "rates": [3e-3, 1e-2, 3e-2],
     },
 )  # fmt: skip
 EDGE = Curves(
-    "surfaces", "edge", "distance from the edge, at most",
+    name="surfaces",
+    by="edge",
+    x_label="distance from the edge, at most",
     quick={
         "inputs": 2, "width": 8, "head_dim": 4, "hidden": 16, "tokens": 96, "length": 1.0,
-        "terms": 32, "steps": 200, "batch": 16, "tests": 256, "rates": [5e-3, 2e-2],
+        "terms": 32, "steps": 200, "batch": 16, "tests": 256, "rates": [1e-2, 3e-2],
     },
     whole={
         "inputs": 2, "width": 16, "head_dim": 4, "hidden": 64, "tokens": 192, "length": 1.0,
-        "terms": 32, "steps": 2000, "batch": 32, "tests": 512, "rates": [2e-3, 5e-3, 2e-2],
+        "terms": 32, "steps": 2000, "batch": 32, "tests": 512, "rates": [3e-3, 1e-2, 3e-2],
     },
 )  # fmt: skip

@@ -22,18 +22,14 @@ from torch import Tensor, nn
 
 from .._train import CHOICE
 from .in_context import InContext
-from .task import Scores, Sizes, by_bins, design, random
+from .task import Scores, Sizes, Task, by_bins, design, random
 
 Array = NDArray[Any]
 _NOISE = 0.1
 
 
-@dataclass(frozen=True)
-class Linear:
-    name: str
-    x_label: str
-    quick: Sizes
-    whole: Sizes
+@dataclass(frozen=True, kw_only=True)
+class Linear(Task):
     measure: str = "squared error"
     better: Literal["greater", "less"] = "less"
     reference: str = "knows the law"
@@ -103,24 +99,26 @@ def by_age(errors: Array, period: int) -> Scores:
 
 
 CHANGING = Linear(
-    "changing regression", "pairs since the change, at most",
+    name="changing regression",
+    x_label="pairs since the change, at most",
     quick={
         "inputs": 8, "spread": 0.0, "width": 16, "tokens": 96, "period": 32, "steps": 200,
-        "batch": 16, "tests": 256, "rates": [5e-3, 2e-2],
+        "batch": 16, "tests": 256, "rates": [5e-2, 1e-1],
     },
     whole={
         "inputs": 16, "spread": 0.0, "width": 32, "tokens": 256, "period": 64, "steps": 1000,
-        "batch": 32, "tests": 512, "rates": [2e-3, 5e-3, 1e-2, 2e-2],
+        "batch": 32, "tests": 512, "rates": [1e-2, 2e-2, 5e-2],
     },
 )  # fmt: skip
 LASTING = Linear(
-    "regression", "pairs seen, at most",
+    name="regression",
+    x_label="pairs seen, at most",
     quick={
         "inputs": 8, "spread": 1.0, "width": 16, "tokens": 64, "period": 0, "steps": 200,
-        "batch": 16, "tests": 256, "rates": [1e-2],
+        "batch": 16, "tests": 256, "rates": [2e-2, 5e-2],
     },
     whole={
         "inputs": 8, "spread": 1.0, "width": 16, "tokens": 128, "period": 0, "steps": 1000,
-        "batch": 32, "tests": 512, "rates": [2e-3, 5e-3, 1e-2, 2e-2],
+        "batch": 32, "tests": 512, "rates": [1e-2, 2e-2, 5e-2],
     },
 )  # fmt: skip

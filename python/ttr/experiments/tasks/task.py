@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -14,33 +16,42 @@ from ttr.torch.nn import Design, gates
 
 Sizes = Mapping[str, Any]
 Scores = dict[str, float]
+#: The key of the score over everything.
+ALL = "all"
 
 
-class Task(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Task(ABC):
     """A law of data, the network that learns it, and how good that is."""
 
     name: str
-    measure: str  #: accuracy, error, bits
+    measure: str  #: what a score is
     better: Literal["greater", "less"]
     x_label: str  #: what scores are ordered by
     quick: Sizes  #: `rates`, `steps`, `batch`, `tests`, and the task's own numbers
     whole: Sizes
-    reference: str  #: who knows the law; empty where nobody does
+    reference: str = ""  #: who knows the law; nobody where that is empty
 
     def check(self, sizes: Sizes) -> Sizes:
-        """All that the numbers of a run depend on. ValueError: sizes that no example has."""
+        """All that the numbers of a run depend on, to be called before any. ValueError: sizes that
+        no example has."""
+        return sizes
 
+    @abstractmethod
     def network(self, recipe: str, sizes: Sizes) -> nn.Module:
         """A network around the recipe's layer, drawn from PyTorch's random numbers."""
 
+    @abstractmethod
     def loss(self, network: nn.Module, sizes: Sizes, seed: int, step: int) -> Tensor:
         """Of batch `step` of the data set `seed`."""
 
+    @abstractmethod
     def scores(self, network: nn.Module, sizes: Sizes, stream: int) -> Scores:
-        """By x, on the data set `stream`."""
+        """By x, and over `ALL`, on the data set `stream`."""
 
     def best(self, sizes: Sizes, stream: int) -> Scores:
-        """What can be had by `reference`, on the same data."""
+        """What `reference` reaches on the same data."""
+        return {}
 
 
 def random(seed: int, number: int) -> np.random.Generator:
@@ -65,8 +76,9 @@ def design(recipe: str, **around: Any) -> Design:
 def by_bins(
     values: np.ndarray[Any, Any], places: np.ndarray[Any, Any], edges: list[float]
 ) -> Scores:
-    """Means of values whose place is at most an edge and above the one before; no empty ones."""
-    found: Scores = {}
+    """Means of values whose place is at most an edge and above the one before, no empty ones; and
+    that of all."""
+    found = {ALL: float(values.mean())}
     low = -np.inf
     for edge in edges:
         here = values[(places > low) & (places <= edge)]

@@ -13,6 +13,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,41 +28,55 @@ import ttr
 from ttr.torch.nn import LanguageModel
 
 from .._train import CHOICE, TEST
-from .task import Scores, Sizes, by_bins, design, random
+from .task import Scores, Sizes, Task, by_bins, design, random
 
 _PIECE = 2048
 _SUFFIXES = (".md", ".txt", ".rst", ".py")
 
 
-class Text:
-    name = "text"
-    measure = "bits a byte"
-    better: Literal["greater", "less"] = "less"
-    x_label = "bytes seen, at most"
-    reference = ""
-    quick: Sizes = {
-        "width": 32, "heads": 2, "layers": 2, "tokens": 128, "steps": 300, "batch": 8,
-        "tests": 64, "rates": [1e-2],
-    }  # fmt: skip
-    whole: Sizes = {
-        "width": 128, "heads": 4, "layers": 4, "tokens": 512, "steps": 3000, "batch": 16,
-        "tests": 128, "rates": [1e-3, 2e-3, 5e-3],
-    }  # fmt: skip
+_QUICK: Sizes = {
+    "width": 32, "heads": 2, "layers": 2, "tokens": 128, "steps": 300, "batch": 8, "tests": 64,
+    "rates": [1e-2],
+}  # fmt: skip
+_WHOLE: Sizes = {
+    "width": 128, "heads": 4, "layers": 4, "tokens": 512, "steps": 3000, "batch": 16, "tests": 128,
+    "rates": [1e-3, 2e-3, 5e-3],
+}  # fmt: skip
 
-    def __init__(self, paths: Sequence[Path] = ()) -> None:
-        self._paths = paths
-        self._parts: tuple[NDArray[np.uint8], ...] = ()
-        self._said = ""
+
+@dataclass(frozen=True, kw_only=True)
+class Text(Task):
+    paths: tuple[Path, ...] = ()
+    name: str = "text"
+    measure: str = "bits a byte"
+    better: Literal["greater", "less"] = "less"
+    x_label: str = "bytes seen, at most"
+    quick: Sizes = field(default_factory=lambda: _QUICK)
+    whole: Sizes = field(default_factory=lambda: _WHOLE)
+
+    @cached_property
+    def files(self) -> list[Path]:
+        return named(self.paths) if self.paths else own()
+
+    @cached_property
+    def whole_text(self) -> bytes:
+        return b"".join(path.read_bytes() for path in self.files)
+
+    @cached_property
+    def parts(self) -> tuple[NDArray[np.uint8], ...]:
+        """Those for training, choice and test."""
+        return cut(self.whole_text)
 
     def check(self, sizes: Sizes) -> Sizes:
-        if not self._parts:
-            files = named(self._paths) if self._paths else own()
-            whole = b"".join(path.read_bytes() for path in files)
-            digest = hashlib.sha256(whole).hexdigest()[:12]
-            self._parts = cut(whole, sizes["tokens"])
-            kind = f"{len(files)} files such as {files[0].name}"
-            self._said = f"{kind}, {len(whole)} bytes, sha256 {digest}"
-        return {**sizes, "text": self._said}
+        shortest = min(len(part) for part in self.parts)
+        if shortest <= sizes["tokens"]:
+            raise ValueError(
+                f"text must be so long that a tenth has more than {sizes['tokens']} bytes but is "
+                f"{len(self.whole_text)} bytes long"
+            )
+        digest = hashlib.sha256(self.whole_text).hexdigest()[:12]
+        kind = f"{len(self.files)} files such as {self.files[0].name}"
+        return {**sizes, "text": f"{kind}, {len(self.whole_text)} bytes, sha256 {digest}"}
 
     def network(self, recipe: str, sizes: Sizes) -> nn.Module:
         around = design(recipe, conv_size=4, silu="qkv", output_norm="rms")
@@ -70,22 +86,19 @@ class Text:
         )  # fmt: skip
 
     def loss(self, network: nn.Module, sizes: Sizes, seed: int, step: int) -> Tensor:
-        text, length = self._parts[0], sizes["tokens"] + 1
+        text, length = self.parts[0], sizes["tokens"] + 1
         starts = random(seed, step).integers(0, len(text) - length + 1, sizes["batch"])
         return _losses(network, [text[s : s + length] for s in starts]).mean()
 
     @torch.no_grad()
     def scores(self, network: nn.Module, sizes: Sizes, stream: int) -> Scores:
-        text, length = self._parts[1 if CHOICE <= stream < TEST else 2], sizes["tokens"] + 1
+        text, length = self.parts[1 if CHOICE <= stream < TEST else 2], sizes["tokens"] + 1
         count = min(sizes["tests"], len(text) // length)
         starts = np.linspace(0, len(text) - length, count).astype(int)
         bits = _losses(network, [text[s : s + length] for s in starts]).double().numpy()
         seen = np.broadcast_to(np.arange(1, length), bits.shape)
         edges = [sizes["tokens"] / 2**i for i in range(4, -1, -1)]
         return by_bins(bits / math.log(2), seen, edges)
-
-    def best(self, sizes: Sizes, stream: int) -> Scores:
-        return {}
 
 
 def _losses(network: nn.Module, pieces: Sequence[NDArray[np.uint8]]) -> Tensor:
@@ -96,18 +109,11 @@ def _losses(network: nn.Module, pieces: Sequence[NDArray[np.uint8]]) -> Tensor:
     return losses.view(len(pieces), -1)
 
 
-def cut(text: bytes, tokens: int) -> tuple[NDArray[np.uint8], ...]:
-    """The parts for training, choice and test. ValueError: a text that is too short."""
-    pieces = [text[i : i + _PIECE] for i in range(0, len(text), _PIECE)]
+def cut(text: bytes) -> tuple[NDArray[np.uint8], ...]:
+    """Of ten pieces eight for training, one for choice, one for the test."""
     parts = [b"", b"", b""]
-    for i, piece in enumerate(pieces):
-        parts[{8: 1, 9: 2}.get(i % 10, 0)] += piece
-    shortest = min(len(part) for part in parts)
-    if shortest <= tokens:
-        raise ValueError(
-            f"text must be so long that a tenth has more than {tokens} bytes but is {len(text)} "
-            "bytes long"
-        )
+    for i, start in enumerate(range(0, len(text), _PIECE)):
+        parts[{8: 1, 9: 2}.get(i % 10, 0)] += text[start : start + _PIECE]
     return tuple(np.frombuffer(part, np.uint8) for part in parts)
 
 
