@@ -56,8 +56,8 @@ def test_every_method_trains_on_every_task(name: str, task: str, method: str) ->
     study = STUDIES[name]
     row = trained(study, study.task(task), method)
     assert len(row["loss"]) == 2 and np.isfinite(row["loss"]).all()
-    assert row["scores"] and np.isfinite(list(row["scores"].values())).all()
-    assert set(row["validation"]) == set(row["scores"])
+    assert np.isfinite(list(row["scores"].values())).all()
+    assert "all" in row["validation"] and len(row["scores"]) > 1
     again = trained(study, study.task(task), method)
     assert {**again, "seconds": row["seconds"]} == row
 
@@ -241,7 +241,8 @@ def test_tables_and_pictures() -> None:
     rows = [row("recall", m, s, 0.5 + s / 10) for m in ("RLS", "DeltaNet") for s in range(2)]
     results = Results(rows, exact.STUDY.tasks)
     lines = list(csv.DictReader(report.table(results).splitlines()))
-    assert len(lines) == 6 and lines[0]["x"] == "8" and lines[2]["x"] == "all" and lines[0]["score"] == "0.55"
+    assert [line["x"] for line in lines[:3]] == ["8", "16", "all"] and len(lines) == 6
+    assert lines[0]["score"] == "0.55" and lines[0]["standard_error"] == "0.05"
     assert "RLS" in report.text(results) and "0.550 ± 0.050" in report.text(results)
     drawn = report.picture("A < B", results, report.panels_by_x(results), "")
     xml.etree.ElementTree.fromstring(drawn)

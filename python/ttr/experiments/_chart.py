@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from html import escape
 
 # Okabe and Ito's colours, told apart by the colour-blind; a dash pattern each besides.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
+_COLOURS = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"
+)  # fmt: skip
 _DASHES = ("", "6 3", "2 2", "8 3 2 3", "4 4", "1 3", "10 4", "")
 _INK, _RULE = "#24292f", "#d0d7de"
 _STYLE = (
@@ -96,7 +98,8 @@ def chart(title: str, subtitle: str, panels: list[Panel], x_label: str) -> str:
         here = {x for s in panel.series for x in s.x}
         ticks[label] = sorted({*ticks.get(label, []), *here})
     width = _LEFT + len(panels) * (_WIDTH + _GAP)
-    height = _TOP + _HEIGHT + 48 + 18 * math.ceil(len(names) / 4)
+    columns = min(4, max(1, (width - _LEFT) // 190))
+    height = _TOP + _HEIGHT + 48 + 18 * math.ceil(len(names) / columns)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="system-ui, sans-serif" font-size="11">',
@@ -111,7 +114,8 @@ def chart(title: str, subtitle: str, panels: list[Panel], x_label: str) -> str:
         for series in panel.series:
             parts += _line(left, ticks[label], panel.y, series, names.index(series.name))
     for i, name in enumerate(names):
-        x, y = _LEFT + (i % 4) * (width - _LEFT) / 4, _TOP + _HEIGHT + 52 + 18 * (i // 4)
+        x = _LEFT + (i % columns) * (width - _LEFT) / columns
+        y = _TOP + _HEIGHT + 52 + 18 * (i // columns)
         parts.append(_stroke(f"M{x:.1f},{y - 4:.1f} h22", i))
         parts.append(_text(x + 28, y, name))
     return "\n".join([*parts, "</svg>\n"])
