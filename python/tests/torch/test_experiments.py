@@ -231,7 +231,7 @@ def test_gains_at_the_edge_are_compared() -> None:
     rows = []
     for method, edge, inside in (("softmax", 0.4, 0.2), ("local linear", 0.1, 0.1)):
         made = row("surfaces", method, 0, 0.0)
-        rows.append({**made, "scores": {"0.05": edge, "1": inside}})
+        rows.append({**made, "scores": {"all": inside, "0.05": edge, "1": inside}})
     said = {c.words: c for c in local.claims(Results(rows, local.STUDY.tasks))}
     claim = said["surfaces: local linear gains more over softmax at the edge than inside"]
     assert claim.holds and claim.figures == "error divided by 4.00 and 2.00"

@@ -17,10 +17,11 @@ def mean(values: Sequence[float]) -> tuple[float, float]:
     return middle, math.sqrt(variance / count)
 
 
-def figure(values: Sequence[float]) -> str:
+def figure(values: Sequence[float], digits: int = 3) -> str:
     """Mean and standard error for people."""
     middle, error = mean(values)
-    return f"{middle:.3f}" if math.isnan(error) else f"{middle:.3f} ± {error:.3f}"
+    one = f"{middle:.{digits}f}"
+    return one if math.isnan(error) else f"{one} ± {error:.{digits}f}"
 
 
 def columns(lines: Sequence[Sequence[str]]) -> str:
@@ -41,7 +42,9 @@ class Claim:
         return f"{'holds' if self.holds else 'does not hold'}: {self.words} ({self.figures})"
 
 
-def greater(words: str, one: Mapping[int, float], other: Mapping[int, float]) -> Claim:
+def greater(
+    words: str, one: Mapping[int, float], other: Mapping[int, float], digits: int = 3
+) -> Claim:
     """Whether `one` is greater than `other`, numbers by seed: the difference, taken seed by seed,
     is more than two of its standard errors (of one seed: more than 0)."""
     differences = [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
@@ -51,4 +54,4 @@ def greater(words: str, one: Mapping[int, float], other: Mapping[int, float]) ->
     holds = middle > (0 if math.isnan(error) else 2 * error)
     count = len(differences)
     seeds = f"{count} {'seed' if count == 1 else 'seeds'}"
-    return Claim(words, holds, f"difference {figure(differences)}, {seeds}")
+    return Claim(words, holds, f"difference {figure(differences, digits)}, {seeds}")

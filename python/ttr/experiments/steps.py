@@ -89,7 +89,7 @@ def panels(results: Results) -> list[Panel]:
                 lines[cell.method] = Series(cell.method, ends, [middle] * 2, [error] * 2)
         if lines:
             drawn = list(lines.values())
-            axis = axis_for(task.measure, drawn)
+            axis = axis_for(task, drawn)
             made.append(Panel(f"{name}: {task.measure}", drawn, axis))
     return made
 

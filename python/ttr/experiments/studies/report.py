@@ -8,7 +8,7 @@ import math
 
 from .._chart import Axis, Panel, Series, axis_of, chart
 from .._figures import columns, figure, mean
-from ..tasks.task import ALL
+from ..tasks.task import ALL, Task
 from .results import Cell, Results
 
 
@@ -40,7 +40,7 @@ def _task_text(results: Results, name: str) -> str:
     places = cells[0].places
     lines = [["method", "parameters", "rate", *places, ALL]]
     for c in cells:
-        scores = [figure(list(c.at(x).values())) for x in (*places, ALL)]
+        scores = [figure(list(c.at(x).values()), task.digits) for x in (*places, ALL)]
         rate = f"{c.rate:g}" if c.rate else ""
         lines.append([c.method, str(c.runs[0]["parameters"] or ""), rate, *scores])
     return f"{name}: {task.measure} by {task.x_label}\n{columns(lines)}"
@@ -58,14 +58,14 @@ def panels_by_x(results: Results) -> list[Panel]:
         lines = [series(cell) for cell in results.of(name)]
         if lines:
             title = f"{name}: {task.measure}"
-            panels.append(Panel(title, lines, axis_for(task.measure, lines), task.x_label))
+            panels.append(Panel(title, lines, axis_for(task, lines), task.x_label))
     return panels
 
 
-def axis_for(measure: str, lines: list[Series]) -> Axis:
+def axis_for(task: Task, lines: list[Series]) -> Axis:
     """Room for all lines, errors by their logarithm."""
     values = [y for line in lines for y in line.y]
-    return axis_of(values, log=measure == "squared error")
+    return axis_of(values, log=task.is_error)
 
 
 def picture(title: str, results: Results, panels: list[Panel], x_label: str) -> str:

@@ -78,7 +78,9 @@ class Results:
         where = f", {known.x_label} {x}" if x != ALL else ""
         words = words or f"{one} is better than {other}"
         a, b = first.at(x), second.at(x)
-        means = f"{known.measure} {figure(list(a.values()))} and {figure(list(b.values()))}"
-        claim = greater(words, a, b) if known.better == "greater" else greater(words, b, a)
+        one_mean, other_mean = (figure(list(c.values()), known.digits) for c in (a, b))
+        means = f"{known.measure} {one_mean} and {other_mean}"
+        more, less = (a, b) if known.better == "greater" else (b, a)
+        claim = greater(words, more, less, known.digits)
         figures = f"{means}; {claim.figures}"
         return [Claim(f"{task}{where}: {words}", claim.holds, figures)]

@@ -97,11 +97,11 @@ SMOOTH = Curves(
     x_label="pairs seen, at most",
     quick={
         "inputs": 1, "width": 8, "head_dim": 4, "hidden": 16, "tokens": 64, "length": 0.3,
-        "terms": 32, "steps": 200, "batch": 16, "tests": 256, "rates": [1e-2, 3e-2],
+        "terms": 32, "steps": 200, "batch": 16, "tests": 256, "rates": [3e-2, 1e-1],
     },
     whole={
         "inputs": 1, "width": 16, "head_dim": 4, "hidden": 64, "tokens": 128, "length": 0.3,
-        "terms": 32, "steps": 2000, "batch": 32, "tests": 512, "rates": [3e-3, 1e-2, 3e-2],
+        "terms": 32, "steps": 2000, "batch": 32, "tests": 512, "rates": [1e-2, 3e-2, 1e-1],
     },
 )  # fmt: skip
 EDGE = Curves(
@@ -110,10 +110,10 @@ EDGE = Curves(
     x_label="distance from the edge, at most",
     quick={
         "inputs": 2, "width": 8, "head_dim": 4, "hidden": 16, "tokens": 96, "length": 1.0,
-        "terms": 32, "steps": 200, "batch": 16, "tests": 256, "rates": [1e-2, 3e-2],
+        "terms": 32, "steps": 200, "batch": 16, "tests": 256, "rates": [3e-2, 1e-1],
     },
     whole={
         "inputs": 2, "width": 16, "head_dim": 4, "hidden": 64, "tokens": 192, "length": 1.0,
-        "terms": 32, "steps": 2000, "batch": 32, "tests": 512, "rates": [3e-3, 1e-2, 3e-2],
+        "terms": 32, "steps": 2000, "batch": 32, "tests": 512, "rates": [1e-2, 3e-2, 1e-1],
     },
 )  # fmt: skip

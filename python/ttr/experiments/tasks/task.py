@@ -32,6 +32,16 @@ class Task(ABC):
     whole: Sizes
     reference: str = ""  #: who knows the law; nobody where that is empty
 
+    @property
+    def is_error(self) -> bool:
+        """Whether scores span powers of ten."""
+        return self.measure == "squared error"
+
+    @property
+    def digits(self) -> int:
+        """Of a score, behind the point."""
+        return 4 if self.is_error else 3
+
     def check(self, sizes: Sizes) -> Sizes:
         """All that the numbers of a run depend on, to be called before any. ValueError: sizes that
         no example has."""
