@@ -97,7 +97,7 @@ SMOOTH = Curves(
     x_label="pairs seen, at most",
     quick={
         "inputs": 1, "width": 8, "head_dim": 4, "hidden": 16, "tokens": 64, "length": 0.3,
-        "terms": 32, "steps": 200, "batch": 16, "tests": 256, "rates": [3e-2, 1e-1],
+        "terms": 32, "steps": 200, "batch": 16, "tests": 256, "rates": [1e-2, 3e-2],
     },
     whole={
         "inputs": 1, "width": 16, "head_dim": 4, "hidden": 64, "tokens": 128, "length": 0.3,
@@ -110,7 +110,7 @@ EDGE = Curves(
     x_label="distance from the edge, at most",
     quick={
         "inputs": 2, "width": 8, "head_dim": 4, "hidden": 16, "tokens": 96, "length": 1.0,
-        "terms": 32, "steps": 200, "batch": 16, "tests": 256, "rates": [3e-2, 1e-1],
+        "terms": 32, "steps": 200, "batch": 16, "tests": 256, "rates": [1e-2, 3e-2],
     },
     whole={
         "inputs": 2, "width": 16, "head_dim": 4, "hidden": 64, "tokens": 192, "length": 1.0,

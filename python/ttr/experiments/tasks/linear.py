@@ -103,7 +103,7 @@ CHANGING = Linear(
     x_label="pairs since the change, at most",
     quick={
         "inputs": 8, "spread": 0.0, "width": 16, "tokens": 96, "period": 32, "steps": 200,
-        "batch": 16, "tests": 256, "rates": [5e-2, 1e-1],
+        "batch": 16, "tests": 256, "rates": [2e-2, 5e-2],
     },
     whole={
         "inputs": 16, "spread": 0.0, "width": 32, "tokens": 256, "period": 64, "steps": 1000,

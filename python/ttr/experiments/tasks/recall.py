@@ -59,7 +59,7 @@ class Recall(Task):
 
 _QUICK: dict[str, Any] = {
     "width": 16, "pairs": [8, 16, 24, 32], "vocabulary": 1024, "steps": 240, "batch": 32,
-    "labels": 8, "tests": 64, "rates": [2e-2, 4e-2],
+    "labels": 8, "tests": 64, "rates": [2e-2],
 }  # fmt: skip
 _WHOLE = {
     "width": 64, "pairs": [32, 64, 96, 128], "vocabulary": 8192, "steps": 1000, "batch": 32,
@@ -67,6 +67,6 @@ _WHOLE = {
 }  # fmt: skip
 RECALL = Recall(quick=_QUICK, whole=_WHOLE)
 SMALL_RECALL = Recall(
-    quick={**_QUICK, "rates": [2e-2]},
+    quick=_QUICK,
     whole={**_QUICK, "steps": 1000, "tests": 256, "rates": [5e-3, 1e-2, 2e-2]},
 )
