@@ -15,7 +15,7 @@ import torch
 from ttr.experiments import __main__
 from ttr.experiments._chart import Panel, Series, chart
 from ttr.experiments.mqar import command, law, report, train
-from ttr.experiments.mqar.model import ARCHITECTURES, METHODS, Recall
+from ttr.experiments.mqar.model import ARCHITECTURES, METHODS, network, write_gate
 
 
 def test_examples_are_well_formed() -> None:
@@ -86,7 +86,7 @@ def test_every_method_trains(method: str, architecture: str) -> None:
     row = train.run(small, seen.append)
     assert seen == [1, 2, 3] and set(row["accuracy"]) == {"16", "32"}
     assert np.isfinite(row["loss"]).all() and row == {**train.run(small), "seconds": row["seconds"]}
-    gate = Recall(method, architecture, 32, 8).write_gate()
+    gate = write_gate(network(method, architecture, 32, 8))
     assert len(gate) == (2 if architecture == "gate" else 0)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 import ttr.torch
 from nn_cases import layer, tokens
-from ttr.torch.nn import Block, LanguageModel, _around
+from ttr.torch.nn import Block, Design, LanguageModel, _around
 
 
 def model(recipes: object = "gated_deltanet", seed: int = 0, layers: int = 2) -> LanguageModel:
@@ -54,6 +54,15 @@ def test_the_head_is_the_embedding() -> None:
     other.load_state_dict(small.state_dict())
     assert torch.equal(other(text()), small(text()))
     assert torch.equal(copy.deepcopy(small)(text()), small(text()))
+
+
+def test_a_design_is_around_every_memory() -> None:
+    design = Design(output_norm="layer")
+    made = LanguageModel(
+        ["deltanet", "softmax"], 11, hidden_size=8, num_heads=2, num_layers=3, design=design
+    )
+    assert [block.layer.design for block in made.blocks] == [design] * 3  # type: ignore[union-attr]
+    assert made(torch.tensor([[1, 2, 3]])).shape == (1, 3, 11)
 
 
 def test_one_graph_under_compile() -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 
+#: The module of each that has its `main`.
+EXPERIMENTS = {"mqar": "mqar.command", "exact": "exact", "steps": "steps", "local": "local"}
+
 USAGE = """usage: python -m ttr.experiments NAME [options]
 
-  mqar      multi-query associative recall, trained: figure 3 of test-time regression
+  mqar      multi-query associative recall: figure 3 of test-time regression
+  exact     least squares beside its one-step neighbours: recall, changing regression, text
+  steps     gradient steps a token against the exact solution
+  local     local linear attention against softmax: smooth functions in context
 
 `python -m ttr.experiments NAME --help` shows the options."""
 
@@ -16,15 +23,17 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if arguments else 2
-    if arguments[0] != "mqar":
-        print(f"ttr.experiments: '{arguments[0]}' must be mqar", file=sys.stderr)
+    name = arguments[0]
+    if name not in EXPERIMENTS:
+        known = ", ".join(EXPERIMENTS)
+        print(f"ttr.experiments: '{name}' must be of {known}", file=sys.stderr)
         return 2
     if importlib.util.find_spec("torch") is None:
-        print("ttr.experiments: mqar needs PyTorch: pip install torch", file=sys.stderr)
+        print(f"ttr.experiments: {name} needs PyTorch: pip install torch", file=sys.stderr)
         return 1
-    from .mqar import command
-
-    return command.main(arguments[1:])
+    command = importlib.import_module(f".{EXPERIMENTS[name]}", __package__)
+    status: int = command.main(arguments[1:])
+    return status
 
 
 if __name__ == "__main__":

@@ -5,8 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
+
+import ttr
+
+from ._progress import Progress
 
 Row = dict[str, Any]
 
@@ -34,6 +42,33 @@ class Rows:
         row = {"settings": settings, **results}
         write_whole(self._path(settings), json.dumps(row, indent=1, sort_keys=True) + "\n")
         return row
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run to be made: its settings, its steps, what a person reads, and what makes it."""
+
+    settings: Row
+    steps: int
+    words: str
+    run: Callable[[Callable[[int], None]], Row]
+
+
+def make(rows: Rows, parts: Sequence[Part], quiet: bool) -> list[Row]:
+    """A row for every part, from the folder where it is there."""
+    found = [rows.find(part.settings) for part in parts]
+    missing = sum(part.steps for part, row in zip(parts, found) if row is None)
+    progress, done = Progress(missing, quiet), 0
+    made = []
+    for part, row in zip(parts, found):
+        if row is None:
+            results = part.run(lambda step: progress.show(done + step, part.words))
+            versions = {"ttr": ttr.__version__, "torch": torch.__version__}
+            row = rows.put(part.settings, {**results, "versions": versions})
+            done += part.steps
+        made.append(row)
+    progress.close()
+    return made
 
 
 def write_whole(path: Path, text: str) -> None:

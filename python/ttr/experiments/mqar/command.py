@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import ttr
-
-from .._progress import Progress
-from .._rows import Rows, write_whole
+from .._options import fill, numbers, parser, words
+from .._rows import Part, Rows, make, write_whole
 from . import report
 from .model import ARCHITECTURES, METHODS
 from .train import Settings, run
@@ -48,28 +47,23 @@ QUICK: dict[str, Any] = {
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options, with those that are absent filled in."""
-    p = argparse.ArgumentParser(
-        prog="python -m ttr.experiments mqar",
-        description="Multi-query associative recall, trained: one layer, keys of two taps.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    p = parser(
+        "mqar", "Multi-query associative recall, trained: one layer, keys of two taps.", EPILOG
     )
-    p.add_argument("--out", type=Path, default=Path("results"), metavar="DIR", help="(results)")
-    p.add_argument("--quick", action="store_true", help="a smaller task, in minutes")
     methods, architectures = list(METHODS), list(ARCHITECTURES)
-    p.add_argument("--methods", type=_words(methods), default=methods, metavar="M,M,...")
+    p.add_argument("--methods", type=words(methods), default=methods, metavar="M,M,...")
     p.add_argument(
-        "--architectures", type=_words(architectures), default=architectures, metavar="A"
+        "--architectures", type=words(architectures), default=architectures, metavar="A"
     )
-    p.add_argument("--pairs", type=_numbers(int), metavar="P,P,...", help="(64,128)")
-    p.add_argument("--widths", type=_numbers(int), metavar="d,d,...", help="(64)")
-    p.add_argument("--lengths", type=_numbers(int), metavar="T,T,...", help="(256,512,1024)")
-    p.add_argument("--rates", type=_numbers(float), metavar="r,r,...", help="(2e-3,5e-3,1e-2)")
+    p.add_argument("--pairs", type=numbers(int), metavar="P,P,...", help="(64,128)")
+    p.add_argument("--widths", type=numbers(int), metavar="d,d,...", help="(64)")
+    p.add_argument("--lengths", type=numbers(int), metavar="T,T,...", help="(256,512,1024)")
+    p.add_argument("--rates", type=numbers(float), metavar="r,r,...", help="(2e-3,5e-3,1e-2)")
     p.add_argument("--vocabulary", type=int, metavar="V", help="(8192)")
     p.add_argument("--steps", type=int, metavar="N", help="of training (400); 0: untrained")
     p.add_argument(
         "--lags",
-        type=_numbers(float, positive=False),
+        type=numbers(float, positive=False),
         default=[0.0, 1.0],
         metavar="w,w",
         help="(0,1)",
@@ -79,34 +73,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     p.add_argument("--batch", type=int, default=32, metavar="N", help="examples a step (32)")
     p.add_argument("--labels", type=int, default=16, metavar="N", help="in the loss of each (16)")
     p.add_argument("--tests", type=int, default=32, metavar="N", help="examples a length (32)")
-    p.add_argument("--threads", type=int, default=torch.get_num_threads(), metavar="N")
-    p.add_argument("--quiet", action="store_true", help="no progress on standard error")
     options = p.parse_args(arguments)
-    for name, value in (QUICK if options.quick else WHOLE).items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
-    return options
-
-
-def _words(known: Any) -> Any:
-    def parse(text: str) -> list[str]:
-        words = [word.strip() for word in text.split(",")]
-        for word in words:
-            if word not in known:
-                raise argparse.ArgumentTypeError(f"'{word}' must be of {', '.join(known)}")
-        return words
-
-    return parse
-
-
-def _numbers(kind: Any, positive: bool = True) -> Any:
-    def parse(text: str) -> list[Any]:
-        numbers = [kind(word) for word in text.split(",")]
-        if positive and min(numbers) <= 0:
-            raise argparse.ArgumentTypeError(f"'{text}' must be above 0")
-        return numbers
-
-    return parse
+    return fill(options, QUICK if options.quick else WHOLE)
 
 
 def grid(options: argparse.Namespace) -> list[Settings]:
@@ -141,24 +109,12 @@ def grid(options: argparse.Namespace) -> list[Settings]:
 
 def make_rows(runs: Sequence[Settings], out: Path, quiet: bool) -> list[dict[str, Any]]:
     """A row for every run, from the folder where it is there."""
-    rows = Rows(out / "mqar")
-    found = [rows.find(s.row()) for s in runs]
-    missing = sum(s.steps for s, row in zip(runs, found) if row is None)
-    progress, done = Progress(missing, quiet), 0
-    made = []
-    for settings, row in zip(runs, found):
-        if row is None:
-            what = (
-                f"{settings.method}, {settings.architecture}, P = {settings.pairs}, "
-                f"rate {settings.rate:g}, seed {settings.seed}"
-            )
-            results = run(settings, lambda step: progress.show(done + step, what))
-            versions = {"ttr": ttr.__version__, "torch": torch.__version__}
-            row = rows.put(settings.row(), {**results, "versions": versions})
-            done += settings.steps
-        made.append(row)
-    progress.close()
-    return made
+    parts = [Part(s.row(), s.steps, _words_of(s), partial(run, s)) for s in runs]
+    return make(Rows(out / "mqar"), parts, quiet)
+
+
+def _words_of(s: Settings) -> str:
+    return f"{s.method}, {s.architecture}, P = {s.pairs}, rate {s.rate:g}, seed {s.seed}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -52,38 +52,49 @@ METHODS = {
 ARCHITECTURES = ("strict", "gate")
 
 
-class Recall(nn.Module):
-    """The network, of one of `METHODS`."""
+def network(
+    method: str,
+    architecture: str,
+    vocabulary: int,
+    width: int,
+    lags: tuple[float, ...] = (0.0, 1.0),
+    learn_lags: bool = True,
+) -> Recall:
+    """The network of one of `METHODS`."""
+    known = METHODS[method]
+    made: dict[str, gates.Factory] = {}
+    if method == "Mamba-2":
+        made["log_decay"] = partial(gates.Decay, discretise=True)
+    if architecture == "gate":
+        made[known.gate] = gates.KeySigmoid
+    design = Design(
+        gates=made,
+        key_lags=lags,
+        learn_lags=learn_lags,
+        qk_norm="l2" if known.unit_keys else None,
+        output_norm="rms",
+    )
+    return Recall(known.recipe(architecture), design, vocabulary, width)
 
-    def __init__(
-        self,
-        method: str,
-        architecture: str,
-        vocabulary: int,
-        width: int,
-        lags: tuple[float, ...] = (0.0, 1.0),
-        learn_lags: bool = True,
-    ) -> None:
+
+def start_as_identity(layer: TestTimeRegression) -> None:
+    """All projections; each of the rows of a token where a recipe takes several."""
+    for linear in (*layer.project.values(), layer.output):
+        assert isinstance(linear, nn.Linear)
+        rows, width = linear.weight.shape
+        eye = torch.eye(min(rows, width), width)
+        with torch.no_grad():
+            linear.weight.copy_(eye.repeat(-(-rows // len(eye)), 1)[:rows])
+
+
+class Recall(nn.Module):
+    """The network of any recipe."""
+
+    def __init__(self, recipe: str, design: Design, vocabulary: int, width: int) -> None:
         super().__init__()
-        known = METHODS[method]
-        recipe = known.recipe(architecture)
-        made: dict[str, gates.Factory] = {}
-        if method == "Mamba-2":
-            made["log_decay"] = partial(gates.Decay, discretise=True)
-        if architecture == "gate":
-            made[known.gate] = gates.KeySigmoid
-        design = Design(
-            gates=made,
-            key_lags=lags,
-            learn_lags=learn_lags,
-            qk_norm="l2" if known.unit_keys else None,
-            output_norm="rms",
-        )
         self.embedding = nn.Parameter(F.normalize(torch.randn(vocabulary, width), dim=-1))
         self.layer = TestTimeRegression(recipe, width, 1, design=design)
-        for linear in (*self.layer.project.values(), self.layer.output):
-            assert isinstance(linear, nn.Linear)
-            nn.init.eye_(linear.weight)
+        start_as_identity(self.layer)
 
     def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
         """Logits [B, n, V] at places [B, n] of tokens [B, T]."""
@@ -92,14 +103,14 @@ class Recall(nn.Module):
         read = y.gather(1, places[..., None].expand(-1, -1, y.shape[-1]))
         return F.linear(read, embedding)
 
-    def write_gate(self) -> list[nn.Parameter]:
-        """The parameters of the write gate."""
-        return [
-            p for m in self.modules() if isinstance(m, gates.KeySigmoid) for p in m.parameters()
-        ]
-
     def lags(self) -> list[float]:
         """w_0 and w_1, learned."""
         weight = self.layer.convolve["k"].weight
         assert isinstance(weight, Tensor)
         return [round(w, 4) for w in weight.tolist()]
+
+
+def write_gate(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters of write gates."""
+    found = [m for m in model.modules() if isinstance(m, gates.KeySigmoid)]
+    return [p for m in found for p in m.parameters()]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._chart import Panel, Series, chart
+from .._figures import Claim, columns, figure, greater, mean
 
 Row = dict[str, Any]
 
@@ -54,16 +55,6 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
     return made
 
 
-def mean(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and its standard error (NaN of one)."""
-    count = len(values)
-    middle = sum(values) / count
-    if count < 2:
-        return middle, math.nan
-    variance = sum((v - middle) ** 2 for v in values) / (count - 1)
-    return middle, math.sqrt(variance / count)
-
-
 def table(made: Sequence[Cell]) -> str:
     """CSV: a line for each combination and length."""
     out = io.StringIO()
@@ -86,17 +77,11 @@ def text(made: Sequence[Cell]) -> str:
     head = ["method", "architecture", "P", "d", "rate", *(f"T = {t}" for t in lengths)]
     lines = [head]
     for c in made:
-        accuracies = [_figure(list(c.at(t).values())) if t in c.lengths else "" for t in lengths]
+        accuracies = [figure(list(c.at(t).values())) if t in c.lengths else "" for t in lengths]
         lines.append(
             [c.method, c.architecture, str(c.pairs), str(c.width), f"{c.rate:g}", *accuracies]
         )
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return "\n".join("  ".join(w.ljust(n) for w, n in zip(line, widths)).rstrip() for line in lines)
-
-
-def _figure(values: Sequence[float]) -> str:
-    middle, error = mean(values)
-    return f"{middle:.3f}" if math.isnan(error) else f"{middle:.3f} ± {error:.3f}"
+    return columns(lines)
 
 
 def picture(made: Sequence[Cell]) -> str:
@@ -114,21 +99,6 @@ def picture(made: Sequence[Cell]) -> str:
     if seeds > 1:
         words = f"accuracy, mean of {seeds} seeds and its standard error"
     return chart("Recall of trained layers", words, list(panels.values()), "tokens T")
-
-
-# ---- Claims --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence, whether the data bear it out, and the figures that decide."""
-
-    words: str
-    holds: bool
-    figures: str
-
-    def __str__(self) -> str:
-        return f"{'holds' if self.holds else 'does not hold'}: {self.words} ({self.figures})"
 
 
 def claims(made: Sequence[Cell], width: int = 64) -> list[Claim]:
@@ -180,12 +150,4 @@ def _flat(words: str, cell: Cell) -> Claim:
 
 
 def _greater(words: str, one: Cell, other: Cell) -> Claim:
-    a, b = one.all(), other.all()
-    differences = [a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())]
-    if not differences:
-        return Claim(words, False, "no common seed")
-    middle, error = mean(differences)
-    holds = middle > (0 if math.isnan(error) else 2 * error)
-    count = len(differences)
-    figure = f"difference {_figure(differences)}, {count} {'seed' if count == 1 else 'seeds'}"
-    return Claim(words, holds, figure)
+    return greater(words, one.all(), other.all())

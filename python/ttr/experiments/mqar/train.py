@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,8 +9,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from .._train import CHOICE, TEST, fit
 from . import law
-from .model import Recall
+from .model import Recall, network, write_gate
 
 
 @dataclass(frozen=True)
@@ -38,53 +37,29 @@ class Settings:
         return {**asdict(self), "lengths": list(self.lengths), "lags": list(self.lags)}
 
 
-#: Data sets of choice and test, apart from those of training, whose number is the seed.
-_CHOICE, _TEST = 1 << 40, 1 << 41
-
-
 def run(settings: Settings, step_done: Callable[[int], None] = lambda step: None) -> dict[str, Any]:
-    """Trains at T = 4 P; accuracy of validation at that length and of every length that is asked.
-
-    AdamW, no weight decay, cosine to 0 behind a warm-up of a quarter of the steps, at most 100; the
-    norm of the gradient clipped at 1; ten times the rate for the write gate.
-    """
+    """Trains at T = 4 P; accuracy of validation at that length and of every one that is asked."""
     s = settings
     torch.manual_seed(s.seed)
-    model = Recall(
+    model = network(
         s.method, s.architecture, s.vocabulary, s.width, lags=s.lags, learn_lags=s.learn_lags
     )
-    gate = model.write_gate()
-    trained = [p for p in model.parameters() if p.requires_grad]
-    others = [p for p in trained if all(p is not g for g in gate)]
-    groups = [{"params": others, "lr": s.rate}]
-    if gate:
-        groups.append({"params": gate, "lr": 10 * s.rate})
-    optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, s.steps))
     sample = torch.Generator().manual_seed(s.seed)
-    losses, start = [], time.perf_counter()
-    for step in range(s.steps):
+
+    def loss(step: int) -> torch.Tensor:
         examples = law.make(s.batch, 4 * s.pairs, s.pairs, s.vocabulary, s.seed, step)
         chosen = torch.rand(s.batch, s.pairs, generator=sample).argsort(1)[:, : s.labels]
-        tokens, places, answers = _tensors(examples)
+        tokens, places, answers = tensors(examples)
         logits = model(tokens, places.gather(1, chosen))
-        loss = F.cross_entropy(logits.flatten(0, 1), answers.gather(1, chosen).flatten())
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(trained, 1.0)
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-        step_done(step + 1)
-    seconds = time.perf_counter() - start
+        return F.cross_entropy(logits.flatten(0, 1), answers.gather(1, chosen).flatten())
+
+    trained = fit(model, loss, s.steps, s.rate, write_gate(model), step_done)
     return {
-        "validation": accuracy(model, s, 4 * s.pairs, _CHOICE),
-        "accuracy": {str(t): accuracy(model, s, t, _TEST) for t in s.lengths if t >= 4 * s.pairs},
-        "loss": [round(x, 4) for x in losses[:: max(1, s.steps // 50)]],
-        "last_loss": sum(losses[-10:]) / max(1, len(losses[-10:])),
+        "validation": accuracy(model, s, 4 * s.pairs, CHOICE),
+        "accuracy": {str(t): accuracy(model, s, t, TEST) for t in s.lengths if t >= 4 * s.pairs},
         "lags": model.lags(),
         "parameters": sum(p.numel() for p in model.parameters()),
-        "seconds": round(seconds, 1),
+        **trained,
     }
 
 
@@ -96,22 +71,16 @@ def accuracy(model: Recall, s: Settings, tokens: int, stream: int) -> float:
     for number, first in enumerate(range(0, s.tests, size)):
         batch = min(size, s.tests - first)
         examples = law.make(batch, tokens, s.pairs, s.vocabulary, stream + s.seed, number)
-        text, places, answers = _tensors(examples)
+        text, places, answers = tensors(examples)
         right += int((model(text, places).argmax(-1) == answers).sum())
         total += answers.numel()
     return right / total
 
 
-def _tensors(examples: law.Examples) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def tensors(examples: law.Examples) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Tokens, places and answers."""
     return (
         torch.from_numpy(examples.tokens),
         torch.from_numpy(examples.places),
         torch.from_numpy(examples.answers),
     )
-
-
-def _rate(step: int, steps: int) -> float:
-    warm = min(100, steps // 4)
-    if step < warm:
-        return (step + 1) / warm
-    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))

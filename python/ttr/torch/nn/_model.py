@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ._cache import Cache
 from ._layer import TestTimeRegression
 from ._sizes import refuse
+from .designs import Design
 
 
 class Block(nn.Module):
@@ -60,7 +61,8 @@ class LanguageModel(nn.Module):
         loss = model.loss(tokens)                         # nats a token, of the next one
         more = model.generate(tokens, 100)                # [B, T + 100]
 
-    `recipes` is one recipe for all blocks, or a sequence of them, one a block, over and over.
+    `recipes` is one recipe for all blocks, or a sequence of them, one a block, over and over;
+    `design` is what is around each of their memories (`published(recipe)`).
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class LanguageModel(nn.Module):
         num_heads: int,
         num_layers: int,
         mlp_ratio: float = 8 / 3,
+        design: Design | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(recipes, (list, tuple)):
@@ -81,7 +84,10 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Embedding(vocabulary, hidden_size)
         nn.init.normal_(self.embedding.weight, std=hidden_size**-0.5)
         self.blocks = nn.ModuleList(
-            Block(TestTimeRegression(recipe, hidden_size, num_heads), mlp_ratio=mlp_ratio)
+            Block(
+                TestTimeRegression(recipe, hidden_size, num_heads, design=design),
+                mlp_ratio=mlp_ratio,
+            )
             for recipe in islice(cycle(recipes), num_layers)
         )
         self.norm = nn.RMSNorm(hidden_size)

@@ -1,0 +1,77 @@
+"""What runs say together: tables for people and programs, and the picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+from .._chart import Axis, Panel, Series, axis_of, chart
+from .._figures import columns, figure, mean
+from ..tasks.task import ALL, Task
+from .results import Cell, Results
+
+
+def table(results: Results) -> str:
+    """CSV: a line for each task, method and x."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = "task,method,recipe,parameters,rate,x,score,standard_error,seeds,seconds"
+    writer.writerow(names.split(","))
+    for cell in results.cells.values():
+        first = cell.runs[0]
+        seconds = sum(run["seconds"] for run in cell.runs) / len(cell.runs)
+        for x in (*cell.places, ALL):
+            middle, error = mean(list(cell.at(x).values()))
+            figures = [f"{middle:.5g}", "" if math.isnan(error) else f"{error:.2g}"]
+            about = [cell.task, cell.method, first["settings"]["recipe"], first["parameters"]]
+            counts = [len(cell.runs), f"{seconds:.1f}"]
+            writer.writerow([*about, cell.rate, x, *figures, *counts])
+    return out.getvalue()
+
+
+def text(results: Results) -> str:
+    """The tables for people, one a task."""
+    return "\n\n".join(_task_text(results, name) for name in results.tasks if results.of(name))
+
+
+def _task_text(results: Results, name: str) -> str:
+    task, cells = results.tasks[name], results.of(name)
+    places = cells[0].places
+    lines = [["method", "parameters", "rate", *places, ALL]]
+    for c in cells:
+        scores = [figure(list(c.at(x).values()), task.digits) for x in (*places, ALL)]
+        rate = f"{c.rate:g}" if c.rate else ""
+        lines.append([c.method, str(c.runs[0]["parameters"] or ""), rate, *scores])
+    return f"{name}: {task.measure} by {task.x_label}\n{columns(lines)}"
+
+
+def series(cell: Cell, name: str = "") -> Series:
+    x, y, error = cell.line()
+    return Series(name or cell.method, x, y, error)
+
+
+def panels_by_x(results: Results) -> list[Panel]:
+    """A panel a task: its scores by x, errors by their logarithm."""
+    panels = []
+    for name, task in results.tasks.items():
+        lines = [series(cell) for cell in results.of(name)]
+        if lines:
+            title = f"{name}: {task.measure}"
+            panels.append(Panel(title, lines, axis_for(task, lines), task.x_label))
+    return panels
+
+
+def axis_for(task: Task, lines: list[Series]) -> Axis:
+    """Room for all lines, errors by their logarithm."""
+    values = [y for line in lines for y in line.y]
+    return axis_of(values, log=task.is_error)
+
+
+def picture(title: str, results: Results, panels: list[Panel], x_label: str) -> str:
+    """SVG."""
+    seeds = max(len(cell.runs) for cell in results.cells.values())
+    words = "one seed"
+    if seeds > 1:
+        words = f"mean of {seeds} seeds and its standard error"
+    return chart(title, words, panels, x_label)
