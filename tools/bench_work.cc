@@ -119,7 +119,8 @@ void Work::KeepPairs(BenchMemory& memory) {
     const DType dtype = spec.counts ? DType::kInt64 : of_pairs ? setting_.dtype : DType::kFloat32;
     const Shape shape = StateShape(spec, layer_->recipe(), setting_.dims, setting_.pairs);
     const TensorView view = memory.Take(spec.name, dtype, shape);
-    // Memory that nobody has written may be one page of zeros, and keys that are all alike singular.
+    // Memory that nobody has written may be one page of zeros, and keys that are all alike
+    // singular.
     for (std::int64_t i = 0; !spec.counts && i < shape.elements(); ++i) {
       StoreElement(view.data(), dtype, i, drawn[static_cast<std::size_t>(i % kDrawn)]);
     }
