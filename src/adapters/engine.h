@@ -17,6 +17,12 @@
 
 namespace ttr {
 
+/// Where packed sequences begin and end; empty where they are not packed.
+inline std::span<const std::int64_t> CuSeqlens(const Inputs& inputs, const Dims& dims) {
+  if (!inputs.cu_seqlens.defined()) return {};
+  return {inputs.cu_seqlens.as<std::int64_t>(), static_cast<std::size_t>(dims.sequences + 1)};
+}
+
 /// One call, checked.
 struct EngineCall {
   const Requirements& requirements;

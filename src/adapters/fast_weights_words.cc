@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "src/adapters/decay_factors.h"
+#include "src/adapters/engine.h"
 #include "src/adapters/feature_parameters.h"
 #include "src/operators/feature_words.h"
 #include "src/recipe/family.h"
@@ -172,10 +173,7 @@ FastWeightsCall::FastWeightsCall(const Recipe& recipe, const Dims& dims, const I
                         : DrawnParameter(recipe, dims, call.state.dtype(), features_w_);
   call.features_b = Parameter(inputs.features_b, call.state.dtype(), features_b_);
   call.decay_factors = factors_;
-  if (inputs.cu_seqlens.defined()) {
-    call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
-                       static_cast<std::size_t>(dims.sequences + 1)};
-  }
+  call.cu_seqlens = CuSeqlens(inputs, dims);
 }
 
 }  // namespace ttr

@@ -166,10 +166,7 @@ struct Words {
       call.importance = inputs.importance;
       call.decay_factors = factors;
     }
-    if (inputs.cu_seqlens.defined()) {
-      call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
-                         static_cast<std::size_t>(dims.sequences + 1)};
-    }
+    call.cu_seqlens = CuSeqlens(inputs, dims);
     if (ridge.defined()) call.ridge = ridge.view();
     call.a = memories.a;
     call.b = memories.b;

@@ -78,10 +78,7 @@ network::Call CallOf(const EngineCall& from, const State& state, const StateCopi
   call.ln_weight = inputs.ln_weight;
   call.ln_bias = inputs.ln_bias;
   call.row_bias = inputs.row_bias;
-  if (inputs.cu_seqlens.defined()) {
-    call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
-                       static_cast<std::size_t>(from.dims.sequences + 1)};
-  }
+  call.cu_seqlens = CuSeqlens(inputs, from.dims);
   call.weights = copies.weights.views();
   call.anchors = copies.anchors.views();
   call.second = copies.second.views();

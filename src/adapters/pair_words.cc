@@ -74,10 +74,7 @@ common::QueriedTensors QueriedTensorsOf(const EngineCall& call, const State& sta
     tensors.decay_factors = decay_factors;
   }
   tensors.bandwidth = inputs.bandwidth;
-  if (inputs.cu_seqlens.defined()) {
-    tensors.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
-                          static_cast<std::size_t>(call.dims.sequences + 1)};
-  }
+  tensors.cu_seqlens = CuSeqlens(inputs, call.dims);
   tensors.state_k = state.Get("state.k");
   tensors.state_v = state.Get("state.v");
   tensors.state_log_weight = state.Get("state.log_weight");

@@ -67,10 +67,7 @@ scan::Call CallOf(const Dims& dims, const Inputs& inputs, Needs needs,
     call.a = inputs.a;
   }
   call.decay_factors = factors;
-  if (inputs.cu_seqlens.defined()) {
-    call.cu_seqlens = {inputs.cu_seqlens.as<std::int64_t>(),
-                       static_cast<std::size_t>(dims.sequences + 1)};
-  }
+  call.cu_seqlens = CuSeqlens(inputs, dims);
   return call;
 }
 

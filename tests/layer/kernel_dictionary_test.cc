@@ -10,11 +10,11 @@
 #include <string>
 #include <utility>
 
+#include "tests/support/agreement.h"
 #include "tests/support/calls.h"
 #include "tests/support/gradients.h"
 #include "ttr/error.h"
 #include "ttr/layer.h"
-#include "ttr/target.h"
 #include "ttr/util/random.h"
 
 namespace ttr {
@@ -29,28 +29,9 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 class KernelDictionary : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { ASSERT_EQ(layer.plan().engine, "kernel_dictionary"); }
-  void TearDown() override { ForceTarget(""); }
 
-  // Whole, in pieces, token by token, by a decoder.
   void ExpectAgreement(const Call& call, double rounding) const {
-    const test::Result defined = RunWhole(Layer(layer.recipe(), kDefinition), call);
-    const auto expect = [&](const test::Result& got, const std::string& what) {
-      EXPECT_LE(LargestDifference(defined.y, got.y), rounding) << what;
-      EXPECT_EQ(LargestDifference(defined.status, got.status), 0) << what;
-      for (const State::Entry& entry : defined.state.entries()) {
-        EXPECT_LE(LargestDifference(entry.view, got.state.Get(entry.name)), rounding)
-            << what << " " << entry.name;
-      }
-    };
-    for (const std::string& target : SupportedTargets()) {
-      ForceTarget(target);
-      expect(RunWhole(layer, call), "whole, " + target);
-    }
-    ForceTarget("");
-    if (!layer.recipe().reading.causal) return;
-    expect(RunInPieces(layer, call, 7), "in pieces");
-    expect(RunInPieces(layer, call, 1), "token by token");
-    expect(RunDecoder(layer, call), "by a decoder");
+    test::ExpectAgreement(layer, call, {.outputs = rounding, .state = rounding, .piece = 7});
   }
 
   Layer layer{ParseRecipe(GetParam())};

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/agreement.h"
 #include "tests/support/calls.h"
 #include "ttr/error.h"
 #include "ttr/layer.h"
-#include "ttr/target.h"
 
 namespace ttr {
 namespace {
@@ -43,28 +43,9 @@ test::Result RunNarrow(const Layer& layer, const Call& call, std::int64_t piece,
 class KernelRegression : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { ASSERT_EQ(layer.plan().engine, "kernel_regression"); }
-  void TearDown() override { ForceTarget(""); }
 
-  // Whole, in pieces, token by token with and without a factor that is kept.
   void ExpectAgreement(const Call& call, double rounding) const {
-    const test::Result defined = RunWhole(Layer(layer.recipe(), kDefinition), call);
-    const auto expect = [&](const test::Result& got, const std::string& what) {
-      EXPECT_LE(LargestDifference(defined.y, got.y), rounding) << what;
-      EXPECT_EQ(LargestDifference(defined.status, got.status), 0) << what;
-      for (const State::Entry& entry : defined.state.entries()) {
-        EXPECT_LE(LargestDifference(entry.view, got.state.Get(entry.name)), 1e-6)
-            << what << " " << entry.name;
-      }
-    };
-    for (const std::string& target : SupportedTargets()) {
-      ForceTarget(target);
-      expect(RunWhole(layer, call), "whole, " + target);
-    }
-    ForceTarget("");
-    if (!layer.recipe().reading.causal) return;
-    expect(RunInPieces(layer, call, 37), "in pieces");
-    expect(RunInPieces(layer, call, 1), "token by token");
-    expect(RunDecoder(layer, call), "by a decoder");
+    test::ExpectAgreement(layer, call, {.outputs = rounding, .state = 1e-6});
   }
 
   Layer layer{ParseRecipe(GetParam())};
