@@ -13,6 +13,7 @@
 #include "experiments/report/progress.h"
 #include "tools/bench_least_squares.h"
 #include "tools/bench_limits.h"
+#include "tools/bench_networks.h"
 #include "tools/bench_operators.h"
 #include "tools/bench_report.h"
 #include "tools/bench_work.h"
@@ -142,10 +143,11 @@ void RunBench(Arguments arguments) {
     options.parts.assign(std::begin(kPartNames), std::end(kPartNames));
     // Curves are pictures: many works, and a long table.
     if (arguments.out.empty()) options.parts.pop_back();
-    // No layer has operators of its own, and pairs are those of kernels.
+    // No layer has operators of its own, and pairs are those of kernels, networks of their own.
     if (!options.what.empty()) {
       std::erase(options.parts, Name(Part::kOperators));
       std::erase(options.parts, Name(Part::kPairs));
+      std::erase(options.parts, Name(Part::kNetworks));
     }
   }
   std::map<int, std::unique_ptr<Executor>> executors;
@@ -165,6 +167,7 @@ void RunBench(Arguments arguments) {
                       options.parts.end();
   Limits limits(works, levels);
   for (const OperatorWork& work : operators) limits.AddStream(work.setting().bytes);
+  AddNetworkLimits(works, limits);
   const auto count = static_cast<std::int64_t>(works.size() + operators.size());
   report::Progress progress("bench", count * options.repeats, {.quiet = arguments.quiet});
   // Interleaved, so that a slow moment of the machine falls on all works and on the limits alike.

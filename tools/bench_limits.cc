@@ -73,10 +73,16 @@ Limits::Limits(const std::vector<Work>& works, bool levels) {
 }
 
 void Limits::AddStream(double bytes) { stream_[Rounded(bytes)]; }
+void Limits::AddInPlace(double bytes) { in_place_[Rounded(bytes)]; }
 
 Bound Limits::StreamBound(double bytes, int threads) const {
   const std::size_t size = Rounded(bytes);
   return {bytes / (stream_.at(size).Median() * threads), "stream " + ShowBytes(size)};
+}
+
+Bound Limits::InPlaceBound(double bytes) const {
+  const std::size_t size = Rounded(bytes);
+  return {2 * bytes / InPlace(size), "in-place " + ShowBytes(size)};
 }
 
 void Limits::Sample() {

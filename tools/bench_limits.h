@@ -23,8 +23,9 @@ class Limits {
   // What the bounds of these works rest on, and every level of memory if `levels`.
   Limits(const std::vector<Work>& works, bool levels);
 
-  // So that StreamBound() of so many bytes is measured, too.
+  // So that StreamBound() or InPlaceBound() of so many bytes is measured, too.
   void AddStream(double bytes);
+  void AddInPlace(double bytes);
 
   // Measures each limit once more.
   void Sample();
@@ -35,6 +36,8 @@ class Limits {
 
   // How long a call takes that passes over so many bytes, in all.
   Bound StreamBound(double bytes, int threads) const;
+  // How long one thread takes to read and write so many bytes where they lie.
+  Bound InPlaceBound(double bytes) const;
 
   double FmaPeak() const { return fma_.at(1).Median(); }
   // GB/s of one thread, read and written in place.

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tools/bench_least_squares.h"
+#include "tools/bench_networks.h"
 #include "tools/bench_pairs.h"
 #include "tools/bench_work.h"
 #include "tools/command.h"
@@ -42,6 +43,13 @@ Dims MakeDims(std::int64_t tokens, std::int64_t heads, std::int64_t d) {
   dims.heads = dims.query_heads = dims.key_heads = dims.value_heads = heads;
   dims.key_dim = dims.value_dim = dims.features = d;
   return dims;
+}
+
+// Of one memory.
+double StateBytes(const Recipe& recipe, std::int64_t d) {
+  Dims dims = MakeDims(1, 1, d);
+  dims.hidden = recipe.function.expansion * d;
+  return EstimateCost(recipe, MakePlan(recipe), dims).state_bytes;
 }
 
 // Those of the part least_squares, the delta rule last; none where no such layer is named.
@@ -97,7 +105,8 @@ class Collector {
                     .bfloat16_products = true});
         break;
       case Part::kLeastSquares: CollectLeastSquares(layer, d); break;
-      case Part::kPairs: break;
+      case Part::kPairs:
+      case Part::kNetworks: break;
       case Part::kCurves:
         if (d == options_.dims.back() && OnCurves(layer)) CollectCurves(layer, d);
         break;
@@ -125,6 +134,24 @@ class Collector {
     }
   }
 
+  void CollectNetworks(std::int64_t d) {
+    constexpr Part kPart = Part::kNetworks;
+    const Dims dims = MakeDims(options_.tokens, options_.heads, d);
+    const Dims one = MakeDims(options_.tokens, 1, d);
+    const int threads = std::max(2, options_.threads);
+    for (const NetworkLine& line : NetworkLines()) {
+      Named layer{line.name, RecipeArgument(line.recipe)};
+      Add(layer, {.part = kPart, .variant = "forward", .dims = dims}, 1);
+      Add(layer, {.part = kPart, .variant = "heads, threads", .dims = dims}, threads);
+      Add(layer, {.part = kPart, .variant = "one head", .dims = one}, 1);
+      Add(layer, {.part = kPart, .variant = "one head, threads", .dims = one}, threads);
+      Add(layer, {.part = kPart, .doing = Doing::kForwardBackward, .variant = "both", .dims = dims},
+          1);
+      layer.recipe.optimizer.mini_batch = 1;  // so that every token ends one
+      AddInCache(layer, kPart, d);
+    }
+  }
+
   std::vector<Work> works;
 
  private:
@@ -135,8 +162,7 @@ class Collector {
   }
 
   void CollectDecode(Part part, const Named& layer, std::int64_t d) {
-    const Plan plan = MakePlan(layer.recipe);
-    const double state = EstimateCost(layer.recipe, plan, MakeDims(1, 1, d)).state_bytes;
+    const double state = StateBytes(layer.recipe, d);
     if (!layer.recipe.reading.causal) return;
     if (KeepsPairs(layer.recipe)) return CollectStepsOnPairs(part, layer, d);
     const auto add = [&](const char* variant, double bytes, bool decoder) {
@@ -166,6 +192,15 @@ class Collector {
                 .dims = MakeDims(1, heads, d),
                 .dtype = dtype,
                 .pairs = std::max<std::int64_t>(pairs, 2)});
+  }
+
+  // Single tokens, in states of one size that fill a cache.
+  void AddInCache(const Named& layer, Part part, std::int64_t d) {
+    const double fitting = kCacheBytes / StateBytes(layer.recipe, d);
+    const auto heads = static_cast<std::int64_t>(std::max(1.0, fitting));
+    Add(layer,
+        {.part = part, .doing = Doing::kSteps, .variant = "cache", .dims = MakeDims(1, heads, d)},
+        1);
   }
 
   void CollectStepsOnPairs(Part part, const Named& layer, std::int64_t d) {
@@ -236,6 +271,10 @@ std::vector<Work> MakeWorks(const BenchOptions& options,
     for (const std::int64_t d : options.dims) {
       if (static_cast<Part>(part) == Part::kPairs) {
         collector.CollectPairs(d);
+        continue;
+      }
+      if (static_cast<Part>(part) == Part::kNetworks) {
+        collector.CollectNetworks(d);
         continue;
       }
       for (const Named& layer : least_squares ? LeastSquaresLayers(options) : layers)

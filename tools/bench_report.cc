@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tools/bench_least_squares.h"
+#include "tools/bench_networks.h"
 #include "tools/bench_pairs.h"
 
 namespace ttr::tools {
@@ -199,6 +200,7 @@ Table TableOf(Part part, const std::vector<Work>& works, const Limits& limits) {
     case Part::kBf16: return Bf16Table(works, limits);
     case Part::kLeastSquares: return LeastSquaresTable(works, limits);
     case Part::kPairs: return PairsTable(works, limits);
+    case Part::kNetworks: return NetworksTable(works, limits);
     case Part::kOperators: break;
     case Part::kCurves: return CurvesTable(works);
   }

@@ -226,6 +226,17 @@ void Work::Again() {
   solved_ = std::min(solved_, SolvedShare());
 }
 
+double Work::Bytes() const {
+  double bytes = BytesOf(inputs_) + BytesOf(gradients_);
+  const auto add = [&](const TensorView& view) {
+    bytes +=
+        static_cast<double>(view.shape().elements()) * static_cast<double>(SizeOf(view.dtype()));
+  };
+  add(outputs_.y);
+  for (const State::Entry& entry : state_.entries()) add(entry.view);
+  return bytes + static_cast<double>(scratch_.size() + saved_.size() + decoder_memory_.size());
+}
+
 double Work::LeastSeconds() {
   double least = Once(1);
   for (int i = 0; i < 2; ++i) least = std::min(least, Once(1));

@@ -25,12 +25,13 @@ enum class Part {
   kBf16,          // bfloat16 inputs
   kLeastSquares,  // memories that carry a Gram matrix, beside the delta rule
   kPairs,         // memories that keep their pairs, beside softmax
+  kNetworks,      // networks that are trained while they read
   kOperators,     // what stands around a memory (bench_operators.h)
   kCurves,        // cost against T, d, H, threads
 };
-inline constexpr std::string_view kPartNames[] = {"limits",    "prefill", "decode",        "train",
-                                                  "threads",   "bf16",    "least_squares", "pairs",
-                                                  "operators", "curves"};
+inline constexpr std::string_view kPartNames[] = {"limits",   "prefill",   "decode",        "train",
+                                                  "threads",  "bf16",      "least_squares", "pairs",
+                                                  "networks", "operators", "curves"};
 inline std::string_view Name(Part part) { return kPartNames[static_cast<std::size_t>(part)]; }
 
 struct BenchOptions {
@@ -83,6 +84,7 @@ class Work {
   const std::string& name() const { return name_; }
   const Setting& setting() const { return setting_; }
   const Plan& plan() const { return layer_->plan(); }
+  const Recipe& recipe() const { return layer_->recipe(); }
   const Demand& demand() const { return demand_; }
   double x() const;  // on the curve that `variant` names
 
@@ -93,6 +95,8 @@ class Work {
   double Ns() const { return ns_.Median(); }
   double LeastNs() const { return ns_.Least(); }
   const Samples& samples() const { return ns_; }
+  // Of inputs, answers and gradients, the memory, and all that a call needs beside them.
+  double Bytes() const;
   // The smallest share, over the samples, of answers that are exact solutions; 1 where answers have
   // no status.
   double solved() const { return solved_; }

@@ -10,6 +10,7 @@
 #include "experiments/studies/capacity.h"
 #include "experiments/studies/dials.h"
 #include "experiments/studies/identities.h"
+#include "experiments/studies/inner_loss.h"
 #include "experiments/studies/mqar.h"
 #include "experiments/studies/online_regression.h"
 #include "experiments/studies/options.h"
@@ -63,6 +64,10 @@ void MakeQuick(MqarStudyOptions& o) {
 void MakeQuick(CapacityOptions& o) { o.pairs = {32, 64, 128}; }
 void MakeQuick(StabilityOptions& o) { o.tokens = 256; }
 void MakeQuick(IdentitiesOptions&) {}
+void MakeQuick(InnerLossOptions& o) {
+  o.dim = 16;
+  o.tokens = 512;
+}
 void MakeQuick(DialsOptions& o) {
   o.steps = {1, 4, 16, 64};
   o.passes = {1, 4, 16};
@@ -235,6 +240,12 @@ void AddExperiment(CLI::App& app) {
       experiment, "dials",
       "from linear attention to least squares by solver steps, from the delta rule by passes",
       "  ttr experiment dials --pairs 96 --steps 1,10,100", kDialsSeeds, &RunDials);
+  AddStudy<InnerLossOptions>(
+      experiment, "inner-loss",
+      "what a nonlinear memory buys: the loss of the inner regression against position",
+      "  ttr experiment inner-loss --out results\n"
+      "  ttr experiment inner-loss --text book.txt --table data/co2_weekly.csv --column co2",
+      kInnerLossSeeds, &RunInnerLoss);
   experiment->callback([experiment] {
     if (experiment->get_subcommands().empty()) List(*experiment);
   });

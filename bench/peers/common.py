@@ -27,7 +27,12 @@ LAYERS = {
     "mesa": ("exact", "mild"),
     # y = sum s v / sum s, s = exp(k . q / sqrt(d)); ttr's name of it and PyTorch's own kernel
     "softmax": ("kernel", "none"),
+    # networks trained while they read, mini-batches of 16: torch_networks.py has the equations
+    "ttt_linear": ("network", "none"),
+    "ttt_mlp": ("network", "none"),
 }
+# Their published rates, before they are divided by the channels.
+NETWORKS = {"ttt_linear": 1.0, "ttt_mlp": 0.1}
 RIDGES = {"rls": 0.001, "weighted_rls": 0.001, "mesa": 0.25}
 
 
@@ -41,6 +46,7 @@ class Problem:
     heads: int
     inputs: dict  # q, k, v; log_decay [H, T, 1 or d] and step [H, T, 1] where the layer has them
     given: frozenset  # names of those that ttr takes (retnet's decay is its own)
+    constants: dict = dataclasses.field(default_factory=dict)  # of heads alone, as ttr takes them
 
     @property
     def ridge(self):
@@ -72,7 +78,25 @@ def make_problem(layer, d, tokens, heads):
     if rule == "delta":
         inputs["step"] = random.random((heads, tokens, 1), dtype=np.float32)
         given.add("step")
-    return Problem(layer, d, tokens, heads, inputs, frozenset(given))
+    problem = Problem(layer, d, tokens, heads, inputs, frozenset(given))
+    return with_network(problem, random) if rule == "network" else problem
+
+
+def with_network(problem, random):
+    """Keys of unit length about, rates as a sigmoid gives them, weights as training starts."""
+    layer, d, heads = problem.layer, problem.d, problem.heads
+    rate = NETWORKS[layer] / d
+    step = rate * random.random((heads, problem.tokens, 1), dtype=np.float32)
+    normal = lambda scale, *shape: scale * random.standard_normal((heads, *shape), dtype=np.float32)
+    constants = {
+        "ln_weight": 1 + normal(0.1, d), "ln_bias": normal(0.1, d), "row_bias": normal(0.02, 16)
+    }
+    widths = [d, d] if layer == "ttt_linear" else [d, 4 * d, d]
+    for l, (rows, columns) in enumerate(zip(widths, widths[1:]), 1):
+        constants[f"state.w{l}"] = normal(0.02, rows, columns)
+        constants[f"state.b{l}"] = normal(0.02, columns)
+    inputs, given = problem.inputs | {"step": step}, problem.given | {"step"}
+    return dataclasses.replace(problem, inputs=inputs, given=given, constants=constants)
 
 
 def _to_ttr(name, array, channel):
@@ -94,6 +118,7 @@ class Ttr:
 
         channel = LAYERS[problem.layer][1] == "channel"
         tensors = {n: _to_ttr(n, problem.inputs[n], channel) for n in problem.given}
+        tensors |= problem.constants
         if dy is not None:
             tensors["dy"] = _to_ttr("dy", dy, channel)
         with tempfile.TemporaryDirectory() as folder:
@@ -106,19 +131,32 @@ class Ttr:
         back = lambda a: (a if a.ndim == 4 else a[..., None])[0].swapaxes(0, 1)
         if dy is None:
             return back(out["y"])
-        return {n: back(out["d" + n]) for n in problem.given}
+        constants = {n: out["d" + n] for n in problem.constants}
+        return {n: back(out["d" + n]) for n in problem.given} | constants
 
     def bench(self, problem, part):
         """The row of `ttr bench` for a part."""
-        command = [self.command, "bench", problem.layer, "--part", part, "--json", "--quiet"]
-        for name, value in (
-            ("d", problem.d), ("tokens", problem.tokens), ("heads", problem.heads),
-            ("threads", self.threads), ("repeats", 3),
-        ):
-            command += [f"--{name}", str(value)]
+        command = self._bench(problem, part, 3)
         run = subprocess.run(command, check=True, capture_output=True, text=True)
         rows = json.loads(run.stdout)[part]["rows"]
         return next(row for row in rows if row["layer"] == problem.layer)
+
+    def megabytes(self, problem):
+        """The greatest memory of the whole process, forward and backward."""
+        process = subprocess.Popen(self._bench(problem, "train", 1), stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        if status != 0:
+            raise RuntimeError("ttr bench failed")
+        return usage.ru_maxrss / 1e3
+
+    def _bench(self, problem, part, repeats):
+        command = [self.command, "bench", problem.layer, "--part", part, "--json", "--quiet"]
+        for name, value in (
+            ("d", problem.d), ("tokens", problem.tokens), ("heads", problem.heads),
+            ("threads", self.threads), ("repeats", repeats),
+        ):
+            command += [f"--{name}", str(value)]
+        return command
 
 
 def nanoseconds(run, units):

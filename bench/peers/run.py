@@ -6,6 +6,7 @@
     bench/peers/run.py --layers gated_deltanet --d 128 --tokens 2048 --heads 32 --compile
     bench/peers/run.py --gradients --unlock                   # forward + backward; AVX-512 in PyTorch
     bench/peers/run.py --layers rls weighted_rls mesa         # least squares: see least_squares.py
+    bench/peers/run.py --layers ttt_linear ttt_mlp --gradients --compile
 
 Before timing, every peer's answers are held against ttr's (gradients on a small shape); "error" is
 the greatest difference as a share of the greatest number. Each round then times ttr and every peer
@@ -34,7 +35,8 @@ def arguments():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--ttr", default=common.ROOT / "build/release/tools/ttr")
-    default = [layer for layer in common.LAYERS if layer not in common.RIDGES]
+    special = {**common.RIDGES, **common.NETWORKS}
+    default = [layer for layer in common.LAYERS if layer not in special]
     parser.add_argument("--layers", nargs="+", choices=common.LAYERS, default=default)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--d", type=int, nargs="+", default=[64, 128])
@@ -68,7 +70,8 @@ def numbers(result):
 def gradient_errors(layer, found, ttr, options):
     """Every peer's gradients against ttr's, on a shape small enough for central differences, cut in
     two chunks."""
-    small = common.make_problem(layer, 8, 16, 2)
+    # Several mini-batches of a network.
+    small = common.make_problem(layer, 8, 48 if layer in common.NETWORKS else 16, 2)
     dy = small.inputs["v"][:, ::-1].copy()
     want = ttr.apply(small, dy)
     errors = {}
@@ -119,11 +122,16 @@ def compare(problem, found, ttr, options):
     base = {"layer": problem.layer, "d": problem.d, "T": problem.tokens, "H": problem.heads}
     who = f"ttr ({measured['engine']})"
     rows = [{**base, "who": who, "ns": statistics.median(own) if timed else None}]
+    weighs = options.gradients and problem.layer in common.NETWORKS
+    if weighs:
+        rows[0]["MB"] = ttr.megabytes(problem)
     for name, values in times.items():
         row = {**base, "who": name, "ns": statistics.median(values), "error": errors[name]}
         if timed:
             ratios = [value / mine for value, mine in zip(values, own)]
             row.update(ratio=statistics.median(ratios), low=min(ratios), high=max(ratios))
+        if weighs:
+            row["MB"] = found[0].megabytes(problem, name)
         rows.append(row)
     return rows
 
@@ -131,6 +139,9 @@ def compare(problem, found, ttr, options):
 def table(rows):
     """Cells as text, the heading first."""
     cells = [["layer", "d", "T", "H", "who", "ns/token/head", "ratio to ttr (range)", "error"]]
+    weighed = any("MB" in row for row in rows)
+    if weighed:
+        cells[0].append("MB")
     for row in rows:
         ns = "-" if row["ns"] is None else f"{row['ns']:.0f}"
         ratio = error = ""
@@ -140,6 +151,8 @@ def table(rows):
             error = f"{row['error']:.0e}"
         where = [row["layer"], str(row["d"]), str(row["T"]), str(row["H"])]
         cells.append([*where, row["who"], ns, ratio, error])
+        if weighed:
+            cells[-1].append(f"{row['MB']:.0f}" if "MB" in row else "")
     return cells
 
 
@@ -151,11 +164,14 @@ def main():
     torch = any(module.__name__ == PEERS["torch"] for module in found)
     if torch:
         import least_squares
+        import torch_networks
     rows = []
     for layer in options.layers:
         for d in options.d:
             problem = common.make_problem(layer, d, options.tokens, options.heads)
-            if layer not in common.RIDGES:
+            if layer in common.NETWORKS:
+                rows += compare(problem, [torch_networks], ttr, options) if torch else []
+            elif layer not in common.RIDGES:
                 rows += compare(problem, found, ttr, options)
             elif torch:
                 rows += least_squares.compare(problem, ttr, options)
@@ -172,7 +188,7 @@ def main():
         options.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
     if options.markdown:
         lines = ["| " + " | ".join(row) + " |" for row in cells]
-        lines.insert(1, "|---|---:|---:|---:|---|---:|---:|---:|")
+        lines.insert(1, "|---|---:|---:|---:|---|---:|---:|---:|" + "---:|" * (len(cells[0]) - 8))
         options.markdown.write_text("\n".join(lines) + "\n")
 
 

@@ -28,6 +28,7 @@ double ValueOf(std::string_view name, const ConstantGates& gates) {
   if (name == "step") return gates.step;
   if (name == "momentum") return gates.momentum;
   if (name == "weight_decay") return gates.weight_decay;
+  if (name == "ln_weight") return gates.ln_weight;
   if (name == "log_importance" || name == "phase") return 0;
   return 1;  // dt, erase_gate, bonus
 }
@@ -53,7 +54,8 @@ MadeInputs MakeInputs(const Recipe& recipe, const ConstantGates& gates, const Pa
   const auto tokens = static_cast<std::int64_t>(rows.v.size()) / rows.value_dim;
   MadeInputs made;
   for (const InputSpec& spec : InputSpecs(recipe)) {
-    if (!spec.required || (spec.name == "q" && rows.q.empty())) continue;
+    const bool scales = spec.name == "ln_weight" && gates.ln_weight != 0;
+    if ((!spec.required && !scales) || (spec.name == "q" && rows.q.empty())) continue;
     std::vector<std::int64_t> sizes;
     for (const Axis axis : spec.shapes.front()) sizes.push_back(SizeOf(axis, rows, tokens));
     Tensor tensor(DType::kFloat64, Shape(std::span<const std::int64_t>(sizes)));
@@ -92,7 +94,8 @@ std::string_view EngineFor(const Recipe& recipe, Runs runs) {
   const std::string_view engine = MakePlan(recipe).engine;
   const bool nonparametric = engine == "kernel_smoother" || engine == "kernel_regression" ||
                              engine == "kernel_dictionary" || engine == "local_polynomial";
-  const bool taken = (runs != Runs::kDefinition && engine == "least_squares") ||
+  const bool taken = runs == Runs::kPlanned ||
+                     (runs != Runs::kDefinition && engine == "least_squares") ||
                      (runs == Runs::kEngines && nonparametric);
   return taken ? engine : kDefinition;
 }

@@ -17,6 +17,7 @@ struct ConstantGates {
   double step = 1;          ///< step size
   double momentum = 0.5;    ///< share of the last update that is kept
   double weight_decay = 0;  ///< shrinking of the memory
+  double ln_weight = 0;     ///< of a network's norm; 0: absent, which is 1
 };
 // The others have no choice: log_importance 0, phase 0, erase_key = k, erase_gate 1, bonus 1.
 
@@ -37,6 +38,7 @@ enum class Runs {
   kDefinition,          ///< for the same numbers on every machine
   kLeastSquaresEngine,  ///< that engine for the recipes it takes: the same but for rounding
   kEngines,             ///< those of least squares and of kept pairs: long sequences in seconds
+  kPlanned,             ///< what the plan says
 };
 
 class StudyLayer {

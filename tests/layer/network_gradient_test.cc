@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/support/calls.h"
+#include "tests/support/directions.h"
 #include "tests/support/engines.h"
 #include "tests/support/gradients.h"
 #include "ttr/error.h"
@@ -151,6 +152,14 @@ TEST_P(NetworkGradient, OfManyPartsIsThatOfTheDefinition) {
               10 * Tolerance());
 }
 
+// Of sizes that fill vectors, over mini-batches, their parts, and pieces between checkpoints.
+TEST_P(NetworkGradient, AlongADirectionIsThatOfTheDefinition) {
+  const Call call(layer_.recipe(), Sizes(100, 16), DType::kFloat64, 11, true);
+  Scale(call.inputs.step, 0.1);
+  test::ExpectSlopeOfTheDefinition(
+      layer_, call, Normal(DType::kFloat64, OutputShape(call.dims), 31), 10 * Tolerance());
+}
+
 // In float32, of sizes that fill vectors, whole and packed.
 TEST_P(NetworkGradient, InFloatIsThatInDouble) {
   Dims dims = Sizes(90, 16);
@@ -188,6 +197,23 @@ TEST_P(NetworkGradient, HasTheSameBitsForAnyNumberOfThreads) {
       Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = &SequentialExecutor()});
   const Gradients many = Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = five.get()});
   ExpectWithin(one, many, 0);
+}
+
+// One memory, of which threads divide the products.
+TEST_P(NetworkGradient, HasTheSameBitsForAnyTeam) {
+  Dims dims = Sizes(70, 60);
+  dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 1;
+  const Call call(layer_.recipe(), dims, DType::kFloat32, 6, true);
+  Scale(call.inputs.step, 0.1);
+  const Tensor dy = Normal(DType::kFloat32, OutputShape(dims), 30);
+  const Gradients one =
+      Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = &SequentialExecutor()});
+  for (const int threads : {2, 7}) {
+    const auto several = MakeExecutor(threads);
+    const Gradients many =
+        Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = several.get()});
+    ExpectWithin(one, many, 0);
+  }
 }
 
 // Start weights that sequences share have one gradient, the sum.

@@ -217,6 +217,26 @@ TEST_P(Network, KeepsTheBitsOfEveryNumberOfThreads) {
   }
 }
 
+// One memory, of which threads divide the products.
+TEST_P(Network, KeepsTheBitsOfEveryTeam) {
+  for (const std::int64_t channels : {60, 65}) {
+    Dims dims = Sizes(70, channels);
+    dims.heads = dims.key_heads = dims.value_heads = 1;
+    dims.query_heads = 2;
+    const Call call(layer.recipe(), dims, DType::kFloat32, 5, true);
+    Slow(call);
+    const test::Result one = RunWhole(layer, call, {.executor = &SequentialExecutor()});
+    for (const int threads : {2, 3, 16}) {
+      const auto several = MakeExecutor(threads);
+      const test::Result many = RunWhole(layer, call, {.executor = several.get()});
+      EXPECT_EQ(test::Bytes(one.y), test::Bytes(many.y)) << threads;
+      for (const State::Entry& entry : one.state.entries()) {
+        EXPECT_EQ(LargestDifference(entry.view, many.state.Get(entry.name)), 0) << entry.name;
+      }
+    }
+  }
+}
+
 TEST_P(Network, ReadsWithoutWriting) {
   const Call call(layer.recipe(), Sizes(37, 5), DType::kFloat64, 6, true);
   Slow(call);

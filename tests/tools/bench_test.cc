@@ -115,6 +115,23 @@ TEST(Bench, LeastSquaresStandsBesideTheDeltaRule) {
   }
 }
 
+TEST(Bench, NetworksStandBesideThePeakAndAnUpdateInPlace) {
+  const json bench = Bench({"--part", "networks", "--d", "8", "--tokens", "40", "--heads", "2"});
+  ASSERT_TRUE(bench.contains("networks")) << bench;
+  const json& rows = bench["networks"]["rows"];
+  ASSERT_EQ(rows.size(), 4u);
+  for (const json& row : rows) {
+    const auto number = [&](const char* column) { return row[column].get<double>(); };
+    for (const char* column : {"of peak", "both: of peak", "both: memory", "heads: speed-up",
+                               "one head: speed-up", "token: of in-place"}) {
+      EXPECT_GT(number(column), 0) << row;
+    }
+    EXPECT_DOUBLE_EQ(number("both / forward"), number("forward + backward") / number("forward"));
+    EXPECT_GE(number("threads"), 2);
+    EXPECT_EQ(row["of in-place"].is_null(), row["memory"] != "Titans") << row;
+  }
+}
+
 TEST(Bench, KeptPairsStandBesideSoftmax) {
   const json bench = Bench({"--part", "pairs", "--d", "8", "--tokens", "300", "--heads", "2"});
   ASSERT_TRUE(bench.contains("pairs")) << bench;

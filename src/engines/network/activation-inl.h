@@ -38,12 +38,17 @@ class Activated {
   }
 
   /// d, the gradient for x, becomes that for z.
-  HWY_INLINE void PassBack(const T* slope, T* d) const {
+  HWY_INLINE void PassBack(const T* slope, T* d) const { PassBack(slope, d, {0, count_}); }
+  /// Of some channels.
+  HWY_INLINE void PassBack(const T* slope, T* d, Range of) const {
+    const std::int64_t n = of.count();
+    slope += of.begin;
+    d += of.begin;
     if (gated_) {
-      std::copy(d, d + count_, d + count_);
-      MultiplyRow(count_, slope + count_, d + count_);
+      std::copy(d, d + n, d + count_);
+      MultiplyRow(n, slope + count_, d + count_);
     }
-    MultiplyRow(count_, slope, d);
+    MultiplyRow(n, slope, d);
   }
 
   /// dz += the gradient for z that comes from d, the one for x.

@@ -4,6 +4,7 @@
 
 #include "src/engines/network/gradient.h"
 #include "src/engines/network/saved.h"
+#include "src/engines/network/shares.h"
 #include "src/engines/network/work.h"
 #include "ttr/error.h"
 
@@ -64,12 +65,13 @@ void Backward(const Options& options, const Call& call, const StateGradients& fi
   Sizes sizes = work.sizes;
   sizes.tokens = work.sequences.length();
   const Levels levels = saved.levels;
-  const int workers = common::WorkersOf(executor.threads(), work.memories());
-  const common::WorkerScratch room("network", scratch, workers,
+  const Shares shares(work, executor.threads());
+  const common::WorkerScratch room("network", scratch, shares.workers,
                                    BytesOfWorker(options, sizes, !call.saved.empty()));
-  room.Run(executor, work.memories(), [&](std::int64_t item, std::byte* own) {
+  shares.ForMemories(work, executor, room, [&](std::int64_t item, std::byte* own, Team& team) {
     RunBack({.options = options,
              .shape = work.sizes.shape,
+             .team = team,
              .memory = work.MemoryOf(item),
              .gradients = GradientsOf(work, gradients, final, item),
              .levels = levels,

@@ -15,35 +15,23 @@
 #include "src/engines/network/activation-inl.h"
 #include "src/engines/network/coefficients.h"
 #include "src/engines/network/head-inl.h"
+#include "src/engines/network/products-inl.h"
 #include "src/engines/network/task.h"
-#include "src/linalg/strips-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::network {
 namespace HWY_NAMESPACE {
 
-namespace ln = ttr::linalg::HWY_NAMESPACE;
-using linalg::Left;
-using ln::Into;
-
-/// Rows as register tiles take them.
-constexpr std::int64_t TileRows(std::int64_t rows) { return linalg::RoundUp(rows, ln::kTileRows); }
-
-/// `rows` rows of `columns` numbers, to columns.
 template <class T>
-void Turn(const Block<T>& from, std::int64_t rows, std::int64_t columns, const Block<T>& to) {
-  ln::Transpose(from, linalg::RoundUp(rows, kUnit), linalg::RoundUp(columns, kUnit), to);
-}
-
-template <class T>
-class BlockKernel {
+class BlockKernel : public Products<T> {
  public:
-  BlockKernel(const Options& options, const Shape& shape, const Memory& memory,
+  using Products<T>::ForTokens, Products<T>::ForWeights, Products<T>::Apply;
+
+  BlockKernel(const Options& options, const Shape& shape, const Memory& memory, Team& team,
               const Scratch<T>& scratch)
-      : options_(options),
-        shape_(shape),
+      : Products<T>(shape, team, scratch),
+        options_(options),
         memory_(memory),
-        s_(scratch),
         activated_(options, shape),
         head_{options, shape.value_dim, scratch.ln_weight, scratch.ln_bias} {}
 
@@ -71,12 +59,17 @@ class BlockKernel {
 
   /// Keys and values of a part, and its rates.
   void LoadPairs(const Part& part) const {
-    for (std::int64_t i = 0; i < part.count; ++i) {
+    LoadPairs(part, {0, part.count});
+    LoadRates(part);
+  }
+
+  /// Keys and values of some of its tokens.
+  void LoadPairs(const Part& part, Range rows) const {
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       const std::int64_t t = part.first + i;
       LoadKey(options_, memory_.k, t, shape_.key_dim, 1, s_.x[0].Row(i));
       sn::LoadRow(memory_.v, t, 0, shape_.value_dim, s_.v.Row(i));
     }
-    LoadRates(part);
   }
 
   void LoadRates(const Part& part) const {
@@ -100,65 +93,22 @@ class BlockKernel {
     return std::max(1 / static_cast<T>(place + 1) + bias, T(0));
   }
 
-  /// x, z and dz of `count` keys at weights W_bar. For whoever goes back: act''(z), and the
-  /// gradients for x.
-  void FindGradients(const Weights<T>& anchor, std::int64_t count,
+  /// Loads a part's pairs, and finds x, z and dz of them at weights W_bar. For whoever goes back:
+  /// act''(z), and the gradients for x.
+  void FindGradients(const Part& part, const Weights<T>& anchor,
                      const TokenRows<T>* bends = nullptr,
                      const TokenRows<T>* before = nullptr) const {
-    Evaluate(anchor, count, bends);
     const std::int64_t last = shape_.depth - 1;
-    for (std::int64_t i = 0; i < count; ++i) {
-      s_.deviations[i] =
-          head_.Loss(s_.x[0].Row(i), s_.v.Row(i), s_.z[last].Row(i), s_.dz[last].Row(i));
-    }
-    for (std::int64_t l = last; l > 0; --l) {
-      PassDown(anchor[l], l, s_.dz[l], count, s_.dz[l - 1]);
-      if (before != nullptr) linalg::CopyRows(s_.dz[l - 1], count, shape_.In(l), (*before)[l - 1]);
-      for (std::int64_t i = 0; i < count; ++i) {
-        activated_.PassBack(s_.z[l - 1].Row(i), s_.dz[l - 1].Row(i));
+    ForTokens(part.count, [&](Range rows) HWY_ATTR {
+      LoadPairs(part, rows);
+      Evaluate(anchor, rows, bends);
+      for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        s_.deviations[i] =
+            head_.Loss(s_.x[0].Row(i), s_.v.Row(i), s_.z[last].Row(i), s_.dz[last].Row(i));
       }
-    }
-  }
-
-  /// to = or += from W_l, of `count` rows.
-  template <Into INTO = Into::kSet>
-  void Apply(const Block<T>& weights, std::int64_t l, const Block<T>& from, std::int64_t count,
-             const Block<T>& to) const {
-    if (count > 1) {
-      return ln::MultiplyStrips<INTO>(Left<T>::Of(from), weights, TileRows(count), shape_.Out(l),
-                                      shape_.Rows(l), to);
-    }
-    if constexpr (INTO == Into::kSet) std::fill(to.data, to.data + shape_.Out(l), T(0));
-    AddRows(static_cast<const T*>(from.data), static_cast<const T*>(weights.data), weights.stride,
-            shape_.Out(l), shape_.Rows(l), to.data);
-  }
-
-  /// to += sum_i left_i right_i^T, rows of the left of `rows` numbers.
-  void AddOuterProducts(std::int64_t l, std::int64_t count, const Block<T>& left, std::int64_t rows,
-                        const Block<T>& right, const Block<T>& to) const {
-    const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
-    if (count > 1) {
-      return ln::MultiplyStrips<Into::kAdd>(Left<T>::Transposed(left), right, TileRows(rows),
-                                            columns, count, to);
-    }
-    for (std::int64_t r = 0; r < rows; ++r) {
-      sn::AddScaled(columns, left.data[r], static_cast<const T*>(right.data), to.Row(r));
-    }
-  }
-
-  /// to = from W_l^T: by columns, so that the weights are read as they lie. `rows` of the weights,
-  /// or those of the input.
-  void PassDown(const Block<T>& weights, std::int64_t l, const Block<T>& from, std::int64_t count,
-                const Block<T>& to, std::int64_t rows = 0) const {
-    if (rows == 0) rows = shape_.In(l);
-    if (count == 1) {
-      return DotRows(static_cast<const T*>(weights.data), weights.stride,
-                     static_cast<const T*>(from.data), shape_.Out(l), rows, to.data);
-    }
-    Turn(from, count, shape_.Out(l), s_.across);
-    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(weights), s_.across, TileRows(rows), count,
-                                   shape_.Out(l), s_.back);
-    Turn(s_.back, rows, count, to);
+    });
+    for (std::int64_t l = last; l > 0; --l) Descend(anchor[l], l, part.count, before);
+    if (part.count > 1) Turn(s_.x[0], part.count, shape_.Rows(0), s_.turned[0]);
   }
 
   /// Are sums of products of what is loaded far from where numbers end? `bound` is that of A and B;
@@ -187,33 +137,11 @@ class BlockKernel {
     return true;
   }
 
-  /// A and B after the part. W_bar stays.
+  /// A and B after the part, of which FindGradients() was. W_bar stays.
   void Update(const Part& part) const {
-    const Coefficients<T>& c = s_.coefficients;
-    const std::int64_t n = part.count;
-    const bool writes_a = !options_.plain() || part.ends;
-    const bool writes_b = options_.has_second() && !(options_.plain() && part.ends);
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
-      const Block<T> a = s_.a[l], b = s_.b[l];
-      const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
-      for (std::int64_t r = 0; r < shape_.Rows(l); ++r) {
-        if (writes_a) Mix(columns, c.a[n], part.has_second ? c.b[n] : T(0), b.Row(r), a.Row(r));
-        if (writes_b) Fade(columns, part.has_second ? *c.kept : T(0), b.Row(r));
-        if (part.has_second && !writes_b) std::fill(b.Row(r), b.Row(r) + columns, T(0));
-      }
-      if (writes_a) TakeOff(l, n, c.Row(n), a);
-      if (writes_b) TakeOff(l, n, c.d, b);
+      ForWeights(shape_.Rows(l), [&](Range rows) HWY_ATTR { UpdateRows(part, l, rows); });
     }
-  }
-
-  /// to -= sum_j factors_j x_j dz_j^T
-  void TakeOff(std::int64_t l, std::int64_t count, const T* factors, const Block<T>& to) const {
-    const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
-    for (std::int64_t j = 0; j < count; ++j) {
-      ScaleRow(columns, factors[j], s_.dz[l].Row(j), s_.scaled.Row(j));
-    }
-    ln::MultiplyStrips<Into::kSubtract>(Left<T>::Transposed(s_.x[l]), s_.scaled,
-                                        TileRows(shape_.Rows(l)), columns, count, to);
   }
 
   const Head<T>& head() const { return head_; }
@@ -221,15 +149,82 @@ class BlockKernel {
 
  private:
   /// z of every layer, then of all but the last act'(z), and what goes into the next.
-  void Evaluate(const Weights<T>& weights, std::int64_t count, const TokenRows<T>* bends) const {
+  void Evaluate(const Weights<T>& weights, Range rows, const TokenRows<T>* bends) const {
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
-      Apply(weights[l], l, s_.x[l], count, s_.z[l]);
+      Apply(weights[l], l, s_.x[l], rows, s_.z[l]);
       if (l + 1 == shape_.depth) break;
-      for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t i = rows.begin; i < rows.end; ++i) {
         T* const z = s_.z[l].Row(i);
         activated_.Apply(z, s_.x[l + 1].Row(i), z, bends != nullptr ? (*bends)[l].Row(i) : nullptr);
       }
     }
+  }
+
+  /// From dz of layer l to that of the layer before; and x of layer l by columns.
+  void Descend(const Block<T>& weights, std::int64_t l, std::int64_t count,
+               const TokenRows<T>* before) const {
+    const Block<T> to = s_.dz[l - 1], slopes = s_.z[l - 1];
+    const auto pass = [&](Range of) HWY_ATTR {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const T* const row = to.Row(i);
+        if (before != nullptr) {
+          std::copy(row + of.begin, row + of.end, (*before)[l - 1].Row(i) + of.begin);
+        }
+        activated_.PassBack(slopes.Row(i), to.Row(i), of);
+      }
+    };
+    const std::int64_t in = shape_.In(l);
+    if (count == 1) {
+      PassDownOne(weights, l, s_.dz[l].data, in, to.data);
+      return pass({0, in});
+    }
+    Turn(s_.dz[l], count, shape_.Out(l), s_.across);
+    // Squares of a transposition reach beyond the last channel, into the other half of gated rows.
+    const std::int64_t rows = shape_.Rows(l), unit = shape_.gated && in % kUnit != 0 ? rows : kUnit;
+    team_.Divide(rows, unit, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      Turn(s_.x[l].Columns(begin), count, end - begin, s_.turned[l].Rows(begin));
+      const Range of{begin, std::min(end, in)};
+      if (of.count() <= 0) return;
+      PassDownRows(weights, l, count, of, to);
+      pass(of);
+    });
+  }
+
+  void UpdateRows(const Part& part, std::int64_t l, Range rows) const {
+    const Coefficients<T>& c = s_.coefficients;
+    const std::int64_t n = part.count, columns = linalg::RoundUp(shape_.Out(l), kUnit);
+    const bool writes_a = !options_.plain() || part.ends;
+    const bool writes_b = options_.has_second() && !(options_.plain() && part.ends);
+    const Block<T> a = s_.a[l], b = s_.b[l];
+    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+      if (writes_a) Mix(columns, c.a[n], part.has_second ? c.b[n] : T(0), b.Row(r), a.Row(r));
+      if (writes_b) Fade(columns, part.has_second ? *c.kept : T(0), b.Row(r));
+      if (part.has_second && !writes_b) std::fill(b.Row(r), b.Row(r) + columns, T(0));
+    }
+    if (writes_a) TakeOff(l, n, c.Row(n), rows, a);
+    if (writes_b) TakeOff(l, n, c.d, rows, b);
+  }
+
+  /// to -= sum_j factors_j x_j dz_j^T
+  void TakeOff(std::int64_t l, std::int64_t count, const T* factors, Range rows,
+               const Block<T>& to) const {
+    const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
+    const auto multiply = [](auto, auto a, auto b) HWY_ATTR { return hn::Mul(a, b); };
+    if (count == 1) {
+      for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+        sn::AddScaled(columns, -*factors * s_.x[l].data[r], static_cast<const T*>(s_.dz[l].data),
+                      to.Row(r));
+      }
+      return;
+    }
+    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+      sn::MapRows(count, s_.back.Row(r), multiply, static_cast<const T*>(s_.turned[l].Row(r)),
+                  factors);
+    }
+    const std::int64_t tiles = TileRows(rows.count());
+    ZeroRows(s_.back, rows.end, rows.begin + tiles, count);
+    ln::MultiplyStrips<Into::kSubtract>(Left<T>::Of(s_.back.Rows(rows.begin)), s_.dz[l], tiles,
+                                        columns, count, to.Rows(rows.begin));
   }
 
   /// a <- factor a + share b
@@ -251,10 +246,11 @@ class BlockKernel {
     }
   }
 
+  using Products<T>::shape_, Products<T>::team_, Products<T>::s_;
+  using Products<T>::PassDownRows, Products<T>::PassDownOne;
+
   const Options& options_;
-  const Shape& shape_;
   const Memory& memory_;
-  const Scratch<T>& s_;
   Activated<T> activated_;
   Head<T> head_;
 };

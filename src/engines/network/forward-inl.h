@@ -36,7 +36,7 @@ class ForwardKernel {
         in_place_(task.saved == nullptr &&
                   (memory_.tokens == 1 || (options_.mini_batch == 1 && memory_.k))),
         exchange_(shape_, memory_),
-        blocks_(options_, shape_, memory_, scratch),
+        blocks_(options_, shape_, memory_, task.team, scratch),
         reader_(options_, shape_, memory_, scratch, blocks_),
         tokens_(options_, shape_, scratch, blocks_, PlacesOf()) {}
 
@@ -66,6 +66,8 @@ class ForwardKernel {
   }
 
  private:
+  static constexpr Range kOne{0, 1};
+
   const Call& call() const { return *memory_.call; }
   bool tells() const { return static_cast<bool>(memory_.status); }
 
@@ -144,23 +146,13 @@ class ForwardKernel {
   /// tokens that depend on it may see it.
   bool RunTogether(Part part) {
     if (!IsBounded()) return false;
-    blocks_.LoadPairs(part);
+    blocks_.LoadRates(part);
     FindCoefficients(options_, part, s_.rates, s_.coefficients);
-    blocks_.FindGradients(part.has_anchor ? s_.anchor : s_.a, part.count);
+    blocks_.FindGradients(part, part.has_anchor ? s_.anchor : s_.a);
     if (!blocks_.IsSafe(part.count, bound_)) return false;
     const bool reads = memory_.q && options_.read != Read::kBatchEnd;
     for (std::int64_t query = 0; reads && query < memory_.queries; ++query) {
-      reader_.Load(part, query);
-      if (tells()) NoteQueries(part.count);
-      if (options_.read == Read::kBatchStart) {
-        reader_.ReadAt(part.has_anchor ? s_.anchor : s_.a, 0, part.count);
-      } else {
-        reader_.ReadTokens(part);
-      }
-      reader_.Store(part, query);
-      for (std::int64_t i = 0; tells() && i < part.count; ++i) {
-        Tell(query, part.first + i, finite_[i], s_.zq[shape_.depth - 1].Row(i), true);
-      }
+      blocks_.ForTokens(part.count, [&](Range rows) HWY_ATTR { ReadRows(part, query, rows); });
     }
     if (options_.has_anchors() && !part.has_anchor && !part.ends) KeepAnchor();
     blocks_.Update(part);
@@ -168,8 +160,23 @@ class ForwardKernel {
     return true;
   }
 
-  void NoteQueries(std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) {
+  /// Queries of some of a part's tokens.
+  void ReadRows(const Part& part, std::int64_t query, Range rows) {
+    reader_.Load(part, query, rows);
+    if (tells()) NoteQueries(rows);
+    if (options_.read == Read::kBatchStart) {
+      reader_.ReadAt(part.has_anchor ? s_.anchor : s_.a, 0, rows);
+    } else {
+      reader_.ReadTokens(part, rows);
+    }
+    reader_.Store(part, query, rows);
+    for (std::int64_t i = rows.begin; tells() && i < rows.end; ++i) {
+      Tell(query, part.first + i, finite_[i], s_.zq[shape_.depth - 1].Row(i), true);
+    }
+  }
+
+  void NoteQueries(Range rows) {
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       finite_[i] = AllFinite(shape_.key_dim, static_cast<const T*>(s_.u[0].Row(i)));
     }
   }
@@ -187,7 +194,7 @@ class ForwardKernel {
     bound_ = std::numeric_limits<T>::infinity();
     const bool reads = options_.read == Read::kAfter;
     if (tokens_.ReadsAsItWrites() && reads && memory_.q && memory_.queries == 1) {
-      reader_.Load(part, 0);
+      reader_.Load(part, 0, kOne);
       const bool told = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
       tokens_.WriteAndRead();
       Answer(part, 0, told, !told || tokens_.Finite(false, 0));
@@ -215,7 +222,7 @@ class ForwardKernel {
     if (!memory_.q) return;
     const bool weights_finite = !tells() || !finite || tokens_.Finite(ReadsAnchor(), row);
     for (std::int64_t query = 0; query < memory_.queries; ++query) {
-      reader_.Load(part, query);
+      reader_.Load(part, query, kOne);
       const bool told = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
       tokens_.Read(ReadsAnchor(), row);
       Answer(part, query, told, weights_finite);
@@ -223,7 +230,7 @@ class ForwardKernel {
   }
 
   void Answer(const Part& part, std::int64_t query, bool told, bool weights_finite) const {
-    reader_.Store(part, query);
+    reader_.Store(part, query, kOne);
     if (!tells()) return;
     Tell(query, part.first, told, s_.zq[shape_.depth - 1].Row(0), weights_finite);
   }
@@ -245,15 +252,17 @@ class ForwardKernel {
       bool pairs[kBlock];
       NotePairs(part, pairs);
       for (std::int64_t query = 0; query < memory_.queries; ++query) {
-        reader_.Load(part, query);
-        if (tells()) NoteQueries(part.count);
-        in_place_ ? tokens_.Read(ReadsAnchor(), row)
-                  : reader_.ReadAt(ReadsAnchor() ? s_.anchor : s_.a, row, part.count);
-        reader_.Store(part, query);
-        for (std::int64_t i = 0; tells() && i < part.count; ++i) {
-          Tell(query, t + i, finite_[i] && pairs[i], s_.zq[shape_.depth - 1].Row(i),
-               weights_finite);
-        }
+        blocks_.ForTokens(part.count, [&](Range rows) HWY_ATTR {
+          reader_.Load(part, query, rows);
+          if (tells()) NoteQueries(rows);
+          in_place_ ? tokens_.Read(ReadsAnchor(), row)
+                    : reader_.ReadAt(ReadsAnchor() ? s_.anchor : s_.a, row, rows);
+          reader_.Store(part, query, rows);
+          for (std::int64_t i = rows.begin; tells() && i < rows.end; ++i) {
+            Tell(query, t + i, finite_[i] && pairs[i], s_.zq[shape_.depth - 1].Row(i),
+                 weights_finite);
+          }
+        });
       }
     }
   }

@@ -3,6 +3,7 @@
 #include "src/engines/network/backward.h"
 #include "src/engines/network/network.h"
 #include "src/engines/network/saved.h"
+#include "src/engines/network/shares.h"
 #include "src/engines/network/task.h"
 #include "src/engines/network/work.h"
 
@@ -22,14 +23,6 @@ std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
   return sizes.dtype == DType::kFloat64
              ? common::ScratchBytesOf<Scratch<double>>(options, sizes.shape)
              : common::ScratchBytesOf<Scratch<float>>(options, sizes.shape);
-}
-
-double FlopsOf(const Shape& shape) {
-  double weights = 0;
-  for (std::int64_t l = 0; l < shape.depth; ++l) {
-    weights += static_cast<double>(shape.In(l)) * static_cast<double>(shape.Out(l));
-  }
-  return 8 * weights;
 }
 
 }  // namespace
@@ -55,14 +48,17 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   const Saved saved(work);
   if (!call.saved.empty()) saved.header.WriteTo(call.saved);
   if (work.memories() == 0) return;
-  const double flops = FlopsOf(work.sizes.shape) * static_cast<double>(work.sequences.tokens()) *
+  const double flops = FlopsPerToken(work.sizes.shape) *
+                       static_cast<double>(work.sequences.tokens()) *
                        static_cast<double>(work.heads.memories);
   const int threads = common::ThreadsFor(executor, flops >= common::kFlopsWorthThreads);
-  const int workers = common::WorkersOf(threads, work.memories());
-  const common::WorkerScratch room("network", scratch, workers, BytesOfWorker(options, work.sizes));
-  room.Run(executor, work.memories(), [&](std::int64_t item, std::byte* own) {
+  const Shares shares(work, threads);
+  const common::WorkerScratch room("network", scratch, shares.workers,
+                                   BytesOfWorker(options, work.sizes));
+  shares.ForMemories(work, executor, room, [&](std::int64_t item, std::byte* own, Team& team) {
     Run({.options = options,
          .shape = work.sizes.shape,
+         .team = team,
          .memory = work.MemoryOf(item),
          .scratch = own,
          .saved = saved.Of(work, item),

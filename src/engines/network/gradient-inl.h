@@ -31,7 +31,7 @@ class BackwardKernel {
         exchange_(task.shape, task.memory),
         checkpoint_(task.options, task.shape),
         parts_(task.options, FirstPlace(), task.memory.tokens),
-        blocks_(task.options, task.shape, task.memory, scratch.forward),
+        blocks_(task.options, task.shape, task.memory, task.team, scratch.forward),
         tokens_(task.options, task.shape, scratch.forward, blocks_,
                 {PlaceOf(s_.a), PlaceOf(s_.anchor), PlaceOf(s_.b), PlaceOf(s_.squares)}),
         gradient_(task, scratch, blocks_, tokens_) {}
@@ -139,13 +139,14 @@ class BackwardKernel {
 
   /// Over a part, which leaves the parameters behind it.
   void GoOn(const Part& part) const {
-    blocks_.LoadPairs(part);
     const bool single = part.count == 1;
     if (single) {
+      blocks_.LoadPairs(part);
       tokens_.FindGradient(part.has_anchor);
     } else {
+      blocks_.LoadRates(part);
       FindCoefficients(options_, part, s_.rates, s_.coefficients);
-      blocks_.FindGradients(part.has_anchor ? s_.anchor : s_.a, part.count);
+      blocks_.FindGradients(part, part.has_anchor ? s_.anchor : s_.a);
     }
     if (options_.has_anchors() && !part.has_anchor && !part.ends) {
       std::copy(s_.a.data(), s_.a.data() + s_.a.numbers(), s_.anchor.data());

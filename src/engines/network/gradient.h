@@ -24,6 +24,7 @@ struct MemoryGradients {
 struct GradientTask {
   const Options& options;
   const Shape& shape;
+  Team& team;
   Memory memory;
   MemoryGradients gradients;
   Levels levels;
@@ -45,6 +46,7 @@ struct GradientScratch {
   Block<T> zq, u, sum;     // [token][channel]: gradients of queries
   Block<T> passed;         // [token][channel]: of what goes round the network
   T *error, *moved;        // [channel]
+  T* dots[3];              // [row of weights]
   T *ln_weight, *ln_bias;  // [channel]: sums
   T* row_bias;             // [place]
   Coefficients<T> coefficients;
@@ -81,6 +83,7 @@ struct GradientScratch {
     sum = block(width);
     passed = block(linalg::RoundUp(shape.value_dim, kUnit));
     layout.Take(shape.value_dim, {&error, &moved, &ln_weight, &ln_bias});
+    layout.Take(width, {&dots[0], &dots[1], &dots[2]});
     row_bias = layout.Take<T>(options.inverse_rows ? options.mini_batch : 0);
     const std::int64_t checkpoint = Checkpoint<T>(options, shape).Numbers();
     const std::int64_t parts = MostParts(options, tokens);

@@ -45,9 +45,9 @@ class PartGradient {
     if (options_.adapts()) return RunAdapted(part);
     const std::int64_t n = part.count;
     const Weights<T>& anchor = part.has_anchor ? s_.anchor : s_.a;
-    blocks_.LoadPairs(part);
+    blocks_.LoadRates(part);
     FindCoefficients(options_, part, s_.rates, s_.coefficients);
-    blocks_.FindGradients(anchor, n, &g_.bends, &g_.before);
+    blocks_.FindGradients(part, anchor, &g_.bends, &g_.before);
     SetZero(n);
     if (options_.read == Read::kBatchEnd) PassBatch(part);
     update_.Pass(part);
@@ -83,8 +83,8 @@ class PartGradient {
 
   /// The same of a token whose step is adapted a weight.
   void RunAdapted(const Part& part) const {
-    blocks_.LoadPairs(part);
-    blocks_.FindGradients(s_.a, 1, &g_.bends, &g_.before);
+    blocks_.LoadRates(part);
+    blocks_.FindGradients(part, s_.a, &g_.bends, &g_.before);
     SetZero(1);
     const auto read = [&] {
       for (std::int64_t query = 0; query < memory_.queries; ++query) {
@@ -172,20 +172,23 @@ class PartGradient {
   void PassDescent(std::int64_t l, std::int64_t n, const Block<T>& weights,
                    const Block<T>& dweights) const {
     const std::int64_t width = shape_.In(l), padded = linalg::RoundUp(shape_.Rows(l), kUnit);
-    for (std::int64_t i = 0; i < n; ++i) {
-      T* const through = s_.scaled.Row(i);
-      blocks_.activated().PassSlope(g_.ddz[l - 1].Row(i), g_.before[l - 1].Row(i),
-                                    s_.z[l - 1].Row(i), g_.bends[l - 1].Row(i), through,
-                                    g_.z[l - 1].Row(i));
-      std::fill(through + width, through + padded, T(0));
-    }
-    if (n > 1) {
-      ln::MultiplyStrips<Into::kAdd>(Left<T>::Of(s_.scaled), weights, TileRows(n), shape_.Out(l),
-                                     width, g_.ddz[l]);
-    } else {
-      AddRows(static_cast<const T*>(s_.scaled.data), static_cast<const T*>(weights.data),
-              weights.stride, shape_.Out(l), width, g_.ddz[l].data);
-    }
+    blocks_.ForTokens(n, [&](Range rows) HWY_ATTR {
+      for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        T* const through = s_.scaled.Row(i);
+        blocks_.activated().PassSlope(g_.ddz[l - 1].Row(i), g_.before[l - 1].Row(i),
+                                      s_.z[l - 1].Row(i), g_.bends[l - 1].Row(i), through,
+                                      g_.z[l - 1].Row(i));
+        std::fill(through + width, through + padded, T(0));
+      }
+      if (n > 1) {
+        ln::MultiplyStrips<Into::kAdd>(Left<T>::Of(s_.scaled.Rows(rows.begin)), weights,
+                                       TileRows(rows.count()), shape_.Out(l), width,
+                                       g_.ddz[l].Rows(rows.begin));
+      } else {
+        AddRows(static_cast<const T*>(s_.scaled.data), static_cast<const T*>(weights.data),
+                weights.stride, shape_.Out(l), width, g_.ddz[l].data);
+      }
+    });
     blocks_.AddOuterProducts(l, n, s_.scaled, width, s_.dz[l], dweights);
   }
 

@@ -49,11 +49,13 @@ class QueryGradient {
   /// Queries of which each read what its token, or the one before, left: to A, B, the part's x and
   /// dz and coefficients.
   void PassTokens(const Part& part, std::int64_t query) const {
-    reader_.Load(part, query);
-    for (std::int64_t l = 0; l < shape_.depth; ++l) {
-      reader_.ReadLayer(part, l, g_.Scores(l), s_.scores);
-      reader_.Activate(l, part.count);
-    }
+    blocks_.ForTokens(part.count, [&](Range rows) HWY_ATTR {
+      reader_.Load(part, query, rows);
+      for (std::int64_t l = 0; l < shape_.depth; ++l) {
+        reader_.ReadLayer(part, rows, l, g_.Scores(l), s_.scores);
+        reader_.Activate(l, rows);
+      }
+    });
     PassOutputs(part, query);
     for (std::int64_t l = shape_.depth - 1; l >= 0; --l) {
       PassScores(part, l);
@@ -67,8 +69,10 @@ class QueryGradient {
   void PassAt(const Part& part, std::int64_t query, const Weights<T>& weights,
               const Weights<T>& dweights, const Share<T>& of_b) const {
     const bool reads_b = of_b.factors != nullptr;
-    reader_.Load(part, query);
-    reader_.ReadAt(weights, reads_b ? -*of_b.factors : T(0), part.count);
+    blocks_.ForTokens(part.count, [&](Range rows) HWY_ATTR {
+      reader_.Load(part, query, rows);
+      reader_.ReadAt(weights, reads_b ? -*of_b.factors : T(0), rows);
+    });
     PassOutputs(part, query);
     for (std::int64_t l = shape_.depth - 1; l >= 0; --l) {
       for (std::int64_t i = 0; i < part.count; ++i) {
@@ -121,12 +125,27 @@ class QueryGradient {
   /// Through the scores of layer l: to u (set), x, dz and the coefficients.
   void PassScores(const Part& part, std::int64_t l) const {
     if (part.count == 1) return PassScore(l);
-    const std::int64_t n = part.count, rows = TileRows(n), steps = shape_.Rows(l);
-    const Block<T> scores = g_.Scores(l);
-    const Coefficients<T>& d = g_.coefficients;
+    const std::int64_t n = part.count, steps = shape_.Rows(l);
     Turn(s_.dz[l], n, shape_.Out(l), s_.across);
-    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(g_.zq), s_.across, rows, n, shape_.Out(l), g_.pairs);
-    for (std::int64_t i = 0; i < rows; ++i) {
+    blocks_.ForTokens(n, [&](Range queries) HWY_ATTR { PassQueryScores(n, l, queries); });
+    const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
+    blocks_.ForTokens(n, [&](Range pairs) HWY_ATTR {
+      const std::int64_t first = pairs.begin, tiles = TileRows(pairs.count());
+      ln::MultiplyStrips<Into::kSubtract>(Left<T>::Transposed(s_.scores.Columns(first)), g_.zq,
+                                          tiles, columns, n, g_.ddz[l].Rows(first));
+      ln::MultiplyStrips<Into::kAdd>(Left<T>::Transposed(g_.pairs.Columns(first)), s_.u[l], tiles,
+                                     steps, n, g_.x[l].Rows(first));
+    });
+  }
+
+  /// To u of some queries (set), and what pairs take of them.
+  void PassQueryScores(std::int64_t n, std::int64_t l, Range queries) const {
+    const std::int64_t first = queries.begin, tiles = TileRows(queries.count());
+    const Block<T> scores = g_.Scores(l), pairs = g_.pairs.Rows(first);
+    const Coefficients<T>& d = g_.coefficients;
+    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(g_.zq.Rows(first)), s_.across, tiles, n,
+                                   shape_.Out(l), pairs);
+    for (std::int64_t i = first; i < first + tiles; ++i) {
       T* const pair = g_.pairs.Row(i);
       const std::int64_t seen = i < n ? options_.SeenBy(i) : 0;
       for (std::int64_t j = 0; j < seen; ++j) {
@@ -135,12 +154,9 @@ class QueryGradient {
       }
       std::fill(pair + seen, pair + n, T(0));
     }
-    reader_.Weigh(n, scores, s_.scores);
-    const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
-    ln::MultiplyStrips<Into::kSubtract>(Left<T>::Transposed(s_.scores), g_.zq, rows, columns, n,
-                                        g_.ddz[l]);
-    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(g_.pairs), s_.x[l], rows, steps, n, g_.u);
-    ln::MultiplyStrips<Into::kAdd>(Left<T>::Transposed(g_.pairs), s_.u[l], rows, steps, n, g_.x[l]);
+    reader_.Weigh(n, queries, scores, s_.scores);
+    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(pairs), s_.x[l], tiles, shape_.Rows(l), n,
+                                   g_.u.Rows(first));
   }
 
   /// The same of a part of one token.
@@ -174,15 +190,19 @@ class QueryGradient {
                    const Block<T>& dweights) const {
     const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit), rows = shape_.Rows(l);
     blocks_.PassDown(weights, l, g_.zq, n, s_.other, rows);
-    for (std::int64_t i = 0; i < n; ++i) {
-      const T* const down = s_.other.Row(i);
-      if (share.dfactors != nullptr) {
-        share.dfactors[i * share.step] +=
-            sn::Dot(rows, down, static_cast<const T*>(s_.u[l].Row(i)));
+    const auto pass = [&](Range of) HWY_ATTR {
+      for (std::int64_t i = of.begin; i < of.end; ++i) {
+        const T* const down = s_.other.Row(i);
+        if (share.dfactors != nullptr) {
+          share.dfactors[i * share.step] +=
+              sn::Dot(rows, down, static_cast<const T*>(s_.u[l].Row(i)));
+        }
+        sn::AddScaled(shape_.In(l), share.Of(i), down, g_.u.Row(i));
+        ScaleRow(columns, share.Of(i), static_cast<const T*>(g_.zq.Row(i)), s_.scaled.Row(i));
       }
-      sn::AddScaled(shape_.In(l), share.Of(i), down, g_.u.Row(i));
-      ScaleRow(columns, share.Of(i), static_cast<const T*>(g_.zq.Row(i)), s_.scaled.Row(i));
-    }
+    };
+    const bool one_sum = share.dfactors != nullptr && share.step == 0;
+    one_sum ? pass({0, n}) : blocks_.ForTokens(n, pass);
     blocks_.AddOuterProducts(l, n, s_.u[l], rows, s_.scaled, dweights);
   }
 

@@ -25,60 +25,61 @@ class Reader {
          const Scratch<T>& scratch, const BlockKernel<T>& blocks)
       : options_(options), shape_(shape), memory_(memory), s_(scratch), blocks_(blocks) {}
 
-  /// Queries of the part's tokens, of one head.
-  void Load(const Part& part, std::int64_t query) const {
+  /// Queries of some of the part's tokens, of one head.
+  void Load(const Part& part, std::int64_t query, Range of) const {
     const Rows rows = memory_.q.Of(query);
-    for (std::int64_t i = 0; i < part.count; ++i) {
+    for (std::int64_t i = of.begin; i < of.end; ++i) {
       LoadKey(options_, rows, part.first + i, shape_.key_dim, options_.scale, s_.u[0].Row(i));
     }
   }
 
   /// What each query reads of the weights that its token, or the one before, leaves: in zq of the
   /// last layer.
-  void ReadTokens(const Part& part) const {
+  void ReadTokens(const Part& part, Range rows) const {
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
-      ReadLayer(part, l, s_.scores, s_.scores);
-      Activate(l, part.count);
+      ReadLayer(part, rows, l, s_.scores, s_.scores);
+      Activate(l, rows);
     }
   }
 
   /// What all of them read of `weights` - row B.
-  void ReadAt(const Weights<T>& weights, T row, std::int64_t count) const {
+  void ReadAt(const Weights<T>& weights, T row, Range rows) const {
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
-      blocks_.Apply(weights[l], l, s_.u[l], count, s_.zq[l]);
+      blocks_.Apply(weights[l], l, s_.u[l], rows, s_.zq[l]);
       if (row != 0) {
-        for (std::int64_t i = 0; i < count; ++i) {
+        for (std::int64_t i = rows.begin; i < rows.end; ++i) {
           ScaleRow(shape_.Rows(l), -row, static_cast<const T*>(s_.u[l].Row(i)), s_.scaled.Row(i));
         }
-        blocks_.template Apply<Into::kAdd>(s_.b[l], l, s_.scaled, count, s_.zq[l]);
+        blocks_.template Apply<Into::kAdd>(s_.b[l], l, s_.scaled, rows, s_.zq[l]);
       }
-      Activate(l, count);
+      Activate(l, rows);
     }
   }
 
   /// zq_l = a u A + b u B - (c (.) u x^T) dz. Leaves u x^T in `scores`, and weighed in `weighed`,
   /// which may be the same.
-  void ReadLayer(const Part& part, std::int64_t l, const Block<T>& scores,
+  void ReadLayer(const Part& part, Range rows, std::int64_t l, const Block<T>& scores,
                  const Block<T>& weighed) const {
     const Block<T> u = s_.u[l], z = s_.zq[l];
     const Coefficients<T>& c = s_.coefficients;
     const auto scaled = [&](const T* factors) HWY_ATTR {
-      for (std::int64_t i = 0; i < part.count; ++i) {
+      for (std::int64_t i = rows.begin; i < rows.end; ++i) {
         ScaleRow(shape_.Rows(l), factors[options_.SeenBy(i)], static_cast<const T*>(u.Row(i)),
                  s_.scaled.Row(i));
       }
       return s_.scaled;
     };
-    blocks_.Apply(s_.a[l], l, options_.plain() ? u : scaled(c.a), part.count, z);
+    blocks_.Apply(s_.a[l], l, options_.plain() ? u : scaled(c.a), rows, z);
     if (part.has_second) {
-      blocks_.template Apply<Into::kAdd>(s_.b[l], l, scaled(c.b), part.count, z);
+      blocks_.template Apply<Into::kAdd>(s_.b[l], l, scaled(c.b), rows, z);
     }
-    part.count > 1 ? ReadPairs(part.count, l, scores, weighed) : ReadPair(l, scores, weighed);
+    part.count > 1 ? ReadPairs(part.count, rows, l, scores, weighed) : ReadPair(l, scores, weighed);
   }
 
-  /// to = c (.) scores, of as many queries as pairs. What a query does not see may be anything.
-  void Weigh(std::int64_t count, const Block<T>& scores, const Block<T>& to) const {
-    for (std::int64_t i = 0; i < TileRows(count); ++i) {
+  /// to = c (.) scores, of some of as many queries as pairs. What a query does not see may be
+  /// anything.
+  void Weigh(std::int64_t count, Range rows, const Block<T>& scores, const Block<T>& to) const {
+    for (std::int64_t i = rows.begin; i < rows.begin + TileRows(rows.count()); ++i) {
       T* const row = to.Row(i);
       const std::int64_t seen = i < count ? options_.SeenBy(i) : 0;
       const T* const weights = s_.coefficients.Row(seen);
@@ -88,17 +89,17 @@ class Reader {
   }
 
   /// What goes into the layer behind l, if there is one; z becomes act'(z).
-  void Activate(std::int64_t l, std::int64_t count) const {
-    for (std::int64_t i = 0; l + 1 < shape_.depth && i < count; ++i) {
+  void Activate(std::int64_t l, Range rows) const {
+    for (std::int64_t i = rows.begin; l + 1 < shape_.depth && i < rows.end; ++i) {
       T* const z = s_.zq[l].Row(i);
       blocks_.activated().Apply(z, s_.u[l + 1].Row(i), z);
     }
   }
 
-  /// The outputs of the part's tokens.
-  void Store(const Part& part, std::int64_t query) const {
+  /// The outputs of some of the part's tokens.
+  void Store(const Part& part, std::int64_t query, Range rows) const {
     const Rows y = memory_.y.Of(query);
-    for (std::int64_t i = 0; i < part.count; ++i) {
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       T* const row = s_.zq[shape_.depth - 1].Row(i);
       blocks_.head().Finish(s_.u[0].Row(i), row, nullptr);
       NormaliseOutput(row);
@@ -107,22 +108,32 @@ class Reader {
   }
 
  private:
-  void ReadPairs(std::int64_t n, std::int64_t l, const Block<T>& scores,
+  /// Pairs up to that of row i, of rows that begin with `first`.
+  struct Seen {
+    std::int64_t first, columns, steps;
+    std::int64_t FirstColumn(std::int64_t) const { return 0; }
+    std::int64_t FirstStep(std::int64_t) const { return 0; }
+    std::int64_t Steps(std::int64_t i, std::int64_t) const {
+      return std::min(steps, first + i + ln::kTileRows);
+    }
+  };
+
+  void ReadPairs(std::int64_t n, Range rows, std::int64_t l, const Block<T>& scores,
                  const Block<T>& weighed) const {
-    const std::int64_t rows = TileRows(n), steps = shape_.Rows(l);
-    Turn(s_.x[l], n, steps, s_.across);
-    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(s_.u[l]), s_.across, rows, n, steps, scores);
-    Weigh(n, scores, weighed);
+    const std::int64_t first = rows.begin, tiles = TileRows(rows.count());
+    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(s_.u[l].Rows(first)), s_.turned[l], tiles, n,
+                                   shape_.Rows(l), scores.Rows(first));
+    Weigh(n, rows, scores, weighed);
     const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
-    ln::Multiply<Into::kSubtract>(Left<T>::Of(weighed), s_.dz[l], rows, ln::LowerLeft{columns, n},
-                                  s_.zq[l]);
+    ln::Multiply<Into::kSubtract>(Left<T>::Of(weighed.Rows(first)), s_.dz[l], tiles,
+                                  Seen{first, columns, n}, s_.zq[l].Rows(first));
   }
 
   /// The same of a part of one token.
   void ReadPair(std::int64_t l, const Block<T>& scores, const Block<T>& weighed) const {
     const T* const u = s_.u[l].data;
     *scores.data = sn::Dot(shape_.Rows(l), u, static_cast<const T*>(s_.x[l].data));
-    Weigh(1, scores, weighed);
+    Weigh(1, {0, 1}, scores, weighed);
     sn::AddScaled(shape_.Out(l), -*weighed.data, static_cast<const T*>(s_.dz[l].data),
                   s_.zq[l].data);
   }

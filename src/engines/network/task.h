@@ -10,6 +10,7 @@
 #include "src/engines/common/scratch_layout.h"
 #include "src/engines/network/network.h"
 #include "src/linalg/block.h"
+#include "src/parallel/team.h"
 #include "src/simd/rows.h"
 
 namespace ttr::network {
@@ -37,6 +38,7 @@ struct Memory {
 struct Task {
   const Options& options;
   const Shape& shape;
+  Team& team;
   Memory memory;
   std::byte* scratch = nullptr;
   std::byte* saved = nullptr;  // checkpoints for the backward pass, or null
@@ -109,6 +111,28 @@ class TokenRows {
   std::int64_t numbers_ = 0;
 };
 
+/// A block for every layer: a row a channel of what goes into it, a column a token.
+template <class T>
+class TokenColumns {
+ public:
+  TokenColumns() = default;
+  TokenColumns(const Shape& shape, ScratchLayout& layout) : shape_(&shape) {
+    data_ = layout.Take<T>(OffsetOf(shape.depth, Size(0), Size(1)));
+  }
+  Block<T> operator[](std::int64_t l) const {
+    return {data_ + OffsetOf(l, Size(0), Size(1)), Stride()};
+  }
+
+ private:
+  static std::int64_t Stride() { return linalg::StrideOf<T>(kBlock); }
+  std::int64_t Size(std::int64_t l) const {
+    return linalg::RoundUp(shape_->Rows(l), kUnit) * Stride();
+  }
+
+  const Shape* shape_ = nullptr;
+  T* data_ = nullptr;
+};
+
 /// What tokens of a mini-batch make of the weights before them. After r of them
 ///
 ///     A_r = a_r A_0 + b_r B_0 - sum_{j < r} c_rj g_j
@@ -131,6 +155,13 @@ struct Coefficients {
     kept = layout.Take<T>(1);
   }
   T* Row(std::int64_t r) const { return c + r * kRow; }
+};
+
+/// Rows of tokens, or of weights: those that one of a team has.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+
+  std::int64_t count() const { return end - begin; }
 };
 
 /// Tokens first .. first + count of a call, at places of one mini-batch.
@@ -158,6 +189,7 @@ template <class T>
 struct Scratch {
   Weights<T> a, anchor, b, squares;
   TokenRows<T> x;          // what goes into every layer, of keys
+  TokenColumns<T> turned;  // the same
   TokenRows<T> z;          // what comes out of it, then act'(z); of the last (z - mean) / deviation
   TokenRows<T> dz;         // the gradient for it
   TokenRows<T> u, zq;      // the same of queries
@@ -177,6 +209,7 @@ struct Scratch {
         b(shape, options.has_second(), layout),
         squares(shape, options.adapts(), layout),
         x(shape, TokenRows<T>::Of::kIn, layout),
+        turned(shape, layout),
         z(shape, TokenRows<T>::Of::kOut, layout),
         dz(shape, TokenRows<T>::Of::kOut, layout),
         u(shape, TokenRows<T>::Of::kIn, layout),

@@ -46,25 +46,13 @@ class UpdateGradient {
       }
       if (writes_a) PassPairs(l, n, c.Row(n), g_.a[l], d.Row(n));
       if (writes_b) PassPairs(l, n, c.d, g_.b[l], d.d);
-      const std::int64_t columns = shape_.Out(l);
-      for (std::int64_t r = 0; r < shape_.Rows(l); ++r) {
-        T *const a = g_.a[l].Row(r), *const b = g_.b[l].Row(r);
-        const T *const from_a = s_.a[l].Row(r), *const from_b = s_.b[l].Row(r);
-        const bool keeps = writes_b && part.has_second;
-        if (keeps) {
-          *d.kept += sn::Dot(columns, static_cast<const T*>(b), from_b);
-          ScaleRow(columns, *c.kept, static_cast<const T*>(b), b);
-        } else if (options_.has_second()) {
-          std::fill(b, b + columns, T(0));
-        }
-        if (!writes_a) continue;
-        if (part.has_second) {
-          d.b[n] += sn::Dot(columns, static_cast<const T*>(a), from_b);
-          sn::AddScaled(columns, c.b[n], static_cast<const T*>(a), b);
-        }
-        if (options_.plain()) continue;
-        d.a[n] += sn::Dot(columns, static_cast<const T*>(a), from_a);
-        ScaleRow(columns, c.a[n], static_cast<const T*>(a), a);
+      const std::int64_t rows = shape_.Rows(l);
+      blocks_.ForWeights(rows, [&](Range of) HWY_ATTR { PassRows(part, l, of); });
+      // In the order of the rows, whoever found them.
+      for (std::int64_t r = 0; r < rows; ++r) {
+        *d.kept += g_.dots[0][r];
+        d.b[n] += g_.dots[1][r];
+        d.a[n] += g_.dots[2][r];
       }
     }
   }
@@ -112,18 +100,47 @@ class UpdateGradient {
     gradient.AddTo(d.a[1], d.b[1], *d.Row(1), *d.d, *d.kept);
   }
 
+  /// Some rows of A' = a A + b B and B' = kept B, and their shares of gradients for a, b and kept.
+  void PassRows(const Part& part, std::int64_t l, Range of) const {
+    const std::int64_t n = part.count, columns = shape_.Out(l);
+    const Coefficients<T>& c = s_.coefficients;
+    const bool writes_a = !options_.plain() || part.ends;
+    const bool writes_b = options_.has_second() && !(options_.plain() && part.ends);
+    for (std::int64_t r = of.begin; r < of.end; ++r) {
+      T *const a = g_.a[l].Row(r), *const b = g_.b[l].Row(r);
+      const T *const from_a = s_.a[l].Row(r), *const from_b = s_.b[l].Row(r);
+      for (T* const dots : g_.dots) dots[r] = 0;
+      if (writes_b && part.has_second) {
+        g_.dots[0][r] = sn::Dot(columns, static_cast<const T*>(b), from_b);
+        ScaleRow(columns, *c.kept, static_cast<const T*>(b), b);
+      } else if (options_.has_second()) {
+        std::fill(b, b + columns, T(0));
+      }
+      if (!writes_a) continue;
+      if (part.has_second) {
+        g_.dots[1][r] = sn::Dot(columns, static_cast<const T*>(a), from_b);
+        sn::AddScaled(columns, c.b[n], static_cast<const T*>(a), b);
+      }
+      if (options_.plain()) continue;
+      g_.dots[2][r] = sn::Dot(columns, static_cast<const T*>(a), from_a);
+      ScaleRow(columns, c.a[n], static_cast<const T*>(a), a);
+    }
+  }
+
   /// Of sum_j factors_j x_j dz_j^T, taken off, where `weights` is the gradient.
   void PassPairs(std::int64_t l, std::int64_t n, const T* factors, const Block<T>& weights,
                  T* dfactors) const {
-    blocks_.Apply(weights, l, s_.x[l], n, s_.scaled);
     blocks_.PassDown(weights, l, s_.dz[l], n, s_.other);
-    for (std::int64_t j = 0; j < n; ++j) {
-      const T* const down = s_.scaled.Row(j);
-      dfactors[j] -= sn::Dot(shape_.Out(l), down, static_cast<const T*>(s_.dz[l].Row(j)));
-      sn::AddScaled(shape_.Out(l), -factors[j], down, g_.ddz[l].Row(j));
-      sn::AddScaled(shape_.In(l), -factors[j], static_cast<const T*>(s_.other.Row(j)),
-                    g_.x[l].Row(j));
-    }
+    blocks_.ForTokens(n, [&](Range of) HWY_ATTR {
+      blocks_.Apply(weights, l, s_.x[l], of, s_.scaled);
+      for (std::int64_t j = of.begin; j < of.end; ++j) {
+        const T* const down = s_.scaled.Row(j);
+        dfactors[j] -= sn::Dot(shape_.Out(l), down, static_cast<const T*>(s_.dz[l].Row(j)));
+        sn::AddScaled(shape_.Out(l), -factors[j], down, g_.ddz[l].Row(j));
+        sn::AddScaled(shape_.In(l), -factors[j], static_cast<const T*>(s_.other.Row(j)),
+                      g_.x[l].Row(j));
+      }
+    });
   }
 
   const Options& options_;

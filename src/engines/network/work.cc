@@ -57,4 +57,12 @@ Memory Work::MemoryOf(std::int64_t item) const {
   return m;
 }
 
+double FlopsPerToken(const Shape& shape) {
+  double weights = 0;
+  for (std::int64_t l = 0; l < shape.depth; ++l) {
+    weights += static_cast<double>(shape.In(l)) * static_cast<double>(shape.Out(l));
+  }
+  return 8 * weights;
+}
+
 }  // namespace ttr::network
