@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "src/engines/common/pairs.h"
 #include "src/linalg/block.h"
+#include "src/simd/prefetcher.h"
 #include "src/simd/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -51,6 +52,14 @@ struct PairSource {
     if (normalises) sn::Multiply(to, channels, static_cast<T>(sn::UnitFactor(to, channels)));
     if (state) RoundTo(state.dtype, channels, to);
   }
+
+  /// Towards the second-level cache: hardware does not foresee rows of one head, far apart.
+  HWY_INLINE void Fetch(std::int64_t pair, std::int64_t channels) const {
+    if (pair >= held) return;
+    const auto size = static_cast<std::int64_t>(SizeOf(state.dtype));
+    simd::FetchRow(static_cast<const char*>(state.data) + pair * state.stride * size,
+                   channels * size);
+  }
 };
 
 inline PairSource KeysOf(const KeptPairs& pairs) {
@@ -70,9 +79,11 @@ HWY_INLINE double OffsetOf(const KeptPairs& m, std::int64_t pair) {
 template <class T>
 void LoadPairs(const PairSource& source, std::int64_t first, std::int64_t count,
                std::int64_t channels, const Block<T>& to) {
+  constexpr std::int64_t kAhead = 16;
   const std::int64_t wide = linalg::RoundUp(channels, linalg::kUnit);
   for (std::int64_t i = 0; i < count; ++i) {
     T* const row = to.Row(i);
+    source.Fetch(first + i + kAhead, channels);
     source.Load(first + i, channels, row);
     std::fill(row + channels, row + wide, T(0));
   }

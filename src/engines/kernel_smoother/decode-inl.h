@@ -137,7 +137,7 @@ class Chunk {
   }
 
  private:
-  static constexpr std::int64_t kPiece = 64;
+  static constexpr std::int64_t kPiece = 32;
 
   Partial<T> At(std::int64_t h, std::int64_t r) const {
     return t_.room.At<T>(t_.chunk, h * t_.memories[0].queries + r);
@@ -155,14 +155,26 @@ class Chunk {
     std::fill(partial.y, partial.y + linalg::RoundUp(t_.room.value_dim, kUnit), T(0));
   }
 
-  /// A head's share of the rows that come next: those of one head are pages apart.
+  /// A head's share of the pairs that come next, those of all heads: rows of one head are far
+  /// apart, those of a token side by side.
   void Fetch(std::int64_t h, std::int64_t first, std::int64_t end) const {
-    const Memory& m = t_.memories[h];
-    for (const auto& [rows, channels] :
-         {std::pair{m.state_k, m.key_dim}, std::pair{m.state_v, m.value_dim}}) {
-      const auto* at = static_cast<const From*>(rows.data) + first * rows.stride;
-      for (std::int64_t i = first; i < end; ++i, at += rows.stride) simd::FetchRow(at, channels);
+    const std::int64_t count = end - first;
+    const std::int64_t from = first + count * h / t_.heads;
+    const std::int64_t to = first + count * (h + 1) / t_.heads;
+    for (std::int64_t i = from; i < to; ++i) {
+      for (std::int64_t other = 0; other < t_.heads; ++other) {
+        const Memory& m = t_.memories[other];
+        FetchRowOf(m.state_k, i, m.key_dim);
+      }
+      for (std::int64_t other = 0; other < t_.heads; ++other) {
+        const Memory& m = t_.memories[other];
+        FetchRowOf(m.state_v, i, m.value_dim);
+      }
     }
+  }
+
+  static void FetchRowOf(const Rows& rows, std::int64_t i, std::int64_t channels) {
+    simd::FetchRow(static_cast<const From*>(rows.data) + i * rows.stride, channels);
   }
 
   void Piece(std::int64_t h, std::int64_t r, const Range& seen) const {

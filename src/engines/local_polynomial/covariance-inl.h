@@ -37,6 +37,13 @@ HWY_INLINE void ExpandKey(const Monomials& f, const T* k, const T* centre, T* on
   }
 }
 
+/// The same of one query; k may be the row.
+template <class T>
+HWY_INLINE void ExpandRow(const Monomials& f, const T* k, const T* centre, T* row) {
+  for (std::int64_t c = 0; c < f.channels; ++c) row[c] = k[c] - centre[c];
+  for (std::int64_t j = f.channels; j < f.count; ++j) row[j] = row[f.before[j]] * row[f.channel[j]];
+}
+
 /// The covariance with its ridge, square by square of the second moments.
 template <class T>
 struct Covariance {

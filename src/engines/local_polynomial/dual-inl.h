@@ -15,6 +15,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/common/queries-inl.h"
+#include "src/engines/local_polynomial/covariance-inl.h"
 #include "src/engines/local_polynomial/task.h"
 #include "src/linalg/blocks-inl.h"
 #include "src/linalg/interleaved-inl.h"
@@ -214,12 +215,7 @@ class DualFit {
     for (std::int64_t c = 0; linear_ && c < f_.count; ++c) s_.mean[c] += s_.origin[c] - q[c];
   }
 
-  /// A key becomes the monomials of what it is from the origin.
-  void Expand(T* key) const {
-    for (std::int64_t c = 0; c < f_.channels; ++c) key[c] -= s_.origin[c];
-    for (std::int64_t j = f_.channels; j < f_.count; ++j)
-      key[j] = key[f_.before[j]] * key[f_.channel[j]];
-  }
+  void Expand(T* key) const { ExpandRow<T>(f_, key, s_.origin, key); }
 
   /// The mean of a query's numbers.
   T Total(std::int64_t i) const {

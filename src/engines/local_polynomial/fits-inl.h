@@ -17,6 +17,7 @@
 #include "src/engines/local_polynomial/dual-inl.h"
 #include "src/engines/local_polynomial/fit-inl.h"
 #include "src/engines/local_polynomial/shared-inl.h"
+#include "src/engines/local_polynomial/single-inl.h"
 #include "src/engines/local_polynomial/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -40,6 +41,7 @@ class Fits {
         weights_(task, weights),
         fit_(task.monomials, task.memory.ridge, fit),
         moments_(task.memory.key_dim, fit),
+        single_(task.monomials, fit),
         by_pairs_(task, weights, fit),
         by_steps_(task.memory.key_dim, task.memory.ridge, fit) {}
 
@@ -62,8 +64,9 @@ class Fits {
       // Their means are too far apart.
       shared_ = false;
     }
-    fit_.Start(IsLinear() ? means_ : s_.q, sides_);
-    Add(numbers);
+    const Block<T>& centres = IsLinear() ? means_ : s_.q;
+    fit_.Start(centres, sides_);
+    IsSingle() ? AddSingle(centres.Row(0)) : Add(numbers);
     Solve();
   }
 
@@ -74,6 +77,8 @@ class Fits {
     } else if (shared_) {
       moments_.Load(s_.k, count);
       moments_.Weigh(s_.p, count, e);
+    } else if (IsSingle()) {
+      single_.Weigh(s_.k, s_.p, count, e);
     } else {
       fit_.Weigh(s_.k, s_.p, count, e);
     }
@@ -88,6 +93,7 @@ class Fits {
 
  private:
   bool IsLinear() const { return task_.options.degree == 1; }
+  bool IsSingle() const { return task_.count == 1 && sides_ == 1; }
   std::int64_t Pairs() const { return weights_.seen().end - weights_.seen().first; }
   std::int64_t KeyWidth() const { return linalg::RoundUp(task_.memory.key_dim, kUnit); }
 
@@ -166,6 +172,14 @@ class Fits {
         fit_.Add(s_.k, s_.p, count, a);
       }
     });
+  }
+
+  void AddSingle(const T* centre) const {
+    single_.Start(centre);
+    weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
+      if (weights_.Share(first, count)) single_.Add(s_.k, s_.p, count);
+    });
+    single_.Finish();
   }
 
   /// The mean of the queries' means of keys. False where one query is alone, which has its own.
@@ -257,6 +271,7 @@ class Fits {
   const Weights<T> weights_;
   const Fit<T> fit_;
   const SharedMoments<T> moments_;
+  const SingleFit<T> single_;
   const DualFit<T> by_pairs_;
   ConjugateGradients<T> by_steps_;
   bool steps_ = false;  // may conjugate gradients be tried?
