@@ -38,12 +38,12 @@ std::vector<InnerMemory> Memories() {
   return {
       {"linear attention", "linear_attention{scale: {x}}", Dial::kScale, Powers(1. / 4096, 7)},
       {"DeltaNet", "deltanet", Dial::kStep, Powers(1. / 256, 5)},
-      {"RLS", "rls{ridge: {x}}", Dial::kRidge, Powers(1. / 1024, 8)},
+      {"RLS", "rls{ridge: {x}}", Dial::kRidge, Powers(1. / 1024, 10)},
       {"one matrix, mini-batch 16", "ttt_linear" + plain, Dial::kStep, Powers(1. / 1024, 6)},
       {"two layers, mini-batch 16", "ttt_mlp" + plain, Dial::kStep, Powers(1. / 1024, 6)},
       {"Titans", "titans", Dial::kStep, Powers(1. / 1024, 6)},
-      {"TTT-Linear", "ttt_linear", Dial::kStep, Powers(1. / 64, 6), true},
-      {"TTT-MLP", "ttt_mlp", Dial::kStep, Powers(1. / 1024, 6), true},
+      {"TTT-Linear", "ttt_linear", Dial::kStep, Powers(1. / 1024, 8), true},
+      {"TTT-MLP", "ttt_mlp", Dial::kStep, Powers(1. / 1024, 8), true},
   };
 }
 

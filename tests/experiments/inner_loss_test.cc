@@ -79,13 +79,16 @@ TEST_F(InnerLoss, FallsOnWhatAMemoryCanRepresent) {
   const report::Table& table = result.tables[0].table;
   ASSERT_EQ(table.rows().size(), 14u);
   EXPECT_EQ(result.claims.size(), 6u);
+  const auto share = [&](std::size_t row, std::size_t column) {
+    return std::get<report::Measured>(table.rows()[row][column].value()).value;
+  };
   for (std::size_t row = 0; row < table.rows().size(); ++row) {
-    const auto& cell = table.rows()[row][5].value();
-    EXPECT_LT(std::get<report::Measured>(cell).value, 1) << table.Shown(row, 1);
+    const std::string memory = table.Shown(row, 1);
+    // What has a residual answers with the key before it has read anything.
+    const bool residual = memory == "TTT-Linear" || memory == "TTT-MLP";
+    EXPECT_LT(share(row, 5), residual ? share(row, 3) : 1) << memory;
     // A sine is the same linear map of its window everywhere.
-    if (table.Shown(row, 0) == "series" && table.Shown(row, 1) == "RLS") {
-      EXPECT_LT(std::get<report::Measured>(cell).value, 1e-2);
-    }
+    if (table.Shown(row, 0) == "series" && memory == "RLS") EXPECT_LT(share(row, 5), 1e-2);
   }
 }
 
