@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "src/engines/network/task.h"
 #include "src/simd/rows-inl.h"
+#include "src/simd/unroll.h"
 #include "src/simd/vector_map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -140,14 +141,17 @@ HWY_INLINE void DotRows(const T* w, std::int64_t stride, const T* x, std::int64_
   for (; r + kRows <= rows; r += kRows) {
     const T* const row = w + r * stride;
     hn::Vec<decltype(d)> sums[kRows];
-    for (auto& sum : sums) sum = hn::Zero(d);
+    TTR_UNROLL
+    for (std::int64_t j = 0; j < kRows; ++j) sums[j] = hn::Zero(d);
     std::int64_t c = 0;
     for (; c + lanes <= count; c += lanes) {
       const auto right = hn::LoadU(d, x + c);
+      TTR_UNROLL
       for (std::int64_t j = 0; j < kRows; ++j) {
         sums[j] = hn::MulAdd(hn::LoadU(d, row + j * stride + c), right, sums[j]);
       }
     }
+    TTR_UNROLL
     for (std::int64_t j = 0; j < kRows; ++j) {
       T sum = hn::GetLane(hn::SumOfLanes(d, sums[j]));
       for (std::int64_t i = c; i < count; ++i) sum += row[j * stride + i] * x[i];
@@ -171,6 +175,25 @@ HWY_INLINE bool AllFinite(std::int64_t count, const T* x) {
     if (!std::isfinite(x[i])) return false;
   }
   return true;
+}
+
+/// Of rows `stride` numbers apart.
+template <class T>
+HWY_INLINE bool AllFinite(const T* w, std::int64_t stride, std::int64_t count, std::int64_t rows) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto sum = hn::Zero(d);  // x - x is 0, or NaN of what is not finite
+  for (std::int64_t r = 0; r < rows; ++r, w += stride) {
+    std::int64_t c = 0;
+    for (; c + lanes <= count; c += lanes) {
+      const auto x = hn::LoadU(d, w + c);
+      sum = hn::Add(sum, hn::Sub(x, x));
+    }
+    if (c == count) continue;
+    const auto x = sn::LoadSome(d, w + c, count - c);
+    sum = hn::Add(sum, hn::Sub(x, x));
+  }
+  return hn::AllTrue(d, hn::Eq(sum, hn::Zero(d)));
 }
 
 }  // namespace HWY_NAMESPACE

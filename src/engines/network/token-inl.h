@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/engines/network/adapted-inl.h"
@@ -16,6 +17,7 @@
 #include "src/engines/network/exchange-inl.h"
 #include "src/engines/network/rows-inl.h"
 #include "src/engines/network/task.h"
+#include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::network {
@@ -79,7 +81,7 @@ class TokenKernel {
   }
 
   /// Is Write() of such steps one pass with what a query reads?
-  bool ReadsAsItWrites() const { return !options_.plain(); }
+  bool ReadsAsItWrites() const { return !options_.plain() || !options_.has_second(); }
 
   /// Write(), then Read(0): eight rows of weights at a time, while they are in the first-level
   /// cache.
@@ -94,18 +96,12 @@ class TokenKernel {
 
   /// A and B with this token. W_bar stays.
   void Write(const Part& part) const {
-    const Rates<T>& rates = s_.rates;
-    if (!options_.plain()) {
+    if (ReadsAsItWrites()) {
       for (std::int64_t l = 0; l < shape_.depth; ++l) CarryLayer(l, nullptr, nullptr);
       return;
     }
-    const T step = rates.step[0];
-    const T row = rates.row[1];
+    const T step = s_.rates.step[0], row = s_.rates.row[1];
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
-      if (!options_.has_second()) {
-        AddPair(l, -row * step, a_[l]);
-        continue;
-      }
       AddPair(l, step, b_[l]);
       if (!part.ends) continue;
       ForRows(l, a_[l], b_[l], [&](std::int64_t count, T* a, T* b) HWY_ATTR {
@@ -120,15 +116,17 @@ class TokenKernel {
     bool finite = true;
     for (std::int64_t l = 0; l < shape_.depth && finite; ++l) {
       const LayerRows<T> weights = of_anchor ? anchor_[l] : a_[l];
-      ForRows(l, weights, row != 0 ? b_[l] : weights, [&](std::int64_t count, T* a, T* b) HWY_ATTR {
+      const std::int64_t count = shape_.Out(l);
+      if (row == 0) {
+        finite = AllFinite<T>(weights.w, weights.stride, count, shape_.In(l)) &&
+                 (!shape_.bias || AllFinite<T>(weights.b, 0, count, 1));
+        continue;
+      }
+      ForRows(l, weights, b_[l], [&](std::int64_t numbers, T* a, T* b) HWY_ATTR {
         if (!finite) return;
-        if (row == 0) {
-          finite = AllFinite(count, static_cast<const T*>(a));
-          return;
-        }
-        std::copy(a, a + count, s_.row);
-        sn::AddScaled(count, -row, static_cast<const T*>(b), s_.row);
-        finite = AllFinite(count, static_cast<const T*>(s_.row));
+        std::copy(a, a + numbers, s_.row);
+        sn::AddScaled(numbers, -row, static_cast<const T*>(b), s_.row);
+        finite = AllFinite<T>(s_.row, 0, numbers, 1);
       });
     }
     return finite;
@@ -174,37 +172,95 @@ class TokenKernel {
     if (shape_.bias) sn::AddScaled(count, factor, dz, to.b);
   }
 
-  /// S <- momentum S - step g, A <- decay A + S; z += u A, if they are given.
+  /// S <- momentum S - step g, A <- decay A + S; z += u A, if they are given. A plain step has its
+  /// row factor.
   void CarryLayer(std::int64_t l, const T* u, T* z) const {
     if (options_.adapts()) return AdaptLayer(l, u, z);
     const Rates<T>& rates = s_.rates;
-    const T step = rates.step[0], decay = DecayFactor(options_, rates, 0);
-    const T momentum = options_.momentum ? rates.momentum[0] : T(0);
-    const std::int64_t count = shape_.Out(l), in = shape_.In(l);
+    const T step = options_.plain() ? rates.row[1] * rates.step[0] : rates.step[0];
+    const Carried by{.count = shape_.Out(l),
+                     .step = step,
+                     .momentum = options_.momentum ? rates.momentum[0] : T(0),
+                     .decay = DecayFactor(options_, rates, 0),
+                     .dz = s_.dz[l].Row(0)};
     const LayerRows<T> a = a_[l], s = options_.momentum ? b_[l] : a;
-    const bool forgets_s = options_.momentum && momentum == 0, forgets_a = decay == 0;
-    if (forgets_s || forgets_a) {  // NaN, too
-      ForRows(l, a, s, [&](std::int64_t numbers, T* of_a, T* of_s) HWY_ATTR {
-        if (forgets_s) std::fill(of_s, of_s + numbers, T(0));
-        if (forgets_a) std::fill(of_a, of_a + numbers, T(0));
-      });
-    }
-    const T* const x = s_.x[l].Row(0);
-    T* const dz = s_.dz[l].Row(0);
-    if (step == 0) std::fill(dz, dz + count, T(0));
-    const auto share = [&](T of) HWY_ATTR { return step == 0 ? T(0) : -step * of; };
-    for (std::int64_t first = 0; first < in; first += sn::kRowsTogether) {
-      const std::int64_t end = std::min(first + sn::kRowsTogether, in);
-      for (std::int64_t r = first; r < end; ++r) {
-        CarryRow(count, momentum, decay, share(x[r]), dz, s.Row(r), a.Row(r));
+    Forget(l, by, s, a);
+    const auto carry = [&](auto momentum, auto reads) HWY_ATTR {
+      CarryRows<momentum.value, reads.value>(by, s_.x[l].Row(0), s, a, shape_.In(l), u, z);
+      if (!shape_.bias) return;
+      const T one = 1;
+      Carry<1, momentum.value, reads.value>(by, {&one, s.b, 0, a.b, 0, &one}, z);
+    };
+    const auto split = [&](auto momentum) HWY_ATTR {
+      u != nullptr ? carry(momentum, std::true_type()) : carry(momentum, std::false_type());
+    };
+    options_.momentum ? split(std::true_type()) : split(std::false_type());
+  }
+
+  /// What one token makes of every row.
+  struct Carried {
+    std::int64_t count;
+    T step, momentum, decay;
+    T* dz;
+  };
+  /// Some rows, their inputs, and what a query has there.
+  struct CarriedRows {
+    const T* x;
+    T* s;
+    std::int64_t s_stride;
+    T* a;
+    std::int64_t a_stride;
+    const T* u;
+  };
+
+  /// A factor of zero takes nothing, not even NaN.
+  void Forget(std::int64_t l, const Carried& by, const LayerRows<T>& s,
+              const LayerRows<T>& a) const {
+    if (by.step == 0) std::fill(by.dz, by.dz + by.count, T(0));
+    const bool forgets_s = options_.momentum && by.momentum == 0, forgets_a = by.decay == 0;
+    if (!forgets_s && !forgets_a) return;
+    ForRows(l, a, s, [&](std::int64_t numbers, T* of_a, T* of_s) HWY_ATTR {
+      if (forgets_s) std::fill(of_s, of_s + numbers, T(0));
+      if (forgets_a) std::fill(of_a, of_a + numbers, T(0));
+    });
+  }
+
+  template <bool MOMENTUM, bool READS>
+  void CarryRows(const Carried& by, const T* x, const LayerRows<T>& s, const LayerRows<T>& a,
+                 std::int64_t rows, const T* u, T* z) const {
+    const auto from = [&](std::int64_t r) {
+      return CarriedRows{x + r, s.Row(r), s.stride, a.Row(r), a.stride, READS ? u + r : nullptr};
+    };
+    constexpr int kRows = static_cast<int>(sn::kRowsTogether);
+    std::int64_t r = 0;
+    for (; r + kRows <= rows; r += kRows) Carry<kRows, MOMENTUM, READS>(by, from(r), z);
+    for (; r < rows; ++r) Carry<1, MOMENTUM, READS>(by, from(r), z);
+  }
+
+  /// So many rows, each number of which is loaded once.
+  template <int ROWS, bool MOMENTUM, bool READS>
+  HWY_INLINE void Carry(const Carried& by, const CarriedRows& rows, T* z) const {
+    T shares[ROWS];
+    for (int j = 0; j < ROWS; ++j) shares[j] = by.step == 0 ? T(0) : -by.step * rows.x[j];
+    ForRow<T>(by.count, [&](auto d, std::int64_t i, const auto& load, const auto& store) HWY_ATTR {
+      const auto dz = load(by.dz + i);
+      auto sum = hn::Zero(d);
+      if constexpr (READS) sum = load(z + i);
+      TTR_UNROLL
+      for (int j = 0; j < ROWS; ++j) {
+        T* const a = rows.a + j * rows.a_stride + i;
+        auto update = hn::Mul(dz, hn::Set(d, shares[j]));
+        if constexpr (MOMENTUM) {
+          T* const s = rows.s + j * rows.s_stride + i;
+          update = hn::MulAdd(hn::Set(d, by.momentum), load(s), update);
+          store(update, s);
+        }
+        const auto w = hn::MulAdd(hn::Set(d, by.decay), load(a), update);
+        store(w, a);
+        if constexpr (READS) sum = hn::MulAdd(hn::Set(d, rows.u[j]), w, sum);
       }
-      if (u != nullptr) {
-        AddRows(u + first, static_cast<const T*>(a.Row(first)), a.stride, count, end - first, z);
-      }
-    }
-    if (!shape_.bias) return;
-    CarryRow(count, momentum, decay, share(1), dz, s.b, a.b);
-    if (u != nullptr) AddRow(count, static_cast<const T*>(a.b), z);
+      if constexpr (READS) store(sum, z + i);
+    });
   }
 
   /// The same of steps adapted a weight: V, G and A.
@@ -227,28 +283,6 @@ class TokenKernel {
     if (!shape_.bias) return;
     step.WriteRow(count, T(1), dz, v.b, mean.b, a.b);
     if (u != nullptr) AddRow(count, static_cast<const T*>(a.b), z);
-  }
-
-  HWY_INLINE void CarryRow(std::int64_t count, T momentum, T decay, T coefficient, const T* dz,
-                           T* s, T* a) const {
-    const hn::ScalableTag<T> d;
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    const auto m = hn::Set(d, momentum), keep = hn::Set(d, decay), c = hn::Set(d, coefficient);
-    if (!options_.momentum) {
-      const auto step = [=](auto, auto x, auto g)
-                            HWY_ATTR { return hn::MulAdd(x, keep, hn::Mul(g, c)); };
-      return sn::MapRows(count, a, step, static_cast<const T*>(a), dz);
-    }
-    std::int64_t i = 0;
-    for (; i + lanes <= count; i += lanes) {
-      const auto update = hn::MulAdd(hn::LoadU(d, dz + i), c, hn::Mul(m, hn::LoadU(d, s + i)));
-      hn::StoreU(update, d, s + i);
-      hn::StoreU(hn::MulAdd(hn::LoadU(d, a + i), keep, update), d, a + i);
-    }
-    for (; i < count; ++i) {
-      s[i] = momentum * s[i] + coefficient * dz[i];
-      a[i] = decay * a[i] + s[i];
-    }
   }
 
   const Options& options_;
