@@ -171,6 +171,7 @@ def test_a_bad_number_in_the_environment_is_named() -> None:
     assert "ValueError: [executor] TTR_THREADS must be a number from 1 to 4096" in result.stderr
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on one processor
 def test_workers_of_a_data_loader() -> None:
     torch = pytest.importorskip("torch")
     from torch.utils.data import DataLoader, Dataset

@@ -47,6 +47,7 @@ class Layers(Dataset[Tensor]):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on one processor
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_workers_of_a_data_loader(start: str) -> None:
     expected = [Layers()[i] for i in range(8)]  # this process has run its threads

@@ -13,7 +13,6 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 #include "hwy/highway.h"
 #include "src/engines/common/closeness-inl.h"
@@ -62,16 +61,17 @@ HWY_INLINE hn::Vec<D> Compare(D d, const From* k, const T* q, std::int64_t chann
   return sum;
 }
 
-/// scores[j] for rows j < count of keys `stride` apart; whole vectors are written.
-template <bool BY_DISTANCE, class From, class T>
-void CompareRows(const From* k, std::int64_t stride, std::int64_t count, const T* q,
-                 std::int64_t channels, T* scores) {
+/// scores[j] for rows j < count of keys `stride` apart; whole vectors are written. each(): once a row.
+template <bool BY_DISTANCE, class From, class T, class Each>
+HWY_INLINE void CompareRows(const From* k, std::int64_t stride, std::int64_t count, const T* q,
+                            std::int64_t channels, T* scores, const Each& each) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   HWY_ALIGN T sums[kLanes * kLanes];
   for (std::int64_t j = 0; j < count; j += kLanes) {
     const std::int64_t rows = std::min(kLanes, count - j);
     for (std::int64_t i = 0; i < rows; ++i) {
+      each();
       hn::Store(Compare<BY_DISTANCE>(d, k + (j + i) * stride, q, channels), d, sums + i * kLanes);
     }
     std::fill(sums + rows * kLanes, sums + kLanes * kLanes, T(0));
@@ -116,28 +116,65 @@ void AddRows(const From* v, std::int64_t stride, std::int64_t count, const T* p,
   }
 }
 
+/// Pairs that come next, fetched a row at a time while others are worked on: those of all heads in
+/// the order of memory, where rows of one head are far apart.
+template <class From>
+class RowsAhead {
+ public:
+  RowsAhead(const ChunkTask& task, std::int64_t first) : t_(task), pair_(first) {}
+
+  HWY_INLINE void Fetch() {
+    if (pair_ >= t_.end) return;
+    const Memory& m = t_.memories[head_];
+    FetchRow(m.state_k, m.key_dim);
+    FetchRow(m.state_v, m.value_dim);
+    if (++head_ < t_.heads) return;
+    head_ = 0;
+    ++pair_;
+  }
+
+ private:
+  HWY_INLINE void FetchRow(const Rows& rows, std::int64_t channels) const {
+    simd::FetchRow(static_cast<const From*>(rows.data) + pair_ * rows.stride, channels);
+  }
+
+  const ChunkTask& t_;
+  std::int64_t pair_, head_ = 0;
+};
+
 /// A chunk of the pairs of all heads of a sequence.
 template <class T, class From, class KERNEL>
 class Chunk {
  public:
-  explicit Chunk(const ChunkTask& task) : t_(task) {}
+  explicit Chunk(const ChunkTask& task) : t_(task), piece_(PieceOf(task)) {}
 
   void Run() const {
     for (std::int64_t h = 0; h < t_.heads; ++h) Clear(h);
-    for (std::int64_t first = t_.first; first < t_.end; first += kPiece) {
-      const std::int64_t end = std::min(first + kPiece, t_.end);
+    RowsAhead<From> ahead(t_, t_.first + piece_);
+    for (std::int64_t first = t_.first; first < t_.end; first += piece_) {
+      const std::int64_t end = std::min(first + piece_, t_.end);
       for (std::int64_t h = 0; h < t_.heads; ++h) {
-        Fetch(h, end, std::min(end + kPiece, t_.end));
         const Memory& m = t_.memories[h];
         const Range seen{std::max(first, m.sight.First(0)), std::min(end, m.sight.held)};
         if (seen.first >= seen.end) continue;
-        for (std::int64_t r = 0; r < m.queries; ++r) Piece(h, r, seen);
+        Piece(h, 0, seen, [&] { ahead.Fetch(); });
+        for (std::int64_t r = 1; r < m.queries; ++r) Piece(h, r, seen, [] {});
       }
     }
   }
 
  private:
-  static constexpr std::int64_t kPiece = 32;
+  static constexpr std::int64_t kMostPiece = 64;
+
+  /// Pairs that are worked on at a time: those of all heads, and as many ahead, leave room in a
+  /// second-level cache.
+  static std::int64_t PieceOf(const ChunkTask& task) {
+    constexpr std::int64_t kBytes = 1 << 16;
+    const Memory& m = task.memories[0];
+    const auto size = static_cast<std::int64_t>(sizeof(From));
+    const std::int64_t pairs = kBytes / (task.heads * (m.key_dim + m.value_dim) * size);
+    return std::clamp(pairs / kUnit * kUnit, kUnit, kMostPiece);
+  }
 
   Partial<T> At(std::int64_t h, std::int64_t r) const {
     return t_.room.At<T>(t_.chunk, h * t_.memories[0].queries + r);
@@ -155,37 +192,17 @@ class Chunk {
     std::fill(partial.y, partial.y + linalg::RoundUp(t_.room.value_dim, kUnit), T(0));
   }
 
-  /// A head's share of the pairs that come next, those of all heads: rows of one head are far
-  /// apart, those of a token side by side.
-  void Fetch(std::int64_t h, std::int64_t first, std::int64_t end) const {
-    const std::int64_t count = end - first;
-    const std::int64_t from = first + count * h / t_.heads;
-    const std::int64_t to = first + count * (h + 1) / t_.heads;
-    for (std::int64_t i = from; i < to; ++i) {
-      for (std::int64_t other = 0; other < t_.heads; ++other) {
-        const Memory& m = t_.memories[other];
-        FetchRowOf(m.state_k, i, m.key_dim);
-      }
-      for (std::int64_t other = 0; other < t_.heads; ++other) {
-        const Memory& m = t_.memories[other];
-        FetchRowOf(m.state_v, i, m.value_dim);
-      }
-    }
-  }
-
-  static void FetchRowOf(const Rows& rows, std::int64_t i, std::int64_t channels) {
-    simd::FetchRow(static_cast<const From*>(rows.data) + i * rows.stride, channels);
-  }
-
-  void Piece(std::int64_t h, std::int64_t r, const Range& seen) const {
+  /// each(): once a pair.
+  template <class Each>
+  void Piece(std::int64_t h, std::int64_t r, const Range& seen, const Each& each) const {
     const Memory& m = t_.memories[h];
     const Partial<T> partial = At(h, r);
     const std::int64_t count = seen.end - seen.first, whole = linalg::RoundUp(count, kUnit);
-    HWY_ALIGN T scores[kPiece];
-    HWY_ALIGN T offsets[kPiece];
+    HWY_ALIGN T scores[kMostPiece];
+    HWY_ALIGN T offsets[kMostPiece];
     const T* const q = t_.room.Query<T>(h * m.queries + r);
     const auto* const k = static_cast<const From*>(m.state_k.data) + seen.first * m.state_k.stride;
-    CompareRows<KERNEL::kByDistance>(k, m.state_k.stride, count, q, m.key_dim, scores);
+    CompareRows<KERNEL::kByDistance>(k, m.state_k.stride, count, q, m.key_dim, scores, each);
     if (m.state_log_weight) {
       for (std::int64_t j = 0; j < whole; ++j) {
         offsets[j] = j < count ? sn::LoadOne<T>(m.state_log_weight, seen.first + j) : T(0);
@@ -218,6 +235,7 @@ class Chunk {
   }
 
   const ChunkTask& t_;
+  const std::int64_t piece_;
 };
 
 template <class T>
