@@ -35,7 +35,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PICTURES = ("roofline", "least-squares", "cost-T", "cost-d", "cost-H", "cost-threads")
 
 
-TABLES = ("limits", "prefill", "decode", "train", "threads", "bf16", "operators", "pairs")
+TABLES = ("limits", "prefill", "decode", "train", "threads", "bf16", "operators", "pairs",
+          "networks")
 
 
 def write_regions(parts, document):

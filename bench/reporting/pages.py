@@ -90,6 +90,17 @@ multiply-adds where they take longer.
 
 {pairs-decode}
 """,
+    "networks": """# Memories that are networks
+
+{about}
+`ttr bench --part networks`: networks that are trained while they read, on T tokens and H heads. Useful flops of TTT-Linear
+are 6 d^2 a token, of TTT-MLP and Titans (depth 2, width 4 d) 56 d^2. Forward and backward count three times forward;
+*memory* is what both hold. Titans without a mini-batch, and single tokens, write all weights with every token (and the
+last update, where there is momentum): *of in-place* is the share of an update of as many bytes in place. *Speed-up* is
+that of two threads, on all heads and on one.
+
+{networks}
+""",
     "peers": """# Beside peers
 
 `bench/peers/run.py` (after `pip install -r bench/peers/requirements.txt`) runs what is installed of
