@@ -88,7 +88,9 @@ TEST_F(InnerLoss, FallsOnWhatAMemoryCanRepresent) {
     const bool residual = memory == "TTT-Linear" || memory == "TTT-MLP";
     EXPECT_LT(share(row, 5), residual ? share(row, 3) : 1) << memory;
     // A sine is the same linear map of its window everywhere.
-    if (table.Shown(row, 0) == "series" && memory == "RLS") EXPECT_LT(share(row, 5), 1e-2);
+    if (table.Shown(row, 0) == "series" && memory == "RLS") {
+      EXPECT_LT(share(row, 5), 1e-2);
+    }
   }
 }
 
