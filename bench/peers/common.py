@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -34,6 +35,14 @@ LAYERS = {
 # Their published rates, before they are divided by the channels.
 NETWORKS = {"ttt_linear": 1.0, "ttt_mlp": 0.1}
 RIDGES = {"rls": 0.001, "weighted_rls": 0.001, "mesa": 0.25}
+
+
+# A program that runs another and prints the greatest memory of that one, in MB.
+GREATEST = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3)
+"""
 
 
 @dataclasses.dataclass
@@ -143,11 +152,9 @@ class Ttr:
 
     def megabytes(self, problem):
         """The greatest memory of the whole process, forward and backward."""
-        process = subprocess.Popen(self._bench(problem, "train", 1), stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        if status != 0:
-            raise RuntimeError("ttr bench failed")
-        return usage.ru_maxrss / 1e3
+        # A child begins with the greatest memory of who starts it: that must be a small program.
+        command = [sys.executable, "-c", GREATEST, *self._bench(problem, "train", 1)]
+        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     def _bench(self, problem, part, repeats):
         command = [self.command, "bench", problem.layer, "--part", part, "--json", "--quiet"]

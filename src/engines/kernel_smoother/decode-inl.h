@@ -61,7 +61,8 @@ HWY_INLINE hn::Vec<D> Compare(D d, const From* k, const T* q, std::int64_t chann
   return sum;
 }
 
-/// scores[j] for rows j < count of keys `stride` apart; whole vectors are written. each(): once a row.
+/// scores[j] for rows j < count of keys `stride` apart; whole vectors are written. each(): once a
+/// row.
 template <bool BY_DISTANCE, class From, class T, class Each>
 HWY_INLINE void CompareRows(const From* k, std::int64_t stride, std::int64_t count, const T* q,
                             std::int64_t channels, T* scores, const Each& each) {
