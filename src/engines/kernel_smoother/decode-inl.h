@@ -151,7 +151,8 @@ class Chunk {
 
   void Run() const {
     for (std::int64_t h = 0; h < t_.heads; ++h) Clear(h);
-    RowsAhead<From> ahead(t_, t_.first + piece_);
+    // All heads have one window.
+    RowsAhead<From> ahead(t_, std::max(t_.first, t_.memories[0].sight.First(0)) + piece_);
     for (std::int64_t first = t_.first; first < t_.end; first += piece_) {
       const std::int64_t end = std::min(first + piece_, t_.end);
       for (std::int64_t h = 0; h < t_.heads; ++h) {

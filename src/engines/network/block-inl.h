@@ -108,7 +108,7 @@ class BlockKernel : public Products<T> {
       }
     });
     for (std::int64_t l = last; l > 0; --l) Descend(anchor[l], l, part.count, before);
-    if (part.count > 1) Turn(s_.x[0], part.count, shape_.Rows(0), s_.turned[0]);
+    if (part.count > 1) TransposeRows(s_.x[0], part.count, shape_.Rows(0), s_.transposed[0]);
   }
 
   /// Are sums of products of what is loaded far from where numbers end? `bound` is that of A and B;
@@ -178,11 +178,11 @@ class BlockKernel : public Products<T> {
       PassDownOne(weights, l, s_.dz[l].data, in, to.data);
       return pass({0, in});
     }
-    Turn(s_.dz[l], count, shape_.Out(l), s_.across);
+    TransposeRows(s_.dz[l], count, shape_.Out(l), s_.across);
     // Squares of a transposition reach beyond the last channel, into the other half of gated rows.
     const std::int64_t rows = shape_.Rows(l), unit = shape_.gated && in % kUnit != 0 ? rows : kUnit;
     team_.Divide(rows, unit, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-      Turn(s_.x[l].Columns(begin), count, end - begin, s_.turned[l].Rows(begin));
+      TransposeRows(s_.x[l].Columns(begin), count, end - begin, s_.transposed[l].Rows(begin));
       const Range of{begin, std::min(end, in)};
       if (of.count() <= 0) return;
       PassDownRows(weights, l, count, of, to);
@@ -218,7 +218,7 @@ class BlockKernel : public Products<T> {
       return;
     }
     for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-      sn::MapRows(count, s_.back.Row(r), multiply, static_cast<const T*>(s_.turned[l].Row(r)),
+      sn::MapRows(count, s_.back.Row(r), multiply, static_cast<const T*>(s_.transposed[l].Row(r)),
                   factors);
     }
     const std::int64_t tiles = TileRows(rows.count());

@@ -29,7 +29,8 @@ constexpr std::int64_t TileRows(std::int64_t rows) { return linalg::RoundUp(rows
 
 /// `rows` rows of `columns` numbers, to columns.
 template <class T>
-void Turn(const Block<T>& from, std::int64_t rows, std::int64_t columns, const Block<T>& to) {
+void TransposeRows(const Block<T>& from, std::int64_t rows, std::int64_t columns,
+                   const Block<T>& to) {
   ln::Transpose(from, linalg::RoundUp(rows, kUnit), linalg::RoundUp(columns, kUnit), to);
 }
 
@@ -94,7 +95,7 @@ class Products {
                 const Block<T>& to, std::int64_t rows = 0) const {
     if (rows == 0) rows = shape_.In(l);
     if (count == 1) return PassDownOne(weights, l, from.data, rows, to.data);
-    Turn(from, count, shape_.Out(l), s_.across);
+    TransposeRows(from, count, shape_.Out(l), s_.across);
     ForWeights(rows, [&](Range of) HWY_ATTR { PassDownRows(weights, l, count, of, to); });
   }
 
@@ -105,7 +106,7 @@ class Products {
     ln::MultiplyStrips<Into::kSet>(Left<T>::Of(weights.Rows(of.begin)), s_.across,
                                    TileRows(of.count()), count, shape_.Out(l),
                                    s_.back.Rows(of.begin));
-    Turn(s_.back.Rows(of.begin), of.count(), count, to.Columns(of.begin));
+    TransposeRows(s_.back.Rows(of.begin), of.count(), count, to.Columns(of.begin));
   }
   void PassDownOne(const Block<T>& weights, std::int64_t l, const T* from, std::int64_t rows,
                    T* to) const {

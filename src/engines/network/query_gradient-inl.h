@@ -126,7 +126,7 @@ class QueryGradient {
   void PassScores(const Part& part, std::int64_t l) const {
     if (part.count == 1) return PassScore(l);
     const std::int64_t n = part.count, steps = shape_.Rows(l);
-    Turn(s_.dz[l], n, shape_.Out(l), s_.across);
+    TransposeRows(s_.dz[l], n, shape_.Out(l), s_.across);
     blocks_.ForTokens(n, [&](Range queries) HWY_ATTR { PassQueryScores(n, l, queries); });
     const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
     blocks_.ForTokens(n, [&](Range pairs) HWY_ATTR {

@@ -121,7 +121,7 @@ class Reader {
   void ReadPairs(std::int64_t n, Range rows, std::int64_t l, const Block<T>& scores,
                  const Block<T>& weighed) const {
     const std::int64_t first = rows.begin, tiles = TileRows(rows.count());
-    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(s_.u[l].Rows(first)), s_.turned[l], tiles, n,
+    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(s_.u[l].Rows(first)), s_.transposed[l], tiles, n,
                                    shape_.Rows(l), scores.Rows(first));
     Weigh(n, rows, scores, weighed);
     const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);

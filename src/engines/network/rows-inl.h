@@ -168,16 +168,7 @@ HWY_INLINE T Mass(std::int64_t count, const T* x) {
       count, [](auto, auto sum, auto a) HWY_ATTR { return hn::Add(sum, hn::Abs(a)); }, x);
 }
 
-template <class T>
-HWY_INLINE bool AllFinite(std::int64_t count, const T* x) {
-  if (std::isfinite(Mass(count, x))) return true;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (!std::isfinite(x[i])) return false;
-  }
-  return true;
-}
-
-/// Of rows `stride` numbers apart.
+/// Of some rows `stride` apart.
 template <class T>
 HWY_INLINE bool AllFinite(const T* w, std::int64_t stride, std::int64_t count, std::int64_t rows) {
   const hn::ScalableTag<T> d;
@@ -194,6 +185,10 @@ HWY_INLINE bool AllFinite(const T* w, std::int64_t stride, std::int64_t count, s
     sum = hn::Add(sum, hn::Sub(x, x));
   }
   return hn::AllTrue(d, hn::Eq(sum, hn::Zero(d)));
+}
+template <class T>
+HWY_INLINE bool AllFinite(std::int64_t count, const T* x) {
+  return AllFinite(x, 0, count, 1);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -188,8 +188,8 @@ struct Rates {
 template <class T>
 struct Scratch {
   Weights<T> a, anchor, b, squares;
-  TokenRows<T> x;          // what goes into every layer, of keys
-  TokenColumns<T> turned;  // the same
+  TokenRows<T> x;              // what goes into every layer, of keys
+  TokenColumns<T> transposed;  // the same
   TokenRows<T> z;          // what comes out of it, then act'(z); of the last (z - mean) / deviation
   TokenRows<T> dz;         // the gradient for it
   TokenRows<T> u, zq;      // the same of queries
@@ -209,7 +209,7 @@ struct Scratch {
         b(shape, options.has_second(), layout),
         squares(shape, options.adapts(), layout),
         x(shape, TokenRows<T>::Of::kIn, layout),
-        turned(shape, layout),
+        transposed(shape, layout),
         z(shape, TokenRows<T>::Of::kOut, layout),
         dz(shape, TokenRows<T>::Of::kOut, layout),
         u(shape, TokenRows<T>::Of::kIn, layout),

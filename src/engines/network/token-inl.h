@@ -119,14 +119,14 @@ class TokenKernel {
       const std::int64_t count = shape_.Out(l);
       if (row == 0) {
         finite = AllFinite<T>(weights.w, weights.stride, count, shape_.In(l)) &&
-                 (!shape_.bias || AllFinite<T>(weights.b, 0, count, 1));
+                 (!shape_.bias || AllFinite<T>(count, weights.b));
         continue;
       }
       ForRows(l, weights, b_[l], [&](std::int64_t numbers, T* a, T* b) HWY_ATTR {
         if (!finite) return;
         std::copy(a, a + numbers, s_.row);
         sn::AddScaled(numbers, -row, static_cast<const T*>(b), s_.row);
-        finite = AllFinite<T>(s_.row, 0, numbers, 1);
+        finite = AllFinite<T>(numbers, s_.row);
       });
     }
     return finite;
