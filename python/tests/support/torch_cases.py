@@ -43,6 +43,7 @@ def inputs(
         "Dk": sizes.key_dim,
         "Dv": sizes.value_dim,
         "F": sizes.features,
+        "mini_batch": int(ttr.Recipe(recipe).option("mini_batch")),
         "1": 1,
     }
     made = {}

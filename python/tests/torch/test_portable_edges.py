@@ -267,3 +267,18 @@ def test_drawn_features_are_to_be_given() -> None:
     inputs.pop("features_w")
     with pytest.raises(ValueError, match="features_w must be given"):
         regress("linear_attention{features: favor}", **inputs)
+
+
+@pytest.mark.parametrize("recipe", ["rls", "mesa", "gated_deltanet", "kda", "mamba", "lru"])
+def test_under_autocast_everything_keeps_its_type(recipe: str) -> None:
+    inputs = {
+        name: x.requires_grad_()
+        for name, x in cases.inputs(recipe, SIZES, dtype=torch.float32).items()
+    }
+    want = regress(recipe, **inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = regress(recipe, **inputs)
+        assert torch.equal(y, want)
+    got = torch.autograd.grad(y.square().sum(), list(inputs.values()))
+    wanted = torch.autograd.grad(want.square().sum(), list(inputs.values()))
+    assert all(torch.equal(a, b) for a, b in zip(got, wanted))

@@ -93,14 +93,19 @@ def regress(
         return _elsewhere(text, tensors, given, state, return_state)
     info = info_of(text)
     initial, entries = ([], 0) if not state else entries_of(info, state)
-    if torch.is_grad_enabled() and any_requires_grad(tensors, initial):
-        differentiable = _under_compile if is_compiling() else _with_gradients
-        y, final = differentiable(info, tensors, given, initial, entries, return_state)
-    else:
-        y, final, _ = run(
-            _library.forward,
-            text, tensors, given, initial, entries, return_state, False, bfloat16_products,
-        )  # fmt: skip
+    try:
+        if torch.is_grad_enabled() and any_requires_grad(tensors, initial):
+            differentiable = _under_compile if is_compiling() else _with_gradients
+            y, final = differentiable(info, tensors, given, initial, entries, return_state)
+        else:
+            y, final, _ = run(
+                _library.forward,
+                text, tensors, given, initial, entries, return_state, False, bfloat16_products,
+            )  # fmt: skip
+    except NotImplementedError:
+        if all(t.is_cpu for t in (*tensors, *initial)):
+            raise
+        return _elsewhere(text, tensors, given, state, return_state)  # names the one that is not
     if return_state:
         return y, dict(zip(info.states, final))
     return y

@@ -49,7 +49,8 @@ def regress(
     """
     found = _choices(recipe)
     call = gather(found, {"q": q, "k": k, "v": v, **inputs}, state)
-    y, final = _run(call)
+    with torch.autocast(call.device.type, enabled=False):  # sums have the types that they come in
+        y, final = _run(call)
     y = y.to(call.tensors["v"].dtype)
     return (y, final) if return_state else y
 

@@ -70,7 +70,7 @@ def gather(
     """
     tensors = _named(choices, given)
     sizes = _sizes(choices, tensors)
-    held = _state(choices, state, sizes)
+    held = _state(choices, state, sizes, tensors["v"].device)
     work = (
         torch.float64
         if any(t.dtype == torch.float64 for t in (tensors["v"], *held.values()))
@@ -199,7 +199,10 @@ def _phi_dim(choices: Choices, sizes: Mapping[str, int]) -> int:
 
 
 def _state(
-    choices: Choices, state: Mapping[str, Any] | None, sizes: Mapping[str, int]
+    choices: Choices,
+    state: Mapping[str, Any] | None,
+    sizes: Mapping[str, int],
+    device: torch.device,
 ) -> dict[str, Tensor]:
     held: dict[str, Tensor] = {}
     shapes = {entry.name: entry.shape for entry in choices.state}
@@ -213,6 +216,8 @@ def _state(
             )
         if not _fits(shapes[name], tensor, sizes):
             raise fail(f"state[{name!r}]", _text(shapes[name], sizes), str(list(tensor.shape)))
+        if tensor.device != device:
+            raise fail(f"state[{name!r}]", f"on {device}", f"on {tensor.device}")
         held[name] = tensor
     return held
 
