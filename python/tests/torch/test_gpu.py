@@ -1,11 +1,9 @@
-"""On a GPU, where there is one: the portable forms, modules, and the kernels of the GPU library."""
+"""On a GPU, where there is one: the portable forms and modules. Where `fla` is installed, narrow types run
+on its kernels."""
 
 from __future__ import annotations
 
 import copy
-import importlib.util
-import re
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +16,6 @@ from portable_cases import ALL, SHAPES
 from torch import Tensor
 from torch_cases import Sizes
 from ttr.torch.nn import LanguageModel
-from ttr.torch.portable import gpu_library
 
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU", allow_module_level=True)
@@ -174,53 +171,3 @@ def test_compiled(recipe: str) -> None:
     wanted = torch.autograd.grad(want.square().sum(), leaves, allow_unused=True)
     for ours, theirs in zip(got, wanted):
         torch.testing.assert_close(ours, theirs)
-
-
-LIBRARY = {
-    "mamba2": "chunk_simple_gla",
-    "gla{scale: 0.5}": "chunk_gla",
-    "deltanet{normalise_qk: true}": "chunk_delta_rule",
-    "gated_deltanet{normalise_qk: true, scale: rsqrt_dk}": "chunk_gated_delta_rule",
-    "kda{normalise_qk: true}": "chunk_kda",
-}
-
-
-@pytest.mark.skipif(importlib.util.find_spec("fla") is None, reason="the GPU library is not there")
-@pytest.mark.parametrize("recipe", LIBRARY)
-@pytest.mark.parametrize("sequences", [0, 3])
-def test_kernels_of_the_gpu_library(
-    recipe: str, sequences: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are called, and their outputs, states and gradients are ours to the rounding of bfloat16."""
-    sizes = Sizes(batch=1, tokens=200, key_dim=64, value_dim=64, sequences=sequences)
-    inputs = on_gpu(cases.inputs(recipe, sizes, dtype=torch.float32))
-    narrow = {n: x.bfloat16() if n in ("q", "k", "v") else x for n, x in inputs.items()}
-    state = {"state": torch.randn(sequences or 1, 2, 64, 64, device=GPU)}
-    called: list[str] = []
-    found = gpu_library.road
-
-    def road(call: Any) -> Any:
-        kernel = found(call)
-        called.append("none" if kernel is None else kernel.args[0].__name__)
-        return kernel
-
-    monkeypatch.setattr(ttr.torch.portable.gpu_library, "road", road)
-
-    def run() -> list[Tensor]:
-        leaves = {
-            n: x.detach().clone().requires_grad_(x.is_floating_point()) for n, x in narrow.items()
-        }
-        start = {n: x.clone().requires_grad_() for n, x in state.items()}
-        y, final = ttr.torch.regress(recipe, **leaves, state=start, return_state=True)
-        loss = (y.float() * torch.linspace(-1, 2, y.numel(), device=GPU).view_as(y)).sum()
-        loss = loss + final["state"].square().sum()
-        wanted = [x for x in (*leaves.values(), *start.values()) if x.requires_grad]
-        return [y.detach(), final["state"].detach(), *torch.autograd.grad(loss, wanted)]
-
-    theirs = run()
-    assert called == [LIBRARY[recipe]]
-    monkeypatch.setattr(ttr.torch.portable.gpu_library, "road", lambda call: None)
-    ours = run()
-    for got, want in zip(theirs, ours):
-        difference = (got.double() - want.double()).norm() / want.double().norm()
-        assert difference < 2e-2, (got.shape, float(difference))
