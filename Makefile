@@ -6,7 +6,7 @@ PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-python test-sanitizers test-clang check bench performance format format-check clean
+.PHONY: help setup build demo test test-python test-sanitizers test-clang test-arm check bench performance format format-check clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,11 @@ test-clang: setup  ## the tests once more, compiled by clang
 	@scripts/build clang
 	ctest --preset clang -j $(JOBS)
 
+test-arm:  ## tests of every engine, compiled for 64-bit Arm, under emulation
+	@scripts/setup --arm
+	@scripts/build arm ttr_test_linalg ttr_test_engines ttr_test_layer
+	@scripts/test_arm
+
 check: test test-sanitizers format-check  ## all of these: before a release, and for changed kernels
 
 bench: setup  ## time every engine beside the machine's limits: tables and pictures in build/bench
@@ -55,7 +60,7 @@ performance: bench  ## make bench, the peers that PYTHON has, and docs/performan
 	$(PYTHON) bench/peers/run.py --gradients --json build/bench/peers-gradients.json
 	$(PYTHON) bench/peers/run.py --layers rls weighted_rls mesa --heads 4 --json build/bench/peers-least-squares.json
 	$(PYTHON) bench/peers/run.py --layers rls weighted_rls mesa --heads 4 --gradients --json build/bench/peers-least-squares-gradients.json
-	$(PYTHON) bench/report.py build/bench
+	$(PYTHON) bench/report.py build/bench $(if $(MACHINE),--machine '$(MACHINE)')
 
 format:  ## format the code
 	@scripts/format

@@ -15,9 +15,9 @@ Only the first is needed; what else is there is taken.
 
 reporting/pages.py says what is in which file; a file whose parts were not measured stays as it is. In
 docs/performance.md text between `<!-- begin NAME -->` and `<!-- end -->` is replaced. Pictures go to
-docs/images. With `--pages NAME...` these files alone are written, and nothing else: a part that was
-measured on another machine may stand beside the rest. Needs Python's standard library alone. `make
-performance` does all of it.
+docs/images. With `--pages NAME...` these files alone are written: a part that was measured on another
+machine may stand beside the rest. The column of this machine in the table of machines (machines.json, machines.md,
+the region machines) is written always. Needs Python's standard library alone. `make performance` does all of it.
 """
 
 import argparse
@@ -26,6 +26,7 @@ import re
 import shutil
 import sys
 
+from reporting import machines
 from reporting.goals import goals, least_squares_goals
 from reporting.pages import PAGES, pages
 from reporting.peers import least_squares_peers, least_squares_rows, peers
@@ -33,16 +34,17 @@ from reporting.tables import Bench, about, summary
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PICTURES = ("roofline", "least-squares", "cost-T", "cost-d", "cost-H", "cost-threads")
-
-
+PEER_RUNS = {"": "", "-gradients": ", with backward"}
 TABLES = ("limits", "prefill", "decode", "train", "threads", "bf16", "operators", "pairs",
           "networks")
 
 
-def write_regions(parts, document):
-    """The marked regions of `document`."""
+def write_regions(parts, document, only=None):
+    """The marked regions of `document`, or the one called `only`."""
 
     def fill(found):
+        if only is not None and found[1] != only:
+            return found[0]
         if found[1] not in parts:
             sys.exit(f"report.py: '{found[1]}' is none of {', '.join(sorted(parts))}")
         return f"<!-- begin {found[1]} -->\n{parts[found[1]]}\n<!-- end -->"
@@ -85,11 +87,21 @@ def parts_of(folder):
     parts["least-squares-goals"] = least_squares_goals(bench, *rows)
     parts["about"] = about(bench)
     other = folder / "AVX2/bench.json"
-    parts["goals"] = goals(bench, Bench(other) if other.exists() else None)
+    parts["goals"] = goals(bench, Bench(other) if other.exists() else None).table()
     for name in ("peers", "peers-unlocked", "peers-gradients"):
         parts[name] = peers(folder / f"{name}.json")
     parts["summary"] = summary(bench)
     return parts
+
+
+def machine_parts(folder, file, name):
+    """The table of machines and its short form, with the column of this run."""
+    bench, other = Bench(folder / "bench.json"), folder / "AVX2/bench.json"
+    peer_files = {folder / f"peers{n}.json": what for n, what in PEER_RUNS.items()}
+    works = machines.column(bench, Bench(other) if other.exists() else None, peer_files)
+    about = bench.json["about"]
+    found = machines.with_column(file, name or f"{about['processor']}, {about['target']}", works)
+    return {"machines": machines.table(found, machines.SHORT), "all-machines": machines.table(found)}
 
 
 def main():
@@ -98,12 +110,16 @@ def main():
     )
     parser.add_argument("folder", type=pathlib.Path, help="what `ttr bench --out` wrote")
     parser.add_argument("--document", type=pathlib.Path, default=ROOT / "docs/performance.md")
+    parser.add_argument("--machine", help="the column's name (default: processor and target)")
     parser.add_argument("--pages", nargs="+", choices=sorted(PAGES), help="write these alone")
     options = parser.parse_args()
     parts = parts_of(options.folder)
-    write_pages(parts, options.pages or PAGES, options.document.with_suffix(""))
+    file = options.document.with_suffix("") / "machines.json"
+    parts |= machine_parts(options.folder, file, options.machine)
+    names = PAGES if options.pages is None else ["machines", *options.pages]
+    write_pages(parts, names, options.document.with_suffix(""))
+    write_regions(parts, options.document, only=None if options.pages is None else "machines")
     if options.pages is None:
-        write_regions(parts, options.document)
         copy_pictures(options.folder, options.document.parent / "images")
 
 

@@ -60,6 +60,23 @@ class Report(unittest.TestCase):
         self.assertIn("| softmax | 64 | 3.00 |", (self.folder / "page/pairs.md").read_text())
         self.assertEqual(self.document.read_text(), DOCUMENT)
 
+    def test_every_machine_keeps_its_column(self):
+        row = {"layer": "gated_deltanet", "engine": "fast_weights", "d": 64, "useful": 50.0}
+        limits = table({"limit": "fused multiply-adds, float32", "value": 100.0, "unit": "GFLOP/s"})
+        pairs = table({"memory": "softmax", "d": 64, "of peak": 43.2})
+        self.document.write_text(DOCUMENT + "<!-- begin machines -->\n<!-- end -->\n")
+        first = self.run_on({"prefill": table(row), "limits": limits, "pairs": pairs})
+        self.assertEqual(first.returncode, 0, first.stderr)
+        other = {"prefill": table(row | {"useful": 80.0}), "limits": limits}
+        self.assertEqual(self.run_on(other, "--machine", "Q", "--pages", "prefill").returncode, 0)
+        self.assertEqual(self.run_on(other).returncode, 0)  # without pairs, which stay
+        page = (self.folder / "page/machines.md").read_text()
+        self.assertIn("| work | P, T | Q |", page)
+        self.assertIn("| prefill, gated_deltanet, d = 64: of the FMA peak | 80.0 % | 80.0 % |", page)
+        self.assertIn("| softmax, d = 64: of the FMA peak | 43 % |  |", page)
+        self.assertIn("| multiply-adds, float32, one thread | 100 GFLOP/s |", page)
+        self.assertIn("| softmax, d = 64: of the FMA peak | 43 % |  |", self.document.read_text())
+
     def test_what_was_not_measured_stays(self):
         (self.folder / "page").mkdir()
         kept = self.folder / "page/decode.md"

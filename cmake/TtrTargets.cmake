@@ -4,6 +4,12 @@ function(ttr_target target)
   # so that an experiment prints the same numbers on every machine.
   target_compile_options(${target} PRIVATE -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow
                                            -Wno-sign-conversion $<$<BOOL:${TTR_WERROR}>:-Werror>)
+  # Highway's NEON takes AES along, and g++ inlines its vectors' constructors only into code for the
+  # same instructions; what it makes itself, as constructors of structs, is for the command line's.
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
+     AND NOT CMAKE_CXX_FLAGS MATCHES "-m(arch|cpu)=")
+    target_compile_options(${target} PRIVATE -march=armv8-a+crypto)
+  endif()
   if(TTR_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${TTR_SANITIZE} -fno-sanitize-recover=all
                                              -fno-omit-frame-pointer)

@@ -34,13 +34,22 @@ struct Arguments {
   std::string quietness;  // of the samples, when they are taken
 };
 
-// The processor's name as the system tells it; empty where it does not.
+// The processor's name as the system tells it, with family and model, as virtual ones are namesakes; empty
+// where it tells none.
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  std::string name, family, model;
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    const std::string value = line.substr(std::min(line.size(), line.find(':') + 2));
+    if (line.starts_with("model name")) {
+      name = value;
+    } else if (line.starts_with("cpu family")) {
+      family = value;
+    } else if (line.starts_with("model\t")) {
+      model = value;
+    }
   }
-  return "";
+  return name.empty() ? "" : fmt::format("{} (family {}, model {})", name, family, model);
 }
 
 nlohmann::ordered_json About(const Arguments& arguments) {

@@ -63,7 +63,7 @@ def goals(bench, avx2):
     for d in (128, 64) if avx2 is not None else ():
         work = f"prefill by AVX2, {delta}, d = {d}: of the FMA peak of AVX2"
         add(work, 55, None, avx2.of_peak(delta, d))
-    return found.table()
+    return found
 
 
 def least_squares_goals(bench, forward, gradients):

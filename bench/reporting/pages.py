@@ -20,6 +20,15 @@ What must be reached, what is aimed at, and what was measured. The goals of leas
 
 {goals}
 """,
+    "machines": """# Machines
+
+What `make performance` measured, a column for every machine that it ran on: limits, [goals](goals.md), other
+memories' shares of the multiply-add peak, and how many times ttr's time [peers](peers.md) took. A run replaces the
+figures of its own column (`bench/report.py --machine NAME`); the numbers are in [machines.json](machines.json). Runs
+of earlier versions on further machines are [other machines](other_machines.md).
+
+{all-machines}
+""",
     "prefill": """# Prefill, and scans
 
 {about}

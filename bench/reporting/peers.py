@@ -67,3 +67,11 @@ def peers(path):
     for (layer, d), line in lines.items():
         rows.append([layer, str(d), *(line.get(n, "") for n in names)])
     return note + markdown(["layer", "d", *names], rows)
+
+
+def peer_ratios(path):
+    """By layer, d and peer: how many times ttr's time it took."""
+    if not path.exists():
+        return {}
+    rows = json.loads(path.read_text())["rows"]
+    return {(r["layer"], r["d"], r["who"]): r["ratio"] for r in rows if "ratio" in r}

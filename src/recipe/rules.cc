@@ -291,8 +291,10 @@ constexpr Rule kRules[] = {
 
 std::span<const Rule> PairRules() {
   static const std::vector<Rule> all = [] {
-    std::vector<Rule> rules(std::begin(kRules), std::end(kRules));
-    rules.insert(rules.end(), NetworkRules().begin(), NetworkRules().end());
+    std::vector<Rule> rules;
+    for (const std::span<const Rule> some : {std::span<const Rule>(kRules), NetworkRules()}) {
+      for (const Rule& rule : some) rules.push_back(rule);
+    }
     return rules;
   }();
   return all;

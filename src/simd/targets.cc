@@ -18,6 +18,8 @@ namespace {
 std::vector<std::int64_t> Usable() {
   std::vector<std::int64_t> targets;
   std::int64_t bits = hwy::SupportedTargets() & HWY_TARGETS;
+  // Of NEON without AES, which no kernel uses, Highway says that it is not supported.
+  if (bits == 0) bits = HWY_STATIC_TARGET;
   for (; bits != 0; bits &= bits - 1) targets.push_back(bits & -bits);
   return targets;
 }

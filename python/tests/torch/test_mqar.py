@@ -148,6 +148,11 @@ def test_claims_are_decided_by_the_data() -> None:
     assert said["RLS recalls more of P = 128 than linear attention, gate, d = 64"]
     assert said["RLS recalls P = 128 pairs, gate, d = 64"]
     assert not said["linear attention recalls P = d = 64 pairs, gate, d = 64"]
+    # Only the first seed has tried every rate, and it is the one that chooses.
+    swept = [row("RLS", 0, 0.9, rate=r) for r in (0.01, 0.1)] + [row("RLS", 0, 0.95, rate=0.02)]
+    swept += [row("RLS", s, 0.5, rate=0.02) for s in (1, 2)]
+    [cell] = report.cells(swept)
+    assert cell.rate == 0.02 and len(cell.runs) == 3
     noisy = [row("RLS", s, 0.8 + 0.1 * (-1) ** s) for s in range(3)]
     said = {c.words: c.holds for c in report.claims(report.cells(noisy + rows[3:6]))}
     assert not said["RLS recalls more of P = 128 than linear attention, gate, d = 64"]
@@ -169,7 +174,7 @@ def test_the_quick_form_bears_out_the_claims(tmp_path: Path) -> None:
     methods = ["--methods", "linear attention,RLS", "--out", str(tmp_path)]
     assert __main__.main([*words, *methods]) == 0
     options = command.parse([*words[1:], *methods])
-    cells = report.cells(command.make_rows(command.grid(options), tmp_path, True))
+    cells = command.make_cells(options)
     said = {c.words: c for c in report.claims(cells, 16)}
     claim = said["RLS recalls more of P = 32 than linear attention, gate, d = 16"]
     assert claim.holds, str(claim)

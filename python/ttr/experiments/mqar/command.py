@@ -77,27 +77,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return fill(options, QUICK if options.quick else WHOLE)
 
 
-def grid(options: argparse.Namespace) -> list[Settings]:
-    """All runs, seed by seed, so that what is there first is a whole figure."""
+def first_seed(options: argparse.Namespace) -> list[Settings]:
+    """One run of every combination and rate: already a whole figure."""
     return [
-        Settings(
-            method=method,
-            architecture=architecture,
-            pairs=pairs,
-            width=width,
-            rate=rate,
-            seed=seed,
-            lengths=tuple(options.lengths),
-            vocabulary=options.vocabulary,
-            steps=options.steps,
-            batch=options.batch,
-            labels=options.labels,
-            tests=options.tests,
-            lags=tuple(options.lags),
-            learn_lags=not options.fixed_lags,
-        )
-        for seed, width, pairs, architecture, method, rate in product(
-            range(options.seeds),
+        _settings(options, method, architecture, pairs, width, rate, seed=0)
+        for width, pairs, architecture, method, rate in product(
             options.widths,
             options.pairs,
             options.architectures,
@@ -105,6 +89,49 @@ def grid(options: argparse.Namespace) -> list[Settings]:
             options.rates,
         )
     ]
+
+
+def other_seeds(options: argparse.Namespace, cells: Sequence[report.Cell]) -> list[Settings]:
+    """The rest: every combination at the rate that the first seed has chosen, seed by seed."""
+    return [
+        _settings(options, c.method, c.architecture, c.pairs, c.width, c.rate, seed)
+        for seed in range(1, options.seeds)
+        for c in cells
+    ]
+
+
+def _settings(
+    options: argparse.Namespace,
+    method: str,
+    architecture: str,
+    pairs: int,
+    width: int,
+    rate: float,
+    seed: int,
+) -> Settings:
+    return Settings(
+        method=method,
+        architecture=architecture,
+        pairs=pairs,
+        width=width,
+        rate=rate,
+        seed=seed,
+        lengths=tuple(options.lengths),
+        vocabulary=options.vocabulary,
+        steps=options.steps,
+        batch=options.batch,
+        labels=options.labels,
+        tests=options.tests,
+        lags=tuple(options.lags),
+        learn_lags=not options.fixed_lags,
+    )
+
+
+def make_cells(options: argparse.Namespace) -> list[report.Cell]:
+    """All runs: the first seed's at every rate, then the other seeds' at the best."""
+    rows = make_rows(first_seed(options), options.out, options.quiet)
+    others = other_seeds(options, report.cells(rows))
+    return report.cells(rows + make_rows(others, options.out, options.quiet))
 
 
 def make_rows(runs: Sequence[Settings], out: Path, quiet: bool) -> list[dict[str, Any]]:
@@ -121,11 +148,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     torch.set_num_threads(options.threads)
     try:
-        rows = make_rows(grid(options), options.out, options.quiet)
+        cells = make_cells(options)
     except ValueError as error:
         print(f"mqar: {error}", file=sys.stderr)
         return 2
-    cells = report.cells(rows)
     found = [claim for width in options.widths for claim in report.claims(cells, width)]
     write_whole(options.out / "mqar-trained.csv", report.table(cells))
     write_whole(options.out / "mqar-trained.svg", report.picture(cells))
