@@ -34,8 +34,8 @@ struct Arguments {
   std::string quietness;  // of the samples, when they are taken
 };
 
-// The processor's name as the system tells it, with family and model, as virtual ones are namesakes; empty
-// where it tells none.
+// The processor's name as the system tells it, with family and model, as virtual ones are
+// namesakes; empty where it tells none.
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
   std::string name, family, model;
