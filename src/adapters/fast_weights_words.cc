@@ -7,6 +7,7 @@
 #include "src/adapters/decay_factors.h"
 #include "src/adapters/engine.h"
 #include "src/adapters/feature_parameters.h"
+#include "src/adapters/output_norm.h"
 #include "src/operators/feature_words.h"
 #include "src/recipe/family.h"
 
@@ -22,15 +23,6 @@ fast_weights::Step StepOf(StepRule rule) {
     case StepRule::kOne: return fast_weights::Step::kOne;
   }
   return fast_weights::Step::kOne;
-}
-
-fast_weights::OutputNorm NormOf(OutputNorm norm) {
-  switch (norm) {
-    case OutputNorm::kNone: return fast_weights::OutputNorm::kNone;
-    case OutputNorm::kL2: return fast_weights::OutputNorm::kL2;
-    case OutputNorm::kRms: return fast_weights::OutputNorm::kRms;
-  }
-  return fast_weights::OutputNorm::kNone;
 }
 
 fast_weights::Erase EraseOf(Erase erase) {
@@ -119,7 +111,7 @@ fast_weights::Options FastWeightsOptions(const Recipe& recipe, const Dims& dims,
   options.correction = recipe.reading.correction;
   options.normalise_qk = recipe.reading.normalise_qk;
   options.denominator = DenominatorOf(recipe.reading.normalise_sum);
-  options.output_norm = NormOf(recipe.reading.output_norm);
+  options.output_norm = OutputNormOf(recipe);
   options.scale = recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
                                              : recipe.reading.scale;
   if (FamilyOf(recipe) == Family::kHebbian) {

@@ -3,11 +3,12 @@
 #include "src/engines/kernel_dictionary/kernel_dictionary.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "src/adapters/output_norm.h"
 #include "src/adapters/pair_words.h"
 #include "src/adapters/registry.h"
 #include "src/core/working_copy.h"
-#include "src/engines/rows/norm.h"
 #include "src/recipe/family.h"
 
 namespace ttr {
@@ -60,17 +61,12 @@ class KernelDictionary final : public Engine {
       AddMissing(recipe, call.requirements.state, call.dims, NewStateType(call.inputs), state);
     }
     kernel_dictionary::Call words = CallOf(call, state);
-    const OutputNorm norm = recipe.reading.output_norm;
-    Tensor plain;  // outputs before their norm
+    std::optional<OutputsBeforeNorm> before;
     if (call.needs != Needs::kWrite) {
-      if (norm != OutputNorm::kNone) plain = Tensor(DType::kFloat64, outputs.y.shape());
-      words.y = plain.defined() ? plain.view() : outputs.y;
+      words.y = before.emplace(recipe, outputs, DType::kFloat64).y();
     }
     kernel_dictionary::Forward(OptionsOf(recipe, call.dims), words, call.executor, call.scratch);
-    if (plain.defined()) {
-      const auto kind = norm == OutputNorm::kL2 ? rows::NormKind::kL2 : rows::NormKind::kRms;
-      rows::Normalise({kind, 0, plain, {}, {}, {}}, outputs.y, call.executor);
-    }
+    if (before) before->Normalise(call.executor);
   }
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {

@@ -3,12 +3,13 @@
 #include "src/engines/kernel_regression/kernel_regression.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "src/adapters/output_norm.h"
 #include "src/adapters/pair_gradients.h"
 #include "src/adapters/pair_words.h"
 #include "src/adapters/registry.h"
 #include "src/engines/kernel_regression/backward.h"
-#include "src/engines/rows/norm.h"
 #include "src/recipe/family.h"
 
 namespace ttr {
@@ -74,18 +75,14 @@ class KernelRegression final : public Engine {
       return RetrieveNothing(outputs, false);
     }
     kernel_regression::Call words = CallOf(call, state);
-    const OutputNorm norm = recipe.reading.output_norm;
-    Tensor plain;  // outputs before their norm
+    std::optional<OutputsBeforeNorm> before;
     if (call.needs != Needs::kWrite) {
-      if (norm != OutputNorm::kNone) plain = Tensor(words.dtype(), outputs.y.shape());
-      words.y = plain.defined() ? plain.view() : outputs.y;
+      words.y = before.emplace(recipe, outputs, words.dtype()).y();
       words.status = outputs.status;
     }
     words.factor = call.needs == Needs::kBoth ? call.auxiliary : TensorView();
     kernel_regression::Forward(OptionsOf(recipe, call.dims), words, call.executor, call.scratch);
-    if (plain.defined()) {
-      rows::Normalise({NormOf(recipe), 0, plain, {}, {}, {}}, outputs.y, call.executor);
-    }
+    if (before) before->Normalise(call.executor);
   }
 
   bool HasGradients() const override { return true; }
@@ -123,12 +120,6 @@ class KernelRegression final : public Engine {
     kernel_regression::Sizes sizes = SizesOf(recipe, dims, dtype);
     sizes.held = capacity;
     return kernel_regression::FactorNumbers(sizes);
-  }
-
- private:
-  static rows::NormKind NormOf(const Recipe& recipe) {
-    return recipe.reading.output_norm == OutputNorm::kL2 ? rows::NormKind::kL2
-                                                         : rows::NormKind::kRms;
   }
 };
 

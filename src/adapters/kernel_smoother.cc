@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/adapters/decay_factors.h"
+#include "src/adapters/output_norm.h"
 #include "src/adapters/pair_gradients.h"
 #include "src/adapters/pair_words.h"
 #include "src/adapters/registry.h"

@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "src/adapters/decay_factors.h"
 #include "src/adapters/mapped_keys.h"
+#include "src/adapters/output_norm.h"
 #include "src/adapters/registry.h"
 #include "src/core/working_copy.h"
 #include "src/engines/least_squares/gradient.h"
-#include "src/engines/rows/norm.h"
 #include "src/recipe/family.h"
 
 namespace ttr {
@@ -135,10 +136,6 @@ class Memories {
   Tensor start_a_, start_b_;
   TensorView home_;
 };
-
-rows::NormKind KindOf(OutputNorm norm) {
-  return norm == OutputNorm::kL2 ? rows::NormKind::kL2 : rows::NormKind::kRms;
-}
 
 least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
   least_squares::Sizes sizes;
@@ -315,11 +312,9 @@ double LeastSquares::FlopsPerToken(const Recipe& recipe, const Dims& dims) const
 void LeastSquares::Forward(const EngineCall& call, State& state, const Outputs& outputs) const {
   const Recipe& recipe = call.recipe();
   Words words(recipe, call.dims, call.inputs, state, call.needs, call.executor);
-  const OutputNorm norm = recipe.reading.output_norm;
-  Tensor plain;  // outputs before their norm
+  std::optional<OutputsBeforeNorm> before;
   if (call.needs != Needs::kWrite) {
-    if (norm != OutputNorm::kNone) plain = Tensor(words.call.b.dtype(), outputs.y.shape());
-    words.call.y = plain.defined() ? plain.view() : outputs.y;
+    words.call.y = before.emplace(recipe, outputs, words.call.b.dtype()).y();
     words.call.status = outputs.status;
     words.call.iterations = outputs.iterations;
     words.call.residual = outputs.residual;
@@ -327,9 +322,7 @@ void LeastSquares::Forward(const EngineCall& call, State& state, const Outputs& 
   words.call.factor = call.auxiliary;
   words.call.deferred = call.defers;
   least_squares::Forward(OptionsOf(recipe, call.dims), words.call, call.executor, call.scratch);
-  if (plain.defined()) {
-    rows::Normalise({KindOf(norm), 0, plain, {}, {}, {}}, outputs.y, call.executor);
-  }
+  if (before) before->Normalise(call.executor);
   if (call.needs != Needs::kRead) words.memories.Return();
 }
 
@@ -342,24 +335,15 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   const DType dtype = words.call.b.dtype();
 
   least_squares::BackwardCall engine;
-  engine.dy = tensors.dy;
-  const OutputNorm norm = recipe.reading.output_norm;
-  Tensor plain, dplain;
-  if (norm != OutputNorm::kNone) {
-    // The outputs before their norm, once more.
-    plain = Tensor(dtype, tensors.dy.shape());
-    dplain = Tensor(dtype, tensors.dy.shape());
-    Tensor a = Tensor::Copy(words.call.a);
-    Tensor b = Tensor::Copy(words.call.b);
+  const Tensor dz = GradientBeforeNorm(call, dtype, tensors.dy, [&](const TensorView& z) {
+    const Tensor a = Tensor::Copy(words.call.a), b = Tensor::Copy(words.call.b);
     least_squares::Call forward = words.call;
     forward.a = a;
     forward.b = b;
-    forward.y = plain;
+    forward.y = z;
     least_squares::Forward(OptionsOf(recipe, dims), forward, call.executor);
-    rows::NormaliseGradient({KindOf(norm), 0, plain, {}, {}, {}}, tensors.dy, {dplain, {}, {}, {}},
-                            call.executor);
-    engine.dy = dplain;
-  }
+  });
+  engine.dy = dz.defined() ? dz.view() : tensors.dy;
   engine.forward = words.call;
   engine.da = tensors.dstate.Get("state.a");
   engine.db = tensors.dstate.Get("state");

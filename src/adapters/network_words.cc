@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/adapters/output_norm.h"
+
 namespace ttr {
 namespace {
 
@@ -44,15 +46,6 @@ network::Adapt AdaptOf(Adapt adapt) {
   return network::Adapt::kNone;
 }
 
-network::OutputNorm NormOf(OutputNorm norm) {
-  switch (norm) {
-    case OutputNorm::kNone: return network::OutputNorm::kNone;
-    case OutputNorm::kL2: return network::OutputNorm::kL2;
-    case OutputNorm::kRms: return network::OutputNorm::kRms;
-  }
-  return network::OutputNorm::kNone;
-}
-
 }  // namespace
 
 network::Options NetworkOptions(const Recipe& recipe, const Dims& dims) {
@@ -77,7 +70,7 @@ network::Options NetworkOptions(const Recipe& recipe, const Dims& dims) {
   options.normalise_qk = recipe.reading.normalise_qk;
   options.scale = recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
                                              : recipe.reading.scale;
-  options.output_norm = NormOf(recipe.reading.output_norm);
+  options.output_norm = OutputNormOf(recipe);
   return options;
 }
 

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "src/engines/rows/norm.h"
-
 namespace ttr {
 namespace {
 
@@ -51,15 +49,6 @@ common::QuerySizes QuerySizesOf(const Recipe& recipe, const Dims& dims, DType dt
   };
 }
 
-common::OutputNorm OutputNormOf(const Recipe& recipe) {
-  switch (recipe.reading.output_norm) {
-    case OutputNorm::kNone: return common::OutputNorm::kNone;
-    case OutputNorm::kL2: return common::OutputNorm::kL2;
-    case OutputNorm::kRms: return common::OutputNorm::kRms;
-  }
-  return common::OutputNorm::kNone;
-}
-
 common::QueriedTensors QueriedTensorsOf(const EngineCall& call, const State& state,
                                         std::span<const double> decay_factors) {
   const Inputs& inputs = call.inputs;
@@ -88,17 +77,6 @@ void RetrieveNothing(const Outputs& outputs, bool singular) {
   Tensor none(DType::kInt8, outputs.status.shape());
   std::ranges::fill(none.as<std::int8_t>(), static_cast<std::int8_t>(Status::kSingular));
   CopyInto(none, outputs.status);
-}
-
-Tensor GradientBeforeNorm(const EngineCall& call, DType dtype, const TensorView& dy,
-                          const std::function<void(const TensorView& z)>& retrieve) {
-  const OutputNorm norm = call.recipe().reading.output_norm;
-  if (norm == OutputNorm::kNone) return {};
-  Tensor z(dtype, dy.shape()), dz(dtype, dy.shape());
-  retrieve(z);
-  const auto kind = norm == OutputNorm::kL2 ? rows::NormKind::kL2 : rows::NormKind::kRms;
-  rows::NormaliseGradient({kind, 0, z, {}, {}, {}}, dy, {dz, {}, {}, {}}, call.executor);
-  return dz;
 }
 
 }  // namespace ttr

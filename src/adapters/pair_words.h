@@ -1,7 +1,6 @@
 /// A recipe and its tensors in the words of engines that keep their pairs.
 #pragma once
 
-#include <functional>
 #include <span>
 
 #include "src/adapters/engine.h"
@@ -12,7 +11,6 @@ namespace ttr {
 
 common::QueryOptions QueryOptionsOf(const Recipe& recipe, const Dims& dims);
 common::QuerySizes QuerySizesOf(const Recipe& recipe, const Dims& dims, DType dtype);
-common::OutputNorm OutputNormOf(const Recipe& recipe);
 
 /// The inputs and the state of a call, and its constant decays; outputs are still missing.
 common::QueriedTensors QueriedTensorsOf(const EngineCall& call, const State& state,
@@ -20,10 +18,5 @@ common::QueriedTensors QueriedTensorsOf(const EngineCall& call, const State& sta
 
 /// A state without pairs is read: y = 0, and where `singular` the status says that nothing fits.
 void RetrieveNothing(const Outputs& outputs, bool singular);
-
-/// The gradient of outputs before the recipe's norm; undefined where it has none. retrieve(z) finds
-/// those outputs.
-Tensor GradientBeforeNorm(const EngineCall& call, DType dtype, const TensorView& dy,
-                          const std::function<void(const TensorView& z)>& retrieve);
 
 }  // namespace ttr

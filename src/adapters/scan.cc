@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "src/adapters/decay_factors.h"
+#include "src/adapters/output_norm.h"
 #include "src/adapters/registry.h"
 #include "src/core/working_copy.h"
-#include "src/engines/rows/norm.h"
 #include "src/engines/scan/backward.h"
 #include "src/recipe/family.h"
 
@@ -26,21 +26,12 @@ scan::Weight WeightOf(Importance importance) {
   }
 }
 
-scan::OutputNorm NormOf(OutputNorm norm) {
-  switch (norm) {
-    case OutputNorm::kNone: return scan::OutputNorm::kNone;
-    case OutputNorm::kL2: return scan::OutputNorm::kL2;
-    case OutputNorm::kRms: return scan::OutputNorm::kRms;
-  }
-  return scan::OutputNorm::kNone;
-}
-
 scan::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
   scan::Options options;
   options.weight = WeightOf(recipe.weights.importance);
   options.read_before = recipe.reading.read == Read::kBefore;
   options.normalise_qk = recipe.reading.normalise_qk;
-  options.output_norm = NormOf(recipe.reading.output_norm);
+  options.output_norm = OutputNormOf(recipe);
   // A vector is read without a query, and so without its scale. One gradient step of size eta from
   // 0: the memory is eta times the sum, so the sum is kept and eta multiplies what is read.
   options.scale = recipe.optimizer.eta;
@@ -158,14 +149,9 @@ class Scan final : public Engine {
     if (complex) words.state_im = im.view();
     scan::Options options = OptionsOf(recipe, call.dims);
     options.output_norm = scan::OutputNorm::kNone;
-    Tensor dz;
-    if (recipe.reading.output_norm != OutputNorm::kNone) {
-      const bool l2 = recipe.reading.output_norm == OutputNorm::kL2;
-      const Tensor z = Plain(options, words, tensors.dy.shape(), call.executor);
-      dz = Tensor(dtype, z.shape());
-      rows::NormaliseGradient({l2 ? rows::NormKind::kL2 : rows::NormKind::kRms, 0, z, {}, {}, {}},
-                              tensors.dy, {dz, {}, {}, {}}, call.executor);
-    }
+    const Tensor dz = GradientBeforeNorm(call, dtype, tensors.dy, [&](const TensorView& z) {
+      Retrieve(options, words, z, call.executor);
+    });
     words.saved = call.saved;
     const scan::Gradients gradients{d.v, d.v_im, d.importance, d.log_decay, d.phase,
                                     d.q, d.k,    d.dt,         d.a};
@@ -188,17 +174,15 @@ class Scan final : public Engine {
   }
 
  private:
-  /// The outputs before their norm, once more; the state of `words` stays as it is.
-  static Tensor Plain(const scan::Options& options, scan::Call words, const Shape& shape,
-                      Executor& executor) {
+  /// The outputs once more; the state of `words` stays as it is.
+  static void Retrieve(const scan::Options& options, scan::Call words, const TensorView& y,
+                       Executor& executor) {
     const Tensor end = Tensor::Copy(words.state);
     const Tensor end_im = Tensor::Copy(words.state_im);
-    Tensor y(words.state.dtype(), shape);
     words.state = end.view();
     words.state_im = end_im.view();
-    words.y = y.view();
+    words.y = y;
     scan::Forward(options, words, executor);
-    return y;
   }
 };
 

@@ -14,8 +14,6 @@
 
 namespace ttr::common {
 
-enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
-
 /// How queries compare with keys, and when they read.
 struct QueryOptions {
   Kernel kernel = Kernel::kExponential;

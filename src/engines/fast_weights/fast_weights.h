@@ -56,6 +56,7 @@
 #include <cstdint>
 #include <span>
 
+#include "src/engines/common/output_norm.h"
 #include "src/engines/fast_weights/operands.h"
 #include "src/engines/rows/features.h"
 #include "ttr/dtype.h"
@@ -110,7 +111,7 @@ enum class Denominator : std::uint8_t {
   kStabilised,  ///< max(|n_t . q_t|, exp(-maximum)), both as they are stored
 };
 
-enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
+using common::OutputNorm;
 
 /// Rows that a token may have for its write to be deferred.
 inline constexpr int kMostDeferredSteps = 3;

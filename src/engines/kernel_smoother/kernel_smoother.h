@@ -33,6 +33,7 @@
 #include <cstdint>
 #include <span>
 
+#include "src/engines/common/output_norm.h"
 #include "src/engines/common/queries.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"

@@ -43,6 +43,7 @@
 #include <cstdint>
 #include <span>
 
+#include "src/engines/common/output_norm.h"
 #include "src/engines/common/queries.h"
 #include "src/engines/local_polynomial/monomials.h"
 #include "ttr/executor.h"

@@ -38,6 +38,7 @@
 #include <span>
 #include <vector>
 
+#include "src/engines/common/output_norm.h"
 #include "src/simd/activation.h"
 #include "ttr/dtype.h"
 #include "ttr/executor.h"
@@ -49,7 +50,7 @@ enum class Decay : std::uint8_t { kNone, kCoupled, kDecoupled };
 /// Of steps adapted a weight, V = keep V + take g^2 and G = m G + (1 - m) g: W = d W - step G /
 /// (sqrt V + eps). adagrad: keep and take 1, G = g; adam: take = 1 - keep.
 enum class Adapt : std::uint8_t { kNone, kAdagrad, kAdam };
-enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
+using common::OutputNorm;
 /// W after or before the token; W_bar; W behind the last token of the mini-batch, or of the call.
 enum class Read : std::uint8_t { kAfter, kBefore, kBatchStart, kBatchEnd };
 

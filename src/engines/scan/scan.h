@@ -33,6 +33,7 @@
 #include <cstdint>
 #include <span>
 
+#include "src/engines/common/output_norm.h"
 #include "ttr/dtype.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
@@ -46,7 +47,7 @@ enum class Weight : std::uint8_t {
   kRootComplement,  ///< sqrt(1 - |g|^2) of each channel
 };
 
-enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
+using common::OutputNorm;
 
 struct Options {
   Weight weight = Weight::kOne;
