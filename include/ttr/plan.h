@@ -21,6 +21,7 @@ namespace ttr {
 /// | `kernel_regression` | kernel ridge regression on kept pairs: every prefix from one factor   |
 /// | `kernel_dictionary` | the same in the span of a few keys: a budget                         |
 /// | `local_polynomial` | a polynomial around every query, fitted to kept pairs                |
+/// | `network`         | networks that are trained while they read                             |
 /// | `definition`      | every recipe: the literal regression in double precision: right, slow |
 struct Plan {
   std::string_view engine;
