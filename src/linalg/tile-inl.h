@@ -55,6 +55,13 @@ HWY_INLINE void Accumulate(D d, const T* HWY_RESTRICT a, std::int64_t a_row, std
                            const T* HWY_RESTRICT b, std::int64_t b_step, std::int64_t count,
                            Tile<D, R, NV>& tile) {
   const std::size_t lanes = hn::Lanes(d);
+  // Of the caller's tile g++ 12 keeps a copy in memory, and writes it in every step.
+  Tile<D, R, NV> sum;
+  TTR_UNROLL
+  for (int r = 0; r < R; ++r) {
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) sum[r][v] = tile[r][v];
+  }
   for (std::int64_t s = 0; s < count; ++s) {
     hn::Vec<D> right[NV];
     TTR_UNROLL
@@ -68,14 +75,19 @@ HWY_INLINE void Accumulate(D d, const T* HWY_RESTRICT a, std::int64_t a_row, std
       TTR_UNROLL
       for (int v = 0; v < NV; ++v) {
         if constexpr (SUBTRACT) {
-          tile[r][v] = hn::NegMulAdd(left, right[v], tile[r][v]);
+          sum[r][v] = hn::NegMulAdd(left, right[v], sum[r][v]);
         } else {
-          tile[r][v] = hn::MulAdd(left, right[v], tile[r][v]);
+          sum[r][v] = hn::MulAdd(left, right[v], sum[r][v]);
         }
       }
     }
     a += a_step;
     b += b_step;
+  }
+  TTR_UNROLL
+  for (int r = 0; r < R; ++r) {
+    TTR_UNROLL
+    for (int v = 0; v < NV; ++v) tile[r][v] = sum[r][v];
   }
 }
 
