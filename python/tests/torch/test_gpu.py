@@ -108,7 +108,7 @@ def test_tensors_of_two_devices() -> None:
 @pytest.mark.parametrize("name", [n for n in ttr.zoo() if n not in HERE_ONLY])
 def test_modules(name: str) -> None:
     """The same numbers and gradients as on the CPU."""
-    # There gradients are those of the converged problem, here those of the iteration.
+    # Before an iteration has converged, its two gradients differ by what is left of it.
     converged = name + "{steps: 100}" if name == "kalmanet" else name
     module, x = layer(converged), tokens()
     there = copy.deepcopy(module).to(GPU)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -77,11 +78,26 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return fill(options, QUICK if options.quick else WHOLE)
 
 
+def _common(options: argparse.Namespace) -> Settings:
+    """What all runs have in common."""
+    return Settings(
+        lengths=tuple(options.lengths),
+        vocabulary=options.vocabulary,
+        steps=options.steps,
+        batch=options.batch,
+        labels=options.labels,
+        tests=options.tests,
+        lags=tuple(options.lags),
+        learn_lags=not options.fixed_lags,
+    )
+
+
 def first_seed(options: argparse.Namespace) -> list[Settings]:
     """One run of every combination and rate: already a whole figure."""
+    common = _common(options)
     return [
-        _settings(options, method, architecture, pairs, width, rate, seed=0)
-        for width, pairs, architecture, method, rate in product(
+        replace(common, width=width, pairs=pairs, architecture=how, method=method, rate=rate, seed=0)
+        for width, pairs, how, method, rate in product(
             options.widths,
             options.pairs,
             options.architectures,
@@ -93,38 +109,20 @@ def first_seed(options: argparse.Namespace) -> list[Settings]:
 
 def other_seeds(options: argparse.Namespace, cells: Sequence[report.Cell]) -> list[Settings]:
     """The rest: every combination at the rate that the first seed has chosen, seed by seed."""
+    common = _common(options)
     return [
-        _settings(options, c.method, c.architecture, c.pairs, c.width, c.rate, seed)
+        replace(
+            common,
+            width=c.width,
+            pairs=c.pairs,
+            architecture=c.architecture,
+            method=c.method,
+            rate=c.rate,
+            seed=seed,
+        )
         for seed in range(1, options.seeds)
         for c in cells
     ]
-
-
-def _settings(
-    options: argparse.Namespace,
-    method: str,
-    architecture: str,
-    pairs: int,
-    width: int,
-    rate: float,
-    seed: int,
-) -> Settings:
-    return Settings(
-        method=method,
-        architecture=architecture,
-        pairs=pairs,
-        width=width,
-        rate=rate,
-        seed=seed,
-        lengths=tuple(options.lengths),
-        vocabulary=options.vocabulary,
-        steps=options.steps,
-        batch=options.batch,
-        labels=options.labels,
-        tests=options.tests,
-        lags=tuple(options.lags),
-        learn_lags=not options.fixed_lags,
-    )
 
 
 def make_cells(options: argparse.Namespace) -> list[report.Cell]:
