@@ -43,10 +43,11 @@ HWY_INLINE void SetZero(D d, Tile<D, R, NV>& tile) {
 /// Keeps a vector that several products take in its register. (g++ 12 reads it from memory again
 /// for each of them, and a core has not as many loads a cycle as those would be.)
 template <class V>
-HWY_INLINE void KeepInRegister([[maybe_unused]] V& v) {
+HWY_INLINE V InRegister(V v) {
 #if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   if constexpr (kTileRows == 4) asm("" : "+x"(v.raw));
 #endif
+  return v;
 }
 
 /// tile[r] += sum_s a[r a_row + s a_step] b[s b_step ...], s < count; SUBTRACT: -=.
@@ -65,10 +66,7 @@ HWY_INLINE void Accumulate(D d, const T* HWY_RESTRICT a, std::int64_t a_row, std
   for (std::int64_t s = 0; s < count; ++s) {
     hn::Vec<D> right[NV];
     TTR_UNROLL
-    for (int v = 0; v < NV; ++v) {
-      right[v] = hn::LoadU(d, b + v * lanes);
-      KeepInRegister(right[v]);
-    }
+    for (int v = 0; v < NV; ++v) right[v] = InRegister(hn::LoadU(d, b + v * lanes));
     TTR_UNROLL
     for (int r = 0; r < R; ++r) {
       const hn::Vec<D> left = hn::Set(d, a[r * a_row]);
