@@ -275,5 +275,47 @@ TEST_P(LeastSquaresLayer, AgreesWithTheDefinitionUnderEveryGate) {
   }
 }
 
+// What comes out under a norm is the answer without one over its length.
+void ExpectAnswersByTheirNorm(const Recipe& normed) {
+  Recipe plain = normed;
+  plain.reading.output_norm = OutputNorm::kNone;
+  Dims dims = test::SmallDims(normed);
+  dims.tokens = 20;
+  const Call call(normed, dims, DType::kFloat64, 6, true);
+  const Layer layer(normed);
+  const Tensor answers = RunWhole(Layer(plain), call).y;
+  std::vector<Tensor> outputs;
+  outputs.push_back(RunWhole(layer, call).y);
+  if (normed.reading.causal) {
+    outputs.push_back(test::RunInPieces(layer, call, 1).y);
+    outputs.push_back(test::RunDecoder(layer, call).y);
+  }
+  const auto width = static_cast<std::size_t>(dims.value_dim);
+  const double mean = normed.reading.output_norm == OutputNorm::kRms ? double(width) : 1;
+  const auto z = answers.as<double>();
+  for (std::size_t row = 0; row < z.size(); row += width) {
+    double squares = 0;
+    for (const double x : z.subspan(row, width)) squares += x * x;
+    if (squares == 0) continue;
+    for (const Tensor& y : outputs) {
+      for (std::size_t i = row; i < row + width; ++i) {
+        EXPECT_NEAR(y.as<double>()[i], z[i] / std::sqrt(squares / mean), 1e-9) << "number " << i;
+      }
+    }
+  }
+}
+
+TEST(LeastSquaresNorm, DividesTheAnswers) {
+  int norms = 0;
+  for (const std::string& name : test::LeastSquaresRecipes()) {
+    const Recipe recipe = ParseRecipe(name);
+    if (recipe.reading.output_norm == OutputNorm::kNone) continue;
+    SCOPED_TRACE(name);
+    ExpectAnswersByTheirNorm(recipe);
+    ++norms;
+  }
+  EXPECT_GT(norms, 2);
+}
+
 }  // namespace
 }  // namespace ttr
