@@ -1,13 +1,16 @@
 #include "tests/support/recipes.h"
 
 #include <cctype>
+#include <utility>
 
 #include "ttr/plan.h"
 #include "ttr/zoo.h"
 
 namespace ttr::test {
 
-std::vector<std::string> LayerRecipes() {
+namespace {
+
+std::vector<std::string> Names() {
   std::vector<std::string> names;
   for (const ZooEntry& entry : Zoo()) {
     names.emplace_back(entry.name);
@@ -144,33 +147,58 @@ std::vector<std::string> LayerRecipes() {
   return names;
 }
 
-std::vector<std::string> EngineRecipes() {
-  std::vector<std::string> names = LayerRecipes();
-  std::erase_if(names, [](const std::string& name) {
-    const std::string_view engine = MakePlan(ParseRecipe(name)).engine;
-    // Training makes more of a rounding than its size, and fits have a condition.
-    return engine == kDefinition || engine == "least_squares" || engine == "local_polynomial" ||
-           engine == "network";
-  });
+struct Known {
+  std::string name;
+  Recipe recipe;
+  std::string_view engine;
+};
+
+// Parsed once: each of some thousand tests is a process of its own, and begins by asking for these.
+const std::vector<Known>& AllKnown() {
+  static const std::vector<Known> all = [] {
+    std::vector<Known> known;
+    for (std::string& name : Names()) {
+      const Recipe recipe = ParseRecipe(name);
+      known.push_back({std::move(name), recipe, MakePlan(recipe).engine});
+    }
+    return known;
+  }();
+  return all;
+}
+
+template <class Wanted>
+std::vector<std::string> Those(const Wanted& wanted) {
+  std::vector<std::string> names;
+  for (const Known& known : AllKnown()) {
+    if (wanted(known)) names.push_back(known.name);
+  }
   return names;
+}
+
+}  // namespace
+
+std::vector<std::string> LayerRecipes() {
+  return Those([](const Known&) { return true; });
+}
+
+std::vector<std::string> EngineRecipes() {
+  return Those([](const Known& known) {
+    // Training makes more of a rounding than its size, and fits have a condition.
+    return known.engine != kDefinition && known.engine != "least_squares" &&
+           known.engine != "local_polynomial" && known.engine != "network";
+  });
 }
 
 std::vector<std::string> LeastSquaresRecipes() {
-  std::vector<std::string> names = LayerRecipes();
-  std::erase_if(names, [](const std::string& name) {
-    const Recipe recipe = ParseRecipe(name);
-    return MakePlan(recipe).engine != "least_squares" || recipe.optimizer.solver != Solver::kExact;
+  return Those([](const Known& known) {
+    return known.engine == "least_squares" && known.recipe.optimizer.solver == Solver::kExact;
   });
-  return names;
 }
 
 std::vector<std::string> IterativeRecipes() {
-  std::vector<std::string> names = LayerRecipes();
-  std::erase_if(names, [](const std::string& name) {
-    const Recipe recipe = ParseRecipe(name);
-    return MakePlan(recipe).engine != "least_squares" || recipe.optimizer.solver == Solver::kExact;
+  return Those([](const Known& known) {
+    return known.engine == "least_squares" && known.recipe.optimizer.solver != Solver::kExact;
   });
-  return names;
 }
 
 std::string CaseName(const ::testing::TestParamInfo<std::string>& info) {
