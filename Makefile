@@ -49,9 +49,9 @@ test-arm:  ## tests of every engine, compiled for 64-bit Arm, under emulation
 
 check: test test-sanitizers format-check  ## all of these: before a release, and for changed kernels
 
-bench: setup  ## time every engine beside the machine's limits: tables and pictures in build/bench
+bench: setup  ## time every engine beside the machine's limits, half an hour: tables and pictures in build/bench
 	@scripts/build release ttr_command
-	build/release/tools/ttr bench --out build/bench
+	build/release/tools/ttr bench --repeats 5 --out build/bench
 
 performance: bench  ## make bench, the peers that PYTHON has, and docs/performance* from both
 	-TTR_TARGET=AVX2 build/release/tools/ttr bench gated_deltanet retnet --part limits prefill --out build/bench/AVX2

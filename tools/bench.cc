@@ -59,7 +59,7 @@ nlohmann::ordered_json About(const Arguments& arguments) {
   about["processor"] = ProcessorName();
   about["target"] = ChosenTarget();
   about["tokens"] = options.tokens;
-  about["heads"] = options.heads;
+  about["heads"] = options.HeadsOf(Part::kPrefill);
   about["threads"] = options.threads;
   about["repeats"] = options.repeats;
   about["quietness"] = arguments.quietness;
@@ -70,8 +70,8 @@ std::string Headline(const Arguments& arguments) {
   const BenchOptions& options = arguments.options;
   return fmt::format(
       "{}, target {}; T = {}, H = {}, threads {}; medians of {} interleaved runs.\n{}",
-      ProcessorName(), ChosenTarget(), options.tokens, options.heads, options.threads,
-      options.repeats, arguments.quietness);
+      ProcessorName(), ChosenTarget(), options.tokens, options.HeadsOf(Part::kPrefill),
+      options.threads, options.repeats, arguments.quietness);
 }
 
 nlohmann::ordered_json ToJson(const Arguments& arguments, const std::vector<NamedTable>& tables) {
@@ -235,7 +235,8 @@ void AddBench(CLI::App& app) {
       "or with a factor for every token D^3 / 3 + 5 D^2 + 6 D Dv; single tokens 9 D^2 + 5 D Dv.");
   const auto arguments = std::make_shared<Arguments>();
   BenchOptions& options = arguments->options;
-  command->add_option("WHAT", options.what, "layers (default: all that a fast engine runs)");
+  command->add_option("WHAT", options.what,
+                      "layers (default: all of constant memory that a fast engine runs)");
   command
       ->add_option(
           "--part", options.parts,
@@ -252,8 +253,10 @@ void AddBench(CLI::App& app) {
   command->add_option("--tokens", options.tokens, "length of the sequence")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 24));
-  command->add_option("--heads", options.heads, "memories (decode takes as many as fill its bytes)")
-      ->capture_default_str()
+  command
+      ->add_option(
+          "--heads", options.heads,
+          "memories (default: 32; pairs 8, networks 4; decode takes as many as fill its bytes)")
       ->check(CLI::Range(1, 4096));
   command
       ->add_option("--repeats", options.repeats,

@@ -55,7 +55,7 @@ class Collector {
   std::vector<OperatorWork> works;
 
  private:
-  std::int64_t heads() const { return options_.heads; }
+  std::int64_t heads() const { return options_.HeadsOf(Part::kOperators); }
   Shape rows() const { return {1, options_.tokens, heads(), d_}; }
 
   // Numbers within -1 .. 1; `name` tells tensors of a call apart.

@@ -24,14 +24,19 @@ struct Named {
   Recipe recipe;
 };
 
+// Those whose memories grow with the sequence or are networks have a part of their own, where the
+// sizes are such that they end; and the definition is no measure of speed.
+constexpr std::string_view kNotInEveryPart[] = {"kernel_smoother",   "kernel_regression",
+                                                "kernel_dictionary", "local_polynomial",
+                                                "network",           kDefinition};
+
 std::vector<Named> Layers(const BenchOptions& options) {
   std::vector<Named> layers;
   for (const std::string& name : options.what) layers.push_back({name, RecipeArgument(name)});
   if (!layers.empty()) return layers;
   for (const ZooEntry& entry : Zoo()) {
     const Recipe recipe = ParseRecipe(entry.recipe);
-    // The definition is no measure of speed.
-    if (MakePlan(recipe).engine == kDefinition) continue;
+    if (std::ranges::count(kNotInEveryPart, MakePlan(recipe).engine) > 0) continue;
     layers.push_back({std::string(entry.name), recipe});
   }
   return layers;
@@ -74,7 +79,7 @@ class Collector {
       : options_(options), executor_(executor), memory_(memory) {}
 
   void Collect(Part part, const Named& layer, std::int64_t d) {
-    const Dims dims = MakeDims(options_.tokens, options_.heads, d);
+    const Dims dims = MakeDims(options_.tokens, options_.HeadsOf(part), d);
     switch (part) {
       case Part::kLimits:
       case Part::kOperators: break;
@@ -115,7 +120,7 @@ class Collector {
 
   void CollectPairs(std::int64_t d) {
     for (const PairsLine& line : PairsLines()) {
-      const std::int64_t heads = line.heads > 0 ? line.heads : options_.heads;
+      const std::int64_t heads = line.heads > 0 ? line.heads : options_.HeadsOf(Part::kPairs);
       Setting setting{.part = Part::kPairs,
                       .variant = "forward",
                       .dims = MakeDims(line.longer * options_.tokens, heads, d),
@@ -136,7 +141,7 @@ class Collector {
 
   void CollectNetworks(std::int64_t d) {
     constexpr Part kPart = Part::kNetworks;
-    const Dims dims = MakeDims(options_.tokens, options_.heads, d);
+    const Dims dims = MakeDims(options_.tokens, options_.HeadsOf(kPart), d);
     const Dims one = MakeDims(options_.tokens, 1, d);
     const int threads = std::max(2, options_.threads);
     for (const NetworkLine& line : NetworkLines()) {
@@ -184,7 +189,7 @@ class Collector {
   // Single tokens beside as many pairs as fill so many bytes in float32.
   void AddStepsOnPairs(Part part, const Named& layer, std::int64_t d, const char* variant,
                        double bytes, DType dtype = DType::kFloat32) {
-    const std::int64_t heads = options_.heads;
+    const std::int64_t heads = options_.HeadsOf(part);
     const auto pairs = static_cast<std::int64_t>(bytes / static_cast<double>(8 * heads * d));
     Add(layer, {.part = part,
                 .doing = Doing::kSteps,
@@ -216,7 +221,8 @@ class Collector {
       Add(layer, {.part = kPart, .variant = "forward", .dims = MakeDims(tokens, 1, d)});
       return;
     }
-    const Dims dims = MakeDims(std::min(options_.tokens, kLeastSquaresTokens), options_.heads, d);
+    const Dims dims =
+        MakeDims(std::min(options_.tokens, kLeastSquaresTokens), options_.HeadsOf(kPart), d);
     Add(layer, {.part = kPart, .variant = "forward", .dims = dims});
     if (HasFastBackward(layer.recipe)) {
       Add(layer,
@@ -232,7 +238,7 @@ class Collector {
 
   void CollectCurves(const Named& layer, std::int64_t d) {
     const std::int64_t tokens = std::min(options_.tokens, kCurveTokens);
-    const std::int64_t heads = std::min(options_.heads, kCurveHeads);
+    const std::int64_t heads = std::min(options_.HeadsOf(Part::kCurves), kCurveHeads);
     const auto add = [&](const char* axis, const Dims& dims, int threads) {
       Add(layer, {.part = Part::kCurves, .variant = axis, .dims = dims}, threads);
     };

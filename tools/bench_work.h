@@ -39,9 +39,15 @@ struct BenchOptions {
   std::vector<std::string> parts;
   std::vector<std::int64_t> dims{64, 128};
   std::int64_t tokens = 2048;
-  std::int64_t heads = 32;
+  std::int64_t heads = 0;  // 0: as many as suit the part
   int threads = 1;
   int repeats = 9;
+
+  // A pair of tokens, or a network's step, is as much work as many tokens of other memories.
+  std::int64_t HeadsOf(Part part) const {
+    if (heads > 0) return heads;
+    return part == Part::kPairs ? 8 : part == Part::kNetworks ? 4 : 32;
+  }
 };
 
 // What a work needs at the least, a token and memory.
