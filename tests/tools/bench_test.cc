@@ -3,6 +3,9 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "tests/tools/command.h"
 
@@ -44,6 +47,25 @@ TEST(Bench, PrefillFollowsFromItsTime) {
     EXPECT_NEAR(useful * time, flops, 1e-9 * flops);
     EXPECT_GT(row["of limit"].get<double>(), 0);
   }
+}
+
+// Those that keep pairs, and networks, have parts of their own: at T = 2048 a polynomial of 64
+// channels is the definition's, and a whole run would not end.
+TEST(Bench, WithoutLayersTakesThoseOfConstantMemory) {
+  const json bench =
+      Bench({"--part", "prefill", "pairs", "networks", "--d", "4", "--tokens", "20"});
+  ASSERT_TRUE(bench.contains("prefill") && bench.contains("pairs")) << bench;
+  std::set<std::string> layers;
+  for (const json& row : bench["prefill"]["rows"]) layers.insert(row["layer"]);
+  for (const char* layer : {"retnet", "gated_deltanet", "hgrn", "mamba", "rls", "mesa"}) {
+    EXPECT_TRUE(layers.contains(layer)) << layer;
+  }
+  for (const char* layer : {"softmax", "kernel_ridge", "local_quadratic", "ttt_mlp", "titans"}) {
+    EXPECT_FALSE(layers.contains(layer)) << layer;
+  }
+  EXPECT_EQ(bench["about"]["heads"], 32);
+  EXPECT_EQ(bench["pairs"]["rows"][0]["H"], 8);
+  EXPECT_EQ(bench["networks"]["rows"][0]["H"], 4);
 }
 
 TEST(Bench, SeveralThreadsAndBf16) {
