@@ -153,6 +153,9 @@ def test_claims_are_decided_by_the_data() -> None:
     swept += [row("RLS", s, 0.5, rate=0.02) for s in (1, 2)]
     [cell] = report.cells(swept)
     assert cell.rate == 0.02 and len(cell.runs) == 3
+    for rates in ((0.01, 0.1), (0.1, 0.01)):  # of equals the smallest, in whatever order they come
+        [cell] = report.cells([row("RLS", 0, 1.0, rate=r) for r in rates])
+        assert cell.rate == 0.01
     noisy = [row("RLS", s, 0.8 + 0.1 * (-1) ** s) for s in range(3)]
     said = {c.words: c.holds for c in report.claims(report.cells(noisy + rows[3:6]))}
     assert not said["RLS recalls more of P = 128 than linear attention, gate, d = 64"]

@@ -53,7 +53,7 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
         first = {rate: min(runs, key=_seed) for rate, runs in by_rate.items()}
         seed = min(map(_seed, first.values()))
         swept = [rate for rate, row in first.items() if _seed(row) == seed]
-        rate = max(swept, key=lambda r: first[r]["validation"])
+        rate = max(sorted(swept), key=lambda r: first[r]["validation"])
         made.append(Cell(*key, rate, tuple(by_rate[rate])))
     return made
 
