@@ -24,11 +24,12 @@ struct Named {
   Recipe recipe;
 };
 
-// Those whose memories grow with the sequence or are networks have a part of their own, where the
-// sizes are such that they end; and the definition is no measure of speed.
-constexpr std::string_view kNotInEveryPart[] = {"kernel_smoother",   "kernel_regression",
-                                                "kernel_dictionary", "local_polynomial",
-                                                "network",           kDefinition};
+// Layers that keep pairs and networks have parts of their own, of sizes at which they end; and the
+// definition is no measure of speed.
+bool InEveryPart(const Recipe& recipe) {
+  return !KeepsPairs(recipe) && recipe.function.kind != FunctionClass::kNetwork &&
+         MakePlan(recipe).engine != kDefinition;
+}
 
 std::vector<Named> Layers(const BenchOptions& options) {
   std::vector<Named> layers;
@@ -36,8 +37,7 @@ std::vector<Named> Layers(const BenchOptions& options) {
   if (!layers.empty()) return layers;
   for (const ZooEntry& entry : Zoo()) {
     const Recipe recipe = ParseRecipe(entry.recipe);
-    if (std::ranges::count(kNotInEveryPart, MakePlan(recipe).engine) > 0) continue;
-    layers.push_back({std::string(entry.name), recipe});
+    if (InEveryPart(recipe)) layers.push_back({std::string(entry.name), recipe});
   }
   return layers;
 }

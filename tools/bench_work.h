@@ -43,7 +43,7 @@ struct BenchOptions {
   int threads = 1;
   int repeats = 9;
 
-  // A pair of tokens, or a network's step, is as much work as many tokens of other memories.
+  // A token of kept pairs or of a network takes many times as long as one of other memories.
   std::int64_t HeadsOf(Part part) const {
     if (heads > 0) return heads;
     return part == Part::kPairs ? 8 : part == Part::kNetworks ? 4 : 32;

@@ -40,8 +40,9 @@ HWY_INLINE void SetZero(D d, Tile<D, R, NV>& tile) {
   }
 }
 
-/// Keeps a vector that several products take in its register. (g++ 12 reads it from memory again
-/// for each of them, and a core has not as many loads a cycle as those would be.)
+/// A vector that several products take, kept in its register. (g++ 12 reads it from memory again
+/// for each of them, and a core has not as many loads a cycle as those would be. By value: of a
+/// reference it writes the vector to memory, too.)
 template <class V>
 HWY_INLINE V InRegister(V v) {
 #if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
