@@ -38,7 +38,7 @@ struct Common {
   bool resume = false;
 };
 
-void AddCommon(CLI::App* command, Common& common, std::int64_t default_seeds) {
+void AddCommon(CLI::App* command, Common& common, const std::string& default_seeds) {
   command
       ->add_option("--seeds", common.seeds,
                    fmt::format("how many seeds [{}; with --quick 2]", default_seeds))
@@ -105,9 +105,10 @@ std::string Wrapped(const std::string& text, int width) {
   return all + line;
 }
 
-void Print(const StudyResult& result, const std::string& seeds) {
+void Print(const StudyResult& result) {
   const int width = TerminalWidth();
-  fmt::print("{}, seeds {}\n\n", result.title, seeds);
+  fmt::print("{}, seeds {}\n\n", result.title,
+             result.tables.front().table.meta()["seeds"].get<std::string>());
   for (const StudyTable& table : result.tables) {
     if (table.table.rows().size() > 100) continue;  // curves are for files
     fmt::print("{}\n{}\n", table.table.title(),
@@ -128,8 +129,7 @@ void Print(const StudyResult& result, const std::string& seeds) {
 template <class Options>
 using StudyFunction = StudyResult (*)(const Options&, const StudyRun&);
 
-void Execute(const Common& common, std::int64_t default_seeds,
-             const std::function<StudyResult(const StudyRun&)>& study) {
+void Execute(const Common& common, const std::function<StudyResult(const StudyRun&)>& study) {
   if (common.resume && common.out.empty()) {
     throw Error("experiment", "--resume", "given together with --out", "given alone");
   }
@@ -148,10 +148,7 @@ void Execute(const Common& common, std::int64_t default_seeds,
   if (common.json) {
     fmt::print("{}\n", report::DumpJson(ToJson(result)));
   } else {
-    const std::int64_t count = run.seeds == 0 ? default_seeds : run.seeds;
-    Print(result, count == 1 ? std::to_string(run.first_seed)
-                             : fmt::format("{} to {}", run.first_seed,
-                                           run.first_seed + static_cast<std::uint64_t>(count) - 1));
+    Print(result);
   }
   if (common.out.empty()) return;
   Save(result, common.out);
@@ -162,7 +159,7 @@ void Execute(const Common& common, std::int64_t default_seeds,
 
 template <class Options>
 CLI::App* AddStudy(CLI::App* experiment, const std::string& name, const std::string& what,
-                   const std::string& examples, std::int64_t default_seeds,
+                   const std::string& examples, const std::string& default_seeds,
                    StudyFunction<Options> study, StudyFunction<Options> sweep = nullptr) {
   CLI::App* command = experiment->add_subcommand(name, what);
   command->footer("Examples:\n" + examples);
@@ -186,7 +183,7 @@ CLI::App* AddStudy(CLI::App* experiment, const std::string& name, const std::str
                    to[i].value);
       }
     }
-    Execute(*common, *sweeps ? kSweepSeeds : default_seeds, [&](const StudyRun& run) {
+    Execute(*common, [&](const StudyRun& run) {
       return *sweeps ? sweep(*options, run) : study(*options, run);
     });
   });
@@ -219,33 +216,35 @@ void AddExperiment(CLI::App& app) {
       "  ttr experiment online-regression --seeds 20 --out results\n"
       "  ttr experiment online-regression --rho 0.2 --recipe 'mesa{decay: 0.9, ridge: 1e-3}'\n"
       "  ttr experiment online-regression --sweep",
-      kRegressionSeeds, &RunOnlineRegression, &RunOnlineRegressionSweep);
+      fmt::format("{}, of more than {} tokens fewer", kRegressionSeeds, SwitchingProcess().tokens),
+      &RunOnlineRegression, &RunOnlineRegressionSweep);
   AddStudy<MqarStudyOptions>(
       experiment, "mqar",
       "the paper's figure 3 without training: recall is limited by capacity, not by length",
       "  ttr experiment mqar --out results\n"
       "  ttr experiment mqar --pairs 64,128,256 --tokens 512,2048,8192 --recipe longhorn",
-      kMqarSeeds, &RunMqar);
-  AddStudy<CapacityOptions>(
-      experiment, "capacity", "how many pairs each memory recalls, for its number of dimensions",
-      "  ttr experiment capacity --dim 32 --pairs 16,32,64,128", kCapacitySeeds, &RunCapacity);
+      std::to_string(kMqarSeeds), &RunMqar);
+  AddStudy<CapacityOptions>(experiment, "capacity",
+                            "how many pairs each memory recalls, for its number of dimensions",
+                            "  ttr experiment capacity --dim 32 --pairs 16,32,64,128",
+                            std::to_string(kCapacitySeeds), &RunCapacity);
   AddStudy<StabilityOptions>(
       experiment, "stability",
       "the norm of the output: linear attention grows, least squares stays below the paper's bound",
-      "  ttr experiment stability --rho 0.9", kStabilitySeeds, &RunStability);
+      "  ttr experiment stability --rho 0.9", std::to_string(kStabilitySeeds), &RunStability);
   AddStudy<IdentitiesOptions>(
       experiment, "identities", "which layers are one and the same, and how far they differ",
-      "  ttr experiment identities --seeds 10", kIdentitySeeds, &RunIdentities);
+      "  ttr experiment identities --seeds 10", std::to_string(kIdentitySeeds), &RunIdentities);
   AddStudy<DialsOptions>(
       experiment, "dials",
       "from linear attention to least squares by solver steps, from the delta rule by passes",
-      "  ttr experiment dials --pairs 96 --steps 1,10,100", kDialsSeeds, &RunDials);
+      "  ttr experiment dials --pairs 96 --steps 1,10,100", std::to_string(kDialsSeeds), &RunDials);
   AddStudy<InnerLossOptions>(
       experiment, "inner-loss",
       "what a nonlinear memory buys: the loss of the inner regression against position",
       "  ttr experiment inner-loss --out results\n"
       "  ttr experiment inner-loss --text book.txt --table data/co2_weekly.csv --column co2",
-      kInnerLossSeeds, &RunInnerLoss);
+      std::to_string(kInnerLossSeeds), &RunInnerLoss);
   experiment->callback([experiment] {
     if (experiment->get_subcommands().empty()) List(*experiment);
   });

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "experiments/studies/phases.h"
 #include "experiments/studies/run_parts.h"
@@ -25,8 +27,19 @@ struct LayerLoss {
   }
 };
 
-report::Table LossTable(const std::vector<LayerLoss>& losses) {
-  report::Table table("Mean one-step loss");
+// Those of `layers`, which are the parts from `first` on.
+std::vector<LayerLoss> LossesOf(const std::vector<RegressionLayer>& layers,
+                                const PartResults& results, std::size_t first) {
+  std::vector<LayerLoss> losses;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    losses.push_back({layers[l], {}});
+    for (const auto& seed : results) losses.back().by_seed.push_back(seed[first + l]);
+  }
+  return losses;
+}
+
+report::Table LossTable(std::string title, const std::vector<LayerLoss>& losses) {
+  report::Table table(std::move(title));
   table.AddText("layer");
   for (int phase = 0; phase < kPhases; ++phase) table.AddMeasured(PhaseName(phase), 3);
   table.AddText("recipe");
@@ -87,6 +100,32 @@ report::Chart LossChart(const std::vector<LayerLoss>& losses, std::int64_t token
   return chart;
 }
 
+// The claim that the first of each pair is below the second; the evidence is the nearest pair.
+Claim AllBelow(std::string what, const std::vector<std::pair<Sample, Sample>>& pairs) {
+  Claim all{std::move(what), true, ""};
+  double nearest = -INFINITY;
+  for (const auto& [low, high] : pairs) {
+    const Claim pair = Increasing("", {low, high});
+    all.holds = all.holds && pair.holds;
+    const double ratio = MeanOf(low.values).value / MeanOf(high.values).value;
+    if (ratio > nearest) {
+      nearest = ratio;
+      all.evidence = "nearest: " + pair.evidence;
+    }
+  }
+  return all;
+}
+
+// Of LocalFits(), whose degree 0 is followed by degree 1.
+Claim SlopesHelp(const std::vector<LayerLoss>& fits) {
+  std::vector<std::pair<Sample, Sample>> pairs;
+  for (std::size_t f = 0; f + 1 < fits.size(); ++f) {
+    const Sample mean = fits[f].Phase(2), slope = fits[f + 1].Phase(2);
+    if (mean.name.ends_with("p = 0")) pairs.emplace_back(slope, mean);
+  }
+  return AllBelow("last half, few channels: p = 1 < p = 0 with every kernel", pairs);
+}
+
 // The first seven layers, in the order of RegressionLayers().
 enum Place { kNaive, kLinear, kLargeRidge, kSmallRidge, kSoftmax, kLocal, kWeighted };
 
@@ -106,22 +145,15 @@ std::vector<Claim> CheckClaims(const std::vector<LayerLoss>& losses) {
                               {at(kWeighted, 1), at(kLargeRidge, 1), at(kSmallRidge, 1)}));
   claims.push_back(Increasing("last half: weighted RLS < RLS with either ridge",
                               {at(kWeighted, 2), at(kLargeRidge, 2), at(kSmallRidge, 2)}));
-  // Against every layer of the figure.
   for (int phase = 0; phase < kPhases; ++phase) {
-    Claim naive{fmt::format("{}: the naive forecaster is below every layer of the figure",
-                            PhaseName(phase)),
-                true, ""};
-    double nearest = INFINITY;
+    std::vector<std::pair<Sample, Sample>> pairs;
     for (const Place other : {kLinear, kLargeRidge, kSmallRidge, kSoftmax, kLocal, kWeighted}) {
-      const Claim pair = Increasing("", {at(kNaive, phase), at(other, phase)});
-      naive.holds = naive.holds && pair.holds;
-      const double mean = MeanOf(at(other, phase).values).value;
-      if (mean < nearest) {
-        nearest = mean;
-        naive.evidence = "nearest: " + pair.evidence;
-      }
+      pairs.emplace_back(at(kNaive, phase), at(other, phase));
     }
-    claims.push_back(std::move(naive));
+    claims.push_back(
+        AllBelow(fmt::format("{}: the naive forecaster is below every layer of the figure",
+                             PhaseName(phase)),
+                 pairs));
   }
   return claims;
 }
@@ -150,23 +182,32 @@ OptionFields Fields(OnlineRegressionOptions& o) {
   };
 }
 
+std::int64_t DefaultSeeds(const OnlineRegressionOptions& options) {
+  const std::int64_t seeds = kRegressionSeeds * SwitchingProcess().tokens /
+                             std::max<std::int64_t>(options.process.tokens, 1);
+  return std::clamp<std::int64_t>(seeds, 2, kRegressionSeeds);
+}
+
 StudyResult RunOnlineRegression(const OnlineRegressionOptions& options, const StudyRun& run) {
   OnlineRegressionOptions defaults, given = options;
   const nlohmann::ordered_json described = Describe(Fields(given));
   CheckRegressionOptions(given);
+  OnlineRegressionOptions few_channels = given;
+  few_channels.process.key_dim = std::min(given.process.key_dim, kLocalFitDim);
   const std::vector<RegressionLayer> layers = RegressionLayers(given);
-  const RegressionRunner runner(given, layers);
+  const std::vector<RegressionLayer> fits =
+      given.others ? LocalFits(given) : std::vector<RegressionLayer>();
+  const RegressionRunner runner(given, layers), fit_runner(few_channels, fits);
+  const std::int64_t seeds = DefaultSeeds(given);
   const PartResults results =
-      RunParts(run, kName, kRegressionSeeds, described, static_cast<std::int64_t>(layers.size()),
+      RunParts(run, kName, seeds, described, static_cast<std::int64_t>(layers.size() + fits.size()),
                [&](std::uint64_t seed, std::int64_t part) {
-                 return runner.Losses(seed, static_cast<std::size_t>(part));
+                 const auto l = static_cast<std::size_t>(part);
+                 return l < layers.size() ? runner.Losses(seed, l)
+                                          : fit_runner.Losses(seed, l - layers.size());
                });
-
-  std::vector<LayerLoss> losses;
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    losses.push_back({layers[l], {}});
-    for (const auto& seed : results) losses.back().by_seed.push_back(seed[l]);
-  }
+  const std::vector<LayerLoss> losses = LossesOf(layers, results, 0);
+  const std::vector<LayerLoss> fit_losses = LossesOf(fits, results, layers.size());
   StudyResult result;
   result.name = kName;
   result.title = "Online regression";
@@ -182,10 +223,16 @@ StudyResult RunOnlineRegression(const OnlineRegressionOptions& options, const St
   };
   result.command = CommandOf(kName, Fields(given), Fields(defaults), run);
   result.claims = CheckClaims(losses);
-  result.tables.push_back({"online-regression-phases", LossTable(losses)});
+  if (!fits.empty()) result.claims.push_back(SlopesHelp(fit_losses));
+  result.tables.push_back({"online-regression-phases", LossTable("Mean one-step loss", losses)});
   result.tables.push_back({"online-regression-curves", CurveTable(losses)});
+  if (!fits.empty()) {
+    const std::string title = fmt::format("Kernels and degrees, the same process with {} channels",
+                                          few_channels.process.key_dim);
+    result.tables.push_back({"online-regression-fits", LossTable(title, fit_losses)});
+  }
   for (StudyTable& table : result.tables) {
-    table.table.SetMeta("seeds", SeedRange(run, kRegressionSeeds)).SetMeta("options", described);
+    table.table.SetMeta("seeds", SeedRange(run, seeds)).SetMeta("options", described);
   }
   result.charts.push_back({"online-regression", LossChart(losses, given.process.tokens)});
   return result;

@@ -47,6 +47,12 @@ struct RegressionLayer {
 std::string RecipeText(const RegressionLayer& layer);
 std::vector<RegressionLayer> RegressionLayers(const OnlineRegressionOptions& options);
 
+/// Channels of the table of kernels and degrees: so few that a local cubic fit has 84 monomials.
+inline constexpr std::int64_t kLocalFitDim = 6;
+
+/// Weighted means (degree 0) and local fits by every kernel, and of every degree.
+std::vector<RegressionLayer> LocalFits(const OnlineRegressionOptions& options);
+
 /// The layers of the zoo that the study leaves out, and why.
 struct LeftOut {
   std::string name;
@@ -57,7 +63,11 @@ std::vector<LeftOut> LeftOutOfRegression();
 inline constexpr std::int64_t kRegressionSeeds = 20;
 inline constexpr std::int64_t kSweepSeeds = 5;
 
-/// kRegressionSeeds seeds unless `run` says otherwise.
+/// Seeds where none are asked for: kRegressionSeeds, and of longer sequences, whose means vary less
+/// and which cost the square of their length, as many as have the default's tokens, at least two.
+std::int64_t DefaultSeeds(const OnlineRegressionOptions& options);
+
+/// DefaultSeeds(options) seeds unless `run` says otherwise.
 StudyResult RunOnlineRegression(const OnlineRegressionOptions& options, const StudyRun& run);
 
 /// Mean loss of each phase over the scale (p = 0, 1) and the ridge (RLS, p = 1), kSweepSeeds seeds.

@@ -80,17 +80,22 @@ std::string Filled(std::string text, const std::string& name, double value) {
   return text;
 }
 
-// Where there are few enough channels for their monomials.
-void AddHigherDegrees(const OnlineRegressionOptions& o, const std::string& local,
-                      const ConstantGates& gates, std::vector<RegressionLayer>& layers) {
-  const auto add = [&](const char* label, const char* name, std::int64_t most) {
-    if (o.process.key_dim > most) return;
-    const std::string ridge = ExactReal(o.local_ridge);
-    layers.push_back({label, fmt::format("{}{{{}, ridge: {}}}", name, local, ridge), gates, 0});
-  };
-  add("local quadratic, p = 2", "local_quadratic", 21);
-  add("local cubic, p = 3", "local_cubic", 9);
-}
+// A kernel of the table of kernels and degrees, at some width.
+struct LocalKernel {
+  const char* label;
+  const char* words;  // {scale} is filled in
+};
+constexpr LocalKernel kLocalKernels[] = {
+    {"exponential", "scale: {scale}"},
+    {"Gaussian, 0.1", "kernel: gaussian, bandwidth: 0.1"},
+    {"Gaussian, 0.4", "kernel: gaussian, bandwidth: 0.4"},
+    {"Gaussian, 1.6", "kernel: gaussian, bandwidth: 1.6"},
+    {"Laplace, 0.1", "kernel: laplace, bandwidth: 0.1"},
+    {"inverse distance", "kernel: inverse_distance"},
+    {"Epanechnikov, 1", "kernel: epanechnikov, bandwidth: 1"},
+    {"biweight, 1", "kernel: biweight, bandwidth: 1"},
+    {"triweight, 1", "kernel: triweight, bandwidth: 1"},
+};
 
 }  // namespace
 
@@ -124,13 +129,12 @@ std::vector<RegressionLayer> RegressionLayers(const OnlineRegressionOptions& o) 
        gates, 2},
   };
   if (o.others) {
-    const std::vector<double> scales = {8, 4, 16, 2, 32, 1, 64, .5};
+    const std::vector<double> scales = {16, 4, 64, 1};
     layers.push_back({"softmax, scale chosen", "softmax{normalise_qk: true}", gates, 2, scales});
     layers.push_back(
         {"local linear, scale chosen",
          fmt::format("local_linear{{normalise_qk: true, ridge: {}}}", ExactReal(o.local_ridge)),
          gates, 2, scales});
-    AddHigherDegrees(o, local, gates, layers);
     for (const Line& line : kOthers) {
       std::string recipe = Filled(line.recipe, "scale", o.scale);
       recipe = Filled(recipe, "ridge", o.large_ridge);
@@ -145,13 +149,29 @@ std::vector<RegressionLayer> RegressionLayers(const OnlineRegressionOptions& o) 
   return layers;
 }
 
+std::vector<RegressionLayer> LocalFits(const OnlineRegressionOptions& o) {
+  constexpr const char* kNames[] = {"softmax", "local_linear", "local_quadratic", "local_cubic"};
+  std::vector<RegressionLayer> layers;
+  for (const LocalKernel& kernel : kLocalKernels) {
+    // Of higher degrees one kernel: the loss of most is that of degree 1.
+    const int most = &kernel == kLocalKernels ? 3 : 1;
+    for (int degree = 0; degree <= most; ++degree) {
+      const std::string ridge = degree > 0 ? ", ridge: " + ExactReal(o.local_ridge) : "";
+      layers.push_back({fmt::format("{}, p = {}", kernel.label, degree),
+                        fmt::format("{}{{normalise_qk: true, {}{}}}", kNames[degree],
+                                    Filled(kernel.words, "scale", o.scale), ridge)});
+    }
+  }
+  return layers;
+}
+
 std::vector<LeftOut> LeftOutOfRegression() {
   return {
       {"hgrn2", "its key is its gate, which would have to be learned"},
       {"delta_product", "takes several pairs a token"},
       {"intention", "reads the whole sequence, the future included"},
-      {"local_quadratic", "2145 monomials for 64 channels, more than there are tokens"},
-      {"local_cubic", "47905 monomials for 64 channels, more than there are tokens"},
+      {"local_quadratic", "2145 monomials for 64 channels: in the table of kernels and degrees"},
+      {"local_cubic", "47905 monomials for 64 channels: in the table of kernels and degrees"},
       {"lact", "reads what it began with until 2048 tokens are over"},
       {"in_place_ttt", "reads what it began with until 1024 tokens are over"},
   };

@@ -86,6 +86,49 @@ TEST(Studies, EveryLayerOfTheZooTakesPartOrIsLeftOutWithAReason) {
   }
 }
 
+// On engines: the definition would take hours where the sequence is long.
+TEST(Studies, LocalFitsHaveEveryKernelAndDegree) {
+  std::set<Kernel> kernels;
+  std::set<std::string> names;
+  for (const RegressionLayer& layer : LocalFits({})) {
+    const StudyLayer fit(layer.recipe, layer.gates, Runs::kEngines);
+    EXPECT_NE(fit.engine(), "definition") << layer.recipe;
+    kernels.insert(fit.recipe().similarity.kernel);
+    names.insert(layer.recipe.substr(0, layer.recipe.find('{')));
+  }
+  EXPECT_EQ(kernels.size(), 7u);
+  EXPECT_EQ(names,
+            (std::set<std::string>{"local_cubic", "local_linear", "local_quadratic", "softmax"}));
+}
+
+TEST(Studies, LocalFitsAreOnLinesOfTheirOwn) {
+  OnlineRegressionOptions options;
+  options.process.tokens = 64;
+  options.process.key_dim = 8;
+  const StudyResult result = RunOnlineRegression(options, Seeds(1));
+  const report::Table& fits = result.tables.back().table;
+  EXPECT_EQ(fits.title(), "Kernels and degrees, the same process with 6 channels");
+  ASSERT_EQ(fits.rows().size(), LocalFits(options).size());
+  // The first is the study's own softmax, of the same process.
+  options.process.key_dim = 6;
+  const StudyResult same = RunOnlineRegression(options, Seeds(1));
+  const std::size_t softmax = 4;
+  EXPECT_EQ(same.tables[0].table.Shown(softmax, 0), "softmax, p = 0");
+  EXPECT_EQ(ValueAt(fits, 0, 3), ValueAt(same.tables[0].table, softmax, 3));
+}
+
+TEST(Studies, LongRegressionsHaveFewerSeeds) {
+  const auto seeds = [](std::int64_t tokens) {
+    OnlineRegressionOptions options;
+    options.process.tokens = tokens;
+    return DefaultSeeds(options);
+  };
+  EXPECT_EQ(seeds(16), kRegressionSeeds);
+  EXPECT_EQ(seeds(256), kRegressionSeeds);
+  EXPECT_EQ(seeds(1024), 5);
+  EXPECT_EQ(seeds(4096), 2);
+}
+
 TEST(Studies, RecallIsLimitedByCapacityNotLength) {
   MqarStudyOptions options;
   options.tokens = {256, 512, 1024};
