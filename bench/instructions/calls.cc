@@ -1,6 +1,7 @@
 // Calls a layer some times on random inputs, for whoever counts the instructions of a call:
-//   ttr_calls RECIPE D TOKENS HEADS CALLS forward | backward
-// One line: the target, and the useful floating-point operations of a token and memory.
+//   ttr_calls RECIPE D TOKENS HEADS CALLS forward | backward | products
+// `products`: forward with products of bfloat16. One line: the target, the useful floating-point
+// operations of a token and memory, and whether there are such products.
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
@@ -19,7 +20,9 @@ using namespace ttr;
 void Forward(const Layer& layer, const Inputs& inputs, const Outputs& outputs, int calls) {
   for (int call = 0; call < calls; ++call) {
     State state;
-    layer.Forward(inputs, state, outputs, {.executor = &SequentialExecutor()});
+    layer.Forward(inputs, state, outputs,
+                  {.executor = &SequentialExecutor(),
+                   .bfloat16_products = inputs.k.dtype() == DType::kBFloat16});
   }
 }
 
@@ -51,7 +54,7 @@ void Backward(const Layer& layer, const experiments::RandomInputs& random, const
 
 int main(int count, char** words) {
   if (count != 7) {
-    std::cerr << "usage: ttr_calls RECIPE D TOKENS HEADS CALLS forward | backward\n";
+    std::cerr << "usage: ttr_calls RECIPE D TOKENS HEADS CALLS forward | backward | products\n";
     return 2;
   }
   const Layer layer(ParseRecipe(words[1]));
@@ -62,13 +65,15 @@ int main(int count, char** words) {
   dims.hidden = layer.recipe().function.expansion * dims.key_dim;
   const int calls = std::atoi(words[5]);
   const bool backward = std::string_view(words[6]) == "backward";
-  const auto random = experiments::MakeRandomInputs(layer.recipe(), dims, DType::kFloat32, 1);
-  const Tensor y(DType::kFloat32, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
+  const DType dtype = std::string_view(words[6]) == "products" ? DType::kBFloat16 : DType::kFloat32;
+  const auto random = experiments::MakeRandomInputs(layer.recipe(), dims, dtype, 1);
+  const Tensor y(dtype, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
   if (backward) {
     Backward(layer, random, dims, y, calls);
   } else {
     Forward(layer, random.inputs, {.y = y}, calls);
   }
   const double flops = EstimateCost(layer.recipe(), layer.plan(), dims).flops_per_token;
-  std::cout << ChosenTarget() << " " << (backward ? 3 * flops : flops) << "\n";
+  std::cout << ChosenTarget() << " " << (backward ? 3 * flops : flops) << " "
+            << layer.HasBFloat16Products() << "\n";
 }

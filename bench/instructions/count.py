@@ -30,6 +30,8 @@ LAYERS = (
     *("hgrn", "mamba{decay: matrix}", "rls", "mesa", "softmax", "kernel_ridge", "local_linear"),
     *("ttt_linear", "ttt_mlp", "titans{mini_batch: 16}"),
 )
+#: What is counted, and how a row names it.
+WHAT = {"forward": "", "backward": ", with backward", "products": ", products of bfloat16"}
 
 
 def build_plugin() -> None:
@@ -38,8 +40,8 @@ def build_plugin() -> None:
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", PLUGIN, source], check=True)
 
 
-def run(processor: str, layer: str, d: int, calls: int, what: str) -> tuple[int, float]:
-    """Instructions of a program, and useful flops of a token and memory."""
+def run(processor: str, layer: str, d: int, calls: int, what: str) -> tuple[int, float, bool]:
+    """Instructions of a program, useful flops of a token and memory, and whether it has products of bfloat16."""
     emulator, preset, _ = PROCESSORS[processor]
     program = ROOT / "build" / preset / "bench/instructions/ttr_calls"
     sizes = [str(n) for n in (d, TOKENS, HEADS, calls)]
@@ -50,14 +52,18 @@ def run(processor: str, layer: str, d: int, calls: int, what: str) -> tuple[int,
         check=True,
         env={**os.environ, "TTR_TARGET": processor},
     )
-    return int(done.stderr.split()[-1]), float(done.stdout.split()[-1])
+    _, flops, products = done.stdout.split()
+    return int(done.stderr.split()[-1]), float(flops), products == "1"
 
 
 def row(layer: str, what: str) -> str:
-    cells = [f"{layer}{', with backward' if what == 'backward' else ''}"]
+    cells = [layer + WHAT[what]]
     for d in (64, 128):
         for processor, (_, _, lanes) in PROCESSORS.items():
-            (once, flops), (more, _) = (run(processor, layer, d, n, what) for n in CALLS)
+            (once, flops, products), (more, _, _) = (run(processor, layer, d, n, what) for n in CALLS)
+            if what == "products" and not products:
+                cells.append("none")
+                continue
             count = (more - once) / (CALLS[1] - CALLS[0]) / TOKENS / HEADS
             cells.append(f"{count:.0f} ({count * 2 * lanes / flops:.2f})")
     return f"| {' | '.join(cells)} |"
@@ -68,7 +74,8 @@ HEAD = f"""# Instructions on 64-bit Arm
 [`bench/instructions/count.py`](../../bench/instructions/count.py) wrote this page. Instructions of a token and
 memory, float32, {TOKENS} tokens, one head, counted under emulation; in parentheses what they are over the vector
 multiply-adds that the useful work needs (4 lanes of NEON, 8 of AVX2): 1 would be multiply-adds alone. They stand in
-for times on a processor that was not there.
+for times on a processor that was not there. Products of bfloat16 are those of `CallOptions::bfloat16_products`, by
+BFDOT, which makes two a lane.
 
 | layer | NEON, d = 64 | AVX2, d = 64 | NEON, d = 128 | AVX2, d = 128 |
 | --- | ---: | ---: | ---: | ---: |
@@ -79,9 +86,12 @@ def main() -> None:
     build_plugin()
     rows = []
     for layer in sys.argv[1:] or LAYERS:
-        for what in ("forward", "backward"):
-            rows.append(row(layer, what))
-            print(rows[-1], flush=True)
+        for what in WHAT:
+            cells = row(layer, what)
+            if what == "products" and cells.count("| none") == 2 * len(PROCESSORS):
+                continue
+            rows.append(cells)
+            print(cells, flush=True)
     if not sys.argv[1:]:
         text = HEAD + "\n".join(rows) + "\n"
         (ROOT / "docs/performance/instructions.md").write_text(text)

@@ -112,10 +112,9 @@ class FastWeights final : public Engine {
     });
   }
 
-  /// Zen 4 takes products of bfloat16 in two thirds of the time of float32; Intel's AVX512-BF16
-  /// takes 1.4 to 1.7 times as long (its processors have matrix tiles for it).
   bool HasBFloat16Products(const Recipe& recipe) const override {
-    return simd::IsAmd() && fast_weights::HasBf16Products(FastWeightsOptions(recipe, Dims(), {}));
+    return simd::MultipliesBf16PairsFast() &&
+           fast_weights::HasBf16Products(FastWeightsOptions(recipe, Dims(), {}));
   }
 
   std::size_t SavedBytes(const Recipe& recipe, const Dims& dims, DType state) const override {

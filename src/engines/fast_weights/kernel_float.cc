@@ -1,6 +1,7 @@
 // The kernels in float, for every target.
 
 #include "src/engines/fast_weights/kernel.h"
+#include "src/simd/processor.h"
 #include "src/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,7 +24,7 @@ void FlushFloat(const Memory& memory) { FlushRows<float>(memory); }
 std::int64_t LanesOf(DType dtype) {
   return dtype == DType::kFloat64 ? Lanes<double>() : Lanes<float>();
 }
-bool CanMultiplyBf16() { return ProcessorHasBf16Products(); }
+bool CanMultiplyBf16() { return kHasBf16Products<float> && simd::HasBf16Pairs(); }
 const char* CompiledTarget() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace HWY_NAMESPACE

@@ -11,12 +11,14 @@
 #define TTR_FAST_WEIGHTS_CHUNKED_BF16_PRODUCTS_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/linalg/tile-inl.h"
+#include "src/simd/bf16_pairs-inl.h"
 #include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,54 +27,33 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 namespace ln = ttr::linalg::HWY_NAMESPACE;
-
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86_64 && defined(__GNUC__)
+namespace sn = ttr::simd::HWY_NAMESPACE;
 
 template <class T>
-inline constexpr bool kHasBf16Products = std::is_same_v<T, float>;
+inline constexpr bool kHasBf16Products = TTR_HAS_BF16_PAIRS && std::is_same_v<T, float>;
 
-inline bool ProcessorHasBf16Products() { return __builtin_cpu_supports("avx512bf16") != 0; }
+#if TTR_HAS_BF16_PAIRS
 
-using Wide = hn::ScalableTag<float>;
-using Pairs = hn::ScalableTag<std::uint32_t>;
+using sn::Pair;
+using sn::Pairs;
+using sn::Wide;
 
-// The two instructions by their names: compilers have them for targets of their own only.
-
-/// sum + the products of both halves of every lane.
-HWY_INLINE hn::Vec<Wide> AddProducts(hn::Vec<Wide> sum, hn::Vec<Pairs> a, hn::Vec<Pairs> b) {
-  asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
-  return sum;
+/// tile[FIRST + i] += pair i times b, i < 4.
+template <int FIRST, int R, int NV>
+HWY_INLINE void MulAddFour(const sn::FourPairs& left, const hn::Vec<Pairs> (&b)[NV],
+                           ln::Tile<Wide, R, NV>& tile) {
+  TTR_UNROLL
+  for (int n = 0; n < NV; ++n) {
+    tile[FIRST][n] = left.template AddProducts<0>(tile[FIRST][n], b[n]);
+    tile[FIRST + 1][n] = left.template AddProducts<1>(tile[FIRST + 1][n], b[n]);
+    tile[FIRST + 2][n] = left.template AddProducts<2>(tile[FIRST + 2][n], b[n]);
+    tile[FIRST + 3][n] = left.template AddProducts<3>(tile[FIRST + 3][n], b[n]);
+  }
 }
 
-/// The lanes of `low`, rounded, and behind them those of `high`.
-HWY_INLINE hn::Vec<Pairs> RoundBoth(hn::Vec<Wide> low, hn::Vec<Wide> high) {
-  hn::Vec<Pairs> both;
-  asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(both.raw) : "v"(high.raw), "v"(low.raw));
-  return both;
-}
-
-/// Lane i of blocks of so many lanes of both: low in the lower half, high in the upper.
-template <int LANES>
-HWY_INLINE hn::Vec<Pairs> Pair(hn::Vec<Wide> low, hn::Vec<Wide> high) {
-  struct Order {
-    std::uint16_t at[2 * hn::MaxLanes(Wide())];
-  };
-  alignas(64) static constexpr Order kOrder = [] {
-    Order order{};
-    for (int half = 0; half < static_cast<int>(2 * hn::MaxLanes(Wide())); ++half) {
-      const int lane = half / 2;
-      order.at[half] =
-          static_cast<std::uint16_t>(lane / LANES * 2 * LANES + lane % LANES + half % 2 * LANES);
-    }
-    return order;
-  }();
-  hn::Vec<Pairs> both = RoundBoth(low, high);
-  both.raw = _mm512_permutexvar_epi16(_mm512_load_si512(kOrder.at), both.raw);
-  return both;
-}
-
-/// tile[r] += sum_s left[r row + s step] . right's row s, s < count, both of pairs.
-template <int R, int NV>
+/// tile[r] += sum_s left[r row + s step] . right's row s, s < count, both of pairs; row = 1 where
+/// not SEVERAL.
+template <bool SEVERAL, int R, int NV>
 HWY_INLINE void MulAddPairs(const std::uint32_t* HWY_RESTRICT left, std::int64_t row,
                             std::int64_t step, const std::uint32_t* HWY_RESTRICT right,
                             std::int64_t count, ln::Tile<Wide, R, NV>& tile) {
@@ -82,11 +63,17 @@ HWY_INLINE void MulAddPairs(const std::uint32_t* HWY_RESTRICT left, std::int64_t
     hn::Vec<Pairs> b[NV];
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) b[n] = hn::Load(d, right + n * kLanes);
-    TTR_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const auto a = hn::Set(d, left[r * row]);
+    if constexpr (!SEVERAL) {
+      static_assert(R == 8);
+      MulAddFour<0>(sn::FourPairs(left), b, tile);
+      MulAddFour<4>(sn::FourPairs(left + 4), b, tile);
+    } else {
       TTR_UNROLL
-      for (int n = 0; n < NV; ++n) tile[r][n] = AddProducts(tile[r][n], a, b[n]);
+      for (int r = 0; r < R; ++r) {
+        const auto a = hn::Set(d, left[r * row]);
+        TTR_UNROLL
+        for (int n = 0; n < NV; ++n) tile[r][n] = sn::AddProducts(tile[r][n], a, b[n]);
+      }
     }
   }
 }
@@ -95,10 +82,15 @@ HWY_INLINE void MulAddPairs(const std::uint32_t* HWY_RESTRICT left, std::int64_t
 inline void PairRowsOf(const float* columns, std::int64_t rows, std::uint32_t* pairs) {
   const Wide d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Wide());
-  static_assert(kLanes == 2 * kChunk);
-  for (std::int64_t at = 0; at < rows * kChunk; at += 2 * kLanes) {
-    const auto low = hn::Load(d, columns + at), high = hn::Load(d, columns + at + kLanes);
-    hn::Store(Pair<kChunk>(low, high), Pairs(), pairs + at / 2);
+  // A vector is two rows, or a part of one.
+  constexpr std::int64_t kBlock = std::min<std::int64_t>(kLanes, kChunk);
+  constexpr std::int64_t kNext = std::max<std::int64_t>(kLanes, kChunk);
+  for (std::int64_t at = 0; at < rows * kChunk; at += 2 * kNext) {
+    for (std::int64_t c = 0; c < kNext; c += kLanes) {
+      const auto low = hn::Load(d, columns + at + c);
+      const auto high = hn::Load(d, columns + at + kNext + c);
+      hn::Store(Pair<kBlock>(low, high), Pairs(), pairs + at / 2 + c);
+    }
   }
 }
 
@@ -108,7 +100,7 @@ inline void PairTokensOf(const float* columns, std::int64_t rows, std::uint32_t*
   constexpr std::int64_t kLanes = hn::MaxLanes(Wide());
   for (std::int64_t at = 0; at < rows * kChunk; at += 2 * kLanes) {
     const auto low = hn::Load(d, columns + at), high = hn::Load(d, columns + at + kLanes);
-    hn::Store(RoundBoth(low, high), Pairs(), pairs + at / 2);
+    hn::Store(sn::RoundBoth(low, high), Pairs(), pairs + at / 2);
   }
 }
 
@@ -154,31 +146,33 @@ HWY_INLINE void PairHeld(ln::Tile<Wide, kChunk, NV>& held) {
   }
 }
 
-/// tile[r] += sum_j keys[r kChunk / 2 + j] held[j], of pairs.
-template <int R, int NV>
-HWY_INLINE void MulAddHeld(const std::uint32_t* HWY_RESTRICT keys,
-                           const ln::Tile<Wide, kChunk, NV>& held, ln::Tile<Wide, R, NV>& tile) {
-  const Pairs d;
+/// tile[r] += pair J of keys[r] times held[J].
+template <int J, int R, int NV>
+HWY_INLINE void MulAddHeldPair(const sn::FourPairs (&keys)[R],
+                               const ln::Tile<Wide, kChunk, NV>& held,
+                               ln::Tile<Wide, R, NV>& tile) {
   TTR_UNROLL
-  for (int j = 0; j < kChunk / 2; ++j) {
+  for (int r = 0; r < R; ++r) {
     TTR_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const auto key = hn::Set(d, keys[r * (kChunk / 2) + j]);
-      TTR_UNROLL
-      for (int n = 0; n < NV; ++n) {
-        tile[r][n] = AddProducts(tile[r][n], key, hn::BitCast(d, held[j][n]));
-      }
+    for (int n = 0; n < NV; ++n) {
+      const auto error = hn::BitCast(Pairs(), held[J][n]);
+      tile[r][n] = keys[r].template AddProducts<J>(tile[r][n], error);
     }
   }
 }
 
-#else
-
-// What is not there is not called.
-template <class T>
-inline constexpr bool kHasBf16Products = false;
-
-inline bool ProcessorHasBf16Products() { return false; }
+/// tile[r] += sum_j keys[r kChunk / 2 + j] held[j], of pairs.
+template <int NV>
+HWY_INLINE void MulAddHeld(const std::uint32_t* HWY_RESTRICT keys,
+                           const ln::Tile<Wide, kChunk, NV>& held, ln::Tile<Wide, 4, NV>& tile) {
+  static_assert(kChunk == 8);
+  const sn::FourPairs rows[4] = {sn::FourPairs(keys), sn::FourPairs(keys + 4),
+                                 sn::FourPairs(keys + 8), sn::FourPairs(keys + 12)};
+  MulAddHeldPair<0>(rows, held, tile);
+  MulAddHeldPair<1>(rows, held, tile);
+  MulAddHeldPair<2>(rows, held, tile);
+  MulAddHeldPair<3>(rows, held, tile);
+}
 
 #endif
 

@@ -116,7 +116,7 @@ HWY_INLINE void ReadStrip(const StripTask<T>& s, const T* columns, const std::ui
   const T* HWY_RESTRICT strip = s.strip;
   const std::int64_t rows = s.rows();
   if constexpr (BF16) {
-    MulAddPairs(pairs + i, SEVERAL ? every : 1, kChunk, s.pairs, (rows + 1) / 2, tile);
+    MulAddPairs<SEVERAL>(pairs + i, SEVERAL ? every : 1, kChunk, s.pairs, (rows + 1) / 2, tile);
   } else if constexpr (SEVERAL) {
     ln::Accumulate<false>(d, columns + i, every, kChunk, strip, kWidth, rows, tile);
   } else {
