@@ -153,7 +153,7 @@ void Run(const Arguments& arguments) {
   const std::int64_t piece =
       step ? 1 : (dims.tokens + arguments.split - 1) / std::max<std::int64_t>(1, arguments.split);
   const std::unique_ptr<Executor> watched =
-      layer.plan().engine == kDefinition
+      layer.plan().engine == kDefinition || MakePlan(layer.recipe(), dims).engine == kDefinition
           ? WatchDefinition(arguments, layer, given, dims, piece, threads)
           : nullptr;
   const CallOptions options{.executor = watched ? watched.get() : &threads,

@@ -51,6 +51,7 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
            BenchMemory& memory)
     : name_(std::move(name)),
       setting_(std::move(setting)),
+      plan_(MakePlan(recipe, setting_.dims)),
       layer_(std::make_shared<const Layer>(recipe)),
       executor_(&executor) {
   const Dims& dims = setting_.dims;

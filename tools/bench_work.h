@@ -89,7 +89,7 @@ class Work {
 
   const std::string& name() const { return name_; }
   const Setting& setting() const { return setting_; }
-  const Plan& plan() const { return layer_->plan(); }
+  const Plan& plan() const { return plan_; }  // of its sizes
   const Recipe& recipe() const { return layer_->recipe(); }
   const Demand& demand() const { return demand_; }
   double x() const;  // on the curve that `variant` names
@@ -123,6 +123,7 @@ class Work {
 
   std::string name_;
   Setting setting_;
+  Plan plan_;
   std::shared_ptr<const Layer> layer_;
   Executor* executor_;
   Inputs inputs_, gradients_;

@@ -147,10 +147,9 @@ void NoteSlowMemories(const ForecastOptions& options) {
   constexpr std::int64_t kRows = 1000;
   const auto columns = static_cast<std::int64_t>(options.columns.size());
   for (const experiments::NamedRecipe& memory : options.memories) {
-    const Plan plan = MakePlan(memory.recipe);
-    if (plan.engine != kDefinition) continue;
     Dims dims;
     dims.key_dim = options.lags * columns;
+    if (MakePlan(memory.recipe, dims).engine != kDefinition) continue;
     dims.value_dim = columns;
     dims.tokens = kRows;
     NoteLongWork(fmt::format("{}, {} rows,", memory.text, kRows),

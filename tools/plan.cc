@@ -24,6 +24,7 @@ void Run(const Arguments& arguments) {
   Dims dims = arguments.dims;
   dims.features = dims.features == 0 ? dims.key_dim : dims.features;
   dims.hidden = recipe.function.expansion * dims.key_dim;
+  const Plan of_sizes = MakePlan(recipe, dims);
   const Cost cost = EstimateCost(recipe, plan, dims);
   if (arguments.json) {
     nlohmann::ordered_json json;
@@ -34,6 +35,7 @@ void Run(const Arguments& arguments) {
     json["dk"] = dims.key_dim;
     json["dv"] = dims.value_dim;
     json["tokens"] = dims.tokens;
+    json["engine_of_sizes"] = of_sizes.engine;
     json["flops_per_token"] = cost.flops_per_token;
     json["bytes_per_token"] = cost.bytes_per_token;
     json["state_bytes"] = cost.state_bytes;
@@ -48,6 +50,9 @@ void Run(const Arguments& arguments) {
                                           : "no: steps towards the minimiser");
   fmt::print("\nfor Dk = {}, Dv = {}, T = {}, one memory:\n", dims.key_dim, dims.value_dim,
              dims.tokens);
+  if (of_sizes.engine != plan.engine) {
+    fmt::print("engine           {}: {}\n", of_sizes.engine, of_sizes.why);
+  }
   fmt::print("flops a token    {:.0f}\n", cost.flops_per_token);
   fmt::print("bytes a token    {:.0f}\n", cost.bytes_per_token);
   fmt::print("state            {:.0f} bytes\n", cost.state_bytes);

@@ -77,10 +77,9 @@ void NoteSlowMemories(const Arguments& arguments) {
   const RecallOptions& options = arguments.options;
   if (options.dim < 1 || options.kept < 1) return;  // refused later
   for (const experiments::NamedRecipe& memory : options.memories) {
-    const Plan plan = MakePlan(memory.recipe);
-    if (plan.engine != kDefinition) continue;
     Dims dims;
     dims.key_dim = dims.value_dim = options.dim;
+    if (MakePlan(memory.recipe, dims).engine != kDefinition) continue;
     dims.tokens = options.kept;
     if (arguments.limit > 0) dims.tokens = std::min(arguments.limit, options.kept);
     NoteLongWork(fmt::format("{}, {} tokens,", memory.text, dims.tokens),

@@ -33,6 +33,8 @@ struct Plan {
 inline constexpr std::string_view kDefinition = "definition";
 
 Plan MakePlan(const Recipe& recipe);
+/// The plan for calls of these sizes: an engine may leave some to the definition.
+Plan MakePlan(const Recipe& recipe, const Dims& dims);
 
 /// The names of all engines; the definition is the last.
 std::vector<std::string_view> Engines();

@@ -60,8 +60,8 @@ class Engine {
   virtual bool Covers(const Recipe& recipe) const = 0;
   /// Why it does not take this one of them; null where it does.
   virtual const char* Obstacle(const Recipe&) const { return nullptr; }
-  /// Does it take calls of these sizes? The definition runs what it does not take.
-  virtual bool Takes(const Recipe&, const Dims&) const { return true; }
+  /// Why it does not take calls of these sizes, which the definition then runs; null where it does.
+  virtual const char* SizeObstacle(const Recipe&, const Dims&) const { return nullptr; }
   /// How it runs the recipe, in one sentence.
   virtual std::string_view How(const Recipe&) const { return ""; }
   /// Useful floating-point operations a token and memory, the leading terms; a multiply-add is two.

@@ -48,10 +48,11 @@ class LocalPolynomial final : public Engine {
     if (recipe.function.degree > kMostDegree) return "its polynomials are of a degree above 3";
     return nullptr;
   }
-  bool Takes(const Recipe& recipe, const Dims& dims) const override {
+  const char* SizeObstacle(const Recipe& recipe, const Dims& dims) const override {
     const std::int64_t degree = recipe.function.degree;
-    return degree == 1 ||
-           local_polynomial::MonomialsOf(dims.key_dim, degree) <= local_polynomial::kMostMonomials;
+    const bool few = degree == 1 || local_polynomial::MonomialsOf(dims.key_dim, degree) <=
+                                        local_polynomial::kMostMonomials;
+    return few ? nullptr : "its polynomials have more than 256 monomials";
   }
   std::string_view How(const Recipe& recipe) const override {
     return recipe.function.degree == 1

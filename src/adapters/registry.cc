@@ -24,7 +24,7 @@ const Engine& CoveringEngine(const Recipe& recipe) {
 }
 
 const Engine& EngineFor(const Engine& planned, const Recipe& recipe, const Dims& dims) {
-  return planned.Takes(recipe, dims) ? planned : DefinitionEngine();
+  return planned.SizeObstacle(recipe, dims) == nullptr ? planned : DefinitionEngine();
 }
 
 const Engine* FindEngine(std::string_view name) {

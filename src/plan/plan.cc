@@ -23,6 +23,9 @@ double StateNumbers(const Recipe& recipe, const Dims& dims) {
   return sum;
 }
 
+constexpr const char* kByDefinition =
+    "): the definition runs it in double precision, right but slow";
+
 }  // namespace
 
 std::vector<std::string_view> Engines() {
@@ -33,15 +36,20 @@ std::vector<std::string_view> Engines() {
 
 Plan MakePlan(const Recipe& recipe) {
   const Engine& engine = CoveringEngine(recipe);
-  Plan plan;
-  plan.exact = recipe.optimizer.solver == Solver::kExact;
+  const bool exact = recipe.optimizer.solver == Solver::kExact;
   if (const char* const obstacle = engine.Obstacle(recipe); obstacle != nullptr) {
+    return {kDefinition, exact,
+            "no fast engine takes it yet (" + std::string(obstacle) + kByDefinition};
+  }
+  return {engine.name(), exact, std::string(engine.How(recipe))};
+}
+
+Plan MakePlan(const Recipe& recipe, const Dims& dims) {
+  Plan plan = MakePlan(recipe);
+  const Engine* const engine = FindEngine(plan.engine);
+  if (const char* const obstacle = engine->SizeObstacle(recipe, dims); obstacle != nullptr) {
     plan.engine = kDefinition;
-    plan.why = "no fast engine takes it yet (" + std::string(obstacle) +
-               "): the definition runs it in double precision, right but slow";
-  } else {
-    plan.engine = engine.name();
-    plan.why = engine.How(recipe);
+    plan.why = "no fast engine takes these sizes (" + std::string(obstacle) + kByDefinition;
   }
   return plan;
 }

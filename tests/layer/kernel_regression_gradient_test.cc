@@ -10,6 +10,7 @@
 #include "tests/support/directions.h"
 #include "tests/support/engines.h"
 #include "tests/support/gradients.h"
+#include "tests/support/pair_gradients.h"
 #include "ttr/layer.h"
 
 namespace ttr {
@@ -18,17 +19,8 @@ namespace {
 using test::Call;
 using test::Differentiate;
 using test::ExpectClose;
-using test::ExpectWithin;
 using test::Gradients;
 using test::Normal;
-using test::RandomState;
-
-// Away from 0, where differences have no two sides.
-void Raise(const TensorView& weights) {
-  if (!weights.defined()) return;
-  double* numbers = weights.as<double>();
-  for (std::int64_t i = 0; i < weights.shape().elements(); ++i) numbers[i] += 0.3;
-}
 
 class KernelRegressionGradient : public testing::TestWithParam<const char*> {
  protected:
@@ -53,53 +45,19 @@ INSTANTIATE_TEST_SUITE_P(
                     "kernel_ridge{kernel: linear, ridge: 0.3, importance: input, scale: 2}"),
     [](const auto& one) { return "case" + std::to_string(one.index); });
 
-// Central differences of step 6e-6 have some nine digits.
 TEST_P(KernelRegressionGradient, IsThatOfTheDefinition) {
-  for (const bool grouped : {false, true}) {
-    Dims dims = test::SmallDims(layer_.recipe());
-    dims.batch = 1;
-    dims.tokens = 5;
-    dims.query_heads = grouped ? 2 : 8;
-    const Call call(layer_.recipe(), dims, DType::kFloat64, 3, true);
-    for (const TensorView* weights : {&call.inputs.importance, &call.inputs.ridge}) Raise(*weights);
-    Raise(call.inputs.bandwidth);
-    const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
-    const Layer defined(layer_.recipe(), kDefinition);
-    State initial, dstate;
-    if (layer_.recipe().reading.causal) {
-      initial = RandomState(layer_, call.inputs, 10);
-      for (const StateSpec& spec : layer_.requirements().state) {
-        if (spec.counts) continue;
-        dstate.Set(spec.name,
-                   Normal(DType::kFloat64, StateShape(spec, layer_.recipe(), dims, 12), 21));
-      }
-    }
-    const Gradients got = Differentiate(layer_, call.inputs, initial, dy, dstate);
-    const Gradients expected = Differentiate(defined, call.inputs, initial, dy, dstate);
-    ExpectClose(got, expected, 1e-6);
-  }
+  test::ExpectGradientsOfTheDefinition(layer_, 1e-6);
 }
 
 TEST_P(KernelRegressionGradient, HasTheSameBitsForAnyNumberOfThreads) {
-  Dims dims = test::SmallDims(layer_.recipe());
-  dims.batch = 1;
-  dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 2;
-  dims.tokens = 300;
-  const Call call(layer_.recipe(), dims, DType::kFloat32, 4);
-  const Tensor dy = Normal(DType::kFloat32, OutputShape(dims), 30);
-  const auto five = MakeExecutor(5);
-  const Gradients one =
-      Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = &SequentialExecutor()});
-  const Gradients many = Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = five.get()});
-  ExpectWithin(one, many, 0);
+  test::ExpectSameGradientsOnAnyThreads(layer_, 300);
 }
 
 // More pairs than a block has.
 TEST_P(KernelRegressionGradient, IsThatOfTheDefinitionAlongADirection) {
   const Dims dims = test::TwoMemories(150, 7, 3);
   const Call call(layer_.recipe(), dims, DType::kFloat64, 5, true);
-  for (const TensorView* weights : {&call.inputs.importance, &call.inputs.ridge}) Raise(*weights);
-  Raise(call.inputs.bandwidth);
+  test::Raise(call.inputs);
   test::ExpectSlopeOfTheDefinition(layer_, call, Normal(DType::kFloat64, OutputShape(dims), 32),
                                    1e-6);
 }
@@ -175,7 +133,7 @@ TEST(KernelRegressionGradients, ByAnImportanceOfZeroAreSlopes) {
     Dims dims = test::TwoMemories(9, 4, 3);
     dims.query_heads = 4;
     const Call call(layer.recipe(), dims, DType::kFloat64, 3, true);
-    Raise(call.inputs.importance);
+    test::Raise(call.inputs);
     for (const std::int64_t t : {0, 3, 4, 8}) call.inputs.importance.Set({0, t, t % 2}, 0);
     // One-sided differences want a curve that is slow beside their step.
     for (const std::int64_t h : {0, 1}) call.inputs.ridge.Set({h}, 2);
@@ -227,27 +185,8 @@ TEST(KernelRegressionGradients, LeaveWhatIsNotFiniteToWhatDependsOnIt) {
   }
 }
 
-// In float32 what it is in float64.
 TEST_P(KernelRegressionGradient, InFloat32IsThatInFloat64) {
-  const Dims dims = test::TwoMemories(200, 19, 21);
-  const Call narrow(layer_.recipe(), dims, DType::kFloat32, 5);
-  const Call wide(layer_.recipe(), dims, DType::kFloat64, 5);
-  for (const InputField& field : InputFields()) {
-    const TensorView& from = narrow.inputs.*field.view;
-    if (from.defined()) CopyInto(from, wide.inputs.*field.view);
-  }
-  const Tensor dy = Normal(DType::kFloat32, OutputShape(dims), 30);
-  const Gradients expected = Differentiate(layer_, wide.inputs, {}, dy, {});
-  const Gradients got = Differentiate(layer_, narrow.inputs, {}, dy, {});
-  for (const InputField& field : InputFields()) {
-    const TensorView exact = expected.inputs.*field.view;
-    if (!exact.defined()) continue;
-    double largest = 1;
-    for (std::int64_t i = 0; i < exact.shape().elements(); ++i) {
-      largest = std::max(largest, std::abs(exact.as<double>()[i]));
-    }
-    EXPECT_LE(test::LargestDifference(got.inputs.*field.view, exact), 1e-3 * largest) << field.name;
-  }
+  test::ExpectGradientsInDouble(layer_, test::TwoMemories(200, 19, 21), 1e-3);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // Gradients of the layers that the kernel smoother runs, against those of the definition.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "tests/support/directions.h"
 #include "tests/support/engines.h"
 #include "tests/support/gradients.h"
+#include "tests/support/pair_gradients.h"
 #include "ttr/layer.h"
 
 namespace ttr {
@@ -18,17 +18,8 @@ namespace {
 using test::Call;
 using test::Differentiate;
 using test::ExpectClose;
-using test::ExpectWithin;
 using test::Gradients;
 using test::Normal;
-using test::RandomState;
-
-// Away from 0, where the logarithm is too steep for differences.
-void Raise(const TensorView& importance) {
-  if (!importance.defined()) return;
-  double* numbers = importance.as<double>();
-  for (std::int64_t i = 0; i < importance.shape().elements(); ++i) numbers[i] += 0.3;
-}
 
 class KernelSmootherGradient : public testing::TestWithParam<const char*> {
  protected:
@@ -53,58 +44,24 @@ INSTANTIATE_TEST_SUITE_P(
                     "softmax{kernel: inverse_distance}"),
     [](const auto& one) { return "case" + std::to_string(one.index); });
 
-// Central differences of step 6e-6 have some nine digits where they do not meet an edge of a
-// compact kernel.
 TEST_P(KernelSmootherGradient, IsThatOfTheDefinition) {
-  for (const bool grouped : {false, true}) {
-    Dims dims = test::SmallDims(layer_.recipe());
-    dims.batch = 1;
-    dims.tokens = 5;
-    dims.query_heads = grouped ? 2 : 8;
-    const Call call(layer_.recipe(), dims, DType::kFloat64, 3, true);
-    Raise(call.inputs.importance);
-    const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
-    const Layer defined(layer_.recipe(), kDefinition);
-    State initial, dstate;
-    if (layer_.recipe().reading.causal) {
-      initial = RandomState(layer_, call.inputs, 10);
-      dstate = RandomState(layer_, call.inputs, 20);
-      for (const StateSpec& spec : layer_.requirements().state) {
-        if (spec.counts) continue;
-        dstate.Set(spec.name,
-                   Normal(DType::kFloat64, StateShape(spec, layer_.recipe(), dims, 12), 21));
-      }
-    }
-    const Gradients got = Differentiate(layer_, call.inputs, initial, dy, dstate);
-    const Gradients expected = Differentiate(defined, call.inputs, initial, dy, dstate);
-    ExpectClose(got, expected, 1e-7);
-  }
+  test::ExpectGradientsOfTheDefinition(layer_, 1e-7);
 }
 
 // More pairs than a block has.
 TEST_P(KernelSmootherGradient, IsThatOfTheDefinitionAlongADirection) {
   const Dims dims = test::TwoMemories(200, 5, 3);
   const Call call(layer_.recipe(), dims, DType::kFloat64, 6, true);
-  Raise(call.inputs.importance);
+  test::Raise(call.inputs);
   test::ExpectSlopeOfTheDefinition(layer_, call, Normal(DType::kFloat64, OutputShape(dims), 32),
                                    1e-7);
 }
 
-// A pair of importance 0 takes no part, and yet has a slope.
 TEST(KernelSmootherGradients, OfImportanceAtZeroAreThoseOfTheDefinition) {
   for (const char* recipe :
        {"decayed_softmax{importance: input}",
         "kernel_smoother{importance: input, kernel: gaussian, bandwidth: 2}"}) {
-    const Layer layer(ParseRecipe(recipe)), defined(layer.recipe(), kDefinition);
-    const Dims dims = test::TwoMemories(6, 3, 4);
-    const Call call(layer.recipe(), dims, DType::kFloat64, 3, true);
-    Raise(call.inputs.importance);
-    for (const std::int64_t t : {1, 2, 5}) call.inputs.importance.Set({0, t, 1}, 0);
-    const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 30);
-    const Gradients got = Differentiate(layer, call.inputs, {}, dy, {});
-    Gradients expected = Differentiate(defined, call.inputs, {}, dy, {});
-    expected.initial = got.initial;
-    ExpectClose(got, expected, 1e-7);
+    test::ExpectSlopesAtNoImportance(Layer(ParseRecipe(recipe)));
   }
 }
 
@@ -149,48 +106,11 @@ TEST(KernelSmootherGradients, OfPairsOutOfReachAreNone) {
 }
 
 TEST_P(KernelSmootherGradient, HasTheSameBitsForAnyNumberOfThreads) {
-  Dims dims = test::SmallDims(layer_.recipe());
-  dims.batch = 1;
-  dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 2;
-  dims.tokens = 300;
-  const Call call(layer_.recipe(), dims, DType::kFloat32, 4, true);
-  const Tensor dy = Normal(DType::kFloat32, OutputShape(dims), 30);
-  const auto five = MakeExecutor(5);
-  const Gradients one =
-      Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = &SequentialExecutor()});
-  const Gradients many = Differentiate(layer_, call.inputs, {}, dy, {}, {.executor = five.get()});
-  ExpectWithin(one, many, 0);
+  test::ExpectSameGradientsOnAnyThreads(layer_, 300);
 }
 
-// A whole sequence of several blocks, in float32 and from what the forward pass saved.
 TEST_P(KernelSmootherGradient, OfManyBlocksIsThatInDouble) {
-  Dims dims = test::TwoMemories(300, 19, 21);
-  const Call narrow(layer_.recipe(), dims, DType::kFloat32, 5, true);
-  const Call wide(layer_.recipe(), dims, DType::kFloat64, 5, true);
-  for (const InputField& field : InputFields()) {
-    const TensorView& from = narrow.inputs.*field.view;
-    if (from.defined()) CopyInto(from, wide.inputs.*field.view);
-  }
-  const Tensor dy = Normal(DType::kFloat32, OutputShape(dims), 30);
-  const Gradients expected = Differentiate(layer_, wide.inputs, {}, dy, {});
-  const Gradients plain = Differentiate(layer_, narrow.inputs, {}, dy, {});
-  test::AlignedBytes saved(layer_.SavedBytes(dims));
-  State state;
-  const Tensor y(DType::kFloat32, OutputShape(dims));
-  layer_.Forward(narrow.inputs, state, {.y = y}, {.saved = saved});
-  const Gradients again = Differentiate(layer_, narrow.inputs, {}, dy, {}, {.saved = saved});
-  for (const InputField& field : InputFields()) {
-    const TensorView exact = expected.inputs.*field.view;
-    if (!exact.defined()) continue;
-    double largest = 1;
-    for (std::int64_t i = 0; i < exact.shape().elements(); ++i) {
-      largest = std::max(largest, std::abs(exact.as<double>()[i]));
-    }
-    for (const Gradients* got : {&plain, &again}) {
-      EXPECT_LE(test::LargestDifference(got->inputs.*field.view, exact), 3e-5 * largest)
-          << field.name;
-    }
-  }
+  test::ExpectGradientsInDouble(layer_, test::TwoMemories(300, 19, 21), 3e-5);
 }
 
 }  // namespace

@@ -345,6 +345,11 @@ TEST(LocalPolynomials, OfManyMonomialsRunOnTheDefinition) {
   const Call call(layer.recipe(), dims, DType::kFloat64, 9);
   EXPECT_EQ(LargestDifference(RunWhole(defined, call).y, RunWhole(layer, call).y), 0);
   EXPECT_EQ(LargestDifference(RunWhole(defined, call).y, RunInPieces(layer, call, 3).y), 0);
+  EXPECT_EQ(layer.plan().engine, "local_polynomial");
+  const Plan plan = MakePlan(layer.recipe(), dims);
+  EXPECT_EQ(plan.engine, kDefinition);
+  EXPECT_NE(plan.why.find("more than 256 monomials"), std::string::npos) << plan.why;
+  EXPECT_EQ(MakePlan(layer.recipe(), test::TwoMemories(8, 21, 2)).engine, "local_polynomial");
   EXPECT_EQ(MakePlan(ParseRecipe("local_cubic{degree: 4}")).engine, kDefinition);
 }
 

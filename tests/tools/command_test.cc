@@ -89,6 +89,13 @@ TEST(Command, WrongUsageIsOneLineAndCodeTwo) {
   EXPECT_EQ(NoRefusal(Ttr({"apply", "rls"}), 2, "--in"), "");
 }
 
+TEST(Command, APlanSaysWhichSizesTheDefinitionRuns) {
+  const std::string says = "definition: no fast engine takes these sizes";
+  EXPECT_NE(Ttr({"plan", "local_quadratic"}).out.find(says), std::string::npos);
+  EXPECT_EQ(Ttr({"plan", "local_quadratic", "--dk", "16"}).out.find(says), std::string::npos);
+  EXPECT_EQ(Ttr({"plan", "local_linear"}).out.find(says), std::string::npos);
+}
+
 // Whatever is wrong, of whichever subcommand: code 2, one line, and nothing of what was typed
 // drives the terminal.
 TEST(Command, EveryBadInvocationIsOneLine) {
