@@ -60,10 +60,11 @@ def row(layer: str, what: str) -> str:
     cells = [layer + WHAT[what]]
     for d in (64, 128):
         for processor, (_, _, lanes) in PROCESSORS.items():
-            (once, flops, products), (more, _, _) = (run(processor, layer, d, n, what) for n in CALLS)
+            once, flops, products = run(processor, layer, d, CALLS[0], what)
             if what == "products" and not products:
                 cells.append("none")
                 continue
+            more, _, _ = run(processor, layer, d, CALLS[1], what)
             count = (more - once) / (CALLS[1] - CALLS[0]) / TOKENS / HEADS
             cells.append(f"{count:.0f} ({count * 2 * lanes / flops:.2f})")
     return f"| {' | '.join(cells)} |"
