@@ -84,7 +84,7 @@ HWY_INLINE hn::Vec<Pairs> Pair(hn::Vec<Wide> low, hn::Vec<Wide> high) {
 #elif TTR_BF16_PAIRS_OF_ARM
 
 HWY_INLINE hn::Vec<Wide> AddProducts(hn::Vec<Wide> sum, hn::Vec<Pairs> a, hn::Vec<Pairs> b) {
-  asm(".arch_extension bf16; bfdot %0.4s, %1.8h, %2.8h" : "+w"(sum.raw) : "w"(a.raw), "w"(b.raw));
+  asm(".arch_extension bf16\n\tbfdot %0.4s, %1.8h, %2.8h" : "+w"(sum.raw) : "w"(a.raw), "w"(b.raw));
   return sum;
 }
 
@@ -93,7 +93,7 @@ class FourPairs {
   HWY_INLINE explicit FourPairs(const std::uint32_t* from) : pairs_(hn::LoadU(Pairs(), from)) {}
   template <int PAIR>
   HWY_INLINE hn::Vec<Wide> AddProducts(hn::Vec<Wide> sum, hn::Vec<Pairs> b) const {
-    asm(".arch_extension bf16; bfdot %0.4s, %1.8h, %2.2h[%3]"
+    asm(".arch_extension bf16\n\tbfdot %0.4s, %1.8h, %2.2h[%3]"
         : "+w"(sum.raw)
         : "w"(b.raw), "w"(pairs_.raw), "i"(PAIR));
     return sum;
@@ -105,7 +105,7 @@ class FourPairs {
 
 HWY_INLINE hn::Vec<Pairs> RoundBoth(hn::Vec<Wide> low, hn::Vec<Wide> high) {
   hn::Vec<Pairs> both;
-  asm(".arch_extension bf16; bfcvtn %0.4h, %1.4s; bfcvtn2 %0.8h, %2.4s"
+  asm(".arch_extension bf16\n\tbfcvtn %0.4h, %1.4s\n\tbfcvtn2 %0.8h, %2.4s"
       : "=&w"(both.raw)
       : "w"(low.raw), "w"(high.raw));
   return both;
