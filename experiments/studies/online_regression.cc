@@ -100,9 +100,10 @@ report::Chart LossChart(const std::vector<LayerLoss>& losses, std::int64_t token
   return chart;
 }
 
-// The claim that the first of each pair is below the second; the evidence is the nearest pair.
+// The claim that the first of each pair is below the second; the evidence is the nearest pair. Of
+// no pairs nothing holds.
 Claim AllBelow(std::string what, const std::vector<std::pair<Sample, Sample>>& pairs) {
-  Claim all{std::move(what), true, ""};
+  Claim all{std::move(what), !pairs.empty(), ""};
   double nearest = -INFINITY;
   for (const auto& [low, high] : pairs) {
     const Claim pair = Increasing("", {low, high});

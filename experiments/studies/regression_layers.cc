@@ -153,7 +153,7 @@ std::vector<RegressionLayer> LocalFits(const OnlineRegressionOptions& o) {
   constexpr const char* kNames[] = {"softmax", "local_linear", "local_quadratic", "local_cubic"};
   std::vector<RegressionLayer> layers;
   for (const LocalKernel& kernel : kLocalKernels) {
-    // Of higher degrees one kernel: the loss of most is that of degree 1.
+    // Degrees 2 and 3 take longest; one kernel shows what they do.
     const int most = &kernel == kLocalKernels ? 3 : 1;
     for (int degree = 0; degree <= most; ++degree) {
       const std::string ridge = degree > 0 ? ", ridge: " + ExactReal(o.local_ridge) : "";

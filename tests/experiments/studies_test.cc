@@ -109,6 +109,8 @@ TEST(Studies, LocalFitsAreOnLinesOfTheirOwn) {
   const report::Table& fits = result.tables.back().table;
   EXPECT_EQ(fits.title(), "Kernels and degrees, the same process with 6 channels");
   ASSERT_EQ(fits.rows().size(), LocalFits(options).size());
+  EXPECT_NE(result.claims.back().evidence.find("p = 1 0."), std::string::npos)
+      << result.claims.back().evidence;
   // The first is the study's own softmax, of the same process.
   options.process.key_dim = 6;
   const StudyResult same = RunOnlineRegression(options, Seeds(1));
