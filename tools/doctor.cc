@@ -60,6 +60,15 @@ std::string Joined(const std::vector<std::string>& words) {
   return text;
 }
 
+std::string ProductsText(bool has, bool exact) {
+  if (!has) {
+    return MatrixTilesRefused() ? "products of float32: the system refuses matrix tiles"
+                                : "products of float32 only";
+  }
+  return fmt::format("products by {}, {} of whole numbers", BFloat16Products(),
+                     exact ? "right" : "WRONG");
+}
+
 void Run(bool as_json) {
   const std::vector<Check> checks = SelfTest();
   bool passed = true;
@@ -67,6 +76,8 @@ void Run(bool as_json) {
 
   const report::Table table = Verdicts(checks);
   const bool bfloat16_products = Layer(ParseRecipe("deltanet")).HasBFloat16Products();
+  const bool exact = BFloat16ProductsAreExact();
+  passed = passed && exact;
   if (as_json) {
     nlohmann::ordered_json json;
     json["version"] = Version();
@@ -74,6 +85,9 @@ void Run(bool as_json) {
     json["targets"] = SupportedTargets();
     json["chosen_target"] = ChosenTarget();
     json["bfloat16_products"] = bfloat16_products;
+    json["bfloat16_products_by"] = bfloat16_products ? BFloat16Products() : "float32";
+    json["bfloat16_products_exact"] = exact;
+    json["matrix_tiles_refused"] = MatrixTilesRefused();
     json["threads"] = DefaultExecutor().threads();
     json["layers"] = Zoo().size();
     json["self_test"] = table.ToJson();
@@ -84,8 +98,8 @@ void Run(bool as_json) {
     fmt::print("compiler   {}\n", __VERSION__);
     fmt::print("targets    {} (compiled in, and supported here)\n", Joined(SupportedTargets()));
     fmt::print("chosen     {} (TTR_TARGET forces another)\n", ChosenTarget());
-    fmt::print("bfloat16   products {} (ttr apply --bfloat16-products)\n",
-               bfloat16_products ? "in pairs" : "of float32 only");
+    fmt::print("bfloat16   {} (ttr apply --bfloat16-products)\n",
+               ProductsText(bfloat16_products, exact));
     fmt::print("threads    {} (TTR_THREADS sets another number)\n", DefaultExecutor().threads());
     fmt::print("layers     {}\n\n{}", Zoo().size(), table.ToText());
     fmt::print("{}\n", passed ? "All engines are right on this machine."
@@ -100,6 +114,7 @@ void AddDoctor(CLI::App& app) {
   CLI::App* command = AddCommand(
       app, "doctor", "what this build is, and a self-test of every engine",
       "  ttr doctor\n  TTR_TARGET=AVX2 ttr doctor --json\n"
+      "  TTR_BFLOAT16_PRODUCTS=float32 ttr doctor\n"
       "An output may differ from the definition's by 64 eps of its size, of what solves systems "
       "times\ntheir condition. Exit code 1: an engine is wrong on this "
       "machine.");

@@ -304,4 +304,39 @@ Judgement Judge(const Comparison& comparison) {
   return judgement;
 }
 
+bool BFloat16ProductsAreExact() {
+  const Layer layer(ParseRecipe("deltanet"));
+  Dims dims;
+  dims.tokens = 67;  // fills no chunk, dims no block
+  dims.heads = dims.query_heads = dims.key_heads = dims.value_heads = 2;
+  dims.key_dim = 72;
+  dims.value_dim = 40;
+  CounterRandom random(/*seed=*/1, 0);
+  const auto numbers = [&](std::int64_t width, const auto& number) {
+    Tensor x(DType::kBFloat16, {1, dims.tokens, dims.heads, width});
+    for (std::int64_t i = 0; i < x.elements(); ++i) StoreElement(x.data(), x.dtype(), i, number(i));
+    return x;
+  };
+  const auto small = [&](std::int64_t) { return static_cast<double>(random.Bits() % 5) - 2; };
+  std::int64_t channel = 0;
+  const auto unit = [&](std::int64_t i) {
+    const std::int64_t at = i % dims.key_dim;
+    if (at == 0) channel = static_cast<std::int64_t>(random.Bits() % 8) * 9;
+    return at == channel ? 1. : 0.;
+  };
+  const Tensor q = numbers(dims.key_dim, small), k = numbers(dims.key_dim, unit);
+  const Tensor v = numbers(dims.value_dim, small);
+  const Tensor steps(DType::kFloat32, {1, dims.tokens, dims.heads});
+  std::ranges::fill(steps.as<float>(), 1.f);
+  const Inputs inputs{.q = q, .k = k, .v = v, .step = steps};
+  const auto outputs = [&](const CallOptions& options) {
+    Tensor y(DType::kFloat32, {1, dims.tokens, dims.heads, dims.value_dim});
+    State state;
+    layer.Forward(inputs, state, {.y = y.view(), .status = {}}, options);
+    return y;
+  };
+  const Tensor wide = outputs({}), narrow = outputs({.bfloat16_products = true});
+  return std::ranges::equal(wide.as<float>(), narrow.as<float>());
+}
+
 }  // namespace ttr::tools

@@ -47,4 +47,8 @@ inline constexpr double kRoundings = 64;
 inline constexpr double kLeastDigits = 5e-3;
 Judgement Judge(const Comparison& comparison);
 
+// Whether products in bfloat16 (CallOptions::bfloat16_products) have the bits of float32 where no
+// factor is rounded: small whole numbers, and units as keys. True where there are none.
+bool BFloat16ProductsAreExact();
+
 }  // namespace ttr::tools

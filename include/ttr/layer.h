@@ -97,8 +97,9 @@ class Layer {
 
   /// Are products in bfloat16 (CallOptions::bfloat16_products) there for this recipe, and faster on
   /// this processor? By what it is: AMD's AVX512-BF16 takes two thirds of the time of float32 (Zen
-  /// 4), Intel's took 1.4 to 1.7 times as long and is not asked; Arm's BFDOT was counted, not
-  /// timed.
+  /// 4); Intel's took 1.4 to 1.7 times as long and is not asked, but its matrix tiles are where the
+  /// system grants them; Arm's BFDOT was counted, not timed. The first to ask requests the tiles of
+  /// the system, for the process.
   bool HasBFloat16Products() const;
 
   /// Bytes of scratch that Forward, and Backward, need at these sizes with this many threads. Where

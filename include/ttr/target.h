@@ -1,4 +1,5 @@
-/// SIMD targets: which were compiled in, which this machine can run, which one is used.
+/// SIMD targets: which were compiled in, which this machine can run, which one is used; and how it
+/// multiplies bfloat16.
 #pragma once
 
 #include <string>
@@ -18,5 +19,14 @@ std::string_view ChosenTarget();
 /// Forces a target from now on (for tests and benchmarks); empty goes back to the default. Not to
 /// be called while kernels run.
 void ForceTarget(std::string_view name);
+
+/// How products of bfloat16 (CallOptions::bfloat16_products) are made where a target has them:
+/// "tiles" (AMX: matrix tiles of 16 by 16), "pairs" (AVX512-BF16, or BFDOT of 64-bit Arm) or
+/// "float32", which is none. The quickest by what the processor is, unless the environment variable
+/// TTR_BFLOAT16_PRODUCTS names another; of one that it has not, and of anything else, an Error.
+std::string_view BFloat16Products();
+
+/// Has the processor matrix tiles that the system refuses this process?
+bool MatrixTilesRefused();
 
 }  // namespace ttr

@@ -9,7 +9,7 @@
 #include "src/core/working_copy.h"
 #include "src/engines/fast_weights/backward.h"
 #include "src/recipe/family.h"
-#include "src/simd/processor.h"
+#include "src/simd/caches.h"
 
 namespace ttr {
 namespace {
@@ -107,14 +107,15 @@ class FastWeights final : public Engine {
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
     const fast_weights::Options options = FastWeightsOptions(recipe, dims, {});
     return MostBytes(recipe, dims, [&](fast_weights::Sizes sizes) {
-      sizes.bf16_products = sizes.state == DType::kFloat32;  // whatever the call asks for
+      // Whatever the call asks for, and the system then allows.
+      if (sizes.state == DType::kFloat32) sizes.products = simd::Bf16Products::kTiles;
       return fast_weights::ScratchBytes(options, sizes, threads);
     });
   }
 
   bool HasBFloat16Products(const Recipe& recipe) const override {
-    return simd::MultipliesBf16PairsFast() &&
-           fast_weights::HasBf16Products(FastWeightsOptions(recipe, Dims(), {}));
+    return fast_weights::ProductsOfBf16(FastWeightsOptions(recipe, Dims(), {})) !=
+           simd::Bf16Products::kFloat32;
   }
 
   std::size_t SavedBytes(const Recipe& recipe, const Dims& dims, DType state) const override {
@@ -148,9 +149,9 @@ class FastWeights final : public Engine {
     if (!FastWeightsOptions(recipe, Dims(), {}).defers()) return false;
     const std::int64_t bytes =
         PhiDim(recipe, dims) * dims.value_dim * static_cast<std::int64_t>(ttr::SizeOf(state));
-    constexpr std::int64_t kFirstLevel = std::int64_t{32} << 10;
-    constexpr std::int64_t kCached = std::int64_t{16} << 20;
-    return bytes > kFirstLevel || bytes * dims.states() * dims.heads <= kCached;
+    const simd::Caches& caches = simd::TheCaches();
+    return bytes > caches.first_level ||
+           bytes * dims.states() * dims.heads <= caches.kept_states;
   }
 
   void Flush(const Recipe&, State& state, const TensorView& auxiliary,

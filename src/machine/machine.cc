@@ -1,5 +1,6 @@
 #include "ttr/util/machine.h"
 
+#include "src/simd/caches.h"
 #include "src/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -170,19 +170,11 @@ std::size_t Passes(std::size_t bytes) {
 }  // namespace
 
 std::vector<MemoryLevel> MemoryLevels() {
-  // What the first processor sees; the C library's own figures are wrong on some machines.
-  const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index";
   constexpr std::string_view kNames[] = {"L1", "L2", "L3"};
   std::vector<MemoryLevel> levels;
-  for (int index = 0; levels.size() < std::size(kNames); ++index) {
-    const auto file = [&](const char* name) {
-      return std::ifstream(folder + std::to_string(index) + "/" + name);
-    };
-    std::string type;
-    std::size_t kilobytes = 0;
-    if (!(file("type") >> type) || !(file("size") >> kilobytes)) break;
-    if (type == "Instruction") continue;
-    levels.push_back({kNames[levels.size()], kilobytes << 10});
+  for (const std::int64_t bytes : simd::CacheLevels()) {
+    if (levels.size() == std::size(kNames)) break;
+    levels.push_back({kNames[levels.size()], static_cast<std::size_t>(bytes)});
   }
   levels.push_back({"DRAM", 0});
   return levels;

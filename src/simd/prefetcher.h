@@ -10,10 +10,6 @@
 
 namespace ttr::simd {
 
-/// Numbers of a state that is fetched while another of its size is updated: both fit in a
-/// second-level cache.
-inline constexpr std::int64_t kMostFetchedAhead = 1 << 16;
-
 /// `count` numbers of a row towards the second-level cache.
 template <class T>
 HWY_INLINE void FetchRow(const T* row, std::int64_t count) {

@@ -16,10 +16,6 @@ struct Rows {
   explicit operator bool() const { return data != nullptr; }
 };
 
-/// Answers from so many bytes on are written past the caches: none would hold them until they are
-/// read again, and a line that is written whole need not be read before.
-inline constexpr std::int64_t kUncachedOutputs = std::int64_t{1} << 24;
-
 /// Are `count` rows `bytes` at the least, and lines that vectors of T fill?
 template <class T>
 bool PastCaches(const Rows& rows, std::int64_t count, std::int64_t bytes) {

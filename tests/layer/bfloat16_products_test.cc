@@ -1,5 +1,6 @@
-// Products with the memory in bfloat16 (Run::bfloat16_products): where there are any, answers are
-// those of float32 but for the rounding of factors; elsewhere they are the same bits.
+// Products with the memory in bfloat16 (CallOptions::bfloat16_products): where there are any, answers
+// are those of float32 but for the rounding of factors; elsewhere they are the same bits. By pairs
+// and by tiles, which are emulated where the processor has none.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,11 +10,13 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/support/calls.h"
 #include "tests/support/engines.h"
 #include "tests/support/gradients.h"
+#include "tests/support/matrix_tiles.h"
 #include "tests/support/recipes.h"
 #include "ttr/executor.h"
 #include "ttr/layer.h"
@@ -24,6 +27,7 @@ namespace ttr {
 namespace {
 
 using test::Call;
+using simd::Bf16Products;
 using test::LargestDifference;
 
 const ttr::CallOptions kNarrow{.bfloat16_products = true};
@@ -73,8 +77,19 @@ double Distance(const TensorView& a, const TensorView& b, bool median) {
   return SizeOf(difference, median) / SizeOf(b, median);
 }
 
-class BFloat16Products : public testing::TestWithParam<std::string> {
+bool Has(Bf16Products products) {
+  if (products == Bf16Products::kTiles) return test::HasMatrixTiles();
+  return products == Bf16Products::kFloat32 || simd::TheBf16Processor().has_pairs;
+}
+
+using Case = std::tuple<std::string, Bf16Products>;
+
+class BFloat16Products : public testing::TestWithParam<Case> {
  protected:
+  void SetUp() override {
+    if (!Has(std::get<1>(GetParam()))) GTEST_SKIP() << "none";
+  }
+
   Dims SomeDims() const {
     Dims dims = test::SmallDims(layer_.recipe());
     dims.tokens = 101;
@@ -82,14 +97,25 @@ class BFloat16Products : public testing::TestWithParam<std::string> {
     return dims;
   }
 
-  Layer layer_{ParseRecipe(GetParam())};
+  // Has this recipe any?
+  bool HasProducts() const { return layer_.HasBFloat16Products(); }
+
+  test::WithBf16Products with_{std::get<1>(GetParam())};
+  Layer layer_{ParseRecipe(std::get<0>(GetParam()))};
 };
 
-INSTANTIATE_TEST_SUITE_P(All, BFloat16Products, testing::ValuesIn(test::EngineRecipes()),
-                         test::CaseName);
+INSTANTIATE_TEST_SUITE_P(
+    All, BFloat16Products,
+    testing::Combine(testing::ValuesIn(test::EngineRecipes()),
+                     testing::Values(Bf16Products::kFloat32, Bf16Products::kPairs,
+                                     Bf16Products::kTiles)),
+    [](const testing::TestParamInfo<Case>& at) {
+      return test::CaseName({std::get<0>(at.param), at.index}) + "_" +
+             std::string(simd::NameOf(std::get<1>(at.param)));
+    });
 
 TEST_P(BFloat16Products, AgreeWithTheDefinition) {
-  if (!layer_.HasBFloat16Products()) GTEST_SKIP() << "none";
+  if (!HasProducts()) GTEST_SKIP() << "none";
   Dims dims = SomeDims();
   for (const std::int64_t dim : {48, 20, 7}) {
     SCOPED_TRACE(dim);
@@ -141,11 +167,12 @@ TEST_P(BFloat16Products, AreForCallsThatAskForThem) {
 }
 
 TEST_P(BFloat16Products, HaveTheSameBitsOnAnyThreadsAndInAnyScratch) {
-  if (!layer_.HasBFloat16Products()) GTEST_SKIP() << "none";
+  if (!HasProducts()) GTEST_SKIP() << "none";
   for (const std::int64_t heads : {1, 5}) {
     Dims dims = SomeDims();
     dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = heads;
     dims.tokens = 401;
+    if (std::get<1>(GetParam()) == Bf16Products::kTiles) dims.key_dim = 20;  // an emulation is slow
     const Call call(layer_.recipe(), dims, DType::kBFloat16, 3, true);
     const State initial = test::RandomState(layer_, call.inputs, 10);
     const Answers expected = Answer(layer_, call.inputs, dims, initial,
@@ -162,7 +189,7 @@ TEST_P(BFloat16Products, HaveTheSameBitsOnAnyThreadsAndInAnyScratch) {
 }
 
 TEST_P(BFloat16Products, ForgetWhatIsNotFinite) {
-  if (!layer_.HasBFloat16Products()) GTEST_SKIP() << "none";
+  if (!HasProducts()) GTEST_SKIP() << "none";
   const Dims dims = SomeDims();
   const Call call(layer_.recipe(), dims, DType::kBFloat16, 5, true);
   const TensorView& gates = call.inputs.log_decay;
@@ -190,28 +217,81 @@ TEST_P(BFloat16Products, ForgetWhatIsNotFinite) {
 }
 
 // Small whole numbers are not rounded, and so every product shows whether it is the right one.
-TEST(ExactFactors, HaveExactProducts) {
-  const Layer layer(ParseRecipe("linear_attention"));
-  if (!layer.HasBFloat16Products()) GTEST_SKIP() << "none";
-  for (const std::int64_t key_dim : {3, 16, 33}) {
-    for (const std::int64_t value_dim : {5, 16, 40, 64}) {
-      for (const std::int64_t tokens : {4, 8, 15, 31}) {
-        SCOPED_TRACE(testing::Message() << key_dim << " " << value_dim << " " << tokens);
-        CounterRandom random(3);
-        const auto numbers = [&](std::int64_t dim) {
-          Tensor x(DType::kBFloat16, {1, tokens, 2, dim});
-          for (std::int64_t i = 0; i < x.elements(); ++i) {
-            StoreElement(x.data(), x.dtype(), i, static_cast<double>(random.Bits() % 5) - 2);
-          }
-          return x;
-        };
-        const Tensor q = numbers(key_dim), k = numbers(key_dim), v = numbers(value_dim);
-        const Inputs inputs{.q = q, .k = k, .v = v};
-        Dims dims = test::TwoMemories(tokens, key_dim, value_dim);
-        ExpectSame(Answer(layer, inputs, dims, {}, kNarrow), Answer(layer, inputs, dims, {}, {}));
+// Keys are units, or a memory that erases would hold larger numbers with every token.
+class ExactFactors : public testing::TestWithParam<Bf16Products> {
+ protected:
+  void SetUp() override {
+    if (!Has(GetParam())) GTEST_SKIP() << "none";
+  }
+
+  void ExpectExactProducts(const std::string& recipe, const Dims& dims) {
+    SCOPED_TRACE(testing::Message() << recipe << " " << dims.key_dim << " " << dims.value_dim << " "
+                                    << dims.tokens << " " << dims.query_heads);
+    const Layer layer(ParseRecipe(recipe));
+    ASSERT_TRUE(layer.HasBFloat16Products());
+    const auto numbers = [&](std::int64_t heads, std::int64_t dim) {
+      Tensor x(DType::kBFloat16, {1, dims.tokens, heads, dim});
+      for (std::int64_t i = 0; i < x.elements(); ++i) {
+        StoreElement(x.data(), x.dtype(), i, static_cast<double>(random_.Bits() % 5) - 2);
+      }
+      return x;
+    };
+    const Tensor q = numbers(dims.query_heads, dims.key_dim), v = numbers(2, dims.value_dim);
+    const Tensor k(DType::kBFloat16, {1, dims.tokens, 2, dims.key_dim});
+    const Tensor steps(DType::kFloat32, {1, dims.tokens, 2});
+    for (std::int64_t i = 0; i < steps.elements(); ++i) {
+      const auto channel = static_cast<std::int64_t>(random_.Bits() % dims.key_dim);
+      StoreElement(k.data(), k.dtype(), i * dims.key_dim + channel, random_.Bits() % 2 ? 1 : -1);
+      StoreElement(steps.data(), steps.dtype(), i, 1);
+    }
+    Inputs inputs{.q = q, .k = k, .v = v};
+    if (layer.recipe().optimizer.solver == Solver::kSgd) inputs.step = steps;
+    ExpectSame(Answer(layer, inputs, dims, {}, kNarrow), Answer(layer, inputs, dims, {}, {}));
+  }
+
+  test::WithBf16Products with_{GetParam()};
+  CounterRandom random_{3};
+};
+
+TEST_P(ExactFactors, HaveExactProducts) {
+  for (const char* recipe : {"linear_attention", "deltanet"}) {
+    for (const std::int64_t key_dim : {1, 16, 33, 64, 100, 256}) {
+      for (const std::int64_t value_dim : {1, 16, 40, 256}) {
+        for (const std::int64_t tokens : {4, 8, 15, 31}) {
+          ExpectExactProducts(recipe, test::TwoMemories(tokens, key_dim, value_dim));
+        }
       }
     }
+    for (const std::int64_t query_heads : {4, 6, 10}) {
+      Dims dims = test::TwoMemories(19, 33, 40);
+      dims.query_heads = query_heads;
+      ExpectExactProducts(recipe, dims);
+    }
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExactFactors,
+                         testing::Values(Bf16Products::kPairs, Bf16Products::kTiles),
+                         [](const testing::TestParamInfo<Bf16Products>& at) {
+                           return std::string(simd::NameOf(at.param));
+                         });
+
+// Layers by tiles are layers by those instructions.
+TEST(MatrixTiles, AreThoseThatWereAskedFor) {
+  if (!test::HasMatrixTiles()) GTEST_SKIP() << "no AVX512-BF16";
+  if (simd::TheBf16Processor().may_use_tiles) GTEST_SKIP() << "the processor's own are not counted";
+  const Call call(ParseRecipe("deltanet"), test::TwoMemories(8, 64, 32), DType::kBFloat16, 3, true);
+  const Layer layer(call.recipe);
+  const auto count = [&](Bf16Products products) {
+    const test::WithBf16Products with(products);
+    const long before = test::EmulatedTileInstructions();
+    Answer(layer, call.inputs, call.dims, {}, kNarrow);
+    return test::EmulatedTileInstructions() - before;
+  };
+  EXPECT_EQ(count(Bf16Products::kPairs), 0);
+  // Of either memory: shapes, two registers zeroed, twice 32 rows (three registers loaded, two
+  // products), two registers stored, and no shapes again.
+  EXPECT_EQ(count(Bf16Products::kTiles), 2 * (1 + 2 + 2 * (3 + 2) + 2 + 1));
 }
 
 }  // namespace

@@ -114,7 +114,8 @@ TEST_P(TimeSlices, HaveTheBitsOfOneHeadAfterTheOther) {
 TEST_P(TimeSlices, AnswersPastTheCachesHaveTheSameBits) {
   Dims dims = SomeDims();
   dims.batch = 1;
-  const std::int64_t far = (std::int64_t{1} << 24) / dims.tokens / 64 * 64 + 64;
+  const test::WithCaches with({.uncached_outputs = 1 << 18});
+  const std::int64_t far = (1 << 18) / dims.tokens / 64 * 64 + 64;
   struct Place {
     std::int64_t value_dim, further, first;
     DType dtype = DType::kFloat32;
@@ -227,6 +228,33 @@ TEST_P(TimeSlices, ForgetWhatIsNotFinite) {
   const SpreadInputs far(call.inputs);
   ExpectSame(Answer(layer_, far.inputs, {}, dims, DType::kFloat64, true),
              Answer(layer_, call.inputs, {}, dims, DType::kFloat64, false), 0);
+}
+
+// How many memories take turns, and what is written past the caches, follows from the caches.
+TEST_P(TimeSlices, HaveTheSameBitsWithAnyCaches) {
+  Dims dims = SomeDims();
+  dims.value_dim = 32;  // fills lines
+  if (layer_.recipe().function.kind != FunctionClass::kConstant) dims.key_dim = 32;
+  const Call call(layer_.recipe(), dims, DType::kFloat32, 7, true);
+  const State initial = test::RandomState(layer_, call.inputs, 10);
+  const State dstate = test::RandomState(layer_, call.inputs, 20);
+  const Tensor dy = test::Normal(
+      DType::kFloat32, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 30);
+  const SpreadInputs far(call.inputs);
+  const auto differentiate = [&] {
+    test::AlignedBytes saved(layer_.SavedBytes(dims, DType::kFloat32), std::byte{0xff});
+    const ttr::CallOptions run{.saved = saved};
+    Answer(layer_, far.inputs, initial, dims, DType::kFloat32, true, run);
+    return test::Differentiate(layer_, far.inputs, initial, dy, dstate, run);
+  };
+  const Answers expected = Answer(layer_, far.inputs, initial, dims, DType::kFloat32, true);
+  const auto expected_gradients = differentiate();
+  for (const simd::Caches& caches : {test::kNoCaches, test::kEndlessCaches}) {
+    SCOPED_TRACE(caches.in_turn);
+    const test::WithCaches with(caches);
+    ExpectSame(Answer(layer_, far.inputs, initial, dims, DType::kFloat32, true), expected, 0);
+    test::ExpectClose(differentiate(), expected_gradients, 0);
+  }
 }
 
 TEST_P(TimeSlices, SaveWhatGradientsNeed) {

@@ -1,12 +1,15 @@
-// What the tests of engines share: a forced target, tensors in two memory orders, roundings.
+// What the tests of engines share: a forced target, forced caches, tensors in two memory orders,
+// roundings.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <new>
 #include <string_view>
 #include <vector>
 
+#include "src/simd/caches.h"
 #include "ttr/target.h"
 #include "ttr/tensor.h"
 
@@ -20,6 +23,24 @@ class OnTarget {
   OnTarget(const OnTarget&) = delete;
   OnTarget& operator=(const OnTarget&) = delete;
 };
+
+// Caches that engines believe in for the length of a test.
+class WithCaches {
+ public:
+  explicit WithCaches(const simd::Caches& caches) : caches_(caches) { simd::ForceCaches(&caches_); }
+  ~WithCaches() { simd::ForceCaches(nullptr); }
+  WithCaches(const WithCaches&) = delete;
+  WithCaches& operator=(const WithCaches&) = delete;
+
+ private:
+  const simd::Caches caches_;
+};
+
+// So small that nothing stays in them, and so large that everything does.
+inline constexpr simd::Caches kNoCaches{1, 1, 1, 1, 1, 1};
+inline constexpr std::int64_t kAnyBytes = std::int64_t{1} << 40;
+inline constexpr simd::Caches kEndlessCaches{kAnyBytes, kAnyBytes, kAnyBytes,
+                                             kAnyBytes, kAnyBytes, kAnyBytes};
 
 // A tensor with its view in the engine's order of axes.
 struct Data {

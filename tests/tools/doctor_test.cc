@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/matrix_tiles.h"
 #include "tests/tools/command.h"
 #include "tools/doctor_check.h"
 #include "ttr/plan.h"
@@ -35,6 +36,35 @@ TEST(Doctor, FindsNothingOnAnyTarget) {
       EXPECT_EQ(row["verdict"], "right") << target << " " << row;
       EXPECT_LE(row["float32"], row["bound"]) << target << " " << row;
     }
+  }
+}
+
+TEST(Doctor, SaysHowProductsOfBFloat16AreMade) {
+  const auto told = [](const std::string& products) {
+    const Outcome outcome =
+        Ttr({"doctor", "--json"}, "", {"env", "TTR_BFLOAT16_PRODUCTS=" + products});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out, nullptr, /*allow_exceptions=*/false);
+  };
+  EXPECT_EQ(told("float32")["bfloat16_products"], false);
+  EXPECT_EQ(told("float32")["bfloat16_products_by"], "float32");
+  const auto json = told("");
+  EXPECT_EQ(json["bfloat16_products_by"], BFloat16Products());
+  EXPECT_EQ(json["bfloat16_products"], BFloat16Products() != "float32");
+  EXPECT_EQ(json["bfloat16_products_exact"], true);
+  EXPECT_EQ(json["matrix_tiles_refused"], MatrixTilesRefused());
+  const Outcome wrong = Ttr({"doctor"}, "", {"env", "TTR_BFLOAT16_PRODUCTS=nonsense"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("TTR_BFLOAT16_PRODUCTS must be one of float32"), std::string::npos);
+}
+
+TEST(Doctor, FindsProductsOfBFloat16ExactByPairsAndByTiles) {
+  using enum simd::Bf16Products;
+  for (const simd::Bf16Products products : {kFloat32, kPairs, kTiles}) {
+    if (products == kPairs && !simd::TheBf16Processor().has_pairs) continue;
+    if (products == kTiles && !HasMatrixTiles()) continue;
+    const WithBf16Products with(products);
+    EXPECT_TRUE(tools::BFloat16ProductsAreExact()) << simd::NameOf(products);
   }
 }
 

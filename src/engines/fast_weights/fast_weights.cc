@@ -134,7 +134,9 @@ std::size_t SavedBytes(const Options& options, const Sizes& sizes, std::int64_t 
          static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
 }
 
-bool HasBf16Products(const Options& options) { return !options.paired() && HasBf16Instructions(); }
+simd::Bf16Products ProductsOfBf16(const Options& options) {
+  return options.paired() ? simd::Bf16Products::kFloat32 : TargetBf16Products();
+}
 
 std::int64_t DeferredNumbers(const Sizes& sizes) {
   return sizes.state == DType::kFloat64 ? DeferredWrite<double>::Numbers(sizes)
@@ -164,8 +166,9 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   const bool saves = !call.saved.empty();
   const bool decode = IsDecode(work.sizes.tokens * options.steps);
   work.sizes.saved = saves && !decode;
-  work.sizes.bf16_products = call.bf16_products && !decode && work.sizes.state == DType::kFloat32 &&
-                             HasBf16Products(options);
+  if (call.bf16_products && !decode && work.sizes.state == DType::kFloat32) {
+    work.sizes.products = ProductsOfBf16(options);
+  }
   if (saves) NoteSaved(work);
   if (work.sequences.tokens() == 0 || work.memories() == 0) return;
   const int threads = work.Threads(executor);

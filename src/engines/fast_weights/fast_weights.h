@@ -59,6 +59,7 @@
 #include "src/engines/common/output_norm.h"
 #include "src/engines/fast_weights/operands.h"
 #include "src/engines/rows/features.h"
+#include "src/simd/processor.h"
 #include "ttr/dtype.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
@@ -177,8 +178,8 @@ struct Call : Operands<TensorView>, StateOperands<TensorView> {
   TensorView y{};
   TensorView status{};           ///< int8, as y without its last axis; written where not kSolved
   std::span<std::byte> saved{};  ///< SavedBytes() for Backward of the same call, or empty
-  /// Products with a memory of float32 are those of bfloat16, where HasBf16Products() and the
-  /// sequence is longer than a few rows.
+  /// Products with a memory of float32 are those of bfloat16, where there are any
+  /// (ProductsOfBf16()) and the sequence is longer than a few rows.
   bool bf16_products = false;
 };
 
@@ -191,7 +192,7 @@ struct Sizes {
   std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
   DType state = DType::kFloat32;
   bool saved = false;          ///< is anything saved for Backward, or was it?
-  bool bf16_products = false;  ///< are products with the memory those of bfloat16?
+  simd::Bf16Products products = simd::Bf16Products::kFloat32;  ///< with the memory
 };
 
 /// Bytes of scratch that Forward needs with this many threads; grows with `tokens` up to one block
@@ -203,8 +204,8 @@ std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch = {});
 
-/// Has the chosen target products in bfloat16, and are they for such memories?
-bool HasBf16Products(const Options& options);
+/// How products in bfloat16 with such memories are made on the chosen target (simd/processor.h).
+simd::Bf16Products ProductsOfBf16(const Options& options);
 
 /// Numbers of Call::deferred for every memory.
 std::int64_t DeferredNumbers(const Sizes& sizes);

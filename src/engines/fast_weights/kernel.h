@@ -31,8 +31,8 @@ FlushMemory ChosenFlush<float>();
 template <>
 FlushMemory ChosenFlush<double>();
 
-/// Can the chosen target multiply in bfloat16, and the processor?
-bool HasBf16Instructions();
+/// What of simd::ChosenBf16Products() the chosen target has.
+simd::Bf16Products TargetBf16Products();
 
 /// Value columns of a strip on the chosen target.
 std::int64_t StripColumns(DType dtype);

@@ -24,7 +24,11 @@ void FlushFloat(const Memory& memory) { FlushRows<float>(memory); }
 std::int64_t LanesOf(DType dtype) {
   return dtype == DType::kFloat64 ? Lanes<double>() : Lanes<float>();
 }
-bool CanMultiplyBf16() { return kHasBf16Products<float> && simd::HasBf16Pairs(); }
+simd::Bf16Products ProductsOf(simd::Bf16Products chosen) {
+  using enum simd::Bf16Products;
+  const bool has = chosen == kTiles ? kHasBf16Tiles<float> : kHasBf16Pairs<float>;
+  return has ? chosen : kFloat32;
+}
 const char* CompiledTarget() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace HWY_NAMESPACE
@@ -37,7 +41,7 @@ namespace ttr::fast_weights {
 HWY_EXPORT(RunFloat);
 HWY_EXPORT(FlushFloat);
 HWY_EXPORT(LanesOf);
-HWY_EXPORT(CanMultiplyBf16);
+HWY_EXPORT(ProductsOf);
 HWY_EXPORT(CompiledTarget);
 
 template <>
@@ -49,7 +53,9 @@ FlushMemory ChosenFlush<float>() {
   return &TTR_DISPATCH(FlushFloat);
 }
 
-bool HasBf16Instructions() { return TTR_DISPATCH(CanMultiplyBf16)(); }
+simd::Bf16Products TargetBf16Products() {
+  return TTR_DISPATCH(ProductsOf)(simd::ChosenBf16Products());
+}
 
 std::int64_t StripColumns(DType dtype) { return 2 * TTR_DISPATCH(LanesOf)(dtype); }
 

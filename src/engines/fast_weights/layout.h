@@ -7,6 +7,7 @@
 
 #include "src/engines/common/scratch_layout.h"
 #include "src/engines/fast_weights/fast_weights.h"
+#include "src/simd/caches.h"
 #include "src/simd/prefetcher.h"
 #include "src/simd/rows.h"
 
@@ -124,11 +125,11 @@ std::int64_t StateRows(const Options& options, std::int64_t key_dim) {
 /// How many memories can be interleaved: their strips share the second-level cache.
 template <class T>
 std::int64_t MostInterleaved(const Options& options, const Sizes& sizes) {
-  constexpr std::int64_t kBytes = 512 << 10;
   if (sizes.tokens * options.steps <= kSliceRows) return 1;
   const std::int64_t columns = RoundUp(sizes.value_dim, kLine<T>);
   const std::int64_t numbers = StateRows<T>(options, sizes.key_dim) * columns;
-  return std::clamp<std::int64_t>(kBytes / (numbers * sizeof(T)), 1, kMostInterleaved);
+  const auto bytes = numbers * static_cast<std::int64_t>(sizeof(T));
+  return std::clamp<std::int64_t>(simd::TheCaches().in_turn / bytes, 1, kMostInterleaved);
 }
 
 /// Are keys and queries what the inputs hold, but for their length?

@@ -56,12 +56,27 @@ struct Gathered : GatheredNumbers<T> {
   T* sums;      // [1 + query][kPairs]: of pairs under decays per channel, by lanes
 };
 
-/// Operands of products in bfloat16, in pairs (chunked/bf16_products-inl.h).
+using simd::Bf16Products;
+
+/// Operands of products in bfloat16, in pairs. Where tiles multiply (chunked/bf16_tiles-inl.h),
+/// they are only read, and what they have read is `found`.
 struct Bf16Scratch {
-  std::uint32_t* strips = nullptr;  // [columns / W][state rows / 2][W]; null: there are none
-  std::uint32_t* reads = nullptr;   // [chunk][1 + query][state rows / 2][kChunk]
-  std::uint32_t* writes = nullptr;  // [chunk][2][state rows][kChunk / 2]
+  Bf16Products products = Bf16Products::kFloat32;
+  std::uint32_t* strips = nullptr;  // [columns / W][state rows / 2][W]
+  std::uint32_t* reads = nullptr;   // [chunk][1 + query][state rows / 2][kChunk]; or as tiles
+  std::uint32_t* writes = nullptr;  // [chunk][2][state rows][kChunk / 2]; of pairs
+  float* found = nullptr;           // [1 + query][kChunk][W] of a strip; of tiles
+
+  bool any() const { return products != Bf16Products::kFloat32; }
 };
+
+/// Of what reads a memory in a chunk, keys that erase and the queries of every head, two lie in the
+/// rows of a tile. 32 rows of the memory are in its pairs, so many blocks for each two.
+inline constexpr std::int64_t kTileNumbers = 16 * 16;
+inline std::int64_t TileBlocks(std::int64_t state_rows) { return CeilDiv(state_rows, 32); }
+inline std::int64_t TileNumbers(std::int64_t readers, std::int64_t state_rows) {
+  return CeilDiv(readers, 2) * TileBlocks(state_rows) * kTileNumbers;
+}
 
 /// What chunked/prepared.h divides among the chunks of a block.
 template <class T>
@@ -131,7 +146,8 @@ struct Scratch {
     const std::int64_t key_rows = RoundUp(sizes.key_dim, kLine<T>);
     const std::int64_t width = RoundUp(sizes.value_dim, kLine<T>);
     strips = layout.Take<T>(state_rows * (decode ? kLine<T> : width));
-    bf16.strips = layout.Take<std::uint32_t>(sizes.bf16_products ? state_rows * width / 2 : 0);
+    bf16.products = sizes.products;
+    bf16.strips = layout.Take<std::uint32_t>(bf16.any() ? state_rows * width / 2 : 0);
     running.sum = layout.Take<T>(options.denominator != Denominator::kNone ? key_rows : 0);
     running.curvature = layout.Take<T>(options.preconditioned ? key_rows : 0);
     paused = layout.Take<T>(sizeof(Running<T>) / sizeof(T));
@@ -143,11 +159,14 @@ struct Scratch {
     const std::int64_t some = decode ? 1 : kBlockChunks;
     const std::int64_t packed = StateRows<T>(options, sizes.key_dim) * kChunk;
     const std::int64_t key_rows = RoundUp(sizes.key_dim, kLine<T>);
-    const std::int64_t pairs = sizes.bf16_products ? chunks * packed : 0;
     prepared.keys = layout.Take<T>(chunks * 3 * packed);
     prepared.queries = layout.Take<T>(chunks * sizes.queries * packed);
-    bf16.reads = layout.Take<std::uint32_t>((1 + sizes.queries) * pairs / 2);
-    bf16.writes = layout.Take<std::uint32_t>(pairs);
+    // The same for pairs and tiles, so that bytes do not depend on which of them are chosen.
+    const std::int64_t readers = RoundUp(1 + sizes.queries, 2), any = bf16.any() ? 1 : 0;
+    bf16.reads = layout.Take<std::uint32_t>(
+        any * chunks * std::max(readers * packed / 2, TileNumbers(readers, packed / kChunk)));
+    bf16.writes = layout.Take<std::uint32_t>(any * chunks * packed);
+    bf16.found = layout.Take<float>(any * readers * kChunk * 2 * kLine<float>);
     prepared.unscaled =
         layout.Take<T>(options.momentum ? (1 + sizes.queries) * key_rows * kChunk : 0);
     prepared.coefficients = layout.Take<T>(some * CoefficientCount(sizes.queries));

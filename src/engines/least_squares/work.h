@@ -7,6 +7,7 @@
 #include "src/engines/common/sequences.h"
 #include "src/engines/common/tasks.h"
 #include "src/engines/least_squares/memory.h"
+#include "src/simd/caches.h"
 #include "src/simd/prefetcher.h"
 #include "ttr/executor.h"
 
@@ -96,7 +97,7 @@ struct Work {
   /// cache.
   Upcoming UpcomingOf(std::int64_t item) const {
     const std::int64_t numbers = sizes.key_dim * (2 * sizes.key_dim + sizes.value_dim);
-    if (sizes.tokens != 1 || item >= items() || numbers > simd::kMostFetchedAhead) return {};
+    if (sizes.tokens != 1 || item >= items() || numbers > simd::TheCaches().numbers_ahead) return {};
     const common::Task task = common::Task::Of(item, heads.memories, 1);
     const MemoryState state = MemoryStateOf(call, task.sequence, task.head);
     if (call.deferred) return {nullptr, state.factor, nullptr};

@@ -3,13 +3,10 @@
 #include <cstdint>
 
 #include "src/engines/fast_weights/backward/rows.h"
+#include "src/simd/caches.h"
 
 namespace ttr::fast_weights {
 namespace {
-
-/// Bytes of a gradient of all heads from which on it is written past the caches: sooner than
-/// outputs, for it is not what is read next.
-constexpr std::int64_t kUncachedGradient = std::int64_t{1} << 21;
 
 /// Can the gradient's kernels read or write rows of `width` numbers in place?
 template <class T>
@@ -51,7 +48,7 @@ void FindInPlace(const Options& options, const Memory& memory, const GradientMem
       plain && !options.phase && !out.add_q && Fits<T>(out.q, keys, out.q_head_stride);
   // What no cache holds until it is read again is not brought there to be written.
   const auto large = [&](const Rows& of) {
-    return simd::PastCaches<T>(of, memory.rows, kUncachedGradient);
+    return simd::PastCaches<T>(of, memory.rows, simd::TheCaches().uncached_gradients);
   };
   rows.streams.value = in_place.d_value && large(out.v);
   rows.streams.query = in_place.d_query && !options.by_channel() && large(out.q);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/simd/caches.h"
+
 namespace ttr::fast_weights {
 namespace {
 
@@ -41,7 +43,6 @@ GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes) {
 
 std::int64_t MostTogetherBackward(const Options& options, const Sizes& sizes) {
   // Half of what the forward pass takes: the arrays of a block share the cache.
-  constexpr std::int64_t kBytes = 256 << 10;
   const bool carries =
       options.phase || options.preconditioned || options.bonus || options.step == Step::kLogWeight;
   if (carries || !sizes.saved || sizes.tokens * options.steps <= kGradientBlock) return 1;
@@ -49,7 +50,7 @@ std::int64_t MostTogetherBackward(const Options& options, const Sizes& sizes) {
       RoundUp(sizes.key_dim, kUnit) * RoundUp(sizes.value_dim + (HasSum(options) ? 1 : 0), kUnit);
   const auto bytes =
       (options.momentum ? 2 : 1) * numbers * static_cast<std::int64_t>(SizeOf(sizes.state));
-  return std::clamp<std::int64_t>(kBytes / bytes, 1, kMostInterleaved);
+  return std::clamp<std::int64_t>(simd::TheCaches().in_turn / 2 / bytes, 1, kMostInterleaved);
 }
 
 BlockShape::BlockShape(const Options& options, const Sizes& sizes) {

@@ -2,7 +2,8 @@
 // An instruction takes two products a lane, of pairs: rows of keys and of the memory, two and two,
 // where it is read; tokens where it is written. The chunk's small matrices and the memory itself
 // stay in float. Strips have a copy of pairs, which is renewed as they are written.
-// Compiled once for every target; only where kHasBf16Products is there anything of it.
+// Compiled once for every target; only where kHasBf16Pairs is there anything of it. Where tiles
+// multiply (bf16_tiles-inl.h), only that copy is.
 
 #if defined(TTR_FAST_WEIGHTS_CHUNKED_BF16_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_CHUNKED_BF16_PRODUCTS_INL_H_
@@ -30,7 +31,7 @@ namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 template <class T>
-inline constexpr bool kHasBf16Products = TTR_HAS_BF16_PAIRS && std::is_same_v<T, float>;
+inline constexpr bool kHasBf16Pairs = TTR_HAS_BF16_PAIRS && std::is_same_v<T, float>;
 
 #if TTR_HAS_BF16_PAIRS
 

@@ -93,20 +93,18 @@ HWY_INLINE void StoreOutput(const hn::Vec<hn::ScalableTag<T>> (&output)[NV], boo
 
 /// R outputs of one query head: to row i and those behind it, or where a token has SEVERAL rows, to
 /// row i and the next of those that are read.
-template <int R, bool SEVERAL, int NV, bool BF16, class T>
+template <int R, bool SEVERAL, int NV, Bf16Products P, class T>
 HWY_INLINE void OutputTile(const StripTask<T>& s, std::int64_t query, std::int64_t i,
                            OuterRows<T> y, StripRows<T> saved) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const Prepared<T>& p = s.prepared;
-  const T* HWY_RESTRICT queries = p.columns.queries + query * s.columns();
-  const std::uint32_t* const pairs = BF16 ? p.pairs.queries + query * s.columns() / 2 : nullptr;
   const T* HWY_RESTRICT factors = p.read + query * kChunk;
   const bool diagonal = !s.options.read_before || s.options.bonus;
   const std::int64_t every = SEVERAL ? s.memory.steps : 1;
   ln::Tile<decltype(d), R, NV> tile;
   ln::SetZero(d, tile);
-  ReadStrip<BF16, SEVERAL>(s, queries, pairs, i, every, tile);
+  ReadStrip<P, SEVERAL>(s, s.Query(query), i, every, tile);
   TTR_UNROLL
   for (int r = 0; r < R; ++r) {
     const auto read = hn::Set(d, factors[i + r * every]);
@@ -141,14 +139,14 @@ HWY_INLINE void OutputTile(const StripTask<T>& s, std::int64_t query, std::int64
 }
 
 /// The outputs of one query head.
-template <int NV, bool BF16, class T>
+template <int NV, Bf16Products P, class T>
 HWY_INLINE void FindOutputs(const StripTask<T>& s, std::int64_t query, OuterRows<T> y,
                             StripRows<T> saved) {
   const std::int64_t steps = s.memory.steps, rows = s.chunk.rows;
   if (!(steps > 1)) {
     constexpr int kRows = ln::kTileRows;
     for (std::int64_t i = 0; i < rows; i += kRows) {
-      OutputTile<kRows, false, NV, BF16>(s, query, i, y, saved);
+      OutputTile<kRows, false, NV, P>(s, query, i, y, saved);
     }
     return;
   }
@@ -157,13 +155,13 @@ HWY_INLINE void FindOutputs(const StripTask<T>& s, std::int64_t query, OuterRows
   while (i < rows) {
     const std::int64_t left = (rows - i + steps - 1) / steps;
     if (left >= 4) {
-      OutputTile<4, true, NV, BF16>(s, query, i, y, saved);
+      OutputTile<4, true, NV, P>(s, query, i, y, saved);
       i += 4 * steps;
     } else if (left >= 2) {
-      OutputTile<2, true, NV, BF16>(s, query, i, y, saved);
+      OutputTile<2, true, NV, P>(s, query, i, y, saved);
       i += 2 * steps;
     } else {
-      OutputTile<1, true, NV, BF16>(s, query, i, y, saved);
+      OutputTile<1, true, NV, P>(s, query, i, y, saved);
       i += steps;
     }
   }

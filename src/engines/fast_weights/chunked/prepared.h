@@ -17,11 +17,12 @@ struct ChunkColumns {
   T* queries;  // [query]
 };
 
-/// The same two and two for products in bfloat16: rows of what reads, tokens of what writes; null
-/// where there are none.
+/// The same two and two for products in bfloat16: rows of what reads, tokens of what writes; or
+/// what reads as tiles. Null where there are none.
 struct ChunkPairs {
   std::uint32_t *erase = nullptr, *queries = nullptr;
   std::uint32_t *write = nullptr, *value = nullptr;
+  std::uint32_t* tiles = nullptr;
 };
 
 /// The prepared arrays of one chunk.
@@ -52,7 +53,9 @@ struct Prepared {
     columns.erase = own_erase ? columns.write + rows : columns.write;
     columns.value = columns.write + 2 * rows;
     columns.queries = from.queries + index * queries * rows;
-    if (scratch.bf16.strips != nullptr) {
+    if (scratch.bf16.products == Bf16Products::kTiles) {
+      pairs.tiles = scratch.bf16.reads + index * TileNumbers(1 + queries, rows / kChunk);
+    } else if (scratch.bf16.products == Bf16Products::kPairs) {
       pairs.erase = scratch.bf16.reads + index * (1 + queries) * rows / 2;
       pairs.queries = pairs.erase + rows / 2;
       pairs.write = scratch.bf16.writes + index * rows;

@@ -18,6 +18,7 @@
 #include "src/engines/fast_weights/chunked/save-inl.h"
 #include "src/engines/fast_weights/chunked/strip-inl.h"
 #include "src/engines/fast_weights/operands/rows-inl.h"
+#include "src/simd/caches.h"
 #include "src/simd/prefetcher.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -95,7 +96,7 @@ bool Streams(const Memory& memory) {
   constexpr std::int64_t kStrip = 2 * Lanes<T>() * static_cast<std::int64_t>(sizeof(V));
   const std::int64_t unit = std::is_same_v<T, V> ? kLine<T> : 2 * Lanes<T>();
   return (std::is_same_v<T, V> || kStrip % kLineBytes == 0) &&
-         simd::PastCaches<V>(memory.y, memory.rows, simd::kUncachedOutputs) &&
+         simd::PastCaches<V>(memory.y, memory.rows, simd::TheCaches().uncached_outputs) &&
          memory.y_head_stride % kLine<V> == 0 && memory.value_dim % unit == 0;
 }
 
@@ -122,6 +123,17 @@ class ChunkedRun {
   }
 
   void Run() {
+#if TTR_HAS_BF16_TILES
+    if (scratch_.bf16.products == Bf16Products::kTiles) {
+      const TileRegisters registers(Readers(options_, memory_), memory_.key_dim);
+      return RunBlocks();
+    }
+#endif
+    RunBlocks();
+  }
+
+ private:
+  void RunBlocks() {
     std::fill_n(scratch_.prepared.zeros, scratch_.gathered.stride, T(0));
     if (memory_.from == 0) Load();
     for (std::int64_t begin = memory_.from; begin < memory_.to;) {
@@ -137,14 +149,11 @@ class ChunkedRun {
     if (memory_.writes()) Store();
   }
 
- private:
   struct Block {
     std::int64_t begin, end;  // rows
     std::int64_t count = 0;
     Chunk chunks[kBlockChunks]{};
   };
-
-  bool has_pairs() const { return kHasBf16Products<T> && scratch_.bf16.strips != nullptr; }
 
   void Load() {
     LoadStrips(memory_, memory_.state, 0, state_rows_, scratch_.strips);
@@ -168,8 +177,8 @@ class ChunkedRun {
 
   /// The strip's copy for products in bfloat16, where there is one.
   void PairStripAt(std::int64_t c, std::int64_t width) {
-    if constexpr (kHasBf16Products<T>) {
-      if (!has_pairs()) return;
+    if constexpr (kHasBf16Pairs<T>) {
+      if (!scratch_.bf16.any()) return;
       const T* const strip = scratch_.strips + c * state_rows_;
       std::uint32_t* const pairs = scratch_.bf16.strips + c * state_rows_ / 2;
       width > Lanes<T>() ? PairStrip<2>(strip, state_rows_, pairs)
@@ -179,8 +188,8 @@ class ChunkedRun {
 
   /// The same of what a chunk's rows read and write.
   void PairColumns(const Prepared<T>& p) {
-    if constexpr (kHasBf16Products<T>) {
-      if (!has_pairs()) return;
+    if constexpr (kHasBf16Pairs<T>) {
+      if (scratch_.bf16.products != Bf16Products::kPairs) return;
       if (memory_.writes()) {
         if (options_.erases()) PairRowsOf(p.columns.erase, state_rows_, p.pairs.erase);
         PairTokensOf(p.columns.write, state_rows_, p.pairs.write);
@@ -195,6 +204,20 @@ class ChunkedRun {
     }
   }
 
+  /// The same as rows of tiles.
+  void TileColumns(const Prepared<T>& p) {
+    if constexpr (kHasBf16Tiles<T>) {
+      if (scratch_.bf16.products != Bf16Products::kTiles) return;
+      const T* const zeros = scratch_.prepared.zeros;
+      const std::int64_t erasers = Erasers(options_, memory_);
+      if (erasers > 0) TileRowsOf(p.columns.erase, state_rows_, zeros, 0, p.pairs.tiles);
+      for (std::int64_t q = 0; q < memory_.outputs(); ++q) {
+        const T* const query = p.columns.queries + q * state_rows_ * kChunk;
+        TileRowsOf(query, state_rows_, zeros, erasers + q, p.pairs.tiles);
+      }
+    }
+  }
+
   void PrepareBlock(Block& block) {
     while (block.count < kBlockChunks && block.end < memory_.to) {
       Chunk& chunk = block.chunks[block.count];
@@ -205,6 +228,7 @@ class ChunkedRun {
       const bool wanted = block.end % kGradientBlock == 0 || block.end == memory_.rows;
       Prepare(options_, memory_, wanted, chunk, scratch_, prepared);
       PairColumns(prepared);
+      TileColumns(prepared);
       // What is saved beside the strips is that of a block's end.
       if (saver_.Wants(block.end)) return;
     }
@@ -254,6 +278,24 @@ class ChunkedRun {
             streams_};
   }
 
+  T* Found() const {
+    if constexpr (kHasBf16Tiles<T>) return scratch_.bf16.found;
+    return nullptr;
+  }
+
+  template <int NV>
+  void Process(const StripTask<T>& task) {
+    using enum Bf16Products;
+    const Bf16Products products = scratch_.bf16.products;
+    if constexpr (kHasBf16Tiles<T>) {
+      if (products == kTiles) return ProcessStrip<NV, kTiles>(task);
+    }
+    if constexpr (kHasBf16Pairs<T>) {
+      if (products == kPairs) return ProcessStrip<NV, kPairs>(task);
+    }
+    ProcessStrip<NV, kFloat32>(task);
+  }
+
   /// All strips pass over the chunks of the block.
   void RunStrips(const Block& block) {
     Prefetcher prefetcher = PrefetcherBehind(block);
@@ -264,7 +306,7 @@ class ChunkedRun {
         const Chunk& chunk = block.chunks[i];
         const std::int64_t t = chunk.first;
         std::uint32_t* const pairs =
-            has_pairs() ? scratch_.bf16.strips + c * state_rows_ / 2 : nullptr;
+            scratch_.bf16.any() ? scratch_.bf16.strips + c * state_rows_ / 2 : nullptr;
         const StripTask<T> task{.options = options_,
                                 .memory = memory_,
                                 .chunk = chunk,
@@ -272,18 +314,14 @@ class ChunkedRun {
                                 .scratch = scratch_.columns,
                                 .strip = scratch_.strips + c * state_rows_,
                                 .pairs = pairs,
+                                .found = Found(),
                                 .values = ValuesAt(block, t, c),
                                 .outputs = OutputsAt(block, t, c),
                                 .saved = {{saver_.Errors(t, c), saver_.errors_stride()},
                                           {saver_.Outputs(t, c), saver_.outputs_stride()},
                                           saver_.values()},
                                 .prefetcher = prefetcher};
-        if (has_pairs()) {
-          width > Lanes<T>() ? ProcessStrip<2, kHasBf16Products<T>>(task)
-                             : ProcessStrip<1, kHasBf16Products<T>>(task);
-        } else {
-          width > Lanes<T>() ? ProcessStrip<2, false>(task) : ProcessStrip<1, false>(task);
-        }
+        width > Lanes<T>() ? Process<2>(task) : Process<1>(task);
       }
       if (saves) saver_.SaveStrip(scratch_.strips + c * state_rows_, c, width);
       end = c + width;

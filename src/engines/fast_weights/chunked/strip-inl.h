@@ -40,7 +40,7 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// The errors of a chunk: s.scratch.errors[j W ...] as solved, behind them what of them is written,
 /// and behind those the values with a separate key.
-template <int NV, bool BF16, class T>
+template <int NV, Bf16Products P, class T>
 HWY_INLINE void FindErrors(const StripTask<T>& s) {
   const hn::ScalableTag<T> d;
   constexpr int kRows = ln::kTileRows;
@@ -56,7 +56,7 @@ HWY_INLINE void FindErrors(const StripTask<T>& s) {
   for (std::int64_t i = 0; i < count; i += kRows) {
     ln::Tile<decltype(d), kRows, NV> tile;
     ln::SetZero(d, tile);
-    if (delta) ReadStrip<BF16, false>(s, p.columns.erase, p.pairs.erase, i, 1, tile);
+    if (delta) ReadStrip<P, false>(s, s.Eraser(), i, 1, tile);
     s.values.Visit([&](auto rows) HWY_ATTR {
       TTR_UNROLL
       for (int r = 0; r < kRows; ++r) {
@@ -124,7 +124,7 @@ HWY_INLINE void RotatePair(const StripTask<T>& s) {
 inline constexpr bool kHoldsErrors = ln::kTileRows == kChunk;
 inline constexpr int kWrittenRows = kHoldsErrors ? ln::kTileRows / 2 : ln::kTileRows;
 
-/// What is written along keys: their columns, or with BF16 their pairs, and what is along them.
+/// What is written along keys: their columns, or their pairs, and what is along them.
 template <class T>
 struct Written {
   const T* keys;
@@ -133,8 +133,8 @@ struct Written {
 };
 
 /// strip[row] = decay[row] strip[row] + sum_j keys[row kChunk + j] errors[j W ...]; decay null:
-/// none. With BF16, by pairs of keys, and the strip's copy is renewed.
-template <int NV, bool BF16, class T>
+/// none. With products in bfloat16 the strip's copy is renewed.
+template <int NV, Bf16Products P, class T>
 HWY_INLINE void AddOuter(const StripTask<T>& s, const T* HWY_RESTRICT decay,
                          const Written<T>& written) {
   const hn::ScalableTag<T> d;
@@ -155,7 +155,7 @@ HWY_INLINE void AddOuter(const StripTask<T>& s, const T* HWY_RESTRICT decay,
       }
     }
   }
-  if constexpr (BF16) PairHeld(held);
+  if constexpr (P == Bf16Products::kPairs) PairHeld(held);
   for (std::int64_t row = 0; row < rows; row += kWrittenRows) {
     T* HWY_RESTRICT out = strip + row * kWidth;
     s.prefetcher.Fetch();
@@ -174,7 +174,7 @@ HWY_INLINE void AddOuter(const StripTask<T>& s, const T* HWY_RESTRICT decay,
       }
     }
     const T* HWY_RESTRICT key = keys + row * kChunk;
-    if constexpr (BF16) {
+    if constexpr (P == Bf16Products::kPairs) {
       MulAddHeld(written.pairs + row * kChunk / 2, held, tile);
     } else if constexpr (kHoldsErrors) {
       TTR_UNROLL
@@ -194,12 +194,12 @@ HWY_INLINE void AddOuter(const StripTask<T>& s, const T* HWY_RESTRICT decay,
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) hn::Store(tile[r][n], d, out + r * kWidth + n * kLanes);
     }
-    if constexpr (BF16) PairTile(tile, s.pairs + row / 2 * kWidth);
+    if constexpr (P != Bf16Products::kFloat32) PairTile(tile, s.pairs + row / 2 * kWidth);
   }
 }
 
 /// M = c_n M + sum_j w_j^T decayed_j.
-template <int NV, bool BF16, class T>
+template <int NV, Bf16Products P, class T>
 HWY_INLINE void WriteMemory(const StripTask<T>& s) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const bool paired = s.options.paired();
@@ -207,13 +207,13 @@ HWY_INLINE void WriteMemory(const StripTask<T>& s) {
   const T* const decayed = s.scratch.errors + kChunk * kWidth;
   if (paired) RotatePair<NV>(s);
   const T* const decay = paired || !s.chunk.decays ? nullptr : p.row_decay;
-  AddOuter<NV, BF16, T>(s, decay, {p.columns.write, p.pairs.write, decayed});
+  AddOuter<NV, P, T>(s, decay, {p.columns.write, p.pairs.write, decayed});
   if (!s.options.separate_value_key()) return;
-  AddOuter<NV, BF16, T>(s, nullptr, {p.columns.value, p.pairs.value, decayed + kChunk * kWidth});
+  AddOuter<NV, P, T>(s, nullptr, {p.columns.value, p.pairs.value, decayed + kChunk * kWidth});
 }
 
 /// Zeros for what the chunk begins by forgetting. A last update is no memory: it does not decay.
-template <int NV, bool BF16, class T>
+template <int NV, Bf16Products P, class T>
 HWY_INLINE void Forget(const StripTask<T>& s) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t keys = s.memory.key_dim;
@@ -221,7 +221,7 @@ HWY_INLINE void Forget(const StripTask<T>& s) {
     if (s.options.by_channel() && s.prepared.forgotten[row % keys] == 0) continue;
     std::fill(s.strip + row * kWidth, s.strip + (row + 1) * kWidth, T(0));
   }
-  if constexpr (BF16) {
+  if constexpr (P != Bf16Products::kFloat32) {
     // A pair's second row may be one beyond the last, which is forgotten, too.
     const std::int64_t rows = StateRows<T>(s.options, keys);
     std::fill(s.strip + s.rows() * kWidth, s.strip + rows * kWidth, T(0));
@@ -229,21 +229,22 @@ HWY_INLINE void Forget(const StripTask<T>& s) {
   }
 }
 
-template <int NV, bool BF16, class T>
+template <int NV, Bf16Products P, class T>
 void ProcessStrip(const StripTask<T>& s) {
   const std::int64_t queries = s.memory.outputs();
   const bool early = s.chunk.forget && s.options.read_before && queries > 0;
   if (early) FindEarlyOutputs<NV>(s);
-  if (s.chunk.forget) Forget<NV, BF16>(s);
-  if (s.memory.writes()) FindErrors<NV, BF16>(s);
+  if (s.chunk.forget) Forget<NV, P>(s);
+  if constexpr (P == Bf16Products::kTiles) ReadByTiles<NV>(s);
+  if (s.memory.writes()) FindErrors<NV, P>(s);
   for (std::int64_t query = 0; query < queries; ++query) {
     const OuterRows<T> y = s.outputs.Of(query);
     StripRows<T> saved = s.saved.outputs;
     if (saved.data != nullptr) saved.data += query * s.saved.outputs_head_stride;
-    FindOutputs<NV, BF16>(s, query, y, saved);
+    FindOutputs<NV, P>(s, query, y, saved);
     if (early) StoreEarlyOutputs<NV>(s, query, y, saved);
   }
-  if (s.memory.writes()) WriteMemory<NV, BF16>(s);
+  if (s.memory.writes()) WriteMemory<NV, P>(s);
 }
 
 }  // namespace HWY_NAMESPACE

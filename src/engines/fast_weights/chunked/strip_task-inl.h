@@ -12,6 +12,7 @@
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/chunked/bf16_products-inl.h"
+#include "src/engines/fast_weights/chunked/bf16_tiles-inl.h"
 #include "src/engines/fast_weights/chunked/prepared.h"
 #include "src/engines/fast_weights/operands/gather-inl.h"
 #include "src/linalg/tile-inl.h"
@@ -71,6 +72,23 @@ struct OutputRows {
   }
 };
 
+/// What reads the memory: columns of a chunk's rows; or their pairs; or where among all that read
+/// it its products are found.
+template <class T>
+struct Reader {
+  const T* columns;
+  const std::uint32_t* pairs;
+  std::int64_t number;
+};
+
+/// The readers of a chunk: keys that erase, and the queries of every head.
+inline std::int64_t Erasers(const Options& options, const Memory& memory) {
+  return memory.writes() && options.erases() ? 1 : 0;
+}
+inline std::int64_t Readers(const Options& options, const Memory& memory) {
+  return Erasers(options, memory) + memory.outputs();
+}
+
 /// The strip, the chunk, and where its values and outputs are.
 template <class T>
 struct StripTask {
@@ -81,6 +99,7 @@ struct StripTask {
   const ColumnScratch<T>& scratch;
   T* strip;              // [state rows][W]
   std::uint32_t* pairs;  // its copy for products in bfloat16; or null
+  T* found;              // what tiles read of it (Bf16Scratch::found); or null
   OuterRows<T> values;
   OutputRows<T> outputs;
   SavedRows<T> saved;
@@ -90,6 +109,15 @@ struct StripTask {
   std::int64_t rows() const { return (options.paired() ? 2 : 1) * memory.key_dim; }
   /// Numbers of a chunk's columns.
   std::int64_t columns() const { return StateRows<T>(options, memory.key_dim) * kChunk; }
+
+  Reader<T> Eraser() const { return {prepared.columns.erase, prepared.pairs.erase, 0}; }
+  Reader<T> Query(std::int64_t query) const {
+    const std::uint32_t* const pairs_of_all = prepared.pairs.queries;
+    const std::int64_t at = query * columns();
+    return {prepared.columns.queries + at,
+            pairs_of_all == nullptr ? nullptr : pairs_of_all + at / 2,
+            Erasers(options, memory) + query};
+  }
 };
 
 /// The first `count` rows of a tile to where they are saved.
@@ -105,23 +133,46 @@ HWY_INLINE void SaveTile(std::int64_t count, const ln::Tile<hn::ScalableTag<T>, 
   }
 }
 
-/// tile[r] += row i + r of a chunk's `columns`, or where SEVERAL i + r `every`, times the strip;
-/// with BF16, of their `pairs` times its copy.
-template <bool BF16, bool SEVERAL, int R, int NV, class T>
-HWY_INLINE void ReadStrip(const StripTask<T>& s, const T* columns, const std::uint32_t* pairs,
-                          std::int64_t i, std::int64_t every,
-                          ln::Tile<hn::ScalableTag<T>, R, NV>& tile) {
+/// A tile of zeros += the rows i + r of what reads, or where SEVERAL i + r `every`, times the strip;
+/// in bfloat16, times its copy.
+template <Bf16Products P, bool SEVERAL, int R, int NV, class T>
+HWY_INLINE void ReadStrip(const StripTask<T>& s, const Reader<T>& reader, std::int64_t i,
+                          std::int64_t every, ln::Tile<hn::ScalableTag<T>, R, NV>& tile) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const T* HWY_RESTRICT strip = s.strip;
   const std::int64_t rows = s.rows();
-  if constexpr (BF16) {
-    MulAddPairs<SEVERAL>(pairs + i, SEVERAL ? every : 1, kChunk, s.pairs, (rows + 1) / 2, tile);
+  if constexpr (P == Bf16Products::kTiles) {
+    const T* HWY_RESTRICT found = s.found + (reader.number * kChunk + i) * kWidth;
+    TTR_UNROLL
+    for (int r = 0; r < R; ++r) {
+      TTR_UNROLL
+      for (int n = 0; n < NV; ++n) {
+        tile[r][n] = hn::Load(d, found + r * every * kWidth + n * hn::MaxLanes(d));
+      }
+    }
+  } else if constexpr (P == Bf16Products::kPairs) {
+    const std::int64_t row = SEVERAL ? every : 1;
+    MulAddPairs<SEVERAL>(reader.pairs + i, row, kChunk, s.pairs, (rows + 1) / 2, tile);
   } else if constexpr (SEVERAL) {
-    ln::Accumulate<false>(d, columns + i, every, kChunk, strip, kWidth, rows, tile);
+    ln::Accumulate<false>(d, reader.columns + i, every, kChunk, strip, kWidth, rows, tile);
   } else {
-    ln::MulAddRows<1, kChunk>(d, columns + i, strip, kWidth, rows, tile);
+    ln::MulAddRows<1, kChunk>(d, reader.columns + i, strip, kWidth, rows, tile);
   }
+}
+
+/// What tiles read of the strip, for ReadStrip.
+template <int NV, class T>
+HWY_INLINE void ReadByTiles(const StripTask<T>& s) {
+#if TTR_HAS_BF16_TILES
+  constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
+  const std::uint32_t* readers = s.prepared.pairs.tiles;
+  T* found = s.found;
+  for (std::int64_t left = Readers(s.options, s.memory); left > 0; left -= 2) {
+    readers = MultiplyTiles<NV>(readers, s.pairs, CeilDiv(s.rows(), 2), found);
+    found += 2 * kChunk * kWidth;
+  }
+#endif
 }
 
 }  // namespace HWY_NAMESPACE

@@ -16,6 +16,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "src/engines/scan/vector/step-inl.h"
+#include "src/simd/caches.h"
 #include "src/simd/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -194,7 +195,7 @@ class VectorForward {
   const bool complex_ = memory_.complex();
   const bool in_place_y_ = !norm_ && memory_.y.dtype == DTypeOf<V>();
   const bool streams_ =
-      in_place_y_ && simd::PastCaches<T>(memory_.y, memory_.tokens, simd::kUncachedOutputs);
+      in_place_y_ && simd::PastCaches<T>(memory_.y, memory_.tokens, simd::TheCaches().uncached_outputs);
   const bool fetches_ =
       InPlace<V>(memory_.v, memory_.v_im) && InPlace<T>(memory_.log_decay, memory_.phase);
   const bool together_ = memory_.channels <= kPiece && !memory_.gate && !memory_.importance &&
