@@ -108,8 +108,10 @@ class FastWeights final : public Engine {
     const fast_weights::Options options = FastWeightsOptions(recipe, dims, {});
     return MostBytes(recipe, dims, [&](fast_weights::Sizes sizes) {
       // Whatever the call asks for, and the system then allows.
-      if (sizes.state == DType::kFloat32) sizes.products = simd::Bf16Products::kTiles;
-      return fast_weights::ScratchBytes(options, sizes, threads);
+      const std::size_t bytes = fast_weights::ScratchBytes(options, sizes, threads);
+      if (sizes.state != DType::kFloat32) return bytes;
+      sizes.products = simd::Bf16Products::kTiles;
+      return std::max(bytes, fast_weights::ScratchBytes(options, sizes, threads));
     });
   }
 

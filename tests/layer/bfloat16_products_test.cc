@@ -18,6 +18,7 @@
 #include "tests/support/gradients.h"
 #include "tests/support/matrix_tiles.h"
 #include "tests/support/recipes.h"
+#include "tests/support/spread.h"
 #include "ttr/executor.h"
 #include "ttr/layer.h"
 #include "ttr/target.h"
@@ -185,6 +186,25 @@ TEST_P(BFloat16Products, HaveTheSameBitsOnAnyThreadsAndInAnyScratch) {
           .executor = executor.get(), .scratch = scratch, .bfloat16_products = true};
       ExpectSame(Answer(layer_, call.inputs, dims, initial, run), expected);
     }
+  }
+}
+
+TEST_P(BFloat16Products, TakeRowsThatLieAnywhere) {
+  if (!HasProducts()) GTEST_SKIP() << "none";
+  const Dims dims = SomeDims();
+  const Call call(layer_.recipe(), dims, DType::kBFloat16, 3, true);
+  const State initial = test::RandomState(layer_, call.inputs, 10);
+  const Answers expected = Answer(layer_, call.inputs, dims, initial, kNarrow);
+  // One number behind a line, and rows of tokens an odd number of them apart.
+  const std::int64_t bytes = dims.output_heads() * dims.value_dim * 4 + 78;
+  const test::SpreadInputs apart(call.inputs, bytes, 1);
+  const Tensor zeros(expected.y.dtype(), expected.y.shape());
+  const test::Spread y(zeros, bytes, 1);
+  State state = initial;
+  layer_.Forward(apart.inputs, state, {.y = y.view, .status = {}}, kNarrow);
+  EXPECT_EQ(LargestDifference(y.view, expected.y), 0);
+  for (const State::Entry& entry : state.entries()) {
+    EXPECT_EQ(LargestDifference(entry.view, expected.state.Get(entry.name)), 0) << entry.name;
   }
 }
 

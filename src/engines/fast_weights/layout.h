@@ -128,7 +128,9 @@ std::int64_t MostInterleaved(const Options& options, const Sizes& sizes) {
   if (sizes.tokens * options.steps <= kSliceRows) return 1;
   const std::int64_t columns = RoundUp(sizes.value_dim, kLine<T>);
   const std::int64_t numbers = StateRows<T>(options, sizes.key_dim) * columns;
-  const auto bytes = numbers * static_cast<std::int64_t>(sizeof(T));
+  // With products in bfloat16 strips have a copy.
+  const int copy = sizes.products == simd::Bf16Products::kFloat32 ? 0 : 2;
+  const std::int64_t bytes = numbers * (static_cast<int>(sizeof(T)) + copy);
   return std::clamp<std::int64_t>(simd::TheCaches().in_turn / bytes, 1, kMostInterleaved);
 }
 
