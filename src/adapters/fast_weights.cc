@@ -152,8 +152,7 @@ class FastWeights final : public Engine {
     const std::int64_t bytes =
         PhiDim(recipe, dims) * dims.value_dim * static_cast<std::int64_t>(ttr::SizeOf(state));
     const simd::Caches& caches = simd::TheCaches();
-    return bytes > caches.first_level ||
-           bytes * dims.states() * dims.heads <= caches.kept_states;
+    return bytes > caches.first_level || bytes * dims.states() * dims.heads <= caches.kept_states;
   }
 
   void Flush(const Recipe&, State& state, const TensorView& auxiliary,

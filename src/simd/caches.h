@@ -1,5 +1,5 @@
-/// How much engines keep in the caches, by how much these hold: the one place of numbers that depend
-/// on it at run time. (Blocks of a fixed size are constants beside their kernels.)
+/// How much engines keep in the caches, by how much these hold: the one place of numbers that
+/// depend on it at run time. (Blocks of a fixed size are constants beside their kernels.)
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace ttr::simd {
 
-/// Bytes, unless they are said to be numbers. The defaults are those of the machine on which kernels
-/// were tuned, a Zen 4 with 32 KB, 1 MB and 32 MB.
+/// Bytes, unless they are said to be numbers. The defaults are those of the machine on which
+/// kernels were tuned, a Zen 4 with 32 KB, 1 MB and 32 MB.
 struct Caches {
   /// A state that stays in the first level while a token reads and writes it.
   std::int64_t first_level = 32 << 10;
@@ -25,8 +25,8 @@ struct Caches {
   std::int64_t kept_states = 16 << 20;
 
   /// Answers from so many on are written past the caches: none would hold them until they are read
-  /// again, and a line that is written whole need not be read before. Half of the last level; of the
-  /// gradient of an input a sixteenth, for it is not what is read next.
+  /// again, and a line that is written whole need not be read before. Half of the last level; of
+  /// the gradient of an input a sixteenth, for it is not what is read next.
   std::int64_t uncached_outputs = 16 << 20;
   std::int64_t uncached_gradients = 2 << 20;
 };
@@ -37,8 +37,9 @@ struct Caches {
 std::vector<std::int64_t> ReadCacheLevels(const std::string& folder);
 std::vector<std::int64_t> CacheLevels();  // of this machine
 
-/// By levels of so many bytes; what they do not tell is the default. A second level smaller than the
-/// default's changes nothing: with half of it, on a Zen 3, kernels are as fast with these numbers.
+/// By levels of so many bytes; what they do not tell is the default. A second level smaller than
+/// the default's changes nothing: with half of it, on a Zen 3, kernels are as fast with these
+/// numbers.
 Caches CachesOf(const std::vector<std::int64_t>& levels);
 
 /// This machine's, asked once.

@@ -75,12 +75,9 @@ Bf16Processor Ask() { return {}; }
 
 bool Has(const Bf16Processor& processor, Bf16Products products) {
   switch (products) {
-    case Bf16Products::kTiles:
-      return processor.may_use_tiles;
-    case Bf16Products::kPairs:
-      return processor.has_pairs;
-    default:
-      return true;
+    case Bf16Products::kTiles: return processor.may_use_tiles;
+    case Bf16Products::kPairs: return processor.has_pairs;
+    default: return true;
   }
 }
 

@@ -18,9 +18,9 @@ std::string_view NameOf(Bf16Products products);
 /// What decides: the processor's instructions, and what the system allows this process.
 struct Bf16Processor {
   bool has_pairs = false;
-  /// Are they quicker than to multiply floats? On Zen 4 a pass takes two thirds of the time; Intel's
-  /// take 1.4 to 1.7 times as long. On Arm by counted instructions, .66 to .96 of them: none was
-  /// timed.
+  /// Are they quicker than to multiply floats? On Zen 4 a pass takes two thirds of the time;
+  /// Intel's take 1.4 to 1.7 times as long. On Arm by counted instructions, .66 to .96 of them:
+  /// none was timed.
   bool has_fast_pairs = false;
   bool has_tiles = false;
   /// Their registers are large: a process asks for them, and a system may have none to give.

@@ -47,9 +47,10 @@ TEST(Bf16Products, ThatAreNotThereAreAnErrorThatListsThose) {
             "[target] TTR_BFLOAT16_PRODUCTS must be one of float32 but is \"pairs\"");
   EXPECT_EQ(WhatIsSaid(kZen4, "tiles"),
             "[target] TTR_BFLOAT16_PRODUCTS must be one of float32, pairs but is \"tiles\"");
-  EXPECT_EQ(WhatIsSaid(kRefused, "tiles"),
-            "[target] TTR_BFLOAT16_PRODUCTS must be one of float32, pairs (the system refuses tiles) "
-            "but is \"tiles\"");
+  EXPECT_EQ(
+      WhatIsSaid(kRefused, "tiles"),
+      "[target] TTR_BFLOAT16_PRODUCTS must be one of float32, pairs (the system refuses tiles) "
+      "but is \"tiles\"");
   EXPECT_NE(WhatIsSaid(kXeon, "nonsense"), "");
 }
 

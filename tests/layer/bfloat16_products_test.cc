@@ -1,6 +1,6 @@
-// Products with the memory in bfloat16 (CallOptions::bfloat16_products): where there are any, answers
-// are those of float32 but for the rounding of factors; elsewhere they are the same bits. By pairs
-// and by tiles, which are emulated where the processor has none.
+// Products with the memory in bfloat16 (CallOptions::bfloat16_products): where there are any,
+// answers are those of float32 but for the rounding of factors; elsewhere they are the same bits.
+// By pairs and by tiles, which are emulated where the processor has none.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,8 +27,8 @@
 namespace ttr {
 namespace {
 
-using test::Call;
 using simd::Bf16Products;
+using test::Call;
 using test::LargestDifference;
 
 const ttr::CallOptions kNarrow{.bfloat16_products = true};
@@ -105,15 +105,15 @@ class BFloat16Products : public testing::TestWithParam<Case> {
   Layer layer_{ParseRecipe(std::get<0>(GetParam()))};
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    All, BFloat16Products,
-    testing::Combine(testing::ValuesIn(test::EngineRecipes()),
-                     testing::Values(Bf16Products::kFloat32, Bf16Products::kPairs,
-                                     Bf16Products::kTiles)),
-    [](const testing::TestParamInfo<Case>& at) {
-      return test::CaseName({std::get<0>(at.param), at.index}) + "_" +
-             std::string(simd::NameOf(std::get<1>(at.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(All, BFloat16Products,
+                         testing::Combine(testing::ValuesIn(test::EngineRecipes()),
+                                          testing::Values(Bf16Products::kFloat32,
+                                                          Bf16Products::kPairs,
+                                                          Bf16Products::kTiles)),
+                         [](const testing::TestParamInfo<Case>& at) {
+                           return test::CaseName({std::get<0>(at.param), at.index}) + "_" +
+                                  std::string(simd::NameOf(std::get<1>(at.param)));
+                         });
 
 TEST_P(BFloat16Products, AgreeWithTheDefinition) {
   if (!HasProducts()) GTEST_SKIP() << "none";

@@ -145,7 +145,8 @@ std::optional<Instruction> Decode(const std::uint8_t* at, const ucontext_t& cont
     offset = wide;
     found.length += 4;
   }
-  found.base = Register(context, base + (extends_base ? 8 : 0)) + static_cast<std::uint64_t>(offset);
+  found.base =
+      Register(context, base + (extends_base ? 8 : 0)) + static_cast<std::uint64_t>(offset);
   return found;
 }
 

@@ -191,7 +191,7 @@ struct Sizes {
   std::int64_t value_dim = 1;
   std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
   DType state = DType::kFloat32;
-  bool saved = false;          ///< is anything saved for Backward, or was it?
+  bool saved = false;  ///< is anything saved for Backward, or was it?
   simd::Bf16Products products = simd::Bf16Products::kFloat32;  ///< with the memory
 };
 

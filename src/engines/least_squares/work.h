@@ -97,7 +97,8 @@ struct Work {
   /// cache.
   Upcoming UpcomingOf(std::int64_t item) const {
     const std::int64_t numbers = sizes.key_dim * (2 * sizes.key_dim + sizes.value_dim);
-    if (sizes.tokens != 1 || item >= items() || numbers > simd::TheCaches().numbers_ahead) return {};
+    if (sizes.tokens != 1 || item >= items() || numbers > simd::TheCaches().numbers_ahead)
+      return {};
     const common::Task task = common::Task::Of(item, heads.memories, 1);
     const MemoryState state = MemoryStateOf(call, task.sequence, task.head);
     if (call.deferred) return {nullptr, state.factor, nullptr};

@@ -1,10 +1,10 @@
-// Products in bfloat16 by matrix tiles (simd/bf16_tiles.h): what a chunk reads of a strip, all of it
-// at once, before errors and outputs are made of it. Rows of tiles are tokens: keys that erase and
-// the queries of one head together, those of two more heads together. The other factor is the
+// Products in bfloat16 by matrix tiles (simd/bf16_tiles.h): what a chunk reads of a strip, all of
+// it at once, before errors and outputs are made of it. Rows of tiles are tokens: keys that erase
+// and the queries of one head together, those of two more heads together. The other factor is the
 // strip's copy of pairs as it lies.
 //
-// Tiles do not write. A chunk's eight tokens are a quarter of what a product of tiles sums over, and
-// floats that are in registers to be decayed and copied are multiplied there.
+// Tiles do not write. A chunk's eight tokens are a quarter of what a product of tiles sums over,
+// and floats that are in registers to be decayed and copied are multiplied there.
 //
 // Compiled once for every target; only where kHasBf16Tiles is there anything of it.
 
@@ -86,8 +86,8 @@ HWY_INLINE void AddTiles(const std::uint32_t* left, const std::uint32_t* right) 
   }
 }
 
-/// found[r W ...] = row r of two readers times the strip of `pairs` pairs of rows, by TileRegisters.
-/// Returns the tiles of the next two.
+/// found[r W ...] = row r of two readers times the strip of `pairs` pairs of rows, by
+/// TileRegisters. Returns the tiles of the next two.
 template <int NV>
 HWY_INLINE const std::uint32_t* MultiplyTiles(const std::uint32_t* readers,
                                               const std::uint32_t* strip, std::int64_t pairs,

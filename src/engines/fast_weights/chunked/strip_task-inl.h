@@ -133,8 +133,8 @@ HWY_INLINE void SaveTile(std::int64_t count, const ln::Tile<hn::ScalableTag<T>, 
   }
 }
 
-/// A tile of zeros += the rows i + r of what reads, or where SEVERAL i + r `every`, times the strip;
-/// in bfloat16, times its copy.
+/// A tile of zeros += the rows i + r of what reads, or where SEVERAL i + r `every`, times the
+/// strip; in bfloat16, times its copy.
 template <Bf16Products P, bool SEVERAL, int R, int NV, class T>
 HWY_INLINE void ReadStrip(const StripTask<T>& s, const Reader<T>& reader, std::int64_t i,
                           std::int64_t every, ln::Tile<hn::ScalableTag<T>, R, NV>& tile) {

@@ -194,8 +194,8 @@ class VectorForward {
   const bool norm_ = options_.output_norm != OutputNorm::kNone;
   const bool complex_ = memory_.complex();
   const bool in_place_y_ = !norm_ && memory_.y.dtype == DTypeOf<V>();
-  const bool streams_ =
-      in_place_y_ && simd::PastCaches<T>(memory_.y, memory_.tokens, simd::TheCaches().uncached_outputs);
+  const bool streams_ = in_place_y_ && simd::PastCaches<T>(memory_.y, memory_.tokens,
+                                                           simd::TheCaches().uncached_outputs);
   const bool fetches_ =
       InPlace<V>(memory_.v, memory_.v_im) && InPlace<T>(memory_.log_decay, memory_.phase);
   const bool together_ = memory_.channels <= kPiece && !memory_.gate && !memory_.importance &&
