@@ -163,7 +163,7 @@ HWY_INLINE void ReadStrip(const StripTask<T>& s, const Reader<T>& reader, std::i
 
 /// What tiles read of the strip, for ReadStrip.
 template <int NV, class T>
-HWY_INLINE void ReadByTiles(const StripTask<T>& s) {
+HWY_INLINE void ReadByTiles([[maybe_unused]] const StripTask<T>& s) {
 #if TTR_HAS_BF16_TILES
   constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::uint32_t* readers = s.prepared.pairs.tiles;
