@@ -8,6 +8,7 @@
 #include "tests/support/matrix_tiles.h"
 #include "tests/tools/command.h"
 #include "tools/doctor_check.h"
+#include "ttr/layer.h"
 #include "ttr/plan.h"
 #include "ttr/target.h"
 #include "ttr/zoo.h"
@@ -49,8 +50,9 @@ TEST(Doctor, SaysHowProductsOfBFloat16AreMade) {
   EXPECT_EQ(told("float32")["bfloat16_products"], false);
   EXPECT_EQ(told("float32")["bfloat16_products_by"], "float32");
   const auto json = told("");
-  EXPECT_EQ(json["bfloat16_products_by"], BFloat16Products());
-  EXPECT_EQ(json["bfloat16_products"], BFloat16Products() != "float32");
+  const bool has = Layer(ParseRecipe("deltanet")).HasBFloat16Products();  // on the chosen target
+  EXPECT_EQ(json["bfloat16_products"], has);
+  EXPECT_EQ(json["bfloat16_products_by"], has ? BFloat16Products() : "float32");
   EXPECT_EQ(json["bfloat16_products_exact"], true);
   EXPECT_EQ(json["matrix_tiles_refused"], MatrixTilesRefused());
   const Outcome wrong = Ttr({"doctor"}, "", {"env", "TTR_BFLOAT16_PRODUCTS=nonsense"});
