@@ -5,9 +5,10 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
+
+#include "tests/io/temp_folder.h"
 
 namespace ttr::simd {
 namespace {
@@ -17,26 +18,16 @@ constexpr std::int64_t kKilo = 1 << 10, kMega = 1 << 20;
 // A folder as the system's, with what is written into it.
 class Folder {
  public:
-  Folder() : path_(std::filesystem::temp_directory_path() / ("ttr_caches_" + Number())) {}
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
   void Add(const std::string& type, const std::string& size) {
-    const auto level = path_ / ("index" + std::to_string(count_++));
-    std::filesystem::create_directories(level);
-    std::ofstream(level / "type") << type << "\n";
-    std::ofstream(level / "size") << size << "\n";
+    const auto level = folder_ / ("index" + std::to_string(count_++));
+    std::filesystem::create_directory(level);
+    test::WriteBytes(level / "type", type + "\n");
+    test::WriteBytes(level / "size", size + "\n");
   }
-  std::string path() const { return path_.string(); }
+  std::string path() const { return folder_.path().string(); }
 
  private:
-  static std::string Number() {
-    return std::to_string(testing::UnitTest::GetInstance()->random_seed()) + "_" +
-           testing::UnitTest::GetInstance()->current_test_info()->name();
-  }
-
-  std::filesystem::path path_;
+  test::TempFolder folder_;
   int count_ = 0;
 };
 

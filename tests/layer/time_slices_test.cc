@@ -219,9 +219,16 @@ TEST_P(TimeSlices, HaveTheSameBitsWithAnyCaches) {
   };
   const Answers expected = Answer(layer_, far.inputs, initial, dims, DType::kFloat32, true);
   const auto expected_gradients = differentiate();
+  std::size_t fewest_bytes = 0;
   for (const simd::Caches& caches : {test::kNoCaches, test::kEndlessCaches}) {
     SCOPED_TRACE(caches.in_turn);
     const test::WithCaches with(caches);
+    // More memories in turn need more scratch.
+    const std::size_t bytes = layer_.ScratchBytes(dims, 1);
+    if (layer_.plan().engine == "fast_weights") {
+      EXPECT_GT(bytes, fewest_bytes);
+    }
+    fewest_bytes = bytes;
     ExpectSame(Answer(layer_, far.inputs, initial, dims, DType::kFloat32, true), expected, 0);
     test::ExpectClose(differentiate(), expected_gradients, 0);
   }
