@@ -1,4 +1,5 @@
-# What a person types. All of it is thin over the presets of CMakePresets.json.
+# What a person types. All of it is thin over the presets of CMakePresets.json. The preset native
+# compiles kernels for this processor alone; release, for every one.
 # TTR_WERROR=ON turns warnings into errors, as continuous integration does.
 export TTR_WERROR ?= OFF
 JOBS := $(shell nproc)
@@ -14,21 +15,21 @@ help:  ## this list
 setup:  ## install what is missing, with apt
 	@scripts/setup
 
-build: setup  ## build everything into build/release
-	@scripts/build release
+build: setup  ## build everything for this processor into build/native
+	@scripts/build native
 
 demo: setup  ## experiments, recall and forecast on one page
-	@scripts/build release ttr_command
+	@scripts/build native ttr_command
 	@scripts/demo
 
 test: setup  ## build everything and run the tests, then those of the Python package
-	@scripts/build release
-	ctest --preset release -j $(JOBS)
+	@scripts/build native
+	ctest --preset native -j $(JOBS)
 	@$(MAKE) --no-print-directory test-python
 
 test-python: setup  ## the Python package in build/python/venv, and its tests
 	@scripts/setup --python
-	@scripts/build release ttr ttr_command
+	@scripts/build native ttr ttr_command
 	@PYTHON=$(PYTHON) scripts/test_python
 
 test-sanitizers: setup  ## the tests once more under the sanitizers
@@ -50,10 +51,11 @@ test-arm:  ## tests of every engine, compiled for 64-bit Arm, under emulation
 check: test test-sanitizers format-check  ## all of these: before a release, and for changed kernels
 
 bench: setup  ## time every engine beside the machine's limits, half an hour: tables and pictures in build/bench
-	@scripts/build release ttr_command
-	build/release/tools/ttr bench --repeats 5 --out build/bench
+	@scripts/build native ttr_command
+	build/native/tools/ttr bench --repeats 5 --out build/bench
 
 performance: bench  ## make bench, the peers that PYTHON has, and docs/performance* from both
+	@scripts/build release ttr_command
 	-TTR_TARGET=AVX2 build/release/tools/ttr bench gated_deltanet retnet --part limits prefill --out build/bench/AVX2
 	$(PYTHON) bench/peers/run.py --json build/bench/peers.json
 	$(PYTHON) bench/peers/run.py --unlock --peers torch --json build/bench/peers-unlocked.json

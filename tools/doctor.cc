@@ -82,6 +82,7 @@ void Run(bool as_json) {
     nlohmann::ordered_json json;
     json["version"] = Version();
     json["compiler"] = __VERSION__;
+    json["compiled_targets"] = CompiledTargets();
     json["targets"] = SupportedTargets();
     json["chosen_target"] = ChosenTarget();
     json["bfloat16_products"] = bfloat16_products;
@@ -96,7 +97,8 @@ void Run(bool as_json) {
   } else {
     fmt::print("version    {}\n", Version());
     fmt::print("compiler   {}\n", __VERSION__);
-    fmt::print("targets    {} (compiled in, and supported here)\n", Joined(SupportedTargets()));
+    fmt::print("built for  {}\n", Joined(CompiledTargets()));
+    fmt::print("targets    {} (of these, what this processor has)\n", Joined(SupportedTargets()));
     fmt::print("chosen     {} (TTR_TARGET forces another)\n", ChosenTarget());
     fmt::print("bfloat16   {} (ttr apply --bfloat16-products)\n",
                ProductsText(bfloat16_products, exact));

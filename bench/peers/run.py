@@ -34,7 +34,7 @@ def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--ttr", default=common.ROOT / "build/release/tools/ttr")
+    parser.add_argument("--ttr", default=common.ROOT / "build/native/tools/ttr")
     special = {**common.RIDGES, **common.NETWORKS}
     default = [layer for layer in common.LAYERS if layer not in special]
     parser.add_argument("--layers", nargs="+", choices=common.LAYERS, default=default)

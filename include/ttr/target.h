@@ -8,8 +8,12 @@
 
 namespace ttr {
 
-/// Names of the compiled targets that this machine supports, best first ("AVX3_ZEN4", "AVX3",
-/// "AVX2", "SSE4", "EMU128", ...). The names are Highway's.
+/// Names of the targets that kernels were compiled for, best first ("AVX3", "AVX2", "SCALAR";
+/// "NEON"). The names are Highway's.
+std::vector<std::string> CompiledTargets();
+
+/// Those of them that this machine supports, best first. Throws ttr::SystemError where it supports
+/// none, as kernels do: this program was compiled for another processor.
 std::vector<std::string> SupportedTargets();
 
 /// The target that kernels run on. The best one, unless the environment variable TTR_TARGET names

@@ -14,23 +14,31 @@
 namespace ttr {
 namespace {
 
-// Best first: in Highway a lower bit is a better target.
-std::vector<std::int64_t> Usable() {
+std::string Names(const std::vector<std::int64_t>& targets) {
+  std::string names;
+  for (const std::int64_t target : targets) {
+    names += (names.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
+  }
+  return names;
+}
+
+// In Highway a lower bit is a better target.
+std::vector<std::int64_t> BestFirst(std::int64_t bits) {
   std::vector<std::int64_t> targets;
-  std::int64_t bits = hwy::SupportedTargets() & HWY_TARGETS;
-  // Of NEON without AES, which no kernel uses, Highway says that it is not supported.
-  if (bits == 0) bits = HWY_STATIC_TARGET;
   for (; bits != 0; bits &= bits - 1) targets.push_back(bits & -bits);
   return targets;
 }
 
+std::vector<std::int64_t> Usable() {
+  return simd::UsableTargets(HWY_TARGETS, hwy::SupportedTargets());
+}
+
 std::int64_t Find(std::string_view what, std::string_view name) {
-  std::string names;
-  for (const std::int64_t target : Usable()) {
+  const std::vector<std::int64_t> usable = Usable();
+  for (const std::int64_t target : usable) {
     if (hwy::TargetName(target) == name) return target;
-    names += (names.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
   }
-  throw Error("target", what, "one of " + names, "\"" + std::string(name) + "\"");
+  throw Error("target", what, "one of " + Names(usable), "\"" + std::string(name) + "\"");
 }
 
 std::int64_t DefaultTarget() {
@@ -50,6 +58,14 @@ std::int64_t Chosen() {
 
 }  // namespace
 
+std::vector<std::string> CompiledTargets() {
+  std::vector<std::string> names;
+  for (const std::int64_t target : BestFirst(HWY_TARGETS)) {
+    names.emplace_back(hwy::TargetName(target));
+  }
+  return names;
+}
+
 std::vector<std::string> SupportedTargets() {
   std::vector<std::string> names;
   for (const std::int64_t target : Usable()) names.emplace_back(hwy::TargetName(target));
@@ -61,6 +77,19 @@ std::string_view ChosenTarget() { return hwy::TargetName(Chosen()); }
 void ForceTarget(std::string_view name) { forced_target = name.empty() ? 0 : Find("name", name); }
 
 namespace simd {
+
+std::vector<std::int64_t> UsableTargets(std::int64_t compiled, std::int64_t supported) {
+#if HWY_ARCH_ARM
+  // Of NEON without AES, which no kernel uses, Highway says that it is not supported.
+  supported |= HWY_NEON;
+#endif
+  if ((compiled & supported) == 0) {
+    throw SystemError("this ttr was compiled for processors with " + Names(BestFirst(compiled)) +
+                      ", and this one has " + Names(BestFirst(supported)) +
+                      ": build it here, or with TTR_TARGETS=all for every processor");
+  }
+  return BestFirst(compiled & supported);
+}
 
 std::size_t ChosenIndex() {
   const std::int64_t target = Chosen();

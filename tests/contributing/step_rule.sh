@@ -16,7 +16,7 @@ patch --directory="$work" --strip=1 --fuzz=0 --quiet <"$work/change.diff"
 # One target, this machine's, little optimised: what is judged is the mathematics.
 cmake -S "$work" -B "$work/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER="$cxx" \
   -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" -DTTR_BUILD_COMMAND=OFF -DTTR_BUILD_TESTS=OFF \
-  -DCMAKE_CXX_FLAGS="-march=native -DHWY_COMPILE_ONLY_STATIC" -DCMAKE_CXX_FLAGS_DEBUG=-O1 \
+  -DTTR_TARGETS=native -DCMAKE_CXX_FLAGS_DEBUG=-O1 \
   -DCMAKE_INSTALL_PREFIX="$work/prefix" >/dev/null
 cmake --build "$work/build" --parallel "$(nproc)" --target install >"$work/build.log" 2>&1 || {
   tail -n 40 "$work/build.log" >&2
