@@ -8,7 +8,10 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(TTR_CCACHE ccache)
   mark_as_advanced(TTR_CCACHE)
   if(TTR_CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER "${TTR_CCACHE}")
+    # As ccache's manual asks for precompiled headers.
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
+        CCACHE_SLOPPINESS=pch_defines,time_macros "${TTR_CCACHE}")
+    add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   endif()
 endif()
 

@@ -35,8 +35,8 @@ struct ConvWeights {
   std::int64_t stride;
 };
 
-/// Of channels begin .. begin + count: in place, if they are so, else in `scratch` (W count
-/// numbers).
+/// Those of channels begin .. begin + count: in place, if they are of type T, else in `scratch`
+/// (`width` times `count` numbers).
 template <class T>
 ConvWeights<T> WeightsOf(const ConvTask& task, std::int64_t begin, std::int64_t count, T* scratch) {
   const ConvColumns& weight = task.weight;
@@ -102,28 +102,31 @@ HWY_INLINE V Silu(D d, V z) {
   return hn::Div(z, hn::Add(one, sn::Exp(d, hn::Neg(z))));
 }
 
-/// K outputs of W + K - 1 rows of inputs, channel by channel: out[k] = b + sum_j w_j x[k + j].
-template <int W, int K, class T>
-HWY_INLINE void ConvolveRows(ConvWeights<T> weights, const T* bias, const T* const* x,
-                             std::int64_t dim, bool silu, T* const* out) {
+/// Pointers to the rows of inputs that K outputs read.
+template <class T, int K>
+using InputRows = const T* [kMaxConvWidth + K - 1];
+
+/// K outputs of `width` + K - 1 rows of inputs, channel by channel: out[k] = b + sum_j w_j x[k + j].
+template <int K, class T>
+HWY_INLINE void ConvolveRows(std::int64_t width, ConvWeights<T> weights, const T* bias,
+                             const InputRows<T, K>& x, std::int64_t dim, bool silu, T* const* out) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto channels = [&](std::int64_t c, const auto& load, const auto& store) HWY_ATTR {
-    V sums[K];
+    V sums[K], rows[K];
     const V start = bias == nullptr ? hn::Zero(d) : load(bias + c);
     TTR_UNROLL
     for (int k = 0; k < K; ++k) sums[k] = start;
-    V w[W];
     TTR_UNROLL
-    for (int j = 0; j < W; ++j) w[j] = load(weights.data + j * weights.stride + c);
-    TTR_UNROLL
-    for (int i = 0; i < W + K - 1; ++i) {
-      const V row = load(x[i] + c);
+    for (int k = 0; k + 1 < K; ++k) rows[k + 1] = load(x[k] + c);
+    for (std::int64_t j = 0; j < width; ++j) {
       TTR_UNROLL
-      for (int k = 0; k < K; ++k) {
-        if (i >= k && i - k < W) sums[k] = hn::MulAdd(w[i - k], row, sums[k]);
-      }
+      for (int k = 0; k + 1 < K; ++k) rows[k] = rows[k + 1];
+      rows[K - 1] = load(x[j + K - 1] + c);
+      const V w = load(weights.data + j * weights.stride + c);
+      TTR_UNROLL
+      for (int k = 0; k < K; ++k) sums[k] = hn::MulAdd(w, rows[k], sums[k]);
     }
     TTR_UNROLL
     for (int k = 0; k < K; ++k) store(silu ? Silu(d, sums[k]) : sums[k], out[k] + c);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <type_traits>
 
 #include "src/simd/targets.h"
 
@@ -25,43 +24,47 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-template <int W, int K, class T>
+template <int K, class T>
 HWY_INLINE void ForwardTokens(const ConvTask& task, ConvWeights<T> weights, std::int64_t t,
                               Window<T>& window, T* scratch_y) {
   window.Advance(t + K);
-  const T* x[W + K - 1];
-  for (int i = 0; i < W + K - 1; ++i) x[i] = window.Row(t - (W - 1) + i);
+  const std::int64_t before = task.width - 1;
+  InputRows<T, K> x;
+  for (std::int64_t i = 0; i < before + K; ++i) x[i] = window.Row(t - before + i);
   T* out[K];
   for (int k = 0; k < K; ++k) out[k] = Destination(task.y, t + k, scratch_y + k * task.dim);
-  ConvolveRows<W, K>(weights, static_cast<const T*>(task.bias), x, task.dim, task.silu, out);
+  ConvolveRows<K>(task.width, weights, static_cast<const T*>(task.bias), x, task.dim, task.silu,
+                  out);
   for (int k = 0; k < K; ++k) Finish(out[k], t + k, task.dim, task.y);
 }
 
-template <int W, class T>
-void ForwardTo(const ConvTask& task) {
+template <class T>
+void Forward(const ConvTask& task) {
   constexpr int kTogether = static_cast<int>(kConvTogether);
-  constexpr std::int64_t kSlots = W + kConvTogether - 1;
+  const std::int64_t slots = task.width + kConvTogether - 1;
   T* const scratch_w = static_cast<T*>(task.scratch);
-  T* const scratch_y = scratch_w + W * task.dim;
+  T* const scratch_y = scratch_w + task.width * task.dim;
   T* const scratch_x = scratch_y + kConvTogether * task.dim;
   const ConvWeights<T> weights = WeightsOf(task, 0, task.dim, scratch_w);
-  Window<T> window(task, task.begin - (W - 1), kSlots, scratch_x);
+  Window<T> window(task, task.begin - (task.width - 1), slots, scratch_x);
   std::int64_t t = task.begin;
   for (; t + kTogether <= task.end; t += kTogether) {
-    ForwardTokens<W, kTogether>(task, weights, t, window, scratch_y);
+    ForwardTokens<kTogether>(task, weights, t, window, scratch_y);
   }
-  for (; t < task.end; ++t) ForwardTokens<W, 1>(task, weights, t, window, scratch_y);
+  for (; t < task.end; ++t) ForwardTokens<1>(task, weights, t, window, scratch_y);
 }
 
 /// dz of token t, from dy and, under SiLU, from z.
-template <int W, class T>
+template <class T>
 void InnerGradient(const ConvTask& task, ConvWeights<T> weights, std::int64_t t,
                    const Window<T>& window, T* scratch_z, T* dz) {
   sn::LoadRow(task.y, t, 0, task.dim, dz);
   if (!task.silu) return;
-  const T* x[W];
-  for (int j = 0; j < W; ++j) x[j] = window.Row(t - (W - 1) + j);
-  ConvolveRows<W, 1>(weights, static_cast<const T*>(task.bias), x, task.dim, false, &scratch_z);
+  const std::int64_t before = task.width - 1;
+  InputRows<T, 1> x;
+  for (std::int64_t j = 0; j <= before; ++j) x[j] = window.Row(t - before + j);
+  ConvolveRows<1>(task.width, weights, static_cast<const T*>(task.bias), x, task.dim, false,
+                  &scratch_z);
   const auto slope = [](auto d, auto g, auto z) HWY_ATTR {
     const auto s = sn::Sigmoid(d, z);
     const auto y = hn::Mul(z, s);
@@ -76,29 +79,28 @@ HWY_INLINE void AddProduct(std::int64_t count, const T* a, const T* b, T* to) {
   sn::MapRows(count, to, add, a, b, static_cast<const T*>(to));
 }
 
-/// Tokens of a block backwards: dz of the block and of the W - 1 tokens after it, and from that
+/// Tokens of a block backwards: dz of the block and of the width - 1 tokens after it, and from that
 /// the gradients of weights and inputs.
-template <int W, class T>
+template <class T>
 class BackwardBlock {
  public:
-  static constexpr std::int64_t kAfter = W - 1;
-  static constexpr std::int64_t kRows = kConvBlock + kAfter;  // of dz
-
   explicit BackwardBlock(const ConvTask& task)
       : task_(task),
-        sum_(static_cast<T*>(task.scratch) + W * task.dim),
+        after_(task.width - 1),
+        sum_(static_cast<T*>(task.scratch) + task.width * task.dim),
         z_(sum_ + task.dim),
         dz_(z_ + task.dim),
         weights_(WeightsOf(task, 0, task.dim, static_cast<T*>(task.scratch))),
-        window_(task, task.begin - kAfter, kRows + kAfter, dz_ + kRows * task.dim) {}
+        window_(task, task.begin - after_, kConvBlock + 2 * after_,
+                dz_ + (kConvBlock + after_) * task.dim) {}
 
   void Run(std::int64_t begin) {
     begin_ = begin;
     end_ = std::min(task_.end, begin + kConvBlock);
-    reach_ = std::min(task_.tokens, end_ + kAfter);
+    reach_ = std::min(task_.tokens, end_ + after_);
     window_.Advance(reach_);
     for (std::int64_t t = begin; t < reach_; ++t) {
-      InnerGradient<W>(task_, weights_, t, window_, z_, Dz(t));
+      InnerGradient(task_, weights_, t, window_, z_, Dz(t));
     }
     for (std::int64_t t = begin; t < end_; ++t) AddToParameters(t);
     const ConvColumns& dinitial = task_.gradients.dinitial;
@@ -120,13 +122,13 @@ class BackwardBlock {
     T* const dbias = static_cast<T*>(task_.gradients.dbias);
     if (dbias != nullptr) sn::AddScaled(task_.dim, T(1), static_cast<const T*>(Dz(t)), dbias);
     if (dweight == nullptr) return;
-    for (std::int64_t j = 0; j < W; ++j) {
-      AddProduct(task_.dim, static_cast<const T*>(Dz(t)), window_.Row(t - kAfter + j),
+    for (std::int64_t j = 0; j < task_.width; ++j) {
+      AddProduct(task_.dim, static_cast<const T*>(Dz(t)), window_.Row(t - after_ + j),
                  dweight + j * task_.gradients.dweight_stride);
     }
   }
 
-  /// Input i, those of the state before 0, reaches tokens i .. i + W - 1, and the final state if it
+  /// Input i, those of the state before 0, reaches tokens i .. i + width - 1, and the final state if it
   /// is one of the last that there are rows for.
   void InputGradient(std::int64_t i) {
     const ConvColumns& dfinal = task_.gradients.dfinal;
@@ -136,78 +138,49 @@ class BackwardBlock {
     } else {
       std::fill(sum_, sum_ + task_.dim, T(0));
     }
-    for (std::int64_t t = std::max(i, begin_); t < std::min(i + W, reach_); ++t) {
-      AddProduct(task_.dim, weights_.data + (i + kAfter - t) * weights_.stride,
+    for (std::int64_t t = std::max(i, begin_); t < std::min(i + task_.width, reach_); ++t) {
+      AddProduct(task_.dim, weights_.data + (i + after_ - t) * weights_.stride,
                  static_cast<const T*>(Dz(t)), sum_);
     }
   }
 
   const ConvTask& task_;
+  std::int64_t after_;  // tokens that a token reaches
   T *sum_, *z_, *dz_;
   ConvWeights<T> weights_;
   Window<T> window_;
   std::int64_t begin_ = 0, end_ = 0, reach_ = 0;  // the block, and the end of what it reaches
 };
 
-template <int W, class T>
-void BackwardTo(const ConvTask& task) {
-  BackwardBlock<W, T> block(task);
-  for (std::int64_t begin = task.begin; begin < task.end; begin += kConvBlock) block.Run(begin);
-}
-
-/// run(the width as a constant).
-template <class Run>
-HWY_INLINE void WithWidth(std::int64_t width, const Run& run) {
-  switch (width) {
-    case 1: return run(std::integral_constant<int, 1>());
-    case 2: return run(std::integral_constant<int, 2>());
-    case 3: return run(std::integral_constant<int, 3>());
-    case 4: return run(std::integral_constant<int, 4>());
-    case 5: return run(std::integral_constant<int, 5>());
-    case 6: return run(std::integral_constant<int, 6>());
-    case 7: return run(std::integral_constant<int, 7>());
-    default: return run(std::integral_constant<int, 8>());
-  }
-}
-
-template <class T>
-void Forward(const ConvTask& task) {
-  WithWidth(task.width, [&](auto width) HWY_ATTR { ForwardTo<width(), T>(task); });
-}
-
 template <class T>
 void Backward(const ConvTask& task) {
-  WithWidth(task.width, [&](auto width) HWY_ATTR { BackwardTo<width(), T>(task); });
+  BackwardBlock<T> block(task);
+  for (std::int64_t begin = task.begin; begin < task.end; begin += kConvBlock) block.Run(begin);
 }
 
 /// Channels of a decoded token that are convolved at a time, with their state and weights in the
 /// first-level cache.
 constexpr std::int64_t kTokenBlock = 64;
 
-template <int W, class T>
-void TokenTo(const ConvTask& task) {
-  const std::int64_t rows = task.state.rows;
+template <class T>
+void Token(const ConvTask& task) {
+  const std::int64_t width = task.width, rows = task.state.rows;
   HWY_ALIGN T inputs[(kMaxTokenRows + 1) * kTokenBlock];  // [rows + 1][count], the token's last
-  HWY_ALIGN T scratch_w[W * kTokenBlock];
+  HWY_ALIGN T scratch_w[kMaxConvWidth * kTokenBlock];
   HWY_ALIGN T scratch_y[kTokenBlock];
   for (std::int64_t begin = 0; begin < task.dim; begin += kTokenBlock) {
     const std::int64_t count = std::min(kTokenBlock, task.dim - begin);
     LoadColumns(task.state, begin, count, inputs);
     sn::LoadRow(task.x, 0, begin, count, inputs + rows * count);
-    const T* x[W];
-    for (int j = 0; j < W; ++j) x[j] = inputs + (rows - (W - 1) + j) * count;
+    InputRows<T, 1> x;
+    for (std::int64_t j = 0; j < width; ++j) x[j] = inputs + (rows - (width - 1) + j) * count;
     const T* const bias = static_cast<const T*>(task.bias);
     T* out = scratch_y;
-    ConvolveRows<W, 1>(WeightsOf(task, begin, count, scratch_w),
-                       bias == nullptr ? nullptr : bias + begin, x, count, task.silu, &out);
+    ConvolveRows<1>(width, WeightsOf(task, begin, count, scratch_w),
+                    bias == nullptr ? nullptr : bias + begin, x, count, task.silu, &out);
     sn::StoreRow(static_cast<const T*>(out), 0, begin, count, task.y);
     StoreColumns(static_cast<const T*>(inputs + count), begin, count, task.state);
   }
-}
-
-template <class T>
-void Token(const ConvTask& task) {
-  WithWidth(task.width, [&](auto width) HWY_ATTR { TokenTo<width(), T>(task); });
 }
 
 /// Of R rows, row r gets token T - R + r; where a sequence has fewer tokens, rows of before move
