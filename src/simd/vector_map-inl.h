@@ -129,12 +129,15 @@ HWY_INLINE void AddScaled(std::int64_t count, T a, const T* x, T* y) {
   MapRows(count, y, add, x, static_cast<const T*>(y));
 }
 
+// Products with a matrix are functions of their own: a call costs nothing beside them, and a copy in
+// every feature map would.
+
 /// Rows of a matrix that are taken together: what belongs to all of them is read once.
 inline constexpr std::int64_t kRowsTogether = 8;
 
 /// y += sum_r a_r w_r, rows w_r of length `dim` one after another.
 template <class T>
-HWY_INLINE void AddRows(const T* a, const T* w, std::int64_t dim, std::int64_t rows, T* y) {
+HWY_NOINLINE void AddRows(const T* a, const T* w, std::int64_t dim, std::int64_t rows, T* y) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t r = 0;
@@ -159,7 +162,7 @@ HWY_INLINE void AddRows(const T* a, const T* w, std::int64_t dim, std::int64_t r
 
 /// w_r += a_r x.
 template <class T>
-HWY_INLINE void AddOuter(const T* a, const T* x, std::int64_t dim, std::int64_t rows, T* w) {
+HWY_NOINLINE void AddOuter(const T* a, const T* x, std::int64_t dim, std::int64_t rows, T* w) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t r = 0;
@@ -182,7 +185,7 @@ HWY_INLINE void AddOuter(const T* a, const T* x, std::int64_t dim, std::int64_t 
 
 /// out[r] = w_r . x + b_r, rows w_r of length `dim` one after another; b may be null.
 template <class T>
-HWY_INLINE void MultiplyRows(const T* w, const T* b, const T* x, std::int64_t dim,
+HWY_NOINLINE void MultiplyRows(const T* w, const T* b, const T* x, std::int64_t dim,
                              std::int64_t rows, T* out) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

@@ -79,12 +79,8 @@ HWY_NOINLINE void SquaredDistances(const Block<T>& left, const Block<T>& right,
 /// of a kernel in u^2 its square.
 template <Kernel KERNEL>
 struct LogKernel {
-  static constexpr bool kByDistance = KERNEL != Kernel::kExponential;
-  /// Where it is infinite: keys at distance 0 share all weight, in the proportion of their own.
-  static constexpr bool kHasHits = KERNEL == Kernel::kInverseDistance;
-  /// At most 1, and 0 beyond the bandwidth: needs neither logarithm nor maximum.
-  static constexpr bool kIsCompact = IsCompact(KERNEL);
-  static constexpr int kPower = PowerOf(KERNEL);
+  static constexpr Kernel kKernel = KERNEL;
+  static constexpr bool kByDistance = IsByDistance(KERNEL);
 
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V Of(D d, V x, V width) {
@@ -129,15 +125,16 @@ HWY_INLINE void WithKernel(Kernel kernel, const Use& use) {
   }
 }
 
-/// s of a compact kernel, of squared distances. `width` is the square of 1 / B.
-template <class KERNEL, class D, class V = hn::Vec<D>>
+/// s of a compact kernel, of squared distances: at most 1, and 0 beyond the bandwidth, so that it
+/// needs neither logarithm nor maximum. `width` is the square of 1 / B.
+template <Kernel KERNEL, class D, class V = hn::Vec<D>>
 HWY_INLINE V CompactWeight(D d, V x, V width) {
   const V one = hn::Set(d, hn::TFromD<D>(1));
   const V u2 = hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(x, width));
   const V rest = hn::IfThenZeroElse(hn::Ge(u2, one), hn::Sub(one, u2));
-  if constexpr (KERNEL::kPower == 1) {
+  if constexpr (PowerOf(KERNEL) == 1) {
     return rest;
-  } else if constexpr (KERNEL::kPower == 2) {
+  } else if constexpr (PowerOf(KERNEL) == 2) {
     return hn::Mul(rest, rest);
   } else {
     return hn::Mul(rest, hn::Mul(rest, rest));
@@ -182,10 +179,11 @@ HWY_INLINE hn::Mask<D> Inside(D d, std::int64_t j, std::int64_t first, std::int6
                  hn::Lt(at, hn::Set(d, static_cast<T>(end))));
 }
 
-/// scores[j] <- log s + offsets[j] for columns [0, count), whole vectors; what is outside of
-/// [first, end) or has no weight becomes -inf. Returns the greatest, passing over NaN.
+// A row of scores at a time is where kernels differ: what goes through rows and blocks is compiled
+// once for all of them.
+
 template <class KERNEL, class T>
-HWY_INLINE T LogScores(std::int64_t count, std::int64_t first, std::int64_t end, T width,
+HWY_INLINE T LogScoresOf(std::int64_t count, std::int64_t first, std::int64_t end, T width,
                        const T* offsets, T* scores) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -208,10 +206,20 @@ HWY_INLINE T LogScores(std::int64_t count, std::int64_t first, std::int64_t end,
   return hn::GetLane(hn::MaxOfLanes(d, top));
 }
 
-/// squares[j] <- s for columns [0, count), whole vectors, under a compact kernel; 0 outside of
-/// [first, end). Returns their sum.
-template <class KERNEL, class T>
-HWY_INLINE T CompactWeights(std::int64_t count, std::int64_t first, std::int64_t end, T width,
+/// scores[j] <- log s + offsets[j] for columns [0, count), whole vectors; what is outside of
+/// [first, end) or has no weight becomes -inf. Returns the greatest, passing over NaN.
+template <class T>
+HWY_NOINLINE T LogScores(Kernel kernel, std::int64_t count, std::int64_t first, std::int64_t end,
+                         T width, const T* offsets, T* scores) {
+  T greatest = kNever<T>;
+  WithKernel(kernel, [&](auto of) HWY_ATTR {
+    greatest = LogScoresOf<decltype(of)>(count, first, end, width, offsets, scores);
+  });
+  return greatest;
+}
+
+template <Kernel KERNEL, class T>
+HWY_INLINE T CompactWeightsOf(std::int64_t count, std::int64_t first, std::int64_t end, T width,
                             T* squares) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -224,6 +232,20 @@ HWY_INLINE T CompactWeights(std::int64_t count, std::int64_t first, std::int64_t
     sum = hn::Add(sum, p);
   }
   return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+/// squares[j] <- s for columns [0, count), whole vectors, under a compact kernel; 0 outside of
+/// [first, end). Returns their sum.
+template <class T>
+HWY_NOINLINE T CompactWeights(Kernel kernel, std::int64_t count, std::int64_t first,
+                              std::int64_t end, T width, T* squares) {
+  switch (kernel) {
+    case Kernel::kEpanechnikov:
+      return CompactWeightsOf<Kernel::kEpanechnikov>(count, first, end, width, squares);
+    case Kernel::kBiweight:
+      return CompactWeightsOf<Kernel::kBiweight>(count, first, end, width, squares);
+    default: return CompactWeightsOf<Kernel::kTriweight>(count, first, end, width, squares);
+  }
 }
 
 /// scores[j] <- exp(scores[j] - top), and their sum.

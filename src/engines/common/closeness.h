@@ -23,7 +23,16 @@ constexpr bool IsCompact(Kernel kernel) {
 }
 
 /// Of what s is a function: the distance, or k . q?
-constexpr bool IsByDistance(Kernel kernel) { return kernel != Kernel::kExponential; }
+constexpr bool IsByDistance(Kernel kernel) {
+  return kernel != Kernel::kExponential && kernel != Kernel::kLinear;
+}
+
+/// Is it infinite where a query meets a key? Keys at distance 0 then share all weight, in the
+/// proportion of their own.
+constexpr bool HasHits(Kernel kernel) { return kernel == Kernel::kInverseDistance; }
+
+/// Is it positive, so that it may be handled by its logarithm?
+constexpr bool HasLogarithm(Kernel kernel) { return kernel != Kernel::kLinear; }
 
 /// n of (1 - u^2)_+^n.
 constexpr int PowerOf(Kernel kernel) {

@@ -155,8 +155,8 @@ std::int64_t FinitePairs(const Memory& m, const Factor<T>& f) {
 }
 
 /// A in a block of columns, the panels that are not factored yet.
-template <class T, class GAINED>
-void FillColumnsOf(const Task& task, const Factor<T>& f, const Scratch<T>& s, std::int64_t block) {
+template <class T>
+void FillColumns(const Task& task, const Factor<T>& f, const Scratch<T>& s, std::int64_t block) {
   const Memory& m = task.memory;
   const std::int64_t first = block * f.extent.block, wide = kPanel<T>;
   const std::int64_t end =
@@ -167,8 +167,9 @@ void FillColumnsOf(const Task& task, const Factor<T>& f, const Scratch<T>& s, st
   const T width = cn::WidthOf<T>(task.options.kernel, m.bandwidth);
   for (std::int64_t column = from; column < end; column += wide) {
     for (std::int64_t row = 0; row < column + wide; row += wide) {
-      KernelBlock<GAINED>(f.keys.Rows(row), f.gains + row, wide, s.kt.Columns(column - first),
-                          f.gains + column, m.key_dim, width, f.Panel(column / wide, row));
+      KernelBlock(task.options.kernel, f.keys.Rows(row), f.gains + row, wide,
+                  s.kt.Columns(column - first), static_cast<const T*>(f.gains + column), m.key_dim,
+                  width, f.Panel(column / wide, row));
     }
     const Block<T> square = f.Panel(column / wide, column);
     for (std::int64_t i = 0; i < wide; ++i) square.Row(i)[i] = f.diagonal[column + i];

@@ -23,10 +23,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_regression {
 namespace HWY_NAMESPACE {
 
-template <class T, Kernel KERNEL>
+template <class T>
 class GradientPass {
  public:
-  using GAINED = Gained<KERNEL>;
   static constexpr std::int64_t kWide = kPanel<T>;
 
   GradientPass(const GradientTask& task, const Factor<T>& factor, const GradientScratch<T>& scratch,
@@ -41,7 +40,7 @@ class GradientPass {
 
   /// a and b of a block of queries, and dq.
   void SolveQueries(std::int64_t block) const {
-    const QueryColumns<T, GAINED> queries(task_, f_, s_.queries, block * kBlock);
+    const QueryColumns<T> queries(task_, f_, s_.queries, block * kBlock);
     queries.LoadQueries();
     LoadSlopes(block);
     const std::int64_t rows = Rows(block);
@@ -87,9 +86,10 @@ class GradientPass {
     for (std::int64_t b = 0; b <= block; ++b) {
       for (std::int64_t column = first; column < first + height; column += kWide) {
         const Block<T> by = f_.Panel(column / kWide, b * height);
-        const double sum = SlopeBlock<KERNEL>(f_.keys.Rows(b * height), f_.gains + b * height,
-                                              height, s_.queries.kt.Columns(column - first),
-                                              f_.gains + column, m_.key_dim, width_, by, s_.x, by);
+        const double sum = SlopeBlock(options_.kernel, f_.keys.Rows(b * height),
+                                      f_.gains + b * height, height,
+                                      s_.queries.kt.Columns(column - first), f_.gains + column,
+                                      m_.key_dim, width_, by, s_.x, by);
         // Of the square on the diagonal both halves are there.
         width += b < block ? sum : sum / 2;
       }
@@ -162,7 +162,7 @@ class GradientPass {
     ln::Transpose(dy, whole, wide, s_.dyt);
   }
 
-  void SumQueries(const QueryColumns<T, GAINED>& queries, std::int64_t block,
+  void SumQueries(const QueryColumns<T>& queries, std::int64_t block,
                   std::int64_t blocks) const {
     const std::int64_t dk = linalg::RoundUp(m_.key_dim, kUnit), rows = Rows(block);
     linalg::ZeroRows(s_.dk, 0, kBlock, dk);
@@ -178,7 +178,7 @@ class GradientPass {
         width += Slopes(first, count, p, At(const_cast<T*>(b), rows, p, first));
         ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Transposed(s_.e), f_.keys.Rows(first), kWide,
                                      ln::Whole{dk, count}, s_.dk.Rows(p * kWide));
-        if (GAINED::kByDistance) AddColumnSums(s_.e, count, s_.sums + p * kWide);
+        if (common::IsByDistance(options_.kernel)) AddColumnSums(s_.e, count, s_.sums + p * kWide);
       }
     }
     solutions_.widths[f_.extent.blocks + block] = width;
@@ -188,14 +188,14 @@ class GradientPass {
   /// e of keys and a panel of the queries that are loaded.
   double Slopes(std::int64_t first, std::int64_t count, std::int64_t panel,
                 const Block<T>& by) const {
-    return SlopeBlock<KERNEL>(f_.keys.Rows(first), f_.gains + first, count,
-                              s_.queries.kt.Columns(panel * kWide), static_cast<const T*>(nullptr),
-                              m_.key_dim, width_, by, s_.x, s_.e);
+    return SlopeBlock(options_.kernel, f_.keys.Rows(first), f_.gains + first, count,
+                      s_.queries.kt.Columns(panel * kWide), static_cast<const T*>(nullptr),
+                      m_.key_dim, width_, by, s_.x, s_.e);
   }
 
   /// What is summed of e times keys, as a gradient by `x`.
   void Complete(T* gradient, T sum, const T* x) const {
-    if (GAINED::kByDistance) {
+    if (common::IsByDistance(options_.kernel)) {
       for (std::int64_t c = 0; c < m_.key_dim; ++c) gradient[c] -= sum * x[c];
     } else if (options_.scale != 1) {
       sn::Multiply(gradient, m_.key_dim, static_cast<T>(options_.scale));
@@ -249,14 +249,14 @@ class GradientPass {
       const Block<T> e = f_.Panel(column / kWide, first);
       ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Of(e), f_.keys.Rows(column), height,
                                    ln::Whole{dk, kWide}, s_.dk);
-      if (GAINED::kByDistance) AddRowSums(e, height, s_.sums);
+      if (common::IsByDistance(options_.kernel)) AddRowSums(e, height, s_.sums);
     }
     for (std::int64_t column = 0; column < height; column += kWide) {
       for (std::int64_t row = 0; row < first; row += height) {
         const Block<T> e = f_.Panel((first + column) / kWide, row);
         ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Transposed(e), f_.keys.Rows(row), kWide,
                                      ln::Whole{dk, height}, s_.dk.Rows(column));
-        if (GAINED::kByDistance) AddColumnSums(e, height, s_.sums + column);
+        if (common::IsByDistance(options_.kernel)) AddColumnSums(e, height, s_.sums + column);
       }
     }
   }
@@ -265,7 +265,7 @@ class GradientPass {
   void AddQueries(std::int64_t block, std::int64_t query_block, std::int64_t dk) const {
     const std::int64_t height = f_.extent.block, first = block * height;
     const std::int64_t dv = linalg::RoundUp(m_.value_dim, kUnit), rows = Rows(query_block);
-    const QueryColumns<T, GAINED> queries(task_, f_, s_.queries, query_block * kBlock);
+    const QueryColumns<T> queries(task_, f_, s_.queries, query_block * kBlock);
     queries.LoadQueries();
     LoadSlopes(query_block);
     const SolutionBlock<T> from = SolutionsOf(query_block);
@@ -274,7 +274,7 @@ class GradientPass {
       Slopes(first, height, p, At(from.b, rows, p, first));
       ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Of(s_.e), s_.queries.q.Rows(p * kWide), height,
                                    ln::Whole{dk, kWide}, s_.dk);
-      if (GAINED::kByDistance) AddRowSums(s_.e, height, s_.sums);
+      if (common::IsByDistance(options_.kernel)) AddRowSums(s_.e, height, s_.sums);
       ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Of(At(from.a, rows, p, first)),
                                    s_.queries.y.Rows(p * kWide), height, ln::Whole{dv, kWide},
                                    s_.dv);
@@ -285,7 +285,7 @@ class GradientPass {
     Complete(s_.dk.Row(i), s_.sums[i], f_.keys.Row(pair));
     const double gain = static_cast<double>(f_.gains[pair]);
     sn::Multiply(s_.dv.Row(i), m_.value_dim,
-                 static_cast<T>(GAINED::kByLogarithm ? std::exp(gain) : gain));
+                 static_cast<T>(common::HasLogarithm(options_.kernel) ? std::exp(gain) : gain));
     cn::StorePairGradient(m_, g_, pair, s_.dk.Row(i), s_.dv.Row(i), s_.row, s_.other);
   }
 

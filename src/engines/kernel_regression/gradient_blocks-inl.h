@@ -18,17 +18,12 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_regression {
 namespace HWY_NAMESPACE {
 
-/// Keys in rows, columns of a panel: e(i, j) = by(i, j) times the slope of the kernel and its
-/// gains, along (key - column) of a distance and else by k . q; `x` is room. Returns the sum of
-/// by(i, j) times B and the slope by the bandwidth B.
-template <Kernel KERNEL, class T>
-double SlopeBlock(const Block<T>& keys, const T* gains, std::int64_t rows, const Block<T>& kt,
-                  const T* columns, std::int64_t channels, T width, const Block<T>& by,
-                  const Block<T>& x, const Block<T>& e) {
-  using GAINED = Gained<KERNEL>;
+/// SlopeBlock() of a kernel, from what Compare() has left in `x`.
+template <class GAINED, class T>
+double SlopeRows(const T* gains, std::int64_t rows, const T* columns, T width, const Block<T>& by,
+                 const Block<T>& x, const Block<T>& e) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  Compare<GAINED>(keys, rows, kt, channels, x);
   const auto w = hn::Set(d, width);
   const auto none = hn::Set(d, GAINED::kByLogarithm ? T(0) : T(1));
   auto sum = hn::Zero(d);
@@ -43,7 +38,7 @@ double SlopeBlock(const Block<T>& keys, const T* gains, std::int64_t rows, const
       } else {
         const auto value = hn::Mul(weight, GAINED::Of(d, at, w, gain, column));
         if constexpr (GAINED::kByDistance) {
-          using S = cn::Slope<cn::LogKernel<KERNEL>>;
+          using S = cn::Slope<cn::LogKernel<GAINED::kKernel>>;
           // What has no part may be infinitely far, and 0 times that is none.
           const auto nothing = hn::Eq(value, hn::Zero(d));
           hn::Store(hn::IfThenZeroElse(nothing, hn::Mul(value, S::Along(d, at, w))), d,
@@ -56,6 +51,21 @@ double SlopeBlock(const Block<T>& keys, const T* gains, std::int64_t rows, const
     }
   }
   return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+}
+
+/// Keys in rows, columns of a panel: e(i, j) = by(i, j) times the slope of the kernel and its
+/// gains, along (key - column) of a distance and else by k . q; `x` is room. Returns the sum of
+/// by(i, j) times B and the slope by the bandwidth B.
+template <class T>
+double SlopeBlock(Kernel kernel, const Block<T>& keys, const T* gains, std::int64_t rows,
+                  const Block<T>& kt, const T* columns, std::int64_t channels, T width,
+                  const Block<T>& by, const Block<T>& x, const Block<T>& e) {
+  Compare(kernel, keys, rows, kt, channels, x);
+  double sum = 0;
+  WithGained(kernel, [&](auto gained) HWY_ATTR {
+    sum = SlopeRows<decltype(gained)>(gains, rows, columns, width, by, x, e);
+  });
+  return sum;
 }
 
 /// Columns X that become U^-1 X, from the last block of rows to the first.

@@ -24,8 +24,7 @@ void WithPass(const GradientTask& of, const Run& run) {
   const Factor<T> f(task.room, m.key_dim, m.value_dim, factor);
   const GradientScratch<T> s(task.room, m.key_dim, m.value_dim, scratch);
   const Solutions<T> x(m.sight, m.queries, task.room, solutions);
-  WithGained(task.options.kernel,
-             [&](auto gained) { run(GradientPass<T, decltype(gained)::kKernel>(of, f, s, x)); });
+  run(GradientPass<T>(of, f, s, x));
 }
 
 template <class Run>

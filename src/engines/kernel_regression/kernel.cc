@@ -71,8 +71,7 @@ void FillColumnsAny(const Task& task, std::int64_t block, DType dtype) {
     using T = decltype(zero);
     const auto f = FactorOf<T>(task);
     const auto s = ScratchOf<T>(task);
-    WithGained(task.options.kernel,
-               [&](auto gained) { FillColumnsOf<T, decltype(gained)>(task, f, s, block); });
+    HWY_NAMESPACE::FillColumns(task, f, s, block);
   });
 }
 bool FactorDiagonalAny(const Task& task, std::int64_t block, DType dtype) {
@@ -91,8 +90,7 @@ void RetrieveAny(const Task& task, std::int64_t first, DType dtype) {
     using T = decltype(zero);
     const auto f = FactorOf<T>(task);
     const auto s = ScratchOf<T>(task);
-    WithGained(task.options.kernel,
-               [&](auto gained) { Retrieval<T, decltype(gained)>(task, f, s, first).Run(); });
+    Retrieval<T>(task, f, s, first).Run();
   });
 }
 void MinimumNormAny(const Task& task, DType dtype) {

@@ -33,8 +33,8 @@ using common::Kernel;
 template <Kernel KERNEL>
 struct Gained {
   static constexpr Kernel kKernel = KERNEL;
-  static constexpr bool kByDistance = KERNEL == Kernel::kGaussian || KERNEL == Kernel::kLaplace;
-  static constexpr bool kByLogarithm = KERNEL != Kernel::kLinear;
+  static constexpr bool kByDistance = common::IsByDistance(KERNEL);
+  static constexpr bool kByLogarithm = common::HasLogarithm(KERNEL);
 
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V Of(D d, V x, V width, V left, V right) {
@@ -66,10 +66,10 @@ T NoGain(Kernel kernel) {
 }
 
 /// Keys in rows, columns of a panel: to(i, j) = their product, or squared distance.
-template <class GAINED, class T>
-void Compare(const Block<T>& keys, std::int64_t rows, const Block<T>& kt, std::int64_t channels,
-             const Block<T>& to) {
-  if constexpr (GAINED::kByDistance) {
+template <class T>
+void Compare(Kernel kernel, const Block<T>& keys, std::int64_t rows, const Block<T>& kt,
+             std::int64_t channels, const Block<T>& to) {
+  if (common::IsByDistance(kernel)) {
     for (std::int64_t i = 0; i < rows; i += ln::kTileRows) {
       cn::SquaredDistances(keys.Rows(i), kt, kPanel<T>, channels, to.Rows(i));
     }
@@ -80,22 +80,25 @@ void Compare(const Block<T>& keys, std::int64_t rows, const Block<T>& kt, std::i
 }
 
 /// to(i, j) = k(key i, column j) and gains. `columns`: their gains, or null for none.
-template <class GAINED, class T>
-void KernelBlock(const Block<T>& keys, const T* gains, std::int64_t rows, const Block<T>& kt,
-                 const T* columns, std::int64_t channels, T width, const Block<T>& to) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  Compare<GAINED>(keys, rows, kt, channels, to);
-  const auto w = hn::Set(d, width);
-  const auto none = hn::Set(d, GAINED::kByLogarithm ? T(0) : T(1));
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const auto gain = hn::Set(d, gains[i]);
-    for (std::int64_t c = 0; c < kPanel<T>; c += lanes) {
-      const auto column = columns == nullptr ? none : hn::LoadU(d, columns + c);
-      T* const at = to.Row(i) + c;
-      hn::Store(GAINED::Of(d, hn::Load(d, at), w, gain, column), d, at);
+template <class T>
+void KernelBlock(Kernel kernel, const Block<T>& keys, const T* gains, std::int64_t rows,
+                 const Block<T>& kt, const T* columns, std::int64_t channels, T width,
+                 const Block<T>& to) {
+  Compare(kernel, keys, rows, kt, channels, to);
+  WithGained(kernel, [&](auto gained) HWY_ATTR {
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const auto w = hn::Set(d, width);
+    const auto none = hn::Set(d, gained.kByLogarithm ? T(0) : T(1));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const auto gain = hn::Set(d, gains[i]);
+      for (std::int64_t c = 0; c < kPanel<T>; c += lanes) {
+        const auto column = columns == nullptr ? none : hn::LoadU(d, columns + c);
+        T* const at = to.Row(i) + c;
+        hn::Store(gained.Of(d, hn::Load(d, at), w, gain, column), d, at);
+      }
     }
-  }
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -20,7 +20,7 @@ namespace ttr::kernel_regression {
 namespace HWY_NAMESPACE {
 
 /// Queries in columns, first .. first + count of a memory, and what they see.
-template <class T, class GAINED>
+template <class T>
 class QueryColumns {
  public:
   static constexpr std::int64_t kWide = kPanel<T>;
@@ -63,9 +63,9 @@ class QueryColumns {
     for (std::int64_t p = 0; p < panels(); ++p) {
       const std::int64_t end = std::min(first + f_.extent.block, RowsOfPanel(p));
       for (std::int64_t row = first; row < end; row += kWide) {
-        KernelBlock<GAINED>(f_.keys.Rows(row), f_.gains + row, kWide, s_.kt.Columns(p * kWide),
-                            static_cast<const T*>(nullptr), m_.key_dim, width_,
-                            Panel(z, height, p, row));
+        KernelBlock(options_.kernel, f_.keys.Rows(row), f_.gains + row, kWide,
+                    s_.kt.Columns(p * kWide), static_cast<const T*>(nullptr), m_.key_dim, width_,
+                    Panel(z, height, p, row));
       }
     }
   }
@@ -102,7 +102,7 @@ class QueryColumns {
   const T width_ = cn::WidthOf<T>(options_.kernel, m_.bandwidth);
 };
 
-template <class T, class GAINED>
+template <class T>
 class Retrieval {
  public:
   Retrieval(const Task& task, const Factor<T>& factor, const Scratch<T>& scratch,
@@ -155,7 +155,7 @@ class Retrieval {
   const Factor<T>& f_;
   const Scratch<T>& s_;
   std::int64_t first_;
-  const QueryColumns<T, GAINED> queries_;
+  const QueryColumns<T> queries_;
 };
 
 }  // namespace HWY_NAMESPACE

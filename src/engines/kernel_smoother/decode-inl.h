@@ -144,7 +144,7 @@ class RowsAhead {
 };
 
 /// A chunk of the pairs of all heads of a sequence.
-template <class T, class From, class KERNEL>
+template <class T, class From>
 class Chunk {
  public:
   explicit Chunk(const ChunkTask& task) : t_(task), piece_(PieceOf(task)) {}
@@ -204,30 +204,33 @@ class Chunk {
     HWY_ALIGN T offsets[kMostPiece];
     const T* const q = t_.room.Query<T>(h * m.queries + r);
     const auto* const k = static_cast<const From*>(m.state_k.data) + seen.first * m.state_k.stride;
-    CompareRows<KERNEL::kByDistance>(k, m.state_k.stride, count, q, m.key_dim, scores, each);
+    const common::Kernel kernel = t_.options.kernel;
+    if (common::IsByDistance(kernel)) {
+      CompareRows<true>(k, m.state_k.stride, count, q, m.key_dim, scores, each);
+    } else {
+      CompareRows<false>(k, m.state_k.stride, count, q, m.key_dim, scores, each);
+    }
     if (m.state_log_weight) {
       for (std::int64_t j = 0; j < whole; ++j) {
         offsets[j] = j < count ? sn::LoadOne<T>(m.state_log_weight, seen.first + j) : T(0);
       }
     }
-    const T width = cn::WidthOf<T>(t_.options.kernel, m.bandwidth);
+    const T width = cn::WidthOf<T>(kernel, m.bandwidth);
     const T* const weights = m.state_log_weight ? offsets : nullptr;
     const auto* const v = static_cast<const From*>(m.state_v.data) + seen.first * m.state_v.stride;
-    if constexpr (KERNEL::kIsCompact) {
-      if (weights == nullptr) {
-        *partial.sum += cn::CompactWeights<KERNEL>(whole, 0, count, width, scores);
-        if (*partial.sum != 0) *partial.top = 0;
-        return AddRows(v, m.state_v.stride, count, scores, m.value_dim, partial.y);
-      }
+    if (common::IsCompact(kernel) && weights == nullptr) {
+      *partial.sum += cn::CompactWeights(kernel, whole, 0, count, width, scores);
+      if (*partial.sum != 0) *partial.top = 0;
+      return AddRows(v, m.state_v.stride, count, scores, m.value_dim, partial.y);
     }
-    if constexpr (KERNEL::kHasHits) {
+    if (common::HasHits(kernel)) {
       if (*partial.hit == 0 && cn::HasHit(0, count, weights, scores)) {
         Clear(partial);
         *partial.hit = 1;
       }
       if (*partial.hit != 0) cn::KeepHits(whole, scores);
     }
-    const T greatest = cn::LogScores<KERNEL>(whole, 0, count, width, weights, scores);
+    const T greatest = cn::LogScores(kernel, whole, 0, count, width, weights, scores);
     cn::RunningSum<T> sum{*partial.top, *partial.sum};
     const T factor = sum.Add(whole, greatest, scores);
     *partial.top = sum.top;
@@ -289,15 +292,10 @@ void MergeAs(const ChunkTask& task, std::int64_t chunks) {
 
 template <class T>
 void ChunkAs(const ChunkTask& task) {
-  cn::WithKernel(task.options.kernel, [&](auto kernel) {
-    using K = decltype(kernel);
-    if constexpr (std::is_same_v<T, float>) {
-      if (task.memories[0].state_k.dtype == DType::kBFloat16) {
-        return Chunk<T, BFloat16, K>(task).Run();
-      }
-    }
-    Chunk<T, T, K>(task).Run();
-  });
+  if constexpr (std::is_same_v<T, float>) {
+    if (task.memories[0].state_k.dtype == DType::kBFloat16) return Chunk<T, BFloat16>(task).Run();
+  }
+  Chunk<T, T>(task).Run();
 }
 
 }  // namespace HWY_NAMESPACE

@@ -25,7 +25,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class T, class KERNEL>
+template <class T>
 class GradientPass {
  public:
   GradientPass(const GradientTask& task, const GradientScratch<T>& scratch)
@@ -36,7 +36,7 @@ class GradientPass {
         s_(scratch),
         rows_(task, scratch),
         shares_(task, scratch),
-        reach_(m_, scratch.boxes) {}
+        reach_(options_.kernel, m_, scratch.boxes) {}
 
   void Run() {
     const std::int64_t all = m_.sight.held + m_.sight.tokens;
@@ -194,7 +194,7 @@ class GradientPass {
     }
     const std::int64_t columns = linalg::RoundUp(end, kUnit) - begin;
     const Block<T> q = s_.q.Rows(i), dy = s_.dy.Rows(i);
-    if constexpr (KERNEL::kByDistance) {
+    if (common::IsByDistance(options_.kernel)) {
       cn::SquaredDistances(q, s_.kt.Columns(begin), columns, m_.key_dim, s_.scores);
     } else {
       ln::Multiply<ln::Into::kSet>(linalg::Left<T>::Of(q), s_.kt.Columns(begin), kRows,
@@ -220,9 +220,9 @@ class GradientPass {
   const Memory& m_;
   const MemoryGradient& g_;
   const GradientScratch<T>& s_;
-  const GradientRows<T, KERNEL> rows_;
-  GradientShares<T, KERNEL> shares_;
-  Reach<T, KERNEL> reach_;
+  const GradientRows<T> rows_;
+  GradientShares<T> shares_;
+  Reach<T> reach_;
 };
 
 }  // namespace HWY_NAMESPACE

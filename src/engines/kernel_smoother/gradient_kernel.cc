@@ -19,8 +19,7 @@ template <class T>
 void DifferentiateAs(const GradientTask& task) {
   ScratchLayout layout(task.scratch);
   const GradientScratch<T> scratch(task.memory.key_dim, task.memory.value_dim, layout);
-  cn::WithKernel(task.options.kernel,
-                 [&](auto kernel) { GradientPass<T, decltype(kernel)>(task, scratch).Run(); });
+  GradientPass<T>(task, scratch).Run();
 }
 
 void DifferentiateAny(const GradientTask& task, DType dtype) {

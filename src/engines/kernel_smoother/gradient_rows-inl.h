@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_smoother {
 namespace HWY_NAMESPACE {
 
-template <class T, class KERNEL>
+template <class T>
 class GradientRows {
  public:
   GradientRows(const GradientTask& task, const GradientScratch<T>& scratch)
@@ -30,7 +30,7 @@ class GradientRows {
   void StorePair(std::int64_t pair, std::int64_t i) const {
     const bool old = pair < m_.sight.held;
     const std::int64_t row = old ? pair : pair - m_.sight.held;
-    if (KERNEL::kByDistance && s_.e_sums[i] != 0) {
+    if (common::IsByDistance(options_.kernel) && s_.e_sums[i] != 0) {
       for (std::int64_t c = 0; c < m_.key_dim; ++c) {
         s_.dk.Row(i)[c] -= s_.e_sums[i] * s_.k.Row(i)[c];
       }
@@ -46,7 +46,7 @@ class GradientRows {
     for (std::int64_t i = 0; i < std::min(kQueries, m_.rows - query); ++i) {
       const Place place = Place::Of(m_, query + i);
       T* const row = dq.Row(i);
-      if (KERNEL::kByDistance) {
+      if (common::IsByDistance(options_.kernel)) {
         LoadQuery(m_, place, 1, s_.row);
         for (std::int64_t c = 0; c < m_.key_dim; ++c)
           row[c] -= row[linalg::RoundUp(m_.key_dim, kUnit)] * s_.row[c];

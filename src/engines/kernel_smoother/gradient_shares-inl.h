@@ -29,7 +29,7 @@ struct SharePlace {
   std::int64_t row, strip, column;
 };
 
-template <class T, class KERNEL>
+template <class T>
 class GradientShares {
  public:
   GradientShares(const GradientTask& task, const GradientScratch<T>& scratch)
@@ -38,6 +38,27 @@ class GradientShares {
   /// p, the shares of pairs, and e, gradients by scores (of distances: times the kernel's slope),
   /// from scores and dy . v. `seen`: columns of scores.
   void Take(std::int64_t query, const SharePlace& at, std::int64_t columns, const Range& seen) {
+    cn::WithKernel(options_.kernel, [&](auto kernel) HWY_ATTR {
+      TakeOf<decltype(kernel)>(query, at, columns, seen);
+    });
+  }
+
+  /// Adds what Take() has summed to the sums of its query; `e_sum` is that of e.
+  void AddTo(std::int64_t query, T* e_sum) const {
+    if (common::IsByDistance(options_.kernel)) {
+      *e_sum += e_sum_;
+      g_.width_sums[query] += width_sum_;
+    }
+    if (m_.weighted && !options_.normalised) g_.query_sums[query] += ds_sum_;
+  }
+
+ private:
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+
+  template <class KERNEL>
+  HWY_INLINE void TakeOf(std::int64_t query, const SharePlace& at, std::int64_t columns,
+                         const Range& seen) {
     const D d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const Query q = Of(query);
@@ -46,7 +67,7 @@ class GradientShares {
     for (std::int64_t j = 0; j < columns; j += lanes) {
       const std::int64_t c = at.column + j;
       const V x = hn::Load(d, s_.scores.Row(at.strip) + j);
-      V p = Share(q, x, c, {j, seen.first, seen.end});
+      V p = Share<KERNEL>(q, x, c, {j, seen.first, seen.end});
       const V dp = hn::Load(d, s_.slopes.Row(at.strip) + j);
       V ds = hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), hn::Mul(p, hn::Sub(dp, dot)));
       if (m_.weighted) {
@@ -74,19 +95,6 @@ class GradientShares {
     width_sum_ = hn::GetLane(hn::SumOfLanes(d, width_sum));
   }
 
-  /// Adds what Take() has summed to the sums of its query; `e_sum` is that of e.
-  void AddTo(std::int64_t query, T* e_sum) const {
-    if (KERNEL::kByDistance) {
-      *e_sum += e_sum_;
-      g_.width_sums[query] += width_sum_;
-    }
-    if (m_.weighted && !options_.normalised) g_.query_sums[query] += ds_sum_;
-  }
-
- private:
-  using D = hn::ScalableTag<T>;
-  using V = hn::Vec<D>;
-
   struct Query {
     T log_sum;
     T inverse;   // exp(-log_sum)
@@ -102,10 +110,10 @@ class GradientShares {
   Query Of(std::int64_t query) const {
     const T log_sum = static_cast<const T*>(g_.sums.logs)[query];
     return {.log_sum = log_sum,
-            .inverse = KERNEL::kIsCompact ? static_cast<T>(std::exp(-log_sum)) : T(0),
+            .inverse = common::IsCompact(options_.kernel) ? static_cast<T>(std::exp(-log_sum)) : T(0),
             .dot = options_.normalised ? static_cast<const T*>(g_.sums.dots)[query] : T(0),
             .alone = log_sum == cn::kNever<T>,
-            .hit = KERNEL::kHasHits && static_cast<const T*>(g_.sums.hits)[query] != 0};
+            .hit = common::HasHits(options_.kernel) && static_cast<const T*>(g_.sums.hits)[query] != 0};
   }
 
   HWY_INLINE void Add(V x, T* to) const {
@@ -113,19 +121,21 @@ class GradientShares {
     hn::Store(hn::Add(hn::Load(d, to), x), d, to);
   }
 
+  template <class KERNEL>
   HWY_INLINE V Share(const Query& q, V x, std::int64_t c, const Columns& of) const {
     const D d;
     const bool whole = of.j >= of.first && of.j + static_cast<std::int64_t>(hn::Lanes(d)) <= of.end;
     const V width = hn::Set(d, width_), never = hn::Set(d, cn::kNever<T>);
     if (q.alone) return hn::Zero(d);
-    if constexpr (KERNEL::kIsCompact) {
+    if constexpr (common::IsCompact(KERNEL::kKernel)) {
       if (!m_.weighted) {
-        const V p = hn::Mul(hn::Set(d, q.inverse), cn::CompactWeight<KERNEL>(d, x, width));
+        const V weight = cn::CompactWeight<KERNEL::kKernel>(d, x, width);
+        const V p = hn::Mul(hn::Set(d, q.inverse), weight);
         return whole ? p : hn::IfThenElseZero(cn::Inside(d, of.j, of.first, of.end), p);
       }
     }
     V log = KERNEL::Of(d, x, width);
-    if constexpr (KERNEL::kHasHits) {
+    if constexpr (common::HasHits(KERNEL::kKernel)) {
       if (q.hit) log = hn::IfThenElse(hn::Gt(x, hn::Zero(d)), never, x);
     }
     if (m_.weighted) {

@@ -21,8 +21,7 @@ template <class T>
 void ComputeOutputsAs(const Task& task) {
   ScratchLayout layout(task.scratch);
   const Scratch<T> scratch(task.memory.key_dim, task.memory.value_dim, layout);
-  cn::WithKernel(task.options.kernel,
-                 [&](auto kernel) { OutputsPass<T, decltype(kernel)>(task, scratch).Run(); });
+  OutputsPass<T>(task, scratch).Run();
 }
 
 void ComputeOutputsAny(const Task& task, DType dtype) {

@@ -24,7 +24,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class T, class KERNEL>
+template <class T>
 class OutputsPass {
  public:
   OutputsPass(const Task& task, const Scratch<T>& scratch)
@@ -33,7 +33,7 @@ class OutputsPass {
         task_(task),
         block_(m_, task.first),
         s_(scratch),
-        reach_(m_, scratch.boxes) {}
+        reach_(options_.kernel, m_, scratch.boxes) {}
 
   void Run() {
     Start();
@@ -99,7 +99,7 @@ class OutputsPass {
     if (begin >= end) return;
     const std::int64_t columns = linalg::RoundUp(end, kUnit) - begin;
     const Block<T> q{s_.q.Row(i), s_.q.stride};
-    if constexpr (KERNEL::kByDistance) {
+    if (common::IsByDistance(options_.kernel)) {
       cn::SquaredDistances(q, s_.kt.Columns(begin), columns, m_.key_dim, s_.scores);
     } else {
       ln::Multiply<ln::Into::kSet>(linalg::Left<T>::Of(q), s_.kt.Columns(begin), kRows,
@@ -119,18 +119,16 @@ class OutputsPass {
   HWY_INLINE void Weigh(std::int64_t i, T* scores, std::int64_t first, std::int64_t columns) {
     const Range seen = block_.SeenByOne(i);
     const T* const offsets = m_.weighted ? s_.offsets + first % s_.pairs : nullptr;
-    if constexpr (KERNEL::kIsCompact) {
-      if (!m_.weighted) {
-        s_.sums[i] += cn::CompactWeights<KERNEL>(columns, seen.first - first, seen.end - first,
-                                                 width_, scores);
-        if (s_.sums[i] != 0) s_.tops[i] = 0;
-        return;
-      }
+    const Range inside{seen.first - first, seen.end - first};
+    if (common::IsCompact(options_.kernel) && !m_.weighted) {
+      s_.sums[i] +=
+          cn::CompactWeights(options_.kernel, columns, inside.first, inside.end, width_, scores);
+      if (s_.sums[i] != 0) s_.tops[i] = 0;
+      return;
     }
-    if constexpr (KERNEL::kHasHits)
-      TakeHits(i, {seen.first - first, seen.end - first}, columns, offsets, scores);
-    const T greatest = cn::LogScores<KERNEL>(columns, seen.first - first, seen.end - first, width_,
-                                             offsets, scores);
+    if (common::HasHits(options_.kernel)) TakeHits(i, inside, columns, offsets, scores);
+    const T greatest = cn::LogScores(options_.kernel, columns, inside.first, inside.end, width_,
+                                     offsets, scores);
     cn::RunningSum<T> sum{s_.tops[i], s_.sums[i]};
     const T factor = sum.Add(columns, greatest, scores);
     s_.tops[i] = sum.top;
@@ -211,7 +209,7 @@ class OutputsPass {
   const Task& task_;
   const QueryBlock block_;
   const Scratch<T>& s_;
-  Reach<T, KERNEL> reach_;
+  Reach<T> reach_;
   double reference_ = 0;
   std::int64_t odd_ = 0;  // values of a block that are not finite
   const T width_ = cn::WidthOf<T>(options_.kernel, m_.bandwidth);

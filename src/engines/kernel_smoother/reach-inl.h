@@ -72,11 +72,14 @@ double LongestOf(const Block<T>& rows, std::int64_t count, std::int64_t channels
 
 /// By a bound of scores: a compact kernel leaves nothing between boxes that are a bandwidth apart,
 /// and a decay nothing of what is far below the logarithm of a sum.
-template <class T, class KERNEL>
+template <class T>
 class Reach {
  public:
-  Reach(const Memory& memory, const BoxRoom<T>& room)
-      : m_(memory), queries_{room.query_low, room.query_high}, keys_{room.key_low, room.key_high} {}
+  Reach(common::Kernel kernel, const Memory& memory, const BoxRoom<T>& room)
+      : kernel_(kernel),
+        m_(memory),
+        queries_{room.query_low, room.query_high},
+        keys_{room.key_low, room.key_high} {}
 
   /// Rows of a block of queries, as they are compared.
   void TakeQueries(const Block<T>& rows, std::int64_t count) {
@@ -92,30 +95,31 @@ class Reach {
   /// weights; `least`: of the logarithms of the queries' sums of weights, or of their greatest;
   /// NaN: unknown.
   bool IsEmpty(const T* offsets, T least) const {
-    if constexpr (KERNEL::kIsCompact) {
+    if (common::IsCompact(kernel_)) {
       if (!keys_.finite || !queries_.finite) return false;
       const double gap = keys_.SquaredGap(queries_, m_.key_dim);
       // Distances round, too.
       return gap * (1 - 1e-4) > m_.bandwidth * m_.bandwidth;
     }
-    if (!m_.weighted || KERNEL::kHasHits) return false;
+    if (!m_.weighted || common::HasHits(kernel_)) return false;
     const T most = *std::max_element(offsets, offsets + count_);
     const T nothing = least + sn::kLowestExponent<T>;
     if (!(most < nothing)) return false;
     if (!std::isfinite(longest_key_)) return false;  // NaN is for those who see it
-    const double score = KERNEL::kByDistance ? 0 : longest_key_ * longest_query_;
+    const double score = common::IsByDistance(kernel_) ? 0 : longest_key_ * longest_query_;
     return static_cast<double>(most) + score < static_cast<double>(nothing);
   }
 
  private:
   void Take(const Block<T>& rows, std::int64_t count, Box<T>& box, double& longest) const {
-    if constexpr (KERNEL::kIsCompact) {
+    if (common::IsCompact(kernel_)) {
       box.Take(rows, count, linalg::RoundUp(m_.key_dim, kUnit));
-    } else if (m_.weighted && !KERNEL::kHasHits) {
+    } else if (m_.weighted && !common::HasHits(kernel_)) {
       longest = LongestOf(rows, count, m_.key_dim);
     }
   }
 
+  const common::Kernel kernel_;
   const Memory& m_;
   Box<T> queries_, keys_;
   double longest_query_ = 0, longest_key_ = 0;

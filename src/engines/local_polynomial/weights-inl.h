@@ -75,12 +75,10 @@ class Weights {
   void Sum(std::int64_t first, std::int64_t count, const Rescale& rescale) const {
     const std::int64_t columns = linalg::RoundUp(count, kUnit);
     Score(columns);
-    cn::WithKernel(kernel_, [&](auto kernel) {
-      for (std::int64_t i = 0; i < count_; ++i) {
-        const T by = SumRow<decltype(kernel)>(i, SeenByOne(i, first), columns);
-        if (by != 1) rescale(i, by);
-      }
-    });
+    for (std::int64_t i = 0; i < count_; ++i) {
+      const T by = SumRow(i, SeenByOne(i, first), columns);
+      if (by != 1) rescale(i, by);
+    }
     ClearRest(columns);
   }
 
@@ -90,11 +88,7 @@ class Weights {
     Score(columns);
     if (s_.x.data != nullptr) linalg::CopyRows(s_.scores, count_, columns, s_.x);
     bool any = false;
-    cn::WithKernel(kernel_, [&](auto kernel) {
-      for (std::int64_t i = 0; i < count_; ++i) {
-        any |= ShareRow<decltype(kernel)>(i, SeenByOne(i, first), columns);
-      }
-    });
+    for (std::int64_t i = 0; i < count_; ++i) any |= ShareRow(i, SeenByOne(i, first), columns);
     if (!any) return false;
     ClearRest(columns);
     ln::Transpose(s_.scores, kQueries, columns, s_.p);
@@ -141,11 +135,10 @@ class Weights {
   }
 
   /// What was summed before has to be multiplied by the result.
-  template <class KERNEL>
   T SumRow(std::int64_t i, const Range& seen, std::int64_t columns) const {
     T* const scores = s_.scores.Row(i);
     bool fresh = false;
-    if constexpr (KERNEL::kHasHits) {
+    if (common::HasHits(kernel_)) {
       fresh = s_.hits[i] == 0 && cn::HasHit(std::max<std::int64_t>(seen.first, 0),
                                             std::min(seen.end, columns), Offsets(), scores);
       // A first hit throws away what was summed before.
@@ -158,7 +151,7 @@ class Weights {
       if (s_.hits[i] != 0) cn::KeepHits(columns, scores);
     }
     const T greatest =
-        cn::LogScores<KERNEL>(columns, seen.first, seen.end, width_, Offsets(), scores);
+        cn::LogScores(kernel_, columns, seen.first, seen.end, width_, Offsets(), scores);
     cn::RunningSum<T> sum{s_.tops[i], s_.sums[i]};
     const T factor = sum.Add(columns, greatest, scores);
     s_.tops[i] = sum.top;
@@ -178,13 +171,12 @@ class Weights {
   }
 
   /// False where all shares are 0.
-  template <class KERNEL>
   bool ShareRow(std::int64_t i, const Range& seen, std::int64_t columns) const {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     T* const scores = s_.scores.Row(i);
-    if (KERNEL::kHasHits && s_.hits[i] != 0) cn::KeepHits(columns, scores);
-    cn::LogScores<KERNEL>(columns, seen.first, seen.end, width_, Offsets(), scores);
+    if (common::HasHits(kernel_) && s_.hits[i] != 0) cn::KeepHits(columns, scores);
+    cn::LogScores(kernel_, columns, seen.first, seen.end, width_, Offsets(), scores);
     const auto top = hn::Set(d, s_.tops[i] == cn::kNever<T> ? T(0) : s_.tops[i]);
     const auto by = hn::Set(d, s_.sums[i] == 0 ? T(0) : 1 / s_.sums[i]);
     auto any = hn::Zero(d);
