@@ -3,9 +3,10 @@
 #
 #   all      every target of src/simd/targets.h: for programs that are handed on
 #   native   the best one of this processor: compiles in a third of the time
+#   others   what this processor has beside that one: for tests
 #   NAME     that one, by its name in Highway (AVX2)
-set(TTR_TARGETS all CACHE STRING "SIMD targets of kernels: all, native, or the name of one")
-set_property(CACHE TTR_TARGETS PROPERTY STRINGS all native AVX3 AVX2 SCALAR NEON)
+set(TTR_TARGETS all CACHE STRING "SIMD targets of kernels: all, native, others, or the name of one")
+set_property(CACHE TTR_TARGETS PROPERTY STRINGS all native others AVX3 AVX2 SCALAR NEON)
 
 # Highway knows which instructions the processor has and the system lets programs use.
 function(ttr_find_native_target)
@@ -26,14 +27,24 @@ function(ttr_find_native_target)
 endfunction()
 
 # Everything that is compiled from here on has these targets.
-if(NOT TTR_TARGETS STREQUAL "all")
+set(best_first AVX3 AVX2 NEON SCALAR EMU128)
+if(TTR_TARGETS STREQUAL "others")
+  ttr_find_native_target()
+  list(FIND best_first "${TTR_NATIVE_TARGET}" place)
+  math(EXPR count "${place} + 1")
+  list(SUBLIST best_first 0 ${count} without)
+  list(TRANSFORM without PREPEND "HWY_")
+  list(JOIN without "|" without)
+  add_compile_definitions("TTR_WITHOUT_TARGETS=(${without})")
+elseif(NOT TTR_TARGETS STREQUAL "all")
   set(target "${TTR_TARGETS}")
   if(target STREQUAL "native")
     ttr_find_native_target()
     set(target "${TTR_NATIVE_TARGET}")
   endif()
-  if(NOT target MATCHES "^(AVX3|AVX2|SCALAR|EMU128|NEON)$")
-    message(FATAL_ERROR "TTR_TARGETS must be all, native or a target of Highway but is \"${target}\"")
+  if(NOT target IN_LIST best_first)
+    message(FATAL_ERROR "TTR_TARGETS must be all, native, others or one of ${best_first} "
+                        "but is \"${target}\"")
   endif()
   message(STATUS "SIMD target: ${target}")
   add_compile_definitions(HWY_COMPILE_ONLY_STATIC HWY_BASELINE_TARGETS=HWY_${target})
