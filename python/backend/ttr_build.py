@@ -9,6 +9,7 @@ PyTorch for the build (a range would take the newest), `OFF` goes without in any
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import needs
@@ -33,18 +34,19 @@ def _require(settings: dict[str, Any] | None) -> None:
         raise SystemExit(needs.complaint(packages))
 
 
-def _requirements(found: list[str], settings: dict[str, Any] | None) -> list[str]:
+def _requirements(ask: Callable[[Any], list[str]], settings: dict[str, Any] | None) -> list[str]:
     _require(settings)
+    found = ask(settings)
     wanted = _setting(settings, "TTR_TORCH").lower() in ON
     return [*found, PINNED] if wanted and find_torch() is None else found
 
 
 def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
-    return _requirements(_backend.get_requires_for_build_wheel(config_settings), config_settings)
+    return _requirements(_backend.get_requires_for_build_wheel, config_settings)
 
 
 def get_requires_for_build_editable(config_settings: dict[str, Any] | None = None) -> list[str]:
-    return _requirements(_backend.get_requires_for_build_editable(config_settings), config_settings)
+    return _requirements(_backend.get_requires_for_build_editable, config_settings)
 
 
 # Without build isolation pip asks for no requirements.

@@ -67,7 +67,7 @@ def test_pytorch_is_asked_for_only_where_it_is_wanted_and_missing(
     backend: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asks(settings: dict[str, str]) -> bool:
-        return backend._requirements([], settings) == [backend.PINNED]
+        return backend._requirements(lambda _: [], settings) == [backend.PINNED]
 
     monkeypatch.setattr(backend, "find_torch", lambda: None)
     assert not asks({}) and not asks({"cmake.define.TTR_TORCH": "OFF"})
