@@ -64,7 +64,7 @@ performance: bench  ## make bench, the peers that PYTHON has, and docs/performan
 	$(PYTHON) bench/peers/run.py --layers rls weighted_rls mesa --heads 4 --gradients --json build/bench/peers-least-squares-gradients.json
 	$(PYTHON) bench/report.py build/bench $(if $(MACHINE),--machine '$(MACHINE)')
 
-wheel: setup  ## a wheel for every processor and the source distribution in build/wheel, and a trial of both
+wheel: setup  ## a wheel for every processor, tried, and the source distribution: build/wheel
 	@scripts/setup --python
 	@PYTHON=$(PYTHON) scripts/wheel
 
