@@ -7,7 +7,7 @@ PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-python test-sanitizers test-clang test-arm check bench performance format format-check clean
+.PHONY: help setup build demo test test-python test-sanitizers test-clang test-arm check bench performance wheel format format-check clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,10 @@ performance: bench  ## make bench, the peers that PYTHON has, and docs/performan
 	$(PYTHON) bench/peers/run.py --layers rls weighted_rls mesa --heads 4 --json build/bench/peers-least-squares.json
 	$(PYTHON) bench/peers/run.py --layers rls weighted_rls mesa --heads 4 --gradients --json build/bench/peers-least-squares-gradients.json
 	$(PYTHON) bench/report.py build/bench $(if $(MACHINE),--machine '$(MACHINE)')
+
+wheel: setup  ## a wheel for every processor, tried, and the source distribution: build/wheel
+	@scripts/setup --python
+	@PYTHON=$(PYTHON) scripts/wheel
 
 format:  ## format the code
 	@scripts/format

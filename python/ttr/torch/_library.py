@@ -19,8 +19,8 @@ _PATH = Path(__file__).with_name("_operators.so")
 if not _PATH.exists():
     raise ImportError(
         "ttr.torch needs its operators, which are left out where PyTorch is not there when the "
-        "package is built: pip install torch, then pip install --no-build-isolation "
-        "--force-reinstall test-time-regression"
+        "package is built: pip install torch, then in the folder of ttr's sources "
+        "pip install --force-reinstall --no-deps ."
     )
 torch.ops.load_library(str(_PATH))  # type: ignore[no-untyped-call]
 
