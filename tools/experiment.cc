@@ -106,8 +106,7 @@ std::string Wrapped(const std::string& text, int width) {
 
 void Print(const StudyResult& result) {
   const int width = TerminalWidth();
-  fmt::print("{}, seeds {}\n\n", result.title,
-             result.tables.front().table.meta()["seeds"].get<std::string>());
+  fmt::print("{}, seeds {}\n\n", result.title, SeedsOf(result));
   for (const StudyTable& table : result.tables) {
     if (table.table.rows().size() > 100) continue;  // curves are for files
     fmt::print("{}\n{}\n", table.table.title(),
@@ -145,7 +144,7 @@ void Execute(const Common& common, const std::function<StudyResult(const StudyRu
 
   const StudyResult result = study(run);
   if (common.json) {
-    fmt::print("{}\n", report::DumpJson(ToJson(result)));
+    fmt::print("{}\n", ToJsonText(result));
   } else {
     Print(result);
   }

@@ -137,7 +137,7 @@ ForecastOptions ChosenOptions(const Command& command, const Arguments& arguments
 void PrintErrors(const Arguments& arguments, const report::Table& errors, bool to_stdout) {
   if (!to_stdout && arguments.quiet) return;
   std::string text = errors.ToText({.width = to_stdout ? TerminalWidth() : 0});
-  if (arguments.json) text = report::DumpJson(errors.ToJson()) + "\n";
+  if (arguments.json) text = errors.ToJsonText() + "\n";
   fmt::print(to_stdout ? stdout : stderr, "{}", text);
 }
 

@@ -115,7 +115,7 @@ void Run(const Arguments& given) {
   if (!arguments.out.empty()) WriteReport(arguments.out, run, options, source);
   const report::Table table = experiments::RecallTable(run, options, source);
   if (arguments.json) {
-    fmt::print("{}\n", report::DumpJson(table.ToJson()));
+    fmt::print("{}\n", table.ToJsonText());
     return;
   }
   fmt::print("{}", table.ToText({.width = TerminalWidth()}));
