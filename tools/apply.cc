@@ -198,45 +198,44 @@ void Run(const Arguments& arguments) {
 
 }  // namespace
 
-void AddApply(CLI::App& app) {
-  CLI::App* command = AddCommand(
-      app, "apply", "runs a layer on tensors from a safetensors file",
+void AddApply(Command ttr) {
+  Command command = ttr.AddCommand(
+      "apply", "runs a layer on tensors from a safetensors file",
       "  ttr apply gated_deltanet --in qkv.safetensors --out y.safetensors\n"
       "  ttr apply 'rls{ridge: 1e-2}' --in qkv.safetensors --out y.safetensors --split 4\n"
       "  ttr apply deltanet --in qkv_dy.safetensors --out grads.safetensors --grad\n"
       "Which inputs a layer takes: ttr zoo NAME");
   const auto arguments = std::make_shared<Arguments>();
+  command.AddOption("RECIPE", arguments->recipe, "a zoo name, name{changes}, a recipe line, @FILE")
+      .Required();
+  command.AddOption("--in", arguments->in, "inputs by name (q, k, v, ...), and state if any")
+      .Required();
   command
-      ->add_option("RECIPE", arguments->recipe, "a zoo name, name{changes}, a recipe line, @FILE")
-      ->required();
-  command->add_option("--in", arguments->in, "inputs by name (q, k, v, ...), and state if any")
-      ->required();
-  command
-      ->add_option(
+      .AddOption(
           "--out", arguments->out,
           "receives y, status, the final state, of solvers that iterate the residual, and of "
           "conjugate_gradient the iterations")
-      ->required();
+      .Required();
   command
-      ->add_option("--via", arguments->via,
-                   "engine (the planned one), definition (the literal regression), or step "
-                   "(token by token)")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"engine", "definition", "step"}));
+      .AddOption("--via", arguments->via,
+                 "engine (the planned one), definition (the literal regression), or step "
+                 "(token by token)")
+      .ShowDefault()
+      .OneOf({"engine", "definition", "step"});
   command
-      ->add_option("--split", arguments->split,
-                   "cut the sequence into N pieces, each with the state of the one before")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command->add_option("--threads", arguments->threads, "threads (default: all, or TTR_THREADS)")
-      ->check(CLI::Range(1, 4096));
-  command->add_flag("--grad", arguments->gradients,
-                    "also read dy (and dstate) and write dNAME for every input and the state");
-  command->add_flag("--bfloat16-products", arguments->bfloat16_products,
-                    "of bfloat16 inputs: products with the memory in bfloat16, where the processor "
-                    "has them; faster, off by some 1e-3");
-  command->add_flag("--quiet", arguments->quiet, "no notes, no progress");
-  command->callback([arguments] { Run(*arguments); });
+      .AddOption("--split", arguments->split,
+                 "cut the sequence into N pieces, each with the state of the one before")
+      .ShowDefault()
+      .Within(1, std::int64_t{1} << 40);
+  command.AddOption("--threads", arguments->threads, "threads (default: all, or TTR_THREADS)")
+      .Within(1, 4096);
+  command.AddFlag("--grad", arguments->gradients,
+                  "also read dy (and dstate) and write dNAME for every input and the state");
+  command.AddFlag("--bfloat16-products", arguments->bfloat16_products,
+                  "of bfloat16 inputs: products with the memory in bfloat16, where the processor "
+                  "has them; faster, off by some 1e-3");
+  command.AddFlag("--quiet", arguments->quiet, "no notes, no progress");
+  command.OnRun([arguments] { Run(*arguments); });
 }
 
 }  // namespace ttr::tools

@@ -219,9 +219,9 @@ void RunBench(Arguments arguments) {
 
 }  // namespace
 
-void AddBench(CLI::App& app) {
-  CLI::App* command = AddCommand(
-      app, "bench", "speed of engines beside the machine's limits",
+void AddBench(Command ttr) {
+  Command command = ttr.AddCommand(
+      "bench", "speed of engines beside the machine's limits",
       "  ttr bench gated_deltanet retnet --part prefill decode\n"
       "  ttr bench gated_deltanet --part prefill --d 128 --tokens 512 --heads 8 --json\n"
       "  ttr bench --out results      tables, roofline.svg, cost-T.svg, ...\n"
@@ -235,44 +235,40 @@ void AddBench(CLI::App& app) {
       "or with a factor for every token D^3 / 3 + 5 D^2 + 6 D Dv; single tokens 9 D^2 + 5 D Dv.");
   const auto arguments = std::make_shared<Arguments>();
   BenchOptions& options = arguments->options;
-  command->add_option("WHAT", options.what,
-                      "layers (default: all of constant memory that a fast engine runs)");
+  command.AddOption("WHAT", options.what,
+                    "layers (default: all of constant memory that a fast engine runs)");
   command
-      ->add_option(
+      .AddOption(
           "--part", options.parts,
           "what to time: decode has states in cache and in main memory, train is forward and "
           "backward, threads is one head, least_squares has all of it beside the delta rule, pairs "
           "are kernels over kept pairs beside softmax, "
           "operators are what stands around a memory, curves "
           "run along T, d, H and threads (default: all; curves only with --out)")
-      ->check(
-          CLI::IsMember(std::vector<std::string>(std::begin(kPartNames), std::end(kPartNames))));
-  command->add_option("--d", options.dims, "head dimensions, Dk = Dv")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  command->add_option("--tokens", options.tokens, "length of the sequence")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 24));
+      .OneOf(std::vector<std::string>(std::begin(kPartNames), std::end(kPartNames)));
+  command.AddOption("--d", options.dims, "head dimensions, Dk = Dv").ShowDefault().Within(1, 4096);
+  command.AddOption("--tokens", options.tokens, "length of the sequence")
+      .ShowDefault()
+      .Within(1, 1 << 24);
   command
-      ->add_option(
+      .AddOption(
           "--heads", options.heads,
           "memories (default: 32; pairs 8, networks 4; decode takes as many as fill its bytes)")
-      ->check(CLI::Range(1, 4096));
+      .Within(1, 4096);
   command
-      ->add_option("--repeats", options.repeats,
-                   "the median is of so many runs; of 3 where they take above a second")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 10000));
-  command->add_option("--threads", options.threads, "threads (the part threads: at least two)")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  command->add_option("--out", arguments->out,
-                      "folder for tables (CSV, JSON, Markdown) and pictures");
-  command->add_flag("--json", arguments->json, "print JSON");
-  command->add_flag("--csv", arguments->csv,
-                    "print CSV, a blank line and a title before each table");
-  command->add_flag("--quiet", arguments->quiet, "no progress bar");
-  command->callback([arguments] { RunBench(*arguments); });
+      .AddOption("--repeats", options.repeats,
+                 "the median is of so many runs; of 3 where they take above a second")
+      .ShowDefault()
+      .Within(1, 10000);
+  command.AddOption("--threads", options.threads, "threads (the part threads: at least two)")
+      .ShowDefault()
+      .Within(1, 4096);
+  command.AddOption("--out", arguments->out,
+                    "folder for tables (CSV, JSON, Markdown) and pictures");
+  command.AddFlag("--json", arguments->json, "print JSON");
+  command.AddFlag("--csv", arguments->csv, "print CSV, a blank line and a title before each table");
+  command.AddFlag("--quiet", arguments->quiet, "no progress bar");
+  command.OnRun([arguments] { RunBench(*arguments); });
 }
 
 }  // namespace ttr::tools

@@ -15,14 +15,6 @@
 #include "ttr/error.h"
 
 namespace ttr::tools {
-
-CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& what,
-                     const std::string& examples) {
-  CLI::App* command = app.add_subcommand(name, what);
-  command->footer("Examples:\n" + examples);
-  return command;
-}
-
 namespace {
 
 // Longer than any recipe; a file without an end is not read to it.

@@ -1,28 +1,24 @@
-// The command `ttr`: one file a subcommand. A file adds its subcommand to the application and
-// registers what runs when it is chosen; main.cc turns exceptions into exit codes.
+// The command `ttr`: one file a subcommand. A file adds its subcommand to the command line and says
+// what runs when it is chosen; main.cc turns exceptions into exit codes.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
 
+#include "tools/command_line.h"
 #include "ttr/recipe.h"
 
 namespace ttr::tools {
 
-void AddZoo(CLI::App& app);
-void AddPlan(CLI::App& app);
-void AddApply(CLI::App& app);
-void AddRecall(CLI::App& app);
-void AddForecast(CLI::App& app);
-void AddExperiment(CLI::App& app);
-void AddBench(CLI::App& app);
-void AddDoctor(CLI::App& app);
-void AddDemo(CLI::App& app);
-
-// A subcommand with its text and an example that works, shown below the options by --help.
-CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& what,
-                     const std::string& examples);
+void AddZoo(Command ttr);
+void AddPlan(Command ttr);
+void AddApply(Command ttr);
+void AddRecall(Command ttr);
+void AddForecast(Command ttr);
+void AddExperiment(Command ttr);
+void AddBench(Command ttr);
+void AddDoctor(Command ttr);
+void AddDemo(Command ttr);
 
 // A recipe as the command takes it: a zoo name, with changes in braces, a recipe line, or @FILE
 // with the recipe as JSON (a byte-order mark before it is skipped). Throws ttr::Error, of a file

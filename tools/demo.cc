@@ -176,20 +176,19 @@ void Run(const Arguments& arguments) {
 
 }  // namespace
 
-void AddDemo(CLI::App& app) {
-  CLI::App* command =
-      AddCommand(app, "demo", "the paper's experiments and real input, on one page",
-                 "  ttr demo --out demo --series data/co2_weekly.csv README.md DESIGN.md\n"
-                 "What python -m ttr.experiments mqar --out demo has trained joins the page.");
+void AddDemo(Command ttr) {
+  Command command =
+      ttr.AddCommand("demo", "the paper's experiments and real input, on one page",
+                     "  ttr demo --out demo --series data/co2_weekly.csv README.md DESIGN.md\n"
+                     "What python -m ttr.experiments mqar --out demo has trained joins the page.");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("--out", arguments->out, "folder that receives index.html")
-      ->capture_default_str();
-  command->add_option("--series", arguments->series, "a CSV with a weekly column co2")->required();
-  command->add_option("TEXT", arguments->texts, "text files that the memories read")->required();
-  command->add_option("--seeds", arguments->seeds, "seeds of the experiments (default: their own)")
-      ->check(CLI::Range(1, 1000));
-  command->add_flag("--quiet", arguments->quiet, "no progress");
-  command->callback([arguments] { Run(*arguments); });
+  command.AddOption("--out", arguments->out, "folder that receives index.html").ShowDefault();
+  command.AddOption("--series", arguments->series, "a CSV with a weekly column co2").Required();
+  command.AddOption("TEXT", arguments->texts, "text files that the memories read").Required();
+  command.AddOption("--seeds", arguments->seeds, "seeds of the experiments (default: their own)")
+      .Within(1, 1000);
+  command.AddFlag("--quiet", arguments->quiet, "no progress");
+  command.OnRun([arguments] { Run(*arguments); });
 }
 
 }  // namespace ttr::tools

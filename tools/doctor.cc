@@ -112,17 +112,17 @@ void Run(bool as_json) {
 
 }  // namespace
 
-void AddDoctor(CLI::App& app) {
-  CLI::App* command = AddCommand(
-      app, "doctor", "what this build is, and a self-test of every engine",
+void AddDoctor(Command ttr) {
+  Command command = ttr.AddCommand(
+      "doctor", "what this build is, and a self-test of every engine",
       "  ttr doctor\n  TTR_TARGET=AVX2 ttr doctor --json\n"
       "  TTR_BFLOAT16_PRODUCTS=float32 ttr doctor\n"
       "An output may differ from the definition's by 64 eps of its size, of what solves systems "
       "times\ntheir condition. Exit code 1: an engine is wrong on this "
       "machine.");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print JSON");
-  command->callback([json] { Run(*json); });
+  command.AddFlag("--json", *json, "print JSON");
+  command.OnRun([json] { Run(*json); });
 }
 
 }  // namespace ttr::tools

@@ -38,21 +38,21 @@ struct Common {
   bool resume = false;
 };
 
-void AddCommon(CLI::App* command, Common& common, const std::string& default_seeds) {
+void AddCommon(Command command, Common& common, const std::string& default_seeds) {
   command
-      ->add_option("--seeds", common.seeds,
-                   fmt::format("how many seeds [{}; with --quick 2]", default_seeds))
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000000}));
-  command->add_option("--seed", common.first_seed, "the first seed")->capture_default_str();
-  command->add_option("--out", common.out,
-                      "folder for CSV, JSON, SVG and PNG; results of each seed go to its cache/");
-  command->add_flag("--resume", common.resume,
-                    "take the seeds that --out's cache/ has of the same options");
-  command->add_option("--threads", common.threads, "threads (default: all, or TTR_THREADS)")
-      ->check(CLI::Range(1, 4096));
-  command->add_flag("--json", common.json, "print JSON");
-  command->add_flag("--quick", common.quick, "a smaller version, in seconds");
-  command->add_flag("--quiet", common.quiet, "no progress and no notes");
+      .AddOption("--seeds", common.seeds,
+                 fmt::format("how many seeds [{}; with --quick 2]", default_seeds))
+      .Within(1, 1000000);
+  command.AddOption("--seed", common.first_seed, "the first seed").ShowDefault();
+  command.AddOption("--out", common.out,
+                    "folder for CSV, JSON, SVG and PNG; results of each seed go to its cache/");
+  command.AddFlag("--resume", common.resume,
+                  "take the seeds that --out's cache/ has of the same options");
+  command.AddOption("--threads", common.threads, "threads (default: all, or TTR_THREADS)")
+      .Within(1, 4096);
+  command.AddFlag("--json", common.json, "print JSON");
+  command.AddFlag("--quick", common.quick, "a smaller version, in seconds");
+  command.AddFlag("--quiet", common.quiet, "no progress and no notes");
 }
 
 // The smaller versions; options that are given count more.
@@ -74,20 +74,19 @@ void MakeQuick(DialsOptions& o) {
 }
 
 // One option of the command a field.
-CLI::Option* AddField(CLI::App* command, const OptionField& field) {
+Option AddField(Command command, const OptionField& field) {
   return std::visit(
       [&](auto* value) {
         using T = std::remove_pointer_t<decltype(value)>;
-        CLI::Option* option = command->add_option("--" + field.name, *value, field.help);
+        const Option option = command.AddOption("--" + field.name, *value, field.help);
         if constexpr (std::is_same_v<T, std::vector<std::string>>) {
-          option->allow_extra_args(false);  // recipes hold commas and blanks: one at a time
+          return option.OneAtATime();  // recipes hold commas and blanks
         } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>> ||
                              std::is_same_v<T, std::vector<double>>) {
-          option->delimiter(',')->capture_default_str();
+          return option.Separator(',').ShowDefault();
         } else {
-          option->capture_default_str();
+          return option.ShowDefault();
         }
-        return option;
       },
       field.value);
 }
@@ -107,8 +106,7 @@ std::string Wrapped(const std::string& text, int width) {
 
 void Print(const StudyResult& result) {
   const int width = TerminalWidth();
-  fmt::print("{}, seeds {}\n\n", result.title,
-             result.tables.front().table.meta()["seeds"].get<std::string>());
+  fmt::print("{}, seeds {}\n\n", result.title, SeedsOf(result));
   for (const StudyTable& table : result.tables) {
     if (table.table.rows().size() > 100) continue;  // curves are for files
     fmt::print("{}\n{}\n", table.table.title(),
@@ -146,7 +144,7 @@ void Execute(const Common& common, const std::function<StudyResult(const StudyRu
 
   const StudyResult result = study(run);
   if (common.json) {
-    fmt::print("{}\n", report::DumpJson(ToJson(result)));
+    fmt::print("{}\n", ToJsonText(result));
   } else {
     Print(result);
   }
@@ -158,27 +156,26 @@ void Execute(const Common& common, const std::function<StudyResult(const StudyRu
 }
 
 template <class Options>
-CLI::App* AddStudy(CLI::App* experiment, const std::string& name, const std::string& what,
-                   const std::string& examples, const std::string& default_seeds,
-                   StudyFunction<Options> study, StudyFunction<Options> sweep = nullptr) {
-  CLI::App* command = experiment->add_subcommand(name, what);
-  command->footer("Examples:\n" + examples);
+void AddStudy(Command experiment, const std::string& name, const std::string& what,
+              const std::string& examples, const std::string& default_seeds,
+              StudyFunction<Options> study, StudyFunction<Options> sweep = nullptr) {
+  Command command = experiment.AddCommand(name, what, examples);
   const auto options = std::make_shared<Options>();
   const auto common = std::make_shared<Common>();
   const auto sweeps = std::make_shared<bool>(false);
-  std::vector<CLI::Option*> given;
+  std::vector<Option> given;
   for (const OptionField& field : Fields(*options)) given.push_back(AddField(command, field));
   if (sweep != nullptr) {
-    command->add_flag("--sweep", *sweeps, "instead: what scale and ridge do");
+    command.AddFlag("--sweep", *sweeps, "instead: what scale and ridge do");
   }
   AddCommon(command, *common, default_seeds);
-  command->callback([=] {
+  command.OnRun([=] {
     if (common->quick) {
       Options quick;
       MakeQuick(quick);
       const OptionFields from = Fields(quick), to = Fields(*options);
       for (std::size_t i = 0; i < to.size(); ++i) {
-        if (given[i]->count() > 0) continue;
+        if (given[i].given()) continue;
         std::visit([&](auto* value) { *value = *std::get<decltype(value)>(from[i].value); },
                    to[i].value);
       }
@@ -187,29 +184,25 @@ CLI::App* AddStudy(CLI::App* experiment, const std::string& name, const std::str
       return *sweeps ? sweep(*options, run) : study(*options, run);
     });
   });
-  return command;
 }
 
-void List(const CLI::App& experiment) {
+void List(const Command& experiment) {
   report::Table table("experiments");
   table.AddText("name").AddText("what one sees");
-  for (const CLI::App* study : experiment.get_subcommands([](const CLI::App*) { return true; })) {
-    table.AddRow({study->get_name(), study->get_description()});
-  }
+  for (const auto& [name, what] : experiment.Subcommands()) table.AddRow({name, what});
   fmt::print("{}\nttr experiment NAME --help\n",
              table.ToText({.width = TerminalWidth(), .wrap_last = true, .indent = 0}));
 }
 
 }  // namespace
 
-void AddExperiment(CLI::App& app) {
-  CLI::App* experiment =
-      AddCommand(app, "experiment",
-                 "the paper's experiments: tables, pictures, and claims checked on the data",
-                 "  ttr experiment\n"
-                 "  ttr experiment online-regression --out results\n"
-                 "  ttr experiment mqar --quick");
-  experiment->require_subcommand(0, 1);
+void AddExperiment(Command ttr) {
+  Command experiment = ttr.AddCommand(
+      "experiment", "the paper's experiments: tables, pictures, and claims checked on the data",
+      "  ttr experiment\n"
+      "  ttr experiment online-regression --out results\n"
+      "  ttr experiment mqar --quick");
+  experiment.MayHaveSubcommand();
   AddStudy<OnlineRegressionOptions>(
       experiment, "online-regression",
       "the paper's figure 2: which layers forecast a process that changes its law",
@@ -245,8 +238,8 @@ void AddExperiment(CLI::App& app) {
       "  ttr experiment inner-loss --out results\n"
       "  ttr experiment inner-loss --text book.txt --table data/co2_weekly.csv --column co2",
       std::to_string(kInnerLossSeeds), &RunInnerLoss);
-  experiment->callback([experiment] {
-    if (experiment->get_subcommands().empty()) List(*experiment);
+  experiment.OnRun([experiment] {
+    if (!experiment.HasChosen()) List(experiment);
   });
 }
 

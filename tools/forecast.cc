@@ -96,12 +96,12 @@ double Level(const std::string& text) {
 }
 
 // What was said on the command line, and where nothing was, what the resumed run had.
-ForecastOptions ChosenOptions(const CLI::App& command, const Arguments& arguments) {
+ForecastOptions ChosenOptions(const Command& command, const Arguments& arguments) {
   ForecastOptions options = arguments.options;
   options.units = arguments.units == "raw" ? experiments::Units::kRaw : experiments::Units::kWindow;
   options.selects_bandwidth = arguments.bandwidth == "auto";
-  if (command.count("--interval") > 0) options.interval = Level(arguments.interval);
-  if (command.count("--interval-decay") > 0 &&
+  if (command.Given("--interval")) options.interval = Level(arguments.interval);
+  if (command.Given("--interval-decay") &&
       !(options.interval_decay > 0 && options.interval_decay <= 1)) {
     throw Error("forecast", "--interval-decay", "above 0 and at most 1",
                 fmt::format("{}", options.interval_decay));
@@ -116,7 +116,7 @@ ForecastOptions ChosenOptions(const CLI::App& command, const Arguments& argument
   if (arguments.resume.empty()) return options;
 
   ForecastOptions saved = experiments::SavedOptions(arguments.resume);
-  const auto given = [&](const char* name) { return command.count(name) > 0; };
+  const auto given = [&](const char* name) { return command.Given(name); };
   if (!given("--column")) options.columns = saved.columns;
   if (!given("--lags")) options.lags = saved.lags;
   if (!given("--horizon")) options.horizon = saved.horizon;
@@ -137,7 +137,7 @@ ForecastOptions ChosenOptions(const CLI::App& command, const Arguments& argument
 void PrintErrors(const Arguments& arguments, const report::Table& errors, bool to_stdout) {
   if (!to_stdout && arguments.quiet) return;
   std::string text = errors.ToText({.width = to_stdout ? TerminalWidth() : 0});
-  if (arguments.json) text = report::DumpJson(errors.ToJson()) + "\n";
+  if (arguments.json) text = errors.ToJsonText() + "\n";
   fmt::print(to_stdout ? stdout : stderr, "{}", text);
 }
 
@@ -157,7 +157,7 @@ void NoteSlowMemories(const ForecastOptions& options) {
   }
 }
 
-void Run(const CLI::App& command, const Arguments& arguments) {
+void Run(const Command& command, const Arguments& arguments) {
   ForecastOptions options = ChosenOptions(command, arguments);
   if (options.columns.empty()) {
     throw Error("forecast", "--column", "given at least once (or --resume)", "absent");
@@ -199,9 +199,9 @@ void Run(const CLI::App& command, const Arguments& arguments) {
 
 }  // namespace
 
-void AddForecast(CLI::App& app) {
-  CLI::App* command = AddCommand(
-      app, "forecast", "memories forecast the columns of a table while they read it",
+void AddForecast(Command ttr) {
+  Command command = ttr.AddCommand(
+      "forecast", "memories forecast the columns of a table while they read it",
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --season 52 --out forecast.csv\n"
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 16 --memory 'weighted_rls{decay: "
       ".99}' "
@@ -219,58 +219,52 @@ void AddForecast(CLI::App& app) {
       "matrix: inf where the windows do not span their space.");
   const auto arguments = std::make_shared<Arguments>();
   experiments::ForecastOptions& options = arguments->options;
-  command->add_option("TABLE", arguments->table, "CSV with a header; - reads standard input live")
-      ->required();
-  command->add_option("--column", options.columns, "a column to forecast; repeatable")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--lags", options.lags, "rows that a forecast looks back on")
-      ->capture_default_str();
+  command.AddOption("TABLE", arguments->table, "CSV with a header; - reads standard input live")
+      .Required();
+  command.AddOption("--column", options.columns, "a column to forecast; repeatable").Repeatable();
+  command.AddOption("--lags", options.lags, "rows that a forecast looks back on").ShowDefault();
   command
-      ->add_option("--memory", arguments->memories,
-                   "a recipe; repeatable (default: rls, weighted_rls, nlms, deltanet, "
-                   "nadaraya_watson)")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--out", arguments->out,
-                      "the table with forecasts (default: standard output)");
-  command->add_option("--horizon", options.horizon, "forecast this many rows ahead")
-      ->capture_default_str();
-  command->add_option("--season", options.season,
-                      "rows of a season: adds the seasonal naive forecaster");
-  command->add_option("--save", arguments->save, "write the memories to this file at the end");
-  command->add_option("--resume", arguments->resume,
-                      "go on from a saved file; options not given are those it had");
+      .AddOption("--memory", arguments->memories,
+                 "a recipe; repeatable (default: rls, weighted_rls, nlms, deltanet, "
+                 "nadaraya_watson)")
+      .Repeatable();
+  command.AddOption("--out", arguments->out, "the table with forecasts (default: standard output)");
+  command.AddOption("--horizon", options.horizon, "forecast this many rows ahead").ShowDefault();
+  command.AddOption("--season", options.season,
+                    "rows of a season: adds the seasonal naive forecaster");
+  command.AddOption("--save", arguments->save, "write the memories to this file at the end");
+  command.AddOption("--resume", arguments->resume,
+                    "go on from a saved file; options not given are those it had");
   command
-      ->add_option("--units", arguments->units,
-                   "window: keys relative to the window's mean and size; raw: the data as they "
-                   "are")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"window", "raw"}));
+      .AddOption("--units", arguments->units,
+                 "window: keys relative to the window's mean and size; raw: the data as they "
+                 "are")
+      .ShowDefault()
+      .OneOf({"window", "raw"});
   command
-      ->add_option("--interval", arguments->interval,
-                   "prediction intervals at this level: columns NAME.lower and NAME.upper beside "
-                   "each memory's (without a number: 0.95)")
-      ->type_name("LEVEL")
-      ->expected(0, 1);
+      .AddOption("--interval", arguments->interval,
+                 "prediction intervals at this level: columns NAME.lower and NAME.upper beside "
+                 "each memory's (without a number: 0.95)")
+      .Called("LEVEL")
+      .ValueMayLack();
   command
-      ->add_option("--interval-decay", options.interval_decay,
-                   "forgetting factor of the errors that an interval follows from (default: the "
-                   "memory's own)")
-      ->type_name("FACTOR");
+      .AddOption("--interval-decay", options.interval_decay,
+                 "forgetting factor of the errors that an interval follows from (default: the "
+                 "memory's own)")
+      .Called("FACTOR");
   command
-      ->add_option("--bandwidth", arguments->bandwidth,
-                   "recipe: of kernels, as the recipes say; auto: selected while they read, from "
-                   "Silverman's rule of thumb and the errors of seven bandwidths around it")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"recipe", "auto"}));
-  AddGateOptions(*command, options.gates);
-  command->add_option("--separator", arguments->separator, "between the fields of TABLE")
-      ->capture_default_str();
-  command->add_option("--chart", arguments->chart, "write PREFIX.svg and PREFIX.png");
-  command->add_flag("--json", arguments->json, "print the errors as JSON");
-  command->add_flag("--quiet", arguments->quiet, "no progress, no notes");
-  command->callback([command, arguments] { Run(*command, *arguments); });
+      .AddOption("--bandwidth", arguments->bandwidth,
+                 "recipe: of kernels, as the recipes say; auto: selected while they read, from "
+                 "Silverman's rule of thumb and the errors of seven bandwidths around it")
+      .ShowDefault()
+      .OneOf({"recipe", "auto"});
+  AddGateOptions(command, options.gates);
+  command.AddOption("--separator", arguments->separator, "between the fields of TABLE")
+      .ShowDefault();
+  command.AddOption("--chart", arguments->chart, "write PREFIX.svg and PREFIX.png");
+  command.AddFlag("--json", arguments->json, "print the errors as JSON");
+  command.AddFlag("--quiet", arguments->quiet, "no progress, no notes");
+  command.OnRun([command, arguments] { Run(command, *arguments); });
 }
 
 }  // namespace ttr::tools

@@ -60,30 +60,29 @@ void Run(const Arguments& arguments) {
 
 }  // namespace
 
-void AddPlan(CLI::App& app) {
-  CLI::App* command = AddCommand(app, "plan", "which engine runs a recipe, its cost, and why",
-                                 "  ttr plan gated_deltanet --dk 128 --dv 128\n"
-                                 "  ttr plan 'uniform | linear | exact(ridge: 0.01)' --json");
+void AddPlan(Command ttr) {
+  Command command = ttr.AddCommand("plan", "which engine runs a recipe, its cost, and why",
+                                   "  ttr plan gated_deltanet --dk 128 --dv 128\n"
+                                   "  ttr plan 'uniform | linear | exact(ridge: 0.01)' --json");
   const auto arguments = std::make_shared<Arguments>();
   arguments->dims.key_dim = 64;
   arguments->dims.value_dim = 64;
   arguments->dims.tokens = 1024;
-  command
-      ->add_option("RECIPE", arguments->recipe, "a zoo name, name{changes}, a recipe line, @FILE")
-      ->required();
-  command->add_option("--dk", arguments->dims.key_dim, "length of keys and queries")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
-  command->add_option("--dv", arguments->dims.value_dim, "length of values")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
-  command->add_option("--tokens", arguments->dims.tokens, "length of the sequence")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  command->add_option("--features", arguments->dims.features,
-                      "rows of features.w, where a feature map has weights (default Dk)");
-  command->add_flag("--json", arguments->json, "print JSON");
-  command->callback([arguments] { Run(*arguments); });
+  command.AddOption("RECIPE", arguments->recipe, "a zoo name, name{changes}, a recipe line, @FILE")
+      .Required();
+  command.AddOption("--dk", arguments->dims.key_dim, "length of keys and queries")
+      .ShowDefault()
+      .Within(1, std::int64_t{1} << 20);
+  command.AddOption("--dv", arguments->dims.value_dim, "length of values")
+      .ShowDefault()
+      .Within(1, std::int64_t{1} << 20);
+  command.AddOption("--tokens", arguments->dims.tokens, "length of the sequence")
+      .ShowDefault()
+      .Within(0, std::int64_t{1} << 40);
+  command.AddOption("--features", arguments->dims.features,
+                    "rows of features.w, where a feature map has weights (default Dk)");
+  command.AddFlag("--json", arguments->json, "print JSON");
+  command.OnRun([arguments] { Run(*arguments); });
 }
 
 }  // namespace ttr::tools

@@ -115,7 +115,7 @@ void Run(const Arguments& given) {
   if (!arguments.out.empty()) WriteReport(arguments.out, run, options, source);
   const report::Table table = experiments::RecallTable(run, options, source);
   if (arguments.json) {
-    fmt::print("{}\n", report::DumpJson(table.ToJson()));
+    fmt::print("{}\n", table.ToJsonText());
     return;
   }
   fmt::print("{}", table.ToText({.width = TerminalWidth()}));
@@ -134,39 +134,38 @@ void Run(const Arguments& given) {
 
 }  // namespace
 
-void AddRecall(CLI::App& app) {
-  CLI::App* command =
-      AddCommand(app, "recall", "memories read a text and name the next token, nothing trained",
-                 "  ttr recall README.md\n"
-                 "  ttr recall book.txt --memory rls --memory 'gated_deltanet{step: longhorn}' "
-                 "--decay .999 --out recall\n"
-                 "  cat *.txt | ttr recall --bytes --limit 20000");
+void AddRecall(Command ttr) {
+  Command command =
+      ttr.AddCommand("recall", "memories read a text and name the next token, nothing trained",
+                     "  ttr recall README.md\n"
+                     "  ttr recall book.txt --memory rls --memory 'gated_deltanet{step: longhorn}' "
+                     "--decay .999 --out recall\n"
+                     "  cat *.txt | ttr recall --bytes --limit 20000");
   const auto arguments = std::make_shared<Arguments>();
   RecallOptions& options = arguments->options;
-  command->add_option("FILE", arguments->files,
-                      "texts, read one after the other; - or none reads "
-                      "standard input");
-  command->add_flag("--bytes", arguments->bytes, "tokens are bytes instead of words and marks");
-  command->add_flag("--fold-case", arguments->fold_case, "read A-Z as a-z");
+  command.AddOption("FILE", arguments->files,
+                    "texts, read one after the other; - or none reads "
+                    "standard input");
+  command.AddFlag("--bytes", arguments->bytes, "tokens are bytes instead of words and marks");
+  command.AddFlag("--fold-case", arguments->fold_case, "read A-Z as a-z");
   command
-      ->add_option("--memory", arguments->memories,
-                   "a recipe; repeatable (default: linear_attention, retnet, deltanet, "
-                   "gated_deltanet, nlms, rls, softmax)")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--dim", options.dim, "length of the tokens' vectors")->capture_default_str();
-  command->add_option("--limit", arguments->limit, "stop after this many tokens")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+      .AddOption("--memory", arguments->memories,
+                 "a recipe; repeatable (default: linear_attention, retnet, deltanet, "
+                 "gated_deltanet, nlms, rls, softmax)")
+      .Repeatable();
+  command.AddOption("--dim", options.dim, "length of the tokens' vectors").ShowDefault();
+  command.AddOption("--limit", arguments->limit, "stop after this many tokens")
+      .Within(1, std::int64_t{1} << 40);
   command
-      ->add_option("--kept", options.kept,
-                   "memories that keep every pair stop after this many tokens")
-      ->capture_default_str();
-  command->add_option("--seed", options.seed, "of the tokens' vectors")->capture_default_str();
-  AddGateOptions(*command, options.gates);
-  command->add_option("--out", arguments->out, "write CSV, JSON, SVG and PNG into this folder");
-  command->add_flag("--json", arguments->json, "print the table as JSON");
-  command->add_flag("--quiet", arguments->quiet, "no progress, no notes");
-  command->callback([arguments] { Run(*arguments); });
+      .AddOption("--kept", options.kept,
+                 "memories that keep every pair stop after this many tokens")
+      .ShowDefault();
+  command.AddOption("--seed", options.seed, "of the tokens' vectors").ShowDefault();
+  AddGateOptions(command, options.gates);
+  command.AddOption("--out", arguments->out, "write CSV, JSON, SVG and PNG into this folder");
+  command.AddFlag("--json", arguments->json, "print the table as JSON");
+  command.AddFlag("--quiet", arguments->quiet, "no progress, no notes");
+  command.OnRun([arguments] { Run(*arguments); });
 }
 
 }  // namespace ttr::tools

@@ -156,15 +156,15 @@ void Run(const Arguments& arguments) {
 
 }  // namespace
 
-void AddZoo(CLI::App& app) {
-  CLI::App* command = AddCommand(app, "zoo", "all layers and feature maps, or one in full",
-                                 "  ttr zoo\n  ttr zoo gated_deltanet\n"
-                                 "  ttr zoo 'rls{ridge: 0.1}' --json");
+void AddZoo(Command ttr) {
+  Command command = ttr.AddCommand("zoo", "all layers and feature maps, or one in full",
+                                   "  ttr zoo\n  ttr zoo gated_deltanet\n"
+                                   "  ttr zoo 'rls{ridge: 0.1}' --json");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("NAME", arguments->name, "a layer, a feature map, or any recipe");
-  command->add_flag("--json", arguments->json, "print JSON");
-  command->add_flag("--markdown", arguments->markdown, "print docs/layers.md");
-  command->callback([arguments] { Run(*arguments); });
+  command.AddOption("NAME", arguments->name, "a layer, a feature map, or any recipe");
+  command.AddFlag("--json", arguments->json, "print JSON");
+  command.AddFlag("--markdown", arguments->markdown, "print docs/layers.md");
+  command.OnRun([arguments] { Run(*arguments); });
 }
 
 }  // namespace ttr::tools

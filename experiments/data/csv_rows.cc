@@ -1,6 +1,6 @@
 #include "experiments/data/csv_rows.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <new>
 #include <utility>

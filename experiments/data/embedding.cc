@@ -1,6 +1,6 @@
 #include "experiments/data/embedding.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 

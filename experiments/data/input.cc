@@ -1,6 +1,6 @@
 #include "experiments/data/input.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -1,6 +1,6 @@
 #include "experiments/data/regression.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 #include "experiments/data/table.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

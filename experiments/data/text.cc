@@ -1,6 +1,6 @@
 #include "experiments/data/text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <span>

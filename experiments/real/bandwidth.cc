@@ -85,20 +85,4 @@ void BandwidthSelector::AddErrors(std::span<const double> squares) {
   for (std::size_t i = 0; i < losses_.size(); ++i) losses_[i] = decay_ * losses_[i] + squares[i];
 }
 
-nlohmann::json BandwidthSelector::Save() const {
-  return {{"keys", keys_}, {"mean", mean_}, {"squares", squares_}, {"losses", losses_}};
-}
-
-void BandwidthSelector::Load(const nlohmann::json& saved) {
-  const auto mean = saved.at("mean").get<std::vector<double>>();
-  const auto losses = saved.at("losses").get<std::vector<double>>();
-  if (mean.size() != mean_.size() || losses.size() != losses_.size()) {
-    throw Error("resume", "the bandwidths", "of these sizes", "not");
-  }
-  keys_ = saved.at("keys").get<std::int64_t>();
-  squares_ = saved.at("squares").get<double>();
-  mean_ = mean;
-  std::copy(losses.begin(), losses.end(), losses_.begin());
-}
-
 }  // namespace ttr::experiments

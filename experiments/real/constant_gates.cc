@@ -1,6 +1,6 @@
 #include "experiments/real/constant_gates.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <optional>

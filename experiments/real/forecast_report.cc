@@ -1,9 +1,10 @@
 #include "experiments/real/forecast_report.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace ttr::experiments {
 namespace {
 
 void SetMeta(const ForecastOptions& options, report::Table& table) {
-  table.SetMeta("columns", options.columns);
+  table.SetMetaJson("columns", options.columns);
   table.SetMeta("lags", options.lags);
   table.SetMeta("horizon", options.horizon);
   table.SetMeta("season", options.season);

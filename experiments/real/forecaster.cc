@@ -46,13 +46,6 @@ std::int64_t Elements(const std::vector<Axis>& shape, const AssociativeMemory::S
   return elements;
 }
 
-// JSON has no NaN: null stands for it.
-std::vector<double> Numbers(const nlohmann::json& json) {
-  std::vector<double> numbers;
-  for (const auto& item : json) numbers.push_back(item.is_null() ? kNaN : item.get<double>());
-  return numbers;
-}
-
 }  // namespace
 
 Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
@@ -211,57 +204,6 @@ void Forecaster::Ask() {
   for (Residuals& residuals : residuals_) {
     asked.margin.push_back(residuals.Margin(options_.interval, options_.horizon));
   }
-}
-
-nlohmann::json Forecaster::Save() const {
-  nlohmann::json pending = nlohmann::json::array();
-  for (const Pending& p : pending_) {
-    pending.push_back({{"key", p.window.key},
-                       {"centre", p.window.centre},
-                       {"scale", p.window.scale},
-                       {"flat", p.window.flat},
-                       {"forecast", p.forecast}});
-    if (!p.margin.empty()) pending.back()["margin"] = p.margin;
-    if (!p.candidates.empty()) pending.back()["candidates"] = p.candidates;
-  }
-  nlohmann::json saved = {{"window", window_.Save()}, {"pending", pending}, {"gap", gap_}};
-  for (const Residuals& residuals : residuals_) saved["residuals"].push_back(residuals.Save());
-  if (bandwidths_) saved["bandwidths"] = bandwidths_->Save();
-  return saved;
-}
-
-void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
-  const auto fail = [](const char* what) { throw Error("resume", what, "of these sizes", "not"); };
-  std::deque<Pending> pending;
-  for (const auto& item : saved.at("pending")) {
-    Pending& p = pending.emplace_back();
-    p.window.key = Numbers(item.at("key"));
-    p.window.centre = Numbers(item.at("centre"));
-    p.window.scale = item.at("scale").get<double>();
-    p.window.flat = item.at("flat").get<bool>();
-    p.forecast = Numbers(item.at("forecast"));
-    if (!residuals_.empty()) p.margin = Numbers(item.at("margin"));
-    if (item.contains("candidates")) p.candidates = Numbers(item.at("candidates"));
-    const std::size_t candidates = bandwidths_ ? BandwidthSelector::kRatios.size() : 0;
-    if (!p.candidates.empty() && p.candidates.size() != candidates * value_.size()) {
-      fail("the answers of every bandwidth");
-    }
-    if (p.window.key.size() != key_.size() || p.window.centre.size() != value_.size() ||
-        p.forecast.size() != value_.size() || p.margin.size() != residuals_.size()) {
-      fail("every pending forecast");
-    }
-  }
-  if (static_cast<std::int64_t>(pending.size()) > options_.horizon) fail("the pending forecasts");
-  const auto gap = saved.at("gap").get<std::vector<std::int64_t>>();
-  if (gap.size() != gap_.size()) fail("the counts of missing rows");
-  for (std::size_t c = 0; c < residuals_.size(); ++c) {
-    residuals_[c].Load(saved.at("residuals").at(c));
-  }
-  if (bandwidths_) bandwidths_->Load(saved.at("bandwidths"));
-  window_.Load(saved.at("window"));
-  pending_ = std::move(pending);
-  gap_ = gap;
-  memory_ = std::move(memory);
 }
 
 }  // namespace ttr::experiments

@@ -29,7 +29,7 @@
 
 #include <cstdint>
 #include <deque>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>

@@ -109,29 +109,4 @@ void LagWindow::ToData(const LagKey& key, std::span<const double> memory,
   }
 }
 
-nlohmann::json LagWindow::Save() const {
-  std::vector<double> rows;  // the oldest first
-  for (std::int64_t age = rows_ - 1; age >= 0; --age) {
-    for (std::int64_t c = 0; c < columns_; ++c) rows.push_back(At(age, c));
-  }
-  return {{"rows", rows}, {"unit", unit_}, {"running", running_}};
-}
-
-void LagWindow::Load(const nlohmann::json& saved) {
-  const auto rows = saved.at("rows").get<std::vector<double>>();
-  const auto unit = saved.at("unit").get<std::vector<double>>();
-  if (rows.size() > ring_.size() || rows.size() % unit_.size() != 0 ||
-      unit.size() != unit_.size()) {
-    throw Error("resume", "the lag buffer",
-                std::to_string(lags_) + " rows of " + std::to_string(columns_) + " numbers",
-                std::to_string(rows.size()) + " numbers");
-  }
-  next_ = rows_ = 0;
-  for (std::size_t i = 0; i < rows.size(); i += unit_.size()) {
-    Push(std::span(rows).subspan(i, unit_.size()));
-  }
-  unit_ = unit;
-  running_ = saved.at("running").get<double>();
-}
-
 }  // namespace ttr::experiments

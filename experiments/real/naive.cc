@@ -35,20 +35,4 @@ void Naive::Next(std::span<const double> row, std::span<double> forecast) {
   next_ = next_ + 1 == reach_ ? 0 : next_ + 1;
 }
 
-nlohmann::json Naive::Save() const { return {{"ring", ring_}, {"next", next_}}; }
-
-void Naive::Load(const nlohmann::json& saved) {
-  std::vector<double> ring;
-  for (const auto& item : saved.at("ring")) {
-    ring.push_back(item.is_null() ? std::numeric_limits<double>::quiet_NaN() : item.get<double>());
-  }
-  const auto next = saved.at("next").get<std::int64_t>();
-  if (ring.size() != ring_.size() || next < 0 || next >= reach_) {
-    throw Error("resume", "the naive forecaster's buffer",
-                std::to_string(ring_.size()) + " numbers", std::to_string(ring.size()));
-  }
-  ring_ = ring;
-  next_ = next;
-}
-
 }  // namespace ttr::experiments

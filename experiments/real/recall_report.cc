@@ -1,8 +1,9 @@
 #include "experiments/real/recall_report.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 namespace ttr::experiments {
@@ -34,7 +35,7 @@ report::Table RecallTable(const RecallRun& run, const RecallOptions& options,
   table.SetMeta("vocabulary", run.vocabulary().size());
   table.SetMeta("kind", options.kind == TokenKind::kBytes ? "bytes" : "words");
   table.SetMeta("dim", options.dim);
-  table.SetMeta("seed", options.seed);
+  table.SetMetaJson("seed", options.seed);
   table.SetMeta("step", options.gates.step);
   table.SetMeta("decay", options.gates.decay);
   return table;

@@ -53,23 +53,4 @@ double Residuals::Margin(double level, std::int64_t horizon) {
   return quantile_ * scale_;
 }
 
-nlohmann::json Residuals::Save() const {
-  return {{"skipped", skipped_}, {"count", count_}, {"scale", scale_}};
-}
-
-void Residuals::Load(const nlohmann::json& saved) {
-  const auto skipped = saved.at("skipped").get<std::int64_t>();
-  const auto count = saved.at("count").get<std::int64_t>();
-  const auto scale = saved.at("scale").get<double>();
-  const bool whole = skipped >= 0 && skipped <= skip_ && count >= 0 && scale >= 0 &&
-                     (count == 0 || skipped == skip_);
-  if (!whole) {
-    throw Error("resume", "the residuals",
-                std::to_string(skip_) + " skipped before the first that counts", saved.dump());
-  }
-  skipped_ = skipped;
-  count_ = count;
-  scale_ = scale;
-}
-
 }  // namespace ttr::experiments

@@ -1,6 +1,6 @@
 #include "experiments/report/axis.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "experiments/report/chart_check.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "ttr/error.h"
 

@@ -1,6 +1,6 @@
 #include "experiments/report/chart_script.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <string_view>

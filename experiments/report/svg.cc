@@ -1,6 +1,6 @@
 #include "experiments/report/svg.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 #include <system_error>

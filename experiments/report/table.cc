@@ -1,9 +1,10 @@
 #include "experiments/report/table.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "experiments/report/atomic_file.h"
@@ -39,7 +40,21 @@ std::string Scientific(double value, int digits) { return fmt::format("{:.{}e}",
 
 Json JsonNumber(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
+// Without the error of what is measured.
+Json CellJson(const Cell::Value& value) {
+  if (std::holds_alternative<std::monostate>(value)) return nullptr;
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return *integer;
+  return JsonNumber(AsMeasured(value).value);
+}
+
 }  // namespace
+
+Cell::Cell(const Cell&) = default;
+Cell::Cell(Cell&&) noexcept = default;
+Cell& Cell::operator=(const Cell&) = default;
+Cell& Cell::operator=(Cell&&) noexcept = default;
+Cell::~Cell() = default;
 
 std::string ExactReal(double value) {
   if (std::isnan(value)) return "nan";
@@ -86,7 +101,8 @@ std::string DumpJson(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-Table::Table(std::string title) : title_(std::move(title)) {}
+Table::Table(std::string title)
+    : title_(std::move(title)), meta_(std::make_shared<Json>(Json::object())) {}
 
 Table& Table::AddColumn(Column column) {
   if (!rows_.empty()) {
@@ -134,8 +150,14 @@ Table& Table::AddRow(std::vector<Cell> cells) {
   return *this;
 }
 
-Table& Table::SetMeta(std::string key, Json value) {
-  meta_[std::move(key)] = std::move(value);
+Table& Table::SetMeta(const std::string& key, const Cell& value) {
+  return SetMetaJson(key, CellJson(value.value()));
+}
+
+Table& Table::SetMetaJson(const std::string& key, const Json& value) {
+  Json meta = *meta_;
+  meta[key] = value;
+  meta_ = std::make_shared<Json>(std::move(meta));
   return *this;
 }
 
@@ -193,7 +215,7 @@ std::string Table::ToCsv() const {
 Json Table::ToJson() const {
   Json json;
   json["title"] = title_;
-  json["meta"] = meta_;
+  json["meta"] = *meta_;
   json["columns"] = Json::array();
   for (const Column& column : columns_) {
     json["columns"].push_back(Json{{"name", column.name}, {"unit", column.unit}});
@@ -223,10 +245,10 @@ Json Table::ToJson() const {
   return json;
 }
 
+std::string Table::ToJsonText() const { return DumpJson(ToJson()); }
+
 void Table::WriteCsv(const std::filesystem::path& path) const { WriteFile(path, ToCsv()); }
 
-void Table::WriteJson(const std::filesystem::path& path) const {
-  WriteFile(path, DumpJson(ToJson()));
-}
+void Table::WriteJson(const std::filesystem::path& path) const { WriteFile(path, ToJsonText()); }
 
 }  // namespace ttr::report

@@ -17,7 +17,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,12 @@ class Cell {
   Cell(const std::optional<T>& optional) {
     if (optional) *this = Cell(*optional);
   }
+  // Compiled once: rows are lists of cells, and each would have all of this in line.
+  Cell(const Cell&);
+  Cell(Cell&&) noexcept;
+  Cell& operator=(const Cell&);
+  Cell& operator=(Cell&&) noexcept;
+  ~Cell();
 
   const Value& value() const { return value_; }
 
@@ -95,12 +102,13 @@ class Table {
   Table& AddRow(std::vector<Cell> cells);
 
   // What holds for the whole table (seeds, options): goes to JSON, under "meta".
-  Table& SetMeta(std::string key, nlohmann::ordered_json value);
+  Table& SetMeta(const std::string& key, const Cell& value);
+  Table& SetMetaJson(const std::string& key, const nlohmann::ordered_json& value);
 
   const std::string& title() const { return title_; }
   const std::vector<Column>& columns() const { return columns_; }
   const std::vector<std::vector<Cell>>& rows() const { return rows_; }
-  const nlohmann::ordered_json& meta() const { return meta_; }
+  const nlohmann::ordered_json& meta() const { return *meta_; }
 
   // The heading of column `c`, with its unit: "time (ms)".
   std::string Heading(std::size_t c) const;
@@ -114,6 +122,7 @@ class Table {
   // {"title", "meta", "columns": [{"name", "unit"}], "rows": [{name: value}]}; what is empty or not
   // finite is null.
   nlohmann::ordered_json ToJson() const;
+  std::string ToJsonText() const;  // by DumpJson()
 
   // Written whole or not at all; throw ttr::SystemError.
   void WriteCsv(const std::filesystem::path& path) const;
@@ -127,7 +136,8 @@ class Table {
   std::string title_;
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
-  nlohmann::ordered_json meta_ = nlohmann::ordered_json::object();
+  // Apart, so that most files are spared the definition of JSON; copies of the table share it.
+  std::shared_ptr<const nlohmann::ordered_json> meta_;
 };
 
 // A number as tables show it. A nonzero value that `digits` would show as zero, or one too long for

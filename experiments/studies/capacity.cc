@@ -1,6 +1,6 @@
 #include "experiments/studies/capacity.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <memory>
 
@@ -146,27 +146,26 @@ OptionFields Fields(CapacityOptions& o) {
 StudyResult RunCapacity(const CapacityOptions& options, const StudyRun& run) {
   CapacityOptions defaults, given = options;
   CheckOptions(given);
-  const nlohmann::ordered_json described = Describe(Fields(given));
   const std::vector<CapacityLayer> layers = Layers(given);
   std::vector<std::unique_ptr<StudyLayer>> made;
   for (const CapacityLayer& layer : layers) {
     made.push_back(std::make_unique<StudyLayer>(layer.recipe, ConstantGates{.step = given.step}));
   }
-  const PartResults results =
-      RunParts(run, kName, kCapacitySeeds, described, static_cast<std::int64_t>(given.pairs.size()),
-               [&](std::uint64_t seed, std::int64_t part) {
-                 MqarOptions mqar;
-                 mqar.law = MqarLaw::kBalanced;
-                 mqar.pairs = given.pairs[static_cast<std::size_t>(part)];
-                 mqar.vocabulary = 1 << 15;
-                 const RecallTask task = MakeRecallTask(MakeMqar(mqar, seed, 0), given.dim, seed,
-                                                        Embedding::kUnit, Memorized::kPairs);
-                 Numbers accuracies;
-                 for (const auto& layer : made) {
-                   accuracies.push_back(Accuracy(task, layer->Recall(task.rows())));
-                 }
-                 return accuracies;
-               });
+  const PartResults results = RunParts(
+      run, kName, kCapacitySeeds, Fields(given), static_cast<std::int64_t>(given.pairs.size()),
+      [&](std::uint64_t seed, std::int64_t part) {
+        MqarOptions mqar;
+        mqar.law = MqarLaw::kBalanced;
+        mqar.pairs = given.pairs[static_cast<std::size_t>(part)];
+        mqar.vocabulary = 1 << 15;
+        const RecallTask task = MakeRecallTask(MakeMqar(mqar, seed, 0), given.dim, seed,
+                                               Embedding::kUnit, Memorized::kPairs);
+        Numbers accuracies;
+        for (const auto& layer : made) {
+          accuracies.push_back(Accuracy(task, layer->Recall(task.rows())));
+        }
+        return accuracies;
+      });
 
   Means means(layers.size());
   report::Table table("Recall of P pairs, written once");
@@ -189,7 +188,7 @@ StudyResult RunCapacity(const CapacityOptions& options, const StudyRun& run) {
     row.emplace_back(layers[l].recipe);
     table.AddRow(std::move(row));
   }
-  table.SetMeta("seeds", SeedRange(run, kCapacitySeeds)).SetMeta("options", described);
+  SetMeta(table, SeedRange(run, kCapacitySeeds), Fields(given));
 
   StudyResult result;
   result.name = kName;

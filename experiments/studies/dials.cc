@@ -1,6 +1,6 @@
 #include "experiments/studies/dials.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 
@@ -251,10 +251,9 @@ OptionFields Fields(DialsOptions& o) {
 StudyResult RunDials(const DialsOptions& options, const StudyRun& run) {
   DialsOptions defaults, given = options;
   CheckOptions(given);
-  const nlohmann::ordered_json described = Describe(Fields(given));
   const std::vector<Dial> dials = Dials(given);
   const PartResults results =
-      RunParts(run, kName, kDialsSeeds, described, static_cast<std::int64_t>(dials.size()),
+      RunParts(run, kName, kDialsSeeds, Fields(given), static_cast<std::int64_t>(dials.size()),
                [&](std::uint64_t seed, std::int64_t part) {
                  return Turn(given, dials[static_cast<std::size_t>(part)], seed);
                });
@@ -276,7 +275,7 @@ StudyResult RunDials(const DialsOptions& options, const StudyRun& run) {
   result.command = CommandOf(kName, Fields(given), Fields(defaults), run);
   result.claims = CheckClaims(given, dials, results);
   report::Table table = DialTable(given, dials, results);
-  table.SetMeta("seeds", SeedRange(run, kDialsSeeds)).SetMeta("options", described);
+  SetMeta(table, SeedRange(run, kDialsSeeds), Fields(given));
   result.tables.push_back({"dials-distance", std::move(table)});
   result.tables.push_back({"dials-solver-steps", SolverSteps(given.dim, run, kDialsSeeds)});
   result.charts.push_back({"dials-steps", DialChart(given, dials, results, false)});

@@ -1,6 +1,6 @@
 #include "experiments/studies/identities.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -98,13 +98,12 @@ StudyResult RunIdentities(const IdentitiesOptions& options, const StudyRun& run)
   RequireOption(given.tokens >= 4 * given.dim && given.tokens <= 1024, kName, "tokens",
                 fmt::format("4 * dim to 1024, here at least {}", 4 * given.dim),
                 static_cast<double>(given.tokens));
-  const nlohmann::ordered_json described = Describe(Fields(given));
   const std::vector<Identity> identities = Identities(given);
-  const PartResults results =
-      RunParts(run, kName, kIdentitySeeds, described, static_cast<std::int64_t>(identities.size()),
-               [&](std::uint64_t seed, std::int64_t part) -> Numbers {
-                 return {Difference(given, identities[static_cast<std::size_t>(part)], seed)};
-               });
+  const PartResults results = RunParts(
+      run, kName, kIdentitySeeds, Fields(given), static_cast<std::int64_t>(identities.size()),
+      [&](std::uint64_t seed, std::int64_t part) -> Numbers {
+        return {Difference(given, identities[static_cast<std::size_t>(part)], seed)};
+      });
 
   report::Table table("Identities between layers");
   table.AddText("left").AddText("right");
@@ -129,7 +128,7 @@ StudyResult RunIdentities(const IdentitiesOptions& options, const StudyRun& run)
   all.evidence = all.holds
                      ? fmt::format("{} identities, {} seeds", identities.size(), results.size())
                      : "not so: " + failed;
-  table.SetMeta("seeds", SeedRange(run, kIdentitySeeds)).SetMeta("options", described);
+  SetMeta(table, SeedRange(run, kIdentitySeeds), Fields(given));
 
   StudyResult result;
   result.name = kName;

@@ -1,5 +1,5 @@
 // The identities of the catalogue, as pairs of recipes.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 

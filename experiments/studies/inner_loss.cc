@@ -1,6 +1,6 @@
 #include "experiments/studies/inner_loss.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -246,9 +246,8 @@ StudyResult RunInnerLoss(const InnerLossOptions& options, const StudyRun& run) {
   // What cannot be read is said before anything is.
   if (!given.text.empty()) PairsOf(given, true, run.first_seed);
   if (!given.table.empty()) PairsOf(given, false, run.first_seed);
-  const nlohmann::ordered_json described = Describe(Fields(given));
   const PartResults results =
-      RunParts(run, kName, kInnerLossSeeds, described, static_cast<std::int64_t>(trials.size()),
+      RunParts(run, kName, kInnerLossSeeds, Fields(given), static_cast<std::int64_t>(trials.size()),
                [&](std::uint64_t seed, std::int64_t part) {
                  const Trial& trial = trials[static_cast<std::size_t>(part)];
                  return RunTrial(given, memories[trial.memory], trial, seed);
@@ -269,7 +268,7 @@ StudyResult RunInnerLoss(const InnerLossOptions& options, const StudyRun& run) {
   result.command = CommandOf(kName, Fields(given), Fields(defaults), run);
   result.claims = CheckClaims(given, memories, chosen);
   report::Table table = LossTable(memories, chosen);
-  table.SetMeta("seeds", SeedRange(run, kInnerLossSeeds)).SetMeta("options", described);
+  SetMeta(table, SeedRange(run, kInnerLossSeeds), Fields(given));
   result.tables.push_back({"inner-loss", std::move(table)});
   result.charts.push_back({"inner-loss", LossChart(given, memories, chosen)});
   return result;

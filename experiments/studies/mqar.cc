@@ -1,6 +1,6 @@
 #include "experiments/studies/mqar.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -313,7 +313,6 @@ OptionFields Fields(MqarStudyOptions& o) {
 StudyResult RunMqar(const MqarStudyOptions& options, const StudyRun& run) {
   MqarStudyOptions defaults, given = options;
   CheckOptions(given);
-  const nlohmann::ordered_json described = Describe(Fields(given));
   const std::vector<MqarLayer> layers = Layers(given);
   LayerList made;
   for (const MqarLayer& layer : layers) {
@@ -321,7 +320,7 @@ StudyResult RunMqar(const MqarStudyOptions& options, const StudyRun& run) {
   }
   const std::vector<Cell> cells = Cells(given);
   const PartResults results =
-      RunParts(run, kName, kMqarSeeds, described, static_cast<std::int64_t>(cells.size()),
+      RunParts(run, kName, kMqarSeeds, Fields(given), static_cast<std::int64_t>(cells.size()),
                [&](std::uint64_t seed, std::int64_t part) {
                  return Run(given, made, cells[static_cast<std::size_t>(part)], seed);
                });
@@ -343,7 +342,7 @@ StudyResult RunMqar(const MqarStudyOptions& options, const StudyRun& run) {
   result.command = CommandOf(kName, Fields(given), Fields(defaults), run);
   result.claims = CheckClaims(given, accuracies, layers.size());
   report::Table table = AccuracyTable(given, layers, accuracies);
-  table.SetMeta("seeds", SeedRange(run, kMqarSeeds)).SetMeta("options", described);
+  SetMeta(table, SeedRange(run, kMqarSeeds), Fields(given));
   result.tables.push_back({"mqar-accuracy", std::move(table)});
 
   const std::string subtitle = fmt::format("recall of every cue, {} dimensions, mean of {} seeds",

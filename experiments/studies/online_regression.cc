@@ -1,6 +1,6 @@
 #include "experiments/studies/online_regression.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -191,7 +191,6 @@ std::int64_t DefaultSeeds(const OnlineRegressionOptions& options) {
 
 StudyResult RunOnlineRegression(const OnlineRegressionOptions& options, const StudyRun& run) {
   OnlineRegressionOptions defaults, given = options;
-  const nlohmann::ordered_json described = Describe(Fields(given));
   CheckRegressionOptions(given);
   OnlineRegressionOptions few_channels = given;
   few_channels.process.key_dim = std::min(given.process.key_dim, kLocalFitDim);
@@ -200,13 +199,13 @@ StudyResult RunOnlineRegression(const OnlineRegressionOptions& options, const St
       given.others ? LocalFits(given) : std::vector<RegressionLayer>();
   const RegressionRunner runner(given, layers), fit_runner(few_channels, fits);
   const std::int64_t seeds = DefaultSeeds(given);
-  const PartResults results =
-      RunParts(run, kName, seeds, described, static_cast<std::int64_t>(layers.size() + fits.size()),
-               [&](std::uint64_t seed, std::int64_t part) {
-                 const auto l = static_cast<std::size_t>(part);
-                 return l < layers.size() ? runner.Losses(seed, l)
-                                          : fit_runner.Losses(seed, l - layers.size());
-               });
+  const PartResults results = RunParts(
+      run, kName, seeds, Fields(given), static_cast<std::int64_t>(layers.size() + fits.size()),
+      [&](std::uint64_t seed, std::int64_t part) {
+        const auto l = static_cast<std::size_t>(part);
+        return l < layers.size() ? runner.Losses(seed, l)
+                                 : fit_runner.Losses(seed, l - layers.size());
+      });
   const std::vector<LayerLoss> losses = LossesOf(layers, results, 0);
   const std::vector<LayerLoss> fit_losses = LossesOf(fits, results, layers.size());
   StudyResult result;
@@ -233,7 +232,7 @@ StudyResult RunOnlineRegression(const OnlineRegressionOptions& options, const St
     result.tables.push_back({"online-regression-fits", LossTable(title, fit_losses)});
   }
   for (StudyTable& table : result.tables) {
-    table.table.SetMeta("seeds", SeedRange(run, seeds)).SetMeta("options", described);
+    SetMeta(table.table, SeedRange(run, seeds), Fields(given));
   }
   result.charts.push_back({"online-regression", LossChart(losses, given.process.tokens)});
   return result;

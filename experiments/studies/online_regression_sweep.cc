@@ -1,6 +1,6 @@
 // What the parameters do that the paper leaves unstated: the scale (inverse bandwidth) of softmax
 // and p = 1, and the ridges.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "experiments/studies/online_regression.h"
 #include "experiments/studies/phases.h"
@@ -86,14 +86,13 @@ report::Panel PhasePanel(const std::vector<Point>& points, const PartResults& re
 
 StudyResult RunOnlineRegressionSweep(const OnlineRegressionOptions& options, const StudyRun& run) {
   OnlineRegressionOptions defaults, given = options;
-  const nlohmann::ordered_json described = Describe(Fields(given));
   CheckRegressionOptions(given);
   const std::vector<Point> points = Points(given);
   std::vector<RegressionLayer> layers;
   for (const Point& point : points) layers.push_back(point.layer);
   const RegressionRunner runner(given, layers);
   const PartResults results =
-      RunParts(run, kName, kSweepSeeds, described, static_cast<std::int64_t>(layers.size()),
+      RunParts(run, kName, kSweepSeeds, Fields(given), static_cast<std::int64_t>(layers.size()),
                [&](std::uint64_t seed, std::int64_t part) {
                  return runner.Losses(seed, static_cast<std::size_t>(part));
                });
@@ -115,7 +114,7 @@ StudyResult RunOnlineRegressionSweep(const OnlineRegressionOptions& options, con
     }
     table.AddRow(std::move(row));
   }
-  table.SetMeta("seeds", SeedRange(run, kSweepSeeds)).SetMeta("options", described);
+  SetMeta(table, SeedRange(run, kSweepSeeds), Fields(given));
 
   StudyResult result;
   result.name = kName;

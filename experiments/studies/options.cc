@@ -1,6 +1,8 @@
 #include "experiments/studies/options.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
 
 #include "experiments/report/table.h"
 #include "ttr/error.h"
@@ -28,6 +30,10 @@ nlohmann::ordered_json Describe(const OptionFields& fields) {
     std::visit([&](const auto* value) { json[field.name] = *value; }, field.value);
   }
   return json;
+}
+
+void SetMeta(report::Table& table, const std::string& seeds, const OptionFields& options) {
+  table.SetMeta("seeds", seeds).SetMetaJson("options", Describe(options));
 }
 
 std::string CommandOf(const std::string& name, const OptionFields& fields,

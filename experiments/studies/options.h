@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <variant>
 #include <vector>
@@ -23,6 +23,9 @@ using OptionFields = std::vector<OptionField>;
 
 /// {"rho": 0.5, ...}
 nlohmann::ordered_json Describe(const OptionFields& fields);
+
+/// The meta data of a study's table: "seeds" and "options".
+void SetMeta(report::Table& table, const std::string& seeds, const OptionFields& options);
 
 /// "ttr experiment NAME --rho 0.3 --seeds 5": what differs from `defaults`, quoted for a shell.
 std::string CommandOf(const std::string& name, const OptionFields& fields,

@@ -1,5 +1,5 @@
 // Which layers take part in online regression, and what is chosen for each.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,11 +1,12 @@
 #include "experiments/studies/run_parts.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
@@ -99,7 +100,7 @@ std::string SeedRange(const StudyRun& run, std::int64_t default_seeds) {
 }
 
 PartResults RunParts(const StudyRun& run, const std::string& name, std::int64_t default_seeds,
-                     const Json& options, std::int64_t parts,
+                     const OptionFields& options, std::int64_t parts,
                      const std::function<Numbers(std::uint64_t, std::int64_t)>& work) {
   const std::int64_t seeds = SeedCount(run, default_seeds);
   PartResults results(static_cast<std::size_t>(seeds));
@@ -110,7 +111,7 @@ PartResults RunParts(const StudyRun& run, const std::string& name, std::int64_t 
   std::optional<Cache> cache;
   if (!run.cache.empty()) {
     report::EnsureFolder(run.cache);
-    cache.emplace(run.cache, name, options, parts);
+    cache.emplace(run.cache, name, Describe(options), parts);
   }
   std::vector<std::size_t> missing;
   std::int64_t outdated = 0;

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "experiments/studies/options.h"
 #include "experiments/studies/study.h"
 
 namespace ttr::experiments {
@@ -22,7 +22,7 @@ using PartResults = std::vector<std::vector<Numbers>>;
 /// depend on beside the seed, and a cached result counts only where `options` and the version of
 /// the library are the same. Errors: seeds out of range.
 PartResults RunParts(const StudyRun& run, const std::string& name, std::int64_t default_seeds,
-                     const nlohmann::ordered_json& options, std::int64_t parts,
+                     const OptionFields& options, std::int64_t parts,
                      const std::function<Numbers(std::uint64_t seed, std::int64_t part)>& work);
 
 /// The seeds of a run as the meta data of tables name them: "1..20".

@@ -1,6 +1,6 @@
 #include "experiments/studies/solver_steps.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <cstddef>
@@ -101,7 +101,7 @@ Numbers Steps(std::size_t keys, std::int64_t dim, std::uint64_t seed) {
 }  // namespace
 
 report::Table SolverSteps(std::int64_t dim, const StudyRun& run, std::int64_t default_seeds) {
-  const PartResults results = RunParts(run, "solver-steps", default_seeds, {{"dim", dim}},
+  const PartResults results = RunParts(run, "solver-steps", default_seeds, {{"dim", &dim, ""}},
                                        static_cast<std::int64_t>(std::size(kKeys)),
                                        [&](std::uint64_t seed, std::int64_t part) {
                                          return Steps(static_cast<std::size_t>(part), dim, seed);

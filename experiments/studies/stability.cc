@@ -1,6 +1,6 @@
 #include "experiments/studies/stability.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -193,8 +193,7 @@ StudyResult RunStability(const StabilityOptions& options, const StudyRun& run) {
                 "at least 0 and finite", given.noise);
   RequireOption(given.stream >= 64 && given.stream <= 10'000'000, kName, "stream", "64 to 10000000",
                 static_cast<double>(given.stream));
-  const nlohmann::ordered_json described = Describe(Fields(given));
-  const PartResults results = RunParts(run, kName, kStabilitySeeds, described, kParts,
+  const PartResults results = RunParts(run, kName, kStabilitySeeds, Fields(given), kParts,
                                        [&](std::uint64_t seed, std::int64_t part) {
                                          if (part == kStreams) return RunStreams(given, seed);
                                          return Run(given, MakeData(given, seed), part);
@@ -225,7 +224,7 @@ StudyResult RunStability(const StabilityOptions& options, const StudyRun& run) {
     for (const Band& band : bands) row.emplace_back(band.mean[static_cast<std::size_t>(t - 1)]);
     table.AddRow(std::move(row));
   }
-  table.SetMeta("seeds", SeedRange(run, kStabilitySeeds)).SetMeta("options", described);
+  SetMeta(table, SeedRange(run, kStabilitySeeds), Fields(given));
 
   StudyResult result;
   result.name = kName;
@@ -248,7 +247,7 @@ StudyResult RunStability(const StabilityOptions& options, const StudyRun& run) {
     result.claims.push_back(std::move(claim));
   }
   report::Table streams = StreamTable(given, results, kStreams);
-  streams.SetMeta("seeds", SeedRange(run, kStabilitySeeds)).SetMeta("options", described);
+  SetMeta(streams, SeedRange(run, kStabilitySeeds), Fields(given));
   result.tables.push_back({"stability-norms", std::move(table)});
   result.tables.push_back({"stability-streams", std::move(streams)});
   result.charts.push_back({"stability", std::move(chart)});

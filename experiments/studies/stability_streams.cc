@@ -1,6 +1,6 @@
 #include "experiments/studies/stability_streams.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "experiments/studies/statistics.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <limits>

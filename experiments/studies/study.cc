@@ -1,6 +1,7 @@
 #include "experiments/studies/study.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "experiments/report/atomic_file.h"
 
@@ -35,6 +36,12 @@ nlohmann::ordered_json ToJson(const StudyResult& result) {
   return json;
 }
 
+std::string ToJsonText(const StudyResult& result) { return report::DumpJson(ToJson(result)); }
+
+std::string SeedsOf(const StudyResult& result) {
+  return result.tables.front().table.meta().at("seeds").get<std::string>();
+}
+
 void Save(const StudyResult& result, const std::filesystem::path& folder) {
   report::EnsureFolder(folder);
   for (const StudyTable& table : result.tables) {
@@ -42,7 +49,7 @@ void Save(const StudyResult& result, const std::filesystem::path& folder) {
     table.table.WriteJson(folder / (table.stem + ".json"));
   }
   for (const StudyChart& chart : result.charts) report::SaveChart(chart.chart, folder / chart.stem);
-  report::WriteFile(folder / (result.name + ".json"), report::DumpJson(ToJson(result)) + "\n");
+  report::WriteFile(folder / (result.name + ".json"), ToJsonText(result) + "\n");
 }
 
 }  // namespace ttr::experiments

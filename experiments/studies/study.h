@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -64,6 +64,10 @@ bool AllHold(const std::vector<Claim>& claims);
 
 /// Everything, for machines: title, sentences, command, claims, tables with their meta.
 nlohmann::ordered_json ToJson(const StudyResult& result);
+std::string ToJsonText(const StudyResult& result);
+
+/// The seeds of a run, as the first table says: "1..20".
+std::string SeedsOf(const StudyResult& result);
 
 /// DIR/STEM.csv and .json of every table, DIR/STEM.svg and .png of every chart, DIR/NAME.json of
 /// the whole; each file whole or not at all. Makes the folder. Throws ttr::SystemError.

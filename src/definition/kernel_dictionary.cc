@@ -13,11 +13,11 @@
 ///
 /// which is that over all pairs where nothing was neglected. A is carried by its triangular root,
 /// R^T R = A, and E = R^-T B^T. Source: Engel, Mannor, Meir (2004); ridge and weights are ours.
-#include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "src/definition/decompositions.h"
 #include "src/definition/memory.h"
 
 namespace ttr::definition {
@@ -107,8 +107,7 @@ class KernelDictionary : public Memory {
   void AddRow(const Vector& z, const Vector& v) {
     Matrix rows(size_ + 1, size_ + v.size());
     rows << r_.topLeftCorner(size_, size_), e_.topRows(size_), z.transpose(), v.transpose();
-    const Eigen::HouseholderQR<Matrix> qr(rows.leftCols(size_));
-    rows = qr.householderQ().transpose() * rows;
+    rows = Triangularised(rows, size_);
     for (Eigen::Index i = 0; i < size_; ++i) {
       if (rows(i, i) < 0) rows.row(i) *= -1;  // the root whose diagonal is not negative
     }

@@ -14,6 +14,7 @@
 #include <limits>
 #include <optional>
 
+#include "src/definition/decompositions.h"
 #include "src/definition/memory.h"
 #include "src/definition/preconditioner.h"
 #include "src/definition/symmetric.h"
@@ -184,8 +185,7 @@ class LeastSquares : public Memory {
       // and the largest plus |H|_F. A ridge that has faded cannot be told from the data: the lower
       // end is then the smallest eigenvalue itself.
       if (fading_) {
-        const Eigen::SelfAdjointEigenSolver<Matrix> eigen(a, Eigen::EigenvaluesOnly);
-        const double low = std::max(0., eigen.eigenvalues().minCoeff());
+        const double low = std::max(0., EigenvaluesOf(a).minCoeff());
         return Chebyshev(a, low, a.norm(), q, optimizer_.steps);
       }
       const Vector ridge = RidgeNow();

@@ -6,7 +6,6 @@
 /// f holds the monomials of degree 1 .. p, each mixed one once, with coefficient 1; the ridge is
 /// relative to sum_j w_j s(k_j, q). Without neighbours y = 0.
 /// Source: Wang, Shi, Fox (2025), Vignette 4; Fan (1996), Local polynomial modelling.
-#include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/definition/decompositions.h"
 #include "src/definition/memory.h"
 #include "src/definition/pairs.h"
 #include "src/definition/symmetric.h"
@@ -113,13 +113,11 @@ class LocalPolynomial : public Memory {
     if (x.rows() == 0) return {v_mean, Status::kRegularised};
     const auto order = BySize(x);
 
-    Eigen::CompleteOrthogonalDecomposition<Matrix> solver;
     // Centring rounds at eps times the size of what is centred.
-    solver.setThreshold(RankThreshold(features));
-    solver.compute(order * x);
-    const Matrix slopes = solver.solve(order * y);  // M^T, features x Dv
+    const auto [slopes, rank] =  // M^T, features x Dv
+        SolveLeastNorm(order * x, order * y, RankThreshold(features));
     return {v_mean - slopes.transpose() * f_mean,
-            solver.rank() < features ? Status::kRegularised : Status::kSolved};
+            rank < features ? Status::kRegularised : Status::kSolved};
   }
 
   /// Rows 1 on of sqrt(weight) f once the reflection has taken out the constant. Row 0 is the

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/definition/decompositions.h"
 #include "src/definition/symmetric.h"
 
 namespace ttr::definition {
@@ -29,8 +30,7 @@ Matrix BlockDiagonal(const Matrix& a, Eigen::Index block) {
 
 Matrix LowRank(const Matrix& a, Eigen::Index rank) {
   const Eigen::Index n = a.rows();
-  const Eigen::SelfAdjointEigenSolver<Matrix> eigen(a);  // smallest eigenvalue first
-  const Vector& lambda = eigen.eigenvalues();
+  const auto [lambda, u] = SpectrumOf(a);
   const double cut = RankThreshold(n) * lambda.cwiseAbs().maxCoeff();
   const Eigen::Index others = std::max<Eigen::Index>(0, n - rank);
   Vector inverse(n);
@@ -38,7 +38,6 @@ Matrix LowRank(const Matrix& a, Eigen::Index rank) {
     const double curvature = lambda(std::max(i, others - 1));  // s for the others
     inverse(i) = curvature > cut ? 1 / curvature : 0;
   }
-  const Matrix& u = eigen.eigenvectors();
   return u * inverse.asDiagonal() * u.transpose();
 }
 

@@ -2,8 +2,6 @@
 /// (gradient descent) and A^-1 itself (Newton's method). Source: Wang, Shi, Fox (2025), Vignette 3.
 #pragma once
 
-#include <Eigen/Dense>
-
 #include "src/definition/memory.h"
 
 namespace ttr::definition {

@@ -21,12 +21,11 @@ SymmetricSolver::SymmetricSolver(const Matrix& a)
   const Matrix s = scale_.asDiagonal() * a * scale_.asDiagonal();
   const double threshold = RankThreshold(size_);
   if (scale_.minCoeff() > 0) {
-    factor_.compute(s);
-    if (factor_.info() == Eigen::Success && factor_.rcond() > threshold) return;
+    factor_ = CholeskyOf(s);
+    if (factor_.reciprocal_condition > threshold) return;
   }
 
-  const Eigen::SelfAdjointEigenSolver<Matrix> eigen(s);
-  const Vector& lambda = eigen.eigenvalues();
+  const auto [lambda, u] = SpectrumOf(s);
   const double cut = threshold * lambda.cwiseAbs().maxCoeff();
   Matrix f(size_, size_);
   sign_.resize(size_);
@@ -34,7 +33,7 @@ SymmetricSolver::SymmetricSolver(const Matrix& a)
   for (Eigen::Index i = 0; i < size_; ++i) {
     if (std::abs(lambda(i)) <= cut) continue;
     for (Eigen::Index j = 0; j < size_; ++j) {
-      f(j, rank_) = scale_(j) == 0 ? 0 : eigen.eigenvectors()(j, i) / scale_(j);
+      f(j, rank_) = scale_(j) == 0 ? 0 : u(j, i) / scale_(j);
     }
     f.col(rank_) *= std::sqrt(std::abs(lambda(i)));
     sign_(rank_) = lambda(i) < 0 ? -1 : 1;
@@ -42,9 +41,7 @@ SymmetricSolver::SymmetricSolver(const Matrix& a)
   }
   sign_.conservativeResize(rank_);
   if (rank_ == 0) return;
-  const Eigen::HouseholderQR<Matrix> qr(f.leftCols(rank_));
-  basis_ = qr.householderQ() * Matrix::Identity(size_, rank_);
-  upper_ = qr.matrixQR().topRows(rank_).triangularView<Eigen::Upper>();
+  f_ = ThinFactorsOf(f.leftCols(rank_));
 }
 
 Matrix SymmetricSolver::Solve(const Matrix& right) const {
@@ -52,12 +49,11 @@ Matrix SymmetricSolver::Solve(const Matrix& right) const {
     return Matrix::Constant(size_, right.cols(), std::numeric_limits<double>::quiet_NaN());
   }
   if (rank_ == 0) return Matrix::Zero(size_, right.cols());
-  if (basis_.size() == 0) {
-    return scale_.asDiagonal() * factor_.solve(scale_.asDiagonal() * right);
+  if (f_.q.size() == 0) {
+    return scale_.asDiagonal() * SolveBy(factor_, scale_.asDiagonal() * right);
   }
-  const auto r = upper_.triangularView<Eigen::Upper>();
-  const Matrix whitened = r.solve(basis_.transpose() * right);
-  return basis_ * r.transpose().solve(sign_.asDiagonal() * whitened);
+  const Matrix whitened = SolveUpper(f_.r, f_.q.transpose() * right);
+  return f_.q * SolveUpperTransposed(f_.r, sign_.asDiagonal() * whitened);
 }
 
 }  // namespace ttr::definition

@@ -2,8 +2,7 @@
 /// channels) or because what kept it regular has faded to rounding.
 #pragma once
 
-#include <Eigen/Dense>
-
+#include "src/definition/decompositions.h"
 #include "src/definition/memory.h"
 
 namespace ttr::definition {
@@ -35,11 +34,10 @@ class SymmetricSolver {
   Eigen::Index size_ = 0;
   Eigen::Index rank_ = 0;
   bool finite_ = true;
-  Vector scale_;               // D^-1/2
-  Eigen::LLT<Matrix> factor_;  // of S, where A is regular
-  Matrix basis_;               // else Q (n x rank),
-  Matrix upper_;               // R (rank x rank)
-  Vector sign_;                // and J
+  Vector scale_;           // D^-1/2
+  CholeskyFactor factor_;  // of S, where A is regular
+  ThinFactors f_;          // else Q (n x rank), R (rank x rank)
+  Vector sign_;            // and J
 };
 
 }  // namespace ttr::definition

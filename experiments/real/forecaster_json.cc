@@ -1,0 +1,150 @@
+// What the parts of a forecaster save as JSON, and take over from it: all of it in one file, since
+// what defines JSON takes longer to compile than all that the parts do besides.
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "experiments/real/forecaster.h"
+#include "experiments/real/naive.h"
+#include "ttr/error.h"
+
+namespace ttr::experiments {
+namespace {
+
+// JSON has no NaN: null stands for it.
+std::vector<double> Numbers(const nlohmann::json& json) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  std::vector<double> numbers;
+  for (const auto& item : json) numbers.push_back(item.is_null() ? kNaN : item.get<double>());
+  return numbers;
+}
+
+}  // namespace
+
+nlohmann::json BandwidthSelector::Save() const {
+  return {{"keys", keys_}, {"mean", mean_}, {"squares", squares_}, {"losses", losses_}};
+}
+
+void BandwidthSelector::Load(const nlohmann::json& saved) {
+  const auto mean = saved.at("mean").get<std::vector<double>>();
+  const auto losses = saved.at("losses").get<std::vector<double>>();
+  if (mean.size() != mean_.size() || losses.size() != losses_.size()) {
+    throw Error("resume", "the bandwidths", "of these sizes", "not");
+  }
+  keys_ = saved.at("keys").get<std::int64_t>();
+  squares_ = saved.at("squares").get<double>();
+  mean_ = mean;
+  std::copy(losses.begin(), losses.end(), losses_.begin());
+}
+
+nlohmann::json Residuals::Save() const {
+  return {{"skipped", skipped_}, {"count", count_}, {"scale", scale_}};
+}
+
+void Residuals::Load(const nlohmann::json& saved) {
+  const auto skipped = saved.at("skipped").get<std::int64_t>();
+  const auto count = saved.at("count").get<std::int64_t>();
+  const auto scale = saved.at("scale").get<double>();
+  const bool whole = skipped >= 0 && skipped <= skip_ && count >= 0 && scale >= 0 &&
+                     (count == 0 || skipped == skip_);
+  if (!whole) {
+    throw Error("resume", "the residuals",
+                std::to_string(skip_) + " skipped before the first that counts", saved.dump());
+  }
+  skipped_ = skipped;
+  count_ = count;
+  scale_ = scale;
+}
+
+nlohmann::json LagWindow::Save() const {
+  std::vector<double> rows;  // the oldest first
+  for (std::int64_t age = rows_ - 1; age >= 0; --age) {
+    for (std::int64_t c = 0; c < columns_; ++c) rows.push_back(At(age, c));
+  }
+  return {{"rows", rows}, {"unit", unit_}, {"running", running_}};
+}
+
+void LagWindow::Load(const nlohmann::json& saved) {
+  const auto rows = saved.at("rows").get<std::vector<double>>();
+  const auto unit = saved.at("unit").get<std::vector<double>>();
+  if (rows.size() > ring_.size() || rows.size() % unit_.size() != 0 ||
+      unit.size() != unit_.size()) {
+    throw Error("resume", "the lag buffer",
+                std::to_string(lags_) + " rows of " + std::to_string(columns_) + " numbers",
+                std::to_string(rows.size()) + " numbers");
+  }
+  next_ = rows_ = 0;
+  for (std::size_t i = 0; i < rows.size(); i += unit_.size()) {
+    Push(std::span(rows).subspan(i, unit_.size()));
+  }
+  unit_ = unit;
+  running_ = saved.at("running").get<double>();
+}
+
+nlohmann::json Naive::Save() const { return {{"ring", ring_}, {"next", next_}}; }
+
+void Naive::Load(const nlohmann::json& saved) {
+  const std::vector<double> ring = Numbers(saved.at("ring"));
+  const auto next = saved.at("next").get<std::int64_t>();
+  if (ring.size() != ring_.size() || next < 0 || next >= reach_) {
+    throw Error("resume", "the naive forecaster's buffer",
+                std::to_string(ring_.size()) + " numbers", std::to_string(ring.size()));
+  }
+  ring_ = ring;
+  next_ = next;
+}
+
+nlohmann::json Forecaster::Save() const {
+  nlohmann::json pending = nlohmann::json::array();
+  for (const Pending& p : pending_) {
+    pending.push_back({{"key", p.window.key},
+                       {"centre", p.window.centre},
+                       {"scale", p.window.scale},
+                       {"flat", p.window.flat},
+                       {"forecast", p.forecast}});
+    if (!p.margin.empty()) pending.back()["margin"] = p.margin;
+    if (!p.candidates.empty()) pending.back()["candidates"] = p.candidates;
+  }
+  nlohmann::json saved = {{"window", window_.Save()}, {"pending", pending}, {"gap", gap_}};
+  for (const Residuals& residuals : residuals_) saved["residuals"].push_back(residuals.Save());
+  if (bandwidths_) saved["bandwidths"] = bandwidths_->Save();
+  return saved;
+}
+
+void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
+  const auto fail = [](const char* what) { throw Error("resume", what, "of these sizes", "not"); };
+  std::deque<Pending> pending;
+  for (const auto& item : saved.at("pending")) {
+    Pending& p = pending.emplace_back();
+    p.window.key = Numbers(item.at("key"));
+    p.window.centre = Numbers(item.at("centre"));
+    p.window.scale = item.at("scale").get<double>();
+    p.window.flat = item.at("flat").get<bool>();
+    p.forecast = Numbers(item.at("forecast"));
+    if (!residuals_.empty()) p.margin = Numbers(item.at("margin"));
+    if (item.contains("candidates")) p.candidates = Numbers(item.at("candidates"));
+    const std::size_t candidates = bandwidths_ ? BandwidthSelector::kRatios.size() : 0;
+    if (!p.candidates.empty() && p.candidates.size() != candidates * value_.size()) {
+      fail("the answers of every bandwidth");
+    }
+    if (p.window.key.size() != key_.size() || p.window.centre.size() != value_.size() ||
+        p.forecast.size() != value_.size() || p.margin.size() != residuals_.size()) {
+      fail("every pending forecast");
+    }
+  }
+  if (static_cast<std::int64_t>(pending.size()) > options_.horizon) fail("the pending forecasts");
+  const auto gap = saved.at("gap").get<std::vector<std::int64_t>>();
+  if (gap.size() != gap_.size()) fail("the counts of missing rows");
+  for (std::size_t c = 0; c < residuals_.size(); ++c) {
+    residuals_[c].Load(saved.at("residuals").at(c));
+  }
+  if (bandwidths_) bandwidths_->Load(saved.at("bandwidths"));
+  window_.Load(saved.at("window"));
+  pending_ = std::move(pending);
+  gap_ = gap;
+  memory_ = std::move(memory);
+}
+
+}  // namespace ttr::experiments
