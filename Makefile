@@ -2,12 +2,11 @@
 # compiles kernels for this processor alone; release, for every one.
 # TTR_WERROR=ON turns warnings into errors, as continuous integration does.
 export TTR_WERROR ?= OFF
-JOBS := $(shell nproc)
 PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-python test-sanitizers test-clang test-arm check bench performance format format-check clean
+.PHONY: help setup build demo test test-python test-sanitizers test-targets test-clang test-arm check bench performance format format-check clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +23,7 @@ demo: setup  ## experiments, recall and forecast on one page
 
 test: setup  ## build everything and run the tests, then those of the Python package
 	@scripts/build native
-	ctest --preset native -j $(JOBS)
+	@scripts/test native
 	@$(MAKE) --no-print-directory test-python
 
 test-python: setup  ## the Python package in build/python/venv, and its tests
@@ -34,14 +33,18 @@ test-python: setup  ## the Python package in build/python/venv, and its tests
 
 test-sanitizers: setup  ## the tests once more under the sanitizers
 	@scripts/build asan
-	ctest --preset asan -j $(JOBS)
+	@scripts/test asan
 	@scripts/build tsan ttr_test_engines ttr_test_layer
-	ctest --preset tsan -j $(JOBS)
+	@scripts/test tsan
+
+test-targets: setup  ## kernels for other processors, as far as this one runs them: narrower vectors and none
+	@scripts/build release ttr_test_linalg ttr_test_engines ttr_test_layer
+	@scripts/test release --label-regex '^targets$$'
 
 test-clang: setup  ## the tests once more, compiled by clang
 	@scripts/setup --developer
 	@scripts/build clang
-	ctest --preset clang -j $(JOBS)
+	@scripts/test clang
 
 test-arm:  ## tests of every engine, compiled for 64-bit Arm, under emulation
 	@scripts/setup --arm

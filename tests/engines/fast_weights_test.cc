@@ -11,8 +11,8 @@
 
 #include "tests/engines/fast_weights_case.h"
 #include "tests/support/engines.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
-#include "ttr/target.h"
 
 namespace ttr::fast_weights {
 namespace {
@@ -52,7 +52,7 @@ TEST_P(FastWeightsOnTarget, SplitsAnywhereAndStepsTokenByToken) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, FastWeightsOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, FastWeightsOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 TEST(FastWeights, HasTheSameBitsForAnyNumberOfThreads) {
@@ -168,7 +168,7 @@ TEST(FastWeights, ConfinesWhatIsNotFinite) {
       {"step", &Problem::step, {0, 20, 1}},      {"log_decay", &Problem::log_decay, {0, 20, 1}},
       {"state", &Problem::state, {0, 1, 2, 33}}, {"v last", &Problem::v, {0, 36, 1, 0}},
   };
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const OnTarget on(target);
     for (const Write write : {Write::kDelta, Write::kHebbian}) {
       for (const bool before : {false, true}) {

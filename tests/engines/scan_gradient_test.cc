@@ -10,8 +10,8 @@
 #include "src/engines/scan/backward.h"
 #include "tests/engines/scan_case.h"
 #include "tests/support/engines.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
-#include "ttr/target.h"
 
 namespace ttr::scan {
 namespace {
@@ -201,7 +201,7 @@ TEST_P(ScanGradientOnTarget, IsTheDerivativeOfTheRecurrence) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, ScanGradientOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, ScanGradientOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 /// A problem with the same numbers in other dtypes and another order of axes.

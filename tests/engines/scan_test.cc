@@ -11,8 +11,8 @@
 
 #include "tests/engines/scan_case.h"
 #include "tests/support/engines.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
-#include "ttr/target.h"
 
 namespace ttr::scan {
 namespace {
@@ -52,7 +52,7 @@ TEST_P(ScanOnTarget, SplitsAnywhereAndStepsTokenByToken) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, ScanOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, ScanOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 TEST(Scan, HasTheSameBitsForAnyNumberOfThreads) {
@@ -159,7 +159,7 @@ TEST(Scan, ConfinesWhatIsNotFinite) {
                           {"dt", &Problem::dt, false},
                           {"a", &Problem::a, false},
                           {"state", &Problem::state, true}};
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const OnTarget on(target);
     for (const int kind : {0, 1, 2, 3}) {
       for (const bool before : {false, true}) {

@@ -14,6 +14,7 @@
 #include "tests/support/engines.h"
 #include "tests/support/gradients.h"
 #include "tests/support/recipes.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
 #include "ttr/executor.h"
 #include "ttr/layer.h"
@@ -227,7 +228,7 @@ TEST_P(SavedGradient, IsTheSameInFloat32OnEveryTarget) {
   }
   const Tensor wide_dy = Tensor::Copy(dy, DType::kFloat64);
   const Gradients expected = Differentiate(layer_, wide, {}, wide_dy, {});
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const test::OnTarget on(target);
     test::AlignedBytes saved = Memory(layer_, dims, DType::kFloat32);
     const CallOptions run{.saved = saved};
@@ -243,7 +244,7 @@ TEST_P(SavedGradient, IsThatOfWhatIsComputedAnewForAnyShape) {
   CounterRandom random(std::accumulate(name.begin(), name.end(), std::uint64_t{0}));
   auto draw = [&](std::int64_t most) { return 1 + random.Below(most); };
   const bool plain = layer_.recipe().function.features == FeatureMap::kNone;
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const test::OnTarget on(target);
     Dims dims = SomeDims(layer_.recipe(), draw(200), draw(3));
     dims.value_dim = draw(50);
