@@ -2,12 +2,11 @@
 # compiles kernels for this processor alone; release, for every one.
 # TTR_WERROR=ON turns warnings into errors, as continuous integration does.
 export TTR_WERROR ?= OFF
-JOBS := $(shell nproc)
 PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-python test-sanitizers test-clang test-arm check bench performance wheel format format-check clean
+.PHONY: help setup build demo test test-python test-tables test-targets test-sanitizers test-clang test-arm check bench performance wheel format format-check clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +23,7 @@ demo: setup  ## experiments, recall and forecast on one page
 
 test: setup  ## build everything and run the tests, then those of the Python package
 	@scripts/build native
-	ctest --preset native -j $(JOBS)
+	@scripts/test native
 	@$(MAKE) --no-print-directory test-python
 
 test-python: setup  ## the Python package in build/python/venv, and its tests
@@ -34,21 +33,29 @@ test-python: setup  ## the Python package in build/python/venv, and its tests
 
 test-sanitizers: setup  ## the tests once more under the sanitizers
 	@scripts/build asan
-	ctest --preset asan -j $(JOBS)
+	@scripts/test asan
 	@scripts/build tsan ttr_test_engines ttr_test_layer
-	ctest --preset tsan -j $(JOBS)
+	@scripts/test tsan
+
+test-tables: setup  ## every engine's tables of cases on this processor's other SIMD targets
+	@scripts/build others ttr_test_linalg ttr_test_engines ttr_test_layer
+	@scripts/test others
+
+test-targets: setup  ## a release on all targets that this processor runs: without vectors everything
+	@scripts/build release ttr_test_linalg ttr_test_engines ttr_test_layer
+	@scripts/test release --label-regex '^targets$$'
 
 test-clang: setup  ## the tests once more, compiled by clang
 	@scripts/setup --developer
 	@scripts/build clang
-	ctest --preset clang -j $(JOBS)
+	@scripts/test clang
 
 test-arm:  ## tests of every engine, compiled for 64-bit Arm, under emulation
 	@scripts/setup --arm
 	@scripts/build arm ttr_test_linalg ttr_test_engines ttr_test_layer
 	@scripts/test_arm
 
-check: test test-sanitizers format-check  ## all of these: before a release, and for changed kernels
+check: test test-targets test-sanitizers format-check  ## all of these: before a release, and for changed kernels
 
 bench: setup  ## time every engine beside the machine's limits, half an hour: tables and pictures in build/bench
 	@scripts/build native ttr_command

@@ -31,16 +31,42 @@ function(ttr_room)
   endif()
 endfunction()
 
-# ttr_test(NAME): one executable of all tests/NAME/*.cc, each of its tests known to ctest under the
-# label NAME. Further libraries follow the name.
-function(ttr_test name)
+# ttr_shards(PROGRAM SHARDS NAME LABEL COST [VARIABLE=VALUE...]): the tests of a program as ctest runs
+# them, dealt out to the processes NAME.0, NAME.1, ..., in this environment. A process a test would cost
+# more than most tests do. COST: seconds of a shard; those of the highest cost begin first.
+function(ttr_shards program shards name label cost)
+  math(EXPR last "${shards} - 1")
+  foreach(shard RANGE ${last})
+    add_test(NAME ${name}.${shard} COMMAND ${program} --gtest_brief=1)
+    set(environment GTEST_TOTAL_SHARDS=${shards} GTEST_SHARD_INDEX=${shard} ${ARGN})
+    # What a program answers for a target that the processor lacks: tests/support/main.cc.
+    set_tests_properties(
+      ${name}.${shard} PROPERTIES ENVIRONMENT "${environment}" LABELS ${label} COST ${cost}
+                                  SKIP_RETURN_CODE 77 TIMEOUT 3600 TIMEOUT_SIGNAL_NAME SIGTERM)
+  endforeach()
+endfunction()
+
+# ttr_test(NAME SHARDS COST [TABLES]): one executable of all tests/NAME/*.cc, run in shards under the label
+# NAME. With TABLES only every engine's tables of cases run.
+function(ttr_test name shards cost)
+  cmake_parse_arguments(PARSE_ARGV 3 arg "TABLES" "" "")
+  set(filter "")
+  if(arg_TABLES)
+    file(STRINGS "${CMAKE_CURRENT_SOURCE_DIR}/tables.txt" tables)
+    string(JOIN ":" tables GTEST_FILTER=Targets/* All/* ${tables})
+    set(filter "${tables}")
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc")
   if(NOT sources)
     return()
   endif()
   add_executable(ttr_test_${name} ${sources})
   ttr_target(ttr_test_${name})
-  target_link_libraries(ttr_test_${name} PRIVATE ttr_test_support ${ARGN} GTest::gtest_main)
-  gtest_discover_tests(ttr_test_${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES LABELS ${name} TIMEOUT 600)
+  target_link_libraries(ttr_test_${name} PRIVATE ttr_test_support)
+  if(TTR_DISCOVER_TESTS)
+    gtest_discover_tests(ttr_test_${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                         PROPERTIES LABELS ${name} TIMEOUT 600)
+  else()
+    ttr_shards(ttr_test_${name} ${shards} ${name} ${name} ${cost} ${filter})
+  endif()
 endfunction()

@@ -10,11 +10,13 @@
 /// Memories that erase as they write (the delta family): a token's write is deferred to the next
 /// one, which does it while it reads, so that the state passes once and not twice; the engine does
 /// so where the size of the states makes that the faster way. What is deferred is flushed when the
-/// state is asked for.
+/// state is asked for. (Decoding.AnswersAsStepsDo, Decoding.TellsTheStateAtAnyTime in
+/// tests/layer/decoder_test.cc; where nothing is deferred DecodingElsewhere.ChangesNothing.)
 ///
 /// The caller may give the memory for all of it, Bytes() at a multiple of 64: an operator without a
 /// lifetime of its own keeps it in a tensor and makes a Decoder over it for every token. Zeros
-/// there mean the recipe's start. The memory holds no address and may be moved between steps.
+/// there mean the recipe's start. The memory holds no address and may be moved between steps
+/// (Decoding.KeepsAllInTheCallersMemory).
 #pragma once
 
 #include <cstddef>
@@ -28,21 +30,23 @@ namespace ttr {
 class Decoder {
  public:
   /// Bytes for a decoder of this layer at these sizes (B and heads count, T does not); 0 where the
-  /// memory keeps its pairs and grows: such a decoder owns its state.
+  /// memory keeps its pairs and grows: such a decoder owns its state
+  /// (DecoderErrors.NameWhatIsWrong).
   static std::size_t Bytes(const Layer& layer, const Dims& dims, DType state = DType::kFloat32);
 
   /// `layer` must outlive the decoder. `memory`: the caller's, which holds zeros or what another
   /// decoder of the same layer, sizes and dtype left there; empty: owned. Errors: a layer that is
   /// not causal, dims that no call can have, memory that is too small, not aligned, or of another
-  /// layer.
+  /// layer (DecoderErrors.NameWhatIsWrong).
   Decoder(const Layer& layer, const Dims& dims, DType state = DType::kFloat32,
           std::span<std::byte> memory = {});
+  /// A copy goes on by itself, with what is deferred (Decoding.IsCopiedAndMovedWithWhatIsDeferred).
   Decoder(const Decoder& other);
   Decoder& operator=(const Decoder& other);
   Decoder(Decoder&&) = default;
   Decoder& operator=(Decoder&&) = default;
 
-  /// Goes on from a copy of `state`; empty: from the recipe's start.
+  /// Goes on from a copy of `state`; empty: from the recipe's start (Decoding.GoesOnFromAPrompt).
   void Start(const State& state);
 
   /// Layer::Step, Memorize and Retrieve. Sizes are those of the constructor.
@@ -50,20 +54,22 @@ class Decoder {
   void Memorize(const Inputs& inputs, const CallOptions& options = {});
   /// Behind a Step whose write is deferred it reads a flushed copy: cheap where Memorize and
   /// Retrieve alternate, O(H D^3) for least squares behind Step. Kernel regression keeps its factor
-  /// from step to step, a half S x S matrix; Retrieve factors anew.
+  /// from step to step, a half S x S matrix; Retrieve factors anew
+  /// (Decoding.MemorizesAndRetrievesBehindSteps).
   void Retrieve(const Inputs& inputs, const Outputs& outputs,
                 const CallOptions& options = {}) const;
 
   /// The state as after the last token; empty before the first. Flushes, O(H D^3) for least
   /// squares, about a token's cost for the delta family. Its views stay valid, and are written by
-  /// later steps.
+  /// later steps (Decoding.TellsTheStateAtAnyTime).
   const State& state(const CallOptions& options = {});
 
   /// What the engine keeps beside the state where nothing is deferred: a factor, no part of the
   /// memory. Whoever saves a state and wants later answers bit for bit saves it, too. Undefined
   /// where there is none.
   TensorView auxiliary() const;
-  /// Puts it back, behind Start(); of another shape it is an Error.
+  /// Puts it back, behind Start(); of another shape it is an Error
+  /// (LeastSquaresStep.GoesOnBitForBitWithItsFactor).
   void SetAuxiliary(const TensorView& numbers);
 
  private:

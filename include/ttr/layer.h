@@ -4,27 +4,35 @@
 ///     ttr::State state;                                    // empty: the recipe's start
 ///     layer.Forward({.q = q, .k = k, .v = v, .log_decay = g, .step = beta}, state, {.y = y});
 ///
-/// Whole = split anywhere = token by token, to rounding: `state` carries everything.
+/// Whole = split anywhere = token by token, to rounding: `state` carries everything
+/// (ZooLayer.WholeIsSplitIsStep in tests/layer/zoo_test.cc).
 ///
 /// The same bits, on one machine and SIMD target:
 ///
-/// | whatever                             | Forward, Memorize, Retrieve, Step, Decoder | Backward |
-/// |--------------------------------------|--------------------------------------------|----------|
-/// | the number of threads                | yes                                        | yes      |
-/// | the batch around a sequence          | yes                                        | yes (a)  |
-/// | packed beside others, or alone       | yes (b)                                    | yes (a)  |
-/// | cut into calls at multiples of 64 rows | Forward: yes (b, c)                      | -        |
-/// | CallOptions::saved given or not      | yes (b)                                    |
-/// fast_weights, scan |
+/// | whatever                               | forward   | Backward               | held by |
+/// |----------------------------------------|-----------|------------------------|---------|
+/// | the number of threads                  | yes       | yes                    | (d)     |
+/// | the batch around a sequence            | yes       | yes (a)                | (e)     |
+/// | packed beside others, or alone         | yes (b)   | yes (a)                | (f)     |
+/// | cut into calls at multiples of 64 rows | Forward (b, c) | -                 | (g)     |
+/// | CallOptions::saved given or not        | yes (b)   | of fast_weights, scan  | (h)     |
 ///
-/// (a) But for gradients that are sums over sequences: of constants of the layer. (b) Of more than
-/// 3 rows (a token has `steps` rows): up to 3 are decoded, another way through the same arithmetic.
-/// (c) Not least squares, budgets, logarithmic weights and weights of pairs, whose sums are wider
-/// inside of a call than in its state; nor products in bfloat16. The definition has all of it.
+/// Forward: Forward, Memorize, Retrieve, Step, Decoder. (a) But for gradients that are sums over
+/// sequences: of constants of the layer. (b) Of more than 3 rows (a token has `steps` rows): up to
+/// 3 are decoded, another way through the same arithmetic. (c) Not least squares, budgets,
+/// logarithmic weights and weights of pairs, whose sums are wider inside of a call than in its
+/// state; nor mini-batches that are cut; nor products in bfloat16. The definition has all of it.
+///
+/// Held by tests of every recipe that an engine runs, in tests/layer/bits_test.cc: (d)
+/// Bits.OfAnyThreads, (e) Bits.OfAnyBatchAround, both Bits.OfSingleTokens, Bits.OfWritesAndReads,
+/// Bits.OfGradients; (f) Bits.PackedAndAlone, Bits.OfGradientsPackedAndAlone; (g)
+/// Bits.CutAtMultiplesOf64Rows; (h) Bits.OfCallsThatSave, and in saved_gradient_test.cc
+/// SavedGradient.HasTheBitsOfWhatIsComputedAnew.
 ///
 /// Cost: `ttr plan RECIPE`, EstimateCost(). Errors: ttr::Error before any work and before anything
 /// is written; see CheckInputs(). Whatever views a call is given, no byte outside of them is read
-/// or written.
+/// or written (HostileCalls.AreRefusedOrRun in tests/layer/hostile_test.cc, in memory of exactly
+/// their extents, for the address sanitizer).
 #pragma once
 
 #include <cstddef>
@@ -45,7 +53,7 @@ class Engine;
 class Layer {
  public:
   /// Validates and plans. `engine` given ("definition" or the planned one): that engine or an
-  /// Error.
+  /// Error (Layer.AnEngineThatCannotIsRefused).
   explicit Layer(const Recipe& recipe);
   Layer(const Recipe& recipe, std::string_view engine);
 
@@ -54,26 +62,29 @@ class Layer {
   const Plan& plan() const { return plan_; }
 
   /// The start of the recipe's memory, as tensors: what an empty State means. `dtype` is float64
-  /// where v is float64, else float32.
+  /// where v is float64, else float32 (ZooLayer.WithoutTokensTheStateIsTheStart).
   State InitialState(const Inputs& inputs) const;
 
   /// Memorizes every token and answers every query. `state` is read, and left as after the last
-  /// token; entries that it lacks are made (owned), those it has are updated in place.
+  /// token; entries that it lacks are made (owned), those it has are updated in place
+  /// (Layer.StateOfTheCallerIsUpdatedInPlace in tests/layer/layer_test.cc).
   void Forward(const Inputs& inputs, State& state, const Outputs& outputs,
                const CallOptions& options = {}) const;
 
   /// The same from `initial`, which stays as it is, into `final`: entries that `final` has are
-  /// written, others are made.
+  /// written, others are made (ZooLayer.GoesFromOneStateIntoAnother, KeptPairs in
+  /// tests/layer/kept_pairs_test.cc).
   void Forward(const Inputs& inputs, const State& initial, State& final, const Outputs& outputs,
                const CallOptions& options = {}) const;
 
   /// One token (T = 1): Forward without what long sequences need. In place, O(state); of least
-  /// squares O(D^3), where a Decoder takes O(D^2).
+  /// squares O(D^3), where a Decoder takes O(D^2) (ZooLayer.WholeIsSplitIsStep,
+  /// Layer.StepTakesOneToken).
   void Step(const Inputs& inputs, State& state, const Outputs& outputs,
             const CallOptions& options = {}) const;
 
   /// Writes without reading (inputs without q), and reads without writing (inputs with q alone, and
-  /// the constants of the recipe).
+  /// the constants of the recipe) (ZooLayer.MemorizeThenRetrieveIsForward).
   void Memorize(const Inputs& inputs, State& state, const CallOptions& options = {}) const;
   void Retrieve(const Inputs& inputs, const State& state, const Outputs& outputs,
                 const CallOptions& options = {}) const;
@@ -83,11 +94,15 @@ class Layer {
   /// zero); both may have any strides. Written are the views of `dinputs` that are defined, shaped
   /// as the inputs, and into `dinitial` the gradient of the initial state: entries that it has
   /// (shaped as the state, float32 or float64), others are made. Counts have no gradient. What is
-  /// written is contiguous in its last axis and overlaps nothing.
+  /// written is contiguous in its last axis and overlaps nothing
+  /// (HostileCalls.OfStridesThatAreAllowedAnswerAsCopiesDo, HostileOverlap.IsRefused in
+  /// tests/layer/hostile_test.cc).
   ///
   /// An engine with gradients takes its recurrence backwards; else (HasGradients() is false) the
   /// definition takes central differences in double precision, one pair of forward calls per
-  /// number, for small inputs.
+  /// number, for small inputs (by hand Backward.OfLinearAttentionIsTheClosedForm in
+  /// tests/layer/layer_test.cc; engines beside the definition in tests/layer/*gradient_test.cc, and
+  /// of recipes drawn at random AnyRecipe.HasTheGradientsOfTheDefinition).
   void Backward(const Inputs& inputs, const State& initial, const TensorView& dy,
                 const State& dstate, const Inputs& dinputs, State& dinitial,
                 const CallOptions& options = {}) const;
@@ -104,14 +119,14 @@ class Layer {
 
   /// Bytes of scratch that Forward, and Backward, need at these sizes with this many threads. Where
   /// pairs are kept, `dims.tokens` is to count those of the state along with those of the call:
-  /// kernel regression factors them all.
+  /// kernel regression factors them all (Bits.OfAnyThreads, Bits.OfGradients run in as much).
   std::size_t ScratchBytes(const Dims& dims, int threads) const;
   std::size_t BackwardScratchBytes(const Dims& dims, int threads) const;
 
   /// Bytes that Forward can save for Backward where the state is of this dtype; 0: nothing. Fast
   /// weights: a state each 64 rows and, where something is erased, as many numbers as v has. Scans:
-  /// a state each 32 tokens. Kernel smoothers: an answer and one
-  /// number more of every query.
+  /// a state each 32 tokens. Kernel smoothers: an answer and one number more of every query
+  /// (Saved.MustHoldItsBytes in tests/layer/saved_gradient_test.cc).
   std::size_t SavedBytes(const Dims& dims, DType state = DType::kFloat32) const;
 
  private:

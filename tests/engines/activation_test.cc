@@ -8,7 +8,7 @@
 
 #include "tests/engines/activation_kernels.h"
 #include "tests/support/engines.h"
-#include "ttr/target.h"
+#include "tests/support/targets.h"
 
 namespace ttr {
 namespace {
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(All, Activations,
                          [](const auto& one) { return "case" + std::to_string(one.index); });
 
 TEST_P(Activations, AreTheirFormulas) {
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const test::OnTarget on(target);
     ExpectFormulas<double>(GetParam(), 2e-13);
     ExpectFormulas<float>(GetParam(), 1e-6);
@@ -104,7 +104,7 @@ void ExpectEnds(Activation activation) {
 }
 
 TEST_P(Activations, ReachTheirEnds) {
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const test::OnTarget on(target);
     ExpectEnds<float>(GetParam());
     ExpectEnds<double>(GetParam());

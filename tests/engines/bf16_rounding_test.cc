@@ -8,10 +8,10 @@
 #include <string>
 
 #include "tests/support/engines.h"
+#include "tests/support/targets.h"
 #include "ttr/dtype.h"
 #include "ttr/layer.h"
 #include "ttr/short_conv.h"
-#include "ttr/target.h"
 #include "ttr/util/random.h"
 
 namespace ttr {
@@ -71,7 +71,7 @@ TEST(Bf16Rounding, RoundsToNearestEvenAndKeepsNaN) {
                                                 : static_cast<std::uint32_t>(random.Bits());
     numbers[i] = std::bit_cast<float>(bits);
   }
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const test::OnTarget on(target);
     ExpectRounded(x, RoundedByConvolution(x), kCount, target);
     ExpectRounded(x, RoundedByScan(x), kWhole, target);

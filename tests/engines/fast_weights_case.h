@@ -1,4 +1,4 @@
-/// Cases of the fast-weights engine and the recurrence, token by token, that judges them.
+/// Cases of the fast-weights engine, which the definition judges.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/engines/fast_weights/fast_weights.h"
+#include "tests/engines/judge.h"
 #include "tests/support/engines.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
@@ -51,7 +52,7 @@ struct Problem {
   Call Range(std::int64_t begin, std::int64_t count) const;
 };
 
-/// What the recurrence says, and how far an engine may be from it.
+/// What the definition says, and how far from it an engine may be.
 ///
 /// The bounds follow the rounding errors of one token through the recurrence. For one value column
 /// m of the memory, u_t the innovation, n = |k|^2 and N_t = g N_{t-1} + b |u_t| |k| (>= |m|, and
@@ -59,14 +60,10 @@ struct Problem {
 ///     r (g N_{t-1} + b |k| (|v| + |k| g N_{t-1})),   r = eps (4 + sqrt(Dk)),
 /// the error of a dot product of Dk terms and some operations more, and passes on
 /// g max(1, |1 - b n|) of what was there. A read multiplies by |q|.
-struct Expected {
-  std::vector<double> y, y_bound;          // [B, T, heads of y, Dv]
-  std::vector<double> state, state_bound;  // [states, H, Dk, Dv]
-};
-Expected Recur(const Problem& problem);
+using test::Expected;
+Expected Define(const Problem& problem);
 
-/// Compares y and the state of `problem` with what is expected, number by number; a number that is
-/// expected not to be finite must not be finite, and no other.
+/// Compares y and the state of `problem` with what is expected.
 void ExpectClose(const Problem& problem, const Expected& expected, const std::string& what);
 
 /// A fresh scratch of exactly the size asked for, all NaN, and Forward.

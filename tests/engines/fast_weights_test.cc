@@ -11,8 +11,8 @@
 
 #include "tests/engines/fast_weights_case.h"
 #include "tests/support/engines.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
-#include "ttr/target.h"
 
 namespace ttr::fast_weights {
 namespace {
@@ -25,12 +25,12 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 class FastWeightsOnTarget : public testing::TestWithParam<std::string> {};
 
-TEST_P(FastWeightsOnTarget, AgreesWithTheRecurrence) {
+TEST_P(FastWeightsOnTarget, AgreesWithTheDefinition) {
   const OnTarget target(GetParam());
   ASSERT_EQ(KernelTarget(), GetParam());
   for (const Case& c : AllCases()) {
     const Problem problem(c);
-    const Expected expected = Recur(problem);
+    const Expected expected = Define(problem);
     RunForward(problem, problem.call());
     ExpectClose(problem, expected, c.name);
   }
@@ -41,7 +41,7 @@ TEST_P(FastWeightsOnTarget, SplitsAnywhereAndStepsTokenByToken) {
   for (const Case& c : AllCases()) {
     if (c.tokens < 2 || c.tokens > 50 || !c.cu_seqlens.empty()) continue;
     const Problem problem(c);
-    const Expected expected = Recur(problem);
+    const Expected expected = Define(problem);
     for (const std::int64_t part : {std::int64_t{1}, std::int64_t{7}, std::int64_t{17}}) {
       const Problem fresh(c);
       for (std::int64_t t = 0; t < c.tokens; t += part) {
@@ -52,7 +52,7 @@ TEST_P(FastWeightsOnTarget, SplitsAnywhereAndStepsTokenByToken) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, FastWeightsOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, FastWeightsOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 TEST(FastWeights, HasTheSameBitsForAnyNumberOfThreads) {
@@ -75,7 +75,7 @@ TEST(FastWeights, HasTheSameBitsForAnyNumberOfThreads) {
         EXPECT_EQ(Bytes(one.y.memory), Bytes(many.y.memory)) << heads;
         EXPECT_EQ(Bytes(one.state.memory), Bytes(many.state.memory)) << heads;
       }
-      ExpectClose(one, Recur(Problem(c)), "threads");
+      ExpectClose(one, Define(Problem(c)), "threads");
     }
   }
 }
@@ -108,7 +108,7 @@ TEST(FastWeights, UpdatesAStateWithPaddedRowsInPlace) {
   for (const std::int64_t tokens : {1, 20}) {
     Case c{.name = "padded state", .tokens = tokens, .heads = 2, .key_dim = 6, .value_dim = 10};
     const Problem problem(c);
-    const Expected expected = Recur(problem);
+    const Expected expected = Define(problem);
     Tensor padded(DType::kFloat32, {1, 2, 6, 16});
     for (float& x : padded.as<float>()) x = -7;
     Call call = problem.call();
@@ -155,7 +155,7 @@ TEST(FastWeights, AStepOfZeroKeepsTheMemory) {
   }
 }
 
-// What is not finite reaches the tokens that depend on it: the recurrence says which.
+// What is not finite reaches the tokens that depend on it: the definition says which.
 TEST(FastWeights, ConfinesWhatIsNotFinite) {
   struct Place {
     const char* name;
@@ -168,7 +168,7 @@ TEST(FastWeights, ConfinesWhatIsNotFinite) {
       {"step", &Problem::step, {0, 20, 1}},      {"log_decay", &Problem::log_decay, {0, 20, 1}},
       {"state", &Problem::state, {0, 1, 2, 33}}, {"v last", &Problem::v, {0, 36, 1, 0}},
   };
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const OnTarget on(target);
     for (const Write write : {Write::kDelta, Write::kHebbian}) {
       for (const bool before : {false, true}) {
@@ -195,7 +195,7 @@ TEST(FastWeights, ConfinesWhatIsNotFinite) {
                   problem.log_decay.view.Set({0, 25, 1}, -kInf);
                   problem.log_decay.view.Set({0, 32, 0}, -kInf);
                 }
-                const Expected expected = Recur(problem);
+                const Expected expected = Define(problem);
                 for (std::int64_t t = 0; t < c.tokens; t += part) {
                   RunForward(problem, problem.Range(t, std::min(part, c.tokens - t)));
                 }
@@ -219,7 +219,7 @@ TEST(FastWeights, RefusesTooSmallAScratch) {
 
 TEST(FastWeights, AllocatesAScratchWhereNoneIsGiven) {
   const Problem problem(Case{.name = "no scratch"});
-  const Expected expected = Recur(problem);
+  const Expected expected = Define(problem);
   Forward(problem.options, problem.call(), SequentialExecutor());
   ExpectClose(problem, expected, "no scratch");
 }

@@ -7,7 +7,7 @@
 
 #include "src/engines/rows/features.h"
 #include "tests/engines/features_case.h"
-#include "ttr/target.h"
+#include "tests/support/targets.h"
 #include "ttr/util/random.h"
 
 namespace ttr::rows {
@@ -17,7 +17,7 @@ using definition::Matrix;
 using definition::Vector;
 
 class FeaturesGradientOnTarget : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Targets, FeaturesGradientOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, FeaturesGradientOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 /// dy of y, and gradients of NaN, as the inputs of a problem.
@@ -89,7 +89,7 @@ std::vector<MapCase> SmallCases() {
 }
 
 TEST_P(FeaturesGradientOnTarget, IsTheDerivativeOfTheDefinition) {
-  ForceTarget(GetParam());
+  const test::OnTarget on(GetParam());
   for (const MapCase& c : SmallCases()) {
     const bool shared = c.dim == 5;
     const MapProblem problem(c, DType::kFloat64, 1, 2, 2, shared);
@@ -100,7 +100,6 @@ TEST_P(FeaturesGradientOnTarget, IsTheDerivativeOfTheDefinition) {
     if (c.has_bias) ExpectDerivative(c, problem, g.dy, problem.b, g.db, "db");
     if (HasFatalFailure()) break;
   }
-  ForceTarget("");
 }
 
 /// The largest entry.
@@ -125,7 +124,7 @@ void ExpectNear(const MapCase& c, const Tensor& actual, const Tensor& expected, 
 // which is larger than the bound's size: dy is below 5, and what multiplies it is part of phi or of
 // its slope.
 TEST_P(FeaturesGradientOnTarget, InFloatIsThatInDouble) {
-  ForceTarget(GetParam());
+  const test::OnTarget on(GetParam());
   for (const MapCase& c : MapCases()) {
     if (c.dim < 8) continue;
     const MapProblem narrow(c, DType::kFloat32, 1, 2, 1);
@@ -148,7 +147,6 @@ TEST_P(FeaturesGradientOnTarget, InFloatIsThatInDouble) {
     if (c.has_bias) ExpectNear(c, g.db, exact.db, bound, "db");
     if (HasFatalFailure()) break;
   }
-  ForceTarget("");
 }
 
 TEST(FeaturesGradient, HasTheSameBitsForAnyNumberOfThreads) {

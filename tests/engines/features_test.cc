@@ -9,7 +9,7 @@
 
 #include "tests/engines/features_case.h"
 #include "tests/support/engines.h"
-#include "ttr/target.h"
+#include "tests/support/targets.h"
 
 namespace ttr::rows {
 namespace {
@@ -20,7 +20,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 class FeaturesOnTarget : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Targets, FeaturesOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, FeaturesOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 // Every row of y against the definition; `storage` is what the rounding to y's dtype adds.

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tests/engines/gates_case.h"
+#include "tests/support/targets.h"
 #include "ttr/gates.h"
-#include "ttr/target.h"
 
 namespace ttr::test {
 namespace {
@@ -22,7 +22,7 @@ class GatesGradientOnTarget : public testing::TestWithParam<std::string> {
   void SetUp() override { ForceTarget(GetParam()); }
   void TearDown() override { ForceTarget(""); }
 };
-INSTANTIATE_TEST_SUITE_P(Targets, GatesGradientOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, GatesGradientOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 /// A gradient of NaN for a tensor, absent where that is.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/engines/gradient_case.h"
-#include "ttr/target.h"
+#include "tests/support/targets.h"
 
 namespace ttr::fast_weights {
 namespace {
@@ -289,7 +289,7 @@ std::string TargetName(const testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, GradientOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, GradientOnTarget, testing::ValuesIn(test::Targets()),
                          TargetName);
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 #include "src/engines/rows/norm.h"
 #include "tests/engines/norm_case.h"
+#include "tests/support/targets.h"
 #include "ttr/norm.h"
-#include "ttr/target.h"
 
 namespace ttr::test {
 namespace {
@@ -19,7 +19,7 @@ class NormGradientOnTarget : public testing::TestWithParam<std::string> {
   void SetUp() override { ForceTarget(GetParam()); }
   void TearDown() override { ForceTarget(""); }
 };
-INSTANTIATE_TEST_SUITE_P(Targets, NormGradientOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, NormGradientOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 /// Gradients by central differences of the equations in double.

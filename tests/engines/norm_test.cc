@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "tests/engines/norm_case.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
-#include "ttr/target.h"
 
 namespace ttr::test {
 namespace {
@@ -22,7 +22,7 @@ class NormOnTarget : public testing::TestWithParam<std::string> {
   void SetUp() override { ForceTarget(GetParam()); }
   void TearDown() override { ForceTarget(""); }
 };
-INSTANTIATE_TEST_SUITE_P(Targets, NormOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, NormOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 TEST_P(NormOnTarget, IsTheEquation) {

@@ -1,4 +1,4 @@
-/// Cases of the scan engine and the recurrence, token by token, that judges them.
+/// Cases of the scan engine, which the definition judges.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/engines/scan/scan.h"
+#include "tests/engines/judge.h"
 #include "tests/support/engines.h"
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
@@ -58,15 +59,10 @@ struct Problem {
 /// to the error of an entry (|log g| and |phase|: they may be rounded to the arithmetic's type) and
 /// passes on |g| of what was there. Entries of a matrix: w v k_n in the place of w v; an answer is
 /// off by sum_n |q_n| (error_n + r (1 + sqrt(Dk)) S_n).
-struct Expected {
-  std::vector<double> y, y_bound;          // [B, T, heads of y, Dv]
-  std::vector<double> state, state_bound;  // in the order of the state's tensor
-  std::vector<double> im, im_bound;
-};
-Expected Recur(const Problem& problem);
+using test::Expected;
+Expected Define(const Problem& problem, bool bounds = true);
 
-/// Compares y and the states of `problem` with what is expected, number by number; a number that is
-/// expected not to be finite must not be finite, and no other.
+/// Compares y and the states of `problem` with what is expected.
 void ExpectClose(const Problem& problem, const Expected& expected, const std::string& what);
 
 /// A fresh scratch of exactly the size asked for, all NaN, and Forward.

@@ -10,8 +10,8 @@
 #include "src/engines/scan/backward.h"
 #include "tests/engines/scan_case.h"
 #include "tests/support/engines.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
-#include "ttr/target.h"
 
 namespace ttr::scan {
 namespace {
@@ -86,7 +86,7 @@ double Dot(const Tensor& weights, const std::vector<double>& values) {
 }
 
 double Loss(const Problem& p, const Result& result) {
-  const Expected now = Recur(p);
+  const Expected now = Define(p, false);
   return Dot(result.dy, now.y) + Dot(result.weights, now.state) +
          (result.weights_im.defined() ? Dot(result.weights_im, now.im) : 0);
 }
@@ -176,8 +176,8 @@ std::vector<Case> GradientCases() {
 class ScanGradientOnTarget : public testing::TestWithParam<std::string> {};
 
 // Every target computes the gradients; a number here and there is compared with the derivative of
-// the recurrence.
-TEST_P(ScanGradientOnTarget, IsTheDerivativeOfTheRecurrence) {
+// the definition.
+TEST_P(ScanGradientOnTarget, IsTheDerivativeOfTheDefinition) {
   const OnTarget target(GetParam());
   for (const Case& c : GradientCases()) {
     const Problem p(c);
@@ -201,7 +201,7 @@ TEST_P(ScanGradientOnTarget, IsTheDerivativeOfTheRecurrence) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, ScanGradientOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, ScanGradientOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 /// A problem with the same numbers in other dtypes and another order of axes.

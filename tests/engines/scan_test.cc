@@ -11,8 +11,8 @@
 
 #include "tests/engines/scan_case.h"
 #include "tests/support/engines.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
-#include "ttr/target.h"
 
 namespace ttr::scan {
 namespace {
@@ -25,12 +25,12 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 class ScanOnTarget : public testing::TestWithParam<std::string> {};
 
-TEST_P(ScanOnTarget, AgreesWithTheRecurrence) {
+TEST_P(ScanOnTarget, AgreesWithTheDefinition) {
   const OnTarget target(GetParam());
   ASSERT_EQ(KernelTarget(), GetParam());
   for (const Case& c : AllCases()) {
     const Problem problem(c);
-    const Expected expected = Recur(problem);
+    const Expected expected = Define(problem);
     RunForward(problem, problem.call());
     ExpectClose(problem, expected, c.name);
   }
@@ -41,7 +41,7 @@ TEST_P(ScanOnTarget, SplitsAnywhereAndStepsTokenByToken) {
   for (const Case& c : AllCases()) {
     if (c.tokens < 2 || c.tokens > 50 || !c.cu_seqlens.empty()) continue;
     const Problem problem(c);
-    const Expected expected = Recur(problem);
+    const Expected expected = Define(problem);
     for (const std::int64_t part : {std::int64_t{1}, std::int64_t{7}}) {
       const Problem fresh(c);
       for (std::int64_t t = 0; t < c.tokens; t += part) {
@@ -52,7 +52,7 @@ TEST_P(ScanOnTarget, SplitsAnywhereAndStepsTokenByToken) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, ScanOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, ScanOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 TEST(Scan, HasTheSameBitsForAnyNumberOfThreads) {
@@ -142,7 +142,7 @@ TEST(Scan, WithoutDecayAndValueTheMemoryStaysToTheBit) {
   }
 }
 
-// What is not finite reaches what depends on it: the recurrence says which.
+// What is not finite reaches what depends on it: the definition says which.
 TEST(Scan, ConfinesWhatIsNotFinite) {
   struct Place {
     const char* name;
@@ -159,7 +159,7 @@ TEST(Scan, ConfinesWhatIsNotFinite) {
                           {"dt", &Problem::dt, false},
                           {"a", &Problem::a, false},
                           {"state", &Problem::state, true}};
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const OnTarget on(target);
     for (const int kind : {0, 1, 2, 3}) {
       for (const bool before : {false, true}) {
@@ -187,7 +187,7 @@ TEST(Scan, ConfinesWhatIsNotFinite) {
                 problem.log_decay.view.Set({0, 31, 1, d}, -kInf);
             }
             if (kind == 0) problem.a.view.Set({1, 4, 2}, -kInf);
-            const Expected expected = Recur(problem);
+            const Expected expected = Define(problem);
             RunForward(problem, problem.call());
             ExpectClose(problem, expected,
                         std::string(place.name) + (before ? " before" : "") + " of kind " +
@@ -207,7 +207,7 @@ TEST(Scan, RefusesTooSmallAScratch) {
 
 TEST(Scan, AllocatesAScratchWhereNoneIsGiven) {
   const Problem problem(Case{.name = "no scratch"});
-  const Expected expected = Recur(problem);
+  const Expected expected = Define(problem);
   Forward(problem.options, problem.call(), SequentialExecutor());
   ExpectClose(problem, expected, "no scratch");
 }

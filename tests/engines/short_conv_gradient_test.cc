@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "tests/engines/short_conv_case.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
 #include "ttr/short_conv.h"
-#include "ttr/target.h"
 
 namespace ttr::test {
 namespace {
@@ -23,7 +23,7 @@ class ShortConvGradientOnTarget : public testing::TestWithParam<std::string> {
   void SetUp() override { ForceTarget(GetParam()); }
   void TearDown() override { ForceTarget(""); }
 };
-INSTANTIATE_TEST_SUITE_P(Targets, ShortConvGradientOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, ShortConvGradientOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 // Gradients: of the loss sum dy y + sum dfinal state, by central differences of the loop in double.

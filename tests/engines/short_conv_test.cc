@@ -10,8 +10,8 @@
 
 #include "tests/engines/short_conv_case.h"
 #include "tests/support/engines.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
-#include "ttr/target.h"
 
 namespace ttr::test {
 namespace {
@@ -30,7 +30,7 @@ class ShortConvOnTarget : public testing::TestWithParam<std::string> {
   void SetUp() override { ForceTarget(GetParam()); }
   void TearDown() override { ForceTarget(""); }
 };
-INSTANTIATE_TEST_SUITE_P(Targets, ShortConvOnTarget, testing::ValuesIn(SupportedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, ShortConvOnTarget, testing::ValuesIn(test::Targets()),
                          [](const auto& target) { return target.param; });
 
 TEST_P(ShortConvOnTarget, IsTheConvolution) {

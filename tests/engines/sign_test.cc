@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tests/support/engines.h"
+#include "tests/support/targets.h"
 #include "ttr/dtype.h"
-#include "ttr/target.h"
 
 namespace ttr::simd {
 namespace {
@@ -54,7 +54,7 @@ TYPED_TEST_SUITE(FirstOfTest, Numbers);
 
 TYPED_TEST(FirstOfTest, FindsEveryNumberOfTheSignAndNothingElse) {
   using Limits = std::numeric_limits<float>;  // those of bfloat16 reach as far
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     SCOPED_TRACE(target);
     const test::OnTarget forced(target);
     for (const double x : {1.0, 0x1p-133, double{Limits::min()}, double{Limits::infinity()}}) {

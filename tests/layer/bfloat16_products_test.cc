@@ -19,9 +19,9 @@
 #include "tests/support/matrix_tiles.h"
 #include "tests/support/recipes.h"
 #include "tests/support/spread.h"
+#include "tests/support/targets.h"
 #include "ttr/executor.h"
 #include "ttr/layer.h"
-#include "ttr/target.h"
 #include "ttr/util/random.h"
 
 namespace ttr {
@@ -161,7 +161,7 @@ TEST_P(BFloat16Products, AreForCallsThatAskForThem) {
   }
   test::AlignedBytes saved(layer_.SavedBytes(dims));
   if (!saved.empty()) same(narrow, {.saved = saved, .bfloat16_products = true}, {});
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const test::OnTarget on(target);
     if (!layer_.HasBFloat16Products()) same(narrow, kNarrow, {});
   }

@@ -1,10 +1,12 @@
-// The same bits, as layer.h promises them.
+// The same bits, as layer.h promises them, in scratch of the size that it says.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "tests/support/calls.h"
+#include "tests/support/engines.h"
 #include "tests/support/gradients.h"
 #include "tests/support/recipes.h"
 #include "ttr/layer.h"
@@ -69,14 +71,19 @@ std::vector<std::string> FastRecipes() {
 }
 INSTANTIATE_TEST_SUITE_P(Recipes, Bits, ::testing::ValuesIn(FastRecipes()), test::CaseName);
 
+void ExpectSame(const Result& got, const Result& expected, const char* what) {
+  EXPECT_EQ(LargestDifference(got.y, expected.y), 0) << what;
+  ExpectSameState(got.state, expected.state, -1, what);
+}
+
 TEST_P(Bits, OfAnyThreads) {
+  const auto five = MakeExecutor(5);
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const Call call(recipe, SomeDims(recipe), dtype, 21);
+    std::vector<std::byte> scratch(layer.ScratchBytes(call.dims, 5), std::byte{0xff});
     const Result one = RunWhole(layer, call, {.executor = &SequentialExecutor()});
-    const auto five = MakeExecutor(5);
-    const Result several = RunWhole(layer, call, {.executor = five.get()});
-    EXPECT_EQ(LargestDifference(one.y, several.y), 0);
-    ExpectSameState(several.state, one.state, -1, "threads");
+    const CallOptions several{.executor = five.get(), .scratch = scratch};
+    ExpectSame(RunWhole(layer, call, several), one, "threads");
   }
 }
 
@@ -90,6 +97,65 @@ TEST_P(Bits, OfAnyBatchAround) {
     test::TrimPairs(recipe, state);
     EXPECT_EQ(LargestDifference(whole.y.view().Slice(0, b, 1), y), 0) << b;
     ExpectSameState(whole.state, state, b, "batch");
+  }
+}
+
+// Row b as a call of its own.
+struct RowCall : Call {
+  RowCall(const Call& of, std::int64_t b) : Call(of.recipe, of.dims, DType::kFloat32, 21) {
+    inputs = RowOf(*this, b);
+    dims.batch = 1;
+  }
+};
+
+// By Step and by a Decoder.
+TEST_P(Bits, OfSingleTokens) {
+  if (!recipe.reading.causal) GTEST_SKIP() << "no single tokens";
+  Dims dims = SomeDims(recipe);
+  dims.tokens = 9;
+  const Call call(recipe, dims, DType::kFloat32, 21);
+  const auto five = MakeExecutor(5);
+  const CallOptions one{.executor = &SequentialExecutor()}, several{.executor = five.get()};
+  const Result steps = RunInPieces(layer, call, 1, one), decoded = RunDecoder(layer, call, one);
+  ExpectSame(RunInPieces(layer, call, 1, several), steps, "threads, steps");
+  ExpectSame(RunDecoder(layer, call, several), decoded, "threads, decoder");
+  for (std::int64_t b = 0; b < dims.batch; ++b) {
+    const RowCall row(call, b);
+    const Result step = RunInPieces(layer, row, 1), decode = RunDecoder(layer, row);
+    EXPECT_EQ(LargestDifference(steps.y.view().Slice(0, b, 1), step.y), 0) << b;
+    EXPECT_EQ(LargestDifference(decoded.y.view().Slice(0, b, 1), decode.y), 0) << b;
+    ExpectSameState(steps.state, step.state, b, "batch, steps");
+    ExpectSameState(decoded.state, decode.state, b, "batch, decoder");
+  }
+}
+
+// Memorize, then Retrieve.
+Result WriteAndRead(const Layer& layer, const Call& call, const CallOptions& options = {}) {
+  Result result;
+  result.y = Tensor(DType::kFloat32, OutputShape(call.dims));
+  Inputs writes = call.inputs, reads = call.inputs;
+  writes.q = {};
+  for (const InputSpec& spec : InputSpecs(call.recipe)) {
+    if (spec.shapes.front().front() == Axis::kBatch && spec.name != "q") reads.*spec.view = {};
+  }
+  layer.Memorize(writes, result.state, options);
+  layer.Retrieve(reads, result.state, {.y = result.y}, options);
+  test::TrimPairs(call.recipe, result.state);
+  return result;
+}
+
+TEST_P(Bits, OfWritesAndReads) {
+  const Call call(recipe, SomeDims(recipe), DType::kFloat32, 21);
+  if (!recipe.reading.causal || recipe.reading.correction != 0 || !call.inputs.q.defined()) {
+    GTEST_SKIP() << "not written and read apart";
+  }
+  const auto five = MakeExecutor(5);
+  const Result one = WriteAndRead(layer, call, {.executor = &SequentialExecutor()});
+  ExpectSame(WriteAndRead(layer, call, {.executor = five.get()}), one, "threads");
+  for (std::int64_t b = 0; b < call.dims.batch; ++b) {
+    const Result row = WriteAndRead(layer, RowCall(call, b));
+    EXPECT_EQ(LargestDifference(one.y.view().Slice(0, b, 1), row.y), 0) << b;
+    ExpectSameState(one.state, row.state, b, "batch");
   }
 }
 
@@ -122,15 +188,23 @@ TEST_P(Bits, CutAtMultiplesOf64Rows) {
   ExpectSameState(cut.state, whole.state, -1, "cut");
 }
 
+TEST_P(Bits, OfCallsThatSave) {
+  const Call call(recipe, SomeDims(recipe), DType::kFloat32, 21);
+  test::AlignedBytes saved(layer.SavedBytes(call.dims), std::byte{0xff});
+  if (saved.empty()) GTEST_SKIP() << "nothing to save";
+  ExpectSame(RunWhole(layer, call, {.saved = saved}), RunWhole(layer, call), "saved");
+}
+
 TEST_P(Bits, OfGradients) {
   if (!layer.HasGradients()) GTEST_SKIP() << "differences of the definition";
   const Call call(recipe, SomeDims(recipe), DType::kFloat32, 21);
   const Tensor dy = test::Normal(DType::kFloat32, OutputShape(call.dims), 3);
   const auto five = MakeExecutor(5);
+  std::vector<std::byte> scratch(layer.BackwardScratchBytes(call.dims, 5), std::byte{0xff});
   const test::Gradients one =
       test::Differentiate(layer, call.inputs, {}, dy, {}, {.executor = &SequentialExecutor()});
-  const test::Gradients several =
-      test::Differentiate(layer, call.inputs, {}, dy, {}, {.executor = five.get()});
+  const test::Gradients several = test::Differentiate(
+      layer, call.inputs, {}, dy, {}, {.executor = five.get(), .scratch = scratch});
   for (const InputSpec& spec : InputSpecs(call.recipe)) {
     const TensorView gradient = one.inputs.*spec.view;
     if (!gradient.defined()) continue;
@@ -144,6 +218,30 @@ TEST_P(Bits, OfGradients) {
       if (!gradient.defined() || spec.shapes.front().front() != Axis::kBatch) continue;
       EXPECT_EQ(LargestDifference((one.inputs.*spec.view).Slice(0, b, 1), gradient), 0)
           << spec.name << " of row " << b;
+    }
+  }
+}
+
+TEST_P(Bits, OfGradientsPackedAndAlone) {
+  if (!layer.HasGradients()) GTEST_SKIP() << "differences of the definition";
+  Dims dims = SomeDims(recipe);
+  dims.batch = 1;
+  const Call call(recipe, dims, DType::kFloat32, 21);
+  const Tensor dy = test::Normal(DType::kFloat32, OutputShape(dims), 3);
+  const std::vector<std::int64_t> bounds{0, 70, 74, 150};
+  Inputs packed = call.inputs;
+  packed.cu_seqlens = TensorView::Of(bounds.data(), {static_cast<std::int64_t>(bounds.size())});
+  const test::Gradients together = test::Differentiate(layer, packed, {}, dy, {});
+  for (std::size_t n = 0; n + 1 < bounds.size(); ++n) {
+    const std::int64_t first = bounds[n], count = bounds[n + 1] - first;
+    const test::Gradients alone = test::Differentiate(
+        layer, test::TokensOf(call, first, count), {}, dy.view().Slice(1, first, count), {});
+    for (const InputSpec& spec : InputSpecs(recipe)) {
+      const TensorView gradient = alone.inputs.*spec.view;
+      if (!gradient.defined() || spec.shapes.front().front() != Axis::kBatch) continue;
+      const std::int64_t rows = gradient.size(1) / count;  // of a token
+      const TensorView mine = (together.inputs.*spec.view).Slice(1, first * rows, count * rows);
+      EXPECT_EQ(LargestDifference(mine, gradient), 0) << spec.name << " of sequence " << n;
     }
   }
 }

@@ -15,6 +15,7 @@
 #include "src/adapters/registry.h"
 #include "tests/support/calls.h"
 #include "tests/support/engines.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
 #include "ttr/util/random.h"
 
@@ -106,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, Decoding,
 
 TEST_P(Decoding, AnswersAsStepsDo) {
   EXPECT_TRUE(Defers(layer, call.dims, DType::kFloat64));
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const test::OnTarget on(target);
     Decoder decoder = Fresh();
     State plain;

@@ -8,8 +8,8 @@
 
 #include "tests/support/calls.h"
 #include "tests/support/recipes.h"
+#include "tests/support/targets.h"
 #include "ttr/layer.h"
-#include "ttr/target.h"
 #include "ttr/zoo.h"
 
 namespace ttr {
@@ -23,7 +23,6 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 class EngineLayer : public ::testing::TestWithParam<std::string> {
  protected:
-  void TearDown() override { ForceTarget(""); }
   Recipe recipe() const { return ParseRecipe(GetParam()); }
 };
 
@@ -68,8 +67,8 @@ TEST_P(EngineLayer, AgreesWithTheDefinitionOnEveryTarget) {
     dims.value_dim = shape.value_dim;
     const Call call(recipe(), dims, DType::kFloat64, 6, true);
     const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
-    for (const std::string& target : SupportedTargets()) {
-      ForceTarget(target);
+    for (const std::string& target : test::Targets()) {
+      const test::OnTarget on(target);
       ExpectAgreement(defined, RunWhole(Layer(recipe()), call), 2e-12,
                       target + ", " + std::to_string(shape.tokens) + " tokens");
     }
@@ -177,11 +176,10 @@ TEST_P(EngineLayer, TakesRowsOfWholeLinesWithAnyStrides) {
                                                        : 1.0 / 128;
     Call call(recipe(), dims, dtype, 14, true);
     const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
-    for (const std::string& target : SupportedTargets()) {
-      ForceTarget(target);
+    for (const std::string& target : test::Targets()) {
+      const test::OnTarget on(target);
       ExpectAgreement(defined, RunWhole(Layer(recipe()), call), rounding, target);
     }
-    ForceTarget("");
     std::vector<Tensor> memory;
     Widen(call, memory);
     ExpectAgreement(defined, RunWhole(Layer(recipe()), call), rounding, "columns");
@@ -226,12 +224,11 @@ TEST(EngineNormalises, RowsOfEveryLength) {
         }
       }
       const test::Result defined = RunWhole(Layer(recipe, kDefinition), call);
-      for (const std::string& target : SupportedTargets()) {
-        ForceTarget(target);
+      for (const std::string& target : test::Targets()) {
+        const test::OnTarget on(target);
         ExpectAgreement(defined, RunWhole(Layer(recipe), call),
                         dtype == DType::kFloat64 ? 2e-12 : 2e-5, name + " " + target);
       }
-      ForceTarget("");
     }
   }
 }

@@ -8,9 +8,9 @@
 #include "src/engines/least_squares/least_squares.h"
 #include "tests/support/recipes.h"
 #include "tests/support/regressions.h"
+#include "tests/support/targets.h"
 #include "ttr/executor.h"
 #include "ttr/layer.h"
-#include "ttr/target.h"
 
 namespace ttr {
 namespace {
@@ -115,7 +115,6 @@ constexpr double kDouble = 0x1p-52, kFloat = 0x1p-23;
 
 class IterativeLayer : public ::testing::TestWithParam<std::string> {
  protected:
-  void TearDown() override { ForceTarget(""); }
   Recipe recipe() const {
     Recipe recipe = ParseRecipe(GetParam());
     recipe.reading.output_norm = OutputNorm::kNone;
@@ -138,8 +137,8 @@ TEST_P(IterativeLayer, AgreesWithTheDefinitionOnEveryTarget) {
     const Call call(recipe(), dims, DType::kFloat64, 6, true);
     const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
     const std::vector<Condition> conditions = Conditions(call);
-    for (const std::string& target : SupportedTargets()) {
-      ForceTarget(target);
+    for (const std::string& target : test::Targets()) {
+      const test::OnTarget on(target);
       const Layer layer(recipe());
       ASSERT_EQ(layer.plan().engine, "least_squares");
       ExpectAgreement(call, conditions, defined, RunWhole(layer, call), kDouble, 0,
@@ -291,13 +290,12 @@ TEST(IterativeResidual, IsThatOfTheDefinition) {
     double most = 0;
     for (const double x : defined.as<double>()) most = std::max(most, x);
     ASSERT_GT(most, 0.01) << line;
-    for (const std::string& target : SupportedTargets()) {
-      ForceTarget(target);
+    for (const std::string& target : test::Targets()) {
+      const test::OnTarget on(target);
       const Tensor computed = Residuals(layer, call, status);
       EXPECT_LE(test::LargestDifference(defined.view(), computed.view()), 1e-9)
           << line << " " << target;
     }
-    ForceTarget("");
   }
 }
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "tests/support/regressions.h"
+#include "tests/support/targets.h"
 #include "ttr/executor.h"
 #include "ttr/layer.h"
-#include "ttr/target.h"
 
 namespace ttr {
 namespace {
@@ -50,8 +50,8 @@ double Error(const Call& call, const Layer& layer) {
 }
 
 TEST(Spectra, AgreeWithTheDefinitionForAllKeysAndSizes) {
-  for (const std::string& target : SupportedTargets()) {
-    ForceTarget(target);
+  for (const std::string& target : test::Targets()) {
+    const test::OnTarget on(target);
     for (const char* recipe :
          {"quasi_newton{preconditioner: low_rank, rank: 3, steps: 3, ridge: 0.01}",
           "quasi_newton{preconditioner: low_rank, rank: 1, steps: 2, eta: 0.5, ridge: 0.01}",
@@ -66,7 +66,6 @@ TEST(Spectra, AgreeWithTheDefinitionForAllKeysAndSizes) {
       }
     }
   }
-  ForceTarget("");
 }
 
 // Newton's method: A x = q in one step, whatever the definition's eigenvalues are.

@@ -7,8 +7,8 @@
 
 #include "tests/support/recipes.h"
 #include "tests/support/regressions.h"
+#include "tests/support/targets.h"
 #include "ttr/layer.h"
-#include "ttr/target.h"
 
 namespace ttr {
 namespace {
@@ -20,12 +20,6 @@ using test::Keys;
 using test::RunWhole;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-class Forced {
- public:
-  explicit Forced(std::string_view name) { ForceTarget(name); }
-  ~Forced() { ForceTarget(""); }
-};
 
 // Are there digits to compare? Not where the condition exceeds 1 / (100 epsilon), nor while a
 // direction fades through the margin of rounding, which is one token for the definition and up to
@@ -173,7 +167,6 @@ TEST_P(LeastSquaresEngine, ErrsByTheConditionInFloat) {
 
 class LeastSquaresLayer : public ::testing::TestWithParam<std::string> {
  protected:
-  void TearDown() override { ForceTarget(""); }
   // The condition speaks of answers before their norm.
   Recipe recipe() const {
     Recipe recipe = ParseRecipe(GetParam());
@@ -231,8 +224,8 @@ TEST_P(LeastSquaresLayer, AgreesWithTheDefinitionOnEveryTarget) {
     const Call call(recipe(), dims, DType::kFloat64, 6, true);
     const test::Result defined = RunWhole(Layer(recipe(), kDefinition), call);
     const std::vector<Condition> conditions = Conditions(call);
-    for (const std::string& target : SupportedTargets()) {
-      ForceTarget(target);
+    for (const std::string& target : test::Targets()) {
+      const test::OnTarget on(target);
       const std::string what = target + ", " + std::to_string(shape.tokens) + " tokens";
       const Layer layer(recipe());
       ExpectAgreement(call, conditions, defined, RunWhole(layer, call), what);

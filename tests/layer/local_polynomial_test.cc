@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "tests/support/calls.h"
+#include "tests/support/targets.h"
 #include "ttr/layer.h"
-#include "ttr/target.h"
 #include "ttr/util/random.h"
 
 namespace ttr {
@@ -83,7 +83,6 @@ struct Wide : Call {
 class LocalPolynomial : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { ASSERT_EQ(layer.plan().engine, "local_polynomial"); }
-  void TearDown() override { ForceTarget(""); }
 
   // Whole, in pieces and token by token. What one rounding of every input does to the definition
   // is the condition; `roundings` of them are allowed.
@@ -110,13 +109,12 @@ class LocalPolynomial : public testing::TestWithParam<const char*> {
       }
       EXPECT_EQ(LargestDifference(defined.status, got.status), 0) << what;
     };
-    for (const std::string& target : SupportedTargets()) {
-      ForceTarget(target);
+    for (const std::string& target : test::Targets()) {
+      const test::OnTarget on(target);
       expect(RunWhole(layer, call), "whole, " + target);
       if (!layer.recipe().reading.causal) continue;
       expect(RunInPieces(layer, call, 1), "token by token, " + target);
     }
-    ForceTarget("");
     if (layer.recipe().reading.causal) expect(RunInPieces(layer, call, 37), "in pieces");
   }
 

@@ -11,9 +11,9 @@
 #include "tests/support/calls.h"
 #include "tests/support/engines.h"
 #include "tests/support/gradients.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
 #include "ttr/layer.h"
-#include "ttr/target.h"
 
 namespace ttr {
 namespace {
@@ -44,7 +44,6 @@ double Largest(const TensorView& view) {
 class Network : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { ASSERT_EQ(layer.plan().engine, "network"); }
-  void TearDown() override { ForceTarget(""); }
 
   Dims Sizes(std::int64_t tokens, std::int64_t channels) const {
     Dims dims = test::TwoMemories(tokens, channels,
@@ -68,11 +67,10 @@ class Network : public testing::TestWithParam<const char*> {
   void ExpectAgreement(const Call& call, double rounding) const {
     const test::Result defined = RunWhole(Layer(layer.recipe(), kDefinition), call);
     ASSERT_LT(Largest(defined.y), 1e3);
-    for (const std::string& target : SupportedTargets()) {
-      ForceTarget(target);
+    for (const std::string& target : test::Targets()) {
+      const test::OnTarget on(target);
       ExpectNear(defined, RunWhole(layer, call), rounding, "whole, " + target);
     }
-    ForceTarget("");
     if (layer.recipe().reading.read == Read::kBatchEnd) {
       const std::int64_t piece = 2 * layer.recipe().optimizer.mini_batch;
       ExpectNear(defined, RunInPieces(layer, call, piece), rounding, "in whole mini-batches");

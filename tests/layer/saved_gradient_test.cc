@@ -14,6 +14,7 @@
 #include "tests/support/engines.h"
 #include "tests/support/gradients.h"
 #include "tests/support/recipes.h"
+#include "tests/support/targets.h"
 #include "ttr/error.h"
 #include "ttr/executor.h"
 #include "ttr/layer.h"
@@ -179,13 +180,14 @@ TEST_P(SavedGradient, IsThatOfWhatIsComputedAnew) {
 // Where nothing is given, the forward kernel saves the same for one memory at a time; in both
 // types, of a few tokens too, where Forward saves nothing.
 TEST_P(SavedGradient, HasTheBitsOfWhatIsComputedAnew) {
-  if (layer_.plan().engine != "fast_weights") GTEST_SKIP() << "another engine";
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     for (const std::int64_t tokens : {2, 64, 150}) {
       Dims dims = SomeDims(layer_.recipe(), tokens, 4);
       dims.batch = 2;
-      dims.query_heads = 8;
-      dims.value_heads = 2;
+      if (!IsVector(layer_.recipe())) {
+        dims.query_heads = 8;
+        dims.value_heads = 2;
+      }
       const Call call(layer_.recipe(), dims, dtype, 6, true);
       const State initial = RandomState(layer_, call.inputs, 10);
       const State dstate = RandomState(layer_, call.inputs, 20);
@@ -227,7 +229,7 @@ TEST_P(SavedGradient, IsTheSameInFloat32OnEveryTarget) {
   }
   const Tensor wide_dy = Tensor::Copy(dy, DType::kFloat64);
   const Gradients expected = Differentiate(layer_, wide, {}, wide_dy, {});
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const test::OnTarget on(target);
     test::AlignedBytes saved = Memory(layer_, dims, DType::kFloat32);
     const CallOptions run{.saved = saved};
@@ -243,7 +245,7 @@ TEST_P(SavedGradient, IsThatOfWhatIsComputedAnewForAnyShape) {
   CounterRandom random(std::accumulate(name.begin(), name.end(), std::uint64_t{0}));
   auto draw = [&](std::int64_t most) { return 1 + random.Below(most); };
   const bool plain = layer_.recipe().function.features == FeatureMap::kNone;
-  for (const std::string& target : SupportedTargets()) {
+  for (const std::string& target : test::Targets()) {
     const test::OnTarget on(target);
     Dims dims = SomeDims(layer_.recipe(), draw(200), draw(3));
     dims.value_dim = draw(50);

@@ -13,6 +13,7 @@
 #include "tests/support/gradients.h"
 #include "tests/support/recipes.h"
 #include "tests/support/spread.h"
+#include "tests/support/targets.h"
 #include "ttr/executor.h"
 #include "ttr/layer.h"
 
@@ -101,7 +102,7 @@ TEST_P(TimeSlices, AnswersPastTheCachesHaveTheSameBits) {
     const Shape shape{dims.batch, dims.tokens, dims.output_heads(), dims.value_dim};
     Tensor y(dtype, shape);
     const Spread past(y, far + further, first);
-    for (const std::string& target : SupportedTargets()) {
+    for (const std::string& target : test::Targets()) {
       SCOPED_TRACE(target + " " + std::string(Name(dtype)) + " " + std::to_string(value_dim) + " " +
                    std::to_string(further) + " " + std::to_string(first));
       const test::OnTarget on(target);
@@ -125,7 +126,7 @@ TEST_P(TimeSlices, BFloat16RowsAreRoundedOnes) {
     Inputs wide = call.inputs;
     Tensor v;
     if (wide.v.defined()) wide.v = v = Tensor::Copy(wide.v, DType::kFloat32);
-    for (const std::string& target : SupportedTargets()) {
+    for (const std::string& target : test::Targets()) {
       SCOPED_TRACE(target + " " + std::to_string(value_dim));
       const test::OnTarget on(target);
       const Answers narrow = Answer(layer_, call.inputs, initial, dims, DType::kBFloat16, false);
@@ -154,7 +155,7 @@ TEST_P(TimeSlices, HaveTheBitsOfOneThreadWhereColumnsAreCut) {
     dims.value_dim = value_dim;
     const Call call(layer_.recipe(), dims, dtype, 3, true);
     const State initial = test::RandomState(layer_, call.inputs, 10);
-    for (const std::string& target : SupportedTargets()) {
+    for (const std::string& target : test::Targets()) {
       SCOPED_TRACE(target);
       const test::OnTarget on(target);
       const Answers expected = Answer(layer_, call.inputs, initial, dims, dtype, false,

@@ -134,6 +134,37 @@ TEST_P(ZooLayer, WithoutTokensTheStateIsTheStart) {
   ASSERT_EQ(result.state.entries().size(), start.entries().size());
   for (const State::Entry& entry : start.entries()) {
     EXPECT_EQ(LargestDifference(entry.view, result.state.Get(entry.name)), 0) << entry.name;
+    if (IsFloating(entry.view.dtype())) EXPECT_EQ(entry.view.dtype(), DType::kFloat64);
+  }
+  const Call narrow(recipe(), dims, DType::kBFloat16, 7);
+  for (const State::Entry& entry : layer.InitialState(narrow.inputs).entries()) {
+    if (IsFloating(entry.view.dtype())) EXPECT_EQ(entry.view.dtype(), DType::kFloat32);
+  }
+}
+
+TEST_P(ZooLayer, GoesFromOneStateIntoAnother) {
+  if (!recipe().reading.causal) GTEST_SKIP() << "reads the whole sequence at once";
+  const Dims dims = test::SmallDims(recipe());
+  const Call call(recipe(), dims, DType::kFloat64, 9);
+  const Layer layer(recipe());
+  const Tensor y(DType::kFloat64, OutputShape(dims));
+  const auto outputs = [&](std::int64_t first, std::int64_t count) {
+    return Outputs{.y = y.view().Slice(1, first, count)};
+  };
+  State start, kept, final;
+  layer.Forward(test::TokensOf(call, 0, 5), start, outputs(0, 5));
+  for (const State::Entry& entry : start.entries()) kept.Set(entry.name, Tensor::Copy(entry.view));
+  layer.Forward(test::TokensOf(call, 5, 6), start, final, outputs(5, 6));
+  for (const State::Entry& entry : kept.entries()) {
+    EXPECT_EQ(LargestDifference(entry.view, start.Get(entry.name)), 0) << entry.name;
+  }
+  const Tensor into = Tensor::Copy(y);
+  layer.Forward(test::TokensOf(call, 5, 6), kept, outputs(5, 6));  // in place
+  EXPECT_EQ(LargestDifference(into, y), 0);
+  test::TrimPairs(recipe(), kept);
+  test::TrimPairs(recipe(), final);
+  for (const State::Entry& entry : kept.entries()) {
+    EXPECT_EQ(LargestDifference(entry.view, final.Get(entry.name)), 0) << entry.name;
   }
 }
 

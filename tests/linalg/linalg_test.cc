@@ -12,7 +12,7 @@
 #include "src/linalg/minimum_norm.h"
 #include "src/linalg/rounding.h"
 #include "tests/linalg/kernels.h"
-#include "ttr/target.h"
+#include "tests/support/targets.h"
 
 namespace ttr {
 namespace {
@@ -35,12 +35,11 @@ constexpr double kEpsilon = static_cast<double>(std::numeric_limits<T>::epsilon(
 // Calls each(kernels) on every target.
 template <class T, class Each>
 void OnEveryTarget(const Each& each) {
-  for (const std::string& name : SupportedTargets()) {
+  for (const std::string& name : test::Targets()) {
     SCOPED_TRACE(name);
-    ForceTarget(name);
+    const test::OnTarget on(name);
     each(test::KernelsOfLinalg<T>());
   }
-  ForceTarget("");
 }
 
 MatrixXd Random(std::int64_t rows, std::int64_t columns, unsigned seed) {
@@ -329,9 +328,9 @@ TYPED_TEST(Linalg, InversesOfDiagonalBlocks) {
 }
 
 TEST(LinalgEigen, Eigensystems) {
-  for (const std::string& name : SupportedTargets()) {
+  for (const std::string& name : test::Targets()) {
     SCOPED_TRACE(name);
-    ForceTarget(name);
+    const test::OnTarget on(name);
     for (const std::int64_t n : kSizes) {
       for (const std::int64_t rank : {std::int64_t{1}, n / 2 + 1, n}) {
         for (std::int64_t count = 1; count <= test::EigensystemsAtOnce(); ++count) {
@@ -369,19 +368,17 @@ TEST(LinalgEigen, Eigensystems) {
       }
     }
   }
-  ForceTarget("");
 }
 
 TEST(LinalgEigen, EigenvaluesOfWhatIsNotFiniteAreNan) {
-  for (const std::string& name : SupportedTargets()) {
-    ForceTarget(name);
+  for (const std::string& name : test::Targets()) {
+    const test::OnTarget on(name);
     MatrixXd a = MatrixXd::Identity(6, 6);
     a(4, 4) = std::numeric_limits<double>::infinity();
     std::vector<double> values(6), vectors(64);
     test::FindEigensystems(6, 1, 0, a.data(), values.data(), vectors.data());
     for (const double value : values) EXPECT_TRUE(std::isnan(value)) << name;
   }
-  ForceTarget("");
 }
 
 TEST(MinimumNorm, IsThePseudoInverse) {

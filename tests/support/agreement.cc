@@ -1,10 +1,10 @@
 #include "tests/support/agreement.h"
+#include "tests/support/targets.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "ttr/target.h"
 
 namespace ttr::test {
 
@@ -19,12 +19,11 @@ void ExpectAgreement(const Layer& layer, const Call& call, const Agreement& with
     }
   };
   const bool causal = layer.recipe().reading.causal;
-  for (const std::string& target : SupportedTargets()) {
-    ForceTarget(target);
+  for (const std::string& target : test::Targets()) {
+    const test::OnTarget on(target);
     expect(RunWhole(layer, call), "whole, " + target);
     if (causal) expect(RunInPieces(layer, call, 1), "token by token, " + target);
   }
-  ForceTarget("");
   if (!causal) return;
   expect(RunInPieces(layer, call, within.piece), "in pieces");
   expect(RunDecoder(layer, call), "by a decoder");

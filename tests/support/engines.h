@@ -1,4 +1,4 @@
-// What the tests of engines share: a forced target, forced caches, tensors in two memory orders,
+// What the tests of engines share: forced targets and caches, tensors in two memory orders,
 // roundings.
 #pragma once
 
@@ -6,23 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <new>
-#include <string_view>
 #include <vector>
 
 #include "src/simd/caches.h"
-#include "ttr/target.h"
+#include "tests/support/targets.h"
 #include "ttr/tensor.h"
 
 namespace ttr::test {
-
-// Forces a target for the length of a test.
-class OnTarget {
- public:
-  explicit OnTarget(std::string_view name) { ForceTarget(name); }
-  ~OnTarget() { ForceTarget(""); }
-  OnTarget(const OnTarget&) = delete;
-  OnTarget& operator=(const OnTarget&) = delete;
-};
 
 // Caches that engines believe in for the length of a test.
 class WithCaches {

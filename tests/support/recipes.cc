@@ -153,7 +153,7 @@ struct Known {
   std::string_view engine;
 };
 
-// Parsed once: each of some thousand tests is a process of its own, and begins by asking for these.
+// Parsed once: a dozen tables of tests ask for these before the first test runs.
 const std::vector<Known>& AllKnown() {
   static const std::vector<Known> all = [] {
     std::vector<Known> known;
