@@ -31,6 +31,11 @@ function(ttr_room)
   endif()
 endfunction()
 
+# ttr_quick(TARGET): what is compiled more often than it runs: a release optimises it little.
+function(ttr_quick target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # ttr_shards(PROGRAM SHARDS NAME LABEL COST [VARIABLE=VALUE...]): the tests of a program as ctest runs
 # them, dealt out to the processes NAME.0, NAME.1, ..., in this environment. A process a test would cost
 # more than most tests do. COST: seconds of a shard; those of the highest cost begin first.
@@ -62,7 +67,13 @@ function(ttr_test name shards cost)
   endif()
   add_executable(ttr_test_${name} ${sources})
   ttr_target(ttr_test_${name})
+  ttr_quick(ttr_test_${name})
   target_link_libraries(ttr_test_${name} PRIVATE ttr_test_support)
+  if(name STREQUAL "core")
+    target_precompile_headers(ttr_test_core PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/precompiled.h")
+  else()
+    target_precompile_headers(ttr_test_${name} REUSE_FROM ttr_test_core)
+  endif()
   if(TTR_DISCOVER_TESTS)
     gtest_discover_tests(ttr_test_${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
                          PROPERTIES LABELS ${name} TIMEOUT 600)
