@@ -54,6 +54,11 @@ class Bits : public ::testing::TestWithParam<std::string> {
  protected:
   Bits() : recipe(ParseRecipe(GetParam())), layer(recipe) {}
 
+  // With the sizes that follow from the others.
+  Dims DimsOf(const Call& call) const {
+    return CheckInputs("Bits", layer.requirements(), call.inputs);
+  }
+
   Recipe recipe;
   Layer layer;
 };
@@ -80,7 +85,7 @@ TEST_P(Bits, OfAnyThreads) {
   const auto five = MakeExecutor(5);
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const Call call(recipe, SomeDims(recipe), dtype, 21);
-    std::vector<std::byte> scratch(layer.ScratchBytes(call.dims, 5), std::byte{0xff});
+    std::vector<std::byte> scratch(layer.ScratchBytes(DimsOf(call), 5), std::byte{0xff});
     const Result one = RunWhole(layer, call, {.executor = &SequentialExecutor()});
     const CallOptions several{.executor = five.get(), .scratch = scratch};
     ExpectSame(RunWhole(layer, call, several), one, "threads");
@@ -190,7 +195,7 @@ TEST_P(Bits, CutAtMultiplesOf64Rows) {
 
 TEST_P(Bits, OfCallsThatSave) {
   const Call call(recipe, SomeDims(recipe), DType::kFloat32, 21);
-  test::AlignedBytes saved(layer.SavedBytes(call.dims), std::byte{0xff});
+  test::AlignedBytes saved(layer.SavedBytes(DimsOf(call)), std::byte{0xff});
   if (saved.empty()) GTEST_SKIP() << "nothing to save";
   ExpectSame(RunWhole(layer, call, {.saved = saved}), RunWhole(layer, call), "saved");
 }
@@ -200,7 +205,7 @@ TEST_P(Bits, OfGradients) {
   const Call call(recipe, SomeDims(recipe), DType::kFloat32, 21);
   const Tensor dy = test::Normal(DType::kFloat32, OutputShape(call.dims), 3);
   const auto five = MakeExecutor(5);
-  std::vector<std::byte> scratch(layer.BackwardScratchBytes(call.dims, 5), std::byte{0xff});
+  std::vector<std::byte> scratch(layer.BackwardScratchBytes(DimsOf(call), 5));
   const test::Gradients one =
       test::Differentiate(layer, call.inputs, {}, dy, {}, {.executor = &SequentialExecutor()});
   const test::Gradients several = test::Differentiate(
