@@ -133,8 +133,9 @@ AssociativeMemory AssociativeMemory::FromTensors(TensorFile file, const std::str
                                                  std::map<std::string, std::string>* extra) {
   const Loader loader(source, file);
   if (const std::string& format = loader.Text("ttr.memory"); format != kFormat) {
-    loader.Fail("metadata 'ttr.memory'",
-                std::string(kFormat) + ", the format that ttr " + Version() + " reads",
+    std::string mine(kFormat);
+    mine.append(", the format that ttr ").append(Version()).append(" reads");
+    loader.Fail("metadata 'ttr.memory'", mine,
                 "'" + format.substr(0, 40) + "', written by ttr " +
                     loader.Text("ttr.version").substr(0, 40));
   }
