@@ -37,8 +37,9 @@ struct CallOptions {
   std::span<std::byte> scratch{};  ///< at least ScratchBytes(); empty: allocated by the call
   /// At least SavedBytes(), at a multiple of 64, or empty. Forward leaves there what Backward of
   /// the same call would compute anew; Backward reads it, as often as is wanted. It holds no
-  /// address, so that it may be moved to another multiple of 64 in between. The engine's target and
-  /// the inputs must be the same. Any number of threads, on either side.
+  /// address, so that it may be moved to another multiple of 64 in between. The inputs must be the
+  /// same: of another recipe, other sizes, dtypes or packing, or of another SIMD target it is an
+  /// Error. Any number of threads, on either side.
   std::span<std::byte> saved{};
   /// Forward and Memorize may round what they multiply with the memory to bfloat16, where q, k and
   /// v are that: keys and queries as the memory meets them, the memory as it is read, and what is

@@ -77,12 +77,18 @@ class Decoder {
   struct Header;
   Header& header() const;
   void Attach(std::span<std::byte> memory);
+  void Begin(const State& state);
+  /// The memory before and behind the entries of the state.
+  std::span<std::byte> Before() const;
+  std::span<std::byte> Behind() const;
   /// Retrieve of a layer that has the same memory.
   void Read(const Layer& reader, std::string_view op, const Inputs& inputs, const Outputs& outputs,
             const CallOptions& options) const;
   TensorView Auxiliary() const;
   std::int64_t AuxiliaryNumbers(bool defers) const;
+  bool IsPrepared(bool defers) const;
   TensorView PrepareAuxiliary(bool defers, Executor& executor);
+  State NoPairs() const;  // a state that keeps none, of this dtype
   void Run(std::string_view op, const Inputs& inputs, const Outputs& outputs, bool reads,
            const CallOptions& options);
   void Flush(Executor& executor);
@@ -92,6 +98,7 @@ class Decoder {
   DType dtype_;
   Tensor owned_;                   // where the caller gave no memory
   std::span<std::byte> memory_{};  // header, entries of the state, auxiliary numbers
+  std::size_t behind_ = 0;         // where the entries end
   State state_;                    // views of memory_; of pairs, tensors of its own
   Tensor pair_numbers_;            // auxiliary, of pairs
 };

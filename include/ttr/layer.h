@@ -109,6 +109,8 @@ class Layer {
 
   /// Does Backward take the recurrence backwards, at some three times the cost of Forward?
   bool HasGradients() const;
+  /// The same of calls of these sizes: an engine may leave some to the definition.
+  bool HasGradients(const Dims& dims) const;
 
   /// Are products in bfloat16 (CallOptions::bfloat16_products) there for this recipe, and faster on
   /// this processor? By what it is: AMD's AVX512-BF16 takes two thirds of the time of float32 (Zen
@@ -117,16 +119,18 @@ class Layer {
   /// the system, for the process.
   bool HasBFloat16Products() const;
 
-  /// Bytes of scratch that Forward, and Backward, need at these sizes with this many threads. Where
-  /// pairs are kept, `dims.tokens` is to count those of the state along with those of the call:
-  /// kernel regression factors them all (Bits.OfAnyThreads, Bits.OfGradients run in as much).
+  /// Bytes of scratch that Forward, and Backward, need at these sizes with this many threads.
+  /// Kernel regression factors the pairs of the state along with those of the call: where
+  /// `dims.tokens` counts these alone, a call that finds pairs allocates what is missing
+  /// (StatedSizes in tests/layer/stated_sizes_test.cc).
   std::size_t ScratchBytes(const Dims& dims, int threads) const;
   std::size_t BackwardScratchBytes(const Dims& dims, int threads) const;
 
-  /// Bytes that Forward can save for Backward where the state is of this dtype; 0: nothing. Fast
-  /// weights: a state each 64 rows and, where something is erased, as many numbers as v has. Scans:
-  /// a state each 32 tokens. Kernel smoothers: an answer and one number more of every query
-  /// (Saved.MustHoldItsBytes in tests/layer/saved_gradient_test.cc).
+  /// Bytes that Forward can save for Backward where the state is of this dtype, of several that of
+  /// ArithmeticType(); 0: nothing. Fast weights: a state each 64 rows and, where something is
+  /// erased, as many numbers as v has. Scans: a state each 32 tokens. Kernel smoothers: an answer
+  /// and one number more of every query. Before them stand 64 bytes, which tell one call from
+  /// another (Saved.MustHoldItsBytes in tests/layer/saved_gradient_test.cc).
   std::size_t SavedBytes(const Dims& dims, DType state = DType::kFloat32) const;
 
  private:

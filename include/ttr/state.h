@@ -50,6 +50,11 @@ class State {
   std::vector<Entry> entries_;
 };
 
+/// The dtype of the arithmetic of a call, and of what its state lacks and gets: float64 where any
+/// of the entries that a call computes in (state; state.k and state.v; state.w1) is float64,
+/// without those where v is, or else q; otherwise float32.
+DType ArithmeticType(const Inputs& inputs, const State& state);
+
 /// Room for the pairs of a call in every entry that keeps them, bound ones too: what lacks it
 /// becomes a tensor that the state owns, of twice the size at least. Errors: CheckState().
 void ReservePairs(std::string_view op, const Requirements& requirements, const Dims& dims,

@@ -62,7 +62,7 @@ void Backward(StableIValue* values) {
     const TensorView gradient = gradients.Next(entry.name, entry.view);
     if (gradient.defined()) dinitial.Bind(entry.name, gradient);
   }
-  if (!layer.HasGradients() && gradients.numbers() > kMostDifferences) {
+  if (!layer.HasGradients(dims) && gradients.numbers() > kMostDifferences) {
     throw Error(kOp, "the gradient of a recipe without an engine (central differences)",
                 "of at most " + std::to_string(kMostDifferences) + " numbers",
                 "of " + std::to_string(gradients.numbers()));

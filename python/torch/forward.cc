@@ -16,14 +16,6 @@ namespace {
 
 constexpr std::string_view kOp = "forward";
 
-DType StateTypeOf(const Inputs& inputs, const State& initial) {
-  for (const State::Entry& entry : initial.entries()) {
-    if (IsFloating(entry.view.dtype())) return entry.view.dtype();
-  }
-  return inputs.v.defined() && inputs.v.dtype() == DType::kFloat64 ? DType::kFloat64
-                                                                   : DType::kFloat32;
-}
-
 /// The final state. Where the caller wants it, its entries are tensors from the beginning if their
 /// sizes and their start are known: then nothing is copied afterwards.
 class FinalState {
@@ -31,7 +23,7 @@ class FinalState {
   FinalState(const CachedLayer& cached, const Dims& dims, const Inputs& inputs,
              const State& initial, bool wanted)
       : specs_(cached.layer.requirements().state), cached_(cached), dims_(dims) {
-    dtype_ = StateTypeOf(inputs, initial);
+    dtype_ = ArithmeticType(inputs, initial);
     if (wanted) tensors_.resize(specs_.size());
     if (wanted && !cached.keeps_pairs) {
       Make(initial);
@@ -119,7 +111,7 @@ void Forward(StableIValue* values) {
   std::vector<Tensor> saved;
   std::span<std::byte> saved_bytes;
   if (saves) {
-    saved.push_back(EmptyBytes(layer.SavedBytes(dims, StateTypeOf(inputs, initial))));
+    saved.push_back(EmptyBytes(layer.SavedBytes(dims, ArithmeticType(inputs, initial))));
     saved_bytes = BytesOf(kOp, "saved", saved.front());
   }
   const CallScratch scratch(layer.ScratchBytes(dims, executor.threads()));

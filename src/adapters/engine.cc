@@ -5,12 +5,6 @@
 
 namespace ttr {
 
-DType NewStateType(const Inputs& inputs) {
-  const TensorView& typed = inputs.v.defined() ? inputs.v : inputs.q;
-  const bool wide = typed.defined() && typed.dtype() == DType::kFloat64;
-  return wide ? DType::kFloat64 : DType::kFloat32;
-}
-
 void AddMissing(const Recipe& recipe, std::span<const StateSpec> specs, const Dims& dims,
                 DType dtype, State& state) {
   for (const StateSpec& spec : specs) {

@@ -29,6 +29,7 @@ struct EngineCall {
   const Dims& dims;
   const Inputs& inputs;
   Needs needs;
+  DType dtype;  ///< of the arithmetic, and of what the state gets: ArithmeticType()
   Executor& executor;
   std::span<std::byte> scratch{};
   std::span<std::byte> saved{};
@@ -88,7 +89,7 @@ class Engine {
   virtual std::size_t BackwardScratchBytes(const Recipe&, const Dims&, int /*threads*/) const {
     return 0;
   }
-  /// What Forward saves for Backward, where the state is of this dtype.
+  /// What Forward saves for Backward, where the arithmetic is of this dtype.
   virtual std::size_t SavedBytes(const Recipe&, const Dims&, DType) const { return 0; }
 
   /// Numbers of EngineCall::auxiliary a memory, for single tokens that defer or do not; 0: it keeps
@@ -112,8 +113,5 @@ class Engine {
 /// "state.m". Not for entries that grow, nor for those that begin with something else.
 void AddMissing(const Recipe& recipe, std::span<const StateSpec> specs, const Dims& dims,
                 DType dtype, State& state);
-
-/// float64 where values (or else queries) are, otherwise float32: the dtype of a new state.
-DType NewStateType(const Inputs& inputs);
 
 }  // namespace ttr

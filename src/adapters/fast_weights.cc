@@ -44,12 +44,11 @@ std::vector<StateSpec> MemoriesOf(Recipe recipe) {
 /// The state of a call, complete: the caller's, or where the recipe is not causal one of its own.
 State& Complete(const EngineCall& call, State& given, State& own) {
   const Recipe& recipe = call.recipe();
-  const DType dtype = NewStateType(call.inputs);
   if (recipe.reading.causal) {
-    AddMissing(recipe, call.requirements.state, call.dims, dtype, given);
+    AddMissing(recipe, call.requirements.state, call.dims, call.dtype, given);
     return given;
   }
-  AddMissing(recipe, MemoriesOf(recipe), call.dims, dtype, own);
+  AddMissing(recipe, MemoriesOf(recipe), call.dims, call.dtype, own);
   return own;
 }
 

@@ -58,7 +58,7 @@ class KernelDictionary final : public Engine {
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
     const Recipe& recipe = call.recipe();
     if (call.needs != Needs::kRead) {
-      AddMissing(recipe, call.requirements.state, call.dims, NewStateType(call.inputs), state);
+      AddMissing(recipe, call.requirements.state, call.dims, call.dtype, state);
     }
     kernel_dictionary::Call words = CallOf(call, state);
     std::optional<OutputsBeforeNorm> before;

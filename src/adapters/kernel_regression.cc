@@ -77,7 +77,7 @@ class KernelRegression final : public Engine {
     kernel_regression::Call words = CallOf(call, state);
     std::optional<OutputsBeforeNorm> before;
     if (call.needs != Needs::kWrite) {
-      words.y = before.emplace(recipe, outputs, words.dtype()).y();
+      words.y = before.emplace(recipe, outputs, call.dtype).y();
       words.status = outputs.status;
     }
     words.factor = call.needs == Needs::kBoth ? call.auxiliary : TensorView();
@@ -97,8 +97,8 @@ class KernelRegression final : public Engine {
       reading.y = z;
       kernel_regression::Retrieve(options, reading, call.executor);
     };
-    const Tensor dz = GradientBeforeNorm(call, words.dtype(), tensors.dy, retrieve);
-    const PairGradientCopies copies(call, initial, tensors);
+    const Tensor dz = GradientBeforeNorm(call, call.dtype, tensors.dy, retrieve);
+    const PairGradientCopies copies(call, tensors);
     kernel_regression::Backward(options, words, dz.defined() ? dz.view() : tensors.dy,
                                 FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
                                 call.scratch);

@@ -77,9 +77,9 @@ class KernelSmoother final : public Engine {
       reading.y = z;
       kernel_smoother::Read(options, reading, call.executor);
     };
-    const Tensor dz = GradientBeforeNorm(call, words.dtype(), tensors.dy, retrieve);
+    const Tensor dz = GradientBeforeNorm(call, call.dtype, tensors.dy, retrieve);
     if (!dz.defined()) words.saved = call.saved;  // of outputs without a norm
-    const PairGradientCopies copies(call, initial, tensors);
+    const PairGradientCopies copies(call, tensors);
     kernel_smoother::Backward(options, words, dz.defined() ? dz.view() : tensors.dy,
                               FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
                               call.scratch);

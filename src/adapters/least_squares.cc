@@ -149,10 +149,10 @@ least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state
 
 /// What an engine call reads, of a call that has been checked.
 struct Words {
-  Words(const Recipe& recipe, const Dims& dims, const Inputs& inputs, State& state, Needs needs,
-        Executor& executor)
+  Words(const Recipe& recipe, const Dims& dims, const Inputs& inputs, DType dtype, State& state,
+        Needs needs, Executor& executor)
       : ridge(AsksForRidge(recipe, state) ? RidgeOf(recipe, dims, inputs.ridge) : Tensor()),
-        memories(recipe, dims, ridge, NewStateType(inputs), state),
+        memories(recipe, dims, ridge, dtype, state),
         keys(recipe, dims, Used(inputs, needs), memories.b.dtype(), executor),
         factors(DecayFactors(recipe, dims)) {
     call.q = keys.q();
@@ -311,7 +311,7 @@ double LeastSquares::FlopsPerToken(const Recipe& recipe, const Dims& dims) const
 
 void LeastSquares::Forward(const EngineCall& call, State& state, const Outputs& outputs) const {
   const Recipe& recipe = call.recipe();
-  Words words(recipe, call.dims, call.inputs, state, call.needs, call.executor);
+  Words words(recipe, call.dims, call.inputs, call.dtype, state, call.needs, call.executor);
   std::optional<OutputsBeforeNorm> before;
   if (call.needs != Needs::kWrite) {
     words.call.y = before.emplace(recipe, outputs, words.call.b.dtype()).y();
@@ -331,7 +331,7 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   const Recipe& recipe = call.recipe();
   const Dims& dims = call.dims;
   State start = initial.Shared();
-  Words words(recipe, dims, call.inputs, start, Needs::kBoth, call.executor);
+  Words words(recipe, dims, call.inputs, call.dtype, start, Needs::kBoth, call.executor);
   const DType dtype = words.call.b.dtype();
 
   least_squares::BackwardCall engine;

@@ -105,8 +105,8 @@ class LocalPolynomial final : public Engine {
       reading.y = z;
       local_polynomial::Predict(options, reading, call.executor);
     };
-    const Tensor dz = GradientBeforeNorm(call, words.dtype(), tensors.dy, retrieve);
-    const PairGradientCopies copies(call, initial, tensors);
+    const Tensor dz = GradientBeforeNorm(call, call.dtype, tensors.dy, retrieve);
+    const PairGradientCopies copies(call, tensors);
     local_polynomial::Backward(options, words, dz.defined() ? dz.view() : tensors.dy,
                                FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
                                call.scratch);

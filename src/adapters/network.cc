@@ -198,7 +198,7 @@ class Network final : public Engine {
   }
 
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
-    CompleteNetwork(call.requirements, call.dims, TypeOf(call, state), state);
+    CompleteNetwork(call.requirements, call.dims, call.dtype, state);
     const StateCopies copies(call.recipe(), state, state.Get("state.w1").dtype());
     network::Call words = CallOf(call, state, copies);
     words.saved = call.saved;
@@ -224,7 +224,7 @@ class Network final : public Engine {
   void Backward(const EngineCall& call, const State& initial,
                 const BackwardTensors& tensors) const override {
     const Recipe& recipe = call.recipe();
-    const DType dtype = tensors.dinitial.Get("state.w1").dtype();
+    const DType dtype = call.dtype;
     State start = initial.Shared();
     CompleteNetwork(call.requirements, call.dims, dtype, start);
     State dstate = tensors.dstate.Shared();
@@ -247,12 +247,6 @@ class Network final : public Engine {
                                            NetworkSizes(recipe, dims, dtype), threads);
     };
     return std::max(bytes(DType::kFloat32), bytes(DType::kFloat64));
-  }
-
- private:
-  static DType TypeOf(const EngineCall& call, const State& state) {
-    const TensorView given = state.Get("state.w1");
-    return given.defined() ? given.dtype() : NewStateType(call.inputs);
   }
 };
 

@@ -1,7 +1,5 @@
 #include "src/adapters/pair_gradients.h"
 
-#include "src/engines/common/queries.h"
-
 namespace ttr {
 namespace {
 
@@ -17,19 +15,13 @@ void SumOverSequences(const Tensor& from, const TensorView& to) {
 
 }  // namespace
 
-PairGradientCopies::PairGradientCopies(const EngineCall& call, const State& initial,
-                                       const BackwardTensors& tensors)
+PairGradientCopies::PairGradientCopies(const EngineCall& call, const BackwardTensors& tensors)
     : bandwidth_home_(tensors.dinputs.bandwidth), ridge_home_(tensors.dinputs.ridge) {
   const Inputs& d = tensors.dinputs;
   const Dims& dims = call.dims;
-  common::QueriedTensors given;
-  given.v = call.inputs.v;
-  given.state_k = initial.Get("state.k");
-  given.state_v = initial.Get("state.v");
-  const DType dtype = given.dtype();
-  q_ = WorkingCopy::OfHeads(d.q, dims.output_heads(), dtype);
-  k_ = WorkingCopy::OfHeads(d.k, dims.heads, dtype);
-  v_ = WorkingCopy::OfHeads(d.v, dims.heads, dtype);
+  q_ = WorkingCopy::OfHeads(d.q, dims.output_heads(), call.dtype);
+  k_ = WorkingCopy::OfHeads(d.k, dims.heads, call.dtype);
+  v_ = WorkingCopy::OfHeads(d.v, dims.heads, call.dtype);
   const State& start = tensors.dinitial;
   log_weight_ = WorkingCopy::Zeros(start.Get("state.log_weight"), DType::kFloat64);
   const Shape constants{dims.states(), dims.heads};

@@ -12,7 +12,7 @@ namespace ttr {
 /// constants over sequences.
 class PairGradientCopies {
  public:
-  PairGradientCopies(const EngineCall& call, const State& initial, const BackwardTensors& tensors);
+  PairGradientCopies(const EngineCall& call, const BackwardTensors& tensors);
 
   const common::PairGradientTensors& views() const { return views_; }
   void WriteBack() const;

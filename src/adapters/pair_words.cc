@@ -53,6 +53,7 @@ common::QueriedTensors QueriedTensorsOf(const EngineCall& call, const State& sta
                                         std::span<const double> decay_factors) {
   const Inputs& inputs = call.inputs;
   common::QueriedTensors tensors;
+  tensors.arithmetic = call.dtype;
   if (call.needs != Needs::kWrite) tensors.q = inputs.q;
   if (call.needs != Needs::kRead) {
     tensors.k = inputs.k;

@@ -102,7 +102,7 @@ class Scan final : public Engine {
 
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
     const Recipe& recipe = call.recipe();
-    AddMissing(recipe, call.requirements.state, call.dims, NewStateType(call.inputs), state);
+    AddMissing(recipe, call.requirements.state, call.dims, call.dtype, state);
     const WorkingCopy im(state.Get("state.im"), state.Get("state").dtype());
     const std::vector<double> factors = DecayFactors(recipe, call.dims);
     scan::Call words = CallOf(call.dims, call.inputs, call.needs, factors);

@@ -12,7 +12,9 @@
 ///     y = M z(q) = B A^-1 z(q),   A = ridge I + sum_i w_i z_i z_i^T,   B = sum_i w_i v_i z_i^T
 ///
 /// which is that over all pairs where nothing was neglected. A is carried by its triangular root,
-/// R^T R = A, and E = R^-T B^T. Source: Engel, Mannor, Meir (2004); ridge and weights are ours.
+/// R^T R = A, and E = R^-T B^T. A state holds, of a key of D with k(d, d) > 2^32, its row of L in
+/// units of -sqrt(k(d, d)) and its column of R in units of sqrt(k(d, d)): float32 need not hold
+/// these. Source: Engel, Mannor, Meir (2004); ridge and weights are ours.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -65,10 +67,17 @@ class KernelDictionary : public Memory {
   }
 
   Arrays Save() const override {
+    Matrix r = r_, l = l_;
+    for (Eigen::Index i = 0; i < size_; ++i) {
+      const double self = Self(i);
+      if (!(self > kMostPlain) || !std::isfinite(self)) continue;
+      l.row(i) /= -std::sqrt(self);
+      r.col(i) /= std::sqrt(self);
+    }
     return {{"state", Array::Of(e_)},
-            {"state.r", Array::Of(r_)},
+            {"state.r", Array::Of(r)},
             {"state.keys", Array::Of(keys_)},
-            {"state.l", Array::Of(l_)},
+            {"state.l", Array::Of(l)},
             {"state.count", Array::Of(static_cast<double>(size_))}};
   }
 
@@ -78,9 +87,22 @@ class KernelDictionary : public Memory {
     keys_ = state.at("state.keys").matrix();
     l_ = state.at("state.l").matrix();
     size_ = static_cast<Eigen::Index>(state.at("state.count").scalar());
+    for (Eigen::Index i = 0; i < size_; ++i) {
+      if (!(l_(i, i) < 0)) continue;
+      l_.row(i) *= -std::sqrt(Self(i));
+      r_.col(i) *= std::sqrt(Self(i));
+    }
   }
 
  private:
+  static constexpr double kMostPlain = 0x1p32;
+
+  /// k(d, d) of a key of D.
+  double Self(Eigen::Index i) const {
+    const Vector key = keys_.row(i).transpose();
+    return EvaluateKernel(similarity_, scale_, key, key);
+  }
+
   Vector Coordinates(const Vector& x) const {
     Vector z(size_);
     for (Eigen::Index i = 0; i < size_; ++i) {

@@ -238,8 +238,7 @@ void RunSequences(Mode mode, const Recipe& recipe, const Dims& dims, const Input
     if (mode != Mode::kRetrieve) arrays[static_cast<std::size_t>(task)] = reader.Save();
   });
   if (mode == Mode::kRetrieve || !recipe.reading.causal) return;
-  const bool wide = inputs.v.defined() && inputs.v.dtype() == DType::kFloat64;
-  StoreArrays(recipe, arrays, dims.heads, wide ? DType::kFloat64 : DType::kFloat32, state);
+  StoreArrays(recipe, arrays, dims.heads, ArithmeticType(inputs, state), state);
 }
 
 }  // namespace ttr::definition

@@ -64,14 +64,23 @@ void SyncFolder(const fs::path& folder) {
                     std::generic_category().message(error));
 }
 
+/// What a symbolic link stands for is written, be it there or not; the link stays.
+void FollowLinks(fs::path& path) {
+  constexpr int kMost = 40;  // as Linux follows
+  const fs::path given = path;
+  std::error_code error;
+  for (int links = 0; fs::is_symlink(path, error); ++links) {
+    if (links == kMost) Throw(given, "write", ELOOP);
+    const fs::path target = fs::read_symlink(path, error);
+    if (error) Throw(given, "write", error.value());
+    path = path.parent_path() / target;  // an absolute one stands alone
+  }
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(const fs::path& path) : path_(path) {
-  std::error_code error;
-  if (fs::is_symlink(path_, error)) {
-    const fs::path real = fs::weakly_canonical(path_, error);
-    if (!error) path_ = real;
-  }
+  FollowLinks(path_);
   struct stat old = {};
   const bool exists = stat(path_.c_str(), &old) == 0;
   if (exists && S_ISDIR(old.st_mode)) Throw(path_, "write", EISDIR);

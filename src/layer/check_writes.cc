@@ -15,6 +15,8 @@
 namespace ttr {
 namespace {
 
+constexpr std::string_view kDecoderMemory = "the decoder's memory";
+
 std::string Describe(const TensorView& view) {
   if (!view.defined()) return "absent";
   return std::string(Name(view.dtype())) + " " + view.shape().ToString();
@@ -100,31 +102,25 @@ std::string Gigabytes(double bytes) {
 
 }  // namespace
 
-void CheckOutputs(std::string_view op, const Dims& dims, const Inputs& inputs, const State& state,
-                  const Outputs& outputs, const CallOptions& options, Needs needs) {
+void CheckOutputs(std::string_view op, const Dims& dims, const Inputs& inputs,
+                  const CallMemory& memory, const Outputs& outputs, const CallOptions& options,
+                  Needs needs) {
   if (needs != Needs::kWrite) CheckOutputShapes(op, dims, outputs);
   MemoryRanges ranges(op);
   ranges.Read(inputs);
   WriteOutputs(outputs, ranges);
+  if (memory.initial != nullptr) ranges.Read("initial ", *memory.initial);
   if (needs == Needs::kRead) {
-    ranges.Read("", state);
+    ranges.Read("", memory.state);
+    ranges.Read(kDecoderMemory, memory.before);
+    ranges.Read(kDecoderMemory, memory.behind);
   } else {
-    ranges.Write("", state);
+    ranges.Write("", memory.state);
+    ranges.Write(kDecoderMemory, memory.before);
+    ranges.Write(kDecoderMemory, memory.behind);
   }
   ranges.Write("scratch", options.scratch);
   ranges.Write("saved", options.saved);
-  ranges.Check();
-}
-
-void CheckFinalState(std::string_view op, const Requirements& requirements, const Dims& dims,
-                     const Inputs& inputs, const State& initial, const State& final,
-                     const Outputs& outputs) {
-  CheckState(op, requirements, dims, final);
-  MemoryRanges ranges(op);
-  ranges.Read(inputs);
-  ranges.Read("initial ", initial);
-  ranges.Write("", final);
-  WriteOutputs(outputs, ranges);
   ranges.Check();
 }
 
@@ -198,18 +194,6 @@ void CheckFits(std::string_view op, const Requirements& requirements, const Dims
                   ", Dv = " + std::to_string(dims.value_dim) + " and " +
                   std::to_string(dims.tokens) + " tokens",
               "at most the " + Gigabytes(memory) + " of memory here", Gigabytes(needed));
-}
-
-void CheckSaved(std::string_view op, const CallOptions& options, std::size_t needed) {
-  if (options.saved.empty()) return;
-  if (options.saved.size() < needed) {
-    throw Error(op, "saved", "at least " + std::to_string(needed) + " bytes",
-                std::to_string(options.saved.size()));
-  }
-  const auto address = reinterpret_cast<std::uintptr_t>(options.saved.data());
-  if (address % 64 != 0) {
-    throw Error(op, "saved", "at a multiple of 64", std::to_string(address % 64) + " beyond one");
-  }
 }
 
 }  // namespace ttr

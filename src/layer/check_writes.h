@@ -2,6 +2,8 @@
 /// is written.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "src/adapters/engine.h"
@@ -11,15 +13,20 @@
 
 namespace ttr {
 
-/// Shapes, dtypes and strides of the outputs; nothing that is written overlaps itself or anything
-/// else of the call. A state is written unless the call only reads.
-void CheckOutputs(std::string_view op, const Dims& dims, const Inputs& inputs, const State& state,
-                  const Outputs& outputs, const CallOptions& options, Needs needs);
+/// The memory of a call beside its inputs and outputs.
+struct CallMemory {
+  const State& state;              ///< written unless the call only reads
+  const State* initial = nullptr;  ///< read, where `state` is written from another one
+  /// What a Decoder keeps beside its state, written as that is: what stands before, and what behind
+  /// it.
+  std::span<const std::byte> before{}, behind{};
+};
 
-/// The entries of a state that is written from another one: names, shapes, overlap.
-void CheckFinalState(std::string_view op, const Requirements& requirements, const Dims& dims,
-                     const Inputs& inputs, const State& initial, const State& final,
-                     const Outputs& outputs);
+/// Shapes, dtypes and strides of the outputs; nothing that is written overlaps itself or anything
+/// else of the call.
+void CheckOutputs(std::string_view op, const Dims& dims, const Inputs& inputs,
+                  const CallMemory& memory, const Outputs& outputs, const CallOptions& options,
+                  Needs needs);
 
 /// What Backward reads beside its call (dy, dstate) and what it writes (dinputs, dinitial).
 struct GradientViews {
@@ -36,8 +43,5 @@ void CheckGradients(std::string_view op, const Requirements& requirements, const
 /// state, and of what `engine`, if given, forms beside it.
 void CheckFits(std::string_view op, const Requirements& requirements, const Dims& dims,
                const State& state, const Engine* engine, bool backward = false);
-
-/// CallOptions::saved is empty, or has at least `needed` bytes and begins at a multiple of 64.
-void CheckSaved(std::string_view op, const CallOptions& options, std::size_t needed);
 
 }  // namespace ttr

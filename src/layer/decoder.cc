@@ -7,7 +7,11 @@
 #include <utility>
 
 #include "src/adapters/engine.h"
+#include "src/core/fingerprint.h"
+#include "src/core/view_checks.h"
+#include "src/layer/check_writes.h"
 #include "src/layer/run_call.h"
+#include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
 
@@ -19,16 +23,15 @@ constexpr std::size_t kUnit = 64;
 std::size_t RoundUp(std::size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
 /// What the memory of a decoder is of: never 0.
-std::uint64_t Fingerprint(std::size_t recipe, const Dims& dims, DType dtype) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  const auto mix = [&](std::uint64_t number) { hash = (hash ^ number) * 0x100000001b3; };
-  mix(recipe);
+std::uint64_t FingerprintOf(std::size_t recipe, const Dims& dims, DType dtype) {
+  Fingerprint hash;
+  hash.Add(std::uint64_t{recipe});
   for (const std::int64_t size :
        {dims.states(), dims.heads, dims.key_dim, dims.value_dim, dims.features, dims.hidden}) {
-    mix(static_cast<std::uint64_t>(size));
+    hash.Add(size);
   }
-  mix(static_cast<std::uint64_t>(dtype));
-  return hash | 1;
+  hash.Add(static_cast<std::int64_t>(dtype));
+  return hash.value() | 1;
 }
 
 DType TypeOf(const StateSpec& spec, DType dtype) { return spec.counts ? DType::kInt64 : dtype; }
@@ -36,6 +39,25 @@ DType TypeOf(const StateSpec& spec, DType dtype) { return spec.counts ? DType::k
 std::size_t BytesOf(const StateSpec& spec, const Recipe& recipe, const Dims& dims, DType dtype) {
   const auto elements = static_cast<std::size_t>(StateShape(spec, recipe, dims).elements());
   return RoundUp(elements * ttr::SizeOf(TypeOf(spec, dtype)));
+}
+
+/// Does an entry lie in this memory?
+bool Meets(const State& state, std::span<const std::byte> memory) {
+  Extent extent;
+  extent.begin = memory.data();
+  extent.end = memory.data() + memory.size();
+  return std::ranges::any_of(state.entries(), [&](const State::Entry& entry) {
+    return Extent("Start", entry.name, entry.view).Meets(extent);
+  });
+}
+
+/// Bound memory is copied, too.
+State WholeCopy(const State& state) {
+  State copy;
+  for (const State::Entry& entry : state.entries()) {
+    copy.Set(entry.name, Tensor::Copy(entry.view));
+  }
+  return copy;
 }
 
 }  // namespace
@@ -53,6 +75,12 @@ struct Decoder::Header {
 std::size_t Decoder::Bytes(const Layer& layer, const Dims& dims, DType state) {
   CheckDims("Decoder", dims);
   const Recipe& recipe = layer.recipe();
+  Dims one = dims;
+  one.tokens = 1;
+  CheckSizes("Decoder", recipe, one);
+  if (state != DType::kFloat32 && state != DType::kFloat64) {
+    throw Error("Decoder", "state", "float32 or float64", Name(state));
+  }
   if (KeepsPairs(recipe)) return 0;
   std::size_t bytes = kUnit;
   for (const StateSpec& spec : layer.requirements().state) {
@@ -73,9 +101,6 @@ Decoder::Decoder(const Layer& layer, const Dims& dims, DType state, std::span<st
   if (!layer.recipe().reading.causal) {
     throw Error("Decoder", "recipe", "causal: one that goes on from token to token",
                 ToString(layer.recipe()));
-  }
-  if (state != DType::kFloat32 && state != DType::kFloat64) {
-    throw Error("Decoder", "state", "float32 or float64", Name(state));
   }
   dims_.tokens = 1;
   if (bytes == 0) {
@@ -101,7 +126,11 @@ Decoder::Decoder(const Layer& layer, const Dims& dims, DType state, std::span<st
 
 void Decoder::Attach(std::span<std::byte> memory) {
   memory_ = memory;
-  const std::uint64_t mine = Fingerprint(layer_->recipe_hash_, dims_, dtype_);
+  behind_ = kUnit;
+  for (const StateSpec& spec : layer_->requirements().state) {
+    behind_ += BytesOf(spec, layer_->recipe(), dims_, dtype_);
+  }
+  const std::uint64_t mine = FingerprintOf(layer_->recipe_hash_, dims_, dtype_);
   // What the header says decides how much of the memory is read.
   const Header& there = header();
   const bool nothing = there == Header();
@@ -147,14 +176,17 @@ void Decoder::Start(const State& state) {
     if (state.empty() || memory_.empty() || state.Get(spec.name).defined()) continue;
     throw Error("Start", spec.name, "there, as the state is not empty", "absent");
   }
-  if (memory_.empty()) {  // pairs
-    state_.clear();
+  if (memory_.empty()) {        // pairs
+    state_ = WholeCopy(state);  // made before the old one goes, whose memory `state` may share
     pair_numbers_ = {};
-    for (const State::Entry& entry : state.entries()) {
-      state_.Set(entry.name, Tensor::Copy(entry.view));
-    }
     return;
   }
+  if (!Meets(state, memory_)) return Begin(state);
+  Flush(DefaultExecutor());  // what is deferred belongs to it
+  Begin(WholeCopy(state));
+}
+
+void Decoder::Begin(const State& state) {
   Header fresh;
   fresh.fingerprint = header().fingerprint;
   header() = fresh;
@@ -176,24 +208,37 @@ void Decoder::Start(const State& state) {
   }
 }
 
+std::span<std::byte> Decoder::Before() const {
+  return memory_.first(std::min(memory_.size(), kUnit));
+}
+
+std::span<std::byte> Decoder::Behind() const { return memory_.subspan(behind_); }
+
 TensorView Decoder::Auxiliary() const {
   if (memory_.empty() || header().numbers == 0) return {};
-  std::byte* at = memory_.data() + kUnit;
-  for (const StateSpec& spec : layer_->requirements().state) {
-    at += BytesOf(spec, layer_->recipe(), dims_, dtype_);
-  }
-  return TensorView(at, dtype_, {dims_.states(), dims_.heads, header().numbers});
+  return TensorView(Behind().data(), dtype_, {dims_.states(), dims_.heads, header().numbers});
 }
 
 std::int64_t Decoder::AuxiliaryNumbers(bool defers) const {
   return layer_->engine_->AuxiliaryNumbers(layer_->recipe(), dims_, dtype_, defers);
 }
 
+bool Decoder::IsPrepared(bool defers) const {
+  return header().numbers == AuxiliaryNumbers(defers) && (header().defers != 0) == defers;
+}
+
+State Decoder::NoPairs() const {
+  State none;
+  for (const StateSpec& spec : layer_->requirements().state) {
+    none.Set(spec.name, Tensor(TypeOf(spec, dtype_), StateShape(spec, layer_->recipe(), dims_)));
+  }
+  return none;
+}
+
 TensorView Decoder::PrepareAuxiliary(bool defers, Executor& executor) {
-  const std::int64_t numbers = AuxiliaryNumbers(defers);
   if (!defers) Flush(executor);
-  if (header().numbers != numbers || (header().defers != 0) != defers) {
-    header().numbers = numbers;
+  if (!IsPrepared(defers)) {
+    header().numbers = AuxiliaryNumbers(defers);
     header().defers = defers ? 1 : 0;
     if (const TensorView fresh = Auxiliary(); fresh.defined()) {
       std::memset(fresh.data(), 0,
@@ -205,26 +250,30 @@ TensorView Decoder::PrepareAuxiliary(bool defers, Executor& executor) {
 
 void Decoder::Run(std::string_view op, const Inputs& inputs, const Outputs& outputs, bool reads,
                   const CallOptions& options) {
-  const Operator runs{op, layer_->requirements(), *layer_->engine_};
+  const Operator runs{op, layer_->requirements(), *layer_->engine_, layer_->recipe_hash_};
   const Needs needs = reads ? Needs::kBoth : Needs::kWrite;
   RequireOneToken(op, layer_->recipe(), inputs);
-  if (memory_.empty()) {
-    return RunCall(runs, inputs, state_, outputs, needs, options, {.of_pairs = &pair_numbers_});
-  }
-  const bool first = header().started == 0;
-  if (first) {
-    CheckCall(op, layer_->requirements(), inputs, {}, needs, options);
-    Start(layer_->InitialState(inputs));
-  }
+  const bool first = memory_.empty() ? state_.empty() : header().started == 0;
   const bool defers = reads && layer_->engine_->Defers(layer_->recipe(), dims_, dtype_);
-  const TensorView numbers = PrepareAuxiliary(defers, ExecutorOf(options));
+  if (!memory_.empty() && (first || !IsPrepared(defers))) {  // it is written before RunCall()
+    const Dims dims = CheckCall(op, layer_->requirements(), inputs, state_, needs, options);
+    CheckOutputs(op, dims, inputs, {.state = State(), .before = memory_}, outputs, options, needs);
+  }
+  if (first) Start(memory_.empty() ? NoPairs() : layer_->InitialState(inputs));
+  const TensorView numbers =
+      memory_.empty() ? TensorView() : PrepareAuxiliary(defers, ExecutorOf(options));
   try {
-    RunCall(runs, inputs, state_, outputs, needs, options, {numbers, defers});
+    RunCall(runs, inputs, state_, outputs, needs, options,
+            {.numbers = numbers,
+             .defers = defers,
+             .of_pairs = memory_.empty() ? &pair_numbers_ : nullptr,
+             .before = Before(),
+             .behind = Behind()});
   } catch (...) {
     if (first) Start({});
     throw;
   }
-  header().stale = defers ? 1 : 0;
+  if (!memory_.empty()) header().stale = defers ? 1 : 0;
 }
 
 void Decoder::Step(const Inputs& inputs, const Outputs& outputs, const CallOptions& options) {
@@ -249,8 +298,9 @@ void Decoder::Read(const Layer& reader, std::string_view op, const Inputs& input
   }
   const bool one = inputs.q.rank() == 4 && inputs.q.size(1) == 1;
   State read = state_.Shared();
-  RunCall({op, reader.requirements(), *reader.engine_}, inputs, read, outputs, Needs::kRead,
-          options, {one ? auxiliary() : TensorView(), false});
+  RunCall({op, reader.requirements(), *reader.engine_, reader.recipe_hash_}, inputs, read, outputs,
+          Needs::kRead, options,
+          {.numbers = one ? auxiliary() : TensorView(), .before = Before(), .behind = Behind()});
 }
 
 const State& Decoder::state(const CallOptions& options) {
@@ -270,6 +320,7 @@ TensorView Decoder::auxiliary() const {
 }
 
 void Decoder::SetAuxiliary(const TensorView& numbers) {
+  const Tensor given = Tensor::Copy(numbers);  // which may lie where they go
   const TensorView mine =
       memory_.empty() ? TensorView() : PrepareAuxiliary(false, DefaultExecutor());
   if (!mine.defined() || !(mine.shape() == numbers.shape()) || numbers.dtype() != dtype_) {
@@ -278,7 +329,7 @@ void Decoder::SetAuxiliary(const TensorView& numbers) {
                                : "absent, as this layer keeps none",
                 std::string(Name(numbers.dtype())) + " " + numbers.shape().ToString());
   }
-  CopyInto(numbers, mine);
+  CopyInto(given, mine);
 }
 
 }  // namespace ttr

@@ -10,6 +10,8 @@
 #include "src/layer/check_writes.h"
 #include "src/layer/pair_room.h"
 #include "src/layer/run_call.h"
+#include "src/layer/saved_memory.h"
+#include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
 
@@ -66,7 +68,8 @@ State Layer::InitialState(const Inputs& inputs) const {
 
 void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
                     const CallOptions& options) const {
-  RunCall({"Forward", requirements_, *engine_}, inputs, state, outputs, Needs::kBoth, options);
+  RunCall({"Forward", requirements_, *engine_, recipe_hash_}, inputs, state, outputs, Needs::kBoth,
+          options);
 }
 
 State Layer::StartIn(const State& final, const State& initial, const Inputs& inputs) const {
@@ -78,7 +81,7 @@ State Layer::StartIn(const State& final, const State& initial, const Inputs& inp
     const TensorView from = given.defined() ? given : start.Get(spec.name);
     if (!from.defined()) continue;
     const TensorView to = final.Get(spec.name);
-    if (to.defined() && to.shape() == from.shape()) {
+    if (to.defined() && to.shape() == from.shape() && to.dtype() == from.dtype()) {
       CopyInto(from, to);
       result.Bind(spec.name, to);
     } else {
@@ -94,9 +97,9 @@ void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
   const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
   const Engine& engine = EngineFor(*engine_, recipe(), dims);
   CheckFits(op, requirements_, dims, initial, &engine);
-  CheckFinalState(op, requirements_, dims, inputs, initial, final, outputs);
-  CheckOutputs(op, dims, inputs, final, outputs, options, Needs::kBoth);
-  CheckSaved(op, options, options.saved.empty() ? 0 : SavedBytes(dims, StateType(inputs, initial)));
+  CheckState(op, requirements_, dims, final);
+  CheckOutputs(op, dims, inputs, {final, &initial}, outputs, options, Needs::kBoth);
+  CheckSaved(op, options, SavedBytesOf(engine, recipe(), dims, ArithmeticType(inputs, initial)));
   // In place in the entries of `final`, where they have room.
   State result = KeepsPairs(recipe()) ? PairsFor(op, requirements_, dims, inputs, initial, final)
                                       : StartIn(final, initial, inputs);
@@ -118,19 +121,22 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs,
                  const CallOptions& options) const {
   RequireCausal("Step", recipe());
   RequireOneToken("Step", recipe(), inputs);
-  RunCall({"Step", requirements_, *engine_}, inputs, state, outputs, Needs::kBoth, options);
+  RunCall({"Step", requirements_, *engine_, recipe_hash_}, inputs, state, outputs, Needs::kBoth,
+          options);
 }
 
 void Layer::Memorize(const Inputs& inputs, State& state, const CallOptions& options) const {
   RequireCausal("Memorize", recipe());
-  RunCall({"Memorize", requirements_, *engine_}, inputs, state, {}, Needs::kWrite, options);
+  RunCall({"Memorize", requirements_, *engine_, recipe_hash_}, inputs, state, {}, Needs::kWrite,
+          options);
 }
 
 void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& outputs,
                      const CallOptions& options) const {
   RequireCausal("Retrieve", recipe());
   State read = state.Shared();  // what an engine adds is not the caller's
-  RunCall({"Retrieve", requirements_, *engine_}, inputs, read, outputs, Needs::kRead, options);
+  RunCall({"Retrieve", requirements_, *engine_, recipe_hash_}, inputs, read, outputs, Needs::kRead,
+          options);
 }
 
 void Layer::Backward(const Inputs& inputs, const State& initial, const TensorView& dy,
@@ -143,8 +149,9 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
   CheckGradients(op, requirements_, dims, inputs, initial, {dy, dstate, dinputs, dinitial},
                  options);
   CheckPairGradients(op, requirements_, dims, inputs, initial, dstate);
-  const DType dtype = StateType(inputs, initial);
-  CheckSaved(op, options, SavedBytes(dims, dtype));
+  const DType dtype = ArithmeticType(inputs, initial);
+  std::span<std::byte> saved = CheckSaved(op, options, SavedBytesOf(engine, recipe(), dims, dtype));
+  if (!saved.empty()) saved = RequireHeader(op, {recipe_hash_, dims, inputs, dtype}, saved);
   Executor& executor = ExecutorOf(options);
   if (!engine.HasGradients()) {
     return definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
@@ -180,9 +187,10 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                    .dims = dims,
                    .inputs = inputs,
                    .needs = Needs::kBoth,
+                   .dtype = dtype,
                    .executor = executor,
                    .scratch = options.scratch,
-                   .saved = options.saved},
+                   .saved = saved},
                   initial,
                   {HasRows(dy) ? dy : rows.view(), final_gradient, dinputs, initial_gradient});
   for (const State::Entry& entry : initial_gradient.entries()) {
@@ -200,22 +208,30 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
 
 bool Layer::HasGradients() const { return engine_->HasGradients(); }
 
+bool Layer::HasGradients(const Dims& dims) const {
+  return EngineFor(*engine_, recipe(), dims).HasGradients();
+}
+
 bool Layer::HasBFloat16Products() const { return engine_->HasBFloat16Products(recipe()); }
 
 std::size_t Layer::ScratchBytes(const Dims& dims, int threads) const {
-  CheckDims("ScratchBytes", dims);
+  CheckSizes("ScratchBytes", recipe(), dims);
   return EngineFor(*engine_, recipe(), dims).ScratchBytes(recipe(), dims, std::max(threads, 1));
 }
 
 std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
-  CheckDims("BackwardScratchBytes", dims);
+  CheckSizes("BackwardScratchBytes", recipe(), dims);
   return EngineFor(*engine_, recipe(), dims)
       .BackwardScratchBytes(recipe(), dims, std::max(threads, 1));
 }
 
 std::size_t Layer::SavedBytes(const Dims& dims, DType state) const {
-  CheckDims("SavedBytes", dims);
-  return EngineFor(*engine_, recipe(), dims).SavedBytes(recipe(), dims, state);
+  CheckSizes("SavedBytes", recipe(), dims);
+  if (!IsFloating(state)) {
+    throw Error("SavedBytes", "state", "float32, float64 or bfloat16", Name(state));
+  }
+  const DType dtype = state == DType::kFloat64 ? state : DType::kFloat32;
+  return SavedBytesOf(EngineFor(*engine_, recipe(), dims), recipe(), dims, dtype);
 }
 
 }  // namespace ttr

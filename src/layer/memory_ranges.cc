@@ -29,12 +29,12 @@ void MemoryRanges::Write(std::string_view prefix, std::string_view name, const T
   }
 }
 
-void MemoryRanges::Write(std::string_view name, std::span<std::byte> bytes) {
+void MemoryRanges::Add(std::string_view name, std::span<const std::byte> bytes, bool written) {
   if (bytes.empty()) return;
   Extent extent;
   extent.begin = bytes.data();
   extent.end = bytes.data() + bytes.size();
-  ranges_.push_back({"", name, extent, true});
+  ranges_.push_back({"", name, extent, written});
 }
 
 void MemoryRanges::Read(const Inputs& inputs) {

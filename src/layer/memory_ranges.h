@@ -23,7 +23,8 @@ class MemoryRanges {
   }
   /// An Error where elements of the view overlap one another, too.
   void Write(std::string_view prefix, std::string_view name, const TensorView& view);
-  void Write(std::string_view name, std::span<std::byte> bytes);
+  void Read(std::string_view name, std::span<const std::byte> bytes) { Add(name, bytes, false); }
+  void Write(std::string_view name, std::span<const std::byte> bytes) { Add(name, bytes, true); }
   /// All inputs; all entries of a state.
   void Read(const Inputs& inputs);
   void Read(std::string_view prefix, const State& state);
@@ -39,6 +40,7 @@ class MemoryRanges {
     bool written;
   };
   void Add(std::string_view prefix, std::string_view name, const TensorView& view, bool written);
+  void Add(std::string_view name, std::span<const std::byte> bytes, bool written);
 
   std::string_view op_;
   std::vector<Range> ranges_;

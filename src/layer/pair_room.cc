@@ -116,11 +116,12 @@ void Grow(std::string_view op, const Requirements& requirements, const Dims& dim
     rows = std::max(room.wanted, window > 0 ? std::min(2 * capacity, 2 * window) : 2 * capacity);
   }
   if (!state.Get("state.length").defined()) state.Set("state.length", Lengths(dims, state));
+  const DType dtype = ArithmeticType(inputs, state);
   for (const StateSpec& spec : requirements.state) {
     if (!Grows(spec)) continue;
     const TensorView held = state.Get(spec.name);
     if (held.defined() && rows == capacity) continue;
-    state.Set(spec.name, WithRows(spec, requirements, dims, held, NewStateType(inputs), rows));
+    state.Set(spec.name, WithRows(spec, requirements, dims, held, dtype, rows));
   }
 }
 
@@ -147,6 +148,7 @@ State PairsFor(std::string_view op, const Requirements& requirements, const Dims
     if (capacity < room.needed) FailFull(op, entry.name, room.needed, capacity);
     owned = false;
   }
+  const DType dtype = ArithmeticType(inputs, initial);
   const bool fits = capacity >= (owned ? room.wanted : room.needed) && capacity > 0;
   const std::int64_t rows = fits ? capacity : CapacityOf(initial);
   State result;
@@ -154,10 +156,9 @@ State PairsFor(std::string_view op, const Requirements& requirements, const Dims
   for (const StateSpec& spec : requirements.state) {
     const TensorView given = initial.Get(spec.name);
     const TensorView to = fits || spec.counts ? final.Get(spec.name) : TensorView();
-    Tensor start = spec.counts
-                       ? Lengths(dims, initial)
-                       : WithRows(spec, requirements, dims, given, NewStateType(inputs), rows);
-    if (!to.defined()) {
+    Tensor start = spec.counts ? Lengths(dims, initial)
+                               : WithRows(spec, requirements, dims, given, dtype, rows);
+    if (!to.defined() || to.dtype() != start.dtype()) {  // arithmetic is that of `initial`
       result.Set(spec.name, std::move(start));
       continue;
     }

@@ -5,6 +5,8 @@
 #include "src/adapters/registry.h"
 #include "src/layer/check_writes.h"
 #include "src/layer/pair_room.h"
+#include "src/layer/saved_memory.h"
+#include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
 
@@ -17,13 +19,11 @@ void SetZero(const TensorView& view) {
 
 /// Numbers that go from call to call with the pairs of a state, as many as it has room for; new
 /// ones are zeros.
-TensorView PairAuxiliary(const Engine& engine, const Recipe& recipe, const Dims& dims,
+TensorView PairAuxiliary(const Engine& engine, const Recipe& recipe, const Dims& dims, DType dtype,
                          const State& state, Tensor& kept) {
-  const TensorView k = state.Get("state.k"), v = state.Get("state.v");
-  const bool wide = k.dtype() == DType::kFloat64 || v.dtype() == DType::kFloat64;
-  const DType dtype = wide ? DType::kFloat64 : DType::kFloat32;
+  const std::int64_t capacity = state.Get("state.k").size(1);
   const Shape shape{dims.states(), dims.heads,
-                    engine.PairAuxiliaryNumbers(recipe, dims, dtype, k.size(1))};
+                    engine.PairAuxiliaryNumbers(recipe, dims, dtype, capacity)};
   if (shape[2] == 0) return {};
   if (!kept.defined() || !(kept.shape() == shape) || kept.dtype() != dtype) {
     kept = Tensor(dtype, shape);
@@ -41,15 +41,6 @@ void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& in
               "T = " + std::to_string(given));
 }
 
-DType StateType(const Inputs& inputs, const State& state) {
-  for (const char* name : {"state", "state.k", "state.w1"}) {
-    const TensorView given = state.Get(name);
-    if (!given.defined()) continue;
-    return given.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  }
-  return NewStateType(inputs);
-}
-
 Dims CheckCall(std::string_view op, const Requirements& requirements, const Inputs& inputs,
                const State& state, Needs needs, const CallOptions& options, const TensorView& y) {
   Dims dims = InferDims(op, requirements, inputs, needs, &state);
@@ -65,7 +56,9 @@ Dims CheckCall(std::string_view op, const Requirements& requirements, const Inpu
       dims.key_dim = dims.value_dim;
     }
   }
-  CheckDims(op, dims);
+  Dims together = dims;  // sequences that are packed share their tokens
+  together.sequences = 0;
+  CheckSizes(op, requirements.recipe, together);
   CheckSequences(op, dims, inputs);
   if (!options.ranges_checked) CheckRanges(op, requirements, inputs);
   CheckState(op, requirements, dims, state);
@@ -78,29 +71,33 @@ void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outpu
   const Dims dims = CheckCall(op.name, requirements, inputs, state, needs, options, outputs.y);
   const Engine& engine = EngineFor(op.engine, requirements.recipe, dims);
   CheckFits(op.name, requirements, dims, state, &engine);
-  CheckOutputs(op.name, dims, inputs, state, outputs, options, needs);
+  CheckOutputs(op.name, dims, inputs, {state, nullptr, auxiliary.before, auxiliary.behind}, outputs,
+               options, needs);
+  const DType dtype = ArithmeticType(inputs, state);
+  std::span<std::byte> saved;
   if (!options.saved.empty()) {
     if (needs != Needs::kBoth) {  // only what writes and reads has a backward pass
       throw Error(op.name, "saved", "empty", std::to_string(options.saved.size()) + " bytes");
     }
-    const DType dtype = StateType(inputs, state);
-    CheckSaved(op.name, options, engine.SavedBytes(requirements.recipe, dims, dtype));
+    saved = CheckSaved(op.name, options, SavedBytesOf(engine, requirements.recipe, dims, dtype));
   }
   if (needs != Needs::kRead) MakePairRoom(op.name, requirements, dims, inputs, state);
   for (const TensorView& report : {outputs.status, outputs.iterations, outputs.residual}) {
     SetZero(report);
   }
+  if (!saved.empty()) saved = WriteHeader({op.recipe_hash, dims, inputs, dtype}, saved);
   engine.Forward({.requirements = requirements,
                   .dims = dims,
                   .inputs = inputs,
                   .needs = needs,
+                  .dtype = dtype,
                   .executor = ExecutorOf(options),
                   .scratch = options.scratch,
-                  .saved = options.saved,
+                  .saved = saved,
                   .bfloat16_products = options.bfloat16_products,
                   .auxiliary = auxiliary.of_pairs == nullptr || needs != Needs::kBoth
                                    ? auxiliary.numbers
-                                   : PairAuxiliary(engine, requirements.recipe, dims, state,
+                                   : PairAuxiliary(engine, requirements.recipe, dims, dtype, state,
                                                    *auxiliary.of_pairs),
                   .defers = auxiliary.defers},
                  state, outputs);

@@ -1,6 +1,8 @@
 /// A call of a layer: checked, then handed to its engine.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "src/adapters/engine.h"
@@ -16,9 +18,6 @@ inline Executor& ExecutorOf(const CallOptions& options) {
 /// `v` has the rows of one token.
 void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& inputs);
 
-/// The dtype of the state that a call has or will make.
-DType StateType(const Inputs& inputs, const State& state);
-
 /// Inputs and state, and the sizes that follow. `y` tells those of a call that reads a memory
 /// before anything was memorized, or without queries.
 Dims CheckCall(std::string_view op, const Requirements& requirements, const Inputs& inputs,
@@ -30,6 +29,7 @@ struct Operator {
   std::string_view name;
   const Requirements& requirements;
   const Engine& engine;
+  std::size_t recipe_hash;
 };
 
 /// What a Decoder adds.
@@ -37,6 +37,7 @@ struct Auxiliary {
   TensorView numbers{};
   bool defers = false;
   Tensor* of_pairs = nullptr;  ///< of a memory that keeps pairs: where its numbers are, or will be
+  std::span<const std::byte> before{}, behind{};  ///< CallMemory
 };
 
 /// Checks everything, then runs. `state` gets the entries that it lacks.

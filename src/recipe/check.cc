@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "src/core/sizes.h"
 #include "src/core/view_checks.h"
 #include "src/recipe/axes.h"
 #include "src/recipe/family.h"
@@ -139,7 +140,7 @@ class Checker {
     const bool may_be_empty =
         axis == Axis::kBatch || axis == Axis::kTokens || axis == Axis::kSequencesPlus1;
     if (size < (may_be_empty ? 0 : 1)) return false;
-    if (axis == Axis::kTokens) sizes_.Set(Axis::kRows, size * steps_);
+    if (axis == Axis::kTokens) sizes_.Set(Axis::kRows, Product({size, steps_}));
     return sizes_.Bind(axis, size);
   }
 
@@ -173,7 +174,7 @@ class Checker {
     dims.key_dim = keyless ? dims.value_dim : sizes_.Or(Axis::kKeyDim, 1);
     dims.features = sizes_.Or(Axis::kFeatures, 0);
     const bool hidden = FamilyOf(recipe_) == Family::kNetwork && recipe_.function.depth > 1;
-    dims.hidden = hidden ? recipe_.function.expansion * dims.key_dim : 0;
+    dims.hidden = hidden ? Product({recipe_.function.expansion, dims.key_dim}) : 0;
     const std::int64_t bounds = sizes_.Or(Axis::kSequencesPlus1, 1);
     dims.sequences = bounds - 1;
     return dims;
@@ -243,7 +244,7 @@ Dims CheckInputs(std::string_view op, const Requirements& requirements, const In
 }
 
 void CheckDims(std::string_view op, const Dims& dims) {
-  // Products of a few sizes stay far below 2^63 as doubles, and no memory holds more.
+  // No memory holds more.
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   const auto check = [&](std::string_view name, std::int64_t size, std::int64_t least) {
     if (size >= least && size <= kMost) return;

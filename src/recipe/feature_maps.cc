@@ -1,5 +1,6 @@
 #include "src/recipe/feature_maps.h"
 
+#include "src/core/sizes.h"
 #include "src/random/directions.h"
 #include "ttr/zoo.h"
 
@@ -46,13 +47,13 @@ std::span<const FeatureEntry> FeatureMaps() { return kMaps; }
 
 std::int64_t FeatureDim(const Function& function, std::int64_t key_dim, std::int64_t rows) {
   const std::int64_t directions = rows > 0 ? rows : function.feature_dim;
-  const std::int64_t products = key_dim * (key_dim + 1) / 2;  // x_i x_j with i <= j
+  const std::int64_t products = Product({key_dim, key_dim + 1}) / 2;  // x_i x_j with i <= j
   switch (function.features) {
     case FeatureMap::kNone:
     case FeatureMap::kElu1:
     case FeatureMap::kRelu: return key_dim;
     case FeatureMap::kCosformer: return 2 * key_dim;
-    case FeatureMap::kDpfp: return 2 * key_dim * function.nu;
+    case FeatureMap::kDpfp: return Product({2, key_dim, function.nu});
     case FeatureMap::kT2r: return rows;
     case FeatureMap::kHedgehogExp:
     case FeatureMap::kHedgehogSoftmax: return 2 * rows;

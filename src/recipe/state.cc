@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 namespace ttr {
@@ -51,6 +52,24 @@ State State::Shared() const {
   State shared;
   for (const Entry& entry : entries_) shared.Bind(entry.name, entry.view);
   return shared;
+}
+
+DType ArithmeticType(const Inputs& inputs, const State& state) {
+  using namespace std::string_view_literals;
+  const auto is_wide = [](const TensorView& view) {
+    return view.defined() && view.dtype() == DType::kFloat64;
+  };
+  bool carried = false, wide = false;
+  for (const State::Entry& entry : state.entries()) {
+    const std::string_view name = entry.name;
+    if (name != "state"sv && name != "state.k"sv && name != "state.v"sv && name != "state.w1"sv) {
+      continue;
+    }
+    carried = true;
+    wide = wide || is_wide(entry.view);
+  }
+  if (!carried) wide = is_wide(inputs.v.defined() ? inputs.v : inputs.q);
+  return wide ? DType::kFloat64 : DType::kFloat32;
 }
 
 void UpgradeCounts(const Requirements& requirements, State& state) {

@@ -71,13 +71,14 @@ void AddDictionary(Specs& specs) {
   specs.push_back({"state.r",
                    {kN, kH, kBudget, kBudget},
                    "R, upper triangular: R^T R = A, the weighted Gram matrix of the keys' "
-                   "coordinates, with the ridge"});
+                   "coordinates, with the ridge; columns of long keys in the units of state.l"});
   specs.push_back({"state.keys",
                    {kN, kH, kBudget, Axis::kKeyDim},
                    "D, the dictionary, oldest first: keys whose span the regression is in"});
   specs.push_back({"state.l",
                    {kN, kH, kBudget, kBudget},
-                   "L, lower triangular: L L^T = s(D, D); coordinates are L^-1 s(D, k)"});
+                   "L, lower triangular: L L^T = s(D, D); coordinates are L^-1 s(D, k); the row of "
+                   "a key with s(d, d) > 2^32 in units of -sqrt(s(d, d))"});
   specs.push_back({"state.count", {kN, kH}, "keys of the dictionary so far", true});
 }
 

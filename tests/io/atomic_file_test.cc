@@ -136,6 +136,37 @@ TEST(AtomicFile, FollowsLinksAndKeepsModes) {
             fs::perms::owner_read | fs::perms::owner_write);
 }
 
+TEST(AtomicFile, WritesWhereADanglingLinkLeads) {
+  const TempFolder folder;
+  fs::create_directory(folder / "real");
+  fs::create_symlink(fs::path("real") / "a", folder / "link");  // from the folder of the link
+  fs::create_symlink(folder / "link", folder / "further");
+  AtomicFile file(folder / "further");
+  file.Write("new");
+  file.Commit();
+  EXPECT_TRUE(fs::is_symlink(folder / "further"));
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(ReadBytes(folder / "real" / "a"), "new");
+}
+
+TEST(AtomicFile, LeavesLinksThatLeadNowhere) {
+  const TempFolder folder;
+  fs::create_symlink(folder / "none" / "a", folder / "lost");
+  fs::create_symlink("two", folder / "one");
+  fs::create_symlink("one", folder / "two");
+  for (const char* const name : {"lost", "one"}) {
+    EXPECT_THROW(
+        {
+          AtomicFile file(folder / name);
+          file.Write("new");
+          file.Commit();
+        },
+        SystemError)
+        << name;
+    EXPECT_TRUE(fs::is_symlink(folder / name)) << name;
+  }
+}
+
 TEST(AtomicFile, LongNames) {
   const TempFolder folder;
   const std::string name(255, 'n');  // as long as file systems allow

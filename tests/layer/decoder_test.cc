@@ -412,6 +412,65 @@ std::string ErrorOf(const Act& act) {
   return "no error";
 }
 
+// Views of a decoder's own state are as good a start as any other.
+TEST(DecodingAnywhere, GoesOnFromItsOwnState) {
+  for (const char* const text :
+       {"softmax", "kernel_ridge{ridge: 0.1}", "rls{ridge: 0.1}", "gated_deltanet", "retnet"}) {
+    SCOPED_TRACE(text);
+    const Layer layer(ParseRecipe(text));
+    const Call call(layer.recipe(), SomeDims(), DType::kFloat64, 15);
+    Decoder decoder(layer, call.dims, DType::kFloat64), other(layer, call.dims, DType::kFloat64);
+    for (std::int64_t t = 0; t < 20; ++t) {
+      Step(call, t, decoder);
+      Step(call, t, other);
+    }
+    decoder.Start(decoder.state().Shared());
+    const State views = decoder.state().Shared();
+    for (std::int64_t t = 20; t < 30; ++t) {
+      EXPECT_LE(LargestDifference(Step(call, t, decoder), Step(call, t, other)), 1e-10) << t;
+    }
+    if (views.Get("state.k").defined()) continue;  // pairs have grown elsewhere
+    decoder.Start(views);                          // with what later steps have written there
+    for (std::int64_t t = 30; t < 40; ++t) {
+      EXPECT_LE(LargestDifference(Step(call, t, decoder), Step(call, t, other)), 1e-10) << t;
+    }
+  }
+}
+
+// The header before the state and the numbers behind it are the decoder's alone.
+TEST(DecoderErrors, NameWhatOverlapsItsMemory) {
+  for (const char* const text : {"gated_deltanet", "rls{ridge: 0.1}", "retnet"}) {
+    SCOPED_TRACE(text);
+    const Layer layer(ParseRecipe(text));
+    const Dims dims = SomeDims();
+    const Call call(layer.recipe(), dims, DType::kFloat32, 1);
+    Tensor memory(DType::kInt8, {static_cast<std::int64_t>(Decoder::Bytes(layer, dims))});
+    const std::span all(static_cast<std::byte*>(memory.data()),
+                        static_cast<std::size_t>(memory.bytes()));
+    Decoder decoder(layer, dims, DType::kFloat32, all);
+    Step(call, 0, decoder);
+    const Tensor before = Tensor::Copy(memory);
+    const Tensor y = Token(call);
+    const Inputs inputs = test::TokensOf(call, 1, 1);
+    const auto refused = [&](const Inputs& given, const Outputs& outputs,
+                             const CallOptions& options) {
+      const std::string text_of = ErrorOf([&] { decoder.Step(given, outputs, options); });
+      EXPECT_NE(text_of.find("memory of its own"), std::string::npos) << text_of;
+      EXPECT_EQ(LargestDifference(memory, before), 0);
+    };
+    for (const std::size_t at : {std::size_t{0}, std::size_t{64}, all.size() - 64}) {
+      SCOPED_TRACE(at);
+      std::byte* const place = all.data() + at;
+      refused(inputs, {.y = TensorView(place, DType::kFloat32, y.shape())}, {});
+      refused(inputs, {.y = y, .status = TensorView(place, DType::kInt8, {1, 1, 4})}, {});
+      refused(inputs, {.y = y}, {.scratch = {place, 64}});
+      Inputs into = inputs;
+      into.q = TensorView(place, DType::kFloat32, inputs.q.shape());
+      refused(into, {.y = y}, {});
+    }
+  }
+}
+
 TEST(DecoderErrors, NameWhatIsWrong) {
   const Layer layer(ParseRecipe("gated_deltanet"));
   const Dims dims = SomeDims();
@@ -430,6 +489,14 @@ TEST(DecoderErrors, NameWhatIsWrong) {
   Dims other = dims;
   other.heads = 0;
   EXPECT_NE(make(layer, other, {}).find("[Decoder] H must be from 1"), std::string::npos);
+  other = dims;
+  other.key_dim = other.value_dim = std::int64_t{1} << 31;
+  other.batch = 4;  // 2^64 numbers
+  EXPECT_NE(make(layer, other, {}).find("[Decoder] sizes must be"), std::string::npos);
+  EXPECT_NE(ErrorOf([&] {
+              Decoder::Bytes(layer, dims, DType::kBFloat16);
+            }).find("[Decoder] state must be float32 or float64 but is bfloat16"),
+            std::string::npos);
   EXPECT_NE(make(Layer(ParseRecipe("linear_attention{causal: false}")), dims, {}).find("causal"),
             std::string::npos);
   EXPECT_NE(make(Layer(ParseRecipe("softmax")), dims, all).find("grows"), std::string::npos);

@@ -197,6 +197,41 @@ TEST(HostileOverlap, IsRefused) {
   }
 }
 
+// Scratch and saved memory over the state from which a final one is made.
+TEST(HostileOverlap, OfAnInitialStateIsRefused) {
+  for (const char* const text : {"gated_deltanet", "softmax"}) {
+    const Layer layer(ParseRecipe(text));
+    const test::Call call(layer.recipe(), test::SmallDims(layer.recipe()), DType::kFloat64, 3);
+    State start;
+    layer.Memorize(call.inputs, start);
+    const std::size_t most =
+        std::max(layer.ScratchBytes(call.dims, 1), layer.SavedBytes(call.dims, DType::kFloat64));
+    for (const State::Entry& entry : start.entries()) {
+      Tensor memory(DType::kInt8, {static_cast<std::int64_t>(most) + entry.owned.bytes()});
+      const TensorView inside(memory.data(), entry.view.dtype(), entry.view.shape());
+      CopyInto(entry.view, inside);
+      const Tensor before = Tensor::Copy(memory);
+      State initial = start, final;
+      initial.Bind(entry.name, inside);
+      const Tensor y(DType::kFloat64, OutputShape(call.dims));
+      const std::span bytes(static_cast<std::byte*>(memory.data()), most);
+      for (const CallOptions& options :
+           {CallOptions{.executor = &SequentialExecutor(), .scratch = bytes},
+            CallOptions{.executor = &SequentialExecutor(), .saved = bytes}}) {
+        try {
+          layer.Forward(call.inputs, initial, final, {.y = y}, options);
+          ADD_FAILURE() << entry.name << " is overlapped";
+        } catch (const Error& error) {
+          const std::string expected = " must be memory of its own but is overlapping initial ";
+          EXPECT_NE(std::string(error.what()).find(expected + entry.name), std::string::npos)
+              << error.what();
+        }
+        EXPECT_EQ(test::LargestDifference(memory, before), 0);
+      }
+    }
+  }
+}
+
 // A final state is as it was where the call is refused.
 TEST(HostileOverlap, LeavesAFinalStateAloneWhereOutputsAreWrong) {
   Memory memory(12);
@@ -300,6 +335,66 @@ TEST(HostileSizes, AreRefused) {
     EXPECT_THROW(EstimateCost(layer.recipe(), layer.plan(), dims), Error);
     EXPECT_THROW(Decoder::Bytes(layer, dims), Error);
   }
+}
+
+// Of a decoder's state in float64, not rounded; 0 where that grows.
+double StateBytes(const Layer& layer, const Dims& dims) {
+  double bytes = 0;
+  for (const StateSpec& spec : layer.requirements().state) {
+    double numbers = 1;
+    for (const Axis axis : spec.shape) {
+      numbers *= static_cast<double>(SizeOf(axis, layer.recipe(), dims));
+    }
+    bytes += 8 * numbers;
+  }
+  const bool grows = Decoder::Bytes(layer, dims, DType::kFloat64) == 0;
+  return grows ? 0 : bytes;
+}
+
+class HostileProducts : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Recipes, HostileProducts, ::testing::ValuesIn(test::LayerRecipes()),
+                         test::CaseName);
+
+// Sizes that a call can have one by one, but not together: refused, or more for more.
+TEST_P(HostileProducts, AreRefusedOrDoNotWrap) {
+  const Layer layer(ParseRecipe(GetParam()));
+  Memory draws(5);
+  const auto all = [&](const Dims& dims) -> std::vector<double> {
+    try {
+      return {static_cast<double>(Decoder::Bytes(layer, dims, DType::kFloat64)),
+              static_cast<double>(layer.ScratchBytes(dims, 8)),
+              static_cast<double>(layer.BackwardScratchBytes(dims, 8)),
+              static_cast<double>(layer.SavedBytes(dims, DType::kFloat64))};
+    } catch (const Error&) {
+      return {};
+    }
+  };
+  int refused = 0;
+  for (int draw = 0; draw < Draws(200); ++draw) {
+    const auto power = [&](std::int64_t most) { return std::int64_t{1} << draws.Below(most + 1); };
+    Dims dims{
+        .batch = power(40), .tokens = power(40), .key_dim = power(40), .value_dim = power(40)};
+    dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = power(20);
+    dims.features = power(20);
+    dims.hidden = layer.recipe().function.expansion * dims.key_dim;
+    if (layer.recipe().reading.causal && draws.OneIn(3)) {
+      dims.sequences = dims.batch;
+      dims.batch = 1;
+    }
+    const std::vector<double> most = all(dims);
+    if (most.empty()) {
+      ++refused;
+      continue;
+    }
+    for (const double bytes : most) EXPECT_LT(bytes, 4.7e18);
+    EXPECT_GE(most[0], StateBytes(layer, dims));
+    Dims less = dims;
+    (less.sequences > 0 ? less.sequences : less.batch) = 1;
+    const std::vector<double> few = all(less);
+    ASSERT_FALSE(few.empty());
+    for (std::size_t i = 1; i < few.size(); ++i) EXPECT_LE(few[i], most[i]) << i;
+  }
+  EXPECT_GT(refused, 0);
 }
 
 // What can never fit is refused before anything is allocated, with how much it is.

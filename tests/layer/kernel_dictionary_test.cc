@@ -100,6 +100,32 @@ TEST(KernelDictionaries, OfAllKeysAreKernelRidge) {
   }
 }
 
+// k(k, k) = e^180 is beyond float32, in which the state is.
+TEST(KernelDictionaries, TakeLongKeysIntoAStateInFloat32) {
+  for (const char* recipe :
+       {"kernel_rls{budget: 9, scale: 1, ridge: 1, tolerance: 0.1}",
+        "kernel_rls{budget: 4, scale: 1, ridge: 1, tolerance: 0.1, read: before}"}) {
+    const Layer layer(ParseRecipe(recipe));
+    const Call call(layer.recipe(), test::TwoMemories(24, 4, 3), DType::kFloat32, 14);
+    for (const std::int64_t t : {0, 7, 8, 20}) {
+      double squares = 0;
+      for (std::int64_t c = 0; c < 4; ++c) squares += std::pow(call.inputs.k.At({0, t, 0, c}), 2);
+      for (std::int64_t c = 0; c < 4; ++c) {
+        const double k = std::sqrt(180 / squares) * call.inputs.k.At({0, t, 0, c});
+        call.inputs.k.Set({0, t, 0, c}, k);
+      }
+    }
+    const test::Result whole = RunWhole(layer, call);
+    EXPECT_LE(LargestDifference(RunWhole(Layer(layer.recipe(), kDefinition), call).y, whole.y),
+              1e-4);
+    for (const float y : whole.y.as<float>()) EXPECT_TRUE(std::isfinite(y));
+    for (const test::Result& got :
+         {RunInPieces(layer, call, 7), RunInPieces(layer, call, 1), RunDecoder(layer, call)}) {
+      EXPECT_LE(LargestDifference(whole.y, got.y), 2e-3) << recipe;
+    }
+  }
+}
+
 // With linear keys of three channels three of them span all others: recursive least squares.
 TEST(KernelDictionaries, OfALinearKernelAreRls) {
   const Dims dims = test::TwoMemories(200, 3, 5);

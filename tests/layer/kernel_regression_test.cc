@@ -210,6 +210,32 @@ TEST(KernelRegressions, StreamByADecoder) {
   EXPECT_LE(LargestDifference(whole.y, y), 1e-11);
 }
 
+// A factor that goes from token to token is of the constants of its token.
+TEST(KernelRegressions, StreamUnderConstantsThatChange) {
+  for (const char* recipe :
+       {"kernel_ridge{kernel: gaussian, bandwidth: 3, ridge: 0.1}",
+        "kernel_ridge{kernel: laplace, bandwidth: 3, ridge: 0.1, importance: input}",
+        "kernel_ridge{ridge: 0.1}", "rls{ridge: 0.1, ridge_kind: constant}"}) {
+    const Layer layer(ParseRecipe(recipe));
+    const Call call(layer.recipe(), test::TwoMemories(60, 4, 3), DType::kFloat64, 12);
+    Decoder decoder(layer, call.dims, DType::kFloat64);
+    State state;
+    const Tensor y(DType::kFloat64, {1, 1, 2, 3}), expected(DType::kFloat64, y.shape());
+    for (std::int64_t t = 0; t < 60; ++t) {
+      Inputs inputs = test::TokensOf(call, t, 1);
+      const std::vector<double> ridge{t < 20 ? 0.1 : 1.5, 0.1}, width{3, t < 40 ? 3. : 1.};
+      inputs.ridge = TensorView::Of(ridge.data(), {2});
+      if (layer.recipe().similarity.kernel == Kernel::kGaussian ||
+          layer.recipe().similarity.kernel == Kernel::kLaplace) {
+        inputs.bandwidth = TensorView::Of(width.data(), {2});
+      }
+      decoder.Step(inputs, {.y = y});
+      layer.Step(inputs, state, {.y = expected});
+      EXPECT_LE(LargestDifference(y, expected), 1e-9) << recipe << ", token " << t;
+    }
+  }
+}
+
 // Pairs are rounded as they are written: the call on rounded pairs.
 TEST_P(KernelRegression, KeepsPairsInBFloat16) {
   if (!layer.recipe().reading.causal) GTEST_SKIP() << "has no state";

@@ -73,6 +73,15 @@ TEST_P(LocalPolynomialGradient, OfManyBlocksIsThatInDouble) {
   test::ExpectGradientsInDouble(layer_, test::TwoMemories(140, channels, 21), 3e-5);
 }
 
+// The definition runs what has more monomials than the engine takes.
+TEST(LocalPolynomialGradients, AreThereForSizesOfTheEngineAlone) {
+  const Layer layer(ParseRecipe("local_quadratic"));
+  EXPECT_TRUE(layer.HasGradients());
+  EXPECT_TRUE(layer.HasGradients(test::TwoMemories(8, 21, 2)));
+  EXPECT_FALSE(layer.HasGradients(test::TwoMemories(8, 24, 2)));
+  EXPECT_TRUE(Layer(ParseRecipe("local_linear")).HasGradients(test::TwoMemories(8, 300, 2)));
+}
+
 // Their forward pass goes by conjugate gradients.
 TEST(LocalPolynomialGradients, OfManyChannelsAreThoseInDouble) {
   for (const char* recipe : {"local_linear{ridge: 2}", "local_linear{normalise_qk: true}"}) {

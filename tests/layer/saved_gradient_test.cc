@@ -18,6 +18,7 @@
 #include "ttr/error.h"
 #include "ttr/executor.h"
 #include "ttr/layer.h"
+#include "ttr/target.h"
 #include "ttr/util/random.h"
 
 namespace ttr {
@@ -331,6 +332,48 @@ TEST_F(Saved, MustBeWhatForwardLeft) {
   EXPECT_EQ(MessageOf([&] { Backward({.saved = saved_}); }), expected);
   Forward({.saved = saved_});
   EXPECT_EQ(MessageOf([&] { Backward({.saved = saved_}); }), "");
+}
+
+// Of the same sizes, and of as many bytes.
+TEST_F(Saved, IsOfItsRecipeItsPackingItsDtypesAndItsTarget) {
+  const std::string expected =
+      "[Backward] saved must be what Forward left there for the same inputs but is something else";
+  const Layer softmax(ParseRecipe("softmax")), gaussian(ParseRecipe("nadaraya_watson")),
+      other(ParseRecipe("softmax{scale: 2}"));
+  const Dims dims = SomeDims(softmax.recipe(), 9, 2);
+  const Call call(softmax.recipe(), dims, DType::kFloat32, 6);
+  const Tensor dy = OutputGradient(dims, DType::kFloat32);
+  test::AlignedBytes saved = Memory(softmax, dims, DType::kFloat32);
+  const CallOptions run{.saved = saved};
+  const auto forward = [&](const Layer& layer, const Inputs& inputs) {
+    Answers(layer, inputs, {}, dims, DType::kFloat32, run);
+  };
+  const auto backward = [&](const Layer& layer, const Inputs& inputs) {
+    return MessageOf([&] { Differentiate(layer, inputs, {}, dy, {}, run); });
+  };
+  forward(softmax, call.inputs);
+  EXPECT_EQ(backward(softmax, call.inputs), "");
+  EXPECT_EQ(backward(gaussian, call.inputs), expected);
+  EXPECT_EQ(backward(other, call.inputs), expected);
+  const std::vector<std::int64_t> one{0, 4, 9}, two{0, 5, 9};
+  Inputs packed = call.inputs, differently = call.inputs;
+  packed.cu_seqlens = TensorView::Of(one.data(), {3});
+  differently.cu_seqlens = TensorView::Of(two.data(), {3});
+  for (const Inputs& inputs : {packed, differently}) {
+    EXPECT_EQ(backward(softmax, inputs), expected);
+  }
+  forward(softmax, packed);
+  EXPECT_EQ(backward(softmax, packed), "");
+  EXPECT_EQ(backward(softmax, differently), expected);
+  Inputs narrow = packed;
+  const Tensor q = Tensor::Copy(packed.q, DType::kBFloat16);
+  narrow.q = q;
+  EXPECT_EQ(backward(softmax, narrow), expected);
+  for (const std::string& target : SupportedTargets()) {
+    if (target == ChosenTarget()) continue;
+    const test::OnTarget on(target);
+    EXPECT_EQ(backward(softmax, packed), expected) << target;
+  }
 }
 
 TEST_F(Saved, IsOfCallsThatWriteAndRead) {

@@ -94,7 +94,7 @@ class WeightsGradient {
       : m_(pairs), g_(gradients), pair_sums_(pair_sums), query_sums_(query_sums) {}
 
   void Run() const {
-    if (!m_.weighted || m_.sight.tokens == 0) return;
+    if (!m_.weighted) return;
     const QueryBlock block(m_, 0);
     double by_totals = AddFinal();
     std::int64_t query = m_.rows - 1;
@@ -135,9 +135,10 @@ class WeightsGradient {
     if (!g_.final_log_weight) return 0;
     const std::int64_t held = m_.sight.held, all = m_.all();
     const std::int64_t dropped = all - g_.final_place.After(held, m_.sight.tokens);
+    const std::int64_t tokens = m_.sight.tokens;
+    const std::int64_t forgotten = tokens > 0 ? m_.weights.forgotten[tokens - 1] : 0;
     double sum = 0;
-    for (std::int64_t i = std::max(dropped, m_.weights.forgotten[m_.sight.tokens - 1]); i < all;
-         ++i) {
+    for (std::int64_t i = std::max(dropped, forgotten); i < all; ++i) {
       // A weight of 0 stays 0.
       if (std::isinf(OffsetOf(m_, i))) continue;
       const double gradient = sn::LoadOne<double>(g_.final_log_weight, i - dropped);

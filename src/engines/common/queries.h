@@ -42,6 +42,7 @@ struct QueriedTensors : PairTensors {
   std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
   TensorView y;                              ///< [B, T, max(H, Hq), Dv]
   TensorView status;                         ///< [B, T, max(H, Hq)], int8
+  DType arithmetic = DType::kFloat32;        ///< of all that is computed: float32 or float64
 
   Sequences sequences() const {
     const TensorView& timed = v.defined() ? v : q;
@@ -59,14 +60,6 @@ struct QueriedTensors : PairTensors {
   std::int64_t key_dim() const { return q.defined() ? q.size(3) : k.size(3); }
   std::int64_t value_dim() const {
     return v.defined() ? v.size(3) : state_v.defined() ? state_v.size(3) : y.size(3);
-  }
-  /// Of the arithmetic.
-  DType dtype() const {
-    const bool wide = state_k.defined()
-                          ? state_k.dtype() == DType::kFloat64 || state_v.dtype() == DType::kFloat64
-                      : v.defined() ? v.dtype() == DType::kFloat64
-                                    : q.dtype() == DType::kFloat64;
-    return wide ? DType::kFloat64 : DType::kFloat32;
   }
 };
 

@@ -11,7 +11,6 @@
 #include "src/engines/fast_weights/backward/rows.h"
 #include "src/engines/fast_weights/saved.h"
 #include "src/engines/fast_weights/work.h"
-#include "ttr/error.h"
 
 namespace ttr::fast_weights {
 namespace {
@@ -140,10 +139,7 @@ void Backward(const Options& options, const BackwardCall& call, Executor& execut
   }
   Work work(options, forward);
   if (work.memories() == 0) return;
-  if (!forward.saved.empty() && !FindSaved(work)) {
-    throw Error("Backward", "saved", "what Forward left there for the same inputs",
-                "something else");
-  }
+  work.sizes.saved = work.Saves();
   const Groups groups(work, forward);
   // Gradients of constants are sums over the sequences, in order.
   const Gradients& g = call.gradients;

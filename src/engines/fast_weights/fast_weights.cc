@@ -6,7 +6,6 @@
 #include <array>
 #include <new>
 
-#include "src/core/saved_header.h"
 #include "src/engines/fast_weights/decode/deferred_write.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
@@ -130,8 +129,7 @@ std::size_t SavedBytes(const Options& options, const Sizes& sizes, std::int64_t 
                        std::int64_t sequences, std::int64_t tokens, bool packed) {
   if (!options.causal) return 0;
   const SavedLayout layout(options, sizes, sequences, tokens, packed);
-  return SavedHeader::Bytes() +
-         static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
+  return static_cast<std::size_t>(layout.Numbers(heads)) * SizeOf(sizes.state);
 }
 
 simd::Bf16Products ProductsOfBf16(const Options& options) {
@@ -163,13 +161,11 @@ void Forward(const Options& options, const Call& call, Executor& executor,
     return Forward(options, reads, executor, scratch);
   }
   Work work(options, call);
-  const bool saves = !call.saved.empty();
   const bool decode = IsDecode(work.sizes.tokens * options.steps);
-  work.sizes.saved = saves && !decode;
+  work.sizes.saved = work.Saves();
   if (call.bf16_products && !decode && work.sizes.state == DType::kFloat32) {
     work.sizes.products = ProductsOfBf16(options);
   }
-  if (saves) NoteSaved(work);
   if (work.sequences.tokens() == 0 || work.memories() == 0) return;
   const int threads = work.Threads(executor);
   work.Cut(threads);

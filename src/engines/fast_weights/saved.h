@@ -13,15 +13,11 @@
 /// is twice the lanes of the target, so that only the target that saved it can read it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "src/engines/fast_weights/layout.h"
 
 namespace ttr::fast_weights {
-
-struct Work;
 
 /// Offsets in numbers from its beginning.
 struct SavedLayout {
@@ -79,15 +75,5 @@ struct SavedLayout {
   }
   std::int64_t Numbers(std::int64_t heads) const { return SumsOf(heads, heads, 0); }
 };
-
-/// Notes at the beginning of call.saved what is saved there: work.sizes.saved says whether anything
-/// is.
-void NoteSaved(const Work& work);
-
-/// Is call.saved what a forward pass of this call left? Then work.sizes.saved says what it noted.
-bool FindSaved(Work& work);
-
-/// Where the arrays begin.
-std::byte* SavedArrays(const Work& work);
 
 }  // namespace ttr::fast_weights

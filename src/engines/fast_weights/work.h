@@ -60,6 +60,9 @@ struct Work {
 
   std::int64_t memories() const { return sequences.count() * heads.memories; }
 
+  /// Does the forward pass leave anything in call.saved? A decode does not.
+  bool Saves() const { return !call.saved.empty() && !IsDecode(sizes.tokens * options.steps); }
+
   /// Tasks, where memories are not interleaved.
   std::int64_t items() const { return memories() * columns.count; }
 
@@ -211,7 +214,7 @@ struct Work {
                              sequences.packed());
     const std::int64_t first = sequences.Place(sequences[n]), all = heads.memories;
     const auto size = static_cast<std::int64_t>(SizeOf(sizes.state));
-    std::byte* const arrays = SavedArrays(*this);
+    std::byte* const arrays = call.saved.data();
     m.saved_states = arrays + layout.StatesOf(h, n, first) * size;
     if (layout.errors) m.saved_errors = arrays + layout.ErrorsOf(all, h, first) * size;
     if (layout.outputs > 0) m.saved_outputs = arrays + layout.OutputsOf(all, h, first) * size;

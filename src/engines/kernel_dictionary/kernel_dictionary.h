@@ -16,7 +16,7 @@
 /// | importance       | [B, T, H]            | w >= 0; absent: 1                                  |
 /// | ridge, bandwidth | [H]                  | >= 0; absent: those of the options                 |
 /// | e                | [N, H, n, Dv]        | E; these five are updated, or all absent: nothing  |
-/// | r, l             | [N, H, n, n]         | R, upper, and L, lower triangular                  |
+/// | r, l             | [N, H, n, n]         | R, upper, and L, lower triangular (kMostPlain)     |
 /// | keys             | [N, H, n, Dk]        | D                                                  |
 /// | count            | [N, H]               | int64: keys of D, up to n                          |
 /// | y                | [B, T, heads, Dv]    | max(H, Hq) heads                                   |

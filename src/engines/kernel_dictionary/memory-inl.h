@@ -73,6 +73,7 @@ class Dictionary {
   double* RowOfR(std::int64_t i) const { return s_.r + i * s_.stride; }
   double* RowOfL(std::int64_t i) const { return s_.l + i * s_.stride; }
   double* RowOfE(std::int64_t i) const { return s_.e + i * m_.value_dim; }
+  double* KeyAt(std::int64_t i) const { return s_.keys + i * m_.key_dim; }
 
   void Load() {
     if (m_.count == nullptr) return;
@@ -81,20 +82,39 @@ class Dictionary {
       sn::LoadRow(m_.e, i, 0, m_.value_dim, RowOfE(i));
       sn::LoadRow(m_.r, i, i, size_ - i, RowOfR(i) + i);
       sn::LoadRow(m_.l, i, 0, i + 1, RowOfL(i));
-      sn::LoadRow(m_.keys, i, 0, m_.key_dim, s_.keys + i * m_.key_dim);
+      sn::LoadRow(m_.keys, i, 0, m_.key_dim, KeyAt(i));
+      const bool plain = !(RowOfL(i)[i] < 0);
+      s_.units[i] = plain ? 1 : std::sqrt(Self(KeyAt(i)));
+      if (plain) continue;
+      sn::Multiply(RowOfL(i), i + 1, -s_.units[i]);
+      for (std::int64_t j = 0; j <= i; ++j) RowOfR(j)[i] *= s_.units[i];
     }
   }
 
   void Store() const {
     if (m_.count == nullptr) return;
     *m_.count = size_;
+    for (std::int64_t i = held_; i < size_; ++i) StoreKey(i);
+    for (std::int64_t i = 0; i < size_; ++i) {
+      if (s_.units[i] != 1) {
+        for (std::int64_t j = 0; j <= i; ++j) RowOfR(j)[i] /= s_.units[i];
+      }
+    }
     for (std::int64_t i = 0; i < size_; ++i) {
       sn::StoreRow(RowOfE(i), i, 0, m_.value_dim, m_.e);
       sn::StoreRow(RowOfR(i) + i, i, i, size_ - i, m_.r);
-      if (i < held_) continue;
-      sn::StoreRow(RowOfL(i), i, 0, i + 1, m_.l);
-      sn::StoreRow(s_.keys + i * m_.key_dim, i, 0, m_.key_dim, m_.keys);
     }
+  }
+
+  /// A key that has joined, and its row of L.
+  void StoreKey(std::int64_t i) const {
+    sn::StoreRow(KeyAt(i), i, 0, m_.key_dim, m_.keys);
+    if (s_.units[i] != 1) {
+      sn::LoadRow(m_.keys, i, 0, m_.key_dim, s_.k);  // as it will be read
+      s_.units[i] = std::sqrt(Self(s_.k));
+      sn::Multiply(RowOfL(i), i + 1, -1 / s_.units[i]);
+    }
+    sn::StoreRow(RowOfL(i), i, 0, i + 1, m_.l);
   }
 
   /// k(D, x) in z.
@@ -154,7 +174,9 @@ class Dictionary {
     const double inside = Coordinates(s_.k), self = Self(s_.k), outside = self - inside;
     const double least = std::max(o_.tolerance, linalg::Rounding<double>(size_ + 1));
     // What is no number joins, too, and so reaches whatever is read later.
-    if (size_ < o_.budget && !(outside <= least * self)) Join(std::sqrt(outside));
+    if (size_ < o_.budget && !(outside <= least * self)) {
+      Join(std::sqrt(outside), UnitOf(self));
+    }
     sn::LoadRow(m_.v, t, 0, m_.value_dim, s_.v);
     const double root = std::sqrt(weight);
     sn::Multiply(s_.z, size_, root);
@@ -162,12 +184,17 @@ class Dictionary {
     AddRow();
   }
 
+  static double UnitOf(double self) {
+    return self > kMostPlain && std::isfinite(self) ? std::sqrt(self) : 1;
+  }
+
   /// One coordinate more, in which k lies so far outside of the others.
-  void Join(double outside) {
+  void Join(double outside, double unit) {
     const std::int64_t i = size_++;
     s_.z[i] = outside;
+    s_.units[i] = unit;
     std::copy(s_.z, s_.z + size_, RowOfL(i));
-    std::copy(s_.k, s_.k + m_.key_dim, s_.keys + i * m_.key_dim);
+    std::copy(s_.k, s_.k + m_.key_dim, KeyAt(i));
     for (std::int64_t j = 0; j < i; ++j) RowOfR(j)[i] = 0;
     RowOfR(i)[i] = std::sqrt(m_.ridge);
     std::fill(RowOfE(i), RowOfE(i) + m_.value_dim, 0.0);

@@ -25,6 +25,7 @@ struct Scratch {
   std::int64_t stride;  // of r and l
   double *e, *r, *keys, *l;
   double *k, *v, *z, *y;
+  double* units;  // of a key: kMostPlain
 
   Scratch(const Sizes& sizes, common::ScratchLayout& layout)
       : stride(common::OddLines<double>(sizes.budget)) {
@@ -33,9 +34,14 @@ struct Scratch {
     keys = layout.Take<double>(sizes.budget * sizes.key_dim);
     k = layout.Take<double>(sizes.key_dim);
     layout.Take(sizes.value_dim, {&v, &y});
-    z = layout.Take<double>(sizes.budget);
+    layout.Take(sizes.budget, {&z, &units});
   }
 };
+
+/// The most k(d, d) of a key of D whose row of L and column of R are in the state as they are;
+/// those of a longer one are in units of its sqrt(k(d, d)), which float32 need not hold, and its
+/// row of L is negated to say so.
+inline constexpr double kMostPlain = 0x1p32;
 
 /// All tokens of a memory.
 void RunMemory(const Options& options, const Memory& memory, std::byte* scratch);

@@ -17,10 +17,11 @@ std::size_t BytesOfSolutionsAs(const common::Sight& sight, const Sizes& sizes) {
 struct Bytes {
   std::size_t weights, factor, solutions, worker;
 
-  Bytes(const Options& options, const Sizes& sizes)
+  /// `shift`: pairs more that every query is taken to see.
+  Bytes(const Options& options, const Sizes& sizes, std::int64_t shift = 0)
       : weights(BytesOfWeights(sizes)), factor(BytesOfFactor(sizes, sizes.pairs())) {
     common::Sight sight;
-    sight.held = sizes.held;
+    sight.held = sizes.held + shift;
     sight.tokens = sizes.tokens;
     sight.causal = options.causal;
     sight.before = options.read_before;
@@ -33,8 +34,14 @@ struct Bytes {
                                                                    sizes.value_dim);
   }
 
-  std::size_t memory() const { return weights + factor + solutions; }
+  RoomBytes room() const { return {weights + factor + solutions, worker}; }
 };
+
+/// A call without the pairs of a state.
+Sizes WithoutState(Sizes sizes) {
+  sizes.held = 0;
+  return sizes;
+}
 
 /// One call.
 class Pass {
@@ -90,8 +97,9 @@ class Pass {
 }  // namespace
 
 std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads) {
-  const Bytes bytes(options, sizes);
-  return SharedScratchBytes(threads, bytes.memory(), bytes.worker);
+  // Some of the pairs may be those of a state: then queries see whole blocks earlier.
+  const std::int64_t shift = Extent(sizes.pairs()).block - 1;
+  return SharedScratchBytes(threads, Bytes(options, sizes, shift).room());
 }
 
 void Backward(const Options& options, const Call& call, const TensorView& dy,
@@ -102,7 +110,8 @@ void Backward(const Options& options, const Call& call, const TensorView& dy,
   const Shares shares(work,
                       common::ThreadsFor(executor, FlopsOf(work) >= common::kFlopsWorthThreads));
   const Bytes bytes(options, work.sizes);
-  const common::WorkerScratch room = shares.Claim(scratch, bytes.memory(), bytes.worker);
+  const common::WorkerScratch room =
+      shares.Claim(scratch, bytes.room(), Bytes(options, WithoutState(work.sizes)).room());
   const Pass pass(work, dy, final, gradients);
   shares.ForMemories(work, executor, room, bytes.worker,
                      [&](std::int64_t item, std::byte* memory, std::byte* own, const auto& each) {
@@ -112,7 +121,7 @@ void Backward(const Options& options, const Call& call, const TensorView& dy,
                                        .room = work.sizes.pairs(),
                                        .factor = memory + bytes.weights,
                                        .scratch = own};
-                       task.progress() = {};
+                       task.Restart();
                        const MemoryGradient gradient = pass.GradientOf(item);
                        pass.RunMemory({task, gradient, memory + bytes.weights + bytes.factor},
                                       each);

@@ -8,9 +8,10 @@
 namespace ttr::kernel_regression {
 namespace {
 
-/// Of a memory: its factor, where none goes from call to call, and weights.
-std::size_t BytesOfMemory(const Sizes& sizes, std::int64_t room, bool keeps) {
-  return (keeps ? 0 : BytesOfFactor(sizes, room)) + BytesOfWeights(sizes);
+/// A factor, where none goes from call to call, and weights; and a worker's scratch.
+RoomBytes RoomFor(const Sizes& sizes, std::int64_t pairs, bool keeps) {
+  return {(keeps ? 0 : BytesOfFactor(sizes, pairs)) + BytesOfWeights(sizes),
+          BytesOfScratch(sizes, pairs)};
 }
 
 template <class Each>
@@ -36,11 +37,11 @@ void RunCall(const Work& work, Executor& executor, std::span<std::byte> scratch,
   const Shares shares(work,
                       common::ThreadsFor(executor, FlopsOf(work) >= common::kFlopsWorthThreads));
   const std::size_t weights = BytesOfWeights(work.sizes);
-  const std::size_t worker = BytesOfScratch(work.sizes, work.Room());
   const bool keeps = work.call.factor.defined();
+  const RoomBytes needed = RoomFor(work.sizes, work.Room(), keeps);
   const common::WorkerScratch room =
-      shares.Claim(scratch, BytesOfMemory(work.sizes, work.Room(), keeps), worker);
-  shares.ForMemories(work, executor, room, worker,
+      shares.Claim(scratch, needed, RoomFor(work.sizes, work.sizes.tokens, keeps));
+  shares.ForMemories(work, executor, room, needed.worker,
                      [&](std::int64_t item, std::byte* memory, std::byte* own, const auto& each) {
                        const Memory m = work.MemoryOf(item, memory);
                        const Task task{.options = work.options,
@@ -48,7 +49,7 @@ void RunCall(const Work& work, Executor& executor, std::span<std::byte> scratch,
                                        .room = work.Room(),
                                        .factor = keeps ? work.FactorOf(item) : memory + weights,
                                        .scratch = own};
-                       if (!keeps) task.progress() = {};
+                       if (!keeps || task.IsStale()) task.Restart();
                        RunMemory(work, task, writes && work.writes(), each);
                      });
 }
@@ -56,8 +57,7 @@ void RunCall(const Work& work, Executor& executor, std::span<std::byte> scratch,
 }  // namespace
 
 std::size_t ScratchBytes(const Sizes& sizes, int threads) {
-  return SharedScratchBytes(threads, BytesOfMemory(sizes, sizes.pairs(), false),
-                            BytesOfScratch(sizes, sizes.pairs()));
+  return SharedScratchBytes(threads, RoomFor(sizes, sizes.pairs(), false));
 }
 
 std::int64_t FactorNumbers(const Sizes& sizes) {

@@ -10,6 +10,11 @@
 
 namespace ttr::kernel_regression {
 
+/// Bytes of a memory, and of a worker beside it.
+struct RoomBytes {
+  std::size_t memory, worker;
+};
+
 /// Each worker has memories of its own, or all work on the blocks of one memory after the other.
 struct Shares {
   int workers;
@@ -20,11 +25,15 @@ struct Shares {
     if (own_memories) workers = common::WorkersOf(threads, work.memories());
   }
 
-  /// Scratch where a memory takes `memory` bytes and a worker `worker` beside it.
-  common::WorkerScratch Claim(std::span<std::byte> scratch, std::size_t memory,
-                              std::size_t worker) const {
-    return {"kernel_regression", scratch, workers, worker + (own_memories ? memory : 0),
-            own_memories ? 0 : memory};
+  /// Who sizes a scratch may not know of the pairs of a state: what has room for a call without
+  /// them (`least`), but not for `needed`, is left alone, and scratch allocated.
+  common::WorkerScratch Claim(std::span<std::byte> scratch, const RoomBytes& needed,
+                              const RoomBytes& least) const {
+    const auto bytes = [&](const RoomBytes& room) {
+      return common::WorkerScratch::Bytes(workers, OfWorker(room), Shared(room));
+    };
+    if (scratch.size() >= bytes(least) && scratch.size() < bytes(needed)) scratch = {};
+    return {"kernel_regression", scratch, workers, OfWorker(needed), Shared(needed)};
   }
 
   /// run(memory, its bytes, those of a worker, each); each(count, run(item, bytes of a worker))
@@ -45,10 +54,16 @@ struct Shares {
           [&](std::int64_t count, const auto& one) { room.Run(executor, count, one); });
     }
   }
+
+ private:
+  std::size_t OfWorker(const RoomBytes& room) const {
+    return room.worker + (own_memories ? room.memory : 0);
+  }
+  std::size_t Shared(const RoomBytes& room) const { return own_memories ? 0 : room.memory; }
 };
 
-inline std::size_t SharedScratchBytes(int threads, std::size_t memory, std::size_t worker) {
-  return common::WorkerScratch::Bytes(threads, memory + worker);
+inline std::size_t SharedScratchBytes(int threads, const RoomBytes& room) {
+  return common::WorkerScratch::Bytes(threads, room.memory + room.worker);
 }
 
 inline Task With(Task task, std::byte* scratch) {

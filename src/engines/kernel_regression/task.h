@@ -53,6 +53,8 @@ struct Progress {
   std::int64_t good = 0;       ///< leading pairs whose factor is right
   std::int64_t nonfinite = 0;  ///< the first pair that is not finite
   double least = 0;            ///< the least share of a diagonal that a pivot of `done` has
+  double ridge = 0;            ///< with which it was made
+  double bandwidth = 0;
 };
 
 /// U = L^T of A = U^T U by column blocks: panels of columns, each with all rows down to the end of
@@ -131,6 +133,12 @@ struct Task {
   std::byte* scratch = nullptr;  ///< of Scratch
 
   Progress& progress() const { return *reinterpret_cast<Progress*>(factor); }
+  /// Nothing of the factor is there yet.
+  void Restart() const { progress() = {.ridge = memory.ridge, .bandwidth = memory.bandwidth}; }
+  /// Is what is there a factor with another ridge or bandwidth?
+  bool IsStale() const {
+    return progress().ridge != memory.ridge || progress().bandwidth != memory.bandwidth;
+  }
 };
 
 /// Keys, gains and values of a block of pairs.

@@ -38,7 +38,7 @@ Work::Work(const Options& o, const Call& c)
   sizes.sequences = sequences.count();
   sizes.tokens = call.k.defined() ? sequences.longest() : 0;
   sizes.queries = heads.queries;
-  sizes.dtype = call.dtype();
+  sizes.dtype = call.arithmetic;
   sizes.weighted = call.weighted();
   for (std::int64_t i = 0; call.state_k.defined() && i < memories(); ++i) {
     sizes.held = std::max(sizes.held, MemoryOf(i).sight.held);

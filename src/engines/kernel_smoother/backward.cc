@@ -7,7 +7,6 @@
 #include "src/engines/kernel_smoother/gradient.h"
 #include "src/engines/kernel_smoother/saved.h"
 #include "src/engines/kernel_smoother/work.h"
-#include "ttr/error.h"
 
 namespace ttr::kernel_smoother {
 namespace {
@@ -185,10 +184,6 @@ void Backward(const Options& options, const Call& call, const TensorView& dy,
               const common::FinalPairGradients& final, const common::PairGradientTensors& gradients,
               Executor& executor, std::span<std::byte> scratch) {
   const Work work(options, call);
-  if (!call.saved.empty() && !Saved(work).Header().StandsIn(call.saved)) {
-    throw Error("Backward", "saved", "what Forward left there for the same inputs",
-                "something else");
-  }
   if (work.memories() == 0) return;
   const std::int64_t most = work.memories() * (2 * work.blocks + 1);
   const common::WorkerScratch room("kernel_smoother", scratch,

@@ -22,8 +22,7 @@ namespace ttr::kernel_smoother {
 std::size_t BackwardScratchBytes(const Sizes& sizes, int threads);
 
 /// `call`: as for Forward, its state the initial one, which is left as it is, and `saved` what
-/// Forward left there, or empty; y is not read and options.output_norm must be none. Throws where
-/// something else was saved.
+/// Forward left there, or empty; y is not read and options.output_norm must be none.
 void Backward(const Options& options, const Call& call, const TensorView& dy,
               const common::FinalPairGradients& final, const common::PairGradientTensors& gradients,
               Executor& executor, std::span<std::byte> scratch = {});

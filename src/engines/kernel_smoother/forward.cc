@@ -163,7 +163,6 @@ void WriteAll(const Work& work, Executor& executor, const common::WorkerScratch&
 void RunBlocks(const Work& work, Executor& executor, const common::WorkerScratch& room,
                bool writes) {
   const Saved saved(work);
-  if (saved) saved.Header().WriteTo(work.call.saved);
   const std::int64_t memories = work.memories();
   if (work.sizes.weighted) {
     room.Run(executor, memories, [&](std::int64_t item, std::byte*) {

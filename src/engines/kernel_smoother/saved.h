@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 
-#include "src/core/saved_header.h"
 #include "src/engines/kernel_smoother/work.h"
 
 namespace ttr::kernel_smoother {
@@ -15,16 +14,10 @@ class Saved {
   explicit Saved(const Work& work) : work_(work) {}
 
   static std::size_t Bytes(const Sizes& sizes, std::int64_t queries) {
-    return SavedHeader::Bytes() +
-           static_cast<std::size_t>(queries * (sizes.value_dim + 1)) * SizeOf(sizes.dtype);
+    return static_cast<std::size_t>(queries * (sizes.value_dim + 1)) * SizeOf(sizes.dtype);
   }
 
   explicit operator bool() const { return !work_.call.saved.empty(); }
-  SavedHeader Header() const {
-    return {.numbers = {work_.sequences.tokens(), work_.sequences.count(), work_.heads.memories,
-                        work_.heads.queries, work_.sizes.key_dim, work_.sizes.value_dim,
-                        static_cast<std::int64_t>(work_.sizes.dtype)}};
-  }
 
   void* Logs(std::int64_t item) const { return At(First(item)); }
   void* Means(std::int64_t item) const {
@@ -43,8 +36,7 @@ class Saved {
            work_.heads.queries;
   }
   void* At(std::int64_t number) const {
-    return SavedHeader::Behind(work_.call.saved) +
-           number * static_cast<std::int64_t>(SizeOf(work_.sizes.dtype));
+    return work_.call.saved.data() + number * static_cast<std::int64_t>(SizeOf(work_.sizes.dtype));
   }
 
   const Work& work_;

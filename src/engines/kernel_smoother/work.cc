@@ -15,7 +15,7 @@ Work::Work(const Options& o, const Call& c)
   sizes.sequences = sequences.count();
   sizes.tokens = sequences.longest();
   sizes.queries = heads.queries;
-  sizes.dtype = call.dtype();
+  sizes.dtype = call.arithmetic;
   sizes.weighted = call.weighted();
   blocks = common::CeilDiv(sequences.longest() * heads.queries, kQueries);
 }

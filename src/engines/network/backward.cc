@@ -6,7 +6,6 @@
 #include "src/engines/network/saved.h"
 #include "src/engines/network/shares.h"
 #include "src/engines/network/work.h"
-#include "ttr/error.h"
 
 namespace ttr::network {
 namespace {
@@ -57,10 +56,6 @@ void Backward(const Options& options, const Call& call, const StateGradients& fi
               const Gradients& gradients, Executor& executor, std::span<std::byte> scratch) {
   const Work work(options, call);
   const Saved saved(work);
-  if (!call.saved.empty() && !saved.header.StandsIn(call.saved)) {
-    throw Error("Backward", "saved", "what Forward left there for the same inputs",
-                "something else");
-  }
   if (work.memories() == 0) return;
   Sizes sizes = work.sizes;
   sizes.tokens = work.sequences.length();

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <span>
 
-#include "src/core/saved_header.h"
 #include "src/engines/network/parts.h"
 #include "src/engines/network/task.h"
 
@@ -113,14 +112,13 @@ struct SavedWeights {
     return (MostParts(options, first) - 3) / spacing + 4 * n;
   }
   std::size_t Bytes(std::int64_t tokens, std::int64_t sequences) const {
-    return SavedHeader::Bytes() +
-           static_cast<std::size_t>(Before(tokens, sequences) * heads * bytes);
+    return static_cast<std::size_t>(Before(tokens, sequences) * heads * bytes);
   }
   /// Null where nothing is saved. `room`: of a memory of this sequence.
   std::byte* Of(std::int64_t first, std::int64_t n, std::int64_t tokens, std::int64_t head) const {
     if (memory.empty()) return nullptr;
     const std::int64_t room = Before(first + tokens, n + 1) - Before(first, n);
-    return SavedHeader::Behind(memory) + (Before(first, n) * heads + head * room) * bytes;
+    return memory.data() + (Before(first, n) * heads + head * room) * bytes;
   }
 };
 

@@ -46,7 +46,6 @@ void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch) {
   const Work work(options, call);
   const Saved saved(work);
-  if (!call.saved.empty()) saved.header.WriteTo(call.saved);
   if (work.memories() == 0) return;
   const double flops = FlopsPerToken(work.sizes.shape) *
                        static_cast<double>(work.sequences.tokens()) *

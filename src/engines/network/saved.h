@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/core/saved_header.h"
 #include "src/engines/network/checkpoints.h"
 #include "src/engines/network/work.h"
 
@@ -24,7 +23,6 @@ inline std::int64_t CheckpointBytes(const Options& options, const Shape& shape, 
 struct Saved {
   Levels levels;
   SavedWeights weights;
-  SavedHeader header;
 
   explicit Saved(const Work& work)
       : levels(LevelsOf(work.options, work.sizes.shape, work.sequences.length(), work.sizes.dtype)),
@@ -32,10 +30,7 @@ struct Saved {
                 .bytes = CheckpointBytes(work.options, work.sizes.shape, work.sizes.dtype),
                 .spacing = levels.pieces[0],
                 .heads = work.heads.memories,
-                .options = work.options},
-        header{.numbers = {work.sequences.tokens(), work.sequences.count(), weights.bytes,
-                           weights.spacing, weights.heads,
-                           static_cast<std::int64_t>(work.sizes.dtype), work.options.mini_batch}} {}
+                .options = work.options} {}
 
   std::byte* Of(const Work& work, std::int64_t item) const {
     const auto task = common::Task::Of(item, work.heads.memories, 1);

@@ -42,7 +42,6 @@ std::size_t SavedBytes(const Sizes& sizes, std::int64_t heads, std::int64_t toke
 void Forward(const Options& options, const Call& call, Executor& executor,
              std::span<std::byte> scratch) {
   Work work(options, call);
-  if (!call.saved.empty()) work.Header().WriteTo(call.saved);
   const std::int64_t updates = work.sequences.tokens() * work.entries();
   if (updates == 0) return;
   const bool worth_threads =

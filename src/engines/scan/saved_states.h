@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <span>
 
-#include "src/core/saved_header.h"
 #include "src/engines/common/sequences.h"
 #include "src/engines/scan/scan.h"
 
@@ -35,8 +34,7 @@ struct SavedStates {
   static constexpr std::int64_t Count(std::int64_t tokens) { return tokens / kCheckpoint; }
 
   std::size_t Bytes() const {
-    return SavedHeader::Bytes() +
-           static_cast<std::size_t>((complex ? 2 : 1) * Count(tokens) * width) * SizeOf(dtype);
+    return static_cast<std::size_t>((complex ? 2 : 1) * Count(tokens) * width) * SizeOf(dtype);
   }
 
   /// Number `at` of the first saved state of a sequence that begins with token `first` of all; null
@@ -44,8 +42,7 @@ struct SavedStates {
   std::byte* At(std::int64_t first, std::int64_t at, bool imaginary) const {
     if (memory.empty()) return nullptr;
     const std::int64_t states = Count(first) + (imaginary ? Count(tokens) : 0);
-    return SavedHeader::Behind(memory) +
-           (states * width + at) * static_cast<std::int64_t>(SizeOf(dtype));
+    return memory.data() + (states * width + at) * static_cast<std::int64_t>(SizeOf(dtype));
   }
 };
 

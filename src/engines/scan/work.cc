@@ -140,10 +140,4 @@ Matrix Work::MatrixOf(std::int64_t item) const {
   return m;
 }
 
-SavedHeader Work::Header() const {
-  return {.numbers = {sequences.tokens(), sequences.count(), saved.width, sizes.key_dim,
-                      saved.complex ? 1 : 0, static_cast<std::int64_t>(sizes.state),
-                      sequences.length()}};
-}
-
 }  // namespace ttr::scan

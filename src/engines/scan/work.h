@@ -40,9 +40,6 @@ struct Work {
   Vector VectorOf(std::int64_t item) const;
   Matrix MatrixOf(std::int64_t item) const;
 
-  /// What tells Call::saved from any other memory.
-  SavedHeader Header() const;
-
  private:
   bool HeadsAreOneVector(std::span<const TensorView> others) const;
 };
