@@ -205,7 +205,7 @@ TEST_P(Bits, OfGradients) {
   const Call call(recipe, SomeDims(recipe), DType::kFloat32, 21);
   const Tensor dy = test::Normal(DType::kFloat32, OutputShape(call.dims), 3);
   const auto five = MakeExecutor(5);
-  std::vector<std::byte> scratch(layer.BackwardScratchBytes(DimsOf(call), 5));
+  std::vector<std::byte> scratch(layer.BackwardScratchBytes(DimsOf(call), 5), std::byte{0xff});
   const test::Gradients one =
       test::Differentiate(layer, call.inputs, {}, dy, {}, {.executor = &SequentialExecutor()});
   const test::Gradients several = test::Differentiate(
