@@ -94,20 +94,23 @@ TEST_F(StudyFolder, ResumeComputesOnlyWhatIsMissing) {
     ++calls;
     return {static_cast<double>(seed) + .1 * static_cast<double>(part), std::nan(""), -INFINITY};
   };
-  const PartResults first = RunParts(run, "x", 1, {{"a", 1}}, 2, work);
+  std::int64_t a = 1;
+  const OptionFields options = {{"a", &a, ""}};
+  const PartResults first = RunParts(run, "x", 1, options, 2, work);
   EXPECT_EQ(calls, 4);
   run.seeds = 3;
   run.resume = true;
-  const PartResults second = RunParts(run, "x", 1, {{"a", 1}}, 2, work);
+  const PartResults second = RunParts(run, "x", 1, options, 2, work);
   EXPECT_EQ(calls, 6);
   EXPECT_EQ(second[1][1][0], first[1][1][0]);
   EXPECT_TRUE(std::isnan(second[0][0][1]));
   EXPECT_EQ(second[0][0][2], -INFINITY);
   // Other options, and a damaged file.
-  RunParts(run, "x", 1, {{"a", 2}}, 2, work);
+  a = 2;
+  RunParts(run, "x", 1, options, 2, work);
   EXPECT_EQ(calls, 12);
   std::ofstream(folder_ / "x-2.json") << "{\"key\": ";
-  RunParts(run, "x", 1, {{"a", 2}}, 2, work);
+  RunParts(run, "x", 1, options, 2, work);
   EXPECT_EQ(calls, 14);
 }
 
