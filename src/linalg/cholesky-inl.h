@@ -77,8 +77,8 @@ HWY_INLINE void SolveUp(D d, const Corner<T>& corner, Tile<D, kTileRows, NV>& ti
   }
 }
 
-/// Rows of a corner from `row` on, which have no pivot: zeros, so that whoever solves by whole corners
-/// meets numbers.
+/// Rows of a corner from `row` on, which have no pivot: zeros, so that whoever solves by whole
+/// corners meets numbers.
 template <class T>
 void ClearRows(Corner<T>& corner, int row) {
   for (; row < kTileRows; ++row) {

@@ -5,17 +5,17 @@
 /// any of Highway's.
 #pragma once
 
-// Left out: targets that would add compile time and no speed (AVX3_DL, whose additions over AVX3 are
-// for bytes); SSSE3 and SSE4, because processors have had AVX2 since 2013, and older ones run
+// Left out: targets that would add compile time and no speed (AVX3_DL, whose additions over AVX3
+// are for bytes); SSSE3 and SSE4, because processors have had AVX2 since 2013, and older ones run
 // SCALAR; those whose vectors have no fixed size, because register tiles are arrays of vectors; and
 // what the build was told to leave out (cmake/TtrSimdTargets.cmake).
 #ifndef TTR_WITHOUT_TARGETS
 #define TTR_WITHOUT_TARGETS 0
 #endif
 #ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS                                                                   \
-  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | \
-   (TTR_WITHOUT_TARGETS))
+#define HWY_DISABLED_TARGETS                                                              \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | \
+   HWY_RVV | (TTR_WITHOUT_TARGETS))
 #endif
 
 #include <cstddef>

@@ -129,8 +129,8 @@ HWY_INLINE void AddScaled(std::int64_t count, T a, const T* x, T* y) {
   MapRows(count, y, add, x, static_cast<const T*>(y));
 }
 
-// Products with a matrix are functions of their own: a call costs nothing beside them, and a copy in
-// every feature map would.
+// Products with a matrix are functions of their own: a call costs nothing beside them, and a copy
+// in every feature map would.
 
 /// Rows of a matrix that are taken together: what belongs to all of them is read once.
 inline constexpr std::int64_t kRowsTogether = 8;
@@ -186,7 +186,7 @@ HWY_NOINLINE void AddOuter(const T* a, const T* x, std::int64_t dim, std::int64_
 /// out[r] = w_r . x + b_r, rows w_r of length `dim` one after another; b may be null.
 template <class T>
 HWY_NOINLINE void MultiplyRows(const T* w, const T* b, const T* x, std::int64_t dim,
-                             std::int64_t rows, T* out) {
+                               std::int64_t rows, T* out) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t r = 0;

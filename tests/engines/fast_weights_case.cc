@@ -72,8 +72,7 @@ class RoundingErrors final : public test::Errors {
     Eigen::ArrayXd u = v;
     if (erases_ && g != 0) u -= g * (before.transpose() * k).array();
     const double kept = std::max(1.0, erases_ ? std::abs(1 - written * length) : 0);
-    error_ = g * kept * error_ +
-             rounding_ * (g * size_ + written * (v.abs() + length * g * size_));
+    error_ = g * kept * error_ + rounding_ * (g * size_ + written * (v.abs() + length * g * size_));
     size_ = g * size_ + written * u.abs();
   }
   Vector Read(const Vector& q) const override {

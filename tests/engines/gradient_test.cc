@@ -289,8 +289,7 @@ std::string TargetName(const testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, GradientOnTarget, testing::ValuesIn(test::Targets()),
-                         TargetName);
+INSTANTIATE_TEST_SUITE_P(Targets, GradientOnTarget, testing::ValuesIn(test::Targets()), TargetName);
 
 }  // namespace
 }  // namespace ttr::fast_weights

@@ -44,9 +44,9 @@ class Errors {
   virtual definition::Matrix State() const = 0;
 };
 /// Of a memory that starts as `re` (and `im`).
-using MakeErrors = std::function<std::unique_ptr<Errors>(
-    const definition::Constants& constants, const definition::Matrix& re,
-    const definition::Matrix& im)>;
+using MakeErrors = std::function<std::unique_ptr<Errors>(const definition::Constants& constants,
+                                                         const definition::Matrix& re,
+                                                         const definition::Matrix& im)>;
 
 /// In the order of the tensors' elements.
 struct Expected {

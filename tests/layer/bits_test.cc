@@ -208,8 +208,8 @@ TEST_P(Bits, OfGradients) {
   std::vector<std::byte> scratch(layer.BackwardScratchBytes(DimsOf(call), 5), std::byte{0xff});
   const test::Gradients one =
       test::Differentiate(layer, call.inputs, {}, dy, {}, {.executor = &SequentialExecutor()});
-  const test::Gradients several = test::Differentiate(
-      layer, call.inputs, {}, dy, {}, {.executor = five.get(), .scratch = scratch});
+  const test::Gradients several = test::Differentiate(layer, call.inputs, {}, dy, {},
+                                                      {.executor = five.get(), .scratch = scratch});
   for (const InputSpec& spec : InputSpecs(call.recipe)) {
     const TensorView gradient = one.inputs.*spec.view;
     if (!gradient.defined()) continue;
@@ -239,8 +239,8 @@ TEST_P(Bits, OfGradientsPackedAndAlone) {
   const test::Gradients together = test::Differentiate(layer, packed, {}, dy, {});
   for (std::size_t n = 0; n + 1 < bounds.size(); ++n) {
     const std::int64_t first = bounds[n], count = bounds[n + 1] - first;
-    const test::Gradients alone = test::Differentiate(
-        layer, test::TokensOf(call, first, count), {}, dy.view().Slice(1, first, count), {});
+    const test::Gradients alone = test::Differentiate(layer, test::TokensOf(call, first, count), {},
+                                                      dy.view().Slice(1, first, count), {});
     for (const InputSpec& spec : InputSpecs(recipe)) {
       const TensorView gradient = alone.inputs.*spec.view;
       if (!gradient.defined() || spec.shapes.front().front() != Axis::kBatch) continue;

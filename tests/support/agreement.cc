@@ -1,10 +1,10 @@
 #include "tests/support/agreement.h"
-#include "tests/support/targets.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "tests/support/targets.h"
 
 namespace ttr::test {
 

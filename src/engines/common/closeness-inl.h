@@ -184,7 +184,7 @@ HWY_INLINE hn::Mask<D> Inside(D d, std::int64_t j, std::int64_t first, std::int6
 
 template <class KERNEL, class T>
 HWY_INLINE T LogScoresOf(std::int64_t count, std::int64_t first, std::int64_t end, T width,
-                       const T* offsets, T* scores) {
+                         const T* offsets, T* scores) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto never = hn::Set(d, kNever<T>);
@@ -220,7 +220,7 @@ HWY_NOINLINE T LogScores(Kernel kernel, std::int64_t count, std::int64_t first, 
 
 template <Kernel KERNEL, class T>
 HWY_INLINE T CompactWeightsOf(std::int64_t count, std::int64_t first, std::int64_t end, T width,
-                            T* squares) {
+                              T* squares) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto w = hn::Set(d, width);

@@ -86,10 +86,10 @@ class GradientPass {
     for (std::int64_t b = 0; b <= block; ++b) {
       for (std::int64_t column = first; column < first + height; column += kWide) {
         const Block<T> by = f_.Panel(column / kWide, b * height);
-        const double sum = SlopeBlock(options_.kernel, f_.keys.Rows(b * height),
-                                      f_.gains + b * height, height,
-                                      s_.queries.kt.Columns(column - first), f_.gains + column,
-                                      m_.key_dim, width_, by, s_.x, by);
+        const double sum =
+            SlopeBlock(options_.kernel, f_.keys.Rows(b * height), f_.gains + b * height, height,
+                       s_.queries.kt.Columns(column - first), f_.gains + column, m_.key_dim, width_,
+                       by, s_.x, by);
         // Of the square on the diagonal both halves are there.
         width += b < block ? sum : sum / 2;
       }
@@ -162,8 +162,7 @@ class GradientPass {
     ln::Transpose(dy, whole, wide, s_.dyt);
   }
 
-  void SumQueries(const QueryColumns<T>& queries, std::int64_t block,
-                  std::int64_t blocks) const {
+  void SumQueries(const QueryColumns<T>& queries, std::int64_t block, std::int64_t blocks) const {
     const std::int64_t dk = linalg::RoundUp(m_.key_dim, kUnit), rows = Rows(block);
     linalg::ZeroRows(s_.dk, 0, kBlock, dk);
     std::fill(s_.sums, s_.sums + kBlock, T(0));

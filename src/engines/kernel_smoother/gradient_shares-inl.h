@@ -109,11 +109,12 @@ class GradientShares {
 
   Query Of(std::int64_t query) const {
     const T log_sum = static_cast<const T*>(g_.sums.logs)[query];
-    return {.log_sum = log_sum,
-            .inverse = common::IsCompact(options_.kernel) ? static_cast<T>(std::exp(-log_sum)) : T(0),
-            .dot = options_.normalised ? static_cast<const T*>(g_.sums.dots)[query] : T(0),
-            .alone = log_sum == cn::kNever<T>,
-            .hit = common::HasHits(options_.kernel) && static_cast<const T*>(g_.sums.hits)[query] != 0};
+    return {
+        .log_sum = log_sum,
+        .inverse = common::IsCompact(options_.kernel) ? static_cast<T>(std::exp(-log_sum)) : T(0),
+        .dot = options_.normalised ? static_cast<const T*>(g_.sums.dots)[query] : T(0),
+        .alone = log_sum == cn::kNever<T>,
+        .hit = common::HasHits(options_.kernel) && static_cast<const T*>(g_.sums.hits)[query] != 0};
   }
 
   HWY_INLINE void Add(V x, T* to) const {

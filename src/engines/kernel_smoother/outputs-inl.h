@@ -127,8 +127,8 @@ class OutputsPass {
       return;
     }
     if (common::HasHits(options_.kernel)) TakeHits(i, inside, columns, offsets, scores);
-    const T greatest = cn::LogScores(options_.kernel, columns, inside.first, inside.end, width_,
-                                     offsets, scores);
+    const T greatest =
+        cn::LogScores(options_.kernel, columns, inside.first, inside.end, width_, offsets, scores);
     cn::RunningSum<T> sum{s_.tops[i], s_.sums[i]};
     const T factor = sum.Add(columns, greatest, scores);
     s_.tops[i] = sum.top;

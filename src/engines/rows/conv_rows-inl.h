@@ -104,9 +104,10 @@ HWY_INLINE V Silu(D d, V z) {
 
 /// Pointers to the rows of inputs that K outputs read.
 template <class T, int K>
-using InputRows = const T* [kMaxConvWidth + K - 1];
+using InputRows = const T * [kMaxConvWidth + K - 1];
 
-/// K outputs of `width` + K - 1 rows of inputs, channel by channel: out[k] = b + sum_j w_j x[k + j].
+/// K outputs of `width` + K - 1 rows of inputs, channel by channel: out[k] = b + sum_j w_j x[k +
+/// j].
 template <int K, class T>
 HWY_INLINE void ConvolveRows(std::int64_t width, ConvWeights<T> weights, const T* bias,
                              const InputRows<T, K>& x, std::int64_t dim, bool silu, T* const* out) {

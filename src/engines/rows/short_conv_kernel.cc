@@ -128,8 +128,8 @@ class BackwardBlock {
     }
   }
 
-  /// Input i, those of the state before 0, reaches tokens i .. i + width - 1, and the final state if it
-  /// is one of the last that there are rows for.
+  /// Input i, those of the state before 0, reaches tokens i .. i + width - 1, and the final state
+  /// if it is one of the last that there are rows for.
   void InputGradient(std::int64_t i) {
     const ConvColumns& dfinal = task_.gradients.dfinal;
     const std::int64_t row = i - (task_.tokens - dfinal.rows);
