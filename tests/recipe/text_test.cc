@@ -134,8 +134,10 @@ TEST(RecipeText, ErrorsNameTheWordItsPlaceAndTheNearestOne) {
 
 TEST(RecipeText, ErrorsAreOneLineWhateverIsGiven) {
   const std::string hostile("\n\x01\xff{", 4);
-  for (const std::string& text : {hostile, std::string(100000, '('), std::string(3000, 'x'),
-                                  std::string("deltanet{") + std::string(3000, ',')}) {
+  std::string commas(3000, ',');
+  commas.insert(0, "deltanet{");
+  for (const std::string& text :
+       {hostile, std::string(100000, '('), std::string(3000, 'x'), commas}) {
     const std::string message = ParseMessage(text);
     EXPECT_LT(message.size(), 400u);
     for (const char c : message) EXPECT_TRUE(c >= ' ' && c <= '~');
