@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/core/forgets_all.h"
 #include "src/core/pair_rows.h"
 
 namespace ttr::definition {
@@ -34,7 +35,7 @@ void Pairs::Write(const Token& token) {
     const double log_decay = token.log_decay(0);
     for (Entry& pair : pairs_) {
       // What is forgotten altogether leaves no NaN behind.
-      pair.log_weight = log_decay == -kInfinity ? -kInfinity : pair.log_weight + log_decay;
+      pair.log_weight = ForgetsAll(log_decay) ? -kInfinity : pair.log_weight + log_decay;
     }
   }
   const double log_weight = std::log(token.importance) + token.log_importance;

@@ -9,6 +9,7 @@
 #define TTR_COMMON_CLOSENESS_INL_H_
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "src/engines/common/closeness.h"
+#include "src/engines/common/pairs.h"
 #include "src/linalg/blocks-inl.h"
 #include "src/simd/exp-inl.h"
 #include "src/simd/unroll.h"
@@ -148,11 +150,34 @@ T WidthOf(Kernel kernel, double bandwidth) {
   return static_cast<T>(IsCompact(kernel) ? inverse * inverse : inverse);
 }
 
+/// Logarithms of weights beside columns of scores: main + shift up to the column `split`, then
+/// those of at most a unit of columns in `rest`; both begin whole units.
+template <class T>
+struct ColumnOffsets {
+  const T* main;
+  T shift = 0;
+  std::int64_t split;
+  const T* rest = nullptr;
+
+  T At(std::int64_t column) const {
+    return column < split ? main[column] + shift : rest[column - split];
+  }
+};
+
+/// Of columns from j on, a vector of them.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadOffsets(D d, const ColumnOffsets<T>& offsets, std::int64_t j) {
+  if (j < offsets.split) return hn::Add(hn::Load(d, offsets.main + j), hn::Set(d, offsets.shift));
+  if (j < offsets.split + linalg::kUnit) return hn::Load(d, offsets.rest + (j - offsets.split));
+  return hn::Set(d, kNever<T>);  // beyond what is seen
+}
+
 /// Is one of the squared distances in [first, end) 0, of a pair that has weight?
 template <class T>
-bool HasHit(std::int64_t first, std::int64_t end, const T* offsets, const T* squares) {
+bool HasHit(std::int64_t first, std::int64_t end, const ColumnOffsets<T>* offsets,
+            const T* squares) {
   for (std::int64_t j = first; j < end; ++j) {
-    if (squares[j] == 0 && (offsets == nullptr || offsets[j] != kNever<T>)) return true;
+    if (squares[j] == 0 && (offsets == nullptr || offsets->At(j) != kNever<T>)) return true;
   }
   return false;
 }
@@ -184,18 +209,18 @@ HWY_INLINE hn::Mask<D> Inside(D d, std::int64_t j, std::int64_t first, std::int6
 
 template <class KERNEL, class T>
 HWY_INLINE T LogScoresOf(std::int64_t count, std::int64_t first, std::int64_t end, T width,
-                         const T* offsets, T* scores) {
+                         const T* offsets, T shift, T* scores) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto never = hn::Set(d, kNever<T>);
-  const auto w = hn::Set(d, width);
+  const auto w = hn::Set(d, width), by = hn::Set(d, shift);
   auto top = never;
   const bool whole = first <= 0 && end >= count;
   for (std::int64_t j = 0; j < count; j += lanes) {
     auto x = KERNEL::Of(d, hn::Load(d, scores + j), w);
     if (offsets != nullptr) {
       const auto offset = hn::Load(d, offsets + j);
-      x = hn::IfThenElse(hn::Eq(offset, never), never, hn::Add(x, offset));
+      x = hn::IfThenElse(hn::Eq(offset, never), never, hn::Add(x, hn::Add(offset, by)));
     }
     if (!whole && (j < first || j + lanes > end)) {
       x = hn::IfThenElse(Inside(d, j, first, end), x, never);
@@ -206,15 +231,36 @@ HWY_INLINE T LogScoresOf(std::int64_t count, std::int64_t first, std::int64_t en
   return hn::GetLane(hn::MaxOfLanes(d, top));
 }
 
-/// scores[j] <- log s + offsets[j] for columns [0, count), whole vectors; what is outside of
-/// [first, end) or has no weight becomes -inf. Returns the greatest, passing over NaN.
 template <class T>
-HWY_NOINLINE T LogScores(Kernel kernel, std::int64_t count, std::int64_t first, std::int64_t end,
-                         T width, const T* offsets, T* scores) {
+HWY_NOINLINE T LogScoresOfPart(Kernel kernel, std::int64_t count, const Range& inside, T width,
+                               const T* offsets, T shift, T* scores) {
   T greatest = kNever<T>;
   WithKernel(kernel, [&](auto of) HWY_ATTR {
-    greatest = LogScoresOf<decltype(of)>(count, first, end, width, offsets, scores);
+    greatest =
+        LogScoresOf<decltype(of)>(count, inside.first, inside.end, width, offsets, shift, scores);
   });
+  return greatest;
+}
+
+/// scores[j] <- log s and what offsets hold for column j of [0, count), whole units; what is
+/// outside of [first, end) or has no weight becomes -inf. Returns the greatest, passing over NaN.
+template <class T>
+T LogScores(Kernel kernel, std::int64_t count, std::int64_t first, std::int64_t end, T width,
+            const ColumnOffsets<T>* offsets, T* scores) {
+  if (offsets == nullptr) {
+    return LogScoresOfPart<T>(kernel, count, {first, end}, width, nullptr, 0, scores);
+  }
+  const std::int64_t split = std::min(offsets->split, count);
+  T greatest =
+      LogScoresOfPart<T>(kernel, split, {first, end}, width, offsets->main, offsets->shift, scores);
+  std::int64_t done = split;
+  if (split < std::min(end, count)) {
+    done += linalg::kUnit;
+    greatest =
+        std::max(greatest, LogScoresOfPart<T>(kernel, linalg::kUnit, {first - split, end - split},
+                                              width, offsets->rest, 0, scores + split));
+  }
+  std::fill(scores + done, scores + std::max(done, count), kNever<T>);
   return greatest;
 }
 

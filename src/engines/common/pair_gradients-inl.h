@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/core/forgets_all.h"
 #include "src/engines/common/pair_gradients.h"
 #include "src/engines/common/pairs-inl.h"
 #include "src/engines/common/queries.h"
@@ -113,7 +114,7 @@ class WeightsGradient {
 
  private:
   bool Forgets(std::int64_t t) const {
-    return m_.log_decay && std::isinf(sn::LoadOne<double>(m_.log_decay, t));
+    return m_.log_decay && ForgetsAll(sn::LoadOne<double>(m_.log_decay, t));
   }
 
   void StoreToken(std::int64_t t, double pair, double by_totals) const {

@@ -33,19 +33,25 @@ struct Sight {
   std::int64_t First(std::int64_t t) const {
     return window > 0 ? std::max<std::int64_t>(End(t) - window, 0) : 0;
   }
+  /// The last token of the call that is written before token t is read.
+  std::int64_t Written(std::int64_t t) const { return causal ? t - (before ? 1 : 0) : tokens - 1; }
 };
 
 /// The weights of a memory's pairs: log w_i at token t = offset_i + total_t, for i >= forgotten_t.
-/// The offset of a pair of the state is the logarithm that is kept with it.
+/// The offset of a pair of the state is the logarithm that is kept with it. Every query counts from
+/// a reference of its own, which is no pair's that comes later, so that neither the digits nor the
+/// bits of a query's weights depend on what is written after it.
 struct PairWeights {
   double* offsets = nullptr;  ///< [tokens], of the call's pairs; null: all weights are 1
   double* totals = nullptr;   ///< [tokens]
+  /// [tokens]: the greatest finite offset of the pairs that queries of token t see, else 0.
+  double* references = nullptr;
   /// [tokens]: pairs before this one are forgotten after token t.
   std::int64_t* forgotten = nullptr;
 
   PairWeights() = default;
   PairWeights(std::int64_t tokens, ScratchLayout& layout) {
-    layout.Take(tokens, {&offsets, &totals});
+    layout.Take(tokens, {&offsets, &totals, &references});
     forgotten = layout.Take<std::int64_t>(tokens);
   }
 };
@@ -65,6 +71,18 @@ struct KeptPairs {
   PairWeights weights;
 
   std::int64_t all() const { return sight.held + sight.tokens; }
+
+  /// The first pair that token t has not forgotten.
+  std::int64_t ForgottenAt(std::int64_t t) const {
+    if (weights.forgotten == nullptr || sight.tokens == 0) return 0;
+    const std::int64_t written = sight.Written(t);
+    return written < 0 ? 0 : weights.forgotten[written];
+  }
+  /// What queries of token t see.
+  Range SeenAt(std::int64_t t) const {
+    const std::int64_t end = sight.End(t);
+    return {std::min(std::max(sight.First(t), ForgottenAt(t)), end), end};
+  }
 };
 
 /// The tensors that hold the pairs of all memories; views may be absent.

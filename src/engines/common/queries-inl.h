@@ -40,13 +40,26 @@ void LoadQueries(const QueriedPairs& m, std::int64_t first, std::int64_t count, 
   linalg::ZeroRows(to, count, rows, wide);
 }
 
-/// The greatest offset that is seen, from which others are counted: their differences keep their
-/// digits.
-inline double ReferenceOf(const QueriedPairs& m, const Range& seen) {
-  if (!m.weighted) return 0;
-  double most = -std::numeric_limits<double>::infinity();
-  for (std::int64_t i = seen.first; i < seen.end; ++i) most = std::max(most, OffsetOf(m, i));
-  return std::isfinite(most) ? most : 0;
+/// Fills weights.references, once the other weights are there.
+inline void ReferQueriesAs(const QueriedPairs& m) {
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  if (!m.weighted || m.rows == 0) return;
+  std::int64_t next = 0, heaviest = -1;
+  double most = kNone;
+  for (std::int64_t t = 0; t < m.rows / m.queries; ++t) {
+    const Range seen = m.SeenAt(t);
+    if (heaviest < seen.first) {  // it is out of sight
+      next = seen.first;
+      most = kNone;
+    }
+    for (; next < seen.end; ++next) {
+      const double offset = OffsetOf(m, next);
+      if (!(offset >= most) || !std::isfinite(offset)) continue;
+      most = offset;
+      heaviest = next;
+    }
+    m.weights.references[t] = most == kNone ? 0 : most;
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -106,20 +106,9 @@ class QueryBlock {
   std::int64_t TokenOf(std::int64_t query) const { return (first_ + query) / m_.queries; }
 
   /// The last token of the call that is written before token t is read.
-  std::int64_t Written(std::int64_t t) const {
-    return m_.sight.causal ? t - (m_.sight.before ? 1 : 0) : m_.sight.tokens - 1;
-  }
+  std::int64_t Written(std::int64_t t) const { return m_.sight.Written(t); }
 
-  Range SeenByOne(std::int64_t query) const {
-    const std::int64_t t = TokenOf(query);
-    const std::int64_t end = m_.sight.End(t);
-    std::int64_t first = m_.sight.First(t);
-    if (m_.weights.forgotten != nullptr && m_.sight.tokens > 0) {
-      const std::int64_t written = Written(t);
-      if (written >= 0) first = std::max(first, m_.weights.forgotten[written]);
-    }
-    return {std::min(first, end), end};
-  }
+  Range SeenByOne(std::int64_t query) const { return m_.SeenAt(TokenOf(query)); }
 
   /// By any of some queries: both ends rise with the token.
   Range SeenBy(std::int64_t begin, std::int64_t end) const {

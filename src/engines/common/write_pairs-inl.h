@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "hwy/highway.h"
+#include "src/core/forgets_all.h"
 #include "src/engines/common/pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,14 +32,13 @@ inline double LogImportance(const KeptPairs& m, std::int64_t t) {
 /// Decays add up from the last token that forgot all: what was before it is out of sight, and a sum
 /// of infinities is none.
 inline void WeighPairsAs(const KeptPairs& m) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const PairWeights& w = m.weights;
   const std::int64_t held = m.sight.held;
   double total = 0;
   std::int64_t forgotten = 0;
   for (std::int64_t t = 0; t < m.sight.tokens; ++t) {
     const double log_decay = m.log_decay ? sn::LoadOne<double>(m.log_decay, t) : m.log_factor;
-    if (log_decay == -kInfinity) {
+    if (ForgetsAll(log_decay)) {
       forgotten = held + t;
       total = 0;
     } else {
@@ -132,10 +132,11 @@ template <class T>
 void WriteOnePairAs(const KeptPairs& m) {
   if (m.state_log_weight) {
     const double log_decay = m.log_decay ? sn::LoadOne<double>(m.log_decay, 0) : m.log_factor;
-    const bool forgets = std::isinf(log_decay);
+    constexpr double kNothing = -std::numeric_limits<double>::infinity();
+    const bool forgets = ForgetsAll(log_decay);
     for (std::int64_t i = 0; i < m.sight.held && log_decay != 0; ++i) {
       const double log =
-          forgets ? log_decay : sn::LoadOne<double>(m.state_log_weight, i) + log_decay;
+          forgets ? kNothing : sn::LoadOne<double>(m.state_log_weight, i) + log_decay;
       sn::StoreRow(&log, i, 0, 1, m.state_log_weight);
     }
   }

@@ -36,7 +36,6 @@ void TakeSumsOf(const Sizes& sizes, ScratchLayout& layout, MemoryGradient& g) {
   g.sums.dots = layout.TakeBytes(rows * size);
   g.sums.hits = layout.TakeBytes(rows * size);
   g.queries = layout.TakeBytes(rows * QueryStride(sizes) * size);
-  g.sums.references = layout.Take<double>(rows / kQueries);
   layout.Take(rows, {&g.query_sums, &g.width_sums});
   g.pair_sums = layout.Take<double>(sizes.tokens);
 }
@@ -133,7 +132,6 @@ class Pass {
                     .saved = {.logs = gradient.sums.logs,
                               .dots = gradient.sums.dots,
                               .hits = gradient.sums.hits,
-                              .reference = gradient.sums.references + first / kQueries,
                               .dy = gradient.dy}},
                    work_.sizes.dtype);
   }

@@ -216,7 +216,8 @@ class Chunk {
       }
     }
     const T width = cn::WidthOf<T>(kernel, m.bandwidth);
-    const T* const weights = m.state_log_weight ? offsets : nullptr;
+    const cn::ColumnOffsets<T> of_pairs{.main = offsets, .split = whole};
+    const auto* const weights = m.state_log_weight ? &of_pairs : nullptr;
     const auto* const v = static_cast<const From*>(m.state_v.data) + seen.first * m.state_v.stride;
     if (common::IsCompact(kernel) && weights == nullptr) {
       *partial.sum += cn::CompactWeights(kernel, whole, 0, count, width, scores);

@@ -36,6 +36,7 @@ class GradientPass {
         s_(scratch),
         rows_(task, scratch),
         shares_(task, scratch),
+        offsets_(m_, scratch.offsets),
         reach_(options_.kernel, m_, scratch.boxes) {}
 
   void Run() {
@@ -113,6 +114,7 @@ class GradientPass {
     LoadPairs(ValuesOf(m_), pair, count, m_.value_dim, s_.v);
     ln::Transpose(s_.k, whole, KeyWidth(), s_.kt);
     ln::Transpose(s_.v, whole, ValueWidth(), s_.vt);
+    if (m_.weighted) LoadOffsets(pair, count);
     reach_.TakeKeys(s_.k, count);
     SetOddAside(s_.k, count, KeyWidth(), nullptr);
   }
@@ -130,29 +132,30 @@ class GradientPass {
 
   /// A pair of importance 0 has a slope, though it takes no part: it is weighed as if its
   /// importance were 1, and marked.
-  void LoadOffsets(double reference, std::int64_t pair, std::int64_t count) {
+  void LoadOffsets(std::int64_t pair, std::int64_t count) {
+    offsets_.Start(pair, count);
     for (std::int64_t j = 0; j < count; ++j) {
-      double offset = OffsetOf(m_, pair + j);
       const std::int64_t t = pair + j - m_.sight.held;
       const bool marked = t >= 0 && m_.importance && sn::LoadOne<double>(m_.importance, t) == 0;
-      if (marked) offset = -m_.weights.totals[t];
+      if (marked) offsets_.SetWhole(j);
       s_.marks[j] = marked ? T(1) : T(0);
-      s_.offsets[j] = static_cast<T>(offset - reference);
     }
-    const std::int64_t whole = linalg::RoundUp(count, kUnit);
-    std::fill(s_.offsets + count, s_.offsets + whole, T(0));
-    std::fill(s_.marks + count, s_.marks + whole, T(0));
+    std::fill(s_.marks + count, s_.marks + linalg::RoundUp(count, kUnit), T(0));
   }
 
-  /// The least logarithm of a query's sum of weights, of those that have any; NaN where shares are
-  /// no parts of a sum.
-  T LeastLog(std::int64_t query, std::int64_t count) const {
-    if (!options_.normalised) return std::numeric_limits<T>::quiet_NaN();
+  /// The least logarithm of a query's sum of weights over the greatest weight of a block of pairs,
+  /// of those that have any; NaN where shares are no parts of a sum, or not all see the block.
+  T LeastLog(std::int64_t query, std::int64_t count) {
+    constexpr T kUnknown = std::numeric_limits<T>::quiet_NaN();
+    const QueryBlock block(m_, query);
+    if (!options_.normalised) return kUnknown;
+    if (!offsets_.FindGreatest(block.TokenOf(0), block.TokenOf(count - 1))) return kUnknown;
     T least = std::numeric_limits<T>::infinity();
     for (std::int64_t i = 0; i < count; ++i) {
       const T log = static_cast<const T*>(g_.sums.logs)[query + i];
       if (std::isnan(log)) return log;
-      if (log != cn::kNever<T>) least = std::min(least, log);
+      if (log == cn::kNever<T>) continue;
+      least = std::min(least, log - offsets_.GreatestFor(block.TokenOf(i)));
     }
     return least;
   }
@@ -162,8 +165,7 @@ class GradientPass {
     const std::int64_t queries = QueriesOf(query), pairs = PairsFrom(pair);
     LoadQueries(m_, query, queries, ScaleOf(options_), linalg::RoundUp(queries, kStrip), s_.q);
     reach_.TakeQueries(s_.q, queries);
-    if (m_.weighted) LoadOffsets(g_.sums.references[query / kQueries], pair, pairs);
-    if (reach_.IsEmpty(s_.offsets, m_.weighted ? LeastLog(query, queries) : T(0))) return;
+    if (reach_.IsEmpty(m_.weighted ? LeastLog(query, queries) : T(0))) return;
     LoadOutputGradients(query, queries);
     const std::int64_t rows = linalg::RoundUp(queries, kStrip);
     for (std::int64_t i = 0; i < rows; i += kRows) Strip(query, i, pair, dq);
@@ -210,7 +212,9 @@ class GradientPass {
       std::fill(s_.e.Row(i + r) + begin + columns, s_.e.Row(i + r) + whole, T(0));
       const Range one = block.SeenByOne(i + r);
       const Range inside{one.first - pair - begin, one.end - pair - begin};
-      shares_.Take(query + i + r, {i + r, r, begin}, columns, inside);
+      cn::ColumnOffsets<T> offsets{};
+      if (m_.weighted) offsets = offsets_.For(block.TokenOf(i + r), begin);
+      shares_.Take(query + i + r, {i + r, r, begin}, columns, inside, offsets);
       if (dq.data != nullptr) shares_.AddTo(query + i + r, dq.Row(i + r) + KeyWidth());
     }
   }
@@ -222,6 +226,7 @@ class GradientPass {
   const GradientScratch<T>& s_;
   const GradientRows<T> rows_;
   GradientShares<T> shares_;
+  cn::BlockOffsets<T> offsets_;
   Reach<T> reach_;
 };
 

@@ -11,10 +11,9 @@ namespace ttr::kernel_smoother {
 
 /// What is known of the queries of a memory, in the type of the arithmetic.
 struct QuerySums {
-  void* logs = nullptr;          ///< [query]: of the sum of weights, over that of its block
-  void* dots = nullptr;          ///< [query]: dy . y
-  void* hits = nullptr;          ///< [query]: as in Scratch
-  double* references = nullptr;  ///< [block of queries]: from which offsets are counted
+  void* logs = nullptr;  ///< [query]: as in SavedQueries
+  void* dots = nullptr;  ///< [query]: dy . y
+  void* hits = nullptr;  ///< [query]: as in Scratch
 };
 
 /// Gradients of one memory: rows as in Gradients, sums over queries in double.
@@ -43,17 +42,18 @@ struct GradientTask {
 template <class T>
 struct GradientScratch {
   std::int64_t pairs;
-  Block<T> q, dy;                         // [query][channel]
-  Block<T> dq;                            // [query][channel], then the sum of e
-  Block<T> k, v;                          // [pair][channel]
-  Block<T> kt, vt;                        // [channel][pair]
-  Block<T> dk, dv;                        // [pair][channel]
-  Block<T> scores, slopes;                // [query of a strip][pair]
-  Block<T> p, e;                          // [query][pair]
-  T *offsets, *marks, *e_sums, *ds_sums;  // [pair]
-  T* row;                                 // [channel]
-  T* other;                               // [channel]
-  BoxRoom<T> boxes;                       // of queries and keys
+  Block<T> q, dy;           // [query][channel]
+  Block<T> dq;              // [query][channel], then the sum of e
+  Block<T> k, v;            // [pair][channel]
+  Block<T> kt, vt;          // [channel][pair]
+  Block<T> dk, dv;          // [pair][channel]
+  Block<T> scores, slopes;  // [query of a strip][pair]
+  Block<T> p, e;            // [query][pair]
+  common::OffsetRoom<T> offsets;
+  T *marks, *e_sums, *ds_sums;  // [pair]
+  T* row;                       // [channel]
+  T* other;                     // [channel]
+  BoxRoom<T> boxes;             // of queries and keys
 
   GradientScratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
       : pairs(PairsOfBlock(key_dim, value_dim)) {
@@ -76,7 +76,8 @@ struct GradientScratch {
     slopes = block(kStrip, pairs);
     p = block(kQueries, pairs);
     e = block(kQueries, pairs);
-    layout.Take(pairs, {&offsets, &marks, &e_sums, &ds_sums});
+    offsets = {pairs, layout};
+    layout.Take(pairs, {&marks, &e_sums, &ds_sums});
     layout.Take(dk_wide > dv_wide ? dk_wide : dv_wide, {&row, &other});
     layout.Take(dk_wide, {&boxes.query_low, &boxes.query_high, &boxes.key_low, &boxes.key_high});
   }

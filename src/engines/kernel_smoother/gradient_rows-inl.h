@@ -64,13 +64,11 @@ class GradientRows {
   const GradientScratch<T>& s_;
 };
 
-/// dy . y and the references of a block of queries, from means that were saved.
+/// dy . y of a block of queries, from means that were saved.
 template <class T>
 void TakeSumsAs(const GradientTask& task, const void* means) {
   const Memory& m = task.memory;
   const std::int64_t count = std::min(kQueries, m.rows - task.first);
-  const QueryBlock block(m, task.first);
-  task.gradient.sums.references[task.first / kQueries] = ReferenceOf(m, block.SeenBy(0, count));
   ScratchLayout layout(task.scratch);
   T* const row = GradientScratch<T>(m.key_dim, m.value_dim, layout).row;
   for (std::int64_t i = 0; i < count; ++i) {

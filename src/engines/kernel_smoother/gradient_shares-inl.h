@@ -36,10 +36,11 @@ class GradientShares {
       : options_(task.options), m_(task.memory), g_(task.gradient), s_(scratch) {}
 
   /// p, the shares of pairs, and e, gradients by scores (of distances: times the kernel's slope),
-  /// from scores and dy . v. `seen`: columns of scores.
-  void Take(std::int64_t query, const SharePlace& at, std::int64_t columns, const Range& seen) {
+  /// from scores and dy . v. `seen`: columns of scores. `offsets`: where pairs have weights.
+  void Take(std::int64_t query, const SharePlace& at, std::int64_t columns, const Range& seen,
+            const cn::ColumnOffsets<T>& offsets) {
     cn::WithKernel(options_.kernel, [&](auto kernel) HWY_ATTR {
-      TakeOf<decltype(kernel)>(query, at, columns, seen);
+      TakeOf<decltype(kernel)>(query, at, columns, seen, offsets);
     });
   }
 
@@ -58,7 +59,7 @@ class GradientShares {
 
   template <class KERNEL>
   HWY_INLINE void TakeOf(std::int64_t query, const SharePlace& at, std::int64_t columns,
-                         const Range& seen) {
+                         const Range& seen, const cn::ColumnOffsets<T>& offsets) {
     const D d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const Query q = Of(query);
@@ -67,7 +68,7 @@ class GradientShares {
     for (std::int64_t j = 0; j < columns; j += lanes) {
       const std::int64_t c = at.column + j;
       const V x = hn::Load(d, s_.scores.Row(at.strip) + j);
-      V p = Share<KERNEL>(q, x, c, {j, seen.first, seen.end});
+      V p = Share<KERNEL>(q, x, {j, seen.first, seen.end}, offsets);
       const V dp = hn::Load(d, s_.slopes.Row(at.strip) + j);
       V ds = hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), hn::Mul(p, hn::Sub(dp, dot)));
       if (m_.weighted) {
@@ -123,7 +124,8 @@ class GradientShares {
   }
 
   template <class KERNEL>
-  HWY_INLINE V Share(const Query& q, V x, std::int64_t c, const Columns& of) const {
+  HWY_INLINE V Share(const Query& q, V x, const Columns& of,
+                     const cn::ColumnOffsets<T>& offsets) const {
     const D d;
     const bool whole = of.j >= of.first && of.j + static_cast<std::int64_t>(hn::Lanes(d)) <= of.end;
     const V width = hn::Set(d, width_), never = hn::Set(d, cn::kNever<T>);
@@ -140,7 +142,7 @@ class GradientShares {
       if (q.hit) log = hn::IfThenElse(hn::Gt(x, hn::Zero(d)), never, x);
     }
     if (m_.weighted) {
-      const V offset = hn::Load(d, s_.offsets + c);
+      const V offset = cn::LoadOffsets(d, offsets, of.j);
       log = hn::IfThenElse(hn::Eq(offset, never), never, hn::Add(log, offset));
     }
     if (!whole) log = hn::IfThenElse(cn::Inside(d, of.j, of.first, of.end), log, never);

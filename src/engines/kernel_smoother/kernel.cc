@@ -43,7 +43,10 @@ void MergeAny(const ChunkTask& task, std::int64_t chunks, DType dtype) {
 void WriteOneAny(const Memory& memory, DType dtype) {
   dtype == DType::kFloat64 ? cn::WriteOnePairAs<double>(memory) : cn::WriteOnePairAs<float>(memory);
 }
-void WeighAny(const Memory& memory) { cn::WeighPairsAs(memory); }
+void WeighAny(const Memory& memory) {
+  cn::WeighPairsAs(memory);
+  cn::ReferQueriesAs(memory);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::kernel_smoother

@@ -10,7 +10,7 @@
 /// |------------------|----------------------|----------------------------------------------------|
 /// | q                | [B, T, Hq, Dk]       | queries; absent: write only                        |
 /// | k, v             | [B, T, Hk or Hv, D]  | pairs; absent: read only                           |
-/// | log_decay        | [B, T, H]            | <= 0; -inf forgets all                             |
+/// | log_decay        | [B, T, H]            | <= 0; where exp() is 0, all is forgotten           |
 /// | importance       | [B, T, H]            | >= 0; absent: 1                                    |
 /// | log_importance   | [B, T, H]            | its logarithm                                      |
 /// | bandwidth        | [H]                  | >= 0; absent: that of the options                  |

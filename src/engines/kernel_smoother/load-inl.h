@@ -8,6 +8,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "src/engines/common/block_offsets-inl.h"
 #include "src/engines/common/closeness-inl.h"
 #include "src/engines/common/queries-inl.h"
 #include "src/engines/kernel_smoother/task.h"
@@ -28,8 +29,6 @@ using cn::KeysOf;
 using cn::LoadPairs;
 using cn::LoadQueries;
 using cn::LoadQuery;
-using cn::OffsetOf;
-using cn::ReferenceOf;
 using cn::SetOddAside;
 using cn::ValuesOf;
 using common::Place;

@@ -33,18 +33,17 @@ class OutputsPass {
         task_(task),
         block_(m_, task.first),
         s_(scratch),
+        offsets_(m_, scratch.offsets),
         reach_(options_.kernel, m_, scratch.boxes) {}
 
   void Run() {
     Start();
     const Range seen = block_.SeenBy(0, task_.count);
-    reference_ = ReferenceOf(m_, seen);
     // The latest pairs tell the maximum, beside which a decay leaves nothing of the first.
     for (std::int64_t first = (seen.end - 1) / s_.pairs * s_.pairs;
          first >= 0 && first + s_.pairs > seen.first; first -= s_.pairs) {
       PairBlock(first, std::min(s_.pairs, seen.end - first));
     }
-    if (task_.saved.reference != nullptr) *task_.saved.reference = reference_;
     for (std::int64_t i = 0; i < task_.count; ++i) Store(i);
   }
 
@@ -63,10 +62,10 @@ class OutputsPass {
   }
 
   void PairBlock(std::int64_t first, std::int64_t count) {
-    if (m_.weighted) LoadOffsets(first, count);
+    if (m_.weighted) offsets_.Start(first, count);
     LoadPairs(KeysOf(m_), first, count, m_.key_dim, s_.rows);
     reach_.TakeKeys(s_.rows, count);
-    if (reach_.IsEmpty(s_.offsets, m_.weighted ? LeastTop(first) : T(0))) return;
+    if (reach_.IsEmpty(m_.weighted ? LeastTop() : T(0))) return;
     LoadPairs(ValuesOf(m_), first, count, m_.value_dim, s_.v);
     const std::int64_t dk = linalg::RoundUp(m_.key_dim, kUnit);
     ln::Transpose(s_.rows, linalg::RoundUp(count, kUnit), dk, s_.kt);
@@ -74,18 +73,15 @@ class OutputsPass {
     for (std::int64_t i = 0; i < task_.count; i += kRows) Strip(i, first, count);
   }
 
-  void LoadOffsets(std::int64_t first, std::int64_t count) {
-    for (std::int64_t j = 0; j < count; ++j) {
-      s_.offsets[j] = static_cast<T>(OffsetOf(m_, first + j) - reference_);
+  /// The least of the queries' greatest scores over the greatest weight of a block of pairs; NaN
+  /// where not all see the block.
+  T LeastTop() {
+    if (!offsets_.FindGreatest(block_.TokenOf(0), block_.TokenOf(task_.count - 1))) {
+      return std::numeric_limits<T>::quiet_NaN();
     }
-    std::fill(s_.offsets + count, s_.offsets + linalg::RoundUp(count, kUnit), T(0));
-  }
-
-  /// Of the queries that see pairs from `first` on.
-  T LeastTop(std::int64_t first) const {
     T least = std::numeric_limits<T>::infinity();
     for (std::int64_t i = 0; i < task_.count; ++i) {
-      if (block_.SeenByOne(i).end > first) least = std::min(least, s_.tops[i]);
+      least = std::min(least, s_.tops[i] - offsets_.GreatestFor(block_.TokenOf(i)));
     }
     return least;
   }
@@ -118,7 +114,6 @@ class OutputsPass {
   /// A query's scores become weights over the maximum so far, and what was summed before follows.
   HWY_INLINE void Weigh(std::int64_t i, T* scores, std::int64_t first, std::int64_t columns) {
     const Range seen = block_.SeenByOne(i);
-    const T* const offsets = m_.weighted ? s_.offsets + first % s_.pairs : nullptr;
     const Range inside{seen.first - first, seen.end - first};
     if (common::IsCompact(options_.kernel) && !m_.weighted) {
       s_.sums[i] +=
@@ -126,6 +121,9 @@ class OutputsPass {
       if (s_.sums[i] != 0) s_.tops[i] = 0;
       return;
     }
+    cn::ColumnOffsets<T> of_query{};
+    if (m_.weighted) of_query = offsets_.For(block_.TokenOf(i), first % s_.pairs);
+    const auto* const offsets = m_.weighted ? &of_query : nullptr;
     if (common::HasHits(options_.kernel)) TakeHits(i, inside, columns, offsets, scores);
     const T greatest =
         cn::LogScores(options_.kernel, columns, inside.first, inside.end, width_, offsets, scores);
@@ -144,8 +142,8 @@ class OutputsPass {
   }
 
   /// A first hit throws away what was summed before.
-  void TakeHits(std::int64_t i, const Range& seen, std::int64_t columns, const T* offsets,
-                T* squares) {
+  void TakeHits(std::int64_t i, const Range& seen, std::int64_t columns,
+                const cn::ColumnOffsets<T>* offsets, T* squares) {
     if (s_.hits[i] == 0 && cn::HasHit(std::max<std::int64_t>(seen.first, 0),
                                       std::min(seen.end, columns), offsets, squares)) {
       s_.hits[i] = 1;
@@ -174,11 +172,13 @@ class OutputsPass {
     }
   }
 
-  /// log w of a pair is an offset and this.
+  /// log w of the query's reference.
   double TotalOf(std::int64_t i) const {
-    if (m_.weights.totals == nullptr || m_.sight.tokens == 0) return reference_;
-    const std::int64_t t = block_.Written(block_.TokenOf(i));
-    return t < 0 ? reference_ : reference_ + m_.weights.totals[t];
+    if (!m_.weighted) return 0;
+    const std::int64_t t = block_.TokenOf(i), written = block_.Written(t);
+    const double reference = m_.weights.references[t];
+    if (m_.sight.tokens == 0 || written < 0) return reference;
+    return reference + m_.weights.totals[written];
   }
 
   void Store(std::int64_t i) {
@@ -209,8 +209,8 @@ class OutputsPass {
   const Task& task_;
   const QueryBlock block_;
   const Scratch<T>& s_;
+  cn::BlockOffsets<T> offsets_;
   Reach<T> reach_;
-  double reference_ = 0;
   std::int64_t odd_ = 0;  // values of a block that are not finite
   const T width_ = cn::WidthOf<T>(options_.kernel, m_.bandwidth);
 };

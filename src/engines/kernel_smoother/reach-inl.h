@@ -87,14 +87,13 @@ class Reach {
   }
   /// Rows of a block of pairs' keys.
   void TakeKeys(const Block<T>& rows, std::int64_t count) {
-    count_ = count;
     Take(rows, count, keys_, longest_key_);
   }
 
-  /// Does no query give any of these pairs weight? `offsets`: of the pairs, where they have
-  /// weights; `least`: of the logarithms of the queries' sums of weights, or of their greatest;
-  /// NaN: unknown.
-  bool IsEmpty(const T* offsets, T least) const {
+  /// Does no query give any of these pairs weight? `least`: what scores have to make up for, where
+  /// pairs have weights: the logarithm of a query's sum of weights, or of its greatest, less that
+  /// of the greatest weight of these pairs, of the query where it is least; NaN: unknown.
+  bool IsEmpty(T least) const {
     if (common::IsCompact(kernel_)) {
       if (!keys_.finite || !queries_.finite) return false;
       const double gap = keys_.SquaredGap(queries_, m_.key_dim);
@@ -102,12 +101,11 @@ class Reach {
       return gap * (1 - 1e-4) > m_.bandwidth * m_.bandwidth;
     }
     if (!m_.weighted || common::HasHits(kernel_)) return false;
-    const T most = *std::max_element(offsets, offsets + count_);
     const T nothing = least + sn::kLowestExponent<T>;
-    if (!(most < nothing)) return false;
+    if (!(0 < nothing)) return false;
     if (!std::isfinite(longest_key_)) return false;  // NaN is for those who see it
     const double score = common::IsByDistance(kernel_) ? 0 : longest_key_ * longest_query_;
-    return static_cast<double>(most) + score < static_cast<double>(nothing);
+    return score < static_cast<double>(nothing);
   }
 
  private:
@@ -123,7 +121,6 @@ class Reach {
   const Memory& m_;
   Box<T> queries_, keys_;
   double longest_query_ = 0, longest_key_ = 0;
-  std::int64_t count_ = 0;  // of pairs
 };
 
 }  // namespace HWY_NAMESPACE

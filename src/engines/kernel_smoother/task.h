@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/engines/common/block_offsets.h"
 #include "src/engines/common/queries.h"
 #include "src/engines/common/row_views.h"
 #include "src/engines/common/scratch_layout.h"
@@ -38,12 +39,11 @@ using Memory = common::QueriedPairs;
 
 /// What is saved of queries beside their outputs, in the type of the arithmetic. Absent: nothing.
 struct SavedQueries {
-  void* logs = nullptr;         ///< [query]: of the sum of weights; of an unnormalised one what its
-                                ///< scores lack
-  void* means = nullptr;        ///< [query][channel]
-  void* dots = nullptr;         ///< [query]: dy . y
-  void* hits = nullptr;         ///< [query]: 1 where a hit has taken all weight
-  double* reference = nullptr;  ///< of a block
+  void* logs = nullptr;   ///< [query]: of the sum of weights over its reference; of an
+                          ///< unnormalised one what its scores lack
+  void* means = nullptr;  ///< [query][channel]
+  void* dots = nullptr;   ///< [query]: dy . y
+  void* hits = nullptr;   ///< [query]: 1 where a hit has taken all weight
   HeadRows dy{};
 };
 
@@ -72,13 +72,13 @@ struct Scratch {
   Block<T> kt;         // [channel][pair]
   Block<T> v;          // [pair][channel]
   Block<T> scores;     // [query of a strip][pair]
-  T* offsets;          // [pair]
-  T* row;              // [channel]: a value that is not finite
-  BoxRoom<T> boxes;    // of queries and keys
-  std::int64_t* odd;   // [pair]: which are
-  T* tops;             // [query]
-  T* sums;             // [query]
-  T* hits;             // [query]: 1 where a key at distance 0 has taken all weight
+  common::OffsetRoom<T> offsets;
+  T* row;             // [channel]: a value that is not finite
+  BoxRoom<T> boxes;   // of queries and keys
+  std::int64_t* odd;  // [pair]: which are
+  T* tops;            // [query]
+  T* sums;            // [query]
+  T* hits;            // [query]: 1 where a key at distance 0 has taken all weight
 
   Scratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
       : pairs(PairsOfBlock(key_dim, value_dim)) {
@@ -93,7 +93,7 @@ struct Scratch {
     kt = block(dk, pairs);
     v = block(pairs, dv);
     scores = block(kStrip, pairs);
-    layout.Take(pairs, {&offsets});
+    offsets = {pairs, layout};
     row = layout.Take<T>(dv);
     layout.Take(dk, {&boxes.query_low, &boxes.query_high, &boxes.key_low, &boxes.key_high});
     odd = layout.Take<std::int64_t>(pairs);
@@ -101,7 +101,7 @@ struct Scratch {
   }
 };
 
-/// Fills weights.offsets, totals and forgotten from the state and the call.
+/// Fills what pairs weigh, and from what queries count it, from the state and the call.
 void WeighPairs(const Memory& memory);
 
 /// The outputs of a task; `dtype` is that of the arithmetic.

@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -63,6 +64,7 @@ class ConjugateGradients {
   }
   /// Do few iterations suffice, were all keys weighed alike?
   bool IsWellConditioned(std::int64_t pairs) const {
+    if (pairs == 0) return false;
     const auto count = static_cast<T>(pairs);
     const T squares = sn::Dot(Wide(), static_cast<const T*>(s_.keys), s_.keys) / (count * count);
     return IsSmall(key_squares_ / count - squares);
@@ -90,45 +92,43 @@ class ConjugateGradients {
     AddProducts(s_.products, p, count, s_.squares);
   }
 
-  /// Have all queries digits in their variances, and a ridge that keeps the condition low?
-  bool IsSound(std::int64_t queries) const {
-    for (std::int64_t i = 0; i < queries; ++i) {
-      T trace = 0;
-      for (std::int64_t c = 0; c < channels_; ++c) {
-        const T second = s_.squares.Row(c)[i], mean = s_.means.Row(c)[i];
-        const T variance = second - mean * mean;
-        if (!(variance + ridge_ >= second / 32)) return false;
-        trace += variance;
-      }
-      if (!IsSmall(trace)) return false;
+  /// Has query i digits in its variances, and a ridge that keeps the condition low?
+  bool IsSound(std::int64_t i) const {
+    T trace = 0;
+    for (std::int64_t c = 0; c < channels_; ++c) {
+      const T second = s_.squares.Row(c)[i], mean = s_.means.Row(c)[i];
+      const T variance = second - mean * mean;
+      if (!(variance + ridge_ >= second / 32)) return false;
+      trace += variance;
     }
-    return true;
+    return IsSmall(trace);
   }
 
   /// Solves for what is in `right`, [channel][query], the first side of the fit. for_blocks(use):
-  /// use(at, count) of all blocks of pairs, whose keys less the centre are in fit.k. False where
-  /// that takes longer than the direct road.
+  /// use(at, count) of all blocks of pairs, whose keys less the centre are in fit.k. Of queries in
+  /// `solves` leaves those that are there before the direct road would be.
   template <class ForBlocks>
-  bool Solve(const ForBlocks& for_blocks) const {
+  void Solve(const ForBlocks& for_blocks, std::array<bool, kQueries>& solves) const {
     const std::int64_t most = channels_ * kIterationShare / 16;
-    const double begun = Begin();
-    for (std::int64_t iteration = 0; begun > 0; ++iteration) {
-      if (iteration == most) return false;
-      Apply(for_blocks);
-      const double left = Step();
-      if (left <= 0) break;
-      // As fast as until now, will it be there in time?
-      const double gained = begun - left;
-      if (iteration % 4 == 3 &&
-          !(gained * static_cast<double>(most) >= begun * static_cast<double>(iteration + 1))) {
-        return false;
+    Begin(solves);
+    for (std::int64_t iteration = 0; IsUnderWay(solves); ++iteration) {
+      if (iteration == most) {
+        GiveUp(solves, [](double, double) { return true; });
+        break;
       }
+      Apply(for_blocks);
+      Step();
+      if (iteration % 4 != 3) continue;
+      // As fast as until now, will it be there in time?
+      GiveUp(solves, [&](double begun, double left) {
+        return !((begun - left) * static_cast<double>(most) >=
+                 begun * static_cast<double>(iteration + 1));
+      });
     }
     Scatter(s_.solution, fit_.sides);
     Scatter(s_.means, fit_.means);
     std::fill_n(fit_.regular, kQueries, T(1));
     std::fill_n(fit_.cancelled, kQueries, T(0));
-    return true;
   }
 
   /// Room for a right-hand side.
@@ -164,25 +164,34 @@ class ConjugateGradients {
     }
   }
 
-  /// How far the queries are from their tolerance, in powers of e.
-  double Distance() const {
-    double most = 0;
+  bool IsDone(std::int64_t i) const { return s_.left[i] <= s_.allowed[i]; }
+
+  bool IsUnderWay(const std::array<bool, kQueries>& solves) const {
     for (std::int64_t i = 0; i < kQueries; ++i) {
-      if (s_.left[i] <= s_.allowed[i]) continue;
-      most = std::max(most, static_cast<double>(s_.left[i] / s_.allowed[i]));
+      if (solves[i] && !IsDone(i)) return true;
     }
-    return most > 1 ? std::log(most) : 0;
+    return false;
   }
 
-  double Begin() const {
+  /// Leaves out those that are not done and `hopeless`, of how far they were from their tolerance
+  /// at first and how far they are, in powers of e.
+  template <class Hopeless>
+  void GiveUp(std::array<bool, kQueries>& solves, const Hopeless& hopeless) const {
+    for (std::int64_t i = 0; i < kQueries; ++i) {
+      if (!solves[i] || IsDone(i)) continue;
+      const double left = std::log(static_cast<double>(s_.left[i] / s_.allowed[i]));
+      if (hopeless(kBegun, left)) solves[i] = false;
+    }
+  }
+
+  void Begin(const std::array<bool, kQueries>& solves) const {
     linalg::ZeroRows(s_.solution, 0, Wide(), kQueries);
     linalg::CopyRows(s_.residual, Wide(), kQueries, s_.direction);
     Dots(s_.residual, s_.residual, s_.left);
-    constexpr T kTolerance = 4 * std::numeric_limits<T>::epsilon();
     for (std::int64_t i = 0; i < kQueries; ++i) {
+      if (!solves[i]) s_.left[i] = 0;
       s_.allowed[i] = s_.left[i] * (kTolerance * kTolerance);
     }
-    return Distance();
   }
 
   /// s.image = A direction.
@@ -212,12 +221,11 @@ class ConjugateGradients {
     });
   }
 
-  /// Returns the distance that is left.
-  double Step() const {
+  void Step() const {
     const D d;
     Dots(s_.direction, s_.image, s_.along);
     for (std::int64_t i = 0; i < kQueries; ++i) {
-      const bool done = s_.left[i] <= s_.allowed[i];
+      const bool done = IsDone(i);
       s_.along[i] = done ? T(0) : s_.left[i] / s_.along[i];
     }
     AddTimes(s_.along, s_.direction, s_.solution);
@@ -225,7 +233,7 @@ class ConjugateGradients {
     AddTimes(s_.along, s_.image, s_.residual);
     Dots(s_.residual, s_.residual, s_.along);
     for (std::int64_t i = 0; i < kQueries; ++i) {
-      const bool done = s_.left[i] <= s_.allowed[i];
+      const bool done = IsDone(i);
       const T before = s_.left[i];
       if (!done) s_.left[i] = s_.along[i];
       s_.along[i] = done ? T(0) : s_.along[i] / before;
@@ -238,7 +246,6 @@ class ConjugateGradients {
                   d, to);
       }
     }
-    return Distance();
   }
 
   /// to += factor x, a factor a query.
@@ -262,6 +269,9 @@ class ConjugateGradients {
       }
     }
   }
+
+  static constexpr T kTolerance = 4 * std::numeric_limits<T>::epsilon();
+  const double kBegun = -2 * std::log(static_cast<double>(kTolerance));
 
   const std::int64_t channels_;
   const T ridge_;

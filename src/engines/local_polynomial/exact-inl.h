@@ -46,7 +46,7 @@ class ExactFit {
         kernel_(task.options.kernel),
         width_(cn::WidthOf<double>(kernel_, m_.bandwidth)),
         seen_(common::QueryBlock(m_, row).SeenByOne(0)),
-        reference_(cn::ReferenceOf(m_, seen_)),
+        reference_(m_.weighted ? m_.weights.references[common::Place::Of(m_, row).token] : 0),
         q_(Size(m_.key_dim)),
         scaled_(q_.size()),
         key_(q_.size()),

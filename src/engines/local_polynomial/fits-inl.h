@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 
@@ -45,36 +46,110 @@ class Fits {
         by_pairs_(task, weights, fit),
         by_steps_(task.memory.key_dim, task.memory.ridge, fit) {}
 
+  Weights<T>& weights() { return weights_; }
   const Weights<T>& weights() const { return weights_; }
   const Fit<T>& fit() const { return fit_; }
 
-  /// numbers(first, count): those of a block of pairs, [pair][query], or null.
+  /// numbers(first, count): those of a block of pairs, [pair][query], or null. Which road a query
+  /// takes depends on nothing that it does not see: so do the bits of its fit.
   template <class Numbers>
   void Run(const Numbers& numbers) {
     SumWeights();
-    dual_ = TakesDual();
-    if (dual_) return SolveByPairs(numbers);
-    shared_ = IsLinear() && FindCentre();
-    if (shared_) {
-      fit_.Start({scratch_.centre, 0}, sides_);
-      if (SolveBySteps()) return;
-      Add(numbers);
-      Solve();
-      if (!AnyCancelled()) return;
-      // Their means are too far apart.
-      shared_ = false;
+    StartRoads();
+    SolveByPairs(numbers);
+    if (left_ > 0 && IsLinear() && task_.count > 1 && FindCentre()) {
+      SolveBySteps();
+      SolveShared(numbers);
     }
-    const Block<T>& centres = IsLinear() ? means_ : s_.q;
-    fit_.Start(centres, sides_);
-    IsSingle() ? AddSingle(centres.Row(0)) : Add(numbers);
-    Solve();
+    if (left_ > 0) SolveOwn(numbers);
+    Restore();
   }
 
   /// e[pair][query], what values of a block of pairs count in the outputs; shares are there.
   void Weigh(std::int64_t first, std::int64_t count, const Block<T>& e) const {
-    if (dual_) {
+    bool empty = true;
+    for (const Road road : {Road::kDual, Road::kShared, Road::kOwn}) {
+      if (taken_[static_cast<std::size_t>(road)] == 0) continue;
+      WeighBy(road, first, count, empty ? e : scratch_.other);
+      if (!empty) TakeLanes(road, count, e);
+      empty = false;
+    }
+  }
+
+  /// Is the system of query i singular, or nearly? Its u and s are 0 and wait for an ExactFit.
+  bool NeedsExact(std::int64_t i) const { return exact_[i]; }
+  /// Has it a solution of least norm, which is there?
+  bool HasLeastNorm(std::int64_t i) const {
+    return roads_[i] == Road::kDual && task_.memory.ridge == 0 && !IsMean(i) && fit_.Regular(i);
+  }
+
+ private:
+  bool IsLinear() const { return task_.options.degree == 1; }
+  bool IsSingle() const { return task_.count == 1 && sides_ == 1; }
+  std::int64_t Pairs() const { return weights_.seen().end - weights_.seen().first; }
+  std::int64_t KeyWidth() const { return linalg::RoundUp(task_.memory.key_dim, kUnit); }
+
+  /// Queries that see clearly fewer pairs than there are monomials take the dual. Gradients of
+  /// slopes of least norm need more than it has.
+  void StartRoads() {
+    const std::int64_t most = scratch_.dual.most * kDualShare / 16;
+    const bool may = task_.memory.ridge != 0 || sides_ == 1;
+    roads_.fill(Road::kNone);
+    taken_.fill(0);
+    left_ = task_.count;
+    kept_ = 0;
+    for (std::int64_t i = 0; may && i < task_.count; ++i) {
+      if (s_.near[i] <= most) Take(i, Road::kDual);
+    }
+  }
+
+  void Take(std::int64_t i, Road road) {
+    roads_[i] = road;
+    ++taken_[static_cast<std::size_t>(road)];
+    --left_;
+  }
+
+  /// Ends a road: what has no solution there is set aside, and all is kept where others go on.
+  void End(Road road) {
+    for (std::int64_t i = 0; i < task_.count; ++i) {
+      if (roads_[i] != road || ended_[i]) continue;
+      SetAside(i);
+      ended_[i] = true;
+      if (left_ == 0 && kept_ == 0) continue;
+      CopyLane(i, true);
+      ++kept_;
+    }
+  }
+
+  void Restore() {
+    for (std::int64_t i = 0; kept_ > 0 && i < task_.count; ++i) CopyLane(i, false);
+  }
+
+  /// What is found of query i, to what is kept or back.
+  void CopyLane(std::int64_t i, bool keep) const {
+    const std::int64_t lanes = fit_.Lanes(), part = i / lanes, lane = i % lanes;
+    const FitScratch<T>& f = scratch_;
+    const auto copy = [&](T* fit, T* kept, std::int64_t first, std::int64_t rows) {
+      T *const to = keep ? kept : fit, *const from = keep ? fit : kept;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::int64_t at = (first + r) * lanes + lane;
+        to[at] = from[at];
+      }
+    };
+    const std::int64_t channels = task_.memory.key_dim;
+    copy(f.centres, f.kept.centres, part * channels, channels);
+    copy(f.means, f.kept.means, part * f.wide, f.wide);
+    for (std::int64_t r = 0; r < sides_; ++r) {
+      copy(f.sides, f.kept.sides, (part + r * fit_.Parts()) * f.wide, f.wide);
+    }
+    copy(f.totals, f.kept.totals, part, 1);
+    copy(f.regular, f.kept.regular, part, 1);
+  }
+
+  void WeighBy(Road road, std::int64_t first, std::int64_t count, const Block<T>& e) const {
+    if (road == Road::kDual) {
       by_pairs_.Weigh(first, count, e);
-    } else if (shared_) {
+    } else if (road == Road::kShared) {
       moments_.Load(s_.k, count);
       moments_.Weigh(s_.p, count, e);
     } else if (IsSingle()) {
@@ -84,56 +159,89 @@ class Fits {
     }
   }
 
-  /// Is the system of query i singular, or nearly? Its u and s are 0 and wait for an ExactFit.
-  bool NeedsExact(std::int64_t i) const { return exact_[i]; }
-  /// Has it a solution of least norm, which is there?
-  bool HasLeastNorm(std::int64_t i) const {
-    return dual_ && task_.memory.ridge == 0 && !IsMean(i) && fit_.Regular(i);
-  }
-
- private:
-  bool IsLinear() const { return task_.options.degree == 1; }
-  bool IsSingle() const { return task_.count == 1 && sides_ == 1; }
-  std::int64_t Pairs() const { return weights_.seen().end - weights_.seen().first; }
-  std::int64_t KeyWidth() const { return linalg::RoundUp(task_.memory.key_dim, kUnit); }
-
-  /// Do all see clearly fewer pairs than there are monomials? Gradients of slopes of least norm
-  /// need more than the dual has.
-  bool TakesDual() const {
-    const std::int64_t most = scratch_.dual.most * kDualShare / 16;
-    if (task_.memory.ridge == 0 && sides_ > 1) return false;
-    return *std::max_element(s_.near, s_.near + task_.count) <= most;
+  void TakeLanes(Road road, std::int64_t count, const Block<T>& e) const {
+    for (std::int64_t j = 0; j < count; ++j) {
+      for (std::int64_t i = 0; i < task_.count; ++i) {
+        if (roads_[i] == road) e.Row(j)[i] = scratch_.other.Row(j)[i];
+      }
+    }
   }
 
   template <class Numbers>
   void SolveByPairs(const Numbers& numbers) {
+    if (left_ == task_.count) return;
     fit_.Start(IsLinear() ? means_ : s_.q, sides_);
     by_pairs_.Start();
     weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
-      if (weights_.Share(first, count)) by_pairs_.Gather(first, count, numbers(first, count));
+      if (!weights_.Share(first, count)) return;
+      by_pairs_.Gather(first, count, roads_, numbers(first, count));
     });
-    for (std::int64_t part = 0; part < fit_.Parts(); ++part) {
-      by_pairs_.Solve(part, sides_);
-      SetAside(part);
-    }
+    for (std::int64_t part = 0; part < fit_.Parts(); ++part) by_pairs_.Solve(part, sides_);
+    End(Road::kDual);
   }
 
-  /// False where the direct road is shorter.
-  bool SolveBySteps() {
-    if (!steps_ || !by_steps_.IsWellConditioned(Pairs())) return false;
+  /// By conjugate gradients, where the direct road is not shorter.
+  void SolveBySteps() {
+    if (!steps_ || !by_steps_.IsWellConditioned(earlier_)) return;
+    fit_.Start({scratch_.centre, 0}, sides_);
     by_steps_.Start();
+    far_.fill(false);
     weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
       if (!weights_.Share(first, count)) {
         linalg::ZeroRows(s_.p, 0, linalg::RoundUp(count, kUnit), kQueries);
       }
-      moments_.Load(s_.k, count);
+      LoadShared(count);
       by_steps_.Add(first - weights_.seen().first, s_.p, count);
     });
-    if (!by_steps_.IsSound(task_.count)) return false;
+    std::array<bool, kQueries> solves{};
+    for (std::int64_t i = 0; i < task_.count; ++i) {
+      solves[i] = roads_[i] == Road::kNone && !far_[i] && by_steps_.IsSound(i);
+    }
     FillRightSides();
-    if (!by_steps_.Solve([&](const auto& use) { ForKeys(use); })) return false;
-    for (std::int64_t part = 0; part < fit_.Parts(); ++part) SetAside(part);
-    return true;
+    by_steps_.Solve([&](const auto& use) { ForKeys(use); }, solves);
+    for (std::int64_t i = 0; i < task_.count; ++i) {
+      if (solves[i]) Take(i, Road::kShared);
+    }
+    End(Road::kShared);
+  }
+
+  /// From the centre of all; those whose means are too far from it are left.
+  template <class Numbers>
+  void SolveShared(const Numbers& numbers) {
+    if (left_ == 0) return;
+    fit_.Start({scratch_.centre, 0}, sides_);
+    far_.fill(false);
+    weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
+      if (!weights_.Share(first, count)) return;
+      const Block<T>* const a = numbers(first, count);
+      LoadShared(count);
+      moments_.Add(s_.p, count, a);
+    });
+    Solve();
+    for (std::int64_t i = 0; i < task_.count; ++i) {
+      if (roads_[i] != Road::kNone) continue;
+      if (IsMean(i) || !(far_[i] || fit_.Cancelled(i))) Take(i, Road::kShared);
+    }
+    End(Road::kShared);
+  }
+
+  template <class Numbers>
+  void SolveOwn(const Numbers& numbers) {
+    const Block<T>& centres = IsLinear() ? means_ : s_.q;
+    fit_.Start(centres, sides_);
+    IsSingle() ? AddSingle(centres.Row(0)) : AddOwn(numbers);
+    Solve();
+    for (std::int64_t i = 0; i < task_.count; ++i) {
+      if (roads_[i] == Road::kNone) Take(i, Road::kOwn);
+    }
+    End(Road::kOwn);
+  }
+
+  /// Keys less the centre; notes which queries give a share to one that is too far from it.
+  void LoadShared(std::int64_t count) {
+    moments_.Load(s_.k, count, [&](std::int64_t j) {
+      for (std::int64_t i = 0; i < task_.count; ++i) far_[i] = far_[i] || s_.p.Row(j)[i] != 0;
+    });
   }
 
   /// use(at, count) of all blocks of pairs, their keys less the centre in the fit's scratch.
@@ -161,20 +269,15 @@ class Fits {
   }
 
   template <class Numbers>
-  void Add(const Numbers& numbers) const {
+  void AddOwn(const Numbers& numbers) {
     weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
       if (!weights_.Share(first, count)) return;
       const Block<T>* const a = numbers(first, count);
-      if (shared_) {
-        moments_.Load(s_.k, count);
-        moments_.Add(s_.p, count, a);
-      } else {
-        fit_.Add(s_.k, s_.p, count, a);
-      }
+      fit_.Add(s_.k, s_.p, count, a);
     });
   }
 
-  void AddSingle(const T* centre) const {
+  void AddSingle(const T* centre) {
     single_.Start(centre);
     weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
       if (weights_.Share(first, count)) single_.Add(s_.k, s_.p, count);
@@ -182,33 +285,23 @@ class Fits {
     single_.Finish();
   }
 
-  /// The mean of the queries' means of keys. False where one query is alone, which has its own.
+  /// The mean of keys of the first query that has one: all behind it see what it sees. False where
+  /// there is none.
   bool FindCentre() const {
-    std::fill(scratch_.centre, scratch_.centre + KeyWidth(), T(0));
-    T count = 0;
     for (std::int64_t i = 0; i < task_.count; ++i) {
-      if (weights_.Alone(i) || !cn::IsFinite(static_cast<const T*>(means_.Row(i)), KeyWidth())) {
-        continue;
-      }
-      sn::AddScaled(KeyWidth(), T(1), static_cast<const T*>(means_.Row(i)), scratch_.centre);
-      ++count;
-    }
-    if (count < 2) return false;
-    sn::Multiply(scratch_.centre, KeyWidth(), 1 / count);
-    return true;
-  }
-
-  /// Does a query want a centre of its own?
-  bool AnyCancelled() const {
-    for (std::int64_t i = 0; i < task_.count; ++i) {
-      if (!IsMean(i) && fit_.Cancelled(i)) return true;
+      const T* const mean = means_.Row(i);
+      if (weights_.Alone(i) || !cn::IsFinite(mean, KeyWidth())) continue;
+      std::copy_n(mean, KeyWidth(), scratch_.centre);
+      return true;
     }
     return false;
   }
 
   /// Parts without a query keep their zeros.
   void Solve() {
-    for (std::int64_t part = 0; part * fit_.Lanes() < task_.count; ++part) Solve(part);
+    for (std::int64_t part = 0; part * fit_.Lanes() < task_.count; ++part) {
+      fit_.Solve(part, s_.q, sides_);
+    }
   }
 
   /// Maxima and sums of weights and, of degree 1, the means of keys.
@@ -217,11 +310,12 @@ class Fits {
     // Two systems share a direct factor.
     steps_ = IsLinear() && sides_ == 1 && by_steps_.Takes(Pairs());
     if (steps_) by_steps_.StartKeys();
+    earlier_ = 0;
     linalg::ZeroRows(means_, 0, kQueries, KeyWidth());
     weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
       weights_.Sum(first, count, [&](std::int64_t i, T by) { Rescale(means_.Row(i), by); });
       if (!IsLinear()) return;
-      if (steps_) by_steps_.AddKeys(s_.k, count);
+      if (steps_) AddEarlier(first, count);
       ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Of(s_.scores), s_.k,
                                    linalg::RoundUp(task_.count, kStrip),
                                    ln::Whole{KeyWidth(), count}, means_);
@@ -229,6 +323,14 @@ class Fits {
     for (std::int64_t i = 0; i < task_.count; ++i) {
       Rescale(means_.Row(i), s_.sums[i] == 0 ? T(0) : 1 / s_.sums[i]);
     }
+  }
+
+  /// Keys that all queries see.
+  void AddEarlier(std::int64_t first, std::int64_t count) {
+    const std::int64_t end = common::QueryBlock(task_.memory, task_.first).SeenByOne(0).end;
+    const std::int64_t some = std::clamp<std::int64_t>(end - first, 0, count);
+    by_steps_.AddKeys(s_.k, some);
+    earlier_ += some;
   }
 
   void Rescale(T* row, T by) const {
@@ -244,22 +346,14 @@ class Fits {
     return i >= task_.count || weights_.Alone(i) || s_.hits[i] != 0;
   }
 
-  void Solve(std::int64_t part) {
-    fit_.Solve(part, s_.q, sides_);
-    SetAside(part);
-  }
-
-  void SetAside(std::int64_t part) {
-    for (std::int64_t lane = 0; lane < fit_.Lanes(); ++lane) {
-      const std::int64_t i = part * fit_.Lanes() + lane;
-      const bool mean = IsMean(i);
-      exact_[i] = !mean && !fit_.Regular(i) && std::isfinite(s_.sums[i]);
-      if (!mean && fit_.Regular(i)) continue;
-      // What is solved elsewhere, or has no solution.
-      for (std::int64_t r = 0; r < sides_; ++r) {
-        T* const side = fit_.SideOf(i, r);
-        for (std::int64_t j = 0; j < scratch_.wide; ++j) side[j * fit_.Lanes()] = 0;
-      }
+  /// What is solved elsewhere, or has no solution.
+  void SetAside(std::int64_t i) {
+    const bool mean = IsMean(i);
+    exact_[i] = !mean && !fit_.Regular(i) && std::isfinite(s_.sums[i]);
+    if (!mean && fit_.Regular(i)) return;
+    for (std::int64_t r = 0; r < sides_; ++r) {
+      T* const side = fit_.SideOf(i, r);
+      for (std::int64_t j = 0; j < scratch_.wide; ++j) side[j * fit_.Lanes()] = 0;
     }
   }
 
@@ -268,16 +362,18 @@ class Fits {
   const FitScratch<T>& scratch_;
   const Block<T> means_;
   const std::int64_t sides_;
-  const Weights<T> weights_;
+  Weights<T> weights_;
   const Fit<T> fit_;
   const SharedMoments<T> moments_;
   const SingleFit<T> single_;
   const DualFit<T> by_pairs_;
   ConjugateGradients<T> by_steps_;
-  bool steps_ = false;  // may conjugate gradients be tried?
-  bool dual_ = false;
-  bool shared_ = false;  // do all queries count keys from one centre?
-  bool exact_[kQueries] = {};
+  bool steps_ = false;        // may conjugate gradients be tried?
+  std::int64_t earlier_ = 0;  // pairs of a task whose keys tell whether they are worth trying
+  Roads roads_{};
+  std::array<std::int64_t, 4> taken_{};  // queries of each road
+  std::int64_t left_ = 0, kept_ = 0;     // queries without a road yet, and those that are kept
+  std::array<bool, kQueries> far_{}, ended_{}, exact_{};
 };
 
 }  // namespace HWY_NAMESPACE

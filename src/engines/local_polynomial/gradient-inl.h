@@ -213,8 +213,8 @@ class QueryGradients : GradientBlocks<T> {
     }
   }
 
-  void AddPairs(std::int64_t first, std::int64_t count) const {
-    const Weights<T>& weights = fits_.weights();
+  void AddPairs(std::int64_t first, std::int64_t count) {
+    Weights<T>& weights = fits_.weights();
     if (!weights.Share(first, count)) return;
     this->LoadValues(first, count);
     this->TakeNumbers(count);

@@ -33,7 +33,10 @@ void WriteAny(const Memory& memory, const Range& tokens, DType dtype) {
 void WriteOneAny(const Memory& memory, DType dtype) {
   dtype == DType::kFloat64 ? cn::WriteOnePairAs<double>(memory) : cn::WriteOnePairAs<float>(memory);
 }
-void WeighAny(const Memory& memory) { cn::WeighPairsAs(memory); }
+void WeighAny(const Memory& memory) {
+  cn::WeighPairsAs(memory);
+  cn::ReferQueriesAs(memory);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::local_polynomial

@@ -38,7 +38,7 @@ class Outputs {
  private:
   std::int64_t ValueWidth() const { return linalg::RoundUp(m_.value_dim, kUnit); }
 
-  void AddValues(std::int64_t first, std::int64_t count) const {
+  void AddValues(std::int64_t first, std::int64_t count) {
     if (!fits_.weights().Share(first, count)) return;
     cn::LoadPairs(cn::ValuesOf(m_), first, count, m_.value_dim, s_.v);
     const std::int64_t non_finite = cn::SetOddAside(s_.v, count, ValueWidth(), s_.non_finite);

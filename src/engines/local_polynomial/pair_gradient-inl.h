@@ -58,7 +58,7 @@ class PairGradients : GradientBlocks<T> {
     scratch.tops = record.tops;
     scratch.sums = record.sums;
     scratch.hits = record.hits;
-    const Weights<T> weights(queries, scratch);
+    Weights<T> weights(queries, scratch);
     if (!loaded) {
       weights.LoadKeys(task_.first, task_.count);
       this->LoadValues(task_.first, task_.count);

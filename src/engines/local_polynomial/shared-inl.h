@@ -37,16 +37,27 @@ class SharedMoments {
   SharedMoments(std::int64_t channels, const FitScratch<T>& scratch)
       : channels_(channels), panels_(linalg::PanelsOf(channels)), s_(scratch) {}
 
-  /// s.k = k - centre, whole units.
-  void Load(const Block<T>& k, std::int64_t count) const {
+  /// s.k = k - centre, whole units. far(i): row i is so far that its squares are infinite; it
+  /// becomes zeros, for queries that give it no share.
+  template <class Far>
+  void Load(const Block<T>& k, std::int64_t count, const Far& far) const {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const std::int64_t wide = linalg::RoundUp(channels_, kUnit);
     for (std::int64_t i = 0; i < count; ++i) {
-      for (std::int64_t c = 0; c < linalg::RoundUp(channels_, kUnit); c += lanes) {
-        hn::Store(hn::Sub(hn::Load(d, k.Row(i) + c), hn::Load(d, s_.centre + c)), d,
-                  s_.k.Row(i) + c);
+      auto squares = hn::Zero(d);
+      for (std::int64_t c = 0; c < wide; c += lanes) {
+        const auto x = hn::Sub(hn::Load(d, k.Row(i) + c), hn::Load(d, s_.centre + c));
+        squares = hn::MulAdd(x, x, squares);
+        hn::Store(x, d, s_.k.Row(i) + c);
       }
+      if (hn::AllTrue(d, hn::Lt(squares, hn::Inf(d)))) continue;
+      std::fill(s_.k.Row(i), s_.k.Row(i) + wide, T(0));
+      far(i);
     }
+  }
+  void Load(const Block<T>& k, std::int64_t count) const {
+    Load(k, count, [](std::int64_t) {});
   }
 
   /// Adds keys of s.k to means and second moments, and a times shares to the second side.

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "src/engines/common/block_offsets.h"
 #include "src/engines/common/queries.h"
 #include "src/engines/common/scratch_layout.h"
 #include "src/engines/local_polynomial/local_polynomial.h"
@@ -36,6 +38,11 @@ constexpr double LeastPivot(std::int64_t degree, double ridge) {
 /// Pairs whose monomials lie in the second-level cache together.
 constexpr std::int64_t DepthOf(std::int64_t monomials) { return monomials <= 64 ? 32 : 16; }
 
+/// How a query is fitted: by a system of its pairs, of monomials that are counted from a centre of
+/// several queries, or of its own.
+enum class Road : std::uint8_t { kNone, kDual, kShared, kOwn };
+using Roads = std::array<Road, kQueries>;
+
 /// One memory, one sequence.
 struct Memory : common::QueriedPairs {
   double ridge = 0;
@@ -53,13 +60,13 @@ struct Task {
 /// What weighing pairs around queries takes.
 template <class T>
 struct WeightScratch {
-  Block<T> q;          // [query][channel], as they are fitted
-  Block<T> scaled;     // as they are compared
-  Block<T> k;          // [pair][channel]
-  Block<T> kt;         // [channel][pair]
-  Block<T> scores;     // [query][pair]
-  Block<T> p;          // [pair][query]: shares
-  T* offsets;          // [pair]
+  Block<T> q;       // [query][channel], as they are fitted
+  Block<T> scaled;  // as they are compared
+  Block<T> k;       // [pair][channel]
+  Block<T> kt;      // [channel][pair]
+  Block<T> scores;  // [query][pair]
+  Block<T> p;       // [pair][query]: shares
+  common::OffsetRoom<T> offsets;
   T *tops, *sums;      // [query]
   T* hits;             // [query]: 1 where a key at distance 0 has taken all weight
   std::int64_t* near;  // [query]: pairs that have weight, at most
@@ -102,6 +109,20 @@ struct ConjugateScratch {
   ConjugateScratch(std::int64_t channels, ScratchLayout& layout);
 };
 
+/// What is found of queries that are fitted, as FitScratch has it.
+template <class T>
+struct FitResults {
+  T *centres, *means, *sides, *totals, *regular;
+
+  FitResults(std::int64_t wide, std::int64_t key_dim, std::int64_t sides_count,
+             ScratchLayout& layout) {
+    centres = layout.Take<T>(key_dim * kQueries);
+    means = layout.Take<T>(wide * kQueries);
+    sides = layout.Take<T>(sides_count * wide * kQueries);
+    layout.Take(kQueries, {&totals, &regular});
+  }
+};
+
 /// What fitting them takes. Numbers of one query are `lanes` apart, those of as many queries as a
 /// vector has lanes side by side: a part of the kQueries.
 template <class T>
@@ -119,6 +140,8 @@ struct FitScratch {
   T *regular, *cancelled;  // [query]
   DualScratch<T> dual;
   ConjugateScratch<T> conjugate;
+  FitResults<T> kept;  // of queries whose road has ended, while others go on
+  Block<T> other;      // [pair][query]: what a value counts, by another road
   // Where all queries count keys from one centre:
   T* centre = nullptr;    // [channel]
   Block<T> k;             // [pair][channel]: keys less that
@@ -144,7 +167,7 @@ WeightScratch<T>::WeightScratch(std::int64_t key_dim, ScratchLayout& layout) {
   kt = TakeBlock<T>(layout, dk, kPairs);
   scores = TakeBlock<T>(layout, kQueries, kPairs);
   p = TakeBlock<T>(layout, kPairs, kQueries);
-  layout.Take(kPairs, {&offsets});
+  offsets = {kPairs, layout};
   layout.Take(kQueries, {&tops, &sums, &hits});
   near = layout.Take<std::int64_t>(kQueries);
 }
@@ -181,7 +204,9 @@ FitScratch<T>::FitScratch(std::int64_t monomials, std::int64_t key_dim, std::int
     : wide(linalg::RoundUp(monomials, linalg::kPanelRows)),
       depth(DepthOf(monomials)),
       dual(monomials, sides_count, layout),
-      conjugate(monomials == key_dim ? key_dim : 0, layout) {
+      conjugate(monomials == key_dim ? key_dim : 0, layout),
+      kept(wide, key_dim, sides_count, layout),
+      other(TakeBlock<T>(layout, kPairs, kQueries)) {
   constexpr std::int64_t kMost = linalg::kMostSystems<T>;
   layout.Take(key_dim * kQueries, {&centres});
   layout.Take(wide * kQueries, {&means});
@@ -223,7 +248,7 @@ struct Scratch {
   }
 };
 
-/// Fills weights.offsets, totals and forgotten from the state and the call.
+/// Fills what pairs weigh, and from what queries count it, from the state and the call.
 void WeighPairs(const Memory& memory);
 
 /// Fits around the queries of a task, and their outputs; `dtype` is that of the arithmetic.

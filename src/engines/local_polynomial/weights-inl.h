@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/common/block_offsets-inl.h"
 #include "src/engines/common/closeness-inl.h"
 #include "src/engines/common/queries-inl.h"
 #include "src/engines/local_polynomial/task.h"
@@ -38,10 +39,10 @@ class Weights {
         count_(task.count),
         block_(m_, task.first),
         seen_(block_.SeenBy(0, task.count)),
-        reference_(cn::ReferenceOf(m_, seen_)),
         kernel_(task.options.kernel),
         width_(cn::WidthOf<T>(kernel_, m_.bandwidth)),
-        s_(scratch) {
+        s_(scratch),
+        offsets_(m_, scratch.offsets) {
     cn::LoadQueries(m_, task.first, count_, 1, kQueries, s_.q);
     const double scale = common::IsByDistance(kernel_) ? 1 : task.options.scale;
     cn::LoadQueries(m_, task.first, count_, scale, kQueries, s_.scaled);
@@ -60,7 +61,7 @@ class Weights {
 
   /// Calls each(first, count) for all blocks; keys are loaded: s.k, finite, and s.kt.
   template <class Each>
-  void ForBlocks(const Each& each) const {
+  void ForBlocks(const Each& each) {
     for (std::int64_t first = seen_.first; first < seen_.end; first += kPairs) {
       const std::int64_t count = std::min(kPairs, seen_.end - first);
       LoadKeys(first, count);
@@ -72,7 +73,7 @@ class Weights {
   /// Takes a block into maxima and sums. rescale(query, by): what was summed over exp(top) has to
   /// be multiplied by this.
   template <class Rescale>
-  void Sum(std::int64_t first, std::int64_t count, const Rescale& rescale) const {
+  void Sum(std::int64_t first, std::int64_t count, const Rescale& rescale) {
     const std::int64_t columns = linalg::RoundUp(count, kUnit);
     Score(columns);
     for (std::int64_t i = 0; i < count_; ++i) {
@@ -83,7 +84,7 @@ class Weights {
   }
 
   /// s.p: shares in sums that are complete. False where all are 0.
-  bool Share(std::int64_t first, std::int64_t count) const {
+  bool Share(std::int64_t first, std::int64_t count) {
     const std::int64_t columns = linalg::RoundUp(count, kUnit);
     Score(columns);
     if (s_.x.data != nullptr) linalg::CopyRows(s_.scores, count_, columns, s_.x);
@@ -111,23 +112,24 @@ class Weights {
     cn::SetOddAside(s_.k, count, dk, nullptr);
   }
 
-  void LoadOffsets(std::int64_t first, std::int64_t count) const {
+  void LoadOffsets(std::int64_t first, std::int64_t count) {
     if (!m_.weighted) return;
-    for (std::int64_t j = 0; j < count; ++j) {
-      double offset = cn::OffsetOf(m_, first + j);
-      if (s_.marks != nullptr) {
-        const std::int64_t t = first + j - m_.sight.held;
-        const bool marked = t >= 0 && m_.importance && sn::LoadOne<double>(m_.importance, t) == 0;
-        if (marked) offset = -m_.weights.totals[t];
-        s_.marks[j] = marked ? T(1) : T(0);
-      }
-      s_.offsets[j] = static_cast<T>(offset - reference_);
+    offsets_.Start(first, count);
+    for (std::int64_t j = 0; s_.marks != nullptr && j < count; ++j) {
+      const std::int64_t t = first + j - m_.sight.held;
+      const bool marked = t >= 0 && m_.importance && sn::LoadOne<double>(m_.importance, t) == 0;
+      if (marked) offsets_.SetWhole(j);
+      s_.marks[j] = marked ? T(1) : T(0);
     }
-    std::fill(s_.offsets + count, s_.offsets + linalg::RoundUp(count, kUnit), T(0));
   }
 
  private:
-  const T* Offsets() const { return m_.weighted ? s_.offsets : nullptr; }
+  /// Of query i; null where pairs have no weights.
+  const cn::ColumnOffsets<T>* OffsetsOf(std::int64_t i) {
+    if (!m_.weighted) return nullptr;
+    of_query_ = offsets_.For(block_.TokenOf(i), 0);
+    return &of_query_;
+  }
 
   Range SeenByOne(std::int64_t i, std::int64_t first) const {
     const Range seen = block_.SeenByOne(i);
@@ -135,12 +137,13 @@ class Weights {
   }
 
   /// What was summed before has to be multiplied by the result.
-  T SumRow(std::int64_t i, const Range& seen, std::int64_t columns) const {
+  T SumRow(std::int64_t i, const Range& seen, std::int64_t columns) {
     T* const scores = s_.scores.Row(i);
+    const cn::ColumnOffsets<T>* const offsets = OffsetsOf(i);
     bool fresh = false;
     if (common::HasHits(kernel_)) {
       fresh = s_.hits[i] == 0 && cn::HasHit(std::max<std::int64_t>(seen.first, 0),
-                                            std::min(seen.end, columns), Offsets(), scores);
+                                            std::min(seen.end, columns), offsets, scores);
       // A first hit throws away what was summed before.
       if (fresh) {
         s_.hits[i] = 1;
@@ -151,7 +154,7 @@ class Weights {
       if (s_.hits[i] != 0) cn::KeepHits(columns, scores);
     }
     const T greatest =
-        cn::LogScores(kernel_, columns, seen.first, seen.end, width_, Offsets(), scores);
+        cn::LogScores(kernel_, columns, seen.first, seen.end, width_, offsets, scores);
     cn::RunningSum<T> sum{s_.tops[i], s_.sums[i]};
     const T factor = sum.Add(columns, greatest, scores);
     s_.tops[i] = sum.top;
@@ -171,12 +174,12 @@ class Weights {
   }
 
   /// False where all shares are 0.
-  bool ShareRow(std::int64_t i, const Range& seen, std::int64_t columns) const {
+  bool ShareRow(std::int64_t i, const Range& seen, std::int64_t columns) {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     T* const scores = s_.scores.Row(i);
     if (common::HasHits(kernel_) && s_.hits[i] != 0) cn::KeepHits(columns, scores);
-    cn::LogScores(kernel_, columns, seen.first, seen.end, width_, Offsets(), scores);
+    cn::LogScores(kernel_, columns, seen.first, seen.end, width_, OffsetsOf(i), scores);
     const auto top = hn::Set(d, s_.tops[i] == cn::kNever<T> ? T(0) : s_.tops[i]);
     const auto by = hn::Set(d, s_.sums[i] == 0 ? T(0) : 1 / s_.sums[i]);
     auto any = hn::Zero(d);
@@ -211,10 +214,11 @@ class Weights {
   const std::int64_t count_;
   const common::QueryBlock block_;
   const Range seen_;
-  const double reference_;
   const common::Kernel kernel_;
   const T width_;
   const WeightScratch<T>& s_;
+  cn::BlockOffsets<T> offsets_;
+  cn::ColumnOffsets<T> of_query_{};
 };
 
 }  // namespace HWY_NAMESPACE

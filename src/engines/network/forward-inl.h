@@ -54,8 +54,7 @@ class ForwardKernel {
       }
       const std::int64_t count =
           std::min({options_.mini_batch - place_, kBlock, memory_.tokens - t});
-      const bool together = count > 1 && RunTogether(PartOf(t, count));
-      for (std::int64_t i = 0; !together && i < count; ++i) RunToken(PartOf(t + i, 1));
+      for (std::int64_t i = 0; i < count;) i += RunSome(PartOf(t + i, count - i));
       t += count;
       if (!waits || (place_ > 0 && t < memory_.tokens)) continue;
       ReadAsItStands(unread, t);
@@ -142,14 +141,32 @@ class ForwardKernel {
     return std::isnan(mass) ? std::numeric_limits<T>::infinity() : mass;
   }
 
-  /// False, and nothing is written, where a number is not finite, or might soon be: then only the
-  /// tokens that depend on it may see it.
-  bool RunTogether(Part part) {
-    if (!IsBounded()) return false;
-    blocks_.LoadRates(part);
-    FindCoefficients(options_, part, s_.rates, s_.coefficients);
-    blocks_.FindGradients(part, part.has_anchor ? s_.anchor : s_.a);
-    if (!blocks_.IsSafe(part.count, bound_)) return false;
+  /// The first tokens of a part, or all of them. Returns how many.
+  std::int64_t RunSome(const Part& part) {
+    if (part.count > 1 && IsBounded()) {
+      const std::int64_t together = RunTogether(part);
+      if (together == 0) RunToken(PartOf(part.first, 1));
+      return std::max<std::int64_t>(together, 1);
+    }
+    for (std::int64_t i = 0; i < part.count; ++i) RunToken(PartOf(part.first + i, 1));
+    return part.count;
+  }
+
+  /// Tokens before one in which a number is not finite, or after which one might soon not be: only
+  /// the tokens that depend on it may see it. Returns how many; nothing is written where there are
+  /// none.
+  std::int64_t RunTogether(const Part& whole) {
+    blocks_.LoadRates(whole);
+    FindCoefficients(options_, whole, s_.rates, s_.coefficients);
+    blocks_.FindGradients(whole, whole.has_anchor ? s_.anchor : s_.a);
+    Part part = whole;
+    while (part.count > 0 && !blocks_.IsSafe(part.count, bound_)) {
+      --part.count;
+      part.ends = false;
+      part.cut = true;
+      FindCoefficients(options_, part, s_.rates, s_.coefficients);
+    }
+    if (part.count == 0) return 0;
     const bool reads = memory_.q && options_.read != Read::kBatchEnd;
     for (std::int64_t query = 0; reads && query < memory_.queries; ++query) {
       blocks_.ForTokens(part.count, [&](Range rows) HWY_ATTR { ReadRows(part, query, rows); });
@@ -157,17 +174,19 @@ class ForwardKernel {
     if (options_.has_anchors() && !part.has_anchor && !part.ends) KeepAnchor();
     blocks_.Update(part);
     Advance(part);
-    return true;
+    return part.count;
   }
 
   /// Queries of some of a part's tokens.
   void ReadRows(const Part& part, std::int64_t query, Range rows) {
-    reader_.Load(part, query, rows);
+    // A row by itself would be read another way: before a cut there is one behind it.
+    const Range read{rows.begin, part.cut ? std::max<std::int64_t>(rows.end, 2) : rows.end};
+    reader_.Load(part, query, read);
     if (tells()) NoteQueries(rows);
     if (options_.read == Read::kBatchStart) {
-      reader_.ReadAt(part.has_anchor ? s_.anchor : s_.a, 0, rows);
+      reader_.ReadAt(part.has_anchor ? s_.anchor : s_.a, 0, read);
     } else {
-      reader_.ReadTokens(part, rows);
+      reader_.ReadTokens(part, read);
     }
     reader_.Store(part, query, rows);
     for (std::int64_t i = rows.begin; tells() && i < rows.end; ++i) {

@@ -73,7 +73,9 @@ class Reader {
     if (part.has_second) {
       blocks_.template Apply<Into::kAdd>(s_.b[l], l, scaled(c.b), rows, z);
     }
-    part.count > 1 ? ReadPairs(part.count, rows, l, scores, weighed) : ReadPair(l, scores, weighed);
+    // What a token reads has the same bits, wherever a part is cut behind it.
+    part.count > 1 || part.cut ? ReadPairs(part.count, rows, l, scores, weighed)
+                               : ReadPair(l, scores, weighed);
   }
 
   /// to = c (.) scores, of some of as many queries as pairs. What a query does not see may be

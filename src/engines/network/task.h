@@ -168,6 +168,7 @@ struct Range {
 struct Part {
   std::int64_t first = 0, count = 0, place = 0;
   bool ends = false;        // the mini-batch
+  bool cut = false;         // before a token that is taken alone
   bool has_anchor = false;  // W_bar is not A
   bool has_second = false;  // B is not zero
 };

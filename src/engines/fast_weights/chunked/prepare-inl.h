@@ -90,8 +90,7 @@ HWY_INLINE void Prepare(const Options& options, const Memory& memory, bool wante
   Gathered<T>& g = scratch.gathered;
   T* const lengths = scratch.prepared.units;
   const std::int64_t queries = memory.readers();
-  const bool in_place = KeysInPlace<T>(options, memory) &&
-                        (!options.normalise_qk || FindUnits(memory, chunk, lengths));
+  const bool in_place = chunk.in_place;
   const bool units = in_place && options.normalise_qk;
   if (!in_place) GatherRows(options, memory, chunk, scratch.running, g);
   GatherNumbers(options, memory, chunk, scratch.running, g);

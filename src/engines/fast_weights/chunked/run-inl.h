@@ -223,6 +223,7 @@ class ChunkedRun {
       Chunk& chunk = block.chunks[block.count];
       const Prepared<T>& prepared = prepared_[block.count++];
       chunk = NextChunk(options_, memory_, block.end);
+      PlaceKeys(options_, memory_, scratch_.prepared.units, chunk);
       block.end += chunk.rows;
       // Whether anything is saved or not: outputs are the same numbers.
       const bool wanted = block.end % kGradientBlock == 0 || block.end == memory_.rows;

@@ -80,26 +80,41 @@ HWY_INLINE void Weigh(const Options& options, std::int64_t queries, const Gather
   }
 }
 
-/// What normalises keys and queries of a chunk that are used in place. False where one of them is
-/// so long or so short, or NaN, that its products would overflow, vanish or be NaN.
+/// What normalises keys and queries of a chunk that are used in place. False where the first row
+/// has one so long or so short, or NaN, that its products would overflow, vanish or be NaN. The
+/// chunk ends where that changes, so that it is no matter of other rows how a row is used.
 template <class T>
-HWY_INLINE bool FindUnits(const Memory& memory, const Chunk& chunk, T* units) {
+HWY_INLINE bool FindUnits(const Memory& memory, Chunk& chunk, T* units) {
   constexpr double kShort = 1e-12, kLong = 1e12;  // squares
-  bool fit = true;
+  bool fits[kChunk];
+  std::fill(fits, fits + kChunk, true);
   auto find = [&](const Rows& rows, std::int64_t offset, T* to) {
     std::fill(to, to + kChunk, T(1));
     const T* row = static_cast<const T*>(rows.data) + chunk.first * rows.stride + offset;
     for (std::int64_t i = 0; i < chunk.rows; ++i, row += rows.stride) {
       const double square = sn::SumOfSquares(row, memory.key_dim);
-      fit = fit && square > kShort && square < kLong;
+      fits[i] = fits[i] && square > kShort && square < kLong;
       to[i] = static_cast<T>(sn::UnitFactorOf(square));
     }
   };
   find(memory.k, 0, units);
-  for (std::int64_t q = 0; memory.q && q < memory.queries; ++q) {
+  const std::int64_t readers = memory.q ? memory.queries : 0;
+  for (std::int64_t q = 0; q < readers; ++q) {
     find(memory.q, q * memory.q_head_stride, units + (1 + q) * kChunk);
   }
-  return fit;
+  const auto alike = [&](bool fit) { return fit == fits[0]; };
+  chunk.rows = std::find_if_not(fits, fits + chunk.rows, alike) - fits;
+  for (std::int64_t q = 0; q <= readers; ++q) {
+    std::fill(units + q * kChunk + chunk.rows, units + (q + 1) * kChunk, T(1));
+  }
+  return fits[0];
+}
+
+/// Whether keys and queries of a chunk are used in place; it may end before, where that changes.
+template <class T>
+HWY_INLINE void PlaceKeys(const Options& options, const Memory& memory, T* units, Chunk& chunk) {
+  chunk.in_place =
+      KeysInPlace<T>(options, memory) && (!options.normalise_qk || FindUnits(memory, chunk, units));
 }
 
 /// Products with rows in place become those with rows of unit length. Columns of the matrices are

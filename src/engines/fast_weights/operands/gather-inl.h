@@ -34,7 +34,8 @@ struct Chunk {
   std::int64_t first = 0;
   std::int64_t rows = 0;
   bool forget = false;
-  bool decays = true;  // is the memory multiplied by its decay, or is that lazy?
+  bool decays = true;     // is the memory multiplied by its decay, or is that lazy?
+  bool in_place = false;  // are keys and queries used where they lie?
 };
 
 /// Does anything of row r's decay forget everything?
