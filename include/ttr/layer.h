@@ -22,6 +22,9 @@
 /// (c) Not least squares, budgets, logarithmic weights and weights of pairs, whose sums are wider
 /// inside of a call than in its state; nor products in bfloat16. The definition has all of it.
 ///
+/// And the bits of outputs before a token do not depend on what that token or any after it holds;
+/// of least squares the numbers do not, to rounding.
+///
 /// Cost: `ttr plan RECIPE`, EstimateCost(). Errors: ttr::Error before any work and before anything
 /// is written; see CheckInputs(). Whatever views a call is given, no byte outside of them is read
 /// or written.

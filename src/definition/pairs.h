@@ -13,8 +13,8 @@ namespace ttr::definition {
 ///     w_i = importance_i * prod_{i < j <= t} g_j
 ///
 /// If the recipe has a window, only the latest `window` pairs count; PairRows says how many more
-/// are held before them. A weight of zero stays zero (log w = -inf), whatever k and v hold; a factor
-/// g that is zero in double makes it so.
+/// are held before them. A weight of zero stays zero (log w = -inf), whatever k and v hold; a
+/// factor g that is zero in double makes it so.
 class Pairs {
  public:
   explicit Pairs(const Constants& constants);

@@ -39,7 +39,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "decay(scalar) | kernel(exponential) | gradient", "decayed_softmax{window: 30}",
                     "nadaraya_watson{decay: scalar}",
                     "nadaraya_watson{kernel: epanechnikov, bandwidth: 2, decay: scalar}",
-                    "softmax{kernel: inverse_distance, decay: scalar}", "local_linear{decay: scalar}",
+                    "softmax{kernel: inverse_distance, decay: scalar}",
+                    "local_linear{decay: scalar}",
                     "local_linear{decay: scalar, read: before, importance: log}"),
     [](const auto& one) { return "case" + std::to_string(one.index); });
 

@@ -150,8 +150,8 @@ T WidthOf(Kernel kernel, double bandwidth) {
   return static_cast<T>(IsCompact(kernel) ? inverse * inverse : inverse);
 }
 
-/// Logarithms of weights beside columns of scores: main + shift up to the column `split`, then those
-/// of at most a unit of columns in `rest`; both begin whole units.
+/// Logarithms of weights beside columns of scores: main + shift up to the column `split`, then
+/// those of at most a unit of columns in `rest`; both begin whole units.
 template <class T>
 struct ColumnOffsets {
   const T* main;
