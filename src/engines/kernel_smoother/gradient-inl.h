@@ -119,6 +119,7 @@ class GradientPass {
     SetOddAside(s_.k, count, KeyWidth(), nullptr);
   }
 
+  /// What is multiplied by a dy of zeros is not there, NaN or not: neither is its query.
   void LoadOutputGradients(std::int64_t query, std::int64_t count) const {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t at = query + i, t = at / m_.queries;
@@ -126,6 +127,9 @@ class GradientPass {
       sn::LoadRow(g_.dy.Of(at - t * m_.queries), t, 0, m_.value_dim, row);
       if (!options_.normalised) sn::Multiply(row, m_.value_dim, static_cast<T>(options_.eta));
       std::fill(row + m_.value_dim, row + ValueWidth(), T(0));
+      const bool idle = std::all_of(row, row + m_.value_dim, [](T x) { return x == 0; });
+      s_.idle[i] = idle ? T(1) : T(0);
+      if (idle) linalg::ZeroRows(s_.q, i, i + 1, KeyWidth());
     }
     linalg::ZeroRows(s_.dy, count, linalg::RoundUp(count, kStrip), ValueWidth());
   }

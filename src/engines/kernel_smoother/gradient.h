@@ -51,6 +51,7 @@ struct GradientScratch {
   Block<T> p, e;            // [query][pair]
   common::OffsetRoom<T> offsets;
   T *marks, *e_sums, *ds_sums;  // [pair]
+  T* idle;                      // [query]: 1 where dy is zero
   T* row;                       // [channel]
   T* other;                     // [channel]
   BoxRoom<T> boxes;             // of queries and keys
@@ -78,6 +79,7 @@ struct GradientScratch {
     e = block(kQueries, pairs);
     offsets = {pairs, layout};
     layout.Take(pairs, {&marks, &e_sums, &ds_sums});
+    idle = layout.Take<T>(kQueries);
     layout.Take(dk_wide > dv_wide ? dk_wide : dv_wide, {&row, &other});
     layout.Take(dk_wide, {&boxes.query_low, &boxes.query_high, &boxes.key_low, &boxes.key_high});
   }

@@ -62,7 +62,7 @@ class GradientShares {
                          const Range& seen, const cn::ColumnOffsets<T>& offsets) {
     const D d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    const Query q = Of(query);
+    const Query q = Of(query, at.row);
     const V dot = hn::Set(d, q.dot), width = hn::Set(d, width_);
     V e_sum = hn::Zero(d), ds_sum = hn::Zero(d), width_sum = hn::Zero(d);
     for (std::int64_t j = 0; j < columns; j += lanes) {
@@ -100,7 +100,7 @@ class GradientShares {
     T log_sum;
     T inverse;   // exp(-log_sum)
     T dot;       // dy . y; of a sum 0
-    bool alone;  // without a neighbour there is no slope
+    bool alone;  // without a neighbour there is no slope, nor where dy is zero
     bool hit;
   };
   /// A vector of columns from j on, of which [first, end) are seen.
@@ -108,13 +108,13 @@ class GradientShares {
     std::int64_t j, first, end;
   };
 
-  Query Of(std::int64_t query) const {
+  Query Of(std::int64_t query, std::int64_t row) const {
     const T log_sum = static_cast<const T*>(g_.sums.logs)[query];
     return {
         .log_sum = log_sum,
         .inverse = common::IsCompact(options_.kernel) ? static_cast<T>(std::exp(-log_sum)) : T(0),
         .dot = options_.normalised ? static_cast<const T*>(g_.sums.dots)[query] : T(0),
-        .alone = log_sum == cn::kNever<T>,
+        .alone = log_sum == cn::kNever<T> || s_.idle[row] != 0,
         .hit = common::HasHits(options_.kernel) && static_cast<const T*>(g_.sums.hits)[query] != 0};
   }
 

@@ -89,17 +89,26 @@ class Fits {
   std::int64_t Pairs() const { return weights_.seen().end - weights_.seen().first; }
   std::int64_t KeyWidth() const { return linalg::RoundUp(task_.memory.key_dim, kUnit); }
 
-  /// Queries that see clearly fewer pairs than there are monomials take the dual. Gradients of
-  /// slopes of least norm need more than it has.
+  /// Where a query stands: what it sees of pairs, whatever they weigh.
+  std::int64_t Sight(std::int64_t i) const {
+    const common::Sight& sight = task_.memory.sight;
+    const std::int64_t t = common::Place::Of(task_.memory, task_.first + i).token;
+    return sight.End(t) - sight.First(t);
+  }
+
+  /// Queries that see clearly fewer pairs than there are monomials take the dual: together, where
+  /// that is so because of where they stand, else each by itself. Gradients of slopes of least norm
+  /// need more than it has.
   void StartRoads() {
     const std::int64_t most = scratch_.dual.most * kDualShare / 16;
     const bool may = task_.memory.ridge != 0 || sides_ == 1;
+    const bool all = Sight(task_.count - 1) <= most;
     roads_.fill(Road::kNone);
     taken_.fill(0);
     left_ = task_.count;
     kept_ = 0;
     for (std::int64_t i = 0; may && i < task_.count; ++i) {
-      if (s_.near[i] <= most) Take(i, Road::kDual);
+      if (s_.near[i] <= most && (all || Sight(i) > most)) Take(i, Road::kDual);
     }
   }
 
@@ -121,8 +130,10 @@ class Fits {
     }
   }
 
+  /// Lanes without a query have nothing.
   void Restore() {
     for (std::int64_t i = 0; kept_ > 0 && i < task_.count; ++i) CopyLane(i, false);
+    for (std::int64_t i = task_.count; i < kQueries; ++i) SetAside(i);
   }
 
   /// What is found of query i, to what is kept or back.

@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -120,6 +121,7 @@ class QueryGradients : GradientBlocks<T> {
 
   void Run() {
     this->LoadOutputGradients(task_.first, task_.count);
+    LeaveOutIdle();
     fits_.Run([&](std::int64_t first, std::int64_t count) {
       this->LoadValues(first, count);
       this->TakeNumbers(count);
@@ -141,6 +143,16 @@ class QueryGradients : GradientBlocks<T> {
   static std::int64_t Lanes() { return Fit<T>::Lanes(); }
   std::int64_t Wide() const { return s_.fit.wide; }
   bool IsLinear() const { return task_.options.degree == 1; }
+
+  /// What is multiplied by a dy of zeros is not there, NaN or not.
+  void LeaveOutIdle() {
+    std::array<bool, kQueries> idle{};
+    for (std::int64_t i = 0; i < task_.count; ++i) {
+      const T* const dy = s_.dy.Row(i);
+      idle[i] = std::all_of(dy, dy + m_.value_dim, [](T x) { return x == 0; });
+    }
+    fits_.weights().LeaveOut(idle);
+  }
 
   static WeightScratch<T> WithoutMarks(WeightScratch<T> scratch) {
     scratch.marks = nullptr;

@@ -65,6 +65,9 @@ class PairGradients : GradientBlocks<T> {
     }
     weights.LoadOffsets(task_.first, task_.count);
     if (!weights.Share(task_.first, task_.count)) return;
+    for (std::int64_t i = 0; i < queries.count; ++i) {  // which may be NaN
+      if (weights.Alone(i)) linalg::ZeroRows(s_.weights.scaled, i, i + 1, this->KeyWidth());
+    }
     this->LoadOutputGradients(queries.first, queries.count);
     this->TakeNumbers(task_.count);
     Differentiate(record);

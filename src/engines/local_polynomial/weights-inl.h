@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 
@@ -54,6 +55,9 @@ class Weights {
     std::fill(s_.hits, s_.hits + kQueries, T(0));
     std::fill(s_.near, s_.near + kQueries, std::int64_t{0});
   }
+
+  /// Queries that are marked take no part: they see no pair.
+  void LeaveOut(const std::array<bool, kQueries>& idle) { idle_ = idle; }
 
   const Range& seen() const { return seen_; }
   std::int64_t count() const { return count_; }
@@ -139,6 +143,10 @@ class Weights {
   /// What was summed before has to be multiplied by the result.
   T SumRow(std::int64_t i, const Range& seen, std::int64_t columns) {
     T* const scores = s_.scores.Row(i);
+    if (idle_[i]) {
+      std::fill(scores, scores + columns, T(0));
+      return 1;
+    }
     const cn::ColumnOffsets<T>* const offsets = OffsetsOf(i);
     bool fresh = false;
     if (common::HasHits(kernel_)) {
@@ -178,6 +186,10 @@ class Weights {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     T* const scores = s_.scores.Row(i);
+    if (Alone(i)) {
+      std::fill(scores, scores + columns, T(0));
+      return false;
+    }
     if (common::HasHits(kernel_) && s_.hits[i] != 0) cn::KeepHits(columns, scores);
     cn::LogScores(kernel_, columns, seen.first, seen.end, width_, OffsetsOf(i), scores);
     const auto top = hn::Set(d, s_.tops[i] == cn::kNever<T> ? T(0) : s_.tops[i]);
@@ -219,6 +231,7 @@ class Weights {
   const WeightScratch<T>& s_;
   cn::BlockOffsets<T> offsets_;
   cn::ColumnOffsets<T> of_query_{};
+  std::array<bool, kQueries> idle_{};
 };
 
 }  // namespace HWY_NAMESPACE
