@@ -112,7 +112,7 @@ class Layer {
 
   /// Does Backward take the recurrence backwards, at some three times the cost of Forward?
   bool HasGradients() const;
-  /// The same of calls of these sizes: an engine may leave some to the definition.
+  /// Does it for calls of these sizes? An engine may leave some to the definition.
   bool HasGradients(const Dims& dims) const;
 
   /// Are products in bfloat16 (CallOptions::bfloat16_products) there for this recipe, and faster on

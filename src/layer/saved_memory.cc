@@ -30,7 +30,7 @@ std::uint64_t PackingOf(const Inputs& inputs) {
   return hash.value();
 }
 
-/// Of the arithmetic and of every input, those that are absent, too.
+/// Every input has its part, those that are absent, too.
 std::uint64_t DTypesOf(const Inputs& inputs, DType dtype) {
   Fingerprint hash;
   hash.Add(static_cast<std::int64_t>(dtype));

@@ -36,15 +36,18 @@ std::int64_t MostBytes(const Recipe& recipe, const Dims& dims) {
   const std::int64_t queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
   const std::int64_t readers = Product({dims.heads, queries});
   const std::int64_t rows = Product({RowsPerToken(recipe), dims.tokens}) + kPad;
-  // Of all sequences together.
+  // All sequences together have so many.
   const std::int64_t all =
       dims.sequences > 0 ? rows + Product({states, kPad}) : Product({states, rows});
+  const std::int64_t records = KeepsPairs(recipe) ? Product({states, rows}) : all;
   const std::int64_t row = family == Family::kLocalPolynomial ? square : height + width;
-  const std::int64_t kernels = family == Family::kKernelRegression ? kWorkers : 0;
-  return std::max({Product({readers, all, height, width, 512}),        // states between tokens
-                   Product({readers, states, rows, row, 32}),          // a record a query
-                   Product({readers, states + kWorkers, square, 64}),  // memories
-                   Product({kernels, readers, rows, rows, 16})});      // a matrix of all pairs
+  const bool factors =
+      family == Family::kKernelRegression && !HasBudget(recipe) && recipe.weights.window == 0;
+  return std::max(
+      {Product({readers, all, height, width, 512}),                   // states between tokens
+       Product({readers, records, row, 32}),                          // a record a query
+       Product({readers, states + kWorkers, square, 64}),             // memories
+       Product({factors ? kWorkers : 0, readers, rows, rows, 16})});  // a matrix of all pairs
 }
 
 }  // namespace

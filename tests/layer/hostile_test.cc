@@ -337,7 +337,7 @@ TEST(HostileSizes, AreRefused) {
   }
 }
 
-// Of a decoder's state in float64, not rounded; 0 where that grows.
+// A decoder's state in float64, not rounded; 0 where that grows.
 double StateBytes(const Layer& layer, const Dims& dims) {
   double bytes = 0;
   for (const StateSpec& spec : layer.requirements().state) {
@@ -349,6 +349,18 @@ double StateBytes(const Layer& layer, const Dims& dims) {
   }
   const bool grows = Decoder::Bytes(layer, dims, DType::kFloat64) == 0;
   return grows ? 0 : bytes;
+}
+
+TEST(HostileSizes, OfLongCallsAreNot) {
+  for (const char* const text : {"kernel_rls", "softmax", "gated_deltanet",
+                                 "linear_attention{features: taylor2}", "mamba"}) {
+    Dims dims = test::TwoMemories(std::int64_t{1} << 24, 128, 128);
+    dims.heads = dims.key_heads = dims.value_heads = dims.query_heads = 16;
+    const Layer layer(ParseRecipe(text));
+    EXPECT_GT(layer.ScratchBytes(dims, 8), 0U) << text;
+    dims.sequences = 1 << 16;
+    EXPECT_GT(layer.ScratchBytes(dims, 8), 0U) << text;
+  }
 }
 
 class HostileProducts : public ::testing::TestWithParam<std::string> {};

@@ -334,7 +334,7 @@ TEST_F(Saved, MustBeWhatForwardLeft) {
   EXPECT_EQ(MessageOf([&] { Backward({.saved = saved_}); }), "");
 }
 
-// Of the same sizes, and of as many bytes.
+// Calls of the same sizes, which save as many bytes.
 TEST_F(Saved, IsOfItsRecipeItsPackingItsDtypesAndItsTarget) {
   const std::string expected =
       "[Backward] saved must be what Forward left there for the same inputs but is something else";

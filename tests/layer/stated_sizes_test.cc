@@ -253,7 +253,7 @@ void Symmetrise(const TensorView& x) {
   }
 }
 
-// Of so many pairs more.
+// A shape of so many pairs more.
 Shape Longer(const Shape& shape, std::int64_t pairs) {
   if (shape.rank() == 4) return {shape[0], shape[1] + pairs, shape[2], shape[3]};
   return {shape[0], shape[1] + pairs, shape[2]};
