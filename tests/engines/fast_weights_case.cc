@@ -204,8 +204,8 @@ Expected Define(const Problem& problem) {
 }
 
 void ExpectClose(const Problem& problem, const Expected& expected, const std::string& what) {
-  test::ExpectWithin(problem.y.view, expected.y, expected.y_bound, what + ": y");
-  test::ExpectWithin(problem.state.view, expected.state, expected.state_bound, what + ": state");
+  test::ExpectAsJudged(problem.y.view, expected.y, expected.y_bound, what + ": y");
+  test::ExpectAsJudged(problem.state.view, expected.state, expected.state_bound, what + ": state");
 }
 
 void RunForward(const Problem& problem, const Call& call, Executor& executor) {

@@ -159,8 +159,8 @@ Expected Judge(const Question& question, const MakeErrors& errors) {
   return expected;
 }
 
-void ExpectWithin(const TensorView& got, const std::vector<double>& expected,
-                  const std::vector<double>& bound, const std::string& what) {
+void ExpectAsJudged(const TensorView& got, const std::vector<double>& expected,
+                    const std::vector<double>& bound, const std::string& what) {
   if (!got.defined()) return;
   const Tensor copy = Tensor::Copy(got, DType::kFloat64);
   // Stored narrower than it was computed: half a unit in the last place more.

@@ -60,7 +60,7 @@ Expected Judge(const Question& question, const MakeErrors& errors = nullptr);
 
 /// Compares a tensor with what is expected, number by number; a number that is expected not to be
 /// finite must not be finite, and no other.
-void ExpectWithin(const TensorView& got, const std::vector<double>& expected,
-                  const std::vector<double>& bound, const std::string& what);
+void ExpectAsJudged(const TensorView& got, const std::vector<double>& expected,
+                    const std::vector<double>& bound, const std::string& what);
 
 }  // namespace ttr::test

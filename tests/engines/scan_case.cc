@@ -217,9 +217,9 @@ Expected Define(const Problem& problem, bool bounds) {
 }
 
 void ExpectClose(const Problem& problem, const Expected& expected, const std::string& what) {
-  test::ExpectWithin(problem.y.view, expected.y, expected.y_bound, what + ": y");
-  test::ExpectWithin(problem.state.view, expected.state, expected.state_bound, what + ": state");
-  test::ExpectWithin(problem.state_im.view, expected.im, expected.im_bound, what + ": state.im");
+  test::ExpectAsJudged(problem.y.view, expected.y, expected.y_bound, what + ": y");
+  test::ExpectAsJudged(problem.state.view, expected.state, expected.state_bound, what + ": state");
+  test::ExpectAsJudged(problem.state_im.view, expected.im, expected.im_bound, what + ": state.im");
 }
 
 void RunForward(const Problem& problem, const Call& call, Executor& executor) {
