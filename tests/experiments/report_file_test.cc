@@ -51,6 +51,7 @@ TEST(Files, InterruptRemovesTheTemporaryFileAndEndsTheProgram) {
   WriteFile(folder / "a", "old");
   for (const int number : {SIGINT, SIGTERM}) {
     const int status = StatusOf([&] {
+      std::signal(number, SIG_DFL);  // not the test program's own
       RemoveTemporariesOnSignals();
       AtomicFile file(folder / "a");
       file.Write("new");

@@ -49,9 +49,12 @@ std::vector<TokenInput> TokenInputs(const Recipe& recipe) {
 }
 
 // Least squares close a chunk before a decay that is small, or what is not finite, and answer
-// tokens of a short chunk another way: the same numbers to rounding, which a condition may make
-// large.
-bool KeepsBits(const Recipe& recipe) { return MakePlan(recipe).engine != "least_squares"; }
+// tokens of a short chunk another way; kernel regression answers what shares a block of rows with a
+// failed pivot by least norm: the same numbers to rounding, which a condition may make large.
+bool KeepsBits(const Recipe& recipe) {
+  const std::string_view engine = MakePlan(recipe).engine;
+  return engine != "least_squares" && engine != "kernel_regression";
+}
 
 // Is there anything that a token must not see?
 bool IsCausal(const Recipe& recipe) {

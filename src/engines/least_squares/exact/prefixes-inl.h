@@ -51,6 +51,9 @@ class Prefixes {
     columns_ = RoundUp(rows, kUnit);
     const std::int64_t unit = RoundUp(tokens, kUnit);
     ln::Transpose(s_.k, unit, s_.keys_unit, p_.keys);
+    // A chunk may have been cut: keys behind its last token are not zero then, and a factor that
+    // ends at one of them would leave rows unwritten.
+    linalg::ZeroRows(p_.keys.Columns(tokens), 0, s_.keys_unit, unit - tokens);
     ln::Transpose(s_.q, columns_, s_.keys_unit, p_.queries);
     if (!empty_) {
       if (!FactorMemory()) return 0;
