@@ -29,8 +29,9 @@
 /// Bits.CutAtMultiplesOf64Rows; (h) Bits.OfCallsThatSave, and in saved_gradient_test.cc
 /// SavedGradient.HasTheBitsOfWhatIsComputedAnew.
 ///
-/// And the bits of outputs before a token do not depend on what that token or any after it holds;
-/// of least squares the numbers do not, to rounding.
+/// And the bits of outputs before a token do not depend on what that token or any after it holds
+/// (Causality.KeepsTheBitsOfOutputsBefore in tests/layer/causality_test.cc); of least squares and
+/// kernel regression the numbers do not, to rounding.
 ///
 /// Cost: `ttr plan RECIPE`, EstimateCost(). Errors: ttr::Error before any work and before anything
 /// is written; see CheckInputs(). Whatever views a call is given, no byte outside of them is read

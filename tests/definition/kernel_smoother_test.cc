@@ -141,9 +141,13 @@ TEST(KernelSmoother, InverseDistanceInterpolates) {
   memory->Write(again);
   EXPECT_NEAR(memory->Read(Column({3})).y(0), 3, 1e-14);
   Token fade = Pair(Column({7}), Column({0}));
+  fade.log_decay = Vector::Constant(1, -700);
+  memory->Write(fade);
+  EXPECT_NEAR(memory->Read(Column({3})).y(0), 3, 1e-12);  // log-weights of 700 round at 1e-13
+  // But a factor that is 0 in double leaves nothing, as -inf does.
   fade.log_decay = Vector::Constant(1, -1000);
   memory->Write(fade);
-  EXPECT_NEAR(memory->Read(Column({3})).y(0), 3, 1e-12);  // log-weights of 1000 round at 1e-13
+  EXPECT_EQ(memory->Read(Column({3})).y(0), 0);
 }
 
 TEST(KernelSmoother, WindowKeepsTheLatest) {
