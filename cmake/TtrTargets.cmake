@@ -19,16 +19,16 @@ function(ttr_target target)
   endif()
 endfunction()
 
-# ttr_room([OPTIMIZE]): adds every .cc file of the calling folder, and of the folders in it, to the
-# library ttr. With OPTIMIZE, for the rooms that hold inner loops, a release compiles them with -O3.
+# ttr_room([PART]): adds every .cc file of the calling folder, and of the folders in it, to the library
+# ttr, or to a part of it that is compiled in another way: ttr_kernels, of the rooms that hold inner
+# loops.
 function(ttr_room)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "OPTIMIZE" "" "")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
-  if(arg_OPTIMIZE)
-    target_sources(ttr_kernels PRIVATE ${sources})
-  else()
-    target_sources(ttr PRIVATE ${sources})
+  set(part ttr)
+  if(ARGC GREATER 0)
+    set(part ${ARGV0})
   endif()
+  target_sources(${part} PRIVATE ${sources})
 endfunction()
 
 # ttr_quick(TARGET): what is compiled more often than it runs: a release optimises it little.

@@ -77,16 +77,6 @@ HWY_INLINE void SolveUp(D d, const Corner<T>& corner, Tile<D, kTileRows, NV>& ti
   }
 }
 
-/// Rows of a corner from `row` on, which have no pivot: zeros, so that whoever solves by whole
-/// corners meets numbers.
-template <class T>
-void ClearRows(Corner<T>& corner, int row) {
-  for (; row < kTileRows; ++row) {
-    corner.inverse[row] = 0;
-    std::fill_n(corner.upper[row], kTileRows, T(0));
-  }
-}
-
 /// What stops a factorization: pivot i, and what was left of it.
 template <class T>
 struct Pivot {
@@ -122,10 +112,7 @@ HWY_NOINLINE Pivot<T> Factor(const UpperFactor<T>& f, std::int64_t n, const Goes
         TTR_UNROLL
         for (int v = 0; v < kVectors; ++v) hn::Store(tile[j][v], d, row + v * lanes);
         const T left = row[j];
-        if (!goes_on(i + j, diagonal[j], left)) {
-          ClearRows(corner, j);
-          return {i + j, left};
-        }
+        if (!goes_on(i + j, diagonal[j], left)) return {i + j, left};
         const T root = std::sqrt(left);
         corner.inverse[j] = T(1) / root;
         const hn::Vec<D> pivot = hn::Set(d, root);
