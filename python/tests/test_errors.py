@@ -129,8 +129,13 @@ def test_a_recipe_that_is_not_causal_has_no_state() -> None:
 
 
 def test_sizes_that_no_memory_holds() -> None:
-    k = np.lib.stride_tricks.as_strided(np.zeros(1), (1, 1, 1, 1 << 38), (8, 8, 8, 8))
+    def row(size: int) -> np.ndarray:
+        return np.lib.stride_tricks.as_strided(np.zeros(1), (1, 1, 1, size), (8, 8, 8, 8))
+
     with pytest.raises(ValueError, match="at most .* of memory"):
+        ttr.Layer("linear_attention").memorize(row(1 << 24), row(1 << 24))
+    k = row(1 << 38)  # a state of 2^76 numbers
+    with pytest.raises(ValueError, match=r"nothing has 2\^62 bytes"):
         ttr.Layer("linear_attention").memorize(k, k)
     with pytest.raises(MemoryError, match="bytes"):  # a copy, as the last axis has no stride
         ttr.Layer("linear_attention").memorize(k, np.broadcast_to(np.zeros(1), k.shape))
