@@ -133,7 +133,7 @@ def test_sizes_that_no_memory_holds() -> None:
         return np.lib.stride_tricks.as_strided(np.zeros(1), (1, 1, 1, size), (8, 8, 8, 8))
 
     with pytest.raises(ValueError, match="at most .* of memory"):
-        ttr.Layer("linear_attention").memorize(row(1 << 24), row(1 << 24))
+        ttr.Layer("linear_attention").memorize(row(1 << 20), row(1 << 20))
     k = row(1 << 38)  # a state of 2^76 numbers
     with pytest.raises(ValueError, match=r"nothing has 2\^62 bytes"):
         ttr.Layer("linear_attention").memorize(k, k)
