@@ -80,7 +80,7 @@ namespace simd {
 
 std::vector<std::int64_t> UsableTargets(std::int64_t compiled, std::int64_t supported) {
 #if HWY_ARCH_ARM
-  // Of NEON without AES, which no kernel uses, Highway says that it is not supported.
+  // Highway does not count NEON as supported where AES, which no kernel uses, is missing.
   supported |= HWY_NEON;
 #endif
   if ((compiled & supported) == 0) {

@@ -38,9 +38,9 @@ class Errors {
   virtual ~Errors() = default;
   /// The memory is `before`, and takes the token.
   virtual void Write(const definition::Token& token, const definition::Matrix& before) = 0;
-  /// Of the answer to q, scaled, in every column.
+  /// The error of the answer to q, scaled, in every column.
   virtual definition::Vector Read(const definition::Vector& q) const = 0;
-  /// Of every entry.
+  /// The error of every entry.
   virtual definition::Matrix State() const = 0;
 };
 /// Of a memory that starts as `re` (and `im`).

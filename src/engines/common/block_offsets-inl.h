@@ -66,7 +66,8 @@ class BlockOffsets {
   /// Counts pair j of the block as if its importance were 1.
   void SetWhole(std::int64_t j) { s_.offsets[j] = -m_.weights.totals[first_ + j - m_.sight.held]; }
 
-  /// Of a query of token t, for the columns of the block from `begin` on, a whole unit.
+  /// The offsets that a query of token t has for columns of the block from `begin` on, a whole
+  /// unit.
   HWY_INLINE ColumnOffsets<T> For(std::int64_t t, std::int64_t begin) {
     const Range seen = m_.SeenAt(t);
     const std::int64_t end = std::min(seen.end - first_, count_);

@@ -164,7 +164,7 @@ struct ColumnOffsets {
   }
 };
 
-/// Of columns from j on, a vector of them.
+/// A vector of offsets, those of columns from j on.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadOffsets(D d, const ColumnOffsets<T>& offsets, std::int64_t j) {
   if (j < offsets.split) return hn::Add(hn::Load(d, offsets.main + j), hn::Set(d, offsets.shift));

@@ -128,7 +128,7 @@ class Weights {
   }
 
  private:
-  /// Of query i; null where pairs have no weights.
+  /// The offsets of query i; null where pairs have no weights.
   const cn::ColumnOffsets<T>* OffsetsOf(std::int64_t i) {
     if (!m_.weighted) return nullptr;
     of_query_ = offsets_.For(block_.TokenOf(i), 0);
