@@ -19,16 +19,36 @@ function(ttr_target target)
   endif()
 endfunction()
 
-# ttr_room([PART]): adds every .cc file of the calling folder, and of the folders in it, to the library
-# ttr, or to a part of it that is compiled in another way: ttr_kernels, of the rooms that hold inner
-# loops.
+# TTR_TOGETHER: small files of a folder become one translation unit, so that what they all include is read
+# and instantiated once. A build from nothing costs a quarter less; a changed file, its folder.
+option(TTR_TOGETHER "Compile the small files of a folder together" OFF)
+
+# ttr_together(TARGET NAME FILE...): these files of the target, if TTR_TOGETHER. Their anonymous namespaces
+# become one: no two may give one name to two things.
+function(ttr_together target name)
+  if(TTR_TOGETHER)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${name})
+  endif()
+endfunction()
+
+# ttr_room([PART] [TOGETHER] [ALONE FILE...]): adds every .cc file of the calling folder, and of the folders
+# in it, to the library ttr, or to a part of it that is compiled in another way: ttr_kernels, of the rooms
+# that hold inner loops. TOGETHER: as ttr_together, all but the files behind ALONE.
 function(ttr_room)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "TOGETHER" "" "ALONE")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
   set(part ttr)
-  if(ARGC GREATER 0)
-    set(part ${ARGV0})
+  if(arg_UNPARSED_ARGUMENTS)
+    set(part ${arg_UNPARSED_ARGUMENTS})
   endif()
   target_sources(${part} PRIVATE ${sources})
+  if(arg_TOGETHER)
+    get_filename_component(name "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
+    list(TRANSFORM arg_ALONE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+    list(REMOVE_ITEM sources ${arg_ALONE})
+    ttr_together(${part} ${name} ${sources})
+  endif()
 endfunction()
 
 # ttr_quick(TARGET): what is compiled more often than it runs: a release optimises it little.

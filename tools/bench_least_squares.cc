@@ -18,7 +18,6 @@ namespace {
 using report::Table;
 
 constexpr double kChunk = 64;
-constexpr const char* kNsUnit = "ns/token/head";
 const char* const kDecodes[] = {"cache", "DRAM"};
 
 // The work of a layer, d and variant, if it was run.

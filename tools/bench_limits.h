@@ -12,6 +12,9 @@
 
 namespace ttr::tools {
 
+/// What tables give times in.
+inline constexpr const char* kNsUnit = "ns/token/head";
+
 // The least time that the machine's limits leave a work, and the limit that sets it.
 struct Bound {
   double ns = 0;      // a token and memory (StreamBound: a call)

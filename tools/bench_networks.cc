@@ -8,8 +8,6 @@ namespace {
 using report::Cell;
 using report::Table;
 
-constexpr const char* kNsUnit = "ns/token/head";
-
 bool IsForward(const Work& work) {
   return work.setting().part == Part::kNetworks && work.setting().variant == "forward";
 }

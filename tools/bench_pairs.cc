@@ -8,8 +8,6 @@ namespace {
 using report::Cell;
 using report::Table;
 
-constexpr const char* kNsUnit = "ns/token/head";
-
 // A causal mask leaves T^2 / 2 pairs. Of these half are within (1 - sqrt(1/2)) T tokens.
 constexpr double kHalf = 0.29289321881345254;
 

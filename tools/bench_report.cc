@@ -17,8 +17,6 @@ namespace {
 using report::Cell;
 using report::Table;
 
-constexpr const char* kNsUnit = "ns/token/head";
-
 // The works of a part by layer and d, in the order in which they were made; each by its variant.
 struct Row {
   const Work* first = nullptr;

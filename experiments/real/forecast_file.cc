@@ -10,18 +10,18 @@
 namespace ttr::experiments {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 constexpr const char* kKey = "forecast";
 
 std::string UnitsName(Units units) { return units == Units::kWindow ? "window" : "raw"; }
 
-json OptionsJson(const ForecastOptions& options) {
-  json memories = json::array();
+Json OptionsJson(const ForecastOptions& options) {
+  Json memories = Json::array();
   for (const NamedRecipe& memory : options.memories) {
     memories.push_back({{"text", memory.text}, {"recipe", ToString(memory.recipe)}});
   }
-  json saved = {{"columns", options.columns},
+  Json saved = {{"columns", options.columns},
                 {"lags", options.lags},
                 {"horizon", options.horizon},
                 {"season", options.season},
@@ -39,7 +39,7 @@ json OptionsJson(const ForecastOptions& options) {
   return saved;
 }
 
-ForecastOptions OptionsOf(const json& saved) {
+ForecastOptions OptionsOf(const Json& saved) {
   ForecastOptions options;
   options.columns = saved.at("columns").get<std::vector<std::string>>();
   options.lags = saved.at("lags").get<std::int64_t>();
@@ -53,7 +53,7 @@ ForecastOptions OptionsOf(const json& saved) {
   options.interval = saved.value("interval", 0.);  // absent from files without intervals
   options.interval_decay = saved.value("interval_decay", 0.);
   options.selects_bandwidth = saved.contains("bandwidth");
-  for (const json& memory : saved.at("memories")) {
+  for (const Json& memory : saved.at("memories")) {
     options.memories.push_back({memory.at("text").get<std::string>(),
                                 ParseRecipe(memory.at("recipe").get<std::string>())});
   }
@@ -65,13 +65,13 @@ std::string Prefix(std::size_t i, std::size_t count) {
   return count == 1 ? "" : std::to_string(i) + ".";
 }
 
-json RunJson(const std::filesystem::path& path, const TensorFile& file) {
+Json RunJson(const std::filesystem::path& path, const TensorFile& file) {
   const auto found = file.metadata.find(std::string("extra.") + kKey);
   if (found == file.metadata.end()) {
     throw Error("resume", path.string(), "a file that ttr forecast --save wrote",
                 "one without the metadata 'extra.forecast'");
   }
-  const json saved = json::parse(found->second, nullptr, false);
+  const Json saved = Json::parse(found->second, nullptr, false);
   if (saved.is_discarded()) {
     throw Error("resume", "the metadata 'extra.forecast' of " + path.string(), "JSON", "damaged");
   }
@@ -83,15 +83,15 @@ template <class Call>
 auto Undamaged(const std::filesystem::path& path, Call&& call) {
   try {
     return call();
-  } catch (const json::exception& error) {
+  } catch (const Json::exception& error) {
     throw Error("resume", path.string(), "a file that ttr forecast --save wrote",
                 std::string("damaged: ") + error.what());
   }
 }
 
-void CheckSame(const std::filesystem::path& path, const json& given, const json& saved) {
+void CheckSame(const std::filesystem::path& path, const Json& given, const Json& saved) {
   for (const char* name : {"interval", "interval_decay", "bandwidth"}) {
-    const auto of = [&](const json& options) {
+    const auto of = [&](const Json& options) {
       return options.contains(name) ? options.at(name).dump() : "absent";
     };
     if (of(given) == of(saved)) continue;
@@ -112,11 +112,11 @@ ForecastOptions SavedOptions(const std::filesystem::path& path) {
 
 void ForecastRun::Save(const std::filesystem::path& path) const {
   if (forecasters_.empty()) throw Error("save", "--memory", "given", "absent: nothing to save");
-  json naive = json::array();
+  Json naive = Json::array();
   for (const Naive& method : naive_) naive.push_back(method.Save());
-  json forecasters = json::array();
+  Json forecasters = Json::array();
   for (const Forecaster& forecaster : forecasters_) forecasters.push_back(forecaster.Save());
-  const json run = {
+  const Json run = {
       {"options", OptionsJson(options_)}, {"naive", naive}, {"forecasters", forecasters}};
 
   TensorFile file;
@@ -135,7 +135,7 @@ void ForecastRun::Save(const std::filesystem::path& path) const {
 void ForecastRun::Resume(const std::filesystem::path& path) {
   TensorFile file = ReadSafetensors(path);
   Undamaged(path, [&] {
-    const json saved = RunJson(path, file);
+    const Json saved = RunJson(path, file);
     CheckSame(path, OptionsJson(options_), saved.at("options"));
     file.metadata.erase(std::string("extra.") + kKey);
     for (std::size_t i = 0; i < naive_.size(); ++i) naive_[i].Load(saved.at("naive").at(i));

@@ -15,9 +15,9 @@ namespace {
 
 // JSON has no NaN: null stands for it.
 std::vector<double> Numbers(const nlohmann::json& json) {
-  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
   std::vector<double> numbers;
-  for (const auto& item : json) numbers.push_back(item.is_null() ? kNaN : item.get<double>());
+  for (const auto& item : json) numbers.push_back(item.is_null() ? kMissing : item.get<double>());
   return numbers;
 }
 

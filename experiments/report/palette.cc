@@ -14,7 +14,9 @@ void AppendRules(std::string& out, const Colour& colour) {
   }
 }
 
-double Channel(unsigned rgb, int shift) { return static_cast<double>((rgb >> shift) & 255u) / 255; }
+double ShareOfChannel(unsigned rgb, int shift) {
+  return static_cast<double>((rgb >> shift) & 255u) / 255;
+}
 
 }  // namespace
 
@@ -37,8 +39,8 @@ unsigned HeatColour(double fraction) {
   const double share = place - static_cast<double>(below);
   unsigned rgb = 0;
   for (const int shift : {16, 8, 0}) {
-    const double mixed =
-        (1 - share) * Channel(kStops[below], shift) + share * Channel(kStops[below + 1], shift);
+    const double mixed = (1 - share) * ShareOfChannel(kStops[below], shift) +
+                         share * ShareOfChannel(kStops[below + 1], shift);
     rgb |= static_cast<unsigned>(std::lround(mixed * 255)) << shift;
   }
   return rgb;
@@ -49,7 +51,7 @@ bool IsDark(unsigned rgb) {
   double luminance = 0;
   const double weights[] = {.2126, .7152, .0722};
   for (int i = 0; i < 3; ++i) {
-    const double c = Channel(rgb, 16 - 8 * i);
+    const double c = ShareOfChannel(rgb, 16 - 8 * i);
     luminance += weights[i] * (c <= .04045 ? c / 12.92 : std::pow((c + .055) / 1.055, 2.4));
   }
   return luminance < .18;

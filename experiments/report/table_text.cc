@@ -8,7 +8,7 @@
 namespace ttr::report {
 namespace {
 
-constexpr int kGap = 2;        // Blanks between columns.
+constexpr int kColumnGap = 2;  // Blanks between columns.
 constexpr int kNarrowest = 8;  // A last column squeezed below this is of no use to anyone.
 
 std::string Pad(const std::string& text, int width, Alignment alignment) {
@@ -61,7 +61,7 @@ std::string Table::ToText(const TextOptions& options) const {
   }
   const std::size_t last = columns_.size() - 1;
   if (options.width > 0) {
-    const int before = options.indent + kGap * static_cast<int>(last) +
+    const int before = options.indent + kColumnGap * static_cast<int>(last) +
                        std::accumulate(widths.begin(), widths.end() - 1, 0);
     widths[last] = std::min(widths[last], std::max(kNarrowest, options.width - before));
   }
@@ -78,7 +78,7 @@ std::string Table::ToText(const TextOptions& options) const {
       std::string text = margin;
       for (std::size_t c = 0; c < last; ++c) {
         text += Pad(line == 0 ? grid[r][c] : "", widths[c], columns_[c].alignment);
-        text += std::string(kGap, ' ');
+        text += std::string(kColumnGap, ' ');
       }
       text += Pad(tail[line], widths[last], columns_[last].alignment);
       out += Trimmed(std::move(text)) + "\n";

@@ -2,8 +2,6 @@
 
 namespace ttr::definition {
 
-using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
 Array Array::Of(double x) { return {{}, {x}}; }
 
 Array Array::Of(const Vector& x) { return {{x.size()}, {x.data(), x.data() + x.size()}}; }

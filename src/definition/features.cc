@@ -116,7 +116,6 @@ Vector Favor(const Vector& x, const Matrix& w) {
 Matrix DrawFeatures(const Recipe& recipe, std::int64_t key_dim, std::int64_t head) {
   const std::vector<double> rows =
       DrawFeatureRows(recipe.function, key_dim, static_cast<std::uint64_t>(head));
-  using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   if (rows.empty()) return {};
   return Eigen::Map<const RowMajor>(rows.data(), recipe.function.feature_dim, key_dim);
 }

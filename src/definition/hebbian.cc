@@ -14,8 +14,6 @@
 namespace ttr::definition {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // exp(a - b) for a <= b; a weight exp(a) = 0 stays 0 beside any maximum, -inf included.
 double Relative(double a, double b) { return a == -kInfinity ? 0 : std::exp(a - b); }
 

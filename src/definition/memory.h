@@ -10,6 +10,7 @@
 
 #include <Eigen/Core>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,6 +27,9 @@ namespace ttr::definition {
 
 using Vector = Eigen::VectorXd;
 using Matrix = Eigen::MatrixXd;
+using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// What one memory sees of one token. Inputs that the recipe does not take keep these defaults.
 struct Token {

@@ -85,7 +85,6 @@ Parameters Multilayer::Start() const {
        DrawStartWeights(static_cast<std::uint64_t>(function_.seed),
                         static_cast<std::uint64_t>(head_), widths, function_.gated)) {
     const std::size_t l = parameters.size() / (function_.bias ? 2 : 1);
-    using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
     parameters.push_back(Eigen::Map<const RowMajor>(drawn.data(), widths_[l], Columns(l)));
     if (function_.bias) parameters.push_back(Matrix::Zero(Columns(l), 1));
   }

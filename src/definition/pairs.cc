@@ -8,12 +8,6 @@
 #include "src/core/pair_rows.h"
 
 namespace ttr::definition {
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-}  // namespace
-
 Pairs::Pairs(const Constants& constants)
     : window_(constants.recipe.weights.window),
       weighted_(constants.recipe.weights.decay != Decay::kNone ||

@@ -14,8 +14,6 @@
 namespace ttr::io {
 namespace {
 
-constexpr std::string_view kWhere = "safetensors";
-
 struct TypeCode {
   std::string_view text;
   DType dtype;

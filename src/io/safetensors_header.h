@@ -12,6 +12,9 @@
 
 namespace ttr::io {
 
+/// The operator that errors name.
+inline constexpr std::string_view kWhere = "safetensors";
+
 /// One tensor as the header gives it: bytes [begin, end) behind the header.
 struct HeaderEntry {
   DType dtype = DType::kFloat32;

@@ -14,7 +14,6 @@
 namespace ttr::io {
 namespace {
 
-constexpr std::string_view kWhere = "safetensors";
 constexpr std::string_view kMetadataKey = "__metadata__";
 
 // Reads the header as a stream of events, so that nothing is built that is not part of a header:

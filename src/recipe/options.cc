@@ -9,9 +9,6 @@
 namespace ttr {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kMaxInt = std::numeric_limits<std::int64_t>::max();
-
 [[noreturn]] void Fail(const Option& option, std::string_view place, std::string_view text) {
   std::string given = Quoted(text);
   if (const auto* word = std::get_if<WordOption>(&option.value)) {

@@ -13,6 +13,10 @@
 
 namespace ttr {
 
+/// Limits of options without one of their own.
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr std::int64_t kMaxInt = std::numeric_limits<std::int64_t>::max();
+
 /// One of a list of words; `get` and `set` give and take its place in the list, which is the value
 /// of the enumerator.
 struct WordOption {

@@ -62,8 +62,6 @@ IntegerOption Integer(std::int64_t least, std::int64_t most) {
           [](Recipe& r, std::int64_t value) { Member<kPart, kMember>(r) = value; }, least, most};
 }
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 template <auto kPart, auto kMember>
 NumberOption Number(double least, double most, bool open = false) {
   return {[](const Recipe& r) -> double { return Member<kPart, kMember>(r); },
@@ -93,7 +91,6 @@ WordOrNumberOption ScaleOption() {
 
 constexpr std::int64_t kManyTokens = std::int64_t{1} << 40;
 constexpr std::int64_t kMany = std::int64_t{1} << 20;
-constexpr std::int64_t kMaxInt = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
