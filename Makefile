@@ -38,8 +38,8 @@ test-sanitizers: setup  ## the tests once more under the sanitizers
 	@scripts/test tsan
 
 test-tables: setup  ## every engine's tables of cases on this processor's other SIMD targets
-	@scripts/build others ttr_test_linalg ttr_test_engines ttr_test_layer
-	@scripts/test others
+	@scripts/build native ttr_test_tables
+	@scripts/test tables
 
 test-targets: setup  ## a release on all targets that this processor runs: without vectors everything
 	@scripts/build release ttr_test_linalg ttr_test_engines ttr_test_layer

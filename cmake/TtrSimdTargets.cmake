@@ -3,10 +3,9 @@
 #
 #   all      every target of src/simd/targets.h: for programs that are handed on
 #   native   the best one of this processor: compiles in a third of the time
-#   others   what this processor has beside that one: for tests
 #   NAME     that one, by its name in Highway (AVX2)
-set(TTR_TARGETS all CACHE STRING "SIMD targets of kernels: all, native, others, or the name of one")
-set_property(CACHE TTR_TARGETS PROPERTY STRINGS all native others AVX3 AVX2 SCALAR NEON)
+set(TTR_TARGETS all CACHE STRING "SIMD targets of kernels: all, native, or the name of one")
+set_property(CACHE TTR_TARGETS PROPERTY STRINGS all native AVX3 AVX2 SCALAR NEON)
 
 # Highway knows which instructions the processor has and the system lets programs use.
 function(ttr_find_native_target)
@@ -26,26 +25,27 @@ function(ttr_find_native_target)
   set(TTR_NATIVE_TARGET "${target}" CACHE INTERNAL "The best SIMD target of this processor")
 endfunction()
 
-# Everything that is compiled from here on has these targets.
+# TTR_TARGET_DEFINITIONS: what kernels are compiled with; TTR_OTHER_DEFINITIONS: for what this processor has
+# beside its best target, where they are compiled for that one.
 set(best_first AVX3 AVX2 NEON SCALAR EMU128)
-if(TTR_TARGETS STREQUAL "others")
-  ttr_find_native_target()
-  list(FIND best_first "${TTR_NATIVE_TARGET}" place)
-  math(EXPR count "${place} + 1")
-  list(SUBLIST best_first 0 ${count} without)
-  list(TRANSFORM without PREPEND "HWY_")
-  list(JOIN without "|" without)
-  add_compile_definitions("TTR_WITHOUT_TARGETS=(${without})")
-elseif(NOT TTR_TARGETS STREQUAL "all")
+set(TTR_TARGET_DEFINITIONS "")
+set(TTR_OTHER_DEFINITIONS "")
+if(NOT TTR_TARGETS STREQUAL "all")
   set(target "${TTR_TARGETS}")
   if(target STREQUAL "native")
     ttr_find_native_target()
     set(target "${TTR_NATIVE_TARGET}")
+    list(FIND best_first "${target}" place)
+    math(EXPR count "${place} + 1")
+    list(SUBLIST best_first 0 ${count} without)
+    list(TRANSFORM without PREPEND "HWY_")
+    list(JOIN without "|" without)
+    set(TTR_OTHER_DEFINITIONS "TTR_WITHOUT_TARGETS=(${without})")
   endif()
   if(NOT target IN_LIST best_first)
-    message(FATAL_ERROR "TTR_TARGETS must be all, native, others or one of ${best_first} "
+    message(FATAL_ERROR "TTR_TARGETS must be all, native or one of ${best_first} "
                         "but is \"${target}\"")
   endif()
   message(STATUS "SIMD target: ${target}")
-  add_compile_definitions(HWY_COMPILE_ONLY_STATIC HWY_BASELINE_TARGETS=HWY_${target})
+  set(TTR_TARGET_DEFINITIONS HWY_COMPILE_ONLY_STATIC HWY_BASELINE_TARGETS=HWY_${target})
 endif()

@@ -19,6 +19,29 @@ function(ttr_target target)
   endif()
 endfunction()
 
+# ttr_library(TARGET): what every part of the library is compiled with.
+function(ttr_library target)
+  ttr_target(${target})
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+                                       PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_precompile_headers(${target} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled.h")
+  # Header-only parts leave no trace in the installed package.
+  target_link_libraries(${target} PRIVATE TBB::tbb hwy::hwy $<BUILD_INTERFACE:Eigen3::Eigen>
+                                          $<BUILD_INTERFACE:Random123::Random123>
+                                          $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
+endfunction()
+
+# ttr_kernels(TARGET DEFINITION...): the objects of inner loops, for the SIMD targets that the definitions
+# leave (cmake/TtrSimdTargets.cmake).
+function(ttr_kernels target)
+  add_library(${target} OBJECT)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O3>)
+  target_compile_definitions(${target} PRIVATE ${ARGN})
+  ttr_library(${target})
+endfunction()
+
 # TTR_TOGETHER: small files of a folder become one translation unit, so that what they all include is read
 # and instantiated once. A build from nothing costs a quarter less; a changed file, its folder.
 option(TTR_TOGETHER "Compile the small files of a folder together" OFF)
@@ -71,21 +94,29 @@ function(ttr_shards program shards name label cost)
   endforeach()
 endfunction()
 
-# ttr_test(NAME SHARDS COST [TABLES]): one executable of all tests/NAME/*.cc, run in shards under the label
-# NAME. With TABLES only every engine's tables of cases run.
-function(ttr_test name shards cost)
-  cmake_parse_arguments(PARSE_ARGV 3 arg "TABLES" "" "")
-  set(filter "")
-  if(arg_TABLES)
-    file(STRINGS "${CMAKE_CURRENT_SOURCE_DIR}/tables.txt" tables)
-    string(JOIN ":" tables GTEST_FILTER=Targets/* All/* ${tables})
-    set(filter "${tables}")
+# ttr_test_kernels(NAME PROGRAM DEFINITION...): tests/NAME/*kernels.cc for the SIMD targets that the definitions
+# leave, as the library's kernels are, for a program.
+function(ttr_test_kernels name program)
+  file(GLOB kernels CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*kernels.cc")
+  if(kernels)
+    add_library(${program}_kernels OBJECT EXCLUDE_FROM_ALL ${kernels})
+    ttr_target(${program}_kernels)
+    ttr_quick(${program}_kernels)
+    target_compile_definitions(${program}_kernels PRIVATE ${ARGN})
+    target_link_libraries(${program}_kernels PRIVATE ttr_test_support)
+    target_link_libraries(${program} PRIVATE ${program}_kernels)
   endif()
+endfunction()
+
+# ttr_test(NAME SHARDS COST): one executable of all tests/NAME/*.cc, run in shards under the label NAME.
+function(ttr_test name shards cost)
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc")
   if(NOT sources)
     return()
   endif()
+  list(FILTER sources EXCLUDE REGEX "kernels[.]cc$")
   add_executable(ttr_test_${name} ${sources})
+  ttr_test_kernels(${name} ttr_test_${name} ${TTR_TARGET_DEFINITIONS})
   ttr_target(ttr_test_${name})
   ttr_quick(ttr_test_${name})
   target_link_libraries(ttr_test_${name} PRIVATE ttr_test_support)
@@ -98,6 +129,6 @@ function(ttr_test name shards cost)
     gtest_discover_tests(ttr_test_${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
                          PROPERTIES LABELS ${name} TIMEOUT 600)
   else()
-    ttr_shards(ttr_test_${name} ${shards} ${name} ${name} ${cost} ${filter})
+    ttr_shards(ttr_test_${name} ${shards} ${name} ${name} ${cost})
   endif()
 endfunction()

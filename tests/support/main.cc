@@ -15,7 +15,7 @@
 
 namespace {
 
-constexpr int kSkipped = 77;  // as tests/CMakeLists.txt tells ctest
+constexpr int kSkipped = 77;  // as cmake/TtrTargets.cmake tells ctest
 
 // The command line that runs the test of the moment alone; a handler of signals may read no string.
 char alone[1000] = "";
