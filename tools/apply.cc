@@ -18,7 +18,7 @@
 namespace ttr::tools {
 namespace {
 
-struct Arguments {
+struct ApplyArguments {
   std::string recipe;
   std::string in;
   std::string out;
@@ -98,7 +98,7 @@ void RequireFolderOf(const std::string& path) {
 }
 
 // Says that the definition runs this call, and for how long; shows how far it is.
-std::unique_ptr<Executor> WatchDefinition(const Arguments& arguments, const Layer& layer,
+std::unique_ptr<Executor> WatchDefinition(const ApplyArguments& arguments, const Layer& layer,
                                           const LayerFile& given, const Dims& dims,
                                           std::int64_t piece, Executor& threads) {
   double seconds = DefinitionSeconds(layer.recipe(), dims, threads.threads());
@@ -124,7 +124,7 @@ std::unique_ptr<Executor> WatchDefinition(const Arguments& arguments, const Laye
   return std::make_unique<ProgressExecutor>(threads, "apply", tasks, !shown);
 }
 
-void Run(const Arguments& arguments) {
+void Run(const ApplyArguments& arguments) {
   const Recipe recipe = RecipeArgument(arguments.recipe);
   const TensorFile in = ReadSafetensors(arguments.in);
   const LayerFile given = SortTensors(arguments.in, in, recipe);
@@ -205,7 +205,7 @@ void AddApply(Command ttr) {
       "  ttr apply 'rls{ridge: 1e-2}' --in qkv.safetensors --out y.safetensors --split 4\n"
       "  ttr apply deltanet --in qkv_dy.safetensors --out grads.safetensors --grad\n"
       "Which inputs a layer takes: ttr zoo NAME");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ApplyArguments>();
   command.AddOption("RECIPE", arguments->recipe, "a zoo name, name{changes}, a recipe line, @FILE")
       .Required();
   command.AddOption("--in", arguments->in, "inputs by name (q, k, v, ...), and state if any")

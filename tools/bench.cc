@@ -25,7 +25,7 @@
 namespace ttr::tools {
 namespace {
 
-struct Arguments {
+struct BenchArguments {
   BenchOptions options;
   std::string out;
   bool json = false;
@@ -52,7 +52,7 @@ std::string ProcessorName() {
   return name.empty() ? "" : fmt::format("{} (family {}, model {})", name, family, model);
 }
 
-nlohmann::ordered_json About(const Arguments& arguments) {
+nlohmann::ordered_json About(const BenchArguments& arguments) {
   const BenchOptions& options = arguments.options;
   nlohmann::ordered_json about;
   about["version"] = Version();
@@ -66,7 +66,7 @@ nlohmann::ordered_json About(const Arguments& arguments) {
   return about;
 }
 
-std::string Headline(const Arguments& arguments) {
+std::string Headline(const BenchArguments& arguments) {
   const BenchOptions& options = arguments.options;
   return fmt::format(
       "{}, target {}; T = {}, H = {}, threads {}; medians of {} interleaved runs.\n{}",
@@ -74,14 +74,15 @@ std::string Headline(const Arguments& arguments) {
       options.threads, options.repeats, arguments.quietness);
 }
 
-nlohmann::ordered_json ToJson(const Arguments& arguments, const std::vector<NamedTable>& tables) {
+nlohmann::ordered_json ToJson(const BenchArguments& arguments,
+                              const std::vector<NamedTable>& tables) {
   nlohmann::ordered_json json;
   json["about"] = About(arguments);
   for (const NamedTable& named : tables) json[named.name] = named.table.ToJson();
   return json;
 }
 
-void WriteFolder(const Arguments& arguments, const std::vector<NamedTable>& tables,
+void WriteFolder(const BenchArguments& arguments, const std::vector<NamedTable>& tables,
                  const std::vector<Work>& works, const Limits& limits) {
   const std::filesystem::path out = arguments.out;
   report::EnsureFolder(out);
@@ -103,7 +104,7 @@ void WriteFolder(const Arguments& arguments, const std::vector<NamedTable>& tabl
   }
 }
 
-void Print(const Arguments& arguments, const std::vector<NamedTable>& tables) {
+void Print(const BenchArguments& arguments, const std::vector<NamedTable>& tables) {
   if (arguments.json) {
     fmt::print("{}\n", report::DumpJson(ToJson(arguments, tables)));
     return;
@@ -146,7 +147,7 @@ double SecondsOfDefinition(const std::vector<Work>& works, const BenchOptions& o
   return seconds;
 }
 
-void RunBench(Arguments arguments) {
+void RunBench(BenchArguments arguments) {
   BenchOptions& options = arguments.options;
   if (options.parts.empty()) {
     options.parts.assign(std::begin(kPartNames), std::end(kPartNames));
@@ -233,7 +234,7 @@ void AddBench(Command ttr) {
       "least squares, D = Dk, chunks of m = 64: 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / "
       "3m,\n"
       "or with a factor for every token D^3 / 3 + 5 D^2 + 6 D Dv; single tokens 9 D^2 + 5 D Dv.");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<BenchArguments>();
   BenchOptions& options = arguments->options;
   command.AddOption("WHAT", options.what,
                     "layers (default: all of constant memory that a fast engine runs)");

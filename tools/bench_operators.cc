@@ -14,14 +14,8 @@
 namespace ttr::tools {
 namespace {
 
-constexpr double kSampleSeconds = 2e-3;  // as other works
-constexpr double kShareSeconds = 1;
 constexpr std::int64_t kConvWidth = 4;
 constexpr double kStateBytes = 2 << 20;  // of all states of a decoded convolution
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double BytesOf(std::initializer_list<TensorView> views) {
   double bytes = 0;
@@ -33,9 +27,10 @@ double BytesOf(std::initializer_list<TensorView> views) {
 }
 
 // The works at one d. Parameters are small, and count for nothing among the bytes.
-class Collector {
+class OperatorCollector {
  public:
-  Collector(const BenchOptions& options, std::int64_t d, Executor& executor, BenchMemory& memory)
+  OperatorCollector(const BenchOptions& options, std::int64_t d, Executor& executor,
+                    BenchMemory& memory)
       : options_(options), d_(d), executor_(executor), memory_(memory) {}
 
   void Collect() {
@@ -211,7 +206,7 @@ std::vector<OperatorWork> MakeOperatorWorks(const BenchOptions& options, Executo
   std::vector<OperatorWork> works;
   if (std::ranges::find(options.parts, Name(Part::kOperators)) == options.parts.end()) return works;
   for (const std::int64_t d : options.dims) {
-    Collector collector(options, d, executor, memory);
+    OperatorCollector collector(options, d, executor, memory);
     collector.Collect();
     std::ranges::move(collector.works, std::back_inserter(works));
   }

@@ -6,6 +6,7 @@
 // are told by the rate of instructions that do nothing, taken before and after, and left out.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <vector>
 
@@ -16,6 +17,15 @@ double IssueRate(int threads);
 
 // A slow work has so many, and any work should have so many that are quiet.
 inline constexpr std::size_t kLeastSamples = 3;
+
+// A sample lasts at least so long, so that neither the clock nor the call itself is what is timed.
+inline constexpr double kSampleSeconds = 2e-3;
+// What has been sampled kLeastSamples times and so long is sampled no more.
+inline constexpr double kShareSeconds = 1;
+
+inline double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 class Samples {
  public:

@@ -11,15 +11,6 @@
 namespace ttr::tools {
 namespace {
 
-// A sample lasts at least so long, so that neither the clock nor the call itself is what is timed.
-constexpr double kSampleSeconds = 2e-3;
-// What has been sampled kLeastSamples times and so long is sampled no more.
-constexpr double kShareSeconds = 1;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // Exponentials a token and memory that the decay asks for.
 double Exponentials(const Recipe& recipe, const Dims& dims) {
   const double channels = static_cast<double>(

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct DemoArguments {
   std::string out = "ttr-demo";
   std::string series;  // a CSV with a column co2
   std::vector<std::string> texts;
@@ -66,7 +66,7 @@ std::vector<experiments::NamedRecipe> Named(std::initializer_list<const char*> t
 }
 
 // The documents of the project itself, one pass.
-report::Section RecallSection(const Arguments& arguments) {
+report::Section RecallSection(const DemoArguments& arguments) {
   experiments::RecallOptions options;
   options.memories = Named({"linear_attention", "deltanet", "nlms", "rls", "softmax{scale: 32}"});
   experiments::RecallRun run(options);
@@ -108,7 +108,7 @@ report::Section RecallSection(const Arguments& arguments) {
 }
 
 // Weekly carbon dioxide on Mauna Loa, one week ahead.
-report::Section ForecastSection(const Arguments& arguments) {
+report::Section ForecastSection(const DemoArguments& arguments) {
   experiments::ForecastOptions options;
   options.columns = {"co2"};
   options.lags = 52;
@@ -144,7 +144,7 @@ report::Section ForecastSection(const Arguments& arguments) {
   return section;
 }
 
-void Run(const Arguments& arguments) {
+void Run(const DemoArguments& arguments) {
   report::EnsureFolder(arguments.out);
   report::Page page;
   page.title = "ttr: memories that regress while they read";
@@ -181,7 +181,7 @@ void AddDemo(Command ttr) {
       ttr.AddCommand("demo", "the paper's experiments and real input, on one page",
                      "  ttr demo --out demo --series data/co2_weekly.csv README.md DESIGN.md\n"
                      "What python -m ttr.experiments mqar --out demo has trained joins the page.");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<DemoArguments>();
   command.AddOption("--out", arguments->out, "folder that receives index.html").ShowDefault();
   command.AddOption("--series", arguments->series, "a CSV with a weekly column co2").Required();
   command.AddOption("TEXT", arguments->texts, "text files that the memories read").Required();

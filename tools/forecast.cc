@@ -31,11 +31,11 @@ namespace {
 using experiments::ForecastOptions;
 
 // None of them grows with the table.
-constexpr const char* kDefaultMemories[] = {
+constexpr const char* kForecastMemories[] = {
     "rls{ridge: 0.1}", "weighted_rls{decay: 0.99, ridge: 0.1}", "nlms", "deltanet",
     "nadaraya_watson{window: 256, bandwidth: 0.02}"};
 
-struct Arguments {
+struct ForecastArguments {
   std::string table;
   ForecastOptions options;
   std::vector<std::string> memories;
@@ -96,7 +96,7 @@ double Level(const std::string& text) {
 }
 
 // What was said on the command line, and where nothing was, what the resumed run had.
-ForecastOptions ChosenOptions(const Command& command, const Arguments& arguments) {
+ForecastOptions ChosenOptions(const Command& command, const ForecastArguments& arguments) {
   ForecastOptions options = arguments.options;
   options.units = arguments.units == "raw" ? experiments::Units::kRaw : experiments::Units::kWindow;
   options.selects_bandwidth = arguments.bandwidth == "auto";
@@ -108,7 +108,7 @@ ForecastOptions ChosenOptions(const Command& command, const Arguments& arguments
   }
   std::vector<std::string> memories = arguments.memories;
   if (memories.empty() && arguments.resume.empty()) {
-    memories.assign(std::begin(kDefaultMemories), std::end(kDefaultMemories));
+    memories.assign(std::begin(kForecastMemories), std::end(kForecastMemories));
   }
   for (const std::string& text : memories) {
     options.memories.push_back({text, RecipeArgument(text)});
@@ -134,7 +134,7 @@ ForecastOptions ChosenOptions(const Command& command, const Arguments& arguments
 }
 
 // Standard output carries one thing: the table of forecasts, or that of errors.
-void PrintErrors(const Arguments& arguments, const report::Table& errors, bool to_stdout) {
+void PrintErrors(const ForecastArguments& arguments, const report::Table& errors, bool to_stdout) {
   if (!to_stdout && arguments.quiet) return;
   std::string text = errors.ToText({.width = to_stdout ? TerminalWidth() : 0});
   if (arguments.json) text = errors.ToJsonText() + "\n";
@@ -157,7 +157,7 @@ void NoteSlowMemories(const ForecastOptions& options) {
   }
 }
 
-void Run(const Command& command, const Arguments& arguments) {
+void Run(const Command& command, const ForecastArguments& arguments) {
   ForecastOptions options = ChosenOptions(command, arguments);
   if (options.columns.empty()) {
     throw Error("forecast", "--column", "given at least once (or --resume)", "absent");
@@ -217,7 +217,7 @@ void AddForecast(Command ttr) {
       "With --bandwidth auto it says which bandwidth every kernel had in the end.\n"
       "For least squares it says how many rows count (samples) and the condition of the Gram\n"
       "matrix: inf where the windows do not span their space.");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ForecastArguments>();
   experiments::ForecastOptions& options = arguments->options;
   command.AddOption("TABLE", arguments->table, "CSV with a header; - reads standard input live")
       .Required();

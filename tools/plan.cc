@@ -12,13 +12,13 @@
 namespace ttr::tools {
 namespace {
 
-struct Arguments {
+struct PlanArguments {
   std::string recipe;
   Dims dims;
   bool json = false;
 };
 
-void Run(const Arguments& arguments) {
+void Run(const PlanArguments& arguments) {
   const Recipe recipe = RecipeArgument(arguments.recipe);
   const Plan plan = MakePlan(recipe);
   Dims dims = arguments.dims;
@@ -64,7 +64,7 @@ void AddPlan(Command ttr) {
   Command command = ttr.AddCommand("plan", "which engine runs a recipe, its cost, and why",
                                    "  ttr plan gated_deltanet --dk 128 --dv 128\n"
                                    "  ttr plan 'uniform | linear | exact(ridge: 0.01)' --json");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<PlanArguments>();
   arguments->dims.key_dim = 64;
   arguments->dims.value_dim = 64;
   arguments->dims.tokens = 1024;

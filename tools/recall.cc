@@ -24,15 +24,15 @@ namespace {
 using experiments::RecallOptions;
 
 // Those that need nothing learned, from the simplest to the exact.
-constexpr const char* kDefaultMemories[] = {"linear_attention",
-                                            "retnet",
-                                            "deltanet",
-                                            "gated_deltanet",
-                                            "nlms",
-                                            "rls",
-                                            "softmax{normalise_qk: true, scale: 16}"};
+constexpr const char* kRecallMemories[] = {"linear_attention",
+                                           "retnet",
+                                           "deltanet",
+                                           "gated_deltanet",
+                                           "nlms",
+                                           "rls",
+                                           "softmax{normalise_qk: true, scale: 16}"};
 
-struct Arguments {
+struct RecallArguments {
   std::vector<std::string> files;
   RecallOptions options;
   std::vector<std::string> memories;
@@ -44,7 +44,7 @@ struct Arguments {
   bool quiet = false;
 };
 
-void ReadTexts(const Arguments& arguments, experiments::RecallRun& run) {
+void ReadTexts(const RecallArguments& arguments, experiments::RecallRun& run) {
   report::Progress progress("recall", arguments.limit, {.quiet = arguments.quiet});
   for (const std::string& file : arguments.files) {
     experiments::Input input(file);
@@ -73,7 +73,7 @@ void WriteReport(const std::string& folder, const experiments::RecallRun& run,
 
 // Memories that only the definition runs, and how long they take: over the whole text where its
 // length is known, else over so many tokens.
-void NoteSlowMemories(const Arguments& arguments) {
+void NoteSlowMemories(const RecallArguments& arguments) {
   const RecallOptions& options = arguments.options;
   if (options.dim < 1 || options.kept < 1) return;  // refused later
   for (const experiments::NamedRecipe& memory : options.memories) {
@@ -87,13 +87,13 @@ void NoteSlowMemories(const Arguments& arguments) {
   }
 }
 
-void Run(const Arguments& given) {
-  Arguments arguments = given;
+void Run(const RecallArguments& given) {
+  RecallArguments arguments = given;
   if (arguments.files.empty()) arguments.files = {"-"};
   RecallOptions& options = arguments.options;
   if (arguments.bytes) options.kind = experiments::TokenKind::kBytes;
   if (arguments.memories.empty()) {
-    arguments.memories.assign(std::begin(kDefaultMemories), std::end(kDefaultMemories));
+    arguments.memories.assign(std::begin(kRecallMemories), std::end(kRecallMemories));
   }
   for (const std::string& text : arguments.memories) {
     options.memories.push_back({text, RecipeArgument(text)});
@@ -141,7 +141,7 @@ void AddRecall(Command ttr) {
                      "  ttr recall book.txt --memory rls --memory 'gated_deltanet{step: longhorn}' "
                      "--decay .999 --out recall\n"
                      "  cat *.txt | ttr recall --bytes --limit 20000");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<RecallArguments>();
   RecallOptions& options = arguments->options;
   command.AddOption("FILE", arguments->files,
                     "texts, read one after the other; - or none reads "

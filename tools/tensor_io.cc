@@ -8,12 +8,12 @@ namespace ttr::tools {
 namespace {
 
 // What a file may name beside the inputs: the state and its gradient.
-struct Names {
+struct KnownNames {
   std::vector<std::string> states, gradients;
 };
 
-Names StateNames(const Recipe& recipe) {
-  Names names;
+KnownNames NamesOf(const Recipe& recipe) {
+  KnownNames names;
   for (const StateSpec& spec : StateSpecs(recipe)) {
     names.states.push_back(spec.name);
     names.gradients.push_back("d" + spec.name);
@@ -26,7 +26,7 @@ bool Contains(const std::vector<std::string>& names, std::string_view name) {
 }
 
 [[noreturn]] void FailUnknown(const std::string& path, const std::string& name,
-                              const Recipe& recipe, const Names& names) {
+                              const Recipe& recipe, const KnownNames& names) {
   std::string known;
   for (const InputSpec& spec : InputSpecs(recipe)) known += std::string(spec.name) + ", ";
   for (const std::string& state : names.states) known += state + ", ";
@@ -58,7 +58,7 @@ DType StateDType(const Inputs& inputs) {
 LayerFile SortTensors(const std::string& path, const TensorFile& file, const Recipe& recipe) {
   LayerFile sorted;
   const auto fields = InputFields();
-  const Names names = StateNames(recipe);
+  const KnownNames names = NamesOf(recipe);
   for (const auto& [name, tensor] : file.tensors) {
     const auto field = std::find_if(fields.begin(), fields.end(),
                                     [&, &key = name](const auto& f) { return f.name == key; });

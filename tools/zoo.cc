@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct ZooArguments {
   std::string name;
   bool json = false;
   bool markdown = false;
@@ -130,7 +130,7 @@ const FeatureEntry* FindFeature(std::string_view name) {
   return nullptr;
 }
 
-void Run(const Arguments& arguments) {
+void Run(const ZooArguments& arguments) {
   if (arguments.markdown) {
     fmt::print("{}", ZooMarkdown());
     return;
@@ -160,7 +160,7 @@ void AddZoo(Command ttr) {
   Command command = ttr.AddCommand("zoo", "all layers and feature maps, or one in full",
                                    "  ttr zoo\n  ttr zoo gated_deltanet\n"
                                    "  ttr zoo 'rls{ridge: 0.1}' --json");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ZooArguments>();
   command.AddOption("NAME", arguments->name, "a layer, a feature map, or any recipe");
   command.AddFlag("--json", arguments->json, "print JSON");
   command.AddFlag("--markdown", arguments->markdown, "print docs/layers.md");

@@ -12,7 +12,7 @@
 namespace ttr::experiments {
 namespace {
 
-constexpr char kName[] = "capacity";
+constexpr char kCapacity[] = "capacity";
 constexpr double kRecalled = .9;  // what counts as held
 
 struct CapacityLayer {
@@ -68,16 +68,17 @@ report::Cell Held(const CapacityOptions& o, const std::vector<double>& means) {
 }
 
 void CheckOptions(const CapacityOptions& o) {
-  RequireOption(o.dim >= 1 && o.dim <= 1024, kName, "dim", "1 to 1024", static_cast<double>(o.dim));
-  RequireOption(!o.pairs.empty(), kName, "pairs", "one number at least", "none");
+  RequireOption(o.dim >= 1 && o.dim <= 1024, kCapacity, "dim", "1 to 1024",
+                static_cast<double>(o.dim));
+  RequireOption(!o.pairs.empty(), kCapacity, "pairs", "one number at least", "none");
   for (std::size_t p = 0; p < o.pairs.size(); ++p) {
-    RequireOption(o.pairs[p] >= 2 && o.pairs[p] <= 10000, kName, "pairs", "2 to 10000",
+    RequireOption(o.pairs[p] >= 2 && o.pairs[p] <= 10000, kCapacity, "pairs", "2 to 10000",
                   static_cast<double>(o.pairs[p]));
-    RequireOption(p == 0 || o.pairs[p] > o.pairs[p - 1], kName, "pairs", "in rising order",
+    RequireOption(p == 0 || o.pairs[p] > o.pairs[p - 1], kCapacity, "pairs", "in rising order",
                   static_cast<double>(o.pairs[p]));
   }
-  RequireOption(o.ridge >= 0, kName, "ridge", "at least 0", o.ridge);
-  RequireOption(o.step >= 0, kName, "step", "at least 0", o.step);
+  RequireOption(o.ridge >= 0, kCapacity, "ridge", "at least 0", o.ridge);
+  RequireOption(o.step >= 0, kCapacity, "step", "at least 0", o.step);
 }
 
 // Means over seeds, [layer][P].
@@ -152,7 +153,7 @@ StudyResult RunCapacity(const CapacityOptions& options, const StudyRun& run) {
     made.push_back(std::make_unique<StudyLayer>(layer.recipe, ConstantGates{.step = given.step}));
   }
   const PartResults results = RunParts(
-      run, kName, kCapacitySeeds, Fields(given), static_cast<std::int64_t>(given.pairs.size()),
+      run, kCapacity, kCapacitySeeds, Fields(given), static_cast<std::int64_t>(given.pairs.size()),
       [&](std::uint64_t seed, std::int64_t part) {
         MqarOptions mqar;
         mqar.law = MqarLaw::kBalanced;
@@ -191,7 +192,7 @@ StudyResult RunCapacity(const CapacityOptions& options, const StudyRun& run) {
   SetMeta(table, SeedRange(run, kCapacitySeeds), Fields(given));
 
   StudyResult result;
-  result.name = kName;
+  result.name = kCapacity;
   result.title = "Capacity";
   result.sentences = {
       "Linear attention recalls nearly all of up to about two pairs a dimension, least squares "
@@ -204,7 +205,7 @@ StudyResult RunCapacity(const CapacityOptions& options, const StudyRun& run) {
       "of P responses takes less than to return it exactly, and so all of them go beyond P = d. "
       "A feature map widens the keys and with them the room.",
   };
-  result.command = CommandOf(kName, Fields(given), Fields(defaults), run);
+  result.command = CommandOf(kCapacity, Fields(given), Fields(defaults), run);
   result.claims = CheckClaims(given, means, layers);
   result.tables.push_back({"capacity-accuracy", std::move(table)});
   result.charts.push_back({"capacity", CapacityChart(given, layers, means, results.size())});

@@ -14,7 +14,7 @@
 namespace ttr::experiments {
 namespace {
 
-constexpr char kName[] = "dials";
+constexpr char kDials[] = "dials";
 
 // What a dial is turned through.
 enum class Turns {
@@ -216,18 +216,19 @@ std::vector<Claim> CheckClaims(const DialsOptions& o, const std::vector<Dial>& d
 }
 
 void CheckOptions(const DialsOptions& o) {
-  RequireOption(o.dim >= 1 && o.dim <= 1024, kName, "dim", "1 to 1024", static_cast<double>(o.dim));
-  RequireOption(o.pairs >= 2 && o.pairs <= 10000, kName, "pairs", "2 to 10000",
+  RequireOption(o.dim >= 1 && o.dim <= 1024, kDials, "dim", "1 to 1024",
+                static_cast<double>(o.dim));
+  RequireOption(o.pairs >= 2 && o.pairs <= 10000, kDials, "pairs", "2 to 10000",
                 static_cast<double>(o.pairs));
-  RequireOption(o.few_pairs >= 2 && o.few_pairs <= 10000, kName, "few-pairs", "2 to 10000",
+  RequireOption(o.few_pairs >= 2 && o.few_pairs <= 10000, kDials, "few-pairs", "2 to 10000",
                 static_cast<double>(o.few_pairs));
-  RequireOption(o.eta >= 0, kName, "eta", "at least 0", o.eta);
-  RequireOption(o.step >= 0, kName, "step", "at least 0", o.step);
+  RequireOption(o.eta >= 0, kDials, "eta", "at least 0", o.eta);
+  RequireOption(o.step >= 0, kDials, "step", "at least 0", o.step);
   for (const auto& [name, list] : {std::pair{"steps", &o.steps}, std::pair{"passes", &o.passes}}) {
-    RequireOption(!list->empty(), kName, name, "one number at least", "none");
+    RequireOption(!list->empty(), kDials, name, "one number at least", "none");
     std::int64_t before = 0;
     for (const std::int64_t n : *list) {
-      RequireOption(n > before && n <= 100000, kName, name, "rising numbers from 1 to 100000",
+      RequireOption(n > before && n <= 100000, kDials, name, "rising numbers from 1 to 100000",
                     static_cast<double>(n));
       before = n;
     }
@@ -253,12 +254,12 @@ StudyResult RunDials(const DialsOptions& options, const StudyRun& run) {
   CheckOptions(given);
   const std::vector<Dial> dials = Dials(given);
   const PartResults results =
-      RunParts(run, kName, kDialsSeeds, Fields(given), static_cast<std::int64_t>(dials.size()),
+      RunParts(run, kDials, kDialsSeeds, Fields(given), static_cast<std::int64_t>(dials.size()),
                [&](std::uint64_t seed, std::int64_t part) {
                  return Turn(given, dials[static_cast<std::size_t>(part)], seed);
                });
   StudyResult result;
-  result.name = kName;
+  result.name = kDials;
   result.title = "Two dials";
   result.sentences = {
       "More steps of the solver turn linear attention into recursive least squares, and more "
@@ -272,7 +273,7 @@ StudyResult RunDials(const DialsOptions& options, const StudyRun& run) {
       "solution where none does. The sweep whose first pass is the same delta rule, and which "
       "knows the ridge that the rule's step stands for, arrives everywhere.",
   };
-  result.command = CommandOf(kName, Fields(given), Fields(defaults), run);
+  result.command = CommandOf(kDials, Fields(given), Fields(defaults), run);
   result.claims = CheckClaims(given, dials, results);
   report::Table table = DialTable(given, dials, results);
   SetMeta(table, SeedRange(run, kDialsSeeds), Fields(given));

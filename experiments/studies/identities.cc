@@ -12,7 +12,7 @@
 namespace ttr::experiments {
 namespace {
 
-constexpr char kName[] = "identities";
+constexpr char kIdentities[] = "identities";
 // A stream of random numbers that no generator of data/streams.h has.
 constexpr std::uint64_t kStream = 17;
 
@@ -93,14 +93,14 @@ OptionFields Fields(IdentitiesOptions& o) {
 
 StudyResult RunIdentities(const IdentitiesOptions& options, const StudyRun& run) {
   IdentitiesOptions defaults, given = options;
-  RequireOption(given.dim >= 1 && given.dim <= 64, kName, "dim", "1 to 64",
+  RequireOption(given.dim >= 1 && given.dim <= 64, kIdentities, "dim", "1 to 64",
                 static_cast<double>(given.dim));
-  RequireOption(given.tokens >= 4 * given.dim && given.tokens <= 1024, kName, "tokens",
+  RequireOption(given.tokens >= 4 * given.dim && given.tokens <= 1024, kIdentities, "tokens",
                 fmt::format("4 * dim to 1024, here at least {}", 4 * given.dim),
                 static_cast<double>(given.tokens));
   const std::vector<Identity> identities = Identities(given);
   const PartResults results = RunParts(
-      run, kName, kIdentitySeeds, Fields(given), static_cast<std::int64_t>(identities.size()),
+      run, kIdentities, kIdentitySeeds, Fields(given), static_cast<std::int64_t>(identities.size()),
       [&](std::uint64_t seed, std::int64_t part) -> Numbers {
         return {Difference(given, identities[static_cast<std::size_t>(part)], seed)};
       });
@@ -131,7 +131,7 @@ StudyResult RunIdentities(const IdentitiesOptions& options, const StudyRun& run)
   SetMeta(table, SeedRange(run, kIdentitySeeds), Fields(given));
 
   StudyResult result;
-  result.name = kName;
+  result.name = kIdentities;
   result.title = "Identities between layers";
   result.sentences = {
       "Each line is two published layers that give the same outputs on the same sequence, with the "
@@ -140,7 +140,7 @@ StudyResult RunIdentities(const IdentitiesOptions& options, const StudyRun& run)
       "a "
       "constant, a solver run to its end, or a weight that does nothing.",
   };
-  result.command = CommandOf(kName, Fields(given), Fields(defaults), run);
+  result.command = CommandOf(kIdentities, Fields(given), Fields(defaults), run);
   result.claims.push_back(std::move(all));
   result.tables.push_back({"identities-differences", std::move(table)});
   return result;

@@ -15,7 +15,7 @@
 namespace ttr::experiments {
 namespace {
 
-constexpr char kName[] = "mqar";
+constexpr char kMqar[] = "mqar";
 
 struct Setting {
   const char* name;
@@ -272,21 +272,21 @@ std::vector<Claim> CheckClaims(const MqarStudyOptions& o, const Accuracies& accu
 }
 
 void CheckOptions(const MqarStudyOptions& o) {
-  RequireOption(o.dim >= 1 && o.dim <= 4096, kName, "dim", "1 to 4096", static_cast<double>(o.dim));
-  RequireOption(!o.pairs.empty(), kName, "pairs", "one number at least", "none");
-  RequireOption(!o.tokens.empty(), kName, "tokens", "one number at least", "none");
+  RequireOption(o.dim >= 1 && o.dim <= 4096, kMqar, "dim", "1 to 4096", static_cast<double>(o.dim));
+  RequireOption(!o.pairs.empty(), kMqar, "pairs", "one number at least", "none");
+  RequireOption(!o.tokens.empty(), kMqar, "tokens", "one number at least", "none");
   for (const std::int64_t p : o.pairs) {
-    RequireOption(p >= 2 && p <= 100000, kName, "pairs", "2 to 100000", static_cast<double>(p));
+    RequireOption(p >= 2 && p <= 100000, kMqar, "pairs", "2 to 100000", static_cast<double>(p));
     const std::int64_t longest = *std::max_element(o.tokens.begin(), o.tokens.end());
-    RequireOption(longest >= 2 * p, kName, "tokens",
+    RequireOption(longest >= 2 * p, kMqar, "tokens",
                   fmt::format("at least 2 * pairs = {} once", 2 * p), static_cast<double>(longest));
   }
   for (const std::int64_t t : o.tokens) {
-    RequireOption(t >= 2 && t % 2 == 0 && t <= 1 << 24, kName, "tokens", "even, 2 to 2^24",
+    RequireOption(t >= 2 && t % 2 == 0 && t <= 1 << 24, kMqar, "tokens", "even, 2 to 2^24",
                   static_cast<double>(t));
   }
-  RequireOption(o.ridge >= 0, kName, "ridge", "at least 0", o.ridge);
-  RequireOption(o.step >= 0, kName, "step", "at least 0", o.step);
+  RequireOption(o.ridge >= 0, kMqar, "ridge", "at least 0", o.ridge);
+  RequireOption(o.step >= 0, kMqar, "step", "at least 0", o.step);
 }
 
 }  // namespace
@@ -320,14 +320,14 @@ StudyResult RunMqar(const MqarStudyOptions& options, const StudyRun& run) {
   }
   const std::vector<Cell> cells = Cells(given);
   const PartResults results =
-      RunParts(run, kName, kMqarSeeds, Fields(given), static_cast<std::int64_t>(cells.size()),
+      RunParts(run, kMqar, kMqarSeeds, Fields(given), static_cast<std::int64_t>(cells.size()),
                [&](std::uint64_t seed, std::int64_t part) {
                  return Run(given, made, cells[static_cast<std::size_t>(part)], seed);
                });
   const Accuracies accuracies(cells, results);
 
   StudyResult result;
-  result.name = kName;
+  result.name = kMqar;
   result.title = "Associative recall: capacity, not length";
   result.sentences = {
       "Nothing is trained: cues and responses are random vectors, the memory writes each pair, and "
@@ -339,7 +339,7 @@ StudyResult RunMqar(const MqarStudyOptions& options, const StudyRun& run) {
       "are perfect. What hurts at some lengths is an uneven count of the pairs, drawn with "
       "replacement, and what hurts at all is to memorize response -> next cue as well.",
   };
-  result.command = CommandOf(kName, Fields(given), Fields(defaults), run);
+  result.command = CommandOf(kMqar, Fields(given), Fields(defaults), run);
   result.claims = CheckClaims(given, accuracies, layers.size());
   report::Table table = AccuracyTable(given, layers, accuracies);
   SetMeta(table, SeedRange(run, kMqarSeeds), Fields(given));
