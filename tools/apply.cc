@@ -8,6 +8,7 @@
 
 #include "tools/bench_least_squares.h"
 #include "tools/command.h"
+#include "tools/files.h"
 #include "tools/long_work.h"
 #include "tools/tensor_io.h"
 #include "ttr/error.h"
@@ -125,6 +126,11 @@ std::unique_ptr<Executor> WatchDefinition(const ApplyArguments& arguments, const
 }
 
 void Run(const ApplyArguments& arguments) {
+  Files files("apply");
+  files.Reads("--in", arguments.in);
+  files.ReadsRecipe("RECIPE", arguments.recipe);
+  files.Writes("--out", arguments.out);
+
   const Recipe recipe = RecipeArgument(arguments.recipe);
   const TensorFile in = ReadSafetensors(arguments.in);
   const LayerFile given = SortTensors(arguments.in, in, recipe);

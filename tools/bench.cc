@@ -1,5 +1,5 @@
 // ttr bench: speed of the engines beside the machine's measured limits.
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -18,7 +18,9 @@
 #include "tools/bench_report.h"
 #include "tools/bench_work.h"
 #include "tools/command.h"
+#include "tools/files.h"
 #include "tools/long_work.h"
+#include "ttr/error.h"
 #include "ttr/target.h"
 #include "ttr/version.h"
 
@@ -147,14 +149,50 @@ double SecondsOfDefinition(const std::vector<Work>& works, const BenchOptions& o
   return seconds;
 }
 
+bool IsPart(const std::string& word) {
+  return std::find(std::begin(kPartNames), std::end(kPartNames), word) != std::end(kPartNames);
+}
+
+// "--part threads rls mesa": what follows the parts and is none is a layer.
+void TakeLayersFromParts(BenchOptions& options) {
+  std::vector<std::string> parts;
+  for (const std::string& word : options.parts) {
+    if (IsPart(word)) {
+      parts.push_back(word);
+      continue;
+    }
+    try {
+      RecipeArgument(word);
+    } catch (const Error& error) {
+      throw Error("bench", "--part",
+                  fmt::format("one of {}, or a layer after them", fmt::join(kPartNames, ", ")),
+                  fmt::format("'{}', which is no layer: {}", word, error.what()));
+    }
+    options.what.push_back(word);
+  }
+  if (parts.empty() && !options.parts.empty()) {
+    throw Error("bench", "--part", fmt::format("one of {}", fmt::join(kPartNames, ", ")),
+                "'" + options.parts.front() + "'");
+  }
+  options.parts = std::move(parts);
+}
+
 void RunBench(BenchArguments arguments) {
   BenchOptions& options = arguments.options;
+  TakeLayersFromParts(options);
+  Files files("bench");
+  for (const std::string& layer : options.what) files.ReadsRecipe("WHAT", layer);
+  files.WritesInto("--out", arguments.out, [](std::string_view file) {
+    return IsReport(file) && (!file.ends_with(".json") || file == "bench.json");
+  });
   if (options.parts.empty()) {
     options.parts.assign(std::begin(kPartNames), std::end(kPartNames));
     // Curves are pictures: many works, and a long table.
     if (arguments.out.empty()) options.parts.pop_back();
-    // No layer has operators of its own, and pairs are those of kernels, networks of their own.
+    // What is named is all that is timed: no layer has operators or levels of memory of its own,
+    // pairs are those of kernels, networks of their own.
     if (!options.what.empty()) {
+      std::erase(options.parts, Name(Part::kLimits));
       std::erase(options.parts, Name(Part::kOperators));
       std::erase(options.parts, Name(Part::kPairs));
       std::erase(options.parts, Name(Part::kNetworks));
@@ -224,6 +262,7 @@ void AddBench(Command ttr) {
   Command command = ttr.AddCommand(
       "bench", "speed of engines beside the machine's limits",
       "  ttr bench gated_deltanet retnet --part prefill decode\n"
+      "  ttr bench --part threads rls mesa\n"
       "  ttr bench gated_deltanet --part prefill --d 128 --tokens 512 --heads 8 --json\n"
       "  ttr bench --out results      tables, roofline.svg, cost-T.svg, ...\n"
       "  TTR_TARGET=AVX2 ttr bench    another SIMD target, limits and all\n"
@@ -245,8 +284,9 @@ void AddBench(Command ttr) {
           "backward, threads is one head, least_squares has all of it beside the delta rule, pairs "
           "are kernels over kept pairs beside softmax, "
           "operators are what stands around a memory, curves "
-          "run along T, d, H and threads (default: all; curves only with --out)")
-      .OneOf(std::vector<std::string>(std::begin(kPartNames), std::end(kPartNames)));
+          "run along T, d, H and threads (default: all, of named layers those that time them; "
+          "curves only with --out); layers may follow")
+      .Called(fmt::format("{{{}}}", fmt::join(kPartNames, ",")));
   command.AddOption("--d", options.dims, "head dimensions, Dk = Dv").ShowDefault().Within(1, 4096);
   command.AddOption("--tokens", options.tokens, "length of the sequence")
       .ShowDefault()

@@ -17,6 +17,7 @@
 #include "experiments/studies/online_regression.h"
 #include "tools/command.h"
 #include "tools/demo_trained.h"
+#include "tools/files.h"
 #include "ttr/version.h"
 #include "ttr/zoo.h"
 
@@ -145,6 +146,13 @@ report::Section ForecastSection(const DemoArguments& arguments) {
 }
 
 void Run(const DemoArguments& arguments) {
+  Files files("demo");
+  files.Reads("--series", arguments.series);
+  for (const std::string& text : arguments.texts) files.Reads("TEXT", text);
+  files.WritesInto("--out", arguments.out, [](std::string_view file) {
+    return file == "index.html" || file == "forecast.csv";
+  });
+
   report::EnsureFolder(arguments.out);
   report::Page page;
   page.title = "ttr: memories that regress while they read";

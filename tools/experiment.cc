@@ -16,6 +16,7 @@
 #include "experiments/studies/options.h"
 #include "experiments/studies/stability.h"
 #include "tools/command.h"
+#include "tools/files.h"
 #include "ttr/error.h"
 #include "ttr/executor.h"
 
@@ -124,6 +125,23 @@ void Print(const StudyResult& result) {
   fmt::print("\nmade again by: {}\n", result.command);
 }
 
+// What a study reads beside its options are texts and tables.
+void CheckFiles(const std::string& study, const OptionFields& fields, const std::string& out) {
+  Files files("experiment");
+  for (const OptionField& field : fields) {
+    if (field.name != "text" && field.name != "table") continue;
+    const auto* const paths = std::get_if<std::vector<std::string>*>(&field.value);
+    if (paths == nullptr) continue;
+    for (const std::string& path : **paths) files.Reads("--" + field.name, path);
+  }
+  if (out.empty()) return;
+  const auto receives = [&](std::string_view file) {
+    return file.starts_with(study) && IsReport(file);
+  };
+  files.WritesInto("--out", out, receives);
+  files.WritesInto("--out", (std::filesystem::path(out) / "cache").string(), receives);
+}
+
 template <class Options>
 using StudyFunction = StudyResult (*)(const Options&, const StudyRun&);
 
@@ -180,6 +198,7 @@ void AddStudy(Command experiment, const std::string& name, const std::string& wh
                    to[i].value);
       }
     }
+    CheckFiles(name, Fields(*options), common->out);
     Execute(*common, [&](const StudyRun& run) {
       return *sweeps ? sweep(*options, run) : study(*options, run);
     });

@@ -19,6 +19,7 @@
 #include "experiments/report/atomic_file.h"
 #include "experiments/report/progress.h"
 #include "tools/command.h"
+#include "tools/files.h"
 #include "tools/gate_options.h"
 #include "tools/long_work.h"
 #include "ttr/error.h"
@@ -95,6 +96,16 @@ double Level(const std::string& text) {
   return level;
 }
 
+void CheckFiles(const ForecastArguments& arguments) {
+  Files files("forecast");
+  files.Reads("TABLE", arguments.table);
+  files.Reads("--resume", arguments.resume);
+  for (const std::string& memory : arguments.memories) files.ReadsRecipe("--memory", memory);
+  files.Writes("--out", arguments.out);
+  files.Writes("--save", arguments.save);
+  files.WritesPictures("--chart", arguments.chart);
+}
+
 // What was said on the command line, and where nothing was, what the resumed run had.
 ForecastOptions ChosenOptions(const Command& command, const ForecastArguments& arguments) {
   ForecastOptions options = arguments.options;
@@ -157,7 +168,58 @@ void NoteSlowMemories(const ForecastOptions& options) {
   }
 }
 
+// Without so many rows there is no forecast by any memory. A run that goes on later, or goes on
+// from another one, may be as short as it likes.
+class LeastRows {
+ public:
+  LeastRows(const ForecastArguments& arguments, const ForecastOptions& options)
+      : parts_(!arguments.resume.empty() || !arguments.save.empty()),
+        lags_(options.lags),
+        rows_(static_cast<std::uint64_t>(options.lags) +
+              static_cast<std::uint64_t>(options.horizon)) {}
+
+  // Are so many rows enough?
+  bool Met(std::int64_t rows) const { return parts_ || static_cast<std::uint64_t>(rows) >= rows_; }
+
+  [[noreturn]] void Fail(const std::string& table, std::int64_t rows) const {
+    throw Error(
+        "forecast", table,
+        fmt::format("of {} rows at the least, for one forecast from {} (--lags)", rows_, lags_),
+        fmt::format("of {}", rows));
+  }
+
+ private:
+  bool parts_;
+  std::int64_t lags_;
+  std::uint64_t rows_;
+};
+
+// Looks into a table that can be read again, before long work: not further than there are rows
+// enough.
+void RequireRows(const ForecastArguments& arguments, const ForecastOptions& options) {
+  if (options.lags < 1 || options.horizon < 1) return;  // refused by itself
+  const LeastRows least(arguments, options);
+  experiments::Input input(arguments.table);
+  experiments::TableReader table(
+      input.stream(), input.name(),
+      {.columns = options.columns, .separator = arguments.separator.front()});
+  experiments::TableRow row;
+  std::int64_t rows = 0;
+  while (!least.Met(rows)) {
+    if (table.Next(row)) {
+      ++rows;
+      continue;
+    }
+    // What else is wrong is said first; a window of one row takes no memory.
+    ForecastOptions small = options;
+    small.lags = 1;
+    const experiments::ForecastRun check(small);
+    least.Fail(arguments.table, rows);
+  }
+}
+
 void Run(const Command& command, const ForecastArguments& arguments) {
+  CheckFiles(arguments);
   ForecastOptions options = ChosenOptions(command, arguments);
   if (options.columns.empty()) {
     throw Error("forecast", "--column", "given at least once (or --resume)", "absent");
@@ -173,17 +235,21 @@ void Run(const Command& command, const ForecastArguments& arguments) {
   for (const std::int64_t column : table.chosen()) names.push_back(table.header()[column]);
   options.columns = names;
 
+  const bool live = IsLive(arguments.table);
+  if (!live) RequireRows(arguments, options);
   experiments::ForecastRun run(options);
   if (!arguments.resume.empty()) run.Resume(arguments.resume);
   if (!arguments.quiet) NoteSlowMemories(options);
   Destination out(arguments.out);
-  const bool live = IsLive(arguments.table);
   report::Progress progress("forecast", 0, {.quiet = arguments.quiet || !out.is_file()});
   const experiments::ForecastTail tail = experiments::ForecastTable(
       table, run,
       {.block = live ? 1 : 512, .progress = [&](std::int64_t rows) { progress.Advance(rows); }},
       [&](std::string_view text) { out.Write(text); });
   progress.Clear();
+  const auto rows = tail.first_row - 1 + static_cast<std::int64_t>(tail.values.size());
+  const LeastRows least(arguments, options);
+  if (!least.Met(rows)) least.Fail(input.name(), rows);
 
   // Everything that may fail before the first file is replaced.
   if (!arguments.chart.empty()) {

@@ -13,6 +13,7 @@
 #include "experiments/report/atomic_file.h"
 #include "experiments/report/progress.h"
 #include "tools/command.h"
+#include "tools/files.h"
 #include "tools/gate_options.h"
 #include "tools/long_work.h"
 #include "ttr/error.h"
@@ -90,6 +91,13 @@ void NoteSlowMemories(const RecallArguments& arguments) {
 void Run(const RecallArguments& given) {
   RecallArguments arguments = given;
   if (arguments.files.empty()) arguments.files = {"-"};
+  Files files("recall");
+  for (const std::string& file : arguments.files) files.Reads("FILE", file);
+  for (const std::string& memory : arguments.memories) files.ReadsRecipe("--memory", memory);
+  files.WritesInto("--out", arguments.out, [](std::string_view file) {
+    return file.starts_with("recall") && IsReport(file);
+  });
+
   RecallOptions& options = arguments.options;
   if (arguments.bytes) options.kind = experiments::TokenKind::kBytes;
   if (arguments.memories.empty()) {

@@ -68,6 +68,37 @@ TEST(Bench, WithoutLayersTakesThoseOfConstantMemory) {
   EXPECT_EQ(bench["networks"]["rows"][0]["H"], 4);
 }
 
+std::set<std::string> LayersOf(const json& part) {
+  std::set<std::string> layers;
+  for (const json& row : part["rows"]) layers.insert(row["layer"]);
+  return layers;
+}
+
+TEST(Bench, LayersMayFollowTheParts) {
+  const std::vector<std::string> small = {"--d", "8", "--tokens", "20", "--heads", "1"};
+  std::vector<std::string> call = {"--part", "threads", "rls", "mesa{ridge: 0.5}"};
+  call.insert(call.end(), small.begin(), small.end());
+  const json bench = Bench(call);
+  ASSERT_TRUE(bench.contains("threads")) << bench;
+  EXPECT_EQ(LayersOf(bench["threads"]), (std::set<std::string>{"rls", "mesa{ridge: 0.5}"}));
+  EXPECT_FALSE(bench.contains("prefill"));
+}
+
+TEST(Bench, WhatIsNamedIsAllThatRuns) {
+  const json bench = Bench({"local_linear", "--d", "16", "--tokens", "20", "--heads", "1"});
+  ASSERT_TRUE(bench.contains("prefill")) << bench;
+  for (const char* part : {"pairs", "networks", "operators", "least_squares"}) {
+    EXPECT_FALSE(bench.contains(part)) << part;
+  }
+  for (const auto& [name, part] : bench.items()) {
+    if (name == "about" || name == "limits") continue;
+    EXPECT_EQ(LayersOf(part), std::set<std::string>{"local_linear"}) << name;
+  }
+  // The peak and what the works needed, none of the levels of memory.
+  const json asked = Bench({"local_linear", "--part", "limits", "--d", "16"});
+  EXPECT_GT(asked["limits"]["rows"].size(), bench["limits"]["rows"].size());
+}
+
 TEST(Bench, SeveralThreadsAndBf16) {
   const json bench = Bench({"deltanet", "--part", "threads", "bf16", "--d", "16", "--tokens", "70",
                             "--heads", "2", "--threads", "2"});
@@ -233,6 +264,8 @@ TEST(Bench, WritesTablesAndPictures) {
 
 TEST(Bench, RefusesWhatHasNoMeaning) {
   EXPECT_EQ(NoRefusal(Ttr({"bench", "--part", "fly"}), 2, "--part"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"bench", "--part", "rls"}), 2, "--part must be one of limits, "), "");
+  EXPECT_EQ(NoRefusal(Ttr({"bench", "--part", "threads", "decod"}), 2, "'decod'"), "");
   EXPECT_EQ(NoRefusal(Ttr({"bench", "--d", "0"}), 2, "--d"), "");
   EXPECT_EQ(NoRefusal(Ttr({"bench", "gated_deltanett"}), 2, "gated_deltanet"), "");
 }

@@ -162,7 +162,7 @@ TEST(Forecast, BadInputIsRefusedAndTheOldFileStays) {
   EXPECT_EQ(refused("y\n1\n", "x"), "");
   EXPECT_EQ(refused("", "empty"), "");
   EXPECT_EQ(refused("x\n1\n\"2\n", "quote"), "");
-  EXPECT_EQ(refused("x,naive\n1,2\n", "naive"), "");
+  EXPECT_EQ(refused("x,naive\n1,2\n3,4\n5,6\n", "naive"), "");
   EXPECT_EQ(refused("x\n1\n", "lags", {"--column", "x", "--lags", "0"}), "");
   EXPECT_EQ(refused("x\n1\n", "--column", {"--lags", "2"}), "");
   EXPECT_EQ(refused("x\n1\n", "rsl", {"--column", "x", "--memory", "rsl"}), "");
@@ -181,10 +181,47 @@ TEST(Forecast, BadInputIsRefusedAndTheOldFileStays) {
                     {"--column", "x", "--interval", ".9", "--interval-decay", "0"}),
             "");
   EXPECT_EQ(NoRefusal(Ttr({"forecast", folder / "none.csv", "--column", "x"}), 2, "none.csv"), "");
+  Write(folder / "t.csv", Rows(0, 20));
   EXPECT_EQ(NoRefusal(Ttr({"forecast", folder / "t.csv", "--column", "x", "--out",
                            folder / "none" / "f.csv"}),
                       1, "none"),
             "");
+}
+
+TEST(Forecast, TooFewRowsForOneForecastAreRefused) {
+  const TemporaryFolder folder;
+  const std::string table = folder / "t.csv", out = folder / "f.csv";
+  Write(table, "x\n1\n2\n3\n");
+  const auto forecast = [&](const std::string& from, std::vector<std::string> more,
+                            const std::string& input = "") {
+    more.insert(more.begin(), {"forecast", from, "--column", "x", "--quiet"});
+    return Ttr(more, input);
+  };
+  EXPECT_EQ(NoRefusal(forecast(table, {"--lags", "16"}), 2,
+                      "must be of 17 rows at the least, for one forecast from 16 (--lags) but is "
+                      "of 3"),
+            "");
+  EXPECT_EQ(NoRefusal(forecast(table, {"--lags", "16", "--out", out}), 2, "of 17 rows"), "");
+  EXPECT_EQ(NoRefusal(forecast(table, {"--lags", "2", "--horizon", "2"}), 2, "of 4 rows"), "");
+  EXPECT_EQ(NoRefusal(forecast(table, {"--lags", "9000000000000000000"}), 2, "lags"), "");
+  EXPECT_FALSE(std::filesystem::exists(out));
+  EXPECT_EQ(forecast(table, {"--lags", "2"}).code, 0);
+  // A stream has said what it knew when it ends.
+  const Outcome live = forecast("-", {"--lags", "16"}, "x\n1\n2\n3\n");
+  EXPECT_EQ(live.code, 2);
+  EXPECT_NE(live.err.find("standard input must be of 17 rows"), std::string::npos) << live.err;
+  EXPECT_EQ(std::count(live.out.begin(), live.out.end(), '\n'), 4);
+  // A run that goes on may begin with a few rows.
+  const Outcome begun = forecast(table, {"--lags", "16", "--save", folder / "m"});
+  EXPECT_EQ(begun.code, 0) << begun.err;
+  const Outcome resumed = Ttr({"forecast", table, "--resume", folder / "m", "--quiet"});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+}
+
+TEST(Forecast, MoreLagsThanRowsOfARealTableAreSaidBeforeTheWork) {
+  const Outcome run = Ttr({"forecast", TTR_SOURCE_DIR "/data/co2_weekly.csv", "--column", "co2",
+                           "--lags", "5000", "--quiet"});
+  EXPECT_EQ(NoRefusal(run, 2, "must be of 5001 rows"), "");
 }
 
 TEST(Forecast, BandwidthsAreSelectedAndResumed) {
