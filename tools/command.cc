@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "experiments/report/utf8.h"
@@ -39,6 +40,15 @@ std::string ReadRecipeFile(const std::string& path) {
   return content;
 }
 
+// The recipe line in what `ttr zoo NAME --json` and `ttr plan RECIPE --json` print; nothing in the
+// JSON of a recipe itself, or in what is none.
+std::string RecipeLineOf(const std::string& content) {
+  const auto json = nlohmann::json::parse(content, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("recipe")) return "";
+  const nlohmann::json& recipe = json.at("recipe");
+  return recipe.is_string() ? recipe.get<std::string>() : "";
+}
+
 }  // namespace
 
 Recipe RecipeArgument(const std::string& text) {
@@ -46,7 +56,8 @@ Recipe RecipeArgument(const std::string& text) {
   const std::string path = text.substr(1);
   const std::string content = ReadRecipeFile(path);
   try {
-    return RecipeFromJson(content);
+    const std::string line = RecipeLineOf(content);
+    return line.empty() ? RecipeFromJson(content) : ParseRecipe(line);
   } catch (const Error& error) {
     throw Error(path + ": " + error.what());
   }

@@ -21,8 +21,8 @@ void AddDoctor(Command ttr);
 void AddDemo(Command ttr);
 
 // A recipe as the command takes it: a zoo name, with changes in braces, a recipe line, or @FILE
-// with the recipe as JSON (a byte-order mark before it is skipped). Throws ttr::Error, of a file
-// that cannot be read too.
+// with the recipe as JSON, or what zoo and plan print of one with --json (a byte-order mark before
+// it is skipped). Throws ttr::Error, of a file that cannot be read too.
 Recipe RecipeArgument(const std::string& text);
 
 // What a person reads on standard error beside the results: notes, with "ttr: " before them, each

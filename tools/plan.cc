@@ -20,22 +20,22 @@ struct PlanArguments {
 
 void Run(const PlanArguments& arguments) {
   const Recipe recipe = RecipeArgument(arguments.recipe);
-  const Plan plan = MakePlan(recipe);
   Dims dims = arguments.dims;
   dims.features = dims.features == 0 ? dims.key_dim : dims.features;
   dims.hidden = recipe.function.expansion * dims.key_dim;
-  const Plan of_sizes = MakePlan(recipe, dims);
+  const Plan plan = MakePlan(recipe, dims);
   const Cost cost = EstimateCost(recipe, plan, dims);
   if (arguments.json) {
+    const Plan of_recipe = MakePlan(recipe);
     nlohmann::ordered_json json;
     json["recipe"] = ToString(recipe);
-    json["engine"] = plan.engine;
-    json["why"] = plan.why;
+    json["engine"] = of_recipe.engine;
+    json["why"] = of_recipe.why;
     json["exact"] = plan.exact;
     json["dk"] = dims.key_dim;
     json["dv"] = dims.value_dim;
     json["tokens"] = dims.tokens;
-    json["engine_of_sizes"] = of_sizes.engine;
+    json["engine_of_sizes"] = plan.engine;
     json["flops_per_token"] = cost.flops_per_token;
     json["bytes_per_token"] = cost.bytes_per_token;
     json["state_bytes"] = cost.state_bytes;
@@ -50,9 +50,6 @@ void Run(const PlanArguments& arguments) {
                                           : "no: steps towards the minimiser");
   fmt::print("\nfor Dk = {}, Dv = {}, T = {}, one memory:\n", dims.key_dim, dims.value_dim,
              dims.tokens);
-  if (of_sizes.engine != plan.engine) {
-    fmt::print("engine           {}: {}\n", of_sizes.engine, of_sizes.why);
-  }
   fmt::print("flops a token    {:.0f}\n", cost.flops_per_token);
   fmt::print("bytes a token    {:.0f}\n", cost.bytes_per_token);
   fmt::print("state            {:.0f} bytes\n", cost.state_bytes);

@@ -90,10 +90,36 @@ TEST(Command, WrongUsageIsOneLineAndCodeTwo) {
 }
 
 TEST(Command, APlanSaysWhichSizesTheDefinitionRuns) {
-  const std::string says = "definition: no fast engine takes these sizes";
+  const std::string says = "definition\nwhy              no fast engine takes these sizes";
   EXPECT_NE(Ttr({"plan", "local_quadratic"}).out.find(says), std::string::npos);
   EXPECT_EQ(Ttr({"plan", "local_quadratic", "--dk", "16"}).out.find(says), std::string::npos);
   EXPECT_EQ(Ttr({"plan", "local_linear"}).out.find(says), std::string::npos);
+}
+
+TEST(Command, APlanNamesOneEngine) {
+  for (const char* layer : {"local_cubic", "local_linear", "rls"}) {
+    const Outcome plan = Ttr({"plan", layer, "--dk", "64"});
+    ASSERT_EQ(plan.code, 0) << plan.err;
+    const std::size_t first = plan.out.find("\nengine ");
+    ASSERT_NE(first, std::string::npos) << plan.out;
+    EXPECT_EQ(plan.out.find("\nengine ", first + 1), std::string::npos) << plan.out;
+  }
+}
+
+TEST(Command, WhatJsonPrintsOfARecipeIsOne) {
+  const TemporaryFolder folder;
+  for (const std::string recipe : {"rls", "rls{ridge: 0.1}", "kalmanet", "ttt_mlp", "mlstm"}) {
+    const std::string plan = Ttr({"plan", recipe, "--json"}).out;
+    for (const char* command : {"zoo", "plan"}) {
+      const Outcome printed = Ttr({command, recipe, "--json"});
+      ASSERT_EQ(printed.code, 0) << printed.err;
+      Write(folder / "r.json", printed.out);
+      const Outcome read = Ttr({"plan", "@" + (folder / "r.json").string(), "--json"});
+      EXPECT_EQ(read.out, plan) << command << " " << recipe << ": " << read.err;
+    }
+  }
+  Write(folder / "r.json", "{\"recipe\": \"rsl\"}");
+  EXPECT_EQ(NoRefusal(Ttr({"plan", "@" + (folder / "r.json").string()}), 2, "rsl"), "");
 }
 
 // Whatever is wrong, of whichever subcommand: code 2, one line, and nothing of what was typed
