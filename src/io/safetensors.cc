@@ -83,6 +83,15 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
+// No header is so long that all bytes of its length are those of a text.
+bool BeginsLikeText(std::string_view bytes) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
+  return std::all_of(bytes.begin(), bytes.end(), [](char c) {
+    return (c >= ' ' && c <= '~') || c == '\t' || c == '\n' || c == '\r';
+  });
+}
+
 std::string ReadHeaderText(const InputFile& file) {
   if (file.size() < kLengthBytes) {
     throw Error(kWhere, file.name(), "a safetensors file, 8 bytes or more",
@@ -91,6 +100,11 @@ std::string ReadHeaderText(const InputFile& file) {
   std::array<unsigned char, kLengthBytes> length_bytes;
   file.Read(0, length_bytes.data(), kLengthBytes);
   const auto length = std::bit_cast<std::uint64_t>(length_bytes);
+  const std::string begin(length_bytes.begin(), length_bytes.end());
+  if (BeginsLikeText(begin)) {
+    throw Error(kWhere, file.name(), "a safetensors file, its first 8 bytes the length of a header",
+                "text that begins with " + io::Quote(begin) + ", as a table or JSON would");
+  }
   const std::uint64_t longest = std::min(file.size() - kLengthBytes, io::kMaxHeaderBytes);
   if (length > longest) {
     throw Error(kWhere, "length of the header of " + file.name(),

@@ -82,6 +82,15 @@ TEST(HostileFile, AbsurdHeaderLengths) {
             "9223372036854775808");
 }
 
+TEST(HostileFile, ATextIsSaidToBeOne) {
+  EXPECT_EQ(ErrorOf("date,co2\n1958-03-29,316.1\n"),
+            "[safetensors] FILE must be a safetensors file, its first 8 bytes the length of a "
+            "header but is text that begins with 'date,co2', as a table or JSON would");
+  for (const char* text : {"{\"weights\": 1}", "x\r\n1\r\n2\r\n3", "\xEF\xBB\xBFx,y\n1,2\n"}) {
+    EXPECT_NE(ErrorOf(text).find("is text that begins with"), std::string::npos) << ErrorOf(text);
+  }
+}
+
 TEST(HostileFile, AHeaderIsNotReadBeyondItsLimit) {
   // A sparse file that is long enough for its header: nothing of this size is allocated.
   const TempFolder folder;
