@@ -50,6 +50,24 @@ bool IsMissing(std::string_view text) {
   return std::find(std::begin(kWords), std::end(kWords), lower) != std::end(kWords);
 }
 
+// Of a decimal number that no double holds: is it too small for one, not too large? What counts is
+// where its first digit stands.
+bool IsTiny(std::string_view number) {
+  const std::size_t e = std::min(number.find_first_of("eE"), number.size());
+  std::int64_t exponent = 0;
+  if (e < number.size()) {
+    std::string_view digits = number.substr(e + 1);
+    if (digits.starts_with('+')) digits.remove_prefix(1);
+    const auto [stop, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
+    if (error != std::errc()) return digits.starts_with('-');
+  }
+  const std::string_view mantissa = number.substr(0, e);
+  const auto first = static_cast<std::int64_t>(mantissa.find_first_of("123456789"));
+  const auto point = static_cast<std::int64_t>(std::min(mantissa.find('.'), mantissa.size()));
+  return exponent < first - point;
+}
+
 }  // namespace
 
 bool ParseValue(std::string_view field, double& value) {
@@ -63,7 +81,12 @@ bool ParseValue(std::string_view field, double& value) {
   }
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end && std::isfinite(value);
+  if (stop != end) return false;
+  if (error == std::errc::result_out_of_range && IsTiny(text)) {
+    value = 0;
+    return true;
+  }
+  return error == std::errc() && std::isfinite(value);
 }
 
 std::string QuoteField(std::string_view field, char separator) {

@@ -8,7 +8,8 @@
 /// missing value). The first line is the header; with Header::kAuto a first line that holds nothing
 /// but numbers and missing values is the first row instead, and the columns are called 1, 2, 3, ...
 ///
-/// A number: decimal, with or without exponent, point as decimal mark, finite. Missing (NaN): an
+/// A number: decimal, with or without exponent, point as decimal mark, finite; one that is smaller
+/// than every double is 0. Missing (NaN): an
 /// empty field, NA, N/A, NaN, null or ?, in capitals or not. Only chosen columns must hold numbers;
 /// all others (dates, text) pass through as they are.
 ///

@@ -148,6 +148,29 @@ TEST(TableReader, OtherSeparators) {
   }
 }
 
+TEST(TableReader, NumbersSmallerThanEveryDoubleAreZero) {
+  const std::string zeros(400, '0');
+  for (const std::string& number :
+       {std::string("1e-400"), std::string("-1E-400"), std::string("0.001e-330"),
+        std::string("+12345.6e-9999"), std::string("1e-99999999999999999999"), "0." + zeros + "1",
+        "0." + zeros + "1e5"}) {
+    double value = 1;
+    EXPECT_TRUE(ParseValue(number, value)) << number;
+    EXPECT_EQ(value, 0) << number;
+  }
+  for (const std::string& number :
+       {std::string("1e400"), std::string("0.001e330"), std::string("-1e+999"),
+        std::string("1e99999999999999999999"), "1" + zeros, "1e-400x" + zeros}) {
+    double value = 1;
+    EXPECT_FALSE(ParseValue(number, value)) << number;
+  }
+  double value = 0;
+  EXPECT_TRUE(ParseValue("1" + zeros + "e-400", value));
+  EXPECT_EQ(value, 1);
+  EXPECT_TRUE(ParseValue("5e-324", value));
+  EXPECT_GT(value, 0);
+}
+
 TEST(TableReader, ErrorsNameFileLineColumnAndWhatWasGiven) {
   EXPECT_EQ(Failure("date,a\n2020,1\n2021,1,2\n"),
             "[table] t.csv line 3 must have 2 fields ('date', 'a') but has 3");
