@@ -96,6 +96,35 @@ TEST(Command, APlanSaysWhichSizesTheDefinitionRuns) {
   EXPECT_EQ(Ttr({"plan", "local_linear"}).out.find(says), std::string::npos);
 }
 
+TEST(Command, OtherNamesLeadToTheLayerThatIsMeant) {
+  struct Name {
+    std::string typed, meant;
+  };
+  const std::vector<Name> names = {
+      {"lms", "'lms': try deltanet (DeltaNet, LMS)\n"},
+      {"ttt",
+       "try ttt_linear (TTT-Linear), or ttt_mlp (TTT-MLP), or in_place_ttt (In-Place TTT)\n"},
+      {"kaczmarz", "try nlms ("},
+      {"griffin", "try rg_lru (RG-LRU (Griffin))\n"},
+      {"Griffin", "'Griffin': try rg_lru"},
+      {"performer", "try linear_attention{features: favor} ("},
+      {"based", "try linear_attention{features: taylor2} ("},
+      {"newton", "try quasi_newton (Quasi-Newton)\n"},
+      {"lms{step: nlms}", "'lms': try deltanet ("},
+      {"Gated DeltaNet", "try gated_deltanet (Gated DeltaNet)\n"}};
+  for (const Name& name : names) {
+    EXPECT_EQ(NoRefusal(Ttr({"zoo", name.typed}), 2, name.meant), "") << name.typed;
+    EXPECT_EQ(NoRefusal(Ttr({"plan", name.typed}), 2, name.meant), "") << name.typed;
+  }
+  // Words that all layers share, and the names themselves, are left to the parser.
+  for (const char* word : {"attention", "decay", "uniform", "arXiv", "a"}) {
+    EXPECT_EQ(Ttr({"zoo", word}).err.find("try "), std::string::npos) << word;
+  }
+  EXPECT_EQ(Ttr({"zoo", " rls "}).code, 0);
+  EXPECT_EQ(NoRefusal(Ttr({"zoo", " rls {ridge: -1}"}), 2, "ridge"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"zoo", "gated_deltanett"}), 2, "did you mean gated_deltanet?"), "");
+}
+
 TEST(Command, APlanNamesOneEngine) {
   for (const char* layer : {"local_cubic", "local_linear", "rls"}) {
     const Outcome plan = Ttr({"plan", layer, "--dk", "64"});
