@@ -112,3 +112,34 @@ def test_types_and_heads_that_it_has_not(called: list[str]) -> None:
     sizes = Sizes(batch=1, tokens=4, query_heads=4, key_heads=1, value_heads=2)
     portable.regress("gla", **{n: x.bfloat16() for n, x in cases.inputs("gla", sizes).items()})
     assert not called
+
+
+class _Opaque(torch.autograd.Function):
+    """As the library's kernels: autograd sees nothing of what their backward pass does."""
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        ctx.save_for_backward(q, k, v)
+        return q * k * v
+
+    @staticmethod
+    def backward(ctx, g):
+        q, k, v = (t.detach() for t in ctx.saved_tensors)
+        g = g.detach()
+        return g * k * v, g * q * v, g * q * k
+
+
+def test_gradients_of_gradients_are_refused(called: list[str], monkeypatch) -> None:
+    def kernel(q, k, v, **options):
+        return _Opaque.apply(q, k, v), torch.zeros(1)
+
+    monkeypatch.setattr(sys.modules["fla.ops.delta_rule"], "chunk_delta_rule", kernel)
+    x = torch.randn(1, 5, 2, 4, dtype=torch.bfloat16)
+    q, k, v = (x.clone().requires_grad_() for _ in range(3))
+    beta = torch.rand(1, 5, 2, dtype=torch.bfloat16)
+    y = portable.regress("deltanet", q, k, v, step=beta)
+    loss = y.pow(3).sum() + k.pow(3).sum()
+    of_q, of_k = torch.autograd.grad(loss, (q, k), create_graph=True)
+    for first in (of_q, of_k):
+        with pytest.raises(RuntimeError, match="gradients of gradients must not be asked for"):
+            torch.autograd.grad((first + k).pow(2).sum(), k, retain_graph=True)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from . import _library
 from ._arguments import State, all_entries, arrange
+from ._derivatives import refuse_tangents
 from ._pairs import reserve_pairs, room_for_pairs
 from ._recipes import info_of, text_of
 from ._regress import any_requires_grad, regress, run_in_place
@@ -33,7 +34,9 @@ def step_(
     """
     text = recipe if type(recipe) is str else text_of(recipe)
     tensors, given = arrange(text, q, k, v, inputs)
-    if torch.is_grad_enabled() and any_requires_grad(tensors):
+    held = [memory] if isinstance(memory, Tensor) else [t for t in memory.values() if t is not None]
+    refuse_tangents("step_", (*tensors, *held))
+    if torch.is_grad_enabled() and any_requires_grad(tensors, held):
         raise RuntimeError(
             "[step_] requires_grad must be False, as step_ updates in place, but is True: use "
             "regress, or torch.no_grad()"

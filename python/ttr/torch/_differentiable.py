@@ -15,13 +15,15 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from . import _library
-from ._library import _refuse_twice, _setup_nothing
+from ._derivatives import refuse_tangents, refuse_twice
+from ._library import _setup_nothing
 from ._regress import _below_autograd, run
 
 
 class Operator(NamedTuple):
-    """An operator, that of its gradients, and how many of its arguments are tensors."""
+    """An operator by its name, that of its gradients, and how many of its arguments are tensors."""
 
+    name: str
     forward: Any
     backward: Any
     count: int
@@ -29,7 +31,9 @@ class Operator(NamedTuple):
 
 def operator(name: str, count: int, fake: Callable[..., Any]) -> Operator:
     """`torch.ops.ttr.<name>` with its gradients. `fake` gives the shapes of its outputs."""
-    found = Operator(_library.operator(name), _library.operator(f"{name}_backward"), count)
+    found = Operator(
+        name, _library.operator(name), _library.operator(f"{name}_backward"), count
+    )
     schema = getattr(torch.ops.ttr, name).default._schema
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -44,7 +48,7 @@ def operator(name: str, count: int, fake: Callable[..., Any]) -> Operator:
     torch.library.register_fake(f"ttr::{name}_backward", fake_backward)
     torch.library.register_autograd(f"ttr::{name}", _gradients, setup_context=setup)
     torch.library.register_autograd(
-        f"ttr::{name}_backward", _refuse_twice, setup_context=_setup_nothing
+        f"ttr::{name}_backward", refuse_twice, setup_context=_setup_nothing
     )
     return found
 
@@ -52,6 +56,7 @@ def operator(name: str, count: int, fake: Callable[..., Any]) -> Operator:
 def call(op: Operator, *args: Any) -> Any:
     """The outputs, differentiable where a tensor requires it."""
     tensors = args[: op.count]
+    refuse_tangents(op.name, tensors, "PyTorch's own operators, ")
     if not (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)):
         return run(op.forward, *args)
     if is_compiling():

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._derivatives import refuse_twice
+
 _PATH = Path(__file__).with_name("_operators.so")
 if not _PATH.exists():
     raise ImportError(
@@ -141,16 +143,9 @@ def _list(needs: Any) -> list[bool]:
     return needs if isinstance(needs, list) else []
 
 
-def _refuse_twice(ctx: Any, *gradients: Any) -> Any:
-    raise RuntimeError(
-        "[ttr] gradients of gradients must not be asked for, but something that backward of a "
-        "layer had made under create_graph=True was differentiated"
-    )
-
-
 def _setup_nothing(ctx: Any, inputs: Any, output: Any) -> None:
     return None
 
 
 torch.library.register_autograd("ttr::forward", _backward, setup_context=_setup_context)
-torch.library.register_autograd("ttr::backward", _refuse_twice, setup_context=_setup_nothing)
+torch.library.register_autograd("ttr::backward", refuse_twice, setup_context=_setup_nothing)

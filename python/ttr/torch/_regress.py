@@ -10,6 +10,7 @@ from torch.compiler import is_compiling
 
 from . import _fake, _library  # noqa: F401 (_fake registers)
 from ._arguments import State, arrange, entries_of
+from ._derivatives import refuse_tangents
 from ._recipes import MOST_DIFFERENCES, RecipeInfo, info_of, text_of
 
 # What follows needs no gradients of the dispatcher's, whose way to them is written in Python.
@@ -80,8 +81,9 @@ def regress(
     gradients multiply in bfloat16 where q, k and v are that and the processor gains by it.
 
     Returns y [B, T, max(H, Hq), Dv] in the dtype of v; with `return_state` the pair (y, final state).
-    Differentiable in every input and the initial state, through y and the final state; once. A recipe
-    without gradients of its own is differentiated by central differences, of 4096 numbers at most.
+    Differentiable in every input and the initial state, through y and the final state; once, and in
+    reverse mode: a tangent (torch.func.jvp, torch.autograd.forward_ad), or what differentiates a gradient,
+    is a RuntimeError that names the way around. A recipe without gradients of its own is differentiated by central differences, of 4096 numbers at most.
     Under torch.autocast everything keeps the dtype that it comes in.
 
     Errors: ValueError that names the argument, before any work. Tensors on another device than the
@@ -93,6 +95,7 @@ def regress(
         return _elsewhere(text, tensors, given, state, return_state)
     info = info_of(text)
     initial, entries = ([], 0) if not state else entries_of(info, state)
+    refuse_tangents("forward", (*tensors, *initial))
     try:
         if torch.is_grad_enabled() and any_requires_grad(tensors, initial):
             differentiable = _under_compile if is_compiling() else _with_gradients

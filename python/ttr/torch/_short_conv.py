@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from . import _library
+from ._derivatives import refuse_tangents
 from ._differentiable import call, operator
 from ._regress import run_in_place
 
@@ -92,6 +93,7 @@ def short_conv_(
 
     Returns y, shaped as x. No gradients. Errors: as `short_conv`.
     """
+    refuse_tangents("short_conv_", (state, x, weight, bias), "PyTorch's own operators, ")
     with torch.no_grad():
         channels = x.dim() == 3
         if channels:

@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from .._derivatives import once
+
 #: (memory before a piece, its summary) -> memory behind it.
 Fold = Callable[[Sequence[Tensor], Sequence[Tensor]], "list[Tensor]"]
 
@@ -38,7 +40,6 @@ class _Carry(torch.autograd.Function):
         return tuple(t.clone() if t is s else t for t, s in zip(before, start))
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         # What each rank's piece asks of the memory before it; then every rank has all that it takes
         # to go back through the fold.
@@ -48,7 +49,7 @@ class _Carry(torch.autograd.Function):
         size = len(flat) // dist.get_world_size(ctx.group)
         summaries = [flat[i : i + size] for i in range(0, len(flat), size)]
         asked = _gathered(
-            [torch.zeros_like(s) if g is None else g for s, g in zip(start, gradients)], ctx.group
+            [torch.zeros_like(s) if g is None else g.detach() for s, g in zip(start, gradients)], ctx.group
         )
         with torch.enable_grad():
             leaves = [t.requires_grad_() for t in (*start, *summaries[rank])]
@@ -60,10 +61,11 @@ class _Carry(torch.autograd.Function):
                 ends, leaves, [g for piece in asked for g in piece], allow_unused=True
             )
         wanted = ctx.needs_input_grad[3:]
-        return (None, None, None, *(
+        made = [
             torch.zeros_like(leaf) if needed and (g is None or (i < count and rank > 0)) else g
             for i, (leaf, g, needed) in enumerate(zip(leaves, of_leaves, wanted))
-        ))  # fmt: skip
+        ]
+        return (None, None, None, *once(made, (*ctx.saved_tensors, *gradients)))
 
 
 def _gathered(tensors: Sequence[Tensor], group: Any) -> list[list[Tensor]]:

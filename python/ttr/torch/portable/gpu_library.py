@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._derivatives import once, refuse_tangents
 from .inputs import Call
 from .recipe import query_scale
 
@@ -109,18 +110,38 @@ def _run(
     kernel: Callable[..., Any], names: Mapping[str, str], call: Call
 ) -> tuple[Tensor, dict[str, Tensor]]:
     choices = call.choices
-    given: dict[str, Any] = {argument: call.tensors[name] for name, argument in names.items()}
+    refuse_tangents("regress", (*call.tensors.values(), *call.state.values()), "")
+    tensors = dict(call.tensors)
+    wanted = [name for name, t in tensors.items() if t.requires_grad]
+    if wanted and torch.is_grad_enabled():
+        marked = _OnceDifferentiable.apply(*[tensors[n] for n in wanted])  # type: ignore[no-untyped-call]
+        tensors.update(zip(wanted, marked))
+    given: dict[str, Any] = {argument: tensors[name] for name, argument in names.items()}
     if choices.normalise_qk:
         given["use_qk_l2norm_in_kernel"] = True
     if "cu_seqlens" in call.tensors:
         given["cu_seqlens"] = call.tensors["cu_seqlens"].to(call.device, torch.int64)
     y, final = kernel(
-        q=call.tensors["q"],
-        k=call.tensors["k"],
-        v=call.tensors["v"],
+        q=tensors["q"],
+        k=tensors["k"],
+        v=tensors["v"],
         scale=query_scale(choices, call.sizes["Dk"]),
         initial_state=call.initial("state"),
         output_final_state=True,
         **given,
     )
     return y, {"state": call.stored("state", final.float())}
+
+
+class _OnceDifferentiable(torch.autograd.Function):
+    """The tensors themselves. The kernels' backward passes know of no gradients of gradients: what they
+    make for these refuses to be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(*tensors)
+        return tuple(t.view_as(t) for t in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return tuple(once(gradients, (*ctx.saved_tensors, *gradients)))

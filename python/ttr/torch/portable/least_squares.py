@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from .._derivatives import refuse_tangents
 from .decays import ScalarDecay
 from .inputs import Call
 from .layout import by_memory, by_token
@@ -37,6 +38,7 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, max(H, Hq), Dv] and the final state. Whether a system is singular is asked of its
     numbers, which no graph can."""
     choices, sizes = call.choices, call.sizes
+    refuse_tangents("regress", (*call.tensors.values(), *call.state.values()), "")
     keys = mapped_keys(call)
     k = keys.k
     assert k is not None

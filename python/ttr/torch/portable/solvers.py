@@ -2,7 +2,8 @@
 
 Gradients are those of the solution (the implicit function): with z = A^-1 g, dL/dq = z and
 dL/dA = -z x^T. Nothing is differentiated through a factor or an iteration, but for gradient
-descent, whose steps are a layer of their own at every number of them.
+descent, whose steps are a layer of their own at every number of them. Gradients of gradients and
+derivatives in forward mode are refused.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
+from .._derivatives import once
 from .recipe import Choices
 
 
@@ -50,12 +51,12 @@ class Exact(Function):
         return x
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, g: Tensor) -> Any:
         a, q, x = ctx.saved_tensors
-        z = ctx.factor.solve(g)
-        da = -z @ x.transpose(-1, -2)
-        return ctx.factor.add_singular(da, a, q, g, z, x), z
+        with torch.no_grad():
+            z = ctx.factor.solve(g)
+            da = ctx.factor.add_singular(-z @ x.transpose(-1, -2), a, q, g, z, x)
+        return tuple(once((da, z), (a, q, x, g)))
 
 
 class _Factor:
@@ -177,11 +178,12 @@ class _Chebyshev(Function):
         return x
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, g: Tensor) -> Any:
         a, low, high, x = ctx.saved_tensors
-        z = _chebyshev(a, g, low, high, ctx.steps)
-        return -z @ x.transpose(-1, -2), z, None, None, None
+        with torch.no_grad():
+            z = _chebyshev(a, g, low, high, ctx.steps)
+            da = -z @ x.transpose(-1, -2)
+        return (*once((da, z), (a, x, g)), None, None, None)
 
 
 def _conjugate_gradient(choices: Choices, a: Tensor, q: Tensor) -> Tensor:
@@ -231,8 +233,9 @@ class _ConjugateGradient(Function):
         return x
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, g: Tensor) -> Any:
         a, x = ctx.saved_tensors
-        z = _conjugate_gradient(ctx.choices, a, g)
-        return -z @ x.transpose(-1, -2), z, None
+        with torch.no_grad():
+            z = _conjugate_gradient(ctx.choices, a, g)
+            da = -z @ x.transpose(-1, -2)
+        return (*once((da, z), (a, x, g)), None)
