@@ -88,6 +88,24 @@ def test_bad_calls() -> None:
         model(layers=0)
     with pytest.raises(ValueError, match=r"tokens must be \[B,T\], T >= 1, but is \[2, 0\]"):
         small.generate(text(count=0), 1)
+    for temperature in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="temperature must be finite and >= 0 but is"):
+            small.generate(text(), 1, temperature=temperature)
+    with pytest.raises(ValueError, match="count must be at least 0 but is -1"):
+        small.generate(text(), -1)
+    for tokens_given in (text()[:, :1], text()[0], text()[:0]):
+        with pytest.raises(ValueError, match=r"tokens must be \[B,T\], B >= 1, T >= 2, but is"):
+            small.loss(tokens_given)
+    with pytest.raises(ValueError, match="recipes must be causal, .* but is .*causal: false"):
+        LanguageModel("intention", 8, hidden_size=8, num_heads=2, num_layers=1)
+
+
+def test_a_cache_in_a_call_that_wants_gradients_is_refused() -> None:
+    small = model()
+    with pytest.raises(RuntimeError, match=r"x must not require gradients .* use torch.no_grad\(\), or"):
+        small(text(), caches=small.new_caches())
+    with torch.no_grad():
+        small(text(), caches=small.new_caches())
 
 
 def test_other_devices_have_the_same_numbers() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import operator_cases as cases
@@ -174,3 +176,37 @@ def test_what_a_step_refuses() -> None:
         step_(name, memory, **{**inputs, "q": inputs["q"].clone().requires_grad_()})
     assert torch.equal(memory, before)
     assert decoder_bytes("softmax", **token("softmax", cases.draw("softmax"), 0)) == 0
+
+
+def test_a_state_that_wants_a_gradient_is_refused() -> None:
+    state = {n: t.requires_grad_() for n, t in cases.reached("gated_deltanet").items()}
+    before = state["state"].detach().clone()
+    with pytest.raises(RuntimeError, match="requires_grad must be False"):
+        step_("gated_deltanet", state, **cases.draw("gated_deltanet", T=1))
+    assert torch.equal(state["state"], before)
+
+
+def test_the_parts_are_there_without_an_import() -> None:
+    program = "import ttr.torch as t; t.portable.regress; t.functional.chunk_gla; t.nn.Cache; t.distributed"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'portabel'"):
+        getattr(ttr.torch, "portabel")
+
+
+@pytest.mark.parametrize("name", ["gated_deltanet", "rls", "softmax"])
+def test_a_wide_state_stays_wide_beside_narrow_tokens(name: str) -> None:
+    state = cases.reached(name)
+    inputs = cases.draw(name, dtype=torch.float32)
+    y, final = regress(name, **inputs, state=state, return_state=True)
+    fresh, used = Decoder(name), Decoder(name)
+    used.step(**token(name, inputs, 0))
+    for decoder in (fresh, used):
+        decoder.start(state)
+        for t in range(y.shape[1]):
+            answer = decoder.step(**token(name, inputs, t))
+            torch.testing.assert_close(answer, y[:, t : t + 1])
+        after = decoder.state()
+        for entry, tensor in final.items():
+            assert after[entry].dtype == tensor.dtype
+        if name != "softmax":
+            torch.testing.assert_close(after["state"], final["state"], rtol=1e-10, atol=1e-10)

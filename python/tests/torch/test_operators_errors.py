@@ -28,7 +28,8 @@ RELU = "linear_attention{features: t2r}"
         ({"log_decay": -INPUTS["log_decay"]}, "log_decay must be <= 0"),
         ({"step": -INPUTS["step"]}, "step must be >= 0"),
         ({"momentum": INPUTS["step"]}, "momentum must be absent"),
-        ({"stepp": INPUTS["step"]}, "'stepp' must be an input of a layer"),
+        ({"stepp": INPUTS["step"]}, r"'stepp' must be an input of gated_deltanet \(q, k, v, log_decay, step, cu_seqlens\) "
+                                        r"but is none: did you mean step\?"),
         ({"cu_seqlens": torch.tensor([0, 9])}, "B must be 1 beside cu_seqlens"),
         ({"cu_seqlens": torch.tensor([0.0, 9.0])}, "cu_seqlens must be int64"),
         ({"state": {"state": torch.zeros(2, 2, 4, 3)}}, "state must be"),
@@ -41,6 +42,14 @@ def test_what_regress_refuses(changes: dict[str, Any], text: str, grad: bool) ->
     inputs = {**cases.draw("gated_deltanet", grad=grad), **changes}
     with pytest.raises(ValueError, match=text):
         regress("gated_deltanet", **inputs)
+
+
+@pytest.mark.parametrize("name, meant", [("g", "log_decay"), ("beta", "step"), ("log_deacy", "log_decay")])
+def test_a_name_of_another_library_leads_to_ours(name: str, meant: str) -> None:
+    inputs = cases.draw("gated_deltanet")
+    with pytest.raises(ValueError, match=rf"'{name}' must be .* did you mean {meant}\?") as caught:
+        regress("gated_deltanet", **inputs, **{name: inputs["step"]})
+    assert "ridge" not in str(caught.value)
 
 
 def test_sequences_that_fall() -> None:

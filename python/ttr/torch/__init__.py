@@ -12,7 +12,9 @@ gates `decay_gate`, `step_gate` and `skip_gate`. `ttr.torch.functional` has the 
 GPUs already uses.
 """
 
+import importlib
 import importlib.util
+from typing import TYPE_CHECKING, Any
 
 if importlib.util.find_spec("torch") is None:
     raise ImportError("ttr.torch needs PyTorch 2.10 or newer: pip install torch")
@@ -25,12 +27,22 @@ from ._regress import regress
 from ._sequences import cu_seqlens_of
 from ._short_conv import short_conv, short_conv_
 
+if TYPE_CHECKING:
+    from . import distributed, functional, nn, portable
+
+#: Imported when they are first asked for.
+_PARTS = ("distributed", "functional", "nn", "portable")
+
 __all__ = [
     "Decoder",
     "cu_seqlens_of",
     "decay_gate",
     "decoder_bytes",
+    "distributed",
+    "functional",
+    "nn",
     "norm",
+    "portable",
     "regress",
     "reserve_pairs",
     "short_conv",
@@ -39,3 +51,9 @@ __all__ = [
     "step_",
     "step_gate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any, Mapping
 
 from torch import Tensor
 from torch.compiler import is_compiling
 
 from ._library import BITS, INPUTS
-from ._recipes import RecipeInfo
+from ._recipes import RecipeInfo, info_of
 
 State = Mapping[str, "Tensor | None"]
 
@@ -45,12 +46,20 @@ def _order(text: str, key: tuple[Any, ...]) -> tuple[int, tuple[str, ...]]:
     given = sum(1 << i for i in range(3) if not key[i])
     for name in names:
         if name not in BITS:
-            raise ValueError(
-                f"[forward] '{name}' must be an input of a layer ({', '.join(INPUTS)}) but is "
-                f"none, for {text}"
-            )
+            raise ValueError(_unknown(text, name))
         given |= BITS[name]
     return given, tuple(sorted(names, key=INPUTS.index))
+
+
+def _unknown(text: str, name: str) -> str:
+    """What the recipe takes instead, and which of it is likely meant."""
+    taken = [entry.replace(".", "_") for entry, _, _ in info_of(text).inputs]
+    short = {"g": "log_decay", "gk": "log_decay", "beta": "step", "w": "log_decay"}
+    likely = [short[name]] if short.get(name) in taken else difflib.get_close_matches(name, taken, 1)
+    meant = f": did you mean {likely[0]}?" if likely else ""
+    return (
+        f"[forward] '{name}' must be an input of {text} ({', '.join(taken)}) but is none{meant}"
+    )
 
 
 def entries_of(info: RecipeInfo, state: State) -> tuple[list[Tensor], int]:

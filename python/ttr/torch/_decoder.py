@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -65,6 +65,10 @@ def decoder_bytes(
     return size
 
 
+def _is_wide(tensors: Iterable[Tensor]) -> bool:
+    return any(t.dtype == torch.float64 for t in tensors)
+
+
 class Decoder:
     """A memory and what an engine keeps beside it from token to token.
 
@@ -76,7 +80,8 @@ class Decoder:
 
     Everything that it knows is in tensors: it is copied, pickled, and sent to other processes as
     they are, and goes on bit for bit. Sizes are those of its first token. Kept pairs are written in
-    place; when there is no more room their tensors grow to twice their size. No gradients.
+    place; when there is no more room their tensors grow to twice their size. A state of float64 stays
+    that, also beside narrower tokens. No gradients.
     """
 
     def __init__(self, recipe: Any) -> None:
@@ -92,8 +97,10 @@ class Decoder:
         """Goes on from a copy of `state`; None or empty: from the recipe's start."""
         held = all_entries("Decoder", self._info, state) if state else []
         copies = [t.detach().clone(memory_format=torch.contiguous_format) for t in held]
-        if self._memory is None:
+        wider = not self._float64 and _is_wide(copies)
+        if self._memory is None or wider:
             self._state, self._room = dict(zip(self._info.states, copies)), 0
+            self._memory = None
         else:
             self._start(copies)
 
@@ -112,6 +119,9 @@ class Decoder:
         if self._info.keeps_pairs:
             return self._step_pairs(q, k, v, inputs)
         if self._memory is None:
+            # The type of an engine's own memory is that of v: a wider state is stepped itself.
+            if _is_wide(self._state.values()) and (v is None or v.dtype != torch.float64):
+                return self._step_pairs(q, k, v, inputs)
             self._begin(q, k, v, inputs)
         assert self._memory is not None
         return step_(self.recipe, self._memory, q, k, v, **inputs)

@@ -48,8 +48,8 @@ class TestTimeRegression(nn.Module):
 
     forward(x [B, T, hidden_size]) gives [B, T, hidden_size]: float32, float64 or bfloat16 as its
     parameters; differentiable in x and all parameters, once. `cu_seqlens` [N + 1] packs sequences
-    (B = 1). With `cache` (`new_cache`) it goes on from the tokens before and has no gradients:
-    whole = split anywhere = token by token.
+    (B = 1). With `cache` (`new_cache`) it goes on from the tokens before: whole = split anywhere =
+    token by token, without gradients. Where x requires one, that is a RuntimeError; y never does.
 
     Cost: the projections', and the engine's (`ttr.plan`). Recipes that run on the definition take
     gradients of 4096 numbers at most.
@@ -212,6 +212,7 @@ class TestTimeRegression(nn.Module):
             y = regress(self._text, state=self._state(), cu_seqlens=cu_seqlens, **inputs)
             return self._finish(x, y, plain)
         self._check_cache(cache, cu_seqlens)
+        self._refuse_gradients(x)
         with torch.no_grad():
             inputs, plain, rows = self._inputs(x, cache.rows, None)
             y = self._go_on(cache, inputs)
@@ -311,6 +312,14 @@ class TestTimeRegression(nn.Module):
         if not cache.serves(self, self._kind()):
             of = "that of another layer" if cache.kind == self._kind() else cache
             refuse("cache", f"one that new_cache() of this layer has made ({self._kind()})", of)
+
+    def _refuse_gradients(self, x: Tensor) -> None:
+        """A gradient that x asks for would end here without a word."""
+        if torch.is_grad_enabled() and x.requires_grad:
+            raise RuntimeError(
+                "[TestTimeRegression] x must not require gradients where a cache is given, as a cache "
+                "is written in place, but does: use torch.no_grad(), or no cache"
+            )
 
     def _kind(self) -> str:
         return f"{self._text}, {self.sizes}"

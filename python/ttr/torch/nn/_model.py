@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import cycle, islice
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import ttr
 from torch import Tensor, nn
 
 from ._cache import Cache
@@ -62,7 +64,8 @@ class LanguageModel(nn.Module):
         more = model.generate(tokens, 100)                # [B, T + 100]
 
     `recipes` is one recipe for all blocks, or a sequence of them, one a block, over and over;
-    `design` is what is around each of their memories (`published(recipe)`).
+    `design` is what is around each of their memories (`published(recipe)`). ValueError: a recipe that
+    reads the whole sequence.
     """
 
     def __init__(
@@ -81,6 +84,10 @@ class LanguageModel(nn.Module):
             recipes = [recipes]
         if num_layers < 1 or not recipes:
             refuse("num_layers", "at least 1, with a recipe", num_layers, "LanguageModel")
+        for recipe in recipes:
+            if not ttr.state_specs(recipe):
+                why = "as others read the tokens that are asked for,"
+                refuse("recipes", f"causal, {why}", str(ttr.Recipe(recipe)), "LanguageModel")
         self.embedding = nn.Embedding(vocabulary, hidden_size)
         nn.init.normal_(self.embedding.weight, std=hidden_size**-0.5)
         self.blocks = nn.ModuleList(
@@ -108,7 +115,10 @@ class LanguageModel(nn.Module):
         return F.linear(self.norm(x), self.embedding.weight)
 
     def loss(self, tokens: Tensor) -> Tensor:
-        """The mean cross entropy of every token but the first, given those before it."""
+        """The mean cross entropy of every token but the first, given those before it. tokens [B, T],
+        T >= 2, B >= 1; ValueError otherwise."""
+        if tokens.dim() != 2 or tokens.shape[0] < 1 or tokens.shape[1] < 2:
+            refuse("tokens", "[B,T], B >= 1, T >= 2,", list(tokens.shape), "LanguageModel")
         return F.cross_entropy(self(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
     def new_caches(self) -> list[Cache]:
@@ -125,9 +135,13 @@ class LanguageModel(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """tokens [B, T], T >= 1, and `count` more: sampled at a temperature, the likeliest one
-        where that is 0."""
+        where that is 0. ValueError: a temperature that is negative or not finite, a negative count."""
         if tokens.dim() != 2 or tokens.shape[1] < 1:
             refuse("tokens", "[B,T], T >= 1,", list(tokens.shape), "LanguageModel")
+        if not 0 <= temperature < math.inf:
+            refuse("temperature", "finite and >= 0", temperature, "LanguageModel")
+        if count < 0:
+            refuse("count", "at least 0", count, "LanguageModel")
         caches, new = self.new_caches(), tokens
         for _ in range(count):
             logits = self(new, caches=caches)[:, -1]
