@@ -10,10 +10,10 @@
 
 namespace ttr::tools {
 
-// The files of one call, named as the command line names them: first all that are read, then all
-// that are written, before the first is opened. A file that would be replaced while it is read, or
-// by what was made from it, is an Error that names both, and stays as it is. Files count, not their
-// paths: links, relative paths and a redirected standard input are seen through.
+// The files of one call, named as the command line names them, before the first is opened. What is
+// written is held against all that was named as read before it. A file that would be replaced while
+// it is read, or by what was made from it, is an Error that names both, and stays as it is. Files
+// count, not their paths: links, relative paths and a redirected standard input are seen through.
 class Files {
  public:
   // `op` is the subcommand, for messages.

@@ -100,10 +100,11 @@ double Level(const std::string& text) {
 void CheckFiles(const ForecastArguments& arguments) {
   Files files("forecast");
   files.Reads("TABLE", arguments.table);
-  files.Reads("--resume", arguments.resume);
   for (const std::string& memory : arguments.memories) files.ReadsRecipe("--memory", memory);
-  files.Writes("--out", arguments.out);
+  // A memory may be saved over itself: it has been read whole by then, and is replaced whole.
   files.Writes("--save", arguments.save);
+  files.Reads("--resume", arguments.resume);
+  files.Writes("--out", arguments.out);
   files.WritesPictures("--chart", arguments.chart);
 }
 

@@ -120,12 +120,19 @@ StudyLayer::StudyLayer(const std::string& recipe, const ConstantGates& gates, Ru
 StudyLayer::StudyLayer(const Recipe& recipe, const ConstantGates& gates, Runs runs)
     : layer_(Checked(recipe), EngineFor(recipe, runs)), gates_(gates) {}
 
-std::vector<double> StudyLayer::Forward(const PairRows& rows) const {
+std::vector<double> StudyLayer::Forward(const PairRows& rows, std::vector<Status>* status) const {
   const MadeInputs made = MakeInputs(recipe(), gates_, rows);
   const std::int64_t tokens = made.inputs.v.size(1);
   Tensor y(DType::kFloat64, {1, tokens, 1, rows.value_dim});
+  Outputs outputs{.y = y, .status = {}};
+  Tensor statuses(DType::kInt8, {1, tokens, 1});
+  if (status != nullptr) outputs.status = statuses.view();
   State state;
-  layer_.Forward(made.inputs, state, {.y = y, .status = {}}, OneThread());
+  layer_.Forward(made.inputs, state, outputs, OneThread());
+  if (status != nullptr) {
+    status->clear();
+    for (const std::int8_t one : statuses.as<std::int8_t>()) status->push_back(Status{one});
+  }
   return Values(y);
 }
 

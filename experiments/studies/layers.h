@@ -51,8 +51,9 @@ class StudyLayer {
   const Recipe& recipe() const { return layer_.recipe(); }
   std::string_view engine() const { return layer_.plan().engine; }
 
-  /// y_t = m_t(q_t): [tokens, value_dim].
-  std::vector<double> Forward(const PairRows& rows) const;
+  /// y_t = m_t(q_t): [tokens, value_dim]. `status`, if given: what became of each token's
+  /// regression.
+  std::vector<double> Forward(const PairRows& rows, std::vector<Status>* status = nullptr) const;
 
   /// Writes the pairs; `state` carries on.
   void Memorize(const PairRows& rows, State& state) const;

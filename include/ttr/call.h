@@ -14,9 +14,11 @@ class Executor;
 /// What became of the regression of one token and head. NaN or infinity in the data is data.
 enum class Status : std::int8_t {
   kSolved = 0,
-  kRegularised = 1,   ///< singular: the smallest-norm solution
-  kNotConverged = 2,  ///< an iteration stopped at its limit, or an early factor failed
-  kSingular = 3,      ///< no neighbour has weight, or nothing can be solved: y = 0
+  kRegularised = 1,  ///< singular: the smallest-norm solution
+  /// An iteration missed its tolerance or left more of the right-hand side than answering 0 does
+  /// (it diverged: a step that is too large), or an early factor failed.
+  kNotConverged = 2,
+  kSingular = 3,  ///< no neighbour has weight, or nothing can be solved: y = 0
 };
 
 /// Memory of the caller's that receives results. No element of it is written twice, and none of it

@@ -14,6 +14,7 @@
 #include <limits>
 #include <optional>
 
+#include "src/core/diverged.h"
 #include "src/definition/decompositions.h"
 #include "src/definition/memory.h"
 #include "src/definition/preconditioner.h"
@@ -150,9 +151,13 @@ class LeastSquares : public Memory {
       return {b_ * solver_->Solve(q), solver_->singular() ? Status::kRegularised : Status::kSolved};
     }
     const Iterate iterate = Iterated(a, q);
-    const double size = q.norm();
-    const double residual = size == 0 ? 0 : (q - a * iterate.x).norm() / size;
-    return {b_ * iterate.x, iterate.status, iterate.steps, residual};
+    const double residual = RelativeResidual((q - a * iterate.x).norm(), q.norm());
+    // Conjugate gradients find the size of their steps themselves: in the norm of A they never make
+    // matters worse.
+    const bool diverged = iterate.status == Status::kSolved && Diverged(residual) &&
+                          optimizer_.solver != Solver::kConjugateGradient;
+    return {b_ * iterate.x, diverged ? Status::kNotConverged : iterate.status, iterate.steps,
+            residual};
   }
 
   Arrays Save() const override {

@@ -299,6 +299,30 @@ TEST(IterativeResidual, IsThatOfTheDefinition) {
   }
 }
 
+// An iteration that has made matters worse than answering 0 says so, whether or not its residual is
+// asked for.
+TEST(IterativeResidual, LargerThanTheRightHandSideIsStatusTwo) {
+  for (const char* line : {"batch_gd{steps: 6, eta: 0.5}", "quasi_newton{steps: 6, eta: 2.5}"}) {
+    const Recipe recipe = ParseRecipe(line);
+    const Call call(recipe, SharedMemories(recipe), DType::kFloat64, 5, true);
+    Tensor expected;
+    const Tensor defined = Residuals(Layer(recipe, kDefinition), call, expected);
+    std::int64_t solved = 0, diverged = 0;
+    for (std::size_t i = 0; i < expected.as<std::int8_t>().size(); ++i) {
+      const bool worse = defined.as<double>()[i] > 1.001;
+      EXPECT_EQ(expected.as<std::int8_t>()[i] == 2, worse) << line;
+      (worse ? diverged : solved) += 1;
+    }
+    EXPECT_GT(diverged, 10) << line;
+    EXPECT_GT(solved, 0) << line;
+    for (const std::string& target : test::Targets()) {
+      const test::OnTarget on(target);
+      const test::Result computed = RunWhole(Layer(recipe), call);
+      EXPECT_EQ(test::LargestDifference(computed.status, expected), 0) << line << " " << target;
+    }
+  }
+}
+
 TEST(IterativeResidual, KeepsToTheTolerance) {
   for (const char* preconditioner : {"none", "diagonal", "chunk_factor"}) {
     const Recipe recipe = ParseRecipe(

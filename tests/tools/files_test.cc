@@ -59,7 +59,7 @@ TEST_F(Files, AnOutputOfForecastIsNoInput) {
                 "");
     }
     EXPECT_EQ(Refused({"forecast", other, "--column", "x", "--out", At("in")}, "--out"), "");
-    EXPECT_EQ(Refused({"forecast", "-", "--resume", other, "--save", At("in")}, "--resume"), "");
+    EXPECT_EQ(Refused({"forecast", "-", "--resume", other, "--out", At("in")}, "--resume"), "");
   }
   EXPECT_EQ(Refused({"forecast", At("in"), "--column", "x", "--memory", "@" + At("recipe.json"),
                      "--save", At("recipe.json")},

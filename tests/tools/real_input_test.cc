@@ -107,6 +107,14 @@ TEST(Forecast, StopAndResumeChangeNothing) {
                            "--resume", folder / "m"}),
                       2, "[resume] memories"),
             "");
+
+  // A memory may be saved over itself, and is then that of the second table's end.
+  EXPECT_EQ(forecast(folder / "b.csv", {"--resume", folder / "m", "--save", folder / "m"}), second);
+  forecast(folder / "all.csv", {"--save", folder / "end"});
+  const std::string next = Rows(0, 20);
+  Write(folder / "c.csv", next);
+  EXPECT_EQ(forecast(folder / "c.csv", {"--resume", folder / "m"}),
+            forecast(folder / "c.csv", {"--resume", folder / "end"}));
 }
 
 TEST(Forecast, IntervalsFromTheCommandLine) {

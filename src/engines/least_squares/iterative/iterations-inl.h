@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/core/diverged.h"
 #include "src/engines/least_squares/iterative/conjugate_gradients-inl.h"
 #include "src/engines/least_squares/iterative/gradient_descent-inl.h"
 #include "src/engines/least_squares/iterative/solver_rows-inl.h"
@@ -137,8 +138,8 @@ class Iterations : public SolverRows<T> {
         const Vec ax = systems_.Finish(d, one, rho, AD(j), D(j), v);
         hn::Store(hn::Sub(hn::Load(d, q.Row(j) + v), ax), d, R(j) + v);
       });
-      const double size = sn::SumOfSquares(q.Row(j), s_.keys_unit);
-      sides_.residual[j] = size == 0 ? 0 : std::sqrt(sn::SumOfSquares(R(j), s_.keys_unit) / size);
+      sides_.residual[j] = RelativeResidual(std::sqrt(sn::SumOfSquares(R(j), s_.keys_unit)),
+                                            std::sqrt(sn::SumOfSquares(q.Row(j), s_.keys_unit)));
     }
   }
 };

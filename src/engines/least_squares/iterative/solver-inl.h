@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "hwy/highway.h"
+#include "src/core/diverged.h"
 #include "src/engines/least_squares/iterative/chunk_factor-inl.h"
 #include "src/engines/least_squares/iterative/chunk_factor_solver-inl.h"
 #include "src/engines/least_squares/iterative/iterations-inl.h"
@@ -95,7 +96,7 @@ class IterativeSolver {
     const std::int64_t rows = read.count * memory_.queries;
     if (finite) {
       const Block<T> x = Solve(rows, tokens);
-      if (memory_.residual) iterations_.FindResiduals(s_.q, x, rows, memory_.queries);
+      if (memory_.residual || Judged()) iterations_.FindResiduals(s_.q, x, rows, memory_.queries);
       sums_.Read(it_.kt, x, tokens, RoundUp(rows, kUnit), it_.scores);
     } else {
       for (std::int64_t j = 0; j < rows; ++j) {
@@ -108,6 +109,12 @@ class IterativeSolver {
     }
     ScatterOutputs(memory_, read.begin, read.count, s_);
     Report(read.begin, rows);
+  }
+
+  /// Does the status follow from residuals? Conjugate gradients find the size of their steps
+  /// themselves: in the norm of A they never make matters worse.
+  bool Judged() const {
+    return memory_.status && options_.iteration.solver != Solver::kConjugateGradient;
   }
 
   /// c_i x for every row of s.q, (A_i + R_i) x = q.
@@ -126,7 +133,10 @@ class IterativeSolver {
       const std::int64_t token = begin + j / memory_.queries;
       const std::int64_t query = j % memory_.queries;
       if (!memory_.Stores(token)) continue;
-      const std::int8_t status = it_.sides.status[j];
+      std::int8_t status = it_.sides.status[j];
+      if (status == Iterations<T>::kSolved && Judged() && Diverged(it_.sides.residual[j])) {
+        status = Iterations<T>::kNotConverged;
+      }
       if (status != 0) memory_.status.Set(token, query, status);
       memory_.iterations.Set(token, query, it_.sides.iterations[j]);
       memory_.residual.Set(token, query, it_.sides.residual[j]);
