@@ -13,6 +13,7 @@ from torch import Tensor
 
 from . import fast_weights, gpu_library, least_squares, recurrences
 from .inputs import Call, gather
+from .recipe import INPUTS
 from .recipe import choices as _choices
 
 __all__ = ["regress"]
@@ -79,8 +80,15 @@ def _check_road(call: Call) -> None:
     reason = _REASONS.get(family)
     if family == "least_squares":
         reason = least_squares.obstacle(call)
+    elif family == "gated_vector" or call.choices.decay == "matrix":
+        reason = recurrences.obstacle(call)
     elif family in ("hebbian", "sgd"):
         reason = fast_weights.obstacle(call)
+    if reason is None and call.choices.unknown is not None:
+        reason = f"{call.choices.unknown} is not known there"
+    for name in call.tensors:
+        if reason is None and name not in INPUTS:
+            reason = f"the input {name} is not known there"
     if reason is not None:
         raise ValueError(f"[regress] {call.choices.text} has no form on {call.device}: {reason}")
 

@@ -210,6 +210,7 @@ def _step_size(call: Call, square: Tensor) -> Tensor:
     if rule == "efla":
         size = torch.where(nothing, 1, square)
         return torch.where(nothing, b, -torch.expm1(-b * size) / size)
+    assert rule == "input", rule
     return b
 
 

@@ -45,6 +45,42 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
+#: The words of every option that a portable form has a formula for; it is asked for no other.
+WORDS: dict[str, set[str]] = {
+    "decay": {"none", "constant", "retention", "scalar", "channel", "matrix"},
+    "importance": {"none", "input", "log", "complement", "root_complement"},
+    "kernel": {"none"},
+    "function": {"constant", "linear", "affine"},
+    "features": {
+        "none", "elu1", "relu", "cosformer", "dpfp", "t2r", "hedgehog_exp", "hedgehog_softmax",
+        "taylor2", "rebased", "rfa", "favor", "dijiang", "power2",
+    },
+    "optimizer": {"gradient", "sgd", "exact", "conjugate_gradient", "chebyshev"},
+    "step": {"input", "nlms", "longhorn", "efla", "one"},
+    "erase": {"key", "erase_key", "gated_key", "undecayed"},
+    "weight_decay": {"none", "coupled", "decoupled"},
+    "preconditioner": {"none", "diagonal", "block_diagonal", "low_rank", "chunk_factor"},
+    "ridge_kind": {"fading", "constant", "relative"},
+    "read": {"after", "before"},
+    "normalise_sum": {"none", "sum", "stabilised"},
+    "output_norm": {"none", "l2", "rms"},
+}  # fmt: skip
+#: Options that are numbers, flags, or a number or a word each of which is read.
+NUMBERS = {
+    "phase", "nu", "max_length", "steps", "eta", "eps", "momentum", "block", "curvature_decay",
+    "curvature_centre", "ridge", "tolerance", "bonus", "normalise_qk", "scale", "correction",
+    "causal",
+}  # fmt: skip
+#: Options of directions that this road does not draw: it asks for features_w.
+_DRAWN = {"feature_dim", "seed"}
+#: Inputs that a portable form reads.
+INPUTS = {
+    "q", "k", "v", "v_im", "log_decay", "phase", "importance", "log_importance", "step", "momentum",
+    "weight_decay", "erase_key", "erase_gate", "dt", "a", "bonus", "ridge", "features.w",
+    "features.b", "cu_seqlens",
+}  # fmt: skip
+
+
 class Input(NamedTuple):
     """One input of a recipe.
 
@@ -100,6 +136,7 @@ class Choices:
             values["scale"] = None
         self.__dict__.update(values)
         self.family = _family(values)
+        self.unknown = _unknown(recipe.to_dict(), values)
         #: Rows of k, v and step that a token takes.
         self.rows_per_token = int(values["steps"]) if values["optimizer"] == "sgd" else 1
         self.inputs = tuple(_input(spec) for spec in ttr.input_specs(recipe))
@@ -113,6 +150,17 @@ class Choices:
 def query_scale(choices: Choices, key_dim: int) -> float:
     """What multiplies a query. (A method would hide it from the tracer.)"""
     return key_dim**-0.5 if choices.scale is None else float(choices.scale)
+
+
+def _unknown(parts: dict[str, dict[str, Any]], values: dict[str, Any]) -> str | None:
+    """The first option or word that no portable form has; None where there is none."""
+    for part in parts.values():
+        for name in part:
+            value = values[name]
+            known = name in NUMBERS or name in _DRAWN or value in WORDS.get(name, ())
+            if not known and value != _DEFAULTS.get(name, object()):
+                return f"{name}: {str(value).lower() if isinstance(value, bool) else value}"
+    return None
 
 
 def _family(values: dict[str, Any]) -> str:

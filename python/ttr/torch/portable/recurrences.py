@@ -21,6 +21,20 @@ from .scans import chunked_linear_scan, linear_scan
 _MATRIX_CHUNK = 32
 
 
+def obstacle(call: Call) -> str | None:
+    """What of the recipe these forms do not take; None where they take all."""
+    choices = call.choices
+    matrix = choices.decay == "matrix"
+    known = ("none", "input") if matrix else ("none", "input", "complement", "root_complement")
+    if choices.importance not in known:
+        return f"importance: {choices.importance} beside decay: {choices.decay}"
+    for name in ("normalise_sum", "phase", "bonus") if matrix else ("normalise_sum",):
+        value = getattr(choices, name)
+        if value not in ("none", False):
+            return f"{name}: {str(value).lower()} beside decay: {choices.decay}"
+    return None
+
+
 def run_vector(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, H, D] and the final state of a gated vector."""
     choices, sizes = call.choices, call.sizes
