@@ -299,3 +299,18 @@ def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(ImportError, match="pip install scikit-learn"):
         importlib.import_module("ttr.sklearn")
+
+
+@pytest.mark.parametrize(
+    "x, y, text",
+    [
+        ({"a": "red"}, 1.0, r"x\['a'\] must be a number but is 'red'"),
+        ({"a": None}, 1.0, r"x\['a'\] must be a number but is None"),
+        ({"a": 1.0}, None, "y must be a number but is None"),
+        (None, 1.0, "x must be {feature: number} but is NoneType"),
+        ({}, 1.0, "x must have a feature in the first row"),
+    ],
+)
+def test_a_row_that_is_none_is_refused_by_name(x: object, y: object, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        StreamingRegressor().learn_one(x, y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,6 +102,13 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def learn_one(self, x: Mapping[Any, float], y: float, w: float = 1.0) -> None:
         """Learns one row {feature: number}. A feature that is absent is 0; one that is new has been
         0 in all rows before."""
+        if not isinstance(x, Mapping):
+            raise ValueError(f"[learn_one] x must be {{feature: number}} but is {type(x).__name__}")
+        if not x and not hasattr(self, "memory_"):
+            raise ValueError("[learn_one] x must have a feature in the first row but is {}")
+        for name, value in (*((f"x[{key!r}]", x[key]) for key in x), ("y", y), ("w", w)):
+            if not isinstance(value, (numbers.Real, np.ndarray)) or np.ndim(value) > 0:
+                raise ValueError(f"[learn_one] {name} must be a number but is {value!r}")
         if not np.isfinite([*x.values(), y]).all():
             raise ValueError(f"[learn_one] x and y must be finite but are {dict(x)} and {y}")
         if not hasattr(self, "memory_"):
