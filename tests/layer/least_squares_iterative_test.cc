@@ -302,7 +302,7 @@ TEST(IterativeResidual, IsThatOfTheDefinition) {
 // An iteration that has made matters worse than answering 0 says so, whether or not its residual is
 // asked for.
 TEST(IterativeResidual, LargerThanTheRightHandSideIsStatusTwo) {
-  for (const char* line : {"batch_gd{steps: 6, eta: 0.5}", "quasi_newton{steps: 6, eta: 2.5}"}) {
+  for (const char* line : {"batch_gd{steps: 6, eta: 0.5}", "quasi_newton{steps: 6, eta: 0.8}"}) {
     const Recipe recipe = ParseRecipe(line);
     const Call call(recipe, SharedMemories(recipe), DType::kFloat64, 5, true);
     Tensor expected;

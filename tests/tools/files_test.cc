@@ -81,7 +81,7 @@ TEST_F(Files, OutputsAreDifferentFiles) {
   const std::vector<std::string> call = {"forecast", At("in"), "--column", "x", "--lags", "2"};
   std::vector<std::string> writing = call;
   writing.insert(writing.end(), {"--out", At("new"), "--save", At("sub/../new")});
-  EXPECT_EQ(Refused(writing, "--save must be another file than that of --out"), "");
+  EXPECT_EQ(Refused(writing, "--out must be another file than that of --save"), "");
 }
 
 TEST_F(Files, AnOutputOfApplyIsNoInput) {
