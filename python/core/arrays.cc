@@ -1,5 +1,6 @@
 #include "python/core/arrays.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -69,17 +70,21 @@ bool IsBFloat16(nb::handle value) {
   return nb::isinstance<nb::str>(name) && std::string_view(nb::str(name).c_str()) == "bfloat16";
 }
 
-/// A buffer as a view, if every element can be addressed.
+/// A buffer as a view, if every element can be addressed. One without strides, as those of ctypes,
+/// has its rows one behind the other, although strides were asked for.
 bool ViewBuffer(std::string_view op, std::string_view name, const Py_buffer& buffer, DType dtype,
                 TensorView& view) {
   const auto item = static_cast<std::int64_t>(SizeOf(dtype));
   Strides sizes{}, strides{};
   bool addressable = reinterpret_cast<std::uintptr_t>(buffer.buf) % SizeOf(dtype) == 0;
-  for (int i = 0; i < buffer.ndim && i < kMaxRank; ++i) {
+  std::int64_t behind = item;  // bytes of all that lies behind an axis
+  for (int i = std::min(buffer.ndim, kMaxRank) - 1; i >= 0; --i) {
     const auto axis = static_cast<std::size_t>(i);
     sizes[axis] = buffer.shape[i];
-    addressable = addressable && (sizes[axis] <= 1 || buffer.strides[i] % item == 0);
-    strides[axis] = buffer.strides[i] / item;
+    const std::int64_t stride = buffer.strides != nullptr ? buffer.strides[i] : behind;
+    addressable = addressable && (sizes[axis] <= 1 || stride % item == 0);
+    strides[axis] = stride / item;
+    behind *= sizes[axis];
   }
   const Shape shape = ShapeOf(op, name, sizes.data(), buffer.ndim);
   if (!addressable) return false;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "python/core/arrays.h"
+#include "python/core/turn.h"
 #include "ttr/call.h"
 #include "ttr/inputs.h"
 #include "ttr/layer.h"
@@ -81,15 +82,15 @@ class OutputArrays {
   std::vector<Array> arrays_;
 };
 
-/// Work without the GIL, one thread at a time on what `mutex` guards.
+/// Work without the GIL, one thread at a time on what has `turn`.
 class Unlocked {
  public:
   Unlocked() = default;
-  explicit Unlocked(std::mutex& mutex) : lock_(mutex) {}
+  explicit Unlocked(Turn& turn) : lock_(turn) {}
 
  private:
-  nb::gil_scoped_release released_;    // first: a thread that waits for the mutex holds no GIL
-  std::unique_lock<std::mutex> lock_;  // given back before the GIL is taken again
+  nb::gil_scoped_release released_;  // first: a thread that waits for its turn holds no GIL
+  std::unique_lock<Turn> lock_;      // given back before the GIL is taken again
 };
 
 }  // namespace ttr::python

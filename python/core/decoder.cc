@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,20 +37,20 @@ class SharedDecoder {
   const Layer& layer() const { return *layer_; }
   const Dims& dims() const { return dims_; }
   DType dtype() const { return dtype_; }
-  std::mutex& mutex() const { return mutex_; }
+  Turn& turn() const { return turn_; }
   Decoder& decoder() { return decoder_; }
   const Decoder& decoder() const { return decoder_; }
 
  private:
   Decoder Copy() const {
-    const Unlocked unlocked(mutex_);
+    const Unlocked unlocked(turn_);
     return decoder_;
   }
 
   std::shared_ptr<const Layer> layer_;
   Dims dims_;
   DType dtype_;
-  mutable std::mutex mutex_;
+  mutable Turn turn_;
   Decoder decoder_;
 };
 
@@ -91,7 +90,7 @@ nb::object Step(SharedDecoder& self, nb::handle q, nb::handle k, nb::handle v, n
   const Dims dims = InferDims(op, requirements, given.inputs());
   const OutputArrays arrays(op, dims, given, out, false);
   Executor& executor = ExecutorFor(threads);
-  const Unlocked unlocked(self.mutex());
+  const Unlocked unlocked(self.turn());
   self.decoder().Step(given.inputs(), arrays.outputs(), {.executor = &executor});
   return arrays.y();
 }
@@ -100,7 +99,7 @@ void Memorize(SharedDecoder& self, nb::handle k, nb::handle v, nb::handle thread
               const nb::kwargs& others) {
   const GivenInputs given("memorize", self.layer().requirements(), nb::none(), k, v, others);
   Executor& executor = ExecutorFor(threads);
-  const Unlocked unlocked(self.mutex());
+  const Unlocked unlocked(self.turn());
   self.decoder().Memorize(given.inputs(), {.executor = &executor});
 }
 
@@ -119,7 +118,7 @@ nb::object Retrieve(const SharedDecoder& self, nb::handle q, nb::handle threads,
   }
   const OutputArrays arrays(op, dims, given, out, false);
   Executor& executor = ExecutorFor(threads);
-  const Unlocked unlocked(self.mutex());
+  const Unlocked unlocked(self.turn());
   self.decoder().Retrieve(given.inputs(), arrays.outputs(), {.executor = &executor});
   return arrays.y();
 }
@@ -127,7 +126,7 @@ nb::object Retrieve(const SharedDecoder& self, nb::handle q, nb::handle threads,
 /// The state after the last token, and a copy of what is kept beside it where `auxiliary`.
 State Flushed(SharedDecoder& self, Tensor* auxiliary) {
   Executor& executor = ExecutorFor(nb::none());
-  const Unlocked unlocked(self.mutex());
+  const Unlocked unlocked(self.turn());
   State copy;
   for (const State::Entry& entry : self.decoder().state({.executor = &executor}).entries()) {
     copy.Set(entry.name, Tensor::Copy(entry.view));
@@ -138,7 +137,7 @@ State Flushed(SharedDecoder& self, Tensor* auxiliary) {
 
 void Start(SharedDecoder& self, nb::handle given_state) {
   const State state = CopyState("start", given_state);
-  const Unlocked unlocked(self.mutex());
+  const Unlocked unlocked(self.turn());
   self.decoder().Start(state);
 }
 
@@ -237,7 +236,7 @@ set_auxiliary behind start, later answers are the same bit for bit. None where t
           "set_auxiliary",
           [](D& self, nb::handle numbers) {
             const Array array = ReadArray("set_auxiliary", "numbers", numbers);
-            const Unlocked unlocked(self.mutex());
+            const Unlocked unlocked(self.turn());
             self.decoder().SetAuxiliary(array.view);
           },
           nb::arg("numbers"), nb::sig("def set_auxiliary(self, numbers: object) -> None"))

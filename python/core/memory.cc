@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,15 +41,15 @@ class SharedMemory {
   const AssociativeMemory& memory() const { return memory_; }
   Texts& extra() { return extra_; }
   const Texts& extra() const { return extra_; }
-  std::mutex& mutex() const { return mutex_; }
+  Turn& turn() const { return turn_; }
 
  private:
   AssociativeMemory Copy() const {
-    const Unlocked unlocked(mutex_);
+    const Unlocked unlocked(turn_);
     return memory_;
   }
 
-  mutable std::mutex mutex_;
+  mutable Turn turn_;
   AssociativeMemory memory_;
   Texts extra_;
 };
@@ -118,7 +117,7 @@ void Memorize(SharedMemory& self, nb::handle key, nb::handle value, const nb::kw
   const Numbers keys("memorize", "key", key);
   const Numbers values("memorize", "value", value);
   const GivenGates gates("memorize", given);
-  const Unlocked unlocked(self.mutex());
+  const Unlocked unlocked(self.turn());
   self.memory().Memorize(keys.span(), values.span(), gates.gates());
 }
 
@@ -131,7 +130,7 @@ nb::object Retrieve(const SharedMemory& self, nb::handle query, bool return_stat
   const Array room = WriteArray("retrieve", "value", answer);
   Status status;
   {
-    const Unlocked unlocked(self.mutex());
+    const Unlocked unlocked(self.turn());
     status = self.memory().Retrieve(
         numbers.span(),
         {room.view.as<double>(), static_cast<std::size_t>(room.view.shape().elements())});
@@ -143,14 +142,14 @@ nb::object Retrieve(const SharedMemory& self, nb::handle query, bool return_stat
 double Loss(const SharedMemory& self, nb::handle key, nb::handle value) {
   const Numbers keys("loss", "key", key);
   const Numbers values("loss", "value", value);
-  const Unlocked unlocked(self.mutex());
+  const Unlocked unlocked(self.turn());
   return self.memory().Loss(keys.span(), values.span());
 }
 
 nb::dict StateOf(const SharedMemory& self) {
   State copy;
   {
-    const Unlocked unlocked(self.mutex());
+    const Unlocked unlocked(self.turn());
     for (const State::Entry& entry : self.memory().state().entries()) {
       copy.Set(entry.name, Tensor::Copy(entry.view));
     }
@@ -160,9 +159,10 @@ nb::dict StateOf(const SharedMemory& self) {
 
 nb::tuple GetState(const SharedMemory& self) {
   TensorFile file;
+  const Texts extra = self.extra();  // while no other thread can give another
   {
-    const Unlocked unlocked(self.mutex());
-    file = self.memory().ToTensors(self.extra());
+    const Unlocked unlocked(self.turn());
+    file = self.memory().ToTensors(extra);
   }
   nb::dict tensors;
   for (const auto& [name, tensor] : file.tensors) tensors[name.c_str()] = CopyArray(tensor.view());
@@ -239,7 +239,7 @@ recipe does not take, one that it requires and that was not given.)")
       .def(
           "condition",
           [](const M& self) {
-            const Unlocked unlocked(self.mutex());
+            const Unlocked unlocked(self.turn());
             return self.memory().Condition();
           },
           R"(How well the regression is determined: the ratio of the extreme eigenvalues of the scaled Gram
@@ -248,7 +248,7 @@ matrix, the worst of all heads; inf where singular, 1 for recipes without one. O
           "set_gate",
           [](M& self, const std::string& name, nb::handle values) {
             const Numbers numbers("set_gate", name, values);
-            const Unlocked unlocked(self.mutex());
+            const Unlocked unlocked(self.turn());
             self.memory().SetGate(GivenGates::LibraryName(name), numbers.span());
           },
           nb::arg("name"), nb::arg("values"),
@@ -257,8 +257,9 @@ matrix, the worst of all heads; inf where singular, 1 for recipes without one. O
       .def(
           "save",
           [](const M& self, const std::filesystem::path& path) {
-            const Unlocked unlocked(self.mutex());
-            self.memory().Save(path, self.extra());
+            const Texts extra = self.extra();  // while no other thread can give another
+            const Unlocked unlocked(self.turn());
+            self.memory().Save(path, extra);
           },
           nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
           "One safetensors file, atomically. OSError where the system refuses.")

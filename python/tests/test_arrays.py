@@ -40,9 +40,10 @@ def test_any_strides_give_the_same_bits() -> None:
         lambda a: np.frombuffer(b"x" + a.tobytes(), np.uint8)[1:].view(np.float64).reshape(a.shape),
         lambda a: np.rec.fromarrays([np.zeros(a.shape, "i1"), a], names="x,y")["y"],
         lambda a: memoryview(np.ascontiguousarray(a)),
+        lambda a: np.ctypeslib.as_ctypes(np.ascontiguousarray(a)),
         lambda a: a.tolist(),
     ],
-    ids=["fortran", "reversed", "gaps", "backwards", "big-endian", "unaligned", "field", "memoryview", "list"],
+    ids=["fortran", "reversed", "gaps", "backwards", "big-endian", "unaligned", "field", "memoryview", "ctypes", "list"],
 )
 def test_every_form_of_the_same_numbers(change: Any) -> None:
     inputs = draw(NAME)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,27 @@ def test_recursive_least_squares_learn_a_sine() -> None:
     assert abs(forecast[0] - np.sin(0.1 * 199)) < 1e-3
     assert memory.loss([0.0, 0.0], 3.0) == pytest.approx(4.5)
     assert 1 < memory.condition() < 1e6
+
+
+def test_texts_change_while_another_thread_saves(tmp_path: Path) -> None:
+    memory = ttr.Memory("rls", key_dim=2)
+    stop = threading.Event()
+
+    def save() -> None:
+        while not stop.is_set():
+            memory.save(tmp_path / "m")
+            pickle.dumps(memory)
+
+    saver = threading.Thread(target=save)
+    saver.start()
+    try:
+        for i in range(3000):
+            memory.extra = {f"name {j}": "text" * (i % 50) for j in range(10)}
+    finally:
+        stop.set()
+        saver.join()
+    memory.save(tmp_path / "m")
+    assert ttr.Memory.load(tmp_path / "m").extra == memory.extra
 
 
 def test_shapes_of_answers() -> None:

@@ -142,6 +142,49 @@ def test_a_fork_in_the_middle_of_work() -> None:
             worker.join()
 
 
+@pytest.mark.parametrize("kind", ["Decoder", "Memory"])
+def test_a_fork_while_a_thread_has_its_turn(kind: str) -> None:
+    """The child works, or is told why not; it does not wait for a thread that it has not."""
+    stop = threading.Event()
+    token = np.ones((1, 1, 64, 64), np.float32)
+    decoder = ttr.Decoder(NAME, key_dim=64, value_dim=64, heads=64)
+    memory = ttr.Memory("rls", key_dim=64)
+    gates = {key: np.zeros((1, 1, 64), np.float32) for key in ("log_decay", "step")}
+
+    def once() -> None:
+        if kind == "Decoder":
+            decoder.step(token, token, token, **gates)
+        else:
+            memory.memorize(np.ones(64), 1.0)
+
+    def work() -> None:
+        while not stop.is_set():
+            once()
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            for _ in range(40):
+                child = os.fork()
+                if child == 0:
+                    code = 1
+                    try:
+                        once()
+                        code = 0
+                    except RuntimeError as error:
+                        code = 0 if "another thread was using it at the fork" in str(error) else 2
+                    finally:
+                        os._exit(code)
+                assert wait(child, 20) == 0
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
+
+
 def wait(child: int, seconds: float) -> int:
     """The exit status of a child; one that hangs is ended, and is -1."""
     import signal

@@ -9,13 +9,16 @@ namespace ttr::definition {
 
 /// M diag(exp(log_decay)): nothing to do for size 0, one factor for size 1, else one factor for
 /// each key channel (column). A channel that is forgotten altogether leaves no NaN behind.
-inline Matrix Decayed(const Vector& log_decay, const Matrix& m) {
-  if (log_decay.size() == 0) return m;
-  Matrix faded(m.rows(), m.cols());
-  for (Eigen::Index n = 0; n < m.cols(); ++n) {
-    faded.col(n) = Faded(std::exp(log_decay(log_decay.size() == 1 ? 0 : n)), m.col(n));
+inline Matrix Decayed(const Vector& log_decay, Matrix m) {
+  for (Eigen::Index n = 0; log_decay.size() > 0 && n < m.cols(); ++n) {
+    const double g = std::exp(log_decay(log_decay.size() == 1 ? 0 : n));
+    if (g == 0) {
+      m.col(n).setZero();
+    } else {
+      m.col(n) *= g;
+    }
   }
-  return faded;
+  return m;
 }
 
 /// (re + i im) diag(e^{i phase}), column by column.

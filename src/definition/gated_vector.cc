@@ -8,6 +8,8 @@
 /// | LRU    | lambda, complex     | sqrt(1 - |g|^2)  |
 /// | HGRN   | f, real or complex  | 1 - |g|          |
 /// | RG-LRU | a, real             | sqrt(1 - a^2)    |
+#include <utility>
+
 #include "src/definition/decay.h"
 #include "src/definition/memory.h"
 
@@ -23,10 +25,10 @@ class GatedVector final : public Memory {
 
   // h = g (.) h + w (.) (v + i v_im), g = exp(log_decay + i phase)
   void Write(const Token& token) override {
-    re_ = Decayed(token.log_decay, re_);
+    re_ = Decayed(token.log_decay, std::move(re_));
     const Vector weight = Weight(token);
     if (constants_.recipe.weights.phase) {
-      im_ = Decayed(token.log_decay, im_);
+      im_ = Decayed(token.log_decay, std::move(im_));
       Rotate(token.phase, re_, im_);
       if (token.v_im.size() > 0) im_ += weight.cwiseProduct(token.v_im).transpose();
     }

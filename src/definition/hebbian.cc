@@ -7,6 +7,7 @@
 /// the weights gamma alone.
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "src/definition/decay.h"
 #include "src/definition/memory.h"
@@ -35,7 +36,7 @@ class Hebbian final : public Memory {
       Fade(token);
     }
     if (constants_.recipe.weights.importance == Importance::kInput) weight *= token.importance;
-    re_ += weight * token.v.col(0) * Key(token).transpose();
+    re_.noalias() += (weight * token.v.col(0)) * Key(token).transpose();
   }
 
   // y = eta Re(M q). The last row of M is z^T where the layer divides by z^T q: a sum of keys,
@@ -96,9 +97,9 @@ class Hebbian final : public Memory {
       }
       return;
     }
-    re_ = Decayed(token.log_decay, re_);
+    re_ = Decayed(token.log_decay, std::move(re_));
     if (constants_.recipe.weights.phase) {
-      im_ = Decayed(token.log_decay, im_);
+      im_ = Decayed(token.log_decay, std::move(im_));
       Rotate(token.phase, re_, im_);
     }
   }

@@ -131,8 +131,10 @@ class LeastSquares : public Memory {
       b_ = Faded(g, b_);
     }
     if (token.importance != 0) {
-      a_ += token.importance * token.k * token.k.transpose();
-      b_ += token.importance * token.v * token.k.transpose();
+      for (Eigen::Index j = 0; j < token.k.cols(); ++j) {
+        a_.noalias() += (token.importance * token.k.col(j)) * token.k.col(j).transpose();
+        b_.noalias() += (token.importance * token.v.col(j)) * token.k.col(j).transpose();
+      }
     }
     solver_.reset();
     preconditioning_.reset();

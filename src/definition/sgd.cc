@@ -7,6 +7,7 @@
 /// NLMS, Longhorn, EFLA, leaky LMS, Gated DeltaNet, KDA, Comba, Gated DeltaNet-2, DeltaProduct,
 /// RWKV-7, preconditioned DeltaNet, momentum.
 #include <cmath>
+#include <utility>
 
 #include "src/definition/decay.h"
 #include "src/definition/memory.h"
@@ -41,8 +42,9 @@ class Sgd final : public Memory {
 
   // Forgets once, then takes one step for each pair of the token (DeltaProduct: n of them).
   void Write(const Token& token) override {
-    const Matrix before = m_;
-    m_ = Decayed(token.log_decay, m_);
+    Matrix before;  // RWKV-7's erasure reads M as it was
+    if (optimizer_.erase == Erase::kUndecayed) before = m_;
+    m_ = Decayed(token.log_decay, std::move(m_));
     for (Eigen::Index j = 0; j < token.k.cols(); ++j) Step(token, j, before);
   }
 
@@ -83,7 +85,8 @@ class Sgd final : public Memory {
       momentum_ = Faded(token.momentum, momentum_) + update;
       update = momentum_;
     }
-    m_ = Shrink(beta, token.weight_decay) * m_ + update;
+    if (optimizer_.weight_decay != WeightDecay::kNone) m_ *= Shrink(beta, token.weight_decay);
+    m_ += update;
   }
 
   double Shrink(double beta, double lambda) const {

@@ -1,7 +1,10 @@
 // The same bits, as layer.h promises them, in scratch of the size that it says.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -223,6 +226,39 @@ TEST_P(Bits, OfGradients) {
       if (!gradient.defined() || spec.shapes.front().front() != Axis::kBatch) continue;
       EXPECT_EQ(LargestDifference((one.inputs.*spec.view).Slice(0, b, 1), gradient), 0)
           << spec.name << " of row " << b;
+    }
+  }
+}
+
+// Few tokens fill no unit of rows; what scratch held before must not count. Infinity passes
+// comparisons that NaN does not.
+TEST_P(Bits, OfFewTokensWhateverScratchHeld) {
+  Dims dims = SomeDims(recipe);
+  dims.batch = 1;
+  dims.tokens = 4;
+  const Call call(recipe, dims, DType::kFloat32, 21);
+  const Tensor dy = test::Normal(DType::kFloat32, OutputShape(dims), 3);
+  const bool differentiates = layer.HasGradients();
+  const std::size_t bytes =
+      std::max(layer.ScratchBytes(DimsOf(call), 1),
+               differentiates ? layer.BackwardScratchBytes(DimsOf(call), 1) : 0);
+  std::vector<float> scratch(bytes / sizeof(float) + 64);
+  const auto with = [&](float held) {
+    std::ranges::fill(scratch, held);
+    return ttr::CallOptions{.executor = &SequentialExecutor(),
+                            .scratch = std::as_writable_bytes(std::span(scratch))};
+  };
+  const float infinite = std::numeric_limits<float>::infinity();
+  ExpectSame(RunWhole(layer, call, with(0)), RunWhole(layer, call, with(infinite)), "forward");
+  if (!differentiates) return;
+  const test::Gradients clean = test::Differentiate(layer, call.inputs, {}, dy, {}, with(0));
+  for (const float held : {infinite, std::numeric_limits<float>::quiet_NaN()}) {
+    const test::Gradients other = test::Differentiate(layer, call.inputs, {}, dy, {}, with(held));
+    for (const InputSpec& spec : InputSpecs(recipe)) {
+      const TensorView gradient = clean.inputs.*spec.view;
+      if (!gradient.defined()) continue;
+      EXPECT_EQ(LargestDifference(gradient, other.inputs.*spec.view), 0)
+          << spec.name << " " << held;
     }
   }
 }

@@ -78,6 +78,10 @@ class ExactSolutions {
     const std::int64_t most = reads && options_.own_systems() ? 1 : c_.chunk;
     const Fetch fetch = reads && most > 1 ? Fetch::kLater : Fetch::kNow;
     Chunk chunk = GatherChunk(memory_, t, most, c_, fetch);
+    if (most == 1) {  // the rows behind, which products of whole units take along
+      linalg::ZeroRows(c_.k, 1, kUnit, c_.keys_unit);
+      linalg::ZeroRows(c_.v, 1, kUnit, c_.values_unit);
+    }
     sums_.Fade(chunk.decay);
     Part part = PartOf(chunk, reads);
     if (part.reading > 0 && relative()) return NextAlone(chunk);
