@@ -43,7 +43,8 @@ function(ttr_kernels target)
 endfunction()
 
 # TTR_TOGETHER: small files of a folder become one translation unit, so that what they all include is read
-# and instantiated once. A build from nothing costs a quarter less; a changed file, its folder.
+# and instantiated once. `make demo` takes an eighth less of processor time (327 to 286 s
+# on a virtual Zen 5); a changed file costs its folder.
 option(TTR_TOGETHER "Compile the small files of a folder together" OFF)
 
 # ttr_together(TARGET NAME FILE...): these files of the target, if TTR_TOGETHER. Their anonymous namespaces

@@ -50,8 +50,8 @@ bool IsMissing(std::string_view text) {
   return std::find(std::begin(kWords), std::end(kWords), lower) != std::end(kWords);
 }
 
-// Of a decimal number that no double holds: is it too small for one, not too large? What counts is
-// where its first digit stands.
+// A decimal number that no double holds is too large or too small: is this one too small? The place
+// of its first digit that is not 0, before or behind the point and moved by the exponent, tells.
 bool IsTiny(std::string_view number) {
   const std::size_t e = std::min(number.find_first_of("eE"), number.size());
   std::int64_t exponent = 0;

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,10 @@ def test_a_fork_in_the_middle_of_work() -> None:
         while not stop.is_set():
             ttr.Layer(NAME).forward(**inputs)
 
+    def both() -> None:
+        ttr.Layer(NAME).forward(**inputs)
+        ttr.Layer(NAME).forward(**inputs, threads=2)
+
     workers = [threading.Thread(target=work) for _ in range(3)]
     for worker in workers:
         worker.start()
@@ -128,14 +133,7 @@ def test_a_fork_in_the_middle_of_work() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             for _ in range(20):
-                child = os.fork()
-                if child == 0:
-                    try:
-                        ttr.Layer(NAME).forward(**inputs)
-                        ttr.Layer(NAME).forward(**inputs, threads=2)
-                    finally:
-                        os._exit(0 if sys.exc_info()[0] is None else 1)
-                assert wait(child, 60) == 0
+                assert status_of_child(both) == 0
     finally:
         stop.set()
         for worker in workers:
@@ -157,6 +155,12 @@ def test_a_fork_while_a_thread_has_its_turn(kind: str) -> None:
         else:
             memory.memorize(np.ones(64), 1.0)
 
+    def once_or_told() -> None:
+        try:
+            once()
+        except RuntimeError as error:
+            assert "another thread was using it at the fork" in str(error)
+
     def work() -> None:
         while not stop.is_set():
             once()
@@ -168,21 +172,22 @@ def test_a_fork_while_a_thread_has_its_turn(kind: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             for _ in range(40):
-                child = os.fork()
-                if child == 0:
-                    code = 1
-                    try:
-                        once()
-                        code = 0
-                    except RuntimeError as error:
-                        code = 0 if "another thread was using it at the fork" in str(error) else 2
-                    finally:
-                        os._exit(code)
-                assert wait(child, 20) == 0
+                assert status_of_child(once_or_told) == 0
     finally:
         stop.set()
         for worker in workers:
             worker.join()
+
+
+def status_of_child(call: Callable[[], None]) -> int:
+    """0 where a child of this process comes to the end of the call; one that hangs is ended."""
+    child = os.fork()
+    if child == 0:
+        try:
+            call()
+        finally:
+            os._exit(0 if sys.exc_info()[0] is None else 1)
+    return wait(child, 60)
 
 
 def wait(child: int, seconds: float) -> int:

@@ -85,7 +85,7 @@ class Sgd final : public Memory {
       momentum_ = Faded(token.momentum, momentum_) + update;
       update = momentum_;
     }
-    if (optimizer_.weight_decay != WeightDecay::kNone) m_ *= Shrink(beta, token.weight_decay);
+    m_ *= Shrink(beta, token.weight_decay);
     m_ += update;
   }
 
