@@ -40,7 +40,7 @@ def _shifted(x: Tensor, first: float) -> Tensor:
     return torch.cat([torch.full_like(x[..., :1, :], first), x[..., :-1, :]], -2)
 
 
-def _reverse_cumsum(x: Tensor) -> Tensor:
+def reverse_cumsum(x: Tensor) -> Tensor:
     """Sums over the rows after each one, itself left out."""
     later = torch.cat([x[..., 1:, :], torch.zeros_like(x[..., :1, :])], -2)
     return later.flip(-2).cumsum(-2).flip(-2)
@@ -127,7 +127,7 @@ class ChannelDecay:
         g, rows, columns = (x.unflatten(-2, (-1, 2, half)) for x in (g, rows, columns))
         own = g[..., 1, :, :].cumsum(-2)
         late = rows[..., 1, :, :] * (_shifted(own, 0) if at == "before" else own).exp()
-        early = columns[..., 0, :, :] * _reverse_cumsum(g[..., 0, :, :]).exp()
+        early = columns[..., 0, :, :] * reverse_cumsum(g[..., 0, :, :]).exp()
         corner = late @ early.transpose(-1, -2)
         first, second = blocks[..., 0::2, :, :], blocks[..., 1::2, :, :]
         upper = torch.cat([first, torch.zeros_like(first)], -1)
@@ -138,7 +138,7 @@ class ChannelDecay:
         return rows * (_shifted(own, 0) if at == "before" else own).exp()
 
     def to_end(self, columns: Tensor) -> Tensor:
-        return columns * _reverse_cumsum(self._g).exp()
+        return columns * reverse_cumsum(self._g).exp()
 
     def keep(self, state: Tensor, n: int) -> Tensor:
         return state * self._g[..., n, :, :].sum(-2).exp().unsqueeze(-1)

@@ -1,29 +1,30 @@
-"""Weighted linear least squares by its normal equations, a system for every token:
+"""Weighted linear least squares by its normal equations:
 
     A_t = g_t A_{t-1} + w_t k_t k_t^T,   B_t = g_t B_{t-1} + w_t v_t k_t^T
     y_t = B_t x,   (A_t + R) x = q_t
 
-All A of a chunk are formed and solved together; B is not formed, for y_t is a sum over the chunk's
-pairs. Cost a token and memory: C Dk^2 + Dk^3 / 3 multiply-adds, and C Dk^2 numbers at a time (the
-backward pass computes them anew).
+Exact solutions whose ridge R fades with A, or where nothing fades, are a prefix solve
+(prefix_solve.py): a few products of matrices a token. For all others, and where systems are
+singular to rounding, a system is formed for every token (token_systems.py).
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from .._derivatives import refuse_tangents
-from .decays import ScalarDecay
+from . import token_systems
 from .inputs import Call
 from .layout import by_memory, by_token
 from .normalise import read_out
 from .operands import log_decay_rows, mapped_keys, positions_so_far, scalars
-from .recipe import Choices
-from .solvers import solve
+from .passes import Passes, least_left
+from .prefix_solve import Pairs, recall
 
-_CHUNK = 32
+_LONGEST = 64
 
 
 def obstacle(call: Call) -> str | None:
@@ -37,28 +38,74 @@ def obstacle(call: Call) -> str | None:
 def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, max(H, Hq), Dv] and the final state. Whether a system is singular is asked of its
     numbers, which no graph can."""
-    choices, sizes = call.choices, call.sizes
     refuse_tangents("regress", (*call.tensors.values(), *call.state.values()), "")
-    keys = mapped_keys(call)
-    k = keys.k
-    assert k is not None
-    v = by_memory(call.need("v"), sizes["H"])
-    weight = scalars(call, "importance")
-    written = k if weight is None else weight * k
-    g = log_decay_rows(call)
-    g = torch.zeros_like(k[..., :1]) if g is None else g
     ridge = _ridge(call)
     a, b = _start(call, ridge)
-    outputs = []
-    for begin in range(0, sizes["T"], _CHUNK):
-        rows = (x[..., begin : begin + _CHUNK, :] for x in (keys.q, k, written, v, g))
-        y, a, b = checkpoint(_chunk, choices, *rows, a, b, ridge, use_reentrant=False)
-        outputs.append(y)
+    found = _by_prefixes(call, ridge, a, b) if _nested(call) else None
+    y, a, b = _by_token(call, ridge, a, b) if found is None else found
+    return read_out(call.choices, y, None), _final(call, a, b)
+
+
+def _nested(call: Call) -> bool:
+    """Whether every system is the one before it, scaled, and a pair: solved exactly."""
+    choices = call.choices
     if not choices.causal:
-        y = _read_all(choices, keys.q, a, b, ridge)
-    else:
-        y = torch.cat(outputs, -2) if outputs else keys.q @ b
-    return by_token(read_out(choices, y, None)), _final(call, a, b)
+        return False
+    exact = choices.optimizer == "exact" or (
+        choices.optimizer == "conjugate_gradient" and choices.preconditioner == "chunk_factor"
+    )
+    stays = choices.ridge_kind == "constant" and choices.decay == "none"
+    return exact and (choices.ridge_kind == "fading" or stays)
+
+
+def _by_prefixes(
+    call: Call, ridge: Tensor, a: Tensor, b: Tensor
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """None where systems are singular to rounding."""
+    choices, heads = call.choices, call.sizes["H"]
+    keys = mapped_keys(call)
+    assert keys.k is not None
+    g, w = log_decay_rows(call), scalars(call, "importance")
+    pairs = Pairs(
+        by_token(keys.k),
+        call.need("v"),
+        None if w is None else by_token(w).squeeze(-1),
+        None if g is None else by_token(g).squeeze(-1),
+    )
+    size = _chunk_size(pairs)
+
+    def passes(pairs: Pairs) -> Passes:
+        return Passes(pairs, heads, call.work, choices.read, size)
+
+    added = None if choices.ridge_kind == "fading" else ridge.squeeze(1)
+    y, a, b, sound = recall(passes, by_token(keys.q), pairs, a, b, added)
+    return (y, a, b) if sound else None
+
+
+def _chunk_size(pairs: Pairs) -> int:
+    """The longest chunk whose memory keeps its digits, from 64 tokens to 16."""
+    if pairs.g is None:
+        return min(_LONGEST, max(1, pairs.k.shape[1]))
+    for size in (_LONGEST, _LONGEST // 2):
+        g = torch.nn.functional.pad(pairs.g.detach(), (0, 0, 0, -pairs.g.shape[1] % size))
+        left = g.unflatten(1, (-1, size)).sum(2).exp()
+        if bool((left > least_left(pairs.g.dtype)).all()):
+            return size
+    return _LONGEST // 4
+
+
+def _by_token(
+    call: Call, ridge: Tensor, a: Tensor, b: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    keys = mapped_keys(call)
+    assert keys.k is not None
+    v = by_memory(call.need("v"), call.sizes["H"])
+    w = scalars(call, "importance")
+    g = log_decay_rows(call)
+    g = torch.zeros_like(keys.k[..., :1]) if g is None else g
+    rows = token_systems.Rows(keys.q, keys.k, keys.k if w is None else w * keys.k, v, g)
+    y, a, b = token_systems.run(call.choices, rows, a.unsqueeze(2), b.unsqueeze(2), ridge)
+    return by_token(y), a.squeeze(2), b.squeeze(2)
 
 
 def _ridge(call: Call) -> Tensor:
@@ -81,7 +128,7 @@ def _ridge(call: Call) -> Tensor:
 
 
 def _start(call: Call, ridge: Tensor) -> tuple[Tensor, Tensor]:
-    """A [N, H, 1, K, K], with a ridge that fades, and B^T [N, H, 1, K, V]."""
+    """A [N, H, K, K], with a ridge that fades, and B^T [N, H, K, V]."""
     sizes = call.sizes
     shape = (sizes["N"], sizes["H"], sizes["Dphi"])
     a, b = call.initial("state.a"), call.initial("state")
@@ -92,61 +139,13 @@ def _start(call: Call, ridge: Tensor) -> tuple[Tensor, Tensor]:
         a = (a + a.transpose(-1, -2)) / 2  # solvers read either half: so does the gradient
     if b is None:
         b = torch.zeros(*shape, sizes["Dv"], dtype=call.work, device=call.device)
-    return a.unsqueeze(2), b.unsqueeze(2)
+    return a, b
 
 
 def _final(call: Call, a: Tensor, b: Tensor) -> dict[str, Tensor]:
     if not call.choices.causal:
         return {}
-    final = {"state": b.squeeze(2), "state.a": a.squeeze(2)}
+    final = {"state": b, "state.a": a}
     if call.choices.features == "cosformer":
         final["state.position"] = positions_so_far(call) + call.sizes["T"]
     return {name: call.stored(name, tensor) for name, tensor in final.items()}
-
-
-def _regularised(choices: Choices, a: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]:
-    """A + R and R's diagonal, [..., K, K] and [..., K]."""
-    if choices.ridge_kind == "fading":
-        return a, ridge
-    if choices.ridge_kind == "relative":
-        square = a.square().sum((-1, -2))
-        nothing = square == 0
-        norm = torch.where(nothing, 0, torch.where(nothing, 1, square).sqrt())
-        ridge = ridge * norm.unsqueeze(-1)
-    return a + torch.diag_embed(ridge), ridge
-
-
-def _chunk(
-    choices: Choices,
-    q: Tensor,
-    k: Tensor,
-    written: Tensor,
-    v: Tensor,
-    g: Tensor,
-    a: Tensor,
-    b: Tensor,
-    ridge: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The answers of a chunk's queries [B, H, G, C, K], and A and B after it."""
-    decay, at = ScalarDecay(g.unsqueeze(-3)), choices.read
-    between, start = (x.squeeze(-3) for x in (decay.between(at), decay.from_start(at)))
-    squares = (written.unsqueeze(-1) * k.unsqueeze(-2)).flatten(-2)
-    systems = (between @ squares).unflatten(-1, (k.shape[-1], -1)) + start.unsqueeze(
-        -1
-    ) * a.unsqueeze(-3)
-    full, diagonal = _regularised(choices, systems.squeeze(2), ridge)
-    # [B, H, C, K, G]: the queries of a token share its system.
-    x = solve(choices, full, q.permute(0, 1, 3, 4, 2), diagonal).permute(0, 1, 4, 2, 3)
-    y = start * (x @ b) + ((x @ written.transpose(-1, -2)) * between) @ v
-    ends = decay.to_end(written.unsqueeze(-3)).squeeze(-3).transpose(-1, -2)
-    kept = decay.from_start("after").squeeze(-3)[..., -1:, :]
-    return y, kept * a + ends @ k, kept * b + ends @ v
-
-
-def _read_all(choices: Choices, q: Tensor, a: Tensor, b: Tensor, ridge: Tensor) -> Tensor:
-    """Every query reads the memory of the whole sequence."""
-    full, diagonal = _regularised(choices, a.squeeze(2), ridge.squeeze(1))
-    groups = q.shape[2]
-    right = q.flatten(2, 3).transpose(-1, -2)
-    x = solve(choices, full, right, diagonal).transpose(-1, -2).unflatten(2, (groups, -1))
-    return x @ b

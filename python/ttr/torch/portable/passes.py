@@ -1,0 +1,145 @@
+"""The passes of prefix_solve by PyTorch's operators, on any device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .decays import ScalarDecay
+from .layout import by_token, queries_by_memory
+from .prefix_solve import Pairs
+
+
+class Passes:
+    """Over chunks of ``size`` tokens, sums in the type ``work``. Rows are [B, H, G, n, C, D], G the
+    queries that read one memory, n chunks of C tokens; states [B, H, 1, n, D, E]."""
+
+    def __init__(self, pairs: Pairs, heads: int, work: torch.dtype, at: str, size: int) -> None:
+        self._heads, self._work, self._size = heads, work, size
+        self._length, self._type = pairs.k.shape[1], pairs.v.dtype
+        self.k, self._v = self.rows(pairs.k), self.rows(pairs.v)
+        self.w = None if pairs.w is None else self.rows(pairs.w.unsqueeze(-1))
+        g = self.k.new_zeros(1, 1, 1, *self.k.shape[3:5], 1)
+        decay = ScalarDecay(g if pairs.g is None else self.rows(pairs.g.unsqueeze(-1)))
+        #: What is left of the chunk's first memory after each token; and as each token reads it.
+        self.left, self.start = decay.from_start("after"), decay.from_start(at)
+        #: What is left of column j as row i reads it.
+        self.between = decay.between(at)
+        self.seen = torch.ones_like(self.between, dtype=torch.bool).tril(0 if at == "after" else -1)
+        self._to_end = decay.to_end(torch.ones_like(g))
+
+    def rows(self, x: Tensor) -> Tensor:
+        x = queries_by_memory(x.to(self._work), self._heads)
+        missing = -x.shape[-2] % self._size
+        return torch.nn.functional.pad(x, (0, 0, 0, missing)).unflatten(-2, (-1, self._size))
+
+    def tokens(self, x: Tensor) -> Tensor:
+        return by_token(x.flatten(3, 4)[..., : self._length, :])
+
+    def _weighted(self, rows: Tensor) -> Tensor:
+        return rows if self.w is None else self.w * rows
+
+    def sums(self, right: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+        faded = self._weighted(self._to_end * self.k)
+        return self._scan(faded.mT @ self.rows(right), start, range(self.k.shape[3]))
+
+    def later_sums(self, left: Tensor, right: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
+        products = (self.start * self.rows(left)).mT @ self.rows(right)
+        backwards = range(self.k.shape[3] - 1, -1, -1)
+        return self._scan(products.sum(2, keepdim=True), end, backwards)
+
+    def _scan(self, products: Tensor, first: Tensor, order: range) -> tuple[Tensor, Tensor]:
+        state, states = first.to(self._work).unsqueeze(2), torch.empty_like(products)
+        kept = self.left[..., -1:, :].expand(*products.shape[:4], 1, 1)
+        for n in order:
+            states[..., n, :, :] = state
+            state = kept[..., n, :, :] * state + products[..., n, :, :]
+        return states, state.squeeze(2)
+
+    def prefixes(self, states: Tensor, ridge: Tensor | None) -> _Prefixes:
+        if ridge is not None:
+            states = states + torch.diag_embed(ridge.to(self._work))[:, None, None]
+        return _Prefixes(self, states)
+
+    def read(self, x: Tensor, states: Tensor) -> Tensor:
+        x = self.rows(x)
+        scores = (x @ self._weighted(self.k).mT) * self.between
+        return self.tokens(self.start * (x @ states) + scores @ self._v).to(self._type)
+
+    def read_back(self, dy: Tensor, states: Tensor) -> Tensor:
+        dy = self.rows(dy)
+        scores = (dy @ self._weighted(self._v).mT) * self.between
+        return self.tokens(self.start * (dy @ states.mT) + scores @ self.k)
+
+    def later_tokens(self, terms: Tensor, last: Tensor) -> Tensor:
+        return terms.flip(1).cumsum(1).flip(1) + last.unsqueeze(1)
+
+    def gradients(
+        self, x: Tensor, z: Tensor, dy: Tensor, of_a: Tensor, of_b: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        x, z, dy = (self.rows(rows) for rows in (x, z, dy))
+        later, k, v = self.between.mT, self.k, self._v
+        by_x = (k @ x.mT) * later
+        b_v = self._end(v, of_b.mT) + _all(((v @ dy.mT) * later) @ x)
+        a_k = self._end(k, of_a) + _all(by_x @ z)
+        at_k = self._end(k, of_a.mT) + _all(((k @ z.mT) * later) @ x)
+        dv = self._weighted(self._end(k, of_b) + _all(by_x @ dy))
+        dw = (k * (b_v - a_k)).sum(-1, keepdim=True)
+        dk = self._weighted(b_v - a_k - at_k)
+        return self.tokens(dk), self.tokens(dv), self.tokens(dw).squeeze(-1)
+
+    def _end(self, rows: Tensor, states: Tensor) -> Tensor:
+        return self._to_end * (rows @ states)
+
+
+def _all(rows: Tensor) -> Tensor:
+    """The sum over the queries of a memory."""
+    return rows.sum(2, keepdim=True)
+
+
+class _Prefixes:
+    """With A_0 = L L^T at a chunk's start, c what is left of it at each token, and
+
+        U = sqrt(w / c) K L^-T,   I + U U^T = M M^T,   G = M^-1 U
+
+    M's leading blocks are the factors for every prefix, so that
+
+        X = 1/c (Q L^-T - tril(Q L^-T G^T) G) L^-1
+    """
+
+    def __init__(self, passes: Passes, states: Tensor) -> None:
+        self._passes = passes
+        self._lower, info = torch.linalg.cholesky_ex(states)
+        weight = 1 / passes.left if passes.w is None else passes.w / passes.left
+        inner = self._whitened(weight.sqrt() * passes.k)
+        eye = torch.eye(inner.shape[-2], dtype=inner.dtype, device=inner.device)
+        lower = torch.linalg.cholesky_ex(eye + inner @ inner.mT)[0]
+        self._inner = torch.linalg.solve_triangular(lower, inner, upper=False)
+        bears = (passes.left > least_left(states.dtype)).all()
+        self._sound = (info == 0).all() & bears & _bears(states, self._lower)
+
+    def _whitened(self, rows: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(self._lower, rows.mT, upper=False).mT
+
+    def solve(self, q: Tensor) -> Tensor:
+        passes = self._passes
+        q = self._whitened(passes.rows(q))
+        seen = (q @ self._inner.mT) * passes.seen
+        x = torch.linalg.solve_triangular(self._lower, q - seen @ self._inner, upper=False, left=False)
+        return passes.tokens(x / passes.start)
+
+    def sound(self) -> bool:
+        return bool(self._sound)
+
+
+def least_left(work: torch.dtype) -> float:
+    """What must be left of a memory at a chunk's end: a quarter of the digits. What fades further can
+    no longer bear the sums that follow it."""
+    return float(torch.finfo(work).eps ** 0.25)
+
+
+def _bears(states: Tensor, lower: Tensor) -> Tensor:
+    """Whether no pivot of A_0 = L L^T is rounding alone."""
+    rounding = 4 * torch.finfo(states.dtype).eps * states.shape[-1]
+    pivots = lower.diagonal(dim1=-2, dim2=-1).square()
+    return (pivots > rounding * states.diagonal(dim1=-2, dim2=-1)).all()

@@ -1,0 +1,1 @@
+"""Exact least squares on a GPU: kernels in Triton."""

@@ -1,0 +1,225 @@
+"""The passes of portable/prefix_solve.py, by kernels.
+
+A batch of sequences, or packed ones, are rows one after another; a table says where chunks begin.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from ..portable.prefix_solve import Pairs
+from . import factor, gradients, read, solve, sums
+from .launch import launch
+
+#: The widest keys and values that a program holds.
+WIDEST = 128
+
+
+class Tables:
+    """Where the sequences' chunks are: ``chunks`` [n, 2] their first rows and those after their
+    last, ``firsts`` [N + 1] the first chunk of every sequence."""
+
+    def __init__(self, ends: tuple[int, ...], size: int, device: torch.device) -> None:
+        chunks, firsts = [], [0]
+        for begin, end in zip(ends, ends[1:]):
+            chunks += [(row, min(row + size, end)) for row in range(begin, end, size)]
+            firsts.append(len(chunks))
+        self.ends, self.size, self.count = ends, size, len(chunks)
+        self.sequences = len(ends) - 1
+        self.chunks = torch.tensor(chunks or [(0, 0)], dtype=torch.int32).to(device)
+        self.firsts = torch.tensor(firsts, dtype=torch.int32).to(device)
+
+
+@functools.lru_cache(maxsize=64)
+def tables(ends: tuple[int, ...], size: int, device: torch.device) -> Tables:
+    return Tables(ends, size, device)
+
+
+def _padded(n: int) -> int:
+    return -(-n // 16) * 16
+
+
+def _power(n: int) -> int:
+    return max(16, 1 << (n - 1).bit_length())
+
+
+class Passes:
+    """``ends``: the first row of every sequence, and the number of rows."""
+
+    def __init__(self, pairs: Pairs, heads: int, ends: tuple[int, ...], at: str, size: int) -> None:
+        self._shape = pairs.k.shape[:2]
+        self._k, self._v = self._rows(pairs.k), self._rows(pairs.v)
+        self._w, self._g = self._numbers(pairs.w), self._numbers(pairs.g)
+        self._heads, self._at, self._size = heads, at, size
+        self._tables = tables(ends, size, pairs.k.device)
+        self._kept = self._k.new_empty(self._tables.count, heads, dtype=torch.float32)
+        self._common = {
+            "H": heads,
+            "C": size,
+            "BEFORE": at == "before",
+            "FADES": pairs.g is not None,
+        }
+        self._weighted = {"WEIGHTED": pairs.w is not None}
+
+    @staticmethod
+    def _rows(x: Tensor) -> Tensor:
+        return x.flatten(0, 1).contiguous()
+
+    @staticmethod
+    def _numbers(x: Tensor | None) -> Tensor | None:
+        return None if x is None else x.flatten(0, 1).contiguous()
+
+    def _tokens(self, x: Tensor) -> Tensor:
+        return x.unflatten(0, self._shape)
+
+    def _sums(self, left: Tensor, right: Tensor, start: Tensor | None, later: bool) -> tuple[Tensor, Tensor]:
+        n, heads = self._tables.count, self._heads
+        rows, columns = left.shape[-1], right.shape[-1]
+        made = left.new_empty(n, heads, _padded(rows), _padded(columns), dtype=torch.float32)
+        tile = min(64, _power(columns))
+        grid = (n, heads, triton.cdiv(made.shape[3], tile))
+        groups = max(1, left.shape[1] // heads) if later else 1
+        fades = self._common["FADES"]
+        if n:
+            launch(sums.chunk_sums, grid,
+                left, right, self._w, self._g, made, self._kept, self._tables.chunks,
+                LEFT_HEADS=left.shape[1], RIGHT_HEADS=right.shape[1], GROUPS=groups,
+                LEFT=rows, RIGHT=columns, ROWS=made.shape[2], COLUMNS=made.shape[3],
+                TILE=tile, SIZE=_power(rows), LATER=later, **self._common,
+                WEIGHTED=self._w is not None and not later,
+            )  # fmt: skip
+        last = left.new_empty(self._tables.sequences, heads, rows, columns, dtype=torch.float32)
+        block = min(256, _power(made.shape[2] * made.shape[3]))
+        grid = (self._tables.sequences * heads, triton.cdiv(made.shape[2] * made.shape[3], block))
+        launch(sums.scan, grid,
+            made, start, last, self._kept, self._tables.firsts,
+            H=heads, LEFT=rows, RIGHT=columns, ROWS=made.shape[2], COLUMNS=made.shape[3],
+            BLOCK=block, LATER=later, STARTS=start is not None, FADES=fades, num_warps=1,
+        )  # fmt: skip
+        return made, last
+
+    def sums(self, right: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+        return self._sums(self._k, self._rows(right), start.float().contiguous(), later=False)
+
+    def later_sums(self, left: Tensor, right: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
+        return self._sums(self._rows(left), self._rows(right), end.float().contiguous(), later=True)
+
+    def prefixes(self, states: Tensor, ridge: Tensor | None) -> _Prefixes:
+        if ridge is not None:
+            width = ridge.shape[-1]
+            states.diagonal(dim1=-2, dim2=-1)[..., :width] += ridge
+        return _Prefixes(self, states)
+
+    def read(self, x: Tensor, states: Tensor) -> Tensor:
+        return self._read(self._rows(x), self._k, self._v, states, self._v.dtype, across=False)
+
+    def read_back(self, dy: Tensor, states: Tensor) -> Tensor:
+        return self._read(self._rows(dy), self._v, self._k, states, torch.float32, across=True)
+
+    def _read(
+        self, x: Tensor, k: Tensor, v: Tensor, states: Tensor, made: torch.dtype, across: bool
+    ) -> Tensor:
+        queries, width = max(self._heads, x.shape[1]), v.shape[-1]
+        y = x.new_empty(x.shape[0], queries, width, dtype=made)
+        tile = min(64, _power(width))
+        if y.numel():
+            grid = (self._tables.count, queries, triton.cdiv(width, tile))
+            launch(read.read, grid,
+                x, k, v, self._w, self._g, states, y, self._tables.chunks,
+                GROUPS=queries // self._heads, X_HEADS=x.shape[1], K_HEADS=k.shape[1],
+                V_HEADS=v.shape[1], K=k.shape[-1], V=width, ROWS=states.shape[2],
+                COLUMNS=states.shape[3], SIZE=_power(k.shape[-1]), TILE=tile, ACROSS=across,
+                **self._common, **self._weighted,
+            )  # fmt: skip
+        return self._tokens(y)
+
+    def gradients(
+        self, x: Tensor, z: Tensor, dy: Tensor, of_a: Tensor, of_b: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        x, z, dy = (self._rows(rows) for rows in (x, z, dy))
+        k, v, heads, rows = self._k, self._v, self._heads, x.shape[0]
+        key, value = k.shape[-1], v.shape[-1]
+        dk = k.new_empty(rows, heads, key, dtype=k.dtype if k.shape[1] == heads else torch.float32)
+        dv = v.new_empty(rows, heads, value, dtype=v.dtype if v.shape[1] == heads else torch.float32)
+        key_tile = min(64, _power(key))
+        parts = k.new_empty(triton.cdiv(key, key_tile), rows, heads, dtype=torch.float32)
+        tile, count = min(64, _power(value)), self._tables.count
+        shapes = {
+            "GROUPS": x.shape[1] // heads, "K_HEADS": k.shape[1], "K": key, "V": value,
+            "ROWS": of_b.shape[2], "COLUMNS": of_b.shape[3], "SIZE": _power(key),
+            **self._common, **self._weighted,
+        }  # fmt: skip
+        if rows:
+            grid = (count, heads, triton.cdiv(value, tile))
+            launch(gradients.of_values, grid,
+                x, dy, k, self._w, self._g, of_b, dv, self._tables.chunks, TILE=tile, **shapes
+            )
+            launch(gradients.of_keys, (count, heads, parts.shape[0]),
+                x, z, dy, k, v, self._w, self._g, of_a, of_b, dk, parts, self._tables.chunks, rows,
+                V_HEADS=v.shape[1], WIDTH=_power(value), TILE=key_tile, **shapes,
+            )  # fmt: skip
+        return self._tokens(dk), self._tokens(dv), self._tokens(parts.sum(0))
+
+    def later_tokens(self, terms: Tensor, last: Tensor) -> Tensor:
+        """One sequence at a time: what is not finite stays with its own."""
+        terms = terms.flatten(0, 1)
+        parts = []
+        for n, (begin, end) in enumerate(zip(self._tables.ends, self._tables.ends[1:])):
+            parts.append(terms[begin:end].flip(0).cumsum(0).flip(0) + last[n])
+        return torch.cat(parts).unflatten(0, self._shape)
+
+
+class _Prefixes:
+    def __init__(self, passes: Passes, states: Tensor) -> None:
+        self._passes, self._factors = passes, states
+        k, count, heads = passes._k, passes._tables.count, passes._heads
+        key, c = k.shape[-1], passes._size
+        self._bad = torch.zeros(1, dtype=torch.int32, device=k.device)
+        self._shapes: dict[str, Any] = {
+            "K": key, "P": states.shape[2], "SIZE": _power(key),
+            "BLOCK": min(64, _power(key)),
+        }  # fmt: skip
+        self._inners = states.new_empty(count, heads, c, c)
+        self._u = states.new_empty(k.shape[0], heads, key)
+        if count == 0:
+            return
+        _factor(states, key, self._bad)
+        common = {n: v for n, v in passes._common.items() if n != "BEFORE"}
+        launch(solve.gram, (count, heads),
+            k, passes._w, passes._g, states, self._u, self._inners, self._bad,
+            passes._tables.chunks, least_left(), HEADS=k.shape[1],
+            **self._shapes, **common, **passes._weighted,
+        )  # fmt: skip
+        _factor(self._inners, c, self._bad)
+
+    def solve(self, q: Tensor) -> Tensor:
+        passes = self._passes
+        q = passes._rows(q)
+        queries = max(passes._heads, q.shape[1])
+        x = q.new_empty(q.shape[0], queries, q.shape[2], dtype=torch.float32)
+        if x.numel():
+            launch(solve.solve, (passes._tables.count, queries),
+                q, self._u, passes._g, self._factors, self._inners, x, passes._tables.chunks,
+                QUERIES=q.shape[1], GROUPS=queries // passes._heads,
+                **self._shapes, **passes._common,
+            )  # fmt: skip
+        return passes._tokens(x)
+
+    def sound(self) -> bool:
+        return not bool(self._bad)
+
+
+def least_left() -> float:
+    return float(torch.finfo(torch.float32).eps ** 0.25)
+
+
+def _factor(matrices: Tensor, size: int, bad: Tensor) -> None:
+    rounding = 4 * torch.finfo(torch.float32).eps * size
+    launch(factor.factor, (matrices.shape[0] * matrices.shape[1],),
+        matrices, bad, rounding, SIZE=size, P=matrices.shape[2], num_warps=1
+    )
