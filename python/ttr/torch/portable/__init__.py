@@ -61,7 +61,10 @@ def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     if kernel is not None:
         return kernel(call)
     _check_road(call)
-    return _road(call) if call.sequences is None else _packed(call)
+    if call.sequences is None:
+        return _road(call)
+    together = least_squares.run_packed(call) if call.choices.family == "least_squares" else None
+    return _packed(call) if together is None else together
 
 
 def _road(call: Call) -> tuple[Tensor, dict[str, Tensor]]:

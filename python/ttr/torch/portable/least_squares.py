@@ -10,13 +10,14 @@ singular to rounding, a system is formed for every token (token_systems.py).
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._derivatives import refuse_tangents
-from . import token_systems
+from . import kernels, token_systems
 from .inputs import Call
 from .layout import by_memory, by_token
 from .normalise import read_out
@@ -46,6 +47,18 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     return read_out(call.choices, y, None), _final(call, a, b)
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator,unused-ignore]
+def run_packed(call: Call) -> tuple[Tensor, dict[str, Tensor]] | None:
+    """The same for sequences one after another, in one call of kernels. None where there are none
+    for the recipe or the device, or where systems are singular to rounding."""
+    if not _nested(call) or _kernels(call) is None:
+        return None
+    refuse_tangents("regress", (*call.tensors.values(), *call.state.values()), "")
+    ridge = _ridge(call)
+    found = _by_prefixes(call, ridge, *_start(call, ridge))
+    return None if found is None else (read_out(call.choices, found[0], None), _final(call, *found[1:]))
+
+
 def _nested(call: Call) -> bool:
     """Whether every system is the one before it, scaled, and a pair: solved exactly."""
     choices = call.choices
@@ -62,24 +75,48 @@ def _by_prefixes(
     call: Call, ridge: Tensor, a: Tensor, b: Tensor
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """None where systems are singular to rounding."""
-    choices, heads = call.choices, call.sizes["H"]
-    keys = mapped_keys(call)
-    assert keys.k is not None
+    added = None if call.choices.ridge_kind == "fading" else ridge.squeeze(1)
+    q, pairs = _operands(call)
+    for passes in _passes(call, pairs):
+        y, a_last, b_last, sound = recall(passes, q, pairs, a, b, added)
+        if sound:
+            return y, a_last, b_last
+    return None
+
+
+def _operands(call: Call) -> tuple[Tensor, Pairs]:
     g, w = log_decay_rows(call), scalars(call, "importance")
+    rows = kernels.plain_rows(call)
+    if rows is None:
+        keys = mapped_keys(call)
+        assert keys.k is not None
+        rows = by_token(keys.q), by_token(keys.k)
     pairs = Pairs(
-        by_token(keys.k),
-        call.need("v"),
+        rows[1],
+        call.tensors["v"],
         None if w is None else by_token(w).squeeze(-1),
         None if g is None else by_token(g).squeeze(-1),
     )
-    size = _chunk_size(pairs)
+    return rows[0], pairs
 
-    def passes(pairs: Pairs) -> Passes:
-        return Passes(pairs, heads, call.work, choices.read, size)
 
-    added = None if choices.ridge_kind == "fading" else ridge.squeeze(1)
-    y, a, b, sound = recall(passes, by_token(keys.q), pairs, a, b, added)
-    return (y, a, b) if sound else None
+def _kernels(call: Call) -> Any | None:
+    return kernels.made_for(call, max(call.sizes["Dphi"], call.sizes["Dv"]))
+
+
+def _passes(call: Call, pairs: Pairs) -> list[Callable[[Pairs], Any]]:
+    """What makes the passes; where their chunks may be too long, also shorter ones."""
+    heads, at = call.sizes["H"], call.choices.read
+    made = _kernels(call)
+    if made is None:
+        size = _chunk_size(pairs)
+        return [lambda pairs: Passes(pairs, heads, call.work, at, size)]
+    ends = kernels.ends(call)
+
+    def kernel_passes(size: int) -> Callable[[Pairs], Any]:
+        return lambda pairs: made.Passes(pairs, heads, ends, at, size)
+
+    return [kernel_passes(size) for size in ((64,) if pairs.g is None else (64, 16))]
 
 
 def _chunk_size(pairs: Pairs) -> int:

@@ -1,1 +1,8 @@
-"""Exact least squares on a GPU: kernels in Triton."""
+"""Kernels in Triton: exact least squares, and the linear attention that it is made of.
+
+``Passes`` does on a GPU what ``ttr.torch.portable.passes`` does anywhere.
+"""
+
+from .passes import WIDEST, Passes
+
+__all__ = ["WIDEST", "Passes"]

@@ -177,37 +177,38 @@ class Passes:
 class _Prefixes:
     def __init__(self, passes: Passes, states: Tensor) -> None:
         self._passes, self._factors = passes, states
-        k, count, heads = passes._k, passes._tables.count, passes._heads
+        k, heads, chunks = passes._k, passes._heads, passes._tables
         key, c = k.shape[-1], passes._size
         self._bad = torch.zeros(1, dtype=torch.int32, device=k.device)
         self._shapes: dict[str, Any] = {
-            "K": key, "P": states.shape[2], "SIZE": _power(key),
-            "BLOCK": min(64, _power(key)),
+            "K": key, "P": states.shape[2], "SIZE": _power(key), "BLOCK": 64 if key <= 64 else 32,
+            "H": heads, "C": c, "FADES": passes._g is not None,
         }  # fmt: skip
-        self._inners = states.new_empty(count, heads, c, c)
-        self._u = states.new_empty(k.shape[0], heads, key)
-        if count == 0:
-            return
+        inners = states.new_empty(chunks.count, heads, c, c)
+        self._n = states.new_empty(k.shape[0], heads, key)
         _factor(states, key, self._bad)
-        common = {n: v for n, v in passes._common.items() if n != "BEFORE"}
-        launch(solve.gram, (count, heads),
-            k, passes._w, passes._g, states, self._u, self._inners, self._bad,
-            passes._tables.chunks, least_left(), HEADS=k.shape[1],
-            **self._shapes, **common, **passes._weighted,
+        launch(
+            solve.gram, (chunks.count, heads), k, passes._w, passes._g, states, self._n, inners,
+            self._bad, chunks.chunks, least_left(), HEADS=k.shape[1],
+            WEIGHTED=passes._w is not None, num_stages=1, **self._shapes,
         )  # fmt: skip
-        _factor(self._inners, c, self._bad)
+        _factor(inners, c, self._bad)
+        tile = min(64, _power(key))
+        launch(
+            solve.inner, (chunks.count, heads, triton.cdiv(key, tile)), inners, self._n,
+            chunks.chunks, H=heads, K=key, C=c, TILE=tile,
+        )  # fmt: skip
 
     def solve(self, q: Tensor) -> Tensor:
         passes = self._passes
         q = passes._rows(q)
         queries = max(passes._heads, q.shape[1])
         x = q.new_empty(q.shape[0], queries, q.shape[2], dtype=torch.float32)
-        if x.numel():
-            launch(solve.solve, (passes._tables.count, queries),
-                q, self._u, passes._g, self._factors, self._inners, x, passes._tables.chunks,
-                QUERIES=q.shape[1], GROUPS=queries // passes._heads,
-                **self._shapes, **passes._common,
-            )  # fmt: skip
+        launch(
+            solve.solve, (passes._tables.count, queries), q, self._n, passes._g, self._factors, x,
+            passes._tables.chunks, QUERIES=q.shape[1], GROUPS=queries // passes._heads,
+            BEFORE=passes._at == "before", num_stages=1, **self._shapes,
+        )  # fmt: skip
         return passes._tokens(x)
 
     def sound(self) -> bool:
@@ -220,6 +221,7 @@ def least_left() -> float:
 
 def _factor(matrices: Tensor, size: int, bad: Tensor) -> None:
     rounding = 4 * torch.finfo(torch.float32).eps * size
-    launch(factor.factor, (matrices.shape[0] * matrices.shape[1],),
-        matrices, bad, rounding, SIZE=size, P=matrices.shape[2], num_warps=1
-    )
+    launch(
+        factor.factor, (matrices.shape[0] * matrices.shape[1],), matrices, bad, rounding,
+        SIZE=size, P=matrices.shape[2], B=16, num_warps=1,
+    )  # fmt: skip

@@ -1,7 +1,9 @@
 """The prefix solve of a chunk, from W with W A_0 W^T = 1 and c, what is left of A_0 at each token:
 
-    U = sqrt(w / c) K W^T,   V (1 + U U^T) V^T = 1,   G = V U
-    X = 1/c (Q W^T - tril(Q W^T G^T) G) W
+    U = sqrt(w / c) K W^T,   V (1 + U U^T) V^T = 1,   N = V U W
+    X = 1/c (Q W^T W - tril(Q N^T) N)
+
+V's leading blocks are the inverse factors of every prefix.
 """
 
 # mypy: ignore-errors
@@ -20,12 +22,12 @@ def _lower(x, P: tl.constexpr, first, ROWS: tl.constexpr, SIZE: tl.constexpr):
 
 @triton.jit
 def gram(
-    k, w, g, factors, u, out, bad, chunks, least,
+    k, w, g, factors, rows, out, bad, chunks, least,
     H: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
     SIZE: tl.constexpr, BLOCK: tl.constexpr, WEIGHTED: tl.constexpr, FADES: tl.constexpr,
 ):  # fmt: skip
-    """u [R, H, K] of a chunk, and out[chunk, head] = 1 + U U^T, [C, C]. ``bad`` is set to 1 where
-    not more than ``least`` of the memory is left at the chunk's end."""
+    """rows [R, H, K] = U W of a chunk, and out[chunk, head] = 1 + U U^T, [C, C]. ``bad`` is set to 1
+    where not more than ``least`` of the memory is left at the chunk's end."""
     chunk, head = tl.program_id(0), tl.program_id(1)
     begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
     memory = chunk.to(tl.int64) * H + head
@@ -37,52 +39,54 @@ def gram(
     keys = load_rows(k, begin, end, head // (H // HEADS), HEADS, K, C, 0, SIZE)
     t, i = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     total = tl.where(t == i, 1.0, 0.0)
+    back = tl.zeros([C, SIZE], tl.float32)
     for first in range(0, P, BLOCK):
         lower = _lower(factors + memory * P * P, P, first, BLOCK, SIZE)
         part = product(keys, tl.trans(lower)) * scale[:, None]
         total += product(part, tl.trans(part))
-        store_rows(u, part, begin, end, head, H, K, C, first, BLOCK)
+        back += product(part, lower)
+    store_rows(rows, back, begin, end, head, H, K, C, 0, SIZE)
     tl.store(out + memory * C * C + t * C + i, total)
 
 
 @triton.jit
+def inner(
+    inners, rows, chunks,
+    H: tl.constexpr, K: tl.constexpr, C: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """rows of a chunk, TILE channels, become V rows."""
+    chunk, head = tl.program_id(0), tl.program_id(1)
+    first = tl.program_id(2) * TILE
+    begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
+    lower = _lower(inners + (chunk.to(tl.int64) * H + head) * C * C, C, 0, C, C)
+    part = load_rows(rows, begin, end, head, H, K, C, first, TILE)
+    store_rows(rows, product(lower, part), begin, end, head, H, K, C, first, TILE)
+
+
+@triton.jit
 def solve(
-    q, u, g, factors, inners, x, chunks,
+    q, n, g, factors, x, chunks,
     H: tl.constexpr, QUERIES: tl.constexpr, GROUPS: tl.constexpr,
     K: tl.constexpr, P: tl.constexpr, C: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
     BEFORE: tl.constexpr, FADES: tl.constexpr,
 ):  # fmt: skip
-    """x_t = A_t^-1 q_t for a chunk of one query head."""
+    """x_t = A_t^-1 q_t for a chunk of one query head, n [R, H, K]."""
     chunk, query = tl.program_id(0), tl.program_id(1)
     head = query // GROUPS
     begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
-    memory = chunk.to(tl.int64) * H + head
-    factors += memory * P * P
+    factors += (chunk.to(tl.int64) * H + head) * P * P
     rows = load_rows(q, begin, end, query // (H * GROUPS // QUERIES), QUERIES, K, C, 0, SIZE)
-    inner = _lower(inners + memory * C * C, C, 0, C, C)
+    total = tl.zeros([C, SIZE], tl.float32)
+    for first in range(0, P, BLOCK):
+        lower = _lower(factors, P, first, BLOCK, SIZE)
+        total += product(product(rows, tl.trans(lower)), lower)
+    found = load_rows(n, begin, end, head, H, K, C, 0, SIZE)
     t, i = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     if BEFORE:
         sees = i < t
     else:
         sees = i <= t
-    seen = tl.zeros([C, C], tl.float32)
-    if P <= BLOCK:
-        lower = _lower(factors, P, 0, SIZE, SIZE)
-        white = product(rows, tl.trans(lower))
-        found = product(inner, load_rows(u, begin, end, head, H, K, C, 0, SIZE))
-        seen = tl.where(sees, product(white, tl.trans(found)), 0.0)
-        total = product(white - product(seen, found), lower)
-    else:
-        for first in range(0, P, BLOCK):
-            white = product(rows, tl.trans(_lower(factors, P, first, BLOCK, SIZE)))
-            found = product(inner, load_rows(u, begin, end, head, H, K, C, first, BLOCK))
-            seen += product(white, tl.trans(found))
-        seen = tl.where(sees, seen, 0.0)
-        total = tl.zeros([C, SIZE], tl.float32)
-        for first in range(0, P, BLOCK):
-            lower = _lower(factors, P, first, BLOCK, SIZE)
-            white = product(rows, tl.trans(lower))
-            found = product(inner, load_rows(u, begin, end, head, H, K, C, first, BLOCK))
-            total += product(white - product(seen, found), lower)
+    seen = tl.where(sees, product(rows, tl.trans(found)), 0.0)
+    total -= product(seen, found)
     left = left_of_start(g, begin, end, head, H, C, FADES, BEFORE)
     store_rows(x, total / left[:, None], begin, end, query, H * GROUPS, K, C, 0, SIZE)
