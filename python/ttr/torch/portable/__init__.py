@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import fast_weights, gpu_library, least_squares, recurrences
+from . import fast_weights, gpu_library, least_squares, network, recurrences
 from .inputs import Call, gather
 from .recipe import INPUTS
 from .recipe import choices as _choices
@@ -73,6 +73,8 @@ def _road(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
         return recurrences.run_vector(call)
     if family == "least_squares":
         return least_squares.run(call)
+    if family == "network":
+        return network.run(call)
     if call.choices.decay == "matrix":
         return recurrences.run_matrix(call)
     return fast_weights.run(call)
@@ -97,10 +99,8 @@ def _check_road(call: Call) -> None:
 
 
 _REASONS = {
-    "kernel_smoother": "its memory is the list of its pairs",
     "kernel": "its memory is the list of its pairs, or of keys that span them",
     "polynomial": "a fit around every query",
-    "network": "a network that is trained while it reads",
 }
 
 
@@ -112,8 +112,20 @@ def _packed(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
         y, final = _road(_part(call, n, begin, end))
         outputs.append(y)
         finals.append(final)
-    state = {name: torch.cat([final[name] for final in finals]) for name in finals[0]}
+    state = {name: _stacked([final[name] for final in finals]) for name in finals[0]}
     return torch.cat(outputs, 1), state
+
+
+def _stacked(rows: list[Tensor]) -> Tensor:
+    """One tensor of all rows; of kept pairs, [1, S, H, ...], with padding behind shorter lists."""
+    most = max(row.shape[1] for row in rows)
+    padded = [
+        row
+        if row.shape[1] == most
+        else torch.cat([row, row.new_zeros(1, most - row.shape[1], *row.shape[2:])], 1)
+        for row in rows
+    ]
+    return torch.cat(padded)
 
 
 def _part(call: Call, n: int, begin: int, end: int) -> Call:

@@ -153,7 +153,7 @@ def _bind_rows(spec: Input, sizes: dict[str, int], rows: int) -> None:
 
 
 def _sizes(choices: Choices, tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    sizes: dict[str, int] = {"1": 1}
+    sizes: dict[str, int] = {"1": 1, "mini_batch": choices.mini_batch}
     order = sorted(choices.inputs, key=lambda spec: spec.name not in ("v", "k", "q"))
     for spec in order:
         tensor = tensors.get(spec.name)
@@ -176,6 +176,9 @@ def _sizes(choices: Choices, tensors: Mapping[str, Tensor]) -> dict[str, int]:
     cu_seqlens = tensors.get("cu_seqlens")
     sizes["N"] = sizes["B"] if cu_seqlens is None else cu_seqlens.numel() - 1
     sizes["Dphi"] = _phi_dim(choices, sizes)
+    if choices.function == "network":
+        sizes["hidden"] = choices.expansion * sizes["Dk"]
+        sizes["2 hidden"] = 2 * sizes["hidden"]
     return sizes
 
 
@@ -206,6 +209,9 @@ def _state(
 ) -> dict[str, Tensor]:
     held: dict[str, Tensor] = {}
     shapes = {entry.name: entry.shape for entry in choices.state}
+    # Start weights of a network may be those of all sequences.
+    network = choices.function == "network"
+    shared = {n for n in shapes if network and n.startswith(("state.w", "state.b"))}
     for name, tensor in (state or {}).items():
         if tensor is None:
             continue
@@ -214,6 +220,8 @@ def _state(
             raise ValueError(
                 f"[regress] state has an entry {name!r}, but the state of {choices.text} is {known}"
             )
+        if name in shared and tensor.dim() == len(shapes[name]) - 1:
+            tensor = tensor.expand(sizes["N"], *tensor.shape)
         if not _fits(shapes[name], tensor, sizes):
             raise fail(f"state[{name!r}]", _text(shapes[name], sizes), str(list(tensor.shape)))
         if tensor.device != device:

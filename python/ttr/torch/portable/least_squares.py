@@ -3,9 +3,9 @@
     A_t = g_t A_{t-1} + w_t k_t k_t^T,   B_t = g_t B_{t-1} + w_t v_t k_t^T
     y_t = B_t x,   (A_t + R) x = q_t
 
-Exact solutions whose ridge R fades with A, or where nothing fades, are a prefix solve
-(prefix_solve.py): a few products of matrices a token. For all others, and where systems are
-singular to rounding, a system is formed for every token (token_systems.py).
+Exact solutions are a prefix solve (prefix_solve.py): a few products of matrices a token. For
+iterations that stop early, a ridge relative to A, and where systems are singular to rounding, a
+system is formed for every token (token_systems.py).
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ def run_packed(call: Call) -> tuple[Tensor, dict[str, Tensor]] | None:
 
 
 def _nested(call: Call) -> bool:
-    """Whether every system is the one before it, scaled, and a pair: solved exactly."""
+    """Whether every system is the one before it, scaled, and a pair, but for a ridge; solved
+    exactly."""
     choices = call.choices
     if not choices.causal:
         return False
     exact = choices.optimizer == "exact" or (
         choices.optimizer == "conjugate_gradient" and choices.preconditioner == "chunk_factor"
     )
-    stays = choices.ridge_kind == "constant" and choices.decay == "none"
-    return exact and (choices.ridge_kind == "fading" or stays)
+    return exact and choices.ridge_kind != "relative"
 
 
 def _by_prefixes(
@@ -109,7 +109,7 @@ def _passes(call: Call, pairs: Pairs) -> list[Callable[[Pairs], Any]]:
     heads, at = call.sizes["H"], call.choices.read
     made = _kernels(call)
     if made is None:
-        size = _chunk_size(pairs)
+        size = _chunk_size(pairs, call.choices.ridge_kind)
         return [lambda pairs: Passes(pairs, heads, call.work, at, size)]
     ends = kernels.ends(call)
 
@@ -119,14 +119,16 @@ def _passes(call: Call, pairs: Pairs) -> list[Callable[[Pairs], Any]]:
     return [kernel_passes(size) for size in ((64,) if pairs.g is None else (64, 16))]
 
 
-def _chunk_size(pairs: Pairs) -> int:
-    """The longest chunk whose memory keeps its digits, from 64 tokens to 16."""
+def _chunk_size(pairs: Pairs, ridge_kind: str) -> int:
+    """The longest chunk, from 64 tokens to 16, whose memory keeps its digits, and of which there is
+    enough left that a ridge which does not fade takes few steps."""
     if pairs.g is None:
         return min(_LONGEST, max(1, pairs.k.shape[1]))
     for size in (_LONGEST, _LONGEST // 2):
         g = torch.nn.functional.pad(pairs.g.detach(), (0, 0, 0, -pairs.g.shape[1] % size))
         left = g.unflatten(1, (-1, size)).sum(2).exp()
-        if bool((left > least_left(pairs.g.dtype)).all()):
+        least = least_left(pairs.g.dtype) if ridge_kind == "fading" else 0.25
+        if bool((left > least).all()):
             return size
     return _LONGEST // 4
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -15,10 +18,11 @@ class Passes:
     queries that read one memory, n chunks of C tokens; states [B, H, 1, n, D, E]."""
 
     def __init__(self, pairs: Pairs, heads: int, work: torch.dtype, at: str, size: int) -> None:
-        self._heads, self._work, self._size = heads, work, size
+        self._heads, self._work, self._at, self._size = heads, work, at, size
         self._length, self._type = pairs.k.shape[1], pairs.v.dtype
         self.k, self._v = self.rows(pairs.k), self.rows(pairs.v)
         self.w = None if pairs.w is None else self.rows(pairs.w.unsqueeze(-1))
+        self.fades = pairs.g is not None
         g = self.k.new_zeros(1, 1, 1, *self.k.shape[3:5], 1)
         decay = ScalarDecay(g if pairs.g is None else self.rows(pairs.g.unsqueeze(-1)))
         #: What is left of the chunk's first memory after each token; and as each token reads it.
@@ -57,9 +61,15 @@ class Passes:
         return states, state.squeeze(2)
 
     def prefixes(self, states: Tensor, ridge: Tensor | None) -> _Prefixes:
-        if ridge is not None:
-            states = states + torch.diag_embed(ridge.to(self._work))[:, None, None]
-        return _Prefixes(self, states)
+        if ridge is None:
+            return _Prefixes(self, states, None)
+        ridge = ridge.to(self._work)[:, None, None]
+        if not self.fades:
+            return _Prefixes(self, states + torch.diag_embed(ridge), None)
+        # Beside half of what will be lost of it, as much is too little at the end as too much before.
+        more = self.left[..., -1:, :].rsqrt()
+        states = states + more * torch.diag_embed(ridge)
+        return _Prefixes(self, states, _Ridge(more * self.start, ridge.unsqueeze(-2)))
 
     def read(self, x: Tensor, states: Tensor) -> Tensor:
         x = self.rows(x)
@@ -70,6 +80,11 @@ class Passes:
         dy = self.rows(dy)
         scores = (dy @ self._weighted(self._v).mT) * self.between
         return self.tokens(self.start * (dy @ states.mT) + scores @ self.k)
+
+    def when_read(self, terms: Tensor) -> Tensor:
+        if self._at == "after":
+            return terms
+        return torch.cat([terms[:, 1:], torch.zeros_like(terms[:, :1])], 1)
 
     def later_tokens(self, terms: Tensor, last: Tensor) -> Tensor:
         return terms.flip(1).cumsum(1).flip(1) + last.unsqueeze(1)
@@ -105,10 +120,13 @@ class _Prefixes:
     M's leading blocks are the factors for every prefix, so that
 
         X = 1/c (Q L^-T - tril(Q L^-T G^T) G) L^-1
+
+    Where a ridge does not fade, A_0 holds some of it, and an iteration makes up for what the tokens
+    have too much or too little.
     """
 
-    def __init__(self, passes: Passes, states: Tensor) -> None:
-        self._passes = passes
+    def __init__(self, passes: Passes, states: Tensor, ridge: _Ridge | None) -> None:
+        self._passes, self._ridge = passes, ridge
         self._lower, info = torch.linalg.cholesky_ex(states)
         weight = 1 / passes.left if passes.w is None else passes.w / passes.left
         inner = self._whitened(weight.sqrt() * passes.k)
@@ -122,14 +140,50 @@ class _Prefixes:
         return torch.linalg.solve_triangular(self._lower, rows.mT, upper=False).mT
 
     def solve(self, q: Tensor) -> Tensor:
-        passes = self._passes
-        q = self._whitened(passes.rows(q))
-        seen = (q @ self._inner.mT) * passes.seen
-        x = torch.linalg.solve_triangular(self._lower, q - seen @ self._inner, upper=False, left=False)
-        return passes.tokens(x / passes.start)
+        rows = self._passes.rows(q)
+        if self._ridge is None or not rows.numel():
+            return self._passes.tokens(self._nested(rows))
+        return self._passes.tokens(self._with_ridge(rows, *self._ridge))
+
+    def _nested(self, q: Tensor) -> Tensor:
+        q = self._whitened(q)
+        seen = (q @ self._inner.mT) * self._passes.seen
+        x = q - seen @ self._inner
+        x = torch.linalg.solve_triangular(self._lower, x, upper=False, left=False)
+        return x / self._passes.start
+
+    def _with_ridge(self, q: Tensor, held: Tensor, ridge: Tensor) -> Tensor:
+        """(A_t + R)^-1 q, given (A_t + h R)^-1, by Chebyshev's iteration on 1 + (A_t + h R)^-1 (1 - h) R,
+        whose eigenvalues are between 1 and 1/h."""
+        centre = (1 + 1 / held) / 2
+        square = ((centre - 1) / centre).square()
+        steps = chebyshev_steps(float(self._passes.left.amin()), q.dtype)
+        first = self._nested(q)
+        before, x = torch.zeros_like(first), first / centre
+        weight = torch.full_like(centre, 2)
+        missing = (1 - held) * ridge
+        for _ in range(1, steps):
+            weight = 4 / (4 - square * weight)
+            residual = first - x - self._nested(missing * x)
+            before, x = x, weight * (x - before + residual / centre) + before
+        return x
 
     def sound(self) -> bool:
         return bool(self._sound)
+
+
+class _Ridge(NamedTuple):
+    """How often each A_t holds the ridge, [.., C, 1], and the ridge [H, 1, 1, 1, K]."""
+
+    held: Tensor
+    ridge: Tensor
+
+
+def chebyshev_steps(left: float, work: torch.dtype) -> int:
+    """Steps until what is left of the error is rounding, where eigenvalues are between 1 and
+    left^-1/2 or left^1/2."""
+    root = max(least_left(work), min(left, 1 - 1e-6)) ** -0.25
+    return 1 + math.ceil(math.log(2 / torch.finfo(work).eps) / math.log((root + 1) / (root - 1)))
 
 
 def least_left(work: torch.dtype) -> float:

@@ -11,9 +11,11 @@ With dx_t = B_t dy_t the gradients are one more prefix solve and sums over later
     dB_i = sum_{t>=i} e^{G_t - G_i} x_t dy_t^T + e^{G_T - G_i} dB_T
     dA_i = -sum_{t>=i} e^{G_t - G_i} z_t x_t^T + e^{G_T - G_i} dA_T
     dv_i = w_i dB_i^T k_i,    dk_i = w_i (dB_i v_i + (dA_i + dA_i^T) k_i)
-    dw_i = k_i . (dB_i v_i + dA_i k_i),    dg_s = -sum_{i>=s} w_i dw_i + <dA_T, A_T> + <dB_T, B_T>
+    dw_i = k_i . (dB_i v_i + dA_i k_i)
+    dg_s = sum_{i>=s} (z_i . R x_i - w_i dw_i) + <dA_T, A_T> + <dB_T, B_T>
 
-The last holds because y_t does not change when A_t and B_t are scaled together. Saved for the
+R is a ridge that stays while A fades: with it, A_t + R stands in the place of A_t in both solves, and
+dR = -sum_t z_t x_t. Without, y_t does not change when A_t and B_t are scaled together. Saved for the
 backward pass: the inputs and x. Where tokens read before they write, A_{t-1} and B_{t-1} stand in
 the places of A_t and B_t, and t > i in those of t >= i.
 
@@ -71,6 +73,9 @@ class Passes(Protocol):
     def read_back(self, dy: Tensor, states: Any) -> Tensor:
         """B_t dy_t, in the type of the sums."""
 
+    def when_read(self, terms: Tensor) -> Tensor:
+        """Terms [B, T, H] of reading tokens, moved to the tokens whose memories they read."""
+
     def later_tokens(self, terms: Tensor, last: Tensor) -> Tensor:
         """Sums of terms [B, T, H] over this and later tokens of a sequence, from last [N, H]."""
 
@@ -92,7 +97,7 @@ def recall(
 ) -> Result:
     """y [B, T, H G, V] and the last A [N, H, K, K] and B [N, H, K, V] from the first ones.
 
-    ``maker(pairs)`` makes the passes; ``ridge`` [H, K] is added to every A where nothing fades.
+    ``maker(pairs)`` makes the passes; ``ridge`` [H, K] is added to every A.
     Where the result is not ``sound``, y is not to be used: systems are singular to rounding.
     """
     verdict: list[bool] = []
@@ -146,6 +151,9 @@ def _backward(ctx: Any, dy: Tensor, da: Tensor, db: Tensor) -> tuple[Tensor | No
     dg = None
     if g is not None:
         dg = (-dw if w is None else -dw * w.to(dw.dtype)).double()
+        if ridge is not None:
+            kept = (shared(x * z, ridge.shape[0]) * ridge).sum(-1, dtype=torch.float64)
+            dg = dg + passes.when_read(kept)
         # What the last state gives is there for every token of its sequence.
         whole = (da.double() * a_last).sum((-1, -2)) + (db.double() * b_last).sum((-1, -2))
         dg = passes.later_tokens(dg, whole)

@@ -15,10 +15,23 @@ _DEFAULTS: dict[str, Any] = {
     "importance": "none",
     "window": 0,
     "kernel": "none",
+    "bandwidth": 0.0,
     "function": "linear",
+    "degree": 1,
     "features": "none",
     "nu": 1,
     "max_length": 4096,
+    "depth": 1,
+    "expansion": 4,
+    "activation": "silu",
+    "gated": False,
+    "norm": False,
+    "residual": False,
+    "bias": False,
+    "loss": "squared",
+    "adapt": "none",
+    "mini_batch": 1,
+    "row_factor": "one",
     "optimizer": "gradient",
     "steps": 1,
     "step": "input",
@@ -34,6 +47,7 @@ _DEFAULTS: dict[str, Any] = {
     "ridge": 0.0,
     "ridge_kind": "fading",
     "tolerance": 0.0,
+    "budget": 0,
     "read": "after",
     "bonus": False,
     "normalise_sum": "none",
@@ -50,7 +64,7 @@ WORDS: dict[str, set[str]] = {
     "decay": {"none", "constant", "retention", "scalar", "channel", "matrix"},
     "importance": {"none", "input", "log", "complement", "root_complement"},
     "kernel": {"none"},
-    "function": {"constant", "linear", "affine"},
+    "function": {"constant", "linear", "affine", "network"},
     "features": {
         "none", "elu1", "relu", "cosformer", "dpfp", "t2r", "hedgehog_exp", "hedgehog_softmax",
         "taylor2", "rebased", "rfa", "favor", "dijiang", "power2",
@@ -61,7 +75,11 @@ WORDS: dict[str, set[str]] = {
     "weight_decay": {"none", "coupled", "decoupled"},
     "preconditioner": {"none", "diagonal", "block_diagonal", "low_rank", "chunk_factor"},
     "ridge_kind": {"fading", "constant", "relative"},
-    "read": {"after", "before"},
+    "activation": {"silu", "gelu", "relu", "tanh"},
+    "loss": {"squared", "dot_product"},
+    "adapt": {"none", "adagrad", "adam"},
+    "row_factor": {"one", "inverse"},
+    "read": {"after", "before", "batch_start", "batch_end"},
     "normalise_sum": {"none", "sum", "stabilised"},
     "output_norm": {"none", "l2", "rms"},
 }  # fmt: skip
@@ -69,7 +87,7 @@ WORDS: dict[str, set[str]] = {
 NUMBERS = {
     "phase", "nu", "max_length", "steps", "eta", "eps", "momentum", "block", "curvature_decay",
     "curvature_centre", "ridge", "tolerance", "bonus", "normalise_qk", "scale", "correction",
-    "causal",
+    "causal", "depth", "expansion", "gated", "norm", "residual", "bias", "mini_batch",
 }  # fmt: skip
 #: Options of directions that this road does not draw: it asks for features_w.
 _DRAWN = {"feature_dim", "seed"}
@@ -77,7 +95,7 @@ _DRAWN = {"feature_dim", "seed"}
 INPUTS = {
     "q", "k", "v", "v_im", "log_decay", "phase", "importance", "log_importance", "step", "momentum",
     "weight_decay", "erase_key", "erase_gate", "dt", "a", "bonus", "ridge", "features.w",
-    "features.b", "cu_seqlens",
+    "features.b", "ln_weight", "ln_bias", "row_bias", "cu_seqlens",
 }  # fmt: skip
 
 
@@ -112,6 +130,7 @@ _SIGNS = {
     "importance": 1,
     "weight_decay": 1,
     "ridge": 1,
+    "bandwidth": 1,
 }
 
 
@@ -168,6 +187,8 @@ def _family(values: dict[str, Any]) -> str:
     function, optimizer = values["function"], values["optimizer"]
     if function == "constant":
         return "gated_vector" if values["kernel"] == "none" else "kernel_smoother"
+    if function == "kernel" and optimizer == "gradient":
+        return "kernel_smoother"
     if function in ("polynomial", "network", "kernel"):
         return str(function)
     if optimizer == "sgd":

@@ -81,7 +81,7 @@ class Passes:
         n, heads = self._tables.count, self._heads
         rows, columns = left.shape[-1], right.shape[-1]
         made = left.new_empty(n, heads, _padded(rows), _padded(columns), dtype=torch.float32)
-        tile = min(64, _power(columns))
+        tile = min(128, _power(columns))
         grid = (n, heads, triton.cdiv(made.shape[3], tile))
         groups = max(1, left.shape[1] // heads) if later else 1
         fades = self._common["FADES"]
@@ -94,7 +94,7 @@ class Passes:
                 WEIGHTED=self._w is not None and not later,
             )  # fmt: skip
         last = left.new_empty(self._tables.sequences, heads, rows, columns, dtype=torch.float32)
-        block = min(256, _power(made.shape[2] * made.shape[3]))
+        block = min(128, _power(made.shape[2] * made.shape[3]))
         grid = (self._tables.sequences * heads, triton.cdiv(made.shape[2] * made.shape[3], block))
         launch(sums.scan, grid,
             made, start, last, self._kept, self._tables.firsts,
@@ -110,10 +110,11 @@ class Passes:
         return self._sums(self._rows(left), self._rows(right), end.float().contiguous(), later=True)
 
     def prefixes(self, states: Tensor, ridge: Tensor | None) -> _Prefixes:
-        if ridge is not None:
-            width = ridge.shape[-1]
-            states.diagonal(dim1=-2, dim2=-1)[..., :width] += ridge
-        return _Prefixes(self, states)
+        stays = None if ridge is None else ridge.float().contiguous()
+        if stays is not None:
+            held = stays if self._g is None else self._kept.rsqrt().unsqueeze(-1) * stays
+            states.diagonal(dim1=-2, dim2=-1)[..., : stays.shape[-1]] += held
+        return _Prefixes(self, states, None if self._g is None else stays)
 
     def read(self, x: Tensor, states: Tensor) -> Tensor:
         return self._read(self._rows(x), self._k, self._v, states, self._v.dtype, across=False)
@@ -165,6 +166,15 @@ class Passes:
             )  # fmt: skip
         return self._tokens(dk), self._tokens(dv), self._tokens(parts.sum(0))
 
+    def when_read(self, terms: Tensor) -> Tensor:
+        if self._at == "after":
+            return terms
+        moved = torch.zeros_like(terms).flatten(0, 1)
+        moved[:-1] = terms.flatten(0, 1)[1:]
+        # What the first token of a sequence reads is no token's memory.
+        moved[[end - 1 for end in self._tables.ends[1:] if end > 0]] = 0
+        return moved.unflatten(0, self._shape)
+
     def later_tokens(self, terms: Tensor, last: Tensor) -> Tensor:
         """One sequence at a time: what is not finite stays with its own."""
         terms = terms.flatten(0, 1)
@@ -175,8 +185,8 @@ class Passes:
 
 
 class _Prefixes:
-    def __init__(self, passes: Passes, states: Tensor) -> None:
-        self._passes, self._factors = passes, states
+    def __init__(self, passes: Passes, states: Tensor, ridge: Tensor | None) -> None:
+        self._passes, self._factors, self._ridge = passes, states, ridge
         k, heads, chunks = passes._k, passes._heads, passes._tables
         key, c = k.shape[-1], passes._size
         self._bad = torch.zeros(1, dtype=torch.int32, device=k.device)
@@ -184,20 +194,15 @@ class _Prefixes:
             "K": key, "P": states.shape[2], "SIZE": _power(key), "BLOCK": 64 if key <= 64 else 32,
             "H": heads, "C": c, "FADES": passes._g is not None,
         }  # fmt: skip
-        inners = states.new_empty(chunks.count, heads, c, c)
-        self._n = states.new_empty(k.shape[0], heads, key)
+        self._inners = states.new_empty(chunks.count, heads, c, c)
+        self._u = states.new_empty(k.shape[0], heads, key)
         _factor(states, key, self._bad)
         launch(
-            solve.gram, (chunks.count, heads), k, passes._w, passes._g, states, self._n, inners,
-            self._bad, chunks.chunks, least_left(), HEADS=k.shape[1],
+            solve.gram, (chunks.count, heads), k, passes._w, passes._g, states, self._u,
+            self._inners, self._bad, chunks.chunks, least_left(), HEADS=k.shape[1],
             WEIGHTED=passes._w is not None, num_stages=1, **self._shapes,
         )  # fmt: skip
-        _factor(inners, c, self._bad)
-        tile = min(64, _power(key))
-        launch(
-            solve.inner, (chunks.count, heads, triton.cdiv(key, tile)), inners, self._n,
-            chunks.chunks, H=heads, K=key, C=c, TILE=tile,
-        )  # fmt: skip
+        _factor(self._inners, c, self._bad)
 
     def solve(self, q: Tensor) -> Tensor:
         passes = self._passes
@@ -205,9 +210,9 @@ class _Prefixes:
         queries = max(passes._heads, q.shape[1])
         x = q.new_empty(q.shape[0], queries, q.shape[2], dtype=torch.float32)
         launch(
-            solve.solve, (passes._tables.count, queries), q, self._n, passes._g, self._factors, x,
-            passes._tables.chunks, QUERIES=q.shape[1], GROUPS=queries // passes._heads,
-            BEFORE=passes._at == "before", num_stages=1, **self._shapes,
+            solve.solve, (passes._tables.count, queries), q, self._u, passes._g, self._ridge,
+            self._factors, self._inners, x, passes._tables.chunks, least_left(), QUERIES=q.shape[1], GROUPS=queries // passes._heads,
+            BEFORE=passes._at == "before", STAYS=self._ridge is not None, num_stages=1, **self._shapes,
         )  # fmt: skip
         return passes._tokens(x)
 

@@ -1,16 +1,20 @@
 """The prefix solve of a chunk, from W with W A_0 W^T = 1 and c, what is left of A_0 at each token:
 
-    U = sqrt(w / c) K W^T,   V (1 + U U^T) V^T = 1,   N = V U W
-    X = 1/c (Q W^T W - tril(Q N^T) N)
-
-V's leading blocks are the inverse factors of every prefix.
+    U = sqrt(w / c) K W^T,   V (1 + U U^T) V^T = 1,   G = V U
+    X = 1/c (Q W^T - tril(Q W^T G^T) G) W
 """
 
 # mypy: ignore-errors
+import math
+
 import triton
 import triton.language as tl
 
-from .rows import left_of_start, load_matrix, load_rows, product, store_rows, weights
+from .rows import left_of_start, load_matrix, load_numbers, load_rows, product, store_rows, weights
+
+
+#: log(2 / eps) of float32: what an iteration has to make of its first error.
+_DIGITS = tl.constexpr(math.log(2**24))
 
 
 @triton.jit
@@ -22,12 +26,12 @@ def _lower(x, P: tl.constexpr, first, ROWS: tl.constexpr, SIZE: tl.constexpr):
 
 @triton.jit
 def gram(
-    k, w, g, factors, rows, out, bad, chunks, least,
+    k, w, g, factors, u, out, bad, chunks, least,
     H: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
     SIZE: tl.constexpr, BLOCK: tl.constexpr, WEIGHTED: tl.constexpr, FADES: tl.constexpr,
 ):  # fmt: skip
-    """rows [R, H, K] = U W of a chunk, and out[chunk, head] = 1 + U U^T, [C, C]. ``bad`` is set to 1
-    where not more than ``least`` of the memory is left at the chunk's end."""
+    """u [R, H, K] of a chunk, and out[chunk, head] = 1 + U U^T, [C, C]. ``bad`` is set to 1 where
+    not more than ``least`` of the memory is left at the chunk's end."""
     chunk, head = tl.program_id(0), tl.program_id(1)
     begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
     memory = chunk.to(tl.int64) * H + head
@@ -39,54 +43,91 @@ def gram(
     keys = load_rows(k, begin, end, head // (H // HEADS), HEADS, K, C, 0, SIZE)
     t, i = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     total = tl.where(t == i, 1.0, 0.0)
-    back = tl.zeros([C, SIZE], tl.float32)
     for first in range(0, P, BLOCK):
         lower = _lower(factors + memory * P * P, P, first, BLOCK, SIZE)
         part = product(keys, tl.trans(lower)) * scale[:, None]
         total += product(part, tl.trans(part))
-        back += product(part, lower)
-    store_rows(rows, back, begin, end, head, H, K, C, 0, SIZE)
+        store_rows(u, part, begin, end, head, H, K, C, first, BLOCK)
     tl.store(out + memory * C * C + t * C + i, total)
 
 
 @triton.jit
-def inner(
-    inners, rows, chunks,
-    H: tl.constexpr, K: tl.constexpr, C: tl.constexpr, TILE: tl.constexpr,
+def _nested(
+    rows, inner, u, factors, left, begin, end, head,
+    H: tl.constexpr, K: tl.constexpr, P: tl.constexpr, C: tl.constexpr, SIZE: tl.constexpr,
+    BLOCK: tl.constexpr, BEFORE: tl.constexpr,
 ):  # fmt: skip
-    """rows of a chunk, TILE channels, become V rows."""
-    chunk, head = tl.program_id(0), tl.program_id(1)
-    first = tl.program_id(2) * TILE
-    begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
-    lower = _lower(inners + (chunk.to(tl.int64) * H + head) * C * C, C, 0, C, C)
-    part = load_rows(rows, begin, end, head, H, K, C, first, TILE)
-    store_rows(rows, product(lower, part), begin, end, head, H, K, C, first, TILE)
-
-
-@triton.jit
-def solve(
-    q, n, g, factors, x, chunks,
-    H: tl.constexpr, QUERIES: tl.constexpr, GROUPS: tl.constexpr,
-    K: tl.constexpr, P: tl.constexpr, C: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
-    BEFORE: tl.constexpr, FADES: tl.constexpr,
-):  # fmt: skip
-    """x_t = A_t^-1 q_t for a chunk of one query head, n [R, H, K]."""
-    chunk, query = tl.program_id(0), tl.program_id(1)
-    head = query // GROUPS
-    begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
-    factors += (chunk.to(tl.int64) * H + head) * P * P
-    rows = load_rows(q, begin, end, query // (H * GROUPS // QUERIES), QUERIES, K, C, 0, SIZE)
-    total = tl.zeros([C, SIZE], tl.float32)
-    for first in range(0, P, BLOCK):
-        lower = _lower(factors, P, first, BLOCK, SIZE)
-        total += product(product(rows, tl.trans(lower)), lower)
-    found = load_rows(n, begin, end, head, H, K, C, 0, SIZE)
+    """A_t^-1 of the rows t of a chunk, [C, SIZE]; inner: V."""
     t, i = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     if BEFORE:
         sees = i < t
     else:
         sees = i <= t
-    seen = tl.where(sees, product(rows, tl.trans(found)), 0.0)
-    total -= product(seen, found)
+    if P <= BLOCK:
+        lower = _lower(factors, P, 0, SIZE, SIZE)
+        white = product(rows, tl.trans(lower))
+        found = product(inner, load_rows(u, begin, end, head, H, K, C, 0, SIZE))
+        seen = tl.where(sees, product(white, tl.trans(found)), 0.0)
+        total = product(white - product(seen, found), lower)
+    else:
+        seen = tl.zeros([C, C], tl.float32)
+        for first in range(0, P, BLOCK):
+            white = product(rows, tl.trans(_lower(factors, P, first, BLOCK, SIZE)))
+            found = product(inner, load_rows(u, begin, end, head, H, K, C, first, BLOCK))
+            seen += product(white, tl.trans(found))
+        seen = tl.where(sees, seen, 0.0)
+        total = tl.zeros([C, SIZE], tl.float32)
+        for first in range(0, P, BLOCK):
+            lower = _lower(factors, P, first, BLOCK, SIZE)
+            white = product(rows, tl.trans(lower))
+            found = product(inner, load_rows(u, begin, end, head, H, K, C, first, BLOCK))
+            total += product(white - product(seen, found), lower)
+    return total / left[:, None]
+
+
+@triton.jit
+def solve(
+    q, u, g, ridge, factors, inners, x, chunks, least,
+    H: tl.constexpr, QUERIES: tl.constexpr, GROUPS: tl.constexpr,
+    K: tl.constexpr, P: tl.constexpr, C: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
+    BEFORE: tl.constexpr, FADES: tl.constexpr, STAYS: tl.constexpr,
+):  # fmt: skip
+    """x_t = A_t^-1 q_t for a chunk of one query head or, where a ridge STAYS while A fades,
+    (A_t + R)^-1 q_t.
+
+    The factors are then those of A_t + h R, h = c / sqrt(c at the chunk's end), and x is reached by
+    Chebyshev's iteration on 1 + (A_t + h R)^-1 (1 - h) R, whose eigenvalues are between 1 and 1/h.
+    """
+    chunk, query = tl.program_id(0), tl.program_id(1)
+    head = query // GROUPS
+    begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
+    memory = chunk.to(tl.int64) * H + head
+    factors += memory * P * P
+    rows = load_rows(q, begin, end, query // (H * GROUPS // QUERIES), QUERIES, K, C, 0, SIZE)
+    inner = _lower(inners + memory * C * C, C, 0, C, C)
     left = left_of_start(g, begin, end, head, H, C, FADES, BEFORE)
-    store_rows(x, total / left[:, None], begin, end, query, H * GROUPS, K, C, 0, SIZE)
+    first = _nested(rows, inner, u, factors, left, begin, end, head, H, K, P, C, SIZE, BLOCK, BEFORE)
+    if STAYS:
+        last = tl.exp(tl.sum(load_numbers(g, begin, end, head, H, C, 0), 0))
+        held = left * tl.rsqrt(last)
+        channel = tl.arange(0, SIZE)
+        own = tl.load(ridge + head * K + channel, mask=channel < K, other=0.0)
+        missing = (1 - held)[:, None] * own[None, :]
+        centre = ((1 + 1 / held) / 2)[:, None]
+        square = (centre - 1) * (centre - 1) / (centre * centre)
+        root = tl.exp(-0.25 * tl.log(tl.maximum(least, tl.minimum(last, 1 - 1e-6))))
+        steps = 2 + (1 / tl.log((root + 1) / (root - 1)) * _DIGITS).to(tl.int32)
+        before = tl.zeros([C, SIZE], tl.float32)
+        total = first / centre
+        weight = tl.full([C, 1], 2.0, tl.float32)
+        for _ in range(1, steps):
+            weight = 4 / (4 - square * weight)
+            again = _nested(
+                missing * total, inner, u, factors, left, begin, end, head, H, K, P, C, SIZE, BLOCK, BEFORE
+            )
+            step = weight * (total - before + (first - total - again) / centre)
+            following = step + before
+            before = total
+            total = following
+        first = total
+    store_rows(x, first, begin, end, query, H * GROUPS, K, C, 0, SIZE)

@@ -1,0 +1,283 @@
+"""Memories whose state is the list of their pairs: pairs, weights, and which of them a token sees.
+
+    w_i = importance_i prod_{i < j <= t} g_j        a factor g of 0 forgets what is older
+
+Pairs of the state come first, then those of the call. A pair's place counts from the call's first
+token, so that those of the state stand at -length .. -1 and padding behind everything.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .inputs import Call, fail
+from .layout import by_memory, queries_by_memory
+from .normalise import unit
+from .operands import log_decay_rows
+
+#: A finite logarithm below it does what -inf does (src/core/forgets_all.h).
+_LOG_OF_NOTHING = -745.13321910194122
+#: Numbers of the largest array that a block of tokens may form.
+_BLOCK_NUMBERS = 1 << 23
+
+
+class Pairs(NamedTuple):
+    """P pairs of every memory, and what weighs them.
+
+    k [N, H, P, Dk], v [N, H, P, Dv], place [1 or N, 1 or H, P]. ``held`` of the P are rows of the
+    initial state, ``lengths`` [N, H] of which are pairs. log_weight [N, H, P] is that of a pair as
+    it was written, ``factor`` is 1 but for an importance of 0, which has a gradient, too; faded [N, H, T + 1]
+    sums log decays over the tokens so far (float64), resets counts those that forget all. None where
+    nothing weighs.
+    """
+
+    k: Tensor
+    v: Tensor
+    place: Tensor
+    held: int
+    lengths: Tensor | None
+    log_weight: Tensor | None
+    factor: Tensor | None
+    faded: Tensor | None
+    resets: Tensor | None
+
+
+def queries(call: Call) -> Tensor:
+    """[N, H, T, G, Dk], G the queries of a token that read one memory."""
+    q = queries_by_memory(call.need("q"), call.sizes["H"])
+    return (unit(q) if call.choices.normalise_qk else q).transpose(2, 3)
+
+
+def pairs_of(call: Call) -> Pairs:
+    """The pairs of the initial state and of the call."""
+    heads, tokens = call.sizes["H"], call.sizes["T"]
+    k, v = (by_memory(call.need(name), heads).squeeze(2) for name in ("k", "v"))
+    k = unit(k) if call.choices.normalise_qk else k
+    k, v = _as_stored(call, "state.k", k), _as_stored(call, "state.v", v)
+    log_weight, factor = _importance(call, k)
+    place = torch.arange(tokens, device=call.device).expand(1, 1, tokens)
+    held, lengths = 0, None
+    if call.state:
+        before = _held(call)
+        held, lengths = before.k.shape[2], before.lengths
+        place = torch.cat([before.place, place.expand(*before.place.shape[:2], tokens)], -1)
+        k, v = torch.cat([before.k, k], 2), torch.cat([before.v, v], 2)
+        if log_weight is not None:
+            log_weight = torch.cat([before.log_weight, log_weight], -1)
+        if factor is not None:
+            factor = torch.cat([torch.ones_like(before.log_weight), factor], -1)
+    return Pairs(k, v, place, held, lengths, log_weight, factor, *_fading(call))
+
+
+class _Held(NamedTuple):
+    k: Tensor
+    v: Tensor
+    log_weight: Tensor
+    place: Tensor
+    lengths: Tensor
+
+
+def _held(call: Call) -> _Held:
+    """The state's pairs; padding is 0."""
+    rows = _checked_rows(call)
+    lengths = held_lengths(call, rows)
+    number = torch.arange(rows, device=call.device)
+    there = number < lengths.unsqueeze(-1)
+    place = torch.where(there, number - lengths.unsqueeze(-1), 1 << 62)
+    k, v = (
+        torch.where(there.unsqueeze(-1), call.state[name].to(call.work).transpose(1, 2), 0)
+        for name in ("state.k", "state.v")
+    )
+    log_weight = call.initial("state.log_weight")
+    if log_weight is None:
+        log_weight = torch.zeros(there.shape, dtype=call.work, device=call.device)
+    else:
+        log_weight = torch.where(there, log_weight.transpose(1, 2), 0)
+    return _Held(k, v, log_weight, place, lengths)
+
+
+def _checked_rows(call: Call) -> int:
+    """S, the rows of the state's pairs."""
+    for name in ("state.k", "state.v"):
+        if name not in call.state:
+            raise fail(f"state[{name!r}]", f"given with {next(iter(call.state))}", "missing")
+    rows = call.state["state.k"].shape[1]
+    for name in ("state.v", "state.log_weight"):
+        if name in call.state and call.state[name].shape[1] != rows:
+            given = str(call.state[name].shape[1])
+            raise fail(f"state[{name!r}]", f"of S = {rows} rows", given)
+    return rows
+
+
+def held_lengths(call: Call, rows: int) -> Tensor:
+    """[N, H]: how many of the state's rows are pairs (int64)."""
+    lengths = call.state.get("state.length")
+    if lengths is None:
+        shape = (call.sizes["N"], call.sizes["H"])
+        return torch.full(shape, rows, dtype=torch.int64, device=call.device)
+    return lengths.to(torch.int64).clamp(0, rows)
+
+
+def _as_stored(call: Call, name: str, x: Tensor) -> Tensor:
+    """x rounded to the narrower type of the state that is to keep it; the gradient is that of x."""
+    given = call.state.get(name)
+    if given is None or given.dtype not in (torch.bfloat16, torch.float16):
+        return x
+    return x + (x.to(given.dtype).to(x.dtype) - x).detach()
+
+
+def _importance(call: Call, k: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """[N, H, T]: log-weights as pairs are written, and factors beside them."""
+    kind, heads = call.choices.importance, call.sizes["H"]
+    if kind == "none":
+        return (None if call.choices.decay == "none" else torch.zeros_like(k[..., 0])), None
+    weight = call.get("log_importance" if kind == "log" else "importance")
+    if weight is None:
+        return torch.zeros_like(k[..., 0]), None
+    weight = by_memory(weight, heads).squeeze(2)
+    if kind == "log":
+        return weight, None
+    nothing = weight == 0
+    return torch.where(nothing, 1, weight).log(), torch.where(nothing, weight, 1)
+
+
+def _fading(call: Call) -> tuple[Tensor | None, Tensor | None]:
+    g = log_decay_rows(call)
+    if g is None:
+        return None, None
+    g = torch.nn.functional.pad(g.squeeze(2).squeeze(-1).double(), (1, 0))
+    all_gone = g < _LOG_OF_NOTHING
+    return torch.where(all_gone, 0, g).cumsum(-1), all_gone.cumsum(-1)
+
+
+class Sight(NamedTuple):
+    """What the tokens ``begin`` to ``end`` see: the pairs ``first`` to ``last``, those of which
+    [1 or N, 1 or H, C, p] ``seen`` says so, with the weights exp(log_weight) factor, both [N, H, C, p] or None."""
+
+    begin: int
+    end: int
+    first: int
+    last: int
+    seen: Tensor
+    log_weight: Tensor | None
+    factor: Tensor | None
+
+
+def sight(call: Call, pairs: Pairs, begin: int, end: int) -> Sight:
+    """What a block of tokens sees."""
+    choices, tokens = call.choices, call.sizes["T"]
+    first, last = 0, pairs.k.shape[2]
+    places = torch.arange(begin, end, device=call.device).unsqueeze(-1)
+    if choices.causal:
+        places = places - (choices.read == "before")
+        last = pairs.held + end
+        if choices.window and begin > choices.window:
+            first = pairs.held + begin - choices.window
+    else:
+        places = torch.full_like(places, tokens - 1)
+    place = pairs.place[..., None, first:last]
+    seen = place <= places
+    if choices.window:
+        seen = seen & (place > places - choices.window)
+    log_weight = pairs.log_weight
+    if log_weight is not None:
+        log_weight = log_weight[..., None, first:last]
+        if pairs.faded is not None and pairs.resets is not None:
+            at = places.squeeze(-1) + 1
+            born = _born(pairs, first, last)
+            seen = seen & (pairs.resets[..., at, None] == pairs.resets[..., None, born])
+            fading = pairs.faded[..., at, None] - pairs.faded[..., None, born]
+            log_weight = log_weight + fading.to(log_weight.dtype)
+        seen = seen & (log_weight != -torch.inf)
+    factor = None if pairs.factor is None else pairs.factor[..., None, first:last]
+    return Sight(begin, end, first, last, seen, log_weight, factor)
+
+
+def _born(pairs: Pairs, first: int, last: int) -> Tensor:
+    """[p]: the tokens of the call at whose end each pair was written; 0 for those of the state."""
+    number = torch.arange(first, last, device=pairs.k.device)
+    return (number - pairs.held + 1).clamp(min=0)
+
+
+def block_of(tokens: int, numbers: int) -> int:
+    """How many tokens a block has, where each takes so many numbers."""
+    return max(1, min(tokens, _BLOCK_NUMBERS // max(1, numbers)))
+
+
+def final_state(call: Call, pairs: Pairs) -> dict[str, Tensor]:
+    """The latest pairs of all, as many as a state holds."""
+    choices, tokens = call.choices, call.sizes["T"]
+    if not choices.causal:
+        return {}
+    log_weight = _last_weights(pairs)
+    kept: dict[str, Tensor] = {"state.k": pairs.k, "state.v": pairs.v}
+    if log_weight is not None:
+        kept["state.log_weight"] = log_weight
+    if pairs.lengths is None:
+        length = _length_after(0, 2 * choices.window, tokens, choices.window)
+        shape = (call.sizes["N"], call.sizes["H"])
+        lengths = torch.full(shape, length, dtype=torch.int64, device=call.device)
+        final = {name: x[:, :, x.shape[2] - length :] for name, x in kept.items()}
+    else:
+        capacity = pairs.held if pairs.held >= choices.window else 2 * choices.window
+        lengths = _lengths_after(pairs.lengths, capacity, tokens, choices.window)
+        most = max(pairs.held, int(lengths.max())) if lengths.numel() else pairs.held
+        rows, padding = _latest(pairs.lengths, lengths, most, pairs.held, tokens)
+        final = {name: _taken(x, rows, padding) for name, x in kept.items()}
+    final = {name: call.stored(name, x.transpose(1, 2)) for name, x in final.items()}
+    return {**final, "state.length": lengths}
+
+
+def _last_weights(pairs: Pairs) -> Tensor | None:
+    """Log-weights after the last token; of a factor of 0 -inf."""
+    log_weight = pairs.log_weight
+    if log_weight is None:
+        return None
+    if pairs.factor is not None:
+        log_weight = torch.where(pairs.factor == 0, -torch.inf, log_weight)
+    if pairs.faded is None or pairs.resets is None:
+        return log_weight
+    born = _born(pairs, 0, pairs.k.shape[2])
+    fading = pairs.faded[..., -1:] - pairs.faded[..., born]
+    gone = pairs.resets[..., -1:] != pairs.resets[..., born]
+    return torch.where(gone, -torch.inf, log_weight + fading.to(log_weight.dtype))
+
+
+def _length_after(held: int, capacity: int, added: int, window: int) -> int:
+    """Rows held after ``added`` more (src/core/pair_rows.h)."""
+    most = min(capacity, 2 * window)
+    if window == 0 or added == 0 or held + added <= most:
+        return held + added
+    return window + (min(held, most) + added - most - 1) % (most - window + 1)
+
+
+def _lengths_after(held: Tensor, capacity: int, added: int, window: int) -> Tensor:
+    most = min(capacity, 2 * window)
+    if window == 0 or added == 0:
+        return held + added
+    more = held.clamp(max=most) + added - most - 1
+    return torch.where(held + added <= most, held + added, window + more % (most - window + 1))
+
+
+def _latest(
+    before: Tensor, after: Tensor, rows: int, held: int, added: int
+) -> tuple[Tensor, Tensor]:
+    """[N, H, rows]: where among all pairs each of the rows comes from, and which are padding."""
+    row = torch.arange(rows, device=before.device)
+    before, after = before.unsqueeze(-1), after.unsqueeze(-1)
+    number = before + added - after + row
+    source = torch.where(number < before, number, number - before + held)
+    padding = row >= after
+    return torch.where(padding, 0, source), padding
+
+
+def _taken(x: Tensor, rows: Tensor, padding: Tensor) -> Tensor:
+    """Rows of x [N, H, P, ...], and 0 where there is padding."""
+    if x.shape[2] == 0:
+        return x.new_zeros(*rows.shape, *x.shape[3:])
+    if x.dim() == 4:
+        rows, padding = rows.unsqueeze(-1).expand(*rows.shape, x.shape[-1]), padding.unsqueeze(-1)
+    return torch.where(padding, 0, x.gather(2, rows))
