@@ -106,7 +106,34 @@ LEAST_SQUARES = [
     "rls{features:cosformer}",
     "affine_rls{decay:scalar}",
 ]
-ALL = HEBBIAN + SGD + SCANS + VARIANTS + LEAST_SQUARES
+#: Every named network, and every word of every option that a network has.
+NETWORKS = [
+    "ttt_linear",
+    "ttt_mlp",
+    "titans",
+    "lact",
+    "in_place_ttt",
+    "ttt_linear{read: before, mini_batch: 5}",
+    "ttt_linear{read: batch_end, mini_batch: 6, normalise_qk: true, scale: rsqrt_dk}",
+    "ttt_linear{row_factor: one, mini_batch: 4, norm: false}",
+    "ttt_linear{mini_batch: 1, read: before, output_norm: rms}",
+    "ttt_linear{loss: dot_product, mini_batch: 4, residual: false}",
+    "ttt_mlp{activation: relu, mini_batch: 5, norm: false, residual: false, expansion: 1}",
+    "ttt_mlp{activation: tanh, mini_batch: 3, read: before, depth: 3, expansion: 2, seed: 4}",
+    "ttt_mlp{gated: true, bias: false, loss: dot_product, mini_batch: 4}",
+    "titans{mini_batch: 5, read: before}",
+    "titans{mini_batch: 4, weight_decay: coupled, gated: true}",
+    "titans{mini_batch: 4, read: batch_start, depth: 1}",
+    "titans{mini_batch: 4, momentum: false, read: batch_end, bias: true}",
+    "titans{mini_batch: 6, weight_decay: none, output_norm: l2}",
+    "titans{momentum: false, weight_decay: coupled, norm: true, residual: true, scale: 0.5}",
+    "titans{adapt: adam, eps: 0.1, curvature_decay: 0.9}",
+    "titans{adapt: adam, eps: 0.1, curvature_decay: 0.9, read: before, weight_decay: none, bias: true}",
+    "titans{adapt: adagrad, eps: 0.1, momentum: false, loss: dot_product}",
+    "lact{mini_batch: 4, read: after}",
+    "lact{mini_batch: 4, row_factor: inverse}",
+]
+ALL = HEBBIAN + SGD + SCANS + VARIANTS + LEAST_SQUARES + NETWORKS
 
 SHAPES = {
     "plain": Sizes(),

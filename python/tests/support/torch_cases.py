@@ -41,7 +41,7 @@ def inputs(
         "Hv": sizes.value_heads,
         "H": sizes.heads,
         "Dk": sizes.key_dim,
-        "Dv": sizes.value_dim,
+        "Dv": sizes.key_dim if _adds_input(recipe) else sizes.value_dim,
         "F": sizes.features,
         "mini_batch": int(ttr.Recipe(recipe).option("mini_batch")),
         "1": 1,
@@ -54,7 +54,10 @@ def inputs(
                 made[name] = _packed(sizes, generator)
             continue
         shape = [axes[axis] for axis in spec["shapes"][-1]]
-        made[name.replace(".", "_")] = _numbers(name, shape, sizes, generator).to(dtype)
+        numbers = _numbers(name, shape, sizes, generator)
+        if name == "step" and ttr.Recipe(recipe).option("function") == "network":
+            numbers = numbers / 10  # longer ones lead networks nowhere
+        made[name.replace(".", "_")] = numbers.to(dtype)
     return made
 
 
@@ -72,6 +75,10 @@ def state(
 def _steps(recipe: str) -> int:
     optimizer = ttr.Recipe(recipe).to_dict().get("optimizer", {})
     return optimizer.get("steps", 1) if optimizer.get("optimizer") == "sgd" else 1
+
+
+def _adds_input(recipe: str) -> bool:
+    return bool(ttr.Recipe(recipe).to_dict().get("function", {}).get("residual", False))
 
 
 def _packed(sizes: Sizes, generator: torch.Generator) -> Tensor:
@@ -96,6 +103,8 @@ def _numbers(name: str, shape: list[int], sizes: Sizes, generator: torch.Generat
         return uniform * 0.9
     if name == "weight_decay":
         return uniform * 0.2
+    if name == "row_bias":
+        return x * 0.2
     if name == "ridge":
         return uniform + 0.05
     return x

@@ -74,11 +74,13 @@ def leaves(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def as_function(recipe: str, inputs: dict[str, torch.Tensor], state: dict[str, torch.Tensor]):
     """The call as a function of a flat list of tensors, for gradcheck: y and the final state."""
+    counts = {name: x for name, x in state.items() if not x.is_floating_point()}
+    state = leaves(state)
     names = [*inputs, *state]
 
     def call(*tensors: torch.Tensor):
         given = dict(zip(names, tensors))
-        held = {name: given.pop(name) for name in state}
+        held = counts | {name: given.pop(name) for name in state}
         y, final = regress(recipe, **given, state=held, return_state=True)
         return (y, *(x for x in final.values() if x.is_floating_point()))
 
@@ -90,12 +92,7 @@ def test_gradients_are_those_of_differences(recipe: str) -> None:
     recipe = CONVERGED.get(recipe, recipe)
     inputs = leaves(cases.inputs(recipe, SMALL))
     causal = "intention" not in recipe and not re.search("causal: ?false", recipe)
-    held = (
-        {n: x for n, x in cases.state(recipe, SMALL).items() if x.is_floating_point()}
-        if causal
-        else {}
-    )
-    call, tensors = as_function(recipe, inputs, leaves(held))
+    call, tensors = as_function(recipe, inputs, cases.state(recipe, SMALL) if causal else {})
     assert torch.autograd.gradcheck(call, tensors, fast_mode=True, atol=1e-5, rtol=1e-4)
 
 
@@ -116,20 +113,33 @@ def test_gradients_are_those_of_differences(recipe: str) -> None:
         "batch_gd",
         "mamba",
         "lru",
+        "ttt_linear",
+        "ttt_mlp{read: before}",
+        "titans",
+        "titans{mini_batch: 80, read: before}",
+        "titans{mini_batch: 7, read: batch_end, weight_decay: coupled, norm: true, bias: true}",
+        "titans{adapt: adam, eps: 0.1, curvature_decay: 0.9}",
+        "titans{adapt: adagrad, eps: 0.1, momentum: false}",
+        "lact{mini_batch: 33, row_factor: inverse}",
+        "in_place_ttt{mini_batch: 80, read: after}",
     ],
 )
 def test_gradients_over_chunks_agree_with_the_engine(recipe: str) -> None:
     """Over more than one chunk, and through the final state."""
     sizes = Sizes(batch=1, tokens=90, key_heads=1, key_dim=4, value_dim=3)
-    inputs, state = leaves(cases.inputs(recipe, sizes)), leaves(cases.state(recipe, sizes))
+    inputs, start = leaves(cases.inputs(recipe, sizes)), cases.state(recipe, sizes)
+    state = start | leaves(start)
     y, final = regress(recipe, **inputs, state=state, return_state=True)
     generator = torch.Generator().manual_seed(3)
+    final = {name: x for name, x in final.items() if x.is_floating_point()}
     weights = [
         torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in (y, *final.values())
     ]
     want = oracle.gradients(recipe, inputs, state, weights[0], dict(zip(final, weights[1:])))
-    wanted = [*inputs.values(), *state.values()]
-    got = torch.autograd.grad([y, *final.values()], wanted, weights, allow_unused=True)
-    for name, x, gradient in zip([*inputs, *state], wanted, got):
+    wanted = {name: x for name, x in (inputs | state).items() if x.requires_grad}
+    got = torch.autograd.grad(
+        [y, *final.values()], list(wanted.values()), weights, allow_unused=True
+    )
+    for (name, x), gradient in zip(wanted.items(), got):
         gradient = torch.zeros_like(x) if gradient is None else gradient
         close(gradient, want[name], f"d{name}", tolerance=1e-9)

@@ -4,9 +4,9 @@
     f(k) = z_depth,  or  LN(z_depth),  or  k + either
 
 Rows are [M, R, D], M the memories. Parameters are W_1, b_1, W_2, ... (without biases the W alone),
-[M, in, out] and [M, 1, out]. The gradient of 1/2 |f(k) - v|^2 or -v . f(k) for W_l is a sum of outer
-products x_{l-1} dz_l^T: rows of both are all that is kept of it. The slopes are written out, so that
-autograd goes through them as through anything else.
+[M, in, out] and [M, 1, out]. The gradient of 1/2 |f(k) - v|^2 or -v . f(k) for W_l is a sum of
+outer products x_{l-1} dz_l^T: rows of both are all that is kept of it. Slopes are written out, so
+that autograd goes through them as through anything else.
 """
 
 from __future__ import annotations
@@ -97,21 +97,17 @@ class Network:
 
     def gradients(self, weights: Parameters, k: Tensor, v: Tensor) -> list[Outer]:
         """Of every token's loss, for every parameter, at the same weights."""
-        inputs: list[Tensor] = []
-        sums: list[Tensor] = []
+        inputs, sums = {0: k}, {}
 
         def linear(layer: int, rows: Tensor) -> Tensor:
-            inputs.append(rows)
-            sums.append(self._affine(weights, layer, rows))
-            return sums[-1]
+            inputs[layer], sums[layer] = rows, self._affine(weights, layer, rows)
+            return sums[layer]
 
         squared = self._choices.loss == "squared"
         error = self._pass(linear, k) - v if squared else -v
         if not squared and (self._depth > 1 or self._choices.norm):
             self._pass(linear, k)
-        elif not squared:
-            inputs.append(k)
-        dz = self._down_norm(sums[-1], error) if self._choices.norm else error
+        dz = self._down_norm(sums[self._depth - 1], error) if self._choices.norm else error
         found: list[Outer] = []
         for layer in reversed(range(self._depth)):
             if self._choices.bias:

@@ -6,9 +6,9 @@ update or, of plain steps, minus the sum of steps times gradients of this mini-b
     adapted    V_t = keep V_{t-1} + take grad_t^2,   G_t = m G_{t-1} + (1 - m) grad_t  or  grad_t
                W_t = d_t W_{t-1} - step_t G_t / (sqrt V_t + eps)
 
-All gradients of a mini-batch are those at W_bar, where it began, so that plain and carrying steps are
-linear in them: W_i = a_i A + b_i B - sum_{j <= i} c_ij grad_j, with A and B what W (or W_bar) and S
-were before the part. Numbers of tokens are [M, C, 1].
+All gradients of a mini-batch are those at W_bar, where it began, so that plain and carrying steps
+are linear in them: W_i = a_i A + b_i B - sum_{j <= i} c_ij grad_j, with A and B what W (or W_bar)
+and S were before the part. Numbers of tokens are [M, C, 1].
 """
 
 from __future__ import annotations
