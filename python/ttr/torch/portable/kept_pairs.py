@@ -172,7 +172,7 @@ def sight(call: Call, pairs: Pairs, begin: int, end: int) -> Sight:
     first, last = 0, pairs.k.shape[2]
     places = torch.arange(begin, end, device=call.device).unsqueeze(-1)
     if choices.causal:
-        places = places - (choices.read == "before")
+        places = places - int(choices.read == "before")
         last = pairs.held + end
         if choices.window and begin > choices.window:
             first = pairs.held + begin - choices.window
@@ -216,45 +216,51 @@ def final_state(call: Call, pairs: Pairs) -> dict[str, Tensor]:
     kept: dict[str, Tensor] = {"state.k": pairs.k, "state.v": pairs.v}
     if log_weight is not None:
         kept["state.log_weight"] = log_weight
-    if pairs.lengths is None:
-        length = _length_after(0, 2 * choices.window, tokens, choices.window)
-        shape = (call.sizes["N"], call.sizes["H"])
-        lengths = torch.full(shape, length, dtype=torch.int64, device=call.device)
-        final = {name: x[:, :, x.shape[2] - length :] for name, x in kept.items()}
+    before = pairs.lengths
+    if before is None:
+        before = torch.zeros(pairs.k.shape[:2], dtype=torch.int64, device=call.device)
+    longest = 0 if pairs.lengths is None or not before.numel() else int(before.max())
+    rows = _rows_after(pairs.held, longest, tokens, choices.window)
+    capacity = rows if rows >= choices.window else 2 * choices.window
+    lengths = _lengths_after(before, capacity, tokens, choices.window)
+    if rows == pairs.k.shape[2] and pairs.lengths is None:
+        final = kept
     else:
-        capacity = pairs.held if pairs.held >= choices.window else 2 * choices.window
-        lengths = _lengths_after(pairs.lengths, capacity, tokens, choices.window)
-        most = max(pairs.held, int(lengths.max())) if lengths.numel() else pairs.held
-        rows, padding = _latest(pairs.lengths, lengths, most, pairs.held, tokens)
-        final = {name: _taken(x, rows, padding) for name, x in kept.items()}
+        source, padding = _latest(before, lengths, rows, pairs.held, tokens)
+        final = {name: _taken(x, source, padding) for name, x in kept.items()}
     final = {name: call.stored(name, x.transpose(1, 2)) for name, x in final.items()}
     return {**final, "state.length": lengths}
 
 
 def _last_weights(pairs: Pairs) -> Tensor | None:
-    """Log-weights after the last token; of a factor of 0 -inf."""
+    """Log-weights after the last token; of what has no weight -inf, which does not move."""
     log_weight = pairs.log_weight
     if log_weight is None:
         return None
+    gone = log_weight == -torch.inf
     if pairs.factor is not None:
-        log_weight = torch.where(pairs.factor == 0, -torch.inf, log_weight)
-    if pairs.faded is None or pairs.resets is None:
-        return log_weight
-    born = _born(pairs, 0, pairs.k.shape[2])
-    fading = pairs.faded[..., -1:] - pairs.faded[..., born]
-    gone = pairs.resets[..., -1:] != pairs.resets[..., born]
-    return torch.where(gone, -torch.inf, log_weight + fading.to(log_weight.dtype))
+        gone = gone | (pairs.factor == 0)
+    if pairs.faded is not None and pairs.resets is not None:
+        born = _born(pairs, 0, pairs.k.shape[2])
+        gone = gone | (pairs.resets[..., -1:] != pairs.resets[..., born])
+        fading = pairs.faded[..., -1:] - pairs.faded[..., born]
+        log_weight = log_weight + fading.to(log_weight.dtype)
+    return torch.where(gone, -torch.inf, log_weight)
 
 
-def _length_after(held: int, capacity: int, added: int, window: int) -> int:
-    """Rows held after ``added`` more (src/core/pair_rows.h)."""
-    most = min(capacity, 2 * window)
-    if window == 0 or added == 0 or held + added <= most:
-        return held + added
-    return window + (min(held, most) + added - most - 1) % (most - window + 1)
+def _rows_after(rows: int, held: int, added: int, window: int) -> int:
+    """Rows of a state that has ``rows`` and holds so many pairs, as ``added`` more come: where they
+    are too few, twice as many at least, up to two windows (src/layer/pair_room.cc)."""
+    wanted = held + added
+    if window and added:
+        wanted = min(wanted, max(held, 2 * window))
+    if rows >= wanted:
+        return rows
+    return max(wanted, min(2 * rows, 2 * window) if window else 2 * rows)
 
 
 def _lengths_after(held: Tensor, capacity: int, added: int, window: int) -> Tensor:
+    """Pairs held after ``added`` more (src/core/pair_rows.h)."""
     most = min(capacity, 2 * window)
     if window == 0 or added == 0:
         return held + added
