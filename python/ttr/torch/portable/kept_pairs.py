@@ -202,9 +202,15 @@ def _born(pairs: Pairs, first: int, last: int) -> Tensor:
     return (number - pairs.held + 1).clamp(min=0)
 
 
-def block_of(tokens: int, numbers: int) -> int:
-    """How many tokens a block has, where each takes so many numbers."""
-    return max(1, min(tokens, _BLOCK_NUMBERS // max(1, numbers)))
+def block_of(call: Call, pairs: Pairs, numbers: int, more: int = 0) -> int:
+    """How many tokens a block has, where each takes so many numbers a query and pair, and ``more`` a
+    query."""
+    count, window, tokens = pairs.k.shape[2], call.choices.window, call.sizes["T"]
+    group = max(1, call.sizes["Hq"] // call.sizes["H"])
+    most = max(window, 16) if window else tokens
+    count = min(count, 2 * most) if window else count
+    queries = call.sizes["N"] * call.sizes["H"] * group
+    return max(1, min(most, _BLOCK_NUMBERS // max(1, queries * (count * numbers + more))))
 
 
 def final_state(call: Call, pairs: Pairs) -> dict[str, Tensor]:
@@ -228,7 +234,7 @@ def final_state(call: Call, pairs: Pairs) -> dict[str, Tensor]:
     else:
         source, padding = _latest(before, lengths, rows, pairs.held, tokens)
         final = {name: _taken(x, source, padding) for name, x in kept.items()}
-    final = {name: call.stored(name, x.transpose(1, 2)) for name, x in final.items()}
+    final = {n: call.stored(n, x.transpose(1, 2).to(call.work)) for n, x in final.items()}
     return {**final, "state.length": lengths}
 
 

@@ -32,8 +32,8 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
 
 def _blocks(call: Call, pairs: Pairs, q: Tensor) -> Tensor:
     """[N, H, T, G, Dv]"""
-    count, heads, tokens, group, _ = q.shape
-    size = block_of(tokens, count * heads * group * pairs.k.shape[2])
+    tokens = q.shape[2]
+    size = block_of(call, pairs, 1)
     outputs = []
     for begin in range(0, tokens, size):
         end = min(begin + size, tokens)
