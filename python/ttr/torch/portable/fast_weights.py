@@ -13,9 +13,12 @@ Cost a row and memory: 2 Dk Dv + C (3 Dk + 2 Dv) multiply-adds forward, for a de
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from . import kernels, linear_attention
 from .decays import ChannelDecay, ComplexDecay, Decay, NoDecay, ScalarDecay, ShrinkingDecay
 from .inputs import Call
 from .layout import by_token
@@ -44,7 +47,12 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     keys = mapped_keys(call)
     rows = sgd_rows(call, keys) if choices.family == "sgd" else hebbian_rows(call, keys)
     reads = choices.causal
-    y, state = _pass_chunks(rows, _start(call, rows), choices.read, reads)
+    start = _start(call, rows)
+    made = _kernels(call, rows)
+    if made is None:
+        y, state = _pass_chunks(rows, start, choices.read, reads)
+    else:
+        y, state = linear_attention.run(call, rows, start, made)
     if not reads:
         y = keys.q @ state[..., : keys.q.shape[-1], :]
     elif choices.rows_per_token > 1:
@@ -53,6 +61,18 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
         ]
     y = _scaled(call, rows, keys.k, keys.q, y)
     return by_token(read_out(choices, y, _log_scale(call, rows))), _final(call, rows, state)
+
+
+def _kernels(call: Call, rows: Rows) -> Any | None:
+    """The kernels of linear attention, for what is written unread with a scalar decay, where they
+    are made for the device."""
+    scalar = rows.log_decay is None or rows.log_decay.shape[-1] == 1
+    parts = (rows.erase, rows.phase, rows.shrink, rows.momentum)
+    if not call.choices.causal or not scalar or any(part is not None for part in parts):
+        return None
+    if torch.compiler.is_compiling():
+        return None
+    return kernels.made_for(call, max(rows.key.shape[-1], rows.v.shape[-1]))
 
 
 def _scaled(call: Call, rows: Rows, k: Tensor | None, q: Tensor, y: Tensor) -> Tensor:

@@ -90,17 +90,20 @@ class Passes:
         return terms.flip(1).cumsum(1).flip(1) + last.unsqueeze(1)
 
     def gradients(
-        self, x: Tensor, z: Tensor, dy: Tensor, of_a: Tensor, of_b: Tensor
+        self, x: Tensor, z: Tensor | None, dy: Tensor, of_a: Tensor | None, of_b: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        x, z, dy = (self.rows(rows) for rows in (x, z, dy))
+        x, dy = self.rows(x), self.rows(dy)
         later, k, v = self.between.mT, self.k, self._v
         by_x = (k @ x.mT) * later
-        b_v = self._end(v, of_b.mT) + _all(((v @ dy.mT) * later) @ x)
-        a_k = self._end(k, of_a) + _all(by_x @ z)
-        at_k = self._end(k, of_a.mT) + _all(((k @ z.mT) * later) @ x)
         dv = self._weighted(self._end(k, of_b) + _all(by_x @ dy))
-        dw = (k * (b_v - a_k)).sum(-1, keepdim=True)
-        dk = self._weighted(b_v - a_k - at_k)
+        along = self._end(v, of_b.mT) + _all(((v @ dy.mT) * later) @ x)
+        across = None
+        if z is not None and of_a is not None:
+            z = self.rows(z)
+            along = along - self._end(k, of_a) - _all(by_x @ z)
+            across = self._end(k, of_a.mT) + _all(((k @ z.mT) * later) @ x)
+        dw = (k * along).sum(-1, keepdim=True)
+        dk = self._weighted(along if across is None else along - across)
         return self.tokens(dk), self.tokens(dv), self.tokens(dw).squeeze(-1)
 
     def _end(self, rows: Tensor, states: Tensor) -> Tensor:

@@ -80,9 +80,10 @@ class Passes(Protocol):
         """Sums of terms [B, T, H] over this and later tokens of a sequence, from last [N, H]."""
 
     def gradients(
-        self, x: Tensor, z: Tensor, dy: Tensor, of_a: Any, of_b: Any
+        self, x: Tensor, z: Tensor | None, dy: Tensor, of_a: Any, of_b: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """dk, dv [B, T, H, .] and dw [B, T, H] from the later sums of x z^T and of x dy^T."""
+        """dk, dv [B, T, H, .] and dw [B, T, H] from the later sums of x z^T (None where nothing was
+        solved) and of x dy^T."""
 
 
 class Result(NamedTuple):
@@ -150,14 +151,11 @@ def _backward(ctx: Any, dy: Tensor, da: Tensor, db: Tensor) -> tuple[Tensor | No
     dk, dv, dw = passes.gradients(x, z, dy, of_a, of_b)
     dg = None
     if g is not None:
-        dg = (-dw if w is None else -dw * w.to(dw.dtype)).double()
-        if ridge is not None:
-            kept = (shared(x * z, ridge.shape[0]) * ridge).sum(-1, dtype=torch.float64)
-            dg = dg + passes.when_read(kept)
-        # What the last state gives is there for every token of its sequence.
         whole = (da.double() * a_last).sum((-1, -2)) + (db.double() * b_last).sum((-1, -2))
-        dg = passes.later_tokens(dg, whole)
-        dg = dg.to(g.dtype)
+        found = None
+        if ridge is not None:
+            found = (shared(x * z, ridge.shape[0]) * ridge).sum(-1, dtype=torch.float64)
+        dg = of_decay(passes, found, w, dw, whole).to(g.dtype)
     dridge = None if ridge is None else -shared(x * z, ridge.shape[0]).sum((0, 1)).to(ridge.dtype)
     return (
         shared(z, ctx.query_heads).to(ctx.query_type),
@@ -169,6 +167,17 @@ def _backward(ctx: Any, dy: Tensor, da: Tensor, db: Tensor) -> tuple[Tensor | No
         first_b.to(b.dtype),
         dridge,
     )
+
+
+def of_decay(
+    passes: Passes, found: Tensor | None, w: Tensor | None, dw: Tensor, whole: Tensor
+) -> Tensor:
+    """dg [B, T, H] from what tokens ``found`` in the memories that they read, from dw, and from the
+    ``whole`` memories at the end [N, H]. Sums over a sequence are in double."""
+    terms = (-dw if w is None else -dw * w.to(dw.dtype)).double()
+    if found is not None:
+        terms = terms + passes.when_read(found)
+    return passes.later_tokens(terms, whole)
 
 
 def shared(x: Tensor, heads: int) -> Tensor:

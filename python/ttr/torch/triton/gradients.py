@@ -41,10 +41,10 @@ def of_keys(
     H: tl.constexpr, GROUPS: tl.constexpr, K_HEADS: tl.constexpr, V_HEADS: tl.constexpr,
     K: tl.constexpr, V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     C: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
-    BEFORE: tl.constexpr, WEIGHTED: tl.constexpr, FADES: tl.constexpr,
+    SOLVES: tl.constexpr, BEFORE: tl.constexpr, WEIGHTED: tl.constexpr, FADES: tl.constexpr,
 ):  # fmt: skip
     """TILE channels of dk_i = w_i (dB_i v_i + (dA_i + dA_i^T) k_i), and their part of
-    dw_i = k_i . (dB_i v_i + dA_i k_i), [tiles, rows, H].
+    dw_i = k_i . (dB_i v_i + dA_i k_i), [tiles, rows, H]; without dA unless something was solved.
 
     of_a [ROWS, ROWS] and of_b [ROWS, COLUMNS]: the sums of x z^T and of x dy^T after the chunk.
     """
@@ -52,7 +52,8 @@ def of_keys(
     first = tl.program_id(2) * TILE
     begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
     memory = chunk.to(tl.int64) * H + head
-    of_a += memory * ROWS * ROWS
+    if SOLVES:
+        of_a += memory * ROWS * ROWS
     of_b += memory * ROWS * COLUMNS
     keys = load_rows(k, begin, end, head // (H // K_HEADS), K_HEADS, K, C, 0, SIZE)
     values = load_rows(v, begin, end, head // (H // V_HEADS), V_HEADS, V, C, 0, WIDTH)
@@ -60,20 +61,23 @@ def of_keys(
     factors = tl.trans(between(g, begin, end, head, H, C, FADES, BEFORE))
     i, own = tl.arange(0, SIZE), first + tl.arange(0, TILE)
     total = product(values, tl.trans(load_matrix(of_b, ROWS, own, COLUMNS, tl.arange(0, WIDTH))))
-    total -= product(keys, tl.trans(load_matrix(of_a, ROWS, own, ROWS, i)))
+    if SOLVES:
+        total -= product(keys, tl.trans(load_matrix(of_a, ROWS, own, ROWS, i)))
     total *= kept[:, None]
     for group in range(GROUPS):
         query = head * GROUPS + group
         scores = product(values, tl.trans(load_rows(dy, begin, end, query, H * GROUPS, V, C, 0, WIDTH)))
-        scores -= product(keys, tl.trans(load_rows(z, begin, end, query, H * GROUPS, K, C, 0, SIZE)))
+        if SOLVES:
+            scores -= product(keys, tl.trans(load_rows(z, begin, end, query, H * GROUPS, K, C, 0, SIZE)))
         total += product(scores * factors, load_rows(x, begin, end, query, H * GROUPS, K, C, first, TILE))
     mine = load_rows(k, begin, end, head // (H // K_HEADS), K_HEADS, K, C, first, TILE)
     of_w = tl.sum(total * mine, 1)
-    total -= product(keys, load_matrix(of_a, ROWS, i, ROWS, own)) * kept[:, None]
-    for group in range(GROUPS):
-        query = head * GROUPS + group
-        scores = product(keys, tl.trans(load_rows(x, begin, end, query, H * GROUPS, K, C, 0, SIZE)))
-        total -= product(scores * factors, load_rows(z, begin, end, query, H * GROUPS, K, C, first, TILE))
+    if SOLVES:
+        total -= product(keys, load_matrix(of_a, ROWS, i, ROWS, own)) * kept[:, None]
+        for group in range(GROUPS):
+            query = head * GROUPS + group
+            scores = product(keys, tl.trans(load_rows(x, begin, end, query, H * GROUPS, K, C, 0, SIZE)))
+            total -= product(scores * factors, load_rows(z, begin, end, query, H * GROUPS, K, C, first, TILE))
     total *= weights(w, begin, end, head, H, C, WEIGHTED)[:, None]
     store_rows(dk, total, begin, end, head, H, K, C, first, TILE)
     row = begin + tl.arange(0, C)

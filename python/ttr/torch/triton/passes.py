@@ -140,9 +140,10 @@ class Passes:
         return self._tokens(y)
 
     def gradients(
-        self, x: Tensor, z: Tensor, dy: Tensor, of_a: Tensor, of_b: Tensor
+        self, x: Tensor, z: Tensor | None, dy: Tensor, of_a: Tensor | None, of_b: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        x, z, dy = (self._rows(rows) for rows in (x, z, dy))
+        x, dy = self._rows(x), self._rows(dy)
+        z = None if z is None else self._rows(z)
         k, v, heads, rows = self._k, self._v, self._heads, x.shape[0]
         key, value = k.shape[-1], v.shape[-1]
         dk = k.new_empty(rows, heads, key, dtype=k.dtype if k.shape[1] == heads else torch.float32)
@@ -162,7 +163,7 @@ class Passes:
             )
             launch(gradients.of_keys, (count, heads, parts.shape[0]),
                 x, z, dy, k, v, self._w, self._g, of_a, of_b, dk, parts, self._tables.chunks, rows,
-                V_HEADS=v.shape[1], WIDTH=_power(value), TILE=key_tile, **shapes,
+                V_HEADS=v.shape[1], WIDTH=_power(value), TILE=key_tile, SOLVES=z is not None, **shapes,
             )  # fmt: skip
         return self._tokens(dk), self._tokens(dv), self._tokens(parts.sum(0))
 

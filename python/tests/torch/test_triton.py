@@ -1,0 +1,172 @@
+"""The kernels of ttr.torch.triton in Triton's interpreter, on tensors that pass for those of a GPU,
+against the definition and the passes of PyTorch's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch_cases as cases
+import torch_oracle as oracle
+from torch import Tensor
+from torch_cases import Sizes
+from ttr.torch.portable import kernels, regress
+
+triton = pytest.importorskip("triton")
+if not triton.knobs.runtime.interpret:
+    pytest.skip("Triton compiles", allow_module_level=True)
+from ttr.torch.triton import passes  # noqa: E402
+from ttr.torch.triton.launch import launch  # noqa: E402
+
+# What Triton's interpreter itself warns of.
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.fixture(autouse=True)
+def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of the kernels that a call launches."""
+    monkeypatch.setattr(kernels, "on_gpu", lambda call: True)
+    kernels._module.cache_clear()
+    names: list[str] = []
+
+    def noted(kernel, grid, *arguments, **constants):
+        names.append(kernel.__name__)
+        launch(kernel, grid, *arguments, **constants)
+
+    monkeypatch.setattr(passes, "launch", noted)
+    yield names
+    kernels._module.cache_clear()
+
+
+SHAPES = {
+    "chunks": Sizes(batch=2, tokens=70, query_heads=1, key_heads=1, value_heads=1, heads=1, key_dim=20,
+                    value_dim=24),
+    "grouped": Sizes(batch=1, tokens=20, query_heads=4, key_heads=1, value_heads=2, heads=2, key_dim=5,
+                     value_dim=17),
+    "shared": Sizes(batch=1, tokens=20, query_heads=1, key_heads=2, value_heads=1, heads=2, key_dim=5,
+                    value_dim=17),
+    "packed": Sizes(tokens=40, key_heads=1, key_dim=16, value_dim=3, sequences=4),
+    "one token": Sizes(batch=1, tokens=1, key_dim=3, value_dim=2),
+}  # fmt: skip
+#: Every recipe over chunks, and every shape with a few of them.
+CASES = [
+    ("rls", "chunks"),
+    ("rls", "packed"),
+    ("rls", "one token"),
+    ("weighted_rls", "chunks"),
+    ("weighted_rls{read: before}", "packed"),
+    ("weighted_rls", "grouped"),
+    ("weighted_rls", "shared"),
+    ("mesa", "chunks"),
+    ("mesa{read: before, importance: none}", "packed"),
+    ("mesa{decay: none}", "grouped"),
+    ("feature_rls", "grouped"),
+    ("linear_attention{importance: input, decay: scalar}", "chunks"),
+    ("linear_attention", "shared"),
+    ("mamba2{read: before}", "packed"),
+    ("retnet", "grouped"),
+    ("mlstm", "grouped"),
+]
+
+
+def close(got: Tensor, want: Tensor, what: str, bound: float) -> None:
+    scale = max(1.0, float(want.abs().max())) if want.numel() else 1.0
+    torch.testing.assert_close(
+        got.double() / scale, want.double() / scale, rtol=bound, atol=bound, msg=lambda m: f"{what}: {m}"
+    )
+
+
+def drawn(recipe: str, sizes: Sizes) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Inputs and a state in float32; half of a memory is left after some thirty tokens."""
+    inputs, state = cases.inputs(recipe, sizes), cases.state(recipe, sizes)
+    if "log_decay" in inputs:
+        inputs["log_decay"] /= 15
+    narrow = ({n: x.float() if x.is_floating_point() else x for n, x in t.items()} for t in (inputs, state))
+    return tuple(narrow)
+
+
+def leaves(tensors: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    return {
+        n: x.to(dtype).detach().clone().requires_grad_() if x.is_floating_point() else x
+        for n, x in tensors.items()
+    }
+
+
+@pytest.mark.parametrize(("recipe", "shape"), CASES)
+def test_agrees_with_the_definition(launched: list[str], recipe: str, shape: str) -> None:
+    """Outputs, the final state, and the gradients of both."""
+    given, held = drawn(recipe, SHAPES[shape])
+    inputs, state = leaves(given, torch.float32), leaves(held, torch.float32)
+    y, final = regress(recipe, **inputs, state=state, return_state=True)
+    # In double that is of float32's numbers.
+    wide, wide_state = leaves(given, torch.float64), leaves(held, torch.float64)
+    want, last = oracle.definition(recipe, wide, wide_state)
+    close(y, want, "y", 1e-4)  # 4 eps times the systems' condition
+    for name, tensor in final.items():
+        close(tensor, last[name], name, 1e-5)
+
+    final = {n: x for n, x in final.items() if x.requires_grad}
+    generator = torch.Generator().manual_seed(3)
+    weights = [torch.randn(x.shape, generator=generator) for x in (y, *final.values())]
+    wanted = {n: x for n, x in {**inputs, **state}.items() if x.requires_grad}
+    got = torch.autograd.grad([y, *final.values()], [*wanted.values()], weights, allow_unused=True)
+    doubled = {n: w.double() for n, w in zip(final, weights[1:])}
+    gradients = oracle.gradients(recipe, wide, wide_state, weights[0].double(), doubled)
+    for (name, x), gradient in zip(wanted.items(), got):
+        gradient = torch.zeros_like(x) if gradient is None else gradient
+        close(gradient, gradients[name], f"d{name}", 2e-4)
+    assert "of_keys" in launched
+
+
+def test_narrow_types(launched: list[str]) -> None:
+    """Rows of bfloat16 are multiplied as they are."""
+    sizes = Sizes(batch=1, tokens=70, query_heads=1, key_heads=1, value_heads=1, heads=1, key_dim=64,
+                  value_dim=64)  # fmt: skip
+    given, held = drawn("weighted_rls", sizes)
+    given = {n: x.bfloat16() if n in ("q", "k", "v") else x for n, x in given.items()}
+    inputs = {n: x.requires_grad_() for n, x in given.items() if n != "ridge"}  # the state has it
+    y = regress("weighted_rls", **inputs, state=held)
+    assert y.dtype == torch.bfloat16
+    wide = leaves(given, torch.float64)
+    state = leaves(held, torch.float64)
+    want, last = oracle.definition("weighted_rls", wide, state)
+    close(y, want, "y", 1e-2)
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(3)).bfloat16()
+    got = torch.autograd.grad(y, [*inputs.values()], weight)
+    nothing = {n: torch.zeros_like(x) for n, x in last.items()}
+    gradients = oracle.gradients("weighted_rls", wide, state, weight.double(), nothing)
+    for name, gradient in zip(inputs, got):
+        assert gradient.dtype == given[name].dtype
+        close(gradient, gradients[name], f"d{name}", 1e-2)
+    assert "of_keys" in launched
+
+
+@pytest.mark.parametrize("recipe", ["rls{ridge: 0}", "affine_rls", "weighted_rls", "mesa"])
+def test_systems_that_are_singular_take_the_other_road(launched: list[str], recipe: str) -> None:
+    """Also where a memory fades too much within a chunk, or entirely."""
+    inputs = cases.inputs(recipe, Sizes(batch=1, tokens=20, key_dim=4), dtype=torch.float32)
+    if "log_decay" in inputs:
+        inputs["log_decay"][:, 5] = -torch.inf
+    want, _ = oracle.definition(recipe, {n: x.double() for n, x in inputs.items()}, {})
+    close(regress(recipe, **inputs), want, "y", 1e-3)
+    assert "gram" in launched
+
+
+def test_no_tokens_and_what_is_not_finite(launched: list[str]) -> None:
+    sizes = Sizes(batch=2, tokens=20, key_dim=4)
+    inputs = cases.inputs("rls", sizes, dtype=torch.float32)
+    inputs["k"][0, 7] = torch.nan
+    y = regress("rls", **inputs)
+    assert y[0, 7:].isnan().all() and y[1].isfinite().all()
+    empty = cases.inputs("rls", Sizes(tokens=0), dtype=torch.float32)
+    state = cases.state("rls", Sizes(), dtype=torch.float32)
+    y, final = regress("rls", **empty, state=state, return_state=True)
+    assert y.shape == (2, 0, 2, 4)
+    for name, tensor in final.items():
+        assert torch.equal(tensor, state[name])
+
+
+def test_sums_in_double_take_the_other_road(launched: list[str]) -> None:
+    regress("rls", **cases.inputs("rls", Sizes()))
+    assert not launched
