@@ -55,8 +55,8 @@ def inputs(
             continue
         shape = [axes[axis] for axis in spec["shapes"][-1]]
         numbers = _numbers(name, shape, sizes, generator)
-        if name == "step" and ttr.Recipe(recipe).option("function") == "network":
-            numbers = numbers / 10  # longer ones lead networks nowhere
+        if name in ("step", "weight_decay") and _is_network(recipe):
+            numbers = numbers / 10  # more leads nowhere, or forgets all
         made[name.replace(".", "_")] = numbers.to(dtype)
     return made
 
@@ -75,6 +75,10 @@ def state(
 def _steps(recipe: str) -> int:
     optimizer = ttr.Recipe(recipe).to_dict().get("optimizer", {})
     return optimizer.get("steps", 1) if optimizer.get("optimizer") == "sgd" else 1
+
+
+def _is_network(recipe: str) -> bool:
+    return ttr.Recipe(recipe).option("function") == "network"
 
 
 def _adds_input(recipe: str) -> bool:

@@ -31,7 +31,7 @@ def same_as_compiled(recipe: str, fullgraph: bool) -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("recipe", ["gated_deltanet", "kda", "rwkv7", "mlstm", "gateloop", "hgrn"])
+@pytest.mark.parametrize("recipe", ["gated_deltanet", "kda", "rwkv7", "mlstm", "gateloop", "hgrn", "ttt_mlp"])
 def test_one_graph(recipe: str) -> None:
     same_as_compiled(recipe, fullgraph=True)
 

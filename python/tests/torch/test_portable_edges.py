@@ -251,7 +251,6 @@ def test_a_state_of_another_recipe_is_refused() -> None:
         "softmax": "list of its pairs",
         "kernel_ridge": "list of its pairs",
         "local_linear": "a fit around every query",
-        "titans": "trained while it reads",
         "quasi_newton{preconditioner: low_rank}": "preconditioner: low_rank",
         "momentum_deltanet{decay: channel}": "momentum beside decay: channel",
         "mlstm{decay: channel}": "importance: log beside decay: channel",

@@ -17,9 +17,10 @@ OPTIONS = [
     "phase", "momentum", "bonus", "normalise_qk", "causal", "gated", "norm", "residual", "bias",
     "nu", "steps", "block", "rank", "mini_batch", "budget", "window", "degree", "depth",
 ]  # fmt: skip
-BASES = ["linear_attention", "gated_deltanet", "mesa", "kalmanet", "mlstm", "hgrn", "mamba", "softmax"]
+BASES = ["linear_attention", "gated_deltanet", "mesa", "kalmanet", "mlstm", "hgrn", "mamba", "softmax",
+         "ttt_mlp", "titans", "lact"]
 #: Why a family, or a form, has no road there; each is a sentence of its own.
-REASONS = "its memory is|a fit around every query|a network that|whose eigenvectors|given for features"
+REASONS = "its memory is|a fit around every query|whose eigenvectors|given for features"
 
 
 def words_of(option: str) -> list[str]:

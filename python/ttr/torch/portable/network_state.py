@@ -69,18 +69,18 @@ def _start_weights(call: Call, names: list[str]) -> list[Tensor]:
     if all(x is not None for x in given):
         return [x for x in given if x is not None]
     sizes = call.sizes
-    drawn = _drawn(call.choices.text, sizes["H"], sizes["Dk"], sizes["Dv"])
+    drawn = _constant_start(call.choices.text, sizes["H"], sizes["Dk"], sizes["Dv"])
     weights = []
     for name, x in zip(names, given):
         if x is None:
-            x = torch.tensor(drawn[f"state.{name}"], dtype=call.work, device=call.device)
+            x = drawn[f"state.{name}"].to(call.device, call.work)
             x = x.expand(sizes["N"], *x.shape[1:])
         weights.append(x)
     return weights
 
 
 @functools.lru_cache(maxsize=16)
-def _drawn(text: str, heads: int, key_dim: int, value_dim: int) -> dict[str, Any]:
+def _drawn(text: str, heads: int, key_dim: int, value_dim: int) -> dict[str, Tensor]:
     """The recipe's start [1, H, ...]: what a call without tokens leaves."""
     lengths = {"B": 1, "T": 0, "Dk": key_dim, "Dv": value_dim}
     empty: dict[str, Any] = {
@@ -89,7 +89,12 @@ def _drawn(text: str, heads: int, key_dim: int, value_dim: int) -> dict[str, Any
         if spec["required"]
     }
     _, state = ttr.Layer(text).forward(**empty)
-    return dict(state)
+    return {name: torch.from_numpy(array) for name, array in state.items()}
+
+
+@torch.compiler.assume_constant_result  # the tracer cannot look into the extension module
+def _constant_start(text: str, heads: int, key_dim: int, value_dim: int) -> dict[str, Tensor]:
+    return _drawn(text, heads, key_dim, value_dim)
 
 
 def entries(call: Call, memory: Memory) -> dict[str, Tensor]:
