@@ -28,7 +28,7 @@ GPU = "cuda"
 HERE_ONLY = [
     name
     for name in ttr.zoo()
-    if ttr.Recipe(name).option("function") in ("kernel", "polynomial", "network")
+    if ttr.Recipe(name).option("function") in ("kernel", "polynomial")
     or ttr.plan(name).engine == "kernel_smoother"
 ]
 
@@ -76,7 +76,10 @@ def test_gradients_are_those_of_the_cpu(recipe: str) -> None:
             close(got / scale, want / scale, recipe, 1e-8)
 
 
-@pytest.mark.parametrize("recipe", ["gated_deltanet", "kda", "mesa", "mamba2", "lru", "rwkv7"])
+@pytest.mark.parametrize(
+    "recipe",
+    ["gated_deltanet", "kda", "mesa", "mamba2", "lru", "rwkv7", "ttt_mlp", "titans"],
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_narrow_types(recipe: str, dtype: torch.dtype) -> None:
     inputs = cases.inputs(recipe, Sizes(tokens=100), dtype=torch.float32)

@@ -122,6 +122,14 @@ def test_narrow_types(recipe: str, dtype: torch.dtype, tolerance: float) -> None
     close(y.double(), regress(recipe, **{n: x.double() for n, x in narrow.items()}), tolerance)
 
 
+@pytest.mark.parametrize("recipe", ["lact", "in_place_ttt", "titans{read: before}"])
+def test_tokens_that_nothing_has_read_have_a_gradient_of_zero(recipe: str) -> None:
+    inputs = {n: x[:, :1].requires_grad_() for n, x in cases.inputs(recipe, SIZES).items()}
+    regress(recipe, **inputs).sum().backward()
+    for name, x in inputs.items():
+        assert x.grad is not None and (name == "q" or not x.grad.any()), name
+
+
 @pytest.mark.parametrize("recipe", ["ttt_linear{mini_batch: 2}", "titans{mini_batch: 2}"])
 def test_autograd_keeps_few_weights(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those behind 8 of 64 parts, and none inside of a stretch of parts."""

@@ -49,6 +49,15 @@ class Given(NamedTuple):
     rows: Tensor | None
 
 
+class Part(NamedTuple):
+    """Tokens of one mini-batch, next to each other."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    numbers: Numbers
+
+
 def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, max(H, Hq), Dv] and the final state."""
     sizes, at = call.sizes, places(call)
@@ -109,8 +118,7 @@ class _Reader:
 
     def run(self, memory: Memory) -> tuple[Tensor, Memory]:
         """y [M, G, T, Dv] and the memory behind the last token."""
-        length = self._given.v.shape[1]
-        parts = self._parts(memory.place, length)
+        parts = self._parts(memory.place)
         together = max(1, math.isqrt(len(parts)))
         outputs = []
         for begin in range(0, len(parts), together):
@@ -124,52 +132,65 @@ class _Reader:
             outputs.append(y)
         if not outputs:
             return self._given.q[..., :1].expand(-1, -1, -1, self._given.v.shape[-1]), memory
-        return torch.cat(outputs, 2), memory
+        return self._with_unread(torch.cat(outputs, 2)), memory
 
-    def _parts(self, place: int, length: int) -> list[tuple[int, int]]:
-        """Bounds of parts, none of which goes over the end of a mini-batch."""
+    def _with_unread(self, y: Tensor) -> Tensor:
+        """y, whose gradients are zeros, not absent, for tokens that no query has read yet."""
+        if self._choices.read not in ("before", "batch_start"):
+            return y
+        given = self._given
+        unread = (given.k, given.v, given.step, given.momentum, given.shrink, given.rows)
+        return y + sum(x[:, :0].sum() for x in unread if x is not None)
+
+    def _parts(self, place: int) -> list[Part]:
+        """No part goes over the end of a mini-batch. Tensors are split once: the gradient of every
+        slice would be as long as the whole."""
+        given, sizes = self._given, self._sizes(place)
+        if not sizes:
+            return []
+        step, momentum, shrink = (
+            [None] * len(sizes) if x is None else x.split(sizes, 1)
+            for x in (given.step, given.momentum, given.shrink)
+        )
+        numbers = (Numbers._make(row) for row in zip(step, momentum, shrink))
+        rows = (given.q.split(sizes, 2), given.k.split(sizes, 1), given.v.split(sizes, 1))
+        return [Part(*row) for row in zip(*rows, numbers)]
+
+    def _sizes(self, place: int) -> list[int]:
         whole = self._choices.read in ("batch_start", "batch_end")
-        parts, begin, batch = [], 0, int(self._choices.mini_batch)
-        while begin < length:
-            size = min(batch - place, length - begin)
-            size = size if whole else min(size, _LONGEST_PART)
-            parts.append((begin, begin + size))
-            begin, place = begin + size, (place + size) % batch
-        return parts
+        left, batch, sizes = self._given.v.shape[1], int(self._choices.mini_batch), []
+        while left > 0:
+            size = min(batch - place, left)
+            sizes.append(size if whole else min(size, _LONGEST_PART))
+            left, place = left - sizes[-1], (place + sizes[-1]) % batch
+        return sizes
 
-    def _stretch(self, parts: list[tuple[int, int]], memory: Memory) -> tuple[Tensor, Memory]:
+    def _stretch(self, parts: list[Part], memory: Memory) -> tuple[Tensor, Memory]:
         outputs = []
-        for begin, end in parts:
-            y, memory = self._part(begin, end, memory)
+        for part in parts:
+            y, memory = self._part(part, memory)
             outputs.append(y)
         return torch.cat(outputs, 2), memory
 
-    def _part(self, begin: int, end: int, memory: Memory) -> tuple[Tensor, Memory]:
-        given, read = self._given, self._choices.read
-        numbers = Numbers._make(
-            None if x is None else x[:, begin:end]
-            for x in (given.step, given.momentum, given.shrink)
-        )
-        k, v = given.k[:, begin:end], given.v[:, begin:end]
-        gradients = self._network.gradients(memory.anchor, k, v)
+    def _part(self, part: Part, memory: Memory) -> tuple[Tensor, Memory]:
+        read, numbers = self._choices.read, part.numbers
+        gradients = self._network.gradients(memory.anchor, part.k, part.v)
         new = self._steps.write(memory, numbers, gradients)
-        if read in ("before", "after") and end - begin > 1:
+        if read in ("before", "after") and part.k.shape[1] > 1:
             between = self._steps.between(memory, numbers, gradients, read == "before")
-            return self._read_between(between, begin, end), new
+            return self._read_between(between, part.q), new
         seen = memory if read in ("before", "batch_start") else new
-        return self._read(self._weights(seen), begin, end), new
+        return self._read(self._weights(seen), part.q), new
 
     def _weights(self, memory: Memory) -> Parameters:
         """Those that a query reads which reads no token's own."""
         batch_start = self._choices.read == "batch_start"
         return memory.anchor if batch_start else self._steps.now(memory)
 
-    def _read(self, weights: Parameters, begin: int, end: int) -> Tensor:
-        q = self._given.q[:, :, begin:end]
+    def _read(self, weights: Parameters, q: Tensor) -> Tensor:
         return self._network.apply(weights, q.flatten(1, 2)).unflatten(1, q.shape[1:3])
 
-    def _read_between(self, between: Between, begin: int, end: int) -> Tensor:
-        q = self._given.q[:, :, begin:end]
+    def _read_between(self, between: Between, q: Tensor) -> Tensor:
         groups = q.shape[1]
         if groups > 1:  # a token's queries, [G, C], read the same weights
             a, b, c = (

@@ -73,7 +73,7 @@ def _start_weights(call: Call, names: list[str]) -> list[Tensor]:
     weights = []
     for name, x in zip(names, given):
         if x is None:
-            x = drawn[f"state.{name}"].to(call.device, call.work)
+            x = drawn[f"state.{name}"].to(call.work).to(call.device)
             x = x.expand(sizes["N"], *x.shape[1:])
         weights.append(x)
     return weights
