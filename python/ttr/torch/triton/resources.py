@@ -1,7 +1,9 @@
 """What kernels take of a GPU, by compilation alone: no GPU is needed.
 
-``compiled(launches, capability)`` gives registers, spills and shared memory of every launch that a
-call made; ``recorded(call)`` lists these without running them.
+    python -m ttr.torch.triton.resources          # a table: docs/performance/gpu.md has it
+
+``recorded(call)`` lists what a call launches without running it; ``compiled(launch, capability)`` says
+what a launch takes of registers, of the stack (spills) and of shared memory.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from ..portable.prefix_solve import Pairs
 from . import passes
 
 
@@ -96,3 +99,52 @@ def _usage(cubin: bytes) -> tuple[int, int]:
     found = re.search(r"REG:(\d+) STACK:(\d+)", text)
     assert found is not None, text
     return int(found[1]), int(found[2])
+
+
+def launches(width: int) -> list[Launch]:
+    """All kernels of exact least squares forward and backward, of keys and values ``width`` wide in
+    bfloat16 with decays; the solve twice, the second time with a ridge that stays."""
+    heads, size = 2, 64
+    rows = torch.zeros(1, 2 * size, heads, width, dtype=torch.bfloat16)
+    numbers = torch.zeros(1, 2 * size, heads)
+    state, ridge = torch.zeros(1, heads, width, width), torch.zeros(heads, width)
+
+    def call() -> None:
+        made = passes.Passes(Pairs(rows, rows, numbers, numbers), heads, (0, 2 * size), "after", size)
+        sums, _ = made.sums(rows, state)
+        x = made.prefixes(sums, None).solve(rows)
+        made.prefixes(sums, ridge).solve(rows)
+        y = made.read(x, sums)
+        made.read_back(y, sums)
+        made.later_sums(x, x, state)
+        made.gradients(x, x, y, sums, sums)
+
+    seen: dict[str, Launch] = {}
+    for launch in recorded(call):
+        seen.setdefault(title(launch), launch)
+    return list(seen.values())
+
+
+def title(launch: Launch) -> str:
+    """A kernel's name, and which of its forms it is."""
+    words = {"ACROSS": "back", "LATER": "later", "STAYS": "with a ridge that stays"}
+    forms = [word for name, word in words.items() if launch.constants.get(name)]
+    if launch.kernel.__name__ == "factor":
+        forms = [f"{launch.constants['SIZE']} x {launch.constants['SIZE']}"]
+    return " ".join([launch.kernel.__name__, *forms])
+
+
+def table(widths: tuple[int, ...] = (64, 128), capabilities: tuple[int, ...] = (80, 90)) -> str:
+    """As Markdown."""
+    lines = ["| kernel | channels | sm | registers | stack, bytes | shared, bytes | warps |", "|---|---|---|---|---|---|---|"]
+    for width in widths:
+        for launch in launches(width):
+            for capability in capabilities:
+                found = compiled(launch, capability)
+                cells = (title(launch), width, capability, *dataclasses.astuple(found))
+                lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(f"Triton {triton.__version__}\n\n{table()}", end="")
