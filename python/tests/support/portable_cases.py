@@ -133,7 +133,57 @@ NETWORKS = [
     "lact{mini_batch: 4, read: after}",
     "lact{mini_batch: 4, row_factor: inverse}",
 ]
-ALL = HEBBIAN + SGD + SCANS + VARIANTS + LEAST_SQUARES + NETWORKS
+#: Sums over kept pairs: every kernel, and what weighs pairs.
+SMOOTHERS = [
+    "softmax",
+    "kernel_smoother",
+    "nadaraya_watson",
+    "window_softmax",
+    "decayed_softmax",
+    "softmax{causal: false, normalise_qk: true, scale: -0.7}",
+    "softmax{read: before, output_norm: rms}",
+    "softmax{window: 5, importance: input, decay: scalar}",
+    "softmax{importance: log, normalise_qk: true, output_norm: l2}",
+    "softmax{kernel: laplace, bandwidth: 0.5, decay: retention, window: 3, read: before}",
+    "softmax{kernel: epanechnikov, bandwidth: 1}",
+    "softmax{kernel: biweight, bandwidth: 2, importance: log, causal: false}",
+    "softmax{kernel: triweight, bandwidth: 2}",
+    "softmax{kernel: inverse_distance, importance: input}",
+    "nadaraya_watson{window: 70, decay: 0.97}",
+    "kernel_smoother{kernel: laplace, bandwidth: 1, decay: 0.9, eta: 0.5}",
+    "kernel_smoother{kernel: triweight, bandwidth: 2, window: 6, importance: input}",
+    "kernel_smoother{causal: false, normalise_qk: true, output_norm: rms}",
+]
+POLYNOMIALS = [
+    "local_linear",
+    "local_quadratic",
+    "local_cubic",
+    "local_linear{kernel: gaussian, bandwidth: 0.5, normalise_qk: true, output_norm: l2}",
+    "local_linear{kernel: laplace, bandwidth: 1, window: 5}",
+    "local_linear{kernel: inverse_distance, decay: scalar, importance: input}",
+    "local_linear{causal: false, importance: log}",
+    "local_linear{ridge: 0}",
+    "local_quadratic{ridge: 0, kernel: epanechnikov, bandwidth: 1, read: before}",
+    "local_quadratic{kernel: biweight, bandwidth: 2, decay: 0.9, window: 9}",
+]
+KERNELS = [
+    "kernel_ridge",
+    "kernel_ridge{importance: input, kernel: gaussian, bandwidth: 1}",
+    "kernel_ridge{importance: log, normalise_qk: true, read: before}",
+    "kernel_ridge{kernel: linear, ridge: 0}",
+    "kernel_ridge{ridge: 0, kernel: laplace, bandwidth: 1, read: before}",
+    "kernel_ridge{causal: false, importance: log, output_norm: rms}",
+    "kernel_ridge{decay: scalar, ridge: 0.1}",
+    "kernel_ridge{window: 4, decay: 0.9, importance: input}",
+    "kernel_rls",
+    "kernel_rls{budget: 4}",
+    "kernel_rls{importance: input, budget: 5, read: before}",
+    "kernel_rls{kernel: gaussian, bandwidth: 1, budget: 6, tolerance: 0.3, normalise_qk: true}",
+    "kernel_rls{budget: 4, causal: false, output_norm: l2}",
+    "kernel_rls{kernel: linear, budget: 3, tolerance: 0}",
+]
+PAIRS = SMOOTHERS + POLYNOMIALS + KERNELS
+ALL = HEBBIAN + SGD + SCANS + VARIANTS + LEAST_SQUARES + NETWORKS + PAIRS
 
 SHAPES = {
     "plain": Sizes(),

@@ -72,6 +72,20 @@ def state(
     return {name: tensor.detach().contiguous() for name, tensor in reached.items()}
 
 
+def without_padding(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Kept pairs with 0 in the rows behind them, whose numbers mean nothing."""
+    if "state.length" not in state:
+        return state
+    length = state["state.length"].unsqueeze(1)
+    made = dict(state)
+    for name in ("state.k", "state.v", "state.log_weight"):
+        if name in state:
+            x = state[name]
+            there = torch.arange(x.shape[1])[None, :, None].to(length.device) < length
+            made[name] = torch.where(there.view(*there.shape, *[1] * (x.dim() - 3)), x, 0)
+    return made
+
+
 def _steps(recipe: str) -> int:
     optimizer = ttr.Recipe(recipe).to_dict().get("optimizer", {})
     return optimizer.get("steps", 1) if optimizer.get("optimizer") == "sgd" else 1
@@ -107,6 +121,8 @@ def _numbers(name: str, shape: list[int], sizes: Sizes, generator: torch.Generat
         return uniform * 0.9
     if name == "weight_decay":
         return uniform * 0.2
+    if name == "bandwidth":
+        return uniform + 0.5
     if name == "row_bias":
         return x * 0.2
     if name == "ridge":

@@ -248,9 +248,6 @@ def test_a_state_of_another_recipe_is_refused() -> None:
 @pytest.mark.parametrize(
     ("recipe", "reason"),
     {
-        "softmax": "list of its pairs",
-        "kernel_ridge": "list of its pairs",
-        "local_linear": "a fit around every query",
         "quasi_newton{preconditioner: low_rank}": "preconditioner: low_rank",
         "momentum_deltanet{decay: channel}": "momentum beside decay: channel",
         "mlstm{decay: channel}": "importance: log beside decay: channel",

@@ -11,7 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import fast_weights, gpu_library, least_squares, network, recurrences
+from . import (
+    fast_weights,
+    gpu_library,
+    kernel_dictionary,
+    kernel_regression,
+    kernel_smoother,
+    least_squares,
+    local_polynomial,
+    network,
+    recurrences,
+)
 from .inputs import Call, gather
 from .recipe import INPUTS
 from .recipe import choices as _choices
@@ -75,6 +85,12 @@ def _road(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
         return least_squares.run(call)
     if family == "network":
         return network.run(call)
+    if family == "kernel_smoother":
+        return kernel_smoother.run(call)
+    if family == "kernel":
+        return (kernel_dictionary if call.choices.budget else kernel_regression).run(call)
+    if family == "polynomial":
+        return local_polynomial.run(call)
     if call.choices.decay == "matrix":
         return recurrences.run_matrix(call)
     return fast_weights.run(call)
@@ -82,7 +98,7 @@ def _road(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
 
 def _check_road(call: Call) -> None:
     family = call.choices.family
-    reason = _REASONS.get(family)
+    reason = None
     if family == "least_squares":
         reason = least_squares.obstacle(call)
     elif family == "gated_vector" or call.choices.decay == "matrix":
@@ -96,12 +112,6 @@ def _check_road(call: Call) -> None:
             reason = f"the input {name} is not known there"
     if reason is not None:
         raise ValueError(f"[regress] {call.choices.text} has no form on {call.device}: {reason}")
-
-
-_REASONS = {
-    "kernel": "its memory is the list of its pairs, or of keys that span them",
-    "polynomial": "a fit around every query",
-}
 
 
 def _packed(call: Call) -> tuple[Tensor, dict[str, Tensor]]:

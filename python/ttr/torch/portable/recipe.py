@@ -63,8 +63,11 @@ _DEFAULTS: dict[str, Any] = {
 WORDS: dict[str, set[str]] = {
     "decay": {"none", "constant", "retention", "scalar", "channel", "matrix"},
     "importance": {"none", "input", "log", "complement", "root_complement"},
-    "kernel": {"none"},
-    "function": {"constant", "linear", "affine", "network"},
+    "kernel": {
+        "none", "exponential", "gaussian", "laplace", "epanechnikov", "biweight", "triweight",
+        "inverse_distance", "linear",
+    },
+    "function": {"constant", "linear", "affine", "polynomial", "kernel", "network"},
     "features": {
         "none", "elu1", "relu", "cosformer", "dpfp", "t2r", "hedgehog_exp", "hedgehog_softmax",
         "taylor2", "rebased", "rfa", "favor", "dijiang", "power2",
@@ -88,6 +91,7 @@ NUMBERS = {
     "phase", "nu", "max_length", "steps", "eta", "eps", "momentum", "block", "curvature_decay",
     "curvature_centre", "ridge", "tolerance", "bonus", "normalise_qk", "scale", "correction",
     "causal", "depth", "expansion", "gated", "norm", "residual", "bias", "mini_batch",
+    "window", "bandwidth", "degree", "budget",
 }  # fmt: skip
 #: Options of directions that this road does not draw: it asks for features_w.
 _DRAWN = {"feature_dim", "seed"}
@@ -95,7 +99,8 @@ _DRAWN = {"feature_dim", "seed"}
 INPUTS = {
     "q", "k", "v", "v_im", "log_decay", "phase", "importance", "log_importance", "step", "momentum",
     "weight_decay", "erase_key", "erase_gate", "dt", "a", "bonus", "ridge", "features.w",
-    "features.b", "ln_weight", "ln_bias", "row_bias", "cu_seqlens",
+    "features.b", "ln_weight", "ln_bias", "row_bias", "bandwidth",
+    "cu_seqlens",
 }  # fmt: skip
 
 
