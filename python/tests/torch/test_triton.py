@@ -3,6 +3,8 @@ against the definition and the passes of PyTorch's operators."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -26,7 +28,8 @@ pytestmark = pytest.mark.filterwarnings("default")
 @pytest.fixture(autouse=True)
 def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of the kernels that a call launches."""
-    monkeypatch.setattr(kernels, "on_gpu", lambda call: True)
+    monkeypatch.setattr(kernels, "_GPUS", ["cpu"])
+    monkeypatch.setattr(kernels, "widest", lambda device: 128)
     kernels._module.cache_clear()
     names: list[str] = []
 
@@ -170,3 +173,20 @@ def test_no_tokens_and_what_is_not_finite(launched: list[str]) -> None:
 def test_sums_in_double_take_the_other_road(launched: list[str]) -> None:
     regress("rls", **cases.inputs("rls", Sizes()))
     assert not launched
+
+
+def test_why_there_are_no_kernels_is_said_once(
+    launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels._say.cache_clear()
+    inputs = cases.inputs("rls", Sizes(batch=1, tokens=3, key_dim=4), dtype=torch.float32)
+    wide = cases.inputs("rls", Sizes(batch=1, tokens=3, key_dim=4, value_dim=130), dtype=torch.float32)
+    with pytest.warns(UserWarning, match="heads are 130 channels wide and cpu has kernels for at most 128"):
+        regress("rls", **wide)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regress("rls", **wide)
+    monkeypatch.setitem(sys.modules, "ttr.torch.triton", None)
+    with pytest.warns(UserWarning, match="Triton is not there"):
+        y = regress("rls", **inputs)
+    assert not launched and y.isfinite().all()

@@ -1,7 +1,8 @@
 """Which calls go to the kernels of ttr.torch.triton, and how these are given their operands.
 
-Nothing of Triton is imported before a call with tensors on a GPU asks. Where it is not installed, or
-sums are float64, or heads are wider than a program holds, the passes are PyTorch's operators.
+Nothing of Triton is imported before a call with tensors on a GPU asks. Where it is not installed, the
+GPU is too old, or heads are wider than a program holds, the passes are PyTorch's operators, and so
+they are where sums are float64.
 """
 
 from __future__ import annotations
@@ -20,15 +21,24 @@ from .recipe import query_scale
 
 def made_for(call: Call, width: int) -> Any | None:
     """The module ttr.torch.triton, where it takes memories whose keys or values are at most
-    ``width`` wide."""
-    if not on_gpu(call) or call.work != torch.float32:
+    ``width`` wide. On a GPU that goes without, the reason is said once."""
+    if call.device.type not in _GPUS or call.work != torch.float32:
         return None
-    kernels = _module()
-    return None if kernels is None or width > kernels.WIDEST else kernels
+    most = widest(call.device)
+    if width > most:
+        _say(f"heads are {width} channels wide and {call.device} has kernels for at most {most}")
+        return None
+    return _module()
 
 
-def on_gpu(call: Call) -> bool:
-    return call.device.type == "cuda" and torch.cuda.get_device_capability(call.device) >= (8, 0)
+_GPUS = ["cuda"]
+#: The widest keys and values that a program has room for, by compute capability.
+_WIDEST = {(8, 0): 64, (9, 0): 128, (10, 0): 128, (10, 3): 128}
+
+
+def widest(device: torch.device) -> int:
+    """The widest keys and values that kernels on a device take; 0 where it has none."""
+    return _WIDEST.get(torch.cuda.get_device_capability(device), 0)
 
 
 @functools.cache
@@ -36,12 +46,17 @@ def _module() -> Any | None:
     try:
         return importlib.import_module("ttr.torch.triton")
     except ImportError as error:
-        warnings.warn(
-            f"ttr.torch.portable goes without its kernels, which Triton makes: {error}. Results are "
-            "the same, later",
-            stacklevel=2,
-        )
+        _say(f"Triton is not there: {error}")
         return None
+
+
+@functools.cache
+def _say(reason: str) -> None:
+    warnings.warn(
+        f"ttr.torch takes PyTorch's own operators in the place of its kernels, with the same results "
+        f"later, because {reason}",
+        stacklevel=2,
+    )
 
 
 def ends(call: Call) -> tuple[int, ...]:

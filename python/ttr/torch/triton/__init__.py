@@ -3,6 +3,6 @@
 ``Passes`` does on a GPU what ``ttr.torch.portable.passes`` does anywhere.
 """
 
-from .passes import WIDEST, Passes
+from .passes import Passes
 
-__all__ = ["WIDEST", "Passes"]
+__all__ = ["Passes"]

@@ -16,10 +16,6 @@ from ..portable.prefix_solve import Pairs
 from . import factor, gradients, read, solve, sums
 from .launch import launch
 
-#: The widest keys and values that a program holds.
-WIDEST = 128
-
-
 class Tables:
     """Where the sequences' chunks are: ``chunks`` [n, 2] their first rows and those after their
     last, ``firsts`` [N + 1] the first chunk of every sequence."""
