@@ -31,15 +31,30 @@ def same_as_compiled(recipe: str, fullgraph: bool) -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("recipe", ["gated_deltanet", "kda", "rwkv7", "mlstm", "gateloop", "hgrn", "ttt_mlp"])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "gated_deltanet",
+        "kda",
+        "rwkv7",
+        "mlstm",
+        "gateloop",
+        "hgrn",
+        "ttt_mlp",
+        "softmax",
+        "decayed_softmax",
+        "window_softmax",
+        "nadaraya_watson",
+    ],
+)
 def test_one_graph(recipe: str) -> None:
     same_as_compiled(recipe, fullgraph=True)
 
 
 # PyTorch's own, where its tracer goes on after a break in the graph.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-@pytest.mark.parametrize("recipe", ["mesa", "batch_gd"])
-def test_least_squares_is_left_as_it_is(recipe: str) -> None:
+@pytest.mark.parametrize("recipe", ["mesa", "batch_gd", "local_linear", "kernel_ridge"])
+def test_what_solves_systems_is_left_as_it_is(recipe: str) -> None:
     same_as_compiled(recipe, fullgraph=False)
 
 

@@ -15,12 +15,13 @@ from ttr.torch.portable import recipe as table
 OPTIONS = [
     *table.WORDS, "loss", "adapt", "row_factor", "activation",
     "phase", "momentum", "bonus", "normalise_qk", "causal", "gated", "norm", "residual", "bias",
-    "nu", "steps", "block", "rank", "mini_batch", "budget", "window", "degree", "depth",
+    "nu", "steps", "block", "rank", "mini_batch", "budget", "window", "degree", "depth", "bandwidth",
 ]  # fmt: skip
 BASES = ["linear_attention", "gated_deltanet", "mesa", "kalmanet", "mlstm", "hgrn", "mamba", "softmax",
-         "ttt_mlp", "titans", "lact"]
+         "ttt_mlp", "titans", "lact", "nadaraya_watson", "kernel_smoother", "local_linear", "kernel_ridge",
+         "kernel_rls"]
 #: Why a family, or a form, has no road there; each is a sentence of its own.
-REASONS = "its memory is|a fit around every query|whose eigenvectors|given for features"
+REASONS = "whose eigenvectors|given for features"
 
 
 def words_of(option: str) -> list[str]:

@@ -8,10 +8,12 @@ token, so that those of the state stand at -length .. -1 and padding behind ever
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from .inputs import Call, fail
 from .layout import by_memory, queries_by_memory
@@ -154,8 +156,8 @@ def _fading(call: Call) -> tuple[Tensor | None, Tensor | None]:
 
 
 class Sight(NamedTuple):
-    """What the tokens ``begin`` to ``end`` see: the pairs ``first`` to ``last``, those of which
-    [1 or N, 1 or H, C, p] ``seen`` says so, with the weights exp(log_weight) factor, both [N, H, C, p] or None."""
+    """What the tokens ``begin`` to ``end`` see: of the pairs ``first`` to ``last`` those of which ``seen``
+    [1 or N, 1 or H, C, p] says so, with the weights exp(log_weight) factor, each [N, H, C or 1, p] or None."""
 
     begin: int
     end: int
@@ -211,6 +213,33 @@ def block_of(call: Call, pairs: Pairs, numbers: int, more: int = 0) -> int:
     count = min(count, 2 * most) if window else count
     queries = call.sizes["N"] * call.sizes["H"] * group
     return max(1, min(most, _BLOCK_NUMBERS // max(1, queries * (count * numbers + more))))
+
+
+def by_blocks(
+    answers: Callable[[Call, Pairs, Tensor, int, int], Tensor],
+    call: Call,
+    pairs: Pairs,
+    q: Tensor,
+    size: int,
+) -> Tensor:
+    """[N, H, T, G, Dv]: ``answers`` to blocks of queries [N, H, C, G, Dk], the tokens begin to end. What
+    a block forms is formed anew in the backward pass."""
+    tokens = q.shape[2]
+    outputs = []
+    for begin in range(0, tokens, size):
+        end = min(begin + size, tokens)
+        block = (call, pairs, q[:, :, begin:end], begin, end)
+        if size < tokens:
+            y = checkpoint(answers, *block, use_reentrant=False, preserve_rng_state=False)
+        else:
+            y = answers(*block)
+        outputs.append(y)
+    return torch.cat(outputs, 2) if outputs else no_answers(pairs, q)
+
+
+def no_answers(pairs: Pairs, q: Tensor) -> Tensor:
+    """[N, H, 0, G, Dv] of no tokens."""
+    return q[..., :1].expand(*q.shape[:-1], pairs.v.shape[-1])
 
 
 def final_state(call: Call, pairs: Pairs) -> dict[str, Tensor]:

@@ -35,12 +35,12 @@ _MOST_PLAIN = 2.0**32
 
 
 class Dictionary(NamedTuple):
-    """Keys [N, H, n, Dk], L [N, H, n, n], the keys' number [N, H], and of each the token at which it
-    joined: -1 where it was there before the call, T where it never does."""
+    """Keys [N, H, n, Dk], L [N, H, n, n], how many there are [N, H], and of each the token at which
+    it joined [N, H, n]: -1 where it was there before the call, T where it never does."""
 
     keys: Tensor
     lower: Tensor
-    count: Tensor
+    number: Tensor
     joined: Tensor
 
 
@@ -111,7 +111,7 @@ def _units(call: Call, keys: Tensor, lower: Tensor) -> Tensor:
 def _choices(call: Call, k: Tensor, w: Tensor, start: Dictionary) -> tuple[Tensor, Tensor]:
     """When each key of the dictionary joins [N, H, n], and how many there are [N, H]."""
     n, tokens = call.choices.budget, k.shape[2]
-    joined, size = start.joined.clone(), start.count.clone()
+    joined, size = start.joined.clone(), start.number.clone()
     if tokens == 0:
         return joined, size
     own = _self(call, k)
@@ -196,7 +196,7 @@ def _final(call: Call, held: Dictionary, a: Tensor, b: Tensor) -> dict[str, Tens
     if not call.choices.causal:
         return {}
     n = call.choices.budget
-    there = torch.arange(n, device=a.device) < held.count.unsqueeze(-1)
+    there = torch.arange(n, device=a.device) < held.number.unsqueeze(-1)
     both = there.unsqueeze(-1) & there.unsqueeze(-2)
     root = torch.linalg.cholesky_ex(torch.where(both, a, torch.eye(n, dtype=a.dtype, device=a.device)))[0]
     e = torch.linalg.solve_triangular(root, torch.where(there.unsqueeze(-1), b, 0), upper=False)
@@ -210,4 +210,4 @@ def _final(call: Call, held: Dictionary, a: Tensor, b: Tensor) -> dict[str, Tens
         "state.l": lower.tril(),
     }
     final = {name: call.stored(name, x.to(call.work)) for name, x in final.items()}
-    return {**final, "state.count": held.count}
+    return {**final, "state.count": held.number}

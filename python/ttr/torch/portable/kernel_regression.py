@@ -23,7 +23,17 @@ from torch.utils.checkpoint import checkpoint
 
 from .._derivatives import refuse_tangents
 from .inputs import Call
-from .kept_pairs import Pairs, Sight, block_of, final_state, pairs_of, queries, sight
+from .kept_pairs import (
+    Pairs,
+    Sight,
+    block_of,
+    by_blocks,
+    final_state,
+    no_answers,
+    pairs_of,
+    queries,
+    sight,
+)
 from .normalise import read_out
 from .recipe import query_scale
 from .similarity import kernel_matrix
@@ -40,10 +50,7 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     refuse_tangents("regress", (*call.tensors.values(), *call.state.values()), "")
     wide = dataclasses.replace(call, work=torch.float64)
     pairs, q = pairs_of(wide), queries(wide)
-    if q.shape[2] == 0:
-        y = q[..., :1].expand(*q.shape[:-1], pairs.v.shape[-1])
-    else:
-        y = _answers(wide, pairs, q)
+    y = _answers(wide, pairs, q) if q.shape[2] else no_answers(pairs, q)
     y = read_out(call.choices, y.permute(0, 2, 1, 3, 4).flatten(2, 3), None)
     return y, final_state(call, pairs)
 
@@ -80,19 +87,20 @@ def _parts(call: Call, pairs: Pairs, q: Tensor) -> Iterator[tuple[Call, Pairs, T
 
 
 def _part(call: Call, pairs: Pairs, q: Tensor, n: slice, h: slice) -> tuple[Call, Pairs, Tensor]:
-    def cut(x: Tensor | None) -> Tensor | None:
-        if x is None:
-            return None
+    def cut(x: Tensor) -> Tensor:
         whole = slice(None)  # of what all sequences or heads have in common
         return x[n if x.shape[0] > 1 else whole, h if x.shape[1] > 1 else whole]
 
-    given = call.tensors
-    constants = {name: given[name][h] for name in ("ridge", "bandwidth") if name in given}
-    part = dataclasses.replace(call, tensors={**given, **constants})
-    tensors = {
-        name: cut(getattr(pairs, name)) for name in ("k", "v", "place", "log_weight", "factor")
-    }
-    return part, pairs._replace(**tensors), q[n, h]
+    tensors = dict(call.tensors)
+    tensors.update({name: tensors[name][h] for name in tensors if name in ("ridge", "bandwidth")})
+    part = pairs._replace(
+        k=cut(pairs.k),
+        v=cut(pairs.v),
+        place=cut(pairs.place),
+        log_weight=None if pairs.log_weight is None else cut(pairs.log_weight),
+        factor=None if pairs.factor is None else cut(pairs.factor),
+    )
+    return dataclasses.replace(call, tensors=tensors), part, q[n, h]
 
 
 def _ridge(call: Call) -> Tensor:
@@ -196,21 +204,11 @@ def _sloped(call: Call, factor: Tensor, of_query: Tensor, of_value: Tensor) -> T
 
 def _by_token(call: Call, pairs: Pairs, q: Tensor) -> Tensor:
     """A system for every token."""
-    tokens, seen = q.shape[2], pairs.k.shape[2]
-    window = call.choices.window
+    seen, window = pairs.k.shape[2], call.choices.window
     each = min(seen, 2 * max(window, 16)) if window else seen
     room = max(1, _SYSTEM_NUMBERS // (q.shape[0] * q.shape[1] * each**2))
     size = min(block_of(call, pairs, 1), room)
-    outputs = []
-    for begin in range(0, tokens, size):
-        end = min(begin + size, tokens)
-        block = (call, pairs, q[:, :, begin:end], begin, end)
-        if size < tokens:
-            y = checkpoint(_system, *block, use_reentrant=False, preserve_rng_state=False)
-        else:
-            y = _system(*block)
-        outputs.append(y)
-    return torch.cat(outputs, 2)
+    return by_blocks(_system, call, pairs, q, size)
 
 
 def _system(call: Call, pairs: Pairs, q: Tensor, begin: int, end: int) -> Tensor:

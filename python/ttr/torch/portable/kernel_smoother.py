@@ -13,10 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
-from torch.utils.checkpoint import checkpoint
 
 from .inputs import Call
-from .kept_pairs import Pairs, block_of, final_state, pairs_of, queries, sight
+from .kept_pairs import Pairs, block_of, by_blocks, final_state, no_answers, pairs_of, queries, sight
 from .normalise import read_out
 from .recipe import query_scale
 from .similarity import weights
@@ -25,27 +24,12 @@ from .similarity import weights
 def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, max(H, Hq), Dv] and the final state."""
     pairs, q = pairs_of(call), queries(call)
-    y = _attention(call, pairs, q) if _is_plain(call) else _blocks(call, pairs, q)
+    if _is_plain(call):
+        y = _attention(call, pairs, q)
+    else:
+        y = by_blocks(_block, call, pairs, q, block_of(call, pairs, 1))
     y = read_out(call.choices, y.permute(0, 2, 1, 3, 4).flatten(2, 3), None)
     return y, final_state(call, pairs)
-
-
-def _blocks(call: Call, pairs: Pairs, q: Tensor) -> Tensor:
-    """[N, H, T, G, Dv]"""
-    tokens = q.shape[2]
-    size = block_of(call, pairs, 1)
-    outputs = []
-    for begin in range(0, tokens, size):
-        end = min(begin + size, tokens)
-        block = (call, pairs, q[:, :, begin:end], begin, end)
-        if size < tokens:
-            y = checkpoint(_block, *block, use_reentrant=False, preserve_rng_state=False)
-        else:
-            y = _block(*block)
-        outputs.append(y)
-    if not outputs:
-        return q[..., :1].expand(*q.shape[:-1], pairs.v.shape[-1])
-    return torch.cat(outputs, 2)
 
 
 def _block(call: Call, pairs: Pairs, q: Tensor, begin: int, end: int) -> Tensor:
@@ -70,10 +54,10 @@ def _is_plain(call: Call) -> bool:
 
 
 def _attention(call: Call, pairs: Pairs, q: Tensor) -> Tensor:
-    """What `_blocks` gives, by the kernels that PyTorch has."""
+    """What blocks give, by the kernels that PyTorch has."""
     group, width = q.shape[3], pairs.v.shape[-1]
     if call.sizes["T"] == 0:
-        return q[..., :1].expand(*q.shape[:-1], width)
+        return no_answers(pairs, q)
     q = q.transpose(2, 3).flatten(1, 2) * query_scale(call.choices, call.sizes["Dk"])
     k, v = (x.repeat_interleave(group, 1) if group > 1 else x for x in (pairs.k, pairs.v))
     # They take keys and values of one width, of whole vectors.

@@ -19,11 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.utils.checkpoint import checkpoint
 
 from .._derivatives import once, refuse_tangents
 from .inputs import Call
-from .kept_pairs import Pairs, block_of, final_state, pairs_of, queries, sight
+from .kept_pairs import Pairs, block_of, by_blocks, final_state, pairs_of, queries, sight
 from .normalise import read_out
 from .similarity import weights
 
@@ -38,45 +37,33 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     refuse_tangents("regress", (*call.tensors.values(), *call.state.values()), "")
     wide = dataclasses.replace(call, work=torch.float64)
     pairs, q = pairs_of(wide), queries(wide)
-    y = _blocks(wide, pairs, q).permute(0, 2, 1, 3, 4).flatten(2, 3)
+    y = _answers(wide, pairs, q).permute(0, 2, 1, 3, 4).flatten(2, 3)
     return read_out(call.choices, y, None), final_state(call, pairs)
 
 
-def _blocks(call: Call, pairs: Pairs, q: Tensor) -> Tensor:
+def _answers(call: Call, pairs: Pairs, q: Tensor) -> Tensor:
     """[N, H, T, G, Dv]"""
     terms = _terms(q.shape[-1], call.choices.degree, call.device)
-    count = sum(len(term[0]) for term in terms)
-    size = block_of(call, pairs, 2 * count, count * count)
-    outputs = []
-    for begin in range(0, q.shape[2], size):
-        end = min(begin + size, q.shape[2])
-        block = (call, pairs, terms, q[:, :, begin:end], begin, end)
-        if size < q.shape[2]:
-            y = checkpoint(_block, *block, use_reentrant=False, preserve_rng_state=False)
-        else:
-            y = _block(*block)
-        outputs.append(y)
-    if not outputs:
-        return q[..., :1].expand(*q.shape[:-1], pairs.v.shape[-1])
-    return torch.cat(outputs, 2)
+    count = sum(len(channels) for _, channels in terms)
+
+    def block(call: Call, pairs: Pairs, q: Tensor, begin: int, end: int) -> Tensor:
+        seen = sight(call, pairs, begin, end)
+        k, v = (x[:, :, seen.first : seen.last] for x in (pairs.k, pairs.v))
+        p = weights(call, q, k, seen, shares=True).flatten(2, 3)
+        f = _monomials(k.unsqueeze(2) - q.flatten(2, 3).unsqueeze(3), terms)
+        return (_shares(p, f, _ridge(call)) @ v).unflatten(2, q.shape[2:4])
+
+    return by_blocks(block, call, pairs, q, block_of(call, pairs, 2 * count, count * count))
 
 
-def _block(
-    call: Call, pairs: Pairs, terms: list[tuple[Tensor, Tensor]], q: Tensor, begin: int, end: int
-) -> Tensor:
-    """[N, H, C, G, Dv] of a block's queries [N, H, C, G, Dk]."""
-    seen = sight(call, pairs, begin, end)
-    k, v = (x[:, :, seen.first : seen.last] for x in (pairs.k, pairs.v))
-    p = weights(call, q, k, seen, shares=True).flatten(2, 3)
-    f = _monomials(k.unsqueeze(2) - q.flatten(2, 3).unsqueeze(3), terms)
+def _shares(p: Tensor, f: Tensor, ridge: Tensor) -> Tensor:
+    """e [N, H, R, P] of p [N, H, R, P] and monomials f [N, H, R, P, F]."""
     mean = p.unsqueeze(-2) @ f
     d = f - mean
-    ridge = _ridge(call)
-    a = (p.unsqueeze(-1) * d).mT @ d
-    a = a + ridge[..., None, None] * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    eye = torch.eye(f.shape[-1], dtype=f.dtype, device=f.device)
+    a = (p.unsqueeze(-1) * d).mT @ d + ridge[..., None, None] * eye
     u = _Solve.apply(a, mean.mT, p, f, ridge.expand(p.shape[:-1]))
-    e = p * (1 - (d @ u).squeeze(-1))
-    return (e @ v).unflatten(2, q.shape[2:4])
+    return p * (1 - (d @ u).squeeze(-1))
 
 
 def _ridge(call: Call) -> Tensor:

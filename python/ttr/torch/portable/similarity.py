@@ -88,4 +88,5 @@ def weights(call: Call, q: Tensor, k: Tensor, seen: Sight, shares: bool) -> Tens
     if not shares:
         return w
     total = w.sum(-1, keepdim=True)
-    return w / torch.where(total == 0, 1, total)
+    nothing = total == 0
+    return torch.where(nothing, 0, w / torch.where(nothing, 1, total))
