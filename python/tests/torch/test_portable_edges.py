@@ -265,7 +265,22 @@ def test_drawn_features_are_to_be_given() -> None:
         regress("linear_attention{features: favor}", **inputs)
 
 
-@pytest.mark.parametrize("recipe", ["rls", "mesa", "gated_deltanet", "kda", "mamba", "lru"])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "rls",
+        "mesa",
+        "gated_deltanet",
+        "kda",
+        "mamba",
+        "lru",
+        "softmax",
+        "decayed_softmax",
+        "local_linear",
+        "kernel_ridge",
+        "kernel_rls",
+    ],
+)
 def test_under_autocast_everything_keeps_its_type(recipe: str) -> None:
     inputs = {
         name: x.requires_grad_()

@@ -79,7 +79,8 @@ def _parts(call: Call, pairs: Pairs, q: Tensor) -> Iterator[tuple[Call, Pairs, T
     """As many memories at a time as their systems have room: all heads of some sequences, or some heads
     of one."""
     count, heads = q.shape[:2]
-    room = max(1, _SYSTEM_NUMBERS // pairs.k.shape[2] ** 2)
+    pairs_held, answers = pairs.k.shape[2], q.shape[2] * q.shape[3]
+    room = max(1, _SYSTEM_NUMBERS // (pairs_held * (pairs_held + answers)))
     some_heads, some = min(heads, room), max(1, room // heads)
     for n in range(0, count, some):
         for h in range(0, heads, some_heads):

@@ -45,10 +45,11 @@ def _block(call: Call, pairs: Pairs, q: Tensor, begin: int, end: int) -> Tensor:
 
 def _is_plain(call: Call) -> bool:
     """Whether this is softmax over all pairs of the call, or of those so far. On a GPU float64 would
-    be formed whole."""
+    be formed whole; no kernel takes a scale below 0."""
     choices = call.choices
     unweighted = choices.decay == "none" and choices.importance == "none" and choices.window == 0
     softmax = choices.function == "constant" and choices.kernel == "exponential"
+    softmax = softmax and query_scale(choices, call.sizes["Dk"]) > 0
     here = call.device.type == "cpu" or call.work == torch.float32
     return softmax and unweighted and choices.read == "after" and not call.state and here
 
@@ -58,15 +59,14 @@ def _attention(call: Call, pairs: Pairs, q: Tensor) -> Tensor:
     group, width = q.shape[3], pairs.v.shape[-1]
     if call.sizes["T"] == 0:
         return no_answers(pairs, q)
-    q = q.transpose(2, 3).flatten(1, 2) * query_scale(call.choices, call.sizes["Dk"])
+    q = q.transpose(2, 3).flatten(1, 2)
     k, v = (x.repeat_interleave(group, 1) if group > 1 else x for x in (pairs.k, pairs.v))
     # They take keys and values of one width, of whole vectors.
     wide = -(-max(q.shape[-1], width) // 8) * 8
     q, k, v = (pad(x, (0, wide - x.shape[-1])) for x in (q, k, v))
-    narrow = _product_type(call)
-    y = scaled_dot_product_attention(
-        q.to(narrow), k.to(narrow), v.to(narrow), is_causal=call.choices.causal, scale=1.0
-    )
+    q, k, v = (x.to(_product_type(call)) for x in (q, k, v))
+    scale = query_scale(call.choices, call.sizes["Dk"])
+    y = scaled_dot_product_attention(q, k, v, is_causal=call.choices.causal, scale=scale)
     return y[..., :width].to(call.work).unflatten(1, (-1, group)).transpose(2, 3)
 
 
