@@ -157,7 +157,8 @@ def _fading(call: Call) -> tuple[Tensor | None, Tensor | None]:
 
 class Sight(NamedTuple):
     """What the tokens ``begin`` to ``end`` see: of the pairs ``first`` to ``last`` those of which ``seen``
-    [1 or N, 1 or H, C, p] says so, with the weights exp(log_weight) factor, each [N, H, C or 1, p] or None."""
+    [1 or N, 1 or H, C, p] says so, with the weights exp(log_weight) factor, [N, H, C or 1, p] or None.
+    """
 
     begin: int
     end: int
