@@ -58,13 +58,15 @@ def numbers(kind: Any, positive: bool = True) -> Any:
     return parse
 
 
-def number(kind: Any) -> Any:
-    """Parses a number above 0."""
+def number(kind: Any, positive: bool = True) -> Any:
+    """Parses a number above 0, or at least 0."""
 
     def parse(text: str) -> Any:
         value = kind(text)
-        if value <= 0:
-            raise argparse.ArgumentTypeError(f"'{text}' must be above 0")
+        if value < 0 or (positive and value == 0):
+            raise argparse.ArgumentTypeError(
+                f"'{text}' must be {'above' if positive else 'at least'} 0"
+            )
         return value
 
     return parse

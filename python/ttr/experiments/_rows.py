@@ -25,14 +25,15 @@ class Rows:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def _path(self, settings: Row) -> Path:
+    def path(self, settings: Row) -> Path:
+        """The file of the row that these settings make."""
         text = json.dumps(settings, sort_keys=True)
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
     def find(self, settings: Row) -> Row | None:
         """The row that exactly these settings have made; None where there is none."""
         try:
-            row = json.loads(self._path(settings).read_text(encoding="utf-8"))
+            row = json.loads(self.path(settings).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         return row if isinstance(row, dict) and row.get("settings") == settings else None
@@ -40,7 +41,7 @@ class Rows:
     def put(self, settings: Row, results: Row) -> Row:
         """Writes a row beside its settings, and gives it back."""
         row = {"settings": settings, **results}
-        write_whole(self._path(settings), json.dumps(row, indent=1, sort_keys=True) + "\n")
+        write_whole(self.path(settings), json.dumps(row, indent=1, sort_keys=True) + "\n")
         return row
 
 
@@ -63,12 +64,16 @@ def make(rows: Rows, parts: Sequence[Part], quiet: bool) -> list[Row]:
     for part, row in zip(parts, found):
         if row is None:
             results = part.run(lambda step: progress.show(done + step, part.words))
-            versions = {"ttr": ttr.__version__, "torch": torch.__version__}
-            row = rows.put(part.settings, {**results, "versions": versions})
+            row = rows.put(part.settings, {**results, "versions": versions()})
             done += part.steps
         made.append(row)
     progress.close()
     return made
+
+
+def versions() -> dict[str, str]:
+    """Which programs made a row."""
+    return {"ttr": ttr.__version__, "torch": torch.__version__}
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -13,18 +13,22 @@ from typing import Any
 
 import torch
 
-from .._options import fill, numbers, parser, words
+from .._options import fill, number, numbers, parser, words
 from .._rows import Part, Rows, make, write_whole
 from . import report
 from .model import ARCHITECTURES, METHODS
 from .train import Settings, run
+from .zoology import command as zoology
+from .zoology import grid
 
 EPILOG = """examples:
   python -m ttr.experiments mqar --quick --out results
   python -m ttr.experiments mqar --methods RLS,softmax --pairs 128 --out results
+  python -m ttr.experiments mqar --procedure zoology --minutes 60 --out results
 
-Runs that are in DIR/mqar are not made again; a run that is cut off is made anew. Times and what the
-paper leaves unstated: docs/experiments.md."""
+Runs that are in DIR/mqar are not made again; a run that is cut off is made anew. By the procedure
+zoology, in DIR/mqar-zoology, it goes on where it was. Times and what the paper leaves unstated:
+docs/experiments.md."""
 
 
 #: What options mean where they are absent; --quick has numbers of its own.
@@ -35,14 +39,25 @@ WHOLE: dict[str, Any] = {
     "rates": [2e-3, 5e-3, 1e-2],
     "vocabulary": 8192,
     "steps": 400,
+    "seeds": 3,
+    "batch": 32,
+    "labels": 16,
+    "tests": 32,
 }
 QUICK: dict[str, Any] = {
+    **WHOLE,
     "pairs": [16, 32],
     "widths": [16],
     "lengths": [64, 128, 256],
     "rates": [2e-2],
     "vocabulary": 1024,
     "steps": 150,
+}
+
+#: Options of one procedure alone, None being that of this module.
+ALONE: dict[str | None, tuple[str, ...]] = {
+    None: ("steps", "labels"),
+    "zoology": ("examples", "epochs", "minutes", "device"),
 }
 
 
@@ -70,12 +85,44 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="(0,1)",
     )
     p.add_argument("--fixed-lags", action="store_true", help="they are not learned")
-    p.add_argument("--seeds", type=int, default=3, metavar="N", help="(3)")
-    p.add_argument("--batch", type=int, default=32, metavar="N", help="examples a step (32)")
-    p.add_argument("--labels", type=int, default=16, metavar="N", help="in the loss of each (16)")
-    p.add_argument("--tests", type=int, default=32, metavar="N", help="examples a length (32)")
+    p.add_argument("--seeds", type=int, metavar="N", help="(3; zoology 1)")
+    p.add_argument("--batch", type=int, metavar="N", help="examples a step (32; zoology 65536/T)")
+    p.add_argument("--labels", type=int, metavar="N", help="in the loss of each (16; zoology all)")
+    p.add_argument("--tests", type=int, metavar="N", help="examples a length (32; zoology 3000)")
+    _add_zoology(p)
     options = p.parse_args(arguments)
+    _refuse(p, options)
+    if options.procedure == "zoology":
+        return fill(options, grid.QUICK if options.quick else grid.WHOLE)
     return fill(options, QUICK if options.quick else WHOLE)
+
+
+def _add_zoology(p: argparse.ArgumentParser) -> None:
+    g = p.add_argument_group("the procedure of Zoology, which the paper follows")
+    g.add_argument("--procedure", choices=["zoology"])
+    g.add_argument("--examples", type=number(int), metavar="N", help="of training (100000)")
+    g.add_argument("--epochs", type=number(int), metavar="N", help="at most (64)")
+    g.add_argument("--device", choices=["cpu", "cuda"], help="(the GPU where there is one)")
+    g.add_argument(
+        "--minutes",
+        type=number(float, positive=False),
+        metavar="N",
+        help="then it stops, and a later call goes on (until all is done)",
+    )
+
+
+def _refuse(p: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Ends the program where an option is another procedure's, or is not above 0."""
+    for procedure, names in ALONE.items():
+        for name in names:
+            if procedure != options.procedure and getattr(options, name) is not None:
+                without = "with" if procedure else "without"
+                p.error(f"--{name} must be given {without} --procedure zoology")
+    if options.procedure == "zoology":
+        for name in ("seeds", "batch", "tests"):
+            value = getattr(options, name)
+            if value is not None and value < 1:
+                p.error(f"--{name} must be above 0 but is {value}")
 
 
 def _common(options: argparse.Namespace) -> Settings:
@@ -146,6 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     torch.set_num_threads(options.threads)
     try:
+        if options.procedure == "zoology":
+            return zoology.main(options)
         cells = make_cells(options)
     except ValueError as error:
         print(f"mqar: {error}", file=sys.stderr)

@@ -61,20 +61,27 @@ def network(
     learn_lags: bool = True,
 ) -> Recall:
     """The network of one of `METHODS`."""
+    design = design_of(method, architecture, lags, learn_lags)
+    return Recall(METHODS[method].recipe(architecture), design, vocabulary, width)
+
+
+def design_of(
+    method: str, architecture: str, lags: tuple[float, ...], learn_lags: bool
+) -> Design:
+    """What is around the memory of a method."""
     known = METHODS[method]
     made: dict[str, gates.Factory] = {}
     if method == "Mamba-2":
         made["log_decay"] = partial(gates.Decay, discretise=True)
     if architecture == "gate":
         made[known.gate] = gates.KeySigmoid
-    design = Design(
+    return Design(
         gates=made,
         key_lags=lags,
         learn_lags=learn_lags,
         qk_norm="l2" if known.unit_keys else None,
         output_norm="rms",
     )
-    return Recall(known.recipe(architecture), design, vocabulary, width)
 
 
 def start_as_identity(layer: TestTimeRegression) -> None:
@@ -105,9 +112,14 @@ class Recall(nn.Module):
 
     def lags(self) -> list[float]:
         """w_0 and w_1, learned."""
-        weight = self.layer.convolve["k"].weight
-        assert isinstance(weight, Tensor)
-        return [round(w, 4) for w in weight.tolist()]
+        return lags_of(self.layer)
+
+
+def lags_of(layer: TestTimeRegression) -> list[float]:
+    """The keys' convolution."""
+    weight = layer.convolve["k"].weight
+    assert isinstance(weight, Tensor)
+    return [round(w, 4) for w in weight.tolist()]
 
 
 def write_gate(model: nn.Module) -> list[nn.Parameter]:
