@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import kernels, linear_attention
+from . import kernels, linear_attention, step_rule
 from .decays import ChannelDecay, ComplexDecay, Decay, NoDecay, ScalarDecay, ShrinkingDecay
 from .inputs import Call
 from .layout import by_token
@@ -52,7 +52,8 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     if made is None:
         y, state = _pass_chunks(rows, start, choices.read, reads)
     else:
-        y, state = linear_attention.run(call, rows, start, made)
+        road = linear_attention if rows.erase is None else step_rule
+        y, state = road.run(call, rows, start, made)
     if not reads:
         y = keys.q @ state[..., : keys.q.shape[-1], :]
     elif choices.rows_per_token > 1:
@@ -64,10 +65,9 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def _kernels(call: Call, rows: Rows) -> Any | None:
-    """The kernels of linear attention, for what is written unread with a scalar decay, where they
-    are made for the device."""
+    """The kernels for what is written with a scalar decay, where they are made for the device."""
     scalar = rows.log_decay is None or rows.log_decay.shape[-1] == 1
-    parts = (rows.erase, rows.phase, rows.shrink, rows.momentum)
+    parts = (rows.along, rows.phase, rows.shrink, rows.momentum)
     if not call.choices.causal or not scalar or any(part is not None for part in parts):
         return None
     if torch.compiler.is_compiling():

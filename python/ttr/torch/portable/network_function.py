@@ -96,7 +96,7 @@ class Network:
         return self._pass(linear, x)
 
     def gradients(self, weights: Parameters, k: Tensor, v: Tensor) -> list[Outer]:
-        """Of every token's loss, for every parameter, at the same weights."""
+        """Those of each token's loss for every parameter, at the same weights."""
         inputs, sums = {0: k}, {}
 
         def linear(layer: int, rows: Tensor) -> Tensor:

@@ -1,8 +1,10 @@
-"""Kernels in Triton: exact least squares, and the linear attention that it is made of.
+"""Kernels in Triton: exact least squares, the linear attention that it is made of, and step rules.
 
-``Passes`` does on a GPU what ``ttr.torch.portable.passes`` does anywhere.
+``Passes`` does on a GPU what ``ttr.torch.portable.passes`` does anywhere; ``Steps`` are the passes of
+``ttr.torch.portable.step_rule``.
 """
 
 from .passes import Passes
+from .step_passes import Steps
 
-__all__ = ["Passes"]
+__all__ = ["Passes", "Steps"]

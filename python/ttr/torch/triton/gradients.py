@@ -22,7 +22,7 @@ def of_values(
     begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
     keys = load_rows(k, begin, end, head // (H // K_HEADS), K_HEADS, K, C, 0, SIZE)
     kept = left_at_end(g, begin, end, head, H, C, FADES)
-    factors = tl.trans(between(g, begin, end, head, H, C, FADES, BEFORE))
+    factors = tl.trans(between(g, begin, end, head, H, C, FADES, BEFORE, False))
     later += (chunk.to(tl.int64) * H + head) * ROWS * COLUMNS
     state = load_matrix(later, ROWS, tl.arange(0, SIZE), COLUMNS, first + tl.arange(0, TILE))
     total = product(keys, state) * kept[:, None]
@@ -58,7 +58,7 @@ def of_keys(
     keys = load_rows(k, begin, end, head // (H // K_HEADS), K_HEADS, K, C, 0, SIZE)
     values = load_rows(v, begin, end, head // (H // V_HEADS), V_HEADS, V, C, 0, WIDTH)
     kept = left_at_end(g, begin, end, head, H, C, FADES)
-    factors = tl.trans(between(g, begin, end, head, H, C, FADES, BEFORE))
+    factors = tl.trans(between(g, begin, end, head, H, C, FADES, BEFORE, False))
     i, own = tl.arange(0, SIZE), first + tl.arange(0, TILE)
     total = product(values, tl.trans(load_matrix(of_b, ROWS, own, COLUMNS, tl.arange(0, WIDTH))))
     if SOLVES:

@@ -13,8 +13,7 @@ import triton
 from torch import Tensor
 
 from ..portable.prefix_solve import Pairs
-from . import factor, gradients, read, solve, sums
-from .launch import launch
+from . import factor, gradients, launches, read, solve, sums
 
 class Tables:
     """Where the sequences' chunks are: ``chunks`` [n, 2] their first rows and those after their
@@ -36,11 +35,11 @@ def tables(ends: tuple[int, ...], size: int, device: torch.device) -> Tables:
     return Tables(ends, size, device)
 
 
-def _padded(n: int) -> int:
+def padded(n: int) -> int:
     return -(-n // 16) * 16
 
 
-def _power(n: int) -> int:
+def power(n: int) -> int:
     return max(16, 1 << (n - 1).bit_length())
 
 
@@ -51,15 +50,11 @@ class Passes:
         self._shape = pairs.k.shape[:2]
         self._k, self._v = self._rows(pairs.k), self._rows(pairs.v)
         self._w, self._g = self._numbers(pairs.w), self._numbers(pairs.g)
-        self._heads, self._at, self._size = heads, at, size
+        self._heads, self._size = heads, size
         self._tables = tables(ends, size, pairs.k.device)
         self._kept = self._k.new_empty(self._tables.count, heads, dtype=torch.float32)
-        self._common = {
-            "H": heads,
-            "C": size,
-            "BEFORE": at == "before",
-            "FADES": pairs.g is not None,
-        }
+        self._before = at == "before"
+        self._common = {"H": heads, "C": size, "BEFORE": self._before, "FADES": pairs.g is not None}
         self._weighted = {"WEIGHTED": pairs.w is not None}
 
     @staticmethod
@@ -73,37 +68,40 @@ class Passes:
     def _tokens(self, x: Tensor) -> Tensor:
         return x.unflatten(0, self._shape)
 
-    def _sums(self, left: Tensor, right: Tensor, start: Tensor | None, later: bool) -> tuple[Tensor, Tensor]:
-        n, heads = self._tables.count, self._heads
-        rows, columns = left.shape[-1], right.shape[-1]
-        made = left.new_empty(n, heads, _padded(rows), _padded(columns), dtype=torch.float32)
-        tile = min(128, _power(columns))
-        grid = (n, heads, triton.cdiv(made.shape[3], tile))
-        groups = max(1, left.shape[1] // heads) if later else 1
-        fades = self._common["FADES"]
-        if n:
-            launch(sums.chunk_sums, grid,
-                left, right, self._w, self._g, made, self._kept, self._tables.chunks,
-                LEFT_HEADS=left.shape[1], RIGHT_HEADS=right.shape[1], GROUPS=groups,
-                LEFT=rows, RIGHT=columns, ROWS=made.shape[2], COLUMNS=made.shape[3],
-                TILE=tile, SIZE=_power(rows), LATER=later, **self._common,
-                WEIGHTED=self._w is not None and not later,
-            )  # fmt: skip
+    def _sums(self, left: Tensor, right: Tensor, start: Tensor, later: bool) -> tuple[Tensor, Tensor]:
+        made = self._products(left, right, later)
+        rows, columns, heads = left.shape[-1], right.shape[-1], self._heads
         last = left.new_empty(self._tables.sequences, heads, rows, columns, dtype=torch.float32)
-        block = min(128, _power(made.shape[2] * made.shape[3]))
+        block = min(128, made.shape[2] * made.shape[3])
         grid = (self._tables.sequences * heads, triton.cdiv(made.shape[2] * made.shape[3], block))
-        launch(sums.scan, grid,
-            made, start, last, self._kept, self._tables.firsts,
-            H=heads, LEFT=rows, RIGHT=columns, ROWS=made.shape[2], COLUMNS=made.shape[3],
-            BLOCK=block, LATER=later, STARTS=start is not None, FADES=fades, num_warps=1,
+        launches.launch(
+            sums.scan, grid, made, start.float().contiguous(), last, self._kept, self._tables.firsts,
+            H=heads, LEFT=rows, RIGHT=columns, ROWS=made.shape[2], COLUMNS=made.shape[3], BLOCK=block,
+            LATER=later, FADES=self._common["FADES"], num_warps=1,
         )  # fmt: skip
         return made, last
 
+    def _products(self, left: Tensor, right: Tensor, later: bool) -> Tensor:
+        """The sums over each chunk [n, H, rows, columns], rows and columns filled up to sixteens."""
+        n, heads = self._tables.count, self._heads
+        rows, columns = left.shape[-1], right.shape[-1]
+        made = left.new_empty(n, heads, padded(rows), padded(columns), dtype=torch.float32)
+        tile = min(128, power(columns))
+        launches.launch(
+            sums.chunk_sums, (n, heads, triton.cdiv(columns, tile)),
+            left, right, self._w, self._g, made, self._kept, self._tables.chunks,
+            LEFT_HEADS=left.shape[1], RIGHT_HEADS=right.shape[1],
+            GROUPS=max(1, left.shape[1] // heads) if later else 1, LEFT=rows, RIGHT=columns,
+            ROWS=made.shape[2], COLUMNS=made.shape[3], TILE=tile, SIZE=power(rows), LATER=later,
+            WEIGHTED=self._w is not None and not later, **self._common,
+        )  # fmt: skip
+        return made
+
     def sums(self, right: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-        return self._sums(self._k, self._rows(right), start.float().contiguous(), later=False)
+        return self._sums(self._k, self._rows(right), start, later=False)
 
     def later_sums(self, left: Tensor, right: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-        return self._sums(self._rows(left), self._rows(right), end.float().contiguous(), later=True)
+        return self._sums(self._rows(left), self._rows(right), end, later=True)
 
     def prefixes(self, states: Tensor, ridge: Tensor | None) -> _Prefixes:
         stays = None if ridge is None else ridge.float().contiguous()
@@ -119,19 +117,26 @@ class Passes:
         return self._read(self._rows(dy), self._v, self._k, states, torch.float32, across=True)
 
     def _read(
-        self, x: Tensor, k: Tensor, v: Tensor, states: Tensor, made: torch.dtype, across: bool
+        self,
+        x: Tensor,
+        k: Tensor,
+        v: Tensor,
+        states: Tensor,
+        made: torch.dtype,
+        across: bool,
+        strict: bool = False,
     ) -> Tensor:
         queries, width = max(self._heads, x.shape[1]), v.shape[-1]
         y = x.new_empty(x.shape[0], queries, width, dtype=made)
-        tile = min(64, _power(width))
+        tile = min(64, power(width))
         if y.numel():
             grid = (self._tables.count, queries, triton.cdiv(width, tile))
-            launch(read.read, grid,
+            launches.launch(read.read, grid,
                 x, k, v, self._w, self._g, states, y, self._tables.chunks,
                 GROUPS=queries // self._heads, X_HEADS=x.shape[1], K_HEADS=k.shape[1],
                 V_HEADS=v.shape[1], K=k.shape[-1], V=width, ROWS=states.shape[2],
-                COLUMNS=states.shape[3], SIZE=_power(k.shape[-1]), TILE=tile, ACROSS=across,
-                **self._common, **self._weighted,
+                COLUMNS=states.shape[3], SIZE=power(k.shape[-1]), TILE=tile, ACROSS=across,
+                STRICT=strict, **{**self._common, **self._weighted, "BEFORE": self._before and not strict},
             )  # fmt: skip
         return self._tokens(y)
 
@@ -144,27 +149,27 @@ class Passes:
         key, value = k.shape[-1], v.shape[-1]
         dk = k.new_empty(rows, heads, key, dtype=k.dtype if k.shape[1] == heads else torch.float32)
         dv = v.new_empty(rows, heads, value, dtype=v.dtype if v.shape[1] == heads else torch.float32)
-        key_tile = min(64, _power(key))
+        key_tile = min(64, power(key))
         parts = k.new_empty(triton.cdiv(key, key_tile), rows, heads, dtype=torch.float32)
-        tile, count = min(64, _power(value)), self._tables.count
+        tile, count = min(64, power(value)), self._tables.count
         shapes = {
             "GROUPS": x.shape[1] // heads, "K_HEADS": k.shape[1], "K": key, "V": value,
-            "ROWS": of_b.shape[2], "COLUMNS": of_b.shape[3], "SIZE": _power(key),
+            "ROWS": of_b.shape[2], "COLUMNS": of_b.shape[3], "SIZE": power(key),
             **self._common, **self._weighted,
         }  # fmt: skip
         if rows:
             grid = (count, heads, triton.cdiv(value, tile))
-            launch(gradients.of_values, grid,
+            launches.launch(gradients.of_values, grid,
                 x, dy, k, self._w, self._g, of_b, dv, self._tables.chunks, TILE=tile, **shapes
             )
-            launch(gradients.of_keys, (count, heads, parts.shape[0]),
+            launches.launch(gradients.of_keys, (count, heads, parts.shape[0]),
                 x, z, dy, k, v, self._w, self._g, of_a, of_b, dk, parts, self._tables.chunks, rows,
-                V_HEADS=v.shape[1], WIDTH=_power(value), TILE=key_tile, SOLVES=z is not None, **shapes,
+                V_HEADS=v.shape[1], WIDTH=power(value), TILE=key_tile, SOLVES=z is not None, **shapes,
             )  # fmt: skip
         return self._tokens(dk), self._tokens(dv), self._tokens(parts.sum(0))
 
     def when_read(self, terms: Tensor) -> Tensor:
-        if self._at == "after":
+        if not self._before:
             return terms
         moved = torch.zeros_like(terms).flatten(0, 1)
         moved[:-1] = terms.flatten(0, 1)[1:]
@@ -188,13 +193,13 @@ class _Prefixes:
         key, c = k.shape[-1], passes._size
         self._bad = torch.zeros(1, dtype=torch.int32, device=k.device)
         self._shapes: dict[str, Any] = {
-            "K": key, "P": states.shape[2], "SIZE": _power(key), "BLOCK": 64 if key <= 64 else 32,
+            "K": key, "P": states.shape[2], "SIZE": power(key), "BLOCK": 64 if key <= 64 else 32,
             "H": heads, "C": c, "FADES": passes._g is not None,
         }  # fmt: skip
         self._inners = states.new_empty(chunks.count, heads, c, c)
         self._u = states.new_empty(k.shape[0], heads, key)
         _factor(states, key, self._bad)
-        launch(
+        launches.launch(
             solve.gram, (chunks.count, heads), k, passes._w, passes._g, states, self._u,
             self._inners, self._bad, chunks.chunks, least_left(), HEADS=k.shape[1],
             WEIGHTED=passes._w is not None, num_stages=1, **self._shapes,
@@ -206,10 +211,10 @@ class _Prefixes:
         q = passes._rows(q)
         queries = max(passes._heads, q.shape[1])
         x = q.new_empty(q.shape[0], queries, q.shape[2], dtype=torch.float32)
-        launch(
+        launches.launch(
             solve.solve, (passes._tables.count, queries), q, self._u, passes._g, self._ridge,
             self._factors, self._inners, x, passes._tables.chunks, least_left(), QUERIES=q.shape[1], GROUPS=queries // passes._heads,
-            BEFORE=passes._at == "before", STAYS=self._ridge is not None, num_stages=1, **self._shapes,
+            BEFORE=passes._before, STAYS=self._ridge is not None, num_stages=1, **self._shapes,
         )  # fmt: skip
         return passes._tokens(x)
 
@@ -223,7 +228,7 @@ def least_left() -> float:
 
 def _factor(matrices: Tensor, size: int, bad: Tensor) -> None:
     rounding = 4 * torch.finfo(torch.float32).eps * size
-    launch(
+    launches.launch(
         factor.factor, (matrices.shape[0] * matrices.shape[1],), matrices, bad, rounding,
         SIZE=size, P=matrices.shape[2], B=16, num_warps=1,
     )  # fmt: skip

@@ -13,9 +13,9 @@ def read(
     H: tl.constexpr, GROUPS: tl.constexpr, X_HEADS: tl.constexpr, K_HEADS: tl.constexpr, V_HEADS: tl.constexpr,
     K: tl.constexpr, V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     C: tl.constexpr, SIZE: tl.constexpr, TILE: tl.constexpr,
-    ACROSS: tl.constexpr, BEFORE: tl.constexpr, WEIGHTED: tl.constexpr, FADES: tl.constexpr,
+    ACROSS: tl.constexpr, STRICT: tl.constexpr, BEFORE: tl.constexpr, WEIGHTED: tl.constexpr, FADES: tl.constexpr,
 ):  # fmt: skip
-    """y_t = S_t^T x_t, S_t = e^{G_t} S_0 + sum_{i<=t} e^{G_t - G_i} w_i k_i v_i^T, for a chunk and
+    """y_t = S_t^T x_t, S_t as left, as found BEFORE, or, STRICT, faded and not yet written: S_t = e^{G_t} S_0 + sum_{i<=t} e^{G_t - G_i} w_i k_i v_i^T, for a chunk and
     TILE channels of one query head. states [ROWS, COLUMNS] hold S_0 or, ACROSS, its transpose."""
     chunk, query = tl.program_id(0), tl.program_id(1)
     first = tl.program_id(2) * TILE
@@ -24,7 +24,7 @@ def read(
     states += (chunk.to(tl.int64) * H + head) * ROWS * COLUMNS
     rows = load_rows(x, begin, end, query // (H * GROUPS // X_HEADS), X_HEADS, K, C, 0, SIZE)
     keys = load_rows(k, begin, end, head // (H // K_HEADS), K_HEADS, K, C, 0, SIZE)
-    scores = product(rows, tl.trans(keys)) * between(g, begin, end, head, H, C, FADES, BEFORE)
+    scores = product(rows, tl.trans(keys)) * between(g, begin, end, head, H, C, FADES, BEFORE, STRICT)
     scores *= weights(w, begin, end, head, H, C, WEIGHTED)[None, :]
     i, j = tl.arange(0, SIZE), first + tl.arange(0, TILE)
     if ACROSS:

@@ -23,7 +23,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from ..portable.prefix_solve import Pairs
-from . import passes
+from . import launches as kernel_launches
+from . import passes, step_passes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,7 @@ def recorded(call: Callable[[], object]) -> list[Launch]:
     def note(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
         launches.append(Launch(kernel, grid, arguments, constants))
 
-    with mock.patch.object(passes, "launch", note):
+    with mock.patch.object(kernel_launches, "launch", note):
         call()
     return launches
 
@@ -102,22 +103,26 @@ def _usage(cubin: bytes) -> tuple[int, int]:
 
 
 def launches(width: int) -> list[Launch]:
-    """All kernels of exact least squares forward and backward, of keys and values ``width`` wide in
-    bfloat16 with decays; the solve twice, the second time with a ridge that stays."""
+    """All kernels of exact least squares and of a step rule, forward and backward, of keys and values
+    ``width`` wide in bfloat16 with decays; the solve twice, the second time with a ridge that stays."""
     heads, size = 2, 64
     rows = torch.zeros(1, 2 * size, heads, width, dtype=torch.bfloat16)
-    numbers = torch.zeros(1, 2 * size, heads)
-    state, ridge = torch.zeros(1, heads, width, width), torch.zeros(heads, width)
+    numbers, state = torch.zeros(1, 2 * size, heads), torch.zeros(1, heads, width, width)
+    pairs = Pairs(rows, rows, numbers, numbers)
 
     def call() -> None:
-        made = passes.Passes(Pairs(rows, rows, numbers, numbers), heads, (0, 2 * size), "after", size)
+        made = passes.Passes(pairs, heads, (0, 2 * size), "after", size)
         sums, _ = made.sums(rows, state)
         x = made.prefixes(sums, None).solve(rows)
-        made.prefixes(sums, ridge).solve(rows)
+        made.prefixes(sums, torch.zeros(heads, width)).solve(rows)
         y = made.read(x, sums)
         made.read_back(y, sums)
         made.later_sums(x, x, state)
         made.gradients(x, x, y, sums, sums)
+        steps = step_passes.Steps(pairs._replace(w=None), heads, (0, 2 * size), "after", size)
+        d, sums, _ = steps.write(rows, state)
+        dd, later, _ = steps.write_back(rows, rows, y, state)
+        steps.of_written(rows, rows, y, d, dd, later)
 
     seen: dict[str, Launch] = {}
     for launch in recorded(call):
@@ -127,7 +132,7 @@ def launches(width: int) -> list[Launch]:
 
 def title(launch: Launch) -> str:
     """A kernel's name, and which of its forms it is."""
-    words = {"ACROSS": "back", "LATER": "later", "STAYS": "with a ridge that stays"}
+    words = {"ACROSS": "back", "LATER": "later", "BACK": "back", "STAYS": "with a ridge that stays"}
     forms = [word for name, word in words.items() if launch.constants.get(name)]
     if launch.kernel.__name__ == "factor":
         forms = [f"{launch.constants['SIZE']} x {launch.constants['SIZE']}"]

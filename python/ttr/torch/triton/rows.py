@@ -109,13 +109,17 @@ def left_at_end(g, begin, end, head, HEADS: tl.constexpr, C: tl.constexpr, FADES
 
 
 @triton.jit
-def between(g, begin, end, head, HEADS: tl.constexpr, C: tl.constexpr, FADES: tl.constexpr, BEFORE: tl.constexpr):
-    """[C, C]: the factor from column i to row t as t reads it, 0 where it does not. Sums of the
+def between(
+    g, begin, end, head, HEADS: tl.constexpr, C: tl.constexpr, FADES: tl.constexpr, BEFORE: tl.constexpr,
+    STRICT: tl.constexpr,
+):  # fmt: skip
+    """[C, C]: the factor from column i to row t as t reads it, 0 where it does not: BEFORE t has faded
+    or written, or, STRICT, when it has faded. Sums of the
     logarithms from i to t themselves: differences of longer sums would lose what a strong decay
     leaves, and -inf."""
     t = tl.arange(0, C)[:, None]
     i = tl.arange(0, C)[None, :]
-    if BEFORE:
+    if BEFORE or STRICT:
         seen = i < t
     else:
         seen = i <= t

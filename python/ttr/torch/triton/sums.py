@@ -53,7 +53,7 @@ def scan(
     sums, start, last, kept, firsts,
     H: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
-    LATER: tl.constexpr, STARTS: tl.constexpr, FADES: tl.constexpr,
+    LATER: tl.constexpr, FADES: tl.constexpr,
 ):  # fmt: skip
     """A chunk's sum becomes the state before it (LATER: after it), in place; ``last`` is what the
     scan ends with. firsts [N + 1]: the first chunk of each sequence. A factor of 0 leaves nothing,
@@ -64,9 +64,7 @@ def scan(
     row, column = entry // COLUMNS, entry % COLUMNS
     held = (row < LEFT) & (column < RIGHT)
     own = of.to(tl.int64) * LEFT * RIGHT + row * RIGHT + column
-    state = tl.zeros([BLOCK], tl.float32)
-    if STARTS:
-        state += tl.load(start + own, mask=held, other=0.0)
+    state = tl.load(start + own, mask=held, other=0.0)
     begin, end = tl.load(firsts + sequence), tl.load(firsts + sequence + 1)
     step = H * ROWS * COLUMNS
     if LATER:

@@ -1,0 +1,94 @@
+"""Memories that take one step for each pair, with a scalar decay, by passes over chunks:
+
+    E_t = M~_t^T e_t,   M_t = M~_t + k_t (v_t - E_t)^T,   M~_t = e^{g_t} M_{t-1},   y_t = M_t^T q_t
+
+With D = V - E the memory is a linear attention of k and D, and so is what the erase keys e found in it:
+
+    M_t = e^{G_t} M_0 + sum_{i<=t} e^{G_t - G_i} k_i D_i^T,    (1 + S) D = V - c (e M_0)
+    S_ti = e^{G_t - G_i} (e_t . k_i),  i < t                   c_t = e^{G_t}
+
+Its gradient is that of a linear attention which is read twice, by q with dy and by e with -dD:
+
+    (1 + S^T) dD = sum_{t>=i} e^{G_t - G_i} (q_t . k_i) dy_t + e^{G_T - G_i} k_i R,   R = dM at the end
+    dv = dD,   de_t = -M~_t dD_t,   dq_t = M_t dy_t
+    dk_i = sum_{t>=i} (D_i . dy_t) q_t - sum_{t>i} (D_i . dD_t) e_t + R D_i           (each faded)
+    dg_s = sum_{i>=s} (q_i . dq_i + e_i . de_i - k_i . dk_i) + <dM_T, M_T>
+
+Only D and M wait for the chunk before, one product each. Saved for the backward pass: the inputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from .._derivatives import once
+from .inputs import Call
+from .kernels import ends
+from .layout import by_token, queries_by_memory
+from .operands import Rows
+from .prefix_solve import Pairs, shared
+
+_CHUNK = 64
+
+
+class _StepRule(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        maker: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        e: Tensor,
+        g: Tensor | None,
+        state: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        passes = maker(Pairs(k, v, None, g))
+        d, states, last = passes.write(e, state)
+        ctx.maker = maker
+        ctx.save_for_backward(q, k, v, e, g, state, last)
+        return passes.read_written(q, d, states), last
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor, dlast: Tensor) -> Any:
+        saved = ctx.saved_tensors
+        with torch.no_grad():
+            made = _backward(ctx.maker, saved, dy, dlast)
+        return (None, *once(made, (*saved, dy, dlast)))
+
+
+def _backward(
+    maker: Any, saved: tuple[Tensor, ...], dy: Tensor, dlast: Tensor
+) -> tuple[Tensor | None, ...]:
+    q, k, v, e, g, state, last = saved
+    passes = maker(Pairs(k, v, None, g))
+    d, states, _ = passes.write(e, state)
+    dd, later, first = passes.write_back(q, e, dy, dlast)
+    dq, de = passes.found(dy, d, states), passes.erased(-dd, d, states)
+    dk = passes.of_written(q, e, dy, d, dd, later)
+    dg = None
+    if g is not None:
+        own = (e * de).sum(-1, dtype=torch.float64) - (k * dk).sum(-1, dtype=torch.float64)
+        read = shared(q * dq, k.shape[2]).sum(-1, dtype=torch.float64)
+        whole = (dlast.double() * last).sum((-1, -2))
+        dg = passes.later_tokens(own + passes.when_read(read), whole).to(g.dtype)
+    return dq, dk, dd, de, dg, first
+
+
+def run(call: Call, rows: Rows, state: Tensor, kernels: Any) -> tuple[Tensor, Tensor]:
+    """The rows' outputs [B, H, G, R, V] and the last state [N, H, 1, K, V], by ``kernels``."""
+    heads = call.sizes["H"]
+    starts = tuple(end * call.choices.rows_per_token for end in ends(call))
+
+    def passes(pairs: Pairs) -> Any:
+        return kernels.Steps(pairs, heads, starts, call.choices.read, _CHUNK)
+
+    assert rows.erase is not None
+    g = None if rows.log_decay is None else by_token(rows.log_decay).squeeze(-1)
+    of = (by_token(x) for x in (rows.q, rows.key, rows.v, rows.erase))
+    y, last = _StepRule.apply(passes, *of, g, state.squeeze(2))
+    return queries_by_memory(y, heads), last.unsqueeze(2)
