@@ -53,6 +53,28 @@ TEST(LocalPolynomialGradients, OfImportanceAtZeroAreThoseOfTheDefinition) {
   }
 }
 
+// A query that is a key, or two, has the mean of their values: the slope of a share is what its
+// value differs from that.
+TEST(LocalPolynomialGradients, OfImportanceWhereKeysAreHitAreThoseOfTheDefinition) {
+  const Layer layer(ParseRecipe("local_linear{kernel: inverse_distance, importance: input}"));
+  const Layer defined(layer.recipe(), kDefinition);
+  for (const std::int64_t tokens : {6, 40}) {
+    const Call call(layer.recipe(), test::TwoMemories(tokens, 3, 2), DType::kFloat64, 3, true);
+    test::Raise(call.inputs);
+    for (std::int64_t c = 0; c < 3; ++c) {
+      call.inputs.q.Set({0, 4, 0, c}, call.inputs.k.At({0, 1, 0, c}));
+      for (const std::int64_t t : {2, 3}) {
+        call.inputs.k.Set({0, t, 1, c}, call.inputs.k.At({0, 1, 1, c}));
+      }
+      call.inputs.q.Set({0, 5, 1, c}, call.inputs.k.At({0, 1, 1, c}));
+    }
+    const Tensor dy = Normal(DType::kFloat64, OutputShape(call.dims), 32);
+    const test::Gradients got = test::Differentiate(layer, call.inputs, {}, dy, {});
+    const test::Gradients expected = test::Differentiate(defined, call.inputs, {}, dy, {});
+    EXPECT_LE(test::LargestDifference(got.inputs.importance, expected.inputs.importance), 1e-6);
+  }
+}
+
 TEST_P(LocalPolynomialGradient, HasTheSameBitsForAnyNumberOfThreads) {
   test::ExpectSameGradientsOnAnyThreads(layer_, 150);
 }

@@ -76,7 +76,8 @@ class DualFit {
     const std::int64_t rows = StartSystems(part, sides);
     for (std::int64_t lane = 0; lane < Lanes(); ++lane) {
       const std::int64_t i = part * Lanes() + lane;
-      const bool mean = s_.counts[i] == 0 || weights_.hits[i] != 0;
+      const bool hit = weights_.hits[i] != 0, mean = s_.counts[i] == 0 || hit;
+      if (hit && s_.counts[i] != 0 && sides == 2) fit_.totals[i] = Total(i);
       regular[lane] = !mean && FillSystem(i, lane, sides) ? T(1) : T(0);
     }
     const ln::Panels<T> h{fit_.h, linalg::PanelsOf(rows)};
