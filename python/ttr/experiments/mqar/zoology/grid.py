@@ -28,9 +28,9 @@ WHOLE: dict[str, Any] = {
 }
 QUICK: dict[str, Any] = {
     **WHOLE,
-    "pairs": [8, 16],
+    "pairs": [16, 32],
     "widths": [16],
-    "lengths": [32, 64],
+    "lengths": [64, 128],
     "rates": [1e-2],
     "vocabulary": 256,
     "examples": 4000,
