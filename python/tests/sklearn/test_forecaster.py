@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from estimator_names import named
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from ttr.sklearn import StreamingForecaster
 
@@ -32,7 +33,7 @@ _CHECKS = estimator_checks_generator(
 )
 
 
-@pytest.mark.parametrize("estimator, check", list(_CHECKS), ids=str)
+@pytest.mark.parametrize("estimator, check", list(_CHECKS), ids=named)
 def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 

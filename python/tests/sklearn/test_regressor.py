@@ -15,6 +15,7 @@ import pytest
 import ttr
 from numpy.typing import NDArray
 from scipy.stats import t as student
+from estimator_names import named
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from ttr.sklearn import StreamingRegressor
 
@@ -24,7 +25,7 @@ OLS = "affine_rls{ridge: 0, importance: input}"
 
 
 @pytest.mark.parametrize(
-    "estimator, check", list(estimator_checks_generator(StreamingRegressor())), ids=str
+    "estimator, check", list(estimator_checks_generator(StreamingRegressor())), ids=named
 )
 def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
