@@ -15,6 +15,7 @@ from nn_cases import CAUSAL, layer, tokens, tolerance
 from portable_cases import ALL, SHAPES
 from torch import Tensor
 from torch_cases import Sizes
+from ttr.torch import gpu_bench
 from ttr.torch.nn import LanguageModel
 
 if not torch.cuda.is_available():
@@ -164,6 +165,18 @@ def test_a_language_model() -> None:
     assert torch.equal(more[0], more[1].cpu())
     with torch.autocast(GPU, torch.bfloat16):
         assert there.float().loss(words.to(GPU)).isfinite()
+
+
+@pytest.mark.parametrize("width", [16, 48, 64, 100, 128])
+@pytest.mark.parametrize(
+    "recipe",
+    ["rls", "weighted_rls", "mesa", "linear_attention", "mamba2", "mlstm", "gated_deltanet", "comba"],
+)
+def test_kernels(recipe: str, width: int) -> None:
+    """Outputs and gradients in float32 and bfloat16 beside those in float64, over several chunks."""
+    found = gpu_bench.values([recipe], tokens=300, width=width)[recipe]
+    assert max(found["float32"]) < 1e-3
+    assert max(found["bfloat16"]) < 2e-2
 
 
 @pytest.mark.parametrize("recipe", ["gated_deltanet", "hgrn"])

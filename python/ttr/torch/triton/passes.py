@@ -213,7 +213,8 @@ class _Prefixes:
         x = q.new_empty(q.shape[0], queries, q.shape[2], dtype=torch.float32)
         launches.launch(
             solve.solve, (passes._tables.count, queries), q, self._u, passes._g, self._ridge,
-            self._factors, self._inners, x, passes._tables.chunks, least_left(), QUERIES=q.shape[1], GROUPS=queries // passes._heads,
+            self._factors, self._inners, x, passes._tables.chunks, least_left(),
+            QUERIES=q.shape[1], GROUPS=queries // passes._heads,
             BEFORE=passes._before, STAYS=self._ridge is not None, num_stages=1, **self._shapes,
         )  # fmt: skip
         return passes._tokens(x)

@@ -15,8 +15,9 @@ def read(
     C: tl.constexpr, SIZE: tl.constexpr, TILE: tl.constexpr,
     ACROSS: tl.constexpr, STRICT: tl.constexpr, BEFORE: tl.constexpr, WEIGHTED: tl.constexpr, FADES: tl.constexpr,
 ):  # fmt: skip
-    """y_t = S_t^T x_t, S_t as left, as found BEFORE, or, STRICT, faded and not yet written: S_t = e^{G_t} S_0 + sum_{i<=t} e^{G_t - G_i} w_i k_i v_i^T, for a chunk and
-    TILE channels of one query head. states [ROWS, COLUMNS] hold S_0 or, ACROSS, its transpose."""
+    """y_t = S_t^T x_t, S_t = e^{G_t} S_0 + sum_{i<=t} e^{G_t - G_i} w_i k_i v_i^T as token t leaves it,
+    finds it BEFORE, or, STRICT, has faded and not yet written it; for a chunk and TILE channels of one
+    query head. states [ROWS, COLUMNS] hold S_0 or, ACROSS, its transpose."""
     chunk, query = tl.program_id(0), tl.program_id(1)
     first = tl.program_id(2) * TILE
     head = query // GROUPS

@@ -141,7 +141,10 @@ def title(launch: Launch) -> str:
 
 def table(widths: tuple[int, ...] = (64, 128), capabilities: tuple[int, ...] = (80, 90)) -> str:
     """As Markdown."""
-    lines = ["| kernel | channels | sm | registers | stack, bytes | shared, bytes | warps |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| kernel | channels | sm | registers | stack, bytes | shared, bytes | warps |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for width in widths:
         for launch in launches(width):
             for capability in capabilities:

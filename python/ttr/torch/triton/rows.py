@@ -47,7 +47,10 @@ def product(a, b):
 
 
 @triton.jit
-def load_rows(x, begin, end, head, HEADS: tl.constexpr, D: tl.constexpr, C: tl.constexpr, first, SIZE: tl.constexpr):
+def load_rows(
+    x, begin, end, head, HEADS: tl.constexpr, D: tl.constexpr, C: tl.constexpr, first,
+    SIZE: tl.constexpr,
+):  # fmt: skip
     """[C, SIZE] in bfloat16, or else float32: channels from ``first`` on of rows from ``begin``
     on."""
     row = begin + tl.arange(0, C)
@@ -63,7 +66,11 @@ def load_rows(x, begin, end, head, HEADS: tl.constexpr, D: tl.constexpr, C: tl.c
 
 
 @triton.jit
-def store_rows(x, value, begin, end, head, HEADS: tl.constexpr, D: tl.constexpr, C: tl.constexpr, first, SIZE: tl.constexpr):
+def store_rows(
+    x, value, begin, end, head, HEADS: tl.constexpr, D: tl.constexpr, C: tl.constexpr, first,
+    SIZE: tl.constexpr,
+):  # fmt: skip
+    """Writes [C, SIZE] to where load_rows reads, in the type of x."""
     row = begin + tl.arange(0, C)
     channel = first + tl.arange(0, SIZE)
     at = (row.to(tl.int64) * HEADS + head)[:, None] * D + channel[None, :]
