@@ -293,3 +293,36 @@ def test_under_autocast_everything_keeps_its_type(recipe: str) -> None:
     got = torch.autograd.grad(y.square().sum(), list(inputs.values()))
     wanted = torch.autograd.grad(want.square().sum(), list(inputs.values()))
     assert all(torch.equal(a, b) for a, b in zip(got, wanted))
+
+
+@pytest.mark.parametrize("ridge", ["1e-3", "1e-4", "1e-5"])
+@pytest.mark.parametrize("width", [16, 64])
+def test_least_squares_in_float32_lose_what_their_condition_costs(ridge: str, width: int) -> None:
+    """Also in first chunks, whose systems grow from a small ridge."""
+    recipe = f"rls{{ridge: {ridge}}}"
+    inputs = _unit_rows(width)
+    error, condition = _error_and_condition(recipe, inputs, float(ridge))
+    # The bound is 4 eps times the condition; one of these runs reaches a few times that.
+    assert (error <= 64 * torch.finfo(torch.float32).eps * condition).all()
+    assert error[3 * width :].max() < 1e-4
+
+
+def _unit_rows(width: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    q, k = (
+        torch.nn.functional.normalize(torch.randn(1, 300, 1, width, generator=generator), dim=-1)
+        for _ in range(2)
+    )
+    return {"q": q, "k": k, "v": torch.randn(1, 300, 1, 8, generator=generator)}
+
+
+def _error_and_condition(
+    recipe: str, inputs: dict[str, torch.Tensor], ridge: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """[T] each, errors as a share of the token's greatest number."""
+    want, _ = oracle.definition(recipe, {n: x.double() for n, x in inputs.items()}, {})
+    k = inputs["k"][0, :, 0].double()
+    systems = (k.unsqueeze(-1) * k.unsqueeze(-2)).cumsum(0) + ridge * torch.eye(k.shape[-1])
+    y = regress(recipe, **inputs)
+    error = (y.double() - want)[0, :, 0].abs().amax(-1) / want[0, :, 0].abs().amax(-1)
+    return error, torch.linalg.cond(systems)

@@ -162,6 +162,16 @@ def test_systems_that_are_singular_take_the_other_road(launched: list[str], reci
     assert "gram" in launched
 
 
+def test_first_chunks_keep_their_digits(launched: list[str]) -> None:
+    """Their pairs outgrow the ridge a thousand times."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 70, 1, 16, generator=generator) for _ in range(3))
+    k = torch.nn.functional.normalize(k, dim=-1)
+    want, _ = oracle.definition("rls", {"q": q.double(), "k": k.double(), "v": v.double()}, {})
+    close(regress("rls", q, k, v)[:, 40:], want[:, 40:], "y", 2e-5)
+    assert "refine" in launched
+
+
 def test_no_tokens_and_what_is_not_finite(launched: list[str]) -> None:
     sizes = Sizes(batch=2, tokens=20, key_dim=4)
     inputs = cases.inputs("rls", sizes, dtype=torch.float32)

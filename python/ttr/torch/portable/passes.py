@@ -122,22 +122,26 @@ class _Prefixes:
 
     M's leading blocks are the factors for every prefix, so that
 
-        X = 1/c (Q L^-T - tril(Q L^-T G^T) G) L^-1
+        X = 1/c Y L^-1,   Y = Q L^-T - tril(Q L^-T G^T) G,   Y_t (1 + sum_{i<=t} u_i u_i^T) = q_t L^-T
 
-    Where a ridge does not fade, A_0 holds some of it, and an iteration makes up for what the tokens
-    have too much or too little.
+    Where pairs outgrow A_0 (in first chunks, whose A_0 is a ridge) Y is a small difference, and its
+    residuals are solved for, too. Where a ridge does not fade, A_0 holds some of it, and an iteration
+    makes up for what the tokens have too much or too little.
     """
 
     def __init__(self, passes: Passes, states: Tensor, ridge: _Ridge | None) -> None:
         self._passes, self._ridge = passes, ridge
         self._lower, info = torch.linalg.cholesky_ex(states)
         weight = 1 / passes.left if passes.w is None else passes.w / passes.left
-        inner = self._whitened(weight.sqrt() * passes.k)
-        eye = torch.eye(inner.shape[-2], dtype=inner.dtype, device=inner.device)
-        lower = torch.linalg.cholesky_ex(eye + inner @ inner.mT)[0]
-        self._inner = torch.linalg.solve_triangular(lower, inner, upper=False)
-        bears = (passes.left > least_left(states.dtype)).all()
+        self._u = self._whitened(weight.sqrt() * passes.k)
+        gram = self._u @ self._u.mT
+        eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+        lower = torch.linalg.cholesky_ex(eye + gram)[0]
+        self._g = torch.linalg.solve_triangular(lower, self._u, upper=False)
+        growth = gram.diagonal(dim1=-2, dim2=-1)
+        bears = (passes.left > least_left(states.dtype)).all() & (growth < MOST_GROWTH).all()
         self._sound = (info == 0).all() & bears & _bears(states, self._lower)
+        self._outgrown = _count_of_first(growth.amax((0, 1, 2, 4)) > GROWTH)
 
     def _whitened(self, rows: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(self._lower, rows.mT, upper=False).mT
@@ -150,10 +154,23 @@ class _Prefixes:
 
     def _nested(self, q: Tensor) -> Tensor:
         q = self._whitened(q)
-        seen = (q @ self._inner.mT) * self._passes.seen
-        x = q - seen @ self._inner
-        x = torch.linalg.solve_triangular(self._lower, x, upper=False, left=False)
+        y = q - self._seen(q, self._g)
+        if self._outgrown:
+            y = torch.cat([self._refined(q, y), y[..., self._outgrown :, :, :]], -3)
+        x = torch.linalg.solve_triangular(self._lower, y, upper=False, left=False)
         return x / self._passes.start
+
+    def _seen(self, rows: Tensor, of: Tensor) -> Tensor:
+        """tril(rows of^T) of."""
+        return ((rows @ of.mT) * self._passes.seen[..., :1, :, :]) @ of
+
+    def _refined(self, q: Tensor, y: Tensor) -> Tensor:
+        """Y of the chunks whose pairs outgrow A_0."""
+        q, y, u, g = (x[..., : self._outgrown, :, :] for x in (q, y, self._u, self._g))
+        for _ in range(ROUNDS):
+            residual = q - y - self._seen(y, u)
+            y = y + residual - self._seen(residual, g)
+        return y
 
     def _with_ridge(self, q: Tensor, held: Tensor, ridge: Tensor) -> Tensor:
         """(A_t + R)^-1 q, given (A_t + h R)^-1, by Chebyshev's iteration on 1 + (A_t + h R)^-1 (1 - h) R,
@@ -195,8 +212,23 @@ def least_left(work: torch.dtype) -> float:
     return float(torch.finfo(work).eps ** 0.25)
 
 
+#: Pairs outgrow A_0 where k^T A_0^-1 k is above GROWTH; so many rounds of refinement bear MOST_GROWTH.
+GROWTH, ROUNDS, MOST_GROWTH = 30.0, 4, 3e5
+
+
+def _count_of_first(marked: Tensor) -> int:
+    """How many there are up to the last that is marked."""
+    where = marked.nonzero()
+    return int(where[-1]) + 1 if len(where) else 0
+
+
+def least_pivot(size: int, work: torch.dtype) -> float:
+    """What a pivot must exceed, as a share of its diagonal entry: a few times its own rounding."""
+    return float(4 * torch.finfo(work).eps * math.sqrt(size))
+
+
 def _bears(states: Tensor, lower: Tensor) -> Tensor:
     """Whether no pivot of A_0 = L L^T is rounding alone."""
-    rounding = 4 * torch.finfo(states.dtype).eps * states.shape[-1]
+    rounding = least_pivot(states.shape[-1], states.dtype)
     pivots = lower.diagonal(dim1=-2, dim2=-1).square()
     return (pivots > rounding * states.diagonal(dim1=-2, dim2=-1)).all()

@@ -12,8 +12,14 @@ import torch
 import triton
 from torch import Tensor
 
+from ..portable.passes import GROWTH, least_left, least_pivot
 from ..portable.prefix_solve import Pairs
 from . import factor, gradients, launches, read, solve, sums
+
+#: How far pairs may outgrow A_0 for so many rounds of refinement by V, an inverse itself. What is
+#: solved for beside a ridge that does not fade is not refined.
+_ROUNDS, _MOST_GROWTH, _MOST_GROWTH_WITH_RIDGE = 6, 2e4, 300.0
+
 
 class Tables:
     """Where the sequences' chunks are: ``chunks`` [n, 2] their first rows and those after their
@@ -198,10 +204,12 @@ class _Prefixes:
         }  # fmt: skip
         self._inners = states.new_empty(chunks.count, heads, c, c)
         self._u = states.new_empty(k.shape[0], heads, key)
+        self._growths = states.new_empty(chunks.count, heads)
         _factor(states, key, self._bad)
         launches.launch(
             solve.gram, (chunks.count, heads), k, passes._w, passes._g, states, self._u,
-            self._inners, self._bad, chunks.chunks, least_left(), HEADS=k.shape[1],
+            self._inners, self._growths, self._bad, chunks.chunks, least_left(torch.float32),
+            _MOST_GROWTH if ridge is None else _MOST_GROWTH_WITH_RIDGE, HEADS=k.shape[1],
             WEIGHTED=passes._w is not None, num_stages=1, **self._shapes,
         )  # fmt: skip
         _factor(self._inners, c, self._bad)
@@ -211,24 +219,29 @@ class _Prefixes:
         q = passes._rows(q)
         queries = max(passes._heads, q.shape[1])
         x = q.new_empty(q.shape[0], queries, q.shape[2], dtype=torch.float32)
+        grid = (passes._tables.count, queries)
+        shapes = {
+            "QUERIES": q.shape[1], "GROUPS": queries // passes._heads, "BEFORE": passes._before,
+            "num_stages": 1, **self._shapes,
+        }  # fmt: skip
         launches.launch(
-            solve.solve, (passes._tables.count, queries), q, self._u, passes._g, self._ridge,
-            self._factors, self._inners, x, passes._tables.chunks, least_left(),
-            QUERIES=q.shape[1], GROUPS=queries // passes._heads,
-            BEFORE=passes._before, STAYS=self._ridge is not None, num_stages=1, **self._shapes,
+            solve.solve, grid, q, self._u, passes._g, self._ridge, self._factors, self._inners, x,
+            passes._tables.chunks, least_left(torch.float32), STAYS=self._ridge is not None, **shapes,
         )  # fmt: skip
+        if self._ridge is None:
+            shapes.pop("BLOCK")
+            launches.launch(
+                solve.refine, grid, q, self._u, passes._g, self._growths, self._factors, self._inners, x,
+                passes._tables.chunks, GROWTH, ROUNDS=_ROUNDS, num_warps=8, **shapes,
+            )  # fmt: skip
         return passes._tokens(x)
 
     def sound(self) -> bool:
         return not bool(self._bad)
 
 
-def least_left() -> float:
-    return float(torch.finfo(torch.float32).eps ** 0.25)
-
-
 def _factor(matrices: Tensor, size: int, bad: Tensor) -> None:
-    rounding = 4 * torch.finfo(torch.float32).eps * size
+    rounding = least_pivot(size, torch.float32)
     launches.launch(
         factor.factor, (matrices.shape[0] * matrices.shape[1],), matrices, bad, rounding,
         SIZE=size, P=matrices.shape[2], B=16, num_warps=1,

@@ -26,12 +26,13 @@ def _lower(x, P: tl.constexpr, first, ROWS: tl.constexpr, SIZE: tl.constexpr):
 
 @triton.jit
 def gram(
-    k, w, g, factors, u, out, bad, chunks, least,
+    k, w, g, factors, u, out, growths, bad, chunks, least, most,
     H: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
     SIZE: tl.constexpr, BLOCK: tl.constexpr, WEIGHTED: tl.constexpr, FADES: tl.constexpr,
 ):  # fmt: skip
-    """u [R, H, K] of a chunk, and out[chunk, head] = 1 + U U^T, [C, C]. ``bad`` is set to 1 where
-    not more than ``least`` of the memory is left at the chunk's end."""
+    """u [R, H, K] of a chunk, out[chunk, head] = 1 + U U^T, [C, C], and its greatest diagonal entry,
+    growths [n, H]. ``bad`` is set to 1 where not more than ``least`` of the memory is left at the
+    chunk's end, or the growth is not below ``most``."""
     chunk, head = tl.program_id(0), tl.program_id(1)
     begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
     memory = chunk.to(tl.int64) * H + head
@@ -49,6 +50,10 @@ def gram(
         total += product(part, tl.trans(part))
         store_rows(u, part, begin, end, head, H, K, C, first, BLOCK)
     tl.store(out + memory * C * C + t * C + i, total)
+    growth = tl.max(tl.sum(tl.where(t == i, total, 0.0), 1), 0)
+    tl.store(growths + memory, growth)
+    if (growth < most) == 0:
+        tl.store(bad, 1)
 
 
 @triton.jit
@@ -131,3 +136,49 @@ def solve(
             total = following
         first = total
     store_rows(x, first, begin, end, query, H * GROUPS, K, C, 0, SIZE)
+
+
+@triton.jit
+def _exact(a, b):
+    """a b without tensor cores, whose pieces of matrices would not fit beside each other. Chunks that
+    are refined are few."""
+    return tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision="ieee")
+
+
+@triton.jit
+def _seen(rows, of, sees):
+    """tril(rows of^T) of."""
+    return _exact(tl.where(sees, _exact(rows, tl.trans(of)), 0.0), of)
+
+
+@triton.jit
+def refine(
+    q, u, g, growths, factors, inners, x, chunks, outgrown,
+    H: tl.constexpr, QUERIES: tl.constexpr, GROUPS: tl.constexpr,
+    K: tl.constexpr, P: tl.constexpr, C: tl.constexpr, SIZE: tl.constexpr,
+    BEFORE: tl.constexpr, FADES: tl.constexpr, ROUNDS: tl.constexpr,
+):  # fmt: skip
+    """x_t = A_t^-1 q_t anew for chunks whose growth is above ``outgrown``, X = 1/c Y W: Y is a small
+    difference there, and its residuals are solved for, too."""
+    chunk, query = tl.program_id(0), tl.program_id(1)
+    head = query // GROUPS
+    memory = chunk.to(tl.int64) * H + head
+    if tl.load(growths + memory) <= outgrown:
+        return
+    begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
+    t, i = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    if BEFORE:
+        sees = i < t
+    else:
+        sees = i <= t
+    rows = load_rows(q, begin, end, query // (H * GROUPS // QUERIES), QUERIES, K, C, 0, SIZE)
+    lower = _lower(factors + memory * P * P, P, 0, SIZE, SIZE)
+    white = _exact(rows, tl.trans(lower))
+    written = load_rows(u, begin, end, head, H, K, C, 0, SIZE)
+    found = _exact(_lower(inners + memory * C * C, C, 0, C, C), written)
+    y = white - _seen(white, found, sees)
+    for _ in range(ROUNDS):
+        residual = white - y - _seen(y, written, sees)
+        y += residual - _seen(residual, found, sees)
+    left = left_of_start(g, begin, end, head, H, C, FADES, BEFORE)
+    store_rows(x, _exact(y, lower) / left[:, None], begin, end, query, H * GROUPS, K, C, 0, SIZE)
