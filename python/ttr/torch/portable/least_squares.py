@@ -49,7 +49,7 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
 
 @torch.compiler.disable  # type: ignore[untyped-decorator,unused-ignore]
 def run_packed(call: Call) -> tuple[Tensor, dict[str, Tensor]] | None:
-    """The same for sequences one after another, in one call of kernels. None where there are none
+    """What run does, for sequences one after another, in one call of kernels. None where there are none
     for the recipe or the device, or where systems are singular to rounding."""
     if not _nested(call) or _kernels(call) is None:
         return None

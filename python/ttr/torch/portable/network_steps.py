@@ -39,7 +39,7 @@ class Memory(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """Of the tokens of a part, each [M, C, 1]: d is 1 where ``shrink`` is None."""
+    """Numbers of a part's tokens, each [M, C, 1]: d is 1 where ``shrink`` is None."""
 
     step: Tensor
     momentum: Tensor | None

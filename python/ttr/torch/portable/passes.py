@@ -66,7 +66,8 @@ class Passes:
         ridge = ridge.to(self._work)[:, None, None]
         if not self.fades:
             return _Prefixes(self, states + torch.diag_embed(ridge), None)
-        # Beside half of what will be lost of it, as much is too little at the end as too much before.
+        # A chunk's A_0 holds more of the ridge than there is, so that in the middle of the chunk, where
+        # part of it has faded, what is held is right.
         more = self.left[..., -1:, :].rsqrt()
         states = states + more * torch.diag_embed(ridge)
         return _Prefixes(self, states, _Ridge(more * self.start, ridge.unsqueeze(-2)))

@@ -27,7 +27,7 @@ def linear_scan(factors: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
 def chunked_linear_scan(
     factors: Tensor, terms: Tensor, start: Tensor, chunk: int = 64
 ) -> tuple[Tensor, Tensor]:
-    """The same from h = ``start`` [..., D]: all h [..., T, D], and the last.
+    """linear_scan from h = ``start`` [..., D]: all h [..., T, D], and the last.
 
     Chunks are scanned together, then the chunks' last states one after another.
     """

@@ -42,15 +42,18 @@ def tables(ends: tuple[int, ...], size: int, device: torch.device) -> Tables:
 
 
 def padded(n: int) -> int:
+    """The size of a stored matrix of n rows or columns: whole blocks of 16."""
     return -(-n // 16) * 16
 
 
 def power(n: int) -> int:
+    """The size of a program's tile of n channels."""
     return max(16, 1 << (n - 1).bit_length())
 
 
 class Passes:
-    """``ends``: the first row of every sequence, and the number of rows."""
+    """Over chunks of ``size`` tokens: 16, 32 or 64. ``ends``: the first row of every sequence, and the
+    number of rows. States are [n, H, rows, columns], filled up to whole blocks of 16."""
 
     def __init__(self, pairs: Pairs, heads: int, ends: tuple[int, ...], at: str, size: int) -> None:
         self._shape = pairs.k.shape[:2]
