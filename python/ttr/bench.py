@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 HEADS, DIM = 32, 128
@@ -209,6 +210,46 @@ def decode_rows(quick: bool) -> Iterator[Row]:
     yield row("a decoded token, 32 heads", seconds, "us", 1e6, "1.3 / 1.1")
 
 
+def portable_rows(quick: bool) -> Iterator[Row]:
+    """Exact least squares on the road for other devices, beside a system for every token there and
+    beside the CPU's engine."""
+    from unittest import mock
+
+    import torch
+    from ttr.torch import regress
+    from ttr.torch.portable import least_squares
+    from ttr.torch.portable import regress as portable
+
+    def by_token(recipe: str, **inputs: Any) -> Any:
+        with mock.patch.object(least_squares, "_nested", lambda call: False):
+            return portable(recipe, **inputs)
+
+    tokens, heads, dim = 1024, 8, 64
+    torch.manual_seed(0)
+    rows = [torch.randn(1, tokens, heads, dim) for _ in range(3)]
+    rows[1] = torch.nn.functional.normalize(rows[1], dim=-1)
+    weights = {
+        "log_decay": (0.97 + 0.03 * torch.rand(1, tokens, heads)).log(),
+        "importance": torch.rand(1, tokens, heads),
+    }
+    roads = {"portable": portable, "a system for every token": by_token, "the CPU's engine": regress}
+    for recipe, gates in (("rls", {}), ("mesa", weights)):
+        for trains in (False, True):
+            q, k, v = (x.clone().requires_grad_(trains) for x in rows)
+            inputs = {"q": q, "k": k, "v": v, **gates}
+
+            def run(road: Callable[..., Any], recipe: str = recipe, inputs: Any = inputs) -> None:
+                y = road(recipe, **inputs)
+                if y.requires_grad:
+                    torch.autograd.grad(y.sum(), [inputs[n] for n in "qkv"])
+
+            runs: Runs = {name: partial(run, road) for name, road in roads.items()}
+            seconds = medians(runs, 1 if quick else 5)
+            title = f"{recipe}, portable{', with backward' if trains else ''}, T = {tokens}"
+            scale = 1e6 / tokens / heads
+            yield row(title, seconds, "us a token and head", scale, "8 / 20" if recipe == "rls" else "-")
+
+
 ROWS: Rows = {
     "forward": forward_rows,
     "bfloat16": bfloat16_rows,
@@ -216,6 +257,7 @@ ROWS: Rows = {
     "operator": operator_rows,
     "tiny": tiny_rows,
     "decode": decode_rows,
+    "portable": portable_rows,
 }
 
 
