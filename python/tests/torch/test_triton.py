@@ -186,6 +186,18 @@ def test_no_tokens_and_what_is_not_finite(launched: list[str]) -> None:
         assert torch.equal(tensor, state[name])
 
 
+def test_a_decay_of_zero_forgets_what_is_infinite(launched: list[str]) -> None:
+    """Earlier chunks may have left it."""
+    sizes = Sizes(batch=1, tokens=70, key_dim=4)
+    recipe = "linear_attention{decay: scalar}"
+    inputs = cases.inputs(recipe, sizes, dtype=torch.float32)
+    inputs["log_decay"][:, 66] = -torch.inf
+    state = {"state": torch.full((1, 2, 4, 4), torch.inf)}
+    _, final = regress(recipe, **inputs, state=state, return_state=True)
+    _, last = oracle.definition(recipe, {n: x.double() for n, x in inputs.items()}, {})
+    close(final["state"], last["state"], "state", 1e-5)
+
+
 def test_sums_in_double_take_the_other_road(launched: list[str]) -> None:
     regress("rls", **cases.inputs("rls", Sizes()))
     assert not launched

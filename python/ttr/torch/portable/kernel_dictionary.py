@@ -176,8 +176,7 @@ def _coordinates(call: Call, held: Dictionary, x: Tensor, when: Tensor) -> Tenso
 
 def _first(call: Call, start: Dictionary) -> tuple[Tensor, Tensor]:
     """A [N, H, n, n] and B^T [N, H, n, Dv]; a direction that is to join has its ridge."""
-    n, sizes = call.choices.budget, call.sizes
-    ridge = call.get("ridge")
+    sizes, ridge = call.sizes, call.get("ridge")
     if ridge is None:
         ridge = torch.full((1,), call.choices.ridge, dtype=call.work, device=call.device)
     there = start.joined < 0

@@ -31,6 +31,8 @@ def made_for(call: Call, width: int) -> Any | None:
     return _module()
 
 
+#: Tokens of a chunk.
+CHUNK = 64
 _GPUS = ["cuda"]
 #: The widest keys and values that a program has room for, by compute capability.
 _WIDEST = {(8, 0): 64, (9, 0): 128, (10, 0): 128, (10, 3): 128}

@@ -19,13 +19,12 @@ from torch import Tensor
 from .._derivatives import refuse_tangents
 from . import kernels, token_systems
 from .inputs import Call
+from .kernels import CHUNK
 from .layout import by_memory, by_token
 from .normalise import read_out
 from .operands import log_decay_rows, mapped_keys, positions_so_far, scalars
 from .passes import Passes, least_left
 from .prefix_solve import Pairs, recall
-
-_LONGEST = 64
 
 
 def obstacle(call: Call) -> str | None:
@@ -116,21 +115,21 @@ def _passes(call: Call, pairs: Pairs) -> list[Callable[[Pairs], Any]]:
     def kernel_passes(size: int) -> Callable[[Pairs], Any]:
         return lambda pairs: made.Passes(pairs, heads, ends, at, size)
 
-    return [kernel_passes(size) for size in ((64,) if pairs.g is None else (64, 16))]
+    return [kernel_passes(size) for size in ((CHUNK,) if pairs.g is None else (CHUNK, CHUNK // 4))]
 
 
 def _chunk_size(pairs: Pairs, ridge_kind: str) -> int:
     """The longest chunk, from 64 tokens to 16, whose memory keeps its digits, and of which there is
     enough left that a ridge which does not fade takes few steps."""
     if pairs.g is None:
-        return min(_LONGEST, max(1, pairs.k.shape[1]))
-    for size in (_LONGEST, _LONGEST // 2):
+        return min(CHUNK, max(1, pairs.k.shape[1]))
+    for size in (CHUNK, CHUNK // 2):
         g = torch.nn.functional.pad(pairs.g.detach(), (0, 0, 0, -pairs.g.shape[1] % size))
         left = g.unflatten(1, (-1, size)).sum(2).exp()
         least = least_left(pairs.g.dtype) if ridge_kind == "fading" else 0.25
         if bool((left > least).all()):
             return size
-    return _LONGEST // 4
+    return CHUNK // 4
 
 
 def _by_token(

@@ -20,12 +20,10 @@ from torch.autograd import Function
 
 from .._derivatives import once
 from .inputs import Call
-from .kernels import ends, plain_rows
+from .kernels import CHUNK, ends, plain_rows
 from .layout import by_token, queries_by_memory
 from .operands import Rows, scalars
 from .prefix_solve import Pairs, Passes, of_decay, shared
-
-_CHUNK = 64
 
 
 def attend(maker: Any, q: Tensor, pairs: Pairs, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,7 +89,7 @@ def run(call: Call, rows: Rows, state: Tensor, kernels: Any) -> tuple[Tensor, Te
     q, pairs = _operands(call, rows)
 
     def passes(pairs: Pairs) -> Passes:
-        return kernels.Passes(pairs, heads, ends(call), call.choices.read, _CHUNK)
+        return kernels.Passes(pairs, heads, ends(call), call.choices.read, CHUNK)
 
     y, last = attend(passes, q, pairs, state.squeeze(2))
     return queries_by_memory(y, heads), last.unsqueeze(2)

@@ -25,6 +25,7 @@ from .inputs import Call
 from .kept_pairs import Pairs, block_of, by_blocks, final_state, pairs_of, queries, sight
 from .normalise import read_out
 from .similarity import weights
+from .solvers import Factor, Inverse
 
 #: A squared pivot of the scaled system below it is that of rows whose squares lose digits.
 _LEAST_PIVOT = 1e-5
@@ -104,9 +105,12 @@ class _Solve(Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, p: Tensor, f: Tensor, ridge: Tensor) -> Tensor:
-        factor = _Factor(a, b, p, f, ridge)
-        u = factor.solve(b)
-        ctx.factor = factor
+        def inverse_at(at: Tensor) -> Inverse:
+            w = _inverse_roots(p[at], f[at], b.squeeze(-1)[at], ridge[at])
+            return lambda right: w @ (w.mT @ right)
+
+        ctx.factor = Factor(a, _LEAST_PIVOT, inverse_at)
+        u = ctx.factor.solve(b)
         ctx.save_for_backward(a, b, u)
         return u
 
@@ -114,51 +118,8 @@ class _Solve(Function):
     def backward(ctx: Any, g: Tensor) -> Any:
         a, b, u = ctx.saved_tensors
         with torch.no_grad():
-            z = ctx.factor.solve(g)
-            da = ctx.factor.add_singular(-z @ u.mT, a, b, g, z, u)
-        return (*once((da, z), (a, b, u, g)), None, None, None)
-
-
-class _Factor:
-    """L L^T of A with a unit diagonal, and A^+ = W W^T from rows of those that lose digits."""
-
-    def __init__(self, a: Tensor, mean: Tensor, p: Tensor, f: Tensor, ridge: Tensor) -> None:
-        diagonal = a.diagonal(dim1=-2, dim2=-1)
-        self._scale = diagonal.clamp(min=1e-290).rsqrt()
-        self._finite = a.isfinite().all(-1).all(-1)
-        scaled = self._scale.unsqueeze(-1) * a * self._scale.unsqueeze(-2)
-        eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
-        scaled = torch.where(self._finite[..., None, None], scaled, eye)
-        self._lower, info = torch.linalg.cholesky_ex(scaled)
-        least = self._lower.diagonal(dim1=-2, dim2=-1).amin(-1).square()
-        self._rare = self._finite & ((info != 0) | ~(least > _LEAST_PIVOT))
-        self._roots: Tensor | None = None
-        if self._rare.any():
-            at = self._rare
-            self._roots = _inverse_roots(p[at], f[at], mean.squeeze(-1)[at], ridge[at])
-
-    def solve(self, right: Tensor) -> Tensor:
-        scale = self._scale.unsqueeze(-1)
-        x = scale * torch.cholesky_solve(scale * right, self._lower)
-        if self._roots is not None:
-            x[self._rare] = self._roots @ (self._roots.mT @ right[self._rare])
-        return torch.where(self._finite[..., None, None], x, torch.nan)
-
-    def add_singular(
-        self, da: Tensor, a: Tensor, b: Tensor, g: Tensor, z: Tensor, u: Tensor
-    ) -> Tensor:
-        """A^+ moves with A within its range, too:
-        dA^+ = -A^+ dA A^+ + A^+ A^+ dA (1 - A A^+) + its transpose."""
-        if self._roots is None:
-            return da
-        at, w = self._rare, self._roots
-        a, b, g, z, u = a[at], b[at], g[at], z[at], u[at]
-
-        def inverse(x: Tensor) -> Tensor:
-            return w @ (w.mT @ x)
-
-        da[at] += inverse(z) @ (b - a @ u).mT + (g - a @ z) @ inverse(u).mT
-        return da
+            made = ctx.factor.gradients(a, b, u, g)
+        return (*once(made, (a, b, u, g)), None, None, None)
 
 
 def _inverse_roots(p: Tensor, f: Tensor, mean: Tensor, ridge: Tensor) -> Tensor:

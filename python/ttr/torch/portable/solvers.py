@@ -8,6 +8,7 @@ derivatives in forward mode are refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -44,9 +45,14 @@ class Exact(Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, q: Tensor) -> Tensor:
-        factor = _Factor(a)
-        x = factor.solve(q)
-        ctx.factor = factor
+        least = _threshold(a)
+
+        def inverse_at(at: Tensor) -> Inverse:
+            p = torch.linalg.pinv(a[at], hermitian=True, rtol=least)
+            return lambda right: p @ right
+
+        ctx.factor = Factor(a, least, inverse_at)
+        x = ctx.factor.solve(q)
         ctx.save_for_backward(a, q, x)
         return x
 
@@ -54,15 +60,19 @@ class Exact(Function):
     def backward(ctx: Any, g: Tensor) -> Any:
         a, q, x = ctx.saved_tensors
         with torch.no_grad():
-            z = ctx.factor.solve(g)
-            da = ctx.factor.add_singular(-z @ x.transpose(-1, -2), a, q, g, z, x)
-        return tuple(once((da, z), (a, q, x, g)))
+            made = ctx.factor.gradients(a, q, x, g)
+        return tuple(once(made, (a, q, x, g)))
 
 
-class _Factor:
-    """L L^T of A with a unit diagonal, and A^+ of those that have no such factor."""
+#: A^+ of some systems, applied to their right sides.
+Inverse = Callable[[Tensor], Tensor]
 
-    def __init__(self, a: Tensor) -> None:
+
+class Factor:
+    """L L^T of A with a unit diagonal and, for systems with a squared pivot of at most ``least``, what
+    ``inverse_at`` their places applies. NaN where A is not finite."""
+
+    def __init__(self, a: Tensor, least: float, inverse_at: Callable[[Tensor], Inverse]) -> None:
         diagonal = a.diagonal(dim1=-2, dim2=-1)
         self._scale = torch.where(diagonal > 1e-290, diagonal.clamp(min=1e-290).rsqrt(), 0)
         scaled = self._scale.unsqueeze(-1) * a * self._scale.unsqueeze(-2)
@@ -71,35 +81,28 @@ class _Factor:
         eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
         scaled = torch.where(self._finite[..., None, None], scaled, eye)
         self._lower, info = torch.linalg.cholesky_ex(scaled)
-        least = self._lower.diagonal(dim1=-2, dim2=-1).amin(-1)
-        self._singular = self._finite & ((info != 0) | ~(least.square() > _threshold(a)))
-        self._inverse = None
-        if self._singular.any():
-            self._inverse = _pseudo_inverse(a[self._singular])
+        pivots = self._lower.diagonal(dim1=-2, dim2=-1).amin(-1).square()
+        self._rare = self._finite & ((info != 0) | ~(pivots > least))
+        self._inverse = inverse_at(self._rare) if self._rare.any() else None
 
     def solve(self, right: Tensor) -> Tensor:
+        """A^+ right, [..., K, G]."""
         scale = self._scale.unsqueeze(-1)
         x = scale * torch.cholesky_solve(scale * right, self._lower)
         if self._inverse is not None:
-            x[self._singular] = self._inverse @ right[self._singular]
+            x[self._rare] = self._inverse(right[self._rare])
         return torch.where(self._finite[..., None, None], x, torch.nan)
 
-    def add_singular(
-        self, da: Tensor, a: Tensor, q: Tensor, g: Tensor, z: Tensor, x: Tensor
-    ) -> Tensor:
-        """A^+ moves with A within its range, too:
+    def gradients(self, a: Tensor, q: Tensor, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        """dA and dq of x = A^+ q from g = dx. A^+ moves with A within its range, too:
         dA^+ = -A^+ dA A^+ + A^+ A^+ dA (1 - A A^+) + its transpose."""
-        if self._inverse is None:
-            return da
-        at = self._singular
-        a, q, g, z, x, p = a[at], q[at], g[at], z[at], x[at], self._inverse
-        moved = (p @ z) @ (q - a @ x).transpose(-1, -2) + (g - a @ z) @ (p @ x).transpose(-1, -2)
-        da[at] += moved
-        return da
-
-
-def _pseudo_inverse(a: Tensor) -> Tensor:
-    return torch.linalg.pinv(a, hermitian=True, rtol=_threshold(a))
+        z = self.solve(g)
+        da = -z @ x.mT
+        if self._inverse is not None:
+            at, inverse = self._rare, self._inverse
+            a, q, x, g = a[at], q[at], x[at], g[at]
+            da[at] += inverse(z[at]) @ (q - a @ x).mT + (g - a @ z[at]) @ inverse(x).mT
+        return da, z
 
 
 def _descend(choices: Choices, a: Tensor, q: Tensor) -> Tensor:

@@ -27,12 +27,10 @@ from torch.autograd import Function
 
 from .._derivatives import once
 from .inputs import Call
-from .kernels import ends
+from .kernels import CHUNK, ends
 from .layout import by_token, queries_by_memory
 from .operands import Rows
 from .prefix_solve import Pairs, shared
-
-_CHUNK = 64
 
 
 class _StepRule(Function):
@@ -85,7 +83,7 @@ def run(call: Call, rows: Rows, state: Tensor, kernels: Any) -> tuple[Tensor, Te
     starts = tuple(end * call.choices.rows_per_token for end in ends(call))
 
     def passes(pairs: Pairs) -> Any:
-        return kernels.Steps(pairs, heads, starts, call.choices.read, _CHUNK)
+        return kernels.Steps(pairs, heads, starts, call.choices.read, CHUNK)
 
     assert rows.erase is not None
     g = None if rows.log_decay is None else by_token(rows.log_decay).squeeze(-1)
