@@ -1,0 +1,33 @@
+// What tests of decoders share: sizes of a call, and steps by its tokens.
+#pragma once
+
+#include <cstdint>
+
+#include "tests/support/calls.h"
+#include "ttr/decoder.h"
+
+namespace ttr::test {
+
+inline Dims SomeDims() {
+  Dims dims;
+  dims.tokens = 60;
+  dims.key_dim = 21;
+  dims.value_dim = 37;
+  dims.heads = dims.key_heads = dims.value_heads = 2;
+  dims.query_heads = 4;
+  return dims;
+}
+
+// Room for the answers to one token.
+inline Tensor Token(const Call& call) {
+  return Tensor(call.inputs.v.dtype(), {1, 1, call.dims.output_heads(), call.dims.value_dim});
+}
+
+inline Tensor Step(const Call& call, std::int64_t token, Decoder& decoder,
+                   const CallOptions& options = {}) {
+  Tensor y = Token(call);
+  decoder.Step(TokensOf(call, token, 1), {.y = y}, options);
+  return y;
+}
+
+}  // namespace ttr::test
