@@ -108,6 +108,20 @@ def test_a_cache_in_a_call_that_wants_gradients_is_refused() -> None:
         small(text(), caches=small.new_caches())
 
 
+def test_a_cache_is_refused_where_a_parameter_alone_wants_gradients() -> None:
+    """Also of a gate, a convolution, a learned start."""
+    module, x = layer("ttt_linear"), tokens()
+    module.requires_grad_(False)
+    cache = module.new_cache()
+    module(x, cache=cache)
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_()
+        with pytest.raises(RuntimeError, match=f"{name} must not require gradients where a cache"):
+            module(x, cache=cache)
+        parameter.requires_grad_(False)
+    assert cache.tokens == x.shape[1]
+
+
 def test_other_devices_have_the_same_numbers() -> None:
     """Where there are no operators of the library, PyTorch's own stand around a memory."""
     x, weight = tokens(1, 9), tokens(1, 8, hidden=3)[0]

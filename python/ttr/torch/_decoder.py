@@ -9,10 +9,10 @@ from torch import Tensor
 
 from . import _library
 from ._arguments import State, all_entries, arrange
-from ._derivatives import refuse_tangents
+from ._derivatives import refuse_gradients, refuse_tangents
 from ._pairs import reserve_pairs, room_for_pairs
 from ._recipes import info_of, text_of
-from ._regress import any_requires_grad, regress, run_in_place
+from ._regress import regress, run_in_place
 
 
 def step_(
@@ -36,11 +36,7 @@ def step_(
     tensors, given = arrange(text, q, k, v, inputs)
     held = [memory] if isinstance(memory, Tensor) else [t for t in memory.values() if t is not None]
     refuse_tangents("step_", (*tensors, *held))
-    if torch.is_grad_enabled() and any_requires_grad(tensors, held):
-        raise RuntimeError(
-            "[step_] requires_grad must be False, as step_ updates in place, but is True: use "
-            "regress, or torch.no_grad()"
-        )
+    refuse_gradients("step_", (*tensors, *held), "regress")
     if isinstance(memory, Tensor):
         y: Tensor = run_in_place(_library.step_, [memory], text, memory, tensors, given)
         return y
@@ -81,7 +77,8 @@ class Decoder:
     Everything that it knows is in tensors: it is copied, pickled, and sent to other processes as
     they are, and goes on bit for bit. Sizes are those of its first token. Kept pairs are written in
     place; when there is no more room their tensors grow to twice their size. A state of float64 stays
-    that, also beside narrower tokens. No gradients.
+    that, also beside narrower tokens. No gradients: a token or a state that requires one raises a
+    RuntimeError.
     """
 
     def __init__(self, recipe: Any) -> None:
@@ -96,6 +93,8 @@ class Decoder:
     def start(self, state: State | None) -> None:
         """Goes on from a copy of `state`; None or empty: from the recipe's start."""
         held = all_entries("Decoder", self._info, state) if state else []
+        refuse_tangents("Decoder", held)
+        refuse_gradients("Decoder", held, "regress")
         copies = [t.detach().clone(memory_format=torch.contiguous_format) for t in held]
         wider = not self._float64 and _is_wide(copies)
         if self._memory is None or wider:
@@ -130,6 +129,7 @@ class Decoder:
         self, q: Tensor | None, k: Tensor | None, v: Tensor | None, inputs: dict[str, Any]
     ) -> Tensor:
         if not self._state:
+            refuse_gradients("Decoder", (q, k, v, *inputs.values()), "regress")
             with torch.no_grad():
                 y, self._state = regress(self.recipe, q, k, v, return_state=True, **inputs)
             return y

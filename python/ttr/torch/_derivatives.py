@@ -1,5 +1,5 @@
-"""What layers have no derivatives for, and how that is refused: derivatives in forward mode, and those of
-what a backward pass has made."""
+"""What layers have no derivatives for, and how that is refused: derivatives in forward mode, those of
+what a backward pass has made, and gradients of what is updated in place."""
 
 from __future__ import annotations
 
@@ -41,6 +41,16 @@ def _has_tangent(tensor: Tensor) -> bool:
             return True
         tensor = _functorch.get_unwrapped(tensor)
     return forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def refuse_gradients(op: str, tensors: Iterable[Tensor | None], instead: str) -> None:
+    """RuntimeError where a gradient is wanted of a tensor that `op` reads or updates in place: it would
+    end there. `instead`: what has one."""
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        raise RuntimeError(
+            f"[{op}] requires_grad must be False, as {op} updates in place, but is True: use "
+            f"{instead}, or torch.no_grad()"
+        )
 
 
 def refuse_twice(ctx: Any, *gradients: Any) -> Any:

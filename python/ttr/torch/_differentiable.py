@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from . import _library
-from ._derivatives import refuse_tangents, refuse_twice
-from ._library import _setup_nothing
+from . import _autograd, _library
+from ._derivatives import refuse_tangents
 from ._regress import _below_autograd, run
 
 
@@ -46,10 +45,7 @@ def operator(name: str, count: int, fake: Callable[..., Any]) -> Operator:
 
     torch.library.register_fake(f"ttr::{name}", fake)
     torch.library.register_fake(f"ttr::{name}_backward", fake_backward)
-    torch.library.register_autograd(f"ttr::{name}", _gradients, setup_context=setup)
-    torch.library.register_autograd(
-        f"ttr::{name}_backward", refuse_twice, setup_context=_setup_nothing
-    )
+    _autograd.differentiable(name, _gradients, setup, around_memories=True)
     return found
 
 

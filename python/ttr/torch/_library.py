@@ -1,5 +1,5 @@
 """The library of operators, `torch.ops.ttr`: loaded once, with what Python adds to each: shapes
-without data (`register_fake`) and gradients (`register_autograd`).
+without data (`register_fake`) and gradients (`_autograd`).
 
 The operators are functional but those whose names end in `_`. A list of inputs, or of a state's
 entries, holds what is given; a number beside it says by its bits what that is: bit i stands for
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._derivatives import refuse_twice
+from . import _autograd
 
 _PATH = Path(__file__).with_name("_operators.so")
 if not _PATH.exists():
@@ -142,10 +142,8 @@ def _backward(ctx: Any, dy: Tensor | None, dfinal: Any, _: Any) -> tuple[Any, ..
 def _list(needs: Any) -> list[bool]:
     return needs if isinstance(needs, list) else []
 
+_autograd.differentiable("forward", _backward, _setup_context)
+_autograd.in_place("step_", "regress")
+_autograd.in_place("step_state_", "regress")
+_autograd.in_place("decoder_start_", "the initial state of regress")
 
-def _setup_nothing(ctx: Any, inputs: Any, output: Any) -> None:
-    return None
-
-
-torch.library.register_autograd("ttr::forward", _backward, setup_context=_setup_context)
-torch.library.register_autograd("ttr::backward", refuse_twice, setup_context=_setup_nothing)

@@ -51,8 +51,5 @@ def held_pairs(entries: dict[str, Tensor]) -> int:
 
 
 def _with_rows(entry: Tensor, rows: int) -> Tensor:
-    held = entry.shape[1]
-    with torch.no_grad():
-        larger = entry.new_zeros(entry.shape[0], rows, *entry.shape[2:])
-        larger[:, :held] = entry
-    return larger
+    more = entry.new_zeros(entry.shape[0], rows - entry.shape[1], *entry.shape[2:])
+    return torch.cat([entry, more], 1)

@@ -10,6 +10,7 @@ from torch.compiler import is_compiling
 
 from . import _fake, _library  # noqa: F401 (_fake registers)
 from ._arguments import State, arrange, entries_of
+from ._autograd import count_change
 from ._derivatives import refuse_tangents
 from ._recipes import MOST_DIFFERENCES, RecipeInfo, info_of, text_of
 
@@ -124,11 +125,9 @@ def run(operator: Any, *args: Any) -> Any:
 
 
 def run_in_place(operator: Any, changed: list[Tensor], *args: Any) -> Any:
-    """Calls an operator that writes `changed`. Below autograd nobody counts their versions, by which
-    a backward pass that has saved one of them finds out."""
+    """Calls an operator that writes `changed`."""
     result = run(operator, *args)
-    if not is_compiling():
-        torch.autograd.graph.increment_version([t for t in changed if not t.is_inference()])
+    count_change(changed)
     return result
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _library
-from ._derivatives import refuse_tangents
+from . import _autograd, _library
+from ._derivatives import refuse_gradients, refuse_tangents
 from ._differentiable import call, operator
 from ._regress import run_in_place
 
@@ -36,6 +36,9 @@ _op_ = _library.operator("short_conv_")
 @torch.library.register_fake("ttr::short_conv_")
 def _fake_(state: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool) -> Tensor:
     return x.new_empty(x.shape)
+
+
+_autograd.in_place("short_conv_", "short_conv", around_memories=True)
 
 
 def short_conv(
@@ -91,9 +94,11 @@ def short_conv_(
     """`short_conv` of one token or more, with a state [B, R, H, D] (or [B, R, C]) of any strides
     that is updated in place: a cache [B, C, R] is `cache.transpose(1, 2)`.
 
-    Returns y, shaped as x. No gradients. Errors: as `short_conv`.
+    Returns y, shaped as x. No gradients: what requires them raises a RuntimeError. Other errors: as
+    `short_conv`.
     """
     refuse_tangents("short_conv_", (state, x, weight, bias), "PyTorch's own operators, ")
+    refuse_gradients("short_conv_", (state, x, weight, bias), "short_conv")
     with torch.no_grad():
         channels = x.dim() == 3
         if channels:

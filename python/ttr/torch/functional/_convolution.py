@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from .._derivatives import refuse_gradients
 from ._mamba import ends_of
 from ._recurrent import refuse
-
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 _MOST_WIDTH = 8
@@ -146,9 +146,10 @@ def causal_conv1d_update(
         cache_seqlens: [batch]; conv_state is then a ring, and token number n is at n mod L.
 
     Returns:
-        out, x's shape and dtype. No gradients.
+        out, x's shape and dtype. No gradients: what requires them raises a RuntimeError.
     """
     silu = _is_silu("causal_conv1d_update", activation)
+    refuse_gradients("causal_conv1d_update", (x, conv_state, weight, bias), "causal_conv1d_fn")
     with torch.no_grad():
         tokens = x.unsqueeze(-1) if x.dim() == 2 else x
         if cache_seqlens is None and _has_operator(weight, tokens, bias, conv_state):

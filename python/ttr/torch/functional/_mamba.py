@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._derivatives import refuse_gradients
 from ._recurrent import regress, wide
 
 _DTYPES_OF_STATES = (torch.float32, torch.float64)
@@ -203,8 +204,10 @@ def selective_state_update(
         B, C: [batch, N] or [batch, G, N]. D, dt_bias: [dim] or [H, dim].
 
     Returns:
-        out, x's shape and dtype. No gradients.
+        out, x's shape and dtype. No gradients: what requires them raises a RuntimeError.
     """
+    sequences = "selective_scan_fn, mamba_chunk_scan_combined"
+    refuse_gradients("selective_state_update", (state, x, dt, A, B, C, D, z, dt_bias), sequences)
     heads = state.dim() == 4
 
     def add(t: Tensor | None) -> Any:

@@ -16,8 +16,9 @@ class Cache:
     its convolutions look back at.
 
         cache = layer.new_cache()
-        y = layer(prompt, cache=cache)        # [B, T, hidden]
-        y = layer(token, cache=cache)         # [B, 1, hidden], any number of times
+        with torch.no_grad():
+            y = layer(prompt, cache=cache)    # [B, T, hidden]
+            y = layer(token, cache=cache)     # [B, 1, hidden], any number of times
 
     Copy, deepcopy and pickle keep all of it. It serves the layer that made it: another one is
     refused, but a copy serves whichever layer of the same recipe and sizes takes it first (that is

@@ -49,7 +49,8 @@ class TestTimeRegression(nn.Module):
     forward(x [B, T, hidden_size]) gives [B, T, hidden_size]: float32, float64 or bfloat16 as its
     parameters; differentiable in x and all parameters, once. `cu_seqlens` [N + 1] packs sequences
     (B = 1). With `cache` (`new_cache`) it goes on from the tokens before: whole = split anywhere =
-    token by token, without gradients. Where x requires one, that is a RuntimeError; y never does.
+    token by token, without gradients: a RuntimeError where x or a parameter wants one, that is, outside
+    of torch.no_grad().
 
     Cost: the projections', and the engine's (`ttr.plan`). Recipes that run on the definition take
     gradients of 4096 numbers at most.
@@ -314,11 +315,15 @@ class TestTimeRegression(nn.Module):
             refuse("cache", f"one that new_cache() of this layer has made ({self._kind()})", of)
 
     def _refuse_gradients(self, x: Tensor) -> None:
-        """A gradient that x asks for would end here without a word."""
-        if torch.is_grad_enabled() and x.requires_grad:
+        """A gradient that x or a parameter asks for would end here without a word."""
+        if not torch.is_grad_enabled():
+            return
+        named = (("x", x), *self.named_parameters())
+        name = next((name for name, tensor in named if tensor.requires_grad), None)
+        if name is not None:
             raise RuntimeError(
-                "[TestTimeRegression] x must not require gradients where a cache is given, as a cache "
-                "is written in place, but does: use torch.no_grad(), or no cache"
+                f"[TestTimeRegression] {name} must not require gradients where a cache is given, as a "
+                "cache is written in place, but does: use torch.no_grad(), or no cache"
             )
 
     def _kind(self) -> str:

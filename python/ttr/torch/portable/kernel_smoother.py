@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from .inputs import Call
@@ -45,12 +46,13 @@ def _block(call: Call, pairs: Pairs, q: Tensor, begin: int, end: int) -> Tensor:
 
 def _is_plain(call: Call) -> bool:
     """Whether this is softmax over all pairs of the call, or of those so far. On a GPU float64 would
-    be formed whole; no kernel takes a scale below 0."""
+    be formed whole; no kernel takes a scale below 0, or has derivatives in forward mode."""
     choices = call.choices
     unweighted = choices.decay == "none" and choices.importance == "none" and choices.window == 0
     softmax = choices.function == "constant" and choices.kernel == "exponential"
     softmax = softmax and query_scale(choices, call.sizes["Dk"]) > 0
     here = call.device.type == "cpu" or call.work == torch.float32
+    here = here and forward_ad._current_level < 0
     return softmax and unweighted and choices.read == "after" and not call.state and here
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .._derivatives import refuse_tangents
 from .inputs import Call
 from .kept_pairs import Sight
 from .recipe import query_scale
@@ -52,6 +53,7 @@ def kernel_matrix(call: Call, q: Tensor, k: Tensor) -> Tensor:
 
 
 def _distances(q: Tensor, k: Tensor) -> Tensor:
+    refuse_tangents("regress", (q, k), "")
     return torch.cdist(q, k, compute_mode="donot_use_mm_for_euclid_dist")
 
 
