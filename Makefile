@@ -6,7 +6,7 @@ PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-python test-tables test-targets test-sanitizers test-clang test-arm check bench performance wheel format format-check clean
+.PHONY: help setup build demo test test-python test-tables test-targets test-sanitizers test-clang test-arm fuzz check bench performance wheel format format-check clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ test-arm:  ## tests of every engine, compiled for 64-bit Arm, under emulation
 	@scripts/setup --arm
 	@scripts/build arm ttr_test_linalg ttr_test_engines ttr_test_layer
 	@scripts/test_arm
+
+fuzz:  ## the fuzzers, a minute each: FUZZ_SECONDS=600 for longer, FUZZ="calls tables" for some of them
+	@scripts/setup --developer
+	@scripts/fuzz $(FUZZ)
 
 check: test test-targets test-sanitizers format-check  ## all of these: before a release, and for changed kernels
 
