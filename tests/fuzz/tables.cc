@@ -97,7 +97,8 @@ void ReadTable(Source source) {
   Expect(table == Read(text, piece, options), "in pieces it says something else");
   if (!table.error.empty()) return;
 
-  std::string again = Written(table.header, options.separator);
+  // Behind a byte order mark any bytes may begin.
+  std::string again = "\xEF\xBB\xBF" + Written(table.header, options.separator);
   for (const TableRow& row : table.rows) again += Written(row.fields, options.separator);
   options.columns.clear();
   options.header = TableOptions::Header::kYes;
