@@ -164,7 +164,7 @@ def test_errors() -> None:
     series = oscillation(30)
     with pytest.raises(ValueError, match="units must be 'window' or 'raw' but is 'metres'"):
         StreamingForecaster(units="metres").fit(series)
-    with pytest.raises(ValueError, match="lags must be 1 or more but is 0"):
+    with pytest.raises(ValueError, match="lags must be 1 or more, a whole number, but is 0"):
         StreamingForecaster(lags=0).fit(series)
     with pytest.raises(ValueError, match="interval_decay must be above 0"):
         StreamingForecaster(interval_decay=2.0).fit(series)

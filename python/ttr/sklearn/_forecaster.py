@@ -14,6 +14,16 @@ from ._constants import Array, Constants, decay_of, interval_decay_of, streamabl
 from ._memory import RowMemory
 from ._reader import Reader
 from ._residuals import PredictiveResiduals, check_level
+from ._rows import (
+    are_texts,
+    check_count,
+    check_horizon,
+    check_labels,
+    check_number,
+    check_row,
+    check_series,
+    labels_of,
+)
 from ._window import LagWindow
 
 
@@ -48,11 +58,13 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         before; NaN where there was none yet.
     n_features_in_, n_seen_ : columns; rows read so far, without those that do not count
 
-    Raises ValueError: infinity in X, no rows, another number of columns, a recipe that cannot learn
-    row by row.
+    Raises ValueError: infinity in X, no rows, fewer of them than `lags` + `horizon` in `fit`, another
+    number of columns, other labels of them, times or steps ahead in place of rows, a recipe that cannot
+    learn row by row.
     """
 
-    _columns: list[Any] | None  # names of a row that is a mapping
+    _labels: list[Any] | None  # of the columns, where they have some
+    _by_name: bool  # a row is a mapping
 
     def __init__(
         self,
@@ -84,20 +96,24 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any = None) -> StreamingForecaster:
-        """Reads a table [rows, columns], or one column [rows], from the start. y is not used."""
-        return self._learn(X, reset=True)
+        """Reads a table [rows, columns], or one column [rows], from the start. y is not used: X that
+        looks like times beside it is refused. ValueError of fewer rows than a first forecast's row is
+        number; `partial_fit` takes any."""
+        return self._learn("fit", X, y, reset=True)
 
     def partial_fit(self, X: Any, y: Any = None) -> StreamingForecaster:
         """Goes on with more rows."""
-        return self._learn(X, reset=not hasattr(self, "reader_"))
+        return self._learn("partial_fit", X, y, reset=not hasattr(self, "reader_"))
 
     def learn_one(self, y: float | Mapping[Any, float]) -> None:
         """Reads one row: the number of the one column, or {column: number}; NaN or an absent column
         is missing."""
+        if isinstance(y, Mapping):
+            check_row("learn_one", "y", y, "column")
+        else:
+            check_number("learn_one", "y", y)
         if not hasattr(self, "reader_"):
-            self.partial_fit([list(y.values())] if isinstance(y, Mapping) else [[y]])
-            self._columns = list(y) if isinstance(y, Mapping) else None
-            return
+            self._begin(y)
         row = self._row(y)
         if np.isinf(row).any():
             raise ValueError(f"[learn_one] y must be finite or NaN but has infinity: {y}")
@@ -106,9 +122,10 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """The rows of a table that follows what was read, each forecast from the rows before it,
         `horizon` rows earlier, and learned on the way. The forecaster itself stays where it is.
-        [n, columns], or [n] of one column [n]."""
+        [n, columns], or [n] of one column [n]. `forecast` is what has no such rows yet."""
         check_is_fitted(self, "reader_")
-        rows = self._table(X, reset=False)
+        check_horizon(X)
+        rows = self._table("predict", X, None, reset=False)
         reader = copy.deepcopy(self.reader_)
         forecasts = np.array([reader.read(row) for row in rows])
         return forecasts[:, 0] if np.ndim(X) == 1 else forecasts
@@ -117,8 +134,8 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         """1 - (squared errors of `predict`) / (those of repeating the last value known `horizon`
         rows before): 1 is perfect, 0 as good as the naive forecast. Rows and columns without a value
         or a forecast do not count."""
+        rows = self._table("score", X, y, reset=False)
         forecasts = self.predict(X)
-        rows = self._table(X, reset=False)
         forecasts = forecasts.reshape(rows.shape)
         naive = self.reader_.repeated(rows)
         known = np.isfinite(rows) & np.isfinite(forecasts) & np.isfinite(naive)
@@ -127,7 +144,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
 
     def forecast(self, steps: int = 1) -> Array:
         """The next rows, [steps, columns]. Beyond the horizon forecasts stand in for the rows they
-        are made from, as for missing ones. NaN before there were `lags` + `horizon` rows."""
+        are made from, as for missing ones. ValueError where too few rows were read for the first."""
         return self._ahead(steps)[0]
 
     def forecast_interval(self, steps: int = 1, level: float = 0.95) -> tuple[Array, Array]:
@@ -144,10 +161,10 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         enough rows."""
         if not hasattr(self, "reader_"):
             return float("nan")
-        row = self.forecast(1)[0].tolist()
-        if self._columns is not None:
-            return dict(zip(self._columns, row))
-        return float(row[0]) if len(row) == 1 else dict(enumerate(row))
+        row = self.reader_.pending()[0].tolist()
+        if len(row) == 1 and not self._by_name:
+            return float(row[0])
+        return dict(zip(self._names(), row))
 
     @property
     def n_seen_(self) -> int:
@@ -156,20 +173,46 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
 
     # ---- The way there ---------------------------------------------------------------------------
 
-    def _learn(self, X: Any, reset: bool) -> StreamingForecaster:
-        rows = self._table(X, reset)
+    def _learn(self, op: str, X: Any, y: Any, reset: bool) -> StreamingForecaster:
+        rows = self._table(op, X, y, reset)
+        reader = self._reader(rows.shape[1]) if reset else self.reader_
+        forecasts = np.array([reader.read(row) for row in rows])
+        needed = self.lags + self.horizon
+        if op == "fit" and reader.rows < needed:
+            raise ValueError(
+                f"[fit] X must have at least lags + horizon = {needed} samples but has {reader.rows} "
+                f"sample{'s' * (reader.rows != 1)} of known values: take fewer lags, or partial_fit"
+            )
         if reset:
-            self.reader_ = self._reader(rows.shape[1])
-            self._columns = None
-        self.forecasts_ = np.array([self.reader_.read(row) for row in rows])
+            self.reader_, self._labels, self._by_name = reader, labels_of(X), False
+        self.forecasts_ = forecasts
         return self
 
-    def _table(self, X: Any, reset: bool) -> Array:
+    def _begin(self, y: float | Mapping[Any, float]) -> None:
+        """The first row says which columns there are."""
+        self._by_name = isinstance(y, Mapping)
+        labels = list(y) if isinstance(y, Mapping) else None
+        if labels == []:
+            raise ValueError("[learn_one] y must have a column in the first row but is {}")
+        columns = 1 if labels is None else len(labels)
+        reader = self._reader(columns)
+        self.reader_, self._labels, self.n_features_in_ = reader, labels, columns
+        if labels is not None and are_texts(labels):
+            self.feature_names_in_ = np.array(labels, dtype=object)
+
+    def _table(self, op: str, X: Any, y: Any, reset: bool) -> Array:
+        check_series(op, X, y)
+        if not reset:
+            check_labels(op, self._labels, X)
         if np.ndim(X) == 1 and not hasattr(X, "columns"):
             X = np.asarray(X)[:, None]
         return np.asarray(
             validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         )
+
+    def _names(self) -> list[Any]:
+        """What a row that is a mapping calls the columns: where nobody has, by their numbers."""
+        return list(range(self.n_features_in_)) if self._labels is None else self._labels
 
     def _row(self, y: float | Mapping[Any, float]) -> Array:
         if not isinstance(y, Mapping):
@@ -179,22 +222,18 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
                     f"{y}"
                 )
             return np.array([y], np.float64)
-        if self._columns is None:
-            names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-            self._columns = list(names)
+        names = self._names()
         for name in y:
-            if name not in self._columns:
-                raise ValueError(
-                    f"[learn_one] y must be of the columns {self._columns} but has {name!r}"
-                )
-        return np.array([y.get(name, np.nan) for name in self._columns], np.float64)
+            if name not in names:
+                raise ValueError(f"[learn_one] y must be of the columns {names} but has {name!r}")
+        self._by_name = True
+        return np.array([y.get(name, np.nan) for name in names], np.float64)
 
     def _reader(self, columns: int) -> Reader:
         if self.units not in ("window", "raw"):
             raise ValueError(f"[sklearn] units must be 'window' or 'raw' but is {self.units!r}")
         for name in ("lags", "horizon"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"[sklearn] {name} must be 1 or more but is {getattr(self, name)}")
+            check_count("sklearn", name, getattr(self, name))
         recipe = streamable(self.recipe)
         constants = Constants(self.step, self.decay, self.momentum, self.weight_decay)
         fading = interval_decay_of(self.interval_decay, decay_of(recipe, constants))
@@ -207,8 +246,13 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
 
     def _ahead(self, steps: int, level: float | None = None) -> tuple[Array, Array]:
         check_is_fitted(self, "reader_")
-        if steps < 1:
-            raise ValueError(f"[forecast] steps must be 1 or more but is {steps}")
+        check_count("forecast", "steps", steps, ": all rows up to the last one come")
+        needed = self.lags + self.horizon - 1
+        if self.reader_.rows < needed:
+            raise ValueError(
+                f"[forecast] rows read must be at least {needed}, for {self.lags} lags, but are "
+                f"{self.reader_.rows}: read more (partial_fit, learn_one), or take fewer lags"
+            )
         missing = np.full(self.n_features_in_, np.nan)
         margins = np.full((steps, len(missing)), np.nan)
         if level is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from ._constants import Array, Constants, decay_of, interval_decay_of, streamabl
 from ._linear import LinearFit, is_linear, is_least_squares
 from ._memory import RowMemory
 from ._residuals import FitResiduals, PredictiveResiduals, check_level, quantile
+from ._rows import are_texts, check_labels, check_number, check_row, labels_of
 
 
 class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -102,17 +102,15 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def learn_one(self, x: Mapping[Any, float], y: float, w: float = 1.0) -> None:
         """Learns one row {feature: number}. A feature that is absent is 0; one that is new has been
         0 in all rows before."""
-        if not isinstance(x, Mapping):
-            raise ValueError(f"[learn_one] x must be {{feature: number}} but is {type(x).__name__}")
+        check_row("learn_one", "x", x, "feature")
         if not x and not hasattr(self, "memory_"):
             raise ValueError("[learn_one] x must have a feature in the first row but is {}")
-        for name, value in (*((f"x[{key!r}]", x[key]) for key in x), ("y", y), ("w", w)):
-            if not isinstance(value, (numbers.Real, np.ndarray)) or np.ndim(value) > 0:
-                raise ValueError(f"[learn_one] {name} must be a number but is {value!r}")
+        check_number("learn_one", "y", y)
+        check_number("learn_one", "w", w)
         if not np.isfinite([*x.values(), y]).all():
             raise ValueError(f"[learn_one] x and y must be finite but are {dict(x)} and {y}")
         if not hasattr(self, "memory_"):
-            self._start(len(x), 1, flat=True)
+            self._start(list(x), 1, flat=True)
             self._name(list(x))
         elif not x.keys() <= self._named.keys():
             self._grow(x)
@@ -123,6 +121,9 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._write(self._row(x)[None], np.array([[float(y)]]), None if w == 1 else np.array([w]))
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> StreamingRegressor:
+        labels = labels_of(X)
+        if not reset:
+            check_labels("partial_fit", self._labels, X)
         X, y = validate_data(
             self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True
         )
@@ -133,7 +134,9 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
         if reset:
-            self._start(X.shape[1], 1 if y.ndim == 1 else y.shape[1], flat=y.ndim == 1)
+            self._labels = labels
+            names = list(range(X.shape[1])) if labels is None else labels
+            self._start(names, 1 if y.ndim == 1 else y.shape[1], flat=y.ndim == 1)
         values = y.reshape(len(X), -1)
         if values.shape[1] != self.memory_.value_dim:
             raise ValueError(
@@ -143,12 +146,12 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._write(X, values, weights)
         return self
 
-    def _start(self, features: int, outputs: int, flat: bool) -> None:
+    def _start(self, names: list[Any], outputs: int, flat: bool) -> None:
         recipe = streamable(self.recipe)
         constants = Constants(self.step, self.decay, self.momentum, self.weight_decay)
+        features = len(names)
         self.memory_ = RowMemory(recipe, constants, features, outputs)
         self.n_features_in_ = features
-        names = getattr(self, "feature_names_in_", range(features))
         self._named = {name: place for place, name in enumerate(names)}
         self._flat = flat
         decay = decay_of(recipe, constants)
@@ -178,8 +181,9 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     # ---- Rows of names ---------------------------------------------------------------------------
 
     def _name(self, names: list[Any]) -> None:
-        if all(isinstance(name, str) for name in names):
+        if are_texts(names):
             self.feature_names_in_ = np.array(names, dtype=object)
+        self._labels = names
         self._named = {name: place for place, name in enumerate(names)}
 
     def _row(self, x: Mapping[Any, float]) -> Array:
@@ -207,6 +211,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict_one(self, x: Mapping[Any, float]) -> float:
         """m(x) of one row {feature: number}; a feature that is absent or unknown is 0. 0 before the
         first row was learned."""
+        check_row("predict_one", "x", x, "feature")
         if not hasattr(self, "memory_"):
             return 0.0
         return float(self.memory_.predict(self._row(x)[None])[0, 0])
@@ -233,6 +238,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _read(self, X: Any) -> tuple[Array, Array]:
         """X as it is read, and what is predicted of it, [n, outputs]."""
         check_is_fitted(self, "memory_")
+        check_labels("predict", self._labels, X)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return X, self.memory_.predict(X)
 

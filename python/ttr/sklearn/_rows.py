@@ -1,0 +1,94 @@
+"""What callers give as rows: the labels of a table's columns, single rows, and what is no row."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+# ---- Labels --------------------------------------------------------------------------------------
+
+
+def labels_of(table: Any) -> list[Any] | None:
+    """The labels of a table that has some (pandas, polars). A number is a label, too, no position."""
+    columns = getattr(table, "columns", None)
+    return None if columns is None else list(columns)
+
+
+def are_texts(labels: list[Any]) -> bool:
+    return all(isinstance(label, str) for label in labels)
+
+
+def check_labels(op: str, known: list[Any] | None, table: Any) -> None:
+    """ValueError where a table's labels are not those that were learned, in their order. Those that
+    are texts are left to scikit-learn. An array has no labels: its columns are those in order."""
+    labels = labels_of(table)
+    if known is None or labels is None or are_texts([*known, *labels]):
+        return
+    if labels != known:
+        raise ValueError(f"[{op}] the columns of X must be {known}, in this order, but are {labels}")
+
+
+# ---- Single rows ---------------------------------------------------------------------------------
+
+
+def check_row(op: str, name: str, row: Any, label: str) -> None:
+    """ValueError that names what is no {label: number}."""
+    if not isinstance(row, Mapping):
+        raise ValueError(f"[{op}] {name} must be {{{label}: number}} but is {type(row).__name__}")
+    for key, number in row.items():
+        check_number(op, f"{name}[{key!r}]", number)
+
+
+def check_number(op: str, name: str, number: Any) -> None:
+    if not isinstance(number, (numbers.Real, np.ndarray)) or np.ndim(number) > 0:
+        raise ValueError(f"[{op}] {name} must be a number but is {number!r}")
+
+
+def check_count(op: str, name: str, number: Any, hint: str = "") -> None:
+    """ValueError where a number is no count, 1 or more."""
+    if not isinstance(number, numbers.Integral) or isinstance(number, bool) or number < 1:
+        raise ValueError(f"[{op}] {name} must be 1 or more, a whole number, but is {number!r}{hint}")
+
+
+# ---- What is no series ---------------------------------------------------------------------------
+
+
+def check_series(op: str, X: Any, y: Any = None) -> None:
+    """ValueError where X is when rows were measured, not what was: dates, or one column of rising
+    numbers beside a y, which nothing reads."""
+    given = "nothing" if X is None else _times(X, y)
+    if given is not None:
+        raise ValueError(
+            f"[{op}] X must be the series itself, as neither times nor y are read, but is {given}: "
+            f"call {op}(y)"
+        )
+
+
+def _times(X: Any, y: Any) -> str | None:
+    values = np.asarray(X)
+    if values.dtype.kind in "mM":
+        return "dates"
+    if y is None or values.dtype.kind not in "iuf" or values.size < 2 or values.size != len(values):
+        return None
+    column = values.reshape(-1)
+    same = np.shape(y) in (values.shape, column.shape) and np.array_equal(np.ravel(y), column)
+    return None if same or not (np.diff(column) > 0).all() else "one column of rising numbers beside y"
+
+
+def check_horizon(X: Any) -> None:
+    """ValueError where what follows is given as other libraries want it, the steps ahead: a whole
+    number, 1 and what rises from there, or dates."""
+    steps = np.asarray(X)
+    dates = steps.dtype.kind in "mM"
+    if not dates and (steps.dtype.kind not in "iu" or steps.ndim > 1 or steps.size == 0):
+        return
+    if dates or steps.ndim == 0 or (steps[0] == 1 and (np.diff(steps) > 0).all()):
+        count, form = (steps.size, "dates") if dates else (int(np.max(steps)), "steps ahead")
+        other = "" if dates else ", or give rows that are such numbers as floats"
+        raise ValueError(
+            f"[predict] X must be the rows that follow but looks like {form}: call forecast({count})"
+            f"{other}"
+        )
