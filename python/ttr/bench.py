@@ -23,7 +23,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+from ttr._files import refuse_unwritable, write_whole
 
 HEADS, DIM = 32, 128
 TUNED = {
@@ -303,6 +306,11 @@ def main(rows: Rows = ROWS, program: str = "ttr.bench", description: str | None 
     names = options.rows.split(",")
     if unknown := [name for name in names if name not in rows]:
         parser.error(f"--rows must be of {', '.join(rows)} but has '{unknown[0]}'")
+    if options.json not in (None, "-"):
+        try:
+            refuse_unwritable("--json", Path(options.json))
+        except ValueError as error:
+            parser.error(str(error))
     results: dict[str, list[Row]] = {}
     if options.only != "tuned":
         results["default"] = measure(rows, names, options.quick)
@@ -313,8 +321,7 @@ def main(rows: Rows = ROWS, program: str = "ttr.bench", description: str | None 
         print(text)
         return
     if options.json:
-        with open(options.json, "w") as file:
-            file.write(text + "\n")
+        write_whole(Path(options.json), text + "\n")
     print(table(results))
 
 

@@ -301,6 +301,17 @@ def test_text_is_what_is_named(tmp_path: Path) -> None:
     assert "t.txt, 44000 bytes" in json.loads(made.read_text())["settings"]["sizes"]["text"]
 
 
+@pytest.mark.parametrize("name", ["exact.csv", "exact.svg"])
+def test_a_text_is_not_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / name).write_text("a text\n")
+    (tmp_path / "link.md").symlink_to(tmp_path / name)
+    assert exact.main(["--quick", "--out", str(tmp_path), "--text", str(tmp_path / "link.md")]) == 2
+    assert "--out must not lead to an input" in capsys.readouterr().err
+    assert (tmp_path / name).read_text() == "a text\n"
+
+
 def test_bad_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for words in (["--methods", "GRU"], ["--steps", "0"], ["--tasks", "chess"], ["--rates", "-1"]):
         with pytest.raises(SystemExit) as stop:

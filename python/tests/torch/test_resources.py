@@ -63,6 +63,18 @@ def test_tables_are_put_into_a_document(tmp_path: pathlib.Path) -> None:
     assert "old" not in written and text in written
 
 
+def test_a_document_without_marks_is_refused_before_any_run(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "other.md"
+    path.write_text("something else\n")
+    monkeypatch.setattr(sys, "argv", ["gpu_bench", "--list", "--output", str(path)])
+    with pytest.raises(SystemExit):
+        gpu_bench.main()
+    assert "--output must be a document with <!-- measured: begin -->" in capsys.readouterr().err
+    assert path.read_text() == "something else\n"
+
+
 def test_every_run_has_a_name() -> None:
     names = gpu_bench.jobs("")
     assert names[:2] == ["limits", "rls,64"] and len(names) == len(set(names))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 
 import ttr
+from ttr._files import write_whole
 
 from ._progress import Progress
 
@@ -74,11 +74,3 @@ def make(rows: Rows, parts: Sequence[Part], quiet: bool) -> list[Row]:
 def versions() -> dict[str, str]:
     """Which programs made a row."""
     return {"ttr": ttr.__version__, "torch": torch.__version__}
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)

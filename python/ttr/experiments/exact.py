@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ttr._files import refuse_inputs
+
 from ._figures import Claim
 from .studies import command
 from .studies.report import panels_by_x
@@ -20,7 +22,7 @@ from .studies.results import Results
 from .studies.study import Study
 from .tasks.linear import CHANGING
 from .tasks.recall import RECALL
-from .tasks.text import Text
+from .tasks.text import Text, named
 
 METHODS = {
     "linear attention": "importance(input) | linear | gradient",
@@ -76,6 +78,8 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _with_text(study: Study, options: argparse.Namespace) -> Study:
+    if options.text:
+        refuse_inputs("--out", command.outputs_of(study, options), named(options.text))
     return replace(study, tasks=(*study.tasks[:-1], Text(paths=tuple(options.text))))
 
 

@@ -28,6 +28,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ttr._files import refuse_unwritable, write_whole
+
 TOKENS, HEADS, WIDTHS = 8192, 32, (64, 128)
 #: Ours, by the recipe, then peers.
 OURS = ("rls", "weighted_rls", "mesa", "mamba2", "gated_deltanet")
@@ -311,9 +313,19 @@ _MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
 def write(path: pathlib.Path, text: str) -> None:
     """Puts the tables between the marks of a document, or makes one."""
     begin, end = _MARKS
-    old = path.read_text() if path.exists() else f"{begin}\n{end}\n"
-    head, rest = old.split(begin, 1)
-    path.write_text(f"{head}{begin}\n\n{text}\n{end}{rest.split(end, 1)[1]}")
+    head, rest = _around(path)
+    write_whole(path, f"{head}{begin}\n\n{text}\n{end}{rest}")
+
+
+def _around(path: pathlib.Path) -> tuple[str, str]:
+    """What a document has before its first mark and behind the last one; ValueError without them."""
+    begin, end = _MARKS
+    old = path.read_text(encoding="utf-8") if path.exists() else f"{begin}\n{end}\n"
+    head, found, rest = old.partition(begin)
+    _, ended, rest = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"--output must be a document with {begin} and {end}, or a new one, but is {path}")
+    return head, rest
 
 
 def main() -> None:
@@ -331,6 +343,12 @@ def main() -> None:
     if given.job:
         print(json.dumps(work(given.job, given.warm)))
         return
+    if given.output:  # before minutes of work
+        try:
+            refuse_unwritable("--output", given.output)
+            _around(given.output)
+        except (OSError, ValueError) as error:
+            parser.error(str(error))
     if given.list:
         print("\n".join(jobs(given.only)))
         return

@@ -13,8 +13,10 @@ from typing import Any
 
 import torch
 
+from ttr._files import write_whole
+
 from .._options import fill, number, numbers, parser, words
-from .._rows import Part, Rows, make, write_whole
+from .._rows import Part, Rows, make
 from . import report
 from .model import ARCHITECTURES, METHODS
 from .train import Settings, run

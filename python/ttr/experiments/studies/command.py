@@ -7,11 +7,14 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import torch
 
+from ttr._files import write_whole
+
 from .._options import fill, number, numbers, parser, words
-from .._rows import Part, Row, Rows, make, write_whole
+from .._rows import Part, Row, Rows, make
 from .._train import TEST
 from ..tasks.task import Sizes, Task
 from . import report
@@ -91,6 +94,11 @@ def _words_of(s: Settings) -> str:
     return f"{s.task}, {s.method}, rate {s.rate:g}, seed {s.seed}"
 
 
+def outputs_of(study: Study, options: argparse.Namespace) -> tuple[Path, Path]:
+    """The table and the picture."""
+    return options.out / f"{study.name}.csv", options.out / f"{study.name}.svg"
+
+
 def main(
     study: Study,
     arguments: Sequence[str] | None,
@@ -103,14 +111,14 @@ def main(
     options = p.parse_args(arguments)
     fill(options, {"seeds": 2 if options.quick else 3})
     torch.set_num_threads(options.threads)
-    study = adjust(study, options)
+    table, picture = outputs_of(study, options)
     try:
+        study = adjust(study, options)
         rows = make_rows(study, options)
     except ValueError as error:
         print(f"{study.name}: {error}", file=sys.stderr)
         return 2
     results = Results(rows, [study.task(name) for name in options.tasks])
-    table, picture = options.out / f"{study.name}.csv", options.out / f"{study.name}.svg"
     write_whole(table, report.table(results))
     drawn = report.picture(study.title, results, study.panels(results), study.x_label)
     write_whole(picture, drawn)

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ttr._files import write_whole
+
 from ..._progress import Progress
-from ..._rows import Rows, versions, write_whole
+from ..._rows import Rows, versions
 from . import report
 from .grid import device_of, settings_of, words_of
 from .train import Run, Settings, read_state

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ttr._files import whole
+
 from ..model import METHODS, design_of
 from .data import Examples, sets
 from .model import Recall
@@ -101,10 +103,8 @@ class Run:
             "losses": self.losses,
             "accuracies": self.accuracies,
         }
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        part = self.file.with_name(f".{self.file.name}.part")
-        torch.save(state, part)
-        part.replace(self.file)
+        with whole(self.file) as part:
+            torch.save(state, part)
 
     @property
     def ended(self) -> str:
