@@ -64,27 +64,56 @@ void Run(const DrawnCall& drawn, const Inputs& inputs, State& state, const Outpu
   Expect(scratch.Whole(), "written before the scratch");
 }
 
-void Backwards(const DrawnCall& drawn, const Dims& dims, std::span<std::byte> saved) {
-  if (!drawn.layer.HasGradients(dims)) return;
+// Gradients of all that a call takes, in the order of InputFields() and of the state.
+std::vector<Tensor> Gradients(const DrawnCall& drawn, const Dims& dims, const State& dstate,
+                              std::span<std::byte> saved) {
   const Guarded scratch(drawn.layer.BackwardScratchBytes(dims, 1));
   CallOptions options = drawn.options;
   options.scratch = scratch.bytes();
   options.saved = saved;
-  Inputs gradients;
-  std::vector<Tensor> kept;
+  Inputs views;
+  std::vector<Tensor> gradients;
   for (const InputField& field : InputFields()) {
     const TensorView& view = drawn.call.inputs.*field.view;
     if (!view.defined() || !IsFloating(view.dtype())) continue;
-    kept.emplace_back(DType::kFloat64, view.shape());
-    gradients.*field.view = kept.back();
+    gradients.emplace_back(DType::kFloat64, view.shape());
+    views.*field.view = gradients.back();
   }
   Tensor dy(drawn.call.inputs.v.dtype(), OutputShape(dims));
   for (std::int64_t i = 0; i < dy.elements(); ++i) {
     StoreElement(dy.data(), dy.dtype(), i, 0.1 * static_cast<double>(i % 7 - 3));
   }
   State initial;
-  drawn.layer.Backward(drawn.call.inputs, drawn.state, dy, {}, gradients, initial, options);
+  drawn.layer.Backward(drawn.call.inputs, drawn.state, dy, dstate, views, initial, options);
   Expect(scratch.Whole(), "written before the scratch of Backward");
+  for (const State::Entry& entry : initial.entries()) {
+    gradients.push_back(Tensor::Copy(entry.view));
+  }
+  return gradients;
+}
+
+// What reaches the gradient of the last state: any numbers of its shapes, here those of the state.
+State LastGradient(const State& state) {
+  State gradient;
+  if (state.Get("state.length").defined()) return gradient;
+  for (const State::Entry& entry : state.entries()) {
+    if (IsFloating(entry.view.dtype())) gradient.Set(entry.name, Tensor::Copy(entry.view));
+  }
+  return gradient;
+}
+
+void Backwards(const DrawnCall& drawn, const Dims& dims, const State& end,
+               std::span<std::byte> saved) {
+  if (!drawn.layer.HasGradients(dims)) return;
+  const State dstate = drawn.carries ? LastGradient(end) : State();
+  const std::vector<Tensor> anew = Gradients(drawn, dims, dstate, {});
+  if (saved.empty()) return;
+  const std::vector<Tensor> kept = Gradients(drawn, dims, dstate, saved);
+  const std::string_view engine = drawn.layer.plan().engine;
+  if (engine != "fast_weights" && engine != "scan") return;  // of these include/ttr/layer.h says so
+  for (std::size_t i = 0; i < anew.size(); ++i) {
+    Expect(LargestDifference(anew[i], kept[i]) == 0, drawn.Text() + ": saved, gradients differ");
+  }
 }
 
 // The whole call, and backwards through it. False where it is refused; then nothing is written.
@@ -102,7 +131,7 @@ bool RunWhole(const DrawnCall& drawn, Answer& answer, bool backwards) {
   }
   const auto known = [](std::int8_t s) { return s >= 0 && s <= 3; };
   Expect(std::ranges::all_of(status, known), "a status that there is not");
-  if (backwards) Backwards(drawn, dims, saved.bytes());
+  if (backwards) Backwards(drawn, dims, answer.state, saved.bytes());
   Expect(saved.Whole(), "written before the saved memory");
   return true;
 }
@@ -150,6 +179,18 @@ Answer RunAlone(const DrawnCall& drawn) {
     }
     Run(drawn, inputs, state, answer.Tokens(begin, count));
   }
+  return answer;
+}
+
+// Where the definition answers in no time.
+bool IsSmall(const Dims& dims) {
+  return dims.tokens <= 9 && dims.key_dim <= 9 && dims.value_dim <= 9;
+}
+
+Answer RunDefinition(const DrawnCall& drawn) {
+  Answer answer(drawn, DimsOf(drawn, drawn.call.inputs));
+  const Layer definition(drawn.recipe(), kDefinition);
+  definition.Forward(drawn.call.inputs, answer.state, answer.All(), drawn.options);
   return answer;
 }
 
@@ -223,11 +264,11 @@ void Calls(Bytes bytes) {
   if (!Accepts([&] { DimsOf(drawn, drawn.call.inputs); })) return;
   Answer whole(drawn, DimsOf(drawn, drawn.call.inputs));
   if (!RunWhole(drawn, whole, true)) return;
-  if (!drawn.Splits()) return;
   std::vector<std::pair<std::string, Answer>> others;
-  if (!drawn.bounds.empty()) {
+  if (IsSmall(drawn.call.dims)) others.emplace_back("by the definition", RunDefinition(drawn));
+  if (drawn.Splits() && !drawn.bounds.empty()) {
     others.emplace_back("alone", RunAlone(drawn));
-  } else if (drawn.call.dims.tokens > 0) {
+  } else if (drawn.Splits() && drawn.call.dims.tokens > 0) {
     others.emplace_back("in pieces", RunPieces(drawn, cut));
     others.emplace_back("token by token", RunPieces(drawn, 1));
     others.emplace_back("by a decoder", RunDecoder(drawn));

@@ -69,6 +69,7 @@ DrawnCall::DrawnCall(const Recipe& recipe, Source& source)
   options.executor = &SequentialExecutor();
   options.bfloat16_products = source.Flag();
   saves = source.Flag();
+  carries = source.Flag();
   MoveInputs(source);
   if (recipe.reading.causal) Pack(source);
   if (recipe.reading.causal) DrawState(source);

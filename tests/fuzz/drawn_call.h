@@ -32,7 +32,8 @@ class DrawnCall {
   std::vector<std::int64_t> bounds;
   State state;
   test::Memory memory;
-  bool saves = false;
+  bool saves = false;    // memory for Backward
+  bool carries = false;  // a gradient of the last state
   CallOptions options;
 
  private:
