@@ -30,9 +30,9 @@ class GatedVector final : public Memory {
     if (constants_.recipe.weights.phase) {
       im_ = Decayed(token.log_decay, std::move(im_));
       Rotate(token.phase, re_, im_);
-      if (token.v_im.size() > 0) im_ += weight.cwiseProduct(token.v_im).transpose();
+      if (token.v_im.size() > 0) im_ += Weighed(weight, token.v_im).transpose();
     }
-    re_ += weight.cwiseProduct(token.v.col(0)).transpose();
+    re_ += Weighed(weight, token.v.col(0)).transpose();
   }
 
   Answer Read(const Vector&) const override {
@@ -56,6 +56,11 @@ class GatedVector final : public Memory {
   }
 
  private:
+  /// w (.) v, where a gate of exactly 0 takes nothing, not even NaN.
+  static Vector Weighed(const Vector& w, const Vector& v) {
+    return (w.array() == 0).select(Vector::Zero(v.size()), w.cwiseProduct(v));
+  }
+
   Vector Weight(const Token& token) const {
     switch (constants_.recipe.weights.importance) {
       case Importance::kComplement: return Complement(token.log_decay);

@@ -30,6 +30,35 @@ double ScalarOr(double absent, const TensorView& view, std::int64_t b, std::int6
   return view.defined() ? view.At({b, t, h}) : absent;
 }
 
+/// A row that is not finite counts as zeros where a factor of exactly 0 weighs it.
+template <class Row>
+void TakeNothingOf(Row&& row) {
+  if (!row.allFinite()) row.setZero();
+}
+
+/// A factor of exactly 0 takes nothing of a pair, not even NaN.
+void TakeNothingAtZero(const Recipe& recipe, Token& token) {
+  const bool complement = token.k.rows() == 0 && token.log_decay.size() > 0;
+  const bool weightless = token.importance == 0 || token.log_importance == -kInfinity ||
+                          (complement && token.log_decay.isZero(0));
+  const bool by_step = recipe.optimizer.solver == Solver::kSgd;  // networks, too
+  for (Eigen::Index j = 0; j < token.v.cols(); ++j) {
+    if (by_step ? token.step[j] != 0 : !weightless) continue;
+    if (token.k.rows() > 0) TakeNothingOf(token.k.col(j));
+    TakeNothingOf(token.v.col(j));
+  }
+  if (!by_step && weightless) TakeNothingOf(token.v_im);
+  if (!by_step) return;
+  if (recipe.optimizer.erase == Erase::kUndecayed) {  // along a (.) kappa, whatever the step
+    if (token.erase_gate.isZero(0)) TakeNothingOf(token.erase_key);
+  } else if (token.step.isZero(0)) {
+    TakeNothingOf(token.erase_key);
+    TakeNothingOf(token.erase_gate);
+    const bool coupled = recipe.optimizer.weight_decay == WeightDecay::kCoupled;
+    if (coupled && !std::isfinite(token.weight_decay)) token.weight_decay = 0;
+  }
+}
+
 /// x / sqrt(|x|^2 + 1e-6)
 Vector Normalised(const Vector& x) { return x / std::sqrt(x.squaredNorm() + 1e-6); }
 
@@ -117,6 +146,7 @@ Token GatherToken(const Constants& constants, const Inputs& inputs, std::int64_t
   token.erase_gate = Row(inputs.erase_gate, {b, t, h});
   token.momentum = ScalarOr(0, inputs.momentum, b, t, h);
   token.weight_decay = ScalarOr(0, inputs.weight_decay, b, t, h);
+  TakeNothingAtZero(recipe, token);
   return token;
 }
 

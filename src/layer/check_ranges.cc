@@ -2,8 +2,9 @@
 #include <array>
 #include <string>
 
+#include "src/core/widened.h"
 #include "src/recipe/text.h"
-#include "src/simd/sign.h"
+#include "src/simd/first_of.h"
 #include "ttr/error.h"
 #include "ttr/inputs.h"
 
@@ -11,9 +12,6 @@ namespace ttr {
 namespace {
 
 using Index = std::array<std::int64_t, kMaxRank>;
-
-double Widened(double x) { return x; }
-double Widened(BFloat16 x) { return ToFloat(x); }
 
 [[noreturn]] void Fail(std::string_view op, const InputSpec& spec, const TensorView& view,
                        double value, const Index& index) {
@@ -33,8 +31,8 @@ void CheckElements(std::string_view op, const InputSpec& spec, const TensorView&
   int first = view.rank() - 1;  // axis of the run
   std::int64_t run = view.size(first);
   while (first > 0 && view.stride(first - 1) == run) run *= view.size(--first);
-  const simd::Sign forbidden =
-      spec.range == Range::kNonPositive ? simd::Sign::kPositive : simd::Sign::kNegative;
+  const simd::Kind forbidden =
+      spec.range == Range::kNonPositive ? simd::Kind::kPositive : simd::Kind::kNegative;
   Index index{};
   while (true) {
     std::int64_t offset = 0;

@@ -11,6 +11,7 @@
 #include "src/layer/pair_room.h"
 #include "src/layer/run_call.h"
 #include "src/layer/saved_memory.h"
+#include "src/layer/weightless.h"
 #include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
@@ -34,6 +35,52 @@ void RequireCausal(std::string_view op, const Recipe& recipe) {
 bool HasRows(const TensorView& view) {
   const int last = view.rank() - 1;
   return view.defined() && (view.size(last) <= 1 || view.stride(last) == 1);
+}
+
+/// As an engine takes them: rows of dy; of the state contiguous, in the dtype of the call.
+void RunBackward(const Engine& engine, const EngineCall& call, const State& initial,
+                 const TensorView& dy, const State& dstate, const Inputs& dinputs,
+                 State& dinitial) {
+  const DType dtype = call.dtype;
+  const Tensor rows = HasRows(dy) ? Tensor() : Tensor::Copy(dy);
+  State final_gradient, initial_gradient;
+  const TensorView held = initial.Get("state.k");
+  const std::int64_t pairs = held.defined() ? held.size(1) : 0;
+  for (const StateSpec& spec : call.requirements.state) {
+    if (spec.counts) continue;
+    const auto fits = [&](const TensorView& view) {
+      return view.defined() && view.dtype() == dtype && view.contiguous();
+    };
+    if (const TensorView given = dstate.Get(spec.name); fits(given)) {
+      final_gradient.Bind(spec.name, given);
+    } else if (given.defined()) {
+      final_gradient.Set(spec.name, Tensor::Copy(given, dtype));
+    }
+    const TensorView wanted = dinitial.Get(spec.name);
+    if (fits(wanted)) {
+      initial_gradient.Bind(spec.name, wanted);
+    } else {
+      // Start weights of networks may be shared, and then so is their gradient.
+      const TensorView start = initial.Get(spec.name);
+      initial_gradient.Set(
+          spec.name,
+          Tensor(dtype, start.defined() ? start.shape()
+                                        : StateShape(spec, call.recipe(), call.dims, pairs)));
+    }
+  }
+  engine.Backward(call, initial,
+                  {HasRows(dy) ? dy : rows.view(), final_gradient, dinputs, initial_gradient});
+  for (const State::Entry& entry : initial_gradient.entries()) {
+    const TensorView wanted = dinitial.Get(entry.name);
+    if (!wanted.defined()) {
+      const TensorView start = initial.Get(entry.name);
+      const bool wide =
+          start.defined() ? start.dtype() == DType::kFloat64 : dtype == DType::kFloat64;
+      dinitial.Set(entry.name, Tensor::Copy(entry.view, wide ? DType::kFloat64 : DType::kFloat32));
+    } else if (entry.owned.defined()) {
+      CopyInto(entry.view, wanted);
+    }
+  }
 }
 
 }  // namespace
@@ -152,58 +199,24 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
   const DType dtype = ArithmeticType(inputs, initial);
   std::span<std::byte> saved = CheckSaved(op, options, SavedBytesOf(engine, recipe(), dims, dtype));
   if (!saved.empty()) saved = RequireHeader(op, {recipe_hash_, dims, inputs, dtype}, saved);
-  Executor& executor = ExecutorOf(options);
-  if (!engine.HasGradients()) {
-    return definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
-                                     executor);
+  WithoutWeightless taken(recipe(), dims, engine.HasGradients() ? inputs : Inputs());
+  const Inputs wanted = taken.GradientsFor(dinputs);
+  const EngineCall call{.requirements = requirements_,
+                        .dims = dims,
+                        .inputs = taken.changed() ? taken.inputs() : inputs,
+                        .needs = Needs::kBoth,
+                        .dtype = dtype,
+                        .executor = ExecutorOf(options),
+                        // Rows of their own for all memories may need more than the caller has.
+                        .scratch = taken.changed() ? std::span<std::byte>() : options.scratch,
+                        .saved = saved};
+  if (engine.HasGradients()) {
+    RunBackward(engine, call, initial, dy, dstate, wanted, dinitial);
+  } else {
+    definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
+                              call.executor);
   }
-  // As the engine takes them: rows of dy; of the state contiguous, in its dtype.
-  const Tensor rows = HasRows(dy) ? Tensor() : Tensor::Copy(dy);
-  State final_gradient, initial_gradient;
-  const TensorView held = initial.Get("state.k");
-  const std::int64_t pairs = held.defined() ? held.size(1) : 0;
-  for (const StateSpec& spec : requirements_.state) {
-    if (spec.counts) continue;
-    const auto fits = [&](const TensorView& view) {
-      return view.defined() && view.dtype() == dtype && view.contiguous();
-    };
-    if (const TensorView given = dstate.Get(spec.name); fits(given)) {
-      final_gradient.Bind(spec.name, given);
-    } else if (given.defined()) {
-      final_gradient.Set(spec.name, Tensor::Copy(given, dtype));
-    }
-    const TensorView wanted = dinitial.Get(spec.name);
-    if (fits(wanted)) {
-      initial_gradient.Bind(spec.name, wanted);
-    } else {
-      // Start weights of networks may be shared, and then so is their gradient.
-      const TensorView start = initial.Get(spec.name);
-      initial_gradient.Set(
-          spec.name,
-          Tensor(dtype, start.defined() ? start.shape() : StateShape(spec, recipe(), dims, pairs)));
-    }
-  }
-  engine.Backward({.requirements = requirements_,
-                   .dims = dims,
-                   .inputs = inputs,
-                   .needs = Needs::kBoth,
-                   .dtype = dtype,
-                   .executor = executor,
-                   .scratch = options.scratch,
-                   .saved = saved},
-                  initial,
-                  {HasRows(dy) ? dy : rows.view(), final_gradient, dinputs, initial_gradient});
-  for (const State::Entry& entry : initial_gradient.entries()) {
-    const TensorView wanted = dinitial.Get(entry.name);
-    if (!wanted.defined()) {
-      const TensorView start = initial.Get(entry.name);
-      const bool wide =
-          start.defined() ? start.dtype() == DType::kFloat64 : dtype == DType::kFloat64;
-      dinitial.Set(entry.name, Tensor::Copy(entry.view, wide ? DType::kFloat64 : DType::kFloat32));
-    } else if (entry.owned.defined()) {
-      CopyInto(entry.view, wanted);
-    }
-  }
+  taken.Gather();
 }
 
 bool Layer::HasGradients() const { return engine_->HasGradients(); }

@@ -6,6 +6,7 @@
 #include "src/layer/check_writes.h"
 #include "src/layer/pair_room.h"
 #include "src/layer/saved_memory.h"
+#include "src/layer/weightless.h"
 #include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
@@ -86,9 +87,11 @@ void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outpu
     SetZero(report);
   }
   if (!saved.empty()) saved = WriteHeader({op.recipe_hash, dims, inputs, dtype}, saved);
+  const bool cleans = needs != Needs::kRead && &engine != &DefinitionEngine();
+  const WithoutWeightless taken(requirements.recipe, dims, cleans ? inputs : Inputs());
   engine.Forward({.requirements = requirements,
                   .dims = dims,
-                  .inputs = inputs,
+                  .inputs = taken.changed() ? taken.inputs() : inputs,
                   .needs = needs,
                   .dtype = dtype,
                   .executor = ExecutorOf(options),

@@ -86,7 +86,7 @@ HWY_INLINE Decay<D> RateDecay(D d, hn::Vec<D> dt, hn::Vec<D> rate) {
     return {TimesPow2(d, p, rounded), IsForgotten(d, rounded)};
   } else {
     const auto x = hn::Mul(dt, rate);
-    return {ExpNonPositive(d, x), hn::Lt(x, hn::Set(d, kLowestExponent<T>))};
+    return {ExpNonPositive(d, x), hn::Lt(x, hn::Set(d, static_cast<T>(kForgottenBelow<T>)))};
   }
 }
 
@@ -107,7 +107,7 @@ HWY_INLINE Decay<D> ExpDecay(D d, hn::Vec<D> x, hn::Vec<D>& complement) {
     complement = hn::IfThenElse(forgets, one, hn::NegMulAdd(power, p, hn::Sub(one, power)));
     return {hn::IfThenZeroElse(forgets, hn::MulAdd(power, p, power)), forgets};
   } else {
-    const auto forgets = hn::Lt(x, hn::Set(d, kLowestExponent<T>));
+    const auto forgets = hn::Lt(x, hn::Set(d, static_cast<T>(kForgottenBelow<T>)));
     const auto is_number = hn::Eq(x, x);
     // Highway's own takes NaN to numbers.
     const auto safe = hn::IfThenElseZero(is_number, hn::IfThenZeroElse(forgets, x));

@@ -20,6 +20,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 inline constexpr T kLowestExponent = sizeof(T) == 4 ? T(-104) : T(-1000);
 
+/// What a decay of such a logarithm has been multiplied by is forgotten: below this its exponential
+/// is 0 in T.
+template <class T>
+inline constexpr double kForgottenBelow = sizeof(T) == 4 ? -104 : -746;
+
 /// exp(x), x <= 0 or NaN. Highway's own takes NaN to 0.
 template <class D>
 HWY_INLINE hn::Vec<D> ExpNonPositive(D d, hn::Vec<D> x) {

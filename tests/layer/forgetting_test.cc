@@ -1,5 +1,5 @@
-// Kept pairs under decays that are huge: what was before is gone as if by -inf, and what comes
-// after has all its digits.
+// Decays that are huge: what was before is gone as if by -inf, NaN with it, and what comes after
+// has all its digits.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -89,6 +89,65 @@ TEST_P(Forgetting, AllButAllKeepsTheDigitsOfWhatFollows) {
     EXPECT_LE(LargestDifference(RunWhole(layer, call).y, defined.y), rounding);
     EXPECT_LE(LargestDifference(RunInPieces(layer, call, 33).y, defined.y), rounding);
     EXPECT_LE(LargestDifference(RunInPieces(layer, call, 1).y, defined.y), rounding);
+  }
+}
+
+// Memories that are multiplied by their decay.
+class ForgettingNan : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ForgettingNan,
+    testing::Values("mamba2", "mlstm", "gla", "gateloop", "hgrn2", "rwkv6", "hgrn", "rg_lru", "lru",
+                    "mamba", "gated_deltanet", "kda", "comba", "gated_deltanet2",
+                    "momentum_deltanet{decay: scalar}", "weighted_rls{decay: scalar}", "mesa",
+                    "linear_attention{decay: scalar, features: elu1, normalise_sum: sum}"),
+    [](const auto& one) { return "case" + std::to_string(one.index); });
+
+void FillWith(double x, const TensorView& view) {
+  const Tensor numbers(view.dtype(), view.shape());
+  for (std::int64_t i = 0; i < numbers.elements(); ++i) {
+    StoreElement(numbers.data(), view.dtype(), i, x);
+  }
+  CopyInto(numbers, view);
+}
+
+TEST_P(ForgettingNan, LeavesNothing) {
+  const Recipe recipe = ParseRecipe(GetParam());
+  const Layer layer(recipe);
+  Dims dims = test::TwoMemories(40, 5, 5);
+  constexpr std::int64_t kSpoilt = 9, kForgets = 21;
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
+    for (const double decay : {-1e3, -1e9, -kInfinity}) {
+      const auto forget = [&](const Call& call) {
+        if (call.inputs.log_decay.defined()) {
+          FillWith(decay, call.inputs.log_decay.Slice(1, kForgets, 1));
+        } else if (call.inputs.dt.defined()) {  // exp(dt a)
+          FillWith(-1, call.inputs.a);
+          FillWith(-decay, call.inputs.dt.Slice(1, kForgets, 1));
+        }
+        if (call.inputs.momentum.defined()) {
+          FillWith(0, call.inputs.momentum.Slice(1, kForgets, 1));
+        }
+      };
+      const Call plain(recipe, dims, dtype, 1), spoilt(recipe, dims, dtype, 1);
+      if (!plain.inputs.log_decay.defined() && !plain.inputs.dt.defined()) return;
+      forget(plain);
+      forget(spoilt);
+      FillWith(std::numeric_limits<double>::quiet_NaN(),
+               spoilt.inputs.v.Slice(1, kSpoilt, 1).Slice(3, 1, 1));
+      const auto expect = [&](const Result& clean, const Result& got, const char* how) {
+        const auto behind = [&](const Result& result) {
+          const std::int64_t first = kForgets + (recipe.reading.read == Read::kBefore ? 1 : 0);
+          return result.y.view().Slice(1, first, dims.tokens - first);
+        };
+        EXPECT_LE(LargestDifference(behind(clean), behind(got)),
+                  dtype == DType::kFloat64 ? 1e-10 : 1e-3)
+            << how << ", " << decay;
+      };
+      expect(RunWhole(layer, plain), RunWhole(layer, spoilt), "whole");
+      expect(RunInPieces(layer, plain, 7), RunInPieces(layer, spoilt, 7), "in pieces");
+      expect(RunDecoder(layer, plain), RunDecoder(layer, spoilt), "by a decoder");
+    }
   }
 }
 

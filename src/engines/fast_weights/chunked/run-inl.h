@@ -222,7 +222,7 @@ class ChunkedRun {
     while (block.count < kBlockChunks && block.end < memory_.to) {
       Chunk& chunk = block.chunks[block.count];
       const Prepared<T>& prepared = prepared_[block.count++];
-      chunk = NextChunk(options_, memory_, block.end);
+      chunk = NextChunk<T>(options_, memory_, block.end);
       PlaceKeys(options_, memory_, scratch_.prepared.units, chunk);
       block.end += chunk.rows;
       // Whether anything is saved or not: outputs are the same numbers.

@@ -212,12 +212,14 @@ HWY_INLINE void WriteMemory(const StripTask<T>& s) {
   AddOuter<NV, P, T>(s, nullptr, {p.columns.value, p.pairs.value, decayed + kChunk * kWidth});
 }
 
-/// Zeros for what the chunk begins by forgetting. A last update is no memory: it does not decay.
+/// Zeros for what the chunk begins by forgetting. A last update does not decay: it fades by the
+/// momentum.
 template <int NV, Bf16Products P, class T>
 HWY_INLINE void Forget(const StripTask<T>& s) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t keys = s.memory.key_dim;
-  for (std::int64_t row = 0; row < (s.options.phase ? 2 : 1) * keys; ++row) {
+  const bool both = s.options.phase || s.chunk.forget_update;
+  for (std::int64_t row = 0; row < (both ? 2 : 1) * keys; ++row) {
     if (s.options.by_channel() && s.prepared.forgotten[row % keys] == 0) continue;
     std::fill(s.strip + row * kWidth, s.strip + (row + 1) * kWidth, T(0));
   }

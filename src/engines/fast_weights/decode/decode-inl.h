@@ -28,7 +28,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// What multiplying by a decay of zero would not do: forget what is not finite, too.
 template <class T>
-void ForgetRows(const Options& options, const Memory& memory, const T* forgotten) {
+void ForgetRows(const Options& options, const Memory& memory, const Chunk& chunk,
+                const T* forgotten) {
   auto forget = [&](const Rows& matrix) {
     for (std::int64_t row = 0; row < memory.key_dim; ++row) {
       if (options.by_channel() && forgotten[row] == 0) continue;
@@ -37,7 +38,7 @@ void ForgetRows(const Options& options, const Memory& memory, const T* forgotten
     }
   };
   forget(memory.state);
-  if (options.phase) forget(memory.second);  // a last update is no memory
+  if (options.phase || chunk.forget_update) forget(memory.second);
 }
 
 /// The decay of one row, and how a paired memory rotates.
@@ -186,7 +187,7 @@ class DecodeRun {
 
  private:
   void Row(std::int64_t r) {
-    const Chunk chunk = NextChunk(options_, memory_, r, 1);
+    const Chunk chunk = NextChunk<T>(options_, memory_, r, 1);
     PrepareRow(options_, memory_, chunk, keys_in_place_, scratch_, prepared_);
     const Deferral<T> deferral(options_, memory_, prepared_.row_decay);
     const bool defers = Defers(chunk, deferral);
@@ -198,7 +199,7 @@ class DecodeRun {
       StepRow(memory_, s, scratch_.strips);
       s.reads.ask = false;
     }
-    if (chunk.forget) ForgetRows(options_, memory_, prepared_.forgotten);
+    if (chunk.forget) ForgetRows(options_, memory_, chunk, prepared_.forgotten);
     if (memory_.writes()) SetWrite(r, s);
     if (defers) deferral.Take(EraseKey(), gathered_.query, prepared_.read, s);
     StepRow(memory_, s, scratch_.strips);

@@ -34,22 +34,24 @@ struct Chunk {
   std::int64_t first = 0;
   std::int64_t rows = 0;
   bool forget = false;
-  bool decays = true;     // is the memory multiplied by its decay, or is that lazy?
-  bool in_place = false;  // are keys and queries used where they lie?
+  bool forget_update = false;  // and the last update with it: the momentum is 0, too
+  bool decays = true;          // is the memory multiplied by its decay, or is that lazy?
+  bool in_place = false;       // are keys and queries used where they lie?
 };
 
-/// Does anything of row r's decay forget everything?
-inline bool Forgets(const Memory& memory, std::int64_t r, bool by_channel) {
-  constexpr double kForget = -std::numeric_limits<double>::infinity();
+/// Does anything of row r's decay forget everything: is its exponential 0 in T?
+template <class T>
+bool Forgets(const Memory& memory, std::int64_t r, bool by_channel) {
   if (!memory.Starts(r)) return false;
   const std::int64_t token = memory.Token(r);
-  if (!by_channel) return LoadOne<double>(memory.log_decay, token) == kForget;
-  return AnyEquals(memory.log_decay, token, memory.key_dim, kForget);
+  if (!by_channel) return LoadOne<double>(memory.log_decay, token) < sn::kForgottenBelow<T>;
+  return AnyBelow(memory.log_decay, token, memory.key_dim, sn::kForgottenBelow<T>);
 }
 
 /// The next chunk that starts at row `first`.
-inline Chunk NextChunk(const Options& options, const Memory& memory, std::int64_t first,
-                       std::int64_t most = kChunk) {
+template <class T>
+Chunk NextChunk(const Options& options, const Memory& memory, std::int64_t first,
+                std::int64_t most = kChunk) {
   // Whether memories are interleaved or not: outputs are the same numbers.
   const std::int64_t slice_end = first - first % kSliceRows + kSliceRows;
   Chunk chunk;
@@ -58,9 +60,11 @@ inline Chunk NextChunk(const Options& options, const Memory& memory, std::int64_
   // Where erasures see the memory before its decay, a decay of zero forgets nothing.
   if (!memory.log_decay || options.separate_value_key()) return chunk;
   const bool by_channel = options.decay == Decay::kChannel;
-  chunk.forget = Forgets(memory, first, by_channel);
+  chunk.forget = Forgets<T>(memory, first, by_channel);
+  chunk.forget_update = chunk.forget && options.momentum &&
+                        LoadOne<double>(memory.momentum, memory.Token(first)) == 0;
   for (std::int64_t i = 1; i < chunk.rows; ++i) {
-    if (Forgets(memory, first + i, by_channel)) chunk.rows = i;
+    if (Forgets<T>(memory, first + i, by_channel)) chunk.rows = i;
   }
   return chunk;
 }

@@ -26,36 +26,36 @@ using sn::LoadOne;
 using sn::LoadRow;
 using sn::StoreRow;
 
-/// Is any element of a row equal to `value`?
+/// Is any element of a row less than `value`?
 template <class T>
-HWY_INLINE bool AnyEquals(const T* row, std::int64_t count, double value) {
+HWY_INLINE bool AnyBelow(const T* row, std::int64_t count, double value) {
   std::int64_t i = 0;
   if constexpr (!std::is_same_v<T, BFloat16>) {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    const auto wanted = hn::Set(d, static_cast<T>(value));
+    const auto limit = hn::Set(d, static_cast<T>(value));
     auto found = hn::Zero(d);  // a sum of lanes that are 1 where it is
     for (; i + lanes <= count; i += lanes) {
       found = hn::Add(found,
-                      hn::IfThenElseZero(hn::Eq(hn::LoadU(d, row + i), wanted), hn::Set(d, T(1))));
+                      hn::IfThenElseZero(hn::Lt(hn::LoadU(d, row + i), limit), hn::Set(d, T(1))));
     }
     if (!hn::AllTrue(d, hn::Eq(found, hn::Zero(d)))) return true;
   }
   for (; i < count; ++i) {
-    if (static_cast<double>(sn::Widen(row[i])) == value) return true;
+    if (static_cast<double>(sn::Widen(row[i])) < value) return true;
   }
   return false;
 }
 
 /// The same of token t's row.
-inline bool AnyEquals(const Rows& rows, std::int64_t t, std::int64_t count, double value) {
+inline bool AnyBelow(const Rows& rows, std::int64_t t, std::int64_t count, double value) {
   const std::int64_t offset = t * rows.stride;
   switch (rows.dtype) {
     case DType::kFloat32:
-      return AnyEquals(static_cast<const float*>(rows.data) + offset, count, value);
+      return AnyBelow(static_cast<const float*>(rows.data) + offset, count, value);
     case DType::kFloat64:
-      return AnyEquals(static_cast<const double*>(rows.data) + offset, count, value);
-    default: return AnyEquals(static_cast<const BFloat16*>(rows.data) + offset, count, value);
+      return AnyBelow(static_cast<const double*>(rows.data) + offset, count, value);
+    default: return AnyBelow(static_cast<const BFloat16*>(rows.data) + offset, count, value);
   }
 }
 

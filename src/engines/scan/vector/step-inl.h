@@ -90,6 +90,15 @@ HWY_INLINE sn::Decay<D> DecayAt(D d, const Piece<T, V>& piece, std::int64_t i, h
   }
 }
 
+/// Values under a gate of exactly 0, which takes nothing, not even NaN: 0 where they are not
+/// finite. (An importance of all channels is looked at before a call.)
+template <Weight WEIGHT, class D, class V = hn::Vec<D>>
+HWY_INLINE V Taken(D d, V weight, V v) {
+  if constexpr (WEIGHT == Weight::kOne) return v;
+  const auto nothing = hn::AndNot(hn::IsFinite(v), hn::Eq(weight, hn::Zero(d)));
+  return hn::IfThenZeroElse(nothing, v);
+}
+
 /// The gradient of log_decay, from that beside the weight and from that of the weight.
 template <Weight WEIGHT, class D, class V = hn::Vec<D>>
 HWY_INLINE V WeightSlope(D d, const sn::Decay<D>& decay, V weight, V dweight, V dlog) {
@@ -120,11 +129,12 @@ HWY_INLINE void StepVector(D d, const Piece<T, V>& piece, hn::Vec<D> scale, hn::
     auto rotated = hn::MulAdd(sine, now, hn::Mul(cosine, imaginary));
     now = hn::NegMulAdd(sine, imaginary, hn::Mul(cosine, now));
     if (piece.v_im != nullptr) {
-      rotated = hn::MulAdd(weight, sn::LoadWide(d, piece.v_im + i), rotated);
+      rotated =
+          hn::MulAdd(weight, Taken<WEIGHT>(d, weight, sn::LoadWide(d, piece.v_im + i)), rotated);
     }
     hn::StoreU(rotated, d, piece.im_out + i);
   }
-  now = hn::MulAdd(weight, sn::LoadWide(d, piece.v + i), now);
+  now = hn::MulAdd(weight, Taken<WEIGHT>(d, weight, sn::LoadWide(d, piece.v + i)), now);
   hn::StoreU(now, d, piece.re_out + i);
   if (piece.y == nullptr) return;
   // Chosen in registers: a compiler would store both and load one.
@@ -180,7 +190,7 @@ HWY_INLINE void BackVector(D d, const Options& options, const Piece<T>& piece,
   auto dre = hn::LoadU(d, out.dre + i);
   if (!options.read_before) dre = hn::Add(dre, dy);
   auto faded = sn::Fade(decay, hn::LoadU(d, piece.re + i));
-  auto dweight = hn::Mul(dre, hn::LoadU(d, piece.v + i));
+  auto dweight = hn::Mul(dre, Taken<WEIGHT>(d, weight, hn::LoadU(d, piece.v + i)));
   V dlog, before;
   if constexpr (COMPLEX) {
     const auto dim = hn::LoadU(d, out.dim + i);
@@ -190,7 +200,7 @@ HWY_INLINE void BackVector(D d, const Options& options, const Piece<T>& piece,
     const auto rotated = hn::MulAdd(sine, faded, hn::Mul(cosine, imaginary));
     faded = hn::NegMulAdd(sine, imaginary, hn::Mul(cosine, faded));
     if (piece.v_im != nullptr) {
-      dweight = hn::MulAdd(dim, hn::LoadU(d, piece.v_im + i), dweight);
+      dweight = hn::MulAdd(dim, Taken<WEIGHT>(d, weight, hn::LoadU(d, piece.v_im + i)), dweight);
     }
     dlog = hn::MulAdd(dim, rotated, hn::Mul(dre, faded));
     const auto dphase = hn::NegMulAdd(dre, rotated, hn::Mul(dim, faded));

@@ -1,5 +1,5 @@
-// Where a number of a sign stands, of every dtype, on every target.
-#include "src/simd/sign.h"
+// Where a number of some kind stands, of every dtype, on every target.
+#include "src/simd/first_of.h"
 
 #include <gtest/gtest.h>
 
@@ -39,11 +39,11 @@ class FirstOfTest : public testing::Test {
     for (std::int64_t place = 0; place < kCount; ++place) {
       const T before = numbers[static_cast<std::size_t>(place)];
       numbers[static_cast<std::size_t>(place)] = x;
-      const std::int64_t found_positive = FirstOf(Sign::kPositive, numbers.data(), kCount);
-      const std::int64_t found_negative = FirstOf(Sign::kNegative, numbers.data(), kCount);
+      const std::int64_t found_positive = FirstOf(Kind::kPositive, numbers.data(), kCount);
+      const std::int64_t found_negative = FirstOf(Kind::kNegative, numbers.data(), kCount);
       ASSERT_EQ(found_positive, positive ? place : kCount) << place;
       ASSERT_EQ(found_negative, negative ? place : kCount) << place;
-      ASSERT_EQ(FirstOf(Sign::kPositive, numbers.data(), place), place);  // it lies behind
+      ASSERT_EQ(FirstOf(Kind::kPositive, numbers.data(), place), place);  // it lies behind
       numbers[static_cast<std::size_t>(place)] = before;
     }
   }
@@ -52,7 +52,7 @@ class FirstOfTest : public testing::Test {
 using Numbers = testing::Types<float, double, BFloat16>;
 TYPED_TEST_SUITE(FirstOfTest, Numbers);
 
-TYPED_TEST(FirstOfTest, FindsEveryNumberOfTheSignAndNothingElse) {
+TYPED_TEST(FirstOfTest, FindsEveryNumberOfASignAndNothingElse) {
   using Limits = std::numeric_limits<float>;  // those of bfloat16 reach as far
   for (const std::string& target : test::Targets()) {
     SCOPED_TRACE(target);
@@ -69,8 +69,32 @@ TYPED_TEST(FirstOfTest, FindsEveryNumberOfTheSignAndNothingElse) {
   }
 }
 
+TYPED_TEST(FirstOfTest, FindsEveryNumberThatIsNotFinite) {
+  using Limits = std::numeric_limits<float>;
+  constexpr std::int64_t kCount = 300;
+  for (const std::string& target : test::Targets()) {
+    SCOPED_TRACE(target);
+    const test::OnTarget forced(target);
+    std::vector<TypeParam> numbers;
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      const double finite[] = {1, -0.0, 0x1.fep127, -0x1p-133, -0x1.fep127};
+      numbers.push_back(From<TypeParam>(finite[i % 5]));
+    }
+    for (const double x : {double{Limits::infinity()}, double{Limits::quiet_NaN()}}) {
+      for (std::int64_t place = 0; place < kCount; ++place) {
+        const auto at = static_cast<std::size_t>(place);
+        const TypeParam before = numbers[at];
+        numbers[at] = From<TypeParam>(place % 2 == 0 ? x : -x);
+        ASSERT_EQ(FirstOf(Kind::kNonfinite, numbers.data(), kCount), place) << x;
+        ASSERT_EQ(FirstOf(Kind::kNonfinite, numbers.data(), place), place) << x;
+        numbers[at] = before;
+      }
+    }
+  }
+}
+
 TYPED_TEST(FirstOfTest, NothingAmongNone) {
-  EXPECT_EQ(FirstOf(Sign::kPositive, static_cast<const TypeParam*>(nullptr), 0), 0);
+  EXPECT_EQ(FirstOf(Kind::kPositive, static_cast<const TypeParam*>(nullptr), 0), 0);
 }
 
 }  // namespace

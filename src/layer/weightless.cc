@@ -1,0 +1,184 @@
+#include "src/layer/weightless.h"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <type_traits>
+
+#include "src/core/widened.h"
+#include "src/recipe/family.h"
+#include "src/simd/first_of.h"
+#include "ttr/dtype.h"
+
+namespace ttr {
+namespace {
+
+using Field = TensorView Inputs::*;
+
+/// A factor, the value at which it takes nothing, and the rows that it weighs. A row of factors
+/// takes nothing where all of its values are this one.
+struct Weight {
+  Field factor;
+  double nothing;
+  std::array<Field, 5> rows;
+};
+
+constexpr double kLogOfZero = -std::numeric_limits<double>::infinity();
+
+constexpr Weight kImportances[] = {
+    {&Inputs::importance, 0, {&Inputs::k, &Inputs::v, &Inputs::v_im}},
+    {&Inputs::log_importance, kLogOfZero, {&Inputs::k, &Inputs::v}},
+};
+/// The key 1 - g is zero where nothing decays.
+constexpr Weight kComplement[] = {{&Inputs::log_decay, 0, {&Inputs::v}}};
+constexpr Weight kSteps[] = {
+    {&Inputs::step, 0, {&Inputs::k, &Inputs::v, &Inputs::erase_key, &Inputs::erase_gate}}};
+/// 1 - b lambda
+constexpr Weight kShrinkingSteps[] = {
+    {&Inputs::step,
+     0,
+     {&Inputs::k, &Inputs::v, &Inputs::erase_key, &Inputs::erase_gate, &Inputs::weight_decay}}};
+/// The memory is erased along a (.) kappa, whatever the step.
+constexpr Weight kUndecayedErasure[] = {{&Inputs::step, 0, {&Inputs::k, &Inputs::v}},
+                                        {&Inputs::erase_gate, 0, {&Inputs::erase_key}}};
+
+std::span<const Weight> WeightsOf(const Recipe& recipe) {
+  switch (FamilyOf(recipe)) {
+    case Family::kHebbian: {
+      const Importance importance = recipe.weights.importance;
+      const bool complement =
+          importance == Importance::kComplement || importance == Importance::kRootComplement;
+      if (complement) return kComplement;
+      return kImportances;
+    }
+    case Family::kGatedVector:
+    case Family::kLeastSquares: return kImportances;
+    case Family::kSgd:
+      if (recipe.optimizer.erase == Erase::kUndecayed) return kUndecayedErasure;
+      if (recipe.optimizer.weight_decay == WeightDecay::kCoupled) return kShrinkingSteps;
+      return kSteps;
+    case Family::kNetwork: return kSteps;
+    default: return {};
+  }
+}
+
+/// use(an element's null pointer) for the dtype of `view`.
+template <class Use>
+bool WithType(const TensorView& view, const Use& use) {
+  switch (view.dtype()) {
+    case DType::kFloat32: return use(static_cast<const float*>(nullptr));
+    case DType::kFloat64: return use(static_cast<const double*>(nullptr));
+    case DType::kBFloat16: return use(static_cast<const BFloat16*>(nullptr));
+    default: return false;
+  }
+}
+
+/// Rows [B, R, H] of a tensor, each of `count` numbers in one run.
+template <class T>
+struct RowsOf {
+  explicit RowsOf(const TensorView& of) : view(of), count(of.rank() == 4 ? of.size(3) : 1) {}
+  T* At(std::int64_t b, std::int64_t r, std::int64_t h) const {
+    return view.as<T>() + b * view.stride(0) + r * view.stride(1) + h * view.stride(2);
+  }
+  TensorView view;
+  std::int64_t count;
+};
+
+/// Does the factor of row r take nothing in memory h?
+template <class T>
+bool TakesNothing(const RowsOf<const T>& factor, double nothing, std::int64_t b, std::int64_t r,
+                  std::int64_t h) {
+  const T* const x = factor.At(b, r, h);
+  for (std::int64_t i = 0; i < factor.count; ++i) {
+    if (Widened(x[i]) != nothing) return false;
+  }
+  return true;
+}
+
+/// visit(b, r, h) where the factor takes nothing, until it returns true.
+template <class Visit>
+bool AnyWeightless(const TensorView& factor, double nothing, const Visit& visit) {
+  return WithType(factor, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const RowsOf<T> factors(factor);
+    for (std::int64_t b = 0; b < factor.size(0); ++b) {
+      for (std::int64_t r = 0; r < factor.size(1); ++r) {
+        for (std::int64_t h = 0; h < factor.size(2); ++h) {
+          if (TakesNothing(factors, nothing, b, r, h) && visit(b, r, h)) return true;
+        }
+      }
+    }
+    return false;
+  });
+}
+
+/// [B, R, heads, ...], each row as often as memories share it.
+Tensor RowForEveryMemory(const TensorView& view, std::int64_t heads) {
+  const std::int64_t b = view.size(0), r = view.size(1), shared = heads / view.size(2);
+  Tensor rows(view.dtype(),
+              view.rank() == 4 ? Shape{b, r, heads, view.size(3)} : Shape{b, r, heads});
+  for (std::int64_t h = 0; h < heads; ++h) {
+    CopyInto(view.Slice(2, h / shared, 1), rows.view().Slice(2, h, 1));
+  }
+  return rows;
+}
+
+}  // namespace
+
+WithoutWeightless::WithoutWeightless(const Recipe& recipe, const Dims& dims, const Inputs& inputs)
+    : inputs_(inputs) {
+  for (const Weight& weight : WeightsOf(recipe)) {
+    if (!(inputs.*weight.factor).defined()) continue;
+    for (const Field field : weight.rows) {
+      if (field != nullptr && (inputs.*field).defined()) {
+        Clean(weight.factor, weight.nothing, field, dims.heads);
+      }
+    }
+  }
+}
+
+void WithoutWeightless::Clean(Field factor, double nothing, Field field, std::int64_t heads) {
+  const TensorView& view = inputs_.*field;
+  // Several steps a token share what is given once a token: such recipes do not exist.
+  if (view.size(1) != (inputs_.*factor).size(1)) return;
+  const std::int64_t shared = heads / view.size(2);
+  WithType(view, [&](auto* type) {
+    using T = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
+    const RowsOf<const T> given(view);
+    const auto is_finite = [&](const T* row) {
+      return simd::FirstOf(simd::Kind::kNonfinite, row, given.count) == given.count;
+    };
+    const bool found = AnyWeightless(inputs_.*factor, nothing, [&](auto b, auto r, auto h) {
+      return !is_finite(given.At(b, r, h / shared));
+    });
+    if (!found) return false;
+    Copy& copy = copies_[count_++] = {field, RowForEveryMemory(view, heads), {}};
+    const RowsOf<T> rows(copy.rows.view());
+    AnyWeightless(inputs_.*factor, nothing, [&](auto b, auto r, auto h) {
+      T* const row = rows.At(b, r, h);
+      if (!is_finite(row)) std::fill_n(row, rows.count, T{});
+      return false;
+    });
+    inputs_.*field = copy.rows.view();
+    return true;
+  });
+}
+
+Inputs WithoutWeightless::GradientsFor(const Inputs& dinputs) {
+  Inputs wanted = dinputs;
+  for (std::size_t i = 0; i < count_; ++i) {
+    Copy& copy = copies_[i];
+    const TensorView& home = dinputs.*copy.field;
+    if (!home.defined() || home.rank() != 4) continue;
+    const DType dtype = home.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    copy.gradient = WorkingCopy::OfHeads(home, copy.rows.shape()[2], dtype);
+    wanted.*copy.field = copy.gradient.view();
+  }
+  return wanted;
+}
+
+void WithoutWeightless::Gather() const {
+  for (const Copy& copy : copies_) copy.gradient.WriteBack();
+}
+
+}  // namespace ttr

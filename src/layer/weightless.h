@@ -1,0 +1,48 @@
+/// Pairs of weight 0: a factor of exactly 0 takes nothing, not even NaN.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "src/core/working_copy.h"
+#include "ttr/inputs.h"
+#include "ttr/tensor.h"
+
+namespace ttr {
+
+/// The inputs of a call with zeros in place of every row that is not finite and that a step, an
+/// importance or a gate of exactly 0 weighs. Engines multiply such a row by its factor, and 0 times
+/// NaN is NaN. Padding of models rests on it. A call without such a row costs a look at every
+/// factor and at the rows of those that are 0; any other one copies the inputs concerned, with a
+/// row for every memory where several share one.
+///
+/// Memories that keep pairs and least squares leave out pairs of weight 0 themselves; the
+/// definition has the rule of its own.
+class WithoutWeightless {
+ public:
+  WithoutWeightless(const Recipe& recipe, const Dims& dims, const Inputs& inputs);
+
+  const Inputs& inputs() const { return inputs_; }
+  bool changed() const { return count_ > 0; }
+
+  /// Where the gradients of inputs() go that are wanted in `dinputs`.
+  Inputs GradientsFor(const Inputs& dinputs);
+  /// Adds up there what memories that share a row have got.
+  void Gather() const;
+
+ private:
+  using Field = TensorView Inputs::*;
+  struct Copy {
+    Field field;
+    Tensor rows;
+    WorkingCopy gradient;
+  };
+
+  void Clean(Field factor, double nothing, Field field, std::int64_t heads);
+
+  Inputs inputs_;
+  std::array<Copy, 5> copies_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace ttr
