@@ -25,10 +25,10 @@ nb::list KeywordsOf(const Requirements& requirements) {
   std::string text = "[" + std::string(op) + "] there is no input '" + std::string(name) +
                      "'; this recipe takes " +
                      nb::cast<std::string>(nb::str(", ").attr("join")(known));
-  const nb::object close = nb::module_::import_("difflib").attr("get_close_matches")(
+  const nb::object likely = nb::module_::import_("ttr._names").attr("likely")(
       nb::str(name.data(), name.size()), known);
-  if (nb::len(close) > 0)
-    text += " (did you mean '" + std::string(nb::str(close[0]).c_str()) + "'?)";
+  if (nb::len(likely) > 0)
+    text += " (did you mean '" + std::string(nb::str(likely).c_str()) + "'?)";
   throw nb::type_error(text.c_str());
 }
 

@@ -66,6 +66,24 @@ def test_features_are_named_as_they_are_written() -> None:
         ttr.Layer(name).forward(**inputs)
 
 
+@pytest.mark.parametrize("name, meant", [("g", "log_decay"), ("beta", "step"), ("log_deacy", "log_decay")])
+def test_a_name_of_another_library_leads_to_ours(name: str, meant: str) -> None:
+    inputs = draw(NAME)
+    text = rf"there is no input '{name}'; this recipe takes q, k, v, .* \(did you mean '{meant}'\?\)"
+    with pytest.raises(TypeError, match=text):
+        ttr.Layer(NAME).forward(**inputs, **{name: inputs["step"]})
+    token = {key: array[:, :1] for key, array in inputs.items()}
+    decoder = ttr.Decoder(NAME, key_dim=4, value_dim=4, heads=2, batch=2)
+    with pytest.raises(TypeError, match=text):
+        decoder.step(**token, **{name: token["step"]})
+
+
+def test_a_name_that_means_nothing_here_leads_nowhere() -> None:
+    inputs = draw("linear_attention")
+    with pytest.raises(TypeError, match=r"no input 'beta'; this recipe takes q, k, v, cu_seqlens$"):
+        ttr.Layer("linear_attention").forward(**inputs, beta=inputs["q"])
+
+
 def test_sequences_that_fall() -> None:
     inputs = draw(NAME, B=1)
     with pytest.raises(ValueError, match="cu_seqlens must be from 0 to T = 12 without falling"):

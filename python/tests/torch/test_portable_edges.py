@@ -217,6 +217,7 @@ WRONG = {
         k=x["k"][..., :5]
     ),
     "step must be given but is missing": lambda x: x.pop("step"),
+    "log_decay, step, cu_seqlens: did you mean step?": lambda x: x.update(beta=x["step"]),
     "momentum is no input of": lambda x: x.update(momentum=x["step"]),
     "log_decay must be <= 0 but is 1 somewhere": lambda x: x["log_decay"].fill_(1),
     "step must be >= 0 but is -1 somewhere": lambda x: x["step"].fill_(-1),

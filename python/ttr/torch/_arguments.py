@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, Mapping
 
 from torch import Tensor
 from torch.compiler import is_compiling
+
+from ttr._names import likely
 
 from ._library import BITS, INPUTS
 from ._recipes import RecipeInfo, info_of
@@ -54,9 +55,7 @@ def _order(text: str, key: tuple[Any, ...]) -> tuple[int, tuple[str, ...]]:
 def _unknown(text: str, name: str) -> str:
     """What the recipe takes instead, and which of it is likely meant."""
     taken = [entry.replace(".", "_") for entry, _, _ in info_of(text).inputs]
-    short = {"g": "log_decay", "gk": "log_decay", "beta": "step", "w": "log_decay"}
-    likely = [short[name]] if short.get(name) in taken else difflib.get_close_matches(name, taken, 1)
-    meant = f": did you mean {likely[0]}?" if likely else ""
+    meant = f": did you mean {likely(name, taken)}?" if likely(name, taken) else ""
     return (
         f"[forward] '{name}' must be an input of {text} ({', '.join(taken)}) but is none{meant}"
     )

@@ -24,6 +24,8 @@ class Block(nn.Module):
 
     def __init__(self, layer: TestTimeRegression, *, mlp_ratio: float = 8 / 3) -> None:
         super().__init__()
+        if not 0 <= mlp_ratio < math.inf:
+            refuse("mlp_ratio", "finite and >= 0", mlp_ratio, "Block")
         size = layer.hidden_size
         self.norm = nn.RMSNorm(size)
         self.layer = layer
@@ -82,8 +84,12 @@ class LanguageModel(nn.Module):
         super().__init__()
         if not isinstance(recipes, (list, tuple)):
             recipes = [recipes]
-        if num_layers < 1 or not recipes:
-            refuse("num_layers", "at least 1, with a recipe", num_layers, "LanguageModel")
+        if not recipes:
+            refuse("recipes", "a recipe, or a sequence of them,", recipes, "LanguageModel")
+        sizes = {"vocabulary": vocabulary, "hidden_size": hidden_size, "num_layers": num_layers}
+        for name, size in sizes.items():
+            if not isinstance(size, int) or size < 1:
+                refuse(name, "at least 1, a whole number,", size, "LanguageModel")
         for recipe in recipes:
             if not ttr.state_specs(recipe):
                 why = "as others read the tokens that are asked for,"

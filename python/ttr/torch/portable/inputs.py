@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ttr._names import likely
+
 from .recipe import Choices, Input
 
 _FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -87,9 +89,10 @@ def _named(choices: Choices, given: Mapping[str, Tensor | None]) -> dict[str, Te
         if tensor is None:
             continue
         if argument not in known:
-            taken = ", ".join(known)
+            meant = likely(argument, list(known))
             raise ValueError(
-                f"[regress] {argument} is no input of {choices.text}, which takes {taken}"
+                f"[regress] {argument} is no input of {choices.text}, which takes {', '.join(known)}"
+                f"{f': did you mean {meant}?' if meant else ''}"
             )
         tensors[known[argument].name] = tensor
     device = None
