@@ -25,8 +25,8 @@ nb::list KeywordsOf(const Requirements& requirements) {
   std::string text = "[" + std::string(op) + "] there is no input '" + std::string(name) +
                      "'; this recipe takes " +
                      nb::cast<std::string>(nb::str(", ").attr("join")(known));
-  const nb::object likely = nb::module_::import_("ttr._names").attr("likely")(
-      nb::str(name.data(), name.size()), known);
+  const nb::object likely =
+      nb::module_::import_("ttr._names").attr("likely")(nb::str(name.data(), name.size()), known);
   if (nb::len(likely) > 0)
     text += " (did you mean '" + std::string(nb::str(likely).c_str()) + "'?)";
   throw nb::type_error(text.c_str());
