@@ -85,7 +85,8 @@ def regress(
     Differentiable in every input and the initial state, through y and the final state; once, and in
     reverse mode: a tangent (torch.func.jvp, torch.autograd.forward_ad), or what differentiates a gradient,
     is a RuntimeError that names the way around. A recipe without gradients of its own is differentiated
-    by central differences, of 4096 numbers at most.
+    by central differences, of 4096 numbers at most. Iterative solvers have the gradient of the problem
+    that they approach, not of their steps (docs/least_squares.md).
     Under torch.autocast everything keeps the dtype that it comes in.
 
     Errors: ValueError that names the argument, before any work. Tensors on another device than the
