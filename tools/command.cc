@@ -14,7 +14,6 @@
 #include <system_error>
 
 #include "experiments/report/utf8.h"
-#include "tools/other_names.h"
 #include "ttr/error.h"
 #include "ttr/zoo.h"
 
@@ -52,29 +51,10 @@ std::string RecipeLineOf(const std::string& content) {
   return recipe.is_string() ? recipe.get<std::string>() : "";
 }
 
-// Throws where a layer that does not parse is called by a name that it has elsewhere: the parser
-// knows only names that are spelled alike.
-void SuggestAnotherName(std::string_view text) {
-  std::string_view name = text.substr(0, text.find('{'));
-  name.remove_prefix(std::min(name.find_first_not_of(' '), name.size()));
-  name = name.substr(0, name.find_last_not_of(' ') + 1);
-  if (name.find('|') != std::string_view::npos || FindInZoo(name) != nullptr) return;
-  const std::string meant = MeantBy(name);
-  if (meant.empty()) return;
-  throw Error("recipe", "layer", "a name of the zoo", "'" + std::string(name) + "': try " + meant);
-}
-
 }  // namespace
 
 Recipe RecipeArgument(const std::string& text) {
-  if (text.empty() || text.front() != '@') {
-    try {
-      return ParseRecipe(text);
-    } catch (const Error&) {
-      SuggestAnotherName(text);
-      throw;
-    }
-  }
+  if (text.empty() || text.front() != '@') return ParseRecipe(text);
   const std::string path = text.substr(1);
   const std::string content = ReadRecipeFile(path);
   try {

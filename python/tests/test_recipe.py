@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+from typing import Any
 
 import pytest
 import ttr
@@ -66,6 +67,27 @@ def test_options_change_by_name() -> None:
 def test_a_recipe_without_a_meaning_is_refused(bad: object, word: str) -> None:
     with pytest.raises(ValueError, match=word):
         ttr.Recipe(bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [
+        ("lms", r"deltanet \(DeltaNet, LMS\)"),
+        ("lms{decay: 0.9}", "deltanet"),
+        ("TTT", "ttt_linear .* ttt_mlp"),
+        ("kaczmarz", "nlms"),
+        ("griffin", "rg_lru"),
+        ("performer", "linear_attention{features: favor}"),
+        ("based", "linear_attention{features: taylor2}"),
+        ("newton", "quasi_newton"),
+        ("GLA", "gla$"),
+        ("RG-LRU", "rg_lru$"),
+    ],
+)
+@pytest.mark.parametrize("call", [ttr.Recipe, ttr.Layer, ttr.plan, ttr.Memory, ttr.input_specs])
+def test_other_names_lead_to_the_layer_that_is_meant(call: Any, name: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=rf"layer must be a name of the zoo but is .*: try {meant}"):
+        call(name)
 
 
 def test_what_is_no_recipe_is_a_type_error() -> None:

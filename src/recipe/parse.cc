@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "src/recipe/options.h"
+#include "src/recipe/other_names.h"
 #include "src/recipe/text.h"
 #include "src/recipe/validate.h"
 #include "ttr/error.h"
@@ -200,9 +201,21 @@ class Parser {
     ParsePairs(recipe, "reading", ")");
   }
 
+  // Throws where a layer is called by a name that it has elsewhere.
+  void SuggestAnotherName() const {
+    std::string_view name = text_.substr(0, text_.find('{'));
+    name.remove_prefix(std::min(token_.place, name.size()));
+    while (!name.empty() && IsSpace(name.back())) name.remove_suffix(1);
+    const std::string meant = MeantBy(name);
+    if (!meant.empty()) {
+      throw Error("recipe", "layer", "a name of the zoo", Quoted(name) + ": try " + meant);
+    }
+  }
+
   Recipe ParseNamed() {
     const ZooEntry* entry = FindInZoo(token_.text);
     if (entry == nullptr) {
+      SuggestAnotherName();
       std::vector<std::string_view> names;
       for (const ZooEntry& other : Zoo()) names.push_back(other.name);
       Fail("a name of the zoo, or weights | function | optimizer", names);

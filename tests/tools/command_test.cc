@@ -111,7 +111,8 @@ TEST(Command, OtherNamesLeadToTheLayerThatIsMeant) {
       {"based", "try linear_attention{features: taylor2} ("},
       {"newton", "try quasi_newton (Quasi-Newton)\n"},
       {"lms{step: nlms}", "'lms': try deltanet ("},
-      {"Gated DeltaNet", "try gated_deltanet (Gated DeltaNet)\n"}};
+      {"Gated DeltaNet", "try gated_deltanet\n"},
+      {"GLA", "try gla\n"}};
   for (const Name& name : names) {
     EXPECT_EQ(NoRefusal(Ttr({"zoo", name.typed}), 2, name.meant), "") << name.typed;
     EXPECT_EQ(NoRefusal(Ttr({"plan", name.typed}), 2, name.meant), "") << name.typed;

@@ -1,13 +1,11 @@
-#include "tools/other_names.h"
-
-#include <fmt/core.h>
+#include "src/recipe/other_names.h"
 
 #include <cstddef>
 #include <vector>
 
 #include "ttr/zoo.h"
 
-namespace ttr::tools {
+namespace ttr {
 namespace {
 
 constexpr std::size_t kMostMeant = 4;
@@ -65,12 +63,13 @@ template <class Says>
 std::vector<std::string> Meant(std::string_view plain, Says says) {
   std::vector<std::string> meant;
   for (const ZooEntry& entry : Zoo()) {
-    if (says(entry.title, plain)) meant.push_back(fmt::format("{} ({})", entry.name, entry.title));
+    if (!says(entry.title, plain)) continue;
+    meant.push_back(std::string(entry.name) + " (" + std::string(entry.title) + ")");
   }
   for (const FeatureEntry& feature : FeatureMaps()) {
     if (!says(feature.source, plain)) continue;
-    meant.push_back(
-        fmt::format("linear_attention{{features: {}}} ({})", feature.name, feature.source));
+    meant.push_back("linear_attention{features: " + std::string(feature.name) + "} (" +
+                    std::string(feature.source) + ")");
   }
   return meant;
 }
@@ -80,12 +79,15 @@ std::vector<std::string> Meant(std::string_view plain, Says says) {
 std::string MeantBy(std::string_view name) {
   const std::string plain = Plain(name);
   if (plain.size() < kLeastLetters) return "";
+  for (const ZooEntry& entry : Zoo()) {  // "GLA", "Gated-DeltaNet2"
+    if (Plain(entry.name) == plain) return std::string(entry.name);
+  }
   std::vector<std::string> meant = Meant(plain, Lists);
   if (meant.empty()) meant = Meant(plain, Holds);
-  if (meant.size() > kMostMeant) return "";
+  if (meant.size() > kMostMeant) return {};
   std::string text;
   for (const std::string& one : meant) text += (text.empty() ? "" : ", or ") + one;
   return text;
 }
 
-}  // namespace ttr::tools
+}  // namespace ttr
