@@ -1,10 +1,13 @@
 // Calls of layers as bytes choose them, with scratch, saved memory and decoders' memory of exactly
 // the sizes that the layer states: refused before anything is written, or run whole, in pieces,
 // packed beside others and alone, token by token and backwards. Where the numbers are ordinary all
-// ways agree.
+// ways agree, and the definition with them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/fuzz/drawn_call.h"
 #include "tests/support/guarded.h"
