@@ -25,6 +25,7 @@ from . import (
 from .inputs import Call, gather
 from .recipe import INPUTS
 from .recipe import choices as _choices
+from .weightless import without_weightless
 
 __all__ = ["regress"]
 
@@ -59,7 +60,7 @@ def regress(
             here. The text names the argument or the choice.
     """
     found = _choices(recipe)
-    call = gather(found, {"q": q, "k": k, "v": v, **inputs}, state)
+    call = without_weightless(gather(found, {"q": q, "k": k, "v": v, **inputs}, state))
     with torch.autocast(call.device.type, enabled=False):  # sums have the types that they come in
         y, final = _run(call)
     y = y.to(call.tensors["v"].dtype)

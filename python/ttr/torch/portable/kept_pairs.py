@@ -89,15 +89,16 @@ def _held(call: Call) -> _Held:
     number = torch.arange(rows, device=call.device)
     there = number < lengths.unsqueeze(-1)
     place = torch.where(there, number - lengths.unsqueeze(-1), 1 << 62)
-    k, v = (
-        torch.where(there.unsqueeze(-1), call.state[name].to(call.work).transpose(1, 2), 0)
-        for name in ("state.k", "state.v")
-    )
     log_weight = call.initial("state.log_weight")
     if log_weight is None:
         log_weight = torch.zeros(there.shape, dtype=call.work, device=call.device)
     else:
         log_weight = torch.where(there, log_weight.transpose(1, 2), 0)
+    taken = there & (log_weight != -torch.inf)  # a pair without weight may hold NaN
+    k, v = (
+        torch.where(taken.unsqueeze(-1), call.state[name].to(call.work).transpose(1, 2), 0)
+        for name in ("state.k", "state.v")
+    )
     return _Held(k, v, log_weight, place, lengths)
 
 

@@ -39,6 +39,12 @@ class Rows:
     curvature: Tensor | None = None
 
 
+def root_complement(log_decay: Tensor) -> Tensor:
+    """sqrt(1 - g^2), with a slope of 0 where nothing decays."""
+    square = -torch.expm1(2 * log_decay)
+    return torch.where(square == 0, 0, torch.where(square == 0, 1, square).sqrt())
+
+
 @dataclasses.dataclass
 class Keys:
     """Queries and keys as the memory meets them: normalised, corrected, mapped, scaled."""
@@ -127,7 +133,7 @@ def _hebbian_key(call: Call, keys: Keys, log_decay: Tensor | None) -> Tensor:
         return -torch.expm1(log_decay)
     if importance == "root_complement":
         assert log_decay is not None
-        return torch.sqrt(-torch.expm1(2 * log_decay))
+        return root_complement(log_decay)
     assert keys.k is not None
     weight = scalars(call, "importance") if importance == "input" else None
     return keys.k if weight is None else weight * keys.k

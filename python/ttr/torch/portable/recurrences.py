@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from .inputs import Call
 from .layout import by_memory, by_token
 from .normalise import read_out
-from .operands import log_decay_rows, mapped_keys, scalars
+from .operands import log_decay_rows, mapped_keys, root_complement, scalars
 from .scans import chunked_linear_scan, linear_scan
 
 _MATRIX_CHUNK = 32
@@ -44,7 +44,11 @@ def run_vector(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
         v_im = call.get("v_im")
         im = torch.zeros_like(v) if v_im is None else by_memory(v_im, sizes["H"])
         terms = torch.complex(v, im)
-    terms = _vector_weight(call) * terms
+    weight = _vector_weight(call)
+    if isinstance(weight, Tensor) and choices.importance != "input":
+        # A gate of exactly 0 takes nothing, not even NaN.
+        terms = torch.where((weight == 0) & ~torch.isfinite(terms), 0, terms)
+    terms = weight * terms
     start = _vector_start(call, terms)
     h, last = chunked_linear_scan(factors.expand_as(terms), terms, start)
     if choices.read == "before":
@@ -69,7 +73,7 @@ def _vector_weight(call: Call) -> Tensor | float:
     if importance in ("complement", "root_complement"):
         g = log_decay_rows(call)
         assert g is not None
-        return -torch.expm1(g) if importance == "complement" else torch.sqrt(-torch.expm1(2 * g))
+        return -torch.expm1(g) if importance == "complement" else root_complement(g)
     weight = scalars(call, "importance")
     return 1.0 if weight is None else weight
 
