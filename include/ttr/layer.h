@@ -33,6 +33,10 @@
 /// (Causality.KeepsTheBitsOfOutputsBefore in tests/layer/causality_test.cc); of least squares and
 /// kernel regression the numbers do not, to rounding.
 ///
+/// A factor of exactly 0 (a step, an importance, a gate; log_importance -inf) takes nothing: a row
+/// that it weighs and that is not finite counts as zeros, forwards and backwards, and a decay of 0
+/// forgets NaN (Weightless in tests/layer/weightless_test.cc, ForgettingNan in forgetting_test.cc).
+///
 /// Cost: `ttr plan RECIPE`, EstimateCost(). Errors: ttr::Error before any work and before anything
 /// is written; see CheckInputs(). Whatever views a call is given, no byte outside of them is read
 /// or written (HostileCalls.AreRefusedOrRun in tests/layer/hostile_test.cc, in memory of exactly
