@@ -44,6 +44,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -57,6 +58,7 @@
 namespace ttr {
 
 class Engine;
+class Prepared;
 
 class Layer {
  public:
@@ -151,6 +153,7 @@ class Layer {
   Plan plan_;
   const Engine* engine_;
   std::size_t recipe_hash_;
+  std::shared_ptr<const Prepared> prepared_;  // copies of a layer share it
 };
 
 }  // namespace ttr

@@ -11,6 +11,7 @@
 #include <span>
 #include <string_view>
 
+#include "src/adapters/prepared.h"
 #include "ttr/call.h"
 #include "ttr/inputs.h"
 #include "ttr/state.h"
@@ -29,7 +30,8 @@ struct EngineCall {
   const Dims& dims;
   const Inputs& inputs;
   Needs needs;
-  DType dtype;  ///< of the arithmetic, and of what the state gets: ArithmeticType()
+  DType dtype;               ///< of the arithmetic, and of what the state gets: ArithmeticType()
+  const Prepared& prepared;  ///< the layer's constants
   Executor& executor;
   std::span<std::byte> scratch{};
   std::span<std::byte> saved{};

@@ -82,7 +82,7 @@ class FastWeights final : public Engine {
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
     const Recipe& recipe = call.recipe();
     State own;
-    FastWeightsCall words(recipe, call.dims, call.inputs, Complete(call, state, own), call.needs);
+    FastWeightsCall words(call, Complete(call, state, own), call.needs);
     fast_weights::Call& engine = words.call;
     const WorkingCopy second(engine.second, engine.state.dtype());
     const WorkingCopy position(engine.position, DType::kFloat64);
@@ -194,8 +194,7 @@ void FastWeights::Backward(const EngineCall& call, const State& initial,
                            const BackwardTensors& tensors) const {
   const Recipe& recipe = call.recipe();
   State given = initial.Shared(), own;
-  const FastWeightsCall words(recipe, call.dims, call.inputs, Complete(call, given, own),
-                              Needs::kBoth);
+  const FastWeightsCall words(call, Complete(call, given, own), Needs::kBoth);
   const DType dtype = words.call.state.dtype();
   const WorkingCopy second(words.call.second, dtype);
   const WorkingCopy position(words.call.position, DType::kFloat64);

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "src/adapters/decay_factors.h"
 #include "src/adapters/engine.h"
 #include "src/adapters/feature_parameters.h"
 #include "src/adapters/output_norm.h"
@@ -153,19 +152,20 @@ fast_weights::StateOperands<TensorView> FastWeightsStates(const Recipe& recipe,
           .position = state.Get("state.position")};
 }
 
-FastWeightsCall::FastWeightsCall(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
-                                 const State& state, Needs needs)
-    : factors_(DecayFactors(recipe, dims)) {
+FastWeightsCall::FastWeightsCall(const EngineCall& from, const State& state, Needs needs) {
+  const Recipe& recipe = from.recipe();
+  const Inputs& inputs = from.inputs;
   static_cast<fast_weights::StateOperands<TensorView>&>(call) = FastWeightsStates(recipe, state);
   auto& operands = static_cast<fast_weights::Operands<TensorView>&>(call);
   if (needs != Needs::kRead) operands = FastWeightsOperands(recipe, inputs);
   call.q = needs != Needs::kWrite ? inputs.q : TensorView();
-  call.features_w = inputs.features_w.defined()
-                        ? Parameter(inputs.features_w, call.state.dtype(), features_w_)
-                        : DrawnParameter(recipe, dims, call.state.dtype(), features_w_);
-  call.features_b = Parameter(inputs.features_b, call.state.dtype(), features_b_);
-  call.decay_factors = factors_;
-  call.cu_seqlens = CuSeqlens(inputs, dims);
+  const DType dtype = call.state.dtype();
+  const Constants& constants = from.prepared.For(from.dims, dtype);
+  call.features_w = inputs.features_w.defined() ? Parameter(inputs.features_w, dtype, features_w_)
+                                                : constants.directions.view();
+  call.features_b = Parameter(inputs.features_b, dtype, features_b_);
+  call.decay_factors = constants.decay_factors;
+  call.cu_seqlens = CuSeqlens(inputs, from.dims);
 }
 
 }  // namespace ttr

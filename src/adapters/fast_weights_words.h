@@ -1,8 +1,7 @@
 /// Recipes and tensors in the words of the fast-weights engine.
 #pragma once
 
-#include <vector>
-
+#include "src/adapters/engine.h"
 #include "src/engines/fast_weights/fast_weights.h"
 #include "ttr/inputs.h"
 #include "ttr/state.h"
@@ -22,15 +21,13 @@ fast_weights::StateOperands<TensorView> FastWeightsStates(const Recipe& recipe, 
 /// The tensors of a call that has been checked, but for its outputs; `state` is complete. Holds
 /// what the engine needs and the caller does not have.
 struct FastWeightsCall {
-  FastWeightsCall(const Recipe& recipe, const Dims& dims, const Inputs& inputs, const State& state,
-                  Needs needs);
+  FastWeightsCall(const EngineCall& from, const State& state, Needs needs);
   FastWeightsCall(const FastWeightsCall&) = delete;
   FastWeightsCall& operator=(const FastWeightsCall&) = delete;
 
   fast_weights::Call call;
 
  private:
-  std::vector<double> factors_;
   Tensor features_w_, features_b_;
 };
 

@@ -9,8 +9,4 @@ namespace ttr {
 /// A parameter, contiguous and of this dtype: as given, or in `copy`. Absent where not given.
 TensorView Parameter(const TensorView& given, DType dtype, Tensor& copy);
 
-/// [H, F, Dk]: the directions that a random map draws where it is given none, in `drawn`. Absent
-/// for other maps.
-TensorView DrawnParameter(const Recipe& recipe, const Dims& dims, DType dtype, Tensor& drawn);
-
 }  // namespace ttr

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "src/adapters/decay_factors.h"
 #include "src/adapters/output_norm.h"
 #include "src/adapters/pair_gradients.h"
 #include "src/adapters/pair_words.h"
@@ -52,7 +51,7 @@ class KernelSmoother final : public Engine {
     if (call.needs == Needs::kRead && !state.Get("state.k").defined()) {
       return RetrieveNothing(outputs, call.recipe().function.kind == FunctionClass::kConstant);
     }
-    const std::vector<double> factors = DecayFactors(call.recipe(), call.dims);
+    const std::vector<double>& factors = call.prepared.For(call.dims, call.dtype).decay_factors;
     kernel_smoother::Call words{QueriedTensorsOf(call, state, factors)};
     if (call.needs != Needs::kWrite) {
       words.y = outputs.y;
@@ -68,7 +67,7 @@ class KernelSmoother final : public Engine {
   void Backward(const EngineCall& call, const State& initial,
                 const BackwardTensors& tensors) const override {
     const Recipe& recipe = call.recipe();
-    const std::vector<double> factors = DecayFactors(recipe, call.dims);
+    const std::vector<double>& factors = call.prepared.For(call.dims, call.dtype).decay_factors;
     kernel_smoother::Call words{QueriedTensorsOf(call, initial, factors)};
     kernel_smoother::Options options = OptionsOf(recipe, call.dims);
     options.output_norm = kernel_smoother::OutputNorm::kNone;

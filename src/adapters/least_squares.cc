@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "src/adapters/decay_factors.h"
 #include "src/adapters/mapped_keys.h"
 #include "src/adapters/output_norm.h"
 #include "src/adapters/registry.h"
@@ -149,21 +148,24 @@ least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state
 
 /// What an engine call reads, of a call that has been checked.
 struct Words {
-  Words(const Recipe& recipe, const Dims& dims, const Inputs& inputs, DType dtype, State& state,
-        Needs needs, Executor& executor)
-      : ridge(AsksForRidge(recipe, state) ? RidgeOf(recipe, dims, inputs.ridge) : Tensor()),
-        memories(recipe, dims, ridge, dtype, state),
-        keys(recipe, dims, Used(inputs, needs), memories.b.dtype(), executor),
-        factors(DecayFactors(recipe, dims)) {
+  Words(const EngineCall& from, State& state, Needs needs)
+      : ridge(AsksForRidge(from.recipe(), state)
+                  ? RidgeOf(from.recipe(), from.dims, from.inputs.ridge)
+                  : Tensor()),
+        memories(from.recipe(), from.dims, ridge, from.dtype, state),
+        constants(from.prepared.For(from.dims, memories.b.dtype())),
+        keys(from.recipe(), from.dims, Used(from.inputs, needs), constants.directions.view(),
+             memories.b.dtype(), from.executor) {
+    const Inputs& inputs = from.inputs;
     call.q = keys.q();
     call.k = keys.k();
     if (needs != Needs::kRead) {
       call.v = inputs.v;
       call.log_decay = inputs.log_decay;
       call.importance = inputs.importance;
-      call.decay_factors = factors;
+      call.decay_factors = constants.decay_factors;
     }
-    call.cu_seqlens = CuSeqlens(inputs, dims);
+    call.cu_seqlens = CuSeqlens(inputs, from.dims);
     if (ridge.defined()) call.ridge = ridge.view();
     call.a = memories.a;
     call.b = memories.b;
@@ -173,8 +175,8 @@ struct Words {
 
   Tensor ridge;
   Memories memories;
+  const Constants& constants;
   MappedKeys keys;
-  std::vector<double> factors;
   least_squares::Call call;
 
  private:
@@ -311,7 +313,7 @@ double LeastSquares::FlopsPerToken(const Recipe& recipe, const Dims& dims) const
 
 void LeastSquares::Forward(const EngineCall& call, State& state, const Outputs& outputs) const {
   const Recipe& recipe = call.recipe();
-  Words words(recipe, call.dims, call.inputs, call.dtype, state, call.needs, call.executor);
+  Words words(call, state, call.needs);
   std::optional<OutputsBeforeNorm> before;
   if (call.needs != Needs::kWrite) {
     words.call.y = before.emplace(recipe, outputs, words.call.b.dtype()).y();
@@ -331,7 +333,7 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   const Recipe& recipe = call.recipe();
   const Dims& dims = call.dims;
   State start = initial.Shared();
-  Words words(recipe, dims, call.inputs, call.dtype, start, Needs::kBoth, call.executor);
+  Words words(call, start, Needs::kBoth);
   const DType dtype = words.call.b.dtype();
 
   least_squares::BackwardCall engine;

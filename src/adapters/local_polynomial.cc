@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "src/adapters/decay_factors.h"
 #include "src/adapters/output_norm.h"
 #include "src/adapters/pair_gradients.h"
 #include "src/adapters/pair_words.h"
@@ -81,7 +80,7 @@ class LocalPolynomial final : public Engine {
     if (call.needs == Needs::kRead && !state.Get("state.k").defined()) {
       return RetrieveNothing(outputs, true);
     }
-    const std::vector<double> factors = DecayFactors(call.recipe(), call.dims);
+    const std::vector<double>& factors = call.prepared.For(call.dims, call.dtype).decay_factors;
     local_polynomial::Call words = CallOf(call, state, factors);
     if (call.needs != Needs::kWrite) {
       words.y = outputs.y;
@@ -96,7 +95,7 @@ class LocalPolynomial final : public Engine {
   void Backward(const EngineCall& call, const State& initial,
                 const BackwardTensors& tensors) const override {
     const Recipe& recipe = call.recipe();
-    const std::vector<double> factors = DecayFactors(recipe, call.dims);
+    const std::vector<double>& factors = call.prepared.For(call.dims, call.dtype).decay_factors;
     const local_polynomial::Call words = CallOf(call, initial, factors);
     local_polynomial::Options options = OptionsOf(recipe, call.dims);
     options.output_norm = local_polynomial::OutputNorm::kNone;

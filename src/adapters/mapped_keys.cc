@@ -24,16 +24,15 @@ void Add(const TensorView& b, const TensorView& a) {
 
 }  // namespace
 
-MappedKeys::MappedKeys(const Recipe& recipe, const Dims& dims, const Inputs& inputs, DType dtype,
-                       Executor& executor)
+MappedKeys::MappedKeys(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
+                       const TensorView& directions, DType dtype, Executor& executor)
     : features_(FeatureWords(recipe.function)),
       affine_(recipe.function.kind == FunctionClass::kAffine),
       normalise_(recipe.reading.normalise_qk),
       memories_(dims.heads),
       dtype_(dtype),
       executor_(executor) {
-  w_ = inputs.features_w.defined() ? Parameter(inputs.features_w, dtype, w_copy_)
-                                   : DrawnParameter(recipe, dims, dtype, w_copy_);
+  w_ = inputs.features_w.defined() ? Parameter(inputs.features_w, dtype, w_copy_) : directions;
   b_ = Parameter(inputs.features_b, dtype, b_copy_);
   Map(inputs.k, dims.heads, k_);
   Map(inputs.q, std::max(dims.heads, dims.query_heads), q_);

@@ -13,8 +13,9 @@ namespace ttr {
 /// of a token are not for this.)
 class MappedKeys {
  public:
-  MappedKeys(const Recipe& recipe, const Dims& dims, const Inputs& inputs, DType dtype,
-             Executor& executor);
+  /// `directions`: of a random map that is given none, in `dtype`.
+  MappedKeys(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
+             const TensorView& directions, DType dtype, Executor& executor);
   MappedKeys(const MappedKeys&) = delete;
   MappedKeys& operator=(const MappedKeys&) = delete;
 

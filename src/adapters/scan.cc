@@ -6,7 +6,6 @@
 #include <cmath>
 #include <vector>
 
-#include "src/adapters/decay_factors.h"
 #include "src/adapters/output_norm.h"
 #include "src/adapters/registry.h"
 #include "src/core/working_copy.h"
@@ -104,7 +103,7 @@ class Scan final : public Engine {
     const Recipe& recipe = call.recipe();
     AddMissing(recipe, call.requirements.state, call.dims, call.dtype, state);
     const WorkingCopy im(state.Get("state.im"), state.Get("state").dtype());
-    const std::vector<double> factors = DecayFactors(recipe, call.dims);
+    const std::vector<double>& factors = call.prepared.For(call.dims, call.dtype).decay_factors;
     scan::Call words = CallOf(call.dims, call.inputs, call.needs, factors);
     words.state = state.Get("state");
     words.state_im = im.view();
@@ -143,7 +142,7 @@ class Scan final : public Engine {
       im = CopyOf(initial, "state.im", dtype, dstate.shape());
       dim = CopyOf(tensors.dstate, "state.im", dtype, dstate.shape());
     }
-    const std::vector<double> factors = DecayFactors(recipe, call.dims);
+    const std::vector<double>& factors = call.prepared.For(call.dims, call.dtype).decay_factors;
     scan::Call words = CallOf(call.dims, call.inputs, Needs::kBoth, factors);
     words.state = re.view();
     if (complex) words.state_im = im.view();

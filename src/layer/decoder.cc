@@ -250,7 +250,8 @@ TensorView Decoder::PrepareAuxiliary(bool defers, Executor& executor) {
 
 void Decoder::Run(std::string_view op, const Inputs& inputs, const Outputs& outputs, bool reads,
                   const CallOptions& options) {
-  const Operator runs{op, layer_->requirements(), *layer_->engine_, layer_->recipe_hash_};
+  const Operator runs{op, layer_->requirements(), *layer_->engine_, layer_->recipe_hash_,
+                      *layer_->prepared_};
   const Needs needs = reads ? Needs::kBoth : Needs::kWrite;
   RequireOneToken(op, layer_->recipe(), inputs);
   const bool first = memory_.empty() ? state_.empty() : header().started == 0;
@@ -298,8 +299,8 @@ void Decoder::Read(const Layer& reader, std::string_view op, const Inputs& input
   }
   const bool one = inputs.q.rank() == 4 && inputs.q.size(1) == 1;
   State read = state_.Shared();
-  RunCall({op, reader.requirements(), *reader.engine_, reader.recipe_hash_}, inputs, read, outputs,
-          Needs::kRead, options,
+  RunCall({op, reader.requirements(), *reader.engine_, reader.recipe_hash_, *reader.prepared_},
+          inputs, read, outputs, Needs::kRead, options,
           {.numbers = one ? auxiliary() : TensorView(), .before = Before(), .behind = Behind()});
 }
 

@@ -89,7 +89,8 @@ Layer::Layer(const Recipe& recipe)
     : requirements_(Valid(recipe)),
       plan_(MakePlan(recipe)),
       engine_(FindEngine(plan_.engine)),
-      recipe_hash_(std::hash<std::string>()(ToString(recipe))) {}
+      recipe_hash_(std::hash<std::string>()(ToString(recipe))),
+      prepared_(std::make_shared<Prepared>(recipe)) {}
 
 Layer::Layer(const Recipe& recipe, std::string_view engine) : Layer(recipe) {
   if (engine == plan_.engine) return;
@@ -115,8 +116,8 @@ State Layer::InitialState(const Inputs& inputs) const {
 
 void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
                     const CallOptions& options) const {
-  RunCall({"Forward", requirements_, *engine_, recipe_hash_}, inputs, state, outputs, Needs::kBoth,
-          options);
+  RunCall({"Forward", requirements_, *engine_, recipe_hash_, *prepared_}, inputs, state, outputs,
+          Needs::kBoth, options);
 }
 
 State Layer::StartIn(const State& final, const State& initial, const Inputs& inputs) const {
@@ -168,22 +169,22 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs,
                  const CallOptions& options) const {
   RequireCausal("Step", recipe());
   RequireOneToken("Step", recipe(), inputs);
-  RunCall({"Step", requirements_, *engine_, recipe_hash_}, inputs, state, outputs, Needs::kBoth,
-          options);
+  RunCall({"Step", requirements_, *engine_, recipe_hash_, *prepared_}, inputs, state, outputs,
+          Needs::kBoth, options);
 }
 
 void Layer::Memorize(const Inputs& inputs, State& state, const CallOptions& options) const {
   RequireCausal("Memorize", recipe());
-  RunCall({"Memorize", requirements_, *engine_, recipe_hash_}, inputs, state, {}, Needs::kWrite,
-          options);
+  RunCall({"Memorize", requirements_, *engine_, recipe_hash_, *prepared_}, inputs, state, {},
+          Needs::kWrite, options);
 }
 
 void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& outputs,
                      const CallOptions& options) const {
   RequireCausal("Retrieve", recipe());
   State read = state.Shared();  // what an engine adds is not the caller's
-  RunCall({"Retrieve", requirements_, *engine_, recipe_hash_}, inputs, read, outputs, Needs::kRead,
-          options);
+  RunCall({"Retrieve", requirements_, *engine_, recipe_hash_, *prepared_}, inputs, read, outputs,
+          Needs::kRead, options);
 }
 
 void Layer::Backward(const Inputs& inputs, const State& initial, const TensorView& dy,
@@ -206,6 +207,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                         .inputs = taken.changed() ? taken.inputs() : inputs,
                         .needs = Needs::kBoth,
                         .dtype = dtype,
+                        .prepared = *prepared_,
                         .executor = ExecutorOf(options),
                         // Rows of their own for all memories may need more than the caller has.
                         .scratch = taken.changed() ? std::span<std::byte>() : options.scratch,

@@ -94,6 +94,7 @@ void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outpu
                   .inputs = taken.changed() ? taken.inputs() : inputs,
                   .needs = needs,
                   .dtype = dtype,
+                  .prepared = op.prepared,
                   .executor = ExecutorOf(options),
                   .scratch = options.scratch,
                   .saved = saved,

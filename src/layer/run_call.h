@@ -30,6 +30,7 @@ struct Operator {
   const Requirements& requirements;
   const Engine& engine;
   std::size_t recipe_hash;
+  const Prepared& prepared;
 };
 
 /// What a Decoder adds.
