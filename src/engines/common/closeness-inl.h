@@ -77,40 +77,139 @@ HWY_NOINLINE void SquaredDistances(const Block<T>& left, const Block<T>& right,
   });
 }
 
-/// log s of what a tile holds: products k . (scale q), or squared distances. `width` is 1 / B, or
-/// of a kernel in u^2 its square.
+/// A kernel of similarity is one of these and a line in WithKernel(), beside its facts in
+/// closeness.h: one that lacks a part does not compile.
+///
+///     Of        log s of what a tile holds: a product k . (scale q), or a squared distance x
+///     Along     where x is a distance: d log s / dq = Along (k - q)
+///     ByWidth   where x is a distance: B d log s / dB
+///
+/// `width` is 1 / B, or of a kernel in u^2 its square. At x = 0 both slopes are 0: there a kernel
+/// is even, has a kink, or is a hit.
 template <Kernel KERNEL>
-struct LogKernel {
+struct LogKernel;
+
+template <Kernel KERNEL>
+struct KernelUnit {
   static constexpr Kernel kKernel = KERNEL;
   static constexpr bool kByDistance = IsByDistance(KERNEL);
+};
 
+/// exp(x)
+template <>
+struct LogKernel<Kernel::kExponential> : KernelUnit<Kernel::kExponential> {
   template <class D, class V = hn::Vec<D>>
-  static HWY_INLINE V Of(D d, V x, V width) {
-    using T = hn::TFromD<D>;
-    if constexpr (KERNEL == Kernel::kExponential) {
-      return x;
-    } else if constexpr (KERNEL == Kernel::kGaussian || KERNEL == Kernel::kLaplace) {
-      const V u = KERNEL == Kernel::kGaussian ? x : hn::Sqrt(x);
-      // Without any width only a hit is near.
-      return hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Neg(hn::Mul(u, width)));
-    } else if constexpr (KERNEL == Kernel::kInverseDistance) {
-      const V half = hn::Set(d, T(-0.5));
-      const auto hit = hn::Eq(x, hn::Zero(d));
-      const auto odd = hn::Or(hit, hn::Not(hn::Lt(x, hn::Inf(d))));
-      const V log = hn::Mul(half, hn::Log(d, hn::IfThenElse(odd, hn::Set(d, T(1)), x)));
-      // Of an infinite distance -inf; NaN stays.
-      return hn::IfThenElse(hit, hn::Inf(d), hn::IfThenElse(odd, hn::Neg(x), log));
-    } else {
-      const V one = hn::Set(d, T(1));
-      const V u2 = hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(x, width));
-      const auto near = hn::Lt(u2, one);
-      const V rest = hn::IfThenElse(near, hn::Sub(one, u2), one);
-      const V log = hn::Mul(hn::Set(d, T(PowerOf(KERNEL))), hn::Log(d, rest));
-      const V far = hn::IfThenElse(hn::Ge(u2, one), hn::Set(d, kNever<T>), u2);
-      return hn::IfThenElse(near, log, far);
-    }
+  static HWY_INLINE V Of(D, V x, V) {
+    return x;
   }
 };
+
+/// -u width, and 0 for a hit: without any width only a hit is near.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V FallingFrom(D d, V x, V u, V width) {
+  return hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Neg(hn::Mul(u, width)));
+}
+
+/// exp(-x / B)
+template <>
+struct LogKernel<Kernel::kGaussian> : KernelUnit<Kernel::kGaussian> {
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V Of(D d, V x, V width) {
+    return FallingFrom(d, x, x, width);
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V Along(D, V, V width) {
+    return hn::Add(width, width);
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V ByWidth(D, V x, V width) {
+    return hn::Mul(x, width);
+  }
+};
+
+/// exp(-sqrt(x) / B)
+template <>
+struct LogKernel<Kernel::kLaplace> : KernelUnit<Kernel::kLaplace> {
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V Of(D d, V x, V width) {
+    return FallingFrom(d, x, hn::Sqrt(x), width);
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V Along(D d, V x, V width) {
+    return hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Div(width, hn::Sqrt(x)));
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V ByWidth(D, V x, V width) {
+    return hn::Mul(hn::Sqrt(x), width);
+  }
+};
+
+/// 1 / sqrt(x)
+template <>
+struct LogKernel<Kernel::kInverseDistance> : KernelUnit<Kernel::kInverseDistance> {
+  template <class D, class V = hn::Vec<D>, class T = hn::TFromD<D>>
+  static HWY_INLINE V Of(D d, V x, V) {
+    const auto hit = hn::Eq(x, hn::Zero(d));
+    const auto no_number = hn::Or(hit, hn::Not(hn::Lt(x, hn::Inf(d))));
+    const V number = hn::IfThenElse(no_number, hn::Set(d, T(1)), x);
+    const V log = hn::Mul(hn::Set(d, T(-0.5)), hn::Log(d, number));
+    // An infinite distance gives -inf; NaN stays.
+    return hn::IfThenElse(hit, hn::Inf(d), hn::IfThenElse(no_number, hn::Neg(x), log));
+  }
+  template <class D, class V = hn::Vec<D>, class T = hn::TFromD<D>>
+  static HWY_INLINE V Along(D d, V x, V) {
+    return hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Div(hn::Set(d, T(1)), x));
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V ByWidth(D d, V x, V width) {
+    return hn::Mul(x, Along(d, x, width));
+  }
+};
+
+/// (1 - x / B^2)_+^n
+template <Kernel KERNEL>
+struct CompactKernel : KernelUnit<KERNEL> {
+  static constexpr int kPower = FactsOf(KERNEL).power;
+
+  template <class D, class V = hn::Vec<D>, class T = hn::TFromD<D>>
+  static HWY_INLINE V Of(D d, V x, V width) {
+    const V one = hn::Set(d, T(1));
+    const V u2 = hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(x, width));
+    const auto near = hn::Lt(u2, one);
+    const V rest = hn::IfThenElse(near, hn::Sub(one, u2), one);
+    const V log = hn::Mul(hn::Set(d, T(kPower)), hn::Log(d, rest));
+    const V far = hn::IfThenElse(hn::Ge(u2, one), hn::Set(d, kNever<T>), u2);
+    return hn::IfThenElse(near, log, far);
+  }
+  template <class D, class V = hn::Vec<D>, class T = hn::TFromD<D>>
+  static HWY_INLINE V Along(D d, V x, V width) {
+    const V n = hn::Set(d, T(2 * kPower));
+    return hn::Div(hn::Mul(n, width), hn::NegMulAdd(x, width, hn::Set(d, T(1))));
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V ByWidth(D d, V x, V width) {
+    return hn::Mul(x, Along(d, x, width));
+  }
+
+  /// s itself: at most 1, and 0 beyond the bandwidth, so that it needs neither logarithm nor
+  /// maximum.
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V Weight(D d, V x, V width) {
+    const V one = hn::Set(d, hn::TFromD<D>(1));
+    const V u2 = hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(x, width));
+    const V rest = hn::IfThenZeroElse(hn::Ge(u2, one), hn::Sub(one, u2));
+    V weight = rest;
+    TTR_UNROLL
+    for (int n = 1; n < kPower; ++n) weight = hn::Mul(rest, weight);
+    return weight;
+  }
+};
+template <>
+struct LogKernel<Kernel::kEpanechnikov> : CompactKernel<Kernel::kEpanechnikov> {};
+template <>
+struct LogKernel<Kernel::kBiweight> : CompactKernel<Kernel::kBiweight> {};
+template <>
+struct LogKernel<Kernel::kTriweight> : CompactKernel<Kernel::kTriweight> {};
 
 /// use(LogKernel<kernel>()), of a kernel that weighs.
 template <class Use>
@@ -124,22 +223,6 @@ HWY_INLINE void WithKernel(Kernel kernel, const Use& use) {
     case Kernel::kTriweight: return use(LogKernel<Kernel::kTriweight>());
     case Kernel::kInverseDistance: return use(LogKernel<Kernel::kInverseDistance>());
     case Kernel::kLinear: return;
-  }
-}
-
-/// s of a compact kernel, of squared distances: at most 1, and 0 beyond the bandwidth, so that it
-/// needs neither logarithm nor maximum. `width` is the square of 1 / B.
-template <Kernel KERNEL, class D, class V = hn::Vec<D>>
-HWY_INLINE V CompactWeight(D d, V x, V width) {
-  const V one = hn::Set(d, hn::TFromD<D>(1));
-  const V u2 = hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(x, width));
-  const V rest = hn::IfThenZeroElse(hn::Ge(u2, one), hn::Sub(one, u2));
-  if constexpr (PowerOf(KERNEL) == 1) {
-    return rest;
-  } else if constexpr (PowerOf(KERNEL) == 2) {
-    return hn::Mul(rest, rest);
-  } else {
-    return hn::Mul(rest, hn::Mul(rest, rest));
   }
 }
 
@@ -264,7 +347,7 @@ T LogScores(Kernel kernel, std::int64_t count, std::int64_t first, std::int64_t 
   return greatest;
 }
 
-template <Kernel KERNEL, class T>
+template <class KERNEL, class T>
 HWY_INLINE T CompactWeightsOf(std::int64_t count, std::int64_t first, std::int64_t end, T width,
                               T* squares) {
   const hn::ScalableTag<T> d;
@@ -272,7 +355,7 @@ HWY_INLINE T CompactWeightsOf(std::int64_t count, std::int64_t first, std::int64
   const auto w = hn::Set(d, width);
   auto sum = hn::Zero(d);
   for (std::int64_t j = 0; j < count; j += lanes) {
-    auto p = CompactWeight<KERNEL>(d, hn::Load(d, squares + j), w);
+    auto p = KERNEL::Weight(d, hn::Load(d, squares + j), w);
     if (j < first || j + lanes > end) p = hn::IfThenElseZero(Inside(d, j, first, end), p);
     hn::Store(p, d, squares + j);
     sum = hn::Add(sum, p);
@@ -285,13 +368,14 @@ HWY_INLINE T CompactWeightsOf(std::int64_t count, std::int64_t first, std::int64
 template <class T>
 HWY_NOINLINE T CompactWeights(Kernel kernel, std::int64_t count, std::int64_t first,
                               std::int64_t end, T width, T* squares) {
-  switch (kernel) {
-    case Kernel::kEpanechnikov:
-      return CompactWeightsOf<Kernel::kEpanechnikov>(count, first, end, width, squares);
-    case Kernel::kBiweight:
-      return CompactWeightsOf<Kernel::kBiweight>(count, first, end, width, squares);
-    default: return CompactWeightsOf<Kernel::kTriweight>(count, first, end, width, squares);
-  }
+  T sum = 0;
+  WithKernel(kernel, [&](auto of) HWY_ATTR {
+    using Unit = decltype(of);
+    if constexpr (IsCompact(Unit::kKernel)) {
+      sum = CompactWeightsOf<Unit>(count, first, end, width, squares);
+    }
+  });
+  return sum;
 }
 
 /// scores[j] <- exp(scores[j] - top), and their sum.

@@ -17,32 +17,35 @@ enum class Kernel : std::uint8_t {
   kLinear,           ///< k . scale q: has no logarithm, and weighs nothing
 };
 
-constexpr bool IsCompact(Kernel kernel) {
-  return kernel == Kernel::kEpanechnikov || kernel == Kernel::kBiweight ||
-         kernel == Kernel::kTriweight;
+/// What is known of a kernel beside its formula.
+struct KernelFacts {
+  bool by_distance = false;    ///< is it a function of the distance, not of k . q?
+  bool has_bandwidth = false;  ///< is there a bandwidth in it?
+  int power = 0;               ///< n of (1 - u^2)_+^n, which is 0 from the bandwidth on
+  /// Is it infinite where a query meets a key? Keys at distance 0 then share all weight, in the
+  /// proportion of their own.
+  bool has_hits = false;
+  bool has_logarithm = true;  ///< is it positive, so that its logarithm may stand for it?
+};
+
+constexpr KernelFacts FactsOf(Kernel kernel) {
+  switch (kernel) {
+    case Kernel::kExponential: return {};
+    case Kernel::kGaussian:
+    case Kernel::kLaplace: return {.by_distance = true, .has_bandwidth = true};
+    case Kernel::kEpanechnikov: return {.by_distance = true, .has_bandwidth = true, .power = 1};
+    case Kernel::kBiweight: return {.by_distance = true, .has_bandwidth = true, .power = 2};
+    case Kernel::kTriweight: return {.by_distance = true, .has_bandwidth = true, .power = 3};
+    case Kernel::kInverseDistance: return {.by_distance = true, .has_hits = true};
+    case Kernel::kLinear: return {.has_logarithm = false};
+  }
+  return {};
 }
 
-/// Of what s is a function: the distance, or k . q?
-constexpr bool IsByDistance(Kernel kernel) {
-  return kernel != Kernel::kExponential && kernel != Kernel::kLinear;
-}
-
-/// Is it infinite where a query meets a key? Keys at distance 0 then share all weight, in the
-/// proportion of their own.
-constexpr bool HasHits(Kernel kernel) { return kernel == Kernel::kInverseDistance; }
-
-/// Is it positive, so that it may be handled by its logarithm?
-constexpr bool HasLogarithm(Kernel kernel) { return kernel != Kernel::kLinear; }
-
-/// n of (1 - u^2)_+^n.
-constexpr int PowerOf(Kernel kernel) {
-  return kernel == Kernel::kEpanechnikov ? 1 : kernel == Kernel::kBiweight ? 2 : 3;
-}
-
-/// Is there a bandwidth in it?
-constexpr bool HasBandwidth(Kernel kernel) {
-  return kernel != Kernel::kExponential && kernel != Kernel::kInverseDistance &&
-         kernel != Kernel::kLinear;
-}
+constexpr bool IsCompact(Kernel kernel) { return FactsOf(kernel).power > 0; }
+constexpr bool IsByDistance(Kernel kernel) { return FactsOf(kernel).by_distance; }
+constexpr bool HasHits(Kernel kernel) { return FactsOf(kernel).has_hits; }
+constexpr bool HasLogarithm(Kernel kernel) { return FactsOf(kernel).has_logarithm; }
+constexpr bool HasBandwidth(Kernel kernel) { return FactsOf(kernel).has_bandwidth; }
 
 }  // namespace ttr::common

@@ -21,7 +21,11 @@ void Run(const Options& options, const Memory& memory, std::byte* scratch) {
     case Kernel::kGaussian: return Dictionary<Kernel::kGaussian>(options, memory, s).Run();
     case Kernel::kLaplace: return Dictionary<Kernel::kLaplace>(options, memory, s).Run();
     case Kernel::kLinear: return Dictionary<Kernel::kLinear>(options, memory, s).Run();
-    default: return Dictionary<Kernel::kExponential>(options, memory, s).Run();
+    case Kernel::kExponential: return Dictionary<Kernel::kExponential>(options, memory, s).Run();
+    case Kernel::kEpanechnikov:
+    case Kernel::kBiweight:
+    case Kernel::kTriweight:
+    case Kernel::kInverseDistance: return;  // not positive definite: no recipe has them
   }
 }
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/common/slope-inl.h"
+#include "src/engines/common/closeness-inl.h"
 #include "src/engines/kernel_regression/factor-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -38,7 +38,7 @@ double SlopeRows(const T* gains, std::int64_t rows, const T* columns, T width, c
       } else {
         const auto value = hn::Mul(weight, GAINED::Of(d, at, w, gain, column));
         if constexpr (GAINED::kByDistance) {
-          using S = cn::Slope<cn::LogKernel<GAINED::kKernel>>;
+          using S = cn::LogKernel<GAINED::kKernel>;
           // What has no part may be infinitely far, and 0 times that is none.
           const auto nothing = hn::Eq(value, hn::Zero(d));
           hn::Store(hn::IfThenZeroElse(nothing, hn::Mul(value, S::Along(d, at, w))), d,

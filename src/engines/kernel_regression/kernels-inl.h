@@ -55,7 +55,11 @@ HWY_INLINE void WithGained(Kernel kernel, const Use& use) {
     case Kernel::kGaussian: return use(Gained<Kernel::kGaussian>());
     case Kernel::kLaplace: return use(Gained<Kernel::kLaplace>());
     case Kernel::kLinear: return use(Gained<Kernel::kLinear>());
-    default: return use(Gained<Kernel::kExponential>());
+    case Kernel::kExponential: return use(Gained<Kernel::kExponential>());
+    case Kernel::kEpanechnikov:
+    case Kernel::kBiweight:
+    case Kernel::kTriweight:
+    case Kernel::kInverseDistance: return;
   }
 }
 

@@ -13,7 +13,6 @@
 
 #include "hwy/highway.h"
 #include "src/engines/common/closeness-inl.h"
-#include "src/engines/common/slope-inl.h"
 #include "src/engines/kernel_smoother/gradient.h"
 #include "src/engines/kernel_smoother/load-inl.h"
 #include "src/simd/elementary-inl.h"
@@ -81,12 +80,11 @@ class GradientShares {
       hn::Store(p, d, s_.p.Row(at.row) + c);
       V e = ds;
       if constexpr (KERNEL::kByDistance) {
-        using S = cn::Slope<KERNEL>;
         const auto nothing = hn::Eq(p, hn::Zero(d));
-        e = hn::IfThenZeroElse(nothing, hn::Mul(ds, S::Along(d, x, width)));
+        e = hn::IfThenZeroElse(nothing, hn::Mul(ds, KERNEL::Along(d, x, width)));
         e_sum = hn::Add(e_sum, e);
         Add(e, s_.e_sums + c);
-        const V by_width = hn::Mul(ds, S::ByWidth(d, x, width));
+        const V by_width = hn::Mul(ds, KERNEL::ByWidth(d, x, width));
         width_sum = hn::Add(width_sum, hn::IfThenZeroElse(nothing, by_width));
       }
       hn::Store(e, d, s_.e.Row(at.row) + c);
@@ -132,7 +130,7 @@ class GradientShares {
     if (q.alone) return hn::Zero(d);
     if constexpr (common::IsCompact(KERNEL::kKernel)) {
       if (!m_.weighted) {
-        const V weight = cn::CompactWeight<KERNEL::kKernel>(d, x, width);
+        const V weight = KERNEL::Weight(d, x, width);
         const V p = hn::Mul(hn::Set(d, q.inverse), weight);
         return whole ? p : hn::IfThenElseZero(cn::Inside(d, of.j, of.first, of.end), p);
       }

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "hwy/highway.h"
+#include "src/engines/common/closeness-inl.h"
 #include "src/engines/common/pair_gradients-inl.h"
-#include "src/engines/common/slope-inl.h"
 #include "src/engines/local_polynomial/exact-inl.h"
 #include "src/engines/local_polynomial/fits-inl.h"
 #include "src/engines/local_polynomial/slopes-inl.h"
@@ -85,8 +85,8 @@ class GradientBlocks {
             const auto ds = hn::Load(d, to);
             const auto x = hn::Load(d, weights.x.Row(i) + j);
             const auto nothing = hn::Eq(ds, hn::Zero(d));
-            const auto along = hn::Mul(ds, cn::Slope<K>::Along(d, x, w));
-            const auto by = hn::Mul(ds, cn::Slope<K>::ByWidth(d, x, w));
+            const auto along = hn::Mul(ds, K::Along(d, x, w));
+            const auto by = hn::Mul(ds, K::ByWidth(d, x, w));
             sum = hn::Add(sum, hn::IfThenZeroElse(nothing, by));
             hn::Store(hn::IfThenZeroElse(nothing, along), d, to);
           }

@@ -28,10 +28,13 @@ struct StepSlopes {
   T by_s, by_n;
 };
 
-/// Rule kInput; that of kLogWeight takes s as it is, too, for its exponential depends on other
-/// rows.
+/// A rule that lacks its value or its slope does not compile.
 template <Step RULE>
-struct StepRule {
+struct StepRule;
+
+/// kLogWeight takes s as it is, too, for its exponential depends on other rows.
+template <>
+struct StepRule<Step::kInput> {
   template <class D, class V>
   static HWY_INLINE V Value(D, const Options&, V s, V) {
     return s;
