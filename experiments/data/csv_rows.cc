@@ -12,7 +12,9 @@ namespace ttr::experiments {
 CsvRows::CsvRows(std::istream& in, std::string name, char separator, std::size_t max_row_bytes)
     : bytes_(in, std::move(name)),
       max_row_bytes_(max_row_bytes),
-      blank_(separator == '\t' ? " \r\n" : " \t\r\n") {
+      blank_(separator == '\t'  ? " \r\n"
+             : separator == ' ' ? "\t\r\n"
+                                : " \t\r\n") {
   if (csv_init(&parser_, CSV_STRICT | CSV_STRICT_FINI) != 0) {
     throw std::bad_alloc();
   }

@@ -91,7 +91,8 @@ bool ParseValue(std::string_view field, double& value) {
 
 std::string QuoteField(std::string_view field, char separator) {
   const std::string special = {separator, '"', '\n', '\r'};
-  const bool padded = !field.empty() && (field.front() == ' ' || field.back() == ' ');
+  const auto pads = [](char c) { return c == ' ' || c == '\t'; };  // what a reader trims
+  const bool padded = !field.empty() && (pads(field.front()) || pads(field.back()));
   if (field.find_first_of(special) == std::string_view::npos && !padded) {
     return std::string(field);
   }

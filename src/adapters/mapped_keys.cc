@@ -93,8 +93,12 @@ void MappedKeys::Back(const Side& side, const TensorView& dmapped, const TensorV
     dplain = dmapped.Slice(3, 0, dim);
     if (maps) {
       const Shape& in = side.plain.shape();
+      // Weights are a memory's: rows of other heads are mapped head by head.
+      const bool weighs = w_.defined() || b_.defined();
+      const bool together =
+          side.mapped.size(2) == in[2] && !wants_parameters && (!weighs || in[2] == memories_);
       heads = Tensor(dtype_, {in[0], in[1], side.mapped.size(2), in[3]});
-      if (side.mapped.size(2) == in[2] && !wants_parameters) {
+      if (together) {
         rows::FeatureCall call;
         call.x = side.plain;
         call.w = w_;

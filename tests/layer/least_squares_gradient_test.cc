@@ -313,6 +313,23 @@ TEST_P(LeastSquaresGradient, HasTheSameBitsForAnyNumberOfThreads) {
   test::ExpectWithin(one, many, 0);
 }
 
+// Directions are a memory's own, and queries may be of more heads than memories.
+TEST(LeastSquaresGradientOfDrawnFeatures, OfSeveralQueriesAMemory) {
+  for (const char* map : {"favor", "rfa", "dijiang"}) {
+    const Recipe recipe =
+        ParseRecipe("rls{ridge: 0.5, feature_dim: 6, features: " + std::string(map) + "}");
+    Dims dims = test::TwoMemories(5, 3, 2);
+    dims.query_heads = 4;
+    const Call call(recipe, dims, DType::kFloat64, 1);
+    ASSERT_FALSE(call.inputs.features_w.defined());
+    const Tensor dy = Normal(DType::kFloat64, OutputShape(dims), 2);
+    Gradients got = Differentiate(Layer(recipe), call.inputs, {}, dy, {});
+    Gradients expected = Differentiate(Layer(recipe, kDefinition), call.inputs, {}, dy, {});
+    got.initial = expected.initial = State();  // of a symmetric A a difference sees one half
+    ExpectClose(got, expected, 1e-6);
+  }
+}
+
 TEST_P(LeastSquaresGradient, WithoutTokensIsThatOfTheState) {
   if (!recipe().reading.causal) GTEST_SKIP() << "no state";
   const Call call(recipe(), SomeDims(0), DType::kFloat64, 9, true);
