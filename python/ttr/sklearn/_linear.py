@@ -38,6 +38,16 @@ def is_least_squares(recipe: ttr.Recipe) -> bool:
     )
 
 
+def can_centre(recipe: ttr.Recipe) -> bool:
+    """Does moving all rows and values change nothing but the intercept? A ridge that is a share of
+    A would."""
+    return (
+        is_least_squares(recipe)
+        and recipe.option("function") == "affine"
+        and recipe.option("ridge_kind") != "relative"
+    )
+
+
 class LinearFit:
     """The map that a memory holds now."""
 
@@ -56,16 +66,22 @@ class LinearFit:
     def intercept(self) -> Array:
         """[outputs]."""
         if self._affine and is_least_squares(self._memory.recipe):
-            return np.asarray(self._solution[-1])
+            memory = self._memory
+            at_origin = self._solution[-1] + memory.value_origin
+            return np.asarray(at_origin - memory.key_origin @ self.coefficients)
         return np.asarray(self._memory.predict(np.zeros((1, self._memory.key_dim)))[0])
 
     @property
     def inverse_diagonal(self) -> Array:
-        """(A^-1)_jj, the intercept's last."""
-        return np.asarray(np.diagonal(self._inverse))
+        """(A^-1)_jj, the intercept's last: the leverage of x = 0."""
+        diagonal = np.diagonal(self._inverse)
+        if not self._affine:
+            return np.asarray(diagonal)
+        return np.append(diagonal[:-1], self.leverage(np.zeros((1, self._memory.key_dim))))
 
     def leverage(self, rows: Array) -> Array:
         """x^T A^-1 x of every row [n, p], a 1 behind it where there is an intercept."""
+        rows = rows - self._memory.key_origin
         if self._affine:
             rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
         return np.asarray(np.maximum(np.einsum("ni,ij,nj->n", rows, self._inverse, rows), 0))

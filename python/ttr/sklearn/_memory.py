@@ -8,18 +8,27 @@ import numpy as np
 
 import ttr
 
+from ._centre import is_due, mean_of, means, moved
 from ._constants import Array, Constants, decay_of, gates_of, takes_importance
 
 
 class RowMemory:
     """m, with keys [Dk] and values [Dv], float64.
 
+    ``centres``: keys and values are given to the memory from an origin near their mean. That changes
+    no answer of an affine memory that solves least squares, but for its rounding.
+
     A batch costs what the layer's whole sequences cost (least squares: a factor every 64 rows); a
     row what a decoder's token costs, O(D^2).
     """
 
     def __init__(
-        self, recipe: ttr.Recipe, constants: Constants, key_dim: int, value_dim: int
+        self,
+        recipe: ttr.Recipe,
+        constants: Constants,
+        key_dim: int,
+        value_dim: int,
+        centres: bool = False,
     ) -> None:
         self.recipe = recipe
         self.key_dim = key_dim
@@ -28,6 +37,10 @@ class RowMemory:
         self._weighs = takes_importance(recipe)
         self._constants = constants
         self.count = 0  # rows learned so far
+        self._centres = centres
+        self._placed = not centres  # has the origin been chosen?
+        self.key_origin = np.zeros(key_dim)
+        self.value_origin = np.zeros(value_dim)
         self._layer = ttr.Layer(recipe)
         self._decoder = ttr.Decoder(
             self._layer, key_dim=key_dim, value_dim=value_dim, dtype="float64"
@@ -37,17 +50,31 @@ class RowMemory:
         """m(x) of every row, [n, Dv]; changes nothing."""
         if len(rows) == 0:
             return np.empty((0, self.value_dim))
+        return self._predict(rows - self.key_origin) + self.value_origin
+
+    def _predict(self, rows: Array) -> Array:
+        """From the origin, to values from the origin."""
         queries = _as_tokens(rows)
         gates = self._inputs(queries, per_token=False)
         return self._decoder.retrieve(queries, **gates)[0, :, 0, :]
 
     def learn(self, rows: Array, values: Array, weights: Array | None = None) -> tuple[Array, Array]:
-        """Learns [n, Dk] -> [n, Dv] row by row. Returns what it predicted of every row before it
-        learned that row, and after, [n, Dv] each."""
+        """Learns [n, Dk] -> [n, Dv] row by row. Returns by how much a value was more than predicted,
+        before its row was learned and after, [n, Dv] each."""
         if len(rows) == 0:
             return values, values
+        if not self._placed:
+            self._place(rows, values, weights)
+        rows, values = rows - self.key_origin, values - self.value_origin
+        before, after = self._learn(rows, values, weights)
+        if self._centres and is_due(self.count - len(rows), self.count):
+            self._move()
+        return values - before, values - after
+
+    def _learn(self, rows: Array, values: Array, weights: Array | None) -> tuple[Array, Array]:
+        """What is predicted of every row before and after it is learned."""
         keys = _as_tokens(rows)
-        first = self.predict(rows[:1])
+        first = self._predict(rows[:1])
         inputs = self._inputs(keys)
         if weights is not None:
             inputs["importance"] = weights[None, :, None]
@@ -55,7 +82,7 @@ class RowMemory:
         if len(rows) == 1:
             self._decoder.memorize(keys, v, **inputs)
             self.count += 1
-            return first, self.predict(rows)
+            return first, self._predict(rows)
         # Behind every write the memory is asked about the row itself and about the next one.
         queries = np.concatenate([keys, np.roll(keys, -1, axis=1)], axis=2)
         y, state = self._layer.forward(queries, keys, v, state=self._decoder.state(), **inputs)
@@ -69,6 +96,29 @@ class RowMemory:
         self._decoder.memorize(keys, _as_tokens(value), **self._inputs(keys))
         self.count += 1
 
+    def _place(self, rows: Array, values: Array, weights: Array | None) -> None:
+        """Puts the origin where the first rows that count have their mean."""
+        mean = mean_of(rows, weights)
+        if mean is None:
+            return
+        value = mean_of(values, weights)
+        assert value is not None
+        self.key_origin, self.value_origin, self._placed = mean, value, True
+
+    def _move(self) -> None:
+        """Moves the origin to the mean of what the memory holds."""
+        state = self._decoder.state()
+        a, b = state["state.a"], state["state"]
+        by = means(a[0, 0], b[0, 0])
+        if not self._placed or by is None:
+            return
+        key, value = self.key_origin + by[0], self.value_origin + by[1]
+        # By as much as the origin did move: far from 0 it has fewer digits than a mean.
+        by = key - self.key_origin, value - self.value_origin
+        a[0, 0], b[0, 0] = moved(a[0, 0], b[0, 0], *by)
+        self._decoder.start(state)
+        self.key_origin, self.value_origin = key, value
+
     @property
     def weighs(self) -> bool:
         """May rows have weights?"""
@@ -76,13 +126,17 @@ class RowMemory:
 
     @property
     def state(self) -> dict[str, Array]:
-        """Arrays without the axes of batch and heads; the recipe's start before the first row."""
+        """Arrays without the axes of batch and heads, of rows from the origin; the recipe's start
+        before the first row."""
         return {name: array[0, 0] for name, array in self._whole_state().items()}
 
     def grown(self, key_dim: int) -> RowMemory:
         """The same, of keys with new channels behind theirs, which have been 0 so far. ValueError:
         a memory of which the old channels are not a part."""
-        new = RowMemory(self.recipe, self._constants, key_dim, self.value_dim)
+        new = RowMemory(self.recipe, self._constants, key_dim, self.value_dim, self._centres)
+        new._placed = self._placed
+        new.key_origin[: self.key_dim] = self.key_origin
+        new.value_origin = self.value_origin
         start, mine = new._whole_state(), self._whole_state()
         affine = self.recipe.option("function") == "affine"
         for name, axes in _axes(self.recipe).items():

@@ -14,7 +14,7 @@ from sklearn.utils.validation import (
 )
 
 from ._constants import Array, Constants, decay_of, interval_decay_of, streamable
-from ._linear import LinearFit, is_linear, is_least_squares
+from ._linear import LinearFit, can_centre, is_least_squares, is_linear
 from ._memory import RowMemory
 from ._residuals import FitResiduals, PredictiveResiduals, check_level, quantile
 from ._rows import are_texts, check_labels, check_number, check_row, labels_of
@@ -150,7 +150,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         recipe = streamable(self.recipe)
         constants = Constants(self.step, self.decay, self.momentum, self.weight_decay)
         features = len(names)
-        self.memory_ = RowMemory(recipe, constants, features, outputs)
+        self.memory_ = RowMemory(recipe, constants, features, outputs, can_centre(recipe))
         self.n_features_in_ = features
         self._named = {name: place for place, name in enumerate(names)}
         self._flat = flat
@@ -174,9 +174,9 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         before, after = self.memory_.learn(rows, values, weights)
         weight = np.ones(len(rows)) if weights is None else weights
         if self._fit is not None:
-            self._fit.add(values, before, after, weight)
+            self._fit.add(before, after, weight)
         elif self._errors is not None:
-            self._errors.add((values - before)[weight > 0])
+            self._errors.add(before[weight > 0])
 
     # ---- Rows of names ---------------------------------------------------------------------------
 

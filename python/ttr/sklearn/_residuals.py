@@ -72,8 +72,9 @@ class FitResiduals:
         self._sum = FadingSum(decay, (outputs,))
         self.samples = Samples(decay)
 
-    def add(self, values: Array, before: Array, after: Array, weights: Array) -> None:
-        terms = np.maximum((values - before) * (values - after), 0)
+    def add(self, before: Array, after: Array, weights: Array) -> None:
+        """e_t and f_t of every row, [n, outputs]."""
+        terms = np.maximum(before * after, 0)
         self._sum.add(weights[:, None] * terms)
         self.samples.add((weights > 0).astype(np.float64))
 
