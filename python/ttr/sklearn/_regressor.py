@@ -118,7 +118,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"[learn_one] the regressor must have one output but has {self.memory_.value_dim}"
             )
-        self._write(self._row(x)[None], np.array([[float(y)]]), None if w == 1 else np.array([w]))
+        self._write(self._row(x)[None], np.array([[float(y)]]), None if w == 1 else np.array([float(w)]))
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> StreamingRegressor:
         labels = labels_of(X)
