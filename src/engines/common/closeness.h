@@ -25,19 +25,21 @@ struct KernelFacts {
   /// Is it infinite where a query meets a key? Keys at distance 0 then share all weight, in the
   /// proportion of their own.
   bool has_hits = false;
-  bool has_logarithm = true;  ///< is it positive, so that its logarithm may stand for it?
+  bool has_logarithm = true;       ///< is it positive, so that its logarithm may stand for it?
+  bool positive_definite = false;  ///< does it span a space of functions?
 };
 
 constexpr KernelFacts FactsOf(Kernel kernel) {
   switch (kernel) {
-    case Kernel::kExponential: return {};
+    case Kernel::kExponential: return {.positive_definite = true};
     case Kernel::kGaussian:
-    case Kernel::kLaplace: return {.by_distance = true, .has_bandwidth = true};
+    case Kernel::kLaplace:
+      return {.by_distance = true, .has_bandwidth = true, .positive_definite = true};
     case Kernel::kEpanechnikov: return {.by_distance = true, .has_bandwidth = true, .power = 1};
     case Kernel::kBiweight: return {.by_distance = true, .has_bandwidth = true, .power = 2};
     case Kernel::kTriweight: return {.by_distance = true, .has_bandwidth = true, .power = 3};
     case Kernel::kInverseDistance: return {.by_distance = true, .has_hits = true};
-    case Kernel::kLinear: return {.has_logarithm = false};
+    case Kernel::kLinear: return {.has_logarithm = false, .positive_definite = true};
   }
   return {};
 }

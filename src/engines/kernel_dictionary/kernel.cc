@@ -17,16 +17,15 @@ namespace HWY_NAMESPACE {
 void Run(const Options& options, const Memory& memory, std::byte* scratch) {
   common::ScratchLayout layout(scratch);
   const Scratch s({options.budget, memory.key_dim, memory.value_dim}, layout);
-  switch (options.kernel) {
-    case Kernel::kGaussian: return Dictionary<Kernel::kGaussian>(options, memory, s).Run();
-    case Kernel::kLaplace: return Dictionary<Kernel::kLaplace>(options, memory, s).Run();
-    case Kernel::kLinear: return Dictionary<Kernel::kLinear>(options, memory, s).Run();
-    case Kernel::kExponential: return Dictionary<Kernel::kExponential>(options, memory, s).Run();
-    case Kernel::kEpanechnikov:
-    case Kernel::kBiweight:
-    case Kernel::kTriweight:
-    case Kernel::kInverseDistance: return;  // not positive definite: no recipe has them
+  if (options.kernel == Kernel::kLinear) {
+    return Dictionary<Kernel::kLinear>(options, memory, s).Run();
   }
+  cn::WithKernel(options.kernel, [&](auto unit) {
+    constexpr Kernel kKernel = decltype(unit)::kKernel;
+    if constexpr (common::FactsOf(kKernel).positive_definite) {
+      Dictionary<kKernel>(options, memory, s).Run();
+    }
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -51,16 +51,11 @@ struct Gained {
 /// use(Gained<kernel>()), for those that span a space of functions.
 template <class Use>
 HWY_INLINE void WithGained(Kernel kernel, const Use& use) {
-  switch (kernel) {
-    case Kernel::kGaussian: return use(Gained<Kernel::kGaussian>());
-    case Kernel::kLaplace: return use(Gained<Kernel::kLaplace>());
-    case Kernel::kLinear: return use(Gained<Kernel::kLinear>());
-    case Kernel::kExponential: return use(Gained<Kernel::kExponential>());
-    case Kernel::kEpanechnikov:
-    case Kernel::kBiweight:
-    case Kernel::kTriweight:
-    case Kernel::kInverseDistance: return;
-  }
+  if (kernel == Kernel::kLinear) return use(Gained<Kernel::kLinear>());
+  cn::WithKernel(kernel, [&](auto unit) HWY_ATTR {
+    constexpr Kernel kKernel = decltype(unit)::kKernel;
+    if constexpr (common::FactsOf(kKernel).positive_definite) use(Gained<kKernel>());
+  });
 }
 
 /// Of a pair or a column that takes no part.

@@ -96,14 +96,15 @@ struct Scratch {
     const std::int64_t gains_at = chunk + values_unit;
     const Block<T> second = TakeBlock<T>(layout, chunk, gains_at + columns + kUnit);
     prefix.memory = TakeFactor(layout, first, keys_unit);
+    prefix.tokens = TakeFactor(layout, second, chunk);
+    prefix.most_pivots = std::max(keys_unit, chunk);
+    prefix.pivots = layout.Take<T>(2 * prefix.most_pivots);
+    if (first.data == nullptr) return;  // while bytes are counted
     prefix.keys = first.Columns(keys_unit);
     prefix.queries = first.Columns(queries_at);
     prefix.wb = first.Columns(wb_at);
-    prefix.tokens = TakeFactor(layout, second, chunk);
     prefix.errors = second.Columns(chunk);
     prefix.gains = second.Columns(gains_at);
-    prefix.most_pivots = std::max(keys_unit, chunk);
-    prefix.pivots = layout.Take<T>(2 * prefix.most_pivots);
   }
 };
 

@@ -51,6 +51,7 @@ constexpr std::int64_t OffsetOf(std::int64_t l, std::int64_t first, std::int64_t
 }
 
 /// A block for every layer's weights: row `in` of column `out`, the bias as the row behind them.
+/// Weights that are not wanted are blocks whose every row is null.
 template <class T>
 class Weights {
  public:
@@ -62,6 +63,7 @@ class Weights {
   }
 
   Block<T> operator[](std::int64_t l) const {
+    if (data_ == nullptr) return {};
     return {data_ + OffsetOf(l, Size(0), Size(1)), Stride(l)};
   }
   T* data() const { return data_; }

@@ -69,7 +69,7 @@ struct RowCopies {
 template <class T>
 struct RowGradients {
   T* reads;          // [read][kTokens][values]: dL/dy, and for the erasure dL/d(r M~)
-  T* decayed_reads;  // [part][read][kTokens][values]: the same times a decay that is a number
+  T* decayed_reads;  // [part][read][kTokens][values]: times a decay that is a number; else = reads
   T* updates;        // [write][kTokens][values]: dL/du
   T* keys;           // [read, write][kTokens][keys], where channels decay
 };
@@ -137,7 +137,7 @@ struct Scratch : Shape {
     copies.writes = take(writes * kTokens * keys);
     copies.second_values = take(kTokens * values);
     grads.reads = take(reads * kTokens * values);
-    grads.decayed_reads = take(scalar ? parts * reads * kTokens * values : 0);
+    grads.decayed_reads = scalar ? take(parts * reads * kTokens * values) : grads.reads;
     columns.writes = take(keys * kTokens);
     columns.updates = take(writes * values * kTokens);
     columns.found = take(values * kTokens);

@@ -81,6 +81,7 @@ template <Carried CARRY, int I, int COUNT, bool FIRST, int NV, class D, class T 
 HWY_INLINE void ReadPairs(D d, const PairReads<T>& reads, std::int64_t stride, std::int64_t at,
                           const hn::Vec<D> (&keys)[kChunk][NV], const hn::Vec<D> (&decay)[NV],
                           const hn::Vec<D> (&rotated)[NV]) {
+  if (reads.count == 0) return;  // there may be no rows
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   const T* row = reads.rows.data + I * reads.rows.stride + at;
   std::int64_t to = I * stride + at;

@@ -8,13 +8,13 @@
 
 namespace ttr::fast_weights {
 
-/// Rows of keys and queries as columns [state rows][kChunk].
+/// Rows of keys and queries as columns [state rows][kChunk]. Null where a few tokens are decoded.
 template <class T>
 struct ChunkColumns {
-  T* erase;    // r
-  T* write;    // w; the same array for a plain delta rule
-  T* value;    // separate value keys
-  T* queries;  // [query]
+  T* erase = nullptr;    // r
+  T* write = nullptr;    // w; the same array for a plain delta rule
+  T* value = nullptr;    // separate value keys
+  T* queries = nullptr;  // [query]
 };
 
 /// The same two and two for products in bfloat16: rows of what reads, tokens of what writes; or
@@ -49,10 +49,12 @@ struct Prepared {
     const std::int64_t rows = StateRows<T>(options, memory.key_dim) * kChunk;
     const bool own_erase = options.erase != Erase::kKey || options.preconditioned ||
                            options.paired() || options.by_channel();
-    columns.write = from.keys + 3 * index * rows;
-    columns.erase = own_erase ? columns.write + rows : columns.write;
-    columns.value = columns.write + 2 * rows;
-    columns.queries = from.queries + index * queries * rows;
+    if (from.keys != nullptr) {
+      columns.write = from.keys + 3 * index * rows;
+      columns.erase = own_erase ? columns.write + rows : columns.write;
+      columns.value = columns.write + 2 * rows;
+      columns.queries = from.queries + index * queries * rows;
+    }
     if (scratch.bf16.products == Bf16Products::kTiles) {
       pairs.tiles = scratch.bf16.reads + index * TileNumbers(1 + queries, rows / kChunk);
     } else if (scratch.bf16.products == Bf16Products::kPairs) {

@@ -259,8 +259,9 @@ class ChunkedRun {
     }
   }
 
-  /// Rows of values or outputs from number `offset` on, in place.
+  /// Rows of values or outputs from number `offset` on, in place; null where there are none.
   static OuterRows<T> InPlace(const Rows& rows, std::int64_t offset) {
+    if (!rows) return {};
     const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
     return {static_cast<std::byte*>(rows.data) + offset * size, rows.stride, IsBf16<T>(rows.dtype)};
   }

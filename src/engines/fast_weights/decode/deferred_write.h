@@ -17,17 +17,18 @@
 namespace ttr::fast_weights {
 
 /// Its arrays: what belongs to the keys and what belongs to the columns. Parts of a memory have
-/// copies of the first, and share the second.
+/// copies of the first, and share the second. Null where the memory has none.
 template <class T>
 struct DeferredWrite {
-  T* head;      // how many keys write; is there a decay a channel? If not, c
-  T* decay;     // [key rows]: c
-  T* write[2];  // [key rows]: w, w'
-  T* value[2];  // [columns]: u, v
+  T* head;             // how many keys write; is there a decay a channel? If not, c
+  T* decay = nullptr;  // [key rows]: c
+  T* write[2]{};       // [key rows]: w, w'
+  T* value[2];         // [columns]: u, v
 
   explicit DeferredWrite(const Memory& memory)
       : head(static_cast<T*>(memory.deferred.data)),
         value{static_cast<T*>(memory.deferred_values)} {
+    if (head == nullptr) return;
     const std::int64_t rows = RoundUp(memory.key_dim, kLine<T>);
     decay = head + kLine<T>;
     write[0] = decay + rows;

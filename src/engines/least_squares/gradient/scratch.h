@@ -99,7 +99,9 @@ struct GradientScratch {
     if (HasOwnSystems(options, sizes)) systems.emplace(sizes, 2 * sizes.queries, layout);
     if (options.iterates()) {
       iteration.emplace(options, WithTwoSides(sizes), chunk, layout, options.descends());
-      chunk.k = iteration->stacked.Rows(chunk.keys_unit);
+      const Block<T>& stacked = iteration->stacked;
+      // Nothing is there while bytes are counted.
+      if (stacked.data != nullptr) chunk.k = stacked.Rows(chunk.keys_unit);
     }
     layout.Take<double>(chunk.chunk, {&c, &weight, &sums});
     diagonal = layout.Take<double>(chunk.chunk * chunk.keys_unit);

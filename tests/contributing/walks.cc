@@ -1,0 +1,88 @@
+// Outputs and gradients of what CONTRIBUTING.md adds against the definition: the step rule
+// `clipped`, the kernel `cauchy`.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "ttr/layer.h"
+#include "ttr/util/random.h"
+
+namespace {
+
+ttr::Tensor Drawn(const ttr::Shape& shape, std::uint64_t stream, bool positive) {
+  ttr::Tensor tensor(ttr::DType::kFloat64, shape);
+  ttr::CounterRandom random(7, stream);
+  for (double& x : tensor.as<double>()) x = positive ? random.Uniform() : 0.6 * random.Normal();
+  return tensor;
+}
+
+double Difference(const ttr::Tensor& a, const ttr::Tensor& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.as<double>().size(); ++i) {
+    largest = std::max(largest, std::abs(a.as<double>()[i] - b.as<double>()[i]));
+  }
+  return largest;
+}
+
+int failures = 0;
+void Expect(bool right, const std::string& what) {
+  std::printf("%s: %s\n", right ? "right" : "WRONG", what.c_str());
+  failures += right ? 0 : 1;
+}
+
+struct Result {
+  ttr::Tensor y, dq, dk, dv, dstep;
+};
+
+Result Run(const ttr::Layer& layer, const ttr::Inputs& inputs, const ttr::Tensor& dy) {
+  const auto like = [](const ttr::TensorView& view) {
+    return view.defined() ? ttr::Tensor(ttr::DType::kFloat64, view.shape()) : ttr::Tensor();
+  };
+  Result result{like(dy), like(inputs.q), like(inputs.k), like(inputs.v), like(inputs.step)};
+  ttr::State state, dinitial;
+  layer.Forward(inputs, state, {.y = result.y});
+  ttr::Inputs gradients{.q = result.dq, .k = result.dk, .v = result.dv};
+  if (result.dstep.defined()) gradients.step = result.dstep;
+  layer.Backward(inputs, {}, dy, {}, gradients, dinitial);
+  return result;
+}
+
+void ExpectTheDefinition(const std::string& name, const ttr::Inputs& inputs,
+                         const ttr::Tensor& dy) {
+  const ttr::Recipe recipe = ttr::ParseRecipe(name);
+  const ttr::Layer engine(recipe), definition(recipe, ttr::kDefinition);
+  Expect(engine.plan().engine != ttr::kDefinition, name + ": an engine runs it");
+  const Result got = Run(engine, inputs, dy), expected = Run(definition, inputs, dy);
+  Expect(Difference(got.y, expected.y) < 1e-11, name + ": outputs");
+  Expect(Difference(got.dq, expected.dq) < 1e-6, name + ": gradient of q");
+  Expect(Difference(got.dk, expected.dk) < 1e-6, name + ": gradient of k");
+  Expect(Difference(got.dv, expected.dv) < 1e-6, name + ": gradient of v");
+  if (got.dstep.defined()) {
+    Expect(Difference(got.dstep, expected.dstep) < 1e-6, name + ": gradient of step");
+  }
+}
+
+}  // namespace
+
+int main() {
+  const ttr::Shape rows{1, 20, 1, 3}, gates{1, 20, 1};
+  const ttr::Tensor q = Drawn(rows, 1, false), k = Drawn(rows, 2, false), v = Drawn(rows, 3, false);
+  const ttr::Tensor step = Drawn(gates, 4, true), dy = Drawn(rows, 5, false);
+  // Both sides of the corner occur.
+  int clipped = 0;
+  for (std::int64_t t = 0; t < 20; ++t) {
+    double n = 0;
+    for (std::int64_t i = 0; i < 3; ++i) n += std::pow(k.view().At({0, t, 0, i}), 2);
+    clipped += step.view().At({0, t, 0}) * n > 1 ? 1 : 0;
+  }
+  Expect(clipped > 2 && clipped < 18, "both sides of the corner occur");
+  ExpectTheDefinition("deltanet{step: clipped}", {.q = q, .k = k, .v = v, .step = step}, dy);
+  for (const char* name : {"nadaraya_watson{kernel: cauchy, bandwidth: 0.7}",
+                           "kernel_ridge{kernel: cauchy, bandwidth: 0.7}",
+                           "local_linear{kernel: cauchy, bandwidth: 0.7}"}) {
+    ExpectTheDefinition(name, {.q = q, .k = k, .v = v}, dy);
+  }
+  return failures == 0 ? 0 : 1;
+}
