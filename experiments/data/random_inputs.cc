@@ -1,36 +1,25 @@
 #include "experiments/data/random_inputs.h"
 
 #include <cmath>
-#include <functional>
 #include <numbers>
-#include <string_view>
 
 #include "ttr/util/random.h"
 
 namespace ttr::experiments {
 namespace {
 
-/// How an input's numbers are drawn, by its name.
-std::function<double(CounterRandom&)> LawOf(std::string_view name, const Dims& dims) {
-  const double spread = 1 / std::sqrt(static_cast<double>(dims.key_dim));
-  if (name == "log_decay") {
-    return [](CounterRandom& r) { return -std::numbers::ln2 * r.Uniform(); };
+double Drawn(Typical typical, const Dims& dims, CounterRandom& random) {
+  switch (typical) {
+    case Typical::kNormal: return random.Normal();
+    case Typical::kKeys: return 1 / std::sqrt(static_cast<double>(dims.key_dim)) * random.Normal();
+    case Typical::kSmall: return 0.1 * random.Normal();
+    case Typical::kUnit: return random.Uniform();
+    case Typical::kHalf: return 0.5 * random.Uniform();
+    case Typical::kOneUp: return 1 + random.Uniform();
+    case Typical::kMinus: return -random.Uniform();
+    case Typical::kHalving: return -std::numbers::ln2 * random.Uniform();
   }
-  if (name == "a") return [](CounterRandom& r) { return -r.Uniform(); };
-  if (name == "weight_decay" || name == "momentum") {
-    return [](CounterRandom& r) { return 0.5 * r.Uniform(); };
-  }
-  if (name == "step" || name == "importance" || name == "dt" || name == "erase_gate" ||
-      name == "ridge") {
-    return [](CounterRandom& r) { return r.Uniform(); };
-  }
-  if (name == "bandwidth") return [](CounterRandom& r) { return 1 + r.Uniform(); };
-  if (name == "v" || name == "v_im" || name == "log_importance" || name == "phase" ||
-      name == "ln_weight" || name == "ln_bias") {
-    return [](CounterRandom& r) { return r.Normal(); };
-  }
-  if (name == "row_bias") return [](CounterRandom& r) { return 0.1 * r.Normal(); };
-  return [spread](CounterRandom& r) { return spread * r.Normal(); };  // keys, queries, directions
+  return 0;
 }
 
 }  // namespace
@@ -44,9 +33,8 @@ RandomInputs MakeRandomInputs(const Recipe& recipe, const Dims& dims, DType dtyp
     if (spec.name == "cu_seqlens" || (!spec.required && !optional_ones)) continue;
     Tensor tensor(dtype, InputShape(spec, recipe, dims));
     CounterRandom numbers(seed, stream);
-    const auto law = LawOf(spec.name, dims);
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-      StoreElement(tensor.data(), dtype, i, law(numbers));
+      StoreElement(tensor.data(), dtype, i, Drawn(spec.typical, dims, numbers));
     }
     random.inputs.*spec.view = tensor.view();
     random.tensors.emplace(spec.name, std::move(tensor));

@@ -25,15 +25,12 @@ void CheckConstants(const GateConstants& constants) {
         constants.weight_decay >= 0 && constants.weight_decay <= 1, "from 0 to 1");
 }
 
-std::optional<double> ValueOf(std::string_view name, const GateConstants& constants) {
-  if (name == "step") return constants.step;
-  if (name == "log_decay" || name == "a") return std::log(constants.decay);
-  if (name == "momentum") return constants.momentum;
-  if (name == "weight_decay") return constants.weight_decay;
-  if (name == "dt" || name == "erase_gate") return 1;
-  // A weight of exp(0); no turning; no part of the current token in what is read before it.
-  if (name == "log_importance" || name == "phase" || name == "bonus") return 0;
-  return std::nullopt;
+std::optional<double> ValueOf(const InputSpec& spec, const GateConstants& constants) {
+  if (spec.name == "step") return constants.step;
+  if (spec.name == "log_decay" || spec.name == "a") return std::log(constants.decay);
+  if (spec.name == "momentum") return constants.momentum;
+  if (spec.name == "weight_decay") return constants.weight_decay;
+  return spec.neutral;
 }
 
 }  // namespace
@@ -57,7 +54,7 @@ std::vector<ConstantGate> ConstantInputs(const Recipe& recipe, const GateConstan
     ConstantGate gate{.name = spec.name, .view = spec.view, .shape = spec.shapes.front()};
     gate.per_token = gate.shape.size() > 1 && gate.shape[1] == Axis::kTokens;
     gate.is_key = spec.name == "erase_key";
-    const std::optional<double> value = ValueOf(spec.name, constants);
+    const std::optional<double> value = ValueOf(spec, constants);
     if (!value && !gate.is_key) {
       throw Error("gates", "the recipe", "one whose inputs have a constant value",
                   fmt::format("one that takes {} ({})", spec.name, spec.meaning));

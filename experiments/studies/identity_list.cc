@@ -34,6 +34,7 @@ std::vector<Identity> Identities(const IdentitiesOptions& o) {
   list.push_back({"decay 1 forgets nothing", "mamba2", "linear_attention", still, still});
   list.push_back({"bonus 1 puts the current token back, without decay", "rwkv6", "linear_attention",
                   still, still});
+  list.back().left_gates.bonus = 1;
   list.push_back({"a key that is its gate: k = 1 - decay", "hgrn2", "gla", gated, gated});
   list.back().right_reads_constant = true;
   list.push_back({"without a phase", "lru", "rg_lru", gated, gated});

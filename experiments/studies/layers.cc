@@ -23,14 +23,14 @@ void NormaliseRows(std::span<double> rows, std::int64_t dim) {
   }
 }
 
-double ValueOf(std::string_view name, const ConstantGates& gates) {
-  if (name == "log_decay" || name == "a") return std::log(gates.decay);
-  if (name == "step") return gates.step;
-  if (name == "momentum") return gates.momentum;
-  if (name == "weight_decay") return gates.weight_decay;
-  if (name == "ln_weight") return gates.ln_weight;
-  if (name == "log_importance" || name == "phase") return 0;
-  return 1;  // dt, erase_gate, bonus
+double ValueOf(const InputSpec& spec, const ConstantGates& gates) {
+  if (spec.name == "log_decay" || spec.name == "a") return std::log(gates.decay);
+  if (spec.name == "step") return gates.step;
+  if (spec.name == "momentum") return gates.momentum;
+  if (spec.name == "weight_decay") return gates.weight_decay;
+  if (spec.name == "ln_weight") return gates.ln_weight;
+  if (spec.name == "bonus") return gates.bonus;
+  return spec.neutral.value_or(1);
 }
 
 // One sequence and one memory.
@@ -68,7 +68,7 @@ MadeInputs MakeInputs(const Recipe& recipe, const ConstantGates& gates, const Pa
       CopyRows(spec.name == "v" ? rows.v : rows.q, tensor);
     } else {
       const auto entries = tensor.as<double>();
-      std::fill(entries.begin(), entries.end(), ValueOf(spec.name, gates));
+      std::fill(entries.begin(), entries.end(), ValueOf(spec, gates));
     }
     made.inputs.*spec.view = tensor.view();
     made.tensors.push_back(std::move(tensor));

@@ -18,8 +18,9 @@ struct ConstantGates {
   double momentum = 0.5;    ///< share of the last update that is kept
   double weight_decay = 0;  ///< shrinking of the memory
   double ln_weight = 0;     ///< of a network's norm; 0: absent, which is 1
+  double bonus = 0;         ///< weight of the current token in what is read before it
 };
-// The others have no choice: log_importance 0, phase 0, erase_key = k, erase_gate 1, bonus 1.
+// Others have no choice: erase_key = k, and the neutral value of the input (InputSpec::neutral).
 
 /// Row-major rows of double: keys and values of `tokens` pairs, and as many queries as asked.
 struct PairRows {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,10 +49,29 @@ struct Inputs {
   TensorView cu_seqlens{};
 };
 
-/// The name of every member of Inputs ("features.w" for features_w).
+/// The range that a range check enforces (NaN is data and passes).
+enum class Range : std::uint8_t { kAny, kNonNegative, kNonPositive };
+
+/// Typical numbers of an input, for tests, benchmarks and experiments.
+enum class Typical : std::uint8_t {
+  kNormal,   ///< standard normal
+  kKeys,     ///< normal, of variance 1 / Dk
+  kSmall,    ///< normal, of deviation 0.1
+  kUnit,     ///< uniform between 0 and 1
+  kHalf,     ///< between 0 and 1/2
+  kOneUp,    ///< between 1 and 2
+  kMinus,    ///< between -1 and 0
+  kHalving,  ///< between -log 2 and 0: logarithms of decays of at least 1/2
+};
+
+/// What is known of an input, whichever recipe takes it.
 struct InputField {
-  std::string_view name;
+  std::string_view name;  ///< that of the member of Inputs ("features.w" for features_w)
   TensorView Inputs::* view;
+  Range range = Range::kAny;
+  Typical typical = Typical::kKeys;
+  /// The value that leaves a layer as if it had no such input; absent where none does.
+  std::optional<double> neutral{};
 };
 std::span<const InputField> InputFields();
 
@@ -81,15 +101,10 @@ enum class Axis : std::uint8_t {
 /// "B", "T", "T n", "Hq", ...
 std::string_view Name(Axis axis);
 
-/// The range that a range check enforces (NaN is data and passes).
-enum class Range : std::uint8_t { kAny, kNonNegative, kNonPositive };
-
-struct InputSpec {
-  std::string_view name;
-  TensorView Inputs::* view;
+/// An input of a recipe.
+struct InputSpec : InputField {
   std::vector<std::vector<Axis>> shapes;  ///< any of these
   bool required = true;
-  Range range = Range::kAny;
   std::string_view meaning;
 };
 

@@ -1,6 +1,7 @@
 // Recipes, the zoo, plans, and what a recipe takes and carries.
 #include <nanobind/nanobind.h>
 #include <nanobind/operators.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
@@ -51,6 +52,7 @@ nb::list InputDictionaries(nb::handle recipe) {
     entry["shapes"] = shapes;
     entry["required"] = spec.required;
     entry["range"] = RangeText(spec.range);
+    entry["neutral"] = nb::cast(spec.neutral);
     entry["meaning"] = spec.meaning;
     result.append(entry);
   }
@@ -240,6 +242,7 @@ ValueError: a recipe without a meaning; the text names the unknown word and the 
     shapes     any of these, as names of axes: [["B", "T", "H"], ["B", "T", "H", "Dk"]]
     required   must it be given?
     range      ">= 0", "<= 0" or "any"
+    neutral    the value that leaves a layer as if it had no such input, or None
     meaning    text)");
   module.def(
       "state_specs", &StateDictionaries, nb::arg("recipe"),

@@ -12,31 +12,33 @@ namespace {
 
 using Shapes = std::vector<std::vector<Axis>>;
 
+// No part of the current token is in what is read before it, no channel turns, exp(0) is a weight
+// of 1: a neutral value takes the input out of the layer's formula.
 constexpr InputField kFields[] = {
-    {"q", &Inputs::q},
-    {"k", &Inputs::k},
-    {"v", &Inputs::v},
-    {"v_im", &Inputs::v_im},
-    {"log_decay", &Inputs::log_decay},
-    {"phase", &Inputs::phase},
-    {"dt", &Inputs::dt},
-    {"a", &Inputs::a},
-    {"step", &Inputs::step},
-    {"importance", &Inputs::importance},
-    {"log_importance", &Inputs::log_importance},
-    {"erase_key", &Inputs::erase_key},
-    {"erase_gate", &Inputs::erase_gate},
-    {"bonus", &Inputs::bonus},
-    {"momentum", &Inputs::momentum},
-    {"weight_decay", &Inputs::weight_decay},
-    {"ridge", &Inputs::ridge},
-    {"bandwidth", &Inputs::bandwidth},
-    {"features.w", &Inputs::features_w},
-    {"features.b", &Inputs::features_b},
-    {"ln_weight", &Inputs::ln_weight},
-    {"ln_bias", &Inputs::ln_bias},
-    {"row_bias", &Inputs::row_bias},
-    {"cu_seqlens", &Inputs::cu_seqlens},
+    {"q", &Inputs::q, Range::kAny, Typical::kKeys, {}},
+    {"k", &Inputs::k, Range::kAny, Typical::kKeys, {}},
+    {"v", &Inputs::v, Range::kAny, Typical::kNormal, {}},
+    {"v_im", &Inputs::v_im, Range::kAny, Typical::kNormal, 0},
+    {"log_decay", &Inputs::log_decay, Range::kNonPositive, Typical::kHalving, 0},
+    {"phase", &Inputs::phase, Range::kAny, Typical::kNormal, 0},
+    {"dt", &Inputs::dt, Range::kNonNegative, Typical::kUnit, 1},
+    {"a", &Inputs::a, Range::kNonPositive, Typical::kMinus, 0},
+    {"step", &Inputs::step, Range::kNonNegative, Typical::kUnit, {}},
+    {"importance", &Inputs::importance, Range::kNonNegative, Typical::kUnit, 1},
+    {"log_importance", &Inputs::log_importance, Range::kAny, Typical::kNormal, 0},
+    {"erase_key", &Inputs::erase_key, Range::kAny, Typical::kKeys, {}},
+    {"erase_gate", &Inputs::erase_gate, Range::kAny, Typical::kUnit, 1},
+    {"bonus", &Inputs::bonus, Range::kAny, Typical::kKeys, 0},
+    {"momentum", &Inputs::momentum, Range::kAny, Typical::kHalf, 0},
+    {"weight_decay", &Inputs::weight_decay, Range::kNonNegative, Typical::kHalf, 0},
+    {"ridge", &Inputs::ridge, Range::kNonNegative, Typical::kUnit, {}},
+    {"bandwidth", &Inputs::bandwidth, Range::kNonNegative, Typical::kOneUp, {}},
+    {"features.w", &Inputs::features_w, Range::kAny, Typical::kKeys, {}},
+    {"features.b", &Inputs::features_b, Range::kAny, Typical::kKeys, {}},
+    {"ln_weight", &Inputs::ln_weight, Range::kAny, Typical::kNormal, 1},
+    {"ln_bias", &Inputs::ln_bias, Range::kAny, Typical::kNormal, 0},
+    {"row_bias", &Inputs::row_bias, Range::kAny, Typical::kSmall, 0},
+    {"cu_seqlens", &Inputs::cu_seqlens, Range::kAny, Typical::kKeys, {}},
 };
 
 // The second axis of k, v and step: rows of their own where a token takes several pairs.
@@ -51,12 +53,11 @@ constexpr auto kOptional = Presence::kOptional;
 
 class Collector {
  public:
-  void Add(std::string_view name, Shapes shapes, Presence presence, Range range,
-           std::string_view meaning) {
+  void Add(std::string_view name, Shapes shapes, Presence presence, std::string_view meaning) {
     const auto field = std::find_if(std::begin(kFields), std::end(kFields),
                                     [&](const InputField& f) { return f.name == name; });
     std::vector<InputSpec>& specs = presence == kRequired ? required_ : optional_;
-    specs.push_back({name, field->view, std::move(shapes), presence == kRequired, range, meaning});
+    specs.push_back({*field, std::move(shapes), presence == kRequired, meaning});
   }
 
   std::vector<InputSpec> RequiredFirst() {
@@ -73,19 +74,19 @@ class Collector {
 void AddPairs(const Recipe& recipe, Collector& specs) {
   using enum Axis;
   if (FamilyOf(recipe) == Family::kGatedVector) {
-    specs.Add("v", {{kBatch, kTokens, kHeads, kValueDim}}, kRequired, Range::kAny, "values");
+    specs.Add("v", {{kBatch, kTokens, kHeads, kValueDim}}, kRequired, "values");
     if (recipe.weights.phase) {
-      specs.Add("v_im", {{kBatch, kTokens, kHeads, kValueDim}}, kOptional, Range::kAny,
+      specs.Add("v_im", {{kBatch, kTokens, kHeads, kValueDim}}, kOptional,
                 "imaginary part of the values");
     }
     return;
   }
   const Axis rows = PairAxis(recipe);
-  specs.Add("q", {{kBatch, kTokens, kQueryHeads, kKeyDim}}, kRequired, Range::kAny, "queries");
+  specs.Add("q", {{kBatch, kTokens, kQueryHeads, kKeyDim}}, kRequired, "queries");
   if (ReadsKeys(recipe)) {
-    specs.Add("k", {{kBatch, rows, kKeyHeads, kKeyDim}}, kRequired, Range::kAny, "keys");
+    specs.Add("k", {{kBatch, rows, kKeyHeads, kKeyDim}}, kRequired, "keys");
   }
-  specs.Add("v", {{kBatch, rows, kValueHeads, kValueDim}}, kRequired, Range::kAny, "values");
+  specs.Add("v", {{kBatch, rows, kValueHeads, kValueDim}}, kRequired, "values");
 }
 
 void AddWeights(const Recipe& recipe, Collector& specs) {
@@ -93,29 +94,28 @@ void AddWeights(const Recipe& recipe, Collector& specs) {
   const Weights& weights = recipe.weights;
   const Axis channel = FamilyOf(recipe) == Family::kGatedVector ? kValueDim : kKeyDim;
   if (weights.decay == Decay::kScalar) {
-    specs.Add("log_decay", {{kBatch, kTokens, kHeads}}, kRequired, Range::kNonPositive,
+    specs.Add("log_decay", {{kBatch, kTokens, kHeads}}, kRequired,
               "logarithm of the forgetting factor; -inf forgets all");
   }
   if (weights.decay == Decay::kChannel) {
-    specs.Add("log_decay", {{kBatch, kTokens, kHeads, channel}}, kRequired, Range::kNonPositive,
+    specs.Add("log_decay", {{kBatch, kTokens, kHeads, channel}}, kRequired,
               "logarithm of the forgetting factor of each channel; -inf forgets all");
   }
   if (weights.phase) {
-    specs.Add("phase", {{kBatch, kTokens, kHeads, channel}}, kRequired, Range::kAny,
+    specs.Add("phase", {{kBatch, kTokens, kHeads, channel}}, kRequired,
               "angle of the complex decay");
   }
   if (weights.decay == Decay::kMatrix) {
-    specs.Add("dt", {{kBatch, kTokens, kHeads, kValueDim}}, kRequired, Range::kNonNegative,
+    specs.Add("dt", {{kBatch, kTokens, kHeads, kValueDim}}, kRequired,
               "time step: the memory's entries decay by exp(dt a)");
-    specs.Add("a", {{kHeads, kValueDim, kKeyDim}}, kRequired, Range::kNonPositive,
-              "rates of the decay exp(dt a)");
+    specs.Add("a", {{kHeads, kValueDim, kKeyDim}}, kRequired, "rates of the decay exp(dt a)");
   }
   if (weights.importance == Importance::kInput) {
-    specs.Add("importance", {{kBatch, kTokens, kHeads}}, kOptional, Range::kNonNegative,
+    specs.Add("importance", {{kBatch, kTokens, kHeads}}, kOptional,
               "weight of this association (1)");
   }
   if (weights.importance == Importance::kLog) {
-    specs.Add("log_importance", {{kBatch, kTokens, kHeads}}, kRequired, Range::kAny,
+    specs.Add("log_importance", {{kBatch, kTokens, kHeads}}, kRequired,
               "logarithm of the weight of this association");
   }
 }
@@ -125,28 +125,25 @@ void AddFeatures(const Recipe& recipe, Collector& specs) {
   const Shapes rows = {{kHeads, kFeatures, kKeyDim}};
   switch (recipe.function.features) {
     case FeatureMap::kT2r:
-      specs.Add("features.w", rows, kRequired, Range::kAny, "W of relu(W x + b)");
-      specs.Add("features.b", {{kHeads, kFeatures}}, kOptional, Range::kAny,
-                "b of relu(W x + b) (0)");
+      specs.Add("features.w", rows, kRequired, "W of relu(W x + b)");
+      specs.Add("features.b", {{kHeads, kFeatures}}, kOptional, "b of relu(W x + b) (0)");
       break;
     case FeatureMap::kHedgehogExp:
     case FeatureMap::kHedgehogSoftmax:
-      specs.Add("features.w", rows, kRequired, Range::kAny, "W of the feature map");
+      specs.Add("features.w", rows, kRequired, "W of the feature map");
       break;
     case FeatureMap::kRebased:
-      specs.Add("features.w", {{kHeads, kOne, kKeyDim}}, kOptional, Range::kAny,
-                "scale of the layer norm (1)");
-      specs.Add("features.b", {{kHeads, kKeyDim}}, kOptional, Range::kAny,
-                "shift of the layer norm (0)");
+      specs.Add("features.w", {{kHeads, kOne, kKeyDim}}, kOptional, "scale of the layer norm (1)");
+      specs.Add("features.b", {{kHeads, kKeyDim}}, kOptional, "shift of the layer norm (0)");
       break;
     case FeatureMap::kDijiang:
-      specs.Add("features.w", rows, kOptional, Range::kAny, "directions (drawn from the seed)");
-      specs.Add("features.b", {{kHeads, kFeatures}}, kOptional, Range::kAny,
+      specs.Add("features.w", rows, kOptional, "directions (drawn from the seed)");
+      specs.Add("features.b", {{kHeads, kFeatures}}, kOptional,
                 "logarithms of the weights of the directions (0)");
       break;
     case FeatureMap::kRfa:
     case FeatureMap::kFavor:
-      specs.Add("features.w", rows, kOptional, Range::kAny, "directions (drawn from the seed)");
+      specs.Add("features.w", rows, kOptional, "directions (drawn from the seed)");
       break;
     default: break;
   }
@@ -156,39 +153,32 @@ void AddSgd(const Recipe& recipe, Collector& specs) {
   using enum Axis;
   const Optimizer& optimizer = recipe.optimizer;
   if (optimizer.step != StepRule::kNlms && optimizer.step != StepRule::kOne) {
-    specs.Add("step", {{kBatch, PairAxis(recipe), kHeads}}, kRequired, Range::kNonNegative,
-              "step size");
+    specs.Add("step", {{kBatch, PairAxis(recipe), kHeads}}, kRequired, "step size");
   }
   const std::vector<Axis> per_channel = {kBatch, kTokens, kHeads, kKeyDim};
   if (optimizer.erase == Erase::kEraseKey || optimizer.erase == Erase::kUndecayed) {
-    specs.Add("erase_key", {per_channel}, kRequired, Range::kAny,
-              "the key along which the memory erases");
+    specs.Add("erase_key", {per_channel}, kRequired, "the key along which the memory erases");
   }
   if (optimizer.erase == Erase::kGatedKey || optimizer.erase == Erase::kUndecayed) {
-    specs.Add("erase_gate", {per_channel}, kRequired, Range::kAny,
-              "how much each channel of the key erases");
+    specs.Add("erase_gate", {per_channel}, kRequired, "how much each channel of the key erases");
   }
   if (optimizer.momentum) {
-    specs.Add("momentum", {{kBatch, kTokens, kHeads}}, kRequired, Range::kAny,
+    specs.Add("momentum", {{kBatch, kTokens, kHeads}}, kRequired,
               "share of the last update that is kept");
   }
   if (optimizer.weight_decay != WeightDecay::kNone) {
-    specs.Add("weight_decay", {{kBatch, kTokens, kHeads}}, kRequired, Range::kNonNegative,
-              "shrinking of the memory");
+    specs.Add("weight_decay", {{kBatch, kTokens, kHeads}}, kRequired, "shrinking of the memory");
   }
 }
 
 void AddNetwork(const Recipe& recipe, Collector& specs) {
   using enum Axis;
   if (recipe.function.norm) {
-    specs.Add("ln_weight", {{kHeads, kValueDim}}, kOptional, Range::kAny,
-              "scale of the layer norm (1)");
-    specs.Add("ln_bias", {{kHeads, kValueDim}}, kOptional, Range::kAny,
-              "shift of the layer norm (0)");
+    specs.Add("ln_weight", {{kHeads, kValueDim}}, kOptional, "scale of the layer norm (1)");
+    specs.Add("ln_bias", {{kHeads, kValueDim}}, kOptional, "shift of the layer norm (0)");
   }
   if (recipe.optimizer.row_factor == RowFactor::kInverse) {
-    specs.Add("row_bias", {{kHeads, kMiniBatch}}, kOptional, Range::kAny,
-              "added to the row factor 1/(i+1) (0)");
+    specs.Add("row_bias", {{kHeads, kMiniBatch}}, kOptional, "added to the row factor 1/(i+1) (0)");
   }
 }
 
@@ -199,8 +189,7 @@ void AddRidge(const Recipe& recipe, Collector& specs) {
                            recipe.optimizer.ridge_kind != RidgeKind::kRelative &&
                            KeepsKeyDim(recipe.function.features);
   if (per_channel) shapes.push_back({kHeads, kKeyDim});
-  specs.Add("ridge", std::move(shapes), kOptional, Range::kNonNegative,
-            "takes the place of the recipe's ridge");
+  specs.Add("ridge", std::move(shapes), kOptional, "takes the place of the recipe's ridge");
 }
 
 }  // namespace
@@ -239,17 +228,15 @@ std::vector<InputSpec> InputSpecs(const Recipe& recipe) {
   AddWeights(recipe, specs);
   if (recipe.optimizer.solver == Solver::kSgd) AddSgd(recipe, specs);
   if (recipe.reading.bonus) {
-    specs.Add("bonus", {{kHeads, kKeyDim}}, kRequired, Range::kAny,
-              "extra weight of the current token");
+    specs.Add("bonus", {{kHeads, kKeyDim}}, kRequired, "extra weight of the current token");
   }
   AddFeatures(recipe, specs);
   if (FamilyOf(recipe) == Family::kNetwork) AddNetwork(recipe, specs);
   if (HasRidge(recipe)) AddRidge(recipe, specs);
   if (HasBandwidth(recipe.similarity.kernel)) {
-    specs.Add("bandwidth", {{kHeads}}, kOptional, Range::kNonNegative,
-              "takes the place of the recipe's bandwidth");
+    specs.Add("bandwidth", {{kHeads}}, kOptional, "takes the place of the recipe's bandwidth");
   }
-  specs.Add("cu_seqlens", {{kSequencesPlus1}}, kOptional, Range::kAny,
+  specs.Add("cu_seqlens", {{kSequencesPlus1}}, kOptional,
             "first token of each packed sequence, and T (B = 1, int64)");
   return specs.RequiredFirst();
 }

@@ -37,21 +37,19 @@ class Constants:
             if not holds:
                 raise ValueError(f"[sklearn] {name} must be {required} but is {getattr(self, name)}")
 
-    def of(self, name: str) -> float | None:
-        """The value of a gate; None where it has none. `log_importance` 0 is a weight of 1, `phase`
-        0 no turning."""
+    def of(self, spec: dict[str, Any]) -> float | None:
+        """The value of a gate, of others that which leaves the layer as if it had no such input; None
+        where it has none."""
         log_decay = math.log(self.decay)
-        return {
+        chosen: dict[str, float] = {
             "step": self.step,
             "log_decay": log_decay,
             "a": log_decay,
             "momentum": self.momentum,
             "weight_decay": self.weight_decay,
-            "dt": 1.0,
-            "erase_gate": 1.0,
-            "log_importance": 0.0,
-            "phase": 0.0,
-        }.get(name)
+        }
+        neutral: float | None = spec["neutral"]
+        return chosen.get(spec["name"], neutral)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +98,7 @@ def gates_of(recipe: ttr.Recipe, constants: Constants) -> tuple[Gate, ...]:
     for name, spec in specs.items():
         if not spec["required"] or name in ("q", "k", "v"):
             continue
-        value = constants.of(name)
+        value = constants.of(spec)
         if value is None and name != "erase_key":
             raise ValueError(
                 f"[sklearn] recipe must have inputs of a constant value but is {recipe}, which "

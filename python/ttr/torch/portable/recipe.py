@@ -126,17 +126,8 @@ class Entry(NamedTuple):
     shape: tuple[str, ...]
 
 
-#: Inputs whose range a call checks (include/ttr/inputs.h); everything else takes any number.
-_SIGNS = {
-    "log_decay": -1,
-    "a": -1,
-    "dt": 1,
-    "step": 1,
-    "importance": 1,
-    "weight_decay": 1,
-    "ridge": 1,
-    "bandwidth": 1,
-}
+#: The sign that the library's ranges ask for.
+_SIGNS = {"<= 0": -1, ">= 0": 1, "any": 0}
 
 
 class Choices:
@@ -206,7 +197,7 @@ def _input(spec: dict[str, Any]) -> Input:
     shapes = tuple(tuple(shape) for shape in spec["shapes"])
     name = spec["name"]
     argument = name.replace(".", "_")
-    return Input(name, argument, shapes, bool(spec["required"]), _SIGNS.get(name, 0))
+    return Input(name, argument, shapes, bool(spec["required"]), _SIGNS[spec["range"]])
 
 
 @functools.lru_cache(maxsize=256)
