@@ -1,8 +1,7 @@
-// ttr forecast: memories forecast the columns of a table while they read it.
+// ttr forecast: memories forecast the columns of a table while they read it, and the rows to come.
 #include <fmt/core.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -13,15 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/data/input.h"
 #include "experiments/data/table.h"
 #include "experiments/real/forecast_report.h"
 #include "experiments/real/forecast_table.h"
+#include "experiments/real/future.h"
+#include "experiments/real/table_hints.h"
 #include "experiments/report/atomic_file.h"
 #include "experiments/report/progress.h"
 #include "tools/command.h"
-#include "tools/files.h"
-#include "tools/gate_options.h"
+#include "tools/forecast_options.h"
 #include "tools/long_work.h"
 #include "ttr/error.h"
 #include "ttr/plan.h"
@@ -32,36 +31,27 @@ namespace {
 
 using experiments::ForecastOptions;
 
-// None of them grows with the table.
-constexpr const char* kForecastMemories[] = {
-    "rls{ridge: 0.1}", "weighted_rls{decay: 0.99, ridge: 0.1}", "nlms", "deltanet",
-    "nadaraya_watson{window: 256, bandwidth: 0.02}"};
-
-struct ForecastArguments {
-  std::string table;
-  ForecastOptions options;
-  std::vector<std::string> memories;
-  std::string units = "window";
-  std::string interval;
-  std::string bandwidth = "recipe";
-  std::string separator = ",";
-  std::string out;
-  std::string save;
-  std::string resume;
-  std::string chart;
-  bool json = false;
-  bool quiet = false;
-};
-
 // Where the resulting table goes: a file that is whole or not there, or standard output, line by
-// line as the lines come.
+// line as the lines come, or nowhere, where rows to come are printed instead. A file of JSON holds
+// those rows alone.
 class Destination {
  public:
-  explicit Destination(const std::string& path) {
+  Destination(const std::string& path, bool ahead)
+      : is_json_(path.ends_with(".json")), nowhere_(path.empty() && ahead) {
+    if (is_json_ && !ahead) {
+      throw Error("forecast", "--out", "a file of CSV (one of JSON holds rows to come: --ahead)",
+                  path);
+    }
     if (!path.empty() && path != "-") file_.emplace(path);
   }
   bool is_file() const { return file_.has_value(); }
+  bool is_json() const { return is_json_; }
+  bool is_stdout() const { return !file_ && !nowhere_; }
 
+  // A line of the table.
+  void WriteLine(std::string_view text) {
+    if (!is_json_ && !nowhere_) Write(text);
+  }
   void Write(std::string_view text) {
     if (file_) {
       file_->Write(text);
@@ -78,6 +68,8 @@ class Destination {
   }
 
  private:
+  bool is_json_;
+  bool nowhere_;
   std::optional<AtomicFile> file_;
 };
 
@@ -85,73 +77,32 @@ bool IsLive(const std::string& path) {
   return path == "-" || !std::filesystem::is_regular_file(path);
 }
 
-// "--interval" alone means the usual level.
-double Level(const std::string& text) {
-  if (text.empty()) return .95;
-  double level = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, level);
-  if (error != std::errc() || rest != end || !(level > 0 && level < 1)) {
-    throw Error("forecast", "--interval", "a level above 0 and below 1", "'" + text + "'");
-  }
-  return level;
-}
-
-void CheckFiles(const ForecastArguments& arguments) {
-  Files files("forecast");
-  files.Reads("TABLE", arguments.table);
-  for (const std::string& memory : arguments.memories) files.ReadsRecipe("--memory", memory);
-  // A memory may be saved over itself: it has been read whole by then, and is replaced whole.
-  files.Writes("--save", arguments.save);
-  files.Reads("--resume", arguments.resume);
-  files.Writes("--out", arguments.out);
-  files.WritesPictures("--chart", arguments.chart);
-}
-
-// What was said on the command line, and where nothing was, what the resumed run had.
-ForecastOptions ChosenOptions(const Command& command, const ForecastArguments& arguments) {
-  ForecastOptions options = arguments.options;
-  options.units = arguments.units == "raw" ? experiments::Units::kRaw : experiments::Units::kWindow;
-  options.selects_bandwidth = arguments.bandwidth == "auto";
-  if (command.Given("--interval")) options.interval = Level(arguments.interval);
-  if (command.Given("--interval-decay") &&
-      !(options.interval_decay > 0 && options.interval_decay <= 1)) {
-    throw Error("forecast", "--interval-decay", "above 0 and at most 1",
-                fmt::format("{}", options.interval_decay));
-  }
-  std::vector<std::string> memories = arguments.memories;
-  if (memories.empty() && arguments.resume.empty()) {
-    memories.assign(std::begin(kForecastMemories), std::end(kForecastMemories));
-  }
-  for (const std::string& text : memories) {
-    options.memories.push_back({text, RecipeArgument(text)});
-  }
-  if (arguments.resume.empty()) return options;
-
-  ForecastOptions saved = experiments::SavedOptions(arguments.resume);
-  const auto given = [&](const char* name) { return command.Given(name); };
-  if (!given("--column")) options.columns = saved.columns;
-  if (!given("--lags")) options.lags = saved.lags;
-  if (!given("--horizon")) options.horizon = saved.horizon;
-  if (!given("--season")) options.season = saved.season;
-  if (!given("--units")) options.units = saved.units;
-  if (!given("--interval")) options.interval = saved.interval;
-  if (!given("--interval-decay")) options.interval_decay = saved.interval_decay;
-  if (!given("--bandwidth")) options.selects_bandwidth = saved.selects_bandwidth;
-  if (!given("--step")) options.gates.step = saved.gates.step;
-  if (!given("--decay")) options.gates.decay = saved.gates.decay;
-  if (!given("--momentum")) options.gates.momentum = saved.gates.momentum;
-  if (!given("--weight-decay")) options.gates.weight_decay = saved.gates.weight_decay;
-  if (memories.empty()) options.memories = std::move(saved.memories);
-  return options;
-}
-
-// Standard output carries one thing: the table of forecasts, or that of errors.
-void PrintErrors(const ForecastArguments& arguments, const report::Table& errors, bool to_stdout) {
+// Standard output carries one thing: the table with its forecasts, or the rows to come, or the
+// errors.
+void Print(const ForecastArguments& arguments, const report::Table& table, bool to_stdout) {
   if (!to_stdout && arguments.quiet) return;
-  std::string text = errors.ToText({.width = to_stdout ? TerminalWidth() : 0});
-  if (arguments.json) text = errors.ToJsonText() + "\n";
+  std::string text = table.ToText({.width = to_stdout ? TerminalWidth() : 0});
+  if (arguments.json) text = table.ToJsonText() + "\n";
   fmt::print(to_stdout ? stdout : stderr, "{}", text);
+}
+
+// The first line is the header unless all of it is numbers, and then is lost where it was none.
+void NoteNamesThatAreNumbers(const experiments::TableReader& table) {
+  for (const std::int64_t column : table.chosen()) {
+    const std::string& name = table.header()[column];
+    double value = 0;
+    if (name == std::to_string(column + 1) || !experiments::ParseValue(name, value)) continue;
+    Note(fmt::format(
+        "the first line is taken for names of columns, but '{}' is a number or nothing", name));
+  }
+}
+
+void NoteTimes(const experiments::Future& future) {
+  if (future.time_column >= 0) {
+    Note(fmt::format("'{}' goes on by {}", future.time, future.spacing));
+  } else {
+    Note("rows to come are numbered: no column but those forecast ends in times spaced evenly");
+  }
 }
 
 // Memories that only the definition runs, and how long they take for a thousand rows: a table may
@@ -177,6 +128,7 @@ class LeastRows {
   LeastRows(const ForecastArguments& arguments, const ForecastOptions& options)
       : parts_(!arguments.resume.empty() || !arguments.save.empty()),
         lags_(options.lags),
+        horizon_(options.horizon),
         rows_(static_cast<std::uint64_t>(options.lags) +
               static_cast<std::uint64_t>(options.horizon)) {}
 
@@ -187,12 +139,14 @@ class LeastRows {
     throw Error(
         "forecast", table,
         fmt::format("of {} rows at the least, for one forecast from {} (--lags)", rows_, lags_),
-        fmt::format("of {}", rows));
+        rows > horizon_ ? fmt::format("of {} (--lags {} is the most)", rows, rows - horizon_)
+                        : fmt::format("of {}", rows));
   }
 
  private:
   bool parts_;
   std::int64_t lags_;
+  std::int64_t horizon_;
   std::uint64_t rows_;
 };
 
@@ -201,14 +155,12 @@ class LeastRows {
 void RequireRows(const ForecastArguments& arguments, const ForecastOptions& options) {
   if (options.lags < 1 || options.horizon < 1) return;  // refused by itself
   const LeastRows least(arguments, options);
-  experiments::Input input(arguments.table);
-  experiments::TableReader table(
-      input.stream(), input.name(),
-      {.columns = options.columns, .separator = arguments.separator.front()});
+  experiments::HintedTable table(
+      arguments.table, {.columns = options.columns, .separator = arguments.separator.front()});
   experiments::TableRow row;
   std::int64_t rows = 0;
   while (!least.Met(rows)) {
-    if (table.Next(row)) {
+    if (table.Read([&] { return table.reader().Next(row); })) {
       ++rows;
       continue;
     }
@@ -220,6 +172,20 @@ void RequireRows(const ForecastArguments& arguments, const ForecastOptions& opti
   }
 }
 
+// Everything that may fail comes before the first file is replaced.
+void WriteFiles(const ForecastArguments& arguments, const ForecastOptions& options,
+                experiments::ForecastRun& run, const experiments::ForecastTail& tail,
+                Destination& out) {
+  if (!arguments.chart.empty()) {
+    const std::filesystem::path stem(arguments.chart);
+    if (stem.has_parent_path()) report::EnsureFolder(stem.parent_path());
+    report::SaveChart(experiments::ForecastChart(run, options, tail), stem);
+  }
+  out.Prepare();
+  if (!arguments.save.empty()) run.Save(arguments.save);
+  out.Commit();
+}
+
 void Run(const Command& command, const ForecastArguments& arguments) {
   CheckFiles(arguments);
   ForecastOptions options = ChosenOptions(command, arguments);
@@ -229,10 +195,9 @@ void Run(const Command& command, const ForecastArguments& arguments) {
   if (arguments.separator.size() != 1) {
     throw Error("forecast", "--separator", "one character", "'" + arguments.separator + "'");
   }
-  experiments::Input input(arguments.table);
-  experiments::TableReader table(
-      input.stream(), input.name(),
-      {.columns = options.columns, .separator = arguments.separator.front()});
+  experiments::HintedTable hinted(
+      arguments.table, {.columns = options.columns, .separator = arguments.separator.front()});
+  experiments::TableReader& table = hinted.reader();
   std::vector<std::string> names;
   for (const std::int64_t column : table.chosen()) names.push_back(table.header()[column]);
   options.columns = names;
@@ -241,35 +206,46 @@ void Run(const Command& command, const ForecastArguments& arguments) {
   if (!live) RequireRows(arguments, options);
   experiments::ForecastRun run(options);
   if (!arguments.resume.empty()) run.Resume(arguments.resume);
-  if (!arguments.quiet) NoteSlowMemories(options);
-  Destination out(arguments.out);
-  report::Progress progress("forecast", 0, {.quiet = arguments.quiet || !out.is_file()});
-  const experiments::ForecastTail tail = experiments::ForecastTable(
-      table, run,
-      {.block = live ? 1 : 512, .progress = [&](std::int64_t rows) { progress.Advance(rows); }},
-      [&](std::string_view text) { out.Write(text); });
+  if (!arguments.quiet) {
+    NoteNamesThatAreNumbers(table);
+    NoteSlowMemories(options);
+  }
+  Destination out(arguments.out, options.ahead > 0);
+  report::Progress progress("forecast", 0, {.quiet = arguments.quiet || out.is_stdout()});
+  experiments::ForecastTail tail = hinted.Read([&] {
+    return experiments::ForecastTable(
+        table, run,
+        {.block = live ? 1 : 512, .progress = [&](std::int64_t rows) { progress.Advance(rows); }},
+        [&](std::string_view text) { out.WriteLine(text); });
+  });
   progress.Clear();
   const auto rows = tail.first_row - 1 + static_cast<std::int64_t>(tail.values.size());
   const LeastRows least(arguments, options);
-  if (!least.Met(rows)) least.Fail(input.name(), rows);
+  if (!least.Met(rows)) least.Fail(hinted.name(), rows);
 
-  // Everything that may fail before the first file is replaced.
-  if (!arguments.chart.empty()) {
-    const std::filesystem::path stem(arguments.chart);
-    if (stem.has_parent_path()) report::EnsureFolder(stem.parent_path());
-    report::SaveChart(experiments::ForecastChart(run, options, tail), stem);
+  std::optional<report::Table> to_come;
+  if (options.ahead > 0) {
+    experiments::Future future = experiments::MakeFuture(run, options, table, tail);
+    to_come = experiments::FutureTable(run, options, future);
+    out.WriteLine(experiments::FutureLines(run, options, table, future));
+    if (out.is_json()) out.Write(to_come->ToJsonText() + "\n");
+    experiments::Extend(tail, run, future);
+    if (!arguments.quiet) NoteTimes(future);
   }
-  out.Prepare();
-  if (!arguments.save.empty()) run.Save(arguments.save);
-  out.Commit();
-  PrintErrors(arguments, experiments::ErrorTable(run, options), out.is_file());
+  WriteFiles(arguments, options, run, tail, out);
+  const bool errors_alone = out.is_file() && !to_come;
+  if (to_come && !out.is_stdout()) Print(arguments, *to_come, true);
+  Print(arguments, experiments::ErrorTable(run, options), errors_alone);
 }
 
 }  // namespace
 
 void AddForecast(Command ttr) {
   Command command = ttr.AddCommand(
-      "forecast", "memories forecast the columns of a table while they read it",
+      "forecast", "forecasts of a table's next rows, by memories that learn while they read it",
+      "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --memory 'rls{ridge: 0.1}' "
+      "--ahead "
+      "12 --interval 0.95\n"
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --season 52 --out forecast.csv\n"
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 16 --memory 'weighted_rls{decay: "
       ".99}' "
@@ -279,6 +255,16 @@ void AddForecast(Command ttr) {
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --memory 'nadaraya_watson{window: "
       "256}' --bandwidth auto --out forecast.csv\n"
       "  tail -f sensor.csv | ttr forecast - --column value --lags 8 --memory nlms\n"
+      "--ahead N prints the N rows beyond the end of the table. Up to --horizon they are the\n"
+      "forecasts that the memories have made; from there on forecasts take the places of rows "
+      "that\n"
+      "have not come, and intervals follow from how far such forecasts were off in the table, "
+      "lead\n"
+      "by lead (empty where a lead has too few errors). A column of dates or numbers that is "
+      "spaced\n"
+      "evenly goes on; else rows are numbered. They stand below the table in --out F.csv, and "
+      "alone\n"
+      "in --out F.json.\n"
       "Row t of the result holds the forecasts of row t, made from the rows before it.\n"
       "With --interval, NAME.lower and NAME.upper follow each memory's NAME; the table of errors\n"
       "says what share of the rows lay between them (coverage) and how wide they are.\n"
@@ -286,52 +272,7 @@ void AddForecast(Command ttr) {
       "For least squares it says how many rows count (samples) and the condition of the Gram\n"
       "matrix: inf where the windows do not span their space.");
   const auto arguments = std::make_shared<ForecastArguments>();
-  experiments::ForecastOptions& options = arguments->options;
-  command.AddOption("TABLE", arguments->table, "CSV with a header; - reads standard input live")
-      .Required();
-  command.AddOption("--column", options.columns, "a column to forecast; repeatable").Repeatable();
-  command.AddOption("--lags", options.lags, "rows that a forecast looks back on").ShowDefault();
-  command
-      .AddOption("--memory", arguments->memories,
-                 "a recipe; repeatable (default: rls, weighted_rls, nlms, deltanet, "
-                 "nadaraya_watson)")
-      .Repeatable();
-  command.AddOption("--out", arguments->out, "the table with forecasts (default: standard output)");
-  command.AddOption("--horizon", options.horizon, "forecast this many rows ahead").ShowDefault();
-  command.AddOption("--season", options.season,
-                    "rows of a season: adds the seasonal naive forecaster");
-  command.AddOption("--save", arguments->save, "write the memories to this file at the end");
-  command.AddOption("--resume", arguments->resume,
-                    "go on from a saved file; options not given are those it had");
-  command
-      .AddOption("--units", arguments->units,
-                 "window: keys relative to the window's mean and size; raw: the data as they "
-                 "are")
-      .ShowDefault()
-      .OneOf({"window", "raw"});
-  command
-      .AddOption("--interval", arguments->interval,
-                 "prediction intervals at this level: columns NAME.lower and NAME.upper beside "
-                 "each memory's (without a number: 0.95)")
-      .Called("LEVEL")
-      .ValueMayLack();
-  command
-      .AddOption("--interval-decay", options.interval_decay,
-                 "forgetting factor of the errors that an interval follows from (default: the "
-                 "memory's own)")
-      .Called("FACTOR");
-  command
-      .AddOption("--bandwidth", arguments->bandwidth,
-                 "recipe: of kernels, as the recipes say; auto: selected while they read, from "
-                 "Silverman's rule of thumb and the errors of seven bandwidths around it")
-      .ShowDefault()
-      .OneOf({"recipe", "auto"});
-  AddGateOptions(command, options.gates);
-  command.AddOption("--separator", arguments->separator, "between the fields of TABLE")
-      .ShowDefault();
-  command.AddOption("--chart", arguments->chart, "write PREFIX.svg and PREFIX.png");
-  command.AddFlag("--json", arguments->json, "print the errors as JSON");
-  command.AddFlag("--quiet", arguments->quiet, "no progress, no notes");
+  AddForecastOptions(command, *arguments);
   command.OnRun([command, arguments] { Run(command, *arguments); });
 }
 

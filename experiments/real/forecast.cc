@@ -57,6 +57,7 @@ ForecastRun::ForecastRun(const ForecastOptions& options) : options_(options) {
                                 ForecasterOptions{.lags = options.lags,
                                                   .columns = columns,
                                                   .horizon = options.horizon,
+                                                  .ahead = options.ahead,
                                                   .units = options.units,
                                                   .gates = options.gates,
                                                   .interval = options.interval,
@@ -98,6 +99,32 @@ Forecasts ForecastRun::Next(std::span<const double> rows) {
   // A row that is waited for is not worth the way to other threads.
   (count == 1 ? SequentialExecutor() : DefaultExecutor()).Run(methods, run);
   Score(rows, forecasts);
+  return forecasts;
+}
+
+Forecasts ForecastRun::Ahead() {
+  const auto columns = static_cast<std::int64_t>(options_.columns.size());
+  const auto naive = static_cast<std::int64_t>(naive_.size());
+  const auto methods = static_cast<std::int64_t>(methods_.size());
+  const std::vector<double> missing(static_cast<std::size_t>(columns),
+                                    std::numeric_limits<double>::quiet_NaN());
+  Forecasts forecasts(methods, options_.ahead, columns);
+  for (std::int64_t m = 0; m < naive; ++m) {
+    Naive method = naive_[m];
+    for (std::int64_t t = 0; t < options_.ahead; ++t) method.Next(missing, forecasts.At(m, t));
+  }
+  const auto size = static_cast<std::size_t>(options_.ahead * columns);
+  for (std::int64_t m = naive; m < methods; ++m) {
+    const bool made = forecasters_[m - naive].Ahead({forecasts.At(m, 0).data(), size},
+                                                    {forecasts.Margin(m, 0).data(), size});
+    if (!made) {
+      throw Error("forecast", "--ahead",
+                  "asked after " + std::to_string(options_.lags + options_.horizon - 1) +
+                      " rows (--lags + --horizon - 1) from the first with a value in every column",
+                  "asked after fewer");
+    }
+    for (std::int64_t t = 0; t < options_.ahead; ++t) forecasts.SetMade(m, t);
+  }
   return forecasts;
 }
 

@@ -21,6 +21,7 @@ struct ForecastOptions {
   std::vector<std::string> columns{};  ///< the names of the columns that are forecast
   std::int64_t lags = 16;
   std::int64_t horizon = 1;
+  std::int64_t ahead = 0;   ///< rows beyond the end of the table that are forecast
   std::int64_t season = 0;  ///< rows; 0: no seasonal naive forecaster
   std::vector<NamedRecipe> memories{};
   Units units = Units::kWindow;
@@ -79,6 +80,9 @@ class ForecastRun {
   /// rows. However a table is cut into blocks, the forecasts are the same. Memories run in
   /// parallel.
   Forecasts Next(std::span<const double> rows);
+
+  /// The forecasts of the next `ahead` rows. Throws Error where a memory has read too few rows.
+  Forecasts Ahead();
 
   std::vector<ForecastErrors> Errors() const;
   /// Of every method; none where it is no least-squares memory. O((lags C)^3) each.

@@ -36,6 +36,7 @@ Json OptionsJson(const ForecastOptions& options) {
     saved["interval_decay"] = options.interval_decay;
   }
   if (options.selects_bandwidth) saved["bandwidth"] = "auto";
+  if (options.ahead != 0) saved["ahead"] = options.ahead;
   return saved;
 }
 
@@ -53,6 +54,7 @@ ForecastOptions OptionsOf(const Json& saved) {
   options.interval = saved.value("interval", 0.);  // absent from files without intervals
   options.interval_decay = saved.value("interval_decay", 0.);
   options.selects_bandwidth = saved.contains("bandwidth");
+  options.ahead = saved.value("ahead", std::int64_t{0});
   for (const Json& memory : saved.at("memories")) {
     options.memories.push_back({memory.at("text").get<std::string>(),
                                 ParseRecipe(memory.at("recipe").get<std::string>())});
@@ -98,7 +100,7 @@ void CheckSame(const std::filesystem::path& path, const Json& given, const Json&
     throw Error("resume", name, of(saved) + " as in " + path.string(), of(given));
   }
   for (const auto& [name, value] : given.items()) {
-    if (saved.at(name) == value) continue;
+    if (name == "ahead" || saved.at(name) == value) continue;  // it changes no other number
     throw Error("resume", name, saved.at(name).dump() + " as in " + path.string(), value.dump());
   }
 }

@@ -10,8 +10,6 @@
 
 namespace ttr::experiments {
 
-namespace {
-
 void SetMeta(const ForecastOptions& options, report::Table& table) {
   table.SetMetaJson("columns", options.columns);
   table.SetMeta("lags", options.lags);
@@ -23,8 +21,6 @@ void SetMeta(const ForecastOptions& options, report::Table& table) {
   if (options.interval > 0) table.SetMeta("interval", options.interval);
   if (options.selects_bandwidth) table.SetMeta("bandwidth", "auto");
 }
-
-}  // namespace
 
 report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options) {
   report::Table table(fmt::format("Errors of forecasts {} row{} ahead", options.horizon,
@@ -122,6 +118,13 @@ report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& optio
         forecast.high.push_back(forecast.y[t] + tail.margins[best][t]);
       }
     }
+  }
+
+  if (tail.ahead > 0) {
+    const double last = number.back() - static_cast<double>(tail.ahead);
+    rows.references.push_back({.at = last, .vertical = true, .label = "the table ends"});
+    rows.title = fmt::format("last rows, next {}{}", tail.ahead,
+                             rows.title.substr(std::string_view("the last rows").size()));
   }
 
   report::Panel& bars = chart.panels.emplace_back();

@@ -14,8 +14,12 @@ namespace ttr::experiments {
 /// Gram matrix.
 report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options);
 
+/// What the run was asked for, as the metadata of its tables.
+void SetMeta(const ForecastOptions& options, report::Table& table);
+
 /// The last rows as measured and as the best memory and the naive forecaster said, with its
-/// intervals, beside bars of all errors on the first column.
+/// intervals, and on into the rows to come (Extend() in future.h), beside bars of all errors on the
+/// first column.
 report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& options,
                             const ForecastTail& tail);
 

@@ -11,27 +11,22 @@ namespace {
 
 class Writer {
  public:
-  Writer(TableReader& table, ForecastRun& run) : run_(run) {
-    for (const std::int64_t column : table.chosen()) names_.push_back(table.header()[column]);
-    header_ = table.header();
-    for (const std::string& column : names_) {
-      for (std::size_t m = 0; m < run.methods().size(); ++m) {
-        const std::string& method = run.methods()[m];
-        const std::string name = names_.size() == 1 ? method : column + " " + method;
-        AddName(name);
-        if (run.HasIntervals(static_cast<std::int64_t>(m))) {
-          AddName(name + ".lower");
-          AddName(name + ".upper");
-        }
+  Writer(TableReader& table, ForecastRun& run) : run_(run), header_(table.header()) {
+    std::vector<std::string> columns;
+    for (const std::int64_t column : table.chosen()) columns.push_back(table.header()[column]);
+    for (const std::string& name : ForecastNames(run, columns)) {
+      if (std::find(header_.begin(), header_.end(), name) != header_.end()) {
+        throw Error("forecast", "every column of the table",
+                    "named otherwise than the forecasts beside it", "'" + name + "'");
       }
+      header_.push_back(name);
     }
   }
 
-  std::string Header() const { return Line(header_); }
+  std::string Header() const { return report::CsvLine(header_) + "\n"; }
 
   // The lines of a block, whose forecasts are made here.
   std::string Block(const std::vector<TableRow>& rows, ForecastTail& tail) {
-    const auto columns = static_cast<std::int64_t>(names_.size());
     const auto methods = static_cast<std::int64_t>(run_.methods().size());
     std::vector<double> values;
     for (const TableRow& row : rows) {
@@ -43,42 +38,21 @@ class Writer {
     for (std::size_t t = 0; t < rows.size(); ++t) {
       const auto row = static_cast<std::int64_t>(t);
       fields = rows[t].fields;
-      for (std::int64_t c = 0; c < columns; ++c) {
-        for (std::int64_t m = 0; m < methods; ++m) {
-          const double forecast = forecasts.At(m, row)[c];
-          fields.push_back(forecasts.Made(m, row, c) ? report::ExactReal(forecast) : std::string());
-          if (!run_.HasIntervals(m)) continue;
-          const double margin = forecasts.Margin(m, row)[c];
-          for (const double bound : {forecast - margin, forecast + margin}) {
-            fields.push_back(std::isnan(margin) ? std::string() : report::ExactReal(bound));
-          }
-        }
-      }
-      text += Line(fields);
+      AddForecasts(run_, forecasts, row, fields);
+      text += report::CsvLine(fields) + "\n";
       tail.values.push_back(rows[t].values[0]);
       for (std::int64_t m = 0; m < methods; ++m) {
         tail.forecasts[m].push_back(forecasts.At(m, row)[0]);
         tail.margins[m].push_back(forecasts.Margin(m, row)[0]);
       }
+      tail.fields.push_back(rows[t].fields);
+      if (tail.fields.size() > ForecastTail::kStamps) tail.fields.pop_front();
     }
     return text;
   }
 
  private:
-  void AddName(const std::string& name) {
-    if (std::find(header_.begin(), header_.end(), name) != header_.end()) {
-      throw Error("forecast", "every column of the table",
-                  "named otherwise than the forecasts beside it", "'" + name + "'");
-    }
-    header_.push_back(name);
-  }
-
-  static std::string Line(const std::vector<std::string>& fields) {
-    return report::CsvLine(fields) + "\n";
-  }
-
   ForecastRun& run_;
-  std::vector<std::string> names_;
   std::vector<std::string> header_;
 };
 
@@ -94,6 +68,39 @@ void Cut(ForecastTail& tail, std::size_t most) {
 }
 
 }  // namespace
+
+void AddForecasts(const ForecastRun& run, Forecasts& forecasts, std::int64_t row,
+                  std::vector<std::string>& fields) {
+  const auto methods = static_cast<std::int64_t>(run.methods().size());
+  const auto columns = static_cast<std::int64_t>(forecasts.At(0, row).size());
+  for (std::int64_t c = 0; c < columns; ++c) {
+    for (std::int64_t m = 0; m < methods; ++m) {
+      const double forecast = forecasts.At(m, row)[c];
+      fields.push_back(forecasts.Made(m, row, c) ? report::ExactReal(forecast) : std::string());
+      if (!run.HasIntervals(m)) continue;
+      const double margin = forecasts.Margin(m, row)[c];
+      for (const double bound : {forecast - margin, forecast + margin}) {
+        fields.push_back(std::isnan(margin) ? std::string() : report::ExactReal(bound));
+      }
+    }
+  }
+}
+
+std::vector<std::string> ForecastNames(const ForecastRun& run,
+                                       const std::vector<std::string>& columns) {
+  std::vector<std::string> names;
+  for (const std::string& column : columns) {
+    for (std::size_t m = 0; m < run.methods().size(); ++m) {
+      const std::string& method = run.methods()[m];
+      names.push_back(columns.size() == 1 ? method : column + " " + method);
+      if (!run.HasIntervals(static_cast<std::int64_t>(m))) continue;
+      const std::string name = names.back();
+      names.push_back(name + ".lower");
+      names.push_back(name + ".upper");
+    }
+  }
+  return names;
+}
 
 ForecastTail ForecastTable(TableReader& table, ForecastRun& run,
                            const ForecastTableOptions& options,

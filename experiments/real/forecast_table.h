@@ -1,6 +1,8 @@
 /// A table in, the same table with forecasts beside it out.
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -11,14 +13,18 @@
 
 namespace ttr::experiments {
 
-/// What one column of a chart shows: the last rows of the first chosen column.
+/// The end of the table: what one column of a chart shows, the last rows of the first chosen
+/// column, and what tells how time goes on.
 struct ForecastTail {
   static constexpr std::size_t kRows = 400;
+  static constexpr std::size_t kStamps = 100;
 
-  std::int64_t first_row = 1;                  // number of the first row in it
-  std::vector<double> values;                  // as measured, NaN where missing
-  std::vector<std::vector<double>> forecasts;  // of each method
-  std::vector<std::vector<double>> margins;    // half the widths of their intervals
+  std::int64_t first_row = 1;                   // number of the first row in it
+  std::vector<double> values;                   // as measured, NaN where missing
+  std::vector<std::vector<double>> forecasts;   // of each method
+  std::vector<std::vector<double>> margins;     // half the widths of their intervals
+  std::deque<std::vector<std::string>> fields;  // of the last kStamps rows, every column
+  std::int64_t ahead = 0;                       // rows at the end that the table does not have
 };
 
 struct ForecastTableOptions {
@@ -26,6 +32,14 @@ struct ForecastTableOptions {
   /// Called after every block with the number of its rows.
   std::function<void(std::int64_t)> progress{};
 };
+
+/// The fields of a row's forecasts, by column and method, are added to `fields`.
+void AddForecasts(const ForecastRun& run, Forecasts& forecasts, std::int64_t row,
+                  std::vector<std::string>& fields);
+
+/// The names of these fields.
+std::vector<std::string> ForecastNames(const ForecastRun& run,
+                                       const std::vector<std::string>& columns);
 
 /// Reads `table` to its end and hands every line of the result (with its line end) to `write`: the
 /// header first, then as many rows as the table has. A row is the table's own fields, then one

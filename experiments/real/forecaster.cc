@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 24;
+constexpr std::int64_t kMostAhead = 10'000;
 
 const ForecasterOptions& Checked(const ForecasterOptions& options) {
   const auto check = [](const char* name, std::int64_t value) {
@@ -25,6 +26,10 @@ const ForecasterOptions& Checked(const ForecasterOptions& options) {
   check("columns", options.columns);
   check("horizon", options.horizon);
   check("lags times columns", options.lags * options.columns);
+  if (options.ahead < 0 || options.ahead > kMostAhead) {
+    throw Error("forecast", "ahead", "from 0 to " + std::to_string(kMostAhead),
+                std::to_string(options.ahead));
+  }
   // Written so that NaN fails.
   if (options.interval != 0 && !(options.interval > 0 && options.interval < 1)) {
     throw Error("forecast", "interval", "a level above 0 and below 1",
@@ -67,7 +72,15 @@ Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
   if (options.interval > 0) {
     const double decay =
         options.interval_decay != 0 ? options.interval_decay : ConstantDecay(recipe, options.gates);
-    residuals_.assign(value_.size(), Residuals(decay, 2 * options.lags * options.columns));
+    const std::int64_t skip = 2 * options.lags * options.columns;
+    residuals_.assign(value_.size(), Residuals(decay, skip));
+    if (options.ahead > options.horizon) {
+      leads_.emplace(LeadErrors::Options{.columns = options.columns,
+                                         .horizon = options.horizon,
+                                         .ahead = options.ahead,
+                                         .decay = decay,
+                                         .skip = skip});
+    }
   }
   if (options.selects_bandwidth && ReadsWithAnyBandwidth(recipe)) {
     bandwidths_.emplace(recipe, memory_.sizes().key_dim, ConstantDecay(recipe, options.gates));
@@ -122,7 +135,59 @@ bool Forecaster::Next(std::span<const double> row, std::span<double> forecast,
   }
   window_.Push(filled_);
   if (window_.full()) Ask();
+  if (leads_) {
+    leads_->Add(row);
+    if (CanGoOn() && leads_->Begins()) {
+      std::vector<double> path(static_cast<std::size_t>(options_.ahead * options_.columns));
+      GoOn(path);
+      path.erase(path.begin(), path.begin() + options_.horizon * options_.columns);
+      leads_->Begin(std::move(path));
+    }
+  }
   return was_asked;
+}
+
+bool Forecaster::CanGoOn() const {
+  return static_cast<std::int64_t>(pending_.size()) == options_.horizon;
+}
+
+// The forecasts of the next rows, as many as there is room for.
+void Forecaster::GoOn(std::span<double> forecasts) {
+  const std::size_t columns = value_.size();
+  const std::size_t rows = forecasts.size() / columns;
+  const std::size_t made = std::min(rows, pending_.size());
+  for (std::size_t k = 0; k < made; ++k) {
+    std::copy_n(pending_[k].forecast.begin(), columns, forecasts.begin() + k * columns);
+  }
+  LagWindow window = window_;
+  LagKey key;
+  std::vector<double> row(columns);
+  for (std::size_t k = 0; k + pending_.size() < rows; ++k) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      const double forecast = forecasts[k * columns + c];
+      row[c] = std::isfinite(forecast) ? forecast : window.latest()[c];
+    }
+    window.Push(row);
+    window.MakeKey(key);
+    Answer(key, value_);
+    window.ToData(key, value_, forecasts.subspan((k + pending_.size()) * columns, columns));
+  }
+}
+
+bool Forecaster::Ahead(std::span<double> forecasts, std::span<double> margins) {
+  std::fill(forecasts.begin(), forecasts.end(), kNaN);
+  std::fill(margins.begin(), margins.end(), kNaN);
+  if (!CanGoOn()) return false;
+  GoOn(forecasts);
+  for (std::int64_t k = 0; k < options_.ahead; ++k) {
+    for (std::size_t c = 0; c < residuals_.size(); ++c) {
+      const auto column = static_cast<std::int64_t>(c);
+      margins[k * options_.columns + column] =
+          k < options_.horizon ? pending_[k].margin[c]
+                               : leads_->Margin(options_.interval, k + 1, column);
+    }
+  }
+  return true;
 }
 
 void Forecaster::Fill(std::span<const double> row, std::span<const double> forecast) {
@@ -189,15 +254,31 @@ void Forecaster::AskCandidates(Pending& asked) {
               value_.begin());
 }
 
+// Is the forecast the window's mean, whatever the memory would say?
+bool Forecaster::IsMean(const LagKey& window) const {
+  return memory_.count() == 0 || (window.flat && options_.units == Units::kWindow);
+}
+
+// What the memory says to a window, in its units; of several bandwidths, with the best so far.
+void Forecaster::Answer(const LagKey& window, std::span<double> answer) {
+  if (IsMean(window)) {
+    std::fill(answer.begin(), answer.end(), 0);
+    return;
+  }
+  if (bandwidths_) {
+    const double bandwidth = bandwidths_->Candidates()[bandwidths_->selected()];
+    memory_.SetGate("bandwidth", std::span(&bandwidth, 1));
+  }
+  memory_.Retrieve(window.key, answer);
+}
+
 void Forecaster::Ask() {
   Pending& asked = pending_.emplace_back();
   window_.MakeKey(asked.window);
-  if (memory_.count() == 0 || (asked.window.flat && options_.units == Units::kWindow)) {
-    std::fill(value_.begin(), value_.end(), 0);  // the window's mean
-  } else if (bandwidths_) {
+  if (bandwidths_ && !IsMean(asked.window)) {
     AskCandidates(asked);
   } else {
-    memory_.Retrieve(asked.window.key, value_);
+    Answer(asked.window, value_);
   }
   asked.forecast.resize(value_.size());
   window_.ToData(asked.window, value_, asked.forecast);

@@ -22,6 +22,10 @@
 /// parameters to n rows of noise misses the next row by a variance 1 + p / (n - p - 1) times that
 /// of the noise: without bound at n = p, down to about twice at n = 2 p.
 ///
+/// Beyond the horizon (`ahead`) forecasts go on by recursion: those of the next rows take the rows'
+/// places in the window, one after the other, and the memory, which learns nothing on the way, is
+/// asked with every such window. Their intervals are those of lead_errors.h.
+///
 /// With bandwidths to select, the memory is asked with every candidate (bandwidth.h); the forecast
 /// is the answer of the one whose answers were the best so far, in the units of the memory and with
 /// the same weights as pairs that are memorized.
@@ -38,6 +42,7 @@
 #include "experiments/real/bandwidth.h"
 #include "experiments/real/constant_gates.h"
 #include "experiments/real/lag_window.h"
+#include "experiments/real/lead_errors.h"
 #include "experiments/real/residuals.h"
 #include "ttr/memory.h"
 
@@ -47,6 +52,7 @@ struct ForecasterOptions {
   std::int64_t lags = 1;
   std::int64_t columns = 1;
   std::int64_t horizon = 1;
+  std::int64_t ahead = 0;  ///< rows that Ahead() forecasts
   Units units = Units::kWindow;
   GateConstants gates{};
   double interval = 0;        ///< level of the prediction intervals; 0: none
@@ -70,6 +76,11 @@ class Forecaster {
   /// rows ago, into `forecast`; false, and NaN there, if none was made. The interval of that
   /// forecast is forecast +- margin; [C], NaN where there is none, or empty where none is wanted.
   bool Next(std::span<const double> row, std::span<double> forecast, std::span<double> margin = {});
+
+  /// Writes the forecasts of the next `ahead` rows and half the widths of their intervals, [ahead,
+  /// C] each, NaN where there is none: the first `horizon` as they were made, all others from them.
+  /// False, and NaN everywhere, before there were lags + horizon - 1 rows.
+  bool Ahead(std::span<double> forecasts, std::span<double> margins);
 
   const AssociativeMemory& memory() const { return memory_; }
   /// Of every column; empty without intervals.
@@ -95,6 +106,10 @@ class Forecaster {
   void Fill(std::span<const double> row, std::span<const double> forecast);
   void Learn(const Pending& asked);
   void Ask();
+  bool IsMean(const LagKey& window) const;
+  void Answer(const LagKey& window, std::span<double> answer);
+  void GoOn(std::span<double> forecasts);
+  bool CanGoOn() const;
   void AskCandidates(Pending& asked);
   void ScoreCandidates(const Pending& asked, double distance);
 
@@ -108,6 +123,7 @@ class Forecaster {
   std::vector<double> key_, value_;   // scratch of Learn and Ask
   std::vector<Residuals> residuals_;  // of each column, where there are intervals
   std::optional<BandwidthSelector> bandwidths_;
+  std::optional<LeadErrors> leads_;  // where there are intervals beyond the horizon
 };
 
 }  // namespace ttr::experiments

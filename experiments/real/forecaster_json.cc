@@ -58,6 +58,36 @@ void Residuals::Load(const nlohmann::json& saved) {
   scale_ = scale;
 }
 
+nlohmann::json LeadErrors::Save() const {
+  nlohmann::json paths = nlohmann::json::array(), residuals = nlohmann::json::array();
+  for (const Path& path : paths_) {
+    paths.push_back({{"age", path.age}, {"forecasts", path.forecasts}});
+  }
+  for (const Residuals& lead : residuals_) residuals.push_back(lead.Save());
+  return {{"ahead", options_.ahead}, {"rows", rows_}, {"paths", paths}, {"residuals", residuals}};
+}
+
+void LeadErrors::Load(const nlohmann::json& saved) {
+  if (saved.at("ahead") != options_.ahead) return;
+  if (saved.at("residuals").size() != residuals_.size()) {
+    throw Error("resume", "the errors beyond the horizon", "of these sizes", "not");
+  }
+  std::deque<Path> paths;
+  for (const auto& item : saved.at("paths")) {
+    Path& path = paths.emplace_back();
+    path.age = item.at("age").get<std::int64_t>();
+    path.forecasts = Numbers(item.at("forecasts"));
+    if (path.forecasts.size() != residuals_.size() || path.age < 0 || path.age >= options_.ahead) {
+      throw Error("resume", "every path beyond the horizon", "of these sizes", "not");
+    }
+  }
+  for (std::size_t i = 0; i < residuals_.size(); ++i) {
+    residuals_[i].Load(saved.at("residuals").at(i));
+  }
+  rows_ = saved.at("rows").get<std::int64_t>();
+  paths_ = std::move(paths);
+}
+
 nlohmann::json LagWindow::Save() const {
   std::vector<double> rows;  // the oldest first
   for (std::int64_t age = rows_ - 1; age >= 0; --age) {
@@ -110,6 +140,7 @@ nlohmann::json Forecaster::Save() const {
   nlohmann::json saved = {{"window", window_.Save()}, {"pending", pending}, {"gap", gap_}};
   for (const Residuals& residuals : residuals_) saved["residuals"].push_back(residuals.Save());
   if (bandwidths_) saved["bandwidths"] = bandwidths_->Save();
+  if (leads_) saved["leads"] = leads_->Save();
   return saved;
 }
 
@@ -141,6 +172,7 @@ void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
     residuals_[c].Load(saved.at("residuals").at(c));
   }
   if (bandwidths_) bandwidths_->Load(saved.at("bandwidths"));
+  if (leads_ && saved.contains("leads")) leads_->Load(saved.at("leads"));
   window_.Load(saved.at("window"));
   pending_ = std::move(pending);
   gap_ = gap;

@@ -1,0 +1,147 @@
+#include "tools/forecast_options.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <iterator>
+#include <utility>
+
+#include "tools/files.h"
+#include "tools/gate_options.h"
+#include "ttr/error.h"
+
+namespace ttr::tools {
+namespace {
+
+using experiments::ForecastOptions;
+
+// None of them grows with the table.
+constexpr const char* kForecastMemories[] = {
+    "rls{ridge: 0.1}", "weighted_rls{decay: 0.99, ridge: 0.1}", "nlms", "deltanet",
+    "nadaraya_watson{window: 256, bandwidth: 0.02}"};
+
+// "--interval" alone means the usual level.
+double Level(const std::string& text) {
+  if (text.empty()) return .95;
+  double level = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, level);
+  if (error != std::errc() || rest != end || !(level > 0 && level < 1)) {
+    throw Error("forecast", "--interval", "a level above 0 and below 1", "'" + text + "'");
+  }
+  return level;
+}
+
+// What is forecast, by what, and where it goes.
+void AddRunOptions(Command command, ForecastArguments& arguments) {
+  ForecastOptions& options = arguments.options;
+  command.AddOption("TABLE", arguments.table, "CSV with a header; - reads standard input live")
+      .Required();
+  command.AddOption("--column", options.columns, "a column to forecast; repeatable").Repeatable();
+  command.AddOption("--lags", options.lags, "rows that a forecast looks back on").ShowDefault();
+  command
+      .AddOption("--memory", arguments.memories,
+                 "a recipe; repeatable (default: rls, weighted_rls, nlms, deltanet, "
+                 "nadaraya_watson)")
+      .Repeatable();
+  command.AddOption("--out", arguments.out, "the table with forecasts (default: standard output)");
+  command.AddOption("--horizon", options.horizon, "forecast this many rows ahead").ShowDefault();
+  command
+      .AddOption("--ahead", options.ahead,
+                 "print the forecasts of this many rows beyond the end of TABLE; with --interval "
+                 "each has its bounds")
+      .Called("N");
+  command.AddOption("--season", options.season,
+                    "rows of a season: adds the seasonal naive forecaster");
+  command.AddOption("--save", arguments.save, "write the memories to this file at the end");
+  command.AddOption("--resume", arguments.resume,
+                    "go on from a saved file; options not given are those it had");
+}
+
+}  // namespace
+
+void AddForecastOptions(Command command, ForecastArguments& arguments) {
+  ForecastOptions& options = arguments.options;
+  AddRunOptions(command, arguments);
+  command
+      .AddOption("--units", arguments.units,
+                 "window: keys relative to the window's mean and size; raw: the data as they "
+                 "are")
+      .ShowDefault()
+      .OneOf({"window", "raw"});
+  command
+      .AddOption("--interval", arguments.interval,
+                 "prediction intervals at this level: columns NAME.lower and NAME.upper beside "
+                 "each memory's (without a number: 0.95)")
+      .Called("LEVEL")
+      .ValueMayLack();
+  command
+      .AddOption("--interval-decay", options.interval_decay,
+                 "forgetting factor of the errors that an interval follows from (default: the "
+                 "memory's own)")
+      .Called("FACTOR");
+  command
+      .AddOption("--bandwidth", arguments.bandwidth,
+                 "recipe: of kernels, as the recipes say; auto: selected while they read, from "
+                 "Silverman's rule of thumb and the errors of seven bandwidths around it")
+      .ShowDefault()
+      .OneOf({"recipe", "auto"});
+  AddGateOptions(command, options.gates);
+  command.AddOption("--separator", arguments.separator, "between the fields of TABLE")
+      .ShowDefault();
+  command.AddOption("--chart", arguments.chart, "write PREFIX.svg and PREFIX.png");
+  command.AddFlag("--json", arguments.json, "print the errors as JSON");
+  command.AddFlag("--quiet", arguments.quiet, "no progress, no notes");
+}
+
+void CheckFiles(const ForecastArguments& arguments) {
+  Files files("forecast");
+  files.Reads("TABLE", arguments.table);
+  for (const std::string& memory : arguments.memories) files.ReadsRecipe("--memory", memory);
+  // A memory may be saved over itself: it has been read whole by then, and is replaced whole.
+  files.Writes("--save", arguments.save);
+  files.Reads("--resume", arguments.resume);
+  files.Writes("--out", arguments.out);
+  files.WritesPictures("--chart", arguments.chart);
+}
+
+// What was said on the command line, and where nothing was, what the resumed run had.
+ForecastOptions ChosenOptions(const Command& command, const ForecastArguments& arguments) {
+  ForecastOptions options = arguments.options;
+  options.units = arguments.units == "raw" ? experiments::Units::kRaw : experiments::Units::kWindow;
+  options.selects_bandwidth = arguments.bandwidth == "auto";
+  if (command.Given("--interval")) options.interval = Level(arguments.interval);
+  if (command.Given("--interval-decay") &&
+      !(options.interval_decay > 0 && options.interval_decay <= 1)) {
+    throw Error("forecast", "--interval-decay", "above 0 and at most 1",
+                fmt::format("{}", options.interval_decay));
+  }
+  std::vector<std::string> memories = arguments.memories;
+  if (memories.empty() && arguments.resume.empty()) {
+    memories.assign(std::begin(kForecastMemories), std::end(kForecastMemories));
+  }
+  for (const std::string& text : memories) {
+    options.memories.push_back({text, RecipeArgument(text)});
+  }
+  if (arguments.resume.empty()) return options;
+
+  ForecastOptions saved = experiments::SavedOptions(arguments.resume);
+  const auto given = [&](const char* name) { return command.Given(name); };
+  if (!given("--column")) options.columns = saved.columns;
+  if (!given("--lags")) options.lags = saved.lags;
+  if (!given("--horizon")) options.horizon = saved.horizon;
+  if (!given("--ahead")) options.ahead = saved.ahead;
+  if (!given("--season")) options.season = saved.season;
+  if (!given("--units")) options.units = saved.units;
+  if (!given("--interval")) options.interval = saved.interval;
+  if (!given("--interval-decay")) options.interval_decay = saved.interval_decay;
+  if (!given("--bandwidth")) options.selects_bandwidth = saved.selects_bandwidth;
+  if (!given("--step")) options.gates.step = saved.gates.step;
+  if (!given("--decay")) options.gates.decay = saved.gates.decay;
+  if (!given("--momentum")) options.gates.momentum = saved.gates.momentum;
+  if (!given("--weight-decay")) options.gates.weight_decay = saved.gates.weight_decay;
+  if (memories.empty()) options.memories = std::move(saved.memories);
+  return options;
+}
+
+}  // namespace ttr::tools
