@@ -12,7 +12,7 @@
 ///
 /// Cost: some 14 D Dv flops a token and memory, 28 with momentum, 20 of a complex decay; without
 /// what Forward saved, its cost besides, and for every thread what it saves of one memory: O(T Dv)
-/// and a state each 64 tokens. The same bits for any number of threads.
+/// and a state each 64 tokens. The number of threads changes no bit.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace ttr::fast_weights {
 
-/// Of inputs, and of the initial state.
+/// Gradients of the inputs and of the initial state.
 struct Gradients : Operands<TensorView>, StateOperands<TensorView> {};
 
 struct BackwardCall {

@@ -113,7 +113,7 @@ void RunAll(Work& work, const common::WorkerScratch& scratch, Executor& executor
   });
 }
 
-/// Of the copies of what parts of a memory share.
+/// Bytes of the workers' copies of what the parts of a memory share.
 std::size_t SharedBytesOf(const Sizes& sizes, int threads) {
   return threads > 1 ? static_cast<std::size_t>(threads * SharedBytes(sizes)) : 0;
 }

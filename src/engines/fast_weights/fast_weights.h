@@ -49,7 +49,7 @@
 ///
 /// Cost a token and memory: 6 D Dv flops (Hebbian 4 D Dv) and O(C (D + Dv)) more, C = 8; 2 D Dv
 /// more where values are written along a key of their own, twice as many for a complex decay or
-/// momentum. The same bits for any number of threads. The caller validates shapes, dtypes, overlap.
+/// momentum. The number of threads changes no bit. The caller validates shapes, dtypes, overlap.
 #pragma once
 
 #include <cstddef>

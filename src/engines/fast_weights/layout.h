@@ -1,4 +1,4 @@
-/// What the glue tells the kernels about one memory. The kernels' scratch is scratch.h.
+/// What the glue hands to the kernels about one memory. The kernels' scratch is scratch.h.
 #pragma once
 
 #include <algorithm>

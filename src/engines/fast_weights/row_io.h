@@ -43,7 +43,7 @@ void ReadRow(const Rows& rows, std::int64_t t, std::int64_t count, T* to) {
   });
 }
 
-/// The same with zeros up to `stride`.
+/// Reads a row of `count` numbers and pads it with zeros up to `stride`.
 template <class T>
 void ReadPadded(const Rows& rows, std::int64_t t, std::int64_t count, std::int64_t stride, T* to) {
   ReadRow(rows, t, count, to);

@@ -34,7 +34,7 @@ struct GatheredNumbers {
   T seen[kChunk];   // h: from the row before to the erasure
   T momentum[kChunk];
   T log_scale[kChunk];  // the maximum after the row
-  bool saved[kChunk];   // is it that of the past?
+  bool saved[kChunk];   // is log_scale set by the past, not by the row?
   T first_scale;        // and before the first
 };
 
@@ -70,8 +70,9 @@ struct Bf16Scratch {
   bool any() const { return products != Bf16Products::kFloat32; }
 };
 
-/// Of what reads a memory in a chunk, keys that erase and the queries of every head, two lie in the
-/// rows of a tile. 32 rows of the memory are in its pairs, so many blocks for each two.
+/// Numbers of a tile. Its rows hold two of the readers of a chunk, which are the keys that erase
+/// and the queries of every head. Its pairs cover 32 rows of the memory, so that every two readers
+/// take TileBlocks() tiles.
 inline constexpr std::int64_t kTileNumbers = 16 * 16;
 inline std::int64_t TileBlocks(std::int64_t state_rows) { return CeilDiv(state_rows, 32); }
 inline std::int64_t TileNumbers(std::int64_t readers, std::int64_t state_rows) {
@@ -126,7 +127,7 @@ struct Scratch {
     TakeGathered(options, sizes, layout);
   }
 
-  /// The same for the memory with this place among those that are interleaved.
+  /// This scratch, moved to the memory at `place` among those that are interleaved.
   Scratch At(std::int64_t place) const {
     Scratch moved = *this;
     const auto move = [&]<class Number>(Number*& array) {
@@ -161,7 +162,7 @@ struct Scratch {
     const std::int64_t key_rows = RoundUp(sizes.key_dim, kLine<T>);
     prepared.keys = layout.Take<T>(chunks * 3 * packed);
     prepared.queries = layout.Take<T>(chunks * sizes.queries * packed);
-    // The same for pairs and tiles, so that bytes do not depend on which of them are chosen.
+    // Pairs and tiles get the same room, so that bytes do not depend on which of them are chosen.
     const std::int64_t readers = RoundUp(1 + sizes.queries, 2), any = bf16.any() ? 1 : 0;
     bf16.reads = layout.Take<std::uint32_t>(
         any * chunks * std::max(readers * packed / 2, TileNumbers(readers, packed / kChunk)));

@@ -128,7 +128,7 @@ struct Work {
       if (view.defined()) to = RowsOfOperand(view, per, h, sequence);
     });
   }
-  /// The same of states.
+  /// Memory h of sequence n in states, or in their gradients.
   void PointTo(const StateOperands<TensorView>& views, std::int64_t n, std::int64_t h,
                StateOperands<Rows>& rows) const {
     ForEachOperand(views, rows,

@@ -209,8 +209,8 @@ struct CoefficientGradients {
     }
   }
 
-  /// The same with momentum, backwards through p_ij, e_ij and their like (gradient_momentum-inl.h).
-  /// Both `tallies` have room for kTokens rows of lanes.
+  /// The gradients of decays and momentum, backwards through p_ij, e_ij and their like
+  /// (gradient_momentum-inl.h). Both `tallies` have room for kTokens rows of lanes.
   void DecaysAndMomentum(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                          T* tallies, T* update_tallies) {
     const hn::ScalableTag<T> d;

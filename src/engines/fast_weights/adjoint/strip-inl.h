@@ -141,7 +141,7 @@ void ReadGradients(const ChunkWork<T>& on, const T* memory, std::int64_t key, st
   }
 }
 
-/// The same of one write, to which it adds `joined`, if any.
+/// The gradients of one write, with `joined` added, if any.
 template <int NV, class T>
 void WriteGradients(const ChunkWork<T>& on, std::int64_t key, std::int64_t w, const T* joined) {
   const hn::ScalableTag<T> d;

@@ -66,7 +66,7 @@ HWY_INLINE void StoreTile(std::int64_t count, T* out, std::int64_t stride,
   }
 }
 
-/// The same, past the caches or not.
+/// out = the first `count` rows of the tile, past the caches if `past`.
 template <int NV, class T>
 HWY_INLINE void StoreTile(bool past, std::int64_t count, T* out, std::int64_t stride,
                           const ln::Tile<hn::ScalableTag<T>, ln::kTileRows, NV>& tile) {

@@ -79,7 +79,8 @@ class InputGradient {
 
   bool maps() const { return options_.features.map != rows::Map::kNone; }
 
-  /// Of raw_ / sqrt(|raw_|^2 + 1e-6), which is `factor` raw_.
+  /// The gradient by raw_ of raw_ / sqrt(|raw_|^2 + 1e-6) = `factor` raw_, from the one `dx` by
+  /// that.
   T* ThroughLength(T factor, const T* dx) {
     const hn::ScalableTag<T> d;
     const T along = Dot(raw_, dx, stride_) * factor * factor;

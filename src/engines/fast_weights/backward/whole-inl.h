@@ -134,7 +134,8 @@ class WholeRows {
     factors_[0] *= rows_.decay[r];
   }
 
-  /// The same with factors of channels; w (.) dw goes to their decays' gradients.
+  /// FadeRow() for decays by channel: every channel has a factor of its own, and w (.) dw goes to
+  /// the gradients of their decays.
   void FadeChannels(std::int64_t r) {
     const D d;
     const V zero = hn::Zero(d), step = hn::Set(d, rows_.step[r]);

@@ -79,7 +79,8 @@ HWY_INLINE void MulAddPairs(const std::uint32_t* HWY_RESTRICT left, std::int64_t
   }
 }
 
-/// Columns of a chunk [rows][kChunk], rows a multiple of four, two rows and two: what reads.
+/// Pairs of two rows each, from columns of a chunk [rows][kChunk]: for what reads. `rows` is a
+/// multiple of four.
 inline void PairRowsOf(const float* columns, std::int64_t rows, std::uint32_t* pairs) {
   const Wide d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Wide());
@@ -95,7 +96,7 @@ inline void PairRowsOf(const float* columns, std::int64_t rows, std::uint32_t* p
   }
 }
 
-/// The same, two tokens and two: what writes.
+/// Pairs of two tokens each, from columns of a chunk [rows][kChunk]: for what writes.
 inline void PairTokensOf(const float* columns, std::int64_t rows, std::uint32_t* pairs) {
   const Wide d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Wide());

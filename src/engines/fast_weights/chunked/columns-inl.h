@@ -39,7 +39,7 @@ HWY_INLINE void PackColumns(const Memory& memory, const Chunk& chunk, const From
   sn::Transpose<kChunk>(pointers, memory.key_dim, out);
 }
 
-/// The same of rows that are used in place (KeysInPlace()), from number `offset` of each.
+/// Packs the columns of rows that are used in place (KeysInPlace()), from number `offset` of each.
 template <class T>
 HWY_INLINE void PackRows(const Memory& memory, const Chunk& chunk, const Rows& rows,
                          std::int64_t offset, bool reads, const T* zeros, T* out) {

@@ -47,7 +47,7 @@ HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RES
   }
 }
 
-/// The same of rows i, i + every, ...
+/// MulAddCausal() for the rows i, i + every, i + 2 every, ...
 template <class D, int R, int NV, class T = hn::TFromD<D>>
 HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RESTRICT rows,
                              std::int64_t i, std::int64_t every, bool diagonal,

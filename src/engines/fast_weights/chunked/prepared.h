@@ -17,8 +17,9 @@ struct ChunkColumns {
   T* queries = nullptr;  // [query]
 };
 
-/// The same two and two for products in bfloat16: rows of what reads, tokens of what writes; or
-/// what reads as tiles. Null where there are none.
+/// The columns as pairs for products in bfloat16. Columns that read pair two rows of the state;
+/// columns that write pair two tokens. Where tiles multiply, `tiles` holds what reads. Null where
+/// there are none.
 struct ChunkPairs {
   std::uint32_t *erase = nullptr, *queries = nullptr;
   std::uint32_t *write = nullptr, *value = nullptr;

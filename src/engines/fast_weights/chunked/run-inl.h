@@ -42,8 +42,8 @@ HWY_INLINE void ForStrips(const Memory& memory, const Visit& visit) {
   }
 }
 
-/// One matrix of a memory from `home` to the strips, where it begins at row `first`; columns that a
-/// strip has beyond the memory's last are zero.
+/// One matrix of a memory from `home`, the caller's tensor, to the strips, where it begins at row
+/// `first`. Columns that a strip has beyond the memory's last are zero.
 template <class T>
 void LoadStrips(const Memory& memory, const Rows& home, std::int64_t first, std::int64_t state_rows,
                 T* strips) {
@@ -59,7 +59,7 @@ void LoadStrips(const Memory& memory, const Rows& home, std::int64_t first, std:
   });
 }
 
-/// The same back.
+/// One matrix of a memory from the strips back to `home`.
 template <class T>
 void StoreStrips(const Memory& memory, const Rows& home, std::int64_t first,
                  std::int64_t state_rows, const T* strips) {
@@ -186,7 +186,7 @@ class ChunkedRun {
     }
   }
 
-  /// The same of what a chunk's rows read and write.
+  /// Pairs for products in bfloat16 of what a chunk's rows read and write, where there are any.
   void PairColumns(const Prepared<T>& p) {
     if constexpr (kHasBf16Pairs<T>) {
       if (scratch_.bf16.products != Bf16Products::kPairs) return;
@@ -204,7 +204,7 @@ class ChunkedRun {
     }
   }
 
-  /// The same as rows of tiles.
+  /// Tiles for products in bfloat16 of what a chunk's rows read, where there are any.
   void TileColumns(const Prepared<T>& p) {
     if constexpr (kHasBf16Tiles<T>) {
       if (scratch_.bf16.products != Bf16Products::kTiles) return;

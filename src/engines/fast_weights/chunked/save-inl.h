@@ -112,7 +112,8 @@ class BlockSaver {
   }
   std::int64_t errors_stride() const { return values_; }
 
-  /// The same of the first query's outputs; those of the next are `values()` on.
+  /// Where the first query's outputs of row `row` go from `column` on; those of the next query are
+  /// values() further. Null where they are not saved.
   T* Outputs(std::int64_t row, std::int64_t column) const {
     return outputs_ == nullptr ? nullptr : outputs_ + row * outputs_stride() + column;
   }
@@ -130,7 +131,7 @@ class BlockSaver {
  private:
   static constexpr std::int64_t kUnit = SavedLayout::kUnit;
 
-  /// Of a state.
+  /// Numbers of a saved state.
   std::int64_t numbers() const { return matrices_ * keys_ * values_; }
 
   /// Key channels of the strip that begins at k: those of gradient_layout.h.

@@ -34,7 +34,7 @@ struct StripRows {
   T* operator[](std::int64_t token) const { return data + token * stride; }
 };
 
-/// The same of values or outputs: of T, or of bfloat16.
+/// Rows of values or outputs, one a token, of one strip's columns: of T, or of bfloat16.
 template <class T>
 struct OuterRows {
   void* data;

@@ -73,7 +73,7 @@ Chunk NextChunk(const Options& options, const Memory& memory, std::int64_t first
 template <class T>
 using ChunkTag = hn::CappedTag<T, kChunk>;
 
-/// Of the first `rows` at least.
+/// Exponentials of at least the first `rows` numbers, none of which is positive.
 template <class T>
 HWY_INLINE void ExpAll(std::int64_t rows, T (&x)[kChunk]) {
   const ChunkTag<T> d;

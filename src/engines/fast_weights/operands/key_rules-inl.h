@@ -90,8 +90,8 @@ HWY_INLINE void PreconditionRow(const Options& options, T weight, const T* key, 
   }
 }
 
-/// The same backwards: d_key from dL/d (k (.) m) to dL/dk, of which d_erase is another part, and
-/// d_curvature from dL/dD to dL/dD'. Returns dL/d weight. `curvature` holds D.
+/// Gradients of PreconditionRow(). Turns d_key from dL/d (k (.) m) into dL/dk, to which it adds the
+/// share d_erase, and d_curvature from dL/dD into dL/dD'. Returns dL/d weight. `curvature` holds D.
 template <class T>
 HWY_INLINE T PreconditionGradient(const Options& options, T weight, const T* key,
                                   const T* curvature, const T* d_erase, std::int64_t count,

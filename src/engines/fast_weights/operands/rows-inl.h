@@ -47,7 +47,7 @@ HWY_INLINE bool AnyBelow(const T* row, std::int64_t count, double value) {
   return false;
 }
 
-/// The same of token t's row.
+/// Is any element of token t's row less than `value`?
 inline bool AnyBelow(const Rows& rows, std::int64_t t, std::int64_t count, double value) {
   const std::int64_t offset = t * rows.stride;
   switch (rows.dtype) {
@@ -70,7 +70,7 @@ HWY_INLINE T Dot(const T* x, const T* y, std::int64_t count) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-/// The same of the first `count` numbers.
+/// x . y over the first `count` numbers, which need not fill whole vectors.
 template <class T>
 HWY_INLINE T DotFirst(const T* x, const T* y, std::int64_t count) {
   const std::int64_t whole =
@@ -94,7 +94,7 @@ HWY_INLINE void CopyScaled(const T* HWY_RESTRICT from, std::int64_t count, T fac
   for (; i < count; ++i) to[i] = factor * from[i];
 }
 
-/// The same without a factor.
+/// to = from, whole rows of one type.
 template <class T>
 HWY_INLINE void Copy(const T* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
   const hn::ScalableTag<T> d;
@@ -104,7 +104,7 @@ HWY_INLINE void Copy(const T* HWY_RESTRICT from, std::int64_t count, T* HWY_REST
   for (; i < count; ++i) to[i] = from[i];
 }
 
-/// The same past the caches, of whole lines.
+/// to = from, whole cache lines, stored past the caches.
 template <class T>
 HWY_INLINE void CopyPast(const T* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
   const hn::ScalableTag<T> d;
