@@ -44,7 +44,7 @@
 ///
 /// Cost: some 32 D^2 + 16 D Dv flops a token (D^3 / 3 more with systems of their own, 4 n D^2 for n
 /// steps of an iteration, some 9 D^3 with all eigenvectors); scratch of O(T D) for every thread,
-/// O(min(n + rank, D) T D) for gradient descent. The same bits for any number of threads.
+/// O(min(n + rank, D) T D) for gradient descent. The number of threads changes no bit.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-/// What the glue tells the kernels about one memory and one sequence.
+/// What the glue hands to the kernels about one memory and one sequence.
 #pragma once
 
 #include <cstddef>

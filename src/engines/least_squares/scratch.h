@@ -38,7 +38,7 @@ inline std::int64_t ChunkTokens(std::int64_t key_dim) {
 /// Tokens whose systems are iterated together. A longer chunk writes A less often, and every
 /// product with A_t has more keys to go through.
 inline constexpr std::int64_t kTokensTogether = 16;
-/// The same of those that share a factor: in a longer chunk it costs less, and its ridge is further
+/// Tokens that share a factor. In a longer chunk the factor costs less, and its ridge is further
 /// from what the last tokens should have.
 inline constexpr std::int64_t kTokensOfFactor = 32;
 

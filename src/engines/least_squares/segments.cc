@@ -12,7 +12,7 @@ namespace {
 /// A segment shorter than this is not worth a thread.
 constexpr std::int64_t kLeastTokens = 256;
 
-/// Is this sequence cut? Of packed ones some may be too short: they are run whole.
+/// Is this sequence cut? Packed sequences may be too short for that, and are run whole.
 bool IsCut(const Memory& memory) { return memory.tokens >= 2 * kLeastTokens; }
 
 std::int64_t SegmentNumbers(const Sizes& sizes) {

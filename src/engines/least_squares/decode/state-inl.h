@@ -83,7 +83,7 @@ HWY_INLINE void Forget(void* matrix, std::int64_t stride, std::int64_t rows, std
 }
 
 /// A <- g A + k k^T in the caller's state, k times sqrt(w); g = 0 forgets, whatever was there.
-/// Tells the bits that A had and has.
+/// Adds up the bits that A had in `before`, those that it has in `after`.
 template <class T>
 HWY_INLINE void WriteGram(const Memory& memory, T g, const T* k, BitSum<T>& before,
                           BitSum<T>& after) {

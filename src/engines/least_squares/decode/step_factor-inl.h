@@ -47,7 +47,7 @@ class StepFactor {
         f_(memory.state),
         upcoming_(static_cast<const T*>(memory.upcoming.factor)) {}
 
-  /// Is it that of the memory whose bits were added up?
+  /// Does the factor belong to the memory whose bits were added up?
   bool Fits(const BitSum<T>& bits) const { return f_.holds() && Sealed(bits).Is(f_.seal); }
   void Seal(const BitSum<T>& bits) const { Sealed(bits).Store(f_.seal); }
   bool holds() const { return f_.holds(); }

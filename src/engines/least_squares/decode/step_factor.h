@@ -9,8 +9,8 @@
 namespace ttr::least_squares {
 
 /// A + R = U^T diag(d) U, U with ones on its diagonal, and where writes are deferred
-/// (MemoryState::deferred) B = U^T diag(d) W. Of every kUnit rows of U the columns from the first
-/// on are stored, zeros below the diagonal among them, row after row.
+/// (MemoryState::deferred) B = U^T diag(d) W. U is stored row after row. Every kUnit rows begin at
+/// the column of the first row's diagonal, and so store some zeros below the diagonal.
 template <class T>
 struct FactorLayout {
   std::int64_t unit;     // rows and columns of U, rows of W: D rounded up
@@ -49,8 +49,9 @@ struct FactorLayout {
   T* Row(std::int64_t i) const { return u + Begin(i) - FirstColumn(i); }
 };
 
-/// Of a memory whose writes are deferred: W from B, once U and d are there; and A and B from U, d
-/// and W, which then are no longer needed. Sums in double, D^2 (D + Dv) of them.
+/// TakeValues() and Flush() serve a memory whose writes are deferred. TakeValues() computes W from
+/// B, once U and d are there. Flush() computes A and B from U, d and W, which then are no longer
+/// needed: D^2 (D + Dv) sums in double.
 template <class T>
 void TakeValues(const MemoryState& memory);
 template <class T>

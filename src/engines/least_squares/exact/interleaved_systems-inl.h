@@ -267,8 +267,9 @@ class InterleavedSystems {
     solver_.Factor(size_, matrix_.data(), linalg::Rounding<T>(size_), linalg::kFaded<T>);
   }
 
-  /// Of its diagonal, which a pivot must leave for the lane to be trusted. Without a ridge, after
-  /// a pivot so small, rounding may have left another as large where there is none (pivots-inl.h).
+  /// The share of its diagonal that a pivot must leave for the lane to be trusted. It is larger
+  /// without a ridge: after a pivot that small, a pivot that should be 0 may be rounding of the
+  /// same size (pivots-inl.h).
   static double LeastShare(const double* ridge, std::int64_t key_dim) {
     const bool none = std::all_of(ridge, ridge + key_dim, [](double x) { return x == 0; });
     return std::max(linalg::Rounding<T>(key_dim), none ? std::sqrt(linalg::Rounding<T>(1)) : 0);

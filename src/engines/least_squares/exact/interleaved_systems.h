@@ -18,7 +18,7 @@ struct InterleavedScratch {
   std::int64_t keys_unit, slots, rights;
   // Rows: the keys of a block of tokens, times sqrt(w), and its right-hand sides.
   Block<T> keys, right;
-  // Of every token: its decay, how much of it is left as its lane ends, and (found by
+  // Numbers of every token: its decay, how much of it is left as its lane ends, and (found by
   // InterleavedSystems) whether its system is singular.
   T *decay, *left;
   bool* regularised;

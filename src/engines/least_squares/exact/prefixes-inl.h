@@ -200,7 +200,7 @@ class Prefixes {
     linalg::ZeroBelowStairs(p_.gains, unit, columns_, queries, tokens_);
   }
 
-  /// Wb = U^-T B and E = L^-1 (V - Wk^T Wb): what the chunk's tokens tell that is new.
+  /// Wb = U^-T B and E = L^-1 (V - Wk^T Wb): what is new in the chunk's tokens.
   void MakeErrors() {
     const std::int64_t unit = RoundUp(tokens_, kUnit);
     if (empty_) {

@@ -26,7 +26,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
-/// In the words of gradient.h; within a part, in its scale, a row an output,
+/// Gradients in the notation of gradient.h. Within a part, in its scale, a row for each output,
 ///
 ///     dK = K (F + F^T) + V G^T - triu(K X^T) Z + (triu(V dY^T) - triu(K Z^T)) X
 ///     dV = K G + triu(K X^T) dY

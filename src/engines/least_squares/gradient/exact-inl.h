@@ -109,8 +109,8 @@ class ExactSolutions {
     return part;
   }
 
-  /// The outputs of a part whose tokens share a factor. Are k . x and v . dy - k . z saved, too? Of
-  /// tokens without weight they are not known.
+  /// Solves for the outputs of a part whose tokens share a factor. Returns whether k . x and v . dy
+  /// - k . z are saved, too: they are unknown for tokens without weight.
   bool SolveTogether(const Part& part) {
     const std::int64_t queries = memory_.queries;
     const std::int64_t columns = RoundUp(part.reading * queries, kUnit);

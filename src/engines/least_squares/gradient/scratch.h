@@ -1,4 +1,4 @@
-/// What the glue tells the gradient kernels about one memory, and how they divide their scratch.
+/// What the glue hands to the gradient kernels about one memory, and how they divide scratch.
 #pragma once
 
 #include <algorithm>
@@ -88,7 +88,7 @@ struct GradientScratch {
   SolutionScratch<T> solutions;
   ForwardScratch<T> forward;
   BackwardScratch<T> backward;
-  // Of a part: c, w / c, sums over tokens; the diagonals of dL/dR of its reading tokens.
+  // Numbers of a part: c, w / c, sums over tokens; diagonals of dL/dR of its reading tokens.
   double *c, *weight, *sums, *diagonal;
   Block<T> dyt;   // dY^T
   Block<T> f;     // F + F^T; forward: all of A

@@ -19,7 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
-/// Of a result, squares of kUnit rows and columns: those on the diagonal and above it.
+/// The part of a result that is computed: squares of kUnit rows and columns on its diagonal and
+/// above.
 struct UpperSquares {
   std::int64_t columns, steps;
   std::int64_t FirstColumn(std::int64_t i) const { return i / kUnit * kUnit; }
@@ -27,7 +28,7 @@ struct UpperSquares {
   std::int64_t Steps(std::int64_t, std::int64_t) const { return steps; }
 };
 
-/// In the words of gradient.h; in the scale of the part that is at hand.
+/// F and G of gradient.h, in the scale of the part that is at hand.
 template <class T>
 class GradientSums {
  public:

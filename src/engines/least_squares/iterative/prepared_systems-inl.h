@@ -68,7 +68,7 @@ class PreparedSystems {
   }
 
   /// An interval that holds the eigenvalues: H_i, without its ridge, is positive semi-definite. A
-  /// ridge that has faded cannot be told from the data.
+  /// ridge that has faded cannot be separated from the data.
   double Low(std::int64_t system) const {
     if (options_.needs_spectra()) {
       return std::max(spectra_.Value(system, memory_.key_dim() - 1), 0.0);

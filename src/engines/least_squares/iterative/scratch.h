@@ -17,7 +17,7 @@ struct PreconditionerScratch {
   std::int64_t vectors = 0;  // eigenvectors that are stored of every system
   T* inverse;                // its diagonal, or its blocks, rows of `block`
   double *sums, *work;       // the diagonal (blocks) of A; some blocks, lane by lane
-  // Of every system: its eigenvalues, largest first; the first eigenvectors, columns of D rows.
+  // Eigenvalues of every system, largest first; its first eigenvectors, columns of D rows.
   double* eigenvalues;
   Block<double> eigenvectors;
   double* along;  // products with them
@@ -138,7 +138,7 @@ struct ChunkFactorScratch {
   // Directions, with their products with the keys under them; their products with A; residuals,
   // those multiplied by P, solutions.
   Block<T> d, ad, r, z, x;
-  // Of every right-hand side: the factor of its ridge, and scalars of its iteration.
+  // Numbers of every right-hand side: the factor of its ridge, and scalars of its iteration.
   T *rho, *product, *curvature, *alpha, *beta, *residual;
 
   ChunkFactorScratch(const Options& options, const Scratch<T>& s, ScratchLayout& layout) {

@@ -79,7 +79,7 @@ class PrefixSystems {
   std::int64_t count() const { return count_; }
   std::int64_t tokens() const { return tokens_; }
   double Fade(std::int64_t system) const { return it_.fade[system]; }
-  /// Of A_i + R_i, for conjugate gradients: what no eigenvalue is above.
+  /// The trace of A_i + R_i, which bounds its eigenvalues from above; for conjugate gradients.
   double Trace(std::int64_t system) const { return it_.trace[system]; }
   /// |H_i|_F, for relative ridges and Chebyshev's iteration.
   double Norm(std::int64_t system) const { return it_.norm[system]; }
@@ -202,7 +202,7 @@ class PrefixSystems {
     return finite;
   }
 
-  /// |H_i|_F, H = A without the ridge where that is part of it and told apart:
+  /// |H_i|_F, where H = A less the ridge if A holds one that has not faded:
   ///
   ///     |H_0 + sum k k^T|^2 = |H_0|^2 + 2 sum k_i^T H_0 k_i + sum (k_i . k_j)^2
   ///
