@@ -88,7 +88,7 @@ class BlockOffsets {
 
   /// The greatest logarithm of a weight in the block for a query of token t, which sees all of it.
   T GreatestFor(std::int64_t t) const { return static_cast<T>(most_ - m_.weights.references[t]); }
-  /// Finds what GreatestFor() tells of tokens t to `last`. False where they do not all see the
+  /// Finds what GreatestFor() returns for tokens t to `last`. False where they do not all see the
   /// whole block, or one of its weights is NaN.
   bool FindGreatest(std::int64_t t, std::int64_t last) {
     if (m_.sight.End(t) < first_ + count_ || m_.ForgottenAt(last) > first_) return false;

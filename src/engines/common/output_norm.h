@@ -5,7 +5,8 @@
 
 namespace ttr::common {
 
-/// Of y over Dv: nothing, |y|, or its root mean square. Zero stays zero.
+/// What an output y is divided by: nothing, |y|, or its root mean square over Dv. A zero y stays
+/// zero.
 enum class OutputNorm : std::uint8_t { kNone, kL2, kRms };
 
 }  // namespace ttr::common

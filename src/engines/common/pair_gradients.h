@@ -23,7 +23,7 @@ struct FinalPairGradients {
   TensorView k, v, log_weight;
 };
 
-/// Of one memory.
+/// Gradients of one memory.
 struct PairGradients {
   HeadRows dy{}, dq{};
   Rows dk{}, dv{}, dstate_k{}, dstate_v{}, dstate_log_weight{};

@@ -103,8 +103,8 @@ HWY_INLINE bool IsFinite(const T* row, std::int64_t channels) {
   return hn::AllTrue(d, hn::Eq(sum, hn::Zero(d)));
 }
 
-/// Rows that are not finite become zeros, so that nothing times them is NaN; `odd`, if given, tells
-/// which. Returns how many they are.
+/// Rows that are not finite become zeros, so that no product with them is NaN. `odd`, if given,
+/// lists them. Returns how many they are.
 template <class T>
 std::int64_t SetOddAside(const Block<T>& rows, std::int64_t count, std::int64_t channels,
                          std::int64_t* odd) {

@@ -48,7 +48,7 @@ inline void ReferQueriesAs(const QueriedPairs& m) {
   double most = kNone;
   for (std::int64_t t = 0; t < m.rows / m.queries; ++t) {
     const Range seen = m.SeenAt(t);
-    if (heaviest < seen.first) {  // it is out of sight
+    if (heaviest < seen.first) {  // it has left the visible range
       next = seen.first;
       most = kNone;
     }

@@ -51,7 +51,7 @@ inline Rows RowsOf(const TensorView& view, const Sequence& sequence, std::int64_
   return RowsOf(view, sequence.batch, sequence.first, head, column);
 }
 
-/// The same of this head and those after it.
+/// The rows of this head and of the heads after it.
 inline HeadRows HeadRowsOf(const TensorView& view, const Sequence& sequence, std::int64_t head,
                            std::int64_t column = 0) {
   if (!view.defined()) return {};

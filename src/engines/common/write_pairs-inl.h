@@ -29,8 +29,8 @@ inline double LogImportance(const KeptPairs& m, std::int64_t t) {
   return log;
 }
 
-/// Decays add up from the last token that forgot all: what was before it is out of sight, and a sum
-/// of infinities is none.
+/// Decays add up from the last token that forgot all: pairs before it are no longer visible, and a
+/// sum with its infinite logarithm would not be finite.
 inline void WeighPairsAs(const KeptPairs& m) {
   const PairWeights& w = m.weights;
   const std::int64_t held = m.sight.held;
