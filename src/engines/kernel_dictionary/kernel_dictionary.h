@@ -27,7 +27,7 @@
 ///
 /// Cost a token: n (Dk + n / 2) for its coordinates and n (n / 2 + Dv) for its rotations, times 2
 /// and 6 flops; a query 2 n (Dk + n + Dv). A call copies the state, 2 n^2 + n (Dk + Dv) numbers a
-/// memory. The same bits for any number of threads. NaN reaches the tokens that come after it. The
+/// memory. The number of threads changes no bit. NaN reaches the tokens that come after it. The
 /// caller validates. Source: Engel, Mannor, Meir (2004).
 #pragma once
 

@@ -20,7 +20,7 @@ struct Memory : common::QueriedPairs {
   std::int64_t* count = nullptr;  // of the state
 };
 
-/// Of a worker: the memory, and rows.
+/// A worker's scratch: a copy of the memory, and rows.
 struct Scratch {
   std::int64_t stride;  // of r and l
   double *e, *r, *keys, *l;

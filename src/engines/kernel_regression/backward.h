@@ -10,7 +10,7 @@
 ///     d ridge = - sum_i p_i      d log w_i = ridge p_i      p_i = D_i^2 sum_t a_ti b_ti
 ///
 /// Cost: 2 N^3 flops beside the N^3 / 3 of the factor, one query a pair. Memory: three half N x N
-/// matrices. The same bits for any number of threads. Prefixes that are singular, in double and one
+/// matrices. The number of threads changes no bit. Prefixes that are singular, in double and one
 /// by one, as if their rank stayed as it is. The gradient by an importance of 0 is the slope on the
 /// side where there is some: sum_t r_t s_t / ridge, r and s what k(K, q_t) and V dy_t leave at the
 /// pair's key beside their fits; 0 without a ridge, or where a prefix is singular.

@@ -47,7 +47,8 @@ class PivotTest {
   }
 
  private:
-  /// Of sums of so many products; double takes the definition's margin and some more.
+  /// The rounding of sums of so many products. In double it is the definition's margin and some
+  /// more.
   static double RoundingOf(std::int64_t pairs) {
     if constexpr (sizeof(T) == 4) return 8 * std::sqrt(static_cast<double>(pairs)) * 0x1p-23;
     return 16 * linalg::Rounding<double>(pairs);

@@ -90,7 +90,8 @@ class GradientPass {
             SlopeBlock(options_.kernel, f_.keys.Rows(b * height), f_.gains + b * height, height,
                        s_.queries.kt.Columns(column - first), f_.gains + column, m_.key_dim, width_,
                        by, s_.x, by);
-        // Of the square on the diagonal both halves are there.
+        // The square on the diagonal has both halves of its symmetric pairs, so that half of it
+        // counts.
         width += b < block ? sum : sum / 2;
       }
     }

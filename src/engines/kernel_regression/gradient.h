@@ -55,7 +55,7 @@ struct Solutions {
   }
 };
 
-/// Of a worker.
+/// A worker's scratch of the backward pass.
 template <class T>
 struct GradientScratch {
   Scratch<T> queries;

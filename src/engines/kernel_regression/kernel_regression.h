@@ -30,8 +30,8 @@
 /// state (without one, v) is that; a prefix whose factor has a pivot that may be rounding is solved
 /// in float64 and with least norm (minimum_norm.h). NaN reaches the tokens that come after it.
 ///
-/// Cost of N pairs, one query each: 2 N^3 / 3 flops. Memory: half of an N x N matrix. The same bits
-/// for any number of threads. The caller validates.
+/// Cost of N pairs, one query each: 2 N^3 / 3 flops. Memory: half of an N x N matrix. The number of
+/// threads changes no bit. The caller validates.
 #pragma once
 
 #include <cstddef>

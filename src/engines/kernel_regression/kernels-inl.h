@@ -28,8 +28,8 @@ namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace cn = ttr::common::HWY_NAMESPACE;
 using common::Kernel;
 
-/// k(a, b) times the gains of both: of what has a logarithm gains are logarithms, so that no
-/// kernel overflows beside its diagonal.
+/// k(a, b) times the gains of both. Gains of a kernel that has a logarithm are logarithms, so that
+/// no kernel overflows beside its diagonal.
 template <Kernel KERNEL>
 struct Gained {
   static constexpr Kernel kKernel = KERNEL;
@@ -42,7 +42,7 @@ struct Gained {
       return hn::Mul(x, hn::Mul(left, right));
     } else {
       const V log = hn::Add(cn::LogKernel<KERNEL>::Of(d, x, width), hn::Add(left, right));
-      // Of distances it is at most 0, as gains are then.
+      // The logarithm of a kernel of distances is at most 0, as its gains are.
       return kByDistance ? sn::ExpFlushed(d, log) : sn::Exp(d, log);
     }
   }
@@ -58,7 +58,7 @@ HWY_INLINE void WithGained(Kernel kernel, const Use& use) {
   });
 }
 
-/// Of a pair or a column that takes no part.
+/// The gain of a pair or a column that takes no part.
 template <class T>
 T NoGain(Kernel kernel) {
   return kernel == Kernel::kLinear ? T(0) : -std::numeric_limits<T>::infinity();

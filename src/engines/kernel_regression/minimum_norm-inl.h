@@ -1,8 +1,8 @@
 // Prefixes that are singular, or may be: pair by pair, in double. Compiled once for every target.
 //
-// Of a pair whose key those before it span in the kernel's space, the row of L ends before its
-// diagonal: A = F F^T with as many columns of F as there are pairs that span, F = D^-1 [rows of L].
-// The solution of least norm is then
+// A pair whose key is in the span of those before it, in the kernel's space, has a row of L that
+// ends before its diagonal: A = F F^T with as many columns of F as there are pairs that span, F =
+// D^-1 [rows of L]. The solution of least norm is then
 //
 //     y = s^T A^+ V = z^T (F^T F)^-1 F^T V,   z = L^-1 s over the pairs that span
 //
@@ -80,7 +80,7 @@ class MinimumNormPrefixes {
     }
   }
 
-  // Of kept rows, over the root of the greatest diagonal of A.
+  // Rows and values that were kept, over the root of the greatest diagonal of A.
   const std::vector<double>& row(std::int64_t i) const { return kept_rows_[i]; }
   const std::vector<double>& value(std::int64_t i) const { return kept_values_[i]; }
   /// log w_i^1/2, and what a ridge is.

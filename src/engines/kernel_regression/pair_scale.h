@@ -36,7 +36,7 @@ struct PairScale {
   /// Is nothing left of it?
   bool none() const { return !(log > kLogFaded); }
 
-  // Of a gain as it was rounded.
+  // The factor that a gain stands for, as the gain was rounded.
   double Factor(double g) const { return linear ? g : std::exp(g); }
   /// D^2
   double Inverse(double g) const {

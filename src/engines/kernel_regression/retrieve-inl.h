@@ -40,7 +40,7 @@ class QueryColumns {
   /// Pairs that query i sees, and of those the ones that have a factor.
   std::int64_t EndOf(std::int64_t i) const { return m_.sight.End((first_ + i) / m_.queries); }
   std::int64_t RowsOf(std::int64_t i) const { return std::min(EndOf(i), f_.progress->good); }
-  /// The same of the last query of a panel.
+  /// Pairs with a factor that the last query of a panel sees.
   std::int64_t RowsOfPanel(std::int64_t panel) const {
     return RowsOf(std::min((panel + 1) * kWide, count_) - 1);
   }

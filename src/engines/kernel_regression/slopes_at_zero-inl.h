@@ -61,7 +61,7 @@ class SlopesAtZero {
     return std::isfinite(sum) ? sum / m_.ridge : 0;
   }
 
-  /// Of query `at`: what is left of k(key, q), times what is left of value . dy.
+  /// What query `at` leaves of k(key, q), times what it leaves of value . dy.
   double LeftOver(std::int64_t at, const T* key, const T* value) const {
     const common::Place place = common::Place::Of(m_, at);
     T* const row = s_.queries.row;

@@ -100,7 +100,7 @@ struct Factor {
   }
 };
 
-/// Of a worker.
+/// A worker's scratch.
 template <class T>
 struct Scratch {
   Block<T> q;   // [query][channel]

@@ -32,9 +32,9 @@ struct Work {
 /// Flops of a call.
 double FlopsOf(const Work& work);
 
-/// Of one memory's weights.
+/// Bytes of one memory's weights.
 std::size_t BytesOfWeights(const Sizes& sizes);
-/// Of one memory's factor, and of a worker beside it.
+/// Bytes of one memory's factor, and of a worker's scratch beside it.
 std::size_t BytesOfFactor(const Sizes& sizes, std::int64_t pairs);
 std::size_t BytesOfScratch(const Sizes& sizes, std::int64_t pairs);
 

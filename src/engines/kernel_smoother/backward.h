@@ -8,7 +8,7 @@
 /// again, a block at a time, from the logarithm of their sum, one number a query.
 ///
 /// Cost: five products where the forward pass has two, and those two once more where it saved
-/// nothing. The same bits for any number of threads. Memory: O(T) a memory.
+/// nothing. The number of threads changes no bit. Memory: O(T) a memory.
 #pragma once
 
 #include <cstddef>

@@ -25,8 +25,8 @@
 /// state (without one, v) is that. NaN reaches the queries that see it and no other.
 ///
 /// Cost a query and pair: 2 (Dk + Dv) flops and an exponential; of pairs that no query of a block
-/// sees, nothing. Memory: a block of scores, nothing that grows with T^2. The same bits for any
-/// number of threads. The caller validates.
+/// sees, nothing. Memory: a block of scores, nothing that grows with T^2. The number of threads
+/// changes no bit. The caller validates.
 #pragma once
 
 #include <cstddef>

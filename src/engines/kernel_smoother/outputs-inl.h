@@ -39,7 +39,7 @@ class OutputsPass {
   void Run() {
     Start();
     const Range seen = block_.SeenBy(0, task_.count);
-    // The latest pairs tell the maximum, beside which a decay leaves nothing of the first.
+    // The latest pairs come first: with a decay they set the maximum, and the oldest count nothing.
     for (std::int64_t first = (seen.end - 1) / s_.pairs * s_.pairs;
          first >= 0 && first + s_.pairs > seen.first; first -= s_.pairs) {
       PairBlock(first, std::min(s_.pairs, seen.end - first));

@@ -1,4 +1,4 @@
-/// What is done with one memory: what the glue tells the kernels, and how these divide their
+/// What is done with one memory: what the glue hands to the kernels, and how these divide their
 /// scratch.
 #pragma once
 
@@ -62,7 +62,7 @@ struct BoxRoom {
   T *query_low, *query_high, *key_low, *key_high;
 };
 
-/// Of a worker.
+/// A worker's scratch.
 template <class T>
 struct Scratch {
   std::int64_t pairs;  // of a block

@@ -28,7 +28,7 @@ struct Work {
   Memory MemoryOf(std::int64_t item, std::byte* shared) const;
 };
 
-/// Of one memory's weights.
+/// Bytes of one memory's weights.
 std::size_t BytesOfWeights(const Sizes& sizes);
 
 }  // namespace ttr::kernel_smoother

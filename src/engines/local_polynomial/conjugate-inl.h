@@ -31,7 +31,8 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 /// Sixteenths of the channels: iterations that take about as long as the direct road.
 inline constexpr std::int64_t kIterationShare = 3;
 
-/// Of degree 1, with x_i = k_i - centre and m their means, for kQueries columns at once:
+/// The covariance in degree 1 applied to kQueries columns at once, with x_i = k_i - centre and m
+/// the means of x_i:
 ///
 ///     A z = sum_i p_i x_i (x_i . z - m . z) + ridge z
 ///
@@ -105,8 +106,8 @@ class ConjugateGradients {
   }
 
   /// Solves for what is in `right`, [channel][query], the first side of the fit. for_blocks(use):
-  /// use(at, count) of all blocks of pairs, whose keys less the centre are in fit.k. Of queries in
-  /// `solves` leaves those that are there before the direct road would be.
+  /// use(at, count) of all blocks of pairs, whose keys less the centre are in fit.k. `solves` keeps
+  /// the queries that converge before the direct road would be done.
   template <class ForBlocks>
   void Solve(const ForBlocks& for_blocks, std::array<bool, kQueries>& solves) const {
     const std::int64_t most = channels_ * kIterationShare / 16;

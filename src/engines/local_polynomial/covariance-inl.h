@@ -37,7 +37,7 @@ HWY_INLINE void ExpandKey(const Monomials& f, const T* k, const T* centre, T* on
   }
 }
 
-/// The same of one query; k may be the row.
+/// The monomials of k less a centre, in `row`, [monomial]; k may be the row.
 template <class T>
 HWY_INLINE void ExpandRow(const Monomials& f, const T* k, const T* centre, T* row) {
   for (std::int64_t c = 0; c < f.channels; ++c) row[c] = k[c] - centre[c];

@@ -69,8 +69,8 @@ class DualFit {
     }
   }
 
-  /// Queries of a part: their e, or u and s where there are two `sides`. Regular() of the fit tells
-  /// whose are no numbers to use.
+  /// Queries of a part: their e, or u and s where there are two `sides`. Regular() of the fit is
+  /// false for queries whose numbers are not to be used.
   void Solve(std::int64_t part, std::int64_t sides) const {
     T* const regular = fit_.regular + part * Lanes();
     const std::int64_t rows = StartSystems(part, sides);
@@ -190,7 +190,7 @@ class DualFit {
     const std::int64_t at = i * s_.most, rows = s_.counts[i] - 1;
     const T* const shares = s_.shares + at;
     const T* const q = weights_.q.Row(i);
-    // Of degree 1 keys may be counted from anywhere: not from q, which may be far.
+    // Keys in degree 1 may be counted from any point, so not from q, which may be far.
     cn::KeysOf(m_).Load(s_.pairs[at + rows], m_.key_dim, s_.heaviest);
     std::copy_n(linear_ ? s_.heaviest : q, m_.key_dim, s_.origin);
     Expand(s_.heaviest);

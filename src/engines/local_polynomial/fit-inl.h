@@ -70,9 +70,9 @@ class Fit {
     }
   }
 
-  /// Of every query, u = (Sigma + ridge I)^-1 f_bar, and of two `sides` s = (Sigma + ridge I)^-1 c,
-  /// c the covariance of monomials and a. Of those of the `part` whose system is singular, or
-  /// nearly, Regular() is false. queries: those that are fitted.
+  /// Solves every query of the `part` for u = (Sigma + ridge I)^-1 f_bar, and with two `sides` also
+  /// for s = (Sigma + ridge I)^-1 c, c the covariance of monomials and a. Regular() is false for
+  /// those whose system is singular, or nearly. queries: those that are fitted.
   void Solve(std::int64_t part, const Block<T>& queries, std::int64_t sides) const {
     const D d;
     const bool linear = f_.count == f_.channels;
@@ -121,7 +121,7 @@ class Fit {
     }
   }
 
-  /// Of one query: monomial j at j Lanes().
+  /// Side r of one query: monomial j at j Lanes().
   T* SideOf(std::int64_t query, std::int64_t r) const {
     return Side(query / Lanes(), r) + query % Lanes();
   }

@@ -380,7 +380,7 @@ class Fits {
   const DualFit<T> by_pairs_;
   ConjugateGradients<T> by_steps_;
   bool steps_ = false;        // may conjugate gradients be tried?
-  std::int64_t earlier_ = 0;  // pairs of a task whose keys tell whether they are worth trying
+  std::int64_t earlier_ = 0;  // pairs of a task whose keys decide whether they are worth trying
   Roads roads_{};
   std::array<std::int64_t, 4> taken_{};  // queries of each road
   std::int64_t left_ = 0, kept_ = 0;     // queries without a road yet, and those that are kept

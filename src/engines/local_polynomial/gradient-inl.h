@@ -280,7 +280,7 @@ class QueryGradients : GradientBlocks<T> {
     for (std::int64_t i = 0; i < task_.count; ++i) {
       T* const row = s_.dq.Row(i);
       for (std::int64_t c = 0; c < m_.key_dim; ++c) {
-        // Of degree 1, shares of e sum to 1 and residuals to 0.
+        // In degree 1 the shares of e sum to 1, and residuals to 0.
         const T fitted = IsLinear() ? At(record_.s, Wide(), i, c) : s_.fit.sides[c * kQueries + i];
         row[c] = scale * row[c] + fitted;
       }

@@ -47,7 +47,7 @@ struct GradientTask {
   std::byte* scratch = nullptr;
 };
 
-/// Of a worker.
+/// A worker's scratch of the backward pass.
 template <class T>
 struct GradientScratch {
   WeightScratch<T> weights;

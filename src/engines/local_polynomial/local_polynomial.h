@@ -33,10 +33,10 @@
 /// see it and no other.
 ///
 /// Cost a query and pair, with F monomials: F^2 flops for the covariance, 4 (Dk + F) + 2 Dv beside
-/// it; a query, F^3 / 3. Of n < F pairs n^2 F + n^3 / 3 in their place; of degree 1 and 64 channels
-/// on, where variances are small beside the ridge, 4 Dk a pair and iteration of conjugate
-/// gradients. Memory: some F^2 numbers a worker and the shares of 8192 pairs, nothing that grows
-/// with the pairs. The same bits for any number of threads. The caller validates.
+/// it; a query, F^3 / 3. In their place n < F pairs cost n^2 F + n^3 / 3. Degree 1 with 64 channels
+/// or more, where variances are small beside the ridge, costs 4 Dk a pair and iteration of
+/// conjugate gradients. Memory: some F^2 numbers a worker and the shares of 8192 pairs, nothing
+/// that grows with the pairs. The number of threads changes no bit. The caller validates.
 #pragma once
 
 #include <cstddef>

@@ -6,8 +6,8 @@
 
 namespace ttr::local_polynomial {
 
-/// The most that systems are solved for: of degree 2 those of 21 channels, of degree 3 of 9. (Of
-/// degree 1 any number.)
+/// The most monomials that systems of degree 2 or 3 are solved for: those of 21 channels in degree
+/// 2, of 9 in degree 3. Degree 1 has no limit.
 inline constexpr std::int64_t kMostMonomials = 256;
 
 /// How many of degree 1 .. `degree`, or more than `kMostMonomials`: C(channels + degree, degree)

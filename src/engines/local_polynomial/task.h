@@ -1,4 +1,4 @@
-/// What is done with one memory: what the glue tells the kernels, and how these divide their
+/// What is done with one memory: what the glue hands to the kernels, and how these divide their
 /// scratch.
 #pragma once
 
@@ -27,10 +27,10 @@ inline constexpr std::int64_t kQueries = 2 * kUnit;
 inline constexpr std::int64_t kStrip = 8;
 /// Pairs of a block, of which scores are kept.
 inline constexpr std::int64_t kPairs = 128;
-/// What a pivot must leave of its diagonal: a Cholesky factor rounds at the square of the condition
-/// of the rows, of which pivots tell no more than a bound. What leaves less is solved by orthogonal
-/// factors. A ridge keeps the rest of the pivots from being smaller still; monomials of higher
-/// degrees depend on each other.
+/// What a pivot must leave of its diagonal. A Cholesky factor rounds at the square of the condition
+/// of the rows, which pivots only bound. Systems that leave less are solved by orthogonal factors.
+/// A ridge keeps the rest of the pivots from being smaller still; monomials of higher degrees
+/// depend on each other.
 constexpr double LeastPivot(std::int64_t degree, double ridge) {
   if (ridge < 1e-6) return degree == 1 ? 0.1 : 0.3;
   return degree == 1 ? 1e-3 : 1e-2;
@@ -223,7 +223,7 @@ FitScratch<T>::FitScratch(std::int64_t monomials, std::int64_t key_dim, std::int
   if (sides_count > 1) numbers = TakeBlock<T>(layout, kPairs, kQueries);
 }
 
-/// Of a worker.
+/// A worker's scratch.
 template <class T>
 struct Scratch {
   WeightScratch<T> weights;

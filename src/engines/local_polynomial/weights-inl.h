@@ -34,7 +34,7 @@ namespace cn = ttr::common::HWY_NAMESPACE;
 template <class T>
 class Weights {
  public:
-  /// Of the task's queries, whose sums are known or are still to be taken.
+  /// Weights of the task's queries, whose sums are known or are still to be taken.
   Weights(const Task& task, const WeightScratch<T>& scratch)
       : m_(task.memory),
         count_(task.count),

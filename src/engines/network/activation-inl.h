@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::network {
 namespace HWY_NAMESPACE {
 
-/// x = act(z), or act(a) (.) g with z = [a, g]. Of a token's row:
+/// x = act(z), or act(a) (.) g with z = [a, g]. A token's row has, beside x:
 ///
 /// | slope | act'(z)  or [g act'(a), act(a)]   | the gradient for z is that for x times this   |
 /// | bend  | act''(z) or [g act''(a), act'(a)] | slopes of the slope                           |
@@ -29,7 +29,7 @@ class Activated {
   Activated(const Options& options, const Shape& shape)
       : which_(options.activation), gated_(options.gated), count_(shape.hidden) {}
 
-  /// x and the slope, which may be z, and the bend if it is given.
+  /// Fills x, `slope`, which may be z, and `bend` if it is given.
   HWY_INLINE void Apply(const T* z, T* x, T* slope, T* bend = nullptr) const {
     sn::WithActivation(which_, [&](auto which) HWY_ATTR {
       constexpr auto kWhich = decltype(which)::value;
@@ -39,7 +39,7 @@ class Activated {
 
   /// d, the gradient for x, becomes that for z.
   HWY_INLINE void PassBack(const T* slope, T* d) const { PassBack(slope, d, {0, count_}); }
-  /// Of some channels.
+  /// PassBack() for some channels; slope and d begin with those of channel 0.
   HWY_INLINE void PassBack(const T* slope, T* d, Range of) const {
     const std::int64_t n = of.count();
     slope += of.begin;

@@ -60,7 +60,7 @@ struct AdaptedStep {
         mean(options.momentum ? rates.momentum[0] : T(0)),
         decay(DecayFactor(options, rates, 0)) {}
 
-  /// Of one row, whose input is x. `means` is not touched where there are none.
+  /// Writes one row, whose input is x. `means` is not touched where there are none.
   HWY_INLINE void WriteRow(std::int64_t count, T x, const T* dz, T* squares, T* means, T* a) const {
     ForRow<T>(count, [&](auto d, std::int64_t i, const auto& load, const auto& store) HWY_ATTR {
       const auto g = Gradient(d, x, load(dz + i));

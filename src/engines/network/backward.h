@@ -9,7 +9,8 @@
 
 namespace ttr::network {
 
-/// Of the state: a dtype that is the parameters', contiguous; absent ones are zero, or not wanted.
+/// Gradients of the state, in the parameters' dtype, contiguous; absent ones are zero, or not
+/// wanted.
 struct StateGradients {
   Parameters weights, anchors, second, squares;
 };

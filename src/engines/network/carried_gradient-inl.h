@@ -27,7 +27,8 @@ class CarriedGradient {
   struct Factors {
     T a, b, c, d, kept;
   };
-  /// Of layer l, or null: rows A_r and B_r, and gradients that become those for A and B.
+  /// Matrices of one layer, or null: A and B, and gradients by A' and B' that become those by A and
+  /// B.
   struct Layer {
     Block<T> a, b, da, db;
   };

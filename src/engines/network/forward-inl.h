@@ -225,7 +225,7 @@ class ForwardKernel {
     Advance(part);
   }
 
-  /// Of the key and value in row i, and its rates.
+  /// Are the key and value in row i, and its rates, finite?
   bool PairIsFinite(std::int64_t i) const {
     const Rates<T>& rates = s_.rates;
     return AllFinite(shape_.key_dim, static_cast<const T*>(s_.x[0].Row(i))) &&

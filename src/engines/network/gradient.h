@@ -1,4 +1,4 @@
-/// What goes back through one memory: what the glue tells the kernel, and how this divides its
+/// What goes back through one memory: what the glue hands to the kernel, and how this divides its
 /// scratch.
 #pragma once
 

@@ -50,7 +50,7 @@ struct Head {
   }
 
  private:
-  /// Of 1/2 |f - v|^2.
+  /// Loss() for 1/2 |f - v|^2.
   HWY_INLINE T Squares(const T* x, const T* v, T* z, T* dz) const {
     const T* const from = z;
     if (!options.norm) {
@@ -74,7 +74,7 @@ struct Head {
     return inverse;
   }
 
-  /// Of -v . f, which what f adds to its norm has no part in.
+  /// Loss() for -v . f, whose gradient does not depend on what f adds to its norm.
   HWY_INLINE T DotProduct(const T* v, T* z, T* dz) const {
     ScaleRow(count, T(-1), v, dz);
     if (!options.norm) return 1;

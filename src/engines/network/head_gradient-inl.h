@@ -59,7 +59,7 @@ struct HeadGradient {
     const T along_h = sn::Dot(n, static_cast<const T*>(error), standard) / channels;
     const T along_g = sn::Dot(n, static_cast<const T*>(g), standard) / channels;
     const T of_inverse = sn::Dot(n, static_cast<const T*>(g), dz) * inverse;
-    // Of z^: its share in f, and in the projection.
+    // The gradient by z^: its share in f, and in the projection.
     ScaleRow(n, -along_h * inverse, static_cast<const T*>(g), moved);
     sn::AddScaled(n, -along_g * inverse, static_cast<const T*>(error), moved);
     if (!dot_product) AddProduct(n, static_cast<const T*>(of_error), head.ln_weight, moved);

@@ -27,8 +27,8 @@
 /// |                        |                       | numbers, and the token's inputs had not     |
 ///
 /// float32, float64 or bfloat16 each; any strides but a contiguous last axis. Parameters are of one
-/// dtype, float32 or float64, which is that of all arithmetic; they are updated in place. The same
-/// bits for any number of threads. A factor of zero forgets NaN, too. The caller validates.
+/// dtype, float32 or float64, which is that of all arithmetic; they are updated in place. The
+/// number of threads changes no bit. A factor of zero forgets NaN, too. The caller validates.
 ///
 /// Cost: docs/networks.md derives the form in which a mini-batch is taken together.
 #pragma once
@@ -47,8 +47,8 @@
 namespace ttr::network {
 
 enum class Decay : std::uint8_t { kNone, kCoupled, kDecoupled };
-/// Of steps adapted a weight, V = keep V + take g^2 and G = m G + (1 - m) g: W = d W - step G /
-/// (sqrt V + eps). adagrad: keep and take 1, G = g; adam: take = 1 - keep.
+/// Steps that are adapted for every weight: V = keep V + take g^2, G = m G + (1 - m) g, W = d W -
+/// step G / (sqrt V + eps). adagrad: keep and take 1, G = g; adam: take = 1 - keep.
 enum class Adapt : std::uint8_t { kNone, kAdagrad, kAdam };
 using common::OutputNorm;
 /// W after or before the token; W_bar; W behind the last token of the mini-batch, or of the call.

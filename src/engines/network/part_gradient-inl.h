@@ -81,7 +81,7 @@ class PartGradient {
     *d.kept = 0;
   }
 
-  /// The same of a token whose step is adapted a weight.
+  /// Run() for a part of one token whose step is adapted a weight.
   void RunAdapted(const Part& part) const {
     blocks_.LoadRates(part);
     blocks_.FindGradients(part, s_.a, &g_.bends, &g_.before);

@@ -10,7 +10,7 @@ namespace ttr::network {
 
 class Parts {
  public:
-  /// Of a sequence that begins at `place` of a mini-batch.
+  /// Parts of a sequence that begins at `place` of a mini-batch.
   Parts(const Options& options, std::int64_t place, std::int64_t tokens)
       : options_(options),
         place_(place),

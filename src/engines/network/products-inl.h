@@ -48,7 +48,7 @@ class Products {
     team_.Divide(count, ln::kTileRows,
                  [&](std::int64_t begin, std::int64_t end) HWY_ATTR { body(Range{begin, end}); });
   }
-  /// The same for rows of weights.
+  /// body(rows) for rows of weights, divided among the team.
   template <class Body>
   void ForWeights(std::int64_t count, const Body& body) const {
     team_.Divide(count, kUnit,
@@ -68,7 +68,7 @@ class Products {
     AddRows(static_cast<const T*>(from.data), static_cast<const T*>(weights.data), weights.stride,
             shape_.Out(l), shape_.Rows(l), to.data);
   }
-  /// Of all.
+  /// to = or += from W_l, of the first `count` rows, divided among the team.
   void Apply(const Block<T>& weights, std::int64_t l, const Block<T>& from, std::int64_t count,
              const Block<T>& to) const {
     ForTokens(count, [&](Range rows) HWY_ATTR { Apply(weights, l, from, rows, to); });

@@ -159,7 +159,7 @@ class QueryGradient {
                                    g_.u.Rows(first));
   }
 
-  /// The same of a part of one token.
+  /// PassScores() for a part of one token, whose query sees one pair at most.
   void PassScore(std::int64_t l) const {
     const std::int64_t steps = shape_.Rows(l), columns = shape_.Out(l);
     T* const u = g_.u.data;

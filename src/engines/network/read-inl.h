@@ -131,7 +131,7 @@ class Reader {
                                   Seen{first, columns, n}, s_.zq[l].Rows(first));
   }
 
-  /// The same of a part of one token.
+  /// ReadPairs() for a part of one token, whose query sees one pair.
   void ReadPair(std::int64_t l, const Block<T>& scores, const Block<T>& weighed) const {
     const T* const u = s_.u[l].data;
     *scores.data = sn::Dot(shape_.Rows(l), u, static_cast<const T*>(s_.x[l].data));

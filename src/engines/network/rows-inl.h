@@ -168,7 +168,7 @@ HWY_INLINE T Mass(std::int64_t count, const T* x) {
       count, [](auto, auto sum, auto a) HWY_ATTR { return hn::Add(sum, hn::Abs(a)); }, x);
 }
 
-/// Of some rows `stride` apart.
+/// Are all numbers of these rows, `stride` apart, finite?
 template <class T>
 HWY_INLINE bool AllFinite(const T* w, std::int64_t stride, std::int64_t count, std::int64_t rows) {
   const hn::ScalableTag<T> d;

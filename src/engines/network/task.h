@@ -1,4 +1,4 @@
-/// What is done with one memory: what the glue tells the kernels, and how these divide their
+/// What is done with one memory: what the glue hands to the kernels, and how these divide their
 /// scratch.
 #pragma once
 
@@ -187,7 +187,7 @@ struct Rates {
   }
 };
 
-/// Of a worker.
+/// A worker's scratch.
 template <class T>
 struct Scratch {
   Weights<T> a, anchor, b, squares;

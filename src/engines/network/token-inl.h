@@ -263,7 +263,8 @@ class TokenKernel {
     });
   }
 
-  /// The same of steps adapted a weight: V, G and A.
+  /// Writes one token into V, G and A of layer l, where the step is adapted a weight. Where there
+  /// is a query, adds what it reads of the new A to z.
   void AdaptLayer(std::int64_t l, const T* u, T* z) const {
     const Rates<T>& rates = s_.rates;
     const AdaptedStep<T> step(options_, rates);

@@ -88,7 +88,7 @@ class UpdateGradient {
             .dsquares = g_.squares[l].Row(r)};
   }
 
-  /// The same of one token that is written with momentum.
+  /// Goes back through A' and B' of layer l, for one token that is written with momentum.
   void PassCarried(std::int64_t l) const {
     const Coefficients<T>&c = s_.coefficients, &d = g_.coefficients;
     CarriedGradient<T> gradient({c.a[1], c.b[1], *c.Row(1), *c.d, *c.kept}, s_.dz[l].data,
@@ -127,7 +127,8 @@ class UpdateGradient {
     }
   }
 
-  /// Of sum_j factors_j x_j dz_j^T, taken off, where `weights` is the gradient.
+  /// Goes back through the subtraction of sum_j factors_j x_j dz_j^T; `weights` is the gradient by
+  /// the difference.
   void PassPairs(std::int64_t l, std::int64_t n, const T* factors, const Block<T>& weights,
                  T* dfactors) const {
     blocks_.PassDown(weights, l, s_.dz[l], n, s_.other);

@@ -35,8 +35,9 @@ HWY_INLINE void WithColumns(const ConvColumns& columns, std::int64_t channel, co
 
 #if HWY_TARGET != HWY_SCALAR
 
-/// Tensors in PyTorch's order have the W numbers of a channel side by side: a vector of channels
-/// is R vectors of numbers. Of `count` channels, those of whole vectors; returns how many.
+/// Tensors in PyTorch's order have the W numbers of a channel side by side: a vector of channels is
+/// R vectors of numbers. Loads those of `count` channels that fill whole vectors, and returns how
+/// many.
 template <int R, class T, class From>
 HWY_INLINE std::int64_t Deinterleave(const From* from, std::int64_t count, T* to) {
   const hn::ScalableTag<T> d;
@@ -66,7 +67,8 @@ HWY_INLINE std::int64_t Deinterleave(const From* from, std::int64_t count, T* to
   return c;
 }
 
-/// The same, stored: row r of `from` is `stride` numbers behind the one before.
+/// Stores those of `count` channels that fill whole vectors, and returns how many. Row r of `from`
+/// begins at r `count`.
 template <int R, class T, class To>
 HWY_INLINE std::int64_t Interleave(const T* from, std::int64_t count, To* to) {
   const hn::ScalableTag<T> d;
@@ -142,7 +144,7 @@ void LoadColumns(const ConvColumns& columns, std::int64_t begin, std::int64_t co
   });
 }
 
-/// The same, stored.
+/// Channels begin .. begin + count of all rows = from[r][c], rows of `count`.
 template <class T>
 void StoreColumns(const T* from, std::int64_t begin, std::int64_t count,
                   const ConvColumns& columns) {

@@ -23,7 +23,7 @@
 /// (For kRebased w and b have one row of length d; 1 and 0 where absent.)
 ///
 /// Arithmetic in double where x is float64, else in float. A row depends on its own x alone, NaN
-/// and infinities included. The same bits for any number of threads: gradients of w and b are
+/// and infinities included. The number of threads changes no bit: gradients of w and b are
 /// summed over groups of 1024 tokens, and the groups in order. The caller validates shapes and
 /// dtypes.
 #pragma once

@@ -4,7 +4,7 @@
 ///     out = (y + d (.) x) (.) silu(z)
 ///
 /// Parameters are [H, D], [1, D], or [H]: one number for all of a head. Arithmetic in double where
-/// x, or y, is float64, else in float. The same bits for any number of threads. The caller
+/// x, or y, is float64, else in float. The number of threads changes no bit. The caller
 /// validates.
 #pragma once
 

@@ -9,7 +9,8 @@ namespace ttr::rows {
 namespace {
 
 constexpr std::int64_t kTokensOfTask = 128;
-/// Of a task that sums gradients of parameters: each has a sum of its own.
+/// Tokens of a task that sums gradients of parameters. They are many, as each task has sums of its
+/// own.
 constexpr std::int64_t kTokensOfSum = 1024;
 
 struct Work {

@@ -9,8 +9,8 @@
 /// sigmoid.
 ///
 /// Where the root is 0 (a zero row, eps = 0), n is 0 and has no gradient. Means and squares are
-/// summed in double; the rest is done in double where x is float64, else in float. The same bits
-/// for any number of threads. The caller validates.
+/// summed in double; the rest is done in double where x is float64, else in float. The number of
+/// threads changes no bit. The caller validates.
 #pragma once
 
 #include <cstdint>

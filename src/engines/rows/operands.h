@@ -26,7 +26,7 @@ class Parameter {
   Parameter(const TensorView& given, DType arithmetic)
       : copy_(given, arithmetic, Layout::kContiguous) {}
 
-  /// Of one head; null where absent.
+  /// The parameter of one head; null where absent.
   const void* OfHead(std::int64_t head) const {
     const TensorView& view = copy_.view();
     if (!view.defined()) return nullptr;

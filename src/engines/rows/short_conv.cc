@@ -103,7 +103,7 @@ struct Work {
             view.stride(3)};
   }
 
-  /// Of a row of the head's channels, those of a task.
+  /// The task's channels in a row of the head's channels.
   template <class Void>
   Void* From(Void* row, const Channels& channels) const {
     using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;

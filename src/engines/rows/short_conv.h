@@ -5,7 +5,7 @@
 /// The last weight is the current token's; x before the first token is what the state holds, or 0.
 ///
 /// Arithmetic in double where x is float64, else in float, in the order of j: whole = split = token
-/// by token, bit for bit. The same bits for any number of threads. NaN stays with its channel and
+/// by token, bit for bit. The number of threads changes no bit. NaN stays with its channel and
 /// with the W tokens that see it. The caller validates.
 #pragma once
 

@@ -183,8 +183,8 @@ void Token(const ConvTask& task) {
   }
 }
 
-/// Of R rows, row r gets token T - R + r; where a sequence has fewer tokens, rows of before move
-/// up.
+/// Leaves the last R inputs in the state: its row r gets token T - R + r. Where a sequence has
+/// fewer tokens, rows of the state move up.
 template <class T>
 void LeaveState(const ConvTask& task) {
   if (task.tokens == 0) return;

@@ -8,8 +8,8 @@
 /// where call.saved is empty by a forward pass of Backward's own. A decay of
 /// 0 has gradient 0; so has log_decay = 0 under a root complement, where the true one is infinite.
 ///
-/// Inputs that several memories share get the sum of their gradients. The same bits for any number
-/// of threads. Memory: O(T) numbers a channel, and the states saved.
+/// Inputs that several memories share get the sum of their gradients. The number of threads changes
+/// no bit. Memory: O(T) numbers a channel, and the states saved.
 #pragma once
 
 #include <cstddef>

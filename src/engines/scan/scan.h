@@ -26,7 +26,7 @@
 /// NaN and infinities: they reach what depends on them and nothing else; a decay of 0 forgets them.
 ///
 /// Cost a token and channel: one exp, some ten flops, every number read or written once. Matrices:
-/// one exp and six flops an entry. The same bits for any number of threads. The caller validates.
+/// one exp and six flops an entry. The number of threads changes no bit. The caller validates.
 #pragma once
 
 #include <cstddef>

@@ -42,7 +42,7 @@ struct Block {
   bool fetches;  // the rows that come next?
   T scale;
 
-  /// The same on the vector of columns that comes next.
+  /// The block of the same tokens on the vector of columns that comes next.
   HWY_INLINE Block Next() const {
     constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
     Block next = *this;
@@ -167,8 +167,8 @@ HWY_INLINE void ScanRows(const Block<T>& block, std::int64_t row) {
   }
 }
 
-/// The same forwards once more, for the way back: fills out.states and out.factors for ROWS key
-/// rows from `row` on.
+/// Repeats ScanRows() for the backward pass: fills out.states and out.factors for ROWS key rows
+/// from `row` on.
 template <int ROWS, class T>
 HWY_INLINE void ReplayRows(const Block<T>& block, const GradientBlock<T>& out, std::int64_t row) {
   const hn::ScalableTag<T> d;

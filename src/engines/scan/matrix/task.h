@@ -1,5 +1,5 @@
-/// What is done with one matrix memory: what the glue tells the kernels, and how these divide their
-/// scratch.
+/// What is done with one matrix memory: what the glue hands to the kernels, and how these divide
+/// their scratch.
 #pragma once
 
 #include <algorithm>
@@ -83,7 +83,7 @@ constexpr bool RatesFillLines(std::int64_t key_dim, std::size_t bytes) {
   return key_dim * static_cast<std::int64_t>(bytes) > common::kLineBytes;
 }
 
-/// Of a worker. One for all targets.
+/// A worker's scratch, one for all targets.
 template <class T>
 struct MatrixScratch {
   static constexpr std::int64_t kStrip = kStripBytes / sizeof(T);
@@ -117,7 +117,7 @@ struct MatrixScratch {
   }
 };
 
-/// Of a worker that goes backwards; columns are those of a group.
+/// A worker's scratch of the backward pass; columns are those of a group.
 template <class T>
 struct MatrixGradientScratch {
   static constexpr std::int64_t kStrip = MatrixScratch<T>::kStrip;

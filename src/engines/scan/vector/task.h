@@ -1,5 +1,5 @@
-/// What is done with one vector memory: what the glue tells the kernels, and how these divide their
-/// scratch.
+/// What is done with one vector memory: what the glue hands to the kernels, and how these divide
+/// their scratch.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,7 @@ struct VectorTask {
   std::byte* scratch = nullptr;
 };
 
-/// Of a worker: a piece of every row that is not used in place.
+/// A worker's scratch: a piece of every row that is not used in place.
 template <class T>
 struct VectorScratch {
   T *v, *v_im, *log_decay, *phase, *re, *im;
@@ -75,7 +75,7 @@ struct VectorScratch {
   }
 };
 
-/// Of a worker that goes backwards.
+/// A worker's scratch of the backward pass.
 template <class T>
 struct VectorGradientScratch {
   std::int64_t stride;     // between states: an odd number of lines
