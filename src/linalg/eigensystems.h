@@ -9,7 +9,7 @@ namespace ttr::linalg {
 /// Matrices whose eigenvalues are found side by side, at the most.
 inline constexpr std::int64_t kEigensystemsTogether = 8;
 
-/// Of a row and the next one, in every lane.
+/// A rotation of a row and the next one, in every lane.
 struct alignas(64) Rotation {
   double sine[kEigensystemsTogether], cosine[kEigensystemsTogether];
 };

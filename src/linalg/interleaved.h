@@ -12,7 +12,8 @@ inline constexpr std::int64_t kPanelRows = 4;
 
 constexpr std::int64_t PanelsOf(std::int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 
-/// Vectors before panel `panel`: 16 (1 + 2 + ... + panel). Of a whole matrix: that of its end.
+/// Vectors before panel `panel`: 16 (1 + 2 + ... + panel). With the number of panels, it is the
+/// size of a whole matrix.
 constexpr std::int64_t VectorsBefore(std::int64_t panel) {
   return kPanelRows * kPanelRows * panel * (panel + 1) / 2;
 }

@@ -1,7 +1,7 @@
 // Which pivots of a Cholesky factor are numbers, and which are what rounding left of none. Compiled
 // once for every target.
 //
-// Of a row a_i that the rows before it span, a_i = sum_j w_j a_j, rounding leaves the pivot i not 0
+// Pivot i of a row a_i that the rows before it span, a_i = sum_j w_j a_j, is by rounding not 0
 // but some eps times its diagonal A_ii and, what is more where those rows are nearly dependent
 // themselves, sum_j w_j^2 A_jj: where the first D - 1 of so many keys happen to lie close to
 // fewer dimensions, the key after the last can pass for a new direction by thousands of eps.

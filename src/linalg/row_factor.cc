@@ -165,7 +165,7 @@ void RowFactor::Orthogonalise() {
   }
 }
 
-// Of full rank W^T W = P^T X^T X P. Else W = U^T B, so that (W^T W)^+ = B^T U^-T U^-1 B.
+// W at full rank has W^T W = P^T X^T X P. Else W = U^T B, so that (W^T W)^+ = B^T U^-T U^-1 B.
 void RowFactor::Whiten(const double* b, double* w) const {
   const std::int64_t n = size_, r = rank_;
   double* const ordered = singular() ? work_.data() : w;

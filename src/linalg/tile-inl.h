@@ -41,8 +41,8 @@ HWY_INLINE void SetZero(D d, Tile<D, R, NV>& tile) {
 }
 
 /// A vector that several products take, kept in its register. (g++ 12 reads it from memory again
-/// for each of them, and a core has not as many loads a cycle as those would be. By value: of a
-/// reference it writes the vector to memory, too.)
+/// for each of them, and a core has not as many loads a cycle as those would be. The vector is
+/// passed by value, as g++ writes one behind a reference to memory, too.)
 template <class V>
 HWY_INLINE V InRegister(V v) {
 #if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
@@ -57,7 +57,7 @@ HWY_INLINE void Accumulate(D d, const T* HWY_RESTRICT a, std::int64_t a_row, std
                            const T* HWY_RESTRICT b, std::int64_t b_step, std::int64_t count,
                            Tile<D, R, NV>& tile) {
   const std::size_t lanes = hn::Lanes(d);
-  // Of the caller's tile g++ 12 keeps a copy in memory, and writes it in every step.
+  // The sum is a tile of its own, as g++ 12 writes the caller's to memory in every step.
   Tile<D, R, NV> sum;
   TTR_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -90,7 +90,8 @@ HWY_INLINE void Accumulate(D d, const T* HWY_RESTRICT a, std::int64_t a_row, std
   }
 }
 
-/// The same where the steps are known beforehand.
+/// tile[r] += sum_s a[r A_ROW + s A_STEP] b[s b_step ...], s < count, with steps that the compiler
+/// knows.
 template <std::int64_t A_ROW, std::int64_t A_STEP, class D, int R, int NV, class T = hn::TFromD<D>>
 HWY_INLINE void MulAddRows(D d, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b,
                            std::int64_t b_step, std::int64_t count, Tile<D, R, NV>& tile) {

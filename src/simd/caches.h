@@ -37,9 +37,9 @@ struct Caches {
 std::vector<std::int64_t> ReadCacheLevels(const std::string& folder);
 std::vector<std::int64_t> CacheLevels();  // of this machine
 
-/// By levels of so many bytes; what they do not tell is the default. A second level smaller than
-/// the default's changes nothing: with half of it, on a Zen 3, kernels are as fast with these
-/// numbers.
+/// Caches with levels of so many bytes; a level that is not listed is the default's. A second level
+/// smaller than the default's changes nothing: with half of it, on a Zen 3, kernels are as fast
+/// with these numbers.
 Caches CachesOf(const std::vector<std::int64_t>& levels);
 
 /// This machine's, asked once.

@@ -23,8 +23,7 @@ class Prefetcher {
   explicit Prefetcher(std::int64_t rows) : rows_(std::max<std::int64_t>(rows, 0)) {}
 
   /// Columns first .. first + count of rows `begin` .. of an input or output; nothing where there
-  /// are none, or too many. Of what has a row for every so many of the others, `every` says how
-  /// many.
+  /// are none, or too many. `every`: for how many rows of the others this one has a row.
   void Add(const Rows& rows, std::int64_t begin, std::int64_t first, std::int64_t count,
            std::int64_t every = 1) {
     if (!rows) return;

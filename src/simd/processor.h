@@ -1,4 +1,4 @@
-/// What Highway's targets do not tell of the processor: how it multiplies bfloat16.
+/// What Highway's targets do not say of the processor: how it multiplies bfloat16.
 #pragma once
 
 #include <string_view>

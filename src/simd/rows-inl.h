@@ -100,7 +100,7 @@ HWY_INLINE hn::Vec<D> LoadWide(D d, const BFloat16* from) {
 #endif
 }
 
-/// The same, stored.
+/// Stores a vector as its numbers lie: as they are, or as bfloat16.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void StoreNarrow(D d, hn::Vec<D> x, T* to) {
   hn::StoreU(x, d, to);
@@ -133,7 +133,7 @@ void ConvertTo(const T* HWY_RESTRICT from, std::int64_t count, To* HWY_RESTRICT 
   for (; i < count; ++i) to[i] = Narrow<To>(from[i]);
 }
 
-/// The same elements, written.
+/// Elements begin .. begin + count of token t = from.
 template <class T>
 void StoreRow(const T* from, std::int64_t t, std::int64_t begin, std::int64_t count,
               const Rows& rows) {

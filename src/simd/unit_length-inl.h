@@ -41,7 +41,7 @@ void Standardise(std::int64_t count, const T* x, double mean, double inverse, T*
 ///
 ///     dx = (dn - n (n . dn) / length) / root
 ///
-/// `inverse` is InverseRoot(). Of n = (x - mean of x) / root it is dn less its mean that counts:
+/// `inverse` is InverseRoot(). Where n = (x - mean of x) / root, dn counts less its mean,
 /// `mean_dn`. Sums in double; dx may be dn.
 template <class T>
 void UnitGradient(std::int64_t count, const T* n, double inverse, double length, const T* dn, T* dx,
@@ -53,7 +53,7 @@ void UnitGradient(std::int64_t count, const T* n, double inverse, double length,
   }
 }
 
-/// The same from x; `n` is room for a row.
+/// UnitGradient() from x instead of n; `n` is room for a row.
 template <class T>
 void UnitGradientOf(std::int64_t count, const T* x, double length, double eps, const T* dn, T* n,
                     T* dx) {
