@@ -1,9 +1,9 @@
 /// An engine as a layer sees it: what it takes, what that costs, how a call runs on it.
 ///
-/// An adapter translates a recipe and its tensors into the words of one engine and overrides what
-/// the engine has; `Forward` and `Covers` are all that it must. registry.h lists the engines.
-/// Everything that an adapter is handed has been checked: names, shapes, dtypes, strides, overlap,
-/// ranges.
+/// An adapter translates a recipe and its tensors into the options and operands of one engine and
+/// overrides what the engine has; `Forward` and `Covers` are all that it must. registry.h lists the
+/// engines. Everything that an adapter is handed has been checked: names, shapes, dtypes, strides,
+/// overlap, ranges.
 #pragma once
 
 #include <cstddef>
@@ -99,7 +99,8 @@ class Engine {
   virtual std::int64_t AuxiliaryNumbers(const Recipe&, const Dims&, DType, bool /*defers*/) const {
     return 0;
   }
-  /// The same of a memory that keeps its pairs, in a state with room for `capacity` of them.
+  /// Numbers of EngineCall::auxiliary a memory that keeps its pairs, in a state with room for
+  /// `capacity` of them.
   virtual std::int64_t PairAuxiliaryNumbers(const Recipe&, const Dims&, DType,
                                             std::int64_t /*capacity*/) const {
     return 0;

@@ -1,4 +1,4 @@
-// From a recipe's words to those of the fast-weights engine.
+// From a recipe to the options of the fast-weights engine.
 
 #include <algorithm>
 #include <array>
@@ -52,7 +52,8 @@ State& Complete(const EngineCall& call, State& given, State& own) {
   return own;
 }
 
-/// The most of what is asked of either dtype of the state, which the sizes of a call do not tell.
+/// The most bytes that either dtype of the state needs, as the sizes of a call do not say which it
+/// is.
 template <class BytesOf>
 std::size_t MostBytes(const Recipe& recipe, const Dims& dims, const BytesOf& bytes_of) {
   return std::max(bytes_of(SizesOf(recipe, dims, DType::kFloat32)),

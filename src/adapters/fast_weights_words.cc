@@ -1,4 +1,4 @@
-// Recipes and tensors in the words of the fast-weights engine.
+// Recipes and tensors as options and operands of the fast-weights engine.
 
 #include "src/adapters/fast_weights_words.h"
 

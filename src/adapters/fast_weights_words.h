@@ -1,4 +1,4 @@
-/// Recipes and tensors in the words of the fast-weights engine.
+/// Recipes and tensors as options and operands of the fast-weights engine.
 #pragma once
 
 #include "src/adapters/engine.h"
@@ -15,7 +15,7 @@ fast_weights::Options FastWeightsOptions(const Recipe& recipe, const Dims& dims,
 /// weight of a Hebbian memory.
 fast_weights::Operands<TensorView> FastWeightsOperands(const Recipe& recipe, const Inputs& inputs);
 
-/// The same of a state.
+/// A state, or its gradients, by the engine's names.
 fast_weights::StateOperands<TensorView> FastWeightsStates(const Recipe& recipe, const State& state);
 
 /// The tensors of a call that has been checked, but for its outputs; `state` is complete. Holds

@@ -1,4 +1,4 @@
-// From a recipe's words to those of kernel regression in the span of a dictionary.
+// From a recipe to the options of kernel regression in the span of a dictionary.
 
 #include "src/engines/kernel_dictionary/kernel_dictionary.h"
 

@@ -1,4 +1,4 @@
-// From a recipe's words to those of kernel regression.
+// From a recipe to the options of kernel regression.
 
 #include "src/engines/kernel_regression/kernel_regression.h"
 

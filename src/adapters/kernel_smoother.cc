@@ -1,4 +1,4 @@
-// From a recipe's words to those of the kernel smoother.
+// From a recipe to the options of the kernel smoother.
 
 #include "src/engines/kernel_smoother/kernel_smoother.h"
 
@@ -93,7 +93,7 @@ class KernelSmoother final : public Engine {
 
   std::size_t SavedBytes(const Recipe& recipe, const Dims& dims, DType state) const override {
     if (recipe.reading.output_norm != OutputNorm::kNone) return 0;
-    if (recipe.similarity.kernel == Kernel::kInverseDistance) return 0;  // hits are not told
+    if (recipe.similarity.kernel == Kernel::kInverseDistance) return 0;  // hits are not reported
     return kernel_smoother::SavedBytes(QuerySizesOf(recipe, dims, state),
                                        dims.batch * dims.tokens * dims.output_heads());
   }

@@ -1,4 +1,4 @@
-// From a recipe's words to those of the least-squares engine.
+// From a recipe to the options of the least-squares engine.
 
 #include "src/engines/least_squares/least_squares.h"
 

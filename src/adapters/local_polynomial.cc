@@ -1,4 +1,4 @@
-// From a recipe's words to those of local polynomials.
+// From a recipe to the options of local polynomials.
 
 #include "src/engines/local_polynomial/local_polynomial.h"
 

@@ -87,8 +87,8 @@ network::Call CallOf(const EngineCall& from, const State& state, const StateCopi
   return call;
 }
 
-/// Gradients as the engine wants them, a tensor [N, ...] of what sequences share, and their ways
-/// home.
+/// Gradients as the engine wants them, a tensor [N, ...] of what sequences share, and their sums
+/// into the caller's tensors.
 class NetworkGradients {
  public:
   NetworkGradients(const EngineCall& call, const State& initial, const BackwardTensors& tensors,
@@ -149,7 +149,7 @@ class NetworkGradients {
     }
   }
 
-  /// home = the sum over the sequences, if it is wanted.
+  /// `home`, the caller's tensor, = the sum over the sequences, if it is wanted.
   static void AddUp(const TensorView& each, const TensorView& home) {
     if (!home.defined()) return;
     const Tensor sum(DType::kFloat64, home.shape());

@@ -1,4 +1,4 @@
-/// From a recipe's words to those of the networks' engine.
+/// From a recipe to the options of the networks' engine.
 #pragma once
 
 #include "src/engines/network/network.h"

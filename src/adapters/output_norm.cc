@@ -5,7 +5,7 @@
 namespace ttr {
 namespace {
 
-/// Of a norm that there is.
+/// The kind of the recipe's norm, which must have one.
 rows::NormKind KindOf(const Recipe& recipe) {
   return recipe.reading.output_norm == OutputNorm::kL2 ? rows::NormKind::kL2 : rows::NormKind::kRms;
 }

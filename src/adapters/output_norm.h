@@ -1,4 +1,4 @@
-/// The norm of outputs: as a word of engines that take it, and around those that do not.
+/// The norm of outputs: as an option of engines that take it, and around those that do not.
 #pragma once
 
 #include <functional>

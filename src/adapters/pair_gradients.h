@@ -8,8 +8,8 @@
 
 namespace ttr {
 
-/// Gradients as engines want them (views()), and their ways home: sums over shared heads, and of
-/// constants over sequences.
+/// Gradients as engines want them (views()). WriteBack() sums them into the caller's tensors: over
+/// shared heads, and for constants over sequences.
 class PairGradientCopies {
  public:
   PairGradientCopies(const EngineCall& call, const BackwardTensors& tensors);

@@ -1,4 +1,4 @@
-/// A recipe and its tensors in the words of engines that keep their pairs.
+/// A recipe and its tensors as options and operands of engines that keep their pairs.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// From a recipe's words to those of the scan engine.
+// From a recipe to the options of the scan engine.
 
 #include "src/engines/scan/scan.h"
 

@@ -16,7 +16,7 @@ namespace {
 // A double as an integer of a type: towards zero, saturated; NaN is 0.
 template <class T>
 T Saturate(double value) {
-  // max() of int64 is no double; 2^63, one above it, is. The same form serves int8.
+  // max() of int64 is no double; 2^63, one above it, is. -min() is one above max() in int8 as well.
   const double above = -static_cast<double>(std::numeric_limits<T>::min());
   if (std::isnan(value)) return 0;
   if (value >= above) return std::numeric_limits<T>::max();

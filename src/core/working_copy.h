@@ -9,8 +9,8 @@ namespace ttr {
 
 enum class Layout : std::uint8_t { kAnyStrides, kContiguousRows, kContiguous };
 
-/// A tensor in the dtype and the layout that an engine wants: the caller's own where it is so, else
-/// a copy, which WriteBack() takes to its home. Absent where the home is.
+/// A tensor in the dtype and the layout that an engine wants: `home`, the caller's tensor, where it
+/// has these, else a copy, which WriteBack() copies into it. Absent where the caller's is.
 ///
 ///     const WorkingCopy second(call.second, dtype);                // read and written
 ///     const WorkingCopy w = WorkingCopy::Zeros(dinputs.w, dtype);  // a gradient that is added to
@@ -21,11 +21,11 @@ class WorkingCopy {
   /// In its own dtype.
   WorkingCopy(const TensorView& home, Layout layout);
 
-  /// Always a tensor of its own, contiguous and zero, which WriteBack() takes home.
+  /// Always a tensor of its own, contiguous and zero, which WriteBack() copies into the caller's.
   static WorkingCopy Zeros(const TensorView& home, DType dtype);
 
-  /// For rows [B, T, heads, D] of a home that may have fewer heads, each shared by several: then
-  /// WriteBack() leaves sums over those (SumSharedHeads).
+  /// For rows [B, T, heads, D] where the caller's tensor may have fewer heads, each shared by
+  /// several: then WriteBack() leaves sums over those (SumSharedHeads).
   static WorkingCopy OfHeads(const TensorView& home, std::int64_t heads, DType dtype);
 
   const TensorView& view() const { return copy_.defined() ? copy_.view() : home_; }

@@ -6,7 +6,7 @@
 ///
 /// A key of which more than the share `tolerance` lies outside joins D, while D has less than n
 /// keys (approximate linear dependence): it is one coordinate more, in which those before it are 0.
-/// Of every other key its projection counts, z. In these coordinates the regression is
+/// Every other key counts by its projection z. In these coordinates the regression is
 ///
 ///     m = argmin_M 1/2 sum_i w_i |v_i - M z_i|^2 + ridge/2 |M|^2,   z_i = z(k_i) as it was written
 ///     y = M z(q) = B A^-1 z(q),   A = ridge I + sum_i w_i z_i z_i^T,   B = sum_i w_i v_i z_i^T

@@ -189,8 +189,8 @@ class LeastSquares : public Memory {
   Iterate Iterated(const Matrix& a, const Vector& q) const {
     if (optimizer_.solver == Solver::kChebyshev) {
       // H is positive semi-definite, so the eigenvalues of H + ridge lie between the smallest ridge
-      // and the largest plus |H|_F. A ridge that has faded cannot be told from the data: the lower
-      // end is then the smallest eigenvalue itself.
+      // and the largest plus |H|_F. A ridge that has faded cannot be separated from the data: the
+      // lower end is then the smallest eigenvalue itself.
       if (fading_) {
         const double low = std::max(0., EigenvaluesOf(a).minCoeff());
         return Chebyshev(a, low, a.norm(), q, optimizer_.steps);

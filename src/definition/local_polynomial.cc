@@ -78,8 +78,8 @@ class LocalPolynomial : public Memory {
   ///
   /// (Were all rows centred at f_bar, that of a pair with nearly all the weight would be rounding,
   /// and yet large beside the others.) Solved by an orthogonal decomposition that shows its rank;
-  /// of too few points the slopes M of smallest norm. Of rows in order of their size, and columns
-  /// pivoted, what it rounds is small beside each row (Cox and Higham 1998).
+  /// too few points give the slopes M of smallest norm. With rows in order of their size, and
+  /// columns pivoted, what it rounds is small beside each row (Cox and Higham 1998).
   Answer Solve(const Vector& p, const Vector& q) const {
     std::vector<Eigen::Index> near;
     for (Eigen::Index i = 0; i < p.size(); ++i) {

@@ -130,7 +130,7 @@ Vector Multilayer::Evaluate(const Parameters& parameters, const Vector& k) const
 Parameters Multilayer::Gradient(const Parameters& parameters, const Vector& k,
                                 const Vector& v) const {
   const Trace trace = Forward(parameters, k);
-  // Of the output; the residual branch leads to no parameter.
+  // The gradient by the output; the residual branch leads to no parameter.
   Vector dz = loss_ == Loss::kDotProduct ? Vector(-v) : Vector(trace.f - v);
   if (function_.norm) {
     // z^ = (z - mean) / s:  dz = (g - mean(g) - z^ mean(g (.) z^)) / s  with g = weight (.) df.

@@ -13,7 +13,7 @@ Arrays LoadArrays(const Recipe& recipe, const State& state, std::int64_t sequenc
 
 /// Puts the arrays of all memories (index sequence * heads + head) into `state`: into the tensors
 /// that are there where they have room, else into new ones of `dtype`. Memories of different
-/// lengths are padded to the longest; their `state.length` tells.
+/// lengths are padded to the longest; `state.length` has their lengths.
 void StoreArrays(const Recipe& recipe, const std::vector<Arrays>& memories, std::int64_t heads,
                  DType dtype, State& state);
 

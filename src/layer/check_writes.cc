@@ -27,7 +27,7 @@ void CheckShape(std::string_view op, std::string_view name, const TensorView& vi
   if (!(view.shape() == shape)) throw Error(op, name, shape.ToString(), Describe(view));
 }
 
-/// What is told of every output, if asked for.
+/// Checks a report on every output (its status, say), if it is asked for.
 void CheckReport(std::string_view op, std::string_view name, const TensorView& view, DType dtype,
                  const Shape& shape) {
   if (!view.defined()) return;

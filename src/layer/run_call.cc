@@ -46,9 +46,9 @@ Dims CheckCall(std::string_view op, const Requirements& requirements, const Inpu
                const State& state, Needs needs, const CallOptions& options, const TensorView& y) {
   Dims dims = InferDims(op, requirements, inputs, needs, &state);
   if (needs == Needs::kRead && y.rank() == 4) {
-    // Nothing memorized yet: only the output tells how long a value is.
+    // Nothing memorized yet: only the output has the length of a value.
     if (state.empty()) dims.value_dim = y.size(3);
-    // No queries: only the output tells how many are asked for.
+    // No queries: only the output has the number that is asked for.
     if (!ReadsQueries(requirements.recipe)) {
       dims.batch = y.size(0);
       dims.tokens = y.size(1);

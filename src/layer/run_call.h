@@ -18,8 +18,8 @@ inline Executor& ExecutorOf(const CallOptions& options) {
 /// `v` has the rows of one token.
 void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& inputs);
 
-/// Inputs and state, and the sizes that follow. `y` tells those of a call that reads a memory
-/// before anything was memorized, or without queries.
+/// Checks inputs and state, and returns the sizes that follow. `y` has the sizes of a call that
+/// reads a memory before anything was memorized, or without queries.
 Dims CheckCall(std::string_view op, const Requirements& requirements, const Inputs& inputs,
                const State& state, Needs needs, const CallOptions& options = {},
                const TensorView& y = {});

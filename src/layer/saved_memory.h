@@ -1,5 +1,5 @@
-/// Memory that a forward pass leaves for the backward pass of the same call: a header, which tells
-/// it from that of any other call, and behind it what the engine saves.
+/// Memory that a forward pass leaves for the backward pass of the same call: a header, which
+/// differs from that of any other call, and behind it what the engine saves.
 #pragma once
 
 #include <cstddef>

@@ -106,7 +106,7 @@ double Eigenvalue(const Tridiagonal& t, std::size_t rank) {
   return (low + high) / 2;
 }
 
-// Of a row of A: `given` is the gate, [H] or [H, Dk], where it was set.
+// The ridge of a row of A; `given` is the gate, [H] or [H, Dk], where it was set.
 double RidgeAt(const Optimizer& optimizer, const TensorView& given, std::int64_t head,
                std::int64_t row) {
   if (!given.defined()) return optimizer.ridge;

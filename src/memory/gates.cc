@@ -14,7 +14,7 @@ namespace {
 
 using Sizes = AssociativeMemory::Sizes;
 
-// 0 for the number of features, which nothing but the gate itself tells.
+// 0 for the number of features, which nothing but the gate itself determines.
 std::int64_t SizeOfAxis(Axis axis, const Recipe& recipe, const Sizes& sizes) {
   switch (axis) {
     case Axis::kRows: return RowsPerToken(recipe);

@@ -22,7 +22,7 @@ namespace ttr {
 /// executor costs ten times that, because helpers wait for the next phase awake.
 class Team {
  public:
-  /// Of the leader alone.
+  /// A team of the leader alone.
   Team() = default;
   explicit Team(int threads) : threads_(threads) {}
   Team(const Team&) = delete;
@@ -31,8 +31,8 @@ class Team {
   int threads() const { return threads_; }
 
   /// body(begin, end) for ranges that make up [0, count), each of whole units but the last, on any
-  /// threads of the team. Returns when all are done. Of the leader alone, and not from a body,
-  /// which may not throw.
+  /// threads of the team. Returns when all are done. Only the leader calls it, and not from a body.
+  /// A body may not throw.
   template <class Body>
   void Divide(std::int64_t count, std::int64_t unit, const Body& body) {
     const std::int64_t units = (count + unit - 1) / unit;
