@@ -125,7 +125,7 @@ class WeightsGradient {
     if (g_.dlog_importance) sn::StoreRow(&pair, t, 0, 1, g_.dlog_importance);
     if (g_.dimportance) {
       const double importance = sn::LoadOne<double>(m_.importance, t);
-      // At 0 the pair was weighed as if it were 1.
+      // A pair of importance 0 was weighed as if it were 1.
       const double gradient = importance == 0 ? pair : pair / importance;
       sn::StoreRow(&gradient, t, 0, 1, g_.dimportance);
     }

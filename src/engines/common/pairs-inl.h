@@ -26,7 +26,7 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 
 using linalg::Block;
 
-/// As a state of this dtype holds it.
+/// A number as a state of this dtype holds it.
 template <class T>
 void RoundTo(DType dtype, std::int64_t count, T* x) {
   if (dtype == DType::kBFloat16) {

@@ -75,8 +75,8 @@ inline Rows ConstantOf(const TensorView& view, std::int64_t head, std::int64_t r
 }
 
 /// Do rows [B, T, H, ...] of many heads share a page of memory while those of one head fill many?
-/// Then a worker that runs one head after the other waits for pages, and lines that hardware
-/// fetches on its own, which other heads will want, too.
+/// A worker that then runs one head after the other waits for pages. It wastes lines that hardware
+/// fetches on its own, which other heads will need.
 inline bool HeadsSharePages(const TensorView& rows, std::int64_t tokens) {
   constexpr std::int64_t kPage = 4096, kManyPages = 128;
   const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype()));

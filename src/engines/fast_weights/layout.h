@@ -94,7 +94,7 @@ struct Memory : Operands<Rows>, StateOperands<Rows>, MemoryDims, MemoryPart, Sav
   bool writes() const { return v.data != nullptr; }
   /// Heads that read the memory in this call.
   std::int64_t readers() const { return q ? queries : 0; }
-  /// Those of them whose outputs are computed.
+  /// Heads whose outputs are computed in this call.
   std::int64_t outputs() const { return y ? queries : 0; }
   // Asked as "steps > 1": of "steps == 1" compilers make an unconditional division, dozens of
   // cycles a row.

@@ -150,7 +150,7 @@ class MinimumNormGradient {
     return value;
   }
 
-  /// From dA to keys, weights and the ridge.
+  /// Goes back from dA to keys, weights and the ridge.
   void Chain() {
     for (std::int64_t i = 0; i < pairs_; ++i) {
       if (i >= SeenPairs(m_) || !prefixes_.HasPart(i)) continue;

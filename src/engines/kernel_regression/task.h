@@ -154,7 +154,7 @@ bool FactorDiagonal(const Task& task, std::int64_t block, DType dtype);
 void SolveRows(const Task& task, std::int64_t block, std::int64_t columns, DType dtype);
 /// Answers queries first .. first + kBlock of the memory whose prefix has a factor.
 void Retrieve(const Task& task, std::int64_t first, DType dtype);
-/// Those of the others, with least norm, and their status.
+/// Answers the queries of the other prefixes, with least norm, and writes their status.
 void RetrieveByMinimumNorm(const Task& task, DType dtype);
 /// The pairs of the call into the state, and their weights.
 void WritePairs(const Task& task, DType dtype);

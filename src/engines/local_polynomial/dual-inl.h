@@ -169,13 +169,14 @@ class DualFit {
     return !(least < most * LeastDiagonal());
   }
 
-  /// As a share of the greatest: far from what the definition's rank no longer counts.
+  /// The least diagonal, as a share of the greatest: well above what the definition's rank no
+  /// longer counts.
   T LeastDiagonal() const {
     const double rounding = 16 * linalg::Rounding<double>(f_.count);
     return static_cast<T>(m_.ridge > 0 ? rounding * rounding : 1e-16);
   }
 
-  /// It becomes the last.
+  /// The heaviest pair of query i becomes its last.
   void MoveHeaviest(std::int64_t i) const {
     const std::int64_t at = i * s_.most, last = at + s_.counts[i] - 1;
     const std::int64_t heaviest =

@@ -126,7 +126,7 @@ class Fit {
     return Side(query / Lanes(), r) + query % Lanes();
   }
   bool Regular(std::int64_t query) const { return s_.regular[query] != 0; }
-  /// Is it so because the digits of a variance are gone?
+  /// Is a system not regular because the digits of a variance are gone?
   bool Cancelled(std::int64_t query) const { return s_.cancelled[query] != 0; }
 
  private:
@@ -277,7 +277,8 @@ class Fit {
     hn::Store(hn::IfThenZeroElse(lost, hn::Set(d, T(1))), d, Regulars(part));
   }
 
-  /// As a share of the greatest. With a ridge it is one that the definition's rank still counts.
+  /// The least variance, as a share of the greatest. With a ridge it is one that the definition's
+  /// rank still counts.
   T LeastVariance() const {
     const double rounding = 16 * linalg::Rounding<double>(f_.count);
     if (ridge_ > 0) return static_cast<T>(rounding * rounding);

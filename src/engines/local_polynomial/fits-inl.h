@@ -191,7 +191,7 @@ class Fits {
     End(Road::kDual);
   }
 
-  /// By conjugate gradients, where the direct road is not shorter.
+  /// Solves by conjugate gradients, where the direct road is not shorter.
   void SolveBySteps() {
     if (!steps_ || !by_steps_.IsWellConditioned(earlier_)) return;
     fit_.Start({scratch_.centre, 0}, sides_);

@@ -234,7 +234,7 @@ class ForwardKernel {
            std::isfinite(rates.decay[i]);
   }
 
-  /// Where W_bar, which is not A, is what queries read.
+  /// Do queries read W_bar, and is it not A?
   bool ReadsAnchor() const { return options_.read == Read::kBatchStart && has_anchor_; }
 
   void ReadQueries(const Part& part, T row, bool finite) {

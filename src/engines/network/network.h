@@ -86,7 +86,7 @@ struct Options {
 
   bool adapts() const { return adapt != Adapt::kNone; }
   double take() const { return adapt == Adapt::kAdam ? 1 - keep : 1; }
-  /// Neither momentum nor weight decay, nor adapted.
+  /// Has the step neither momentum nor weight decay, and is it not adapted?
   bool plain() const { return !momentum && weight_decay == Decay::kNone && !adapts(); }
   bool has_second() const { return plain() ? mini_batch > 1 : momentum; }
   bool has_anchors() const { return !plain() && mini_batch > 1; }

@@ -144,7 +144,7 @@ class PartGradient {
     std::fill(anchor, anchor + g_.anchor.numbers(), T(0));
   }
 
-  /// Through the gradients of the loss, then through the network at the keys.
+  /// Goes back through the gradients of the loss, then through the network at the keys.
   void PassKeys(const Part& part, const Weights<T>& anchor, const Weights<T>& danchor) const {
     const std::int64_t n = part.count, last = shape_.depth - 1;
     for (std::int64_t l = 1; l <= last; ++l) PassDescent(l, n, anchor[l], danchor[l]);
@@ -168,7 +168,7 @@ class PartGradient {
     StoreKeys(part);
   }
 
-  /// Through dz_{l-1} = (dz_l W_l^T) (.) act'(z_{l-1}): to dz_l, W_l and z_{l-1} (set).
+  /// Goes back through dz_{l-1} = (dz_l W_l^T) (.) act'(z_{l-1}): to dz_l, W_l and z_{l-1} (set).
   void PassDescent(std::int64_t l, std::int64_t n, const Block<T>& weights,
                    const Block<T>& dweights) const {
     const std::int64_t width = shape_.In(l), padded = linalg::RoundUp(shape_.Rows(l), kUnit);

@@ -114,7 +114,7 @@ class QueryGradient {
     }
   }
 
-  /// From what goes into layer l to what comes out of the one before.
+  /// Goes back from the input of layer l to the output of the layer before.
   void PassActivation(const Part& part, std::int64_t l) const {
     for (std::int64_t i = 0; l > 0 && i < part.count; ++i) {
       std::copy(g_.u.Row(i), g_.u.Row(i) + shape_.In(l), g_.zq.Row(i));
@@ -122,7 +122,7 @@ class QueryGradient {
     }
   }
 
-  /// Through the scores of layer l: to u (set), x, dz and the coefficients.
+  /// Goes back through the scores of layer l: to u (set), x, dz and the coefficients.
   void PassScores(const Part& part, std::int64_t l) const {
     if (part.count == 1) return PassScore(l);
     const std::int64_t n = part.count, steps = shape_.Rows(l);
@@ -138,7 +138,7 @@ class QueryGradient {
     });
   }
 
-  /// To u of some queries (set), and what pairs take of them.
+  /// Sets the gradient by u of some queries, and finds the shares that their pairs take of it.
   void PassQueryScores(std::int64_t n, std::int64_t l, Range queries) const {
     const std::int64_t first = queries.begin, tiles = TileRows(queries.count());
     const Block<T> scores = g_.Scores(l), pairs = g_.pairs.Rows(first);
@@ -174,7 +174,7 @@ class QueryGradient {
     sn::AddScaled(steps, -factor * along, static_cast<const T*>(s_.u[l].data), g_.x[l].data);
   }
 
-  /// Through a u A + b u B: to u (added), A, B and the coefficients.
+  /// Goes back through a u A + b u B: to u (added), A, B and the coefficients.
   void PassRead(const Part& part, std::int64_t l) const {
     const Coefficients<T>&c = s_.coefficients, &d = g_.coefficients;
     const std::int64_t first = options_.SeenBy(0);
@@ -185,7 +185,7 @@ class QueryGradient {
     PassThrough(part.count, l, s_.b[l], {c.b + first, d.b + first, 1}, g_.b[l]);
   }
 
-  /// Through factors u W.
+  /// Goes back through factors u W.
   void PassThrough(std::int64_t n, std::int64_t l, const Block<T>& weights, const Share<T>& share,
                    const Block<T>& dweights) const {
     const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit), rows = shape_.Rows(l);

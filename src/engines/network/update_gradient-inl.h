@@ -32,7 +32,7 @@ class UpdateGradient {
         g_(scratch),
         blocks_(blocks) {}
 
-  /// Through A' = a A + b B - sum c_j g_j and B' = kept B - sum d_j g_j, g_j = x_j dz_j^T.
+  /// Goes back through A' = a A + b B - sum c_j g_j, B' = kept B - sum d_j g_j, g_j = x_j dz_j^T.
   void Pass(const Part& part) const {
     const std::int64_t n = part.count;
     const Coefficients<T>& c = s_.coefficients;
@@ -48,7 +48,7 @@ class UpdateGradient {
       if (writes_b) PassPairs(l, n, c.d, g_.b[l], d.d);
       const std::int64_t rows = shape_.Rows(l);
       blocks_.ForWeights(rows, [&](Range of) HWY_ATTR { PassRows(part, l, of); });
-      // In the order of the rows, whoever found them.
+      // Sums run in the order of the rows, so that they do not depend on the team.
       for (std::int64_t r = 0; r < rows; ++r) {
         *d.kept += g_.dots[0][r];
         d.b[n] += g_.dots[1][r];
@@ -57,7 +57,8 @@ class UpdateGradient {
     }
   }
 
-  /// Through the step of one token that is adapted a weight. Leaves gradients for its rates.
+  /// Goes back through the step of one token that is adapted a weight. Leaves gradients for its
+  /// rates.
   void PassAdapted() const {
     const Rates<T>& rates = s_.rates;
     const AdaptedStep<T> step(options_, rates);

@@ -22,7 +22,7 @@ struct Work {
   Memory MemoryOf(std::int64_t item) const;
 };
 
-/// At the key, at the query, for the gradient and the update: 8 a weight.
+/// Flops at the key, at the query, for the gradient and for the update: 8 a weight.
 double FlopsPerToken(const Shape& shape);
 
 }  // namespace ttr::network

@@ -35,7 +35,7 @@ struct ConvWeights {
   std::int64_t stride;
 };
 
-/// Those of channels begin .. begin + count: in place, if they are of type T, else in `scratch`
+/// Weights of channels begin .. begin + count: in place, if they are of type T, else in `scratch`
 /// (`width` times `count` numbers).
 template <class T>
 ConvWeights<T> WeightsOf(const ConvTask& task, std::int64_t begin, std::int64_t count, T* scratch) {
@@ -56,7 +56,7 @@ class Window {
     return (width - 1 + slots) * dim;
   }
 
-  /// For tokens from `first` on (-(W - 1) at the least).
+  /// Inputs of tokens from `first` on (-(W - 1) at the least).
   Window(const ConvTask& task, std::int64_t first, std::int64_t slots, T* scratch)
       : task_(task),
         before_(scratch),

@@ -25,7 +25,7 @@ struct SoftplusCall {
 /// `y` may be x itself.
 void Softplus(const SoftplusCall& call, const TensorView& y, Executor& executor);
 
-/// As what they are gradients of; written where defined.
+/// Gradients have the shapes of the inputs that they belong to; they are written where defined.
 struct SoftplusGradients {
   TensorView dx, da, dbias;
 };

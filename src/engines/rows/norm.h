@@ -36,7 +36,7 @@ struct NormCall {
 /// `y` may be x itself.
 void Normalise(const NormCall& call, const TensorView& y, Executor& executor);
 
-/// As what they are gradients of; written where defined.
+/// Gradients have the shapes of the inputs that they belong to; they are written where defined.
 struct NormGradients {
   TensorView dx, dweight, dbias, dgate;
 };

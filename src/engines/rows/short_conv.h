@@ -32,7 +32,7 @@ struct ConvCall {
 void Convolve(const ConvCall& call, const TensorView& state, const TensorView& y,
               Executor& executor);
 
-/// As what they are gradients of; written where defined.
+/// Gradients have the shapes of the inputs that they belong to; they are written where defined.
 struct ConvGradients {
   TensorView dx, dweight, dbias, dinitial;
 };

@@ -40,7 +40,7 @@ Outer<T> OuterOf(const GradientCall<T>& call, const Chunk& chunk, const Scratch<
   return {rows, scratch.write_stride, values.data, values.stride};
 }
 
-/// With momentum: both parts of the memory after the chunk, from those before it.
+/// Both parts of a memory with momentum after the chunk, from those before it.
 template <class T>
 void AdvanceParts(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                   const Scratch<T>& scratch, const T* in, T* out) {

@@ -74,7 +74,7 @@ class ChunkWork {
 
   ReadKind Kind(std::int64_t x) const { return KindOf(call, x); }
   View<T> Read(std::int64_t x) const { return {scratch.copies.reads + x * Keys(), scratch.keys}; }
-  /// As it finds the memory before the chunk, where channels decay.
+  /// Read x as it meets the memory before the chunk, where channels decay.
   View<T> DecayedRead(std::int64_t x) const {
     return {scratch.copies.decayed_reads + x * Keys(), scratch.keys};
   }
@@ -102,7 +102,7 @@ class ChunkWork {
   }
 
   /// Where the gradients of the reads and of the writes go: the row of the chunk's first token.
-  /// None of an erasure whose rows are those that are written.
+  /// An erasure whose rows are those that are written has none.
   T* ReadGradient(std::int64_t x, std::int64_t* stride) const {
     const bool query = x < call.sizes.queries;
     const GradientRows<T>& rows = query ? call.d.query : call.d.erase;
@@ -116,7 +116,7 @@ class ChunkWork {
     return rows.data + chunk.at * rows.stride;
   }
 
-  /// Those of products, scores or their gradients of one read and one write.
+  /// Where products, scores or their gradients of one read and one write begin.
   std::int64_t Square(std::int64_t x, std::int64_t w) const {
     return (x * scratch.writes + w) * kSquare;
   }

@@ -60,7 +60,7 @@ struct Angle {
     hn::Store(hn::Neg(hn::Mul(sine, x)), d, row + half);
   }
 
-  /// Its transpose: row[k] = cosine row[k] - sine row[k + half], and 0 behind it.
+  /// The transpose of Double(): row[k] = cosine row[k] - sine row[k + half], and 0 behind it.
   HWY_INLINE void Halve(std::int64_t half, hn::TFromD<D>* row) const {
     const D d;
     const V along = hn::Mul(cosine, hn::Load(d, row));

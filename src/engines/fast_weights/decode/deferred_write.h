@@ -16,8 +16,8 @@
 
 namespace ttr::fast_weights {
 
-/// Its arrays: what belongs to the keys and what belongs to the columns. Parts of a memory have
-/// copies of the first, and share the second. Null where the memory has none.
+/// The arrays of a deferred write: what belongs to the keys and what belongs to the columns. Parts
+/// of a memory have copies of the first, and share the second. Null where the memory has none.
 template <class T>
 struct DeferredWrite {
   T* head;             // how many keys write; is there a decay a channel? If not, c

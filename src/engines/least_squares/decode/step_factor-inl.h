@@ -173,7 +173,7 @@ class StepFactor {
     if (f_.values > 0) simd::FetchRow(f_.w + i / kRows * 2 * kLine, 2 * kLine);
   }
 
-  /// With the ridge, that a call may change.
+  /// The sum of the bits, with those of the ridge, which a call may change.
   BitSum<T> Sealed(BitSum<T> bits) const {
     for (std::int64_t i = 0; i < memory_.key_dim() && constant_; i += kUnit) {
       const std::int64_t count = std::min(kUnit, memory_.key_dim() - i);

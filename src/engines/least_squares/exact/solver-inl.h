@@ -97,7 +97,7 @@ class ExactSolver {
 
   void BeginParts() { single_tokens_ = 1; }
 
-  /// By solutions of least norm, of more tokens each time before the rest is tried again.
+  /// Solves with least norm, for more tokens each time before the rest is tried again.
   void TakeFirst(Chunk& part, std::int64_t begin) {
     single_tokens_ = std::min<std::int64_t>(2 * single_tokens_, kUnit);
     sums_.Shorten(part, std::min(part.tokens, single_tokens_));

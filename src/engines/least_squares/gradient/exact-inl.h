@@ -190,7 +190,7 @@ class ExactSolutions {
     }
   }
 
-  /// Those of a part, which begins with token `first` of the block.
+  /// Gathers the systems of a part, which begins with token `first` of the block.
   void GatherSystems(const Part& part, std::int64_t first) const {
     const InterleavedScratch<T>& block = *s_.systems;
     const std::int64_t sides = 2 * memory_.queries;
@@ -236,7 +236,7 @@ class ExactSolutions {
     AddPart({begin, 0, begin, reading, 1, 1, singular ? 1 : 0});
   }
 
-  /// Is it singular?
+  /// Solves for outputs of the memory as it is. Returns whether its system is singular.
   bool SolveMemory(std::int64_t begin, std::int64_t reading) {
     sides_.Gather(begin, reading, 0);
     const std::int64_t rows = reading * 2 * memory_.queries;

@@ -74,7 +74,7 @@ class RelativeRidge {
     s_.sums[j] = norm == 0 ? 0 : c * c * s / norm;
   }
 
-  /// And all of them, with the later parts' alpha, to dK and to F + F^T.
+  /// Adds the shares of all s_t, with the later parts' alpha, to dK and to F + F^T.
   void Add(const Part& part, const Block<T>& keys, const Block<T>& dk, const Block<T>& f) {
     const std::int64_t unit = RoundUp(part.tokens, kUnit);
     for (std::int64_t j = std::max(part.tokens, part.reading) - 1; j >= 0; --j) {

@@ -69,7 +69,7 @@ class GradientSides {
         f_(scratch.forward),
         solutions_(scratch.solutions) {}
 
-  /// Those of `reading` tokens, of which each sees one of the chunk's `tokens` more.
+  /// Gathers the sides of `reading` tokens, of which each sees one of the chunk's `tokens` more.
   void Gather(std::int64_t begin, std::int64_t reading, std::int64_t tokens) const {
     const std::int64_t queries = memory_.queries;
     const std::int64_t rows = RoundUp(reading * queries, kUnit);

@@ -111,7 +111,7 @@ class GradientSums {
                                  ln::Whole{c_.values_unit, c_.keys_unit}, dv, &prefetcher_);
   }
 
-  /// To the gradients of the initial state, with alpha A more of A.
+  /// Writes the gradients of the initial state; the one by A gets alpha A more.
   void Finish(double alpha) const {
     for (std::int64_t i = 0; i < memory_.key_dim(); ++i) {
       sn::Multiply(f().Row(i), memory_.key_dim(), T(0.5));

@@ -116,9 +116,9 @@ class LowRankPreconditioner {
   double* const along_;
 };
 
-/// Its slope. P = f(A), in the eigenvectors u_i of A, l_1 >= l_2 >= ..: p_i = 1 / l_i up to the
-/// rank, 1 / s after it, s the first l there. n steps of descent from q, and of their adjoint from
-/// u, give
+/// The slope of P. P = f(A), in the eigenvectors u_i of A, l_1 >= l_2 >= ..: p_i = 1 / l_i up to
+/// the rank, 1 / s after it, s the first l there. n steps of descent from q, and of their adjoint
+/// from u, give
 ///
 ///     dL/dP = eta sum_{0 < i <= n} rho_{n+1-i} r_i^T,   r_i = (1 - eta A P)^{i-1} q,  rho from u
 ///

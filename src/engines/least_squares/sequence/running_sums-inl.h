@@ -52,7 +52,7 @@ class RunningSums {
  public:
   RunningSums(const Memory& memory, const Scratch<T>& scratch) : memory_(memory), s_(scratch) {}
 
-  /// From the caller's state, and back.
+  /// Loads A and B from the caller's state; Store() copies them back.
   void Load() const {
     LoadGram();
     const Block<T> from{static_cast<T*>(memory_.state.b), memory_.state.b_stride};
@@ -78,7 +78,7 @@ class RunningSums {
                      Block<T>{static_cast<T*>(memory_.state.b), memory_.state.b_stride});
   }
 
-  /// With all digits: the rows of A's upper triangle and of B.
+  /// Loads the rows of A's upper triangle and of B with all their digits.
   void Load(const double* saved) const {
     for (std::int64_t i = 0; i < s_.keys_unit; ++i) {
       std::fill(s_.a.Row(i), s_.a.Row(i) + i, T(0));
@@ -127,7 +127,7 @@ class RunningSums {
     if (memory_.segment == nullptr && memory_.writes()) Store();
   }
 
-  /// To be called after something else has written A and B of the scratch.
+  /// Starts the sums anew; called after something else has written A and B of the scratch.
   void BeginSums() const {
     if constexpr (kSums) {
       std::copy(s_.a.data, s_.a.Row(s_.keys_unit), s_.a_sum.data);

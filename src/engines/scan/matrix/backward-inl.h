@@ -91,7 +91,8 @@ class MatrixBackward {
     return std::min(kCheckpoint, memory_.tokens - b * kCheckpoint);
   }
 
-  /// With zeros in the columns beyond the last, so that they add nothing to sums over columns.
+  /// Copies a state. Columns beyond the last become zeros, so that they add nothing to sums over
+  /// columns.
   void CopyState(const void* from, std::int64_t row_stride, T* to) const {
     for (std::int64_t row = 0; row < memory_.key_dim; ++row) {
       T* const target = to + row * Stride();

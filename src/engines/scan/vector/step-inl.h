@@ -56,7 +56,7 @@ struct Piece {
     if (y != nullptr && !streams) __builtin_prefetch(y + i + next.y, 0, 2);
   }
 
-  /// To the next token.
+  /// Moves to the next token.
   HWY_INLINE void Advance() {
     v += next.v;
     if (v_im != nullptr) v_im += next.v_im;
