@@ -124,7 +124,7 @@ class Memories {
     a = home_.dtype() == b.dtype() ? home_ : start_a_.view();
   }
 
-  /// To be called after the memories are written.
+  /// Copies A back into the caller's tensor; called after the memories are written.
   void Return() const {
     if (a.data() != home_.data()) CopyInto(a, home_);
   }

@@ -8,9 +8,9 @@
 
 namespace ttr {
 
-/// For engines that read rows and know no maps. What a recipe leaves as it is stays the caller's
-/// tensor; else there is a copy, [B, T, heads, Dphi] of `dtype`. (Maps that depend on the position
-/// of a token are not for this.)
+/// Keys and queries after the recipe's maps, for engines that read rows and know no maps. What a
+/// recipe leaves as it is stays the caller's tensor; else there is a copy, [B, T, heads, Dphi] of
+/// `dtype`. (It does not serve maps that depend on the position of a token.)
 class MappedKeys {
  public:
   /// `directions`: of a random map that is given none, in `dtype`.
@@ -21,7 +21,7 @@ class MappedKeys {
 
   const TensorView& k() const { return k_.mapped; }
   const TensorView& q() const { return q_.mapped; }
-  /// Are they as they were given?
+  /// Are the keys as they were given?
   bool plain() const { return !normalise_ && !affine_ && features_.map == rows::Map::kNone; }
 
   /// Gradients of the inputs and of the map's parameters, from those of k() and q(); written where

@@ -8,10 +8,10 @@
 
 namespace ttr {
 
-/// The last axis is contiguous.
+/// Checks that the last axis is contiguous.
 void CheckRows(std::string_view op, std::string_view name, const TensorView& view);
 
-/// Its memory begins at a multiple of its numbers' size.
+/// Checks that the memory begins at a multiple of its numbers' size.
 void CheckAligned(std::string_view op, std::string_view name, const TensorView& view);
 
 /// The bytes from the first to behind the last element; null and null of none. Throws where strides

@@ -18,7 +18,7 @@ class WorkingCopy {
  public:
   WorkingCopy() = default;
   WorkingCopy(const TensorView& home, DType dtype, Layout layout = Layout::kAnyStrides);
-  /// In its own dtype.
+  /// A copy in the dtype of `home`.
   WorkingCopy(const TensorView& home, Layout layout);
 
   /// Always a tensor of its own, contiguous and zero, which WriteBack() copies into the caller's.

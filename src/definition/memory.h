@@ -81,7 +81,7 @@ struct Array {
   Matrix matrix() const;
   Matrix transposed() const;
 };
-/// By the names of StateSpecs() ("state", "state.n", ...).
+/// Arrays by the names of StateSpecs() ("state", "state.n", ...).
 using Arrays = std::map<std::string, Array>;
 
 struct Answer {

@@ -80,7 +80,7 @@ void ZeroBelowStairs(const Block<T>& block, std::int64_t rows, std::int64_t colu
   }
 }
 
-/// Its transpose: row j keeps the columns up to j / `rows_a_step`.
+/// The transpose of such a staircase: row j keeps the columns up to j / `rows_a_step`.
 template <class T>
 void ZeroAboveStairs(const Block<T>& block, std::int64_t rows, std::int64_t columns,
                      std::int64_t rows_a_step) {

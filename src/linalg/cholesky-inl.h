@@ -154,7 +154,7 @@ struct AllRows {
   std::int64_t n;
   std::int64_t operator()(std::int64_t) const { return n; }
 };
-/// Those up to row i of column i columns_a_row, in a square of `n`: of an upper triangle, or of
+/// Rows up to row i of column i columns_a_row, in a square of `n`: those of an upper triangle, or
 /// what is needed of one.
 struct UpperRows {
   std::int64_t n;

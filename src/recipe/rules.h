@@ -14,7 +14,7 @@ struct Rule {
   void (*mend)(Recipe&);
 };
 std::span<const Rule> PairRules();
-/// Those of them that are about networks alone.
+/// The rules that are about networks alone.
 std::span<const Rule> NetworkRules();
 
 /// Where an option does something.

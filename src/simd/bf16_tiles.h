@@ -28,7 +28,7 @@ inline void SetTileShapes(const TileShapes& shapes) {
   asm volatile("ldtilecfg %0" : : "m"(shapes));
 }
 
-/// They have none: the system need not save them.
+/// The registers have no shapes from now on: the system need not save them.
 inline void ReleaseTiles() { asm volatile("tilerelease" : : : "memory"); }
 
 template <int TILE>

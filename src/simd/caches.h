@@ -45,8 +45,8 @@ Caches CachesOf(const std::vector<std::int64_t>& levels);
 /// This machine's, asked once.
 const Caches& TheCaches();
 
-/// These from now on, for tests; this machine's again where null. Not to be called while anything
-/// runs, nor between a call and what is made for it (scratch, what is saved).
+/// TheCaches() from now on, for tests; this machine's again where null. Not to be called while
+/// anything runs, nor between a call and what is made for it (scratch, what is saved).
 void ForceCaches(const Caches* caches);
 
 }  // namespace ttr::simd

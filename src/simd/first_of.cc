@@ -26,8 +26,8 @@ HWY_INLINE hn::Mask<D> Are(D d, Kind kind, hn::Vec<D> x) {
   }
 }
 
-/// Which bits of bfloat16 are. A sign is that of the least number to infinity, behind which NaN
-/// begins.
+/// Which bits of bfloat16 are of the kind. Numbers of one sign reach from the least to infinity,
+/// behind which NaN begins.
 template <class D>
 HWY_INLINE hn::Mask<D> AreBits(D d, Kind kind, hn::Vec<D> bits) {
   if (kind == Kind::kNonfinite) {

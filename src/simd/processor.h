@@ -38,8 +38,8 @@ Bf16Products ChooseBf16Products(const Bf16Processor& processor, std::string_view
 /// The choice of this process. Throws as above.
 Bf16Products ChosenBf16Products();
 
-/// That choice from now on, for tests; as it was where `products` is null. Not to be called while
-/// kernels run.
+/// ChosenBf16Products() from now on, for tests; as it was where `products` is null. Not to be
+/// called while kernels run.
 void ForceBf16Products(const Bf16Products* products);
 
 }  // namespace ttr::simd
