@@ -44,7 +44,9 @@ void AddRunOptions(Command command, ForecastArguments& arguments) {
                  "a recipe; repeatable (default: rls, weighted_rls, nlms, deltanet, "
                  "nadaraya_watson)")
       .Repeatable();
-  command.AddOption("--out", arguments.out, "the table with forecasts (default: standard output)");
+  command.AddOption("--out", arguments.out,
+                    "the table with forecasts (default: standard output; with --ahead none); "
+                    "F.json: the rows to come");
   command.AddOption("--horizon", options.horizon, "forecast this many rows ahead").ShowDefault();
   command
       .AddOption("--ahead", options.ahead,
@@ -90,7 +92,8 @@ void AddForecastOptions(Command command, ForecastArguments& arguments) {
   command.AddOption("--separator", arguments.separator, "between the fields of TABLE")
       .ShowDefault();
   command.AddOption("--chart", arguments.chart, "write PREFIX.svg and PREFIX.png");
-  command.AddFlag("--json", arguments.json, "print the errors as JSON");
+  command.AddFlag("--json", arguments.json,
+                  "print errors, and with --ahead the rows to come, as JSON");
   command.AddFlag("--quiet", arguments.quiet, "no progress, no notes");
 }
 
