@@ -37,6 +37,9 @@
 /// that it weighs and that is not finite counts as zeros, forwards and backwards, and a decay of 0
 /// forgets NaN (Weightless in tests/layer/weightless_test.cc, ForgettingNan in forgetting_test.cc).
 ///
+/// A call that is given its scratch allocates nothing where the memory does not grow and rows are
+/// read as they are given (Allocations in tests/layer/allocations_test.cc).
+///
 /// Cost: `ttr plan RECIPE`, EstimateCost(). Errors: ttr::Error before any work and before anything
 /// is written; see CheckInputs(). Whatever views a call is given, no byte outside of them is read
 /// or written (HostileCalls.AreRefusedOrRun in tests/layer/hostile_test.cc, in memory of exactly

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory_resource>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,9 @@ namespace ttr {
 
 class MemoryRanges {
  public:
-  explicit MemoryRanges(std::string_view op) : op_(op) { ranges_.reserve(32); }
+  explicit MemoryRanges(std::string_view op) : op_(op) { ranges_.reserve(kMost); }
+  MemoryRanges(const MemoryRanges&) = delete;
+  MemoryRanges& operator=(const MemoryRanges&) = delete;
 
   /// In errors a view is called by prefix and name, which must outlive this object.
   void Read(std::string_view prefix, std::string_view name, const TensorView& view) {
@@ -42,8 +45,13 @@ class MemoryRanges {
   void Add(std::string_view prefix, std::string_view name, const TensorView& view, bool written);
   void Add(std::string_view name, std::span<const std::byte> bytes, bool written);
 
+  // As many as most calls have need no memory but this.
+  static constexpr std::size_t kMost = 32;
+
   std::string_view op_;
-  std::vector<Range> ranges_;
+  alignas(Range) std::byte room_[kMost * sizeof(Range)];
+  std::pmr::monotonic_buffer_resource memory_{room_, sizeof(room_)};
+  std::pmr::vector<Range> ranges_{&memory_};
 };
 
 }  // namespace ttr
