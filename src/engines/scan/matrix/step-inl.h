@@ -48,7 +48,7 @@ struct Block {
     Block next = *this;
     next.v += kLanes;
     next.dt += kLanes;
-    next.y += kLanes;
+    if (y != nullptr) next.y += kLanes;
     next.rates += key_dim * kLanes;
     if (a != nullptr) next.a += kLanes * a_stride;
     next.state += kLanes;
