@@ -74,7 +74,7 @@ class BlockOffsets {
     const std::int64_t whole = linalg::RoundUp(count_, linalg::kUnit);
     const std::int64_t split =
         end == count_ ? whole : std::max(end / linalg::kUnit * linalg::kUnit, begin);
-    // What is forgotten has another origin, what has left a window may be anything.
+    // Forgotten pairs count from another origin, and pairs that left a window may hold anything.
     const std::int64_t left = std::max<std::int64_t>(seen.first - first_, 0);
     const std::int64_t least = std::max(left / linalg::kUnit * linalg::kUnit, begin);
     CountFrom({std::max(least, m_.ForgottenAt(t) - first_), std::min(split, count_)});

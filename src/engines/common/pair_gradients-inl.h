@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::common {
 namespace HWY_NAMESPACE {
 
-/// Adds what the gradient of the final state says of a pair.
+/// Adds a pair's gradient in the final state, if it stays there.
 template <class T>
 void AddFinalGradient(const KeptPairs& m, const PairGradients& g, const Rows& final,
                       std::int64_t pair, std::int64_t channels, T* gradient, T* room) {
@@ -33,7 +33,7 @@ void AddFinalGradient(const KeptPairs& m, const PairGradients& g, const Rows& fi
   for (std::int64_t c = 0; c < channels; ++c) gradient[c] += room[c];
 }
 
-/// Stores a gradient, through the length where `x` is the row before it.
+/// Stores a gradient. If `x` is given, the row before it was made unit length, goes through that.
 template <class T>
 void StoreGradientRow(T* gradient, const T* x, const Rows& to, std::int64_t row,
                       std::int64_t channels, T* room) {
@@ -44,7 +44,7 @@ void StoreGradientRow(T* gradient, const T* x, const Rows& to, std::int64_t row,
   sn::StoreRow(gradient, row, 0, channels, to);
 }
 
-/// Pair `pair`; both are room for a row.
+/// Stores dk and dv of pair `pair`; `room` and `other` are room for a row each.
 template <class T>
 void StorePairGradient(const KeptPairs& m, const PairGradients& g, std::int64_t pair, T* dk, T* dv,
                        T* room, T* other) {

@@ -9,9 +9,9 @@
 
 namespace ttr::common {
 
-/// What is wanted; absent views are not. Rows of q, k, v are of as many heads as there are memories
-/// (of q: as y has), in the type of the arithmetic; weights, `bandwidth` and `ridge` ([N, H]) in
-/// float64. What is there is overwritten.
+/// The gradients that are wanted: absent views are not. Those of k and v have as many heads as
+/// there are memories, that of q as many as y, in the type of the arithmetic. Those of weights,
+/// `bandwidth` and `ridge` ([N, H]) are in float64. All that are there are overwritten.
 struct PairGradientTensors {
   TensorView q, k, v;
   TensorView log_decay, importance, log_importance, bandwidth, ridge;

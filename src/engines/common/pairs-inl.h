@@ -53,7 +53,8 @@ struct PairSource {
     if (state) RoundTo(state.dtype, channels, to);
   }
 
-  /// Towards the second-level cache: hardware does not foresee rows of one head, far apart.
+  /// Fetches a pair towards the second-level cache: hardware does not foresee rows of one head,
+  /// which are far apart.
   HWY_INLINE void Fetch(std::int64_t pair, std::int64_t channels) const {
     if (pair >= held) return;
     const auto size = static_cast<std::int64_t>(SizeOf(state.dtype));

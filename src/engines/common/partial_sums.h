@@ -14,7 +14,7 @@ namespace ttr::common {
 /// Sums [part][row][width] of float32 or float64, in memory that somebody else owns.
 class PartialSums {
  public:
-  /// Absent.
+  /// Sums that are absent.
   PartialSums() = default;
   PartialSums(void* memory, DType dtype, std::int64_t rows, std::int64_t width)
       : memory_(static_cast<std::byte*>(memory)), dtype_(dtype), rows_(rows), width_(width) {}

@@ -14,8 +14,8 @@
 
 namespace ttr::common {
 
-/// Below so many flops a second thread costs more than it brings (some ten microseconds); of
-/// operators that pass over their rows once, below so many bytes.
+/// Limits below which a second thread costs more than it brings (some ten microseconds): flops, or
+/// bytes for operators that pass over their rows once.
 inline constexpr double kFlopsWorthThreads = 1e6;
 inline constexpr std::int64_t kBytesWorthThreads = 1 << 18;
 
@@ -71,7 +71,7 @@ class WorkerScratch {
     return static_cast<std::size_t>(workers) * bytes + shared + Claimed::kAlignment;
   }
 
-  /// Throws where the caller gives too few bytes; allocates them where he gives none.
+  /// Throws where the caller gives too few bytes; allocates them where it gives none.
   WorkerScratch(std::string_view op, std::span<std::byte> given, int workers, std::size_t bytes,
                 std::size_t shared = 0)
       : claimed_(op, given, Bytes(workers, bytes, shared)), workers_(workers), bytes_(bytes) {}

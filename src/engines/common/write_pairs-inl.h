@@ -50,7 +50,7 @@ inline void WeighPairsAs(const KeptPairs& m) {
   }
 }
 
-/// Rows from .. to the front, as many as stay.
+/// Moves `count` rows from row `from` on to the front: those that stay.
 inline void MoveRows(const Rows& rows, std::int64_t from, std::int64_t count,
                      std::int64_t channels) {
   if (!rows || from == 0) return;
@@ -62,7 +62,7 @@ inline void MoveRows(const Rows& rows, std::int64_t from, std::int64_t count,
   }
 }
 
-/// Rows of pairs behind those that stay; `room` holds one.
+/// Writes rows of pairs behind those that stay.
 template <class T>
 void WriteRows(const PairSource& source, const Rows& to, std::int64_t first, std::int64_t dropped,
                std::int64_t end, std::int64_t channels) {
@@ -98,7 +98,7 @@ void WriteRows(const PairSource& source, const Rows& to, std::int64_t first, std
   }
 }
 
-/// The weights of all pairs, and their number, once the rows are there.
+/// Writes the weights of all pairs, and their number, once the rows are there.
 inline void WriteWeights(const KeptPairs& m, std::int64_t dropped, std::int64_t all) {
   if (m.state_log_weight && m.sight.tokens > 0) {
     const std::int64_t last = m.sight.tokens - 1;
@@ -111,7 +111,7 @@ inline void WriteWeights(const KeptPairs& m, std::int64_t dropped, std::int64_t 
   if (m.length != nullptr) *m.length = all - dropped;
 }
 
-/// The pairs of tokens `of`, in order of the ranges.
+/// Writes the pairs of tokens `of`; ranges of tokens come in order.
 template <class T>
 void WritePairsAs(const KeptPairs& m, const Range& of) {
   const std::int64_t held = m.sight.held, all = held + m.sight.tokens;
@@ -127,7 +127,7 @@ void WritePairsAs(const KeptPairs& m, const Range& of) {
   if (of.end == m.sight.tokens) WriteWeights(m, dropped, all);
 }
 
-/// A single token's pair and, where pairs have weights, those of all.
+/// Writes a single token's pair and, where pairs have weights, the weights of all.
 template <class T>
 void WriteOnePairAs(const KeptPairs& m) {
   if (m.state_log_weight) {

@@ -35,7 +35,7 @@ struct BackwardCall {
   Gradients gradients{};
 };
 
-/// What Forward saved makes it no larger.
+/// Bytes of `scratch`, which are no more where the caller gives what Forward saved.
 std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int threads);
 
 /// `scratch` as for Forward.

@@ -50,12 +50,12 @@ struct SavedLayout {
   /// The first memory of sequence n, which begins with token `first` of all.
   std::int64_t BlockOf(std::int64_t n, std::int64_t first) const {
     if (packed) return first * steps / kGradientBlock + n * (1 + more);
-    // All are of one length.
+    // Sequences that are not packed are of one length.
     const std::int64_t length = n == 0 ? 0 : first / n * steps;
     return n * (RoundUp(length, kGradientBlock) / kGradientBlock + more);
   }
 
-  /// What is divided by a maximum has a gradient by the final memory's, and so have phases.
+  /// Is the last state saved, too? Maxima and phases have gradients that need the final memory.
   static bool KeepsLast(const Options& options) {
     return options.step == Step::kLogWeight || options.phase;
   }

@@ -29,7 +29,7 @@
 ///
 /// n - 1 pairs for F (D at the most: their sum has no more), and blocks that stay blocks. The
 /// inverse of a singular block moves within its range, too: D((P z_n)(scale q - D(A) P scale q)^T)
-/// more. A P of low rank moves by eigenvalues instead (gradient_spectra-inl.h): a pair for each of
+/// more. A P of low rank moves by eigenvalues instead (LowRankSlope): a pair for each of
 /// its vectors, and one.
 ///
 /// Gradients have the shapes of what they are gradients of, float32, float64 or bfloat16, and are
@@ -40,7 +40,7 @@
 ///
 ///     dL/dA_t = -z_t x_t^T + s_t A_t / |A_t|_F,   dL/dridge_i = -sum_t |A_t|_F x_i z_i
 ///
-/// where no A_t is formed either: gradient_norms-inl.h.
+/// where no A_t is formed either: gradient/relative_ridge-inl.h.
 ///
 /// Cost: some 32 D^2 + 16 D Dv flops a token (D^3 / 3 more with systems of their own, 4 n D^2 for n
 /// steps of an iteration, some 9 D^3 with all eigenvectors); scratch of O(T D) for every thread,

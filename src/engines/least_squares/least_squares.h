@@ -48,7 +48,7 @@
 /// | y          | [B, T, H', Dv] | input            | outputs, H' = max(H, Hq)          |
 /// | status     | [B, T, H']     | int8             | written where not solved (0)      |
 /// | iterations | [B, T, H']     | int64            | optional: of solvers that iterate |
-/// | residual   | [B, T, H']     | float64          | the same, over the norm of q      |
+/// | residual   | [B, T, H']     | float64          | optional: norm over that of q     |
 ///
 /// input = float32, float64 or bfloat16. Any strides but a contiguous last axis. H memories; Hk, Hv
 /// divide H, Hq divides it or is a multiple. N = B, or the number of sequences in cu_seqlens (B =

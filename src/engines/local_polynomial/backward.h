@@ -2,12 +2,12 @@
 /// and nothing is differentiated through a solve. With c the covariance of monomials and a_i = dy .
 /// v_i, s = (Sigma + ridge I)^-1 c the slopes of a, and what slopes-inl.h says of every pair,
 ///
-///     dv_i = e_i dy        d ridge = u . s        of degree 1  dq = s + what scores add
+///     dv_i = e_i dy        d ridge = u . s        in degree 1  dq = s + what scores add
 ///
 /// docs/local_polynomial.md derives them. Fits are found anew: nothing is saved.
 ///
 /// Cost: the covariance once more and, a query and pair, some 14 passes over the monomials. The
-/// same bits for any number of threads. Memory: some 5 numbers a query and monomial.
+/// number of threads changes no bit. Memory: some 5 numbers a query and monomial.
 #pragma once
 
 #include <cstddef>

@@ -120,7 +120,7 @@ class ConjugateGradients {
       Apply(for_blocks);
       Step();
       if (iteration % 4 != 3) continue;
-      // As fast as until now, will it be there in time?
+      // A query is hopeless if it does not converge in time at its rate so far.
       GiveUp(solves, [&](double begun, double left) {
         return !((begun - left) * static_cast<double>(most) >=
                  begun * static_cast<double>(iteration + 1));
@@ -174,8 +174,8 @@ class ConjugateGradients {
     return false;
   }
 
-  /// Leaves out those that are not done and `hopeless`, of how far they were from their tolerance
-  /// at first and how far they are, in powers of e.
+  /// Leaves out queries that are not done and `hopeless`. That is asked with how far they were from
+  /// their tolerance at first and how far they are now, in powers of e.
   template <class Hopeless>
   void GiveUp(std::array<bool, kQueries>& solves, const Hopeless& hopeless) const {
     for (std::int64_t i = 0; i < kQueries; ++i) {

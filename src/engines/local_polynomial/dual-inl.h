@@ -92,7 +92,8 @@ class DualFit {
     }
   }
 
-  /// e[pair][query] of a block of pairs: where a system is not regular p, of other roads 0.
+  /// e[pair][query] of a block of pairs: p where a system is not regular, 0 for queries of other
+  /// roads.
   void Weigh(std::int64_t first, std::int64_t count, const Block<T>& e) const {
     linalg::ZeroRows(e, 0, linalg::RoundUp(count, kUnit), kQueries);
     for (std::int64_t i = 0; i < kQueries; ++i) {
@@ -212,7 +213,7 @@ class DualFit {
       sn::AddScaled(wide, -by, static_cast<const T*>(s_.mean), row);
       sn::Multiply(row, wide, std::sqrt(shares[r]));
     }
-    // From the origin, then from q.
+    // The mean is counted from the origin, then from q.
     sn::AddScaled(wide, T(1), static_cast<const T*>(s_.heaviest), s_.mean);
     for (std::int64_t c = 0; linear_ && c < f_.count; ++c) s_.mean[c] += s_.origin[c] - q[c];
   }
@@ -248,7 +249,7 @@ class DualFit {
     e[rows] = p[rows] + root * sum;
   }
 
-  /// What the primal leaves: means from the centre, u and s.
+  /// Leaves what Fit does: means from the centre, u and s.
   void Return(std::int64_t i, std::int64_t lane) const {
     FillRows(i);
     const std::int64_t part = i / Lanes(), rows = s_.counts[i] - 1;

@@ -26,9 +26,9 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace ln = ttr::linalg::HWY_NAMESPACE;
 
-/// Keys are counted from a centre of each query: of degree 1 what the mean of keys is to rounding,
-/// so that |q| and |k| may be much larger than the spread; else the query, for the ridge is on the
-/// coefficients of monomials there. `mean` below is that of what is counted so.
+/// Keys are counted from a centre of each query. In degree 1 it is the mean of keys to rounding, so
+/// that |q| and |k| may be much larger than the spread; else it is the query, for the ridge is on
+/// the coefficients of monomials there. `mean` below is that of keys counted so.
 template <class T>
 class Fit {
   using D = ln::SystemTag<T>;
@@ -198,7 +198,7 @@ class Fit {
                                 (i * linalg::kPanelRows + j % linalg::kPanelRows) * lanes;
         V f = hn::Zero(d);
         if (i < count && j < f_.count) {
-          // What is not finite goes to those alone that give it weight.
+          // Numbers that are not finite go only to queries that give them weight.
           f = hn::IfThenZeroElse(hn::Eq(share, f), hn::Load(d, s_.one + j * lanes));
         }
         const V weighed = hn::Mul(share, f);
@@ -255,8 +255,8 @@ class Fit {
     ln::FactorInterleaved(matrix, limits, h, s_.inverses, sides, Regulars(part));
   }
 
-  /// Where a variance is what is left of a much larger second moment, its digits are gone. Where
-  /// one is all but nothing beside another, what it says may be their rounding.
+  /// A variance that is left of a much larger second moment has lost its digits. One that is tiny
+  /// beside another may be rounding of that.
   void MarkCancelled(std::int64_t part) const {
     const D d;
     const ln::Panels<T> h = H(part);

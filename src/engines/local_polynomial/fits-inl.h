@@ -78,7 +78,7 @@ class Fits {
 
   /// Is the system of query i singular, or nearly? Its u and s are 0 and wait for an ExactFit.
   bool NeedsExact(std::int64_t i) const { return exact_[i]; }
-  /// Has it a solution of least norm, which is there?
+  /// Is a solution of least norm there for query i?
   bool HasLeastNorm(std::int64_t i) const {
     return roads_[i] == Road::kDual && task_.memory.ridge == 0 && !IsMean(i) && fit_.Regular(i);
   }
@@ -89,7 +89,7 @@ class Fits {
   std::int64_t Pairs() const { return weights_.seen().end - weights_.seen().first; }
   std::int64_t KeyWidth() const { return linalg::RoundUp(task_.memory.key_dim, kUnit); }
 
-  /// Where a query stands: what it sees of pairs, whatever they weigh.
+  /// The number of pairs that a query sees, whatever they weigh.
   std::int64_t Sight(std::int64_t i) const {
     const common::Sight& sight = task_.memory.sight;
     const std::int64_t t = common::Place::Of(task_.memory, task_.first + i).token;
@@ -136,7 +136,7 @@ class Fits {
     for (std::int64_t i = task_.count; i < kQueries; ++i) SetAside(i);
   }
 
-  /// What is found of query i, to what is kept or back.
+  /// Copies the numbers found for query i to the kept ones, or back.
   void CopyLane(std::int64_t i, bool keep) const {
     const std::int64_t lanes = fit_.Lanes(), part = i / lanes, lane = i % lanes;
     const FitScratch<T>& f = scratch_;
@@ -216,7 +216,7 @@ class Fits {
     End(Road::kShared);
   }
 
-  /// From the centre of all; those whose means are too far from it are left.
+  /// Fits queries from the centre of all; leaves those whose means are too far from it.
   template <class Numbers>
   void SolveShared(const Numbers& numbers) {
     if (left_ == 0) return;
@@ -267,7 +267,7 @@ class Fits {
     }
   }
 
-  /// f_bar; of a query that is a mean, 0.
+  /// The right sides f_bar, or 0 for a query whose output is a mean.
   void FillRightSides() const {
     const Block<T>&right = by_steps_.right(), &means = by_steps_.means();
     linalg::ZeroRows(right, 0, KeyWidth(), kQueries);
@@ -352,12 +352,12 @@ class Fits {
     }
   }
 
-  /// A mean where there is nothing to solve: no neighbour, or a hit.
+  /// Is the output of query i a mean, with nothing to solve: no neighbour, or a hit?
   bool IsMean(std::int64_t i) const {
     return i >= task_.count || weights_.Alone(i) || s_.hits[i] != 0;
   }
 
-  /// What is solved elsewhere, or has no solution.
+  /// Sets a query aside that is solved elsewhere, or has no solution.
   void SetAside(std::int64_t i) {
     const bool mean = IsMean(i);
     exact_[i] = !mean && !fit_.Regular(i) && std::isfinite(s_.sums[i]);

@@ -23,7 +23,7 @@ std::size_t BytesOfShared(const Sizes& sizes) {
   return static_cast<std::size_t>(sizes.sequences * sizes.heads) * BytesOfWeights(sizes);
 }
 
-/// Pairs of all memories into their states, which are read no more.
+/// Writes the pairs of all memories into their states, which are not read any more.
 void WriteAll(const Work& work, Executor& executor, const common::WorkerScratch& room) {
   // A token's pair finds its place without the weights of others.
   const bool one = !work.sequences.packed() && work.sequences.length() == 1;

@@ -144,7 +144,7 @@ class QueryGradients : GradientBlocks<T> {
   std::int64_t Wide() const { return s_.fit.wide; }
   bool IsLinear() const { return task_.options.degree == 1; }
 
-  /// What is multiplied by a dy of zeros is not there, NaN or not.
+  /// Queries whose dy is zero take no part, even where their numbers are NaN.
   void LeaveOutIdle() {
     std::array<bool, kQueries> idle{};
     for (std::int64_t i = 0; i < task_.count; ++i) {
@@ -264,8 +264,8 @@ class QueryGradients : GradientBlocks<T> {
     }
   }
 
-  /// By q it is what all pairs have by k - q, the other way round. (The sum of what scores have
-  /// stands in s.dq over the scale, which follows.)
+  /// The gradient by q is minus the sum over pairs of those by k - q. (The sum from scores is in
+  /// s.dq, and is still to be multiplied by the scale.)
   void SubtractAdjoint(const Slopes<T>& slopes, std::int64_t lane) const {
     const ln::SystemTag<T> d;
     for (std::int64_t c = 0; c < m_.key_dim; ++c) {

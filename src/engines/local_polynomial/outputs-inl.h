@@ -46,7 +46,7 @@ class Outputs {
     ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Transposed(s_.e), s_.v,
                                  linalg::RoundUp(task_.count, kStrip),
                                  ln::Whole{ValueWidth(), count}, s_.y);
-    // What is not finite goes to those alone that give it weight.
+    // Values that are not finite go only to queries that give them weight.
     for (std::int64_t at = 0; at < non_finite; ++at) {
       const std::int64_t j = s_.non_finite[at];
       cn::ValuesOf(m_).Load(first + j, m_.value_dim, s_.row);

@@ -106,7 +106,7 @@ class PairGradients : GradientBlocks<T> {
       if (m_.weighted) {
         s_.ds_sums[j] += sn::Sum(kQueries, static_cast<const T*>(s_.ds.Row(j)));
       }
-      // It takes no part in what its key is compared for.
+      // A marked pair takes no part in the gradient of its key.
       if (marked) std::fill(s_.ds.Row(j), s_.ds.Row(j) + kQueries, T(0));
     }
   }

@@ -147,7 +147,7 @@ class SharedMoments {
   void Multiply(std::int64_t i, std::int64_t j, std::int64_t count) const {
     const hn::CappedTag<T, kRows> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    // Local ones, which no store can change.
+    // Local copies of pointers, which no store can change.
     const T* HWY_RESTRICT rows = s_.k.data + i * kRows;
     const T* HWY_RESTRICT columns = s_.k.data + j * kRows;
     T* HWY_RESTRICT to = s_.products;

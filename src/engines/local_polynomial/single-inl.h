@@ -26,8 +26,8 @@ namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// What Fit sums for query 0, which would have one lane of its vectors: sum_i p_i f_i f_i^T by
-/// register tiles, over the pairs that have a share. In the room of the dual, which is not taken at
-/// the same time.
+/// register tiles, over the pairs that have a share. It uses the room of the dual, which is not
+/// taken at the same time.
 template <class T>
 class SingleFit {
  public:

@@ -130,7 +130,7 @@ class Slopes {
     }
   }
 
-  /// From the gradient by monomials to that by channels: those of higher degrees first.
+  /// Turns the gradient by monomials into that by channels, monomials of higher degrees first.
   void GoThroughMonomials() const {
     const D d;
     const std::int64_t lanes = Lanes();

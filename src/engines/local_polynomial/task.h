@@ -57,7 +57,7 @@ struct Task {
   std::byte* scratch = nullptr;
 };
 
-/// What weighing pairs around queries takes.
+/// Scratch for weighing pairs around queries.
 template <class T>
 struct WeightScratch {
   Block<T> q;       // [query][channel], as they are fitted
@@ -78,7 +78,7 @@ struct WeightScratch {
   WeightScratch(std::int64_t key_dim, ScratchLayout& layout);
 };
 
-/// What fitting queries of few pairs takes: [query][pair], `most` of each.
+/// Scratch for fitting queries of few pairs: [query][pair], `most` of each.
 template <class T>
 struct DualScratch {
   std::int64_t most;
@@ -95,7 +95,7 @@ struct DualScratch {
 /// Channels from which on conjugate gradients are tried, and pairs whose shares are kept for them.
 inline constexpr std::int64_t kLeastChannels = 64, kKeptPairs = 8192;
 
-/// What conjugate gradients take, of degree 1.
+/// Scratch of conjugate gradients, in degree 1.
 template <class T>
 struct ConjugateScratch {
   Block<T> shares;          // [pair][query]
@@ -123,8 +123,8 @@ struct FitResults {
   }
 };
 
-/// What fitting them takes. Numbers of one query are `lanes` apart, those of as many queries as a
-/// vector has lanes side by side: a part of the kQueries.
+/// Scratch for fitting queries. Numbers of one query are `lanes` apart. Those of as many queries as
+/// a vector has lanes lie side by side: they are a part of the kQueries.
 template <class T>
 struct FitScratch {
   std::int64_t wide;       // monomials, in whole panels

@@ -103,7 +103,7 @@ class Weights {
   /// Does no pair have weight? Then the sum is 0.
   bool Alone(std::int64_t i) const { return s_.tops[i] == cn::kNever<T> && s_.sums[i] == 0; }
 
-  /// Finite ones, without their transpose.
+  /// Loads keys that are finite, without their transpose.
   void LoadRows(std::int64_t first, std::int64_t count) const {
     cn::LoadPairs(cn::KeysOf(m_), first, count, m_.key_dim, s_.k);
     cn::SetOddAside(s_.k, count, linalg::RoundUp(m_.key_dim, kUnit), nullptr);
@@ -217,7 +217,7 @@ class Weights {
     }
   }
 
-  /// Queries that are none weigh nothing.
+  /// Lanes without a query weigh nothing.
   void ClearRest(std::int64_t columns) const {
     linalg::ZeroRows(s_.scores, count_, kQueries, columns);
   }

@@ -57,8 +57,8 @@ class Activated {
     if (gated_) AddProduct(count_, d, slope + count_, dz + count_);
   }
 
-  /// Through PassBack of `before`: d, the gradient for what it gave, becomes that for `before` in
-  /// `through`, and for z in `dz`.
+  /// Goes back through PassBack() of `before`: d, the gradient for its result, becomes that for
+  /// `before` in `through`, and that for z in `dz`.
   HWY_INLINE void PassSlope(const T* d, const T* before, const T* slope, const T* bend, T* through,
                             T* dz) const {
     const auto product = [](auto, auto a, auto b) HWY_ATTR { return hn::Mul(a, b); };

@@ -71,7 +71,7 @@ class AdaptedGradient {
     store(hn::Mul(da, hn::Set(d, step_.decay)), row.da + i);
     if (step_.step != 0) of_step_ = hn::Sub(of_step_, moved);
 
-    // A root of 0 is of gradients that all were 0.
+    // Where the root is 0, all gradients were 0.
     const V slope = hn::Div(hn::Mul(step, moved), hn::Mul(hn::Add(root, root), divisor));
     const V dsquares =
         hn::Add(load(row.dsquares + i), hn::IfThenElse(hn::Gt(root, zero), slope, zero));

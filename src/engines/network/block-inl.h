@@ -35,7 +35,7 @@ class BlockKernel : public Products<T> {
         activated_(options, shape),
         head_{options, shape.value_dim, scratch.ln_weight, scratch.ln_bias} {}
 
-  /// Once a memory: constants, and the input 1 of biases, of so many rows.
+  /// Called once a memory: sets constants, and the input 1 of biases, for so many rows.
   void Begin(std::int64_t rows) const {
     const auto constant = [&](const Rows& of, T absent, T* to) {
       if (of) {
@@ -57,13 +57,13 @@ class BlockKernel : public Products<T> {
     }
   }
 
-  /// Keys and values of a part, and its rates.
+  /// Loads keys and values of a part, and its rates.
   void LoadPairs(const Part& part) const {
     LoadPairs(part, {0, part.count});
     LoadRates(part);
   }
 
-  /// Keys and values of some of its tokens.
+  /// Loads keys and values of some of its tokens.
   void LoadPairs(const Part& part, Range rows) const {
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       const std::int64_t t = part.first + i;
@@ -111,8 +111,8 @@ class BlockKernel : public Products<T> {
     if (part.count > 1) TransposeRows(s_.x[0], part.count, shape_.Rows(0), s_.transposed[0]);
   }
 
-  /// Are sums of products of what is loaded far from where numbers end? `bound` is that of A and B;
-  /// then, if they are, that after the part.
+  /// Are sums of products of the loaded numbers far from overflow? `bound` is that of A and B; if
+  /// they are, it becomes that after the part.
   bool IsSafe(std::int64_t count, T& bound) const {
     const Coefficients<T>& c = s_.coefficients;
     T pairs = 0;
@@ -137,7 +137,7 @@ class BlockKernel : public Products<T> {
     return true;
   }
 
-  /// A and B after the part, of which FindGradients() was. W_bar stays.
+  /// Computes A and B after the part for which FindGradients() was called. W_bar stays.
   void Update(const Part& part) const {
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
       ForWeights(shape_.Rows(l), [&](Range rows) HWY_ATTR { UpdateRows(part, l, rows); });
@@ -160,7 +160,7 @@ class BlockKernel : public Products<T> {
     }
   }
 
-  /// From dz of layer l to that of the layer before; and x of layer l by columns.
+  /// Goes from dz of layer l to that of the layer before; leaves x of layer l by columns.
   void Descend(const Block<T>& weights, std::int64_t l, std::int64_t count,
                const TokenRows<T>* before) const {
     const Block<T> to = s_.dz[l - 1], slopes = s_.z[l - 1];

@@ -107,7 +107,7 @@ struct SavedWeights {
   std::int64_t heads = 1;
   const Options& options;
 
-  /// Before the sequence `n`, that begins with token `first` of all.
+  /// Checkpoints before sequence `n`, which begins with token `first` of all.
   std::int64_t Before(std::int64_t first, std::int64_t n) const {
     return (MostParts(options, first) - 3) / spacing + 4 * n;
   }

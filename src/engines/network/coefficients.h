@@ -19,7 +19,7 @@ T DecayFactor(const Options& options, const Rates<T>& rates, std::int64_t i) {
   return 1;
 }
 
-/// Plainly A = W_bar, B = sum step g, W = W_bar - row B.
+/// Coefficients of a plain step: A = W_bar, B = sum step g, W = W_bar - row B.
 template <class T>
 void FindPlain(const Part& part, const Rates<T>& rates, const Coefficients<T>& to) {
   const std::int64_t n = part.count;
@@ -35,7 +35,8 @@ void FindPlain(const Part& part, const Rates<T>& rates, const Coefficients<T>& t
   }
 }
 
-/// S_i = m_i S_{i-1} - step_i g_i, W_i = decay_i W_{i-1} + S_i.
+/// Coefficients with momentum or decay: S_i = m_i S_{i-1} - step_i g_i, W_i = decay_i W_{i-1} +
+/// S_i.
 template <class T>
 void FindCarried(const Options& options, const Part& part, const Rates<T>& rates,
                  const Coefficients<T>& to) {
@@ -65,7 +66,7 @@ void FindCoefficients(const Options& options, const Part& part, const Rates<T>& 
   options.plain() ? FindPlain(part, rates, to) : FindCarried(options, part, rates, to);
 }
 
-/// Gradients of the same, sums over what a part's tokens, queries and update take of them.
+/// Gradients of the coefficients: sums over what a part's tokens, queries and update take of them.
 template <class T>
 struct RateGradients {
   T *step, *momentum, *decay;  // [token]

@@ -56,7 +56,7 @@ class Exchange {
  public:
   Exchange(const Shape& shape, const Memory& memory) : shape_(shape), memory_(memory) {}
 
-  /// What is beyond the weights becomes zero. Absent tensors give zeros.
+  /// Loads parameters. Numbers beyond the weights become zero. Absent tensors give zeros.
   void Load(const Parameters& from, const Weights<T>& to) const {
     std::fill(to.data(), to.data() + to.numbers(), T(0));
     if (!from.w.empty()) Move(from, to, true);

@@ -141,7 +141,7 @@ class ForwardKernel {
     return std::isnan(mass) ? std::numeric_limits<T>::infinity() : mass;
   }
 
-  /// The first tokens of a part, or all of them. Returns how many.
+  /// Runs the first tokens of a part, or all of them. Returns how many.
   std::int64_t RunSome(const Part& part) {
     if (part.count > 1 && IsBounded()) {
       const std::int64_t together = RunTogether(part);
@@ -152,9 +152,9 @@ class ForwardKernel {
     return part.count;
   }
 
-  /// Tokens before one in which a number is not finite, or after which one might soon not be: only
-  /// the tokens that depend on it may see it. Returns how many; nothing is written where there are
-  /// none.
+  /// Runs the tokens before one in which a number is not finite, or after which one might soon not
+  /// be: only the tokens that depend on it may see it. Returns how many; nothing is written where
+  /// there are none.
   std::int64_t RunTogether(const Part& whole) {
     blocks_.LoadRates(whole);
     FindCoefficients(options_, whole, s_.rates, s_.coefficients);
@@ -177,7 +177,7 @@ class ForwardKernel {
     return part.count;
   }
 
-  /// Queries of some of a part's tokens.
+  /// Answers queries of some of a part's tokens.
   void ReadRows(const Part& part, std::int64_t query, Range rows) {
     // A row by itself would be read another way: before a cut there is one behind it.
     const Range read{rows.begin, part.cut ? std::max<std::int64_t>(rows.end, 2) : rows.end};
@@ -261,7 +261,7 @@ class ForwardKernel {
     static_cast<std::int8_t*>(rows.data)[t * rows.stride] = 2;
   }
 
-  /// Queries of tokens first .. end, at the memory as it stands.
+  /// Answers queries of tokens first .. end from the memory as it stands.
   void ReadAsItStands(std::int64_t first, std::int64_t end) {
     const bool between = place_ > 0 && options_.plain() && options_.read != Read::kBatchStart;
     const T row = between ? blocks_.RowFactor(place_ - 1) : T(0);

@@ -137,7 +137,7 @@ class BackwardKernel {
     return first + (piece - 1) * checkpoint_.Numbers();
   }
 
-  /// Over a part, which leaves the parameters behind it.
+  /// Runs a part forwards, which leaves the parameters behind it.
   void GoOn(const Part& part) const {
     const bool single = part.count == 1;
     if (single) {

@@ -116,8 +116,8 @@ class PartGradient {
     copy(g_.kept_squares, s_.squares);
   }
 
-  /// Through the queries of a whole mini-batch, where this part is the last of it: they read what
-  /// the part leaves.
+  /// Goes back through the queries of a whole mini-batch, where this part is the last of it: they
+  /// read what the part leaves.
   void PassBatch(const Part& part) const {
     const std::int64_t end = part.first + part.count;
     if (!part.ends && end < memory_.tokens) return;

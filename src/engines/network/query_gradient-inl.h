@@ -46,8 +46,8 @@ class QueryGradient {
         head_(head),
         reader_(task.options, task.shape, task.memory, scratch.forward, blocks) {}
 
-  /// Queries of which each read what its token, or the one before, left: to A, B, the part's x and
-  /// dz and coefficients.
+  /// Goes back through queries that each read what its token, or the one before, left: to A, B, the
+  /// part's x and dz and coefficients.
   void PassTokens(const Part& part, std::int64_t query) const {
     blocks_.ForTokens(part.count, [&](Range rows) HWY_ATTR {
       reader_.Load(part, query, rows);
@@ -65,7 +65,7 @@ class QueryGradient {
     Store(part, query);
   }
 
-  /// Queries that all read `weights`, and a share of B if it has factors.
+  /// Goes back through queries that all read `weights`, and a share of B if it has factors.
   void PassAt(const Part& part, std::int64_t query, const Weights<T>& weights,
               const Weights<T>& dweights, const Share<T>& of_b) const {
     const bool reads_b = of_b.factors != nullptr;

@@ -64,7 +64,7 @@ struct Coefficients {
   T prefix[2][kTokens + 1] = {};  // c_{i-1}, or alpha_{i-1} and pi_{i-1}
   T epsilon[kTokens + 1];         // epsilon_{i-1}
 
-  /// Without `pairs` nothing is set of what lies between.
+  /// `between` is set only with `pairs`, or with momentum.
   Coefficients(const GradientCall<T>& call, const Chunk& chunk, bool pairs = true) {
     const bool scalar = call.sizes.decay == GradientDecay::kScalar;
     for (int i = 0; i < kTokens; ++i) {
@@ -103,12 +103,13 @@ struct Coefficients {
 
   T Last(const Chunk& chunk) const { return prefix[0][chunk.tokens]; }
 
-  /// What a read multiplies a memory with; without the decay of its own.
+  /// The factor by which a read multiplies the memory, without the read's own decay.
   T State(ReadKind kind, int i, std::int64_t part = 0) const {
     return prefix[part][kind.before ? i : i + 1];
   }
   T Own(ReadKind kind, int i) const { return kind.own ? h[i] : T(1); }
-  /// The product of both for all tokens, which may need `room`.
+  /// State() times Own() for all tokens; the products are in `room` if the read has a decay of its
+  /// own.
   const T* ReadFactors(ReadKind kind, T (&room)[kTokens], std::int64_t part = 0) const {
     const T* const state = prefix[part] + (kind.before ? 0 : 1);
     if (!kind.own) return state;
@@ -116,7 +117,7 @@ struct Coefficients {
     return room;
   }
 
-  /// Row i of what it multiplies (x_i . w_j) with, j < Count(kind, i).
+  /// Row i of the factors by which a read multiplies x_i . w_j, j < Count(kind, i).
   const T* Between(ReadKind kind, int i) const { return between[kind.before ? i : i + 1]; }
   static int Count(ReadKind kind, int i) { return kind.diagonal ? i + 1 : i; }
 };
@@ -146,7 +147,7 @@ struct CoefficientGradients {
       }
       const auto own = hn::Set(d, c.Own(kind, i));
       for (int j = 0; j < kTokens; j += kLanes) {
-        // What is no pair may be no number.
+        // Numbers beyond the pairs need not be finite.
         const auto pairs = hn::FirstN(d, static_cast<std::size_t>(std::max(count - j, 0)));
         const auto grad = hn::Mul(own, hn::Load(d, row + j));
         const auto by_decay = hn::IfThenElseZero(pairs, hn::Mul(grad, hn::Load(d, product + j)));
@@ -181,8 +182,8 @@ struct CoefficientGradients {
     epsilon = update;
   }
 
-  /// The decays' own, backwards through c_i = a_i c_{i-1} and D_ij = a_i D_{i-1,j}. `tallies` has
-  /// room for kTokens rows of lanes.
+  /// The gradients of the decays, backwards through c_i = a_i c_{i-1} and D_ij = a_i D_{i-1,j}.
+  /// `tallies` has room for kTokens rows of lanes.
   void Decays(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
               T* tallies) {
     const hn::ScalableTag<T> d;
@@ -210,7 +211,7 @@ struct CoefficientGradients {
   }
 
   /// The gradients of decays and momentum, backwards through p_ij, e_ij and their like
-  /// (gradient_momentum-inl.h). Both `tallies` have room for kTokens rows of lanes.
+  /// (adjoint/momentum-inl.h). Both `tallies` have room for kTokens rows of lanes.
   void DecaysAndMomentum(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
                          T* tallies, T* update_tallies) {
     const hn::ScalableTag<T> d;

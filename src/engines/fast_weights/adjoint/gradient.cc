@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 void Begin(const GradientCall<T>& call, const Scratch<T>& scratch) {
-  // Rows of memories beyond the last value are read, and have to be numbers.
+  // Rows of memories beyond the last value are read, and have to be finite.
   if (scratch.values > call.sizes.value_dim) {
     std::fill_n(scratch.memories, 3 * scratch.state, T(0));
   }

@@ -91,8 +91,8 @@ struct Transition {
     }
   }
 
-  /// In place; and, by lanes, the products of the parts before the chunk with the gradients behind
-  /// it: sums += M . A, N . A, N . B.
+  /// Turns the gradients behind the chunk into those before it, in place. Adds to sums, by lanes,
+  /// the products of the parts before the chunk with the gradients behind it: M . A, N . A, N . B.
   void Backward(std::int64_t count, std::int64_t part, const T* memory, T* adjoint,
                 T (&sums)[3][2 * kTokens]) const {
     const hn::ScalableTag<T> d;

@@ -57,7 +57,8 @@ void EnterFrame(const GradientCall<T>& call, const Scratch<T>& scratch) {
   ForPairs(call, scratch, rotate, [](std::int64_t) {});
 }
 
-/// FrameRotation::d_angle, of a memory and its gradient. What has no gradient may be no number.
+/// FrameRotation::d_angle of a memory and its gradient. A number without a gradient need not be
+/// finite.
 template <class T>
 void AngleGradient(const GradientCall<T>& call, const Scratch<T>& scratch, const T* memory) {
   const hn::ScalableTag<T> d;

@@ -84,8 +84,8 @@ class ChunkWork {
   }
   View<T> Gates() const { return RowsOf(call.in.gates, chunk); }
 
-  /// The gradients of what the reads find; and times what multiplies the memory that they find,
-  /// where that is a number.
+  /// Grad() is the gradient of what read x finds. DecayedGrad() is that times the factor of the
+  /// memory that it finds, where the factor is a number.
   View<T> Grad(std::int64_t x) const {
     return {scratch.grads.reads + x * Values(), scratch.values};
   }
@@ -125,7 +125,7 @@ class ChunkWork {
   std::int64_t Keys() const { return kTokens * scratch.keys; }
   std::int64_t Values() const { return kTokens * scratch.values; }
 
-  /// The gradients of what query x finds, and the same by what decays before them.
+  /// Copies the gradients of what query x finds, and their products with its ReadFactors().
   void CopyOutputGradients(std::int64_t x) const {
     const hn::ScalableTag<T> d;
     const auto scale = hn::Set(d, call.output_factor);

@@ -18,7 +18,7 @@ Sizes SizesOfOne(Sizes sizes) {
   return sizes;
 }
 
-/// No queries, where they decide nothing about how keys are read: errors are the same bits.
+/// Drops the queries where they do not decide how keys are read: the errors have the same bits.
 template <class T>
 void DropQueries(const Options& options, Memory& memory) {
   if (options.normalise_qk) return;

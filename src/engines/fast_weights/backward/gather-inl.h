@@ -86,7 +86,7 @@ void FinishQueries(const Options& options, const Memory& memory, std::int64_t r,
   }
 }
 
-/// What goes on beside the memory, as it is before the block.
+/// The values that a memory carries along from row to row, as they are before the block.
 template <class T>
 Running<T> BeforeBlock(const Options& options, const Memory& memory, BackwardRows<T>& rows) {
   const std::int64_t stride = rows.key_stride, block = rows.first / kGradientBlock;
@@ -108,7 +108,7 @@ Running<T> BeforeBlock(const Options& options, const Memory& memory, BackwardRow
   return running;
 }
 
-/// Stores it as it is behind the block.
+/// Stores the carried values as they are behind the block.
 template <class T>
 void StoreRunning(const Options& options, const Running<T>& running, BackwardRows<T>& rows) {
   const std::int64_t stride = rows.key_stride, block = rows.first / kGradientBlock;

@@ -58,7 +58,7 @@ struct RunningArrays {
   T d_first_maximum = 0;  // of the maximum before all rows, by their first decay or output
 };
 
-/// Not causal (whole.h).
+/// Arrays of memories that are not causal (whole.h).
 template <class T>
 struct WholeArrays {
   T* memory;  // [D][value]
@@ -149,7 +149,7 @@ enum class Side { kBoth, kWrites, kQueries };
 
 enum class WholePart;
 
-/// The ways between inputs and a block's rows, on the chosen target.
+/// Functions between inputs and a block's rows, on the chosen target.
 template <class T>
 struct BackwardKernels {
   /// The rows first .. first + count of the sequence into the block; values and queries where they

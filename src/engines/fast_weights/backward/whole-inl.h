@@ -1,4 +1,4 @@
-// A block's rows of a memory that is read when all is written: backward_whole.h. Compiled once for
+// A block's rows of a memory that is read when all is written: backward/whole.h. Compiled once for
 // every target.
 
 #if defined(TTR_FAST_WEIGHTS_BACKWARD_WHOLE_INL_H_) == defined(HWY_TARGET_TOGGLE)

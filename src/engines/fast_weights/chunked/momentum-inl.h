@@ -50,7 +50,7 @@ struct MomentumCoefficients {
   T to_memory[kChunk] = {}, to_update[kChunk] = {};  // p_ij, e_ij
   T alpha = 1, pi = 0, epsilon = 1;
 
-  /// From row i - 1 to row i.
+  /// Goes from row i - 1 to row i.
   void Advance(int i, T decay, T momentum) {
     epsilon *= momentum;
     alpha *= decay;

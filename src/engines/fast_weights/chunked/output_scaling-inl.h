@@ -63,7 +63,7 @@ bool HasPlainOutputs(const Options& options) {
          options.gain == 1;
 }
 
-/// The sum forgets with the memory.
+/// The sum of weights forgets with the memory.
 template <class T>
 HWY_INLINE void ForgetSum(const Options& options, const Prepared<T>& out, const Running<T>& running,
                           std::int64_t stride) {

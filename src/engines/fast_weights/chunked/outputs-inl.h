@@ -66,7 +66,7 @@ HWY_INLINE void MulAddCausal(D d, const T* HWY_RESTRICT scores, const T* HWY_RES
   }
 }
 
-/// The NV vectors of one output to `to`.
+/// Stores the NV vectors of one output at `to`.
 template <int NV, class T, class V>
 HWY_INLINE void StoreOutput(const hn::Vec<hn::ScalableTag<T>> (&output)[NV], bool streams, V* to) {
   const hn::ScalableTag<T> d;

@@ -83,7 +83,7 @@ HWY_INLINE void FindBonuses(const Options& options, const Chunk& chunk, std::int
   }
 }
 
-/// All of it. Is the memory itself `wanted` after the chunk?
+/// Prepares a chunk. `wanted`: is the memory itself needed after the chunk?
 template <class T>
 HWY_INLINE void Prepare(const Options& options, const Memory& memory, bool wanted, Chunk& chunk,
                         Scratch<T>& scratch, const Prepared<T>& out) {

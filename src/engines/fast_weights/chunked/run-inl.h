@@ -225,12 +225,14 @@ class ChunkedRun {
       chunk = NextChunk<T>(options_, memory_, block.end);
       PlaceKeys(options_, memory_, scratch_.prepared.units, chunk);
       block.end += chunk.rows;
-      // Whether anything is saved or not: outputs are the same numbers.
+      // The memory is wanted at the same rows whether it is saved or not: outputs have the same
+      // bits.
       const bool wanted = block.end % kGradientBlock == 0 || block.end == memory_.rows;
       Prepare(options_, memory_, wanted, chunk, scratch_, prepared);
       PairColumns(prepared);
       TileColumns(prepared);
-      // What is saved beside the strips is that of a block's end.
+      // A block ends where the state is saved, as what is saved beside the strips is that of its
+      // end.
       if (saver_.Wants(block.end)) return;
     }
   }

@@ -134,7 +134,7 @@ class BlockSaver {
   /// Numbers of a saved state.
   std::int64_t numbers() const { return matrices_ * keys_ * values_; }
 
-  /// Key channels of the strip that begins at k: those of gradient_layout.h.
+  /// Key channels of the strip that begins at k: those of adjoint/layout.h.
   std::int64_t Lanes(std::int64_t k) const {
     constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
     return keys_ - k > kLanes ? 2 * kLanes : kLanes;

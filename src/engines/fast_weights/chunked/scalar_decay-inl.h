@@ -36,7 +36,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// From the Gram matrices in `lower` and `scores` to what their names say.
+/// Turns the Gram matrices in `lower` and `scores` into the matrices of the equations above.
 template <class T>
 HWY_INLINE void Weigh(const Options& options, std::int64_t queries, const Gathered<T>& g,
                       const Prepared<T>& out) {
@@ -81,8 +81,8 @@ HWY_INLINE void Weigh(const Options& options, std::int64_t queries, const Gather
 }
 
 /// What normalises keys and queries of a chunk that are used in place. False where the first row
-/// has one so long or so short, or NaN, that its products would overflow, vanish or be NaN. The
-/// chunk ends where that changes, so that it is no matter of other rows how a row is used.
+/// has a key or query so long or so short, or NaN, that its products would overflow, vanish or be
+/// NaN. The chunk ends where that changes, so that a row's treatment does not depend on other rows.
 template <class T>
 HWY_INLINE bool FindUnits(const Memory& memory, Chunk& chunk, T* units) {
   constexpr double kShort = 1e-12, kLong = 1e12;  // squares

@@ -52,7 +52,7 @@ bool Forgets(const Memory& memory, std::int64_t r, bool by_channel) {
 template <class T>
 Chunk NextChunk(const Options& options, const Memory& memory, std::int64_t first,
                 std::int64_t most = kChunk) {
-  // Whether memories are interleaved or not: outputs are the same numbers.
+  // Chunks end with time slices even if there are none: outputs have the same bits either way.
   const std::int64_t slice_end = first - first % kSliceRows + kSliceRows;
   Chunk chunk;
   chunk.first = first;

@@ -79,7 +79,7 @@ HWY_INLINE void PreconditionRow(const Options& options, T weight, const T* key, 
     const auto now = hn::MulAdd(hn::Mul(hn::Set(d, weight), k), k, old);
     hn::Store(now, d, curvature + i);
     const auto shifted = hn::Add(now, hn::Set(d, static_cast<T>(kPreconditionFloor)));
-    // False for NaN.
+    // The comparison is false for NaN.
     const auto finite = hn::Le(shifted, hn::Set(d, std::numeric_limits<T>::max()));
     const auto l = hn::Sub(hn::Log(d, hn::IfThenElse(finite, shifted, one)),
                            hn::Set(d, static_cast<T>(options.curvature_centre)));

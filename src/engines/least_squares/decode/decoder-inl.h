@@ -106,8 +106,8 @@ class Decoder {
     ScatterOutputs(memory_, 0, 1, s_);
   }
 
-  /// After the key in s.k is written; where queries read after it, they become solutions as well.
-  /// False: A is singular.
+  /// Updates the factor once the key in s.k is written to A. Queries that read after it become
+  /// solutions as well. False: A is singular.
   bool UpdateFactor(T g, const BitSum<T>& before, const BitSum<T>& after) {
     const StepFactor<T> factor(memory_, options_);
     const Shares shares = StepShares();
@@ -135,7 +135,8 @@ class Decoder {
     return true;
   }
 
-  /// Only Flush() writes the caller's state. What the factor cannot bear is done by Step().
+  /// Takes a token into the factor alone; only Flush() writes the caller's state. A token that the
+  /// factor cannot bear is left to Step().
   void StepDeferred() {
     const StepFactor<T> factor(memory_, options_);
     const Chunk chunk = GatherChunk(memory_, 0, 1, s_);
@@ -170,7 +171,7 @@ class Decoder {
     TakeValues<T>(memory_.state);
   }
 
-  /// The queries from the r-th on, by the factor alone.
+  /// Answers the queries from the r-th on, by the factor alone.
   void ReadDeferred(const StepFactor<T>& factor, std::int64_t r) const {
     const FactorLayout<T>& f = factor.layout();
     const Block<T> values{f.w, f.values};
@@ -180,12 +181,12 @@ class Decoder {
       StoreOutput(r);
     }
   }
-  /// The first row of s.y as the output of the r-th query.
+  /// Stores the first row of s.y as the output of the r-th query.
   void StoreOutput(std::int64_t r) const {
     sn::StoreRow(s_.y.data, 0, 0, memory_.value_dim(), OutputRows(memory_, r));
   }
 
-  /// All queries, of the state as it is.
+  /// Answers all queries from the state as it is.
   void Read() {
     if (!SolveQueries(BitsOfGram<T>(memory_))) return ReadByMinimumNorm();
     for (std::int64_t r = 0; r < memory_.queries; ++r) ReadQuery(r);
@@ -203,7 +204,7 @@ class Decoder {
     MinimumNormReader<T>(options_, memory_, s_).ReadMemory(0, 1);
   }
 
-  /// The queries become solutions, in s.q. `bits` are those of A. False: A is singular.
+  /// Turns the queries in s.q into solutions. `bits` are those of A. False: A is singular.
   bool SolveQueries(const BitSum<T>& bits) {
     if (memory_.state.factor != nullptr) {
       const StepFactor<T> factor(memory_, options_);

@@ -44,7 +44,7 @@ class BitSum {
   hn::Vec<Bits> sum_;
 };
 
-/// `count` numbers, and zeros.
+/// A vector of `count` numbers, and zeros behind them.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadPart(D d, const T* from, std::size_t count) {
   if (count == hn::Lanes(d)) return hn::LoadU(d, from);
@@ -75,7 +75,7 @@ HWY_INLINE void ForStrips(D d, std::int64_t columns, const Strip& strip) {
   }
 }
 
-/// What is forgotten leaves nothing, not even what is no number.
+/// Forgetting leaves zeros, where a number was not finite, too.
 template <class T>
 HWY_INLINE void Forget(void* matrix, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
   T* row = static_cast<T*>(matrix);
@@ -92,7 +92,8 @@ HWY_INLINE void WriteGram(const Memory& memory, T g, const T* k, BitSum<T>& befo
   const std::int64_t key_dim = memory.key_dim(), stride = memory.state.a_stride;
   if (g == 0) Forget<T>(memory.state.a, stride, key_dim, key_dim);
   const auto fade = hn::Set(d, g);
-  // In registers: what a reference leads to would be stored for every vector.
+  // Sums of their own stay in registers: those behind the references would be stored for every
+  // vector.
   BitSum<T> was, is;
   ForStrips(d, key_dim, [&](std::int64_t c, auto vectors, std::size_t last) HWY_ATTR {
     constexpr int kVectors = vectors();

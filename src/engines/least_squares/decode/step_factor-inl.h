@@ -71,8 +71,9 @@ class StepFactor {
     std::fill(f_.diagonal + memory_.key_dim(), f_.diagonal + f_.unit, T(1));
   }
 
-  /// May Update() be called where nothing else knows A? Not for a key next to which A is nothing:
-  /// p^T A^-1 p must not overflow. What is forgotten, or no number, is for A itself, too.
+  /// May Update() be called where only the factor holds A? Not for a key beside which A vanishes,
+  /// as p^T A^-1 p must not overflow. Nor where A is forgotten or a number is not finite: these
+  /// need A itself.
   bool Bears(T g, const T* p) const {
     const Tag d;
     const auto fade = hn::Set(d, g);
@@ -95,8 +96,8 @@ class StepFactor {
     T* read;  // U^-T q
   };
 
-  /// p p^T more, after everything was multiplied by g. Overwrites p. False: A is singular to
-  /// rounding now. With q, Forward(q, shares.read) on the way, four rows later: each has steps that
+  /// Multiplies everything by g, then adds p p^T. Overwrites p. False: A is singular to rounding
+  /// now. With q, does Forward(q, shares.read) on the way, four rows later: each has steps that
   /// wait for one another, and the two do not.
   bool Update(T g, T* p, T* q, const Shares& shares) const {
     Fade(g, p);
@@ -287,13 +288,13 @@ class StepFactor {
     const Tag d;
     const auto fade = hn::Set(d, g);
     for (std::int64_t i = 0; i < f_.unit; i += kLanes) {
-      // 1 / g would err by the same every time.
+      // This divides, as a product with 1 / g would err by the same share every time.
       hn::Store(hn::Div(hn::Load(d, f_.inverse + i), fade), d, f_.inverse + i);
       const auto key = hn::Load(d, p + i);
       const auto faded = hn::Mul(fade, hn::Load(d, f_.diagonal + i));
       hn::Store(hn::MulAdd(key, key, faded), d, f_.diagonal + i);
     }
-    // No channels, that stay as they are.
+    // Rows beyond the channels stay as they are.
     std::fill(f_.inverse + memory_.key_dim(), f_.inverse + f_.unit, T(1));
     std::fill(f_.diagonal + memory_.key_dim(), f_.diagonal + f_.unit, T(1));
   }

@@ -252,7 +252,8 @@ class GradientBackward {
     }
   }
 
-  /// dK and dV times w / c to their places, and the numbers of every token, the last one first.
+  /// Stores dK and dV times w / c, and the gradients of every token's numbers, the last token
+  /// first.
   void WriteTokens(const Part& part) {
     for (std::int64_t i = part.tokens - 1; i >= 0; --i) {
       const std::int64_t t = part.first + i;

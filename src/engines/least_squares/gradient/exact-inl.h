@@ -165,7 +165,7 @@ class ExactSolutions {
         for (std::int64_t p = first_part; p < parts_; ++p) StoreOwn(to_.parts[p], t);
         continue;
       }
-      // With second pairs of solutions, then, one by one.
+      // A singular system has second pairs of solutions: the block is taken once more, one by one.
       linalg::CopyRows(f.a_before, c_.keys_unit, c_.a.stride, c_.a);
       linalg::CopyRows(f.b_before, c_.keys_unit, c_.b.stride, c_.b);
       sums_.BeginSums();
@@ -246,7 +246,8 @@ class ExactSolutions {
     return false;
   }
 
-  /// One by one, in double, with the second pairs of singular systems. Were there any?
+  /// Solves one by one, in double, with the second pairs of singular systems. Returns whether there
+  /// were any.
   bool SolveByMinimumNorm(std::int64_t begin, std::int64_t reading, std::int64_t tokens) {
     MinimumNormMemory<T> sums(memory_, options_, c_);
     const std::int64_t queries = memory_.queries;

@@ -6,7 +6,8 @@
 namespace ttr::least_squares {
 namespace {
 
-/// What the gradient is that of: the converged problem, where a factor is at hand without steps.
+/// The options whose gradient is taken. With a factor of the chunk it is that of the converged
+/// problem, which needs no steps.
 Options Differentiated(Options options) {
   if (options.iteration.preconditioner == Preconditioner::kChunkFactor) options.iteration = {};
   return options;

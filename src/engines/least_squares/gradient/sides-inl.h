@@ -90,7 +90,7 @@ class GradientSides {
     Interleave(reading * queries);
   }
 
-  /// What solved them, x and z, to the rows of the sequence.
+  /// Stores their solutions, x and z, in the rows of the sequence.
   void Store(const Block<T>& solved, std::int64_t begin, std::int64_t reading) const {
     const std::int64_t queries = memory_.queries;
     const Block<T> x = solutions_.x.Rows(begin * queries);

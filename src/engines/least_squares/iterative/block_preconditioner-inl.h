@@ -157,8 +157,8 @@ class BlockSlope {
     return any() ? static_cast<double>(Of(token)[i * n_ + i % n_]) / 2 : 0;
   }
 
-  /// All of a part's to its keys, each token's to the keys that it sees, and to F + F^T. Overwrites
-  /// them by their sums.
+  /// Adds the blocks of a part to the gradients of its keys, each token's to the keys that it sees,
+  /// and to F + F^T. Overwrites the blocks by their sums.
   void Add(const Reads& read, std::int64_t tokens, const Block<T>& keys, const Block<T>& dk,
            const Block<T>& f) const {
     for (std::int64_t j = read.count - 1; j >= 0; --j) {

@@ -20,9 +20,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
-/// For q of unit length, so that squares neither overflow nor vanish. Slots hold the directions of
-/// the right-hand sides that have not converged, in order. The gradient is that of the converged
-/// problem.
+/// Each q is scaled to unit length, so that squares neither overflow nor vanish. Slots hold the
+/// directions of the right-hand sides that have not converged, in order. The gradient is that of
+/// the converged problem.
 template <class T>
 class ConjugateGradients : public SolverRows<T> {
   using Base = SolverRows<T>;
@@ -58,7 +58,7 @@ class ConjugateGradients : public SolverRows<T> {
   }
 
  private:
-  /// A share of |A| or |P| that is no number of a singular one, but rounding.
+  /// A share of |A| or |P| below which a number of a singular matrix is rounding.
   static constexpr double kRounding = 4 * static_cast<double>(std::numeric_limits<T>::epsilon());
 
   /// The first direction, in `slot`. False: there is nothing to do for row j.

@@ -86,8 +86,8 @@ class LowRankPreconditioner {
     return value <= cut ? 0 : 1 / value;
   }
 
-  /// In double: what P makes of roundings along the smallest eigenvalues is
-  /// large beside what it makes of r along the others.
+  /// to = P r, in double: what P makes of roundings along the smallest eigenvalues is large beside
+  /// what it makes of r along the others.
   void Apply(std::int64_t system, const T* r, T* to) const {
     const std::int64_t size = size_;
     const std::int64_t rank = std::min(rank_, size);

@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
-/// Beside the systems P of each, or an interval that holds its eigenvalues. (A factor of the whole
+/// The systems, and P of each, or an interval that holds its eigenvalues. (A factor of the whole
 /// chunk is no P of one system: chunk_factor-inl.h.)
 template <class T>
 class PreparedSystems {

@@ -36,7 +36,7 @@ HWY_INLINE void SumInDouble(double g, std::int64_t begin, std::int64_t end, doub
     x = hn::Mul(by, x);
     hn::Store(x, d, sum + i);
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-    // DemoteTo makes a number of infinity there.
+    // DemoteTo turns infinity into a finite number there.
     for (std::int64_t j = i; j < i + lanes; ++j) row[j] = static_cast<float>(sum[j]);
 #else
     hn::Store(hn::DemoteTo(narrow, x), narrow, row + i);
@@ -113,8 +113,8 @@ class RunningSums {
     }
     return reads;
   }
-  /// Before a chunk is written. False: it goes beyond a segment that only writes, and is left to
-  /// the one that reads it.
+  /// Called before a chunk is written. False: it goes beyond a segment that only writes, and is
+  /// left to the one that reads it.
   bool Enter(const Chunk& chunk, Segment& segment) const {
     if (segment.reads || chunk.first + chunk.tokens <= segment.end) return true;
     End(chunk.first, segment);
@@ -135,7 +135,7 @@ class RunningSums {
     }
   }
 
-  /// A and B times g. What is forgotten altogether leaves no NaN.
+  /// A and B times g. Forgetting everything leaves no NaN.
   void Fade(double g) const {
     if (g == 0) {
       linalg::ZeroRows(s_.a, 0, s_.keys_unit, s_.a.stride);
