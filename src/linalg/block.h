@@ -8,7 +8,7 @@
 namespace ttr::linalg {
 
 /// Blocks have rows and columns in these units: whole vectors, whole register tiles, whole squares
-/// of a transposition. Who has fewer fills up with zeros (and ones on a diagonal).
+/// of a transposition. Callers that have fewer fill up with zeros (and ones on a diagonal).
 inline constexpr std::int64_t kUnit = 16;
 
 constexpr std::int64_t RoundUp(std::int64_t n, std::int64_t unit) {

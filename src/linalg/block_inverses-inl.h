@@ -129,8 +129,8 @@ class BlockInverses {
         const std::int64_t n = std::min(block_, size_ - begin);
         if (n <= 0) break;
         T* const rows = to + begin * block_;
-        // Who is near the margin is judged with pivots in order. So is who has such a small pivot
-        // that after it (pivots-inl.h) rounding may have left another as large.
+        // A block near the margin is judged with pivots in order. So is one with a pivot so small
+        // that rounding may have left another as large after it (pivots-inl.h).
         if (least[l] > std::max(16 * Rounding<T>(n), std::sqrt(Rounding<T>(1)))) {
           Scatter(l, n, rows);
         } else {
@@ -143,7 +143,8 @@ class BlockInverses {
  private:
   double* Scale(std::int64_t i) const { return scale_ + i * kBlocksTogether; }
 
-  /// Scaled to ones on the diagonals: a channel of small keys is not mistaken for a missing one.
+  /// Blocks are scaled to ones on their diagonals: a channel of small keys is not mistaken for a
+  /// missing one.
   template <class Element>
   void Gather(const Element& element, std::int64_t first) const {
     for (std::int64_t i = 0; i < block_; ++i) {

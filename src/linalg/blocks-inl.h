@@ -62,7 +62,7 @@ HWY_INLINE void ForTiles(D d, std::int64_t begin, std::int64_t end, const Tiles&
   for (; j < end; j += lanes) tiles(j, std::integral_constant<int, 1>());
 }
 
-/// What a product does with what is there.
+/// What a product does with the numbers that are there.
 enum class Into { kSet, kAdd, kSubtract };
 
 /// The whole: all columns, all steps.
@@ -146,7 +146,7 @@ HWY_NOINLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int6
   }
 }
 
-/// to = / += / -= the same.
+/// to = / += / -= the product.
 template <Into INTO, class T, class Part>
 HWY_INLINE void Multiply(const Left<T>& left, const Block<T>& right, std::int64_t rows,
                          const Part& part, const Block<T>& to,

@@ -77,7 +77,7 @@ HWY_INLINE void SolveUp(D d, const Corner<T>& corner, Tile<D, kTileRows, NV>& ti
   }
 }
 
-/// What stops a factorization: pivot i, and what was left of it.
+/// Where a factorization stops: at pivot `index`, and what was left of it.
 template <class T>
 struct Pivot {
   std::int64_t index;
@@ -141,7 +141,8 @@ HWY_NOINLINE Pivot<T> Factor(const UpperFactor<T>& f, std::int64_t n, const Goes
       SolveDown<D, vectors()>(d, corner, tile);
       StoreTile<D, kTileRows, vectors()>(d, tile, a.Row(i) + j, a.stride);
     });
-    // The corner is what the reciprocals belong to, not what the solve left of it.
+    // The reciprocals belong to the corner, not to what the solve left of it, so the corner is
+    // stored.
     for (int j = 0; j < kTileRows; ++j) {
       for (int r = j; r < kTileRows; ++r) a.Row(i + j)[i + r] = corner.upper[j][r];
     }

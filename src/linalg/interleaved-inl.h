@@ -86,7 +86,7 @@ HWY_INLINE void SolveSquare(const Triangle<D>& l, Square<D>& square) {
   }
 }
 
-/// What a pivot must leave of its diagonal, as a share; and the least diagonal.
+/// The share of its diagonal that a pivot must leave, and the least diagonal.
 template <class T>
 struct PivotLimits {
   T share, least;

@@ -8,9 +8,9 @@ namespace ttr::linalg {
 
 /// A positive semi-definite A, factored. With D = diag(A)^-1/2,
 ///
-///     D A D = P L L^T P^T                 Cholesky with diagonal pivoting, until a pivot is
-///     rounding full rank:   x = A^-1 q rank r < n:  F = D^-1 P L (n x r),  F = Q R,  x = Q R^-T
-///     R^-1 Q^T q
+///     D A D = P L L^T P^T    Cholesky with diagonal pivoting, until a pivot is rounding
+///     full rank:   x = A^-1 q
+///     rank r < n:  F = D^-1 P L (n x r),  F = Q R,  x = Q R^-T R^-1 Q^T q
 ///
 /// the solution of least norm among those of least residual. Pivots up to `rounding` are
 /// none, nor is a diagonal up to `faded`. Cost: n^3 / 3 flops; 4 n r^2 more where singular.

@@ -1,4 +1,4 @@
-// Which pivots of a Cholesky factor are numbers, and which are what rounding left of none. Compiled
+// Which pivots of a Cholesky factor are numbers, and which are rounding of 0. Compiled
 // once for every target.
 //
 // Pivot i of a row a_i that the rows before it span, a_i = sum_j w_j a_j, is by rounding not 0

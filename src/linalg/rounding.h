@@ -5,8 +5,8 @@
 
 namespace ttr::linalg {
 
-/// What is left of a pivot, as a share of its diagonal, that is rounding and no number: beyond it a
-/// direction counts as never seen. Double may take the definition's margin; float cannot afford it.
+/// The share of its diagonal up to which a pivot is rounding: its direction then counts as never
+/// seen. Double may take the definition's margin; float cannot afford it.
 template <class T>
 constexpr double Rounding(std::int64_t size) {
   constexpr double kEpsilon = sizeof(T) == 4 ? 0x1p-23 : 0x1p-52;

@@ -25,7 +25,7 @@ double Largest(const double* x, std::int64_t n) {
   return most;
 }
 
-/// Without overflow.
+/// The length of x, without overflow.
 double LengthOf(const double* x, std::int64_t n) {
   const double most = Largest(x, n);
   if (most == 0) return 0;
@@ -58,7 +58,7 @@ double* RowFactor::Next() {
   return &rows_[filled_++ * width_];
 }
 
-/// The rows that are there become as many as there are columns, at most.
+/// Reduces the rows to as many as there are columns, at most.
 void RowFactor::Reduce() {
   const std::int64_t n = size_;
   unit_ = 0;
@@ -72,7 +72,7 @@ void RowFactor::Reduce() {
   filled_ = j;
 }
 
-/// Columns as they were given, for rows that come.
+/// Puts columns into the order in which they were given, for rows to come.
 void RowFactor::RestoreOrder() {
   for (std::int64_t i = 0; i < filled_; ++i) {
     double* const row = &rows_[i * width_];

@@ -20,7 +20,7 @@ class RowFactor {
   void Start(std::int64_t n, std::int64_t sides, double diagonal);
   /// Room for a row of n + sides numbers, which the caller fills.
   double* Next();
-  /// Once all rows are there. Pivots up to `rounding` times the first are none.
+  /// Factors, once all rows are there. Pivots up to `rounding` times the first count as 0.
   void Finish(double rounding);
 
   bool singular() const { return rank_ < size_; }

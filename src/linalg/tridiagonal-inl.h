@@ -64,8 +64,8 @@ class Tridiagonal {
     Reduce(lane);
   }
 
-  /// T is held with its last row first: reflections leave what is small there, and QL steps that
-  /// begin with that are few.
+  /// T is held with its last row first: reflections leave small numbers there, and QL steps that
+  /// begin with these are few.
   std::int64_t Reversed(std::int64_t row) const { return n_ - 1 - row; }
   double* Diagonal(std::int64_t i, std::int64_t lane) const {
     return s_.diagonal + i * Together() + lane;

@@ -14,7 +14,7 @@ namespace ttr::simd {
 /// Rows of a tile, and numbers of 32 bits in a row.
 inline constexpr std::int64_t kTileSide = 16;
 
-/// How large each register is; as the instruction reads it.
+/// The shape of each register, laid out as the instruction reads it.
 struct alignas(64) TileShapes {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;

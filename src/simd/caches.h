@@ -24,9 +24,9 @@ struct Caches {
   /// States that stay from token to token: half of the last level.
   std::int64_t kept_states = 16 << 20;
 
-  /// Answers from so many on are written past the caches: none would hold them until they are read
-  /// again, and a line that is written whole need not be read before. Half of the last level; of
-  /// the gradient of an input a sixteenth, for it is not what is read next.
+  /// Outputs of so many bytes or more are written past the caches: no cache would hold them until
+  /// they are read again, and a line that is written whole need not be read before. Half of the
+  /// last level; for the gradient of an input a sixteenth, as it is not read next.
   std::int64_t uncached_outputs = 16 << 20;
   std::int64_t uncached_gradients = 2 << 20;
 };
@@ -42,7 +42,7 @@ std::vector<std::int64_t> CacheLevels();  // of this machine
 /// with these numbers.
 Caches CachesOf(const std::vector<std::int64_t>& levels);
 
-/// This machine's, asked once.
+/// The caches of this machine, asked once.
 const Caches& TheCaches();
 
 /// TheCaches() from now on, for tests; this machine's again where null. Not to be called while

@@ -68,7 +68,7 @@ struct Decay {
   hn::Mask<D> forgets;
 };
 
-/// m faded.
+/// m times a decay; 0 where it forgets, even if m is NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> Fade(const Decay<D>& decay, hn::Vec<D> m) {
   return hn::IfThenZeroElse(decay.forgets, hn::Mul(decay.factor, m));
@@ -109,7 +109,7 @@ HWY_INLINE Decay<D> ExpDecay(D d, hn::Vec<D> x, hn::Vec<D>& complement) {
   } else {
     const auto forgets = hn::Lt(x, hn::Set(d, static_cast<T>(kForgottenBelow<T>)));
     const auto is_number = hn::Eq(x, x);
-    // Highway's own takes NaN to numbers.
+    // Highway's own function turns NaN into numbers.
     const auto safe = hn::IfThenElseZero(is_number, hn::IfThenZeroElse(forgets, x));
     const auto minus_one = hn::IfThenElse(is_number, hn::Expm1(d, safe), x);
     complement = hn::IfThenElse(forgets, one, hn::Neg(minus_one));

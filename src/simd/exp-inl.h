@@ -20,8 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 inline constexpr T kLowestExponent = sizeof(T) == 4 ? T(-104) : T(-1000);
 
-/// What a decay of such a logarithm has been multiplied by is forgotten: below this its exponential
-/// is 0 in T.
+/// A decay with a logarithm below this forgets: its exponential is 0 in T.
 template <class T>
 inline constexpr double kForgottenBelow = sizeof(T) == 4 ? -104 : -746;
 

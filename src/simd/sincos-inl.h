@@ -50,7 +50,8 @@ HWY_INLINE void SinCosFloat(D d, hn::Vec<D> x, hn::Vec<D>& sine, hn::Vec<D>& cos
   cosine = hn::Xor(hn::IfThenElse(odd, s, c), hn::BitCast(d, cosine_sign));
 }
 
-/// Any x; NaN for what is not finite. Lanes beyond the range are nothing until they are found anew.
+/// Sine and cosine of any x; NaN where x is not finite. Lanes beyond the range have no meaning
+/// until they are computed again.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void SinCos(D d, hn::Vec<D> x, hn::Vec<D>& sine, hn::Vec<D>& cosine) {
   const auto inside = hn::Le(hn::Abs(x), hn::Set(d, T(8192)));

@@ -28,7 +28,7 @@ inline double InverseRoot(double mean, double eps) {
   return root == 0 ? 0 : 1 / root;
 }
 
-/// n = (x - mean) inverse. In double: the mean may be far larger than what it leaves, and the
+/// n = (x - mean) inverse, in double: the mean may be far larger than the difference, and the
 /// inverse beyond float.
 template <class T>
 void Standardise(std::int64_t count, const T* x, double mean, double inverse, T* n) {

@@ -68,7 +68,7 @@ class Dictionary {
   }
 
  private:
-  static constexpr bool kByDistance = KERNEL == Kernel::kGaussian || KERNEL == Kernel::kLaplace;
+  static constexpr bool kByDistance = common::IsByDistance(KERNEL);
 
   double* RowOfR(std::int64_t i) const { return s_.r + i * s_.stride; }
   double* RowOfL(std::int64_t i) const { return s_.l + i * s_.stride; }
@@ -106,7 +106,7 @@ class Dictionary {
     }
   }
 
-  /// A key that has joined, and its row of L.
+  /// Stores a key that has joined, and its row of L.
   void StoreKey(std::int64_t i) const {
     sn::StoreRow(KeyAt(i), i, 0, m_.key_dim, m_.keys);
     if (s_.units[i] != 1) {
@@ -173,7 +173,7 @@ class Dictionary {
     if (m_.normalises) sn::Multiply(s_.k, m_.key_dim, sn::UnitFactor(s_.k, m_.key_dim));
     const double inside = Coordinates(s_.k), self = Self(s_.k), outside = self - inside;
     const double least = std::max(o_.tolerance, linalg::Rounding<double>(size_ + 1));
-    // What is no number joins, too, and so reaches whatever is read later.
+    // A key that is not finite joins, too, and so reaches whatever is read later.
     if (size_ < o_.budget && !(outside <= least * self)) {
       Join(std::sqrt(outside), UnitOf(self));
     }
@@ -188,7 +188,7 @@ class Dictionary {
     return self > kMostPlain && std::isfinite(self) ? std::sqrt(self) : 1;
   }
 
-  /// One coordinate more, in which k lies so far outside of the others.
+  /// Adds a coordinate, in which k lies `outside` of the others.
   void Join(double outside, double unit) {
     const std::int64_t i = size_++;
     s_.z[i] = outside;
@@ -200,7 +200,7 @@ class Dictionary {
     std::fill(RowOfE(i), RowOfE(i) + m_.value_dim, 0.0);
   }
 
-  /// [z v] as one row more of [R E], by rotations that leave nothing of z.
+  /// Adds [z v] as a row of [R E], by rotations that leave nothing of z.
   void AddRow() const {
     for (std::int64_t i = 0; i < size_; ++i) {
       if (s_.z[i] == 0) continue;

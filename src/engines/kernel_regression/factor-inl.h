@@ -27,8 +27,8 @@ struct Columns {
   std::int64_t columns, rows;
 };
 
-/// Which pivots are numbers. What rounding leaves of none grows with what the pivots before it had
-/// left; but a ridge is in every pivot as it is.
+/// Which pivots are more than rounding. Rounding grows as the pivots before leave less of their
+/// diagonals, but a ridge is in every pivot as it is.
 template <class T>
 class PivotTest {
  public:
@@ -185,7 +185,7 @@ bool FactorDiagonalAs(const Task& task, const Factor<T>& f, std::int64_t block) 
   Progress& progress = *f.progress;
   PivotTest<T> test(f, task.memory.ridge, pairs);
   const std::int64_t whole = end / kPanel<T> * kPanel<T>;
-  // What is done stays so: a panel that is not full is factored again once it is.
+  // Finished panels stay as they are; one that is not full is factored again once it is.
   FactorSteps<T> steps(f);
   const std::int64_t from = std::max(progress.done, first);
   if (whole > from) {

@@ -193,7 +193,7 @@ class GradientPass {
                       m_.key_dim, width_, by, s_.x, s_.e);
   }
 
-  /// What is summed of e times keys, as a gradient by `x`.
+  /// Completes the sum of e times keys to a gradient by `x`.
   void Complete(T* gradient, T sum, const T* x) const {
     if (common::IsByDistance(options_.kernel)) {
       for (std::int64_t c = 0; c < m_.key_dim; ++c) gradient[c] -= sum * x[c];

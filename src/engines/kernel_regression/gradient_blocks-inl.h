@@ -39,7 +39,7 @@ double SlopeRows(const T* gains, std::int64_t rows, const T* columns, T width, c
         const auto value = hn::Mul(weight, GAINED::Of(d, at, w, gain, column));
         if constexpr (GAINED::kByDistance) {
           using S = cn::LogKernel<GAINED::kKernel>;
-          // What has no part may be infinitely far, and 0 times that is none.
+          // A pair without a part may be infinitely far, and 0 times infinity is NaN.
           const auto nothing = hn::Eq(value, hn::Zero(d));
           hn::Store(hn::IfThenZeroElse(nothing, hn::Mul(value, S::Along(d, at, w))), d,
                     e.Row(i) + c);

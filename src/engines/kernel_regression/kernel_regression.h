@@ -28,7 +28,7 @@
 /// float32, float64 or bfloat16 each; any strides but a contiguous last axis. Hk and Hv divide H;
 /// Hq divides H or is a multiple of it. All arithmetic is done in float32, or in float64 where the
 /// state (without one, v) is that; a prefix whose factor has a pivot that may be rounding is solved
-/// in float64 and with least norm (minimum_norm.h). NaN reaches the tokens that come after it.
+/// in float64 and with least norm (minimum_norm-inl.h). NaN reaches the tokens that come after it.
 ///
 /// Cost of N pairs, one query each: 2 N^3 / 3 flops. Memory: half of an N x N matrix. The number of
 /// threads changes no bit. The caller validates.

@@ -64,7 +64,7 @@ T NoGain(Kernel kernel) {
   return kernel == Kernel::kLinear ? T(0) : -std::numeric_limits<T>::infinity();
 }
 
-/// Keys in rows, columns of a panel: to(i, j) = their product, or squared distance.
+/// to(i, j) = the product, or squared distance, of key i and column j of a panel.
 template <class T>
 void Compare(Kernel kernel, const Block<T>& keys, std::int64_t rows, const Block<T>& kt,
              std::int64_t channels, const Block<T>& to) {

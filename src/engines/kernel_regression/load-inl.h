@@ -39,7 +39,7 @@ class PairLoader {
   }
 
  private:
-  /// A row of the unit matrix: what has no weight.
+  /// Makes the pair's row that of a unit matrix, as it has no weight.
   void LeaveOut(std::int64_t i, T diagonal) const {
     std::fill(f_.keys.Row(i), f_.keys.Row(i) + f_.keys.stride, T(0));
     std::fill(f_.e.Row(i), f_.e.Row(i) + f_.e.stride, T(0));
@@ -48,7 +48,7 @@ class PairLoader {
     f_.inverse[i] = 0;
   }
 
-  /// False where the pair has no part.
+  /// Loads a pair. False where it has no part.
   bool LoadPair(std::int64_t i, std::int64_t block) const {
     const double log_weight = m_.weighted ? cn::OffsetOf(m_, i) : 0;
     if (log_weight == -std::numeric_limits<double>::infinity()) return false;
@@ -119,6 +119,26 @@ inline bool HasScale(Kernel kernel) {
   return kernel == Kernel::kExponential || kernel == Kernel::kLinear;
 }
 
+/// A kernel of the distance, of one squared distance: its logarithm and the slopes of that, as
+/// LogKernel has them.
+struct AtDistance {
+  double log = 0, along = 0, by_width = 0;
+};
+
+inline AtDistance OfDistance(Kernel kernel, double squares, double bandwidth) {
+  AtDistance at;
+  cn::WithKernel(kernel, [&](auto unit) HWY_ATTR {
+    if constexpr (decltype(unit)::kByDistance) {
+      const hn::CappedTag<double, 1> d;
+      const auto x = hn::Set(d, squares),
+                 width = hn::Set(d, cn::WidthOf<double>(kernel, bandwidth));
+      at = {hn::GetLane(unit.Of(d, x, width)), hn::GetLane(unit.Along(d, x, width)),
+            hn::GetLane(unit.ByWidth(d, x, width))};
+    }
+  });
+  return at;
+}
+
 /// k(a, b) and the gains of both, of one pair of rows, in double.
 template <class T>
 double GainedKernel(const Options& options, const Memory& m, const T* a, const T* b, double left,
@@ -132,8 +152,7 @@ double GainedKernel(const Options& options, const Memory& m, const T* a, const T
     const double x = static_cast<double>(a[c]) - static_cast<double>(b[c]);
     squares += x * x;
   }
-  const double x = options.kernel == Kernel::kGaussian ? squares : std::sqrt(squares);
-  return std::exp(left + right - (x == 0 ? 0 : x / m.bandwidth));
+  return std::exp(left + right + OfDistance(options.kernel, squares, m.bandwidth).log);
 }
 
 /// Rows as columns, scaled as keys that are compared with.

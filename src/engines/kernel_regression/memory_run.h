@@ -25,8 +25,8 @@ struct Shares {
     if (own_memories) workers = common::WorkersOf(threads, work.memories());
   }
 
-  /// Who sizes a scratch may not know of the pairs of a state: what has room for a call without
-  /// them (`least`), but not for `needed`, is left alone, and scratch allocated.
+  /// A caller that sizes a scratch may not know of the pairs of a state. A scratch with room for a
+  /// call without them (`least`), but not for `needed`, is not used, and another is allocated.
   common::WorkerScratch Claim(std::span<std::byte> scratch, const RoomBytes& needed,
                               const RoomBytes& least) const {
     const auto bytes = [&](const RoomBytes& room) {

@@ -83,7 +83,7 @@ class MinimumNormPrefixes {
   // Rows and values that were kept, over the root of the greatest diagonal of A.
   const std::vector<double>& row(std::int64_t i) const { return kept_rows_[i]; }
   const std::vector<double>& value(std::int64_t i) const { return kept_values_[i]; }
-  /// log w_i^1/2, and what a ridge is.
+  /// log w_i^1/2, and the factor of a ridge, over the greatest diagonal of A.
   double LogRoot(std::int64_t i) const { return (LogWeight(i) - top_) / 2; }
   double Share() const { return std::exp(-top_); }
   /// (F^T F)^-1 x

@@ -136,17 +136,16 @@ class MinimumNormGradient {
       squares += difference * difference;
     }
     if (squares == 0) return weight * std::exp(log);
-    const bool gaussian = options_.kernel == Kernel::kGaussian;
-    const double u = (gaussian ? squares : std::sqrt(squares)) / m_.bandwidth;
-    const double value = weight * std::exp(log - u);
-    const double along = value * u / squares * (gaussian ? 2 : 1);
+    const AtDistance at = OfDistance(options_.kernel, squares, m_.bandwidth);
+    const double value = weight * std::exp(log + at.log);
+    const double along = value * at.along;
     if (value == 0) return 0;
     for (std::int64_t c = 0; c < m_.key_dim; ++c) {
       const double difference = static_cast<double>(key[c]) - static_cast<double>(x[c]);
       dk[c] -= along * difference;
       dx[c] += along * difference;
     }
-    width_ += value * u;
+    width_ += value * at.by_width;
     return value;
   }
 

@@ -43,7 +43,7 @@ class SlopesAtZero {
   }
 
  private:
-  /// 0 where what is left is no number.
+  /// The slope of pair `pair`; 0 where it is not finite.
   double SlopeOf(std::int64_t pair) const {
     T *const key = s_.row, *const value = s_.other;
     cn::KeysOf(m_).Load(pair, m_.key_dim, key);

@@ -47,7 +47,7 @@ struct Extent {
 
 inline constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 
-/// What is known of a factor.
+/// The state of a factor: how far it goes, and for which ridge and bandwidth.
 struct Progress {
   std::int64_t done = 0;       ///< pairs in whole panels that are factored, which stay as they are
   std::int64_t good = 0;       ///< leading pairs whose factor is right
@@ -135,7 +135,7 @@ struct Task {
   Progress& progress() const { return *reinterpret_cast<Progress*>(factor); }
   /// Nothing of the factor is there yet.
   void Restart() const { progress() = {.ridge = memory.ridge, .bandwidth = memory.bandwidth}; }
-  /// Is what is there a factor with another ridge or bandwidth?
+  /// Has the factor another ridge or bandwidth?
   bool IsStale() const {
     return progress().ridge != memory.ridge || progress().bandwidth != memory.bandwidth;
   }
@@ -143,7 +143,7 @@ struct Task {
 
 /// Keys, gains and values of a block of pairs.
 void LoadBlock(const Task& task, std::int64_t block, DType dtype);
-/// What all blocks have found that is not finite.
+/// Gathers where any block has found a number that is not finite.
 void FindNonfinite(const Task& task, DType dtype);
 /// A in a block of columns.
 void FillColumns(const Task& task, std::int64_t block, DType dtype);
@@ -156,7 +156,7 @@ void SolveRows(const Task& task, std::int64_t block, std::int64_t columns, DType
 void Retrieve(const Task& task, std::int64_t first, DType dtype);
 /// Answers the queries of the other prefixes, with least norm, and writes their status.
 void RetrieveByMinimumNorm(const Task& task, DType dtype);
-/// The pairs of the call into the state, and their weights.
+/// Writes the pairs of the call into the state, and their weights.
 void WritePairs(const Task& task, DType dtype);
 void WeighPairs(const Memory& memory);
 

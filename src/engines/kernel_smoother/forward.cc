@@ -75,7 +75,7 @@ class Step {
  private:
   Memory* memories() const { return reinterpret_cast<Memory*>(room_.shared()); }
 
-  /// The pairs that the state has now, and none beside.
+  /// Looks at the pairs that the state has now, and at no others.
   void Look(bool written) const {
     for (std::int64_t i = 0; i < work_.memories(); ++i) {
       Memory m = work_.MemoryOf(i, nullptr);
@@ -140,7 +140,7 @@ void RunSteps(const Work& work, Executor& executor, const common::WorkerScratch&
   }
 }
 
-/// A few tokens of all heads after the other: rows of the heads of a token share pages.
+/// Writes a few tokens of all heads, then the next few: rows of the heads of a token share pages.
 void WriteAll(const Work& work, Executor& executor, const common::WorkerScratch& room) {
   constexpr std::int64_t kTokens = 16;
   const std::int64_t heads = work.heads.memories, sequences = work.sequences.count();

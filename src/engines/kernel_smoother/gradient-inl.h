@@ -119,7 +119,7 @@ class GradientPass {
     SetOddAside(s_.k, count, KeyWidth(), nullptr);
   }
 
-  /// What is multiplied by a dy of zeros is not there, NaN or not: neither is its query.
+  /// A query whose dy is zero takes no part, even where its numbers are NaN.
   void LoadOutputGradients(std::int64_t query, std::int64_t count) const {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t at = query + i, t = at / m_.queries;

@@ -159,7 +159,7 @@ class OutputsPass {
     ln::Multiply<ln::Into::kAdd>(
         linalg::Left<T>::Of(s_.scores), s_.v.Rows(seen.first), kRows,
         ln::Whole{linalg::RoundUp(m_.value_dim, kUnit), seen.end - seen.first}, y);
-    // What is not finite goes to those alone that give it weight.
+    // Values that are not finite go only to queries that give them weight.
     for (std::int64_t at = 0; at < odd_; ++at) {
       const std::int64_t j = s_.odd[at];
       if (j < seen.first || j >= seen.end) continue;

@@ -70,8 +70,8 @@ double LongestOf(const Block<T>& rows, std::int64_t count, std::int64_t channels
   return std::sqrt(most);
 }
 
-/// By a bound of scores: a compact kernel leaves nothing between boxes that are a bandwidth apart,
-/// and a decay nothing of what is far below the logarithm of a sum.
+/// Bounds scores: a compact kernel gives no weight between boxes that are a bandwidth apart, and a
+/// decay none to scores far below the logarithm of a sum.
 template <class T>
 class Reach {
  public:

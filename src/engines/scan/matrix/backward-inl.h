@@ -101,7 +101,7 @@ class MatrixBackward {
     }
   }
 
-  /// The states before all blocks, by a way forwards.
+  /// Finds the states before all blocks, by a forward pass.
   void FindStates(std::int64_t blocks) const {
     CopyState(memory_.state.data, memory_.state.row_stride, s_.saved);
     for (std::int64_t b = 0; b + 1 < blocks; ++b) {
@@ -217,7 +217,7 @@ class MatrixBackward {
     StoreTokens(b);
   }
 
-  /// The gradients of values and time steps leave; that of the importance gathers.
+  /// Stores the gradients of values and time steps; adds up that of the importance.
   void StoreColumns(std::int64_t b, std::int64_t first, std::int64_t count) const {
     const std::int64_t begin = b * kCheckpoint;
     for (std::int64_t t = 0; t < Tokens(b); ++t) {
@@ -237,7 +237,7 @@ class MatrixBackward {
     }
   }
 
-  /// The gradients that are sums over all columns leave.
+  /// Stores the gradients that are sums over all columns.
   void StoreTokens(std::int64_t b) const {
     const std::int64_t tokens = Tokens(b), dim = memory_.key_dim, begin = b * kCheckpoint;
     if (gradient_.dk != nullptr) {

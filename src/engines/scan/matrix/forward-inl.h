@@ -24,8 +24,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// `rows` key rows of a vector of columns from `column` on, from `row` on, of this memory or of the
-/// next, towards the second-level cache.
+/// Fetches `rows` key rows from `row` on of a vector of columns from `column` on, of this memory or
+/// of the next, towards the second-level cache.
 template <class T>
 HWY_INLINE void FetchRows(const Block<T>& block, std::int64_t column, std::int64_t row,
                           std::int64_t rows) {
@@ -92,7 +92,7 @@ class MatrixForward {
     }
   }
 
-  /// A block of tokens on all columns.
+  /// Runs a block of tokens on all columns.
   void RunBlock(std::int64_t begin, std::int64_t tokens) const {
     LoadTokens(options_, memory_, begin, tokens, s_);
     Block<T> block{};
@@ -152,7 +152,7 @@ class MatrixForward {
     Scan(block, vectors);
   }
 
-  /// Fewer columns than a vector, by way of a copy.
+  /// Runs fewer columns than a vector, by way of a copy.
   void Tail(std::int64_t column, std::int64_t count, Block<T>& block) const {
     T* const state = State() + column;
     const std::int64_t stride = memory_.state.row_stride;

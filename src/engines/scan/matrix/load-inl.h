@@ -53,7 +53,7 @@ void LoadKey(const Options& options, const Rows& rows, std::int64_t t, std::int6
   if (options.normalise_qk) sn::Multiply(to, count, static_cast<T>(sn::UnitFactor(to, count)));
 }
 
-/// Keys and queries of tokens begin .. begin + tokens, and the weights of their values.
+/// Loads keys and queries of tokens begin .. begin + tokens, and the weights of their values.
 template <class T>
 void LoadTokens(const Options& options, const Matrix& memory, std::int64_t begin,
                 std::int64_t tokens, const MatrixScratch<T>& scratch) {
@@ -70,7 +70,8 @@ void LoadTokens(const Options& options, const Matrix& memory, std::int64_t begin
   }
 }
 
-/// Towards the second-level cache: hardware does not foresee rows of a strip, which are far apart.
+/// Fetches a row towards the second-level cache: hardware does not foresee rows of a strip, which
+/// are far apart.
 inline void Fetch(const Rows& rows, std::int64_t t, std::int64_t first) {
   const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
   const char* data = static_cast<const char*>(rows.data) + (t * rows.stride + first) * size;

@@ -227,7 +227,7 @@ HWY_INLINE void BackRows(const Block<T>& block, const GradientBlock<T>& out, std
       dv = hn::MulAdd(hn::Set(d, k[r]), dm[r], dv);
       hn::Store(hn::MulAdd(v, dm[r], hn::Load(d, dk + r * kLanes)), d, dk + r * kLanes);
       const auto dx = hn::IfThenZeroElse(decays[r].forgets, hn::Mul(saved[r], dm[r]));
-      // Where everything is forgotten the rate may be infinite.
+      // The rate may be infinite where everything is forgotten.
       const auto rate = hn::Load(d, block.rates + (row + r) * kLanes);
       ddt = hn::Add(ddt, hn::IfThenZeroElse(decays[r].forgets, hn::Mul(dx, rate)));
       da[r] = hn::Add(da[r], hn::IfThenZeroElse(decays[r].forgets, hn::Mul(dx, dt)));

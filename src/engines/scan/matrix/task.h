@@ -53,8 +53,8 @@ struct Matrix {
   std::int64_t queries = 1;
 };
 
-/// Gradients of the same, of a group of columns: sums over these, in the state's dtype. `token`
-/// counts from the sequence's first.
+/// Gradients of a matrix memory from a group of columns: sums over these, in the state's dtype.
+/// `token` counts from the sequence's first.
 struct MatrixGradient {
   HeadRows dy;
   Rows dv, ddt;
@@ -111,7 +111,7 @@ struct MatrixScratch {
     weights = layout.Take<T>(kBlockTokens);
   }
 
-  /// From one token's outputs to the next one's.
+  /// Numbers from one token's outputs to the next one's.
   static std::int64_t OutputRow(bool whole_rows, std::int64_t columns) {
     return whole_rows ? RoundUp(columns, kStrip) + kRow - kStrip : kRow;
   }

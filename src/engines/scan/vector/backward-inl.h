@@ -94,7 +94,7 @@ class VectorBackward {
     RunVector(options_, part, s_.forward);
   }
 
-  /// Token t backwards, all channels; `re` and `im` are the state before it.
+  /// Takes token t backwards, all channels; `re` and `im` are the state before it.
   void Back(std::int64_t t, const T* re, const T* im) const {
     const std::int64_t filled = memory_.channels / kLanes * kLanes;
     Piece<T> piece{};
