@@ -59,13 +59,14 @@ class Engine {
 
   virtual std::string_view name() const = 0;
 
-  /// Is this the engine for recipes of such a kind? The first of the registry that says so is.
+  /// Does the engine cover recipes of this kind? The first in the registry that says so is taken.
   virtual bool Covers(const Recipe& recipe) const = 0;
-  /// Why it does not take this one of them; null where it does.
+  /// Why the engine does not take this recipe among those; null where it does.
   virtual const char* Obstacle(const Recipe&) const { return nullptr; }
-  /// Why it does not take calls of these sizes, which the definition then runs; null where it does.
+  /// Why the engine does not take calls of these sizes, which the definition then runs; null where
+  /// it does.
   virtual const char* SizeObstacle(const Recipe&, const Dims&) const { return nullptr; }
-  /// How it runs the recipe, in one sentence.
+  /// How the engine runs the recipe, in one sentence.
   virtual std::string_view How(const Recipe&) const { return ""; }
   /// Useful floating-point operations a token and memory, the leading terms; a multiply-add is two.
   virtual double FlopsPerToken(const Recipe&, const Dims&) const { return 0; }
@@ -78,8 +79,8 @@ class Engine {
   /// Bytes of a number of the state, where the inputs do not ask for more.
   virtual double NumberBytes() const { return 4; }
 
-  /// `state` gets the entries that it lacks. Writes what of `outputs` is defined; of status,
-  /// iterations and residual, all zero before, what is not zero.
+  /// Runs a call. `state` gets the entries that it lacks. Writes the `outputs` that are defined;
+  /// status, iterations and residual are zero before, and only other values are written.
   virtual void Forward(const EngineCall& call, State& state, const Outputs& outputs) const = 0;
   virtual std::size_t ScratchBytes(const Recipe&, const Dims&, int /*threads*/) const { return 0; }
   virtual bool HasBFloat16Products(const Recipe&) const { return false; }
@@ -91,7 +92,7 @@ class Engine {
   virtual std::size_t BackwardScratchBytes(const Recipe&, const Dims&, int /*threads*/) const {
     return 0;
   }
-  /// What Forward saves for Backward, where the arithmetic is of this dtype.
+  /// Bytes that Forward saves for Backward, where the arithmetic is of this dtype.
   virtual std::size_t SavedBytes(const Recipe&, const Dims&, DType) const { return 0; }
 
   /// Numbers of EngineCall::auxiliary a memory, for single tokens that defer or do not; 0: it keeps

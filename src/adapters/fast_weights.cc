@@ -14,7 +14,7 @@
 namespace ttr {
 namespace {
 
-/// Are all rows that are given?
+/// Are all rows that are given bfloat16?
 bool AreBFloat16(const Inputs& inputs) {
   return std::ranges::all_of(std::array{inputs.q, inputs.k, inputs.v}, [](const TensorView& rows) {
     return !rows.defined() || rows.dtype() == DType::kBFloat16;
@@ -32,8 +32,8 @@ fast_weights::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state)
   return sizes;
 }
 
-/// What the engine keeps of a recipe from which no state goes on: not causal, the same as if it
-/// were, but for a position.
+/// The state entries of a recipe that is not causal, from which no state goes on: those of the
+/// causal recipe, but for a position.
 std::vector<StateSpec> MemoriesOf(Recipe recipe) {
   recipe.reading.causal = true;
   std::vector<StateSpec> specs = StateSpecs(recipe);

@@ -83,7 +83,7 @@ Tensor RidgeOf(const Recipe& recipe, const Dims& dims, const TensorView& given) 
   return ridge;
 }
 
-/// False: a ridge is part of A, which is given.
+/// Is a ridge to be asked for? Not where it is part of an A that is given.
 bool AsksForRidge(const Recipe& recipe, const State& state) {
   return recipe.optimizer.solver != Solver::kExact ||
          recipe.optimizer.ridge_kind != RidgeKind::kFading || !state.Get("state.a").defined();
@@ -119,7 +119,7 @@ class Memories {
       b = start_b_.view();
       home_ = start_a_.view();
     }
-    // Arithmetic is of one type.
+    // Arithmetic is in one type: A gets that of B.
     if (home_.dtype() != b.dtype()) start_a_ = Tensor::Copy(home_, b.dtype());
     a = home_.dtype() == b.dtype() ? home_ : start_a_.view();
   }
@@ -146,7 +146,7 @@ least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state
   return sizes;
 }
 
-/// What an engine call reads, of a call that has been checked.
+/// Operands of the engine, from a call that has been checked.
 struct Words {
   Words(const EngineCall& from, State& state, Needs needs)
       : ridge(AsksForRidge(from.recipe(), state)

@@ -27,7 +27,7 @@ class ParameterCopies {
     }
   }
 
-  /// Empty where the state has none.
+  /// The parameters as the engine takes them; empty where the state has none.
   network::Parameters views() const {
     network::Parameters views;
     if (!w_.front().view().defined()) return views;
@@ -127,7 +127,7 @@ class NetworkGradients {
     AddUp(ln_bias_.view(), home_.dinputs.ln_bias);
     AddUp(row_bias_.view(), home_.dinputs.row_bias);
     for (const State::Entry& entry : state_.entries()) {
-      // What began as another entry, as the caller gave none, has that one's gradient.
+      // An entry that the caller did not give began as another one, whose gradient takes its own.
       const std::string of = initial_.empty() ? "" : NetworkEntryOf(entry.name);
       if (!of.empty() && !initial_.Get(entry.name).defined()) {
         AddTo(state_.Get(of), entry.view);

@@ -22,13 +22,13 @@ const Engine& DefinitionEngine();  // covers every recipe
 /// The definition is the last.
 const std::vector<const Engine*>& AllEngines();
 
-/// The first that covers a recipe; it may have an obstacle.
+/// The first engine that covers a recipe; it may have an obstacle.
 const Engine& CoveringEngine(const Recipe& recipe);
 
-/// The one that was planned, or the definition where that takes no calls of these sizes.
+/// The planned engine, or the definition where that takes no calls of these sizes.
 const Engine& EngineFor(const Engine& planned, const Recipe& recipe, const Dims& dims);
 
-/// The one of a name; null where there is none.
+/// The engine of a name; null where there is none.
 const Engine* FindEngine(std::string_view name);
 
 /// Offers recipes to one more engine, before all others, as long as this object lives. For tests:

@@ -173,7 +173,7 @@ class Scan final : public Engine {
   }
 
  private:
-  /// The outputs once more; the state of `words` stays as it is.
+  /// Computes the outputs once more; the state of `words` stays as it is.
   static void Retrieve(const scan::Options& options, scan::Call words, const TensorView& y,
                        Executor& executor) {
     const Tensor end = Tensor::Copy(words.state);

@@ -1,4 +1,5 @@
-/// A number that stands for several: what differs has another, but for a chance of 2^-64.
+/// A number that stands for several: different ones have different numbers, but for a chance of
+/// 2^-64.
 #pragma once
 
 #include <cstdint>

@@ -72,7 +72,8 @@ bool IsDistinct(const TensorView& view) {
       if (longer.stride < shorter.stride) std::swap(shorter, longer);
     }
   }
-  // Every axis steps over all that the shorter strides reach.
+  // Elements have places of their own where every axis steps over all that the shorter strides
+  // reach.
   std::int64_t reach = 0;
   for (int i = 0; i < count; ++i) {
     const Axis& axis = axes[static_cast<std::size_t>(i)];

@@ -6,8 +6,8 @@
 
 namespace ttr::definition {
 
-/// What a memory decides token by token (does a key join its dictionary?). Noted by the first run,
-/// followed by every later one: differences are then taken where all decisions stay as they are.
+/// What a memory decides token by token (does a key join its dictionary?). The first run notes the
+/// decisions, and later ones follow them: differences are then taken where all decisions stay.
 class Choices {
  public:
   bool Made(bool choice) {

@@ -64,7 +64,7 @@ class Probe {
   }
 
  private:
-  /// What is behind the pairs that are held is no part of a state.
+  /// Clears the rows behind the pairs that are held, which are no part of a state.
   static void ClearPadding(State& state) {
     const TensorView length = state.Get("state.length");
     if (!length.defined()) return;

@@ -19,8 +19,8 @@ Vector Relu(const Vector& x) {
   return x.unaryExpr([](double u) { return Relu(u); });
 }
 
-// By the standard library: Eigen's vectorized exp() bounds its argument, so that NaN, infinities
-// and underflow get lost.
+// exp(x) by the standard library: Eigen's vectorized exp() bounds its argument, so that NaN,
+// infinities and underflow get lost.
 Vector Exp(const Vector& x) {
   return x.unaryExpr([](double u) { return std::exp(u); });
 }

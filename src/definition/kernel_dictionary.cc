@@ -44,7 +44,7 @@ class KernelDictionary : public Memory {
     Vector z = Coordinates(k);
     const double self = EvaluateKernel(similarity_, scale_, k, k);
     const double outside = self - z.squaredNorm();
-    // What is no number joins, too, and so reaches whatever is read later.
+    // A key that is not finite joins, too, and so reaches whatever is read later.
     const bool outlies = !(outside <= Least() * self);
     const bool joins = token.importance != 0 && size_ < budget_ && outlies;
     if (choices_ != nullptr ? choices_->Made(joins) : joins) {

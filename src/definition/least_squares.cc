@@ -212,7 +212,7 @@ class LeastSquares : public Memory {
   bool kept_in_a_;  // a_ holds the ridge
   Matrix a_;
   Matrix b_;  // B, Dv x Dk
-  // What the reads until the next write share.
+  // The solver that reads share until the next write.
   mutable std::optional<SymmetricSolver> solver_;
   mutable std::optional<Preconditioning> preconditioning_;
 };

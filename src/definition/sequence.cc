@@ -120,7 +120,7 @@ class Reader {
     return constants;
   }
 
-  /// As a state in bfloat16 holds it.
+  /// Rounds x to what a state in bfloat16 holds.
   static void Round(Matrix& x) {
     for (double& number : x.reshaped()) number = ToFloat(ToBFloat16(number));
   }

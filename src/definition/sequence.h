@@ -19,7 +19,7 @@ enum class Mode : std::uint8_t {
 };
 
 /// Inputs, state and outputs have been checked. `state` is updated as Layer::Forward says.
-/// `choices`, of every memory: to note, or where there are some to follow.
+/// `choices` are those of every memory: they are noted, or if there are some, followed.
 void RunSequences(Mode mode, const Recipe& recipe, const Dims& dims, const Inputs& inputs,
                   State& state, const Outputs& outputs, Executor& executor,
                   std::vector<Choices>* choices = nullptr);

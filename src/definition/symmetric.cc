@@ -12,8 +12,8 @@ double RankThreshold(Eigen::Index n) {
 SymmetricSolver::SymmetricSolver(const Matrix& a)
     : size_(a.rows()), rank_(a.rows()), finite_(a.allFinite()), scale_(Vector::Zero(a.rows())) {
   if (!finite_ || size_ == 0) return;
-  // What has faded so far that its digits are gone counts as zero: near the smallest normal number
-  // squares of keys lose precision.
+  // A matrix that has faded until its digits are gone counts as zero: near the smallest normal
+  // number squares of keys lose precision.
   constexpr double kGone = 1e-290;
   for (Eigen::Index i = 0; i < size_; ++i) {
     if (a(i, i) > kGone) scale_(i) = 1 / std::sqrt(a(i, i));

@@ -17,8 +17,7 @@ namespace ttr {
 struct CallMemory {
   const State& state;              ///< written unless the call only reads
   const State* initial = nullptr;  ///< read, where `state` is written from another one
-  /// What a Decoder keeps beside its state, written as that is: what stands before, and what behind
-  /// it.
+  /// Memory that a Decoder keeps before and behind its state, and writes like that.
   std::span<const std::byte> before{}, behind{};
 };
 
@@ -39,8 +38,8 @@ void CheckGradients(std::string_view op, const Requirements& requirements, const
                     const Inputs& inputs, const State& initial, const GradientViews& gradients,
                     const CallOptions& options);
 
-/// Sizes that no memory of this machine holds are an Error that says how much they take: of a
-/// state, and of what `engine`, if given, forms beside it.
+/// Throws an Error where this machine has no memory for these sizes, and says how much they take:
+/// for a state, and for what `engine`, if given, forms beside it.
 void CheckFits(std::string_view op, const Requirements& requirements, const Dims& dims,
                const State& state, const Engine* engine, bool backward = false);
 

@@ -22,7 +22,7 @@ constexpr std::size_t kUnit = 64;
 
 std::size_t RoundUp(std::size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
-/// What the memory of a decoder is of: never 0.
+/// A number for the recipe and sizes that the memory of a decoder belongs to: never 0.
 std::uint64_t FingerprintOf(std::size_t recipe, const Dims& dims, DType dtype) {
   Fingerprint hash;
   hash.Add(std::uint64_t{recipe});
@@ -51,7 +51,7 @@ bool Meets(const State& state, std::span<const std::byte> memory) {
   });
 }
 
-/// Bound memory is copied, too.
+/// A copy of the whole state; entries bound to other memory are copied, too.
 State WholeCopy(const State& state) {
   State copy;
   for (const State::Entry& entry : state.entries()) {
@@ -62,7 +62,7 @@ State WholeCopy(const State& state) {
 
 }  // namespace
 
-/// At the beginning of the memory. All zeros: nothing has been memorized.
+/// The header at the beginning of the memory. All zeros: nothing has been memorized.
 struct Decoder::Header {
   std::uint64_t fingerprint = 0;
   std::int64_t started = 0;  // are the entries of the state there?

@@ -37,7 +37,8 @@ bool HasRows(const TensorView& view) {
   return view.defined() && (view.size(last) <= 1 || view.stride(last) == 1);
 }
 
-/// As an engine takes them: rows of dy; of the state contiguous, in the dtype of the call.
+/// Runs the backward pass on tensors as an engine takes them: rows of dy; gradients of the state
+/// contiguous, in the dtype of the call.
 void RunBackward(const Engine& engine, const EngineCall& call, const State& initial,
                  const TensorView& dy, const State& dstate, const Inputs& dinputs,
                  State& dinitial) {
@@ -148,7 +149,7 @@ void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
   CheckState(op, requirements_, dims, final);
   CheckOutputs(op, dims, inputs, {final, &initial}, outputs, options, Needs::kBoth);
   CheckSaved(op, options, SavedBytesOf(engine, recipe(), dims, ArithmeticType(inputs, initial)));
-  // In place in the entries of `final`, where they have room.
+  // The state is left in the entries of `final`, where they have room.
   State result = KeepsPairs(recipe()) ? PairsFor(op, requirements_, dims, inputs, initial, final)
                                       : StartIn(final, initial, inputs);
   CallOptions checked = options;

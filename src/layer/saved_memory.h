@@ -31,7 +31,8 @@ std::size_t SavedBytesOf(const Engine& engine, const Recipe& recipe, const Dims&
 std::span<std::byte> CheckSaved(std::string_view op, const CallOptions& options,
                                 std::size_t needed);
 
-/// What is the engine's of it; Forward writes the header, Backward throws where another is there.
+/// The engine's part of the saved memory. Forward writes the header; Backward throws where another
+/// one is there.
 std::span<std::byte> WriteHeader(const SavedHeader& header, std::span<std::byte> saved);
 std::span<std::byte> RequireHeader(std::string_view op, const SavedHeader& header,
                                    std::span<std::byte> saved);

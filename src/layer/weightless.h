@@ -27,7 +27,7 @@ class WithoutWeightless {
 
   /// Where the gradients of inputs() go that are wanted in `dinputs`.
   Inputs GradientsFor(const Inputs& dinputs);
-  /// Adds up there what memories that share a row have got.
+  /// Adds up, in the wanted gradients, those of memories that share a row.
   void Gather() const;
 
  private:

@@ -13,7 +13,7 @@ namespace ttr {
 
 bool IsGate(const InputSpec& spec);
 
-/// Does a token have its own? Else it is a constant of the recipe.
+/// Does every token have a gate of its own? Else the gate is a constant of the recipe.
 bool IsPerToken(const InputSpec& spec);
 
 /// The sizes of a call with one token; of `features_w` the number of features, if it is given.

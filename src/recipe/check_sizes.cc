@@ -27,7 +27,7 @@ struct Widths {
   }
 };
 
-/// More bytes than anything takes that is formed at these sizes.
+/// A bound on the bytes of anything that is formed at these sizes.
 std::int64_t MostBytes(const Recipe& recipe, const Dims& dims) {
   const Family family = FamilyOf(recipe);
   const auto [height, width] = Widths(recipe, dims, family);

@@ -60,7 +60,7 @@ void CheckEntry(std::string_view op, const StateSpec& spec, const TensorView& vi
   CheckAligned(op, spec.name, view);
 }
 
-// What belongs to a place inside a mini-batch says nothing without the place.
+// Entries that belong to a place inside a mini-batch mean nothing without that place.
 bool NeedsPosition(std::string_view name) {
   return name.starts_with("state.anchor_") || name.starts_with("state.g_");
 }

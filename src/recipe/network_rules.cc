@@ -7,7 +7,7 @@ namespace {
 using R = const Recipe&;
 
 bool IsNetwork(R r) { return r.function.kind == FunctionClass::kNetwork; }
-// Does it read where mini-batches begin or end, and has none?
+// Does the recipe read where mini-batches begin or end, and has none?
 bool LacksBatches(R r) {
   const bool batches = IsNetwork(r) && r.optimizer.mini_batch > 1;
   return !batches && (r.reading.read == Read::kBatchStart || r.reading.read == Read::kBatchEnd);
