@@ -81,6 +81,8 @@ int main() {
   ExpectTheDefinition("deltanet{step: clipped}", {.q = q, .k = k, .v = v, .step = step}, dy);
   for (const char* name : {"nadaraya_watson{kernel: cauchy, bandwidth: 0.7}",
                            "kernel_ridge{kernel: cauchy, bandwidth: 0.7}",
+                           "kernel_ridge{kernel: cauchy, bandwidth: 0.7, ridge: 0}",
+                           "kernel_rls{kernel: cauchy, bandwidth: 0.7}",
                            "local_linear{kernel: cauchy, bandwidth: 0.7}"}) {
     ExpectTheDefinition(name, {.q = q, .k = k, .v = v}, dy);
   }
