@@ -32,7 +32,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
 
     The key is the window of the last `lags` rows of all columns, the value the row `horizon` after
     it; nothing is trained beforehand, and forecasts, missing values, units and intervals are those
-    of the command `ttr forecast` (docs/forecast.md), number by number.
+    of the command `ttr forecast` (docs/forecast.md), number by number up to the horizon.
 
     Missing values are NaN. A forecast takes their place in later windows; from the (lags + 1)-th row
     of a gap on the window's mean does, so that a long gap ends flat. A row without any value is not
