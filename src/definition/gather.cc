@@ -38,7 +38,9 @@ void TakeNothingOf(Row&& row) {
 
 /// A factor of exactly 0 takes nothing of a pair, not even NaN.
 void TakeNothingAtZero(const Recipe& recipe, Token& token) {
-  const bool complement = token.k.rows() == 0 && token.log_decay.size() > 0;
+  const Importance importance = recipe.weights.importance;
+  const bool complement =
+      importance == Importance::kComplement || importance == Importance::kRootComplement;
   const bool weightless = token.importance == 0 || token.log_importance == -kInfinity ||
                           (complement && token.log_decay.isZero(0));
   const bool by_step = recipe.optimizer.solver == Solver::kSgd;  // networks, too

@@ -95,6 +95,30 @@ bool TakesNothing(const RowsOf<const T>& factor, double nothing, std::int64_t b,
   return true;
 }
 
+/// May some factor take nothing? A look at all of them, many at a time; at the first of every row
+/// where rows have several, or lie apart.
+bool MayTakeNothing(const TensorView& factor, double nothing) {
+  const simd::Kind kind = nothing == 0 ? simd::Kind::kZero : simd::Kind::kMinusInfinity;
+  return WithType(factor, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    if (factor.rank() == 3 && factor.contiguous()) {
+      const std::int64_t count = factor.shape().elements();
+      return simd::FirstOf(kind, factor.as<T>(), count) < count;
+    }
+    const RowsOf<T> factors(factor);
+    for (std::int64_t b = 0; b < factor.size(0); ++b) {
+      for (std::int64_t r = 0; r < factor.size(1); ++r) {
+        const T* const first = factors.At(b, r, 0);
+        const std::int64_t stride = factor.stride(2), heads = factor.size(2);
+        for (std::int64_t h = 0; h < heads; ++h) {
+          if (Widened(first[h * stride]) == nothing) return true;
+        }
+      }
+    }
+    return false;
+  });
+}
+
 /// visit(b, r, h) where the factor takes nothing, until it returns true.
 template <class Visit>
 bool AnyWeightless(const TensorView& factor, double nothing, const Visit& visit) {
@@ -128,7 +152,8 @@ Tensor RowForEveryMemory(const TensorView& view, std::int64_t heads) {
 WithoutWeightless::WithoutWeightless(const Recipe& recipe, const Dims& dims, const Inputs& inputs)
     : inputs_(inputs) {
   for (const Weight& weight : WeightsOf(recipe)) {
-    if (!(inputs.*weight.factor).defined()) continue;
+    const TensorView& factor = inputs.*weight.factor;
+    if (!factor.defined() || !MayTakeNothing(factor, weight.nothing)) continue;
     for (const Field field : weight.rows) {
       if (field != nullptr && (inputs.*field).defined()) {
         Clean(weight.factor, weight.nothing, field, dims.heads);

@@ -22,6 +22,8 @@ HWY_INLINE hn::Mask<D> Are(D d, Kind kind, hn::Vec<D> x) {
   switch (kind) {
     case Kind::kPositive: return hn::Gt(x, hn::Zero(d));
     case Kind::kNegative: return hn::Lt(x, hn::Zero(d));
+    case Kind::kZero: return hn::Eq(x, hn::Zero(d));
+    case Kind::kMinusInfinity: return hn::Eq(x, hn::Neg(hn::Inf(d)));
     default: return hn::Not(hn::IsFinite(x));
   }
 }
@@ -30,10 +32,10 @@ HWY_INLINE hn::Mask<D> Are(D d, Kind kind, hn::Vec<D> x) {
 /// behind which NaN begins.
 template <class D>
 HWY_INLINE hn::Mask<D> AreBits(D d, Kind kind, hn::Vec<D> bits) {
-  if (kind == Kind::kNonfinite) {
-    const auto exponent = hn::Set(d, std::int16_t{0x7f80});
-    return hn::Eq(hn::And(bits, exponent), exponent);
-  }
+  const auto exponent = hn::Set(d, std::int16_t{0x7f80});
+  if (kind == Kind::kNonfinite) return hn::Eq(hn::And(bits, exponent), exponent);
+  if (kind == Kind::kMinusInfinity) return hn::Eq(bits, hn::Set(d, std::int16_t{-0x80}));
+  if (kind == Kind::kZero) return hn::Eq(hn::Add(bits, bits), hn::Zero(d));
   const bool positive = kind == Kind::kPositive;
   const auto zero = hn::Set(d, positive ? std::int16_t{0} : std::int16_t{-0x8000});
   const auto beyond = hn::Set(d, positive ? std::int16_t{0x7f81} : std::int16_t{-0x7f});
@@ -88,6 +90,8 @@ bool Is(Kind kind, double x) {
   switch (kind) {
     case Kind::kPositive: return x > 0;
     case Kind::kNegative: return x < 0;
+    case Kind::kZero: return x == 0;
+    case Kind::kMinusInfinity: return std::isinf(x) && x < 0;
     case Kind::kNonfinite: return !std::isfinite(x);
   }
   return false;

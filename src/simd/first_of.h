@@ -8,7 +8,7 @@
 namespace ttr::simd {
 
 /// Zeros and NaN are neither positive nor negative.
-enum class Kind { kPositive, kNegative, kNonfinite };
+enum class Kind { kPositive, kNegative, kZero, kMinusInfinity, kNonfinite };
 
 /// The first i < count with x[i] of that kind, or count.
 std::int64_t FirstOf(Kind kind, const float* x, std::int64_t count);

@@ -93,6 +93,32 @@ TYPED_TEST(FirstOfTest, FindsEveryNumberThatIsNotFinite) {
   }
 }
 
+TYPED_TEST(FirstOfTest, FindsZerosAndMinusInfinity) {
+  constexpr std::int64_t kCount = 300;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const std::string& target : test::Targets()) {
+    SCOPED_TRACE(target);
+    const test::OnTarget forced(target);
+    std::vector<TypeParam> numbers;
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      const double others[] = {1, kInfinity, -1, std::numeric_limits<double>::quiet_NaN(),
+                               0x1p-133};
+      numbers.push_back(From<TypeParam>(others[i % 5]));
+    }
+    EXPECT_EQ(FirstOf(Kind::kZero, numbers.data(), kCount), kCount);
+    EXPECT_EQ(FirstOf(Kind::kMinusInfinity, numbers.data(), kCount), kCount);
+    for (std::int64_t place = 0; place < kCount; ++place) {
+      const auto at = static_cast<std::size_t>(place);
+      const TypeParam before = numbers[at];
+      numbers[at] = From<TypeParam>(place % 2 == 0 ? 0.0 : -0.0);
+      ASSERT_EQ(FirstOf(Kind::kZero, numbers.data(), kCount), place);
+      numbers[at] = From<TypeParam>(-kInfinity);
+      ASSERT_EQ(FirstOf(Kind::kMinusInfinity, numbers.data(), kCount), place);
+      numbers[at] = before;
+    }
+  }
+}
+
 TYPED_TEST(FirstOfTest, NothingAmongNone) {
   EXPECT_EQ(FirstOf(Kind::kPositive, static_cast<const TypeParam*>(nullptr), 0), 0);
 }

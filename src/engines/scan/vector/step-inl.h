@@ -99,6 +99,14 @@ HWY_INLINE V Taken(D d, V weight, V v) {
   return hn::IfThenZeroElse(nothing, v);
 }
 
+/// sum + weight (.) v, where a gate of exactly 0 takes nothing.
+template <Weight WEIGHT, class D, class V = hn::Vec<D>>
+HWY_INLINE V AddTaken(D d, V weight, V v, V sum) {
+  const V added = hn::MulAdd(weight, v, sum);
+  if constexpr (WEIGHT == Weight::kOne) return added;
+  return hn::IfThenElse(hn::Eq(weight, hn::Zero(d)), sum, added);
+}
+
 /// The gradient of log_decay, from that beside the weight and from that of the weight.
 template <Weight WEIGHT, class D, class V = hn::Vec<D>>
 HWY_INLINE V WeightSlope(D d, const sn::Decay<D>& decay, V weight, V dweight, V dlog) {
@@ -129,12 +137,11 @@ HWY_INLINE void StepVector(D d, const Piece<T, V>& piece, hn::Vec<D> scale, hn::
     auto rotated = hn::MulAdd(sine, now, hn::Mul(cosine, imaginary));
     now = hn::NegMulAdd(sine, imaginary, hn::Mul(cosine, now));
     if (piece.v_im != nullptr) {
-      rotated =
-          hn::MulAdd(weight, Taken<WEIGHT>(d, weight, sn::LoadWide(d, piece.v_im + i)), rotated);
+      rotated = AddTaken<WEIGHT>(d, weight, sn::LoadWide(d, piece.v_im + i), rotated);
     }
     hn::StoreU(rotated, d, piece.im_out + i);
   }
-  now = hn::MulAdd(weight, Taken<WEIGHT>(d, weight, sn::LoadWide(d, piece.v + i)), now);
+  now = AddTaken<WEIGHT>(d, weight, sn::LoadWide(d, piece.v + i), now);
   hn::StoreU(now, d, piece.re_out + i);
   if (piece.y == nullptr) return;
   // Chosen in registers: a compiler would store both and load one.
