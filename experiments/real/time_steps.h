@@ -40,7 +40,8 @@ struct Stamp {
 
 class TimeSteps {
  public:
-  /// Of the last stamps of a column, three or more, the oldest first.
+  /// Steps between the last stamps of a column, three or more, the oldest first; absent where they
+  /// are uneven.
   static std::optional<TimeSteps> Of(std::span<const std::string> stamps);
 
   /// The stamp `steps` after the last one.

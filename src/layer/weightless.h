@@ -16,8 +16,8 @@ namespace ttr {
 /// factor and at the rows of those that are 0; any other one copies the inputs concerned, with a
 /// row for every memory where several share one.
 ///
-/// Memories that keep pairs and least squares leave out pairs of weight 0 themselves; the
-/// definition has the rule of its own.
+/// Memories that keep pairs leave out those of weight 0 themselves, gates of a vector memory's
+/// channels are looked at in its kernel, and the definition has the rule of its own.
 class WithoutWeightless {
  public:
   WithoutWeightless(const Recipe& recipe, const Dims& dims, const Inputs& inputs);

@@ -8,7 +8,7 @@
 
 namespace ttr::fuzz {
 
-// Of a recipe with a meaning: it goes through text and JSON, and says what it takes and carries.
+// A recipe with a meaning goes through text and JSON, and says what it takes and carries.
 inline void ExpectMeaning(const Recipe& recipe) {
   const std::string text = ToString(recipe);
   Validate(recipe);

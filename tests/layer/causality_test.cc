@@ -25,6 +25,7 @@ namespace ttr {
 namespace {
 
 using test::Call;
+using test::Fill;
 using test::Result;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -118,14 +119,6 @@ class Spoiler {
     const TensorView row = (call.inputs.*input.spec.view).Slice(1, t * input.rows, 1);
     Fill(Below(2) == 0 ? row : row.Slice(row.rank() - 1, Below(row.size(row.rank() - 1)), 1), x);
     return std::string(input.spec.name) + " " + name;
-  }
-
-  static void Fill(const TensorView& view, double x) {
-    const Tensor numbers(view.dtype(), view.shape());
-    for (std::int64_t i = 0; i < numbers.elements(); ++i) {
-      StoreElement(numbers.data(), view.dtype(), i, x);
-    }
-    CopyInto(numbers, view);
   }
 
   CounterRandom random_;

@@ -14,6 +14,7 @@ namespace ttr {
 namespace {
 
 using test::Call;
+using test::Fill;
 using test::LargestDifference;
 using test::Result;
 
@@ -103,14 +104,6 @@ INSTANTIATE_TEST_SUITE_P(
                     "linear_attention{decay: scalar, features: elu1, normalise_sum: sum}"),
     [](const auto& one) { return "case" + std::to_string(one.index); });
 
-void FillWith(double x, const TensorView& view) {
-  const Tensor numbers(view.dtype(), view.shape());
-  for (std::int64_t i = 0; i < numbers.elements(); ++i) {
-    StoreElement(numbers.data(), view.dtype(), i, x);
-  }
-  CopyInto(numbers, view);
-}
-
 TEST_P(ForgettingNan, LeavesNothing) {
   const Recipe recipe = ParseRecipe(GetParam());
   const Layer layer(recipe);
@@ -120,21 +113,21 @@ TEST_P(ForgettingNan, LeavesNothing) {
     for (const double decay : {-1e3, -1e9, -kInfinity}) {
       const auto forget = [&](const Call& call) {
         if (call.inputs.log_decay.defined()) {
-          FillWith(decay, call.inputs.log_decay.Slice(1, kForgets, 1));
+          Fill(call.inputs.log_decay.Slice(1, kForgets, 1), decay);
         } else if (call.inputs.dt.defined()) {  // exp(dt a)
-          FillWith(-1, call.inputs.a);
-          FillWith(-decay, call.inputs.dt.Slice(1, kForgets, 1));
+          Fill(call.inputs.a, -1);
+          Fill(call.inputs.dt.Slice(1, kForgets, 1), -decay);
         }
         if (call.inputs.momentum.defined()) {
-          FillWith(0, call.inputs.momentum.Slice(1, kForgets, 1));
+          Fill(call.inputs.momentum.Slice(1, kForgets, 1), 0);
         }
       };
       const Call plain(recipe, dims, dtype, 1), spoilt(recipe, dims, dtype, 1);
       if (!plain.inputs.log_decay.defined() && !plain.inputs.dt.defined()) return;
       forget(plain);
       forget(spoilt);
-      FillWith(std::numeric_limits<double>::quiet_NaN(),
-               spoilt.inputs.v.Slice(1, kSpoilt, 1).Slice(3, 1, 1));
+      Fill(spoilt.inputs.v.Slice(1, kSpoilt, 1).Slice(3, 1, 1),
+           std::numeric_limits<double>::quiet_NaN());
       const auto expect = [&](const Result& clean, const Result& got, const char* how) {
         const auto behind = [&](const Result& result) {
           const std::int64_t first = kForgets + (recipe.reading.read == Read::kBefore ? 1 : 0);

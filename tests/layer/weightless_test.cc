@@ -18,6 +18,7 @@ namespace ttr {
 namespace {
 
 using test::Call;
+using test::Fill;
 using test::LargestDifference;
 using test::Result;
 using Field = TensorView Inputs::*;
@@ -66,14 +67,6 @@ std::vector<std::string> Weighing() {
     if (!FactorsOf(ParseRecipe(recipe)).empty()) recipes.push_back(recipe);
   }
   return recipes;
-}
-
-void Fill(const TensorView& view, double x) {
-  const Tensor numbers(view.dtype(), view.shape());
-  for (std::int64_t i = 0; i < numbers.elements(); ++i) {
-    StoreElement(numbers.data(), view.dtype(), i, x);
-  }
-  CopyInto(numbers, view);
 }
 
 // Tokens whose pairs have no weight: one by itself, two in a row, the last one.

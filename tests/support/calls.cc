@@ -104,6 +104,14 @@ Call::Call(const Recipe& recipe_in, const Dims& dims_in, DType dtype, std::uint6
       random(experiments::MakeRandomInputs(recipe, dims, dtype, seed, optional_ones)),
       inputs(random.inputs) {}
 
+void Fill(const TensorView& view, double x) {
+  const Tensor numbers(view.dtype(), view.shape());
+  for (std::int64_t i = 0; i < numbers.elements(); ++i) {
+    StoreElement(numbers.data(), view.dtype(), i, x);
+  }
+  CopyInto(numbers, view);
+}
+
 Inputs TokensOf(const Call& call, std::int64_t begin, std::int64_t count) {
   return Part(call, begin, count, false);
 }

@@ -36,6 +36,9 @@ Inputs TokensOf(const Call& call, std::int64_t begin, std::int64_t count);
 // Pairs without the room behind them, and zeros behind memories that hold fewer than others.
 void TrimPairs(const Recipe& recipe, State& state);
 
+// Every element of a view.
+void Fill(const TensorView& view, double x);
+
 // What a call leaves; of kept pairs those that are held, without the room behind them.
 struct Result {
   Tensor y;

@@ -79,7 +79,7 @@ TEST(ForecastAhead, RowsFollowTheTableInEveryForm) {
   EXPECT_TRUE(lines[60].starts_with("2004-12,")) << lines[60];
   EXPECT_TRUE(lines[61].starts_with("2005-01,,,")) << lines[61];
   EXPECT_TRUE(lines[63].starts_with("2005-03,,,")) << lines[63];
-  // The same numbers in the table, in JSON, and where rows are written one by one.
+  // The table, JSON, and rows that are written one by one have equal numbers.
   EXPECT_EQ(std::stod(lines[61].substr(lines[61].rfind(',') + 1)),
             json.at("rows")[0].at("rls.upper").get<double>());
   ASSERT_EQ(with({"--out", folder / "f.json"}).code, 0);
