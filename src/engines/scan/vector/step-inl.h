@@ -99,12 +99,12 @@ HWY_INLINE V Taken(D d, V weight, V v) {
   return hn::IfThenZeroElse(nothing, v);
 }
 
-/// sum + weight (.) v, where a gate of exactly 0 takes nothing.
+/// weight (.) v, where a gate of exactly 0 takes nothing.
 template <Weight WEIGHT, class D, class V = hn::Vec<D>>
-HWY_INLINE V AddTaken(D d, V weight, V v, V sum) {
-  const V added = hn::MulAdd(weight, v, sum);
-  if constexpr (WEIGHT == Weight::kOne) return added;
-  return hn::IfThenElse(hn::Eq(weight, hn::Zero(d)), sum, added);
+HWY_INLINE V Written(D d, V weight, V v) {
+  const V written = hn::Mul(weight, v);
+  if constexpr (WEIGHT == Weight::kOne) return written;
+  return hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), written);
 }
 
 /// The gradient of log_decay, from that beside the weight and from that of the weight.
@@ -129,19 +129,23 @@ HWY_INLINE void StepVector(D d, const Piece<T, V>& piece, hn::Vec<D> scale, hn::
   hn::Vec<D> weight;
   const auto decay = DecayAt<WEIGHT, CHANNEL>(d, piece, i, weight);
   const auto old = hn::LoadU(d, piece.re + i);
-  auto now = sn::Fade(decay, old);
+  // What is written is ready before the state is: from token to token waits one operation.
+  const auto written = Written<WEIGHT>(d, weight, sn::LoadWide(d, piece.v + i));
+  auto now = old;
   if constexpr (COMPLEX) {
     hn::Vec<D> sine, cosine;
     sn::SinCos(d, hn::LoadU(d, piece.phase + i), sine, cosine);
+    const auto real = sn::Fade(decay, old);
     const auto imaginary = sn::Fade(decay, hn::LoadU(d, piece.im + i));
-    auto rotated = hn::MulAdd(sine, now, hn::Mul(cosine, imaginary));
-    now = hn::NegMulAdd(sine, imaginary, hn::Mul(cosine, now));
+    auto rotated = hn::MulAdd(sine, real, hn::Mul(cosine, imaginary));
     if (piece.v_im != nullptr) {
-      rotated = AddTaken<WEIGHT>(d, weight, sn::LoadWide(d, piece.v_im + i), rotated);
+      rotated = hn::Add(Written<WEIGHT>(d, weight, sn::LoadWide(d, piece.v_im + i)), rotated);
     }
     hn::StoreU(rotated, d, piece.im_out + i);
+    now = hn::NegMulAdd(sine, imaginary, hn::MulAdd(cosine, real, written));
+  } else {
+    now = sn::FadeAdd(decay, old, written);
   }
-  now = AddTaken<WEIGHT>(d, weight, sn::LoadWide(d, piece.v + i), now);
   hn::StoreU(now, d, piece.re_out + i);
   if (piece.y == nullptr) return;
   // Chosen in registers: a compiler would store both and load one.
@@ -228,7 +232,7 @@ HWY_INLINE void BackVector(D d, const Options& options, const Piece<T>& piece,
   } else {
     sums.gate = hn::Add(sums.gate, dlog);
   }
-  sums.importance = hn::Add(sums.importance, dweight);
+  if constexpr (WEIGHT == Weight::kOne) sums.importance = hn::Add(sums.importance, dweight);
   hn::StoreU(options.read_before ? hn::Add(before, dy) : before, d, out.dre + i);
 }
 
