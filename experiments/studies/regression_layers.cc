@@ -13,7 +13,7 @@ using report::ExactReal;
 
 struct Line {
   const char* label;
-  const char* recipe;  // {scale}, {ridge} and {eta} are filled in
+  const char* recipe;  // {scale} and {ridge} are filled in
   int panel = 0;
   double step = 0;  // 0: the option's
 };
@@ -49,7 +49,8 @@ constexpr Line kOthers[] = {
     {"weighted RLS, fading ridge", "weighted_rls{ridge: {ridge}}"},
     {"MesaNet", "mesa"},
     {"Gated KalmaNet", "kalmanet"},
-    {"gradient descent, 8 steps", "batch_gd{eta: {eta}, normalise_qk: true}"},
+    {"gradient descent, 8 steps", "batch_gd"},
+    {"quasi-Newton", "quasi_newton"},
     {"quasi-Newton, low rank", "quasi_newton{preconditioner: low_rank, ridge: {ridge}}"},
     {"unnormalised softmax",
      "kernel_smoother{scale: {scale}, normalise_qk: true, output_norm: l2}"},
@@ -139,7 +140,6 @@ std::vector<RegressionLayer> RegressionLayers(const OnlineRegressionOptions& o) 
       std::string recipe = Filled(line.recipe, "scale", o.scale);
       recipe = Filled(recipe, "ridge", o.large_ridge);
       // Below 2 / lambda_max: unit keys have lambda_max <= T.
-      recipe = Filled(recipe, "eta", 1 / static_cast<double>(o.process.tokens));
       ConstantGates own = gates;
       if (line.step != 0) own.step = line.step;
       layers.push_back({line.label, recipe, own, line.panel});

@@ -168,6 +168,16 @@ enum class Preconditioner : std::uint8_t {
   kChunkFactor,
 };
 
+/// The size of a step of full-batch gradient descent, which diverges where it is above 2 / l, l the
+/// largest eigenvalue of P A.
+enum class EtaKind : std::uint8_t {
+  kConstant,  ///< eta
+  /// eta over a bound of l, so that no eta below 2 diverges: |A|_F plus the largest ridge that is
+  /// no part of A, without a preconditioner; the number of blocks, with one of blocks (of channels,
+  /// with a diagonal); 1, with one of low rank
+  kRelative,
+};
+
 enum class RidgeKind : std::uint8_t {
   kFading,    ///< decays with the associations: A_0 = ridge I, A_t = g_t A_{t-1} + w k k^T
   kConstant,  ///< A_t = H_t + ridge, H_t decaying; scalar, or a diagonal per memory (input `ridge`)
@@ -199,6 +209,7 @@ struct Optimizer {
 
   StepRule step = StepRule::kInput;
   double eta = 1;  ///< step size of full-batch gradient descent; numerator of NLMS
+  EtaKind eta_kind = EtaKind::kConstant;
   double eps = 0;  ///< NLMS: added to |k|^2; adapted steps: to the root
   Erase erase = Erase::kKey;
   bool momentum = false;  ///< input `momentum`
@@ -290,9 +301,24 @@ std::vector<OptionInfo> RecipeOptions();
 
 /// JSON for files: {"weights": {"decay": "scalar"}, "optimizer": {"optimizer": "exact", "ridge":
 /// 1}}, every option by its name under its part. Defaults may be left out when read; unknown keys,
-/// and keys said twice, are errors. Validated when read.
-std::string ToJson(const Recipe& recipe);
+/// and keys said twice, are errors. Validated when read. Written are options that differ from
+/// their default, or `every_option`.
+std::string ToJson(const Recipe& recipe, bool every_option = false);
 Recipe RecipeFromJson(std::string_view json);
+
+/// Which kind of memory the choices make; it decides which inputs and states there are.
+///
+/// | name              | memory                                                              |
+/// |-------------------|---------------------------------------------------------------------|
+/// | hebbian           | linear, one full gradient step from 0: writes without reading       |
+/// | gated_vector      | constant without similarity: h_t = g (.) h_{t-1} + v                |
+/// | sgd               | linear, one pair at a time                                          |
+/// | least_squares     | linear, A x = q solved by any other means                           |
+/// | kernel_smoother   | sums over the pairs: a constant, or one step in a kernel's space    |
+/// | kernel_regression | exact in a kernel's space                                           |
+/// | local_polynomial  | a fit around every query                                            |
+/// | network           | a small network, trained while it reads                             |
+std::string_view FamilyName(const Recipe& recipe);
 
 /// Throws an Error with the reason, and the nearest recipe that has a meaning, when this one has
 /// none: choices that contradict each other, numbers out of range, and options that would be

@@ -107,6 +107,13 @@ Recipe WithOptions(const Recipe& recipe, const nb::kwargs& options) {
   return changed;
 }
 
+std::int64_t FeatureDim(const Recipe& recipe, std::int64_t key_dim, std::int64_t features) {
+  Dims dims;
+  dims.key_dim = key_dim;
+  dims.features = features;
+  return PhiDim(recipe, dims);
+}
+
 nb::dict ZooDictionary() {
   nb::dict zoo;
   for (const ZooEntry& entry : Zoo()) {
@@ -186,9 +193,20 @@ ValueError: a recipe without a meaning; the text names the unknown word and the 
           nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe) -> None"))
       .def("to_json", &ToJson, "As text of JSON; Recipe(json.loads(text)) gives it again.")
       .def(
-          "to_dict", [](const Recipe& recipe) { return Json().attr("loads")(ToJson(recipe)); },
-          nb::sig("def to_dict(self) -> dict[str, typing.Any]"),
-          "The form of JSON files: {\"weights\": {\"decay\": \"scalar\"}, ...}.")
+          "to_dict",
+          [](const Recipe& recipe, bool every_option) {
+            return Json().attr("loads")(ToJson(recipe, every_option));
+          },
+          nb::kw_only(), nb::arg("every_option") = false,
+          nb::sig("def to_dict(self, *, every_option: bool = False) -> dict[str, typing.Any]"),
+          "The form of JSON files: {\"weights\": {\"decay\": \"scalar\"}, ...}; with every_option also "
+          "what has its default.")
+      .def_prop_ro("family", &FamilyName,
+                   R"(Which kind of memory the choices make: "hebbian", "gated_vector", "sgd",
+"least_squares", "kernel_smoother", "kernel_regression", "local_polynomial" or "network".)")
+      .def("feature_dim", &FeatureDim, nb::arg("key_dim"), nb::arg("features") = 1,
+           R"(Numbers in phi(k) of keys of `key_dim` channels, with the 1 of an affine memory; `features`
+is the number of rows of `features.w`.)")
       .def(
           "option",
           [](const Recipe& recipe, std::string_view name) { return GetOption(recipe, name); },

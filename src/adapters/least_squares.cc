@@ -28,7 +28,20 @@ least_squares::Preconditioner PreconditionerOf(Preconditioner preconditioner) {
   return least_squares::Preconditioner::kNone;
 }
 
-least_squares::Iteration IterationOf(const Optimizer& optimizer) {
+/// The size of steps in the engine's unit: P of blocks has no eigenvalue above their number.
+double StepSizeOf(const Optimizer& optimizer, std::int64_t key_dim) {
+  if (optimizer.eta_kind == EtaKind::kConstant) return optimizer.eta;
+  switch (optimizer.preconditioner) {
+    case Preconditioner::kDiagonal: return optimizer.eta / static_cast<double>(key_dim);
+    case Preconditioner::kBlockDiagonal: {
+      const std::int64_t blocks = (key_dim + optimizer.block - 1) / optimizer.block;
+      return optimizer.eta / static_cast<double>(blocks);
+    }
+    default: return optimizer.eta;
+  }
+}
+
+least_squares::Iteration IterationOf(const Optimizer& optimizer, std::int64_t key_dim) {
   least_squares::Iteration iteration;
   switch (optimizer.solver) {
     case Solver::kGradient: iteration.solver = least_squares::Solver::kGradient; break;
@@ -42,7 +55,9 @@ least_squares::Iteration IterationOf(const Optimizer& optimizer) {
     iteration.preconditioner = PreconditionerOf(optimizer.preconditioner);
   }
   iteration.steps = optimizer.steps;
-  iteration.eta = optimizer.eta;
+  iteration.eta = StepSizeOf(optimizer, key_dim);
+  iteration.relative = optimizer.eta_kind == EtaKind::kRelative &&
+                       optimizer.preconditioner == Preconditioner::kNone;
   iteration.block = optimizer.block;
   iteration.rank = optimizer.rank;
   iteration.tolerance = optimizer.tolerance;
@@ -51,7 +66,7 @@ least_squares::Iteration IterationOf(const Optimizer& optimizer) {
 
 least_squares::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
   least_squares::Options options;
-  options.iteration = IterationOf(recipe.optimizer);
+  options.iteration = IterationOf(recipe.optimizer, PhiDim(recipe, dims));
   switch (recipe.optimizer.ridge_kind) {
     case RidgeKind::kFading: options.ridge = least_squares::Ridge::kInState; break;
     case RidgeKind::kConstant: options.ridge = least_squares::Ridge::kConstant; break;
@@ -65,13 +80,11 @@ least_squares::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
   return options;
 }
 
-/// [H, Dphi], the ridge of every memory; none on the 1 of an affine memory, nor for plain gradient
-/// descent, which follows the gradient of the data alone.
+/// [H, Dphi], the ridge of every memory; none on the 1 of an affine memory.
 Tensor RidgeOf(const Recipe& recipe, const Dims& dims, const TensorView& given) {
   const std::int64_t phi = PhiDim(recipe, dims);
   const bool affine = recipe.function.kind == FunctionClass::kAffine;
   Tensor ridge(DType::kFloat64, {dims.heads, phi});
-  if (!HasRidge(recipe)) return ridge;
   double* numbers = ridge.as<double>().data();
   for (std::int64_t h = 0; h < dims.heads; ++h) {
     for (std::int64_t i = 0; i < phi - (affine ? 1 : 0); ++i) {

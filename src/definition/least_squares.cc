@@ -32,13 +32,25 @@ struct Iterate {
 
 /// x <- x + eta P (q - A x), `steps` times from x = 0: gradient descent on the regression, for all
 /// queries at once, since M_n q = B x_n.
-Iterate GradientDescent(const Matrix& a, const Preconditioning& p, const Vector& q,
-                        const Optimizer& optimizer) {
+Iterate GradientDescent(const Matrix& a, const Preconditioning& p, double eta, const Vector& q,
+                        std::int64_t steps) {
   Vector x = Vector::Zero(q.size());
-  for (std::int64_t n = 0; n < optimizer.steps; ++n) {
-    x += optimizer.eta * p.Apply(q - a * x);
+  for (std::int64_t n = 0; n < steps; ++n) x += eta * p.Apply(q - a * x);
+  return {x, steps};
+}
+
+/// A bound of the largest eigenvalue of P A. For blocks it is their number: x^T A x is at most so
+/// many times the sum of what the blocks give alone.
+double LargestEigenvalueBound(const Optimizer& optimizer, double norm, Eigen::Index size) {
+  switch (optimizer.preconditioner) {
+    case Preconditioner::kNone: return norm;
+    case Preconditioner::kDiagonal: return static_cast<double>(size);
+    case Preconditioner::kBlockDiagonal: {
+      const Eigen::Index blocks = (size + optimizer.block - 1) / optimizer.block;
+      return static_cast<double>(blocks);
+    }
+    default: return 1;
   }
-  return {x, optimizer.steps};
 }
 
 /// Conjugate gradients from x = 0 (Hestenes, Stiefel 1952), preconditioned by P:
@@ -115,11 +127,6 @@ class LeastSquares : public Memory {
         kept_in_a_(optimizer_.ridge_kind == RidgeKind::kFading),
         a_(Matrix::Zero(constants.phi_dim, constants.phi_dim)),
         b_(Matrix::Zero(constants.value_dim, constants.phi_dim)) {
-    // Plain gradient descent follows the gradient of the data alone (batch gradient descent).
-    if (optimizer_.solver == Solver::kGradient &&
-        optimizer_.preconditioner == Preconditioner::kNone) {
-      ridge_.setZero();
-    }
     if (kept_in_a_) a_.diagonal() = ridge_;
   }
 
@@ -203,7 +210,15 @@ class LeastSquares : public Memory {
     if (!preconditioning_) preconditioning_.emplace(a, optimizer_);
     return optimizer_.solver == Solver::kConjugateGradient
                ? ConjugateGradient(a, *preconditioning_, q, optimizer_)
-               : GradientDescent(a, *preconditioning_, q, optimizer_);
+               : GradientDescent(a, *preconditioning_, StepSize(), q, optimizer_.steps);
+  }
+
+  /// The size of a step of gradient descent; 0 where A is.
+  double StepSize() const {
+    if (optimizer_.eta_kind == EtaKind::kConstant) return optimizer_.eta;
+    const double norm = a_.norm() + (kept_in_a_ ? 0 : RidgeNow().maxCoeff());
+    const double bound = LargestEigenvalueBound(optimizer_, norm, a_.rows());
+    return bound == 0 ? 0 : optimizer_.eta / bound;
   }
 
   Optimizer optimizer_;

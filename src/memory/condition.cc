@@ -114,10 +114,6 @@ double RidgeAt(const Optimizer& optimizer, const TensorView& given, std::int64_t
   return row < given.size(1) ? given.At({head, row}) : optimizer.ridge;
 }
 
-bool FollowsDataAlone(const Optimizer& optimizer) {
-  return optimizer.solver == Solver::kGradient && optimizer.preconditioner == Preconditioner::kNone;
-}
-
 bool CarriesGram(const Recipe& recipe) {
   const auto specs = StateSpecs(recipe);
   return std::any_of(specs.begin(), specs.end(),
@@ -165,7 +161,7 @@ double AssociativeMemory::Condition() const {
     }
     // A fading ridge is in the statistics from the first token on.
     const bool fades = optimizer.ridge_kind == RidgeKind::kFading && statistics.defined();
-    if (!fades && !FollowsDataAlone(optimizer)) {
+    if (!fades) {
       const double factor = relative ? Norm(a) : 1;
       for (std::int64_t i = 0; i < n; ++i) {
         const bool intercept = affine && i + 1 == n;  // no ridge on it

@@ -18,8 +18,23 @@ Family FamilyOf(const Recipe& recipe) {
   }
   if (optimizer.solver == Solver::kSgd) return Family::kSgd;
   const bool one_plain_step = optimizer.solver == Solver::kGradient && optimizer.steps == 1 &&
+                              optimizer.eta_kind == EtaKind::kConstant &&
                               optimizer.preconditioner == Preconditioner::kNone;
   return one_plain_step ? Family::kHebbian : Family::kLeastSquares;
+}
+
+std::string_view FamilyName(const Recipe& recipe) {
+  switch (FamilyOf(recipe)) {
+    case Family::kHebbian: return "hebbian";
+    case Family::kGatedVector: return "gated_vector";
+    case Family::kSgd: return "sgd";
+    case Family::kLeastSquares: return "least_squares";
+    case Family::kKernelSmoother: return "kernel_smoother";
+    case Family::kKernelRegression: return "kernel_regression";
+    case Family::kLocalPolynomial: return "local_polynomial";
+    case Family::kNetwork: return "network";
+  }
+  return "";
 }
 
 bool KeepsPairs(const Recipe& recipe) {
@@ -47,8 +62,6 @@ std::int64_t RowsPerToken(const Recipe& recipe) {
 bool HasRidge(const Recipe& recipe) {
   switch (FamilyOf(recipe)) {
     case Family::kLeastSquares:
-      return recipe.optimizer.solver != Solver::kGradient ||
-             recipe.optimizer.preconditioner != Preconditioner::kNone;
     case Family::kKernelRegression:
     case Family::kLocalPolynomial: return true;
     default: return false;

@@ -90,11 +90,11 @@ void ReadPart(Recipe& recipe, const std::string& part, const Json& options) {
 
 }  // namespace
 
-std::string ToJson(const Recipe& recipe) {
+std::string ToJson(const Recipe& recipe, bool every_option) {
   Json json = Json::object();
   for (const Option& option : Options()) {
     const bool names_part = option.name == option.part;
-    if (!names_part && IsDefault(recipe, option)) continue;
+    if (!every_option && !names_part && IsDefault(recipe, option)) continue;
     json[std::string(option.part)][std::string(option.name)] = ToValue(GetOption(recipe, option));
   }
   return json.dump();

@@ -59,13 +59,42 @@ TEST(GradientDescent, OneStepOfSizeOneIsLinearAttention) {
 }
 
 TEST(GradientDescent, TwoStepsByHand) {
-  // x_1 = eta q, x_2 = x_1 + eta (q - A x_1) = (2 eta - eta^2 A) q, A = 4, B = 6, q = 1, eta = .1.
+  // x_1 = eta q, x_2 = x_1 + eta (q - A x_1) = (2 eta - eta^2 A) q, A = 4 + 1, B = 6, q = 1.
   Recipe recipe = Iterative(Solver::kGradient, 2);
   recipe.optimizer.eta = .1;
-  recipe.optimizer.ridge = 100;  // plain gradient descent knows no ridge
-  const auto memory = MakeLeastSquares(Sized(recipe, 1, 1));
-  memory->Write(Pair(Column({2}), Column({3})));
-  EXPECT_NEAR(memory->Read(Column({1})).y(0), 6 * (.2 - .01 * 4), 1e-15);
+  recipe.optimizer.ridge = 1;
+  const auto answer = [&] {
+    const auto memory = MakeLeastSquares(Sized(recipe, 1, 1));
+    memory->Write(Pair(Column({2}), Column({3})));
+    return memory->Read(Column({1})).y(0);
+  };
+  EXPECT_NEAR(answer(), 6 * (.2 - .01 * 5), 1e-15);
+  // Relative to |A|, or to |H| + the ridge, a step is .1 / 5.
+  recipe.optimizer.eta_kind = EtaKind::kRelative;
+  EXPECT_NEAR(answer(), 6 * (.04 - .0004 * 5), 1e-15);
+  recipe.optimizer.ridge_kind = RidgeKind::kConstant;
+  EXPECT_NEAR(answer(), 6 * (.04 - .0004 * 5), 1e-15);
+}
+
+// Whatever the keys, a step relative to the largest eigenvalue makes nothing worse in the norm of A.
+TEST(GradientDescent, RelativeStepsNeverGrow) {
+  for (const Preconditioner preconditioner :
+       {Preconditioner::kNone, Preconditioner::kDiagonal, Preconditioner::kBlockDiagonal,
+        Preconditioner::kLowRank}) {
+    Recipe recipe = Iterative(Solver::kGradient, 50);
+    recipe.optimizer.eta = 1.99;
+    recipe.optimizer.eta_kind = EtaKind::kRelative;
+    recipe.optimizer.preconditioner = preconditioner;
+    recipe.optimizer.block = 2;
+    recipe.optimizer.rank = 2;
+    recipe.optimizer.ridge = 1e-3;
+    const auto memory = MakeLeastSquares(Sized(recipe, 5, 1));
+    // Keys that are all alike: the largest eigenvalue is as large as it can be.
+    for (int i = 0; i < 3; ++i) memory->Write(Pair(Vector::Ones(5), Column({1})));
+    const Answer answer = memory->Read(Vector::Ones(5));
+    EXPECT_EQ(answer.status, Status::kSolved);
+    EXPECT_LT(std::abs(answer.y(0)), 2);
+  }
 }
 
 TEST(GradientDescent, ManyStepsReachLeastSquares) {

@@ -1,6 +1,6 @@
 // Least squares on the process of the paper's figure 2, each layer as it comes: what it answers is
-// never far worse than answering 0, or its status says so. (Sums that nothing divides, as linear
-// attention's, grow with the text: that is what they are.)
+// never far worse than answering 0. (Sums that nothing divides, as linear attention's, grow with the
+// text: that is what they are.)
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace ttr::experiments {
 namespace {
 
 // Targets have length 1: answering 0 costs 1.
-constexpr double kWorst = 10;
+constexpr double kWorst = 5;
 
 RegressionData Process(std::int64_t tokens, bool unit_keys) {
   RegressionData made = MakeRegression({.tokens = tokens}, 1);
@@ -35,7 +35,7 @@ RegressionData Process(std::int64_t tokens, bool unit_keys) {
   return made;
 }
 
-// The worst loss of a token, unless its status says that there is no answer.
+// The worst loss of a token.
 void ExpectNoneExplodes(const std::string& name, const RegressionData& data) {
   const StudyLayer layer(name, {}, Runs::kPlanned);
   std::vector<Status> status;
@@ -44,7 +44,7 @@ void ExpectNoneExplodes(const std::string& name, const RegressionData& data) {
       &status);
   double worst = 0;
   for (std::int64_t t = 0; t < data.tokens; ++t) {
-    if (status[static_cast<std::size_t>(t)] != Status::kSolved) continue;
+    EXPECT_NE(status[static_cast<std::size_t>(t)], Status::kNotConverged) << name << ", token " << t;
     double loss = 0;
     for (std::int64_t c = 0; c < data.key_dim; ++c) {
       const auto at = static_cast<std::size_t>(t * data.key_dim + c);
@@ -55,7 +55,7 @@ void ExpectNoneExplodes(const std::string& name, const RegressionData& data) {
   EXPECT_LE(worst, kWorst) << name << ", " << data.tokens << " tokens";
 }
 
-TEST(PaperProcess, NoLayerExplodesWithoutAWord) {
+TEST(PaperProcess, NoLayerExplodes) {
   for (const bool unit_keys : {false, true}) {
     for (const std::int64_t tokens : {256, 4096}) {
       const RegressionData process = Process(tokens, unit_keys);

@@ -278,6 +278,8 @@ Dims SharedMemories(const Recipe& recipe) {
 TEST(IterativeResidual, IsThatOfTheDefinition) {
   for (const char* line :
        {"batch_gd{steps: 4}", "quasi_newton{steps: 3}",
+        "batch_gd{eta_kind: constant, eta: 0.1, steps: 4}",
+        "quasi_newton{eta_kind: constant, steps: 3}",
         "quasi_newton{preconditioner: block_diagonal, block: 5, steps: 2, read: before}",
         "mesa{optimizer: conjugate_gradient, steps: 3}",
         "mesa{optimizer: conjugate_gradient, steps: 1, read: before}", "kalmanet{steps: 5}"}) {
@@ -302,7 +304,8 @@ TEST(IterativeResidual, IsThatOfTheDefinition) {
 // An iteration that has made matters worse than answering 0 says so, whether or not its residual is
 // asked for.
 TEST(IterativeResidual, LargerThanTheRightHandSideIsStatusTwo) {
-  for (const char* line : {"batch_gd{steps: 6, eta: 0.5}", "quasi_newton{steps: 6, eta: 0.8}"}) {
+  for (const char* line : {"batch_gd{eta_kind: constant, steps: 6, eta: 0.5}",
+                           "quasi_newton{eta_kind: constant, steps: 6, eta: 0.8}"}) {
     const Recipe recipe = ParseRecipe(line);
     const Call call(recipe, SharedMemories(recipe), DType::kFloat64, 5, true);
     Tensor expected;

@@ -158,7 +158,7 @@ TEST(IterativeSolvers, WithoutAFactorTheDiagonalPreconditions) {
 
 TEST(IterativeSolvers, ManyGradientStepsAreExact) {
   for (const char* preconditioner : {"diagonal", "block_diagonal"}) {
-    const std::string recipe = "quasi_newton{steps: 4000, eta: 0.2, ridge: 0.1, preconditioner: " +
+    const std::string recipe = "quasi_newton{steps: 4000, eta: 1.9, ridge: 0.1, preconditioner: " +
                                std::string(preconditioner) + "}";
     EXPECT_LE(Apart(recipe, "rls{ridge: 0.1}", test::TwoMemories(40, 6, 5)), 1e-11)
         << preconditioner;

@@ -121,8 +121,8 @@ TEST(Condition, IsThatOfTheMatrixThatIsSolvedWith) {
               expected(3, .5), 1e-13);
   EXPECT_NEAR(memory("decay(0.5) | linear | exact(ridge: 2, ridge_kind: relative)").Condition(),
               expected(2 * std::sqrt(9. + 1 + 1 + 1), .5), 1e-13);
-  // Plain gradient descent follows the data alone.
   EXPECT_NEAR(memory("batch_gd").Condition(), expected(0), 1e-13);
+  EXPECT_NEAR(memory("batch_gd{ridge: 3}").Condition(), expected(3), 1e-13);
 }
 
 TEST(Condition, RidgeAsAGate) {

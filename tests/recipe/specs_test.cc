@@ -78,7 +78,7 @@ TEST(Specs, InputsOfLayersThatSolve) {
   EXPECT_EQ(InputsOf("rls"), kQkv + " ridge?[H]/[H,Dk]");
   EXPECT_EQ(InputsOf("mesa"), kQkv + " log_decay[B,T,H] importance?[B,T,H] ridge?[H]/[H,Dk]");
   EXPECT_EQ(InputsOf("kalmanet"), kQkv + " log_decay[B,T,H] ridge?[H]");
-  EXPECT_EQ(InputsOf("batch_gd"), kQkv);
+  EXPECT_EQ(InputsOf("batch_gd"), kQkv + " ridge?[H]/[H,Dk]");
   EXPECT_EQ(InputsOf("rls{features: taylor2}"), kQkv + " ridge?[H]");
   EXPECT_EQ(InputsOf("softmax"), kQkv);
   EXPECT_EQ(InputsOf("decayed_softmax"), kQkv + " log_decay[B,T,H]");

@@ -57,7 +57,8 @@ TEST(Zoo, UnknownNamesAreNull) {
 TEST(Zoo, FamiliesAreThoseOfTheCatalogue) {
   const auto family = [](std::string_view name) { return FamilyOf(ParseRecipe(name)); };
   EXPECT_EQ(family("mamba"), Family::kHebbian);
-  EXPECT_EQ(family("batch_gd{steps: 1}"), Family::kHebbian);
+  EXPECT_EQ(family("batch_gd{steps: 1}"), Family::kLeastSquares);
+  EXPECT_EQ(family("batch_gd{steps: 1, eta_kind: constant}"), Family::kHebbian);
   EXPECT_EQ(family("lru"), Family::kGatedVector);
   EXPECT_EQ(family("rwkv7"), Family::kSgd);
   EXPECT_EQ(family("quasi_newton{steps: 1}"), Family::kLeastSquares);

@@ -96,11 +96,15 @@ std::vector<std::string> Names() {
            "mesa{ridge_kind: relative, causal: false}",
            "intention{normalise_qk: true, output_norm: l2, importance: input}",
            "decay(scalar) x importance(input) | linear | conjugate_gradient(steps: 9, ridge: 0.1)",
-           "batch_gd{decay: scalar, importance: input, read: before, steps: 3, eta: 0.3}",
-           "batch_gd{decay: retention, features: elu1, eta: 0.02, normalise_qk: true}",
+           "batch_gd{eta_kind: constant, eta: 0.1, decay: scalar, importance: input, read: before, "
+           "steps: 3}",
+           "batch_gd{decay: retention, features: elu1, eta: 0.2, normalise_qk: true}",
            "batch_gd{causal: false, scale: 0.5, output_norm: rms}",
+           "batch_gd{ridge: 0.1, ridge_kind: constant, decay: scalar, importance: input}",
+           "batch_gd{ridge: 0.1, ridge_kind: relative, function: affine, eta: 1.5}",
            "quasi_newton{preconditioner: block_diagonal, block: 2, decay: scalar, read: before}",
-           "quasi_newton{preconditioner: block_diagonal, decay: 0.9, ridge: 0, eta: 0.5}",
+           "quasi_newton{preconditioner: block_diagonal, block: 2, decay: 0.9, ridge: 0, eta: 0.1, "
+           "eta_kind: constant}",
            "quasi_newton{decay: scalar, ridge_kind: constant, ridge: 0.1, function: affine}",
            "quasi_newton{ridge_kind: relative, importance: input, eta: 0.3}",
            "quasi_newton{preconditioner: low_rank, rank: 2}",

@@ -40,7 +40,7 @@
 ///
 ///     dL/dA_t = -z_t x_t^T + s_t A_t / |A_t|_F,   dL/dridge_i = -sum_t |A_t|_F x_i z_i
 ///
-/// where no A_t is formed either: gradient/relative_ridge-inl.h.
+/// where no A_t is formed either: gradient/norm_slope-inl.h.
 ///
 /// Cost: some 32 D^2 + 16 D Dv flops a token (D^3 / 3 more with systems of their own, 4 n D^2 for n
 /// steps of an iteration, some 9 D^3 with all eigenvectors); scratch of O(T D) for every thread,

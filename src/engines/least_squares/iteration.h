@@ -28,6 +28,9 @@ struct Iteration {
   Solver solver = Solver::kExact;
   std::int64_t steps = 1;
   double eta = 1;
+  /// Gradient descent without P: is eta in units of 1 / (|A|_F + the largest ridge beside A), below
+  /// which no eigenvalue's inverse is?
+  bool relative = false;
   Preconditioner preconditioner = Preconditioner::kNone;
   std::int64_t block = 8;
   std::int64_t rank = 8;

@@ -102,6 +102,8 @@ struct Options {
     return iteration.preconditioner == Preconditioner::kLowRank ||
            (iteration.solver == Solver::kChebyshev && ridge == Ridge::kInState && fades);
   }
+  /// Do gradients pass through |A|_F?
+  bool depends_on_norm() const { return ridge == Ridge::kRelative || iteration.relative; }
   bool descends() const { return iteration.solver == Solver::kGradient; }
   /// Does every token have a system of its own, which no chunk shares?
   bool own_systems() const {

@@ -88,9 +88,9 @@ def _road(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
         return network.run(call)
     if family == "kernel_smoother":
         return kernel_smoother.run(call)
-    if family == "kernel":
+    if family == "kernel_regression":
         return (kernel_dictionary if call.choices.budget else kernel_regression).run(call)
-    if family == "polynomial":
+    if family == "local_polynomial":
         return local_polynomial.run(call)
     if call.choices.decay == "matrix":
         return recurrences.run_matrix(call)

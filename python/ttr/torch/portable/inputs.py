@@ -178,30 +178,11 @@ def _sizes(choices: Choices, tensors: Mapping[str, Tensor]) -> dict[str, int]:
         )
     cu_seqlens = tensors.get("cu_seqlens")
     sizes["N"] = sizes["B"] if cu_seqlens is None else cu_seqlens.numel() - 1
-    sizes["Dphi"] = _phi_dim(choices, sizes)
+    sizes["Dphi"] = choices.feature_dim(sizes["Dk"], sizes.get("F", 0))
     if choices.function == "network":
         sizes["hidden"] = choices.expansion * sizes["Dk"]
         sizes["2 hidden"] = 2 * sizes["hidden"]
     return sizes
-
-
-def _phi_dim(choices: Choices, sizes: Mapping[str, int]) -> int:
-    d, rows = sizes["Dk"], sizes.get("F", 0)
-    products = d * (d + 1) // 2
-    mapped = {
-        "cosformer": 2 * d,
-        "dpfp": 2 * d * choices.nu,
-        "t2r": rows,
-        "hedgehog_exp": 2 * rows,
-        "hedgehog_softmax": 2 * rows,
-        "taylor2": 1 + d + products,
-        "rebased": products,
-        "power2": products,
-        "rfa": 2 * rows,
-        "favor": rows,
-        "dijiang": rows,
-    }
-    return mapped.get(choices.features, d) + (choices.function == "affine")
 
 
 def _state(

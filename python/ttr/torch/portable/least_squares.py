@@ -147,19 +147,16 @@ def _by_token(
 
 
 def _ridge(call: Call) -> Tensor:
-    """[H, 1, Dphi]; none on the 1 of an affine memory, nor for plain gradient descent."""
+    """[H, 1, Dphi]; none on the 1 of an affine memory."""
     choices, sizes = call.choices, call.sizes
     shape = (sizes["H"], sizes["Dphi"])
-    if choices.optimizer == "gradient" and choices.preconditioner == "none":
-        ridge = torch.zeros(shape, dtype=call.work, device=call.device)
+    given = call.get("ridge")
+    if given is None:
+        ridge = torch.full(shape, choices.ridge, dtype=call.work, device=call.device)
+    elif given.dim() == 1:
+        ridge = given.unsqueeze(-1).expand(shape)
     else:
-        given = call.get("ridge")
-        if given is None:
-            ridge = torch.full(shape, choices.ridge, dtype=call.work, device=call.device)
-        elif given.dim() == 1:
-            ridge = given.unsqueeze(-1).expand(shape)
-        else:
-            ridge = torch.nn.functional.pad(given, (0, sizes["Dphi"] - given.shape[-1]))
+        ridge = torch.nn.functional.pad(given, (0, sizes["Dphi"] - given.shape[-1]))
     if choices.function == "affine":
         ridge = torch.cat([ridge[..., :-1], torch.zeros_like(ridge[..., -1:])], -1)
     return ridge.unsqueeze(1)

@@ -8,57 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import ttr
 
-#: The options that a portable form reads, with the defaults of a recipe (include/ttr/recipe.h).
-_DEFAULTS: dict[str, Any] = {
-    "decay": "none",
-    "phase": False,
-    "importance": "none",
-    "window": 0,
-    "kernel": "none",
-    "bandwidth": 0.0,
-    "function": "linear",
-    "degree": 1,
-    "features": "none",
-    "nu": 1,
-    "max_length": 4096,
-    "depth": 1,
-    "expansion": 4,
-    "activation": "silu",
-    "gated": False,
-    "norm": False,
-    "residual": False,
-    "bias": False,
-    "loss": "squared",
-    "adapt": "none",
-    "mini_batch": 1,
-    "row_factor": "one",
-    "optimizer": "gradient",
-    "steps": 1,
-    "step": "input",
-    "eta": 1.0,
-    "eps": 0.0,
-    "erase": "key",
-    "momentum": False,
-    "weight_decay": "none",
-    "preconditioner": "none",
-    "block": 8,
-    "curvature_decay": 1.0,
-    "curvature_centre": 0.0,
-    "ridge": 0.0,
-    "ridge_kind": "fading",
-    "tolerance": 0.0,
-    "budget": 0,
-    "read": "after",
-    "bonus": False,
-    "normalise_sum": "none",
-    "normalise_qk": False,
-    "output_norm": "none",
-    "scale": 1.0,
-    "correction": 0.0,
-    "causal": True,
-}
-
-
 #: The words of every option that a portable form has a formula for; it is asked for no other.
 WORDS: dict[str, set[str]] = {
     "decay": {"none", "constant", "retention", "scalar", "channel", "matrix"},
@@ -77,6 +26,7 @@ WORDS: dict[str, set[str]] = {
     "erase": {"key", "erase_key", "gated_key", "undecayed"},
     "weight_decay": {"none", "coupled", "decoupled"},
     "preconditioner": {"none", "diagonal", "block_diagonal", "low_rank", "chunk_factor"},
+    "eta_kind": {"constant", "relative"},
     "ridge_kind": {"fading", "constant", "relative"},
     "activation": {"silu", "gelu", "relu", "tanh"},
     "loss": {"squared", "dot_product"},
@@ -140,9 +90,7 @@ class Choices:
     def __init__(self, recipe: Any) -> None:
         recipe = recipe if isinstance(recipe, ttr.Recipe) else ttr.Recipe(recipe)
         self.text = str(recipe)
-        values = dict(_DEFAULTS)
-        for part in recipe.to_dict().values():
-            values.update(part)
+        values = _every_option(recipe)
         self.decay_factor = 1.0
         if not isinstance(values["decay"], str):
             self.decay_factor = float(values["decay"])
@@ -150,12 +98,22 @@ class Choices:
         if values["scale"] == "rsqrt_dk":
             values["scale"] = None
         self.__dict__.update(values)
-        self.family = _family(values)
-        self.unknown = _unknown(recipe.to_dict(), values)
+        self.family = recipe.family
+        # phi(k) of d channels has c0 + c1 d + c2 d (d - 1) / 2 numbers, and so many more for every
+        # row of given features. Found from four sizes, for the tracer cannot look into the library.
+        none, one, two, given = (recipe.feature_dim(*at) for at in ((0, 0), (1, 0), (2, 0), (0, 1)))
+        self._feature_terms = (none, one - none, two - 2 * one + none, given - none)
+        self.unknown = _unknown(values)
         #: Rows of k, v and step that a token takes.
         self.rows_per_token = int(values["steps"]) if values["optimizer"] == "sgd" else 1
         self.inputs = tuple(_input(spec) for spec in ttr.input_specs(recipe))
         self.state = tuple(Entry(s["name"], tuple(s["shape"])) for s in ttr.state_specs(recipe))
+
+    def feature_dim(self, key_dim: int, features: int) -> int:
+        """Numbers in phi(k), with the 1 of an affine memory."""
+        constant, linear, quadratic, given = self._feature_terms
+        pairs = key_dim * (key_dim - 1) // 2
+        return constant + linear * key_dim + quadratic * pairs + given * features
 
     if TYPE_CHECKING:
 
@@ -167,30 +125,26 @@ def query_scale(choices: Choices, key_dim: int) -> float:
     return key_dim**-0.5 if choices.scale is None else float(choices.scale)
 
 
-def _unknown(parts: dict[str, dict[str, Any]], values: dict[str, Any]) -> str | None:
+def _every_option(recipe: ttr.Recipe) -> dict[str, Any]:
+    """Every option of a recipe by its name, also those at their defaults."""
+    values: dict[str, Any] = {}
+    for part in recipe.to_dict(every_option=True).values():
+        values.update(part)
+    return values
+
+
+@functools.lru_cache(maxsize=1)
+def _defaults() -> dict[str, Any]:
+    return _every_option(ttr.Recipe("uniform | linear | gradient"))
+
+
+def _unknown(values: dict[str, Any]) -> str | None:
     """The first option or word that no portable form has; None where there is none."""
-    for part in parts.values():
-        for name in part:
-            value = values[name]
-            known = name in NUMBERS or name in _DRAWN or value in WORDS.get(name, ())
-            if not known and value != _DEFAULTS.get(name, object()):
-                return f"{name}: {str(value).lower() if isinstance(value, bool) else value}"
+    for name, value in values.items():
+        known = name in NUMBERS or name in _DRAWN or value in WORDS.get(name, ())
+        if not known and value != _defaults().get(name, object()):
+            return f"{name}: {str(value).lower() if isinstance(value, bool) else value}"
     return None
-
-
-def _family(values: dict[str, Any]) -> str:
-    """Which kind of memory this is; follows from the values alone (src/recipe/family.h)."""
-    function, optimizer = values["function"], values["optimizer"]
-    if function == "constant":
-        return "gated_vector" if values["kernel"] == "none" else "kernel_smoother"
-    if function == "kernel" and optimizer == "gradient":
-        return "kernel_smoother"
-    if function in ("polynomial", "network", "kernel"):
-        return str(function)
-    if optimizer == "sgd":
-        return "sgd"
-    one_step = values["steps"] == 1 and values["preconditioner"] == "none"
-    return "hebbian" if optimizer == "gradient" and one_step else "least_squares"
 
 
 def _input(spec: dict[str, Any]) -> Input:

@@ -24,13 +24,20 @@ def solve(choices: Choices, a: Tensor, q: Tensor, ridge: Tensor) -> Tensor:
     fade."""
     solver = choices.optimizer
     if solver == "gradient":
-        return _descend(choices, a, q)
+        return _descend(choices, a, q, ridge)
     if solver == "chebyshev":
         low, high = _bounds(choices, a.detach(), ridge.detach())
         return _Chebyshev.apply(a, q, low, high, choices.steps)
     if solver == "conjugate_gradient" and choices.preconditioner != "chunk_factor":
         return _ConjugateGradient.apply(a, q, choices)
     return Exact.apply(a, q)
+
+
+def frobenius_norm(a: Tensor) -> Tensor:
+    """|A|_F, with the gradient 0 where A is 0."""
+    square = a.square().sum((-1, -2))
+    nothing = square == 0
+    return torch.where(nothing, 0, torch.where(nothing, 1, square).sqrt())
 
 
 def _threshold(a: Tensor) -> float:
@@ -105,12 +112,29 @@ class Factor:
         return da, z
 
 
-def _descend(choices: Choices, a: Tensor, q: Tensor) -> Tensor:
+def _step_size(choices: Choices, a: Tensor, ridge: Tensor) -> float | Tensor:
+    """eta, or eta over a bound of the largest eigenvalue of P A."""
+    if choices.eta_kind == "constant":
+        return float(choices.eta)
+    if choices.preconditioner != "none":
+        block = 1 if choices.preconditioner == "diagonal" else choices.block
+        return float(choices.eta) / -(-a.shape[-1] // block)
+    if choices.ridge_kind == "fading":  # the ridge is in A
+        bound = frobenius_norm(a)
+    else:
+        data = a - torch.diag_embed(ridge.expand(a.shape[:-1]))
+        bound = frobenius_norm(data) + ridge.amax(-1)
+    nothing = bound == 0
+    return torch.where(nothing, 0, choices.eta / torch.where(nothing, 1, bound))[..., None, None]
+
+
+def _descend(choices: Choices, a: Tensor, q: Tensor, ridge: Tensor) -> Tensor:
     """x <- x + eta P (q - A x), from 0."""
     precondition = _preconditioner(choices, a)
+    eta = _step_size(choices, a, ridge)
     x = torch.zeros_like(q)
     for _ in range(choices.steps):
-        x = x + choices.eta * precondition(q - a @ x)
+        x = x + eta * precondition(q - a @ x)
     return x
 
 

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .decays import ScalarDecay, reverse_cumsum
 from .recipe import Choices
-from .solvers import solve
+from .solvers import frobenius_norm, solve
 
 _CHUNK = 32
 
@@ -56,10 +56,7 @@ def _regularised(choices: Choices, a: Tensor, ridge: Tensor) -> tuple[Tensor, Te
     if choices.ridge_kind == "fading":
         return a, ridge
     if choices.ridge_kind == "relative":
-        square = a.square().sum((-1, -2))
-        nothing = square == 0
-        norm = torch.where(nothing, 0, torch.where(nothing, 1, square).sqrt())
-        ridge = ridge * norm.unsqueeze(-1)
+        ridge = ridge * frobenius_norm(a).unsqueeze(-1)
     return a + torch.diag_embed(ridge), ridge
 
 

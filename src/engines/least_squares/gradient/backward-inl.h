@@ -14,7 +14,7 @@
 #include "hwy/highway.h"
 #include "src/engines/least_squares/gradient/exact-inl.h"
 #include "src/engines/least_squares/gradient/iterative-inl.h"
-#include "src/engines/least_squares/gradient/relative_ridge-inl.h"
+#include "src/engines/least_squares/gradient/norm_slope-inl.h"
 #include "src/engines/least_squares/gradient/scratch.h"
 #include "src/engines/least_squares/gradient/sides-inl.h"
 #include "src/engines/least_squares/gradient/sums-inl.h"
@@ -46,7 +46,7 @@ class GradientBackward {
         sums_(memory, scratch, prefetcher_),
         blocks_(memory_.key_dim(), c_.keys_unit,
                 options.descends() ? scratch.iteration->p.block : 0, from_.blocks),
-        relative_ridge_(memory, scratch) {}
+        norm_slope_(memory, scratch) {}
   GradientBackward(const GradientBackward&) = delete;
   GradientBackward& operator=(const GradientBackward&) = delete;
 
@@ -61,12 +61,12 @@ class GradientBackward {
       FetchBefore(p);
       if (part.tokens > 0) sums_.GradientsOf(RoundUp(part.tokens, kUnit), dk(), dv());
       if (part.reading > 0) AddOutputs(part);
-      if (options_.ridge == Ridge::kRelative) relative_ridge_.Add(part, c_.k, dk(), s_.f);
+      if (options_.depends_on_norm()) norm_slope_.Add(part, c_.k, dk(), s_.f);
       if (part.tokens > 0) WriteTokens(part);
       WriteQueries(part);
       Fade(part.decay);
     }
-    sums_.Finish(relative_ridge_.alpha());
+    sums_.Finish(norm_slope_.alpha());
   }
 
  private:
@@ -82,7 +82,7 @@ class GradientBackward {
 
   void Fade(double g) {
     sums_.Fade(g);
-    relative_ridge_.Fade(g);
+    norm_slope_.Fade(g);
   }
 
   /// c of the token that the part's j-th reading token sees last.
@@ -155,7 +155,7 @@ class GradientBackward {
       AddValues(part);
     }
     sums_.AddValues(x_, dy(), RowsOf(part));
-    if (ridged()) AddRidge(part);
+    if (ridged() || options_.depends_on_norm()) AddRidgesAndNorms(part);
     if (blocks_.any()) {
       blocks_.Add({part.begin, part.reading}, part.tokens, c_.k, dk(), s_.f);
     }
@@ -228,28 +228,38 @@ class GradientBackward {
                                  dv());
   }
 
-  /// dL/dR, and what it takes from the worth of A: a constant ridge does not grow with A.
-  void AddRidge(const Part& part) {
-    const bool relative = options_.ridge == Ridge::kRelative;
-    const std::int64_t dim = memory_.key_dim();
+  /// dL/dR and dL/d|A|_F of the part's reading tokens, and what a constant ridge takes from the
+  /// worth of A: it does not grow with A.
+  void AddRidgesAndNorms(const Part& part) {
     for (std::int64_t j = 0; j < part.reading; ++j) {
-      double* const diagonal = s_.diagonal + j * c_.keys_unit;
-      const double size = relative ? from_.norm[part.begin + j] : 1;
-      const double inverse = 1 / ScaleOf(part, j);
-      for (std::int64_t i = 0; i < dim && blocks_.any(); ++i) {
-        diagonal[i] += blocks_.Diagonal(part.begin + j, i);
-      }
-      for (std::int64_t i = 0; i < dim; ++i) diagonal[i] *= inverse;
-      for (std::int64_t i = 0; i < dim && m_.dridge != nullptr; ++i) {
-        m_.dridge[i] += size * diagonal[i];
-      }
-      const double sum = sn::WideDot(dim, memory_.ridge, diagonal);
-      if (relative) {
-        relative_ridge_.Set(part, j, sum);
+      const std::int64_t token = part.begin + j;
+      double by_norm = options_.iteration.relative ? from_.bound_slope[token] : 0;
+      const double by_ridge = ridged() ? AddRidge(part, j, by_norm) : 0;
+      if (options_.ridge == Ridge::kRelative) {
+        by_norm += by_ridge;
       } else {
-        from_.worth[part.begin + j] -= sum;
+        from_.worth[token] -= by_ridge;
       }
+      if (options_.depends_on_norm()) norm_slope_.Set(part, j, by_norm);
     }
+  }
+
+  /// Adds dL/dR of the part's j-th reading token to dL/dridge, `by_bound` to that of the largest
+  /// ridge, which bounds steps. Returns ridge . diag(dL/dR).
+  double AddRidge(const Part& part, std::int64_t j, double by_bound) {
+    const std::int64_t token = part.begin + j, dim = memory_.key_dim();
+    double* const diagonal = s_.diagonal + j * c_.keys_unit;
+    const double size = options_.ridge == Ridge::kRelative ? from_.norm[token] : 1;
+    const double inverse = 1 / ScaleOf(part, j);
+    for (std::int64_t i = 0; i < dim && blocks_.any(); ++i) {
+      diagonal[i] += blocks_.Diagonal(token, i);
+    }
+    for (std::int64_t i = 0; i < dim; ++i) diagonal[i] *= inverse;
+    diagonal[std::max_element(memory_.ridge, memory_.ridge + dim) - memory_.ridge] += by_bound;
+    for (std::int64_t i = 0; i < dim && m_.dridge != nullptr; ++i) {
+      m_.dridge[i] += size * diagonal[i];
+    }
+    return sn::WideDot(dim, memory_.ridge, diagonal);
   }
 
   /// Stores dK and dV times w / c, and the gradients of every token's numbers, the last token
@@ -310,7 +320,7 @@ class GradientBackward {
   simd::Prefetcher prefetcher_{0};
   const GradientSums<T> sums_;
   const BlockSlope<T> blocks_;
-  RelativeRidge<T> relative_ridge_;
+  NormSlope<T> norm_slope_;
   Block<T> x_{}, z_{};  // solutions of a part, in whole units of rows
   double past_ = 0;     // <F, A> + <G, B> of what was written before
 };
@@ -320,7 +330,8 @@ void RunGradient(const Options& options, const GradientMemory& memory, const Siz
                  std::byte* scratch) {
   ScratchLayout layout(scratch);
   const GradientScratch<T> s(options, sizes, layout);
-  std::fill(s.solutions.worth, s.solutions.worth + memory.memory.tokens, 0.0);
+  std::fill_n(s.solutions.worth, memory.memory.tokens, 0.0);
+  if (options.iteration.relative) std::fill_n(s.solutions.bound_slope, memory.memory.tokens, 0.0);
   const std::int64_t parts = options.iterates() ? IterativeSolutions<T>(options, memory, s).Run()
                                                 : ExactSolutions<T>(options, memory, s).Run();
   GradientBackward<T>(options, memory, s).Run(parts);

@@ -16,7 +16,7 @@
 #include "src/engines/least_squares/exact/interleaved_systems-inl.h"
 #include "src/engines/least_squares/exact/minimum_norm_memory.h"
 #include "src/engines/least_squares/exact/prefixes-inl.h"
-#include "src/engines/least_squares/gradient/relative_ridge-inl.h"
+#include "src/engines/least_squares/gradient/norm_slope-inl.h"
 #include "src/engines/least_squares/gradient/scratch.h"
 #include "src/engines/least_squares/gradient/sides-inl.h"
 #include "src/engines/least_squares/sequence/gather-inl.h"
@@ -42,7 +42,7 @@ class ExactSolutions {
         to_(scratch.solutions),
         sums_(memory_, c_),
         sides_(options, memory, scratch),
-        relative_ridge_(memory, scratch),
+        norm_slope_(memory, scratch),
         prefixes_(options, memory_, c_, sums_, &prefetcher_) {}
   ExactSolutions(const ExactSolutions&) = delete;
   ExactSolutions& operator=(const ExactSolutions&) = delete;
@@ -136,7 +136,7 @@ class ExactSolutions {
   /// One token under a ridge that grows with what it writes.
   std::int64_t NextAlone(const Chunk& chunk) {
     Part part = PartOf(chunk, true);
-    relative_ridge_.Find(part);
+    norm_slope_.Find(part);
     sums_.Write(chunk);
     part.pairs = SolveMemory(part.begin, 1) ? 1 : 0;
     to_.parts[parts_++] = part;
@@ -144,7 +144,7 @@ class ExactSolutions {
   }
 
   void AddPart(const Part& part) {
-    if (relative()) relative_ridge_.Find(part);
+    if (relative()) norm_slope_.Find(part);
     to_.parts[parts_++] = part;
   }
 
@@ -276,7 +276,7 @@ class ExactSolutions {
   const SolutionScratch<T>& to_;
   const RunningSums<T> sums_;
   const GradientSides<T> sides_;
-  const RelativeRidge<T> relative_ridge_;
+  const NormSlope<T> norm_slope_;
   simd::Prefetcher prefetcher_{0};
   Prefixes<T> prefixes_;
   std::int64_t parts_ = 0;

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/engines/least_squares/gradient/relative_ridge-inl.h"
+#include "src/engines/least_squares/gradient/norm_slope-inl.h"
 #include "src/engines/least_squares/gradient/scratch.h"
 #include "src/engines/least_squares/gradient/sides-inl.h"
 #include "src/engines/least_squares/iterative/gradient_descent-inl.h"
@@ -37,12 +37,12 @@ class IterativeSolutions {
         c_(scratch.chunk),
         sums_(memory_, c_),
         sides_(options, memory, scratch),
-        relative_ridge_(memory, scratch),
+        norm_slope_(memory, scratch),
         prepared_(options, memory_, c_, *s_.iteration),
         iterations_(options.iteration, prepared_, c_, *s_.iteration),
         slope_(options, memory_, prepared_, *s_.iteration,
                {s_.forward.steps, s_.solutions.more, s_.solutions.blocks, s_.solutions.worth,
-                s_.forward.low_rank, s_.diagonal, s_.rows.data},
+                s_.solutions.bound_slope, s_.forward.low_rank, s_.diagonal, s_.rows.data},
                c_.keys_unit) {}
   IterativeSolutions(const IterativeSolutions&) = delete;
   IterativeSolutions& operator=(const IterativeSolutions&) = delete;
@@ -88,7 +88,7 @@ class IterativeSolutions {
   std::int64_t Pairs() const { return MorePairs(options_, memory_.key_dim()); }
 
   void AddPart(const Part& part) {
-    if (options_.ridge == Ridge::kRelative) relative_ridge_.Find(part);
+    if (options_.depends_on_norm()) norm_slope_.Find(part);
     s_.solutions.parts[parts_++] = part;
   }
 
@@ -123,7 +123,7 @@ class IterativeSolutions {
   const Scratch<T>& c_;
   const RunningSums<T> sums_;
   const GradientSides<T> sides_;
-  const RelativeRidge<T> relative_ridge_;
+  const NormSlope<T> norm_slope_;
   PreparedSystems<T> prepared_;
   const Iterations<T> iterations_;
   const DescentSlope<T> slope_;

@@ -52,8 +52,9 @@ struct SolutionScratch {
   Block<T> kx, rest;
   T* blocks;      // what P adds, for every reading token (BlockSlope)
   double* worth;  // <dL/dA, A> + <dL/dB, B> of a token's outputs, but for what a ridge adds
-  // Where the ridge is relative: |A|_F of every reading token, A k of every token with the A that
-  // its part begins with.
+  double* bound_slope;  // of DescentSlope, for every reading token
+  // Where options.depends_on_norm(): |A|_F of every reading token, A k of every token with the A
+  // that its part begins with.
   double* norm;
   Block<T> ak;
   Part* parts;
@@ -116,7 +117,6 @@ struct GradientScratch {
   }
 
   void TakeSolutions(const Options& options, const Sizes& sizes, ScratchLayout& layout) {
-    const bool relative = options.ridge == Ridge::kRelative;
     const std::int64_t outputs = sizes.tokens * sizes.queries;
     const std::int64_t more_pairs = MorePairs(options, sizes.key_dim);
     // Whole units are written of some of these.
@@ -127,15 +127,17 @@ struct GradientScratch {
       *whole = TakeBlock<T>(layout, more_pairs * outputs, chunk.keys_unit);
     }
     solutions.more.outputs = outputs;
-    const bool shares = !options.iterates() && !relative;
+    const bool shares = !options.iterates() && options.ridge != Ridge::kRelative;
     for (Block<T>* const whole : {&solutions.kx, &solutions.rest}) {
       *whole = TakeBlock<T>(layout, shares ? outputs + kUnit : 0, chunk.chunk);
     }
     solutions.blocks = layout.Take<T>(
         options.descends() ? sizes.tokens * chunk.keys_unit * iteration->p.block : 0);
     solutions.worth = layout.Take<double>(sizes.tokens);
-    solutions.norm = layout.Take<double>(relative ? sizes.tokens : 0);
-    solutions.ak = TakeBlock<T>(layout, relative ? sizes.tokens + kUnit : 0, chunk.keys_unit);
+    solutions.bound_slope = layout.Take<double>(options.iteration.relative ? sizes.tokens : 0);
+    const std::int64_t normed = options.depends_on_norm() ? sizes.tokens : 0;
+    solutions.norm = layout.Take<double>(normed);
+    solutions.ak = TakeBlock<T>(layout, normed > 0 ? normed + kUnit : 0, chunk.keys_unit);
     solutions.parts = layout.Take<Part>(2 * sizes.tokens + 2);
   }
 

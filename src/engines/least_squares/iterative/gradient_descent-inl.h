@@ -51,7 +51,7 @@ class GradientDescent : public SolverRows<T> {
         }
         const T* const step = prepared_.Precondition(system, residual, it_.row);
         if (steps.data != nullptr) std::copy(step, step + s_.keys_unit, steps.Row(n * rows + j));
-        const Vec eta = Spread(how_.eta);
+        const Vec eta = Spread(prepared_.StepSize(system));
         ForVectors([&](auto d, std::int64_t v) HWY_ATTR {
           hn::Store(hn::MulAdd(eta, hn::Load(d, step + v), hn::Load(d, x + v)), d, x + v);
         });
@@ -98,6 +98,7 @@ class DescentSlope {
                       token * queries_ + r,
                       system,
                       prepared_.systems().Fade(system),
+                      prepared_.StepSize(system),
                       s_.steps.Rows(q),
                       s_.steps.Rows(q + queries_),
                       2 * read.count * queries_};
@@ -109,6 +110,7 @@ class DescentSlope {
         SubtractBlocks(side, sides.Row(q), solutions.Row(q + queries_));
       } else {
         s_.worth[token] += Worth(side, solutions.Row(q), sides.Row(q + queries_));
+        if (how_.relative) AddStepSlope(side, sides.Row(q + queries_));
       }
     }
   }
@@ -117,7 +119,7 @@ class DescentSlope {
   /// One query of a token, and its steps.
   struct Side {
     std::int64_t token, output, system;
-    double c;
+    double c, eta;
     Block<T> x_steps, z_steps;
     std::int64_t rows;  // from one step to the next
 
@@ -130,15 +132,24 @@ class DescentSlope {
     const std::int64_t n = how_.steps;
     double worth = Dot(x, u);
     for (std::int64_t i = 1; i < n; ++i) {
-      worth -= how_.eta * (Dot(side.F(n - i), side.E(1)) - Dot(side.F(n - i), side.E(i + 1)));
+      worth -= side.eta * (Dot(side.F(n - i), side.E(1)) - Dot(side.F(n - i), side.E(i + 1)));
     }
     return worth;
+  }
+
+  /// The size of steps is eta / b, b = |A|_F + the largest ridge beside A; dL/d(size) = n e_n . u.
+  void AddStepSlope(const Side& side, const T* u) const {
+    if (side.eta == 0) return;
+    const double n = static_cast<double>(how_.steps);
+    const double by_bound = -side.eta * side.eta / how_.eta * n * Dot(side.E(how_.steps), u);
+    s_.bound_slope[side.token] += by_bound;
+    s_.worth[side.token] += by_bound * how_.eta / side.eta;
   }
 
   void SubtractBlocks(const Side& side, const T* q, const T* z) const {
     const std::int64_t n = how_.steps;
     for (std::int64_t i = 1; i <= n; ++i) {
-      blocks_.Subtract(side.token, how_.eta * side.c, side.F(n + 1 - i), side.E(i));
+      blocks_.Subtract(side.token, side.eta * side.c, side.F(n + 1 - i), side.E(i));
     }
     if (blocks_.channels() == 1 || n == 0) return;
     const T* const pz = prepared_.Precondition(side.system, z, it_.row);
@@ -161,7 +172,7 @@ class DescentSlope {
     }
     T* HWY_RESTRICT const x = s_.row;
     std::fill(x, x + unit_, T(0));
-    const T scale = static_cast<T>(how_.eta * side.c * how_.eta);
+    const T scale = static_cast<T>(side.eta * side.c * side.eta);
     for (std::int64_t i = 1; i < n; ++i) {
       const T* HWY_RESTRICT const step = side.E(i);
       for (std::int64_t v = 0; v < unit_; ++v) x[v] += scale * step[v];

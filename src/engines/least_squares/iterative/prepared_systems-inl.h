@@ -67,6 +67,17 @@ class PreparedSystems {
     return to;
   }
 
+  /// The size of a step of gradient descent; 0 where A is.
+  double StepSize(std::int64_t system) const {
+    if (!options_.iteration.relative) return options_.iteration.eta;
+    const double bound = systems_.Norm(system) + RidgeBeside(system);
+    return bound == 0 ? 0 : options_.iteration.eta / bound;
+  }
+  /// The largest ridge that is no part of A.
+  double RidgeBeside(std::int64_t system) const {
+    return options_.ridge == Ridge::kInState ? 0 : RidgeSize(system) * most_ridge_;
+  }
+
   /// An interval that holds the eigenvalues: H_i, without its ridge, is positive semi-definite. A
   /// ridge that has faded cannot be separated from the data.
   double Low(std::int64_t system) const {

@@ -55,6 +55,7 @@ struct DescentSlopeScratch {
   PairRows<T> pairs;  // of every output, beside x and z
   T* blocks;          // of BlockSlope, for every reading token
   double* worth;      // <dL/dA, A> + <dL/dB, B> of a token's outputs, but for what a ridge adds
+  double* bound_slope;  // dL/db of every reading token, steps of eta / b
   double *low_rank, *sums;
   T* row;
 };

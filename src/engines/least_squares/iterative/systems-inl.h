@@ -68,7 +68,7 @@ class PrefixSystems {
     }
     if (tokens_ > 0) ln::Transpose(s_.k, RoundUp(tokens_, kUnit), s_.keys_unit, it_.kt);
     const bool relative = options_.ridge == Ridge::kRelative;
-    if (relative || options_.iteration.solver == Solver::kChebyshev) Norms();
+    if (options_.depends_on_norm() || options_.iteration.solver == Solver::kChebyshev) Norms();
     for (std::int64_t i = 0; i < count_; ++i) {
       it_.factor[i] = options_.ridge == Ridge::kInState ? 0 : (relative ? it_.norm[i] : 1);
     }
@@ -81,7 +81,7 @@ class PrefixSystems {
   double Fade(std::int64_t system) const { return it_.fade[system]; }
   /// The trace of A_i + R_i, which bounds its eigenvalues from above; for conjugate gradients.
   double Trace(std::int64_t system) const { return it_.trace[system]; }
-  /// |H_i|_F, for relative ridges and Chebyshev's iteration.
+  /// |A_i|_F, where options_.depends_on_norm(); |H_i|_F, for Chebyshev's iteration.
   double Norm(std::int64_t system) const { return it_.norm[system]; }
   /// rho_i, where A_i + R_i = c_i (A_0 + sum k k^T + rho_i diag(ridge)).
   double RidgeFactor(std::int64_t system) const {
@@ -202,13 +202,15 @@ class PrefixSystems {
     return finite;
   }
 
-  /// |H_i|_F, where H = A less the ridge if A holds one that has not faded:
+  /// |H_i|_F, where H = A, for Chebyshev's iteration less the ridge if A holds one that has not
+  /// faded:
   ///
   ///     |H_0 + sum k k^T|^2 = |H_0|^2 + 2 sum k_i^T H_0 k_i + sum (k_i . k_j)^2
   ///
   /// of which no term is negative.
   void Norms() const {
-    const bool with_ridge = options_.ridge == Ridge::kInState && !options_.fades;
+    const bool with_ridge = options_.ridge == Ridge::kInState && !options_.fades &&
+                            options_.iteration.solver == Solver::kChebyshev;
     const auto ridge = [&](std::int64_t i) { return with_ridge ? memory_.ridge[i] : 0; };
     double squares = 0;
     for (std::int64_t i = 0; i < memory_.key_dim(); ++i) {

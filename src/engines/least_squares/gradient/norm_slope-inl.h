@@ -1,11 +1,11 @@
-// The path of gradients through |A|_F, where the ridge is relative to it. Compiled once for every
-// target.
+// The path of gradients through |A|_F, where the ridge or the size of steps is relative to it.
+// Compiled once for every target.
 
-#if defined(TTR_LEAST_SQUARES_GRADIENT_RELATIVE_RIDGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_LEAST_SQUARES_GRADIENT_RELATIVE_RIDGE_INL_H_
-#undef TTR_LEAST_SQUARES_GRADIENT_RELATIVE_RIDGE_INL_H_
+#if defined(TTR_LEAST_SQUARES_GRADIENT_NORM_SLOPE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_LEAST_SQUARES_GRADIENT_NORM_SLOPE_INL_H_
+#undef TTR_LEAST_SQUARES_GRADIENT_NORM_SLOPE_INL_H_
 #else
-#define TTR_LEAST_SQUARES_GRADIENT_RELATIVE_RIDGE_INL_H_
+#define TTR_LEAST_SQUARES_GRADIENT_NORM_SLOPE_INL_H_
 #endif
 
 #include <algorithm>
@@ -23,8 +23,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
-/// R = |A|_F diag(ridge) adds s_t A_t / |A_t|_F to dL/dA_t, s_t = ridge . diag(dL/dR_t). Within a
-/// part, A_t = c_t (A_0 + sum_{j <= t} w_j / c_j k_j k_j^T), so that all of it is
+/// s_t = dL/d|A_t|_F adds s_t A_t / |A_t|_F to dL/dA_t. A ridge R = |A|_F diag(ridge) has
+/// s_t = ridge . diag(dL/dR_t). Within a part, A_t = c_t (A_0 + sum_{j <= t} w_j / c_j k_j k_j^T), so that all of it is
 ///
 ///     alpha A_0 + sum_j S_j w_j / c_j k_j k_j^T
 ///
@@ -32,9 +32,9 @@ namespace HWY_NAMESPACE {
 /// The first term waits for what A_0 is made of; A_0 k_i, which a token needs of it, is saved on
 /// the way forward.
 template <class T>
-class RelativeRidge {
+class NormSlope {
  public:
-  RelativeRidge(const GradientMemory& memory, const GradientScratch<T>& scratch)
+  NormSlope(const GradientMemory& memory, const GradientScratch<T>& scratch)
       : m_(memory), memory_(memory.memory), s_(scratch), c_(scratch.chunk) {}
 
   /// Forward, A in the scratch as the part begins: |A_t|_F of its reading tokens; A_0 k_i.
@@ -149,4 +149,4 @@ class RelativeRidge {
 }  // namespace ttr::least_squares
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_LEAST_SQUARES_GRADIENT_RELATIVE_RIDGE_INL_H_
+#endif  // TTR_LEAST_SQUARES_GRADIENT_NORM_SLOPE_INL_H_
