@@ -50,9 +50,6 @@ struct CallOptions {
   /// sequence is cut into calls. Where Layer::HasBFloat16Products() says no, of a few tokens and of
   /// calls that save, products are of float32 as ever.
   bool bfloat16_products = false;
-  /// The caller has called CheckRanges() on these inputs, or knows what it would find: the call
-  /// reads no gate just to check it. All that memory depends on is checked nevertheless.
-  bool ranges_checked = false;
 };
 
 }  // namespace ttr

@@ -164,7 +164,6 @@ void CheckDims(std::string_view op, const Dims& dims);
 void CheckSequences(std::string_view op, const Dims& dims, const Inputs& inputs);
 
 /// Ranges of the values (log_decay <= 0, importance >= 0, ...); reads every gate once. NaN passes.
-/// CallOptions::ranges_checked says that it has been done.
 void CheckRanges(std::string_view op, const Requirements& requirements, const Inputs& inputs);
 
 /// InferDims() and CheckSequences().

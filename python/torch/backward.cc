@@ -79,8 +79,7 @@ void Backward(StableIValue* values) {
   layer.Backward(inputs, initial, ViewOf(kOp, "dy", *dy), dfinal, dinputs, dinitial,
                  {.executor = &executor,
                   .scratch = scratch.bytes(),
-                  .saved = saved_bytes,
-                  .ranges_checked = true});
+                  .saved = saved_bytes});
   Return(values, gradients.tensors());
 }
 

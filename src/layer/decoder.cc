@@ -257,7 +257,7 @@ void Decoder::Run(std::string_view op, const Inputs& inputs, const Outputs& outp
   const bool first = memory_.empty() ? state_.empty() : header().started == 0;
   const bool defers = reads && layer_->engine_->Defers(layer_->recipe(), dims_, dtype_);
   if (!memory_.empty() && (first || !IsPrepared(defers))) {  // it is written before RunCall()
-    const Dims dims = CheckCall(op, layer_->requirements(), inputs, state_, needs, options);
+    const Dims dims = CheckCall(op, layer_->requirements(), inputs, state_, needs);
     CheckOutputs(op, dims, inputs, {.state = State(), .before = memory_}, outputs, options, needs);
   }
   if (first) Start(memory_.empty() ? NoPairs() : layer_->InitialState(inputs));

@@ -143,7 +143,7 @@ State Layer::StartIn(const State& final, const State& initial, const Inputs& inp
 void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
                     const Outputs& outputs, const CallOptions& options) const {
   const std::string_view op = "Forward";
-  const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
+  const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth);
   const Engine& engine = EngineFor(*engine_, recipe(), dims);
   CheckFits(op, requirements_, dims, initial, &engine);
   CheckState(op, requirements_, dims, final);
@@ -152,9 +152,8 @@ void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
   // The state is left in the entries of `final`, where they have room.
   State result = KeepsPairs(recipe()) ? PairsFor(op, requirements_, dims, inputs, initial, final)
                                       : StartIn(final, initial, inputs);
-  CallOptions checked = options;
-  checked.ranges_checked = true;
-  Forward(inputs, result, outputs, checked);
+  RunChecked({op, requirements_, *engine_, recipe_hash_, *prepared_}, dims, inputs, result, outputs,
+             Needs::kBoth, options);
   for (const State::Entry& entry : result.entries()) {
     if (!entry.owned.defined()) continue;
     const TensorView to = final.Get(entry.name);
@@ -192,7 +191,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                      const State& dstate, const Inputs& dinputs, State& dinitial,
                      const CallOptions& options) const {
   const std::string_view op = "Backward";
-  const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth, options);
+  const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth);
   const Engine& engine = EngineFor(*engine_, recipe(), dims);
   CheckFits(op, requirements_, dims, initial, &engine, true);
   CheckGradients(op, requirements_, dims, inputs, initial, {dy, dstate, dinputs, dinitial},

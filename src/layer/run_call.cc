@@ -43,7 +43,7 @@ void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& in
 }
 
 Dims CheckCall(std::string_view op, const Requirements& requirements, const Inputs& inputs,
-               const State& state, Needs needs, const CallOptions& options, const TensorView& y) {
+               const State& state, Needs needs, const TensorView& y) {
   Dims dims = InferDims(op, requirements, inputs, needs, &state);
   if (needs == Needs::kRead && y.rank() == 4) {
     // Nothing memorized yet: only the output has the length of a value.
@@ -61,7 +61,7 @@ Dims CheckCall(std::string_view op, const Requirements& requirements, const Inpu
   together.sequences = 0;
   CheckSizes(op, requirements.recipe, together);
   CheckSequences(op, dims, inputs);
-  if (!options.ranges_checked) CheckRanges(op, requirements, inputs);
+  CheckRanges(op, requirements, inputs);
   CheckState(op, requirements, dims, state);
   return dims;
 }
@@ -69,17 +69,25 @@ Dims CheckCall(std::string_view op, const Requirements& requirements, const Inpu
 void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outputs& outputs,
              Needs needs, const CallOptions& options, const Auxiliary& auxiliary) {
   const Requirements& requirements = op.requirements;
-  const Dims dims = CheckCall(op.name, requirements, inputs, state, needs, options, outputs.y);
+  const Dims dims = CheckCall(op.name, requirements, inputs, state, needs, outputs.y);
   const Engine& engine = EngineFor(op.engine, requirements.recipe, dims);
   CheckFits(op.name, requirements, dims, state, &engine);
   CheckOutputs(op.name, dims, inputs, {state, nullptr, auxiliary.before, auxiliary.behind}, outputs,
                options, needs);
+  if (!options.saved.empty() && needs != Needs::kBoth) {  // without a backward pass
+    throw Error(op.name, "saved", "empty", std::to_string(options.saved.size()) + " bytes");
+  }
+  RunChecked(op, dims, inputs, state, outputs, needs, options, auxiliary);
+}
+
+void RunChecked(const Operator& op, const Dims& dims, const Inputs& inputs, State& state,
+                const Outputs& outputs, Needs needs, const CallOptions& options,
+                const Auxiliary& auxiliary) {
+  const Requirements& requirements = op.requirements;
+  const Engine& engine = EngineFor(op.engine, requirements.recipe, dims);
   const DType dtype = ArithmeticType(inputs, state);
   std::span<std::byte> saved;
   if (!options.saved.empty()) {
-    if (needs != Needs::kBoth) {  // only what writes and reads has a backward pass
-      throw Error(op.name, "saved", "empty", std::to_string(options.saved.size()) + " bytes");
-    }
     saved = CheckSaved(op.name, options, SavedBytesOf(engine, requirements.recipe, dims, dtype));
   }
   if (needs != Needs::kRead) MakePairRoom(op.name, requirements, dims, inputs, state);

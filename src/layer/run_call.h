@@ -21,8 +21,7 @@ void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& in
 /// Checks inputs and state, and returns the sizes that follow. `y` has the sizes of a call that
 /// reads a memory before anything was memorized, or without queries.
 Dims CheckCall(std::string_view op, const Requirements& requirements, const Inputs& inputs,
-               const State& state, Needs needs, const CallOptions& options = {},
-               const TensorView& y = {});
+               const State& state, Needs needs, const TensorView& y = {});
 
 /// What runs, and as what it is named in errors.
 struct Operator {
@@ -41,7 +40,12 @@ struct Auxiliary {
   std::span<const std::byte> before{}, behind{};  ///< CallMemory
 };
 
-/// Checks everything, then runs. `state` gets the entries that it lacks.
+/// Runs what has been checked. `state` gets the entries that it lacks.
+void RunChecked(const Operator& op, const Dims& dims, const Inputs& inputs, State& state,
+                const Outputs& outputs, Needs needs, const CallOptions& options,
+                const Auxiliary& auxiliary = {});
+
+/// Checks everything, then runs.
 void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outputs& outputs,
              Needs needs, const CallOptions& options, const Auxiliary& auxiliary = {});
 
