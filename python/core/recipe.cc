@@ -107,7 +107,7 @@ Recipe WithOptions(const Recipe& recipe, const nb::kwargs& options) {
   return changed;
 }
 
-std::int64_t FeatureDim(const Recipe& recipe, std::int64_t key_dim, std::int64_t features) {
+std::int64_t PhiDimOf(const Recipe& recipe, std::int64_t key_dim, std::int64_t features) {
   Dims dims;
   dims.key_dim = key_dim;
   dims.features = features;
@@ -191,7 +191,9 @@ ValueError: a recipe without a meaning; the text names the unknown word and the 
           [](Recipe* self, nb::handle recipe) { new (self) Recipe(RecipeFrom(recipe)); },
           nb::arg("recipe"),
           nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe) -> None"))
-      .def("to_json", &ToJson, "As text of JSON; Recipe(json.loads(text)) gives it again.")
+      .def(
+          "to_json", [](const Recipe& recipe) { return ToJson(recipe); },
+          "As text of JSON; Recipe(json.loads(text)) gives it again.")
       .def(
           "to_dict",
           [](const Recipe& recipe, bool every_option) {
@@ -204,7 +206,7 @@ ValueError: a recipe without a meaning; the text names the unknown word and the 
       .def_prop_ro("family", &FamilyName,
                    R"(Which kind of memory the choices make: "hebbian", "gated_vector", "sgd",
 "least_squares", "kernel_smoother", "kernel_regression", "local_polynomial" or "network".)")
-      .def("feature_dim", &FeatureDim, nb::arg("key_dim"), nb::arg("features") = 1,
+      .def("phi_dim", &PhiDimOf, nb::arg("key_dim"), nb::arg("features") = 1,
            R"(Numbers in phi(k) of keys of `key_dim` channels, with the 1 of an affine memory; `features`
 is the number of rows of `features.w`.)")
       .def(

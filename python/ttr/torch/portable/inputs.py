@@ -178,7 +178,7 @@ def _sizes(choices: Choices, tensors: Mapping[str, Tensor]) -> dict[str, int]:
         )
     cu_seqlens = tensors.get("cu_seqlens")
     sizes["N"] = sizes["B"] if cu_seqlens is None else cu_seqlens.numel() - 1
-    sizes["Dphi"] = choices.feature_dim(sizes["Dk"], sizes.get("F", 0))
+    sizes["Dphi"] = choices.phi_dim(sizes["Dk"], sizes.get("F", 0))
     if choices.function == "network":
         sizes["hidden"] = choices.expansion * sizes["Dk"]
         sizes["2 hidden"] = 2 * sizes["hidden"]

@@ -101,7 +101,7 @@ class Choices:
         self.family = recipe.family
         # phi(k) of d channels has c0 + c1 d + c2 d (d - 1) / 2 numbers, and so many more for every
         # row of given features. Found from four sizes, for the tracer cannot look into the library.
-        none, one, two, given = (recipe.feature_dim(*at) for at in ((0, 0), (1, 0), (2, 0), (0, 1)))
+        none, one, two, given = (recipe.phi_dim(*at) for at in ((0, 0), (1, 0), (2, 0), (0, 1)))
         self._feature_terms = (none, one - none, two - 2 * one + none, given - none)
         self.unknown = _unknown(values)
         #: Rows of k, v and step that a token takes.
@@ -109,7 +109,7 @@ class Choices:
         self.inputs = tuple(_input(spec) for spec in ttr.input_specs(recipe))
         self.state = tuple(Entry(s["name"], tuple(s["shape"])) for s in ttr.state_specs(recipe))
 
-    def feature_dim(self, key_dim: int, features: int) -> int:
+    def phi_dim(self, key_dim: int, features: int) -> int:
         """Numbers in phi(k), with the 1 of an affine memory."""
         constant, linear, quadratic, given = self._feature_terms
         pairs = key_dim * (key_dim - 1) // 2
