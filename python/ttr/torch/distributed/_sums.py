@@ -64,8 +64,7 @@ def _every_head(x: Tensor, heads: int) -> Tensor:
 def ridge_of(piece: Piece) -> Tensor:
     """A before the first token: the ridge, where it fades; none on the 1 of an affine memory."""
     choices = piece.choices
-    plain = choices.optimizer == "gradient" and choices.preconditioner == "none"
-    if plain or choices.ridge_kind != "fading":
+    if choices.ridge_kind != "fading":
         return piece.zeros(piece.phi, piece.phi)
     given = piece.inputs.get("ridge")
     if given is None:

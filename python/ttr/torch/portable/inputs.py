@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ttr._names import likely
 
-from .recipe import Choices, Input
+from .recipe import Choices, Input, phi_dim
 
 _FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -178,7 +178,7 @@ def _sizes(choices: Choices, tensors: Mapping[str, Tensor]) -> dict[str, int]:
         )
     cu_seqlens = tensors.get("cu_seqlens")
     sizes["N"] = sizes["B"] if cu_seqlens is None else cu_seqlens.numel() - 1
-    sizes["Dphi"] = choices.phi_dim(sizes["Dk"], sizes.get("F", 0))
+    sizes["Dphi"] = phi_dim(choices, sizes["Dk"], sizes.get("F", 0))
     if choices.function == "network":
         sizes["hidden"] = choices.expansion * sizes["Dk"]
         sizes["2 hidden"] = 2 * sizes["hidden"]

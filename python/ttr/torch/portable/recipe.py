@@ -99,25 +99,27 @@ class Choices:
             values["scale"] = None
         self.__dict__.update(values)
         self.family = recipe.family
-        # phi(k) of d channels has c0 + c1 d + c2 d (d - 1) / 2 numbers, and so many more for every
-        # row of given features. Found from four sizes, for the tracer cannot look into the library.
-        none, one, two, given = (recipe.phi_dim(*at) for at in ((0, 0), (1, 0), (2, 0), (0, 1)))
-        self._feature_terms = (none, one - none, two - 2 * one + none, given - none)
+        # phi(k) of d channels has c0 + c1 d + c2 d (d - 1) / 2 numbers, and c3 more for every row of
+        # given features. Found from four sizes, for the tracer cannot look into the library.
+        none, one, two, row = (recipe.phi_dim(*at) for at in ((0, 1), (1, 1), (2, 1), (0, 2)))
+        per_row = row - none
+        self.phi_terms = (none - per_row, one - none, two - 2 * one + none, per_row)
         self.unknown = _unknown(values)
         #: Rows of k, v and step that a token takes.
         self.rows_per_token = int(values["steps"]) if values["optimizer"] == "sgd" else 1
         self.inputs = tuple(_input(spec) for spec in ttr.input_specs(recipe))
         self.state = tuple(Entry(s["name"], tuple(s["shape"])) for s in ttr.state_specs(recipe))
 
-    def phi_dim(self, key_dim: int, features: int) -> int:
-        """Numbers in phi(k), with the 1 of an affine memory."""
-        constant, linear, quadratic, given = self._feature_terms
-        pairs = key_dim * (key_dim - 1) // 2
-        return constant + linear * key_dim + quadratic * pairs + given * features
-
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
+
+
+def phi_dim(choices: Choices, key_dim: int, features: int) -> int:
+    """Numbers in phi(k), with the 1 of an affine memory. (A method would hide it from the tracer.)"""
+    constant, linear, quadratic, per_row = choices.phi_terms
+    pairs = key_dim * (key_dim - 1) // 2
+    return int(constant + linear * key_dim + quadratic * pairs + per_row * features)
 
 
 def query_scale(choices: Choices, key_dim: int) -> float:
