@@ -7,11 +7,22 @@
 ///
 /// A step of a Decoder moves less memory than Layer::Step. Least squares: a factor that is updated
 /// with every token stands for "state.a" and "state", half of what is read and written, O(D^2).
-/// Memories that erase as they write (the delta family): a token's write is deferred to the next
-/// one, which does it while it reads, so that the state passes once and not twice; the engine does
-/// so where the size of the states makes that the faster way. What is deferred is flushed when the
-/// state is asked for. (Decoding.AnswersAsStepsDo, Decoding.TellsTheStateAtAnyTime in
-/// tests/layer/decoder_test.cc; where nothing is deferred DecodingElsewhere.ChangesNothing.)
+/// Linear memories that are written by rank-one steps (the delta and Hebbian families): the keys of
+/// the last tokens, and what they write, wait beside the state; a token reads the state once, and
+/// every few tokens it is written. What waits is written when the state is asked for.
+/// (Decoding.AnswersAsStepsDo, Decoding.TellsTheStateAtAnyTime in tests/layer/decoder_test.cc;
+/// where nothing waits DecodingElsewhere.ChangesNothing.)
+///
+/// Drafts. A step takes any number of tokens, and RollBack() takes back the last ones: the decoder
+/// then answers, bit for bit, as one that never saw them (Drafts in tests/layer/drafts_test.cc).
+///
+///     ttr::Decoder decoder(layer, dims, {.draft = 4});
+///     decoder.Step({.q = q4, ...}, {.y = y4});       // four tokens that are only guessed
+///     decoder.RollBack(3);                           // the first was right
+///
+/// Where writes wait beside the state that costs nothing; elsewhere a decoder that is asked to keep
+/// a draft copies its memory before every token (pairs that are kept are counted instead, but for
+/// those of a window).
 ///
 /// The caller may give the memory for all of it, Bytes() at a multiple of 64: an operator without a
 /// lifetime of its own keeps it in a tensor and makes a Decoder over it for every token. Zeros
@@ -21,11 +32,22 @@
 
 #include <cstddef>
 #include <span>
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "ttr/layer.h"
 
 namespace ttr {
+
+struct DecoderOptions {
+  DType state = DType::kFloat32;  ///< or float64
+  std::span<std::byte> memory{};  ///< the caller's, see above; empty: owned
+  std::int64_t draft = 0;         ///< tokens that RollBack() can take back, 0 to 64
+  /// Tokens after which a state is written where writes wait, beside those of a draft, 1 to 64;
+  /// 0: as the engine chooses. The numbers are the same to rounding.
+  std::int64_t window = 0;
+};
 
 class Decoder {
  public:
@@ -33,6 +55,7 @@ class Decoder {
   /// memory keeps its pairs and grows: such a decoder owns its state
   /// (DecoderErrors.NameWhatIsWrong).
   static std::size_t Bytes(const Layer& layer, const Dims& dims, DType state = DType::kFloat32);
+  static std::size_t Bytes(const Layer& layer, const Dims& dims, const DecoderOptions& options);
 
   /// `layer` must outlive the decoder. `memory`: the caller's, which holds zeros or what another
   /// decoder of the same layer, sizes and dtype left there; empty: owned. Errors: a layer that is
@@ -40,6 +63,8 @@ class Decoder {
   /// layer (DecoderErrors.NameWhatIsWrong).
   Decoder(const Layer& layer, const Dims& dims, DType state = DType::kFloat32,
           std::span<std::byte> memory = {});
+  /// Errors also: a draft that memory of the caller's cannot keep, options out of range.
+  Decoder(const Layer& layer, const Dims& dims, const DecoderOptions& options);
   /// A copy goes on by itself, with what is deferred (Decoding.IsCopiedAndMovedWithWhatIsDeferred).
   Decoder(const Decoder& other);
   Decoder& operator=(const Decoder& other);
@@ -49,7 +74,8 @@ class Decoder {
   /// Goes on from a copy of `state`; empty: from the recipe's start (Decoding.GoesOnFromAPrompt).
   void Start(const State& state);
 
-  /// Layer::Step, Memorize and Retrieve. Sizes are those of the constructor.
+  /// Layer::Forward of a token or of several, Memorize of one, and Retrieve. Sizes are those of the
+  /// constructor.
   void Step(const Inputs& inputs, const Outputs& outputs, const CallOptions& options = {});
   void Memorize(const Inputs& inputs, const CallOptions& options = {});
   /// Behind a Step whose write is deferred it reads a flushed copy: cheap where Memorize and
@@ -59,9 +85,17 @@ class Decoder {
   void Retrieve(const Inputs& inputs, const Outputs& outputs,
                 const CallOptions& options = {}) const;
 
-  /// The state as after the last token; empty before the first. Flushes, O(H D^3) for least
-  /// squares, about a token's cost for the delta family. Its views stay valid, and are written by
-  /// later steps (Decoding.TellsTheStateAtAnyTime).
+  /// Tokens that RollBack() can take back now: at least min(DecoderOptions::draft, tokens since the
+  /// start, the last Memorize() or state()). Where writes wait, tokens whose decays multiply to less
+  /// than 2^-30 are written before others come, and one whose decay is below 2^-60 at once, as the
+  /// first of mLSTM, whose memory was empty.
+  std::int64_t pending() const;
+  /// Forgets the last tokens, as if they had never been. Error: more than pending().
+  void RollBack(std::int64_t tokens);
+
+  /// The state as after the last token; empty before the first. Writes what waits, O(H D^3) for
+  /// least squares, about a token's cost elsewhere; nothing can be taken back then. Its views stay
+  /// valid, and are written by later steps (Decoding.TellsTheStateAtAnyTime).
   const State& state(const CallOptions& options = {});
 
   /// What the engine keeps beside the state where nothing is deferred: a factor, no part of the
@@ -75,8 +109,15 @@ class Decoder {
  private:
   friend class AssociativeMemory;
   struct Header;
+  /// What was before a token.
+  struct Kept {
+    Tensor memory;  // all bytes of it; or of pairs
+    State state;
+    Tensor pair_numbers;
+  };
   Header& header() const;
   void Attach(std::span<std::byte> memory);
+  void StartFrom(const State& state);
   void Begin(const State& state);
   /// The memory before and behind the entries of the state.
   std::span<std::byte> Before() const;
@@ -86,6 +127,11 @@ class Decoder {
             const CallOptions& options) const;
   TensorView Auxiliary() const;
   std::int64_t AuxiliaryNumbers(bool defers) const;
+  bool Defers() const;
+  /// Steps a token at a time, each after a copy of what RollBack() needs.
+  void StepOneByOne(const Inputs& inputs, const Outputs& outputs, const CallOptions& options);
+  void Keep();
+  void ForgetDrafts();
   bool IsPrepared(bool defers) const;
   TensorView PrepareAuxiliary(bool defers, Executor& executor);
   State NoPairs() const;  // a state that keeps none, of this dtype
@@ -101,6 +147,9 @@ class Decoder {
   std::size_t behind_ = 0;         // where the entries end
   State state_;                    // views of memory_; of pairs, tensors of its own
   Tensor pair_numbers_;            // auxiliary, of pairs
+  std::int64_t draft_ = 0, window_ = 0;
+  std::vector<Kept> kept_{};      // of each of the last tokens, where RollBack() needs copies
+  std::int64_t tokens_kept_ = 0;  // where it needs only their number
 };
 
 }  // namespace ttr

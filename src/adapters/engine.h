@@ -24,6 +24,14 @@ inline std::span<const std::int64_t> CuSeqlens(const Inputs& inputs, const Dims&
   return {inputs.cu_seqlens.as<std::int64_t>(), static_cast<std::size_t>(dims.sequences + 1)};
 }
 
+/// How a Decoder wants the writes of single tokens to wait beside the state.
+struct Pendency {
+  std::int64_t window = 0;  ///< tokens that wait at most, beside `draft`; 0: the engine's choice
+  std::int64_t draft = 0;   ///< tokens that can be taken back at any time
+
+  bool asked() const { return window > 0 || draft > 0; }
+};
+
 /// One call, checked.
 struct EngineCall {
   const Requirements& requirements;
@@ -39,7 +47,7 @@ struct EngineCall {
   /// What the engine keeps beside the state of a Decoder, AuxiliaryNumbers() of every memory; zeros
   /// at first. Undefined elsewhere.
   TensorView auxiliary{};
-  bool defers = false;  ///< may `auxiliary` be part of the memory, until Flush()?
+  const Pendency* pendency = nullptr;  ///< if given, `auxiliary` may be part of the memory
 
   const Recipe& recipe() const { return requirements.recipe; }
 };
@@ -95,9 +103,9 @@ class Engine {
   /// Bytes that Forward saves for Backward, where the arithmetic is of this dtype.
   virtual std::size_t SavedBytes(const Recipe&, const Dims&, DType) const { return 0; }
 
-  /// Numbers of EngineCall::auxiliary a memory, for single tokens that defer or do not; 0: it keeps
-  /// none.
-  virtual std::int64_t AuxiliaryNumbers(const Recipe&, const Dims&, DType, bool /*defers*/) const {
+  /// Numbers of EngineCall::auxiliary a memory, for decoding where writes wait or (null) do not; 0:
+  /// it keeps none.
+  virtual std::int64_t AuxiliaryNumbers(const Recipe&, const Dims&, DType, const Pendency*) const {
     return 0;
   }
   /// Numbers of EngineCall::auxiliary a memory that keeps its pairs, in a state with room for
@@ -106,11 +114,20 @@ class Engine {
                                             std::int64_t /*capacity*/) const {
     return 0;
   }
-  /// Can single tokens defer what they write, and is it faster where states are of this size?
+  /// Can what tokens write wait, and is it faster where states are of this size?
   virtual bool Defers(const Recipe&, const Dims&, DType) const { return false; }
-  /// Writes into `state` what was deferred. Reads the state and `auxiliary` alone.
+  /// Can the last tokens of those that wait be taken back?
+  virtual bool RollsBack(const Recipe&) const { return false; }
+  /// Writes into `state` what waits. Reads the state and `auxiliary` alone.
   virtual void Flush(const Recipe&, State& /*state*/, const TensorView& /*auxiliary*/,
-                     Executor&) const {}
+                     const Pendency&, Executor&) const {}
+  /// Tokens of all sequences that RollBack() can take back, and that; only where RollsBack().
+  virtual std::int64_t PendingTokens(const Recipe&, State& /*state*/,
+                                     const TensorView& /*auxiliary*/, const Pendency&) const {
+    return 0;
+  }
+  virtual void RollBack(const Recipe&, State& /*state*/, const TensorView& /*auxiliary*/,
+                        const Pendency&, std::int64_t /*tokens*/) const {}
 };
 
 /// The entries that a state lacks: zeros, and the maximum of nothing (minus infinity) for

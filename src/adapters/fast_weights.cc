@@ -92,13 +92,15 @@ class FastWeights final : public Engine {
     engine.saved = call.saved;
     engine.bf16_products = call.bfloat16_products && call.saved.empty() &&
                            HasBFloat16Products(recipe) && AreBFloat16(call.inputs);
-    if (call.defers) engine.deferred = call.auxiliary;
+    if (call.pendency != nullptr) PointToWaiting(recipe, call.auxiliary, *call.pendency, engine);
     if (call.needs != Needs::kWrite) {
       engine.y = outputs.y;
       engine.status = outputs.status;
     }
+    // ScratchBytes() does not count what pairs need that wait.
+    const bool counted = call.pendency == nullptr || !call.pendency->asked();
     fast_weights::Forward(FastWeightsOptions(recipe, call.dims, call.inputs), engine, call.executor,
-                          call.scratch);
+                          counted ? call.scratch : std::span<std::byte>());
     if (call.needs == Needs::kRead) return;
     second.WriteBack();
     position.WriteBack();
@@ -139,14 +141,18 @@ class FastWeights final : public Engine {
   }
 
   std::int64_t AuxiliaryNumbers(const Recipe& recipe, const Dims& dims, DType state,
-                                bool defers) const override {
-    return defers ? fast_weights::DeferredNumbers(SizesOf(recipe, dims, state)) : 0;
+                                const Pendency* pendency) const override {
+    if (pendency == nullptr) return 0;
+    if (!pendency->asked()) return fast_weights::DeferredNumbers(SizesOf(recipe, dims, state));
+    return fast_weights::PendingNumbers(FastWeightsOptions(recipe, dims, {}),
+                                        SizesOf(recipe, dims, state), RoomOf(recipe, *pendency));
   }
 
   /// A deferred write saves one of two passes over the state, and moves about 3 (Dk + Dv) numbers
   /// more. In the cache that is a gain at any size that was measured; out of main memory the passes
   /// are one anyway (the second finds the state in the first level) until a state outgrows that: at
-  /// d = 64 deferring cost 10 to 20 % there, at d = 128 it won as much.
+  /// d = 64 deferring cost 10 to 20 % there, at d = 128 it won as much. Pairs that wait longer are
+  /// no faster (a read takes as long as an update in place), and are for drafts.
   bool Defers(const Recipe& recipe, const Dims& dims, DType state) const override {
     if (!FastWeightsOptions(recipe, Dims(), {}).defers()) return false;
     const std::int64_t bytes =
@@ -154,13 +160,56 @@ class FastWeights final : public Engine {
     const simd::Caches& caches = simd::TheCaches();
     return bytes > caches.first_level || bytes * dims.states() * dims.heads <= caches.kept_states;
   }
+  bool RollsBack(const Recipe& recipe) const override {
+    return FastWeightsOptions(recipe, Dims(), {}).can_pend();
+  }
 
-  void Flush(const Recipe&, State& state, const TensorView& auxiliary,
-             Executor& executor) const override {
+  void Flush(const Recipe& recipe, State& state, const TensorView& auxiliary,
+             const Pendency& pendency, Executor& executor) const override {
+    fast_weights::Flush(FastWeightsOptions(recipe, Dims(), {}),
+                        Waiting(recipe, state, auxiliary, pendency), executor);
+  }
+
+  std::int64_t PendingTokens(const Recipe& recipe, State& state, const TensorView& auxiliary,
+                             const Pendency& pendency) const override {
+    return fast_weights::PendingRows(FastWeightsOptions(recipe, Dims(), {}),
+                                     Waiting(recipe, state, auxiliary, pendency)) /
+           RowsPerToken(recipe);
+  }
+
+  void RollBack(const Recipe& recipe, State& state, const TensorView& auxiliary,
+                const Pendency& pendency, std::int64_t tokens) const override {
+    fast_weights::RollBack(FastWeightsOptions(recipe, Dims(), {}),
+                           Waiting(recipe, state, auxiliary, pendency),
+                           tokens * RowsPerToken(recipe));
+    const TensorView position = state.Get("state.position");
+    if (!position.defined()) return;
+    std::int64_t* const counts = position.as<std::int64_t>();
+    for (std::int64_t i = 0; i < position.shape().elements(); ++i) counts[i] -= tokens;
+  }
+
+ private:
+  static fast_weights::PendingRoom RoomOf(const Recipe& recipe, const Pendency& pendency) {
+    const std::int64_t rows = RowsPerToken(recipe);
+    const std::int64_t window = pendency.window > 0 ? pendency.window : 8;
+    return {.window = (window + pendency.draft) * rows,
+            .kept = pendency.draft * rows,
+            .rows = std::max<std::int64_t>(1, pendency.draft) * rows};
+  }
+
+  static void PointToWaiting(const Recipe& recipe, const TensorView& auxiliary,
+                             const Pendency& pendency, fast_weights::Call& call) {
+    (pendency.asked() ? call.pending : call.deferred) = auxiliary;
+    call.room = RoomOf(recipe, pendency);
+  }
+
+  static fast_weights::Call Waiting(const Recipe& recipe, State& state,
+                                    const TensorView& auxiliary, const Pendency& pendency) {
     fast_weights::Call call;
-    call.state = state.Get("state");
-    call.deferred = auxiliary;
-    fast_weights::Flush(call, executor);
+    static_cast<fast_weights::StateOperands<TensorView>&>(call) = FastWeightsStates(recipe, state);
+    call.position = {};
+    PointToWaiting(recipe, auxiliary, pendency, call);
+    return call;
   }
 };
 

@@ -288,16 +288,16 @@ class LeastSquares final : public Engine {
   }
 
   std::int64_t AuxiliaryNumbers(const Recipe& recipe, const Dims& dims, DType state,
-                                bool defers) const override {
+                                const Pendency* pendency) const override {
     if (!OptionsOf(recipe, dims).has_step_factor()) return 0;
-    return least_squares::FactorNumbers(SizesOf(recipe, dims, state), defers);
+    return least_squares::FactorNumbers(SizesOf(recipe, dims, state), pendency != nullptr);
   }
 
   bool Defers(const Recipe& recipe, const Dims& dims, DType) const override {
     return OptionsOf(recipe, dims).can_defer();
   }
 
-  void Flush(const Recipe&, State& state, const TensorView& auxiliary,
+  void Flush(const Recipe&, State& state, const TensorView& auxiliary, const Pendency&,
              Executor& executor) const override {
     least_squares::Call call;
     call.a = state.Get("state.a");
@@ -335,7 +335,7 @@ void LeastSquares::Forward(const EngineCall& call, State& state, const Outputs& 
     words.call.residual = outputs.residual;
   }
   words.call.factor = call.auxiliary;
-  words.call.deferred = call.defers;
+  words.call.deferred = call.pendency != nullptr;
   least_squares::Forward(OptionsOf(recipe, call.dims), words.call, call.executor, call.scratch);
   if (before) before->Normalise(call.executor);
   if (call.needs != Needs::kRead) words.memories.Return();

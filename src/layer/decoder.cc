@@ -23,8 +23,11 @@ constexpr std::size_t kUnit = 64;
 std::size_t RoundUp(std::size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
 /// A number for the recipe and sizes that the memory of a decoder belongs to: never 0.
-std::uint64_t FingerprintOf(std::size_t recipe, const Dims& dims, DType dtype) {
+std::uint64_t FingerprintOf(std::size_t recipe, const Dims& dims, DType dtype,
+                            const Pendency& pendency) {
   Fingerprint hash;
+  hash.Add(pendency.draft);
+  hash.Add(pendency.window);
   hash.Add(std::uint64_t{recipe});
   for (const std::int64_t size :
        {dims.states(), dims.heads, dims.key_dim, dims.value_dim, dims.features, dims.hidden}) {
@@ -51,6 +54,43 @@ bool Meets(const State& state, std::span<const std::byte> memory) {
   });
 }
 
+/// Tokens of a draft, and of a window, at most.
+constexpr std::int64_t kMostTokens = 64;
+
+void CheckOptions(const DecoderOptions& options) {
+  if (options.state != DType::kFloat32 && options.state != DType::kFloat64) {
+    throw Error("Decoder", "state", "float32 or float64", Name(options.state));
+  }
+  for (const auto& [name, tokens] :
+       {std::pair("draft", options.draft), std::pair("window", options.window)}) {
+    if (tokens >= 0 && tokens <= kMostTokens) continue;
+    throw Error("Decoder", name, "from 0 to " + std::to_string(kMostTokens),
+                std::to_string(tokens));
+  }
+}
+
+/// Is going back a matter of how many pairs count?
+bool CountsPairs(const Requirements& requirements) {
+  return requirements.recipe.weights.window == 0 &&
+         std::ranges::all_of(requirements.state, [](const StateSpec& spec) {
+           return spec.counts || spec.name == "state.k" || spec.name == "state.v";
+         });
+}
+
+/// Tokens begin .. begin + 1 of what has a row for each.
+Inputs TokenOf(const Requirements& requirements, const Inputs& inputs, std::int64_t token) {
+  Inputs one = inputs;
+  const std::int64_t rows = RowsPerToken(requirements.recipe);
+  for (const InputSpec& spec : requirements.inputs) {
+    TensorView& view = one.*spec.view;
+    if (!view.defined() || spec.shapes.front().size() < 2) continue;
+    const Axis axis = spec.shapes.front()[1];
+    if (axis == Axis::kTokens) view = view.Slice(1, token, 1);
+    if (axis == Axis::kRows) view = view.Slice(1, token * rows, rows);
+  }
+  return one;
+}
+
 /// A copy of the whole state; entries bound to other memory are copied, too.
 State WholeCopy(const State& state) {
   State copy;
@@ -73,31 +113,48 @@ struct Decoder::Header {
 };
 
 std::size_t Decoder::Bytes(const Layer& layer, const Dims& dims, DType state) {
+  return Bytes(layer, dims, DecoderOptions{.state = state});
+}
+
+std::size_t Decoder::Bytes(const Layer& layer, const Dims& dims, const DecoderOptions& options) {
+  CheckOptions(options);
+  const DType state = options.state;
   CheckDims("Decoder", dims);
   const Recipe& recipe = layer.recipe();
   Dims one = dims;
   one.tokens = 1;
   CheckSizes("Decoder", recipe, one);
-  if (state != DType::kFloat32 && state != DType::kFloat64) {
-    throw Error("Decoder", "state", "float32 or float64", Name(state));
-  }
   if (KeepsPairs(recipe)) return 0;
   std::size_t bytes = kUnit;
   for (const StateSpec& spec : layer.requirements().state) {
     bytes += BytesOf(spec, recipe, dims, state);
   }
   const Engine& engine = *layer.engine_;
-  std::int64_t numbers = engine.AuxiliaryNumbers(recipe, dims, state, false);
-  if (engine.Defers(recipe, dims, state)) {
-    numbers = std::max(numbers, engine.AuxiliaryNumbers(recipe, dims, state, true));
+  std::int64_t numbers = engine.AuxiliaryNumbers(recipe, dims, state, nullptr);
+  const Pendency pendency{.window = options.window, .draft = options.draft};
+  const bool asked = pendency.asked() && engine.RollsBack(recipe);
+  if (asked || engine.Defers(recipe, dims, state)) {
+    numbers = std::max(numbers, engine.AuxiliaryNumbers(recipe, dims, state, &pendency));
   }
   const auto memories = static_cast<std::size_t>(dims.states() * dims.heads);
   return bytes + memories * static_cast<std::size_t>(numbers) * ttr::SizeOf(state);
 }
 
 Decoder::Decoder(const Layer& layer, const Dims& dims, DType state, std::span<std::byte> memory)
-    : layer_(&layer), dims_(dims), dtype_(state) {
-  const std::size_t bytes = Bytes(layer, dims, state);
+    : Decoder(layer, dims, DecoderOptions{.state = state, .memory = memory}) {}
+
+Decoder::Decoder(const Layer& layer, const Dims& dims, const DecoderOptions& options)
+    : layer_(&layer),
+      dims_(dims),
+      dtype_(options.state),
+      draft_(options.draft),
+      window_(options.window) {
+  const std::size_t bytes = Bytes(layer, dims, options);
+  std::span<std::byte> memory = options.memory;
+  if (draft_ > 0 && !memory.empty() && !layer.engine_->RollsBack(layer.recipe())) {
+    throw Error("Decoder", "draft", "0 in memory of the caller's: this layer needs copies of it",
+                std::to_string(draft_));
+  }
   if (!layer.recipe().reading.causal) {
     throw Error("Decoder", "recipe", "causal: one that goes on from token to token",
                 ToString(layer.recipe()));
@@ -130,7 +187,8 @@ void Decoder::Attach(std::span<std::byte> memory) {
   for (const StateSpec& spec : layer_->requirements().state) {
     behind_ += BytesOf(spec, layer_->recipe(), dims_, dtype_);
   }
-  const std::uint64_t mine = FingerprintOf(layer_->recipe_hash_, dims_, dtype_);
+  const std::uint64_t mine = FingerprintOf(layer_->recipe_hash_, dims_, dtype_,
+                                           {.window = window_, .draft = draft_});
   // What the header says decides how much of the memory is read.
   const Header& there = header();
   const bool nothing = there == Header();
@@ -152,7 +210,13 @@ void Decoder::Attach(std::span<std::byte> memory) {
 }
 
 Decoder::Decoder(const Decoder& other)
-    : layer_(other.layer_), dims_(other.dims_), dtype_(other.dtype_) {
+    : layer_(other.layer_),
+      dims_(other.dims_),
+      dtype_(other.dtype_),
+      draft_(other.draft_),
+      window_(other.window_),
+      kept_(other.kept_),
+      tokens_kept_(other.tokens_kept_) {
   if (other.memory_.empty()) {
     state_ = other.state_;
     return;
@@ -171,6 +235,11 @@ Decoder::Header& Decoder::header() const { return *reinterpret_cast<Header*>(mem
 
 void Decoder::Start(const State& state) {
   if (&state == &state_) return;  // its own: there already
+  StartFrom(state);
+  ForgetDrafts();
+}
+
+void Decoder::StartFrom(const State& state) {
   CheckState("Start", layer_->requirements(), dims_, state);
   for (const StateSpec& spec : layer_->requirements().state) {
     if (state.empty() || memory_.empty() || state.Get(spec.name).defined()) continue;
@@ -220,7 +289,15 @@ TensorView Decoder::Auxiliary() const {
 }
 
 std::int64_t Decoder::AuxiliaryNumbers(bool defers) const {
-  return layer_->engine_->AuxiliaryNumbers(layer_->recipe(), dims_, dtype_, defers);
+  const Pendency pendency{.window = window_, .draft = draft_};
+  return layer_->engine_->AuxiliaryNumbers(layer_->recipe(), dims_, dtype_,
+                                           defers ? &pendency : nullptr);
+}
+
+bool Decoder::Defers() const {
+  const Engine& engine = *layer_->engine_;
+  const bool asked = (draft_ > 0 || window_ > 0) && engine.RollsBack(layer_->recipe());
+  return asked || engine.Defers(layer_->recipe(), dims_, dtype_);
 }
 
 bool Decoder::IsPrepared(bool defers) const {
@@ -253,36 +330,126 @@ void Decoder::Run(std::string_view op, const Inputs& inputs, const Outputs& outp
   const Operator runs{op, layer_->requirements(), *layer_->engine_, layer_->recipe_hash_,
                       *layer_->prepared_};
   const Needs needs = reads ? Needs::kBoth : Needs::kWrite;
-  RequireOneToken(op, layer_->recipe(), inputs);
+  if (!reads) RequireOneToken(op, layer_->recipe(), inputs);
   const bool first = memory_.empty() ? state_.empty() : header().started == 0;
-  const bool defers = reads && layer_->engine_->Defers(layer_->recipe(), dims_, dtype_);
+  const Pendency pendency{.window = window_, .draft = draft_};
+  const bool pairs_wait = pendency.asked() && layer_->engine_->RollsBack(layer_->recipe());
+  // A write waits for the next token alone: of several tokens there is nothing to wait for.
+  const bool one = inputs.v.rank() == 4 && inputs.v.size(1) == RowsPerToken(layer_->recipe());
+  const bool defers = reads && Defers() && (one || pairs_wait);
   if (!memory_.empty() && (first || !IsPrepared(defers))) {  // it is written before RunCall()
     const Dims dims = CheckCall(op, layer_->requirements(), inputs, state_, needs);
     CheckOutputs(op, dims, inputs, {.state = State(), .before = memory_}, outputs, options, needs);
   }
-  if (first) Start(memory_.empty() ? NoPairs() : layer_->InitialState(inputs));
+  if (first) StartFrom(memory_.empty() ? NoPairs() : layer_->InitialState(inputs));
   const TensorView numbers =
       memory_.empty() ? TensorView() : PrepareAuxiliary(defers, ExecutorOf(options));
   try {
     RunCall(runs, inputs, state_, outputs, needs, options,
             {.numbers = numbers,
-             .defers = defers,
+             .pendency = defers ? &pendency : nullptr,
              .of_pairs = memory_.empty() ? &pair_numbers_ : nullptr,
              .before = Before(),
              .behind = Behind()});
   } catch (...) {
-    if (first) Start({});
+    if (first) StartFrom({});
     throw;
   }
   if (!memory_.empty()) header().stale = defers ? 1 : 0;
 }
 
 void Decoder::Step(const Inputs& inputs, const Outputs& outputs, const CallOptions& options) {
+  if (draft_ > 0 && !layer_->engine_->RollsBack(layer_->recipe())) {
+    return StepOneByOne(inputs, outputs, options);
+  }
   Run("Step", inputs, outputs, true, options);
 }
 
 void Decoder::Memorize(const Inputs& inputs, const CallOptions& options) {
   Run("Memorize", inputs, {}, false, options);
+  ForgetDrafts();
+}
+
+void Decoder::StepOneByOne(const Inputs& inputs, const Outputs& outputs,
+                           const CallOptions& options) {
+  const Dims dims = CheckCall("Step", layer_->requirements(), inputs, state_, Needs::kBoth);
+  CheckOutputs("Step", dims, inputs, {.state = State(), .before = memory_}, outputs, options,
+               Needs::kBoth);
+  const auto at = [](const TensorView& view, std::int64_t token) {
+    return view.defined() ? view.Slice(1, token, 1) : view;
+  };
+  for (std::int64_t t = 0; t < dims.tokens; ++t) {
+    Keep();
+    Run("Step", TokenOf(layer_->requirements(), inputs, t),
+        {.y = at(outputs.y, t),
+         .status = at(outputs.status, t),
+         .iterations = at(outputs.iterations, t),
+         .residual = at(outputs.residual, t)},
+        true, options);
+  }
+}
+
+void Decoder::Keep() {
+  if (memory_.empty() && CountsPairs(layer_->requirements())) {
+    ++tokens_kept_;
+    return;
+  }
+  Kept kept;
+  if (!memory_.empty()) {
+    kept.memory = Tensor(DType::kInt8, {static_cast<std::int64_t>(memory_.size())});
+    std::memcpy(kept.memory.data(), memory_.data(), memory_.size());
+  } else {
+    kept.state = WholeCopy(state_);
+    if (pair_numbers_.defined()) kept.pair_numbers = Tensor::Copy(pair_numbers_);
+  }
+  if (static_cast<std::int64_t>(kept_.size()) == draft_) kept_.erase(kept_.begin());
+  kept_.push_back(std::move(kept));
+}
+
+void Decoder::ForgetDrafts() {
+  kept_.clear();
+  tokens_kept_ = 0;
+}
+
+std::int64_t Decoder::pending() const {
+  if (!layer_->engine_->RollsBack(layer_->recipe())) {
+    return std::max(tokens_kept_, static_cast<std::int64_t>(kept_.size()));
+  }
+  if (header().stale == 0) return 0;
+  State shared = state_.Shared();
+  return layer_->engine_->PendingTokens(layer_->recipe(), shared, Auxiliary(),
+                                        {.window = window_, .draft = draft_});
+}
+
+void Decoder::RollBack(std::int64_t tokens) {
+  const std::int64_t most = pending();
+  if (tokens < 0 || tokens > most) {
+    throw Error("RollBack", "tokens", "from 0 to " + std::to_string(most),
+                std::to_string(tokens));
+  }
+  if (tokens == 0) return;
+  if (layer_->engine_->RollsBack(layer_->recipe())) {
+    return layer_->engine_->RollBack(layer_->recipe(), state_, Auxiliary(),
+                                     {.window = window_, .draft = draft_}, tokens);
+  }
+  if (kept_.empty()) {  // pairs that are counted
+    const TensorView length = state_.Get("state.length");
+    for (std::int64_t i = 0; i < length.shape().elements(); ++i) {
+      length.as<std::int64_t>()[i] -= tokens;
+    }
+    pair_numbers_ = {};
+    tokens_kept_ -= tokens;
+    return;
+  }
+  const auto first = kept_.end() - static_cast<std::ptrdiff_t>(tokens);
+  if (!memory_.empty()) {
+    std::memcpy(memory_.data(), first->memory.data(), memory_.size());
+    Attach(memory_);
+  } else {
+    state_ = WholeCopy(first->state);
+    pair_numbers_ = std::move(first->pair_numbers);
+  }
+  kept_.erase(first, kept_.end());
 }
 
 void Decoder::Retrieve(const Inputs& inputs, const Outputs& outputs,
@@ -311,7 +478,8 @@ const State& Decoder::state(const CallOptions& options) {
 
 void Decoder::Flush(Executor& executor) {
   if (header().stale == 0) return;
-  layer_->engine_->Flush(layer_->recipe(), state_, Auxiliary(), executor);
+  layer_->engine_->Flush(layer_->recipe(), state_, Auxiliary(),
+                         {.window = window_, .draft = draft_}, executor);
   header().stale = 0;
   header().numbers = 0;
 }

@@ -111,7 +111,7 @@ void RunChecked(const Operator& op, const Dims& dims, const Inputs& inputs, Stat
                                    ? auxiliary.numbers
                                    : PairAuxiliary(engine, requirements.recipe, dims, dtype, state,
                                                    *auxiliary.of_pairs),
-                  .defers = auxiliary.defers},
+                  .pendency = auxiliary.pendency},
                  state, outputs);
 }
 

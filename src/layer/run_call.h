@@ -35,7 +35,7 @@ struct Operator {
 /// What a Decoder adds.
 struct Auxiliary {
   TensorView numbers{};
-  bool defers = false;
+  const Pendency* pendency = nullptr;
   Tensor* of_pairs = nullptr;  ///< of a memory that keeps pairs: where its numbers are, or will be
   std::span<const std::byte> before{}, behind{};  ///< CallMemory
 };

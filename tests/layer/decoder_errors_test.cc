@@ -106,10 +106,9 @@ TEST(DecoderErrors, NameWhatIsWrong) {
 
   const Call call(layer.recipe(), dims, DType::kFloat32, 1);
   Decoder decoder(layer, dims);
-  Tensor y(DType::kFloat32, {1, 2, 4, 37});
-  EXPECT_NE(ErrorOf([&] {
-              decoder.Step(test::TokensOf(call, 0, 2), {.y = y});
-            }).find("[Step] v must be one token"),
+  Inputs two = test::TokensOf(call, 0, 2);
+  two.q = {};
+  EXPECT_NE(ErrorOf([&] { decoder.Memorize(two); }).find("[Memorize] v must be one token"),
             std::string::npos);
   Tensor wrong(DType::kFloat32, {1, 1, 4, 36});
   EXPECT_NE(

@@ -7,8 +7,10 @@
 #include <new>
 
 #include "src/engines/fast_weights/decode/deferred_write.h"
+#include "src/engines/fast_weights/decode/pending.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/row_io.h"
 #include "src/engines/fast_weights/saved.h"
 #include "src/engines/fast_weights/work.h"
 
@@ -114,14 +116,28 @@ void RunAll(Work& work, const common::WorkerScratch& scratch, Executor& executor
 }
 
 /// Bytes of the workers' copies of what the parts of a memory share.
-std::size_t SharedBytesOf(const Sizes& sizes, int threads) {
-  return threads > 1 ? static_cast<std::size_t>(threads * SharedBytes(sizes)) : 0;
+std::size_t SharedBytesOf(const Options& options, const Sizes& sizes, int threads) {
+  return threads > 1 ? static_cast<std::size_t>(threads * SharedBytes(options, sizes)) : 0;
+}
+
+template <class T>
+void RollBackMemory(const Options& options, const Memory& memory, std::int64_t rows) {
+  const Pending<T> pending(options, memory);
+  const std::int64_t count = pending.count() - rows;
+  pending.SetCount(count);
+  const T* from = pending.beside(count);
+  for (const Rows& row : {memory.sum, memory.curvature}) {
+    if (!row) continue;
+    WriteRow(from, memory.key_dim, row, 0, false);
+    from += pending.layout().key_rows;
+  }
+  if (memory.maximum) WriteOne(from[0], memory.maximum, 0);
 }
 
 }  // namespace
 
 std::size_t ScratchBytes(const Options& options, const Sizes& sizes, int threads) {
-  const std::size_t shared = SharedBytesOf(sizes, threads);
+  const std::size_t shared = SharedBytesOf(options, sizes, threads);
   return common::WorkerScratch::Bytes(threads, BytesOfWorker(options, sizes), shared);
 }
 
@@ -141,12 +157,43 @@ std::int64_t DeferredNumbers(const Sizes& sizes) {
                                         : DeferredWrite<float>::Numbers(sizes);
 }
 
-void Flush(const Call& call, Executor& executor) {
-  const Options options;
+std::int64_t PendingNumbers(const Options& options, const Sizes& sizes, const PendingRoom& room) {
+  Sizes with = sizes;
+  with.pairs = room.pairs();
+  const auto values = [&]<class T>(T) {
+    return PendingLayout::Of<T>(options, sizes.key_dim, sizes.value_dim, with.pairs).ValueNumbers();
+  };
+  return PendingKeyNumbers(options, with) +
+         (sizes.state == DType::kFloat64 ? values(double()) : values(float()));
+}
+
+void Flush(const Options& options, const Call& call, Executor& executor) {
   const Work work(options, call);
   const auto flush =
       work.sizes.state == DType::kFloat64 ? ChosenFlush<double>() : ChosenFlush<float>();
-  executor.Run(work.items(), [&](std::int64_t item) { flush(work.MemoryOf(item)); });
+  executor.Run(work.items(), [&](std::int64_t item) { flush(options, work.MemoryOf(item)); });
+}
+
+std::int64_t PendingRows(const Options& options, const Call& call) {
+  const Work work(options, call);
+  std::int64_t rows = call.room.pairs();
+  for (std::int64_t item = 0; item < work.items(); ++item) {
+    const Memory memory = work.MemoryOf(item);
+    const std::int64_t count = work.sizes.state == DType::kFloat64
+                                   ? Pending<double>(options, memory).count()
+                                   : Pending<float>(options, memory).count();
+    rows = std::min(rows, count);
+  }
+  return rows;
+}
+
+void RollBack(const Options& options, const Call& call, std::int64_t rows) {
+  const Work work(options, call);
+  const auto roll_back =
+      work.sizes.state == DType::kFloat64 ? RollBackMemory<double> : RollBackMemory<float>;
+  for (std::int64_t item = 0; item < work.items(); ++item) {
+    roll_back(options, work.MemoryOf(item), rows);
+  }
 }
 
 void Forward(const Options& options, const Call& call, Executor& executor,
@@ -172,7 +219,7 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   const int workers = common::WorkersOf(threads, work.items());
   const common::WorkerScratch own("fast_weights", scratch, workers,
                                   BytesOfWorker(options, work.sizes),
-                                  SharedBytesOf(work.sizes, workers));
+                                  SharedBytesOf(options, work.sizes, workers));
   const auto run = work.sizes.state == DType::kFloat64 ? RunAll<double> : RunAll<float>;
   run(work, own, executor);
 }

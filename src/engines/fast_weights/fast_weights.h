@@ -12,7 +12,8 @@
 /// 2406.06484 and 2412.06464); strips of value columns of the memory stay in the first-level cache.
 /// Sequences of a few tokens (decode) update the state in place. A token that erases reads all of
 /// it before it writes any; with Call::deferred it does the write of the token before instead, in
-/// the pass of its own reads.
+/// the pass of its own reads. With Call::pending what the last tokens write stays beside the state
+/// for a while, and can be taken back.
 ///
 /// | argument     | shape                 | dtype            | meaning                         |
 /// |--------------|-----------------------|------------------|---------------------------------|
@@ -37,6 +38,7 @@
 /// | curvature    | [B or N, H, D]        | float32, float64 | diagonal curvature              |
 /// | position     | [B or N, H]           | float32, float64 | tokens so far                   |
 /// | deferred     | [B or N, H, numbers]  | state's          | the last write, see Flush       |
+/// | pending      | [B or N, H, numbers]  | state's          | the last writes, see Flush      |
 /// | y            | [B, T, max(H,Hq), Dv] | input            | absent where q is               |
 ///
 /// "input" is float32, float64 or bfloat16, one by one.
@@ -165,8 +167,19 @@ struct Options {
   /// Can the write of a token be deferred to the next one (Call::deferred)? Where nothing is erased
   /// that saves nothing: what is written does not wait for what is read.
   bool defers() const { return erases() && !paired() && steps <= kMostDeferredSteps; }
+  /// Can what tokens write be pending (Call::pending)?
+  bool can_pend() const { return causal && !paired(); }
   /// Is the decay a row of numbers a token? (A separate value key makes it one.)
   bool by_channel() const { return decay == Decay::kChannel || separate_value_key(); }
+};
+
+/// How many pairs are pending (a token has `steps` of them).
+struct PendingRoom {
+  std::int64_t window = 8;  ///< a call that finds so many writes them while it reads,
+  std::int64_t kept = 0;    ///< all but so many of the last, which can still be taken back
+  std::int64_t rows = 1;    ///< a call can add so many
+
+  std::int64_t pairs() const { return window + rows; }
 };
 
 struct Call : Operands<TensorView>, StateOperands<TensorView> {
@@ -175,6 +188,10 @@ struct Call : Operands<TensorView>, StateOperands<TensorView> {
   /// DeferredNumbers() of every memory, contiguous, zeros at first; only for a single token and
   /// where options.defers(). The state is then stale, until Flush().
   TensorView deferred{};
+  /// In its place PendingNumbers() of every memory, contiguous, zeros at first; only where options.can_pend().
+  /// The state is then stale, until Flush(). Any number of tokens, all of which are decoded.
+  TensorView pending{};
+  PendingRoom room{};  ///< of `pending`, the same in all calls
   TensorView y{};
   TensorView status{};           ///< int8, as y without its last axis; written where not kSolved
   std::span<std::byte> saved{};  ///< SavedBytes() for Backward of the same call, or empty
@@ -191,7 +208,8 @@ struct Sizes {
   std::int64_t value_dim = 1;
   std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
   DType state = DType::kFloat32;
-  bool saved = false;  ///< is anything saved for Backward, or was it?
+  bool saved = false;    ///< is anything saved for Backward, or was it?
+  std::int64_t pairs = 0;  ///< room of Call::pending; 0: there is none
   simd::Bf16Products products = simd::Bf16Products::kFloat32;  ///< with the memory
 };
 
@@ -210,9 +228,18 @@ simd::Bf16Products ProductsOfBf16(const Options& options);
 /// Numbers of Call::deferred for every memory.
 std::int64_t DeferredNumbers(const Sizes& sizes);
 
-/// Does the deferred writes of single tokens, in call.state; nothing is deferred then. Reads these
-/// two alone.
-void Flush(const Call& call, Executor& executor);
+/// Numbers of Call::pending for every memory; of sizes it looks at key_dim, value_dim, state.
+std::int64_t PendingNumbers(const Options& options, const Sizes& sizes, const PendingRoom& room);
+
+/// Does what is deferred or pending, in call.state; nothing is then. Reads these and room alone.
+void Flush(const Options& options, const Call& call, Executor& executor);
+
+/// How many of the last rows of all sequences are pending: RollBack() can take back so many.
+std::int64_t PendingRows(const Options& options, const Call& call);
+
+/// Takes back the last `rows` rows of every sequence, at most PendingRows(): call.pending and the
+/// entries of the state are as before them, but for the position, which is the caller's to count.
+void RollBack(const Options& options, const Call& call, std::int64_t rows);
 
 /// Bytes that Forward saves for Backward, of `sequences` sequences of `tokens` tokens each, or of
 /// so many together where they are `packed`: a state each 64 rows, and Dv numbers a row where

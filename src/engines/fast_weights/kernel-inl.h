@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/chunked/run-inl.h"
 #include "src/engines/fast_weights/decode/decode-inl.h"
+#include "src/engines/fast_weights/decode/replay-inl.h"
 #include "src/engines/fast_weights/operands/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -64,10 +65,19 @@ void StoreRunning(const Memory& memory, const Scratch<T>& scratch) {
   }
 }
 
+/// What waits beside the memory becomes part of it.
+template <class T>
+void FlushWaiting(const Options& options, const Memory& memory) {
+  if (memory.deferred) FlushRows<T>(memory);
+  if (memory.pending) FlushPairs<T>(options, memory);
+}
+
 template <class T>
 void RunOne(const Options& options, const Memory& memory, const Memory& next, Scratch<T>& scratch) {
   LoadRunning(memory, scratch);
-  if (scratch.decode) {
+  if (memory.pending) {
+    ReplayRun<T>(options, memory, next, scratch).Run();
+  } else if (scratch.decode) {
     DecodeRun<T>(options, memory, next, scratch).Run();
   } else {
     ChunkedRun<T>(options, memory, next, scratch).Run();

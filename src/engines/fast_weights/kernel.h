@@ -22,8 +22,8 @@ RunMemory<float> ChosenKernel();
 template <>
 RunMemory<double> ChosenKernel();
 
-/// The deferred write of a memory becomes part of its state.
-using FlushMemory = void (*)(const Memory& memory);
+/// All that waits beside a memory becomes part of its state.
+using FlushMemory = void (*)(const Options& options, const Memory& memory);
 template <class T>
 FlushMemory ChosenFlush();
 template <>

@@ -18,7 +18,9 @@ void RunDouble(const Options& options, const Memory& memory, const Memory& next,
                Scratch<double>& scratch) {
   Run(options, memory, next, scratch);
 }
-void FlushDouble(const Memory& memory) { FlushRows<double>(memory); }
+void FlushDouble(const Options& options, const Memory& memory) {
+  FlushWaiting<double>(options, memory);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttr::fast_weights

@@ -19,7 +19,9 @@ void RunFloat(const Options& options, const Memory& memory, const Memory& next,
               Scratch<float>& scratch) {
   Run(options, memory, next, scratch);
 }
-void FlushFloat(const Memory& memory) { FlushRows<float>(memory); }
+void FlushFloat(const Options& options, const Memory& memory) {
+  FlushWaiting<float>(options, memory);
+}
 // Without vectors one of either: not as many bytes.
 std::int64_t LanesOf(DType dtype) {
   return dtype == DType::kFloat64 ? Lanes<double>() : Lanes<float>();

@@ -90,6 +90,11 @@ struct Memory : Operands<Rows>, StateOperands<Rows>, MemoryDims, MemoryPart, Sav
   bool read_before = false;
   Rows deferred;  // decode/deferred_write.h; absent: a token's write is done with it
   void* deferred_values = nullptr;
+  Rows pending;  // decode/pending.h; absent: as above
+  void* pending_values = nullptr;
+  std::int64_t pending_pairs = 0;   // there is room for so many
+  std::int64_t pending_window = 0;  // a call that finds so many writes them while it reads,
+  std::int64_t pending_kept = 0;    // all but so many of the last
 
   bool writes() const { return v.data != nullptr; }
   /// Heads that read the memory in this call.

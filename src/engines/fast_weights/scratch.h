@@ -101,6 +101,36 @@ struct ColumnScratch {
   T* early;    // [query][W]: outputs of a memory that is then forgotten
 };
 
+/// Rows of a pass of decode/replay-inl.h.
+inline constexpr std::int64_t kReplayRows = 8;
+
+/// Most vectors of columns that it reads at a time.
+inline constexpr std::int64_t kReplayVectors = 8;
+
+/// The numbers of one of its rows.
+template <class T>
+struct ReplayedRow {
+  std::int64_t row;      // of the sequence
+  std::int64_t pairs;    // pending before it, with those of the pass
+  std::int64_t readers;  // its first: the key that erases, if one does, and the queries
+  std::int64_t queries;
+  T erased, step, scale;  // as in RowStep; what multiplies the pair's values
+  const T* values;        // of column 0, as the outputs of each query
+};
+
+/// What such a pass needs; readers are the keys that erase and the queries.
+template <class T>
+struct ReplayScratch {
+  ReplayedRow<T>* rows;
+  const T** readers;  // [reader]: where it is,
+  T* copies;          // [reader][key rows]: if it is copied
+  T* products;  // [reader][pairs]: with the keys that are pending
+  T* read;      // [reader][W]: what a strip of the memory gives
+  T* reads;     // [row][query][3]: what multiplies what is read, and what the row writes itself
+  T* values;    // [row][columns]
+  T* outputs;   // [row][query][columns]
+};
+
 /// The arrays of a worker's scratch, in elements of T.
 template <class T>
 struct Scratch {
@@ -112,7 +142,8 @@ struct Scratch {
   PreparedScratch<T> prepared;
   ColumnScratch<T> columns;
   Gathered<T> gathered;
-  bool decode;  // is every sequence so short that the state is updated in place?
+  ReplayScratch<T> replay;
+  bool decode;  // is the state updated in place, row by row, or only read?
 
   static std::int64_t CoefficientCount(std::int64_t queries) {
     // lower, lower of values, scores and scores of values; read a query; step, decay, to_end
@@ -120,11 +151,12 @@ struct Scratch {
   }
 
   Scratch(const Options& options, const Sizes& sizes, ScratchLayout& layout)
-      : decode(!sizes.saved && IsDecode(sizes.tokens * options.steps)) {
+      : decode(sizes.pairs > 0 || (!sizes.saved && IsDecode(sizes.tokens * options.steps))) {
     TakeOwn(options, sizes, layout);
     TakePrepared(options, sizes, layout);
     TakeColumns(sizes, layout);
     TakeGathered(options, sizes, layout);
+    TakeReplay(options, sizes, layout);
   }
 
   /// This scratch, moved to the memory at `place` among those that are interleaved.
@@ -183,6 +215,21 @@ struct Scratch {
     columns.outputs = layout.Take<T>(sizes.queries * block);
     columns.errors = layout.Take<T>(3 * kChunk * 2 * kLine<T>);
     columns.early = layout.Take<T>(sizes.queries * 2 * kLine<T>);
+  }
+
+  void TakeReplay(const Options& options, const Sizes& sizes, ScratchLayout& layout) {
+    const std::int64_t rows = sizes.pairs > 0 ? kReplayRows : 0;
+    const std::int64_t readers = rows * (1 + sizes.queries);
+    const std::int64_t keys = options.separate_value_key() ? 2 : 1;
+    const std::int64_t width = RoundUp(sizes.value_dim, kLine<T>);
+    replay.rows = layout.Take<ReplayedRow<T>>(rows);
+    replay.readers = layout.Take<const T*>(readers);
+    replay.copies = layout.Take<T>(readers * RoundUp(sizes.key_dim, kLine<T>));
+    replay.products = layout.Take<T>(readers * sizes.pairs * keys);
+    replay.read = layout.Take<T>(readers * kReplayVectors * kLine<T>);
+    replay.reads = layout.Take<T>(rows * sizes.queries * 3);
+    replay.values = layout.Take<T>(rows * width);
+    replay.outputs = layout.Take<T>(rows * sizes.queries * width);
   }
 
   void TakeGathered(const Options& options, const Sizes& sizes, ScratchLayout& layout) {

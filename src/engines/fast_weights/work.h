@@ -10,6 +10,7 @@
 #include "src/engines/common/sequences.h"
 #include "src/engines/common/tasks.h"
 #include "src/engines/fast_weights/decode/deferred_write.h"
+#include "src/engines/fast_weights/decode/pending.h"
 #include "src/engines/fast_weights/fast_weights.h"
 #include "src/engines/fast_weights/kernel.h"
 #include "src/engines/fast_weights/layout.h"
@@ -21,9 +22,10 @@ using common::RowsOf;
 using common::StateOf;
 
 /// The state of a memory beside its columns: rows and numbers, in any type.
-inline std::int64_t SharedBytes(const Sizes& sizes) {
-  const std::int64_t numbers =
-      DeferredWrite<double>::KeyNumbers(sizes.key_dim) + 2 * sizes.key_dim + 2;
+inline std::int64_t SharedBytes(const Options& options, const Sizes& sizes) {
+  const std::int64_t waiting = std::max(DeferredWrite<double>::KeyNumbers(sizes.key_dim),
+                                        PendingKeyNumbers(options, sizes));
+  const std::int64_t numbers = waiting + 2 * sizes.key_dim + 2;
   return RoundUp(numbers * static_cast<std::int64_t>(sizeof(double)), kLineBytes);
 }
 
@@ -49,7 +51,8 @@ struct Work {
               .key_dim = call.state.size(2),
               .value_dim = call.state.size(3),
               .queries = heads.queries,
-              .state = call.state.dtype()},
+              .state = call.state.dtype(),
+              .pairs = call.pending.defined() ? call.room.pairs() : 0},
         columns{.columns = sizes.value_dim} {}
 
   /// Tokens of a batch row; none where nothing is read or written.
@@ -61,7 +64,9 @@ struct Work {
   std::int64_t memories() const { return sequences.count() * heads.memories; }
 
   /// Does the forward pass leave anything in call.saved? A decode does not.
-  bool Saves() const { return !call.saved.empty() && !IsDecode(sizes.tokens * options.steps); }
+  bool Saves() const {
+    return !call.saved.empty() && sizes.pairs == 0 && !IsDecode(sizes.tokens * options.steps);
+  }
 
   /// Tasks, where memories are not interleaved.
   std::int64_t items() const { return memories() * columns.count; }
@@ -97,13 +102,15 @@ struct Work {
     }
   }
   std::byte* CopyOf(std::int64_t memory, std::int64_t part) const {
-    return copies + (memory * (columns.count - 1) + part - 1) * SharedBytes(sizes);
+    return copies + (memory * (columns.count - 1) + part - 1) * SharedBytes(options, sizes);
   }
 
   /// How many neighbouring memories a worker interleaves in time slices; at most `most`.
   std::int64_t Together(int workers, std::int64_t most) const {
     const TensorView& rows = call.v.defined() ? call.v : call.q;
-    if (columns.count > 1 || !common::HeadsSharePages(rows, sizes.tokens)) return 1;
+    if (columns.count > 1 || sizes.pairs > 0 || !common::HeadsSharePages(rows, sizes.tokens)) {
+      return 1;
+    }
     return common::MemoriesTogether(memories(), workers, std::min(most, heads.memories));
   }
 
@@ -170,6 +177,7 @@ struct Work {
       m.deferred_values =
           static_cast<std::byte*>(m.deferred.data) + DeferredKeyBytes(m.deferred.dtype);
     }
+    if (sizes.pairs > 0) PointToPending(n, h, m);
     if (sizes.saved) PointToSaved(n, h, m);
     if (call.features_w.defined()) m.features = call.features_w.size(1);
     m.input_dim = sizes.input_dim;
@@ -195,6 +203,17 @@ struct Work {
                ? DeferredWrite<double>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(double)}
                : DeferredWrite<float>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(float)};
   }
+  void PointToPending(std::int64_t n, std::int64_t h, Memory& m) const {
+    m.pending = StateOf(call.pending, n, h);
+    m.pending_values = static_cast<std::byte*>(m.pending.data) + PendingKeyBytes();
+    m.pending_pairs = sizes.pairs;
+    m.pending_window = call.room.window;
+    m.pending_kept = call.room.kept;
+  }
+  std::int64_t PendingKeyBytes() const {
+    if (sizes.pairs == 0) return 0;
+    return PendingKeyNumbers(options, sizes) * static_cast<std::int64_t>(SizeOf(sizes.state));
+  }
 
   /// Calls visit(rows, bytes) for all of the state beside the columns; what has rows of whole
   /// vectors comes first.
@@ -202,6 +221,7 @@ struct Work {
   void ForShared(AnyMemory& memory, const Visit& visit) const {
     const auto row = static_cast<std::size_t>(memory.key_dim);
     visit(memory.deferred, static_cast<std::size_t>(DeferredKeyBytes(memory.deferred.dtype)));
+    visit(memory.pending, static_cast<std::size_t>(PendingKeyBytes()));
     visit(memory.sum, row * SizeOf(memory.sum.dtype));
     visit(memory.curvature, row * SizeOf(memory.curvature.dtype));
     visit(memory.maximum, SizeOf(memory.maximum.dtype));

@@ -37,7 +37,7 @@ Checkpoints<T>::Checkpoints(const Options& options, const Sizes& sizes, ScratchL
   state_ = layout.Take<T>(state);
   second_ = layout.Take<T>(options.paired() ? state : 0);
   output_ = layout.Take<T>(sizes.value_dim);
-  shared_ = layout.TakeBytes(SharedBytes(sizes));
+  shared_ = layout.TakeBytes(SharedBytes(options, sizes));
   saved_ = layout.Take<T>(saved_layout_.Numbers(1));
 }
 

@@ -173,6 +173,20 @@ class DecodeRun {
   }
 
   void Run() {
+    FetchInputs<T>(options_, next_);
+    WithRows([&] {
+      for (std::int64_t r = 0; r < memory_.rows; ++r) Row(r);
+    });
+  }
+
+  const Prepared<T>& prepared() const { return prepared_; }
+  bool keys_in_place() const { return keys_in_place_; }
+  bool values_in_place() const { return values_in_place_; }
+  bool outputs_in_place() const { return outputs_in_place_; }
+
+  /// Calls run() while `gathered` has keys and queries where they lie, if they are used there.
+  template <class Function>
+  void WithRows(const Function& run) {
     Gathered<T>& g = scratch_.gathered;
     const auto home = std::tuple(g.write, g.erase, g.query, g.query_stride);
     if (keys_in_place_) {
@@ -180,15 +194,12 @@ class DecodeRun {
       g.query = static_cast<T*>(memory_.q.data);
       g.query_stride = memory_.q_head_stride;
     }
-    FetchInputs<T>(options_, next_);
-    for (std::int64_t r = 0; r < memory_.rows; ++r) Row(r);
+    run();
     std::tie(g.write, g.erase, g.query, g.query_stride) = home;
   }
 
- private:
-  void Row(std::int64_t r) {
-    const Chunk chunk = NextChunk<T>(options_, memory_, r, 1);
-    PrepareRow(options_, memory_, chunk, keys_in_place_, scratch_, prepared_);
+  /// Row r, which is prepared: on the state in place, or deferred.
+  void Apply(std::int64_t r, const Chunk& chunk) {
     const Deferral<T> deferral(options_, memory_, prepared_.row_decay);
     const bool defers = Defers(chunk, deferral);
     RowStep<T> s{};
@@ -212,6 +223,20 @@ class DecodeRun {
     }
   }
 
+  /// r as it meets the memory: decayed, where decays are rows and it does not see the memory
+  /// before.
+  T* EraseKey() const {
+    const bool decayed = options_.by_channel() && !options_.separate_value_key();
+    return decayed ? gathered_.products + gathered_.stride : gathered_.erase;
+  }
+
+ private:
+  void Row(std::int64_t r) {
+    const Chunk chunk = NextChunk<T>(options_, memory_, r, 1);
+    PrepareRow(options_, memory_, chunk, keys_in_place_, scratch_, prepared_);
+    Apply(r, chunk);
+  }
+
   /// Is the row's write deferred? Where it is not, none is deferred before it.
   bool Defers(const Chunk& chunk, const Deferral<T>& deferral) const {
     if (!memory_.deferred) return false;
@@ -219,13 +244,6 @@ class DecodeRun {
     if (may && deferral.Fits()) return true;
     FlushRows<T>(memory_);
     return may && deferral.Fits();  // with nothing deferred
-  }
-
-  /// r as it meets the memory: decayed, where decays are rows and it does not see the memory
-  /// before.
-  T* EraseKey() const {
-    const bool decayed = options_.by_channel() && !options_.separate_value_key();
-    return decayed ? gathered_.products + gathered_.stride : gathered_.erase;
   }
 
   void SetReads(std::int64_t r, RowReads<T>& reads) const {
