@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kCacheBytes = 2 << 20;  // of all states that are decoded from cache
 constexpr double kDramBytes = 64 << 20;  // and from main memory
+constexpr std::int64_t kDraft = 4;       // tokens
 // Curves of all layers would be a thicket; these stand for their families.
 constexpr std::string_view kCurveLayers[] = {"gated_deltanet", "kda", "retnet", "hgrn"};
 constexpr std::int64_t kCurveTokens = 1024;
@@ -181,6 +182,18 @@ class Collector {
     const bool decoder = HasDecoder(layer.recipe, MakeDims(1, 1, d));
     add("cache", kCacheBytes, decoder);
     add("DRAM", kDramBytes, decoder);
+    if (HasDrafts(layer.recipe, MakeDims(1, 1, d))) {
+      for (const auto& [variant, bytes] :
+           {std::pair("draft, cache", kCacheBytes), std::pair("draft, DRAM", kDramBytes)}) {
+        const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
+        Add(layer, {.part = part,
+                    .doing = Doing::kSteps,
+                    .variant = variant,
+                    .dims = MakeDims(kDraft, heads, d),
+                    .decoder = true,
+                    .draft = true});
+      }
+    }
     if (!decoder) return;
     add("written, cache", kCacheBytes, false);
     add("written, DRAM", kDramBytes, false);

@@ -55,7 +55,7 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
                                    {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
   outputs_ = {.y = y, .status = {}};
   if (setting_.decoder) {
-    decoder_memory_ = memory.Bytes("decoder", Decoder::Bytes(*layer_, dims));
+    decoder_memory_ = memory.Bytes("decoder", Decoder::Bytes(*layer_, dims, DecoderSetting()));
   } else if (setting_.pairs > 0) {
     KeepPairs(memory);
   } else if (!KeepsPairs(recipe) && recipe.reading.causal) {
@@ -168,11 +168,17 @@ State Work::OneHead(BenchMemory& memory) const {
   return start;
 }
 
+DecoderOptions Work::DecoderSetting() const {
+  return {.draft = setting_.draft ? setting_.dims.tokens : 0};
+}
+
 void Work::Restore() {
   if (setting_.decoder) {
     // Others have used its memory since the last sample.
     std::ranges::fill(decoder_memory_, std::byte{});
-    decoder_.emplace(*layer_, setting_.dims, DType::kFloat32, decoder_memory_);
+    DecoderOptions options = DecoderSetting();
+    options.memory = decoder_memory_;
+    decoder_.emplace(*layer_, setting_.dims, options);
     decoder_->Start(layer_->InitialState(inputs_));
   }
   const State& state = decoder_ ? decoder_->state() : state_;
@@ -261,6 +267,12 @@ Tensor Work::Answers(bool wide) const {
 }
 
 bool HasFastBackward(const Recipe& recipe) { return Layer(recipe).HasGradients(); }
+
+bool HasDrafts(const Recipe& recipe, const Dims& dims) {
+  const Layer layer(recipe);
+  return Decoder::Bytes(layer, dims, DecoderOptions{.draft = 1}) !=
+         Decoder::Bytes(layer, dims, DecoderOptions{});
+}
 
 bool HasDecoder(const Recipe& recipe, const Dims& dims) {
   // Its memory has more than the entries of the state, each of which begins at a multiple of 64.

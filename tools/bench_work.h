@@ -71,6 +71,7 @@ struct Setting {
   int threads = 1;
   DType dtype = DType::kFloat32;   // of q, k, v and y, and of kept pairs
   bool decoder = false;            // single tokens by a Decoder, else by Layer::Step
+  bool draft = false;              // all tokens at once by a Decoder that could take them back
   bool bfloat16_products = false;  // those of ttr::CallOptions
   std::int64_t pairs = 0;          // that a memory keeps while single tokens are timed
   // Keys and queries drift: pairs this share of the sequence apart are a bandwidth apart. 0: none.
@@ -118,6 +119,7 @@ class Work {
   double Once(int count);
   State OneHead(BenchMemory& memory) const;
   void Restore();
+  DecoderOptions DecoderSetting() const;
   void KeepPairs(BenchMemory& memory);
   double SolvedShare() const;
 
@@ -145,6 +147,8 @@ bool KeepsPairs(const Recipe& recipe);
 // Gradients by an engine; the definition's, two calls a number, are no measure of speed.
 bool HasFastBackward(const Recipe& recipe);
 
+// Can a Decoder keep the writes of a draft beside the state?
+bool HasDrafts(const Recipe& recipe, const Dims& dims);
 // Does a Decoder keep more than the state?
 bool HasDecoder(const Recipe& recipe, const Dims& dims);
 

@@ -43,7 +43,8 @@ multiply-adds, exponentials or bytes ([how](../performance.md#how-it-is-measured
 {about}
 `Layer::Step` with as many heads as make 2 MB (cache) and 64 MB (DRAM) of states. *Of in-place* is the
 share of an in-place update of as many bytes. Where *of limit* is above it, multiply-adds bind and not
-the memory. *State written* is without deferred writes, where they make a difference.
+the memory. *State written* is without deferred writes, where they make a difference. *Draft of 4*: four tokens in
+one step of a decoder that can take them back, each.
 
 {decode}
 """,

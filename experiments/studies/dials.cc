@@ -40,7 +40,8 @@ std::vector<Dial> Dials(const DialsOptions& o) {
   const double eta = o.eta > 0 ? o.eta : 1 / std::pow(1 + std::sqrt(load), 2);
   std::vector<Dial> dials = {
       {"gradient descent", o.pairs, Turns::kSteps,
-       fmt::format("batch_gd{{steps: {{n}}, eta_kind: constant, eta: {}}}", report::ExactReal(eta))},
+       fmt::format("batch_gd{{steps: {{n}}, eta_kind: constant, eta: {}}}",
+                   report::ExactReal(eta))},
       {"conjugate gradient", o.pairs, Turns::kSteps,
        "uniform | linear | conjugate_gradient(steps: {n})"},
       {"gradient descent, 8 eigenvalues inverted", o.pairs, Turns::kSteps,

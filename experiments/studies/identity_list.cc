@@ -73,8 +73,8 @@ std::vector<Identity> Identities(const IdentitiesOptions& o) {
   list.push_back({"kappa = k, gate 1, no decay", "rwkv7", "deltanet", one, one});
 
   // Least squares by its solvers.
-  list.push_back({"one step of size 1 from zero takes A for I", "batch_gd{steps: 1, eta_kind: constant}",
-                  "linear_attention", one, one});
+  list.push_back({"one step of size 1 from zero takes A for I",
+                  "batch_gd{steps: 1, eta_kind: constant}", "linear_attention", one, one});
   list.push_back({"one step, preconditioned by A^-1",
                   fmt::format("quasi_newton{{steps: 1, preconditioner: block_diagonal, block: {}, "
                               "ridge: 0.01}}",
@@ -85,10 +85,8 @@ std::vector<Identity> Identities(const IdentitiesOptions& o) {
                               "ridge: 0.01}}",
                               o.dim),
                   "rls{ridge: 0.01}", one, one, 1e-10});
-  list.push_back(
-      {"many steps of gradient descent, on keys that span all channels",
-       "batch_gd{steps: 20000}",
-       "rls{ridge: 0}", one, one, 1e-6});
+  list.push_back({"many steps of gradient descent, on keys that span all channels",
+                  "batch_gd{steps: 20000}", "rls{ridge: 0}", one, one, 1e-6});
   list.back().compared = Compared::kLast;
   list.push_back(
       {"conjugate gradients end after Dk steps",

@@ -31,8 +31,8 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -86,9 +86,9 @@ class Decoder {
                 const CallOptions& options = {}) const;
 
   /// Tokens that RollBack() can take back now: at least min(DecoderOptions::draft, tokens since the
-  /// start, the last Memorize() or state()). Where writes wait, tokens whose decays multiply to less
-  /// than 2^-30 are written before others come, and one whose decay is below 2^-60 at once, as the
-  /// first of mLSTM, whose memory was empty.
+  /// start, the last Memorize() or state()). Where writes wait, tokens whose decays multiply to
+  /// less than 2^-30 are written before others come, and one whose decay is below 2^-60 at once, as
+  /// the first of mLSTM, whose memory was empty.
   std::int64_t pending() const;
   /// Forgets the last tokens, as if they had never been. Error: more than pending().
   void RollBack(std::int64_t tokens);

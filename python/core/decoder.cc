@@ -29,14 +29,21 @@ namespace {
 /// A decoder, the layer that it needs, and who may use it now.
 class SharedDecoder {
  public:
-  SharedDecoder(std::shared_ptr<const Layer> layer, const Dims& dims, DType dtype)
-      : layer_(std::move(layer)), dims_(dims), dtype_(dtype), decoder_(*layer_, dims, dtype) {}
+  SharedDecoder(std::shared_ptr<const Layer> layer, const Dims& dims, const DecoderOptions& options)
+      : layer_(std::move(layer)),
+        dims_(dims),
+        options_(options),
+        decoder_(*layer_, dims, options) {}
   SharedDecoder(const SharedDecoder& other)
-      : layer_(other.layer_), dims_(other.dims_), dtype_(other.dtype_), decoder_(other.Copy()) {}
+      : layer_(other.layer_),
+        dims_(other.dims_),
+        options_(other.options_),
+        decoder_(other.Copy()) {}
 
   const Layer& layer() const { return *layer_; }
   const Dims& dims() const { return dims_; }
-  DType dtype() const { return dtype_; }
+  DType dtype() const { return options_.state; }
+  const DecoderOptions& options() const { return options_; }
   Turn& turn() const { return turn_; }
   Decoder& decoder() { return decoder_; }
   const Decoder& decoder() const { return decoder_; }
@@ -49,7 +56,7 @@ class SharedDecoder {
 
   std::shared_ptr<const Layer> layer_;
   Dims dims_;
-  DType dtype_;
+  DecoderOptions options_;
   mutable Turn turn_;
   Decoder decoder_;
 };
@@ -63,7 +70,7 @@ std::shared_ptr<const Layer> LayerFrom(nb::handle layer) {
 void Construct(SharedDecoder* self, nb::handle layer, std::int64_t key_dim, std::int64_t value_dim,
                std::int64_t heads, std::int64_t batch, std::optional<std::int64_t> query_heads,
                std::optional<std::int64_t> key_heads, std::optional<std::int64_t> value_heads,
-               std::int64_t features, nb::handle dtype) {
+               std::int64_t features, nb::handle dtype, std::int64_t draft, std::int64_t window) {
   auto planned = LayerFrom(layer);
   const Function& function = planned->recipe().function;
   Dims dims;
@@ -79,7 +86,9 @@ void Construct(SharedDecoder* self, nb::handle layer, std::int64_t key_dim, std:
   if (function.kind == FunctionClass::kNetwork && function.depth > 1) {
     dims.hidden = function.expansion * key_dim;
   }
-  new (self) SharedDecoder(std::move(planned), dims, StateDType("Decoder", dtype));
+  new (self)
+      SharedDecoder(std::move(planned), dims,
+                    {.state = StateDType("Decoder", dtype), .draft = draft, .window = window});
 }
 
 nb::object Step(SharedDecoder& self, nb::handle q, nb::handle k, nb::handle v, nb::handle threads,
@@ -155,7 +164,8 @@ nb::tuple GetState(SharedDecoder& self) {
                         nb::make_tuple(d.batch, d.heads, d.query_heads, d.key_heads, d.value_heads,
                                        d.key_dim, d.value_dim, d.features, d.hidden),
                         Name(self.dtype()), ShareState(std::move(state)),
-                        auxiliary.defined() ? CopyArray(auxiliary.view()) : nb::none());
+                        auxiliary.defined() ? CopyArray(auxiliary.view()) : nb::none(),
+                        self.options().draft, self.options().window);
 }
 
 void SetState(SharedDecoder& self, const nb::tuple& saved) {
@@ -173,7 +183,12 @@ void SetState(SharedDecoder& self, const nb::tuple& saved) {
                   .value_dim = size(6),
                   .features = size(7),
                   .hidden = size(8)};
-  new (&self) SharedDecoder(std::move(layer), dims, StateDType("Decoder", saved[3]));
+  // Those of earlier versions kept no drafts.
+  const bool drafts = saved.size() > 6;
+  new (&self) SharedDecoder(std::move(layer), dims,
+                            {.state = StateDType("Decoder", saved[3]),
+                             .draft = drafts ? nb::cast<std::int64_t>(saved[6]) : 0,
+                             .window = drafts ? nb::cast<std::int64_t>(saved[7]) : 0});
   self.decoder().Start(CopyState("Decoder", saved[4]));
   if (nb::object numbers = saved[5]; !numbers.is_none()) {
     self.decoder().SetAuxiliary(ReadArray("Decoder", "auxiliary", numbers).view);
@@ -192,20 +207,30 @@ void BindDecoder(nb::module_& module) {
     y = decoder.step(q, k, v, log_decay=g, step=beta)    # [B, 1, H, D], as often as there are tokens
     state = decoder.state()
 
+    decoder = Decoder("gated_deltanet", heads=4, key_dim=64, value_dim=64, draft=4)
+    y = decoder.step(q, k, v, ...)                       # [B, 4, H, D]: four tokens that are guessed
+    decoder.roll_back(3)                                 # one was right
+
 Faster than Layer.step: least squares update a factor in O(D^2); memories that erase defer a token's
-write to the next. Pickle and deepcopy go on bit for bit. Threads take turns.)")
+write to the next. A draft that is taken back leaves no trace: later answers are, bit for bit, those
+of a decoder that never saw it. deepcopy and (without a draft) pickle go on bit for bit. Threads take
+turns.)")
       .def(
           "__init__", &Construct, nb::arg("layer"), nb::kw_only(), nb::arg("key_dim"),
           nb::arg("value_dim"), nb::arg("heads") = 1, nb::arg("batch") = 1,
           nb::arg("query_heads") = none, nb::arg("key_heads") = none, nb::arg("value_heads") = none,
-          nb::arg("features") = 0, nb::arg("dtype") = "float32",
+          nb::arg("features") = 0, nb::arg("dtype") = "float32", nb::arg("draft") = 0,
+          nb::arg("window") = 0,
           nb::sig("def __init__(self, layer: Layer | str | dict[str, typing.Any] | Recipe, *, "
                   "key_dim: int, value_dim: int, heads: int = 1, batch: int = 1, "
                   "query_heads: int | None = None, key_heads: int | None = None, "
                   "value_heads: int | None = None, features: int = 0, "
-                  "dtype: object = 'float32') -> None"),
+                  "dtype: object = 'float32', draft: int = 0, window: int = 0) -> None"),
           R"(heads: the memories; those of queries, keys and values are as many where nothing is said.
-features: the rows of `features_w`, where the recipe takes it. dtype: of the state, float32 or float64.)")
+features: the rows of `features_w`, where the recipe takes it. dtype: of the state, float32 or float64.
+draft: tokens that roll_back can take back, 0 to 64. Where a layer is written by rank-one steps they wait
+beside the state, else the state is copied before every token. window: tokens after which what waits
+beside those of a draft is written, 1 to 64; 0: as the engine chooses. ValueError: out of range.)")
       .def("start", &Start, nb::arg("state") = none,
            nb::sig("def start(self, state: " TTR_GIVEN " = None) -> None"),
            "Goes on from a copy of `state`; None or {}: from the recipe's start.")
@@ -213,8 +238,23 @@ features: the rows of `features_w`, where the recipe takes it. dtype: of the sta
            nb::kw_only(), nb::arg("threads") = none, nb::arg("out") = none, nb::arg("inputs"),
            nb::sig("def step(self, " TTR_QKV ", *, threads: int | None = None, "
                    "out: " TTR_GIVEN " = None, **inputs: object) -> " TTR_ARRAY),
-           "Memorizes one token (T = 1; k, v have n rows where the recipe takes n steps), answers "
-           "it.")
+           "Memorizes a token, or several, and answers each (k, v have n rows a token where the "
+           "recipe takes n steps).")
+      .def(
+          "roll_back",
+          [](D& self, std::int64_t tokens) {
+            const Unlocked unlocked(self.turn());
+            self.decoder().RollBack(tokens);
+          },
+          nb::arg("tokens"), nb::sig("def roll_back(self, tokens: int) -> None"),
+          "Forgets the last tokens, at most `pending`, as if they had never been.")
+      .def_prop_ro(
+          "pending",
+          [](const D& self) {
+            const Unlocked unlocked(self.turn());
+            return self.decoder().pending();
+          },
+          nb::sig("def pending(self) -> int"), "Tokens that roll_back can take back now.")
       .def("memorize", &Memorize, nb::arg("k") = none, nb::arg("v") = none, nb::kw_only(),
            nb::arg("threads") = none, nb::arg("inputs"),
            nb::sig("def memorize(self, k: object = None, v: object = None, *, "

@@ -201,13 +201,15 @@ ValueError: a recipe without a meaning; the text names the unknown word and the 
           },
           nb::kw_only(), nb::arg("every_option") = false,
           nb::sig("def to_dict(self, *, every_option: bool = False) -> dict[str, typing.Any]"),
-          "The form of JSON files: {\"weights\": {\"decay\": \"scalar\"}, ...}; with every_option also "
+          "The form of JSON files: {\"weights\": {\"decay\": \"scalar\"}, ...}; with every_option "
+          "also "
           "what has its default.")
       .def_prop_ro("family", &FamilyName,
                    R"(Which kind of memory the choices make: "hebbian", "gated_vector", "sgd",
 "least_squares", "kernel_smoother", "kernel_regression", "local_polynomial" or "network".)")
-      .def("phi_dim", &PhiDimOf, nb::arg("key_dim"), nb::arg("features") = 1,
-           R"(Numbers in phi(k) of keys of `key_dim` channels, with the 1 of an affine memory; `features`
+      .def(
+          "phi_dim", &PhiDimOf, nb::arg("key_dim"), nb::arg("features") = 1,
+          R"(Numbers in phi(k) of keys of `key_dim` channels, with the 1 of an affine memory; `features`
 is the number of rows of `features.w`.)")
       .def(
           "option",

@@ -127,3 +127,21 @@ def test_bad_decoders() -> None:
     with pytest.raises(ValueError, match="'foo'"):
         decoder.start({"foo": np.zeros(3)})
     assert "float64" in repr(decoder)
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_a_draft_that_is_taken_back_leaves_no_trace(name: str) -> None:
+    inputs, wrong = draw(name, seed=10), draw(name, seed=11)
+    constants = {key: inputs[key] for key in inputs if part(inputs, name, 0, 1)[key] is inputs[key]}
+    plain, drafts = (decoder_of(name, draft=3) for _ in range(2))
+    plain.step(**part(inputs, name, 0, 1))
+    drafts.step(**part(inputs, name, 0, 1))
+    for t in range(1, 9):
+        drafts.step(**{**part(wrong, name, t, t + 3), **constants})
+        assert drafts.pending >= 3
+        drafts.roll_back(3)
+        token = part(inputs, name, t, t + 1)
+        assert np.array_equal(drafts.step(**token), plain.step(**token))
+    with pytest.raises(ValueError, match="roll_back|RollBack"):
+        drafts.roll_back(drafts.pending + 1)
+    assert pickle.loads(pickle.dumps(drafts)).pending == 0

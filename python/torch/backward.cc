@@ -77,9 +77,7 @@ void Backward(StableIValue* values) {
   TorchExecutor executor;
   const CallScratch scratch(layer.BackwardScratchBytes(dims, executor.threads()));
   layer.Backward(inputs, initial, ViewOf(kOp, "dy", *dy), dfinal, dinputs, dinitial,
-                 {.executor = &executor,
-                  .scratch = scratch.bytes(),
-                  .saved = saved_bytes});
+                 {.executor = &executor, .scratch = scratch.bytes(), .saved = saved_bytes});
   Return(values, gradients.tensors());
 }
 

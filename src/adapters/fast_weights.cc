@@ -191,7 +191,8 @@ class FastWeights final : public Engine {
  private:
   static fast_weights::PendingRoom RoomOf(const Recipe& recipe, const Pendency& pendency) {
     const std::int64_t rows = RowsPerToken(recipe);
-    const std::int64_t window = pendency.window > 0 ? pendency.window : 8;
+    // Longer, and products with keys that wait cost more than the writes that are saved.
+    const std::int64_t window = pendency.window > 0 ? pendency.window : 2;
     return {.window = (window + pendency.draft) * rows,
             .kept = pendency.draft * rows,
             .rows = std::max<std::int64_t>(1, pendency.draft) * rows};
@@ -203,8 +204,8 @@ class FastWeights final : public Engine {
     call.room = RoomOf(recipe, pendency);
   }
 
-  static fast_weights::Call Waiting(const Recipe& recipe, State& state,
-                                    const TensorView& auxiliary, const Pendency& pendency) {
+  static fast_weights::Call Waiting(const Recipe& recipe, State& state, const TensorView& auxiliary,
+                                    const Pendency& pendency) {
     fast_weights::Call call;
     static_cast<fast_weights::StateOperands<TensorView>&>(call) = FastWeightsStates(recipe, state);
     call.position = {};

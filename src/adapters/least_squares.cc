@@ -56,8 +56,8 @@ least_squares::Iteration IterationOf(const Optimizer& optimizer, std::int64_t ke
   }
   iteration.steps = optimizer.steps;
   iteration.eta = StepSizeOf(optimizer, key_dim);
-  iteration.relative = optimizer.eta_kind == EtaKind::kRelative &&
-                       optimizer.preconditioner == Preconditioner::kNone;
+  iteration.relative =
+      optimizer.eta_kind == EtaKind::kRelative && optimizer.preconditioner == Preconditioner::kNone;
   iteration.block = optimizer.block;
   iteration.rank = optimizer.rank;
   iteration.tolerance = optimizer.tolerance;

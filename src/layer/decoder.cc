@@ -187,8 +187,8 @@ void Decoder::Attach(std::span<std::byte> memory) {
   for (const StateSpec& spec : layer_->requirements().state) {
     behind_ += BytesOf(spec, layer_->recipe(), dims_, dtype_);
   }
-  const std::uint64_t mine = FingerprintOf(layer_->recipe_hash_, dims_, dtype_,
-                                           {.window = window_, .draft = draft_});
+  const std::uint64_t mine =
+      FingerprintOf(layer_->recipe_hash_, dims_, dtype_, {.window = window_, .draft = draft_});
   // What the header says decides how much of the memory is read.
   const Header& there = header();
   const bool nothing = there == Header();
@@ -424,8 +424,7 @@ std::int64_t Decoder::pending() const {
 void Decoder::RollBack(std::int64_t tokens) {
   const std::int64_t most = pending();
   if (tokens < 0 || tokens > most) {
-    throw Error("RollBack", "tokens", "from 0 to " + std::to_string(most),
-                std::to_string(tokens));
+    throw Error("RollBack", "tokens", "from 0 to " + std::to_string(most), std::to_string(tokens));
   }
   if (tokens == 0) return;
   if (layer_->engine_->RollsBack(layer_->recipe())) {

@@ -96,11 +96,13 @@ constexpr ZooEntry kZoo[] = {
      "Gated KalmaNet", "arXiv 2511.21016",
      "H = g H' + k k^T; B = g B' + v k^T; y = B x, x = iterate `steps` of Chebyshev on "
      "(H + ridge |H|_F I) x = q"},
-    {"batch_gd", "uniform | linear | gradient(steps: 8, eta_kind: relative)", "Batch gradient descent",
-     "Test-time regression 2025, Vignette 3",
-     "H = H' + k k^T; B = B' + v k^T; x <- x + eta / |H|_F (q - H x), `steps` times from 0; y = B x"},
+    {"batch_gd", "uniform | linear | gradient(steps: 8, eta_kind: relative)",
+     "Batch gradient descent", "Test-time regression 2025, Vignette 3",
+     "H = H' + k k^T; B = B' + v k^T; x <- x + eta / |H|_F (q - H x), `steps` times from 0; y = B "
+     "x"},
     {"quasi_newton",
-     "uniform | linear | gradient(steps: 4, eta_kind: relative, preconditioner: diagonal, ridge: 0.001)",
+     "uniform | linear | gradient(steps: 4, eta_kind: relative, preconditioner: diagonal, ridge: "
+     "0.001)",
      "Quasi-Newton", "Test-time regression 2025, Vignette 3",
      "A as in rls; x <- x + eta / Dphi P (q - A x), `steps` times from 0, P = diag(A)^-1; y = B x"},
 

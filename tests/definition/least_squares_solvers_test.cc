@@ -76,7 +76,8 @@ TEST(GradientDescent, TwoStepsByHand) {
   EXPECT_NEAR(answer(), 6 * (.04 - .0004 * 5), 1e-15);
 }
 
-// Whatever the keys, a step relative to the largest eigenvalue makes nothing worse in the norm of A.
+// Whatever the keys, a step relative to the largest eigenvalue makes nothing worse in the norm of
+// A.
 TEST(GradientDescent, RelativeStepsNeverGrow) {
   for (const Preconditioner preconditioner :
        {Preconditioner::kNone, Preconditioner::kDiagonal, Preconditioner::kBlockDiagonal,

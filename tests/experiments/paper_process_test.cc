@@ -1,6 +1,6 @@
 // Least squares on the process of the paper's figure 2, each layer as it comes: what it answers is
-// never far worse than answering 0. (Sums that nothing divides, as linear attention's, grow with the
-// text: that is what they are.)
+// never far worse than answering 0. (Sums that nothing divides, as linear attention's, grow with
+// the text: that is what they are.)
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,8 @@ void ExpectNoneExplodes(const std::string& name, const RegressionData& data) {
       &status);
   double worst = 0;
   for (std::int64_t t = 0; t < data.tokens; ++t) {
-    EXPECT_NE(status[static_cast<std::size_t>(t)], Status::kNotConverged) << name << ", token " << t;
+    EXPECT_NE(status[static_cast<std::size_t>(t)], Status::kNotConverged)
+        << name << ", token " << t;
     double loss = 0;
     for (std::int64_t c = 0; c < data.key_dim; ++c) {
       const auto at = static_cast<std::size_t>(t * data.key_dim + c);

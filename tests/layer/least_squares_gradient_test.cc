@@ -78,8 +78,10 @@ const std::vector<std::string> kRecipes = {
     "kalmanet{ridge_kind: fading, ridge: 0.5, decay: 0.98, steps: 500}",
     // Of the steps.
     "batch_gd{eta_kind: constant, eta: 0.1}",
-    "batch_gd{eta_kind: constant, steps: 3, eta: 0.05, decay: scalar, importance: input, read: before}",
-    "batch_gd{eta_kind: constant, steps: 6, eta: 0.01, causal: false, scale: 0.5, output_norm: rms}",
+    "batch_gd{eta_kind: constant, steps: 3, eta: 0.05, decay: scalar, importance: input, read: "
+    "before}",
+    "batch_gd{eta_kind: constant, steps: 6, eta: 0.01, causal: false, scale: 0.5, output_norm: "
+    "rms}",
     "batch_gd{eta_kind: constant, steps: 40, eta: 0.02, decay: retention, features: elu1}",
     "batch_gd{eta_kind: constant, eta: 0.1, ridge: 0.3, ridge_kind: constant, decay: scalar}",
     "batch_gd",

@@ -175,7 +175,7 @@ struct Options {
 
 /// How many pairs are pending (a token has `steps` of them).
 struct PendingRoom {
-  std::int64_t window = 8;  ///< a call that finds so many writes them while it reads,
+  std::int64_t window = 2;  ///< a call that finds so many writes them while it reads,
   std::int64_t kept = 0;    ///< all but so many of the last, which can still be taken back
   std::int64_t rows = 1;    ///< a call can add so many
 
@@ -188,8 +188,9 @@ struct Call : Operands<TensorView>, StateOperands<TensorView> {
   /// DeferredNumbers() of every memory, contiguous, zeros at first; only for a single token and
   /// where options.defers(). The state is then stale, until Flush().
   TensorView deferred{};
-  /// In its place PendingNumbers() of every memory, contiguous, zeros at first; only where options.can_pend().
-  /// The state is then stale, until Flush(). Any number of tokens, all of which are decoded.
+  /// In its place PendingNumbers() of every memory, contiguous, zeros at first; only where
+  /// options.can_pend(). The state is then stale, until Flush(). Any number of tokens, all of which
+  /// are decoded.
   TensorView pending{};
   PendingRoom room{};  ///< of `pending`, the same in all calls
   TensorView y{};
@@ -208,7 +209,7 @@ struct Sizes {
   std::int64_t value_dim = 1;
   std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
   DType state = DType::kFloat32;
-  bool saved = false;    ///< is anything saved for Backward, or was it?
+  bool saved = false;      ///< is anything saved for Backward, or was it?
   std::int64_t pairs = 0;  ///< room of Call::pending; 0: there is none
   simd::Bf16Products products = simd::Bf16Products::kFloat32;  ///< with the memory
 };

@@ -124,11 +124,11 @@ struct ReplayScratch {
   ReplayedRow<T>* rows;
   const T** readers;  // [reader]: where it is,
   T* copies;          // [reader][key rows]: if it is copied
-  T* products;  // [reader][pairs]: with the keys that are pending
-  T* read;      // [reader][W]: what a strip of the memory gives
-  T* reads;     // [row][query][3]: what multiplies what is read, and what the row writes itself
-  T* values;    // [row][columns]
-  T* outputs;   // [row][query][columns]
+  T* products;        // [reader][pairs]: with the keys that are pending
+  T* read;            // [reader][W]: what a strip of the memory gives
+  T* reads;    // [row][query][3]: what multiplies what is read, and what the row writes itself
+  T* values;   // [row][columns]
+  T* outputs;  // [row][query][columns]
 };
 
 /// The arrays of a worker's scratch, in elements of T.

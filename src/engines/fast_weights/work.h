@@ -23,8 +23,8 @@ using common::StateOf;
 
 /// The state of a memory beside its columns: rows and numbers, in any type.
 inline std::int64_t SharedBytes(const Options& options, const Sizes& sizes) {
-  const std::int64_t waiting = std::max(DeferredWrite<double>::KeyNumbers(sizes.key_dim),
-                                        PendingKeyNumbers(options, sizes));
+  const std::int64_t waiting =
+      std::max(DeferredWrite<double>::KeyNumbers(sizes.key_dim), PendingKeyNumbers(options, sizes));
   const std::int64_t numbers = waiting + 2 * sizes.key_dim + 2;
   return RoundUp(numbers * static_cast<std::int64_t>(sizeof(double)), kLineBytes);
 }

@@ -1,5 +1,5 @@
-// Pairs that are pending: how a row joins them, and how they are flushed (decode/pending.h). Compiled
-// once for every target.
+// Pairs that are pending: how a row joins them, and how they are flushed (decode/pending.h).
+// Compiled once for every target.
 
 #if defined(TTR_FAST_WEIGHTS_DECODE_PENDING_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_FAST_WEIGHTS_DECODE_PENDING_INL_H_
@@ -24,8 +24,8 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// S += sum of the first `pairs` in NV vectors of columns, or S = c (.) of that with `decays`: kRows
-/// rows of the state at a time stay in registers while all pairs are added.
+/// S += sum of the first `pairs` in NV vectors of columns, or S = c (.) of that with `decays`:
+/// kRows rows of the state at a time stay in registers while all pairs are added.
 template <class T>
 class PairAdder {
  public:

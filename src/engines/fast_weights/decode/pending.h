@@ -6,8 +6,8 @@
 /// S [Dk, Dv] is the state's tensor; c the decays since it was flushed, one number or one a key
 /// channel (row); w_i the key of pair i and u_i what is written along it, one of them over the c
 /// behind the pair. So no element is multiplied by a decay until c is small: pairs that have waited
-/// long enough are added to S as they are, in the pass that reads it. To leave out the last pairs is
-/// to go back by so many rows. With a separate value key a pair has w' and v, too.
+/// long enough are added to S as they are, in the pass that reads it. To leave out the last pairs
+/// is to go back by so many rows. With a separate value key a pair has w' and v, too.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +33,8 @@ struct PendingLayout {
   static PendingLayout Of(const Options& options, std::int64_t key_dim, std::int64_t value_dim,
                           std::int64_t pairs) {
     const std::int64_t rows = RoundUp(key_dim, kLine<T>);
-    const std::int64_t sums = (options.denominator != Denominator::kNone ? 1 : 0) +
-                              (options.preconditioned ? 1 : 0);
+    const std::int64_t sums =
+        (options.denominator != Denominator::kNone ? 1 : 0) + (options.preconditioned ? 1 : 0);
     const bool line = sums > 0 || options.step == Step::kLogWeight;
     return {.slots = pairs + 1,
             .key_rows = rows,
@@ -71,8 +71,8 @@ template <class T>
 class Pending {
  public:
   Pending(const Options& options, const Memory& memory)
-      : layout_(PendingLayout::Of<T>(options, memory.key_dim, memory.value_dim,
-                                     memory.pending_pairs)),
+      : layout_(
+            PendingLayout::Of<T>(options, memory.key_dim, memory.value_dim, memory.pending_pairs)),
         head_(static_cast<T*>(memory.pending.data)),
         values_(static_cast<T*>(memory.pending_values)) {}
 

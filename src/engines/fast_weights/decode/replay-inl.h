@@ -1,5 +1,5 @@
-// A few rows beside pairs that are pending (decode/pending.h): one pass over the memory reads it for
-// all of their keys and queries. Pairs that have waited long enough are written in that pass.
+// A few rows beside pairs that are pending (decode/pending.h): one pass over the memory reads it
+// for all of their keys and queries. Pairs that have waited long enough are written in that pass.
 // Compiled once for every target.
 //
 //     r_j S + sum_{i < j} (r_j . w_i) u_i        for a key that erases, likewise for queries
@@ -33,9 +33,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// M readers on NV vectors of columns of the state: products[m] = reader m . S.
 template <int M, int NV, class T>
-HWY_INLINE void ReadColumns(const T* const* readers, std::int64_t rows,
-                            const T* HWY_RESTRICT state, std::int64_t stride,
-                            const Following<NV, T>& following, T* products) {
+HWY_INLINE void ReadColumns(const T* const* readers, std::int64_t rows, const T* HWY_RESTRICT state,
+                            std::int64_t stride, const Following<NV, T>& following, T* products) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   // Copies that nothing refers to, which stay in registers.
@@ -173,8 +172,8 @@ class ReplayRun {
       s_.reads[at + 2] = separate() ? prepared_.score_values[q * kChunk * kChunk] : T(0);
     }
     LoadValues(r, row);
-    row.scale = joining.Leave(gathered_.write, separate() ? gathered_.value : nullptr,
-                              gathered_.stride);
+    row.scale =
+        joining.Leave(gathered_.write, separate() ? gathered_.value : nullptr, gathered_.stride);
     ++rows_;
     return true;
   }

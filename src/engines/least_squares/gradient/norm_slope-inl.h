@@ -24,7 +24,8 @@ namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 /// s_t = dL/d|A_t|_F adds s_t A_t / |A_t|_F to dL/dA_t. A ridge R = |A|_F diag(ridge) has
-/// s_t = ridge . diag(dL/dR_t). Within a part, A_t = c_t (A_0 + sum_{j <= t} w_j / c_j k_j k_j^T), so that all of it is
+/// s_t = ridge . diag(dL/dR_t). Within a part, A_t = c_t (A_0 + sum_{j <= t} w_j / c_j k_j k_j^T),
+/// so that all of it is
 ///
 ///     alpha A_0 + sum_j S_j w_j / c_j k_j k_j^T
 ///

@@ -50,8 +50,8 @@ struct SolutionScratch {
   // Where tokens share a factor: k . x, and v . dy - k . z, k and v of the tokens of the output's
   // part that it sees.
   Block<T> kx, rest;
-  T* blocks;      // what P adds, for every reading token (BlockSlope)
-  double* worth;  // <dL/dA, A> + <dL/dB, B> of a token's outputs, but for what a ridge adds
+  T* blocks;            // what P adds, for every reading token (BlockSlope)
+  double* worth;        // <dL/dA, A> + <dL/dB, B> of a token's outputs, but for what a ridge adds
   double* bound_slope;  // of DescentSlope, for every reading token
   // Where options.depends_on_norm(): |A|_F of every reading token, A k of every token with the A
   // that its part begins with.

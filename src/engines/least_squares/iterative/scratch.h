@@ -51,10 +51,10 @@ inline std::int64_t LowRankPairs(const Options& options, std::int64_t key_dim) {
 /// What the gradient of descent needs, and where it is stored (gradient_descent-inl.h).
 template <class T>
 struct DescentSlopeScratch {
-  Block<T> steps;     // P r of all steps for a chunk's sides
-  PairRows<T> pairs;  // of every output, beside x and z
-  T* blocks;          // of BlockSlope, for every reading token
-  double* worth;      // <dL/dA, A> + <dL/dB, B> of a token's outputs, but for what a ridge adds
+  Block<T> steps;       // P r of all steps for a chunk's sides
+  PairRows<T> pairs;    // of every output, beside x and z
+  T* blocks;            // of BlockSlope, for every reading token
+  double* worth;        // <dL/dA, A> + <dL/dB, B> of a token's outputs, but for what a ridge adds
   double* bound_slope;  // dL/db of every reading token, steps of eta / b
   double *low_rank, *sums;
   T* row;
