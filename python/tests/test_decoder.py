@@ -122,8 +122,11 @@ def test_bad_decoders() -> None:
     with pytest.raises(ValueError, match="Dk must be from 1"):
         ttr.Decoder("gated_deltanet", key_dim=0, value_dim=4)
     decoder = decoder_of("gated_deltanet")
+    many = {name: array for name, array in draw("gated_deltanet").items() if name != "q"}
     with pytest.raises(ValueError, match="one token"):
-        decoder.step(**draw("gated_deltanet"))
+        decoder.memorize(**many)
+    with pytest.raises(ValueError, match="draft must be from 0 to 64 but is 65"):
+        decoder_of("gated_deltanet", draft=65)
     with pytest.raises(ValueError, match="'foo'"):
         decoder.start({"foo": np.zeros(3)})
     assert "float64" in repr(decoder)
