@@ -34,8 +34,9 @@ double ValueOf(const InputSpec& spec, const ConstantGates& gates) {
 }
 
 // One sequence and one memory.
-std::int64_t SizeOf(Axis axis, const PairRows& rows, std::int64_t tokens) {
+std::int64_t SizeOf(Axis axis, const Recipe& recipe, const PairRows& rows, std::int64_t tokens) {
   switch (axis) {
+    case Axis::kSteps: return recipe.optimizer.steps;
     case Axis::kTokens:
     case Axis::kRows: return tokens;
     case Axis::kKeyDim: return rows.key_dim;
@@ -57,7 +58,9 @@ MadeInputs MakeInputs(const Recipe& recipe, const ConstantGates& gates, const Pa
     const bool scales = spec.name == "ln_weight" && gates.ln_weight != 0;
     if ((!spec.required && !scales) || (spec.name == "q" && rows.q.empty())) continue;
     std::vector<std::int64_t> sizes;
-    for (const Axis axis : spec.shapes.front()) sizes.push_back(SizeOf(axis, rows, tokens));
+    for (const Axis axis : spec.shapes.front()) {
+      sizes.push_back(SizeOf(axis, recipe, rows, tokens));
+    }
     Tensor tensor(DType::kFloat64, Shape(std::span<const std::int64_t>(sizes)));
     if (spec.name == "k" || spec.name == "erase_key") {
       CopyRows(rows.k, tensor);

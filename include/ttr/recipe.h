@@ -176,6 +176,7 @@ enum class EtaKind : std::uint8_t {
   /// no part of A, without a preconditioner; the number of blocks, with one of blocks (of channels,
   /// with a diagonal); 1, with one of low rank
   kRelative,
+  kInput,  ///< the input `step`, a number for every token and step
 };
 
 enum class RidgeKind : std::uint8_t {

@@ -30,7 +30,7 @@ least_squares::Preconditioner PreconditionerOf(Preconditioner preconditioner) {
 
 /// The size of steps in the engine's unit: P of blocks has no eigenvalue above their number.
 double StepSizeOf(const Optimizer& optimizer, std::int64_t key_dim) {
-  if (optimizer.eta_kind == EtaKind::kConstant) return optimizer.eta;
+  if (optimizer.eta_kind != EtaKind::kRelative) return optimizer.eta;
   switch (optimizer.preconditioner) {
     case Preconditioner::kDiagonal: return optimizer.eta / static_cast<double>(key_dim);
     case Preconditioner::kBlockDiagonal: {
@@ -56,6 +56,7 @@ least_squares::Iteration IterationOf(const Optimizer& optimizer, std::int64_t ke
   }
   iteration.steps = optimizer.steps;
   iteration.eta = StepSizeOf(optimizer, key_dim);
+  iteration.given = optimizer.eta_kind == EtaKind::kInput;
   iteration.relative =
       optimizer.eta_kind == EtaKind::kRelative && optimizer.preconditioner == Preconditioner::kNone;
   iteration.block = optimizer.block;
@@ -178,6 +179,7 @@ struct Words {
       call.importance = inputs.importance;
       call.decay_factors = constants.decay_factors;
     }
+    if (needs != Needs::kWrite) call.step = inputs.step;
     call.cu_seqlens = CuSeqlens(inputs, from.dims);
     if (ridge.defined()) call.ridge = ridge.view();
     call.a = memories.a;
@@ -380,6 +382,7 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   engine.gradients.v = values.view();
   engine.gradients.log_decay = tensors.dinputs.log_decay;
   engine.gradients.importance = tensors.dinputs.importance;
+  engine.gradients.step = tensors.dinputs.step;
   engine.gradients.a = tensors.dinitial.Get("state.a");
   engine.gradients.b = tensors.dinitial.Get("state");
   const std::int64_t phi = PhiDim(recipe, dims);

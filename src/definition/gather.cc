@@ -135,7 +135,9 @@ Token GatherToken(const Constants& constants, const Inputs& inputs, std::int64_t
       token.k.col(j) = recipe.reading.normalise_qk ? Normalised(k) : k;
     }
     token.v.col(j) = Row(inputs.v, {b, t * n + j, value_head});
-    token.step[j] = ScalarOr(1, inputs.step, b, t * n + j, h);
+    if (recipe.optimizer.solver == Solver::kSgd) {
+      token.step[j] = ScalarOr(1, inputs.step, b, t * n + j, h);
+    }
   }
   token.v_im = inputs.v_im.defined() ? Row(inputs.v_im, {b, t, value_head})
                                      : Vector(Vector::Zero(dims.value_dim));
@@ -150,6 +152,11 @@ Token GatherToken(const Constants& constants, const Inputs& inputs, std::int64_t
   token.weight_decay = ScalarOr(0, inputs.weight_decay, b, t, h);
   TakeNothingAtZero(recipe, token);
   return token;
+}
+
+Vector GatherSteps(const Constants& constants, const Inputs& inputs, std::int64_t b,
+                   std::int64_t t) {
+  return Row(inputs.step, {b, t, constants.head});
 }
 
 Vector GatherQuery(const Constants& constants, const Inputs& inputs, std::int64_t b, std::int64_t t,

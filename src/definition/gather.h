@@ -12,6 +12,10 @@ Constants GatherConstants(const Recipe& recipe, const Dims& dims, const Inputs& 
 /// The token at row t of batch b, before phi: q, k normalised where the recipe says so.
 Token GatherToken(const Constants& constants, const Inputs& inputs, std::int64_t b, std::int64_t t);
 
+/// The sizes of the steps of gradient descent at row t of batch b.
+Vector GatherSteps(const Constants& constants, const Inputs& inputs, std::int64_t b,
+                   std::int64_t t);
+
 /// Query head j at row t of batch b, before phi: normalised, not yet scaled.
 Vector GatherQuery(const Constants& constants, const Inputs& inputs, std::int64_t b, std::int64_t t,
                    std::int64_t j);

@@ -32,11 +32,11 @@ struct Iterate {
 
 /// x <- x + eta P (q - A x), `steps` times from x = 0: gradient descent on the regression, for all
 /// queries at once, since M_n q = B x_n.
-Iterate GradientDescent(const Matrix& a, const Preconditioning& p, double eta, const Vector& q,
-                        std::int64_t steps) {
+Iterate GradientDescent(const Matrix& a, const Preconditioning& p, const Vector& eta,
+                        const Vector& q) {
   Vector x = Vector::Zero(q.size());
-  for (std::int64_t n = 0; n < steps; ++n) x += eta * p.Apply(q - a * x);
-  return {x, steps};
+  for (const double size : eta) x += size * p.Apply(q - a * x);
+  return {x, eta.size()};
 }
 
 /// A bound of the largest eigenvalue of P A. For blocks it is their number: x^T A x is at most so
@@ -147,6 +147,8 @@ class LeastSquares : public Memory {
     preconditioning_.reset();
   }
 
+  void SetSteps(const Vector& sizes) override { steps_ = sizes; }
+
   /// y = B x with A x = q.
   Answer Read(const Vector& q) const override {
     const Matrix a = Regularised();
@@ -210,10 +212,15 @@ class LeastSquares : public Memory {
     if (!preconditioning_) preconditioning_.emplace(a, optimizer_);
     return optimizer_.solver == Solver::kConjugateGradient
                ? ConjugateGradient(a, *preconditioning_, q, optimizer_)
-               : GradientDescent(a, *preconditioning_, StepSize(), q, optimizer_.steps);
+               : GradientDescent(a, *preconditioning_, StepSizes(), q);
   }
 
-  /// The size of a step of gradient descent; 0 where A is.
+  /// The sizes of the steps of gradient descent.
+  Vector StepSizes() const {
+    if (optimizer_.eta_kind == EtaKind::kInput) return steps_;
+    return Vector::Constant(optimizer_.steps, StepSize());
+  }
+  /// That of all of them; 0 where A is.
   double StepSize() const {
     if (optimizer_.eta_kind == EtaKind::kConstant) return optimizer_.eta;
     const double norm = a_.norm() + (kept_in_a_ ? 0 : RidgeNow().maxCoeff());
@@ -226,7 +233,8 @@ class LeastSquares : public Memory {
   bool fading_;     // the ridge decays with the data
   bool kept_in_a_;  // a_ holds the ridge
   Matrix a_;
-  Matrix b_;  // B, Dv x Dk
+  Matrix b_;      // B, Dv x Dk
+  Vector steps_;  // where they are an input
   // The solver that reads share until the next write.
   mutable std::optional<SymmetricSolver> solver_;
   mutable std::optional<Preconditioning> preconditioning_;

@@ -101,6 +101,9 @@ class Memory {
   /// Has the latest token completed a mini-batch?
   virtual bool CompletesBatch() const { return true; }
 
+  /// The sizes of the steps that the next reads take, where they are an input.
+  virtual void SetSteps(const Vector& /*sizes*/) {}
+
   /// Retrieves y = m(q).
   virtual Answer Read(const Vector& q) const = 0;
 

@@ -22,6 +22,7 @@ std::int64_t SizeOfAxis(Axis axis, const Recipe& recipe, const Sizes& sizes) {
     case Axis::kKeyDim: return sizes.key_dim;
     case Axis::kValueDim: return sizes.value_dim;
     case Axis::kMiniBatch: return recipe.optimizer.mini_batch;
+    case Axis::kSteps: return recipe.optimizer.steps;
     case Axis::kFeatures: return 0;
     default: return 1;  // B, T and 1
   }

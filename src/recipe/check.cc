@@ -45,6 +45,7 @@ class Checker {
     steps_ = RowsPerToken(recipe_);
     sizes_.Set(Axis::kOne, 1);
     sizes_.Set(Axis::kMiniBatch, recipe_.optimizer.mini_batch);
+    sizes_.Set(Axis::kSteps, recipe_.optimizer.steps);
   }
 
   Dims Check(const State* state) {
@@ -68,13 +69,19 @@ class Checker {
     return nullptr;
   }
 
+  /// Does it belong to a query, not to what is written? The steps of gradient descent are taken by
+  /// each query.
+  bool IsOfReads(std::string_view name) const {
+    return name == "q" || (name == "step" && recipe_.optimizer.eta_kind == EtaKind::kInput);
+  }
+
   bool IsNeeded(const InputSpec& spec) const {
     if (!spec.required) return false;
     switch (needs_) {
       case Needs::kBoth: return true;
-      case Needs::kWrite: return spec.name != "q" && spec.name != "bonus";
+      case Needs::kWrite: return !IsOfReads(spec.name) && spec.name != "bonus";
       case Needs::kRead:
-        return !IsPerToken(spec) ? spec.name != "bonus" && spec.name != "a" : spec.name == "q";
+        return IsPerToken(spec) ? IsOfReads(spec.name) : spec.name != "bonus" && spec.name != "a";
     }
     return true;
   }
@@ -93,7 +100,7 @@ class Checker {
       if (!view.defined() && IsNeeded(*spec)) {
         throw Error(op_, field.name, AxesText(spec->shapes[0]), "absent");
       }
-      const bool unread = needs_ == Needs::kRead && field.name != "q" &&
+      const bool unread = needs_ == Needs::kRead && !IsOfReads(field.name) &&
                           field.name != "cu_seqlens" && IsPerToken(*spec);
       if (view.defined() && unread) {
         throw Error(op_, field.name, "absent where nothing is written", ShapeText(view.shape()));

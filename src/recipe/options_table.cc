@@ -25,7 +25,7 @@ constexpr Words kFeatures = {"none",    "elu1",    "relu",         "cosformer",
 constexpr Words kActivations = {"silu", "gelu", "relu", "tanh"};
 constexpr Words kSolvers = {"gradient", "sgd", "exact", "conjugate_gradient", "chebyshev"};
 constexpr Words kStepRules = {"input", "nlms", "longhorn", "efla", "one"};
-constexpr Words kEtaKinds = {"constant", "relative"};
+constexpr Words kEtaKinds = {"constant", "relative", "input"};
 constexpr Words kErases = {"key", "erase_key", "gated_key", "undecayed"};
 constexpr Words kWeightDecays = {"none", "coupled", "decoupled"};
 constexpr Words kLosses = {"squared", "dot_product"};
@@ -147,7 +147,8 @@ std::span<const Option> Options() {
       {"eta", "optimizer", Number<kO, &Optimizer::eta>(0, kInfinity, true),
        "gradient: step size; nlms: numerator"},
       {"eta_kind", "optimizer", Word<kO, &Optimizer::eta_kind>(kEtaKinds),
-       "gradient: eta itself, or over a bound of the largest eigenvalue, which cannot diverge"},
+       "gradient: eta itself; over a bound of the largest eigenvalue, which cannot diverge; an "
+       "input"},
       {"eps", "optimizer", Number<kO, &Optimizer::eps>(0, kInfinity),
        "nlms: added to |k|^2; adapt: to the root"},
       {"erase", "optimizer", Word<kO, &Optimizer::erase>(kErases),

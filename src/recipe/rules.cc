@@ -124,6 +124,12 @@ constexpr Rule kRules[] = {
               (IsFamily(r, Family::kGatedVector) || IsFamily(r, Family::kKernelSmoother));
      },
      "without a linear map only one gradient step from 0 is defined", OneStep},
+    {[](R r) {
+       return r.optimizer.eta_kind == EtaKind::kInput &&
+              r.optimizer.preconditioner != Preconditioner::kNone;
+     },
+     "step sizes that are an input go without a preconditioner",
+     [](Recipe& r) { r.optimizer.preconditioner = Preconditioner::kNone; }},
     {[](R r) { return IsSolver(r, Solver::kChebyshev) && r.optimizer.ridge <= 0; },
      "chebyshev needs a ridge > 0, which bounds its eigenvalues from below",
      [](Recipe& r) { r.optimizer.ridge = 0.02; }},

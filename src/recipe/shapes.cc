@@ -32,6 +32,7 @@ std::int64_t SizeOf(Axis axis, const Recipe& recipe, const Dims& dims, std::int6
     case Axis::kFeatures: return dims.features;
     case Axis::kOne: return 1;
     case Axis::kMiniBatch: return recipe.optimizer.mini_batch;
+    case Axis::kSteps: return recipe.optimizer.steps;
     case Axis::kHidden: return dims.hidden;
     case Axis::kGatedHidden: return 2 * dims.hidden;
     case Axis::kSequencesPlus1: return dims.sequences + 1;

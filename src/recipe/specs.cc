@@ -211,6 +211,7 @@ std::string_view Name(Axis axis) {
     case Axis::kFeatures: return "F";
     case Axis::kOne: return "1";
     case Axis::kMiniBatch: return "mini_batch";
+    case Axis::kSteps: return "n";
     case Axis::kHidden: return "hidden";
     case Axis::kGatedHidden: return "2 hidden";
     case Axis::kSequencesPlus1: return "N+1";
@@ -232,6 +233,11 @@ std::vector<InputSpec> InputSpecs(const Recipe& recipe) {
   }
   AddFeatures(recipe, specs);
   if (FamilyOf(recipe) == Family::kNetwork) AddNetwork(recipe, specs);
+  if (recipe.optimizer.eta_kind == EtaKind::kInput) {
+    using enum Axis;
+    specs.Add("step", {{kBatch, kTokens, kHeads, kSteps}}, kRequired,
+              "sizes of the steps of gradient descent");
+  }
   if (HasRidge(recipe)) AddRidge(recipe, specs);
   if (HasBandwidth(recipe.similarity.kernel)) {
     specs.Add("bandwidth", {{kHeads}}, kOptional, "takes the place of the recipe's bandwidth");

@@ -76,6 +76,16 @@ TEST(GradientDescent, TwoStepsByHand) {
   EXPECT_NEAR(answer(), 6 * (.04 - .0004 * 5), 1e-15);
 }
 
+TEST(GradientDescent, TakesStepsOfItsOwnSizes) {
+  // x_1 = a q, x_2 = x_1 + b (q - A x_1) = (a + b - a b A) q, A = 4, B = 6.
+  Recipe recipe = Iterative(Solver::kGradient, 2);
+  recipe.optimizer.eta_kind = EtaKind::kInput;
+  const auto memory = MakeLeastSquares(Sized(recipe, 1, 1));
+  memory->Write(Pair(Column({2}), Column({3})));
+  memory->SetSteps(Column({.1, .2}));
+  EXPECT_NEAR(memory->Read(Column({1})).y(0), 6 * (.3 - .02 * 4), 1e-15);
+}
+
 // Whatever the keys, a step relative to the largest eigenvalue makes nothing worse in the norm of
 // A.
 TEST(GradientDescent, RelativeStepsNeverGrow) {

@@ -41,7 +41,7 @@ std::vector<Factor> FactorsOf(const Recipe& recipe) {
   const Importance importance = recipe.weights.importance;
   std::vector<Factor> factors;
   for (const InputSpec& spec : InputSpecs(recipe)) {
-    if (spec.name == "step") {
+    if (spec.name == "step" && by_step) {
       factors.push_back({"step", &Inputs::step, 0, {&Inputs::k, &Inputs::v}});
       if (!undecayed) factors.back().rows.push_back(&Inputs::erase_key);
       if (!undecayed) factors.back().rows.push_back(&Inputs::erase_gate);

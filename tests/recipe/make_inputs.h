@@ -23,6 +23,7 @@ inline std::int64_t SizeOf(Axis axis, const Recipe& recipe) {
     case Axis::kValueDim: return 4;
     case Axis::kFeatures: return 6;
     case Axis::kMiniBatch: return recipe.optimizer.mini_batch;
+    case Axis::kSteps: return recipe.optimizer.steps;
     case Axis::kOne: return 1;
     default: return 3;
   }

@@ -31,6 +31,7 @@ struct Iteration {
   /// Gradient descent without P: is eta in units of 1 / (|A|_F + the largest ridge beside A), below
   /// which no eigenvalue's inverse is?
   bool relative = false;
+  bool given = false;  ///< gradient descent without P: are the sizes of steps Call::step?
   Preconditioner preconditioner = Preconditioner::kNone;
   std::int64_t block = 8;
   std::int64_t rank = 8;

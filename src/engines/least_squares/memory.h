@@ -74,6 +74,7 @@ struct Memory {
   double decay_factor = 1;
   const double* ridge = nullptr;   // key_dim numbers
   Rows q, y;                       // of the first of `queries` heads
+  Rows step;                       // `steps` numbers a token
   std::int64_t q_head_stride = 0;  // in elements, between the queries of one memory
   std::int64_t y_head_stride = 0;
   std::int64_t queries = 0;  // of a token; 0: writes only

@@ -76,6 +76,7 @@ struct Work {
     if (call.q.defined()) {
       m.queries = sizes.queries;
       m.q = rows(call.q, heads.QueryOf(h, call.q));
+      m.step = rows(call.step, h);
       m.y = rows(y, heads.OutputOf(h));
       m.q_head_stride = call.q.stride(2);
       m.y_head_stride = y.stride(2);

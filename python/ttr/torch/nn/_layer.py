@@ -168,6 +168,7 @@ class TestTimeRegression(nn.Module):
             "Dv": sizes.value_dim,
             "F": int(option("feature_dim")) if drawn else sizes.key_dim,
             "T n": sizes.steps,
+            "n": int(option("steps")),
             "mini_batch": int(option("mini_batch")),
             "hidden": hidden,
             "2 hidden": 2 * hidden,

@@ -43,7 +43,7 @@ class IterativeSolutions {
         slope_(options, memory_, prepared_, *s_.iteration,
                {s_.forward.steps, s_.solutions.more, s_.solutions.blocks, s_.solutions.worth,
                 s_.solutions.bound_slope, s_.forward.low_rank, s_.diagonal, s_.rows.data},
-               c_.keys_unit) {}
+               c_.keys_unit, memory.dstep) {}
   IterativeSolutions(const IterativeSolutions&) = delete;
   IterativeSolutions& operator=(const IterativeSolutions&) = delete;
 
@@ -96,6 +96,7 @@ class IterativeSolutions {
     sides_.Gather(part.begin, part.reading, part.tokens);
     const std::int64_t queries = memory_.queries;
     ScaleRows(part, c_.q.Rows(queries));  // u was found from B / c
+    if (options_.iteration.given) GatherSteps(part);
     const Block<T> solutions =
         iterations_.Solve(c_.q, 2 * part.reading * queries, 2 * queries, s_.forward.steps);
     if (options_.descends()) {
@@ -105,6 +106,16 @@ class IterativeSolutions {
     }
     ScaleRows(part, solutions);
     sides_.Store(solutions, part.begin, part.reading);
+  }
+
+  /// The sizes of steps: for z in reverse order, so that the steps of both meet in each of A.
+  void GatherSteps(const Part& part) const {
+    const std::int64_t queries = memory_.queries, steps = options_.iteration.steps;
+    for (std::int64_t j = 0; j < 2 * part.reading * queries; ++j) {
+      T* const etas = s_.iteration->etas + j * steps;
+      sn::LoadRow(memory_.step, part.begin + j / (2 * queries), 0, steps, etas);
+      if (j % (2 * queries) >= queries) std::reverse(etas, etas + steps);
+    }
   }
 
   /// The first half of every token's rows times its c.

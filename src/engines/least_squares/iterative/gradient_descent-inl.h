@@ -51,7 +51,8 @@ class GradientDescent : public SolverRows<T> {
         }
         const T* const step = prepared_.Precondition(system, residual, it_.row);
         if (steps.data != nullptr) std::copy(step, step + s_.keys_unit, steps.Row(n * rows + j));
-        const Vec eta = Spread(prepared_.StepSize(system));
+        const Vec eta = Spread(how_.given ? static_cast<double>(it_.etas[j * how_.steps + n])
+                                          : prepared_.StepSize(system));
         ForVectors([&](auto d, std::int64_t v) HWY_ATTR {
           hn::Store(hn::MulAdd(eta, hn::Load(d, step + v), hn::Load(d, x + v)), d, x + v);
         });
@@ -73,10 +74,11 @@ class DescentSlope {
  public:
   DescentSlope(const Options& options, const Memory& memory, const PreparedSystems<T>& prepared,
                const IterationScratch<T>& it, const DescentSlopeScratch<T>& scratch,
-               std::int64_t keys_unit)
+               std::int64_t keys_unit, const Rows& step_slopes)
       : how_(options.iteration),
         dim_(memory.key_dim()),
         unit_(keys_unit),
+        step_slopes_(step_slopes),
         queries_(memory.queries),
         low_rank_pairs_(LowRankPairs(options, memory.key_dim())),
         prepared_(prepared),
@@ -99,6 +101,7 @@ class DescentSlope {
                       system,
                       prepared_.systems().Fade(system),
                       prepared_.StepSize(system),
+                      how_.given ? it_.etas + q * how_.steps : nullptr,
                       s_.steps.Rows(q),
                       s_.steps.Rows(q + queries_),
                       2 * read.count * queries_};
@@ -111,6 +114,8 @@ class DescentSlope {
       } else {
         s_.worth[token] += Worth(side, solutions.Row(q), sides.Row(q + queries_));
         if (how_.relative) AddStepSlope(side, sides.Row(q + queries_));
+        if (how_.given)
+          AddStepSlopes(side, r, it_.etas + (2 * j * queries_ + queries_) * how_.steps);
       }
     }
   }
@@ -120,11 +125,15 @@ class DescentSlope {
   struct Side {
     std::int64_t token, output, system;
     double c, eta;
+    const T* etas;  // of every step, where they are given
     Block<T> x_steps, z_steps;
     std::int64_t rows;  // from one step to the next
 
     const T* E(std::int64_t i) const { return x_steps.Row((i - 1) * rows); }
     const T* F(std::int64_t i) const { return z_steps.Row((i - 1) * rows); }
+    double Eta(std::int64_t i) const {
+      return etas == nullptr ? eta : static_cast<double>(etas[i - 1]);
+    }
   };
 
   /// <dL/dA, A> + <dL/dB, B>; without P, A x_i = r_0 - r_i.
@@ -132,7 +141,8 @@ class DescentSlope {
     const std::int64_t n = how_.steps;
     double worth = Dot(x, u);
     for (std::int64_t i = 1; i < n; ++i) {
-      worth -= side.eta * (Dot(side.F(n - i), side.E(1)) - Dot(side.F(n - i), side.E(i + 1)));
+      worth -=
+          side.Eta(i + 1) * (Dot(side.F(n - i), side.E(1)) - Dot(side.F(n - i), side.E(i + 1)));
     }
     return worth;
   }
@@ -144,6 +154,17 @@ class DescentSlope {
     const double by_bound = -side.eta * side.eta / how_.eta * n * Dot(side.E(how_.steps), u);
     s_.bound_slope[side.token] += by_bound;
     s_.worth[side.token] += by_bound * how_.eta / side.eta;
+  }
+
+  /// dL/d eta_i = f_{n+1-i} . e_i of query r, added to those of the queries before; in the place of
+  /// the sizes that z has taken.
+  void AddStepSlopes(const Side& side, std::int64_t r, T* slopes) const {
+    const std::int64_t n = how_.steps;
+    for (std::int64_t i = 1; i <= n; ++i) {
+      const T slope = static_cast<T>(Dot(side.F(n + 1 - i), side.E(i)));
+      slopes[i - 1] = r == 0 ? slope : slopes[i - 1] + slope;
+    }
+    if (r == queries_ - 1 && step_slopes_) sn::StoreRow(slopes, side.token, 0, n, step_slopes_);
   }
 
   void SubtractBlocks(const Side& side, const T* q, const T* z) const {
@@ -159,7 +180,7 @@ class DescentSlope {
     blocks_.Subtract(side.token, -side.c, pz, rest);
   }
 
-  /// f_{n-i} and eta c x_i.
+  /// eta_{i+1} c f_{n-i} and x_i.
   void StorePairs(const Side& side) const {
     const std::int64_t n = how_.steps;
     if (SumsPairs()) {
@@ -172,11 +193,11 @@ class DescentSlope {
     }
     T* HWY_RESTRICT const x = s_.row;
     std::fill(x, x + unit_, T(0));
-    const T scale = static_cast<T>(side.eta * side.c * side.eta);
     for (std::int64_t i = 1; i < n; ++i) {
       const T* HWY_RESTRICT const step = side.E(i);
-      for (std::int64_t v = 0; v < unit_; ++v) x[v] += scale * step[v];
-      StorePair(i - 1, side.output, x, side.F(n - i));
+      const T eta = static_cast<T>(side.Eta(i));
+      for (std::int64_t v = 0; v < unit_; ++v) x[v] += eta * step[v];
+      StorePair(i - 1, side.output, x, side.F(n - i), static_cast<T>(side.Eta(i + 1) * side.c));
     }
   }
 
@@ -196,22 +217,28 @@ class DescentSlope {
   /// beside a unit vector.
   bool SumsPairs() const { return how_.steps - 1 + low_rank_pairs_ > dim_; }
 
-  void StorePair(std::int64_t pair, std::int64_t output, const T* x, const T* other) const {
+  /// x and `factor` times `other`.
+  void StorePair(std::int64_t pair, std::int64_t output, const T* x, const T* other,
+                 T factor = 1) const {
     if (!SumsPairs()) {
       std::copy(x, x + unit_, s_.pairs.X(pair, output));
-      std::copy(other, other + unit_, s_.pairs.Z(pair, output));
+      T* HWY_RESTRICT const z = s_.pairs.Z(pair, output);
+      for (std::int64_t v = 0; v < unit_; ++v) z[v] = factor * other[v];
       return;
     }
     for (std::int64_t p = 0; p < dim_; ++p) {
       T* HWY_RESTRICT const z = s_.pairs.Z(p, output);
-      for (std::int64_t v = 0; v < unit_; ++v) z[v] += x[p] * other[v];
+      const T by = x[p] * factor;
+      for (std::int64_t v = 0; v < unit_; ++v) z[v] += by * other[v];
     }
   }
 
   double Dot(const T* a, const T* b) const { return sn::WideDot(dim_, a, b); }
 
   const Iteration& how_;
-  const std::int64_t dim_, unit_, queries_, low_rank_pairs_;
+  const std::int64_t dim_, unit_;
+  const Rows step_slopes_;  // of Call::step, or absent
+  const std::int64_t queries_, low_rank_pairs_;
   const PreparedSystems<T>& prepared_;
   const IterationScratch<T>& it_;
   const DescentSlopeScratch<T> s_;

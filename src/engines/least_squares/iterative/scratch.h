@@ -70,6 +70,7 @@ struct IterationScratch {
   Block<T> scores;  // products with the keys, of right-hand sides; of the keys themselves
   T *ridge, *row;
   double *fade, *factor, *norm, *trace;  // of every system
+  T* etas;                               // [right-hand side][steps]: sizes, where they are given
   PreconditionerScratch<T> p;
   SideScratch sides;
 
@@ -85,6 +86,7 @@ struct IterationScratch {
     ridge = layout.Take<T>(s.keys_unit);
     row = layout.Take<T>(s.keys_unit + kUnit);
     layout.Take<double>(s.chunk, {&fade, &factor, &norm, &trace});
+    etas = layout.Take<T>(options.iteration.given ? s.columns * options.iteration.steps : 0);
     TakePreconditioner(options, sizes, s, all_vectors, layout);
     layout.Take<double>(
         s.columns, {&sides.size, &sides.product, &sides.gain, &sides.damping, &sides.residual});

@@ -95,7 +95,7 @@ class IterativeSolver {
     GatherQueries(options_, memory_, read.begin, read.count, s_);
     const std::int64_t rows = read.count * memory_.queries;
     if (finite) {
-      const Block<T> x = Solve(rows, tokens);
+      const Block<T> x = Solve(read.begin, rows, tokens);
       if (memory_.residual || Judged()) iterations_.FindResiduals(s_.q, x, rows, memory_.queries);
       sums_.Read(it_.kt, x, tokens, RoundUp(rows, kUnit), it_.scores);
     } else {
@@ -117,9 +117,13 @@ class IterativeSolver {
     return memory_.status && options_.iteration.solver != Solver::kConjugateGradient;
   }
 
-  /// c_i x for every row of s.q, (A_i + R_i) x = q.
-  Block<T> Solve(std::int64_t rows, std::int64_t tokens) {
+  /// c_i x for every row of s.q, of the tokens from `begin` on, (A_i + R_i) x = q.
+  Block<T> Solve(std::int64_t begin, std::int64_t rows, std::int64_t tokens) {
     if (factored_) return chunk_factor_solver_.Solve(s_.q, rows, memory_.queries);
+    for (std::int64_t j = 0; options_.iteration.given && j < rows; ++j) {
+      const std::int64_t steps = options_.iteration.steps;
+      sn::LoadRow(memory_.step, begin + j / memory_.queries, 0, steps, it_.etas + j * steps);
+    }
     const Block<T> x = iterations_.Solve(s_.q, rows, memory_.queries);
     for (std::int64_t j = 0; tokens > 0 && j < rows; ++j) {
       const T fade = static_cast<T>(prepared_.systems().Fade(j / memory_.queries));
