@@ -7,11 +7,11 @@
 ///
 /// A step of a Decoder moves less memory than Layer::Step. Least squares: a factor that is updated
 /// with every token stands for "state.a" and "state", half of what is read and written, O(D^2).
-/// Linear memories that are written by rank-one steps (the delta and Hebbian families): the keys of
-/// the last tokens, and what they write, wait beside the state; a token reads the state once, and
-/// every few tokens it is written. What waits is written when the state is asked for.
-/// (Decoding.AnswersAsStepsDo, Decoding.TellsTheStateAtAnyTime in tests/layer/decoder_test.cc;
-/// where nothing waits DecodingElsewhere.ChangesNothing.)
+/// Memories that erase as they write (the delta family): a token's write is deferred to the next
+/// one, which does it while it reads, so that the state passes once and not twice; the engine does
+/// so where the size of the states makes that the faster way. What is deferred is flushed when the
+/// state is asked for. (Decoding.AnswersAsStepsDo, Decoding.TellsTheStateAtAnyTime in
+/// tests/layer/decoder_test.cc; where nothing is deferred DecodingElsewhere.ChangesNothing.)
 ///
 /// Drafts. A step takes any number of tokens, and RollBack() takes back the last ones: the decoder
 /// then answers, bit for bit, as one that never saw them (Drafts in tests/layer/drafts_test.cc).
@@ -20,9 +20,10 @@
 ///     decoder.Step({.q = q4, ...}, {.y = y4});       // four tokens that are only guessed
 ///     decoder.RollBack(3);                           // the first was right
 ///
-/// Where writes wait beside the state that costs nothing; elsewhere a decoder that is asked to keep
-/// a draft copies its memory before every token (pairs that are kept are counted instead, but for
-/// those of a window).
+/// Memories that are written by rank-one steps (the delta and Hebbian families) then keep the pairs
+/// of the last tokens beside the state, and to go back is to leave some out. Others are copied
+/// before every token; of pairs that are kept fewer count, but for those of a window or with
+/// logarithmic weights, which are copied (docs/decoding.md).
 ///
 /// The caller may give the memory for all of it, Bytes() at a multiple of 64: an operator without a
 /// lifetime of its own keeps it in a tensor and makes a Decoder over it for every token. Zeros
