@@ -11,6 +11,7 @@
 #include "scratch.h"
 #include "tensors.h"
 #include "ttr/decoder.h"
+#include "ttr/error.h"
 
 namespace ttr::pytorch {
 namespace {
@@ -37,6 +38,9 @@ void Step(StableIValue* values) {
   const auto cached = FindLayer(recipe);
   const Inputs inputs = InputViews(kOp, tensors);
   const Dims dims = InferDims(kOp, cached->layer.requirements(), inputs);
+  if (dims.tokens != 1) {
+    throw Error(kOp, "v", "one token (T = 1)", "T = " + std::to_string(dims.tokens));
+  }
   Decoder decoder(cached->layer, dims, StateType(inputs.v.dtype() == DType::kFloat64),
                   BytesOf(kOp, "memory", memory));
   TorchExecutor executor;
