@@ -46,6 +46,10 @@ std::vector<ConstantGate> ConstantInputs(const Recipe& recipe, const GateConstan
     throw Error("gates", "steps", "1: a token of real input is one pair",
                 std::to_string(recipe.optimizer.steps));
   }
+  if (recipe.optimizer.eta_kind == EtaKind::kInput) {
+    throw Error("gates", "eta_kind", "constant or relative, as nothing gives each step its size",
+                "input");
+  }
   std::vector<ConstantGate> gates;
   bool reads_queries = false;
   for (const InputSpec& spec : InputSpecs(recipe)) {

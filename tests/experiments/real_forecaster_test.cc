@@ -174,6 +174,8 @@ TEST(Forecaster, RefusesWhatCannotForecast) {
   EXPECT_NE(message("intention", {}).find("causal"), std::string::npos);
   EXPECT_NE(message("lru", {}).find("queries"), std::string::npos);
   EXPECT_NE(message("delta_product", {}).find("steps must be 1"), std::string::npos);
+  EXPECT_NE(message("batch_gd{eta_kind: input}", {}).find("eta_kind must be constant or relative"),
+            std::string::npos);
   EXPECT_NE(message("ttt_linear", {.lags = 4}).find("Dv = Dk"), std::string::npos);
   EXPECT_NE(message("rls", {.lags = 0}).find("lags must be"), std::string::npos);
   EXPECT_NE(message("rls", {.horizon = 0}).find("horizon must be"), std::string::npos);

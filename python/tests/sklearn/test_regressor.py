@@ -274,6 +274,8 @@ def test_errors() -> None:
         StreamingRegressor(step=float("nan")).fit(x, y)
     with pytest.raises(ValueError, match="whole sequence"):
         StreamingRegressor("intention").fit(x, y)
+    with pytest.raises(ValueError, match="eta_kind of constant or relative"):
+        StreamingRegressor("batch_gd{eta_kind: input}").fit(x, y)
     with pytest.raises(ValueError, match="nearest|unknown|must be"):
         StreamingRegressor("rlss").fit(x, y)
     model = StreamingRegressor().fit(x, y)

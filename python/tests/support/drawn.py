@@ -31,6 +31,7 @@ def sizes_of(recipe: str, **changes: int) -> dict[str, int]:
     steps = int(r.option("steps")) if r.option("optimizer") == "sgd" else 1
     sizes["T n"] = sizes["T"] * steps
     sizes["b"] = int(r.option("mini_batch"))
+    sizes["n"] = int(r.option("steps"))
     return sizes
 
 

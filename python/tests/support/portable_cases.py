@@ -99,6 +99,8 @@ LEAST_SQUARES = [
     "kalmanet{ridge_kind:fading,ridge:0.3,steps:6}",
     "kalmanet{steps:1}",
     "batch_gd{decay:scalar,importance:input}",
+    "batch_gd{eta_kind:input,steps:3,decay:scalar,read:before}",
+    "batch_gd{eta_kind:input,steps:2,causal:false}",
     "quasi_newton{preconditioner:block_diagonal,block:2}",
     "mesa{optimizer:conjugate_gradient,steps:30}",
     "mesa{optimizer:conjugate_gradient,steps:2}",

@@ -44,6 +44,7 @@ def inputs(
         "Dv": sizes.key_dim if _adds_input(recipe) else sizes.value_dim,
         "F": sizes.features,
         "mini_batch": int(ttr.Recipe(recipe).option("mini_batch")),
+        "n": int(ttr.Recipe(recipe).option("steps")),
         "1": 1,
     }
     made = {}

@@ -84,6 +84,11 @@ def streamable(recipe: Any) -> ttr.Recipe:
             f"[sklearn] recipe must take one pair a row but is {found}, which takes "
             f"{found.option('steps')}"
         )
+    if found.option("eta_kind") == "input":
+        raise ValueError(
+            f"[sklearn] recipe must have an eta_kind of constant or relative but is {found}, whose "
+            "steps each take a size"
+        )
     # Nothing of the row that is being asked about goes into its answer but the row as a query.
     return found.with_options(bonus=False, read="after", correction=0)
 

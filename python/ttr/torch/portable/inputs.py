@@ -157,6 +157,7 @@ def _bind_rows(spec: Input, sizes: dict[str, int], rows: int) -> None:
 
 def _sizes(choices: Choices, tensors: Mapping[str, Tensor]) -> dict[str, int]:
     sizes: dict[str, int] = {"1": 1, "mini_batch": choices.mini_batch, "budget": choices.budget}
+    sizes["n"] = choices.steps
     order = sorted(choices.inputs, key=lambda spec: spec.name not in ("v", "k", "q"))
     for spec in order:
         tensor = tensors.get(spec.name)

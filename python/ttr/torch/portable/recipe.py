@@ -26,7 +26,7 @@ WORDS: dict[str, set[str]] = {
     "erase": {"key", "erase_key", "gated_key", "undecayed"},
     "weight_decay": {"none", "coupled", "decoupled"},
     "preconditioner": {"none", "diagonal", "block_diagonal", "low_rank", "chunk_factor"},
-    "eta_kind": {"constant", "relative"},
+    "eta_kind": {"constant", "relative", "input"},
     "ridge_kind": {"fading", "constant", "relative"},
     "activation": {"silu", "gelu", "relu", "tanh"},
     "loss": {"squared", "dot_product"},

@@ -8,7 +8,7 @@ derivatives in forward mode are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,12 +19,14 @@ from .._derivatives import once
 from .recipe import Choices
 
 
-def solve(choices: Choices, a: Tensor, q: Tensor, ridge: Tensor) -> Tensor:
-    """x as the recipe's solver leaves it; ``ridge`` [..., K] is the part of A that does not
-    fade."""
+def solve(
+    choices: Choices, a: Tensor, q: Tensor, ridge: Tensor, etas: Sequence[Tensor] = ()
+) -> Tensor:
+    """x as the recipe's solver leaves it; ``ridge`` [..., K] is the part of A that does not fade,
+    ``etas`` the size of every step of gradient descent where it is an input."""
     solver = choices.optimizer
     if solver == "gradient":
-        return _descend(choices, a, q, ridge)
+        return _descend(choices, a, q, ridge, etas)
     if solver == "chebyshev":
         low, high = _bounds(choices, a.detach(), ridge.detach())
         return _Chebyshev.apply(a, q, low, high, choices.steps)
@@ -128,12 +130,15 @@ def _step_size(choices: Choices, a: Tensor, ridge: Tensor) -> float | Tensor:
     return torch.where(nothing, 0, choices.eta / torch.where(nothing, 1, bound))[..., None, None]
 
 
-def _descend(choices: Choices, a: Tensor, q: Tensor, ridge: Tensor) -> Tensor:
+def _descend(
+    choices: Choices, a: Tensor, q: Tensor, ridge: Tensor, etas: Sequence[Tensor]
+) -> Tensor:
     """x <- x + eta P (q - A x), from 0."""
     precondition = _preconditioner(choices, a)
-    eta = _step_size(choices, a, ridge)
+    given = choices.eta_kind == "input"
+    sizes = etas if given else [_step_size(choices, a, ridge)] * choices.steps
     x = torch.zeros_like(q)
-    for _ in range(choices.steps):
+    for eta in sizes:
         x = x + eta * precondition(q - a @ x)
     return x
 

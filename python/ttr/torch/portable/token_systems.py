@@ -25,13 +25,14 @@ _CHUNK = 32
 
 class Rows(NamedTuple):
     """[B, H, G, T, D], G the queries that read one memory: queries, keys, weighted keys, values,
-    log decays."""
+    log decays, and the sizes of steps (D = 0 where they are no input)."""
 
     q: Tensor
     k: Tensor
     written: Tensor
     v: Tensor
     g: Tensor
+    steps: Tensor
 
 
 def run(
@@ -42,7 +43,7 @@ def run(
         left = reverse_cumsum(rows.g).exp() * rows.written
         kept = rows.g.sum(-2, keepdim=True).exp()
         a, b = kept * a + left.mT @ rows.k, kept * b + left.mT @ rows.v
-        return _read_all(choices, rows.q, a, b, ridge), a, b
+        return _read_all(choices, rows.q, rows.steps, a, b, ridge), a, b
     outputs = []
     for begin in range(0, rows.q.shape[-2], _CHUNK):
         part = (x[..., begin : begin + _CHUNK, :] for x in rows)
@@ -67,6 +68,7 @@ def _chunk(
     written: Tensor,
     v: Tensor,
     g: Tensor,
+    steps: Tensor,
     a: Tensor,
     b: Tensor,
     ridge: Tensor,
@@ -80,17 +82,22 @@ def _chunk(
     ) * a.unsqueeze(-3)
     full, diagonal = _regularised(choices, systems.squeeze(2), ridge)
     # [B, H, C, K, G]: the queries of a token share its system.
-    x = solve(choices, full, q.permute(0, 1, 3, 4, 2), diagonal).permute(0, 1, 4, 2, 3)
+    etas = steps.squeeze(2)[..., None, None].unbind(-3)
+    right = q.permute(0, 1, 3, 4, 2)
+    x = solve(choices, full, right, diagonal, etas).permute(0, 1, 4, 2, 3)
     y = start * (x @ b) + ((x @ written.transpose(-1, -2)) * between) @ v
     ends = decay.to_end(written.unsqueeze(-3)).squeeze(-3).transpose(-1, -2)
     kept = decay.from_start("after").squeeze(-3)[..., -1:, :]
     return y, kept * a + ends @ k, kept * b + ends @ v
 
 
-def _read_all(choices: Choices, q: Tensor, a: Tensor, b: Tensor, ridge: Tensor) -> Tensor:
+def _read_all(
+    choices: Choices, q: Tensor, steps: Tensor, a: Tensor, b: Tensor, ridge: Tensor
+) -> Tensor:
     """Every query reads the memory of the whole sequence."""
     full, diagonal = _regularised(choices, a.squeeze(2), ridge.squeeze(1))
     groups = q.shape[2]
     right = q.flatten(2, 3).transpose(-1, -2)
-    x = solve(choices, full, right, diagonal).transpose(-1, -2).unflatten(2, (groups, -1))
+    etas = steps.expand(-1, -1, groups, -1, -1).flatten(2, 3).unsqueeze(-3).unbind(-1)
+    x = solve(choices, full, right, diagonal, etas).transpose(-1, -2).unflatten(2, (groups, -1))
     return x @ b
