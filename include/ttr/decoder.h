@@ -41,6 +41,8 @@
 
 namespace ttr {
 
+struct Pendency;
+
 struct DecoderOptions {
   DType state = DType::kFloat32;  ///< or float64
   std::span<std::byte> memory{};  ///< the caller's, see above; empty: owned
@@ -129,10 +131,15 @@ class Decoder {
             const CallOptions& options) const;
   TensorView Auxiliary() const;
   std::int64_t AuxiliaryNumbers(bool defers) const;
+  Pendency pendency() const;
+  /// Do pairs wait beside the state, as was asked for?
+  bool PairsWait() const;
   bool Defers() const;
-  /// Steps a token at a time, each after a copy of what RollBack() needs.
+  /// Has what is beside the state what its entries lack?
+  bool stale() const;
+  /// Steps a token at a time, and keeps what RollBack() needs of what was before each.
   void StepOneByOne(const Inputs& inputs, const Outputs& outputs, const CallOptions& options);
-  void Keep();
+  Kept Snapshot() const;
   void ForgetDrafts();
   bool IsPrepared(bool defers) const;
   TensorView PrepareAuxiliary(bool defers, Executor& executor);

@@ -10,6 +10,7 @@
 #include "src/core/fingerprint.h"
 #include "src/core/view_checks.h"
 #include "src/layer/check_writes.h"
+#include "src/layer/copy_of_all.h"
 #include "src/layer/run_call.h"
 #include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
@@ -67,37 +68,6 @@ void CheckOptions(const DecoderOptions& options) {
     throw Error("Decoder", name, "from 0 to " + std::to_string(kMostTokens),
                 std::to_string(tokens));
   }
-}
-
-/// Is going back a matter of how many pairs count?
-bool CountsPairs(const Requirements& requirements) {
-  return requirements.recipe.weights.window == 0 &&
-         std::ranges::all_of(requirements.state, [](const StateSpec& spec) {
-           return spec.counts || spec.name == "state.k" || spec.name == "state.v";
-         });
-}
-
-/// Tokens begin .. begin + 1 of what has a row for each.
-Inputs TokenOf(const Requirements& requirements, const Inputs& inputs, std::int64_t token) {
-  Inputs one = inputs;
-  const std::int64_t rows = RowsPerToken(requirements.recipe);
-  for (const InputSpec& spec : requirements.inputs) {
-    TensorView& view = one.*spec.view;
-    if (!view.defined() || spec.shapes.front().size() < 2) continue;
-    const Axis axis = spec.shapes.front()[1];
-    if (axis == Axis::kTokens) view = view.Slice(1, token, 1);
-    if (axis == Axis::kRows) view = view.Slice(1, token * rows, rows);
-  }
-  return one;
-}
-
-/// A copy of the whole state; entries bound to other memory are copied, too.
-State WholeCopy(const State& state) {
-  State copy;
-  for (const State::Entry& entry : state.entries()) {
-    copy.Set(entry.name, Tensor::Copy(entry.view));
-  }
-  return copy;
 }
 
 }  // namespace
@@ -187,8 +157,7 @@ void Decoder::Attach(std::span<std::byte> memory) {
   for (const StateSpec& spec : layer_->requirements().state) {
     behind_ += BytesOf(spec, layer_->recipe(), dims_, dtype_);
   }
-  const std::uint64_t mine =
-      FingerprintOf(layer_->recipe_hash_, dims_, dtype_, {.window = window_, .draft = draft_});
+  const std::uint64_t mine = FingerprintOf(layer_->recipe_hash_, dims_, dtype_, pendency());
   // What the header says decides how much of the memory is read.
   const Header& there = header();
   const bool nothing = there == Header();
@@ -246,13 +215,13 @@ void Decoder::StartFrom(const State& state) {
     throw Error("Start", spec.name, "there, as the state is not empty", "absent");
   }
   if (memory_.empty()) {        // pairs
-    state_ = WholeCopy(state);  // made before the old one goes, whose memory `state` may share
+    state_ = CopyOfAll(state);  // made before the old one goes, whose memory `state` may share
     pair_numbers_ = {};
     return;
   }
   if (!Meets(state, memory_)) return Begin(state);
   Flush(DefaultExecutor());  // what is deferred belongs to it
-  Begin(WholeCopy(state));
+  Begin(CopyOfAll(state));
 }
 
 void Decoder::Begin(const State& state) {
@@ -289,15 +258,21 @@ TensorView Decoder::Auxiliary() const {
 }
 
 std::int64_t Decoder::AuxiliaryNumbers(bool defers) const {
-  const Pendency pendency{.window = window_, .draft = draft_};
+  const Pendency asked = pendency();
   return layer_->engine_->AuxiliaryNumbers(layer_->recipe(), dims_, dtype_,
-                                           defers ? &pendency : nullptr);
+                                           defers ? &asked : nullptr);
 }
 
+Pendency Decoder::pendency() const { return {.window = window_, .draft = draft_}; }
+
+bool Decoder::PairsWait() const {
+  return pendency().asked() && layer_->engine_->RollsBack(layer_->recipe());
+}
+
+bool Decoder::stale() const { return header().stale != 0; }
+
 bool Decoder::Defers() const {
-  const Engine& engine = *layer_->engine_;
-  const bool asked = (draft_ > 0 || window_ > 0) && engine.RollsBack(layer_->recipe());
-  return asked || engine.Defers(layer_->recipe(), dims_, dtype_);
+  return PairsWait() || layer_->engine_->Defers(layer_->recipe(), dims_, dtype_);
 }
 
 bool Decoder::IsPrepared(bool defers) const {
@@ -332,11 +307,10 @@ void Decoder::Run(std::string_view op, const Inputs& inputs, const Outputs& outp
   const Needs needs = reads ? Needs::kBoth : Needs::kWrite;
   if (!reads) RequireOneToken(op, layer_->recipe(), inputs);
   const bool first = memory_.empty() ? state_.empty() : header().started == 0;
-  const Pendency pendency{.window = window_, .draft = draft_};
-  const bool pairs_wait = pendency.asked() && layer_->engine_->RollsBack(layer_->recipe());
+  const Pendency asked = pendency();
   // A write waits for the next token alone: of several tokens there is nothing to wait for.
   const bool one = inputs.v.rank() == 4 && inputs.v.size(1) == RowsPerToken(layer_->recipe());
-  const bool defers = reads && Defers() && (one || pairs_wait);
+  const bool defers = reads && Defers() && (one || PairsWait());
   if (!memory_.empty() && (first || !IsPrepared(defers))) {  // it is written before RunCall()
     const Dims dims = CheckCall(op, layer_->requirements(), inputs, state_, needs);
     CheckOutputs(op, dims, inputs, {.state = State(), .before = memory_}, outputs, options, needs);
@@ -347,7 +321,7 @@ void Decoder::Run(std::string_view op, const Inputs& inputs, const Outputs& outp
   try {
     RunCall(runs, inputs, state_, outputs, needs, options,
             {.numbers = numbers,
-             .pendency = defers ? &pendency : nullptr,
+             .pendency = defers ? &asked : nullptr,
              .of_pairs = memory_.empty() ? &pair_numbers_ : nullptr,
              .before = Before(),
              .behind = Behind()});
@@ -359,96 +333,13 @@ void Decoder::Run(std::string_view op, const Inputs& inputs, const Outputs& outp
 }
 
 void Decoder::Step(const Inputs& inputs, const Outputs& outputs, const CallOptions& options) {
-  if (draft_ > 0 && !layer_->engine_->RollsBack(layer_->recipe())) {
-    return StepOneByOne(inputs, outputs, options);
-  }
+  if (draft_ > 0 && !PairsWait()) return StepOneByOne(inputs, outputs, options);
   Run("Step", inputs, outputs, true, options);
 }
 
 void Decoder::Memorize(const Inputs& inputs, const CallOptions& options) {
   Run("Memorize", inputs, {}, false, options);
   ForgetDrafts();
-}
-
-void Decoder::StepOneByOne(const Inputs& inputs, const Outputs& outputs,
-                           const CallOptions& options) {
-  const Dims dims = CheckCall("Step", layer_->requirements(), inputs, state_, Needs::kBoth);
-  CheckOutputs("Step", dims, inputs, {.state = State(), .before = memory_}, outputs, options,
-               Needs::kBoth);
-  const auto at = [](const TensorView& view, std::int64_t token) {
-    return view.defined() ? view.Slice(1, token, 1) : view;
-  };
-  for (std::int64_t t = 0; t < dims.tokens; ++t) {
-    Keep();
-    Run("Step", TokenOf(layer_->requirements(), inputs, t),
-        {.y = at(outputs.y, t),
-         .status = at(outputs.status, t),
-         .iterations = at(outputs.iterations, t),
-         .residual = at(outputs.residual, t)},
-        true, options);
-  }
-}
-
-void Decoder::Keep() {
-  if (memory_.empty() && CountsPairs(layer_->requirements())) {
-    ++tokens_kept_;
-    return;
-  }
-  Kept kept;
-  if (!memory_.empty()) {
-    kept.memory = Tensor(DType::kInt8, {static_cast<std::int64_t>(memory_.size())});
-    std::memcpy(kept.memory.data(), memory_.data(), memory_.size());
-  } else {
-    kept.state = WholeCopy(state_);
-    if (pair_numbers_.defined()) kept.pair_numbers = Tensor::Copy(pair_numbers_);
-  }
-  if (static_cast<std::int64_t>(kept_.size()) == draft_) kept_.erase(kept_.begin());
-  kept_.push_back(std::move(kept));
-}
-
-void Decoder::ForgetDrafts() {
-  kept_.clear();
-  tokens_kept_ = 0;
-}
-
-std::int64_t Decoder::pending() const {
-  if (!layer_->engine_->RollsBack(layer_->recipe())) {
-    return std::max(tokens_kept_, static_cast<std::int64_t>(kept_.size()));
-  }
-  if (header().stale == 0) return 0;
-  State shared = state_.Shared();
-  return layer_->engine_->PendingTokens(layer_->recipe(), shared, Auxiliary(),
-                                        {.window = window_, .draft = draft_});
-}
-
-void Decoder::RollBack(std::int64_t tokens) {
-  const std::int64_t most = pending();
-  if (tokens < 0 || tokens > most) {
-    throw Error("RollBack", "tokens", "from 0 to " + std::to_string(most), std::to_string(tokens));
-  }
-  if (tokens == 0) return;
-  if (layer_->engine_->RollsBack(layer_->recipe())) {
-    return layer_->engine_->RollBack(layer_->recipe(), state_, Auxiliary(),
-                                     {.window = window_, .draft = draft_}, tokens);
-  }
-  if (kept_.empty()) {  // pairs that are counted
-    const TensorView length = state_.Get("state.length");
-    for (std::int64_t i = 0; i < length.shape().elements(); ++i) {
-      length.as<std::int64_t>()[i] -= tokens;
-    }
-    pair_numbers_ = {};
-    tokens_kept_ -= tokens;
-    return;
-  }
-  const auto first = kept_.end() - static_cast<std::ptrdiff_t>(tokens);
-  if (!memory_.empty()) {
-    std::memcpy(memory_.data(), first->memory.data(), memory_.size());
-    Attach(memory_);
-  } else {
-    state_ = WholeCopy(first->state);
-    pair_numbers_ = std::move(first->pair_numbers);
-  }
-  kept_.erase(first, kept_.end());
 }
 
 void Decoder::Retrieve(const Inputs& inputs, const Outputs& outputs,
@@ -477,8 +368,7 @@ const State& Decoder::state(const CallOptions& options) {
 
 void Decoder::Flush(Executor& executor) {
   if (header().stale == 0) return;
-  layer_->engine_->Flush(layer_->recipe(), state_, Auxiliary(),
-                         {.window = window_, .draft = draft_}, executor);
+  layer_->engine_->Flush(layer_->recipe(), state_, Auxiliary(), pendency(), executor);
   header().stale = 0;
   header().numbers = 0;
 }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "tests/support/calls.h"
 #include "ttr/decoder.h"
+#include "ttr/error.h"
 
 namespace ttr::test {
 
@@ -16,6 +18,17 @@ inline Dims SomeDims() {
   dims.heads = dims.key_heads = dims.value_heads = 2;
   dims.query_heads = 4;
   return dims;
+}
+
+// What an act is refused with.
+template <class Act>
+std::string ErrorOf(const Act& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
 // Room for the answers to one token.

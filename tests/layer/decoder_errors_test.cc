@@ -16,20 +16,11 @@ namespace ttr {
 namespace {
 
 using test::Call;
+using test::ErrorOf;
 using test::LargestDifference;
 using test::SomeDims;
 using test::Step;
 using test::Token;
-
-template <class Act>
-std::string ErrorOf(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 // The header before the state and the numbers behind it are the decoder's alone.
 TEST(DecoderErrors, NameWhatOverlapsItsMemory) {

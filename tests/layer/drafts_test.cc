@@ -20,19 +20,10 @@ namespace ttr {
 namespace {
 
 using test::Call;
+using test::ErrorOf;
 using test::LargestDifference;
 
 constexpr std::int64_t kDraft = 5;
-
-template <class Act>
-std::string ErrorOf(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 // Tokens begin .. begin + count.
 Tensor Step(const Call& call, std::int64_t begin, std::int64_t count, Decoder& decoder,
@@ -150,6 +141,43 @@ TEST_P(Drafts, LeaveNoTraceWhenTakenBack) {
         continue;  // and the room behind pairs
       EXPECT_EQ(LargestDifference(entry.view, drafts.state().Get(entry.name)), 0) << entry.name;
     }
+  }
+}
+
+// More tokens than there is room for, and as many back as are pending: what is beside the memory is
+// as it was, too.
+TEST_P(Drafts, GoBackFromLongSteps) {
+  constexpr std::int64_t kTokens = 40, kStep = 11;
+  const Call call(layer.recipe(), SmallDims(kTokens), DType::kFloat64, 8);
+  const Dims dims = InferDims("Decoder", layer.requirements(), call.inputs);
+  const test::Result plain = RunInPieces(layer, call, 1);
+  Decoder decoder(layer, dims, {.state = DType::kFloat64, .draft = 3});
+  for (std::int64_t t = 0; t + kStep < kTokens;) {
+    Step(call, t, kStep, decoder);
+    const std::int64_t back = std::min(decoder.pending(), kStep - 1);
+    ASSERT_GE(back, 3);
+    decoder.RollBack(back);
+    t += kStep - back;
+    const Tensor y = Step(call, t, 1, decoder);
+    ASSERT_LE(LargestDifference(y, plain.y.view().Slice(1, t, 1)), 1e-8) << t;
+    ++t;
+  }
+}
+
+// Without a draft, too, single tokens and several follow one another.
+TEST_P(Drafts, OfNoneStepAsTokensDo) {
+  constexpr std::int64_t kTokens = 24;
+  const Call call(layer.recipe(), SmallDims(kTokens), DType::kFloat64, 9);
+  const Dims dims = InferDims("Decoder", layer.requirements(), call.inputs);
+  const test::Result plain = RunInPieces(layer, call, 1);
+  Decoder decoder(layer, dims, {.state = DType::kFloat64});
+  const std::int64_t counts[] = {1, 1, 4, 1, 2, 7};
+  for (std::int64_t t = 0, i = 0; t < kTokens; ++i) {
+    const std::int64_t count = std::min(counts[i % 6], kTokens - t);
+    const Tensor y = Step(call, t, count, decoder);
+    ASSERT_LE(LargestDifference(y, plain.y.view().Slice(1, t, count)), 1e-8) << t;
+    EXPECT_EQ(decoder.pending(), 0);
+    t += count;
   }
 }
 

@@ -129,6 +129,7 @@ struct ReplayScratch {
   T* reads;    // [row][query][3]: what multiplies what is read, and what the row writes itself
   T* values;   // [row][columns]
   T* outputs;  // [row][query][columns]
+  T* beside;   // the state beside the memory before the row: sum, curvature, a line
 };
 
 /// The arrays of a worker's scratch, in elements of T.
@@ -230,6 +231,8 @@ struct Scratch {
     replay.reads = layout.Take<T>(rows * sizes.queries * 3);
     replay.values = layout.Take<T>(rows * width);
     replay.outputs = layout.Take<T>(rows * sizes.queries * width);
+    const std::int64_t beside = 2 * RoundUp(sizes.key_dim, kLine<T>) + kLine<T>;
+    replay.beside = layout.Take<T>(rows > 0 ? beside : 0);
   }
 
   void TakeGathered(const Options& options, const Sizes& sizes, ScratchLayout& layout) {

@@ -88,13 +88,13 @@ class PairAdder {
   const bool both_, decays_;
 };
 
-/// S = M, in the memory's columns; nothing is pending then.
+/// Adds all pairs but the last `keep` to S, in the memory's columns. Where none is kept S = M.
 template <class T>
-void FlushPairs(const Options& options, const Memory& memory) {
+void FlushPairs(const Options& options, const Memory& memory, std::int64_t keep = 0) {
   const Pending<T> pending(options, memory);
-  const std::int64_t pairs = pending.count();
+  const std::int64_t pairs = pending.count() - keep;
   if (pairs == 0 && !pending.decayed()) return;
-  const PairAdder<T> adder(pending, memory, pairs, true);
+  const PairAdder<T> adder(pending, memory, pairs, keep == 0);
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   constexpr int kVectors = 4;
@@ -108,7 +108,7 @@ void FlushPairs(const Options& options, const Memory& memory) {
   for (; column < memory.end_column; ++column) {
     adder.template Columns<1>(hn::CappedTag<T, 1>(), column);
   }
-  pending.Clear();
+  keep == 0 ? pending.Clear() : pending.DropFirst(pairs);
 }
 
 /// What is over c must not overflow. Before a call c is brought back to 1 where it is below the

@@ -118,6 +118,10 @@ class ReplayRun {
       PrepareRow(options_, memory_, chunk, in_place_.keys_in_place(), scratch_, prepared_);
       if (memory_.writes() && !chunk.forget) {
         if (Joins(r)) continue;
+        if (pending_.count() == pending_.room()) {
+          Flush(memory_.pending_kept);
+          if (Joins(r)) continue;
+        }
         Flush();
         if (Joins(r)) continue;
       } else {
@@ -131,17 +135,17 @@ class ReplayRun {
   bool erases() const { return options_.erases(); }
   bool separate() const { return options_.separate_value_key(); }
 
-  /// The rows so far, and then all pairs are part of the state's tensor.
-  void Flush() {
+  /// The rows so far, and then all pairs but the last `keep`, are part of the state's tensor.
+  void Flush(std::int64_t keep = 0) {
     Pass();
-    FlushPairs<T>(options_, memory_);
+    FlushPairs<T>(options_, memory_, keep);
     written_ = 0;
   }
 
-  /// What the next pair needs to be taken back: the state beside the memory.
+  /// What the row needs to be taken back: the state beside the memory, before the row is prepared.
   void SaveBeside() const {
-    if (pending_.layout().beside == 0 || pending_.count() == pending_.room()) return;
-    T* to = pending_.beside(pending_.count());
+    if (pending_.layout().beside == 0) return;
+    T* to = s_.beside;
     for (const T* row : {scratch_.running.sum, scratch_.running.curvature}) {
       if (row == nullptr) continue;
       std::copy_n(row, pending_.layout().key_rows, to);
@@ -171,6 +175,7 @@ class ReplayRun {
       s_.reads[at + 1] = prepared_.scores[q * kChunk * kChunk];
       s_.reads[at + 2] = separate() ? prepared_.score_values[q * kChunk * kChunk] : T(0);
     }
+    std::copy_n(s_.beside, pending_.layout().beside, pending_.beside(pending_.count()));
     LoadValues(r, row);
     row.scale =
         joining.Leave(gathered_.write, separate() ? gathered_.value : nullptr, gathered_.stride);
