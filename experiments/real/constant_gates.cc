@@ -56,7 +56,6 @@ std::vector<ConstantGate> ConstantInputs(const Recipe& recipe, const GateConstan
     reads_queries = reads_queries || spec.name == "q";
     if (!spec.required || spec.name == "q" || spec.name == "k" || spec.name == "v") continue;
     ConstantGate gate{.name = spec.name, .view = spec.view, .shape = spec.shapes.front()};
-    gate.per_token = gate.shape.size() > 1 && gate.shape[1] == Axis::kTokens;
     gate.is_key = spec.name == "erase_key";
     const std::optional<double> value = ValueOf(spec, constants);
     if (!value && !gate.is_key) {

@@ -22,7 +22,6 @@ struct ConstantGate {
   std::string_view name;
   TensorView Inputs::* view;
   std::vector<Axis> shape;
-  bool per_token = true;
   bool is_key = false;  ///< `erase_key`: the key itself instead of a constant
   double value = 0;
 };

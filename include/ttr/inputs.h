@@ -107,6 +107,9 @@ struct InputSpec : InputField {
   std::vector<std::vector<Axis>> shapes;  ///< any of these
   bool required = true;
   std::string_view meaning;
+  /// Does each query take it, so that a call which only reads needs it and one which only writes
+  /// does not? (q; how gradient descent walks from 0 to an answer.)
+  bool of_query = false;
 };
 
 /// The inputs that a recipe takes, required ones first.

@@ -73,7 +73,8 @@ class AssociativeMemory {
 
   /// Sets a gate for all later tokens, for example the step size of a delta rule, or a constant of
   /// the recipe ("features.w", "ridge", ...). Inputs of a token that InputSpecs() call optional
-  /// need not be set.
+  /// need not be set. What queries take (InputSpec::of_query: the steps of gradient descent and
+  /// their momentum) is set here alone.
   void SetGate(std::string_view name, std::span<const double> values);
 
   /// One safetensors file: state, gates, recipe and version. Atomic: a crash leaves the old file or

@@ -213,7 +213,7 @@ struct Optimizer {
   EtaKind eta_kind = EtaKind::kConstant;
   double eps = 0;  ///< NLMS: added to |k|^2; adapted steps: to the root
   Erase erase = Erase::kKey;
-  bool momentum = false;  ///< input `momentum`
+  bool momentum = false;  ///< input `momentum`; that of full-batch gradient descent is of the query
   WeightDecay weight_decay = WeightDecay::kNone;
   Loss loss = Loss::kSquared;   ///< networks
   Adapt adapt = Adapt::kNone;   ///< networks

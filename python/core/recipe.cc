@@ -51,6 +51,7 @@ nb::list InputDictionaries(nb::handle recipe) {
     entry["keyword"] = Keyword(spec.name);
     entry["shapes"] = shapes;
     entry["required"] = spec.required;
+    entry["of_query"] = spec.of_query;
     entry["range"] = RangeText(spec.range);
     entry["neutral"] = nb::cast(spec.neutral);
     entry["meaning"] = spec.meaning;
@@ -263,6 +264,7 @@ is the number of rows of `features.w`.)")
     keyword    the same as an argument: "features_w"
     shapes     any of these, as names of axes: [["B", "T", "H"], ["B", "T", "H", "Dk"]]
     required   must it be given?
+    of_query   does each query take it, so that a call which only reads needs it, too?
     range      ">= 0", "<= 0" or "any"
     neutral    the value that leaves a layer as if it had no such input, or None
     meaning    text)");

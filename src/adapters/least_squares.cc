@@ -57,6 +57,7 @@ least_squares::Iteration IterationOf(const Optimizer& optimizer, std::int64_t ke
   iteration.steps = optimizer.steps;
   iteration.eta = StepSizeOf(optimizer, key_dim);
   iteration.given = optimizer.eta_kind == EtaKind::kInput;
+  iteration.momentum = optimizer.momentum;
   iteration.relative =
       optimizer.eta_kind == EtaKind::kRelative && optimizer.preconditioner == Preconditioner::kNone;
   iteration.block = optimizer.block;
@@ -179,7 +180,10 @@ struct Words {
       call.importance = inputs.importance;
       call.decay_factors = constants.decay_factors;
     }
-    if (needs != Needs::kWrite) call.step = inputs.step;
+    if (needs != Needs::kWrite) {
+      call.step = inputs.step;
+      call.momentum = inputs.momentum;
+    }
     call.cu_seqlens = CuSeqlens(inputs, from.dims);
     if (ridge.defined()) call.ridge = ridge.view();
     call.a = memories.a;
@@ -383,6 +387,7 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   engine.gradients.log_decay = tensors.dinputs.log_decay;
   engine.gradients.importance = tensors.dinputs.importance;
   engine.gradients.step = tensors.dinputs.step;
+  engine.gradients.momentum = tensors.dinputs.momentum;
   engine.gradients.a = tensors.dinitial.Get("state.a");
   engine.gradients.b = tensors.dinitial.Get("state");
   const std::int64_t phi = PhiDim(recipe, dims);

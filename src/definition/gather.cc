@@ -148,7 +148,7 @@ Token GatherToken(const Constants& constants, const Inputs& inputs, std::int64_t
   token.log_importance = ScalarOr(0, inputs.log_importance, b, t, h);
   token.erase_key = Row(inputs.erase_key, {b, t, h});
   token.erase_gate = Row(inputs.erase_gate, {b, t, h});
-  token.momentum = ScalarOr(0, inputs.momentum, b, t, h);
+  token.momentum = GatherMomentum(constants, inputs, b, t);
   token.weight_decay = ScalarOr(0, inputs.weight_decay, b, t, h);
   TakeNothingAtZero(recipe, token);
   return token;
@@ -156,7 +156,13 @@ Token GatherToken(const Constants& constants, const Inputs& inputs, std::int64_t
 
 Vector GatherSteps(const Constants& constants, const Inputs& inputs, std::int64_t b,
                    std::int64_t t) {
+  if (constants.recipe.optimizer.eta_kind != EtaKind::kInput) return Vector();
   return Row(inputs.step, {b, t, constants.head});
+}
+
+double GatherMomentum(const Constants& constants, const Inputs& inputs, std::int64_t b,
+                      std::int64_t t) {
+  return ScalarOr(0, inputs.momentum, b, t, constants.head);
 }
 
 Vector GatherQuery(const Constants& constants, const Inputs& inputs, std::int64_t b, std::int64_t t,

@@ -12,9 +12,13 @@ Constants GatherConstants(const Recipe& recipe, const Dims& dims, const Inputs& 
 /// The token at row t of batch b, before phi: q, k normalised where the recipe says so.
 Token GatherToken(const Constants& constants, const Inputs& inputs, std::int64_t b, std::int64_t t);
 
-/// The sizes of the steps of gradient descent at row t of batch b.
+/// The sizes of the steps of gradient descent at row t of batch b; nothing where they are no input.
 Vector GatherSteps(const Constants& constants, const Inputs& inputs, std::int64_t b,
                    std::int64_t t);
+
+/// The momentum at row t of batch b; 0 where there is none.
+double GatherMomentum(const Constants& constants, const Inputs& inputs, std::int64_t b,
+                      std::int64_t t);
 
 /// Query head j at row t of batch b, before phi: normalised, not yet scaled.
 Vector GatherQuery(const Constants& constants, const Inputs& inputs, std::int64_t b, std::int64_t t,

@@ -30,12 +30,16 @@ struct Iterate {
   Status status = Status::kSolved;
 };
 
-/// x <- x + eta P (q - A x), `steps` times from x = 0: gradient descent on the regression, for all
-/// queries at once, since M_n q = B x_n.
+/// d <- P (q - A x) + momentum d,  x <- x + eta d, `steps` times from x = d = 0: gradient descent
+/// on the regression, for all queries at once, since M_n q = B x_n.
 Iterate GradientDescent(const Matrix& a, const Preconditioning& p, const Vector& eta,
-                        const Vector& q) {
+                        double momentum, const Vector& q) {
   Vector x = Vector::Zero(q.size());
-  for (const double size : eta) x += size * p.Apply(q - a * x);
+  Vector d = x;
+  for (const double size : eta) {
+    d = p.Apply(q - a * x) + momentum * d;
+    x += size * d;
+  }
   return {x, eta.size()};
 }
 
@@ -147,7 +151,10 @@ class LeastSquares : public Memory {
     preconditioning_.reset();
   }
 
-  void SetSteps(const Vector& sizes) override { steps_ = sizes; }
+  void SetSteps(const Vector& sizes, double momentum) override {
+    steps_ = sizes;
+    momentum_ = momentum;
+  }
 
   /// y = B x with A x = q.
   Answer Read(const Vector& q) const override {
@@ -212,7 +219,7 @@ class LeastSquares : public Memory {
     if (!preconditioning_) preconditioning_.emplace(a, optimizer_);
     return optimizer_.solver == Solver::kConjugateGradient
                ? ConjugateGradient(a, *preconditioning_, q, optimizer_)
-               : GradientDescent(a, *preconditioning_, StepSizes(), q);
+               : GradientDescent(a, *preconditioning_, StepSizes(), momentum_, q);
   }
 
   /// The sizes of the steps of gradient descent.
@@ -235,6 +242,7 @@ class LeastSquares : public Memory {
   Matrix a_;
   Matrix b_;      // B, Dv x Dk
   Vector steps_;  // where they are an input
+  double momentum_ = 0;
   // The solver that reads share until the next write.
   mutable std::optional<SymmetricSolver> solver_;
   mutable std::optional<Preconditioning> preconditioning_;

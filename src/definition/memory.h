@@ -101,8 +101,9 @@ class Memory {
   /// Has the latest token completed a mini-batch?
   virtual bool CompletesBatch() const { return true; }
 
-  /// The sizes of the steps that the next reads take, where they are an input.
-  virtual void SetSteps(const Vector& /*sizes*/) {}
+  /// What the next reads take beside their query, where it is an input: the sizes of the steps of
+  /// gradient descent, and their momentum.
+  virtual void SetSteps(const Vector& /*sizes*/, double /*momentum*/) {}
 
   /// Retrieves y = m(q).
   virtual Answer Read(const Vector& q) const = 0;

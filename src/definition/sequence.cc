@@ -142,8 +142,9 @@ class Reader {
   void Answer(std::int64_t b, std::int64_t t, std::int64_t position, const Token* token,
               const Outputs& outputs) const {
     const Dims& dims = constants_.dims;
-    if (recipe().optimizer.eta_kind == EtaKind::kInput) {
-      memory_->SetSteps(GatherSteps(constants_, inputs_, b, t));
+    if (recipe().optimizer.solver == Solver::kGradient) {
+      memory_->SetSteps(GatherSteps(constants_, inputs_, b, t),
+                        GatherMomentum(constants_, inputs_, b, t));
     }
     for (std::int64_t r = 0; r < queries_; ++r) {
       const std::int64_t output_head = constants_.head * queries_ + r;

@@ -127,6 +127,13 @@ void AssociativeMemory::Memorize(std::span<const double> key, std::span<const do
   for (const auto& [name, values] : gates) RequireGate(kOp, specs_, name);
   for (const InputSpec& spec : specs_) {
     if (!IsGate(spec)) continue;
+    if (spec.of_query) {
+      if (gates.contains(spec.name)) {
+        throw Error(kOp, "gate '" + std::string(spec.name) + "'",
+                    "set by SetGate, for queries take it", "given with a pair");
+      }
+      continue;
+    }
     if (const auto given = gates.find(spec.name); given != gates.end()) {
       inputs.*spec.view = GateView(kOp, spec, recipe(), sizes_, given->second);
     } else if (const auto set = gates_.find(spec.name); set != gates_.end()) {
@@ -157,7 +164,7 @@ Status AssociativeMemory::Read(const Layer& layer, std::string_view op, std::str
     inputs.q = View(op, name, query.data(), query.size(), 1, sizes_.heads, sizes_.key_dim);
   }
   for (const InputSpec& spec : specs_) {
-    if (!IsGate(spec) || IsPerToken(spec)) continue;
+    if (!IsGate(spec) || (IsPerToken(spec) && !spec.of_query)) continue;
     if (const auto set = gates_.find(spec.name); set != gates_.end()) {
       inputs.*spec.view = set->second.view();
     }

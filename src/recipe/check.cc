@@ -69,19 +69,13 @@ class Checker {
     return nullptr;
   }
 
-  /// Does it belong to a query, not to what is written? The steps of gradient descent are taken by
-  /// each query.
-  bool IsOfReads(std::string_view name) const {
-    return name == "q" || (name == "step" && recipe_.optimizer.eta_kind == EtaKind::kInput);
-  }
-
   bool IsNeeded(const InputSpec& spec) const {
     if (!spec.required) return false;
     switch (needs_) {
       case Needs::kBoth: return true;
-      case Needs::kWrite: return !IsOfReads(spec.name) && spec.name != "bonus";
+      case Needs::kWrite: return !spec.of_query && spec.name != "bonus";
       case Needs::kRead:
-        return IsPerToken(spec) ? IsOfReads(spec.name) : spec.name != "bonus" && spec.name != "a";
+        return IsPerToken(spec) ? spec.of_query : spec.name != "bonus" && spec.name != "a";
     }
     return true;
   }
@@ -100,8 +94,8 @@ class Checker {
       if (!view.defined() && IsNeeded(*spec)) {
         throw Error(op_, field.name, AxesText(spec->shapes[0]), "absent");
       }
-      const bool unread = needs_ == Needs::kRead && !IsOfReads(field.name) &&
-                          field.name != "cu_seqlens" && IsPerToken(*spec);
+      const bool unread = needs_ == Needs::kRead && !spec->of_query && field.name != "cu_seqlens" &&
+                          IsPerToken(*spec);
       if (view.defined() && unread) {
         throw Error(op_, field.name, "absent where nothing is written", ShapeText(view.shape()));
       }

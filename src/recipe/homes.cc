@@ -72,7 +72,8 @@ constexpr Home kHomes[] = {
     {"eps", [](R r) { return IsNlms(r) || IsAdapted(r); },
      "eps belongs to sgd(step: nlms), and to steps adapted a weight"},
     {"erase", IsLinearSgd, "erase keys belong to sgd on a linear memory"},
-    {"momentum", IsSgd, "momentum belongs to sgd"},
+    {"momentum", [](R r) { return IsSgd(r) || (IsGradient(r) && IsLinear(r)); },
+     "momentum belongs to sgd, and to gradient on a linear memory"},
     {"weight_decay", IsSgd, "weight decay belongs to sgd"},
     {"loss", IsNetwork,
      "losses belong to networks; that of a linear memory is squared, and one gradient step of the "

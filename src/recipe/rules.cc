@@ -30,6 +30,8 @@ bool IsCompact(Kernel kernel) {
          kernel == Kernel::kTriweight;
 }
 
+bool HasMomentumOfDescent(R r) { return IsSolver(r, Solver::kGradient) && r.optimizer.momentum; }
+
 // Is its linear system approached by steps?
 bool IsLeastSquaresIteration(R r) {
   return IsFamily(r, Family::kLeastSquares) && !IsSolver(r, Solver::kExact);
@@ -130,6 +132,14 @@ constexpr Rule kRules[] = {
      },
      "step sizes that are an input go without a preconditioner",
      [](Recipe& r) { r.optimizer.preconditioner = Preconditioner::kNone; }},
+    {[](R r) { return HasMomentumOfDescent(r) && r.optimizer.steps == 1; },
+     "the first step of gradient descent has none before it to keep a share of", NoMomentum},
+    {[](R r) {
+       return HasMomentumOfDescent(r) && (r.optimizer.eta_kind == EtaKind::kInput ||
+                                          r.optimizer.preconditioner != Preconditioner::kNone);
+     },
+     "momentum of gradient descent goes with one step size for all steps, without a preconditioner",
+     NoMomentum},
     {[](R r) { return IsSolver(r, Solver::kChebyshev) && r.optimizer.ridge <= 0; },
      "chebyshev needs a ridge > 0, which bounds its eigenvalues from below",
      [](Recipe& r) { r.optimizer.ridge = 0.02; }},

@@ -60,6 +60,11 @@ class Collector {
     specs.push_back({*field, std::move(shapes), presence == kRequired, meaning});
   }
 
+  void AddOfQuery(std::string_view name, std::vector<Axis> shape, std::string_view meaning) {
+    Add(name, {std::move(shape)}, kRequired, meaning);
+    required_.back().of_query = true;
+  }
+
   std::vector<InputSpec> RequiredFirst() {
     std::vector<InputSpec> specs = std::move(required_);
     std::move(optional_.begin(), optional_.end(), std::back_inserter(specs));
@@ -82,7 +87,7 @@ void AddPairs(const Recipe& recipe, Collector& specs) {
     return;
   }
   const Axis rows = PairAxis(recipe);
-  specs.Add("q", {{kBatch, kTokens, kQueryHeads, kKeyDim}}, kRequired, "queries");
+  specs.AddOfQuery("q", {kBatch, kTokens, kQueryHeads, kKeyDim}, "queries");
   if (ReadsKeys(recipe)) {
     specs.Add("k", {{kBatch, rows, kKeyHeads, kKeyDim}}, kRequired, "keys");
   }
@@ -171,6 +176,18 @@ void AddSgd(const Recipe& recipe, Collector& specs) {
   }
 }
 
+void AddGradientDescent(const Recipe& recipe, Collector& specs) {
+  using enum Axis;
+  if (recipe.optimizer.eta_kind == EtaKind::kInput) {
+    specs.AddOfQuery("step", {kBatch, kTokens, kHeads, kSteps},
+                     "sizes of the steps of gradient descent");
+  }
+  if (recipe.optimizer.momentum) {
+    specs.AddOfQuery("momentum", {kBatch, kTokens, kHeads},
+                     "share of the last step of gradient descent that is kept");
+  }
+}
+
 void AddNetwork(const Recipe& recipe, Collector& specs) {
   using enum Axis;
   if (recipe.function.norm) {
@@ -233,11 +250,7 @@ std::vector<InputSpec> InputSpecs(const Recipe& recipe) {
   }
   AddFeatures(recipe, specs);
   if (FamilyOf(recipe) == Family::kNetwork) AddNetwork(recipe, specs);
-  if (recipe.optimizer.eta_kind == EtaKind::kInput) {
-    using enum Axis;
-    specs.Add("step", {{kBatch, kTokens, kHeads, kSteps}}, kRequired,
-              "sizes of the steps of gradient descent");
-  }
+  if (recipe.optimizer.solver == Solver::kGradient) AddGradientDescent(recipe, specs);
   if (HasRidge(recipe)) AddRidge(recipe, specs);
   if (HasBandwidth(recipe.similarity.kernel)) {
     specs.Add("bandwidth", {{kHeads}}, kOptional, "takes the place of the recipe's bandwidth");

@@ -82,8 +82,19 @@ TEST(GradientDescent, TakesStepsOfItsOwnSizes) {
   recipe.optimizer.eta_kind = EtaKind::kInput;
   const auto memory = MakeLeastSquares(Sized(recipe, 1, 1));
   memory->Write(Pair(Column({2}), Column({3})));
-  memory->SetSteps(Column({.1, .2}));
+  memory->SetSteps(Column({.1, .2}), 0);
   EXPECT_NEAR(memory->Read(Column({1})).y(0), 6 * (.3 - .02 * 4), 1e-15);
+}
+
+TEST(GradientDescent, KeepsAShareOfTheLastStep) {
+  // d_1 = q, x_1 = eta q, d_2 = (1 - eta A + m) q, x_2 = eta (2 - eta A + m) q, A = 4, B = 6.
+  Recipe recipe = Iterative(Solver::kGradient, 2);
+  recipe.optimizer.eta = .1;
+  recipe.optimizer.momentum = true;
+  const auto memory = MakeLeastSquares(Sized(recipe, 1, 1));
+  memory->Write(Pair(Column({2}), Column({3})));
+  memory->SetSteps({}, .5);
+  EXPECT_NEAR(memory->Read(Column({1})).y(0), 6 * .1 * (2 - .4 + .5), 1e-15);
 }
 
 // Whatever the keys, a step relative to the largest eigenvalue makes nothing worse in the norm of

@@ -143,11 +143,8 @@ Result WriteAndRead(const Layer& layer, const Call& call, const CallOptions& opt
   result.y = Tensor(DType::kFloat32, OutputShape(call.dims));
   Inputs writes = call.inputs, reads = call.inputs;
   writes.q = {};
-  const bool takes_steps = call.recipe.optimizer.eta_kind == EtaKind::kInput;
   for (const InputSpec& spec : InputSpecs(call.recipe)) {
-    // The steps of gradient descent belong to a query.
-    const bool of_query = spec.name == "q" || (spec.name == "step" && takes_steps);
-    if (spec.shapes.front().front() == Axis::kBatch && !of_query) reads.*spec.view = {};
+    if (spec.shapes.front().front() == Axis::kBatch && !spec.of_query) reads.*spec.view = {};
   }
   layer.Memorize(writes, result.state, options);
   layer.Retrieve(reads, result.state, {.y = result.y}, options);

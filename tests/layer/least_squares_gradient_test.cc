@@ -92,6 +92,13 @@ const std::vector<std::string> kRecipes = {
     "batch_gd{eta_kind: input, steps: 9, decay: 0.9, ridge_kind: relative, ridge: 0.1, function: "
     "affine}",
     "batch_gd{eta_kind: input, steps: 2, causal: false, ridge_kind: constant, ridge: 0.3}",
+    "batch_gd{momentum: true, steps: 4}",
+    "batch_gd{momentum: true, eta_kind: constant, eta: 0.1, steps: 3, decay: scalar, importance: "
+    "input, read: before}",
+    "batch_gd{momentum: true, steps: 9, decay: 0.9, ridge_kind: relative, ridge: 0.1, function: "
+    "affine}",
+    "batch_gd{momentum: true, steps: 2, causal: false, ridge_kind: constant, ridge: 0.3, "
+    "output_norm: rms}",
     "batch_gd{steps: 3, eta: 0.7, decay: scalar, importance: input, read: before}",
     "batch_gd{ridge: 0.3, decay: retention, normalise_qk: true}",
     "batch_gd{ridge: 0.3, ridge_kind: constant, decay: scalar, importance: input, eta: 1.5}",

@@ -190,6 +190,30 @@ TEST_P(EveryLayer, ContinuesBitForBitFromAFile) {
 INSTANTIATE_TEST_SUITE_P(Memory, EveryLayer, testing::ValuesIn(CausalLayers()),
                          [](const auto& entry) { return std::string(entry.param.name); });
 
+TEST(Memory, GivesItsQueriesWhatTheyTake) {
+  // x_1 = a q, x_2 = x_1 + b (q - A x_1) + m x_1 with a = b = .1; A = 4, B = 6.
+  const auto answer = [](AssociativeMemory memory) {
+    memory.Memorize(Numbers{2}, Numbers{3});
+    Numbers y(1);
+    memory.Retrieve(Numbers{1}, y);
+    return y[0];
+  };
+  const AssociativeMemory::Sizes one{.key_dim = 1, .value_dim = 1, .heads = 1};
+  AssociativeMemory steps("batch_gd{steps: 2, eta_kind: input}", one);
+  steps.SetGate("step", Numbers{.1, .2});
+  EXPECT_NEAR(answer(steps), 6 * (.3 - .02 * 4), 1e-15);
+  AssociativeMemory momentum("batch_gd{steps: 2, eta_kind: constant, eta: 0.1, momentum: true}",
+                             one);
+  momentum.SetGate("momentum", Numbers{.5});
+  EXPECT_NEAR(answer(momentum), 6 * .1 * (2 - .4 + .5), 1e-15);
+  EXPECT_EQ(
+      ErrorOf([&] { steps.Memorize(Numbers{2}, Numbers{3}, {{"step", Numbers{.1, .2}}}); }),
+      "[Memorize] gate 'step' must be set by SetGate, for queries take it but is given with a "
+      "pair");
+  AssociativeMemory bare("batch_gd{steps: 2, eta_kind: input}", one);
+  EXPECT_EQ(ErrorOf([&] { answer(bare); }), "[Retrieve] step must be [B,T,H,n] but is absent");
+}
+
 TEST(Memory, DeltaRuleByHand) {
   AssociativeMemory memory("deltanet", {.key_dim = 2, .value_dim = 1});
   memory.SetGate("step", Numbers{1});

@@ -103,6 +103,7 @@ std::vector<std::string> Names() {
            "batch_gd{ridge: 0.1, ridge_kind: constant, decay: scalar, importance: input}",
            "batch_gd{ridge: 0.1, ridge_kind: relative, function: affine, eta: 1.5}",
            "batch_gd{eta_kind: input, steps: 3, decay: scalar, importance: input, read: before}",
+           "batch_gd{momentum: true, steps: 5, decay: scalar, importance: input, read: before}",
            "quasi_newton{preconditioner: block_diagonal, block: 2, decay: scalar, read: before}",
            "quasi_newton{preconditioner: block_diagonal, block: 2, decay: 0.9, ridge: 0, eta: 0.1, "
            "eta_kind: constant}",

@@ -101,6 +101,8 @@ LEAST_SQUARES = [
     "batch_gd{decay:scalar,importance:input}",
     "batch_gd{eta_kind:input,steps:3,decay:scalar,read:before}",
     "batch_gd{eta_kind:input,steps:2,causal:false}",
+    "batch_gd{momentum:true,steps:3,decay:scalar,read:before}",
+    "batch_gd{momentum:true,steps:4,causal:false}",
     "quasi_newton{preconditioner:block_diagonal,block:2}",
     "mesa{optimizer:conjugate_gradient,steps:30}",
     "mesa{optimizer:conjugate_gradient,steps:2}",

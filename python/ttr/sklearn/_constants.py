@@ -59,6 +59,7 @@ class Gate:
     keyword: str
     axes: tuple[str, ...]
     value: float | None  # None: the key itself
+    of_query: bool  # a call that only reads takes it, too
 
     @property
     def per_token(self) -> bool:
@@ -109,7 +110,7 @@ def gates_of(recipe: ttr.Recipe, constants: Constants) -> tuple[Gate, ...]:
                 f"[sklearn] recipe must have inputs of a constant value but is {recipe}, which "
                 f"takes {spec['keyword']} ({spec['meaning']})"
             )
-        gates.append(Gate(spec["keyword"], tuple(spec["shapes"][0]), value))
+        gates.append(Gate(spec["keyword"], tuple(spec["shapes"][0]), value, spec["of_query"]))
     return tuple(gates)
 
 

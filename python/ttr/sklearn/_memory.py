@@ -55,7 +55,7 @@ class RowMemory:
     def _predict(self, rows: Array) -> Array:
         """From the origin, to values from the origin."""
         queries = _as_tokens(rows)
-        gates = self._inputs(queries, per_token=False)
+        gates = self._inputs(queries, reads_only=True)
         return self._decoder.retrieve(queries, **gates)[0, :, 0, :]
 
     def learn(self, rows: Array, values: Array, weights: Array | None = None) -> tuple[Array, Array]:
@@ -165,11 +165,11 @@ class RowMemory:
         values = np.zeros((1, 0, 1, self.value_dim))
         return self._layer.initial_state(keys, values, **self._inputs(keys))
 
-    def _inputs(self, keys: Array, per_token: bool = True) -> dict[str, Any]:
+    def _inputs(self, keys: Array, reads_only: bool = False) -> dict[str, Any]:
         return {
             gate.keyword: gate.array(keys, self.value_dim)
             for gate in self._gates
-            if per_token or not gate.per_token
+            if gate.of_query or not (reads_only and gate.per_token)
         }
 
 

@@ -28,7 +28,9 @@
 ///     dL/dA = -eta sum_{0 < i < n} f_{n-i} x_i^T - eta sum_{0 < i <= n} D(f_{n+1-i} e_i^T)
 ///
 /// Steps of sizes of their own, eta_i: z takes them in reverse order, eta_{i+1} stands before
-/// f_{n-i} x_i^T, and dL/d eta_i = f_{n+1-i} . e_i.
+/// f_{n-i} x_i^T, and dL/d eta_i = f_{n+1-i} . e_i. With a momentum m, e_i = q - A x_{i-1} + m
+/// e_{i-1} and f_i likewise, the adjoint is still the same recurrence, and dL/dm = eta sum_{1 < i
+/// <= n} f_{n+1-i} . e_{i-1}.
 ///
 /// n - 1 pairs for F (D at the most: their sum has no more), and blocks that stay blocks. The
 /// inverse of a singular block moves within its range, too: D((P z_n)(scale q - D(A) P scale q)^T)
@@ -59,7 +61,7 @@ namespace ttr::least_squares {
 
 struct Gradients {
   TensorView q{}, k{}, v{};
-  TensorView log_decay{}, importance{}, step{};
+  TensorView log_decay{}, importance{}, step{}, momentum{};
   TensorView ridge{};   ///< [N, H, D] float64, of the constant ridge in every sequence
   TensorView a{}, b{};  ///< of the initial state
 };

@@ -8,7 +8,7 @@ namespace ttr::least_squares {
 /// All start from x = 0.
 enum class Solver : std::uint8_t {
   kExact,
-  kGradient,           ///< x <- x + eta P (q - A x), `steps` times
+  kGradient,           ///< d <- P (q - A x) + m d, x <- x + eta d, `steps` times; m the momentum
   kConjugateGradient,  ///< preconditioned by P, `steps` times at most, until |r| <= tolerance |q|
   kChebyshev,  ///< iterate `steps`, for the eigenvalues between the ridge and it plus |H|_F;
                ///< with a ridge that fades, between the smallest of A and |A|_F
@@ -31,7 +31,8 @@ struct Iteration {
   /// Gradient descent without P: is eta in units of 1 / (|A|_F + the largest ridge beside A), below
   /// which no eigenvalue's inverse is?
   bool relative = false;
-  bool given = false;  ///< gradient descent without P: are the sizes of steps Call::step?
+  bool given = false;     ///< gradient descent without P: are the sizes of steps Call::step?
+  bool momentum = false;  ///< gradient descent without P, of one eta: Call::momentum, or 0
   Preconditioner preconditioner = Preconditioner::kNone;
   std::int64_t block = 8;
   std::int64_t rank = 8;

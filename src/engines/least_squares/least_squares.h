@@ -117,6 +117,7 @@ struct Call {
   std::span<const double> decay_factors{};     ///< [H], in (0, 1]: a constant decay
   std::span<const std::int64_t> cu_seqlens{};  ///< [N + 1], in tokens; empty: not packed
   TensorView step{};                           ///< [B, T, H, steps], where options.iteration.given
+  TensorView momentum{};                       ///< [B, T, H], where options.iteration.momentum
   TensorView ridge{};
   TensorView a{}, b{};
   TensorView

@@ -75,6 +75,7 @@ struct Memory {
   const double* ridge = nullptr;   // key_dim numbers
   Rows q, y;                       // of the first of `queries` heads
   Rows step;                       // `steps` numbers a token
+  Rows momentum;                   // a number a token
   std::int64_t q_head_stride = 0;  // in elements, between the queries of one memory
   std::int64_t y_head_stride = 0;
   std::int64_t queries = 0;  // of a token; 0: writes only

@@ -77,6 +77,7 @@ struct Work {
       m.queries = sizes.queries;
       m.q = rows(call.q, heads.QueryOf(h, call.q));
       m.step = rows(call.step, h);
+      m.momentum = rows(call.momentum, h);
       m.y = rows(y, heads.OutputOf(h));
       m.q_head_stride = call.q.stride(2);
       m.y_head_stride = y.stride(2);

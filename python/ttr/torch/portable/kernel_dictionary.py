@@ -66,7 +66,8 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     of_queries = _coordinates(wide, held, q.flatten(2, 3), when.repeat_interleave(q.shape[3]))
     of_queries = of_queries.unflatten(2, q.shape[2:4]).transpose(2, 3)
     a, b = _first(wide, start)
-    rows = Rows(of_queries, z.unsqueeze(2), w * z.unsqueeze(2), v, torch.zeros_like(w), w[..., :0])
+    z, absent = z.unsqueeze(2), w[..., :0]
+    rows = Rows(of_queries, z, w * z, v, torch.zeros_like(w), absent, absent)
     nothing = torch.zeros_like(a[..., 0, 0, :, :1])
     y, a, b = solve_by_token(call.choices, rows, a.unsqueeze(2), b.unsqueeze(2), nothing)
     return read_out(call.choices, by_token(y), None), _final(call, held, a.squeeze(2), b.squeeze(2))

@@ -143,7 +143,11 @@ def _by_token(
     g = torch.zeros_like(keys.k[..., :1]) if g is None else g
     given = call.get("step")
     steps = g[..., :0] if given is None else by_memory(given, call.sizes["H"])
-    rows = token_systems.Rows(keys.q, keys.k, keys.k if w is None else w * keys.k, v, g, steps)
+    momentum = scalars(call, "momentum")
+    if momentum is None:
+        momentum = g[..., :0]
+    written = keys.k if w is None else w * keys.k
+    rows = token_systems.Rows(keys.q, keys.k, written, v, g, steps, momentum)
     y, a, b = token_systems.run(call.choices, rows, a.unsqueeze(2), b.unsqueeze(2), ridge)
     return by_token(y), a.squeeze(2), b.squeeze(2)
 

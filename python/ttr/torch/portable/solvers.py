@@ -9,7 +9,7 @@ derivatives in forward mode are refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,14 +19,22 @@ from .._derivatives import once
 from .recipe import Choices
 
 
+class Descent(NamedTuple):
+    """What gradient descent takes as an input, if anything: the size of every step, and the share
+    of the last step that is kept."""
+
+    etas: Sequence[Tensor] = ()
+    momentum: Tensor | None = None
+
+
 def solve(
-    choices: Choices, a: Tensor, q: Tensor, ridge: Tensor, etas: Sequence[Tensor] = ()
+    choices: Choices, a: Tensor, q: Tensor, ridge: Tensor, descent: Descent = Descent()
 ) -> Tensor:
-    """x as the recipe's solver leaves it; ``ridge`` [..., K] is the part of A that does not fade,
-    ``etas`` the size of every step of gradient descent where it is an input."""
+    """x as the recipe's solver leaves it; ``ridge`` [..., K] is the part of A that does not
+    fade."""
     solver = choices.optimizer
     if solver == "gradient":
-        return _descend(choices, a, q, ridge, etas)
+        return _descend(choices, a, q, ridge, descent)
     if solver == "chebyshev":
         low, high = _bounds(choices, a.detach(), ridge.detach())
         return _Chebyshev.apply(a, q, low, high, choices.steps)
@@ -131,15 +139,17 @@ def _step_size(choices: Choices, a: Tensor, ridge: Tensor) -> float | Tensor:
 
 
 def _descend(
-    choices: Choices, a: Tensor, q: Tensor, ridge: Tensor, etas: Sequence[Tensor]
+    choices: Choices, a: Tensor, q: Tensor, ridge: Tensor, descent: Descent
 ) -> Tensor:
-    """x <- x + eta P (q - A x), from 0."""
+    """d <- P (q - A x) + momentum d, x <- x + eta d, from 0."""
     precondition = _preconditioner(choices, a)
     given = choices.eta_kind == "input"
-    sizes = etas if given else [_step_size(choices, a, ridge)] * choices.steps
-    x = torch.zeros_like(q)
+    sizes = descent.etas if given else [_step_size(choices, a, ridge)] * choices.steps
+    x = step = torch.zeros_like(q)
     for eta in sizes:
-        x = x + eta * precondition(q - a @ x)
+        kept = 0 if descent.momentum is None else descent.momentum * step
+        step = precondition(q - a @ x) + kept
+        x = x + eta * step
     return x
 
 

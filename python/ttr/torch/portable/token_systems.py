@@ -18,14 +18,14 @@ from torch.utils.checkpoint import checkpoint
 
 from .decays import ScalarDecay, reverse_cumsum
 from .recipe import Choices
-from .solvers import frobenius_norm, solve
+from .solvers import Descent, frobenius_norm, solve
 
 _CHUNK = 32
 
 
 class Rows(NamedTuple):
     """[B, H, G, T, D], G the queries that read one memory: queries, keys, weighted keys, values,
-    log decays, and the sizes of steps (D = 0 where they are no input)."""
+    log decays, the sizes of steps, and their momentum (D = 0 where they are no input)."""
 
     q: Tensor
     k: Tensor
@@ -33,6 +33,7 @@ class Rows(NamedTuple):
     v: Tensor
     g: Tensor
     steps: Tensor
+    momentum: Tensor
 
 
 def run(
@@ -43,7 +44,7 @@ def run(
         left = reverse_cumsum(rows.g).exp() * rows.written
         kept = rows.g.sum(-2, keepdim=True).exp()
         a, b = kept * a + left.mT @ rows.k, kept * b + left.mT @ rows.v
-        return _read_all(choices, rows.q, rows.steps, a, b, ridge), a, b
+        return _read_all(choices, rows, a, b, ridge), a, b
     outputs = []
     for begin in range(0, rows.q.shape[-2], _CHUNK):
         part = (x[..., begin : begin + _CHUNK, :] for x in rows)
@@ -69,6 +70,7 @@ def _chunk(
     v: Tensor,
     g: Tensor,
     steps: Tensor,
+    momentum: Tensor,
     a: Tensor,
     b: Tensor,
     ridge: Tensor,
@@ -82,22 +84,27 @@ def _chunk(
     ) * a.unsqueeze(-3)
     full, diagonal = _regularised(choices, systems.squeeze(2), ridge)
     # [B, H, C, K, G]: the queries of a token share its system.
-    etas = steps.squeeze(2)[..., None, None].unbind(-3)
+    inputs = (x.squeeze(2)[..., None, None].unbind(-3) for x in (steps, momentum))
     right = q.permute(0, 1, 3, 4, 2)
-    x = solve(choices, full, right, diagonal, etas).permute(0, 1, 4, 2, 3)
+    x = solve(choices, full, right, diagonal, _descent(*inputs)).permute(0, 1, 4, 2, 3)
     y = start * (x @ b) + ((x @ written.transpose(-1, -2)) * between) @ v
     ends = decay.to_end(written.unsqueeze(-3)).squeeze(-3).transpose(-1, -2)
     kept = decay.from_start("after").squeeze(-3)[..., -1:, :]
     return y, kept * a + ends @ k, kept * b + ends @ v
 
 
-def _read_all(
-    choices: Choices, q: Tensor, steps: Tensor, a: Tensor, b: Tensor, ridge: Tensor
-) -> Tensor:
+def _descent(etas: tuple[Tensor, ...], momentum: tuple[Tensor, ...]) -> Descent:
+    return Descent(etas, momentum[0] if momentum else None)
+
+
+def _read_all(choices: Choices, rows: Rows, a: Tensor, b: Tensor, ridge: Tensor) -> Tensor:
     """Every query reads the memory of the whole sequence."""
     full, diagonal = _regularised(choices, a.squeeze(2), ridge.squeeze(1))
-    groups = q.shape[2]
-    right = q.flatten(2, 3).transpose(-1, -2)
-    etas = steps.expand(-1, -1, groups, -1, -1).flatten(2, 3).unsqueeze(-3).unbind(-1)
-    x = solve(choices, full, right, diagonal, etas).transpose(-1, -2).unflatten(2, (groups, -1))
-    return x @ b
+    groups = rows.q.shape[2]
+    right = rows.q.flatten(2, 3).transpose(-1, -2)
+    inputs = (
+        x.expand(-1, -1, groups, -1, -1).flatten(2, 3).unsqueeze(-3).unbind(-1)
+        for x in (rows.steps, rows.momentum)
+    )
+    x = solve(choices, full, right, diagonal, _descent(*inputs))
+    return x.transpose(-1, -2).unflatten(2, (groups, -1)) @ b

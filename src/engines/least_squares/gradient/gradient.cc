@@ -38,6 +38,7 @@ GradientMemory MemoryOf(const Work& work, const BackwardCall& call, std::int64_t
   m.dlog_decay = rows(gradients.log_decay, h);
   m.dimportance = rows(gradients.importance, h);
   m.dstep = rows(gradients.step, h);
+  m.dmomentum = rows(gradients.momentum, h);
   m.da = common::StateOf(call.da, n, h);
   m.db = common::StateOf(call.db, n, h);
   m.da_initial = common::StateOf(gradients.a, n, h);

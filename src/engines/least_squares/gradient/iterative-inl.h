@@ -43,7 +43,7 @@ class IterativeSolutions {
         slope_(options, memory_, prepared_, *s_.iteration,
                {s_.forward.steps, s_.solutions.more, s_.solutions.blocks, s_.solutions.worth,
                 s_.solutions.bound_slope, s_.forward.low_rank, s_.diagonal, s_.rows.data},
-               c_.keys_unit, memory.dstep) {}
+               c_.keys_unit, {memory.dstep, memory.dmomentum}) {}
   IterativeSolutions(const IterativeSolutions&) = delete;
   IterativeSolutions& operator=(const IterativeSolutions&) = delete;
 
@@ -97,6 +97,9 @@ class IterativeSolutions {
     const std::int64_t queries = memory_.queries;
     ScaleRows(part, c_.q.Rows(queries));  // u was found from B / c
     if (options_.iteration.given) GatherSteps(part);
+    for (std::int64_t j = 0; options_.iteration.momentum && j < 2 * part.reading * queries; ++j) {
+      s_.iteration->momentum[j] = sn::LoadOne<T>(memory_.momentum, part.begin + j / (2 * queries));
+    }
     const Block<T> solutions =
         iterations_.Solve(c_.q, 2 * part.reading * queries, 2 * queries, s_.forward.steps);
     if (options_.descends()) {

@@ -14,7 +14,7 @@ namespace ttr::least_squares {
 /// One memory and one sequence. `memory` is that of the forward call; its a and b are read only.
 struct GradientMemory {
   Memory memory;
-  Rows dy, dq, dk, dv, dlog_decay, dimportance, dstep;
+  Rows dy, dq, dk, dv, dlog_decay, dimportance, dstep, dmomentum;
   std::int64_t dy_head_stride = 0, dq_head_stride = 0;
   Rows da, db;  // of the final state: key_dim rows
   Rows da_initial, db_initial;

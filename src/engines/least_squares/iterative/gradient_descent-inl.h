@@ -19,19 +19,19 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
-/// x <- x + eta P (q - A x) from 0, n times; the first step needs no product.
+/// d <- P (q - A x) + m d, x <- x + eta d from 0, n times; the first step needs no product. d is
+/// called a step.
 template <class T>
 class GradientDescent : public SolverRows<T> {
   using Base = SolverRows<T>;
-  using Base::D, Base::AD, Base::R, Base::ForVectors, Base::Spread, Base::Products, Base::how_,
-      Base::prepared_, Base::systems_, Base::s_, Base::it_, Base::sides_;
+  using Base::D, Base::AD, Base::R, Base::X, Base::ForVectors, Base::Spread, Base::Products,
+      Base::how_, Base::prepared_, Base::systems_, Base::s_, Base::it_, Base::sides_;
   using typename Base::Tag, typename Base::Vec;
 
  public:
   using Base::Base;
 
-  /// x in the rows of d. `steps`: where step n leaves the P r of row j, in row n rows + j, if at
-  /// all.
+  /// x in the rows of it_.d. `steps`: where step n of row j is left, in row n rows + j, if at all.
   void Solve(const Block<T>& q, std::int64_t rows, const Block<T>& steps) const {
     for (std::int64_t n = 0; n < how_.steps; ++n) {
       if (n > 0) Products(rows);
@@ -49,7 +49,8 @@ class GradientDescent : public SolverRows<T> {
             hn::Store(hn::Sub(hn::Load(d, q.Row(j) + v), ax), d, residual + v);
           });
         }
-        const T* const step = prepared_.Precondition(system, residual, it_.row);
+        const T* const step = how_.momentum ? AddMomentum(n, j, residual)
+                                            : prepared_.Precondition(system, residual, it_.row);
         if (steps.data != nullptr) std::copy(step, step + s_.keys_unit, steps.Row(n * rows + j));
         const Vec eta = Spread(how_.given ? static_cast<double>(it_.etas[j * how_.steps + n])
                                           : prepared_.StepSize(system));
@@ -59,26 +60,41 @@ class GradientDescent : public SolverRows<T> {
       }
     }
   }
+
+ private:
+  /// Step n of row j without P: the residual and a share of the step before.
+  const T* AddMomentum(std::int64_t n, std::int64_t j, const T* residual) const {
+    T* const step = X(j);
+    if (n == 0) {
+      std::copy(residual, residual + s_.keys_unit, step);
+      return step;
+    }
+    const Vec share = hn::Set(Tag(), it_.momentum[j]);
+    ForVectors([&](auto d, std::int64_t v) HWY_ATTR {
+      hn::Store(hn::MulAdd(share, hn::Load(d, step + v), hn::Load(d, residual + v)), d, step + v);
+    });
+    return step;
+  }
 };
 
 /// The slope of n steps, exactly. They are linear in q, and their adjoint is the same recurrence
-/// from u = B dy. With e_i = P r_i, the i-th step of x (from 1), and f_i that of z,
+/// from u = B dy. With e_i the i-th step of x (from 1), without momentum P r_i, and f_i that of z,
 ///
 ///     dL/dA = -eta sum_{0 < i < n} f_{n-i} x_i^T - eta sum_{0 < i <= n} D(f_{n+1-i} e_i^T)
 ///
 /// where D keeps the blocks whose inverses P is made of. That of a singular block moves within its
 /// range, too: + D((P z)(q - D(A) P q)^T), for all but q lies in the range of D(A). A P of low rank
-/// moves as LowRankSlope says.
+/// moves as LowRankSlope says. There is no P beside momentum.
 template <class T>
 class DescentSlope {
  public:
   DescentSlope(const Options& options, const Memory& memory, const PreparedSystems<T>& prepared,
                const IterationScratch<T>& it, const DescentSlopeScratch<T>& scratch,
-               std::int64_t keys_unit, const Rows& step_slopes)
+               std::int64_t keys_unit, const InputSlopes& inputs)
       : how_(options.iteration),
         dim_(memory.key_dim()),
         unit_(keys_unit),
-        step_slopes_(step_slopes),
+        inputs_(inputs),
         queries_(memory.queries),
         low_rank_pairs_(LowRankPairs(options, memory.key_dim())),
         prepared_(prepared),
@@ -102,6 +118,7 @@ class DescentSlope {
                       prepared_.systems().Fade(system),
                       prepared_.StepSize(system),
                       how_.given ? it_.etas + q * how_.steps : nullptr,
+                      how_.momentum ? static_cast<double>(it_.momentum[q]) : 0,
                       s_.steps.Rows(q),
                       s_.steps.Rows(q + queries_),
                       2 * read.count * queries_};
@@ -114,8 +131,9 @@ class DescentSlope {
       } else {
         s_.worth[token] += Worth(side, solutions.Row(q), sides.Row(q + queries_));
         if (how_.relative) AddStepSlope(side, sides.Row(q + queries_));
-        if (how_.given)
-          AddStepSlopes(side, r, it_.etas + (2 * j * queries_ + queries_) * how_.steps);
+        const std::int64_t z = 2 * j * queries_ + queries_;
+        if (how_.given) AddStepSlopes(side, r, it_.etas + z * how_.steps);
+        if (how_.momentum) AddMomentumSlope(side, r, it_.momentum[z]);
       }
     }
   }
@@ -125,7 +143,8 @@ class DescentSlope {
   struct Side {
     std::int64_t token, output, system;
     double c, eta;
-    const T* etas;  // of every step, where they are given
+    const T* etas;    // of every step, where they are given
+    double momentum;  // or 0
     Block<T> x_steps, z_steps;
     std::int64_t rows;  // from one step to the next
 
@@ -136,22 +155,36 @@ class DescentSlope {
     }
   };
 
-  /// <dL/dA, A> + <dL/dB, B>; without P, A x_i = r_0 - r_i.
+  /// <dL/dA, A> + <dL/dB, B>; without P, A x_i = r_0 - r_i, and r_i = e_{i+1} - m e_i.
   double Worth(const Side& side, const T* x, const T* u) const {
     const std::int64_t n = how_.steps;
     double worth = Dot(x, u);
     for (std::int64_t i = 1; i < n; ++i) {
-      worth -=
-          side.Eta(i + 1) * (Dot(side.F(n - i), side.E(1)) - Dot(side.F(n - i), side.E(i + 1)));
+      const T* const f = side.F(n - i);
+      double product = Dot(f, side.E(1)) - Dot(f, side.E(i + 1));
+      if (side.momentum != 0) product += side.momentum * Dot(f, side.E(i));
+      worth -= side.Eta(i + 1) * product;
     }
     return worth;
   }
 
-  /// The size of steps is eta / b, b = |A|_F + the largest ridge beside A; dL/d(size) = n e_n . u.
+  /// dL/d eta, the same for all steps: sum_i f_{n+1-i} . (e_i - m e_{i-1}); without momentum all
+  /// products are one.
+  double EtaSlope(const Side& side, const T* u) const {
+    const std::int64_t n = how_.steps;
+    if (side.momentum == 0) return static_cast<double>(n) * Dot(side.E(n), u);
+    double slope = 0;
+    for (std::int64_t i = 1; i <= n; ++i) {
+      slope += Dot(side.F(n + 1 - i), side.E(i));
+      if (i > 1) slope -= side.momentum * Dot(side.F(n + 1 - i), side.E(i - 1));
+    }
+    return slope;
+  }
+
+  /// The size of steps is eta / b, b = |A|_F + the largest ridge beside A.
   void AddStepSlope(const Side& side, const T* u) const {
     if (side.eta == 0) return;
-    const double n = static_cast<double>(how_.steps);
-    const double by_bound = -side.eta * side.eta / how_.eta * n * Dot(side.E(how_.steps), u);
+    const double by_bound = -side.eta * side.eta / how_.eta * EtaSlope(side, u);
     s_.bound_slope[side.token] += by_bound;
     s_.worth[side.token] += by_bound * how_.eta / side.eta;
   }
@@ -164,7 +197,19 @@ class DescentSlope {
       const T slope = static_cast<T>(Dot(side.F(n + 1 - i), side.E(i)));
       slopes[i - 1] = r == 0 ? slope : slopes[i - 1] + slope;
     }
-    if (r == queries_ - 1 && step_slopes_) sn::StoreRow(slopes, side.token, 0, n, step_slopes_);
+    if (r == queries_ - 1 && inputs_.step) sn::StoreRow(slopes, side.token, 0, n, inputs_.step);
+  }
+
+  /// dL/dm = eta sum_{1 < i <= n} f_{n+1-i} . e_{i-1} of query r, in the same way.
+  void AddMomentumSlope(const Side& side, std::int64_t r, T& slope) const {
+    double own = 0;
+    for (std::int64_t i = 2; i <= how_.steps; ++i) {
+      own += side.eta * Dot(side.F(how_.steps + 1 - i), side.E(i - 1));
+    }
+    slope = r == 0 ? static_cast<T>(own) : slope + static_cast<T>(own);
+    if (r == queries_ - 1 && inputs_.momentum) {
+      sn::StoreRow(&slope, side.token, 0, 1, inputs_.momentum);
+    }
   }
 
   void SubtractBlocks(const Side& side, const T* q, const T* z) const {
@@ -237,7 +282,7 @@ class DescentSlope {
 
   const Iteration& how_;
   const std::int64_t dim_, unit_;
-  const Rows step_slopes_;  // of Call::step, or absent
+  const InputSlopes inputs_;
   const std::int64_t queries_, low_rank_pairs_;
   const PreparedSystems<T>& prepared_;
   const IterationScratch<T>& it_;

@@ -48,6 +48,11 @@ inline std::int64_t LowRankPairs(const Options& options, std::int64_t key_dim) {
   return std::min(options.iteration.rank + 1, key_dim);
 }
 
+/// Where the gradients of Call::step and Call::momentum go, if anywhere.
+struct InputSlopes {
+  Rows step, momentum;
+};
+
 /// What the gradient of descent needs, and where it is stored (gradient_descent-inl.h).
 template <class T>
 struct DescentSlopeScratch {
@@ -71,6 +76,7 @@ struct IterationScratch {
   T *ridge, *row;
   double *fade, *factor, *norm, *trace;  // of every system
   T* etas;                               // [right-hand side][steps]: sizes, where they are given
+  T* momentum;                           // [right-hand side], where there is any
   PreconditionerScratch<T> p;
   SideScratch sides;
 
@@ -87,6 +93,7 @@ struct IterationScratch {
     row = layout.Take<T>(s.keys_unit + kUnit);
     layout.Take<double>(s.chunk, {&fade, &factor, &norm, &trace});
     etas = layout.Take<T>(options.iteration.given ? s.columns * options.iteration.steps : 0);
+    momentum = layout.Take<T>(options.iteration.momentum ? s.columns : 0);
     TakePreconditioner(options, sizes, s, all_vectors, layout);
     layout.Take<double>(
         s.columns, {&sides.size, &sides.product, &sides.gain, &sides.damping, &sides.residual});

@@ -124,6 +124,9 @@ class IterativeSolver {
       const std::int64_t steps = options_.iteration.steps;
       sn::LoadRow(memory_.step, begin + j / memory_.queries, 0, steps, it_.etas + j * steps);
     }
+    for (std::int64_t j = 0; options_.iteration.momentum && j < rows; ++j) {
+      it_.momentum[j] = sn::LoadOne<T>(memory_.momentum, begin + j / memory_.queries);
+    }
     const Block<T> x = iterations_.Solve(s_.q, rows, memory_.queries);
     for (std::int64_t j = 0; tokens > 0 && j < rows; ++j) {
       const T fade = static_cast<T>(prepared_.systems().Fade(j / memory_.queries));
