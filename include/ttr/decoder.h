@@ -51,6 +51,8 @@ struct DecoderOptions {
   /// 0: as the engine chooses. The numbers are the same to rounding. With a window or a draft a
   /// step whose writes wait allocates its scratch.
   std::int64_t window = 0;
+  /// Decoders that are run together: which way is the fastest depends on the size of all states.
+  std::int64_t together = 1;
 };
 
 class Decoder {
@@ -112,6 +114,7 @@ class Decoder {
 
  private:
   friend class AssociativeMemory;
+  friend class StatePool;
   struct Header;
   /// What was before a token.
   struct Kept {
@@ -156,7 +159,7 @@ class Decoder {
   std::size_t behind_ = 0;         // where the entries end
   State state_;                    // views of memory_; of pairs, tensors of its own
   Tensor pair_numbers_;            // auxiliary, of pairs
-  std::int64_t draft_ = 0, window_ = 0;
+  std::int64_t draft_ = 0, window_ = 0, together_ = 1;
   std::vector<Kept> kept_{};      // of each of the last tokens, where RollBack() needs copies
   std::int64_t tokens_kept_ = 0;  // where it needs only their number
 };

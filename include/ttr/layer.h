@@ -148,6 +148,7 @@ class Layer {
 
  private:
   friend class Decoder;
+  friend class StatePool;
 
   /// The initial state, completed, in the entries of `final` where their shapes are its own.
   State StartIn(const State& final, const State& initial, const Inputs& inputs) const;

@@ -48,6 +48,9 @@ struct EngineCall {
   /// at first. Undefined elsewhere.
   TensorView auxiliary{};
   const Pendency* pendency = nullptr;  ///< if given, `auxiliary` may be part of the memory
+  /// Where sequence n has its state: in row slots[n] of the entries, and of `auxiliary`, whose
+  /// views may be of fewer rows than there are. Empty: in row n. Only where TakesSlots().
+  std::span<const std::int64_t> slots{};
 
   const Recipe& recipe() const { return requirements.recipe; }
 };
@@ -114,6 +117,8 @@ class Engine {
                                             std::int64_t /*capacity*/) const {
     return 0;
   }
+  /// Does Forward look at EngineCall::slots?
+  virtual bool TakesSlots(const Recipe&) const { return false; }
   /// Can what tokens write wait, and is it faster where states are of this size?
   virtual bool Defers(const Recipe&, const Dims&, DType) const { return false; }
   /// Can the last tokens of those that wait be taken back?

@@ -160,6 +160,10 @@ class FastWeights final : public Engine {
     const simd::Caches& caches = simd::TheCaches();
     return bytes > caches.first_level || bytes * dims.states() * dims.heads <= caches.kept_states;
   }
+  /// A position is converted on its way, row by row.
+  bool TakesSlots(const Recipe& recipe) const override {
+    return recipe.function.features != FeatureMap::kCosformer;
+  }
   bool RollsBack(const Recipe& recipe) const override {
     return FastWeightsOptions(recipe, Dims(), {}).can_pend();
   }

@@ -166,6 +166,7 @@ FastWeightsCall::FastWeightsCall(const EngineCall& from, const State& state, Nee
   call.features_b = Parameter(inputs.features_b, dtype, features_b_);
   call.decay_factors = constants.decay_factors;
   call.cu_seqlens = CuSeqlens(inputs, from.dims);
+  call.slots = from.slots;
 }
 
 }  // namespace ttr

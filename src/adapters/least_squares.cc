@@ -185,6 +185,7 @@ struct Words {
       call.momentum = inputs.momentum;
     }
     call.cu_seqlens = CuSeqlens(inputs, from.dims);
+    call.slots = from.slots;
     if (ridge.defined()) call.ridge = ridge.view();
     call.a = memories.a;
     call.b = memories.b;
@@ -299,6 +300,7 @@ class LeastSquares final : public Engine {
     return least_squares::FactorNumbers(SizesOf(recipe, dims, state), pendency != nullptr);
   }
 
+  bool TakesSlots(const Recipe&) const override { return true; }
   bool Defers(const Recipe& recipe, const Dims& dims, DType) const override {
     return OptionsOf(recipe, dims).can_defer();
   }

@@ -79,6 +79,7 @@ network::Call CallOf(const EngineCall& from, const State& state, const StateCopi
   call.ln_bias = inputs.ln_bias;
   call.row_bias = inputs.row_bias;
   call.cu_seqlens = CuSeqlens(inputs, from.dims);
+  call.slots = from.slots;
   call.weights = copies.weights.views();
   call.anchors = copies.anchors.views();
   call.second = copies.second.views();
@@ -218,6 +219,8 @@ class Network final : public Engine {
     return network::SavedBytes(NetworkOptions(recipe, dims), NetworkSizes(recipe, dims, state),
                                dims.batch * dims.tokens, dims.states());
   }
+
+  bool TakesSlots(const Recipe&) const override { return true; }
 
   bool HasGradients() const override { return true; }
 

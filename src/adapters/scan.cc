@@ -108,6 +108,7 @@ class Scan final : public Engine {
     words.state = state.Get("state");
     words.state_im = im.view();
     words.saved = call.saved;
+    words.slots = call.slots;
     if (call.needs != Needs::kWrite) words.y = outputs.y;
     scan::Forward(OptionsOf(recipe, call.dims), words, call.executor, call.scratch);
     im.WriteBack();
@@ -124,6 +125,8 @@ class Scan final : public Engine {
     return scan::SavedBytes(SizesOf(recipe, dims, state), dims.heads, dims.batch * dims.tokens,
                             recipe.weights.phase);
   }
+
+  bool TakesSlots(const Recipe&) const override { return true; }
 
   bool HasGradients() const override { return true; }
 

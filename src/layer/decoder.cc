@@ -11,6 +11,7 @@
 #include "src/core/view_checks.h"
 #include "src/layer/check_writes.h"
 #include "src/layer/copy_of_all.h"
+#include "src/layer/decoder_memory.h"
 #include "src/layer/run_call.h"
 #include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
@@ -18,10 +19,6 @@
 
 namespace ttr {
 namespace {
-
-constexpr std::size_t kUnit = 64;
-
-std::size_t RoundUp(std::size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
 /// A number for the recipe and sizes that the memory of a decoder belongs to: never 0.
 std::uint64_t FingerprintOf(std::size_t recipe, const Dims& dims, DType dtype,
@@ -38,11 +35,11 @@ std::uint64_t FingerprintOf(std::size_t recipe, const Dims& dims, DType dtype,
   return hash.value() | 1;
 }
 
-DType TypeOf(const StateSpec& spec, DType dtype) { return spec.counts ? DType::kInt64 : dtype; }
-
-std::size_t BytesOf(const StateSpec& spec, const Recipe& recipe, const Dims& dims, DType dtype) {
-  const auto elements = static_cast<std::size_t>(StateShape(spec, recipe, dims).elements());
-  return RoundUp(elements * ttr::SizeOf(TypeOf(spec, dtype)));
+/// The sizes of decoders that are run together, as of one.
+Dims Together(Dims dims, std::int64_t decoders) {
+  dims.batch = dims.states() * decoders;
+  dims.sequences = 0;
+  return dims;
 }
 
 /// Does an entry lie in this memory?
@@ -68,19 +65,12 @@ void CheckOptions(const DecoderOptions& options) {
     throw Error("Decoder", name, "from 0 to " + std::to_string(kMostTokens),
                 std::to_string(tokens));
   }
+  if (options.together < 1) {
+    throw Error("Decoder", "together", "1 or more", std::to_string(options.together));
+  }
 }
 
 }  // namespace
-
-/// The header at the beginning of the memory. All zeros: nothing has been memorized.
-struct Decoder::Header {
-  std::uint64_t fingerprint = 0;
-  std::int64_t started = 0;  // are the entries of the state there?
-  std::int64_t defers = 0;   // is the auxiliary tensor that of steps that defer?
-  std::int64_t stale = 0;    // has it what the entries lack?
-  std::int64_t numbers = 0;  // of it, a memory; 0: there is none
-  bool operator==(const Header&) const = default;
-};
 
 std::size_t Decoder::Bytes(const Layer& layer, const Dims& dims, DType state) {
   return Bytes(layer, dims, DecoderOptions{.state = state});
@@ -95,15 +85,15 @@ std::size_t Decoder::Bytes(const Layer& layer, const Dims& dims, const DecoderOp
   one.tokens = 1;
   CheckSizes("Decoder", recipe, one);
   if (KeepsPairs(recipe)) return 0;
-  std::size_t bytes = kUnit;
+  std::size_t bytes = kDecoderUnit;
   for (const StateSpec& spec : layer.requirements().state) {
-    bytes += BytesOf(spec, recipe, dims, state);
+    bytes += DecoderBytesOf(spec, recipe, dims, state);
   }
   const Engine& engine = *layer.engine_;
   std::int64_t numbers = engine.AuxiliaryNumbers(recipe, dims, state, nullptr);
   const Pendency pendency{.window = options.window, .draft = options.draft};
   const bool asked = pendency.asked() && engine.RollsBack(recipe);
-  if (asked || engine.Defers(recipe, dims, state)) {
+  if (asked || engine.Defers(recipe, Together(dims, options.together), state)) {
     numbers = std::max(numbers, engine.AuxiliaryNumbers(recipe, dims, state, &pendency));
   }
   const auto memories = static_cast<std::size_t>(dims.states() * dims.heads);
@@ -118,7 +108,8 @@ Decoder::Decoder(const Layer& layer, const Dims& dims, const DecoderOptions& opt
       dims_(dims),
       dtype_(options.state),
       draft_(options.draft),
-      window_(options.window) {
+      window_(options.window),
+      together_(options.together) {
   const std::size_t bytes = Bytes(layer, dims, options);
   std::span<std::byte> memory = options.memory;
   if (draft_ > 0 && !memory.empty() && !layer.engine_->RollsBack(layer.recipe())) {
@@ -144,18 +135,18 @@ Decoder::Decoder(const Layer& layer, const Dims& dims, const DecoderOptions& opt
                 std::to_string(memory.size()));
   }
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  if (address % kUnit != 0) {
+  if (address % kDecoderUnit != 0) {
     throw Error("Decoder", "memory", "at a multiple of 64",
-                std::to_string(address % kUnit) + " beyond one");
+                std::to_string(address % kDecoderUnit) + " beyond one");
   }
   Attach(memory.first(bytes));
 }
 
 void Decoder::Attach(std::span<std::byte> memory) {
   memory_ = memory;
-  behind_ = kUnit;
+  behind_ = kDecoderUnit;
   for (const StateSpec& spec : layer_->requirements().state) {
-    behind_ += BytesOf(spec, layer_->recipe(), dims_, dtype_);
+    behind_ += DecoderBytesOf(spec, layer_->recipe(), dims_, dtype_);
   }
   const std::uint64_t mine = FingerprintOf(layer_->recipe_hash_, dims_, dtype_, pendency());
   // What the header says decides how much of the memory is read.
@@ -170,11 +161,11 @@ void Decoder::Attach(std::span<std::byte> memory) {
   header().fingerprint = mine;
   state_.clear();
   if (header().started == 0) return;
-  std::byte* at = memory_.data() + kUnit;
+  std::byte* at = memory_.data() + kDecoderUnit;
   for (const StateSpec& spec : layer_->requirements().state) {
-    state_.Bind(spec.name,
-                TensorView(at, TypeOf(spec, dtype_), StateShape(spec, layer_->recipe(), dims_)));
-    at += BytesOf(spec, layer_->recipe(), dims_, dtype_);
+    state_.Bind(spec.name, TensorView(at, DecoderTypeOf(spec, dtype_),
+                                      StateShape(spec, layer_->recipe(), dims_)));
+    at += DecoderBytesOf(spec, layer_->recipe(), dims_, dtype_);
   }
 }
 
@@ -184,6 +175,7 @@ Decoder::Decoder(const Decoder& other)
       dtype_(other.dtype_),
       draft_(other.draft_),
       window_(other.window_),
+      together_(other.together_),
       kept_(other.kept_),
       tokens_kept_(other.tokens_kept_) {
   if (other.memory_.empty()) {
@@ -247,7 +239,7 @@ void Decoder::Begin(const State& state) {
 }
 
 std::span<std::byte> Decoder::Before() const {
-  return memory_.first(std::min(memory_.size(), kUnit));
+  return memory_.first(std::min(memory_.size(), kDecoderUnit));
 }
 
 std::span<std::byte> Decoder::Behind() const { return memory_.subspan(behind_); }
@@ -272,7 +264,8 @@ bool Decoder::PairsWait() const {
 bool Decoder::stale() const { return header().stale != 0; }
 
 bool Decoder::Defers() const {
-  return PairsWait() || layer_->engine_->Defers(layer_->recipe(), dims_, dtype_);
+  return PairsWait() ||
+         layer_->engine_->Defers(layer_->recipe(), Together(dims_, together_), dtype_);
 }
 
 bool Decoder::IsPrepared(bool defers) const {
@@ -282,7 +275,8 @@ bool Decoder::IsPrepared(bool defers) const {
 State Decoder::NoPairs() const {
   State none;
   for (const StateSpec& spec : layer_->requirements().state) {
-    none.Set(spec.name, Tensor(TypeOf(spec, dtype_), StateShape(spec, layer_->recipe(), dims_)));
+    none.Set(spec.name,
+             Tensor(DecoderTypeOf(spec, dtype_), StateShape(spec, layer_->recipe(), dims_)));
   }
   return none;
 }

@@ -14,10 +14,6 @@
 namespace ttr {
 namespace {
 
-void SetZero(const TensorView& view) {
-  if (view.defined()) CopyInto(Tensor(view.dtype(), view.shape()).view(), view);
-}
-
 /// Numbers that go from call to call with the pairs of a state, as many as it has room for; new
 /// ones are zeros.
 TensorView PairAuxiliary(const Engine& engine, const Recipe& recipe, const Dims& dims, DType dtype,
@@ -33,6 +29,10 @@ TensorView PairAuxiliary(const Engine& engine, const Recipe& recipe, const Dims&
 }
 
 }  // namespace
+
+void SetZero(const TensorView& view) {
+  if (view.defined()) CopyInto(Tensor(view.dtype(), view.shape()).view(), view);
+}
 
 void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& inputs) {
   const std::int64_t rows = RowsPerToken(recipe);
@@ -111,7 +111,8 @@ void RunChecked(const Operator& op, const Dims& dims, const Inputs& inputs, Stat
                                    ? auxiliary.numbers
                                    : PairAuxiliary(engine, requirements.recipe, dims, dtype, state,
                                                    *auxiliary.of_pairs),
-                  .pendency = auxiliary.pendency},
+                  .pendency = auxiliary.pendency,
+                  .slots = auxiliary.slots},
                  state, outputs);
 }
 

@@ -15,6 +15,9 @@ inline Executor& ExecutorOf(const CallOptions& options) {
   return options.executor != nullptr ? *options.executor : DefaultExecutor();
 }
 
+/// Zeros in a tensor, if there is one.
+void SetZero(const TensorView& view);
+
 /// `v` has the rows of one token.
 void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& inputs);
 
@@ -36,6 +39,7 @@ struct Operator {
 struct Auxiliary {
   TensorView numbers{};
   const Pendency* pendency = nullptr;
+  std::span<const std::int64_t> slots{};  ///< EngineCall::slots
   Tensor* of_pairs = nullptr;  ///< of a memory that keeps pairs: where its numbers are, or will be
   std::span<const std::byte> before{}, behind{};  ///< CallMemory
 };

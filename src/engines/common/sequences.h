@@ -19,8 +19,10 @@ struct Sequence {
 /// is packed into the only one, as PyTorch packs it.
 class Sequences {
  public:
-  Sequences(std::span<const std::int64_t> cu_seqlens, std::int64_t batch, std::int64_t length)
-      : cu_seqlens_(cu_seqlens), batch_(batch), length_(length) {}
+  /// `slots`: the rows of the states where each sequence has its own; empty: its number's.
+  Sequences(std::span<const std::int64_t> cu_seqlens, std::int64_t batch, std::int64_t length,
+            std::span<const std::int64_t> slots = {})
+      : cu_seqlens_(cu_seqlens), slots_(slots), batch_(batch), length_(length) {}
 
   bool packed() const { return !cu_seqlens_.empty(); }
   std::int64_t count() const {
@@ -44,13 +46,18 @@ class Sequences {
     return {0, cu_seqlens_[i], cu_seqlens_[i + 1] - cu_seqlens_[i]};
   }
 
+  /// The row of the states that sequence n reads and writes.
+  std::int64_t StateRow(std::int64_t n) const {
+    return slots_.empty() ? n : slots_[static_cast<std::size_t>(n)];
+  }
+
   /// The place of a sequence's first token among the tokens of all.
   std::int64_t Place(const Sequence& sequence) const {
     return sequence.batch * length_ + sequence.first;
   }
 
  private:
-  std::span<const std::int64_t> cu_seqlens_;
+  std::span<const std::int64_t> cu_seqlens_, slots_;
   std::int64_t batch_, length_;
 };
 

@@ -185,6 +185,7 @@ struct PendingRoom {
 struct Call : Operands<TensorView>, StateOperands<TensorView> {
   std::span<const double> decay_factors{};     ///< [H], in (0, 1], of kConstant
   std::span<const std::int64_t> cu_seqlens{};  ///< [N + 1], in tokens; empty: not packed
+  std::span<const std::int64_t> slots{};       ///< [N] rows of the state; empty: 0 .. N - 1
   /// DeferredNumbers() of every memory, contiguous, zeros at first; only for a single token and
   /// where options.defers(). The state is then stale, until Flush().
   TensorView deferred{};

@@ -42,7 +42,7 @@ struct Work {
   Work(const Options& o, const Call& c)
       : options(o),
         call(c),
-        sequences(call.cu_seqlens, call.state.size(0), LengthOf(o, c)),
+        sequences(call.cu_seqlens, call.state.size(0), LengthOf(o, c), call.slots),
         heads(call.state.size(1), call.q),
         sizes{.tokens = sequences.longest(),
               .input_dim = call.k.defined()   ? call.k.size(3)
@@ -135,7 +135,7 @@ struct Work {
       if (view.defined()) to = RowsOfOperand(view, per, h, sequence);
     });
   }
-  /// Memory h of sequence n in states, or in their gradients.
+  /// Memory h of row n of states, or of their gradients.
   void PointTo(const StateOperands<TensorView>& views, std::int64_t n, std::int64_t h,
                StateOperands<Rows>& rows) const {
     ForEachOperand(views, rows,
@@ -148,7 +148,8 @@ struct Work {
     const common::Sequence sequence = sequences[n];
     Memory m;
     PointTo(call, n, h, static_cast<Operands<Rows>&>(m));
-    PointTo(call, n, h, static_cast<StateOperands<Rows>&>(m));
+    const std::int64_t state = sequences.StateRow(n);
+    PointTo(call, state, h, static_cast<StateOperands<Rows>&>(m));
     // Where nothing is written, what a write would take is not looked at.
     if (!call.v.defined()) {
       static_cast<Operands<Rows>&>(m) = {
@@ -173,11 +174,11 @@ struct Work {
     }
     m.to = m.rows;
     if (call.deferred.defined()) {
-      m.deferred = StateOf(call.deferred, n, h);
+      m.deferred = StateOf(call.deferred, state, h);
       m.deferred_values =
           static_cast<std::byte*>(m.deferred.data) + DeferredKeyBytes(m.deferred.dtype);
     }
-    if (sizes.pairs > 0) PointToPending(n, h, m);
+    if (sizes.pairs > 0) PointToPending(state, h, m);
     if (sizes.saved) PointToSaved(n, h, m);
     if (call.features_w.defined()) m.features = call.features_w.size(1);
     m.input_dim = sizes.input_dim;
@@ -203,8 +204,8 @@ struct Work {
                ? DeferredWrite<double>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(double)}
                : DeferredWrite<float>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(float)};
   }
-  void PointToPending(std::int64_t n, std::int64_t h, Memory& m) const {
-    m.pending = StateOf(call.pending, n, h);
+  void PointToPending(std::int64_t state, std::int64_t h, Memory& m) const {
+    m.pending = StateOf(call.pending, state, h);
     m.pending_values = static_cast<std::byte*>(m.pending.data) + PendingKeyBytes();
     m.pending_pairs = sizes.pairs;
     m.pending_window = call.room.window;

@@ -116,6 +116,7 @@ struct Call {
   TensorView log_decay{}, importance{};
   std::span<const double> decay_factors{};     ///< [H], in (0, 1]: a constant decay
   std::span<const std::int64_t> cu_seqlens{};  ///< [N + 1], in tokens; empty: not packed
+  std::span<const std::int64_t> slots{};       ///< [N] rows of a, b and factor; empty: 0 .. N - 1
   TensorView step{};                           ///< [B, T, H, steps], where options.iteration.given
   TensorView momentum{};                       ///< [B, T, H], where options.iteration.momentum
   TensorView ridge{};

@@ -13,7 +13,7 @@
 
 namespace ttr::least_squares {
 
-/// The state of the memory of sequence n and head h.
+/// The state of the memory of row n and head h.
 inline MemoryState MemoryStateOf(const Call& call, std::int64_t n, std::int64_t h) {
   return {.a = common::StateOf(call.a, n, h).data,
           .b = common::StateOf(call.b, n, h).data,
@@ -37,7 +37,7 @@ struct Work {
       : call(c),
         y(outputs),
         sequences(call.cu_seqlens, call.b.size(0),
-                  call.v.defined() ? call.v.size(1) : call.q.size(1)),
+                  call.v.defined() ? call.v.size(1) : call.q.size(1), call.slots),
         heads(call.b.size(1), call.q),
         sizes{.tokens = sequences.longest(),
               .key_dim = call.b.size(2),
@@ -63,7 +63,7 @@ struct Work {
       return common::RowsOf(view, sequence, head);
     };
     Memory m;
-    m.state = MemoryStateOf(call, task.sequence, h);
+    m.state = MemoryStateOf(call, sequences.StateRow(task.sequence), h);
     if (call.v.defined()) {
       m.k = rows(call.k, heads.Of(h, call.k));
       m.v = rows(call.v, heads.Of(h, call.v));
@@ -102,7 +102,7 @@ struct Work {
     if (sizes.tokens != 1 || item >= items() || numbers > simd::TheCaches().numbers_ahead)
       return {};
     const common::Task task = common::Task::Of(item, heads.memories, 1);
-    const MemoryState state = MemoryStateOf(call, task.sequence, task.head);
+    const MemoryState state = MemoryStateOf(call, sequences.StateRow(task.sequence), task.head);
     if (call.deferred) return {nullptr, state.factor, nullptr};
     return {state.a, state.factor, state.b};
   }

@@ -41,10 +41,10 @@ struct Place {
       return {block.data, block.stride, shape->bias ? block.Row(shape->In(l)) : nullptr};
     }
     const auto i = static_cast<std::size_t>(l);
-    const Rows w = common::StateOf(parameters->w[i], memory->sequence, memory->head);
+    const Rows w = common::StateOf(parameters->w[i], memory->state_row, memory->head);
     T* const b = shape->bias
                      ? static_cast<T*>(
-                           common::StateOf(parameters->b[i], memory->sequence, memory->head).data)
+                           common::StateOf(parameters->b[i], memory->state_row, memory->head).data)
                      : nullptr;
     return {static_cast<T*>(w.data), w.stride, b};
   }

@@ -106,6 +106,7 @@ struct Call {
   TensorView q, k, v, step, momentum, weight_decay;
   TensorView ln_weight, ln_bias, row_bias;
   std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
+  std::span<const std::int64_t> slots{};     ///< [N] rows of the parameters; empty: 0 .. N - 1
   Parameters weights, anchors, second, squares;
   TensorView position;
   TensorView y, status;

@@ -27,7 +27,7 @@ inline constexpr std::int64_t kBlock = 32;
 /// One memory, one sequence. Its parameters lie in the tensors of `call`.
 struct Memory {
   const Call* call = nullptr;
-  std::int64_t sequence = 0, head = 0;
+  std::int64_t state_row = 0, head = 0;
   HeadRows q, y, status;  // of the queries that read this memory
   Rows k, v, step, momentum, weight_decay;
   Rows ln_weight, ln_bias, row_bias;

@@ -5,7 +5,7 @@ namespace {
 
 common::Sequences SequencesOf(const Call& call) {
   const TensorView& timed = call.v.defined() ? call.v : call.q;
-  return {call.cu_seqlens, call.weights.w.front().size(0), timed.size(1)};
+  return {call.cu_seqlens, call.weights.w.front().size(0), timed.size(1), call.slots};
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Memory Work::MemoryOf(std::int64_t item) const {
   const std::int64_t h = task.head;
   Memory m;
   m.call = &call;
-  m.sequence = task.sequence;
+  m.state_row = sequences.StateRow(task.sequence);
   m.head = h;
   m.tokens = sequence.tokens;
   m.queries = heads.queries;
@@ -51,7 +51,7 @@ Memory Work::MemoryOf(std::int64_t item) const {
   m.ln_bias = common::ConstantOf(call.ln_bias, h);
   m.row_bias = common::ConstantOf(call.row_bias, h);
   if (call.position.defined()) {
-    m.position = call.position.as<std::int64_t>() + task.sequence * call.position.stride(0) +
+    m.position = call.position.as<std::int64_t>() + m.state_row * call.position.stride(0) +
                  h * call.position.stride(1);
   }
   return m;

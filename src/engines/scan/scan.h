@@ -68,6 +68,7 @@ struct Call {
   TensorView q, k, dt, a;
   std::span<const double> decay_factors;     ///< [H], in (0, 1]: constant decay; empty: none
   std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
+  std::span<const std::int64_t> slots{};     ///< [N] rows of the state; empty: 0 .. N - 1
   TensorView state, state_im;
   TensorView y;
   std::span<std::byte> saved;  ///< SavedBytes(), where Forward leaves what Backward reads; or empty

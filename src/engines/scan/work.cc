@@ -19,7 +19,7 @@ bool HeadsAdjoin(const TensorView& view) {
 
 common::Sequences SequencesOf(const Call& call) {
   const TensorView& timed = call.v.defined() ? call.v : call.y;
-  return {call.cu_seqlens, call.state.size(0), timed.size(1)};
+  return {call.cu_seqlens, call.state.size(0), timed.size(1), call.slots};
 }
 
 }  // namespace
@@ -97,8 +97,8 @@ Vector Work::VectorOf(std::int64_t item) const {
       }
     }
     m.y = rows(call.y, column);
-    m.state.re = common::StateOf(call.state, task.sequence, h, column).data;
-    m.state.im = common::StateOf(call.state_im, task.sequence, h, column).data;
+    m.state.re = common::StateOf(call.state, sequences.StateRow(task.sequence), h, column).data;
+    m.state.im = common::StateOf(call.state_im, sequences.StateRow(task.sequence), h, column).data;
     const std::int64_t first = sequences.Place(sequence), at = h * columns.columns + column;
     m.saved.re = saved.At(first, at, false);
     if (saved.complex) m.saved.im = saved.At(first, at, true);
@@ -127,7 +127,7 @@ Matrix Work::MatrixOf(std::int64_t item) const {
       m.q = common::HeadRowsOf(call.q, sequence, heads.QueryOf(h, call.q));
       m.y = common::HeadRowsOf(call.y, sequence, heads.OutputOf(h), column);
     }
-    const Rows state = common::StateOf(call.state, task.sequence, h, column);
+    const Rows state = common::StateOf(call.state, sequences.StateRow(task.sequence), h, column);
     m.state = {state.data, state.stride};
     m.saved = {
         saved.At(sequences.Place(sequence), h * sizes.key_dim * columns.columns + column, false),

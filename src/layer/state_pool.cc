@@ -1,0 +1,321 @@
+#include "ttr/state_pool.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "src/adapters/engine.h"
+#include "src/adapters/registry.h"
+#include "src/layer/check_writes.h"
+#include "src/layer/decoder_memory.h"
+#include "src/layer/run_call.h"
+#include "src/recipe/family.h"
+#include "ttr/error.h"
+
+namespace ttr {
+namespace {
+
+constexpr std::string_view kOp = "Step";
+
+/// The caller's tensors of some sequences: rows of the batch, or parts of what is packed.
+Inputs Part(const Requirements& requirements, const Inputs& inputs, std::int64_t first,
+            std::int64_t count, Tensor& bounds) {
+  Inputs part = inputs;
+  const bool packed = inputs.cu_seqlens.defined();
+  std::int64_t begin = first, tokens = count;
+  if (packed) {
+    const std::int64_t* const all = inputs.cu_seqlens.as<const std::int64_t>() + first;
+    begin = all[0];
+    tokens = all[count] - begin;
+    part.cu_seqlens = {};  // one sequence is packed with nothing
+    if (count > 1) {
+      bounds = Tensor(DType::kInt64, {count + 1});
+      std::transform(all, all + count + 1, bounds.as<std::int64_t>().begin(),
+                     [&](std::int64_t bound) { return bound - begin; });
+      part.cu_seqlens = bounds;
+    }
+  }
+  const std::int64_t per_token = RowsPerToken(requirements.recipe);
+  for (const InputSpec& spec : requirements.inputs) {
+    TensorView& view = part.*spec.view;
+    const std::vector<Axis>& axes = spec.shapes.front();
+    if (!view.defined() || axes.front() != Axis::kBatch) continue;
+    const std::int64_t rows = packed && axes[1] == Axis::kRows ? per_token : 1;
+    view = view.Slice(packed ? 1 : 0, rows * begin, rows * tokens);
+  }
+  return part;
+}
+
+Outputs Part(const Inputs& inputs, const Outputs& outputs, std::int64_t first, std::int64_t count) {
+  const bool packed = inputs.cu_seqlens.defined();
+  if (packed) {
+    const std::int64_t* const bounds = inputs.cu_seqlens.as<const std::int64_t>();
+    count = bounds[first + count] - bounds[first];
+    first = bounds[first];
+  }
+  const auto slice = [&](const TensorView& view) {
+    return view.defined() ? view.Slice(packed ? 1 : 0, first, count) : view;
+  };
+  return {.y = slice(outputs.y),
+          .status = slice(outputs.status),
+          .iterations = slice(outputs.iterations),
+          .residual = slice(outputs.residual)};
+}
+
+/// A tensor of one slot, [1, ...], as that of so many slots.
+TensorView OfSlots(const TensorView& one, std::int64_t slots, std::size_t slot_bytes) {
+  std::array<std::int64_t, kMaxRank> sizes{}, strides{};
+  const auto rank = static_cast<std::size_t>(one.rank());
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    sizes[axis] = one.size(static_cast<int>(axis));
+    strides[axis] = one.stride(static_cast<int>(axis));
+  }
+  sizes[0] = slots;
+  strides[0] = static_cast<std::int64_t>(slot_bytes / SizeOf(one.dtype()));
+  return {one.data(), one.dtype(), Shape(std::span<const std::int64_t>(sizes.data(), rank)),
+          std::span<const std::int64_t>(strides.data(), rank)};
+}
+
+}  // namespace
+
+/// Neighbouring sequences of a call that all have a slot.
+struct StatePool::Rows {
+  std::span<const std::int64_t> slots;
+  Inputs inputs;
+  Outputs outputs;
+  Dims dims{};
+  Tensor bounds{};  // memory of inputs.cu_seqlens, where it is a part of the caller's
+
+  std::int64_t count() const { return static_cast<std::int64_t>(slots.size()); }
+  /// Sequence n of them.
+  Rows One(const Requirements& requirements, std::int64_t n) const {
+    Rows one{.slots = slots.subspan(static_cast<std::size_t>(n), 1),
+             .inputs = {},
+             .outputs = Part(inputs, outputs, n, 1)};
+    one.inputs = Part(requirements, inputs, n, 1, one.bounds);
+    return one;
+  }
+};
+
+std::size_t StatePool::SlotBytes(const Layer& layer, const Dims& dims,
+                                 const DecoderOptions& options) {
+  const std::size_t bytes = Decoder::Bytes(layer, dims, options);
+  if (bytes == 0) {
+    throw Error("StatePool", "recipe",
+                "one whose memory has a size (one that keeps its pairs grows: a Decoder for each "
+                "stream is its pool)",
+                ToString(layer.recipe()));
+  }
+  return RoundToDecoderUnit(bytes);
+}
+
+StatePool::StatePool(const Layer& layer, const Dims& dims, std::int64_t slots,
+                     const DecoderOptions& options)
+    : layer_(&layer), dims_(dims), options_(options), slots_(slots) {
+  if (dims.batch != 1 || dims.sequences != 0) {
+    throw Error("StatePool", "dims", "those of one stream (B = 1, not packed)",
+                "B = " + std::to_string(dims.batch) + ", " + std::to_string(dims.sequences) +
+                    " packed sequences");
+  }
+  if (slots < 1) throw Error("StatePool", "slots", "1 or more", std::to_string(slots));
+  dims_.tokens = 1;
+  options_.together = slots;
+  options_.memory = {};
+  slot_bytes_ = SlotBytes(layer, dims_, options_);
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(slot_bytes_, static_cast<std::size_t>(slots), &bytes)) {
+    throw Error("StatePool", "slots", "fewer: their bytes have no number", std::to_string(slots));
+  }
+  memory_ = options.memory;
+  if (memory_.empty()) {
+    owned_ = Tensor(DType::kInt8, {slots, static_cast<std::int64_t>(slot_bytes_)});
+    memory_ = {static_cast<std::byte*>(owned_.data()), bytes};
+  }
+  if (memory_.size() < bytes) {
+    throw Error("StatePool", "memory", "at least " + std::to_string(bytes) + " bytes",
+                std::to_string(memory_.size()));
+  }
+  memory_ = memory_.first(bytes);
+  const Decoder first = At(0);
+  facts_ = {.fingerprint = first.header().fingerprint,
+            .pairs_wait = first.PairsWait(),
+            .defers = first.Defers(),
+            .numbers = {first.AuxiliaryNumbers(false), first.AuxiliaryNumbers(true)}};
+}
+
+Decoder::Header& StatePool::HeaderOf(std::int64_t slot) const {
+  return *reinterpret_cast<Decoder::Header*>(MemoryOf(slot).data());
+}
+
+std::span<std::byte> StatePool::MemoryOf(std::int64_t slot) const {
+  return memory_.subspan(static_cast<std::size_t>(slot) * slot_bytes_, slot_bytes_);
+}
+
+void StatePool::RequireSlot(std::string_view op, std::int64_t slot) const {
+  if (slot >= 0 && slot < slots_) return;
+  throw Error(op, "slot", "from 0 to " + std::to_string(slots_ - 1), std::to_string(slot));
+}
+
+Decoder StatePool::At(std::int64_t slot) const {
+  RequireSlot("At", slot);
+  DecoderOptions options = options_;
+  options.memory = MemoryOf(slot);
+  return {*layer_, dims_, options};
+}
+
+void StatePool::Copy(std::int64_t from, std::int64_t to) const {
+  RequireSlot("Copy", from);
+  RequireSlot("Copy", to);
+  if (from != to) std::memcpy(MemoryOf(to).data(), MemoryOf(from).data(), slot_bytes_);
+}
+
+void StatePool::Free(std::int64_t slot) const {
+  RequireSlot("Free", slot);
+  // Zeros in the header: nothing has been memorized, whatever lies behind it.
+  std::memset(MemoryOf(slot).data(), 0, kDecoderUnit);
+}
+
+void StatePool::CheckSlots(std::span<const std::int64_t> slots, const Inputs& inputs) const {
+  const TensorView& rows = inputs.v;
+  const std::int64_t sequences = inputs.cu_seqlens.defined()         ? inputs.cu_seqlens.size(0) - 1
+                                 : rows.defined() && rows.rank() > 0 ? rows.size(0)
+                                                                     : 0;
+  if (static_cast<std::int64_t>(slots.size()) != sequences) {
+    throw Error(kOp, "slots", std::to_string(sequences) + ", one for each sequence",
+                std::to_string(slots.size()));
+  }
+  std::vector<std::int64_t> sorted(slots.begin(), slots.end());
+  std::ranges::sort(sorted);
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    if (sorted[i] < -1 || sorted[i] >= slots_) {
+      throw Error(kOp, "slots", "from -1 to " + std::to_string(slots_ - 1),
+                  std::to_string(sorted[i]));
+    }
+    if (i > 0 && sorted[i] >= 0 && sorted[i] == sorted[i - 1]) {
+      throw Error(kOp, "slots", "different ones", "twice " + std::to_string(sorted[i]));
+    }
+  }
+}
+
+State StatePool::StatesOf(std::int64_t first, std::int64_t rows) const {
+  State states;
+  std::byte* at = MemoryOf(first).data() + kDecoderUnit;
+  for (const StateSpec& spec : layer_->requirements().state) {
+    const TensorView one(at, DecoderTypeOf(spec, options_.state),
+                         StateShape(spec, layer_->recipe(), dims_));
+    states.Bind(spec.name, OfSlots(one, rows, slot_bytes_));
+    at += DecoderBytesOf(spec, layer_->recipe(), dims_, options_.state);
+  }
+  return states;
+}
+
+TensorView StatePool::NumbersOf(std::int64_t first, std::int64_t rows, std::int64_t numbers) const {
+  if (numbers == 0) return {};
+  std::byte* at = MemoryOf(first).data() + kDecoderUnit;
+  for (const StateSpec& spec : layer_->requirements().state) {
+    at += DecoderBytesOf(spec, layer_->recipe(), dims_, options_.state);
+  }
+  return OfSlots(TensorView(at, options_.state, {1, dims_.heads, numbers}), rows, slot_bytes_);
+}
+
+std::vector<StatePool::Rows> StatePool::Neighbours(std::span<const std::int64_t> slots,
+                                                   const Inputs& inputs,
+                                                   const Outputs& outputs) const {
+  std::vector<Rows> all;
+  for (std::size_t first = 0; first < slots.size();) {
+    const auto taken = slots.subspan(first);
+    const auto end = std::ranges::find(taken, -1);
+    const auto count = static_cast<std::size_t>(end - taken.begin());
+    if (count == slots.size()) {
+      all.push_back({.slots = slots, .inputs = inputs, .outputs = outputs});
+    } else if (count > 0) {
+      const auto n = static_cast<std::int64_t>(first), rows = static_cast<std::int64_t>(count);
+      all.push_back(
+          {.slots = taken.first(count), .inputs = {}, .outputs = Part(inputs, outputs, n, rows)});
+      all.back().inputs = Part(layer_->requirements(), inputs, n, rows, all.back().bounds);
+    }
+    first += count + 1;
+  }
+  return all;
+}
+
+void StatePool::Step(std::span<const std::int64_t> slots, const Inputs& inputs,
+                     const Outputs& outputs, const CallOptions& options) {
+  const Requirements& requirements = layer_->requirements();
+  CheckSlots(slots, inputs);
+  if (!options.saved.empty()) {
+    throw Error(kOp, "saved", "empty", std::to_string(options.saved.size()) + " bytes");
+  }
+  const State shapes = StatesOf(0, 1);  // of no sequence in particular
+  const Dims dims = InferDims(kOp, requirements, inputs, Needs::kBoth, &shapes);
+  CheckSequences(kOp, dims, inputs);
+  CheckOutputs(kOp, dims, inputs, {.state = State(), .before = memory_}, outputs, options,
+               Needs::kBoth);
+  std::vector<Rows> parts = Neighbours(slots, inputs, outputs);
+  for (Rows& part : parts) {
+    part.dims = CheckCall(kOp, requirements, part.inputs, StatesOf(0, part.count()), Needs::kBoth);
+  }
+  for (std::size_t n = 0; n < slots.size(); ++n) {
+    if (slots[n] >= 0) continue;
+    const Outputs unused = Part(inputs, outputs, static_cast<std::int64_t>(n), 1);
+    for (const TensorView& view : {unused.y, unused.status, unused.iterations, unused.residual}) {
+      SetZero(view);
+    }
+  }
+  for (const Rows& part : parts) Run(part, options);
+}
+
+void StatePool::Run(const Rows& rows, const CallOptions& options) const {
+  const Requirements& requirements = layer_->requirements();
+  const Recipe& recipe = layer_->recipe();
+  const Engine& engine = EngineFor(*layer_->engine_, recipe, rows.dims);
+  const bool packed = rows.dims.sequences > 0;
+  const bool defers = facts_.pairs_wait || (facts_.defers && rows.dims.tokens == 1 && !packed);
+  if (rows.count() > 1 && (!engine.TakesSlots(recipe) || (packed && defers))) {
+    for (std::int64_t n = 0; n < rows.count(); ++n) {
+      Rows one = rows.One(requirements, n);
+      one.dims = InferDims(kOp, requirements, one.inputs, Needs::kBoth);
+      Run(one, options);
+    }
+    return;
+  }
+  const std::vector<std::int64_t> fresh = Prepare(rows, defers, ExecutorOf(options));
+  const bool in_order = rows.count() == 1;  // what takes no slots takes the only one as its state
+  const std::int64_t first = in_order ? rows.slots.front() : 0;
+  State states = StatesOf(first, rows.count());
+  const Pendency pendency{.window = options_.window, .draft = options_.draft};
+  try {
+    RunChecked({kOp, requirements, *layer_->engine_, layer_->recipe_hash_, *layer_->prepared_},
+               rows.dims, rows.inputs, states, rows.outputs, Needs::kBoth, options,
+               {.numbers = NumbersOf(first, rows.count(), facts_.Numbers(defers)),
+                .pendency = defers ? &pendency : nullptr,
+                .slots = in_order ? std::span<const std::int64_t>() : rows.slots});
+  } catch (...) {
+    for (const std::int64_t slot : fresh) Free(slot);
+    throw;
+  }
+  for (const std::int64_t slot : rows.slots) HeaderOf(slot).stale = defers ? 1 : 0;
+}
+
+std::vector<std::int64_t> StatePool::Prepare(const Rows& rows, bool defers,
+                                             Executor& executor) const {
+  std::vector<std::int64_t> fresh;
+  for (std::int64_t n = 0; n < rows.count(); ++n) {
+    const std::int64_t slot = rows.slots[static_cast<std::size_t>(n)];
+    const Decoder::Header& header = HeaderOf(slot);
+    const bool ready = header.fingerprint == facts_.fingerprint && header.started != 0 &&
+                       header.numbers == facts_.Numbers(defers) && (header.defers != 0) == defers;
+    if (ready && (defers || header.stale == 0)) continue;
+    Decoder decoder = At(slot);
+    if (header.started == 0) {
+      decoder.StartFrom(layer_->InitialState(rows.One(layer_->requirements(), n).inputs));
+      fresh.push_back(slot);
+    }
+    decoder.PrepareAuxiliary(defers, executor);
+  }
+  return fresh;
+}
+
+}  // namespace ttr
