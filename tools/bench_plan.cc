@@ -15,6 +15,7 @@ namespace {
 constexpr double kCacheBytes = 2 << 20;  // of all states that are decoded from cache
 constexpr double kDramBytes = 64 << 20;  // and from main memory
 constexpr std::int64_t kDraft = 4;       // tokens
+constexpr std::int64_t kSlots = 64;      // a power of two
 // Curves of all layers would be a thicket; these stand for their families.
 constexpr std::string_view kCurveLayers[] = {"gated_deltanet", "kda", "retnet", "hgrn"};
 constexpr std::int64_t kCurveTokens = 1024;
@@ -192,6 +193,19 @@ class Collector {
                     .dims = MakeDims(kDraft, heads, d),
                     .decoder = true,
                     .draft = true});
+      }
+    }
+    if (!CarriesGram(layer.recipe)) {
+      for (const auto& [variant, bytes] :
+           {std::pair("slots, cache", kCacheBytes), std::pair("slots, DRAM", kDramBytes)}) {
+        const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
+        Dims dims = MakeDims(1, std::max<std::int64_t>(1, heads / kSlots), d);
+        dims.batch = kSlots;
+        Add(layer, {.part = part,
+                    .doing = Doing::kSteps,
+                    .variant = variant,
+                    .dims = dims,
+                    .slots = true});
       }
     }
     if (!decoder) return;

@@ -54,7 +54,9 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
   const TensorView y = memory.Take("y", setting_.dtype,
                                    {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
   outputs_ = {.y = y, .status = {}};
-  if (setting_.decoder) {
+  if (setting_.slots) {
+    MixSlots(memory);
+  } else if (setting_.decoder) {
     decoder_memory_ = memory.Bytes("decoder", Decoder::Bytes(*layer_, dims, DecoderSetting()));
   } else if (setting_.pairs > 0) {
     KeepPairs(memory);
@@ -77,7 +79,7 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
   Dims kept = dims;
   kept.tokens = std::max(dims.tokens, setting_.pairs);
   const Cost cost = EstimateCost(recipe, layer_->plan(), kept);
-  const auto units = static_cast<double>(dims.tokens * dims.heads);
+  const auto units = static_cast<double>(dims.batch * dims.tokens * dims.heads);
   const double y_bytes =
       static_cast<double>(y.shape().elements()) * static_cast<double>(SizeOf(y.dtype()));
   const double stream = BytesOf(inputs_) + y_bytes;
@@ -120,6 +122,17 @@ void Work::KeepPairs(BenchMemory& memory) {
   }
 }
 
+// As many slots as rows, each row's far from its neighbours'.
+void Work::MixSlots(BenchMemory& memory) {
+  Dims one = setting_.dims;
+  one.batch = 1;
+  const std::int64_t rows = setting_.dims.batch;
+  decoder_memory_ =
+      memory.Bytes("pool", static_cast<std::size_t>(rows) * StatePool::SlotBytes(*layer_, one));
+  constexpr std::int64_t kApart = 37;  // prime to the number of rows, a power of two
+  for (std::int64_t row = 0; row < rows; ++row) slots_.push_back(row * kApart % rows);
+}
+
 void Work::Run() {
   if (setting_.pairs > 0) {  // the last of them is written anew
     const TensorView length = state_.Get("state.length");
@@ -132,7 +145,9 @@ void Work::Run() {
   switch (setting_.doing) {
     case Doing::kForward: layer_->Forward(inputs_, state, outputs_, options); break;
     case Doing::kSteps:
-      if (decoder_) {
+      if (pool_) {
+        pool_->Step(slots_, inputs_, outputs_, options);
+      } else if (decoder_) {
         decoder_->Step(inputs_, outputs_, options);
       } else {
         layer_->Step(inputs_, state, outputs_, options);
@@ -173,6 +188,13 @@ DecoderOptions Work::DecoderSetting() const {
 }
 
 void Work::Restore() {
+  if (setting_.slots) {
+    std::ranges::fill(decoder_memory_, std::byte{});
+    Dims one = setting_.dims;
+    one.batch = 1;
+    pool_.emplace(*layer_, one, setting_.dims.batch, DecoderOptions{.memory = decoder_memory_});
+    return;
+  }
   if (setting_.decoder) {
     // Others have used its memory since the last sample.
     std::ranges::fill(decoder_memory_, std::byte{});
@@ -206,13 +228,14 @@ void Work::Sample() {
 
 void Work::Again() {
   Restore();
-  const auto units = static_cast<double>(setting_.dims.tokens * setting_.dims.heads);
+  const Dims& dims = setting_.dims;
+  const auto units = static_cast<double>(dims.batch * dims.tokens * dims.heads);
   const double before = IssueRate(setting_.threads);
   if (count_ == 0) {
     double seconds = Once(1);  // touches its memory
     if (seconds < 10 * kSampleSeconds) seconds = Once(1);
     count_ = static_cast<int>(std::clamp(kSampleSeconds / seconds, 1.0, 1e5));
-  } else if (count_ > 1 || setting_.decoder) {
+  } else if (count_ > 1 || setting_.decoder || setting_.slots) {
     // Brings what it reads back into the caches, and wakes the executor's threads; a decoder's
     // first token makes its factor, or has no deferred write to do.
     Once(1);

@@ -13,6 +13,7 @@
 #include "tools/bench_samples.h"
 #include "ttr/decoder.h"
 #include "ttr/layer.h"
+#include "ttr/state_pool.h"
 
 namespace ttr::tools {
 
@@ -72,6 +73,7 @@ struct Setting {
   DType dtype = DType::kFloat32;   // of q, k, v and y, and of kept pairs
   bool decoder = false;            // single tokens by a Decoder, else by Layer::Step
   bool draft = false;              // all tokens at once by a Decoder that could take them back
+  bool slots = false;              // rows of the batch in mixed slots of a StatePool
   bool bfloat16_products = false;  // those of ttr::CallOptions
   std::int64_t pairs = 0;          // that a memory keeps while single tokens are timed
   // Keys and queries drift: pairs this share of the sequence apart are a bandwidth apart. 0: none.
@@ -121,6 +123,7 @@ class Work {
   void Restore();
   DecoderOptions DecoderSetting() const;
   void KeepPairs(BenchMemory& memory);
+  void MixSlots(BenchMemory& memory);
   double SolvedShare() const;
 
   std::string name_;
@@ -133,6 +136,8 @@ class Work {
   State start_;  // of one head, where what calls leave must not pile up
   Outputs outputs_;
   std::optional<Decoder> decoder_;  // where it holds the state
+  std::optional<StatePool> pool_;   // or the pool
+  std::vector<std::int64_t> slots_;
   std::span<std::byte> scratch_, saved_, decoder_memory_;
   Demand demand_;
   int count_ = 0;  // calls a sample

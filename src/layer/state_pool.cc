@@ -186,16 +186,15 @@ void StatePool::CheckSlots(std::span<const std::int64_t> slots, const Inputs& in
     throw Error(kOp, "slots", std::to_string(sequences) + ", one for each sequence",
                 std::to_string(slots.size()));
   }
-  std::vector<std::int64_t> sorted(slots.begin(), slots.end());
-  std::ranges::sort(sorted);
-  for (std::size_t i = 0; i < sorted.size(); ++i) {
-    if (sorted[i] < -1 || sorted[i] >= slots_) {
-      throw Error(kOp, "slots", "from -1 to " + std::to_string(slots_ - 1),
-                  std::to_string(sorted[i]));
+  std::vector<bool> taken(static_cast<std::size_t>(slots_));
+  for (const std::int64_t slot : slots) {
+    if (slot < -1 || slot >= slots_) {
+      throw Error(kOp, "slots", "from -1 to " + std::to_string(slots_ - 1), std::to_string(slot));
     }
-    if (i > 0 && sorted[i] >= 0 && sorted[i] == sorted[i - 1]) {
-      throw Error(kOp, "slots", "different ones", "twice " + std::to_string(sorted[i]));
-    }
+    if (slot < 0) continue;
+    const auto i = static_cast<std::size_t>(slot);
+    if (taken[i]) throw Error(kOp, "slots", "different ones", "twice " + std::to_string(slot));
+    taken[i] = true;
   }
 }
 
