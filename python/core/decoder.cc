@@ -61,31 +61,19 @@ class SharedDecoder {
   Decoder decoder_;
 };
 
-/// A layer, or what makes one.
-std::shared_ptr<const Layer> LayerFrom(nb::handle layer) {
-  if (nb::isinstance<SharedLayer>(layer)) return nb::cast<SharedLayer&>(layer).layer;
-  return std::make_shared<const Layer>(RecipeFrom(layer));
-}
-
 void Construct(SharedDecoder* self, nb::handle layer, std::int64_t key_dim, std::int64_t value_dim,
                std::int64_t heads, std::int64_t batch, std::optional<std::int64_t> query_heads,
                std::optional<std::int64_t> key_heads, std::optional<std::int64_t> value_heads,
                std::int64_t features, nb::handle dtype, std::int64_t draft, std::int64_t window) {
   auto planned = LayerFrom(layer);
-  const Function& function = planned->recipe().function;
-  Dims dims;
-  dims.batch = batch;
-  dims.tokens = 1;
-  dims.heads = heads;
-  dims.query_heads = query_heads.value_or(heads);
-  dims.key_heads = key_heads.value_or(heads);
-  dims.value_heads = value_heads.value_or(heads);
-  dims.key_dim = key_dim;
-  dims.value_dim = value_dim;
-  dims.features = features;
-  if (function.kind == FunctionClass::kNetwork && function.depth > 1) {
-    dims.hidden = function.expansion * key_dim;
-  }
+  const Dims dims = TokenDims(planned->recipe(), {.key_dim = key_dim,
+                                                  .value_dim = value_dim,
+                                                  .heads = heads,
+                                                  .batch = batch,
+                                                  .features = features,
+                                                  .query_heads = query_heads,
+                                                  .key_heads = key_heads,
+                                                  .value_heads = value_heads});
   new (self)
       SharedDecoder(std::move(planned), dims,
                     {.state = StateDType("Decoder", dtype), .draft = draft, .window = window});
@@ -196,6 +184,28 @@ void SetState(SharedDecoder& self, const nb::tuple& saved) {
 }
 
 }  // namespace
+
+std::shared_ptr<const Layer> LayerFrom(nb::handle layer) {
+  if (nb::isinstance<SharedLayer>(layer)) return nb::cast<SharedLayer&>(layer).layer;
+  return std::make_shared<const Layer>(RecipeFrom(layer));
+}
+
+Dims TokenDims(const Recipe& recipe, const GivenSizes& sizes) {
+  Dims dims;
+  dims.batch = sizes.batch;
+  dims.tokens = 1;
+  dims.heads = sizes.heads;
+  dims.query_heads = sizes.query_heads.value_or(sizes.heads);
+  dims.key_heads = sizes.key_heads.value_or(sizes.heads);
+  dims.value_heads = sizes.value_heads.value_or(sizes.heads);
+  dims.key_dim = sizes.key_dim;
+  dims.value_dim = sizes.value_dim;
+  dims.features = sizes.features;
+  if (recipe.function.kind == FunctionClass::kNetwork && recipe.function.depth > 1) {
+    dims.hidden = recipe.function.expansion * sizes.key_dim;
+  }
+  return dims;
+}
 
 void BindDecoder(nb::module_& module) {
   using D = SharedDecoder;

@@ -47,6 +47,7 @@ NB_MODULE(_core, module) {
   BindRecipe(module);
   BindLayer(module);
   BindDecoder(module);
+  BindStatePool(module);
   BindMemory(module);
   module.def(
       "target", [] { return std::string(ttr::ChosenTarget()); },

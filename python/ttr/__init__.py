@@ -1,7 +1,7 @@
 """Sequence layers as regressions that are solved while reading, on NumPy arrays.
 
-A `Recipe` states a layer; a `Layer` runs it on whole sequences, a `Decoder` token by token, a `Memory`
-on pairs. `zoo()` has every named layer. PyTorch's operators are in `ttr.torch`, which is imported by
+A `Recipe` states a layer; a `Layer` runs it on whole sequences, a `Decoder` token by token, a
+`StatePool` the tokens of many streams, a `Memory` on pairs. `zoo()` has every named layer. PyTorch's operators are in `ttr.torch`, which is imported by
 itself.
 """
 
@@ -11,6 +11,7 @@ from ttr._core import (
     Memory,
     Plan,
     Recipe,
+    StatePool,
     ZooEntry,
     __version__,
     engines,
@@ -28,6 +29,7 @@ __all__ = [
     "Memory",
     "Plan",
     "Recipe",
+    "StatePool",
     "ZooEntry",
     "__version__",
     "engines",
