@@ -183,7 +183,7 @@ class Collector {
     const bool decoder = HasDecoder(layer.recipe, MakeDims(1, 1, d));
     add("cache", kCacheBytes, decoder);
     add("DRAM", kDramBytes, decoder);
-    if (HasDrafts(layer.recipe, MakeDims(1, 1, d))) {
+    if (Decoder::KeepsDrafts(Layer(layer.recipe))) {
       for (const auto& [variant, bytes] :
            {std::pair("draft, cache", kCacheBytes), std::pair("draft, DRAM", kDramBytes)}) {
         const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));

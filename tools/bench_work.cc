@@ -291,12 +291,6 @@ Tensor Work::Answers(bool wide) const {
 
 bool HasFastBackward(const Recipe& recipe) { return Layer(recipe).HasGradients(); }
 
-bool HasDrafts(const Recipe& recipe, const Dims& dims) {
-  const Layer layer(recipe);
-  return Decoder::Bytes(layer, dims, DecoderOptions{.draft = 1}) !=
-         Decoder::Bytes(layer, dims, DecoderOptions{});
-}
-
 bool HasDecoder(const Recipe& recipe, const Dims& dims) {
   // Its memory has more than the entries of the state, each of which begins at a multiple of 64.
   const Layer layer(recipe);

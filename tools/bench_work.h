@@ -152,8 +152,6 @@ bool KeepsPairs(const Recipe& recipe);
 // Gradients by an engine; the definition's, two calls a number, are no measure of speed.
 bool HasFastBackward(const Recipe& recipe);
 
-// Can a Decoder keep the writes of a draft beside the state?
-bool HasDrafts(const Recipe& recipe, const Dims& dims);
 // Does a Decoder keep more than the state?
 bool HasDecoder(const Recipe& recipe, const Dims& dims);
 

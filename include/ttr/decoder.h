@@ -63,6 +63,10 @@ class Decoder {
   static std::size_t Bytes(const Layer& layer, const Dims& dims, DType state = DType::kFloat32);
   static std::size_t Bytes(const Layer& layer, const Dims& dims, const DecoderOptions& options);
 
+  /// Do the writes of this layer's tokens wait beside the state where a draft is asked for, so that
+  /// no copies are needed to take them back?
+  static bool KeepsDrafts(const Layer& layer);
+
   /// `layer` must outlive the decoder. `memory`: the caller's, which holds zeros or what another
   /// decoder of the same layer, sizes and dtype left there; empty: owned. Errors: a layer that is
   /// not causal, dims that no call can have, memory that is too small, not aligned, or of another
@@ -116,6 +120,10 @@ class Decoder {
   friend class AssociativeMemory;
   friend class StatePool;
   struct Header;
+  struct Unattached {};
+  /// What follows from the layer and the sizes alone; there is no memory.
+  Decoder(const Layer& layer, const Dims& dims, const DecoderOptions& options, Unattached);
+  std::uint64_t Fingerprint() const;
   /// What was before a token.
   struct Kept {
     Tensor memory;  // all bytes of it; or of pairs

@@ -60,10 +60,14 @@ TensorView ViewOf(std::string_view op, std::string_view name, const OptionalTens
 }
 
 TensorView SequencesOf(std::string_view op, OptionalTensor& tensor) {
+  return IntegersOf(op, "cu_seqlens", tensor);
+}
+
+TensorView IntegersOf(std::string_view op, std::string_view name, OptionalTensor& tensor) {
   if (tensor && IsInt32(*tensor)) {
     tensor = torch::stable::to(*tensor, torch::headeronly::ScalarType::Long);
   }
-  return RowsOf(op, "cu_seqlens", tensor);
+  return RowsOf(op, name, tensor);
 }
 
 State StateViews(std::string_view op, const std::vector<StateSpec>& specs, ByBits& tensors) {
@@ -72,6 +76,22 @@ State StateViews(std::string_view op, const std::vector<StateSpec>& specs, ByBit
     state.Bind(specs[i].name, ViewOf(op, specs[i].name, tensor));
   });
   return state;
+}
+
+State WholeState(std::string_view op, const Layer& layer, std::vector<Tensor> tensors) {
+  const std::vector<StateSpec>& specs = layer.requirements().state;
+  const std::uint64_t all = tensors.empty() ? 0 : (std::uint64_t{1} << specs.size()) - 1;
+  ByBits entries(std::move(tensors), static_cast<std::int64_t>(all));
+  return StateViews(op, specs, entries);
+}
+
+std::vector<Tensor> CopiesOf(std::string_view op, const State& state) {
+  std::vector<Tensor> tensors;
+  for (const State::Entry& entry : state.entries()) {
+    tensors.push_back(Empty(entry.view.dtype(), entry.view.shape()));
+    CopyInto(entry.view, ViewOf(op, entry.name, tensors.back()));
+  }
+  return tensors;
 }
 
 void Rethrow(const Error& error) {

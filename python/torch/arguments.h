@@ -14,6 +14,7 @@
 #include "tensors.h"
 #include "ttr/error.h"
 #include "ttr/inputs.h"
+#include "ttr/layer.h"
 #include "ttr/state.h"
 
 namespace ttr::pytorch {
@@ -81,9 +82,16 @@ TensorView RowsOf(std::string_view op, std::string_view name, OptionalTensor& te
 TensorView ViewOf(std::string_view op, std::string_view name, const OptionalTensor& tensor);
 /// Bounds of packed sequences; int32 is replaced by a copy.
 TensorView SequencesOf(std::string_view op, OptionalTensor& tensor);
+/// Integers; int32 is replaced by a copy.
+TensorView IntegersOf(std::string_view op, std::string_view name, OptionalTensor& tensor);
 
 /// A state bound to tensors as they are. Bits: StateSpecs().
 State StateViews(std::string_view op, const std::vector<StateSpec>& specs, ByBits& tensors);
+
+/// All entries, in the order of StateSpecs(); or none.
+State WholeState(std::string_view op, const Layer& layer, std::vector<Tensor> tensors);
+/// A tensor for each entry.
+std::vector<Tensor> CopiesOf(std::string_view op, const State& state);
 
 /// Puts the results where the dispatcher looks for them.
 template <class... T>

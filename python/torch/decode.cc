@@ -18,14 +18,6 @@ namespace {
 
 DType StateType(bool is_float64) { return is_float64 ? DType::kFloat64 : DType::kFloat32; }
 
-/// All entries, in the order of StateSpecs(); or none.
-State WholeState(std::string_view op, const Layer& layer, std::vector<Tensor> tensors) {
-  const std::vector<StateSpec>& specs = layer.requirements().state;
-  const std::uint64_t all = tensors.empty() ? 0 : (std::uint64_t{1} << specs.size()) - 1;
-  ByBits entries(std::move(tensors), static_cast<std::int64_t>(all));
-  return StateViews(op, specs, entries);
-}
-
 }  // namespace
 
 void Step(StableIValue* values) {
@@ -98,13 +90,7 @@ void DecoderState(StableIValue* values) {
   Decoder decoder(cached->layer, DimsFrom(kOp, sizes), StateType(is_float64),
                   BytesOf(kOp, "memory", memory));
   TorchExecutor executor;
-  const State& state = decoder.state({.executor = &executor});
-  std::vector<Tensor> tensors;
-  for (const State::Entry& entry : state.entries()) {
-    tensors.push_back(Empty(entry.view.dtype(), entry.view.shape()));
-    CopyInto(entry.view, ViewOf(kOp, entry.name, tensors.back()));
-  }
-  Return(values, tensors);
+  Return(values, CopiesOf(kOp, decoder.state({.executor = &executor})));
 }
 
 void DecoderBytes(StableIValue* values) {

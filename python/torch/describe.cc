@@ -5,6 +5,7 @@
 #include "dims.h"
 #include "layers.h"
 #include "operators.h"
+#include "ttr/decoder.h"
 #include "ttr/error.h"
 
 namespace ttr::pytorch {
@@ -84,6 +85,7 @@ void Describe(StableIValue* values) {
                            ", \"gradients\": " + Flag(layer.HasGradients()) +
                            ", \"causal\": " + Flag(layer.recipe().reading.causal) +
                            ", \"keeps_pairs\": " + Flag(cached->keeps_pairs) +
+                           ", \"keeps_drafts\": " + Flag(Decoder::KeepsDrafts(layer)) +
                            ", \"window\": " + std::to_string(layer.recipe().weights.window) +
                            ", \"expansion\": " + std::to_string(layer.recipe().function.expansion) +
                            ", \"budget\": " + std::to_string(layer.recipe().optimizer.budget) +

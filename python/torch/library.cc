@@ -24,6 +24,20 @@ constexpr const char* kSchemas[] = {
     "decoder_state_(str recipe, Tensor(a!) memory, int[] dims, bool is_float64) -> Tensor[]",
     "decoder_bytes(str recipe, int[] dims, bool is_float64) -> int",
 
+    // A pool of slots: `dims` of one stream, `options` three numbers: are states float64, draft,
+    // window. `memory` [slots, bytes of a slot].
+    "pool_bytes(str recipe, int[] dims, int[] options, int slots) -> int",
+    "pool_step_(str recipe, Tensor(a!) memory, int[] dims, int[] options, Tensor slots, Tensor[] "
+    "inputs, int given) -> Tensor",
+    "pool_start_(str recipe, Tensor(a!) memory, int[] dims, int[] options, int slot, Tensor[] "
+    "state) "
+    "-> ()",
+    "pool_state_(str recipe, Tensor(a!) memory, int[] dims, int[] options, int slot) -> Tensor[]",
+    "pool_pending(str recipe, Tensor memory, int[] dims, int[] options, int slot) -> int",
+    "pool_roll_back_(str recipe, Tensor(a!) memory, int[] dims, int[] options, int slot, int "
+    "tokens) "
+    "-> ()",
+
     // What stands around a memory. `wanted` has a bit for each of the tensors of the operator that
     // is differentiated, in their order; gradients come for those that it names.
     "short_conv(Tensor x, Tensor weight, Tensor? bias, Tensor? state, Tensor? cu_seqlens, bool "
@@ -69,6 +83,11 @@ STABLE_TORCH_LIBRARY_IMPL(ttr, CPU, library) {
   library.impl("step_state_", &Operator<StepState>);
   library.impl("decoder_start_", &Operator<DecoderStart>);
   library.impl("decoder_state_", &Operator<DecoderState>);
+  library.impl("pool_step_", &Operator<PoolStep>);
+  library.impl("pool_start_", &Operator<PoolStart>);
+  library.impl("pool_state_", &Operator<PoolState>);
+  library.impl("pool_pending", &Operator<PoolPending>);
+  library.impl("pool_roll_back_", &Operator<PoolRollBack>);
   library.impl("dims", &Operator<DimsOf>);
 
   library.impl("short_conv", &Operator<ShortConvForward>);
@@ -89,6 +108,7 @@ STABLE_TORCH_LIBRARY_IMPL(ttr, CompositeExplicitAutograd, library) {
   library.impl("input_names", &Operator<InputNamesOf>);
   library.impl("describe", &Operator<Describe>);
   library.impl("decoder_bytes", &Operator<DecoderBytes>);
+  library.impl("pool_bytes", &Operator<PoolBytes>);
   library.impl("phi_dim", &Operator<PhiDimOf>);
   library.impl("saved_bytes", &Operator<SavedBytesOf>);
 }

@@ -15,6 +15,13 @@ void DecoderStart(StableIValue* stack);
 void DecoderState(StableIValue* stack);
 void DecoderBytes(StableIValue* stack);
 
+void PoolBytes(StableIValue* stack);
+void PoolStep(StableIValue* stack);
+void PoolStart(StableIValue* stack);
+void PoolState(StableIValue* stack);
+void PoolPending(StableIValue* stack);
+void PoolRollBack(StableIValue* stack);
+
 void ShortConvForward(StableIValue* stack);
 void ShortConvBackward(StableIValue* stack);
 void ShortConvStep(StableIValue* stack);

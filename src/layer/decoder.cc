@@ -72,6 +72,29 @@ void CheckOptions(const DecoderOptions& options) {
 
 }  // namespace
 
+void CheckDecoder(const Layer& layer, std::int64_t draft, bool in_callers_memory) {
+  if (draft > 0 && in_callers_memory && !Decoder::KeepsDrafts(layer)) {
+    throw Error("Decoder", "draft", "0 in memory of the caller's: this layer needs copies of it",
+                std::to_string(draft));
+  }
+  if (!layer.recipe().reading.causal) {
+    throw Error("Decoder", "recipe", "causal: one that goes on from token to token",
+                ToString(layer.recipe()));
+  }
+}
+
+void CheckDecoderMemory(std::string_view op, std::span<const std::byte> memory, std::size_t bytes) {
+  if (memory.size() < bytes) {
+    throw Error(op, "memory", "at least " + std::to_string(bytes) + " bytes",
+                std::to_string(memory.size()));
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  if (address % kDecoderUnit != 0) {
+    throw Error(op, "memory", "at a multiple of 64",
+                std::to_string(address % kDecoderUnit) + " beyond one");
+  }
+}
+
 std::size_t Decoder::Bytes(const Layer& layer, const Dims& dims, DType state) {
   return Bytes(layer, dims, DecoderOptions{.state = state});
 }
@@ -92,7 +115,7 @@ std::size_t Decoder::Bytes(const Layer& layer, const Dims& dims, const DecoderOp
   const Engine& engine = *layer.engine_;
   std::int64_t numbers = engine.AuxiliaryNumbers(recipe, dims, state, nullptr);
   const Pendency pendency{.window = options.window, .draft = options.draft};
-  const bool asked = pendency.asked() && engine.RollsBack(recipe);
+  const bool asked = pendency.asked() && KeepsDrafts(layer);
   if (asked || engine.Defers(recipe, Together(dims, options.together), state)) {
     numbers = std::max(numbers, engine.AuxiliaryNumbers(recipe, dims, state, &pendency));
   }
@@ -103,24 +126,21 @@ std::size_t Decoder::Bytes(const Layer& layer, const Dims& dims, const DecoderOp
 Decoder::Decoder(const Layer& layer, const Dims& dims, DType state, std::span<std::byte> memory)
     : Decoder(layer, dims, DecoderOptions{.state = state, .memory = memory}) {}
 
-Decoder::Decoder(const Layer& layer, const Dims& dims, const DecoderOptions& options)
+Decoder::Decoder(const Layer& layer, const Dims& dims, const DecoderOptions& options, Unattached)
     : layer_(&layer),
       dims_(dims),
       dtype_(options.state),
       draft_(options.draft),
       window_(options.window),
       together_(options.together) {
+  dims_.tokens = 1;
+}
+
+Decoder::Decoder(const Layer& layer, const Dims& dims, const DecoderOptions& options)
+    : Decoder(layer, dims, options, Unattached()) {
   const std::size_t bytes = Bytes(layer, dims, options);
   std::span<std::byte> memory = options.memory;
-  if (draft_ > 0 && !memory.empty() && !layer.engine_->RollsBack(layer.recipe())) {
-    throw Error("Decoder", "draft", "0 in memory of the caller's: this layer needs copies of it",
-                std::to_string(draft_));
-  }
-  if (!layer.recipe().reading.causal) {
-    throw Error("Decoder", "recipe", "causal: one that goes on from token to token",
-                ToString(layer.recipe()));
-  }
-  dims_.tokens = 1;
+  CheckDecoder(layer, draft_, !memory.empty());
   if (bytes == 0) {
     if (memory.empty()) return;
     throw Error("Decoder", "memory", "empty, as this memory keeps its pairs and grows",
@@ -130,15 +150,7 @@ Decoder::Decoder(const Layer& layer, const Dims& dims, const DecoderOptions& opt
     owned_ = Tensor(DType::kInt8, {static_cast<std::int64_t>(bytes)});
     memory = {static_cast<std::byte*>(owned_.data()), bytes};
   }
-  if (memory.size() < bytes) {
-    throw Error("Decoder", "memory", "at least " + std::to_string(bytes) + " bytes",
-                std::to_string(memory.size()));
-  }
-  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  if (address % kDecoderUnit != 0) {
-    throw Error("Decoder", "memory", "at a multiple of 64",
-                std::to_string(address % kDecoderUnit) + " beyond one");
-  }
+  CheckDecoderMemory("Decoder", memory, bytes);
   Attach(memory.first(bytes));
 }
 
@@ -148,7 +160,7 @@ void Decoder::Attach(std::span<std::byte> memory) {
   for (const StateSpec& spec : layer_->requirements().state) {
     behind_ += DecoderBytesOf(spec, layer_->recipe(), dims_, dtype_);
   }
-  const std::uint64_t mine = FingerprintOf(layer_->recipe_hash_, dims_, dtype_, pendency());
+  const std::uint64_t mine = Fingerprint();
   // What the header says decides how much of the memory is read.
   const Header& there = header();
   const bool nothing = there == Header();
@@ -158,7 +170,7 @@ void Decoder::Attach(std::span<std::byte> memory) {
     throw Error("Decoder", "memory", "zeros, or left by a decoder of the same layer and sizes",
                 "something else");
   }
-  header().fingerprint = mine;
+  if (nothing) header().fingerprint = mine;
   state_.clear();
   if (header().started == 0) return;
   std::byte* at = memory_.data() + kDecoderUnit;
@@ -190,6 +202,10 @@ Decoder::Decoder(const Decoder& other)
 Decoder& Decoder::operator=(const Decoder& other) {
   if (this != &other) *this = Decoder(other);
   return *this;
+}
+
+std::uint64_t Decoder::Fingerprint() const {
+  return FingerprintOf(layer_->recipe_hash_, dims_, dtype_, pendency());
 }
 
 Decoder::Header& Decoder::header() const { return *reinterpret_cast<Header*>(memory_.data()); }
@@ -257,9 +273,7 @@ std::int64_t Decoder::AuxiliaryNumbers(bool defers) const {
 
 Pendency Decoder::pendency() const { return {.window = window_, .draft = draft_}; }
 
-bool Decoder::PairsWait() const {
-  return pendency().asked() && layer_->engine_->RollsBack(layer_->recipe());
-}
+bool Decoder::PairsWait() const { return pendency().asked() && KeepsDrafts(*layer_); }
 
 bool Decoder::stale() const { return header().stale != 0; }
 

@@ -40,6 +40,8 @@ Inputs TokenOf(const Requirements& requirements, const Inputs& inputs, std::int6
 
 }  // namespace
 
+bool Decoder::KeepsDrafts(const Layer& layer) { return layer.engine_->RollsBack(layer.recipe()); }
+
 void Decoder::StepOneByOne(const Inputs& inputs, const Outputs& outputs,
                            const CallOptions& options) {
   const Dims dims = CheckCall("Step", layer_->requirements(), inputs, state_, Needs::kBoth);

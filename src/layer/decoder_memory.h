@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "ttr/decoder.h"
 #include "ttr/inputs.h"
@@ -39,5 +40,11 @@ inline std::size_t DecoderBytesOf(const StateSpec& spec, const Recipe& recipe, c
   const auto elements = static_cast<std::size_t>(StateShape(spec, recipe, dims).elements());
   return RoundToDecoderUnit(elements * SizeOf(DecoderTypeOf(spec, dtype)));
 }
+
+/// Errors: a layer that has no decoder; a draft that memory of the caller's cannot keep.
+void CheckDecoder(const Layer& layer, std::int64_t draft, bool in_callers_memory);
+
+/// That so many bytes fit, from a multiple of 64 on.
+void CheckDecoderMemory(std::string_view op, std::span<const std::byte> memory, std::size_t bytes);
 
 }  // namespace ttr

@@ -102,6 +102,7 @@ struct StatePool::Rows {
 std::size_t StatePool::SlotBytes(const Layer& layer, const Dims& dims,
                                  const DecoderOptions& options) {
   const std::size_t bytes = Decoder::Bytes(layer, dims, options);
+  CheckDecoder(layer, options.draft, true);
   if (bytes == 0) {
     throw Error("StatePool", "recipe",
                 "one whose memory has a size (one that keeps its pairs grows: a Decoder for each "
@@ -133,16 +134,14 @@ StatePool::StatePool(const Layer& layer, const Dims& dims, std::int64_t slots,
     owned_ = Tensor(DType::kInt8, {slots, static_cast<std::int64_t>(slot_bytes_)});
     memory_ = {static_cast<std::byte*>(owned_.data()), bytes};
   }
-  if (memory_.size() < bytes) {
-    throw Error("StatePool", "memory", "at least " + std::to_string(bytes) + " bytes",
-                std::to_string(memory_.size()));
-  }
+  CheckDecoderMemory("StatePool", memory_, bytes);
   memory_ = memory_.first(bytes);
-  const Decoder first = At(0);
-  facts_ = {.fingerprint = first.header().fingerprint,
-            .pairs_wait = first.PairsWait(),
-            .defers = first.Defers(),
-            .numbers = {first.AuxiliaryNumbers(false), first.AuxiliaryNumbers(true)}};
+  // The memory is not looked at: other threads may be at work in it.
+  const Decoder any(layer, dims_, options_, Decoder::Unattached());
+  facts_ = {.fingerprint = any.Fingerprint(),
+            .pairs_wait = any.PairsWait(),
+            .defers = any.Defers(),
+            .numbers = {any.AuxiliaryNumbers(false), any.AuxiliaryNumbers(true)}};
 }
 
 Decoder::Header& StatePool::HeaderOf(std::int64_t slot) const {

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "src/adapters/registry.h"
 #include "tests/layer/decoder_calls.h"
 #include "tests/support/calls.h"
 #include "tests/support/recipes.h"
@@ -54,7 +53,7 @@ class Drafts : public ::testing::TestWithParam<std::string> {
     return dims;
   }
   // Do writes wait beside the state?
-  bool PairsWait() const { return FindEngine(layer.plan().engine)->RollsBack(layer.recipe()); }
+  bool PairsWait() const { return Decoder::KeepsDrafts(layer); }
 
   Layer layer;
 };

@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "src/adapters/registry.h"
 #include "src/recipe/family.h"
 #include "tests/layer/decoder_calls.h"
 #include "tests/support/calls.h"
@@ -103,7 +102,7 @@ class Pool : public ::testing::TestWithParam<std::string> {
     dims.batch = 1;
     return dims;
   }
-  bool PairsWait() const { return FindEngine(layer.plan().engine)->RollsBack(layer.recipe()); }
+  bool PairsWait() const { return Decoder::KeepsDrafts(layer); }
   DecoderOptions Options(std::int64_t draft) const {
     return {.state = DType::kFloat32, .draft = PairsWait() ? draft : 0, .together = kSlots};
   }
@@ -362,10 +361,11 @@ TEST_F(PoolErrors, AreOfMemoryThatIsAnothers) {
   constexpr const char* kRefusal =
       "[Decoder] memory must be zeros, or left by a decoder of the same layer and sizes but is "
       "something else";
-  EXPECT_EQ(ErrorOf([&] { StatePool(other, One(), 1, {.memory = at(moved)}); }), kRefusal);
-  pool.Free(0);  // the slot that a new pool looks at
   StatePool wrong(other, One(), 3, {.memory = at(there)});
   EXPECT_EQ(StepError({0, 2}, wrong), kRefusal);
+  EXPECT_EQ(ErrorOf([&] { wrong.At(1); }), kRefusal);
+  EXPECT_EQ(ErrorOf([&] { StatePool(layer, One(), 2, {.memory = at(there).subspan(8)}); }),
+            "[StatePool] memory must be at a multiple of 64 but is 8 beyond one");
   EXPECT_EQ(ErrorOf([&] { StatePool(layer, One(), 4, {.memory = at(there)}); }),
             "[StatePool] memory must be at least " + std::to_string(bytes / 3 * 4) +
                 " bytes but is " + std::to_string(bytes));

@@ -23,6 +23,7 @@ from ._decoder import Decoder, decoder_bytes, step_
 from ._gates import decay_gate, skip_gate, step_gate
 from ._norm import norm
 from ._pairs import reserve_pairs
+from ._pool import StatePool
 from ._regress import regress
 from ._sequences import cu_seqlens_of
 from ._short_conv import short_conv, short_conv_
@@ -35,6 +36,7 @@ _PARTS = ("distributed", "functional", "nn", "portable")
 
 __all__ = [
     "Decoder",
+    "StatePool",
     "cu_seqlens_of",
     "decay_gate",
     "decoder_bytes",

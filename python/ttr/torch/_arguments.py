@@ -88,3 +88,23 @@ def all_entries(op: str, info: RecipeInfo, state: State) -> list[Tensor]:
         if not entries >> i & 1:
             raise ValueError(f"[{op}] {name} must be given but is absent")
     return tensors
+
+
+def tokens_of(info: RecipeInfo, inputs: Mapping[str, Tensor | None]) -> list[dict[str, Tensor | None]]:
+    """The inputs of each token of a call."""
+    per_token = {name.replace(".", "_"): axes[0][1] for name, axes, _ in info.inputs if len(axes[0]) > 1}
+    rows = {
+        name: tensor.shape[1]
+        for name, tensor in inputs.items()
+        if tensor is not None and tensor.dim() > 1 and per_token.get(name) in ("T", "T n")
+    }
+    count = min(rows.values(), default=0)  # those of which a token takes several have more
+    return [
+        {
+            name: tensor[:, t * rows[name] // count : (t + 1) * rows[name] // count]
+            if tensor is not None and name in rows
+            else tensor
+            for name, tensor in inputs.items()
+        }
+        for t in range(count)
+    ]

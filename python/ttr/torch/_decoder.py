@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Iterable, Mapping
 
 import torch
 from torch import Tensor
 
 from . import _library
-from ._arguments import State, all_entries, arrange
+from ._arguments import State, all_entries, arrange, tokens_of
 from ._derivatives import refuse_gradients, refuse_tangents
 from ._pairs import reserve_pairs, room_for_pairs
+from ._pool import MOST_DRAFT, StatePool, pool_of
 from ._recipes import info_of, text_of
 from ._regress import regress, run_in_place
 
@@ -74,6 +76,13 @@ class Decoder:
         for ...: y = decoder.step(q, k, v, ...)    # [B, 1, H, D] each
         state = decoder.state()
 
+    With ``draft`` (0 to 64) a step takes any number of tokens, and as many of the last ones can be taken
+    back: later answers are, bit for bit, those of a decoder that never saw them.
+
+        decoder = ttr.torch.Decoder("gated_deltanet", draft=4)
+        y = decoder.step(q, k, v, ...)             # [B, 4, H, D]: four tokens that are guessed
+        decoder.roll_back(3)                       # one was right
+
     Everything that it knows is in tensors: it is copied, pickled, and sent to other processes as
     they are, and goes on bit for bit. Sizes are those of its first token. Kept pairs are written in
     place; when there is no more room their tensors grow to twice their size. A state of float64 stays
@@ -81,7 +90,9 @@ class Decoder:
     RuntimeError.
     """
 
-    def __init__(self, recipe: Any) -> None:
+    def __init__(self, recipe: Any, draft: int = 0) -> None:
+        if not 0 <= draft <= MOST_DRAFT:
+            raise ValueError(f"[Decoder] draft must be from 0 to {MOST_DRAFT} but is {draft}")
         self.recipe = text_of(recipe)
         self._info = info_of(self.recipe)
         self._memory: Tensor | None = None
@@ -89,6 +100,9 @@ class Decoder:
         self._float64 = False
         self._state: dict[str, Tensor] = {}  # until the first token, and of pairs
         self._room = 0  # tokens that `_state` is known to take without growing
+        self._draft = draft
+        self._pool: StatePool | None = None  # of writes that wait: a slot for each row of the batch
+        self._kept: list[dict[str, Any]] = []  # what was before each of the last tokens
 
     def start(self, state: State | None) -> None:
         """Goes on from a copy of `state`; None or empty: from the recipe's start."""
@@ -96,6 +110,7 @@ class Decoder:
         refuse_tangents("Decoder", held)
         refuse_gradients("Decoder", held, "regress")
         copies = [t.detach().clone(memory_format=torch.contiguous_format) for t in held]
+        self._kept, self._pool = [], None
         wider = not self._float64 and _is_wide(copies)
         if self._memory is None or wider:
             self._state, self._room = dict(zip(self._info.states, copies)), 0
@@ -114,7 +129,67 @@ class Decoder:
         v: Tensor | None = None,
         **inputs: Any,
     ) -> Tensor:
-        """Memorizes one token and answers its query. As `regress`, of T = 1."""
+        """Memorizes one token and answers its query: `regress` of T = 1; of any T with a draft."""
+        if self._draft == 0:
+            return self._step(q, k, v, inputs)
+        if self._info.keeps_drafts:
+            return self._step_draft(q, k, v, inputs)
+        given = {"q": q, "k": k, "v": v, **inputs}
+        answers = []
+        for token in tokens_of(self._info, given):
+            self._kept = [*self._kept, self._snapshot()][-self._draft :]
+            rows = (token.pop(name) for name in ("q", "k", "v"))
+            answers.append(self._step(*rows, token))
+        return torch.cat(answers, 1)
+
+    def _step_draft(
+        self, q: Tensor | None, k: Tensor | None, v: Tensor | None, inputs: dict[str, Any]
+    ) -> Tensor:
+        if self._pool is None:
+            tensors, given = arrange(self.recipe, q, k, v, inputs)
+            dims = _library.dims(self.recipe, tensors, given)
+            wide = _is_wide(self._state.values()) or (v is not None and v.dtype == torch.float64)
+            dtype = torch.float64 if wide else torch.float32
+            self._pool = pool_of(self.recipe, dims, dtype, self._draft)
+            for slot in range(dims[0] if self._state else 0):
+                rows = {name: t[slot : slot + 1] for name, t in self._state.items()}
+                self._pool.start_(slot, rows)
+            self._state = {}
+        return self._pool.step_(torch.arange(len(self._pool.memory)), q, k, v, **inputs)
+
+    @property
+    def pending(self) -> int:
+        """Tokens that `roll_back` can take back now."""
+        if self._pool is None:
+            return len(self._kept)
+        return min(self._pool.pending(slot) for slot in range(len(self._pool.memory)))
+
+    def roll_back(self, tokens: int) -> None:
+        """Forgets the last tokens, at most `pending`, as if they had never been."""
+        if not 0 <= tokens <= self.pending:
+            raise ValueError(
+                f"[Decoder] tokens must be from 0 to {self.pending} to be taken back but are {tokens}"
+            )
+        if self._pool is not None:
+            for slot in range(len(self._pool.memory)):
+                self._pool.roll_back_(slot, tokens)
+        elif tokens > 0:
+            before = self._kept[-tokens]
+            self._kept = self._kept[:-tokens]
+            self._memory, self._state, self._room = before["memory"], before["state"], 0
+
+    def _snapshot(self) -> dict[str, Any]:
+        """What a token will change. Of pairs that only grow it is how many count."""
+        pairs = self._info.window == 0 and self._info.counts_pairs
+        state = {
+            name: t if pairs and t.is_floating_point() else t.clone()
+            for name, t in self._state.items()
+        }
+        return {"memory": None if self._memory is None else self._memory.clone(), "state": state}
+
+    def _step(
+        self, q: Tensor | None, k: Tensor | None, v: Tensor | None, inputs: dict[str, Any]
+    ) -> Tensor:
         if self._info.keeps_pairs:
             return self._step_pairs(q, k, v, inputs)
         if self._memory is None:
@@ -155,16 +230,20 @@ class Decoder:
         self._memory, self._dims, self._float64, self._state = memory, dims, float64, {}
 
     def state(self) -> dict[str, Tensor]:
-        """A copy of the state as after the last token; empty before the first."""
+        """A copy of the state as after the last token; empty before the first. Where writes wait, nothing
+        can be taken back then."""
+        if self._pool is not None:
+            rows = [self._pool.state(slot) for slot in range(len(self._pool.memory))]
+            return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
         if self._memory is None:
             return {name: t.clone() for name, t in self._state.items()}
         entries = _library.decoder_state_(self.recipe, self._memory, self._dims, self._float64)
         return dict(zip(self._info.states, entries))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Decoder:
-        copy = Decoder(self.recipe)
-        copy.__setstate__(self.__getstate__())
-        return copy
+        made = Decoder(self.recipe, self._draft)
+        made.__setstate__(self.__getstate__())
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -173,6 +252,9 @@ class Decoder:
             "dims": list(self._dims),
             "float64": self._float64,
             "state": {name: t.clone() for name, t in self._state.items()},
+            "draft": self._draft,
+            "pool": copy.deepcopy(self._pool),
+            "kept": copy.deepcopy(self._kept),
         }
 
     def __setstate__(self, held: dict[str, Any]) -> None:
@@ -181,3 +263,6 @@ class Decoder:
         self._memory = held["memory"]
         self._dims, self._float64, self._state = held["dims"], held["float64"], held["state"]
         self._room = 0
+        # Those of earlier versions kept no drafts.
+        self._draft, self._pool = held.get("draft", 0), held.get("pool")
+        self._kept = held.get("kept", [])

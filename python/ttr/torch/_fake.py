@@ -136,6 +136,20 @@ def _step_state(recipe: str, state: list[Tensor], inputs: list[Tensor], given: i
     return _y(named, _sizes(info_of(recipe), named))
 
 
+@torch.library.register_fake("ttr::pool_step_")  # type: ignore[untyped-decorator]
+def _pool_step(
+    recipe: str,
+    memory: Tensor,
+    dims: list[int],
+    options: list[int],
+    slots: Tensor,
+    inputs: list[Tensor],
+    given: int,
+) -> Tensor:
+    named = _by_name(inputs, given)
+    return _y(named, _sizes(info_of(recipe), named))
+
+
 @torch.library.register_fake("ttr::decoder_start_")  # type: ignore[untyped-decorator]
 def _decoder_start(
     recipe: str, memory: Tensor, dims: list[int], is_float64: bool, state: list[Tensor]

@@ -21,6 +21,8 @@ class RecipeInfo(NamedTuple):
     engine: str
     gradients: bool
     keeps_pairs: bool
+    #: Whether a pool keeps the writes of a draft beside the state.
+    keeps_drafts: bool
     window: int
     expansion: int
     budget: int
@@ -33,6 +35,11 @@ class RecipeInfo(NamedTuple):
     #: Whether it holds counts, int64 and without gradients.
     counts: tuple[bool, ...]
 
+    @property
+    def counts_pairs(self) -> bool:
+        """Whether the state is a list of pairs, and how many there are."""
+        return set(self.states) <= {"state.k", "state.v", "state.length"}
+
 
 _known: dict[str, RecipeInfo] = {}
 
@@ -44,6 +51,7 @@ def _describe(text: str) -> RecipeInfo:
         engine=known["engine"],
         gradients=known["gradients"],
         keeps_pairs=known["keeps_pairs"],
+        keeps_drafts=known["keeps_drafts"],
         window=known["window"],
         expansion=known["expansion"],
         budget=known["budget"],
