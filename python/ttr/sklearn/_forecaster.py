@@ -63,6 +63,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     learn row by row.
     """
 
+    reader_: Reader
     _labels: list[Any] | None  # of the columns, where they have some
     _by_name: bool  # a row is a mapping
 

@@ -74,7 +74,7 @@ class LinearFit:
     @property
     def inverse_diagonal(self) -> Array:
         """(A^-1)_jj, the intercept's last: the leverage of x = 0."""
-        diagonal = np.diagonal(self._inverse)
+        diagonal = np.sum(self._root**2, axis=1)
         if not self._affine:
             return np.asarray(diagonal)
         return np.append(diagonal[:-1], self.leverage(np.zeros((1, self._memory.key_dim))))
@@ -84,21 +84,44 @@ class LinearFit:
         rows = rows - self._memory.key_origin
         if self._affine:
             rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
-        return np.asarray(np.maximum(np.einsum("ni,ij,nj->n", rows, self._inverse, rows), 0))
+        return np.asarray(np.sum((rows @ self._root) ** 2, axis=1))
+
+    def excess(self, other: LinearFit) -> Array:
+        """By how much the sum of squares that this fit makes least, ridge included, is more at another
+        fit's map, [outputs]: the square of their difference in the metric A + R."""
+        mine, its = self._memory, other._memory
+        apart = other.coefficients - self.coefficients
+        if self._affine:
+            # Where this memory has its origin, by coordinates near it.
+            there = other.coefficients.T @ (mine.key_origin - its.key_origin) + other._solution[-1]
+            there = there + (its.value_origin - mine.value_origin)
+            apart = np.concatenate([apart, (there - self._solution[-1])[None]])
+        metric = self._regularised()
+        return np.asarray(np.maximum(np.einsum("pj,pq,qj->j", apart, metric, apart), 0))
+
+    def residuals(self, rows: Array, values: Array) -> Array:
+        """y - m(x), [n, outputs]."""
+        memory = self._memory
+        rows, values = rows - memory.key_origin, values - memory.value_origin
+        predicted = rows @ self.coefficients
+        return np.asarray(values - predicted - (self._solution[-1] if self._affine else 0))
 
     @functools.cached_property
     def _solution(self) -> Array:
-        return np.asarray(self._inverse @ self._memory.state["state"])
+        # By the root and not by the inverse, whose rounding errors lie in every direction: here they
+        # lie where A says little, and where the sum of squares hardly changes.
+        return np.asarray(self._root @ (self._root.T @ self._memory.state["state"]))
 
     @functools.cached_property
-    def _inverse(self) -> Array:
-        """(A + R)^-1, of the smallest norm where it is singular; scaled to ones on the diagonal, as
-        it is solved."""
+    def _root(self) -> Array:
+        """F with F F^T = (A + R)^-1, of the smallest norm where it is singular; A + R is scaled to
+        ones on the diagonal, as it is solved."""
         a = self._regularised()
         scale = np.sqrt(np.diagonal(a))
         scale = 1 / np.where(scale > 0, scale, 1)
-        inverse = np.linalg.pinv(a * np.outer(scale, scale), rcond=_RANK * len(a), hermitian=True)
-        return np.asarray(inverse * np.outer(scale, scale))
+        values, vectors = np.linalg.eigh(a * np.outer(scale, scale))
+        kept = values > _RANK * len(a) * values[-1]
+        return np.asarray(scale[:, None] * vectors[:, kept] / np.sqrt(values[kept]))
 
     def _regularised(self) -> Array:
         recipe, a = self._memory.recipe, self._memory.state["state.a"]

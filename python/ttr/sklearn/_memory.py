@@ -10,6 +10,7 @@ import ttr
 
 from ._centre import is_due, mean_of, means, moved
 from ._constants import Array, Constants, decay_of, gates_of, takes_importance
+from ._sums import Sums
 
 
 class RowMemory:
@@ -35,8 +36,9 @@ class RowMemory:
         self.value_dim = value_dim
         self._gates = gates_of(recipe, constants)
         self._weighs = takes_importance(recipe)
-        self._constants = constants
+        self.constants = constants
         self.count = 0  # rows learned so far
+        self.rounding = np.zeros(key_dim)  # on the diagonal of A, where rows were taken back
         self._centres = centres
         self._placed = not centres  # has the origin been chosen?
         self.key_origin = np.zeros(key_dim)
@@ -58,7 +60,9 @@ class RowMemory:
         gates = self._inputs(queries, reads_only=True)
         return self._decoder.retrieve(queries, **gates)[0, :, 0, :]
 
-    def learn(self, rows: Array, values: Array, weights: Array | None = None) -> tuple[Array, Array]:
+    def learn(
+        self, rows: Array, values: Array, weights: Array | None = None
+    ) -> tuple[Array, Array]:
         """Learns [n, Dk] -> [n, Dv] row by row. Returns by how much a value was more than predicted,
         before its row was learned and after, [n, Dv] each."""
         if len(rows) == 0:
@@ -133,10 +137,11 @@ class RowMemory:
     def grown(self, key_dim: int) -> RowMemory:
         """The same, of keys with new channels behind theirs, which have been 0 so far. ValueError:
         a memory of which the old channels are not a part."""
-        new = RowMemory(self.recipe, self._constants, key_dim, self.value_dim, self._centres)
+        new = RowMemory(self.recipe, self.constants, key_dim, self.value_dim, self._centres)
         new._placed = self._placed
         new.key_origin[: self.key_dim] = self.key_origin
         new.value_origin = self.value_origin
+        new.rounding[: self.key_dim] = self.rounding
         start, mine = new._whole_state(), self._whole_state()
         affine = self.recipe.option("function") == "affine"
         for name, axes in _axes(self.recipe).items():
@@ -147,7 +152,7 @@ class RowMemory:
                 )
             old = mine[name]
             if name == "state.a":  # what is there at the start is the ridge, and fades
-                start[name] = start[name] * decay_of(self.recipe, self._constants) ** self.count
+                start[name] = start[name] * self.decay**self.count
             elif "S" in axes:
                 shape = [*old.shape[:-1], key_dim if axes[-1] == "Dk" else old.shape[-1]]
                 start[name] = np.zeros(shape, old.dtype)
@@ -156,6 +161,43 @@ class RowMemory:
         new._decoder.start(start)
         new.count = self.count
         return new
+
+    def sums(self) -> Sums:
+        """What a memory that solves least squares holds of its rows."""
+        origin = np.concatenate([self.key_origin, self.value_origin])
+        state, ridge = self.state, self._ridge_within(self.count)
+        affine = self.recipe.option("function") == "affine"
+        return Sums.of_state(state["state.a"], state["state"], ridge, origin, affine)
+
+    def holding(self, sums: Sums, count: int) -> RowMemory:
+        """The same recipe, of other sums and so many rows."""
+        new = RowMemory(self.recipe, self.constants, self.key_dim, self.value_dim, self._centres)
+        state = new._whole_state()
+        a, b = sums.state(self._ridge_within(count))
+        state["state.a"][0, 0], state["state"][0, 0] = a, b
+        new._decoder.start(state)
+        new.count = count
+        new._placed = not self._centres or sums.weight > 0
+        if self._centres:
+            new.key_origin, new.value_origin = np.split(sums.high, [self.key_dim])
+        return new
+
+    def ridge_beside(self, count: int) -> float:
+        """What of it counts behind so many rows, in A or not."""
+        if self.recipe.option("ridge_kind") == "fading":
+            return self._ridge_within(count)
+        return float(self.recipe.option("ridge"))
+
+    def _ridge_within(self, count: int) -> float:
+        """What of the ridge A holds behind so many rows."""
+        if self.recipe.option("ridge_kind") != "fading":
+            return 0.0
+        return float(self.recipe.option("ridge")) * self.decay**count
+
+    @property
+    def decay(self) -> float:
+        """g, by which an association fades from one row to the next."""
+        return decay_of(self.recipe, self.constants)
 
     def _whole_state(self) -> dict[str, Any]:
         state = self._decoder.state()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from sklearn.utils.validation import (
 from ._constants import Array, Constants, decay_of, interval_decay_of, streamable
 from ._linear import LinearFit, can_centre, is_least_squares, is_linear
 from ._memory import RowMemory
+from ._merging import check_alike, check_sums, check_taken_back, merged, without
 from ._residuals import FitResiduals, PredictiveResiduals, check_level, quantile
 from ._rows import are_texts, check_labels, check_number, check_row, labels_of
 
@@ -66,6 +68,13 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Raises ValueError: NaN and infinity in X, y; weights that the recipe does not take ("importance:
     input"); a recipe that cannot learn row by row.
     """
+
+    memory_: RowMemory
+    _labels: list[Any] | None  # of the columns, where they have some
+    _named: dict[Any, int]  # their places by their labels
+    _flat: bool  # y had one axis
+    _fit: FitResiduals | None  # of least squares
+    _errors: PredictiveResiduals | None  # of all others
 
     def __init__(
         self,
@@ -118,33 +127,42 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"[learn_one] the regressor must have one output but has {self.memory_.value_dim}"
             )
-        self._write(self._row(x)[None], np.array([[float(y)]]), None if w == 1 else np.array([float(w)]))
+        self._write(
+            self._row(x)[None], np.array([[float(y)]]), None if w == 1 else np.array([float(w)])
+        )
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> StreamingRegressor:
         labels = labels_of(X)
+        X, y, weights = self._checked("partial_fit", X, y, sample_weight, reset)
+        if reset:
+            self._labels = labels
+            names = list(range(X.shape[1])) if labels is None else labels
+            self._start(names, 1 if y.ndim == 1 else y.shape[1], flat=y.ndim == 1)
+        self._write(X, self._values("partial_fit", y), weights)
+        return self
+
+    def _checked(
+        self, op: str, X: Any, y: Any, sample_weight: Any, reset: bool
+    ) -> tuple[Array, Array, Array | None]:
+        """A table as arrays of numbers."""
         if not reset:
-            check_labels("partial_fit", self._labels, X)
+            check_labels(op, self._labels, X)
         X, y = validate_data(
             self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True
         )
-        y = np.asarray(y, dtype=np.float64)
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
-        if reset:
-            self._labels = labels
-            names = list(range(X.shape[1])) if labels is None else labels
-            self._start(names, 1 if y.ndim == 1 else y.shape[1], flat=y.ndim == 1)
-        values = y.reshape(len(X), -1)
-        if values.shape[1] != self.memory_.value_dim:
-            raise ValueError(
-                f"[partial_fit] y must have {self.memory_.value_dim} columns but has "
-                f"{values.shape[1]}"
-            )
-        self._write(X, values, weights)
-        return self
+        return X, np.asarray(y, dtype=np.float64), weights
+
+    def _values(self, op: str, y: Array) -> Array:
+        """y as [n, outputs]."""
+        values, outputs = y.reshape(len(y), -1), self.memory_.value_dim
+        if values.shape[1] != outputs:
+            raise ValueError(f"[{op}] y must have {outputs} columns but has {values.shape[1]}")
+        return values
 
     def _start(self, names: list[Any], outputs: int, flat: bool) -> None:
         recipe = streamable(self.recipe)
@@ -164,19 +182,94 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self._errors = PredictiveResiduals(fading, outputs, 2 * features)
 
     def _write(self, rows: Array, values: Array, weights: Array | None) -> None:
-        if weights is not None and not self.memory_.weighs:
-            if not np.all(weights == 1):
-                raise ValueError(
-                    f"[sklearn] sample_weight must be of a recipe with importance: input but is of "
-                    f"{self.memory_.recipe}"
-                )
-            weights = None
+        weights = self._taken(weights)
         before, after = self.memory_.learn(rows, values, weights)
         weight = np.ones(len(rows)) if weights is None else weights
         if self._fit is not None:
             self._fit.add(before, after, weight)
         elif self._errors is not None:
             self._errors.add(before[weight > 0])
+
+    def _taken(self, weights: Array | None) -> Array | None:
+        """The weights as the recipe takes them."""
+        if weights is None or self.memory_.weighs:
+            return weights
+        if not np.all(weights == 1):
+            raise ValueError(
+                f"[sklearn] sample_weight must be of a recipe with importance: input but is of "
+                f"{self.memory_.recipe}"
+            )
+        return None
+
+    # ---- Tables together, rows taken back --------------------------------------------------------
+
+    def merge(self, later: StreamingRegressor) -> StreamingRegressor:
+        """A new regressor that has learned the rows of both, as one fit would: first this one's, then
+        the other's. Neither changes. `sum(parts)` and `a + b` do the same.
+
+            A = g^n A_a + A_b,   B = g^n B_a + B_b         n rows in b, the ridge once
+
+        Coefficients, standard errors and intervals are those of one fit to rounding, in any order and
+        nesting without forgetting; with it the parts follow each other in time. (With forgetting and
+        ridge_kind: constant the residual variance is approximate, as is its recursion itself.)
+        O(p^3), whatever the number of rows.
+
+        ValueError: another recipe, other gates, features or outputs; a recipe that solves no least
+        squares in x itself, or whose ridge is a share of A. NotFittedError: nothing learned.
+        """
+        for regressor in (self, later):
+            check_is_fitted(regressor, "memory_", msg=_UNFITTED)
+            check_sums("merge", regressor.memory_)
+        check_alike(self._shape(), later._shape())
+        both = copy.deepcopy(self)
+        assert both._fit is not None and later._fit is not None
+        both.memory_ = merged(self.memory_, both._fit, later.memory_, later._fit)
+        return both
+
+    def __add__(self, later: Any) -> StreamingRegressor:
+        return self.merge(later) if isinstance(later, StreamingRegressor) else NotImplemented
+
+    def __radd__(self, start: Any) -> StreamingRegressor:
+        """0 + a, with which `sum` begins: a copy."""
+        return copy.deepcopy(self) if isinstance(start, int) and start == 0 else NotImplemented
+
+    def unlearn(
+        self, X: Any, y: Any, sample_weight: Any = None, *, latest: bool = False
+    ) -> StreamingRegressor:
+        """Takes rows back that were learned, with the weights that they had:
+
+            A <- A - sum w x x^T,   B <- B - sum w x y^T
+
+        and the residual sum of squares with them. O(n p^2 + p^3). What remains keeps the absolute
+        rounding errors of all that was there: errors beside a fit of the rows that remain are in
+        docs/sklearn.md. ``latest``: of a recipe that forgets, whose weights depend on a row's age, the
+        last rows that were learned can be taken back, all in their order; that they are those is the
+        caller's word.
+
+        Warns (RuntimeWarning) where what remains is not positive definite to rounding, and goes on
+        with the coefficients of least norm. ValueError, and nothing changed: more rows than were
+        learned, or rows that leave what is no sum of rows; a recipe that forgets, without ``latest``;
+        those that `merge` refuses, too. That a y was another cannot be seen.
+        """
+        check_is_fitted(self, "memory_", msg=_UNFITTED)
+        check_sums("unlearn", self.memory_)
+        X, y, weights = self._checked("unlearn", X, y, sample_weight, reset=False)
+        weights = self._taken(weights)
+        check_taken_back(self.memory_, len(X), latest)
+        weight = np.ones(len(X)) if weights is None else weights
+        assert self._fit is not None
+        self.memory_ = without(self.memory_, self._fit, X, self._values("unlearn", y), weight)
+        return self
+
+    def _shape(self) -> dict[str, Any]:
+        """What regressors that are merged have in common."""
+        axes = " in one axis" if self._flat else ""
+        return {
+            "recipe": str(self.memory_.recipe),
+            "gates": self.memory_.constants,
+            "features": list(self._named),
+            "outputs": f"{self.memory_.value_dim}{axes}",
+        }
 
     # ---- Rows of names ---------------------------------------------------------------------------
 
@@ -301,3 +394,6 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         variance = self._fit.variance * self._fit.samples.spread
         return np.asarray(np.sqrt(np.outer(variance, fit.inverse_diagonal)))
+
+
+_UNFITTED = "[merge, unlearn] the %(name)s must have learned rows but has none: call fit first"

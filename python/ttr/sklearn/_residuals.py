@@ -24,9 +24,20 @@ class FadingSum:
         if len(rows) == 1:
             self.value = self.value * self._decay + rows[0]
             return
+        self.value = self.value * self._decay ** len(rows) + self._of(rows)
+
+    def take(self, rows: Array) -> None:
+        """x_i of the latest rows, as if they had not come; not below 0."""
+        left = np.maximum(self.value - self._of(rows), 0)
+        self.value = left / self._decay ** len(rows)
+
+    def join(self, later: FadingSum, rows: int) -> None:
+        """The sum of so many rows that came behind these."""
+        self.value = self.value * self._decay**rows + later.value
+
+    def _of(self, rows: Array) -> Array:
         ages = np.arange(len(rows) - 1, -1, -1.0)
-        faded = self.value * self._decay ** len(rows)
-        self.value = faded + np.tensordot(self._decay**ages, rows, axes=1)
+        return np.asarray(np.tensordot(self._decay**ages, rows, axes=1))
 
 
 class Samples:
@@ -40,6 +51,16 @@ class Samples:
         """1 for every row that counts, else 0."""
         self._weights.add(counts)
         self._squares.add(counts)
+
+    def take(self, counts: Array) -> None:
+        """Those of the latest rows, as if they had not come."""
+        self._weights.take(counts)
+        self._squares.take(counts)
+
+    def join(self, later: Samples, rows: int) -> None:
+        """Those of so many rows that came behind these."""
+        self._weights.join(later._weights, rows)
+        self._squares.join(later._squares, rows)
 
     @property
     def weight(self) -> float:
@@ -77,6 +98,19 @@ class FitResiduals:
         terms = np.maximum(before * after, 0)
         self._sum.add(weights[:, None] * terms)
         self.samples.add((weights > 0).astype(np.float64))
+
+    def take(self, before: Array, after: Array, weights: Array) -> None:
+        """Takes the latest rows back. e_t and f_t are residuals of the fits without any of them, and
+        with all: the sum over several rows of w e f is that of row after row."""
+        self._sum.take(weights[:, None] * before * after)
+        self.samples.take((weights > 0).astype(np.float64))
+
+    def join(self, later: FitResiduals, rows: int, disagreement: Array) -> None:
+        """Those of so many rows that came behind these, fitted alone. rss is what the fits of both
+        sum up to, and their ``disagreement``: by how much the sums are more at the fit of all."""
+        self._sum.join(later._sum, rows)
+        self._sum.value = np.maximum(self._sum.value + disagreement, 0)
+        self.samples.join(later.samples, rows)
 
     @property
     def degrees(self) -> float:

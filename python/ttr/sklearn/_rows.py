@@ -43,7 +43,7 @@ def check_row(op: str, name: str, row: Any, label: str) -> None:
 
 
 def check_number(op: str, name: str, number: Any) -> None:
-    if not isinstance(number, (numbers.Real, np.ndarray)) or np.ndim(number) > 0:
+    if not isinstance(number, (numbers.Real, np.ndarray)) or getattr(number, "ndim", 0) > 0:
         raise ValueError(f"[{op}] {name} must be a number but is {number!r}")
 
 
