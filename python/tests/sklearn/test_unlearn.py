@@ -95,7 +95,7 @@ def test_the_latest_of_a_recipe_that_forgets() -> None:
 
 def test_what_remains_has_rounding_errors_of_what_was() -> None:
     """Beside rows of 10^7 those of 1 have 7 digits in squares: an error far above eps, and told."""
-    x, y, w = drawn(60)
+    x, y, _ = drawn(60)
     far = 1e7 * x[:30]
     model = StreamingRegressor(EXACT)
     model.fit(np.concatenate([far, x[30:]]), np.concatenate([1e7 * y[:30], y[30:]]))

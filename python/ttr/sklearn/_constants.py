@@ -35,7 +35,9 @@ class Constants:
             ("weight_decay", 0 <= self.weight_decay <= 1, "from 0 to 1"),
         ):
             if not holds:
-                raise ValueError(f"[sklearn] {name} must be {required} but is {getattr(self, name)}")
+                raise ValueError(
+                    f"[sklearn] {name} must be {required} but is {getattr(self, name)}"
+                )
 
     def of(self, spec: dict[str, Any]) -> float | None:
         """The value of a gate, of others that which leaves the layer as if it had no such input; None
@@ -127,6 +129,15 @@ def decay_of(recipe: ttr.Recipe, constants: Constants) -> float:
     if decay == "retention":
         return _RETENTION
     return constants.decay if decay in ("scalar", "channel", "matrix") else float(decay)
+
+
+def ridge_of(recipe: ttr.Recipe, decay: float, rows: int) -> float:
+    """The ridge that counts behind so many rows: one that is a part of A fades as they do."""
+    return float(recipe.option("ridge")) * decay ** (rows if has_ridge_in_state(recipe) else 0)
+
+
+def has_ridge_in_state(recipe: ttr.Recipe) -> bool:
+    return recipe.option("ridge_kind") == "fading"
 
 
 def interval_decay_of(given: float | None, decay: float) -> float:

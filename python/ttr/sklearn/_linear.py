@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
+from typing import Protocol
 
 import numpy as np
 
 import ttr
 
 from ._constants import Array
-from ._memory import RowMemory
 
 
 def is_linear(recipe: ttr.Recipe) -> bool:
@@ -48,10 +48,25 @@ def can_centre(recipe: ttr.Recipe) -> bool:
     )
 
 
+class LinearMemory(Protocol):
+    """What coefficients are read from."""
+
+    recipe: ttr.Recipe
+    key_dim: int
+
+    @property
+    def key_origin(self) -> Array: ...
+    @property
+    def value_origin(self) -> Array: ...
+    @property
+    def state(self) -> dict[str, Array]: ...
+    def predict(self, rows: Array) -> Array: ...
+
+
 class LinearFit:
     """The map that a memory holds now."""
 
-    def __init__(self, memory: RowMemory) -> None:
+    def __init__(self, memory: LinearMemory) -> None:
         self._memory = memory
         self._affine = memory.recipe.option("function") == "affine"
 

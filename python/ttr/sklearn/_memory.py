@@ -9,7 +9,15 @@ import numpy as np
 import ttr
 
 from ._centre import is_due, mean_of, means, moved
-from ._constants import Array, Constants, decay_of, gates_of, takes_importance
+from ._constants import (
+    Array,
+    Constants,
+    decay_of,
+    gates_of,
+    has_ridge_in_state,
+    ridge_of,
+    takes_importance,
+)
 from ._sums import Sums
 
 
@@ -182,17 +190,9 @@ class RowMemory:
             new.key_origin, new.value_origin = np.split(sums.high, [self.key_dim])
         return new
 
-    def ridge_beside(self, count: int) -> float:
-        """What of it counts behind so many rows, in A or not."""
-        if self.recipe.option("ridge_kind") == "fading":
-            return self._ridge_within(count)
-        return float(self.recipe.option("ridge"))
-
     def _ridge_within(self, count: int) -> float:
         """What of the ridge A holds behind so many rows."""
-        if self.recipe.option("ridge_kind") != "fading":
-            return 0.0
-        return float(self.recipe.option("ridge")) * self.decay**count
+        return ridge_of(self.recipe, self.decay, count) if has_ridge_in_state(self.recipe) else 0.0
 
     @property
     def decay(self) -> float:

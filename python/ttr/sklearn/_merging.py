@@ -19,20 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from ._constants import Array
+import ttr
+
+from ._constants import Array, ridge_of
 from ._linear import LinearFit, is_least_squares
 from ._memory import RowMemory
 from ._residuals import FitResiduals
 from ._sums import Sums
 
 
-def check_sums(op: str, memory: RowMemory) -> None:
-    """ValueError: a memory that is more than the sums of its rows."""
-    recipe = memory.recipe
+def check_sums(op: str, recipe: ttr.Recipe, instead: str) -> None:
+    """ValueError: a memory that is more than the sums of its rows; what to do instead."""
     if not is_least_squares(recipe):
         raise ValueError(
             f"[{op}] recipe must solve least squares in x itself (affine_rls, rls, weighted_rls) but "
-            f"is {recipe}, which keeps no sums of rows: fit one regressor on all rows"
+            f"is {recipe}, which keeps no sums of rows: {instead}"
         )
     if recipe.option("ridge_kind") == "relative":
         raise ValueError(
@@ -74,7 +75,7 @@ def merged(
 ) -> RowMemory:
     """The memory of the rows of both; ``first_fit`` becomes that of both, too. O(p^3)."""
     fade = first.decay**later.count
-    sums = first.sums().faded(fade).plus(later.sums())
+    sums = first.sums().faded(fade).and_rows_of(later.sums())
     memory = first.holding(sums, first.count + later.count)
     memory.rounding = np.sqrt((fade * first.rounding) ** 2 + later.rounding**2)
     both = LinearFit(memory)
@@ -92,14 +93,17 @@ def without(
     left, fade = memory.count - len(rows), memory.decay ** len(rows)
     ages = np.arange(len(rows) - 1, -1, -1.0)
     whole = memory.sums()
-    taken = Sums.of(whole.affine, rows, values, weights * memory.decay**ages)
+    both = np.concatenate([rows, values], axis=1)
+    taken = Sums.of(whole.affine, memory.key_dim, both, weights * memory.decay**ages)
     sums = whole.without(taken).faded(1 / fade)
     rounding = _rounding(memory, whole) / fade
     if left == 0 or sums.weight == 0:
         _check_nothing(sums, rounding)
         sums = Sums.none(whole.affine, memory.key_dim, memory.value_dim)
         rounding = np.zeros(memory.key_dim)
-    new = memory.holding(_definite(sums, rounding, memory.ridge_beside(left)), left)
+    new = memory.holding(
+        _definite(sums, rounding, ridge_of(memory.recipe, memory.decay, left)), left
+    )
     new.rounding = rounding
     before, after = (
         LinearFit(new).residuals(rows, values),

@@ -14,12 +14,15 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+import ttr
+
 from ._constants import Array, Constants, decay_of, interval_decay_of, streamable
 from ._linear import LinearFit, can_centre, is_least_squares, is_linear
 from ._memory import RowMemory
 from ._merging import check_alike, check_sums, check_taken_back, merged, without
 from ._residuals import FitResiduals, PredictiveResiduals, check_level, quantile
-from ._rows import are_texts, check_labels, check_number, check_row, labels_of
+from ._rolling import RollingMemory
+from ._rows import are_texts, check_count, check_labels, check_number, check_row, labels_of
 
 
 class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -43,6 +46,10 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     interval_decay : float or None
         How the errors behind intervals fade a row, of memories that solve no least squares; None: as
         the recipe's associations do. 0 < interval_decay <= 1.
+    window : int >= 1 or None
+        Of recipes that solve least squares in x itself: learn from the last ``window`` rows alone.
+        Everything is then what a fit of just these rows gives. Nothing is subtracted as rows leave,
+        so that errors do not outlive them. Kept are up to 2 window rows and 2 sqrt(window) sums.
 
     Attributes
     ----------
@@ -69,7 +76,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     input"); a recipe that cannot learn row by row.
     """
 
-    memory_: RowMemory
+    memory_: RowMemory | RollingMemory
     _labels: list[Any] | None  # of the columns, where they have some
     _named: dict[Any, int]  # their places by their labels
     _flat: bool  # y had one axis
@@ -85,6 +92,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         momentum: float = 0.5,
         weight_decay: float = 0.01,
         interval_decay: float | None = None,
+        window: int | None = None,
     ) -> None:
         self.recipe = recipe
         self.step = step
@@ -92,6 +100,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.momentum = momentum
         self.weight_decay = weight_decay
         self.interval_decay = interval_decay
+        self.window = window
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -168,12 +177,14 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         recipe = streamable(self.recipe)
         constants = Constants(self.step, self.decay, self.momentum, self.weight_decay)
         features = len(names)
-        self.memory_ = RowMemory(recipe, constants, features, outputs, can_centre(recipe))
+        self.memory_ = self._memory(recipe, constants, features, outputs)
         self.n_features_in_ = features
         self._named = {name: place for place, name in enumerate(names)}
         self._flat = flat
         decay = decay_of(recipe, constants)
         self._fit = self._errors = None
+        if isinstance(self.memory_, RollingMemory):
+            return
         if is_least_squares(recipe):
             parameters = features + (recipe.option("function") == "affine")
             self._fit = FitResiduals(decay, outputs, parameters)
@@ -181,10 +192,22 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             fading = interval_decay_of(self.interval_decay, decay)
             self._errors = PredictiveResiduals(fading, outputs, 2 * features)
 
+    def _memory(
+        self, recipe: ttr.Recipe, constants: Constants, features: int, outputs: int
+    ) -> RowMemory | RollingMemory:
+        if self.window is None:
+            return RowMemory(recipe, constants, features, outputs, can_centre(recipe))
+        check_count("sklearn", "window", self.window, ": rows that a fit rests on")
+        check_sums("sklearn", recipe, "nadaraya_watson{window: 100} has a window of its own")
+        return RollingMemory(recipe, constants, features, outputs, self.window)
+
     def _write(self, rows: Array, values: Array, weights: Array | None) -> None:
         weights = self._taken(weights)
-        before, after = self.memory_.learn(rows, values, weights)
         weight = np.ones(len(rows)) if weights is None else weights
+        if isinstance(self.memory_, RollingMemory):
+            self.memory_.push(rows, values, weight)
+            return
+        before, after = self.memory_.learn(rows, values, weights)
         if self._fit is not None:
             self._fit.add(before, after, weight)
         elif self._errors is not None:
@@ -212,18 +235,23 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Coefficients, standard errors and intervals are those of one fit to rounding, in any order and
         nesting without forgetting; with it the parts follow each other in time. (With forgetting and
         ridge_kind: constant the residual variance is approximate, as is its recursion itself.)
-        O(p^3), whatever the number of rows.
+        O(p^3), whatever the number of rows. With a window: the last rows of both.
 
         ValueError: another recipe, other gates, features or outputs; a recipe that solves no least
         squares in x itself, or whose ridge is a share of A. NotFittedError: nothing learned.
         """
         for regressor in (self, later):
             check_is_fitted(regressor, "memory_", msg=_UNFITTED)
-            check_sums("merge", regressor.memory_)
+            check_sums("merge", regressor.memory_.recipe, "fit one regressor on all rows")
         check_alike(self._shape(), later._shape())
         both = copy.deepcopy(self)
-        assert both._fit is not None and later._fit is not None
-        both.memory_ = merged(self.memory_, both._fit, later.memory_, later._fit)
+        mine, its = self.memory_, later.memory_
+        if isinstance(mine, RowMemory) and isinstance(its, RowMemory):
+            assert both._fit is not None and later._fit is not None
+            both.memory_ = merged(mine, both._fit, its, later._fit)
+        elif isinstance(both.memory_, RollingMemory) and isinstance(its, RollingMemory):
+            both.memory_.push(*its.rows())
+            both.memory_.count = mine.count + its.count
         return both
 
     def __add__(self, later: Any) -> StreamingRegressor:
@@ -252,13 +280,17 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         those that `merge` refuses, too. That a y was another cannot be seen.
         """
         check_is_fitted(self, "memory_", msg=_UNFITTED)
-        check_sums("unlearn", self.memory_)
+        check_sums("unlearn", self.memory_.recipe, "fit the rows that remain")
         X, y, weights = self._checked("unlearn", X, y, sample_weight, reset=False)
         weights = self._taken(weights)
-        check_taken_back(self.memory_, len(X), latest)
+        memory, fit = self.memory_, self._fit
+        if fit is None or not isinstance(memory, RowMemory):
+            raise ValueError(
+                f"[unlearn] window must be None but is {self.window}: rows leave by themselves"
+            )
+        check_taken_back(memory, len(X), latest)
         weight = np.ones(len(X)) if weights is None else weights
-        assert self._fit is not None
-        self.memory_ = without(self.memory_, self._fit, X, self._values("unlearn", y), weight)
+        self.memory_ = without(memory, fit, X, self._values("unlearn", y), weight)
         return self
 
     def _shape(self) -> dict[str, Any]:
@@ -267,6 +299,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return {
             "recipe": str(self.memory_.recipe),
             "gates": self.memory_.constants,
+            "window": getattr(self.memory_, "window", None),
             "features": list(self._named),
             "outputs": f"{self.memory_.value_dim}{axes}",
         }
@@ -319,10 +352,11 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_level(level)
         X, y = self._read(X)
-        if self._fit is not None:
-            spread = 1 + self._fit.samples.spread * self._linear().leverage(X)
-            q = quantile(level, self._fit.degrees)
-            margin = q * np.sqrt(self._fit.variance * spread[:, None])
+        residuals = self._residuals()
+        if residuals is not None:
+            spread = 1 + residuals.samples.spread * self._linear().leverage(X)
+            q = quantile(level, residuals.degrees)
+            margin = q * np.sqrt(residuals.variance * spread[:, None])
         else:
             assert self._errors is not None
             margin = np.broadcast_to(self._errors.margin(level), y.shape)
@@ -367,13 +401,19 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def residual_variance_(self) -> Any:
         check_is_fitted(self, "memory_")
-        if self._fit is not None:
-            return self._of_outputs(self._fit.variance)
+        residuals = self._residuals()
+        if residuals is not None:
+            return self._of_outputs(residuals.variance)
         assert self._errors is not None
         return self._of_outputs(self._errors.scale**2)
 
     def _of_outputs(self, numbers: Array) -> Any:
         return numbers[0] if self._flat else numbers
+
+    def _residuals(self) -> FitResiduals | None:
+        """Those of least squares."""
+        memory = self.memory_
+        return memory.residuals() if isinstance(memory, RollingMemory) else self._fit
 
     def _linear(self) -> LinearFit:
         check_is_fitted(self, "memory_")
@@ -387,12 +427,13 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _standard_errors(self) -> Array:
         """[outputs, p], the intercept's last."""
         fit = self._linear()
-        if self._fit is None:
+        residuals = self._residuals()
+        if residuals is None:
             raise AttributeError(
                 f"coefficients have standard errors where least squares are solved, which "
                 f"{self.memory_.recipe} does not"
             )
-        variance = self._fit.variance * self._fit.samples.spread
+        variance = residuals.variance * residuals.samples.spread
         return np.asarray(np.sqrt(np.outer(variance, fit.inverse_diagonal)))
 
 

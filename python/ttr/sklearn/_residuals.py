@@ -99,6 +99,14 @@ class FitResiduals:
         self._sum.add(weights[:, None] * terms)
         self.samples.add((weights > 0).astype(np.float64))
 
+    @classmethod
+    def of(cls, decay: float, parameters: int, rss: Array, weights: Array) -> FitResiduals:
+        """Of a fit whose rss and rows are at hand."""
+        residuals = cls(decay, len(rss), parameters)
+        residuals._sum.value = rss
+        residuals.samples.add((weights > 0).astype(np.float64))
+        return residuals
+
     def take(self, before: Array, after: Array, weights: Array) -> None:
         """Takes the latest rows back. e_t and f_t are residuals of the fits without any of them, and
         with all: the sum over several rows of w e f is that of row after row."""

@@ -37,11 +37,10 @@ class Sums:
         return Sums(affine, 0.0, np.zeros(width), np.zeros(width), np.zeros((key_dim, width)))
 
     @staticmethod
-    def of(affine: bool, keys: Array, values: Array, weights: Array) -> Sums:
-        """Of [n, p], [n, outputs], [n]; O(n p^2)."""
-        sums = Sums.none(affine, keys.shape[1], values.shape[1])
+    def of(affine: bool, key_dim: int, rows: Array, weights: Array) -> Sums:
+        """Of rows z [n, p + outputs] and weights [n]; O(n p^2)."""
+        sums = Sums.none(affine, key_dim, rows.shape[1] - key_dim)
         sums.weight = float(weights.sum())
-        rows = np.concatenate([keys, values], axis=1)
         if sums.weight == 0:
             return sums
         if affine:
@@ -49,21 +48,21 @@ class Sums:
             sums.high = share @ rows
             sums.low = share @ (rows - sums.high)
             rows = rows - sums.high - sums.low
-        sums.scatter = (weights[:, None] * rows[:, : keys.shape[1]]).T @ rows
+        sums.scatter = (weights[:, None] * rows[:, :key_dim]).T @ rows
         return sums
 
-    def add(self, row: Array, weight: float) -> None:
-        """One row z more, in place; O(p^2)."""
+    def and_row(self, row: Array, weight: float) -> Sums:
+        """Of one row z more; O(p^2)."""
         if weight == 0:
-            return
-        whole = self.weight + weight
-        if self.affine:
-            apart = (row - self.high) - self.low
-            self.scatter += np.outer((self.weight * (weight / whole)) * apart[: self._keys], apart)
-            self.high, self.low = _sum(self.high, self.low + (weight / whole) * apart)
-        else:
-            self.scatter += np.outer(weight * row[: self._keys], row)
-        self.weight = whole
+            return self
+        whole, keys = self.weight + weight, self._keys
+        if not self.affine:
+            scatter = self.scatter + np.outer(weight * row[:keys], row)
+            return Sums(False, whole, self.high, self.low, scatter)
+        apart = (row - self.high) - self.low
+        share = weight / whole
+        scatter = self.scatter + np.outer((self.weight * share) * apart[:keys], apart)
+        return Sums(True, whole, *_sum(self.high, self.low + share * apart), scatter)
 
     def faded(self, factor: float) -> Sums:
         """Of the same rows, every weight times a factor."""
@@ -71,7 +70,7 @@ class Sums:
             return self
         return Sums(self.affine, self.weight * factor, self.high, self.low, self.scatter * factor)
 
-    def plus(self, other: Sums) -> Sums:
+    def and_rows_of(self, other: Sums) -> Sums:
         """Of the rows of both."""
         if self.weight == 0 or other.weight == 0:
             return self if other.weight == 0 else other
