@@ -10,6 +10,10 @@
     forecaster = StreamingForecaster(lags=52).fit(series)      # NaN where a value is missing
     next_year = forecaster.forecast(52)
 
+    whole = sum(StreamingRegressor().fit(*part) for part in parts)         # tables together
+    recent = StreamingRegressor(window=100)                                # the last 100 rows alone
+    panel = StreamingForecaster().fit_panel(table)                         # many series: unique_id, ds, y
+
 Every recipe that reads pairs one by one will do (`ttr.zoo()`); the gates that a network would give
 are constants. scikit-learn 1.6 or newer is needed here and nowhere else in `ttr`.
 """
@@ -20,6 +24,7 @@ if importlib.util.find_spec("sklearn") is None:
     raise ImportError("ttr.sklearn needs scikit-learn 1.6 or newer: pip install scikit-learn")
 
 from ._forecaster import StreamingForecaster
+from ._panel import ForecasterPanel
 from ._regressor import StreamingRegressor
 
-__all__ = ["StreamingForecaster", "StreamingRegressor"]
+__all__ = ["ForecasterPanel", "StreamingForecaster", "StreamingRegressor"]

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._constants import Array, Constants, decay_of, interval_decay_of, streamable
 from ._memory import RowMemory
+from ._panel import ForecasterPanel
 from ._reader import Reader
 from ._residuals import PredictiveResiduals, check_level
 from ._rows import (
@@ -105,6 +106,22 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any = None) -> StreamingForecaster:
         """Goes on with more rows."""
         return self._learn("partial_fit", X, y, reset=not hasattr(self, "reader_"))
+
+    def fit_panel(self, table: Any, freq: Any = None) -> ForecasterPanel:
+        """A forecaster with these options for each series of a long table; this one stays as it is.
+
+        table : frame (pandas, polars) or {column: array} of `unique_id`, `ds` and `y`
+            A row is one value of one series. Rows may stand in any order: each series is read by
+            rising `ds`, numbers or dates. NaN or None in y is missing, as is a row that is not there.
+        freq : what lies between two stamps
+            A number, a timedelta64, or a text as "7D", "1M", "15m", "B" (weekdays); None: what most
+            rows of the table have between them (dates by months, weekdays or a fixed time).
+
+        Series with too few rows are there without forecasts, `reasons_` says why. As fast as a loop
+        over series. ValueError, which names id and row (from 0): a stamp twice, missing, or off the
+        steps; infinity; an id that is missing; other columns.
+        """
+        return ForecasterPanel(self, table, freq)
 
     def learn_one(self, y: float | Mapping[Any, float]) -> None:
         """Reads one row: the number of the one column, or {column: number}; NaN or an absent column

@@ -1,0 +1,127 @@
+"""Many series in one long table, a forecaster for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from ._long import Series, check_spacing, filled, split
+from ._residuals import check_level
+from ._rows import check_count
+from ._stamps import Spacing, Stamps, spacing_from, spacing_of
+
+if TYPE_CHECKING:
+    from ._forecaster import StreamingForecaster
+
+
+class ForecasterPanel:
+    """Forecasters of the series of one table, all with the same options.
+
+    A table is long, as forecasting libraries have it: a row says that series `unique_id` had the value
+    `y` at `ds`. A dictionary of arrays, or a frame (pandas, polars); forecasts come as the same.
+
+    Attributes
+    ----------
+    forecasters_ : {id: StreamingForecaster}
+        In the order in which the table has them.
+    freq_ : what lies between two stamps
+    reasons_ : {id: text}
+        Why a series has no forecast yet: too few rows. Its forecasts are NaN.
+    """
+
+    def __init__(self, forecaster: StreamingForecaster, table: Any, freq: Any = None) -> None:
+        series = split("fit_panel", table)
+        self.freq_ = _spacing(series, freq)
+        self._kind = type(table)
+        self._forecaster = forecaster
+        self._stamps: dict[Any, Stamps] = {}  # the last ones, which say how a series goes on
+        self.forecasters_: dict[Any, StreamingForecaster] = {}
+        self._learn("fit_panel", series)
+
+    def partial_fit(self, table: Any) -> ForecasterPanel:
+        """Goes on with more rows, each behind those of its series; series may be new. ValueError, and
+        nothing learned: as `fit_panel`, and rows that are not behind what is there."""
+        self._learn("partial_fit", split("partial_fit", table))
+        return self
+
+    def forecast(self, steps: int = 1, level: float | Iterable[float] | None = None) -> Any:
+        """The next rows of every series: `unique_id`, `ds` and `StreamingForecaster`; with levels, each
+        above 0 and below 1, also `StreamingForecaster-lo-95` and `-hi-95` (for .95), the bounds of
+        `StreamingForecaster.forecast_interval`: NaN beyond the horizon. NaN of series in `reasons_`.
+        """
+        check_count("forecast", "steps", steps, ": all rows up to the last one come")
+        levels = [] if level is None else list(np.atleast_1d(np.asarray(level, np.float64)))
+        for one in levels:
+            check_level(one)
+        silent = self.reasons_
+        parts = [self._ahead(name, steps, levels, name in silent) for name in self.forecasters_]
+        whole = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
+        return self._like({"unique_id": np.repeat(self._ids(), steps), **whole})
+
+    @property
+    def reasons_(self) -> dict[Any, str]:
+        found = {}
+        for name, forecaster in self.forecasters_.items():
+            needed, rows = forecaster.lags + forecaster.horizon - 1, forecaster.n_seen_
+            if rows < needed:
+                found[name] = (
+                    f"{needed} rows from the first value on are needed, and {rows} are there"
+                )
+        return found
+
+    # ---- The way there ---------------------------------------------------------------------------
+
+    def _learn(self, op: str, series: list[Series]) -> None:
+        """All or nothing: every series is checked before the first is learned."""
+        known = {one.name: self._stamps.get(one.name, one.stamps[:0]) for one in series}
+        rows = {one.name: filled(op, one, known[one.name], self.freq_) for one in series}
+        for one in series:
+            if one.name not in self.forecasters_:
+                self.forecasters_[one.name] = clone(self._forecaster)
+            self.forecasters_[one.name].partial_fit(rows[one.name])
+            self._stamps[one.name] = np.concatenate([known[one.name], one.stamps])[-_KEPT:]
+
+    def _ahead(self, name: Any, steps: int, levels: list[float], silent: bool) -> dict[str, Any]:
+        forecaster, missing = self.forecasters_[name], np.full(steps, np.nan)
+        columns: dict[str, NDArray[Any]] = {
+            "ds": self.freq_.after(self._stamps[name], steps),
+            _MODEL: missing if silent else forecaster.forecast(steps)[:, 0],
+        }
+        for level in levels:
+            bounds = (missing, missing) if silent else forecaster.forecast_interval(steps, level)
+            for side, bound in zip(("lo", "hi"), bounds):
+                columns[f"{_MODEL}-{side}-{100 * level:.10g}"] = bound.reshape(steps)
+        return columns
+
+    def _ids(self) -> NDArray[Any]:
+        names = list(self.forecasters_)
+        if {type(name) for name in names} in ({str}, {int}):
+            return np.array(names)
+        ids = np.empty(len(names), dtype=object)
+        ids[:] = names
+        return ids
+
+    def _like(self, columns: dict[str, NDArray[Any]]) -> Any:
+        """In the kind of table that was learned."""
+        if issubclass(self._kind, Mapping):
+            return columns
+        return self._kind({n: c.tolist() if c.dtype == object else c for n, c in columns.items()})
+
+
+def _spacing(series: list[Series], freq: Any) -> Spacing:
+    if freq is not None:
+        return spacing_from(freq, series[0].stamps.dtype.kind == "M")
+    spacing = spacing_of([one.stamps for one in series])
+    check_spacing(series, spacing)
+    assert spacing is not None
+    return spacing
+
+
+#: The column of forecasts, named as forecasting libraries name theirs: by the model's class.
+_MODEL = "StreamingForecaster"
+#: Stamps that tell a month's last days from one day of every month.
+_KEPT = 13
