@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,17 +55,18 @@ def shrinking(x: Array, y: Array, left: int) -> tuple[float, float, float]:
 
 
 def rolling(
-    model: StreamingRegressor, x: Array, y: Array, window: int, forget: Callable[[int], object]
+    model: StreamingRegressor, x: Array, y: Array, window: int
 ) -> tuple[float, float, float]:
     """A row learned and what is too old forgotten, over and over."""
     worst, seconds = np.zeros(2), 0.0
     for i, (row, value) in enumerate(zip(x.tolist(), y.tolist())):
         begin = time.process_time()
         model.learn_one(dict(enumerate(row)), value)
-        if i >= window:
-            forget(i - window)
+        if model.window is None and i >= window:
+            old = slice(i - window, i - window + 1)
+            model.unlearn(x[old], y[old])
         seconds += time.process_time() - begin
-        if i > 2 * window and i % (len(x) // 500) == 0:
+        if i > 2 * window and i % max(1, len(x) // 500) == 0:
             now = slice(i + 1 - window, i + 1)
             worst = np.maximum(worst, errors(model, x[now], y[now]))
     return float(worst[0]), float(worst[1]), seconds / len(x)
@@ -86,20 +86,10 @@ def main() -> None:
     for offset in (0.0, 1e6):
         x, y = drawn(rows, offset)
         report(f"unlearn, {rows} rows to {window}, at {offset:g}", *shrinking(x, y, window))
-        model = StreamingRegressor(RECIPE)
-
-        def forget(i: int) -> None:
-            model.unlearn(x[i : i + 1], y[i : i + 1])
-
-        figures = rolling(model, x, y, window, forget)
+        figures = rolling(StreamingRegressor(RECIPE), x, y, window)
         report(f"learn, unlearn, {rows} rows, at {offset:g}", *figures)
-        figures = rolling(
-            StreamingRegressor(RECIPE, window=window),
-            *drawn(10 * rows, offset),
-            window,
-            lambda _: None,
-        )
-        report(f"window={window}, {10 * rows} rows, at {offset:g}", *figures)
+        model, more = StreamingRegressor(RECIPE, window=window), drawn(10 * rows, offset)
+        report(f"window={window}, {10 * rows} rows, at {offset:g}", *rolling(model, *more, window))
 
 
 def report(what: str, coefficients: float, variance: float, seconds: float) -> None:

@@ -280,7 +280,7 @@ STEPS = table(daily=(DAYS[:60], series(60)), weekly=(DAYS[:210:7], series(30)))
         (
             changed("ds", 95, np.datetime64("NaT")),
             None,
-            "ds of 'b' must be there .* missing in row 95",
+            "ds of 'b' must be there .* is NaT in row 95",
         ),
         (
             changed("ds", 95, LONG["ds"][93]),
@@ -319,6 +319,12 @@ STEPS = table(daily=(DAYS[:60], series(60)), weekly=(DAYS[:210:7], series(30)))
         (LONG, np.timedelta64(0, "D"), "freq must be a timedelta64"),
         (table(a=([1, 2, 3], [1.0, 2.0, 3.0])), "D", "freq must be a number above 0 but is 'D'"),
         (table(a=([1, 2, 3], [1.0, 2.0, 3.0])), -1, "freq must be a number above 0 but is -1"),
+        (table(a=([1, 2, 3], [1.0, 2.0, 3.0])), "B", "freq must be a number above 0 but is 'B'"),
+        (
+            table(a=([1, 2, np.inf], [1.0, 2.0, 3.0])),
+            None,
+            "ds of 'a' must be there .* is inf in row 2",
+        ),
         (LONG, "7D", "ds of 'a' must come every 7 days but row 1 .* comes behind row 0"),
     ],
 )
@@ -341,6 +347,10 @@ def test_more_rows_come_behind() -> None:
         panel.partial_fit(late)
     with pytest.raises(ValueError, match=r"\[partial_fit\] table must be"):
         panel.partial_fit(series(3))
+    with pytest.raises(
+        ValueError, match=r"\[partial_fit\] ds must be dates as before but are numbers"
+    ):
+        panel.partial_fit(table(d=([1, 2], series(2))))
     np.testing.assert_array_equal(panel.forecast(2)[MODEL], before)
 
 

@@ -71,6 +71,30 @@ def test_what_was_added_is_taken_back() -> None:
     check(model, x[left], y[left], w[left], 1e-3, 1e-11)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_any_calls_are_one_fit_of_what_is_left(seed: int) -> None:
+    """Parts learned, merged and taken back, as drawn."""
+    random = np.random.default_rng(seed)
+    x, y, w = drawn(2000, seed, offset=float(random.integers(-1000, 1000)))
+    model, held = StreamingRegressor(RIDGE).fit(x[:40], y[:40], w[:40]), list(range(40))
+    for begin in range(40, 2000, 40):
+        part = np.arange(begin, begin + random.integers(1, 41))
+        what = random.integers(4)
+        if what == 0:
+            model.partial_fit(x[part], y[part], w[part])
+        elif what == 1:
+            model = StreamingRegressor(RIDGE).fit(x[part], y[part], w[part]) + model
+        elif what == 2:
+            model += StreamingRegressor(RIDGE).fit(x[part], y[part], w[part])
+        else:
+            part = random.choice(held, max(1, len(held) // 3), replace=False)
+            model.unlearn(x[part], y[part], w[part])
+            held = sorted(set(held) - set(part.tolist()))
+            continue
+        held += part.tolist()
+    check(model, x[held], y[held], w[held], 1e-3, 1e-10)
+
+
 def test_all_rows_taken_back_leave_nothing() -> None:
     x, y, w = drawn(50)
     model = StreamingRegressor(RIDGE).fit(x, y, w).unlearn(x[::-1], y[::-1], w[::-1])

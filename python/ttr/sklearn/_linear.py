@@ -123,9 +123,11 @@ class LinearFit:
 
     @functools.cached_property
     def _solution(self) -> Array:
-        # By the root and not by the inverse, whose rounding errors lie in every direction: here they
-        # lie where A says little, and where the sum of squares hardly changes.
-        return np.asarray(self._root @ (self._root.T @ self._memory.state["state"]))
+        # By the root and not by the inverse, whose rounding errors lie in every direction: these lie
+        # where A says little and the sum of squares hardly changes. What is left over goes the same way.
+        b = self._memory.state["state"]
+        x = self._root @ (self._root.T @ b)
+        return np.asarray(x + self._root @ (self._root.T @ (b - self._regularised() @ x)))
 
     @functools.cached_property
     def _root(self) -> Array:

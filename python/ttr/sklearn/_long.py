@@ -132,11 +132,11 @@ def _values(op: str, values: NDArray[Any]) -> Array:
 
 
 def _check_rows(op: str, one: Series) -> None:
-    missing = np.flatnonzero(~(one.stamps == one.stamps))
+    missing = np.flatnonzero(~np.isfinite(one.stamps))  # NaT is not
     if len(missing):
-        row = one.rows[missing[0]]
+        row, stamp = one.rows[missing[0]], one.stamps[missing[0]]
         raise ValueError(
-            f"[{op}] ds of {one.name!r} must be there in every row but is missing in row {row}"
+            f"[{op}] ds of {one.name!r} must be there in every row but is {stamp} in row {row}"
         )
     twice = np.flatnonzero(one.stamps[1:] == one.stamps[:-1])
     if len(twice):

@@ -37,7 +37,8 @@ class ForecasterPanel:
         series = split("fit_panel", table)
         self.freq_ = _spacing(series, freq)
         self._kind = type(table)
-        self._forecaster = forecaster
+        self._forecaster = clone(forecaster)
+        self._dated = series[0].stamps.dtype.kind == "M"
         self._stamps: dict[Any, Stamps] = {}  # the last ones, which say how a series goes on
         self.forecasters_: dict[Any, StreamingForecaster] = {}
         self._learn("fit_panel", series)
@@ -45,7 +46,11 @@ class ForecasterPanel:
     def partial_fit(self, table: Any) -> ForecasterPanel:
         """Goes on with more rows, each behind those of its series; series may be new. ValueError, and
         nothing learned: as `fit_panel`, and rows that are not behind what is there."""
-        self._learn("partial_fit", split("partial_fit", table))
+        series = split("partial_fit", table)
+        if (series[0].stamps.dtype.kind == "M") != self._dated:
+            kinds = ("dates", "numbers") if self._dated else ("numbers", "dates")
+            raise ValueError(f"[partial_fit] ds must be {kinds[0]} as before but are {kinds[1]}")
+        self._learn("partial_fit", series)
         return self
 
     def forecast(self, steps: int = 1, level: float | Iterable[float] | None = None) -> Any:

@@ -59,7 +59,11 @@ class RollingMemory:
     # ---- Learning --------------------------------------------------------------------------------
 
     def push(self, keys: Array, values: Array, weights: Array) -> None:
-        """Rows [n, Dk] -> [n, Dv], the latest last."""
+        """Rows [n, Dk] -> [n, Dv], the latest last. ValueError: a weight below 0 or not finite."""
+        if not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ValueError(
+                f"[sklearn] importance must be 0 or more and finite but is {weights.min()}"
+            )
         self.count += len(keys)
         rows = np.concatenate([keys, values, weights[:, None]], axis=1)[-self.window :]
         while len(rows):

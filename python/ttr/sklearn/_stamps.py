@@ -107,7 +107,7 @@ def spacing_of(series: list[Stamps]) -> Spacing | None:
 def spacing_from(freq: Any, dates: bool) -> Spacing:
     """As a caller gives it: a number, a timedelta64, or a text such as "7D", "1M", "15m", "B"."""
     given = freq
-    if isinstance(freq, str) and freq == "B":
+    if isinstance(freq, str) and freq == "B" and dates:
         return Weekdays()
     if isinstance(freq, str):
         found = re.fullmatch(r"(\d*)(Y|M|W|D|h|m|s|ms|us|ns)", freq)
