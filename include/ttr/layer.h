@@ -90,6 +90,16 @@ class Layer {
   void Forward(const Inputs& inputs, const State& initial, State& final, const Outputs& outputs,
                const CallOptions& options = {}) const;
 
+  /// Forward, which also leaves copies of the state at inner tokens: states[i] is that as after the
+  /// first at[i] tokens (of what is packed: after token at[i] - 1, of its sequence alone). `at`
+  /// rises, from 1 to T. One pass; where `at` are multiples of 64 behind the start of a sequence,
+  /// whoever goes on from such a state has the bits of this call. A prefix cache keeps them.
+  /// Errors: also places that do not rise, and packed sequences of memories that keep pairs
+  /// (StatesAt in tests/layer/states_at_test.cc).
+  void Forward(const Inputs& inputs, State& state, const Outputs& outputs,
+               std::span<const std::int64_t> at, std::span<State> states,
+               const CallOptions& options = {}) const;
+
   /// One token (T = 1): Forward without what long sequences need. In place, O(state); of least
   /// squares O(D^3), where a Decoder takes O(D^2) (ZooLayer.WholeIsSplitIsStep,
   /// Layer.StepTakesOneToken).
@@ -150,6 +160,8 @@ class Layer {
   friend class Decoder;
   friend class StatePool;
 
+  /// A state with all entries and a row of each for every sequence; its own where they are so.
+  State Complete(const State& state, const Dims& dims, const Inputs& inputs) const;
   /// The initial state, completed, in the entries of `final` where their shapes are its own.
   State StartIn(const State& final, const State& initial, const Inputs& inputs) const;
 

@@ -9,6 +9,7 @@
 #include "src/layer/check_writes.h"
 #include "src/layer/copy_of_all.h"
 #include "src/layer/run_call.h"
+#include "src/layer/tokens_of.h"
 #include "src/recipe/family.h"
 #include "ttr/decoder.h"
 #include "ttr/error.h"
@@ -24,20 +25,6 @@ bool CountsPairs(const Requirements& requirements) {
          });
 }
 
-/// Tokens begin .. begin + 1 of what has a row for each.
-Inputs TokenOf(const Requirements& requirements, const Inputs& inputs, std::int64_t token) {
-  Inputs one = inputs;
-  const std::int64_t rows = RowsPerToken(requirements.recipe);
-  for (const InputSpec& spec : requirements.inputs) {
-    TensorView& view = one.*spec.view;
-    if (!view.defined() || spec.shapes.front().size() < 2) continue;
-    const Axis axis = spec.shapes.front()[1];
-    if (axis == Axis::kTokens) view = view.Slice(1, token, 1);
-    if (axis == Axis::kRows) view = view.Slice(1, token * rows, rows);
-  }
-  return one;
-}
-
 }  // namespace
 
 bool Decoder::KeepsDrafts(const Layer& layer) { return layer.engine_->RollsBack(layer.recipe()); }
@@ -47,18 +34,11 @@ void Decoder::StepOneByOne(const Inputs& inputs, const Outputs& outputs,
   const Dims dims = CheckCall("Step", layer_->requirements(), inputs, state_, Needs::kBoth);
   CheckOutputs("Step", dims, inputs, {.state = State(), .before = memory_}, outputs, options,
                Needs::kBoth);
-  const auto at = [](const TensorView& view, std::int64_t token) {
-    return view.defined() ? view.Slice(1, token, 1) : view;
-  };
   const bool counts = memory_.empty() && CountsPairs(layer_->requirements());
   for (std::int64_t t = 0; t < dims.tokens; ++t) {
     Kept before = counts ? Kept() : Snapshot();
-    Run("Step", TokenOf(layer_->requirements(), inputs, t),
-        {.y = at(outputs.y, t),
-         .status = at(outputs.status, t),
-         .iterations = at(outputs.iterations, t),
-         .residual = at(outputs.residual, t)},
-        true, options);
+    Run("Step", TokensOf(layer_->requirements(), inputs, t, 1), TokensOf(outputs, t, 1), true,
+        options);
     if (counts) {
       ++tokens_kept_;
       continue;

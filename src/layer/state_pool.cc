@@ -11,6 +11,7 @@
 #include "src/layer/check_writes.h"
 #include "src/layer/decoder_memory.h"
 #include "src/layer/run_call.h"
+#include "src/layer/tokens_of.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
 
@@ -19,49 +20,44 @@ namespace {
 
 constexpr std::string_view kOp = "Step";
 
-/// The caller's tensors of some sequences: rows of the batch, or parts of what is packed.
-Inputs Part(const Requirements& requirements, const Inputs& inputs, std::int64_t first,
-            std::int64_t count, Tensor& bounds) {
-  Inputs part = inputs;
-  const bool packed = inputs.cu_seqlens.defined();
-  std::int64_t begin = first, tokens = count;
-  if (packed) {
+/// The caller's tensors of some sequences: rows of the batch, or tokens of what is packed.
+Inputs SequencesOf(const Requirements& requirements, const Inputs& inputs, std::int64_t first,
+                   std::int64_t count, Tensor& bounds) {
+  if (inputs.cu_seqlens.defined()) {
     const std::int64_t* const all = inputs.cu_seqlens.as<const std::int64_t>() + first;
-    begin = all[0];
-    tokens = all[count] - begin;
+    Inputs part = TokensOf(requirements, inputs, all[0], all[count] - all[0]);
     part.cu_seqlens = {};  // one sequence is packed with nothing
     if (count > 1) {
       bounds = Tensor(DType::kInt64, {count + 1});
       std::transform(all, all + count + 1, bounds.as<std::int64_t>().begin(),
-                     [&](std::int64_t bound) { return bound - begin; });
+                     [&](std::int64_t bound) { return bound - all[0]; });
       part.cu_seqlens = bounds;
     }
+    return part;
   }
-  const std::int64_t per_token = RowsPerToken(requirements.recipe);
+  Inputs part = inputs;
   for (const InputSpec& spec : requirements.inputs) {
     TensorView& view = part.*spec.view;
-    const std::vector<Axis>& axes = spec.shapes.front();
-    if (!view.defined() || axes.front() != Axis::kBatch) continue;
-    const std::int64_t rows = packed && axes[1] == Axis::kRows ? per_token : 1;
-    view = view.Slice(packed ? 1 : 0, rows * begin, rows * tokens);
+    if (view.defined() && spec.shapes.front().front() == Axis::kBatch) {
+      view = view.Slice(0, first, count);
+    }
   }
   return part;
 }
 
-Outputs Part(const Inputs& inputs, const Outputs& outputs, std::int64_t first, std::int64_t count) {
-  const bool packed = inputs.cu_seqlens.defined();
-  if (packed) {
+Outputs SequencesOf(const Inputs& inputs, const Outputs& outputs, std::int64_t first,
+                    std::int64_t count) {
+  if (inputs.cu_seqlens.defined()) {
     const std::int64_t* const bounds = inputs.cu_seqlens.as<const std::int64_t>();
-    count = bounds[first + count] - bounds[first];
-    first = bounds[first];
+    return TokensOf(outputs, bounds[first], bounds[first + count] - bounds[first]);
   }
-  const auto slice = [&](const TensorView& view) {
-    return view.defined() ? view.Slice(packed ? 1 : 0, first, count) : view;
+  const auto rows = [&](const TensorView& view) {
+    return view.defined() ? view.Slice(0, first, count) : view;
   };
-  return {.y = slice(outputs.y),
-          .status = slice(outputs.status),
-          .iterations = slice(outputs.iterations),
-          .residual = slice(outputs.residual)};
+  return {.y = rows(outputs.y),
+          .status = rows(outputs.status),
+          .iterations = rows(outputs.iterations),
+          .residual = rows(outputs.residual)};
 }
 
 /// A tensor of one slot, [1, ...], as that of so many slots.
@@ -93,8 +89,8 @@ struct StatePool::Rows {
   Rows One(const Requirements& requirements, std::int64_t n) const {
     Rows one{.slots = slots.subspan(static_cast<std::size_t>(n), 1),
              .inputs = {},
-             .outputs = Part(inputs, outputs, n, 1)};
-    one.inputs = Part(requirements, inputs, n, 1, one.bounds);
+             .outputs = SequencesOf(inputs, outputs, n, 1)};
+    one.inputs = SequencesOf(requirements, inputs, n, 1, one.bounds);
     return one;
   }
 };
@@ -230,9 +226,10 @@ std::vector<StatePool::Rows> StatePool::Neighbours(std::span<const std::int64_t>
       all.push_back({.slots = slots, .inputs = inputs, .outputs = outputs});
     } else if (count > 0) {
       const auto n = static_cast<std::int64_t>(first), rows = static_cast<std::int64_t>(count);
-      all.push_back(
-          {.slots = taken.first(count), .inputs = {}, .outputs = Part(inputs, outputs, n, rows)});
-      all.back().inputs = Part(layer_->requirements(), inputs, n, rows, all.back().bounds);
+      all.push_back({.slots = taken.first(count),
+                     .inputs = {},
+                     .outputs = SequencesOf(inputs, outputs, n, rows)});
+      all.back().inputs = SequencesOf(layer_->requirements(), inputs, n, rows, all.back().bounds);
     }
     first += count + 1;
   }
@@ -257,7 +254,7 @@ void StatePool::Step(std::span<const std::int64_t> slots, const Inputs& inputs,
   }
   for (std::size_t n = 0; n < slots.size(); ++n) {
     if (slots[n] >= 0) continue;
-    const Outputs unused = Part(inputs, outputs, static_cast<std::int64_t>(n), 1);
+    const Outputs unused = SequencesOf(inputs, outputs, static_cast<std::int64_t>(n), 1);
     for (const TensorView& view : {unused.y, unused.status, unused.iterations, unused.residual}) {
       SetZero(view);
     }
