@@ -3,11 +3,13 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "python/core/calls.h"
 #include "python/core/executors.h"
@@ -45,6 +47,26 @@ nb::object Forward(const SharedLayer& self, nb::handle q, nb::handle k, nb::hand
   nb::object result = ShareState(std::move(state));
   if (!return_status) return nb::make_tuple(arrays.y(), result);
   return WithStatus(arrays, std::move(result));
+}
+
+nb::object ForwardAt(const SharedLayer& self, const std::vector<std::int64_t>& at, nb::handle q,
+                     nb::handle k, nb::handle v, nb::handle given_state, nb::handle threads,
+                     nb::handle out, const nb::kwargs& others) {
+  const std::string_view op = "forward";
+  const Layer& layer = *self.layer;
+  const GivenInputs given(op, layer.requirements(), q, k, v, others);
+  const Dims dims = InferDims(op, layer.requirements(), given.inputs());
+  State state = CopyState(op, given_state);
+  const OutputArrays arrays(op, dims, given, out, false);
+  Executor& executor = ExecutorFor(threads);
+  std::vector<State> states(at.size());
+  {
+    const Unlocked unlocked;
+    layer.Forward(given.inputs(), state, arrays.outputs(), at, states, {.executor = &executor});
+  }
+  nb::list there;
+  for (State& one : states) there.append(ShareState(std::move(one)));
+  return nb::make_tuple(arrays.y(), ShareState(std::move(state)), there);
 }
 
 nb::object Step(const SharedLayer& self, nb::handle q, nb::handle k, nb::handle v,
@@ -227,6 +249,17 @@ return_status: a third result, int8 [B, T, max(H, Hq)]: 0 solved, 1 singular and
 norm, 2 not converged, 3 nothing to solve. out: arrays to write into, by name: "y", "status",
 "iterations" (int64), "residual" (float64). bfloat16_products: products with the memory may be rounded
 to bfloat16 where q, k, v are that; off by some 1e-3.)")
+      .def(
+          "forward_at", &ForwardAt, nb::arg("at"), nb::arg("q") = none, nb::arg("k") = none,
+          nb::arg("v") = none, nb::kw_only(), nb::arg("state") = none, nb::arg("threads") = none,
+          nb::arg("out") = none, nb::arg("inputs"),
+          nb::sig("def forward_at(self, at: collections.abc.Sequence[int], " TTR_QKV
+                  ", *, state: " TTR_GIVEN " = None, threads: int | None = None, "
+                  "out: " TTR_GIVEN " = None, **inputs: object) "
+                  "-> tuple[" TTR_ARRAY ", " TTR_STATE ", list[" TTR_STATE "]]"),
+          R"(`forward`, with the states as after the first at[i] tokens (of what is packed: after token
+at[i] - 1, of its sequence alone), which a prefix cache keeps: y, the last state, these states. `at` rises
+from 1 to T.)")
       .def(
           "step", &Step, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
           nb::kw_only(), nb::arg("state").none(), nb::arg("threads") = none, nb::arg("out") = none,

@@ -247,3 +247,22 @@ def test_counts_are_whole_numbers_of_any_width() -> None:
     wrong = state | {"state.length": state["state.length"] * 0.5}
     with pytest.raises(ValueError, match="state.length must be int64"):
         layer.forward(**inputs, state=wrong)
+
+
+@pytest.mark.parametrize("name", ["gated_deltanet", "rls", "softmax", "mlstm", "titans"])
+def test_states_at_inner_tokens(name: str) -> None:
+    inputs = draw(name, seed=12)
+    tokens = sizes_of(name)["T"]
+    whole, last = ttr.Layer(name).forward(**inputs)
+    y, state, states = ttr.Layer(name).forward_at([2, 5], **inputs)
+    assert np.allclose(y, whole, atol=1e-9)
+    for key, array in held(last).items():
+        assert np.allclose(held(state)[key], array, atol=1e-9)
+    for t, there in zip([2, 5], states):
+        _, expected = ttr.Layer(name).forward(**part(inputs, name, 0, t))
+        for key, array in held(expected).items():
+            assert np.allclose(held(there)[key], array, atol=1e-9)
+    rest, _ = ttr.Layer(name).forward(**part(inputs, name, 5, tokens), state=states[1])
+    assert np.array_equal(rest, y[:, 5:])
+    with pytest.raises(ValueError, match="at must be rising from 1 to"):
+        ttr.Layer(name).forward_at([5, 2], **inputs)

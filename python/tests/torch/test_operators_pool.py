@@ -10,8 +10,8 @@ import operator_cases as cases
 import pytest
 import torch
 import ttr
-from torch import Tensor
-from ttr.torch import Decoder, StatePool, regress
+from drawn import held
+from ttr.torch import Decoder, StatePool, regress, regress_at
 
 CAUSAL = [n for n in cases.NAMES if ttr.Recipe(n).option("causal") == "true"]
 SIZED = [n for n in CAUSAL if "S" not in str([s["shape"] for s in ttr.state_specs(n)])]
@@ -134,6 +134,23 @@ def test_prompts_are_packed_and_compiled() -> None:
     compiled = torch.compile(lambda s, t: pool.step_(s, **t) * 2, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(slots, token), other.step_(slots, **token) * 2)
     assert torch.equal(pool.memory, other.memory)
+
+
+@pytest.mark.parametrize("name", ["gated_deltanet", "delta_product", "softmax", "rls"])
+def test_states_at_inner_tokens(name: str) -> None:
+    inputs = cases.draw(name, T=7)
+    whole, last = regress(name, **inputs, return_state=True)
+    y, state, states = regress_at(name, [2, 6], **inputs)
+    torch.testing.assert_close(y, whole, rtol=1e-8, atol=1e-8)
+    for entry, tensor in held(last).items():
+        torch.testing.assert_close(held(state)[entry], tensor, rtol=1e-8, atol=1e-8)
+    rest = regress(name, **cut(name, inputs, 6, 7), state=states[1])
+    assert torch.equal(rest, y[:, 6:])
+    with pytest.raises(ValueError, match="at must rise from 1 to 7"):
+        regress_at(name, [0, 3], **inputs)
+    packed = {"cu_seqlens": torch.tensor([0, 7])}
+    with pytest.raises(ValueError, match="cu_seqlens must be absent"):
+        regress_at(name, [3], **rows(name, inputs, [0]), **packed)
 
 
 def test_errors() -> None:

@@ -24,7 +24,7 @@ from ._gates import decay_gate, skip_gate, step_gate
 from ._norm import norm
 from ._pairs import reserve_pairs
 from ._pool import StatePool
-from ._regress import regress
+from ._regress import regress, regress_at
 from ._sequences import cu_seqlens_of
 from ._short_conv import short_conv, short_conv_
 
@@ -46,6 +46,7 @@ __all__ = [
     "norm",
     "portable",
     "regress",
+    "regress_at",
     "reserve_pairs",
     "short_conv",
     "short_conv_",

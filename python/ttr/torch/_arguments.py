@@ -90,21 +90,31 @@ def all_entries(op: str, info: RecipeInfo, state: State) -> list[Tensor]:
     return tensors
 
 
-def tokens_of(info: RecipeInfo, inputs: Mapping[str, Tensor | None]) -> list[dict[str, Tensor | None]]:
-    """The inputs of each token of a call."""
-    per_token = {name.replace(".", "_"): axes[0][1] for name, axes, _ in info.inputs if len(axes[0]) > 1}
-    rows = {
-        name: tensor.shape[1]
+def count_tokens(info: RecipeInfo, inputs: Mapping[str, Tensor | None]) -> int:
+    """T of a call."""
+    return min((t.shape[1] for t in _timed(info, inputs).values()), default=0)
+
+
+def slice_tokens(
+    info: RecipeInfo, inputs: Mapping[str, Tensor | None], begin: int, end: int
+) -> dict[str, Tensor | None]:
+    """The inputs of tokens begin .. end; of some a token has several rows."""
+    timed, count = _timed(info, inputs), count_tokens(info, inputs)
+    part = dict(inputs)
+    for name, tensor in timed.items():
+        rows = tensor.shape[1] // max(count, 1)
+        part[name] = tensor[:, begin * rows : end * rows]
+    return part
+
+
+def _timed(info: RecipeInfo, inputs: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+    """The inputs that have a row for each token, or some rows."""
+    timed = {name.replace(".", "_") for name, axes, _ in info.inputs if axes[0][1:2] in _TIMED}
+    return {
+        name: tensor
         for name, tensor in inputs.items()
-        if tensor is not None and tensor.dim() > 1 and per_token.get(name) in ("T", "T n")
+        if tensor is not None and tensor.dim() > 1 and name in timed
     }
-    count = min(rows.values(), default=0)  # those of which a token takes several have more
-    return [
-        {
-            name: tensor[:, t * rows[name] // count : (t + 1) * rows[name] // count]
-            if tensor is not None and name in rows
-            else tensor
-            for name, tensor in inputs.items()
-        }
-        for t in range(count)
-    ]
+
+
+_TIMED = (("T",), ("T n",))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _library
-from ._arguments import State, all_entries, arrange, tokens_of
+from ._arguments import State, all_entries, arrange, count_tokens, slice_tokens
 from ._derivatives import refuse_gradients, refuse_tangents
 from ._pairs import reserve_pairs, room_for_pairs
 from ._pool import MOST_DRAFT, StatePool, pool_of
@@ -136,7 +136,8 @@ class Decoder:
             return self._step_draft(q, k, v, inputs)
         given = {"q": q, "k": k, "v": v, **inputs}
         answers = []
-        for token in tokens_of(self._info, given):
+        for t in range(count_tokens(self._info, given)):
+            token = slice_tokens(self._info, given, t, t + 1)
             self._kept = [*self._kept, self._snapshot()][-self._draft :]
             rows = (token.pop(name) for name in ("q", "k", "v"))
             answers.append(self._step(*rows, token))

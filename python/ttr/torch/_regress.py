@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from . import _fake, _library  # noqa: F401 (_fake registers)
-from ._arguments import State, arrange, entries_of
+from ._arguments import State, arrange, count_tokens, entries_of, slice_tokens
 from ._autograd import count_change
 from ._derivatives import refuse_tangents
 from ._recipes import MOST_DIFFERENCES, RecipeInfo, info_of, text_of
@@ -115,6 +116,40 @@ def regress(
     if return_state:
         return y, dict(zip(info.states, final))
     return y
+
+
+def regress_at(
+    recipe: Any,
+    at: Sequence[int],
+    q: Tensor | None = None,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    *,
+    state: State | None = None,
+    **inputs: Any,
+) -> tuple[Tensor, dict[str, Tensor], list[dict[str, Tensor]]]:
+    """`regress`, with the states as after the first at[i] tokens, which a prefix cache keeps: y, the last
+    state, these states. ``at`` rises from 1 to T. Whoever goes on from one of them has the bits of this
+    call. ValueError: other places; packed sequences, which are calls of their own."""
+    info = info_of(text_of(recipe))
+    given = {"q": q, "k": k, "v": v, **inputs}
+    if given.get("cu_seqlens") is not None:
+        raise ValueError("[regress_at] cu_seqlens must be absent: a call for each sequence has states")
+    count = count_tokens(info, given)
+    places = [0, *at, count]
+    if any(b <= a for a, b in zip(places, places[1:-1])) or places[-2] > count:
+        raise ValueError(f"[regress_at] at must rise from 1 to {count} but is {list(at)}")
+    answers, states = [], []
+    held: Any = state
+    for begin, end in zip(places, places[1:]):
+        if begin == end and answers:
+            continue
+        part = slice_tokens(info, given, begin, end)
+        rows = (part.pop(name) for name in ("q", "k", "v"))
+        y, held = regress(recipe, *rows, state=held, return_state=True, **part)
+        answers.append(y)
+        states.append(held)
+    return torch.cat(answers, 1), held, states[: len(at)]
 
 
 def run(operator: Any, *args: Any) -> Any:
