@@ -68,6 +68,8 @@ class Layer {
   /// Validates and plans. `engine` given ("definition" or the planned one): that engine or an
   /// Error (Layer.AnEngineThatCannotIsRefused).
   explicit Layer(const Recipe& recipe);
+  /// The layer of a recipe's text: ParseRecipe(text).
+  explicit Layer(std::string_view text);
   Layer(const Recipe& recipe, std::string_view engine);
 
   const Recipe& recipe() const { return requirements_.recipe; }

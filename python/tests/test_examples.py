@@ -51,3 +51,15 @@ def test_forecast(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(errors) == 2 and errors[1] < 0.9 * errors[0]
     match = re.search(r"differ by ([\de.+-]+)", printed)
     assert match and float(match[1]) < 1e-6  # eps times the condition, 5e5, times the data's 40
+
+
+def test_server(capsys: pytest.CaptureFixture[str]) -> None:
+    """However streams are batched, and with whatever is kept and guessed: the texts are the same."""
+    example = runpy.run_path(str(ROOT / "examples" / "python" / "server.py"))
+    texts = example["main"](6)
+    assert len(texts) == 5 and all(len(texts[0]) == 6 == len(other) for other in texts)
+    assert all(other == texts[0] for other in texts)
+    printed = capsys.readouterr().out
+    steps = [int(n) for n in re.findall(r"steps: (\d+)", printed)]
+    assert steps[4] < 0.7 * steps[3]  # guesses were right
+    assert "prompt tokens from the cache" in printed

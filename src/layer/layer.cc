@@ -93,6 +93,8 @@ Layer::Layer(const Recipe& recipe)
       recipe_hash_(std::hash<std::string>()(ToString(recipe))),
       prepared_(std::make_shared<Prepared>(recipe)) {}
 
+Layer::Layer(std::string_view text) : Layer(ParseRecipe(text)) {}
+
 Layer::Layer(const Recipe& recipe, std::string_view engine) : Layer(recipe) {
   if (engine == plan_.engine) return;
   if (engine != kDefinition) {

@@ -13,6 +13,12 @@ string(FIND "${readme}" "${program}" place)
 if(place EQUAL -1)
   message(FATAL_ERROR "README.md does not show examples/consumer/main.cc as it is")
 endif()
+file(READ "${consumer}/layer.cc" program)
+file(READ "${SOURCE_DIR}/docs/cpp.md" document)
+string(FIND "${document}" "${program}" place)
+if(place EQUAL -1)
+  message(FATAL_ERROR "docs/cpp.md does not show examples/consumer/layer.cc as it is")
+endif()
 # What this machine has installed, or the surrounding make exports, must not leak in.
 set(ENV{PKG_CONFIG_PATH} "${prefix}/${LIBDIR}/pkgconfig")
 set(ENV{LD_LIBRARY_PATH} "${prefix}/${LIBDIR}")
@@ -28,6 +34,15 @@ execute_process(COMMAND ${CMAKE_COMMAND} -S "${consumer}" -B "${WORK_DIR}/cmake"
 execute_process(COMMAND ${CMAKE_COMMAND} --build "${WORK_DIR}/cmake" COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND "${WORK_DIR}/cmake/consumer" OUTPUT_VARIABLE by_cmake
                 COMMAND_ERROR_IS_FATAL ANY)
+
+execute_process(COMMAND "${WORK_DIR}/cmake/layer" OUTPUT_VARIABLE by_layer COMMAND_ERROR_IS_FATAL ANY)
+# Its document shows what it prints, but for numbers.
+string(REGEX REPLACE "[-0-9.]+" "#" printed "${by_layer}")
+string(REGEX REPLACE "[-0-9.]+" "#" shown "${document}")
+string(FIND "${shown}" "${printed}" place)
+if(place EQUAL -1)
+  message(FATAL_ERROR "docs/cpp.md does not show what examples/consumer/layer.cc prints:\n${by_layer}")
+endif()
 
 execute_process(COMMAND make -C "${consumer}" "CXX=${CXX}" "OUT=${WORK_DIR}/consumer"
                 COMMAND_ERROR_IS_FATAL ANY)
