@@ -1,6 +1,7 @@
 #include "src/recipe/other_names.h"
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "ttr/zoo.h"
@@ -9,7 +10,59 @@ namespace ttr {
 namespace {
 
 constexpr std::size_t kMostMeant = 4;
-constexpr std::size_t kLeastLetters = 3;
+constexpr std::size_t kLeastLetters = 2;
+constexpr std::size_t kLeastLettersOfAWord = 3;  // "in" is no name, though In-Place TTT has it
+
+// Names that no title has. One that says several layers is in several lines.
+constexpr OtherName kOtherNames[] = {
+    {"attention, self attention, transformer, flash attention, modern hopfield, hopfield",
+     "softmax", "one read of a modern Hopfield network is softmax attention"},
+    {"qknorm, qk norm, query key normalisation, query key normalization",
+     "softmax{normalise_qk: true}", "softmax attention of unit queries and keys"},
+    {"hopfield, hebb, hebbian, correlation matrix memory, outer product memory", "linear_attention",
+     "a sum of outer products"},
+    {"fast weights, fast weight programmer, fast weight programmers, fwp", "deltanet",
+     "what a key held is rewritten"},
+    {"fast weights, fast weight programmer, fast weight programmers, fwp", "linear_attention",
+     "outer products are added"},
+    {"delta rule, widrow hoff, adaline, sgd, least mean squares", "deltanet",
+     "a step of gradient descent a pair"},
+    {"normalized lms, normalised least mean squares, normalized least mean squares, "
+     "projection method",
+     "nlms", "Kaczmarz's step: the pair that is written is recalled"},
+    {"linear transformer, linear transformers",
+     "linear_attention{features: elu1, normalise_sum: sum}", "as its paper divides"},
+    {"transnormer", "linear_attention{output_norm: rms}", "linear attention, normalised after it"},
+    {"retentive network", "retnet", "retention"},
+    {"ssm, state space model, mamba1, mamba 1", "mamba", "a decay an entry"},
+    {"ssm, state space model", "mamba2", "a decay a head"},
+    {"finch", "rwkv6", "RWKV-6"},
+    {"goose", "rwkv7", "RWKV-7"},
+    {"hawk", "rg_lru", "the recurrence of Griffin without its attention"},
+    {"kimi linear", "kda", "Kimi delta attention"},
+    {"gdn", "gated_deltanet", "Gated DeltaNet"},
+    {"ols, least squares, linear regression, optimal linear associative memory, pseudoinverse",
+     "rls{ridge: 0}", "the minimum-norm solution"},
+    {"ridge regression", "rls", "least squares with a ridge"},
+    {"mesa layer", "rls", "without forgetting"},
+    {"mesa layer", "mesa", "with decays and a ridge that stays"},
+    {"newton, newtons method, newton s method", "quasi_newton",
+     "steps with an approximate inverse"},
+    {"newton, newtons method, newton s method", "rls{ridge: 0}", "one whole step arrives"},
+    {"kernel regression", "kernel_ridge{ridge: 0}", "least squares in a kernel's space"},
+    {"kernel regression", "nadaraya_watson", "a weighted mean"},
+    {"krr", "kernel_ridge", "kernel ridge regression"},
+    {"krls", "kernel_rls", "with a budget of keys"},
+    {"gaussian process, gp, kriging", "kernel_ridge{kernel: gaussian, bandwidth: 1}",
+     "its posterior mean"},
+    {"local linear regression, lla, loess, lowess", "local_linear", "a fit around every query"},
+    {"power attention, symmetric power", "linear_attention{features: power2}", "(q . k)^2"},
+    {"random feature attention", "linear_attention{features: rfa}", "random sines and cosines"},
+    {"hedgehog", "linear_attention{features: hedgehog_exp}", "exponentials"},
+    {"hedgehog", "linear_attention{features: hedgehog_softmax}", "softmax"},
+    {"test time training", "ttt_linear", "a matrix and a norm"},
+    {"test time training", "ttt_mlp", "a hidden layer"},
+};
 
 bool IsCapital(char c) { return c >= 'A' && c <= 'Z'; }
 bool IsLetterOrDigit(char c) {
@@ -43,7 +96,7 @@ std::vector<std::string_view> Parts(std::string_view text, std::string_view sepa
   }
 }
 
-// Is it one of the names that a title lists, "RG-LRU (Griffin)"?
+// Is it one of the names that a list or a title has, "RG-LRU (Griffin)"?
 bool Lists(std::string_view title, std::string_view plain) {
   for (const std::string_view part : Parts(title, ",;:()")) {
     if (Plain(part) == plain) return true;
@@ -59,22 +112,39 @@ bool Holds(std::string_view title, std::string_view plain) {
   return false;
 }
 
+std::string WithReason(std::string recipe, std::string_view reason) {
+  return std::move(recipe) + " (" + std::string(reason) + ")";
+}
+
 template <class Says>
-std::vector<std::string> Meant(std::string_view plain, Says says) {
+std::vector<std::string> MeantByTitle(std::string_view plain, Says says) {
   std::vector<std::string> meant;
   for (const ZooEntry& entry : Zoo()) {
     if (!says(entry.title, plain)) continue;
-    meant.push_back(std::string(entry.name) + " (" + std::string(entry.title) + ")");
+    meant.push_back(WithReason(std::string(entry.name), entry.title));
   }
   for (const FeatureEntry& feature : FeatureMaps()) {
-    if (!says(feature.source, plain)) continue;
-    meant.push_back("linear_attention{features: " + std::string(feature.name) + "} (" +
-                    std::string(feature.source) + ")");
+    if (!says(feature.source, plain) && Plain(feature.name) != plain) continue;
+    meant.push_back(WithReason("linear_attention{features: " + std::string(feature.name) + "}",
+                               feature.source));
   }
   return meant;
 }
 
+std::vector<std::string> Meant(std::string_view plain) {
+  std::vector<std::string> meant;
+  for (const OtherName& other : kOtherNames) {
+    if (!Lists(other.names, plain)) continue;
+    meant.push_back(WithReason(std::string(other.recipe), other.reason));
+  }
+  if (meant.empty()) meant = MeantByTitle(plain, Lists);
+  if (meant.empty() && plain.size() >= kLeastLettersOfAWord) meant = MeantByTitle(plain, Holds);
+  return meant;
+}
+
 }  // namespace
+
+std::span<const OtherName> OtherNames() { return kOtherNames; }
 
 std::string MeantBy(std::string_view name) {
   const std::string plain = Plain(name);
@@ -82,8 +152,7 @@ std::string MeantBy(std::string_view name) {
   for (const ZooEntry& entry : Zoo()) {  // "GLA", "Gated-DeltaNet2"
     if (Plain(entry.name) == plain) return std::string(entry.name);
   }
-  std::vector<std::string> meant = Meant(plain, Lists);
-  if (meant.empty()) meant = Meant(plain, Holds);
+  const std::vector<std::string> meant = Meant(plain);
   if (meant.size() > kMostMeant) return {};
   std::string text;
   for (const std::string& one : meant) text += (text.empty() ? "" : ", or ") + one;
