@@ -1,4 +1,4 @@
-// ttr zoo: all layers, or one in full.
+// ttr zoo: all layers, or one in full; the paper, place by place.
 #include "ttr/zoo.h"
 
 #include <fmt/core.h>
@@ -8,6 +8,7 @@
 
 #include "experiments/report/table.h"
 #include "tools/command.h"
+#include "tools/paper.h"
 #include "tools/zoo_document.h"
 #include "ttr/error.h"
 #include "ttr/inputs.h"
@@ -22,6 +23,7 @@ struct ZooArguments {
   std::string name;
   bool json = false;
   bool markdown = false;
+  bool paper = false;
 };
 
 std::string ShapesOf(const InputSpec& spec) {
@@ -130,7 +132,21 @@ const FeatureEntry* FindFeature(std::string_view name) {
   return nullptr;
 }
 
+void RunPaper(const ZooArguments& arguments) {
+  if (!arguments.name.empty()) {
+    throw Error("zoo", "--paper", "without NAME", "beside '" + arguments.name + "'");
+  }
+  if (arguments.markdown) {
+    fmt::print("{}", PaperMarkdown());
+  } else if (arguments.json) {
+    fmt::print("{}\n", report::DumpJson(PaperJson()));
+  } else {
+    PrintPaper();
+  }
+}
+
 void Run(const ZooArguments& arguments) {
+  if (arguments.paper) return RunPaper(arguments);
   if (arguments.markdown) {
     fmt::print("{}", ZooMarkdown());
     return;
@@ -159,11 +175,13 @@ void Run(const ZooArguments& arguments) {
 void AddZoo(Command ttr) {
   Command command = ttr.AddCommand("zoo", "all layers and feature maps, or one in full",
                                    "  ttr zoo\n  ttr zoo gated_deltanet\n"
-                                   "  ttr zoo 'rls{ridge: 0.1}' --json");
+                                   "  ttr zoo 'rls{ridge: 0.1}' --json\n  ttr zoo --paper");
   const auto arguments = std::make_shared<ZooArguments>();
   command.AddOption("NAME", arguments->name, "a layer, a feature map, or any recipe");
   command.AddFlag("--json", arguments->json, "print JSON");
-  command.AddFlag("--markdown", arguments->markdown, "print docs/layers.md");
+  command.AddFlag("--markdown", arguments->markdown,
+                  "print docs/layers.md; with --paper docs/paper.md");
+  command.AddFlag("--paper", arguments->paper, "the paper, place by place: what ttr has for it");
   command.OnRun([arguments] { Run(*arguments); });
 }
 

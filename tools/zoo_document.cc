@@ -2,28 +2,12 @@
 
 #include <fmt/core.h>
 
+#include "tools/markdown.h"
 #include "ttr/plan.h"
 #include "ttr/zoo.h"
 
 namespace ttr::tools {
 namespace {
-
-// Text inside a cell of a Markdown table.
-std::string Escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '|' || c == '*' || c == '_' || c == '<' || c == '>') result += '\\';
-    result += c;
-  }
-  return result;
-}
-
-// A code span in a table: a bar would end the cell.
-std::string Code(std::string_view text) {
-  std::string result = "`";
-  for (const char c : text) result += c == '|' ? std::string("\\|") : std::string(1, c);
-  return result + "`";
-}
 
 std::string InputNames(const Recipe& recipe) {
   std::string names;

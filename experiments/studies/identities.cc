@@ -84,6 +84,8 @@ const char* Scope(Compared compared) {
 
 }  // namespace
 
+std::string Name(const Identity& identity) { return identity.left + " = " + identity.right; }
+
 OptionFields Fields(IdentitiesOptions& o) {
   return {
       {"tokens", &o.tokens, "length of the sequences"},
@@ -119,8 +121,7 @@ StudyResult RunIdentities(const IdentitiesOptions& options, const StudyRun& run)
       worst = seed[i].front() <= worst ? worst : seed[i].front();
     }
     const bool holds = worst <= identity.bound;
-    if (!holds)
-      failed += fmt::format("{}{} = {}", failed.empty() ? "" : "; ", identity.left, identity.right);
+    if (!holds) failed += (failed.empty() ? "" : "; ") + Name(identity);
     all.holds = all.holds && holds;
     table.AddRow({identity.left, identity.right, worst, identity.bound,
                   holds ? "equal" : "not equal", Scope(identity.compared), identity.why});

@@ -38,6 +38,9 @@ struct Identity {
   bool right_reads_constant = false;  ///< the right side's keys are all 1 - decay
 };
 
+/// "LEFT = RIGHT", by which documents call it.
+std::string Name(const Identity& identity);
+
 /// All that can be stated by recipes and constant gates; `tokens` and `dim` enter some recipes.
 std::vector<Identity> Identities(const IdentitiesOptions& options);
 

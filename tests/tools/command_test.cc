@@ -4,6 +4,8 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 namespace ttr::test {
 namespace {
@@ -288,6 +290,42 @@ TEST(Command, LayersDocumentIsFresh) {
   ASSERT_EQ(markdown.code, 0) << markdown.err;
   EXPECT_TRUE(markdown.out == ReadAll(TTR_SOURCE_DIR "/docs/layers.md"))
       << "docs/layers.md is stale: run scripts/update_docs";
+}
+
+TEST(Command, PaperDocumentIsFresh) {
+  const Outcome markdown = Ttr({"zoo", "--paper", "--markdown"});
+  ASSERT_EQ(markdown.code, 0) << markdown.err;
+  EXPECT_TRUE(markdown.out == ReadAll(TTR_SOURCE_DIR "/docs/paper.md"))
+      << "docs/paper.md is stale: run scripts/update_docs";
+  EXPECT_NE(Ttr({"zoo", "--paper"}).out.find("eq. 1"), std::string::npos);
+  EXPECT_EQ(NoRefusal(Ttr({"zoo", "rls", "--paper"}), 2, "--paper must be without NAME"), "");
+}
+
+std::vector<std::string> WordsOf(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+// Those of Python's programs are in python/tests.
+TEST(Command, CommandsOfThePaperDocumentRun) {
+  std::set<std::string> commands;
+  for (const auto& entry : nlohmann::json::parse(Ttr({"zoo", "--paper", "--json"}).out)) {
+    commands.insert(entry["command"].get<std::string>());
+  }
+  int run = 0;
+  for (const std::string& command : commands) {
+    std::vector<std::string> words = WordsOf(command);
+    if (words.empty() || words.front() != "ttr") continue;
+    words.erase(words.begin());
+    if (words.front() == "experiment") {
+      words.insert(words.end(), {"--quick", "--seeds", "1", "--quiet"});
+    }
+    const Outcome outcome = Ttr(words, "Hakuna Matata, it means no worries. Hakuna Matata");
+    EXPECT_EQ(outcome.code, 0) << command << "\n" << outcome.err;
+    EXPECT_FALSE(outcome.out.empty()) << command;
+    ++run;
+  }
+  EXPECT_GE(run, 7);
 }
 
 }  // namespace
