@@ -1,6 +1,8 @@
 // docs/paper.md, generated from the map of the paper.
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "experiments/paper/paper.h"
 #include "tools/markdown.h"
 #include "tools/paper.h"
@@ -33,13 +35,13 @@ void Append(std::string& list, const std::string& item) {
   list += (list.empty() ? "" : "; ") + item;
 }
 
+// "least_squares.md#three-ridges" as [least squares: three ridges](...).
 std::string Link(std::string_view document) {
-  const std::string_view name = document.substr(0, document.find('.'));
-  const std::size_t at = document.find('#');
-  const std::string text = at == std::string_view::npos
-                               ? std::string(name)
-                               : fmt::format("{}: {}", name, document.substr(at + 1));
-  return fmt::format("[{}]({})", Escaped(text), document);
+  const std::size_t at = std::min(document.find('#'), document.size());
+  std::string text(document.substr(0, document.find('.')));
+  if (at < document.size()) text += ": " + std::string(document.substr(at + 1));
+  for (char& c : text) c = c == '-' || c == '_' ? ' ' : c;
+  return fmt::format("[{}]({})", text, document);
 }
 
 std::string ShownBy(const PaperEntry& entry) {

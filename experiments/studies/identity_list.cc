@@ -116,7 +116,7 @@ std::vector<Identity> Identities(const IdentitiesOptions& o) {
   list.push_back({"QKNorm: B = 2 sqrt(Dk)", "softmax{normalise_qk: true}",
                   "nadaraya_watson{" + unit + "}", one, one});
   list.push_back({"the same of degree 1", "local_linear{normalise_qk: true, ridge: 0}",
-                  "local_linear{kernel: gaussian, " + unit + ", ridge: 0}", one, one, 1e-8});
+                  "local_linear{kernel: gaussian, " + unit + ", ridge: 0}", one, one, 1e-10});
   list.back().compared = Compared::kDetermined;
   list.push_back({"an infinite ridge on the slope leaves the constant", "local_linear{ridge: 1e12}",
                   "softmax", one, one});

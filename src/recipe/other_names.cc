@@ -15,8 +15,8 @@ constexpr std::size_t kLeastLettersOfAWord = 3;  // "in" is no name, though In-P
 
 // Names that no title has. One that says several layers is in several lines.
 constexpr OtherName kOtherNames[] = {
-    {"attention, self attention, transformer, flash attention, modern hopfield, hopfield",
-     "softmax", "one read of a modern Hopfield network is softmax attention"},
+    {"self attention, transformer, flash attention, modern hopfield, hopfield", "softmax",
+     "one read of a modern Hopfield network is softmax attention"},
     {"qknorm, qk norm, query key normalisation, query key normalization",
      "softmax{normalise_qk: true}", "softmax attention of unit queries and keys"},
     {"hopfield, hebb, hebbian, correlation matrix memory, outer product memory", "linear_attention",
@@ -46,9 +46,8 @@ constexpr OtherName kOtherNames[] = {
     {"ridge regression", "rls", "least squares with a ridge"},
     {"mesa layer", "rls", "without forgetting"},
     {"mesa layer", "mesa", "with decays and a ridge that stays"},
-    {"newton, newtons method, newton s method", "quasi_newton",
-     "steps with an approximate inverse"},
-    {"newton, newtons method, newton s method", "rls{ridge: 0}", "one whole step arrives"},
+    {"newtons method, newton s method", "quasi_newton", "steps with an approximate inverse"},
+    {"newtons method, newton s method", "rls{ridge: 0}", "one whole step arrives"},
     {"kernel regression", "kernel_ridge{ridge: 0}", "least squares in a kernel's space"},
     {"kernel regression", "nadaraya_watson", "a weighted mean"},
     {"krr", "kernel_ridge", "kernel ridge regression"},

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import re
+import shlex
 import xml.etree.ElementTree
 from pathlib import Path
 
@@ -160,6 +161,14 @@ def test_claims_are_decided_by_the_data() -> None:
     said = {c.words: c.holds for c in report.claims(report.cells(noisy + rows[3:6]))}
     assert not said["RLS recalls more of P = 128 than linear attention, gate, d = 64"]
     assert "does not hold: " in str(report.claims(report.cells(noisy))[0])
+
+
+def test_the_map_of_the_paper_has_commands_that_parse() -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs/paper.md").read_text(encoding="utf-8")
+    found = re.findall(r"`python -m ttr\.experiments mqar([^`]*)`", text)
+    assert len(found) == text.count("python -m ") >= 3
+    for words in found:
+        assert command.parse(shlex.split(words)).quick is False
 
 
 def test_a_chart_is_a_picture() -> None:

@@ -52,8 +52,8 @@ class TestTimeRegression(nn.Module):
     token by token, without gradients: a RuntimeError where x or a parameter wants one, that is, outside
     of torch.no_grad().
 
-    Cost: the projections', and the engine's (`ttr.plan`). Recipes that run on the definition take
-    gradients of 4096 numbers at most.
+    Cost: the projections', and the engine's (`ttr.plan`). Recipes whose engine has no
+    gradients take those of 4096 numbers at most (docs/pytorch.md).
 
     Errors: ValueError that names the argument.
     """

@@ -1,6 +1,7 @@
 """Recipes in chunks of PyTorch's own operators: any device, gradients by autograd.
 
-The second road beside the operators of ttr.torch: the same recipes, inputs and states.
+The second road beside the operators of ttr.torch: the same inputs and states, and all recipes but a few
+that are refused by name.
 """
 
 from __future__ import annotations
