@@ -42,7 +42,8 @@ constexpr PaperEntry kLeastSquares[] = {
      .says = "an output norm restores the scale",
      .recipe = "linear_attention{output_norm: rms}",
      .document = "layers.md#options",
-     .differs = "`rms` or `l2`. The norm of the layer alone; no claim is tested."},
+     .differs =
+         "Outputs have unit mean square (`rms`) or length (`l2`); training is not compared."},
     {.place = "text",
      .says = "token by token by Woodbury's identity (RLS)",
      .recipe = "rls",
