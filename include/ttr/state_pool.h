@@ -77,7 +77,7 @@ class StatePool {
   std::span<std::byte> MemoryOf(std::int64_t slot) const;
   Decoder::Header& HeaderOf(std::int64_t slot) const;
   void RequireSlot(std::string_view op, std::int64_t slot) const;
-  void CheckSlots(std::span<const std::int64_t> slots, const Inputs& inputs) const;
+  void CheckSlots(std::span<const std::int64_t> slots, std::int64_t sequences) const;
   /// The state, and what is beside it, of so many slots from one on.
   State StatesOf(std::int64_t first, std::int64_t slots) const;
   TensorView NumbersOf(std::int64_t first, std::int64_t slots, std::int64_t numbers) const;

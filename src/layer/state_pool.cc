@@ -172,11 +172,7 @@ void StatePool::Free(std::int64_t slot) const {
   std::memset(MemoryOf(slot).data(), 0, kDecoderUnit);
 }
 
-void StatePool::CheckSlots(std::span<const std::int64_t> slots, const Inputs& inputs) const {
-  const TensorView& rows = inputs.v;
-  const std::int64_t sequences = inputs.cu_seqlens.defined()         ? inputs.cu_seqlens.size(0) - 1
-                                 : rows.defined() && rows.rank() > 0 ? rows.size(0)
-                                                                     : 0;
+void StatePool::CheckSlots(std::span<const std::int64_t> slots, std::int64_t sequences) const {
   if (static_cast<std::int64_t>(slots.size()) != sequences) {
     throw Error(kOp, "slots", std::to_string(sequences) + ", one for each sequence",
                 std::to_string(slots.size()));
@@ -239,18 +235,21 @@ std::vector<StatePool::Rows> StatePool::Neighbours(std::span<const std::int64_t>
 void StatePool::Step(std::span<const std::int64_t> slots, const Inputs& inputs,
                      const Outputs& outputs, const CallOptions& options) {
   const Requirements& requirements = layer_->requirements();
-  CheckSlots(slots, inputs);
-  if (!options.saved.empty()) {
-    throw Error(kOp, "saved", "empty", std::to_string(options.saved.size()) + " bytes");
-  }
   const State shapes = StatesOf(0, 1);  // of no sequence in particular
   const Dims dims = InferDims(kOp, requirements, inputs, Needs::kBoth, &shapes);
   CheckSequences(kOp, dims, inputs);
+  CheckSlots(slots, dims.states());
+  if (!options.saved.empty()) {
+    throw Error(kOp, "saved", "empty", std::to_string(options.saved.size()) + " bytes");
+  }
   CheckOutputs(kOp, dims, inputs, {.state = State(), .before = memory_}, outputs, options,
                Needs::kBoth);
   std::vector<Rows> parts = Neighbours(slots, inputs, outputs);
   for (Rows& part : parts) {
     part.dims = CheckCall(kOp, requirements, part.inputs, StatesOf(0, part.count()), Needs::kBoth);
+  }
+  for (const std::int64_t slot : slots) {  // all of them, before any is written
+    if (slot >= 0 && HeaderOf(slot).fingerprint != facts_.fingerprint) At(slot);
   }
   for (std::size_t n = 0; n < slots.size(); ++n) {
     if (slots[n] >= 0) continue;

@@ -361,8 +361,10 @@ TEST_F(PoolErrors, AreOfMemoryThatIsAnothers) {
   constexpr const char* kRefusal =
       "[Decoder] memory must be zeros, or left by a decoder of the same layer and sizes but is "
       "something else";
+  pool.Free(0);
   StatePool wrong(other, One(), 3, {.memory = at(there)});
   EXPECT_EQ(StepError({0, 2}, wrong), kRefusal);
+  EXPECT_TRUE(wrong.At(0).state().empty());  // nor has the first begun
   EXPECT_EQ(ErrorOf([&] { wrong.At(1); }), kRefusal);
   EXPECT_EQ(ErrorOf([&] { StatePool(layer, One(), 2, {.memory = at(there).subspan(8)}); }),
             "[StatePool] memory must be at a multiple of 64 but is 8 beyond one");
