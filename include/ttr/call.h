@@ -24,7 +24,7 @@ enum class Status : std::int8_t {
 /// Memory of the caller's that receives results. No element of it is written twice, and none of it
 /// overlaps anything else of the call.
 struct Outputs {
-  TensorView y{};       ///< [B, T, max(H, Hq), Dv], float32, float64 or bfloat16
+  TensorView y{};       ///< [B, T, max(H, Hq), Dv], float32, float64, bfloat16 or float16
   TensorView status{};  ///< optional: int8 [B, T, max(H, Hq)], a Status each
   /// optional: int64 [B, T, max(H, Hq)], the steps that each answer took; 0: it was not iterated
   TensorView iterations{};

@@ -8,9 +8,9 @@
 
 namespace ttr {
 
-/// Element type of a tensor. Per-token inputs are one of the three floating-point types; `kInt64`
+/// Element type of a tensor. Per-token inputs are one of the four floating-point types; `kInt64`
 /// holds `cu_seqlens`, `kInt8` holds `status`.
-enum class DType : std::uint8_t { kFloat32, kFloat64, kBFloat16, kInt64, kInt8 };
+enum class DType : std::uint8_t { kFloat32, kFloat64, kBFloat16, kInt64, kInt8, kFloat16 };
 
 /// Bytes of one element.
 constexpr std::size_t SizeOf(DType dtype) {
@@ -20,15 +20,17 @@ constexpr std::size_t SizeOf(DType dtype) {
     case DType::kBFloat16: return 2;
     case DType::kInt64: return 8;
     case DType::kInt8: return 1;
+    case DType::kFloat16: return 2;
   }
   return 0;
 }
 
 constexpr bool IsFloating(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kBFloat16;
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kBFloat16 ||
+         dtype == DType::kFloat16;
 }
 
-/// "float32", "float64", "bfloat16", "int64", "int8".
+/// "float32", "float64", "bfloat16", "int64", "int8", "float16".
 std::string_view Name(DType dtype);
 
 /// A bfloat16 number: the upper half of a float32. Storage only; arithmetic is done wider.
@@ -36,11 +38,18 @@ struct BFloat16 {
   std::uint16_t bits = 0;
 };
 
+/// A float16 number (IEEE 754 binary16). Storage only; arithmetic is done wider.
+struct Float16 {
+  std::uint16_t bits = 0;
+};
+
 /// Widening is exact.
 float ToFloat(BFloat16 x);
+float ToFloat(Float16 x);
 
 /// Rounds to nearest, ties to even; a NaN stays a NaN.
 BFloat16 ToBFloat16(double x);
+Float16 ToFloat16(double x);
 
 template <class T>
 constexpr DType DTypeOf();
@@ -55,6 +64,10 @@ constexpr DType DTypeOf<double>() {
 template <>
 constexpr DType DTypeOf<BFloat16>() {
   return DType::kBFloat16;
+}
+template <>
+constexpr DType DTypeOf<Float16>() {
+  return DType::kFloat16;
 }
 template <>
 constexpr DType DTypeOf<std::int64_t>() {

@@ -37,8 +37,8 @@ struct Dims {
 };
 
 /// The inputs by name; an absent one is a default view. Shapes and ranges: InputSpecs().
-/// Per-token inputs are float32, float64 or bfloat16 (gates may be wider than q, k, v), with any
-/// strides but a contiguous last axis.
+/// Per-token inputs are float32, float64, bfloat16 or float16 (gates may be wider than q, k, v),
+/// with any strides but a contiguous last axis.
 struct Inputs {
   TensorView q{}, k{}, v{}, v_im{};
   TensorView log_decay{}, phase{}, dt{}, a{};

@@ -15,7 +15,7 @@ namespace {
 using Strides = std::array<std::int64_t, kMaxRank>;
 
 [[noreturn]] void FailType(std::string_view op, std::string_view name, std::string_view given) {
-  throw Error(op, name, "float32, float64 or bfloat16", given);
+  throw Error(op, name, "float32, float64, bfloat16 or float16", given);
 }
 
 /// What a person calls the type of an array, or the object itself.
@@ -42,6 +42,7 @@ std::optional<DType> TypeOfFormat(const char* format, std::int64_t bytes, bool b
   switch (*format) {
     case 'f': return DType::kFloat32;
     case 'd': return DType::kFloat64;
+    case 'e': return DType::kFloat16;
     case 'b': return DType::kInt8;
     case 'l':
     case 'q': return bytes == 8 ? std::optional(DType::kInt64) : std::nullopt;
@@ -55,6 +56,9 @@ std::optional<DType> TypeOfDlpack(nb::dlpack::dtype dtype) {
   if (dtype == nb::dtype<double>()) return DType::kFloat64;
   if (dtype == nb::dtype<std::int64_t>()) return DType::kInt64;
   if (dtype == nb::dtype<std::int8_t>()) return DType::kInt8;
+  if (dtype.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float) && dtype.bits == 16) {
+    return DType::kFloat16;
+  }
   if (dtype.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat) && dtype.bits == 16) {
     return DType::kBFloat16;
   }
@@ -260,7 +264,7 @@ nb::object NewArray(DType dtype, const Shape& shape, nb::handle bfloat16) {
 }
 
 nb::object ShareArray(const TensorView& view, nb::handle owner) {
-  if (view.dtype() == DType::kBFloat16) return CopyArray(view);
+  if (view.dtype() == DType::kBFloat16 || view.dtype() == DType::kFloat16) return CopyArray(view);
   std::array<std::size_t, kMaxRank> sizes{};
   Strides strides{};
   for (int i = 0; i < view.rank(); ++i) {

@@ -208,7 +208,7 @@ void BindLayer(nb::module_& module) {
     y, state = layer.forward(q, k, v, log_decay=g, step=beta)
     y, state = layer.forward(q2, k2, v2, log_decay=g2, step=beta2, state=state)   # goes on
 
-Arrays are NumPy's, or any other by DLPack; float32, float64 or bfloat16; [B, T, H, D] with any
+Arrays are NumPy's, or any other by DLPack; float32, float64, bfloat16 or float16; [B, T, H, D] with any
 strides. Nothing is copied but a last axis with gaps. `input_specs(recipe)` lists what a recipe takes,
 `state_specs(recipe)` what its state consists of. H memories: the heads of k and v divide H, those of q
 divide it or are a multiple. Whole = split anywhere = token by token, to rounding.

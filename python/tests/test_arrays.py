@@ -128,3 +128,17 @@ def test_results_belong_to_the_caller() -> None:
     del state
     y[...] = 0
     assert array.flags.writeable and np.array_equal(array, kept)
+
+
+def test_float16_rows() -> None:
+    """Answers are those of the widened rows, rounded; the state is float32."""
+    inputs = {key: a.astype(np.float16) for key, a in draw("gated_deltanet", seed=21).items()}
+    wide = {key: a.astype(np.float32) for key, a in inputs.items()}
+    layer = ttr.Layer("gated_deltanet")
+    y, state = layer.forward(**inputs)
+    expected, last = layer.forward(**wide)
+    assert y.dtype == np.float16
+    assert np.array_equal(y, expected.astype(np.float16))
+    assert state["state"].dtype == np.float32 and np.array_equal(state["state"], last["state"])
+    gradients, _ = layer.backward(y, **inputs)
+    assert all(gradients[key].dtype == np.float16 for key in inputs)

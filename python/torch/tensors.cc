@@ -31,6 +31,7 @@ std::int32_t NumberOf(DType dtype) {
     case DType::kBFloat16: return aoti_torch_dtype_bfloat16();
     case DType::kInt64: return aoti_torch_dtype_int64();
     case DType::kInt8: return aoti_torch_dtype_int8();
+    case DType::kFloat16: return aoti_torch_dtype_float16();
   }
   throw Error("[ttr] a dtype without a tensor");
 }
@@ -41,8 +42,9 @@ DType DTypeOfNumber(std::string_view op, std::string_view name, std::int32_t typ
   if (type == aoti_torch_dtype_float64()) return DType::kFloat64;
   if (type == aoti_torch_dtype_int64()) return DType::kInt64;
   if (type == aoti_torch_dtype_int8()) return DType::kInt8;
-  throw Error(op, name, "float32, float64 or bfloat16 (counts and positions: int64)",
-              type == aoti_torch_dtype_float16() ? "float16" : "of another dtype");
+  if (type == aoti_torch_dtype_float16()) return DType::kFloat16;
+  throw Error(op, name, "float32, float64, bfloat16 or float16 (counts and positions: int64)",
+              "of another dtype");
 }
 
 /// Fresh memory of some size is got from the system page by page, when it is written first: that is

@@ -152,6 +152,7 @@ double LoadElement(const void* data, DType dtype, std::int64_t index) {
     case DType::kBFloat16: return ToFloat(static_cast<const BFloat16*>(data)[index]);
     case DType::kInt64: return static_cast<double>(static_cast<const std::int64_t*>(data)[index]);
     case DType::kInt8: return static_cast<const std::int8_t*>(data)[index];
+    case DType::kFloat16: return ToFloat(static_cast<const Float16*>(data)[index]);
   }
   return 0;
 }
@@ -164,7 +165,10 @@ void StoreElement(void* data, DType dtype, std::int64_t index, double value) {
     case DType::kInt64:
       static_cast<std::int64_t*>(data)[index] = Saturate<std::int64_t>(value);
       return;
-    case DType::kInt8: static_cast<std::int8_t*>(data)[index] = Saturate<std::int8_t>(value);
+    case DType::kInt8:
+      static_cast<std::int8_t*>(data)[index] = Saturate<std::int8_t>(value);
+      return;
+    case DType::kFloat16: static_cast<Float16*>(data)[index] = ToFloat16(value);
   }
 }
 

@@ -18,11 +18,9 @@ struct TypeCode {
   std::string_view text;
   DType dtype;
 };
-constexpr TypeCode kTypes[] = {{"F32", DType::kFloat32},
-                               {"F64", DType::kFloat64},
-                               {"BF16", DType::kBFloat16},
-                               {"I64", DType::kInt64},
-                               {"I8", DType::kInt8}};
+constexpr TypeCode kTypes[] = {{"F32", DType::kFloat32},   {"F64", DType::kFloat64},
+                               {"BF16", DType::kBFloat16}, {"F16", DType::kFloat16},
+                               {"I64", DType::kInt64},     {"I8", DType::kInt8}};
 
 std::string_view Code(DType dtype) {
   for (const TypeCode& type : kTypes) {

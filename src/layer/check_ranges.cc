@@ -66,6 +66,7 @@ void CheckRanges(std::string_view op, const Requirements& requirements, const In
       case DType::kFloat32: CheckElements<float>(op, spec, view); break;
       case DType::kFloat64: CheckElements<double>(op, spec, view); break;
       case DType::kBFloat16: CheckElements<BFloat16>(op, spec, view); break;
+      case DType::kFloat16: CheckElements<Float16>(op, spec, view); break;
       case DType::kInt64:
       case DType::kInt8: break;
     }

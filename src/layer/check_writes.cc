@@ -41,7 +41,8 @@ void CheckReport(std::string_view op, std::string_view name, const TensorView& v
 void CheckOutputShapes(std::string_view op, const Dims& dims, const Outputs& outputs) {
   const Shape shape = OutputShape(dims);
   if (!outputs.y.defined() || !IsFloating(outputs.y.dtype())) {
-    throw Error(op, "y", "float32, float64 or bfloat16 [B,T,max(H,Hq),Dv] = " + shape.ToString(),
+    throw Error(op, "y",
+                "float32, float64, bfloat16 or float16 [B,T,max(H,Hq),Dv] = " + shape.ToString(),
                 Describe(outputs.y));
   }
   CheckShape(op, "y", outputs.y, shape);
@@ -130,7 +131,8 @@ void CheckGradients(std::string_view op, const Requirements& requirements, const
   const TensorView& dy = gradients.dy;
   const Shape shape = OutputShape(dims);
   if (!dy.defined() || !IsFloating(dy.dtype())) {
-    throw Error(op, "dy", "float32, float64 or bfloat16 [B,T,max(H,Hq),Dv] = " + shape.ToString(),
+    throw Error(op, "dy",
+                "float32, float64, bfloat16 or float16 [B,T,max(H,Hq),Dv] = " + shape.ToString(),
                 Describe(dy));
   }
   CheckShape(op, "dy", dy, shape);

@@ -12,6 +12,7 @@
 #include "src/layer/run_call.h"
 #include "src/layer/saved_memory.h"
 #include "src/layer/weightless.h"
+#include "src/layer/widened_call.h"
 #include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
@@ -199,6 +200,14 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
   CheckGradients(op, requirements_, dims, inputs, initial, {dy, dstate, dinputs, dinitial},
                  options);
   CheckPairGradients(op, requirements_, dims, inputs, initial, dstate);
+  if (HasFloat16(inputs, dy) || HasFloat16(dinputs, {})) {
+    WidenedTensors wide;
+    const Inputs given = WidenedInputs(inputs, wide, false);
+    const TensorView rows = wide.Read(dy);
+    const Inputs wanted = WidenedInputs(dinputs, wide, true);
+    Backward(given, initial, rows, dstate, wanted, dinitial, options);
+    return wide.WriteBack();
+  }
   const DType dtype = ArithmeticType(inputs, initial);
   std::span<std::byte> saved = CheckSaved(op, options, SavedBytesOf(engine, recipe(), dims, dtype));
   if (!saved.empty()) saved = RequireHeader(op, {recipe_hash_, dims, inputs, dtype}, saved);
@@ -245,7 +254,7 @@ std::size_t Layer::BackwardScratchBytes(const Dims& dims, int threads) const {
 std::size_t Layer::SavedBytes(const Dims& dims, DType state) const {
   CheckSizes("SavedBytes", recipe(), dims);
   if (!IsFloating(state)) {
-    throw Error("SavedBytes", "state", "float32, float64 or bfloat16", Name(state));
+    throw Error("SavedBytes", "state", "float32, float64, bfloat16 or float16", Name(state));
   }
   const DType dtype = state == DType::kFloat64 ? state : DType::kFloat32;
   return SavedBytesOf(EngineFor(*engine_, recipe(), dims), recipe(), dims, dtype);

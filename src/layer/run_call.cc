@@ -7,6 +7,7 @@
 #include "src/layer/pair_room.h"
 #include "src/layer/saved_memory.h"
 #include "src/layer/weightless.h"
+#include "src/layer/widened_call.h"
 #include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
@@ -83,6 +84,14 @@ void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outpu
 void RunChecked(const Operator& op, const Dims& dims, const Inputs& inputs, State& state,
                 const Outputs& outputs, Needs needs, const CallOptions& options,
                 const Auxiliary& auxiliary) {
+  if (HasFloat16(inputs, outputs.y)) {
+    WidenedTensors wide;
+    const Inputs widened = WidenedInputs(inputs, wide, false);
+    Outputs answers = outputs;
+    answers.y = wide.Write(outputs.y);
+    RunChecked(op, dims, widened, state, answers, needs, options, auxiliary);
+    return wide.WriteBack();
+  }
   const Requirements& requirements = op.requirements;
   const Engine& engine = EngineFor(op.engine, requirements.recipe, dims);
   const DType dtype = ArithmeticType(inputs, state);

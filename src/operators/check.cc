@@ -27,7 +27,7 @@ void CheckMemory(std::string_view op, const Named& argument) {
 void CheckTensor(std::string_view op, const Named& argument, std::string_view axes,
                  const Shape& shape) {
   const TensorView& view = argument.view;
-  if (!view.defined() || !IsFloating(view.dtype()) || !(view.shape() == shape)) {
+  if (!view.defined() || !HasKernels(view.dtype()) || !(view.shape() == shape)) {
     throw Error(op, argument.name, Required(axes, shape), Describe(view));
   }
   CheckMemory(op, argument);
@@ -36,7 +36,7 @@ void CheckTensor(std::string_view op, const Named& argument, std::string_view ax
 void CheckParameter(std::string_view op, const Named& argument, std::string_view axes,
                     const Shape& shape) {
   const TensorView& view = argument.view;
-  bool fits = view.defined() && IsFloating(view.dtype()) && view.rank() == shape.rank() &&
+  bool fits = view.defined() && HasKernels(view.dtype()) && view.rank() == shape.rank() &&
               (view.size(0) == 1 || view.size(0) == shape[0]);
   for (int axis = 1; fits && axis < shape.rank(); ++axis) fits = view.size(axis) == shape[axis];
   if (!fits) throw Error(op, argument.name, Required(axes, shape), Describe(view));
@@ -45,7 +45,7 @@ void CheckParameter(std::string_view op, const Named& argument, std::string_view
 
 void CheckRows(std::string_view op, const Named& argument, std::string_view axes) {
   const TensorView& view = argument.view;
-  const bool fits = view.defined() && IsFloating(view.dtype()) && view.rank() == 4 &&
+  const bool fits = view.defined() && HasKernels(view.dtype()) && view.rank() == 4 &&
                     view.size(2) > 0 && view.size(3) > 0;
   if (!fits) {
     throw Error(op, argument.name, std::string(kFloating) + " " + std::string(axes),

@@ -16,6 +16,9 @@ struct Named {
   TensorView view;
 };
 
+/// float16 has none: it is a type of a layer's rows alone.
+constexpr bool HasKernels(DType dtype) { return IsFloating(dtype) && dtype != DType::kFloat16; }
+
 /// Defined, floating-point, of this shape (written as `axes`, "[B,T,H,D]"), contiguous in its last
 /// axis.
 void CheckTensor(std::string_view op, const Named& argument, std::string_view axes,

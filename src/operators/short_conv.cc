@@ -24,9 +24,9 @@ Checked Check(std::string_view op, const ShortConv& conv, const ShortConvInputs&
   const std::int64_t batch = in.x.size(0), tokens = in.x.size(1);
   const std::int64_t heads = in.x.size(2), dim = in.x.size(3);
   const TensorView& weight = conv.weight;
-  const bool fits = weight.defined() && IsFloating(weight.dtype()) && weight.rank() == 3 &&
-                    weight.size(0) == heads && weight.size(1) == dim && weight.size(2) >= 1 &&
-                    weight.size(2) <= rows::kMaxConvWidth;
+  const bool fits = weight.defined() && operators::HasKernels(weight.dtype()) &&
+                    weight.rank() == 3 && weight.size(0) == heads && weight.size(1) == dim &&
+                    weight.size(2) >= 1 && weight.size(2) <= rows::kMaxConvWidth;
   if (!fits) {
     throw Error(op, "weight",
                 "float32, float64 or bfloat16 [H,D,W] = " + Shape{heads, dim}.ToString() +
@@ -54,8 +54,9 @@ void CheckState(std::string_view op, const Named& state, const Checked& checked,
   if (!view.defined()) return;
   const std::int64_t least = checked.call.weight.size(2) - 1;
   const Shape shape{checked.sequences, least, checked.call.x.size(2), checked.call.x.size(3)};
-  const bool fits = IsFloating(view.dtype()) && view.rank() == 4 && view.size(0) == shape[0] &&
-                    view.size(1) >= least && view.size(2) == shape[2] && view.size(3) == shape[3];
+  const bool fits = operators::HasKernels(view.dtype()) && view.rank() == 4 &&
+                    view.size(0) == shape[0] && view.size(1) >= least && view.size(2) == shape[2] &&
+                    view.size(3) == shape[3];
   if (!fits) {
     throw Error(op, state.name,
                 "float32, float64 or bfloat16 [B or N,R,H,D] = " + shape.ToString() +
@@ -105,7 +106,7 @@ void ApplyShortConvGradient(const ShortConv& conv, const ShortConvInputs& inputs
     }
     CheckTensor(kOp, {"dbias", gradients.dbias}, "[H,D]", conv.bias.shape());
   }
-  if (gradients.dweight.defined() && !(IsFloating(gradients.dweight.dtype()) &&
+  if (gradients.dweight.defined() && !(operators::HasKernels(gradients.dweight.dtype()) &&
                                        gradients.dweight.shape() == conv.weight.shape())) {
     throw Error(kOp, "dweight", "[H,D,W] = " + conv.weight.shape().ToString(),
                 gradients.dweight.shape().ToString());

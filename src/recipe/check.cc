@@ -115,7 +115,7 @@ class Checker {
     const TensorView& view = inputs_.*spec.view;
     const bool is_integer = spec.name == "cu_seqlens";
     if (is_integer ? view.dtype() != DType::kInt64 : !IsFloating(view.dtype())) {
-      throw Error(op_, spec.name, is_integer ? "int64" : "float32, float64 or bfloat16",
+      throw Error(op_, spec.name, is_integer ? "int64" : "float32, float64, bfloat16 or float16",
                   Name(view.dtype()));
     }
     const auto axes = std::find_if(

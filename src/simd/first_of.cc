@@ -28,17 +28,18 @@ HWY_INLINE hn::Mask<D> Are(D d, Kind kind, hn::Vec<D> x) {
   }
 }
 
-/// Which bits of bfloat16 are of the kind. Numbers of one sign reach from the least to infinity,
-/// behind which NaN begins.
+/// Which bits of a narrow type, whose infinity has the bits `infinity`, are of the kind. Numbers of
+/// one sign reach from the least to infinity, behind which NaN begins.
 template <class D>
-HWY_INLINE hn::Mask<D> AreBits(D d, Kind kind, hn::Vec<D> bits) {
-  const auto exponent = hn::Set(d, std::int16_t{0x7f80});
+HWY_INLINE hn::Mask<D> AreBits(D d, Kind kind, std::int16_t infinity, hn::Vec<D> bits) {
+  const auto exponent = hn::Set(d, infinity);
   if (kind == Kind::kNonfinite) return hn::Eq(hn::And(bits, exponent), exponent);
-  if (kind == Kind::kMinusInfinity) return hn::Eq(bits, hn::Set(d, std::int16_t{-0x80}));
+  const auto lowest = static_cast<std::int16_t>(infinity - 0x8000);  // the bits of -infinity
+  if (kind == Kind::kMinusInfinity) return hn::Eq(bits, hn::Set(d, lowest));
   if (kind == Kind::kZero) return hn::Eq(hn::Add(bits, bits), hn::Zero(d));
   const bool positive = kind == Kind::kPositive;
   const auto zero = hn::Set(d, positive ? std::int16_t{0} : std::int16_t{-0x8000});
-  const auto beyond = hn::Set(d, positive ? std::int16_t{0x7f81} : std::int16_t{-0x7f});
+  const auto beyond = hn::Set(d, static_cast<std::int16_t>((positive ? infinity : lowest) + 1));
   return hn::And(hn::Gt(bits, zero), hn::Lt(bits, beyond));
 }
 
@@ -69,9 +70,11 @@ std::int64_t FirstFloats(Kind kind, const float* x, std::int64_t count) {
 std::int64_t FirstDoubles(Kind kind, const double* x, std::int64_t count) {
   return FirstNumbers(kind, x, count);
 }
-std::int64_t FirstBits(Kind kind, const std::int16_t* x, std::int64_t count) {
-  return FirstBlock(
-      x, count, [&](auto v) HWY_ATTR { return AreBits(hn::ScalableTag<std::int16_t>(), kind, v); });
+std::int64_t FirstBits(Kind kind, std::int16_t infinity, const std::int16_t* x,
+                       std::int64_t count) {
+  return FirstBlock(x, count, [&](auto v) HWY_ATTR {
+    return AreBits(hn::ScalableTag<std::int16_t>(), kind, infinity, v);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -111,11 +114,25 @@ std::int64_t FirstOf(Kind kind, const double* x, std::int64_t count) {
   return i;
 }
 
-std::int64_t FirstOf(Kind kind, const BFloat16* x, std::int64_t count) {
-  static_assert(sizeof(BFloat16) == sizeof(std::int16_t));
-  std::int64_t i = TTR_DISPATCH(FirstBits)(kind, reinterpret_cast<const std::int16_t*>(x), count);
+namespace {
+
+template <class Narrow>
+std::int64_t FirstOfNarrow(Kind kind, std::int16_t infinity, const Narrow* x, std::int64_t count) {
+  static_assert(sizeof(Narrow) == sizeof(std::int16_t));
+  const auto* const bits = reinterpret_cast<const std::int16_t*>(x);
+  std::int64_t i = TTR_DISPATCH(FirstBits)(kind, infinity, bits, count);
   while (i < count && !Is(kind, ToFloat(x[i]))) ++i;
   return i;
+}
+
+}  // namespace
+
+std::int64_t FirstOf(Kind kind, const BFloat16* x, std::int64_t count) {
+  return FirstOfNarrow(kind, 0x7f80, x, count);
+}
+
+std::int64_t FirstOf(Kind kind, const Float16* x, std::int64_t count) {
+  return FirstOfNarrow(kind, 0x7c00, x, count);
 }
 
 }  // namespace ttr::simd

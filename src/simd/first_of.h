@@ -14,5 +14,6 @@ enum class Kind { kPositive, kNegative, kZero, kMinusInfinity, kNonfinite };
 std::int64_t FirstOf(Kind kind, const float* x, std::int64_t count);
 std::int64_t FirstOf(Kind kind, const double* x, std::int64_t count);
 std::int64_t FirstOf(Kind kind, const BFloat16* x, std::int64_t count);
+std::int64_t FirstOf(Kind kind, const Float16* x, std::int64_t count);
 
 }  // namespace ttr::simd

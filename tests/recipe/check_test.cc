@@ -85,7 +85,7 @@ TEST(CheckInputs, NamesTheInputThatIsWrong) {
         }
         made.Add(field.view, DType::kInt64, good.shape());
         EXPECT_EQ(Failure(recipe, made.inputs),
-                  begin + "float32, float64 or bfloat16 but is int64");
+                  begin + "float32, float64, bfloat16 or float16 but is int64");
         view = good;
       }
     }
@@ -120,7 +120,7 @@ TEST(CheckInputs, SaysWhatIsRequiredAndWhatIsGiven) {
   EXPECT_EQ(after([](OwnedInputs& owned) { owned.inputs.q = {}; }),
             "[op] q must be [B,T,Hq,Dk] but is absent");
   EXPECT_EQ(after([](OwnedInputs& owned) { owned.Add(&Inputs::q, DType::kInt8, {2, 64, 4, 128}); }),
-            "[op] q must be float32, float64 or bfloat16 but is int8");
+            "[op] q must be float32, float64, bfloat16 or float16 but is int8");
 }
 
 TEST(CheckInputs, HeadsDivide) {

@@ -10,7 +10,7 @@ import pytest
 import torch
 import ttr
 from torch import Tensor
-from ttr.torch import _library, regress
+from ttr.torch import Decoder, _library, regress
 
 SMALL: dict[str, Any] = {"B": 1, "T": 3, "Hq": 1, "Hk": 1, "Hv": 1, "H": 1, "Dk": 2, "Dv": 2, "F": 2}
 
@@ -258,3 +258,25 @@ def test_saved_memory_of_another_call_is_refused() -> None:
 def test_the_zoo_has_gradients() -> None:
     assert len(cases.WITH_GRADIENTS) > 30
     assert set(cases.WITH_GRADIENTS) | set(cases.WITHOUT_GRADIENTS) == set(ttr.zoo())
+
+
+@pytest.mark.parametrize("name", ["gated_deltanet", "rls", "softmax"])
+def test_half(name: str) -> None:
+    """float16 in and out; sums and the state in float32."""
+    half = {k: t.half().requires_grad_() for k, t in cases.draw(name, T=6).items()}
+    wide = {k: t.detach().float().requires_grad_() for k, t in half.items()}
+    y, state = regress(name, **half, return_state=True)
+    expected = regress(name, **wide)
+    assert y.dtype == torch.float16
+    assert torch.equal(y, expected.half())
+    assert all(t.dtype in (torch.float32, torch.int64) for t in state.values())
+    dy = torch.ones_like(y)
+    for key, gradient in zip(half, torch.autograd.grad(y, list(half.values()), dy)):
+        (reference,) = torch.autograd.grad(expected, wide[key], dy.float(), retain_graph=True)
+        assert gradient.dtype == torch.float16
+        assert torch.equal(gradient, reference.half())
+    decoder = Decoder(name)
+    tokens = {k: t.detach()[:, :1] for k, t in half.items()}
+    first = decoder.step(**tokens)
+    assert first.dtype == torch.float16
+    torch.testing.assert_close(first, y.detach()[:, :1], rtol=2e-3, atol=2e-3)
