@@ -133,11 +133,12 @@ class MatrixBackward {
     return block;
   }
 
-  /// Calls visit(first, count) for all strips of columns, with their values and time steps loaded
-  /// and zeros beyond the last column.
+  /// Calls visit(first, count) for all strips of columns, the last first, with their values and
+  /// time steps loaded and zeros beyond the last column.
   template <class Visit>
   HWY_INLINE void ForStrips(std::int64_t b, const Visit& visit) const {
-    for (std::int64_t first = 0; first < memory_.columns; first += kStrip) {
+    const std::int64_t last = (memory_.columns - 1) / kStrip * kStrip;
+    for (std::int64_t first = last; first >= 0; first -= kStrip) {
       const std::int64_t count = std::min(kStrip, memory_.columns - first);
       LoadStrip(memory_, b * kCheckpoint, Tokens(b), first, count, f_);
       for (std::int64_t t = 0; t < Tokens(b); ++t) {
@@ -199,7 +200,9 @@ class MatrixBackward {
       LoadOutputGradients(b, first, count);
       std::fill_n(s_.dv, tokens * kRow, T(0));
       std::fill_n(s_.ddt, tokens * kRow, T(0));
-      for (std::int64_t c = 0; c < count; c += kLanes) {
+      // The last vector is the first: behind it lanes without a column are cleared, in which an
+      // infinite key times 0 is NaN.
+      for (std::int64_t c = (count - 1) / kLanes * kLanes; c >= 0; c -= kLanes) {
         PointTo(first, c, before, block);
         out.dy = s_.dy + c;
         out.dv = s_.dv + c;
@@ -211,10 +214,21 @@ class MatrixBackward {
         } else {
           BackBlock<false>(block, out);
         }
+        if (c + kLanes > count) {
+          ClearLanes(count - c, s_.dk, sums);
+          ClearLanes(count - c, s_.dq, memory_.queries * sums);
+        }
       }
       StoreColumns(b, first, count);
     });
     StoreTokens(b);
+  }
+
+  /// Zeros in the lanes from `first` on of so many numbers.
+  static void ClearLanes(std::int64_t first, T* sums, std::int64_t numbers) {
+    for (T* vector = sums; vector < sums + numbers; vector += kLanes) {
+      std::fill(vector + first, vector + kLanes, T(0));
+    }
   }
 
   /// Stores the gradients of values and time steps; adds up that of the importance.
