@@ -362,7 +362,7 @@ def test_bad_calls() -> None:
         assert stranger.tokens == 0
     with pytest.raises(ValueError, match="cache must be a Cache"):
         one(x, cache={})  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="cu_seqlens must be absent"):
+    with pytest.raises(ValueError, match=r"x must be \[1,T,hidden_size\] where cu_seqlens is given"):
         one(x, cache=one.new_cache(), cu_seqlens=torch.tensor([0, 7]))
     with pytest.raises(ValueError, match="recipe must be causal"):
         layer("intention").new_cache()

@@ -179,6 +179,17 @@ class Decoder:
             self._kept = self._kept[:-tokens]
             self._memory, self._state, self._room = before["memory"], before["state"], 0
 
+    def reorder(self, rows: Tensor) -> None:
+        """Row b of the batch becomes what row `rows[b]` was: beams that go on, a selection of the batch
+        (fewer rows), repetition (more). Tokens of a draft can be taken back afterwards where its writes wait
+        beside the state, as those of the delta and Hebbian families do, and else not."""
+        if self._pool is not None:
+            self._pool.memory = self._pool.memory[rows]
+            return
+        state = {name: t.index_select(0, rows.to(t.device)) for name, t in self.state().items()}
+        # The memory is made again, as its size is that of the batch.
+        self._memory, self._state, self._room, self._kept = None, state, 0, []
+
     def _snapshot(self) -> dict[str, Any]:
         """What a token will change. Of pairs that only grow it is how many count."""
         pairs = self._info.window == 0 and self._info.counts_pairs

@@ -28,24 +28,33 @@ def portable_conv(
     x: Tensor, weight: Tensor, state: Tensor | None, cu_seqlens: Tensor | None, silu: bool
 ) -> tuple[Tensor, Tensor]:
     """The same in PyTorch's operators."""
+    if cu_seqlens is not None:
+        return _packed_conv(x, weight, state, cu_seqlens, silu)
     width = weight.shape[1]
     before = x.new_zeros(x.shape[0], width - 1, x.shape[2]) if state is None else state
     rows = torch.cat([before.to(x.dtype), x], 1)
-    tokens = x.shape[1]
+    tokens, first = x.shape[1], before.shape[1] - (width - 1)
     y = torch.zeros_like(x)
-    for lag in range(width):
-        shifted = rows[:, width - 1 - lag : width - 1 - lag + tokens]
-        if cu_seqlens is not None and lag:
-            shifted = shifted * _reaches(cu_seqlens, tokens, lag).to(x.dtype)[:, None]
-        y = y + shifted * weight[:, width - 1 - lag]
+    for j in range(width):
+        y = y + rows[:, first + j : first + j + tokens] * weight[:, j]
     return (F.silu(y) if silu else y), rows[:, tokens:]
 
 
-def _reaches(cu_seqlens: Tensor, tokens: int, lag: int) -> Tensor:
-    """Whether the token `lag` before each one is of its sequence, [T]."""
-    place = torch.arange(tokens, device=cu_seqlens.device)
-    first = cu_seqlens[torch.searchsorted(cu_seqlens, place, right=True) - 1]
-    return place - lag >= first
+def _packed_conv(
+    x: Tensor, weight: Tensor, state: Tensor | None, cu_seqlens: Tensor, silu: bool
+) -> tuple[Tensor, Tensor]:
+    """Of packed sequences: the rows before each are put between them, and taken out again."""
+    count, width = len(cu_seqlens) - 1, weight.shape[1]
+    before = x.new_zeros(count, width - 1, x.shape[2]) if state is None else state.to(x.dtype)
+    held, numbers = before.shape[1], torch.arange(count, device=x.device)
+    lengths = cu_seqlens.diff()
+    sequence = numbers.repeat_interleave(lengths)  # of every token
+    places = torch.arange(x.shape[1], device=x.device) + held * (sequence + 1)
+    ahead = (cu_seqlens[:-1] + held * numbers)[:, None] + torch.arange(held, device=x.device)
+    rows = x.new_zeros(x.shape[1] + held * count, x.shape[2])
+    rows = rows.index_copy(0, places, x[0]).index_copy(0, ahead.flatten(), before.flatten(0, 1))
+    y, _ = portable_conv(rows[None], weight, None, None, silu)
+    return y[:, places], rows[ahead + lengths[:, None]]
 
 
 def norm(

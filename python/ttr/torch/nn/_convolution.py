@@ -17,6 +17,7 @@ class ShortConvolution(nn.Module):
 
     def __init__(self, channels: int, size: int, silu: bool) -> None:
         super().__init__()
+        self.size = size
         self.weight = nn.Parameter(torch.empty(channels, size).uniform_(-(size**-0.5), size**-0.5))
         self.silu = silu
 
@@ -41,7 +42,7 @@ class Lags(ShortConvolution):
 
     def __init__(self, channels: int, lags: tuple[float, ...], learn: bool, silu: bool) -> None:
         nn.Module.__init__(self)
-        self.channels, self.silu = channels, silu
+        self.channels, self.size, self.silu = channels, len(lags), silu
         weight = torch.tensor(lags, dtype=torch.get_default_dtype())
         self.weight = nn.Parameter(weight, requires_grad=learn)
 

@@ -16,6 +16,7 @@ from . import designs as table
 from ._around import norm
 from ._cache import Cache
 from ._convolution import Lags, ShortConvolution
+from ._padding import padding_of
 from ._sizes import refuse, sizes_of
 from ._words import describe
 from .designs import Design
@@ -48,9 +49,13 @@ class TestTimeRegression(nn.Module):
 
     forward(x [B, T, hidden_size]) gives [B, T, hidden_size]: float32, float64 or bfloat16 as its
     parameters; differentiable in x and all parameters, once. `cu_seqlens` [N + 1] packs sequences
-    (B = 1). With `cache` (`new_cache`) it goes on from the tokens before: whole = split anywhere =
-    token by token, without gradients: a RuntimeError where x or a parameter wants one, that is, outside
-    of torch.no_grad().
+    (B = 1). `attention_mask` [B, T] (bool, or 0 and 1) or `lengths` [B] say which tokens are real, wherever
+    the others stand: those are not memorized and outputs there are zeros, and each row's real tokens
+    have the outputs that they have alone. A mask of ones costs nothing but to look at it.
+
+    With `cache` (`new_cache`) it goes on from the tokens before, a row of the batch or a packed sequence
+    each: whole = split anywhere = token by token, without gradients: a RuntimeError where x or a parameter
+    wants one, that is, outside of torch.no_grad().
 
     Cost: the projections', and the engine's (`ttr.plan`). Recipes whose engine has no
     gradients take those of 4096 numbers at most (docs/pytorch.md).
@@ -204,42 +209,62 @@ class TestTimeRegression(nn.Module):
     # ---- Running ---------------------------------------------------------------------------------
 
     def forward(
-        self, x: Tensor, *, cache: Cache | None = None, cu_seqlens: Tensor | None = None
+        self,
+        x: Tensor,
+        *,
+        cache: Cache | None = None,
+        cu_seqlens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> Tensor:
         """The layer's output for x, as the class says."""
         if x.dim() != 3 or x.shape[-1] != self.hidden_size:
             refuse("x", f"[B,T,hidden_size] = [B,T,{self.hidden_size}]", list(x.shape))
+        if cu_seqlens is not None and x.shape[0] != 1:
+            refuse("x", "[1,T,hidden_size] where cu_seqlens is given", list(x.shape))
+        padding = padding_of("TestTimeRegression", x, cu_seqlens, attention_mask, lengths)
+        if padding is not None:
+            y = self._run(padding.pack(x), cache, padding.cu_seqlens)
+            return padding.unpack(y)
+        return self._run(x, cache, cu_seqlens)
+
+    def _run(self, x: Tensor, cache: Cache | None, cu_seqlens: Tensor | None) -> Tensor:
         if cache is None:
-            inputs, plain, _ = self._inputs(x, {}, cu_seqlens)
+            inputs, plain, _ = self._inputs(x, None, cu_seqlens)
             y = regress(self._text, state=self._state(), cu_seqlens=cu_seqlens, **inputs)
             return self._finish(x, y, plain)
-        self._check_cache(cache, cu_seqlens)
+        self._check_cache(cache, x, cu_seqlens)
         self._refuse_gradients(x)
         with torch.no_grad():
-            inputs, plain, rows = self._inputs(x, cache.rows, None)
-            y = self._go_on(cache, inputs)
-            cache.rows, cache.tokens = rows, cache.tokens + x.shape[1]
+            inputs, plain, rows = self._inputs(x, cache, cu_seqlens)
+            y = cache.go_on(inputs, x.shape[1], self._state(), cu_seqlens)
+            cache.has_read(x, rows, cu_seqlens)
             return self._finish(x, y, plain)
 
     def inputs(self, x: Tensor, cu_seqlens: Tensor | None = None) -> dict[str, Tensor]:
         """What `ttr.torch.regress` is given for x, by keyword."""
-        return self._inputs(x, {}, cu_seqlens)[0]
+        return self._inputs(x, None, cu_seqlens)[0]
 
-    def new_cache(self) -> Cache:
-        """A cache of no tokens. ValueError: a recipe that reads the whole sequence."""
+    def new_cache(self, draft: int = 0) -> Cache:
+        """A cache of no tokens, of which the last `draft` (0 to 64) can be taken back. ValueError: a
+        recipe that reads the whole sequence."""
         if not ttr.state_specs(self.recipe):
             refuse("recipe", "causal where a cache is asked for", self._text)
-        return Cache(self, self._kind(), self._text)
+        return Cache(self, self._kind(), self._text, draft)
 
     def _inputs(
-        self, x: Tensor, before: dict[str, Tensor], cu_seqlens: Tensor | None
+        self, x: Tensor, cache: Cache | None, cu_seqlens: Tensor | None
     ) -> tuple[dict[str, Any], Tensor, dict[str, Tensor]]:
         """The inputs of `regress`, v before its factor, and what convolutions look back at next."""
         rows, after = {}, {}
         for name, project in self.project.items():
             z = project(x)
             if name in self.convolve:
-                z, after[name] = self.convolve[name](z, before.get(name), cu_seqlens)
+                convolve: Any = self.convolve[name]
+                before = None
+                if cache is not None:
+                    before = cache.before(name, z, convolve.size, cu_seqlens)
+                z, after[name] = convolve(z, before, cu_seqlens)
             elif name in self.design.silu:
                 z = F.silu(z)
             rows[name] = self._split(name, z)
@@ -281,16 +306,6 @@ class TestTimeRegression(nn.Module):
             for name, value in self.start.items()
         }
 
-    def _go_on(self, cache: Cache, inputs: dict[str, Any]) -> Tensor:
-        tokens = inputs["v"].shape[1] // self.sizes.steps
-        if cache.tokens and tokens == 1 and inputs["v"].is_cpu:
-            return cache.memory.step(**inputs)
-        state = cache.state() if cache.tokens else self._state()
-        y, state = regress(self._text, state=state, return_state=True, **inputs)
-        cache.memory.start(state)
-        answers: Tensor = y
-        return answers
-
     def _finish(self, x: Tensor, y: Tensor, plain: Tensor) -> Tensor:
         design = self.design
         if design.skip:
@@ -306,14 +321,17 @@ class TestTimeRegression(nn.Module):
 
     # ---- Words -----------------------------------------------------------------------------------
 
-    def _check_cache(self, cache: Cache, cu_seqlens: Tensor | None) -> None:
-        if cu_seqlens is not None:
-            refuse("cu_seqlens", "absent where a cache is given", list(cu_seqlens.shape))
+    def _check_cache(self, cache: Cache, x: Tensor, cu_seqlens: Tensor | None) -> None:
         if not isinstance(cache, Cache):
             refuse("cache", "a Cache that new_cache() of this layer has made", type(cache).__name__)
         if not cache.serves(self, self._kind()):
             of = "that of another layer" if cache.kind == self._kind() else cache
             refuse("cache", f"one that new_cache() of this layer has made ({self._kind()})", of)
+        rows, of = (x.shape[0], "x") if cu_seqlens is None else (len(cu_seqlens) - 1, "cu_seqlens")
+        if cache.batch not in (0, rows):
+            refuse("cache", f"of {rows} rows, as {of} is,", f"of {cache.batch}")
+        if cache.draft and not x.is_cpu:
+            refuse("cache.draft", f"0 on the device {x.device}", cache.draft)
 
     def _refuse_gradients(self, x: Tensor) -> None:
         """A gradient that x or a parameter asks for would end here without a word."""

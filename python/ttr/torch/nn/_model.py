@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ._cache import Cache
 from ._layer import TestTimeRegression
+from ._padding import padding_of, real_tokens
 from ._sizes import refuse
 from .designs import Design
 
@@ -32,14 +33,27 @@ class Block(nn.Module):
         self.mlp = GatedMLP(size, int(mlp_ratio * size)) if mlp_ratio else None
 
     def forward(
-        self, x: Tensor, *, cache: Cache | None = None, cu_seqlens: Tensor | None = None
+        self,
+        x: Tensor,
+        *,
+        cache: Cache | None = None,
+        cu_seqlens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> Tensor:
+        """[B, T, hidden_size], as `TestTimeRegression`; zeros at padding."""
+        padding = padding_of("Block", x, cu_seqlens, attention_mask, lengths)
+        if padding is not None:
+            return padding.unpack(self._run(padding.pack(x), cache, padding.cu_seqlens))
+        return self._run(x, cache, cu_seqlens)
+
+    def _run(self, x: Tensor, cache: Cache | None, cu_seqlens: Tensor | None) -> Tensor:
         x = x + self.layer(self.norm(x), cache=cache, cu_seqlens=cu_seqlens)
         return x if self.mlp is None else self.mlp(x)
 
-    def new_cache(self) -> Cache:
+    def new_cache(self, draft: int = 0) -> Cache:
         """A cache of its layer."""
-        return self.layer.new_cache()
+        return self.layer.new_cache(draft)
 
 
 class GatedMLP(nn.Module):
@@ -111,25 +125,54 @@ class LanguageModel(nn.Module):
         *,
         caches: Sequence[Cache] | None = None,
         cu_seqlens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> Tensor:
-        """Logits [B, T, vocabulary] of tokens [B, T]; with caches as `Block`, one a block."""
+        """Logits [B, T, vocabulary] of tokens [B, T], zeros at padding; caches one a block, and all else
+        as `TestTimeRegression`."""
         if caches is not None and len(caches) != len(self.blocks):
             refuse("caches", f"{len(self.blocks)}, one a block,", len(caches), "LanguageModel")
+        padding = padding_of("LanguageModel", tokens, cu_seqlens, attention_mask, lengths)
+        if padding is not None:
+            logits = self._run(padding.pack(tokens), caches, padding.cu_seqlens)
+            return padding.unpack(logits)
+        return self._run(tokens, caches, cu_seqlens)
+
+    def _run(
+        self, tokens: Tensor, caches: Sequence[Cache] | None, cu_seqlens: Tensor | None
+    ) -> Tensor:
         x = self.embedding(tokens)
         for i, block in enumerate(self.blocks):
             x = block(x, cache=caches[i] if caches else None, cu_seqlens=cu_seqlens)
         return F.linear(self.norm(x), self.embedding.weight)
 
-    def loss(self, tokens: Tensor) -> Tensor:
-        """The mean cross entropy of every token but the first, given those before it. tokens [B, T],
-        T >= 2, B >= 1; ValueError otherwise."""
+    def loss(
+        self,
+        tokens: Tensor,
+        *,
+        attention_mask: Tensor | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
+        """The mean cross entropy of every real token but the first of its row, given those before it.
+        tokens [B, T], T >= 2, B >= 1, two real ones in a row at least; ValueError otherwise."""
         if tokens.dim() != 2 or tokens.shape[0] < 1 or tokens.shape[1] < 2:
             refuse("tokens", "[B,T], B >= 1, T >= 2,", list(tokens.shape), "LanguageModel")
-        return F.cross_entropy(self(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        padding = padding_of("LanguageModel", tokens, None, attention_mask, lengths)
+        if padding is None:
+            return F.cross_entropy(self(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        packed, bounds = padding.pack(tokens), padding.cu_seqlens
+        known = torch.ones_like(packed[0], dtype=torch.bool)
+        known[bounds[:-1][bounds.diff() > 0]] = False  # of a row's first token nothing is asked
+        asked = known.nonzero()[:, 0]
+        if asked.numel() == 0:
+            given = bounds.diff().tolist()
+            refuse("attention_mask or lengths", "of two tokens in some row", given, "LanguageModel")
+        logits = self(packed, cu_seqlens=bounds)
+        return F.cross_entropy(logits[0, asked - 1], packed[0, asked])
 
-    def new_caches(self) -> list[Cache]:
-        """A cache for every block."""
-        return [block.new_cache() for block in self.blocks]  # type: ignore[operator]
+    def new_caches(self, draft: int = 0) -> list[Cache]:
+        """A cache for every block, of which the last `draft` tokens can be taken back."""
+        return [block.new_cache(draft) for block in self.blocks]  # type: ignore[operator]
 
     @torch.no_grad()
     def generate(
@@ -139,22 +182,37 @@ class LanguageModel(nn.Module):
         *,
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
+        attention_mask: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> Tensor:
-        """tokens [B, T], T >= 1, and `count` more: sampled at a temperature, the likeliest one
-        where that is 0. ValueError: a temperature that is negative or not finite, a negative count."""
+        """tokens [B, T], T >= 1, and behind them `count` more: sampled at a temperature, the likeliest
+        one where that is 0. Padding may stand anywhere; each row goes on from its last real token.
+        ValueError: a temperature that is negative or not finite, a negative count, a row without a
+        real token."""
         if tokens.dim() != 2 or tokens.shape[1] < 1:
             refuse("tokens", "[B,T], T >= 1,", list(tokens.shape), "LanguageModel")
         if not 0 <= temperature < math.inf:
             refuse("temperature", "finite and >= 0", temperature, "LanguageModel")
         if count < 0:
             refuse("count", "at least 0", count, "LanguageModel")
-        caches, new = self.new_caches(), tokens
+        real = real_tokens("LanguageModel", tokens, attention_mask, lengths)
+        last = torch.full_like(tokens[:, 0], -1) if real is None else _last(real)
+        caches, new, rows = self.new_caches(), tokens, torch.arange(len(tokens), device=tokens.device)
         for _ in range(count):
-            logits = self(new, caches=caches)[:, -1]
+            logits = self(new, caches=caches, attention_mask=real)[rows, last]
             if temperature == 0:
                 new = logits.argmax(-1, keepdim=True)
             else:
                 odds = (logits / temperature).softmax(-1)
                 new = torch.multinomial(odds, 1, generator=generator)
             tokens = torch.cat([tokens, new], 1)
+            real, last = None, torch.full_like(last, -1)
         return tokens
+
+
+def _last(real: Tensor) -> Tensor:
+    """The place of the last real token of each row, [B]. ValueError: a row without one."""
+    if not bool(real.any(1).all()):
+        counts = real.sum(1).tolist()
+        refuse("attention_mask or lengths", "of a token in every row", counts, "LanguageModel")
+    return real.shape[1] - 1 - real.flip(1).int().argmax(1)
