@@ -44,6 +44,7 @@ class Cache:
         self.batch = 0  #: rows, 0 until it has read something
         self.tokens = 0  #: tokens read; of calls with padding, those of their longest rows
         self.rows: dict[str, Tensor] = {}  #: what the convolutions of q, k and v look back at
+        self._rows_behind = 0  # of `rows`, those that are there for the way back
         self.memory = Decoder(recipe, draft)
         self._layer: weakref.ref[nn.Module] | None = weakref.ref(layer)
 
@@ -91,7 +92,7 @@ class Cache:
     def pending(self) -> int:
         """Tokens that can be taken back now: the last ones, at most `draft`. None behind a call with
         padding, nor behind `state()` where writes wait."""
-        return self.memory.pending
+        return min(self.memory.pending, self._rows_behind)
 
     def roll_back(self, tokens: int) -> None:
         """Forgets the last tokens of every row, at most `pending`. ValueError: more."""
@@ -100,6 +101,7 @@ class Cache:
             refuse("tokens", f"in 0 .. {self.pending}, those that can be taken back{how},", tokens, "Cache")
         self.memory.roll_back(tokens)
         self.tokens -= tokens
+        self._rows_behind -= tokens
         # The rows in front are of tokens so far ago that they are looked at by none.
         self.rows = {n: F.pad(t[:, : t.shape[1] - tokens], (0, 0, tokens, 0)) for n, t in self.rows.items()}
 
@@ -145,9 +147,10 @@ class Cache:
         self.rows = rows
         if cu_seqlens is None:
             self.batch, self.tokens = x.shape[0], self.tokens + x.shape[1]
+            self._rows_behind = min(self._rows_behind + x.shape[1], self.draft)
         else:
             lengths = cu_seqlens.diff()
-            self.batch = len(lengths)
+            self.batch, self._rows_behind = len(lengths), 0
             self.tokens += int(lengths.max()) if self.batch else 0
 
     def __copy__(self) -> Cache:
@@ -159,7 +162,7 @@ class Cache:
     def __setstate__(self, held: dict[str, Any]) -> None:
         vars(self).update(held)
         if "draft" not in held:  # one of an earlier version
-            self.draft = 0
+            self.draft = self._rows_behind = 0
             self.batch = len(next(iter(self.state().values()))) if self.tokens else 0
 
     def __repr__(self) -> str:
