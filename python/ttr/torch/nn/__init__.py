@@ -6,11 +6,12 @@
     y = layer(x)                                          # [B, T, 256] -> [B, T, 256]
 
 `Design` is what stands around a memory: gates, convolutions, norms; `published` has those of
-published layers. `Block` and `LanguageModel` are a network around it.
+published layers. `Block` and `LanguageModel` are a network around it, `ModelConfig` is one as data.
 """
 
 from . import gates
 from ._cache import Cache
+from ._config import LayerConfig, ModelConfig
 from ._convolution import Lags, ShortConvolution
 from ._layer import TestTimeRegression
 from ._model import Block, GatedMLP, LanguageModel
@@ -25,6 +26,8 @@ __all__ = [
     "GatedMLP",
     "Lags",
     "LanguageModel",
+    "LayerConfig",
+    "ModelConfig",
     "ShortConvolution",
     "TestTimeRegression",
     "gates",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 from typing import Any
 
@@ -11,8 +13,11 @@ import torch
 import torch.nn.functional as F
 import ttr
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ._cache import Cache
+from ._config import ModelConfig
+from ._folder import config_of, load_into, on_no_device, save
 from ._layer import TestTimeRegression
 from ._padding import padding_of, real_tokens
 from ._sizes import refuse
@@ -78,10 +83,16 @@ class LanguageModel(nn.Module):
         logits = model(tokens)                            # [B, T] -> [B, T, vocabulary]
         loss = model.loss(tokens)                         # nats a token, of the next one
         more = model.generate(tokens, 100)                # [B, T + 100]
+        model.save_pretrained("folder")
+        model = LanguageModel.from_pretrained("folder")
 
     `recipes` is one recipe for all blocks, or a sequence of them, one a block, over and over;
-    `design` is what is around each of their memories (`published(recipe)`). ValueError: a recipe that
-    reads the whole sequence.
+    `design` is what is around each of their memories (`published(recipe)`), or a sequence of as many as
+    there are recipes, None among them. Sizes as `TestTimeRegression` has them; without `tied` the head
+    has a matrix of its own. `config` is all of that, a `ModelConfig`; `from_config` makes a model of one.
+
+    With `gradient_checkpointing = True` a training step keeps the inputs of blocks alone, and runs each
+    again for its gradients. ValueError: a recipe that reads the whole sequence.
     """
 
     def __init__(
@@ -92,8 +103,12 @@ class LanguageModel(nn.Module):
         hidden_size: int,
         num_heads: int,
         num_layers: int,
+        head_dim: int | None = None,
+        value_dim: int | None = None,
+        num_key_heads: int | None = None,
         mlp_ratio: float = 8 / 3,
-        design: Design | None = None,
+        tied: bool = True,
+        design: Design | Sequence[Design | None] | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(recipes, (list, tuple)):
@@ -108,16 +123,57 @@ class LanguageModel(nn.Module):
             if not ttr.state_specs(recipe):
                 why = "as others read the tokens that are asked for,"
                 refuse("recipes", f"causal, {why}", str(ttr.Recipe(recipe)), "LanguageModel")
+        self._config = ModelConfig(
+            _layers(recipes, design), **sizes, num_heads=num_heads, head_dim=head_dim,
+            value_dim=value_dim, num_key_heads=num_key_heads, mlp_ratio=mlp_ratio, tied=tied,
+        )  # fmt: skip
         self.embedding = nn.Embedding(vocabulary, hidden_size)
         nn.init.normal_(self.embedding.weight, std=hidden_size**-0.5)
+        heads = {"head_dim": head_dim, "value_dim": value_dim, "num_key_heads": num_key_heads}
         self.blocks = nn.ModuleList(
             Block(
-                TestTimeRegression(recipe, hidden_size, num_heads, design=design),
+                TestTimeRegression(recipe, hidden_size, num_heads, design=layer.design, **heads),
                 mlp_ratio=mlp_ratio,
             )
-            for recipe in islice(cycle(recipes), num_layers)
+            for recipe, layer in islice(cycle(zip(recipes, self._config.layers)), num_layers)
         )
         self.norm = nn.RMSNorm(hidden_size)
+        self.head = None if tied else nn.Linear(hidden_size, vocabulary, bias=False)
+        self.gradient_checkpointing = False
+
+    # ---- A configuration, and a folder -----------------------------------------------------------
+
+    @property
+    def config(self) -> ModelConfig:
+        """What the model was made from."""
+        return dataclasses.replace(self._config, vocabulary=self.embedding.num_embeddings)
+
+    @classmethod
+    def from_config(cls, config: ModelConfig | Mapping[str, Any]) -> LanguageModel:
+        """A new model; of a `ModelConfig`, or of its form in JSON."""
+        if not isinstance(config, ModelConfig):
+            config = ModelConfig.from_dict(config)
+        words = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+        layers = words.pop("layers")
+        recipes, designs = [one.recipe for one in layers], [one.design for one in layers]
+        return cls(recipes, words.pop("vocabulary"), design=designs, **words)
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Writes config.json and model.safetensors into a folder, which is made where it is not there.
+        Needs safetensors. ValueError: a gate of one's own, which no word stands for."""
+        save(folder, self.config, self)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str]) -> LanguageModel:
+        """The model of a folder, in the types that it was saved in and on the CPU. Needs safetensors.
+        ValueError: unknown words, or tensors of another configuration, by their names."""
+        config = config_of(folder)
+        with on_no_device():
+            model = cls.from_config(config)
+        load_into(model, folder)
+        return model
+
+    # ---- Running ---------------------------------------------------------------------------------
 
     def forward(
         self,
@@ -130,21 +186,55 @@ class LanguageModel(nn.Module):
     ) -> Tensor:
         """Logits [B, T, vocabulary] of tokens [B, T], zeros at padding; caches one a block, and all else
         as `TestTimeRegression`."""
+        return self.logits(
+            self.features(
+                tokens,
+                caches=caches,
+                cu_seqlens=cu_seqlens,
+                attention_mask=attention_mask,
+                lengths=lengths,
+            )
+        )
+
+    def features(
+        self,
+        tokens: Tensor,
+        *,
+        caches: Sequence[Cache] | None = None,
+        cu_seqlens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
+        """What the head reads, [B, T, hidden_size], zeros at padding."""
         if caches is not None and len(caches) != len(self.blocks):
             refuse("caches", f"{len(self.blocks)}, one a block,", len(caches), "LanguageModel")
         padding = padding_of("LanguageModel", tokens, cu_seqlens, attention_mask, lengths)
         if padding is not None:
-            logits = self._run(padding.pack(tokens), caches, padding.cu_seqlens)
-            return padding.unpack(logits)
+            packed = self._run(padding.pack(tokens), caches, padding.cu_seqlens)
+            return padding.unpack(packed)
         return self._run(tokens, caches, cu_seqlens)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """The head of some features."""
+        return F.linear(features, (self.head or self.embedding).weight)
 
     def _run(
         self, tokens: Tensor, caches: Sequence[Cache] | None, cu_seqlens: Tensor | None
     ) -> Tensor:
         x = self.embedding(tokens)
+        again = self.gradient_checkpointing and torch.is_grad_enabled() and caches is None
         for i, block in enumerate(self.blocks):
-            x = block(x, cache=caches[i] if caches else None, cu_seqlens=cu_seqlens)
-        return F.linear(self.norm(x), self.embedding.weight)
+            if again:
+                x = self._gradient_checkpointing_func(block, x, cu_seqlens=cu_seqlens)
+            else:
+                x = block(x, cache=caches[i] if caches else None, cu_seqlens=cu_seqlens)
+        y: Tensor = self.norm(x)
+        return y
+
+    @staticmethod
+    def _gradient_checkpointing_func(block: nn.Module, x: Tensor, **options: Any) -> Any:
+        """Also an attribute that transformers sets."""
+        return checkpoint(block, x, use_reentrant=False, **options)
 
     def loss(
         self,
@@ -199,7 +289,7 @@ class LanguageModel(nn.Module):
         last = torch.full_like(tokens[:, 0], -1) if real is None else _last(real)
         caches, new, rows = self.new_caches(), tokens, torch.arange(len(tokens), device=tokens.device)
         for _ in range(count):
-            logits = self(new, caches=caches, attention_mask=real)[rows, last]
+            logits = self.logits(self.features(new, caches=caches, attention_mask=real)[rows, last])
             if temperature == 0:
                 new = logits.argmax(-1, keepdim=True)
             else:
@@ -208,6 +298,15 @@ class LanguageModel(nn.Module):
             tokens = torch.cat([tokens, new], 1)
             real, last = None, torch.full_like(last, -1)
         return tokens
+
+
+def _layers(recipes: Sequence[Any], design: Any) -> list[Any]:
+    """Recipes and what is around each. ValueError: designs of another number."""
+    designs = design if isinstance(design, (list, tuple)) else [design] * len(recipes)
+    if len(designs) != len(recipes):
+        given = f"{len(designs)} for {len(recipes)}"
+        refuse("design", "one for all recipes, or one for each,", given, "LanguageModel")
+    return [{"recipe": recipe, "design": one} for recipe, one in zip(recipes, designs)]
 
 
 def _last(real: Tensor) -> Tensor:

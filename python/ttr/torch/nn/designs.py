@@ -102,7 +102,7 @@ _TTT = Design(
 )
 
 
-def _ttt_step(need: gates.Need, base: float) -> gates.Sigmoid:
+def _ttt_step(need: gates.Need, *, base: float = 1.0) -> gates.Sigmoid:
     """base sigmoid(w . x + b) / Dk."""
     return gates.Sigmoid(need, scale=base / need.key_dim)
 
@@ -111,6 +111,9 @@ def _low_rank_decay(need: gates.Need) -> gates.Decay:
     """Of rank Dk."""
     return gates.Decay(need, rank=need.key_dim)
 
+
+#: Gates of this table that are no classes, by the names that a configuration has for them.
+NAMED_GATES: Mapping[str, Factory] = {"low_rank_decay": _low_rank_decay, "ttt_step": _ttt_step}
 
 PUBLISHED: Mapping[str, Design] = {
     "linear_attention": Design(
