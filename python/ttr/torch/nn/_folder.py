@@ -58,7 +58,8 @@ def load_into(model: nn.Module, folder: str | os.PathLike[str]) -> None:
             raise ValueError(
                 f"[from_pretrained] {name} must {must}, as {CONFIG} has it, but {is_} in {path}"
             )
-    model.load_state_dict(tensors, assign=True)
+    # In a file tensors lie side by side, in memory of their own they are aligned.
+    model.load_state_dict({name: t.clone() for name, t in tensors.items()}, assign=True)
 
 
 def _safetensors() -> Any:

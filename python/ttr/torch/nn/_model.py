@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
@@ -225,16 +226,16 @@ class LanguageModel(nn.Module):
         again = self.gradient_checkpointing and torch.is_grad_enabled() and caches is None
         for i, block in enumerate(self.blocks):
             if again:
-                x = self._gradient_checkpointing_func(block, x, cu_seqlens=cu_seqlens)
+                x = self._gradient_checkpointing_func(partial(block, cu_seqlens=cu_seqlens), x)
             else:
                 x = block(x, cache=caches[i] if caches else None, cu_seqlens=cu_seqlens)
         y: Tensor = self.norm(x)
         return y
 
     @staticmethod
-    def _gradient_checkpointing_func(block: nn.Module, x: Tensor, **options: Any) -> Any:
-        """Also an attribute that transformers sets."""
-        return checkpoint(block, x, use_reentrant=False, **options)
+    def _gradient_checkpointing_func(block: Callable[[Tensor], Tensor], x: Tensor) -> Any:
+        """transformers puts its own in the place."""
+        return checkpoint(block, x, use_reentrant=False)
 
     def loss(
         self,

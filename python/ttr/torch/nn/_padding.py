@@ -31,7 +31,7 @@ class Padding:
     def unpack(self, y: Tensor) -> Tensor:
         """[B, T, ...], zeros at padding."""
         rows = y.new_zeros(self.shape.numel(), *y.shape[2:])
-        return rows.index_copy(0, self.places, y[0]).unflatten(0, self.shape)
+        return rows.index_copy(0, self.places, y[0]).view(*self.shape, *y.shape[2:])
 
 
 def real_tokens(

@@ -90,7 +90,7 @@ def _options(factory: Any) -> set[str]:
     for base in factory.__mro__:
         if base is nn.Module or "__init__" not in vars(base):
             continue
-        parameters = inspect.signature(base.__init__).parameters.values()
+        parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
         found |= {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break

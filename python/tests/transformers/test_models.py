@@ -1,0 +1,198 @@
+"""`TtrForCausalLM`: loss, generation with and without a cache, padding, folders, training."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+transformers = pytest.importorskip("transformers", reason="the models are those of transformers")
+
+import torch
+from torch import Tensor
+from ttr.torch.nn import LanguageModel
+from ttr.transformers import TtrConfig, TtrForCausalLM
+from ttr.transformers.models import TtrCache
+
+LAYERS = ["gated_deltanet", {"recipe": "softmax", "design": {"qk_norm": "rms", "conv_size": 3}}, "rls"]
+
+
+def model(**words: Any) -> Any:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = dict(layers=LAYERS, vocabulary=23, hidden_size=16, num_heads=2, num_layers=3)
+    return TtrForCausalLM(TtrConfig(**{**sizes, "pad_token_id": 0, **words})).double().eval()
+
+
+def prompt(batch: int = 3, count: int = 9) -> Tensor:
+    return torch.randint(1, 23, (batch, count), generator=torch.Generator().manual_seed(3))
+
+
+def left_padded() -> tuple[Tensor, Tensor]:
+    ids, mask = prompt(), torch.ones(3, 9, dtype=torch.long)
+    mask[1, :4], mask[2, :8] = 0, 0
+    return ids * mask, mask
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "sampling": {"do_sample": True, "temperature": 0.8},
+    "beam search": {"num_beams": 3},
+    "several beams": {"num_beams": 3, "num_return_sequences": 2},
+    "several answers": {"do_sample": True, "num_return_sequences": 2},
+}
+
+
+def generate(made: Any, ids: Tensor, mask: Tensor | None = None, **options: Any) -> Tensor:
+    torch.manual_seed(0)
+    words: dict[str, Any] = {"max_new_tokens": 6, "do_sample": False, **options}
+    tokens: Tensor = made.generate(ids, attention_mask=mask, **words)
+    return tokens
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_cache_changes_no_token(way: str) -> None:
+    made, (ids, mask) = model(), left_padded()
+    with_cache = generate(made, ids, mask, **WAYS[way])
+    assert torch.equal(with_cache, generate(made, ids, mask, use_cache=False, **WAYS[way]))
+    assert with_cache.shape[1] == 15
+
+
+def test_padded_rows_say_what_they_say_alone() -> None:
+    made, (ids, mask) = model(), left_padded()
+    told = generate(made, ids, mask)
+    by_nn = made.model.generate(ids, 6, temperature=0, attention_mask=mask)
+    assert torch.equal(told, by_nn)
+    for row in range(3):
+        real = mask[row].bool()
+        alone = generate(made, ids[row : row + 1, real])
+        assert torch.equal(told[row, 9:], alone[0, int(real.sum()) :])
+
+
+def test_the_loss_is_of_labels() -> None:
+    made, (ids, mask) = model(), left_padded()
+    labels = ids.masked_fill(mask == 0, -100)
+    out = made(ids, attention_mask=mask, labels=labels)
+    assert out.cache is None  # as gradients are wanted
+    logits = out.logits[:, :-1].flatten(0, 1).float()
+    want = torch.nn.functional.cross_entropy(logits, labels[:, 1:].flatten(), ignore_index=-100)
+    torch.testing.assert_close(out.loss, want)
+    whole = made(prompt(), labels=prompt()).loss
+    torch.testing.assert_close(whole, made.model.loss(prompt()).float(), rtol=1e-5, atol=1e-6)
+    by_place = made(ids, attention_mask=mask, labels=labels, return_dict=False)
+    assert torch.equal(by_place[0], out.loss) and torch.equal(by_place[1], out.logits)
+    torch.testing.assert_close(made(ids, attention_mask=mask, logits_to_keep=2).logits, out.logits[:, -2:])
+
+
+def test_checkpoints_of_blocks_have_the_same_gradients() -> None:
+    made, ids = model().train(), prompt()
+    made(ids, labels=ids).loss.backward()
+    plain = {name: p.grad.clone() for name, p in made.named_parameters()}
+    made.zero_grad()
+    made.activation_checkpointing_enable()
+    assert made.model.gradient_checkpointing
+    made(ids, labels=ids).loss.backward()
+    for name, parameter in made.named_parameters():
+        assert torch.equal(parameter.grad, plain[name]), name
+    made.activation_checkpointing_disable()
+    assert not made.model.gradient_checkpointing
+
+
+def test_a_cache_that_wants_gradients_is_refused() -> None:
+    made, ids = model(), prompt()
+    with pytest.raises(RuntimeError, match="must not require gradients where a cache is given"):
+        made(ids, use_cache=True)
+    with torch.no_grad():
+        out = made(ids[:, :5])
+        more = made(ids[:, 5:], cache=out.cache)
+        assert more.cache is out.cache and more.cache.get_seq_length() == 9
+        torch.testing.assert_close(more.logits, made(ids).logits[:, 5:])
+
+
+@torch.no_grad()
+def test_caches_go_back_and_select() -> None:
+    made, ids = model(), prompt()
+    cache = TtrCache(made.model, draft=4)
+    made(ids, cache=cache)
+    cache.crop(7)
+    cache.crop(-1)
+    cache.batch_select_indices(torch.tensor([2, 0]))
+    cache.batch_repeat_interleave(2)
+    rows = ids[[2, 2, 0, 0]]
+    assert cache.get_seq_length() == 6
+    torch.testing.assert_close(made(rows[:, 6:], cache=cache).logits, made(rows).logits[:, 6:])
+
+
+@pytest.mark.parametrize("words", [{}, {"tied": False, "head_dim": 5, "mlp_ratio": 0}])
+@torch.no_grad()
+def test_folders(words: dict[str, Any], tmp_path: Path) -> None:
+    made, ids = model(**words), prompt()
+
+    def same(other: Any) -> None:
+        """Tensors are equal; products of matrices depend on where in memory they lie."""
+        for name, tensor in made.model.state_dict().items():
+            assert torch.equal(other.state_dict()[name], tensor), name
+        torch.testing.assert_close(other(ids), made(ids).logits, rtol=1e-11, atol=1e-11)
+
+    made.save_pretrained(tmp_path / "a")
+    for kind in (TtrForCausalLM, transformers.AutoModelForCausalLM):
+        again = kind.from_pretrained(tmp_path / "a", dtype="auto")
+        assert type(again) is TtrForCausalLM and again.dtype == torch.float64
+        same(again.model)
+    assert TtrForCausalLM.from_pretrained(tmp_path / "a", dtype=torch.float32).dtype == torch.float32
+    fresh = transformers.AutoModelForCausalLM.from_config(made.config)
+    assert {n: t.shape for n, t in fresh.state_dict().items()} == {
+        n: t.shape for n, t in made.state_dict().items()
+    }
+    decay = fresh.model.blocks[0].layer.gates["log_decay"]
+    assert decay.A_log.exp().max() <= 16 and decay.dt_bias.std() > 0  # as its paper starts
+    config = transformers.AutoConfig.from_pretrained(tmp_path / "a")
+    assert type(config) is TtrConfig and config.vocab_size == 23 and config.num_hidden_layers == 3
+    # And without transformers, there and back.
+    plain = LanguageModel.from_pretrained(tmp_path / "a")
+    same(plain)
+    plain.save_pretrained(tmp_path / "b")
+    same(transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "b", dtype="auto").model)
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"one is 'hidden_sise': did you mean hidden_size\?"):
+        TtrConfig(hidden_sise=8)
+    with pytest.raises(ValueError, match=r"did you mean gated_deltanet\?|gated_deltanet"):
+        TtrForCausalLM(TtrConfig(layers="gated_deltanett"))
+    assert TtrConfig(vocab_size=5, num_hidden_layers=1).model_config().vocabulary == 5
+    model().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    words = json.loads(path.read_text())
+    for changes, message in (
+        ({"hidden_size": 32, "num_heads": 4}, r"model.\S+ must be \[.*\], as config.json has it, but is \["),
+        ({"num_layers": 2}, r"model.blocks.2\S+ must be absent, as config.json has it, but is in"),
+        ({"num_layers": 4}, r"model.blocks.3\S+ must be in the checkpoint but is absent"),
+    ):
+        path.write_text(json.dumps({**words, **changes}))
+        with pytest.raises(ValueError, match=message):
+            TtrForCausalLM.from_pretrained(tmp_path)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("accelerate") is None, reason="the Trainer needs accelerate"
+)
+def test_the_trainer_learns_a_text(tmp_path: Path) -> None:
+    text = list(b"to be or not to be " * 3)
+    made = model(vocabulary=128, layers="gated_deltanet", num_layers=1).float()
+    rows = [{"input_ids": text[i : i + 24], "labels": text[i : i + 24]} for i in range(16)]
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), max_steps=8, learning_rate=1e-2, logging_steps=1, save_steps=8,
+        per_device_train_batch_size=4, report_to=[], use_cpu=True, activation_checkpointing=True,
+        disable_tqdm=True,
+    )  # fmt: skip
+    trainer = transformers.Trainer(model=made, args=arguments, train_dataset=rows)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert losses[-1] < losses[0] - 0.5, losses
+    again = TtrForCausalLM.from_pretrained(tmp_path / "checkpoint-8")
+    ids = torch.tensor([text[:24]])
+    with torch.no_grad():
+        assert torch.equal(again(ids).logits, made.eval()(ids).logits)

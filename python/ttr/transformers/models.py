@@ -1,0 +1,232 @@
+"""A `ttr.torch.nn.LanguageModel` as a model of transformers: `TtrConfig` and `TtrForCausalLM`.
+
+    from ttr.transformers import TtrConfig, TtrForCausalLM     # AutoConfig and AutoModelForCausalLM know them
+
+    config = TtrConfig(layers=["gated_deltanet", "softmax"], vocabulary=256, hidden_size=64,
+                       num_heads=4, num_layers=4)
+    model = TtrForCausalLM(config)
+    loss = model(input_ids, attention_mask=mask, labels=input_ids).loss
+    model.generate(input_ids, attention_mask=mask, max_new_tokens=20, num_beams=4)
+    model.save_pretrained("folder")                            # LanguageModel.from_pretrained reads it as well
+
+Needs transformers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+if importlib.util.find_spec("transformers") is None:
+    raise ImportError("ttr.transformers.models needs transformers: pip install transformers")
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GenerationConfig,
+    GenerationMixin,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from ttr.torch.nn import Cache, LanguageModel, ModelConfig
+from ttr.torch.nn._sizes import refuse
+from ttr.torch.nn._written import check_words
+
+_OURS = tuple(field.name for field in dataclasses.fields(ModelConfig))
+#: Words that `PreTrainedConfig` takes without having a field of the name.
+_THEIRS = (
+    "attn_implementation", "experts_implementation", "model_type", "name_or_path", "num_labels",
+    "output_attentions", "torch_dtype",
+)  # fmt: skip
+
+
+class TtrConfig(PreTrainedConfig):  # type: ignore[no-untyped-call]
+    """`ttr.torch.nn.ModelConfig` among the words that transformers has for every model.
+
+    `vocab_size`, `num_hidden_layers` and `num_attention_heads` are other names of `vocabulary`,
+    `num_layers` and `num_heads`. ValueError: an unknown word, with the one that is likely meant.
+    """
+
+    model_type: ClassVar[str] = "ttr"
+    attribute_map: ClassVar[dict[str, str]] = {
+        "vocab_size": "vocabulary",
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
+        "tie_word_embeddings": "tied",
+    }
+
+    layers: Any = "gated_deltanet"
+    vocabulary: int = 256
+    hidden_size: int = 256
+    num_heads: int = 4
+    num_layers: int = 4
+    head_dim: int | None = None
+    value_dim: int | None = None
+    num_key_heads: int | None = None
+    mlp_ratio: float | int = 8 / 3
+    tied: bool = True
+    use_cache: bool = True
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    pad_token_id: int | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        public = [word for word in kwargs if not word.startswith("_")]
+        generation = GenerationConfig().to_dict()  # type: ignore[no-untyped-call]
+        fields = [field.name for field in dataclasses.fields(self)]
+        strange = [word for word in public if word not in generation]
+        check_words("TtrConfig", strange, [*fields, *self.attribute_map, *_THEIRS])
+        for name, ours in self.attribute_map.items():
+            if name in kwargs:
+                setattr(self, ours, kwargs.pop(name))
+        self.layers = self.model_config().to_dict()["layers"]
+        super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
+
+    def model_config(self) -> ModelConfig:
+        """Ours alone."""
+        return ModelConfig.from_dict({name: getattr(self, name) for name in _OURS})
+
+
+class TtrCache:
+    """The caches of all blocks, as transformers' generation uses one: beams, repetition, selection, and
+    with ``draft`` the way back of as many tokens."""
+
+    is_compileable = False
+
+    def __init__(self, model: LanguageModel, draft: int = 0) -> None:
+        self.caches: list[Cache] = model.new_caches(draft)
+        self.is_linear = [False] * len(self.caches)  # prompts are cut where the cache ends
+        self.columns = 0  # read, padding among them
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Columns of `attention_mask` that have been read."""
+        return self.columns
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Row b becomes what row beam_idx[b] was."""
+        for cache in self.caches:
+            cache.reorder(beam_idx)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keeps some rows."""
+        self.reorder_cache(indices)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Every row as many times, side by side."""
+        for cache in self.caches:
+            cache.repeat(repeats)
+
+    def crop(self, max_length: int) -> None:
+        """Keeps the first tokens, or where it is negative takes so many back."""
+        back = -max_length if max_length < 0 else max(self.columns - max_length, 0)
+        for cache in self.caches:
+            cache.roll_back(back)
+        self.columns -= back
+
+
+class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyped-call]
+    """A language model of transformers whose layers are recipes; `model` is the `LanguageModel`.
+
+    Padding (`attention_mask` [B, past + T], 0 and 1) may stand on any side. A cache has no gradients: in
+    a call that wants some, `use_cache` is off unless it is asked for, and then a RuntimeError.
+    """
+
+    config_class = TtrConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["Block"]
+
+    def __init__(self, config: TtrConfig) -> None:
+        super().__init__(config)
+        self.model = LanguageModel.from_config(config.model_config())
+        self.post_init()  # type: ignore[no-untyped-call]
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Layers have begun as their papers say."""
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """As of every model, but tensors that are missing, too many or of other sizes are a ValueError
+        that names the first, instead of a warning."""
+        wants_report = kwargs.pop("output_loading_info", False)
+        strict = not kwargs.get("ignore_mismatched_sizes", False)
+        kwargs["ignore_mismatched_sizes"] = True  # they are reported, not raised without a name
+        loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        model, report = loaded
+        if strict:
+            _refuse_others(report)
+        return (model, report) if wants_report else model
+
+    def get_input_embeddings(self) -> nn.Module:
+        embedding: nn.Module = self.model.embedding
+        return embedding
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.model.embedding = value
+
+    def get_output_embeddings(self) -> nn.Module | None:
+        head: nn.Module | None = self.model.head
+        return head
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        self.model.head = new_embeddings
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False  # `forward` makes its own
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        cache: TtrCache | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Logits [B, T, vocabulary] of input_ids [B, T], of the last `logits_to_keep` alone where that is
+        not 0; with labels (-100: none) the mean cross entropy of the next token. What else the Trainer
+        and generation pass to every model goes to the loss."""
+        columns = input_ids.shape[1]
+        if use_cache is None:
+            use_cache = self.config.use_cache and not torch.is_grad_enabled()
+        if use_cache and cache is None:
+            cache = TtrCache(self.model)
+        features = self.model.features(
+            input_ids,
+            caches=None if cache is None else cache.caches,
+            attention_mask=None if attention_mask is None else attention_mask[:, -columns:],
+        )
+        if cache is not None:
+            cache.columns += columns
+        keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.model.logits(features[:, keep])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits, labels, vocab_size=logits.shape[-1], **kwargs)
+        held: Any = cache
+        out = CausalLMOutputWithPast(loss=loss, logits=logits, cache=held)
+        return out if return_dict is not False else out.to_tuple()
+
+
+def _refuse_others(report: dict[str, Any]) -> None:
+    """ValueError: what a checkpoint has that is not this configuration's."""
+    for name, given, wanted in sorted(report["mismatched_keys"]):
+        refuse(name, f"{list(wanted)}, as config.json has it,", list(given), "from_pretrained")
+    for what, must, is_ in (("missing_keys", "in the checkpoint", "absent"),
+                            ("unexpected_keys", "absent, as config.json has it,", "in the checkpoint")):
+        names: Sequence[str] = sorted(report[what])
+        if names:
+            refuse(names[0], must, is_, "from_pretrained")
+
+
+AutoConfig.register(TtrConfig.model_type, TtrConfig, exist_ok=True)
+AutoModelForCausalLM.register(TtrConfig, TtrForCausalLM, exist_ok=True)
