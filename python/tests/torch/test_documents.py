@@ -1,4 +1,4 @@
-"""The programs of docs/pytorch.md, and README's."""
+"""The programs of docs/pytorch.md and docs/models.md, and README's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,9 +30,10 @@ def test_readme() -> None:
     assert names["loss"] < 0.5
 
 
-def test_every_program_goes_on_where_the_one_before_it_ended() -> None:
-    found = programs("docs/pytorch.md")
-    assert len(found) == 8
+@pytest.mark.parametrize(("document", "count"), [("docs/pytorch.md", 8), ("docs/models.md", 3)])
+def test_every_program_goes_on_where_the_one_before_it_ended(document: str, count: int) -> None:
+    found = programs(document)
+    assert len(found) == count
     names: dict[str, Any] = {}
     for program in found:
-        exec(compile(program, "docs/pytorch.md", "exec"), names)
+        exec(compile(program, document, "exec"), names)

@@ -157,6 +157,20 @@ def test_folders(words: dict[str, Any], tmp_path: Path) -> None:
     same(transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "b", dtype="auto").model)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+@torch.no_grad()
+def test_more_words(tied: bool, tmp_path: Path) -> None:
+    made, ids = model(tied=tied), prompt()
+    before = made(ids).logits
+    made.resize_token_embeddings(30)
+    assert made.config.vocabulary == made.model.config.vocabulary == 30
+    logits = made(ids).logits
+    assert logits.shape == (3, 9, 30)
+    torch.testing.assert_close(logits[..., :23], before)
+    made.save_pretrained(tmp_path)
+    torch.testing.assert_close(LanguageModel.from_pretrained(tmp_path)(ids), logits)
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"one is 'hidden_sise': did you mean hidden_size\?"):
         TtrConfig(hidden_sise=8)

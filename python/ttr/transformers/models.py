@@ -1,15 +1,15 @@
 """A `ttr.torch.nn.LanguageModel` as a model of transformers: `TtrConfig` and `TtrForCausalLM`.
 
-    from ttr.transformers import TtrConfig, TtrForCausalLM     # AutoConfig and AutoModelForCausalLM know them
+    from ttr.transformers import TtrConfig, TtrForCausalLM     # the Auto classes know them from here on
 
     config = TtrConfig(layers=["gated_deltanet", "softmax"], vocabulary=256, hidden_size=64,
                        num_heads=4, num_layers=4)
     model = TtrForCausalLM(config)
     loss = model(input_ids, attention_mask=mask, labels=input_ids).loss
     model.generate(input_ids, attention_mask=mask, max_new_tokens=20, num_beams=4)
-    model.save_pretrained("folder")                            # LanguageModel.from_pretrained reads it as well
+    model.save_pretrained("folder")                            # LanguageModel.from_pretrained reads it, too
 
-Needs transformers.
+Needs transformers 5.24.
 """
 
 from __future__ import annotations
@@ -221,8 +221,10 @@ def _refuse_others(report: dict[str, Any]) -> None:
     """ValueError: what a checkpoint has that is not this configuration's."""
     for name, given, wanted in sorted(report["mismatched_keys"]):
         refuse(name, f"{list(wanted)}, as config.json has it,", list(given), "from_pretrained")
-    for what, must, is_ in (("missing_keys", "in the checkpoint", "absent"),
-                            ("unexpected_keys", "absent, as config.json has it,", "in the checkpoint")):
+    for what, must, is_ in (
+        ("missing_keys", "in the checkpoint", "absent"),
+        ("unexpected_keys", "absent, as config.json has it,", "in the checkpoint"),
+    ):
         names: Sequence[str] = sorted(report[what])
         if names:
             refuse(names[0], must, is_, "from_pretrained")

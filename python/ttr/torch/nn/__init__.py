@@ -10,11 +10,12 @@ published layers. `Block` and `LanguageModel` are a network around it, `ModelCon
 """
 
 from . import gates
+from ._block import Block, GatedMLP
 from ._cache import Cache
 from ._config import LayerConfig, ModelConfig
 from ._convolution import Lags, ShortConvolution
 from ._layer import TestTimeRegression
-from ._model import Block, GatedMLP, LanguageModel
+from ._model import LanguageModel
 from .designs import DEFAULTS, PUBLISHED, Design, published
 
 __all__ = [

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._arguments import part_of
+from .._arguments import slice_tokens
 from .._decoder import Decoder
 from .._recipes import info_of
 from .._regress import regress
@@ -133,14 +133,14 @@ class Cache:
             alone = min(self.draft, tokens) or int(begun and tokens == 1)
             if begun and alone == tokens:
                 return self.memory.step(**inputs)
-        head = part_of(info, inputs, 0, tokens - alone) if alone else inputs
+        head = slice_tokens(info, inputs, 0, tokens - alone) if alone else inputs
         state = self.state() if self.batch else start
         y, state = regress(recipe, state=state, cu_seqlens=cu_seqlens, return_state=True, **head)
         self.memory.start(state)
         if not alone:
             answers: Tensor = y
             return answers
-        return torch.cat([y, self.memory.step(**part_of(info, inputs, tokens - alone, tokens))], 1)
+        return torch.cat([y, self.memory.step(**slice_tokens(info, inputs, tokens - alone, tokens))], 1)
 
     def has_read(self, x: Tensor, rows: dict[str, Tensor], cu_seqlens: Tensor | None) -> None:
         """Counts what has been read, and keeps what convolutions look back at next."""
@@ -167,3 +167,32 @@ class Cache:
 
     def __repr__(self) -> str:
         return f"Cache({self.tokens} tokens, {self.kind})"
+
+
+def check_cache(
+    cache: Cache, layer: nn.Module, kind: str, x: Tensor, cu_seqlens: Tensor | None
+) -> None:
+    """ValueError: a cache of another layer, or of another number of rows."""
+    if not isinstance(cache, Cache):
+        refuse("cache", "a Cache that new_cache() of this layer has made", type(cache).__name__)
+    if not cache.serves(layer, kind):
+        of = "that of another layer" if cache.kind == kind else cache
+        refuse("cache", f"one that new_cache() of this layer has made ({kind})", of)
+    rows, of = (x.shape[0], "x") if cu_seqlens is None else (len(cu_seqlens) - 1, "cu_seqlens")
+    if cache.batch not in (0, rows):
+        refuse("cache", f"of {rows} rows, as {of} is,", f"of {cache.batch}")
+    if cache.draft and not x.is_cpu:
+        refuse("cache.draft", f"0 on the device {x.device}", cache.draft)
+
+
+def refuse_gradients(layer: nn.Module, x: Tensor) -> None:
+    """RuntimeError: a gradient that x or a parameter asks for would end here without a word."""
+    if not torch.is_grad_enabled():
+        return
+    named = (("x", x), *layer.named_parameters())
+    name = next((name for name, tensor in named if tensor.requires_grad), None)
+    if name is not None:
+        raise RuntimeError(
+            f"[TestTimeRegression] {name} must not require gradients where a cache is given, as a "
+            "cache is written in place, but does: use torch.no_grad(), or no cache"
+        )

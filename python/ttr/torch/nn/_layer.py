@@ -14,7 +14,7 @@ import ttr
 from .._regress import regress
 from . import designs as table
 from ._around import norm
-from ._cache import Cache
+from ._cache import Cache, check_cache, refuse_gradients
 from ._convolution import Lags, ShortConvolution
 from ._padding import padding_of
 from ._sizes import refuse, sizes_of
@@ -233,8 +233,8 @@ class TestTimeRegression(nn.Module):
             inputs, plain, _ = self._inputs(x, None, cu_seqlens)
             y = regress(self._text, state=self._state(), cu_seqlens=cu_seqlens, **inputs)
             return self._finish(x, y, plain)
-        self._check_cache(cache, x, cu_seqlens)
-        self._refuse_gradients(x)
+        check_cache(cache, self, self._kind(), x, cu_seqlens)
+        refuse_gradients(self, x)
         with torch.no_grad():
             inputs, plain, rows = self._inputs(x, cache, cu_seqlens)
             y = cache.go_on(inputs, x.shape[1], self._state(), cu_seqlens)
@@ -320,30 +320,6 @@ class TestTimeRegression(nn.Module):
         return out
 
     # ---- Words -----------------------------------------------------------------------------------
-
-    def _check_cache(self, cache: Cache, x: Tensor, cu_seqlens: Tensor | None) -> None:
-        if not isinstance(cache, Cache):
-            refuse("cache", "a Cache that new_cache() of this layer has made", type(cache).__name__)
-        if not cache.serves(self, self._kind()):
-            of = "that of another layer" if cache.kind == self._kind() else cache
-            refuse("cache", f"one that new_cache() of this layer has made ({self._kind()})", of)
-        rows, of = (x.shape[0], "x") if cu_seqlens is None else (len(cu_seqlens) - 1, "cu_seqlens")
-        if cache.batch not in (0, rows):
-            refuse("cache", f"of {rows} rows, as {of} is,", f"of {cache.batch}")
-        if cache.draft and not x.is_cpu:
-            refuse("cache.draft", f"0 on the device {x.device}", cache.draft)
-
-    def _refuse_gradients(self, x: Tensor) -> None:
-        """A gradient that x or a parameter asks for would end here without a word."""
-        if not torch.is_grad_enabled():
-            return
-        named = (("x", x), *self.named_parameters())
-        name = next((name for name, tensor in named if tensor.requires_grad), None)
-        if name is not None:
-            raise RuntimeError(
-                f"[TestTimeRegression] {name} must not require gradients where a cache is given, as a "
-                "cache is written in place, but does: use torch.no_grad(), or no cache"
-            )
 
     def _kind(self) -> str:
         return f"{self._text}, {self.sizes}"

@@ -117,7 +117,8 @@ def _write_gate(argument: str, factory: Factory) -> Any:
     options: dict[str, Any] = {}
     made: Any = factory
     if isinstance(made, functools.partial) and not made.args:
-        options, made = {n: list(v) if isinstance(v, tuple) else v for n, v in made.keywords.items()}, made.func
+        options = {n: list(v) if isinstance(v, tuple) else v for n, v in made.keywords.items()}
+        made = made.func
     name = next((name for name, known in GATES.items() if known is made), None)
     try:
         json.dumps(options)
