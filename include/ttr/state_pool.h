@@ -80,6 +80,9 @@ class StatePool {
   void CheckSlots(std::span<const std::int64_t> slots, std::int64_t sequences) const;
   /// The state, and what is beside it, of so many slots from one on.
   State StatesOf(std::int64_t first, std::int64_t slots) const;
+  /// The shapes and types of so many states: their counts are zeros, for the slots that lie there
+  /// may be at work in other threads.
+  State ShapesOf(std::int64_t slots) const;
   TensorView NumbersOf(std::int64_t first, std::int64_t slots, std::int64_t numbers) const;
   std::vector<Rows> Neighbours(std::span<const std::int64_t> slots, const Inputs& inputs,
                                const Outputs& outputs) const;

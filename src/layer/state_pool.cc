@@ -201,6 +201,20 @@ State StatePool::StatesOf(std::int64_t first, std::int64_t rows) const {
   return states;
 }
 
+State StatePool::ShapesOf(std::int64_t rows) const {
+  static constexpr std::int64_t kNone = 0;
+  static constexpr std::array<std::int64_t, kMaxRank> kStrides{};
+  State states = StatesOf(0, rows);
+  for (const StateSpec& spec : layer_->requirements().state) {
+    if (!spec.counts) continue;
+    const Shape shape = states.Get(spec.name).shape();
+    states.Bind(spec.name,
+                TensorView(const_cast<std::int64_t*>(&kNone), DType::kInt64, shape,
+                           std::span(kStrides).first(static_cast<std::size_t>(shape.rank()))));
+  }
+  return states;
+}
+
 TensorView StatePool::NumbersOf(std::int64_t first, std::int64_t rows, std::int64_t numbers) const {
   if (numbers == 0) return {};
   std::byte* at = MemoryOf(first).data() + kDecoderUnit;
@@ -235,7 +249,7 @@ std::vector<StatePool::Rows> StatePool::Neighbours(std::span<const std::int64_t>
 void StatePool::Step(std::span<const std::int64_t> slots, const Inputs& inputs,
                      const Outputs& outputs, const CallOptions& options) {
   const Requirements& requirements = layer_->requirements();
-  const State shapes = StatesOf(0, 1);  // of no sequence in particular
+  const State shapes = ShapesOf(1);
   const Dims dims = InferDims(kOp, requirements, inputs, Needs::kBoth, &shapes);
   CheckSequences(kOp, dims, inputs);
   CheckSlots(slots, dims.states());
@@ -246,7 +260,7 @@ void StatePool::Step(std::span<const std::int64_t> slots, const Inputs& inputs,
                Needs::kBoth);
   std::vector<Rows> parts = Neighbours(slots, inputs, outputs);
   for (Rows& part : parts) {
-    part.dims = CheckCall(kOp, requirements, part.inputs, StatesOf(0, part.count()), Needs::kBoth);
+    part.dims = CheckCall(kOp, requirements, part.inputs, ShapesOf(part.count()), Needs::kBoth);
   }
   for (const std::int64_t slot : slots) {  // all of them, before any is written
     if (slot >= 0 && HeaderOf(slot).fingerprint != facts_.fingerprint) At(slot);
