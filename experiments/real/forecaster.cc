@@ -57,10 +57,12 @@ Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
     : options_(Checked(options)),
       memory_(recipe, SizesOf(options)),
       window_(options.lags, options.columns, options.units),
+      outliers_(recipe, options.lags, options.horizon),
       gap_(static_cast<std::size_t>(options.columns)),
       filled_(static_cast<std::size_t>(options.columns)),
       key_(static_cast<std::size_t>(options.lags * options.columns)),
-      value_(static_cast<std::size_t>(options.columns)) {
+      value_(static_cast<std::size_t>(options.columns)),
+      expected_(value_) {
   for (const ConstantGate& gate : ConstantInputs(recipe, options.gates)) {
     if (gate.is_key) {
       erases_along_key_ = true;
@@ -210,18 +212,12 @@ void Forecaster::Learn(const Pending& asked) {
   if (asked.window.flat) return;
   window_.ToMemory(asked.window, filled_, value_);
   key_ = asked.window.key;
-  double distance = 1;
   if (options_.units == Units::kWindow) {
-    double length = 0;
-    for (const double x : value_) length = std::hypot(length, x);
-    distance = std::max(length, 1.);
-    if (distance > 1) {
-      for (double& x : key_) x /= distance;
-      for (double& x : value_) x /= distance;
-    }
+    window_.ToMemory(asked.window, asked.forecast, expected_);
+    outliers_.Hold(key_, value_, expected_);
   }
   if (bandwidths_) {
-    ScoreCandidates(asked, distance);
+    ScoreCandidates(asked);
     bandwidths_->AddKey(key_);
   }
   if (erases_along_key_) {
@@ -231,13 +227,14 @@ void Forecaster::Learn(const Pending& asked) {
   }
 }
 
-void Forecaster::ScoreCandidates(const Pending& asked, double distance) {
+// In the units that a kernel's memory, which has all keys as they are, learns in.
+void Forecaster::ScoreCandidates(const Pending& asked) {
   if (asked.candidates.empty()) return;
   std::array<double, BandwidthSelector::kRatios.size()> squares{};
   for (std::size_t i = 0; i < asked.candidates.size(); ++i) {
     const std::size_t column = i % value_.size();
     if (gap_[column] > 0) continue;  // missing: what stands there is a forecast
-    const double error = value_[column] - asked.candidates[i] / distance;
+    const double error = value_[column] - asked.candidates[i];
     squares[i / value_.size()] += error * error;
   }
   bandwidths_->AddErrors(squares);

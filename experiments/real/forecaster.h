@@ -13,9 +13,8 @@
 /// is not memorized; in a row with some of them missing, the forecast is memorized in their place.
 /// The first row that counts is the first with a value in every column.
 ///
-/// An outlier: where the value lies further from the window's mean than the scale of its window,
-/// pair and all are divided by that distance instead. For a linear memory that is the same relation
-/// with less weight, so one jump by 10^6 cannot outvote all other rows.
+/// An outlier, a value far from its window beside the window's scale, is learned with less weight
+/// or with a smaller error, as the memory has it (outliers.h); not with Units::kRaw.
 ///
 /// With an interval, every forecast is made with a margin, from the residuals known at the time
 /// (residuals.h); those of the first 2 lags C forecasts are not taken. A least-squares fit of p
@@ -43,6 +42,7 @@
 #include "experiments/real/constant_gates.h"
 #include "experiments/real/lag_window.h"
 #include "experiments/real/lead_errors.h"
+#include "experiments/real/outliers.h"
 #include "experiments/real/residuals.h"
 #include "ttr/memory.h"
 
@@ -111,16 +111,18 @@ class Forecaster {
   void GoOn(std::span<double> forecasts);
   bool CanGoOn() const;
   void AskCandidates(Pending& asked);
-  void ScoreCandidates(const Pending& asked, double distance);
+  void ScoreCandidates(const Pending& asked);
 
   ForecasterOptions options_;
   AssociativeMemory memory_;
   LagWindow window_;
+  Outliers outliers_;
   bool erases_along_key_ = false;
-  std::deque<Pending> pending_;       // forecasts of the next `horizon` rows
-  std::vector<std::int64_t> gap_;     // rows missing up to now, of each column
-  std::vector<double> filled_;        // the row, with its gaps filled
-  std::vector<double> key_, value_;   // scratch of Learn and Ask
+  std::deque<Pending> pending_;    // forecasts of the next `horizon` rows
+  std::vector<std::int64_t> gap_;  // rows missing up to now, of each column
+  std::vector<double> filled_;     // the row, with its gaps filled
+  // Scratch of Learn and Ask.
+  std::vector<double> key_, value_, expected_;
   std::vector<Residuals> residuals_;  // of each column, where there are intervals
   std::optional<BandwidthSelector> bandwidths_;
   std::optional<LeadErrors> leads_;  // where there are intervals beyond the horizon

@@ -139,6 +139,7 @@ nlohmann::json Forecaster::Save() const {
   }
   nlohmann::json saved = {{"window", window_.Save()}, {"pending", pending}, {"gap", gap_}};
   for (const Residuals& residuals : residuals_) saved["residuals"].push_back(residuals.Save());
+  if (outliers_.run() > 0) saved["outliers"] = outliers_.run();
   if (bandwidths_) saved["bandwidths"] = bandwidths_->Save();
   if (leads_) saved["leads"] = leads_->Save();
   return saved;
@@ -166,6 +167,10 @@ void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
     }
   }
   if (static_cast<std::int64_t>(pending.size()) > options_.horizon) fail("the pending forecasts");
+  const auto outliers = saved.value("outliers", std::int64_t{0});
+  if (outliers < 0) {
+    throw Error("resume", "the count of outliers", "0 or more", std::to_string(outliers));
+  }
   const auto gap = saved.at("gap").get<std::vector<std::int64_t>>();
   if (gap.size() != gap_.size()) fail("the counts of missing rows");
   for (std::size_t c = 0; c < residuals_.size(); ++c) {
@@ -176,6 +181,7 @@ void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
   window_.Load(saved.at("window"));
   pending_ = std::move(pending);
   gap_ = gap;
+  outliers_.set_run(outliers);
   memory_ = std::move(memory);
 }
 

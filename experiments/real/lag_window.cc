@@ -9,6 +9,10 @@
 namespace ttr::experiments {
 namespace {
 
+// How much longer than the running mean a window counts at the most: one spike of 10^6 would leave
+// all keys of the next 100 lags too short to be told apart.
+constexpr double kMostGrowth = 10;
+
 // |x| without overflow or underflow on the way.
 double Length(std::span<const double> x) {
   double greatest = 0;
@@ -84,8 +88,9 @@ void LagWindow::MakeKey(LagKey& key) {
     for (std::int64_t age = 0; age < lags_; ++age) key.key[age * columns_ + c] = column[age] / unit;
   }
   const double length = Length(key.key);
+  const double held = std::min(length, kMostGrowth * running_);
   running_ =
-      running_ == 0 ? length : running_ + (length - running_) / (10 * static_cast<double>(lags_));
+      running_ == 0 ? length : running_ + (held - running_) / (10 * static_cast<double>(lags_));
   key.scale = std::max(length, running_);
   key.flat = length == 0;
   if (key.scale > 0) {

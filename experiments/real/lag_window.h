@@ -2,7 +2,8 @@
 ///
 /// A window holds the last `lags` rows of C columns. Each column is taken relative to its mean m_c
 /// in the window; all columns together are divided by one scale s, the larger of the window's
-/// length and a running mean of such lengths (rate 1 / (10 lags)):
+/// length and a running mean of such lengths (rate 1 / (10 lags), each counted as 10 r at the
+/// most):
 ///
 ///     w_ic = (x_ic - m_c) / u_c,    s = max(|w|, r),    key = w / s       so that |key| <= 1
 ///

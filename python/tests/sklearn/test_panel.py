@@ -45,16 +45,17 @@ def fitted(whole: Any = LONG, freq: Any = None, **options: Any) -> ForecasterPan
 # ---- What a panel is -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("horizon", [1, 5])
-def test_every_series_has_its_forecaster(horizon: int) -> None:
-    panel = fitted(horizon=horizon)
+@pytest.mark.parametrize("horizon, reach", [(1, 1), (5, 5), (1, 5)])
+@pytest.mark.filterwarnings("ignore:.*have no bounds")
+def test_every_series_has_its_forecaster(horizon: int, reach: int) -> None:
+    panel = fitted(horizon=horizon, ahead=reach)
     ahead = panel.forecast(5, level=[0.8, 0.95])
     bounds = [f"{MODEL}-{side}-{level}" for level in (80, 95) for side in ("lo", "hi")]
     assert list(ahead) == ["unique_id", "ds", MODEL, *bounds]
     assert list(ahead["unique_id"]) == ["a"] * 5 + ["b"] * 5 + ["c"] * 5
     for i, (name, end) in enumerate([("a", 90), ("b", 100), ("c", 60)]):
         rows = slice(5 * i, 5 * i + 5)
-        alone = StreamingForecaster(lags=4, horizon=horizon).fit(
+        alone = StreamingForecaster(lags=4, horizon=horizon, ahead=reach).fit(
             LONG["y"][LONG["unique_id"] == name]
         )
         np.testing.assert_array_equal(ahead["ds"][rows], DAYS[end : end + 5])
@@ -63,7 +64,7 @@ def test_every_series_has_its_forecaster(horizon: int) -> None:
             lower, upper = alone.forecast_interval(5, level / 100)
             np.testing.assert_array_equal(ahead[f"{MODEL}-lo-{level}"][rows], lower[:, 0])
             np.testing.assert_array_equal(ahead[f"{MODEL}-hi-{level}"][rows], upper[:, 0])
-    assert np.isfinite(ahead[f"{MODEL}-lo-80"]).sum() == 3 * horizon
+    assert np.isfinite(ahead[f"{MODEL}-lo-80"]).sum() == 3 * reach
     assert panel.reasons_ == {} and str(panel.freq_) == "1 days"
 
 
@@ -91,9 +92,9 @@ def test_rows_that_are_not_there_are_missing() -> None:
 
 def test_more_rows_come() -> None:
     late = (LONG["ds"] > DAYS[49]) & (LONG["unique_id"] != "c")
-    panel = fitted(taken(LONG, ~late))
+    panel = fitted(taken(LONG, ~late), ahead=3)
     panel = pickle.loads(pickle.dumps(panel)).partial_fit(taken(LONG, late))
-    whole = fitted()
+    whole = fitted(ahead=3)
     for column in ("ds", MODEL, f"{MODEL}-lo-90"):
         mine, its = panel.forecast(3, 0.9)[column], whole.forecast(3, 0.9)[column]
         np.testing.assert_array_equal(mine, its)
@@ -113,8 +114,8 @@ def test_the_template_stays() -> None:
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_frames(library: str) -> None:
     frames = pytest.importorskip(library)
-    ahead = fitted(frames.DataFrame(LONG)).forecast(4, level=0.9)
-    expected = fitted().forecast(4, level=0.9)
+    ahead = fitted(frames.DataFrame(LONG), ahead=4).forecast(4, level=0.9)
+    expected = fitted(ahead=4).forecast(4, level=0.9)
     assert isinstance(ahead, frames.DataFrame) and list(ahead.columns) == list(expected)
     assert ahead["unique_id"].to_list() == expected["unique_id"].tolist()
     np.testing.assert_array_equal(np.asarray(ahead["ds"]), expected["ds"])
@@ -148,7 +149,8 @@ def test_few_rows_are_told() -> None:
         "silent": "4 rows from the first value on are needed, and 0 are there",
         "late": "4 rows from the first value on are needed, and 3 are there",
     }
-    ahead = panel.forecast(2, level=0.9)
+    with pytest.warns(UserWarning, match="rows 2 to 2 ahead have no bounds"):
+        ahead = panel.forecast(2, level=0.9)
     known = np.isfinite(ahead[MODEL])
     assert list(ahead["unique_id"][known]) == ["whole", "whole", "enough", "enough"]
     assert ahead["ds"][2] == DAYS[1]  # a stamp follows from the panel's spacing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._constants import Array, Constants, decay_of, interval_decay_of, streamable
+from ._leads import LeadErrors
 from ._memory import RowMemory
 from ._panel import ForecasterPanel
 from ._reader import Reader
@@ -51,6 +53,9 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         Gates of recipes that take these from a network.
     interval_decay : float or None
         How the errors behind intervals fade a row; None: as the recipe's associations do.
+    ahead : int or None
+        Rows ahead that have intervals. Errors beyond the horizon are measured while rows are read: that
+        takes an answer of the memory for each such row at every row (64 at most). None: the horizon.
 
     Attributes
     ----------
@@ -80,6 +85,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         momentum: float = 0.5,
         weight_decay: float = 0.01,
         interval_decay: float | None = None,
+        ahead: int | None = None,
     ) -> None:
         self.recipe = recipe
         self.lags = lags
@@ -90,6 +96,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         self.momentum = momentum
         self.weight_decay = weight_decay
         self.interval_decay = interval_decay
+        self.ahead = ahead
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -161,15 +168,18 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         return float(1 - np.sum(errors**2) / np.sum(least**2)) if known.any() else float("nan")
 
     def forecast(self, steps: int = 1) -> Array:
-        """The next rows, [steps, columns]. Beyond the horizon forecasts stand in for the rows they
-        are made from, as for missing ones. ValueError where too few rows were read for the first."""
+        """The next rows, [steps, columns], as many as one likes. Beyond the horizon they go on by
+        recursion: forecasts stand in for the rows they are made from, one after the other. ValueError
+        where too few rows were read for the first."""
         return self._ahead(steps)[0]
 
     def forecast_interval(self, steps: int = 1, level: float = 0.95) -> tuple[Array, Array]:
         """Bounds between which the values of each of the next rows are expected with probability
         `level`, [steps, columns] each. forecast +- q s: s is the root mean square of the
         forecaster's own errors, without its first 2 lags columns forecasts, q the quantile of
-        Student's t. NaN beyond the horizon, whose errors nobody has measured."""
+        Student's t. Beyond the horizon, up to `ahead`, s is that of forecasts which went on so far.
+        NaN where no error is known yet, and with a warning beyond `ahead`: nobody has measured those.
+        """
         check_level(level)
         forecasts, margins = self._ahead(steps, level)
         return forecasts - margins, forecasts + margins
@@ -255,11 +265,18 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         recipe = streamable(self.recipe)
         constants = Constants(self.step, self.decay, self.momentum, self.weight_decay)
         fading = interval_decay_of(self.interval_decay, decay_of(recipe, constants))
+        skip = 2 * self.lags * columns
+        leads = None
+        if self.ahead is not None:
+            check_count("sklearn", "ahead", self.ahead)
+            if self.ahead > self.horizon:
+                leads = LeadErrors(columns, self.horizon, self.ahead, fading, skip)
         return Reader(
             RowMemory(recipe, constants, self.lags * columns, columns),
             LagWindow(self.lags, columns, self.units),
-            PredictiveResiduals(fading, columns, 2 * self.lags * columns),
+            PredictiveResiduals(fading, columns, skip),
             self.horizon,
+            leads,
         )
 
     def _ahead(self, steps: int, level: float | None = None) -> tuple[Array, Array]:
@@ -271,11 +288,14 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
                 f"[forecast] rows read must be at least {needed}, for {self.lags} lags, but are "
                 f"{self.reader_.rows}: read more (partial_fit, learn_one), or take fewer lags"
             )
-        missing = np.full(self.n_features_in_, np.nan)
-        margins = np.full((steps, len(missing)), np.nan)
+        margins = np.full((steps, self.n_features_in_), np.nan)
         if level is not None:
-            margins[: self.horizon] = self.reader_.margin(level)
-        if steps <= self.horizon:
-            return self.reader_.pending()[:steps], margins
-        reader = copy.deepcopy(self.reader_)
-        return np.array([reader.read(missing) for _ in range(steps)]), margins
+            margins = self.reader_.margins(level, steps)
+            measured = max(self.horizon, self.ahead or 1)
+            if steps > measured:
+                warnings.warn(
+                    f"[forecast_interval] rows {measured + 1} to {steps} ahead have no bounds (NaN): errors "
+                    f"are measured while rows are read, up to {measured} ahead: give ahead={steps}",
+                    stacklevel=3,
+                )
+        return self.reader_.ahead(steps), margins

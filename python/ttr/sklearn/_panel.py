@@ -56,7 +56,8 @@ class ForecasterPanel:
     def forecast(self, steps: int = 1, level: float | Iterable[float] | None = None) -> Any:
         """The next rows of every series: `unique_id`, `ds` and `StreamingForecaster`; with levels, each
         above 0 and below 1, also `StreamingForecaster-lo-95` and `-hi-95` (for .95), the bounds of
-        `StreamingForecaster.forecast_interval`: NaN beyond the horizon. NaN of series in `reasons_`.
+        `StreamingForecaster.forecast_interval`: NaN, and a warning, beyond the horizon and `ahead`. NaN
+        of series in `reasons_`.
         """
         check_count("forecast", "steps", steps, ": all rows up to the last one come")
         levels = [] if level is None else list(np.atleast_1d(np.asarray(level, np.float64)))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 
 import numpy as np
 
 from ._constants import Array
+from ._leads import LeadErrors
 from ._memory import RowMemory
+from ._outliers import Outliers
 from ._residuals import PredictiveResiduals
 from ._window import LagWindow, Window
 
@@ -31,11 +34,14 @@ class Reader:
         window: LagWindow,
         residuals: PredictiveResiduals,
         horizon: int,
+        leads: LeadErrors | None = None,
     ) -> None:
         columns = memory.value_dim
         self._memory, self._window, self._residuals = memory, window, residuals
         self._horizon, self._lags = horizon, memory.key_dim // columns
         self._raw = window.raw
+        self._outliers = Outliers(memory.recipe, self._lags, horizon)
+        self._leads = leads
         self._asked: collections.deque[_Asked] = collections.deque()
         self._gap = np.zeros(columns, np.int64)  # rows missing up to now, of each column
         self._known = np.full((horizon, columns), np.nan)  # last values known, the oldest first
@@ -54,10 +60,14 @@ class Reader:
         if asked is not None:
             self._residuals.add((row - forecast)[None])
             if not missing.all():
-                self._learn(asked.window, filled)
+                self._learn(asked, filled)
         self._window.push(filled)
         if self._window.full:
-            self._asked.append(self._ask())
+            self._asked.append(self._ask(self._window))
+        if self._leads is not None:
+            self._leads.add(row)
+            if len(self._asked) == self._horizon and self._leads.begins:
+                self._leads.begin(self.ahead(self._leads.ahead)[self._horizon :])
         self._known = self._next_known(self._known, row)
         return forecast
 
@@ -68,6 +78,17 @@ class Reader:
             row[:] = asked.forecast
         return rows
 
+    def ahead(self, rows: int) -> Array:
+        """The forecasts of so many rows to come, [rows, columns]: those of the next h as they were
+        made, all others by recursion. A forecast takes its row's place in the window, one after the
+        other, and the memory learns nothing from it. There are h of them."""
+        forecasts = [asked.forecast for asked in self._asked]
+        window = copy.deepcopy(self._window)
+        for k in range(rows - len(forecasts)):
+            window.push(np.where(np.isfinite(forecasts[k]), forecasts[k], window.latest))
+            forecasts.append(self._ask(window).forecast)
+        return np.array(forecasts[:rows])
+
     def repeated(self, rows: Array) -> Array:
         """The naive forecasts of the rows to come: the last value known h rows before."""
         known, naive = self._known, []
@@ -76,8 +97,15 @@ class Reader:
             known = self._next_known(known, row)
         return np.array(naive)
 
-    def margin(self, level: float) -> Array:
-        return self._residuals.margin(level, self._horizon)
+    def margins(self, level: float, rows: int) -> Array:
+        """Half the widths of the intervals of so many rows to come, [rows, columns]; NaN where
+        nobody has measured the errors."""
+        margins = np.full((rows, self._memory.value_dim), np.nan)
+        margins[: self._horizon] = self._residuals.margin(level, self._horizon)
+        if self._leads is not None and rows > self._horizon:
+            measured = self._leads.margins(level)[: rows - self._horizon]
+            margins[self._horizon :][: len(measured)] = measured
+        return margins
 
     @staticmethod
     def _next_known(known: Array, row: Array) -> Array:
@@ -91,18 +119,19 @@ class Reader:
         guess = np.where(self._gap > self._lags, self._window.mean(), guess)
         return np.where(missing, guess, row)
 
-    def _learn(self, window: Window, row: Array) -> None:
+    def _learn(self, asked: _Asked, row: Array) -> None:
+        window = asked.window
         if window.flat:
             return
         key, value = window.key.ravel(), self._window.to_memory(window, row)
-        distance = float(np.linalg.norm(value))
-        if not self._raw and distance > 1:  # an outlier: the same relation with less weight
-            key, value = key / distance, value / distance
+        if not self._raw:
+            forecast = self._window.to_memory(window, asked.forecast)
+            key, value = self._outliers.held(key, value, forecast)
         self._memory.write(key[None], value[None])
 
-    def _ask(self) -> _Asked:
-        window = self._window.key()
+    def _ask(self, of: LagWindow) -> _Asked:
+        window = of.key()
         answer = np.zeros(self._memory.value_dim)  # the window's mean
         if self._memory.count > 0 and (self._raw or not window.flat):
             answer = self._memory.predict(window.key.ravel()[None])[0]
-        return _Asked(window, self._window.to_data(window, answer))
+        return _Asked(window, of.to_data(window, answer))

@@ -2,7 +2,7 @@
 
 A window holds the last `lags` rows of C columns. Each column is taken relative to its mean m_c in
 the window; all columns together are divided by one scale s, the larger of the window's length and a
-running mean r of such lengths (rate 1 / (10 lags)):
+running mean r of such lengths (rate 1 / (10 lags), each counted as 10 r at the most):
 
     w_ic = (x_ic - m_c) / u_c,    s = max(|w|, r),    key = w / s       so that |key| <= 1
 
@@ -22,6 +22,9 @@ from ._constants import Array
 from ._residuals import length
 
 _EPS = float(np.finfo(np.float64).eps)
+#: By so much a window is longer than the running mean, at the most, as far as that counts it: one spike
+#: of 10^6 would leave all keys of the next 100 lags too short to be told apart.
+_MOST_GROWTH = 10
 
 
 @dataclasses.dataclass
@@ -82,7 +85,8 @@ class LagWindow:
         if self._running == 0:
             self._running = whole
         else:
-            self._running += (whole - self._running) / (10 * self._lags)
+            held = min(whole, _MOST_GROWTH * self._running)
+            self._running += (held - self._running) / (10 * self._lags)
         scale = max(whole, self._running)
         if scale > 0:
             key /= scale
