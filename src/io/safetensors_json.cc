@@ -122,7 +122,8 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
     if (place_ != Place::kTensor || field_ != "dtype") Unexpected("a string");
     const std::optional<DType> dtype = DTypeFromCode(text);
     if (!dtype) {
-      throw Error(kWhere, "dtype of " + TensorText(), "F32, F64, BF16, I64 or I8", Quote(text));
+      throw Error(kWhere, "dtype of " + TensorText(), "F32, F64, BF16, F16, I64 or I8",
+                  Quote(text));
     }
     entry_.dtype = *dtype;
     return true;

@@ -35,6 +35,7 @@ TensorFile Example() {
   file.tensors.emplace("k", Counting(DType::kFloat32, {2, 3, 1, 4}));
   file.tensors.emplace("state.n", Counting(DType::kFloat64, {5}));
   file.tensors.emplace("b", Counting(DType::kBFloat16, {7}));
+  file.tensors.emplace("half", Counting(DType::kFloat16, {2, 5}));
   file.tensors.emplace("cu_seqlens", Counting(DType::kInt64, {3}));
   file.tensors.emplace("status", Counting(DType::kInt8, {1, 5}));
   file.tensors.emplace("nothing", Counting(DType::kFloat32, {4, 0}));

@@ -99,6 +99,19 @@ TEST(Apply, MultipliesInBFloat16IfAsked) {
   EXPECT_EQ(states > 0, Layer(recipe).HasBFloat16Products());
 }
 
+TEST(Apply, AnswersInFloat16WhereValuesAre) {
+  const TemporaryFolder folder;
+  const Recipe recipe = ParseRecipe("gated_deltanet");
+  TensorFile half = InputFile(recipe, DType::kFloat16), wide = half;
+  for (auto& [name, tensor] : wide.tensors) tensor = Tensor::Copy(tensor, DType::kFloat32);
+  WriteSafetensors(folder / "in", half);
+  const Tensor y = Apply(folder, "gated_deltanet", {}).tensors.at("y");
+  WriteSafetensors(folder / "in", wide);
+  const Tensor expected = Apply(folder, "gated_deltanet", {}).tensors.at("y");
+  EXPECT_EQ(y.dtype(), DType::kFloat16);
+  EXPECT_EQ(LargestDifference(y, Tensor::Copy(expected, DType::kFloat16)), 0);
+}
+
 TEST(Apply, GradientsOfLinearAttentionAreTheClosedForm) {
   const TemporaryFolder folder;
   const Recipe recipe = ParseRecipe("linear_attention");
