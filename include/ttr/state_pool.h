@@ -51,8 +51,9 @@ class StatePool {
   /// Layer::Forward of each row of the batch, or with `cu_seqlens` of each packed sequence, from
   /// the state of its slot, which is left there as after the last token. A slot of -1: its row is
   /// not looked at, and its outputs are 0. Tokens are one, several (a draft, where the options have
-  /// one), or a prompt. Errors, and nothing is written: slots out of range or equal, as many as
-  /// there are no rows of, and those of Decoder::Step.
+  /// one), or a prompt. Packed ones answer as Layer::Forward does: the Decoder's numbers to
+  /// rounding. Errors, and nothing is written: slots out of range, equal, or not as many as there
+  /// are sequences, and those of Decoder::Step.
   void Step(std::span<const std::int64_t> slots, const Inputs& inputs, const Outputs& outputs,
             const CallOptions& options = {});
 
