@@ -134,7 +134,7 @@ State Layer::StartIn(const State& final, const State& initial, const Inputs& inp
     if (!from.defined()) continue;
     const TensorView to = final.Get(spec.name);
     if (to.defined() && to.shape() == from.shape() && to.dtype() == from.dtype()) {
-      CopyInto(from, to);
+      if (to.data() != from.data()) CopyInto(from, to);
       result.Bind(spec.name, to);
     } else {
       result.Set(spec.name, Tensor::Copy(from));
@@ -200,22 +200,18 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
   CheckGradients(op, requirements_, dims, inputs, initial, {dy, dstate, dinputs, dinitial},
                  options);
   CheckPairGradients(op, requirements_, dims, inputs, initial, dstate);
-  if (HasFloat16(inputs, dy) || HasFloat16(dinputs, {})) {
-    WidenedTensors wide;
-    const Inputs given = WidenedInputs(inputs, wide, false);
-    const TensorView rows = wide.Read(dy);
-    const Inputs wanted = WidenedInputs(dinputs, wide, true);
-    Backward(given, initial, rows, dstate, wanted, dinitial, options);
-    return wide.WriteBack();
-  }
-  const DType dtype = ArithmeticType(inputs, initial);
+  WidenedTensors wide;
+  const Inputs given = WidenedInputs(inputs, wide, false);
+  const Inputs gradients = WidenedInputs(dinputs, wide, true);
+  const TensorView rows = wide.Read(dy);
+  const DType dtype = ArithmeticType(given, initial);
   std::span<std::byte> saved = CheckSaved(op, options, SavedBytesOf(engine, recipe(), dims, dtype));
-  if (!saved.empty()) saved = RequireHeader(op, {recipe_hash_, dims, inputs, dtype}, saved);
-  WithoutWeightless taken(recipe(), dims, engine.HasGradients() ? inputs : Inputs());
-  const Inputs wanted = taken.GradientsFor(dinputs);
+  if (!saved.empty()) saved = RequireHeader(op, {recipe_hash_, dims, given, dtype}, saved);
+  WithoutWeightless taken(recipe(), dims, engine.HasGradients() ? given : Inputs());
+  const Inputs wanted = taken.GradientsFor(gradients);
   const EngineCall call{.requirements = requirements_,
                         .dims = dims,
-                        .inputs = taken.changed() ? taken.inputs() : inputs,
+                        .inputs = taken.changed() ? taken.inputs() : given,
                         .needs = Needs::kBoth,
                         .dtype = dtype,
                         .prepared = *prepared_,
@@ -224,12 +220,13 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                         .scratch = taken.changed() ? std::span<std::byte>() : options.scratch,
                         .saved = saved};
   if (engine.HasGradients()) {
-    RunBackward(engine, call, initial, dy, dstate, wanted, dinitial);
+    RunBackward(engine, call, initial, rows, dstate, wanted, dinitial);
   } else {
-    definition::Differentiate(recipe(), dims, inputs, initial, dy, dstate, dinputs, dinitial,
+    definition::Differentiate(recipe(), dims, given, initial, rows, dstate, gradients, dinitial,
                               call.executor);
   }
   taken.Gather();
+  wide.WriteBack();
 }
 
 bool Layer::HasGradients() const { return engine_->HasGradients(); }

@@ -290,8 +290,8 @@ void StatePool::Run(const Rows& rows, const CallOptions& options) const {
     return;
   }
   const std::vector<std::int64_t> fresh = Prepare(rows, defers, ExecutorOf(options));
-  const bool in_order = rows.count() == 1;  // what takes no slots takes the only one as its state
-  const std::int64_t first = in_order ? rows.slots.front() : 0;
+  const bool alone = rows.count() == 1;  // its state is a view: no engine need take slots for it
+  const std::int64_t first = alone ? rows.slots.front() : 0;
   State states = StatesOf(first, rows.count());
   const Pendency pendency{.window = options_.window, .draft = options_.draft};
   try {
@@ -299,7 +299,7 @@ void StatePool::Run(const Rows& rows, const CallOptions& options) const {
                rows.dims, rows.inputs, states, rows.outputs, Needs::kBoth, options,
                {.numbers = NumbersOf(first, rows.count(), facts_.Numbers(defers)),
                 .pendency = defers ? &pendency : nullptr,
-                .slots = in_order ? std::span<const std::int64_t>() : rows.slots});
+                .slots = alone ? std::span<const std::int64_t>() : rows.slots});
   } catch (...) {
     for (const std::int64_t slot : fresh) Free(slot);
     throw;

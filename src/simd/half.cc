@@ -14,30 +14,31 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Whole vectors; returns how many numbers these are. One lane is no vector: its conversions are
-/// not to nearest everywhere.
-std::int64_t WidenVectors(const hwy::float16_t* from, std::int64_t count, float* to) {
+/// Converts whole vectors and returns how many numbers these are. One lane is no vector: its
+/// conversions are not to nearest everywhere.
+template <class From, class To, class Convert>
+HWY_INLINE std::int64_t Vectors(const From* from, std::int64_t count, To* to,
+                                const Convert& convert) {
   const hn::ScalableTag<float> d;
-  const hn::Rebind<hwy::float16_t, decltype(d)> half;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   if (lanes == 1) return 0;
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    hn::StoreU(hn::PromoteTo(d, hn::LoadU(half, from + i)), d, to + i);
+    convert(d, hn::Rebind<hwy::float16_t, decltype(d)>(), from + i, to + i);
   }
   return i;
 }
 
+std::int64_t WidenVectors(const hwy::float16_t* from, std::int64_t count, float* to) {
+  return Vectors(from, count, to, [](auto d, auto half, const auto* x, float* y) HWY_ATTR {
+    hn::StoreU(hn::PromoteTo(d, hn::LoadU(half, x)), d, y);
+  });
+}
+
 std::int64_t NarrowVectors(const float* from, std::int64_t count, hwy::float16_t* to) {
-  const hn::ScalableTag<float> d;
-  const hn::Rebind<hwy::float16_t, decltype(d)> half;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  if (lanes == 1) return 0;
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    hn::StoreU(hn::DemoteTo(half, hn::LoadU(d, from + i)), half, to + i);
-  }
-  return i;
+  return Vectors(from, count, to, [](auto d, auto half, const float* x, auto* y) HWY_ATTR {
+    hn::StoreU(hn::DemoteTo(half, hn::LoadU(d, x)), half, y);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

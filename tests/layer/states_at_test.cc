@@ -114,6 +114,30 @@ TEST_P(StatesAt, AreOfTheirOwnSequence) {
   }
 }
 
+// Packed sequences that go on from states of the caller's, which are updated where they lie.
+TEST(StatesAtInPlace, GoesOnFromTheCallersStates) {
+  const Layer layer("gated_deltanet");
+  Dims dims = test::SmallDims(layer.recipe());
+  dims.batch = 1;
+  dims.tokens = 20;
+  const Call call(layer.recipe(), dims, DType::kFloat64, 6);
+  std::vector<std::int64_t> bounds = {0, 8, 20};
+  Inputs inputs = call.inputs;
+  inputs.cu_seqlens = TensorView::Of(bounds.data(), {3});
+  State first, whole;
+  std::vector<State> states;
+  ForwardAt(layer, call, inputs, first, {}, states);
+  const Tensor there = Tensor::Copy(first.Get("state"));
+  State mine;
+  mine.Bind("state", there);
+  whole.Set("state", Tensor::Copy(there));
+  const Tensor expected = ForwardAt(layer, call, inputs, whole, {}, states);
+  const Tensor y = ForwardAt(layer, call, inputs, mine, {5, 12}, states);
+  EXPECT_LE(LargestDifference(y, expected), 1e-10);
+  EXPECT_EQ(mine.Get("state").data(), there.data());
+  EXPECT_LE(LargestDifference(there, whole.Get("state")), 1e-10);
+}
+
 TEST(StatesAtErrors, NameWhatIsWrong) {
   const Layer layer(ParseRecipe("gated_deltanet"));
   Dims dims = test::SomeDims();

@@ -47,7 +47,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         How the errors behind intervals fade a row, of memories that solve no least squares; None: as
         the recipe's associations do. 0 < interval_decay <= 1.
     window : int >= 1 or None
-        Of recipes that solve least squares in x itself: learn from the last ``window`` rows alone.
+        The map is learned from the last ``window`` rows alone, for recipes that solve least squares in x.
         Everything is then what a fit of just these rows gives. Nothing is subtracted as rows leave,
         so that errors do not outlive them. Kept are up to 2 window rows and 2 sqrt(window) sums.
 

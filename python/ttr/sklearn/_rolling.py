@@ -167,7 +167,7 @@ class _Suffixes:
         self.rows, self.first = rows, 0  # those before the first have left
         self._weights = rows[:, -1] * decay ** np.arange(len(rows) - 1, -1, -1.0)
         self._stride = max(1, math.isqrt(len(rows)))
-        # Of the rows from every multiple of the stride on, the last ones first.
+        # Each mark has the sums of the rows from a multiple of the stride on, the last multiple first.
         self._marks = [none]
         keys = len(none.scatter)
         for begin in range(0, len(rows), self._stride)[::-1]:

@@ -90,7 +90,7 @@ class Sums:
         if other.weight == 0:
             return self
         left = self.weight - other.weight
-        # Of weights that are no binary fractions some rounding remains, and stands for no row.
+        # A difference of weights that are no binary fractions leaves rounding, which stands for no row.
         if self.weight > 0 and abs(left) <= 64 * _EPS * self.weight:
             left = 0.0
         scatter = self.scatter - other.scatter

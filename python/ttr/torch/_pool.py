@@ -16,8 +16,6 @@ from ._regress import run, run_in_place
 
 #: Tokens that can be taken back, at most.
 MOST_DRAFT = 64
-#: Bytes at the beginning of a slot that are zeros where nothing has been memorized.
-_HEADER = 64
 
 
 class StatePool:
@@ -117,7 +115,8 @@ class StatePool:
 
     def free_(self, slots: int | Sequence[int] | Tensor) -> None:
         """Forgets all of some slots."""
-        self.memory[slots, :_HEADER] = 0
+        for slot in torch.as_tensor(slots).flatten().tolist():
+            self.start_(slot)
 
     def _at(self, slot: int) -> tuple[Any, ...]:
         return self.recipe, self.memory, self._dims, self._options, slot
