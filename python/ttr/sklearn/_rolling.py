@@ -1,10 +1,10 @@
 """Least squares over the last n rows, whatever came before them.
 
-The window is in two stacks. Of the older rows there are the sums of every suffix, so that the oldest
+The window is in two stacks. The older rows are kept as the sums of every suffix, so that the oldest
 row leaves by taking the next suffix; of the newer ones there is a running sum. Sums of a window are
 those of a suffix and of the newer rows together. When no older row is left, the newer ones become
 the older: every row is added twice and nothing is ever subtracted, so an error does not outlive its
-row. Of suffixes every sqrt(n)-th is kept and those between two are built when they are reached:
+row. Every sqrt(n)-th suffix is kept and those between two are built when they are reached:
 2 sqrt(n) sums beside the rows themselves.
 """
 

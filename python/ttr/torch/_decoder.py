@@ -191,7 +191,7 @@ class Decoder:
         self._memory, self._state, self._room, self._kept = None, state, 0, []
 
     def _snapshot(self) -> dict[str, Any]:
-        """What a token will change. Of pairs that only grow it is how many count."""
+        """What a token will change. For pairs that only grow it is how many count."""
         pairs = self._info.window == 0 and self._info.counts_pairs
         state = {
             name: t if pairs and t.is_floating_point() else t.clone()
