@@ -3,18 +3,20 @@
 #include <limits>
 #include <utility>
 
+#include "src/core/fill.h"
+
 namespace ttr {
+
+double StartOf(const StateSpec& spec) {
+  return spec.name == "state.m" ? -std::numeric_limits<double>::infinity() : 0;
+}
 
 void AddMissing(const Recipe& recipe, std::span<const StateSpec> specs, const Dims& dims,
                 DType dtype, State& state) {
   for (const StateSpec& spec : specs) {
     if (state.Get(spec.name).defined()) continue;
     Tensor tensor(spec.counts ? DType::kInt64 : dtype, StateShape(spec, recipe, dims));
-    if (spec.name == "state.m") {
-      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-        StoreElement(tensor.data(), dtype, i, -std::numeric_limits<double>::infinity());
-      }
-    }
+    if (StartOf(spec) != 0) Fill(tensor, StartOf(spec));
     state.Set(spec.name, std::move(tensor));
   }
 }

@@ -135,8 +135,12 @@ class Engine {
                         const Pendency&, std::int64_t /*tokens*/) const {}
 };
 
-/// The entries that a state lacks: zeros, and the maximum of nothing (minus infinity) for
-/// "state.m". Not for entries that grow, nor for those that begin with something else.
+/// What the numbers of an entry are where nothing has been memorized: zero, and the maximum of
+/// nothing (minus infinity) for "state.m".
+double StartOf(const StateSpec& spec);
+
+/// Adds the entries that a state lacks, as they start. Not for entries that grow, nor for those
+/// that begin with something else.
 void AddMissing(const Recipe& recipe, std::span<const StateSpec> specs, const Dims& dims,
                 DType dtype, State& state);
 

@@ -6,6 +6,8 @@
 
 #include "src/adapters/fast_weights_words.h"
 #include "src/adapters/registry.h"
+#include "src/core/call_scratch.h"
+#include "src/core/fill.h"
 #include "src/core/working_copy.h"
 #include "src/engines/fast_weights/backward.h"
 #include "src/recipe/family.h"
@@ -32,24 +34,35 @@ fast_weights::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state)
   return sizes;
 }
 
-/// The state entries of a recipe that is not causal, from which no state goes on: those of the
-/// causal recipe, but for a position.
-std::vector<StateSpec> MemoriesOf(Recipe recipe) {
-  recipe.reading.causal = true;
-  std::vector<StateSpec> specs = StateSpecs(recipe);
-  std::erase_if(specs, [](const StateSpec& spec) { return spec.name == "state.position"; });
-  return specs;
-}
-
-/// The state of a call, complete: the caller's, or where the recipe is not causal one of its own.
-State& Complete(const EngineCall& call, State& given, State& own) {
+/// The state of a call, complete: the caller's, or where the recipe is not causal one that begins
+/// with the call and ends with it.
+fast_weights::StateOperands<TensorView> StatesOf(const EngineCall& call, State& state,
+                                                 CallScratch& scratch) {
   const Recipe& recipe = call.recipe();
   if (recipe.reading.causal) {
-    AddMissing(recipe, call.requirements.state, call.dims, call.dtype, given);
-    return given;
+    AddMissing(recipe, call.requirements.state, call.dims, call.dtype, state);
+    return FastWeightsStates(recipe, state);
   }
-  AddMissing(recipe, MemoriesOf(recipe), call.dims, call.dtype, own);
-  return own;
+  return FastWeightsStates(recipe, [&](std::string_view name) {
+    const auto& specs = call.prepared.memory();
+    const auto spec = std::ranges::find(specs, name, &StateSpec::name);
+    if (spec == specs.end() || spec->counts) return TensorView();
+    const TensorView entry = scratch.Zeros(call.dtype, StateShape(*spec, recipe, call.dims));
+    if (StartOf(*spec) != 0) Fill(entry, StartOf(*spec));
+    return entry;
+  });
+}
+
+/// Bytes of scratch beside the engine's: parameters of maps in another dtype, a position as a
+/// number of the engine's, and what StatesOf() takes. `memory` as Prepared has it.
+std::size_t OwnBytes(const std::vector<StateSpec>& memory, const Recipe& recipe, const Dims& dims) {
+  const auto bytes = [](const Shape& shape) { return CallScratch::Bytes(DType::kFloat64, shape); };
+  std::size_t all =
+      bytes({dims.heads, dims.features, dims.key_dim}) + bytes({dims.heads, dims.features});
+  for (const StateSpec& spec : memory) {
+    if (spec.counts || !recipe.reading.causal) all += bytes(StateShape(spec, recipe, dims));
+  }
+  return all;
 }
 
 /// The most bytes that either dtype of the state needs, as the sizes of a call do not say which it
@@ -82,11 +95,14 @@ class FastWeights final : public Engine {
 
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
     const Recipe& recipe = call.recipe();
-    State own;
-    FastWeightsCall words(call, Complete(call, state, own), call.needs);
-    fast_weights::Call& engine = words.call;
-    const WorkingCopy second(engine.second, engine.state.dtype());
-    const WorkingCopy position(engine.position, DType::kFloat64);
+    // ScratchBytes() does not count what pairs need that wait.
+    const bool counted = call.pendency == nullptr || !call.pendency->asked();
+    CallScratch scratch(name(), counted ? call.scratch : std::span<std::byte>(),
+                        OwnBytes(call.prepared.memory(), recipe, call.dims));
+    fast_weights::Call engine =
+        FastWeightsCall(call, StatesOf(call, state, scratch), call.needs, scratch);
+    const WorkingCopy second(engine.second, engine.state.dtype(), scratch);
+    const WorkingCopy position(engine.position, DType::kFloat64, scratch);
     engine.second = second.view();
     engine.position = position.view();
     engine.saved = call.saved;
@@ -97,10 +113,8 @@ class FastWeights final : public Engine {
       engine.y = outputs.y;
       engine.status = outputs.status;
     }
-    // ScratchBytes() does not count what pairs need that wait.
-    const bool counted = call.pendency == nullptr || !call.pendency->asked();
     fast_weights::Forward(FastWeightsOptions(recipe, call.dims, call.inputs), engine, call.executor,
-                          counted ? call.scratch : std::span<std::byte>());
+                          scratch.rest());
     if (call.needs == Needs::kRead) return;
     second.WriteBack();
     position.WriteBack();
@@ -108,13 +122,14 @@ class FastWeights final : public Engine {
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
     const fast_weights::Options options = FastWeightsOptions(recipe, dims, {});
-    return MostBytes(recipe, dims, [&](fast_weights::Sizes sizes) {
-      // Whatever the call asks for, and the system then allows.
-      const std::size_t bytes = fast_weights::ScratchBytes(options, sizes, threads);
-      if (sizes.state != DType::kFloat32) return bytes;
-      sizes.products = simd::Bf16Products::kTiles;
-      return std::max(bytes, fast_weights::ScratchBytes(options, sizes, threads));
-    });
+    const std::size_t own = OwnBytes(Prepared(recipe).memory(), recipe, dims);
+    return own + MostBytes(recipe, dims, [&](fast_weights::Sizes sizes) {
+             // Whatever the call asks for, and the system then allows.
+             const std::size_t bytes = fast_weights::ScratchBytes(options, sizes, threads);
+             if (sizes.state != DType::kFloat32) return bytes;
+             sizes.products = simd::Bf16Products::kTiles;
+             return std::max(bytes, fast_weights::ScratchBytes(options, sizes, threads));
+           });
   }
 
   bool HasBFloat16Products(const Recipe& recipe) const override {
@@ -248,16 +263,18 @@ const char* FastWeights::Obstacle(const Recipe& recipe) const {
 void FastWeights::Backward(const EngineCall& call, const State& initial,
                            const BackwardTensors& tensors) const {
   const Recipe& recipe = call.recipe();
-  State given = initial.Shared(), own;
-  const FastWeightsCall words(call, Complete(call, given, own), Needs::kBoth);
-  const DType dtype = words.call.state.dtype();
-  const WorkingCopy second(words.call.second, dtype);
-  const WorkingCopy position(words.call.position, DType::kFloat64);
+  State start = initial.Shared();
+  CallScratch scratch;
+  const fast_weights::Call forward =
+      FastWeightsCall(call, StatesOf(call, start, scratch), Needs::kBoth, scratch);
+  const DType dtype = forward.state.dtype();
+  const WorkingCopy second(forward.second, dtype, scratch);
+  const WorkingCopy position(forward.position, DType::kFloat64, scratch);
   const WorkingCopy features_w = WorkingCopy::Zeros(tensors.dinputs.features_w, dtype);
   const WorkingCopy features_b = WorkingCopy::Zeros(tensors.dinputs.features_b, dtype);
 
   fast_weights::BackwardCall engine;
-  engine.forward = words.call;
+  engine.forward = forward;
   engine.forward.second = second.view();
   engine.forward.position = position.view();
   engine.forward.saved = call.saved;

@@ -142,31 +142,25 @@ fast_weights::Operands<TensorView> FastWeightsOperands(const Recipe& recipe, con
   return operands;
 }
 
-fast_weights::StateOperands<TensorView> FastWeightsStates(const Recipe& recipe,
-                                                          const State& state) {
-  return {.state = state.Get("state"),
-          .second = state.Get(recipe.weights.phase ? "state.im" : "state.momentum"),
-          .sum = state.Get("state.n"),
-          .maximum = state.Get("state.m"),
-          .curvature = state.Get("state.d"),
-          .position = state.Get("state.position")};
-}
-
-FastWeightsCall::FastWeightsCall(const EngineCall& from, const State& state, Needs needs) {
+fast_weights::Call FastWeightsCall(const EngineCall& from,
+                                   const fast_weights::StateOperands<TensorView>& states,
+                                   Needs needs, CallScratch& scratch) {
   const Recipe& recipe = from.recipe();
   const Inputs& inputs = from.inputs;
-  static_cast<fast_weights::StateOperands<TensorView>&>(call) = FastWeightsStates(recipe, state);
+  fast_weights::Call call;
+  static_cast<fast_weights::StateOperands<TensorView>&>(call) = states;
   auto& operands = static_cast<fast_weights::Operands<TensorView>&>(call);
   if (needs != Needs::kRead) operands = FastWeightsOperands(recipe, inputs);
   call.q = needs != Needs::kWrite ? inputs.q : TensorView();
   const DType dtype = call.state.dtype();
   const Constants& constants = from.prepared.For(from.dims, dtype);
-  call.features_w = inputs.features_w.defined() ? Parameter(inputs.features_w, dtype, features_w_)
+  call.features_w = inputs.features_w.defined() ? Parameter(inputs.features_w, dtype, scratch)
                                                 : constants.directions.view();
-  call.features_b = Parameter(inputs.features_b, dtype, features_b_);
+  call.features_b = Parameter(inputs.features_b, dtype, scratch);
   call.decay_factors = constants.decay_factors;
   call.cu_seqlens = CuSeqlens(inputs, from.dims);
   call.slots = from.slots;
+  return call;
 }
 
 }  // namespace ttr

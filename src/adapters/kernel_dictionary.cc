@@ -3,7 +3,6 @@
 #include "src/engines/kernel_dictionary/kernel_dictionary.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "src/adapters/output_norm.h"
 #include "src/adapters/pair_words.h"
@@ -61,16 +60,18 @@ class KernelDictionary final : public Engine {
       AddMissing(recipe, call.requirements.state, call.dims, call.dtype, state);
     }
     kernel_dictionary::Call words = CallOf(call, state);
-    std::optional<OutputsBeforeNorm> before;
-    if (call.needs != Needs::kWrite) {
-      words.y = before.emplace(recipe, outputs, DType::kFloat64).y();
-    }
-    kernel_dictionary::Forward(OptionsOf(recipe, call.dims), words, call.executor, call.scratch);
-    if (before) before->Normalise(call.executor);
+    CallScratch scratch(
+        name(), call.scratch,
+        OutputsBeforeNorm::ScratchBytes(recipe, call.dims, call.executor.threads()));
+    const OutputsBeforeNorm before(recipe, outputs.y, DType::kFloat64, scratch);
+    words.y = before.y();
+    kernel_dictionary::Forward(OptionsOf(recipe, call.dims), words, call.executor, scratch.rest());
+    before.Normalise(call.executor);
   }
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
-    return kernel_dictionary::ScratchBytes({recipe.optimizer.budget, dims.key_dim, dims.value_dim},
+    return OutputsBeforeNorm::ScratchBytes(recipe, dims, threads) +
+           kernel_dictionary::ScratchBytes({recipe.optimizer.budget, dims.key_dim, dims.value_dim},
                                            threads);
   }
 };

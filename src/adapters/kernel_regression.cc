@@ -3,7 +3,6 @@
 #include "src/engines/kernel_regression/kernel_regression.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "src/adapters/output_norm.h"
 #include "src/adapters/pair_gradients.h"
@@ -75,14 +74,15 @@ class KernelRegression final : public Engine {
       return RetrieveNothing(outputs, false);
     }
     kernel_regression::Call words = CallOf(call, state);
-    std::optional<OutputsBeforeNorm> before;
-    if (call.needs != Needs::kWrite) {
-      words.y = before.emplace(recipe, outputs, call.dtype).y();
-      words.status = outputs.status;
-    }
+    CallScratch scratch(
+        name(), call.scratch,
+        OutputsBeforeNorm::ScratchBytes(recipe, call.dims, call.executor.threads()));
+    const OutputsBeforeNorm before(recipe, outputs.y, call.dtype, scratch);
+    words.y = before.y();
+    words.status = outputs.status;
     words.factor = call.needs == Needs::kBoth ? call.auxiliary : TensorView();
-    kernel_regression::Forward(OptionsOf(recipe, call.dims), words, call.executor, call.scratch);
-    if (before) before->Normalise(call.executor);
+    kernel_regression::Forward(OptionsOf(recipe, call.dims), words, call.executor, scratch.rest());
+    before.Normalise(call.executor);
   }
 
   bool HasGradients() const override { return true; }
@@ -112,7 +112,8 @@ class KernelRegression final : public Engine {
   }
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
-    return kernel_regression::ScratchBytes(SizesOf(recipe, dims, DType::kFloat64), threads);
+    return OutputsBeforeNorm::ScratchBytes(recipe, dims, threads) +
+           kernel_regression::ScratchBytes(SizesOf(recipe, dims, DType::kFloat64), threads);
   }
 
   std::int64_t PairAuxiliaryNumbers(const Recipe& recipe, const Dims& dims, DType dtype,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <vector>
 
 #include "src/adapters/mapped_keys.h"
@@ -83,11 +82,12 @@ least_squares::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
 }
 
 /// [H, Dphi], the ridge of every memory; none on the 1 of an affine memory.
-Tensor RidgeOf(const Recipe& recipe, const Dims& dims, const TensorView& given) {
+TensorView RidgeOf(const Recipe& recipe, const Dims& dims, const TensorView& given,
+                   CallScratch& scratch) {
   const std::int64_t phi = PhiDim(recipe, dims);
   const bool affine = recipe.function.kind == FunctionClass::kAffine;
-  Tensor ridge(DType::kFloat64, {dims.heads, phi});
-  double* numbers = ridge.as<double>().data();
+  const TensorView ridge = scratch.Zeros(DType::kFloat64, {dims.heads, phi});
+  double* numbers = ridge.as<double>();
   for (std::int64_t h = 0; h < dims.heads; ++h) {
     for (std::int64_t i = 0; i < phi - (affine ? 1 : 0); ++i) {
       double& number = numbers[h * phi + i];
@@ -108,47 +108,53 @@ bool AsksForRidge(const Recipe& recipe, const State& state) {
 /// with no associations, and with the ridge where that is part of A.
 class Memories {
  public:
-  Memories(const Recipe& recipe, const Dims& dims, const Tensor& ridge, DType dtype, State& state) {
-    const std::int64_t phi = PhiDim(recipe, dims);
-    if (!state.Get("state").defined()) {
-      start_b_ = Tensor(dtype, {dims.states(), dims.heads, phi, dims.value_dim});
-    }
-    if (!state.Get("state.a").defined()) {
-      start_a_ = Tensor(dtype, {dims.states(), dims.heads, phi, phi});
-      if (recipe.optimizer.ridge_kind == RidgeKind::kFading) {
-        for (std::int64_t n = 0; n < dims.states(); ++n) {
-          for (std::int64_t h = 0; h < dims.heads; ++h) {
-            for (std::int64_t i = 0; i < phi; ++i) {
-              start_a_.view().Set({n, h, i, i}, ridge.view().At({h, i}));
-            }
-          }
-        }
-      }
-    }
-    if (recipe.reading.causal) {
-      if (start_b_.defined()) state.Set("state", std::move(start_b_));
-      if (start_a_.defined()) state.Set("state.a", std::move(start_a_));
-      b = state.Get("state");
-      home_ = state.Get("state.a");
-    } else {
-      b = start_b_.view();
-      home_ = start_a_.view();
+  Memories(const Recipe& recipe, const Dims& dims, const TensorView& ridge, DType dtype,
+           State& state, CallScratch& scratch) {
+    const auto entry = [&](std::string_view name, std::int64_t columns) {
+      const Shape shape{dims.states(), dims.heads, PhiDim(recipe, dims), columns};
+      if (!recipe.reading.causal) return scratch.Zeros(dtype, shape);
+      state.Set(name, Tensor(dtype, shape));
+      return state.Get(name);
+    };
+    b = state.Get("state");
+    if (!b.defined()) b = entry("state", dims.value_dim);
+    given_a_ = state.Get("state.a");
+    if (!given_a_.defined()) {
+      given_a_ = entry("state.a", PhiDim(recipe, dims));
+      if (recipe.optimizer.ridge_kind == RidgeKind::kFading) StartWith(ridge);
     }
     // Arithmetic is in one type: A gets that of B.
-    if (home_.dtype() != b.dtype()) start_a_ = Tensor::Copy(home_, b.dtype());
-    a = home_.dtype() == b.dtype() ? home_ : start_a_.view();
+    a = given_a_.dtype() == b.dtype() ? given_a_ : scratch.Copy(given_a_, b.dtype());
   }
 
   /// Copies A back into the caller's tensor; called after the memories are written.
   void Return() const {
-    if (a.data() != home_.data()) CopyInto(a, home_);
+    if (a.data() != given_a_.data()) CopyInto(a, given_a_);
+  }
+
+  /// Bytes that they take of the scratch.
+  static std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims) {
+    if (recipe.reading.causal) return 0;
+    const std::int64_t phi = PhiDim(recipe, dims);
+    return CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, phi, dims.value_dim}) +
+           CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, phi, phi});
   }
 
   TensorView a, b;
 
  private:
-  Tensor start_a_, start_b_;
-  TensorView home_;
+  /// The ridge on the diagonals of A.
+  void StartWith(const TensorView& ridge) const {
+    for (std::int64_t n = 0; n < given_a_.size(0); ++n) {
+      for (std::int64_t h = 0; h < given_a_.size(1); ++h) {
+        for (std::int64_t i = 0; i < given_a_.size(2); ++i) {
+          given_a_.Set({n, h, i, i}, ridge.At({h, i}));
+        }
+      }
+    }
+  }
+
+  TensorView given_a_;
 };
 
 least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
@@ -162,15 +168,15 @@ least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state
 }
 
 /// Operands of the engine, from a call that has been checked.
-struct Words {
-  Words(const EngineCall& from, State& state, Needs needs)
+struct Operands {
+  Operands(const EngineCall& from, State& state, Needs needs, CallScratch& scratch)
       : ridge(AsksForRidge(from.recipe(), state)
-                  ? RidgeOf(from.recipe(), from.dims, from.inputs.ridge)
-                  : Tensor()),
-        memories(from.recipe(), from.dims, ridge, from.dtype, state),
+                  ? RidgeOf(from.recipe(), from.dims, from.inputs.ridge, scratch)
+                  : TensorView()),
+        memories(from.recipe(), from.dims, ridge, from.dtype, state, scratch),
         constants(from.prepared.For(from.dims, memories.b.dtype())),
         keys(from.recipe(), from.dims, Used(from.inputs, needs), constants.directions.view(),
-             memories.b.dtype(), from.executor) {
+             memories.b.dtype(), from.executor, scratch) {
     const Inputs& inputs = from.inputs;
     call.q = keys.q();
     call.k = keys.k();
@@ -186,14 +192,20 @@ struct Words {
     }
     call.cu_seqlens = CuSeqlens(inputs, from.dims);
     call.slots = from.slots;
-    if (ridge.defined()) call.ridge = ridge.view();
+    call.ridge = ridge;
     call.a = memories.a;
     call.b = memories.b;
   }
-  Words(const Words&) = delete;
-  Words& operator=(const Words&) = delete;
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
 
-  Tensor ridge;
+  /// Bytes that they take of the scratch.
+  static std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
+    return CallScratch::Bytes(DType::kFloat64, {dims.heads, PhiDim(recipe, dims)}) +
+           Memories::ScratchBytes(recipe, dims) + MappedKeys::ScratchBytes(recipe, dims, threads);
+  }
+
+  TensorView ridge;
   Memories memories;
   const Constants& constants;
   MappedKeys keys;
@@ -278,9 +290,10 @@ class LeastSquares final : public Engine {
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override;
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
-    return MostBytes(recipe, dims, [&](const least_squares::Sizes& sizes) {
-      return least_squares::ScratchBytes(OptionsOf(recipe, dims), sizes, threads);
-    });
+    return OwnBytes(recipe, dims, threads) +
+           MostBytes(recipe, dims, [&](const least_squares::Sizes& sizes) {
+             return least_squares::ScratchBytes(OptionsOf(recipe, dims), sizes, threads);
+           });
   }
 
   bool HasGradients() const override { return true; }
@@ -314,6 +327,13 @@ class LeastSquares final : public Engine {
     call.deferred = true;
     least_squares::Flush(call, executor);
   }
+
+ private:
+  /// Bytes of scratch beside the engine's.
+  static std::size_t OwnBytes(const Recipe& recipe, const Dims& dims, int threads) {
+    return Operands::ScratchBytes(recipe, dims, threads) +
+           OutputsBeforeNorm::ScratchBytes(recipe, dims, threads);
+  }
 };
 
 double LeastSquares::FlopsPerToken(const Recipe& recipe, const Dims& dims) const {
@@ -334,19 +354,19 @@ double LeastSquares::FlopsPerToken(const Recipe& recipe, const Dims& dims) const
 
 void LeastSquares::Forward(const EngineCall& call, State& state, const Outputs& outputs) const {
   const Recipe& recipe = call.recipe();
-  Words words(call, state, call.needs);
-  std::optional<OutputsBeforeNorm> before;
-  if (call.needs != Needs::kWrite) {
-    words.call.y = before.emplace(recipe, outputs, words.call.b.dtype()).y();
-    words.call.status = outputs.status;
-    words.call.iterations = outputs.iterations;
-    words.call.residual = outputs.residual;
-  }
-  words.call.factor = call.auxiliary;
-  words.call.deferred = call.pendency != nullptr;
-  least_squares::Forward(OptionsOf(recipe, call.dims), words.call, call.executor, call.scratch);
-  if (before) before->Normalise(call.executor);
-  if (call.needs != Needs::kRead) words.memories.Return();
+  CallScratch scratch(name(), call.scratch, OwnBytes(recipe, call.dims, call.executor.threads()));
+  Operands operands(call, state, call.needs, scratch);
+  const OutputsBeforeNorm before(recipe, outputs.y, operands.call.b.dtype(), scratch);
+  operands.call.y = before.y();
+  operands.call.status = outputs.status;
+  operands.call.iterations = outputs.iterations;
+  operands.call.residual = outputs.residual;
+  operands.call.factor = call.auxiliary;
+  operands.call.deferred = call.pendency != nullptr;
+  least_squares::Forward(OptionsOf(recipe, call.dims), operands.call, call.executor,
+                         scratch.rest());
+  before.Normalise(call.executor);
+  if (call.needs != Needs::kRead) operands.memories.Return();
 }
 
 void LeastSquares::Backward(const EngineCall& call, const State& initial,
@@ -354,28 +374,29 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   const Recipe& recipe = call.recipe();
   const Dims& dims = call.dims;
   State start = initial.Shared();
-  Words words(call, start, Needs::kBoth);
-  const DType dtype = words.call.b.dtype();
+  CallScratch scratch;
+  const Operands operands(call, start, Needs::kBoth, scratch);
+  const DType dtype = operands.call.b.dtype();
 
   least_squares::BackwardCall engine;
   const Tensor dz = GradientBeforeNorm(call, dtype, tensors.dy, [&](const TensorView& z) {
-    const Tensor a = Tensor::Copy(words.call.a), b = Tensor::Copy(words.call.b);
-    least_squares::Call forward = words.call;
+    const Tensor a = Tensor::Copy(operands.call.a), b = Tensor::Copy(operands.call.b);
+    least_squares::Call forward = operands.call;
     forward.a = a;
     forward.b = b;
     forward.y = z;
     least_squares::Forward(OptionsOf(recipe, dims), forward, call.executor);
   });
   engine.dy = dz.defined() ? dz.view() : tensors.dy;
-  engine.forward = words.call;
+  engine.forward = operands.call;
   engine.da = tensors.dstate.Get("state.a");
   engine.db = tensors.dstate.Get("state");
 
-  const bool direct = words.keys.plain();
+  const bool direct = operands.keys.plain();
   Tensor dk, dq;
   if (!direct) {
-    dk = Tensor(dtype, words.call.k.shape());
-    dq = Tensor(dtype, words.call.q.shape());
+    dk = Tensor(dtype, operands.call.k.shape());
+    dq = Tensor(dtype, operands.call.q.shape());
   }
   const std::int64_t answers = std::max(dims.heads, dims.query_heads);
   const WorkingCopy keys =
@@ -400,7 +421,7 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
     diagonal = Tensor(DType::kFloat64, {dims.states(), dims.heads, phi});
     if (recipe.optimizer.ridge_kind != RidgeKind::kFading) engine.gradients.ridge = diagonal;
     if (starts_with_ridge && !engine.gradients.a.defined()) {  // not causal: no state, yet a start
-      start_gradient = Tensor(dtype, words.call.a.shape());
+      start_gradient = Tensor(dtype, operands.call.a.shape());
       engine.gradients.a = start_gradient;
     }
   }
@@ -408,7 +429,7 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   keys.WriteBack();
   queries.WriteBack();
   values.WriteBack();
-  if (!direct) words.keys.Backward(dk, dq, tensors.dinputs);
+  if (!direct) operands.keys.Backward(dk, dq, tensors.dinputs);
   if (!tensors.dinputs.ridge.defined()) return;
   const std::int64_t ridged = phi - (recipe.function.kind == FunctionClass::kAffine ? 1 : 0);
   for (std::int64_t n = 0; n < dims.states(); ++n) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/adapters/feature_parameters.h"
+#include "src/core/fill.h"
 #include "src/core/working_copy.h"
 #include "src/engines/rows/norm.h"
 #include "src/operators/feature_words.h"
@@ -12,6 +13,16 @@ namespace ttr {
 namespace {
 
 constexpr double kUnitEps = 1e-6;  // x / sqrt(|x|^2 + 1e-6)
+
+/// Bytes of scratch of the maps of rows, which run one after the other.
+std::size_t RowsBytes(const rows::FeatureOptions& features, const Recipe& recipe, const Dims& dims,
+                      int threads) {
+  const bool maps = features.map != rows::Map::kNone;
+  const bool normalises = recipe.reading.normalise_qk;
+  return std::max(
+      normalises ? rows::NormScratchBytes(dims.key_dim, threads) : 0,
+      maps ? rows::FeatureScratchBytes(dims.key_dim, PhiDim(recipe, dims), threads) : 0);
+}
 
 /// a += b, element by element; both contiguous and of one dtype.
 void Add(const TensorView& b, const TensorView& a) {
@@ -25,17 +36,42 @@ void Add(const TensorView& b, const TensorView& a) {
 }  // namespace
 
 MappedKeys::MappedKeys(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
-                       const TensorView& directions, DType dtype, Executor& executor)
+                       const TensorView& directions, DType dtype, Executor& executor,
+                       CallScratch& scratch)
     : features_(FeatureWords(recipe.function)),
       affine_(recipe.function.kind == FunctionClass::kAffine),
       normalise_(recipe.reading.normalise_qk),
       memories_(dims.heads),
       dtype_(dtype),
-      executor_(executor) {
-  w_ = inputs.features_w.defined() ? Parameter(inputs.features_w, dtype, w_copy_) : directions;
-  b_ = Parameter(inputs.features_b, dtype, b_copy_);
+      executor_(executor),
+      scratch_(scratch),
+      w_(inputs.features_w.defined() ? Parameter(inputs.features_w, dtype, scratch) : directions),
+      b_(Parameter(inputs.features_b, dtype, scratch)) {
+  if (plain()) {
+    k_.mapped = inputs.k;
+    q_.mapped = inputs.q;
+    return;
+  }
+  rows_scratch_ = scratch.Take(RowsBytes(features_, recipe, dims, executor.threads()));
   Map(inputs.k, dims.heads, k_);
-  Map(inputs.q, std::max(dims.heads, dims.query_heads), q_);
+  Map(inputs.q, dims.output_heads(), q_);
+}
+
+std::size_t MappedKeys::ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
+  const rows::FeatureOptions features = FeatureWords(recipe.function);
+  const bool maps = features.map != rows::Map::kNone;
+  const bool affine = recipe.function.kind == FunctionClass::kAffine;
+  const bool normalises = recipe.reading.normalise_qk;
+  if (!maps && !affine && !normalises) return 0;
+  const auto bytes = [](const Shape& shape) { return CallScratch::Bytes(DType::kFloat64, shape); };
+  std::size_t all = CallScratch::RoundedUp(RowsBytes(features, recipe, dims, threads)) +
+                    bytes({dims.heads, dims.features, dims.key_dim}) +
+                    bytes({dims.heads, dims.features});
+  for (const std::int64_t heads : {dims.heads, dims.output_heads()}) {
+    if (normalises) all += bytes({dims.batch, dims.tokens, heads, dims.key_dim});
+    if (maps || affine) all += bytes({dims.batch, dims.tokens, heads, PhiDim(recipe, dims)});
+  }
+  return all;
 }
 
 /// A map with weights has its own for every memory: heads that share a key are mapped apart.
@@ -53,9 +89,9 @@ void MappedKeys::Map(const TensorView& input, std::int64_t heads, Side& side) {
   side.input = side.plain = side.mapped = input;
   if (!input.defined()) return;
   if (normalise_) {
-    side.unit = Tensor(dtype_, input.shape());
-    side.plain = side.mapped = side.unit.view();
-    rows::Normalise({rows::NormKind::kL2, kUnitEps, input, {}, {}, {}}, side.unit, executor_);
+    side.plain = side.mapped = scratch_.Zeros(dtype_, input.shape());
+    rows::Normalise({rows::NormKind::kL2, kUnitEps, input, {}, {}, {}}, side.plain, executor_,
+                    rows_scratch_);
   }
   const bool maps = features_.map != rows::Map::kNone;
   if (!maps && !affine_) return;
@@ -63,22 +99,21 @@ void MappedKeys::Map(const TensorView& input, std::int64_t heads, Side& side) {
   if (!weighs) heads = input.size(2);
   const std::int64_t dim =
       rows::FeatureDim(features_, input.size(3), w_.defined() ? w_.size(1) : 0);
-  side.phi = Tensor(dtype_, {input.size(0), input.size(1), heads, dim + (affine_ ? 1 : 0)});
-  side.mapped = side.phi.view();
+  side.mapped =
+      scratch_.Zeros(dtype_, {input.size(0), input.size(1), heads, dim + (affine_ ? 1 : 0)});
+  side.has_features = true;
   const TensorView to = side.mapped.Slice(3, 0, dim);
   if (!maps) {
     CopyInto(side.plain, to);
   } else if (!weighs) {
-    rows::MapFeatures(features_, {side.plain, {}, {}, {}, {}}, to, executor_);
+    rows::MapFeatures(features_, {side.plain, {}, {}, {}, {}}, to, executor_, rows_scratch_);
   } else {
     for (std::int64_t h = 0; h < heads; ++h) {
-      rows::MapFeatures(features_, CallOf(side, h), to.Slice(2, h, 1), executor_);
+      rows::MapFeatures(features_, CallOf(side, h), to.Slice(2, h, 1), executor_, rows_scratch_);
     }
   }
   if (!affine_) return;
-  for (std::int64_t i = dim; i < side.phi.elements(); i += dim + 1) {
-    StoreElement(side.phi.data(), dtype_, i, 1);
-  }
+  Fill(side.mapped.Slice(3, dim, 1), 1);
 }
 
 void MappedKeys::Back(const Side& side, const TensorView& dmapped, const TensorView& dinput,
@@ -87,7 +122,7 @@ void MappedKeys::Back(const Side& side, const TensorView& dmapped, const TensorV
   if (!dinput.defined() && !wants_parameters) return;
   TensorView dplain = dmapped;
   Tensor heads, unit;
-  if (side.phi.defined()) {
+  if (side.has_features) {
     const bool maps = features_.map != rows::Map::kNone;
     const std::int64_t dim = side.mapped.size(3) - (affine_ ? 1 : 0);
     dplain = dmapped.Slice(3, 0, dim);

@@ -2,6 +2,10 @@
 /// and the gradients back to the inputs.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
+#include "src/core/call_scratch.h"
 #include "src/engines/rows/features.h"
 #include "ttr/executor.h"
 #include "ttr/inputs.h"
@@ -15,12 +19,15 @@ class MappedKeys {
  public:
   /// `directions`: of a random map that is given none, in `dtype`.
   MappedKeys(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
-             const TensorView& directions, DType dtype, Executor& executor);
+             const TensorView& directions, DType dtype, Executor& executor, CallScratch& scratch);
   MappedKeys(const MappedKeys&) = delete;
   MappedKeys& operator=(const MappedKeys&) = delete;
 
   const TensorView& k() const { return k_.mapped; }
   const TensorView& q() const { return q_.mapped; }
+  /// Bytes that it takes of the scratch.
+  static std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
+
   /// Are the keys as they were given?
   bool plain() const { return !normalise_ && !affine_ && features_.map == rows::Map::kNone; }
 
@@ -31,7 +38,7 @@ class MappedKeys {
  private:
   struct Side {
     TensorView input, plain, mapped;  // as given; of unit length; after phi
-    Tensor unit, phi;
+    bool has_features = false;        // is `mapped` a tensor of its own, [B, T, heads, Dphi]?
   };
   void Map(const TensorView& input, std::int64_t heads, Side& side);
   /// Adds to dw and db.
@@ -44,8 +51,9 @@ class MappedKeys {
   std::int64_t memories_;
   DType dtype_;
   Executor& executor_;
-  Tensor w_copy_, b_copy_;
+  CallScratch& scratch_;
   TensorView w_, b_;
+  std::span<std::byte> rows_scratch_;
   Side k_, q_;
 };
 

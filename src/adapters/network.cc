@@ -3,12 +3,18 @@
 #include "src/engines/network/network.h"
 
 #include <algorithm>
+#include <memory_resource>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/adapters/network_state.h"
 #include "src/adapters/network_words.h"
 #include "src/adapters/registry.h"
+#include "src/core/call_scratch.h"
+#include "src/core/fill.h"
 #include "src/core/working_copy.h"
 #include "src/engines/network/backward.h"
 #include "src/recipe/family.h"
@@ -16,57 +22,63 @@
 namespace ttr {
 namespace {
 
-/// The tensors of a state whose names have this prefix, in one dtype.
-class ParameterCopies {
+/// The parameters of a state, or their gradients, as the engine takes them: in one dtype, others in
+/// copies. None where the state has none.
+class Parameters : public network::StateParameters {
  public:
-  ParameterCopies(const Recipe& recipe, const State& state, std::string_view prefix, DType dtype) {
-    for (std::int64_t l = 1; l <= recipe.function.depth; ++l) {
-      const std::string layer = std::to_string(l), name = "state." + std::string(prefix);
-      w_.emplace_back(state.Get(name + "w" + layer), dtype);
-      if (recipe.function.bias) b_.emplace_back(state.Get(name + "b" + layer), dtype);
-    }
+  Parameters(const Requirements& requirements, const State& state, DType dtype,
+             CallScratch& scratch)
+      : views_(scratch.resource()) {
+    views_.reserve(requirements.state.size());
+    const auto layers = [&](std::string_view weight, std::string_view bias) {
+      return network::Parameters{EntriesOf(requirements, state, weight, dtype, scratch),
+                                 EntriesOf(requirements, state, bias, dtype, scratch)};
+    };
+    weights = layers("state.w", "state.b");
+    anchors = layers("state.anchor_w", "state.anchor_b");
+    second = requirements.recipe.optimizer.momentum ? layers("state.s_w", "state.s_b")
+                                                    : layers("state.g_w", "state.g_b");
+    squares = layers("state.squares_w", "state.squares_b");
+  }
+  Parameters(const Parameters&) = delete;
+  Parameters& operator=(const Parameters&) = delete;
+
+  void WriteBack() const {
+    for (const auto& [given, copy] : copies_) CopyInto(copy, given);
   }
 
-  /// The parameters as the engine takes them; empty where the state has none.
-  network::Parameters views() const {
-    network::Parameters views;
-    if (!w_.front().view().defined()) return views;
-    for (const WorkingCopy& copy : w_) views.w.push_back(copy.view());
-    for (const WorkingCopy& copy : b_) views.b.push_back(copy.view());
-    return views;
-  }
-  void WriteBack() const {
-    for (const WorkingCopy& copy : w_) copy.WriteBack();
-    for (const WorkingCopy& copy : b_) copy.WriteBack();
+  /// Bytes that they take of the scratch.
+  static std::size_t ScratchBytes(const Recipe& recipe) {
+    constexpr std::size_t kOfLayer = 8;  // weights and biases, of four kinds
+    return CallScratch::RoundedUp(static_cast<std::size_t>(recipe.function.depth) * kOfLayer *
+                                  sizeof(TensorView));
   }
 
  private:
-  std::vector<WorkingCopy> w_, b_;
-};
-
-/// The parameters of a call, with those that the options have beside the weights.
-struct StateCopies {
-  ParameterCopies weights, anchors, second, squares;
-
-  StateCopies(const Recipe& recipe, const State& state, DType dtype)
-      : weights(recipe, state, "", dtype),
-        anchors(recipe, state, "anchor_", dtype),
-        second(recipe, state, recipe.optimizer.momentum ? "s_" : "g_", dtype),
-        squares(recipe, state, "squares_", dtype) {}
-
-  network::StateGradients gradients() const {
-    return {weights.views(), anchors.views(), second.views(), squares.views()};
-  }
-  void WriteBack() const {
-    for (const ParameterCopies* copies : {&weights, &anchors, &second, &squares}) {
-      copies->WriteBack();
+  /// Those whose names begin like this, layer by layer.
+  std::span<const TensorView> EntriesOf(const Requirements& requirements, const State& state,
+                                        std::string_view prefix, DType dtype,
+                                        CallScratch& scratch) {
+    const std::size_t first = views_.size();
+    for (const StateSpec& spec : requirements.state) {
+      if (!spec.name.starts_with(prefix)) continue;
+      const TensorView given = state.Get(spec.name);
+      if (!given.defined()) continue;
+      const bool fits = given.dtype() == dtype;
+      views_.push_back(fits ? given : scratch.Copy(given, dtype));
+      if (!fits) copies_.emplace_back(given, views_.back());
     }
+    return std::span<const TensorView>(views_).subspan(first);
   }
+
+  std::pmr::vector<TensorView> views_;
+  std::vector<std::pair<TensorView, TensorView>> copies_;  // the caller's, and what it becomes
 };
 
-network::Call CallOf(const EngineCall& from, const State& state, const StateCopies& copies) {
+network::Call CallOf(const EngineCall& from, const State& state, const Parameters& parameters) {
   const Inputs& inputs = from.inputs;
   network::Call call;
+  static_cast<network::StateParameters&>(call) = parameters;
   if (from.needs != Needs::kWrite) call.q = inputs.q;
   if (from.needs != Needs::kRead) {
     call.k = inputs.k;
@@ -80,10 +92,6 @@ network::Call CallOf(const EngineCall& from, const State& state, const StateCopi
   call.row_bias = inputs.row_bias;
   call.cu_seqlens = CuSeqlens(inputs, from.dims);
   call.slots = from.slots;
-  call.weights = copies.weights.views();
-  call.anchors = copies.anchors.views();
-  call.second = copies.second.views();
-  call.squares = copies.squares.views();
   call.position = state.Get("state.position");
   return call;
 }
@@ -94,18 +102,18 @@ class NetworkGradients {
  public:
   NetworkGradients(const EngineCall& call, const State& initial, const BackwardTensors& tensors,
                    DType dtype)
-      : recipe_(call.recipe()), initial_(initial), home_(tensors) {
+      : initial_(initial), tensors_(tensors) {
     const Inputs& d = tensors.dinputs;
     const Dims& dims = call.dims;
     q_ = WorkingCopy::OfHeads(d.q, dims.output_heads(), dtype);
     k_ = WorkingCopy::OfHeads(d.k, dims.heads, dtype);
     v_ = WorkingCopy::OfHeads(d.v, dims.heads, dtype);
     for (const StateSpec& spec : call.requirements.state) {
-      if (!spec.counts) state_.Set(spec.name, Tensor(dtype, StateShape(spec, recipe_, dims)));
+      if (!spec.counts) state_.Set(spec.name, Tensor(dtype, StateShape(spec, call.recipe(), dims)));
     }
-    const StateCopies copies(recipe_, state_, dtype);
-    const auto each = [&](const TensorView& home, Tensor& sums) {
-      if (home.defined()) sums = Tensor(dtype, {dims.states(), dims.heads, home.size(1)});
+    parameters_.emplace(call.requirements, state_, dtype, scratch_);
+    const auto each = [&](const TensorView& wanted, Tensor& sums) {
+      if (wanted.defined()) sums = Tensor(dtype, {dims.states(), dims.heads, wanted.size(1)});
       return sums.view();
     };
     views_ = {.q = q_.view(),
@@ -117,27 +125,27 @@ class NetworkGradients {
               .ln_weight = each(d.ln_weight, ln_weight_),
               .ln_bias = each(d.ln_bias, ln_bias_),
               .row_bias = each(d.row_bias, row_bias_),
-              .initial = copies.gradients()};
+              .initial = *parameters_};
   }
 
   const network::Gradients& views() const { return views_; }
 
   void WriteBack() const {
     for (const WorkingCopy* copy : {&q_, &k_, &v_}) copy->WriteBack();
-    AddUp(ln_weight_.view(), home_.dinputs.ln_weight);
-    AddUp(ln_bias_.view(), home_.dinputs.ln_bias);
-    AddUp(row_bias_.view(), home_.dinputs.row_bias);
+    AddUp(ln_weight_.view(), tensors_.dinputs.ln_weight);
+    AddUp(ln_bias_.view(), tensors_.dinputs.ln_bias);
+    AddUp(row_bias_.view(), tensors_.dinputs.row_bias);
     for (const State::Entry& entry : state_.entries()) {
       // An entry that the caller did not give began as another one, whose gradient takes its own.
       const std::string of = initial_.empty() ? "" : NetworkEntryOf(entry.name);
       if (!of.empty() && !initial_.Get(entry.name).defined()) {
         AddTo(state_.Get(of), entry.view);
-        CopyInto(Tensor(entry.view.dtype(), entry.view.shape()), entry.view);
+        Fill(entry.view, 0);
       }
     }
     for (const State::Entry& entry : state_.entries()) {
-      const TensorView home = home_.dinitial.Get(entry.name);
-      home.rank() < entry.view.rank() ? AddUp(entry.view, home) : CopyInto(entry.view, home);
+      const TensorView wanted = tensors_.dinitial.Get(entry.name);
+      wanted.rank() < entry.view.rank() ? AddUp(entry.view, wanted) : CopyInto(entry.view, wanted);
     }
   }
 
@@ -150,23 +158,24 @@ class NetworkGradients {
     }
   }
 
-  /// `home`, the caller's tensor, = the sum over the sequences, if it is wanted.
-  static void AddUp(const TensorView& each, const TensorView& home) {
-    if (!home.defined()) return;
-    const Tensor sum(DType::kFloat64, home.shape());
+  /// The sum over the sequences, if it is wanted.
+  static void AddUp(const TensorView& each, const TensorView& wanted) {
+    if (!wanted.defined()) return;
+    const Tensor sum(DType::kFloat64, wanted.shape());
     for (std::int64_t n = 0; n < each.size(0); ++n) {
       const TensorView row = each.Slice(0, n, 1);
-      AddTo(sum.view(), TensorView(row.data(), row.dtype(), home.shape()));
+      AddTo(sum.view(), TensorView(row.data(), row.dtype(), wanted.shape()));
     }
-    CopyInto(sum, home);
+    CopyInto(sum, wanted);
   }
 
-  const Recipe& recipe_;
   const State& initial_;
-  const BackwardTensors& home_;
+  const BackwardTensors& tensors_;
   WorkingCopy q_, k_, v_;
   Tensor ln_weight_, ln_bias_, row_bias_;
   State state_;
+  CallScratch scratch_;
+  std::optional<Parameters> parameters_;  // of state_
   network::Gradients views_;
 };
 
@@ -200,19 +209,20 @@ class Network final : public Engine {
 
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
     CompleteNetwork(call.requirements, call.dims, call.dtype, state);
-    const StateCopies copies(call.recipe(), state, state.Get("state.w1").dtype());
-    network::Call words = CallOf(call, state, copies);
-    words.saved = call.saved;
-    if (call.needs != Needs::kWrite) {
-      words.y = outputs.y;
-      words.status = outputs.status;
-    }
-    network::Forward(NetworkOptions(call.recipe(), call.dims), words, call.executor, call.scratch);
-    if (call.needs != Needs::kRead) copies.WriteBack();
+    CallScratch scratch(name(), call.scratch, Parameters::ScratchBytes(call.recipe()));
+    const Parameters parameters(call.requirements, state, state.Get("state.w1").dtype(), scratch);
+    network::Call tensors = CallOf(call, state, parameters);
+    tensors.saved = call.saved;
+    tensors.y = outputs.y;
+    tensors.status = outputs.status;
+    network::Forward(NetworkOptions(call.recipe(), call.dims), tensors, call.executor,
+                     scratch.rest());
+    if (call.needs != Needs::kRead) parameters.WriteBack();
   }
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
-    return network::ScratchBytes(NetworkSizes(recipe, dims, DType::kFloat64), threads);
+    return Parameters::ScratchBytes(recipe) +
+           network::ScratchBytes(NetworkSizes(recipe, dims, DType::kFloat64), threads);
   }
 
   std::size_t SavedBytes(const Recipe& recipe, const Dims& dims, DType state) const override {
@@ -232,13 +242,15 @@ class Network final : public Engine {
     CompleteNetwork(call.requirements, call.dims, dtype, start);
     State dstate = tensors.dstate.Shared();
     AddMissing(recipe, call.requirements.state, call.dims, dtype, dstate);
-    const StateCopies copies(recipe, start, dtype), final(recipe, dstate, dtype);
-    network::Call words = CallOf(call, start, copies);
-    words.y = tensors.dy;
-    words.saved = call.saved;
+    CallScratch scratch;
+    const Parameters parameters(call.requirements, start, dtype, scratch);
+    const Parameters final(call.requirements, dstate, dtype, scratch);
+    network::Call forward = CallOf(call, start, parameters);
+    forward.y = tensors.dy;
+    forward.saved = call.saved;
     const NetworkGradients gradients(call, initial, tensors, dtype);
-    network::Backward(NetworkOptions(recipe, call.dims), words, final.gradients(),
-                      gradients.views(), call.executor, call.scratch);
+    network::Backward(NetworkOptions(recipe, call.dims), forward, final, gradients.views(),
+                      call.executor, call.scratch);
     gradients.WriteBack();
   }
 

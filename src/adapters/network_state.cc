@@ -23,7 +23,14 @@ Tensor Spread(const TensorView& row, const Shape& shape) {
 }
 
 /// Puts the start weights of every layer that a state lacks.
-void AddStartWeights(const Recipe& recipe, const Dims& dims, DType dtype, State& state) {
+void AddStartWeights(const Requirements& requirements, const Dims& dims, DType dtype,
+                     State& state) {
+  const Recipe& recipe = requirements.recipe;
+  if (std::ranges::all_of(requirements.state, [&](const StateSpec& spec) {
+        return !spec.name.starts_with("state.w") || state.Get(spec.name).defined();
+      })) {
+    return;
+  }
   std::vector<std::int64_t> widths(static_cast<std::size_t>(recipe.function.depth) + 1,
                                    dims.hidden);
   widths.front() = dims.key_dim;
@@ -39,8 +46,7 @@ void AddStartWeights(const Recipe& recipe, const Dims& dims, DType dtype, State&
     const std::int64_t columns = widths[l + 1] * (doubled ? 2 : 1);
     state.Set(missing.back(), Tensor(dtype, {dims.states(), dims.heads, widths[l], columns}));
   }
-  const bool none = std::ranges::all_of(missing, &std::string::empty);
-  if (none || recipe.function.depth == 1) return;
+  if (recipe.function.depth == 1) return;
   for (std::int64_t h = 0; h < dims.heads; ++h) {
     const auto drawn =
         DrawStartWeights(static_cast<std::uint64_t>(recipe.function.seed),
@@ -69,15 +75,15 @@ std::string NetworkEntryOf(std::string_view name) {
 void CompleteNetwork(const Requirements& requirements, const Dims& dims, DType dtype,
                      State& state) {
   const Recipe& recipe = requirements.recipe;
-  AddStartWeights(recipe, dims, dtype, state);
+  AddStartWeights(requirements, dims, dtype, state);
   for (const StateSpec& spec : requirements.state) {
     const TensorView given = state.Get(spec.name);
     const Shape shape = StateShape(spec, recipe, dims);
-    if (given.defined() && given.rank() < shape.rank()) {
-      state.Set(spec.name, Spread(given, shape));
-    } else if (const std::string of = NetworkEntryOf(spec.name); !given.defined() && !of.empty()) {
+    if (given.defined()) {
+      if (given.rank() < shape.rank()) state.Set(spec.name, Spread(given, shape));
+    } else if (const std::string of = NetworkEntryOf(spec.name); !of.empty()) {
       state.Set(spec.name, Tensor::Copy(state.Get(of)));
-    } else if (!given.defined()) {
+    } else {
       state.Set(spec.name, Tensor(spec.counts ? DType::kInt64 : dtype, shape));
     }
   }

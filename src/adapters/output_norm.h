@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "src/adapters/engine.h"
+#include "src/core/call_scratch.h"
 #include "src/engines/common/output_norm.h"
 #include "ttr/recipe.h"
 
@@ -11,19 +12,23 @@ namespace ttr {
 
 common::OutputNorm OutputNormOf(const Recipe& recipe);
 
-/// Where an engine writes its outputs: the caller's, or others of `dtype` that Normalise takes to
-/// those.
+/// Where an engine that knows no norm writes its outputs, y(): the caller's tensor, or one of
+/// `dtype` where the caller's is of another and the recipe has a norm. Normalise() leaves the norm
+/// of them in the caller's. Nothing where that is absent.
 class OutputsBeforeNorm {
  public:
-  OutputsBeforeNorm(const Recipe& recipe, const Outputs& outputs, DType dtype);
+  OutputsBeforeNorm(const Recipe& recipe, const TensorView& y, DType dtype, CallScratch& scratch);
 
-  TensorView y() const { return plain_.defined() ? plain_.view() : y_; }
+  const TensorView& y() const { return plain_; }
   void Normalise(Executor& executor) const;
 
+  /// Bytes that it takes of the scratch.
+  static std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads);
+
  private:
-  const Recipe* recipe_;
-  TensorView y_;
-  Tensor plain_;
+  const Recipe& recipe_;
+  TensorView y_, plain_;
+  CallScratch& scratch_;
 };
 
 /// The gradient of outputs before the recipe's norm; undefined where it has none. retrieve(z) finds

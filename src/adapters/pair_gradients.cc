@@ -1,5 +1,7 @@
 #include "src/adapters/pair_gradients.h"
 
+#include "src/core/fill.h"
+
 namespace ttr {
 namespace {
 
@@ -39,7 +41,7 @@ PairGradientCopies::PairGradientCopies(const EngineCall& call, const BackwardTen
             .state_v = start.Get("state.v"),
             .state_log_weight = log_weight_.view()};
   for (const TensorView* view : {&views_.state_k, &views_.state_v}) {
-    if (view->defined()) CopyInto(Tensor(view->dtype(), view->shape()), *view);
+    Fill(*view, 0);
   }
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "src/core/fill.h"
+
 namespace ttr {
 namespace {
 
@@ -73,11 +75,8 @@ common::QueriedTensors QueriedTensorsOf(const EngineCall& call, const State& sta
 }
 
 void RetrieveNothing(const Outputs& outputs, bool singular) {
-  CopyInto(Tensor(outputs.y.dtype(), outputs.y.shape()), outputs.y);
-  if (!singular || !outputs.status.defined()) return;
-  Tensor none(DType::kInt8, outputs.status.shape());
-  std::ranges::fill(none.as<std::int8_t>(), static_cast<std::int8_t>(Status::kSingular));
-  CopyInto(none, outputs.status);
+  Fill(outputs.y, 0);
+  if (singular) Fill(outputs.status, static_cast<double>(Status::kSingular));
 }
 
 }  // namespace ttr

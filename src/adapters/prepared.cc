@@ -22,6 +22,11 @@ std::vector<double> DecayFactors(const Recipe& recipe, std::int64_t heads) {
   return factors;
 }
 
+Recipe WithState(Recipe recipe) {
+  recipe.reading.causal = true;
+  return recipe;
+}
+
 Tensor Directions(const Recipe& recipe, const Dims& dims, DType dtype) {
   Tensor drawn;
   for (std::int64_t h = 0; h < dims.heads; ++h) {
@@ -38,6 +43,9 @@ Tensor Directions(const Recipe& recipe, const Dims& dims, DType dtype) {
 }
 
 }  // namespace
+
+Prepared::Prepared(const Recipe& recipe)
+    : recipe_(recipe), memory_(StateSpecs(WithState(recipe))) {}
 
 Prepared::~Prepared() {
   const Entry* entry = entries_.load();

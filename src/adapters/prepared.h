@@ -21,10 +21,14 @@ struct Constants {
 /// for another, so that a forked process finds no lock that nobody opens.
 class Prepared {
  public:
-  explicit Prepared(const Recipe& recipe) : recipe_(recipe) {}
+  explicit Prepared(const Recipe& recipe);
   ~Prepared();
   Prepared(const Prepared&) = delete;
   Prepared& operator=(const Prepared&) = delete;
+
+  /// The entries of a memory of this recipe, also where it is not causal, so that no state goes on
+  /// from one.
+  const std::vector<StateSpec>& memory() const { return memory_; }
 
   /// Constants of `dims`, directions in `dtype`. They stay where they are.
   const Constants& For(const Dims& dims, DType dtype) const;
@@ -38,6 +42,7 @@ class Prepared {
   };
 
   Recipe recipe_;
+  std::vector<StateSpec> memory_;
   mutable std::atomic<const Entry*> entries_ = nullptr;  // the newest one
 };
 

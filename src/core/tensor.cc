@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <string>
 
 #include "ttr/error.h"
@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 
-// Bytes of a contiguous tensor, rounded up as std::aligned_alloc demands; never 0, so that even an
-// empty tensor has an address that memcpy may take.
+// Bytes of a contiguous tensor, whole cache lines; never 0, so that even an empty tensor has an
+// address that memcpy may take.
 std::size_t AllocationBytes(DType dtype, const Shape& shape) {
   const std::int64_t elements = shape.elements();
   const auto element_bytes = static_cast<std::int64_t>(SizeOf(dtype));
@@ -47,7 +47,7 @@ void AskForLargePages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_
 
 void* Allocate(DType dtype, const Shape& shape) {
   const std::size_t bytes = AllocationBytes(dtype, shape);
-  void* memory = std::aligned_alloc(kAlignment, bytes);
+  void* memory = ::operator new(bytes, std::align_val_t{kAlignment}, std::nothrow);
   if (memory == nullptr) {
     throw SystemError("out of memory: a tensor " + shape.ToString() + " of " +
                       std::string(Name(dtype)) + " needs " + std::to_string(bytes) + " bytes");
@@ -58,7 +58,9 @@ void* Allocate(DType dtype, const Shape& shape) {
 
 }  // namespace
 
-void Tensor::Free::operator()(void* memory) const { std::free(memory); }
+void Tensor::Free::operator()(void* memory) const {
+  ::operator delete(memory, std::align_val_t{kAlignment});
+}
 
 Tensor::Tensor(DType dtype, const Shape& shape)
     : memory_(Allocate(dtype, shape)), view_(memory_.get(), dtype, shape) {

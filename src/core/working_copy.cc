@@ -1,6 +1,7 @@
 #include "src/core/working_copy.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace ttr {
@@ -43,33 +44,45 @@ void SumSharedHeadsAs(const TensorView& from, const TensorView& to) {
 
 }  // namespace
 
-WorkingCopy::WorkingCopy(const TensorView& home, DType dtype, Layout layout) : home_(home) {
-  if (!home.defined() || (home.dtype() == dtype && Fits(home, layout))) return;
-  copy_ = Tensor::Copy(home, dtype);
+WorkingCopy::WorkingCopy(const TensorView& given, DType dtype, Layout layout)
+    : given_(given), view_(given) {
+  if (!given.defined() || (given.dtype() == dtype && Fits(given, layout))) return;
+  Become(Tensor::Copy(given, dtype));
 }
 
-WorkingCopy::WorkingCopy(const TensorView& home, Layout layout)
-    : WorkingCopy(home, home.dtype(), layout) {}
+WorkingCopy::WorkingCopy(const TensorView& given, Layout layout)
+    : WorkingCopy(given, given.dtype(), layout) {}
 
-WorkingCopy WorkingCopy::Zeros(const TensorView& home, DType dtype) {
+WorkingCopy::WorkingCopy(const TensorView& given, DType dtype, CallScratch& scratch)
+    : given_(given), view_(given), copied_(given.defined() && given.dtype() != dtype) {
+  if (copied_) view_ = scratch.Copy(given, dtype);
+}
+
+WorkingCopy WorkingCopy::Zeros(const TensorView& given, DType dtype) {
   WorkingCopy copy;
-  copy.home_ = home;
-  if (home.defined()) copy.copy_ = Tensor(dtype, home.shape());
+  copy.given_ = given;
+  if (given.defined()) copy.Become(Tensor(dtype, given.shape()));
   return copy;
 }
 
-WorkingCopy WorkingCopy::OfHeads(const TensorView& home, std::int64_t heads, DType dtype) {
+WorkingCopy WorkingCopy::OfHeads(const TensorView& given, std::int64_t heads, DType dtype) {
   WorkingCopy copy;
-  copy.home_ = home;
-  if (!home.defined() || home.size(2) == heads) return copy;
-  copy.copy_ = Tensor(dtype, {home.size(0), home.size(1), heads, home.size(3)});
+  copy.given_ = copy.view_ = given;
+  if (!given.defined() || given.size(2) == heads) return copy;
+  copy.Become(Tensor(dtype, {given.size(0), given.size(1), heads, given.size(3)}));
   return copy;
+}
+
+void WorkingCopy::Become(Tensor copy) {
+  owned_ = std::move(copy);
+  view_ = owned_.view();
+  copied_ = true;
 }
 
 void WorkingCopy::WriteBack() const {
-  if (!copy_.defined()) return;
-  if (copy_.shape() == home_.shape()) return CopyInto(copy_, home_);
-  SumSharedHeads(copy_, home_);
+  if (!copied_) return;
+  if (view_.shape() == given_.shape()) return CopyInto(view_, given_);
+  SumSharedHeads(view_, given_);
 }
 
 void SumSharedHeads(const TensorView& from, const TensorView& to) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "src/core/fill.h"
 #include "src/definition/sequence.h"
 #include "src/recipe/family.h"
 
@@ -75,7 +76,7 @@ class Probe {
           const auto held = static_cast<std::int64_t>(length.At({n, h}));
           const TensorView rows =
               entry.view.Slice(0, n, 1).Slice(2, h, 1).Slice(1, held, entry.view.size(1) - held);
-          CopyInto(Tensor(rows.dtype(), rows.shape()), rows);
+          Fill(rows, 0);
         }
       }
     }

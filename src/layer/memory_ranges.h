@@ -45,8 +45,8 @@ class MemoryRanges {
   void Add(std::string_view prefix, std::string_view name, const TensorView& view, bool written);
   void Add(std::string_view name, std::span<const std::byte> bytes, bool written);
 
-  // As many as most calls have need no memory but this.
-  static constexpr std::size_t kMost = 32;
+  // So many need no memory but this.
+  static constexpr std::size_t kMost = 128;
 
   std::string_view op_;
   alignas(Range) std::byte room_[kMost * sizeof(Range)];

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "src/adapters/registry.h"
+#include "src/core/fill.h"
 #include "src/layer/check_writes.h"
 #include "src/layer/pair_room.h"
 #include "src/layer/saved_memory.h"
@@ -30,10 +31,6 @@ TensorView PairAuxiliary(const Engine& engine, const Recipe& recipe, const Dims&
 }
 
 }  // namespace
-
-void SetZero(const TensorView& view) {
-  if (view.defined()) CopyInto(Tensor(view.dtype(), view.shape()).view(), view);
-}
 
 void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& inputs) {
   const std::int64_t rows = RowsPerToken(recipe);
@@ -101,7 +98,7 @@ void RunChecked(const Operator& op, const Dims& dims, const Inputs& inputs, Stat
   }
   if (needs != Needs::kRead) MakePairRoom(op.name, requirements, dims, inputs, state);
   for (const TensorView& report : {outputs.status, outputs.iterations, outputs.residual}) {
-    SetZero(report);
+    Fill(report, 0);
   }
   if (!saved.empty()) saved = WriteHeader({op.recipe_hash, dims, inputs, dtype}, saved);
   const bool cleans = needs != Needs::kRead && &engine != &DefinitionEngine();

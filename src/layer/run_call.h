@@ -15,9 +15,6 @@ inline Executor& ExecutorOf(const CallOptions& options) {
   return options.executor != nullptr ? *options.executor : DefaultExecutor();
 }
 
-/// Zeros in a tensor, if there is one.
-void SetZero(const TensorView& view);
-
 /// `v` has the rows of one token.
 void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& inputs);
 

@@ -8,6 +8,7 @@
 
 #include "src/adapters/engine.h"
 #include "src/adapters/registry.h"
+#include "src/core/fill.h"
 #include "src/layer/check_writes.h"
 #include "src/layer/decoder_memory.h"
 #include "src/layer/run_call.h"
@@ -269,7 +270,7 @@ void StatePool::Step(std::span<const std::int64_t> slots, const Inputs& inputs,
     if (slots[n] >= 0) continue;
     const Outputs unused = SequencesOf(inputs, outputs, static_cast<std::int64_t>(n), 1);
     for (const TensorView& view : {unused.y, unused.status, unused.iterations, unused.residual}) {
-      SetZero(view);
+      Fill(view, 0);
     }
   }
   for (const Rows& part : parts) Run(part, options);

@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 
-#include "ttr/error.h"
+#include "src/core/scratch_error.h"
 
 namespace ttr {
 
@@ -23,8 +22,7 @@ class Claimed {
       owned_.reset(new std::byte[bytes]);
       scratch = {owned_.get(), bytes};
     } else if (scratch.size() < bytes) {
-      throw Error(op, "scratch", "at least " + std::to_string(bytes) + " bytes",
-                  std::to_string(scratch.size()));
+      ThrowTooSmallScratch(op, bytes - scratch.size());
     }
     const auto address = reinterpret_cast<std::uintptr_t>(scratch.data());
     start_ = scratch.data() + (kAlignment - address % kAlignment) % kAlignment;

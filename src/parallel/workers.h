@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "ttr/executor.h"
 
@@ -18,13 +19,14 @@ void RunOnWorkers(Executor& executor, int workers, std::int64_t items, const Tas
     return;
   }
   std::atomic<std::int64_t> next{0};
-  executor.Run(workers, [&](std::int64_t worker) {
+  const auto work = [&](std::int64_t worker) {
     for (;;) {
       const std::int64_t item = next.fetch_add(1, std::memory_order_relaxed);
       if (item >= items) return;
       task(item, static_cast<int>(worker));
     }
-  });
+  };
+  executor.Run(workers, std::cref(work));  // a function of one address needs no memory
 }
 
 }  // namespace ttr

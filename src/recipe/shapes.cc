@@ -1,4 +1,7 @@
 // The shapes of what a recipe takes and carries, at given sizes.
+#include <array>
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "src/recipe/family.h"
@@ -9,10 +12,9 @@ namespace {
 
 Shape ShapeOf(const std::vector<Axis>& axes, const Recipe& recipe, const Dims& dims,
               std::int64_t pairs) {
-  std::vector<std::int64_t> sizes;
-  sizes.reserve(axes.size());
-  for (const Axis axis : axes) sizes.push_back(SizeOf(axis, recipe, dims, pairs));
-  return Shape(std::span<const std::int64_t>(sizes));
+  std::array<std::int64_t, kMaxRank> sizes{};
+  for (std::size_t i = 0; i < axes.size(); ++i) sizes[i] = SizeOf(axes[i], recipe, dims, pairs);
+  return Shape(std::span<const std::int64_t>(sizes).first(axes.size()));
 }
 
 }  // namespace

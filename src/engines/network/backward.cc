@@ -23,7 +23,7 @@ std::size_t BytesOfWorker(const Options& options, const Sizes& sizes, bool saved
 }
 
 MemoryGradients GradientsOf(const Work& work, const Gradients& gradients,
-                            const StateGradients& final, std::int64_t item) {
+                            const StateParameters& final, std::int64_t item) {
   const auto task = common::Task::Of(item, work.heads.memories, 1);
   const common::Sequence sequence = work.sequences[task.sequence];
   const std::int64_t h = task.head;
@@ -52,7 +52,7 @@ std::size_t BackwardScratchBytes(const Options& options, const Sizes& sizes, int
   return common::WorkerScratch::Bytes(threads, BytesOfWorker(options, sizes, false));
 }
 
-void Backward(const Options& options, const Call& call, const StateGradients& final,
+void Backward(const Options& options, const Call& call, const StateParameters& final,
               const Gradients& gradients, Executor& executor, std::span<std::byte> scratch) {
   const Work work(options, call);
   const Saved saved(work);

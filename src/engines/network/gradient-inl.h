@@ -63,7 +63,7 @@ class BackwardKernel {
 
   /// Gradients of the final state. Where a mini-batch has ended W_bar is A and, plainly, B is 0.
   void LoadFinal() const {
-    const StateGradients& from = *task_.gradients.final;
+    const StateParameters& from = *task_.gradients.final;
     const std::int64_t tokens = task_.memory.tokens;
     const bool ended = tokens > 0 && (FirstPlace() + tokens) % options_.mini_batch == 0;
     exchange_.Load(from.weights, g_.a);
@@ -80,7 +80,7 @@ class BackwardKernel {
   }
 
   void StoreInitial() const {
-    const StateGradients& to = *task_.gradients.initial;
+    const StateParameters& to = *task_.gradients.initial;
     exchange_.Store(g_.a, to.weights);
     if (options_.adapts()) exchange_.Store(g_.squares, to.squares);
     if (options_.has_second()) exchange_.Store(g_.b, to.second);

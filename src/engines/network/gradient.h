@@ -17,8 +17,8 @@ struct MemoryGradients {
   HeadRows q;
   Rows k, v, step, momentum, weight_decay;
   Rows ln_weight, ln_bias, row_bias;
-  const StateGradients* final = nullptr;
-  const StateGradients* initial = nullptr;
+  const StateParameters* final = nullptr;
+  const StateParameters* initial = nullptr;
 };
 
 struct GradientTask {

@@ -36,7 +36,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "src/engines/common/output_norm.h"
 #include "src/simd/activation.h"
@@ -99,15 +98,19 @@ struct Options {
 
 /// A tensor a layer: w [N, H, in, out], b [N, H, out]. Empty: absent.
 struct Parameters {
-  std::vector<TensorView> w, b;
+  std::span<const TensorView> w, b;
 };
 
-struct Call {
+/// What a state has, or the gradients of it.
+struct StateParameters {
+  Parameters weights, anchors, second, squares;
+};
+
+struct Call : StateParameters {
   TensorView q, k, v, step, momentum, weight_decay;
   TensorView ln_weight, ln_bias, row_bias;
   std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
   std::span<const std::int64_t> slots{};     ///< [N] rows of the parameters; empty: 0 .. N - 1
-  Parameters weights, anchors, second, squares;
   TensorView position;
   TensorView y, status;
   std::span<std::byte> saved;  ///< SavedBytes(), where Forward leaves what Backward reads; or empty

@@ -15,6 +15,8 @@ constexpr std::int64_t kTokensOfTask = 128;
 /// own.
 constexpr std::int64_t kTokensOfSum = 1024;
 
+std::int64_t ScratchNumbers(std::int64_t dim, std::int64_t phi_dim) { return 2 * dim + phi_dim; }
+
 struct Work {
   const FeatureOptions& options;
   const FeatureCall& call;
@@ -53,10 +55,11 @@ struct Work {
   }
 
   template <class Kernel>
-  void Run(Executor& executor, const Kernel& kernel) const {
+  void Run(Executor& executor, std::span<std::byte> scratch, const Kernel& kernel) const {
     const std::int64_t dim = call.x.size(3), phi_dim = y.size(3);
     const std::int64_t bytes = blocks.batch * blocks.tokens * blocks.heads * (dim + phi_dim) * 4;
-    blocks.Run(executor, bytes, arithmetic, 2 * dim + phi_dim, [&](const RowBlock& block) {
+    const std::int64_t numbers = ScratchNumbers(dim, phi_dim);
+    blocks.Run(executor, bytes, arithmetic, numbers, scratch, [&](const RowBlock& block) {
       FeatureTask task;
       task.w = w.OfHead(block.head);
       task.b = b.OfHead(block.head);
@@ -81,9 +84,14 @@ struct Work {
 
 }  // namespace
 
+std::size_t FeatureScratchBytes(std::int64_t dim, std::int64_t phi_dim, int threads) {
+  return common::WorkerScratch::Bytes(threads,
+                                      BytesOf(ScratchNumbers(dim, phi_dim), DType::kFloat64));
+}
+
 void MapFeatures(const FeatureOptions& options, const FeatureCall& call, const TensorView& y,
-                 Executor& executor) {
-  Work{options, call, y, {}, kTokensOfTask}.Run(executor, RunFeatures);
+                 Executor& executor, std::span<std::byte> scratch) {
+  Work{options, call, y, {}, kTokensOfTask}.Run(executor, scratch, RunFeatures);
 }
 
 void MapFeaturesGradient(const FeatureOptions& options, const FeatureCall& call,
@@ -91,7 +99,7 @@ void MapFeaturesGradient(const FeatureOptions& options, const FeatureCall& call,
                          Executor& executor) {
   const bool sums = gradients.dw.defined() || gradients.db.defined();
   const Work work{options, call, dy, gradients, sums ? kTokensOfSum : kTokensOfTask};
-  work.Run(executor, RunFeaturesGradient);
+  work.Run(executor, {}, RunFeaturesGradient);
   work.dw.Write();
   work.db.Write();
 }

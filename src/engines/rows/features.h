@@ -90,8 +90,13 @@ struct FeatureCall {
   std::span<const std::int64_t> positions;   ///< of every sequence's first row; empty: 0
 };
 
+/// Bytes of scratch that MapFeatures() takes at the most, for rows of `dim` numbers that become
+/// `phi_dim`.
+std::size_t FeatureScratchBytes(std::int64_t dim, std::int64_t phi_dim, int threads);
+
+/// `scratch` may be empty, and then it is allocated.
 void MapFeatures(const FeatureOptions& options, const FeatureCall& call, const TensorView& y,
-                 Executor& executor);
+                 Executor& executor, std::span<std::byte> scratch = {});
 
 /// Written are those of dx (as x), dw (as w), db (as b) that are defined.
 struct FeatureGradients {

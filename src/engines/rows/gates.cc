@@ -52,7 +52,7 @@ struct SoftplusWork {
   template <class Kernel>
   void Run(Executor& executor, const Kernel& kernel) const {
     const std::int64_t bytes = call.x.shape().elements() * 4, dim = call.x.size(3);
-    blocks.Run(executor, bytes, arithmetic, kGateScratch * dim, [&](const RowBlock& block) {
+    blocks.Run(executor, bytes, arithmetic, kGateScratch * dim, {}, [&](const RowBlock& block) {
       const auto rows = [&](const TensorView& view) {
         return common::RowsOf(view, block.batch, block.begin, block.head);
       };
@@ -84,7 +84,7 @@ struct SkipWork {
   template <class Kernel>
   void Run(Executor& executor, const Kernel& kernel) const {
     const std::int64_t bytes = call.y.shape().elements() * 4, dim = call.y.size(3);
-    blocks.Run(executor, bytes, arithmetic, kGateScratch * dim, [&](const RowBlock& block) {
+    blocks.Run(executor, bytes, arithmetic, kGateScratch * dim, {}, [&](const RowBlock& block) {
       const auto rows = [&](const TensorView& view) {
         return common::RowsOf(view, block.batch, block.begin, block.head);
       };

@@ -13,7 +13,9 @@
 /// threads changes no bit. The caller validates.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "ttr/executor.h"
 #include "ttr/tensor.h"
@@ -33,8 +35,12 @@ struct NormCall {
   bool gate_first = false;
 };
 
-/// `y` may be x itself.
-void Normalise(const NormCall& call, const TensorView& y, Executor& executor);
+/// Bytes of scratch that Normalise() takes at the most, for rows of `dim` numbers.
+std::size_t NormScratchBytes(std::int64_t dim, int threads);
+
+/// `y` may be x itself; `scratch` may be empty, and then it is allocated.
+void Normalise(const NormCall& call, const TensorView& y, Executor& executor,
+               std::span<std::byte> scratch = {});
 
 /// Gradients have the shapes of the inputs that they belong to; they are written where defined.
 struct NormGradients {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "src/core/working_copy.h"
 #include "src/engines/common/partial_sums.h"
@@ -79,6 +80,12 @@ struct RowBlock {
   void* scratch;
 };
 
+/// Bytes of a worker's scratch.
+inline std::size_t BytesOf(std::int64_t numbers, DType arithmetic) {
+  const auto size = static_cast<std::int64_t>(SizeOf(arithmetic));
+  return static_cast<std::size_t>(common::RoundUp(numbers * size, common::kLineBytes));
+}
+
 /// Tokens of tensors [B, T, H, ...] in blocks, each of which is a task for every head.
 struct RowBlocks {
   std::int64_t batch, tokens, heads, block_tokens;
@@ -89,18 +96,16 @@ struct RowBlocks {
   std::int64_t of_row() const { return common::CeilDiv(tokens, block_tokens); }
   std::int64_t count() const { return batch * of_row(); }
 
-  /// Calls run(RowBlock) for all. `bytes` are passed over; scratch is `numbers` a worker.
+  /// Calls run(RowBlock) for all, with `numbers` of scratch a worker. Worth threads where so many
+  /// `bytes` of rows are read and written.
   template <class RunBlock>
   void Run(Executor& executor, std::int64_t bytes, DType arithmetic, std::int64_t numbers,
-           const RunBlock& run) const {
+           std::span<std::byte> given, const RunBlock& run) const {
     const std::int64_t items = count() * heads;
     if (items == 0) return;
     const bool threads_pay = bytes >= common::kBytesWorthThreads;
     const int workers = common::WorkersOf(common::ThreadsFor(executor, threads_pay), items);
-    const auto size = static_cast<std::int64_t>(SizeOf(arithmetic));
-    const common::WorkerScratch scratch(
-        "rows", {}, workers,
-        static_cast<std::size_t>(common::RoundUp(numbers * size, common::kLineBytes)));
+    const common::WorkerScratch scratch("rows", given, workers, BytesOf(numbers, arithmetic));
     scratch.Run(executor, items, [&](std::int64_t item, std::byte* own) {
       const std::int64_t block = item / heads;
       const std::int64_t n = block / of_row();
