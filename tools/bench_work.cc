@@ -109,7 +109,7 @@ void Work::KeepPairs(BenchMemory& memory) {
   CounterRandom random(7, 0);
   for (double& number : drawn) number = random.Normal();
   for (const StateSpec& spec : layer_->requirements().state) {
-    const bool of_pairs = spec.name == "state.k" || spec.name == "state.v";
+    const bool of_pairs = spec.role == EntryRole::kPairs;
     const DType dtype = spec.counts ? DType::kInt64 : of_pairs ? setting_.dtype : DType::kFloat32;
     const Shape shape = StateShape(spec, layer_->recipe(), setting_.dims, setting_.pairs);
     const TensorView view = memory.Take(spec.name, dtype, shape);

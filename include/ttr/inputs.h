@@ -115,12 +115,22 @@ struct InputSpec : InputField {
 /// The inputs that a recipe takes, required ones first.
 std::vector<InputSpec> InputSpecs(const Recipe& recipe);
 
+/// What an entry of a state is to those who handle states of any recipe.
+enum class EntryRole : std::uint8_t {
+  kMemory,      ///< numbers that every token changes
+  kMaximum,     ///< a running maximum: minus infinity where nothing has been memorized
+  kPairs,       ///< a row for every pair, as its token gave it
+  kPairWeight,  ///< a number for every pair, which later tokens change
+  kPairCount,   ///< how many rows hold pairs
+};
+
 struct StateSpec {
   std::string name;  ///< "state", "state.n", ...
   std::vector<Axis> shape;
   std::string_view meaning;
   bool counts = false;  ///< whole numbers (state.length, state.position): int64
   bool narrow = false;  ///< may be bfloat16, too (state.k, state.v)
+  EntryRole role = EntryRole::kMemory;
 };
 
 /// What a recipe's memory consists of. Empty where nothing can be carried (not causal).

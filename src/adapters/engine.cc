@@ -8,7 +8,7 @@
 namespace ttr {
 
 double StartOf(const StateSpec& spec) {
-  return spec.name == "state.m" ? -std::numeric_limits<double>::infinity() : 0;
+  return spec.role == EntryRole::kMaximum ? -std::numeric_limits<double>::infinity() : 0;
 }
 
 void AddMissing(const Recipe& recipe, std::span<const StateSpec> specs, const Dims& dims,

@@ -135,8 +135,8 @@ class Engine {
                         const Pendency&, std::int64_t /*tokens*/) const {}
 };
 
-/// What the numbers of an entry are where nothing has been memorized: zero, and the maximum of
-/// nothing (minus infinity) for "state.m".
+/// What the numbers of an entry are where nothing has been memorized: zero, or the maximum of
+/// nothing (minus infinity).
 double StartOf(const StateSpec& spec);
 
 /// Adds the entries that a state lacks, as they start. Not for entries that grow, nor for those

@@ -10,6 +10,7 @@
 
 #include "src/core/view_checks.h"
 #include "src/layer/memory_ranges.h"
+#include "src/recipe/pair_entries.h"
 #include "ttr/error.h"
 
 namespace ttr {
@@ -90,8 +91,8 @@ void CheckStateGradient(std::string_view op, const Requirements& requirements, c
   CheckAligned(op, name, view);
   const TensorView start = initial.Get(entry.name);
   if (of_initial && start.defined()) return CheckShape(op, name, view, start.shape());
-  const bool grows = std::ranges::find(spec->shape, Axis::kPairs) != spec->shape.end();
-  const std::int64_t pairs = grows && !of_initial && view.rank() > 1 ? view.size(1) : 0;
+  const std::int64_t pairs =
+      HasPairRows(*spec) && !of_initial && view.rank() > 1 ? view.size(1) : 0;
   CheckShape(op, name, view, StateShape(*spec, requirements.recipe, dims, pairs));
 }
 
@@ -177,8 +178,7 @@ void CheckFits(std::string_view op, const Requirements& requirements, const Dims
   static const double memory =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   const Recipe& recipe = requirements.recipe;
-  const TensorView held = state.Get("state.k");
-  std::int64_t pairs = dims.tokens + (held.rank() == 4 ? held.size(1) : 0);
+  std::int64_t pairs = dims.tokens + PairCapacity(requirements, state);
   if (recipe.weights.window > 0) pairs = std::min(pairs, 2 * recipe.weights.window);
   double numbers = 0;
   for (const StateSpec& spec : requirements.state) {

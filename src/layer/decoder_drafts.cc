@@ -11,6 +11,7 @@
 #include "src/layer/run_call.h"
 #include "src/layer/tokens_of.h"
 #include "src/recipe/family.h"
+#include "src/recipe/pair_entries.h"
 #include "ttr/decoder.h"
 #include "ttr/error.h"
 
@@ -21,7 +22,7 @@ namespace {
 bool CountsPairs(const Requirements& requirements) {
   return requirements.recipe.weights.window == 0 &&
          std::ranges::all_of(requirements.state, [](const StateSpec& spec) {
-           return spec.counts || spec.name == "state.k" || spec.name == "state.v";
+           return spec.role == EntryRole::kPairs || spec.role == EntryRole::kPairCount;
          });
 }
 
@@ -82,7 +83,7 @@ void Decoder::RollBack(std::int64_t tokens) {
     return layer_->engine_->RollBack(layer_->recipe(), state_, Auxiliary(), pendency(), tokens);
   }
   if (kept_.empty()) {  // pairs that are counted
-    const TensorView length = state_.Get("state.length");
+    const TensorView length = EntryOf(layer_->requirements(), state_, EntryRole::kPairCount);
     for (std::int64_t i = 0; i < length.shape().elements(); ++i) {
       length.as<std::int64_t>()[i] -= tokens;
     }

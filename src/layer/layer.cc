@@ -15,6 +15,7 @@
 #include "src/layer/widened_call.h"
 #include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
+#include "src/recipe/pair_entries.h"
 #include "ttr/error.h"
 
 namespace ttr {
@@ -46,8 +47,7 @@ void RunBackward(const Engine& engine, const EngineCall& call, const State& init
   const DType dtype = call.dtype;
   const Tensor rows = HasRows(dy) ? Tensor() : Tensor::Copy(dy);
   State final_gradient, initial_gradient;
-  const TensorView held = initial.Get("state.k");
-  const std::int64_t pairs = held.defined() ? held.size(1) : 0;
+  const std::int64_t pairs = PairCapacity(call.requirements, initial);
   for (const StateSpec& spec : call.requirements.state) {
     if (spec.counts) continue;
     const auto fits = [&](const TensorView& view) {

@@ -11,6 +11,7 @@
 #include "src/layer/widened_call.h"
 #include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
+#include "src/recipe/pair_entries.h"
 #include "ttr/error.h"
 
 namespace ttr {
@@ -18,11 +19,11 @@ namespace {
 
 /// Numbers that go from call to call with the pairs of a state, as many as it has room for; new
 /// ones are zeros.
-TensorView PairAuxiliary(const Engine& engine, const Recipe& recipe, const Dims& dims, DType dtype,
-                         const State& state, Tensor& kept) {
-  const std::int64_t capacity = state.Get("state.k").size(1);
+TensorView PairAuxiliary(const Engine& engine, const Requirements& requirements, const Dims& dims,
+                         DType dtype, const State& state, Tensor& kept) {
+  const std::int64_t capacity = PairCapacity(requirements, state);
   const Shape shape{dims.states(), dims.heads,
-                    engine.PairAuxiliaryNumbers(recipe, dims, dtype, capacity)};
+                    engine.PairAuxiliaryNumbers(requirements.recipe, dims, dtype, capacity)};
   if (shape[2] == 0) return {};
   if (!kept.defined() || !(kept.shape() == shape) || kept.dtype() != dtype) {
     kept = Tensor(dtype, shape);
@@ -115,7 +116,7 @@ void RunChecked(const Operator& op, const Dims& dims, const Inputs& inputs, Stat
                   .bfloat16_products = options.bfloat16_products,
                   .auxiliary = auxiliary.of_pairs == nullptr || needs != Needs::kBoth
                                    ? auxiliary.numbers
-                                   : PairAuxiliary(engine, requirements.recipe, dims, dtype, state,
+                                   : PairAuxiliary(engine, requirements, dims, dtype, state,
                                                    *auxiliary.of_pairs),
                   .pendency = auxiliary.pendency,
                   .slots = auxiliary.slots},

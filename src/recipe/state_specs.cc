@@ -26,7 +26,10 @@ void AddHebbian(const Recipe& recipe, Specs& specs) {
     specs.push_back({"state.m",
                      {kN, kH},
                      "running maximum of the log-weights: what is kept of the "
-                     "memory and the sum is divided by its exponential"});
+                     "memory and the sum is divided by its exponential",
+                     false,
+                     false,
+                     EntryRole::kMaximum});
   }
 }
 
@@ -56,13 +59,26 @@ void AddLeastSquares(const Recipe& recipe, Specs& specs) {
 
 void AddPairs(const Recipe& recipe, Specs& specs) {
   constexpr Axis kS = Axis::kPairs;
-  specs.push_back({"state.k", {kN, kS, kH, Axis::kKeyDim}, "the keys, oldest first", false, true});
-  specs.push_back({"state.v", {kN, kS, kH, kDv}, "the values", false, true});
+  const auto rows = [&](std::string_view name, Axis columns, std::string_view meaning) {
+    specs.push_back(
+        {std::string(name), {kN, kS, kH, columns}, meaning, false, true, EntryRole::kPairs});
+  };
+  rows("state.k", Axis::kKeyDim, "the keys, oldest first");
+  rows("state.v", kDv, "the values");
   if (recipe.weights.decay != Decay::kNone || recipe.weights.importance != Importance::kNone) {
-    specs.push_back({"state.log_weight", {kN, kS, kH}, "logarithms of the weights"});
+    specs.push_back({"state.log_weight",
+                     {kN, kS, kH},
+                     "logarithms of the weights",
+                     false,
+                     false,
+                     EntryRole::kPairWeight});
   }
-  specs.push_back(
-      {"state.length", {kN, kH}, "number of valid pairs; what follows is padding", true});
+  specs.push_back({"state.length",
+                   {kN, kH},
+                   "number of valid pairs; what follows is padding",
+                   true,
+                   false,
+                   EntryRole::kPairCount});
 }
 
 void AddDictionary(Specs& specs) {
