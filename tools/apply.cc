@@ -31,11 +31,17 @@ struct ApplyArguments {
   bool quiet = false;
 };
 
+// So many tokens, of which so many run at a time: by Step, or by Forward.
+struct Pieces {
+  std::int64_t tokens, piece;
+  bool step;
+};
+
 // Runs tokens in pieces; each piece continues with the state of the one before.
-void RunPieces(const Layer& layer, const Inputs& inputs, std::int64_t tokens, std::int64_t piece,
-               bool step, State& state, const Outputs& outputs, const CallOptions& options) {
-  for (std::int64_t begin = 0; begin < tokens; begin += piece) {
-    const std::int64_t count = std::min(piece, tokens - begin);
+void RunPieces(const Layer& layer, const Inputs& inputs, const Pieces& pieces, State& state,
+               const Outputs& outputs, const CallOptions& options) {
+  for (std::int64_t begin = 0; begin < pieces.tokens; begin += pieces.piece) {
+    const std::int64_t count = std::min(pieces.piece, pieces.tokens - begin);
     Tensor cu_seqlens;
     const Inputs part = SliceTokens(layer.recipe(), inputs, begin, count, cu_seqlens);
     Outputs part_outputs{outputs.y.Slice(1, begin, count), outputs.status.Slice(1, begin, count)};
@@ -45,7 +51,7 @@ void RunPieces(const Layer& layer, const Inputs& inputs, std::int64_t tokens, st
     if (outputs.residual.defined()) {
       part_outputs.residual = outputs.residual.Slice(1, begin, count);
     }
-    if (step) {
+    if (pieces.step) {
       layer.Step(part, state, part_outputs, options);
     } else {
       layer.Forward(part, state, part_outputs, options);
@@ -125,6 +131,51 @@ std::unique_ptr<Executor> WatchDefinition(const ApplyArguments& arguments, const
   return std::make_unique<ProgressExecutor>(threads, "apply", tasks, !shown);
 }
 
+// What can be wrong with the arguments and the file, found before the first note and long work.
+Dims CheckCall(const ApplyArguments& arguments, const Recipe& recipe, const LayerFile& given) {
+  if ((arguments.via == "step" || arguments.split > 1) && !recipe.reading.causal) {
+    throw Error("apply", "--split and --via step",
+                "absent for a recipe that reads the whole sequence at once (causal: false)",
+                "given");
+  }
+  const Dims dims = CheckInputs("apply", recipe, given.inputs, Needs::kBoth, &given.state);
+  CheckRanges("apply", recipe, given.inputs);
+  CheckState("apply", recipe, dims, given.state);
+  if (arguments.gradients && !given.dy.defined()) {
+    throw Error("apply", "dy", "in the input file, the gradient of y (for --grad)", "missing");
+  }
+  RequireFolderOf(arguments.out);
+  return dims;
+}
+
+// The outputs of a call: y and status, iterations of a solver that stops at a tolerance, residuals
+// of those that iterate.
+class ApplyOutputs {
+ public:
+  ApplyOutputs(const Recipe& recipe, const Dims& dims, DType dtype)
+      : y_(dtype, OutputShape(dims)), status_(DType::kInt8, StatusShape(dims)) {
+    if (recipe.optimizer.solver == Solver::kConjugateGradient) {
+      iterations_ = Tensor(DType::kInt64, StatusShape(dims));
+    }
+    if (CarriesGram(recipe) && recipe.optimizer.solver != Solver::kExact) {
+      residual_ = Tensor(DType::kFloat64, StatusShape(dims));
+    }
+  }
+
+  Outputs views() const {
+    return {y_.view(), status_.view(), iterations_.view(), residual_.view()};
+  }
+  void MoveInto(TensorFile& file) {
+    file.tensors["y"] = std::move(y_);
+    file.tensors["status"] = std::move(status_);
+    if (iterations_.defined()) file.tensors["iterations"] = std::move(iterations_);
+    if (residual_.defined()) file.tensors["residual"] = std::move(residual_);
+  }
+
+ private:
+  Tensor y_, status_, iterations_, residual_;
+};
+
 void Run(const ApplyArguments& arguments) {
   Files files("apply");
   files.Reads("--in", arguments.in);
@@ -137,21 +188,7 @@ void Run(const ApplyArguments& arguments) {
 
   const Layer layer = arguments.via == "definition" ? Layer(recipe, kDefinition) : Layer(recipe);
   const bool step = arguments.via == "step";
-  if ((step || arguments.split > 1) && !recipe.reading.causal) {
-    throw Error("apply", "--split and --via step",
-                "absent for a recipe that reads the whole "
-                "sequence at once (causal: false)",
-                "given");
-  }
-
-  // All that can be wrong with the file is found before the first note, and before long work.
-  const Dims dims = CheckInputs("apply", recipe, given.inputs, Needs::kBoth, &given.state);
-  CheckRanges("apply", recipe, given.inputs);
-  CheckState("apply", recipe, dims, given.state);
-  if (arguments.gradients && !given.dy.defined()) {
-    throw Error("apply", "dy", "in the input file, the gradient of y (for --grad)", "missing");
-  }
-  RequireFolderOf(arguments.out);
+  const Dims dims = CheckCall(arguments, recipe, given);
 
   const std::unique_ptr<Executor> own =
       arguments.threads > 0 ? MakeExecutor(arguments.threads) : nullptr;
@@ -166,37 +203,21 @@ void Run(const ApplyArguments& arguments) {
                             .bfloat16_products = arguments.bfloat16_products};
 
   TensorFile out;
-  const TensorView& v = given.inputs.v;
-  Tensor y(v.dtype(), {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim});
-  Tensor status(DType::kInt8, {dims.batch, dims.tokens, dims.output_heads()});
   State state;
   AddState(given.state, "", out);  // copies: the given state stays as it is for the gradients
   for (auto& [name, tensor] : out.tensors) state.Set(name, std::move(tensor));
   out.tensors.clear();
 
-  Outputs outputs{y.view(), status.view()};
-  Tensor iterations;  // of the solver that stops at a tolerance
-  if (recipe.optimizer.solver == Solver::kConjugateGradient) {
-    iterations = Tensor(DType::kInt64, status.shape());
-    outputs.iterations = iterations.view();
-  }
-  Tensor residual;  // of those that iterate
-  if (CarriesGram(recipe) && recipe.optimizer.solver != Solver::kExact) {
-    residual = Tensor(DType::kFloat64, status.shape());
-    outputs.residual = residual.view();
-  }
+  ApplyOutputs outputs(recipe, dims, given.inputs.v.dtype());
   if (dims.tokens == 0 || piece >= dims.tokens) {
-    layer.Forward(given.inputs, state, outputs, options);
+    layer.Forward(given.inputs, state, outputs.views(), options);
   } else {
-    RunPieces(layer, given.inputs, dims.tokens, piece, step, state, outputs, options);
+    RunPieces(layer, given.inputs, {dims.tokens, piece, step}, state, outputs.views(), options);
   }
   if (arguments.gradients) AddGradients(layer, given, given.state, options, out);
 
   AddFinalState(recipe, state, out);
-  out.tensors["y"] = std::move(y);
-  out.tensors["status"] = std::move(status);
-  if (iterations.defined()) out.tensors["iterations"] = std::move(iterations);
-  if (residual.defined()) out.tensors["residual"] = std::move(residual);
+  outputs.MoveInto(out);
   out.metadata["recipe"] = ToJson(recipe);
   out.metadata["ttr_version"] = Version();
   WriteSafetensors(arguments.out, out);

@@ -177,60 +177,38 @@ void TakeLayersFromParts(BenchOptions& options) {
   options.parts = std::move(parts);
 }
 
-void RunBench(BenchArguments arguments) {
-  BenchOptions& options = arguments.options;
-  TakeLayersFromParts(options);
-  Files files("bench");
-  for (const std::string& layer : options.what) files.ReadsRecipe("WHAT", layer);
-  files.WritesInto("--out", arguments.out, [](std::string_view file) {
-    return IsReport(file) && (!file.ends_with(".json") || file == "bench.json");
-  });
-  if (options.parts.empty()) {
-    options.parts.assign(std::begin(kPartNames), std::end(kPartNames));
-    // Curves are pictures: many works, and a long table.
-    if (arguments.out.empty()) options.parts.pop_back();
-    // What is named is all that is timed: no layer has operators or levels of memory of its own,
-    // pairs are those of kernels, networks of their own.
-    if (!options.what.empty()) {
-      std::erase(options.parts, Name(Part::kLimits));
-      std::erase(options.parts, Name(Part::kOperators));
-      std::erase(options.parts, Name(Part::kPairs));
-      std::erase(options.parts, Name(Part::kNetworks));
+// The parts where none is named.
+std::vector<std::string> PartsByDefault(const BenchArguments& arguments) {
+  std::vector<std::string> parts(std::begin(kPartNames), std::end(kPartNames));
+  // Curves are pictures: many works, and a long table.
+  if (arguments.out.empty()) parts.pop_back();
+  // What is named is all that is timed: no layer has operators or levels of memory of its own,
+  // pairs are those of kernels, networks of their own.
+  if (!arguments.options.what.empty()) {
+    for (const Part part : {Part::kLimits, Part::kOperators, Part::kPairs, Part::kNetworks}) {
+      std::erase(parts, Name(part));
     }
   }
-  std::map<int, std::unique_ptr<Executor>> executors;
-  const auto executor = [&](int threads) -> Executor& {
-    if (threads == 1) return SequentialExecutor();
-    std::unique_ptr<Executor>& made = executors[threads];
-    if (!made) made = MakeExecutor(threads);
-    return *made;
-  };
-  BenchMemory memory;
-  std::vector<Work> works = MakeWorks(options, executor, memory);
-  std::vector<OperatorWork> operators =
-      MakeOperatorWorks(options, executor(options.threads), memory);
-  if (!arguments.quiet)
-    NoteLongWork("what the definition runs", SecondsOfDefinition(works, options));
-  const bool levels = std::find(options.parts.begin(), options.parts.end(), Name(Part::kLimits)) !=
-                      options.parts.end();
-  Limits limits(works, levels);
-  for (const OperatorWork& work : operators) limits.AddStream(work.setting().bytes);
-  AddNetworkLimits(works, limits);
+  return parts;
+}
+
+// Samples everything as often as is asked for, and what was sampled while the core was shared again
+// a while later.
+void SampleAll(const BenchArguments& arguments, std::vector<Work>& works,
+               std::vector<OperatorWork>& operators, Limits& limits) {
+  const BenchOptions& options = arguments.options;
   const auto count = static_cast<std::int64_t>(works.size() + operators.size());
   report::Progress progress("bench", count * options.repeats, {.quiet = arguments.quiet});
   // Interleaved, so that a slow moment of the machine falls on all works and on the limits alike.
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
+    const auto sample = [&](auto& work) {
+      work.Sample();
+      progress.Advance();
+    };
     limits.Sample();
-    for (Work& work : works) {
-      work.Sample();
-      progress.Advance();
-    }
-    for (OperatorWork& work : operators) {
-      work.Sample();
-      progress.Advance();
-    }
+    std::ranges::for_each(works, sample);
+    std::ranges::for_each(operators, sample);
   }
-  // What was sampled while the core was shared is sampled again, a while later.
   const auto enough =
       std::min<std::size_t>(kLeastSamples, static_cast<std::size_t>(options.repeats));
   const auto lacks = [&](const auto& work) { return work.samples().quiet() < enough; };
@@ -250,6 +228,36 @@ void RunBench(BenchArguments arguments) {
     std::ranges::for_each(operators, sample_again);
     again.Clear();
   }
+}
+
+void RunBench(BenchArguments arguments) {
+  BenchOptions& options = arguments.options;
+  TakeLayersFromParts(options);
+  Files files("bench");
+  for (const std::string& layer : options.what) files.ReadsRecipe("WHAT", layer);
+  files.WritesInto("--out", arguments.out, [](std::string_view file) {
+    return IsReport(file) && (!file.ends_with(".json") || file == "bench.json");
+  });
+  if (options.parts.empty()) options.parts = PartsByDefault(arguments);
+  std::map<int, std::unique_ptr<Executor>> executors;
+  const auto executor = [&](int threads) -> Executor& {
+    if (threads == 1) return SequentialExecutor();
+    std::unique_ptr<Executor>& made = executors[threads];
+    if (!made) made = MakeExecutor(threads);
+    return *made;
+  };
+  BenchMemory memory;
+  std::vector<Work> works = MakeWorks(options, executor, memory);
+  std::vector<OperatorWork> operators =
+      MakeOperatorWorks(options, executor(options.threads), memory);
+  if (!arguments.quiet)
+    NoteLongWork("what the definition runs", SecondsOfDefinition(works, options));
+  const bool levels = std::find(options.parts.begin(), options.parts.end(), Name(Part::kLimits)) !=
+                      options.parts.end();
+  Limits limits(works, levels);
+  for (const OperatorWork& work : operators) limits.AddStream(work.setting().bytes);
+  AddNetworkLimits(works, limits);
+  SampleAll(arguments, works, operators, limits);
   arguments.quietness = Quietness(works, operators);
   const std::vector<NamedTable> tables = BenchTables(works, operators, limits);
   if (!arguments.out.empty()) WriteFolder(arguments, tables, works, limits);

@@ -75,7 +75,13 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
     saved_ = memory.Bytes("saved", layer_->SavedBytes(dims));
   }
   scratch_ = memory.Bytes("scratch", scratch);
+  FindDemand();
+}
 
+void Work::FindDemand() {
+  const Recipe& recipe = layer_->recipe();
+  const Dims& dims = setting_.dims;
+  const TensorView& y = outputs_.y;
   Dims kept = dims;
   kept.tokens = std::max(dims.tokens, setting_.pairs);
   const Cost cost = EstimateCost(recipe, layer_->plan(), kept);

@@ -123,6 +123,7 @@ class Work {
   void Restore();
   DecoderOptions DecoderSetting() const;
   void KeepPairs(BenchMemory& memory);
+  void FindDemand();
   void MixSlots(BenchMemory& memory);
   double SolvedShare() const;
 

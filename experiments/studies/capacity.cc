@@ -131,6 +131,31 @@ report::Chart CapacityChart(const CapacityOptions& o, const std::vector<Capacity
   return chart;
 }
 
+report::Table CapacityTable(const CapacityOptions& given, const std::vector<CapacityLayer>& layers,
+                            const PartResults& results, Means& means) {
+  report::Table table("Recall of P pairs, written once");
+  table.AddText("layer");
+  for (const std::int64_t pairs : given.pairs) {
+    table.AddMeasured(fmt::format("P = {}", pairs), 3);
+  }
+  table.AddReal("P/d at .9", 2).AddText("recipe");
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    std::vector<report::Cell> row = {layers[l].label};
+    std::vector<double> values;
+    for (std::size_t p = 0; p < given.pairs.size(); ++p) {
+      std::vector<double> accuracies;
+      for (const auto& seed : results) accuracies.push_back(seed[p][l]);
+      means[l].push_back(MeanOf(accuracies));
+      values.push_back(means[l].back().value);
+      row.emplace_back(means[l].back());
+    }
+    row.push_back(Held(given, values));
+    row.emplace_back(layers[l].recipe);
+    table.AddRow(std::move(row));
+  }
+  return table;
+}
+
 }  // namespace
 
 OptionFields Fields(CapacityOptions& o) {
@@ -169,26 +194,7 @@ StudyResult RunCapacity(const CapacityOptions& options, const StudyRun& run) {
       });
 
   Means means(layers.size());
-  report::Table table("Recall of P pairs, written once");
-  table.AddText("layer");
-  for (const std::int64_t pairs : given.pairs) {
-    table.AddMeasured(fmt::format("P = {}", pairs), 3);
-  }
-  table.AddReal("P/d at .9", 2).AddText("recipe");
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    std::vector<report::Cell> row = {layers[l].label};
-    std::vector<double> values;
-    for (std::size_t p = 0; p < given.pairs.size(); ++p) {
-      std::vector<double> accuracies;
-      for (const auto& seed : results) accuracies.push_back(seed[p][l]);
-      means[l].push_back(MeanOf(accuracies));
-      values.push_back(means[l].back().value);
-      row.emplace_back(means[l].back());
-    }
-    row.push_back(Held(given, values));
-    row.emplace_back(layers[l].recipe);
-    table.AddRow(std::move(row));
-  }
+  report::Table table = CapacityTable(given, layers, results, means);
   SetMeta(table, SeedRange(run, kCapacitySeeds), Fields(given));
 
   StudyResult result;

@@ -131,6 +131,49 @@ std::vector<Claim> CheckClaims(const StabilityOptions& o, const PartResults& res
   return claims;
 }
 
+void CheckOptions(const StabilityOptions& given) {
+  RequireOption(given.dim >= 1 && given.dim <= 128, kName, "dim", "1 to 128",
+                static_cast<double>(given.dim));
+  RequireOption(given.tokens >= 8 && given.tokens <= 100000, kName, "tokens", "8 to 100000",
+                static_cast<double>(given.tokens));
+  RequireOption(given.rho >= 0 && given.rho < 1, kName, "rho", "in [0, 1)", given.rho);
+  RequireOption(given.noise >= 0 && std::isfinite(given.noise), kName, "noise",
+                "at least 0 and finite", given.noise);
+  RequireOption(given.stream >= 64 && given.stream <= 10'000'000, kName, "stream", "64 to 10000000",
+                static_cast<double>(given.stream));
+}
+
+/// The norms of outputs, as a table and a chart.
+std::pair<report::Table, report::Chart> Norms(const StabilityOptions& given,
+                                              const PartResults& results) {
+  report::Table table("Norm of the output");
+  table.AddInteger("tokens");
+  for (const char* label : kLabels) table.AddReal(label, 3, "", report::RealFormat::kSignificant);
+  report::Chart chart{.title = "Stability: the norm of the output",
+                      .subtitle = fmt::format("mean of {} seeds, correlated keys, Dk = {}",
+                                              results.size(), given.dim)};
+  report::Panel panel{.x = {.label = "token", .scale = report::Scale::kLog2},
+                      .y = {.label = "|y|", .scale = report::Scale::kLog10}};
+  panel.references.push_back(
+      {.at = static_cast<double>(given.dim), .vertical = true, .label = "t = Dk"});
+  std::vector<Band> bands;
+  for (std::size_t line = 0; line < kLines; ++line) {
+    std::vector<std::vector<double>> rows;
+    for (const auto& seed : results) rows.push_back(seed[line]);
+    bands.push_back(BandOf(rows));
+    report::Series series{.name = kLabels[line], .y = bands.back().mean, .muted = line == kBound};
+    for (std::int64_t t = 1; t <= given.tokens; ++t) series.x.push_back(static_cast<double>(t));
+    panel.series.push_back(std::move(series));
+  }
+  chart.panels.push_back(std::move(panel));
+  for (std::int64_t t = 1; t <= given.tokens; t *= 2) {
+    std::vector<report::Cell> row = {t};
+    for (const Band& band : bands) row.emplace_back(band.mean[static_cast<std::size_t>(t - 1)]);
+    table.AddRow(std::move(row));
+  }
+  return {std::move(table), std::move(chart)};
+}
+
 }  // namespace
 
 double SmallestEigenvalue(std::vector<double> matrix, std::int64_t n) {
@@ -184,46 +227,14 @@ OptionFields Fields(StabilityOptions& o) {
 
 StudyResult RunStability(const StabilityOptions& options, const StudyRun& run) {
   StabilityOptions defaults, given = options;
-  RequireOption(given.dim >= 1 && given.dim <= 128, kName, "dim", "1 to 128",
-                static_cast<double>(given.dim));
-  RequireOption(given.tokens >= 8 && given.tokens <= 100000, kName, "tokens", "8 to 100000",
-                static_cast<double>(given.tokens));
-  RequireOption(given.rho >= 0 && given.rho < 1, kName, "rho", "in [0, 1)", given.rho);
-  RequireOption(given.noise >= 0 && std::isfinite(given.noise), kName, "noise",
-                "at least 0 and finite", given.noise);
-  RequireOption(given.stream >= 64 && given.stream <= 10'000'000, kName, "stream", "64 to 10000000",
-                static_cast<double>(given.stream));
+  CheckOptions(given);
   const PartResults results = RunParts(run, kName, kStabilitySeeds, Fields(given), kParts,
                                        [&](std::uint64_t seed, std::int64_t part) {
                                          if (part == kStreams) return RunStreams(given, seed);
                                          return Run(given, MakeData(given, seed), part);
                                        });
 
-  report::Table table("Norm of the output");
-  table.AddInteger("tokens");
-  for (const char* label : kLabels) table.AddReal(label, 3, "", report::RealFormat::kSignificant);
-  report::Chart chart{.title = "Stability: the norm of the output",
-                      .subtitle = fmt::format("mean of {} seeds, correlated keys, Dk = {}",
-                                              results.size(), given.dim)};
-  report::Panel panel{.x = {.label = "token", .scale = report::Scale::kLog2},
-                      .y = {.label = "|y|", .scale = report::Scale::kLog10}};
-  panel.references.push_back(
-      {.at = static_cast<double>(given.dim), .vertical = true, .label = "t = Dk"});
-  std::vector<Band> bands;
-  for (std::size_t line = 0; line < kLines; ++line) {
-    std::vector<std::vector<double>> rows;
-    for (const auto& seed : results) rows.push_back(seed[line]);
-    bands.push_back(BandOf(rows));
-    report::Series series{.name = kLabels[line], .y = bands.back().mean, .muted = line == kBound};
-    for (std::int64_t t = 1; t <= given.tokens; ++t) series.x.push_back(static_cast<double>(t));
-    panel.series.push_back(std::move(series));
-  }
-  chart.panels.push_back(std::move(panel));
-  for (std::int64_t t = 1; t <= given.tokens; t *= 2) {
-    std::vector<report::Cell> row = {t};
-    for (const Band& band : bands) row.emplace_back(band.mean[static_cast<std::size_t>(t - 1)]);
-    table.AddRow(std::move(row));
-  }
+  auto [table, chart] = Norms(given, results);
   SetMeta(table, SeedRange(run, kStabilitySeeds), Fields(given));
 
   StudyResult result;

@@ -220,20 +220,54 @@ struct Operands {
   }
 };
 
-/// The gradient of the input `ridge`, [H] or [H, Dk], from those of every sequence's diagonal.
-void ReturnRidge(const Dims& dims, const Tensor& diagonal, const TensorView& dridge) {
-  const bool one = dridge.rank() == 1;
-  for (std::int64_t h = 0; h < dims.heads; ++h) {
-    double all = 0;
-    for (std::int64_t i = 0; i < (one ? diagonal.shape()[2] : dims.key_dim); ++i) {
-      double sum = 0;
-      for (std::int64_t n = 0; n < dims.states(); ++n) sum += diagonal.view().At({n, h, i});
-      all += sum;
-      if (!one) dridge.Set({h, i}, sum);
+/// The gradient of the input `ridge`, [H] or [H, Dk], if it is wanted: from that of R, or where the
+/// ridge is part of the start of A, from that of its diagonal.
+class RidgeGradient {
+ public:
+  RidgeGradient(const EngineCall& call, const State& initial, const TensorView& wanted)
+      : wanted_(wanted),
+        in_start_(call.recipe().optimizer.ridge_kind == RidgeKind::kFading),
+        starts_(in_start_ && !initial.Get("state.a").defined()),
+        ridged_(PhiDim(call.recipe(), call.dims) -
+                (call.recipe().function.kind == FunctionClass::kAffine ? 1 : 0)) {}
+
+  /// Makes the engine leave what is needed.
+  void AskFor(const least_squares::Call& call, least_squares::Gradients& gradients) {
+    if (!wanted_.defined()) return;
+    if (!in_start_) {
+      of_ridge_ = Tensor(DType::kFloat64, {call.a.size(0), call.a.size(1), call.a.size(2)});
+      gradients.ridge = of_ridge_;
+    } else if (starts_ && !gradients.a.defined()) {  // not causal: no state, yet a start
+      of_start_ = Tensor(call.a.dtype(), call.a.shape());
+      gradients.a = of_start_;
     }
-    if (one) dridge.Set({h}, all);
   }
-}
+
+  /// Sums over sequences, and where one ridge is for all channels over those.
+  void Write(const least_squares::Gradients& gradients) const {
+    if (!wanted_.defined()) return;
+    const TensorView& each = starts_ ? gradients.a : gradients.ridge;  // absent: 0
+    const bool one = wanted_.rank() == 1;
+    for (std::int64_t h = 0; h < wanted_.size(0); ++h) {
+      double all = 0;
+      for (std::int64_t i = 0; i < (one ? ridged_ : wanted_.size(1)); ++i) {
+        double sum = 0;
+        for (std::int64_t n = 0; each.defined() && n < each.size(0); ++n) {
+          sum += starts_ ? each.At({n, h, i, i}) : each.At({n, h, i});
+        }
+        all += sum;
+        if (!one) wanted_.Set({h, i}, sum);
+      }
+      if (one) wanted_.Set({h}, all);
+    }
+  }
+
+ private:
+  TensorView wanted_;
+  bool in_start_, starts_;
+  std::int64_t ridged_;
+  Tensor of_ridge_, of_start_;
+};
 
 template <class BytesOf>
 std::size_t MostBytes(const Recipe& recipe, const Dims& dims, const BytesOf& bytes_of) {
@@ -413,34 +447,14 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   engine.gradients.momentum = tensors.dinputs.momentum;
   engine.gradients.a = tensors.dinitial.Get("state.a");
   engine.gradients.b = tensors.dinitial.Get("state");
-  const std::int64_t phi = PhiDim(recipe, dims);
-  Tensor diagonal, start_gradient;
-  const bool starts_with_ridge =
-      recipe.optimizer.ridge_kind == RidgeKind::kFading && !initial.Get("state.a").defined();
-  if (tensors.dinputs.ridge.defined()) {
-    diagonal = Tensor(DType::kFloat64, {dims.states(), dims.heads, phi});
-    if (recipe.optimizer.ridge_kind != RidgeKind::kFading) engine.gradients.ridge = diagonal;
-    if (starts_with_ridge && !engine.gradients.a.defined()) {  // not causal: no state, yet a start
-      start_gradient = Tensor(dtype, operands.call.a.shape());
-      engine.gradients.a = start_gradient;
-    }
-  }
+  RidgeGradient ridge(call, initial, tensors.dinputs.ridge);
+  ridge.AskFor(operands.call, engine.gradients);
   least_squares::Backward(OptionsOf(recipe, dims), engine, call.executor, call.scratch);
   keys.WriteBack();
   queries.WriteBack();
   values.WriteBack();
   if (!direct) operands.keys.Backward(dk, dq, tensors.dinputs);
-  if (!tensors.dinputs.ridge.defined()) return;
-  const std::int64_t ridged = phi - (recipe.function.kind == FunctionClass::kAffine ? 1 : 0);
-  for (std::int64_t n = 0; n < dims.states(); ++n) {
-    for (std::int64_t h = 0; h < dims.heads; ++h) {
-      for (std::int64_t i = 0; i < phi; ++i) {
-        if (starts_with_ridge) diagonal.view().Set({n, h, i}, engine.gradients.a.At({n, h, i, i}));
-        if (i >= ridged) diagonal.view().Set({n, h, i}, 0);
-      }
-    }
-  }
-  ReturnRidge(dims, diagonal, tensors.dinputs.ridge);
+  ridge.Write(engine.gradients);
 }
 
 }  // namespace

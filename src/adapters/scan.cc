@@ -157,8 +157,9 @@ class Scan final : public Engine {
     words.saved = call.saved;
     const scan::Gradients gradients{d.v, d.v_im, d.importance, d.log_decay, d.phase,
                                     d.q, d.k,    d.dt,         d.a};
-    scan::Backward(options, words, dz.defined() ? dz.view() : tensors.dy, dre.view(),
-                   complex ? dim.view() : TensorView(), gradients, call.executor, call.scratch);
+    const TensorView& dy = dz.defined() ? dz.view() : tensors.dy;
+    scan::Backward(options, words, {dy, dre.view(), dim.view()}, gradients, call.executor,
+                   call.scratch);
     CopyInto(dre.view(), dstate);
     if (complex) CopyInto(dim.view(), tensors.dinitial.Get("state.im"));
   }

@@ -163,8 +163,7 @@ Range RangeOf(const Recipe& recipe, TensorView Inputs::* view) {
 }  // namespace
 
 void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
-                   const State& initial, const TensorView& dy, const State& dstate,
-                   const Inputs& dinputs, State& dinitial, Executor& executor) {
+                   const State& initial, const Gradients& gradients, Executor& executor) {
   // Without a given state the gradient of the state is taken at the recipe's own start, which
   // inputs (the ridge) may be part of.
   State start;
@@ -180,7 +179,7 @@ void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
     const std::int64_t count = result.elements();
     const std::int64_t tasks = std::min<std::int64_t>(count, executor.threads());
     executor.Run(tasks, [&](std::int64_t task) {
-      Probe probe(recipe, dims, inputs, at, dy, dstate);
+      Probe probe(recipe, dims, inputs, at, gradients.dy, gradients.dstate);
       const TensorView tensor = find(probe);
       for (std::int64_t i = task; i < count; i += tasks) {
         result.as<double>()[static_cast<std::size_t>(i)] =
@@ -191,7 +190,7 @@ void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
   };
 
   for (const InputField& field : InputFields()) {
-    const TensorView& gradient = dinputs.*field.view;
+    const TensorView& gradient = gradients.dinputs.*field.view;
     if (!gradient.defined()) continue;
     differentiate(
         initial, [&](const Probe& probe) { return probe.inputs().*field.view; },
@@ -199,14 +198,14 @@ void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
   }
   for (const State::Entry& entry : from.entries()) {
     if (IsCount(entry.name)) continue;
-    if (!dinitial.Get(entry.name).defined()) {
+    if (!gradients.dinitial.Get(entry.name).defined()) {
       const bool wide = entry.view.dtype() == DType::kFloat64;
-      dinitial.Set(entry.name,
-                   Tensor(wide ? DType::kFloat64 : DType::kFloat32, entry.view.shape()));
+      gradients.dinitial.Set(entry.name,
+                             Tensor(wide ? DType::kFloat64 : DType::kFloat32, entry.view.shape()));
     }
     differentiate(
         from, [&](const Probe& probe) { return probe.initial().Get(entry.name); }, Range::kAny,
-        dinitial.Get(entry.name));
+        gradients.dinitial.Get(entry.name));
   }
 }
 

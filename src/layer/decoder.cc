@@ -310,9 +310,10 @@ TensorView Decoder::PrepareAuxiliary(bool defers, Executor& executor) {
 
 void Decoder::Run(std::string_view op, const Inputs& inputs, const Outputs& outputs, bool reads,
                   const CallOptions& options) {
-  const Operator runs{op, layer_->requirements(), *layer_->engine_, layer_->recipe_hash_,
-                      *layer_->prepared_};
   const Needs needs = reads ? Needs::kBoth : Needs::kWrite;
+  const Operator runs{
+      op,   layer_->requirements(), *layer_->engine_, layer_->recipe_hash_, *layer_->prepared_,
+      needs};
   if (!reads) RequireOneToken(op, layer_->recipe(), inputs);
   const bool first = memory_.empty() ? state_.empty() : header().started == 0;
   const Pendency asked = pendency();
@@ -327,7 +328,7 @@ void Decoder::Run(std::string_view op, const Inputs& inputs, const Outputs& outp
   const TensorView numbers =
       memory_.empty() ? TensorView() : PrepareAuxiliary(defers, ExecutorOf(options));
   try {
-    RunCall(runs, inputs, state_, outputs, needs, options,
+    RunCall(runs, inputs, state_, outputs, options,
             {.numbers = numbers,
              .pendency = defers ? &asked : nullptr,
              .of_pairs = memory_.empty() ? &pair_numbers_ : nullptr,
@@ -364,8 +365,9 @@ void Decoder::Read(const Layer& reader, std::string_view op, const Inputs& input
   }
   const bool one = inputs.q.rank() == 4 && inputs.q.size(1) == 1;
   State read = state_.Shared();
-  RunCall({op, reader.requirements(), *reader.engine_, reader.recipe_hash_, *reader.prepared_},
-          inputs, read, outputs, Needs::kRead, options,
+  RunCall({op, reader.requirements(), *reader.engine_, reader.recipe_hash_, *reader.prepared_,
+           Needs::kRead},
+          inputs, read, outputs, options,
           {.numbers = one ? auxiliary() : TensorView(), .before = Before(), .behind = Behind()});
 }
 

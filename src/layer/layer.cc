@@ -121,7 +121,7 @@ State Layer::InitialState(const Inputs& inputs) const {
 void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
                     const CallOptions& options) const {
   RunCall({"Forward", requirements_, *engine_, recipe_hash_, *prepared_}, inputs, state, outputs,
-          Needs::kBoth, options);
+          options);
 }
 
 State Layer::StartIn(const State& final, const State& initial, const Inputs& inputs) const {
@@ -156,7 +156,7 @@ void Layer::Forward(const Inputs& inputs, const State& initial, State& final,
   State result = KeepsPairs(recipe()) ? PairsFor(op, requirements_, dims, inputs, initial, final)
                                       : StartIn(final, initial, inputs);
   RunChecked({op, requirements_, *engine_, recipe_hash_, *prepared_}, dims, inputs, result, outputs,
-             Needs::kBoth, options);
+             options);
   for (const State::Entry& entry : result.entries()) {
     if (!entry.owned.defined()) continue;
     const TensorView to = final.Get(entry.name);
@@ -173,21 +173,21 @@ void Layer::Step(const Inputs& inputs, State& state, const Outputs& outputs,
   RequireCausal("Step", recipe());
   RequireOneToken("Step", recipe(), inputs);
   RunCall({"Step", requirements_, *engine_, recipe_hash_, *prepared_}, inputs, state, outputs,
-          Needs::kBoth, options);
+          options);
 }
 
 void Layer::Memorize(const Inputs& inputs, State& state, const CallOptions& options) const {
   RequireCausal("Memorize", recipe());
-  RunCall({"Memorize", requirements_, *engine_, recipe_hash_, *prepared_}, inputs, state, {},
-          Needs::kWrite, options);
+  RunCall({"Memorize", requirements_, *engine_, recipe_hash_, *prepared_, Needs::kWrite}, inputs,
+          state, {}, options);
 }
 
 void Layer::Retrieve(const Inputs& inputs, const State& state, const Outputs& outputs,
                      const CallOptions& options) const {
   RequireCausal("Retrieve", recipe());
   State read = state.Shared();  // what an engine adds is not the caller's
-  RunCall({"Retrieve", requirements_, *engine_, recipe_hash_, *prepared_}, inputs, read, outputs,
-          Needs::kRead, options);
+  RunCall({"Retrieve", requirements_, *engine_, recipe_hash_, *prepared_, Needs::kRead}, inputs,
+          read, outputs, options);
 }
 
 void Layer::Backward(const Inputs& inputs, const State& initial, const TensorView& dy,
@@ -222,7 +222,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
   if (engine.HasGradients()) {
     RunBackward(engine, call, initial, rows, dstate, wanted, dinitial);
   } else {
-    definition::Differentiate(recipe(), dims, given, initial, rows, dstate, gradients, dinitial,
+    definition::Differentiate(recipe(), dims, given, initial, {rows, dstate, gradients, dinitial},
                               call.executor);
   }
   taken.Gather();

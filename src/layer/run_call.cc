@@ -66,8 +66,9 @@ Dims CheckCall(std::string_view op, const Requirements& requirements, const Inpu
 }
 
 void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outputs& outputs,
-             Needs needs, const CallOptions& options, const Auxiliary& auxiliary) {
+             const CallOptions& options, const Auxiliary& auxiliary) {
   const Requirements& requirements = op.requirements;
+  const Needs needs = op.needs;
   const Dims dims = CheckCall(op.name, requirements, inputs, state, needs, outputs.y);
   const Engine& engine = EngineFor(op.engine, requirements.recipe, dims);
   CheckFits(op.name, requirements, dims, state, &engine);
@@ -76,22 +77,22 @@ void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outpu
   if (!options.saved.empty() && needs != Needs::kBoth) {  // without a backward pass
     throw Error(op.name, "saved", "empty", std::to_string(options.saved.size()) + " bytes");
   }
-  RunChecked(op, dims, inputs, state, outputs, needs, options, auxiliary);
+  RunChecked(op, dims, inputs, state, outputs, options, auxiliary);
 }
 
 void RunChecked(const Operator& op, const Dims& dims, const Inputs& inputs, State& state,
-                const Outputs& outputs, Needs needs, const CallOptions& options,
-                const Auxiliary& auxiliary) {
+                const Outputs& outputs, const CallOptions& options, const Auxiliary& auxiliary) {
   if (HasFloat16(inputs, outputs.y)) {
     WidenedTensors wide;
     const Inputs widened = WidenedInputs(inputs, wide, false);
     Outputs answers = outputs;
     answers.y = wide.Write(outputs.y);
-    RunChecked(op, dims, widened, state, answers, needs, options, auxiliary);
+    RunChecked(op, dims, widened, state, answers, options, auxiliary);
     return wide.WriteBack();
   }
   const Requirements& requirements = op.requirements;
   const Engine& engine = EngineFor(op.engine, requirements.recipe, dims);
+  const Needs needs = op.needs;
   const DType dtype = ArithmeticType(inputs, state);
   std::span<std::byte> saved;
   if (!options.saved.empty()) {

@@ -30,6 +30,7 @@ struct Operator {
   const Engine& engine;
   std::size_t recipe_hash;
   const Prepared& prepared;
+  Needs needs = Needs::kBoth;
 };
 
 /// What a Decoder adds.
@@ -43,11 +44,11 @@ struct Auxiliary {
 
 /// Runs what has been checked. `state` gets the entries that it lacks.
 void RunChecked(const Operator& op, const Dims& dims, const Inputs& inputs, State& state,
-                const Outputs& outputs, Needs needs, const CallOptions& options,
+                const Outputs& outputs, const CallOptions& options,
                 const Auxiliary& auxiliary = {});
 
 /// Checks everything, then runs.
 void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outputs& outputs,
-             Needs needs, const CallOptions& options, const Auxiliary& auxiliary = {});
+             const CallOptions& options, const Auxiliary& auxiliary = {});
 
 }  // namespace ttr

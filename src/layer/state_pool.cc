@@ -297,7 +297,7 @@ void StatePool::Run(const Rows& rows, const CallOptions& options) const {
   const Pendency pendency{.window = options_.window, .draft = options_.draft};
   try {
     RunChecked({kOp, requirements, *layer_->engine_, layer_->recipe_hash_, *layer_->prepared_},
-               rows.dims, rows.inputs, states, rows.outputs, Needs::kBoth, options,
+               rows.dims, rows.inputs, states, rows.outputs, options,
                {.numbers = NumbersOf(first, rows.count(), facts_.Numbers(defers)),
                 .pendency = defers ? &pendency : nullptr,
                 .slots = alone ? std::span<const std::int64_t>() : rows.slots});

@@ -117,10 +117,10 @@ void Layer::Forward(const Inputs& inputs, State& state, const Outputs& outputs,
       part.cu_seqlens = pieces.bounds;
       sizes.sequences = pieces.count;
       State rows = SequenceRows(whole, pieces.first, pieces.count);
-      RunChecked(runs, sizes, part, rows, answers, Needs::kBoth, options);
+      RunChecked(runs, sizes, part, rows, answers, options);
       if (i < at.size()) states[i] = CopyOfAll(SequenceRows(rows, pieces.count - 1, 1));
     } else {
-      RunChecked(runs, sizes, part, state, answers, Needs::kBoth, options);
+      RunChecked(runs, sizes, part, state, answers, options);
       if (i < at.size()) states[i] = CopyOfAll(state);
     }
     begin = end;

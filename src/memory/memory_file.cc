@@ -91,6 +91,29 @@ class Loader {
   TensorFile& content_;
 };
 
+void RequireFormat(const Loader& loader) {
+  const std::string& format = loader.Text("ttr.memory");
+  if (format == kFormat) return;
+  std::string mine(kFormat);
+  mine.append(", the format that ttr ").append(Version()).append(" reads");
+  loader.Fail(
+      "metadata 'ttr.memory'", mine,
+      "'" + format.substr(0, 40) + "', written by ttr " + loader.Text("ttr.version").substr(0, 40));
+}
+
+/// A memory that has read a token has all of its state; one that has not has none.
+void RequireComplete(const Loader& loader, const Requirements& requirements, const State& state,
+                     std::int64_t count) {
+  for (const StateSpec& spec : requirements.state) {
+    const bool given = state.Get(spec.name).defined();
+    if (given == (count > 0)) continue;
+    loader.Fail(
+        "tensor '" + spec.name + "'",
+        given ? "absent after 0 tokens" : "there after " + std::to_string(count) + " tokens",
+        given ? "there" : "absent");
+  }
+}
+
 }  // namespace
 
 void AssociativeMemory::Save(const std::filesystem::path& path,
@@ -132,13 +155,7 @@ TensorFile AssociativeMemory::ToTensors(const std::map<std::string, std::string>
 AssociativeMemory AssociativeMemory::FromTensors(TensorFile file, const std::string& source,
                                                  std::map<std::string, std::string>* extra) {
   const Loader loader(source, file);
-  if (const std::string& format = loader.Text("ttr.memory"); format != kFormat) {
-    std::string mine(kFormat);
-    mine.append(", the format that ttr ").append(Version()).append(" reads");
-    loader.Fail("metadata 'ttr.memory'", mine,
-                "'" + format.substr(0, 40) + "', written by ttr " +
-                    loader.Text("ttr.version").substr(0, 40));
-  }
+  RequireFormat(loader);
   const Sizes sizes{.key_dim = loader.Number("key_dim"),
                     .value_dim = loader.Number("value_dim"),
                     .heads = loader.Number("heads")};
@@ -163,16 +180,7 @@ AssociativeMemory AssociativeMemory::FromTensors(TensorFile file, const std::str
   }
   const Requirements& requirements = memory.layer_->requirements();
   UpgradeCounts(requirements, state);
-  // A memory that has read a token has all of its state; one that has not has none.
-  for (const StateSpec& spec : requirements.state) {
-    const bool given = state.Get(spec.name).defined();
-    if (given != (memory.count_ > 0)) {
-      loader.Fail("tensor '" + spec.name + "'",
-                  given ? "absent after 0 tokens"
-                        : "there after " + std::to_string(memory.count_) + " tokens",
-                  given ? "there" : "absent");
-    }
-  }
+  RequireComplete(loader, requirements, state, memory.count_);
   const auto features = memory.gates_.find("features.w");
   const Dims dims = SizesOfCalls(
       recipe, sizes, features == memory.gates_.end() ? TensorView() : features->second.view());

@@ -72,8 +72,8 @@ struct Result {
       }
       gradients.*named.gradient = tensors.back().view();
     }
-    Backward(p.options, p.call(), dy.view(), dstate.view(),
-             dstate_im.defined() ? dstate_im.view() : TensorView(), gradients, executor, scratch);
+    Backward(p.options, p.call(), {dy.view(), dstate.view(), dstate_im.view()}, gradients, executor,
+             scratch);
   }
 };
 

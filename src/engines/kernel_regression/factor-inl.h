@@ -168,9 +168,10 @@ void FillColumns(const Task& task, const Factor<T>& f, const Scratch<T>& s, std:
   const T width = cn::WidthOf<T>(task.options.kernel, m.bandwidth);
   for (std::int64_t column = from; column < end; column += wide) {
     for (std::int64_t row = 0; row < column + wide; row += wide) {
-      KernelBlock(task.options.kernel, f.keys.Rows(row), f.gains + row, wide,
-                  s.kt.Columns(column - first), static_cast<const T*>(f.gains + column), m.key_dim,
-                  width, f.Panel(column / wide, row));
+      KernelBlock<T>(task.options.kernel,
+                     {f.keys.Rows(row), f.gains + row, wide, m.key_dim,
+                      s.kt.Columns(column - first), f.gains + column},
+                     width, f.Panel(column / wide, row));
     }
     const Block<T> square = f.Panel(column / wide, column);
     for (std::int64_t i = 0; i < wide; ++i) square.Row(i)[i] = f.diagonal[column + i];

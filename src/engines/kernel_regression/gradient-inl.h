@@ -87,9 +87,10 @@ class GradientPass {
       for (std::int64_t column = first; column < first + height; column += kWide) {
         const Block<T> by = f_.Panel(column / kWide, b * height);
         const double sum =
-            SlopeBlock(options_.kernel, f_.keys.Rows(b * height), f_.gains + b * height, height,
-                       s_.queries.kt.Columns(column - first), f_.gains + column, m_.key_dim, width_,
-                       by, s_.x, by);
+            SlopeBlock<T>(options_.kernel,
+                          {f_.keys.Rows(b * height), f_.gains + b * height, height, m_.key_dim,
+                           s_.queries.kt.Columns(column - first), f_.gains + column},
+                          width_, by, s_.x, by);
         // The square on the diagonal has both halves of its symmetric pairs, so that half of it
         // counts.
         width += b < block ? sum : sum / 2;
@@ -188,9 +189,10 @@ class GradientPass {
   /// e of keys and a panel of the queries that are loaded.
   double Slopes(std::int64_t first, std::int64_t count, std::int64_t panel,
                 const Block<T>& by) const {
-    return SlopeBlock(options_.kernel, f_.keys.Rows(first), f_.gains + first, count,
-                      s_.queries.kt.Columns(panel * kWide), static_cast<const T*>(nullptr),
-                      m_.key_dim, width_, by, s_.x, s_.e);
+    return SlopeBlock<T>(options_.kernel,
+                         {f_.keys.Rows(first), f_.gains + first, count, m_.key_dim,
+                          s_.queries.kt.Columns(panel * kWide)},
+                         width_, by, s_.x, s_.e);
   }
 
   /// Completes the sum of e times keys to a gradient by `x`.

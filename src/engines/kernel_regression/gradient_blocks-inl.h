@@ -20,15 +20,16 @@ namespace HWY_NAMESPACE {
 
 /// SlopeBlock() of a kernel, from what Compare() has left in `x`.
 template <class GAINED, class T>
-double SlopeRows(const T* gains, std::int64_t rows, const T* columns, T width, const Block<T>& by,
-                 const Block<T>& x, const Block<T>& e) {
+double SlopeRows(const PanelPairs<T>& pairs, T width, const Block<T>& by, const Block<T>& x,
+                 const Block<T>& e) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto w = hn::Set(d, width);
   const auto none = hn::Set(d, GAINED::kByLogarithm ? T(0) : T(1));
+  const T* const columns = pairs.column_gains;
   auto sum = hn::Zero(d);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const auto gain = hn::Set(d, gains[i]);
+  for (std::int64_t i = 0; i < pairs.rows; ++i) {
+    const auto gain = hn::Set(d, pairs.gains[i]);
     for (std::int64_t c = 0; c < kPanel<T>; c += lanes) {
       const auto column = columns == nullptr ? none : hn::LoadU(d, columns + c);
       const auto at = hn::Load(d, x.Row(i) + c);
@@ -53,18 +54,16 @@ double SlopeRows(const T* gains, std::int64_t rows, const T* columns, T width, c
   return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
 }
 
-/// Keys in rows, columns of a panel: e(i, j) = by(i, j) times the slope of the kernel and its
+/// e(i, j) = by(i, j) times the slope of the kernel and its
 /// gains, along (key - column) of a distance and else by k . q; `x` is room. Returns the sum of
 /// by(i, j) times B and the slope by the bandwidth B.
 template <class T>
-double SlopeBlock(Kernel kernel, const Block<T>& keys, const T* gains, std::int64_t rows,
-                  const Block<T>& kt, const T* columns, std::int64_t channels, T width,
-                  const Block<T>& by, const Block<T>& x, const Block<T>& e) {
-  Compare(kernel, keys, rows, kt, channels, x);
+double SlopeBlock(Kernel kernel, const PanelPairs<T>& pairs, T width, const Block<T>& by,
+                  const Block<T>& x, const Block<T>& e) {
+  Compare(kernel, pairs.keys, pairs.rows, pairs.kt, pairs.channels, x);
   double sum = 0;
-  WithGained(kernel, [&](auto gained) HWY_ATTR {
-    sum = SlopeRows<decltype(gained)>(gains, rows, columns, width, by, x, e);
-  });
+  WithGained(kernel, [&](auto gained)
+                         HWY_ATTR { sum = SlopeRows<decltype(gained)>(pairs, width, by, x, e); });
   return sum;
 }
 

@@ -78,19 +78,28 @@ void Compare(Kernel kernel, const Block<T>& keys, std::int64_t rows, const Block
   }
 }
 
-/// to(i, j) = k(key i, column j) and gains. `columns`: their gains, or null for none.
+/// Keys in rows, and a panel of columns.
 template <class T>
-void KernelBlock(Kernel kernel, const Block<T>& keys, const T* gains, std::int64_t rows,
-                 const Block<T>& kt, const T* columns, std::int64_t channels, T width,
-                 const Block<T>& to) {
-  Compare(kernel, keys, rows, kt, channels, to);
+struct PanelPairs {
+  Block<T> keys;  // [row][channel]
+  const T* gains;
+  std::int64_t rows, channels;
+  Block<T> kt;                      // [channel][column]
+  const T* column_gains = nullptr;  // null: none
+};
+
+/// to(i, j) = k(key i, column j) and gains.
+template <class T>
+void KernelBlock(Kernel kernel, const PanelPairs<T>& pairs, T width, const Block<T>& to) {
+  Compare(kernel, pairs.keys, pairs.rows, pairs.kt, pairs.channels, to);
   WithGained(kernel, [&](auto gained) HWY_ATTR {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const auto w = hn::Set(d, width);
     const auto none = hn::Set(d, gained.kByLogarithm ? T(0) : T(1));
-    for (std::int64_t i = 0; i < rows; ++i) {
-      const auto gain = hn::Set(d, gains[i]);
+    const T* const columns = pairs.column_gains;
+    for (std::int64_t i = 0; i < pairs.rows; ++i) {
+      const auto gain = hn::Set(d, pairs.gains[i]);
       for (std::int64_t c = 0; c < kPanel<T>; c += lanes) {
         const auto column = columns == nullptr ? none : hn::LoadU(d, columns + c);
         T* const at = to.Row(i) + c;

@@ -63,9 +63,10 @@ class QueryColumns {
     for (std::int64_t p = 0; p < panels(); ++p) {
       const std::int64_t end = std::min(first + f_.extent.block, RowsOfPanel(p));
       for (std::int64_t row = first; row < end; row += kWide) {
-        KernelBlock(options_.kernel, f_.keys.Rows(row), f_.gains + row, kWide,
-                    s_.kt.Columns(p * kWide), static_cast<const T*>(nullptr), m_.key_dim, width_,
-                    Panel(z, height, p, row));
+        KernelBlock<T>(
+            options_.kernel,
+            {f_.keys.Rows(row), f_.gains + row, kWide, m_.key_dim, s_.kt.Columns(p * kWide)},
+            width_, Panel(z, height, p, row));
       }
     }
   }

@@ -71,11 +71,10 @@ std::size_t BackwardScratchBytes(const GradientSizes& sizes, int threads) {
   return common::WorkerScratch::Bytes(threads, BytesOfWorker(sizes), BytesOfSums(sizes));
 }
 
-void Backward(const Options& options, const Call& call, const TensorView& dy,
-              const TensorView& dstate, const TensorView& dstate_im, const Gradients& gradients,
-              Executor& executor, std::span<std::byte> scratch) {
+void Backward(const Options& options, const Call& call, const GivenGradients& given,
+              const Gradients& gradients, Executor& executor, std::span<std::byte> scratch) {
   Call with_dy = call;
-  with_dy.y = dy;
+  with_dy.y = given.dy;
   const TensorView others[] = {gradients.v, gradients.v_im, gradients.log_decay, gradients.phase};
   Work work(options, with_dy, others);
   if (work.entries() == 0) return;
@@ -91,22 +90,23 @@ void Backward(const Options& options, const Call& call, const TensorView& dy,
                                    BytesOfSums(sizes));
   if (!work.matrix) {
     room.Run(executor, work.tasks(), [&](std::int64_t item, std::byte* own) {
-      ScanVectorBackward({.options = options,
-                          .sizes = work.sizes,
-                          .memory = work.VectorOf(item),
-                          .gradient = VectorGradientOf(work, gradients, item, dstate, dstate_im),
-                          .scratch = own});
+      ScanVectorBackward(
+          {.options = options,
+           .sizes = work.sizes,
+           .memory = work.VectorOf(item),
+           .gradient = VectorGradientOf(work, gradients, item, given.dstate, given.dstate_im),
+           .scratch = own});
     });
     return;
   }
   common::ScratchLayout layout(room.shared());
-  const MatrixSums sums(work, dy, gradients, layout);
+  const MatrixSums sums(work, given.dy, gradients, layout);
   room.Run(executor, work.tasks(), [&](std::int64_t item, std::byte* own) {
     ScanMatrixBackward({.options = options,
                         .sizes = work.sizes,
                         .memory = work.MatrixOf(item),
                         .next = {},
-                        .gradient = sums.Of(item, dstate),
+                        .gradient = sums.Of(item, given.dstate),
                         .scratch = own});
   });
   sums.Store(executor);

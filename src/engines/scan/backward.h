@@ -37,13 +37,17 @@ struct GradientSizes {
 /// Bytes of scratch that Backward needs with this many threads, whether anything was saved or not.
 std::size_t BackwardScratchBytes(const GradientSizes& sizes, int threads);
 
+/// Gradients that Backward is given. Those of the state are in its dtype, contiguous: of the final
+/// state, and left as those of the initial one.
+struct GivenGradients {
+  const TensorView& dy;
+  TensorView dstate, dstate_im{};
+};
+
 /// `call`: as for Forward, its state the initial one, which is left as it is, and `saved` what
 /// Forward left there, or empty; y is not read and options.output_norm must be none. Throws where
-/// something else was saved, or where the scratch is too small; scratch as for Forward. `dstate`
-/// (and `dstate_im`): in the state's dtype, contiguous; given the gradient of the final state, left
-/// as that of the initial one.
-void Backward(const Options& options, const Call& call, const TensorView& dy,
-              const TensorView& dstate, const TensorView& dstate_im, const Gradients& gradients,
-              Executor& executor, std::span<std::byte> scratch = {});
+/// something else was saved, or where the scratch is too small; scratch as for Forward.
+void Backward(const Options& options, const Call& call, const GivenGradients& given,
+              const Gradients& gradients, Executor& executor, std::span<std::byte> scratch = {});
 
 }  // namespace ttr::scan
