@@ -64,7 +64,7 @@ enum class Typical : std::uint8_t {
   kHalving,  ///< between -log 2 and 0: logarithms of decays of at least 1/2
 };
 
-/// What is known of an input, whichever recipe takes it.
+/// Facts about an input, whichever recipe takes it.
 struct InputField {
   std::string_view name;  ///< that of the member of Inputs ("features.w" for features_w)
   TensorView Inputs::* view;
@@ -174,7 +174,7 @@ Dims InferDims(std::string_view op, const Requirements& requirements, const Inpu
 /// Sizes that a call can have: none below 0, at least one head, heads that divide one another.
 void CheckDims(std::string_view op, const Dims& dims);
 
-/// That cu_seqlens runs from 0 to T without falling. O(N).
+/// Throws where cu_seqlens does not run from 0 to T without falling. O(N).
 void CheckSequences(std::string_view op, const Dims& dims, const Inputs& inputs);
 
 /// Ranges of the values (log_decay <= 0, importance >= 0, ...); reads every gate once. NaN passes.

@@ -89,7 +89,7 @@ class Layer {
   void Forward(const Inputs& inputs, State& state, const Outputs& outputs,
                const CallOptions& options = {}) const;
 
-  /// The same from `initial`, which stays as it is, into `final`: entries that `final` has are
+  /// Forward() from `initial`, which stays as it is, into `final`: entries that `final` has are
   /// written, others are made (ZooLayer.GoesFromOneStateIntoAnother, KeptPairs in
   /// tests/layer/kept_pairs_test.cc).
   void Forward(const Inputs& inputs, const State& initial, State& final, const Outputs& outputs,
@@ -157,7 +157,7 @@ class Layer {
   /// Bytes that Forward can save for Backward where the state is of this dtype, of several that of
   /// ArithmeticType(); 0: nothing. Fast weights: a state each 64 rows and, where something is
   /// erased, as many numbers as v has. Scans: a state each 32 tokens. Kernel smoothers: an answer
-  /// and one number more of every query. Before them stand 64 bytes, which tell one call from
+  /// and one number more of every query. Before them stand 64 bytes, which differ from one call to
   /// another (Saved.MustHoldItsBytes in tests/layer/saved_gradient_test.cc).
   std::size_t SavedBytes(const Dims& dims, DType state = DType::kFloat32) const;
 

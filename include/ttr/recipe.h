@@ -31,7 +31,7 @@ enum class Decay : std::uint8_t {
   kConstant,   ///< g_t = decay_factor, from the recipe
   kRetention,  ///< g_h = 1 - 2^(-5-h) for memory h = 0, 1, ... (RetNet)
   kScalar,     ///< g_t = exp(log_decay[t]), one number a token and memory
-  kChannel,    ///< the same per key channel (or per channel, where the memory is a vector)
+  kChannel,    ///< such a number for each key channel (or channel, where the memory is a vector)
   kMatrix,     ///< per entry of the memory: exp(dt[t, c] a[c, n]) (Mamba)
 };
 

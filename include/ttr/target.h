@@ -12,8 +12,8 @@ namespace ttr {
 /// "NEON"). The names are Highway's.
 std::vector<std::string> CompiledTargets();
 
-/// Those of them that this machine supports, best first. Throws ttr::SystemError where it supports
-/// none, as kernels do: this program was compiled for another processor.
+/// The compiled targets that this machine supports, best first. Throws ttr::SystemError where it
+/// supports none, as kernels do: this program was compiled for another processor.
 std::vector<std::string> SupportedTargets();
 
 /// The target that kernels run on. The best one, unless the environment variable TTR_TARGET names

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "src/adapters/fast_weights_words.h"
+#include "src/adapters/fast_weights_options.h"
 #include "src/adapters/registry.h"
 #include "src/core/call_scratch.h"
 #include "src/core/fill.h"

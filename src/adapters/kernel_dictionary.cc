@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "src/adapters/output_norm.h"
-#include "src/adapters/pair_words.h"
+#include "src/adapters/pair_options.h"
 #include "src/adapters/registry.h"
 #include "src/core/working_copy.h"
 #include "src/recipe/family.h"
@@ -59,13 +59,14 @@ class KernelDictionary final : public Engine {
     if (call.needs != Needs::kRead) {
       AddMissing(recipe, call.requirements.state, call.dims, call.dtype, state);
     }
-    kernel_dictionary::Call words = CallOf(call, state);
+    kernel_dictionary::Call operands = CallOf(call, state);
     CallScratch scratch(
         name(), call.scratch,
         OutputsBeforeNorm::ScratchBytes(recipe, call.dims, call.executor.threads()));
     const OutputsBeforeNorm before(recipe, outputs.y, DType::kFloat64, scratch);
-    words.y = before.y();
-    kernel_dictionary::Forward(OptionsOf(recipe, call.dims), words, call.executor, scratch.rest());
+    operands.y = before.y();
+    kernel_dictionary::Forward(OptionsOf(recipe, call.dims), operands, call.executor,
+                               scratch.rest());
     before.Normalise(call.executor);
   }
 

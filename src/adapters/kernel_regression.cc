@@ -6,7 +6,7 @@
 
 #include "src/adapters/output_norm.h"
 #include "src/adapters/pair_gradients.h"
-#include "src/adapters/pair_words.h"
+#include "src/adapters/pair_options.h"
 #include "src/adapters/registry.h"
 #include "src/engines/kernel_regression/backward.h"
 #include "src/recipe/family.h"
@@ -73,15 +73,16 @@ class KernelRegression final : public Engine {
     if (call.needs == Needs::kRead && !state.Get("state.k").defined()) {
       return RetrieveNothing(outputs, false);
     }
-    kernel_regression::Call words = CallOf(call, state);
+    kernel_regression::Call operands = CallOf(call, state);
     CallScratch scratch(
         name(), call.scratch,
         OutputsBeforeNorm::ScratchBytes(recipe, call.dims, call.executor.threads()));
     const OutputsBeforeNorm before(recipe, outputs.y, call.dtype, scratch);
-    words.y = before.y();
-    words.status = outputs.status;
-    words.factor = call.needs == Needs::kBoth ? call.auxiliary : TensorView();
-    kernel_regression::Forward(OptionsOf(recipe, call.dims), words, call.executor, scratch.rest());
+    operands.y = before.y();
+    operands.status = outputs.status;
+    operands.factor = call.needs == Needs::kBoth ? call.auxiliary : TensorView();
+    kernel_regression::Forward(OptionsOf(recipe, call.dims), operands, call.executor,
+                               scratch.rest());
     before.Normalise(call.executor);
   }
 
@@ -91,15 +92,15 @@ class KernelRegression final : public Engine {
                 const BackwardTensors& tensors) const override {
     const Recipe& recipe = call.recipe();
     const kernel_regression::Options options = OptionsOf(recipe, call.dims);
-    const kernel_regression::Call words = CallOf(call, initial);
+    const kernel_regression::Call operands = CallOf(call, initial);
     const auto retrieve = [&](const TensorView& z) {
-      kernel_regression::Call reading = words;
+      kernel_regression::Call reading = operands;
       reading.y = z;
       kernel_regression::Retrieve(options, reading, call.executor);
     };
     const Tensor dz = GradientBeforeNorm(call, call.dtype, tensors.dy, retrieve);
     const PairGradientCopies copies(call, tensors);
-    kernel_regression::Backward(options, words, dz.defined() ? dz.view() : tensors.dy,
+    kernel_regression::Backward(options, operands, dz.defined() ? dz.view() : tensors.dy,
                                 FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
                                 call.scratch);
     copies.WriteBack();

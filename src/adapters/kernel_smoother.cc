@@ -7,7 +7,7 @@
 
 #include "src/adapters/output_norm.h"
 #include "src/adapters/pair_gradients.h"
-#include "src/adapters/pair_words.h"
+#include "src/adapters/pair_options.h"
 #include "src/adapters/registry.h"
 #include "src/engines/kernel_smoother/backward.h"
 #include "src/recipe/family.h"
@@ -52,13 +52,13 @@ class KernelSmoother final : public Engine {
       return RetrieveNothing(outputs, call.recipe().function.kind == FunctionClass::kConstant);
     }
     const std::vector<double>& factors = call.prepared.For(call.dims, call.dtype).decay_factors;
-    kernel_smoother::Call words{QueriedTensorsOf(call, state, factors)};
+    kernel_smoother::Call operands{QueriedTensorsOf(call, state, factors)};
     if (call.needs != Needs::kWrite) {
-      words.y = outputs.y;
-      words.status = outputs.status;
+      operands.y = outputs.y;
+      operands.status = outputs.status;
     }
-    words.saved = call.saved;
-    kernel_smoother::Forward(OptionsOf(call.recipe(), call.dims), words, call.executor,
+    operands.saved = call.saved;
+    kernel_smoother::Forward(OptionsOf(call.recipe(), call.dims), operands, call.executor,
                              call.scratch);
   }
 
@@ -68,18 +68,18 @@ class KernelSmoother final : public Engine {
                 const BackwardTensors& tensors) const override {
     const Recipe& recipe = call.recipe();
     const std::vector<double>& factors = call.prepared.For(call.dims, call.dtype).decay_factors;
-    kernel_smoother::Call words{QueriedTensorsOf(call, initial, factors)};
+    kernel_smoother::Call operands{QueriedTensorsOf(call, initial, factors)};
     kernel_smoother::Options options = OptionsOf(recipe, call.dims);
     options.output_norm = kernel_smoother::OutputNorm::kNone;
     const auto retrieve = [&](const TensorView& z) {
-      kernel_smoother::Call reading = words;
+      kernel_smoother::Call reading = operands;
       reading.y = z;
       kernel_smoother::Read(options, reading, call.executor);
     };
     const Tensor dz = GradientBeforeNorm(call, call.dtype, tensors.dy, retrieve);
-    if (!dz.defined()) words.saved = call.saved;  // of outputs without a norm
+    if (!dz.defined()) operands.saved = call.saved;  // of outputs without a norm
     const PairGradientCopies copies(call, tensors);
-    kernel_smoother::Backward(options, words, dz.defined() ? dz.view() : tensors.dy,
+    kernel_smoother::Backward(options, operands, dz.defined() ? dz.view() : tensors.dy,
                               FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
                               call.scratch);
     copies.WriteBack();

@@ -7,7 +7,7 @@
 
 #include "src/adapters/output_norm.h"
 #include "src/adapters/pair_gradients.h"
-#include "src/adapters/pair_words.h"
+#include "src/adapters/pair_options.h"
 #include "src/adapters/registry.h"
 #include "src/engines/local_polynomial/backward.h"
 #include "src/recipe/family.h"
@@ -81,12 +81,12 @@ class LocalPolynomial final : public Engine {
       return RetrieveNothing(outputs, true);
     }
     const std::vector<double>& factors = call.prepared.For(call.dims, call.dtype).decay_factors;
-    local_polynomial::Call words = CallOf(call, state, factors);
+    local_polynomial::Call operands = CallOf(call, state, factors);
     if (call.needs != Needs::kWrite) {
-      words.y = outputs.y;
-      words.status = outputs.status;
+      operands.y = outputs.y;
+      operands.status = outputs.status;
     }
-    local_polynomial::Forward(OptionsOf(call.recipe(), call.dims), words, call.executor,
+    local_polynomial::Forward(OptionsOf(call.recipe(), call.dims), operands, call.executor,
                               call.scratch);
   }
 
@@ -96,17 +96,17 @@ class LocalPolynomial final : public Engine {
                 const BackwardTensors& tensors) const override {
     const Recipe& recipe = call.recipe();
     const std::vector<double>& factors = call.prepared.For(call.dims, call.dtype).decay_factors;
-    const local_polynomial::Call words = CallOf(call, initial, factors);
+    const local_polynomial::Call operands = CallOf(call, initial, factors);
     local_polynomial::Options options = OptionsOf(recipe, call.dims);
     options.output_norm = local_polynomial::OutputNorm::kNone;
     const auto retrieve = [&](const TensorView& z) {
-      local_polynomial::Call reading = words;
+      local_polynomial::Call reading = operands;
       reading.y = z;
       local_polynomial::Predict(options, reading, call.executor);
     };
     const Tensor dz = GradientBeforeNorm(call, call.dtype, tensors.dy, retrieve);
     const PairGradientCopies copies(call, tensors);
-    local_polynomial::Backward(options, words, dz.defined() ? dz.view() : tensors.dy,
+    local_polynomial::Backward(options, operands, dz.defined() ? dz.view() : tensors.dy,
                                FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
                                call.scratch);
     copies.WriteBack();

@@ -7,7 +7,7 @@
 #include "src/core/fill.h"
 #include "src/core/working_copy.h"
 #include "src/engines/rows/norm.h"
-#include "src/operators/feature_words.h"
+#include "src/operators/feature_options.h"
 
 namespace ttr {
 namespace {
@@ -38,7 +38,7 @@ void Add(const TensorView& b, const TensorView& a) {
 MappedKeys::MappedKeys(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
                        const TensorView& directions, DType dtype, Executor& executor,
                        CallScratch& scratch)
-    : features_(FeatureWords(recipe.function)),
+    : features_(FeatureOptionsOf(recipe.function)),
       affine_(recipe.function.kind == FunctionClass::kAffine),
       normalise_(recipe.reading.normalise_qk),
       memories_(dims.heads),
@@ -58,7 +58,7 @@ MappedKeys::MappedKeys(const Recipe& recipe, const Dims& dims, const Inputs& inp
 }
 
 std::size_t MappedKeys::ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
-  const rows::FeatureOptions features = FeatureWords(recipe.function);
+  const rows::FeatureOptions features = FeatureOptionsOf(recipe.function);
   const bool maps = features.map != rows::Map::kNone;
   const bool affine = recipe.function.kind == FunctionClass::kAffine;
   const bool normalises = recipe.reading.normalise_qk;

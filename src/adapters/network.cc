@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/adapters/network_options.h"
 #include "src/adapters/network_state.h"
-#include "src/adapters/network_words.h"
 #include "src/adapters/registry.h"
 #include "src/core/call_scratch.h"
 #include "src/core/fill.h"
@@ -55,7 +55,7 @@ class Parameters : public network::StateParameters {
   }
 
  private:
-  /// Those whose names begin like this, layer by layer.
+  /// The entries whose names begin like this, layer by layer.
   std::span<const TensorView> EntriesOf(const Requirements& requirements, const State& state,
                                         std::string_view prefix, DType dtype,
                                         CallScratch& scratch) {

@@ -104,13 +104,13 @@ class Scan final : public Engine {
     AddMissing(recipe, call.requirements.state, call.dims, call.dtype, state);
     const WorkingCopy im(state.Get("state.im"), state.Get("state").dtype());
     const std::vector<double>& factors = call.prepared.For(call.dims, call.dtype).decay_factors;
-    scan::Call words = CallOf(call.dims, call.inputs, call.needs, factors);
-    words.state = state.Get("state");
-    words.state_im = im.view();
-    words.saved = call.saved;
-    words.slots = call.slots;
-    if (call.needs != Needs::kWrite) words.y = outputs.y;
-    scan::Forward(OptionsOf(recipe, call.dims), words, call.executor, call.scratch);
+    scan::Call operands = CallOf(call.dims, call.inputs, call.needs, factors);
+    operands.state = state.Get("state");
+    operands.state_im = im.view();
+    operands.saved = call.saved;
+    operands.slots = call.slots;
+    if (call.needs != Needs::kWrite) operands.y = outputs.y;
+    scan::Forward(OptionsOf(recipe, call.dims), operands, call.executor, call.scratch);
     im.WriteBack();
   }
 
@@ -146,19 +146,19 @@ class Scan final : public Engine {
       dim = CopyOf(tensors.dstate, "state.im", dtype, dstate.shape());
     }
     const std::vector<double>& factors = call.prepared.For(call.dims, call.dtype).decay_factors;
-    scan::Call words = CallOf(call.dims, call.inputs, Needs::kBoth, factors);
-    words.state = re.view();
-    if (complex) words.state_im = im.view();
+    scan::Call operands = CallOf(call.dims, call.inputs, Needs::kBoth, factors);
+    operands.state = re.view();
+    if (complex) operands.state_im = im.view();
     scan::Options options = OptionsOf(recipe, call.dims);
     options.output_norm = scan::OutputNorm::kNone;
     const Tensor dz = GradientBeforeNorm(call, dtype, tensors.dy, [&](const TensorView& z) {
-      Retrieve(options, words, z, call.executor);
+      Retrieve(options, operands, z, call.executor);
     });
-    words.saved = call.saved;
+    operands.saved = call.saved;
     const scan::Gradients gradients{d.v, d.v_im, d.importance, d.log_decay, d.phase,
                                     d.q, d.k,    d.dt,         d.a};
     const TensorView& dy = dz.defined() ? dz.view() : tensors.dy;
-    scan::Backward(options, words, {dy, dre.view(), dim.view()}, gradients, call.executor,
+    scan::Backward(options, operands, {dy, dre.view(), dim.view()}, gradients, call.executor,
                    call.scratch);
     CopyInto(dre.view(), dstate);
     if (complex) CopyInto(dim.view(), tensors.dinitial.Get("state.im"));
@@ -177,15 +177,15 @@ class Scan final : public Engine {
   }
 
  private:
-  /// Computes the outputs once more; the state of `words` stays as it is.
-  static void Retrieve(const scan::Options& options, scan::Call words, const TensorView& y,
+  /// Computes the outputs once more; the state of `operands` stays as it is.
+  static void Retrieve(const scan::Options& options, scan::Call operands, const TensorView& y,
                        Executor& executor) {
-    const Tensor end = Tensor::Copy(words.state);
-    const Tensor end_im = Tensor::Copy(words.state_im);
-    words.state = end.view();
-    words.state_im = end_im.view();
-    words.y = y;
-    scan::Forward(options, words, executor);
+    const Tensor end = Tensor::Copy(operands.state);
+    const Tensor end_im = Tensor::Copy(operands.state_im);
+    operands.state = end.view();
+    operands.state_im = end_im.view();
+    operands.y = y;
+    scan::Forward(options, operands, executor);
   }
 };
 

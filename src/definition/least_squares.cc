@@ -227,7 +227,7 @@ class LeastSquares : public Memory {
     if (optimizer_.eta_kind == EtaKind::kInput) return steps_;
     return Vector::Constant(optimizer_.steps, StepSize());
   }
-  /// That of all of them; 0 where A is.
+  /// One size for all steps; 0 where A is 0.
   double StepSize() const {
     if (optimizer_.eta_kind == EtaKind::kConstant) return optimizer_.eta;
     const double norm = a_.norm() + (kept_in_a_ ? 0 : RidgeNow().maxCoeff());

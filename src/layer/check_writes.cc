@@ -82,7 +82,7 @@ void CheckStateGradient(std::string_view op, const Requirements& requirements, c
                 "'" + entry.name + "'");
   }
   const TensorView& view = entry.view;
-  if (spec->counts) return;  // of what a caller gives along: not read
+  if (spec->counts) return;  // a caller may hand it over with the rest; nobody reads it
   const bool narrow = spec->narrow && view.dtype() == DType::kBFloat16;
   if (view.dtype() != DType::kFloat32 && view.dtype() != DType::kFloat64 && !narrow) {
     throw Error(op, name, spec->narrow ? "float32, float64 or bfloat16" : "float32 or float64",

@@ -193,10 +193,10 @@ Inputs WithoutWeightless::GradientsFor(const Inputs& dinputs) {
   Inputs wanted = dinputs;
   for (std::size_t i = 0; i < count_; ++i) {
     Copy& copy = copies_[i];
-    const TensorView& home = dinputs.*copy.field;
-    if (!home.defined() || home.rank() != 4) continue;
-    const DType dtype = home.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-    copy.gradient = WorkingCopy::OfHeads(home, copy.rows.shape()[2], dtype);
+    const TensorView& given = dinputs.*copy.field;
+    if (!given.defined() || given.rank() != 4) continue;
+    const DType dtype = given.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    copy.gradient = WorkingCopy::OfHeads(given, copy.rows.shape()[2], dtype);
     wanted.*copy.field = copy.gradient.view();
   }
   return wanted;

@@ -13,9 +13,9 @@ namespace ttr {
 /// Tensors in float32 in the place of those in float16.
 class WidenedTensors {
  public:
-  /// What is read: a copy.
+  /// A copy of a tensor that is read.
   TensorView Read(const TensorView& view);
-  /// What is written: room, which WriteBack() rounds into the caller's.
+  /// Room in the place of a tensor that is written, for WriteBack() to round into it.
   TensorView Write(const TensorView& view);
   void WriteBack() const;
 

@@ -24,7 +24,7 @@ constexpr bool HasKernels(DType dtype) { return IsFloating(dtype) && dtype != DT
 void CheckTensor(std::string_view op, const Named& argument, std::string_view axes,
                  const Shape& shape);
 
-/// The same, for a parameter whose first axis is H or 1.
+/// CheckTensor() of a parameter, whose first axis is H or 1.
 void CheckParameter(std::string_view op, const Named& argument, std::string_view axes,
                     const Shape& shape);
 
@@ -37,7 +37,7 @@ void CheckAbsent(std::string_view op, const Named& argument, std::string_view wh
 /// Every element has a place of its own, and shares it with none of the others.
 void CheckApart(std::string_view op, const Named& written, std::initializer_list<Named> others);
 
-/// The same view: what may be written in the place of what is read.
+/// Are both one view, so that an output may take the place of its input?
 bool Same(const TensorView& a, const TensorView& b);
 
 /// A gradient and what it is that of.
@@ -46,8 +46,8 @@ struct Gradient {
   const TensorView& input;
 };
 
-/// Those that are defined: their inputs are there, of the same shape; none shares memory with
-/// another one or with what is read.
+/// Every gradient that is defined has an input of its shape, and shares memory with no other
+/// gradient and with nothing that is read.
 void CheckGradients(std::string_view op, std::initializer_list<Gradient> gradients,
                     std::initializer_list<Named> read);
 

@@ -1,4 +1,4 @@
-// Feature maps in the words of recipes, done by the row-wise engine.
+// Feature maps as recipes name them, done by the row-wise engine.
 
 #include "ttr/features.h"
 
@@ -10,7 +10,7 @@
 #include "src/core/view_checks.h"
 #include "src/engines/rows/features.h"
 #include "src/operators/check.h"
-#include "src/operators/feature_words.h"
+#include "src/operators/feature_options.h"
 #include "src/recipe/family.h"
 #include "src/recipe/feature_maps.h"
 #include "ttr/error.h"
@@ -29,7 +29,7 @@ bool TakesBias(FeatureMap map) {
   return map == FeatureMap::kT2r || map == FeatureMap::kDijiang || map == FeatureMap::kRebased;
 }
 
-/// One call, checked, in the engine's words.
+/// One call, checked, as the engine takes it.
 struct Checked {
   rows::FeatureOptions options;
   rows::FeatureCall call;
@@ -52,7 +52,7 @@ Checked Check(std::string_view op, const Function& function, const FeatureInputs
   const bool rebased = map == FeatureMap::kRebased;
 
   Checked checked;
-  checked.options = FeatureWords(function);
+  checked.options = FeatureOptionsOf(function);
   checked.call.x = in.x;
   std::int64_t features = rebased ? 1 : function.feature_dim;
   if (NeedsWeights(map) || IsRandom(map) || rebased) {

@@ -25,7 +25,7 @@ Family FamilyOf(const Recipe& recipe);
 /// Memories whose state is the list of their pairs.
 bool KeepsPairs(const Recipe& recipe);
 
-/// Is it a regression in the span of some keys, and keeps no pairs?
+/// Is the memory a regression in the span of a few keys, and keeps no pairs?
 bool HasBudget(const Recipe& recipe);
 
 /// Does the recipe read keys? (Gated vectors and HGRN2 do not.) Does it read queries?

@@ -1,4 +1,4 @@
-// Choices of networks that contradict each other, with the reason and what mends them.
+// Choices of networks that contradict each other, with the reason and what fixes them.
 #include "src/recipe/rules.h"
 
 namespace ttr {

@@ -95,7 +95,7 @@ std::vector<std::string_view> Parts(std::string_view text, std::string_view sepa
   }
 }
 
-// Is it one of the names that a list or a title has, "RG-LRU (Griffin)"?
+// Does a list or a title, "RG-LRU (Griffin)", have this name?
 bool Lists(std::string_view title, std::string_view plain) {
   for (const std::string_view part : Parts(title, ",;:()")) {
     if (Plain(part) == plain) return true;
@@ -103,7 +103,7 @@ bool Lists(std::string_view title, std::string_view plain) {
   return false;
 }
 
-// Is it a proper name in a title, "TTT" of "TTT-Linear"? Other words say what a layer does.
+// Is a word a proper name in a title, "TTT" of "TTT-Linear"? Other words say what a layer does.
 bool Holds(std::string_view title, std::string_view plain) {
   for (const std::string_view word : Parts(title, " ,;:()-")) {
     if (!word.empty() && IsCapital(word.front()) && Plain(word) == plain) return true;

@@ -1,4 +1,4 @@
-// Pairs of choices that contradict each other, with the reason and what mends them.
+// Pairs of choices that contradict each other, with the reason and what fixes them.
 #include "src/recipe/rules.h"
 
 #include <iterator>

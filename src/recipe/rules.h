@@ -11,18 +11,18 @@ namespace ttr {
 struct Rule {
   bool (*broken)(const Recipe&);
   std::string_view reason;
-  void (*mend)(Recipe&);
+  void (*fix)(Recipe&);
 };
 std::span<const Rule> PairRules();
 /// The rules that are about networks alone.
 std::span<const Rule> NetworkRules();
 
 /// Where an option does something.
-struct Home {
+struct OptionScope {
   std::string_view option;
   bool (*has_effect)(const Recipe&);
   std::string_view reason;
 };
-std::span<const Home> OptionHomes();
+std::span<const OptionScope> OptionScopes();
 
 }  // namespace ttr

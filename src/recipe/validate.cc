@@ -1,8 +1,8 @@
-// Which recipes have a meaning: the rules, each with its reason and the smallest change that mends
+// Which recipes have a meaning: the rules, each with its reason and the smallest change that fixes
 // it.
 //
-// Two tables. An option has a *home*: the recipes in which it does something; elsewhere it would be
-// ignored in silence, so it is refused. And some *pairs* of choices contradict each other.
+// Two tables. An option has a *scope*: the recipes in which it does something; elsewhere it would
+// be ignored in silence, so it is refused. And some *pairs* of choices contradict each other.
 #include "src/recipe/validate.h"
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 namespace ttr {
 namespace {
 
-// Every mend takes an option to its default or a pair to one of its members, so few are needed.
-constexpr int kMaxMends = 200;
+// Every fix takes an option to its default or a pair to one of its members, so few are needed.
+constexpr int kMaxFixes = 200;
 
 struct Fault {
   std::string reason;
-  const Rule* rule = nullptr;      // mended by its own function
-  const Option* option = nullptr;  // mended by its default
+  const Rule* rule = nullptr;      // fixed by its own function
+  const Option* option = nullptr;  // fixed by its default
 };
 
 Fault FirstFault(const Recipe& recipe) {
@@ -34,10 +34,10 @@ Fault FirstFault(const Recipe& recipe) {
   for (const Rule& rule : PairRules()) {
     if (rule.broken(recipe)) return {std::string(rule.reason), &rule, nullptr};
   }
-  for (const Home& home : OptionHomes()) {
-    const Option* option = FindOption(home.option);
-    if (!home.has_effect(recipe) && !IsDefault(recipe, *option)) {
-      return {std::string(home.reason), nullptr, option};
+  for (const OptionScope& scope : OptionScopes()) {
+    const Option* option = FindOption(scope.option);
+    if (!scope.has_effect(recipe) && !IsDefault(recipe, *option)) {
+      return {std::string(scope.reason), nullptr, option};
     }
   }
   return {};
@@ -47,7 +47,7 @@ bool IsFault(const Fault& fault) { return fault.rule != nullptr || fault.option 
 
 void Mend(Recipe& recipe, const Fault& fault) {
   if (fault.rule != nullptr) {
-    fault.rule->mend(recipe);
+    fault.rule->fix(recipe);
   } else if (fault.option->name == "scale") {
     recipe.reading.scale = 1;  // in both of its forms
     recipe.reading.scale_rsqrt = false;
@@ -59,15 +59,15 @@ void Mend(Recipe& recipe, const Fault& fault) {
 }  // namespace
 
 void DropWithoutEffect(Recipe& recipe, std::span<const Option* const> said) {
-  for (const Home& home : OptionHomes()) {
-    const Option* option = FindOption(home.option);
+  for (const OptionScope& scope : OptionScopes()) {
+    const Option* option = FindOption(scope.option);
     const bool was_said = std::find(said.begin(), said.end(), option) != said.end();
-    if (!was_said && !home.has_effect(recipe)) SetDefault(recipe, *option);
+    if (!was_said && !scope.has_effect(recipe)) SetDefault(recipe, *option);
   }
 }
 
 Recipe NearestValid(Recipe recipe) {
-  for (int i = 0; i < kMaxMends; ++i) {
+  for (int i = 0; i < kMaxFixes; ++i) {
     const Fault fault = FirstFault(recipe);
     if (!IsFault(fault)) break;
     Mend(recipe, fault);

@@ -23,14 +23,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 /// act(z), act'(z) and act''(z). What a caller does not use is not computed.
 template <class D>
 struct ActivationAt {
-  hn::Vec<D> value, slope, bend;
+  hn::Vec<D> value, slope, curvature;
 };
 
 /// z s with s = 1 / (1 + exp(-w)), w = z (SiLU), or w = 2 sqrt(2/pi) (z + 0.044715 z^3) (GELU, as
 /// (1 + tanh x) / 2 = 1 / (1 + exp(-2x))):
 ///
 ///     slope  s + z s (1 - s) w'
-///     bend   s (1 - s) (2 w' + z ((1 - 2s) w'^2 + w''))
+///     curvature   s (1 - s) (2 w' + z ((1 - 2s) w'^2 + w''))
 ///
 /// Both s and 1 - s come from exp(-|w|), so that neither cancels.
 template <bool CUBIC, class D, class V = hn::Vec<D>>

@@ -18,23 +18,23 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 
 template <class T>
 void ActivateAs(simd::Activation activation, std::int64_t count, const T* z, T* value, T* slope,
-                T* bend) {
+                T* curvature) {
   sn::WithActivation(activation, [&](auto which) HWY_ATTR {
     const auto at = [](auto d, auto x)
                         HWY_ATTR { return sn::Activate<decltype(which)::value>(d, x); };
     sn::MapRows(count, value, [&](auto d, auto x) HWY_ATTR { return at(d, x).value; }, z);
     sn::MapRows(count, slope, [&](auto d, auto x) HWY_ATTR { return at(d, x).slope; }, z);
-    sn::MapRows(count, bend, [&](auto d, auto x) HWY_ATTR { return at(d, x).bend; }, z);
+    sn::MapRows(count, curvature, [&](auto d, auto x) HWY_ATTR { return at(d, x).curvature; }, z);
   });
 }
 
 void ActivateFloat(simd::Activation activation, std::int64_t count, const float* z, float* value,
-                   float* slope, float* bend) {
-  ActivateAs(activation, count, z, value, slope, bend);
+                   float* slope, float* curvature) {
+  ActivateAs(activation, count, z, value, slope, curvature);
 }
 void ActivateDouble(simd::Activation activation, std::int64_t count, const double* z, double* value,
-                    double* slope, double* bend) {
-  ActivateAs(activation, count, z, value, slope, bend);
+                    double* slope, double* curvature) {
+  ActivateAs(activation, count, z, value, slope, curvature);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -49,13 +49,13 @@ HWY_EXPORT(ActivateDouble);
 
 template <>
 void Activate(simd::Activation activation, std::int64_t count, const float* z, float* value,
-              float* slope, float* bend) {
-  TTR_DISPATCH(ActivateFloat)(activation, count, z, value, slope, bend);
+              float* slope, float* curvature) {
+  TTR_DISPATCH(ActivateFloat)(activation, count, z, value, slope, curvature);
 }
 template <>
 void Activate(simd::Activation activation, std::int64_t count, const double* z, double* value,
-              double* slope, double* bend) {
-  TTR_DISPATCH(ActivateDouble)(activation, count, z, value, slope, bend);
+              double* slope, double* curvature) {
+  TTR_DISPATCH(ActivateDouble)(activation, count, z, value, slope, curvature);
 }
 
 }  // namespace ttr::test

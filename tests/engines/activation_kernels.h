@@ -7,9 +7,9 @@
 
 namespace ttr::test {
 
-// value, slope and bend of `count` numbers.
+// value, slope and curvature of `count` numbers.
 template <class T>
 void Activate(simd::Activation activation, std::int64_t count, const T* z, T* value, T* slope,
-              T* bend);
+              T* curvature);
 
 }  // namespace ttr::test

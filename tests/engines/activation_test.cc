@@ -44,9 +44,9 @@ template <class T>
 void ExpectFormulas(Activation activation, double tolerance) {
   std::vector<T> z;
   for (int i = -400; i <= 400; ++i) z.push_back(static_cast<T>(i) / 37);
-  std::vector<T> value(z.size()), slope(z.size()), bend(z.size());
+  std::vector<T> value(z.size()), slope(z.size()), curvature(z.size());
   test::Activate(activation, static_cast<std::int64_t>(z.size()), z.data(), value.data(),
-                 slope.data(), bend.data());
+                 slope.data(), curvature.data());
   for (std::size_t i = 0; i < z.size(); ++i) {
     const auto x = static_cast<Wide>(z[i]);
     const double size = 1 + std::abs(static_cast<double>(z[i]));
@@ -55,13 +55,13 @@ void ExpectFormulas(Activation activation, double tolerance) {
         << z[i];
     if (activation == Activation::kRelu) {
       EXPECT_EQ(slope[i], z[i] <= 0 ? 0 : 1);
-      EXPECT_EQ(bend[i], 0);
+      EXPECT_EQ(curvature[i], 0);
       continue;
     }
     EXPECT_NEAR(static_cast<double>(slope[i]), static_cast<double>(Slope(activation, x)),
                 tolerance * size)
         << z[i];
-    EXPECT_NEAR(static_cast<double>(bend[i]), static_cast<double>(Bend(activation, x)),
+    EXPECT_NEAR(static_cast<double>(curvature[i]), static_cast<double>(Bend(activation, x)),
                 std::max(tolerance * size * 4, 1e-10))
         << z[i];
   }
@@ -86,19 +86,19 @@ void ExpectEnds(Activation activation) {
   constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
   const T far = std::numeric_limits<T>::max() / 4;
   const T z[] = {kNan, far, -far, T(100), T(-100), T(0)};
-  T value[6], slope[6], bend[6];
-  test::Activate(activation, 6, z, value, slope, bend);
+  T value[6], slope[6], curvature[6];
+  test::Activate(activation, 6, z, value, slope, curvature);
   EXPECT_TRUE(std::isnan(value[0]));
   const bool tanh = activation == Activation::kTanh;
   for (const int i : {1, 3}) {
     EXPECT_EQ(value[i], tanh ? 1 : z[i]);
     EXPECT_NEAR(slope[i], tanh ? 0 : 1, 1e-20);
-    EXPECT_NEAR(bend[i], 0, 1e-20);
+    EXPECT_NEAR(curvature[i], 0, 1e-20);
   }
   for (const int i : {2, 4}) {
     EXPECT_NEAR(value[i], tanh ? -1 : 0, 1e-20);
     EXPECT_NEAR(slope[i], 0, 1e-20);
-    EXPECT_NEAR(bend[i], 0, 1e-20);
+    EXPECT_NEAR(curvature[i], 0, 1e-20);
   }
   EXPECT_EQ(value[5], 0);
 }

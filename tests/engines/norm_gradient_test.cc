@@ -54,7 +54,7 @@ TEST_P(NormGradientOnTarget, IsTheDerivative) {
       for (std::int64_t i = 0; i < input.elements(); ++i) {
         double& value = input.as<double>()[static_cast<std::size_t>(i)];
         const double before = value;
-        // Rows of one or two entries may be near 0, where the norm bends: a step that is small
+        // Rows of one or two entries may be near 0, where the norm curvatures: a step that is small
         // beside them.
         const double step = 1e-5 * std::abs(before);
         value = before + step;

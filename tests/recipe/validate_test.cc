@@ -200,9 +200,9 @@ TEST(Validate, EveryOptionHasAHomeOrIsForAll) {
   const std::set<std::string_view> for_all = {"decay", "importance",  "function", "optimizer",
                                               "read",  "output_norm", "causal"};
   for (const OptionInfo& info : RecipeOptions()) {
-    bool has_home = false;
-    for (const Home& home : OptionHomes()) has_home |= home.option == info.name;
-    EXPECT_NE(has_home, for_all.contains(info.name)) << info.name;
+    bool has_scope = false;
+    for (const OptionScope& scope : OptionScopes()) has_scope |= scope.option == info.name;
+    EXPECT_NE(has_scope, for_all.contains(info.name)) << info.name;
   }
 }
 
@@ -321,7 +321,7 @@ TEST(Validate, EveryRuleIsReached) {
       }
       if (broken == nullptr) break;
       reached.insert(broken->reason);
-      broken->mend(recipe);
+      broken->fix(recipe);
     }
   }
   for (const Rule& rule : PairRules()) EXPECT_TRUE(reached.contains(rule.reason)) << rule.reason;

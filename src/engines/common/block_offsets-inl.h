@@ -64,7 +64,9 @@ class BlockOffsets {
     for (std::int64_t j = 0; j < count; ++j) s_.offsets[j] = OffsetOf(m_, first + j);
   }
   /// Counts pair j of the block as if its importance were 1.
-  void SetWhole(std::int64_t j) { s_.offsets[j] = -m_.weights.totals[first_ + j - m_.sight.held]; }
+  void SetWhole(std::int64_t j) {
+    s_.offsets[j] = -m_.weights.totals[first_ + j - m_.visible.held];
+  }
 
   /// The offsets that a query of token t has for columns of the block from `begin` on, a whole
   /// unit.
@@ -91,7 +93,7 @@ class BlockOffsets {
   /// Finds what GreatestFor() returns for tokens t to `last`. False where they do not all see the
   /// whole block, or one of its weights is NaN.
   bool FindGreatest(std::int64_t t, std::int64_t last) {
-    if (m_.sight.End(t) < first_ + count_ || m_.ForgottenAt(last) > first_) return false;
+    if (m_.visible.End(t) < first_ + count_ || m_.ForgottenAt(last) > first_) return false;
     most_ = -std::numeric_limits<double>::infinity();
     for (std::int64_t j = 0; j < count_; ++j) {
       if (std::isnan(s_.offsets[j])) return false;

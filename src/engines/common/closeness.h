@@ -17,7 +17,7 @@ enum class Kernel : std::uint8_t {
   kLinear,           ///< k . scale q: has no logarithm, and weighs nothing
 };
 
-/// What is known of a kernel beside its formula.
+/// Facts about a kernel beside its formula.
 struct KernelFacts {
   bool by_distance = false;    ///< is it a function of the distance, not of k . q?
   bool has_bandwidth = false;  ///< is there a bandwidth in it?

@@ -27,7 +27,7 @@ template <class T>
 void AddFinalGradient(const KeptPairs& m, const PairGradients& g, const Rows& final,
                       std::int64_t pair, std::int64_t channels, T* gradient, T* room) {
   if (!final) return;
-  const std::int64_t row = pair - (m.all() - g.final_place.After(m.sight.held, m.sight.tokens));
+  const std::int64_t row = pair - (m.all() - g.final_place.After(m.visible.held, m.visible.tokens));
   if (row < 0) return;
   sn::LoadRow(final, row, 0, channels, room);
   for (std::int64_t c = 0; c < channels; ++c) gradient[c] += room[c];
@@ -44,42 +44,42 @@ void StoreGradientRow(T* gradient, const T* x, const Rows& to, std::int64_t row,
   sn::StoreRow(gradient, row, 0, channels, to);
 }
 
-/// Stores dk and dv of pair `pair`; `room` and `other` are room for a row each.
+/// Stores dk and dv of pair `pair`; `room` and `spare` are room for a row each.
 template <class T>
 void StorePairGradient(const KeptPairs& m, const PairGradients& g, std::int64_t pair, T* dk, T* dv,
-                       T* room, T* other) {
-  const bool old = pair < m.sight.held;
-  const std::int64_t row = old ? pair : pair - m.sight.held;
-  AddFinalGradient(m, g, g.final_k, pair, m.key_dim, dk, other);
-  AddFinalGradient(m, g, g.final_v, pair, m.value_dim, dv, other);
+                       T* room, T* spare) {
+  const bool old = pair < m.visible.held;
+  const std::int64_t row = old ? pair : pair - m.visible.held;
+  AddFinalGradient(m, g, g.final_k, pair, m.key_dim, dk, spare);
+  AddFinalGradient(m, g, g.final_v, pair, m.value_dim, dv, spare);
   const bool normalises = m.normalises && !old;
   if (normalises) sn::LoadRow(m.k, row, 0, m.key_dim, room);
-  StoreGradientRow(dk, normalises ? room : nullptr, old ? g.dstate_k : g.dk, row, m.key_dim, other);
+  StoreGradientRow(dk, normalises ? room : nullptr, old ? g.dstate_k : g.dk, row, m.key_dim, spare);
   StoreGradientRow(dv, static_cast<const T*>(nullptr), old ? g.dstate_v : g.dv, row, m.value_dim,
-                   other);
+                   spare);
 }
 
 /// Rows of the gradients of pairs and queries, from where an engine sums them up.
 template <class T>
 class PairGradientRows {
  public:
-  /// `row`, `other`: room for the longer of a key and a value.
-  PairGradientRows(const QueriedPairs& pairs, const PairGradients& gradients, T* row, T* other)
-      : m_(pairs), g_(gradients), row_(row), other_(other) {}
+  /// `row`, `spare`: room for the longer of a key and a value.
+  PairGradientRows(const QueriedPairs& pairs, const PairGradients& gradients, T* row, T* spare)
+      : m_(pairs), g_(gradients), row_(row), spare_(spare) {}
 
   void StorePair(std::int64_t pair, T* dk, T* dv) const {
-    StorePairGradient(m_, g_, pair, dk, dv, row_, other_);
+    StorePairGradient(m_, g_, pair, dk, dv, row_, spare_);
   }
   void StoreQuery(const Place& place, T* dq) const {
     if (m_.normalises) sn::LoadRow(m_.q.Of(place.query), place.token, 0, m_.key_dim, row_);
     StoreGradientRow(dq, m_.normalises ? row_ : nullptr, g_.dq.Of(place.query), place.token,
-                     m_.key_dim, other_);
+                     m_.key_dim, spare_);
   }
 
  private:
   const QueriedPairs& m_;
   const PairGradients& g_;
-  T *row_, *other_;
+  T *row_, *spare_;
 };
 
 /// Gradients of decays and importance from those by the logarithms of weights. log w of a pair at
@@ -99,7 +99,7 @@ class WeightsGradient {
     const QueryBlock block(m_, 0);
     double by_totals = AddFinal();
     std::int64_t query = m_.rows - 1;
-    for (std::int64_t t = m_.sight.tokens - 1; t >= 0; --t) {
+    for (std::int64_t t = m_.visible.tokens - 1; t >= 0; --t) {
       for (; query_sums_ != nullptr && query >= 0 && block.Written(block.TokenOf(query)) == t;
            --query) {
         by_totals += query_sums_[query];
@@ -134,9 +134,9 @@ class WeightsGradient {
   /// What the final state's weights add to sums by pairs; the sum of it all.
   double AddFinal() const {
     if (!g_.final_log_weight) return 0;
-    const std::int64_t held = m_.sight.held, all = m_.all();
-    const std::int64_t dropped = all - g_.final_place.After(held, m_.sight.tokens);
-    const std::int64_t tokens = m_.sight.tokens;
+    const std::int64_t held = m_.visible.held, all = m_.all();
+    const std::int64_t dropped = all - g_.final_place.After(held, m_.visible.tokens);
+    const std::int64_t tokens = m_.visible.tokens;
     const std::int64_t forgotten = tokens > 0 ? m_.weights.forgotten[tokens - 1] : 0;
     double sum = 0;
     for (std::int64_t i = std::max(dropped, forgotten); i < all; ++i) {

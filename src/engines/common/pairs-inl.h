@@ -64,15 +64,15 @@ struct PairSource {
 };
 
 inline PairSource KeysOf(const KeptPairs& pairs) {
-  return {pairs.state_k, pairs.k, pairs.sight.held, pairs.normalises};
+  return {pairs.state_k, pairs.k, pairs.visible.held, pairs.normalises};
 }
 inline PairSource ValuesOf(const KeptPairs& pairs) {
-  return {pairs.state_v, pairs.v, pairs.sight.held, false};
+  return {pairs.state_v, pairs.v, pairs.visible.held, false};
 }
 
 /// The offset of a pair (PairWeights).
 HWY_INLINE double OffsetOf(const KeptPairs& m, std::int64_t pair) {
-  if (pair >= m.sight.held) return m.weights.offsets[pair - m.sight.held];
+  if (pair >= m.visible.held) return m.weights.offsets[pair - m.visible.held];
   return m.state_log_weight ? sn::LoadOne<double>(m.state_log_weight, pair) : 0;
 }
 
@@ -104,16 +104,16 @@ HWY_INLINE bool IsFinite(const T* row, std::int64_t channels) {
   return hn::AllTrue(d, hn::Eq(sum, hn::Zero(d)));
 }
 
-/// Rows that are not finite become zeros, so that no product with them is NaN. `odd`, if given,
-/// lists them. Returns how many they are.
+/// Rows that are not finite become zeros, so that no product with them is NaN. `nonfinite`, if
+/// given, lists them. Returns how many they are.
 template <class T>
-std::int64_t SetOddAside(const Block<T>& rows, std::int64_t count, std::int64_t channels,
-                         std::int64_t* odd) {
+std::int64_t SetNonfiniteAside(const Block<T>& rows, std::int64_t count, std::int64_t channels,
+                               std::int64_t* nonfinite) {
   std::int64_t found = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     if (IsFinite(rows.Row(i), channels)) continue;
     std::fill(rows.Row(i), rows.Row(i) + channels, T(0));
-    if (odd != nullptr) odd[found] = i;
+    if (nonfinite != nullptr) nonfinite[found] = i;
     ++found;
   }
   return found;

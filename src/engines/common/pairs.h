@@ -20,7 +20,7 @@ struct Range {
 };
 
 /// What a query of token t sees, of pairs counted from the first row of the state.
-struct Sight {
+struct VisibleRange {
   std::int64_t held = 0;    ///< pairs of the state
   std::int64_t tokens = 0;  ///< pairs of the call
   std::int64_t window = 0;
@@ -64,24 +64,24 @@ struct KeptPairs {
   Rows state_k, state_v, state_log_weight;
   std::int64_t* length = nullptr;
   PairRows place;
-  Sight sight;
+  VisibleRange visible;
   std::int64_t key_dim = 1, value_dim = 1;
   bool normalises = false;  // keys of the call: x / sqrt(|x|^2 + 1e-6)
   bool weighted = false;
   PairWeights weights;
 
-  std::int64_t all() const { return sight.held + sight.tokens; }
+  std::int64_t all() const { return visible.held + visible.tokens; }
 
   /// The first pair that token t has not forgotten.
   std::int64_t ForgottenAt(std::int64_t t) const {
-    if (weights.forgotten == nullptr || sight.tokens == 0) return 0;
-    const std::int64_t written = sight.Written(t);
+    if (weights.forgotten == nullptr || visible.tokens == 0) return 0;
+    const std::int64_t written = visible.Written(t);
     return written < 0 ? 0 : weights.forgotten[written];
   }
   /// What queries of token t see.
   Range SeenAt(std::int64_t t) const {
-    const std::int64_t end = sight.End(t);
-    return {std::min(std::max(sight.First(t), ForgottenAt(t)), end), end};
+    const std::int64_t end = visible.End(t);
+    return {std::min(std::max(visible.First(t), ForgottenAt(t)), end), end};
   }
 };
 
@@ -119,18 +119,18 @@ inline KeptPairs KeptPairsOf(const PairTensors& tensors, const Heads& heads,
     if (!tensors.decay_factors.empty()) {
       pairs.log_factor = std::log(tensors.decay_factors[static_cast<std::size_t>(head)]);
     }
-    pairs.sight.tokens = sequence.tokens;
+    pairs.visible.tokens = sequence.tokens;
   }
   if (tensors.state_k.defined()) {
     pairs.state_k = PairsOf(tensors.state_k, n, head);
     pairs.state_v = PairsOf(tensors.state_v, n, head);
     pairs.state_log_weight = PairsOf(tensors.state_log_weight, n, head);
     pairs.place.capacity = tensors.state_k.size(1);
-    pairs.sight.held = pairs.place.capacity;
+    pairs.visible.held = pairs.place.capacity;
     if (tensors.state_length.defined()) {
       pairs.length = tensors.state_length.as<std::int64_t>() + n * tensors.state_length.stride(0) +
                      head * tensors.state_length.stride(1);
-      pairs.sight.held = *pairs.length;
+      pairs.visible.held = *pairs.length;
     }
   }
   pairs.weighted = tensors.weighted();

@@ -88,7 +88,7 @@ inline QueriedPairs QueriedPairsOf(const QueriedTensors& tensors, const Heads& h
   return m;
 }
 
-/// Whose query or answer it is.
+/// The query head and the token of a row of queries or answers.
 struct Place {
   std::int64_t query, token;
 
@@ -106,7 +106,7 @@ class QueryBlock {
   std::int64_t TokenOf(std::int64_t query) const { return (first_ + query) / m_.queries; }
 
   /// The last token of the call that is written before token t is read.
-  std::int64_t Written(std::int64_t t) const { return m_.sight.Written(t); }
+  std::int64_t Written(std::int64_t t) const { return m_.visible.Written(t); }
 
   Range SeenByOne(std::int64_t query) const { return m_.SeenAt(TokenOf(query)); }
 

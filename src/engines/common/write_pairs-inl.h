@@ -33,10 +33,10 @@ inline double LogImportance(const KeptPairs& m, std::int64_t t) {
 /// sum with its infinite logarithm would not be finite.
 inline void WeighPairsAs(const KeptPairs& m) {
   const PairWeights& w = m.weights;
-  const std::int64_t held = m.sight.held;
+  const std::int64_t held = m.visible.held;
   double total = 0;
   std::int64_t forgotten = 0;
-  for (std::int64_t t = 0; t < m.sight.tokens; ++t) {
+  for (std::int64_t t = 0; t < m.visible.tokens; ++t) {
     const double log_decay = m.log_decay ? sn::LoadOne<double>(m.log_decay, t) : m.log_factor;
     if (ForgetsAll(log_decay)) {
       forgotten = held + t;
@@ -100,8 +100,8 @@ void WriteRows(const PairSource& source, const Rows& to, std::int64_t first, std
 
 /// Writes the weights of all pairs, and their number, once the rows are there.
 inline void WriteWeights(const KeptPairs& m, std::int64_t dropped, std::int64_t all) {
-  if (m.state_log_weight && m.sight.tokens > 0) {
-    const std::int64_t last = m.sight.tokens - 1;
+  if (m.state_log_weight && m.visible.tokens > 0) {
+    const std::int64_t last = m.visible.tokens - 1;
     for (std::int64_t i = dropped; i < all; ++i) {
       const double log = i < m.weights.forgotten[last] ? -std::numeric_limits<double>::infinity()
                                                        : OffsetOf(m, i) + m.weights.totals[last];
@@ -114,8 +114,8 @@ inline void WriteWeights(const KeptPairs& m, std::int64_t dropped, std::int64_t 
 /// Writes the pairs of tokens `of`; ranges of tokens come in order.
 template <class T>
 void WritePairsAs(const KeptPairs& m, const Range& of) {
-  const std::int64_t held = m.sight.held, all = held + m.sight.tokens;
-  const std::int64_t dropped = all - m.place.After(held, m.sight.tokens);
+  const std::int64_t held = m.visible.held, all = held + m.visible.tokens;
+  const std::int64_t dropped = all - m.place.After(held, m.visible.tokens);
   if (of.first == 0) {
     const std::int64_t kept = std::max<std::int64_t>(held - dropped, 0);
     MoveRows(m.state_k, dropped, kept, m.key_dim);
@@ -124,7 +124,7 @@ void WritePairsAs(const KeptPairs& m, const Range& of) {
   const std::int64_t first = std::max(held + of.first, dropped), end = held + of.end;
   WriteRows<T>(KeysOf(m), m.state_k, first, dropped, end, m.key_dim);
   WriteRows<T>(ValuesOf(m), m.state_v, first, dropped, end, m.value_dim);
-  if (of.end == m.sight.tokens) WriteWeights(m, dropped, all);
+  if (of.end == m.visible.tokens) WriteWeights(m, dropped, all);
 }
 
 /// Writes a single token's pair and, where pairs have weights, the weights of all.
@@ -134,19 +134,19 @@ void WriteOnePairAs(const KeptPairs& m) {
     const double log_decay = m.log_decay ? sn::LoadOne<double>(m.log_decay, 0) : m.log_factor;
     constexpr double kNothing = -std::numeric_limits<double>::infinity();
     const bool forgets = ForgetsAll(log_decay);
-    for (std::int64_t i = 0; i < m.sight.held && log_decay != 0; ++i) {
+    for (std::int64_t i = 0; i < m.visible.held && log_decay != 0; ++i) {
       const double log =
           forgets ? kNothing : sn::LoadOne<double>(m.state_log_weight, i) + log_decay;
       sn::StoreRow(&log, i, 0, 1, m.state_log_weight);
     }
   }
-  const std::int64_t length = m.place.After(m.sight.held, 1);
-  const std::int64_t dropped = m.sight.held + 1 - length;
+  const std::int64_t length = m.place.After(m.visible.held, 1);
+  const std::int64_t dropped = m.visible.held + 1 - length;
   MoveRows(m.state_k, dropped, length - 1, m.key_dim);
   MoveRows(m.state_v, dropped, length - 1, m.value_dim);
   MoveRows(m.state_log_weight, dropped, length - 1, 1);
-  WriteRows<T>(KeysOf(m), m.state_k, m.sight.held, dropped, m.sight.held + 1, m.key_dim);
-  WriteRows<T>(ValuesOf(m), m.state_v, m.sight.held, dropped, m.sight.held + 1, m.value_dim);
+  WriteRows<T>(KeysOf(m), m.state_k, m.visible.held, dropped, m.visible.held + 1, m.key_dim);
+  WriteRows<T>(ValuesOf(m), m.state_v, m.visible.held, dropped, m.visible.held + 1, m.value_dim);
   if (m.state_log_weight) {
     const double log = LogImportance(m, 0);
     sn::StoreRow(&log, length - 1, 0, 1, m.state_log_weight);

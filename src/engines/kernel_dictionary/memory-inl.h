@@ -55,7 +55,7 @@ class Dictionary {
 
   void Run() {
     Load();
-    const std::int64_t tokens = m_.sight.tokens;
+    const std::int64_t tokens = m_.visible.tokens;
     const bool after = o_.causal && !o_.read_before;
     if (tokens == 0) Answer(0, m_.rows);
     for (std::int64_t t = 0; t < tokens; ++t) {

@@ -9,8 +9,8 @@ namespace ttr::kernel_regression {
 namespace {
 
 template <class T>
-std::size_t BytesOfSolutionsAs(const common::Sight& sight, const Sizes& sizes) {
-  return common::ScratchBytesOf<Solutions<T>>(sight, sizes.queries, sizes.pairs());
+std::size_t BytesOfSolutionsAs(const common::VisibleRange& visible, const Sizes& sizes) {
+  return common::ScratchBytesOf<Solutions<T>>(visible, sizes.queries, sizes.pairs());
 }
 
 /// What a memory takes: weights, factor, solutions.
@@ -20,14 +20,14 @@ struct Bytes {
   /// `shift`: pairs more that every query is taken to see.
   Bytes(const Options& options, const Sizes& sizes, std::int64_t shift = 0)
       : weights(BytesOfWeights(sizes)), factor(BytesOfFactor(sizes, sizes.pairs())) {
-    common::Sight sight;
-    sight.held = sizes.held + shift;
-    sight.tokens = sizes.tokens;
-    sight.causal = options.causal;
-    sight.before = options.read_before;
+    common::VisibleRange visible;
+    visible.held = sizes.held + shift;
+    visible.tokens = sizes.tokens;
+    visible.causal = options.causal;
+    visible.before = options.read_before;
     const bool wide = sizes.dtype == DType::kFloat64;
-    solutions =
-        wide ? BytesOfSolutionsAs<double>(sight, sizes) : BytesOfSolutionsAs<float>(sight, sizes);
+    solutions = wide ? BytesOfSolutionsAs<double>(visible, sizes)
+                     : BytesOfSolutionsAs<float>(visible, sizes);
     worker = wide ? common::ScratchBytesOf<GradientScratch<double>>(sizes.pairs(), sizes.key_dim,
                                                                     sizes.value_dim)
                   : common::ScratchBytesOf<GradientScratch<float>>(sizes.pairs(), sizes.key_dim,

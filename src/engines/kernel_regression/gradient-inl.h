@@ -137,7 +137,7 @@ class GradientPass {
  private:
   std::int64_t QueryBlocks() const { return common::CeilDiv(m_.rows, kBlock); }
   std::int64_t Rows(std::int64_t block) const {
-    return RowsOfQueries(m_.sight, m_.queries, m_.rows, block, f_.extent);
+    return RowsOfQueries(m_.visible, m_.queries, m_.rows, block, f_.extent);
   }
   SolutionBlock<T> SolutionsOf(std::int64_t block) const {
     return solutions_.Of(m_, f_.extent, block);
@@ -210,7 +210,7 @@ class GradientPass {
     if (m_.normalises) sn::LoadRow(m_.q.Of(query), t, 0, m_.key_dim, s_.row);
     const simd::Rows to = g_.dq ? g_.dq.Of(query) : simd::Rows();
     cn::StoreGradientRow(s_.dk.Row(i), m_.normalises ? s_.row : nullptr, to, t, m_.key_dim,
-                         s_.other);
+                         s_.spare);
   }
 
   /// -(a_i b_j + b_i a_j) of a block of queries, and a_j b_j.
@@ -288,7 +288,7 @@ class GradientPass {
     const double gain = static_cast<double>(f_.gains[pair]);
     sn::Multiply(s_.dv.Row(i), m_.value_dim,
                  static_cast<T>(common::HasLogarithm(options_.kernel) ? std::exp(gain) : gain));
-    cn::StorePairGradient(m_, g_, pair, s_.dk.Row(i), s_.dv.Row(i), s_.row, s_.other);
+    cn::StorePairGradient(m_, g_, pair, s_.dk.Row(i), s_.dv.Row(i), s_.row, s_.spare);
   }
 
   const Task& task_;

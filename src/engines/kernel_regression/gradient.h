@@ -14,10 +14,10 @@ using MemoryGradient = common::PairGradients;
 
 /// The columns a_t and b_t of all queries: of a block of kBlock queries as many rows, in whole
 /// blocks, as its last one sees.
-inline std::int64_t RowsOfQueries(const common::Sight& sight, std::int64_t queries,
+inline std::int64_t RowsOfQueries(const common::VisibleRange& visible, std::int64_t queries,
                                   std::int64_t rows, std::int64_t block, const Extent& extent) {
   const std::int64_t last = std::min((block + 1) * kBlock, rows) - 1;
-  return linalg::RoundUp(sight.End(last / queries), extent.block);
+  return linalg::RoundUp(visible.End(last / queries), extent.block);
 }
 
 /// The columns of a block of queries.
@@ -32,14 +32,14 @@ struct Solutions {
   double* products;  // [pair]: p
   double* widths;    // [block of pairs, then block of queries]: of the gradient of the bandwidth
 
-  Solutions(const common::Sight& sight, std::int64_t queries, std::int64_t pairs,
+  Solutions(const common::VisibleRange& visible, std::int64_t queries, std::int64_t pairs,
             ScratchLayout& layout) {
     const Extent extent(pairs);
-    const std::int64_t rows = sight.tokens * queries;
+    const std::int64_t rows = visible.tokens * queries;
     const std::int64_t blocks = common::CeilDiv(rows, kBlock);
     std::int64_t numbers = 0;
     for (std::int64_t block = 0; block < blocks; ++block) {
-      numbers += RowsOfQueries(sight, queries, rows, block, extent) * kBlock;
+      numbers += RowsOfQueries(visible, queries, rows, block, extent) * kBlock;
     }
     layout.Take(numbers, {&a, &b});
     products = layout.Take<double>(extent.rows());
@@ -49,7 +49,7 @@ struct Solutions {
   SolutionBlock<T> Of(const Memory& m, const Extent& extent, std::int64_t block) const {
     std::int64_t before = 0;
     for (std::int64_t i = 0; i < block; ++i) {
-      before += RowsOfQueries(m.sight, m.queries, m.rows, i, extent) * kBlock;
+      before += RowsOfQueries(m.visible, m.queries, m.rows, i, extent) * kBlock;
     }
     return {a + before, b + before};
   }
@@ -64,7 +64,7 @@ struct GradientScratch {
   Block<T> dk, dv;  // [row of a block][channel]
   Block<T> x, e;    // [row of a block][column of a panel]
   T* sums;          // [row of a block]
-  T *row, *other;   // [channel]
+  T *row, *spare;   // [channel]
 
   GradientScratch(std::int64_t pairs, std::int64_t key_dim, std::int64_t value_dim,
                   ScratchLayout& layout)
@@ -83,7 +83,7 @@ struct GradientScratch {
     x = {layout.Take<T>(kBlock * kPanel<T>), kPanel<T>};
     e = {layout.Take<T>(kBlock * kPanel<T>), kPanel<T>};
     sums = layout.Take<T>(kBlock);
-    layout.Take(std::max(wide_k, wide_v), {&row, &other});
+    layout.Take(std::max(wide_k, wide_v), {&row, &spare});
   }
 };
 
@@ -95,7 +95,7 @@ struct GradientTask {
 
 /// Pairs that any query sees.
 inline std::int64_t SeenPairs(const Memory& m) {
-  return m.rows > 0 ? m.sight.End((m.rows - 1) / m.queries) : 0;
+  return m.rows > 0 ? m.visible.End((m.rows - 1) / m.queries) : 0;
 }
 
 /// Queries whose prefixes are finite: they come first.
@@ -107,7 +107,7 @@ std::int64_t FiniteQueries(const Task& task) {
   std::int64_t pairs = f.progress->nonfinite;
   for (std::int64_t c = 0; c < m.value_dim; ++c) pairs = std::min(pairs, f.nonfinite_from[c]);
   std::int64_t rows = m.rows;
-  while (rows > 0 && m.sight.End((rows - 1) / m.queries) > pairs) --rows;
+  while (rows > 0 && m.visible.End((rows - 1) / m.queries) > pairs) --rows;
   return rows;
 }
 inline std::int64_t FiniteQueries(const Task& task, DType dtype) {

@@ -100,7 +100,7 @@ void MinimumNormAny(const Task& task, DType dtype) {
   });
 }
 void WritePairsAny(const Task& task, DType dtype) {
-  const common::Range all{0, task.memory.sight.tokens};
+  const common::Range all{0, task.memory.visible.tokens};
   InType(dtype, [&](auto zero) { cn::WritePairsAs<decltype(zero)>(task.memory, all); });
 }
 void WeighPairsAny(const Memory& memory) { cn::WeighPairsAs(memory); }

@@ -222,7 +222,7 @@ void RetrieveByMinimumNormAs(const Task& task, const Factor<T>& f, T* row) {
   MinimumNormPrefixes<T> prefixes(task, f, PrefixRows::kUsed);
   std::vector<double> y(static_cast<std::size_t>(m.value_dim));
   for (std::int64_t at = 0; at < m.rows; ++at) {
-    const std::int64_t t = at / m.queries, end = m.sight.End(t);
+    const std::int64_t t = at / m.queries, end = m.visible.End(t);
     if (end <= f.progress->good || end > f.progress->nonfinite) continue;
     prefixes.AddUpTo(end);
     cn::LoadQuery(m, common::Place::Of(m, at), 1, row);

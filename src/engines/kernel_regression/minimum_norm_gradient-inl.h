@@ -43,7 +43,7 @@ class MinimumNormGradient {
         da_(pairs_ * pairs_),
         by_root_(pairs_) {
     const auto wide = static_cast<std::size_t>(std::max(m_.key_dim, m_.value_dim));
-    for (std::vector<T>* room : {&query_, &row_, &room_, &other_}) room->resize(wide);
+    for (std::vector<T>* room : {&query_, &row_, &room_, &spare_}) room->resize(wide);
     dy_.resize(wide);
     dq_.resize(wide);
   }
@@ -68,11 +68,11 @@ class MinimumNormGradient {
     if (m_.normalises) sn::LoadRow(m_.q.Of(query), t, 0, m_.key_dim, room_.data());
     const simd::Rows to = g_.dq ? g_.dq.Of(query) : simd::Rows();
     cn::StoreGradientRow(row_.data(), m_.normalises ? room_.data() : nullptr, to, t, m_.key_dim,
-                         other_.data());
+                         spare_.data());
   }
 
   void AddQuery(std::int64_t t, std::int64_t query) {
-    const std::int64_t end = m_.sight.End(t);
+    const std::int64_t end = m_.visible.End(t);
     prefixes_.AddUpTo(end);
     sn::LoadRow(g_.dy.Of(query), t, 0, m_.value_dim, row_.data());
     for (std::int64_t c = 0; c < m_.value_dim; ++c) dy_[c] = static_cast<double>(row_[c]);
@@ -180,7 +180,7 @@ class MinimumNormGradient {
     for (std::size_t c = 0; c < dv.size(); ++c) {
       dvalue[c] = static_cast<T>(factor * dv_[i * m_.value_dim + static_cast<std::int64_t>(c)]);
     }
-    cn::StorePairGradient(m_, g_, i, row_.data(), dvalue.data(), room_.data(), other_.data());
+    cn::StorePairGradient(m_, g_, i, row_.data(), dvalue.data(), room_.data(), spare_.data());
     StoreWeightGradient(m_, g_, i, part ? by_root_[i] / 2 : 0, part);
   }
 
@@ -193,7 +193,7 @@ class MinimumNormGradient {
   double ridge_ = 0, width_ = 0;
   Vector dk_, dv_, da_, by_root_;  // the last: by the logarithm of w^1/2
   Vector dy_, dq_;
-  std::vector<T> query_, row_, room_, other_;
+  std::vector<T> query_, row_, room_, spare_;
 };
 
 }  // namespace HWY_NAMESPACE

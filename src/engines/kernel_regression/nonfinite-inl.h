@@ -34,7 +34,7 @@ void SpreadNonfinite(const Memory& m, const MemoryGradient& g, const GradientScr
     sn::LoadRow(g.dy.Of(place.query), place.token, 0, m.value_dim, s.row);
     const auto zero = [](T x) { return x == 0; };
     const bool counts = !std::all_of(s.row, s.row + m.value_dim, zero);
-    if (counts) reach = m.sight.End(place.token);
+    if (counts) reach = m.visible.End(place.token);
     std::fill(s.row, s.row + m.key_dim, counts ? kNan : T(0));
     if (g.dq) sn::StoreRow(s.row, place.token, 0, m.key_dim, g.dq.Of(place.query));
   }
@@ -44,7 +44,7 @@ void SpreadNonfinite(const Memory& m, const MemoryGradient& g, const GradientScr
     }
     std::fill(s.dk.Row(0), s.dk.Row(0) + m.key_dim, kNan);
     std::fill(s.dv.Row(0), s.dv.Row(0) + m.value_dim, kNan);
-    cn::StorePairGradient(m, g, pair, s.dk.Row(0), s.dv.Row(0), s.row, s.other);
+    cn::StorePairGradient(m, g, pair, s.dk.Row(0), s.dv.Row(0), s.row, s.spare);
     StoreWeightGradient(m, g, pair, static_cast<double>(kNan), true);
   }
   if (reach == 0) return;

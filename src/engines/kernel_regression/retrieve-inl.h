@@ -38,7 +38,7 @@ class QueryColumns {
   std::int64_t panels() const { return common::CeilDiv(count_, kWide); }
 
   /// Pairs that query i sees, and of those the ones that have a factor.
-  std::int64_t EndOf(std::int64_t i) const { return m_.sight.End((first_ + i) / m_.queries); }
+  std::int64_t EndOf(std::int64_t i) const { return m_.visible.End((first_ + i) / m_.queries); }
   std::int64_t RowsOf(std::int64_t i) const { return std::min(EndOf(i), f_.progress->good); }
   /// Pairs with a factor that the last query of a panel sees.
   std::int64_t RowsOfPanel(std::int64_t panel) const {

@@ -35,9 +35,9 @@ class SlopesAtZero {
         solutions_(solutions) {}
 
   void Store() const {
-    for (std::int64_t t = 0; t < m_.sight.tokens; ++t) {
+    for (std::int64_t t = 0; t < m_.visible.tokens; ++t) {
       if (sn::LoadOne<double>(m_.importance, t) != 0) continue;
-      const double slope = SlopeOf(m_.sight.held + t);
+      const double slope = SlopeOf(m_.visible.held + t);
       sn::StoreRow(&slope, t, 0, 1, g_.dimportance);
     }
   }
@@ -45,7 +45,7 @@ class SlopesAtZero {
  private:
   /// The slope of pair `pair`; 0 where it is not finite.
   double SlopeOf(std::int64_t pair) const {
-    T *const key = s_.row, *const value = s_.other;
+    T *const key = s_.row, *const value = s_.spare;
     cn::KeysOf(m_).Load(pair, m_.key_dim, key);
     cn::ValuesOf(m_).Load(pair, m_.value_dim, value);
     const std::int64_t seen = SeenPairs(m_);
@@ -56,7 +56,7 @@ class SlopesAtZero {
     }
     double sum = 0;
     for (std::int64_t at = 0; at < m_.rows; ++at) {
-      if (m_.sight.End(at / m_.queries) > pair) sum += LeftOver(at, key, value);
+      if (m_.visible.End(at / m_.queries) > pair) sum += LeftOver(at, key, value);
     }
     return std::isfinite(sum) ? sum / m_.ridge : 0;
   }
@@ -69,9 +69,9 @@ class SlopesAtZero {
     double kernel = GainedKernel(options_, m_, key, static_cast<const T*>(row), none_, none_);
     sn::LoadRow(g_.dy.Of(place.query), place.token, 0, m_.value_dim, row);
     double product = sn::WideDot(m_.value_dim, value, static_cast<const T*>(row));
-    const std::int64_t block = at / kBlock, column = at % kBlock, end = m_.sight.End(place.token);
+    const std::int64_t block = at / kBlock, column = at % kBlock, end = m_.visible.End(place.token);
     const SolutionBlock<T> from = solutions_.Of(m_, f_.extent, block);
-    const std::int64_t rows = RowsOfQueries(m_.sight, m_.queries, m_.rows, block, f_.extent);
+    const std::int64_t rows = RowsOfQueries(m_.visible, m_.queries, m_.rows, block, f_.extent);
     const std::int64_t first = column / kWide * rows * kWide + column % kWide;
     for (std::int64_t j = 0; j < end; ++j) {
       kernel -= solutions_.products[j] * static_cast<double>(from.a[first + j * kWide]);

@@ -124,7 +124,7 @@ struct Scratch {
   }
 };
 
-/// What is to be done with one memory.
+/// The work on one memory.
 struct Task {
   const Options& options;
   const Memory& memory;

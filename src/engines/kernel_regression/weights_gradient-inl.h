@@ -24,11 +24,11 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 inline void StoreWeightGradient(const Memory& m, const MemoryGradient& g, std::int64_t pair,
                                 double gradient, bool has_part) {
   if (g.final_log_weight && has_part) gradient += sn::LoadOne<double>(g.final_log_weight, pair);
-  if (pair < m.sight.held) {
+  if (pair < m.visible.held) {
     if (g.dstate_log_weight) sn::StoreRow(&gradient, pair, 0, 1, g.dstate_log_weight);
     return;
   }
-  const std::int64_t t = pair - m.sight.held;
+  const std::int64_t t = pair - m.visible.held;
   if (g.dlog_importance) sn::StoreRow(&gradient, t, 0, 1, g.dlog_importance);
   if (g.dimportance) {
     const double importance = m.importance ? sn::LoadOne<double>(m.importance, t) : 1;

@@ -41,7 +41,7 @@ Work::Work(const Options& o, const Call& c)
   sizes.dtype = call.arithmetic;
   sizes.weighted = call.weighted();
   for (std::int64_t i = 0; call.state_k.defined() && i < memories(); ++i) {
-    sizes.held = std::max(sizes.held, MemoryOf(i).sight.held);
+    sizes.held = std::max(sizes.held, MemoryOf(i).visible.held);
   }
 }
 
@@ -50,8 +50,8 @@ Memory Work::MemoryOf(std::int64_t item, std::byte* weights) const {
   Memory m{common::QueriedPairsOf(call, heads, sequences[n], n, h)};
   if (!call.bandwidth.defined()) m.bandwidth = options.bandwidth;
   m.ridge = call.ridge.defined() ? call.ridge.At({h}) : options.ridge;
-  m.sight.causal = options.causal;
-  m.sight.before = options.read_before;
+  m.visible.causal = options.causal;
+  m.visible.before = options.read_before;
   m.normalises = options.normalise_qk;
   if (sizes.weighted && weights != nullptr) {
     ScratchLayout layout(weights);

@@ -64,8 +64,9 @@ class Pass : public common::PairPass<Backwards> {
     // A memory is one task where these employ all threads, else each of its blocks is one: the
     // same sums, for two products more.
     if (memories >= workers()) {
-      Run(memories,
-          [&](std::int64_t item, std::byte* own) { Differentiate(item, Part::kWhole, 0, own); });
+      Run(memories, [&](std::int64_t item, std::byte* own) {
+        Differentiate(item, Products::kWhole, 0, own);
+      });
     } else {
       RunBlocks();
     }
@@ -90,9 +91,9 @@ class Pass : public common::PairPass<Backwards> {
     Run(memories * (pair_blocks + work().blocks), [&](std::int64_t item, std::byte* own) {
       const std::int64_t memory = item % memories, block = item / memories;
       if (block < pair_blocks) {
-        Differentiate(memory, Part::kPairBlock, block * pairs, own);
+        Differentiate(memory, Products::kPairBlock, block * pairs, own);
       } else {
-        Differentiate(memory, Part::kQueryBlock, (block - pair_blocks) * kQueries, own);
+        Differentiate(memory, Products::kQueryBlock, (block - pair_blocks) * kQueries, own);
       }
     });
   }
@@ -124,16 +125,18 @@ class Pass : public common::PairPass<Backwards> {
                    work().sizes.dtype);
   }
 
-  void Differentiate(std::int64_t item, Part part, std::int64_t first, std::byte* own) const {
+  void Differentiate(std::int64_t item, Products products, std::int64_t first,
+                     std::byte* own) const {
     const Memory memory = MemoryOf(item);
-    const std::int64_t end =
-        part == Part::kQueryBlock ? memory.rows : memory.sight.held + memory.sight.tokens;
-    if (part != Part::kWhole && first >= end) return;
+    const std::int64_t end = products == Products::kQueryBlock
+                                 ? memory.rows
+                                 : memory.visible.held + memory.visible.tokens;
+    if (products != Products::kWhole && first >= end) return;
     const MemoryGradient gradient = GradientOf(item);
     kernel_smoother::Differentiate({.options = work().options,
                                     .memory = memory,
                                     .gradient = gradient,
-                                    .part = part,
+                                    .products = products,
                                     .first = first,
                                     .scratch = own},
                                    work().sizes.dtype);

@@ -152,12 +152,12 @@ class Chunk {
   void Run() const {
     for (std::int64_t h = 0; h < t_.heads; ++h) Clear(h);
     // All heads have one window.
-    RowsAhead<From> ahead(t_, std::max(t_.first, t_.memories[0].sight.First(0)) + piece_);
+    RowsAhead<From> ahead(t_, std::max(t_.first, t_.memories[0].visible.First(0)) + piece_);
     for (std::int64_t first = t_.first; first < t_.end; first += piece_) {
       const std::int64_t end = std::min(first + piece_, t_.end);
       for (std::int64_t h = 0; h < t_.heads; ++h) {
         const Memory& m = t_.memories[h];
-        const Range seen{std::max(first, m.sight.First(0)), std::min(end, m.sight.held)};
+        const Range seen{std::max(first, m.visible.First(0)), std::min(end, m.visible.held)};
         if (seen.first >= seen.end) continue;
         Piece(h, 0, seen, [&] { ahead.Fetch(); });
         for (std::int64_t r = 1; r < m.queries; ++r) Piece(h, r, seen, [] {});

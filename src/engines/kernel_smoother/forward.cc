@@ -79,8 +79,8 @@ class Step {
   void Look(bool written) const {
     for (std::int64_t i = 0; i < work_.memories(); ++i) {
       Memory m = work_.MemoryOf(i, nullptr);
-      if (written && m.length == nullptr && work_.writes()) m.sight.held += 1;
-      m.sight.tokens = 0;
+      if (written && m.length == nullptr && work_.writes()) m.visible.held += 1;
+      m.visible.tokens = 0;
       new (memories() + i) Memory(m);
     }
   }
@@ -88,7 +88,7 @@ class Step {
   std::int64_t MostHeld() const {
     std::int64_t most = 0;
     for (std::int64_t i = 0; i < work_.memories(); ++i) {
-      most = std::max(most, memories()[i].sight.held);
+      most = std::max(most, memories()[i].visible.held);
     }
     return most;
   }

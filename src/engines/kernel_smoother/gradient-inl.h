@@ -40,8 +40,8 @@ class GradientPass {
         reach_(options_.kernel, m_, scratch.boxes) {}
 
   void Run() {
-    const std::int64_t all = m_.sight.held + m_.sight.tokens;
-    if (task_.part == Part::kQueryBlock) {
+    const std::int64_t all = m_.visible.held + m_.visible.tokens;
+    if (task_.products == Products::kQueryBlock) {
       ClearQueries(0, task_.first, s_.dq);
       for (std::int64_t pair = 0; pair < all; pair += s_.pairs) {
         if (!Meets(task_.first, pair)) continue;
@@ -51,7 +51,7 @@ class GradientPass {
       rows_.StoreQueries(task_.first, s_.dq);
       return;
     }
-    const bool whole = task_.part == Part::kWhole;
+    const bool whole = task_.products == Products::kWhole;
     for (std::int64_t query = 0; whole && query < m_.rows; query += kQueries) {
       ClearQueries(query, query, QueriesAt(0));
     }
@@ -68,7 +68,7 @@ class GradientPass {
 
   std::int64_t QueriesOf(std::int64_t first) const { return std::min(kQueries, m_.rows - first); }
   std::int64_t PairsFrom(std::int64_t first) const {
-    return std::min(s_.pairs, m_.sight.held + m_.sight.tokens - first);
+    return std::min(s_.pairs, m_.visible.held + m_.visible.tokens - first);
   }
   std::int64_t KeyWidth() const { return linalg::RoundUp(m_.key_dim, kUnit); }
   std::int64_t ValueWidth() const { return linalg::RoundUp(m_.value_dim, kUnit); }
@@ -116,7 +116,7 @@ class GradientPass {
     ln::Transpose(s_.v, whole, ValueWidth(), s_.vt);
     if (m_.weighted) LoadOffsets(pair, count);
     reach_.TakeKeys(s_.k, count);
-    SetOddAside(s_.k, count, KeyWidth(), nullptr);
+    SetNonfiniteAside(s_.k, count, KeyWidth(), nullptr);
   }
 
   /// A query whose dy is zero takes no part, even where its numbers are NaN.
@@ -139,7 +139,7 @@ class GradientPass {
   void LoadOffsets(std::int64_t pair, std::int64_t count) {
     offsets_.Start(pair, count);
     for (std::int64_t j = 0; j < count; ++j) {
-      const std::int64_t t = pair + j - m_.sight.held;
+      const std::int64_t t = pair + j - m_.visible.held;
       const bool marked = t >= 0 && m_.importance && sn::LoadOne<double>(m_.importance, t) == 0;
       if (marked) offsets_.SetWhole(j);
       s_.marks[j] = marked ? T(1) : T(0);
@@ -147,8 +147,9 @@ class GradientPass {
     std::fill(s_.marks + count, s_.marks + linalg::RoundUp(count, kUnit), T(0));
   }
 
-  /// The least logarithm of a query's sum of weights over the greatest weight of a block of pairs,
-  /// of those that have any; NaN where shares are no parts of a sum, or not all see the block.
+  /// The least logarithm, over the queries that have weights, of a query's sum of weights over the
+  /// greatest weight of a block of pairs; NaN where shares are no parts of a sum, or not all see
+  /// the block.
   T LeastLog(std::int64_t query, std::int64_t count) {
     constexpr T kUnknown = std::numeric_limits<T>::quiet_NaN();
     const QueryBlock block(m_, query);
@@ -178,7 +179,7 @@ class GradientPass {
       ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Of(s_.e), s_.k, queries,
                                    ln::Whole{KeyWidth(), pairs}, dq);
     }
-    if (task_.part == Part::kQueryBlock) return;
+    if (task_.products == Products::kQueryBlock) return;
     ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Transposed(s_.p), s_.dy, columns,
                                  ln::Whole{ValueWidth(), rows}, s_.dv);
     ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Transposed(s_.e), s_.q, columns,

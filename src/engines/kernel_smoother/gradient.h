@@ -9,7 +9,7 @@
 
 namespace ttr::kernel_smoother {
 
-/// What is known of the queries of a memory, in the type of the arithmetic.
+/// Numbers of the queries of a memory, in the type of the arithmetic.
 struct QuerySums {
   void* logs = nullptr;  ///< [query]: as in SavedQueries
   void* dots = nullptr;  ///< [query]: dy . y
@@ -25,15 +25,15 @@ struct MemoryGradient : common::PairGradients {
   double* width_sums = nullptr;  ///< [query]: of ds times the slope by the bandwidth
 };
 
-/// Which products a task takes. All of them for a whole memory, or those of a block of queries, or
-/// of pairs: the same sums in the same order.
-enum class Part : std::uint8_t { kWhole, kQueryBlock, kPairBlock };
+/// Which products a task takes: all of a whole memory, those of a block of queries, or those of a
+/// block of pairs. Sums and their order are the same.
+enum class Products : std::uint8_t { kWhole, kQueryBlock, kPairBlock };
 
 struct GradientTask {
   const Options& options;
   const Memory& memory;
   const MemoryGradient& gradient;
-  Part part = Part::kWhole;
+  Products products = Products::kWhole;
   std::int64_t first = 0;  ///< query, or pair, of the block
   std::byte* scratch = nullptr;
 };
@@ -53,7 +53,7 @@ struct GradientScratch {
   T *marks, *e_sums, *ds_sums;  // [pair]
   T* idle;                      // [query]: 1 where dy is zero
   T* row;                       // [channel]
-  T* other;                     // [channel]
+  T* spare;                     // [channel]
   BoxRoom<T> boxes;             // of queries and keys
 
   GradientScratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
@@ -80,7 +80,7 @@ struct GradientScratch {
     offsets = {pairs, layout};
     layout.Take(pairs, {&marks, &e_sums, &ds_sums});
     idle = layout.Take<T>(kQueries);
-    layout.Take(dk_wide > dv_wide ? dk_wide : dv_wide, {&row, &other});
+    layout.Take(dk_wide > dv_wide ? dk_wide : dv_wide, {&row, &spare});
     layout.Take(dk_wide, {&boxes.query_low, &boxes.query_high, &boxes.key_low, &boxes.key_high});
   }
 };

@@ -28,21 +28,21 @@ class GradientRows {
 
   /// Pair `pair`, which is row i of its block.
   void StorePair(std::int64_t pair, std::int64_t i) const {
-    const bool old = pair < m_.sight.held;
-    const std::int64_t row = old ? pair : pair - m_.sight.held;
+    const bool old = pair < m_.visible.held;
+    const std::int64_t row = old ? pair : pair - m_.visible.held;
     if (common::IsByDistance(options_.kernel) && s_.e_sums[i] != 0) {
       for (std::int64_t c = 0; c < m_.key_dim; ++c) {
         s_.dk.Row(i)[c] -= s_.e_sums[i] * s_.k.Row(i)[c];
       }
     }
-    cn::StorePairGradient(m_, g_, pair, s_.dk.Row(i), s_.dv.Row(i), s_.row, s_.other);
+    cn::StorePairGradient(m_, g_, pair, s_.dk.Row(i), s_.dv.Row(i), s_.row, s_.spare);
     const auto sum = static_cast<double>(s_.ds_sums[i]);
     if (!old && m_.weighted) g_.pair_sums[row] = sum;
     if (old && g_.dstate_log_weight) sn::StoreRow(&sum, row, 0, 1, g_.dstate_log_weight);
   }
 
   void StoreQueries(std::int64_t query, const Block<T>& dq) const {
-    const cn::PairGradientRows<T> rows(m_, g_, s_.row, s_.other);
+    const cn::PairGradientRows<T> rows(m_, g_, s_.row, s_.spare);
     for (std::int64_t i = 0; i < std::min(kQueries, m_.rows - query); ++i) {
       const Place place = Place::Of(m_, query + i);
       T* const row = dq.Row(i);

@@ -29,7 +29,7 @@ using cn::KeysOf;
 using cn::LoadPairs;
 using cn::LoadQueries;
 using cn::LoadQuery;
-using cn::SetOddAside;
+using cn::SetNonfiniteAside;
 using cn::ValuesOf;
 using common::Place;
 using common::QueryBlock;

@@ -69,7 +69,7 @@ class OutputsPass {
     LoadPairs(ValuesOf(m_), first, count, m_.value_dim, s_.v);
     const std::int64_t dk = linalg::RoundUp(m_.key_dim, kUnit);
     ln::Transpose(s_.rows, linalg::RoundUp(count, kUnit), dk, s_.kt);
-    odd_ = SetOddAside(s_.v, count, linalg::RoundUp(m_.value_dim, kUnit), s_.odd);
+    nonfinite_ = SetNonfiniteAside(s_.v, count, linalg::RoundUp(m_.value_dim, kUnit), s_.nonfinite);
     for (std::int64_t i = 0; i < task_.count; i += kRows) Strip(i, first, count);
   }
 
@@ -160,8 +160,8 @@ class OutputsPass {
         linalg::Left<T>::Of(s_.scores), s_.v.Rows(seen.first), kRows,
         ln::Whole{linalg::RoundUp(m_.value_dim, kUnit), seen.end - seen.first}, y);
     // Values that are not finite go only to queries that give them weight.
-    for (std::int64_t at = 0; at < odd_; ++at) {
-      const std::int64_t j = s_.odd[at];
+    for (std::int64_t at = 0; at < nonfinite_; ++at) {
+      const std::int64_t j = s_.nonfinite[at];
       if (j < seen.first || j >= seen.end) continue;
       ValuesOf(m_).Load(first + j, m_.value_dim, s_.row);
       for (std::int64_t r = 0; r < rows; ++r) {
@@ -177,7 +177,7 @@ class OutputsPass {
     if (!m_.weighted) return 0;
     const std::int64_t t = block_.TokenOf(i), written = block_.Written(t);
     const double reference = m_.weights.references[t];
-    if (m_.sight.tokens == 0 || written < 0) return reference;
+    if (m_.visible.tokens == 0 || written < 0) return reference;
     return reference + m_.weights.totals[written];
   }
 
@@ -211,7 +211,7 @@ class OutputsPass {
   const Scratch<T>& s_;
   cn::BlockOffsets<T> offsets_;
   Reach<T> reach_;
-  std::int64_t odd_ = 0;  // values of a block that are not finite
+  std::int64_t nonfinite_ = 0;  // values of a block that are not finite
   const T width_ = cn::WidthOf<T>(options_.kernel, m_.bandwidth);
 };
 

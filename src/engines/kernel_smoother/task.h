@@ -37,7 +37,8 @@ constexpr std::int64_t PairsOfBlock(std::int64_t key_dim, std::int64_t value_dim
 /// One memory, one sequence.
 using Memory = common::QueriedPairs;
 
-/// What is saved of queries beside their outputs, in the type of the arithmetic. Absent: nothing.
+/// Numbers of queries that are saved beside their outputs, in the type of the arithmetic; absent
+/// where nothing is.
 struct SavedQueries {
   void* logs = nullptr;   ///< [query]: of the sum of weights over its reference; of an
                           ///< unnormalised one what its scores lack
@@ -73,12 +74,12 @@ struct Scratch {
   Block<T> v;          // [pair][channel]
   Block<T> scores;     // [query of a strip][pair]
   common::OffsetRoom<T> offsets;
-  T* row;             // [channel]: a value that is not finite
-  BoxRoom<T> boxes;   // of queries and keys
-  std::int64_t* odd;  // [pair]: which are
-  T* tops;            // [query]
-  T* sums;            // [query]
-  T* hits;            // [query]: 1 where a key at distance 0 has taken all weight
+  T* row;                   // [channel]: a value that is not finite
+  BoxRoom<T> boxes;         // of queries and keys
+  std::int64_t* nonfinite;  // [pair]: which are
+  T* tops;                  // [query]
+  T* sums;                  // [query]
+  T* hits;                  // [query]: 1 where a key at distance 0 has taken all weight
 
   Scratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
       : pairs(PairsOfBlock(key_dim, value_dim)) {
@@ -96,7 +97,7 @@ struct Scratch {
     offsets = {pairs, layout};
     row = layout.Take<T>(dv);
     layout.Take(dk, {&boxes.query_low, &boxes.query_high, &boxes.key_low, &boxes.key_high});
-    odd = layout.Take<std::int64_t>(pairs);
+    nonfinite = layout.Take<std::int64_t>(pairs);
     layout.Take(kQueries, {&tops, &sums, &hits});
   }
 };

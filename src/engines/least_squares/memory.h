@@ -100,10 +100,10 @@ inline Segment WholeOf(const Memory& memory) {
 
 /// Head `query` of rows whose first head is `rows`.
 inline Rows HeadOf(const Rows& rows, std::int64_t head_stride, std::int64_t query) {
-  Rows moved = rows;
-  moved.data = static_cast<std::byte*>(rows.data) +
-               query * head_stride * static_cast<std::int64_t>(SizeOf(rows.dtype));
-  return moved;
+  Rows shifted = rows;
+  shifted.data = static_cast<std::byte*>(rows.data) +
+                 query * head_stride * static_cast<std::int64_t>(SizeOf(rows.dtype));
+  return shifted;
 }
 inline Rows QueryRows(const Memory& memory, std::int64_t query) {
   return HeadOf(memory.q, memory.q_head_stride, query);

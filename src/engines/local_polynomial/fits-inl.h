@@ -70,7 +70,7 @@ class Fits {
     bool empty = true;
     for (const Road road : {Road::kDual, Road::kShared, Road::kOwn}) {
       if (taken_[static_cast<std::size_t>(road)] == 0) continue;
-      WeighBy(road, first, count, empty ? e : scratch_.other);
+      WeighBy(road, first, count, empty ? e : scratch_.by_other_road);
       if (!empty) TakeLanes(road, count, e);
       empty = false;
     }
@@ -90,10 +90,10 @@ class Fits {
   std::int64_t KeyWidth() const { return linalg::RoundUp(task_.memory.key_dim, kUnit); }
 
   /// The number of pairs that a query sees, whatever they weigh.
-  std::int64_t Sight(std::int64_t i) const {
-    const common::Sight& sight = task_.memory.sight;
+  std::int64_t VisibleRange(std::int64_t i) const {
+    const common::VisibleRange& visible = task_.memory.visible;
     const std::int64_t t = common::Place::Of(task_.memory, task_.first + i).token;
-    return sight.End(t) - sight.First(t);
+    return visible.End(t) - visible.First(t);
   }
 
   /// Queries that see clearly fewer pairs than there are monomials take the dual: together, where
@@ -102,13 +102,13 @@ class Fits {
   void StartRoads() {
     const std::int64_t most = scratch_.dual.most * kDualShare / 16;
     const bool may = task_.memory.ridge != 0 || sides_ == 1;
-    const bool all = Sight(task_.count - 1) <= most;
+    const bool all = VisibleRange(task_.count - 1) <= most;
     roads_.fill(Road::kNone);
     taken_.fill(0);
     left_ = task_.count;
     kept_ = 0;
     for (std::int64_t i = 0; may && i < task_.count; ++i) {
-      if (s_.near[i] <= most && (all || Sight(i) > most)) Take(i, Road::kDual);
+      if (s_.near[i] <= most && (all || VisibleRange(i) > most)) Take(i, Road::kDual);
     }
   }
 
@@ -173,7 +173,7 @@ class Fits {
   void TakeLanes(Road road, std::int64_t count, const Block<T>& e) const {
     for (std::int64_t j = 0; j < count; ++j) {
       for (std::int64_t i = 0; i < task_.count; ++i) {
-        if (roads_[i] == road) e.Row(j)[i] = scratch_.other.Row(j)[i];
+        if (roads_[i] == road) e.Row(j)[i] = scratch_.by_other_road.Row(j)[i];
       }
     }
   }

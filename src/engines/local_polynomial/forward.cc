@@ -32,7 +32,7 @@ void WriteAll(const Work& work, Executor& executor, const common::WorkerScratch&
     if (one) {
       WritePair(memory, work.sizes.dtype);
     } else {
-      WritePairs(memory, {0, memory.sight.tokens}, work.sizes.dtype);
+      WritePairs(memory, {0, memory.visible.tokens}, work.sizes.dtype);
     }
   });
 }

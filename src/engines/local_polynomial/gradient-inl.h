@@ -275,7 +275,7 @@ class QueryGradients : GradientBlocks<T> {
   }
 
   void Store() const {
-    const cn::PairGradientRows<T> rows(m_, g_, s_.row, s_.other);
+    const cn::PairGradientRows<T> rows(m_, g_, s_.row, s_.spare);
     const T scale = this->ByDistance() ? T(1) : static_cast<T>(task_.options.scale);
     for (std::int64_t i = 0; i < task_.count; ++i) {
       T* const row = s_.dq.Row(i);

@@ -15,7 +15,7 @@ template <class T>
 struct FitRecord {
   T* centres;             // [part][channel][lane]
   T *means, *u, *s;       // [part][monomial][lane]
-  T *twice, *normal;      // the same, of singular systems: s2 and n
+  T *twice, *normal;      // [part][monomial][lane]: s2 and n of singular systems
   T *totals, *dots;       // [query]: the mean of dy . v, ridge u . s
   T *tops, *sums, *hits;  // [query]
   T* singular;            // [query]: 1 where s2 and n count
@@ -62,7 +62,7 @@ struct GradientScratch {
   T* adjoint;         // [monomial][lane]
   T* ds_sums;         // [pair]
   T* e_sums;          // [pair]
-  T *row, *other;     // [channel]
+  T *row, *spare;     // [channel]
 
   GradientScratch(std::int64_t monomials, std::int64_t key_dim, std::int64_t value_dim,
                   ScratchLayout& layout)
@@ -84,7 +84,7 @@ struct GradientScratch {
     dv = TakeBlock<T>(layout, kPairs, dv_wide);
     adjoint = layout.Take<T>(linalg::RoundUp(monomials, kUnit) * linalg::kMostSystems<T>);
     layout.Take(kPairs, {&ds_sums, &e_sums});
-    layout.Take(std::max(dk_wide, dv_wide), {&row, &other});
+    layout.Take(std::max(dk_wide, dv_wide), {&row, &spare});
   }
 };
 

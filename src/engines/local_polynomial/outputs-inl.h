@@ -41,7 +41,7 @@ class Outputs {
   void AddValues(std::int64_t first, std::int64_t count) {
     if (!fits_.weights().Share(first, count)) return;
     cn::LoadPairs(cn::ValuesOf(m_), first, count, m_.value_dim, s_.v);
-    const std::int64_t non_finite = cn::SetOddAside(s_.v, count, ValueWidth(), s_.non_finite);
+    const std::int64_t non_finite = cn::SetNonfiniteAside(s_.v, count, ValueWidth(), s_.non_finite);
     fits_.Weigh(first, count, s_.e);
     ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Transposed(s_.e), s_.v,
                                  linalg::RoundUp(task_.count, kStrip),

@@ -119,7 +119,7 @@ class PairGradients : GradientBlocks<T> {
   }
 
   void Store(bool loaded) const {
-    const cn::PairGradientRows<T> rows(m_, g_, s_.row, s_.other);
+    const cn::PairGradientRows<T> rows(m_, g_, s_.row, s_.spare);
     for (std::int64_t j = 0; j < task_.count; ++j) {
       const std::int64_t pair = task_.first + j;
       if (loaded && this->ByDistance()) {
@@ -128,8 +128,8 @@ class PairGradients : GradientBlocks<T> {
       }
       rows.StorePair(pair, s_.dk.Row(j), s_.dv.Row(j));
       const auto sum = static_cast<double>(s_.ds_sums[j]);
-      if (pair >= m_.sight.held && m_.weighted) g_.pair_sums[pair - m_.sight.held] = sum;
-      if (pair < m_.sight.held && g_.dstate_log_weight) {
+      if (pair >= m_.visible.held && m_.weighted) g_.pair_sums[pair - m_.visible.held] = sum;
+      if (pair < m_.visible.held && g_.dstate_log_weight) {
         sn::StoreRow(&sum, pair, 0, 1, g_.dstate_log_weight);
       }
     }

@@ -85,7 +85,7 @@ struct DualScratch {
   std::int64_t *counts, *pairs;
   T *shares, *numbers, *e;
   Block<T> x, xt;               // rows of one query
-  Block<T> products;            // of these
+  Block<T> products;            // of those rows
   T* sides;                     // [right-hand side][pair][lane]
   T *heaviest, *mean, *origin;  // [monomial]
 
@@ -109,7 +109,7 @@ struct ConjugateScratch {
   ConjugateScratch(std::int64_t channels, ScratchLayout& layout);
 };
 
-/// What is found of queries that are fitted, as FitScratch has it.
+/// Results of queries that are fitted, as FitScratch has them.
 template <class T>
 struct FitResults {
   T *centres, *means, *sides, *totals, *regular;
@@ -140,8 +140,8 @@ struct FitScratch {
   T *regular, *cancelled;  // [query]
   DualScratch<T> dual;
   ConjugateScratch<T> conjugate;
-  FitResults<T> kept;  // of queries whose road has ended, while others go on
-  Block<T> other;      // [pair][query]: what a value counts, by another road
+  FitResults<T> kept;      // of queries whose road has ended, while others go on
+  Block<T> by_other_road;  // [pair][query]: what a value counts, by another road
   // Where all queries count keys from one centre:
   T* centre = nullptr;    // [channel]
   Block<T> k;             // [pair][channel]: keys less that
@@ -206,7 +206,7 @@ FitScratch<T>::FitScratch(std::int64_t monomials, std::int64_t key_dim, std::int
       dual(monomials, sides_count, layout),
       conjugate(monomials == key_dim ? key_dim : 0, layout),
       kept(wide, key_dim, sides_count, layout),
-      other(TakeBlock<T>(layout, kPairs, kQueries)) {
+      by_other_road(TakeBlock<T>(layout, kPairs, kQueries)) {
   constexpr std::int64_t kMost = linalg::kMostSystems<T>;
   layout.Take(key_dim * kQueries, {&centres});
   layout.Take(wide * kQueries, {&means});

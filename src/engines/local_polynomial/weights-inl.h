@@ -106,21 +106,21 @@ class Weights {
   /// Loads keys that are finite, without their transpose.
   void LoadRows(std::int64_t first, std::int64_t count) const {
     cn::LoadPairs(cn::KeysOf(m_), first, count, m_.key_dim, s_.k);
-    cn::SetOddAside(s_.k, count, linalg::RoundUp(m_.key_dim, kUnit), nullptr);
+    cn::SetNonfiniteAside(s_.k, count, linalg::RoundUp(m_.key_dim, kUnit), nullptr);
   }
 
   void LoadKeys(std::int64_t first, std::int64_t count) const {
     const std::int64_t dk = linalg::RoundUp(m_.key_dim, kUnit);
     cn::LoadPairs(cn::KeysOf(m_), first, count, m_.key_dim, s_.k);
     ln::Transpose(s_.k, linalg::RoundUp(count, kUnit), dk, s_.kt);
-    cn::SetOddAside(s_.k, count, dk, nullptr);
+    cn::SetNonfiniteAside(s_.k, count, dk, nullptr);
   }
 
   void LoadOffsets(std::int64_t first, std::int64_t count) {
     if (!m_.weighted) return;
     offsets_.Start(first, count);
     for (std::int64_t j = 0; s_.marks != nullptr && j < count; ++j) {
-      const std::int64_t t = first + j - m_.sight.held;
+      const std::int64_t t = first + j - m_.visible.held;
       const bool marked = t >= 0 && m_.importance && sn::LoadOne<double>(m_.importance, t) == 0;
       if (marked) offsets_.SetWhole(j);
       s_.marks[j] = marked ? T(1) : T(0);

@@ -42,9 +42,9 @@ Memory Work::MemoryOf(std::int64_t item, std::byte* shared) const {
   if (!call.bandwidth.defined()) m.bandwidth = options.bandwidth;
   m.ridge = call.ridge.defined() ? call.ridge.At({h}) : options.ridge;
   m.place.window = options.window;
-  m.sight.window = options.window;
-  m.sight.causal = options.causal;
-  m.sight.before = options.read_before;
+  m.visible.window = options.window;
+  m.visible.causal = options.causal;
+  m.visible.before = options.read_before;
   m.normalises = options.normalise_qk;
   if (sizes.weighted && shared != nullptr) {
     ScratchLayout layout(shared + static_cast<std::size_t>(item) * BytesOfWeights(sizes));

@@ -22,18 +22,19 @@ namespace HWY_NAMESPACE {
 /// x = act(z), or act(a) (.) g with z = [a, g]. A token's row has, beside x:
 ///
 /// | slope | act'(z)  or [g act'(a), act(a)]   | the gradient for z is that for x times this   |
-/// | bend  | act''(z) or [g act''(a), act'(a)] | slopes of the slope                           |
+/// | curvature  | act''(z) or [g act''(a), act'(a)] | slopes of the slope |
 template <class T>
 class Activated {
  public:
   Activated(const Options& options, const Shape& shape)
       : which_(options.activation), gated_(options.gated), count_(shape.hidden) {}
 
-  /// Fills x, `slope`, which may be z, and `bend` if it is given.
-  HWY_INLINE void Apply(const T* z, T* x, T* slope, T* bend = nullptr) const {
+  /// Fills x, `slope`, which may be z, and `curvature` if it is given.
+  HWY_INLINE void Apply(const T* z, T* x, T* slope, T* curvature = nullptr) const {
     sn::WithActivation(which_, [&](auto which) HWY_ATTR {
       constexpr auto kWhich = decltype(which)::value;
-      gated_ ? ApplyGated<kWhich>(z, x, slope, bend) : ApplyPlain<kWhich>(z, x, slope, bend);
+      gated_ ? ApplyGated<kWhich>(z, x, slope, curvature)
+             : ApplyPlain<kWhich>(z, x, slope, curvature);
     });
   }
 
@@ -59,43 +60,43 @@ class Activated {
 
   /// Goes back through PassBack() of `before`: d, the gradient for its result, becomes that for
   /// `before` in `through`, and that for z in `dz`.
-  HWY_INLINE void PassSlope(const T* d, const T* before, const T* slope, const T* bend, T* through,
-                            T* dz) const {
+  HWY_INLINE void PassSlope(const T* d, const T* before, const T* slope, const T* curvature,
+                            T* through, T* dz) const {
     const auto product = [](auto, auto a, auto b) HWY_ATTR { return hn::Mul(a, b); };
     const auto three = [](auto, auto a, auto b, auto c)
                            HWY_ATTR { return hn::Mul(hn::Mul(a, b), c); };
     sn::MapRows(count_, through, product, d, slope);
-    sn::MapRows(count_, dz, three, d, before, bend);
+    sn::MapRows(count_, dz, three, d, before, curvature);
     if (!gated_) return;
     AddProduct(count_, d + count_, slope + count_, through);
-    sn::MapRows(count_, dz + count_, three, d, before, bend + count_);
+    sn::MapRows(count_, dz + count_, three, d, before, curvature + count_);
     const auto add = [](auto, auto sum, auto a, auto b, auto c)
                          HWY_ATTR { return hn::MulAdd(hn::Mul(a, b), c, sum); };
-    sn::MapRows(count_, dz, add, static_cast<const T*>(dz), d + count_, before, bend + count_);
+    sn::MapRows(count_, dz, add, static_cast<const T*>(dz), d + count_, before, curvature + count_);
   }
 
  private:
   template <simd::Activation WHICH>
-  HWY_INLINE void ApplyPlain(const T* z, T* x, T* slope, T* bend) const {
+  HWY_INLINE void ApplyPlain(const T* z, T* x, T* slope, T* curvature) const {
     ForVectors([&](auto d, std::int64_t i, std::int64_t rest) HWY_ATTR {
       const auto at = sn::Activate<WHICH>(d, Load(d, z + i, rest));
       Store(d, at.value, x + i, rest);
       Store(d, at.slope, slope + i, rest);
-      if (bend != nullptr) Store(d, at.bend, bend + i, rest);
+      if (curvature != nullptr) Store(d, at.curvature, curvature + i, rest);
     });
   }
 
   template <simd::Activation WHICH>
-  HWY_INLINE void ApplyGated(const T* z, T* x, T* slope, T* bend) const {
+  HWY_INLINE void ApplyGated(const T* z, T* x, T* slope, T* curvature) const {
     ForVectors([&](auto d, std::int64_t i, std::int64_t rest) HWY_ATTR {
       const auto at = sn::Activate<WHICH>(d, Load(d, z + i, rest));
       const auto gate = Load(d, z + count_ + i, rest);
       Store(d, hn::Mul(at.value, gate), x + i, rest);
       Store(d, hn::Mul(at.slope, gate), slope + i, rest);
       Store(d, at.value, slope + count_ + i, rest);
-      if (bend == nullptr) return;
-      Store(d, hn::Mul(at.bend, gate), bend + i, rest);
-      Store(d, at.slope, bend + count_ + i, rest);
+      if (curvature == nullptr) return;
+      Store(d, hn::Mul(at.curvature, gate), curvature + i, rest);
+      Store(d, at.slope, curvature + count_ + i, rest);
     });
   }
 

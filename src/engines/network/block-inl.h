@@ -96,12 +96,12 @@ class BlockKernel : public Products<T> {
   /// Loads a part's pairs, and finds x, z and dz of them at weights W_bar. For whoever goes back:
   /// act''(z), and the gradients for x.
   void FindGradients(const Part& part, const Weights<T>& anchor,
-                     const TokenRows<T>* bends = nullptr,
+                     const TokenRows<T>* curvatures = nullptr,
                      const TokenRows<T>* before = nullptr) const {
     const std::int64_t last = shape_.depth - 1;
     ForTokens(part.count, [&](Range rows) HWY_ATTR {
       LoadPairs(part, rows);
-      Evaluate(anchor, rows, bends);
+      Evaluate(anchor, rows, curvatures);
       for (std::int64_t i = rows.begin; i < rows.end; ++i) {
         s_.deviations[i] =
             head_.Loss(s_.x[0].Row(i), s_.v.Row(i), s_.z[last].Row(i), s_.dz[last].Row(i));
@@ -149,13 +149,14 @@ class BlockKernel : public Products<T> {
 
  private:
   /// z of every layer, then of all but the last act'(z), and what goes into the next.
-  void Evaluate(const Weights<T>& weights, Range rows, const TokenRows<T>* bends) const {
+  void Evaluate(const Weights<T>& weights, Range rows, const TokenRows<T>* curvatures) const {
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
       Apply(weights[l], l, s_.x[l], rows, s_.z[l]);
       if (l + 1 == shape_.depth) break;
       for (std::int64_t i = rows.begin; i < rows.end; ++i) {
         T* const z = s_.z[l].Row(i);
-        activated_.Apply(z, s_.x[l + 1].Row(i), z, bends != nullptr ? (*bends)[l].Row(i) : nullptr);
+        activated_.Apply(z, s_.x[l + 1].Row(i), z,
+                         curvatures != nullptr ? (*curvatures)[l].Row(i) : nullptr);
       }
     }
   }
@@ -178,7 +179,7 @@ class BlockKernel : public Products<T> {
       PassDownOne(weights, l, s_.dz[l].data, in, to.data);
       return pass({0, in});
     }
-    TransposeRows(s_.dz[l], count, shape_.Out(l), s_.across);
+    TransposeRows(s_.dz[l], count, shape_.Out(l), s_.out_columns);
     // Squares of a transposition reach beyond the last channel, into the other half of gated rows.
     const std::int64_t rows = shape_.Rows(l), unit = shape_.gated && in % kUnit != 0 ? rows : kUnit;
     team_.Divide(rows, unit, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
@@ -218,13 +219,13 @@ class BlockKernel : public Products<T> {
       return;
     }
     for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-      sn::MapRows(count, s_.back.Row(r), multiply, static_cast<const T*>(s_.transposed[l].Row(r)),
-                  factors);
+      sn::MapRows(count, s_.in_columns.Row(r), multiply,
+                  static_cast<const T*>(s_.transposed[l].Row(r)), factors);
     }
     const std::int64_t tiles = TileRows(rows.count());
-    ZeroRows(s_.back, rows.end, rows.begin + tiles, count);
-    ln::MultiplyStrips<Into::kSubtract>(Left<T>::Of(s_.back.Rows(rows.begin)), s_.dz[l], tiles,
-                                        columns, count, to.Rows(rows.begin));
+    ZeroRows(s_.in_columns, rows.end, rows.begin + tiles, count);
+    ln::MultiplyStrips<Into::kSubtract>(Left<T>::Of(s_.in_columns.Rows(rows.begin)), s_.dz[l],
+                                        tiles, columns, count, to.Rows(rows.begin));
   }
 
   /// a <- factor a + share b

@@ -68,7 +68,7 @@ class ForwardKernel {
   static constexpr Range kOne{0, 1};
 
   const Call& call() const { return *memory_.call; }
-  bool tells() const { return static_cast<bool>(memory_.status); }
+  bool has_status() const { return static_cast<bool>(memory_.status); }
 
   Place<T> PlaceOf(const Parameters& parameters, const Weights<T>& blocks) const {
     if (parameters.w.empty()) return {};
@@ -182,15 +182,15 @@ class ForwardKernel {
     // A row by itself would be read another way: before a cut there is one behind it.
     const Range read{rows.begin, part.cut ? std::max<std::int64_t>(rows.end, 2) : rows.end};
     reader_.Load(part, query, read);
-    if (tells()) NoteQueries(rows);
+    if (has_status()) NoteQueries(rows);
     if (options_.read == Read::kBatchStart) {
       reader_.ReadAt(part.has_anchor ? s_.anchor : s_.a, 0, read);
     } else {
       reader_.ReadTokens(part, read);
     }
     reader_.Store(part, query, rows);
-    for (std::int64_t i = rows.begin; tells() && i < rows.end; ++i) {
-      Tell(query, part.first + i, finite_[i], s_.zq[shape_.depth - 1].Row(i), true);
+    for (std::int64_t i = rows.begin; has_status() && i < rows.end; ++i) {
+      WriteStatus(query, part.first + i, finite_[i], s_.zq[shape_.depth - 1].Row(i), true);
     }
   }
 
@@ -203,7 +203,7 @@ class ForwardKernel {
   void RunToken(const Part& part) {
     blocks_.LoadPairs(part);
     const Rates<T>& rates = s_.rates;
-    const bool finite = tells() && PairIsFinite(0);
+    const bool finite = has_status() && PairIsFinite(0);
     const bool between = part.place > 0 && options_.plain() && options_.read == Read::kBefore;
     if (options_.read == Read::kBefore || options_.read == Read::kBatchStart) {
       ReadQueries(part, between ? rates.row[0] : T(0), finite);
@@ -214,9 +214,9 @@ class ForwardKernel {
     const bool reads = options_.read == Read::kAfter;
     if (tokens_.ReadsAsItWrites() && reads && memory_.q && memory_.queries == 1) {
       reader_.Load(part, 0, kOne);
-      const bool told = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
+      const bool inputs_finite = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
       tokens_.WriteAndRead();
-      Answer(part, 0, told, !told || tokens_.Finite(false, 0));
+      Answer(part, 0, inputs_finite, !inputs_finite || tokens_.Finite(false, 0));
       return Advance(part);
     }
     tokens_.Write(part);
@@ -239,23 +239,23 @@ class ForwardKernel {
 
   void ReadQueries(const Part& part, T row, bool finite) {
     if (!memory_.q) return;
-    const bool weights_finite = !tells() || !finite || tokens_.Finite(ReadsAnchor(), row);
+    const bool weights_finite = !has_status() || !finite || tokens_.Finite(ReadsAnchor(), row);
     for (std::int64_t query = 0; query < memory_.queries; ++query) {
       reader_.Load(part, query, kOne);
-      const bool told = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
+      const bool inputs_finite = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
       tokens_.Read(ReadsAnchor(), row);
-      Answer(part, query, told, weights_finite);
+      Answer(part, query, inputs_finite, weights_finite);
     }
   }
 
-  void Answer(const Part& part, std::int64_t query, bool told, bool weights_finite) const {
+  void Answer(const Part& part, std::int64_t query, bool inputs_finite, bool weights_finite) const {
     reader_.Store(part, query, kOne);
-    if (!tells()) return;
-    Tell(query, part.first, told, s_.zq[shape_.depth - 1].Row(0), weights_finite);
+    if (!has_status()) return;
+    WriteStatus(query, part.first, inputs_finite, s_.zq[shape_.depth - 1].Row(0), weights_finite);
   }
 
-  void Tell(std::int64_t query, std::int64_t t, bool inputs_finite, const T* y,
-            bool weights_finite) const {
+  void WriteStatus(std::int64_t query, std::int64_t t, bool inputs_finite, const T* y,
+                   bool weights_finite) const {
     if (!inputs_finite || (weights_finite && AllFinite(shape_.value_dim, y))) return;
     const Rows rows = memory_.status.Of(query);
     static_cast<std::int8_t*>(rows.data)[t * rows.stride] = 2;
@@ -265,7 +265,7 @@ class ForwardKernel {
   void ReadAsItStands(std::int64_t first, std::int64_t end) {
     const bool between = place_ > 0 && options_.plain() && options_.read != Read::kBatchStart;
     const T row = between ? blocks_.RowFactor(place_ - 1) : T(0);
-    const bool weights_finite = !tells() || tokens_.Finite(ReadsAnchor(), row);
+    const bool weights_finite = !has_status() || tokens_.Finite(ReadsAnchor(), row);
     for (std::int64_t t = first; t < end; t += kBlock) {
       const Part part{.first = t, .count = std::min(kBlock, end - t)};
       bool pairs[kBlock];
@@ -273,13 +273,13 @@ class ForwardKernel {
       for (std::int64_t query = 0; query < memory_.queries; ++query) {
         blocks_.ForTokens(part.count, [&](Range rows) HWY_ATTR {
           reader_.Load(part, query, rows);
-          if (tells()) NoteQueries(rows);
+          if (has_status()) NoteQueries(rows);
           in_place_ ? tokens_.Read(ReadsAnchor(), row)
                     : reader_.ReadAt(ReadsAnchor() ? s_.anchor : s_.a, row, rows);
           reader_.Store(part, query, rows);
-          for (std::int64_t i = rows.begin; tells() && i < rows.end; ++i) {
-            Tell(query, t + i, finite_[i] && pairs[i], s_.zq[shape_.depth - 1].Row(i),
-                 weights_finite);
+          for (std::int64_t i = rows.begin; has_status() && i < rows.end; ++i) {
+            WriteStatus(query, t + i, finite_[i] && pairs[i], s_.zq[shape_.depth - 1].Row(i),
+                        weights_finite);
           }
         });
       }
@@ -288,7 +288,7 @@ class ForwardKernel {
 
   void NotePairs(const Part& part, bool* finite) const {
     std::fill(finite, finite + part.count, true);
-    if (!tells() || !memory_.k) return;
+    if (!has_status() || !memory_.k) return;
     blocks_.LoadPairs(part);
     for (std::int64_t i = 0; i < part.count; ++i) finite[i] = PairIsFinite(i);
   }

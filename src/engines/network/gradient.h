@@ -39,16 +39,16 @@ struct GradientScratch {
   Weights<T> a, anchor, b, squares;
   // The parameters, while what the part makes of them is read.
   Weights<T> kept_a, kept_b, kept_squares;
-  TokenRows<T> bends;      // act''(z) of keys
-  TokenRows<T> before;     // of keys, what comes down to x before it meets act'(z)
-  TokenRows<T> ddz, z, x;  // gradients for dz, z and x
-  Block<T> pairs;          // [query][pair]: gradients for scores
-  Block<T> zq, u, sum;     // [token][channel]: gradients of queries
-  Block<T> passed;         // [token][channel]: of what goes round the network
-  T *error, *moved;        // [channel]
-  T* dots[3];              // [row of weights]
-  T *ln_weight, *ln_bias;  // [channel]: sums
-  T* row_bias;             // [place]
+  TokenRows<T> curvatures;  // act''(z) of keys
+  TokenRows<T> before;      // of keys, what comes down to x before it meets act'(z)
+  TokenRows<T> ddz, z, x;   // gradients for dz, z and x
+  Block<T> pairs;           // [query][pair]: gradients for scores
+  Block<T> zq, u, sum;      // [token][channel]: gradients of queries
+  Block<T> residual;        // [token][channel]: for what the residual connection adds
+  T *error, *room;          // [channel]
+  T* dots[3];               // [row of weights]
+  T *ln_weight, *ln_bias;   // [channel]: sums
+  T* row_bias;              // [place]
   Coefficients<T> coefficients;
   RateGradients<T> rates;
   T* checkpoints;  // [level][checkpoint]
@@ -63,7 +63,7 @@ struct GradientScratch {
         kept_a(shape, KeepsParameters(options), layout),
         kept_b(shape, KeepsParameters(options) && options.has_second(), layout),
         kept_squares(shape, options.adapts(), layout),
-        bends(shape, TokenRows<T>::Of::kOut, layout),
+        curvatures(shape, TokenRows<T>::Of::kOut, layout),
         before(shape, TokenRows<T>::Of::kOut, layout),
         ddz(shape, TokenRows<T>::Of::kOut, layout),
         z(shape, TokenRows<T>::Of::kOut, layout),
@@ -81,8 +81,8 @@ struct GradientScratch {
     zq = block(width);
     u = block(width);
     sum = block(width);
-    passed = block(linalg::RoundUp(shape.value_dim, kUnit));
-    layout.Take(shape.value_dim, {&error, &moved, &ln_weight, &ln_bias});
+    residual = block(linalg::RoundUp(shape.value_dim, kUnit));
+    layout.Take(shape.value_dim, {&error, &room, &ln_weight, &ln_bias});
     layout.Take(width, {&dots[0], &dots[1], &dots[2]});
     row_bias = layout.Take<T>(options.inverse_rows ? options.mini_batch : 0);
     const std::int64_t checkpoint = Checkpoint<T>(options, shape).Numbers();

@@ -21,7 +21,7 @@ template <class T>
 struct HeadGradient {
   const Head<T>& head;
   T *dln_weight, *dln_bias;  // sums
-  T *error, *moved;          // [channel]: room
+  T *error, *room;           // [channel]: room
 
   /// g, the gradient of f(q), becomes that of the last layer's z.
   HWY_INLINE void PassFinish(const T* standard, T inverse, T* g) const {
@@ -60,12 +60,12 @@ struct HeadGradient {
     const T along_g = sn::Dot(n, static_cast<const T*>(g), standard) / channels;
     const T of_inverse = sn::Dot(n, static_cast<const T*>(g), dz) * inverse;
     // The gradient by z^: its share in f, and in the projection.
-    ScaleRow(n, -along_h * inverse, static_cast<const T*>(g), moved);
-    sn::AddScaled(n, -along_g * inverse, static_cast<const T*>(error), moved);
-    if (!dot_product) AddProduct(n, static_cast<const T*>(of_error), head.ln_weight, moved);
-    PassBack(n, standard, inverse, moved);
-    sn::AddScaled(n, -of_inverse / channels, standard, moved);
-    std::copy(moved, moved + n, g);
+    ScaleRow(n, -along_h * inverse, static_cast<const T*>(g), room);
+    sn::AddScaled(n, -along_g * inverse, static_cast<const T*>(error), room);
+    if (!dot_product) AddProduct(n, static_cast<const T*>(of_error), head.ln_weight, room);
+    PassBack(n, standard, inverse, room);
+    sn::AddScaled(n, -of_inverse / channels, standard, room);
+    std::copy(room, room + n, g);
   }
 
  private:

@@ -35,7 +35,7 @@ class PartGradient {
         g_(scratch),
         blocks_(blocks),
         tokens_(tokens),
-        head_{blocks.head(), scratch.ln_weight, scratch.ln_bias, scratch.error, scratch.moved},
+        head_{blocks.head(), scratch.ln_weight, scratch.ln_bias, scratch.error, scratch.room},
         update_(task, scratch, blocks),
         queries_(task, scratch, blocks, head_) {}
 
@@ -47,7 +47,7 @@ class PartGradient {
     const Weights<T>& anchor = part.has_anchor ? s_.anchor : s_.a;
     blocks_.LoadRates(part);
     FindCoefficients(options_, part, s_.rates, s_.coefficients);
-    blocks_.FindGradients(part, anchor, &g_.bends, &g_.before);
+    blocks_.FindGradients(part, anchor, &g_.curvatures, &g_.before);
     SetZero(n);
     if (options_.read == Read::kBatchEnd) PassBatch(part);
     update_.Pass(part);
@@ -84,7 +84,7 @@ class PartGradient {
   /// Run() for a part of one token whose step is adapted a weight.
   void RunAdapted(const Part& part) const {
     blocks_.LoadRates(part);
-    blocks_.FindGradients(part, s_.a, &g_.bends, &g_.before);
+    blocks_.FindGradients(part, s_.a, &g_.curvatures, &g_.before);
     SetZero(1);
     const auto read = [&] {
       for (std::int64_t query = 0; query < memory_.queries; ++query) {
@@ -149,17 +149,17 @@ class PartGradient {
     const std::int64_t n = part.count, last = shape_.depth - 1;
     for (std::int64_t l = 1; l <= last; ++l) PassDescent(l, n, anchor[l], danchor[l]);
     for (std::int64_t i = 0; i < n; ++i) {
-      T *const d = g_.ddz[last].Row(i), *const error = g_.passed.Row(i);
+      T *const d = g_.ddz[last].Row(i), *const error = g_.residual.Row(i);
       head_.PassLoss(s_.x[0].Row(i), s_.v.Row(i), s_.z[last].Row(i), s_.deviations[i],
                      s_.dz[last].Row(i), d, error);
       std::copy(d, d + shape_.value_dim, g_.z[last].Row(i));
     }
     for (std::int64_t l = last; l >= 0; --l) {
-      blocks_.PassDown(anchor[l], l, g_.z[l], n, s_.other);
+      blocks_.PassDown(anchor[l], l, g_.z[l], n, s_.below);
       blocks_.AddOuterProducts(l, n, s_.x[l], shape_.Rows(l), g_.z[l], danchor[l]);
       for (std::int64_t i = 0; i < n; ++i) {
         T* const d = g_.x[l].Row(i);
-        AddRow(shape_.In(l), static_cast<const T*>(s_.other.Row(i)), d);
+        AddRow(shape_.In(l), static_cast<const T*>(s_.below.Row(i)), d);
         if (l > 0) {
           blocks_.activated().AddPassedBack(d, s_.z[l - 1].Row(i), g_.z[l - 1].Row(i));
         }
@@ -176,7 +176,7 @@ class PartGradient {
       for (std::int64_t i = rows.begin; i < rows.end; ++i) {
         T* const through = s_.scaled.Row(i);
         blocks_.activated().PassSlope(g_.ddz[l - 1].Row(i), g_.before[l - 1].Row(i),
-                                      s_.z[l - 1].Row(i), g_.bends[l - 1].Row(i), through,
+                                      s_.z[l - 1].Row(i), g_.curvatures[l - 1].Row(i), through,
                                       g_.z[l - 1].Row(i));
         std::fill(through + width, through + padded, T(0));
       }
@@ -194,7 +194,7 @@ class PartGradient {
 
   void StoreKeys(const Part& part) const {
     for (std::int64_t i = 0; i < part.count; ++i) {
-      T *const error = g_.passed.Row(i), *const d = g_.x[0].Row(i);
+      T *const error = g_.residual.Row(i), *const d = g_.x[0].Row(i);
       const bool adds = options_.residual && !options_.dot_product;
       if (adds) AddRow(shape_.value_dim, static_cast<const T*>(error), d);
       if (gradients_.k) {

@@ -95,18 +95,18 @@ class Products {
                 const Block<T>& to, std::int64_t rows = 0) const {
     if (rows == 0) rows = shape_.In(l);
     if (count == 1) return PassDownOne(weights, l, from.data, rows, to.data);
-    TransposeRows(from, count, shape_.Out(l), s_.across);
+    TransposeRows(from, count, shape_.Out(l), s_.out_columns);
     ForWeights(rows, [&](Range of) HWY_ATTR { PassDownRows(weights, l, count, of, to); });
   }
 
  protected:
-  /// Columns of from W_l^T, `from` in s_.across.
+  /// Columns of from W_l^T, `from` in s_.out_columns.
   void PassDownRows(const Block<T>& weights, std::int64_t l, std::int64_t count, Range of,
                     const Block<T>& to) const {
-    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(weights.Rows(of.begin)), s_.across,
+    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(weights.Rows(of.begin)), s_.out_columns,
                                    TileRows(of.count()), count, shape_.Out(l),
-                                   s_.back.Rows(of.begin));
-    TransposeRows(s_.back.Rows(of.begin), of.count(), count, to.Columns(of.begin));
+                                   s_.in_columns.Rows(of.begin));
+    TransposeRows(s_.in_columns.Rows(of.begin), of.count(), count, to.Columns(of.begin));
   }
   void PassDownOne(const Block<T>& weights, std::int64_t l, const T* from, std::int64_t rows,
                    T* to) const {

@@ -109,7 +109,7 @@ class QueryGradient {
       sn::LoadRow(rows, part.first + i, 0, count, d);
       const T inverse = blocks_.head().Finish(s_.u[0].Row(i), z, standard);
       PassOutputNorm(options_, count, static_cast<const T*>(z), d);
-      if (options_.residual) std::copy(d, d + count, g_.passed.Row(i));
+      if (options_.residual) std::copy(d, d + count, g_.residual.Row(i));
       head_.PassFinish(standard, inverse, d);
     }
   }
@@ -126,7 +126,7 @@ class QueryGradient {
   void PassScores(const Part& part, std::int64_t l) const {
     if (part.count == 1) return PassScore(l);
     const std::int64_t n = part.count, steps = shape_.Rows(l);
-    TransposeRows(s_.dz[l], n, shape_.Out(l), s_.across);
+    TransposeRows(s_.dz[l], n, shape_.Out(l), s_.out_columns);
     blocks_.ForTokens(n, [&](Range queries) HWY_ATTR { PassQueryScores(n, l, queries); });
     const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit);
     blocks_.ForTokens(n, [&](Range pairs) HWY_ATTR {
@@ -143,7 +143,7 @@ class QueryGradient {
     const std::int64_t first = queries.begin, tiles = TileRows(queries.count());
     const Block<T> scores = g_.Scores(l), pairs = g_.pairs.Rows(first);
     const Coefficients<T>& d = g_.coefficients;
-    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(g_.zq.Rows(first)), s_.across, tiles, n,
+    ln::MultiplyStrips<Into::kSet>(Left<T>::Of(g_.zq.Rows(first)), s_.out_columns, tiles, n,
                                    shape_.Out(l), pairs);
     for (std::int64_t i = first; i < first + tiles; ++i) {
       T* const pair = g_.pairs.Row(i);
@@ -189,10 +189,10 @@ class QueryGradient {
   void PassThrough(std::int64_t n, std::int64_t l, const Block<T>& weights, const Share<T>& share,
                    const Block<T>& dweights) const {
     const std::int64_t columns = linalg::RoundUp(shape_.Out(l), kUnit), rows = shape_.Rows(l);
-    blocks_.PassDown(weights, l, g_.zq, n, s_.other, rows);
+    blocks_.PassDown(weights, l, g_.zq, n, s_.below, rows);
     const auto pass = [&](Range of) HWY_ATTR {
       for (std::int64_t i = of.begin; i < of.end; ++i) {
-        const T* const down = s_.other.Row(i);
+        const T* const down = s_.below.Row(i);
         if (share.dfactors != nullptr) {
           share.dfactors[i * share.step] +=
               sn::Dot(rows, down, static_cast<const T*>(s_.u[l].Row(i)));
@@ -211,7 +211,7 @@ class QueryGradient {
     const Rows rows = gradients_.q.Of(query), from = memory_.q.Of(query);
     for (std::int64_t i = 0; i < part.count; ++i) {
       T* const d = g_.u.Row(i);
-      if (options_.residual) AddRow(shape_.value_dim, static_cast<const T*>(g_.passed.Row(i)), d);
+      if (options_.residual) AddRow(shape_.value_dim, static_cast<const T*>(g_.residual.Row(i)), d);
       StoreUnit(from, part.first + i, s_.u[0].Row(i), options_.scale, d, rows);
     }
   }

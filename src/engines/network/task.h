@@ -192,12 +192,14 @@ template <class T>
 struct Scratch {
   Weights<T> a, anchor, b, squares;
   TokenRows<T> x;              // what goes into every layer, of keys
-  TokenColumns<T> transposed;  // the same
+  TokenColumns<T> transposed;  // x, a column a token
   TokenRows<T> z;          // what comes out of it, then act'(z); of the last (z - mean) / deviation
   TokenRows<T> dz;         // the gradient for it
-  TokenRows<T> u, zq;      // the same of queries
-  Block<T> across, back;   // [channel][token]
-  Block<T> scaled, other;  // [token][channel]
+  TokenRows<T> u, zq;      // x and z of queries
+  Block<T> out_columns;    // [channel of a layer's outputs][token]
+  Block<T> in_columns;     // [channel of its inputs][token]
+  Block<T> scaled;         // [token][channel]
+  Block<T> below;          // [token][channel]: gradients for what goes into a layer
   Block<T> scores;         // [query][token]
   Block<T> v;              // [token][channel]
   T* deviations;           // [token]: their inverses
@@ -224,10 +226,10 @@ struct Scratch {
       const std::int64_t stride = linalg::StrideOf<T>(columns);
       return Block<T>{layout.Take<T>(rows * stride), stride};
     };
-    across = block(width, kBlock);
-    back = block(width, kBlock);
+    out_columns = block(width, kBlock);
+    in_columns = block(width, kBlock);
     scaled = block(kBlock, width);
-    other = block(kBlock, width);
+    below = block(kBlock, width);
     scores = block(kBlock, kBlock);
     v = block(kBlock, linalg::RoundUp(shape.value_dim, kUnit));
     deviations = layout.Take<T>(kBlock);

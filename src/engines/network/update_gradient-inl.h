@@ -132,14 +132,14 @@ class UpdateGradient {
   /// the difference.
   void PassPairs(std::int64_t l, std::int64_t n, const T* factors, const Block<T>& weights,
                  T* dfactors) const {
-    blocks_.PassDown(weights, l, s_.dz[l], n, s_.other);
+    blocks_.PassDown(weights, l, s_.dz[l], n, s_.below);
     blocks_.ForTokens(n, [&](Range of) HWY_ATTR {
       blocks_.Apply(weights, l, s_.x[l], of, s_.scaled);
       for (std::int64_t j = of.begin; j < of.end; ++j) {
         const T* const down = s_.scaled.Row(j);
         dfactors[j] -= sn::Dot(shape_.Out(l), down, static_cast<const T*>(s_.dz[l].Row(j)));
         sn::AddScaled(shape_.Out(l), -factors[j], down, g_.ddz[l].Row(j));
-        sn::AddScaled(shape_.In(l), -factors[j], static_cast<const T*>(s_.other.Row(j)),
+        sn::AddScaled(shape_.In(l), -factors[j], static_cast<const T*>(s_.below.Row(j)),
                       g_.x[l].Row(j));
       }
     });

@@ -43,12 +43,12 @@ void GateGradient(std::int64_t dim, const T* gate, T* m, T* dy) {
     const auto rest = hn::NegMulAdd(g, s, g);
     return hn::Mul(hn::Mul(gradient, row), kSilu ? hn::Add(s, rest) : rest);
   };
-  const auto passed = [](auto d, auto gradient, auto z) HWY_ATTR {
+  const auto by_gate = [](auto d, auto gradient, auto z) HWY_ATTR {
     const auto s = sn::Sigmoid(d, z);
     return hn::Mul(gradient, kSilu ? hn::Mul(z, s) : s);
   };
   sn::MapRows(dim, m, own, gate, static_cast<const T*>(m), static_cast<const T*>(dy));
-  sn::MapRows(dim, dy, passed, static_cast<const T*>(dy), gate);
+  sn::MapRows(dim, dy, by_gate, static_cast<const T*>(dy), gate);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -39,20 +39,20 @@ template <class T>
 class RowGradient {
  public:
   RowGradient(const HeadParameter& parameter, std::int64_t dim, T* scratch)
-      : home_(static_cast<T*>(parameter.gradient)),
-        row_(parameter.one && home_ != nullptr ? scratch : home_),
+      : gradient_(static_cast<T*>(parameter.gradient)),
+        row_(parameter.one && gradient_ != nullptr ? scratch : gradient_),
         dim_(dim) {
-    if (row_ != home_) std::fill(row_, row_ + dim, T(0));
+    if (row_ != gradient_) std::fill(row_, row_ + dim, T(0));
   }
   T* row() const { return row_; }
   void Finish() const {
-    if (row_ == home_) return;
-    *home_ +=
+    if (row_ == gradient_) return;
+    *gradient_ +=
         static_cast<T>(sn::WideSum(dim_, static_cast<const T*>(row_), [](double v) { return v; }));
   }
 
  private:
-  T *home_, *row_;
+  T *gradient_, *row_;
   std::int64_t dim_;
 };
 

@@ -60,7 +60,7 @@ struct Shape {
 template <class T>
 struct RowCopies {
   T* reads;          // [read][kTokens][keys]
-  T* decayed_reads;  // the same since the chunk's beginning, where channels decay
+  T* decayed_reads;  // reads, decayed since the chunk's beginning, where channels decay
   T* writes;         // [write][kTokens][keys]
   T* second_values;  // [kTokens][values], of a chunk that is not full
 };
@@ -80,7 +80,7 @@ struct RowColumns {
   T* writes;      // [keys][kTokens], of one write
   T* updates;     // [write][values][kTokens]
   T* found;       // [values][kTokens]: what is read of a memory
-  T* part_found;  // the same, of the last update
+  T* part_found;  // [values][kTokens]: what is read of the last update
 };
 
 /// Matrices of a chunk, [read][write][kSquare].

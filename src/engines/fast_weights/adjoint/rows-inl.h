@@ -94,7 +94,7 @@ class ChunkWork {
     return {scratch.DecayedGrads(part, x), scratch.values};
   }
 
-  /// What is written: the innovations, or the second values.
+  /// The rows that a chunk writes: the innovations, or the second values.
   View<T> Update(std::int64_t w) const {
     if (w == 0) return {scratch.updates + chunk.at * scratch.update_stride, scratch.update_stride};
     if (chunk.tokens < kTokens) return {scratch.copies.second_values, scratch.values};

@@ -52,7 +52,7 @@ struct RunningArrays {
   T *maxima, *curvature;  // [rows + 1]: before the first row, and after each
   T* from_past;           // [rows]: is the maximum that of the past? 1 or 0
   double* block_maxima;   // [block + 1]: before each block, and after the last
-  T* block_curvatures;    // the same
+  T* block_curvatures;    // [block + 1]: likewise
   T* d_curvature;
   T d_maximum = 0;        // of the maximum after the row that comes next, going backwards
   T d_first_maximum = 0;  // of the maximum before all rows, by their first decay or output
@@ -144,7 +144,7 @@ bool NeedsValues(const Options& options);
 
 GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes);
 
-/// Whose gradients are scattered: of what writes, of queries, or of both.
+/// Which gradients are scattered: those of inputs that write, of queries, or of both.
 enum class Side { kBoth, kWrites, kQueries };
 
 enum class WholePart;

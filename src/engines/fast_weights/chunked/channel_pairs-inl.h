@@ -31,10 +31,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// What is carried.
+/// The keys that a chunk carries from row to row.
 enum class Carried {
   kKeys,       // keys
-  kUndecayed,  // the same; an erasure sees the memory before its row's decay
+  kUndecayed,  // keys, where an erasure sees the memory before its row's decay
   kComplex,    // the parts of complex keys, which decays rotate
 };
 

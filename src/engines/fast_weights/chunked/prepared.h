@@ -32,7 +32,7 @@ struct Prepared {
   ChunkColumns<T> columns;
   ChunkPairs pairs;
   T* lower;
-  T* lower_value;   // the same against separate value keys
+  T* lower_value;   // `lower` against separate value keys
   T* scores;        // [query]
   T* score_values;  // [query]
   T* read;          // [query]

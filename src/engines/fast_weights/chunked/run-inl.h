@@ -42,16 +42,16 @@ HWY_INLINE void ForStrips(const Memory& memory, const Visit& visit) {
   }
 }
 
-/// One matrix of a memory from `home`, the caller's tensor, to the strips, where it begins at row
+/// One matrix of a memory from `tensor`, the caller's, to the strips, where it begins at row
 /// `first`. Columns that a strip has beyond the memory's last are zero.
 template <class T>
-void LoadStrips(const Memory& memory, const Rows& home, std::int64_t first, std::int64_t state_rows,
-                T* strips) {
+void LoadStrips(const Memory& memory, const Rows& tensor, std::int64_t first,
+                std::int64_t state_rows, T* strips) {
   ForStrips<T>(memory, [&](std::int64_t c, std::int64_t width) {
     const std::int64_t filled = std::min(width, memory.value_dim - c);
     T* strip = strips + c * state_rows + first * width;
     for (std::int64_t row = 0; row < memory.key_dim; ++row, strip += width) {
-      const T* from = static_cast<const T*>(home.data) + row * home.stride + c;
+      const T* from = static_cast<const T*>(tensor.data) + row * tensor.stride + c;
       std::fill(std::copy(from, from + filled, strip), strip + width, T(0));
     }
     // Tiles of rows go beyond the last.
@@ -59,15 +59,15 @@ void LoadStrips(const Memory& memory, const Rows& home, std::int64_t first, std:
   });
 }
 
-/// One matrix of a memory from the strips back to `home`.
+/// One matrix of a memory from the strips back to `tensor`.
 template <class T>
-void StoreStrips(const Memory& memory, const Rows& home, std::int64_t first,
+void StoreStrips(const Memory& memory, const Rows& tensor, std::int64_t first,
                  std::int64_t state_rows, const T* strips) {
   ForStrips<T>(memory, [&](std::int64_t c, std::int64_t width) {
     const std::int64_t filled = std::min(width, memory.value_dim - c);
     const T* strip = strips + c * state_rows + first * width;
     for (std::int64_t row = 0; row < memory.key_dim; ++row, strip += width) {
-      std::copy(strip, strip + filled, static_cast<T*>(home.data) + row * home.stride + c);
+      std::copy(strip, strip + filled, static_cast<T*>(tensor.data) + row * tensor.stride + c);
     }
   });
 }

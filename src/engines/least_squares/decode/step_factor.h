@@ -1,4 +1,5 @@
-/// What is saved of one memory between single tokens: a factor of A, and of which A it is one.
+/// What a Decoder keeps of one memory between single tokens: a factor of A, and which A it belongs
+/// to.
 #pragma once
 
 #include <cstdint>

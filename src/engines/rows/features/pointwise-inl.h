@@ -192,8 +192,8 @@ struct Dpfp {
     const bool second_by = by >= row.dim, second_with = with >= row.dim;
     const auto add = [=](auto d, auto sum, auto u, auto v, auto dproduct) HWY_ATTR {
       const auto own = second_by ? hn::Neg(u) : u;
-      const auto passed = ReluOf().Slope(d, own, hn::Mul(dproduct, Half(d, v, second_with)));
-      return second_by ? hn::Sub(sum, passed) : hn::Add(sum, passed);
+      const auto slope = ReluOf().Slope(d, own, hn::Mul(dproduct, Half(d, v, second_with)));
+      return second_by ? hn::Sub(sum, slope) : hn::Add(sum, slope);
     };
     T* const to = dx + by % row.dim;
     sn::MapRows(count, to, add, static_cast<const T*>(to), row.x + by % row.dim,

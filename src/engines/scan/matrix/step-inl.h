@@ -84,7 +84,7 @@ HWY_INLINE void OutputRows(D d, const Block<T>& block, std::int64_t t, std::int6
 template <class T>
 struct GradientBlock {
   T* states;    // [token][row of a group][lanes]: before every token
-  T* factors;   // the same of the decays; 0 where they forget
+  T* factors;   // [token][row of a group][lanes]: decays; 0 where they forget
   const T* dy;  // [query][kBlockTokens][stride], scaled
   T *dv, *ddt;  // [token][stride]
   T *dk, *dq;   // [group of rows][token][row of it][lanes], dq with [query] in front

@@ -126,7 +126,7 @@ struct MatrixGradientScratch {
   T* saved;              // [block][key_dim][columns]; of one block, where Forward saved states
   T* states;             // [token][row][lanes]: before every token, of a group of key rows and one
                          // vector of columns
-  T* factors;            // the same of the decays
+  T* factors;            // [token][row][lanes]: decays
   T* dstate;             // [key_dim][columns]
   T* da;                 // [columns / lanes][key_dim][lanes]
   T *dk, *dq;   // [group of rows][token][row][lanes], dq with [query] in front: sums over vectors

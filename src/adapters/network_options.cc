@@ -1,4 +1,4 @@
-#include "src/adapters/network_words.h"
+#include "src/adapters/network_options.h"
 
 #include <algorithm>
 #include <cmath>

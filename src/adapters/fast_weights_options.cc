@@ -1,13 +1,13 @@
 // Recipes and tensors as options and operands of the fast-weights engine.
 
-#include "src/adapters/fast_weights_words.h"
+#include "src/adapters/fast_weights_options.h"
 
 #include <cmath>
 
 #include "src/adapters/engine.h"
 #include "src/adapters/feature_parameters.h"
 #include "src/adapters/output_norm.h"
-#include "src/operators/feature_words.h"
+#include "src/operators/feature_options.h"
 #include "src/recipe/family.h"
 
 namespace ttr {
@@ -104,7 +104,7 @@ fast_weights::Options FastWeightsOptions(const Recipe& recipe, const Dims& dims,
   options.phase = recipe.weights.phase;
   options.read_before = recipe.reading.read == Read::kBefore;
   options.causal = recipe.reading.causal;
-  options.features = FeatureWords(recipe.function);
+  options.features = FeatureOptionsOf(recipe.function);
   options.intercept = recipe.function.kind == FunctionClass::kAffine;
   options.bonus = recipe.reading.bonus;
   options.correction = recipe.reading.correction;

@@ -27,7 +27,7 @@ bool HasErasureKey(R r) {
 bool IsMap(R r, FeatureMap map) { return IsLinear(r) && r.function.features == map; }
 bool IsHidden(R r) { return IsNetwork(r) && r.function.depth >= 2; }
 
-constexpr Home kHomes[] = {
+constexpr OptionScope kHomes[] = {
     {"phase", [](R r) { return r.weights.decay == Decay::kChannel; },
      "phase turns the channels of decay(channel)"},
     {"window", KeepsPairs, "a window forgets single pairs, and this memory keeps none"},
@@ -122,6 +122,6 @@ constexpr Home kHomes[] = {
 
 }  // namespace
 
-std::span<const Home> OptionHomes() { return kHomes; }
+std::span<const OptionScope> OptionScopes() { return kHomes; }
 
 }  // namespace ttr

@@ -1,4 +1,4 @@
-#include "src/operators/feature_words.h"
+#include "src/operators/feature_options.h"
 
 namespace ttr {
 namespace {
@@ -25,7 +25,7 @@ rows::Map WordOf(FeatureMap map) {
 
 }  // namespace
 
-rows::FeatureOptions FeatureWords(const Function& function) {
+rows::FeatureOptions FeatureOptionsOf(const Function& function) {
   return {WordOf(function.features), function.nu, function.max_length};
 }
 

@@ -1,4 +1,4 @@
-#include "src/adapters/pair_words.h"
+#include "src/adapters/pair_options.h"
 
 #include <algorithm>
 #include <cmath>
