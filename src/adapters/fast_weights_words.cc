@@ -159,7 +159,7 @@ FastWeightsCall::FastWeightsCall(const EngineCall& from, const State& state, Nee
   auto& operands = static_cast<fast_weights::Operands<TensorView>&>(call);
   if (needs != Needs::kRead) operands = FastWeightsOperands(recipe, inputs);
   call.q = needs != Needs::kWrite ? inputs.q : TensorView();
-  const DType dtype = call.state.dtype();
+  const DType dtype = WideOf(call.state.dtype());
   const Constants& constants = from.prepared.For(from.dims, dtype);
   call.features_w = inputs.features_w.defined() ? Parameter(inputs.features_w, dtype, features_w_)
                                                 : constants.directions.view();

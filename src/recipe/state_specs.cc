@@ -15,7 +15,10 @@ constexpr Axis kPhi = Axis::kPhiDim;
 constexpr Axis kDv = Axis::kValueDim;
 
 void AddHebbian(const Recipe& recipe, Specs& specs) {
-  specs.push_back({"state", {kN, kH, kPhi, kDv}, "the memory, M transposed"});
+  specs.push_back({.name = "state",
+                   .shape = {kN, kH, kPhi, kDv},
+                   .meaning = "the memory, M transposed",
+                   .rounded = true});
   if (recipe.weights.phase) {
     specs.push_back({"state.im", {kN, kH, kPhi, kDv}, "its imaginary part"});
   }
@@ -36,7 +39,10 @@ void AddGatedVector(const Recipe& recipe, Specs& specs) {
 }
 
 void AddSgd(const Recipe& recipe, Specs& specs) {
-  specs.push_back({"state", {kN, kH, kPhi, kDv}, "the memory, M transposed"});
+  specs.push_back({.name = "state",
+                   .shape = {kN, kH, kPhi, kDv},
+                   .meaning = "the memory, M transposed",
+                   .rounded = true});
   if (recipe.optimizer.momentum) {
     specs.push_back({"state.momentum", {kN, kH, kPhi, kDv}, "the last update"});
   }
