@@ -25,6 +25,12 @@
 /// before every token; of pairs that are kept fewer count, but for those of a window or with
 /// logarithmic weights, which are copied (docs/decoding.md).
 ///
+/// States of two bytes a number. With `state = DType::kBFloat16` or kFloat16 the matrix of a memory
+/// lies in half of its bytes, and is read at twice the rate; what is beside it stays float32.
+/// Arithmetic is float32. The matrix is rounded, to nearest, only when pairs that wait are added to
+/// it: every `window` tokens. A Memorize() rounds it at once. state() is float32, a copy with all
+/// that waits, and rounds nothing. docs/decoding.md has the errors.
+///
 /// The caller may give the memory for all of it, Bytes() at a multiple of 64: an operator without a
 /// lifetime of its own keeps it in a tensor and makes a Decoder over it for every token. Zeros
 /// there mean the recipe's start. The memory holds no address and may be moved between steps
@@ -44,12 +50,13 @@ namespace ttr {
 struct Pendency;
 
 struct DecoderOptions {
-  DType state = DType::kFloat32;  ///< or float64
+  /// Or float64; or, where writes can wait (KeepsDrafts()), bfloat16 or float16, see above.
+  DType state = DType::kFloat32;
   std::span<std::byte> memory{};  ///< the caller's, see above; empty: owned
   std::int64_t draft = 0;         ///< tokens that RollBack() can take back, 0 to 64
   /// Tokens after which a state is written where writes wait, beside those of a draft, 1 to 64;
-  /// 0: as the engine chooses. The numbers are the same to rounding. With a window or a draft a
-  /// step whose writes wait allocates its scratch.
+  /// 0: as the engine chooses (16 where a state is rounded). The numbers are the same to rounding.
+  /// With a window or a draft a step whose writes wait allocates its scratch.
   std::int64_t window = 0;
   /// Decoders that are run together: which way is the fastest depends on the size of all states.
   std::int64_t together = 1;
@@ -105,7 +112,8 @@ class Decoder {
 
   /// The state as after the last token; empty before the first. Writes what waits, O(H D^3) for
   /// least squares, about a token's cost elsewhere; nothing can be taken back then. Its views stay
-  /// valid, and are written by later steps (Decoding.TellsTheStateAtAnyTime).
+  /// valid, and are written by later steps (Decoding.TellsTheStateAtAnyTime). A narrow state is
+  /// left as it is: this is a copy in float32, until the next state().
   const State& state(const CallOptions& options = {});
 
   /// What the engine keeps beside the state where nothing is deferred: a factor, no part of the
@@ -158,6 +166,8 @@ class Decoder {
   void Run(std::string_view op, const Inputs& inputs, const Outputs& outputs, bool reads,
            const CallOptions& options);
   void Flush(Executor& executor);
+  /// A copy of a narrow state in float32, with all that waits.
+  State WideState(Executor& executor) const;
 
   const Layer* layer_;
   Dims dims_;
@@ -167,6 +177,7 @@ class Decoder {
   std::size_t behind_ = 0;         // where the entries end
   State state_;                    // views of memory_; of pairs, tensors of its own
   Tensor pair_numbers_;            // auxiliary, of pairs
+  State wide_{};                   // what state() gave, of a narrow one
   std::int64_t draft_ = 0, window_ = 0, together_ = 1;
   std::vector<Kept> kept_{};      // of each of the last tokens, where RollBack() needs copies
   std::int64_t tokens_kept_ = 0;  // where it needs only their number

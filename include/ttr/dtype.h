@@ -30,6 +30,14 @@ constexpr bool IsFloating(DType dtype) {
          dtype == DType::kFloat16;
 }
 
+/// Two bytes a number.
+constexpr bool IsNarrow(DType dtype) {
+  return dtype == DType::kBFloat16 || dtype == DType::kFloat16;
+}
+
+/// The type of arithmetic on such numbers.
+constexpr DType WideOf(DType dtype) { return IsNarrow(dtype) ? DType::kFloat32 : dtype; }
+
 /// "float32", "float64", "bfloat16", "int64", "int8", "float16".
 std::string_view Name(DType dtype);
 

@@ -130,6 +130,9 @@ struct StateSpec {
   std::string_view meaning;
   bool counts = false;  ///< whole numbers (state.length, state.position): int64
   bool narrow = false;  ///< may be bfloat16, too (state.k, state.v)
+  /// May be bfloat16 or float16, too: the matrix of a memory that rank-one steps write. A call
+  /// works on a copy in float32 and rounds it at its end; a Decoder rounds every few tokens.
+  bool rounded = false;
   EntryRole role = EntryRole::kMemory;
 };
 

@@ -39,9 +39,9 @@
 ///
 /// A call that is given its scratch allocates nothing, on one thread and after the first one of its
 /// sizes (Allocations in tests/layer/allocations_test.cc). Exceptions: a state that keeps pairs is
-/// full, and doubles; what is read has to be converted first (rows of float16, parameters of a
-/// network in several dtypes, a row of weight 0 that is not finite); a system is singular; there
-/// are more than 128 tensors.
+/// full, and doubles; what is read has to be converted first (rows of float16, a state of bfloat16
+/// or float16, parameters of a network in several dtypes, a row of weight 0 that is not finite); a
+/// system is singular; there are more than 128 tensors.
 ///
 /// Cost: `ttr plan RECIPE`, EstimateCost(). Errors: ttr::Error before any work and before anything
 /// is written; see CheckInputs(). Whatever views a call is given, no byte outside of them is read

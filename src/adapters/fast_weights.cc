@@ -30,7 +30,8 @@ fast_weights::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state)
   sizes.key_dim = PhiDim(recipe, dims);
   sizes.value_dim = dims.value_dim;
   sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
-  sizes.state = state;
+  sizes.state = WideOf(state);
+  sizes.rounded = IsNarrow(state);
   return sizes;
 }
 

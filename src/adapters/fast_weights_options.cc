@@ -152,7 +152,7 @@ fast_weights::Call FastWeightsCall(const EngineCall& from,
   auto& operands = static_cast<fast_weights::Operands<TensorView>&>(call);
   if (needs != Needs::kRead) operands = FastWeightsOperands(recipe, inputs);
   call.q = needs != Needs::kWrite ? inputs.q : TensorView();
-  const DType dtype = call.state.dtype();
+  const DType dtype = WideOf(call.state.dtype());
   const Constants& constants = from.prepared.For(from.dims, dtype);
   call.features_w = inputs.features_w.defined() ? Parameter(inputs.features_w, dtype, scratch)
                                                 : constants.directions.view();

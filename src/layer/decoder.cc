@@ -13,6 +13,7 @@
 #include "src/layer/copy_of_all.h"
 #include "src/layer/decoder_memory.h"
 #include "src/layer/run_call.h"
+#include "src/layer/widened_state.h"
 #include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
 #include "ttr/error.h"
@@ -55,9 +56,13 @@ bool Meets(const State& state, std::span<const std::byte> memory) {
 /// Tokens of a draft, and of a window, at most.
 constexpr std::int64_t kMostTokens = 64;
 
+/// Tokens after which a state is rounded, if the caller does not say: with more, products with the
+/// keys that wait cost more than the reads of a narrow state save.
+constexpr std::int64_t kRoundedWindow = 16;
+
 void CheckOptions(const DecoderOptions& options) {
-  if (options.state != DType::kFloat32 && options.state != DType::kFloat64) {
-    throw Error("Decoder", "state", "float32 or float64", Name(options.state));
+  if (!IsFloating(options.state)) {
+    throw Error("Decoder", "state", "float32, float64, bfloat16 or float16", Name(options.state));
   }
   for (const auto& [name, tokens] :
        {std::pair("draft", options.draft), std::pair("window", options.window)}) {
@@ -72,7 +77,14 @@ void CheckOptions(const DecoderOptions& options) {
 
 }  // namespace
 
-void CheckDecoder(const Layer& layer, std::int64_t draft, bool in_callers_memory) {
+void CheckDecoder(const Layer& layer, const DecoderOptions& options, bool in_callers_memory) {
+  const std::int64_t draft = options.draft;
+  if (IsNarrow(options.state) && !Decoder::KeepsDrafts(layer)) {
+    throw Error("Decoder", "state",
+                "float32 or float64 for this layer, whose writes cannot wait: its memory would be "
+                "rounded at every token",
+                Name(options.state));
+  }
   if (draft > 0 && in_callers_memory && !Decoder::KeepsDrafts(layer)) {
     throw Error("Decoder", "draft", "0 in memory of the caller's: this layer needs copies of it",
                 std::to_string(draft));
@@ -81,6 +93,11 @@ void CheckDecoder(const Layer& layer, std::int64_t draft, bool in_callers_memory
     throw Error("Decoder", "recipe", "causal: one that goes on from token to token",
                 ToString(layer.recipe()));
   }
+}
+
+Pendency PendencyOf(const DecoderOptions& options) {
+  const bool chosen = options.window > 0 || !IsNarrow(options.state);
+  return {.window = chosen ? options.window : kRoundedWindow, .draft = options.draft};
 }
 
 void CheckDecoderMemory(std::string_view op, std::span<const std::byte> memory, std::size_t bytes) {
@@ -114,13 +131,13 @@ std::size_t Decoder::Bytes(const Layer& layer, const Dims& dims, const DecoderOp
   }
   const Engine& engine = *layer.engine_;
   std::int64_t numbers = engine.AuxiliaryNumbers(recipe, dims, state, nullptr);
-  const Pendency pendency{.window = options.window, .draft = options.draft};
+  const Pendency pendency = PendencyOf(options);
   const bool asked = pendency.asked() && KeepsDrafts(layer);
   if (asked || engine.Defers(recipe, Together(dims, options.together), state)) {
     numbers = std::max(numbers, engine.AuxiliaryNumbers(recipe, dims, state, &pendency));
   }
   const auto memories = static_cast<std::size_t>(dims.states() * dims.heads);
-  return bytes + memories * static_cast<std::size_t>(numbers) * ttr::SizeOf(state);
+  return bytes + memories * static_cast<std::size_t>(numbers) * ttr::SizeOf(WideOf(state));
 }
 
 Decoder::Decoder(const Layer& layer, const Dims& dims, DType state, std::span<std::byte> memory)
@@ -131,7 +148,7 @@ Decoder::Decoder(const Layer& layer, const Dims& dims, const DecoderOptions& opt
       dims_(dims),
       dtype_(options.state),
       draft_(options.draft),
-      window_(options.window),
+      window_(PendencyOf(options).window),
       together_(options.together) {
   dims_.tokens = 1;
 }
@@ -140,7 +157,7 @@ Decoder::Decoder(const Layer& layer, const Dims& dims, const DecoderOptions& opt
     : Decoder(layer, dims, options, Unattached()) {
   const std::size_t bytes = Bytes(layer, dims, options);
   std::span<std::byte> memory = options.memory;
-  CheckDecoder(layer, draft_, !memory.empty());
+  CheckDecoder(layer, options, !memory.empty());
   if (bytes == 0) {
     if (memory.empty()) return;
     throw Error("Decoder", "memory", "empty, as this memory keeps its pairs and grows",
@@ -262,7 +279,8 @@ std::span<std::byte> Decoder::Behind() const { return memory_.subspan(behind_); 
 
 TensorView Decoder::Auxiliary() const {
   if (memory_.empty() || header().numbers == 0) return {};
-  return TensorView(Behind().data(), dtype_, {dims_.states(), dims_.heads, header().numbers});
+  return TensorView(Behind().data(), WideOf(dtype_),
+                    {dims_.states(), dims_.heads, header().numbers});
 }
 
 std::int64_t Decoder::AuxiliaryNumbers(bool defers) const {
@@ -302,7 +320,7 @@ TensorView Decoder::PrepareAuxiliary(bool defers, Executor& executor) {
     header().defers = defers ? 1 : 0;
     if (const TensorView fresh = Auxiliary(); fresh.defined()) {
       std::memset(fresh.data(), 0,
-                  static_cast<std::size_t>(fresh.shape().elements()) * ttr::SizeOf(dtype_));
+                  static_cast<std::size_t>(fresh.shape().elements()) * ttr::SizeOf(fresh.dtype()));
     }
   }
   return Auxiliary();
@@ -358,13 +376,14 @@ void Decoder::Retrieve(const Inputs& inputs, const Outputs& outputs,
 
 void Decoder::Read(const Layer& reader, std::string_view op, const Inputs& inputs,
                    const Outputs& outputs, const CallOptions& options) const {
-  if (!memory_.empty() && header().stale != 0) {
+  const bool rounded = IsNarrow(dtype_);
+  if (!rounded && !memory_.empty() && header().stale != 0) {
     Decoder copy = *this;
     copy.Flush(ExecutorOf(options));
     return copy.Read(reader, op, inputs, outputs, options);
   }
   const bool one = inputs.q.rank() == 4 && inputs.q.size(1) == 1;
-  State read = state_.Shared();
+  State read = rounded ? WideState(ExecutorOf(options)) : state_.Shared();
   RunCall({op, reader.requirements(), *reader.engine_, reader.recipe_hash_, *reader.prepared_,
            Needs::kRead},
           inputs, read, outputs, options,
@@ -372,8 +391,18 @@ void Decoder::Read(const Layer& reader, std::string_view op, const Inputs& input
 }
 
 const State& Decoder::state(const CallOptions& options) {
+  if (IsNarrow(dtype_)) return wide_ = WideState(ExecutorOf(options));
   if (!memory_.empty()) Flush(ExecutorOf(options));
   return state_;
+}
+
+State Decoder::WideState(Executor& executor) const {
+  State wide = Widened(state_);
+  if (header().stale != 0) {
+    const Tensor waiting = Tensor::Copy(Auxiliary());  // which Flush() marks as written
+    layer_->engine_->Flush(layer_->recipe(), wide, waiting, pendency(), executor);
+  }
+  return wide;
 }
 
 void Decoder::Flush(Executor& executor) {
@@ -391,9 +420,9 @@ void Decoder::SetAuxiliary(const TensorView& numbers) {
   const Tensor given = Tensor::Copy(numbers);  // which may lie where they go
   const TensorView mine =
       memory_.empty() ? TensorView() : PrepareAuxiliary(false, DefaultExecutor());
-  if (!mine.defined() || !(mine.shape() == numbers.shape()) || numbers.dtype() != dtype_) {
+  if (!mine.defined() || !(mine.shape() == numbers.shape()) || numbers.dtype() != mine.dtype()) {
     throw Error("SetAuxiliary", "numbers",
-                mine.defined() ? std::string(Name(dtype_)) + " " + mine.shape().ToString()
+                mine.defined() ? std::string(Name(mine.dtype())) + " " + mine.shape().ToString()
                                : "absent, as this layer keeps none",
                 std::string(Name(numbers.dtype())) + " " + numbers.shape().ToString());
   }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "src/adapters/engine.h"
 #include "ttr/decoder.h"
 #include "ttr/inputs.h"
 #include "ttr/state.h"
@@ -31,7 +32,8 @@ struct Decoder::Header {
 };
 
 inline DType DecoderTypeOf(const StateSpec& spec, DType dtype) {
-  return spec.counts ? DType::kInt64 : dtype;
+  if (spec.counts) return DType::kInt64;
+  return spec.rounded ? dtype : WideOf(dtype);
 }
 
 /// Bytes of an entry.
@@ -41,8 +43,12 @@ inline std::size_t DecoderBytesOf(const StateSpec& spec, const Recipe& recipe, c
   return RoundToDecoderUnit(elements * SizeOf(DecoderTypeOf(spec, dtype)));
 }
 
-/// Errors: a layer that has no decoder; a draft that memory of the caller's cannot keep.
-void CheckDecoder(const Layer& layer, std::int64_t draft, bool in_callers_memory);
+/// Errors: a layer that has no decoder, or none whose state is rounded; a draft that memory of the
+/// caller's cannot keep.
+void CheckDecoder(const Layer& layer, const DecoderOptions& options, bool in_callers_memory);
+
+/// How the writes of such a decoder wait.
+Pendency PendencyOf(const DecoderOptions& options);
 
 /// That so many bytes fit, from a multiple of 64 on.
 void CheckDecoderMemory(std::string_view op, std::span<const std::byte> memory, std::size_t bytes);

@@ -13,6 +13,7 @@
 #include "src/layer/saved_memory.h"
 #include "src/layer/weightless.h"
 #include "src/layer/widened_call.h"
+#include "src/layer/widened_state.h"
 #include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
 #include "src/recipe/pair_entries.h"
@@ -195,6 +196,10 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
                      const CallOptions& options) const {
   const std::string_view op = "Backward";
   const Dims dims = CheckCall(op, requirements_, inputs, initial, Needs::kBoth);
+  if (IsRounded(requirements_, initial)) {
+    throw Error(op, "state", "float32 or float64, as its gradient",
+                Name(initial.Get("state").dtype()));
+  }
   const Engine& engine = EngineFor(*engine_, recipe(), dims);
   CheckFits(op, requirements_, dims, initial, &engine, true);
   CheckGradients(op, requirements_, dims, inputs, initial, {dy, dstate, dinputs, dinitial},

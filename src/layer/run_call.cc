@@ -9,6 +9,7 @@
 #include "src/layer/saved_memory.h"
 #include "src/layer/weightless.h"
 #include "src/layer/widened_call.h"
+#include "src/layer/widened_state.h"
 #include "src/recipe/check_sizes.h"
 #include "src/recipe/family.h"
 #include "src/recipe/pair_entries.h"
@@ -91,8 +92,17 @@ void RunChecked(const Operator& op, const Dims& dims, const Inputs& inputs, Stat
     return wide.WriteBack();
   }
   const Requirements& requirements = op.requirements;
-  const Engine& engine = EngineFor(op.engine, requirements.recipe, dims);
   const Needs needs = op.needs;
+  // Where writes wait, the engine rounds what it writes itself.
+  if (auxiliary.pendency == nullptr && IsRounded(requirements, state)) {
+    State wide = Widened(state, auxiliary.slots);
+    Auxiliary alone = auxiliary;
+    alone.slots = {};
+    RunChecked(op, dims, inputs, wide, outputs, options, alone);
+    if (needs != Needs::kRead) Round(wide, state, auxiliary.slots);
+    return;
+  }
+  const Engine& engine = EngineFor(op.engine, requirements.recipe, dims);
   const DType dtype = ArithmeticType(inputs, state);
   std::span<std::byte> saved;
   if (!options.saved.empty()) {

@@ -99,7 +99,7 @@ struct StatePool::Rows {
 std::size_t StatePool::SlotBytes(const Layer& layer, const Dims& dims,
                                  const DecoderOptions& options) {
   const std::size_t bytes = Decoder::Bytes(layer, dims, options);
-  CheckDecoder(layer, options.draft, true);
+  CheckDecoder(layer, options, true);
   if (bytes == 0) {
     throw Error("StatePool", "recipe",
                 "one whose memory has a size (one that keeps its pairs grows: a Decoder for each "
@@ -222,7 +222,8 @@ TensorView StatePool::NumbersOf(std::int64_t first, std::int64_t rows, std::int6
   for (const StateSpec& spec : layer_->requirements().state) {
     at += DecoderBytesOf(spec, layer_->recipe(), dims_, options_.state);
   }
-  return OfSlots(TensorView(at, options_.state, {1, dims_.heads, numbers}), rows, slot_bytes_);
+  return OfSlots(TensorView(at, WideOf(options_.state), {1, dims_.heads, numbers}), rows,
+                 slot_bytes_);
 }
 
 std::vector<StatePool::Rows> StatePool::Neighbours(std::span<const std::int64_t> slots,
@@ -294,7 +295,7 @@ void StatePool::Run(const Rows& rows, const CallOptions& options) const {
   const bool alone = rows.count() == 1;  // its state is a view: no engine need take slots for it
   const std::int64_t first = alone ? rows.slots.front() : 0;
   State states = StatesOf(first, rows.count());
-  const Pendency pendency{.window = options_.window, .draft = options_.draft};
+  const Pendency pendency = PendencyOf(options_);
   try {
     RunChecked({kOp, requirements, *layer_->engine_, layer_->recipe_hash_, *layer_->prepared_},
                rows.dims, rows.inputs, states, rows.outputs, options,

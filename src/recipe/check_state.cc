@@ -34,16 +34,22 @@ bool IsStartWeight(const Recipe& recipe, std::string_view name) {
          (name.starts_with("state.w") || name.starts_with("state.b"));
 }
 
+std::string_view DTypesOf(const StateSpec& spec) {
+  if (spec.counts) return "int64";
+  if (spec.rounded) return "float32, float64, bfloat16 or float16";
+  return spec.narrow ? "float32, float64 or bfloat16" : "float32 or float64";
+}
+
+bool MayBe(const StateSpec& spec, DType dtype) {
+  if (spec.counts || dtype == DType::kInt64) return spec.counts && dtype == DType::kInt64;
+  if (!IsNarrow(dtype)) return IsFloating(dtype);
+  return spec.rounded || (spec.narrow && dtype == DType::kBFloat16);
+}
+
 void CheckEntry(std::string_view op, const StateSpec& spec, const TensorView& view, bool may_share,
                 AxisSizes& sizes) {
-  const bool wide = view.dtype() == DType::kFloat32 || view.dtype() == DType::kFloat64;
-  const bool narrow = spec.narrow && view.dtype() == DType::kBFloat16;
-  if (spec.counts ? view.dtype() != DType::kInt64 : !wide && !narrow) {
-    throw Error(op, spec.name,
-                spec.counts   ? "int64"
-                : spec.narrow ? "float32, float64 or bfloat16"
-                              : "float32 or float64",
-                Name(view.dtype()));
+  if (!MayBe(spec, view.dtype())) {
+    throw Error(op, spec.name, DTypesOf(spec), Name(view.dtype()));
   }
   std::span<const Axis> axes = spec.shape;
   const int rank = static_cast<int>(axes.size());

@@ -15,7 +15,10 @@ constexpr Axis kPhi = Axis::kPhiDim;
 constexpr Axis kDv = Axis::kValueDim;
 
 void AddHebbian(const Recipe& recipe, Specs& specs) {
-  specs.push_back({"state", {kN, kH, kPhi, kDv}, "the memory, M transposed"});
+  specs.push_back({.name = "state",
+                   .shape = {kN, kH, kPhi, kDv},
+                   .meaning = "the memory, M transposed",
+                   .rounded = true});
   if (recipe.weights.phase) {
     specs.push_back({"state.im", {kN, kH, kPhi, kDv}, "its imaginary part"});
   }
@@ -23,13 +26,11 @@ void AddHebbian(const Recipe& recipe, Specs& specs) {
     specs.push_back({"state.n", {kN, kH, kPhi}, "the weighted sum of the keys"});
   }
   if (recipe.weights.importance == Importance::kLog) {
-    specs.push_back({"state.m",
-                     {kN, kH},
-                     "running maximum of the log-weights: what is kept of the "
-                     "memory and the sum is divided by its exponential",
-                     false,
-                     false,
-                     EntryRole::kMaximum});
+    specs.push_back({.name = "state.m",
+                     .shape = {kN, kH},
+                     .meaning = "running maximum of the log-weights: what is kept of the "
+                                "memory and the sum is divided by its exponential",
+                     .role = EntryRole::kMaximum});
   }
 }
 
@@ -39,7 +40,10 @@ void AddGatedVector(const Recipe& recipe, Specs& specs) {
 }
 
 void AddSgd(const Recipe& recipe, Specs& specs) {
-  specs.push_back({"state", {kN, kH, kPhi, kDv}, "the memory, M transposed"});
+  specs.push_back({.name = "state",
+                   .shape = {kN, kH, kPhi, kDv},
+                   .meaning = "the memory, M transposed",
+                   .rounded = true});
   if (recipe.optimizer.momentum) {
     specs.push_back({"state.momentum", {kN, kH, kPhi, kDv}, "the last update"});
   }
@@ -60,25 +64,25 @@ void AddLeastSquares(const Recipe& recipe, Specs& specs) {
 void AddPairs(const Recipe& recipe, Specs& specs) {
   constexpr Axis kS = Axis::kPairs;
   const auto rows = [&](std::string_view name, Axis columns, std::string_view meaning) {
-    specs.push_back(
-        {std::string(name), {kN, kS, kH, columns}, meaning, false, true, EntryRole::kPairs});
+    specs.push_back({.name = std::string(name),
+                     .shape = {kN, kS, kH, columns},
+                     .meaning = meaning,
+                     .narrow = true,
+                     .role = EntryRole::kPairs});
   };
   rows("state.k", Axis::kKeyDim, "the keys, oldest first");
   rows("state.v", kDv, "the values");
   if (recipe.weights.decay != Decay::kNone || recipe.weights.importance != Importance::kNone) {
-    specs.push_back({"state.log_weight",
-                     {kN, kS, kH},
-                     "logarithms of the weights",
-                     false,
-                     false,
-                     EntryRole::kPairWeight});
+    specs.push_back({.name = "state.log_weight",
+                     .shape = {kN, kS, kH},
+                     .meaning = "logarithms of the weights",
+                     .role = EntryRole::kPairWeight});
   }
-  specs.push_back({"state.length",
-                   {kN, kH},
-                   "number of valid pairs; what follows is padding",
-                   true,
-                   false,
-                   EntryRole::kPairCount});
+  specs.push_back({.name = "state.length",
+                   .shape = {kN, kH},
+                   .meaning = "number of valid pairs; what follows is padding",
+                   .counts = true,
+                   .role = EntryRole::kPairCount});
 }
 
 void AddDictionary(Specs& specs) {

@@ -25,11 +25,14 @@ template <class T>
 T Widen(T x) {
   return x;
 }
+inline float Widen(Float16 x) { return ToFloat(x); }
 inline float Widen(BFloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
 
 template <class To, class From>
 To Narrow(From x) {
-  if constexpr (!std::is_same_v<To, BFloat16>) {
+  if constexpr (std::is_same_v<To, Float16>) {
+    return ToFloat16(x);
+  } else if constexpr (!std::is_same_v<To, BFloat16>) {
     return static_cast<To>(x);
   } else if constexpr (std::is_same_v<From, double>) {
     return ToBFloat16(x);
@@ -83,7 +86,7 @@ HWY_INLINE auto NarrowBoth(D d, hn::Vec<D> low, hn::Vec<D> high) {
 
 #endif
 
-/// A vector from where its numbers lie: as they are, or as bfloat16.
+/// A vector from where its numbers lie: as they are, or as bfloat16 or float16.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadWide(D d, const T* from) {
   return hn::LoadU(d, from);
@@ -100,7 +103,17 @@ HWY_INLINE hn::Vec<D> LoadWide(D d, const BFloat16* from) {
 #endif
 }
 
-/// Stores a vector as its numbers lie: as they are, or as bfloat16.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWide(D d, const Float16* from) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(d, Widen(*from));
+#else
+  const hn::Rebind<hwy::float16_t, D> narrow;
+  return hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(from)));
+#endif
+}
+
+/// Stores a vector as its numbers lie: as they are, or as bfloat16 or float16.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void StoreNarrow(D d, hn::Vec<D> x, T* to) {
   hn::StoreU(x, d, to);
@@ -113,6 +126,16 @@ HWY_INLINE void StoreNarrow([[maybe_unused]] D d, hn::Vec<D> x, BFloat16* to) {
   const hn::Rebind<std::uint16_t, D> narrow;
   const auto bits = hn::ShiftRight<16>(NarrowInUpperHalves(d, x));
   hn::StoreU(hn::TruncateTo(narrow, bits), narrow, reinterpret_cast<std::uint16_t*>(to));
+#endif
+}
+
+template <class D>
+HWY_INLINE void StoreNarrow([[maybe_unused]] D d, hn::Vec<D> x, Float16* to) {
+#if HWY_TARGET == HWY_SCALAR
+  *to = Narrow<Float16>(hn::GetLane(x));
+#else
+  const hn::Rebind<hwy::float16_t, D> narrow;
+  hn::StoreU(hn::DemoteTo(narrow, x), narrow, reinterpret_cast<hwy::float16_t*>(to));
 #endif
 }
 

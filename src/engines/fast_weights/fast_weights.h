@@ -179,7 +179,9 @@ struct PendingRoom {
   std::int64_t kept = 0;    ///< all but so many of the last, which can still be taken back
   std::int64_t rows = 1;    ///< a call can add so many
 
-  std::int64_t pairs() const { return window + rows; }
+  /// A call finds window - 1 + rows at most. Those that it writes keep their places until it ends:
+  /// when pairs are written depends on earlier calls alone, not on what this one adds.
+  std::int64_t pairs() const { return window - 1 + 2 * rows; }
 };
 
 struct Call : Operands<TensorView>, StateOperands<TensorView> {
@@ -191,7 +193,8 @@ struct Call : Operands<TensorView>, StateOperands<TensorView> {
   TensorView deferred{};
   /// In its place PendingNumbers() of every memory, contiguous, zeros at first; only where
   /// options.can_pend(). The state is then stale, until Flush(). Any number of tokens, all of which
-  /// are decoded.
+  /// are decoded. `state` may then be bfloat16 or float16: it is rounded when pairs are added to
+  /// it.
   TensorView pending{};
   PendingRoom room{};  ///< of `pending`, the same in all calls
   TensorView y{};
@@ -208,10 +211,11 @@ struct Sizes {
   std::int64_t input_dim = 1;  ///< Dk, of q and k
   std::int64_t key_dim = 1;    ///< D, of the state
   std::int64_t value_dim = 1;
-  std::int64_t queries = 1;  ///< query heads that read one memory: max(1, Hq / H)
-  DType state = DType::kFloat32;
-  bool saved = false;      ///< is anything saved for Backward, or was it?
-  std::int64_t pairs = 0;  ///< room of Call::pending; 0: there is none
+  std::int64_t queries = 1;       ///< query heads that read one memory: max(1, Hq / H)
+  DType state = DType::kFloat32;  ///< of the arithmetic
+  bool rounded = false;           ///< does Call::state lie in bfloat16 or float16?
+  bool saved = false;             ///< is anything saved for Backward, or was it?
+  std::int64_t pairs = 0;         ///< room of Call::pending; 0: there is none
   simd::Bf16Products products = simd::Bf16Products::kFloat32;  ///< with the memory
 };
 

@@ -129,6 +129,7 @@ struct ReplayScratch {
   T* reads;    // [row][query][3]: what multiplies what is read, and what the row writes itself
   T* values;   // [row][columns]
   T* outputs;  // [row][query][columns]
+  T* wide;     // [key rows][columns]: a state of two bytes a number, where a row is done in place
   T* beside;   // the state beside the memory before the row: sum, curvature, a line
 };
 
@@ -231,6 +232,7 @@ struct Scratch {
     replay.reads = layout.Take<T>(rows * sizes.queries * 3);
     replay.values = layout.Take<T>(rows * width);
     replay.outputs = layout.Take<T>(rows * sizes.queries * width);
+    replay.wide = layout.Take<T>(rows > 0 && sizes.rounded ? sizes.key_dim * width : 0);
     const std::int64_t beside = 2 * RoundUp(sizes.key_dim, kLine<T>) + kLine<T>;
     replay.beside = layout.Take<T>(rows > 0 ? beside : 0);
   }

@@ -51,7 +51,8 @@ struct Work {
               .key_dim = call.state.size(2),
               .value_dim = call.state.size(3),
               .queries = heads.queries,
-              .state = call.state.dtype(),
+              .state = WideOf(call.state.dtype()),
+              .rounded = IsNarrow(call.state.dtype()),
               .pairs = call.pending.defined() ? call.room.pairs() : 0},
         columns{.columns = sizes.value_dim} {}
 

@@ -90,10 +90,10 @@ struct RowStep {
 /// fetched while the last of these are written, so that memory is never idle. Hardware prefetches
 /// further rows, and sooner if nothing else is requested; where a single pass reads and writes, it
 /// does all of them.
-template <int NV, class T>
+template <int NV, class T, class Stored = T>
 class Following {
  public:
-  Following(const T* rows, std::int64_t stride, std::int64_t count)
+  Following(const Stored* rows, std::int64_t stride, std::int64_t count)
       : rows_(rows),
         stride_(stride),
         begin_(rows == nullptr ? count : std::max(count - kRows, {})) {}
@@ -106,9 +106,9 @@ class Following {
  private:
   static constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   static constexpr std::int64_t kBytes = 16 << 10;
-  static constexpr std::int64_t kRows = kBytes / (kWidth * sizeof(T));
+  static constexpr std::int64_t kRows = kBytes / (kWidth * sizeof(Stored));
 
-  const T* rows_;
+  const Stored* rows_;
   std::int64_t stride_, begin_;
 };
 

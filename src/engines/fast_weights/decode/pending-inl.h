@@ -16,6 +16,7 @@
 #include "src/engines/fast_weights/decode/pending.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/operands/keys-inl.h"
+#include "src/simd/rows-inl.h"
 #include "src/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,15 +24,32 @@ namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
+
+/// Calls use(S) with the type that its numbers lie in: T, or two bytes where T is float.
+template <class T, class Use>
+HWY_INLINE void OfStoredState(const Memory& memory, const Use& use) {
+  if constexpr (DTypeOf<T>() == DType::kFloat32) {
+    switch (memory.state.dtype) {
+      case DType::kBFloat16: return use(static_cast<BFloat16*>(memory.state.data));
+      case DType::kFloat16: return use(static_cast<Float16*>(memory.state.data));
+      default: break;
+    }
+  }
+  use(static_cast<T*>(memory.state.data));
+}
 
 /// S += sum of the first `pairs` in NV vectors of columns, or S = c (.) of that with `decays`:
 /// kRows rows of the state at a time stay in registers while all pairs are added.
-template <class T>
+template <class T, class Stored>
 class PairAdder {
  public:
-  PairAdder(const Pending<T>& pending, const Memory& memory, std::int64_t pairs, bool decays)
+  PairAdder(const Pending<T>& pending, const Memory& memory, Stored* state, std::int64_t pairs,
+            bool decays)
       : pending_(pending),
-        memory_(memory),
+        state_(state),
+        stride_(memory.state.stride),
+        rows_(memory.key_dim),
         pairs_(pairs),
         both_(pending.layout().keys > 1),
         decays_(decays) {}
@@ -39,8 +57,8 @@ class PairAdder {
   template <int NV, class D>
   HWY_INLINE void Columns(D d, std::int64_t column) const {
     std::int64_t row = 0;
-    for (; row + kRows <= memory_.key_dim; row += kRows) Tile<kRows, NV>(d, row, column);
-    for (; row < memory_.key_dim; ++row) Tile<1, NV>(d, row, column);
+    for (; row + kRows <= rows_; row += kRows) Tile<kRows, NV>(d, row, column);
+    for (; row < rows_; ++row) Tile<1, NV>(d, row, column);
   }
 
  private:
@@ -49,13 +67,13 @@ class PairAdder {
   template <int R, int NV, class D>
   HWY_INLINE void Tile(D d, std::int64_t row, std::int64_t column) const {
     constexpr std::int64_t kLanes = hn::MaxLanes(D());
-    const std::int64_t stride = memory_.state.stride;
-    T* const state = static_cast<T*>(memory_.state.data) + row * stride + column;
+    const std::int64_t stride = stride_;
+    Stored* const state = state_ + row * stride + column;
     hn::Vec<D> m[R][NV];
     TTR_UNROLL
     for (int r = 0; r < R; ++r) {
       TTR_UNROLL
-      for (int n = 0; n < NV; ++n) m[r][n] = hn::LoadU(d, state + r * stride + n * kLanes);
+      for (int n = 0; n < NV; ++n) m[r][n] = sn::LoadWide(d, state + r * stride + n * kLanes);
     }
     const auto add = [&](const T* key, const T* value) HWY_ATTR {
       TTR_UNROLL
@@ -77,13 +95,14 @@ class PairAdder {
                                : pending_.number(pairs_ - 1);
       TTR_UNROLL
       for (int n = 0; n < NV; ++n) {
-        hn::StoreU(hn::Mul(hn::Set(d, c), m[r][n]), d, state + r * stride + n * kLanes);
+        sn::StoreNarrow(d, hn::Mul(hn::Set(d, c), m[r][n]), state + r * stride + n * kLanes);
       }
     }
   }
 
   const Pending<T>& pending_;
-  const Memory& memory_;
+  Stored* const state_;
+  const std::int64_t stride_, rows_;
   const std::int64_t pairs_;
   const bool both_, decays_;
 };
@@ -94,20 +113,22 @@ void FlushPairs(const Options& options, const Memory& memory, std::int64_t keep 
   const Pending<T> pending(options, memory);
   const std::int64_t pairs = pending.count() - keep;
   if (pairs == 0 && !pending.decayed()) return;
-  const PairAdder<T> adder(pending, memory, pairs, keep == 0);
-  const hn::ScalableTag<T> d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  constexpr int kVectors = 4;
-  std::int64_t column = memory.first_column;
-  for (; column + kVectors * kLanes <= memory.end_column; column += kVectors * kLanes) {
-    adder.template Columns<kVectors>(d, column);
-  }
-  for (; column + kLanes <= memory.end_column; column += kLanes) {
-    adder.template Columns<1>(d, column);
-  }
-  for (; column < memory.end_column; ++column) {
-    adder.template Columns<1>(hn::CappedTag<T, 1>(), column);
-  }
+  OfStoredState<T>(memory, [&]<class Stored>(Stored* state) HWY_ATTR {
+    const PairAdder<T, Stored> adder(pending, memory, state, pairs, keep == 0);
+    const hn::ScalableTag<T> d;
+    constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+    constexpr int kVectors = 4;
+    std::int64_t column = memory.first_column;
+    for (; column + kVectors * kLanes <= memory.end_column; column += kVectors * kLanes) {
+      adder.template Columns<kVectors>(d, column);
+    }
+    for (; column + kLanes <= memory.end_column; column += kLanes) {
+      adder.template Columns<1>(d, column);
+    }
+    for (; column < memory.end_column; ++column) {
+      adder.template Columns<1>(hn::CappedTag<T, 1>(), column);
+    }
+  });
   keep == 0 ? pending.Clear() : pending.DropFirst(pairs);
 }
 
@@ -117,15 +138,19 @@ template <class T>
 inline constexpr T kLeastBefore = T(0x1p-30);
 template <class T>
 inline constexpr T kLeastWithin = T(0x1p-60);
+/// Before a call, where S is float16: numbers over c are to stay below 65504.
+template <class T>
+inline constexpr T kLeastInFloat16 = T(0x1p-6);
 
-/// Is any c behind the last pair below kLeastBefore?
+/// Is any c behind the last pair so small that S would be brought back before a call?
 template <class T>
 bool HasFaded(const Pending<T>& pending, const Memory& memory) {
   const std::int64_t last = pending.count() - 1;
   if (last < 0 && !pending.decayed()) return false;
-  if (pending.layout().decays == 0) return !(pending.number(last) >= kLeastBefore<T>);
+  const T least = memory.state.dtype == DType::kFloat16 ? kLeastInFloat16<T> : kLeastBefore<T>;
+  if (pending.layout().decays == 0) return !(pending.number(last) >= least);
   const T* const c = pending.decay(last);
-  return !std::all_of(c, c + memory.key_dim, [](T x) { return x >= kLeastBefore<T>; });
+  return !std::all_of(c, c + memory.key_dim, [least](T x) { return x >= least; });
 }
 
 /// One row that joins the pairs that are pending.

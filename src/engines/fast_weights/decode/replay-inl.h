@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/decode/columns-inl.h"
@@ -30,15 +31,17 @@ namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// M readers on NV vectors of columns of the state: products[m] = reader m . S.
-template <int M, int NV, class T>
-HWY_INLINE void ReadColumns(const T* const* readers, std::int64_t rows, const T* HWY_RESTRICT state,
-                            std::int64_t stride, const Following<NV, T>& following, T* products) {
+template <int M, int NV, class T, class Stored>
+HWY_INLINE void ReadColumns(const T* const* readers, std::int64_t rows,
+                            const Stored* HWY_RESTRICT state, std::int64_t stride,
+                            const Following<NV, T, Stored>& following, T* products) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   // Copies that nothing refers to, which stay in registers.
-  const Following<NV, T> fetched = following;
+  const Following<NV, T, Stored> fetched = following;
   const T* from[M];
   hn::Vec<hn::ScalableTag<T>> sum[M][NV];
   TTR_UNROLL
@@ -54,7 +57,7 @@ HWY_INLINE void ReadColumns(const T* const* readers, std::int64_t rows, const T*
     for (int m = 0; m < M; ++m) reader[m] = hn::Set(d, from[m][row]);
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
-      const auto x = hn::LoadU(d, state + n * kLanes);
+      const auto x = sn::LoadWide(d, state + n * kLanes);
       TTR_UNROLL
       for (int m = 0; m < M; ++m) sum[m][n] = hn::MulAdd(reader[m], x, sum[m][n]);
     }
@@ -119,7 +122,9 @@ class ReplayRun {
       if (memory_.writes() && !chunk.forget) {
         if (Joins(r)) continue;
         if (pending_.count() == pending_.room()) {
-          Flush(memory_.pending_kept);
+          // Pairs over a small c would leave the range of float16.
+          const bool fits = memory_.state.dtype != DType::kFloat16 || !HasFaded(pending_, memory_);
+          Flush(fits ? memory_.pending_kept : 0);
           if (Joins(r)) continue;
         }
         Flush();
@@ -127,9 +132,31 @@ class ReplayRun {
       } else {
         Flush();
       }
-      in_place_.Apply(r, chunk);
+      Apply(r, chunk);
     }
     Pass();
+  }
+
+  /// Row r on the memory in place, of which nothing is pending.
+  void Apply(std::int64_t r, const Chunk& chunk) {
+    OfStoredState<T>(memory_, [&]<class Stored>(Stored* state) {
+      if constexpr (std::is_same_v<T, Stored>) {
+        in_place_.Apply(r, chunk);
+      } else {
+        Memory wide = memory_;
+        wide.state = {.data = s_.wide, .dtype = DTypeOf<T>(), .stride = columns_};
+        const auto convert = [&](const auto& each) {
+          for (std::int64_t row = 0; row < memory_.key_dim; ++row) {
+            each(state + row * memory_.state.stride + memory_.first_column,
+                 s_.wide + row * columns_ + memory_.first_column);
+          }
+        };
+        convert([&](const Stored* from, T* to) { sn::ConvertFrom(from, width_, to); });
+        const Memory none;
+        DecodeRun<T>(options_, wide, none, scratch_).Apply(r, chunk);
+        convert([&](Stored* to, const T* from) { sn::ConvertTo(from, width_, to); });
+      }
+    });
   }
 
   bool erases() const { return options_.erases(); }
@@ -239,63 +266,67 @@ class ReplayRun {
   /// The rows that have joined read the memory, leave their values and answer.
   void Pass() {
     if (rows_ == 0) return;
-    std::int64_t column = memory_.first_column;
-    T* const state = static_cast<T*>(memory_.state.data);
-    const T* const after =
-        next_.state ? static_cast<const T*>(next_.state.data) + next_.first_column : nullptr;
-    readers_ <= 2 ? Groups<ln::kTileRows>(state, after, column)
-                  : Groups<ln::kTileRows / 2>(state, after, column);
-    if (column < memory_.end_column) Tail(state, column);
+    OfStoredState<T>(memory_, [&]<class Stored>(Stored* state) {
+      std::int64_t column = memory_.first_column;
+      const Stored* const after =
+          next_.state ? static_cast<const Stored*>(next_.state.data) + next_.first_column : nullptr;
+      readers_ <= 2 ? Groups<ln::kTileRows>(state, after, column)
+                    : Groups<ln::kTileRows / 2>(state, after, column);
+      if (column < memory_.end_column) Tail(state, column);
+    });
     for (std::int64_t j = 0; j < rows_ && !in_place_.outputs_in_place(); ++j) StoreOutputs(j);
     if (written_ > 0) pending_.DropFirst(written_);
     rows_ = readers_ = written_ = 0;
   }
 
-  template <int NV>
-  void Groups(T* state, const T* after, std::int64_t& column) const {
+  template <int NV, class Stored>
+  void Groups(Stored* state, const Stored* after, std::int64_t& column) const {
     constexpr std::int64_t kWidth = NV * kLanes;
     for (; column + kWidth <= memory_.end_column; column += kWidth) {
       const bool last = column + kWidth >= memory_.end_column;
-      const T* const next = last ? after : state + column + kWidth;
+      const Stored* const next = last ? after : state + column + kWidth;
       const std::int64_t stride = memory_.state.stride;
-      Columns<NV>(column, state + column, stride, {next, stride, memory_.key_dim});
+      Columns<NV>(column, state, {next, stride, memory_.key_dim});
     }
     if constexpr (NV > 1) Groups<NV / 2>(state, after, column);
   }
 
   /// Columns that do not fill a vector, by way of a padded copy.
-  void Tail(T* state, std::int64_t column) const {
+  template <class Stored>
+  void Tail(Stored* state, std::int64_t column) const {
     const std::int64_t rest = memory_.end_column - column;
     if (written_ > 0) {
-      const PairAdder<T> adder(pending_, memory_, written_, false);
+      const PairAdder<T, Stored> adder(pending_, memory_, state, written_, false);
       for (std::int64_t c = column; c < memory_.end_column; ++c) {
         adder.template Columns<1>(hn::CappedTag<T, 1>(), c);
       }
     }
     T* padded = scratch_.strips;
     for (std::int64_t row = 0; row < memory_.key_dim; ++row, padded += kLanes) {
-      const T* const from = state + row * memory_.state.stride + column;
-      std::fill(std::copy(from, from + rest, padded), padded + kLanes, T(0));
+      sn::ConvertFrom(state + row * memory_.state.stride + column, rest, padded);
+      std::fill(padded + rest, padded + kLanes, T(0));
     }
-    Read<1>(scratch_.strips, kLanes, {nullptr, kLanes, memory_.key_dim});
+    Read<1, T>(scratch_.strips, kLanes, {nullptr, kLanes, memory_.key_dim});
     for (std::int64_t j = 0; j < rows_; ++j) Row<1>(j, column);
   }
 
-  template <int NV>
-  void Columns(std::int64_t column, T* state, std::int64_t stride,
-               const Following<NV, T>& following) const {
+  /// Columns from `column` on, of a state that begins at `state`.
+  template <int NV, class Stored>
+  void Columns(std::int64_t column, Stored* state,
+               const Following<NV, T, Stored>& following) const {
     if (written_ > 0) {
-      PairAdder<T>(pending_, memory_, written_, false)
+      PairAdder<T, Stored>(pending_, memory_, state, written_, false)
           .template Columns<NV>(hn::ScalableTag<T>(), column);
     }
-    Read<NV>(state, stride, following);
+    Read<NV, Stored>(state + column, memory_.state.stride, following);
     for (std::int64_t j = 0; j < rows_; ++j) Row<NV>(j, column);
   }
 
   /// reader . S of all readers, as many at a time as fit in registers.
-  template <int NV>
-  void Read(const T* state, std::int64_t stride, const Following<NV, T>& following) const {
-    const Following<NV, T> nothing(nullptr, stride, memory_.key_dim);
+  template <int NV, class Stored>
+  void Read(const Stored* state, std::int64_t stride,
+            const Following<NV, T, Stored>& following) const {
+    const Following<NV, T, Stored> nothing(nullptr, stride, memory_.key_dim);
     const auto read = [&]<int M>(std::int64_t m) {
       ReadColumns<M, NV>(s_.readers + m, memory_.key_dim, state, stride,
                          m == 0 ? following : nothing, s_.read + m * NV * kLanes);
