@@ -1,4 +1,4 @@
-// Which memory is done by whom: sequences, heads and strips of columns become tasks.
+// The forward pass: sequences, heads and strips of columns become tasks.
 
 #include "src/engines/fast_weights/fast_weights.h"
 
@@ -73,18 +73,18 @@ void RunInSlices(const Work& work, std::int64_t item, std::int64_t count, Worker
   Group& group = *new (own.group) Group;
   for (std::int64_t i = 0; i < count; ++i) {
     Memory& memory = group[static_cast<std::size_t>(i)] = work.MemoryOf(item + i);
-    memory.place = i;
-    memory.to = std::min(kSliceRows, memory.rows);
+    memory.part.place = i;
+    memory.part.to = std::min(kSliceRows, memory.rows);
   }
   for (;;) {
     for (std::int64_t i = 0; i < count; ++i) {
       Memory& memory = group[static_cast<std::size_t>(i)];
       const Memory& next = group[static_cast<std::size_t>(i + 1 < count ? i + 1 : 0)];
       own.run(work.options, memory, next, own.scratch);
-      memory.from = memory.to;
-      memory.to = std::min(memory.from + kSliceRows, memory.rows);
+      memory.part.from = memory.part.to;
+      memory.part.to = std::min(memory.part.from + kSliceRows, memory.rows);
     }
-    if (group[0].from == group[0].rows) return;
+    if (group[0].part.from == group[0].rows) return;
   }
 }
 

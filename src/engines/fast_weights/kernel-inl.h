@@ -31,7 +31,7 @@ void LoadRunning(const Memory& memory, Scratch<T>& scratch) {
     Pad(to, count, stride);
   };
   load(memory.bonus, scratch.gathered.bonus, memory.key_dim);
-  if (memory.from > 0) {
+  if (memory.part.from > 0) {
     std::memcpy(&scratch.running, scratch.paused, sizeof(scratch.running));
     return;
   }
@@ -46,7 +46,7 @@ void LoadRunning(const Memory& memory, Scratch<T>& scratch) {
 
 template <class T>
 void StoreRunning(const Memory& memory, const Scratch<T>& scratch) {
-  if (memory.to < memory.rows) {
+  if (memory.part.to < memory.rows) {
     std::memcpy(scratch.paused, &scratch.running, sizeof(scratch.running));
     return;
   }
@@ -68,28 +68,28 @@ void StoreRunning(const Memory& memory, const Scratch<T>& scratch) {
 /// What waits beside the memory becomes part of it.
 template <class T>
 void FlushWaiting(const Options& options, const Memory& memory) {
-  if (memory.deferred) FlushRows<T>(memory);
-  if (memory.pending) FlushPairs<T>(options, memory);
+  if (memory.deferred.keys) FlushRows<T>(memory);
+  if (memory.pending.keys) FlushPairs<T>(options, memory);
 }
 
 template <class T>
 void RunOne(const Options& options, const Memory& memory, const Memory& next, Scratch<T>& scratch) {
   LoadRunning(memory, scratch);
-  if (memory.pending) {
+  if (memory.pending.keys) {
     ReplayRun<T>(options, memory, next, scratch).Run();
   } else if (scratch.decode) {
     DecodeRun<T>(options, memory, next, scratch).Run();
   } else {
     ChunkedRun<T>(options, memory, next, scratch).Run();
   }
-  if (memory.writes() || memory.to < memory.rows) StoreRunning(memory, scratch);
+  if (memory.writes() || memory.part.to < memory.rows) StoreRunning(memory, scratch);
 }
 
 template <class T>
 void Run(const Options& options, const Memory& memory, const Memory& next, Scratch<T>& worker) {
   if (memory.rows == 0) return;
-  if (memory.place == 0) return RunOne(options, memory, next, worker);
-  Scratch<T> own = worker.At(memory.place);
+  if (memory.part.place == 0) return RunOne(options, memory, next, worker);
+  Scratch<T> own = worker.At(memory.part.place);
   RunOne(options, memory, next, own);
 }
 

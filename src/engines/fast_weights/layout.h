@@ -68,33 +68,47 @@ struct MemoryPart {
 
 /// What is saved of a memory for the backward pass (saved.h); null: nothing, or none of it.
 struct SavedPart {
-  void* saved_states = nullptr;
-  void* saved_errors = nullptr;
-  void* saved_outputs = nullptr;
-  void* saved_sums = nullptr;
+  void* states = nullptr;
+  void* errors = nullptr;
+  void* outputs = nullptr;
+  void* sums = nullptr;
 };
 
 /// The status of the first query head's outputs; null: not wanted.
 struct StatusRows {
-  std::int8_t* status = nullptr;
-  std::int64_t status_stride = 0;
-  std::int64_t status_head_stride = 0;
+  std::int8_t* data = nullptr;
+  std::int64_t stride = 0;  // from token to token
+  std::int64_t head_stride = 0;
 };
 
-/// One memory, one sequence, a range of value columns. "Row" r belongs to token r / steps.
-struct Memory : Operands<Rows>, StateOperands<Rows>, MemoryDims, MemoryPart, SavedPart, StatusRows {
+/// The write of the last token, which waits for the next one (decode/deferred_write.h).
+struct DeferredRows {
+  Rows keys;  // absent: a token's write is done with it
+  void* values = nullptr;
+};
+
+/// Pairs that wait beside the state (decode/pending.h).
+struct PendingPairRows {
+  Rows keys;  // absent: none waits
+  void* values = nullptr;
+  std::int64_t pairs = 0;   // there is room for so many
+  std::int64_t window = 0;  // a call that finds so many writes them while it reads,
+  std::int64_t kept = 0;    // all but so many of the last
+};
+
+/// One memory, one sequence, a range of value columns: its inputs, its state and their sizes, and
+/// what a call does with it. "Row" r belongs to token r / steps.
+struct Memory : Operands<Rows>, StateOperands<Rows>, MemoryDims {
+  MemoryPart part;
+  SavedPart saved;
+  StatusRows status;
+  DeferredRows deferred;
+  PendingPairRows pending;
   Rows y;                          // as q, of the first of `queries` heads
   std::int64_t q_head_stride = 0;  // in elements, between the queries of one memory
   std::int64_t y_head_stride = 0;
   double decay_factor = 1;  // of kConstant
   bool read_before = false;
-  Rows deferred;  // decode/deferred_write.h; absent: a token's write is done with it
-  void* deferred_values = nullptr;
-  Rows pending;  // decode/pending.h; absent: as above
-  void* pending_values = nullptr;
-  std::int64_t pending_pairs = 0;   // there is room for so many
-  std::int64_t pending_window = 0;  // a call that finds so many writes them while it reads,
-  std::int64_t pending_kept = 0;    // all but so many of the last
 
   bool writes() const { return v.data != nullptr; }
   /// Heads that read the memory in this call.

@@ -168,16 +168,16 @@ struct Work {
       m.y_head_stride = call.y.stride(2);
       if (call.status.defined()) {
         const TensorView& status = call.status;
-        m.status = static_cast<std::int8_t*>(RowsOf(status, sequence, heads.OutputOf(h)).data);
-        m.status_stride = status.stride(1);
-        m.status_head_stride = status.stride(2);
+        m.status.data = static_cast<std::int8_t*>(RowsOf(status, sequence, heads.OutputOf(h)).data);
+        m.status.stride = status.stride(1);
+        m.status.head_stride = status.stride(2);
       }
     }
-    m.to = m.rows;
+    m.part.to = m.rows;
     if (call.deferred.defined()) {
-      m.deferred = StateOf(call.deferred, state, h);
-      m.deferred_values =
-          static_cast<std::byte*>(m.deferred.data) + DeferredKeyBytes(m.deferred.dtype);
+      m.deferred.keys = StateOf(call.deferred, state, h);
+      m.deferred.values =
+          static_cast<std::byte*>(m.deferred.keys.data) + DeferredKeyBytes(m.deferred.keys.dtype);
     }
     if (sizes.pairs > 0) PointToPending(state, h, m);
     if (sizes.saved) PointToSaved(n, h, m);
@@ -187,15 +187,15 @@ struct Work {
     m.feature_dim = sizes.key_dim - (options.intercept ? 1 : 0);
     m.value_dim = sizes.value_dim;
     m.queries = sizes.queries;
-    m.first_column = columns.First(part);
-    m.end_column = m.first_column + columns.Columns(part);
+    m.part.first_column = columns.First(part);
+    m.part.end_column = m.part.first_column + columns.Columns(part);
     if (part > 0) {
       std::byte* at = CopyOf(n * heads.memories + h, part);
       ForShared(m, [&](Rows& shared, std::size_t bytes) {
         if (shared) shared.data = at;
         at += RoundUp(static_cast<std::int64_t>(bytes), sizeof(double));
       });
-      m.status = nullptr;
+      m.status = {};
     }
     return m;
   }
@@ -206,11 +206,11 @@ struct Work {
                : DeferredWrite<float>::KeyNumbers(sizes.key_dim) * std::int64_t{sizeof(float)};
   }
   void PointToPending(std::int64_t state, std::int64_t h, Memory& m) const {
-    m.pending = StateOf(call.pending, state, h);
-    m.pending_values = static_cast<std::byte*>(m.pending.data) + PendingKeyBytes();
-    m.pending_pairs = sizes.pairs;
-    m.pending_window = call.room.window;
-    m.pending_kept = call.room.kept;
+    m.pending.keys = StateOf(call.pending, state, h);
+    m.pending.values = static_cast<std::byte*>(m.pending.keys.data) + PendingKeyBytes();
+    m.pending.pairs = sizes.pairs;
+    m.pending.window = call.room.window;
+    m.pending.kept = call.room.kept;
   }
   std::int64_t PendingKeyBytes() const {
     if (sizes.pairs == 0) return 0;
@@ -222,8 +222,9 @@ struct Work {
   template <class AnyMemory, class Visit>
   void ForShared(AnyMemory& memory, const Visit& visit) const {
     const auto row = static_cast<std::size_t>(memory.key_dim);
-    visit(memory.deferred, static_cast<std::size_t>(DeferredKeyBytes(memory.deferred.dtype)));
-    visit(memory.pending, static_cast<std::size_t>(PendingKeyBytes()));
+    visit(memory.deferred.keys,
+          static_cast<std::size_t>(DeferredKeyBytes(memory.deferred.keys.dtype)));
+    visit(memory.pending.keys, static_cast<std::size_t>(PendingKeyBytes()));
     visit(memory.sum, row * SizeOf(memory.sum.dtype));
     visit(memory.curvature, row * SizeOf(memory.curvature.dtype));
     visit(memory.maximum, SizeOf(memory.maximum.dtype));
@@ -237,10 +238,10 @@ struct Work {
     const std::int64_t first = sequences.Place(sequences[n]), all = heads.memories;
     const auto size = static_cast<std::int64_t>(SizeOf(sizes.state));
     std::byte* const arrays = call.saved.data();
-    m.saved_states = arrays + layout.StatesOf(h, n, first) * size;
-    if (layout.errors) m.saved_errors = arrays + layout.ErrorsOf(all, h, first) * size;
-    if (layout.outputs > 0) m.saved_outputs = arrays + layout.OutputsOf(all, h, first) * size;
-    if (layout.sums > 0) m.saved_sums = arrays + layout.SumsOf(all, h, first) * size;
+    m.saved.states = arrays + layout.StatesOf(h, n, first) * size;
+    if (layout.errors) m.saved.errors = arrays + layout.ErrorsOf(all, h, first) * size;
+    if (layout.outputs > 0) m.saved.outputs = arrays + layout.OutputsOf(all, h, first) * size;
+    if (layout.sums > 0) m.saved.sums = arrays + layout.SumsOf(all, h, first) * size;
   }
 };
 

@@ -63,13 +63,13 @@ void Checkpoints<T>::CopyState(const Work& work, Memory& memory) {
 
 template <class T>
 void Checkpoints<T>::Find(const Work& work, Memory& memory) {
-  memory.saved_states = saved_ + saved_layout_.StatesOf(0, 0, 0);
-  if (saved_layout_.errors) memory.saved_errors = saved_ + saved_layout_.ErrorsOf(1, 0, 0);
-  if (saved_layout_.outputs > 0) memory.saved_outputs = saved_ + saved_layout_.OutputsOf(1, 0, 0);
-  if (saved_layout_.sums > 0) memory.saved_sums = saved_ + saved_layout_.SumsOf(1, 0, 0);
+  memory.saved.states = saved_ + saved_layout_.StatesOf(0, 0, 0);
+  if (saved_layout_.errors) memory.saved.errors = saved_ + saved_layout_.ErrorsOf(1, 0, 0);
+  if (saved_layout_.outputs > 0) memory.saved.outputs = saved_ + saved_layout_.OutputsOf(1, 0, 0);
+  if (saved_layout_.sums > 0) memory.saved.sums = saved_ + saved_layout_.SumsOf(1, 0, 0);
   Memory forward = memory;
   CopyState(work, forward);
-  forward.status = nullptr;
+  forward.status = {};
   forward.y_head_stride = 0;
   if (saved_layout_.outputs > 0) {
     forward.y = {output_, DTypeOf<T>(), 0};

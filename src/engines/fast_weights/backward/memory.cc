@@ -89,7 +89,7 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Memory&
                        BackwardRows<T>& rows) {
   GradientCall<T> call;
   call.sizes = GradientSizesOf(options, sizes);
-  call.place = memory.place;
+  call.place = memory.part.place;
   const bool own_decay = options.shrink != Shrink::kNone || options.momentum;
   call.seen = options.separate_value_key() ? Seen::kUndecayed
               : own_decay                  ? Seen::kOwn
@@ -121,7 +121,7 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Memory&
 
 /// The last block of a memory's time slice; negative: it has none.
 std::int64_t LastBlock(const Memory& memory) {
-  return (memory.to + kGradientBlock - 1) / kGradientBlock - 1;
+  return (memory.part.to + kGradientBlock - 1) / kGradientBlock - 1;
 }
 
 /// What is fetched while a block is worked on: the inputs of the block `gathered` next, and the
@@ -152,10 +152,10 @@ Prefetcher PrefetcherOf(const Options& options, const Memory& memory, const Grad
   // The memory before the block as so many rows, too.
   const DType type = DTypeOf<T>();
   const std::int64_t share = rows.state / kGradientBlock;
-  add_rows({memory.saved_states, type, share}, gathered, share);
-  add_rows({memory.saved_errors, type, rows.value_stride}, gathered, rows.value_stride);
+  add_rows({memory.saved.states, type, share}, gathered, share);
+  add_rows({memory.saved.errors, type, rows.value_stride}, gathered, rows.value_stride);
   const std::int64_t outputs = rows.queries * rows.value_stride;
-  add_rows({memory.saved_outputs, type, outputs}, gathered, outputs);
+  add_rows({memory.saved.outputs, type, outputs}, gathered, outputs);
   add(memory.q, gathered, memory.input_dim);
   add(memory.y, gathered, memory.value_dim);
   if (!rows.streams.query) add(out.q, scattered, memory.input_dim);
@@ -187,7 +187,7 @@ class BackwardPass {
     call_.stream_write = rows.streams.key && rows.in_place.d_key;
     call_.stream_value = rows.streams.value;
     if (rows.in_place.dy) call_.output_factor = rows.OutputFactor(options);
-    call_.saved.errors = static_cast<const T*>(memory.saved_errors);
+    call_.saved.errors = static_cast<const T*>(memory.saved.errors);
     call_.saved.last = States() + Blocks() * rows.state;
   }
 
@@ -234,7 +234,7 @@ class BackwardPass {
   }
 
  private:
-  const T* States() const { return static_cast<const T*>(memory_.saved_states); }
+  const T* States() const { return static_cast<const T*>(memory_.saved.states); }
   std::int64_t Blocks() const { return (memory_.rows + kGradientBlock - 1) / kGradientBlock; }
 
   void GoTo(std::int64_t block) {
@@ -268,13 +268,13 @@ void DifferentiateMemory(const Options& options, const Memory& memory, const Mem
                          const GradientMemory& out, const Sizes& sizes, BackwardRows<T>& rows) {
   if (!options.causal) return DifferentiateWhole(options, memory, out, rows);
   BackwardPass<T> pass(options, memory, sizes, out, rows);
-  if (memory.to == memory.rows) pass.Begin();
-  const std::int64_t first = memory.from / kGradientBlock;
+  if (memory.part.to == memory.rows) pass.Begin();
+  const std::int64_t first = memory.part.from / kGradientBlock;
   for (std::int64_t block = LastBlock(memory); block >= first; --block) {
     const bool ends = block == first;
     pass.Block(block, ends && next.rows > 0 ? next : memory, ends ? LastBlock(next) : block - 1);
   }
-  if (memory.from == 0) pass.End();
+  if (memory.part.from == 0) pass.End();
 }
 
 template void DifferentiateMemory(const Options&, const Memory&, const Memory&,

@@ -104,13 +104,13 @@ template <class T>
 TransformedOutput<T> OutputOf(const Options& options, const Memory& memory,
                               const BackwardRows<T>& rows, std::int64_t q, std::int64_t r) {
   const bool divides = options.denominator != Denominator::kNone;
-  if (memory.saved_outputs == nullptr) {
+  if (memory.saved.outputs == nullptr) {
     const T* const y = rows.whole.y + (q * rows.rows + r) * rows.value_stride;
     return {y, divides ? y[memory.value_dim] : T(0), false};
   }
   const std::int64_t place = (rows.first + r) * rows.queries + q;
-  return {static_cast<const T*>(memory.saved_outputs) + place * rows.value_stride,
-          divides ? static_cast<const T*>(memory.saved_sums)[place] : T(0), true};
+  return {static_cast<const T*>(memory.saved.outputs) + place * rows.value_stride,
+          divides ? static_cast<const T*>(memory.saved.sums)[place] : T(0), true};
 }
 
 /// Row `token` of dy times a factor.

@@ -52,8 +52,8 @@ HWY_INLINE T OutputFactor(const Options& options, T z, T log_scale, bool& singul
 }
 
 inline void MarkSingular(const Memory& memory, std::int64_t row, std::int64_t query) {
-  if (memory.status == nullptr) return;
-  memory.status[memory.Token(row) * memory.status_stride + query * memory.status_head_stride] =
+  if (memory.status.data == nullptr) return;
+  memory.status.data[memory.Token(row) * memory.status.stride + query * memory.status.head_stride] =
       kSingular;
 }
 
@@ -110,8 +110,8 @@ HWY_INLINE void ScaleOutputs(const Options& options, const Memory& memory, const
     const T log_scale = LogScaleOf(options, memory, scratch.gathered, i);
     for (std::int64_t q = 0; q < memory.queries; ++q) {
       const T z = divides ? SumOfWeights(options, memory, scratch, out, q, i) : T(0);
-      if (memory.saved_sums != nullptr && memory.first_column == 0) {
-        static_cast<T*>(memory.saved_sums)[(chunk.first + i) * memory.queries + q] = z;
+      if (memory.saved.sums != nullptr && memory.part.first_column == 0) {
+        static_cast<T*>(memory.saved.sums)[(chunk.first + i) * memory.queries + q] = z;
       }
       bool singular;
       const T factor = OutputFactor(options, z, log_scale, singular);

@@ -35,11 +35,11 @@ class BlockSaver {
         keys_((options.phase ? 2 : 1) * part_keys_),
         values_(RoundUp(memory.value_dim + (sum_ ? 1 : 0), kUnit)),
         matrices_(options.momentum ? 2 : 1),
-        state_(static_cast<T*>(memory.saved_states)),
-        errors_(options.erases() ? static_cast<T*>(memory.saved_errors) : nullptr),
-        outputs_(static_cast<T*>(memory.saved_outputs)) {
+        state_(static_cast<T*>(memory.saved.states)),
+        errors_(options.erases() ? static_cast<T*>(memory.saved.errors) : nullptr),
+        outputs_(static_cast<T*>(memory.saved.outputs)) {
     // The state before this slice's first row was saved in the last slice.
-    const std::int64_t saved = memory.from == 0 ? 0 : memory.from / kGradientBlock + 1;
+    const std::int64_t saved = memory.part.from == 0 ? 0 : memory.part.from / kGradientBlock + 1;
     if (state_ != nullptr) state_ += saved * numbers();
   }
 
@@ -72,7 +72,7 @@ class BlockSaver {
 
   /// The rest of the state, behind its last strip, and `sum` as a column; the next goes elsewhere.
   void FinishState(const T* sum) {
-    const bool pads = memory_.end_column == memory_.value_dim;
+    const bool pads = memory_.part.end_column == memory_.value_dim;
     for (std::int64_t k = 0; pads && k < matrices_ * keys_;) {
       const std::int64_t lanes = Lanes(k % keys_);
       T* const to = state_ + k * values_;
@@ -92,16 +92,16 @@ class BlockSaver {
   void AddTo(std::int64_t begin, Prefetcher& prefetcher) const {
     if (state_ == nullptr) return;
     constexpr DType kType = DTypeOf<T>();
-    const std::int64_t width = memory_.end_column - memory_.first_column;
+    const std::int64_t width = memory_.part.end_column - memory_.part.first_column;
     if (errors_ != nullptr)
-      prefetcher.Add({errors_, kType, values_}, begin, memory_.first_column, width);
+      prefetcher.Add({errors_, kType, values_}, begin, memory_.part.first_column, width);
     for (std::int64_t q = 0; outputs_ != nullptr && q < memory_.queries; ++q) {
       prefetcher.Add({outputs_, kType, memory_.queries * values_}, begin,
-                     q * values_ + memory_.first_column, width);
+                     q * values_ + memory_.part.first_column, width);
     }
     const std::int64_t block = begin / kGradientBlock + 1;
     if (!Wants(std::min(block * kGradientBlock, memory_.rows))) return;
-    T* const next = static_cast<T*>(memory_.saved_states) + block * numbers();
+    T* const next = static_cast<T*>(memory_.saved.states) + block * numbers();
     const std::int64_t share = numbers() / kGradientBlock;
     prefetcher.Add({next, kType, share}, begin % kGradientBlock, 0, share);
   }
@@ -122,7 +122,7 @@ class BlockSaver {
 
   /// Zeros behind the strips, which end at column `end`.
   void PadErrors(std::int64_t begin, std::int64_t last, std::int64_t end) const {
-    if (errors_ == nullptr || memory_.end_column < memory_.value_dim || end >= values_) return;
+    if (errors_ == nullptr || memory_.part.end_column < memory_.value_dim || end >= values_) return;
     for (std::int64_t row = begin; row < last; ++row) {
       std::fill(errors_ + row * values_ + end, errors_ + (row + 1) * values_, T(0));
     }

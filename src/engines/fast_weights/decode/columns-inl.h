@@ -384,9 +384,9 @@ void StepGroups(const Memory& memory, const RowStep<T>& s, std::int64_t& column)
   constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   T* state = static_cast<T*>(memory.state.data);
   auto at = [](T* rows, std::int64_t c) { return rows == nullptr ? nullptr : rows + c; };
-  for (; column + kWidth <= memory.end_column; column += kWidth) {
+  for (; column + kWidth <= memory.part.end_column; column += kWidth) {
     const std::int64_t end = column + kWidth;
-    const bool last = end >= memory.end_column;
+    const bool last = end >= memory.part.end_column;
     const T* const next = last ? s.next : state + end;
     const T* const next_second = last ? s.second.next : at(s.second.state, end);
     StepColumns<NV, T>(s, {.column = column,
@@ -405,9 +405,9 @@ template <class T>
 void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   T* state = static_cast<T*>(memory.state.data);
-  std::int64_t column = memory.first_column;
+  std::int64_t column = memory.part.first_column;
   StepGroups<ln::kTileRows>(memory, s, column);
-  const std::int64_t rest = memory.end_column - column;
+  const std::int64_t rest = memory.part.end_column - column;
   if (rest == 0) return;
   auto load = [&](const T* from, std::int64_t stride, T* to) {
     for (std::int64_t row = 0; row < memory.key_dim; ++row, from += stride, to += kLanes) {

@@ -34,7 +34,7 @@ void ForgetRows(const Options& options, const Memory& memory, const Chunk& chunk
     for (std::int64_t row = 0; row < memory.key_dim; ++row) {
       if (options.by_channel() && forgotten[row] == 0) continue;
       T* m = static_cast<T*>(matrix.data) + row * matrix.stride;
-      std::fill(m + memory.first_column, m + memory.end_column, T(0));
+      std::fill(m + memory.part.first_column, m + memory.part.end_column, T(0));
     }
   };
   forget(memory.state);
@@ -127,12 +127,12 @@ void FetchInputs(const Options& options, const Memory& memory) {
   };
   fetch(memory.k, 0, memory.input_dim);
   fetch(memory.q, 0, memory.input_dim);
-  fetch(memory.v, memory.first_column, memory.end_column - memory.first_column);
-  fetch(memory.y, memory.first_column, memory.end_column - memory.first_column);
+  fetch(memory.v, memory.part.first_column, memory.part.end_column - memory.part.first_column);
+  fetch(memory.y, memory.part.first_column, memory.part.end_column - memory.part.first_column);
   for (const Rows& rows : {memory.log_decay, memory.erase_key, memory.erase_gate}) {
     fetch(rows, 0, memory.input_dim);
   }
-  if (!memory.deferred) return;
+  if (!memory.deferred.keys) return;
   const DeferredWrite<T> deferred(memory);
   simd::FetchRow(deferred.head, 1);
   if (options.by_channel()) simd::FetchRow(deferred.decay, memory.key_dim);
@@ -162,7 +162,7 @@ class DecodeRun {
         gathered_(scratch.gathered),
         prepared_(options, memory, scratch, 0),
         columns_(RoundUp(memory.value_dim, kLine<T>)),
-        width_(memory.end_column - memory.first_column) {
+        width_(memory.part.end_column - memory.part.first_column) {
     if (memory.rows != 1) return;
     keys_in_place_ = KeysInPlace<T>(options, memory) && !options.by_channel() &&
                      !options.normalise_qk && IsWhole<T>(memory.k, 0, memory.key_dim) &&
@@ -216,9 +216,9 @@ class DecodeRun {
     StepRow(memory_, s, scratch_.strips);
     if (defers) deferral.Leave(s);
     for (std::int64_t q = 0; q < s.reads.queries && !outputs_in_place_; ++q) {
-      T* y = scratch_.columns.outputs + q * columns_ + memory_.first_column;
+      T* y = scratch_.columns.outputs + q * columns_ + memory_.part.first_column;
       NormaliseOutput(options_, y, width_);
-      StoreRow(y, memory_.Token(r), q * memory_.y_head_stride + memory_.first_column, width_,
+      StoreRow(y, memory_.Token(r), q * memory_.y_head_stride + memory_.part.first_column, width_,
                memory_.y);
     }
   }
@@ -239,7 +239,7 @@ class DecodeRun {
 
   /// Is the row's write deferred? Where it is not, none is deferred before it.
   bool Defers(const Chunk& chunk, const Deferral<T>& deferral) const {
-    if (!memory_.deferred) return false;
+    if (!memory_.deferred.keys) return false;
     const bool may = memory_.writes() && !chunk.forget;
     if (may && deferral.Fits()) return true;
     FlushRows<T>(memory_);
@@ -260,7 +260,7 @@ class DecodeRun {
   }
 
   void SetWrite(std::int64_t r, RowStep<T>& s) const {
-    const std::int64_t column = memory_.first_column;
+    const std::int64_t column = memory_.part.first_column;
     T* const values = scratch_.columns.values;
     if (!values_in_place_) LoadRow(memory_.v, r, column, width_, values + column);
     s.value = values_in_place_ ? static_cast<const T*>(memory_.v.data) : values;
@@ -272,9 +272,9 @@ class DecodeRun {
     s.step = prepared_.step[0];
     if (options_.paired()) SetSecond(s);
     if (r < memory_.rows - 1 || !next_.state) return;
-    s.next = static_cast<const T*>(next_.state.data) + next_.first_column;
+    s.next = static_cast<const T*>(next_.state.data) + next_.part.first_column;
     if (options_.paired()) {
-      s.second.next = static_cast<const T*>(next_.second.data) + next_.first_column;
+      s.second.next = static_cast<const T*>(next_.second.data) + next_.part.first_column;
     }
   }
 

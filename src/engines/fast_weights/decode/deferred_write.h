@@ -26,8 +26,8 @@ struct DeferredWrite {
   T* value[2];         // [columns]: u, v
 
   explicit DeferredWrite(const Memory& memory)
-      : head(static_cast<T*>(memory.deferred.data)),
-        value{static_cast<T*>(memory.deferred_values)} {
+      : head(static_cast<T*>(memory.deferred.keys.data)),
+        value{static_cast<T*>(memory.deferred.values)} {
     if (head == nullptr) return;
     const std::int64_t rows = RoundUp(memory.key_dim, kLine<T>);
     decay = head + kLine<T>;

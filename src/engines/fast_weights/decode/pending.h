@@ -72,9 +72,9 @@ class Pending {
  public:
   Pending(const Options& options, const Memory& memory)
       : layout_(
-            PendingLayout::Of<T>(options, memory.key_dim, memory.value_dim, memory.pending_pairs)),
-        head_(static_cast<T*>(memory.pending.data)),
-        values_(static_cast<T*>(memory.pending_values)) {}
+            PendingLayout::Of<T>(options, memory.key_dim, memory.value_dim, memory.pending.pairs)),
+        head_(static_cast<T*>(memory.pending.keys.data)),
+        values_(static_cast<T*>(memory.pending.values)) {}
 
   const PendingLayout& layout() const { return layout_; }
   /// Room for so many pairs.

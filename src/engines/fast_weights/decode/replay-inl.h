@@ -86,7 +86,7 @@ class ReplayRun {
         in_place_(options, memory, next, scratch),
         prepared_(in_place_.prepared()),
         columns_(RoundUp(memory.value_dim, kLine<T>)),
-        width_(memory.end_column - memory.first_column) {}
+        width_(memory.part.end_column - memory.part.first_column) {}
 
   void Run() {
     FetchInputs<T>(options_, next_);
@@ -100,20 +100,20 @@ class ReplayRun {
 
   /// The pairs of the next memory.
   void FetchPending() const {
-    if (!next_.pending) return;
+    if (!next_.pending.keys) return;
     const PendingLayout& layout = pending_.layout();
     const std::int64_t slots = std::min<std::int64_t>(layout.slots, 3);
-    simd::FetchRow(static_cast<const T*>(next_.pending.data),
+    simd::FetchRow(static_cast<const T*>(next_.pending.keys.data),
                    layout.template HeadNumbers<T>() + slots * layout.OfSlot());
-    simd::FetchRow(static_cast<const T*>(next_.pending_values),
+    simd::FetchRow(static_cast<const T*>(next_.pending.values),
                    slots * layout.keys * layout.columns);
   }
 
   void Rows() {
     if (HasFaded(pending_, memory_)) {
       Flush();
-    } else if (pending_.count() >= memory_.pending_window) {
-      written_ = pending_.count() - memory_.pending_kept;
+    } else if (pending_.count() >= memory_.pending.window) {
+      written_ = pending_.count() - memory_.pending.kept;
     }
     for (std::int64_t r = 0; r < memory_.rows; ++r) {
       const Chunk chunk = NextChunk<T>(options_, memory_, r, 1);
@@ -124,7 +124,7 @@ class ReplayRun {
         if (pending_.count() == pending_.room()) {
           // Pairs over a small c would leave the range of float16.
           const bool fits = memory_.state.dtype != DType::kFloat16 || !HasFaded(pending_, memory_);
-          Flush(fits ? memory_.pending_kept : 0);
+          Flush(fits ? memory_.pending.kept : 0);
           if (Joins(r)) continue;
         }
         Flush();
@@ -147,8 +147,8 @@ class ReplayRun {
         wide.state = {.data = s_.wide, .dtype = DTypeOf<T>(), .stride = columns_};
         const auto convert = [&](const auto& each) {
           for (std::int64_t row = 0; row < memory_.key_dim; ++row) {
-            each(state + row * memory_.state.stride + memory_.first_column,
-                 s_.wide + row * columns_ + memory_.first_column);
+            each(state + row * memory_.state.stride + memory_.part.first_column,
+                 s_.wide + row * columns_ + memory_.part.first_column);
           }
         };
         convert([&](const Stored* from, T* to) { sn::ConvertFrom(from, width_, to); });
@@ -211,7 +211,7 @@ class ReplayRun {
   }
 
   void LoadValues(std::int64_t r, ReplayedRow<T>& row) const {
-    const std::int64_t first = memory_.first_column;
+    const std::int64_t first = memory_.part.first_column;
     row.values = static_cast<const T*>(memory_.v.data);
     if (in_place_.values_in_place()) return;
     T* const values = s_.values + rows_ * columns_;
@@ -267,12 +267,13 @@ class ReplayRun {
   void Pass() {
     if (rows_ == 0) return;
     OfStoredState<T>(memory_, [&]<class Stored>(Stored* state) {
-      std::int64_t column = memory_.first_column;
+      std::int64_t column = memory_.part.first_column;
       const Stored* const after =
-          next_.state ? static_cast<const Stored*>(next_.state.data) + next_.first_column : nullptr;
+          next_.state ? static_cast<const Stored*>(next_.state.data) + next_.part.first_column
+                      : nullptr;
       readers_ <= 2 ? Groups<ln::kTileRows>(state, after, column)
                     : Groups<ln::kTileRows / 2>(state, after, column);
-      if (column < memory_.end_column) Tail(state, column);
+      if (column < memory_.part.end_column) Tail(state, column);
     });
     for (std::int64_t j = 0; j < rows_ && !in_place_.outputs_in_place(); ++j) StoreOutputs(j);
     if (written_ > 0) pending_.DropFirst(written_);
@@ -282,8 +283,8 @@ class ReplayRun {
   template <int NV, class Stored>
   void Groups(Stored* state, const Stored* after, std::int64_t& column) const {
     constexpr std::int64_t kWidth = NV * kLanes;
-    for (; column + kWidth <= memory_.end_column; column += kWidth) {
-      const bool last = column + kWidth >= memory_.end_column;
+    for (; column + kWidth <= memory_.part.end_column; column += kWidth) {
+      const bool last = column + kWidth >= memory_.part.end_column;
       const Stored* const next = last ? after : state + column + kWidth;
       const std::int64_t stride = memory_.state.stride;
       Columns<NV>(column, state, {next, stride, memory_.key_dim});
@@ -294,10 +295,10 @@ class ReplayRun {
   /// Columns that do not fill a vector, by way of a padded copy.
   template <class Stored>
   void Tail(Stored* state, std::int64_t column) const {
-    const std::int64_t rest = memory_.end_column - column;
+    const std::int64_t rest = memory_.part.end_column - column;
     if (written_ > 0) {
       const PairAdder<T, Stored> adder(pending_, memory_, state, written_, false);
-      for (std::int64_t c = column; c < memory_.end_column; ++c) {
+      for (std::int64_t c = column; c < memory_.part.end_column; ++c) {
         adder.template Columns<1>(hn::CappedTag<T, 1>(), c);
       }
     }
@@ -410,10 +411,10 @@ class ReplayRun {
   void StoreOutputs(std::int64_t j) const {
     const ReplayedRow<T>& row = s_.rows[j];
     for (std::int64_t q = 0; q < row.queries; ++q) {
-      T* const y = Outputs(j, q) + memory_.first_column;
+      T* const y = Outputs(j, q) + memory_.part.first_column;
       NormaliseOutput(options_, y, width_);
-      StoreRow(y, memory_.Token(row.row), q * memory_.y_head_stride + memory_.first_column, width_,
-               memory_.y);
+      StoreRow(y, memory_.Token(row.row), q * memory_.y_head_stride + memory_.part.first_column,
+               width_, memory_.y);
     }
   }
 
