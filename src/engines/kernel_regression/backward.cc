@@ -1,4 +1,4 @@
-// The backward pass: which blocks are taken by whom.
+// The backward pass: blocks of a memory become tasks of workers.
 
 #include "src/engines/kernel_regression/backward.h"
 

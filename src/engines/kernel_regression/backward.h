@@ -15,9 +15,9 @@
 /// side where there is some: sum_t r_t s_t / ridge, r and s what k(K, q_t) and V dy_t leave at the
 /// pair's key beside their fits; 0 without a ridge, or where a prefix is singular.
 ///
-/// A pair that is not finite spoils the queries that see it. Those before them have their gradients
-/// whatever comes later; of a later one whose dy is not all zero everything is NaN that it depends
-/// on: its dq, all pairs that it sees (but those without weight), ridge and bandwidth.
+/// A pair that is not finite spoils the queries that see it, and no query before it. Where dy of a
+/// spoiled query is not all zero, the gradients of all that it depends on are NaN: its own q, every
+/// pair that it sees with weight, ridge and bandwidth.
 #pragma once
 
 #include <cstddef>

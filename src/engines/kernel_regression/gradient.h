@@ -124,7 +124,8 @@ void SumPairs(const GradientTask& task, std::int64_t block, DType dtype);
 void DifferentiateByMinimumNorm(const GradientTask& task, DType dtype);
 /// Gradients of weights, ridge and bandwidth, once all blocks are there.
 void FinishSums(const GradientTask& task, DType dtype);
-/// NaN by what queries from `first` on depend on, whose prefixes are not finite.
+/// Writes NaN into the gradients of all that queries from `first` on depend on, as their prefixes
+/// are not finite.
 void SpreadNonfinite(const GradientTask& task, std::int64_t first, DType dtype);
 
 }  // namespace ttr::kernel_regression

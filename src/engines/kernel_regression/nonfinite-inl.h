@@ -22,8 +22,8 @@ namespace HWY_NAMESPACE {
 
 namespace cn = ttr::common::HWY_NAMESPACE;
 
-/// Queries from `first` on, whose prefixes are not finite, with all that those are of which dy is
-/// not zero.
+/// Writes NaN into the gradients of all that queries from `first` on depend on, as their prefixes
+/// are not finite; not for queries whose dy is zero.
 template <class T>
 void SpreadNonfinite(const Memory& m, const MemoryGradient& g, const GradientScratch<T>& s,
                      std::int64_t first) {

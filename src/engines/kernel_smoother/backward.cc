@@ -1,4 +1,4 @@
-// The backward pass: which gradients are taken by whom.
+// The backward pass: memories, or blocks of them, become tasks of workers.
 
 #include "src/engines/kernel_smoother/backward.h"
 

@@ -39,7 +39,8 @@
 ///
 /// Gradients have the shapes of what they are gradients of, float32, float64 or bfloat16, and are
 /// overwritten; absent ones are not computed. There are H heads of k and v and max(H, Hq) of q:
-/// who shares heads adds them up. That of a log_decay of -inf is 0. That of a is symmetric.
+/// the caller adds up those of shared heads. A log_decay of -inf has gradient 0. The gradient of a
+/// is symmetric.
 ///
 /// A ridge relative to |A|_F: with s_t = ridge . diag(dL/dR_t) = -sum_i ridge_i x_i z_i,
 ///

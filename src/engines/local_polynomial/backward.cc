@@ -1,4 +1,4 @@
-// The backward pass: which gradients are taken by whom.
+// The backward pass: blocks of queries, then of pairs, become tasks of workers.
 
 #include "src/engines/local_polynomial/backward.h"
 

@@ -28,7 +28,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// Sixteenths of the channels: iterations that take about as long as the direct road.
+/// Sixteenths of the channels: iterations that take about as long as elimination.
 inline constexpr std::int64_t kIterationShare = 3;
 
 /// The covariance in degree 1 applied to kQueries columns at once, with x_i = k_i - centre and m
@@ -107,7 +107,7 @@ class ConjugateGradients {
 
   /// Solves for what is in `right`, [channel][query], the first side of the fit. for_blocks(use):
   /// use(at, count) of all blocks of pairs, whose keys less the centre are in fit.k. `solves` keeps
-  /// the queries that converge before the direct road would be done.
+  /// the queries that converge before elimination would be done.
   template <class ForBlocks>
   void Solve(const ForBlocks& for_blocks, std::array<bool, kQueries>& solves) const {
     const std::int64_t most = channels_ * kIterationShare / 16;

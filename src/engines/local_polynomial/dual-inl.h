@@ -54,13 +54,14 @@ class DualFit {
 
   void Start() const { std::fill(s_.counts, s_.counts + kQueries, std::int64_t{0}); }
 
-  /// Appends the pairs of a block to which queries of the road `of` give shares; and their numbers
-  /// `a`, [pair][query] or null.
-  void Gather(std::int64_t first, std::int64_t count, const Roads& of, const Block<T>* a) const {
+  /// Appends the pairs of a block to which queries of the method `of` give shares; and their
+  /// numbers `a`, [pair][query] or null.
+  void Gather(std::int64_t first, std::int64_t count, const FitMethods& of,
+              const Block<T>* a) const {
     for (std::int64_t j = 0; j < count; ++j) {
       const T* const shares = weights_.p.Row(j);
       for (std::int64_t i = 0; i < kQueries; ++i) {
-        if (shares[i] == 0 || of[i] != Road::kDual || s_.counts[i] == s_.most) continue;
+        if (shares[i] == 0 || of[i] != FitMethod::kDual || s_.counts[i] == s_.most) continue;
         const std::int64_t at = i * s_.most + s_.counts[i]++;
         s_.pairs[at] = first + j;
         s_.shares[at] = shares[i];
@@ -93,7 +94,7 @@ class DualFit {
   }
 
   /// e[pair][query] of a block of pairs: p where a system is not regular, 0 for queries of other
-  /// roads.
+  /// methods.
   void Weigh(std::int64_t first, std::int64_t count, const Block<T>& e) const {
     linalg::ZeroRows(e, 0, linalg::RoundUp(count, kUnit), kQueries);
     for (std::int64_t i = 0; i < kQueries; ++i) {

@@ -50,7 +50,7 @@ class Fits {
   const Weights<T>& weights() const { return weights_; }
   const Fit<T>& fit() const { return fit_; }
 
-  /// numbers(first, count): those of a block of pairs, [pair][query], or null. Which road a query
+  /// numbers(first, count): those of a block of pairs, [pair][query], or null. Which method a query
   /// takes depends on nothing that it does not see: so do the bits of its fit.
   template <class Numbers>
   void Run(const Numbers& numbers) {
@@ -68,10 +68,10 @@ class Fits {
   /// e[pair][query], what values of a block of pairs count in the outputs; shares are there.
   void Weigh(std::int64_t first, std::int64_t count, const Block<T>& e) const {
     bool empty = true;
-    for (const Road road : {Road::kDual, Road::kShared, Road::kOwn}) {
-      if (taken_[static_cast<std::size_t>(road)] == 0) continue;
-      WeighBy(road, first, count, empty ? e : scratch_.by_other_road);
-      if (!empty) TakeLanes(road, count, e);
+    for (const FitMethod method : {FitMethod::kDual, FitMethod::kShared, FitMethod::kOwn}) {
+      if (taken_[static_cast<std::size_t>(method)] == 0) continue;
+      WeighBy(method, first, count, empty ? e : scratch_.by_other_method);
+      if (!empty) TakeLanes(method, count, e);
       empty = false;
     }
   }
@@ -80,7 +80,8 @@ class Fits {
   bool NeedsExact(std::int64_t i) const { return exact_[i]; }
   /// Is a solution of least norm there for query i?
   bool HasLeastNorm(std::int64_t i) const {
-    return roads_[i] == Road::kDual && task_.memory.ridge == 0 && !IsMean(i) && fit_.Regular(i);
+    return methods_[i] == FitMethod::kDual && task_.memory.ridge == 0 && !IsMean(i) &&
+           fit_.Regular(i);
   }
 
  private:
@@ -103,25 +104,25 @@ class Fits {
     const std::int64_t most = scratch_.dual.most * kDualShare / 16;
     const bool may = task_.memory.ridge != 0 || sides_ == 1;
     const bool all = VisibleRange(task_.count - 1) <= most;
-    roads_.fill(Road::kNone);
+    methods_.fill(FitMethod::kNone);
     taken_.fill(0);
     left_ = task_.count;
     kept_ = 0;
     for (std::int64_t i = 0; may && i < task_.count; ++i) {
-      if (s_.near[i] <= most && (all || VisibleRange(i) > most)) Take(i, Road::kDual);
+      if (s_.near[i] <= most && (all || VisibleRange(i) > most)) Take(i, FitMethod::kDual);
     }
   }
 
-  void Take(std::int64_t i, Road road) {
-    roads_[i] = road;
-    ++taken_[static_cast<std::size_t>(road)];
+  void Take(std::int64_t i, FitMethod method) {
+    methods_[i] = method;
+    ++taken_[static_cast<std::size_t>(method)];
     --left_;
   }
 
-  /// Ends a road: what has no solution there is set aside, and all is kept where others go on.
-  void End(Road road) {
+  /// Ends a method: what has no solution there is set aside, and all is kept where others go on.
+  void End(FitMethod method) {
     for (std::int64_t i = 0; i < task_.count; ++i) {
-      if (roads_[i] != road || ended_[i]) continue;
+      if (methods_[i] != method || ended_[i]) continue;
       SetAside(i);
       ended_[i] = true;
       if (left_ == 0 && kept_ == 0) continue;
@@ -157,10 +158,10 @@ class Fits {
     copy(f.regular, f.kept.regular, part, 1);
   }
 
-  void WeighBy(Road road, std::int64_t first, std::int64_t count, const Block<T>& e) const {
-    if (road == Road::kDual) {
+  void WeighBy(FitMethod method, std::int64_t first, std::int64_t count, const Block<T>& e) const {
+    if (method == FitMethod::kDual) {
       by_pairs_.Weigh(first, count, e);
-    } else if (road == Road::kShared) {
+    } else if (method == FitMethod::kShared) {
       moments_.Load(s_.k, count);
       moments_.Weigh(s_.p, count, e);
     } else if (IsSingle()) {
@@ -170,10 +171,10 @@ class Fits {
     }
   }
 
-  void TakeLanes(Road road, std::int64_t count, const Block<T>& e) const {
+  void TakeLanes(FitMethod method, std::int64_t count, const Block<T>& e) const {
     for (std::int64_t j = 0; j < count; ++j) {
       for (std::int64_t i = 0; i < task_.count; ++i) {
-        if (roads_[i] == road) e.Row(j)[i] = scratch_.by_other_road.Row(j)[i];
+        if (methods_[i] == method) e.Row(j)[i] = scratch_.by_other_method.Row(j)[i];
       }
     }
   }
@@ -185,13 +186,13 @@ class Fits {
     by_pairs_.Start();
     weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
       if (!weights_.Share(first, count)) return;
-      by_pairs_.Gather(first, count, roads_, numbers(first, count));
+      by_pairs_.Gather(first, count, methods_, numbers(first, count));
     });
     for (std::int64_t part = 0; part < fit_.Parts(); ++part) by_pairs_.Solve(part, sides_);
-    End(Road::kDual);
+    End(FitMethod::kDual);
   }
 
-  /// Solves by conjugate gradients, where the direct road is not shorter.
+  /// Solves by conjugate gradients, where elimination is not shorter.
   void SolveBySteps() {
     if (!steps_ || !by_steps_.IsWellConditioned(earlier_)) return;
     fit_.Start({scratch_.centre, 0}, sides_);
@@ -206,14 +207,14 @@ class Fits {
     });
     std::array<bool, kQueries> solves{};
     for (std::int64_t i = 0; i < task_.count; ++i) {
-      solves[i] = roads_[i] == Road::kNone && !far_[i] && by_steps_.IsSound(i);
+      solves[i] = methods_[i] == FitMethod::kNone && !far_[i] && by_steps_.IsSound(i);
     }
     FillRightSides();
     by_steps_.Solve([&](const auto& use) { ForKeys(use); }, solves);
     for (std::int64_t i = 0; i < task_.count; ++i) {
-      if (solves[i]) Take(i, Road::kShared);
+      if (solves[i]) Take(i, FitMethod::kShared);
     }
-    End(Road::kShared);
+    End(FitMethod::kShared);
   }
 
   /// Fits queries from the centre of all; leaves those whose means are too far from it.
@@ -230,10 +231,10 @@ class Fits {
     });
     Solve();
     for (std::int64_t i = 0; i < task_.count; ++i) {
-      if (roads_[i] != Road::kNone) continue;
-      if (IsMean(i) || !(far_[i] || fit_.Cancelled(i))) Take(i, Road::kShared);
+      if (methods_[i] != FitMethod::kNone) continue;
+      if (IsMean(i) || !(far_[i] || fit_.Cancelled(i))) Take(i, FitMethod::kShared);
     }
-    End(Road::kShared);
+    End(FitMethod::kShared);
   }
 
   template <class Numbers>
@@ -243,9 +244,9 @@ class Fits {
     IsSingle() ? AddSingle(centres.Row(0)) : AddOwn(numbers);
     Solve();
     for (std::int64_t i = 0; i < task_.count; ++i) {
-      if (roads_[i] == Road::kNone) Take(i, Road::kOwn);
+      if (methods_[i] == FitMethod::kNone) Take(i, FitMethod::kOwn);
     }
-    End(Road::kOwn);
+    End(FitMethod::kOwn);
   }
 
   /// Keys less the centre; notes which queries give a share to one that is too far from it.
@@ -381,9 +382,9 @@ class Fits {
   ConjugateGradients<T> by_steps_;
   bool steps_ = false;        // may conjugate gradients be tried?
   std::int64_t earlier_ = 0;  // pairs of a task whose keys decide whether they are worth trying
-  Roads roads_{};
-  std::array<std::int64_t, 4> taken_{};  // queries of each road
-  std::int64_t left_ = 0, kept_ = 0;     // queries without a road yet, and those that are kept
+  FitMethods methods_{};
+  std::array<std::int64_t, 4> taken_{};  // queries of each method
+  std::int64_t left_ = 0, kept_ = 0;     // queries without a method yet, and those that are kept
   std::array<bool, kQueries> far_{}, ended_{}, exact_{};
 };
 

@@ -1,4 +1,4 @@
-// The forward pass: which queries are fitted by whom.
+// The forward pass: blocks of queries become tasks of workers.
 
 #include <algorithm>
 

@@ -40,8 +40,8 @@ constexpr std::int64_t DepthOf(std::int64_t monomials) { return monomials <= 64 
 
 /// How a query is fitted: by a system of its pairs, of monomials that are counted from a centre of
 /// several queries, or of its own.
-enum class Road : std::uint8_t { kNone, kDual, kShared, kOwn };
-using Roads = std::array<Road, kQueries>;
+enum class FitMethod : std::uint8_t { kNone, kDual, kShared, kOwn };
+using FitMethods = std::array<FitMethod, kQueries>;
 
 /// One memory, one sequence.
 struct Memory : common::QueriedPairs {
@@ -140,8 +140,8 @@ struct FitScratch {
   T *regular, *cancelled;  // [query]
   DualScratch<T> dual;
   ConjugateScratch<T> conjugate;
-  FitResults<T> kept;      // of queries whose road has ended, while others go on
-  Block<T> by_other_road;  // [pair][query]: what a value counts, by another road
+  FitResults<T> kept;        // of queries whose method has ended, while others go on
+  Block<T> by_other_method;  // [pair][query]: what a value counts, by another method
   // Where all queries count keys from one centre:
   T* centre = nullptr;    // [channel]
   Block<T> k;             // [pair][channel]: keys less that
@@ -206,7 +206,7 @@ FitScratch<T>::FitScratch(std::int64_t monomials, std::int64_t key_dim, std::int
       dual(monomials, sides_count, layout),
       conjugate(monomials == key_dim ? key_dim : 0, layout),
       kept(wide, key_dim, sides_count, layout),
-      by_other_road(TakeBlock<T>(layout, kPairs, kQueries)) {
+      by_other_method(TakeBlock<T>(layout, kPairs, kQueries)) {
   constexpr std::int64_t kMost = linalg::kMostSystems<T>;
   layout.Take(key_dim * kQueries, {&centres});
   layout.Take(wide * kQueries, {&means});

@@ -93,8 +93,8 @@ class BlockKernel : public Products<T> {
     return std::max(1 / static_cast<T>(place + 1) + bias, T(0));
   }
 
-  /// Loads a part's pairs, and finds x, z and dz of them at weights W_bar. For whoever goes back:
-  /// act''(z), and the gradients for x.
+  /// Loads a part's pairs, and finds their x, z and dz at the weights W_bar. The backward pass asks
+  /// for act''(z) and the gradients for x, too.
   void FindGradients(const Part& part, const Weights<T>& anchor,
                      const TokenRows<T>* curvatures = nullptr,
                      const TokenRows<T>* before = nullptr) const {

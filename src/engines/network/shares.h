@@ -22,7 +22,7 @@ struct Shares {
     team = std::min(threads / workers, static_cast<int>(tokens / kRowsWorthThread));
   }
 
-  /// run(memory, the scratch of who does it, its team)
+  /// run(memory, scratch of the worker that has it, its team)
   template <class Run>
   void ForMemories(const Work& work, Executor& executor, const common::WorkerScratch& room,
                    const Run& run) const {

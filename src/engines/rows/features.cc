@@ -1,4 +1,4 @@
-// Which rows are mapped by whom: heads and ranges of tokens become tasks.
+// Feature maps of rows: heads and ranges of tokens become tasks.
 
 #include "src/engines/rows/features.h"
 

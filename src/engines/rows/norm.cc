@@ -1,4 +1,4 @@
-// Which rows are normalised by whom: heads and ranges of tokens become tasks.
+// Norms of rows: heads and ranges of tokens become tasks.
 
 #include "src/engines/rows/norm.h"
 

@@ -1,4 +1,4 @@
-// Which channels and tokens are convolved by whom, and the state after the last token.
+// Short convolutions: channels and tokens become tasks of workers; the state after the last token.
 
 #include "src/engines/rows/short_conv.h"
 

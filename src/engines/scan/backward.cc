@@ -1,4 +1,4 @@
-// The backward pass: which memory is done by whom.
+// The backward pass: memories become tasks of workers.
 
 #include "src/engines/scan/backward.h"
 

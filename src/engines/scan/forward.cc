@@ -1,4 +1,4 @@
-// The forward pass: which memory is done by whom.
+// The forward pass: memories become tasks of workers.
 
 #include <algorithm>
 
