@@ -237,7 +237,9 @@ turns.)")
                   "value_heads: int | None = None, features: int = 0, "
                   "dtype: object = 'float32', draft: int = 0, window: int = 0) -> None"),
           R"(heads: the memories; those of queries, keys and values are as many where nothing is said.
-features: the rows of `features_w`, where the recipe takes it. dtype: of the state, float32 or float64.
+features: the rows of `features_w`, where the recipe takes it. dtype: of the state, float32 or float64;
+or bfloat16 or float16 where writes can wait: half of the memory, rounded every 16 tokens (or `window`); `state`
+is float32 then, a copy with all that waits, and a pickled decoder is rounded as it is loaded.
 draft: tokens that roll_back can take back, 0 to 64. Where a layer is written by rank-one steps they wait
 beside the state, else the state is copied before every token. window: tokens after which what waits
 beside those of a draft is written, 1 to 64; 0: as the engine chooses. ValueError: out of range.)")
