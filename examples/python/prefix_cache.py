@@ -5,8 +5,8 @@
 Prompts are cut into pages of 64 tokens, where a state costs nothing but its copy. A page's name is the
 hash of its tokens and of the name of the page before it, so that a name stands for a whole beginning.
 The longest beginning that is there is looked up, its states restored, and the model goes on from them:
-with the bits of a run that never stopped there. A file is written beside its place and renamed into it: a
-process that is killed in the middle leaves all that was there before.
+with the bits of a run that never stopped there. A file is written beside its place and renamed into
+it: a process that is killed in the middle leaves all that was there before.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PrefixCache:
         path = self.path(tokens)
         if path.exists():
             return
-        arrays = {f"{i}.{name}": array for i, layer in enumerate(states) for name, array in layer.items()}
+        arrays = {f"{i}.{name}": t for i, layer in enumerate(states) for name, t in layer.items()}
         part = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
             save_file(arrays, part, {"tokens": str(len(tokens)), "layers": str(len(states))})
@@ -129,7 +129,8 @@ def main(folder: str) -> None:
         answer, found = read(model, prompt, cache)
         seconds = time.perf_counter() - begin
         same = np.array_equal(answer, read(model, prompt, None)[0])
-        print(f"{found} of {len(prompt)} tokens from the cache, {1e3 * seconds:.0f} ms, the same bits: {same}")
+        took = f"{1e3 * seconds:.0f} ms, the same bits: {same}"
+        print(f"{found} of {len(prompt)} tokens from the cache, {took}")
 
 
 if __name__ == "__main__":

@@ -187,11 +187,13 @@ def test_drafts_go_back_past_strong_decays(name: str, decay: float) -> None:
     inputs = cases.draw(name, T=60)
     inputs["log_decay"] = decay * torch.rand(inputs["log_decay"].shape, generator=generator).double()
     drafts, plain, at = Decoder(name, draft=8), Decoder(name, draft=8), 0
-    drafts.step(**cut(name, inputs, 0, 1)), plain.step(**cut(name, inputs, 0, 1))
-    for lengths, right in [((5,), 2), ((1, 1, 1, 1), 1), ((3, 1, 4), 0), ((2, 6), 3), ((8,), 7), ((1, 5), 6)]:
+    drafts.step(**cut(name, inputs, 0, 1))
+    plain.step(**cut(name, inputs, 0, 1))
+    calls = [((5,), 2), ((1, 1, 1, 1), 1), ((3, 1, 4), 0), ((2, 6), 3), ((8,), 7), ((1, 5), 6)]
+    for lengths, right in calls:
         for length in lengths:
-            begin = at + 1
-            drafts.step(**cut(name, inputs, begin + 20, begin + 20 + length) if right == 0 else cut(name, inputs, begin, begin + length))
+            begin = at + 1 + (20 if right == 0 else 0)
+            drafts.step(**cut(name, inputs, begin, begin + length))
             at += length
         read = sum(lengths)
         assert drafts.pending >= read

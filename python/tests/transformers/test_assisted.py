@@ -1,4 +1,5 @@
-"""Assisted generation on recurrent models: the tokens of greedy generation, from drafts that are taken back."""
+"""Assisted generation on recurrent models: drafts are taken back, the tokens are those of greedy
+generation."""
 
 from __future__ import annotations
 
@@ -190,7 +191,8 @@ def test_scans_that_begin_at_zeros_are_not_assisted(family: str) -> None:
 
 def test_without_ours_all_is_as_it_was() -> None:
     model = small_model("qwen3_next")
-    owners = [type(model).__mro__[1], transformers.Cache, transformers.cache_utils.LinearAttentionCacheLayerMixin]
+    layer = transformers.cache_utils.LinearAttentionCacheLayerMixin
+    owners = [type(model).__mro__[1], transformers.Cache, layer]
     before = [dict(vars(owner)) for owner in owners]
     with ttr.transformers.accelerated(model):
         assert not model._is_stateful

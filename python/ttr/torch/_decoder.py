@@ -11,8 +11,8 @@ from torch import Tensor
 from . import _library
 from ._arguments import State, all_entries, arrange, count_tokens, slice_tokens
 from ._derivatives import refuse_gradients, refuse_tangents
-from ._pairs import reserve_pairs, room_for_pairs
 from ._drafts import Drafts
+from ._pairs import reserve_pairs, room_for_pairs
 from ._pool import MOST_DRAFT
 from ._recipes import info_of, text_of
 from ._regress import regress, run_in_place

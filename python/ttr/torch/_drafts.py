@@ -15,7 +15,8 @@ from ._pool import StatePool, pool_of
 
 @dataclasses.dataclass
 class _Kept:
-    """A call behind which the pool could not go back as far: where decays are strong it writes at once."""
+    """A call behind which the pool could not go back as far: where decays are strong it writes at
+    once."""
 
     memory: Tensor  #: as before the call
     inputs: dict[str, Any]
@@ -24,14 +25,14 @@ class _Kept:
 
 
 class Drafts:
-    """The pool, and what it had to write before its time."""
+    """The pool, and the memory before calls that had to write before their time. A copy of it a call."""
 
     def __init__(self, recipe: str, info: Any, draft: int, inputs: dict[str, Any], state: Any) -> None:
-        others = dict(inputs)
-        rows = [others.pop(name, None) for name in ("q", "k", "v")]
-        tensors, given = arrange(recipe, *rows, others)
+        others = {name: t for name, t in inputs.items() if name not in ("q", "k", "v")}
+        q, k, v = (inputs.get(name) for name in ("q", "k", "v"))
+        tensors, given = arrange(recipe, q, k, v, others)
         dims = _library.dims(recipe, tensors, given)
-        wide = any(t is not None and t.dtype == torch.float64 for t in (rows[2], *state.values()))
+        wide = any(t is not None and t.dtype == torch.float64 for t in (v, *state.values()))
         self._info, self._draft = info, draft
         self._pool: StatePool = pool_of(recipe, dims, torch.float64 if wide else torch.float32, draft)
         self._kept: list[_Kept] = []
@@ -50,7 +51,8 @@ class Drafts:
         y = self._pool.step_(torch.arange(len(before)), **inputs)
         tokens = count_tokens(self._info, inputs)
         if self._waiting() < min(self._draft, could + tokens):
-            self._kept.append(_Kept(before, inputs, could))
+            own = {name: t.clone() if isinstance(t, Tensor) else t for name, t in inputs.items()}
+            self._kept.append(_Kept(before, own, could))
         for kept in self._kept:
             kept.tokens += tokens
         while len(self._kept) > 1 and self._kept[1].tokens >= self._draft:

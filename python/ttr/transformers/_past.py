@@ -66,7 +66,6 @@ _UPDATES = frozenset(
 _FORGETFUL = "mamba_selective_scan"
 
 
-
 class _Journal:
     """What a layer that records has read."""
 
@@ -83,9 +82,17 @@ class _Journal:
         """Tokens that its recurrent states can go back by."""
         return min(map(_tokens, self.calls.values()), default=0)
 
+    def read(self) -> int | None:
+        """Tokens that the layer has read; None where some went another way."""
+        calls = next(iter(self.calls.values()), [])
+        if self.settled is None or not all(call.tokens for call in calls):
+            return None
+        return self.settled + _tokens(calls)
+
     def close(self, back: int) -> None:
-        self.settled = None if self.settled is None else self.settled + self.known() - back
-        self.calls = {}
+        """Behind a crop."""
+        read = self.read()
+        self.settled, self.calls = None if read is None else read - back, {}
 
 
 def _tokens(calls: list[Call]) -> int:
@@ -103,7 +110,7 @@ def goes_back(names: Any) -> bool:
 
 
 def note(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-    """`function` is about to be called: if a layer that records waits for it, the layer's call is this."""
+    """`function` is about to be called: if a layer that records waits for it, this is its call."""
     call: Call | None = getattr(_now, "call", None)
     if call is None or not (name in _FORMS or name in _UPDATES):
         return
@@ -190,8 +197,9 @@ def _get_seq_length(theirs: Callable[..., Any]) -> Callable[..., Any]:
         """Tokens that were read, also where no layer has attention: generation asks an assistant."""
         if layer_idx == 0 and not is_compiling() and self.layers and all(self.is_linear):
             journal = _journals.get(self.layers[0])
-            if journal and journal.settled is not None:
-                return journal.settled + journal.known()
+            read = journal.read() if journal else None
+            if read is not None:
+                return read
         length: int = theirs(self, layer_idx)
         return length
 
@@ -205,8 +213,8 @@ def _crop(theirs: Callable[..., Any]) -> Callable[..., Any]:
         known = journal.known() if journal else 0
         if 0 < known < back:
             raise RuntimeError(
-                f"[crop] tokens_to_remove must be from -{known} to 0, the tokens since the last crop, but "
-                f"is {tokens_to_remove}"
+                f"[crop] tokens_to_remove must be from -{known} to 0, the tokens since the last crop, "
+                f"but is {tokens_to_remove}"
             )
         theirs(self, tokens_to_remove)
         if journal and known:

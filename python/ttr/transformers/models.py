@@ -201,7 +201,7 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
             draft = generation_config.prompt_lookup_num_tokens or MOST_DRAFT
             model_kwargs["cache"] = TtrCache(self.model, min(draft, MOST_DRAFT))
             return None
-        prepare: Any = super()._prepare_cache_for_generation
+        prepare: Any = super()._prepare_cache_for_generation  # type: ignore[misc]
         return prepare(generation_config, model_kwargs, generation_mode, *args)
 
     def forward(

@@ -94,7 +94,7 @@ def _update(
         o: Tensor = ttr.torch.step_(recipe, {"state": rows}, q, k, v, **words)
         return o.to(q.dtype)
     o, final = linear_memory(recipe, q, k, v, rows, True, None, v_first, **words)
-    if not keep:
+    if not keep and final is not None:
         rows.copy_(final)
     return o
 
@@ -121,7 +121,7 @@ def fused_sigmoid_gating_delta_rule_update(
     state_v_first: bool = False,
     pad_slot_id: int = -1,
 ) -> Tensor:
-    """fused_recurrent_gated_delta_rule_update with its gates: g = -exp(A_log) softplus(a + dt_bias), and
+    """fused_recurrent_gated_delta_rule_update with its gates: g = -exp(A_log) softplus(a + dt_bias),
     beta = sigmoid(b).
 
     Args:
