@@ -11,6 +11,9 @@ import pytest
 
 transformers = pytest.importorskip("transformers", reason="the models are those of transformers")
 
+if transformers.__version__.startswith("5.23."):
+    pytest.skip("caches of transformers 5.24", allow_module_level=True)
+
 import torch
 import ttr.transformers
 from torch import Tensor

@@ -247,10 +247,17 @@ def _is_croppable(theirs: property) -> property:
     return property(is_croppable, doc=theirs.__doc__)
 
 
+def _is_new(version: str) -> bool:
+    numbers = version.split(".")[:2]
+    return all(n.isdigit() for n in numbers) and [int(n) for n in numbers] >= [5, 24]
+
+
 def of_caches() -> dict[Any, dict[str, tuple[Any, Any]]]:
-    """By class of transformers' caches: what its attributes are, and ours. Empty where a release has
-    others."""
+    """By class of transformers' caches: what its attributes are, and ours. Empty before 5.24, whose
+    caches and generation these are."""
     module = sys.modules.get("transformers.cache_utils")
+    if not _is_new(getattr(sys.modules.get("transformers"), "__version__", "")):
+        return {}
     wanted: dict[str, dict[str, Callable[[Any], Any]]] = {
         "Cache": {
             "get_conv_state": _get_conv_state,
