@@ -11,8 +11,9 @@ from torch import Tensor
 from . import _library
 from ._arguments import State, all_entries, arrange, count_tokens, slice_tokens
 from ._derivatives import refuse_gradients, refuse_tangents
+from ._drafts import Drafts
 from ._pairs import reserve_pairs, room_for_pairs
-from ._pool import MOST_DRAFT, StatePool, pool_of
+from ._pool import MOST_DRAFT
 from ._recipes import info_of, text_of
 from ._regress import regress, run_in_place
 
@@ -101,7 +102,7 @@ class Decoder:
         self._state: dict[str, Tensor] = {}  # until the first token, and of pairs
         self._room = 0  # tokens that `_state` is known to take without growing
         self._draft = draft
-        self._pool: StatePool | None = None  # of writes that wait: a slot for each row of the batch
+        self._drafts: Drafts | None = None  # of writes that wait
         self._kept: list[dict[str, Any]] = []  # what was before each of the last tokens
 
     def start(self, state: State | None) -> None:
@@ -110,7 +111,7 @@ class Decoder:
         refuse_tangents("Decoder", held)
         refuse_gradients("Decoder", held, "regress")
         copies = [t.detach().clone(memory_format=torch.contiguous_format) for t in held]
-        self._kept, self._pool = [], None
+        self._kept, self._drafts = [], None
         wider = not self._float64 and _is_wide(copies)
         if self._memory is None or wider:
             self._state, self._room = dict(zip(self._info.states, copies)), 0
@@ -146,24 +147,16 @@ class Decoder:
     def _step_draft(
         self, q: Tensor | None, k: Tensor | None, v: Tensor | None, inputs: dict[str, Any]
     ) -> Tensor:
-        if self._pool is None:
-            tensors, given = arrange(self.recipe, q, k, v, inputs)
-            dims = _library.dims(self.recipe, tensors, given)
-            wide = _is_wide(self._state.values()) or (v is not None and v.dtype == torch.float64)
-            dtype = torch.float64 if wide else torch.float32
-            self._pool = pool_of(self.recipe, dims, dtype, self._draft)
-            for slot in range(dims[0] if self._state else 0):
-                rows = {name: t[slot : slot + 1] for name, t in self._state.items()}
-                self._pool.start_(slot, rows)
+        given = {name: t for name, t in {"q": q, "k": k, "v": v, **inputs}.items() if t is not None}
+        if self._drafts is None:
+            self._drafts = Drafts(self.recipe, self._info, self._draft, given, self._state)
             self._state = {}
-        return self._pool.step_(torch.arange(len(self._pool.memory)), q, k, v, **inputs)
+        return self._drafts.step(given)
 
     @property
     def pending(self) -> int:
         """Tokens that `roll_back` can take back now."""
-        if self._pool is None:
-            return len(self._kept)
-        return min(self._pool.pending(slot) for slot in range(len(self._pool.memory)))
+        return len(self._kept) if self._drafts is None else self._drafts.pending
 
     def roll_back(self, tokens: int) -> None:
         """Forgets the last tokens, at most `pending`, as if they had never been."""
@@ -171,9 +164,8 @@ class Decoder:
             raise ValueError(
                 f"[Decoder] tokens must be from 0 to {self.pending} to be taken back but are {tokens}"
             )
-        if self._pool is not None:
-            for slot in range(len(self._pool.memory)):
-                self._pool.roll_back_(slot, tokens)
+        if self._drafts is not None:
+            self._drafts.roll_back(tokens)
         elif tokens > 0:
             before = self._kept[-tokens]
             self._kept = self._kept[:-tokens]
@@ -183,8 +175,8 @@ class Decoder:
         """Row b of the batch becomes what row `rows[b]` was: beams that go on, a selection of the batch
         (fewer rows), repetition (more). Tokens of a draft can be taken back afterwards where its writes wait
         beside the state, as those of the delta and Hebbian families do, and else not."""
-        if self._pool is not None:
-            self._pool.memory = self._pool.memory[rows]
+        if self._drafts is not None:
+            self._drafts.reorder(rows)
             return
         state = {name: t.index_select(0, rows.to(t.device)) for name, t in self.state().items()}
         # The memory is made again, as its size is that of the batch.
@@ -244,9 +236,8 @@ class Decoder:
     def state(self) -> dict[str, Tensor]:
         """A copy of the state as after the last token; empty before the first. Where writes wait, nothing
         can be taken back then."""
-        if self._pool is not None:
-            rows = [self._pool.state(slot) for slot in range(len(self._pool.memory))]
-            return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
+        if self._drafts is not None:
+            return self._drafts.state()
         if self._memory is None:
             return {name: t.clone() for name, t in self._state.items()}
         entries = _library.decoder_state_(self.recipe, self._memory, self._dims, self._float64)
@@ -265,7 +256,7 @@ class Decoder:
             "float64": self._float64,
             "state": {name: t.clone() for name, t in self._state.items()},
             "draft": self._draft,
-            "pool": copy.deepcopy(self._pool),
+            "drafts": copy.deepcopy(self._drafts),
             "kept": copy.deepcopy(self._kept),
         }
 
@@ -276,5 +267,5 @@ class Decoder:
         self._dims, self._float64, self._state = held["dims"], held["float64"], held["state"]
         self._room = 0
         # Those of earlier versions kept no drafts.
-        self._draft, self._pool = held.get("draft", 0), held.get("pool")
+        self._draft, self._drafts = held.get("draft", 0), held.get("drafts")
         self._kept = held.get("kept", [])
