@@ -52,17 +52,14 @@ bool Meets(const State& state, std::span<const std::byte> memory) {
   });
 }
 
-/// Tokens of a draft, and of a window, at most.
-constexpr std::int64_t kMostTokens = 64;
-
 void CheckOptions(const DecoderOptions& options) {
   if (options.state != DType::kFloat32 && options.state != DType::kFloat64) {
     throw Error("Decoder", "state", "float32 or float64", Name(options.state));
   }
   for (const auto& [name, tokens] :
        {std::pair("draft", options.draft), std::pair("window", options.window)}) {
-    if (tokens >= 0 && tokens <= kMostTokens) continue;
-    throw Error("Decoder", name, "from 0 to " + std::to_string(kMostTokens),
+    if (tokens >= 0 && tokens <= Decoder::kMostTokens) continue;
+    throw Error("Decoder", name, "from 0 to " + std::to_string(Decoder::kMostTokens),
                 std::to_string(tokens));
   }
   if (options.together < 1) {
