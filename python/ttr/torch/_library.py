@@ -94,10 +94,12 @@ MOST_DIFFERENCES: int = torch.ops.ttr.most_differences.default()
 #: The sizes of a call or of a memory, by the names of their axes.
 SIZES: tuple[str, ...] = tuple(torch.ops.ttr.size_names.default().split())
 
+_dims = operator("dims")
+
 
 def sizes_of(text: str, tensors: list[Tensor], given: int) -> dict[str, int]:
     """The sizes of a call."""
-    sizes: dict[str, int] = json.loads(torch.ops.ttr.dims.default(text, tensors, given))
+    sizes: dict[str, int] = json.loads(_dims(text, tensors, given))
     return sizes
 
 
@@ -106,7 +108,6 @@ def record(sizes: Mapping[str, Any], dtype: torch.dtype, **kept: int) -> str:
     or None have their defaults."""
     said = {name: size for name, size in sizes.items() if size is not None}
     return json.dumps({**said, "float64": dtype == torch.float64, **kept})
-
 
 
 def by_bits(tensors: Any, bits: int, count: int) -> dict[int, Any]:
