@@ -8,12 +8,13 @@ from typing import Any, Iterable, Mapping
 import torch
 from torch import Tensor
 
+import ttr
+
 from . import _library
 from ._arguments import State, all_entries, arrange, count_tokens, slice_tokens
 from ._derivatives import refuse_gradients, refuse_tangents
 from ._drafts import Drafts
 from ._pairs import reserve_pairs, room_for_pairs
-from ._pool import MOST_DRAFT
 from ._recipes import info_of, text_of
 from ._regress import regress, run_in_place
 
@@ -58,10 +59,15 @@ def decoder_bytes(
     """Bytes of a decoder's memory for tokens like these; 0 where the memory keeps its pairs."""
     text = text_of(recipe)
     tensors, given = arrange(text, q, k, v, inputs)
-    sizes = _library.dims(text, tensors, given)
-    is_float64 = v is not None and v.dtype == torch.float64
-    size: int = _library.decoder_bytes(text, sizes, is_float64)
+    size: int = _library.decoder_bytes(text, _record(text, tensors, given, v))
     return size
+
+
+def _record(text: str, tensors: list[Tensor], given: int, v: Tensor | None) -> str:
+    """The record of a memory for tokens like these, of which a state of float64 goes with a float64 v."""
+    wide = v is not None and v.dtype == torch.float64
+    dtype = torch.float64 if wide else torch.float32
+    return _library.record(_library.sizes_of(text, tensors, given), dtype)
 
 
 def _is_wide(tensors: Iterable[Tensor]) -> bool:
@@ -92,13 +98,12 @@ class Decoder:
     """
 
     def __init__(self, recipe: Any, draft: int = 0) -> None:
-        if not 0 <= draft <= MOST_DRAFT:
-            raise ValueError(f"[Decoder] draft must be from 0 to {MOST_DRAFT} but is {draft}")
+        if not 0 <= draft <= (most := ttr.Decoder.most_draft):
+            raise ValueError(f"[Decoder] draft must be from 0 to {most} but is {draft}")
         self.recipe = text_of(recipe)
         self._info = info_of(self.recipe)
         self._memory: Tensor | None = None
-        self._dims: list[int] = []
-        self._float64 = False
+        self._record, self._float64 = "", False  # of the memory
         self._state: dict[str, Tensor] = {}  # until the first token, and of pairs
         self._room = 0  # tokens that `_state` is known to take without growing
         self._draft = draft
@@ -121,7 +126,7 @@ class Decoder:
 
     def _start(self, state: list[Tensor]) -> None:
         assert self._memory is not None
-        _library.decoder_start_(self.recipe, self._memory, self._dims, self._float64, state)
+        _library.decoder_start_(self.recipe, self._memory, self._record, state)
 
     def step(
         self,
@@ -224,14 +229,14 @@ class Decoder:
     ) -> None:
         """Makes the memory, for the first token."""
         tensors, given = arrange(self.recipe, q, k, v, inputs)
-        dims = _library.dims(self.recipe, tensors, given)
-        float64 = v is not None and v.dtype == torch.float64
-        size = _library.decoder_bytes(self.recipe, dims, float64)
+        record = _record(self.recipe, tensors, given, v)
+        size = _library.decoder_bytes(self.recipe, record)
         memory = torch.zeros(size, dtype=torch.uint8)
         if self._state:
             entries = list(self._state.values())
-            _library.decoder_start_(self.recipe, memory, dims, float64, entries)
-        self._memory, self._dims, self._float64, self._state = memory, dims, float64, {}
+            _library.decoder_start_(self.recipe, memory, record, entries)
+        self._memory, self._record, self._state = memory, record, {}
+        self._float64 = v is not None and v.dtype == torch.float64
 
     def state(self) -> dict[str, Tensor]:
         """A copy of the state as after the last token; empty before the first. Where writes wait, nothing
@@ -240,7 +245,7 @@ class Decoder:
             return self._drafts.state()
         if self._memory is None:
             return {name: t.clone() for name, t in self._state.items()}
-        entries = _library.decoder_state_(self.recipe, self._memory, self._dims, self._float64)
+        entries = _library.decoder_state_(self.recipe, self._memory, self._record)
         return dict(zip(self._info.states, entries))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Decoder:
@@ -252,7 +257,7 @@ class Decoder:
         return {
             "recipe": self.recipe,
             "memory": None if self._memory is None else self._memory.clone(),
-            "dims": list(self._dims),
+            "record": self._record,
             "float64": self._float64,
             "state": {name: t.clone() for name, t in self._state.items()},
             "draft": self._draft,
@@ -264,8 +269,13 @@ class Decoder:
         self.recipe = held["recipe"]
         self._info = info_of(self.recipe)
         self._memory = held["memory"]
-        self._dims, self._float64, self._state = held["dims"], held["float64"], held["state"]
-        self._room = 0
-        # Those of earlier versions kept no drafts.
+        self._state, self._room, self._float64 = held["state"], 0, held["float64"]
+        # Those of earlier versions kept sizes in the order of their names, and no drafts.
+        self._record = held["record"] if "record" in held else _earlier_record(held)
         self._draft, self._drafts = held.get("draft", 0), held.get("drafts")
         self._kept = held.get("kept", [])
+
+
+def _earlier_record(held: dict[str, Any]) -> str:
+    dtype = torch.float64 if held["float64"] else torch.float32
+    return _library.record(dict(zip(_library.SIZES, held["dims"])), dtype)

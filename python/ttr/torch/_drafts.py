@@ -31,12 +31,12 @@ class Drafts:
         others = {name: t for name, t in inputs.items() if name not in ("q", "k", "v")}
         q, k, v = (inputs.get(name) for name in ("q", "k", "v"))
         tensors, given = arrange(recipe, q, k, v, others)
-        dims = _library.dims(recipe, tensors, given)
+        sizes = _library.sizes_of(recipe, tensors, given)
         wide = any(t is not None and t.dtype == torch.float64 for t in (v, *state.values()))
         self._info, self._draft = info, draft
-        self._pool: StatePool = pool_of(recipe, dims, torch.float64 if wide else torch.float32, draft)
+        self._pool: StatePool = pool_of(recipe, sizes, torch.float64 if wide else torch.float32, draft)
         self._kept: list[_Kept] = []
-        for slot in range(dims[0] if state else 0):
+        for slot in range(sizes["B"] if state else 0):
             self._pool.start_(slot, {name: t[slot : slot + 1] for name, t in state.items()})
 
     def _slots(self) -> range:

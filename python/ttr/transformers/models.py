@@ -35,7 +35,7 @@ from transformers import (
 from transformers.generation.configuration_utils import GenerationMode
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from ttr.torch._pool import MOST_DRAFT
+import ttr
 from ttr.torch.nn import Cache, LanguageModel, ModelConfig
 from ttr.torch.nn._sizes import refuse
 from ttr.torch.nn._written import check_words
@@ -198,8 +198,8 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
         """A cache that goes back, where a draft is checked or made."""
         back = generation_mode == GenerationMode.ASSISTED_GENERATION or generation_config.is_assistant
         if back and model_kwargs.get("cache") is None and generation_config.use_cache is not False:
-            draft = generation_config.prompt_lookup_num_tokens or MOST_DRAFT
-            model_kwargs["cache"] = TtrCache(self.model, min(draft, MOST_DRAFT))
+            draft = generation_config.prompt_lookup_num_tokens or ttr.Decoder.most_draft
+            model_kwargs["cache"] = TtrCache(self.model, min(draft, ttr.Decoder.most_draft))
             return None
         prepare: Any = super()._prepare_cache_for_generation  # type: ignore[misc]
         return prepare(generation_config, model_kwargs, generation_mode, *args)
