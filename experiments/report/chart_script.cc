@@ -89,7 +89,7 @@ class Script {
       lower = std::max(lower, DrawPanel(panel, left, left + column, top));
       beside_ ? left += column + kGap : top = lower + 16;
     }
-    return Terminal(lower + 6) + script_ + "unset multiplot\n";
+    return Terminal(lower + 10) + script_ + "unset multiplot\n";
   }
 
  private:
@@ -146,19 +146,21 @@ class Script {
     double widest = 0;
     std::string plot = "plot [0:1] [0:1] NaN lc 0 notitle";
     for (const Style& style : styles) {
-      widest = std::max(widest, TextWidth(style.name, kTextSize));
+      widest = std::max(widest, .6 * kTextSize * DisplayWidth(style.name));  // as gnuplot has it
       plot += fmt::format(", keyentry with {} {} title {}", PlotStyle(style.mark), style.look,
                           GnuplotQuoted(style.name));
     }
-    const auto fit = static_cast<std::size_t>((width_ - 2 * kEdge) / (widest + 44));
-    const std::size_t columns = std::max<std::size_t>(1, fit);
+    const auto fit = static_cast<std::size_t>((width_ - 2 * kEdge) / (widest + 48));
+    const std::size_t columns = std::clamp<std::size_t>(fit, 1, styles.size());
     const std::size_t rows = (styles.size() + columns - 1) / columns;
     const double lower = top + kLine * static_cast<double>(rows);
-    Add("set lmargin at screen 0\nset rmargin at screen 1\nset tmargin at {}\nset bmargin at {}\n"
-        "set border 0\nunset tics\nset key at {}, {} left top horizontal Left reverse samplen 2.5 "
-        "spacing {} maxcols {} noenhanced textcolor rgb '{}'\n{}\nunset key\nunset label\n",
-        Down(top), Down(lower), Across(kEdge / 2), Down(top), svg_ ? 1 : 1.3, columns, kInk.light,
-        plot);
+    // gnuplot makes rows of a key as long as it finds room below, and columns of what is left.
+    Add("set lmargin at screen 0\nset rmargin at screen 1\nset tmargin at {}\n"
+        "set bmargin at screen 0\nset border 0\nunset tics\n"
+        "set key at {}, {} left top vertical maxrows {} Left reverse samplen 2.5 width -4 spacing "
+        "{} "
+        "noenhanced textcolor rgb '{}'\n{}\nunset key\nunset label\n",
+        Down(top), Across(kEdge / 2), Down(top), rows, svg_ ? 1 : 1.3, kInk.light, plot);
     return lower + 8;
   }
 

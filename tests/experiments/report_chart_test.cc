@@ -1,3 +1,4 @@
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -5,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <regex>
+#include <set>
 
 #include "experiments/report/atomic_file.h"
 #include "experiments/report/axis.h"
@@ -178,15 +180,34 @@ TEST(Chart, ThinningKeepsExtremesAndGaps) {
   EXPECT_EQ(DrawnPoints(series).size(), 200000u);
 }
 
+// Where a text of a picture begins or ends, in pixels from the top left corner.
+std::pair<double, double> Place(const std::string& svg, const std::string& text) {
+  const std::size_t at = svg.rfind("translate(", svg.find("<text>" + text + "<"));
+  const std::size_t comma = svg.find(',', at);
+  return {std::stod(svg.substr(at + 10)), std::stod(svg.substr(comma + 1))};
+}
+
 TEST(Chart, EveryNameStandsOnceAboveThePanels) {
   Chart chart;
   chart.panels.resize(2);
-  for (const char* name : {"aaa", "bbb", "ccc", "ddd", "eee"}) {
-    for (Panel& panel : chart.panels) panel.series.push_back({.name = name, .y = {1, 2}});
+  std::vector<std::string> names;
+  for (int i = 0; i < 14; ++i) names.push_back(fmt::format("layer {}, of some length", i));
+  for (Panel& panel : chart.panels) {
+    for (const std::string& name : names) panel.series.push_back({.name = name, .y = {1, 2}});
   }
-  const auto texts = Texts(RenderSvg(chart));
-  for (const char* name : {"aaa", "bbb", "ccc", "ddd", "eee"}) {
-    EXPECT_EQ(std::count(texts.begin(), texts.end(), name), 1) << name;
+  chart.panels[0].title = "a panel";
+  for (const Format format : {Format::kWide, Format::kNarrow}) {
+    const std::string svg = RenderSvg(chart, format);
+    const double width = format == Format::kWide ? 760 : 380;
+    std::set<std::pair<double, double>> places;
+    for (const std::string& name : names) {
+      EXPECT_EQ(svg.find("<text>" + name), svg.rfind("<text>" + name)) << name;
+      const auto [x, y] = Place(svg, name);
+      EXPECT_LT(y, Place(svg, "a panel").second - 14) << name;
+      EXPECT_LT(x + 6 * static_cast<double>(name.size()), width) << name;
+      places.emplace(x, y);
+    }
+    EXPECT_EQ(places.size(), names.size());
   }
   Chart one;
   one.panels.push_back({.series = {{.name = "alone", .y = {1, 2}}}});
