@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from reporting.tables import markdown
 from statsmodels.datasets import co2, nile, sunspots
 from ttr.sklearn import StreamingForecaster
 
@@ -65,14 +66,14 @@ def scaled_errors(recipe: str, series: Array, lags: int) -> list[float]:
 
 def main() -> None:
     table = all_series()
-    print("| one, twelve ahead | " + " | ".join(table) + " |")
-    print("|---|" + "---:|" * len(table))
+    rows = []
     for name, recipe in MEMORIES.items():
         cells = [
             np.mean([scaled_errors(recipe, one, lags) for one in series], axis=0)
             for series, lags in table.values()
         ]
-        print(f"| {name} | " + " | ".join(f"{a:.3g}, {b:.3g}" for a, b in cells) + " |")
+        rows.append([name, *(f"{a:.3g}, {b:.3g}" for a, b in cells)])
+    print(markdown(["one, twelve ahead", *table], rows))
 
 
 if __name__ == "__main__":

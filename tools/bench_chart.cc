@@ -38,7 +38,6 @@ Chart RooflineChart(const std::vector<Work>& works, const Limits& limits) {
   Chart chart{.title = "Useful work under the machine's roofs",
               .subtitle = "float32, one thread's roofs; a point is a layer at one d",
               .panels = {},
-              .legend = report::Legend::kTop,
               .height = 360};
   Panel& panel = chart.panels.emplace_back();
   panel.x = {.label = "useful flops a byte that must move", .scale = Scale::kLog2};

@@ -139,9 +139,7 @@ Table LeastSquaresDecodeTable(const std::vector<Work>& works, const Limits& limi
 
 report::Chart LeastSquaresChart(const std::vector<Work>& works) {
   report::Chart chart{.title = "Least squares: times the delta rule of the same shape",
-                      .subtitle = fmt::format("float32, {}; decode: states in cache", kDeltaRule),
-                      .panels = {},
-                      .legend = report::Legend::kTop};
+                      .subtitle = fmt::format("float32, {}; decode: states in cache", kDeltaRule)};
   const std::pair<const char*, const char*> kinds[] = {
       {"forward", "forward"}, {"both", "forward + backward"}, {"cache", "decode"}};
   for (const Work* forward : ForwardWorks(works)) {

@@ -194,6 +194,16 @@ class Collector {
                     .decoder = true,
                     .draft = true});
       }
+      for (const auto& [variant, bytes] :
+           {std::pair("narrow, cache", kCacheBytes), std::pair("narrow, DRAM", kDramBytes)}) {
+        const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
+        Add(layer, {.part = part,
+                    .doing = Doing::kSteps,
+                    .variant = variant,
+                    .dims = MakeDims(1, heads, d),
+                    .state = DType::kBFloat16,
+                    .decoder = true});
+      }
     }
     if (!CarriesGram(layer.recipe)) {
       for (const auto& [variant, bytes] :

@@ -88,13 +88,16 @@ Table DecodeTable(const std::vector<Work>& works, const Limits& limits) {
   for (const char* where : {"cache", "DRAM"}) {
     table.AddReal(std::string("64 rows by slots, ") + where, 1, kNsUnit);
   }
+  for (const char* where : {"cache", "DRAM"}) {
+    table.AddReal(std::string("bfloat16 state, ") + where, 1, kNsUnit);
+  }
   for (const Row& of : RowsOf(works, Part::kDecode)) {
     std::vector<Cell> row = Start(*of.first);
     for (const char* where : {"cache", "DRAM"}) {
       const Work& work = *of.Find(where);
       Append(row, {work.Ns(), 100 * limits.MemoryBound(work).ns / work.Ns(), Share(work, limits)});
     }
-    for (const char* what : {"written, ", "draft, ", "slots, "}) {
+    for (const char* what : {"written, ", "draft, ", "slots, ", "narrow, "}) {
       for (const char* where : {"cache", "DRAM"}) {
         const Work* work = of.Find(std::string(what) + where);
         Append(row, {work == nullptr ? Cell() : Cell(work->Ns())});

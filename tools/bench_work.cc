@@ -190,7 +190,7 @@ State Work::OneHead(BenchMemory& memory) const {
 }
 
 DecoderOptions Work::DecoderSetting() const {
-  return {.draft = setting_.draft ? setting_.dims.tokens : 0};
+  return {.state = setting_.state, .draft = setting_.draft ? setting_.dims.tokens : 0};
 }
 
 void Work::Restore() {
@@ -209,7 +209,16 @@ void Work::Restore() {
     decoder_.emplace(*layer_, setting_.dims, options);
     decoder_->Start(layer_->InitialState(inputs_));
   }
-  const State& state = decoder_ ? decoder_->state() : state_;
+  if (IsNarrow(setting_.state)) {  // what state() gives is a copy
+    State start = layer_->InitialState(inputs_);
+    Fill(start);
+    decoder_->Start(start);
+  } else {
+    Fill(decoder_ ? decoder_->state() : state_);
+  }
+}
+
+void Work::Fill(const State& state) const {
   for (const State::Entry& entry : start_.entries()) {
     const TensorView view = state.Get(entry.name);
     for (std::int64_t head = 0; head < view.shape()[1]; ++head) {

@@ -71,6 +71,7 @@ struct Setting {
   Dims dims{};
   int threads = 1;
   DType dtype = DType::kFloat32;   // of q, k, v and y, and of kept pairs
+  DType state = DType::kFloat32;   // of a decoder's memory
   bool decoder = false;            // single tokens by a Decoder, else by Layer::Step
   bool draft = false;              // all tokens at once by a Decoder that could take them back
   bool slots = false;              // rows of the batch in mixed slots of a StatePool
@@ -118,6 +119,8 @@ class Work {
 
  private:
   void Run();
+  // Every head's state is that of the start.
+  void Fill(const State& state) const;
   double Once(int count);
   State OneHead(BenchMemory& memory) const;
   void Restore();

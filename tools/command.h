@@ -17,6 +17,7 @@ void AddRecall(Command ttr);
 void AddForecast(Command ttr);
 void AddExperiment(Command ttr);
 void AddBench(Command ttr);
+void AddChart(Command ttr);
 void AddDoctor(Command ttr);
 void AddDemo(Command ttr);
 

@@ -36,6 +36,7 @@ int Run(int argc, char** argv) {
   ttr::tools::AddForecast(line.root());
   ttr::tools::AddExperiment(line.root());
   ttr::tools::AddBench(line.root());
+  ttr::tools::AddChart(line.root());
   ttr::tools::AddDoctor(line.root());
   ttr::tools::AddDemo(line.root());
   if (!line.Run(argc, argv)) return 0;

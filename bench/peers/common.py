@@ -12,6 +12,9 @@ import time
 
 import numpy as np
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from reporting.tables import markdown  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # name: (rule, decay). M = g M' + b (v - g M' k) k^T (delta) or g M' + v k^T (hebbian); y = M q.
@@ -210,3 +213,13 @@ def processor():
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return ""
+
+
+def write_table(cells, path, text):
+    """Prints rows of words below a head; into the file too, where there is one, as Markdown whose
+    columns of `text` stand at the left."""
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    for row in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+    if path:
+        path.write_text(markdown(cells[0], cells[1:], text) + "\n")

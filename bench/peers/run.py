@@ -177,19 +177,13 @@ def main():
                 rows += least_squares.compare(problem, ttr, options)
             print(f"{layer}, d = {d}: done", file=sys.stderr)
     cells = table(rows)
-    widths = [max(len(row[c]) for row in cells) for c in range(len(cells[0]))]
-    for row in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+    common.write_table(cells, options.markdown, text=(0, 4))
     if options.json:
         about = {"processor": common.processor()}
         chosen = ("tokens", "heads", "threads", "rounds", "peers", "unlock", "gradients", "compile")
         about.update({name: getattr(options, name) for name in chosen})
         about["layers"] = options.layers
         options.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
-    if options.markdown:
-        lines = ["| " + " | ".join(row) + " |" for row in cells]
-        lines.insert(1, "|---|---:|---:|---:|---|---:|---:|---:|" + "---:|" * (len(cells[0]) - 8))
-        options.markdown.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -250,13 +250,7 @@ def main():
         cells += compare(name, methods, options.rounds)
         print(f"{name}: done", file=sys.stderr)
     print(common.processor())
-    widths = [max(len(row[c]) for row in cells) for c in range(len(cells[0]))]
-    for row in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
-    if options.markdown:
-        lines = ["| " + " | ".join(row) + " |" for row in cells]
-        lines.insert(1, "|---|---|---:|---:|---|")
-        options.markdown.write_text("\n".join(lines) + "\n")
+    common.write_table(cells, options.markdown, text=(0, 1, 4))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 /// Multi-query associative recall: P cues, each with its response, then cues asked again. Three
-/// laws carry the name; all three are here.
+/// laws carry the name; all three are here. Layers that are trained have draws of their own after
+/// the first (python/ttr/experiments/mqar/law.py); tests hold both generators to one table,
+/// tests/experiments/mqar_law.json.
 ///
 /// kZoology (Arora et al. 2023, arXiv 2312.04927). Token 0 is the filler, cues are 1 .. V/2 - 1,
 ///   responses V/2 .. V - 1. P cues and P responses are drawn without replacement and matched. The

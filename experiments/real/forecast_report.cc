@@ -136,7 +136,6 @@ report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& optio
     relative.y.push_back(error.relative);
   }
   bars.series.push_back(std::move(relative));
-  chart.legend = report::Legend::kTop;
   return chart;
 }
 

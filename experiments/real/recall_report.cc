@@ -92,7 +92,6 @@ report::Chart RecallChart(const RecallRun& run, const RecallOptions& options,
   }
   bars.categories = ShortNames(methods);
   bars.series.push_back(std::move(bits));
-  chart.legend = report::Legend::kTop;
   return chart;
 }
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/report/table.h"
 #include "ttr/error.h"
 
 namespace ttr::report {
@@ -17,92 +16,19 @@ constexpr double kAir = .04;  // Share of the extent left free at an end that th
 bool IsLog(const Axis& axis) { return axis.scale != Scale::kLinear; }
 
 // The axis's own coordinate, in which it is linear.
-double Coordinate(const Axis& axis, double value) {
-  switch (axis.scale) {
-    case Scale::kLog10: return std::log10(value);
-    case Scale::kLog2: return std::log2(value);
-    case Scale::kLinear: break;
-  }
-  return value;
-}
+double Coordinate(const Axis& axis, double value) { return IsLog(axis) ? std::log(value) : value; }
 
 double Value(const Axis& axis, double coordinate) {
-  switch (axis.scale) {
-    case Scale::kLog10: return std::pow(10, coordinate);
-    case Scale::kLog2: return std::exp2(coordinate);
-    case Scale::kLinear: break;
-  }
-  return coordinate;
+  return IsLog(axis) ? std::exp(coordinate) : coordinate;
 }
 
 bool HasPlace(const Axis& axis, double value) {
   return std::isfinite(value) && (!IsLog(axis) || value > 0);
 }
 
-std::string Superscript(int number) {
-  static constexpr const char* kDigits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
-  std::string out;
-  for (const char c : std::to_string(number)) out += c == '-' ? "⁻" : kDigits[c - '0'];
-  return out;
-}
-
-std::vector<Tick> LinearTicks(const Range& range, int wanted) {
-  const double rough = (range.high - range.low) / std::max(1, wanted);
-  const double power = std::pow(10, std::floor(std::log10(rough)));
-  double step = power;
-  for (const double factor : {2.0, 5.0, 10.0}) {  // The nearest, by ratio.
-    if (rough * rough > step * factor * power) step = factor * power;
-  }
-  const int digits = std::max(0, static_cast<int>(-std::floor(std::log10(step * 1.001))));
-  const double largest = std::max(std::abs(range.low), std::abs(range.high));
-  std::vector<Tick> ticks;
-  const double first = std::ceil(range.low / step - 1e-9);
-  for (double i = first; i * step <= range.high + 1e-9 * step; ++i) {
-    const double at = i == 0 ? 0 : i * step;
-    const bool plain = digits <= 6 && largest < 1e7;
-    ticks.push_back({at, plain ? fmt::format("{:.{}f}", at, digits) : fmt::format("{:.3g}", at)});
-    if (ticks.size() > 100) break;  // A range at the limit of double precision.
-  }
-  return ticks;
-}
-
-std::vector<Tick> Log2Ticks(const Range& range, int wanted) {
-  const int first = static_cast<int>(std::ceil(std::log2(range.low) - 1e-9));
-  const int last = static_cast<int>(std::floor(std::log2(range.high) + 1e-9));
-  const int stride = std::max(1, (last - first + wanted) / std::max(1, wanted));
-  std::vector<Tick> ticks;
-  for (int power = first; power <= last; power += stride) {
-    const double at = std::exp2(power);
-    const bool plain = power >= -3 && power <= 20;
-    ticks.push_back({at, plain ? ExactReal(at) : "2" + Superscript(power)});
-  }
-  return ticks;
-}
-
-std::vector<Tick> Log10Ticks(const Range& range, int wanted) {
-  const int first = static_cast<int>(std::floor(std::log10(range.low) + 1e-9));
-  const int last = static_cast<int>(std::ceil(std::log10(range.high) - 1e-9));
-  const int stride = std::max(1, (last - first + wanted) / std::max(1, wanted));
-  const bool plain = first >= -4 && last <= 5;
-  std::vector<Tick> ticks;
-  for (int power = first; power <= last; power += stride) {
-    // Between few decades, 2 and 5 help to read values.
-    for (const int factor : {1, 2, 5}) {
-      if (factor > 1 && last - first > 2) continue;
-      const double at = factor * std::pow(10, power);
-      if (at < range.low * .999999 || at > range.high * 1.000001) continue;
-      const std::string head = factor == 1 ? "" : std::to_string(factor) + "·";
-      const std::string label = plain ? fmt::format("{:.{}f}", at, std::max(0, -power))
-                                      : head + "10" + Superscript(power);
-      ticks.push_back({at, label});
-    }
-  }
-  return ticks;
-}
-
 }  // namespace
 
-Range AxisRange(const Axis& axis, const std::vector<double>& values, bool from_zero) {
+Range AxisRange(const Axis& axis, const std::vector<double>& values, bool from_zero, bool tight) {
   double low = std::numeric_limits<double>::infinity();
   double high = -low;
   for (const double value : values) {
@@ -132,7 +58,7 @@ Range AxisRange(const Axis& axis, const std::vector<double>& values, bool from_z
     from -= spread;
     to += spread;
   }
-  const double air = kAir * (to - from);
+  const double air = tight ? 0 : kAir * (to - from);
   Range range = {Value(axis, from - air), Value(axis, to + air)};
   // Air does not carry a quantity that is never negative below zero.
   if (!IsLog(axis) && low >= 0) range.low = std::max(range.low, 0.0);
@@ -144,27 +70,6 @@ Range AxisRange(const Axis& axis, const std::vector<double>& values, bool from_z
                             range.low, range.high));
   }
   return range;
-}
-
-std::vector<Tick> AxisTicks(const Axis& axis, const Range& range, int wanted) {
-  if (axis.ticks.empty()) {
-    if (axis.scale == Scale::kLog10) {
-      std::vector<Tick> ticks = Log10Ticks(range, wanted);
-      // A range within one decade may hold no such number.
-      return ticks.size() >= 2 ? ticks : LinearTicks(range, wanted);
-    }
-    if (axis.scale == Scale::kLog2) {
-      std::vector<Tick> ticks = Log2Ticks(range, wanted);
-      return ticks.size() >= 2 ? ticks : LinearTicks(range, wanted);
-    }
-    return LinearTicks(range, wanted);
-  }
-  std::vector<Tick> ticks;
-  for (const Tick& tick : axis.ticks) {
-    const double place = Fraction(axis, range, tick.at);
-    if (place >= -1e-9 && place <= 1 + 1e-9) ticks.push_back(tick);
-  }
-  return ticks;
 }
 
 double Fraction(const Axis& axis, const Range& range, double value) {

@@ -16,7 +16,6 @@
 #pragma once
 
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,17 +24,11 @@ namespace ttr::report {
 
 enum class Scale { kLinear, kLog10, kLog2 };
 
-struct Tick {
-  double at = 0;
-  std::string label = {};
-};
-
 struct Axis {
   std::string label = {};
   Scale scale = Scale::kLinear;
   std::optional<double> min = std::nullopt;  // Absent: from the data.
   std::optional<double> max = std::nullopt;
-  std::vector<Tick> ticks = {};  // Empty: round numbers.
 };
 
 enum class Mark { kLine, kPoints, kLinePoints, kBars };
@@ -58,16 +51,6 @@ struct Reference {
   std::string label = {};
 };
 
-// A grid of coloured cells, with their numbers where these fit.
-struct HeatMap {
-  std::vector<std::string> columns;
-  std::vector<std::string> rows;  // From top to bottom.
-  std::vector<double> values;     // rows x columns; NaN is an empty cell.
-  int digits = 2;
-  std::optional<double> min = std::nullopt;
-  std::optional<double> max = std::nullopt;
-};
-
 struct Panel {
   std::string title = {};
   Axis x = {};
@@ -79,23 +62,15 @@ struct Panel {
   std::vector<std::string> categories = {};
   bool horizontal = false;
   int digits = 3;
-  std::optional<HeatMap> heat_map = std::nullopt;  // Instead of series.
 };
 
-enum class Legend {
-  kAuto,  // Names at the ends of the lines where one panel has room for them, else on top.
-  kDirect,
-  kTop,
-  kNone,
-};
-
-// Series of one name have one colour in all panels.
+// Series of one name have one colour in all panels. Names stand above the panels, where there are
+// two or more.
 struct Chart {
   std::string title = {};
   std::string subtitle = {};
   std::vector<Panel> panels = {};  // Side by side.
-  Legend legend = Legend::kAuto;
-  int height = 280;  // Pixels of a panel's data area.
+  int height = 280;                // Pixels of a panel's data area.
 };
 
 enum class Format { kWide, kNarrow };  // Narrow: for a phone, panels below one another.

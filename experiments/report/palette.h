@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <string>
 #include <string_view>
 
 namespace ttr::report {
@@ -31,21 +30,12 @@ inline constexpr std::array<Colour, 7> kSeriesColours = {{
     {"#3a3f45", "#cfd4da"},  // black
 }};
 
-// gnuplot dash types, one a series; empty is solid.
+// gnuplot dash types, one a series.
 inline constexpr std::array<std::string_view, 8> kDashes = {
-    "", "(14,5)", "(4,4)", "(14,4,3,4)", "(8,4)", "(20,4,3,4,3,4)", "(2,3)", "(10,3,10,3,3,3)"};
+    "solid", "(14,5)",         "(4,4)", "(14,4,3,4)",
+    "(8,4)", "(20,4,3,4,3,4)", "(2,3)", "(10,3,10,3,3,3)"};
 
 // gnuplot point types: full circle, triangle, square, diamond, then their outlines.
 inline constexpr std::array<int, 8> kMarkers = {7, 9, 5, 13, 11, 6, 8, 4};
-
-// Rules that give the light colours' elements their dark ones: the body of a
-// prefers-color-scheme block.
-std::string DarkRules();
-
-// `fraction` of 0..1 on a scale of even lightness from pale to deep blue, as 0xRRGGBB.
-unsigned HeatColour(double fraction);
-
-// Whether white text reads better on it than black.
-bool IsDark(unsigned rgb);
 
 }  // namespace ttr::report

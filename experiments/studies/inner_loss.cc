@@ -167,9 +167,7 @@ report::Chart LossChart(const InnerLossOptions& o, const std::vector<InnerMemory
   report::Chart chart{.title = "Loss of the inner regression against position",
                       .subtitle =
                           "as a share of |v|^2; nothing trained, one dial a memory chosen "
-                          "afterwards",
-                      .panels = {},
-                      .legend = report::Legend::kTop};
+                          "afterwards"};
   for (const bool text : {true, false}) {
     if ((text ? o.text : o.table).empty()) continue;
     report::Panel panel{.title = text ? o.text.front() : o.table.front(),

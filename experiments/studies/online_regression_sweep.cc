@@ -66,7 +66,6 @@ report::Panel PhasePanel(const std::vector<Point>& points, const PartResults& re
                       .x = {.label = over_scale ? "scale" : "ridge",
                             .scale = over_scale ? report::Scale::kLog2 : report::Scale::kLog10},
                       .y = {.label = "loss", .scale = report::Scale::kLog10}};
-  if (!over_scale) panel.x.ticks = {{1e-6, "1e-6"}, {1e-4, "1e-4"}, {1e-2, "1e-2"}, {1, "1"}};
   for (const Line line : {kSoftmax, kSoftmaxRaw, kLocal, kRls, kWeighted, kLocalRidge}) {
     if (OverScale(line) != over_scale) continue;
     report::Series series{.name = kLabels[line], .mark = report::Mark::kLinePoints};

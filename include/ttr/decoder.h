@@ -64,6 +64,9 @@ struct DecoderOptions {
 
 class Decoder {
  public:
+  /// Tokens of a draft, and of a window, at most.
+  static constexpr std::int64_t kMostTokens = 64;
+
   /// Bytes for a decoder of this layer at these sizes (B and heads count, T does not); 0 where the
   /// memory keeps its pairs and grows: such a decoder owns its state
   /// (DecoderErrors.NameWhatIsWrong).

@@ -291,16 +291,16 @@ nb::object CopyArray(const TensorView& view) {
 }
 
 DType StateDType(std::string_view op, nb::handle dtype) {
-  nb::object name;
+  std::string name = nb::str(dtype).c_str();
   try {
-    name = NumPy().attr("dtype")(dtype).attr("name");
-  } catch (const nb::python_error&) {
-    throw Error(op, "dtype", "float32 or float64", nb::str(dtype).c_str());
+    name = nb::str(NumPy().attr("dtype")(dtype).attr("name")).c_str();
+  } catch (const nb::python_error&) {  // NumPy itself has no bfloat16
   }
-  const std::string_view text = nb::cast<std::string_view>(name);
-  if (text == "float32") return DType::kFloat32;
-  if (text == "float64") return DType::kFloat64;
-  throw Error(op, "dtype", "float32 or float64", text);
+  for (const DType known :
+       {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
+    if (name == Name(known)) return known;
+  }
+  throw Error(op, "dtype", "float32, float64, bfloat16 or float16", name);
 }
 
 }  // namespace ttr::python

@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "python/names.h"
+#include "python/switches.h"
 #include "ttr/error.h"
 
 namespace ttr::python {
@@ -46,9 +48,11 @@ const InputField* FindField(std::string_view given) {
   return nullptr;
 }
 
-/// Entries of a state that are whole numbers, of whatever width.
-bool IsCount(std::string_view name) {
-  return name == "state.length" || name == "state.position" || name == "state.count";
+/// Is this entry of the state a whole number, of whatever width?
+bool IsCount(const Layer& layer, std::string_view name) {
+  return std::ranges::any_of(layer.requirements().state, [&](const StateSpec& spec) {
+    return spec.counts && spec.name == name;
+  });
 }
 
 /// Every name and array of a state that is a dictionary or None.
@@ -69,10 +73,21 @@ void ForEachEntry(std::string_view op, nb::handle state, const Use& use) {
 
 }  // namespace
 
-std::string Keyword(std::string_view name) {
-  std::string keyword(name);
-  std::replace(keyword.begin(), keyword.end(), '.', '_');
-  return keyword;
+CallOptions TakeSwitches(std::string_view op, nb::kwargs& keywords) {
+  CallOptions options;
+  for (const CallSwitch& known : kCallSwitches) {
+    const nb::str name(known.name.data(), known.name.size());
+    if (!keywords.contains(name)) continue;
+    const nb::object value = keywords[name];
+    if (!nb::isinstance<nb::bool_>(value)) {
+      throw nb::type_error(("[" + std::string(op) + "] " + std::string(known.name) +
+                            " must be True or False but is " + nb::repr(value).c_str())
+                               .c_str());
+    }
+    options.*known.value = nb::cast<bool>(value);
+    nb::del(keywords[name]);
+  }
+  return options;
 }
 
 GivenInputs::GivenInputs(std::string_view op, const Requirements& requirements, nb::handle q,
@@ -105,18 +120,19 @@ DType GivenInputs::output_dtype() const {
   return inputs_.q.defined() ? inputs_.q.dtype() : DType::kFloat32;
 }
 
-State CopyState(std::string_view op, nb::handle state) {
+State CopyState(std::string_view op, const Layer& layer, nb::handle state) {
   State copy;
   ForEachEntry(op, state, [&](const std::string& name, nb::handle value) {
-    copy.Set(name, Tensor::Copy(ReadArray(op, name, value, IsCount(name)).view));
+    copy.Set(name, Tensor::Copy(ReadArray(op, name, value, IsCount(layer, name)).view));
   });
   return copy;
 }
 
-BoundState::BoundState(std::string_view op, nb::handle state, bool written)
+BoundState::BoundState(std::string_view op, const Layer& layer, nb::handle state, bool written)
     : given_(nb::borrow(state)) {
   ForEachEntry(op, state, [&](const std::string& name, nb::handle value) {
-    Array array = written ? WriteArray(op, name, value) : ReadArray(op, name, value, IsCount(name));
+    Array array =
+        written ? WriteArray(op, name, value) : ReadArray(op, name, value, IsCount(layer, name));
     state_.Bind(name, array.view);
     arrays_.push_back(std::move(array));
   });

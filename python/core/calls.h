@@ -40,18 +40,19 @@ class GivenInputs {
   std::vector<Array> arrays_;
 };
 
-/// The keyword of an input: its name, with an underscore for a dot.
-std::string Keyword(std::string_view name);
+/// The switches among the keywords of a call (python/switches.h), which are taken out of these.
+/// TypeError: one that is neither True nor False.
+CallOptions TakeSwitches(std::string_view op, nb::kwargs& keywords);
 
 /// A dictionary (or None) as a state of copies.
-State CopyState(std::string_view op, nb::handle state);
+State CopyState(std::string_view op, const Layer& layer, nb::handle state);
 
 /// A dictionary of arrays as a state of these very arrays.
 class BoundState {
  public:
   /// `written`: by the call; then arrays are writable, and Return() puts what is new, or has grown,
   /// into the dictionary.
-  BoundState(std::string_view op, nb::handle state, bool written);
+  BoundState(std::string_view op, const Layer& layer, nb::handle state, bool written);
   State& state() { return state_; }
   void Return();
 

@@ -6,7 +6,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,22 +63,12 @@ class SharedDecoder {
   Decoder decoder_;
 };
 
-void Construct(SharedDecoder* self, nb::handle layer, std::int64_t key_dim, std::int64_t value_dim,
-               std::int64_t heads, std::int64_t batch, std::optional<std::int64_t> query_heads,
-               std::optional<std::int64_t> key_heads, std::optional<std::int64_t> value_heads,
-               std::int64_t features, nb::handle dtype, std::int64_t draft, std::int64_t window) {
+void Construct(SharedDecoder* self, nb::handle layer, std::int64_t batch,
+               const nb::kwargs& others) {
   auto planned = LayerFrom(layer);
-  const Dims dims = TokenDims(planned->recipe(), {.key_dim = key_dim,
-                                                  .value_dim = value_dim,
-                                                  .heads = heads,
-                                                  .batch = batch,
-                                                  .features = features,
-                                                  .query_heads = query_heads,
-                                                  .key_heads = key_heads,
-                                                  .value_heads = value_heads});
-  new (self)
-      SharedDecoder(std::move(planned), dims,
-                    {.state = StateDType("Decoder", dtype), .draft = draft, .window = window});
+  const auto [sizes, options] = DecoderKeywordsFrom("Decoder", others, batch);
+  const Dims dims = DimsFrom(planned->recipe(), sizes);
+  new (self) SharedDecoder(std::move(planned), dims, options);
 }
 
 nb::object Step(SharedDecoder& self, nb::handle q, nb::handle k, nb::handle v, nb::handle threads,
@@ -133,7 +125,7 @@ State Flushed(SharedDecoder& self, Tensor* auxiliary) {
 }
 
 void Start(SharedDecoder& self, nb::handle given_state) {
-  const State state = CopyState("start", given_state);
+  const State state = CopyState("start", self.layer(), given_state);
   const Unlocked unlocked(self.turn());
   self.decoder().Start(state);
 }
@@ -177,7 +169,7 @@ void SetState(SharedDecoder& self, const nb::tuple& saved) {
                             {.state = StateDType("Decoder", saved[3]),
                              .draft = drafts ? nb::cast<std::int64_t>(saved[6]) : 0,
                              .window = drafts ? nb::cast<std::int64_t>(saved[7]) : 0});
-  self.decoder().Start(CopyState("Decoder", saved[4]));
+  self.decoder().Start(CopyState("Decoder", self.layer(), saved[4]));
   if (nb::object numbers = saved[5]; !numbers.is_none()) {
     self.decoder().SetAuxiliary(ReadArray("Decoder", "auxiliary", numbers).view);
   }
@@ -190,21 +182,43 @@ std::shared_ptr<const Layer> LayerFrom(nb::handle layer) {
   return std::make_shared<const Layer>(RecipeFrom(layer));
 }
 
-Dims TokenDims(const Recipe& recipe, const GivenSizes& sizes) {
-  Dims dims;
-  dims.batch = sizes.batch;
-  dims.tokens = 1;
-  dims.heads = sizes.heads;
-  dims.query_heads = sizes.query_heads.value_or(sizes.heads);
-  dims.key_heads = sizes.key_heads.value_or(sizes.heads);
-  dims.value_heads = sizes.value_heads.value_or(sizes.heads);
-  dims.key_dim = sizes.key_dim;
-  dims.value_dim = sizes.value_dim;
-  dims.features = sizes.features;
-  if (recipe.function.kind == FunctionClass::kNetwork && recipe.function.depth > 1) {
-    dims.hidden = recipe.function.expansion * sizes.key_dim;
+DecoderKeywords DecoderKeywordsFrom(std::string_view op, const nb::kwargs& keywords,
+                                    std::int64_t batch) {
+  GivenSizes::Size draft, window;
+  DecoderKeywords made{.sizes = {.batch = batch}, .options = {}};
+  GivenSizes& sizes = made.sizes;
+  const std::pair<std::string_view, GivenSizes::Size*> known[] = {
+      {"key_dim", &sizes.key_dim},
+      {"value_dim", &sizes.value_dim},
+      {"heads", &sizes.heads},
+      {"query_heads", &sizes.query_heads},
+      {"key_heads", &sizes.key_heads},
+      {"value_heads", &sizes.value_heads},
+      {"features", &sizes.features},
+      {"draft", &draft},
+      {"window", &window},
+  };
+  const auto refuse = [op](std::string_view name, const std::string& what) {
+    throw nb::type_error(("[" + std::string(op) + "] " + std::string(name) + " " + what).c_str());
+  };
+  for (const auto& [key, value] : keywords) {
+    const auto name = nb::cast<std::string_view>(key);
+    if (name == "dtype") {
+      made.options.state = StateDType(op, value);
+      continue;
+    }
+    const auto* const found =
+        std::ranges::find(known, name, [](const auto& one) { return one.first; });
+    if (found == std::end(known)) refuse(name, "must be a keyword of it but is none");
+    if (!nb::try_cast(value, *found->second)) {
+      refuse(name, std::string("must be a whole number but is ") + nb::repr(value).c_str());
+    }
   }
-  return dims;
+  if (!sizes.key_dim) refuse("key_dim", "must be given but is absent");
+  if (!sizes.value_dim) refuse("value_dim", "must be given but is absent");
+  made.options.draft = draft.value_or(0);
+  made.options.window = window.value_or(0);
+  return made;
 }
 
 void BindDecoder(nb::module_& module) {
@@ -226,18 +240,14 @@ write to the next. A draft that is taken back leaves no trace: later answers are
 of a decoder that never saw it. deepcopy and (without a draft) pickle go on bit for bit. Threads take
 turns.)")
       .def(
-          "__init__", &Construct, nb::arg("layer"), nb::kw_only(), nb::arg("key_dim"),
-          nb::arg("value_dim"), nb::arg("heads") = 1, nb::arg("batch") = 1,
-          nb::arg("query_heads") = none, nb::arg("key_heads") = none, nb::arg("value_heads") = none,
-          nb::arg("features") = 0, nb::arg("dtype") = "float32", nb::arg("draft") = 0,
-          nb::arg("window") = 0,
+          "__init__", &Construct, nb::arg("layer"), nb::kw_only(), nb::arg("batch") = 1,
+          nb::arg("others"),
           nb::sig("def __init__(self, layer: Layer | str | dict[str, typing.Any] | Recipe, *, "
-                  "key_dim: int, value_dim: int, heads: int = 1, batch: int = 1, "
-                  "query_heads: int | None = None, key_heads: int | None = None, "
-                  "value_heads: int | None = None, features: int = 0, "
-                  "dtype: object = 'float32', draft: int = 0, window: int = 0) -> None"),
+                  "batch: int = 1, " TTR_DECODER_KEYWORDS),
           R"(heads: the memories; those of queries, keys and values are as many where nothing is said.
-features: the rows of `features_w`, where the recipe takes it. dtype: of the state, float32 or float64.
+features: the rows of `features_w`, where the recipe takes it. dtype: of the state, float32 or float64;
+or bfloat16 or float16 where writes can wait: half of the memory, rounded every 16 tokens (or `window`); `state`
+is float32 then, a copy with all that waits, and a pickled decoder is rounded as it is loaded.
 draft: tokens that roll_back can take back, 0 to 64. Where a layer is written by rank-one steps they wait
 beside the state, else the state is copied before every token. window: tokens after which what waits
 beside those of a draft is written, 1 to 64; 0: as the engine chooses. ValueError: out of range.)")
@@ -290,6 +300,9 @@ set_auxiliary behind start, later answers are the same bit for bit. None where t
             self.decoder().SetAuxiliary(array.view);
           },
           nb::arg("numbers"), nb::sig("def set_auxiliary(self, numbers: object) -> None"))
+      .def_prop_ro_static(
+          "most_draft", [](nb::handle) { return Decoder::kMostTokens; },
+          "Tokens of a draft, at most.")
       .def_prop_ro("recipe", [](const D& self) { return self.layer().recipe(); })
       .def("__repr__",
            [](const D& self) {

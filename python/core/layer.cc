@@ -14,6 +14,9 @@
 #include "python/core/calls.h"
 #include "python/core/executors.h"
 #include "python/core/module.h"
+#include "python/names.h"
+#include "python/switches.h"
+#include "ttr/decoder.h"
 #include "ttr/error.h"
 
 namespace ttr::python {
@@ -30,19 +33,19 @@ nb::object WithStatus(const OutputArrays& arrays, nb::object state) {
 }
 
 nb::object Forward(const SharedLayer& self, nb::handle q, nb::handle k, nb::handle v,
-                   nb::handle given_state, nb::handle threads, bool bfloat16_products,
-                   bool return_status, nb::handle out, const nb::kwargs& others) {
+                   nb::handle given_state, nb::handle threads, bool return_status, nb::handle out,
+                   nb::kwargs others) {
   const std::string_view op = "forward";
   const Layer& layer = *self.layer;
+  CallOptions options = TakeSwitches(op, others);
   const GivenInputs given(op, layer.requirements(), q, k, v, others);
   const Dims dims = InferDims(op, layer.requirements(), given.inputs());
-  State state = CopyState(op, given_state);
+  State state = CopyState(op, layer, given_state);
   const OutputArrays arrays(op, dims, given, out, return_status);
-  Executor& executor = ExecutorFor(threads);
+  options.executor = &ExecutorFor(threads);
   {
     const Unlocked unlocked;
-    layer.Forward(given.inputs(), state, arrays.outputs(),
-                  {.executor = &executor, .bfloat16_products = bfloat16_products});
+    layer.Forward(given.inputs(), state, arrays.outputs(), options);
   }
   nb::object result = ShareState(std::move(state));
   if (!return_status) return nb::make_tuple(arrays.y(), result);
@@ -56,7 +59,7 @@ nb::object ForwardAt(const SharedLayer& self, const std::vector<std::int64_t>& a
   const Layer& layer = *self.layer;
   const GivenInputs given(op, layer.requirements(), q, k, v, others);
   const Dims dims = InferDims(op, layer.requirements(), given.inputs());
-  State state = CopyState(op, given_state);
+  State state = CopyState(op, layer, given_state);
   const OutputArrays arrays(op, dims, given, out, false);
   Executor& executor = ExecutorFor(threads);
   std::vector<State> states(at.size());
@@ -79,7 +82,7 @@ nb::object Step(const SharedLayer& self, nb::handle q, nb::handle k, nb::handle 
   }
   const GivenInputs given(op, layer.requirements(), q, k, v, others);
   const Dims dims = InferDims(op, layer.requirements(), given.inputs());
-  BoundState state(op, given_state, true);
+  BoundState state(op, layer, given_state, true);
   const OutputArrays arrays(op, dims, given, out, false);
   Executor& executor = ExecutorFor(threads);
   {
@@ -92,16 +95,16 @@ nb::object Step(const SharedLayer& self, nb::handle q, nb::handle k, nb::handle 
 }
 
 nb::object Memorize(const SharedLayer& self, nb::handle k, nb::handle v, nb::handle given_state,
-                    nb::handle threads, bool bfloat16_products, const nb::kwargs& others) {
+                    nb::handle threads, nb::kwargs others) {
   const std::string_view op = "memorize";
   const Layer& layer = *self.layer;
+  CallOptions options = TakeSwitches(op, others);
   const GivenInputs given(op, layer.requirements(), nb::none(), k, v, others);
-  State state = CopyState(op, given_state);
-  Executor& executor = ExecutorFor(threads);
+  State state = CopyState(op, layer, given_state);
+  options.executor = &ExecutorFor(threads);
   {
     const Unlocked unlocked;
-    layer.Memorize(given.inputs(), state,
-                   {.executor = &executor, .bfloat16_products = bfloat16_products});
+    layer.Memorize(given.inputs(), state, options);
   }
   return ShareState(std::move(state));
 }
@@ -111,7 +114,7 @@ nb::object Retrieve(const SharedLayer& self, nb::handle q, nb::handle given_stat
   const std::string_view op = "retrieve";
   const Layer& layer = *self.layer;
   const GivenInputs given(op, layer.requirements(), q, nb::none(), nb::none(), others);
-  BoundState state(op, given_state, false);
+  BoundState state(op, layer, given_state, false);
   const Dims dims =
       InferDims(op, layer.requirements(), given.inputs(), Needs::kRead, &state.state());
   const OutputArrays arrays(op, dims, given, out, false);
@@ -160,8 +163,8 @@ nb::object Backward(const SharedLayer& self, nb::handle dy, nb::handle q, nb::ha
   const std::string_view op = "backward";
   const Layer& layer = *self.layer;
   const GivenInputs given(op, layer.requirements(), q, k, v, others);
-  BoundState state(op, given_state, false);
-  BoundState dstate("backward: dstate", given_dstate, false);
+  BoundState state(op, layer, given_state, false);
+  BoundState dstate("backward: dstate", layer, given_dstate, false);
   InferDims(op, layer.requirements(), given.inputs());
   const Array output_gradient = ReadArray(op, "dy", dy);
   const Gradients gradients(layer.requirements(), given, wanted);
@@ -192,6 +195,15 @@ void Construct(SharedLayer* self, nb::handle recipe, std::optional<std::string> 
                                 : std::make_shared<const Layer>(planned)};
 }
 
+/// The switches of a call as parameters: "bfloat16_products: bool = False, ".
+std::string SwitchParameters() {
+  std::string text;
+  for (const CallSwitch& known : kCallSwitches) {
+    text += std::string(known.name) + ": bool = False, ";
+  }
+  return text;
+}
+
 nb::tuple Reduce(const SharedLayer& self) {
   return nb::make_tuple(nb::type<SharedLayer>(),
                         nb::make_tuple(ToString(self.layer->recipe()), self.layer->plan().engine));
@@ -201,6 +213,16 @@ nb::tuple Reduce(const SharedLayer& self) {
 
 void BindLayer(nb::module_& module) {
   using L = SharedLayer;
+  const std::string forward_signature = "def forward(self, " TTR_QKV ", *, state: " TTR_GIVEN
+                                        " = None, threads: int | None = None, " +
+                                        SwitchParameters() +
+                                        "return_status: bool = False, out: " TTR_GIVEN
+                                        " = None, **inputs: object) -> tuple[" TTR_ARRAY
+                                        ", " TTR_STATE "]";
+  const std::string memorize_signature =
+      "def memorize(self, k: object = None, v: object = None, *, state: " TTR_GIVEN
+      " = None, threads: int | None = None, " +
+      SwitchParameters() + "**inputs: object) -> " TTR_STATE;
   const auto none = nb::none();
   nb::class_<L>(module, "Layer", R"(A planned recipe, ready to run on arrays.
 
@@ -233,15 +255,15 @@ engine: "definition" (every recipe, literally, in float64; slow) or the planned 
       .def_prop_ro(
           "has_bfloat16_products", [](const L& self) { return self.layer->HasBFloat16Products(); },
           "Is bfloat16_products there for this recipe, and faster on this processor?")
+      .def_prop_ro(
+          "keeps_drafts", [](const L& self) { return Decoder::KeepsDrafts(*self.layer); },
+          "Do the writes of a draft wait beside the state, so that slots of a pool can take it "
+          "back?")
       .def(
           "forward", &Forward, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
           nb::kw_only(), nb::arg("state") = none, nb::arg("threads") = none,
-          nb::arg("bfloat16_products") = false, nb::arg("return_status") = false,
-          nb::arg("out") = none, nb::arg("inputs"),
-          nb::sig("def forward(self, " TTR_QKV ", *, state: " TTR_GIVEN " = None, "
-                  "threads: int | None = None, bfloat16_products: bool = False, "
-                  "return_status: bool = False, out: " TTR_GIVEN " = None, **inputs: object) "
-                  "-> tuple[" TTR_ARRAY ", " TTR_STATE "]"),
+          nb::arg("return_status") = false, nb::arg("out") = none, nb::arg("inputs"),
+          nb::sig(forward_signature.c_str()),
           R"(Memorizes every token and answers every query: y [B, T, max(H, Hq), Dv] in the type of v
 (float32 for bfloat16 of a library that is not NumPy), and the state after the last token, new arrays.
 
@@ -270,11 +292,8 @@ from 1 to T.)")
           R"(One token (T = 1), in place: the arrays in `state` are written; what it lacks, or what grows,
 is put into it. A Decoder is faster.)")
       .def("memorize", &Memorize, nb::arg("k") = none, nb::arg("v") = none, nb::kw_only(),
-           nb::arg("state") = none, nb::arg("threads") = none, nb::arg("bfloat16_products") = false,
-           nb::arg("inputs"),
-           nb::sig("def memorize(self, k: object = None, v: object = None, *, state: " TTR_GIVEN
-                   " = None, threads: int | None = None, bfloat16_products: bool = False, "
-                   "**inputs: object) -> " TTR_STATE),
+           nb::arg("state") = none, nb::arg("threads") = none, nb::arg("inputs"),
+           nb::sig(memorize_signature.c_str()),
            "Writes without reading: the state after the last token.")
       .def(
           "retrieve", &Retrieve, nb::arg("q") = none, nb::kw_only(), nb::arg("state") = none,

@@ -19,6 +19,7 @@
 
 #include "python/core/calls.h"
 #include "python/core/module.h"
+#include "python/names.h"
 #include "ttr/error.h"
 #include "ttr/util/safetensors.h"
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "python/names.h"
 #include "ttr/error.h"
 #include "ttr/target.h"
 #include "ttr/version.h"
@@ -16,21 +17,11 @@ namespace {
 
 namespace nb = nanobind;
 
-/// An error names an argument as the caller wrote it: features.w is the keyword features_w.
-std::string AsWritten(std::string text) {
-  for (const std::string_view name : {"features.w", "features.b"}) {
-    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-      text[at + std::string_view("features").size()] = '_';
-    }
-  }
-  return text;
-}
-
 void Translate(const std::exception_ptr& failure, void*) {
   try {
     std::rethrow_exception(failure);
   } catch (const Error& error) {
-    PyErr_SetString(PyExc_ValueError, AsWritten(error.what()).c_str());
+    PyErr_SetString(PyExc_ValueError, WithKeywords(error.what()).c_str());
   } catch (const SystemError& error) {
     const bool memory = std::string_view(error.what()).starts_with("out of memory");
     PyErr_SetString(memory ? PyExc_MemoryError : PyExc_OSError, error.what());

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <string_view>
 
+#include "python/sizes.h"
+#include "ttr/decoder.h"
 #include "ttr/layer.h"
 #include "ttr/recipe.h"
 
@@ -23,13 +25,20 @@ Recipe RecipeFrom(nanobind::handle recipe);
 /// A layer, or what makes one.
 std::shared_ptr<const Layer> LayerFrom(nanobind::handle layer);
 
-/// The sizes of a Decoder, or of a slot, as Python says them; heads that are not said are as many
-/// as memories.
-struct GivenSizes {
-  std::int64_t key_dim = 0, value_dim = 0, heads = 1, batch = 1, features = 0;
-  std::optional<std::int64_t> query_heads{}, key_heads{}, value_heads{};
+/// What makes a Decoder, or the slots of a StatePool, beside the layer.
+struct DecoderKeywords {
+  GivenSizes sizes;
+  DecoderOptions options;
 };
-Dims TokenDims(const Recipe& recipe, const GivenSizes& sizes);
+/// The parameters of both behind those of their own: a signature, and its reader. TypeError: a
+/// keyword that is unknown, missing, or no whole number.
+#define TTR_DECODER_KEYWORDS                                       \
+  "key_dim: int, value_dim: int, heads: int = 1, "                 \
+  "query_heads: int | None = None, key_heads: int | None = None, " \
+  "value_heads: int | None = None, features: int = 0, "            \
+  "dtype: object = 'float32', draft: int = 0, window: int = 0) -> None"
+DecoderKeywords DecoderKeywordsFrom(std::string_view op, const nanobind::kwargs& keywords,
+                                    std::int64_t batch);
 
 void BindRecipe(nanobind::module_& module);
 void BindLayer(nanobind::module_& module);

@@ -13,6 +13,7 @@
 
 #include "python/core/calls.h"
 #include "python/core/module.h"
+#include "python/names.h"
 #include "ttr/error.h"
 #include "ttr/plan.h"
 #include "ttr/zoo.h"

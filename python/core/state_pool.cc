@@ -2,14 +2,12 @@
 #include "ttr/state_pool.h"
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,21 +63,11 @@ class UnlockedSlots {
   std::vector<std::unique_lock<Turn>> locks_;
 };
 
-void Construct(SharedPool* self, nb::handle layer, std::int64_t slots, std::int64_t key_dim,
-               std::int64_t value_dim, std::int64_t heads, std::optional<std::int64_t> query_heads,
-               std::optional<std::int64_t> key_heads, std::optional<std::int64_t> value_heads,
-               std::int64_t features, nb::handle dtype, std::int64_t draft, std::int64_t window) {
+void Construct(SharedPool* self, nb::handle layer, std::int64_t slots, const nb::kwargs& others) {
   auto planned = LayerFrom(layer);
-  const Dims dims = TokenDims(planned->recipe(), {.key_dim = key_dim,
-                                                  .value_dim = value_dim,
-                                                  .heads = heads,
-                                                  .features = features,
-                                                  .query_heads = query_heads,
-                                                  .key_heads = key_heads,
-                                                  .value_heads = value_heads});
-  new (self)
-      SharedPool(std::move(planned), dims, slots,
-                 {.state = StateDType("StatePool", dtype), .draft = draft, .window = window});
+  const auto [sizes, options] = DecoderKeywordsFrom("StatePool", others, 1);
+  const Dims dims = DimsFrom(planned->recipe(), sizes);
+  new (self) SharedPool(std::move(planned), dims, slots, options);
 }
 
 /// Numbers of slots: any integers in a row.
@@ -124,7 +112,7 @@ nb::object StateOf(SharedPool& self, std::int64_t slot) {
 }
 
 void Start(SharedPool& self, std::int64_t slot, nb::handle given) {
-  const State state = CopyState("start", given);
+  const State state = CopyState("start", self.layer(), given);
   const UnlockedSlots unlocked(self, {slot});
   self.pool().At(slot).Start(state);
 }
@@ -179,15 +167,9 @@ bit for bit, those of that Decoder. A slot of -1 is none: its row is not looked 
 Threads may step disjoint slots at the same time; on a slot they take turns.)")
       .def(
           "__init__", &Construct, nb::arg("layer"), nb::kw_only(), nb::arg("slots"),
-          nb::arg("key_dim"), nb::arg("value_dim"), nb::arg("heads") = 1,
-          nb::arg("query_heads") = none, nb::arg("key_heads") = none, nb::arg("value_heads") = none,
-          nb::arg("features") = 0, nb::arg("dtype") = "float32", nb::arg("draft") = 0,
-          nb::arg("window") = 0,
+          nb::arg("others"),
           nb::sig("def __init__(self, layer: Layer | str | dict[str, typing.Any] | Recipe, *, "
-                  "slots: int, key_dim: int, value_dim: int, heads: int = 1, "
-                  "query_heads: int | None = None, key_heads: int | None = None, "
-                  "value_heads: int | None = None, features: int = 0, "
-                  "dtype: object = 'float32', draft: int = 0, window: int = 0) -> None"),
+                  "slots: int, " TTR_DECODER_KEYWORDS),
           R"(The other arguments are those of Decoder. ValueError: out of range; a recipe that keeps its
 pairs, whose memory grows, or with `draft` one whose writes cannot wait.)")
       .def(

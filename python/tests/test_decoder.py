@@ -117,7 +117,7 @@ def test_outputs_of_the_caller() -> None:
 
 
 def test_bad_decoders() -> None:
-    with pytest.raises(ValueError, match="dtype must be float32 or float64 but is int8"):
+    with pytest.raises(ValueError, match="dtype must be float32, float64, bfloat16 or float16 but is int8"):
         decoder_of("gated_deltanet", dtype=np.int8)
     with pytest.raises(ValueError, match="Dk must be from 1"):
         ttr.Decoder("gated_deltanet", key_dim=0, value_dim=4)

@@ -6,6 +6,8 @@
 #include <bit>
 #include <stdexcept>
 
+#include "../names.h"
+#include "../switches.h"
 #include "ttr/error.h"
 
 namespace ttr::pytorch {
@@ -19,10 +21,18 @@ bool IsInt32(const Tensor& tensor) {
 
 }  // namespace
 
-std::string ArgumentName(std::string_view input) {
-  std::string name(input);
-  if (const std::size_t dot = name.find('.'); dot != std::string::npos) name[dot] = '_';
-  return name;
+std::string SwitchKeywords() {
+  std::string keywords;
+  for (const CallSwitch& known : kCallSwitches) {
+    keywords += ", bool " + std::string(known.name) + "=False";
+  }
+  return keywords;
+}
+
+CallOptions TakeSwitches(Stack& stack) {
+  CallOptions options;
+  for (const CallSwitch& known : kCallSwitches) options.*known.value = stack.Take<bool>();
+  return options;
 }
 
 void ByBits::Check(std::string_view op, std::string_view name, std::size_t most) const {
@@ -94,24 +104,6 @@ std::vector<Tensor> CopiesOf(std::string_view op, const State& state) {
   return tensors;
 }
 
-void Rethrow(const Error& error) {
-  std::string text = error.what();
-  for (const InputField& field : InputFields()) {
-    if (field.name.find('.') == std::string_view::npos) continue;
-    for (std::size_t at; (at = text.find(field.name)) != std::string::npos;) {
-      text.replace(at, field.name.size(), ArgumentName(field.name));
-    }
-  }
-  throw std::invalid_argument(text);
-}
-
-std::string InputNames() {
-  std::string names;
-  for (const InputField& field : InputFields()) {
-    if (!names.empty()) names += ' ';
-    names += ArgumentName(field.name);
-  }
-  return names;
-}
+void Rethrow(const Error& error) { throw std::invalid_argument(WithKeywords(error.what())); }
 
 }  // namespace ttr::pytorch

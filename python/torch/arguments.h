@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tensors.h"
+#include "ttr/call.h"
 #include "ttr/error.h"
 #include "ttr/inputs.h"
 #include "ttr/layer.h"
@@ -36,8 +37,10 @@ class Stack {
   std::size_t next_ = 0;
 };
 
-/// "features.w" is the argument `features_w`.
-std::string ArgumentName(std::string_view input);
+/// The switches of a call (python/switches.h) as keywords of a schema, ", bool
+/// bfloat16_products=False"; and off the stack, where they stand last.
+std::string SwitchKeywords();
+CallOptions TakeSwitches(Stack& stack);
 
 /// Tensors by the bits of a number: bit i is set where the i-th thing of some list has one. The
 /// tensors stand in the order of the list.
@@ -113,8 +116,5 @@ void Operator(StableIValue* stack, std::uint64_t, std::uint64_t) {
     Rethrow(error);
   }
 }
-
-/// "q k v ...": the arguments in the order of the bits.
-std::string InputNames();
 
 }  // namespace ttr::pytorch

@@ -18,9 +18,6 @@ namespace {
 
 constexpr std::string_view kOp = "backward";
 
-/// A layer without gradients of its own takes two forward calls of the definition per number.
-constexpr std::int64_t kMostDifferences = 4096;
-
 /// What forward saved, at a multiple of 64: a hook may have moved it.
 Tensor Aligned(const Tensor& saved) {
   const std::span<std::byte> bytes = BytesOf(kOp, "saved", saved);
@@ -41,6 +38,7 @@ void Backward(StableIValue* values) {
   ByBits final_gradients = TakeByBits(stack);
   std::vector<Tensor> saved = stack.Take<std::vector<Tensor>>();
   Gradients gradients(kOp, stack.Take<std::int64_t>());
+  CallOptions options = TakeSwitches(stack);
 
   const auto cached = FindLayer(recipe);
   const Layer& layer = cached->layer;
@@ -69,15 +67,15 @@ void Backward(StableIValue* values) {
   }
   // The loss may hang on the final state alone.
   if (!dy) dy = Zeros(inputs.v.dtype(), OutputShape(dims));
-  std::span<std::byte> saved_bytes;
   if (!saved.empty() && saved.front().numel() > 0) {
     saved.front() = Aligned(saved.front());
-    saved_bytes = BytesOf(kOp, "saved", saved.front());
+    options.saved = BytesOf(kOp, "saved", saved.front());
   }
   TorchExecutor executor;
   const CallScratch scratch(layer.BackwardScratchBytes(dims, executor.threads()));
-  layer.Backward(inputs, initial, ViewOf(kOp, "dy", *dy), dfinal, dinputs, dinitial,
-                 {.executor = &executor, .scratch = scratch.bytes(), .saved = saved_bytes});
+  options.executor = &executor;
+  options.scratch = scratch.bytes();
+  layer.Backward(inputs, initial, ViewOf(kOp, "dy", *dy), dfinal, dinputs, dinitial, options);
   Return(values, gradients.tensors());
 }
 

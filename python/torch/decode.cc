@@ -1,12 +1,12 @@
 // Token by token, in place: what is mutated is the caller's state, or the memory of a Decoder.
-#include <array>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "arguments.h"
-#include "dims.h"
 #include "executor.h"
 #include "layers.h"
+#include "memory.h"
 #include "operators.h"
 #include "scratch.h"
 #include "tensors.h"
@@ -16,7 +16,22 @@
 namespace ttr::pytorch {
 namespace {
 
-DType StateType(bool is_float64) { return is_float64 ? DType::kFloat64 : DType::kFloat32; }
+/// A decoder over a memory of the caller's, and the layer that it needs.
+struct BoundDecoder {
+  BoundDecoder(std::string_view op, const std::string& recipe, const Tensor& memory,
+               const std::string& sizes)
+      : cached(FindLayer(recipe)), decoder(Make(op, cached->layer, memory, sizes)) {}
+
+  static Decoder Make(std::string_view op, const Layer& layer, const Tensor& memory,
+                      const std::string& sizes) {
+    Memory made = MemoryFrom(op, layer.recipe(), sizes);
+    made.options.memory = BytesOf(op, "memory", memory);
+    return {layer, made.dims, made.options};
+  }
+
+  std::shared_ptr<const CachedLayer> cached;
+  Decoder decoder;
+};
 
 }  // namespace
 
@@ -33,7 +48,8 @@ void Step(StableIValue* values) {
   if (dims.tokens != 1) {
     throw Error(kOp, "v", "one token (T = 1)", "T = " + std::to_string(dims.tokens));
   }
-  Decoder decoder(cached->layer, dims, StateType(inputs.v.dtype() == DType::kFloat64),
+  const bool is_float64 = inputs.v.dtype() == DType::kFloat64;
+  Decoder decoder(cached->layer, dims, is_float64 ? DType::kFloat64 : DType::kFloat32,
                   BytesOf(kOp, "memory", memory));
   TorchExecutor executor;
   const Tensor y = Empty(inputs.v.dtype(), OutputShape(dims));
@@ -68,14 +84,11 @@ void DecoderStart(StableIValue* values) {
   Stack stack(values);
   const std::string recipe = stack.TakeText();
   const Tensor memory = stack.Take<Tensor>();
-  const auto sizes = stack.Take<std::vector<std::int64_t>>();
-  const bool is_float64 = stack.Take<bool>();
+  const std::string sizes = stack.TakeText();
   std::vector<Tensor> entries = stack.Take<std::vector<Tensor>>();
 
-  const auto cached = FindLayer(recipe);
-  Decoder decoder(cached->layer, DimsFrom(kOp, sizes), StateType(is_float64),
-                  BytesOf(kOp, "memory", memory));
-  decoder.Start(WholeState(kOp, cached->layer, std::move(entries)));
+  BoundDecoder bound(kOp, recipe, memory, sizes);
+  bound.decoder.Start(WholeState(kOp, bound.cached->layer, std::move(entries)));
 }
 
 void DecoderState(StableIValue* values) {
@@ -83,25 +96,21 @@ void DecoderState(StableIValue* values) {
   Stack stack(values);
   const std::string recipe = stack.TakeText();
   const Tensor memory = stack.Take<Tensor>();
-  const auto sizes = stack.Take<std::vector<std::int64_t>>();
-  const bool is_float64 = stack.Take<bool>();
+  const std::string sizes = stack.TakeText();
 
-  const auto cached = FindLayer(recipe);
-  Decoder decoder(cached->layer, DimsFrom(kOp, sizes), StateType(is_float64),
-                  BytesOf(kOp, "memory", memory));
+  BoundDecoder bound(kOp, recipe, memory, sizes);
   TorchExecutor executor;
-  Return(values, CopiesOf(kOp, decoder.state({.executor = &executor})));
+  Return(values, CopiesOf(kOp, bound.decoder.state({.executor = &executor})));
 }
 
 void DecoderBytes(StableIValue* values) {
   constexpr std::string_view kOp = "decoder_bytes";
   Stack stack(values);
   const std::string recipe = stack.TakeText();
-  const auto sizes = stack.Take<std::vector<std::int64_t>>();
-  const bool is_float64 = stack.Take<bool>();
+  const std::string sizes = stack.TakeText();
   const auto cached = FindLayer(recipe);
-  const std::size_t bytes =
-      Decoder::Bytes(cached->layer, DimsFrom(kOp, sizes), StateType(is_float64));
+  const Memory memory = MemoryFrom(kOp, cached->layer.recipe(), sizes);
+  const std::size_t bytes = Decoder::Bytes(cached->layer, memory.dims, memory.options);
   Return(values, static_cast<std::int64_t>(bytes));
 }
 

@@ -93,8 +93,10 @@ void Forward(StableIValue* values) {
   ByBits initial_tensors = TakeByBits(stack);
   const bool wants_final = stack.Take<bool>();
   const bool saves = stack.Take<bool>();
-  const bool bfloat16_products = stack.Take<bool>();
   const std::optional<std::string> engine = stack.Take<std::optional<std::string>>();
+  CallOptions options = TakeSwitches(stack);
+  // A call for gradients multiplies in float32, also where there is nothing to save.
+  if (saves) options.bfloat16_products = false;
 
   const auto cached = FindLayer(recipe, engine.value_or(""));
   const Layer& layer = cached->layer;
@@ -109,17 +111,14 @@ void Forward(StableIValue* values) {
   FinalState final_state(*cached, dims, inputs, initial, wants_final);
   const Tensor y = Empty(inputs.v.dtype(), OutputShape(dims));
   std::vector<Tensor> saved;
-  std::span<std::byte> saved_bytes;
   if (saves) {
     saved.push_back(EmptyBytes(layer.SavedBytes(dims, ArithmeticType(inputs, initial))));
-    saved_bytes = BytesOf(kOp, "saved", saved.front());
+    options.saved = BytesOf(kOp, "saved", saved.front());
   }
   const CallScratch scratch(layer.ScratchBytes(dims, executor.threads()));
-  layer.Forward(inputs, final_state.state(), {.y = ViewOf(kOp, "y", y)},
-                {.executor = &executor,
-                 .scratch = scratch.bytes(),
-                 .saved = saved_bytes,
-                 .bfloat16_products = bfloat16_products});
+  options.executor = &executor;
+  options.scratch = scratch.bytes();
+  layer.Forward(inputs, final_state.state(), {.y = ViewOf(kOp, "y", y)}, options);
   Return(values, y, final_state.Tensors(), saved);
 }
 

@@ -2,39 +2,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "text_cache.h"
 #include "ttr/recipe.h"
 #include "ttr/state.h"
 #include "ttr/tensor.h"
 
 namespace ttr::pytorch {
 namespace {
-
-// A program has as many recipes as kinds of layers; one that draws them at random stays bounded.
-constexpr std::size_t kMost = 256;
-
-class Cache {
- public:
-  std::shared_ptr<const CachedLayer> Find(const std::string& key) {
-    const std::lock_guard lock(mutex_);
-    const auto found = layers_.find(key);
-    return found == layers_.end() ? nullptr : found->second;
-  }
-
-  void Put(const std::string& key, const std::shared_ptr<const CachedLayer>& layer) {
-    const std::lock_guard lock(mutex_);
-    if (layers_.size() >= kMost) layers_.clear();
-    layers_.emplace(key, layer);
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<const CachedLayer>> layers_;
-};
 
 bool IsZero(const TensorView& view) {
   for (std::int64_t i = 0; i < view.shape().elements(); ++i) {
@@ -76,12 +53,9 @@ CachedLayer::CachedLayer(const std::string& text, const std::string& engine)
 }
 
 std::shared_ptr<const CachedLayer> FindLayer(const std::string& recipe, const std::string& engine) {
-  static Cache& cache = *new Cache;  // outlives every thread that may still call
-  const std::string key = engine.empty() ? recipe : engine + "\n" + recipe;
-  if (auto found = cache.Find(key)) return found;
-  auto made = std::make_shared<const CachedLayer>(recipe, engine);
-  cache.Put(key, made);
-  return made;
+  static auto& cache = *new TextCache<CachedLayer>;  // outlives every thread that may still call
+  const auto make = [&] { return std::make_shared<const CachedLayer>(recipe, engine); };
+  return engine.empty() ? cache.Find(recipe, make) : cache.Find(engine + "\n" + recipe, make);
 }
 
 }  // namespace ttr::pytorch

@@ -2,6 +2,9 @@
 // the tensors marked (a!) and have no gradients.
 #include <torch/csrc/stable/library.h>
 
+#include <string>
+#include <string_view>
+
 #include "arguments.h"
 #include "operators.h"
 
@@ -9,32 +12,32 @@ namespace ttr::pytorch {
 namespace {
 
 // Inputs and entries of a state are lists of what is given, beside a number whose bit i says that
-// the i-th of input_names(), or of the recipe's state, is.
+// the i-th of input_names(), or of the recipe's state, is. {switches}: those of a call, by their
+// names. `sizes`: the record of a memory (memory.h), a text.
 constexpr const char* kSchemas[] = {
     "forward(str recipe, Tensor[] inputs, int given, Tensor[] initial, int entries, "
-    "bool wants_final=True, bool saves=False, bool bfloat16_products=False, str? engine=None) "
+    "*, bool wants_final=True, bool saves=False, str? engine=None{switches}) "
     "-> (Tensor y, Tensor[] final, Tensor[] saved)",
     "backward(str recipe, Tensor[] inputs, int given, Tensor[] initial, int entries, Tensor? dy, "
-    "Tensor[] dfinal, int dentries, Tensor[] saved, int wanted) -> Tensor[]",
+    "Tensor[] dfinal, int dentries, Tensor[] saved, int wanted, *{switches}) -> Tensor[]",
 
     "step_(str recipe, Tensor(a!) memory, Tensor[] inputs, int given) -> Tensor",
     "step_state_(str recipe, Tensor(a!)[] state, Tensor[] inputs, int given) -> Tensor",
-    "decoder_start_(str recipe, Tensor(a!) memory, int[] dims, bool is_float64, Tensor[] state) "
+    "decoder_start_(str recipe, Tensor(a!) memory, str sizes, Tensor[] state) "
     "-> ()",
-    "decoder_state_(str recipe, Tensor(a!) memory, int[] dims, bool is_float64) -> Tensor[]",
-    "decoder_bytes(str recipe, int[] dims, bool is_float64) -> int",
+    "decoder_state_(str recipe, Tensor(a!) memory, str sizes) -> Tensor[]",
+    "decoder_bytes(str recipe, str sizes) -> int",
 
-    // A pool of slots: `dims` of one stream, `options` three numbers: are states float64, draft,
-    // window. `memory` [slots, bytes of a slot].
-    "pool_bytes(str recipe, int[] dims, int[] options, int slots) -> int",
-    "pool_step_(str recipe, Tensor(a!) memory, int[] dims, int[] options, Tensor slots, Tensor[] "
+    // A pool of slots, whose `sizes` are those of one stream. `memory` [slots, bytes of a slot].
+    "pool_bytes(str recipe, str sizes, int slots) -> int",
+    "pool_step_(str recipe, Tensor(a!) memory, str sizes, Tensor slots, Tensor[] "
     "inputs, int given) -> Tensor",
-    "pool_start_(str recipe, Tensor(a!) memory, int[] dims, int[] options, int slot, Tensor[] "
+    "pool_start_(str recipe, Tensor(a!) memory, str sizes, int slot, Tensor[] "
     "state) "
     "-> ()",
-    "pool_state_(str recipe, Tensor(a!) memory, int[] dims, int[] options, int slot) -> Tensor[]",
-    "pool_pending(str recipe, Tensor memory, int[] dims, int[] options, int slot) -> int",
-    "pool_roll_back_(str recipe, Tensor(a!) memory, int[] dims, int[] options, int slot, int "
+    "pool_state_(str recipe, Tensor(a!) memory, str sizes, int slot) -> Tensor[]",
+    "pool_pending(str recipe, Tensor memory, str sizes, int slot) -> int",
+    "pool_roll_back_(str recipe, Tensor(a!) memory, str sizes, int slot, int "
     "tokens) "
     "-> ()",
 
@@ -62,17 +65,24 @@ constexpr const char* kSchemas[] = {
     "-> Tensor[]",
 
     "input_names() -> str",
-    "describe(str recipe) -> str",
-    "dims(str recipe, Tensor[] inputs, int given) -> int[]",
-    "phi_dim(str recipe, int key_dim, int features) -> int",
-    "saved_bytes(str recipe, int[] dims, bool is_float64) -> int",
+    "size_names() -> str",
+    "most_differences() -> int",
+    "dims(str recipe, Tensor[] inputs, int given) -> str",
+    "saved_bytes(str recipe, str sizes) -> int",
 };
+
+std::string WithSwitches(std::string schema) {
+  constexpr std::string_view kPlace = "{switches}";
+  const std::size_t at = schema.find(kPlace);
+  return at == std::string::npos ? schema : schema.replace(at, kPlace.size(), SwitchKeywords());
+}
 
 }  // namespace
 }  // namespace ttr::pytorch
 
 STABLE_TORCH_LIBRARY(ttr, library) {
-  for (const char* const schema : ttr::pytorch::kSchemas) library.def(schema);
+  using namespace ttr::pytorch;  // NOLINT: one table
+  for (const char* const schema : kSchemas) library.def(WithSwitches(schema).c_str());
 }
 
 STABLE_TORCH_LIBRARY_IMPL(ttr, CPU, library) {
@@ -105,10 +115,10 @@ STABLE_TORCH_LIBRARY_IMPL(ttr, CPU, library) {
 
 STABLE_TORCH_LIBRARY_IMPL(ttr, CompositeExplicitAutograd, library) {
   using namespace ttr::pytorch;  // NOLINT: one table
-  library.impl("input_names", &Operator<InputNamesOf>);
-  library.impl("describe", &Operator<Describe>);
+  library.impl("input_names", &Operator<InputNames>);
+  library.impl("size_names", &Operator<SizeNames>);
+  library.impl("most_differences", &Operator<MostDifferences>);
   library.impl("decoder_bytes", &Operator<DecoderBytes>);
   library.impl("pool_bytes", &Operator<PoolBytes>);
-  library.impl("phi_dim", &Operator<PhiDimOf>);
-  library.impl("saved_bytes", &Operator<SavedBytesOf>);
+  library.impl("saved_bytes", &Operator<SavedBytes>);
 }

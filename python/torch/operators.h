@@ -4,7 +4,13 @@
 
 #include <torch/csrc/stable/library.h>
 
+#include <cstdint>
+
 namespace ttr::pytorch {
+
+/// A layer without gradients of its own takes two forward calls of the definition for every number:
+/// of more numbers than these they are refused.
+inline constexpr std::int64_t kMostDifferences = 4096;
 
 void Forward(StableIValue* stack);
 void Backward(StableIValue* stack);
@@ -34,10 +40,10 @@ void StepGateBackward(StableIValue* stack);
 void SkipGateForward(StableIValue* stack);
 void SkipGateBackward(StableIValue* stack);
 
-void Describe(StableIValue* stack);
-void InputNamesOf(StableIValue* stack);
+void InputNames(StableIValue* stack);
+void SizeNames(StableIValue* stack);
+void MostDifferences(StableIValue* stack);
 void DimsOf(StableIValue* stack);
-void PhiDimOf(StableIValue* stack);
-void SavedBytesOf(StableIValue* stack);
+void SavedBytes(StableIValue* stack);
 
 }  // namespace ttr::pytorch

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "arguments.h"
-#include "dims.h"
 #include "executor.h"
 #include "layers.h"
+#include "memory.h"
 #include "operators.h"
 #include "scratch.h"
 #include "tensors.h"
@@ -18,40 +18,22 @@
 namespace ttr::pytorch {
 namespace {
 
-/// The sizes of one stream, and how its memory is kept.
-struct Kept {
-  Dims dims;
-  DecoderOptions options;
-
-  Kept(std::string_view op, const Recipe& recipe, const std::vector<std::int64_t>& sizes,
-       const std::vector<std::int64_t>& how)
-      : dims(DimsFrom(op, sizes)) {
-    if (how.size() != 3) {
-      throw Error(op, "options", "three numbers: float64, draft, window",
-                  std::to_string(how.size()));
-    }
-    dims.batch = dims.tokens = 1;
-    dims.sequences = 0;
-    if (recipe.function.kind == FunctionClass::kNetwork && recipe.function.depth > 1) {
-      dims.hidden = recipe.function.expansion * dims.key_dim;
-    }
-    options.state = how[0] != 0 ? DType::kFloat64 : DType::kFloat32;
-    options.draft = how[1];
-    options.window = how[2];
-  }
-};
+/// The memory of one stream, whatever is said of rows and tokens.
+Memory StreamFrom(std::string_view op, const Recipe& recipe, const std::string& sizes) {
+  Memory memory = MemoryFrom(op, recipe, sizes);
+  memory.dims.batch = memory.dims.tokens = 1;
+  memory.dims.sequences = 0;
+  return memory;
+}
 
 /// The arguments with which every operator on a pool begins.
 struct PoolArguments {
   explicit PoolArguments(Stack& stack)
-      : recipe(stack.TakeText()),
-        memory(stack.Take<Tensor>()),
-        dims(stack.Take<std::vector<std::int64_t>>()),
-        options(stack.Take<std::vector<std::int64_t>>()) {}
+      : recipe(stack.TakeText()), memory(stack.Take<Tensor>()), sizes(stack.TakeText()) {}
 
   std::string recipe;
   Tensor memory;
-  std::vector<std::int64_t> dims, options;
+  std::string sizes;
 };
 
 /// A pool over a tensor [slots, bytes of a slot].
@@ -65,10 +47,10 @@ class BoundPool {
 
  private:
   static StatePool Make(std::string_view op, const PoolArguments& arguments, const Layer& layer) {
-    Kept kept(op, layer.recipe(), arguments.dims, arguments.options);
-    kept.options.memory = BytesOf(op, "memory", arguments.memory);
+    Memory stream = StreamFrom(op, layer.recipe(), arguments.sizes);
+    stream.options.memory = BytesOf(op, "memory", arguments.memory);
     const std::int64_t slots = arguments.memory.dim() == 2 ? arguments.memory.size(0) : 0;
-    StatePool pool(layer, kept.dims, slots, kept.options);
+    StatePool pool(layer, stream.dims, slots, stream.options);
     if (static_cast<std::int64_t>(pool.slot_bytes()) != arguments.memory.size(1)) {
       throw Error(op, "memory", std::to_string(pool.slot_bytes()) + " bytes a slot",
                   std::to_string(arguments.memory.size(1)));
@@ -86,13 +68,12 @@ void PoolBytes(StableIValue* values) {
   constexpr std::string_view kOp = "pool_bytes";
   Stack stack(values);
   const std::string recipe = stack.TakeText();
-  const auto dims = stack.Take<std::vector<std::int64_t>>();
-  const auto options = stack.Take<std::vector<std::int64_t>>();
+  const std::string sizes = stack.TakeText();
   const auto slots = stack.Take<std::int64_t>();
   const auto cached = FindLayer(recipe);
-  Kept kept(kOp, cached->layer.recipe(), dims, options);
-  kept.options.together = slots;
-  const std::size_t bytes = StatePool::SlotBytes(cached->layer, kept.dims, kept.options);
+  Memory stream = StreamFrom(kOp, cached->layer.recipe(), sizes);
+  stream.options.together = slots;
+  const std::size_t bytes = StatePool::SlotBytes(cached->layer, stream.dims, stream.options);
   Return(values, static_cast<std::int64_t>(bytes));
 }
 

@@ -53,9 +53,6 @@ bool Meets(const State& state, std::span<const std::byte> memory) {
   });
 }
 
-/// Tokens of a draft, and of a window, at most.
-constexpr std::int64_t kMostTokens = 64;
-
 /// Tokens after which a state is rounded, if the caller does not say: with more, products with the
 /// keys that wait cost more than the reads of a narrow state save.
 constexpr std::int64_t kRoundedWindow = 16;
@@ -66,8 +63,8 @@ void CheckOptions(const DecoderOptions& options) {
   }
   for (const auto& [name, tokens] :
        {std::pair("draft", options.draft), std::pair("window", options.window)}) {
-    if (tokens >= 0 && tokens <= kMostTokens) continue;
-    throw Error("Decoder", name, "from 0 to " + std::to_string(kMostTokens),
+    if (tokens >= 0 && tokens <= Decoder::kMostTokens) continue;
+    throw Error("Decoder", name, "from 0 to " + std::to_string(Decoder::kMostTokens),
                 std::to_string(tokens));
   }
   if (options.together < 1) {

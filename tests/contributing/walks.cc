@@ -1,11 +1,15 @@
-// Outputs and gradients of what CONTRIBUTING.md adds against the definition: the step rule
-// `clipped`, the kernel `cauchy`.
+// What CONTRIBUTING.md adds: outputs and gradients of the step rule `clipped` and of the kernel
+// `cauchy` against the definition; the switch `finite` by its name, as Python's front ends set it.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "python/switches.h"
+#include "ttr/error.h"
 #include "ttr/layer.h"
 #include "ttr/util/random.h"
 
@@ -64,6 +68,41 @@ void ExpectTheDefinition(const std::string& name, const ttr::Inputs& inputs,
   }
 }
 
+/// What a call with the switches of these names says: nothing, or its error.
+std::string Refusal(const ttr::Inputs& inputs, const std::vector<std::string>& names) {
+  ttr::CallOptions options;
+  for (const ttr::CallSwitch& known : ttr::kCallSwitches) {
+    options.*known.value = std::ranges::find(names, known.name) != names.end();
+  }
+  const ttr::Tensor y(ttr::DType::kFloat64, inputs.v.shape());
+  ttr::State state;
+  try {
+    ttr::Layer("linear_attention").Forward(inputs, state, {.y = y}, options);
+  } catch (const ttr::Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// CallOptions as the rooms have it that are not compiled again.
+struct WithoutFinite {
+  ttr::Executor* executor;
+  std::span<std::byte> scratch, saved;
+  bool bfloat16_products;
+};
+static_assert(sizeof(WithoutFinite) == sizeof(ttr::CallOptions));
+
+void ExpectTheSwitch(const ttr::Inputs& inputs) {
+  Expect(Refusal(inputs, {"finite"}).empty(), "finite: answers that are");
+  ttr::Tensor v = ttr::Tensor::Copy(inputs.v);
+  v.as<double>()[4] = std::nan("");
+  ttr::Inputs holed = inputs;
+  holed.v = v;
+  Expect(Refusal(holed, {}).empty(), "finite: NaN is data where nothing is asked");
+  const std::string refused = Refusal(holed, {"finite"});
+  Expect(refused == "[Forward] y must be finite but is nan", "finite: " + refused);
+}
+
 }  // namespace
 
 int main() {
@@ -86,5 +125,6 @@ int main() {
                            "local_linear{kernel: cauchy, bandwidth: 0.7}"}) {
     ExpectTheDefinition(name, {.q = q, .k = k, .v = v}, dy);
   }
+  ExpectTheSwitch({.q = q, .k = k, .v = v});
   return failures == 0 ? 0 : 1;
 }

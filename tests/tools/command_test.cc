@@ -10,8 +10,8 @@
 namespace ttr::test {
 namespace {
 
-const std::vector<std::string> kCommands = {"zoo",      "plan",       "apply", "recall",
-                                            "forecast", "experiment", "bench", "doctor"};
+const std::vector<std::string> kCommands = {"zoo",        "plan",  "apply", "recall", "forecast",
+                                            "experiment", "bench", "chart", "doctor"};
 
 // The names that are promised to stay.
 const std::vector<std::string> kLayers = {"linear_attention",
@@ -216,6 +216,8 @@ TEST(Command, EveryBadInvocationIsOneLine) {
       {{"bench", "\x1b[31m"}, "\\x1b"},
       {{"bench", "--part", "fl\ny"}, "fl\\ny"},
       {{"bench", "@" + missing}, "none\\n\\x1b[31m"},
+      {{"chart", missing}, "none\\n\\x1b[31m"},
+      {{"chart", table}, "a chart as JSON"},
       {{"doctor", "a\nb"}, "a\\nb"},
       {{"demo", "--series", missing}, "TEXT"},
   };
@@ -227,6 +229,17 @@ TEST(Command, EveryBadInvocationIsOneLine) {
     for (const char c : outcome.err) EXPECT_TRUE(c == '\n' || c >= ' ' || c < 0) << "ttr" << call;
   }
   EXPECT_FALSE(std::filesystem::exists(folder / "o"));
+}
+
+TEST(Command, ChartDrawsWhatJsonDescribes) {
+  const Outcome drawn = Ttr({"chart"}, R"({"title": "A < B", "panels": [{"x": {"label": "tokens"},
+      "series": [{"name": "one", "y": [1, 2]}, {"name": "two", "y": [2, null]}]}]})");
+  EXPECT_EQ(drawn.code, 0) << drawn.err;
+  EXPECT_TRUE(drawn.out.starts_with("<svg"));
+  for (const char* part : {"A &lt; B", ">tokens<", ">one<", ">two<", "</svg>\n"}) {
+    EXPECT_NE(drawn.out.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(NoRefusal(Ttr({"chart"}, R"({"panels": []})"), 2, "panels must be one or more"), "");
 }
 
 TEST(Command, AFileWithoutPermissionIsCodeTwo) {

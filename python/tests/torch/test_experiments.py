@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import importlib
 import json
+import re
 import xml.etree.ElementTree
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from ttr.experiments import __main__, exact, local, steps
-from ttr.experiments._chart import Axis, Panel, Series, axis_of, chart
+from ttr.experiments._chart import Axis, Panel, Series, chart, describe
 from ttr.experiments._train import CHOICE, TEST
 from ttr.experiments.studies import command, report
 from ttr.experiments.studies.results import Results
@@ -251,15 +252,31 @@ def test_tables_and_pictures() -> None:
 
 def test_axes_have_room_and_round_numbers() -> None:
     nan = float("nan")
-    axis = axis_of([0.012, 0.9, nan], log=True)
-    assert axis.log and axis.ticks() == pytest.approx([0.02, 0.05, 0.1, 0.2, 0.5])
-    assert axis.share(0.001) == 0 and axis.share(9) == 1
-    assert axis_of([2.0, 4.0]).ticks() == pytest.approx([2, 2.5, 3, 3.5, 4])
-    assert axis_of([nan]) == Axis() and Axis().ticks() == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
-    assert axis_of([3.0, 3.0]).low < 3 < axis_of([3.0, 3.0]).high
-    lines = [Series("s", [1, 2], [1e-4, 1.0], [nan, 0.1])]
-    drawn = chart("t", "s", [Panel("p", lines, axis_of(lines[0].y, log=True), "x")], "")
-    assert "nan" not in drawn and ">0.001<" in drawn and ">x<" in drawn
+    lines = [Series("s", [1, 2, 3], [1e-4, nan, 1.0], [nan, 0.1, 0.1])]
+    panels = [Panel("p", lines, Axis(log=True), "x"), Panel("q", lines, Axis(2.0, 4.0))]
+    drawn = chart("t", "s", panels, "shares")
+    xml.etree.ElementTree.fromstring(drawn)
+    said = re.sub(r"(?<=>)\s+", "", re.sub("<[^>]*>", "|", drawn))
+    assert "nan" not in drawn and "|x|" in said and "|shares|" in said
+    for tick in ("2", "2.5", "3", "3.5", "4"):
+        assert f"|{tick}|" in said
+    assert re.search(r"10\|+-4\|", said) and re.search(r"10\|+-1\|", said)  # powers of ten
+    (logarithmic, linear) = describe("t", "s", panels, "shares")["panels"]
+    assert logarithmic["y"] == {"scale": "log10"}
+    assert linear["y"] == {"scale": "linear", "min": 2.0, "max": 4.0}
+    assert logarithmic["x"] == {"label": "x", "scale": "log2"}
+    shares = [Panel("p", [Series("s", [0.05, 1], [1, 2], [0, 0])])]
+    assert describe("t", "s", shares, "")["panels"][0]["x"]["scale"] == "log10"
+
+
+def test_without_the_command_there_is_a_table_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    few = ["--tasks", "changing regression", "--steps", "1", "--tests", "2", "--rates", "0.01"]
+    assert __main__.main(words_for("exact", tmp_path, *few, "--methods", "RLS")) == 0
+    assert (tmp_path / "exact.csv").exists() and not (tmp_path / "exact.svg").exists()
+    assert "no picture, which the command ttr draws" in capsys.readouterr().err
 
 
 # ---- Commands ------------------------------------------------------------------------------------

@@ -24,11 +24,11 @@ def checked(operator: Any, *args: Any, **options: Any) -> None:
 @pytest.mark.parametrize("saves", [False, True])
 def test_opcheck_forward(grad: bool, saves: bool) -> None:
     inputs = list(cases.draw("gated_deltanet", dtype=torch.float32, grad=grad).values())
-    checked(OPS.forward.default, "gated_deltanet", inputs, GIVEN, [], 0, True, saves)
+    checked(OPS.forward.default, "gated_deltanet", inputs, GIVEN, [], 0, wants_final=True, saves=saves)
     start = list(cases.reached("gated_deltanet", dtype=torch.float32).values())
     start = [t.requires_grad_(grad) for t in start]
-    checked(OPS.forward.default, "gated_deltanet", inputs, GIVEN, start, 1, True, saves)
-    checked(OPS.forward.default, "gated_deltanet", inputs, GIVEN, start, 1, False, saves)
+    checked(OPS.forward.default, "gated_deltanet", inputs, GIVEN, start, 1, wants_final=True, saves=saves)
+    checked(OPS.forward.default, "gated_deltanet", inputs, GIVEN, start, 1, wants_final=False, saves=saves)
 
 
 @pytest.mark.parametrize("name", ["mesa", "lru", "softmax", "ttt_mlp", "mlstm", "delta_product"])
@@ -43,7 +43,7 @@ def test_opcheck_of_other_families(name: str) -> None:
 
 def test_opcheck_backward_and_steps() -> None:
     inputs = list(cases.draw("gated_deltanet", dtype=torch.float32).values())
-    y, _, saved = OPS.forward("gated_deltanet", inputs, GIVEN, [], 0, True, True)
+    y, _, saved = OPS.forward("gated_deltanet", inputs, GIVEN, [], 0, saves=True)
     dy = torch.ones_like(y)
     checked(OPS.backward.default, "gated_deltanet", inputs, GIVEN, [], 0, dy, [], 0, saved, 31)
     token = [t[:, :1] for t in inputs]
@@ -52,8 +52,8 @@ def test_opcheck_backward_and_steps() -> None:
     checked(OPS.step_.default, "gated_deltanet", memory, token, GIVEN)
     state = list(cases.reached("gated_deltanet", dtype=torch.float32).values())
     checked(OPS.step_state_.default, "gated_deltanet", state, token, GIVEN)
-    dims = OPS.dims("gated_deltanet", token, GIVEN)
-    checked(OPS.decoder_start_.default, "gated_deltanet", memory, dims, False, state)
+    sizes = OPS.dims("gated_deltanet", token, GIVEN)
+    checked(OPS.decoder_start_.default, "gated_deltanet", memory, sizes, state)
 
 
 @pytest.mark.parametrize("name", cases.NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import copy
 import io
 import pickle
@@ -210,3 +211,19 @@ def test_a_wide_state_stays_wide_beside_narrow_tokens(name: str) -> None:
             assert after[entry].dtype == tensor.dtype
         if name != "softmax":
             torch.testing.assert_close(after["state"], final["state"], rtol=1e-10, atol=1e-10)
+
+
+def test_goes_on_from_what_an_earlier_version_kept() -> None:
+    """Sizes in the order of their names, and no drafts."""
+    inputs = cases.draw("gated_deltanet")
+    decoder, loaded = Decoder("gated_deltanet"), Decoder("gated_deltanet")
+    decoder.step(**token("gated_deltanet", inputs, 0))
+    held = decoder.__getstate__()
+    sizes = json.loads(held.pop("record"))
+    assert sizes.pop("float64") is True
+    dims = [sizes[name] for name in ("B", "T", "Hq", "Hk", "Hv", "H", "Dk", "Dv", "F", "hidden", "N")]
+    kept = {name: held[name] for name in ("recipe", "memory", "float64", "state")}
+    loaded.__setstate__({**kept, "dims": dims})
+    second = token("gated_deltanet", inputs, 1)
+    assert torch.equal(loaded.step(**second), decoder.step(**second))
+    assert torch.equal(loaded.state()["state"], decoder.state()["state"])

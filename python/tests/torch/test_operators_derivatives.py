@@ -13,7 +13,7 @@ import ttr.torch.functional as ttf
 from around_cases import OPS, rand
 from torch import Tensor
 from torch.autograd import forward_ad
-from ttr.torch import portable
+from ttr.torch import _library, portable
 from ttr.torch._arguments import arrange
 
 #: PyTorch compiles rules of its own for forward mode, by what it calls deprecated.
@@ -37,7 +37,7 @@ def by_first(
 
 
 SEQUENCE, TOKEN, STATE = arranged(), arranged(T=1), cases.reached(RECIPE)["state"]
-SIZES = OPS.dims(RECIPE, *TOKEN)
+SIZES = _library.record(_library.sizes_of(RECIPE, *TOKEN), torch.float64)
 NAMED, PAIR = cases.draw(RECIPE, T=1), cases.draw("softmax", T=1)
 X, FILTER, ROWS = rand(1, 3, 2, 4), rand(2, 4, 3), rand(1, 2, 2, 4)
 DY = OPS.forward(RECIPE, *SEQUENCE, [], 0)[0]
@@ -48,8 +48,8 @@ MEMORY, CHANNEL, KEY, DECAY = rand(1, 3, 4), rand(1, 3), rand(1, 4), -rand(3, 4)
 
 def started(start: Tensor) -> Tensor:
     """A decoder's memory that begins at `start`."""
-    memory = torch.zeros(OPS.decoder_bytes(RECIPE, SIZES, True), dtype=torch.uint8)
-    OPS.decoder_start_(RECIPE, memory, SIZES, True, [start])
+    memory = torch.zeros(OPS.decoder_bytes(RECIPE, SIZES), dtype=torch.uint8)
+    OPS.decoder_start_(RECIPE, memory, SIZES, [start])
     return memory
 
 

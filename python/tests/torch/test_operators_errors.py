@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import operator_cases as cases
 import pytest
 import torch
 from ttr.torch import _library, regress
+from ttr.torch._arguments import arrange
 
 INPUTS = cases.draw("gated_deltanet")
 RELU = "linear_attention{features: t2r}"
@@ -107,7 +109,33 @@ def test_lists_and_bits_that_do_not_fit() -> None:
             _library.forward("gated_deltanet", tensors, given, [], 0)
     with pytest.raises(ValueError, match="as many tensors as its number has bits"):
         _library.forward("gated_deltanet", tensors, 0b100010111, [], 1)
-    with pytest.raises(ValueError, match="11 numbers"):
-        _library.decoder_bytes("gated_deltanet", [1, 2], False)
-    with pytest.raises(ValueError, match="must be from"):
-        _library.decoder_bytes("gated_deltanet", [-1] * 11, False)
+
+
+@pytest.mark.parametrize(
+    "record, text",
+    [
+        ("", "memory must be a record of sizes in JSON"),
+        ("[1, 2]", "memory must be a record of sizes in JSON"),
+        ('{"H": 1', "memory must be a record of sizes in JSON"),
+        ('{"Hh": 1}', "a size 'Hh'"),
+        ('{"H": 1.5}', "H = 1.5"),
+        ('{"H": 18446744073709551615}', "H = 18446744073709551615"),
+        ('{"float64": 1}', "float64 = 1"),
+        ('{"draft": "4"}', 'draft = "4"'),
+        ('{"draft": 65}', "draft must be from 0 to 64"),
+        (json.dumps(dict.fromkeys(_library.SIZES, -1)), "must be from"),
+    ],
+)
+def test_records_of_memories_that_are_none(record: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        _library.decoder_bytes("gated_deltanet", record)
+
+
+def test_what_a_record_leaves_out_has_its_default() -> None:
+    token = cases.draw("gated_deltanet", T=1, B=1)
+    rows = (token.pop(name) for name in "qkv")
+    sizes = _library.sizes_of("gated_deltanet", *arrange("gated_deltanet", *rows, token))
+    whole = _library.decoder_bytes("gated_deltanet", _library.record(sizes, torch.float32))
+    assert sizes["Hq"] == sizes["Hk"] == sizes["Hv"] == sizes["H"]
+    short = json.dumps({name: sizes[name] for name in ("H", "Dk", "Dv")})
+    assert _library.decoder_bytes("gated_deltanet", short) == whole

@@ -177,3 +177,30 @@ def test_errors() -> None:
     decoder = Decoder("deltanet", draft=2)
     with pytest.raises(ValueError, match="from 0 to 0 to be taken back but are 1"):
         decoder.roll_back(1)
+
+
+@pytest.mark.parametrize("decay", [-1.0, -9.0, -25.0, -60.0])
+@pytest.mark.parametrize("name", ["gated_deltanet", "kda", "mamba2"])
+def test_drafts_go_back_past_strong_decays(name: str, decay: float) -> None:
+    """What has decayed below rounding is written at once; it is taken back as well."""
+    generator = torch.Generator().manual_seed(1)
+    inputs = cases.draw(name, T=60)
+    inputs["log_decay"] = decay * torch.rand(inputs["log_decay"].shape, generator=generator).double()
+    drafts, plain, at = Decoder(name, draft=8), Decoder(name, draft=8), 0
+    drafts.step(**cut(name, inputs, 0, 1))
+    plain.step(**cut(name, inputs, 0, 1))
+    calls = [((5,), 2), ((1, 1, 1, 1), 1), ((3, 1, 4), 0), ((2, 6), 3), ((8,), 7), ((1, 5), 6)]
+    for lengths, right in calls:
+        for length in lengths:
+            begin = at + 1 + (20 if right == 0 else 0)
+            drafts.step(**cut(name, inputs, begin, begin + length))
+            at += length
+        read = sum(lengths)
+        assert drafts.pending >= read
+        drafts.roll_back(read - right)
+        at -= read - right
+        if right:
+            plain.step(**cut(name, inputs, at - right + 1, at + 1))
+        expected = copy.deepcopy(plain).state()
+        for entry, tensor in copy.deepcopy(drafts).state().items():
+            torch.testing.assert_close(tensor, expected[entry], rtol=1e-12, atol=1e-12)

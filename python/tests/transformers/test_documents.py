@@ -17,7 +17,7 @@ TEXT = (Path(__file__).resolve().parents[3] / "docs/transformers.md").read_text(
 
 def test_programs(capsys: Any) -> None:
     found = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    assert len(found) == 2
+    assert len(found) == 3
     names: dict[str, Any] = {}
     for program in found:
         exec(compile(program, "docs/transformers.md", "exec"), names)

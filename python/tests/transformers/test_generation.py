@@ -67,16 +67,6 @@ def test_assisted_generation() -> None:
     same(small_model("lfm2"), prompt(9, batch=1), assistant_model=assistant)
 
 
-@pytest.mark.parametrize("served", [False, True])
-def test_a_memory_cannot_be_assisted(served: bool) -> None:
-    """It cannot go back by a token: transformers refuses, in the same words."""
-    model = small_model("qwen3_next")
-    if served:
-        ttr.transformers.accelerate(model)
-    with pytest.raises(ValueError, match="assisted|stateful"):
-        generate(model, prompt(9, batch=1), assistant_model=small_model("qwen3_next"))
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_chat_goes_on(family: str) -> None:
     """Several tokens on a filled cache, then one by one."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 def mean(values: Sequence[float]) -> tuple[float, float]:
@@ -22,6 +25,19 @@ def figure(values: Sequence[float], digits: int = 3) -> str:
     middle, error = mean(values)
     one = f"{middle:.{digits}f}"
     return one if math.isnan(error) else f"{one} ± {error:.{digits}f}"
+
+
+def csv_text(names: str, rows: Iterable[Sequence[Any]]) -> str:
+    """CSV: the names of its columns, with commas between them, then the rows."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([names.split(","), *rows])
+    return out.getvalue()
+
+
+def mean_cells(values: Sequence[float], middle: str, error: str) -> list[str]:
+    """Mean and its standard error for a table, each by its format; empty where there is none."""
+    found = mean(values)
+    return [format(found[0], middle), "" if math.isnan(found[1]) else format(found[1], error)]
 
 
 def columns(lines: Sequence[Sequence[str]]) -> str:

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ._chart import Panel, Series
+from ._chart import Axis, Panel, Series
 from ._figures import Claim, mean
 from .studies import command
-from .studies.report import axis_for
 from .studies.results import Results
 from .studies.study import Study
 from .tasks.linear import LASTING
@@ -88,9 +87,8 @@ def panels(results: Results) -> list[Panel]:
                 ends = [float(COUNTS[0]), float(COUNTS[-1])]
                 lines[cell.method] = Series(cell.method, ends, [middle] * 2, [error] * 2)
         if lines:
-            drawn = list(lines.values())
-            axis = axis_for(task, drawn)
-            made.append(Panel(f"{name}: {task.measure}", drawn, axis))
+            axis = Axis(log=task.is_error)
+            made.append(Panel(f"{name}: {task.measure}", list(lines.values()), axis))
     return made
 
 

@@ -54,7 +54,7 @@ def _order(text: str, key: tuple[Any, ...]) -> tuple[int, tuple[str, ...]]:
 
 def _unknown(text: str, name: str) -> str:
     """What the recipe takes instead, and which of it is likely meant."""
-    taken = [entry.replace(".", "_") for entry, _, _ in info_of(text).inputs]
+    taken = [keyword for keyword, _, _ in info_of(text).inputs]
     meant = f": did you mean {likely(name, taken)}?" if likely(name, taken) else ""
     return (
         f"[forward] '{name}' must be an input of {text} ({', '.join(taken)}) but is none{meant}"
@@ -109,7 +109,7 @@ def slice_tokens(
 
 def _timed(info: RecipeInfo, inputs: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
     """The inputs that have a row for each token, or some rows."""
-    timed = {name.replace(".", "_") for name, axes, _ in info.inputs if axes[0][1:2] in _TIMED}
+    timed = {keyword for keyword, axes, _ in info.inputs if axes[0][1:2] in _TIMED}
     return {
         name: tensor
         for name, tensor in inputs.items()

@@ -8,11 +8,13 @@ from typing import Any, Iterable, Mapping
 import torch
 from torch import Tensor
 
+import ttr
+
 from . import _library
 from ._arguments import State, all_entries, arrange, count_tokens, slice_tokens
 from ._derivatives import refuse_gradients, refuse_tangents
+from ._drafts import Drafts
 from ._pairs import reserve_pairs, room_for_pairs
-from ._pool import MOST_DRAFT, StatePool, pool_of
 from ._recipes import info_of, text_of
 from ._regress import regress, run_in_place
 
@@ -57,10 +59,15 @@ def decoder_bytes(
     """Bytes of a decoder's memory for tokens like these; 0 where the memory keeps its pairs."""
     text = text_of(recipe)
     tensors, given = arrange(text, q, k, v, inputs)
-    sizes = _library.dims(text, tensors, given)
-    is_float64 = v is not None and v.dtype == torch.float64
-    size: int = _library.decoder_bytes(text, sizes, is_float64)
+    size: int = _library.decoder_bytes(text, _record(text, tensors, given, v))
     return size
+
+
+def _record(text: str, tensors: list[Tensor], given: int, v: Tensor | None) -> str:
+    """The record of a memory for tokens like these, of which a state of float64 goes with a float64 v."""
+    wide = v is not None and v.dtype == torch.float64
+    dtype = torch.float64 if wide else torch.float32
+    return _library.record(_library.sizes_of(text, tensors, given), dtype)
 
 
 def _is_wide(tensors: Iterable[Tensor]) -> bool:
@@ -91,17 +98,16 @@ class Decoder:
     """
 
     def __init__(self, recipe: Any, draft: int = 0) -> None:
-        if not 0 <= draft <= MOST_DRAFT:
-            raise ValueError(f"[Decoder] draft must be from 0 to {MOST_DRAFT} but is {draft}")
+        if not 0 <= draft <= (most := ttr.Decoder.most_draft):
+            raise ValueError(f"[Decoder] draft must be from 0 to {most} but is {draft}")
         self.recipe = text_of(recipe)
         self._info = info_of(self.recipe)
         self._memory: Tensor | None = None
-        self._dims: list[int] = []
-        self._float64 = False
+        self._record, self._float64 = "", False  # of the memory
         self._state: dict[str, Tensor] = {}  # until the first token, and of pairs
         self._room = 0  # tokens that `_state` is known to take without growing
         self._draft = draft
-        self._pool: StatePool | None = None  # of writes that wait: a slot for each row of the batch
+        self._drafts: Drafts | None = None  # of writes that wait
         self._kept: list[dict[str, Any]] = []  # what was before each of the last tokens
 
     def start(self, state: State | None) -> None:
@@ -110,7 +116,7 @@ class Decoder:
         refuse_tangents("Decoder", held)
         refuse_gradients("Decoder", held, "regress")
         copies = [t.detach().clone(memory_format=torch.contiguous_format) for t in held]
-        self._kept, self._pool = [], None
+        self._kept, self._drafts = [], None
         wider = not self._float64 and _is_wide(copies)
         if self._memory is None or wider:
             self._state, self._room = dict(zip(self._info.states, copies)), 0
@@ -120,7 +126,7 @@ class Decoder:
 
     def _start(self, state: list[Tensor]) -> None:
         assert self._memory is not None
-        _library.decoder_start_(self.recipe, self._memory, self._dims, self._float64, state)
+        _library.decoder_start_(self.recipe, self._memory, self._record, state)
 
     def step(
         self,
@@ -146,24 +152,16 @@ class Decoder:
     def _step_draft(
         self, q: Tensor | None, k: Tensor | None, v: Tensor | None, inputs: dict[str, Any]
     ) -> Tensor:
-        if self._pool is None:
-            tensors, given = arrange(self.recipe, q, k, v, inputs)
-            dims = _library.dims(self.recipe, tensors, given)
-            wide = _is_wide(self._state.values()) or (v is not None and v.dtype == torch.float64)
-            dtype = torch.float64 if wide else torch.float32
-            self._pool = pool_of(self.recipe, dims, dtype, self._draft)
-            for slot in range(dims[0] if self._state else 0):
-                rows = {name: t[slot : slot + 1] for name, t in self._state.items()}
-                self._pool.start_(slot, rows)
+        given = {name: t for name, t in {"q": q, "k": k, "v": v, **inputs}.items() if t is not None}
+        if self._drafts is None:
+            self._drafts = Drafts(self.recipe, self._info, self._draft, given, self._state)
             self._state = {}
-        return self._pool.step_(torch.arange(len(self._pool.memory)), q, k, v, **inputs)
+        return self._drafts.step(given)
 
     @property
     def pending(self) -> int:
         """Tokens that `roll_back` can take back now."""
-        if self._pool is None:
-            return len(self._kept)
-        return min(self._pool.pending(slot) for slot in range(len(self._pool.memory)))
+        return len(self._kept) if self._drafts is None else self._drafts.pending
 
     def roll_back(self, tokens: int) -> None:
         """Forgets the last tokens, at most `pending`, as if they had never been."""
@@ -171,9 +169,8 @@ class Decoder:
             raise ValueError(
                 f"[Decoder] tokens must be from 0 to {self.pending} to be taken back but are {tokens}"
             )
-        if self._pool is not None:
-            for slot in range(len(self._pool.memory)):
-                self._pool.roll_back_(slot, tokens)
+        if self._drafts is not None:
+            self._drafts.roll_back(tokens)
         elif tokens > 0:
             before = self._kept[-tokens]
             self._kept = self._kept[:-tokens]
@@ -183,8 +180,8 @@ class Decoder:
         """Row b of the batch becomes what row `rows[b]` was: beams that go on, a selection of the batch
         (fewer rows), repetition (more). Tokens of a draft can be taken back afterwards where its writes wait
         beside the state, as those of the delta and Hebbian families do, and else not."""
-        if self._pool is not None:
-            self._pool.memory = self._pool.memory[rows]
+        if self._drafts is not None:
+            self._drafts.reorder(rows)
             return
         state = {name: t.index_select(0, rows.to(t.device)) for name, t in self.state().items()}
         # The memory is made again, as its size is that of the batch.
@@ -232,24 +229,23 @@ class Decoder:
     ) -> None:
         """Makes the memory, for the first token."""
         tensors, given = arrange(self.recipe, q, k, v, inputs)
-        dims = _library.dims(self.recipe, tensors, given)
-        float64 = v is not None and v.dtype == torch.float64
-        size = _library.decoder_bytes(self.recipe, dims, float64)
+        record = _record(self.recipe, tensors, given, v)
+        size = _library.decoder_bytes(self.recipe, record)
         memory = torch.zeros(size, dtype=torch.uint8)
         if self._state:
             entries = list(self._state.values())
-            _library.decoder_start_(self.recipe, memory, dims, float64, entries)
-        self._memory, self._dims, self._float64, self._state = memory, dims, float64, {}
+            _library.decoder_start_(self.recipe, memory, record, entries)
+        self._memory, self._record, self._state = memory, record, {}
+        self._float64 = v is not None and v.dtype == torch.float64
 
     def state(self) -> dict[str, Tensor]:
         """A copy of the state as after the last token; empty before the first. Where writes wait, nothing
         can be taken back then."""
-        if self._pool is not None:
-            rows = [self._pool.state(slot) for slot in range(len(self._pool.memory))]
-            return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
+        if self._drafts is not None:
+            return self._drafts.state()
         if self._memory is None:
             return {name: t.clone() for name, t in self._state.items()}
-        entries = _library.decoder_state_(self.recipe, self._memory, self._dims, self._float64)
+        entries = _library.decoder_state_(self.recipe, self._memory, self._record)
         return dict(zip(self._info.states, entries))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Decoder:
@@ -261,11 +257,11 @@ class Decoder:
         return {
             "recipe": self.recipe,
             "memory": None if self._memory is None else self._memory.clone(),
-            "dims": list(self._dims),
+            "record": self._record,
             "float64": self._float64,
             "state": {name: t.clone() for name, t in self._state.items()},
             "draft": self._draft,
-            "pool": copy.deepcopy(self._pool),
+            "drafts": copy.deepcopy(self._drafts),
             "kept": copy.deepcopy(self._kept),
         }
 
@@ -273,8 +269,13 @@ class Decoder:
         self.recipe = held["recipe"]
         self._info = info_of(self.recipe)
         self._memory = held["memory"]
-        self._dims, self._float64, self._state = held["dims"], held["float64"], held["state"]
-        self._room = 0
-        # Those of earlier versions kept no drafts.
-        self._draft, self._pool = held.get("draft", 0), held.get("pool")
+        self._state, self._room, self._float64 = held["state"], 0, held["float64"]
+        # Those of earlier versions kept sizes in the order of their names, and no drafts.
+        self._record = held["record"] if "record" in held else _earlier_record(held)
+        self._draft, self._drafts = held.get("draft", 0), held.get("drafts")
         self._kept = held.get("kept", [])
+
+
+def _earlier_record(held: dict[str, Any]) -> str:
+    dtype = torch.float64 if held["float64"] else torch.float32
+    return _library.record(dict(zip(_library.SIZES, held["dims"])), dtype)

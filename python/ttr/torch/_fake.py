@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._library import INPUTS, by_bits, phi_dim, saved_bytes
+import ttr
+
+from ._library import INPUTS, SIZES, by_bits, record, saved_bytes
 from ._recipes import RecipeInfo, info_of
 
 
@@ -34,7 +36,7 @@ def _sizes(info: RecipeInfo, inputs: dict[str, Tensor]) -> dict[str, Any]:
     sizes["hidden"] = info.expansion * key_dim
     sizes["budget"] = info.budget
     sizes["2 hidden"] = 2 * sizes["hidden"]
-    sizes["Dphi"] = phi_dim(info.text, key_dim, int(sizes.get("F", 0)))
+    sizes["Dphi"] = ttr.Recipe(info.text).phi_dim(key_dim, int(sizes.get("F", 0)))
     return sizes
 
 
@@ -58,17 +60,17 @@ def _by_name(inputs: list[Tensor], given: int) -> dict[str, Tensor]:
     return {INPUTS[i]: tensor for i, tensor in by_bits(inputs, given, len(INPUTS)).items()}
 
 
-def _saved_size(info: RecipeInfo, sizes: dict[str, Any], is_float64: bool) -> Any:
+def _saved_size(info: RecipeInfo, sizes: dict[str, Any], dtype: torch.dtype) -> Any:
     """How much backward is left is the engine's affair, and depends on the processor, which may be
     another one when a graph is run: a size that nobody knows. Where nothing but numbers is known
     (meta tensors) it is that of this processor."""
     try:
         return torch.library.get_ctx().new_dynamic_size()
     except RuntimeError:
-        names = ("B", "T", "Hq", "Hk", "Hv", "H", "Dk", "Dv", "F", "hidden", "N")
-        numbers = [int(sizes.get(n, sizes["H"] if n[0] == "H" else 0)) for n in names]
-        numbers[-1] = int(sizes["N"]) if "N+1" in sizes else 0
-        return saved_bytes(info.text, numbers, is_float64)
+        said = {name: int(sizes[name]) for name in SIZES if name in sizes}
+        if "N+1" not in sizes:
+            del said["N"]  # of rows that are not packed
+        return saved_bytes(info.text, record(said, dtype))
 
 
 @torch.library.register_fake("ttr::forward")  # type: ignore[untyped-decorator]
@@ -78,10 +80,10 @@ def _forward(
     given: int,
     initial: list[Tensor],
     entries: int,
+    *,
     wants_final: bool = True,
     saves: bool = False,
-    bfloat16_products: bool = False,
-    engine: str | None = None,
+    **options: Any,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     info = info_of(recipe)
     named = _by_name(inputs, given)
@@ -90,19 +92,18 @@ def _forward(
     held = by_bits(initial, entries, len(info.states))
     float64 = [t.dtype == torch.float64 for t in held.values() if t.is_floating_point()]
     is_float64 = float64[0] if float64 else y.dtype == torch.float64
+    dtype = torch.float64 if is_float64 else torch.float32
     final: list[Tensor] = []
     if wants_final:
         if info.keeps_pairs:
             sizes["S"] = _pairs(info, sizes, not initial)
         for i, (axes, counts) in enumerate(zip(info.state_axes, info.counts)):
-            dtype = torch.float64 if is_float64 else torch.float32
-            if i in held:
-                dtype = held[i].dtype
+            own = held[i].dtype if i in held else dtype
             shape = [sizes[axis] for axis in axes]
-            final.append(y.new_empty(shape, dtype=torch.int64 if counts else dtype))
+            final.append(y.new_empty(shape, dtype=torch.int64 if counts else own))
     saved: list[Tensor] = []
     if saves:
-        size = _saved_size(info, sizes, is_float64)
+        size = _saved_size(info, sizes, dtype)
         saved.append(y.new_empty((size,), dtype=torch.uint8))
     return y, final, saved
 
@@ -119,6 +120,7 @@ def _backward(
     dentries: int,
     saved: list[Tensor],
     wanted: int,
+    **switches: bool,
 ) -> list[Tensor]:
     of = [*inputs, *initial]
     return [t.new_empty(t.shape) for i, t in enumerate(of) if wanted >> i & 1]
@@ -140,8 +142,7 @@ def _step_state(recipe: str, state: list[Tensor], inputs: list[Tensor], given: i
 def _pool_step(
     recipe: str,
     memory: Tensor,
-    dims: list[int],
-    options: list[int],
+    record: str,
     slots: Tensor,
     inputs: list[Tensor],
     given: int,
@@ -152,6 +153,6 @@ def _pool_step(
 
 @torch.library.register_fake("ttr::decoder_start_")  # type: ignore[untyped-decorator]
 def _decoder_start(
-    recipe: str, memory: Tensor, dims: list[int], is_float64: bool, state: list[Tensor]
+    recipe: str, memory: Tensor, record: str, state: list[Tensor]
 ) -> None:
     return None

@@ -8,9 +8,11 @@ entries, holds what is given; a number beside it says by its bits what that is: 
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,7 +32,7 @@ def _keeps_the_type_of_errors() -> bool:
     """Whether a std::invalid_argument of an operator arrives as the ValueError that it stands for.
     PyTorch 2.15 hands on every error as a RuntimeError with its text."""
     try:
-        torch.ops.ttr.describe("")
+        torch.ops.ttr.saved_bytes("", "")
     except RuntimeError:
         return False
     except ValueError:
@@ -73,14 +75,39 @@ pool_start_ = operator("pool_start_")
 pool_state_ = operator("pool_state_")
 pool_pending = operator("pool_pending")
 pool_roll_back_ = operator("pool_roll_back_")
-describe = operator("describe")
-dims = operator("dims")
-phi_dim = operator("phi_dim")
 saved_bytes = operator("saved_bytes")
 
 #: The inputs of a layer, in the order of the bits.
 INPUTS: tuple[str, ...] = tuple(torch.ops.ttr.input_names.default().split())
 BITS: dict[str, int] = {name: 1 << i for i, name in enumerate(INPUTS)}
+
+#: The switches of a call: what `forward` and `backward` both take by keyword.
+SWITCHES: tuple[str, ...] = tuple(
+    a.name for a in torch.ops.ttr.backward.default._schema.arguments if a.kwarg_only
+)
+
+#: Of how many numbers the gradient is taken by differences, at most.
+MOST_DIFFERENCES: int = torch.ops.ttr.most_differences.default()
+
+# ---- Sizes ---------------------------------------------------------------------------------------
+
+#: The sizes of a call or of a memory, by the names of their axes.
+SIZES: tuple[str, ...] = tuple(torch.ops.ttr.size_names.default().split())
+
+_dims = operator("dims")
+
+
+def sizes_of(text: str, tensors: list[Tensor], given: int) -> dict[str, int]:
+    """The sizes of a call."""
+    sizes: dict[str, int] = json.loads(_dims(text, tensors, given))
+    return sizes
+
+
+def record(sizes: Mapping[str, Any], dtype: torch.dtype, **kept: int) -> str:
+    """Sizes and how a memory is kept (`draft`, `window`), as the operators take them. Sizes that are absent
+    or None have their defaults."""
+    said = {name: size for name, size in sizes.items() if size is not None}
+    return json.dumps({**said, "float64": dtype == torch.float64, **kept})
 
 
 def by_bits(tensors: Any, bits: int, count: int) -> dict[int, Any]:
@@ -91,8 +118,18 @@ def by_bits(tensors: Any, bits: int, count: int) -> dict[int, Any]:
 # ---- Gradients -----------------------------------------------------------------------------------
 
 
+class Call(NamedTuple):
+    """What `backward` is told of the call of `forward` that it belongs to: the recipe's text, the bits of
+    the inputs and of the initial state's entries, and the switches."""
+
+    text: str
+    given: int
+    entries: int
+    switches: dict[str, bool]
+
+
 def gradients_of(
-    call: tuple[str, int, int],
+    call: Call,
     inputs: list[Tensor],
     initial: list[Tensor],
     dy: Tensor | None,
@@ -101,7 +138,7 @@ def gradients_of(
     needs: Any,
 ) -> list[Tensor | None]:
     """The gradients of the inputs, then of the initial state's entries; None where `needs` has
-    False. `call`: the recipe's text, the bits of the inputs and those of the entries."""
+    False."""
     wanted = 0
     for i, needed in enumerate(needs):
         if needed:
@@ -111,22 +148,26 @@ def gradients_of(
         if gradient is not None:
             gradients.append(gradient)
             entries |= 1 << i
-    text, given, initial_entries = call
     made = iter(
         backward(
-            text, inputs, given, initial, initial_entries, dy, gradients, entries, saved, wanted
+            call.text, inputs, call.given, initial, call.entries,
+            dy, gradients, entries, saved, wanted, **call.switches,
         )
-    )
+    )  # fmt: skip
     return [next(made) if needed else None for needed in needs]
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    text, tensors, given, initial, entries, _, _, _, engine = inputs
-    if engine is not None:
+def _setup_context(
+    ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any
+) -> None:
+    text, tensors, given, initial, entries = inputs
+    if keyword_only_inputs["engine"] is not None:
         raise ValueError("[forward] engine must be absent where gradients are wanted")
     _, final, saved = output
     ctx.set_materialize_grads(False)
-    ctx.call, ctx.count, ctx.state_count = (text, given, entries), len(tensors), len(initial)
+    switches = {name: keyword_only_inputs[name] for name in SWITCHES}
+    ctx.call = Call(text, given, entries, switches)
+    ctx.count, ctx.state_count = len(tensors), len(initial)
     ctx.save_for_backward(*tensors, *initial, *saved)
     ctx.mark_non_differentiable(*(t for t in final if not t.is_floating_point()), *saved)
 
@@ -134,19 +175,17 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _backward(ctx: Any, dy: Tensor | None, dfinal: Any, _: Any) -> tuple[Any, ...]:
     saved = list(ctx.saved_tensors)
     last = ctx.count + ctx.state_count
-    _, needs_inputs, _, needs_initial, *_ = ctx.needs_input_grad
+    _, needs_inputs, _, needs_initial, _ = ctx.needs_input_grad
     needs = [*_list(needs_inputs), *_list(needs_initial)]
     gradients = gradients_of(
         ctx.call, saved[: ctx.count], saved[ctx.count : last], dy, dfinal, saved[last:], needs
     )
-    of_inputs, of_initial = gradients[: ctx.count], gradients[ctx.count :]
-    # As many as there were arguments: the dispatcher leaves out those that have their defaults.
-    gradients_of_all = (None, of_inputs, None, of_initial, None, None, None, None, None)
-    return gradients_of_all[: len(ctx.needs_input_grad)]
+    return None, gradients[: ctx.count], None, gradients[ctx.count :], None
 
 
 def _list(needs: Any) -> list[bool]:
     return needs if isinstance(needs, list) else []
+
 
 _autograd.differentiable("forward", _backward, _setup_context)
 _autograd.in_place("step_", "regress")

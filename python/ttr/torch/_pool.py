@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,9 +13,6 @@ from ._arguments import State, all_entries, arrange
 from ._derivatives import refuse_gradients, refuse_tangents
 from ._recipes import info_of, text_of
 from ._regress import run, run_in_place
-
-#: Tokens that can be taken back, at most.
-MOST_DRAFT = 64
 
 
 class StatePool:
@@ -60,11 +57,12 @@ class StatePool:
             raise ValueError(f"[StatePool] dtype must be float32 or float64 but is {dtype}")
         self.recipe = text_of(recipe)
         self._info = info_of(self.recipe)
-        of_rows = (query_heads, key_heads, value_heads)
-        shared = [heads if count is None else count for count in of_rows]
-        self._dims = [1, 1, *shared, heads, key_dim, value_dim, features, 0, 0]
-        self._options = [int(dtype == torch.float64), draft, window]
-        size = _library.pool_bytes(self.recipe, self._dims, self._options, slots)
+        sizes = {
+            "H": heads, "Hq": query_heads, "Hk": key_heads, "Hv": value_heads,
+            "Dk": key_dim, "Dv": value_dim, "F": features,
+        }  # fmt: skip
+        self._record = _library.record(sizes, dtype, draft=draft, window=window)
+        size = _library.pool_bytes(self.recipe, self._record, slots)
         self.memory = torch.zeros(slots, size, dtype=torch.uint8)
 
     def step_(
@@ -83,7 +81,7 @@ class StatePool:
         refuse_gradients("StatePool", tensors, "regress")
         if not isinstance(slots, Tensor):
             slots = torch.tensor(slots, dtype=torch.int64)
-        held = (self.recipe, self.memory, self._dims, self._options)
+        held = (self.recipe, self.memory, self._record)
         y: Tensor = run_in_place(_library.pool_step_, [self.memory], *held, slots, tensors, given)
         return y
 
@@ -119,22 +117,21 @@ class StatePool:
             self.start_(slot)
 
     def _at(self, slot: int) -> tuple[Any, ...]:
-        return self.recipe, self.memory, self._dims, self._options, slot
+        return self.recipe, self.memory, self._record, slot
 
 
-def pool_of(recipe: str, dims: Sequence[int], dtype: torch.dtype, draft: int) -> StatePool:
-    """A pool with a slot for each row of a call of these sizes, as `_library.dims` gives them."""
-    batch, _, query_heads, key_heads, value_heads, heads, key_dim, value_dim, features = dims[:9]
+def pool_of(recipe: str, sizes: Mapping[str, int], dtype: torch.dtype, draft: int) -> StatePool:
+    """A pool with a slot for each row of a call of these sizes, as `_library.sizes_of` has them."""
     return StatePool(
         recipe,
-        batch,
-        key_dim=key_dim,
-        value_dim=value_dim,
-        heads=heads,
-        query_heads=query_heads,
-        key_heads=key_heads,
-        value_heads=value_heads,
-        features=features,
+        sizes["B"],
+        key_dim=sizes["Dk"],
+        value_dim=sizes["Dv"],
+        heads=sizes["H"],
+        query_heads=sizes["Hq"],
+        key_heads=sizes["Hk"],
+        value_heads=sizes["Hv"],
+        features=sizes["F"],
         dtype=dtype,
         draft=draft,
     )

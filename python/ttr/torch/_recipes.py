@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 import torch
 
-from ._library import describe
-
-#: A recipe that has no gradients of its own takes two forward calls of the definition for every
-#: number: beyond as many numbers it is refused.
-MOST_DIFFERENCES = 4096
+import ttr
 
 
 class RecipeInfo(NamedTuple):
@@ -26,7 +21,7 @@ class RecipeInfo(NamedTuple):
     window: int
     expansion: int
     budget: int
-    #: (name, (axes, ...), required) of every input.
+    #: (keyword, (axes, ...), required) of every input.
     inputs: tuple[tuple[str, tuple[tuple[str, ...], ...], bool], ...]
     #: Names of the entries of the state.
     states: tuple[str, ...]
@@ -45,23 +40,26 @@ _known: dict[str, RecipeInfo] = {}
 
 
 def _describe(text: str) -> RecipeInfo:
-    known: dict[str, Any] = json.loads(describe(text))
+    recipe = ttr.Recipe(text)
+    layer, options = ttr.Layer(recipe), recipe.to_dict(every_option=True)
+    inputs, state = ttr.input_specs(recipe), ttr.state_specs(recipe)
+    axes = tuple(tuple(entry["shape"]) for entry in state)
     return RecipeInfo(
         text=text,
-        engine=known["engine"],
-        gradients=known["gradients"],
-        keeps_pairs=known["keeps_pairs"],
-        keeps_drafts=known["keeps_drafts"],
-        window=known["window"],
-        expansion=known["expansion"],
-        budget=known["budget"],
+        engine=layer.engine,
+        gradients=layer.has_gradients,
+        keeps_pairs=any("S" in shape for shape in axes),
+        keeps_drafts=layer.keeps_drafts,
+        window=options["weights"]["window"],
+        expansion=options["function"]["expansion"],
+        budget=options["optimizer"]["budget"],
         inputs=tuple(
-            (i["name"], tuple(tuple(axes) for axes in i["shapes"]), i["required"])
-            for i in known["inputs"]
+            (i["keyword"], tuple(tuple(shape) for shape in i["shapes"]), i["required"])
+            for i in inputs
         ),
-        states=tuple(s["name"] for s in known["state"]),
-        state_axes=tuple(tuple(s["shape"]) for s in known["state"]),
-        counts=tuple(s["counts"] for s in known["state"]),
+        states=tuple(entry["name"] for entry in state),
+        state_axes=axes,
+        counts=tuple(entry["counts"] for entry in state),
     )
 
 
@@ -69,11 +67,7 @@ def text_of(recipe: Any) -> str:
     """The text that the library parses: of a str itself, of a dict what ttr.Recipe makes of it."""
     if isinstance(recipe, str):
         return recipe
-    if isinstance(recipe, dict):
-        from ttr import Recipe
-
-        return str(Recipe(recipe))
-    return str(recipe)
+    return str(ttr.Recipe(recipe) if isinstance(recipe, dict) else recipe)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

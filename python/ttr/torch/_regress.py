@@ -13,7 +13,7 @@ from . import _fake, _library  # noqa: F401 (_fake registers)
 from ._arguments import State, arrange, count_tokens, entries_of, slice_tokens
 from ._autograd import count_change
 from ._derivatives import refuse_tangents
-from ._recipes import MOST_DIFFERENCES, RecipeInfo, info_of, text_of
+from ._recipes import RecipeInfo, info_of, text_of
 
 # What follows needs no gradients of the dispatcher's, whose way to them is written in Python.
 _below_autograd = torch._C._AutoDispatchBelowAutograd
@@ -28,8 +28,7 @@ def regress(
     *,
     state: State | None = None,
     return_state: Literal[False] = False,
-    bfloat16_products: bool = False,
-    **inputs: Tensor | None,
+    **inputs: Tensor | bool | None,
 ) -> Tensor: ...
 
 
@@ -42,8 +41,7 @@ def regress(
     *,
     state: State | None = None,
     return_state: Literal[True],
-    bfloat16_products: bool = False,
-    **inputs: Tensor | None,
+    **inputs: Tensor | bool | None,
 ) -> tuple[Tensor, dict[str, Tensor]]: ...
 
 
@@ -55,8 +53,7 @@ def regress(
     *,
     state: State | None = None,
     return_state: bool = False,
-    bfloat16_products: bool = False,
-    **inputs: Tensor | None,
+    **inputs: Any,
 ) -> Any:
     """Memorizes every token and answers every query, y_t = m_t(q_t), by the layer of `recipe`.
 
@@ -79,7 +76,7 @@ def regress(
     it is copied.
 
     `state` holds the initial state's entries by their names (`ttr.state_specs`), float32 or float64;
-    what is absent has the recipe's start. It is not changed. `bfloat16_products` lets a call without
+    what is absent has the recipe's start. It is not changed. `bfloat16_products=True` lets a call without
     gradients multiply in bfloat16 where q, k and v are that and the processor gains by it.
 
     Returns y [B, T, max(H, Hq), Dv] in the dtype of v; with `return_state` the pair (y, final state).
@@ -94,6 +91,10 @@ def regress(
     CPU go to `ttr.torch.portable`.
     """
     text = recipe if type(recipe) is str else text_of(recipe)
+    switches: dict[str, bool] = {}
+    for name in _library.SWITCHES:
+        if name in inputs:
+            switches[name] = inputs.pop(name)
     tensors, given = arrange(text, q, k, v, inputs)
     if v is not None and not v.is_cpu and not v.is_meta:
         return _elsewhere(text, tensors, given, state, return_state)
@@ -103,12 +104,15 @@ def regress(
     try:
         if torch.is_grad_enabled() and any_requires_grad(tensors, initial):
             differentiable = _under_compile if is_compiling() else _with_gradients
-            y, final = differentiable(info, tensors, given, initial, entries, return_state)
+            call = _library.Call(text, given, entries, switches)
+            y, final = differentiable(info, call, tensors, initial, return_state)
         else:
-            y, final, _ = run(
-                _library.forward,
-                text, tensors, given, initial, entries, return_state, False, bfloat16_products,
-            )  # fmt: skip
+            switches["wants_final"] = return_state
+            if is_compiling():
+                y, final, _ = _library.forward(text, tensors, given, initial, entries, **switches)
+            else:
+                with _below_autograd():
+                    y, final, _ = _library.forward(text, tensors, given, initial, entries, **switches)
     except NotImplementedError:
         if all(t.is_cpu for t in (*tensors, *initial)):
             raise
@@ -174,29 +178,36 @@ def any_requires_grad(tensors: list[Tensor], initial: list[Tensor] | tuple[()] =
     return any(tensor.requires_grad for tensor in initial)
 
 
+def _forward(
+    call: _library.Call, inputs: list[Tensor], initial: list[Tensor], wants_final: bool
+) -> Any:
+    """(y, final state, what is saved) of a call for gradients."""
+    return _library.forward(
+        call.text, inputs, call.given, initial, call.entries,
+        wants_final=wants_final, saves=True, **call.switches,
+    )  # fmt: skip
+
+
 def _under_compile(
     info: RecipeInfo,
+    call: _library.Call,
     tensors: list[Tensor],
-    given: int,
     initial: list[Tensor],
-    entries: int,
     return_state: bool,
 ) -> tuple[Tensor, Any]:
     _refuse_many(info, tensors, initial)
-    y, final, _ = _library.forward(info.text, tensors, given, initial, entries, return_state, True)
+    y, final, _ = _forward(call, tensors, initial, return_state)
     return y, final
 
 
 def _with_gradients(
     info: RecipeInfo,
+    call: _library.Call,
     tensors: list[Tensor],
-    given: int,
     initial: list[Tensor],
-    entries: int,
     return_state: bool,
 ) -> tuple[Tensor, Any]:
     _refuse_many(info, tensors, initial)
-    call = (info.text, given, entries)
     counts = info.counts if return_state else None
     y, *final = _Regress.apply(  # type: ignore[no-untyped-call]
         call, counts, len(tensors), *tensors, *initial
@@ -208,9 +219,9 @@ def _refuse_many(info: RecipeInfo, tensors: list[Tensor], initial: list[Tensor])
     if info.gradients:
         return
     numbers = sum(t.numel() for t in (*tensors, *initial) if t.requires_grad)
-    if numbers > MOST_DIFFERENCES:
+    if numbers > _library.MOST_DIFFERENCES:
         raise ValueError(
-            f"[forward] requires_grad must be of at most {MOST_DIFFERENCES} numbers, as "
+            f"[forward] requires_grad must be of at most {_library.MOST_DIFFERENCES} numbers, as "
             f"{info.text} has no engine with gradients and is differentiated by central "
             f"differences, but is of {numbers}"
         )
@@ -221,15 +232,12 @@ class _Regress(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, call: tuple[str, int, int], counts: Any, count: int, *tensors: Tensor
+        ctx: Any, call: _library.Call, counts: Any, count: int, *tensors: Tensor
     ) -> Any:
-        text, given, entries = call
         inputs, initial = list(tensors[:count]), list(tensors[count:])
         wants_final = counts is not None
         with _below_autograd():
-            y, final, saved = _library.forward(
-                text, inputs, given, initial, entries, wants_final, True
-            )
+            y, final, saved = _forward(call, inputs, initial, wants_final)
         ctx.set_materialize_grads(False)
         ctx.call, ctx.count = call, count
         ctx.save_for_backward(*tensors, *saved)

@@ -17,10 +17,11 @@ import torch
 from torch.compiler import is_compiling, is_exporting
 
 from ._functions import FUNCTIONS, UNTOLD, is_packed
+from ._past import goes_back, note, of_caches
 from ._report import count
 
-# Rebound modules: what their globals were, and what they are now.
-_bound: dict[ModuleType, dict[str, tuple[Any, Any]]] = {}
+# Rebound modules and classes: what their attributes were, and what they are now.
+_bound: dict[Any, dict[str, tuple[Any, Any]]] = {}
 _lock = threading.RLock()
 
 
@@ -35,6 +36,7 @@ def served(theirs: Callable[..., Any], name: str, ours: Callable[..., Any]) -> C
         if is_compiling():
             result = "exported" if is_exporting() else ours(*args, **kwargs)
             return theirs(*args, **kwargs) if isinstance(result, str) else result
+        note(name, serve, args, kwargs)
         try:
             result = ours(*args, **kwargs)
         except (ValueError, NotImplementedError) as error:  # before any work, as all of ttr
@@ -78,17 +80,34 @@ def bind(module: ModuleType) -> bool:
             name: (theirs, served(theirs, name, _for_module(name, theirs, told)))
             for name, theirs in found.items()
         }
-        for name, (_, ours) in now.items():
-            setattr(module, name, ours)
         if now:
-            _bound[module] = now
+            _put(module, now)
+        if goes_back(now):
+            _bind_the_way_back(module)
         return bool(now)
 
 
-def _restore(module: ModuleType) -> None:
-    for name, (theirs, ours) in _bound.pop(module).items():
-        if vars(module).get(name) is ours:  # not where somebody else has rebound it since
-            setattr(module, name, theirs)
+def _put(owner: Any, now: dict[str, tuple[Any, Any]]) -> None:
+    for name, (_, ours) in now.items():
+        setattr(owner, name, ours)
+    _bound[owner] = now
+
+
+def _bind_the_way_back(module: ModuleType) -> None:
+    """Caches can be cropped, so that the module's models are assisted as those without a state."""
+    caches = of_caches()
+    for owner, now in caches.items():
+        if owner not in _bound:
+            _put(owner, now)
+    for part in list(vars(module).values()) if caches else []:
+        if isinstance(part, type) and vars(part).get("_is_stateful") is True and part not in _bound:
+            _put(part, {"_is_stateful": (True, False)})
+
+
+def _restore(owner: Any) -> None:
+    for name, (theirs, ours) in _bound.pop(owner).items():
+        if vars(owner).get(name) is ours:  # not where somebody else has rebound it since
+            setattr(owner, name, theirs)
 
 
 # ---- Modules that are imported later -----------------------------------------------------------
@@ -165,8 +184,8 @@ def disable() -> None:
     with _lock:
         if _watch in sys.meta_path:
             sys.meta_path.remove(_watch)
-        for module in list(_bound):
-            _restore(module)
+        for owner in list(_bound):
+            _restore(owner)
 
 
 @contextlib.contextmanager
@@ -184,5 +203,5 @@ def accelerated(model: torch.nn.Module | None = None) -> Iterator[None]:
         with _lock:
             if not watched and _watch in sys.meta_path:
                 sys.meta_path.remove(_watch)
-            for module in [module for module in _bound if module not in before]:
-                _restore(module)
+            for owner in [owner for owner in _bound if owner not in before]:
+                _restore(owner)

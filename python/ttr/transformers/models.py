@@ -32,8 +32,10 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
+from transformers.generation.configuration_utils import GenerationMode
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+import ttr
 from ttr.torch.nn import Cache, LanguageModel, ModelConfig
 from ttr.torch.nn._sizes import refuse
 from ttr.torch.nn._written import check_words
@@ -122,9 +124,18 @@ class TtrCache:
         for cache in self.caches:
             cache.repeat(repeats)
 
+    @property
+    def is_croppable(self) -> bool:
+        return all(cache.draft > 0 for cache in self.caches)
+
+    def activate_past_recording(self) -> None:
+        """What assisted generation asks for, of a cache that has it from the beginning."""
+        if not self.is_croppable:
+            refuse("draft", "at least the tokens of a draft, for assisted generation,", 0, "TtrCache")
+
     def crop(self, max_length: int) -> None:
-        """Keeps the first tokens, or where it is negative takes so many back."""
-        back = -max_length if max_length < 0 else max(self.columns - max_length, 0)
+        """Takes back -max_length tokens; where it is above 0, keeps the first ones instead."""
+        back = -max_length if max_length <= 0 else max(self.columns - max_length, 0)
         for cache in self.caches:
             cache.roll_back(back)
         self.columns -= back
@@ -180,6 +191,18 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
         return False  # `forward` makes its own
+
+    def _prepare_cache_for_generation(
+        self, generation_config: Any, model_kwargs: dict[str, Any], generation_mode: Any, *args: Any
+    ) -> Any:
+        """A cache that goes back, where a draft is checked or made."""
+        back = generation_mode == GenerationMode.ASSISTED_GENERATION or generation_config.is_assistant
+        if back and model_kwargs.get("cache") is None and generation_config.use_cache is not False:
+            draft = generation_config.prompt_lookup_num_tokens or ttr.Decoder.most_draft
+            model_kwargs["cache"] = TtrCache(self.model, min(draft, ttr.Decoder.most_draft))
+            return None
+        prepare: Any = super()._prepare_cache_for_generation  # type: ignore[misc]
+        return prepare(generation_config, model_kwargs, generation_mode, *args)
 
     def forward(
         self,

@@ -202,11 +202,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"mqar: {error}", file=sys.stderr)
         return 2
     found = [claim for width in options.widths for claim in report.claims(cells, width)]
-    write_whole(options.out / "mqar-trained.csv", report.table(cells))
-    write_whole(options.out / "mqar-trained.svg", report.picture(cells))
+    outputs = {"mqar-trained.csv": report.table(cells), "mqar-trained.svg": report.picture(cells)}
+    written = [options.out / name for name, text in outputs.items() if text]
+    for path in written:
+        write_whole(path, outputs[path.name])
     print(report.text(cells))
     print()
     for claim in found:
         print(claim)
-    print(f"\n{options.out}/mqar-trained.csv, {options.out}/mqar-trained.svg", file=sys.stderr)
+    print(f"\n{', '.join(map(str, written))}", file=sys.stderr)
     return 0

@@ -4,7 +4,8 @@ Token 0 is the filler, cues are 1 .. V/2 - 1, responses V/2 .. V - 1. P cues and
 drawn without replacement; the context is k_0 v_0 k_1 v_1 ..., C = 2 P tokens. Of the (T - C)/2
 slots behind it P are drawn without replacement, slot s with a probability proportional to
 (s + 1)^(a - 1), a = 0.01: cue j stands again at C + 2 slot_j, and its label is its response. All
-else is filler, without labels.
+else is filler, without labels. The command `ttr experiment mqar` has the law with draws of its own
+(experiments/data/mqar.h); tests hold both generators to one table, tests/experiments/mqar_law.json.
 """
 
 from __future__ import annotations

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .._chart import Panel, Series, chart
-from .._figures import Claim, columns, figure, greater, mean
+from .._figures import Claim, columns, csv_text, figure, greater, mean, mean_cells
 
 Row = dict[str, Any]
 
@@ -65,18 +62,15 @@ def _seed(row: Row) -> int:
 
 def table(made: Sequence[Cell]) -> str:
     """CSV: a line for each combination and length."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     names = "method,architecture,pairs,width,rate,tokens,accuracy,standard_error,seeds,seconds"
-    writer.writerow(names.split(","))
+    rows = []
     for cell in made:
         seconds = sum(run["seconds"] for run in cell.runs) / len(cell.runs)
         for tokens in cell.lengths:
-            middle, error = mean(list(cell.at(tokens).values()))
-            figures = [f"{middle:.4f}", "" if math.isnan(error) else f"{error:.4f}"]
             sizes = [cell.method, cell.architecture, cell.pairs, cell.width, cell.rate, tokens]
-            writer.writerow([*sizes, *figures, len(cell.runs), f"{seconds:.1f}"])
-    return out.getvalue()
+            figures = mean_cells(list(cell.at(tokens).values()), ".4f", ".4f")
+            rows.append([*sizes, *figures, len(cell.runs), f"{seconds:.1f}"])
+    return csv_text(names, rows)
 
 
 def text(made: Sequence[Cell]) -> str:

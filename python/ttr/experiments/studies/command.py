@@ -121,10 +121,11 @@ def main(
     results = Results(rows, [study.task(name) for name in options.tasks])
     write_whole(table, report.table(results))
     drawn = report.picture(study.title, results, study.panels(results), study.x_label)
-    write_whole(picture, drawn)
+    if drawn:
+        write_whole(picture, drawn)
     print(report.text(results))
     print()
     for claim in study.claims(results):
         print(claim)
-    print(f"\n{table}, {picture}", file=sys.stderr)
+    print(f"\n{table}, {picture}" if drawn else f"\n{table}", file=sys.stderr)
     return 0

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-
-from .._chart import Axis, Panel, Series, axis_of, chart
-from .._figures import columns, figure, mean
-from ..tasks.task import ALL, Task
+from .._chart import Axis, Panel, Series, chart
+from .._figures import columns, csv_text, figure, mean_cells
+from ..tasks.task import ALL
 from .results import Cell, Results
 
 
 def table(results: Results) -> str:
     """CSV: a line for each task, method and x."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     names = "task,method,recipe,parameters,rate,x,score,standard_error,seeds,seconds"
-    writer.writerow(names.split(","))
+    rows = []
     for cell in results.cells.values():
         first = cell.runs[0]
         seconds = sum(run["seconds"] for run in cell.runs) / len(cell.runs)
+        about = [cell.task, cell.method, first["settings"]["recipe"], first["parameters"]]
         for x in (*cell.places, ALL):
-            middle, error = mean(list(cell.at(x).values()))
-            figures = [f"{middle:.5g}", "" if math.isnan(error) else f"{error:.2g}"]
-            about = [cell.task, cell.method, first["settings"]["recipe"], first["parameters"]]
-            counts = [len(cell.runs), f"{seconds:.1f}"]
-            writer.writerow([*about, cell.rate, x, *figures, *counts])
-    return out.getvalue()
+            figures = mean_cells(list(cell.at(x).values()), ".5g", ".2g")
+            rows.append([*about, cell.rate, x, *figures, len(cell.runs), f"{seconds:.1f}"])
+    return csv_text(names, rows)
 
 
 def text(results: Results) -> str:
@@ -58,18 +50,12 @@ def panels_by_x(results: Results) -> list[Panel]:
         lines = [series(cell) for cell in results.of(name)]
         if lines:
             title = f"{name}: {task.measure}"
-            panels.append(Panel(title, lines, axis_for(task, lines), task.x_label))
+            panels.append(Panel(title, lines, Axis(log=task.is_error), task.x_label))
     return panels
 
 
-def axis_for(task: Task, lines: list[Series]) -> Axis:
-    """Room for all lines, errors by their logarithm."""
-    values = [y for line in lines for y in line.y]
-    return axis_of(values, log=task.is_error)
-
-
 def picture(title: str, results: Results, panels: list[Panel], x_label: str) -> str:
-    """SVG."""
+    """SVG; empty where nothing can draw it."""
     seeds = max(len(cell.runs) for cell in results.cells.values())
     words = "one seed"
     if seeds > 1:

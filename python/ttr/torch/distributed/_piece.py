@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._library import phi_dim
 from .._regress import regress
-from ..portable.recipe import Choices
+from ..portable.recipe import Choices, phi_dim
 
 Inputs = dict[str, Any]
 State = dict[str, Tensor]
@@ -31,7 +30,7 @@ class Piece:
         }
         features = inputs.get("features_w")
         of_map = 0 if features is None else features.shape[-2]
-        self.phi = phi_dim(choices.text, key_dim, of_map)
+        self.phi = phi_dim(choices, key_dim, of_map)
 
     def zeros(self, *shape: int) -> Tensor:
         return torch.zeros(self.batch, self.heads, *shape, **self.options)

@@ -9,6 +9,8 @@ Each is one recipe of ttr.torch.regress, with its scale (K ** -0.5 where the fun
     chunk_delta_rule, fused_recurrent_delta_rule        deltanet{scale, normalise_qk}
     chunk_gated_delta_rule,
     fused_recurrent_gated_delta_rule                    gated_deltanet{scale, normalise_qk}
+    fused_recurrent_gated_delta_rule_update,
+    fused_sigmoid_gating_delta_rule_update              those two in place, rows by index
     chunk_kda, fused_recurrent_kda                      kda{scale, normalise_qk}
     chunk_rwkv6, fused_recurrent_rwkv6                  rwkv6{scale}
     chunk_rwkv7, fused_recurrent_rwkv7,
@@ -53,6 +55,10 @@ from ._rwkv import (
     fused_recurrent_rwkv6,
     fused_recurrent_rwkv7,
 )
+from ._updates import (
+    fused_recurrent_gated_delta_rule_update,
+    fused_sigmoid_gating_delta_rule_update,
+)
 
 __all__ = [
     "causal_conv1d_fn",
@@ -71,6 +77,7 @@ __all__ = [
     "fused_mul_recurrent_rwkv7",
     "fused_recurrent_delta_rule",
     "fused_recurrent_gated_delta_rule",
+    "fused_recurrent_gated_delta_rule_update",
     "fused_recurrent_gla",
     "fused_recurrent_hgrn",
     "fused_recurrent_kda",
@@ -79,6 +86,7 @@ __all__ = [
     "fused_recurrent_rwkv6",
     "fused_recurrent_rwkv7",
     "fused_recurrent_simple_gla",
+    "fused_sigmoid_gating_delta_rule_update",
     "mamba_chunk_scan_combined",
     "regress",
     "selective_scan_fn",

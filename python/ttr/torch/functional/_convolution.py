@@ -17,6 +17,7 @@ from torch.compiler import is_compiling
 from .._derivatives import refuse_gradients
 from ._mamba import ends_of
 from ._recurrent import refuse
+from ._rows import by_rows
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 _MOST_WIDTH = 8
@@ -135,54 +136,52 @@ def causal_conv1d_update(
     activation: str | None = None,
     cache_seqlens: Tensor | None = None,
     conv_state_indices: Tensor | None = None,
+    pad_slot_id: int = -1,
 ) -> Tensor:
     """One token, or a few, of causal_conv1d_fn; ``conv_state`` is updated in place.
 
     Args:
         x: [batch, dim] or [batch, dim, T].
         conv_state: [batch, dim, L], L >= W - 1, the latest inputs, the newest last, of any
-            strides; with ``conv_state_indices`` [batch] more rows, of which those are used.
+            strides; with ``conv_state_indices`` [batch], int32 or int64, any number of rows, of which
+            those are used. ``pad_slot_id``: none, and the answer is 0.
         weight: [dim, W]. bias: [dim]. activation: None, "silu" or "swish".
         cache_seqlens: [batch]; conv_state is then a ring, and token number n is at n mod L.
 
     Returns:
-        out, x's shape and dtype. No gradients: what requires them raises a RuntimeError.
+        out, x's shape and dtype. No gradients: what requires them raises a RuntimeError. ValueError, and
+        nothing written: rows out of range, or equal.
     """
     silu = _is_silu("causal_conv1d_update", activation)
     refuse_gradients("causal_conv1d_update", (x, conv_state, weight, bias), "causal_conv1d_fn")
+    if conv_state_indices is not None:
+
+        def update(rows: Tensor, x: Tensor, lengths: Tensor | None) -> Tensor:
+            return causal_conv1d_update(x, rows, weight, bias, activation, lengths)
+
+        argument, inputs = "causal_conv1d_update conv_state_indices", (x, cache_seqlens)
+        return by_rows(argument, conv_state_indices, pad_slot_id, conv_state, x, inputs, update)
     with torch.no_grad():
         tokens = x.unsqueeze(-1) if x.dim() == 2 else x
         if cache_seqlens is None and _has_operator(weight, tokens, bias, conv_state):
-            out = _update(tokens, conv_state, weight, bias, silu, conv_state_indices)
+            out = _update(tokens, conv_state, weight, bias, silu)
             return out.squeeze(-1) if x.dim() == 2 else out
-        state = conv_state if conv_state_indices is None else conv_state[conv_state_indices]
         shift = _shift if cache_seqlens is None else _write_ring
-        seen, new = shift(state, tokens.to(state.dtype), weight.shape[1], cache_seqlens)
-        if conv_state_indices is None:
-            conv_state.copy_(new)
-        else:
-            conv_state[conv_state_indices] = new
+        seen, new = shift(conv_state, tokens.to(conv_state.dtype), weight.shape[1], cache_seqlens)
+        conv_state.copy_(new)
         y = F.conv1d(seen.to(weight.dtype), weight.unsqueeze(1), bias, groups=weight.shape[0])
         out = (F.silu(y) if silu else y).to(x.dtype)
     return out.squeeze(-1) if x.dim() == 2 else out
 
 
 def _update(
-    tokens: Tensor,
-    conv_state: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    silu: bool,
-    indices: Tensor | None,
+    tokens: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None, silu: bool
 ) -> Tensor:
     import ttr.torch
 
-    state = conv_state if indices is None else conv_state[indices]
-    out = ttr.torch.short_conv_(
+    out: Tensor = ttr.torch.short_conv_(
         state.transpose(1, 2), tokens.transpose(1, 2), weight, bias, silu=silu
     )
-    if indices is not None:
-        conv_state[indices] = state
     return out.transpose(1, 2)
 
 

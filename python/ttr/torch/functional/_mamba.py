@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .._derivatives import refuse_gradients
 from ._recurrent import regress, wide
+from ._rows import by_rows
 
 _DTYPES_OF_STATES = (torch.float32, torch.float64)
 _DTYPES = (*_DTYPES_OF_STATES, torch.bfloat16)
@@ -194,20 +195,30 @@ def selective_state_update(
     dt_bias: Tensor | None = None,
     dt_softplus: bool = False,
     state_batch_indices: Tensor | None = None,
+    pad_slot_id: int = -1,
 ) -> Tensor:
     """One token of Mamba or Mamba-2; ``state`` is updated in place.
 
     Args:
         state: [batch, dim, N] or [batch, H, dim, N], of any strides; with ``state_batch_indices``
-            [batch] more rows, of which those are used.
+            [batch], int32 or int64, any number of rows, of which those are used. ``pad_slot_id``: none,
+            and the answer is 0.
         x, dt, z: [batch, dim] or [batch, H, dim]. A: [dim, N] or [H, dim, N].
         B, C: [batch, N] or [batch, G, N]. D, dt_bias: [dim] or [H, dim].
 
     Returns:
-        out, x's shape and dtype. No gradients: what requires them raises a RuntimeError.
+        out, x's shape and dtype. No gradients: what requires them raises a RuntimeError. ValueError, and
+        nothing written: rows out of range, or equal.
     """
     sequences = "selective_scan_fn, mamba_chunk_scan_combined"
     refuse_gradients("selective_state_update", (state, x, dt, A, B, C, D, z, dt_bias), sequences)
+    if state_batch_indices is not None:
+
+        def by_index(rows: Tensor, x: Tensor, dt: Tensor, B: Tensor, C: Tensor, z: Any) -> Tensor:
+            return selective_state_update(rows, x, dt, A, B, C, D, z, dt_bias, dt_softplus)
+
+        argument, inputs = "selective_state_update state_batch_indices", (x, dt, B, C, z)
+        return by_rows(argument, state_batch_indices, pad_slot_id, state, x, inputs, by_index)
     heads = state.dim() == 4
 
     def add(t: Tensor | None) -> Any:
@@ -215,14 +226,11 @@ def selective_state_update(
         return t if t is None or heads else t.unsqueeze(-2)
 
     s = state if heads else state.unsqueeze(1)
-    rows = s if state_batch_indices is None else s[state_batch_indices]
     b, c = (t if t.dim() == 3 else t.unsqueeze(1) for t in (B, C))
     a = A if heads else A.unsqueeze(0)
     update = _update_by_engine if _has_engine(state, x) else _update
     with torch.no_grad():
-        out = update(rows, add(x), add(dt), a, b, c, add(D), add(z), add(dt_bias), dt_softplus)
-        if state_batch_indices is not None:
-            s[state_batch_indices] = rows
+        out = update(s, add(x), add(dt), a, b, c, add(D), add(z), add(dt_bias), dt_softplus)
     return out.to(x.dtype) if heads else out.to(x.dtype).squeeze(1)
 
 

@@ -125,26 +125,9 @@ class LanguageModel(nn.Module):
 
     # ---- Running ---------------------------------------------------------------------------------
 
-    def forward(
-        self,
-        tokens: Tensor,
-        *,
-        caches: Sequence[Cache] | None = None,
-        cu_seqlens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        lengths: Tensor | None = None,
-    ) -> Tensor:
-        """Logits [B, T, vocabulary] of tokens [B, T], zeros at padding; caches one a block, and all else
-        as `TestTimeRegression`."""
-        return self.logits(
-            self.features(
-                tokens,
-                caches=caches,
-                cu_seqlens=cu_seqlens,
-                attention_mask=attention_mask,
-                lengths=lengths,
-            )
-        )
+    def forward(self, tokens: Tensor, **given: Any) -> Tensor:
+        """Logits [B, T, vocabulary] of tokens [B, T], zeros at padding; all else as `features`."""
+        return self.logits(self.features(tokens, **given))
 
     def features(
         self,
@@ -155,7 +138,8 @@ class LanguageModel(nn.Module):
         attention_mask: Tensor | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
-        """What the head reads, [B, T, hidden_size], zeros at padding."""
+        """What the head reads, [B, T, hidden_size], zeros at padding; caches one a block, and all else
+        as `TestTimeRegression`."""
         if caches is not None and len(caches) != len(self.blocks):
             refuse("caches", f"{len(self.blocks)}, one a block,", len(caches), "LanguageModel")
         padding = padding_of("LanguageModel", tokens, cu_seqlens, attention_mask, lengths)

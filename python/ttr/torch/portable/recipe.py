@@ -151,9 +151,7 @@ def _unknown(values: dict[str, Any]) -> str | None:
 
 def _input(spec: dict[str, Any]) -> Input:
     shapes = tuple(tuple(shape) for shape in spec["shapes"])
-    name = spec["name"]
-    argument = name.replace(".", "_")
-    return Input(name, argument, shapes, bool(spec["required"]), _SIGNS[spec["range"]])
+    return Input(spec["name"], spec["keyword"], shapes, bool(spec["required"]), _SIGNS[spec["range"]])
 
 
 @functools.lru_cache(maxsize=256)

@@ -105,7 +105,7 @@ class Following {
 
  private:
   static constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
-  static constexpr std::int64_t kBytes = 16 << 10;
+  static constexpr std::int64_t kBytes = (sizeof(Stored) < 4 ? 32 : 16) << 10;
   static constexpr std::int64_t kRows = kBytes / (kWidth * sizeof(Stored));
 
   const Stored* rows_;

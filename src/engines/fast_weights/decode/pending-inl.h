@@ -16,6 +16,7 @@
 #include "src/engines/fast_weights/decode/pending.h"
 #include "src/engines/fast_weights/layout.h"
 #include "src/engines/fast_weights/operands/keys-inl.h"
+#include "src/linalg/tile-inl.h"
 #include "src/simd/rows-inl.h"
 #include "src/simd/unroll.h"
 
@@ -24,6 +25,7 @@ namespace ttr::fast_weights {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace ln = ttr::linalg::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
 /// Calls use(S) with the type that its numbers lie in: T, or two bytes where T is float.
@@ -56,14 +58,13 @@ class PairAdder {
 
   template <int NV, class D>
   HWY_INLINE void Columns(D d, std::int64_t column) const {
+    constexpr int kRows = std::max(1, std::min(4, 2 * ln::kTileRows / NV));
     std::int64_t row = 0;
     for (; row + kRows <= rows_; row += kRows) Tile<kRows, NV>(d, row, column);
     for (; row < rows_; ++row) Tile<1, NV>(d, row, column);
   }
 
  private:
-  static constexpr int kRows = 4;
-
   template <int R, int NV, class D>
   HWY_INLINE void Tile(D d, std::int64_t row, std::int64_t column) const {
     constexpr std::int64_t kLanes = hn::MaxLanes(D());

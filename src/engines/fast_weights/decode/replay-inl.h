@@ -40,6 +40,9 @@ HWY_INLINE void ReadColumns(const T* const* readers, std::int64_t rows,
                             const Following<NV, T, Stored>& following, T* products) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  // Two vectors of bfloat16 are those of even and of odd columns until all rows have been read:
+  // that takes two operations where columns in their order take four.
+  constexpr bool kInPairs = std::is_same_v<Stored, BFloat16> && NV > 1 && kLanes > 1;
   // Copies that nothing refers to, which stay in registers.
   const Following<NV, T, Stored> fetched = following;
   const T* from[M];
@@ -55,18 +58,32 @@ HWY_INLINE void ReadColumns(const T* const* readers, std::int64_t rows,
     hn::Vec<hn::ScalableTag<T>> reader[M];
     TTR_UNROLL
     for (int m = 0; m < M; ++m) reader[m] = hn::Set(d, from[m][row]);
-    TTR_UNROLL
-    for (int n = 0; n < NV; ++n) {
-      const auto x = sn::LoadWide(d, state + n * kLanes);
+    const auto read = [&](int n, hn::Vec<hn::ScalableTag<T>> x) HWY_ATTR {
       TTR_UNROLL
       for (int m = 0; m < M; ++m) sum[m][n] = hn::MulAdd(reader[m], x, sum[m][n]);
+    };
+    TTR_UNROLL
+    for (int n = 0; n < NV; n += kInPairs ? 2 : 1) {
+      if constexpr (kInPairs) {
+        sn::LoadEvenAndOdd(d, state + n * kLanes, [&](auto even, auto odd) HWY_ATTR {
+          read(n, even);
+          read(n + 1, odd);
+        });
+      } else {
+        read(n, sn::LoadWide(d, state + n * kLanes));
+      }
     }
   }
   TTR_UNROLL
   for (int m = 0; m < M; ++m) {
+    T* const to = products + m * NV * kLanes;
     TTR_UNROLL
-    for (int n = 0; n < NV; ++n) {
-      hn::StoreU(sum[m][n], d, products + (m * NV + n) * kLanes);
+    for (int n = 0; n < NV; n += kInPairs ? 2 : 1) {
+      if constexpr (kInPairs) {
+        hn::StoreInterleaved2(sum[m][n], sum[m][n + 1], d, to + n * kLanes);
+      } else {
+        hn::StoreU(sum[m][n], d, to + n * kLanes);
+      }
     }
   }
 }
@@ -101,12 +118,17 @@ class ReplayRun {
   /// The pairs of the next memory.
   void FetchPending() const {
     if (!next_.pending.keys) return;
+    // As many as this memory has: neighbours have mostly taken the same steps.
     const PendingLayout& layout = pending_.layout();
-    const std::int64_t slots = std::min<std::int64_t>(layout.slots, 3);
-    simd::FetchRow(static_cast<const T*>(next_.pending.keys.data),
-                   layout.template HeadNumbers<T>() + slots * layout.OfSlot());
-    simd::FetchRow(static_cast<const T*>(next_.pending.values),
-                   slots * layout.keys * layout.columns);
+    const T* const keys = static_cast<const T*>(next_.pending.keys.data);
+    const T* const values = static_cast<const T*>(next_.pending.values);
+    simd::FetchRow(keys, layout.template HeadNumbers<T>());
+    for (std::int64_t i = 0; i < pending_.count(); ++i) {
+      const auto of_key = pending_.key(i) - static_cast<const T*>(memory_.pending.keys.data);
+      const auto of_value = pending_.value(i) - static_cast<const T*>(memory_.pending.values);
+      simd::FetchRow(keys + of_key, layout.OfSlot());
+      simd::FetchRow(values + of_value, layout.keys * layout.columns);
+    }
   }
 
   void Rows() {

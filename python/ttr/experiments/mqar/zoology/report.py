@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..._figures import Claim, columns, figure, mean
+from ..._figures import Claim, columns, csv_text, figure, mean
 from .. import report
 from .train import Settings
 
@@ -69,7 +67,7 @@ def _best(rows: Sequence[Row]) -> tuple[Row, ...]:
     )
 
 
-HEAD = "method,architecture,pairs,width,tokens,accuracy,rates,epochs,runs,asked,seconds".split(",")
+HEAD = "method,architecture,pairs,width,tokens,accuracy,rates,epochs,runs,asked,seconds"
 
 
 def _cells(p: Point, digits: int) -> list[str]:
@@ -88,16 +86,12 @@ def _cells(p: Point, digits: int) -> list[str]:
 
 def table(made: Sequence[Point]) -> str:
     """CSV: a line a point; rates and epochs of the best runs, one a seed."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(HEAD)
-    writer.writerows(_cells(p, 4) for p in made)
-    return out.getvalue()
+    return csv_text(HEAD, (_cells(p, 4) for p in made))
 
 
 def text(made: Sequence[Point]) -> str:
     """The table for people."""
-    return columns([HEAD, *(_cells(p, 3) for p in made)])
+    return columns([HEAD.split(","), *(_cells(p, 3) for p in made)])
 
 
 def picture(made: Sequence[Point]) -> str:
