@@ -296,8 +296,7 @@ DType StateDType(std::string_view op, nb::handle dtype) {
     name = nb::str(NumPy().attr("dtype")(dtype).attr("name")).c_str();
   } catch (const nb::python_error&) {  // NumPy itself has no bfloat16
   }
-  for (const DType known :
-       {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
+  for (const DType known : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
     if (name == Name(known)) return known;
   }
   throw Error(op, "dtype", "float32, float64, bfloat16 or float16", name);

@@ -30,10 +30,16 @@ std::int64_t NumberIn(std::string_view op, const std::string& name, const Json& 
   return value.get<std::int64_t>();
 }
 
+DType TypeIn(std::string_view op, const Json& value) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
+    if (value == Name(dtype)) return dtype;
+  }
+  Refuse(op, "of state = " + value.dump());
+}
+
 void Read(std::string_view op, const std::string& name, const Json& value, Written& written) {
-  if (name == "float64") {
-    if (!value.is_boolean()) Refuse(op, "of float64 = " + value.dump());
-    written.options.state = value.get<bool>() ? DType::kFloat64 : DType::kFloat32;
+  if (name == "state") {
+    written.options.state = TypeIn(op, value);
   } else if (name == "draft") {
     written.options.draft = NumberIn(op, name, value);
   } else if (name == "window") {

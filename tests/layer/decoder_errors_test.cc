@@ -79,8 +79,8 @@ TEST(DecoderErrors, NameWhatIsWrong) {
   other.batch = 4;  // 2^64 numbers
   EXPECT_NE(make(layer, other, {}).find("[Decoder] sizes must be"), std::string::npos);
   EXPECT_NE(ErrorOf([&] {
-              Decoder::Bytes(layer, dims, DType::kBFloat16);
-            }).find("[Decoder] state must be float32 or float64 but is bfloat16"),
+              Decoder::Bytes(layer, dims, DType::kInt64);
+            }).find("[Decoder] state must be float32, float64, bfloat16 or float16 but is int64"),
             std::string::npos);
   EXPECT_NE(make(Layer(ParseRecipe("linear_attention{causal: false}")), dims, {}).find("causal"),
             std::string::npos);

@@ -145,8 +145,15 @@ TEST(Float16, OfLayersAlone) {
   Inputs overlapping = rows.half;
   EXPECT_NE(ErrorOf([&] { layer.Forward(overlapping, state, {.y = rows.half.v}); }), "no error");
   State narrow;
-  narrow.Set("state", Tensor(DType::kFloat16, {1, 2, dims.key_dim, dims.value_dim}));
+  narrow.Set("state", Tensor(DType::kInt8, {1, 2, dims.key_dim, dims.value_dim}));
   EXPECT_EQ(ErrorOf([&] { layer.Forward(rows.half, narrow, {.y = y}); }),
+            "[Forward] state must be float32, float64, bfloat16 or float16 but is int8");
+  State of_solver;
+  of_solver.Set("state", Tensor(DType::kFloat16, {1, 2, dims.key_dim, dims.value_dim}));
+  EXPECT_EQ(ErrorOf([&] {
+              Layer("rls").Forward({.q = rows.half.q, .k = rows.half.k, .v = rows.half.v},
+                                   of_solver, {.y = y});
+            }),
             "[Forward] state must be float32 or float64 but is float16");
 }
 

@@ -220,7 +220,7 @@ def test_goes_on_from_what_an_earlier_version_kept() -> None:
     decoder.step(**token("gated_deltanet", inputs, 0))
     held = decoder.__getstate__()
     sizes = json.loads(held.pop("record"))
-    assert sizes.pop("float64") is True
+    assert sizes.pop("state") == "float64"
     dims = [sizes[name] for name in ("B", "T", "Hq", "Hk", "Hv", "H", "Dk", "Dv", "F", "hidden", "N")]
     kept = {name: held[name] for name in ("recipe", "memory", "float64", "state")}
     loaded.__setstate__({**kept, "dims": dims})

@@ -120,7 +120,7 @@ def test_lists_and_bits_that_do_not_fit() -> None:
         ('{"Hh": 1}', "a size 'Hh'"),
         ('{"H": 1.5}', "H = 1.5"),
         ('{"H": 18446744073709551615}', "H = 18446744073709551615"),
-        ('{"float64": 1}', "float64 = 1"),
+        ('{"state": "int8"}', 'state = "int8"'),
         ('{"draft": "4"}', 'draft = "4"'),
         ('{"draft": 65}', "draft must be from 0 to 64"),
         (json.dumps(dict.fromkeys(_library.SIZES, -1)), "must be from"),

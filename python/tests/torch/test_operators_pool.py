@@ -170,7 +170,7 @@ def test_errors() -> None:
         pool.step_([0, 1], **(inputs | {"k": inputs["k"].requires_grad_()}))
     with pytest.raises(ValueError, match="keeps its pairs grows"):
         StatePool("softmax", 2, key_dim=4, value_dim=4)
-    with pytest.raises(ValueError, match="dtype must be float32 or float64"):
+    with pytest.raises(ValueError, match="dtype must be float32, float64, bfloat16 or float16"):
         StatePool("deltanet", 2, key_dim=4, value_dim=4, dtype=torch.float16)
     with pytest.raises(ValueError, match="draft must be from 0 to 64"):
         Decoder("deltanet", draft=65)

@@ -14,6 +14,7 @@ from . import _library
 from ._arguments import State, all_entries, arrange, count_tokens, slice_tokens
 from ._derivatives import refuse_gradients, refuse_tangents
 from ._drafts import Drafts
+from ._pool import check_dtype
 from ._pairs import reserve_pairs, room_for_pairs
 from ._recipes import info_of, text_of
 from ._regress import regress, run_in_place
@@ -63,11 +64,14 @@ def decoder_bytes(
     return size
 
 
-def _record(text: str, tensors: list[Tensor], given: int, v: Tensor | None) -> str:
-    """The record of a memory for tokens like these, of which a state of float64 goes with a float64 v."""
+def _record(
+    text: str, tensors: list[Tensor], given: int, v: Tensor | None, dtype: torch.dtype | None = None
+) -> str:
+    """The record of a memory for tokens like these: where nothing is said of its dtype, a state of float64
+    goes with a float64 v."""
     wide = v is not None and v.dtype == torch.float64
-    dtype = torch.float64 if wide else torch.float32
-    return _library.record(_library.sizes_of(text, tensors, given), dtype)
+    said = dtype or (torch.float64 if wide else torch.float32)
+    return _library.record(_library.sizes_of(text, tensors, given), said)
 
 
 def _is_wide(tensors: Iterable[Tensor]) -> bool:
@@ -93,11 +97,13 @@ class Decoder:
     Everything that it knows is in tensors: it is copied, pickled, and sent to other processes as
     they are, and goes on bit for bit. Sizes are those of its first token. Kept pairs are written in
     place; when there is no more room their tensors grow to twice their size. A state of float64 stays
-    that, also beside narrower tokens. No gradients: a token or a state that requires one raises a
+    that, also beside narrower tokens; ``dtype`` torch.bfloat16 or torch.float16 keeps it in half of the
+    memory, where writes can wait, rounded every 16 tokens (`state` is float32). No gradients: a token or a state that requires one raises a
     RuntimeError.
     """
 
-    def __init__(self, recipe: Any, draft: int = 0) -> None:
+    def __init__(self, recipe: Any, draft: int = 0, dtype: torch.dtype | None = None) -> None:
+        check_dtype("Decoder", dtype or torch.float32)
         if not 0 <= draft <= (most := ttr.Decoder.most_draft):
             raise ValueError(f"[Decoder] draft must be from 0 to {most} but is {draft}")
         self.recipe = text_of(recipe)
@@ -106,7 +112,7 @@ class Decoder:
         self._record, self._float64 = "", False  # of the memory
         self._state: dict[str, Tensor] = {}  # until the first token, and of pairs
         self._room = 0  # tokens that `_state` is known to take without growing
-        self._draft = draft
+        self._draft, self._dtype = draft, dtype
         self._drafts: Drafts | None = None  # of writes that wait
         self._kept: list[dict[str, Any]] = []  # what was before each of the last tokens
 
@@ -154,7 +160,9 @@ class Decoder:
     ) -> Tensor:
         given = {name: t for name, t in {"q": q, "k": k, "v": v, **inputs}.items() if t is not None}
         if self._drafts is None:
-            self._drafts = Drafts(self.recipe, self._info, self._draft, given, self._state)
+            self._drafts = Drafts(
+                self.recipe, self._info, self._draft, given, self._state, self._dtype
+            )
             self._state = {}
         return self._drafts.step(given)
 
@@ -229,7 +237,7 @@ class Decoder:
     ) -> None:
         """Makes the memory, for the first token."""
         tensors, given = arrange(self.recipe, q, k, v, inputs)
-        record = _record(self.recipe, tensors, given, v)
+        record = _record(self.recipe, tensors, given, v, self._dtype)
         size = _library.decoder_bytes(self.recipe, record)
         memory = torch.zeros(size, dtype=torch.uint8)
         if self._state:
@@ -249,7 +257,7 @@ class Decoder:
         return dict(zip(self._info.states, entries))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Decoder:
-        made = Decoder(self.recipe, self._draft)
+        made = Decoder(self.recipe, self._draft, self._dtype)
         made.__setstate__(self.__getstate__())
         return made
 
@@ -261,6 +269,7 @@ class Decoder:
             "float64": self._float64,
             "state": {name: t.clone() for name, t in self._state.items()},
             "draft": self._draft,
+            "dtype": self._dtype,
             "drafts": copy.deepcopy(self._drafts),
             "kept": copy.deepcopy(self._kept),
         }
@@ -273,7 +282,7 @@ class Decoder:
         # Those of earlier versions kept sizes in the order of their names, and no drafts.
         self._record = held["record"] if "record" in held else _earlier_record(held)
         self._draft, self._drafts = held.get("draft", 0), held.get("drafts")
-        self._kept = held.get("kept", [])
+        self._kept, self._dtype = held.get("kept", []), held.get("dtype")
 
 
 def _earlier_record(held: dict[str, Any]) -> str:

@@ -27,14 +27,24 @@ class _Kept:
 class Drafts:
     """The pool, and the memory before calls that had to write before their time. A copy of it a call."""
 
-    def __init__(self, recipe: str, info: Any, draft: int, inputs: dict[str, Any], state: Any) -> None:
+    def __init__(
+        self,
+        recipe: str,
+        info: Any,
+        draft: int,
+        inputs: dict[str, Any],
+        state: Any,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         others = {name: t for name, t in inputs.items() if name not in ("q", "k", "v")}
         q, k, v = (inputs.get(name) for name in ("q", "k", "v"))
         tensors, given = arrange(recipe, q, k, v, others)
         sizes = _library.sizes_of(recipe, tensors, given)
         wide = any(t is not None and t.dtype == torch.float64 for t in (v, *state.values()))
         self._info, self._draft = info, draft
-        self._pool: StatePool = pool_of(recipe, sizes, torch.float64 if wide else torch.float32, draft)
+        self._pool: StatePool = pool_of(
+            recipe, sizes, dtype or (torch.float64 if wide else torch.float32), draft
+        )
         self._kept: list[_Kept] = []
         for slot in range(sizes["B"] if state else 0):
             self._pool.start_(slot, {name: t[slot : slot + 1] for name, t in state.items()})

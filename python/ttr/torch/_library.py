@@ -107,7 +107,7 @@ def record(sizes: Mapping[str, Any], dtype: torch.dtype, **kept: int) -> str:
     """Sizes and how a memory is kept (`draft`, `window`), as the operators take them. Sizes that are absent
     or None have their defaults."""
     said = {name: size for name, size in sizes.items() if size is not None}
-    return json.dumps({**said, "float64": dtype == torch.float64, **kept})
+    return json.dumps({**said, "state": str(dtype).removeprefix("torch."), **kept})
 
 
 def by_bits(tensors: Any, bits: int, count: int) -> dict[int, Any]:

@@ -15,6 +15,11 @@ from ._recipes import info_of, text_of
 from ._regress import run, run_in_place
 
 
+def check_dtype(who: str, dtype: torch.dtype) -> None:
+    if dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        raise ValueError(f"[{who}] dtype must be float32, float64, bfloat16 or float16 but is {dtype}")
+
+
 class StatePool:
     """Slots of streams, of which a call takes some.
 
@@ -31,9 +36,10 @@ class StatePool:
     what requires one raises a RuntimeError.
 
     Parameters: heads that are not said are as many as memories (``heads``); ``features``: rows of
-    `features_w`, where the recipe takes it; ``dtype``: of the states, float32 or float64; ``draft``:
-    tokens that can be taken back, 0 to 64; ``window``: tokens after which what waits beside those is
-    written, 0: as the engine chooses. ValueError: out of range; a recipe that keeps its pairs, whose
+    `features_w`, where the recipe takes it; ``dtype``: of the states, float32 or float64, or where writes
+    can wait bfloat16 or float16: half of the memory, rounded every 16 tokens (or ``window``), and `state`
+    is float32 then; ``draft``: tokens that can be taken back, 0 to 64; ``window``: tokens after which what
+    waits beside those is written, 0: as the engine chooses. ValueError: out of range; a recipe that keeps its pairs, whose
     memory grows, or with ``draft`` one whose writes cannot wait.
     """
 
@@ -53,8 +59,7 @@ class StatePool:
         draft: int = 0,
         window: int = 0,
     ) -> None:
-        if dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"[StatePool] dtype must be float32 or float64 but is {dtype}")
+        check_dtype("StatePool", dtype)
         self.recipe = text_of(recipe)
         self._info = info_of(self.recipe)
         sizes = {
