@@ -57,9 +57,15 @@ bool Meets(const State& state, std::span<const std::byte> memory) {
 /// keys that wait cost more than the reads of a narrow state save.
 constexpr std::int64_t kRoundedWindow = 16;
 
-void CheckOptions(const DecoderOptions& options) {
+void CheckOptions(const Layer& layer, const DecoderOptions& options) {
   if (!IsFloating(options.state)) {
     throw Error("Decoder", "state", "float32, float64, bfloat16 or float16", Name(options.state));
+  }
+  if (IsNarrow(options.state) && !Decoder::KeepsDrafts(layer)) {
+    throw Error("Decoder", "state",
+                "float32 or float64 for this layer, whose writes cannot wait: its memory would be "
+                "rounded at every token",
+                Name(options.state));
   }
   for (const auto& [name, tokens] :
        {std::pair("draft", options.draft), std::pair("window", options.window)}) {
@@ -74,14 +80,7 @@ void CheckOptions(const DecoderOptions& options) {
 
 }  // namespace
 
-void CheckDecoder(const Layer& layer, const DecoderOptions& options, bool in_callers_memory) {
-  const std::int64_t draft = options.draft;
-  if (IsNarrow(options.state) && !Decoder::KeepsDrafts(layer)) {
-    throw Error("Decoder", "state",
-                "float32 or float64 for this layer, whose writes cannot wait: its memory would be "
-                "rounded at every token",
-                Name(options.state));
-  }
+void CheckDecoder(const Layer& layer, std::int64_t draft, bool in_callers_memory) {
   if (draft > 0 && in_callers_memory && !Decoder::KeepsDrafts(layer)) {
     throw Error("Decoder", "draft", "0 in memory of the caller's: this layer needs copies of it",
                 std::to_string(draft));
@@ -114,7 +113,7 @@ std::size_t Decoder::Bytes(const Layer& layer, const Dims& dims, DType state) {
 }
 
 std::size_t Decoder::Bytes(const Layer& layer, const Dims& dims, const DecoderOptions& options) {
-  CheckOptions(options);
+  CheckOptions(layer, options);
   const DType state = options.state;
   CheckDims("Decoder", dims);
   const Recipe& recipe = layer.recipe();
@@ -154,7 +153,7 @@ Decoder::Decoder(const Layer& layer, const Dims& dims, const DecoderOptions& opt
     : Decoder(layer, dims, options, Unattached()) {
   const std::size_t bytes = Bytes(layer, dims, options);
   std::span<std::byte> memory = options.memory;
-  CheckDecoder(layer, options, !memory.empty());
+  CheckDecoder(layer, draft_, !memory.empty());
   if (bytes == 0) {
     if (memory.empty()) return;
     throw Error("Decoder", "memory", "empty, as this memory keeps its pairs and grows",

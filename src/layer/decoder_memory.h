@@ -43,9 +43,8 @@ inline std::size_t DecoderBytesOf(const StateSpec& spec, const Recipe& recipe, c
   return RoundToDecoderUnit(elements * SizeOf(DecoderTypeOf(spec, dtype)));
 }
 
-/// Errors: a layer that has no decoder, or none whose state is rounded; a draft that memory of the
-/// caller's cannot keep.
-void CheckDecoder(const Layer& layer, const DecoderOptions& options, bool in_callers_memory);
+/// Errors: a layer that has no decoder; a draft that memory of the caller's cannot keep.
+void CheckDecoder(const Layer& layer, std::int64_t draft, bool in_callers_memory);
 
 /// How the writes of such a decoder wait.
 Pendency PendencyOf(const DecoderOptions& options);

@@ -99,7 +99,7 @@ struct StatePool::Rows {
 std::size_t StatePool::SlotBytes(const Layer& layer, const Dims& dims,
                                  const DecoderOptions& options) {
   const std::size_t bytes = Decoder::Bytes(layer, dims, options);
-  CheckDecoder(layer, options, true);
+  CheckDecoder(layer, options.draft, true);
   if (bytes == 0) {
     throw Error("StatePool", "recipe",
                 "one whose memory has a size (one that keeps its pairs grows: a Decoder for each "

@@ -35,7 +35,7 @@ RELU = "linear_attention{features: t2r}"
         ({"cu_seqlens": torch.tensor([0, 9])}, "B must be 1 beside cu_seqlens"),
         ({"cu_seqlens": torch.tensor([0.0, 9.0])}, "cu_seqlens must be int64"),
         ({"state": {"state": torch.zeros(2, 2, 4, 3)}}, "state must be"),
-        ({"state": {"state": torch.zeros(2, 2, 4, 4).bfloat16()}}, "state must be float32 or"),
+        ({"state": {"state": torch.zeros(2, 2, 4, 4).char()}}, "state must be float32, float64, bfloat16 or"),
         ({"state": {"state.n": torch.zeros(2, 2, 4)}}, r"state must be .* but has 'state.n'"),
     ],
 )

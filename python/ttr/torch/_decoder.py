@@ -142,7 +142,7 @@ class Decoder:
         **inputs: Any,
     ) -> Tensor:
         """Memorizes one token and answers its query: `regress` of T = 1; of any T with a draft."""
-        if self._draft == 0:
+        if self._draft == 0 and self._dtype in (None, torch.float32, torch.float64):
             return self._step(q, k, v, inputs)
         if self._info.keeps_drafts:
             return self._step_draft(q, k, v, inputs)

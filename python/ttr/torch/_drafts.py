@@ -1,4 +1,5 @@
-"""A draft's way back where writes wait beside the state: a slot for each row of the batch."""
+"""A draft's way back where writes wait beside the state, and states of two bytes a number: a slot for each
+row of the batch."""
 
 from __future__ import annotations
 
@@ -57,6 +58,8 @@ class Drafts:
         return min(self._pool.pending(slot) for slot in self._slots())
 
     def step(self, inputs: dict[str, Any]) -> Tensor:
+        if self._draft == 0:
+            return self._pool.step_(torch.arange(len(self._pool.memory)), **inputs)
         before, could = self._pool.memory.clone(), self._waiting()
         y = self._pool.step_(torch.arange(len(before)), **inputs)
         tokens = count_tokens(self._info, inputs)
