@@ -98,7 +98,7 @@ class Decoder:
     they are, and goes on bit for bit. Sizes are those of its first token. Kept pairs are written in
     place; when there is no more room their tensors grow to twice their size. A state of float64 stays
     that, also beside narrower tokens; ``dtype`` torch.bfloat16 or torch.float16 keeps it in half of the
-    memory, where writes can wait, rounded every 16 tokens (`state` is float32). No gradients: a token or a state that requires one raises a
+    memory, where writes can wait, rounded every 8 tokens (`state` is float32). No gradients: a token or a state that requires one raises a
     RuntimeError.
     """
 
