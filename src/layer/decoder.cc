@@ -53,9 +53,9 @@ bool Meets(const State& state, std::span<const std::byte> memory) {
   });
 }
 
-/// Tokens after which a state is rounded, if the caller does not say. Twice as many would divide the
-/// error by the root of 2; keys and values that wait would fill a third of a slot, and products with
-/// them cost more than the writes that are saved.
+/// Tokens after which a state is rounded, if the caller does not say. Twice as many would divide
+/// the error by the root of 2; keys and values that wait would fill a third of a slot, and products
+/// with them cost more than the writes that are saved.
 constexpr std::int64_t kRoundedWindow = 8;
 
 void CheckOptions(const Layer& layer, const DecoderOptions& options) {
