@@ -3,10 +3,12 @@
 
     python bench/narrow_states.py                      the table of docs/decoding.md, some minutes
     python bench/narrow_states.py --tokens 10000       a rough look
+    python bench/narrow_states.py --recall             associative recall instead
 
 Each layer reads one stream of random pairs, a head for each decay; keys have length 1, steps are between 0
 and 1. A figure is the root mean square, over 256 tokens, of the difference from a decoder in float64, over
-that of its outputs.
+that of its outputs. Recall: pairs of random keys and of one of 512 values, then each key once more; the
+share of answers whose nearest value is the right one, of 32 draws.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ STATES: list[tuple[str, int]] = [
     ("float32", 0),
     ("bfloat16", 1),
     ("bfloat16", 4),
+    ("bfloat16", 8),
     ("bfloat16", 16),
     ("bfloat16", 64),
     ("float16", 16),
@@ -78,11 +81,52 @@ def errors(layer: str, lengths: list[int]) -> dict[int, np.ndarray]:
     return found
 
 
+def recall(layer: str, dtype: str, pairs: int) -> float:
+    """The share of keys whose value comes back; nothing fades, steps are 1."""
+    random = np.random.default_rng(7)
+    draws = 32
+    values = random.standard_normal((512, DIM))
+    keys = random.standard_normal((pairs, draws, 1, DIM))
+    keys /= np.linalg.norm(keys, axis=-1, keepdims=True)
+    wanted = random.integers(0, len(values), (pairs, draws))
+    known = {"log_decay": 0.0, "step": 1.0}
+    shapes = {s["keyword"]: s["shapes"][0] for s in ttr.input_specs(layer) if s["required"]}
+    sizes = {"B": draws, "T": 1, "H": 1, "Dk": DIM}
+    gates = {
+        name: np.full([sizes[axis] for axis in shapes[name]], known[name], np.float32)
+        for name in shapes
+        if name in known
+    }
+    decoder = ttr.Decoder(layer, dtype=dtype, batch=draws, key_dim=DIM, value_dim=DIM)
+    for key, value in zip(keys, wanted):
+        k, v = key[:, None].astype(np.float32), values[value][:, None, None].astype(np.float32)
+        decoder.step(q=k, k=k, v=v, **gates)
+    right = 0
+    for key, value in zip(keys, wanted):
+        y = decoder.retrieve(q=key[:, None].astype(np.float32))[:, 0, 0]
+        nearest = ((y[:, None] - values[None]) ** 2).sum(-1).argmin(-1)
+        right += int((nearest == value).sum())
+    return right / wanted.size
+
+
+def print_recall(layers: list[str]) -> None:
+    dtypes = ["float32", "bfloat16", "float16"]
+    print("| layer | pairs | " + " | ".join(dtypes) + " |")
+    print("|---|---|" + "---|" * len(dtypes))
+    for layer in layers:
+        for pairs in (16, 32, 64):
+            shares = " | ".join(f"{recall(layer, dtype, pairs):.3f}" for dtype in dtypes)
+            print(f"| {layer} | {pairs} | {shares} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tokens", type=int, default=10**6)
     parser.add_argument("--layers", nargs="+", default=LAYERS)
+    parser.add_argument("--recall", action="store_true")
     options = parser.parse_args()
+    if options.recall:
+        return print_recall(options.layers)
     powers = [10**n for n in range(3, 10) if 10**n <= options.tokens]
     lengths = [-(-length // BLOCK) * BLOCK for length in powers]
     names = [f"{dtype}, every {n}" if n else dtype for dtype, n in STATES]

@@ -103,18 +103,20 @@ HWY_INLINE hn::Vec<D> LoadWide(D d, const BFloat16* from) {
 #endif
 }
 
-#if HWY_TARGET != HWY_SCALAR
 /// Calls use(the numbers at even places, those at odd places) of two vectors.
 template <class D, class Use>
 HWY_INLINE void LoadEvenAndOdd(D d, const BFloat16* from, const Use& use) {
+#if HWY_TARGET == HWY_SCALAR
+  use(LoadWide(d, from), LoadWide(d, from + 1));
+#else
   const hn::RebindToUnsigned<D> du;
   const hn::Repartition<std::uint16_t, D> narrow;
   const auto both =
       hn::BitCast(du, hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(from)));
   use(hn::BitCast(d, hn::ShiftLeft<16>(both)),
       hn::BitCast(d, hn::And(both, hn::Set(du, 0xffff0000u))));
-}
 #endif
+}
 
 template <class D>
 HWY_INLINE hn::Vec<D> LoadWide(D d, const Float16* from) {

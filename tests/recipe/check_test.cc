@@ -356,7 +356,12 @@ TEST_F(CheckStateTest, ShapesAndTypes) {
             "[op] state must be one of state.k, state.v, state.length but is 'state'");
   EXPECT_EQ(Failure("intention"), "[op] state must be empty (nothing is carried) but is 'state'");
   Set("state", {2, 3, 4, 5}, DType::kBFloat16);
-  EXPECT_EQ(Failure("deltanet"), "[op] state must be float32 or float64 but is bfloat16");
+  EXPECT_EQ(Failure("deltanet"), "");
+  EXPECT_EQ(Failure("gla"), "");
+  EXPECT_EQ(Failure("rls"), "[op] state must be float32 or float64 but is bfloat16");
+  Set("state", {2, 3, 4, 5}, DType::kInt8);
+  EXPECT_EQ(Failure("deltanet"),
+            "[op] state must be float32, float64, bfloat16 or float16 but is int8");
   Set("state", {3, 4, 5});
   EXPECT_EQ(Failure("deltanet"), "[op] state must be [N,H,Dphi,Dv] = [2,3,4,5] but is [3,4,5]");
   const std::int64_t strides[] = {60, 20, 1, 4};

@@ -173,7 +173,7 @@ TEST(Apply, UnknownNamesOfStatesAndGradientsAreRefused) {
   WriteSafetensors(folder / "in", file);
   EXPECT_EQ(
       NoRefusal(Ttr({"apply", "linear_attention", "--in", folder / "in", "--out", folder / "out"}),
-                2, "state must be float32 or float64 but is int64"),
+                2, "state must be float32, float64, bfloat16 or float16 but is int64"),
       "");
 }
 
