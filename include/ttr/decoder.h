@@ -26,7 +26,7 @@
 /// logarithmic weights, which are copied (docs/decoding.md).
 ///
 /// States of two bytes a number. With `state = DType::kBFloat16` or kFloat16 the matrix of a memory
-/// lies in half of its bytes, and is read at twice the rate; what is beside it stays float32.
+/// lies in half of its bytes; what is beside it stays float32.
 /// Arithmetic is float32. The matrix is rounded, to nearest, only when pairs that wait are added to
 /// it: every `window` tokens. A Memorize() rounds it at once. state() is float32, a copy with all
 /// that waits, and rounds nothing. docs/decoding.md has the errors.

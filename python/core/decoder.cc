@@ -246,7 +246,7 @@ turns.)")
                   "batch: int = 1, " TTR_DECODER_KEYWORDS),
           R"(heads: the memories; those of queries, keys and values are as many where nothing is said.
 features: the rows of `features_w`, where the recipe takes it. dtype: of the state, float32 or float64;
-or bfloat16 or float16 where writes can wait: half of the memory, rounded every 8 tokens (or `window`); `state`
+or bfloat16 or float16 where writes can wait: two bytes a number, rounded every 8 tokens (or `window`); `state`
 is float32 then, a copy with all that waits, and a pickled decoder is rounded as it is loaded.
 draft: tokens that roll_back can take back, 0 to 64. Where a layer is written by rank-one steps they wait
 beside the state, else the state is copied before every token. window: tokens after which what waits

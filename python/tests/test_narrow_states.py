@@ -42,11 +42,11 @@ def test_a_decoder_is_near_that_in_float32(name: str, dtype: str) -> None:
     assert np.array_equal(loaded, narrow.state()["state"].astype(numpy_type).astype(np.float32))
 
 
-def test_slots_take_half_of_the_memory() -> None:
+def test_slots_are_smaller() -> None:
     large = {"key_dim": 128, "value_dim": 128, "heads": 4}
     wide = ttr.StatePool("gated_deltanet", slots=2, **large)
     narrow = ttr.StatePool("gated_deltanet", slots=2, dtype="bfloat16", **large)
-    assert len(narrow.dump(0)) < 0.8 * len(wide.dump(0))  # the rest is what waits
+    assert len(narrow.dump(0)) < 0.65 * len(wide.dump(0))  # what waits stays float32
     longest = ttr.StatePool("gated_deltanet", slots=2, dtype="bfloat16", window=1, **large)
     assert len(longest.dump(0)) < 0.55 * len(wide.dump(0))
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "tests/support/calls.h"
@@ -40,6 +41,16 @@ inline Tensor Step(const Call& call, std::int64_t token, Decoder& decoder,
                    const CallOptions& options = {}) {
   Tensor y = Token(call);
   decoder.Step(TokensOf(call, token, 1), {.y = y}, options);
+  return y;
+}
+
+// Tokens begin .. begin + count of all rows; what is not written is NaN.
+inline Tensor Step(const Call& call, std::int64_t begin, std::int64_t count, Decoder& decoder,
+                   const CallOptions& options = {}) {
+  const Shape all = OutputShape(call.dims);
+  Tensor y(call.inputs.v.dtype(), {all[0], count, all[2], all[3]});
+  Fill(y, std::numeric_limits<double>::quiet_NaN());
+  decoder.Step(TokensOf(call, begin, count), {.y = y}, options);
   return y;
 }
 

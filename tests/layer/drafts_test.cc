@@ -21,18 +21,9 @@ namespace {
 using test::Call;
 using test::ErrorOf;
 using test::LargestDifference;
+using test::Step;
 
 constexpr std::int64_t kDraft = 5;
-
-// Tokens begin .. begin + count.
-Tensor Step(const Call& call, std::int64_t begin, std::int64_t count, Decoder& decoder,
-            const CallOptions& options = {}) {
-  const Shape all = OutputShape(call.dims);
-  Tensor y(call.inputs.v.dtype(), {all[0], count, all[2], all[3]});
-  test::Fill(y, std::numeric_limits<double>::quiet_NaN());
-  decoder.Step(test::TokensOf(call, begin, count), {.y = y}, options);
-  return y;
-}
 
 bool IsCausal(const std::string& text) { return ParseRecipe(text).reading.causal; }
 

@@ -23,21 +23,12 @@ namespace {
 using test::Call;
 using test::ErrorOf;
 using test::LargestDifference;
+using test::Step;
 
 constexpr DType kNarrow[] = {DType::kBFloat16, DType::kFloat16};
 
 // Half of the distance between a number and the next, over the number.
 double RoundingOf(DType dtype) { return dtype == DType::kBFloat16 ? 0x1p-8 : 0x1p-11; }
-
-// Tokens begin .. begin + count.
-Tensor Step(const Call& call, std::int64_t begin, std::int64_t count, Decoder& decoder,
-            const CallOptions& options = {}) {
-  const Shape all = OutputShape(call.dims);
-  Tensor y(call.inputs.v.dtype(), {all[0], count, all[2], all[3]});
-  test::Fill(y, std::numeric_limits<double>::quiet_NaN());
-  decoder.Step(test::TokensOf(call, begin, count), {.y = y}, options);
-  return y;
-}
 
 std::vector<std::string> Recipes() {
   std::vector<std::string> recipes = test::LayerRecipes();
@@ -259,7 +250,7 @@ TEST(NarrowStatesOfManyTokens, StayWithinTheirErrors) {
   double sum = 0, squares = 0;
   for (std::int64_t t = 0; t < kTokens; ++t) {
     const std::int64_t at = t % kPart;
-    const Tensor y = test::Step(call, at, wide), mine = test::Step(call, at, narrow);
+    const Tensor y = Step(call, at, wide), mine = Step(call, at, narrow);
     for (std::int64_t i = 0; i < 16; ++i) {
       const double x = y.as<float>()[static_cast<std::size_t>(i)];
       const double error = mine.as<float>()[static_cast<std::size_t>(i)] - x;

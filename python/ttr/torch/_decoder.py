@@ -97,8 +97,8 @@ class Decoder:
     Everything that it knows is in tensors: it is copied, pickled, and sent to other processes as
     they are, and goes on bit for bit. Sizes are those of its first token. Kept pairs are written in
     place; when there is no more room their tensors grow to twice their size. A state of float64 stays
-    that, also beside narrower tokens; with ``dtype`` torch.bfloat16 or torch.float16 it lies in half of
-    the memory where writes can wait, rounded every 8 tokens (`state` is float32). No gradients: a token or
+    that, also beside narrower tokens; with ``dtype`` torch.bfloat16 or torch.float16 it lies in two
+    bytes a number where writes can wait, rounded every 8 tokens (`state` is float32). No gradients: a token or
     a state that requires one raises a RuntimeError.
     """
 
