@@ -241,19 +241,27 @@ void Work::Sample() {
   Again();
 }
 
+// Calls: as many tokens as wait beside a narrow state.
+constexpr int kRound = 8;
+
 void Work::Again() {
   Restore();
   const Dims& dims = setting_.dims;
   const auto units = static_cast<double>(dims.batch * dims.tokens * dims.heads);
   const double before = IssueRate(setting_.threads);
+  // Writes that wait are done every few calls: a sample has whole rounds of them, and begins
+  // behind one.
+  const int round = IsNarrow(setting_.state) || setting_.draft ? kRound : 1;
   if (count_ == 0) {
     double seconds = Once(1);  // touches its memory
     if (seconds < 10 * kSampleSeconds) seconds = Once(1);
     count_ = static_cast<int>(std::clamp(kSampleSeconds / seconds, 1.0, 1e5));
+    count_ = (count_ + round - 1) / round * round;
+    if (round > 1) Once(round);
   } else if (count_ > 1 || setting_.decoder || setting_.slots) {
     // Brings what it reads back into the caches, and wakes the executor's threads; a decoder's
     // first token makes its factor, or has no deferred write to do.
-    Once(1);
+    Once(round);
   }
   const double seconds = Once(count_);
   const double after = IssueRate(setting_.threads);

@@ -111,7 +111,7 @@ def with_network(problem, random):
     return dataclasses.replace(problem, inputs=inputs, given=given, constants=constants)
 
 
-def _to_ttr(name, array, channel):
+def to_ttr(name, array, channel):
     """[H, T, x] to [1, T, H, x], or [1, T, H] for gates of one number a token."""
     array = np.ascontiguousarray(array.swapaxes(0, 1)[None])
     one_number = name in ("step", "importance") or (name == "log_decay" and not channel)
@@ -129,10 +129,10 @@ class Ttr:
         from safetensors.numpy import load_file, save_file
 
         channel = LAYERS[problem.layer][1] == "channel"
-        tensors = {n: _to_ttr(n, problem.inputs[n], channel) for n in problem.given}
+        tensors = {n: to_ttr(n, problem.inputs[n], channel) for n in problem.given}
         tensors |= problem.constants
         if dy is not None:
-            tensors["dy"] = _to_ttr("dy", dy, channel)
+            tensors["dy"] = to_ttr("dy", dy, channel)
         with tempfile.TemporaryDirectory() as folder:
             source, result = f"{folder}/in.safetensors", f"{folder}/out.safetensors"
             save_file(tensors, source)
@@ -194,7 +194,7 @@ def restart(threads, unlock):
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     if "TTR_PEERS" in os.environ:
         return
-    environment = dict(os.environ, TTR_PEERS="1", MALLOC_MMAP_THRESHOLD_=str(32 << 20))
+    environment = dict(os.environ, TTR_PEERS="1", MALLOC_MMAP_MAX_="0")
     environment.update(MALLOC_TRIM_THRESHOLD_=str(1 << 40), OMP_NUM_THREADS=str(threads))
     with tempfile.TemporaryDirectory() as folder:
         if unlock:
