@@ -55,8 +55,7 @@ struct DecoderOptions {
   std::span<std::byte> memory{};  ///< the caller's, see above; empty: owned
   std::int64_t draft = 0;         ///< tokens that RollBack() can take back, 0 to 64
   /// Tokens after which a state is written where writes wait, beside those of a draft, 1 to 64;
-  /// 0: 8 with a draft or a narrow state, else as the engine chooses. The numbers are the same to
-  /// rounding.
+  /// 0: as the engine chooses (8 where a state is rounded). The numbers are the same to rounding.
   /// With a window or a draft a step whose writes wait allocates its scratch.
   std::int64_t window = 0;
   /// Decoders that are run together: which way is the fastest depends on the size of all states.

@@ -250,8 +250,7 @@ or bfloat16 or float16 where writes can wait: two bytes a number, rounded every 
 is float32 then, a copy with all that waits, and a pickled decoder is rounded as it is loaded.
 draft: tokens that roll_back can take back, 0 to 64. Where a layer is written by rank-one steps they wait
 beside the state, else the state is copied before every token. window: tokens after which what waits
-beside those of a draft is written, 1 to 64; 0: 8 with a draft or a narrow dtype, else as the
-engine chooses. ValueError: out of range.)")
+beside those of a draft is written, 1 to 64; 0: as the engine chooses. ValueError: out of range.)")
       .def("start", &Start, nb::arg("state") = none,
            nb::sig("def start(self, state: " TTR_GIVEN " = None) -> None"),
            "Goes on from a copy of `state`; None or {}: from the recipe's start.")

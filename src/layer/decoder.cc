@@ -53,11 +53,10 @@ bool Meets(const State& state, std::span<const std::byte> memory) {
   });
 }
 
-/// Tokens after which a state is written where a draft or rounding makes its writes wait, if the
-/// caller does not say. A draft of 4 then takes 4 to 19 % less time than if every call wrote. Twice
-/// as many would divide the error of rounding by the root of 2; keys and values that wait would
-/// fill a third of a slot, and products with them cost more than the writes that are saved.
-constexpr std::int64_t kWaitingWindow = 8;
+/// Tokens after which a state is rounded, if the caller does not say. Twice as many would divide
+/// the error by the root of 2; keys and values that wait would fill a third of a slot, and products
+/// with them cost more than the writes that are saved.
+constexpr std::int64_t kRoundedWindow = 8;
 
 void CheckOptions(const Layer& layer, const DecoderOptions& options) {
   if (!IsFloating(options.state)) {
@@ -94,9 +93,8 @@ void CheckDecoder(const Layer& layer, std::int64_t draft, bool in_callers_memory
 }
 
 Pendency PendencyOf(const DecoderOptions& options) {
-  const bool waits = IsNarrow(options.state) || options.draft > 0;
-  const bool chosen = options.window > 0 || !waits;
-  return {.window = chosen ? options.window : kWaitingWindow, .draft = options.draft};
+  const bool chosen = options.window > 0 || !IsNarrow(options.state);
+  return {.window = chosen ? options.window : kRoundedWindow, .draft = options.draft};
 }
 
 void CheckDecoderMemory(std::string_view op, std::span<const std::byte> memory, std::size_t bytes) {

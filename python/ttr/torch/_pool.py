@@ -39,7 +39,7 @@ class StatePool:
     `features_w`, where the recipe takes it; ``dtype``: of the states, float32 or float64, or where writes
     can wait bfloat16 or float16: two bytes a number, rounded every 8 tokens (or ``window``), and `state`
     is float32 then; ``draft``: tokens that can be taken back, 0 to 64; ``window``: tokens after which what
-    waits beside those is written, 0: 8 with a draft or a narrow dtype, else as the engine chooses. ValueError: out of range; a recipe that keeps its pairs, whose
+    waits beside those is written, 0: as the engine chooses. ValueError: out of range; a recipe that keeps its pairs, whose
     memory grows, or with ``draft`` one whose writes cannot wait.
     """
 
