@@ -29,8 +29,7 @@ struct Worker {
 };
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? common::ScratchBytesOf<Worker<double>>(options, sizes)
-                                        : common::ScratchBytesOf<Worker<float>>(options, sizes);
+  return common::ScratchBytesOf<Worker>(sizes.state, options, sizes);
 }
 
 /// What a call's heads share: memories first .. first + count of a group have inputs of their own.

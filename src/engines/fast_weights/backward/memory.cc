@@ -45,25 +45,25 @@ template <class T>
 void ScatterEnds(const Options& options, const Memory& memory, const GradientMemory& out,
                  const BackwardRows<T>& rows) {
   const RunningArrays<T>& running = rows.running;
+  const StateOperands<Rows>& to = out.entries;
   const std::int64_t stride = rows.value_stride;
-  for (std::int64_t d = 0; d < memory.dims.key_dim; ++d) {
-    WriteRow(rows.d_initial + d * stride, memory.dims.value_dim, out.entries.state, d, false);
+  const std::int64_t keys = memory.dims.key_dim, values = memory.dims.value_dim;
+  for (std::int64_t d = 0; d < keys; ++d) {
+    WriteRow(rows.d_initial + d * stride, values, to.state, d, false);
     if (!options.paired()) continue;
-    const T* const second = rows.d_initial + rows.second(options);
-    WriteRow(second + d * stride, memory.dims.value_dim, out.entries.second, d, false);
+    WriteRow(rows.d_initial + rows.second(options) + d * stride, values, to.second, d, false);
   }
-  for (std::int64_t d = 0; out.entries.sum && d < memory.dims.key_dim; ++d) {
-    rows.row[d] = rows.d_initial[d * stride + memory.dims.value_dim];
+  for (std::int64_t d = 0; to.sum && d < keys; ++d) {
+    rows.row[d] = rows.d_initial[d * stride + values];
   }
-  WriteRow(rows.row, memory.dims.key_dim, out.entries.sum, 0, false);
-  if (out.entries.curvature)
-    WriteRow(running.d_curvature, memory.dims.key_dim, out.entries.curvature, 0, false);
-  if (out.entries.maximum) {
+  WriteRow(rows.row, keys, to.sum, 0, false);
+  if (to.curvature) WriteRow(running.d_curvature, keys, to.curvature, 0, false);
+  if (to.maximum) {
     const bool finite = std::isfinite(running.block_maxima[0]);
-    WriteOne(finite ? running.d_first_maximum + running.d_maximum : T(0), out.entries.maximum, 0);
+    WriteOne(finite ? running.d_first_maximum + running.d_maximum : T(0), to.maximum, 0);
   }
-  if (out.inputs.bonus)
-    WriteRow(rows.d_bonus_row, memory.dims.key_dim, out.inputs.bonus, 0, out.add_constants);
+  const Rows& bonus = out.inputs.bonus;
+  if (bonus) WriteRow(rows.d_bonus_row, keys, bonus, 0, out.add_constants);
 }
 
 /// The rows and numbers of the block of `rows`, `of` their arrays, where the memory has them.
@@ -145,13 +145,14 @@ Prefetcher PrefetcherOf(const Options& options, const Memory& memory, const Grad
     if (block < 0) return;
     prefetcher.Add(of, memory.Token(block * kGradientBlock), 0, count, memory.dims.steps);
   };
-  const bool channels = options.decay == Decay::kChannel;
+  const std::int64_t keys = memory.dims.key_dim;
+  auto add_channels = [&](const Operands<Rows>& of, std::int64_t block) {
+    if (options.decay == Decay::kChannel) add(of.log_decay, block, keys);
+    for (const Rows& row : {of.phase, of.erase_key, of.erase_gate}) add(row, block, keys);
+  };
   add_rows(memory.inputs.k, gathered, memory.dims.input_dim);
   if (NeedsValues(options)) add_rows(memory.inputs.v, gathered, memory.dims.value_dim);
-  if (channels) add(memory.inputs.log_decay, gathered, memory.dims.key_dim);
-  add(memory.inputs.phase, gathered, memory.dims.key_dim);
-  add(memory.inputs.erase_key, gathered, memory.dims.key_dim);
-  add(memory.inputs.erase_gate, gathered, memory.dims.key_dim);
+  add_channels(memory.inputs, gathered);
   add_rows(memory.inputs.step, gathered, 1);
   if (options.decay == Decay::kScalar) add(memory.inputs.log_decay, gathered, 1);
   // The memory before the block as so many rows, too.
@@ -166,10 +167,7 @@ Prefetcher PrefetcherOf(const Options& options, const Memory& memory, const Grad
   if (!rows.streams.query) add(out.inputs.q, scattered, memory.dims.input_dim);
   if (!rows.streams.key) add_rows(out.inputs.k, scattered, memory.dims.input_dim);
   if (!rows.streams.value) add_rows(out.inputs.v, scattered, memory.dims.value_dim);
-  if (channels) add(out.inputs.log_decay, scattered, memory.dims.key_dim);
-  add(out.inputs.phase, scattered, memory.dims.key_dim);
-  add(out.inputs.erase_key, scattered, memory.dims.key_dim);
-  add(out.inputs.erase_gate, scattered, memory.dims.key_dim);
+  add_channels(out.inputs, scattered);
   return prefetcher;
 }
 

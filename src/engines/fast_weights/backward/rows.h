@@ -30,6 +30,15 @@ struct GradientMemory {
   bool add_q = false, add_k = false, add_v = false, add_constants = false;
 };
 
+/// Sizes of the arrays.
+struct BlockShape {
+  std::int64_t rows;  // a block has room for
+  std::int64_t key_stride, value_stride, value_dim, queries;
+  std::int64_t state;  // numbers of all memories
+
+  BlockShape(const Options& options, const Sizes& sizes);
+};
+
 /// A block's rows and numbers, or their gradients; null where the options have none.
 template <class T>
 struct RowArrays {
@@ -68,6 +77,9 @@ struct WholeArrays {
   // What multiplies the rows of every block, [block][parts][key], parts a real and an imaginary one
   // where there are phases; and sums over the rows so far.
   T *factors, *sums;
+
+  WholeArrays(const Options& options, const BlockShape& shape, std::int64_t blocks,
+              ScratchLayout& layout);
 };
 
 /// Which rows are read or written in place, as the caller has them?
@@ -80,15 +92,6 @@ struct InPlace {
 /// Which gradients are written past the caches?
 struct Streams {
   bool query = false, key = false, value = false;
-};
-
-/// Sizes of the arrays.
-struct BlockShape {
-  std::int64_t rows;  // a block has room for
-  std::int64_t key_stride, value_stride, value_dim, queries;
-  std::int64_t state;  // numbers of all memories
-
-  BlockShape(const Options& options, const Sizes& sizes);
 };
 
 template <class T>

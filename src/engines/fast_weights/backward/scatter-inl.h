@@ -158,10 +158,10 @@ class Scatter {
         if (options_.preconditioned) {
           const T weight =
               memory_.inputs.importance ? LoadOne<T>(memory_.inputs.importance, token) : T(1);
-          const T* const curvature = rows_.running.curvature + (r + 1) * stride_;
-          WriteOne(PreconditionGradient(options_, weight, key, curvature, d_erase, stride_, d_key_,
-                                        rows_.running.d_curvature),
-                   out_.inputs.importance, token);
+          const PreconditionRows<T> rows{key, rows_.running.curvature + (r + 1) * stride_, d_erase,
+                                         d_key_, rows_.running.d_curvature};
+          WriteOne(PreconditionGradient(options_, weight, rows, stride_), out_.inputs.importance,
+                   token);
         } else if (d_erase != nullptr) {
           AddMultiple(T(1), d_erase, stride_, d_key_);
         }
